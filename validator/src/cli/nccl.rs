@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::engine;
 use crate::gpu::Values;
 use crate::machine::GpuId;
+use crate::machine::Rank;
 use crate::machine::pcie::model::Fabric;
 use crate::machine::root::Root;
 use crate::nccl::log::Said;
@@ -122,7 +123,7 @@ fn measure(
     ranks: &mut Ranks,
     sweep: &Sweep,
     sizes: &[u64],
-    root: usize,
+    root: Rank,
     mut each: impl FnMut(Row) -> Result<(), CommandError>,
 ) -> Result<Option<Trouble>, CommandError> {
     let untimed = sweep.untimed();
@@ -158,7 +159,7 @@ fn gpus(root: &Root, config: &Config, asked: &Nccl) -> Result<Vec<GpuId>, Comman
         let wish = asked.gpus.map_or(String::new(), |n| format!("-g {n}: "));
         return Err(CommandError::Undone(format!("{wish}there are {there} NVIDIA GPUs")));
     }
-    if asked.root_rank >= gpus {
+    if asked.root_rank.index() >= gpus {
         return Err(CommandError::Usage(format!("-r {}: allowed are 0 to {}", asked.root_rank, gpus - 1)));
     }
     Ok(chosen)

@@ -90,3 +90,20 @@ number! {
     /// A rank of a communicator.
     Rank
 }
+
+impl Rank {
+    /// Rank 0.
+    pub const FIRST: Self = Self(0);
+
+    /// The one after it on the ring of all `ranks`.
+    #[must_use]
+    pub fn next(self, ranks: usize) -> Self {
+        Self((self.0 + 1) % ranks.max(1))
+    }
+
+    /// The one before it.
+    #[must_use]
+    pub fn before(self, ranks: usize) -> Self {
+        Self((self.0 + ranks.saturating_sub(1)) % ranks.max(1))
+    }
+}

@@ -1,6 +1,7 @@
 //! One row of nccl-tests' table: the measurement of one size, out of place and in place.
 
 use crate::gpu::{Collective, DataType, RedOp};
+use crate::machine::Rank;
 use serde::{Deserialize, Serialize};
 
 /// Where the result is written.
@@ -34,7 +35,7 @@ pub struct Wrongs {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stray {
     /// The rank of the buffer.
-    pub rank: usize,
+    pub rank: Rank,
     /// Whether it is the receive buffer; else the send buffer.
     pub receive: bool,
     /// Whether the memory is behind what the calls use; else before it.
@@ -66,7 +67,7 @@ impl Wrongs {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FirstWrong {
     /// The rank of the receive buffer.
-    pub rank: usize,
+    pub rank: Rank,
     /// The number of the checked call, from 0 on.
     pub call: u64,
     /// The element's number in the buffer.
@@ -100,7 +101,7 @@ pub struct Row {
     /// The reduction, where there is one or nccl-tests names one.
     pub op: Option<RedOp>,
     /// The root, where there is one.
-    pub root: Option<usize>,
+    pub root: Option<Rank>,
     /// How many ranks.
     pub ranks: usize,
     /// Out of place.

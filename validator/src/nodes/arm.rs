@@ -5,6 +5,7 @@
 use super::cluster::{Cluster, Heard};
 use super::order::{Failure, Open, Order, Reply};
 use crate::gpu::UniqueId;
+use crate::machine::Rank;
 use crate::nccl::Row;
 use crate::nccl::ranks::{Device, NetworkKind, Opening, RowAsk, TroubleKind, Whole};
 use crate::net::meeting::Cut;
@@ -124,7 +125,15 @@ impl<'c> Groups<'c> {
             for node in &group.nodes {
                 let (most_bytes, room) = ask.bytes;
                 let (ranks, start_s) = (group.whole.ranks, ask.start.as_secs());
-                let open = Open { first, ranks, kind: ask.kind, rail: ask.rail, most_bytes, room, start_s };
+                let open = Open {
+                    first: Rank::new(first),
+                    ranks,
+                    kind: ask.kind,
+                    rail: ask.rail,
+                    most_bytes,
+                    room,
+                    start_s,
+                };
                 orders.push((*node, Order::Open(open)));
                 first += gpus(node);
             }

@@ -2,6 +2,7 @@
 
 use super::card::Card;
 use super::order::{Ending, Failure, Numbered, Order, Reply};
+use crate::machine::Rank;
 use crate::net::meeting::{Came, Cut, Listener, Speaker};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -85,25 +86,25 @@ impl Cluster {
         self.card(node).map_or_else(|| format!("number {node}"), |card| card.name.clone())
     }
 
-    /// The GPUs of the nodes before this one: its first rank.
+    /// The GPUs of all nodes: as many ranks.
     #[must_use]
-    pub fn first_rank(&self, node: usize) -> usize {
-        self.nodes.iter().take(node).map(|node| node.card.gpus).sum()
+    pub fn gpus(&self) -> usize {
+        self.nodes.iter().map(|node| node.card.gpus).sum()
     }
 
     /// The node of a rank.
     #[must_use]
-    pub fn node_of(&self, rank: usize) -> usize {
+    pub fn node_of(&self, rank: Rank) -> usize {
         let mut ends = self.nodes.iter().scan(0, |end, node| {
             *end += node.card.gpus;
             Some(*end)
         });
-        ends.position(|end| rank < end).unwrap_or(self.nodes.len())
+        ends.position(|end| rank.index() < end).unwrap_or(self.nodes.len())
     }
 
     /// The first node on the same machine as that of a rank.
     #[must_use]
-    pub fn host_of(&self, rank: usize) -> usize {
+    pub fn host_of(&self, rank: Rank) -> usize {
         let node = self.node_of(rank);
         let host = |node: usize| self.card(node).map(|card| card.host.as_str());
         (0..node).find(|other| host(*other) == host(node)).unwrap_or(node)

@@ -4,6 +4,7 @@ use super::arm::{Group, Stop};
 use super::blame::Inference;
 use super::card::differ;
 use super::cluster::Cluster;
+use crate::machine::Rank;
 use crate::nccl::log::Proof;
 use crate::nccl::ranks::{NetworkKind, TroubleKind};
 use crate::nccl::{Row, Wrongs};
@@ -58,8 +59,8 @@ pub(super) fn version_text(number: u32) -> String {
 
 /// Wrong values and changes beside buffers: one finding for each node where they were found.
 pub(super) fn wrong(rows: &[Row], group: &Group, cluster: &Cluster) -> Vec<Finding> {
-    let name_of = |rank: usize| {
-        let device = group.devices.get(rank);
+    let name_of = |rank: Rank| {
+        let device = group.devices.get(rank.index());
         device.map_or_else(|| format!("of rank {rank}"), |(node, _)| cluster.name(*node))
     };
     let placed = rows.iter().flat_map(|row| [(row, &row.out_of_place), (row, &row.in_place)]);

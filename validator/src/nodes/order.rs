@@ -3,6 +3,7 @@
 
 use super::rdma::{Answer, Ask};
 use crate::gpu::UniqueId;
+use crate::machine::Rank;
 use crate::nccl::ranks::{Done, NetworkKind, Opening, RowAsk, TroubleKind};
 use crate::outcome::finding::Finding;
 use serde::{Deserialize, Serialize};
@@ -62,7 +63,7 @@ pub struct Welcome {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Open {
     /// Its first rank.
-    pub first: usize,
+    pub first: Rank,
     /// The number of ranks on all nodes.
     pub ranks: usize,
     /// The network.

@@ -5,6 +5,7 @@ use super::blame::{Got, Measure, Network, Round, again, infer, rounds};
 use super::cluster::Cluster;
 use super::judge::{blamed, gone};
 use crate::gpu::Collective;
+use crate::machine::Rank;
 use crate::nccl::Sweep;
 use crate::nccl::ranks::{NetworkKind, RowAsk};
 use crate::outcome::Judgement;
@@ -48,7 +49,7 @@ fn measure(cluster: &mut Cluster, rounds: &[Round], kind: NetworkKind) -> Vec<Me
         let ask = Ask { kind, rail, bytes: (OF_PAIRS, OF_PAIRS), start: START_OF_PAIRS };
         let nodes = round.pairs.iter().map(|(a, b)| vec![*a, *b]).collect();
         let mut groups = Groups::start(cluster, nodes, &ask);
-        let rows = groups.row(&RowAsk::of(&sweep, OF_PAIRS, 0));
+        let rows = groups.row(&RowAsk::of(&sweep, OF_PAIRS, Rank::FIRST));
         for (pair, row) in round.pairs.iter().zip(rows) {
             let got = match row {
                 Some(row) if row.wrong() > 0 => Got::Wrong,

@@ -9,6 +9,7 @@ use super::rdma;
 use super::sweep::{one, sweep};
 use super::watcher::{About, Watcher};
 use crate::gpu::Collective;
+use crate::machine::Rank;
 use crate::nccl::log::{Proof, Said};
 use crate::nccl::ranks::{NetworkKind, RowAsk};
 use crate::nccl::{Row, Sweep};
@@ -187,7 +188,7 @@ fn arm(
 ) -> (Judgement, Vec<Row>) {
     let all = (0..cluster.len()).collect();
     let ask = Ask { kind, rail: None, bytes: (TO, MOST), start: START };
-    let nodes: Vec<_> = (0..cluster.first_rank(cluster.len())).map(|rank| cluster.host_of(rank)).collect();
+    let nodes: Vec<_> = Rank::all(cluster.gpus()).map(|rank| cluster.host_of(rank)).collect();
     let mut groups = Groups::start(cluster, vec![all], &ask);
     let mut rows = Vec::new();
     for collective in [Collective::AllGather, Collective::AllReduce] {
@@ -200,7 +201,7 @@ fn arm(
         for odd in [false, true] {
             rows.extend(one(
                 &mut groups,
-                &RowAsk { odd, ..RowAsk::of(&sweep, OTHERS + 4 * u64::from(odd), 0) },
+                &RowAsk { odd, ..RowAsk::of(&sweep, OTHERS + 4 * u64::from(odd), Rank::FIRST) },
             ));
         }
     }
@@ -211,7 +212,7 @@ fn arm(
     findings.extend(group.stop.iter().flat_map(|stop| ended(stop, cluster)));
     let mut way = String::new();
     if let (None, Some(said)) = (&group.stop, said) {
-        let node = |rank: usize| nodes.get(rank).copied().unwrap_or(usize::MAX);
+        let node = |rank: Rank| nodes.get(rank.index()).copied().unwrap_or(usize::MAX);
         let proof = Said::read(&said).proves_network(nodes.len(), &node, kind);
         findings.extend(path(&proof, kind));
         if let Proof::Proven(text) = proof {
@@ -261,7 +262,7 @@ pub fn collective(
     cluster: &mut Cluster,
     sweep: &Sweep,
     sizes: &[u64],
-    root: usize,
+    root: Rank,
     watcher: &mut dyn Watcher,
 ) -> Result<Vec<Row>, Box<Finding>> {
     let all = (0..cluster.len()).collect();

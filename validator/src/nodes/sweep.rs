@@ -3,6 +3,7 @@
 use super::arm::Groups;
 use super::watcher::Watcher;
 use crate::gpu::Collective;
+use crate::machine::Rank;
 use crate::nccl::ranks::RowAsk;
 use crate::nccl::{Row, Sweep};
 use std::time::{Duration, Instant};
@@ -31,7 +32,7 @@ pub(super) fn sweep(
             break;
         }
         let started = Instant::now();
-        let Some(row) = one(groups, &RowAsk::of(&sweep, bytes, 0)) else { return };
+        let Some(row) = one(groups, &RowAsk::of(&sweep, bytes, Rank::FIRST)) else { return };
         last = started.elapsed();
         watcher.row(&row);
         (reached, _) = (bytes, rows.push(row));
@@ -44,7 +45,7 @@ pub(super) fn sweep(
         bytes /= 2;
     }
     if bytes > reached {
-        let largest = RowAsk { iterations: 1, ..RowAsk::of(&sweep, bytes, 0) };
+        let largest = RowAsk { iterations: 1, ..RowAsk::of(&sweep, bytes, Rank::FIRST) };
         let Some(row) = one(groups, &largest) else { return };
         watcher.row(&row);
         rows.push(row);

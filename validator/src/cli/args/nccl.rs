@@ -4,6 +4,7 @@ use super::runs::gpu;
 use super::{Meet, Place};
 use crate::config::GpuName;
 use crate::gpu::{Collective, DataType, RedOp};
+use crate::machine::Rank;
 use crate::nccl::Sweep;
 use clap::{ArgAction, Args as ClapArgs, ValueEnum};
 
@@ -45,7 +46,7 @@ pub struct Nccl {
     pub op: RedOp,
     /// Root rank, for collectives that have a root
     #[arg(short = 'r', value_name = "RANK", default_value = "0", value_parser = rank, allow_negative_numbers = true)]
-    pub root_rank: usize,
+    pub root_rank: Rank,
     /// on: allow peer-to-peer; off: forbid it; strict: allow nothing else
     #[arg(long, value_name = "WHICH", default_value = "on")]
     pub p2p: P2pChoice,
@@ -145,8 +146,10 @@ impl Nccl {
 }
 
 /// The caller checks it against the number of GPUs.
-fn rank(text: &str) -> Result<usize, String> {
-    text.parse().map_err(|_| format!("'{text}' is not a rank; allowed are whole numbers from 0"))
+fn rank(text: &str) -> Result<Rank, String> {
+    text.parse()
+        .map(Rank::new)
+        .map_err(|_| format!("'{text}' is not a rank; allowed are whole numbers from 0"))
 }
 
 /// A factor of 1 would never end.

@@ -85,8 +85,7 @@ pub(super) fn nccl(
             let (status, findings) = match leader.complete() {
                 Err(findings) => (UNDONE, findings),
                 Ok(cluster) => {
-                    let ranks = cluster.first_rank(cluster.len());
-                    super::nccl::exact(sweep, ranks)?;
+                    super::nccl::exact(sweep, cluster.gpus())?;
                     match suite::collective(cluster, sweep, sizes, asked.root_rank, &mut table) {
                         Ok(rows) => (of_rows(&rows), Vec::new()),
                         Err(finding) => {

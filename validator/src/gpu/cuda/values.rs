@@ -7,6 +7,7 @@ use super::stream::Stream;
 use super::tally::Tally;
 use crate::gpu::cuda::memory::span::{Extent, Span};
 use crate::gpu::{DataType, RedOp, Values};
+use crate::machine::Rank;
 
 /// The kernels' code for values that are not reduced.
 const COPY: u32 = u32::MAX;
@@ -63,7 +64,7 @@ impl Runs {
 pub struct ValuesExpected {
     /// The rank of the first run's values; each further run of a call has the next rank's. `None`: all ranks'
     /// values, reduced.
-    pub from: Option<usize>,
+    pub from: Option<Rank>,
     /// The reduction; without meaning for one rank's values.
     pub op: RedOp,
     /// The number of ranks.
@@ -85,12 +86,12 @@ impl Stream {
         to: Span<'_>,
         data: DataType,
         values: Values,
-        rank: usize,
+        rank: Rank,
         seed: u64,
         runs: &Runs,
     ) -> Result<(), GpuError> {
         let all = fitting(to, data, runs)?;
-        let mut run = (to.address, all.count, data.code(), number(rank)?, seed, 0_u64);
+        let mut run = (to.address, all.count, data.code(), number(rank.index())?, seed, 0_u64);
         let mut made = checked(values)?;
         let mut calls = (all.calls, all.stride, all.step);
         if all.elements() == 0 {
@@ -130,7 +131,7 @@ impl Stream {
         let all = fitting(what, data, runs)?;
         let mut run = (what.address, all.count, data.code());
         let mut from = match expect.from {
-            Some(rank) => (COPY, number(rank)?, number(expect.ranks)?),
+            Some(rank) => (COPY, number(rank.index())?, number(expect.ranks)?),
             None => (expect.op.code(), 0, number(expect.ranks)?),
         };
         let mut made = checked(values)?;

@@ -4,6 +4,7 @@
 use super::UniqueId;
 use super::api::{Api, api};
 use crate::gpu::cuda::{Gpu, GpuError, forget_current, is_spoiled};
+use crate::machine::Rank;
 use cudarc::nccl::sys;
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -21,7 +22,7 @@ pub struct Comm {
     pub(super) handle: sys::ncclComm_t,
     /// Whether it has failed.
     broken: Cell<bool>,
-    rank: usize,
+    rank: Rank,
     ranks: usize,
     /// Holds the context, which must outlive the communicator, and the thread.
     gpu: Gpu,
@@ -44,8 +45,10 @@ impl Comm {
         forget_current();
         api.check("ncclCommInitAll", code, || format!("a communicator of GPUs {devices:?} in one process"))?;
         let ranks = handles.len();
-        let all = handles.into_iter().zip(gpus).enumerate();
-        all.map(|(rank, (handle, gpu))| Self::of(api, handle, "ncclCommInitAll", rank, ranks, gpu)).collect()
+        let all = handles.into_iter().zip(gpus);
+        Rank::each(all)
+            .map(|(rank, (handle, gpu))| Self::of(api, handle, "ncclCommInitAll", rank, ranks, gpu))
+            .collect()
     }
 
     /// One rank of a communicator of several processes; returns when all have joined, without a time limit of
@@ -53,10 +56,10 @@ impl Comm {
     ///
     /// # Errors
     /// The library is missing; the id is invalid; NCCL's error.
-    pub fn join(gpu: &Gpu, id: &UniqueId, ranks: usize, rank: usize) -> Result<Self, GpuError> {
+    pub fn join(gpu: &Gpu, id: &UniqueId, ranks: usize, rank: Rank) -> Result<Self, GpuError> {
         let api = api()?;
         let id = id.raw()?;
-        let (count, number) = (int(ranks)?, int(rank)?);
+        let (count, number) = (int(ranks)?, int(rank.index())?);
         gpu.make_current()?;
         let mut handle = ptr::null_mut();
         // SAFETY: one handle is written; the id goes by value.
@@ -71,7 +74,7 @@ impl Comm {
         api: &'static Api,
         handle: sys::ncclComm_t,
         call: &str,
-        rank: usize,
+        rank: Rank,
         ranks: usize,
         gpu: &Gpu,
     ) -> Result<Self, GpuError> {
@@ -83,7 +86,7 @@ impl Comm {
 
     /// Its number.
     #[must_use]
-    pub const fn rank(&self) -> usize {
+    pub const fn rank(&self) -> Rank {
         self.rank
     }
 

@@ -7,6 +7,7 @@ use super::comm::{Comm, int};
 use super::steps::{Step, steps};
 use crate::gpu::cuda::{GpuError, Span, Stream, forget_current};
 use crate::gpu::{Collective, DataType, RedOp};
+use crate::machine::Rank;
 use cudarc::driver::sys::CUstream;
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -27,7 +28,7 @@ pub struct Call<'m> {
     /// The reduction, if any.
     pub op: RedOp,
     /// The root, if any.
-    pub root: usize,
+    pub root: Rank,
 }
 
 /// One collective's parts, one for each communicator of this process, ready to be queued repeatedly:
@@ -95,7 +96,7 @@ impl<'a> Part<'a> {
             call: *call,
             steps: steps(call, comm.rank(), comm.ranks(), api.has(call.collective))?,
             count,
-            root: int(call.root)?,
+            root: int(call.root.index())?,
         })
     }
 
@@ -155,12 +156,12 @@ impl<'a> Part<'a> {
                 ("ncclScatter", unsafe { scatter(from, to, count, data, root, comm, stream) })
             }
             Step::Send(from, rank) => {
-                let (from, rank) = (source(from)?, int(rank)?);
+                let (from, rank) = (source(from)?, int(rank.index())?);
                 // SAFETY: as above.
                 ("ncclSend", unsafe { (api.send)(from, count, data, rank, comm, stream) })
             }
             Step::Receive(to, rank) => {
-                let (to, rank) = (place(to)?, int(rank)?);
+                let (to, rank) = (place(to)?, int(rank.index())?);
                 // SAFETY: as above.
                 ("ncclRecv", unsafe { (api.receive)(to, count, data, rank, comm, stream) })
             }

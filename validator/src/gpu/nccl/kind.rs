@@ -1,6 +1,7 @@
 //! The nine collectives: names, counts, buffers and the factor between algorithm and bus bandwidth, all as in
 //! nccl-tests 2.19 (its PERFORMANCE.md derives the factors).
 
+use crate::machine::Rank;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -54,7 +55,7 @@ pub struct Expected {
     /// The number of its first element in the senders' buffers.
     pub first: u64,
     /// The sending rank; `None`: all ranks' elements, reduced.
-    pub from: Option<usize>,
+    pub from: Option<Rank>,
 }
 
 impl Collective {
@@ -162,21 +163,21 @@ impl Collective {
 
     /// The expected content of the receive buffer of `rank` afterwards; empty where it receives nothing.
     #[must_use]
-    pub fn expected(self, shape: Shape, ranks: usize, rank: usize, root: usize) -> Vec<Expected> {
+    pub fn expected(self, shape: Shape, ranks: usize, rank: Rank, root: Rank) -> Vec<Expected> {
         let count = shape.count;
-        let part = |n: usize| count.saturating_mul(n as u64);
+        let part = |rank: Rank| count.saturating_mul(rank.index() as u64);
         let whole = |first, from| vec![Expected { at: 0, count, first, from }];
         let at_root = |what: Vec<Expected>| if rank == root { what } else { Vec::new() };
         let of_each = |first| {
             let one = |n| Expected { at: part(n), count, first, from: Some(n) };
-            (0..ranks).map(one).collect::<Vec<_>>()
+            Rank::all(ranks).map(one).collect::<Vec<_>>()
         };
         match self {
             Self::AllReduce => whole(0, None),
             Self::Reduce => at_root(whole(0, None)),
             Self::ReduceScatter => whole(part(rank), None),
             Self::Broadcast => whole(0, Some(root)),
-            Self::Sendrecv => whole(0, Some((rank + ranks.saturating_sub(1)) % ranks.max(1))),
+            Self::Sendrecv => whole(0, Some(rank.before(ranks))),
             Self::AllGather => of_each(0),
             Self::Gather => at_root(of_each(0)),
             Self::Alltoall => of_each(part(rank)),
@@ -234,16 +235,16 @@ mod tests {
         for collective in Collective::ALL {
             for ranks in 1..6_usize {
                 let shape = collective.shape(1 << 12, ranks as u64, 4);
-                for rank in 0..ranks {
-                    let expected = collective.expected(shape, ranks, rank, 1 % ranks);
+                for rank in Rank::all(ranks) {
+                    let root = Rank::new(1 % ranks);
+                    let expected = collective.expected(shape, ranks, rank, root);
                     let mut next = 0;
                     for part in &expected {
                         assert_eq!(part.at, next, "{collective} {ranks}");
                         next += part.count;
                         assert!(part.first + part.count <= shape.send, "{collective} {ranks}");
                     }
-                    let all =
-                        matches!(collective, Collective::Reduce | Collective::Gather) && rank != 1 % ranks;
+                    let all = matches!(collective, Collective::Reduce | Collective::Gather) && rank != root;
                     assert_eq!(next, if all { 0 } else { shape.receive }, "{collective} {ranks}");
                 }
             }

@@ -4,6 +4,7 @@
 use super::enqueue::Call;
 use crate::gpu::Collective;
 use crate::gpu::cuda::{GpuError, Span};
+use crate::machine::Rank;
 
 /// One call into NCCL, with the memory sent and received. Spans are as long as NCCL reads or writes: empty
 /// where this rank has no part.
@@ -18,9 +19,9 @@ pub(super) enum Step<'m> {
     Gather(Span<'m>, Span<'m>),
     Scatter(Span<'m>, Span<'m>),
     /// To that rank.
-    Send(Span<'m>, usize),
+    Send(Span<'m>, Rank),
     /// From that rank.
-    Receive(Span<'m>, usize),
+    Receive(Span<'m>, Rank),
 }
 
 /// All steps of `rank`, in order; `whole`: NCCL has one function for the whole collective.
@@ -29,11 +30,11 @@ pub(super) enum Step<'m> {
 /// [`GpuError::Bounds`] if a buffer is too small; a root outside the ranks.
 pub(super) fn steps<'m>(
     call: &Call<'m>,
-    rank: usize,
+    rank: Rank,
     ranks: usize,
     whole: bool,
 ) -> Result<Vec<Step<'m>>, GpuError> {
-    if call.collective.rooted() && call.root >= ranks {
+    if call.collective.rooted() && call.root.index() >= ranks {
         let (root, what) = (call.root, call.collective);
         return Err(GpuError::Nonsense(format!("{what} from or to rank {root} of {ranks}")));
     }
@@ -57,17 +58,16 @@ pub(super) fn steps<'m>(
         Collective::Alltoall if whole => one(Step::Alltoall, of_all, of_all),
         Collective::Gather if whole => one(Step::Gather, bytes, at_root(of_all)),
         Collective::Scatter if whole => one(Step::Scatter, at_root(of_all), bytes),
-        Collective::Alltoall => (0..ranks).flat_map(|r| [send(r, r), receive(r, r)]).collect(),
-        Collective::Sendrecv => {
-            let (next, before) = ((rank + 1) % ranks.max(1), (rank + ranks.saturating_sub(1)) % ranks.max(1));
-            Ok(vec![send(0, next)?, receive(0, before)?])
+        Collective::Alltoall => {
+            Rank::all(ranks).flat_map(|r| [send(r.index(), r), receive(r.index(), r)]).collect()
         }
+        Collective::Sendrecv => Ok(vec![send(0, rank.next(ranks))?, receive(0, rank.before(ranks))?]),
         Collective::Gather => {
             let mine = std::iter::once(send(0, call.root));
-            mine.chain((0..ranks).filter(|_| rank_is_root).map(|r| receive(r, r))).collect()
+            mine.chain(Rank::all(ranks).filter(|_| rank_is_root).map(|r| receive(r.index(), r))).collect()
         }
         Collective::Scatter => {
-            let all = (0..ranks).filter(|_| rank_is_root).map(|r| send(r, r));
+            let all = Rank::all(ranks).filter(|_| rank_is_root).map(|r| send(r.index(), r));
             all.chain(std::iter::once(receive(0, call.root))).collect()
         }
     }
@@ -98,12 +98,12 @@ mod tests {
             count: shape.count,
             data,
             op: RedOp::Sum,
-            root: 2,
+            root: Rank::new(2),
         }
     }
 
     /// Without a function of NCCL for the whole collective.
-    fn by_sends(collective: Collective, rank: usize) -> Vec<Step<'static>> {
+    fn by_sends(collective: Collective, rank: Rank) -> Vec<Step<'static>> {
         steps(&call(collective), rank, RANKS, false).unwrap()
     }
 
@@ -113,10 +113,10 @@ mod tests {
 
     /// The result when all sends meet their receives: for each byte of each rank's receive buffer, the rank
     /// and the byte that it comes from.
-    fn arrived(collective: Collective) -> Vec<Vec<(usize, u64)>> {
-        let all: Vec<_> = (0..RANKS).map(|rank| by_sends(collective, rank)).collect();
-        let sent = |from: usize, to: usize| {
-            let mut found = all[from].iter().filter_map(|s| match s {
+    fn arrived(collective: Collective) -> Vec<Vec<(Rank, u64)>> {
+        let all: Vec<_> = Rank::all(RANKS).map(|rank| by_sends(collective, rank)).collect();
+        let sent = |from: Rank, to: Rank| {
+            let mut found = all[from.index()].iter().filter_map(|s| match s {
                 Step::Send(span, there) if *there == to => Some(*span),
                 _ => None,
             });
@@ -125,16 +125,17 @@ mod tests {
             span
         };
         let bytes = place(call(collective).receive.bytes);
-        let mut arrived = vec![vec![(usize::MAX, 0); bytes]; RANKS];
+        let mut arrived = vec![vec![(usize::MAX.into(), 0); bytes]; RANKS];
         let mut received = 0;
-        for (rank, steps) in all.iter().enumerate() {
+        for (rank, steps) in Rank::each(&all) {
             for step in steps {
                 let Step::Receive(to, from) = step else { continue };
                 let source = sent(*from, rank);
                 assert_eq!(source.bytes, to.bytes);
                 received += 1;
                 for k in 0..to.bytes {
-                    arrived[rank][place(to.address - RECEIVE + k)] = (*from, source.address - SEND + k);
+                    arrived[rank.index()][place(to.address - RECEIVE + k)] =
+                        (*from, source.address - SEND + k);
                 }
             }
         }
@@ -150,8 +151,8 @@ mod tests {
         for collective in composed {
             let shape = collective.shape(256, RANKS as u64, 4);
             let arrived = arrived(collective);
-            for (rank, found) in arrived.iter().enumerate() {
-                for part in collective.expected(shape, RANKS, rank, 2) {
+            for (rank, found) in Rank::each(&arrived) {
+                for part in collective.expected(shape, RANKS, rank, 2.into()) {
                     for k in 0..part.count * 4 {
                         let at = place(part.at * 4 + k);
                         let wanted = (part.from.unwrap(), part.first * 4 + k);
@@ -165,11 +166,14 @@ mod tests {
     #[test]
     fn a_collective_that_nccl_has_is_one_call_with_its_parts() {
         let part = Span::fixture;
-        let one =
-            |collective, rank, step: fn(Span<'static>, Span<'static>) -> Step<'static>, send, receive| {
-                let wanted = [step(part(SEND, send), part(RECEIVE, receive))];
-                assert_eq!(steps(&call(collective), rank, RANKS, true).unwrap(), wanted, "{collective}");
-            };
+        let one = |collective,
+                   rank: usize,
+                   step: fn(Span<'static>, Span<'static>) -> Step<'static>,
+                   send,
+                   receive| {
+            let wanted = [step(part(SEND, send), part(RECEIVE, receive))];
+            assert_eq!(steps(&call(collective), rank.into(), RANKS, true).unwrap(), wanted, "{collective}");
+        };
         one(Collective::AllReduce, 0, Step::AllReduce, 256, 256);
         one(Collective::AllGather, 3, Step::AllGather, 64, 256);
         one(Collective::ReduceScatter, 3, Step::ReduceScatter, 256, 64);
@@ -182,7 +186,7 @@ mod tests {
         one(Collective::Gather, 1, Step::Gather, 64, 0);
         one(Collective::Scatter, 2, Step::Scatter, 256, 64);
         one(Collective::Scatter, 1, Step::Scatter, 0, 64);
-        assert_eq!(by_sends(Collective::Sendrecv, 1).len(), 2, "it is two calls of every version");
+        assert_eq!(by_sends(Collective::Sendrecv, 1.into()).len(), 2, "it is two calls of every version");
     }
 
     #[test]
@@ -204,19 +208,19 @@ mod tests {
     #[test]
     fn a_root_outside_the_ranks_is_refused_where_there_is_a_root() {
         for collective in Collective::ALL {
-            let call = Call { root: RANKS, ..call(collective) };
-            assert_eq!(steps(&call, 0, RANKS, true).is_err(), collective.rooted(), "{collective}");
+            let call = Call { root: RANKS.into(), ..call(collective) };
+            assert_eq!(steps(&call, Rank::FIRST, RANKS, true).is_err(), collective.rooted(), "{collective}");
         }
     }
 
     #[test]
     fn one_rank_alone_sends_to_itself_and_empty_parts_are_not_sent() {
-        let alone = steps(&call(Collective::Sendrecv), 0, 1, false).unwrap();
-        assert!(matches!(alone[..], [Step::Send(_, 0), Step::Receive(_, 0)]));
+        let alone = steps(&call(Collective::Sendrecv), Rank::FIRST, 1, false).unwrap();
+        assert!(matches!(alone[..], [Step::Send(_, Rank::FIRST), Step::Receive(_, Rank::FIRST)]));
         let none = Call { count: 0, ..call(Collective::Alltoall) };
-        assert_eq!(steps(&none, 0, RANKS, false), Ok(Vec::new()));
-        assert_eq!(steps(&none, 0, RANKS, true), Ok(Vec::new()));
+        assert_eq!(steps(&none, Rank::FIRST, RANKS, false), Ok(Vec::new()));
+        assert_eq!(steps(&none, Rank::FIRST, RANKS, true), Ok(Vec::new()));
         let none = Call { count: 0, ..call(Collective::AllReduce) };
-        assert_eq!(steps(&none, 0, RANKS, true).unwrap().len(), 1);
+        assert_eq!(steps(&none, Rank::FIRST, RANKS, true).unwrap().len(), 1);
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::gpu::pattern::word;
 use crate::gpu::{DataType, RedOp, Values};
+use crate::machine::Rank;
 
 /// The step from one rank's seed to the next one's: 2^64 over the golden ratio.
 const RANK_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -10,8 +11,8 @@ const RANK_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 impl Values {
     /// Element `i` of `rank`.
     #[must_use]
-    pub fn value(self, seed: u64, rank: usize, i: u64) -> u64 {
-        let seed = seed.wrapping_add((rank as u64).wrapping_mul(RANK_STEP));
+    pub fn value(self, seed: u64, rank: Rank, i: u64) -> u64 {
+        let seed = seed.wrapping_add((rank.index() as u64).wrapping_mul(RANK_STEP));
         let rest = word(seed, i) % self.range.max(1);
         let scale = u64::from(self.scale);
         // Both fit: the factors have 32 bits each, and at most 32 powers are used.
@@ -21,7 +22,7 @@ impl Values {
     /// Element `i` of all `ranks`, reduced.
     #[must_use]
     pub fn reduced(self, op: RedOp, ranks: usize, seed: u64, i: u64) -> u64 {
-        let all = (0..ranks).map(|rank| self.value(seed, rank, i));
+        let all = Rank::all(ranks).map(|rank| self.value(seed, rank, i));
         match op {
             RedOp::Sum => all.sum(),
             RedOp::Min => all.min().unwrap_or_default(),
@@ -102,7 +103,7 @@ mod tests {
             let values = Values { range: number("range"), scale: number("scale"), powers };
             let (seed, i) = (hex("seed"), hex("i"));
             let value = match word("op") {
-                "copy" => values.value(seed, number("rank") as usize, i),
+                "copy" => values.value(seed, (number("rank") as usize).into(), i),
                 op => values.reduced(op.parse().unwrap(), number("ranks") as usize, seed, i),
             };
             assert_eq!(value, hex("value"), "{vector}");

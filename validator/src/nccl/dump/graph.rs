@@ -2,6 +2,7 @@
 //! accepted, and the bandwidth that it expects.
 
 use super::{BadDump, Dump, Topology};
+use crate::machine::Rank;
 use crate::nccl::Distance;
 use roxmltree::Node;
 use std::fmt;
@@ -48,7 +49,7 @@ pub struct Hop {
     /// NVML's number.
     pub dev: u64,
     /// Its rank, if this version of NCCL writes it.
-    pub rank: Option<usize>,
+    pub rank: Option<Rank>,
 }
 
 impl Pattern {
@@ -82,7 +83,7 @@ impl fmt::Display for Pattern {
 impl Graph {
     /// The ranks of each channel in order; `None` where a GPU is not in `topology`.
     #[must_use]
-    pub fn orders(&self, topology: &Topology) -> Option<Vec<Vec<usize>>> {
+    pub fn orders(&self, topology: &Topology) -> Option<Vec<Vec<Rank>>> {
         let known = |dev| topology.gpus.iter().find(|g| g.dev == dev)?.rank;
         let order = |hops: &Vec<Hop>| hops.iter().map(|hop| hop.rank.or_else(|| known(hop.dev))).collect();
         self.channels.iter().map(order).collect()
@@ -146,7 +147,7 @@ fn graph(dump: &Dump<'_>, node: Node<'_, '_>) -> Result<Graph, BadDump> {
 fn channel(dump: &Dump<'_>, node: Node<'_, '_>) -> Result<Vec<Hop>, BadDump> {
     let hop = |n| {
         let Device(dev) = dump.needed(n, "dev")?;
-        Ok(Hop { dev, rank: dump.known(n, "rank")? })
+        Ok(Hop { dev, rank: dump.known(n, "rank")?.map(Rank::new) })
     };
     node.children().filter(|n| n.has_tag_name("gpu")).map(hop).collect()
 }

@@ -6,6 +6,7 @@ mod graph;
 
 pub use graph::{Graph, Hop, Pattern, graphs};
 
+use crate::machine::Rank;
 use crate::machine::pcie::model::Bdf;
 use roxmltree::{Document, Node, ParsingOptions};
 use std::str::FromStr;
@@ -81,7 +82,7 @@ pub struct Gpu {
     /// NVML's number.
     pub dev: u64,
     /// Its rank; a GPU outside the communicator has none.
-    pub rank: Option<usize>,
+    pub rank: Option<Rank>,
     /// Its address.
     pub bdf: Bdf,
     /// Compute capability times ten: 89, 90, 120.
@@ -104,7 +105,7 @@ pub fn topology(text: &str) -> Result<Topology, BadDump> {
 
 fn gpu(dump: &Dump<'_>, node: Node<'_, '_>) -> Result<Gpu, BadDump> {
     let bdf = slot(dump, node)?.ok_or_else(|| dump.bad(node, "<gpu> outside of a <pci>".to_owned()))?;
-    let (dev, rank) = (dump.needed(node, "dev")?, dump.known(node, "rank")?);
+    let (dev, rank) = (dump.needed(node, "dev")?, dump.known(node, "rank")?.map(Rank::new));
     Ok(Gpu { dev, rank, bdf, sm: dump.needed(node, "sm")? })
 }
 
@@ -168,8 +169,10 @@ mod tests {
     fn gpus_are_read_among_other_elements() {
         let topology = topology(SYSTEM).unwrap();
         let gpus: Vec<_> = topology.gpus.iter().map(|g| (g.dev, g.rank, g.bdf.to_string(), g.sm)).collect();
-        let expected =
-            [(0, Some(1), "0000:41:00.0".to_owned(), 89), (1, Some(0), "0000:81:00.0".to_owned(), 90)];
+        let expected = [
+            (0, Some(1.into()), "0000:41:00.0".to_owned(), 89),
+            (1, Some(0.into()), "0000:81:00.0".to_owned(), 90),
+        ];
         assert_eq!(gpus, expected);
     }
 
@@ -181,7 +184,10 @@ mod tests {
             (ring.id, ring.pattern, ring.gb_s, ring.distance),
             (0, Pattern::Ring, 12.5, Distance::Sys)
         );
-        assert_eq!(ring.orders(&topology(SYSTEM).unwrap()), Some(vec![vec![1, 0], vec![0, 1]]));
+        assert_eq!(
+            ring.orders(&topology(SYSTEM).unwrap()),
+            Some(vec![Rank::list([1, 0]), Rank::list([0, 1])])
+        );
         assert_eq!((graphs[1].pattern, graphs[1].channels.len()), (Pattern::Other(9), 0));
         assert_eq!(
             (Pattern::Ring.to_string(), Pattern::Other(9).to_string()),

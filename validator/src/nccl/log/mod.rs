@@ -9,6 +9,7 @@ mod scan;
 pub use proof::{Expect, Pairs, Proof};
 pub use scan::Via;
 
+use crate::machine::Rank;
 use scan::{after, number, setting};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +27,7 @@ pub struct Said {
     /// Warnings, each once.
     pub warnings: Vec<String>,
     /// Ranks without any transport between them, as NCCL names them: the rank that reports it is first.
-    pub unconnected: Vec<(usize, usize)>,
+    pub unconnected: Vec<(Rank, Rank)>,
     /// NCCL's lines about GPUs between which the driver does not allow P2P, each once.
     pub p2p_disabled: Vec<String>,
     /// Lines about a connection that could not be parsed.
@@ -39,9 +40,9 @@ pub struct Link {
     /// Its channel.
     pub channel: u32,
     /// The sending rank.
-    pub from: usize,
+    pub from: Rank,
     /// The receiving rank.
-    pub to: usize,
+    pub to: Rank,
     /// The half of the connection that the line is about.
     pub half: Half,
     /// The transport.
@@ -77,7 +78,7 @@ pub struct Ring {
     /// How many channels there are.
     pub of: u32,
     /// The ranks in order.
-    pub order: Vec<usize>,
+    pub order: Vec<Rank>,
 }
 
 impl Said {
@@ -108,7 +109,7 @@ impl Said {
 
     /// The transports from each rank to each other.
     #[must_use]
-    pub fn transports(&self) -> Vec<(usize, usize, Vec<Via>)> {
+    pub fn transports(&self) -> Vec<(Rank, Rank, Vec<Via>)> {
         let mut pairs = BTreeMap::<_, BTreeSet<_>>::new();
         for link in &self.links {
             pairs.entry((link.from, link.to)).or_default().insert(link.via.clone());
@@ -166,7 +167,8 @@ impl Said {
 fn ring(text: &str) -> Option<Ring> {
     let (channels, order) = text.split_once(" :")?;
     let (channel, of) = channels.trim().split_once('/')?;
-    let order = order.split_whitespace().map(number).collect::<Option<Vec<usize>>>()?;
+    let order =
+        order.split_whitespace().map(|rank| number(rank).map(Rank::new)).collect::<Option<Vec<_>>>()?;
     Some(Ring { channel: number(channel)?, of: number(of)?, order })
 }
 

@@ -1,6 +1,7 @@
 //! What a log proves about the network between nodes.
 
 use super::{Half, Pairs, Proof, Said, Via};
+use crate::machine::Rank;
 use crate::nccl::ranks::NetworkKind;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +9,7 @@ impl Said {
     /// Judges whether all data between `ranks` ranks on several nodes took the network that was allowed. `node` gives a
     /// rank's node. NCCL names it in the lines of both ranks: `NET/Socket/0`, `NET/IB/0`, `NET/IB/0/GDRDMA`.
     #[must_use]
-    pub fn proves_network(&self, ranks: usize, node: &dyn Fn(usize) -> usize, kind: NetworkKind) -> Proof {
+    pub fn proves_network(&self, ranks: usize, node: &dyn Fn(Rank) -> usize, kind: NetworkKind) -> Proof {
         let between: Vec<_> = self.links.iter().filter(|link| node(link.from) != node(link.to)).collect();
         let wrong: BTreeSet<_> = between
             .iter()
@@ -78,7 +79,7 @@ mod tests {
     }
 
     fn proof(log: &str, kind: NetworkKind) -> Proof {
-        Said::read(log).proves_network(4, &|rank| rank / 2, kind)
+        Said::read(log).proves_network(4, &|rank| rank.index() / 2, kind)
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! unproven.
 
 use super::{Half, Link, Said};
+use crate::machine::Rank;
 use crate::text::count;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,7 +51,7 @@ impl Said {
         ranks: usize,
         expect: Expect,
         pairs: Pairs,
-        together: &dyn Fn(usize, usize) -> bool,
+        together: &dyn Fn(Rank, Rank) -> bool,
     ) -> Proof {
         let against = self.against(expect, together);
         if !against.is_empty() {
@@ -63,7 +64,7 @@ impl Said {
     }
 
     /// Everything that contradicts the expectation.
-    fn against(&self, expect: Expect, together: &dyn Fn(usize, usize) -> bool) -> Vec<String> {
+    fn against(&self, expect: Expect, together: &dyn Fn(Rank, Rank) -> bool) -> Vec<String> {
         let wanted = expect == Expect::P2p;
         let mut wrong = BTreeMap::<_, BTreeSet<u32>>::new();
         let expected = self.links.iter().filter(|l| !wanted || together(l.from, l.to));
@@ -92,7 +93,8 @@ impl Said {
         if let Some(link) = self.links.iter().find(|l| l.via.is_p2p().is_none()) {
             return Some(format!("unknown transport: {} -> {} via {}", link.from, link.to, link.via));
         }
-        let strange = |link: &&Link| link.from >= ranks || link.to >= ranks || link.from == link.to;
+        let strange =
+            |link: &&Link| link.from.index() >= ranks || link.to.index() >= ranks || link.from == link.to;
         if let Some(link) = self.links.iter().find(strange) {
             return Some(format!("a connection {} -> {} among {ranks} ranks", link.from, link.to));
         }
@@ -104,7 +106,7 @@ impl Said {
 
     fn missing_pair(&self, ranks: usize) -> Option<String> {
         let known = connected(self.links.iter(), |link| (link.from, link.to));
-        let all = (0..ranks).flat_map(|from| (0..ranks).map(move |to| (from, to)));
+        let all = Rank::all(ranks).flat_map(|from| Rank::all(ranks).map(move |to| (from, to)));
         let missing: Vec<_> = all.filter(|(from, to)| from != to && !known.contains(&(*from, *to))).collect();
         let (from, to) = missing.first()?;
         Some(format!("NCCL logged nothing about {from} -> {to}{}", more(missing.len())))
@@ -114,7 +116,7 @@ impl Said {
         if self.rings.is_empty() {
             return Some("NCCL logged no ring".to_owned());
         }
-        let everyone: BTreeSet<_> = (0..ranks).collect();
+        let everyone: BTreeSet<_> = Rank::all(ranks).collect();
         let known = connected(self.links.iter(), |link| (link.channel, link.from, link.to));
         let mut missing = Vec::new();
         for ring in &self.rings {

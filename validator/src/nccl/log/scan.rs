@@ -1,6 +1,7 @@
 //! Parsers for parts of NCCL's lines: messages, links and their transports, settings. All return `None` for unknown input.
 
 use super::{Half, Link};
+use crate::machine::Rank;
 use std::fmt;
 use std::str::FromStr;
 
@@ -35,11 +36,11 @@ pub(super) fn link(text: &str) -> Option<Link> {
 }
 
 /// `3[90]`, or bare.
-fn rank(text: &str) -> Option<usize> {
-    let Some((rank, place)) = text.split_once('[') else { return number(text) };
+fn rank(text: &str) -> Option<Rank> {
+    let Some((rank, place)) = text.split_once('[') else { return number(text).map(Rank::new) };
     let place = place.strip_suffix(']')?;
     let plain = !place.is_empty() && place.bytes().all(|b| b.is_ascii_alphanumeric());
-    plain.then(|| number(rank)).flatten()
+    plain.then(|| number(rank)).flatten().map(Rank::new)
 }
 
 /// `NCCL_X set by environment to V`; numbers are followed by a full stop, words are not.
@@ -54,7 +55,7 @@ pub(super) fn setting(message: &str) -> Option<(String, String)> {
 }
 
 /// `No transport found for rank 3[90] -> rank 2[80]`.
-pub(super) fn no_transport(message: &str) -> Option<(usize, usize)> {
+pub(super) fn no_transport(message: &str) -> Option<(Rank, Rank)> {
     let (_, ends) = message.split_once("No transport found for rank ")?;
     let (from, to) = ends.split_once(" -> rank ")?;
     Some((rank(from.trim())?, rank(to.trim())?))

@@ -37,13 +37,13 @@ fn a_log_of_four_gpus_is_parsed() {
     let said = Said::read(&strict());
     assert_eq!(said.version.as_deref(), Some("2.28.9+cuda13.0"));
     assert_eq!((said.channels(), said.links.len()), (Some(2), 8));
-    assert_eq!(said.rings[1], Ring { channel: 1, of: 2, order: vec![0, 1, 2, 3] });
+    assert_eq!(said.rings[1], Ring { channel: 1, of: 2, order: Rank::list([0, 1, 2, 3]) });
     let settings: Vec<_> = said.settings.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
     let ours = [("NCCL_NET_DISABLE_INTRA", "1"), ("NCCL_NVLS_ENABLE", "0"), ("NCCL_P2P_LEVEL", "SYS")];
     assert_eq!(settings, ours);
     let transports = said.transports();
     assert_eq!(transports.len(), 4);
-    assert_eq!(transports[3], (3, 0, vec![Via::Direct]));
+    assert_eq!(transports[3], (3.into(), Rank::FIRST, vec![Via::Direct]));
     assert!(said.warnings.is_empty() && said.unread.is_empty());
 }
 
@@ -71,7 +71,7 @@ fn every_known_transport_is_read_with_its_suffix() {
     ];
     for (text, via, suffix) in known {
         let link = link(text);
-        assert_eq!((link.channel, link.from, link.to), (0, 0, 1), "{text}");
+        assert_eq!((link.channel, link.from, link.to), (0, Rank::FIRST, 1.into()), "{text}");
         assert_eq!((&link.via, link.suffix.as_str()), (&via, suffix), "{text}");
         assert!(text.ends_with(&link.text()), "{text}");
     }
@@ -91,7 +91,7 @@ fn warnings_are_read_with_and_without_a_timestamp() {
          [2026-11-20 10:24:45] vm:2344:2377 [3] transport.cc:40 NCCL WARN No transport found for rank 3[90] -> rank 2[80]\n\
          vm:2344:2380 [0] NCCL INFO P2P is disabled between connected GPUs 1 and 0. You can repress this message\n",
     );
-    assert_eq!(said.unconnected, [(3, 2), (0, 3)]);
+    assert_eq!(said.unconnected, [(3, 2), (0, 3)].map(|(a, b)| (Rank::new(a), Rank::new(b))));
     assert_eq!(said.warnings.len(), 2);
     assert_eq!(said.p2p_disabled.len(), 1);
     assert!(said.links.is_empty());

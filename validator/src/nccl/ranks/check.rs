@@ -72,7 +72,7 @@ impl Check<'_> {
             .into_iter()
             .flat_map(|receive| [(receive, None), (receive, Some(self.used(seat, receive)))]);
         let band = |(n, (receive, used)): (u64, (bool, Option<u64>))| {
-            let first = (seat.rank as u64 * 4 + n) * (GUARD / 4);
+            let first = (seat.rank.index() as u64 * 4 + n) * (GUARD / 4);
             Ok(Band { receive, used, span: seat.band(receive, used)?, first })
         };
         (0..).zip(both).map(band).collect()

@@ -3,13 +3,14 @@
 
 use crate::gpu::pattern::word;
 use crate::gpu::{DataType, Expected, RedOp, Values};
+use crate::machine::Rank;
 
 /// Distinguishes the ranks' values: 2^64 over the golden ratio, odd.
 const RANK_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The value of `rank` at place `i`: a whole number that the type holds exactly.
-fn value(values: Values, seed: u64, rank: usize, i: u64) -> u64 {
-    let word = u64::from(word(seed.wrapping_add(RANK_STEP.wrapping_mul(rank as u64)), i));
+fn value(values: Values, seed: u64, rank: Rank, i: u64) -> u64 {
+    let word = u64::from(word(seed.wrapping_add(RANK_STEP.wrapping_mul(rank.index() as u64)), i));
     let (scale, range) = (u64::from(values.scale), u64::from(values.range.max(1)));
     if values.powers { scale << (word % range).min(32) } else { scale * (1 + word % range) }
 }
@@ -18,8 +19,8 @@ fn value(values: Values, seed: u64, rank: usize, i: u64) -> u64 {
 pub(super) fn expected(part: Expected, k: u64, op: RedOp, ranks: usize, values: Values, seed: u64) -> u64 {
     let of = |rank| value(values, seed, rank, part.first.saturating_add(k));
     let Some(from) = part.from else {
-        let all = (0..ranks).map(of);
-        let sum = || (0..ranks).map(of).sum::<u64>();
+        let all = Rank::all(ranks).map(of);
+        let sum = || Rank::all(ranks).map(of).sum::<u64>();
         return match op {
             RedOp::Sum => sum(),
             RedOp::Min => all.min().unwrap_or_default(),
@@ -128,8 +129,10 @@ mod tests {
     fn reductions_expect_the_values_of_all_ranks() {
         let values = Values::exact(DataType::Float, Some(RedOp::Sum), 4).unwrap();
         let shape = Collective::ReduceScatter.shape(256, 4, 4);
-        let [part] = Collective::ReduceScatter.expected(shape, 4, 2, 0)[..] else { panic!() };
-        let each: Vec<_> = (0..4).map(|rank| value(values, 77, rank, part.first + 5)).collect();
+        let [part] = Collective::ReduceScatter.expected(shape, 4, 2.into(), Rank::FIRST)[..] else {
+            panic!()
+        };
+        let each: Vec<_> = Rank::all(4).map(|rank| value(values, 77, rank, part.first + 5)).collect();
         let of = |op| expected(part, 5, op, 4, values, 77);
         assert_eq!(of(RedOp::Sum), each.iter().sum::<u64>());
         assert_eq!(
@@ -139,15 +142,15 @@ mod tests {
         assert!(each.iter().all(|n| *n > 0) && each[0] != each[1]);
         let values = Values::exact(DataType::Float, Some(RedOp::Avg), 4).unwrap();
         let mean = expected(part, 5, RedOp::Avg, 4, values, 77);
-        assert_eq!(mean * 4, (0..4).map(|rank| value(values, 77, rank, part.first + 5)).sum::<u64>());
+        assert_eq!(mean * 4, Rank::all(4).map(|rank| value(values, 77, rank, part.first + 5)).sum::<u64>());
     }
 
     #[test]
     fn moves_expect_the_values_of_the_sender() {
         let values = Values::exact(DataType::Half, None, 1).unwrap();
         let shape = Collective::Alltoall.shape(256, 4, 2);
-        let parts = Collective::Alltoall.expected(shape, 4, 3, 0);
-        for (rank, part) in parts.iter().enumerate() {
+        let parts = Collective::Alltoall.expected(shape, 4, 3.into(), Rank::FIRST);
+        for (rank, part) in Rank::each(&parts) {
             let found = expected(*part, 1, RedOp::Sum, 4, values, 9);
             assert_eq!(found, value(values, 9, rank, part.first + 1));
         }

@@ -157,7 +157,10 @@ mod tests {
         let with = |kind| {
             let (interface, hcas) = ("eth0".to_owned(), "=mlx5_0:1".to_owned());
             let network = Network { kind, interface, hcas, host_id: Some("a".to_owned()) };
-            of(&Setup { part: Some(super::super::Part { first: 2, ranks: 4, network }), ..setup(Arm::P2p) })
+            of(&Setup {
+                part: Some(super::super::Part { first: 2.into(), ranks: 4, network }),
+                ..setup(Arm::P2p)
+            })
         };
         let all = with(NetworkKind::Socket);
         for (name, value) in [

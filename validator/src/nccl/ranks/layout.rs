@@ -2,6 +2,7 @@
 //! receive buffer, one inside the other.
 
 use crate::gpu::{Collective, Shape};
+use crate::machine::Rank;
 use crate::nccl::Placement;
 
 /// A part of one of a rank's buffers, bytes.
@@ -26,7 +27,7 @@ impl Layout {
         collective: Collective,
         shape: Shape,
         element: u64,
-        rank: usize,
+        rank: Rank,
         placement: Placement,
         shift: u64,
     ) -> Self {
@@ -35,7 +36,7 @@ impl Layout {
             offset: shift.saturating_add(inside),
             bytes: elements.saturating_mul(element),
         };
-        let own = shape.count.saturating_mul(element).saturating_mul(rank as u64);
+        let own = shape.count.saturating_mul(element).saturating_mul(rank.index() as u64);
         let (in_place, sent_at, received_at) = match (placement, collective) {
             (Placement::OutOfPlace, _) => (false, 0, 0),
             (_, Collective::AllGather | Collective::Gather) => (true, own, 0),
@@ -73,7 +74,7 @@ mod tests {
                 for n in 0..7 {
                     let shift = shift(n, shape.bytes, most);
                     for (rank, placement) in
-                        (0..ranks).flat_map(|r| [(r, Placement::OutOfPlace), (r, Placement::InPlace)])
+                        Rank::all(ranks).flat_map(|r| [(r, Placement::OutOfPlace), (r, Placement::InPlace)])
                     {
                         let layout = Layout::new(collective, shape, element, rank, placement, shift);
                         for part in [layout.send, layout.receive] {
@@ -89,9 +90,9 @@ mod tests {
 
     #[test]
     fn in_place_a_ranks_part_is_where_nccl_expects_it() {
-        let of = |collective: Collective, rank| {
+        let of = |collective: Collective, rank: usize| {
             let shape = collective.shape(4096, 4, 4);
-            let layout = Layout::new(collective, shape, 4, rank, Placement::InPlace, 0);
+            let layout = Layout::new(collective, shape, 4, rank.into(), Placement::InPlace, 0);
             (layout.send.offset, layout.send.bytes, layout.receive.offset, layout.receive.bytes)
         };
         assert_eq!(of(Collective::AllReduce, 3), (0, 4096, 0, 4096));

@@ -3,6 +3,7 @@
 use super::{Device, RowAsk, TroubleKind};
 use crate::gpu::{GpuError, UniqueId};
 use crate::machine::GpuId;
+use crate::machine::Rank;
 use crate::nccl::Timed;
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +24,7 @@ pub(super) struct Open {
     /// CUDA's numbers.
     pub(super) gpus: Vec<GpuId>,
     /// The first one's rank; the others follow.
-    pub(super) first: usize,
+    pub(super) first: Rank,
     /// Minimum bytes of each of a GPU's two buffers.
     pub(super) most_bytes: u64,
     /// Wanted bytes, where memory allows.
@@ -66,7 +67,7 @@ pub struct Done {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Fault {
     /// The rank that it is about, if it is a single one.
-    pub(super) rank: Option<usize>,
+    pub(super) rank: Option<Rank>,
     pub(super) kind: TroubleKind,
     pub(super) text: String,
 }
@@ -78,7 +79,7 @@ impl Fault {
     }
 
     /// A fault of CUDA or NCCL, of one rank or of all.
-    pub(super) fn of(rank: Option<usize>, error: &GpuError) -> Self {
+    pub(super) fn of(rank: Option<Rank>, error: &GpuError) -> Self {
         let kind = match error {
             GpuError::Library { .. } | GpuError::Symbol { .. } => TroubleKind::Missing,
             GpuError::Hang { .. } => TroubleKind::Hang,

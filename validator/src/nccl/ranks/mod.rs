@@ -28,6 +28,7 @@ pub use trouble::{Trouble, TroubleKind};
 
 use crate::gpu::{Collective, DataType, RedOp, Shape};
 use crate::machine::GpuId;
+use crate::machine::Rank;
 use crate::machine::pcie::model::Bdf;
 use crate::nccl::Sweep;
 use serde::{Deserialize, Serialize};
@@ -93,7 +94,7 @@ impl Setup {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
     /// The first rank here; the others follow.
-    pub first: usize,
+    pub first: Rank,
     /// The number of ranks on all nodes.
     pub ranks: usize,
     /// The network between the nodes.
@@ -142,7 +143,7 @@ pub struct Started {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
     /// The rank.
-    pub rank: usize,
+    pub rank: Rank,
     /// Its process id.
     pub pid: u32,
     /// CUDA's number for the GPU, ordered by address.
@@ -165,7 +166,7 @@ pub struct RowAsk {
     /// The reduction, for collectives that reduce.
     pub op: RedOp,
     /// The root, for collectives that have one.
-    pub root: usize,
+    pub root: Rank,
     /// Timed calls for each placement; at least one is made.
     pub iterations: u32,
     /// Calls before them; at least one is made, because it synchronizes the ranks.
@@ -179,7 +180,7 @@ pub struct RowAsk {
 impl RowAsk {
     /// One size of a sweep.
     #[must_use]
-    pub const fn of(sweep: &Sweep, bytes: u64, root: usize) -> Self {
+    pub const fn of(sweep: &Sweep, bytes: u64, root: Rank) -> Self {
         let Sweep { collective, iterations, warmups, check, odd, data, op, .. } = *sweep;
         Self { collective, bytes, data, op, root, iterations, warmups, check, odd }
     }

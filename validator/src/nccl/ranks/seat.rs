@@ -7,6 +7,7 @@ use super::messages::Fault;
 use super::trouble::TroubleKind;
 use crate::gpu::{Buffer, Event, Gpu, GpuError, Pinned, Span, Stream, Tally};
 use crate::machine::GpuId;
+use crate::machine::Rank;
 
 /// CUDA and NCCL need memory besides the buffers, bytes.
 const BESIDE: u64 = 64 << 20;
@@ -21,7 +22,7 @@ pub(super) const GUARD: u64 = 64 << 10;
 
 #[derive(Debug)]
 pub(super) struct Seat {
-    pub(super) rank: usize,
+    pub(super) rank: Rank,
     pub(super) gpu: GpuId,
     pub(super) stream: Stream,
     pub(super) tally: Tally,
@@ -37,7 +38,7 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    pub(super) fn take(gpu: &Gpu, rank: usize, most_bytes: u64, wish: u64) -> Result<Self, Fault> {
+    pub(super) fn take(gpu: &Gpu, rank: Rank, most_bytes: u64, wish: u64) -> Result<Self, Fault> {
         let failed = |error: GpuError| Fault::of(Some(rank), &error);
         let (free, total) = gpu.memory().map_err(failed)?;
         let wanted = most_bytes.saturating_mul(2).saturating_add(BESIDE);
@@ -106,7 +107,7 @@ fn room(least: u64, wish: u64, free: u64) -> u64 {
     (free / SHARE).min(wish).max(least).next_multiple_of(line)
 }
 
-fn short(gpu: GpuId, rank: usize, wanted: u64, free: u64, total: u64) -> Fault {
+fn short(gpu: GpuId, rank: Rank, wanted: u64, free: u64, total: u64) -> Fault {
     let mib = |bytes: u64| bytes.div_ceil(1 << 20);
     let text = format!(
         "GPU {gpu}: the rows' two buffers need {} MiB of memory, but only {} of {} MiB are free",
@@ -131,9 +132,9 @@ mod tests {
 
     #[test]
     fn short_memory_is_reported_with_its_size() {
-        let fault = short(3.into(), 1, (2 << 30) + BESIDE, 1 << 30, 80 << 30);
+        let fault = short(3.into(), 1.into(), (2 << 30) + BESIDE, 1 << 30, 80 << 30);
         let expected =
             "GPU 3: the rows' two buffers need 2112 MiB of memory, but only 1024 of 81920 MiB are free";
-        assert_eq!((fault.text.as_str(), fault.rank), (expected, Some(1)));
+        assert_eq!((fault.text.as_str(), fault.rank), (expected, Some(1.into())));
     }
 }

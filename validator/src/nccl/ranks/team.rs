@@ -5,6 +5,7 @@ use super::messages::{Fault, Open, Opened};
 use super::seat::Seat;
 use crate::gpu::{Call, Clique, Comm, Gpu, GpuError, Group, Nccl, UniqueId};
 use crate::machine::GpuId;
+use crate::machine::Rank;
 
 /// When dropped, communicators go first and contexts last.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ impl Team {
         let version = nccl.version()?;
         let clique = Clique::open_only(&open.gpus)?;
         let (mut seats, mut devices) = (Vec::new(), Vec::new());
-        for (rank, ordinal) in (open.first..).zip(&open.gpus) {
+        for (rank, ordinal) in (open.first.index()..).map(Rank::new).zip(&open.gpus) {
             let gpu = find(&clique, *ordinal)?;
             seats.push(Seat::take(gpu, rank, open.most_bytes, open.room)?);
             let (bdf, name, pid) = (gpu.bdf, gpu.name.clone(), std::process::id());

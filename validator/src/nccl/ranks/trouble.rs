@@ -1,6 +1,7 @@
 //! The cause of an arm's failure, from the replies of its processes. Pure.
 
 use super::messages::{Answer, Fault};
+use crate::machine::Rank;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use std::time::Duration;
 #[error("{text}")]
 pub struct Trouble {
     /// The rank that it is about, if it is a single one.
-    pub rank: Option<usize>,
+    pub rank: Option<Rank>,
     /// One line of text.
     pub text: String,
     /// The kind.
@@ -63,7 +64,7 @@ pub(super) enum Whose {
     /// The process of all ranks.
     All,
     /// The process of one rank.
-    Rank(usize),
+    Rank(Rank),
 }
 
 impl fmt::Display for Whose {
@@ -159,7 +160,7 @@ mod tests {
 
     fn of(replies: Vec<Reply>) -> Fault {
         let replies: Vec<_> =
-            replies.into_iter().enumerate().map(|(n, reply)| (Whose::Rank(n), reply)).collect();
+            replies.into_iter().enumerate().map(|(n, reply)| (Whose::Rank(n.into()), reply)).collect();
         cause(&replies).unwrap()
     }
 
@@ -169,7 +170,7 @@ mod tests {
     fn a_dead_process_is_the_cause_of_the_others_errors() {
         let remote = failed(TroubleKind::Nccl(6), "ncclAllReduce returned 6 remote error");
         let fault = of(vec![remote.clone(), Reply::Died("signal: 9 (SIGKILL)".to_owned()), remote]);
-        assert_eq!((fault.rank, fault.kind), (Some(1), TroubleKind::Died));
+        assert_eq!((fault.rank, fault.kind), (Some(1.into()), TroubleKind::Died));
         assert_eq!(fault.text, "rank 1 died: signal: 9 (SIGKILL)");
     }
 
@@ -177,7 +178,7 @@ mod tests {
     fn the_silent_rank_is_named_before_those_that_wait_for_it() {
         let waits = failed(TroubleKind::Hang, "no end within 10.0 s");
         let fault = of(vec![waits.clone(), waits, Reply::Silent(LATE), Reply::Silent(LATE)]);
-        assert_eq!((fault.rank, fault.kind), (Some(2), TroubleKind::Hang));
+        assert_eq!((fault.rank, fault.kind), (Some(2.into()), TroubleKind::Hang));
         assert_eq!(fault.text, "rank 2 does not answer within 20.0 s; no end within 10.0 s");
     }
 
@@ -186,7 +187,7 @@ mod tests {
         let waits = failed(TroubleKind::Hang, "no end within 10.0 s at rank 0");
         let fault = of(vec![waits.clone(), Reply::Said(Answer::Joined), waits.clone()]);
         assert_eq!((fault.rank, fault.text.as_str()), (None, "no end within 10.0 s at rank 0, rank 2"));
-        assert_eq!(of(vec![Reply::Said(Answer::Joined), waits]).rank, Some(1));
+        assert_eq!(of(vec![Reply::Said(Answer::Joined), waits]).rank, Some(1.into()));
     }
 
     #[test]
@@ -194,12 +195,15 @@ mod tests {
         let remote = failed(TroubleKind::Nccl(6), "6 remote error");
         let own = failed(TroubleKind::Nccl(3), "3 internal error");
         let fault = of(vec![Reply::Silent(LATE), remote, own]);
-        assert_eq!((fault.rank, fault.kind), (Some(2), TroubleKind::Nccl(3)));
+        assert_eq!((fault.rank, fault.kind), (Some(2.into()), TroubleKind::Nccl(3)));
     }
 
     #[test]
     fn answers_are_not_trouble() {
-        let all = [(Whose::Rank(0), Reply::Said(Answer::Joined)), (Whose::All, Reply::Said(Answer::Joined))];
+        let all = [
+            (Whose::Rank(Rank::FIRST), Reply::Said(Answer::Joined)),
+            (Whose::All, Reply::Said(Answer::Joined)),
+        ];
         assert!(cause(&all).is_none() && cause(&[]).is_none());
     }
 }

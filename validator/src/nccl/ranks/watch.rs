@@ -3,6 +3,7 @@
 use super::messages::Fault;
 use super::team::Team;
 use super::trouble::TroubleKind;
+use crate::machine::Rank;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -58,7 +59,7 @@ fn trouble(team: &Team) -> Result<(), Fault> {
     ranks.try_for_each(|(seat, comm)| comm.trouble().map_err(|e| Fault::of(Some(seat.rank), &e)))
 }
 
-fn hang(working: &[usize], after: Duration) -> Fault {
+fn hang(working: &[Rank], after: Duration) -> Fault {
     let names: Vec<_> = working.iter().map(ToString::to_string).collect();
     let ranks = if working.len() == 1 { "rank" } else { "ranks" };
     let text = format!("no end within {:.1} s at {ranks} {}", after.as_secs_f64(), names.join(", "));
@@ -79,8 +80,8 @@ mod tests {
 
     #[test]
     fn a_hang_names_the_ranks_that_are_still_working() {
-        let fault = hang(&[0, 2], Duration::from_secs(10));
+        let fault = hang(&Rank::list([0, 2]), Duration::from_secs(10));
         assert_eq!(fault.text, "no end within 10.0 s at ranks 0, 2");
-        assert_eq!((fault.rank, hang(&[3], BESIDE).rank), (None, Some(3)));
+        assert_eq!((fault.rank, hang(&Rank::list([3]), BESIDE).rank), (None, Some(3.into())));
     }
 }

@@ -11,6 +11,7 @@ pub use table::{columns, head, row, tail};
 use crate::floors::gain::{Gain, percent};
 use crate::gpu::Collective;
 use crate::machine::GpuId;
+use crate::machine::Rank;
 use crate::machine::pcie::model::Bdf;
 use crate::nccl::{Row, Sweep};
 use crate::report::Report;
@@ -24,7 +25,7 @@ use std::fmt::Write as _;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
     /// The rank.
-    pub rank: usize,
+    pub rank: Rank,
     /// Its process id.
     pub pid: u32,
     /// The host's name.

@@ -60,7 +60,7 @@ fn read(collective: Collective, line: &str) -> Row {
         count: count.parse().unwrap(),
         data: data.parse::<DataType>().unwrap(),
         op: collective.names_op().then_some(RedOp::Sum),
-        root: root.parse().ok(),
+        root: root.parse().ok().map(Rank::new),
         ranks: 4,
         out_of_place: timed([out_us, out_alg, out_bus], out_wrong),
         in_place: timed([us, alg, bus], wrong),
@@ -76,7 +76,7 @@ fn devices(text: &str) -> Vec<Device> {
     let lines = text.lines().filter(|l| l.starts_with("#  Rank"));
     let pid = |line: &str| line.split_whitespace().nth(6).unwrap().parse().unwrap();
     let device = |(rank, line): (usize, &str)| Device {
-        rank,
+        rank: rank.into(),
         pid: pid(line),
         host: "vm".to_owned(),
         ordinal: GpuId::new(rank),
@@ -128,7 +128,7 @@ fn one(us: f64, wrong: Option<u64>) -> Row {
         count: 4,
         data: DataType::Bfloat16,
         op: None,
-        root: Some(3),
+        root: Some(3.into()),
         ranks: 4,
         out_of_place: timed(wrong),
         in_place: timed(None),
@@ -158,7 +158,7 @@ fn sendrecv_names_the_requested_reduction() {
 #[test]
 fn processes_are_listed_with_their_own_numbers() {
     let device = |rank: usize| Device {
-        rank,
+        rank: rank.into(),
         pid: 1000 + u32::try_from(rank).unwrap(),
         host: "a-long-host-name".to_owned(),
         ordinal: GpuId::new(rank),

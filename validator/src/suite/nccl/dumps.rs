@@ -2,6 +2,7 @@
 //! dump that is missing, unreadable or without one of the GPUs is a finding.
 
 use super::arms::Which;
+use crate::machine::Rank;
 use crate::nccl::dump;
 use crate::nccl::dump::{Graph, Topology};
 use crate::nccl::ranks::Ranks;
@@ -52,7 +53,7 @@ fn doubt(topology: &Topology, graphs: &[Graph], ranks: usize) -> Option<String> 
     }
     let used = graphs.iter().filter(|graph| !graph.channels.is_empty());
     let orders = used.filter_map(|graph| graph.orders(topology)).flatten();
-    let whole = orders.filter(|order| (0..ranks).all(|rank| order.contains(&rank))).count();
+    let whole = orders.filter(|order| Rank::all(ranks).all(|rank| order.contains(&rank))).count();
     (whole == 0).then(|| format!("no channel of its graphs leads through all {ranks} ranks"))
 }
 

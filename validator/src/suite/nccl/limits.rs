@@ -5,9 +5,9 @@
 
 use crate::floors::Carrier;
 use crate::gpu::Collective;
+use crate::machine::Rank;
 use crate::nccl::{Ring, Row, best_ring};
 use crate::outcome::Matrix;
-use crate::schedule::Pair;
 
 /// From this size on bandwidth dominates.
 pub(super) const LARGE: u64 = 4 << 20;
@@ -51,11 +51,12 @@ impl Limits {
     pub(super) fn of(
         edges: Option<&Matrix>,
         latency: Option<&Matrix>,
-        carrier: &dyn Fn(Pair) -> Carrier,
+        carrier: &dyn Fn(Rank, Rank) -> Carrier,
     ) -> Option<Self> {
         let edges = edges?;
         let ring = best_ring(&edges.values)?;
-        let nvlink = matches!(carrier(Pair::of(ring.edge.0, ring.edge.1)), Carrier::NvLink { .. });
+        let nvlink =
+            matches!(carrier(Rank::new(ring.edge.0), Rank::new(ring.edge.1)), Carrier::NvLink { .. });
         let pair = others(edges).fold(f64::INFINITY, f64::min);
         let latency_us = latency.map(|m| others(m).fold(0.0, f64::max)).filter(|us| *us > 0.0);
         let ranks = u32::try_from(edges.values.len()).ok()?.into();
@@ -147,15 +148,15 @@ pub(super) mod tests {
     }
 
     pub(in crate::suite::nccl) fn limits(gpus: usize, gb_s: f64, carrier: Carrier) -> Limits {
-        Limits::of(Some(&edges(gpus, gb_s)), None, &move |_| carrier).unwrap()
+        Limits::of(Some(&edges(gpus, gb_s)), None, &move |_, _| carrier).unwrap()
     }
 
     #[test]
     fn without_link_speeds_there_are_no_limits() {
-        assert_eq!(Limits::of(None, None, &|_| PCI), None);
+        assert_eq!(Limits::of(None, None, &|_, _| PCI), None);
         let mut one = edges(4, 20.0);
         one.values[1][2] = None;
-        assert_eq!(Limits::of(Some(&one), None, &|_| PCI), None);
+        assert_eq!(Limits::of(Some(&one), None, &|_, _| PCI), None);
     }
 
     #[test]
@@ -173,7 +174,7 @@ pub(super) mod tests {
     fn an_exchange_is_compared_with_the_slowest_pair_and_two_gpus_have_one_peer() {
         let mut uneven = edges(4, 400.0);
         uneven.values[0][2] = Some(100.0);
-        let limits = Limits::of(Some(&uneven), None, &|_| NVL).unwrap();
+        let limits = Limits::of(Some(&uneven), None, &|_, _| NVL).unwrap();
         assert_eq!(limits.least_gb_s(Collective::Alltoall), 50.0);
         assert_eq!(limits.least_gb_s(Collective::AllGather), 240.0);
         assert_eq!(super::tests::limits(2, 400.0, NVL).least_gb_s(Collective::Alltoall), 120.0);

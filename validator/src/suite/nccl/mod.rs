@@ -34,6 +34,7 @@ pub(super) use types::TEST as TYPES;
 use super::Machine;
 use crate::floors::Carrier;
 use crate::machine::GpuId;
+use crate::machine::Rank;
 use crate::nccl::Row;
 use crate::outcome::finding::{Finding, Severity};
 use crate::outcome::{Judgement, Outcome};
@@ -46,8 +47,8 @@ use limits::Limits;
 /// measured.
 fn limits(machine: &Machine, gpus: &[GpuId], carrier: &dyn Fn(Pair) -> Carrier) -> Option<Limits> {
     let part = |(test, name)| machine.matrix(test, name).map(|matrix| groups::part(&matrix, gpus));
-    let gpu = |n: GpuId| gpus.get(n.index()).copied().unwrap_or(n);
-    let carrier = |pair: Pair| carrier(Pair::new(gpu(pair.from), gpu(pair.to)));
+    let gpu = |rank: Rank| gpus.get(rank.index()).copied().unwrap_or(GpuId::new(rank.index()));
+    let carrier = |from, to| carrier(Pair::new(gpu(from), gpu(to)));
     Limits::of(part(EDGES).as_ref(), part(LATENCY).as_ref(), &carrier)
 }
 

@@ -4,6 +4,7 @@
 use super::arms::Which;
 use super::dumps::{self, Witness};
 use crate::machine::GpuId;
+use crate::machine::Rank;
 use crate::nccl::log::{Expect, Pairs, Proof, Said, Via};
 use crate::nccl::ranks::Ranks;
 use crate::outcome::finding::{Code, Finding, Severity};
@@ -24,7 +25,8 @@ pub(super) struct Seen {
 /// Reads an arm's lines; `groups`: within each all ranks reach each other.
 pub(super) fn of(which: Which, ranks: &Ranks, pairs: Pairs, groups: &[Vec<GpuId>]) -> Seen {
     let said = Said::read(&ranks.said());
-    let together = |a, b| peers::joins(groups, Pair::of(a, b));
+    // Where there are groups, the ranks are on all GPUs in their order.
+    let together = |a: Rank, b: Rank| peers::joins(groups, Pair::of(a.index(), b.index()));
     let mut seen = judge(which, &said, (ranks.ranks(), &together), ranks.environment(), pairs);
     let Witness { table, finding } = dumps::of(which, ranks);
     seen.tables.push(table);
@@ -33,7 +35,7 @@ pub(super) fn of(which: Which, ranks: &Ranks, pairs: Pairs, groups: &[Vec<GpuId>
 }
 
 /// The number of ranks, and which of them reach each other.
-type Ranked<'a> = (usize, &'a dyn Fn(usize, usize) -> bool);
+type Ranked<'a> = (usize, &'a dyn Fn(Rank, Rank) -> bool);
 
 fn judge(
     which: Which,
@@ -69,9 +71,9 @@ fn judge(
 }
 
 fn shown(which: Which, said: &Said) -> Value {
-    let line = |(from, to, via): (usize, usize, Vec<Via>)| {
+    let line = |(from, to, via): (Rank, Rank, Vec<Via>)| {
         let via: Vec<_> = via.iter().map(ToString::to_string).collect();
-        vec![from.into(), to.into(), via.join(", ").into()]
+        vec![from.index().into(), to.index().into(), via.join(", ").into()]
     };
     let rows: Vec<_> = said.transports().into_iter().map(line).collect();
     table(

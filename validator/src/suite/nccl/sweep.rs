@@ -2,6 +2,7 @@
 
 use super::arms::Which;
 use crate::gpu::{Collective, DataType, RedOp};
+use crate::machine::Rank;
 use crate::nccl::ranks::{Ranks, RowAsk, Trouble, TroubleKind};
 use crate::nccl::{FirstWrong, Row, Stray, Sweep, Timed};
 use crate::outcome::finding::{Code, Finding, Severity};
@@ -34,7 +35,7 @@ pub(super) fn rows(
     let row = |bytes: u64| {
         machine.doing(&format!("NCCL {which}: {} of {bytes} B", sweep.collective));
         let iterations = sweep.iterations.min(calls(bytes, ranks));
-        ranks.row(&RowAsk::of(&Sweep { iterations, ..*sweep }, bytes, 0))
+        ranks.row(&RowAsk::of(&Sweep { iterations, ..*sweep }, bytes, Rank::FIRST))
     };
     sizes.into_iter().map(row).collect()
 }
@@ -148,7 +149,7 @@ pub(super) mod tests {
     pub(in crate::suite::nccl) fn row(bytes: u64, us: f64, wrong: u64) -> Row {
         let shape = Collective::AllReduce.shape(bytes, 4, 4);
         let first = (wrong > 0).then(|| FirstWrong {
-            rank: 2,
+            rank: 2.into(),
             call: 3,
             element: 7,
             found: "0".to_owned(),
@@ -178,7 +179,7 @@ pub(super) mod tests {
     #[test]
     fn memory_beside_a_buffer_is_one_finding_however_many_rows_changed_it() {
         let stray = |distance| Stray {
-            rank: 2,
+            rank: 2.into(),
             receive: true,
             behind: true,
             distance,

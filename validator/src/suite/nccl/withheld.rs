@@ -4,6 +4,7 @@
 
 use super::arms::{self, Which};
 use crate::gpu::Collective;
+use crate::machine::Rank;
 use crate::nccl::Sweep;
 use crate::nccl::ranks::{RowAsk, TroubleKind};
 use crate::outcome::finding::{Code, Finding, Severity};
@@ -19,7 +20,7 @@ pub(super) fn ask(machine: &Machine) -> Option<Finding> {
     let mut ended = Ended::Works;
     // The arm must fail: that is judged here and is not a finding of its own.
     let tried = arms::with(machine, which, |ranks| {
-        ranks.row(&RowAsk::of(&sweep, BYTES, 0)).inspect_err(|trouble| {
+        ranks.row(&RowAsk::of(&sweep, BYTES, Rank::FIRST)).inspect_err(|trouble| {
             ended = match trouble.kind {
                 TroubleKind::NoTransport | TroubleKind::Nccl(_) => Ended::NoWay,
                 _ => Ended::Else,

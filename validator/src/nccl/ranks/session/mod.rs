@@ -15,6 +15,7 @@ use super::serve::COMMAND;
 use super::trouble::{Reply, Trouble, TroubleKind, Whose, cause};
 use super::{RowAsk, Setup, Started, ras};
 use crate::gpu::pattern::Nonces;
+use crate::machine::Rank;
 use crate::machine::root::Root;
 use crate::nccl::Row;
 use crate::process::partner::leftovers::Leftovers;
@@ -95,8 +96,8 @@ impl Ranks {
 
     fn spawn(&mut self, command: &dyn Fn() -> io::Result<Command>) -> io::Result<()> {
         self.dumps(true)?;
-        let (ranks, first) = (self.setup.gpus.len(), self.first());
-        let all = (first..first.saturating_add(ranks)).map(Whose::Rank);
+        let (ranks, first) = (self.setup.gpus.len(), self.first().index());
+        let all = (first..first.saturating_add(ranks)).map(|rank| Whose::Rank(Rank::new(rank)));
         let all: Vec<_> = if self.setup.processes { all.collect() } else { vec![Whose::All] };
         for whose in all {
             let mut command = command()?;
@@ -109,8 +110,8 @@ impl Ranks {
         let Setup { processes, gpus, most_bytes, room, .. } = &self.setup;
         self.crew.say(|n| {
             let gpus = if *processes { gpus.get(n).copied().into_iter().collect() } else { gpus.clone() };
-            let rank = first.saturating_add(n);
-            let id = *processes && rank == 0;
+            let rank = Rank::new(first.saturating_add(n));
+            let id = *processes && rank == Rank::FIRST;
             Ask::Open(Open { gpus, first: rank, most_bytes: *most_bytes, room: *room, id })
         });
         if !processes {
@@ -132,8 +133,8 @@ impl Ranks {
     }
 
     /// The first rank of this node.
-    fn first(&self) -> usize {
-        self.setup.part.as_ref().map_or(0, |part| part.first)
+    fn first(&self) -> Rank {
+        self.setup.part.as_ref().map_or(Rank::FIRST, |part| part.first)
     }
 
     /// How long the communicator has been starting; a process for each GPU starts when [`Self::join`] asks for it.

@@ -102,7 +102,7 @@ impl Ranks {
         if shape.bytes > self.room {
             return refuse(format!("the buffers hold {} bytes", self.room));
         }
-        if ask.collective.rooted() && ask.root >= ranks {
+        if ask.collective.rooted() && ask.root.index() >= ranks {
             return refuse(format!("there is no rank {} among {ranks}", ask.root));
         }
         if ask.check { values(ask, ranks).map(drop).or_else(|fault| refuse(fault.text)) } else { Ok(()) }

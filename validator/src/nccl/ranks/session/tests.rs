@@ -3,6 +3,7 @@
 use super::*;
 use crate::gpu::{Collective, DataType, RedOp};
 use crate::machine::GpuId;
+use crate::machine::Rank;
 use crate::nccl::ranks::messages::Done;
 use crate::nccl::ranks::watch::patience;
 use crate::nccl::ranks::{Arm, Device};
@@ -35,7 +36,7 @@ const ROW: RowAsk = RowAsk {
     bytes: 1024,
     data: DataType::Float,
     op: RedOp::Sum,
-    root: 0,
+    root: Rank::FIRST,
     iterations: 2,
     warmups: 1,
     check: true,
@@ -51,7 +52,13 @@ fn say(answer: &Answer) -> String {
 
 fn device(rank: usize) -> Device {
     let bdf = format!("0000:0{rank}:00.0").parse().unwrap();
-    Device { rank, pid: 70, ordinal: GpuId::new(4 + rank), bdf, name: "NVIDIA Something".to_owned() }
+    Device {
+        rank: rank.into(),
+        pid: 70,
+        ordinal: GpuId::new(4 + rank),
+        bdf,
+        name: "NVIDIA Something".to_owned(),
+    }
 }
 
 fn opened(ranks: std::ops::Range<usize>) -> Answer {
@@ -137,8 +144,13 @@ fn an_arm_of_one_process_starts_does_a_row_and_returns_nccls_output() {
 
 #[test]
 fn several_processes_times_are_averaged_and_their_wrong_elements_added_up() {
-    let wrong =
-        |rank| FirstWrong { rank, call: 1, element: 7, found: "0".to_owned(), expected: "9".to_owned() };
+    let wrong = |rank: usize| FirstWrong {
+        rank: rank.into(),
+        call: 1,
+        element: 7,
+        found: "0".to_owned(),
+        expected: "9".to_owned(),
+    };
     let answers = [done(3.0, None), done(6.0, Some(wrong(1))), done(9.0, Some(wrong(2)))];
     let then = answers.map(|answer| format!("{HEAR}; {}", say(&answer)));
     let mut ranks = joined(&setup(3), "", &then.each_ref().map(String::as_str));
@@ -164,7 +176,7 @@ fn a_dead_process_is_reported_with_nccls_last_lines_and_stops_the_others() {
     let start = Instant::now();
     let trouble = ranks.row(&ROW).unwrap_err();
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
-    assert_eq!((trouble.rank, trouble.kind), (Some(1), TroubleKind::Died));
+    assert_eq!((trouble.rank, trouble.kind), (Some(1.into()), TroubleKind::Died));
     let text = "all_reduce of 1024 bytes of float, sum: rank 1 died: signal: 11 (SIGSEGV)";
     assert!(trouble.text.starts_with(text), "{trouble}");
     assert_eq!(trouble.diagnosis[0], "vm:1:1 [1] NCCL WARN Cuda failure");
@@ -195,7 +207,7 @@ fn while_ranks_hang_nccl_is_asked_for_its_state_and_the_silent_rank_is_named() {
     let trouble = ranks.row(&ROW).unwrap_err();
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     assert!(nccl.join().unwrap(), "it is asked while they live");
-    assert_eq!((trouble.rank, trouble.kind), (Some(1), TroubleKind::Hang));
+    assert_eq!((trouble.rank, trouble.kind), (Some(1.into()), TroubleKind::Hang));
     assert!(trouble.text.contains("rank 1 does not answer within "), "{trouble}");
     let patient = format!("within {:.1} s", (patience(1024, 8) + BESIDE).as_secs_f64());
     assert!(!trouble.text.contains(&patient), "it was not waited for that long: {trouble}");
@@ -252,7 +264,7 @@ fn invalid_requests_are_refused_and_the_arm_continues() {
     let mut ranks = joined(&setup(0), "", &[&then]);
     for (ask, why) in [
         (RowAsk { bytes: 4096, ..ROW }, "the buffers hold 2048 bytes"),
-        (RowAsk { collective: Collective::Broadcast, root: 2, ..ROW }, "there is no rank 2 among 2"),
+        (RowAsk { collective: Collective::Broadcast, root: 2.into(), ..ROW }, "there is no rank 2 among 2"),
     ] {
         let trouble = ranks.row(&ask).unwrap_err();
         assert_eq!(trouble.kind, TroubleKind::Broken);
