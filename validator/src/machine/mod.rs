@@ -7,7 +7,6 @@ pub mod pcie;
 pub mod recording;
 pub mod root;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -15,7 +14,7 @@ use std::fmt;
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(transparent)]
         pub struct $name(usize);
 
@@ -33,7 +32,7 @@ macro_rules! number {
             }
 
             /// The first `count`.
-            pub fn all(count: usize) -> impl DoubleEndedIterator<Item = Self> + ExactSizeIterator + Clone {
+            pub fn all(count: usize) -> impl Iterator<Item = Self> + Clone {
                 (0..count).map(Self)
             }
 

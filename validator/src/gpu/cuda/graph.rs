@@ -175,12 +175,8 @@ impl Stream {
     /// Writes down for the kernels where all ranks' memory is.
     fn introduce(&self, asked: &Reduction<'_>) -> Result<(), GpuError> {
         let Reduction { books, signals, data, out, .. } = asked;
-        let ranks = signals.len();
-        if ranks != data.len()
-            || ranks > RANKS
-            || asked.rank.index() >= ranks
-            || !out.bytes.is_multiple_of(16)
-        {
+        let (rank, ranks) = (asked.rank.index(), signals.len());
+        if ranks != data.len() || ranks > RANKS || rank >= ranks || !out.bytes.is_multiple_of(16) {
             return Err(GpuError::Nonsense(format!("an all-reduce of {ranks} ranks, {} bytes", out.bytes)));
         }
         let begin = LAUNCHES * BOOKS_BYTES + 2 * RESULT_BYTES;
@@ -207,11 +203,10 @@ impl Stream {
 
     /// New input, the all-reduce, and the check of its result.
     fn round(&self, asked: &Reduction<'_>, n: u32, twice: bool) -> Result<(), GpuError> {
-        let books = asked.books;
-        let own =
-            asked.data.get(asked.rank.index()).ok_or_else(|| GpuError::Nonsense("no own area".to_owned()))?;
+        let (books, rank) = (asked.books, asked.rank.index());
+        let own = asked.data.get(rank).ok_or_else(|| GpuError::Nonsense("no own area".to_owned()))?;
         let small = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let (mut rank, mut ranks) = (small(asked.rank.index()), small(asked.signals.len()));
+        let (mut rank, mut ranks) = (small(rank), small(asked.signals.len()));
         let (mut n, mut words, mut seed) = (n, asked.out.words(), asked.seed);
         let mut input = own.address;
         let mut state = books.device.span(BOOKS, BOOKS_BYTES)?.address;

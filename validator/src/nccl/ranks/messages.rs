@@ -2,8 +2,7 @@
 
 use super::{Device, RowAsk, TroubleKind};
 use crate::gpu::{GpuError, UniqueId};
-use crate::machine::GpuId;
-use crate::machine::Rank;
+use crate::machine::{GpuId, Rank};
 use crate::nccl::Timed;
 use serde::{Deserialize, Serialize};
 

@@ -27,9 +27,8 @@ pub use session::{Opening, Ranks, Whole};
 pub use trouble::{Trouble, TroubleKind};
 
 use crate::gpu::{Collective, DataType, RedOp, Shape};
-use crate::machine::GpuId;
-use crate::machine::Rank;
 use crate::machine::pcie::model::Bdf;
+use crate::machine::{GpuId, Rank};
 use crate::nccl::Sweep;
 use serde::{Deserialize, Serialize};
 use std::fmt;

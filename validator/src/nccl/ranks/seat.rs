@@ -6,8 +6,7 @@ use super::layout::{Layout, Part};
 use super::messages::Fault;
 use super::trouble::TroubleKind;
 use crate::gpu::{Buffer, Event, Gpu, GpuError, Pinned, Span, Stream, Tally};
-use crate::machine::GpuId;
-use crate::machine::Rank;
+use crate::machine::{GpuId, Rank};
 
 /// CUDA and NCCL need memory besides the buffers, bytes.
 const BESIDE: u64 = 64 << 20;

@@ -4,8 +4,7 @@ use super::Device;
 use super::messages::{Fault, Open, Opened};
 use super::seat::Seat;
 use crate::gpu::{Call, Clique, Comm, Gpu, GpuError, Group, Nccl, UniqueId};
-use crate::machine::GpuId;
-use crate::machine::Rank;
+use crate::machine::{GpuId, Rank};
 
 /// When dropped, communicators go first and contexts last.
 #[derive(Debug)]

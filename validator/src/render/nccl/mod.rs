@@ -10,9 +10,8 @@ pub use table::{columns, head, row, tail};
 
 use crate::floors::gain::{Gain, percent};
 use crate::gpu::Collective;
-use crate::machine::GpuId;
-use crate::machine::Rank;
 use crate::machine::pcie::model::Bdf;
+use crate::machine::{GpuId, Rank};
 use crate::nccl::{Row, Sweep};
 use crate::report::Report;
 use crate::text::size::size;

@@ -9,7 +9,7 @@ use super::{checked, connected, groups, limits_of_all, proof, sweep, tables};
 use crate::config::Level;
 use crate::floors::gain::{self, Gain};
 use crate::gpu::Collective;
-use crate::machine::GpuId;
+use crate::machine::Rank;
 use crate::nccl::log::Pairs;
 use crate::nccl::{Placement, Row, Sweep, Timed, Wrongs};
 use crate::outcome::Judgement;
@@ -59,7 +59,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         arms::settle(machine, which);
     }
     let watch = Watch::begin(machine, &clique.addresses());
-    let taken = measure(machine, &groups::of(machine)?)?;
+    let taken = measure(machine, &groups::as_ranks(&groups::of(machine)?))?;
     let mut on = mean(&taken.on);
     let limits = limits_of_all(machine, &on)?;
     let again = match &limits {
@@ -97,7 +97,7 @@ fn judge(taken: &Taken, held: Held, states: &[String]) -> Result<Judgement, Box<
     Ok(said.with_tables(tables.collect()).with_effects(effects))
 }
 
-fn measure(machine: &Machine, groups: &[Vec<GpuId>]) -> Result<Taken, Box<Finding>> {
+fn measure(machine: &Machine, groups: &[Vec<Rank>]) -> Result<Taken, Box<Finding>> {
     let sweep = Sweep::standard(Collective::AllReduce);
     for which in [Which::P2p, Which::Off] {
         arms::with(machine, which, |ranks| sweep::warm_up(machine, which, ranks, &sweep))?;

@@ -2,7 +2,7 @@
 //! of a group. Then each group is proven separately; between groups NCCL may use any transport.
 
 use crate::gpu::Clique;
-use crate::machine::GpuId;
+use crate::machine::{GpuId, Rank};
 use crate::outcome::finding::Finding;
 use crate::outcome::{Matrix, Outcome};
 use crate::schedule::Pair;
@@ -20,6 +20,12 @@ pub(super) fn of(machine: &Machine) -> Result<Vec<Vec<GpuId>>, Box<Finding>> {
         machine.matrix(ACCESS.0, ACCESS.1).filter(|_| machine.outcome(ACCESS.0) != Some(Outcome::Error));
     let access = known.map_or_else(|| asked(clique), |known| Ok(known.values))?;
     Ok(found(clique.len(), &access))
+}
+
+/// The same as ranks of a communicator of all GPUs, whose rank `n` is on GPU `n`.
+pub(super) fn as_ranks(groups: &[Vec<GpuId>]) -> Vec<Vec<Rank>> {
+    let of = |group: &Vec<GpuId>| group.iter().map(|gpu| Rank::new(gpu.index())).collect();
+    groups.iter().map(of).collect()
 }
 
 fn found(gpus: usize, access: &[Vec<Option<f64>>]) -> Vec<Vec<GpuId>> {

@@ -33,8 +33,7 @@ pub(super) use types::TEST as TYPES;
 
 use super::Machine;
 use crate::floors::Carrier;
-use crate::machine::GpuId;
-use crate::machine::Rank;
+use crate::machine::{GpuId, Rank};
 use crate::nccl::Row;
 use crate::outcome::finding::{Finding, Severity};
 use crate::outcome::{Judgement, Outcome};

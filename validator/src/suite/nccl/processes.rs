@@ -5,7 +5,7 @@ use super::arms::{self, Which};
 use super::{checked, connected, groups, limits_of_all, proof, remeasure, sweep, tables};
 use crate::config::Level;
 use crate::gpu::Collective;
-use crate::machine::GpuId;
+use crate::machine::Rank;
 use crate::nccl::log::Pairs;
 use crate::nccl::ranks::{Ranks, Trouble};
 use crate::nccl::{Row, Sweep};
@@ -31,7 +31,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     if let Some(none) = connected(machine)? {
         return Ok(none);
     }
-    let groups = groups::of(machine)?;
+    let groups = groups::as_ranks(&groups::of(machine)?);
     let measure = |ranks: &mut Ranks| measure(machine, ranks, &groups);
     let (mut rows, seen) = arms::with(machine, Which::Processes, measure)?;
     let mut slow = Vec::new();
@@ -55,7 +55,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
 fn measure(
     machine: &Machine,
     ranks: &mut Ranks,
-    groups: &[Vec<GpuId>],
+    groups: &[Vec<Rank>],
 ) -> Result<(Vec<Row>, proof::Seen), Trouble> {
     let which = Which::Processes;
     let sweep = Sweep::standard(Collective::AllReduce);

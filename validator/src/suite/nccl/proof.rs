@@ -3,13 +3,10 @@
 
 use super::arms::Which;
 use super::dumps::{self, Witness};
-use crate::machine::GpuId;
 use crate::machine::Rank;
 use crate::nccl::log::{Expect, Pairs, Proof, Said, Via};
 use crate::nccl::ranks::Ranks;
 use crate::outcome::finding::{Code, Finding, Severity};
-use crate::schedule::Pair;
-use crate::suite::shared::peers;
 use crate::suite::shared::speed::table;
 use serde_json::Value;
 
@@ -23,10 +20,9 @@ pub(super) struct Seen {
 }
 
 /// Reads an arm's lines; `groups`: within each all ranks reach each other.
-pub(super) fn of(which: Which, ranks: &Ranks, pairs: Pairs, groups: &[Vec<GpuId>]) -> Seen {
+pub(super) fn of(which: Which, ranks: &Ranks, pairs: Pairs, groups: &[Vec<Rank>]) -> Seen {
     let said = Said::read(&ranks.said());
-    // Where there are groups, the ranks are on all GPUs in their order.
-    let together = |a: Rank, b: Rank| peers::joins(groups, Pair::of(a.index(), b.index()));
+    let together = |a, b| groups.iter().any(|group| group.contains(&a) && group.contains(&b));
     let mut seen = judge(which, &said, (ranks.ranks(), &together), ranks.environment(), pairs);
     let Witness { table, finding } = dumps::of(which, ranks);
     seen.tables.push(table);

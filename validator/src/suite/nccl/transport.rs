@@ -9,7 +9,7 @@ use super::{checked, groups, limits, open, proof, remeasure, sweep, withheld};
 use crate::config::Level;
 use crate::floors::Carrier;
 use crate::gpu::Collective;
-use crate::machine::GpuId;
+use crate::machine::{GpuId, Rank};
 use crate::nccl::log::Pairs;
 use crate::nccl::ranks::{Ranks, Trouble};
 use crate::nccl::{Distance, Row, Sweep, advice};
@@ -167,7 +167,7 @@ fn measure(machine: &Machine, which: Which, ranks: &mut Ranks) -> Result<(Vec<Ro
         }
     }
     rows.extend(checked::many(machine, which, ranks)?);
-    let whole = [GpuId::all(ranks.ranks()).collect()];
+    let whole = [Rank::all(ranks.ranks()).collect()];
     let seen = proof::of(which, ranks, Pairs::All, &whole);
     Ok((rows, seen))
 }

@@ -97,7 +97,7 @@ impl Ranks {
     fn spawn(&mut self, command: &dyn Fn() -> io::Result<Command>) -> io::Result<()> {
         self.dumps(true)?;
         let (ranks, first) = (self.setup.gpus.len(), self.first().index());
-        let all = (first..first.saturating_add(ranks)).map(|rank| Whose::Rank(Rank::new(rank)));
+        let all = (first..first.saturating_add(ranks)).map(Rank::new).map(Whose::Rank);
         let all: Vec<_> = if self.setup.processes { all.collect() } else { vec![Whose::All] };
         for whose in all {
             let mut command = command()?;

@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::gpu::{Collective, DataType, RedOp};
-use crate::machine::GpuId;
-use crate::machine::Rank;
+use crate::machine::{GpuId, Rank};
 use crate::nccl::ranks::messages::Done;
 use crate::nccl::ranks::watch::patience;
 use crate::nccl::ranks::{Arm, Device};

@@ -2,8 +2,7 @@
 
 use super::rank::{GIVE_UP_S, Ran};
 use crate::gpu::{Late, ROUNDS, Reduced};
-use crate::machine::GpuId;
-use crate::machine::Rank;
+use crate::machine::{GpuId, Rank};
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;

@@ -6,8 +6,7 @@ use crate::gpu::{
     Books, Buffer, Clique, Gpu, GpuError, Graph, IpcHandle, LAUNCHES, Late, Reduced, Reduction, SIGNALS,
     Stream,
 };
-use crate::machine::GpuId;
-use crate::machine::Rank;
+use crate::machine::{GpuId, Rank};
 use crate::process::partner::Worker;
 use serde::{Deserialize, Serialize};
 use std::io;

@@ -57,8 +57,8 @@ fn as_meant((pair, finding): (Pair, Finding), groups: &[Vec<GpuId>]) -> (Pair, F
 fn in_groups(gpus: usize, found: Vec<(Pair, Finding)>) -> (Vec<(Pair, Finding)>, Option<Finding>) {
     let (refused, others): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|(_, f)| f.is(Code::P2pUnsupported));
-    let lacking: BTreeSet<(GpuId, GpuId)> = refused.iter().map(|(pair, _)| (pair.from, pair.to)).collect();
-    let groups = peers::groups(gpus, |pair| !lacking.contains(&(pair.from, pair.to)));
+    let lacking: BTreeSet<Pair> = refused.iter().map(|(pair, _)| *pair).collect();
+    let groups = peers::groups(gpus, |pair| !lacking.contains(&pair));
     // GPUs none of which reaches another form no groups.
     let groups = groups.filter(|groups| !refused.is_empty() && groups.iter().any(|group| group.len() > 1));
     let Some(groups) = groups else { return ([refused, others].concat(), None) };
