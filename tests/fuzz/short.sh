@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fuzzes every target for a short while: SECONDS each, 10 unless given, one on each core. The corpus of earlier runs in
+# Fuzzes every target for a short while: SECONDS each, 5 unless given, one on each core. The corpus of earlier runs in
 # tests/fuzz/corpus is used and grows; a crash is kept in tests/fuzz/artifacts and fails the run.
 #
 #   tests/fuzz/short.sh [SECONDS] [TARGET..]
@@ -9,7 +9,7 @@
 # --fuzz-dir tests/fuzz fuzz` works too.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-seconds=${1:-10}
+seconds=${1:-5}
 shift || true
 
 work=$(mktemp -d)
