@@ -15,15 +15,15 @@ deploy-wheels := "kubernetes-validate==1.37.0 check-jsonschema==0.39.0 sushy-too
 default:
     @just --list --unsorted
 
-# Build what is stale and boot the image in QEMU on simulated GPUs: boot [SCENARIO|none|list] [KERNEL-WORD..].
+# Build what is stale and boot the image in QEMU on simulated GPUs: boot [--arch arm64] [SCENARIO|none|list] [KERNEL-WORD..].
 [group('use')]
-boot *words: image
-    @image/boot.sh "$@"
+boot *words:
+    @if [ "${1:-} ${2:-}" = '--arch arm64' ]; then shift 2; image/arm64.sh image && image/arm64.sh boot "$@"; else image/build.sh && image/boot.sh "$@"; fi
 
-# Build what is stale: kernel, binaries, image (target/image/out); --offline FILE: without network, from what `vendor` made.
+# Build what is stale: kernel, binaries, image (target/image/out); --offline FILE: without network, from what `vendor` made; --arch arm64: target/image/arm64/out.
 [group('use')]
 image *words:
-    @if [ $# -gt 0 ]; then image/offline.sh image "$@"; else image/build.sh; fi
+    @if [ "$*" = '--arch arm64' ]; then image/arm64.sh image; elif [ $# -gt 0 ]; then image/offline.sh image "$@"; else image/build.sh; fi
 
 # Judge a scenario of simulated GPUs on this host, without image or QEMU: simulate [SCENARIO [LEVEL]] | list.
 [group('use')]
@@ -125,6 +125,12 @@ boots *words: media
     tests/fakepci/build.sh
     cargo build --release --locked --lib
     cargo test --locked --test boots -- --test-threads=4 "$@"
+
+# The arm64 image, cross-compiled, in QEMU: one machine, an SMMU that translates, two machines that meet; or those tests whose names hold a word.
+[group('check')]
+test-arm64 *words:
+    image/arm64.sh image
+    FIRSTLIGHT_SIMULATED="$(image/arm64.sh simulated)" cargo test --locked --test arm64 -- --test-threads=2 --nocapture "$@"
 
 # Describe a driver that the archive does not have, from NVIDIA's two files in DIR, and print the command that builds its image: driver-files VERSION DIR [FAMILY..].
 [group('use')]

@@ -8,7 +8,7 @@ mkdir -p "$DEBS"
 proven() { [ "$(sha256sum < "$1" | cut -d' ' -f1)" = "$2" ]; }
 
 missing=() sources=() wheels=() expected=()   # NAME=VERSION three times ; PATH HASH SIZE
-scope=main
+scope=main foreign=
 for wanted in "$@"; do
     use=${wanted%%/*} only=${wanted#"${wanted%%/*}"}
     while read -r name version arch size hash; do
@@ -19,6 +19,7 @@ for wanted in "$@"; do
         case $arch in
             source) sources+=("$name=$version") ;;
             wheel) wheels+=("$name=$version") ;;
+            arm64) missing+=("$name:$arch=$version") foreign=$arch ;;
             *) missing+=("$name=$version") ;;
         esac
         case $use in driver*) scope=driver ;; esac
@@ -32,7 +33,7 @@ mapfile -t expected < <(printf '%s\n' "${expected[@]}" | awk 'NF' | sort -u)
 
 if [ $(( ${#missing[@]} + ${#sources[@]} )) -gt 0 ]; then
     source "$REPO/image/lib/mirror.sh"
-    mirror_setup "$scope"
+    mirror_setup "$scope" "$foreign"
 fi
 say "downloading ${#expected[@]} packages ($(printf '%s\n' "${expected[@]}" | awk '{ s += $3 } END { printf "%.0f MB", s / 1e6 }'))"
 printf '%s\n' "${missing[@]}" "${sources[@]}" "${wheels[@]}" | awk 'NF { print "  " $0 }' >&2

@@ -34,7 +34,7 @@ registry=$(sed -n 's,.*  crates/\(index\.crates\.io-[0-9a-f]*\)/.*,\1,p' "$sums"
 # Both lock files name the hashes of what they lock: the list must say the same. image/rust.sh proves Rust.
 {
     # A wheel is in it only where the driver's description wanted it; fetch.sh refuses a build that lacks it.
-    grep -v -e '^#' -e ' wheel ' "$LOCK" | while read -r _ name version arch _ hash; do echo "$hash  debs/$(basename "$(deb_path "$name" "$version" "$arch")")"; done
+    grep -v -e '^#' -e ' wheel ' -e '^[a-z]*-arm64 ' "$LOCK" | while read -r _ name version arch _ hash; do echo "$hash  debs/$(basename "$(deb_path "$name" "$version" "$arch")")"; done
     locked_crates | while read -r name version hash; do echo "$hash  crates/$registry/$name-$version.crate"; done
 } | LC_ALL=C sort -u > "$top/wanted"
 lacking=$(LC_ALL=C sort -u "$sums" | LC_ALL=C comm -13 - "$top/wanted")

@@ -69,13 +69,15 @@ wheel_line() {
 }
 
 # In the lock's order
-uses='source image media compiler tools signing testing debian driver-source driver driver-nccl driver-nccl-cu12 driver-nccl-cu13 package test-kernel'
+uses='source image image-arm64 media compiler compiler-arm64 tools signing testing debian driver-source driver driver-nccl driver-nccl-cu12 driver-nccl-cu13 package test-kernel'
 
 # One use: its scope of the archive, and how apt is asked.
 # shellcheck disable=SC2046  # lists of names
 renew() {
     case $1 in
         source | image | media | test-kernel) mirror_setup main; lines "$1" download $(names "$1") ;;
+        image-arm64) mirror_setup main arm64; lines "$1" download $(names image | sed 's/$/:arm64/') ;;
+        compiler-arm64) mirror_setup main; lines "$1" install $(names compiler) $(names "$1") ;;
         compiler | tools | signing | testing | debian) mirror_setup main; lines "$1" install $(names "$1") ;;
         driver-source) mirror_setup driver; source_lines "$1" $(names "$1") ;;
         driver-nccl-cu*) wheel_line "$1" "nvidia-${1#driver-}" ;;

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# rust.sh: builds init (static) and the validator inside the tools tree: linked by its linker against
-# its libc, at paths that are the same on every host. Prints the folder that holds both; with --crates instead what
-# is linked into them: PROGRAM|NAME vVERSION|LICENCE.
+# rust.sh [--arm64] [--crates | --simulated]: builds init (static) and the validator inside the tools tree: linked by its
+# linker against its libc, at paths that are the same on every host. Prints the folder that holds both; with --crates instead
+# what is linked into them: PROGRAM|NAME vVERSION|LICENCE; with --simulated builds and names the simulated libraries of tests.
 set -euo pipefail
 source "$(dirname "$0")/lib/common.sh"
-target=$REPO/target/image/rust${INPUTS:+-offline}
+arch=
+if [ "${1:-}" = --arm64 ]; then arch=-arm64; shift; fi
+target=$REPO/target/image/rust${arch}${INPUTS:+-offline}
 mkdir -p "$target"
 cd "$REPO"
 if [ -n "$INPUTS" ]; then
@@ -15,20 +17,30 @@ else
     crates=${CARGO_HOME:-$HOME/.cargo}/registry:/build/cargo/registry
 fi
 prove_rust "$sysroot"
+system=x86_64-unknown-linux-gnu cross=()
+if [ -n "$arch" ]; then
+    system=aarch64-unknown-linux-gnu cross=(CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc)
+    prove_rust_std "$sysroot" "$system"
+fi
 
 in_tools() {
-    "$REPO/image/in-tools.sh" compiler --bind "$REPO:/build/firstlight" --bind "$target:/build/target" \
+    "$REPO/image/in-tools.sh" "compiler$arch" --bind "$REPO:/build/firstlight" --bind "$target:/build/target" \
         --bind "$sysroot:/build/rust" --bind "$crates" --cwd /build/firstlight \
-        PATH=/build/rust/bin:/usr/sbin:/usr/bin CARGO_HOME=/build/cargo CARGO_TARGET_DIR=/build/target "$@"
+        PATH=/build/rust/bin:/usr/sbin:/usr/bin CARGO_HOME=/build/cargo CARGO_TARGET_DIR=/build/target "${cross[@]}" "$@"
 }
 if [ "${1:-}" = --crates ]; then
     for program in firstlight firstlight-init; do
-        in_tools cargo tree --locked --offline -p "$program" --target x86_64-unknown-linux-gnu \
+        in_tools cargo tree --locked --offline -p "$program" --target "$system" \
             -e normal,no-proc-macro --no-dedupe --prefix none --format '{p}|{l}' | sed "s/^/$program|/"
     done | LC_ALL=C sort -u
     exit 0
 fi
-cargo_build=(cargo build --locked --offline --target x86_64-unknown-linux-gnu)
+cargo_build=(cargo build --locked --offline --target "$system")
+if [ "${1:-}" = --simulated ]; then
+    in_tools "${cargo_build[@]}" --release -p simgpu-cuda -p simgpu-nvml -p simgpu-nccl -p simgpu-verbs --lib >&2
+    echo "$target/$system/release"
+    exit 0
+fi
 # In parallel, because each spends most of its time in one thread, at the end.
 in_tools "${cargo_build[@]}" --release -p firstlight >&2 &
 validator=$!
@@ -39,6 +51,6 @@ in_tools RUSTFLAGS="-C target-feature=+crt-static -C relocation-model=static" \
 wait "$validator"
 out=$target/bin
 mkdir -p "$out"
-install -m 0755 "$target/static/x86_64-unknown-linux-gnu/init/init" "$out/init"
-install -m 0755 "$target/x86_64-unknown-linux-gnu/release/firstlight" "$out/firstlight"
+install -m 0755 "$target/static/$system/init/init" "$out/init"
+install -m 0755 "$target/$system/release/firstlight" "$out/firstlight"
 echo "$out"

@@ -17,10 +17,10 @@ cd "$REPO"
 stage=$(mktemp -d "$CACHE/vendor.XXXXXX") part=
 trap 'rm -rf "$stage" ${part:+"$part"}' EXIT
 
-# All that is locked, but of the wheels of NCCL, which are large, only the one that the described driver takes.
+# All that is locked for x86-64, but of the wheels of NCCL, which are large, only the one that the described driver takes.
 driver_nccl=
 [ -z "$DRIVER_FILE" ] || describe_driver
-needed() { awk -v wheel="driver-nccl-$driver_nccl" '!/^#/ && ($4 != "wheel" || $1 == wheel)' "$LOCK"; }
+needed() { awk -v wheel="driver-nccl-$driver_nccl" '!/^#/ && $1 !~ /-arm64$/ && ($4 != "wheel" || $1 == wheel)' "$LOCK"; }
 # shellcheck disable=SC2046  # a list
 "$REPO/image/fetch.sh" $(needed | awk '!seen[$1]++ { print $1 }')
 other=$(grep '^source = ' Cargo.lock | grep -v '"registry+https://github.com/rust-lang/crates.io-index"' || true)

@@ -45,6 +45,15 @@ prove_rust() {
         die "the Rust in $1 is not the one that rust-toolchain.toml names" "commit and SHA256 are $found, expected $pinned; install it again by rustup"
 }
 
+# The same for std of another target, besides; rustup brings it where it is missing.
+prove_rust_std() {
+    local list=$1/lib/rustlib/manifest-rust-std-$2 found
+    [ -e "$list" ] || { [ -z "$INPUTS" ] && rustup -q target add "$2" >&2; } || die "the Rust in $1 has no std for $2" "rustup target add $2"
+    found=$(cd "$1" && sed -n 's,^file:,,p' "$list" | tr '\n' '\0' | xargs -0 sha256sum | LC_ALL=C sort | sha256sum | cut -d' ' -f1)
+    grep -qxF "# $2 $found" "$REPO/rust-toolchain.toml" ||
+        die "std for $2 is not the one that rust-toolchain.toml names" "its SHA256 is $found; install it again by rustup"
+}
+
 # Where a locked file lies, by NAME VERSION ARCH; ARCH `source` is a source package's upstream tarball, `wheel` a package of
 # the Python registry. The hash is proven whenever one is used.
 deb_path() {

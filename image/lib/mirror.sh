@@ -40,9 +40,9 @@ mirror_parts() {
     esac
 }
 
-# mirror_setup main|driver
+# mirror_setup main|driver [ARCHITECTURE]: packages of a further architecture are asked for as NAME:ARCHITECTURE
 mirror_setup() {
-    local state=$CACHE/apt-$1 from key kind parts
+    local state=$CACHE/apt-$1${2:+-$2} from key kind parts
     for key in /usr/share/keyrings/debian-archive-keyring.{gpg,pgp}; do [ -e "$key" ] && break; done
     [ -e "$key" ] || die "Debian's archive keys are missing" "apt-get install debian-archive-keyring"
     from=$(mirror_archive)
@@ -63,6 +63,7 @@ mirror_setup() {
         -o APT::Sandbox::User=root -o Acquire::Languages=none -o Acquire::Retries=3
         -o APT::Architecture=amd64 -o APT::Architectures::=amd64
     )
+    [ -z "${2:-}" ] || APT_OPTIONS+=(-o "APT::Architectures::=$2")
     # A snapshot's signature is good and its day is past.
     [ -z "${FIRSTLIGHT_ARCHIVE:-}" ] || APT_OPTIONS+=(-o Acquire::Check-Valid-Until=false)
     apt-get "${APT_OPTIONS[@]}" -qq update || die "the archive's package lists cannot be read" \

@@ -14,7 +14,8 @@ key=$(cat "$here"/* <(echo "$build") | sha256sum)
 if [ "$(cat "$out/.key" 2> /dev/null)" = "$key" ]; then exit 0; fi
 # kbuild writes beside its sources: it gets a copy
 rm -rf "$out"; mkdir -p "$work" "$out/t"
-cp "$here"/Kbuild "$here"/*.[ch] "$work"
+cp "$here"/*.[ch] "$work"
+printf '%s\n' 'obj-m := fakepci.o' 'fakepci-y := bridge.o topology.o image.o ops.o faults.o driver.o registers.o' > "$work/Kbuild"
 in_tools() {
     "$repo/image/in-tools.sh" compiler --bind "$source:/build/source" --bind "$build:/build/out" \
         --bind "$work:/build/fakepci" --cwd /build/fakepci "$@"

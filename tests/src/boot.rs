@@ -7,7 +7,7 @@ use crate::fakepci::Topology;
 use crate::image::Image;
 use crate::medium::{FIRMWARE, FIRMWARE_VARIABLES, Medium};
 use crate::overlay::{self, Overlay};
-use crate::qemu::Qemu;
+use crate::qemu::{Processor, Qemu};
 use crate::watch::{Act, Kind, Running, Slot, Watch};
 use std::ffi::OsString;
 use std::fs;
@@ -26,6 +26,7 @@ const DEADLINE: Duration = Duration::from_secs(900);
 #[must_use = "a boot does nothing until `run`"]
 pub struct Boot {
     image: Image,
+    processor: Processor,
     words: Vec<String>,
     args: Vec<OsString>,
     overlay: Overlay,
@@ -48,6 +49,7 @@ impl Boot {
     pub fn shipped() -> Self {
         Self {
             image: Image::shipped(),
+            processor: Processor::X86,
             words: vec!["panic=-1".to_owned()],
             args: ["-machine", "q35"].map(OsString::from).to_vec(),
             overlay: Overlay::new(),
@@ -62,6 +64,17 @@ impl Boot {
             recover: false,
             acts: Vec::new(),
             kind: Kind::Works,
+        }
+    }
+
+    /// The arm64 image on an emulated machine that UEFI firmware describes by ACPI, with an SMMU before every PCI device.
+    pub fn arm64() -> Self {
+        Self {
+            image: Image::arm64(),
+            processor: Processor::Arm64,
+            args: ["-machine", "virt,gic-version=3,iommu=smmuv3"].map(OsString::from).to_vec(),
+            medium: Medium::DirectUefi,
+            ..Self::shipped()
         }
     }
 
@@ -322,7 +335,7 @@ impl Boot {
     fn launch(self, scratch: TempDir, slot: Slot) -> Result<Running> {
         let args = self.arguments(scratch.path())?;
         let recover = self.recover.then(|| scratch.path().join(RECOVER));
-        let qemu = Qemu::start(scratch.path(), &self.within, &args)?;
+        let qemu = Qemu::start(self.processor, scratch.path(), &self.within, &args)?;
         Ok(Running::new(Watch::new(self.acts, DEADLINE), qemu, scratch, recover, slot))
     }
 
@@ -331,15 +344,15 @@ impl Boot {
         let mut args = self.args.clone();
         args.extend(["-m".into(), self.memory_mib.to_string().into()]);
         args.extend(["-smp".into(), self.cpus.to_string().into()]);
-        let secure = self.secure.as_deref();
+        let (firmware, secure) = (self.processor, self.secure.as_deref());
         args.extend(match &self.medium {
             Medium::Direct => self.direct(dir)?,
             Medium::DirectUefi => {
-                let mut both = self.medium.arguments(dir, "", secure)?;
+                let mut both = self.medium.arguments(firmware, dir, "", secure)?;
                 both.extend(self.direct(dir)?);
                 both
             }
-            medium => medium.arguments(dir, &self.words.join(" "), secure)?,
+            medium => medium.arguments(firmware, dir, &self.words.join(" "), secure)?,
         });
         if self.recover {
             args.extend(overlay::disk(&dir.join(RECOVER))?.map(OsString::from));

@@ -33,6 +33,12 @@ impl Image {
         Self(env::var_os("FIRSTLIGHT_IMAGE").map_or_else(|| workspace().join("target/image/out"), Into::into))
     }
 
+    /// The image for arm64 machines, which `./run image --arch arm64` makes.
+    #[must_use]
+    pub fn arm64() -> Self {
+        Self(workspace().join("target/image/arm64/out"))
+    }
+
     /// The kernel, as network boot gets it.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 //! over HTTP there is a web server for one folder.
 
 use crate::error::{Error, Result};
+use crate::qemu::Processor;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -44,6 +45,9 @@ pub(crate) const FIRMWARE: &str = "/usr/share/OVMF/OVMF_CODE_4M.fd";
 /// Its variables, as they are when nothing was set.
 pub(crate) const FIRMWARE_VARIABLES: &str = "/usr/share/OVMF/OVMF_VARS_4M.fd";
 
+/// UEFI firmware for arm64 and its variables: Debian's `qemu-efi-aarch64` package.
+const ARM64_FIRMWARE: [&str; 2] = ["/usr/share/AAVMF/AAVMF_CODE.fd", "/usr/share/AAVMF/AAVMF_VARS.fd"];
+
 /// UEFI firmware that can verify what it starts.
 const SECURE_FIRMWARE: &str = "/usr/share/OVMF/OVMF_CODE_4M.secboot.fd";
 
@@ -54,7 +58,17 @@ impl Medium {
     /// QEMU's words for it; `dir` takes what it needs, `words` are the kernel's, where the medium itself can
     /// carry them: systemd-stub takes them from the machine's SMBIOS. `secure` are the variables of firmware that
     /// can verify what it starts.
-    pub(crate) fn arguments(&self, dir: &Path, words: &str, secure: Option<&Path>) -> Result<Vec<OsString>> {
+    pub(crate) fn arguments(
+        &self,
+        processor: Processor,
+        dir: &Path,
+        words: &str,
+        secure: Option<&Path>,
+    ) -> Result<Vec<OsString>> {
+        let (program, plain, unset) = match processor {
+            Processor::X86 => ("BOOTX64.EFI", FIRMWARE, FIRMWARE_VARIABLES),
+            Processor::Arm64 => ("BOOTAA64.EFI", ARM64_FIRMWARE[0], ARM64_FIRMWARE[1]),
+        };
         let mut args = Vec::new();
         let mut add = |more: &[&str]| args.extend(more.iter().map(OsString::from));
         match self {
@@ -63,7 +77,7 @@ impl Medium {
             Self::Disk(uki) => {
                 let boot = dir.join("esp/EFI/BOOT");
                 fs::create_dir_all(&boot).map_err(Error::file("create", &boot))?;
-                fs::copy(uki, boot.join("BOOTX64.EFI")).map_err(Error::file("copy", uki))?;
+                fs::copy(uki, boot.join(program)).map_err(Error::file("copy", uki))?;
                 let drive =
                     format!("if=none,id=esp,format=raw,readonly=on,file=fat:{}", dir.join("esp").display());
                 add(&["-drive", &drive, "-device", "virtio-blk-pci,drive=esp,bootindex=1"]);
@@ -108,9 +122,9 @@ impl Medium {
         }
         if self.is_uefi() {
             let variables = dir.join("variables");
-            let from = secure.unwrap_or(Path::new(FIRMWARE_VARIABLES));
+            let from = secure.unwrap_or(Path::new(unset));
             fs::copy(from, &variables).map_err(Error::file("copy", from))?;
-            let firmware = if secure.is_some() { SECURE_FIRMWARE } else { FIRMWARE };
+            let firmware = if secure.is_some() { SECURE_FIRMWARE } else { plain };
             if secure.is_some() {
                 // Its variables are written in system management mode only, so that nothing else can.
                 add(&["-machine", "smm=on", "-global", "driver=cfi.pflash01,property=secure,value=on"]);

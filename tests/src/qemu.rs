@@ -37,21 +37,27 @@ pub(crate) struct Qemu {
 impl Qemu {
     /// Starts QEMU with what every test machine has and `args`; `dir` takes its sockets, `within` is a program
     /// that becomes QEMU.
-    pub(crate) fn start(dir: &Path, within: &[String], args: &[OsString]) -> Result<Self> {
-        let failed = |e: std::io::Error| Error::Program { program: PROGRAM.into(), why: e.to_string() };
+    pub(crate) fn start(
+        processor: Processor,
+        dir: &Path,
+        within: &[String],
+        args: &[OsString],
+    ) -> Result<Self> {
+        let name = processor.program();
+        let failed = |e: std::io::Error| Error::Program { program: name.into(), why: e.to_string() };
         let socket = dir.join("qmp");
         let stderr_path = dir.join("stderr");
         let stderr = std::fs::File::create(&stderr_path).map_err(Error::file("create", &stderr_path))?;
         let mut command = match within {
-            [] => Command::new(PROGRAM),
+            [] => Command::new(name),
             [program, words @ ..] => {
                 let mut command = Command::new(program);
-                command.args(words).arg(PROGRAM);
+                command.args(words).arg(name);
                 command
             }
         };
         let mut child = command
-            .args(standard(&socket))
+            .args(standard(processor, &socket))
             .args(args)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -60,14 +66,14 @@ impl Qemu {
             .map_err(failed)?;
         let (sender, events) = channel();
         let (Some(serial), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(Error::Program { program: PROGRAM.into(), why: "has no serial line".into() });
+            return Err(Error::Program { program: name.into(), why: "has no serial line".into() });
         };
         let connected = Qmp::connect(&socket).and_then(|monitor| Ok((monitor.ends()?, monitor)));
         let (ends, monitor) = connected.map_err(|e| {
             let _ = child.kill();
             let _ = child.wait();
             let said = std::fs::read_to_string(&stderr_path).unwrap_or_else(|e| e.to_string());
-            Error::Program { program: PROGRAM.into(), why: format!("no monitor: {e}; it said: {said}") }
+            Error::Program { program: name.into(), why: format!("no monitor: {e}; it said: {said}") }
         })?;
         let serial_sender = sender.clone();
         thread::spawn(move || forward_serial(stdout, &serial_sender));
@@ -89,18 +95,43 @@ impl Drop for Qemu {
     }
 }
 
-const PROGRAM: &str = "qemu-system-x86_64";
+/// What a machine computes with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Processor {
+    X86,
+    Arm64,
+}
 
-/// QEMU 7.2 emulates `cmpxchg16b` wrongly without hardware virtualization: one kernel start in four
-/// dies of it (25 starts: 7 died with `max`, none with `max,-cx16`; none with QEMU 10). Without the
-/// instruction the kernel's allocator goes another way and nothing else here changes.
-const PROCESSOR: &str = "max,-cx16";
+impl Processor {
+    const fn program(self) -> &'static str {
+        match self {
+            Self::X86 => "qemu-system-x86_64",
+            Self::Arm64 => "qemu-system-aarch64",
+        }
+    }
+
+    /// QEMU 7.2 emulates `cmpxchg16b` wrongly without hardware virtualization: one kernel start in four
+    /// dies of it (25 starts: 7 died with `max`, none with `max,-cx16`; none with QEMU 10). Without the
+    /// instruction the kernel's allocator goes another way and nothing else here changes. On arm64 pointers are signed
+    /// by a short function instead of a long one, which an emulated machine would compute at every call.
+    const fn model(self) -> &'static str {
+        match self {
+            Self::X86 => "max,-cx16",
+            Self::Arm64 => "max,pauth-impdef=on",
+        }
+    }
+
+    /// Emulation, unless the variable names something that this host's own processor can do.
+    fn accelerator(self) -> OsString {
+        env::var_os("FIRSTLIGHT_ACCEL").filter(|_| self == Self::X86).unwrap_or_else(|| "tcg".into())
+    }
+}
 
 /// A reset ends the machine instead of starting it again, and an ended machine waits, so that the
 /// monitor can tell why before QEMU goes.
-fn standard(socket: &Path) -> Vec<OsString> {
-    let accelerator = env::var_os("FIRSTLIGHT_ACCEL").unwrap_or_else(|| "tcg".into());
-    let mut args: Vec<OsString> = vec!["-accel".into(), accelerator, "-cpu".into(), PROCESSOR.into()];
+fn standard(processor: Processor, socket: &Path) -> Vec<OsString> {
+    let mut args: Vec<OsString> =
+        vec!["-accel".into(), processor.accelerator(), "-cpu".into(), processor.model().into()];
     let words = "-nodefaults -no-user-config -display none \
         -action reboot=shutdown,shutdown=pause -chardev stdio,id=serial,signal=off -serial chardev:serial -qmp";
     args.extend(words.split_whitespace().map(OsString::from));

@@ -1,6 +1,19 @@
-//! Modelled machines for the tests: what a kernel and a GPU driver show of them, in the layout of the real /sys and
-//! /proc. They are code here and become a tree of files, and a folder when a test asks for one. Recorded machines are in
-//! `../recorded`.
+//! Machines for the tests: what a kernel and a GPU driver show of them, in the layout of the real `/sys`, `/proc`, `/dev` and
+//! `/run`, which `firstlight --root DIR` and `lspci -O sysfs.path=DIR/sys/bus/pci` read.
+//!
+//! ```text
+//! cargo run -p machines                                # lists the modelled machines
+//! cargo run -p machines -- epyc-8x4090 /tmp/epyc       # one of them as a folder
+//! firstlight --root /tmp/epyc validate
+//! firstlight --root tests/machines/recorded/h200-2.txt fabric show
+//! ```
+//!
+//! **Modelled machines** are code here: no machine was recorded for them. Configuration spaces, links, IOMMU, driver and
+//! kernel log are written from the specifications, from published figures and from what drivers of that kind show. Tests take
+//! one with `machines::laid_out(NAME)`: a temporary folder that the test may change. `built.rs` builds machines from a plan.
+//!
+//! **Recorded machines** are one text file each in `../recorded/`, which `firstlight record FILE` wrote on the machine. The
+//! head of each says what was replaced.
 
 pub mod built;
 mod config;

@@ -205,7 +205,8 @@ fn written_here(file: &str) -> String {
 
 /// Locks, licences, the kernel's own configuration: not written by hand.
 fn is_data(file: &str) -> bool {
-    let made = ["kernel-config/resolved.config", "LICENSE", "Cargo.lock"];
+    let made =
+        ["kernel-config/resolved.config", "kernel-config/arm64/resolved.config", "LICENSE", "Cargo.lock"];
     made.iter().any(|m| file.starts_with(m)) || file.ends_with(".lock")
 }
 

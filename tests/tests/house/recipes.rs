@@ -1,6 +1,7 @@
 //! Do the recipes run every test? A test binary that no stage names would be forgotten without a word.
 
 use super::{files, text, workspace};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -135,6 +136,41 @@ fn resolved() -> String {
 #[test]
 fn every_requested_option_survived() {
     let output = check(&resolved());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The option that a line of a fragment asks for or rules out.
+fn option(line: &str) -> Option<&str> {
+    let name = line.strip_prefix("# ").unwrap_or(line).split(['=', ' ']).next()?;
+    let asks = line.starts_with("CONFIG_") || line.ends_with(" is not set");
+    (asks && name.starts_with("CONFIG_")).then_some(name)
+}
+
+/// arm64 takes the shared fragments without what its own file names, as kernel-config/arm64/build.sh does.
+#[test]
+fn every_requested_option_survived_on_arm64_too() {
+    let own = text("kernel-config/arm64/base.config");
+    let named: BTreeSet<_> = own.lines().filter_map(option).collect();
+    let shared = files().into_iter().filter(|f| f.starts_with("kernel-config/fragments/"));
+    let shared: Vec<_> = shared.map(|file| text(&file)).collect();
+    let kept = shared.iter().flat_map(|text| text.lines());
+    let kept: Vec<_> = kept
+        .filter(|line| option(line).is_none_or(|name| !named.contains(name)))
+        .chain(own.lines())
+        .collect();
+    assert!(kept.len() > 500 && named.len() > 100, "{} {}", kept.len(), named.len());
+    // An option that is ruled out here and nowhere asked for is a line too many.
+    let off = own.lines().filter(|line| line.starts_with("# CONFIG_")).filter_map(option);
+    let idle: Vec<_> = off
+        .filter(|name| !shared.iter().any(|text| text.lines().any(|line| option(line) == Some(name))))
+        .collect();
+    assert!(idle.is_empty(), "{idle:?}");
+    let dir = tempfile::tempdir().unwrap();
+    let requested = dir.path().join("arm64.config");
+    fs::write(&requested, kept.join("\n")).unwrap();
+    let folder = workspace().join("kernel-config");
+    let resolved = folder.join("arm64/resolved.config");
+    let output = Command::new(folder.join("check.sh")).args([resolved, requested]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 

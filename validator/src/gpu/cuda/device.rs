@@ -193,7 +193,7 @@ impl Device {
         // SAFETY: sixteen bytes are written.
         let code = unsafe { (self.api.device_uuid)(&raw mut uuid, self.device) };
         self.api.check("cuDeviceGetUuid", code, || format!("GPU {}", self.n))?;
-        let hex: Vec<String> = uuid.bytes.iter().map(|b| format!("{:02x}", b.cast_unsigned())).collect();
+        let hex: Vec<String> = uuid.bytes.iter().map(|b| format!("{:02x}", b.to_ne_bytes()[0])).collect();
         let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default().concat();
         Ok(format!("GPU-{}-{}-{}-{}-{}", part(0, 4), part(4, 6), part(6, 8), part(8, 10), part(10, 16)))
     }

@@ -8,7 +8,7 @@ use super::memory::Buffer;
 use crate::gpu::cuda::memory::mapped::Mapping;
 use crate::gpu::cuda::memory::span::{Extent, size};
 use cudarc::driver::sys;
-use std::ffi::c_int;
+use std::ffi::{c_char, c_int};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 
@@ -46,7 +46,7 @@ impl Buffer {
         let code = unsafe { (context.api.ipc_export)(&raw mut handle, self.whole().address) };
         context.check("cuIpcGetMemHandle", code, || format!("GPU {}", context.ordinal))?;
         self.lent();
-        Ok(IpcHandle(handle.reserved.map(i8::cast_unsigned)))
+        Ok(IpcHandle(handle.reserved.map(|byte| byte.to_ne_bytes()[0])))
     }
 
     /// Notes that another process may have it open: it is not freed if it is dropped before `returned`.
@@ -111,7 +111,7 @@ impl Gpu {
     pub fn open_ipc(&self, name: IpcHandle, bytes: u64) -> Result<Buffer, GpuError> {
         let context = &self.context;
         context.bind()?;
-        let handle = sys::CUipcMemHandle { reserved: name.0.map(u8::cast_signed) };
+        let handle = sys::CUipcMemHandle { reserved: name.0.map(|byte| c_char::from_ne_bytes([byte])) };
         let mut address = 0;
         // SAFETY: one address is written.
         let code = unsafe { (context.api.ipc_open)(&raw mut address, handle, LAZY_ENABLE_PEER) };

@@ -69,7 +69,7 @@ impl Nccl {
         // SAFETY: one id is written.
         let code = unsafe { (self.api.unique_id)(&raw mut id) };
         self.api.check("ncclGetUniqueId", code, || "making a communicator's id".to_owned())?;
-        Ok(UniqueId(id.internal.iter().map(|byte| byte.cast_unsigned()).collect()))
+        Ok(UniqueId(id.internal.iter().map(|byte| byte.to_ne_bytes()[0]).collect()))
     }
 }
 
@@ -82,7 +82,7 @@ impl std::fmt::Debug for Nccl {
 impl UniqueId {
     /// In NCCL's form.
     fn raw(&self) -> Result<sys::ncclUniqueId, GpuError> {
-        let bytes: Vec<_> = self.0.iter().map(|byte| byte.cast_signed()).collect();
+        let bytes: Vec<_> = self.0.iter().map(|byte| c_char::from_ne_bytes([*byte])).collect();
         let internal = bytes.try_into().map_err(|bytes: Vec<_>| {
             GpuError::Nonsense(format!("a communicator's id has {ID_BYTES} bytes, not {}", bytes.len()))
         })?;
@@ -117,7 +117,7 @@ mod tests {
     fn an_id_keeps_its_bytes_and_one_of_another_length_is_refused() {
         let bytes: Vec<u8> = (0..128).map(|n| n * 2).collect();
         let raw = UniqueId(bytes.clone()).raw().unwrap();
-        assert_eq!(raw.internal.map(i8::cast_unsigned).to_vec(), bytes);
+        assert_eq!(raw.internal.map(|byte| byte.to_ne_bytes()[0]).to_vec(), bytes);
         let error = UniqueId(vec![0; 127]).raw().unwrap_err();
         assert_eq!(error.to_string(), "a communicator's id has 128 bytes, not 127");
     }

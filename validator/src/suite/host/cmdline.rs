@@ -40,33 +40,30 @@ struct Need {
     severity: Severity,
     /// Items of a later parameter with that key that begin like this revoke it.
     rivals: &'static [&'static str],
+    /// Another parameter that does the same.
+    same: Option<&'static Need>,
 }
 
 /// Peer traffic stays direct through every reset (facts: kernel re-applies its ACS policy then).
-const ACS: Need = Need {
-    key: "pci",
-    value: "config_acs=0000000@pci:0:0",
-    severity: Severity::Fail,
-    rivals: &["config_acs="],
-};
+const ACS: Need = Need::of("pci", "config_acs=0000000@pci:0:0", Severity::Fail, &["config_acs="]);
 /// Links keep their full speed when idle.
-const ASPM: Need = Need {
-    key: "pcie_aspm.policy",
-    value: "performance",
-    severity: Severity::Warn,
-    rivals: &["default", "power"],
-};
+const ASPM: Need = Need::of("pcie_aspm.policy", "performance", Severity::Warn, &["default", "power"]);
 const OFF: &[Need] = &[
-    Need { key: "iommu", value: "off", severity: Severity::Fail, rivals: &["on", "force", "pt", "nopt"] },
+    Need::of("iommu", "off", Severity::Fail, &["on", "force", "pt", "nopt"]),
     // Without it devices that reach only 4 GiB of memory (old USB controllers) fail.
-    Need { key: "iommu", value: "soft", severity: Severity::Warn, rivals: &[] },
-    Need { key: "intel_iommu", value: "off", severity: Severity::Fail, rivals: &["on"] },
-    Need { key: "amd_iommu", value: "off", severity: Severity::Fail, rivals: &["on", "force"] },
+    Need::of("iommu", "soft", Severity::Warn, &[]),
+    Need::of("intel_iommu", "off", Severity::Fail, &["on"]),
+    Need::of("amd_iommu", "off", Severity::Fail, &["on", "force"]),
     ACS,
     ASPM,
 ];
-const PT: &[Need] =
-    &[Need { key: "iommu", value: "pt", severity: Severity::Fail, rivals: &["nopt", "off"] }, ACS, ASPM];
+/// The words of x86 and of all architectures. arm64 knows the second alone.
+const PT: &[Need] = &[
+    Need { same: Some(&PASS_THROUGH), ..Need::of("iommu", "pt", Severity::Fail, &["nopt", "off"]) },
+    ACS,
+    ASPM,
+];
+const PASS_THROUGH: Need = Need::of("iommu.passthrough", "1", Severity::Fail, &["0"]);
 
 const fn needs(policy: IommuPolicy) -> Option<&'static [Need]> {
     match policy {
@@ -104,7 +101,8 @@ fn judge(policy: IommuPolicy, line: &str) -> Judgement {
     let missing = [Severity::Fail, Severity::Warn]
         .into_iter()
         .filter_map(|severity| missing(severity, &of(severity).collect::<Vec<_>>()));
-    let overridden = there.iter().filter_map(|n| overridden(n, &words));
+    let overridden = there.iter().flat_map(|n| [Some(*n), n.same]).flatten();
+    let overridden = overridden.filter_map(|n| overridden_by(n, &words));
     let findings: Vec<_> =
         missing.chain(overridden).map(|f| f.seen(format!("/proc/cmdline: {line}"))).collect();
     let summary = match lacking.first() {
@@ -124,8 +122,8 @@ fn missing(severity: Severity, words: &[String]) -> Option<Finding> {
     ))
 }
 
-fn overridden(need: &Need, words: &[Word]) -> Option<Finding> {
-    let mut later = words.iter().skip(need.met_at(words)?).filter(|w| w.key == need.key);
+fn overridden_by(need: &Need, words: &[Word]) -> Option<Finding> {
+    let mut later = words.iter().skip(need.own_at(words)?).filter(|w| w.key == need.key);
     let rival =
         later.find(|w| w.items().any(|i| need.rivals.iter().any(|r| i.starts_with(r) && i != need.value)))?;
     let rival = format!("{}={}", rival.key, rival.value.as_deref().unwrap_or_default());
@@ -134,8 +132,21 @@ fn overridden(need: &Need, words: &[Word]) -> Option<Finding> {
 }
 
 impl Need {
-    /// The parameter's position.
+    const fn of(
+        key: &'static str,
+        value: &'static str,
+        severity: Severity,
+        rivals: &'static [&'static str],
+    ) -> Self {
+        Self { key, value, severity, rivals, same: None }
+    }
+
+    /// The position of this parameter or of one that does the same.
     fn met_at(&self, words: &[Word]) -> Option<usize> {
+        self.own_at(words).or_else(|| self.same?.own_at(words))
+    }
+
+    fn own_at(&self, words: &[Word]) -> Option<usize> {
         words.iter().position(|w| w.key == self.key && w.items().any(|i| i == self.value))
     }
 }
@@ -222,6 +233,18 @@ mod tests {
         let line = "iommu=pt pci=config_acs=0000000@pci:0:0 pcie_aspm.policy=performance";
         assert_eq!(judge(IommuPolicy::Pt, line).outcome(), Outcome::Pass);
         assert_eq!(judge(IommuPolicy::Pt, BUILT_IN).outcome(), Outcome::Fail);
+        let arm64 = line.replace("iommu=pt", "iommu.passthrough=1");
+        assert_eq!(
+            judge(IommuPolicy::Pt, &arm64),
+            Judgement::of("3 of 3 required parameters", vec![]),
+            "{arm64}"
+        );
+        assert_eq!(
+            judge(IommuPolicy::Pt, &arm64.replace("=1", "=0")).summary,
+            "2 of 3 required parameters; iommu=pt is missing"
+        );
+        let later = judge(IommuPolicy::Pt, &format!("{arm64} iommu.passthrough=0"));
+        assert_eq!(later.findings[0].message, "iommu.passthrough=1 is followed by iommu.passthrough=0");
     }
 
     #[test]

@@ -11,9 +11,11 @@ use std::path::{Path, PathBuf};
 const USUAL: &[&str] = &[
     "run/firstlight/driver/lib",
     "usr/lib/x86_64-linux-gnu",
+    "usr/lib/aarch64-linux-gnu",
     "usr/lib64",
     "usr/lib",
     "lib/x86_64-linux-gnu",
+    "lib/aarch64-linux-gnu",
     "lib64",
     "usr/local/nvidia/lib64",
     "run/opengl-driver/lib",

@@ -203,8 +203,13 @@ pub(super) const FILES: &[&str] = &[
     "run/firstlight/driver.json",
 ];
 /// Folders in which distributions and the image keep the driver's libraries.
-pub(super) const LIBRARIES: &[&str] =
-    &["run/firstlight/driver/lib", "usr/lib/x86_64-linux-gnu", "usr/lib64", "usr/local/nvidia/lib64"];
+pub(super) const LIBRARIES: &[&str] = &[
+    "run/firstlight/driver/lib",
+    "usr/lib/x86_64-linux-gnu",
+    "usr/lib/aarch64-linux-gnu",
+    "usr/lib64",
+    "usr/local/nvidia/lib64",
+];
 /// Folders in which they keep the GPUs' firmware.
 pub(super) const FIRMWARE: &[&str] = &[
     "usr/lib/firmware/nvidia",
