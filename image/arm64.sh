@@ -136,18 +136,18 @@ unify() {
 }
 
 boot() {
-    local scenario=none log=$work/boot.log words=firstlight.expect.gpus=0 simulated=$work/simulated what verdict
+    local scenario=none log=$work/boot.log words=firstlight.expect.gpus=0 simulated=$work/simulated start verdict
     case ${1:-} in '' | -* | *.* | *=*) ;; list) exec "$REPO/image/boot.sh" list ;; *) scenario=$1; shift ;; esac
     if [ "$scenario" = none ]; then
-        what=(-kernel "$out/firstlight.efi")
+        start=(-kernel "$out/firstlight.efi")
         # The UKI has its words: what is given here comes as the machine's own.
-        what+=(-smbios "type=11,value=io.systemd.stub.kernel-cmdline-extra=$(sed 's/,/,,/g' <<< "$words $*")")
+        start+=(-smbios "type=11,value=io.systemd.stub.kernel-cmdline-extra=$(sed 's/,/,,/g' <<< "$words $*")")
     else
         say "laying out simulated GPUs: scenario $scenario"
         FIRSTLIGHT_SIMULATED=$(simulated) cargo run --release --locked --quiet --bin simgpu -- "$scenario" "$simulated.cpio" >&2
         { cat "$out/firstlight.initrd"; head -c $(((4 - $(stat -c %s "$out/firstlight.initrd") % 4) % 4)) /dev/zero; cat "$simulated.cpio"; } > "$simulated.initrd"
         words='firstlight.policy.on_fail=poweroff firstlight.policy.on_error=poweroff'
-        what=(-kernel "$out/firstlight.vmlinuz" -initrd "$simulated.initrd" -append "$(cat "$out/firstlight.cmdline") $words $*")
+        start=(-kernel "$out/firstlight.vmlinuz" -initrd "$simulated.initrd" -append "$(cat "$out/firstlight.cmdline") $words $*")
     fi
     cp /usr/share/AAVMF/AAVMF_VARS.fd "$work/variables"
     say "booting arm64 by emulation, console also in ${log#"$REPO/"}"
@@ -160,7 +160,7 @@ boot() {
         -device x3130-upstream,id=up,bus=rp1 \
         -device xio3130-downstream,id=dn1,bus=up,chassis=3,slot=1 -device xio3130-downstream,id=dn2,bus=up,chassis=4,slot=2 \
         -netdev user,id=net,restrict=on -device virtio-net-pci,netdev=net,bus=dn1,romfile= -device virtio-rng-pci,bus=dn2 \
-        -chardev stdio,id=console,logfile="$log",signal=off -serial chardev:console "${what[@]}" <&0 ||
+        -chardev stdio,id=console,logfile="$log",signal=off -serial chardev:console "${start[@]}" <&0 ||
         say "QEMU ended with status $? (124: the guest hung for $deadline s)"
     say "from QEMU's start to its end: $((SECONDS - began)) s"
     verdict=$(tr -d '\r' < "$log" | sed -n 's/^FIRSTLIGHT verdict=\([A-Z]*\) .*/\1/p' | tail -1)
