@@ -136,7 +136,7 @@ unify() {
 }
 
 boot() {
-    local scenario=none log=$work/boot.log words=firstlight.expect.gpus=0 simulated=$work/simulated start verdict
+    local scenario=none log=$work/boot.log words=firstlight.expect.gpus=0 simulated=$work/simulated start
     case ${1:-} in '' | -* | *.* | *=*) ;; list) exec "$REPO/image/boot.sh" list ;; *) scenario=$1; shift ;; esac
     if [ "$scenario" = none ]; then
         start=(-kernel "$out/firstlight.efi")
@@ -163,14 +163,7 @@ boot() {
         -chardev stdio,id=console,logfile="$log",signal=off -serial chardev:console "${start[@]}" <&0 ||
         say "QEMU ended with status $? (124: the guest hung for $deadline s)"
     say "from QEMU's start to its end: $((SECONDS - began)) s"
-    verdict=$(tr -d '\r' < "$log" | sed -n 's/^FIRSTLIGHT verdict=\([A-Z]*\) .*/\1/p' | tail -1)
-    case $verdict in
-        PASS) exit 0 ;;
-        FAIL) exit 1 ;;
-        ERROR) exit 2 ;;
-        DEGRADED) exit 3 ;;
-        *) say "error: the console shows no verdict"; exit 2 ;;
-    esac
+    exit_by_verdict "$log"
 }
 
 simulated() { "$REPO/image/rust.sh" --arm64 --simulated; }

@@ -77,11 +77,4 @@ guest=$!
 trap 'kill "$guest" 2> /dev/null || true' EXIT
 wait "$guest" || say "QEMU ended with status $? (124: the guest hung for $deadline s)"
 
-verdict=$(tr -d '\r' < "$log" | sed -n 's/^FIRSTLIGHT verdict=\([A-Z]*\) .*/\1/p' | tail -1)
-case $verdict in
-    PASS) exit 0 ;;
-    FAIL) exit 1 ;;
-    ERROR) exit 2 ;;
-    DEGRADED) exit 3 ;;
-    *) say "error: the console shows no verdict"; exit 2 ;;
-esac
+exit_by_verdict "$log"

@@ -93,3 +93,16 @@ progress() {
         (( files % 200 )) || say "$1: $files files of about $2, $(( SECONDS - began )) s"
     done
 }
+
+# FILE: ends with the code of the last verdict on this console: 0 PASS, 1 FAIL, 2 ERROR or no verdict, 3 DEGRADED.
+exit_by_verdict() {
+    local verdict
+    verdict=$(tr -d '\r' < "$1" | sed -n 's/^FIRSTLIGHT verdict=\([A-Z]*\) .*/\1/p' | tail -1)
+    case $verdict in
+        PASS) exit 0 ;;
+        FAIL) exit 1 ;;
+        ERROR) exit 2 ;;
+        DEGRADED) exit 3 ;;
+        *) say "error: the console shows no verdict"; exit 2 ;;
+    esac
+}

@@ -287,7 +287,7 @@ impl Boot {
     ///
     /// # Errors
     /// When the image is not built, QEMU does not run, or the machine neither ends nor says what the
-    /// acts wait for within three minutes.
+    /// acts wait for within its deadline.
     pub fn run(self) -> Result<Booted> {
         let scratch = scratch()?;
         let slot = Slot::take(self.kind)?;
