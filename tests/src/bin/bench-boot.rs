@@ -1,6 +1,7 @@
 //! Measures the boot of the shipped image over several runs: kernel to process 1, process 1 to the
 //! verdict, and process 1's own share of that, as it prints them. Each run also boots a null process 1,
-//! a static program that only makes the same mounts (`tests/null-init`), on the same kernel.
+//! a static program that only makes the same mounts (`tests/null-init`), on the same kernel, and one machine with UEFI
+//! variables and a watchdog device twice: as it is, and with neither a watchdog nor a place for marks.
 //!
 //!     bench-boot [RUNS]
 //!
@@ -13,17 +14,24 @@ use harness::{Boot, Booted, workspace};
 use std::process::{Command, ExitCode};
 
 /// What is measured, its unit, its limit, and whether the limit holds on an emulated processor too.
-const TIMES: [(&str, &str, Option<f64>, bool); 5] = [
+const TIMES: [(&str, &str, Option<f64>, bool); 7] = [
     ("kernel start to /init *", "s", Some(2.5), true),
     ("initrd unpacked in", "s", None, true),
     ("/init to verdict", "s", Some(3.0), true),
     ("init's own time", "ms", Some(50.0), false),
     ("a null program's time", "ms", None, true),
+    ("with watchdog and marks", "s", None, true),
+    ("with neither", "s", None, true),
 ];
 
-/// The rows of init's own time and of the null program's.
+/// The rows of init's own time, of the null program's, and of a boot with and without a watchdog and marks.
 const OWN: usize = 3;
 const NULL: usize = 4;
+const GUARDED: usize = 5;
+const BARE: usize = 6;
+
+/// The most that a watchdog and marks may add to the time from the kernel's start to the verdict.
+const GUARD_LIMIT: f64 = 1.02;
 
 type Times = [f64; TIMES.len()];
 
@@ -65,10 +73,38 @@ fn run(number: usize, null: &[u8]) -> Result<Times, String> {
     let lines = |booted: &Booted| format!("the console has no lines of times\n{booted}");
     let [kernel, initrd, verdict, own] = times(&booted).ok_or_else(|| lines(&booted))?;
     let null = null_time(&nothing).ok_or_else(|| lines(&nothing))?;
+    // The one that boots first may find the host's caches colder.
+    let order = if number % 2 == 0 { [true, false] } else { [false, true] };
+    let [first, second] = order.map(to_verdict);
+    let (guarded, bare) = if order[0] { (first?, second?) } else { (second?, first?) };
     eprintln!(
-        "run {number}: kernel {kernel:.2} s, initrd {initrd} s, verdict {verdict} s, own {own} ms, null {null} ms"
+        "run {number}: kernel {kernel:.2} s, initrd {initrd} s, verdict {verdict} s, own {own} ms, null {null} ms, \
+         with watchdog and marks {guarded:.2} s, with neither {bare:.2} s"
     );
-    Ok([kernel, initrd, verdict, own, null])
+    Ok([kernel, initrd, verdict, own, null, guarded, bare])
+}
+
+/// Seconds from the kernel's start to the verdict on a machine with UEFI variables and a watchdog device; unless it is
+/// `guarded`, neither is used.
+fn to_verdict(guarded: bool) -> Result<f64, String> {
+    let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
+    let boot = Boot::shipped().memory(2048).device("i6300esb").append("firstlight.expect.gpus=0");
+    let boot = if guarded { boot } else { boot.append("firstlight.watchdog.mode=off efi=noruntime") };
+    let boot = boot.with_firmware(&dir.path().join("variables")).map_err(|e| e.told())?;
+    let booted = boot.run().map_err(|e| e.told())?;
+    // What is compared must be what the names say.
+    let (armed, marked) = (has(&booted, "watchdog", "i6300ESB"), !has(&booted, "reset", "no place for a mark"));
+    if (armed, marked) != (guarded, guarded) {
+        return Err(format!("watchdog: {armed}, marks: {marked}, wanted: {guarded}\n{booted}"));
+    }
+    let [kernel, _, verdict, _] =
+        times(&booted).ok_or_else(|| format!("the console has no lines of times\n{booted}"))?;
+    Ok(kernel + verdict)
+}
+
+/// Whether the line of a stage says this.
+fn has(booted: &Booted, stage: &str, what: &str) -> bool {
+    booted.lines().any(|line| line.starts_with(stage) && line.contains(what))
 }
 
 /// Where the image gets the null program.
@@ -108,6 +144,9 @@ fn report(measured: &[Times]) -> ExitCode {
     }
     println!("* unpacking the initrd left out: with the driver in it that takes longer than all else");
     println!("init's own time is {:.1} of the null program's", medians[OWN] / medians[NULL]);
+    let share = medians[GUARDED] / medians[BARE];
+    within &= share <= GUARD_LIMIT;
+    println!("a watchdog and marks take {share:.3} of the time without them, limit {GUARD_LIMIT}");
     println!("{} runs, emulated processor unless FIRSTLIGHT_ACCEL says otherwise", measured.len());
     if within { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
