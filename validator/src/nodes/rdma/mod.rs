@@ -1,7 +1,6 @@
 //! RDMA between nodes without NCCL: pairs of ports by reliable connections, every byte of what arrives compared, first in the
 //! host's memory and then in the GPUs'. The node that leads asks; on each node a child process calls libibverbs.
 
-mod child;
 mod content;
 mod judge;
 mod member;
@@ -9,16 +8,17 @@ mod messages;
 mod pairs;
 mod pass;
 
-pub use child::{COMMAND, serve};
-pub use member::{Rail, Verbs};
+pub use member::{COMMAND, Rail, Verbs, serve};
 pub use messages::{Answer, Ask};
 
 use super::blame::rounds;
 use super::cluster::Cluster;
+use super::rails::{self, port};
 use super::watcher::{About, Watcher};
 use crate::outcome::Judgement;
 use pairs::Pairs;
 use pass::{Pass, Trouble};
+use std::collections::BTreeSet;
 
 /// Each node is tried with this many others on each rail; NCCL's test tries all pairs.
 const PARTNERS: usize = 2;
@@ -56,6 +56,8 @@ pub(super) const TESTS: [(About, Memory); 2] = [
 #[derive(Debug, Default)]
 pub(super) struct Results {
     host: Vec<Pass>,
+    /// The rails that carried nearly nothing of what was theirs.
+    pub(super) idle: BTreeSet<usize>,
 }
 
 impl Results {
@@ -66,7 +68,7 @@ impl Results {
         memory: Memory,
         watcher: &mut dyn Watcher,
     ) -> Judgement {
-        let rails = cluster.cards().iter().map(|card| card.hcas.len()).min().unwrap_or_default();
+        let rails = rails::number(cluster);
         let mut all = Vec::new();
         for round in rounds(cluster.len(), rails).into_iter().take(PARTNERS * rails) {
             all.extend(Pairs::new(cluster, round.rail, memory, &round.pairs).run());
@@ -83,6 +85,8 @@ impl Results {
         }
         watcher.text(&judge::text(&all, memory, &|node, rail| port(cluster, node, rail)));
         let judgement = judge::judge(&all, &self.host, memory, cluster);
+        let idle = all.iter().filter(|pass| pass.sent.iter().any(pass::Sent::is_elsewhere));
+        self.idle.extend(idle.map(|pass| pass.rail));
         if memory == Memory::Host {
             self.host = all;
         }
@@ -92,10 +96,4 @@ impl Results {
     fn is_slow(&self, cluster: &Cluster, pass: &Pass, memory: Memory) -> bool {
         !judge::slow(pass, &self.host, memory, cluster).is_empty()
     }
-}
-
-/// `node1 mlx5_0:1`
-fn port(cluster: &Cluster, node: usize, rail: usize) -> String {
-    let hca = cluster.card(node).and_then(|card| card.hcas.get(rail)).map_or("", String::as_str);
-    format!("{} {hca}", cluster.name(node))
 }
