@@ -111,7 +111,7 @@ pub(super) fn slow(pass: &Pass, host: &[Pass], memory: Memory, cluster: &Cluster
             let Some(floor) = floor.filter(|floor| got < *floor) else { continue };
             let (by, at) = (name(from, pass.rail), name(to, pass.rail));
             let message = format!(
-                "RDMA {verb} by {by} at {at}: {got:.1} Gb/s, expected at least {floor:.1} Gb/s ({:.0} % of {of})",
+                "RDMA {verb} by {by} at {at}: {got:.2} Gb/s, expected at least {floor:.2} Gb/s ({:.0} % of {of})",
                 100.0 * if memory == Memory::Host { OF_PORT } else { OF_HOST }
             );
             findings.push(Code::RdmaSlow.finding(Severity::Warn, &by, message).values(

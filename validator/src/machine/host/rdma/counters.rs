@@ -75,7 +75,7 @@ fn bytes(root: &Root, device: &str, folder: &str, interface: Option<&str>) -> Re
     }
     // A card has a device below it; one of software has not.
     let Some(interface) =
-        interface.filter(|_| !root.exists(&format!("{CLASS}/{device}/device")).unwrap_or(true))
+        interface.filter(|_| !root.exists(format!("{CLASS}/{device}/device")).unwrap_or(true))
     else {
         return Ok(None);
     };
