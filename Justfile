@@ -217,6 +217,12 @@ bench-layout runs="3": image
 bench-collect *words:
     cargo bench --locked --package firstlight-collect --bench bench-collect -- "$@"
 
+# A healthy pair of simulated nodes, so many times; how soon they meet, what 8 GPUs each take, and 1,024 nodes' plan and inference.
+[group('measure')]
+bench-nodes runs="50":
+    HEALTHY_PAIRS={{runs}} cargo test --locked --test simulate -- --nocapture a_healthy_pair on_one_cable_find
+    cargo test --release --locked --package firstlight --lib -- --nocapture a_thousand_nodes
+
 # The GPU tests on this machine's GPUs, and what they reached; --against DIR: the ratio to peers' saved outputs.
 [group('measure')]
 hardware *words: binaries

@@ -19,10 +19,13 @@ pub fn validator(config: &Validator, command: &[&str], deadline: Duration) -> Sp
     Spec::new(paths::VALIDATOR, &args, deadline)
 }
 
-/// The validator's `env` for this boot's report; it also writes what vLLM reads.
+/// The validator's `env` for this boot's report; it also writes what vLLM reads. `met`: the settings that passed between the
+/// nodes replace those of this machine alone.
 #[must_use]
-pub fn environment() -> Spec {
-    Spec::new(paths::VALIDATOR, &["env", paths::REPORT, "--vllm", paths::VLLM], Duration::from_secs(20))
+pub fn environment(met: bool) -> Spec {
+    let nodes = if met { &["--nodes", paths::NODES][..] } else { &[] };
+    let words = [&["env", paths::REPORT, "--vllm", paths::VLLM], nodes].concat();
+    Spec::new(paths::VALIDATOR, &words, Duration::from_secs(20))
 }
 
 /// What is published.
@@ -120,7 +123,9 @@ mod tests {
     #[test]
     fn the_folder_that_allows_vllm_no_pair_is_where_the_validator_writes_it() {
         assert_eq!(crate::environment::VLLM_NONE, format!("{}/none", paths::VLLM));
-        assert_eq!(environment().args, ["env", paths::REPORT, "--vllm", paths::VLLM]);
+        let alone = ["env", paths::REPORT, "--vllm", paths::VLLM];
+        assert_eq!(environment(false).args, alone);
+        assert_eq!(environment(true).args, [&alone[..], &["--nodes", paths::NODES]].concat());
     }
 
     #[test]

@@ -116,7 +116,8 @@ fn variables(m: &Machine, decision: &Decision) -> Result<Result<Vec<Variable>, T
             lines.push(line.to_owned());
         }
     };
-    let done = m.run(&helper::environment(), &mut on_output(&mut take), |end| end == End::Exited(0))?;
+    let met = decision.judgement.nodes.as_ref().is_some_and(|met| met.verdict.is_good());
+    let done = m.run(&helper::environment(met), &mut on_output(&mut take), |end| end == End::Exited(0))?;
     let trouble = |cause| Trouble { stage: "publish", code: None, cause };
     if done.end != End::Exited(0) {
         return Ok(Err(trouble(format!("firstlight env {}", done.end))));

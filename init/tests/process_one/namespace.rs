@@ -29,7 +29,10 @@ case "$*" in
     *"fabric fix"*)
         echo '{"schema":"firstlight.fix/1","summary":"2 ports, redirect off"}' > /run/firstlight/fabric-fix.json
         exit 0 ;;
-    env*) echo '# a reason'; echo NCCL_DEBUG=WARN; exit 0 ;;
+    env*)
+        echo '# a reason'; echo NCCL_DEBUG=WARN
+        case "$*" in *"--nodes /run/firstlight/nodes.json"*) echo NCCL_IB_HCA==mlx5_0:1 ;; esac
+        exit 0 ;;
     publish*)
         case "$*" in *--partition*) echo "partition: kept as reports/000001-$4.json" ;; esac
         case "$*" in *--url*) echo "url: sent to the script of the test" ;; esac

@@ -48,6 +48,17 @@ fn nodes_that_pass_let_the_workload_start_and_it_knows() {
     assert_eq!(scraper_lines(&console), [line]);
 }
 
+/// The settings of nodes.json are asked for if the nodes are good.
+#[test]
+fn the_workload_gets_what_passed_between_the_nodes() {
+    for (verdict, status, passed) in [("PASS", 0, true), ("DEGRADED", 3, true), ("FAIL", 1, false)] {
+        let (m, console) = boot(&format!("nodes {verdict}; exit {status}"), SIZE);
+        let env = fs::read_to_string(m.path("run-outside/firstlight/env")).unwrap();
+        let has = env.lines().any(|line| line == "NCCL_IB_HCA==mlx5_0:1");
+        assert_eq!(has, passed, "{verdict}: {env}\n{console}");
+    }
+}
+
 /// A wide table would break the lines of a console.
 #[test]
 fn rows_are_shown_and_wide_tables_are_not() {

@@ -39,6 +39,7 @@ const RAILS: &str = r#"
 sent() { cat /sys/class/net/$1/statistics/tx_bytes; }
 places() { grep -l ':ffff:a9fe:' /sys/class/infiniband/rxe0/ports/1/gids/*; }
 one=$(sent eth0) other=$(sent eth1)
+echo "PORTS $NCCL_IB_HCA $NCCL_SOCKET_IFNAME"
 $F rdma || exit
 echo "RAILS $(($(sent eth0) - one)) $(($(sent eth1) - other))"
 echo "PLACES before $(places)"
@@ -81,6 +82,12 @@ fn two_machines_pass_over_two_cables_and_each_rail_carries_its_share() {
             "{booted}"
         );
         assert_shared(booted);
+        let ports = booted.lines().find_map(|line| line.strip_prefix("PORTS "));
+        let ports = ports.unwrap_or_else(|| panic!("{booted}"));
+        assert!(
+            ["eth0", "eth1"].map(|port| format!("=rxe0:1,rxe1:1 ={port}")).contains(&ports.to_owned()),
+            "{ports}"
+        );
         booted.says("workload  /t/workload exited with status 0");
         booted.ended(&End::PowerOff);
     }
@@ -92,6 +99,8 @@ fn two_machines_pass_over_two_cables_and_each_rail_carries_its_share() {
     let leads = |text: &str| both.iter().any(|booted| booted.console.contains(text));
     for text in [
         "PASS   nodes-nccl-socket",
+        "N/A    nodes-nccl-rails",
+        "N/A    nodes-ports",
         "PASS   rdma-host       2 pairs of ports, host memory",
         " rxe1:1; MTU 4096",
     ] {

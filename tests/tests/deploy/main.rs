@@ -62,9 +62,13 @@ fn example(page: &str, file: &str) -> String {
 /// Lays a scenario of two simulated GPUs out in a folder, and writes the settings by which the program judges it.
 /// `seen_at` is where the program sees the folder.
 fn simulated(scenario: &str, folder: &Path, seen_at: &str) -> PathBuf {
-    let gpus = Scenario::named(scenario).unwrap().gpus(2);
-    lay_out(&gpus, Libraries::built().unwrap(), &folder.join("lib")).unwrap();
-    root(&gpus, &folder.join("root")).unwrap();
+    laid_out(&Scenario::named(scenario).unwrap().gpus(2), folder, seen_at)
+}
+
+/// The same of a scenario with its number of GPUs.
+fn laid_out(gpus: &Scenario, folder: &Path, seen_at: &str) -> PathBuf {
+    lay_out(gpus, Libraries::built().unwrap(), &folder.join("lib")).unwrap();
+    root(gpus, &folder.join("root")).unwrap();
     let config = folder.join("config.toml");
     let shipped = fs::read_to_string(workspace().join("image/package/config.toml")).unwrap();
     let keys = format!("[validate]\nroot = \"{seen_at}/root\"\nlibrary_path = [\"{seen_at}/lib\"]\n");

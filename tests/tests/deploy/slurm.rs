@@ -1,6 +1,7 @@
 //! docs/deploy/slurm.md with Slurm's own daemons on one host. The script is the page's; only its paths are those of the test.
 
-use super::{Running, example, firstlight, sh, shell, simulated, wait};
+use super::{Running, example, firstlight, laid_out, sh, shell, simulated, wait};
+use harness::simgpu::Scenario;
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
@@ -24,6 +25,53 @@ fn daemon(dir: &Path, program: &str, words: &[&str]) -> Running {
     let mut command = Command::new(format!("/usr/sbin/{program}"));
     command.args(words).env("SLURM_CONF", dir.join("slurm.conf")).stdin(Stdio::null());
     Running::start(command.stdout(log.try_clone().unwrap()).stderr(log))
+}
+
+/// Slurm's settings for nodes on this host, with more lines, and munge's key.
+fn configure(at: &Path, nodes: &[&str], lines: &str) {
+    for folder in ["state", "spool"] {
+        fs::create_dir(at.join(folder)).unwrap();
+    }
+    let host = sh(at, "hostname -s");
+    let node = |name: &&str| {
+        format!("NodeName={name} NodeHostname={} NodeAddr=127.0.0.1 Port={} CPUs=1\n", host.trim(), port())
+    };
+    let nodes: String = nodes.iter().map(node).collect();
+    let (here, munge) = (at.display(), at.join("munge.socket"));
+    fs::write(
+        at.join("slurm.conf"),
+        format!(
+            "ClusterName=test\nSlurmctldHost=localhost\nSlurmctldPort={}\nSlurmUser=root\nSlurmdUser=root\n\
+             AuthType=auth/munge\nAuthInfo=socket={}\nCredType=cred/munge\n\
+             StateSaveLocation={here}/state\nSlurmdSpoolDir={here}/spool/%n\n\
+             SlurmctldPidFile={here}/ctld.pid\nSlurmdPidFile={here}/%n.pid\nSlurmctldLogFile={here}/ctld.log\nSlurmdLogFile={here}/%n.log\n\
+             ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nJobAcctGatherType=jobacct_gather/none\nMpiDefault=none\n\
+             SelectType=select/cons_tres\nReturnToService=1\n{lines}\n{nodes}\
+             PartitionName=all Nodes=ALL Default=YES OverSubscribe=EXCLUSIVE State=UP\n",
+            port(),
+            munge.display(),
+        ),
+    )
+    .unwrap();
+    fs::write(at.join("cgroup.conf"), "CgroupPlugin=cgroup/v1\n").unwrap();
+    sh(at, "head -c 128 /dev/urandom > munge.key; chmod 400 munge.key");
+}
+
+/// Munge's daemon, the controller and the daemon of each node.
+fn daemons(at: &Path, nodes: &[&str]) -> Vec<Running> {
+    let option = |name: &str, file: &str| format!("--{name}={}", at.join(file).display());
+    let munge = [
+        "--foreground".to_owned(),
+        "--force".to_owned(),
+        option("key-file", "munge.key"),
+        option("socket", "munge.socket"),
+        option("pid-file", "munge.pid"),
+        option("log-file", "munge.log"),
+        option("seed-file", "munge.seed"),
+    ];
+    let munge: Vec<_> = munge.iter().map(String::as_str).collect();
+    let first = [daemon(at, "munged", &munge), daemon(at, "slurmctld", &["-D", "-i"])];
+    first.into_iter().chain(nodes.iter().map(|node| daemon(at, "slurmd", &["-D", "-N", node]))).collect()
 }
 
 impl Cluster {
@@ -57,51 +105,11 @@ impl Cluster {
         let lines: Vec<_> = lines.iter().filter(wanted).map(String::as_str).collect();
         let lines = lines.join("\n").replace("/etc/slurm/firstlight.sh", &script.display().to_string());
         let lines = lines.replace("HealthCheckInterval=600", "HealthCheckInterval=3");
-        for folder in ["state", "spool", "run"] {
-            fs::create_dir(at.join(folder)).unwrap();
-        }
-        let (here, munge) = (at.display(), at.join("munge.socket"));
-        fs::write(
-            at.join("slurm.conf"),
-            format!(
-                "ClusterName=test\nSlurmctldHost=localhost\nSlurmctldPort={}\nSlurmUser=root\nSlurmdUser=root\n\
-                 AuthType=auth/munge\nAuthInfo=socket={}\nCredType=cred/munge\n\
-                 StateSaveLocation={here}/state\nSlurmdSpoolDir={here}/spool\n\
-                 SlurmctldPidFile={here}/ctld.pid\nSlurmdPidFile={here}/d.pid\nSlurmctldLogFile={here}/ctld.log\nSlurmdLogFile={here}/d.log\n\
-                 ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nJobAcctGatherType=jobacct_gather/none\nMpiDefault=none\n\
-                 SelectType=select/cons_tres\nReturnToService=1\n{lines}\n\
-                 NodeName=node7 NodeHostname={} NodeAddr=127.0.0.1 Port={} CPUs=1\n\
-                 PartitionName=all Nodes=ALL Default=YES OverSubscribe=EXCLUSIVE State=UP\n",
-                port(),
-                munge.display(),
-                sh(at, "hostname -s").trim(),
-                port(),
-            ),
-        )
-        .unwrap();
-        fs::write(at.join("cgroup.conf"), "CgroupPlugin=cgroup/v1\n").unwrap();
-        let key = at.join("munge.key");
-        sh(at, "head -c 128 /dev/urandom > munge.key; chmod 400 munge.key");
+        fs::create_dir(at.join("run")).unwrap();
+        configure(at, &["node7"], &lines);
         let mut cluster = Self { _daemons: Vec::new(), dir };
         cluster.give(scenario);
-        let at = cluster.dir.path();
-        let option = |name: &str, file: &Path| format!("--{name}={}", file.display());
-        let words = [
-            "--foreground".to_owned(),
-            "--force".to_owned(),
-            option("key-file", &key),
-            option("socket", &munge),
-            option("pid-file", &at.join("munge.pid")),
-            option("log-file", &at.join("munge.log")),
-            option("seed-file", &at.join("munge.seed")),
-        ];
-        let words: Vec<_> = words.iter().map(String::as_str).collect();
-        let daemons = vec![
-            daemon(at, "munged", &words),
-            daemon(at, "slurmctld", &["-D", "-i"]),
-            daemon(at, "slurmd", &["-D", "-N", "node7"]),
-        ];
-        cluster._daemons = daemons;
+        cluster._daemons = daemons(cluster.at(), &["node7"]);
         cluster.wait_for("a node that is up", |node| {
             !node.contains("UNKNOWN") && !node.contains("NOT_RESPONDING") && node.contains("State=")
         });
@@ -217,4 +225,48 @@ fn a_prolog_with_a_bad_verdict_drains_and_the_job_does_not_start() {
     let job = cluster.slurm("timeout 30 srun -N1 echo ran");
     assert!(!job.status.success() && job.stdout.is_empty(), "{job:?}");
     cluster.wait_for("a drain", drained_by_us);
+}
+
+/// A cluster of four nodes at two leaf switches, on this host.
+fn four() -> Cluster {
+    let dir = tempfile::Builder::new().prefix("fl").tempdir_in("/tmp").unwrap();
+    let nodes = ["node1", "node2", "node3", "node4"];
+    configure(dir.path(), &nodes, "TopologyPlugin=topology/tree");
+    let tree = "SwitchName=east Nodes=node[1-2]\nSwitchName=west Nodes=node[3-4]\nSwitchName=core Switches=east,west\n";
+    fs::write(dir.path().join("topology.conf"), tree).unwrap();
+    let daemons = daemons(dir.path(), &nodes);
+    let cluster = Cluster { _daemons: daemons, dir };
+    wait("four idle nodes", || {
+        let output = cluster.slurm("sinfo --noheader --Node --format=%T");
+        (String::from_utf8_lossy(&output.stdout).matches("idle").count() == 4).then_some(())
+    });
+    cluster
+}
+
+/// Each task is a node with a GPU of its own. Slurm gives rank and size, and the switch of each node.
+#[test]
+fn srun_starts_the_rounds_of_pairs_and_the_slow_node_is_named() {
+    let cluster = four();
+    let slow = "[[fault]]\nkind = \"nccl-slow\"\ngpu = 2\nrate = 0.3\n";
+    for (name, fault, status, has) in [
+        ("healthy", "", 0, "nodes-pairs 6 pairs on 1 rails and 2 leaf switches"),
+        ("slow", slow, 1, "NODES-BAD node Simulated.node3 node Simulated.node3: 3 of 3 measurements are bad"),
+    ] {
+        let text = format!("on = \"epyc-8x4090\"\n{fault}");
+        let scenario = Scenario::of(text.parse().unwrap()).unwrap().gpus(4);
+        let folder = cluster.at().join(name);
+        let config = laid_out(&scenario, &folder, &folder.display().to_string());
+        let task = format!(
+            "NCCL_HOSTID=$SLURMD_NODENAME exec {} --config {} nodes --gpus $SLURM_PROCID --rendezvous 127.0.0.1:{}",
+            firstlight().display(),
+            config.display(),
+            port()
+        );
+        let job = cluster.slurm(&format!("timeout 300 srun --nodes 4 --ntasks-per-node 1 bash -c '{task}'"));
+        let text = String::from_utf8_lossy(&job.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains(has), "{has}: {job:?}");
+        // Slurm gives the highest status of the tasks, which all have that of the node that leads.
+        assert_eq!(job.status.code(), Some(status), "{job:?}");
+        assert_eq!(text.matches("FIRSTLIGHT verdict=").count(), 4, "{text}");
+    }
 }

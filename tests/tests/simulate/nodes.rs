@@ -493,10 +493,44 @@ fn of_four_nodes_the_slow_one_is_named_by_the_pairs() {
     }
 }
 
+#[test]
+fn a_leaf_switch_is_named_where_the_setting_says_which_nodes_it_has() {
+    let slow = |gpu: usize| format!("[[fault]]\nkind = \"nccl-slow\"\ngpu = {gpu}\nrate = 0.3\n");
+    let scenario = machine(&(2..6).map(slow).collect::<String>()).gpus(6);
+    let leaves = |west: &str| {
+        format!(
+            "nodes.leaves=[\"east: Simulated.a Simulated.b\", \"west: Simulated.c Simulated.d Simulated.e{west}\"]"
+        )
+    };
+    for (map, has) in [
+        (leaves(" Simulated.f"), "NODES-BAD leaf switch west leaf switch west: 8 of 8 measurements are bad"),
+        (leaves(""), "NODES-UNCLEAR"),
+    ] {
+        with(&scenario, 6, |meeting| {
+            let node = |name: &str, gpu: &str| {
+                meeting.node(meeting.base, name, &["--set", &map, "nodes", "--gpus", gpu], "token")
+            };
+            let leader = meeting.lead(node("a", "0"));
+            let members: Vec<_> = [("b", "1"), ("c", "2"), ("d", "3"), ("e", "4"), ("f", "5")]
+                .map(|(name, gpu)| node(name, gpu).spawn().unwrap())
+                .into();
+            said(leader).ends(1, &[has]);
+            members.into_iter().for_each(|member| assert_eq!(said(member).status, 1));
+        });
+    }
+}
+
 /// An RDMA card with one ACTIVE port, as the kernel shows it.
 pub(super) fn card(dir: &Path, name: &str) {
     let port = dir.join(format!("root/sys/class/infiniband/{name}/ports/1"));
-    fs::create_dir_all(port.join("gids")).unwrap();
+    for folder in ["gids", "counters", "hw_counters"] {
+        fs::create_dir_all(port.join(folder)).unwrap();
+    }
+    let counters =
+        ["port_xmit_data", "port_rcv_data", "symbol_error", "link_downed"].map(|c| format!("counters/{c}"));
+    for counter in counters.into_iter().chain(["hw_counters/out_of_sequence".to_owned()]) {
+        fs::write(port.join(counter), "7\n").unwrap();
+    }
     for (name, text) in [
         ("state", "4: ACTIVE"),
         ("phys_state", "5: LinkUp"),
@@ -504,6 +538,165 @@ pub(super) fn card(dir: &Path, name: &str) {
         ("rate", "400 Gb/sec (4X NDR)"),
     ] {
         fs::write(port.join(name), format!("{text}\n")).unwrap();
+    }
+}
+
+/// Two nodes, each a machine of its own, with two cards; `more` is said to NCCL.
+fn with_rails(more: &str, then: impl FnOnce(&Meeting<'_>, &Said, &Said)) {
+    let text = format!("[nccl]\nhca = \"gdr\"\n{more}[verbs]\ndevices = [\"mlx5_0\", \"mlx5_1\"]\n");
+    let scenario = machine(&text);
+    with(&scenario, 2, |meeting| {
+        prepared(&scenario, &[], |base, dir| {
+            for (dir, name) in
+                [meeting.dir, dir].into_iter().flat_map(|dir| [(dir, "mlx5_0"), (dir, "mlx5_1")])
+            {
+                card(dir, name);
+            }
+            let leader = meeting.leads("0,1");
+            let json = meeting.dir.join("member.json").display().to_string();
+            let words = ["nodes", "--gpus", "2,3", "--json", &json];
+            let member = meeting.node(&base, "b", &words, "token").spawn().unwrap();
+            let (leader, member) = (said(leader), said(member));
+            then(meeting, &leader, &member);
+            Ok(())
+        })
+        .unwrap();
+    });
+}
+
+/// The settings in a node's report, without those that describe it.
+fn settings(meeting: &Meeting<'_>, file: &str) -> Vec<String> {
+    let report: serde_json::Value =
+        serde_json::from_slice(&fs::read(meeting.dir.join(file)).unwrap()).unwrap();
+    let all = report["workload_env"].as_object().unwrap().iter();
+    let all = all.filter(|(name, _)| name.starts_with("NCCL_"));
+    all.map(|(name, value)| format!("{name}={}", value.as_str().unwrap())).collect()
+}
+
+#[test]
+fn both_rails_carry_their_shares_and_the_workload_of_each_node_gets_what_passed() {
+    with_rails("", |meeting, leader, member| {
+        leader.ends(
+            0,
+            &[
+                "PASS nodes-nccl-rails 2 rails carry their shares, the least 50 % of",
+                "PASS nodes-ports 12 counters of 4 ports: none has grown",
+            ],
+        );
+        let expected = ["NCCL_IB_HCA==mlx5_0:1,mlx5_1:1", "NCCL_SOCKET_IFNAME==lo"];
+        assert_eq!(
+            (settings(meeting, "nodes.json"), settings(meeting, "member.json")),
+            (expected.map(str::to_owned).into(), expected.map(str::to_owned).into())
+        );
+        assert_eq!(member.status, 0);
+        // `env` puts them over the settings of the machine alone.
+        let at = |name: &str| meeting.dir.join(name).display().to_string();
+        let run = |words: &[&str]| {
+            let mut command = Command::new(meeting.base.get_program());
+            let output = command.args(meeting.base.get_args()).args(words).output().unwrap();
+            String::from_utf8(output.stdout).unwrap()
+        };
+        run(&["validate", "--level", "quick", "--only", "nics", "--json", &at("report.json"), "--quiet"]);
+        let env = run(&["env", &at("report.json"), "--nodes", &at("nodes.json")]);
+        let alone = run(&["env", &at("report.json")]);
+        for line in
+            ["NCCL_SOCKET_IFNAME==lo", "FIRSTLIGHT_NCCL_SOCKET_IFNAME==lo", "NCCL_IB_HCA==mlx5_0:1,mlx5_1:1"]
+        {
+            assert!(env.lines().any(|l| l == line), "{env}");
+        }
+        assert!(
+            env.contains("the ACTIVE ports of the rails that passed") && !alone.contains("that passed"),
+            "{env}\n{alone}"
+        );
+        assert!(
+            ![&env, &alone].iter().any(|text| text.contains("GID_INDEX") || text.contains("MERGE_NICS")),
+            "{env}"
+        );
+    });
+}
+
+#[test]
+fn merging_rails_is_advised_where_it_gains() {
+    for (channels, apart, advised) in [(2, 1, "NCCL_IB_MERGE_NICS=1"), (1, 2, "NCCL_IB_MERGE_NICS=0")] {
+        let more =
+            format!("channels = {channels}\napart = {apart}\nrate_by_channels = [[1, 0.6], [2, 1.0]]\n");
+        with_rails(&more, |meeting, leader, member| {
+            leader.ends(0, &["GB/s with NCCL_IB_MERGE_NICS=1"]);
+            assert_eq!(member.status, 0);
+            for file in ["nodes.json", "member.json"] {
+                assert!(
+                    settings(meeting, file).contains(&advised.to_owned()),
+                    "{:?}",
+                    settings(meeting, file)
+                );
+            }
+        });
+    }
+}
+
+#[test]
+fn a_rail_that_carries_nothing_of_nccls_data_is_named_and_left_out() {
+    with_rails("[[fault]]\nkind = \"nccl-one-rail\"\n", |meeting, leader, member| {
+        let idle =
+            "Simulated.b mlx5_1:1 carried 0.0 % of NCCL's bytes (0 B sent, 0 B received); its share is 50 %";
+        leader.ends(3, &["PASS rdma-host", "WARN nodes-nccl-rails", idle, "codes=NODES-RAIL "]);
+        assert_eq!(member.status, 3);
+        assert_eq!(settings(meeting, "member.json")[0], "NCCL_IB_HCA==mlx5_0:1");
+    });
+}
+
+/// How often the healthy pair is run: once, and as often as `./run bench-nodes` says.
+const RUNS: &str = "HEALTHY_PAIRS";
+
+/// Two machines with two rails and `gpus` GPUs each: how long after the start of the later one they had met, and how long
+/// meeting and tests took, by test.
+fn healthy(gpus: usize) -> (Duration, Vec<(String, f64)>) {
+    let text = "[nccl]\nhca = \"gdr\"\n[verbs]\ndevices = [\"mlx5_0\", \"mlx5_1\"]\n";
+    let scenario = machine(text).gpus(gpus);
+    let mut result = None;
+    with(&scenario, 2, |meeting| {
+        prepared(&scenario, &[], |base, dir| {
+            for dir in [meeting.dir, dir] {
+                ["mlx5_0", "mlx5_1"].iter().for_each(|name| card(dir, name));
+            }
+            let words = ["nodes", "--json", &meeting.json()];
+            let leader = meeting.lead(meeting.node(meeting.base, "a", &words, "token"));
+            let (tell, _told) = mpsc::channel();
+            let since = Instant::now();
+            let member = meeting.node(&base, "b", &["nodes"], "token").spawn().unwrap();
+            let (when, member) = met(member, since, &tell).join().unwrap();
+            let leader = said(leader);
+            leader.ends(0, &["PASS nodes-nccl-gdr", "PASS nodes-nccl-rails", "PASS nodes-ports"]);
+            assert_eq!(member.status, 0, "{}{}", member.text, member.log);
+            let report = meeting.report();
+            let seconds = |test: &serde_json::Value| {
+                (test["id"].as_str().unwrap().to_owned(), test["seconds"].as_f64().unwrap())
+            };
+            result = Some((when.unwrap(), report["tests"].as_array().unwrap().iter().map(seconds).collect()));
+            Ok(())
+        })
+        .unwrap();
+    });
+    result.unwrap()
+}
+
+#[test]
+fn a_healthy_pair_passes_every_time() {
+    let runs = std::env::var(RUNS).map_or(1, |runs| runs.parse().unwrap());
+    let (mut latest, mut longest) = (Duration::ZERO, 0.0_f64);
+    for _ in 0..runs {
+        let (when, tests) = healthy(2);
+        latest = latest.max(when);
+        longest = longest.max(tests.iter().map(|(_, seconds)| seconds).sum());
+    }
+    println!("{runs} runs of a healthy pair: {runs} passed");
+    println!(
+        "met at the latest {latest:.2?} after the start of the later node; meeting and tests took at most {longest:.1} s"
+    );
+    if runs > 1 {
+        let (when, tests) = healthy(8);
+        let sum: f64 = tests.iter().map(|(_, seconds)| seconds).sum();
+        println!("8 GPUs each: met after {when:.2?}; meeting and tests took {sum:.1} s: {tests:.1?}");
     }
 }
 

@@ -2,6 +2,9 @@
 //! libibverbs, and what is wrong with those.
 
 use super::nodes::{Meeting, Said, card, machine, said, with};
+use harness::simgpu::prepared;
+use std::fs;
+use std::path::Path;
 use std::process::Child;
 use std::thread;
 
@@ -44,7 +47,7 @@ fn two_rails_deliver_every_byte_of_both_memories() {
         );
         let report = meeting.report();
         let tests: Vec<_> = report["tests"].as_array().unwrap().iter().map(|test| &test["id"]).collect();
-        assert_eq!(tests, ["nodes-meeting", "rdma-host", "rdma-gpu"]);
+        assert_eq!(tests, ["nodes-meeting", "rdma-host", "rdma-gpu", "nodes-ports"]);
         // Two rails, two sizes, both directions, writes and reads.
         assert_eq!(report["tests"][1]["tables"][0]["rows"].as_array().unwrap().len(), 16);
     });
@@ -102,6 +105,72 @@ fn every_fault_of_a_card_is_found_and_named() {
     for three in all.chunks(3) {
         thread::scope(|scope| three.iter().for_each(|case| drop(scope.spawn(|| one(*case)))));
     }
+}
+
+/// What the node that leads says of two nodes, each a machine of its own, with two cards and a fault.
+fn apart(fault: &str, change: impl Fn(&Path), then: impl FnOnce(&Said)) {
+    let scenario = machine(&format!("{CARD}[[verbs.fault]]\n{fault}\n"));
+    with(&scenario, 2, |meeting| {
+        prepared(&scenario, &[], |base, dir| {
+            for dir in [meeting.dir, dir] {
+                ["mlx5_0", "mlx5_1"].iter().for_each(|name| card(dir, name));
+                change(dir);
+            }
+            let leader = meeting.lead(meeting.node(meeting.base, "a", &["rdma", "--gpus", "0,1"], "token"));
+            let words = ["rdma", "--gpus", "2,3"];
+            let member = meeting.node(&base, "b", &words, "token").spawn().unwrap();
+            let (leader, member) = (said(leader), said(member));
+            assert_eq!(member.status, leader.status, "{}\n{}", leader.text, leader.log);
+            then(&leader);
+            Ok(())
+        })
+        .unwrap();
+    });
+}
+
+#[test]
+fn a_rail_whose_data_takes_another_way_is_found_by_its_counter() {
+    apart(
+        "kind = \"uncounted\"\nnode = \"b\"\ndevice = \"mlx5_1\"",
+        |_| (),
+        |leader| {
+            let message = "B by Simulated.b mlx5_1:1, whose counter rose by 0 B";
+            leader.ends(3, &["WARN rdma-host", "WARN rdma-gpu", message, "codes=NODES-RAIL "]);
+            assert!(!leader.text.contains("mlx5_0:1, whose"), "{}", leader.text);
+        },
+    );
+}
+
+#[test]
+fn errors_that_a_port_counts_meanwhile_are_named_with_both_numbers() {
+    let counts =
+        |counter: &str| format!("kind = \"counts\"\nnode = \"b\"\nevery = 500\ncounter = \"{counter}\"");
+    for (counter, name) in
+        [("counters/symbol_error", "symbol_error"), ("hw_counters/out_of_sequence", "out_of_sequence")]
+    {
+        apart(
+            &counts(counter),
+            |_| (),
+            |leader| {
+                let message = format!("Simulated.b mlx5_0:1: its counter {name} rose from 7 to ");
+                leader.ends(3, &["PASS rdma-host", "WARN nodes-ports", &message, "codes=NODES-PORT-ERRORS "]);
+            },
+        );
+    }
+}
+
+#[test]
+fn a_counter_that_cannot_be_read_is_an_error() {
+    let broken = |dir: &Path| {
+        let counter = "root/sys/class/infiniband/mlx5_1/ports/1/counters/link_downed";
+        fs::write(dir.join(counter), "many\n").unwrap();
+    };
+    apart("kind = \"slow\"\nfrom_bytes = 9999999", broken, |leader| {
+        leader.ends(
+            2,
+            &["ERROR nodes-ports", "counters/link_downed: read \"many\"", "NODES-PORT-ERRORS", "NODES-RAIL"],
+        );
+    });
 }
 
 #[test]

@@ -121,7 +121,7 @@ pub fn run(args: Args) -> Result<u8, CommandError> {
         Command::Compare(asked) => report::baseline::compare(&asked),
         Command::Schema => report::schema(),
         Command::Screen(asked) => screen::run(&asked),
-        Command::Env { report, vllm } => report::env(&report, vllm.as_deref()),
+        Command::Env { report, nodes, vllm } => report::env(&report, nodes.as_deref(), vllm.as_deref()),
         Command::Completions { shell } => about::completions(shell),
         Command::Man => about::man(),
         Command::Publish(asked) => publish::run(asked),

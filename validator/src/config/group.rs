@@ -1,4 +1,4 @@
-//! GPUs as users name them, by number or address, and groups of them.
+//! GPUs as users name them, by number or address, and groups of them; and groups of nodes by leaf switch.
 
 use crate::machine::pcie::model::Bdf;
 use serde::{Deserialize, Serialize};
@@ -65,6 +65,34 @@ pub fn numbered(groups: &[Vec<GpuName>], gpus: &[Bdf]) -> Result<Vec<Vec<usize>>
     groups.iter().map(|group| group.iter().map(&mut find).collect()).collect()
 }
 
+/// A leaf switch, and nodes whose ports lead to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Leaf {
+    /// Its name.
+    pub name: String,
+    /// The rail of these ports; `None`: all rails, each of which may have a switch of its own there.
+    pub rail: Option<usize>,
+    /// The names of the nodes.
+    pub nodes: Vec<String>,
+}
+
+impl FromStr for Leaf {
+    type Err = String;
+
+    /// `leaf1: node1 node2`, `leaf1/0: node1 node2`
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("'{text}' is not a leaf switch with its nodes, such as 'leaf1: node1 node2'");
+        let (place, nodes) = text.split_once(':').ok_or_else(bad)?;
+        let (name, rail) = match place.trim().rsplit_once('/') {
+            Some((name, rail)) => (name, Some(rail.parse().map_err(|_| bad())?)),
+            None => (place.trim(), None),
+        };
+        let nodes: Vec<_> = nodes.split_whitespace().map(str::to_owned).collect();
+        let is_name = !name.is_empty() && !name.contains(char::is_whitespace) && !nodes.is_empty();
+        is_name.then(|| Self { name: name.to_owned(), rail, nodes }).ok_or_else(bad)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,5 +121,15 @@ mod tests {
         assert_eq!(groups(&[&["0", "41:00.0"], &["2"]]), Ok(vec![vec![0, 1], vec![2]]));
         assert_eq!(groups(&[&["0", "1"], &["41:00.0"]]).unwrap_err(), "names GPU 1 twice");
         assert_eq!(groups(&[&["0", "7"]]).unwrap_err(), "names GPU 7, but there are 3");
+    }
+
+    #[test]
+    fn a_leaf_switch_has_nodes_and_perhaps_a_rail() {
+        let leaf = |text: &str| text.parse::<Leaf>().map(|leaf| (leaf.name, leaf.rail, leaf.nodes.join(" ")));
+        assert_eq!(leaf("leaf1: node1  node2"), Ok(("leaf1".into(), None, "node1 node2".into())));
+        assert_eq!(leaf("rack3/leaf1/7:n"), Ok(("rack3/leaf1".into(), Some(7), "n".into())));
+        for bad in ["", "leaf1", "leaf1:", ": node1", "leaf1/x: node1", "a b: node1"] {
+            assert!(leaf(bad).is_err(), "{bad}");
+        }
     }
 }

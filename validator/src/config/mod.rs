@@ -7,7 +7,7 @@ mod layer;
 mod limit;
 mod value;
 
-pub use group::{GpuName, numbered};
+pub use group::{GpuName, Leaf, numbered};
 pub use layer::{ConfigError, Source};
 pub use limit::Limit;
 
@@ -146,6 +146,8 @@ pub struct Nodes {
     pub rendezvous: Option<String>,
     /// `nodes.interfaces`: the network interfaces for `mdns`; all but loopback if there are none.
     pub interfaces: Vec<String>,
+    /// `nodes.leaves`: the leaf switches with the nodes whose ports lead to them; none: unknown, or the launcher knows.
+    pub leaves: Vec<Leaf>,
     /// `nodes.timeout_s`: for the meeting, seconds.
     pub timeout_s: u64,
 }
@@ -184,7 +186,14 @@ impl Default for Config {
                 nvls: false,
             },
             expect: Expect::default(),
-            nodes: Nodes { size: None, token: None, rendezvous: None, interfaces: Vec::new(), timeout_s: 60 },
+            nodes: Nodes {
+                size: None,
+                token: None,
+                rendezvous: None,
+                interfaces: Vec::new(),
+                leaves: Vec::new(),
+                timeout_s: 60,
+            },
         }
     }
 }
@@ -214,6 +223,7 @@ pub const KEYS: &[&str] = &[
     TOKEN,
     "nodes.rendezvous",
     "nodes.interfaces",
+    "nodes.leaves",
     "nodes.timeout_s",
 ];
 
@@ -248,6 +258,7 @@ impl Config {
             TOKEN => value::token(raw, &mut self.nodes.token),
             "nodes.rendezvous" => value::rendezvous(raw, &mut self.nodes.rendezvous),
             "nodes.interfaces" => value::words(raw, &mut self.nodes.interfaces),
+            "nodes.leaves" => value::leaves(raw, &mut self.nodes.leaves),
             "nodes.timeout_s" => value::whole(raw, 1, 86_400, &mut self.nodes.timeout_s),
             _ => return None,
         })

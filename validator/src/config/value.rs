@@ -1,7 +1,7 @@
 //! Converts one value of the configuration, from TOML or from a kernel word, to its type. The error of an
 //! invalid value lists the allowed ones.
 
-use super::{GpuName, IdentityPolicy, IommuPolicy, Level};
+use super::{GpuName, IdentityPolicy, IommuPolicy, Leaf, Level};
 use crate::fabric::acs::AcsPolicy;
 use crate::fabric::rebar::RebarChoice;
 use crate::net::meeting::Token;
@@ -180,6 +180,23 @@ pub(super) fn path(raw: Raw<'_>, place: &mut PathBuf) -> Result<(), String> {
 /// A list of texts.
 pub(super) fn words(raw: Raw<'_>, place: &mut Vec<String>) -> Result<(), String> {
     put(raw.as_words(), place, || "a list of texts".to_owned())
+}
+
+/// Leaf switches with their nodes; a node is named once for each rail.
+pub(super) fn leaves(raw: Raw<'_>, place: &mut Vec<Leaf>) -> Result<(), String> {
+    let parsed =
+        |words: Vec<String>| words.iter().map(|word| word.parse().ok()).collect::<Option<Vec<Leaf>>>();
+    let ports = |leaf: &Leaf| leaf.nodes.iter().map(|node| (node.clone(), leaf.rail)).collect::<Vec<_>>();
+    let once = |leaves: &Vec<Leaf>| {
+        let mut all: Vec<_> = leaves.iter().flat_map(ports).collect();
+        let named = all.len();
+        all.sort();
+        all.dedup();
+        all.len() == named
+    };
+    put(raw.as_words().and_then(parsed).filter(once), place, || {
+        "leaf switches with their nodes, each node once, as ['leaf1: node1 node2', 'leaf2: node3 node4'], or for one rail as 'leaf1/0: node1 node2'".to_owned()
+    })
 }
 
 /// Groups of GPUs.

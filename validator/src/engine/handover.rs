@@ -2,7 +2,7 @@
 //! verdict withdraws the settings that rely on peer-to-peer, and if peer-to-peer is the reason, the workload
 //! gets a setting that disables it. Pure.
 
-use crate::nccl::advice::{self, ADVISED_INTERFACE, INTERFACE};
+use crate::nccl::advice::{self, ADVISED_INTERFACE, HCA, INTERFACE};
 use crate::outcome::{Advice, Outcome, Verdict};
 use crate::report::{Report, TestEntry};
 use crate::suite::P2P_ALLREDUCE;
@@ -10,7 +10,7 @@ use crate::suite::P2P_ALLREDUCE;
 /// NCCL's switch to disable peer-to-peer.
 const P2P_OFF: &str = "NCCL_P2P_DISABLE";
 /// Variables of NCCL that are valid whether or not GPUs have peer access.
-const WITHOUT_P2P: &[&str] = &[INTERFACE, "NCCL_IB_HCA", P2P_OFF];
+const WITHOUT_P2P: &[&str] = &[INTERFACE, HCA, P2P_OFF];
 
 /// Settings that are valid on a machine with GPUs whatever the result of its tests, and even if they did not
 /// run: NVLS as configured, and the interfaces that are up; `None`: they could not be read.

@@ -56,6 +56,38 @@ pub const INTERFACE: &str = "NCCL_SOCKET_IFNAME";
 /// The value that firstlight advised for [`INTERFACE`]: the same value in an environment is no choice of the user's.
 pub const ADVISED_INTERFACE: &str = "FIRSTLIGHT_NCCL_SOCKET_IFNAME";
 
+/// The RDMA ports that NCCL may use.
+pub const HCA: &str = "NCCL_IB_HCA";
+/// Whether NCCL makes one device of several ports.
+pub const MERGE: &str = "NCCL_IB_MERGE_NICS";
+
+/// The settings between nodes, from what has passed over all of them: the interface of the sockets, the RDMA ports of the
+/// rails, in their order, and whether NCCL is to merge them, with the gain as a factor.
+#[must_use]
+pub fn between_nodes(interface: Option<&str>, hcas: &[String], merge: Option<(bool, f64)>) -> Vec<Advice> {
+    let mut all = Vec::new();
+    if let Some(list) = interface.and_then(|name| exact(&[name.to_owned()])) {
+        all.push(Advice::new(
+            INTERFACE,
+            list.clone(),
+            "the interface over which NCCL passed between the nodes",
+        ));
+        let reason = "the interface that is advised here, by which `firstlight nodes` tells it from a choice";
+        all.push(Advice::new(ADVISED_INTERFACE, list, reason));
+    }
+    if let Some(list) = exact(hcas) {
+        let reason =
+            "the ACTIVE ports of the rails that passed between the nodes, in the same order on each node";
+        all.push(Advice::new(HCA, list, reason));
+        all.extend(merge.map(|(merge, gain)| {
+            let what = if merge { "with merged rails NCCL is" } else { "without merged rails NCCL is" };
+            let reason = format!("{what} {:.0} % faster between the nodes", (gain - 1.0) * 100.0);
+            Advice::new(MERGE, u8::from(merge).to_string(), &reason)
+        }));
+    }
+    all
+}
+
 /// The interfaces that are up, except loopback. Exact names (`=`): otherwise `eth1` would match `eth10` too.
 #[must_use]
 pub fn interfaces(up: &[String]) -> Advice {
@@ -114,6 +146,22 @@ mod tests {
             "=enp1s0f0np0,eth0.7"
         );
         assert_eq!(interfaces(&[]).value, "=lo");
+    }
+
+    #[test]
+    fn between_nodes_ports_are_in_the_order_of_the_rails_and_no_gid_index_is_set() {
+        let hcas = ["mlx5_2:1".to_owned(), "mlx5_0:1".to_owned()];
+        let all = |interface, hcas: &[String], merge| -> Vec<String> {
+            let all = between_nodes(interface, hcas, merge).into_iter();
+            all.filter(|a| a.name.starts_with("NCCL_")).map(|a| format!("{}={}", a.name, a.value)).collect()
+        };
+        let both = ["NCCL_SOCKET_IFNAME==eth1", "NCCL_IB_HCA==mlx5_2:1,mlx5_0:1"];
+        assert_eq!(all(Some("eth1"), &hcas, None), both);
+        assert_eq!(all(Some("eth1"), &hcas, Some((false, 1.2)))[2], "NCCL_IB_MERGE_NICS=0");
+        assert_eq!(all(None, &hcas, Some((true, 1.6)))[1], "NCCL_IB_MERGE_NICS=1");
+        assert_eq!(all(Some("eth1"), &[], Some((true, 1.6))), ["NCCL_SOCKET_IFNAME==eth1"]);
+        let merged = between_nodes(None, &hcas, Some((true, 1.6)));
+        assert_eq!(merged[1].reason, "with merged rails NCCL is 60 % faster between the nodes");
     }
 
     #[test]

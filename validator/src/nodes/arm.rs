@@ -23,6 +23,8 @@ pub struct Ask {
     pub kind: NetworkKind,
     /// The rail; `None`: all.
     pub rail: Option<usize>,
+    /// Whether NCCL merges rails; `None`: its own choice.
+    pub merge: Option<bool>,
     /// Least and wanted bytes of each buffer.
     pub bytes: (u64, u64),
     /// The time limit of the start.
@@ -130,6 +132,7 @@ impl<'c> Groups<'c> {
                     ranks,
                     kind: ask.kind,
                     rail: ask.rail,
+                    merge: ask.merge,
                     most_bytes,
                     room,
                     start_s,

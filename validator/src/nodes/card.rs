@@ -24,6 +24,60 @@ pub struct Card {
     pub hcas: Vec<String>,
     /// What each of them should carry in one direction, Gb/s, where that is known.
     pub gbit_s: Vec<Option<f64>>,
+    /// The leaf switch of each of them, or of all of them, where that is known.
+    pub leaves: Leaves,
+}
+
+/// What a node knows of the leaf switches that its ports lead to.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Leaves {
+    /// Nothing.
+    #[default]
+    Unknown,
+    /// The node's: each rail may have a switch of its own there.
+    OfNode(String),
+    /// Each rail's; `None`: unknown.
+    OfRails(Vec<Option<String>>),
+}
+
+/// The leaf switches of all nodes: that of each node's port on each rail, and their names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Switches {
+    /// By node and rail.
+    pub of_ports: Vec<Vec<usize>>,
+    /// By number.
+    pub names: Vec<String>,
+}
+
+/// The leaf switches, if all nodes know theirs on the first `rails` rails.
+///
+/// # Errors
+/// `None` if no node knows any; else what is not known.
+pub fn switches(cards: &[&Card], rails: usize) -> Result<Switches, Option<String>> {
+    if cards.iter().all(|card| card.leaves == Leaves::Unknown) {
+        return Err(None);
+    }
+    let (mut of_ports, mut names) = (Vec::new(), Vec::<String>::new());
+    for card in cards {
+        let mut own = Vec::new();
+        for rail in 0..rails {
+            let name = match &card.leaves {
+                Leaves::Unknown => None,
+                Leaves::OfNode(leaf) if rails == 1 => Some(leaf.clone()),
+                Leaves::OfNode(leaf) => Some(format!("{leaf} of rail {rail}")),
+                Leaves::OfRails(all) => all.get(rail).cloned().flatten(),
+            };
+            let unknown = || format!("the leaf switch of node {} on rail {rail} is unknown", card.name);
+            let name = name.ok_or_else(|| Some(unknown()))?;
+            let place = names.iter().position(|other| *other == name);
+            own.push(place.unwrap_or(names.len()));
+            if place.is_none() {
+                names.push(name);
+            }
+        }
+        of_ports.push(own);
+    }
+    Ok(Switches { of_ports, names })
 }
 
 /// Versions; `None`: the node has none of it.
@@ -92,7 +146,26 @@ pub(crate) mod tests {
             gpus: 1,
             hcas,
             gbit_s,
+            leaves: Leaves::Unknown,
         }
+    }
+
+    #[test]
+    fn a_leaf_switch_of_a_node_is_another_one_on_each_rail_unless_the_rails_name_it() {
+        let with = |leaves| Card { leaves, ..card("a") };
+        let node = |leaf: &str| with(Leaves::OfNode(leaf.to_owned()));
+        let rails =
+            |leaves: &[&str]| with(Leaves::OfRails(leaves.iter().map(|l| Some((*l).to_owned())).collect()));
+        let of = |cards: &[Card], rails| switches(&cards.iter().collect::<Vec<_>>(), rails);
+        let found = of(&[node("x"), node("x"), node("y")], 2).unwrap();
+        assert_eq!(found.of_ports, [[0, 1], [0, 1], [2, 3]]);
+        assert_eq!(found.names, ["x of rail 0", "x of rail 1", "y of rail 0", "y of rail 1"]);
+        let found = of(&[rails(&["x", "x"]), rails(&["x", "y"])], 2).unwrap();
+        assert_eq!((found.of_ports, found.names.len()), (vec![vec![0, 0], vec![0, 1]], 2));
+        assert_eq!(of(&[node("x")], 1).unwrap().names, ["x"]);
+        assert_eq!(of(&[card("a"), card("b")], 1), Err(None));
+        let why = "the leaf switch of node a on rail 0 is unknown";
+        assert_eq!(of(&[node("x"), card("a")], 1), Err(Some(why.to_owned())));
     }
 
     #[test]

@@ -1,20 +1,21 @@
 //! From what was measured over nodes to findings.
 
 use super::arm::{Group, Stop};
-use super::blame::Inference;
 use super::card::differ;
 use super::cluster::Cluster;
 use crate::machine::Rank;
+use crate::machine::host::rdma::Counted;
 use crate::nccl::log::Proof;
 use crate::nccl::ranks::{NetworkKind, TroubleKind};
 use crate::nccl::{Row, Wrongs};
 use crate::outcome::finding::{Code, Finding, Severity};
+use std::collections::BTreeSet;
 
 /// What GPUDirect must gain at least in one of the two, bandwidth of the largest size or time of the smallest.
 const GAIN: f64 = 1.05;
 
 /// Why a communicator has ended.
-pub(super) fn stopped(stop: &Stop, cluster: &Cluster) -> Finding {
+fn stopped(stop: &Stop, cluster: &Cluster) -> Finding {
     match stop {
         Stop::Lost { node, why, doing } => {
             let name = cluster.name(*node);
@@ -43,6 +44,13 @@ pub(super) fn stopped(stop: &Stop, cluster: &Cluster) -> Finding {
             differ(Severity::Fail, "NCCL", (a, x), (b, y))
         }
     }
+}
+
+/// The findings about that. NCCL of the other nodes often fails before the kernel gives up a node that is gone: such a
+/// node comes last.
+pub(super) fn ended(stop: &Stop, cluster: &Cluster) -> Vec<Finding> {
+    let lost = gone(cluster).filter(|_| !matches!(stop, Stop::Lost { .. }));
+    [Some(stopped(stop, cluster)), lost].into_iter().flatten().collect()
 }
 
 /// The first node that is gone.
@@ -144,47 +152,132 @@ pub(super) fn gain(direct: &[Row], staged: &[Row]) -> Option<Finding> {
     Some(finding.values(with, without * GAIN, Some("GB/s")))
 }
 
-/// The parts at fault, from measurements between pairs; `name` gives a node's name.
-pub(super) fn blamed(inference: &Inference, name: &dyn Fn(usize) -> String) -> Vec<Finding> {
-    let bad = inference.blames.iter().map(|blame| {
-        let part = blame.part.text(name);
-        let message = format!("{part}: {}", blame.figures.text(inference));
-        Code::NodesBad.finding(Severity::Fail, &part, message)
+/// What the rails of a node have carried.
+#[derive(Debug, Clone)]
+pub(super) struct Carried {
+    /// The node.
+    pub(super) node: usize,
+    /// Bytes sent and received by each rail.
+    pub(super) carried: Vec<(u64, u64)>,
+    /// What each can carry, Gb/s, where that is known.
+    pub(super) gbit_s: Vec<Option<f64>>,
+}
+
+/// A rail that carried less than this part of its share carried nearly nothing.
+const NOTHING: f64 = 0.1;
+
+#[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]
+impl Carried {
+    fn all(&self) -> u64 {
+        self.carried.iter().map(|(sent, received)| sent.saturating_add(*received)).sum()
+    }
+
+    /// The part of all bytes that a rail carried.
+    fn of_all(&self, rail: usize) -> f64 {
+        let (sent, received) = self.carried.get(rail).copied().unwrap_or_default();
+        sent.saturating_add(received) as f64 / self.all().max(1) as f64
+    }
+
+    /// The smallest such part.
+    pub(super) fn least(&self) -> Option<f64> {
+        (0..self.carried.len()).map(|rail| self.of_all(rail)).min_by(f64::total_cmp)
+    }
+
+    /// The part that a rail should carry: by the rates of the ports, or the same for all where one is unknown.
+    fn share(&self, rail: usize) -> f64 {
+        let rates: Option<Vec<f64>> = self.gbit_s.iter().copied().collect();
+        let rates = rates.filter(|rates| rates.len() == self.carried.len() && rates.iter().all(|r| *r > 0.0));
+        let equal = 1.0 / self.carried.len().max(1) as f64;
+        rates.map_or(equal, |rates| rates.get(rail).map_or(equal, |own| own / rates.iter().sum::<f64>()))
+    }
+}
+
+/// The rails that carried nearly nothing while each node sent at least `bytes`; `name` gives a port's name.
+pub(super) fn shares(
+    all: &[Carried],
+    bytes: u64,
+    name: &dyn Fn(usize, usize) -> String,
+) -> (Vec<Finding>, BTreeSet<usize>) {
+    let (mut findings, mut idle) = (Vec::new(), BTreeSet::new());
+    for carried in all {
+        let sum = carried.all();
+        let is_none = |rail: &usize| sum < bytes || carried.of_all(*rail) < NOTHING * carried.share(*rail);
+        for rail in (0..carried.carried.len()).filter(is_none) {
+            idle.insert(rail);
+            let (name, (sent, received)) =
+                (name(carried.node, rail), carried.carried.get(rail).copied().unwrap_or_default());
+            let message = if sum < bytes {
+                format!(
+                    "{name} counted {sent} B sent and {received} B received, all ports of the node {sum} B, while NCCL sent {bytes} B over them"
+                )
+            } else {
+                format!(
+                    "{name} carried {:.1} % of NCCL's bytes ({sent} B sent, {received} B received); its share is {:.0} %",
+                    100.0 * carried.of_all(rail),
+                    100.0 * carried.share(rail)
+                )
+            };
+            let found = 100.0 * carried.of_all(rail);
+            let finding = Code::NodesRail.finding(Severity::Warn, &name, message);
+            findings.push(finding.values(found, 100.0 * carried.share(rail), Some("%")));
+        }
+    }
+    (findings, idle)
+}
+
+/// The errors that ports have counted between two readings; `name` gives a port's name.
+pub(super) fn grown(
+    before: &[Vec<Counted>],
+    after: &[Vec<Counted>],
+    name: &dyn Fn(usize, usize) -> String,
+) -> Vec<Finding> {
+    let nodes = before.iter().zip(after).enumerate();
+    let ports = nodes.flat_map(|(node, (before, after))| {
+        before.iter().zip(after).enumerate().map(move |(rail, pair)| (node, rail, pair))
     });
-    let unclear = inference.unclear.iter().map(|unclear| {
-        let text = unclear.text(name);
-        Code::NodesUnclear.finding(Severity::Fail, "nodes", text)
-    });
-    let passing = inference.passing.iter().map(|port| {
-        let name = name(port.node);
-        let message =
-            format!("node {name} was bad with most others on rail {}, and good when tried again", port.rail);
-        Code::NodesUnclear.finding(Severity::Warn, &name, message)
-    });
-    bad.chain(unclear).chain(passing).collect()
+    let of_port = |(node, rail, (before, after)): (usize, usize, (&Counted, &Counted))| {
+        let name = name(node, rail);
+        let finding = |(counter, then, now): (&str, u64, u64)| {
+            let message =
+                format!("{name}: its counter {counter} rose from {then} to {now} while the tests ran");
+            Code::NodesPortErrors.finding(Severity::Warn, &name, message).values(now, then, None)
+        };
+        after.grown(before).into_iter().map(finding).collect::<Vec<_>>()
+    };
+    ports.flat_map(of_port).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nodes::blame::{Part, Port, Unclear};
+
+    fn carried(carried: &[(u64, u64)], gbit_s: &[Option<f64>]) -> (Vec<String>, Vec<usize>) {
+        let carried = Carried { node: 1, carried: carried.to_vec(), gbit_s: gbit_s.to_vec() };
+        let (findings, idle) = shares(&[carried], 1000, &|node, rail| format!("n{node} r{rail}"));
+        assert!(findings.iter().all(|f| f.code.as_str() == "NODES-RAIL" && f.severity == Severity::Warn));
+        (findings.into_iter().map(|f| f.message).collect(), idle.into_iter().collect())
+    }
 
     #[test]
-    fn a_fault_without_a_place_fails_and_one_that_passes_warns() {
-        let unclear =
-            Unclear { candidates: vec![Part::Node(2), Part::Node(6)], why: "only the way between them" };
-        let passing = Port { node: 4, rail: 0 };
-        let inference = Inference { unclear: vec![unclear], passing: vec![passing], ..Inference::default() };
-        let found = blamed(&inference, &|node| format!("n{node}"));
-        let found: Vec<_> = found.iter().map(|f| (f.code.as_str(), f.severity, f.message.as_str())).collect();
-        let expected = [
-            ("NODES-UNCLEAR", Severity::Fail, "node n2 or node n6: only the way between them"),
-            (
-                "NODES-UNCLEAR",
-                Severity::Warn,
-                "node n4 was bad with most others on rail 0, and good when tried again",
-            ),
-        ];
-        assert_eq!(found, expected);
+    fn a_rail_is_idle_by_its_share_of_what_was_counted() {
+        assert_eq!(carried(&[(600, 500), (400, 500)], &[None, None]), (vec![], vec![]));
+        assert_eq!(
+            carried(&[(1800, 100), (50, 50)], &[None, None]),
+            (vec![], vec![]),
+            "5 of 50 % is no nothing"
+        );
+        let (messages, idle) = carried(&[(1900, 60), (20, 20)], &[Some(400.0), Some(400.0)]);
+        let message = "n1 r1 carried 2.0 % of NCCL's bytes (20 B sent, 20 B received); its share is 50 %";
+        assert_eq!((messages, idle), (vec![message.to_owned()], vec![1]));
+        // A port with a twentieth of the rate has a twentieth of the bytes.
+        assert_eq!(carried(&[(1900, 60), (20, 20)], &[Some(400.0), Some(20.0)]), (vec![], vec![]));
+    }
+
+    #[test]
+    fn counters_that_stand_still_prove_no_rail() {
+        let (messages, idle) = carried(&[(300, 0), (300, 0)], &[None, None]);
+        assert_eq!(idle, [0, 1]);
+        let message = "n1 r0 counted 300 B sent and 0 B received, all ports of the node 600 B, while NCCL sent 1000 B over them";
+        assert_eq!(messages[0], message);
     }
 }

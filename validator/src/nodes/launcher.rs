@@ -48,6 +48,8 @@ pub struct Place {
     pub host: Option<String>,
     /// The launcher's name for this run, which keeps two runs apart. It is not secret.
     pub job: Option<String>,
+    /// The switch next to this node, where Slurm knows the topology.
+    pub leaf: Option<String>,
 }
 
 /// The place, where a launcher has started more than one process; `get` reads the environment.
@@ -74,7 +76,8 @@ pub fn place(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Place>, Stri
     let on_one = local_size == Some(size);
     let job = names.job.iter().filter_map(|name| get(name)).collect::<Vec<_>>().join(".");
     let job = Some(format!("{} {job}", names.by.name())).filter(|_| !job.is_empty());
-    let place = Place { by: names.by, rank, size, local_rank, local_size, host: host(get, on_one), job };
+    let (host, leaf) = (host(get, on_one), leaf(get));
+    let place = Place { by: names.by, rank, size, local_rank, local_size, host, job, leaf };
     Ok(Some(place).filter(|place| place.size > 1))
 }
 
@@ -138,6 +141,14 @@ fn host(get: &dyn Fn(&str) -> Option<String>, on_one: bool) -> Option<String> {
         .or_else(|| on_one.then(|| own("127.0.0.1".to_owned())))
 }
 
+/// The switch before the node in `core.leaf3.node7`, whose pattern is `switch.switch.node`.
+fn leaf(get: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+    let (address, pattern) = (get("SLURM_TOPOLOGY_ADDR")?, get("SLURM_TOPOLOGY_ADDR_PATTERN")?);
+    let kinds: Vec<_> = pattern.trim().split('.').collect();
+    let before = kinds.len().checked_sub(2).filter(|n| kinds.get(*n) == Some(&"switch"))?;
+    address.trim().splitn(kinds.len(), '.').nth(before).filter(|leaf| !leaf.is_empty()).map(str::to_owned)
+}
+
 /// How many processes of the step are on this node: the entry of this node in `2(x3),1`.
 fn of_slurms_node(get: &dyn Fn(&str) -> Option<String>) -> Option<usize> {
     let node: usize = get("SLURM_NODEID")?.trim().parse().ok()?;
@@ -197,6 +208,12 @@ mod tests {
         assert_eq!((place.local_rank, place.job.as_deref()), (Some(0), Some("Slurm 41.0")));
         let batch = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "2")];
         assert_eq!(of(&batch), Ok(None), "the batch script is one process");
+        let leaf = |address, pattern| {
+            let more = [("SLURM_TOPOLOGY_ADDR", address), ("SLURM_TOPOLOGY_ADDR_PATTERN", pattern)];
+            of(&[&SLURM[..], &more].concat()).unwrap().unwrap().leaf
+        };
+        assert_eq!(leaf("core.leaf3.node7.x", "switch.switch.node").as_deref(), Some("leaf3"));
+        assert_eq!([leaf("node7", "node"), leaf("a.node7", "block.node")], [None, None]);
     }
 
     #[test]

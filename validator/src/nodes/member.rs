@@ -4,6 +4,8 @@
 use super::order::{Ending, Failure, Numbered, Open, Order, Reply};
 use super::rdma::{Rail, Verbs};
 use crate::machine::GpuId;
+use crate::machine::host::rdma::{Counted, counted};
+use crate::machine::root::Root;
 use crate::nccl::ranks::{Arm, Network, Part, Ranks, Setup, Trouble, TroubleKind};
 use crate::net::meeting::{Cut, Link, Listener};
 use std::net::IpAddr;
@@ -38,6 +40,8 @@ pub struct Local {
     pub hcas: Vec<String>,
     /// What is known of each of them.
     pub rails: Vec<Rail>,
+    /// The system whose ports these are.
+    pub cards: Root,
     /// NCCL_HOSTID, where it is set.
     pub host_id: Option<String>,
 }
@@ -45,16 +49,20 @@ pub struct Local {
 /// Finds the network interface: of an address of this node, or of that over which it is connected.
 pub type Find<'a> = &'a dyn Fn(Option<IpAddr>) -> Result<String, String>;
 
+/// The end, as this node has it.
+#[derive(Debug, Clone)]
+pub struct Ended {
+    /// The result.
+    pub ending: Ending,
+    /// The network interface of NCCL's sockets.
+    pub interface: Result<String, String>,
+}
+
 /// Obeys until the end. `heard` sees each order before it is done.
 ///
 /// # Errors
 /// The connection is lost.
-pub fn serve(
-    link: Link,
-    local: &Local,
-    find: Find<'_>,
-    heard: &mut dyn FnMut(&Order),
-) -> Result<Ending, Cut> {
+pub fn serve(link: Link, local: &Local, find: Find<'_>, heard: &mut dyn FnMut(&Order)) -> Result<Ended, Cut> {
     let Link { mut to, from } = link;
     let abandoned = Arc::new(AtomicBool::new(false));
     let orders = listen(from, Arc::clone(&abandoned))?;
@@ -64,9 +72,11 @@ pub fn serve(
             let Numbered { number, what } = orders.recv().map_err(|_| Cut::Gone)??;
             heard(&what);
             let reply = match what {
-                Order::End(ending) => return Ok(*ending),
+                Order::End(ending) => return Ok(Ended { ending: *ending, interface: member.interface() }),
                 Order::TurnedAway(finding) => {
-                    return Ok(Ending { status: contract::status::UNDONE, findings: vec![*finding] });
+                    let (status, findings) = (contract::status::UNDONE, vec![*finding]);
+                    let ending = Ending { status, findings, network: None };
+                    return Ok(Ended { ending, interface: member.interface() });
                 }
                 order => member.obey(order).unwrap_or_else(Reply::Failed),
             };
@@ -144,6 +154,7 @@ impl Member<'_> {
                 let Local { rails, library_path, .. } = self.local;
                 Ok(Reply::Rdma(Box::new(self.verbs.answer(*ask, rails, library_path))))
             }
+            (Order::Count, _) => Ok(Reply::Counted(self.counted())),
             (Order::Close, ranks) => {
                 drop(ranks.take());
                 self.abandoned.store(false, Ordering::Release);
@@ -153,11 +164,21 @@ impl Member<'_> {
         }
     }
 
+    /// The network interface of NCCL's sockets: the user's choice, or that over which the nodes have met.
+    fn interface(&self) -> Result<String, String> {
+        self.local.interface.clone().map_or_else(|| (self.find)(self.address), Ok)
+    }
+
+    fn counted(&self) -> Result<Vec<Counted>, String> {
+        let Local { cards, rails, .. } = self.local;
+        let of = |rail: &Rail| counted(cards, &rail.device, rail.port.into(), rail.interface.as_deref());
+        rails.iter().map(of).collect()
+    }
+
     fn open(&mut self, open: &Open) -> Result<Reply, Failure> {
         // The processes of the arm before must be gone.
         drop(self.ranks.take());
-        let found = || (self.find)(self.address).map_err(broken);
-        let interface = self.local.interface.clone().map_or_else(found, Ok)?;
+        let interface = self.interface().map_err(broken)?;
         let within = Duration::from_secs(open.start_s);
         let mut started = Ranks::start(&setup(self.local, open, interface)).map_err(failure)?;
         started.until(&self.abandoned);
@@ -184,6 +205,7 @@ fn setup(local: &Local, open: &Open, interface: String) -> Setup {
         kind: open.kind,
         interface,
         hcas: hcas.unwrap_or_default(),
+        merge: open.merge,
         host_id: local.host_id.clone(),
     };
     Setup {

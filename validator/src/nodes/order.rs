@@ -4,6 +4,7 @@
 use super::rdma::{Answer, Ask};
 use crate::gpu::UniqueId;
 use crate::machine::Rank;
+use crate::machine::host::rdma::Counted;
 use crate::nccl::ranks::{Done, NetworkKind, Opening, RowAsk, TroubleKind};
 use crate::outcome::finding::Finding;
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,8 @@ pub enum Order {
     Log,
     /// A request of the RDMA tests.
     Rdma(Box<Ask>),
+    /// What its RDMA ports have counted.
+    Count,
     /// Stop NCCL's processes.
     Close,
     /// It is over.
@@ -70,6 +73,8 @@ pub struct Open {
     pub kind: NetworkKind,
     /// The number of the rail; `None`: all of them.
     pub rail: Option<usize>,
+    /// Whether NCCL merges rails; `None`: its own choice.
+    pub merge: Option<bool>,
     /// Least bytes of each buffer.
     pub most_bytes: u64,
     /// Wanted bytes of each buffer, where memory allows.
@@ -85,6 +90,17 @@ pub struct Ending {
     pub status: u8,
     /// All findings.
     pub findings: Vec<Finding>,
+    /// What the workload is to use between the nodes, if the result is good.
+    pub network: Option<Choice>,
+}
+
+/// What NCCL of the workload is to use between the nodes: what has passed.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Choice {
+    /// The rails by number; empty: no RDMA.
+    pub rails: Vec<usize>,
+    /// Whether NCCL is to merge rails, and the gain as a factor; `None`: neither gains.
+    pub merge: Option<(bool, f64)>,
 }
 
 /// A node's answer.
@@ -100,6 +116,8 @@ pub enum Reply {
     Log(String),
     /// The answer to a request of the RDMA tests.
     Rdma(Box<Answer>),
+    /// What its RDMA ports have counted, in the order of the rails; or which counter cannot be read.
+    Counted(Result<Vec<Counted>, String>),
     /// It failed; its processes are stopped.
     Failed(Failure),
 }

@@ -1,22 +1,24 @@
 //! The tests over all nodes, in order. Each ends with a judgement; what cannot run is an error with its cause.
 
-use super::arm::{Ask, Groups, Stop};
+use super::arm::{Ask, Groups};
 use super::cluster::Cluster;
 use super::gather::Gathered;
-use super::judge::{gain, gone, path, stopped, version_text, wrong};
-use super::pairs::pairs;
+use super::judge::{ended, gain, path, version_text, wrong};
+pub use super::measure::collective;
+use super::measure::{START, counts, figures, one, sweep};
+use super::order::Choice;
+use super::rails::{self, Rails};
 use super::rdma;
-use super::sweep::{one, sweep};
 use super::watcher::{About, Watcher};
 use crate::gpu::Collective;
 use crate::machine::Rank;
 use crate::nccl::log::{Proof, Said};
 use crate::nccl::ranks::{NetworkKind, RowAsk};
 use crate::nccl::{Row, Sweep};
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Severity};
 use crate::outcome::{Judgement, Outcome};
 use crate::text::count;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The meeting itself.
 pub const MEETING: About = About {
@@ -53,15 +55,6 @@ const ARMS: [(About, NetworkKind); 3] = [
     ),
 ];
 
-/// The pairs of nodes.
-const PAIRS: About = About {
-    id: "nodes-pairs",
-    title: "Pairs of nodes",
-    proves: "no node, port or rail is slower than the others, or wrong",
-};
-
-/// The time limit of a start.
-const START: Duration = Duration::from_secs(120);
 /// The sizes of the sweep end here, unless it takes too long.
 const TO: u64 = 128 << 20;
 /// The most bytes that are asked for.
@@ -78,9 +71,12 @@ pub enum Which {
     Rdma,
 }
 
-/// Runs the tests; the judgements in order.
-pub fn run(gathered: &mut Gathered, which: Which, watcher: &mut dyn Watcher) -> Vec<(About, Judgement, f64)> {
-    let mut done: Vec<(About, Judgement, f64)> = Vec::new();
+/// A test's judgement and its seconds.
+pub type Done = (About, Judgement, f64);
+
+/// Runs the tests; the judgements in order, and what the workload is to use if they are good.
+pub fn run(gathered: &mut Gathered, which: Which, watcher: &mut dyn Watcher) -> (Vec<Done>, Option<Choice>) {
+    let mut done: Vec<Done> = Vec::new();
     let mut end = |about: About, judgement: Judgement, seconds: f64, watcher: &mut dyn Watcher| {
         watcher.ended(&about, &judgement, seconds);
         done.push((about, judgement, seconds));
@@ -88,10 +84,11 @@ pub fn run(gathered: &mut Gathered, which: Which, watcher: &mut dyn Watcher) -> 
     let met = meeting(gathered);
     end(MEETING, met, gathered.seconds, watcher);
     if !gathered.complete {
-        return done;
+        return (done, None);
     }
     let cluster = &mut gathered.cluster;
     let no_ports = no_ports(cluster);
+    let counted = counts(cluster);
     let (mut verbs, mut no_direct) = (rdma::Results::default(), None);
     for (about, memory) in rdma::TESTS {
         let begun = Instant::now();
@@ -105,41 +102,59 @@ pub fn run(gathered: &mut Gathered, which: Which, watcher: &mut dyn Watcher) -> 
         }
         end(about, judgement, begun.elapsed().as_secs_f64(), watcher);
     }
-    if which == Which::Rdma {
-        return done;
-    }
-    let mut staged: Option<Vec<Row>> = None;
+    let mut found = Rails { idle: verbs.idle.clone(), merge: None };
     let mut best = NetworkKind::Socket;
-    for (about, kind) in ARMS {
-        let begun = Instant::now();
-        let judgement = match (kind, &no_ports, &no_direct) {
-            (NetworkKind::Rdma | NetworkKind::Gdr, Some(none), _) | (NetworkKind::Gdr, _, Some(none)) => {
-                none.clone()
-            }
-            _ => match lost(cluster) {
-                Some(lost) => lost,
-                None => {
-                    let (judgement, rows) = arm(cluster, kind, staged.as_deref(), watcher);
-                    if kind == NetworkKind::Rdma {
-                        staged = Some(rows);
-                    }
-                    if judgement.outcome() == Outcome::Pass {
-                        best = kind;
-                    }
-                    judgement
+    if which == Which::All {
+        let mut staged: Option<Vec<Row>> = None;
+        for (about, kind) in ARMS {
+            let begun = Instant::now();
+            let judgement = match (kind, &no_ports, &no_direct) {
+                (NetworkKind::Rdma | NetworkKind::Gdr, Some(none), _) | (NetworkKind::Gdr, _, Some(none)) => {
+                    none.clone()
                 }
-            },
+                _ => match lost(cluster) {
+                    Some(lost) => lost,
+                    None => {
+                        let (judgement, rows) = arm(cluster, kind, staged.as_deref(), watcher);
+                        if kind == NetworkKind::Rdma {
+                            staged = Some(rows);
+                        }
+                        if judgement.outcome() == Outcome::Pass {
+                            best = kind;
+                        }
+                        judgement
+                    }
+                },
+            };
+            end(about, judgement, begun.elapsed().as_secs_f64(), watcher);
+        }
+        let begun = Instant::now();
+        let judgement = lost(cluster).unwrap_or_else(|| rails::rails(cluster, best, &mut found));
+        end(rails::RAILS, judgement, begun.elapsed().as_secs_f64(), watcher);
+        let begun = Instant::now();
+        let judgement = match lost(cluster) {
+            _ if cluster.len() < 3 => Judgement::not_applicable("two nodes have no others to compare with"),
+            Some(lost) => lost,
+            None => rails::pairs(cluster, best),
         };
-        end(about, judgement, begun.elapsed().as_secs_f64(), watcher);
+        end(rails::PAIRS, judgement, begun.elapsed().as_secs_f64(), watcher);
     }
     let begun = Instant::now();
-    let judgement = match lost(cluster) {
-        _ if cluster.len() < 3 => Judgement::not_applicable("two nodes have no others to compare with"),
-        Some(lost) => lost,
-        None => pairs(cluster, best),
-    };
-    end(PAIRS, judgement, begun.elapsed().as_secs_f64(), watcher);
-    done
+    let judgement = lost(cluster).unwrap_or_else(|| rails::ports(cluster, &counted));
+    end(rails::PORTS, judgement, begun.elapsed().as_secs_f64(), watcher);
+    let choice = (which == Which::All).then(|| choice(rails::number(cluster), best, &found));
+    (done, choice)
+}
+
+/// What has passed: the rails that carried their shares. Without RDMA none.
+fn choice(rails: usize, best: NetworkKind, found: &Rails) -> Choice {
+    if best == NetworkKind::Socket {
+        return Choice::default();
+    }
+    let good: Vec<_> = (0..rails).filter(|rail| !found.idle.contains(rail)).collect();
+    let is_merged = good.len() == rails;
+    let rails = if good.is_empty() { (0..rails).collect() } else { good };
+    Choice { rails, merge: found.merge.filter(|_| is_merged) }
 }
 
 /// Why no further test can run; `None` if all nodes are there.
@@ -187,7 +202,7 @@ fn arm(
     watcher: &mut dyn Watcher,
 ) -> (Judgement, Vec<Row>) {
     let all = (0..cluster.len()).collect();
-    let ask = Ask { kind, rail: None, bytes: (TO, MOST), start: START };
+    let ask = Ask { kind, rail: None, merge: None, bytes: (TO, MOST), start: START };
     let nodes: Vec<_> = Rank::all(cluster.gpus()).map(|rank| cluster.host_of(rank)).collect();
     let mut groups = Groups::start(cluster, vec![all], &ask);
     let mut rows = Vec::new();
@@ -228,62 +243,23 @@ fn arm(
     (Judgement::summed_up(good, findings), rows)
 }
 
-/// Why a communicator has ended. NCCL of the other nodes often fails before the kernel gives up a node that is gone: such a
-/// node comes last.
-fn ended(stop: &Stop, cluster: &Cluster) -> Vec<Finding> {
-    let lost = gone(cluster).filter(|_| !matches!(stop, Stop::Lost { .. }));
-    [Some(stopped(stop, cluster)), lost].into_iter().flatten().collect()
-}
-
 fn lacking() -> Judgement {
     Judgement::by(Code::NcclError.finding(Severity::Error, "nodes", "there is no communicator"))
 }
 
-/// The best bus bandwidth of each collective, and the time of the smallest size.
-fn figures(rows: &[Row]) -> String {
-    let of = |collective| rows.iter().filter(move |row| row.collective == collective);
-    let best = |collective| {
-        let rates = of(collective).map(|row| (row.busbw(&row.out_of_place), row.bytes));
-        rates.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default()
-    };
-    let text = |collective: Collective| {
-        let (rate, bytes) = best(collective);
-        format!("{collective} {rate:.2} GB/s at {}", crate::text::size::size(bytes))
-    };
-    let least = of(Collective::AllReduce).map(|row| row.out_of_place.us).next().unwrap_or_default();
-    format!("{}, {}, {least:.1} us", text(Collective::AllGather), text(Collective::AllReduce))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// The collective of `firstlight nccl --nodes`: all its sizes over the network that NCCL chooses.
-///
-/// # Errors
-/// Why it stopped.
-pub fn collective(
-    cluster: &mut Cluster,
-    sweep: &Sweep,
-    sizes: &[u64],
-    root: Rank,
-    watcher: &mut dyn Watcher,
-) -> Result<Vec<Row>, Box<Finding>> {
-    let all = (0..cluster.len()).collect();
-    let ask = Ask { kind: NetworkKind::Any, rail: None, bytes: (sweep.to, sweep.to), start: START };
-    let mut groups = Groups::start(cluster, vec![all], &ask);
-    if let Some(group) = groups.groups.first().filter(|group| group.stop.is_none()) {
-        watcher.head(groups.cluster(), group, sweep);
-    }
-    let mut rows = Vec::new();
-    for bytes in sizes {
-        let Some(row) = one(&mut groups, &RowAsk::of(sweep, *bytes, root)) else { break };
-        watcher.row(&row);
-        rows.push(row);
-    }
-    let stop = groups.groups.pop().and_then(|group| group.stop);
-    drop(groups);
-    match stop {
-        Some(stop) => match ended(&stop, cluster).pop() {
-            Some(finding) => Err(Box::new(finding)),
-            None => Ok(rows),
-        },
-        None => Ok(rows),
+    #[test]
+    fn the_workload_gets_the_rails_that_carried_their_shares_and_none_without_rdma() {
+        let found = |idle: &[usize]| Rails { idle: idle.iter().copied().collect(), merge: Some((true, 1.5)) };
+        let chosen = |best, idle: &[usize]| choice(3, best, &found(idle));
+        assert_eq!(chosen(NetworkKind::Socket, &[]), Choice::default());
+        let all = Choice { rails: vec![0, 1, 2], merge: Some((true, 1.5)) };
+        assert_eq!(chosen(NetworkKind::Gdr, &[]), all);
+        // Merging was measured with all rails alone.
+        assert_eq!(chosen(NetworkKind::Rdma, &[1]), Choice { rails: vec![0, 2], merge: None });
+        assert_eq!(chosen(NetworkKind::Rdma, &[0, 1, 2]).rails, [0, 1, 2]);
     }
 }

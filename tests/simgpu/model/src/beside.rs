@@ -4,6 +4,8 @@
 
 use crate::scenario::Scenario;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -51,4 +53,30 @@ pub fn scenario() -> Result<Scenario, String> {
     let path = file.with_file_name(FILE);
     let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
     Scenario::parse(&text).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// Adds to a counter of the only port of an RDMA device, below its folder, if the machine beside the libraries has that counter:
+/// the folder `root` next to theirs. Several processes of a node count at the same time.
+pub fn count(device: &str, counter: &str, more: u64) {
+    let Some(folder) = folder() else { return };
+    let port = folder.join("../root/sys/class/infiniband").join(device).join("ports/1");
+    let Ok(mut file) = File::options().read(true).write(true).open(port.join(counter)) else { return };
+    let mut add = || -> io::Result<()> {
+        file.lock()?;
+        let mut text = String::new();
+        file.read_to_string(&mut text)?;
+        let count = text.trim().parse::<u64>().unwrap_or_default().wrapping_add(more);
+        file.rewind()?;
+        // It never gets shorter.
+        writeln!(file, "{count}")
+    };
+    if add().is_err() {
+        std::process::abort();
+    }
+}
+
+/// Counts bytes that an RDMA device sends or receives, as InfiniBand does: in words of 4 bytes.
+pub fn count_data(device: &str, sent: bool, bytes: u64) {
+    let counter = if sent { "counters/port_xmit_data" } else { "counters/port_rcv_data" };
+    count(device, counter, bytes.div_ceil(4));
 }

@@ -6,6 +6,7 @@ use crate::environment::environment;
 use crate::log::{Code, Result};
 use crate::log::{INIT, NET, P2P, SHM, info, warn};
 use crate::transport::{Transport, between, over_network, peers};
+use simgpu_model::beside::count_data;
 use simgpu_model::collective::{Ask, Call, Path};
 use simgpu_model::scenario::{Fault, Kind};
 use std::collections::BTreeSet;
@@ -207,6 +208,27 @@ impl Comm {
         }
     }
 
+    /// Counts the bytes of a call that leave this host and come to it on the ring, on all RDMA ports alike.
+    fn count(&self, driver: &Driver, send: &[Memory], receive: &[Memory]) {
+        let hcas = &environment().hcas;
+        let one = driver.scenario.fault.iter().any(|fault| fault.kind == Kind::NcclOneRail);
+        let used = hcas.get(..if one { 1 } else { hcas.len() }).unwrap_or_default();
+        let bytes = |all: &[Memory]| all.iter().map(|(_, _, bytes)| bytes).sum::<u64>();
+        let most = bytes(send).max(bytes(receive));
+        let is_away = |rank: usize, way: Option<Transport>| {
+            let other = self.ranks.get(rank).is_some_and(|other| other.host != self.own().host);
+            other && matches!(way, Some(Transport::Ib | Transport::Gdr))
+        };
+        let (next, last) = (self.neighbour(1), self.neighbour(self.ranks.len().saturating_sub(1)));
+        let sends = is_away(next, self.way(driver, self.rank, next));
+        let receives = is_away(last, self.way(driver, last, self.rank));
+        for (device, sent) in used.iter().flat_map(|d| [(d, true), (d, false)]) {
+            if if sent { sends } else { receives } {
+                count_data(device, sent, most / used.len() as u64);
+            }
+        }
+    }
+
     /// Queues a call.
     pub(crate) fn push(&self, step: Step) -> Result<()> {
         let driver = driver()?;
@@ -217,6 +239,7 @@ impl Comm {
         };
         let Step { stream, ask, send, receive, in_place } = step;
         let (path, channels) = (self.path(driver, ask == Ask::Exchange), self.channels);
+        self.count(driver, &send, &receive);
         let (comm, rank) = (self.id, self.rank);
         driver.push(
             self.own().gpu,

@@ -46,6 +46,9 @@ pub(crate) struct Environment {
     pub(crate) net: Option<String>,
     /// Whether RDMA may be used, and whether to the GPUs' memory.
     pub(crate) ib: bool,
+    /// Its ports by device, and whether they may be merged.
+    pub(crate) hcas: Vec<String>,
+    pub(crate) merge: bool,
     pub(crate) gdr: bool,
     /// The name of this host among others.
     pub(crate) host: String,
@@ -98,12 +101,20 @@ fn read(get: impl Fn(&str) -> Option<String>) -> Environment {
         interface: get("NCCL_SOCKET_IFNAME"),
         net: get("NCCL_NET"),
         ib: !on("NCCL_IB_DISABLE"),
+        hcas: devices(&get("NCCL_IB_HCA").unwrap_or_default()),
+        merge: number("NCCL_IB_MERGE_NICS").is_none_or(|n| n != 0),
         gdr: get("NCCL_NET_GDR_LEVEL").as_deref() != Some("LOC"),
         host: get("NCCL_HOSTID").unwrap_or_default(),
         topology: get("NCCL_TOPO_DUMP_FILE"),
         graph: get("NCCL_GRAPH_DUMP_FILE"),
         said,
     }
+}
+
+/// The devices in `=mlx5_0:1,mlx5_1:1`.
+fn devices(list: &str) -> Vec<String> {
+    let ports = list.trim_start_matches('=').split(',').filter(|port| !port.is_empty());
+    ports.map(|port| port.split(':').next().unwrap_or(port).to_owned()).collect()
 }
 
 /// The most channels that NCCL has.

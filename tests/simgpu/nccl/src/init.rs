@@ -209,7 +209,10 @@ fn join(driver: &Driver, init: &Init, board: Option<Board>) -> Result<Box<Comm>>
     }
     let others = board.filter(|_| ranks.iter().any(|r| r.process != own)).map(Board::functions);
     driver.join(number, ranks.len(), init.rank, others.as_ref())?;
-    let channels = environment().channels(driver.scenario.nccl.channels);
+    let env = environment();
+    let nccl = &driver.scenario.nccl;
+    let apart = nccl.apart.filter(|_| env.hcas.len() > 1 && !env.merge);
+    let channels = env.channels(apart.unwrap_or(nccl.channels));
     Ok(Box::new(Comm::new(number, init.rank, ranks, channels)))
 }
 

@@ -203,7 +203,9 @@ extern "C" fn ibv_destroy_cq(_queue: *mut Queue) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_create_qp(domain: *mut c_void, init: *const *mut Queue) -> *mut Pair {
-    if work::serve().is_err() {
+    // SAFETY: the domain is an open context.
+    let device = unsafe { &(*(*domain.cast::<Context>()).device).name };
+    if work::serve(device).is_err() {
         return fail(98);
     }
     // SAFETY: the caller's structure, whose second field is the queue.

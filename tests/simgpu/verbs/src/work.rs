@@ -2,8 +2,9 @@
 
 use crate::memory::{self, Completion, Pair, Place, Region, Work};
 use crate::{RATE, REMOTE_ACCESS, RETRY_EXCEEDED, faults};
+use simgpu_model::beside::{count, count_data};
 use simgpu_model::scenario::{VerbsFault, VerbsKind};
-use std::ffi::c_int;
+use std::ffi::{CStr, CString, c_int};
 use std::io::{self, Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -28,7 +29,7 @@ pub(crate) unsafe extern "C" fn post(pair: *mut Pair, work: *mut Work, _refused:
             && pair.posted.is_multiple_of(fault.every.max(1))
     };
     let fault = faults(None, device).find(concerns).map(|fault| fault.kind);
-    let status = transfer(&region, place, work, pair.other, fault);
+    let status = transfer(&region, place, work, (pair.other, device), fault);
     let Some(status) = status else { return 0 };
     let (id, what, vendor) = (work.id, work.what, 0);
     let completion = Completion { id, status, what, vendor, bytes: place.bytes, reserved: [0; 6] };
@@ -42,7 +43,7 @@ fn transfer(
     region: &Region,
     place: &Place,
     work: &Work,
-    other: u32,
+    (other, device): (u32, &CStr),
     fault: Option<VerbsKind>,
 ) -> Option<c_int> {
     let bytes = u64::from(place.bytes);
@@ -70,6 +71,15 @@ fn transfer(
             *byte ^= 4;
         }
     };
+    // Data of a write leaves here, that of a read comes.
+    let counted = fault != Some(VerbsKind::Uncounted);
+    if counted {
+        count_data(&device.to_string_lossy(), write, bytes);
+    }
+    if fault == Some(VerbsKind::Counts) {
+        let wanted = faults(Some(VerbsKind::Counts), device);
+        wanted.for_each(|fault| count(&device.to_string_lossy(), &fault.counter, 1));
+    }
     let moved = if write {
         let mut read = memory::access(region, place.address, &mut data, false);
         spoil(&mut data);
@@ -103,15 +113,17 @@ fn name(pid: u32) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(format!("simgpu-verbs-{pid}"))
 }
 
-/// Serves this process's memory, from now on.
-pub(crate) fn serve() -> io::Result<()> {
+/// Serves this process's memory, from now on; `device` is the card through which others reach it.
+pub(crate) fn serve(device: &CStr) -> io::Result<()> {
     static STARTED: Once = Once::new();
+    let device = device.to_owned();
     let mut result = Ok(());
     STARTED.call_once(|| {
         result = name(std::process::id()).and_then(|name| UnixListener::bind_addr(&name)).map(|listener| {
             thread::spawn(move || {
                 for stream in listener.incoming().flatten() {
-                    thread::spawn(move || while answer(&stream).is_ok() {});
+                    let device = device.clone();
+                    thread::spawn(move || while answer(&stream, &device).is_ok() {});
                 }
             });
         });
@@ -119,7 +131,7 @@ pub(crate) fn serve() -> io::Result<()> {
     result
 }
 
-fn answer(mut stream: &UnixStream) -> io::Result<()> {
+fn answer(mut stream: &UnixStream, device: &CString) -> io::Result<()> {
     let mut head = [0; HEAD];
     stream.read_exact(&mut head)?;
     let (what, rest) = head.split_at(1);
@@ -128,6 +140,9 @@ fn answer(mut stream: &UnixStream) -> io::Result<()> {
     let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
     let (key, address, bytes) = (number(key), number(address), number(bytes));
     let mut data = vec![0; usize::try_from(bytes).unwrap_or_default()];
+    if faults(Some(VerbsKind::Uncounted), device).next().is_none() {
+        count_data(&device.to_string_lossy(), what != [1], bytes);
+    }
     let region = u32::try_from(key).ok().and_then(|key| memory::by_rkey(key, address, bytes));
     if what == [1] {
         stream.read_exact(&mut data)?;

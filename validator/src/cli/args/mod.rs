@@ -106,6 +106,9 @@ pub enum Command {
     Env {
         /// A report of `validate --json`
         report: PathBuf,
+        /// A report of `nodes --json`, whose settings replace those of the same names
+        #[arg(long, value_name = "FILE")]
+        nodes: Option<PathBuf>,
         /// Also write which GPUs reach each other to files below this folder, and print the settings by which vLLM reads them
         #[arg(long, value_name = "DIR")]
         vllm: Option<PathBuf>,

@@ -3,7 +3,7 @@
 use super::terms::launched;
 use crate::cli::CommandError;
 use crate::cli::args::Meet;
-use crate::config::{Config, GpuName, Limit};
+use crate::config::{Config, GpuName, Leaf, Limit};
 use crate::machine::GpuId;
 use crate::machine::host::identity;
 use crate::machine::host::nvidia::gpus;
@@ -14,7 +14,7 @@ use crate::machine::pcie::path::{self, Ways};
 use crate::machine::root::Root;
 use crate::nccl::advice::{ADVISED_INTERFACE, INTERFACE};
 use crate::net::meeting::NAME;
-use crate::nodes::card::{Card, Versions};
+use crate::nodes::card::{Card, Leaves, Versions};
 use crate::nodes::member::Local;
 use crate::nodes::rdma::Rail;
 use crate::text::shown::shown_text;
@@ -85,7 +85,8 @@ pub(super) fn read(
     let boot = Root::new("/").text("proc/sys/kernel/random/boot_id").unwrap_or_default();
     let machine = format!("{} {}", host_id.as_deref().unwrap_or(&host), boot.trim());
     let identity = format!("{machine} {part}");
-    let rails = rails(&of_cards(root, config), &fabric)?;
+    let cards = of_cards(root, config);
+    let rails = rails(&cards, &fabric)?;
     // A card that is near to none of the GPUs that take part uses the first one.
     let rails: Vec<_> = rails
         .into_iter()
@@ -95,6 +96,8 @@ pub(super) fn read(
         })
         .collect();
     let hcas: Vec<_> = rails.iter().map(|rail| format!("{}:{}", rail.device, rail.port)).collect();
+    let of_launcher = place.as_ref().and_then(|place| place.leaf.clone());
+    let leaves = leaves(&config.nodes.leaves, &[&name, &host], rails.len(), of_launcher);
     let versions = Versions {
         firstlight: env!("CARGO_PKG_VERSION").to_owned(),
         image: about.appliance.image_id,
@@ -110,6 +113,7 @@ pub(super) fn read(
         gpus: chosen.len(),
         hcas: hcas.clone(),
         gbit_s: rails.iter().map(|rail| rail.gbit_s).collect(),
+        leaves,
     };
     let local = Local {
         gpus: chosen,
@@ -121,6 +125,7 @@ pub(super) fn read(
             .map(|name| name.trim_start_matches('=').to_owned()),
         hcas,
         rails,
+        cards,
         host_id,
     };
     Ok(Here { card, local })
@@ -133,6 +138,21 @@ fn of_cards(root: &Root, config: &Config) -> Root {
     let shown = root.exists(RDMA).unwrap_or(true);
     let is_root = shown || root.is_live() || config.validate.library_path.iter().any(brought);
     if is_root { root.clone() } else { Root::new("/") }
+}
+
+/// The leaf switches of this node, by the map of the configuration under one of the node's names, else by its launcher.
+fn leaves(map: &[Leaf], names: &[&str], rails: usize, of_launcher: Option<String>) -> Leaves {
+    if map.is_empty() {
+        return of_launcher.map_or(Leaves::Unknown, Leaves::OfNode);
+    }
+    let own: Vec<_> =
+        map.iter().filter(|leaf| leaf.nodes.iter().any(|n| names.contains(&n.as_str()))).collect();
+    if let Some(whole) = own.iter().find(|leaf| leaf.rail.is_none()) {
+        return Leaves::OfNode(whole.name.clone());
+    }
+    let of = |rail| own.iter().find(|leaf| leaf.rail == Some(rail)).map(|leaf| leaf.name.clone());
+    // Without RDMA ports NCCL's sockets are the only rail.
+    Leaves::OfRails((0..rails.max(1)).map(of).collect())
 }
 
 /// CUDA's numbers of the GPUs that take part.
@@ -176,6 +196,7 @@ fn rail(hca: &Hca, port: &Port, fabric: &Fabric, ways: &[Ways]) -> Rail {
         port: u8::try_from(port.number).unwrap_or_default(),
         ethernet: port.is_ethernet(),
         gid: gid.and_then(|gid| u8::try_from(gid.index).ok()),
+        interface: port.netdev.as_ref().map(|netdev| netdev.name.clone()),
         gpu,
         gbit_s: of_slot.map(|of_slot| port.rate.gbit_s.min(of_slot)),
     }

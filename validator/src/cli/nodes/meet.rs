@@ -12,7 +12,7 @@ use crate::net::meeting::{Cut, Host, Link, NoEntry, Token, join, random_id};
 use crate::nodes::cluster::Cluster;
 use crate::nodes::gather::{Gathered, gather};
 use crate::nodes::interface;
-use crate::nodes::member::serve;
+use crate::nodes::member::{Ended, serve};
 use crate::nodes::order::{Ending, Order};
 use crate::outcome::finding::{Code, Finding, Severity};
 use std::io::ErrorKind;
@@ -37,7 +37,7 @@ pub(super) enum Role {
 /// The node that leads.
 pub(super) struct Leader {
     pub(super) gathered: Gathered,
-    own: Option<JoinHandle<()>>,
+    own: Option<JoinHandle<Option<Ended>>>,
 }
 
 /// Meets the others.
@@ -193,11 +193,12 @@ fn lead(host: Host, terms: &Terms, here: &Here, due: Instant) -> Result<Role, Co
     let (token, mut own) = (terms.token.clone(), here.clone());
     own.card.hosts = true;
     let work = move || match enter(&[to], &token, &own, due) {
-        Ok(link) => {
-            // The leading side sees and reports whatever happens here.
-            let _ = serve_with(link, &own, &mut |_| ());
+        // The leading side sees and reports whatever happens here.
+        Ok(link) => serve_with(link, &own, &mut |_| ()).ok().and_then(Result::ok),
+        Err(finding) => {
+            log::error!("{}", finding.message);
+            None
         }
-        Err(finding) => log::error!("{}", finding.message),
     };
     let own = thread::Builder::new().name("own node".to_owned()).spawn(work);
     let own = own.map_err(|e| CommandError::undone(&e))?;
@@ -207,7 +208,7 @@ fn lead(host: Host, terms: &Terms, here: &Here, due: Instant) -> Result<Role, Co
 
 /// Obeys the node that leads; the result that it gives, and the names of all nodes, if they were all there. If that node is
 /// lost, this is the result.
-pub(super) fn obey(link: Link, here: &Here, shown: bool) -> Result<(Ending, Vec<String>), CommandError> {
+pub(super) fn obey(link: Link, here: &Here, shown: bool) -> Result<(Ended, Vec<String>), CommandError> {
     let at = link.to.other_address().map_err(|e| CommandError::undone(&e))?;
     let (mut screen, mut names) = (Screen::new(shown), Vec::<String>::new());
     let served = serve_with(link, here, &mut |order| match order {
@@ -223,18 +224,19 @@ pub(super) fn obey(link: Link, here: &Here, shown: bool) -> Result<(Ending, Vec<
     let is_lost = served.is_err();
     // The node that leads has the first rank.
     let leader = names.first().map_or("that leads", String::as_str);
-    let ending = served.unwrap_or_else(|why| {
+    let ended = served.unwrap_or_else(|why| {
         let message = format!("node {leader} at {at}, which leads, is lost: {why}");
         let finding = Code::NodesLost.finding(Severity::Error, &leader, message);
-        Ending { status: UNDONE, findings: vec![finding] }
+        let ending = Ending { status: UNDONE, findings: vec![finding], network: None };
+        Ended { ending, interface: Err(why.to_string()) }
     });
-    Screen::new(true).findings(&ending.findings);
+    Screen::new(true).findings(&ended.ending.findings);
     screen.member(
         &here.card.name,
-        &ending,
+        &ended.ending,
         if is_lost { "the node that leads is lost" } else { "of the node that leads" },
     );
-    Ok((ending, names))
+    Ok((ended, names))
 }
 
 /// As `serve`; an error of its own is that of the system.
@@ -242,7 +244,7 @@ fn serve_with(
     link: Link,
     here: &Here,
     heard: &mut dyn FnMut(&Order),
-) -> Result<Result<Ending, Cut>, CommandError> {
+) -> Result<Result<Ended, Cut>, CommandError> {
     let address = link.to.own_address().map_err(|e| CommandError::undone(&e))?.ip();
     let find = |other: Option<IpAddr>| interface::of(other.unwrap_or(address));
     Ok(serve(link, &here.local, &find, heard))
@@ -259,13 +261,11 @@ impl Leader {
         }
     }
 
-    /// Tells all nodes that it is over, and waits for the own one.
-    pub(super) fn end(&mut self, status: u8, findings: Vec<Finding>) {
-        self.gathered.cluster.end(&Ending { status, findings });
-        if let Some(own) = self.own.take() {
-            // It panics nowhere; and its result is known.
-            let _ = own.join();
-        }
+    /// Tells all nodes that it is over, and waits for the own one: what this is for it.
+    pub(super) fn end(&mut self, ending: &Ending) -> Option<Ended> {
+        self.gathered.cluster.end(ending);
+        // It panics nowhere.
+        self.own.take()?.join().ok()?
     }
 }
 

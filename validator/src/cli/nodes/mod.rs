@@ -10,13 +10,16 @@ use super::{CommandError, FAILING, FINE, UNDONE};
 use crate::cli::args::{Meet, Nccl, Nodes, Place};
 use crate::config::Config;
 use crate::machine::root::Root;
+use crate::nccl::advice::between_nodes;
 use crate::nccl::{Row, Sweep};
+use crate::nodes::member::Ended;
 use crate::nodes::order::Ending;
 use crate::nodes::suite::{self, Which};
-use crate::outcome::Outcome;
 use crate::outcome::finding::{Finding, Severity};
+use crate::outcome::{Advice, Outcome};
 use crate::report::TestEntry;
 use contract::status::DEGRADED;
+use local::Here;
 use meet::Role;
 use shown::{Node, Screen, Table};
 use std::time::{Instant, SystemTime};
@@ -29,33 +32,37 @@ pub(super) fn run(root: &Root, config: &Config, asked: &Nodes, which: Which) -> 
     let shown = asked.json != Some(Place::Stdout);
     let local = local::read(root, config, &asked.meet, &asked.gpus)?;
     let mut screen = Screen::new(shown);
-    let write = |nodes: Vec<Node<'_>>, tests: &[TestEntry], ending: &Ending| match &asked.json {
-        Some(place) => shown::write(place, nodes, tests, ending, (started, begun)),
-        None => Ok(()),
+    let write = |nodes: Vec<Node<'_>>, tests: &[TestEntry], ending: &Ending, workload: &[Advice]| {
+        let Some(place) = &asked.json else { return Ok(()) };
+        shown::write(place, nodes, tests, (ending, workload), (started, begun))
     };
     match meet::meet(config, &asked.meet, &local)? {
         Role::Member(link) => {
-            let (ending, names) = meet::obey(link, &local, shown)?;
-            write(names.iter().map(|name| Node::Name { name }).collect(), &[], &ending)?;
-            Ok(ending.status)
+            let (ended, names) = meet::obey(link, &local, shown)?;
+            let nodes = names.iter().map(|name| Node::Name { name }).collect();
+            write(nodes, &[], &ended.ending, &workload(&ended, &local))?;
+            Ok(ended.ending.status)
         }
         Role::Alone(finding) => {
-            let ending = Ending { status: UNDONE, findings: vec![*finding] };
+            let ending = Ending { status: UNDONE, findings: vec![*finding], network: None };
             screen.findings(&ending.findings);
-            write(Vec::new(), &[], &ending)?;
+            write(Vec::new(), &[], &ending, &[])?;
             Ok(UNDONE)
         }
         Role::Leader(mut leader) => {
-            let tests = suite::run(&mut leader.gathered, which, &mut screen);
+            let (tests, network) = suite::run(&mut leader.gathered, which, &mut screen);
             let tests = shown::entries(&tests);
             let findings: Vec<_> = tests.iter().flat_map(|test| test.findings.clone()).collect();
             let status = worst(tests.iter().map(|test| test.outcome));
-            leader.end(status, findings.clone());
+            let network = network.filter(|_| matches!(status, FINE | DEGRADED));
+            let ending = Ending { status, findings, network };
+            let own = leader.end(&ending);
             let seconds = begun.elapsed().as_secs_f64();
             let name = &local.card.name;
             screen.end(&tests, status, name, seconds);
             let nodes = leader.gathered.cluster.cards().into_iter().map(Node::Card).collect();
-            write(nodes, &tests, &Ending { status, findings })?;
+            let workload = own.map(|own| workload(&own, &local)).unwrap_or_default();
+            write(nodes, &tests, &ending, &workload)?;
             screen.failed.map_or(Ok(status), |why| Err(CommandError::Undone(why)))
         }
     }
@@ -75,7 +82,7 @@ pub(super) fn nccl(
     }
     let shown = asked.json != Some(Place::Stdout);
     match meet::meet(config, &asked.meet, &local)? {
-        Role::Member(link) => Ok(meet::obey(link, &local, false)?.0.status),
+        Role::Member(link) => Ok(meet::obey(link, &local, false)?.0.ending.status),
         Role::Alone(finding) => {
             Screen::new(true).findings(&[*finding]);
             Ok(UNDONE)
@@ -95,12 +102,19 @@ pub(super) fn nccl(
                     }
                 }
             };
-            leader.end(status, findings.clone());
+            leader.end(&Ending { status, findings: findings.clone(), network: None });
             Screen::new(true).findings(&findings);
             table.finish(sweep, findings.is_empty())?;
             Ok(status)
         }
     }
+}
+
+/// The workload's settings between the nodes, in this node's names; none without a good result.
+fn workload(ended: &Ended, here: &Here) -> Vec<Advice> {
+    let Some(choice) = &ended.ending.network else { return Vec::new() };
+    let hcas: Vec<_> = choice.rails.iter().filter_map(|rail| here.local.hcas.get(*rail).cloned()).collect();
+    between_nodes(ended.interface.as_deref().ok(), &hcas, choice.merge)
 }
 
 fn of_rows(rows: &[Row]) -> u8 {

@@ -12,7 +12,7 @@ use crate::nodes::cluster::Cluster;
 use crate::nodes::order::{Ending, Welcome};
 use crate::nodes::watcher::{About, Watcher};
 use crate::outcome::finding::{Finding, Severity};
-use crate::outcome::{Judgement, Verdict};
+use crate::outcome::{Advice, Judgement, Verdict};
 use crate::render::last_line::of_nodes;
 use crate::render::nccl::{Device, Head, Run, columns, head, json, row, tail};
 use crate::render::{causes, pretty, text};
@@ -22,6 +22,7 @@ use crate::text::time::utc;
 use contract::schema;
 use contract::status::DEGRADED;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime};
 
 /// Standard output, until a write fails.
@@ -177,6 +178,9 @@ struct Report<'a> {
     nodes: Vec<Node<'a>>,
     tests: &'a [TestEntry],
     findings: &'a [Finding],
+    /// What this node's workload is to use between the nodes, and why.
+    workload_env: BTreeMap<&'a str, &'a str>,
+    workload_reasons: BTreeMap<&'a str, &'a str>,
 }
 
 /// Writes the result as JSON.
@@ -184,7 +188,7 @@ pub(super) fn write(
     place: &Place,
     nodes: Vec<Node<'_>>,
     tests: &[TestEntry],
-    ending: &Ending,
+    (ending, workload): (&Ending, &[Advice]),
     (started, begun): (SystemTime, Instant),
 ) -> Result<(), CommandError> {
     let report = Report {
@@ -195,6 +199,8 @@ pub(super) fn write(
         nodes,
         tests,
         findings: &ending.findings,
+        workload_env: workload.iter().map(|a| (a.name.as_str(), a.value.as_str())).collect(),
+        workload_reasons: workload.iter().map(|a| (a.name.as_str(), a.reason.as_str())).collect(),
     };
     let text = pretty(&report).map_err(|e| CommandError::undone(&e))?;
     Ok(output::write(place, &text)?)

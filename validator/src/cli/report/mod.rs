@@ -15,7 +15,9 @@ use crate::report::{Report, TestEntry, from_json};
 use crate::schedule::Pair;
 use crate::suite::P2P_ALLREDUCE;
 use crate::text::shown::shown_text;
+use serde::Deserialize;
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -50,8 +52,13 @@ pub(super) fn schema() -> Result<u8, CommandError> {
 }
 
 /// Prints NAME=value lines, each after its reason as a comment; writes vLLM's answers below `vllm`.
-pub(super) fn env(path: &Path, vllm: Option<&Path>) -> Result<u8, CommandError> {
-    let report = read(path)?;
+pub(super) fn env(path: &Path, nodes: Option<&Path>, vllm: Option<&Path>) -> Result<u8, CommandError> {
+    let mut report = read(path)?;
+    if let Some(path) = nodes {
+        let between = read_nodes(path)?;
+        report.workload_env.extend(between.workload_env);
+        report.workload_reasons.extend(between.workload_reasons);
+    }
     let mut lines = String::new();
     for (name, value) in &report.workload_env {
         // Any other line could set something else for the workload.
@@ -164,6 +171,27 @@ fn read_any(path: &Path) -> Result<Report, CommandError> {
 fn read_input() -> Result<Report, CommandError> {
     let here = |why: String| CommandError::Undone(format!("standard input: {why}"));
     from_json(&files::limited(io::stdin().lock(), LARGEST).map_err(here)?).map_err(|e| here(e.to_string()))
+}
+
+/// The settings in a report of `nodes`, `firstlight.nodes/1`.
+#[derive(Deserialize)]
+struct Between {
+    schema: String,
+    workload_env: BTreeMap<String, String>,
+    workload_reasons: BTreeMap<String, String>,
+}
+
+fn read_nodes(path: &Path) -> Result<Between, CommandError> {
+    let here = |why: String| CommandError::Undone(format!("{}: {why}", path.display()));
+    let bytes = files::read(path, LARGEST).map_err(here)?;
+    let between: Between = serde_json::from_slice(&bytes).map_err(|e| here(e.to_string()))?;
+    let read = &between.schema;
+    let expected = contract::schema::NODES;
+    if read == expected {
+        Ok(between)
+    } else {
+        Err(here(format!("read schema {read:?}, expected {expected}")))
+    }
 }
 
 pub(super) fn read(path: &Path) -> Result<Report, CommandError> {

@@ -3,6 +3,7 @@
 //! An empty value is NCCL's own default.
 
 use super::{Arm, Network, NetworkKind, Setup};
+use crate::nccl::advice::{HCA, MERGE};
 use std::net::SocketAddr;
 
 /// What the arm's environment depends on, besides its setup.
@@ -75,7 +76,8 @@ fn network(network: &Network) -> Vec<(&'static str, String)> {
         ("NCCL_IB_DISABLE", no_ib.to_owned()),
         ("NCCL_NET_GDR_LEVEL", direct.to_owned()),
         ("NCCL_SOCKET_IFNAME", format!("={}", network.interface)),
-        ("NCCL_IB_HCA", network.hcas.clone()),
+        (HCA, network.hcas.clone()),
+        (MERGE, network.merge.map(|on| u8::from(on).to_string()).unwrap_or_default()),
         // Between GPUs of one node the network is not used.
         ("NCCL_NET_DISABLE_INTRA", "1".to_owned()),
     ];
@@ -156,7 +158,8 @@ mod tests {
     fn between_nodes_the_network_is_set_and_every_variable_is_set_once() {
         let with = |kind| {
             let (interface, hcas) = ("eth0".to_owned(), "=mlx5_0:1".to_owned());
-            let network = Network { kind, interface, hcas, host_id: Some("a".to_owned()) };
+            let network =
+                Network { kind, interface, hcas, merge: Some(false), host_id: Some("a".to_owned()) };
             of(&Setup {
                 part: Some(super::super::Part { first: 2.into(), ranks: 4, network }),
                 ..setup(Arm::P2p)
@@ -168,6 +171,7 @@ mod tests {
             ("NCCL_IB_DISABLE", "1"),
             ("NCCL_SOCKET_IFNAME", "=eth0"),
             ("NCCL_IB_HCA", "=mlx5_0:1"),
+            ("NCCL_IB_MERGE_NICS", "0"),
             ("NCCL_HOSTID", "a"),
         ] {
             assert_eq!(all.get(name).map(String::as_str), Some(value), "{name}");

@@ -109,6 +109,8 @@ pub struct Network {
     pub interface: String,
     /// The RDMA ports, as NCCL_IB_HCA; empty: NCCL's choice.
     pub hcas: String,
+    /// Whether NCCL makes one device of several ports, NCCL_IB_MERGE_NICS; `None`: NCCL's choice.
+    pub merge: Option<bool>,
     /// NCCL's name for this node, where a machine stands for several: NCCL_HOSTID.
     pub host_id: Option<String>,
 }

@@ -9,6 +9,8 @@ mod tally;
 pub use accuse::infer;
 pub use plan::{Round, again, rounds};
 
+use crate::outcome::finding::{Code, Finding, Severity};
+
 /// The network as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Network {
@@ -136,16 +138,25 @@ impl Inference {
     }
 }
 
+/// The names of parts.
+pub struct Names<'a> {
+    /// A node's.
+    pub node: &'a dyn Fn(usize) -> String,
+    /// A leaf switch's.
+    pub leaf: &'a dyn Fn(usize) -> String,
+}
+
 impl Part {
-    /// `node a`, `the port of node a on rail 1`; `name` gives a node's name.
+    /// `node a`, `the port of node a on rail 1`
     #[must_use]
-    pub fn text(&self, name: &dyn Fn(usize) -> String) -> String {
+    pub fn text(&self, names: &Names<'_>) -> String {
         match self {
-            Self::Node(node) => format!("node {}", name(*node)),
+            Self::Node(node) => format!("node {}", (names.node)(*node)),
             Self::Port(port) => {
-                format!("the port of node {} on rail {}, or its cable", name(port.node), port.rail)
+                let node = (names.node)(port.node);
+                format!("the port of node {node} on rail {}, or its cable", port.rail)
             }
-            Self::Leaf(leaf) => format!("leaf switch {leaf}"),
+            Self::Leaf(leaf) => format!("leaf switch {}", (names.leaf)(*leaf)),
             Self::Rail(rail) => format!("rail {rail}"),
         }
     }
@@ -174,10 +185,36 @@ impl Figures {
 impl Unclear {
     /// The candidates and the reason, in one sentence.
     #[must_use]
-    pub fn text(&self, name: &dyn Fn(usize) -> String) -> String {
-        let all: Vec<_> = self.candidates.iter().map(|part| part.text(name)).collect();
+    pub fn text(&self, names: &Names<'_>) -> String {
+        let all: Vec<_> = self.candidates.iter().map(|part| part.text(names)).collect();
         format!("{}: {}", all.join(" or "), self.why)
     }
+}
+
+/// The parts at fault, from measurements between pairs; `node` and `leaf` give the names of nodes and leaf switches.
+#[must_use]
+pub fn blamed(
+    inference: &Inference,
+    node: &dyn Fn(usize) -> String,
+    leaf: &dyn Fn(usize) -> String,
+) -> Vec<Finding> {
+    let name = Names { node, leaf };
+    let bad = inference.blames.iter().map(|blame| {
+        let part = blame.part.text(&name);
+        let message = format!("{part}: {}", blame.figures.text(inference));
+        Code::NodesBad.finding(Severity::Fail, &part, message)
+    });
+    let unclear = inference.unclear.iter().map(|unclear| {
+        let text = unclear.text(&name);
+        Code::NodesUnclear.finding(Severity::Fail, "nodes", text)
+    });
+    let passing = inference.passing.iter().map(|port| {
+        let name = node(port.node);
+        let message =
+            format!("node {name} was bad with most others on rail {}, and good when tried again", port.rail);
+        Code::NodesUnclear.finding(Severity::Warn, &name, message)
+    });
+    bad.chain(unclear).chain(passing).collect()
 }
 
 #[cfg(test)]

@@ -136,6 +136,8 @@ impl World {
     }
 }
 
+const NAMES: Names<'_> = Names { node: &|node| format!("n{node}"), leaf: &|leaf| format!("l{leaf}") };
+
 const ALL: [How; 3] = [How::Slow, How::Wrong, How::Dead];
 
 const fn port(node: usize, rail: usize) -> Part {
@@ -179,7 +181,7 @@ fn a_bad_port_is_named_and_not_its_node() {
         world.names(&[port(5, 1)]);
         world.leaves(4).names(&[port(5, 1)]);
     }
-    assert_eq!(port(5, 1).text(&|node| format!("n{node}")), "the port of node n5 on rail 1, or its cable");
+    assert_eq!(port(5, 1).text(&NAMES), "the port of node n5 on rail 1, or its cable");
 }
 
 #[test]
@@ -245,7 +247,7 @@ fn a_bad_way_between_two_good_nodes_accuses_neither() {
     first.iter_mut().filter(|m| m.pair == (2, 6)).for_each(|m| m.got = Got::Rate(1.0));
     let inference = infer(&world.network, &first, &[], None);
     assert!(inference.blames.is_empty());
-    let text = inference.unclear[0].text(&|node| format!("n{node}"));
+    let text = inference.unclear[0].text(&NAMES);
     assert!(text.starts_with("node n2 or node n6: only the way between these two"), "{text}");
 }
 
@@ -353,5 +355,25 @@ fn a_thousand_nodes_are_planned_and_judged_in_a_moment() {
     let judged = begun.elapsed();
     let named: Vec<_> = inference.blames.iter().map(|blame| blame.part).collect();
     assert_eq!(named, [Part::Leaf(3), Part::Node(700)]);
+    println!("1,024 nodes: the plan takes {planned:?}, the inference {judged:?}");
     assert!(planned + judged < Duration::from_secs(10), "{planned:?} {judged:?}");
+}
+
+#[test]
+fn a_fault_without_a_place_fails_and_one_that_passes_warns() {
+    let unclear =
+        Unclear { candidates: vec![Part::Node(2), Part::Node(6)], why: "only the way between them" };
+    let passing = Port { node: 4, rail: 0 };
+    let inference = Inference { unclear: vec![unclear], passing: vec![passing], ..Inference::default() };
+    let found = blamed(&inference, &|node| format!("n{node}"), &|leaf| format!("l{leaf}"));
+    let found: Vec<_> = found.iter().map(|f| (f.code.as_str(), f.severity, f.message.as_str())).collect();
+    let expected = [
+        ("NODES-UNCLEAR", Severity::Fail, "node n2 or node n6: only the way between them"),
+        (
+            "NODES-UNCLEAR",
+            Severity::Warn,
+            "node n4 was bad with most others on rail 0, and good when tried again",
+        ),
+    ];
+    assert_eq!(found, expected);
 }

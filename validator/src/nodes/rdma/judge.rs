@@ -1,8 +1,9 @@
 //! From what came of the pairs to findings.
 
-use super::pass::{Latency, Pass, Rate, Trouble};
-use super::{Memory, port};
+use super::Memory;
+use super::pass::{Latency, Pass, Rate, Sent, Trouble};
 use crate::nodes::cluster::Cluster;
+use crate::nodes::rails::{self, port};
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::verbs::Verb;
@@ -27,8 +28,10 @@ pub(super) fn judge(all: &[Pass], host: &[Pass], memory: Memory, cluster: &Clust
         findings
             .extend(pass.trouble.as_ref().map(|trouble| stopped(trouble, pass, name, &|n| cluster.name(n))));
         findings.extend(slow(pass, host, memory, cluster));
+        findings.extend(elsewhere(pass, cluster));
     }
-    Judgement::summed_up(|| summary(all), findings).with_tables(vec![rows(all, memory, name)])
+    Judgement::summed_up(|| summary(all), findings)
+        .with_tables(vec![rows(all, memory, name), counters(all, memory, name)])
 }
 
 fn wrong(pass: &Pass, name: Name<'_>) -> Vec<Finding> {
@@ -67,6 +70,26 @@ fn stopped(trouble: &Trouble, pass: &Pass, name: Name<'_>, node_name: &dyn Fn(us
     }
 }
 
+/// Ports through which nearly nothing went, though the transfers were theirs; and those of several rails where nothing shows it.
+fn elsewhere(pass: &Pass, cluster: &Cluster) -> Vec<Finding> {
+    let several = rails::number(cluster) > 1;
+    let one = |sent: &Sent| {
+        let name = port(cluster, sent.node, pass.rail);
+        let is_card =
+            cluster.card(sent.node).is_some_and(|card| matches!(card.gbit_s.get(pass.rail), Some(Some(_))));
+        match &sent.counted {
+            Err(why) => Some(Code::NodesRail.finding(Severity::Error, &name, format!("{name}: {why}"))),
+            Ok(None) => (several && is_card).then(|| rails::without_counters(&name)),
+            Ok(Some(counted)) => sent.is_elsewhere().then(|| {
+                let bytes = sent.bytes;
+                let message = format!("RDMA sent {bytes} B by {name}, whose counter rose by {counted} B");
+                Code::NodesRail.finding(Severity::Warn, &name, message).values(*counted, bytes, Some("B"))
+            }),
+        }
+    };
+    pass.sent.iter().filter_map(one).collect()
+}
+
 /// Bandwidths below what the ports or the host's memory can do.
 pub(super) fn slow(pass: &Pass, host: &[Pass], memory: Memory, cluster: &Cluster) -> Vec<Finding> {
     let name = |node, rail| port(cluster, node, rail);
@@ -88,7 +111,7 @@ pub(super) fn slow(pass: &Pass, host: &[Pass], memory: Memory, cluster: &Cluster
             let Some(floor) = floor.filter(|floor| got < *floor) else { continue };
             let (by, at) = (name(from, pass.rail), name(to, pass.rail));
             let message = format!(
-                "RDMA {verb} by {by} at {at}: {got:.1} Gb/s, expected at least {floor:.1} Gb/s ({:.0} % of {of})",
+                "RDMA {verb} by {by} at {at}: {got:.2} Gb/s, expected at least {floor:.2} Gb/s ({:.0} % of {of})",
                 100.0 * if memory == Memory::Host { OF_PORT } else { OF_HOST }
             );
             findings.push(Code::RdmaSlow.finding(Severity::Warn, &by, message).values(
@@ -177,4 +200,19 @@ pub(super) fn rows(all: &[Pass], memory: Memory, name: Name<'_>) -> Value {
         })
     });
     json!({ "name": format!("RDMA, {}", word(memory)), "columns": columns, "rows": rows.collect::<Vec<_>>() })
+}
+
+/// What the ports' counters say, for the report.
+fn counters(all: &[Pass], memory: Memory, name: Name<'_>) -> Value {
+    let columns = [("rail", ""), ("port", ""), ("sent by RDMA", "B"), ("counted", "B")];
+    let columns: Vec<_> =
+        columns.iter().map(|(heading, unit)| json!({ "heading": heading, "unit": unit })).collect();
+    let rows = all.iter().flat_map(|pass| {
+        let counted = |sent: &Sent| sent.counted.clone().ok().flatten();
+        pass.sent
+            .iter()
+            .map(move |sent| json!([pass.rail, name(sent.node, pass.rail), sent.bytes, counted(sent)]))
+    });
+    let name = format!("RDMA, {}: bytes by the ports' counters", word(memory));
+    json!({ "name": name, "columns": columns, "rows": rows.collect::<Vec<_>>() })
 }

@@ -4,9 +4,12 @@
 use super::content::Plan;
 use super::member::ANSWER;
 use super::messages::{Answer, Ask};
+use super::pass::Sent;
 use super::{Memory, Pass, Trouble};
 use crate::gpu::pattern::Nonces;
+use crate::machine::host::rdma::{Bytes, Counted};
 use crate::nodes::cluster::{Cluster, Heard};
+use crate::nodes::measure::counts_of;
 use crate::nodes::order::{Order, Reply};
 use crate::verbs::Verb;
 use std::time::Duration;
@@ -39,6 +42,7 @@ impl<'c> Pairs<'c> {
     /// All steps; what came of each pair.
     pub(super) fn run(mut self) -> Vec<Pass> {
         self.connect();
+        let before = self.counts();
         for verb in [Verb::Write, Verb::Read] {
             self.integrity(verb);
             for bytes in BURSTS {
@@ -46,11 +50,41 @@ impl<'c> Pairs<'c> {
             }
             self.latency(verb);
         }
+        self.count(&before);
         let all: Vec<_> = self.all.iter().flat_map(|pass| [pass.pair.0, pass.pair.1]).collect();
         let close = |node: usize| all.contains(&node).then_some(Order::Rdma(Box::new(Ask::Close)));
         // A node that does not answer is noticed by the next test.
         self.cluster.ask(close, ANSWER + BESIDE, false);
         self.all
+    }
+
+    /// What the port of this rail has counted on each node.
+    fn counts(&mut self) -> Vec<(usize, Result<Option<Bytes>, String>)> {
+        let going: Vec<_> =
+            self.all.iter().filter(|pass| pass.trouble.is_none()).map(|pass| pass.pair).collect();
+        let wanted = |node: usize| going.iter().any(|(a, b)| node == *a || node == *b);
+        let counted = counts_of(self.cluster, &wanted).into_iter();
+        let rail = self.rail;
+        let own = |ports: Vec<Counted>| ports.get(rail).and_then(|counted| counted.bytes);
+        counted.map(|(node, counted)| (node, counted.map(own))).collect()
+    }
+
+    /// Keeps what both ports of each pair have sent meanwhile.
+    fn count(&mut self, before: &[(usize, Result<Option<Bytes>, String>)]) {
+        let after = self.counts();
+        let of = |counts: &[(usize, Result<Option<Bytes>, String>)], node: usize| {
+            let found = counts.iter().find(|(other, _)| *other == node).map(|(_, counted)| counted.clone());
+            found.unwrap_or_else(|| Err("its counters were not read".to_owned()))
+        };
+        for pass in self.all.iter_mut().filter(|pass| pass.trouble.is_none()) {
+            for node in [pass.pair.0, pass.pair.1] {
+                let since = |before: Option<Bytes>, after: Option<Bytes>| {
+                    before.zip(after).map(|(before, after)| after.since(&before).0)
+                };
+                let counted = of(before, node).and_then(|old| Ok(since(old, of(&after, node)?)));
+                pass.sent.push(Sent { node, bytes: pass.bytes_of(node), counted });
+            }
+        }
     }
 
     /// Opens the ports of all pairs, and connects them.

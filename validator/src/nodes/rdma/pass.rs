@@ -24,8 +24,28 @@ pub(super) struct Pass {
     pub(super) latencies: Vec<Latency>,
     /// Wrong bytes: by what, at which node.
     pub(super) wrong: Vec<(Verb, usize, Wrong)>,
+    /// What each port has sent, by what was asked for and by its counters.
+    pub(super) sent: Vec<Sent>,
     /// Why it ended early.
     pub(super) trouble: Option<Trouble>,
+}
+
+/// What a node's port has sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Sent {
+    /// The node.
+    pub(super) node: usize,
+    /// The bytes of the bursts that left there.
+    pub(super) bytes: u64,
+    /// The bytes that its counter rose by, `None` if nothing counts them; or why that is unknown.
+    pub(super) counted: Result<Option<u64>, String>,
+}
+
+impl Sent {
+    /// Whether less than half of the bytes passed the port: headers only add to them.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        matches!(self.counted, Ok(Some(counted)) if counted < self.bytes / 2)
+    }
 }
 
 /// Why a pair ended early.
@@ -93,8 +113,16 @@ impl Pass {
             rates: Vec::new(),
             latencies: Vec::new(),
             wrong: Vec::new(),
+            sent: Vec::new(),
             trouble: None,
         }
+    }
+
+    /// The bytes of the bursts that left a node: of its own writes, and of the other one's reads.
+    pub(super) fn bytes_of(&self, node: usize) -> u64 {
+        let leaves = |rate: &&Rate| (rate.verb == Verb::Write) == (rate.nodes.0 == node);
+        let bytes = |rate: &Rate| rate.count.saturating_mul(rate.bytes as u64);
+        self.rates.iter().filter(leaves).map(bytes).sum()
     }
 
     /// The node of a side, and the other one.
@@ -134,6 +162,7 @@ impl Pass {
         self.rates.extend(again.rates);
         self.latencies.extend(again.latencies);
         self.wrong.extend(again.wrong);
+        self.sent.extend(again.sent);
         if let Some(trouble) = again.trouble {
             self.stop(trouble);
         }

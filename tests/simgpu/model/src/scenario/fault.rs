@@ -164,6 +164,8 @@ pub enum Kind {
     NcclSkip,
     /// A communicator takes long to come to be.
     NcclSlowStart,
+    /// Of several RDMA ports only the first carries data.
+    NcclOneRail,
     /// Ranks that may reach each other directly say that they do, and go through the host's memory.
     NcclLies,
     /// The same, also where the environment forbids that they reach each other.
@@ -272,6 +274,7 @@ impl Kind {
                 | Self::NcclBeyond
                 | Self::NcclSkip
                 | Self::NcclSlowStart
+                | Self::NcclOneRail
                 | Self::NcclLies
                 | Self::NcclDeaf
                 | Self::NcclHangInit

@@ -18,6 +18,8 @@ pub struct Nccl {
     pub version: u32,
     /// The RDMA card that it finds, if any.
     pub hca: Option<Hca>,
+    /// Channels that it takes of itself where it has several RDMA ports and may not merge them.
+    pub apart: Option<u32>,
     /// Times with peer access.
     #[serde(default)]
     pub p2p: BTreeMap<Program, Table>,
@@ -34,7 +36,15 @@ impl Default for Nccl {
     fn default() -> Self {
         let none = BTreeMap::new;
         let (channels, version) = (channels(), version());
-        Self { channels, rate_by_channels: Vec::new(), version, hca: None, p2p: none(), shm: none() }
+        Self {
+            channels,
+            rate_by_channels: Vec::new(),
+            version,
+            hca: None,
+            apart: None,
+            p2p: none(),
+            shm: none(),
+        }
     }
 }
 

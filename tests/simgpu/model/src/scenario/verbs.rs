@@ -31,6 +31,9 @@ pub struct VerbsFault {
     /// Only transfers of at least so many bytes.
     #[serde(default)]
     pub from_bytes: u64,
+    /// `counts`: the counter that rises, below the port's folder.
+    #[serde(default)]
+    pub counter: String,
     /// Only each so-manieth of these transfers.
     #[serde(default = "one")]
     pub every: u64,
@@ -66,4 +69,8 @@ pub enum VerbsKind {
     Unregistered,
     /// The process ends.
     Crash,
+    /// The port's counters of bytes stand still: the data takes another way.
+    Uncounted,
+    /// A counter of errors rises.
+    Counts,
 }

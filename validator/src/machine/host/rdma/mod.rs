@@ -2,9 +2,11 @@
 //! interface of each and its addresses (GIDs). The test `nics` judges them; `pcie` gives the position of a
 //! device in the fabric.
 
+mod counters;
 mod read;
 mod text;
 
+pub use counters::{Bytes, Counted, counted};
 pub use read::read;
 
 use std::fmt;

@@ -6,7 +6,7 @@ use crate::machine::root::Root;
 use std::io::{self, ErrorKind};
 use std::net::Ipv6Addr;
 
-const CLASS: &str = "sys/class/infiniband";
+pub(super) const CLASS: &str = "sys/class/infiniband";
 
 /// The devices of these names, each with its ports.
 ///

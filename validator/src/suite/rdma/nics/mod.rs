@@ -9,6 +9,7 @@ use crate::machine::host::rdma::{Hca, Port};
 use crate::machine::pcie::link::raw_gb_s;
 use crate::machine::pcie::model::{Device, Fabric};
 use crate::machine::pcie::path;
+use crate::nccl::advice::HCA;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::outcome::{Advice, Judgement};
 use crate::suite::machine::known;
@@ -121,7 +122,7 @@ fn advice(ports: &[(&Hca, &Port)]) -> Option<Advice> {
     let active = ports.iter().filter(|(_, port)| port.is_active());
     let names: Vec<_> = active.map(|(hca, port)| format!("{}:{}", hca.name, port.number)).collect();
     let reason = format!("the ports that are ACTIVE, {} of {}", names.len(), ports.len());
-    (!names.is_empty()).then(|| Advice::new("NCCL_IB_HCA", format!("={}", names.join(",")), &reason))
+    (!names.is_empty()).then(|| Advice::new(HCA, format!("={}", names.join(",")), &reason))
 }
 
 #[cfg(test)]
