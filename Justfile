@@ -86,11 +86,16 @@ test:
 check:
     @tests/check.sh
 
+# Simulated GPUs and the program that judges them, as the tests build them.
+[private]
+simulated:
+    cargo build --locked --profile simulate -p firstlight -p simgpu-cuda -p simgpu-nvml -p simgpu-nccl -p simgpu-verbs --lib --bin firstlight
+
 # Two more at a time than there are cores: two of them wait for deadlines.
 # Tests on simulated GPUs, without an image: every scenario, and a part of the matrix; or those whose names hold a word.
 [group('check')]
-simulate-tests *words:
-    cargo test --locked --test simulate -- --test-threads="$(($(nproc) + 2))" "$@"
+simulate-tests *words: simulated
+    tests/check.sh in-memory cargo test --locked --test simulate -- --test-threads="$(($(nproc) + 2))" "$@"
 
 # Each parser of hostile input, fuzzed for some seconds.
 [group('check')]
@@ -121,10 +126,9 @@ image-tests *words: media
 
 # The shipped image in QEMU: faults, policies, hand-overs; or those tests whose names hold a word.
 [group('check')]
-boots *words: media
+boots *words: media simulated
     tests/fakepci/build.sh
-    cargo build --release --locked --lib
-    cargo test --locked --test boots -- --test-threads=4 "$@"
+    cargo test --locked --test boots -- --test-threads=5 "$@"
 
 # The arm64 image, cross-compiled, in QEMU: one machine, an SMMU that translates, two machines that meet; or those tests whose names hold a word.
 [group('check')]

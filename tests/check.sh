@@ -1,8 +1,26 @@
 #!/usr/bin/env bash
 # Everything that must hold and needs no image: format, lints, unit tests and the rules of the house, with the seconds of
 # each step. Needs cargo, a C compiler and git. Linters that are not installed are named, and left out.
+# check.sh in-memory COMMAND..: runs only this command, with its temporary files in memory.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+# The tests write thousands of small files, in memory where there is room and programs may run. By a link: a path that
+# begins with /dev/ means a device to the program.
+fast=$(mktemp -d -p /dev/shm firstlight-check.XXXXXX 2> /dev/null || mktemp -d) temporary=$(mktemp -d)
+trap 'rm -rf "$fast" "$temporary"' EXIT
+memory=$temporary
+printf '#!/bin/sh\n' > "$fast/runs" && chmod +x "$fast/runs"
+if [ "$(df --output=avail -k "$fast" | tail -1)" -gt 2000000 ] && "$fast/runs" 2> /dev/null; then
+    memory=$temporary/memory
+    ln -s "$fast" "$memory"
+fi
+
+if [ "${1:-}" = in-memory ]; then
+    shift
+    TMPDIR=$memory "$@"
+    exit
+fi
 
 # step NAME COMMAND..: runs it, and says how long it took.
 step() {
@@ -40,21 +58,11 @@ if ! command -v lspci > /dev/null; then
     skip+=(--skip lspci::)
 fi
 
-# The tests write thousands of small files, in memory where there is room and programs may run. By a link: a path that
-# begins with /dev/ means a device to the program.
-fast=$(mktemp -d -p /dev/shm firstlight-check.XXXXXX 2> /dev/null || mktemp -d) temporary=$(mktemp -d)
-trap 'rm -rf "$fast" "$temporary"' EXIT
-memory=$temporary
-printf '#!/bin/sh\n' > "$fast/runs" && chmod +x "$fast/runs"
-if [ "$(df --output=avail -k "$fast" | tail -1)" -gt 2000000 ] && "$fast/runs" 2> /dev/null; then
-    memory=$temporary/memory
-    ln -s "$fast" "$memory"
-fi
-
 step format cargo fmt --all --check
-step clippy cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
-# Tests that need an image or other programs are no default targets.
-step clippy+ cargo clippy --package firstlight-tests --test image --test boots --test deploy --locked --quiet -- -D warnings
+# Tests that need an image or other programs are no default targets. One call: each selection of packages has features of its
+# own, and would look at what it shares twice.
+step clippy cargo clippy --workspace --lib --bins --tests --benches --examples --test image --test boots --test deploy --test arm64 \
+    --locked --quiet -- -D warnings
 step build cargo test --locked --quiet "${tests[@]}" --test process_one --no-run
 # Process 1 mostly waits for deadlines: its tests run beside the others. It empties a root in memory when it leaves it:
 # this one is on a disk.

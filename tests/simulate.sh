@@ -5,5 +5,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-cargo build --locked --lib --bin firstlight --bin simulate >&2
+# The small test brings the features of a build of tests, so that both share what they compile.
+cargo build --locked --lib --bin firstlight --bin simulate --test driver >&2
 exec "${CARGO_TARGET_DIR:-target}/debug/simulate" "$@"

@@ -1,22 +1,52 @@
 #!/usr/bin/env bash
 # stages.sh: everything that must hold, cheap stages first. Stops at the first stage that fails, and prints the seconds of
-# each. Needs `just` and all that the recipes need; `./run test` installs it.
+# each, and its seconds of processor: a busy host makes the first number larger, a slow stage both. Needs `just` and all that
+# the recipes need; `./run test` installs it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+work=$(mktemp -d)
+ahead=
+trap '[ -z "$ahead" ] || kill -- "-$ahead" 2> /dev/null || true; rm -rf "$work"' EXIT
+
+# processor: the seconds of processor of everything that has ended so far.
+processor() {
+    times > "$work/times"
+    awk 'NR == 2 { split($1, own, /[ms]/); split($2, kernel, /[ms]/); printf "%d", 60 * (own[1] + kernel[1]) + own[2] + kernel[2] }' "$work/times"
+}
 
 # stage NAME COMMAND..
 stage() {
-    local name=$1 from=$SECONDS
+    local name=$1 from=$SECONDS worked
     shift
+    processor > "$work/before"
     echo "stage  $name"
     "$@" || { echo "stage  $name FAILED after $((SECONDS - from)) s; the stages after it were not run" >&2; exit 1; }
-    printf 'stage  %-10s %5d s\n' "$name" $((SECONDS - from))
+    processor > "$work/after"
+    worked=$(($(cat "$work/after") - $(cat "$work/before")))
+    printf 'stage  %-10s %5d s   %5d s of processor\n' "$name" $((SECONDS - from)) "$worked"
 }
 
+# What later stages need is built beside the first ones, with what processor these leave: they wait for deadlines, and for the
+# last program of a build. The stage that needs it builds again what failed here, and says why.
+ahead() {
+    setsid nice -n 19 bash -c 'just simulated; just media; tests/fuzz/short.sh --build' > "$work/ahead.log" 2>&1 < /dev/null &
+    ahead=$!
+}
+# settle: waits for that.
+settle() {
+    local from=$SECONDS
+    wait "$ahead" || true
+    ahead=
+    printf 'stage  %-10s %5d s waited\n' ahead $((SECONDS - from))
+}
+
+ahead
 stage check tests/check.sh
 stage simulate just simulate-tests
 stage kernels just kernels --check
+settle
 stage fuzz just fuzz
 stage image just image-tests
 stage boots just boots
-printf 'stage  all held   %5d s\n' "$SECONDS"
+processor > "$work/after"
+printf 'stage  %-10s %5d s   %5d s of processor, on %d\n' 'all held' "$SECONDS" "$(cat "$work/after")" "$(nproc)"

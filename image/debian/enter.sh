@@ -35,7 +35,7 @@ compgen -G "$rustup/toolchains/*-linux-gnu" > /dev/null || rustup=$CACHE/rustup
 mkdir -p "$rustup"
 for path in "$REPO" "$CACHE" "$HOME" "${CARGO_HOME:-}" "$rustup"; do [ ! -d "$path" ] || binds+=("$path:$path"); done
 # What is linked here does not run with an older C library there, and the other way round.
-for made in target/debug target/release tests/fuzz/target; do
+for made in target/debug target/release target/simulate tests/fuzz/target; do
     mkdir -p "$REPO/$made" "$REPO/target/debian/$made"
     binds+=("$REPO/target/debian/$made:$REPO/$made")
 done

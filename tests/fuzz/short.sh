@@ -1,14 +1,19 @@
 #!/usr/bin/env bash
 # Fuzzes every target for a short while: SECONDS each, 5 unless given, one on each core. The corpus of earlier runs in
-# tests/fuzz/corpus is used and grows; a crash is kept in tests/fuzz/artifacts and fails the run.
+# tests/fuzz/corpus is used and grows; a crash is kept in tests/fuzz/artifacts and fails the run. With --build it is only built.
 #
-#   tests/fuzz/short.sh [SECONDS] [TARGET..]
+#   tests/fuzz/short.sh [SECONDS] [TARGET..] | --build
 #
 # The pinned stable compiler does it: RUSTC_BOOTSTRAP lets it take the flags of the instrumentation. They are those of
 # cargo-fuzz, which takes one unit of code and all dead code, and twice the time; `FIRSTLIGHT_FUZZ=TARGET cargo fuzz run
 # --fuzz-dir tests/fuzz fuzz` works too.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+# The parsers have no unsafe code: without a sanitizer they run several times as often.
+coverage() { printf -- ' -Cllvm-args=-sanitizer-coverage-%s' level=4 inline-8bit-counters pc-table trace-compares; }
+RUSTC_BOOTSTRAP=1 RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module$(coverage) -Cllvm-args=-simplifycfg-branch-fold-threshold=0" \
+    cargo build --release --locked --quiet --target x86_64-unknown-linux-gnu --manifest-path tests/fuzz/Cargo.toml >&2
+[ "${1:-}" != --build ] || exit 0
 seconds=${1:-5}
 shift || true
 
@@ -20,10 +25,6 @@ cp -r tests/fuzz/seeds "$work"
 # The configuration spaces of the modelled machines are the best start for their parser.
 cargo run --quiet --locked -p machines -- all "$work/machines"
 mapfile -t targets < <(if [ $# -gt 0 ]; then printf '%s\n' "$@"; else sed -n 's/^    ("\([a-z_]*\)",.*/\1/p' tests/fuzz/targets/main.rs; fi)
-coverage() { printf -- ' -Cllvm-args=-sanitizer-coverage-%s' level=4 inline-8bit-counters pc-table trace-compares; }
-# The parsers have no unsafe code: without a sanitizer they run several times as often.
-RUSTC_BOOTSTRAP=1 RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module$(coverage) -Cllvm-args=-simplifycfg-branch-fold-threshold=0" \
-    cargo build --release --locked --quiet --target x86_64-unknown-linux-gnu --manifest-path tests/fuzz/Cargo.toml >&2
 # One target: its line; status 1 when something was found.
 one() {
     local target=$1 seeds=$work/seeds/$1 log

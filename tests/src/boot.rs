@@ -4,7 +4,7 @@
 use crate::booted::Booted;
 use crate::error::{Error, Result};
 use crate::fakepci::Topology;
-use crate::image::Image;
+use crate::image::{ALIGNED, Image};
 use crate::medium::{FIRMWARE, FIRMWARE_VARIABLES, Medium};
 use crate::overlay::{self, Overlay};
 use crate::qemu::{Processor, Qemu};
@@ -34,7 +34,7 @@ pub struct Boot {
     cpus: u32,
     entry: Option<[String; 4]>,
     kernel: Option<PathBuf>,
-    compressed: bool,
+    initrd: Initrd,
     medium: Medium,
     secure: Option<PathBuf>,
     within: Vec<String>,
@@ -43,9 +43,21 @@ pub struct Boot {
     kind: Kind,
 }
 
+/// What the kernel unpacks.
+#[derive(Debug, Clone, Copy)]
+enum Initrd {
+    /// As it ships.
+    Packed,
+    /// Without its compression.
+    Plain,
+    /// Plain, and the driver's libraries and firmware are empty files.
+    Lean,
+}
+
 impl Boot {
     /// The shipped image on a q35 machine with 1.5 GiB and one processor, with the words that ship. A
-    /// kernel that panics ends the machine at once. The initrd is that of the image without its compression.
+    /// kernel that panics ends the machine at once. The initrd is that of the image without its compression, and without the
+    /// bytes of the driver's libraries and firmware; media boot the image as it ships.
     pub fn shipped() -> Self {
         Self {
             image: Image::shipped(),
@@ -57,7 +69,7 @@ impl Boot {
             cpus: 1,
             entry: None,
             kernel: None,
-            compressed: false,
+            initrd: Initrd::Lean,
             medium: Medium::Direct,
             secure: None,
             within: Vec::new(),
@@ -201,7 +213,13 @@ impl Boot {
 
     /// Takes the initrd as it ships, compressed.
     pub fn compressed(mut self) -> Self {
-        self.compressed = true;
+        self.initrd = Initrd::Packed;
+        self
+    }
+
+    /// Takes the initrd with the driver's libraries and firmware.
+    pub fn whole(mut self) -> Self {
+        self.initrd = Initrd::Plain;
         self
     }
 
@@ -361,7 +379,11 @@ impl Boot {
     }
 
     fn direct(&self, dir: &Path) -> Result<Vec<OsString>> {
-        let source = if self.compressed { self.image.initrd()? } else { self.image.plain_initrd()? };
+        let source = match self.initrd {
+            Initrd::Packed => self.image.initrd()?,
+            Initrd::Plain => self.image.plain_initrd()?,
+            Initrd::Lean => self.image.lean_initrd()?,
+        };
         let path = dir.join("initrd");
         joined(&source, &self.overlay.cpio(), &path).map_err(Error::file("write", &path))?;
         let (kernel, words) = match &self.entry {
@@ -408,13 +430,9 @@ const MTU: u32 = 4200;
 fn joined(initrd: &Path, overlay: &[u8], to: &Path) -> io::Result<()> {
     let length = fs::copy(initrd, to)?;
     let mut file = fs::OpenOptions::new().append(true).open(to)?;
-    file.set_len(length.next_multiple_of(ALIGNED))?;
+    file.set_len(length.next_multiple_of(ALIGNED as u64))?;
     file.write_all(overlay)
 }
-
-/// An archive after another begins at a multiple of so many bytes, with zeros before it: the kernel takes an
-/// uncompressed one only from an offset that four divides.
-const ALIGNED: u64 = 512;
 
 /// Where the image has the validator.
 pub const VALIDATOR: &str = "usr/bin/firstlight";

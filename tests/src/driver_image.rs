@@ -1,5 +1,5 @@
-//! The driver image with something wrong: the shipped one's description and modules, its libraries
-//! and firmware as empty files under their own names, changed by a test and packed anew.
+//! The bones of the driver image: all of the shipped one, but with empty files for its libraries and firmware. Most boots take
+//! them as they are; a test may change something in them.
 
 use crate::error::{Error, Result, output, run};
 use crate::image::Image;
@@ -16,21 +16,21 @@ pub const PATH: &str = "usr/lib/firstlight/driver.squashfs";
 pub struct DriverImage(TempDir);
 
 impl DriverImage {
-    /// What the shipped one holds, only its names of libraries and firmware.
+    /// What the shipped one holds; of libraries and firmware only the names.
     ///
     /// # Errors
     /// When the image has no driver, or unsquashfs does not read it.
     pub fn bones() -> Result<Self> {
         let dir = tempfile::tempdir().map_err(Error::file("create a folder in", "/tmp"))?;
-        let shipped = dir.path().join("shipped");
-        fs::write(&shipped, Image::shipped().file(PATH)?.data).map_err(Error::file("write", &shipped))?;
+        let shipped = Image::shipped().driver_image()?;
         let image = Self(dir);
         let unsquashfs = || Command::new("unsquashfs");
-        run(unsquashfs()
-            .args(["-q", "-n", "-d"])
-            .arg(image.tree())
-            .arg(&shipped)
-            .args(["driver.toml", "modules"]))?;
+        run(unsquashfs().args(["-q", "-n", "-d"]).arg(image.tree()).arg(&shipped).args([
+            "driver.toml",
+            "modules",
+            "bin",
+            "doc",
+        ]))?;
         let names = output(unsquashfs().args(["-q", "-l", "-d", ""]).arg(&shipped))?;
         for name in names.lines().filter(|name| name.starts_with("/lib/") || name.starts_with("/firmware/")) {
             image.place(name.trim_start_matches('/'))?;
@@ -93,7 +93,16 @@ impl DriverImage {
     /// # Errors
     /// When mksquashfs does not make it.
     pub fn pack(&self) -> Result<Vec<u8>> {
-        let out = squashfs(&self.tree(), self.0.path().join("packed"))?;
+        self.packed(&["-comp", "zstd"])
+    }
+
+    /// The same with its blocks as they are, as the shipped one has them.
+    pub(crate) fn pack_plain(&self) -> Result<Vec<u8>> {
+        self.packed(&["-noI", "-noD", "-noF", "-no-fragments"])
+    }
+
+    fn packed(&self, options: &[&str]) -> Result<Vec<u8>> {
+        let out = make_squashfs(&self.tree(), self.0.path().join("packed"), options)?;
         fs::read(&out).map_err(Error::file("read", out))
     }
 
@@ -109,7 +118,11 @@ impl DriverImage {
 /// # Errors
 /// When mksquashfs does not make it.
 pub fn squashfs(dir: &Path, out: PathBuf) -> Result<PathBuf> {
-    let options = ["-quiet", "-no-progress", "-all-root", "-comp", "zstd"];
-    run(Command::new("mksquashfs").arg(dir).arg(&out).args(options))?;
+    make_squashfs(dir, out, &["-comp", "zstd"])
+}
+
+fn make_squashfs(dir: &Path, out: PathBuf, options: &[&str]) -> Result<PathBuf> {
+    let quiet = ["-quiet", "-no-progress", "-all-root"];
+    run(Command::new("mksquashfs").arg(dir).arg(&out).args(quiet).args(options))?;
     Ok(out)
 }

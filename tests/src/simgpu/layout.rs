@@ -46,7 +46,7 @@ impl Libraries {
     pub fn built() -> Result<&'static Self> {
         static BUILT: OnceLock<Result<Libraries>> = OnceLock::new();
         let named = || env::var_os("FIRSTLIGHT_SIMULATED").map(PathBuf::from);
-        once(&BUILT, || Ok(Self::in_folder(&named().map_or_else(|| build(&["--lib"]), Ok)?)))
+        once(&BUILT, || Ok(Self::in_folder(&named().map_or_else(build, Ok)?)))
     }
 
     /// Those that the compiler left in this folder.
@@ -64,7 +64,7 @@ impl Libraries {
 /// The compiler's words.
 pub(super) fn program() -> Result<&'static PathBuf> {
     static BUILT: OnceLock<Result<PathBuf>> = OnceLock::new();
-    once(&BUILT, || Ok(build(&["--bin", "firstlight"])?.join("firstlight")))
+    once(&BUILT, || Ok(build()?.join("firstlight")))
 }
 
 fn once<T>(cell: &'static OnceLock<Result<T>>, make: impl FnOnce() -> Result<T>) -> Result<&'static T> {
@@ -72,15 +72,18 @@ fn once<T>(cell: &'static OnceLock<Result<T>>, make: impl FnOnce() -> Result<T>)
     made.as_ref().map_err(|e| Error::Program { program: "cargo build".into(), why: e.to_string() })
 }
 
-/// Builds these of the workspace, and returns the folder that they come to. No package is named, here as in all recipes:
-/// the selection of packages decides the features of what they share, and each selection would build its own.
-fn build(what: &[&str]) -> Result<PathBuf> {
+/// Builds program and libraries, and returns the folder that they come to. Always all of them: the selection of packages
+/// decides the features of what they share, and each selection would build its own.
+fn build() -> Result<PathBuf> {
     let target = target();
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--release", "--locked", "--quiet", "--target-dir"]).arg(&target);
-    run(cargo.args(what).current_dir(workspace()))?;
-    Ok(target.join("release"))
+    cargo.args(["build", "--locked", "--quiet", "--target-dir"]).arg(&target);
+    run(cargo.args(SELECTION.split(' ')).current_dir(workspace()))?;
+    Ok(target.join("simulate"))
 }
+
+/// As `just simulated` has it.
+const SELECTION: &str = "--profile simulate -p firstlight -p simgpu-cuda -p simgpu-nvml -p simgpu-nccl -p simgpu-verbs --lib --bin firstlight";
 
 /// The folder that this program was built in: `TARGET/debug/deps/NAME`, or without `deps`.
 fn target() -> PathBuf {

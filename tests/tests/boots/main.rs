@@ -1,6 +1,6 @@
 //! What does the shipped image do in QEMU? Each module asks one question. Needs image and media (`./run boots` builds
-//! them): `cargo test --test boots NAME -- --test-threads=4`. Two machines work at a time at most, and
-//! two wait.
+//! them): `cargo test --test boots NAME -- --test-threads=5`. Two machines work at a time, a third where
+//! processors are idle, and two wait.
 
 mod broken;
 mod driver;

@@ -9,7 +9,7 @@ fn boot(scenario: &Scenario) -> Booted {
     let files = overlay(scenario).unwrap();
     let script = "echo the workload ran; cp /etc/nccl.conf /run/kept/";
     // A whole run of eight GPUs on an emulated processor.
-    let boot = Boot::shipped().memory(2048).overlay(|_| files).workload(script);
+    let boot = Boot::shipped().whole().memory(2048).overlay(|_| files).workload(script);
     boot.append("firstlight.policy.on_fail=poweroff firstlight.policy.on_error=poweroff").run().unwrap()
 }
 

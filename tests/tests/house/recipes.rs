@@ -74,6 +74,19 @@ fn the_fuzz_targets_are_locked_to_what_the_products_need() {
     }
 }
 
+/// Two minutes of whole-program optimization, which saves the image a megabyte, are all that differs.
+#[test]
+fn simulated_gpus_are_judged_by_a_program_of_the_images_profile_but_for_its_whole_program_optimization() {
+    let manifest: toml::Table = text("Cargo.toml").parse().unwrap();
+    assert_eq!(manifest["profile"]["simulate"], toml::toml! { inherits = "release" lto = "off" }.into());
+    assert!(text("image/rust.sh").contains("--release -p firstlight"));
+    let harness = text("tests/src/simgpu/layout.rs");
+    let selection = harness.lines().find_map(|line| line.strip_prefix("const SELECTION: &str = \"")).unwrap();
+    assert!(
+        text("Justfile").contains(&format!("cargo build --locked {}\n", selection.trim_end_matches("\";")))
+    );
+}
+
 /// Runs `prove_rust` of the image's scripts on a sysroot: what it says when it refuses.
 fn proven(sysroot: &Path) -> Result<(), String> {
     let cache = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
 //! Are image and media the same bytes when they are built without any network from an archive that `just vendor`
 //! made? Everything that asks a network, and the host's Rust, is replaced by programs that fail; kernel and driver
-//! come from the cache, since they take half an hour; trees of tools, firstlight's own crates, image and media are built. And once more on
-//! a system that is not Debian, in the Debian folder that the archive gives.
+//! come from the cache, since they take half an hour, and the validator from this checkout's image; trees of tools, process 1, image
+//! and media are built. And once more on a system that is not Debian, in the Debian folder that the archive gives.
 
 use super::any_linux::run_on_fedora;
 use harness::{Checkout, Image, cache, workspace};
@@ -34,7 +34,7 @@ fn without_network_the_archive_of_inputs_gives_the_same_bytes() {
     let first = vendored(workspace(), &archive);
     assert_eq!(vendored(copy.top(), &archive), first, "the same inputs from another folder, another archive");
 
-    reuse_compiled_crates(&copy);
+    reuse_what_was_compiled(&copy);
     let cache_of_its_own = copy.path("cache");
     fs::create_dir(&cache_of_its_own).unwrap();
     for built in ["kernel", "driver"] {
@@ -54,6 +54,7 @@ fn without_network_the_archive_of_inputs_gives_the_same_bytes() {
     let text = said(&output);
     assert!(output.status.success(), "{text}");
     assert!(!text.contains("was called") && text.contains("built offline from "), "{text}");
+    assert!(text.contains("Compiling firstlight-init "), "nothing was compiled offline: {text}");
     assert!(!cache_of_its_own.join("debs").exists(), "packages came from elsewhere");
     assert!(!copy.path("target/offline").exists(), "the unpacked archive is left behind");
 
@@ -67,18 +68,20 @@ fn without_network_the_archive_of_inputs_gives_the_same_bytes() {
     same_as_shipped(&copy);
 }
 
-/// Gives the offline build what cargo made of the registry's crates for the shipped image, which takes minutes. Cargo
-/// takes it only where name, version and features are those of the archive's crates; firstlight's own crates, whose
-/// files are newer than what was made of them, are compiled again. `./run reproduce` compiles every crate.
-fn reuse_compiled_crates(copy: &Checkout) {
+/// Gives the offline build what cargo made for the shipped image of the registry's crates and of the validator, which takes
+/// minutes. Cargo takes it only where name, version, features and the times of our files are those of the archive's crates
+/// and of the checkout; process 1, whose files are newer than what was made of them, is compiled again. `./run reproduce`
+/// compiles everything.
+fn reuse_what_was_compiled(copy: &Checkout) {
     let (shipped, compiled) = (workspace().join("target/image/rust"), copy.path("target/image/rust-offline"));
     if !shipped.exists() {
         return;
     }
     fs::create_dir_all(compiled.parent().unwrap()).unwrap();
-    let mut copying = Command::new("cp");
-    copying.arg("-a").args([shipped, compiled]);
-    assert!(copying.status().unwrap().success(), "the compiled crates of the image cannot be copied");
+    for (from, to) in [(shipped, compiled), (workspace().join("validator/."), copy.path("validator"))] {
+        let copied = Command::new("cp").arg("-a").args([&from, &to]).status().unwrap();
+        assert!(copied.success(), "{} cannot be copied", from.display());
+    }
 }
 
 /// Image and media of the checkout are what this one ships.
