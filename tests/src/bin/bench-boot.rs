@@ -93,7 +93,8 @@ fn to_verdict(guarded: bool) -> Result<f64, String> {
     let boot = boot.with_firmware(&dir.path().join("variables")).map_err(|e| e.told())?;
     let booted = boot.run().map_err(|e| e.told())?;
     // What is compared must be what the names say.
-    let (armed, marked) = (has(&booted, "watchdog", "i6300ESB"), !has(&booted, "reset", "no place for a mark"));
+    let (armed, marked) =
+        (has(&booted, "watchdog", "i6300ESB"), !has(&booted, "reset", "no place for a mark"));
     if (armed, marked) != (guarded, guarded) {
         return Err(format!("watchdog: {armed}, marks: {marked}, wanted: {guarded}\n{booted}"));
     }
