@@ -74,7 +74,7 @@ fn run(number: usize, null: &[u8]) -> Result<Times, String> {
     let [kernel, initrd, verdict, own] = times(&booted).ok_or_else(|| lines(&booted))?;
     let null = null_time(&nothing).ok_or_else(|| lines(&nothing))?;
     // The one that boots first may find the host's caches colder.
-    let order = if number % 2 == 0 { [true, false] } else { [false, true] };
+    let order = if number.is_multiple_of(2) { [true, false] } else { [false, true] };
     let [first, second] = order.map(to_verdict);
     let (guarded, bare) = if order[0] { (first?, second?) } else { (second?, first?) };
     eprintln!(
