@@ -62,7 +62,8 @@ impl Boot {
         Self {
             image: Image::shipped(),
             processor: Processor::X86,
-            words: vec!["panic=-1".to_owned()],
+            // On a busy host the timer that the kernel looks for may come late.
+            words: ["panic=-1", "no_timer_check"].map(str::to_owned).to_vec(),
             args: ["-machine", "q35"].map(OsString::from).to_vec(),
             overlay: Overlay::new(),
             memory_mib: 1536,
@@ -84,6 +85,7 @@ impl Boot {
         Self {
             image: Image::arm64(),
             processor: Processor::Arm64,
+            words: vec!["panic=-1".to_owned()],
             args: ["-machine", "virt,gic-version=3,iommu=smmuv3"].map(OsString::from).to_vec(),
             medium: Medium::DirectUefi,
             ..Self::shipped()
@@ -233,8 +235,7 @@ impl Boot {
     /// Takes UEFI firmware that can verify what it starts, with a copy of these variables.
     pub fn secure(mut self, variables: &Path) -> Self {
         self.secure = Some(variables.into());
-        // On a busy host, emulated system management mode starves the timer that the kernel looks for.
-        self.append("no_timer_check")
+        self
     }
 
     /// Runs QEMU through this program, which must become QEMU: `nsenter`, for one.
