@@ -200,6 +200,8 @@ pub(super) const PLACES: &[Place] = &[
     place(NodesDiffer, "two nodes differ in their software", &[]),
     place(NodesLost, "a node vanished", &[]),
     place(NodesBad, "a node, port, switch or rail is at fault", &[]),
+    place(NodesPortErrors, "an RDMA port counts errors of its link or lost packets", &[]),
+    place(NodesRail, "a rail carries nearly none of its share", &[&[NodesBad, NodesPortErrors]]),
     place(RdmaData, "RDMA delivers wrong bytes", &[]),
     place(RdmaError, "RDMA does not work between two nodes", &[&[NodesLost]]),
     place(NodesWrongData, "a collective over nodes returns wrong values", &[&[NodesBad, RdmaData]]),
