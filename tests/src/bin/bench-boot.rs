@@ -30,7 +30,8 @@ const NULL: usize = 4;
 const GUARDED: usize = 5;
 const BARE: usize = 6;
 
-/// The most that a watchdog and marks may add to the time from the kernel's start to the verdict.
+/// The most that a watchdog and marks may add to the time from the kernel's start to the verdict, on hardware: an emulated
+/// flash memory takes each byte of an EFI variable as a trap of its own.
 const GUARD_LIMIT: f64 = 1.02;
 
 type Times = [f64; TIMES.len()];
@@ -146,8 +147,11 @@ fn report(measured: &[Times]) -> ExitCode {
     println!("* unpacking the initrd left out: with the driver in it that takes longer than all else");
     println!("init's own time is {:.1} of the null program's", medians[OWN] / medians[NULL]);
     let share = medians[GUARDED] / medians[BARE];
-    within &= share <= GUARD_LIMIT;
-    println!("a watchdog and marks take {share:.3} of the time without them, limit {GUARD_LIMIT}");
+    within &= share <= GUARD_LIMIT || !hardware;
+    println!(
+        "a watchdog and marks add {:.2} s to a boot without GPUs: {share:.3} of the time without them, limit on hardware {GUARD_LIMIT}",
+        medians[GUARDED] - medians[BARE]
+    );
     println!("{} runs, emulated processor unless FIRSTLIGHT_ACCEL says otherwise", measured.len());
     if within { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
