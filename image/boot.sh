@@ -64,7 +64,7 @@ if [ "$scenario" = none ]; then words=firstlight.expect.gpus=0; else
     about "$scenario" | sed 's/^/firstlight: /' >&2
     simulated=$REPO/target/image/simulated
     # as tests/simulate.sh builds
-    cargo build --locked --quiet --lib --bin simgpu --test driver >&2
+    (cd "$REPO" && cargo build --locked --quiet --lib --bin simgpu --test driver >&2)
     "${CARGO_TARGET_DIR:-$REPO/target}/debug/simgpu" "$scenario" "$simulated.cpio" >&2
     # The kernel takes an uncompressed archive only from an offset that four divides.
     { cat "$initrd"; head -c $(((4 - $(stat -c %s "$initrd") % 4) % 4)) /dev/zero; cat "$simulated.cpio"; } > "$simulated.initrd"

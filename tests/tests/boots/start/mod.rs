@@ -14,8 +14,9 @@ fn ends_with(code: i32, words: &[&str], verdict: &str) {
     let mut command = Command::new(workspace().join("image/boot.sh"));
     let output = command.args(words).stdin(Stdio::null()).output().unwrap();
     let console = String::from_utf8_lossy(&output.stdout).replace('\r', "");
-    assert!(console.contains(&format!("\nFIRSTLIGHT verdict={verdict} ")), "{console}");
-    assert_eq!(output.status.code(), Some(code), "{console}\n{}", String::from_utf8_lossy(&output.stderr));
+    let said = format!("{console}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(console.contains(&format!("\nFIRSTLIGHT verdict={verdict} ")), "{said}");
+    assert_eq!(output.status.code(), Some(code), "{said}");
 }
 
 /// One after the other: they share the log that `./run boot` leaves.
