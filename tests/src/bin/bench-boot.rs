@@ -34,6 +34,9 @@ const BARE: usize = 6;
 /// flash memory takes each byte of an EFI variable as a trap of its own.
 const GUARD_LIMIT: f64 = 1.02;
 
+/// A boot without GPUs that takes longer, in seconds, has waited for something, and its console shows for what.
+const WAITED: f64 = 15.0;
+
 type Times = [f64; TIMES.len()];
 
 fn main() -> ExitCode {
@@ -101,6 +104,9 @@ fn to_verdict(guarded: bool) -> Result<f64, String> {
     }
     let [kernel, _, verdict, _] =
         times(&booted).ok_or_else(|| format!("the console has no lines of times\n{booted}"))?;
+    if kernel + verdict > WAITED {
+        eprintln!("something waited in this boot:\n{booted}");
+    }
     Ok(kernel + verdict)
 }
 

@@ -5,8 +5,6 @@
 pub mod api;
 pub mod beside;
 pub mod check;
-pub mod check_batch;
-pub mod check_values;
 pub mod collective;
 pub mod content;
 pub mod element;

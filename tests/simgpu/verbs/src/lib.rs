@@ -7,9 +7,11 @@
 )]
 
 mod memory;
+mod pace;
 mod work;
 
 use memory::{Completion, Context, Device, Pair, Queue, Region, Registered};
+use pace::Burst;
 use simgpu_model::scenario::{VerbsFault, VerbsKind};
 use simgpu_model::{Scenario, beside};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -212,7 +214,16 @@ unsafe extern "C" fn ibv_create_qp(domain: *mut c_void, init: *const *mut Queue)
     let queue = unsafe { *init.add(1) };
     let (context, reserved) = (domain.cast(), [std::ptr::null_mut(); 5]);
     let number = std::process::id();
-    Box::into_raw(Box::new(Pair { context, reserved, handle: 0, number, queue, other: 0, posted: 0 }))
+    Box::into_raw(Box::new(Pair {
+        context,
+        reserved,
+        handle: 0,
+        number,
+        queue,
+        other: 0,
+        posted: 0,
+        burst: Burst::default(),
+    }))
 }
 
 #[unsafe(no_mangle)]

@@ -1,5 +1,6 @@
 //! Registered memory: the process's own, or that of a simulated GPU.
 
+use crate::pace::Burst;
 use libloading::os::unix::{Library, RTLD_LAZY};
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{CString, c_int, c_void};
@@ -100,6 +101,7 @@ pub(crate) struct Pair {
     pub(crate) queue: *mut Queue,
     pub(crate) other: u32,
     pub(crate) posted: u64,
+    pub(crate) burst: Burst,
 }
 
 #[repr(C)]

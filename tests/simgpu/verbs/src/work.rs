@@ -9,7 +9,7 @@ use std::io::{self, Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::{Mutex, Once, PoisonError};
-use std::thread::{self, park, sleep};
+use std::thread::{self, park};
 use std::time::{Duration, Instant};
 
 pub(crate) unsafe extern "C" fn post(pair: *mut Pair, work: *mut Work, _refused: *mut *mut Work) -> c_int {
@@ -29,8 +29,14 @@ pub(crate) unsafe extern "C" fn post(pair: *mut Pair, work: *mut Work, _refused:
             && pair.posted.is_multiple_of(fault.every.max(1))
     };
     let fault = faults(None, device).find(concerns).map(|fault| fault.kind);
+    let begun = Instant::now();
     let status = transfer(&region, place, work, (pair.other, device), fault);
     let Some(status) = status else { return 0 };
+    // Small transfers cost what they cost, and one that is lost or failed ends at once.
+    if bytes >= 1 << 16 && fault.is_none_or(|kind| !matches!(kind, VerbsKind::Error | VerbsKind::Dropped)) {
+        let slow = if fault == Some(VerbsKind::Slow) { 10 } else { 1 };
+        pair.burst.pace(begun, bytes, !read, Duration::from_micros(slow * bytes / RATE));
+    }
     let (id, what, vendor) = (work.id, work.what, 0);
     let completion = Completion { id, status, what, vendor, bytes: place.bytes, reserved: [0; 6] };
     // SAFETY: the queue of this pair.
@@ -58,9 +64,6 @@ fn transfer(
         Some(VerbsKind::Dropped) => return Some(0),
         _ => {}
     }
-    let begun = Instant::now();
-    let slow = if fault == Some(VerbsKind::Slow) { 10 } else { 1 };
-    let whole = Duration::from_micros(slow * bytes / RATE);
     let short = usize::from(fault == Some(VerbsKind::Short) && bytes > 1);
     // The last byte of the memory has none beyond it that belongs to the test.
     let stray = usize::from(fault == Some(VerbsKind::Stray) && bytes < 1 << 16);
@@ -94,10 +97,6 @@ fn transfer(
         read &= memory::access(region, place.address, &mut data, true);
         read
     };
-    // Small transfers cost what they cost.
-    if bytes >= 1 << 16 {
-        sleep(whole.saturating_sub(begun.elapsed()));
-    }
     Some(if moved { 0 } else { REMOTE_ACCESS })
 }
 

@@ -5,8 +5,8 @@ use super::pages::{Looked, Tagged};
 use super::pingpong::Result5;
 use super::reach::Reach;
 use super::stress::{Inversion, Products};
+use crate::check::values;
 use crate::check::{Wanted, count};
-use crate::check_values;
 use crate::content::Content;
 use crate::extents::{Piece, after, bytes as real, cut};
 use crate::kernel::Calls;
@@ -118,7 +118,7 @@ impl Engine {
                 self.tally(from.by, out, n)
             }
             Job::CheckValues { from, expected, count, parts, calls, out } => {
-                let found = check_values::runs(self.seen(&from), &expected, count, parts, calls);
+                let found = values::runs(self.seen(&from), &expected, count, parts, calls);
                 let looked = count * parts * calls.count;
                 let n = [found.wrong, found.zeros, 0, found.first, found.last, looked, found.ones];
                 self.tally(from.by, out, n)

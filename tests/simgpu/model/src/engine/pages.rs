@@ -5,7 +5,7 @@ use super::Engine;
 use super::begin::Begun;
 use super::finish::{From, Job, Move};
 use super::reach::Reach;
-use crate::check_batch::Copy;
+use crate::check::batch::Copy;
 use crate::content::WORD;
 use crate::extents::Piece;
 use crate::links::Route;
@@ -109,7 +109,7 @@ impl Engine {
                 Some(one) => self.seen(one),
                 None => self.memory.read(std::slice::from_ref(&at), *by),
             };
-            let before = crate::check_batch::part(sentinel, (page << tags.shift) + tags.inside(page));
+            let before = crate::check::batch::part(sentinel, (page << tags.shift) + tags.inside(page));
             let is =
                 |content| crate::extents::bytes(&found) == crate::extents::bytes(&[(TAG, Some(content))]);
             if is(tags.content(page)) {
@@ -183,8 +183,8 @@ impl Engine {
             let found = self.memory.read(reach.spans(), by);
             let expected = copy.expected(guard, seed, sentinel);
             let (begin, bytes) = copy.looked(guard);
-            let before = crate::check_batch::part(sentinel, copy.place - (copy.to - begin));
-            let counts = crate::check_batch::count(&found, &expected, &[(bytes, Some(before))]);
+            let before = crate::check::batch::part(sentinel, copy.place - (copy.to - begin));
+            let counts = crate::check::batch::count(&found, &expected, &[(bytes, Some(before))]);
             let [wrong, zero, unchanged, first, last, words, ones] = &mut all;
             *words += bytes / WORD;
             if counts.bad > 0 {
@@ -195,7 +195,7 @@ impl Engine {
                 *first = (*first).min(n << 40 | counts.first);
                 *last = (*last).max(n << 40 | counts.last);
             } else if restore {
-                let back: Piece = (copy.bytes, Some(crate::check_batch::part(sentinel, copy.place)));
+                let back: Piece = (copy.bytes, Some(crate::check::batch::part(sentinel, copy.place)));
                 let to = self.reach(by, copy.to, copy.bytes, Who::Sm)?;
                 self.memory.write(to.spans(), &[back]);
             }

@@ -1,5 +1,8 @@
 //! What `fl_check` counts, from extents: the same numbers as from words, without making them.
 
+pub mod batch;
+pub mod values;
+
 use crate::content::{Content, WORD};
 use crate::extents::{Piece, bytes};
 use crate::pattern::{Hits, Pattern};
