@@ -16,7 +16,11 @@ exec 9> "$CACHE/kernel.lock"; flock 9
 [ ! -e "$result/.complete" ] || { echo "$result"; exit 0; }
 began=$(date +%s)
 rm -rf "$result"; mkdir -p "$result"/{source,build,modules,off,pt}
+# Downloads first, and then both trees at the same time: each is unpacked by one process.
+"$REPO/image/fetch.sh" source compiler
+"$REPO/image/tools.sh" compiler > /dev/null & tree=$!
 "$here/source.sh" "$result/source"
+wait "$tree" || die "the compiler's tree cannot be unpacked"
 
 in_tools() {
     "$REPO/image/in-tools.sh" compiler --bind "$result/source:/build/source" --bind "$result/build:/build/out" \
