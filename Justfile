@@ -23,7 +23,7 @@ boot *words:
 # Build what is stale: kernel, binaries, image (target/image/out); --offline FILE: without network, from what `vendor` made; --arch arm64: target/image/arm64/out.
 [group('use')]
 image *words:
-    @if [ "$*" = '--arch arm64' ]; then image/arm64.sh image; elif [ $# -gt 0 ]; then image/offline.sh image "$@"; else image/build.sh; fi
+    @if [ "$*" = '--arch arm64' ]; then image/arm64.sh image; elif [ $# -gt 0 ]; then image/reproduce/offline.sh image "$@"; else image/build.sh; fi
 
 # Judge a scenario of simulated GPUs on this host, without image or QEMU: simulate [SCENARIO [LEVEL]] | list.
 [group('use')]
@@ -33,12 +33,12 @@ simulate *words:
 # Build what is stale, and from the image the boot media: USB image, ISO and folder for the network (target/image/media); --offline FILE too.
 [group('use')]
 media *words:
-    @if [ $# -gt 0 ]; then image/offline.sh media "$@"; else image/build.sh && image/media.sh; fi
+    @if [ $# -gt 0 ]; then image/reproduce/offline.sh media "$@"; else image/build.sh && image/media.sh; fi
 
 # Write the USB image to a stick, after asking, and read it back: usb DEVICE [--yes].
 [group('use')]
 usb *words: media
-    @image/usb.sh "$@"
+    @image/media/usb.sh "$@"
 
 # Make the folder for network boot; with --serve INTERFACE [--proxy] also serve it to the nodes there.
 [group('use')]
@@ -48,12 +48,12 @@ pxe *words: media
 # Sign image and media for Secure Boot with a key of your own, which is only read: sign KEY CERT [FOLDER] (target/image/signed).
 [group('use')]
 sign *words: media
-    @image/sign.sh "$@"
+    @image/trust/sign.sh "$@"
 
 # Make keys for Secure Boot on machines of your own: keys FOLDER.
 [group('use')]
 keys *words:
-    @image/keys.sh "$@"
+    @image/trust/keys.sh "$@"
 
 # Build the documentation as a book (target/book/index.html); installs mdbook into target/tools.
 [group('use')]
@@ -176,7 +176,7 @@ driver-repeat:
 # Build everything again, elsewhere and at another time, and compare every byte: reproduce [--quick] [--host trixie].
 [group('check')]
 reproduce *words: media
-    @image/reproduce.sh "$@"
+    @image/reproduce/reproduce.sh "$@"
 
 # Advisories against any of the crates, by the pinned database of RustSec; the first time it installs cargo-audit (minutes).
 [group('check')]
@@ -267,12 +267,12 @@ kernel-resolve:
 # Ask the archive for newer versions of everything that is pinned, or of some uses (driver tools ..).
 [group('maintain')]
 relock *uses:
-    image/relock.sh "$@"
+    image/reproduce/relock.sh "$@"
 
 # Collect all inputs of image and media in one archive, for builds without network: vendor [FILE].
 [group('maintain')]
 vendor *words:
-    @image/vendor.sh "$@"
+    @image/reproduce/vendor.sh "$@"
 
 # Remove what was built here; `clean all` also the cache of kernel, tools and downloads.
 [group('maintain')]

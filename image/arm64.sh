@@ -35,8 +35,8 @@ image() {
     image_id=$( {
         echo "arm64 $version $SOURCE_DATE_EPOCH $(basename "$kernel")"; echo "$entries"; locked image-arm64; locked source | grep ^mkosi; locked tools
         sha256sum < "$binaries/init"; sha256sum < "$binaries/firstlight"
-        cd "$REPO/image"; find files base mkosi.* keep.list arm64.sh \( -type f -o -type l \) -printf '%p %m %l\n' | LC_ALL=C sort
-        find files base mkosi.* keep.list arm64.sh -type f | LC_ALL=C sort | xargs sha256sum
+        cd "$REPO/image"; find recipe arm64.sh \( -type f -o -type l \) -printf '%p %m %l\n' | LC_ALL=C sort
+        find recipe arm64.sh -type f | LC_ALL=C sort | xargs sha256sum
     } | hash_of -)
     [ "$(cat "$out/.image-id" 2> /dev/null)" != "$image_id" ] || return 0
 
@@ -51,8 +51,8 @@ image() {
     rm -rf "$stage" "$recipe" "$parts" "$work/base" "$new"
     mkdir -p "$stage/usr/bin" "$stage/usr/lib/modules" "$recipe/mkosi.sandbox/etc/apt/sources.list.d" "$parts" "$new"
     own_copy() { cp -r --no-dereference --preserve=mode,timestamps,links "$@"; }
-    own_copy "$REPO/image/files/." "$stage/"
-    own_copy "$REPO/image/base" "$work/base"
+    own_copy "$REPO/image/recipe/files/." "$stage/"
+    own_copy "$REPO/image/recipe/base" "$work/base"
     cat >> "$stage/etc/firstlight/config.toml" << 'CONFIG'
 
 [driver]
@@ -72,13 +72,13 @@ CONFIG
     cp "$kernel/vmlinuz" "$stage/usr/lib/modules/$release/vmlinuz"
 
     # The recipe of x86-64, with the packages and paths of arm64.
-    cp "$REPO/image"/{mkosi.conf,mkosi.prepare,mkosi.postinst,mkosi.finalize} "$recipe/"
+    cp "$REPO/image/recipe"/mkosi.* "$recipe/"
     : > "$recipe/driver.files"
     : > "$recipe/mkosi.sandbox/etc/apt/sources.list.d/mkosi.sources"
     echo "$version $image_id" > "$recipe/identity"
     sed '/^image /d; s/^image-arm64 /image /' "$LOCK" > "$recipe/inputs.lock"
     sed -E '\,^/(usr/)?lib64[/ ],d; s,x86_64-linux-gnu,aarch64-linux-gnu,; s,ld-linux-x86-64\.so\.2  ,ld-linux-aarch64.so.1 ,' \
-        "$REPO/image/keep.list" > "$recipe/keep.list"
+        "$REPO/image/recipe/keep.list" > "$recipe/keep.list"
     echo '/usr/lib/ld-linux-aarch64.so.1   the path of the dynamic loader in every ELF file' >> "$recipe/keep.list"
     # busybox of arm64 cannot say here which applets it has; that of x86-64 from the same source can.
     applets "$parts/busybox" > "$recipe/applets"

@@ -32,11 +32,11 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$REPO/Cargo.toml" | head -1)
 image_id=$( {
     echo "$version $SOURCE_DATE_EPOCH $(basename "$kernel") ${driver:+$(basename "$driver")}"; echo "$entries"; locked image; locked source | grep ^mkosi; locked tools
     sha256sum < "$binaries/init"; sha256sum < "$binaries/firstlight"
-    cd "$REPO/image"; find files base mkosi.* keep.list driver-keep.list media/uki.py build.sh \( -type f -o -type l \) -printf '%p %m %l\n' | LC_ALL=C sort
-    find files base mkosi.* keep.list driver-keep.list media/uki.py build.sh -type f | LC_ALL=C sort | xargs sha256sum
+    cd "$REPO/image"; find recipe media/uki.py build.sh \( -type f -o -type l \) -printf '%p %m %l\n' | LC_ALL=C sort
+    find recipe media/uki.py build.sh -type f | LC_ALL=C sort | xargs sha256sum
 } | hash_of -)
 echo "$kernel/source $kernel/build" > "$work/kernel-tree"
-if [ "$(cat "$out/.image-id" 2> /dev/null)" = "$image_id" ]; then exec "$REPO/image/trust.sh" image; fi
+if [ "$(cat "$out/.image-id" 2> /dev/null)" = "$image_id" ]; then exec "$REPO/image/trust/trust.sh" image; fi
 
 say "making image $image_id"
 began=$(date +%s)
@@ -49,9 +49,9 @@ stage=$work/stage recipe=$work/recipe
 rm -rf "$stage" "$recipe" "$work/base" "$work/new"; mkdir -p "$stage/usr/bin" "$stage/usr/lib/modules" "$recipe" "$work/new"
 # copies that belong to whoever builds: mkosi keeps owners, and a plain user's tree has just one
 own_copy() { cp -r --no-dereference --preserve=mode,timestamps,links "$@"; }
-own_copy "$REPO/image/files/." "$stage/"
-own_copy "$REPO/image/base" "$work/base"
-cp "$REPO/image"/{keep.list,inputs.lock,mkosi.conf,mkosi.prepare,mkosi.postinst,mkosi.finalize} "$recipe/"
+own_copy "$REPO/image/recipe/files/." "$stage/"
+own_copy "$REPO/image/recipe/base" "$work/base"
+cp "$REPO/image/inputs.lock" "$REPO/image/recipe"/{keep.list,mkosi.*} "$recipe/"
 # The driver is not in the tree that mkosi packs but behind it: the links that lead to it are.
 : > "$recipe/driver.files"
 if [ -n "$driver" ]; then
@@ -59,8 +59,8 @@ if [ -n "$driver" ]; then
         case $path in '' | '#'*) continue ;; /usr/bin/*) part=bin ;; /usr/lib/firmware/*) part=firmware ;; *) part=lib ;; esac
         mkdir -p "$stage${path%/*}"
         ln -s "/run/firstlight/driver/$part/${path##*/}" "$stage$path"
-    done < "$REPO/image/driver-keep.list"
-    cat "$REPO/image/driver-keep.list" >> "$recipe/keep.list"
+    done < "$REPO/image/recipe/driver-keep.list"
+    cat "$REPO/image/recipe/driver-keep.list" >> "$recipe/keep.list"
     cp "$driver/driver.files" "$recipe/driver.files"
 else
     printf '\n[driver]\n# This image carries no GPU driver.\nload = false\n' >> "$stage/etc/firstlight/config.toml"
@@ -100,4 +100,4 @@ cp "$kernel/pt/vmlinuz" "$work/new/firstlight-pt.vmlinuz"
 echo "$image_id" > "$work/new/.image-id"
 rm -rf "$out"; mv "$work/new" "$out"
 say "image made in $(( $(date +%s) - began )) s: $(cd "$out" && du -Lh --apparent-size firstlight.efi firstlight.vmlinuz firstlight.initrd | awk '{ printf "%s %s  ", $2, $1 }')"
-exec "$REPO/image/trust.sh" image
+exec "$REPO/image/trust/trust.sh" image

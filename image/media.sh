@@ -14,7 +14,7 @@ media_id=$( {
     cat "$out/.image-id" "$REPO/image/media.sh"; locked media; locked tools
     cd "$REPO/image"; find media -type f -printf '%p %m\n' | LC_ALL=C sort; find media -type f | LC_ALL=C sort | xargs sha256sum
 } | hash_of -)
-[ "$(cat "$media/.media-id" 2> /dev/null)" != "$media_id" ] || exec "$REPO/image/trust.sh" media
+[ "$(cat "$media/.media-id" 2> /dev/null)" != "$media_id" ] || exec "$REPO/image/trust/trust.sh" media
 
 say "making boot media $media_id"
 began=$(date +%s)
@@ -27,4 +27,4 @@ rm -rf "$new"; mkdir -p "$new/pxe"
 echo "$media_id" > "$new/.media-id"
 rm -rf "$media"; mv "$new" "$media"
 say "boot media made in $(( $(date +%s) - began )) s: USB image $(du -h "$media/firstlight-usb.img" | cut -f1)  ISO $(du -h "$media/firstlight.iso" | cut -f1)  pxe/ $(du -sh "$media/pxe" | cut -f1)"
-exec "$REPO/image/trust.sh" media
+exec "$REPO/image/trust/trust.sh" media

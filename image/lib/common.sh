@@ -3,7 +3,7 @@
 REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 CACHE=${FIRSTLIGHT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/firstlight}
 LOCK=$REPO/image/inputs.lock
-# An offline build (image/offline.sh) names the folder that holds all inputs: nothing is fetched, no Rust of the host is used.
+# An offline build (image/reproduce/offline.sh) names the folder that holds all inputs: nothing is fetched, no Rust of the host is used.
 INPUTS=${FIRSTLIGHT_INPUTS:-}
 DEBS=${INPUTS:-$CACHE}/debs
 # The date of everything that is built: when the pinned kernel was released. Not the build's date,

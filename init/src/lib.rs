@@ -11,6 +11,7 @@ pub mod fault;
 pub mod file_io;
 pub mod handoff;
 pub mod helper;
+mod image_id;
 pub mod link_local;
 pub mod machine;
 pub mod modules;

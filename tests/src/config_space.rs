@@ -1,7 +1,7 @@
 //! A second witness for what the validator says about ACS and BARs: configuration spaces and `resource` files that the guest
 //! sent back, read and compared here without any of the validator's code.
 
-use crate::booted::Booted;
+use crate::boot::booted::Booted;
 
 /// Saves every port's configuration space as /run/kept/config.BDF.
 pub const KEEP: &str = "

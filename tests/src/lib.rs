@@ -4,7 +4,6 @@
 
 pub mod archive;
 pub mod boot;
-pub mod booted;
 pub mod checkout;
 pub mod config_space;
 pub mod driver_bench;
@@ -15,23 +14,20 @@ pub mod hardware;
 pub mod image;
 pub mod lab;
 pub mod matrix;
-pub mod medium;
 pub mod overlay;
-mod qemu;
 pub mod report;
 pub mod servers;
 pub mod signed;
 pub mod simgpu;
 pub mod stick;
-mod watch;
 
+pub use boot::booted::{Booted, End, Verdict};
+pub use boot::medium::Medium;
+pub use boot::watch::Running;
 pub use boot::{Boot, CABLES};
-pub use booted::{Booted, End, Verdict};
 pub use checkout::Checkout;
 pub use driver_image::DriverImage;
 pub use error::{Error, Result};
 pub use image::{Image, cache, workspace};
-pub use medium::Medium;
 pub use overlay::Overlay;
 pub use report::Report;
-pub use watch::Running;

@@ -29,9 +29,9 @@ impl Signed {
         fs::create_dir_all(&dir).map_err(Error::file("create", &dir))?;
         let dir = fs::canonicalize(&dir).map_err(Error::file("find", &dir))?;
         let signed = Self { dir };
-        run(Command::new(workspace().join("image/keys.sh")).arg(signed.keys()))?;
+        run(Command::new(workspace().join("image/trust/keys.sh")).arg(signed.keys()))?;
         let (key, cert) = (signed.keys().join("db.key"), signed.keys().join("db.pem"));
-        run(Command::new(workspace().join("image/sign.sh")).args([key, cert, signed.folder()]))?;
+        run(Command::new(workspace().join("image/trust/sign.sh")).args([key, cert, signed.folder()]))?;
         Ok(signed)
     }
 
@@ -57,7 +57,7 @@ impl Signed {
             [format!("--{option}"), OWNER.to_owned(), format!("/build/keys/{name}.pem")]
         };
         let mut enrol = Command::new(workspace().join("image/in-tools.sh"));
-        enrol.args(["testing", "--bind", &bind(Path::new(crate::medium::FIRMWARE_FOLDER), "ovmf")]);
+        enrol.args(["testing", "--bind", &bind(Path::new(crate::boot::medium::FIRMWARE_FOLDER), "ovmf")]);
         enrol.args(["--bind", &bind(&self.keys(), "keys"), "--bind", &bind(dir, "out")]);
         enrol.args(["virt-fw-vars", "--input", "/build/ovmf/OVMF_VARS_4M.fd", "--output"]);
         enrol.arg("/build/out/secure-variables");

@@ -19,4 +19,3 @@ pub mod report;
 pub mod schedule;
 pub mod suite;
 mod text;
-pub mod verbs;

@@ -7,7 +7,6 @@ pub mod decide;
 pub mod driver;
 pub mod fabric;
 pub mod firmware;
-mod image_id;
 pub mod keep;
 pub mod lock_down;
 pub mod mounts;

@@ -4,6 +4,7 @@
 use crate::child::{End, on_output};
 use crate::fault::Fault;
 use crate::helper;
+use crate::image_id;
 use crate::machine::Machine;
 use crate::paths;
 use crate::sys::mount::{self, Flags};
@@ -14,8 +15,6 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-
-use super::image_id;
 
 /// Whether the boot needs the mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

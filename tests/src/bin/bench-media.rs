@@ -7,8 +7,8 @@
 //! BIOS, and the direct boot without UEFI firmware. Exits with 1 when the median ratio of one is over its limit,
 //! 2 when nothing could be measured.
 
-use harness::medium::MAC;
-use harness::medium::Served;
+use harness::boot::medium::MAC;
+use harness::boot::medium::Served;
 use harness::stick::{SYSTEM, Stick};
 use harness::{Boot, Image, Medium};
 use std::error::Error;

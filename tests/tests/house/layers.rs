@@ -11,7 +11,7 @@ const VALIDATOR: Floors = &[
     &["files", "outcome"],
     &["machine", "net"],
     &["fabric", "gpu", "process"],
-    &["config", "nccl", "schedule", "verbs"],
+    &["config", "nccl", "schedule"],
     &["floors", "nodes"],
     &["report"],
     &["suite"],
@@ -23,7 +23,7 @@ const VALIDATOR: Floors = &[
 /// The modules of `init/src`.
 const INIT: Floors = &[
     &["config", "environment", "file_io", "paths"],
-    &["link_local", "sys"],
+    &["image_id", "link_local", "sys"],
     &["child", "console", "disk", "modules"],
     &["driver", "fault", "verdict"],
     &["helper", "machine"],

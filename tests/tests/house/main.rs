@@ -7,7 +7,7 @@ mod layers;
 mod recipes;
 
 use harness::workspace;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -93,7 +93,7 @@ fn system_calls_and_unsafe_stand_behind_one_door() {
     let outside: Vec<_> = outside.iter().filter(|f| !f.starts_with("init/src/sys")).collect();
     assert!(outside.is_empty(), "{outside:?}");
     let outside = naming("validator/src", &["unsafe ", "unsafe{", "unsafe("]);
-    let doors = ["validator/src/gpu/cuda/", "validator/src/gpu/nccl/", "validator/src/verbs/"];
+    let doors = ["validator/src/gpu/cuda/", "validator/src/gpu/nccl/", "validator/src/nodes/verbs/"];
     let outside: Vec<_> = outside.iter().filter(|f| !doors.iter().any(|d| f.starts_with(d))).collect();
     assert!(outside.is_empty(), "{outside:?}");
     // The one unsafe attribute: the program's entry before std's.
@@ -129,7 +129,7 @@ fn the_machine_is_read_through_the_root_alone() {
 #[test]
 fn cuda_nvml_and_libibverbs_stand_behind_one_door_each() {
     let naming = naming("validator/src", &["cudarc", "nvml_wrapper", "libloading"]);
-    let doors = ["validator/src/gpu/", "validator/src/verbs/"];
+    let doors = ["validator/src/gpu/", "validator/src/nodes/verbs/"];
     let outside: Vec<_> = naming.iter().filter(|f| !doors.iter().any(|d| f.starts_with(d))).collect();
     assert!(outside.is_empty() && !naming.is_empty(), "{outside:?}");
 }
@@ -241,6 +241,22 @@ fn the_top_level_holds_what_it_should() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
+/// A newcomer reads a list of this length at one glance. The top level has its own list above.
+#[test]
+fn folders_are_short_and_files_are_few() {
+    let mut folders = BTreeMap::<String, BTreeSet<String>>::new();
+    let files = files();
+    for file in &files {
+        for (at, _) in file.match_indices('/') {
+            let entry = file[at + 1..].split('/').next().unwrap();
+            folders.entry(file[..at].to_owned()).or_default().insert(entry.to_owned());
+        }
+    }
+    let long: Vec<_> = folders.iter().filter(|(_, entries)| entries.len() > 20).collect();
+    assert!(long.is_empty(), "more than 20 entries: {long:?}");
+    assert!(folders.len() > 100 && files.len() < 1200, "{} folders, {} files", folders.len(), files.len());
+}
+
 #[test]
 fn no_file_names_a_package_mirror_or_a_place_on_somebodys_machine() {
     // Put together here, so that this file does not name them.
@@ -292,7 +308,7 @@ fn scripts_say_what_they_are_for_and_stop_at_the_first_error() {
             continue;
         }
         assert!(second.starts_with("# "), "{file} does not open with its paragraph");
-        let guest = file.starts_with("image/files/");
+        let guest = file.starts_with("image/recipe/files/");
         assert!(guest || text.lines().any(|l| l.starts_with("set -eu")), "{file} goes on after an error");
     }
 }

@@ -144,13 +144,13 @@ fn the_folder_is_made_from_an_archive_of_inputs() {
         "cp inputs.tar changed.tar; printf x | dd of=changed.tar bs=1 seek=9000 conv=notrunc status=none",
     );
     assert!(build("changed.tar").contains("small_1%3a2_all.deb is not the locked file"));
-    // there `run` calls image/offline.sh, which this checkout does not have
+    // there `run` calls image/reproduce/offline.sh, which this checkout does not have
     let mut command = run_on_fedora(&checkout, &["image", "--offline", "inputs.tar"]);
     let output = command.env("FIRSTLIGHT_CACHE", checkout.path("cache")).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(
         text.contains("unpacking the debian tree (1 packages)")
-            && text.contains("image/offline.sh: not found"),
+            && text.contains("image/reproduce/offline.sh: not found"),
         "{text}"
     );
 }

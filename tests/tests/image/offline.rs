@@ -19,7 +19,7 @@ fn said(output: &Output) -> String {
 
 /// The SHA256 that the script says of the archive that it made.
 fn vendored(checkout: &Path, to: &Path) -> String {
-    let output = Command::new(checkout.join("image/vendor.sh")).arg(to).output().unwrap();
+    let output = Command::new(checkout.join("image/reproduce/vendor.sh")).arg(to).output().unwrap();
     let text = said(&output);
     assert!(output.status.success(), "{text}");
     assert!(text.contains("packed 400 of "), "no progress:\n{text}");
@@ -120,7 +120,8 @@ impl Small {
         cp \"$FIRSTLIGHT_INPUTS/debs/thing_1_all.deb\" \"$FIRSTLIGHT_INPUTS\"/cargo/registry/src/index.crates.io-0a/leaf-1.0.0/lib.rs .\n";
 
     fn new() -> Self {
-        let checkout = Checkout::new(&["image/offline.sh", "image/lib/", "rust-toolchain.toml"]).unwrap();
+        let checkout =
+            Checkout::new(&["image/reproduce/offline.sh", "image/lib/", "rust-toolchain.toml"]).unwrap();
         let inputs = checkout.path("firstlight-inputs");
         sh(
             checkout.top(),
@@ -167,7 +168,7 @@ impl Small {
     }
 
     fn build(&self, words: &[&str]) -> Output {
-        self.checkout.script("image/offline.sh").args(words).output().unwrap()
+        self.checkout.script("image/reproduce/offline.sh").args(words).output().unwrap()
     }
 
     #[track_caller]
@@ -275,7 +276,8 @@ fn an_archive_is_not_made_where_it_cannot_lie() {
         (vec!["--all"], "unknown word '--all'"),
         (vec!["a.tar", "b.tar"], "unknown word 'b.tar'"),
     ] {
-        let output = Command::new(workspace().join("image/vendor.sh")).args(&words).output().unwrap();
+        let output =
+            Command::new(workspace().join("image/reproduce/vendor.sh")).args(&words).output().unwrap();
         let text = said(&output);
         assert!(
             !output.status.success() && text.lines().count() == 1 && text.contains(says),

@@ -68,7 +68,7 @@ impl Bench {
 
     /// Renews the lines of use `media`: what it printed, and what it said beside that.
     fn relock(&self) -> (String, String) {
-        let output = self.run("image/relock.sh", &["media"]);
+        let output = self.run("image/reproduce/relock.sh", &["media"]);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         assert!(output.status.success(), "{}", text(&output.stderr));
         (text(&output.stdout), text(&output.stderr))
@@ -183,7 +183,7 @@ fn a_wheel_is_locked_by_its_bytes_and_a_changed_one_is_refused() {
     fs::create_dir_all(bench.0.path("cache/debs")).unwrap();
     wheel(&bench, "2.31.2");
     let size = wheel(&bench, "2.32.3");
-    let output = run("image/relock.sh", "driver-nccl-cu13");
+    let output = run("image/reproduce/relock.sh", "driver-nccl-cu13");
     let changes = String::from_utf8_lossy(&output.stdout);
     assert!(changes.contains("driver-nccl-cu13 nvidia-nccl-cu13 added 2.32.3\n"), "{output:?}");
     let lock = fs::read_to_string(bench.0.path("image/inputs.lock")).unwrap();

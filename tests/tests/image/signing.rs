@@ -181,7 +181,7 @@ fn what_cannot_sign_is_refused_in_one_line_and_nothing_is_left() {
         ("db.key", "db.key", "db.key is no certificate in PEM"),
         ("db.key", "db.cer", "db.cer is no certificate in PEM"),
     ] {
-        let mut sign = Command::new(workspace().join("image/sign.sh"));
+        let mut sign = Command::new(workspace().join("image/trust/sign.sh"));
         let output = sign.args([keys.join(key), keys.join(cert)]).arg(&to).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && text.contains(words), "{key} {cert}: {text}");
@@ -203,8 +203,8 @@ fn a_folder_of_somebody_elses_and_keys_that_are_there_are_not_replaced() {
         assert_eq!(text.lines().count(), 1, "{text}");
     };
     let (key, cert) = (keys.join("db.key"), keys.join("db.pem"));
-    refused("sign.sh", &[&key, &cert, dir.path()], "was not made by sign");
-    refused("sign.sh", &[&key], "sign KEY CERT [FOLDER]");
-    refused("keys.sh", &[dir.path()], "keys are never replaced");
+    refused("trust/sign.sh", &[&key, &cert, dir.path()], "was not made by sign");
+    refused("trust/sign.sh", &[&key], "sign KEY CERT [FOLDER]");
+    refused("trust/keys.sh", &[dir.path()], "keys are never replaced");
     assert_eq!(files(dir.path()).into_keys().collect::<Vec<_>>(), ["mine"]);
 }

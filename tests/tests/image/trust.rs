@@ -309,7 +309,7 @@ fn made_again_they_are_the_same_bytes() {
     assert_eq!(before.len(), 7);
     for (folder, what) in folders.iter().zip(["image", "media"]) {
         fs::remove_file(folder.join(".trust-id")).unwrap();
-        let output = Command::new(workspace().join("image/trust.sh")).arg(what).output().unwrap();
+        let output = Command::new(workspace().join("image/trust/trust.sh")).arg(what).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
     let after = made();

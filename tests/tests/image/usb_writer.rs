@@ -40,7 +40,7 @@ impl Disk {
 
     /// Runs the script where this disk is removable. `before` is done first in the same namespace.
     fn usb(&self, before: &str, words: &str) -> Output {
-        let script = workspace().join("image/usb.sh");
+        let script = workspace().join("image/media/usb.sh");
         let name = self.device.trim_start_matches("/dev/");
         root(&format!(
             "exec unshare --mount sh -euc '
@@ -102,7 +102,7 @@ fn disks_that_must_not_be_written_are_refused_each_with_its_reason() {
     let (image, bytes) = image(dir.path());
     let disk = Disk::new(64 * MIB);
     let words = format!("{} --yes --image {}", disk.device, image.display());
-    let script = workspace().join("image/usb.sh");
+    let script = workspace().join("image/media/usb.sh");
     refused(&root(&format!("exec {} {words}", script.display())), "is no removable disk");
     let mounted = format!(
         "mke2fs -q -F {0}; mkdir -p {1}; mount {0} {1}",
@@ -147,7 +147,7 @@ fn a_partition_is_refused_and_the_disk_is_named() {
     assert!(output.status.success(), "{}", written(&output));
     let part = format!("{}p1", disk.device);
     let words = format!("{part} --yes --image {}", image.display());
-    let script = workspace().join("image/usb.sh");
+    let script = workspace().join("image/media/usb.sh");
     refused(
         &root(&format!("exec {} {words}", script.display())),
         &format!("name the whole disk: {}", disk.device),
@@ -169,7 +169,7 @@ fn nothing_is_written_without_a_yes() {
     let target = dir.path().join("medium");
     fs::write(&target, vec![7; bytes.len()]).unwrap();
     let ask = |answer: &str| {
-        let mut command = Command::new(workspace().join("image/usb.sh"));
+        let mut command = Command::new(workspace().join("image/media/usb.sh"));
         let pipes = command.arg(&target).arg("--image").arg(&image).stdin(Stdio::piped());
         let mut child = pipes.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(answer.as_bytes()).unwrap();

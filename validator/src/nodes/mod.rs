@@ -15,4 +15,5 @@ pub mod order;
 mod rails;
 pub mod rdma;
 pub mod suite;
+pub mod verbs;
 pub mod watcher;

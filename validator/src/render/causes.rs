@@ -1,7 +1,7 @@
 //! The answer and the causes as text: what to do first, then each cause with what was seen, what follows from it, and
 //! what the passed tests rule out.
 
-use super::alike::alike;
+use super::alike;
 use super::words;
 use crate::fabric::text::layout::wrapped;
 use crate::outcome::finding::{Finding, Severity};

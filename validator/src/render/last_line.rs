@@ -2,7 +2,7 @@
 
 use crate::outcome::finding::Severity;
 use crate::outcome::{Outcome, Verdict};
-use crate::render::alike::alike;
+use crate::render::alike;
 use crate::report::{Report, TestEntry};
 use contract::last_line::LastLine;
 

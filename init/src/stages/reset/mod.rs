@@ -9,6 +9,7 @@ use crate::child::{Done, End, no_lines, on_output};
 use crate::config::types::Config;
 use crate::fault::Fault;
 use crate::helper;
+use crate::image_id;
 use crate::machine::{Machine, Marks};
 use crate::paths;
 use crate::verdict::Trouble;
@@ -18,7 +19,6 @@ use log::info;
 use std::fmt;
 use std::path::Path;
 
-use super::image_id;
 use super::validate::Which;
 
 /// What an earlier boot left.

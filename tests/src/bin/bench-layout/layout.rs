@@ -1,7 +1,7 @@
 //! The layouts that are compared, and making them: the shipped image taken apart and put together in other ways,
 //! each with the measuring script in the place of init.
 
-use harness::medium::Served;
+use harness::boot::medium::Served;
 use harness::stick::Fat;
 use harness::{Image, Medium, Overlay, driver_image, workspace};
 use std::error::Error;

@@ -1,9 +1,9 @@
 //! Does each medium boot to a hand-over, and does the stick keep the report? Does `just pxe --serve` bring up nodes of every
 //! kind on a network of its own, and refuse what it must?
 
+use harness::boot::medium::MAC;
+use harness::boot::medium::Served;
 use harness::lab::{INTERFACE, Lab, Serving};
-use harness::medium::MAC;
-use harness::medium::Served;
 use harness::stick::{DATA, SYSTEM, Stick};
 use harness::{Boot, Booted, End, Image, Medium};
 use serde_json::Value;

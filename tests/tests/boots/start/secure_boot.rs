@@ -3,8 +3,8 @@
 //! so that nobody may write to configuration space? Our own kernel has no lockdown: Debian's of the same version boots our
 //! initrd. No GPU is there: `acs=all` stands for their paths.
 
-use harness::medium::MAC;
-use harness::medium::Served;
+use harness::boot::medium::MAC;
+use harness::boot::medium::Served;
 use harness::signed::Signed;
 use harness::stick::{DATA, SYSTEM, Stick};
 use harness::{Boot, Booted, End, Image, Medium, workspace};

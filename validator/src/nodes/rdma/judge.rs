@@ -4,9 +4,9 @@ use super::Memory;
 use super::pass::{Latency, Pass, Rate, Sent, Trouble};
 use crate::nodes::cluster::Cluster;
 use crate::nodes::rails::{self, port};
+use crate::nodes::verbs::Verb;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
-use crate::verbs::Verb;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 

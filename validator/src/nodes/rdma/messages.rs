@@ -2,7 +2,7 @@
 
 use super::content::{Plan, Wrong};
 use crate::machine::GpuId;
-use crate::verbs::{Endpoint, Registration, Verb};
+use crate::nodes::verbs::{Endpoint, Registration, Verb};
 use serde::{Deserialize, Serialize};
 
 /// A request.

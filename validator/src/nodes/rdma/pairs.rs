@@ -11,7 +11,7 @@ use crate::machine::host::rdma::{Bytes, Counted};
 use crate::nodes::cluster::{Cluster, Heard};
 use crate::nodes::measure::counts_of;
 use crate::nodes::order::{Order, Reply};
-use crate::verbs::Verb;
+use crate::nodes::verbs::Verb;
 use std::time::Duration;
 
 /// Beyond a node's own time limit: its answer has to come here.

@@ -3,7 +3,7 @@
 use super::content::Wrong;
 use super::messages::Answer;
 use crate::net::meeting::Cut;
-use crate::verbs::{Registration, Verb};
+use crate::nodes::verbs::{Registration, Verb};
 
 /// The result of a pair.
 #[derive(Debug, Clone)]

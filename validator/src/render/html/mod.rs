@@ -13,7 +13,7 @@ use super::words;
 use crate::machine::GpuId;
 use crate::outcome::finding::{Finding, Severity};
 use crate::outcome::scope::Scope;
-use crate::render::alike::alike;
+use crate::render::alike;
 use crate::report::{Cause, Gpu, Report, TestEntry, gpus_of};
 pub use fleet::fleet;
 use frame::{caption, cell, folded, framed, mark, number, row, section, table};

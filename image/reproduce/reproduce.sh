@@ -5,7 +5,7 @@
 # the kernel and the driver from the cache (minutes instead of about 50). --host trixie runs it in the Debian 13
 # folder (debian/enter.sh). What differs is said, file by file; status 1 then.
 set -euo pipefail
-source "$(dirname "$0")/lib/common.sh"
+source "$(dirname "$0")/../lib/common.sh"
 here=$REPO/image/reproduce
 quick='' host=()
 while [ $# -gt 0 ]; do

@@ -3,7 +3,7 @@
 # removable, unused disk with room enough; asks before it writes, unless told --yes. DEVICE may also be a file
 # that is there and large enough, for a BMC's virtual medium.
 set -euo pipefail
-source "$(dirname "$0")/lib/common.sh"
+source "$(dirname "$0")/../lib/common.sh"
 PATH=$PATH:/usr/sbin:/sbin
 image=$REPO/target/image/media/firstlight-usb.img device='' yes=
 while [ $# -gt 0 ]; do

@@ -1,10 +1,10 @@
 //! Waits for the right to run a machine, and follows it: what it says, what a person then does to it, and how it ends.
 
-use crate::booted::{Booted, End};
+use crate::boot::booted::{Booted, End};
+use crate::boot::qemu::{Event, Qemu};
 use crate::error::{Error, Result};
 use crate::image::workspace;
 use crate::overlay;
-use crate::qemu::{Event, Qemu};
 use std::collections::VecDeque;
 use std::fs;
 use std::fs::File;

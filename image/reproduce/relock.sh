@@ -2,9 +2,9 @@
 # relock.sh [USE..]: renews image/inputs.lock from image/packages.list: asks the host's own archive
 # for the newest version of every package, and for the trees of tools also for what those depend on.
 # With USEs only their lines are renewed: a newer compiler, for one, means a new kernel.
-# Ends with what changed (image/changes.sh).
+# Ends with what changed (image/reproduce/changes.sh).
 set -euo pipefail
-source "$(dirname "$0")/lib/common.sh"
+source "$(dirname "$0")/../lib/common.sh"
 source "$REPO/image/lib/mirror.sh"
 
 # The driver's packages must all have the version that image/driver/source.toml names.
@@ -108,4 +108,4 @@ esac
 [ -z "$newest" ] || [ "$newest" = "$driver_version" ] || say "the archive has all of the driver $newest; image/driver/source.toml names $driver_version"
 awk '!/^#/ && (NF != 6 || length($6) != 64) { exit 1 }' "$new" || die "the archive gave an incomplete answer" "run it again"
 cp "$new" "$LOCK"
-"$REPO/image/changes.sh" "$old"
+"$REPO/image/reproduce/changes.sh" "$old"

@@ -19,7 +19,7 @@ struct Stated {
 /// `image 0.1.0 5f1d989d03a878d8`, or why it is not known; at most 56 columns. The validator reports the
 /// details.
 #[must_use]
-pub(super) fn stated(file: &Path) -> String {
+pub(crate) fn stated(file: &Path) -> String {
     let why = match read_at_most(file, LARGEST).map(|bytes| serde_json::from_slice(&bytes)) {
         Ok(Ok(Stated { version, image_id })) => {
             let id = image_id.unwrap_or_else(|| "without-an-id".to_owned());
@@ -34,7 +34,7 @@ pub(super) fn stated(file: &Path) -> String {
 
 /// The image's id as marks have it; `None` when the image states none.
 #[must_use]
-pub(super) fn id(file: &Path) -> Option<String> {
+pub(crate) fn id(file: &Path) -> Option<String> {
     let bytes = read_at_most(file, LARGEST).ok()?;
     let stated: Stated = serde_json::from_slice(&bytes).ok()?;
     stated.image_id.filter(|id| !id.is_empty()).map(|id| contract::mark::plain(&id))

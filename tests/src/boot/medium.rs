@@ -2,8 +2,8 @@
 //! stick, a CD or on the network. Each is some words for QEMU, and a way for kernel words to get there. For firmware that boots
 //! over HTTP there is a web server for one folder.
 
+use crate::boot::qemu::Processor;
 use crate::error::{Error, Result};
-use crate::qemu::Processor;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader};

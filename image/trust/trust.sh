@@ -5,7 +5,7 @@
 #   SHA256SUMS                   over everything in the folder
 # The same inputs give the same bytes; nothing of the building machine is in them.
 set -euo pipefail
-source "$(dirname "$0")/lib/common.sh"
+source "$(dirname "$0")/../lib/common.sh"
 source "$REPO/image/driver/describe.sh"
 out=$REPO/target/image/out media=$REPO/target/image/media
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT

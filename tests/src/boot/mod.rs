@@ -1,14 +1,19 @@
 //! States a machine and boots the image on it: kernel words, devices, extra files, what to press when
 //! the console says what, and when to stop. `run` gives what came of it, or why nothing came.
 
-use crate::booted::Booted;
+pub mod booted;
+pub mod medium;
+mod qemu;
+pub mod watch;
+
+use crate::boot::booted::Booted;
+use crate::boot::medium::{FIRMWARE, FIRMWARE_VARIABLES, Medium};
+use crate::boot::qemu::{Processor, Qemu};
+use crate::boot::watch::{Act, Kind, Running, Slot, Watch};
 use crate::error::{Error, Result};
 use crate::fakepci::Topology;
 use crate::image::{ALIGNED, Image};
-use crate::medium::{FIRMWARE, FIRMWARE_VARIABLES, Medium};
 use crate::overlay::{self, Overlay};
-use crate::qemu::{Processor, Qemu};
-use crate::watch::{Act, Kind, Running, Slot, Watch};
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};

@@ -3,7 +3,7 @@
 # archive, unpacks it below target/, and builds in a network namespace without interfaces, with the archive's packages,
 # crates and Rust. Kernel, driver and tool trees may come from the cache: their name there is the hash of their inputs.
 set -euo pipefail
-source "$(dirname "$0")/lib/common.sh"
+source "$(dirname "$0")/../lib/common.sh"
 what=${1:-}
 case $what in image | media) ;; *) die "what is to be built?" "offline.sh image|media --offline FILE" ;; esac
 [ "${2:-}" = --offline ] || die "unknown word '${2:-}'" "$what [--offline FILE]"

@@ -3,7 +3,7 @@
 # each use, `USE PACKAGE OLD -> NEW`, and below it what the new package's changelog says first. Fetches the new
 # packages for that, which the next build needs anyway.
 set -euo pipefail
-source "$(dirname "$0")/lib/common.sh"
+source "$(dirname "$0")/../lib/common.sh"
 
 # USE NAME OLD NEW ARCH, `-` where there is none.
 changes=$(awk '

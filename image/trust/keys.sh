@@ -2,7 +2,7 @@
 # keys.sh FOLDER: makes keys for Secure Boot on machines of your own: PK, KEK and db, each as NAME.key (private, PEM),
 # NAME.pem (certificate) and NAME.cer (the same for firmware's setup). FOLDER must not be there yet.
 set -euo pipefail
-source "$(dirname "$0")/lib/common.sh"
+source "$(dirname "$0")/../lib/common.sh"
 [ $# = 1 ] || die "one folder is wanted" "keys FOLDER"
 [ ! -e "$1" ] || die "$1 is there already" "keys are never replaced; name a new folder"
 umask 077

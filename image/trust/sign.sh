@@ -7,7 +7,7 @@
 #   certificate.pem      to verify by; SHA256SUMS over everything
 # Unsigned files are the same bytes wherever they are built; a signature has the time in it, so signed ones are not.
 set -euo pipefail
-source "$(dirname "$0")/lib/common.sh"
+source "$(dirname "$0")/../lib/common.sh"
 usage="sign KEY CERT [FOLDER]"
 case $# in 2 | 3) ;; *) die "two or three words are wanted, not $#" "$usage" ;; esac
 out=$REPO/target/image/out media=$REPO/target/image/media

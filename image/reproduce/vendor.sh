@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # vendor.sh [FILE]: collects everything that image and media are built from in one archive: packages and source tarballs
 # (image/inputs.lock), crates (Cargo.lock), rustc, cargo and std (rust-toolchain.toml). FILE is
-# target/firstlight-inputs-HASH.tar unless given. `just image --offline FILE` builds from it (image/offline.sh).
+# target/firstlight-inputs-HASH.tar unless given. `just image --offline FILE` builds from it (image/reproduce/offline.sh).
 # The same inputs give the same archive. What is missing is fetched first.
 set -euo pipefail
-source "$(dirname "$0")/lib/common.sh"
+source "$(dirname "$0")/../lib/common.sh"
 source "$REPO/image/driver/describe.sh"
 case $# in
     0) to= ;;
