@@ -68,8 +68,9 @@ impl Qemu {
         let (Some(serial), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(Error::Program { program: name.into(), why: "has no serial line".into() });
         };
-        let connected = Qmp::connect(&socket).and_then(|monitor| Ok((monitor.ends()?, monitor)));
-        let (ends, monitor) = connected.map_err(|e| {
+        let connected =
+            Qmp::connect(&socket).and_then(|monitor| Ok((monitor.ends()?, monitor.second()?, monitor)));
+        let (ends, mut waker, monitor) = connected.map_err(|e| {
             let _ = child.kill();
             let _ = child.wait();
             let said = std::fs::read_to_string(&stderr_path).unwrap_or_else(|e| e.to_string());
@@ -78,6 +79,11 @@ impl Qemu {
         let serial_sender = sender.clone();
         thread::spawn(move || forward_serial(stdout, &serial_sender));
         thread::spawn(move || ends.into_iter().try_for_each(|why| sender.send(Event::Ended(why))));
+        thread::spawn(move || {
+            while waker.wake().is_ok() {
+                sleep(WAKE);
+            }
+        });
         Ok(Self { child, serial, monitor, events })
     }
 
@@ -163,6 +169,10 @@ fn forward_serial(mut stdout: impl Read, sender: &Sender<Event>) {
 /// QEMU creates its socket at start; a busy host takes its time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// On a busy host, QEMU 7.2 was seen to miss a timer that the guest had just set, and to sleep until the next one of its own:
+/// the machine stood still for 29 s, and its kernel reported a stall. A question to the monitor wakes it.
+const WAKE: Duration = Duration::from_secs(1);
+
 /// A connection to the monitor.
 #[derive(Debug)]
 pub(crate) struct Qmp(UnixStream);
@@ -186,6 +196,16 @@ impl Qmp {
 
     fn command(&mut self, command: &Value) -> io::Result<()> {
         self.0.write_all(format!("{command}\n").as_bytes())
+    }
+
+    /// The same connection, for another thread.
+    fn second(&self) -> io::Result<Self> {
+        Ok(Self(self.0.try_clone()?))
+    }
+
+    /// Asks for something, so that QEMU looks at its timers.
+    fn wake(&mut self) -> io::Result<()> {
+        self.command(&json!({ "execute": "query-status" }))
     }
 
     /// Presses and releases Ctrl-Alt-Del on the machine's keyboard.
