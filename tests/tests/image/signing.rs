@@ -197,14 +197,14 @@ fn a_folder_of_somebody_elses_and_keys_that_are_there_are_not_replaced() {
     fs::write(dir.path().join("mine"), "mine").unwrap();
     let keys = SIGNED.keys();
     let refused = |script: &str, words: &[&Path], said: &str| {
-        let output = Command::new(workspace().join("image").join(script)).args(words).output().unwrap();
+        let output = Command::new(workspace().join("image/trust").join(script)).args(words).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && text.contains(said), "{text}");
         assert_eq!(text.lines().count(), 1, "{text}");
     };
     let (key, cert) = (keys.join("db.key"), keys.join("db.pem"));
-    refused("trust/sign.sh", &[&key, &cert, dir.path()], "was not made by sign");
-    refused("trust/sign.sh", &[&key], "sign KEY CERT [FOLDER]");
-    refused("trust/keys.sh", &[dir.path()], "keys are never replaced");
+    refused("sign.sh", &[&key, &cert, dir.path()], "was not made by sign");
+    refused("sign.sh", &[&key], "sign KEY CERT [FOLDER]");
+    refused("keys.sh", &[dir.path()], "keys are never replaced");
     assert_eq!(files(dir.path()).into_keys().collect::<Vec<_>>(), ["mine"]);
 }

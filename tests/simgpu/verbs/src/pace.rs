@@ -25,7 +25,7 @@ impl Burst {
         if (self.bytes, self.write) != (bytes, write) || !follows {
             *self = Self { bytes, write, ..Self::default() };
         }
-        let since = self.ended.map_or(begun, |ended| ended.min(begun));
+        let since = self.ended.unwrap_or(begun);
         let due = whole.saturating_sub(self.late);
         sleep(due.saturating_sub(since.elapsed()));
         self.late = (self.late + since.elapsed()).saturating_sub(whole);
