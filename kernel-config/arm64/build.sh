@@ -20,7 +20,7 @@ exec 9> "$kernels/lock"; flock 9
 [ ! -e "$result/.complete" ] || { echo "$result"; exit 0; }
 began=$(date +%s)
 rm -rf "$result"; mkdir -p "$result"/{source,build,modules,config/fragments,config/flavours}
-"$shared/source.sh" "$result/source"
+"$shared/source.sh" "$result/source" compiler-arm64
 
 # What the shared scripts expect: fragments, without what base.config names, and base.config as the flavour.
 named='match($0, /CONFIG_[A-Za-z0-9_]+(=| is not set$)/) { name = substr($0, RSTART, RLENGTH); sub(/(=| is not set)$/, "", name) }'
@@ -37,7 +37,7 @@ in_tools() {
         ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu- KBUILD_BUILD_TIMESTAMP="$(date -u -d "@$SOURCE_DATE_EPOCH")" \
         KBUILD_BUILD_VERSION=1 KBUILD_BUILD_USER=firstlight KBUILD_BUILD_HOST=firstlight "$@"
 }
-build() { in_tools make -C /build/source O=/build/out -j"$(nproc)" "$@" 2>&1 | progress 'arm64 kernel' 3300 "$result/build.log" || {
+build() { in_tools make -C /build/source O=/build/out -j"$(( $(nproc) + 1 ))" "$@" 2>&1 | progress 'arm64 kernel' 3300 "$result/build.log" || {
     tail -20 "$result/build.log" >&2; die "the arm64 kernel does not build" "the whole log: $result/build.log"; }; }
 
 in_tools /build/kernel-config/resolve.sh /build/source /build/out arm64
