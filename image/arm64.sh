@@ -2,18 +2,18 @@
 # arm64.sh image: builds the image for arm64 machines on x86-64, in target/image/arm64/out:
 #   firstlight.efi                 UKI with a profile for each boot entry; it has no GPU driver
 #   firstlight.vmlinuz .initrd     the same sections as files; firstlight.Image is the kernel for machines without firmware
-#   firstlight.entries .cmdline .files   as image/build.sh has them
+#   firstlight.entries .cmdline .files   as in image/build.sh
 # arm64.sh boot [SCENARIO|none|list] [KERNEL-WORD..]: boots it in QEMU under emulation, with UEFI firmware, ACPI and an SMMU, and
-# exits with the verdict's code. `none` (unless given) boots the UKI; a scenario of tests/simgpu boots kernel and initrd
-# with the simulated GPUs behind it.
-# arm64.sh simulated: prints the folder of the simulated libraries, which it builds.
-# Recipe, keep-list and boot entries are those of the x86-64 image; what differs is below.
+# exits with the verdict's code. `none` (the default) boots the UKI; a scenario of tests/simgpu boots the kernel and the
+# initrd, with the simulated GPUs appended to it.
+# arm64.sh simulated: builds the simulated libraries and prints their folder.
+# Recipe, keep-list and boot entries are those of the x86-64 image; the differences are below.
 set -euo pipefail
 source "$(dirname "$0")/lib/common.sh"
 work=$REPO/target/image/arm64 out=$REPO/target/image/arm64/out
 most=25000000   # bytes of a UKI without a driver
 deadline=600    # seconds, against a guest that hangs
-# The kernel has no words built in: those of kernel-config/flavours come by the image. `iommu=off` has no meaning on arm64.
+# The kernel has no built-in words: the image supplies those of kernel-config/flavours. `iommu=off` has no meaning on arm64.
 common='console=tty0 console=ttyAMA0 loglevel=4 printk.devkmsg=on iommu.passthrough=1 pci=config_acs=0000000@pci:0:0 pcie_aspm.policy=performance'
 
 # The boot entries with the words of arm64. There is one kernel.
@@ -64,7 +64,7 @@ load = false
 iommu = "pt"
 
 [console]
-# The kernel's own console is enough. ttyS0, which is usual, exists on arm64 whether or not it leads anywhere.
+# The kernel's own console is enough. ttyS0, the usual line, exists on arm64 even if it is not connected to anything.
 serial = []
 CONFIG
     cp "$binaries/init" "$stage/init"; cp "$binaries/firstlight" "$stage/usr/bin/firstlight"
@@ -80,7 +80,7 @@ CONFIG
     sed -E '\,^/(usr/)?lib64[/ ],d; s,x86_64-linux-gnu,aarch64-linux-gnu,; s,ld-linux-x86-64\.so\.2  ,ld-linux-aarch64.so.1 ,' \
         "$REPO/image/recipe/keep.list" > "$recipe/keep.list"
     echo '/usr/lib/ld-linux-aarch64.so.1   the path of the dynamic loader in every ELF file' >> "$recipe/keep.list"
-    # busybox of arm64 cannot say here which applets it has; that of x86-64 from the same source can.
+    # busybox of arm64 cannot run here to list its applets; that of x86-64, from the same source, can.
     applets "$parts/busybox" > "$recipe/applets"
     sed -i 's,\./usr/bin/busybox --list,cat "$SRCDIR/recipe/applets",' "$recipe/mkosi.finalize"
     grep -qF '$(cat "$SRCDIR/recipe/applets")' "$recipe/mkosi.finalize" || die "mkosi.finalize asks for applets in another way"
@@ -110,7 +110,7 @@ CONFIG
     say "arm64 image made in $((SECONDS - began)) s: $(cd "$out" && du -Lh --apparent-size firstlight.efi firstlight.vmlinuz firstlight.initrd | awk '{ printf "%s %s  ", $2, $1 }')"
 }
 
-# FILE: the applets of busybox, by the program of x86-64, which is put into FILE.
+# FILE: prints the applets of busybox, by running the x86-64 program, which is written to FILE.
 applets() {
     local name version arch other
     read -r name version arch _ < <(locked image | grep '^busybox-static ')
@@ -121,7 +121,7 @@ applets() {
     "$1" --list
 }
 
-# RELEASE: puts the UKI together in the tools tree, with a profile for each entry but the first, which it is by itself.
+# RELEASE: assembles the UKI in the tools tree; the first entry is its main profile, each other entry a further profile.
 unify() {
     local stubs=/build/parts/stubs/usr/lib/systemd/boot/efi id title words about first=() join=()
     while IFS=$'\t' read -r id _ title words; do
@@ -140,7 +140,7 @@ boot() {
     case ${1:-} in '' | -* | *.* | *=*) ;; list) exec "$REPO/image/boot.sh" list ;; *) scenario=$1; shift ;; esac
     if [ "$scenario" = none ]; then
         start=(-kernel "$out/firstlight.efi")
-        # The UKI has its words: what is given here comes as the machine's own.
+        # The UKI has its own words: those given here are passed through SMBIOS.
         start+=(-smbios "type=11,value=io.systemd.stub.kernel-cmdline-extra=$(sed 's/,/,,/g' <<< "$words $*")")
     else
         say "laying out simulated GPUs: scenario $scenario"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# build.sh: builds what is stale and puts the image together in target/image/out:
-#   firstlight.efi                  UKI with a profile for each boot entry; by itself it boots the default one
+# build.sh: rebuilds everything that is out of date and assembles the image in target/image/out:
+#   firstlight.efi                  UKI with a profile for each boot entry; without a choice it boots the default one
 #   firstlight.vmlinuz .initrd      the same sections as files
 #   firstlight-pt.efi -pt.vmlinuz   the `pt` kernel with the same initrd
 #   firstlight.entries              the boot entries: id, kernel, title, kernel words (image/media/entries.toml)
 #   firstlight.files                SHA256, path, package of every file in the image
-#   firstlight.cmdline              the words that the UKI carries besides the kernel's built-in ones
-#   firstlight.sizes                how many bytes of the UKI are the driver's
+#   firstlight.cmdline              the words in the UKI, in addition to the kernel's built-in ones
+#   firstlight.sizes                how many bytes of the UKI belong to the driver
 # and, from trust.sh, firstlight.spdx.json, firstlight.provenance.json and SHA256SUMS.
 # FIRSTLIGHT_ENTRIES=shell adds the boot entry `shell`, and the image's permission for a shell (policy.allow_shell).
 # FIRSTLIGHT_DRIVER=none makes an image without a GPU driver, FIRSTLIGHT_DRIVER=FILE one with the driver that FILE describes.
@@ -47,12 +47,12 @@ mkosi=$CACHE/mkosi-$mkosi_version
 
 stage=$work/stage recipe=$work/recipe
 rm -rf "$stage" "$recipe" "$work/base" "$work/new"; mkdir -p "$stage/usr/bin" "$stage/usr/lib/modules" "$recipe" "$work/new"
-# copies that belong to whoever builds: mkosi keeps owners, and a plain user's tree has just one
+# copies owned by the building user: mkosi keeps owners, and an ordinary user's tree has only one
 own_copy() { cp -r --no-dereference --preserve=mode,timestamps,links "$@"; }
 own_copy "$REPO/image/recipe/files/." "$stage/"
 own_copy "$REPO/image/recipe/base" "$work/base"
 cp "$REPO/image/inputs.lock" "$REPO/image/recipe"/{keep.list,mkosi.*} "$recipe/"
-# The driver is not in the tree that mkosi packs but behind it: the links that lead to it are.
+# The driver is not in the tree that mkosi packs, but in an archive appended after it. The tree has the links to the driver.
 : > "$recipe/driver.files"
 if [ -n "$driver" ]; then
     while read -r path _; do
@@ -71,7 +71,7 @@ fi
 cp "$binaries/init" "$stage/init"; cp "$binaries/firstlight" "$stage/usr/bin/firstlight"
 own_copy "$kernel/modules/usr/lib/modules/$release" "$stage/usr/lib/modules/"
 cp "$kernel/off/vmlinuz" "$stage/usr/lib/modules/$release/vmlinuz"
-# no archive for mkosi's apt: it installs nothing
+# no archive for mkosi's apt, because it installs nothing
 mkdir -p "$recipe/mkosi.sandbox/etc/apt/sources.list.d"; : > "$recipe/mkosi.sandbox/etc/apt/sources.list.d/mkosi.sources"
 echo "$version $image_id" > "$recipe/identity"
 
@@ -84,10 +84,10 @@ in_tools() {
 in_tools sh -c 'mkdir /build/work && exec python3 -B -m mkosi --source-date-epoch "$SOURCE_DATE_EPOCH" \
     --kernel-command-line "$1" --force build' sh "$(words_of default)" > "$work/mkosi.log" 2>&1 ||
     { tail -20 "$work/mkosi.log" >&2; die "mkosi failed" "the whole log: $work/mkosi.log"; }
-# As the driver's archive: it costs seconds at build time, and level 19 without the long window gives 4 % more.
+# Compressed like the driver's archive: this costs seconds at build time; level 19 without the long window is 4 % larger.
 in_tools zstd -q --ultra -22 --long=27 -T1 --rm -o /build/out/initrd.zst /build/out/firstlight.initrd
 mv "$work/new/initrd.zst" "$work/new/firstlight.initrd"
-# Behind mkosi's archive the driver's: the kernel unpacks one after the other. Both flavours get the same bytes.
+# The driver's archive follows mkosi's: the kernel unpacks one after the other. Both flavours have the same initrd.
 [ -z "$driver" ] || cat "$driver/driver.cpio.zst" >> "$work/new/firstlight.initrd"
 printf '%s\n' "$entries" > "$work/new/firstlight.entries"
 words_of default > "$work/new/firstlight.cmdline"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# fetch.sh USE[/PACKAGE]..: brings the locked files of these uses into the cache and proves their hashes.
-# Downloads only what is missing; prints what it downloads.
+# fetch.sh USE[/PACKAGE]..: downloads the locked files of these uses into the cache and verifies their hashes.
+# Downloads only missing files; prints what it downloads.
 set -euo pipefail
 source "$(dirname "$0")/lib/common.sh"
 mkdir -p "$DEBS"
@@ -38,7 +38,7 @@ fi
 say "downloading ${#expected[@]} packages ($(printf '%s\n' "${expected[@]}" | awk '{ s += $3 } END { printf "%.0f MB", s / 1e6 }'))"
 printf '%s\n' "${missing[@]}" "${sources[@]}" "${wheels[@]}" | awk 'NF { print "  " $0 }' >&2
 work=$(mktemp -d "$DEBS/fetch.XXXXXX"); trap 'rm -rf "$work"' EXIT
-# What could not be had: versions that the archive does not name any more, or just no answer.
+# Reports why a download failed: the archive no longer has these versions, or it did not answer.
 gone() {
     local package names=''
     for package in "${missing[@]}"; do

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # in-tools.sh TREE [--bind FROM:TO].. [--cwd DIR] [NAME=VALUE].. COMMAND..: runs a command inside one of tools.sh's
-# pinned trees: its own mounts and processes, no network, a fixed environment, and only the
-# bound folders from outside. TO is a path below /build, so that no path of the host gets into an output.
+# pinned trees: with its own mounts and processes, no network, a fixed environment, and only the
+# bound folders from outside. TO is a path below /build, so that no path of the host appears in an output.
 set -euo pipefail
 source "$(dirname "$0")/lib/common.sh"
 tree=$("$REPO/image/tools.sh" "$1"); shift
@@ -28,7 +28,7 @@ exec unshare "${user[@]}" --mount --pid --net --fork --kill-child -- bash -euc '
         if [ -d "$from" ]; then mkdir -p "$to"; else mkdir -p "$(dirname "$to")"; touch "$to"; fi
         mount --rbind "$from" "$to"; shift
     done; shift
-    # a real root, not a chroot: mkosi makes a sandbox of its own, which a chroot may not
+    # a real root, not a chroot: mkosi makes its own sandbox, which is not possible in a chroot
     cd "$tree"; pivot_root . .; umount -l .; cd /
     exec /usr/bin/env -i -C "$cwd" PATH=/usr/sbin:/usr/bin HOME=/root LC_ALL=C TZ=UTC \
         SOURCE_DATE_EPOCH="$SOURCE_DATE_EPOCH" "$@"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# media.sh: makes what is stale of the boot media, in target/image/media, from the image that build.sh made:
+# media.sh: makes the boot media in target/image/media, if they are out of date, from the image that build.sh made:
 #   firstlight-usb.img   for a stick: the system and a FAT partition FIRSTLIGHT; `just usb` writes it
-#   firstlight.iso       the system alone, for machines that take nothing but a CD
+#   firstlight.iso       the system alone, for machines that accept only a CD
 #   pxe/                 a folder ready to serve to nodes that boot over the network
-# and, from trust.sh, firstlight.provenance.json and SHA256SUMS over all of it.
+# and, from trust.sh, firstlight.provenance.json and SHA256SUMS of all files.
 # Kernel and initrd are the same bytes in all of them, and the same inputs give the same bytes.
 set -euo pipefail
 source "$(dirname "$0")/lib/common.sh"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# pxe.sh [--serve INTERFACE [--proxy]]: says where the folder for network boot lies, or serves it to the nodes on
-# one interface until Ctrl-C: DHCP, TFTP and HTTP. --proxy is for a network that has a DHCP server already and
-# only adds what PXE asks for. Without it this machine gives away addresses, so it must be a network of its own.
+# pxe.sh [--serve INTERFACE [--proxy]]: prints where the folder for network boot is, or serves it to the nodes on one
+# interface until Ctrl-C: DHCP, TFTP and HTTP. --proxy is for a network that already has a DHCP server and adds only the
+# answers that PXE needs. Without it this machine assigns addresses, so the network must be a separate one.
 set -euo pipefail
 source "$(dirname "$0")/lib/common.sh"
 PATH=$PATH:/usr/sbin:/sbin
@@ -18,7 +18,7 @@ done
 [ -e "$folder/SHA256SUMS" ] || die "there is nothing to serve in $folder" "just media"
 if [ -z "$interface" ]; then
     [ -z "$proxy" ] || die "--proxy goes with --serve" "$usage"
-    say "ready to serve: ${folder#"$REPO"/} ($(du -shL "$folder" | cut -f1)); what to do with it stands in its README"
+    say "ready to serve: ${folder#"$REPO"/} ($(du -shL "$folder" | cut -f1)); its README describes what to do with it"
     say "or serve it from here: just pxe --serve INTERFACE"
     exit 0
 fi
@@ -32,13 +32,13 @@ own=$(ip -4 -oneline address show dev "$interface" scope global | awk 'NR == 1 {
 if [ -z "$proxy" ] && ip -4 route show default | grep -qw "dev $interface"; then
     die "$interface leads to the rest of the world, and this machine would give away addresses there" "use --proxy, or an interface of its own"
 fi
-# SERVER FIRST LAST: our address, and which ones to give away
+# SERVER FIRST LAST: our address, and the range of addresses to assign
 read -r server first last < <(python3 - "$own" <<'END'
 import ipaddress, sys
 own = ipaddress.ip_interface(sys.argv[1])
 net, me = own.network, int(own.ip)
 low, high = int(net.network_address) + 1, int(net.broadcast_address) - 1
-# the larger part beside our own address
+# the larger part of the network, below or above our own address
 first, last = (me + 1, high) if high - me >= me - low else (low, me - 1)
 print(own.ip, *((ipaddress.ip_address(n) for n in (first, last)) if first <= last else ("none", "none")))
 END
@@ -50,11 +50,11 @@ servers=()
 # shellcheck disable=SC2317  # called by the trap
 stop() { trap - EXIT; kill "${servers[@]}" 2> /dev/null || true; wait; rm -rf "$work"; }
 trap stop EXIT; trap 'exit 0' INT TERM
-# dnsmasq drops its rights, and what it serves may lie where only the user can read
+# dnsmasq drops its privileges, and the files that it serves may be in a folder that only the user can read
 chmod 755 "$work"; install -m 0644 "$folder"/{undionly.kpxe,ipxe.efi} "$work/"
 sed "s|@INTERFACE@|$interface|; s|@SERVER@|$server:$port|; s|@ADDRESS@|$server|; s|@FIRST@|$first|; s|@LAST@|$last|; s|@FOLDER@|$work|" "$folder/dnsmasq.conf" > "$work/dnsmasq.conf"
 if [ -n "$proxy" ]; then
-    # the example's last part is the one for this
+    # the last part of the example is for this case
     sed -i '/^dhcp-range\|^dhcp-boot\|^dhcp-option/d; s/^#: //' "$work/dnsmasq.conf"
 fi
 dnsmasq --test --conf-file="$work/dnsmasq.conf" 2> "$work/test" || die "dnsmasq refuses its configuration" "$(cat "$work/test")"
@@ -63,4 +63,4 @@ as=(); [ -z "${SUDO_UID:-}" ] || as=(setpriv "--reuid=$SUDO_UID" "--regid=${SUDO
 dnsmasq --keep-in-foreground --log-facility=- --conf-file="$work/dnsmasq.conf" --pid-file= --dhcp-leasefile="$work/leases" & servers+=($!)
 say "serving ${folder#"$REPO"/} on $interface ($own)${proxy:+ beside its DHCP server}; Ctrl-C ends it"
 wait -n "${servers[@]}" || true
-die "a server ended" "its last words stand above"
+die "a server ended" "its last messages are above"

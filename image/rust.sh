@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# rust.sh [--arm64] [--crates | --simulated]: builds init (static) and the validator inside the tools tree: linked by its
-# linker against its libc, at paths that are the same on every host. Prints the folder that holds both; with --crates instead
-# what is linked into them: PROGRAM|NAME vVERSION|LICENCE; with --simulated builds and names the simulated libraries of tests.
+# rust.sh [--arm64] [--crates | --simulated]: builds init (static) and the validator inside the compiler tree: linked by its
+# linker against its libc, at paths that are the same on every host. Prints the folder with both programs. --crates instead
+# prints the crates linked into them: PROGRAM|NAME vVERSION|LICENCE. --simulated builds the simulated libraries of tests and
+# prints their folder.
 set -euo pipefail
 source "$(dirname "$0")/lib/common.sh"
 arch=
@@ -44,7 +45,7 @@ fi
 # In parallel, because each spends most of its time in one thread, at the end.
 in_tools "${cargo_build[@]}" --release -p firstlight >&2 &
 validator=$!
-# One address for a program that is alone in its address space; and no loader before it.
+# Not position-independent, because the program is alone in its address space; and static, so no loader runs before it.
 in_tools RUSTFLAGS="-C target-feature=+crt-static -C relocation-model=static" \
     CARGO_TARGET_DIR=/build/target/static "${cargo_build[@]}" --profile init -p firstlight-init >&2 ||
     { wait "$validator" || true; exit 1; }   # leave no build in the background after a failure

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# packages.sh: brings the locked packages of the Debian folder into the cache, also on hosts without apt: from the archive of
-# inputs FIRSTLIGHT_FROM (vendor.sh made it), or else by curl or wget from the Debian archive that FIRSTLIGHT_ARCHIVE
-# names; on Debian that is apt's own. Only the hashes of image/inputs.lock are believed, so no key is needed.
+# packages.sh: puts the locked packages of the Debian folder into the cache, also on hosts without apt: from the archive of
+# inputs FIRSTLIGHT_FROM (made by vendor.sh), or else with curl or wget from the Debian archive that FIRSTLIGHT_ARCHIVE
+# names; on Debian the default is apt's own archive. Only the hashes of image/inputs.lock are trusted, so no key is needed.
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
 source "$REPO/image/lib/mirror.sh"

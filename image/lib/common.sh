@@ -1,12 +1,12 @@
-# What every build script shares. Sourced, after `set -euo pipefail`.
+# Functions and settings that all build scripts share. Sourced, after `set -euo pipefail`.
 
 REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 CACHE=${FIRSTLIGHT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/firstlight}
 LOCK=$REPO/image/inputs.lock
-# An offline build (image/reproduce/offline.sh) names the folder that holds all inputs: nothing is fetched, no Rust of the host is used.
+# In an offline build (image/reproduce/offline.sh) the folder with all inputs: nothing is fetched, the host's Rust is not used.
 INPUTS=${FIRSTLIGHT_INPUTS:-}
 DEBS=${INPUTS:-$CACHE}/debs
-# The date of everything that is built: when the pinned kernel was released. Not the build's date,
+# The date of everything that is built: the release date of the pinned kernel. Not the date of the build,
 # so that the same inputs give the same bytes.
 export SOURCE_DATE_EPOCH=1788000000
 umask 022
@@ -15,7 +15,7 @@ mkdir -p "$CACHE"
 say() { printf '%s\n' "firstlight: $*" >&2; }
 die() { printf '%s\n' "firstlight: error: $1${2:+ ($2)}" >&2; exit 1; }
 
-# Lock lines of one use: NAME VERSION ARCH SIZE SHA256
+# The lock's lines for one use: NAME VERSION ARCH SIZE SHA256
 locked() { awk -v use="$1" '$1 == use { print $2, $3, $4, $5, $6 }' "$LOCK"; }
 
 # Crates that Cargo.lock names: NAME VERSION SHA256
@@ -24,7 +24,7 @@ locked_crates() {
 }
 
 # The hash of a sysroot's rustc, cargo and std: of every file in bin, lib and libexec that their lists name. An archive of
-# inputs has these files alone, and no lists.
+# inputs contains only these files, and no lists.
 rust_hash() (
     cd "$1"
     if [ "$1" = "$INPUTS/rust" ]; then find bin lib libexec -type f; else
@@ -34,7 +34,7 @@ rust_hash() (
     fi | tr '\n' '\0' | xargs -0 -n 8 -P "$(nproc)" sha256sum | LC_ALL=C sort | sha256sum | cut -d' ' -f1
 )
 
-# Proves that a sysroot is the Rust that rust-toolchain.toml names by its hash: a version alone is a name.
+# Proves by its hash that a sysroot is the Rust that rust-toolchain.toml names: a version number alone proves nothing.
 prove_rust() {
     local toolchain=$REPO/rust-toolchain.toml pinned found
     [ "$1" = "$INPUTS/rust" ] || [ -e "$1/lib/rustlib/manifest-rust-std-x86_64-unknown-linux-gnu" ] ||
@@ -45,7 +45,7 @@ prove_rust() {
         die "the Rust in $1 is not the one that rust-toolchain.toml names" "commit and SHA256 are $found, expected $pinned; install it again by rustup"
 }
 
-# The same for std of another target, besides; rustup brings it where it is missing.
+# The same for std of another target; rustup installs it if it is missing.
 prove_rust_std() {
     local list=$1/lib/rustlib/manifest-rust-std-$2 found
     [ -e "$list" ] || { [ -z "$INPUTS" ] && rustup -q target add "$2" >&2; } || die "the Rust in $1 has no std for $2" "rustup target add $2"
@@ -54,8 +54,8 @@ prove_rust_std() {
         die "std for $2 is not the one that rust-toolchain.toml names" "its SHA256 is $found; install it again by rustup"
 }
 
-# Where a locked file lies, by NAME VERSION ARCH; ARCH `source` is a source package's upstream tarball, `wheel` a package of
-# the Python registry. The hash is proven whenever one is used.
+# The path of a locked file, by NAME VERSION ARCH; ARCH `source` is a source package's upstream tarball, `wheel` a package of
+# the Python registry. The hash is verified whenever a file is used.
 deb_path() {
     case $3 in
         source) local upstream=${2#*:}; echo "$DEBS/$1_${upstream%-*}.orig.tar.xz" ;;
@@ -64,7 +64,7 @@ deb_path() {
     esac
 }
 
-# NAME VERSION FOLDER: a package of the Python registry as FOLDER/NAME-VERSION.whl; the newest one where VERSION is empty.
+# NAME VERSION FOLDER: a package of the Python registry as FOLDER/NAME-VERSION.whl; the newest one if VERSION is empty.
 fetch_wheel() {
     local file
     python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --platform manylinux_2_28_x86_64 \
@@ -76,14 +76,14 @@ fetch_wheel() {
     rmdir "$3/wheel"
 }
 
-# One `KEY = "value"` of a TOML file's first level, for scripts that cannot have a parser yet.
+# One `KEY = "value"` of a TOML file's first level, for scripts that have no parser available yet.
 toml_word() { sed -n "/^\[/q; s/^$2 *= *\"\([^\"]*\)\".*/\1/p" "$1"; }
 
-# The hash of files and words: the name of everything in the cache.
+# The hash of files or of standard input: everything in the cache is named by such a hash.
 hash_of() { cat -- "$@" | sha256sum | cut -c1-16; }
 
-# WHAT TOTAL LOG: from a build's lines on standard input, shows that it is alive, by every 200th file, and keeps
-# them all for the case that they are needed. The shell reads line by line, where awks wait for full buffers.
+# WHAT TOTAL LOG: reads a build's output on standard input, reports progress at every 200th file, and writes all lines to
+# LOG. The shell reads line by line; some awks wait for full buffers.
 progress() {
     local line files=0 began=$SECONDS
     while IFS= read -r line; do
@@ -94,7 +94,7 @@ progress() {
     done
 }
 
-# FILE: ends with the code of the last verdict on this console: 0 PASS, 1 FAIL, 2 ERROR or no verdict, 3 DEGRADED.
+# FILE: exits with the code of the last verdict in this console log: 0 PASS, 1 FAIL, 2 ERROR or no verdict, 3 DEGRADED.
 exit_by_verdict() {
     local verdict
     verdict=$(tr -d '\r' < "$1" | sed -n 's/^FIRSTLIGHT verdict=\([A-Z]*\) .*/\1/p' | tail -1)

@@ -1,10 +1,9 @@
-# A private apt state for Debian: the archive is the one that gives this host its own packages, so no
-# mirror is named in the project, and the host's apt state is not touched. FIRSTLIGHT_ARCHIVE=URL names
-# another one, a snapshot of an earlier day for example; as in a line of apt's sources, options in brackets may
-# stand before the URL.
+# A private apt state for Debian. It uses the archive from which this host gets its own packages, so the project names
+# no mirror, and the host's apt state is not touched. FIRSTLIGHT_ARCHIVE=URL names another archive, for example a
+# snapshot of an earlier day; options in brackets may precede the URL, as in a line of apt's sources.
 # Sourced; sets APT_OPTIONS. Needs: CACHE (folder). Works on Debian 12 and 13.
 
-# The archive of this host's own packages; nothing where the host is not Debian
+# The archive of this host's own packages; prints nothing if the host is not Debian
 mirror_uri() {
     ( . /etc/os-release && [ "$ID" = debian ] && command -v apt-get ) > /dev/null 2>&1 || return 0
     apt-get indextargets --format '$(CREATED_BY) $(REPO_URI) $(COMPONENT) $(CODENAME)' |
@@ -12,7 +11,7 @@ mirror_uri() {
         sort | uniq -c | sort -rn | awk 'NR == 1 { print $2 }'
 }
 
-# The archive that FIRSTLIGHT_ARCHIVE names, or else this host's; nothing where there is neither
+# The archive that FIRSTLIGHT_ARCHIVE names, or else this host's; prints nothing if there is neither
 mirror_archive() {
     case ${FIRSTLIGHT_ARCHIVE:-} in
         '') mirror_uri ;;
@@ -21,14 +20,14 @@ mirror_archive() {
     esac
 }
 
-# ARCHIVE NAMES: what is locked and cannot be had any more
+# ARCHIVE NAMES: stops because these locked packages are no longer available
 die_gone() {
     die "no longer in the archive${1:+ $1}: $2" \
         "three ways on: './run image --offline FILE' with an archive of inputs that 'just vendor' made earlier; FIRSTLIGHT_ARCHIVE=URL of a Debian archive or snapshot that still has it; 'just relock' for newer versions"
 }
 
-# The archive's parts of one scope. `main` is what everything is built from and with. The GPU driver
-# lies in other sections and, in the version that can be patched, in another suite.
+# The archive's parts of one scope. Everything is built from and with `main`. The GPU driver is in
+# other sections and, in the version that can be patched, in another suite.
 mirror_parts() {
     case $1 in
         main) echo "deb trixie main" ;;
@@ -40,7 +39,7 @@ mirror_parts() {
     esac
 }
 
-# mirror_setup main|driver [ARCHITECTURE]: packages of a further architecture are asked for as NAME:ARCHITECTURE
+# mirror_setup main|driver [ARCHITECTURE]: packages of an additional architecture are requested as NAME:ARCHITECTURE
 mirror_setup() {
     local state=$CACHE/apt-$1${2:+-$2} from key kind parts
     for key in /usr/share/keyrings/debian-archive-keyring.{gpg,pgp}; do [ -e "$key" ] && break; done
@@ -64,7 +63,7 @@ mirror_setup() {
         -o APT::Architecture=amd64 -o APT::Architectures::=amd64
     )
     [ -z "${2:-}" ] || APT_OPTIONS+=(-o "APT::Architectures::=$2")
-    # A snapshot's signature is good and its day is past.
+    # A snapshot has a valid signature but an expired Valid-Until date.
     [ -z "${FIRSTLIGHT_ARCHIVE:-}" ] || APT_OPTIONS+=(-o Acquire::Check-Valid-Until=false)
     apt-get "${APT_OPTIONS[@]}" -qq update || die "the archive's package lists cannot be read" \
         "check the network, and ${FIRSTLIGHT_ARCHIVE:+FIRSTLIGHT_ARCHIVE or }'apt-get update'"

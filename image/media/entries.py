@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """entries.py FILE table|markdown [EXTRA-ENTRY..]: the boot entries of FILE, for scripts and for people.
 
-table     a line an entry: id, kernel, title, all kernel words, with tabs between
+table     one line per entry: id, kernel, title, all kernel words, separated by tabs
 markdown  the table of docs/image.md
 
-Entries that are marked `only` are left out unless they are named. A key that nobody reads, or a missing one,
-is an error: a menu must not offer something else than the file says.
+Entries that are marked `only` are left out unless they are named. An unknown or missing key is an error: a menu
+must offer exactly what the file says.
 """
 
 import re
@@ -14,7 +14,7 @@ import tomllib
 
 KEYS = {"id", "title", "kernel", "words", "when"}
 KERNELS = ("off", "pt")
-# labels of the iPXE script
+# ids that are labels of the iPXE script
 TAKEN = {"menu", "start", "ipxe", "unknown", "failed", "wait"}
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""ipxe.py ENTRIES: the iPXE script that boots over the network: the boot entries of an image (its file
-firstlight.entries) as a menu. Everything that the script names lies beside it.
+"""ipxe.py ENTRIES: prints the iPXE script that boots over the network: the boot entries of an image (its file
+firstlight.entries) as a menu. All files that the script names are in the same folder.
 """
 
 import sys
@@ -9,17 +9,17 @@ KERNELS = {"off": "vmlinuz", "pt": "vmlinuz-pt"}
 MENU_SECONDS = 5
 
 IPXE_HEAD = """#!ipxe
-# firstlight's boot script, made from image/media/entries.toml. It needs iPXE, BIOS or UEFI; everything it names
-# lies beside it. It shows a menu for some seconds and then boots the entry `entry`.
+# firstlight's boot script, made from image/media/entries.toml. It needs iPXE, on BIOS or UEFI; all files that it names
+# are in the same folder. It shows a menu for some seconds and then boots the entry `entry`.
 #
-# Settings for one node: a file node/MAC.ipxe beside this one, MAC being that of the node's first network card
-# with dashes (node/52-54-00-12-34-56.ipxe). A node without one is booted as the lines below say. It may hold:
+# Settings for one node: a file node/MAC.ipxe beside this one, where MAC is that of the node's first network card,
+# with dashes (node/52-54-00-12-34-56.ipxe). A node without such a file uses the settings below. It may contain:
 #   #!ipxe
 #   set entry quick
 #   set wait 1
 #   set words firstlight.expect.gpus=8 firstlight.network.mode=dhcp
 set entry @default@
-# how many milliseconds the menu waits for a person; 1: boots at once, 0: waits for ever
+# how many milliseconds the menu waits for a key; 1: boots at once, 0: waits forever
 set wait @seconds@000
 set words
 chain --autofree node/${net0/mac:hexhyp}.ipxe || echo no settings for node ${net0/mac:hexhyp}, which is fine

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# iso.sh OUT IMAGE [SIGNED]: puts the ISO together, for machines that take nothing else: virtual CDs of a BMC, for one.
-# UEFI finds the EFI system partition (system.sh), a file of the ISO, by El Torito, and by a GPT where the ISO was
+# iso.sh OUT IMAGE [SIGNED]: assembles the ISO, for machines that accept nothing else, such as virtual CDs of a BMC.
+# UEFI finds the EFI system partition (system.sh), a file of the ISO, through El Torito, or through a GPT if the ISO was
 # written to a stick. BIOS does not boot it. SIGNED is as for stick.sh.
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
@@ -15,13 +15,13 @@ This is firstlight as a CD, for machines with UEFI: booting from it shows the me
 Nothing can be written here. For settings and reports use a stick with a FAT partition labelled
 FIRSTLIGHT, or a server: firstlight.config=URL and report.url.
 END
-# A few libraries of its own; the others are in the tools tree.
+# xorriso and its own libraries; other libraries are in the tools tree.
 while read -r name version arch _; do
     case $name in xorriso | libiso* | libburn* | libjte*) dpkg-deb -x "$(deb_path "$name" "$version" "$arch")" "$work/xorriso" ;; esac
 done < <(locked media)
 system_partition "$out" "$work" "$signed"
 partitioned "$work" --split=yes
-# All dates and ids come from the pinned date, which xorriso knows by its name.
+# All dates and ids come from the pinned date: xorriso reads SOURCE_DATE_EPOCH.
 # shellcheck disable=SC2016  # expanded by the inner shell
 log "$REPO/image/in-tools.sh" tools --bind "$work:/build/medium" --cwd /build/medium \
     LD_LIBRARY_PATH=/build/medium/xorriso/usr/lib/x86_64-linux-gnu sh -euc '

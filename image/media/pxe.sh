@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # pxe.sh OUT FOLDER [SIGNED]: fills a folder that a web server and a TFTP server can serve as it is: kernel, initrd
-# and UKIs, iPXE and its script (all names relative), checksums, an example for dnsmasq, and what to do with it.
-# SIGNED is a folder whose files are taken instead of those of the same name.
+# and UKIs, iPXE and its script (all names relative), checksums, an example for dnsmasq, and a README with instructions.
+# SIGNED is a folder whose files replace those of the same name.
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
 out=$1 to=$2 signed=${3:-}
-# 260 MB that need not lie here twice
+# linked if possible: 260 MB that need not be on the disk twice
 share() { ln -f "$out/$1" "$to/$2" 2> /dev/null || cp "$out/$1" "$to/$2"; }
 share firstlight.vmlinuz vmlinuz
 share firstlight-pt.vmlinuz vmlinuz-pt
@@ -25,8 +25,8 @@ cp "$REPO/image/media/pxe"/* "$to/"
 mkdir "$to/node"
 cat > "$to/node/example.ipxe" <<'END'
 #!ipxe
-# Settings for one node. Copy to MAC.ipxe, MAC being that of the node's first network card as iPXE's ${net0/mac}
-# counts them, with dashes and small letters: 52-54-00-12-34-56.ipxe
+# Settings for one node. Copy to MAC.ipxe, where MAC is that of the node's first network card in iPXE's order
+# (${net0/mac}), with dashes and in lower case: 52-54-00-12-34-56.ipxe
 set entry quick
 set wait 1
 set words firstlight.expect.gpus=8 firstlight.network.hostname=node-${net0/mac:hexhyp}

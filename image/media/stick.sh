@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# stick.sh OUT IMAGE [SIGNED]: puts the USB image together: a GPT with an EFI system partition (system.sh) and a FAT
-# partition FIRSTLIGHT, which Windows and macOS mount too, for config.toml and reports. SIGNED is a folder with
-# firstlight.efi and what loader.sh makes, to be taken instead; the layout stays.
+# stick.sh OUT IMAGE [SIGNED]: assembles the USB image: a GPT with an EFI system partition (system.sh) and a FAT
+# partition FIRSTLIGHT, which Windows and macOS can also mount, for config.toml and reports. SIGNED is a folder with
+# signed versions of firstlight.efi and of loader.sh's files, which are used instead; the layout stays the same.
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
 source "$REPO/image/media/system.sh"
@@ -30,7 +30,7 @@ cat > "$work/tree/data/example.toml" <<'END'
 # [policy]
 # on_pass = "hold"
 END
-# Microsoft's basic data: mounted by any workstation.
+# Microsoft's type for basic data: every workstation mounts it.
 cat > "$work/repart.d/20-data.conf" <<END
 [Partition]
 Type=ebd0a0a2-b9e5-4433-87c0-68b6b72699c7

@@ -1,13 +1,13 @@
 # shellcheck shell=bash
-# system.sh: what stick and ISO have in common, sourced by stick.sh and iso.sh: an EFI system partition with systemd-boot,
+# system.sh: the common part of stick and ISO, sourced by stick.sh and iso.sh: an EFI system partition with systemd-boot,
 # which shows the boot entries, and the UKI, which has them as profiles. $image is the file that is made, $medium its name.
 
-# COMMAND..: what it says goes to $image.log, and is shown when it fails.
+# COMMAND..: its output goes to $image.log, and is shown if the command fails.
 log() { "$@" >> "${image:?}.log" 2>&1 || { tail -20 "$image.log" >&2; die "${medium:?} could not be made" "the whole log: $image.log"; }; }
 
-# OUT WORK SIGNED [ADDON]: the partition's files in WORK/tree/esp, and its description for systemd-repart. SIGNED is
-# empty or a folder with firstlight.efi and what loader.sh makes, to be taken instead. ADDON is what of that lies
-# beside the UKI.
+# OUT WORK SIGNED [ADDON]: writes the partition's files to WORK/tree/esp, and its description for systemd-repart. SIGNED
+# is empty, or a folder with signed versions of firstlight.efi and of loader.sh's files, which are used instead. ADDON
+# is the one of these files that belongs beside the UKI.
 system_partition() {
     local out=$1 work=$2 signed=$3 addon=${4:-} loader=$3 size mib
     mkdir -p "$work"/{tree/esp/EFI/{BOOT,Linux},tree/esp/loader,repart.d}
@@ -15,7 +15,7 @@ system_partition() {
     cp "${signed:-$out}/firstlight.efi" "$work/tree/esp/EFI/Linux/"
     cp "$loader/BOOTX64.EFI" "$work/tree/esp/EFI/BOOT/"
     cat > "$work/tree/esp/loader/loader.conf" <<'END'
-# systemd-boot shows the boot entries for a second; any key stops the clock.
+# systemd-boot shows the boot entries for a second; any key stops the countdown.
 timeout 1
 default firstlight.efi
 editor yes
@@ -26,7 +26,7 @@ END
         mkdir "$work/tree/esp/EFI/Linux/firstlight.efi.extra.d"
         cp "$loader/$addon" "$work/tree/esp/EFI/Linux/firstlight.efi.extra.d/"
     fi
-    # As large as what is on it and a twentieth more, for the file system itself and a next version.
+    # The size of its files and 5 % more, for the file system itself and for later versions.
     size=$(stat -c %s "$out/firstlight.efi")
     mib=$(( size * 21 / 20 / 1048576 + 4 ))
     cat > "$work/repart.d/10-esp.conf" <<END
@@ -44,7 +44,7 @@ END
 # WORK [OPTION..]: makes WORK/image with the partitions of WORK/repart.d. OPTIONs are systemd-repart's.
 partitioned() {
     local work=$1; shift
-    # 512: with systemd-repart's own choice of 4096 firmware cannot read the ESP. The seed gives GPT and FAT their ids.
+    # 512: with systemd-repart's default of 4096, firmware cannot read the ESP. The ids of GPT and FAT come from the seed.
     # shellcheck disable=SC2016  # expanded by the inner shell
     log "$REPO/image/in-tools.sh" tools --bind "$work:/build/medium" TMPDIR=/build/medium sh -euc '
         chmod -R u=rwX,go=rX /build/medium/tree

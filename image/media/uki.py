@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""uki.py KERNEL OUT OS-RELEASE RELEASE: puts the UKIs together; runs in the tools tree.
+"""uki.py KERNEL OUT OS-RELEASE RELEASE: assembles the UKIs; runs in the tools tree.
 
-OUT/firstlight.efi holds the default entry and, as profiles of the UKI (systemd-stub 257), every other line of
-OUT/firstlight.entries: its words, and its kernel where that is another one. The initrd is in it once.
+OUT/firstlight.efi contains the default entry and, as profiles of the UKI (systemd-stub 257), every other line of
+OUT/firstlight.entries: its words, and its kernel if that is a different one. The initrd is in it once.
 OUT/firstlight-pt.efi is the `pt` entry alone, for firmware that boots over the network without a menu.
 """
 
@@ -32,7 +32,7 @@ def main():
     with ThreadPoolExecutor(2) as side_by_side:
         waiting = []
         for name, flavour, *_ in entries[1:]:
-            # without a kernel of its own a profile takes the rest from the default entry
+            # a profile without its own kernel uses the default entry's other sections
             more = system[flavour] if flavour != own else []
             words = [f"/tmp/{name}", *about[name], *more]
             waiting.append(side_by_side.submit(ukify, *words, stub="addonx64.efi.stub"))

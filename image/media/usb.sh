@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# usb.sh DEVICE [--yes] [--image FILE]: writes the USB image to a stick and reads it back. Refuses what is no whole,
-# removable, unused disk with room enough; asks before it writes, unless told --yes. DEVICE may also be a file
-# that is there and large enough, for a BMC's virtual medium.
+# usb.sh DEVICE [--yes] [--image FILE]: writes the USB image to a stick and reads it back. Accepts only a whole,
+# removable, unused disk that is large enough; asks before it writes, except with --yes. DEVICE may also be an
+# existing file that is large enough, for a BMC's virtual medium.
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
 PATH=$PATH:/usr/sbin:/sbin
@@ -26,7 +26,7 @@ if [ -b "$device" ]; then
     name=$(basename "$device") sys=/sys/class/block/$(basename "$device")
     [ -d "$sys" ] || die "$device: the kernel shows no $sys"
     [ ! -e "$sys/partition" ] || die "$device is a partition" "name the whole disk: /dev/$(basename "$(realpath "$sys/..")")"
-    # Some sticks call themselves fixed disks; what hangs on USB can be pulled all the same.
+    # Some sticks report themselves as fixed disks; anything attached by USB can be unplugged anyway.
     case $(cat "$sys/removable")$(realpath "$sys") in
         1* | *usb*) ;;
         *) die "$device is no removable disk" "allowed: sticks, cards, disks on USB" ;;
@@ -47,7 +47,7 @@ else
 fi
 [ "$room" -ge "$bytes" ] || die "$device is too small" "it has $(mib "$room"), the image needs $(mib "$bytes")"
 [ -w "$device" ] || die "$device cannot be written by $(id -un)" "run it as root"
-# The kernel's own word, also for a mount in a container that this script cannot see.
+# The kernel's own check, which also detects a mount in a container that this script cannot see.
 [ ! -b "$device" ] || python3 -c 'import os, sys; os.open(sys.argv[1], os.O_RDWR | os.O_EXCL)' "$device" 2> /dev/null ||
     die "$device is in use" "unmount it, also in containers"
 
@@ -59,7 +59,7 @@ fi
 say "writing $(mib "$bytes") to $device ($about)"
 dd if="$image" of="$device" bs=4M conv=notrunc,fsync ${direct:+oflag=direct} status=progress ||
     die "writing $device failed" "what is on it now is of no use"
-# Remains of an earlier partition table at the end of a larger disk.
+# Erases the remains of an earlier partition table at the end of a larger disk.
 if [ "$room" -ge $(( bytes + 2097152 )) ]; then
     dd if=/dev/zero of="$device" bs=512 seek=$(( room / 512 - 2048 )) count=2048 conv=notrunc,fsync status=none ||
         die "writing the end of $device failed"

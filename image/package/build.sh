@@ -2,8 +2,8 @@
 # build.sh: builds the package for ordinary hosts with glibc 2.28 or newer, in target/package/out:
 #   firstlight_VERSION_amd64.deb         made by cargo-deb from [package.metadata.deb] in validator/Cargo.toml
 #   firstlight-VERSION-x86_64.tar.xz     the same files, for hosts without dpkg
-# The pinned rustc links in the pinned tree of tools. Its linker is zig, which has the symbols of every glibc: that tree's own
-# glibc is newer than those of most hosts. The same inputs give the same bytes.
+# The pinned rustc links in the pinned compiler tree. The linker is zig, which has the symbols of every glibc version: that
+# tree's own glibc is newer than that of most hosts. The same inputs give the same bytes.
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
 glibc=2.28
@@ -23,7 +23,7 @@ if [ ! -e "$zig" ]; then
     chmod +x "$zig.part/ziglang/zig"
     mv "$zig.part" "$zig"
 fi
-# LANGUAGE TARGET ARGUMENTS..: the C compiler and linker that cargo calls. cc names the target in its own words.
+# The C compiler and linker that cargo calls. The crate cc passes the target in a form that zig does not accept.
 cat > "$work/cc" << EOF
 #!/usr/bin/bash
 # Made by image/package/build.sh: zig's C compiler and linker, for glibc $glibc.
@@ -52,7 +52,7 @@ mkdir -p "$stage"/{usr/bin,etc/firstlight,usr/lib/systemd/system} \
     "$share"/{doc/firstlight,bash-completion/completions,zsh/vendor-completions,fish/vendor_completions.d,man/man1}
 for program in "${programs[@]}"; do
     install -m 0755 "$work/rust/$target/release/$program" "$stage/usr/bin/$program"
-    # The program may need no newer glibc than the package says.
+    # The program must not need a newer glibc than the package declares.
     newest=$(objdump -T "$stage/usr/bin/$program" | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -1)
     [ "$(printf '%s\n' "GLIBC_$glibc" "$newest" | sort -V | tail -1)" = "GLIBC_$glibc" ] ||
         die "$program needs $newest" "the package is for glibc $glibc and newer"
@@ -64,13 +64,13 @@ firstlight=$stage/usr/bin/firstlight
 "$firstlight" man | gzip -9n > "$share/man/man1/firstlight.1.gz"
 install -m 0644 "$REPO/image/package/config.toml" "$stage/etc/firstlight/"
 install -m 0644 "$REPO"/image/package/firstlight*.{service,timer} "$stage/usr/lib/systemd/system/"
-# Licences: ours, and those of all that is linked into the programs.
+# Licences: ours, and those of everything that is linked into the programs.
 crates=$(for program in "${programs[@]}"; do
     cargo tree --locked --offline --package "$program" --target "$target" --edges normal,no-proc-macro --no-dedupe --prefix none \
         --format '{p}|{l}'
 done | sed -E 's/ \([^)]*\)//; s/^([^ ]+) v([^|]+)\|(.*)$/ \1 \2: \3/' | grep -v '^ firstlight' | LC_ALL=C sort -u)
 {
-    # cargo-deb takes a file with such lines as it is.
+    # cargo-deb uses a file with such lines unchanged.
     printf 'Upstream-Name: firstlight\nCopyright: %s\nLicense: MIT or Apache-2.0, as you like\n\n' "$(sed -n 's/^Copyright (c) //p' LICENSE-MIT)"
     printf 'These crates are linked into the programs, with these licences:\n%s\n\n' "$crates"
     printf 'And from zig %s: parts of LLVM (Apache-2.0 WITH LLVM-exception, MIT), the start code of glibc (LGPL-2.1 with exception).\n\n' \

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# changes.sh OLD: what image/inputs.lock has that the lock file OLD has not, for people: one line for each package of
-# each use, `USE PACKAGE OLD -> NEW`, and below it what the new package's changelog says first. Fetches the new
+# changes.sh OLD: prints how image/inputs.lock differs from the lock file OLD, for people: one line for each package of
+# each use, `USE PACKAGE OLD -> NEW`, and below it the first point of the new package's changelog. It fetches the new
 # packages for that, which the next build needs anyway.
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
 
-# USE NAME OLD NEW ARCH, `-` where there is none.
+# USE NAME OLD NEW ARCH; `-` if there is none.
 changes=$(awk '
     /^#/ { next }
     FILENAME == ARGV[1] { version[$1, $2] = $3; hash[$1, $2] = $6; next }

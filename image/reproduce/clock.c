@@ -1,7 +1,7 @@
-/* clock.c: shows every program another date, by CLOCK_SECONDS of its compilation: preloaded into the second
-   build of reproduce.sh, so that a date that gets into an output is found. Only the calendar's clocks move; what
-   measures durations stays. Programs without a dynamic loader, and the times that the kernel gives files, are
-   not reached. */
+/* clock.c: shifts the date that every program sees by CLOCK_SECONDS (set at compilation). It is preloaded into the
+   second build of reproduce.sh, so that a date that ends up in an output is found. Only the calendar clocks are
+   shifted; clocks that measure durations are not. Programs without a dynamic loader, and the times that the kernel
+   gives to files, are not affected. */
 #define _GNU_SOURCE
 #include <sys/syscall.h>
 #include <sys/time.h>

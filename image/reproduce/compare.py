@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""compare.py NAME FIRST SECOND ..: compares the folders of two builds, pair by pair, and says what differs.
+"""compare.py NAME FIRST SECOND ..: compares the folders of two builds, pair by pair, and prints the differences.
 
 Every regular file below either folder must be below both, with the same bytes and the same executable bit;
-links must have the same target. One line for each file that is the same, with the start of its
-SHA256 and its size, then the differences: which file, where its first different byte is, and for the list of the
-image's files which of them are others. Exit status: 0 the same, 1 not, 2 nothing to compare.
+links must have the same target. Prints one line for each file that is the same, with the start of its
+SHA256 and its size, then the differences: which file, the offset of its first different byte, and for the list of
+the image's files which of them differ. Exit status: 0 the same, 1 not the same, 2 nothing to compare.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ BLOCK = 1 << 20
 
 
 def found(folder):
-    """Paths of files and links below a folder, from there; names that begin with a dot are notes of the build."""
+    """Paths of files and links, relative to a folder; names that begin with a dot are notes of the build and skipped."""
     for base, folders, names in os.walk(folder):
         links = [name for name in folders if os.path.islink(os.path.join(base, name))]
         for name in names + links:
@@ -55,7 +55,7 @@ def of_lists(one, other):
 
 
 def difference(one, other):
-    """What to say of one path in both builds, or None where they are the same."""
+    """The message about one path in both builds, or None if they are the same."""
     for path, which in (one, "second"), (other, "first"):
         if not os.path.lexists(path):
             return f"only in the {which}"
@@ -78,7 +78,7 @@ def summary(path):
 
 
 def compare(name, first, second):
-    """Says of every file below two folders whether it is the same; returns how many are, and how many are not."""
+    """Prints for every file below two folders whether it is the same; returns how many are, and how many are not."""
     paths = sorted(set(found(first)) | set(found(second)))
     differing = 0
     for path in paths:

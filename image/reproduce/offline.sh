@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# offline.sh image|media --offline FILE: builds from an archive that vendor.sh made, and from nothing else: proves the
-# archive, unpacks it below target/, and builds in a network namespace without interfaces, with the archive's packages,
-# crates and Rust. Kernel, driver and tool trees may come from the cache: their name there is the hash of their inputs.
+# offline.sh image|media --offline FILE: builds only from an archive that vendor.sh made: verifies the archive, unpacks
+# it below target/, and builds in a network namespace without interfaces, with the archive's packages, crates and Rust.
+# Kernel, driver and tool trees may come from the cache, where they are named by the hash of their inputs.
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
 what=${1:-}
@@ -21,7 +21,7 @@ top=$REPO/target/offline inputs=$REPO/target/offline/firstlight-inputs
 rm -rf "$top"; trap 'rm -rf "$top"' EXIT
 mkdir "$top"
 
-# First what fits and is whole in the list, then what the list says of the rest.
+# First checks that the list is complete and fits this checkout, then checks the other files against the list.
 locks=(image/inputs.lock Cargo.lock rust-toolchain.toml)
 tar --extract --file="$archive" --directory="$top" --no-same-owner --occurrence=1 firstlight-inputs/SHA256SUMS 2> /dev/null ||
     die "$archive is no archive of inputs, or is damaged" "it does not open with firstlight-inputs/SHA256SUMS"
@@ -31,9 +31,9 @@ for file in "${locks[@]}"; do
         die "$archive was made with another $file than this checkout's" "take the checkout that it was made in, or 'just vendor'"
 done
 registry=$(sed -n 's,.*  crates/\(index\.crates\.io-[0-9a-f]*\)/.*,\1,p' "$sums" | sed -n 1p)
-# Both lock files name the hashes of what they lock: the list must say the same. image/rust.sh proves Rust.
+# Both lock files contain the hashes of what they lock: the list must agree with them. image/rust.sh verifies Rust.
 {
-    # A wheel is in it only where the driver's description wanted it; fetch.sh refuses a build that lacks it.
+    # The archive has a wheel only if the driver's description needed it; fetch.sh refuses a build that lacks it.
     grep -v -e '^#' -e ' wheel ' -e '^[a-z]*-arm64 ' "$LOCK" | while read -r _ name version arch _ hash; do echo "$hash  debs/$(basename "$(deb_path "$name" "$version" "$arch")")"; done
     locked_crates | while read -r name version hash; do echo "$hash  crates/$registry/$name-$version.crate"; done
 } | LC_ALL=C sort -u > "$top/wanted"
@@ -52,7 +52,7 @@ missing=$(cut -c67- "$sums" | while read -r file; do [ -e "$inputs/$file" ] || e
 changed=$(cd "$inputs" && sha256sum --check --quiet --strict SHA256SUMS 2> /dev/null) ||
     die "$archive is damaged: $(head -1 <<< "$changed" | cut -d: -f1) is not the file that its list names"
 
-# Crates as cargo reads them from a folder, in the place where it unpacks those of the registry.
+# Crates in the form in which cargo reads them from a folder, at the path where it unpacks those of the registry.
 crates=$inputs/cargo/registry/src/$registry
 mkdir -p "$crates"
 while read -r name version hash; do

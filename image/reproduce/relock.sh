@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # relock.sh [USE..]: renews image/inputs.lock from image/packages.list: asks the host's own archive
-# for the newest version of every package, and for the trees of tools also for what those depend on.
-# With USEs only their lines are renewed: a newer compiler, for one, means a new kernel.
-# Ends with what changed (image/reproduce/changes.sh).
+# for the newest version of every package, and for the trees of tools also for their dependencies.
+# With USEs only their lines are renewed: a newer compiler, for example, means a new kernel.
+# Finally prints the changes (image/reproduce/changes.sh).
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
 source "$REPO/image/lib/mirror.sh"
 
 # The driver's packages must all have the version that image/driver/source.toml names.
 driver_version=$(toml_word "$REPO/image/driver/source.toml" version)
-# The test kernel's name holds the version that the source has, which stands above it in the new lock.
+# The test kernel's name contains the version of the kernel source, which is above it in the new lock.
 kernel_version() { awk '$2 ~ /^linux-source-/ { sub(/-.*/, "", $3); print $3 }' "$new"; }
 packages() {
     awk -v use="[$1]" '{ sub(/#.*/, "") } /^\[/ { inside = $1 == use; next } inside && NF { print $1 }' "$REPO/image/packages.list"
@@ -17,7 +17,7 @@ packages() {
 names() { packages "$1" | sed "s/@driver@/$driver_version/; s/@kernel@/$(kernel_version)/"; }
 uris() { apt-get "${APT_OPTIONS[@]}" -o Acquire::ForceHash=SHA256 -qq -y --no-install-recommends --print-uris "$@"; }
 
-# USE APT-VERB NAMES..: what apt would fetch, as lock lines. `--print-uris` gives
+# USE APT-VERB NAMES..: the files that apt would fetch, as lock lines. `--print-uris` prints
 # 'URI' FILE SIZE SHA256:HASH, with the version's colon as %3a in FILE.
 lines() {
     local use=$1; shift
@@ -27,7 +27,7 @@ lines() {
         print use, part[1], part[2], part[3], $3, $4 }' | LC_ALL=C sort
 }
 
-# NAME: as NAME=VERSION, the newest packaging of the driver's version that the archive has as source.
+# NAME: prints NAME=VERSION, the newest packaging of the driver's version for which the archive has the source.
 sourced() {
     local found
     found=$(apt-cache "${APT_OPTIONS[@]}" showsrc --only-source "$1" |
@@ -36,7 +36,7 @@ sourced() {
     echo "$1=$found"
 }
 
-# The newest driver of which the archive has every part: the modules' source and all packages of [driver].
+# The newest driver version for which the archive has every part: the modules' source and all packages of [driver].
 newest_driver() {
     local name versions
     versions=$(apt-cache "${APT_OPTIONS[@]}" showsrc --only-source "$(packages driver-source)" | awk '$1 == "Version:" { sub(/-[^-]*$/, "", $2); print $2 }' | sort -u)
@@ -46,7 +46,7 @@ newest_driver() {
     sort -V <<< "$versions" | tail -1
 }
 
-# USE NAMES..: the upstream tarballs of source packages. Their version stands in the .dsc's name.
+# USE NAMES..: the upstream tarballs of source packages. Their version is in the name of the .dsc file.
 source_lines() {
     local use=$1 name; shift
     for name in "$@"; do uris source "$(sourced "$name")"; done | awk -v use="$use" '
@@ -55,7 +55,7 @@ source_lines() {
         END { for (name in hash) print use, name, version[name], "source", size[name], hash[name] }' | LC_ALL=C sort
 }
 
-# USE NAME: the registry's newest wheel, which is fetched: the registry does not say its size.
+# USE NAME: the registry's newest wheel. It is downloaded, because the registry does not state its size.
 wheel_line() {
     local work file
     work=$(mktemp -d "$DEBS/relock.XXXXXX")
@@ -71,7 +71,7 @@ wheel_line() {
 # In the lock's order
 uses='source image image-arm64 media compiler compiler-arm64 tools signing testing debian driver-source driver driver-nccl driver-nccl-cu12 driver-nccl-cu13 package test-kernel'
 
-# One use: its scope of the archive, and how apt is asked.
+# Renews one use: chooses the scope of the archive and the query to apt.
 # shellcheck disable=SC2046  # lists of names
 renew() {
     case $1 in

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# reproduce.sh [--quick] [--host trixie]: builds everything a second time, as differently as can be, and compares
-# every byte with what this checkout built. The second build: a copy of the sources in another folder, an empty
+# reproduce.sh [--quick] [--host trixie]: builds everything a second time, under conditions as different as possible,
+# and compares every byte with the first build. The second build uses a copy of the sources in another folder, an empty
 # cache, one processor, a clock two days ahead, another umask, time zone, locale and host name. --quick takes
 # the kernel and the driver from the cache (minutes instead of about 50). --host trixie runs it in the Debian 13
-# folder (debian/enter.sh). What differs is said, file by file; status 1 then.
+# folder (debian/enter.sh). Every file that differs is reported, with exit status 1.
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
 here=$REPO/image/reproduce
@@ -25,14 +25,14 @@ say "second build: $checkout"
     while IFS= read -r -d '' path; do [ ! -e "$path" ] && [ ! -L "$path" ] || printf '%s\0' "$path"; done |
     tar -c --null -T - ) | tar -x -C "$checkout"
 find "$checkout" -exec touch -h -d 2001-02-03 {} +
-# What has been proven by its hash need not be downloaded twice.
+# Files that are verified by their hash need not be downloaded twice.
 ln -s "$CACHE/debs" "$work/cache/debs"
 if [ -n "$quick" ]; then ln -s "$CACHE/kernel" "$CACHE/driver" "$work/cache/"; fi
 
-# The two trees first: what moves the clock has to lie in them.
+# The two trees are made first: the library that shifts the clock must be inside them.
 FIRSTLIGHT_CACHE=$work/cache "$checkout/image/in-tools.sh" compiler --bind "$here:/build/source" --bind "$work:/build/to" \
     gcc -Wall -Werror -O2 -shared -fPIC -DCLOCK_SECONDS=$(( 2 * 86400 + 3 * 3600 )) -o to/clock.so source/clock.c
-# At the same place inside the trees as outside: the way in passes from one to the other.
+# At the same path inside the trees as outside, because in-tools.sh runs programs on both sides of the pivot_root.
 for use in compiler tools; do
     tree=$(FIRSTLIGHT_CACHE=$work/cache "$checkout/image/tools.sh" "$use")
     mkdir -p "$tree$work"
@@ -51,10 +51,10 @@ began=$(date +%s)
     die "the second build failed"
 say "the second build took $(( $(date +%s) - began )) s"
 
-# NAME FIRST SECOND: folders with the same part of both
+# NAME FIRST SECOND: the folders of the same part in both builds
 pairs=()
 pair() { pairs+=("$1" "$2" "$3"); }
-# as they lie in the caches; nothing is built any more
+# as they are in the caches; nothing is built any more
 kernel=$("$REPO/kernel-config/build.sh") other_kernel=$(FIRSTLIGHT_CACHE=$work/cache "$checkout/kernel-config/build.sh")
 if [ -z "$quick" ]; then
     for part in off pt modules; do pair "kernel/$part" "$kernel/$part" "$other_kernel/$part"; done

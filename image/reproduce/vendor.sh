@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # vendor.sh [FILE]: collects everything that image and media are built from in one archive: packages and source tarballs
-# (image/inputs.lock), crates (Cargo.lock), rustc, cargo and std (rust-toolchain.toml). FILE is
-# target/firstlight-inputs-HASH.tar unless given. `just image --offline FILE` builds from it (image/reproduce/offline.sh).
-# The same inputs give the same archive. What is missing is fetched first.
+# (image/inputs.lock), crates (Cargo.lock), rustc, cargo and std (rust-toolchain.toml). FILE is by default
+# target/firstlight-inputs-HASH.tar. `just image --offline FILE` builds from it (image/reproduce/offline.sh).
+# The same inputs give the same archive. Missing inputs are fetched first.
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
 source "$REPO/image/driver/describe.sh"
@@ -17,7 +17,7 @@ cd "$REPO"
 stage=$(mktemp -d "$CACHE/vendor.XXXXXX") part=
 trap 'rm -rf "$stage" ${part:+"$part"}' EXIT
 
-# All that is locked for x86-64, but of the wheels of NCCL, which are large, only the one that the described driver takes.
+# Everything that is locked for x86-64, except that of NCCL's wheels, which are large, only the described driver's is taken.
 driver_nccl=
 [ -z "$DRIVER_FILE" ] || describe_driver
 needed() { awk -v wheel="driver-nccl-$driver_nccl" '!/^#/ && $1 !~ /-arm64$/ && ($4 != "wheel" || $1 == wheel)' "$LOCK"; }
@@ -27,14 +27,14 @@ other=$(grep '^source = ' Cargo.lock | grep -v '"registry+https://github.com/rus
 [ -z "$other" ] || die "Cargo.lock names a crate that is not from crates.io" "$(head -1 <<< "$other")"
 say "fetching crates that are missing"
 cargo fetch --locked --quiet
-# What cargo calls the folder of crates.io's crates: it stands in the binaries' panic messages.
+# Cargo's name for the folder of crates from crates.io: it appears in the binaries' panic messages.
 registry=$(cargo metadata --locked --format-version 1 | grep -o '/registry/src/index\.crates\.io-[0-9a-f]*/' | sed -n 1p)
 [ -n "$registry" ] || die "cargo takes no crate from crates.io" "a source replacement in cargo's configuration?"
 registry=$(basename "$registry")
 sysroot=$(rustc --print sysroot)
 prove_rust "$sysroot"
 
-# A tree of links to what goes in.
+# A tree of links to the files of the archive.
 mkdir -p "$stage/debs" "$stage/crates/$registry" "$stage/rust"
 cp image/inputs.lock Cargo.lock rust-toolchain.toml "$stage/"
 while read -r _ name version arch _; do
@@ -60,7 +60,7 @@ say "collecting $(count debs) packages, $(count crates) crates, $("$sysroot/bin/
 ( cd "$stage" && tr '\n' '\0' <<< "$files" | xargs -0 sha256sum ) > "$stage/SHA256SUMS"
 [ -n "$to" ] || { mkdir -p target; to=$REPO/target/firstlight-inputs-$(hash_of "$stage/SHA256SUMS").tar; }
 part=$(mktemp "$to.XXXXXX")
-# The list stands first, so that what does not fit is refused before a gigabyte is unpacked.
+# The list comes first, so that an archive that does not fit is refused before a gigabyte is unpacked.
 printf '%s\n' SHA256SUMS "$files" > "$stage/order"
 export FIRSTLIGHT_SIZE=$size
 # shellcheck disable=SC2016  # expanded by tar's shell

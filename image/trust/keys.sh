@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# keys.sh FOLDER: makes keys for Secure Boot on machines of your own: PK, KEK and db, each as NAME.key (private, PEM),
-# NAME.pem (certificate) and NAME.cer (the same for firmware's setup). FOLDER must not be there yet.
+# keys.sh FOLDER: makes keys for Secure Boot on your own machines: PK, KEK and db, each as NAME.key (private, PEM),
+# NAME.pem (certificate) and NAME.cer (the same for the firmware's setup). FOLDER must not exist yet.
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
 [ $# = 1 ] || die "one folder is wanted" "keys FOLDER"

@@ -1,8 +1,9 @@
-"""provenance.py image OUT LOCK RECIPE NAME=VALUE..|media OUT MEDIA: writes how what lies in a folder came to be, as an
-in-toto statement with SLSA's provenance (v1), and SHA256SUMS over the folder. Runs in the tools tree.
+"""provenance.py image OUT LOCK RECIPE NAME=VALUE..|media OUT MEDIA: writes how the files in a folder were built, as an
+in-toto statement with SLSA's provenance (v1), and SHA256SUMS of the folder. Runs in the tools tree.
 
-RECIPE has lines SHA256 PATH of the project's own files; the words are what was chosen and the versions of tools that
-are not in the lock. Nothing of the building machine is in it. The media's statement is the image's with other subjects.
+RECIPE has lines SHA256 PATH of the project's own files; the NAME=VALUE words are the choices of the build and the versions
+of tools that are not in the lock. Nothing about the building machine is in it. The media's statement is the image's with
+other subjects.
 """
 
 import hashlib
@@ -14,7 +15,7 @@ from urllib.parse import quote
 
 STATEMENT = "firstlight.provenance.json"
 SUMS = "SHA256SUMS"
-# What makes the outputs, by its name in the lock.
+# The tools that make the outputs, by their names in the lock.
 TOOLS = {"mkosi": "mkosi", "gcc-14": "gcc", "binutils": "ld", "systemd-ukify": "ukify", "systemd-repart": "systemd-repart"}
 
 
@@ -24,7 +25,7 @@ def sha256(path):
 
 
 def hashes(folder):
-    """{path: SHA256} of every file that is not hidden, nor made here. One file of two names is read once."""
+    """{path: SHA256} of every file that is neither hidden nor made here. A file with two names is read once."""
     found = {}
     for at, _, names in os.walk(folder):
         for name in names:
@@ -66,7 +67,7 @@ def built(lock, recipe, words):
 
 
 def put(path, text):
-    """Whole or not there, whoever reads it meanwhile."""
+    """Writes a file atomically: a concurrent reader sees the whole file or none."""
     new = os.path.join(os.path.dirname(path), f".new-{os.path.basename(path)}")
     with open(new, "w", encoding="utf-8") as file:
         file.write(text)

@@ -1,9 +1,9 @@
 """sbom.py OUT LOCK CARGO-LOCK CRATES DRIVER-SUMS NAME RUSTC: prints what the image in OUT is made of, as SPDX 2.3 in
-JSON: the packages that it was cut or built from, the crates in its two programs, and every file with its hashes
-and where it is from. The same image gives the same bytes. Runs in the tools tree.
+JSON: the packages that it was extracted or built from, the crates in its two programs, and every file with its hashes
+and its origin. The same image gives the same bytes. Runs in the tools tree.
 
 CRATES has lines PROGRAM|NAME vVERSION|LICENCE, as `rust.sh --crates` prints them; DRIVER-SUMS lines SHA1 SHA256 PATH
-of what lies in the driver's squashfs; NAME is what no other document is called.
+of the files in the driver's squashfs; NAME is unique to this document.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ import tomllib
 from datetime import datetime, timezone
 from urllib.parse import quote
 
-# What the packages themselves declare. Whatever is not here is NOASSERTION: most packages are of many parts.
+# The licences that the packages themselves declare. Packages not listed here are NOASSERTION: most have many parts.
 GCC = "GPL-3.0-or-later WITH GCC-exception-3.1"
 NVIDIA = "LicenseRef-NVIDIA-Driver"
 LICENCES = {
@@ -43,7 +43,7 @@ LICENCES = {
     "nvidia-smi": NVIDIA,
     "systemd-boot-efi": "LGPL-2.1-or-later",
 }
-# Linked into process 1, which is static, and in parts into the validator.
+# Linked into process 1, which is static, and partly into the validator.
 LINKED = ("libc6-dev", "libgcc-14-dev")
 IMAGE = "SPDXRef-firstlight"
 PROGRAMS = {"firstlight-init": "init", "firstlight": "usr/bin/firstlight"}
@@ -79,7 +79,7 @@ def package(identity, name, version, licence="NOASSERTION", supplier="NOASSERTIO
 
 
 def locked_package(use, name, version, arch, _, sha256):
-    """A line of inputs.lock. Only the driver's uses go beyond trixie; their lines do not say where to."""
+    """A line of inputs.lock. Only the driver's uses take packages from outside trixie; their lines do not name the suite."""
     if arch == "wheel":
         purl = f"pkg:pypi/{name}@{quote(version, safe='')}"
         return package(reference("Package", name), name, version, LICENCES.get(name, "NOASSERTION"), sha256=sha256, purl=purl)
@@ -161,7 +161,7 @@ def add_files(document, out, driver_sums):
 
 
 def origin(document, locked, text):
-    """The package that the third column of firstlight.files names, and whether it was changed on its way here."""
+    """The package that the third column of firstlight.files names, and whether the file was changed after unpacking."""
     name, _, version = text.partition(" ")
     entry = next((line for line in locked if line[1] == name and line[0].split("-")[0] in ("image", "driver")), None)
     if entry:
@@ -170,7 +170,7 @@ def origin(document, locked, text):
 
 
 def add_origins(document, out, locked):
-    """Where each file is from, and the packages that are in the image as a whole or beside it."""
+    """Adds the origin of each file, and the packages that are in the image as a whole or beside it."""
     kernel = document.add(locked_package(*next(line for line in locked if line[1].startswith("linux-source-"))))
     for line in lines(f"{out}/firstlight.files"):
         sha256, path, text = line.split("\t")
@@ -197,7 +197,7 @@ def add_origins(document, out, locked):
 
 
 def add_crates(document, cargo_lock, crates, rustc, locked):
-    """What the two programs are linked from."""
+    """Adds the parts from which the two programs are linked."""
     checksums = {
         (crate["name"], crate["version"]): crate.get("checksum")
         for crate in tomllib.loads(read(cargo_lock).decode())["package"]
@@ -213,7 +213,7 @@ def add_crates(document, cargo_lock, crates, rustc, locked):
         name, version = named.split(" ")[:2]
         version = version.removeprefix("v")
         checksum = checksums[name, version]
-        # without a checksum it is not from a registry: it is ours
+        # a crate without a checksum is not from a registry: it is ours
         purl = f"pkg:cargo/{name}@{quote(version, safe='')}" if checksum else None
         licence = licence.replace("/", " OR ") or "NOASSERTION"
         made = package(reference("Crate", name, version), name, version, licence, sha256=checksum, purl=purl)

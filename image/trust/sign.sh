@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# sign.sh KEY CERT [FOLDER]: puts your signature under what Secure Boot verifies, as a last step on the unsigned image
-# and media, which stay as they are. KEY and CERT are PEM files: a key of your firmware's `db`, and its certificate.
-# FOLDER (target/image/signed) gets:
-#   efi/                 every signed file, and FILE.sig: attached to the unsigned FILE it gives the signed one
-#   firstlight-usb.img   the stick with them; firstlight.iso the CD; pxe/ the folder for the network with them
-#   certificate.pem      to verify by; SHA256SUMS over everything
-# Unsigned files are the same bytes wherever they are built; a signature has the time in it, so signed ones are not.
+# sign.sh KEY CERT [FOLDER]: signs the files that Secure Boot verifies, as a last step on the unsigned image and media,
+# which stay unchanged. KEY and CERT are PEM files: a key of your firmware's `db`, and its certificate.
+# It writes to FOLDER (by default target/image/signed):
+#   efi/                 every signed file, and FILE.sig, which attached to the unsigned FILE gives the signed one
+#   firstlight-usb.img   the stick with the signed files; likewise firstlight.iso, and pxe/ for the network
+#   certificate.pem      to verify the signatures with; SHA256SUMS of everything
+# Unsigned files have the same bytes wherever they are built; signed files do not, because a signature contains the time.
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
 usage="sign KEY CERT [FOLDER]"
@@ -28,7 +28,7 @@ work=$(mktemp -d "$folder.work.XXXXXX")
 in_signing() { "$REPO/image/in-tools.sh" signing --bind "$work:/build/work" --bind "$key:/build/key" --bind "$cert:/build/cert" "$@"; }
 openssl() { in_signing openssl "$@" 2> /dev/null; }
 
-# What is wrong with them is told by name before anything is made.
+# Problems with key and certificate are reported before anything is made.
 ! grep -q ENCRYPTED "$key" || die "$1 is encrypted" "decrypt it to a file on a RAM disk: openssl pkey -in FILE -out PLAIN"
 key_public=$(openssl pkey -inform PEM -in /build/key -passin pass: -pubout) || die "$1 is no private key in PEM"
 cert_public=$(openssl x509 -inform PEM -in /build/cert -noout -pubkey) || die "$2 is no certificate in PEM"
@@ -45,7 +45,7 @@ say "signing as $(openssl x509 -in /build/cert -noout -subject -nameopt oneline 
 mkdir -p "$work"/unsigned "$work/signed"
 cp "$out"/firstlight.efi "$out"/firstlight-pt.efi "$media/pxe"/{vmlinuz,vmlinuz-pt,ipxe.efi} "$work/unsigned/"
 "$REPO/image/media/loader.sh" "$work/unsigned" > "$work/log" 2>&1 || { tail -5 "$work/log" >&2; die "the stick's loader cannot be made"; }
-# A signature is proven before anything stands on it, and that what is given away beside it is the same one.
+# Each signature is verified before it is used, and FILE.sig is verified to be the same signature.
 # shellcheck disable=SC2016  # expanded by the inner shell
 in_signing --cwd /build/work sh -euc '
     for file in unsigned/*; do

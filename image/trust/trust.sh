@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# trust.sh image|media: writes beside what was built what others can check it by, when that is stale:
+# trust.sh image|media: writes, if they are out of date, the documents with which others can check the build, beside it:
 #   firstlight.spdx.json         (image) what it is made of: packages, crates, files, licences, as SPDX 2.3
-#   firstlight.provenance.json   from what, by what and with which choices it was built: in-toto, SLSA v1
-#   SHA256SUMS                   over everything in the folder
-# The same inputs give the same bytes; nothing of the building machine is in them.
+#   firstlight.provenance.json   from what, with which tools and with which choices it was built: in-toto, SLSA v1
+#   SHA256SUMS                   of everything in the folder
+# The same inputs give the same bytes; the documents contain nothing about the building machine.
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
 source "$REPO/image/driver/describe.sh"

@@ -1,9 +1,9 @@
 //! The workload's variables: `firstlight env` prints them, init checks them and writes them to the files
-//! that programs read. Each may have a reason, which is the comment above it.
+//! that programs read. Each may have a reason, written as a comment above it.
 
 /// Prefix of our comments in nccl.conf: a line below one was written by an earlier boot.
 const MARK: &str = "# firstlight: ";
-/// vLLM's variables: the folder with the file of pairs that it may use, and whether it ignores that file.
+/// vLLM's variables: the folder with the file of GPU pairs that it may use, and whether it ignores that file.
 const VLLM: [&str; 2] = ["VLLM_CACHE_ROOT", "VLLM_SKIP_P2P_CHECK"];
 /// The folder in which that file allows no pair.
 pub const VLLM_NONE: &str = "/run/firstlight/vllm/none";
@@ -61,7 +61,7 @@ pub fn switch_p2p_off(variables: &mut Vec<Variable>, reason: &str) {
     }));
 }
 
-/// Removes settings that rely on peer-to-peer; one that switches it off stays, and vLLM gets no pair.
+/// Removes settings that rely on peer-to-peer; a setting that switches it off stays, and vLLM may use no pair.
 pub fn trust_no_p2p(variables: &mut Vec<Variable>) {
     variables.retain(|v| v.name == P2P_OFF || !is_about_p2p(&v.name));
     let of_vllm = |v: &&mut Variable| v.name == VLLM[0];

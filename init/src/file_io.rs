@@ -34,12 +34,12 @@ pub fn read_open(file: File, limit: u64) -> io::Result<Vec<u8>> {
 /// Writes a file in memory (/run, the first root) through a temporary file beside it.
 ///
 /// # Errors
-/// The system's error; the old file is unchanged then and the temporary one is removed.
+/// The system's error; the old file is then unchanged, and the temporary file is removed.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace(path, bytes, |_| Ok(()))
 }
 
-/// As [`write_atomically`], for a file on a disk: its content is on the disk before it gets its name.
+/// As [`write_atomically`], for a file on a disk: its content is on the disk before the file is renamed to `path`.
 ///
 /// # Errors
 /// As [`write_atomically`].
@@ -47,7 +47,7 @@ pub fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace(path, bytes, File::sync_all)
 }
 
-/// Removes what has this name, also a folder with all that is in it. No link is followed.
+/// Removes the file or folder at this path, a folder with all its content. No link is followed.
 ///
 /// # Errors
 /// The system's error.
@@ -59,7 +59,7 @@ pub fn remove(path: &Path) -> io::Result<()> {
 fn replace(path: &Path, bytes: &[u8], sync: impl Fn(&File) -> io::Result<()>) -> io::Result<()> {
     let (folder, name) = path.to_str().and_then(|p| p.rsplit_once('/')).ok_or(io::ErrorKind::InvalidInput)?;
     let temporary = format!("{folder}/.{name}.new");
-    // A file of this name is left over, or a trap: opening a FIFO may never return, and a link leads elsewhere.
+    // A file with this name is a leftover or a trap: opening a FIFO may never return, and a link leads elsewhere.
     let _not_there = remove(Path::new(&temporary));
     let written = File::create_new(&temporary).and_then(|mut file| {
         file.write_all(bytes)?;
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_where_a_file_is_written_is_replaced_and_not_followed() {
+    fn anything_in_the_place_of_a_new_file_is_replaced_and_not_followed() {
         let dir = tempfile::tempdir().unwrap();
         let (path, new, other) = (dir.path().join("f"), dir.path().join(".f.new"), dir.path().join("other"));
         fs::write(&other, "theirs").unwrap();

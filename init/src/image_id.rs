@@ -1,5 +1,5 @@
-//! The image's name for itself: version and id on the first line of the console, so that a photograph of a
-//! screen shows what runs there. The validator checks whether the image is what it says.
+//! The image's own version and id, on the first line of the console, so that a photograph of a screen shows
+//! which image runs. The validator checks whether the image really is the one that it claims to be.
 
 use crate::file_io::read_at_most;
 use serde::Deserialize;

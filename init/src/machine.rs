@@ -15,7 +15,7 @@ use std::fmt::Display;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// The watchdog that process 1 has.
+/// The watchdog device that process 1 has armed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Armed {
     /// Its path in /dev.
@@ -35,7 +35,7 @@ pub struct Marks {
     pub image: Option<String>,
     /// The mark of an earlier boot, which stays until it is cleared.
     pub restore: Option<Mark>,
-    /// Whether this boot has written one that is still there.
+    /// Whether this boot has written a mark that has not been removed yet.
     pub is_written: bool,
 }
 
@@ -66,7 +66,7 @@ pub struct Machine {
     pub held: Vec<OwnedFd>,
     /// The watchdog, while process 1 has it.
     pub watchdog: Option<Armed>,
-    /// How to arm it again after it was given up for the workload.
+    /// The settings with which it is armed again after the workload had it.
     pub lent: Option<Watchdog>,
     /// Marks, if there is a place for them.
     pub marks: Option<Marks>,

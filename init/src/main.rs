@@ -51,7 +51,7 @@ fn process_one() -> ! {
     let mut machine = loop {
         match Machine::new(console.clone()) {
             Ok(machine) => break machine,
-            // Without signals no child can be supervised. The kernel may have memory again later.
+            // Without signals no child can be supervised. The kernel may have enough memory again later.
             Err(fault) => {
                 fault::say(&console, &fault);
                 std::thread::sleep(std::time::Duration::from_secs(1));
@@ -121,7 +121,8 @@ fn after_fault(m: &mut Machine, fault: &Fault) -> After {
         publish::withdraw(m, &judgement);
         m.announce(&judgement);
     }
-    // init got here, so the machine did not go down; and the workload that was to have the watchdog does not run.
+    // init still runs, so the step under the mark did not take the machine down; and the workload that should have received
+    // the watchdog does not run.
     let ended = [reset::settle(m).map(drop), watchdog::take_back(m), firmware::keep_fault(m, fault)];
     let asked = ended.into_iter().find_map(Result::err);
     match asked.as_ref().unwrap_or(fault) {

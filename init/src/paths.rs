@@ -10,7 +10,7 @@ pub const NODES: &str = "/run/firstlight/nodes.json";
 pub const VERDICT: &str = "/run/firstlight/verdict.json";
 /// NAME=value lines for the workload.
 pub const ENV: &str = "/run/firstlight/env";
-/// The folder of what vLLM reads about the pairs of GPUs.
+/// The folder of the files about GPU pairs that vLLM reads.
 pub const VLLM: &str = "/run/firstlight/vllm";
 /// Exists after PASS and DEGRADED only.
 pub const VALIDATED: &str = "/run/firstlight/validated";
@@ -50,7 +50,7 @@ pub const PSTORE: &str = "/sys/fs/pstore";
 pub const EFI: &str = "/sys/firmware/efi";
 /// The firmware's variables, one file each.
 pub const EFI_VARIABLES: &str = "/sys/firmware/efi/efivars";
-/// The image's statement about itself.
+/// The image's description of itself.
 pub const IMAGE: &str = "/etc/firstlight/image.json";
 /// The first configuration layer.
 pub const CONFIG: &str = "/etc/firstlight/config.toml";

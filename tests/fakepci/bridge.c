@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * How the kernel gets to see it: a host bridge with its own domain, bus numbers
- * and address windows, registered when the module loads.
+ * Makes the domain visible to the kernel: a host bridge with its own domain,
+ * bus numbers and address windows, registered when the module loads.
  */
 #include <linux/platform_device.h>
 #include <linux/sizes.h>
@@ -25,8 +25,8 @@ MODULE_PARM_DESC(preserve, "the firmware forbids moving its resources (_DSM 5)")
 bool enumerated;
 
 /*
- * The 32-bit window lies where nothing is, and is seen from the bus below 4 GiB;
- * or it lies on memory, which then answers what BAR 0 is asked.
+ * The 32-bit window is at an unused address, and below 4 GiB as seen from the
+ * bus; or it is on memory, which then provides the contents of BAR 0.
  */
 #define LOW_CPU_ADDRESS 0x3f00000000ULL
 #define LOW_BUS_ADDRESS 0xc0000000ULL

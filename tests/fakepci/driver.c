@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A driver that does nothing but hold functions: what a loaded GPU or network
- * driver is to whoever wants to move their resources.
+ * A driver that only binds functions: it represents a loaded GPU or network
+ * driver for programs that want to move their resources.
  */
 #include "fakepci.h"
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * fakepci: a PCI host bridge whose configuration space lives in kernel memory.
- * The real kernel enumerates, sizes and resets what is behind it; no BAR
- * decodes anything. One file per question:
+ * fakepci: a PCI host bridge whose configuration space is in kernel memory. The
+ * real kernel enumerates, sizes and resets the functions behind it; no BAR
+ * decodes anything. The files:
  *
  *   topology.c  which functions exist (the `topo` parameter)
- *   image.c     what a function's configuration space holds at power-on
+ *   image.c     a function's configuration space at power-on
  *   ops.c       what a read and a write do to it
- *   faults.c    where a broken function differs from a sound one
- *   registers.c what NVIDIA's driver reads of a GPU before it starts it
- *   bridge.c    how the kernel gets to see all this
- *   driver.c    a driver that holds functions
+ *   faults.c    how a broken function behaves differently
+ *   registers.c the registers that NVIDIA's driver reads before it starts a GPU
+ *   bridge.c    registers all this with the kernel
+ *   driver.c    a driver that binds functions
  */
 #ifndef FAKEPCI_H
 #define FAKEPCI_H
@@ -31,12 +31,12 @@ enum { CAP_PCIE = 0x60, CAP_AER = 0x100, CAP_ACS = 0x148, CAP_REBAR = 0x200 };
 enum fault {
 	FAULT_SMALL_CONFIG = BIT(0),	/* 256 bytes, as without ECAM */
 	FAULT_ACS_READONLY = BIT(1),	/* ACS Control ignores writes */
-	FAULT_ACS_REVERT = BIT(2),	/* ACS Control is restored behind the writer's back */
+	FAULT_ACS_REVERT = BIT(2),	/* ACS Control reverts silently after a write */
 	FAULT_REBAR_READONLY = BIT(3),	/* Resizable BAR Control ignores writes */
 	FAULT_DEAD = BIT(4),		/* fell off the bus after enumeration: all ones */
 };
 
-/* What the topology says about one function. */
+/* One function as described by the topology. */
 struct shape {
 	enum kind kind;
 	int parent;		/* index of the port above; -1: on the root bus */
@@ -45,7 +45,7 @@ struct shape {
 	u16 acs_cap, acs_ctrl;	/* acs_cap 0: no such capability */
 	u32 rebar_sizes;	/* bit n: 2^n MiB; 0: no such capability */
 	u8 bar1_size;		/* n of the size at power-on, 2^n MiB */
-	u8 speed, width;	/* link as trained; every link could be 16 GT/s x16 */
+	u8 speed, width;	/* link as trained; the maximum of every link is 16 GT/s x16 */
 	bool multifunction;
 	u32 faults;		/* enum fault */
 	u32 revert_read;	/* FAULT_ACS_REVERT: the first read after a write that shows it */
@@ -67,7 +67,7 @@ extern struct node *nodes[MAX_NODES];
 extern int node_count;
 extern int root_bus;
 
-/* True from the end of enumeration on: functions that die do so now. */
+/* Set at the end of enumeration; functions with FAULT_DEAD die then. */
 extern bool enumerated;
 
 static inline bool is_port(const struct node *n)
@@ -91,7 +91,7 @@ bool fault_hides(const struct node *n, int where);
 bool fault_drops_write(struct node *n, int where, int size);
 int fault_by_name(const char *name);
 
-/* Where BAR 0 of the GPUs lies in memory; 0: nowhere, it reads as nothing. */
+/* Physical address of the memory for the GPUs' BAR 0; 0: none, reads find no device. */
 extern ulong registers;
 void registers_fill(int domain);
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Where a broken function differs from a sound one. ops.c asks here; a function
- * without faults gets the plain answer.
+ * Where a broken function behaves differently. ops.c calls this; a function
+ * without faults behaves normally.
  */
 #include "fakepci.h"
 
-/* What firmware restores behind the writer's back: SV RR CR UF. */
+/* The bits that firmware restores silently: SV RR CR UF. */
 #define ACS_RESTORED (PCI_ACS_SV | PCI_ACS_RR | PCI_ACS_CR | PCI_ACS_UF)
 
 static const struct {
@@ -37,7 +37,7 @@ static bool on_acs_ctrl(const struct node *n, int where, int size)
 	return n->shape.acs_cap && touches(where, size, CAP_ACS + PCI_ACS_CTRL, 2);
 }
 
-/* True when nothing answers there: reads give all ones, writes are lost. */
+/* True if nothing responds there: reads return all ones, writes are lost. */
 bool fault_hides(const struct node *n, int where)
 {
 	if (has(n, FAULT_DEAD) && enumerated)

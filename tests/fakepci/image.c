@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a function's configuration space holds at power-on: header, BARs, and
- * the PCIe, AER, ACS and Resizable BAR capabilities, each with the bits that a
- * write may change. Register layouts: include/uapi/linux/pci_regs.h.
+ * A function's configuration space at power-on: header, BARs, and the PCIe,
+ * AER, ACS and Resizable BAR capabilities, each with the bits that a write may
+ * change. Register layouts: include/uapi/linux/pci_regs.h.
  */
 #include <linux/sizes.h>
 #include "fakepci.h"
@@ -13,7 +13,7 @@
 static void put16(u8 *bytes, int at, u16 v) { put_unaligned_le16(v, bytes + at); }
 static void put32(u8 *bytes, int at, u32 v) { put_unaligned_le32(v, bytes + at); }
 
-/* Writable are the address bits above the size; flags stand below and stay. */
+/* The address bits above the size are writable; the flags below are not. */
 static void bar(struct image *m, int index, u64 size, u32 flags)
 {
 	int at = PCI_BASE_ADDRESS_0 + 4 * index;

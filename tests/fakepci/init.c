@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The first program of a test boot (rdinit=/t/init): loads /t/fakepci.ko with
- * the parameters that the kernel word `fakepci=` holds, then becomes the
- * product's own /init. `;` in the word stands for a blank between parameters.
- * Without the word, or when the module does not load, the boot goes no further.
+ * the parameters in the kernel word `fakepci=`, then becomes the product's own
+ * /init. `;` in the word represents a blank between parameters. Without the
+ * word, or if the module does not load, the boot stops.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,11 +18,11 @@
 static void die(const char *what)
 {
 	printf("fakepci: %s: %s\n", what, strerror(errno));
-	sleep(1);	/* process 1 ending is a panic: let the line out first */
+	sleep(1);	/* the end of process 1 is a panic: let the line be printed first */
 	exit(1);
 }
 
-/* The kernel hands words that it does not know to process 1 as variables. */
+/* The kernel passes unknown words to process 1 as environment variables. */
 static char *parameters(void)
 {
 	char *word = getenv("fakepci");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a read and a write of configuration space do, one access at a time under
- * a lock: masks, bits that a 1 clears, Resizable BAR, and secondary bus reset.
+ * The effect of reads and writes of configuration space, one at a time under
+ * a lock: masks, write-one-to-clear bits, Resizable BAR, and secondary bus reset.
  */
 #include <linux/bitfield.h>
 #include <linux/spinlock.h>
@@ -9,7 +9,7 @@
 
 static DEFINE_RAW_SPINLOCK(lock);
 
-/* A port without a bus number yet leads nowhere. */
+/* Nothing is reachable through a port without a bus number. */
 static int bus_of(const struct node *n)
 {
 	if (n->shape.parent < 0)
@@ -49,7 +49,7 @@ static int ops_read(struct pci_bus *bus, unsigned int devfn, int where, int size
 	return n ? PCIBIOS_SUCCESSFUL : PCIBIOS_DEVICE_NOT_FOUND;
 }
 
-/* Everything below goes back to what it held at power-on. */
+/* Resets everything below a port to its state at power-on. */
 static void reset_below(const struct node *port)
 {
 	for (int i = 0; i < node_count; i++) {
@@ -62,7 +62,7 @@ static void reset_below(const struct node *port)
 	}
 }
 
-/* An offered size takes effect at once: the BAR's address bits move. */
+/* A supported size takes effect at once: the BAR's address bits change. */
 static void write_rebar(struct node *n, int where, u32 value)
 {
 	int shift = (where & 3) * 8;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What NVIDIA's driver needs to take a GPU for one: an interrupt line, and BAR 0
- * on memory that reads as the registers which name the chip. Past that the
- * driver starts the GPU's firmware, and there is nobody to answer it.
+ * What NVIDIA's driver needs to recognise a GPU: an interrupt line, and BAR 0 on
+ * memory with the registers that identify the chip. After that the driver starts
+ * the GPU's firmware, which does not exist here.
  */
 #include <linux/io.h>
 #include <linux/module.h>
@@ -21,7 +21,7 @@ MODULE_PARM_DESC(registers, "address of 256 MiB of memory that the kernel does n
  */
 enum { PMC_BOOT_0 = 0x000, PMC_BOOT_42 = 0xa00, REVISION_0 = 0xa1, REVISION_42 = 0xa1000 };
 
-/* The largest chip of each generation, by the first PCI device id of the boards that have it. */
+/* The largest chip of each generation, by the first PCI device id of its boards. */
 static const struct {
 	u16 first;
 	u32 chip;	/* architecture << 4 | implementation */

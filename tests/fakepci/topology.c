@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Which functions exist: reads the `topo` parameter, a comma list of nodes
- * `kind[:key=value]...`. A node's number is its place in the list, from 0;
+ * `kind[:key=value]...`. A node's number is its index in the list, from 0;
  * `parent=` refers to it. Kinds: rp up dn gpu audio nic. Keys:
- *   parent dev fn id    place and PCI id (device << 16 | vendor)
+ *   parent dev fn id    position and PCI id (device << 16 | vendor)
  *   acs fw              ACS Capability; ACS Control as the firmware left it
- *   sizes cur           Resizable BAR of BAR 1: sizes offered, size in force
+ *   sizes cur           Resizable BAR of BAR 1: supported sizes, current size
  *   speed width         link as trained: generation, lanes
  *   fault               small-config acs-readonly acs-revert rebar-readonly dead
- *   revert              acs-revert: which read after a write shows it (1: the first)
+ *   revert              acs-revert: the first read after a write that shows it (from 1)
  */
 #include <linux/slab.h>
 #include "fakepci.h"
@@ -85,7 +85,7 @@ static int parse_shape(char *text, struct shape *s)
 	return s->parent >= 0 && !is_port(nodes[s->parent]) ? -EINVAL : 0;
 }
 
-/* A second function makes every function of that device a multi-function one. */
+/* With a second function, all functions of a device are multi-function ones. */
 static void mark_multifunction(const struct shape *s)
 {
 	for (int i = 0; s->fn && i < node_count; i++)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """nccl.py LIBRARY..: runs each NCCL library's collectives on all GPUs of this machine and checks every
-element on the host, so that a library whose unused code was cut away can be shown to be whole.
+element on the host, which shows whether a library whose unused code was removed is complete.
 
 Prints a table: library, collective, bytes, wrong elements, milliseconds and bus bandwidth in GB/s (10^9,
-as nccl-tests counts it). Exit status: 0 nothing wrong, 1 wrong elements, 2 could not be run. Needs the
-NVIDIA driver and python3, nothing else."""
+as in nccl-tests). Exit status: 0 nothing wrong, 1 wrong elements, 2 could not be run. Needs only the NVIDIA
+driver and python3."""
 
 import ctypes
 import os
@@ -22,7 +22,7 @@ def die(why):
 
 
 def load(name, functions):
-    """The library with its functions checked: each returns 0 or ends the run."""
+    """Loads a library with checked functions: each returns 0 or ends the run."""
     try:
         library = ctypes.CDLL(name)
     except OSError as e:
@@ -70,7 +70,7 @@ class Gpu:
         self.use()
         data, count = values.buffer_info()
         self.cuda.cuMemcpyHtoD_v2(buffer, pointer(data), ctypes.c_size_t(count * 4))
-        self.cuda.cuCtxSynchronize()  # the copy may still be on its way from the staging buffer
+        self.cuda.cuCtxSynchronize()  # the copy may still be in progress from the staging buffer
 
     def read(self, buffer, count):
         self.use()
@@ -80,12 +80,12 @@ class Gpu:
 
 
 def value(rank):
-    """What a rank sends: sums of these are exact in float32, and each tells who sent it."""
+    """The value that a rank sends: sums are exact in float32, and each value identifies its rank."""
     return float(1 << rank)
 
 
 def collectives(nccl, ranks):
-    """name -> (start(rank, gpu, comm, count), expected(rank, count) -> [(elements, value)], traffic factor)"""
+    """Returns name -> (start(rank, gpu, comm, count), expected(rank, count) -> [(elements, value)], traffic factor)"""
     n, total = ranks, sum(value(r) for r in range(ranks))
 
     def blocks(count):

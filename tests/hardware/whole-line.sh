@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
-# whole-line.sh ROOT LIBRARIES [LEVEL]: starts the shipped /init as process 1 of fresh namespaces over the
-# shipped root (unpack-image made it) on a GPU machine that runs a driver of its own, whose libraries and NCCL
-# lie in LIBRARIES (folders with : between; NCCL needs a libstdc++.so.6 there too), and shows that it goes from
-# mounts to hand-over with a report. The machine's settings stay as they are: the driver is not loaded, ACS and
-# BARs are not touched. Needs root and util-linux.
-# Exit status: 0 the workload ran with a report, 1 it did not.
+# whole-line.sh ROOT LIBRARIES [LEVEL]: starts the shipped /init as process 1 of new namespaces in the shipped root
+# (made by unpack-image) on a GPU machine that runs its own driver, whose libraries and NCCL are in LIBRARIES (folders
+# separated by :; NCCL needs a libstdc++.so.6 there too), and shows that it runs from mounts to hand-over with a
+# report. The machine's settings are not changed: the driver is not loaded, ACS and BARs are not touched. Needs root
+# and util-linux. Exit status: 0 the workload ran with a report, 1 it did not.
 set -euo pipefail
-root=${1:?which root?} libraries=${2:?which folders hold the libraries of driver and NCCL?} level=${3:-standard}
-[ -x "$root/init" ] || { echo "whole-line: error: $root/init is not there; make it with unpack-image" >&2; exit 1; }
+root=${1:?which root?} libraries=${2:?which folders contain the libraries of driver and NCCL?} level=${3:-standard}
+[ -x "$root/init" ] || { echo "whole-line: error: $root/init is missing; make it with unpack-image" >&2; exit 1; }
 IFS=: read -ra folders <<< "$libraries"
 for need in libcuda.so.1 libnccl.so.2; do
     for folder in "${folders[@]}"; do [ ! -e "$folder/$need" ] || continue 2; done
@@ -39,7 +38,7 @@ exec = ["/bin/sh", "-c", "cp /run/firstlight/* /kept/; env > /kept/environment; 
 on_exit = "poweroff"
 lock_modules = false
 TOML
-# What init does at its end (power off) ends the namespace and nothing else.
+# init's final action (power off) ends only the namespace.
 timeout 180 unshare --pid --mount --uts --net --ipc --fork --kill-child sh -euc '
     root=$1 n=0
     shift

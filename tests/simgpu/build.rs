@@ -1,5 +1,5 @@
-//! Gives each library the name under which the real one is known. libcuda and libnccl stay loaded: faults on the
-//! memory that libcuda holds back lead into it, and it calls into libnccl.
+//! Sets each library's soname to the real one's. libcuda, libnccl and libibverbs are never unloaded: libcuda's handler runs
+//! on faults in the memory that it has closed, and libcuda calls into libnccl.
 
 fn main() -> Result<(), String> {
     let (name, stays) = match std::env::var("CARGO_PKG_NAME").as_deref() {

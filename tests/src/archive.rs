@@ -1,5 +1,5 @@
-//! The two archive formats that pass between host and guest: cpio "newc", which the kernel unpacks
-//! and which an overlay and the initrd are made of, and ustar, in which the guest sends files back.
+//! The two archive formats that are passed between host and guest: cpio "newc", the format of the initrd and of an overlay,
+//! and ustar, in which the guest sends files back.
 
 use crate::error::{Error, Result};
 use std::io::{self, Write};
@@ -21,7 +21,7 @@ pub struct Entry {
     pub path: String,
     /// Type and permission bits, as in `stat(2)`.
     pub mode: u32,
-    /// A file's bytes, or where a link points.
+    /// A file's bytes, or a link's target.
     pub data: Vec<u8>,
 }
 
@@ -50,8 +50,8 @@ impl Entry {
         self.mode & TYPE == REGULAR
     }
 
-    /// Writes it below a folder that has those above it. Device nodes are left out: the kernel's own /dev is
-    /// mounted over them.
+    /// Writes the entry below a folder; the parent folders must exist. Device nodes are skipped, since the kernel's own
+    /// /dev is mounted over them.
     pub(crate) fn unpack(&self, to: &Path) -> io::Result<()> {
         let path = to.join(&self.path);
         if let Some(target) = self.target() {
@@ -65,14 +65,14 @@ impl Entry {
         fs::set_permissions(&path, fs::Permissions::from_mode(self.mode & 0o7777))
     }
 
-    /// Where a symbolic link points.
+    /// The target of a symbolic link.
     #[must_use]
     pub fn target(&self) -> Option<&str> {
         (self.mode & TYPE == LINK).then(|| std::str::from_utf8(&self.data).ok()).flatten()
     }
 }
 
-/// A cpio archive of `entries`, in their order; folders must come before what is in them.
+/// A cpio archive of `entries`, in their order; folders must come before their contents.
 #[must_use]
 pub fn write_cpio(entries: &[Entry]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -98,15 +98,15 @@ fn member(out: &mut Vec<u8>, inode: usize, entry: &Entry) {
     pad(out, 4);
 }
 
-/// Fills up with zeros to a multiple of `to`.
+/// Pads with zeros to a multiple of `to`.
 fn pad(out: &mut Vec<u8>, to: usize) {
     out.resize(out.len().next_multiple_of(to), 0);
 }
 
-/// Everything in an initrd: archives one after the other, each plain or compressed with zstd.
+/// All entries of an initrd: consecutive archives, each plain or compressed with zstd.
 ///
 /// # Errors
-/// When the file or `zstd` cannot be read or run, or it is not made of such archives.
+/// If the file cannot be read, `zstd` cannot be run, or the file does not consist of such archives.
 pub fn read_initrd(path: &Path) -> Result<Vec<Entry>> {
     let bytes = fs::read(path).map_err(Error::file("read", path))?;
     let mut entries = Vec::new();
@@ -131,10 +131,10 @@ pub fn read_initrd(path: &Path) -> Result<Vec<Entry>> {
     }
 }
 
-/// What a zstd stream holds.
+/// Decompresses a zstd stream.
 ///
 /// # Errors
-/// When `zstd` cannot be run, or the bytes are no such stream.
+/// If `zstd` cannot be run, or the bytes are not such a stream.
 pub(crate) fn unzstd(bytes: &[u8]) -> Result<Vec<u8>> {
     let failed = |why: String| Error::Program { program: "zstd".into(), why };
     let mut child = Command::new("zstd")
@@ -157,7 +157,7 @@ pub(crate) fn unzstd(bytes: &[u8]) -> Result<Vec<u8>> {
     }
 }
 
-/// Appends one archive's entries; returns how many bytes it took.
+/// Appends one archive's entries; returns the archive's size in bytes.
 fn read_cpio(bytes: &[u8], entries: &mut Vec<Entry>) -> Result<usize> {
     let bad = |at: usize, why: &str| Error::Archive { what: "cpio", why: format!("{why} at byte {at}") };
     let mut at = 0;
@@ -187,10 +187,10 @@ fn read_cpio(bytes: &[u8], entries: &mut Vec<Entry>) -> Result<usize> {
     }
 }
 
-/// The ordinary files of a ustar archive; what follows its end is ignored.
+/// The ordinary files of a ustar archive; anything after its end is ignored.
 ///
 /// # Errors
-/// When it is none.
+/// If the bytes are not a ustar archive.
 pub fn read_tar(bytes: &[u8]) -> Result<Vec<Entry>> {
     let bad = |at: usize, why: &str| Error::Archive { what: "tar", why: format!("{why} at byte {at}") };
     let mut entries = Vec::new();

@@ -1,5 +1,5 @@
-//! A copy of what is or would be checked in, in a folder of its own below `target`, so that a build there starts
-//! from nothing and disturbs none.
+//! A copy of the files that are or would be checked in, in a separate folder below `target`, so that a build there starts
+//! from scratch and does not disturb other builds.
 
 use crate::error::{Error, Result, output, run};
 use crate::image::workspace;
@@ -13,10 +13,10 @@ use tempfile::TempDir;
 pub struct Checkout(TempDir);
 
 impl Checkout {
-    /// Copies the files whose path from the top begins with one of `parts`; all of them without any.
+    /// Copies the files whose path from the top begins with one of `parts`, or all files if there are no `parts`.
     ///
     /// # Errors
-    /// When git does not list them, or a file cannot be copied.
+    /// If git does not list them, or a file cannot be copied.
     pub fn new(parts: &[&str]) -> Result<Self> {
         let target = workspace().join("target");
         fs::create_dir_all(&target).map_err(Error::file("make", &target))?;
@@ -26,7 +26,7 @@ impl Checkout {
         let wanted = |name: &&str| parts.is_empty() || parts.iter().any(|part| name.starts_with(part));
         let mut copying = Command::new("cp");
         copying.args(["--no-dereference", "--preserve=mode", "--parents", "--"]).current_dir(workspace());
-        // what git knows and somebody removed stays out
+        // files that git knows but that have been deleted are skipped
         let there = |name: &&str| workspace().join(name).symlink_metadata().is_ok();
         copying.args(names.split('\0').filter(|n| !n.is_empty()).filter(wanted).filter(there));
         run(copying.arg(copy.0.path()))?;
@@ -45,7 +45,7 @@ impl Checkout {
         self.0.path().join(name)
     }
 
-    /// One of its scripts, run from its top.
+    /// One of its scripts, to be run from its top.
     #[must_use]
     pub fn script(&self, name: &str) -> Command {
         let mut command = Command::new(self.path(name));

@@ -1,5 +1,5 @@
-//! A second witness for what the validator says about ACS and BARs: configuration spaces and `resource` files that the guest
-//! sent back, read and compared here without any of the validator's code.
+//! An independent check of what the validator reports about ACS and BARs: configuration spaces and `resource` files that
+//! the guest sent back are read and compared here without any of the validator's code.
 
 use crate::boot::booted::Booted;
 
@@ -11,7 +11,7 @@ for device in /sys/bus/pci/devices/*; do
 \tesac
 done";
 
-/// ACS Control, where the space has the capability (id 0x000d, control at +6).
+/// ACS Control, if the space has the capability (id 0x000d, control at +6).
 #[must_use]
 pub fn acs_control(space: &[u8]) -> Option<u16> {
     let word = |at: usize| Some(u16::from_le_bytes([*space.get(at)?, *space.get(at + 1)?]));
@@ -42,21 +42,21 @@ done";
 /// The kernel's flags of a 64-bit prefetchable memory BAR.
 const WIDE: u64 = 0x10_2200;
 
-/// One 64-bit prefetchable BAR, as three witnesses have it.
+/// One 64-bit prefetchable BAR, from three sources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bar {
-    /// Where the kernel believes it is; 0 when it has no address.
+    /// Where the kernel believes that it is; 0 if it has no address.
     pub start: u64,
-    /// Its size for the kernel.
+    /// Its size according to the kernel.
     pub bytes: u64,
     /// The address in the register.
     pub register: u64,
-    /// Its size in Resizable BAR control, where it has one.
+    /// Its size according to Resizable BAR control, if it has that.
     pub control: Option<u64>,
 }
 
 impl Bar {
-    /// Kernel, register and control agree on this size, and there is an address.
+    /// Whether kernel, register and control agree on this size, and there is an address.
     #[must_use]
     pub fn is(&self, bytes: u64) -> bool {
         self.start != 0 && self.start == self.register && self.bytes == bytes && self.control == Some(bytes)
@@ -78,7 +78,7 @@ fn parse(config: &[u8], resource: &str) -> Vec<(usize, Bar)> {
     resource.lines().take(6).enumerate().filter_map(bar).collect()
 }
 
-/// What a device with one resizable BAR says about the size of BAR `index`.
+/// The size of BAR `index` according to Resizable BAR control of a device with one resizable BAR.
 fn control(config: &[u8], index: usize) -> Option<u64> {
     let word = |at: usize| Some(u32::from_le_bytes(config.get(at..at + 4)?.try_into().ok()?));
     let mut at = 0x100;
@@ -95,10 +95,10 @@ fn control(config: &[u8], index: usize) -> Option<u64> {
 }
 
 impl Booted {
-    /// BAR 1 of a device of which [`KEEP_BARS`] saved the files.
+    /// BAR 1 of a device whose files [`KEEP_BARS`] saved.
     ///
     /// # Panics
-    /// When that did not come back, or it has no such BAR.
+    /// If the files did not come back, or the device has no such BAR.
     #[must_use]
     #[track_caller]
     pub fn bar1(&self, bdf: &str) -> Bar {
@@ -112,11 +112,11 @@ impl Booted {
         parse(config, &self.text(&format!("kept/resource.{bdf}")))
     }
 
-    /// Fails the test unless every one of these devices has its BAR registers where the kernel
-    /// believes them, and no BAR lies on another's.
+    /// Fails the test unless the BAR registers of all these devices have the addresses that the kernel believes, and no two
+    /// BARs overlap.
     ///
     /// # Panics
-    /// When one does not.
+    /// If a BAR does not.
     #[track_caller]
     pub fn bars_are_sound(&self, devices: &[&str]) {
         let mut bars = Vec::new();

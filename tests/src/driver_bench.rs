@@ -1,5 +1,5 @@
-//! A folder to feed the driver's build from: trees, installers and descriptions that a test makes, and a
-//! cache of its own, so that what a failed build leaves behind is seen. No driver is compiled.
+//! A folder with inputs for the driver's build: trees, installers and descriptions that a test makes, and its own cache, so
+//! that anything that a failed build leaves behind is detected. No driver is compiled.
 
 use crate::image::{cache, workspace};
 use std::fs;
@@ -7,7 +7,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Registry keys as a header of NVIDIA's states them, of our own making: one made of fields, one with names, one without.
+/// Registry keys in the style of NVIDIA's headers, written for these tests: one made of fields, one with names, one
+/// without.
 pub const REGISTRY: &str = "
 #define NV_REG_STR_CL_FORCE_P2P          \"ForceP2P\"
 #define NV_REG_STR_CL_FORCE_P2P_READ     1:0
@@ -22,15 +23,15 @@ pub const REGISTRY: &str = "
 #define NV_REG_STR_RM_PEER_ID                \"RMPeerId\"
 ";
 
-/// A folder to build in, with a cache that shares only the tools and downloads with the user's.
+/// A folder to build in, whose cache shares only tools and downloads with the user's.
 #[derive(Debug)]
 pub struct Bench(tempfile::TempDir);
 
 impl Bench {
-    /// An empty one.
+    /// An empty folder.
     ///
     /// # Panics
-    /// When the folder cannot be made; so everywhere here: a test stops at the first surprise.
+    /// If the folder cannot be created. The same is true of all functions here: a test stops at the first surprise.
     #[must_use]
     #[expect(clippy::new_without_default, reason = "it makes a folder")]
     pub fn new() -> Self {
@@ -51,7 +52,7 @@ impl Bench {
         self.0.path().join(name)
     }
 
-    /// Writes a file and the folders above it.
+    /// Writes a file and its parent folders.
     pub fn write(&self, name: &str, data: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -59,7 +60,7 @@ impl Bench {
         path
     }
 
-    /// A tree that looks like NVIDIA's modules of a version.
+    /// A tree that looks like a version of NVIDIA's modules.
     pub fn tree(&self, version: &str) -> PathBuf {
         self.write("tree/version.mk", format!("NVIDIA_VERSION = {version}\n"));
         self.write("tree/src/nvidia/Makefile", "all:\n\tfalse\n");
@@ -69,15 +70,15 @@ impl Bench {
         self.path("tree")
     }
 
-    /// An installer as NVIDIA makes them: some lines of shell, then a packed tar.
+    /// An installer in NVIDIA's format: some lines of shell, then a compressed tar.
     pub fn installer(&self, version: &str) -> PathBuf {
         self.installer_for(version, 0x3e)
     }
 
-    /// One whose libraries are for the processor with this number in ELF files.
+    /// An installer whose libraries are for the processor with this number in ELF files.
     pub fn installer_for(&self, version: &str, machine: u8) -> PathBuf {
         for file in ["libcuda.so", "libnvidia-ml.so", "libnvidia-ptxjitcompiler.so"] {
-            // long and not repetitive, so that a cut takes away more than the end of the archive
+            // long and not repetitive, so that a cut removes more than the end of the archive
             let noise = (0..200_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8);
             let elf = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0".iter().copied().chain([machine, 0]);
             self.write(&format!("run/{file}.{version}"), elf.chain(noise).collect::<Vec<_>>());
@@ -107,7 +108,7 @@ impl Bench {
         self.write("source.toml", text)
     }
 
-    /// A description of `files`: this tree, no patches, this installer with its true hash or another.
+    /// A description of this tree without patches and of this installer, with its true hash or another one.
     pub fn files(&self, version: &str, run: &Path, run_hash: &str) {
         let hash = if run_hash.is_empty() { sha256(run) } else { run_hash.to_owned() };
         self.description(&[
@@ -131,7 +132,7 @@ impl Bench {
             .unwrap()
     }
 
-    /// Runs the whole build, which must fail with one error of these words and leave nothing.
+    /// Runs the whole build, which must fail with one error that contains these words and leave nothing behind.
     pub fn refuses(&self, words: &[&str]) {
         fs::write(self.path("kernel/release"), "6.12.107-firstlight\n").unwrap();
         let output = self.script("build.sh", &[&self.path("kernel")]);
@@ -148,7 +149,7 @@ fn sha256(path: &Path) -> String {
     String::from_utf8_lossy(&output.stdout)[..64].to_owned()
 }
 
-/// The command failed, nothing went to its result, and its one error line has these words.
+/// Checks that the command failed, left no result, and printed one error line that contains these words.
 pub fn one_error(output: &Output, words: &[&str]) {
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success(), "it succeeded: {text}");

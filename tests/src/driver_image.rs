@@ -1,5 +1,5 @@
-//! The bones of the driver image: all of the shipped one, but with empty files for its libraries and firmware. Most boots take
-//! them as they are; a test may change something in them.
+//! The skeleton of the driver image: all of the shipped one, but with empty files instead of its libraries and firmware.
+//! Most boots use it as it is; a test may change something in it.
 
 use crate::error::{Error, Result, output, run};
 use crate::image::Image;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// Where the image has it.
+/// Its path in the image.
 pub const PATH: &str = "usr/lib/firstlight/driver.squashfs";
 
 /// A driver image as a folder.
@@ -16,10 +16,10 @@ pub const PATH: &str = "usr/lib/firstlight/driver.squashfs";
 pub struct DriverImage(TempDir);
 
 impl DriverImage {
-    /// What the shipped one holds; of libraries and firmware only the names.
+    /// The contents of the shipped driver image; libraries and firmware are empty files.
     ///
     /// # Errors
-    /// When the image has no driver, or unsquashfs does not read it.
+    /// If the image has no driver, or unsquashfs cannot read it.
     pub fn bones() -> Result<Self> {
         let dir = tempfile::tempdir().map_err(Error::file("create a folder in", "/tmp"))?;
         let shipped = Image::shipped().driver_image()?;
@@ -42,7 +42,7 @@ impl DriverImage {
         self.0.path().join("tree")
     }
 
-    /// A folder where the name has no dot, else an empty file.
+    /// Creates a folder if the name has no dot, else an empty file.
     fn place(&self, name: &str) -> Result<()> {
         let path = self.tree().join(name);
         let is_file = name.ends_with(".bin") || name.contains(".so");
@@ -52,10 +52,10 @@ impl DriverImage {
         made.map_err(Error::file("create", path))
     }
 
-    /// Replaces bytes in a file by as many others, wherever they stand.
+    /// Replaces a text in a file by another one of the same length, at all places.
     ///
     /// # Errors
-    /// When they stand nowhere: then the test tests nothing.
+    /// If the text is not in the file: then the test would test nothing.
     pub fn replace(&self, file: &str, old: &str, new: &str) -> Result<()> {
         assert_eq!(old.len(), new.len(), "the file must keep its layout");
         let path = self.tree().join(file);
@@ -72,7 +72,7 @@ impl DriverImage {
         fs::write(&path, bytes).map_err(Error::file("write", path))
     }
 
-    /// Gives a file another name.
+    /// Renames a file.
     ///
     /// # Errors
     /// As rename(2).
@@ -91,12 +91,12 @@ impl DriverImage {
     /// The squashfs, for an overlay at [`PATH`].
     ///
     /// # Errors
-    /// When mksquashfs does not make it.
+    /// If mksquashfs cannot make it.
     pub fn pack(&self) -> Result<Vec<u8>> {
         self.packed(&["-comp", "zstd"])
     }
 
-    /// The same with its blocks as they are, as the shipped one has them.
+    /// The same with uncompressed blocks, as in the shipped image.
     pub(crate) fn pack_plain(&self) -> Result<Vec<u8>> {
         self.packed(&["-noI", "-noD", "-noF", "-no-fragments"])
     }
@@ -106,17 +106,17 @@ impl DriverImage {
         fs::read(&out).map_err(Error::file("read", out))
     }
 
-    /// Where a file lies.
+    /// The path of a file.
     #[must_use]
     pub fn path(&self, file: impl AsRef<Path>) -> PathBuf {
         self.tree().join(file)
     }
 }
 
-/// A squashfs file of `dir`'s files.
+/// A squashfs file with the contents of `dir`.
 ///
 /// # Errors
-/// When mksquashfs does not make it.
+/// If mksquashfs cannot make it.
 pub fn squashfs(dir: &Path, out: PathBuf) -> Result<PathBuf> {
     make_squashfs(dir, out, &["-comp", "zstd"])
 }

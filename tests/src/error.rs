@@ -1,19 +1,18 @@
-//! What can go wrong in bringing a machine up, worded once. A machine that ran to its end is never
-//! an error here, however badly it ended: that is for the test to judge. And programs of the host, whose failure
-//! is an error.
+//! Errors in running machines and programs of the host. A machine that ran to its end is never an error here, however badly
+//! it ended: that is for the test to judge. A program of the host that fails is an error.
 
 use std::io;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-/// What the harness comes back with.
+/// The result of the test harness.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why there is nothing to judge.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file that a build step makes is not there.
+    /// A file that a build step makes is missing.
     #[error("{path} is not there; build it with `./run {recipe}`")]
     NotBuilt {
         /// The file.
@@ -24,14 +23,14 @@ pub enum Error {
     /// A file could not be read or written.
     #[error("{what} {path}")]
     File {
-        /// What was tried: `read`, `write`, ..
+        /// What was attempted: `read`, `write`, ..
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// What came back.
+        /// The underlying error.
         source: io::Error,
     },
-    /// A scenario is not what it should be.
+    /// A scenario is invalid.
     #[error("{path}: {why}")]
     Scenario {
         /// Its file.
@@ -39,33 +38,33 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
-    /// A program did not start or did not do its work.
+    /// A program did not start or failed.
     #[error("{program}: {why}")]
     Program {
         /// Its name.
         program: String,
-        /// Exit status and what it said, or why it did not start.
+        /// Exit status and its output, or why it did not start.
         why: String,
     },
-    /// The machine did not end, and did not say what it was run to say, in time.
+    /// The machine did not end, and did not print the expected text, in time.
     #[error("after {after:?} the machine {missing}; its console:\n{console}")]
     Deadline {
         /// How long it ran.
         after: Duration,
-        /// What was waited for.
+        /// What was missing.
         missing: String,
-        /// Everything it said.
+        /// All of its console output.
         console: String,
     },
-    /// QEMU ended without the machine having ended.
+    /// QEMU ended although the machine had not.
     #[error("QEMU ended by itself: {stderr}\nconsole:\n{console}")]
     QemuDied {
-        /// What QEMU said.
+        /// QEMU's stderr.
         stderr: String,
-        /// What the machine said.
+        /// The machine's console output.
         console: String,
     },
-    /// An archive is not what it should be.
+    /// An archive is invalid.
     #[error("{what}: {why}")]
     Archive {
         /// Which archive.
@@ -76,9 +75,9 @@ pub enum Error {
 }
 
 impl Error {
-    /// The error and what it came from, in one line, for programs that end with it.
+    /// The error and its causes in one line, for programs that exit with it.
     #[must_use]
-    pub fn told(&self) -> String {
+    pub fn one_line(&self) -> String {
         let mut text = self.to_string();
         let mut source = std::error::Error::source(self);
         while let Some(inner) = source {
@@ -88,7 +87,7 @@ impl Error {
         text
     }
 
-    /// A closure that tells what was tried on `path`, for `map_err`.
+    /// A closure that adds what was attempted on `path` to an I/O error, for `map_err`.
     pub fn file(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::File { what, path, source }
@@ -98,7 +97,7 @@ impl Error {
 /// Runs a program of the host to its end.
 ///
 /// # Errors
-/// When it does not start or does not end well, with what it said.
+/// If it does not start or fails, with its error output.
 pub fn run(command: &mut Command) -> Result<()> {
     output(command).map(|_| ())
 }

@@ -1,19 +1,18 @@
-//! States a fake PCI domain: ports, GPUs and NICs with faults, as the kernel word that
-//! tests/fakepci/topology.c reads.
+//! Describes a fake PCI domain: ports, GPUs and NICs with faults, as the kernel word that tests/fakepci/topology.c reads.
 
 use std::fmt::Write;
 
-/// A port or device of a topology, for what hangs below it.
+/// A port or device of a topology, under which others can be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Node(usize);
 
-/// The kernel word that leaves the memory for [`Topology::registers`] alone; the machine needs 2 GiB.
+/// The kernel word that reserves the memory for [`Topology::registers`]; the machine needs 2 GiB.
 pub const REGISTERS_WORD: &str = "memmap=256M%0x60000000-1";
 
-/// What a function has beyond its kind; see tests/fakepci/topology.c for the keys.
+/// A function's options besides its kind; see tests/fakepci/topology.c for the keys.
 pub type Options<'a> = &'a str;
 
-/// A PCI domain that does not exist yet.
+/// The description of a PCI domain.
 #[derive(Debug, Clone, Default)]
 pub struct Topology {
     nodes: Vec<String>,
@@ -21,7 +20,7 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Domain 1 with nothing in it.
+    /// An empty domain 1.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -37,8 +36,8 @@ impl Topology {
         self.parameter("irq=11");
     }
 
-    /// Lets BAR 0 of every GPU read as the chip of its board does (registers.c): it lies on memory that [`REGISTERS_WORD`] takes
-    /// from the kernel.
+    /// Gives BAR 0 of every GPU the registers that identify its board's chip (registers.c): it is placed on memory that
+    /// [`REGISTERS_WORD`] reserves.
     pub fn registers(&mut self) {
         self.parameter("registers=0x60000000");
     }
@@ -69,7 +68,7 @@ impl Topology {
         self.add(format!("nic:parent={}", above.0), options)
     }
 
-    /// A GPU's sound function, beside it.
+    /// A GPU's sound function, next to the GPU.
     pub fn audio(&mut self, above: Node) -> Node {
         self.add(format!("audio:parent={}:fn=1", above.0), "")
     }

@@ -1,5 +1,5 @@
-//! Where the image lies that the tests boot: what `./run image` left in the output folder, and the
-//! fake PCI domain that `./run fakepci` built for its kernel.
+//! The image that the tests boot: the output of `./run image`, and the fake PCI domain that `./run fakepci` built for its
+//! kernel.
 
 use crate::archive::{self, Entry};
 use crate::driver_image::{self, DriverImage};
@@ -36,13 +36,13 @@ impl Image {
         Self(env::var_os("FIRSTLIGHT_IMAGE").map_or_else(|| workspace().join("target/image/out"), Into::into))
     }
 
-    /// The image for arm64 machines, which `./run image --arch arm64` makes.
+    /// The image for arm64 machines, made by `./run image --arch arm64`.
     #[must_use]
     pub fn arm64() -> Self {
         Self(workspace().join("target/image/arm64/out"))
     }
 
-    /// The kernel, as network boot gets it.
+    /// The kernel, as used for network boot.
     ///
     /// # Errors
     /// [`Error::NotBuilt`].
@@ -50,7 +50,7 @@ impl Image {
         self.part("firstlight.vmlinuz")
     }
 
-    /// The initrd, as network boot gets it.
+    /// The initrd, as used for network boot.
     ///
     /// # Errors
     /// [`Error::NotBuilt`].
@@ -58,8 +58,8 @@ impl Image {
         self.part("firstlight.initrd")
     }
 
-    /// The initrd's archive without its compression, for machines that are emulated: there the kernel takes 5 of a
-    /// boot's 7 seconds to decompress it. Made once for each image, below `target/boots`.
+    /// The initrd's archive without compression, for emulated machines: there the kernel takes 5 of a boot's 7 seconds to
+    /// decompress it. Made once per image, below `target/boots`.
     ///
     /// # Errors
     /// [`Error::NotBuilt`], or why it could not be made.
@@ -67,8 +67,8 @@ impl Image {
         self.made("plain", archive::unzstd)
     }
 
-    /// The same with the bones of the driver image: its libraries and firmware are empty files. An emulated kernel takes 2 of
-    /// a boot's 5 seconds of processor to copy them. Where there is no driver it is the plain one.
+    /// The same with the skeleton of the driver image, whose libraries and firmware are empty files. An emulated kernel
+    /// takes 2 of a boot's 5 seconds of processor time to copy them. Without a driver it is the same as the plain one.
     ///
     /// # Errors
     /// As [`Image::plain_initrd`].
@@ -94,7 +94,7 @@ impl Image {
         self.made("driver", |_| self.file(driver_image::PATH).map(|entry| entry.data))
     }
 
-    /// How many bytes at the initrd's end are the driver's archive.
+    /// The size of the driver's archive at the initrd's end, in bytes.
     fn driver_bytes(&self) -> Result<usize> {
         let path = self.0.join("firstlight.sizes");
         let text = if path.exists() { fs::read_to_string(&path) } else { Ok("driver 0".to_owned()) };
@@ -103,7 +103,7 @@ impl Image {
         number.ok_or(Error::Archive { what: "firstlight.sizes", why: text })
     }
 
-    /// What `make` makes of the initrd, once for each image.
+    /// The result of `make` for the initrd, made once per image.
     fn made(&self, kind: &str, make: impl FnOnce(&[u8]) -> Result<Vec<u8>>) -> Result<PathBuf> {
         let packed = self.initrd()?;
         let changed = |meta: fs::Metadata| Ok((meta.len(), meta.modified()?));
@@ -119,7 +119,7 @@ impl Image {
         Ok(made)
     }
 
-    /// The unified kernel image, as a stick or UEFI's network boot gets it.
+    /// The unified kernel image, as used on a stick or by UEFI's network boot.
     ///
     /// # Errors
     /// [`Error::NotBuilt`].
@@ -127,7 +127,7 @@ impl Image {
         self.part("firstlight.efi")
     }
 
-    /// The kernel words that the unified image carries besides the kernel's built-in ones.
+    /// The kernel words of the unified image besides those built into the kernel.
     ///
     /// # Errors
     /// [`Error::NotBuilt`], or why it could not be read.
@@ -136,7 +136,7 @@ impl Image {
         Ok(fs::read_to_string(&path).map_err(Error::file("read", path))?.trim().to_owned())
     }
 
-    /// The boot entries, as the image has them: id, kernel, title, kernel words.
+    /// The boot entries of the image: id, kernel, title, kernel words.
     ///
     /// # Errors
     /// [`Error::NotBuilt`], or why they could not be read.
@@ -158,7 +158,7 @@ impl Image {
         self.part("firstlight-pt.vmlinuz")
     }
 
-    /// The folder for nodes that boot over the network.
+    /// The folder that is served to nodes that boot over the network.
     ///
     /// # Errors
     /// [`Error::NotBuilt`].
@@ -166,7 +166,7 @@ impl Image {
         built(self.0.join("../media/pxe"), "media")
     }
 
-    /// The image of a stick.
+    /// The USB stick image.
     ///
     /// # Errors
     /// [`Error::NotBuilt`].
@@ -174,7 +174,7 @@ impl Image {
         built(self.0.join("../media/firstlight-usb.img"), "media")
     }
 
-    /// The image of a CD.
+    /// The CD image.
     ///
     /// # Errors
     /// [`Error::NotBuilt`].
@@ -191,7 +191,7 @@ impl Image {
         fs::read_to_string(&path).map_err(Error::file("read", path))
     }
 
-    /// What the initrd holds.
+    /// All entries of the initrd.
     ///
     /// # Errors
     /// [`Error::NotBuilt`], or what is wrong with the archive.
@@ -199,11 +199,11 @@ impl Image {
         archive::read_initrd(&self.initrd()?)
     }
 
-    /// One file of the initrd, by its path without the first `/`. All but the driver image lie in the lean one too, which is
-    /// read in a fraction of the time.
+    /// One file of the initrd, by its path without the leading `/`. All but the driver image are in the lean initrd too,
+    /// which is read in a fraction of the time.
     ///
     /// # Errors
-    /// As [`Image::files`]; [`Error::Archive`] when it is not in there.
+    /// As [`Image::files`]; [`Error::Archive`] if there is no such file.
     pub fn file(&self, path: &str) -> Result<Entry> {
         let all = path == driver_image::PATH;
         let files = if all { self.files() } else { archive::read_initrd(&self.lean_initrd()?) };
@@ -213,8 +213,8 @@ impl Image {
             .ok_or_else(|| Error::Archive { what: "initrd", why: format!("holds no {path}") })
     }
 
-    /// Writes the root that the initrd holds into a folder that is not there yet, the driver image only where
-    /// `whole`; how many files, folders and links that are.
+    /// Writes the initrd's root into a folder that does not exist yet, with the driver image only if `whole`; returns the
+    /// number of files, folders and links.
     ///
     /// # Errors
     /// As [`Image::files`], and what could not be written.
@@ -234,16 +234,17 @@ impl Image {
     }
 }
 
-/// Where one archive may begin behind another: the kernel takes an uncompressed one only from an offset that four divides.
+/// Alignment of an archive that follows another: the kernel accepts an uncompressed one only at a multiple of four.
 pub(crate) const ALIGNED: usize = 512;
 
-/// Writes `made` as a whole, since several tests may make it at a time, and removes those of its kind of earlier images.
+/// Writes `made` atomically, since several tests may make it at the same time, and removes those of the same kind for older
+/// images.
 fn replace(dir: &Path, kind: &str, made: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::create_dir_all(dir)?;
     for old in fs::read_dir(dir)?.flatten().map(|entry| entry.path()) {
         let of_kind = old.file_name().is_some_and(|name| name.to_string_lossy().starts_with(kind));
         if of_kind && old != made {
-            // Another test may have done it.
+            // Another test may already have removed it.
             fs::remove_file(old).or_else(|e| if e.kind() == NotFound { Ok(()) } else { Err(e) })?;
         }
     }

@@ -1,5 +1,5 @@
-//! A network of its own, as a lab has it: a namespace with one interface, on which the shipped server runs and to
-//! which machines in QEMU are plugged. Needs root, or sudo without a question.
+//! An isolated lab network: a network namespace with one interface, on which the shipped server runs and to which machines
+//! in QEMU are connected. Needs root, or sudo without a password.
 
 use crate::error::{Error, Result};
 use crate::image::workspace;
@@ -12,27 +12,27 @@ use std::time::{Duration, Instant};
 /// The interface's name.
 pub const INTERFACE: &str = "lab0";
 
-/// The network; it ends when dropped.
+/// The network; dropping it removes it.
 #[derive(Debug)]
 pub struct Lab {
     child: Child,
-    /// The process whose network it is; with sudo, not the child itself.
+    /// The process that owns the network; with sudo, this is not the child itself.
     process: String,
 }
 
-/// A server and what it says; it ends when dropped.
+/// A server and its output; dropping it ends the server.
 #[derive(Debug)]
 pub struct Serving {
     child: Child,
     lines: Receiver<String>,
-    said: String,
+    output: String,
 }
 
 impl Lab {
     /// A network with the interface [`INTERFACE`], which has this address, or none.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// If it cannot be created.
     pub fn new(address: &str) -> Result<Self> {
         let address = if address.is_empty() {
             String::new()
@@ -52,7 +52,7 @@ impl Lab {
         }
     }
 
-    /// The words before a command that is to run in this network.
+    /// The words to put before a command so that it runs in this network.
     #[must_use]
     pub fn inside(&self) -> Vec<String> {
         let words = ["nsenter", "--net", "--target"].map(str::to_owned);
@@ -62,7 +62,7 @@ impl Lab {
     /// Runs `image/pxe.sh --serve` with these words.
     ///
     /// # Errors
-    /// When it does not start.
+    /// If it does not start.
     pub fn serve(&self, words: &[&str]) -> Result<Serving> {
         let script = workspace().join("image/pxe.sh").to_string_lossy().into_owned();
         self.run(&[&[script.as_str(), "--serve"], words].concat())
@@ -71,7 +71,7 @@ impl Lab {
     /// Runs any server as root in this network.
     ///
     /// # Errors
-    /// When it does not start.
+    /// If it does not start.
     pub fn run(&self, words: &[&str]) -> Result<Serving> {
         let inside = self.inside();
         let mut all: Vec<&str> = inside.iter().map(String::as_str).collect();
@@ -88,35 +88,35 @@ impl Lab {
                 BufReader::new(pipe).lines().map_while(std::io::Result::ok).try_for_each(|l| sender.send(l))
             });
         }
-        Ok(Serving { child, lines, said: String::new() })
+        Ok(Serving { child, lines, output: String::new() })
     }
 }
 
 impl Serving {
-    /// Whether it says `text` within five minutes (a firmware on a busy host is slow), or has said it already.
+    /// Whether the server prints `text` within five minutes (a firmware on a busy host is slow), or already has.
     pub fn says(&mut self, text: &str) -> bool {
         let until = Instant::now() + Duration::from_secs(300);
-        while !self.said.contains(text) {
+        while !self.output.contains(text) {
             match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(line) => self.said += &(line + "\n"),
+                Ok(line) => self.output += &(line + "\n"),
                 Err(_) => return false,
             }
         }
         true
     }
 
-    /// Everything that it has said so far.
+    /// Everything that it has printed so far.
     pub fn said(&mut self) -> &str {
         while let Ok(line) = self.lines.try_recv() {
-            self.said += &(line + "\n");
+            self.output += &(line + "\n");
         }
-        &self.said
+        &self.output
     }
 }
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        // As Ctrl-C does: it ends its servers itself.
+        // Like Ctrl-C: it ends its servers itself.
         let _ = root(&["kill", &self.child.id().to_string()]).status();
         let _ = self.child.wait();
     }
@@ -129,7 +129,7 @@ impl Drop for Lab {
     }
 }
 
-/// A command of root's.
+/// A command that runs as root.
 fn root(words: &[&str]) -> Command {
     let is_root = Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout == b"0\n");
     let mut command = Command::new(if is_root { "env" } else { "sudo" });

@@ -1,6 +1,6 @@
-//! Boots the image that ships, in QEMU, and hands back what it said and left behind. Nothing here
-//! knows how the appliance works inside: a test states a machine, kernel words and extra files,
-//! and judges the console, the end and the files that come back.
+//! Boots the shipped image in QEMU, and returns its output and the files that it left behind. Nothing here depends on how
+//! the appliance works inside: a test describes a machine, kernel words and extra files, and judges the console, the end
+//! and the files that come back.
 
 pub mod archive;
 pub mod boot;

@@ -1,7 +1,8 @@
-//! Files that a test adds to the image, and how files come back. They go in as a second cpio that the kernel unpacks over
-//! the first: it can add a configuration, a workload or a broken validator; the image itself stays as it ships. They come
-//! back as one archive that the workload writes to a small disk of its own. A disk and not the serial line, because kernel
-//! messages cut into what a program prints there, and because with an AMD IOMMU emulated programs reach no serial line at all.
+//! Files that a test adds to the image, and how files come back. They are added as a second cpio that the kernel unpacks
+//! over the first: it can add a configuration, a workload or a broken validator; the image itself is as shipped. They come
+//! back as an archive that the workload writes to a separate small disk. The serial line is not used for that, because
+//! kernel messages interrupt the output of programs there, and because with an AMD IOMMU emulated programs cannot reach a
+//! serial line.
 
 use crate::archive::{Entry, read_tar, write_cpio};
 use crate::error::{Error, Result};
@@ -16,17 +17,17 @@ use std::path::Path;
 pub struct Overlay(BTreeMap<String, Entry>);
 
 impl Overlay {
-    /// Nothing yet.
+    /// An empty tree.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A file that can be read.
+    /// A readable file.
     pub fn file(self, path: &str, data: impl Into<Vec<u8>>) -> Self {
         self.with(Entry::file(path, 0o644, data))
     }
 
-    /// A file that can be run.
+    /// An executable file.
     pub fn program(self, path: &str, data: impl Into<Vec<u8>>) -> Self {
         self.with(Entry::file(path, 0o755, data))
     }
@@ -49,7 +50,7 @@ impl Overlay {
     /// The fake PCI domain and the first program that loads it.
     ///
     /// # Errors
-    /// When it has not been built.
+    /// If it has not been built.
     pub fn fakepci(self) -> Result<Self> {
         Ok(self.program("t/init", fakepci_part("init")?).file("t/fakepci.ko", fakepci_part("fakepci.ko")?))
     }
@@ -64,7 +65,7 @@ impl Overlay {
         self
     }
 
-    /// As the kernel takes it; folders come first because a prefix sorts before what it is one of.
+    /// The cpio archive for the kernel; folders come first because a path sorts before the paths below it.
     #[must_use]
     pub fn cpio(&self) -> Vec<u8> {
         write_cpio(&self.0.values().cloned().collect::<Vec<_>>())
@@ -74,13 +75,13 @@ impl Overlay {
 /// Room for a report with its logs many times over.
 const DISK_BYTES: u64 = 16 << 20;
 
-/// By this serial number the guest knows the disk.
+/// The disk's serial number, by which the guest finds it.
 const SERIAL: &str = "recover";
 
-/// Where a test's workload lies in the guest.
+/// The path of a test's workload in the guest.
 pub(crate) const WORKLOAD: &str = "t/workload";
 
-/// An empty disk, and QEMU's words for it.
+/// Creates an empty disk, and returns QEMU's words for it.
 pub(crate) fn disk(path: &Path) -> Result<[String; 4]> {
     let create = || File::create(path)?.set_len(DISK_BYTES);
     create().map_err(Error::file("create", path))?;
@@ -92,8 +93,8 @@ pub(crate) fn disk(path: &Path) -> Result<[String; 4]> {
     ])
 }
 
-/// The workload: `script`, which may leave files in /run/kept, and then the way back for those and
-/// for the files of /run/firstlight, less what is mounted there. Its exit status is that of `script`.
+/// The workload: runs `script`, which may leave files in /run/kept, and then sends back those files and the files of
+/// /run/firstlight, except what is mounted there. Its exit status is that of `script`.
 pub(crate) fn workload(script: &str) -> String {
     format!(
         "#!/bin/sh
@@ -113,7 +114,7 @@ trap send_back EXIT
     )
 }
 
-/// What came back. A workload that did not get that far leaves nothing.
+/// The files that came back; none if the workload did not get that far.
 pub(crate) fn read(path: &Path) -> Result<Vec<Entry>> {
     let bytes = std::fs::read(path).map_err(Error::file("read", path))?;
     if bytes.iter().take(512).all(|b| *b == 0) { Ok(Vec::new()) } else { read_tar(&bytes) }

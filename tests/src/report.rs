@@ -1,4 +1,4 @@
-//! A report as a test asks it: by test id, finding code and subject.
+//! A report, queried by test id, finding code and subject.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ impl Report {
     /// One test's entry.
     ///
     /// # Panics
-    /// When the report has no such test.
+    /// If the report has no such test.
     #[must_use]
     #[track_caller]
     pub fn test(&self, id: &str) -> &Value {
@@ -19,7 +19,7 @@ impl Report {
         tests.into_iter().find(|t| t["id"] == id).unwrap_or_else(|| panic!("no test {id} among {ids:?}"))
     }
 
-    /// How a test ended: `pass`, `warn`, `fail`, `error`, `not-applicable`.
+    /// The outcome of a test: `pass`, `warn`, `fail`, `error`, `not-applicable`.
     #[must_use]
     #[track_caller]
     pub fn outcome(&self, id: &str) -> &str {
@@ -38,7 +38,7 @@ impl Report {
     /// One PCI function of the fabric.
     ///
     /// # Panics
-    /// When the fabric has no such function.
+    /// If the fabric has no such function.
     #[must_use]
     #[track_caller]
     pub fn device(&self, bdf: &str) -> &Value {
@@ -47,7 +47,7 @@ impl Report {
         devices.into_iter().find(|d| d["bdf"] == bdf).unwrap_or_else(|| panic!("no {bdf} among {all:?}"))
     }
 
-    /// How two devices reach each other, in the letters of `nvidia-smi topo -m`.
+    /// How two devices are connected, in the abbreviations of `nvidia-smi topo -m`.
     #[must_use]
     pub fn path(&self, a: &str, b: &str) -> Option<&str> {
         let paths = self.0["fabric"]["paths"].as_array().into_iter().flatten();

@@ -1,6 +1,6 @@
-//! Small servers on the loopback, which a virtual machine reaches at 10.0.2.2. The HTTP server follows a script, request
-//! by request: answer, close the connection, or send nothing; it reports what it received. The NTP server sends the answer
-//! that a test gives it.
+//! Small servers on the loopback interface, which a virtual machine reaches at 10.0.2.2. The HTTP server follows a script
+//! for each request: respond, close the connection, or send nothing; it reports the requests. The NTP server sends the
+//! answer that a test defines.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
@@ -11,22 +11,22 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// What to do with one request.
 #[derive(Debug, Clone)]
 pub enum Answer {
-    /// Answer with this status and body.
+    /// Respond with this status and body.
     Status(u16, Vec<u8>),
-    /// Read it and hang up without a word.
+    /// Read it and close the connection without a response.
     HangUp,
-    /// Read it and say nothing.
+    /// Read it and send nothing.
     Silence,
 }
 
-/// A request as it came.
+/// A received request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// `POST /reports HTTP/1.1`
     pub line: String,
     /// Names in lower case.
     pub headers: Vec<(String, String)>,
-    /// What followed.
+    /// The body.
     pub body: Vec<u8>,
 }
 
@@ -38,7 +38,7 @@ impl Request {
     }
 }
 
-/// The server. It serves until the test ends.
+/// The HTTP server. It serves until the test ends.
 #[derive(Debug)]
 pub struct Receiver {
     port: u16,
@@ -46,10 +46,10 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Starts one that asks `answer` about each request; its number counts from 0.
+    /// Starts a server that calls `answer` for each request, with its number from 0 on.
     ///
     /// # Panics
-    /// When there is no loopback.
+    /// If there is no loopback interface.
     pub fn start(mut answer: impl FnMut(usize, &Request) -> Answer + Send + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -58,7 +58,7 @@ impl Receiver {
         thread::spawn(move || {
             let mut silent = Vec::new();
             for stream in listener.incoming().flatten() {
-                // A client that hangs up in the middle has sent no request.
+                // A client that disconnects too early has sent no request.
                 let Some(request) = read(&stream) else { continue };
                 let number = {
                     let mut got = kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -75,7 +75,7 @@ impl Receiver {
         Self { port, got }
     }
 
-    /// Fails twice, by a status and by hanging up, and then takes everything.
+    /// Fails twice, with an error status and by closing the connection, and then accepts everything.
     pub fn fails_twice() -> Self {
         Self::start(|number, _| match number {
             0 => Answer::Status(500, b"out of order".to_vec()),
@@ -84,13 +84,13 @@ impl Receiver {
         })
     }
 
-    /// Its address as `host` sees it.
+    /// Its URL as seen by `host`.
     #[must_use]
     pub fn url(&self, host: &str, path: &str) -> String {
         format!("http://{host}:{}{path}", self.port)
     }
 
-    /// Everything that came so far.
+    /// All requests so far.
     #[must_use]
     pub fn got(&self) -> Vec<Request> {
         self.got.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -121,31 +121,32 @@ fn read(stream: &TcpStream) -> Option<Request> {
 fn respond(mut stream: &TcpStream, status: u16, body: &[u8]) {
     let head =
         format!("HTTP/1.1 {status} Told\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
-    // A client that does not wait for its answer has its reasons.
+    // The client may have disconnected; that is not an error here.
     let _gone = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
 }
 
-/// What the NTP server says.
+/// The NTP server's answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Says {
     /// Two bits: 3 is a clock that was never set.
     pub leap: u8,
-    /// 1 to 15; 0 and 16 say that it has no time.
+    /// 1 to 15; 0 and 16 mean that it has no time.
     pub stratum: u8,
     /// How far it is ahead of this machine, in seconds.
     pub ahead: i64,
 }
 
-/// What a good server says.
+/// The answer of a good server.
 pub const RIGHT: Says = Says { leap: 0, stratum: 2, ahead: 0 };
 
-/// From 1900, where NTP counts from, to 1970.
+/// Seconds from 1900, where NTP starts counting, to 1970.
 const TO_UNIX: i64 = 2_208_988_800;
 
-/// Starts an NTP server, which serves until the test ends; its address as `host` sees it. Without anything to say it is silent.
+/// Starts an NTP server, which serves until the test ends, and returns its address as seen by `host`. With `None` it does
+/// not answer.
 ///
 /// # Panics
-/// When there is no loopback.
+/// If there is no loopback interface.
 #[must_use]
 pub fn tell_time(host: &str, says: Option<Says>) -> String {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -153,7 +154,7 @@ pub fn tell_time(host: &str, says: Option<Says>) -> String {
     thread::spawn(move || {
         let mut question = [0; 48];
         while let Ok((_, from)) = socket.recv_from(&mut question) {
-            // Who asks and goes has its reasons.
+            // The client may be gone; that is not an error here.
             let _gone = says.map(|says| socket.send_to(&time_answer(&question, says), from));
         }
     });

@@ -1,5 +1,5 @@
-//! The shipped media, signed with keys made here, and QEMU's firmware with those keys in its variables. Made once
-//! for a run of tests, below `target`: signed media take hundreds of megabytes.
+//! The shipped media, signed with keys made here, and variables with those keys for QEMU's firmware. Made once per test
+//! run, below `target`: signed media take hundreds of megabytes.
 
 use crate::error::{Error, Result, output, run};
 use crate::image::workspace;
@@ -7,20 +7,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Who owns the keys, to the firmware.
+/// The owner of the keys, for the firmware.
 const OWNER: &str = "6f1d7c52-3b0e-4d6b-9d5e-2f8a1c3e5b70";
 
-/// Signed media and what they were signed with.
+/// Signed media and their keys.
 #[derive(Debug)]
 pub struct Signed {
     dir: PathBuf,
 }
 
 impl Signed {
-    /// Signs the shipped media, in a folder of `target` of this name, in the place of what is there.
+    /// Signs the shipped media into a folder of `target` with this name, replacing its contents.
     ///
     /// # Errors
-    /// What a script says, when the media are not built or cannot be signed.
+    /// A script's output, if the media are not built or cannot be signed.
     pub fn shipped(name: &str) -> Result<Self> {
         let dir = workspace().join("target").join(name);
         if dir.exists() {
@@ -41,16 +41,16 @@ impl Signed {
         self.dir.join("keys")
     }
 
-    /// What `sign.sh` made.
+    /// The output of `sign.sh`.
     #[must_use]
     pub fn folder(&self) -> PathBuf {
         self.dir.join("signed")
     }
 
-    /// The variables of firmware that has the keys and verifies, as a file in `dir`.
+    /// The variables of firmware that has the keys and enforces signatures, as a file in `dir`.
     ///
     /// # Errors
-    /// When they cannot be made.
+    /// If they cannot be made.
     pub fn variables(&self, dir: &Path) -> Result<PathBuf> {
         let bind = |from: &Path, to: &str| format!("{}:/build/{to}", from.display());
         let key = |option: &str, name: &str| {

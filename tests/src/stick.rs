@@ -1,4 +1,4 @@
-//! What lies on boot media: a copy of the stick's image, to change before a boot and to look into afterwards, with mtools; its
+//! Boot media: a copy of the stick's image, which a test can change before a boot and inspect afterwards, with mtools; its
 //! FAT data partition alone; and the sections of a unified kernel image, by profile.
 
 use crate::error::{Error, Result, output, run};
@@ -19,24 +19,24 @@ pub struct Stick {
 pub struct Partition {
     /// Its name in the partition table.
     pub name: String,
-    /// Where it begins, in bytes.
+    /// Its offset in bytes.
     pub start: u64,
-    /// How long it is, in bytes.
+    /// Its size in bytes.
     pub bytes: u64,
 }
 
 /// The partition that firmware boots from.
 pub const SYSTEM: &str = "FL-SYSTEM";
-/// The one that firmware boots from where the ISO was written to the stick.
+/// The same if the ISO was written to the stick.
 pub const CD_SYSTEM: &str = "EFI boot partition";
-/// The partition for people.
+/// The data partition for users.
 pub const DATA: &str = "FIRSTLIGHT";
 
 impl Stick {
-    /// A copy of the image that ships, in `dir`.
+    /// A copy of the shipped image, in `dir`.
     ///
     /// # Errors
-    /// When it is not built or has no partition table that can be read.
+    /// If it is not built or has no readable partition table.
     pub fn shipped(dir: &Path) -> Result<Self> {
         Self::copy(&Image::shipped().usb()?, dir)
     }
@@ -44,7 +44,7 @@ impl Stick {
     /// A copy of this image, in `dir`.
     ///
     /// # Errors
-    /// When it cannot be copied or has no partition table that can be read.
+    /// If it cannot be copied or has no readable partition table.
     pub fn copy(from: &Path, dir: &Path) -> Result<Self> {
         let image = dir.join(from.file_name().unwrap_or("stick".as_ref()));
         fs::copy(from, &image).map_err(Error::file("copy", from))?;
@@ -68,7 +68,7 @@ impl Stick {
     /// Writes a file to a partition.
     ///
     /// # Errors
-    /// When mtools does not.
+    /// If mtools fails.
     pub fn put(&self, partition: &str, path: &str, text: impl AsRef<[u8]>) -> Result<()> {
         let from = self.image.with_extension("put");
         fs::write(&from, text).map_err(Error::file("write", &from))?;
@@ -78,7 +78,7 @@ impl Stick {
     /// A file of a partition.
     ///
     /// # Errors
-    /// When it is not there.
+    /// If there is no such file.
     pub fn get(&self, partition: &str, path: &str) -> Result<Vec<u8>> {
         self.mtool("mtype", partition, |c| c.arg(format!("::{path}")))
     }
@@ -86,7 +86,7 @@ impl Stick {
     /// The files of a partition's folder, by name.
     ///
     /// # Errors
-    /// When it is not there.
+    /// If there is no such folder.
     pub fn list(&self, partition: &str, path: &str) -> Result<Vec<String>> {
         let listing = self.mtool("mdir", partition, |c| c.arg("-b").arg(format!("::{path}")))?;
         let name = |line: &str| line.rsplit('/').next().unwrap_or_default().to_owned();
@@ -117,7 +117,7 @@ fn wrong(why: String) -> Error {
     Error::Archive { what: "the stick's image", why }
 }
 
-/// The partitions of a GPT of 512-byte sectors whose entries follow its header, as they always do.
+/// The partitions of a GPT with 512-byte sectors whose entries follow its header, as they always do.
 fn partitions(disk: &[u8]) -> Option<Vec<Partition>> {
     let number = |at: usize| Some(u64::from_le_bytes(disk.get(at..at + 8)?.try_into().ok()?));
     if disk.get(512..520)? != b"EFI PART" {
@@ -140,7 +140,7 @@ fn partitions(disk: &[u8]) -> Option<Vec<Partition>> {
 /// One section: its name and its content.
 pub type Section<'a> = (String, &'a [u8]);
 
-/// All sections of a PE file, in order; `None` when it is none.
+/// All sections of a PE file, in order; `None` if it is not one.
 #[must_use]
 pub fn sections(file: &[u8]) -> Option<Vec<Section<'_>>> {
     let number = |at: usize, bytes: usize| -> Option<usize> {
@@ -156,15 +156,15 @@ pub fn sections(file: &[u8]) -> Option<Vec<Section<'_>>> {
         .map(|n| {
             let at = table + n * 40;
             let name = String::from_utf8_lossy(file.get(at..at + 8)?).trim_end_matches('\0').to_owned();
-            // What is in memory; in the file it is padded.
+            // The size in memory; in the file the section is padded.
             let (bytes, start) = (number(at + 8, 4)?.min(number(at + 16, 4)?), number(at + 20, 4)?);
             Some((name, file.get(start..start + bytes)?))
         })
         .collect()
 }
 
-/// The profiles of a unified kernel image, as systemd-stub sees them: each its own sections and, where it has
-/// none of a name, those that stand before the first profile.
+/// The profiles of a unified kernel image, as systemd-stub sees them: each has its own sections and, for names that it
+/// lacks, those before the first profile.
 #[must_use]
 pub fn profiles<'a>(sections: &[Section<'a>]) -> Vec<Vec<Section<'a>>> {
     let mut parts = sections;
@@ -198,7 +198,7 @@ impl Fat {
     /// An empty one of `kib` KiB in `dir`, labelled `FIRSTLIGHT`.
     ///
     /// # Errors
-    /// When mkfs.vfat does not make it.
+    /// If mkfs.vfat fails.
     pub fn new(dir: &Path, kib: u32) -> Result<Self> {
         let file = dir.join("stick.img");
         let kib = kib.to_string();
@@ -212,10 +212,10 @@ impl Fat {
         &self.file
     }
 
-    /// Makes a folder.
+    /// Creates a folder.
     ///
     /// # Errors
-    /// When mmd does not make it.
+    /// If mmd fails.
     pub fn folder(&self, name: &str) -> Result<()> {
         run(Command::new("mmd").arg("-i").arg(&self.file).arg(format!("::{name}")))
     }
@@ -223,12 +223,12 @@ impl Fat {
     /// Copies a file of the host onto it.
     ///
     /// # Errors
-    /// When mcopy does not, as when it is full.
+    /// If mcopy fails, for example because the file system is full.
     pub fn put(&self, from: &Path, name: &str) -> Result<()> {
         run(Command::new("mcopy").arg("-i").arg(&self.file).arg(from).arg(format!("::{name}")))
     }
 
-    /// The names in a folder, sorted; none where it is not there.
+    /// The names in a folder, sorted; none if there is no such folder.
     #[must_use]
     pub fn names(&self, folder: &str) -> Vec<String> {
         let mut list = Command::new("mdir");
@@ -244,7 +244,7 @@ impl Fat {
     /// A file's content.
     ///
     /// # Errors
-    /// When it is not there.
+    /// If there is no such file.
     pub fn read(&self, name: &str) -> Result<Vec<u8>> {
         output(Command::new("mtype").arg("-i").arg(&self.file).arg(format!("::{name}")))
             .map(String::into_bytes)

@@ -3,7 +3,7 @@
 
 NVRTC, NVIDIA's compiler as a library, comes from the Python package index through pip, pinned by version
 and SHA256, and is kept in firstlight's cache; nothing is installed. Every image is compiled twice and must
-be the same bytes. With --check nothing is written: the images and manifest.toml must be what comes out.
+be the same bytes. With --check nothing is written: the images and manifest.toml must equal the result.
 """
 
 import ctypes
@@ -21,14 +21,14 @@ IMAGES = os.path.join(HERE, "images")
 UNIT = "firstlight.cu"
 
 PACKAGE = "nvidia-cuda-nvrtc-cu12"
-# NVRTC VERSION: SHA256 OF THE WHEEL, MEGABYTES. 12.4 is what the oldest driver that we support (550) speaks;
-# it does not know Blackwell, whose own drivers speak 12.8 and newer.
+# NVRTC VERSION: SHA256 OF THE WHEEL, MEGABYTES. 12.4 is the version of the oldest driver that we support (550);
+# it does not know Blackwell, whose drivers support 12.8 and newer.
 TOOLKITS = {
     "12.4.127": ("a178759ebb095827bd30ef56598ec182b85547f1508941a3d560eb7ea1fbf338", 25),
     "12.9.86": ("210cf05005a447e29214e9ce50851e83fc5f4358df8b453155d5e1918094dcb4", 90),
 }
-# ARCHITECTURE, NVRTC VERSION. A cubin runs on its own major version from its minor one on; the PTX is for
-# every other GPU: the driver translates it.
+# ARCHITECTURE, NVRTC VERSION. A cubin runs on GPUs of the same major version and the same or a newer minor version;
+# the PTX is for every other GPU, where the driver compiles it.
 TARGETS = [
     ("sm_75", "12.4.127"),
     ("sm_80", "12.4.127"),
@@ -72,13 +72,13 @@ def image_name(architecture):
 # --- the compiler ---
 
 def cache():
-    """Where firstlight keeps what it downloaded, as image/lib/common.sh has it."""
+    """The folder where firstlight keeps downloaded compilers, as in image/lib/common.sh."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return os.path.join(os.environ.get("FIRSTLIGHT_CACHE") or os.path.join(base, "firstlight"), "nvrtc")
 
 
 def download(version, into):
-    """The wheel's path in `into`. pip refuses a file with another hash and says so."""
+    """Downloads the wheel and returns its path in `into`. pip reports an error if the file has another hash."""
     digest, megabytes = TOOLKITS[version]
     wanted = os.path.join(into, "requirements.txt")
     with open(wanted, "w", encoding="ascii") as file:
@@ -98,7 +98,7 @@ def download(version, into):
 
 
 def toolkit(version):
-    """The folder with NVRTC's two libraries, named by the wheel's hash."""
+    """The folder with NVRTC's two libraries; its name is the wheel's hash."""
     folder = os.path.join(cache(), TOOLKITS[version][0])
     if os.path.isdir(folder):
         return folder
@@ -111,7 +111,7 @@ def toolkit(version):
                 if re.fullmatch(r"nvidia/cuda_nvrtc/lib/libnvrtc(-builtins)?\.so\.[0-9.]+", member):
                     with open(os.path.join(libraries, os.path.basename(member)), "wb") as file:
                         file.write(wheel.read(member))
-        # All or nothing: a folder of that name is complete.
+        # The rename is atomic: a folder of that name is always complete.
         try:
             os.rename(libraries, folder)
         except OSError:
@@ -121,7 +121,7 @@ def toolkit(version):
 
 
 class Compiler:
-    """One version of NVRTC. It finds its builtins beside itself, by the run path it was linked with."""
+    """One version of NVRTC. It finds its builtins library in its own folder, through the run path it was linked with."""
 
     def __init__(self, version):
         path = os.path.join(toolkit(version), "libnvrtc.so.12")
@@ -141,7 +141,7 @@ class Compiler:
             raise Refused(f"{name}: {self.library.nvrtcGetErrorString(code).decode()}")
 
     def text(self, program, size_of, get):
-        """What NVRTC has to say, or made: by its size first, then the bytes."""
+        """A log or an image from NVRTC: queries its size, then its bytes."""
         size = ctypes.c_size_t()
         self.call(size_of, program, ctypes.byref(size))
         buffer = ctypes.create_string_buffer(size.value)
@@ -149,7 +149,7 @@ class Compiler:
         return buffer.raw
 
     def compile(self, sources, architecture):
-        """(image, log). Includes are given by name: no folder is looked into, and no path can get into the image."""
+        """(image, log). Includes are given by name: no folder is searched, and no path can end up in the image."""
         program = ctypes.c_void_p()
         names = [name for name in sources if name != UNIT]
         array = ctypes.c_char_p * len(names)
@@ -169,10 +169,10 @@ class Compiler:
         return (image.rstrip(b"\0") if kind == "PTX" else image), log
 
 
-# --- what it made ---
+# --- the images ---
 
 def resources(log):
-    """Kernel by kernel, from ptxas's report: (registers, spilled bytes)."""
+    """{kernel: (registers, spilled bytes)}, from ptxas's report."""
     found = {}
     parts = re.split(r"Compiling entry function '(\w+)'", log)
     for kernel, text in zip(parts[1::2], parts[2::2]):
@@ -184,8 +184,8 @@ def resources(log):
 
 
 def inspect(architecture, image, log, kernels):
-    """Refuses what must not be checked in. Returns the resources; of PTX none are known."""
-    # A warning is a mistake; ptxas's report is not one.
+    """Rejects an image that must not be checked in. Returns the resources of its kernels; empty for PTX."""
+    # A warning is an error; ptxas's report is not a warning.
     for line in log.splitlines():
         if "warning" in line.lower():
             raise Refused(f"{architecture}: {line.strip()}")
@@ -236,22 +236,22 @@ def manifest(sources, images):
 
 
 def table(used):
-    """Registers of each kernel (none spills: inspect refuses that)."""
+    """Prints the registers of each kernel (none spills: inspect rejects that)."""
     columns = [architecture for architecture, kernels in used.items() if kernels]
     say(f"\nregisters per thread   {''.join(f'{c:>8}' for c in columns)}")
     for kernel in sorted(used[columns[0]]):
         say(f"  {kernel:20} {''.join(f'{used[c][kernel][0]:>8}' for c in columns)}")
 
 
-def there():
-    """What is checked in, without what an editor left."""
+def checked_in():
+    """{file name: bytes} of the checked-in files, without an editor's hidden files."""
     names = os.listdir(IMAGES) if os.path.isdir(IMAGES) else []
     return {name: read(os.path.join(IMAGES, name)) for name in names if not name.startswith(".")}
 
 
 def compare(made):
-    """Names every file that is missing, differs or should not be there."""
-    found = there()
+    """Raises an error that names every file that is missing, differs or should not be there."""
+    found = checked_in()
     faults = [f"{name} is missing" for name in made if name not in found]
     faults += [f"{name} differs from what the sources give" for name in made if name in found and found[name] != made[name]]
     faults += [f"{name} is no image" for name in found if name not in made]
@@ -261,7 +261,7 @@ def compare(made):
 
 def write(made):
     os.makedirs(IMAGES, exist_ok=True)
-    for name in set(there()) - set(made):
+    for name in set(checked_in()) - set(made):
         os.remove(os.path.join(IMAGES, name))
         say(f"kernels: removed {name}")
     for name, content in made.items():

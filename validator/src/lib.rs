@@ -1,5 +1,5 @@
-//! firstlight's validator: reads a machine, mends its PCIe fabric, proves that its GPUs really
-//! talk to each other, and reports it. It knows PCIe and GPUs and nothing of being process 1.
+//! firstlight's validator: reads a machine, repairs its PCIe fabric settings, proves that its GPUs really exchange
+//! data, and reports the result. It deals with PCIe and GPUs; running as process 1 is left to init.
 
 pub mod cli;
 pub mod config;

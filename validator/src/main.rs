@@ -1,5 +1,5 @@
-//! The program: reads the command line, runs one command, ends with its status. A fault in it is
-//! an ERROR with a line, never a pass.
+//! The program: parses the command line, runs one command and exits with its status. A panic prints
+//! a line and exits with the status of ERROR, never with that of a pass.
 
 use firstlight::cli::args::{NoArgs, parse};
 use firstlight::cli::{self, FINE, UNDONE, WRONG_USE};
@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     start_log();
-    // The panic hook has written what and where before this line follows.
+    // The panic hook has already printed the message and its location.
     let status = catch_unwind(run).unwrap_or_else(|_| {
         complain("internal fault; this is a defect of firstlight, please report it with the lines above");
         UNDONE
@@ -37,7 +37,7 @@ fn run() -> u8 {
 }
 
 fn complain(line: &str) {
-    // Without standard error there is no place left for the line.
+    // If standard error cannot be written, the line cannot be reported anywhere.
     let _ = writeln!(io::stderr(), "firstlight: {line}");
 }
 
@@ -49,6 +49,6 @@ fn start_log() {
         .set_thread_level(LevelFilter::Off)
         .set_target_level(LevelFilter::Off)
         .build();
-    // It fails only when a logger is set already, and then that one serves.
+    // This fails only if a logger is already set, which is then used instead.
     let _ = WriteLogger::init(LevelFilter::Info, config, io::stderr());
 }

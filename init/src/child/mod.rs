@@ -38,7 +38,7 @@ pub struct Spec {
     pub deadline: Duration,
     /// Its standard input; `None` is an empty one.
     pub input: Option<Rc<OwnedFd>>,
-    /// Whether processes that it starts in another session go on when it has ended.
+    /// Whether processes that it starts in another session keep running after it has ended.
     pub leaves_daemons: bool,
 }
 

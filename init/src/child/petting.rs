@@ -1,7 +1,7 @@
-//! Keeps the watchdog from resetting the machine, as long as process 1 gets on: it pets the device between bounded steps
-//! and at each turn of its waiting loops, and no other code does. A driver of the kernel's watchdog core is petted by one
-//! write, which sets a register. One that asks a management controller (IPMI) may not return from it: there each petting
-//! is a child of its own, which process 1 starts and does not wait for.
+//! Keeps the watchdog from resetting the machine as long as process 1 makes progress: it pets the device between bounded
+//! steps and in each iteration of its waiting loops, and no other code does. A driver of the kernel's watchdog core is
+//! petted by one write, which sets a register. A driver that talks to a management controller (IPMI) may never return from
+//! that write: there each petting is done by a separate child, which process 1 starts and does not wait for.
 
 use super::{ENVIRONMENT, pid_of};
 use crate::sys::process::{self, unblock_signals};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// A quarter of the timeout: two late pettings in a row are not too late.
 const PARTS: u32 = 4;
 
-/// How one petting is done.
+/// How the device is petted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
     /// Process 1 writes to the device.
@@ -51,7 +51,7 @@ impl Petting {
         self.pet();
     }
 
-    /// Ends it and returns the device, which goes on counting.
+    /// Stops petting and returns the device, which keeps counting.
     #[must_use]
     pub fn end(&self) -> Option<OwnedFd> {
         self.0.take().map(|device| device.file.into())
@@ -82,7 +82,7 @@ impl Device {
             By::Write => self.file.write_all(&[0]),
             By::Child => self.start_child(),
         };
-        // Once: a device that is gone refuses every time.
+        // Reported once: a device that is gone refuses every time.
         if let Err(why) = petted
             && !std::mem::replace(&mut self.is_refused, true)
         {
@@ -90,7 +90,7 @@ impl Device {
         }
     }
 
-    /// Starts `init helper pet-watchdog`, unless the last one is still at it.
+    /// Starts `init helper pet-watchdog`, unless the previous one is still running.
     fn start_child(&mut self) -> io::Result<()> {
         if self.busy.as_ref().is_some_and(|child| !ended(child)) {
             return Err(io::Error::other("the device has not answered the last time"));

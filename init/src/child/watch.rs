@@ -22,8 +22,8 @@ enum Phase {
 /// A grandchild may keep the pipes of an ended child open; init waits this long for the rest of the output.
 const LEFTOVERS: Duration = Duration::from_millis(200);
 
-/// How much output of one child is shown, in bytes: a report of the largest machine has a tenth of it. Of the rest only
-/// the last lines are kept, so that no child fills the memory or the logs.
+/// Maximum output of one child that is shown, in bytes: ten times the report of the largest machine. Of the rest only the
+/// last lines are kept, so that no child fills the memory or the logs.
 const SHOWN: usize = 1 << 20;
 
 pub(super) struct Watch<'a> {

@@ -106,8 +106,8 @@ fn hint(name: &str, known: &[&str]) -> String {
     }
 }
 
-/// The known name that `name` is a typing error of. The rule is the validator's (`text/nearest.rs`); it is
-/// here again because the programs share words and no code.
+/// The known name of which `name` is probably a misspelling. The rule is the validator's (`text/nearest.rs`); it is
+/// repeated here because the programs share words and no code.
 fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let most = (name.chars().count() / 3).clamp(1, 2);
     let near = known.iter().map(|k| (levenshtein(name, k), *k)).filter(|(distance, _)| *distance <= most);

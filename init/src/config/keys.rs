@@ -25,7 +25,7 @@ pub enum Kind {
     Pairs,
 }
 
-/// Which layers may set a key. What an image trusts must not be decided by what it is about to trust.
+/// Which layers may set a key. A layer must not decide whether it is itself trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
     /// Every layer.
@@ -34,7 +34,7 @@ pub enum By {
     Image,
     /// Files of the image and of the server that the kernel word `firstlight.config=` names.
     ImageOrServer,
-    /// Every layer but files of the data partition.
+    /// Every layer except files of the data partition.
     NotPartition,
 }
 
@@ -133,7 +133,7 @@ pub const KEYS: &[Key] = &[
         By::NotPartition,
         key("report.key_file", Kind::Text, "an absolute path to a file of 32 to 4096 bytes"),
     ),
-    // A partition could have any file of the image sent somewhere.
+    // Otherwise a partition could have any file of the image sent to a server of its choice.
     only(By::NotPartition, key("report.token_file", Kind::Text, "an absolute path to a file with one line")),
     key("console.serial", Kind::List, "an array of NAME or NAME,RATE, e.g. ttyS0,115200"),
     key("console.screen", Kind::OneOf(&["auto", "keep", "release"]), "auto, keep, release"),
@@ -166,7 +166,7 @@ pub fn of_section(section: &str) -> Vec<&'static str> {
 }
 
 /// Converts a parsed value to an owned one; `None` for a number out of range. Written by hand because
-/// serde's conversion is much code that process 1 would run once.
+/// serde's conversion is a lot of code that process 1 would run once.
 #[must_use]
 pub fn value(read: &DeValue<'_>) -> Option<Value> {
     Some(match read {

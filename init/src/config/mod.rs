@@ -77,7 +77,7 @@ fn merged(files: &[&File], words: &[Word]) -> Merged {
 }
 
 /// The files in the order of the layers: a server's come after those of a disk, unless the image or the server
-/// wants it the other way round.
+/// reverses this (`config.disk_overrides_server`).
 fn in_order(files: &[File]) -> Vec<&File> {
     let decide: Vec<_> = files.iter().filter(|f| f.source != Source::Partition).collect();
     let disk_last = sections::trust(&mut merged(&decide, &[])).disk_overrides_server;

@@ -94,7 +94,7 @@ pub(super) fn network(m: &mut Merged, word: Option<&str>, booted_from: Card, nee
     }
 }
 
-/// `network.ports`. Keys that say which one interface gets which address mean nothing where every port takes its own.
+/// `network.ports`. The keys for a single interface and its address have no meaning where every port chooses its own address.
 fn ports(m: &mut Merged, is_link_local: bool, time: &[TimeSource]) -> Vec<Card> {
     let named = m.list("network.ports").unwrap_or_default();
     let read: Option<Vec<_>> = named.iter().map(|text| card(text)).collect();

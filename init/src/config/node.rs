@@ -1,4 +1,4 @@
-//! Which node a configuration file is for. Its name says it: `mac-AABBCCDDEEFF.toml` or `serial-NAME.toml`.
+//! Which node a configuration file is for, according to its name: `mac-AABBCCDDEEFF.toml` or `serial-NAME.toml`.
 //! Reading the node's identity and the files happens elsewhere.
 
 use super::mac::Mac;

@@ -1,4 +1,5 @@
-//! Kernel words of ours that are no setting: where the machine was booted from, and that the mark of a reset is cleared.
+//! firstlight's kernel words that are not settings: where the machine was booted from, and a request to clear the mark of a
+//! reset.
 
 use super::cmdline::Word;
 use super::types::Origin;
@@ -9,10 +10,10 @@ pub(super) const WORD: &str = "booted_from";
 /// `firstlight.reset=clear`, for a machine on which `firstlight reset clear` cannot be run.
 pub(super) const RESET: &str = "reset";
 
-/// Whether the word says to clear.
+/// Whether the word asks to clear the mark.
 ///
 /// # Errors
-/// Its value when it is another.
+/// The word's value when it is anything but `clear`.
 pub(super) fn forgets_reset(words: &[Word]) -> Result<bool, String> {
     let said = words.iter().rev().find(|w| w.name.strip_prefix("firstlight.") == Some(RESET));
     match said.map(|w| w.value.as_deref().unwrap_or("")) {

@@ -1,9 +1,9 @@
 //! Checks detached minisign signatures of configuration files, for images that demand them (`config.key`).
-//! A signature says who made the content, and neither when nor for which machine.
+//! A signature proves who made the content, but neither when nor for which machine.
 
 use minisign_verify::{Error, PublicKey, Signature};
 
-/// What is behind the name of a file and a dot in the name of its signature.
+/// The extension of a signature file: the signature of `FILE` is in `FILE.minisig`.
 pub const EXTENSION: &str = "minisig";
 
 /// Maximum size of a signature in bytes: minisign's own comments take at most 1 KiB and 8 KiB.
@@ -18,7 +18,7 @@ pub fn is_key(text: &str) -> bool {
 /// Checks the signature of a file's content.
 ///
 /// # Errors
-/// What is wrong, as a line that goes on after the file's name.
+/// What is wrong, worded to follow the file's name.
 pub fn check(key: &str, content: &[u8], signature: &str) -> Result<(), String> {
     let key = PublicKey::from_base64(key).map_err(|_| "config.key is no minisign public key".to_owned())?;
     let read = Signature::decode(signature)

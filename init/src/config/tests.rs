@@ -114,7 +114,7 @@ const SHELL: &str = "[policy]\non_error = \"shell\"\n";
 const ALLOWED: &str = "[policy]\nallow_shell = true\n";
 
 #[test]
-fn a_shell_needs_an_image_that_allows_it_and_is_else_one_line_and_hold() {
+fn a_shell_needs_an_image_that_allows_it_and_is_otherwise_one_line_and_hold() {
     let refused = built(SHELL, "").unwrap_err();
     assert_eq!(refused.on_error, Action::Hold);
     let [line] = &refused.wrong[..] else { panic!("{:?}", refused.wrong) };

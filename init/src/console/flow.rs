@@ -17,7 +17,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Whether it takes or sends nothing at present.
+    /// Whether it neither accepts nor sends anything at present.
     #[must_use]
     pub const fn is_stalled(&self) -> bool {
         self.stalled
@@ -37,8 +37,8 @@ impl Flow {
         false
     }
 
-    /// Records that a line was accepted and the number of unsent bytes after it. What is not a terminal has
-    /// then processed the line.
+    /// Records that a line was accepted and the number of unsent bytes after it. Anything other than a terminal
+    /// has then processed the line.
     pub fn took(&mut self, unsent: Option<usize>) {
         match unsent {
             Some(unsent) => self.queued = unsent,

@@ -18,7 +18,7 @@ pub enum Shown {
     OursToo,
 }
 
-/// How many bytes of children's lines the kernel's log gets: a quarter of what it holds (CONFIG_LOG_BUF_SHIFT is 18). Else a
+/// Maximum bytes of children's lines in the kernel's log: a quarter of its size (CONFIG_LOG_BUF_SHIFT is 18). Otherwise a
 /// child could push out the kernel's own lines, which are evidence.
 const OF_CHILDREN: usize = 64 << 10;
 

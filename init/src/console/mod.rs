@@ -30,8 +30,8 @@ const NONBLOCK: i32 = 0o4000; // include/uapi/asm-generic/fcntl.h
 #[derive(Debug, Clone, Default)]
 pub struct Console(Arc<Mutex<Outputs>>);
 
-/// Each record is one line, whatever its text holds: a line feed in a name that a device or a file gave would otherwise put
-/// a line of its own on the console, and that line could be a verdict.
+/// Each record is written as one line, whatever its text contains: a line feed in a name that comes from a device or a file
+/// would otherwise start another line on the console, and that line could imitate a verdict.
 impl Log for Console {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
         true
@@ -112,7 +112,7 @@ impl Console {
     /// # Errors
     /// As open(2).
     pub fn keep_in(&self, path: &Path) -> io::Result<()> {
-        // Without waiting: in place of the file there may be a FIFO.
+        // Without waiting: the path may be a FIFO.
         let file = OpenOptions::new().create(true).append(true).custom_flags(NONBLOCK).open(path)?;
         self.with(|outputs| outputs.log_file = Some(file));
         Ok(())
@@ -135,7 +135,7 @@ impl Console {
         is_there
     }
 
-    /// The consoles' names, to tell a person where the verdict will appear.
+    /// The consoles' names, to show where the verdict will appear.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         let mut names = Vec::new();

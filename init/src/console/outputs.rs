@@ -117,8 +117,8 @@ impl Outputs {
         }
     }
 
-    /// While a console is stalled the kernel shows our lines, because it needs no interrupts for that; also
-    /// the lines that the console accepted and did not send.
+    /// While a console is stalled the kernel shows our lines, because it needs no interrupts for that. It also
+    /// shows the lines that the console accepted and did not send.
     fn mind_the_stalled(&mut self) {
         let stalled = self.sinks.is_empty() || self.sinks.iter().any(Sink::is_stalled);
         if stalled == self.by_kernel {

@@ -41,8 +41,8 @@ pub fn wanted(settings: &Settings) -> Screen {
 }
 
 /// Whether the machine's screen shows more than lines. The kernel's text console is a dummy where it found no display,
-/// and a framebuffer where the firmware set one up. Its VGA console says little by itself: after a boot by BIOS the
-/// kernel has one even without any adapter (drivers/video/console/{dummycon,vgacon}.c), so the PCI bus must have one.
+/// and a framebuffer where the firmware set one up. A VGA console alone proves little: after a boot by BIOS the kernel
+/// has one even without an adapter (drivers/video/console/{dummycon,vgacon}.c), so the PCI bus must have an adapter.
 #[must_use]
 pub fn is_full(settings: &Settings, sys: &Path) -> bool {
     let consoles = sys.join("class/vtconsole");
@@ -76,7 +76,7 @@ pub fn gpus_with_display(sys: &Path) -> Vec<String> {
     let devices = sys.join("bus/pci/devices");
     let names = names(&devices).into_iter();
     names
-        // First the file that few devices have.
+        // Checked first, because few devices have this file.
         .filter(|name| says(&devices.join(name), "boot_vga", "1"))
         .filter(|name| says(&devices.join(name), "vendor", NVIDIA))
         .collect()

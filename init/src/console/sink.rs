@@ -33,7 +33,7 @@ pub struct Sink {
     file: File,
     flow: Flow,
     dropped: u32,
-    /// Something else has the screen: lines are left out.
+    /// Another program has the screen: lines are not written.
     rests: bool,
     /// The lines since bytes were last seen to be sent: they may not have reached a reader.
     unseen: Vec<String>,
@@ -90,7 +90,7 @@ impl Sink {
         matches!(self.number, (TERMINALS, ..=LAST_SCREEN))
     }
 
-    /// Whether it takes or sends nothing at present.
+    /// Whether it neither accepts nor sends anything at present.
     #[must_use]
     pub fn is_stalled(&self) -> bool {
         self.flow.is_stalled()
@@ -102,7 +102,7 @@ impl Sink {
         std::mem::take(&mut self.unseen)
     }
 
-    /// Leaves the screen to a program, or takes it back: cleared, with a cursor, in its first colors.
+    /// Leaves the screen to a program, or takes it back: cleared, with a cursor, in its default colors.
     pub fn rest(&mut self, rests: bool) {
         if std::mem::replace(&mut self.rests, rests) && !rests {
             let _not_cleared = self.put("\x1bc");
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_console_that_takes_lines_again_says_how_many_were_lost() {
+    fn a_console_that_accepts_lines_again_reports_how_many_were_lost() {
         let (_dir, path, mut reader) = fifo();
         let mut sink = Sink::open("fifo", &path).unwrap();
         sink.line(&"x".repeat(65_534));

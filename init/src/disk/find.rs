@@ -27,7 +27,7 @@ pub struct Found {
 pub struct Search {
     /// The device.
     pub found: Result<Found, NotFound>,
-    /// A line for each device of that name that may not be used: which, why, and which word uses it.
+    /// A line for each device of that name that may not be used: which, why, and which kernel word allows it.
     pub ignored: Vec<String>,
 }
 
@@ -89,7 +89,7 @@ fn find(place: &Place, disks: Disks, origins: &Origins) -> Search {
     select(place, fitting, |device| origins.objection(device, disks))
 }
 
-/// Takes the only device to which there is no objection.
+/// Selects the only device to which there is no objection.
 fn select(place: &Place, all: Vec<Candidate>, objection: impl Fn(&str) -> Option<String>) -> Search {
     let (mut usable, mut ignored) = (Vec::new(), Vec::new());
     for (device, block) in all {

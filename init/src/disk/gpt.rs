@@ -2,7 +2,7 @@
 //! image's kernel does not show these UUIDs in sysfs. Checksums are not compared: from a damaged table the kernel makes
 //! no partition that could be mounted.
 
-/// Where the entries of a table lie on the disk.
+/// Where the entries of a table are on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entries {
     /// Offset of the first one, in bytes.
@@ -33,7 +33,7 @@ pub fn entries(header: &[u8], block: u64) -> Option<Entries> {
 }
 
 impl Entries {
-    /// Whether a partition has that UUID; `table` is what the disk has at `start`.
+    /// Whether a partition has that UUID; `table` is the content of the disk at `start`.
     #[must_use]
     pub fn have(&self, table: &[u8], part_uuid: &str) -> bool {
         let unused = [0; 16];

@@ -1,5 +1,5 @@
-//! Whether a disk may configure this machine and keep its reports when neither the image nor a kernel word
-//! names it: a disk that somebody plugged in or booted from may, one that is built in may not.
+//! Whether a disk may configure this machine and store its reports when neither the image nor a kernel word
+//! names it: a disk that was plugged in or booted from may, a built-in disk may not.
 
 use super::gpt;
 use std::cell::OnceCell;
@@ -30,18 +30,18 @@ pub struct Facts {
     pub boot_disk: bool,
 }
 
-/// The rule.
+/// The rule by which a device may be used.
 #[must_use]
 pub const fn may_be_used(facts: Facts) -> bool {
     facts.named || facts.removable || facts.usb || facts.boot_disk
 }
 
-/// The EFI variable in which boot loader and UKI stub leave the UUID of the partition they were started from:
+/// The EFI variable in which the boot loader or UKI stub leaves the UUID of the partition it was started from:
 /// <https://systemd.io/BOOT_LOADER_INTERFACE>.
 const BOOTED_FROM: &str = "LoaderDevicePartUUID-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f";
 
-/// The attribute of a variable that is stored permanently. What says where this boot came from is not: one that
-/// is was left by another system, and boot loaders do not replace it.
+/// The attribute of a variable that is stored permanently. The variable about this boot is not stored permanently;
+/// a stored one was left by another system, and boot loaders do not replace it.
 const NON_VOLATILE: u8 = 1;
 
 /// Parses that variable: four bytes of attributes, then a UUID in UTF-16, which a zero may end. `None` when it
@@ -136,12 +136,12 @@ fn disk_of(sys: &Path, name: &str) -> io::Result<PathBuf> {
 }
 
 /// The disk with the partition of that UUID. `None` also when several disks have it, as copies of one image do:
-/// then the one booted from is not known. A disk that cannot be read cannot be it.
+/// then the boot disk is unknown. A disk that cannot be read is not the boot disk.
 fn disk_with(sys: &Path, dev: &Path, part_uuid: &str) -> io::Result<Option<PathBuf>> {
     let mut disks = Vec::new();
     for entry in fs::read_dir(sys.join("class/block"))? {
         let name = entry?.file_name().to_string_lossy().into_owned();
-        // A device may go while it is looked at, and a drive may be empty.
+        // A device may disappear during the scan, and a drive may be empty.
         let Ok(disk) = disk_of(sys, &name) else { continue };
         let whole = disk.file_name().is_some_and(|own| *own == *name);
         if whole && has_partition(&disk, &dev.join(name.replace('!', "/")), part_uuid).unwrap_or(false) {
@@ -236,7 +236,7 @@ mod tests {
         fs::create_dir(&part).unwrap();
         fs::write(part.join("partition"), "1\n").unwrap();
         fs::write(dir.path().join("vda"), gpt::sample(UUID)).unwrap();
-        // What a partition holds does not count.
+        // The content of a partition does not count.
         fs::write(dir.path().join("vda1"), gpt::sample(&UUID.replace('0', "1"))).unwrap();
         symlink(&part, class.join("vda1")).unwrap();
         for (at, subsystem) in [("pci0/usb1/1-1", "usb"), ("pci0/virtio0", "virtio")] {

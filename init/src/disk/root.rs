@@ -24,11 +24,11 @@ const MEMORY: &str = "/run/firstlight/root/memory";
 /// Mounts `source` at `target`.
 ///
 /// # Errors
-/// A line that names the step and the cause. What was mounted until then stays mounted; the root is not
+/// A line that names the step and the cause. Anything mounted before the failure stays mounted; the root is not
 /// used then.
 pub fn mount(source: &RootSource, target: &Path) -> Result<(), String> {
     let RootSource::Disk { place, image } = source else { return Err("is not on a disk".to_owned()) };
-    // Only a layer names it.
+    // Any disk, because only the configuration names the place.
     let found = find_waiting(place, WAIT, Disks::Any).found;
     let Found { device, kind } = found.map_err(|e| e.to_string())?;
     match image {

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_folder_of_a_fat32_lies_at_its_cluster() {
+    fn the_root_folder_of_a_fat32_is_at_its_cluster() {
         let boot = head(&[
             (11, &512u16.to_le_bytes()),
             (13, &[8]),

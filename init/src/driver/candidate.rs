@@ -111,8 +111,7 @@ fn of_image(image: &[PathBuf], name: &str, on_the_way: &mut Vec<String>, found: 
     let candidate = Candidate::of(name, file.clone(), true);
     if let Some(Ok(info)) = &candidate.info {
         for needed in info.depends() {
-            // A module that is not in the image is in the kernel; otherwise the kernel reports what is
-            // missing.
+            // A module that is not in the image is in the kernel; otherwise the kernel reports what is missing.
             let _in_the_kernel = of_image(image, needed, on_the_way, found);
         }
     }

@@ -1,4 +1,4 @@
-//! Finds a section in an ELF file and reads no more of the file than that takes: a module is tens of
+//! Finds a section in an ELF file and reads no more of the file than necessary: a module has tens of
 //! megabytes, its modinfo a few hundred bytes. The file is not trusted: every offset and size is checked
 //! against the file and against a limit.
 
@@ -15,7 +15,7 @@ pub enum Bad {
     /// The file has another format.
     #[error("is not a 64-bit ELF file")]
     NotElf,
-    /// An offset lies outside of the file, or a size exceeds the limit.
+    /// An offset is outside of the file, or a size exceeds the limit.
     #[error("is a damaged ELF file")]
     Damaged,
     /// There is no such section.

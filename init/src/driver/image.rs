@@ -1,5 +1,5 @@
-//! The driver image: one read-only file system in one file of the initrd. The initrd has links to its mount point below /run, so that
-//! it stays reachable after a switch of the root.
+//! The driver image: one read-only file system in one file of the initrd. The initrd has links to its mount point below
+//! /run, so that it stays reachable after a switch of the root.
 
 use super::description::{self, Description};
 use super::triplet::Parts;

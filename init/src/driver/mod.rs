@@ -1,7 +1,7 @@
 //! Starts the GPU driver without udev: mounts the driver image, loads its modules with the parameters for
 //! the GPUs of the machine, makes device nodes, and keeps the GPUs initialised. All of it runs in a child
 //! of process 1 (`init helper load-driver`), because any step can hang; `stages::driver` starts that child
-//! and receives its report and the open GPUs. Causes have codes here; their remedies are the validator's.
+//! and receives its report and the open GPUs. Causes have codes here; the remedies are in the validator.
 
 pub mod candidate;
 pub mod causes;

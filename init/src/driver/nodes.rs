@@ -30,7 +30,7 @@ pub struct Planned {
     pub access: Access,
 }
 
-/// What the driver and the kernel say about the devices.
+/// What the driver and the kernel report about the devices.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Told {
     /// Character devices of /proc/devices: name, major.
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gpus_minor_is_read_whatever_blanks_stand_around_it() {
+    fn a_gpus_minor_is_read_whatever_blanks_surround_it() {
         assert_eq!(number(INFORMATION, "Device Minor"), Some(3));
         assert_eq!((number(INFORMATION, "Minor"), number("Device Minor: x", "Device Minor")), (None, None));
     }

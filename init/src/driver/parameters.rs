@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 const LIST: &str = "NVreg_RegistryDwords";
 /// The same for single GPUs: `pci=ADDRESS;KEY=VALUE;..` for each of them (nv-reg.h of NVIDIA's open modules).
 const PER_DEVICE: &str = "NVreg_RegistryDwordsPerDevice";
-/// What the kernel takes of one parameter, bytes (param_set_charp of kernel/params.c).
+/// Size limit of one parameter in the kernel, in bytes (param_set_charp of kernel/params.c).
 const LONGEST: usize = 1024;
 
 /// One parameter. A `None` value is a word without `=`.
@@ -84,8 +84,8 @@ pub fn given(
     (Given(merged.chain(ours).collect()), findings)
 }
 
-/// True when all GPUs want the same registry keys: then one list serves them. Keys for all GPUs would otherwise reach one that
-/// must not have them: `RMForceP2PType=2` takes NVLink from an H100 beside a GeForce.
+/// True when all GPUs want the same registry keys: then one list is enough. Otherwise a list for all GPUs would reach GPUs
+/// that must not have its keys: `RMForceP2PType=2` disables NVLink on an H100 beside a GeForce.
 fn alike(gpus: &[Gpu], families: &[(&Family, BTreeMap<String, String>)]) -> bool {
     let mut lists = gpus.iter().map(|gpu| list_of(gpu, families));
     let first = lists.next().flatten();
@@ -98,7 +98,7 @@ fn list_of<'a>(gpu: &Gpu, families: &'a [(&Family, BTreeMap<String, String>)]) -
     values.get(LIST).map(String::as_str)
 }
 
-/// Each GPU's own registry keys, or why the kernel would not take them.
+/// Each GPU's own registry keys, or why the kernel would not accept them.
 fn per_device(gpus: &[Gpu], families: &[(&Family, BTreeMap<String, String>)]) -> Result<String, String> {
     let own = gpus.iter().filter_map(|gpu| Some((gpu, list_of(gpu, families)?)));
     let own = own.map(|(gpu, list)| {
@@ -122,8 +122,8 @@ fn words(line: &str) -> Vec<Word> {
     words
 }
 
-/// Merges the values that the families want, or returns why that is impossible: the value for all machines
-/// is kept then.
+/// Merges the values that the families want, or returns why that is impossible; the value for all machines
+/// is then kept.
 fn agree(name: &str, base: Option<&str>, wanted: &[(&str, &str)]) -> Result<String, String> {
     let refuse = |what: &str, (one, its): (&str, &str), (other, others): (&str, &str)| {
         let stays = base.map_or_else(|| "is not set".to_owned(), |base| format!("stays {base}"));
@@ -252,7 +252,7 @@ mod tests {
         let more = "pci=0000:03:00.0;P=3;pci=0000:04:00.0;P=17;Q=2;";
         assert_eq!(line, format!("{own}{more}"));
         assert_eq!(with(&text, &[1, 1], &[]).0, "A=1 NVreg_RegistryDwords=X=1;P=17;Q=2");
-        // A person's own list is the only one.
+        // A configured list replaces all others.
         assert_eq!(
             with(&text, &[1, 2], &[("nvidia", "NVreg_RegistryDwords=Y=1")]).0,
             "A=1 NVreg_RegistryDwords=Y=1"

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_parts_are_named_and_a_module_is_tried_all_the_same() {
+    fn missing_parts_are_named_and_a_module_is_tried_anyway() {
         let (found, may_load) = wrong(&parts(&["libcuda.so.1"], &[]), &[module("nvidia", GOOD)]);
         assert_eq!(found.iter().map(|(code, _)| *code).collect::<Vec<_>>(), [Code::DriverMissing; 3]);
         assert!(may_load);

@@ -16,7 +16,7 @@ pub struct Unfinished<'a> {
     pub draft: Result<Vec<u8>, String>,
     /// How the child ended.
     pub end: End,
-    /// The step that it announced last.
+    /// The last step that it announced.
     pub doing: &'a str,
     /// The kernel's lines about a driver since the stage began.
     pub lines: Vec<String>,
@@ -43,7 +43,7 @@ impl Unfinished<'_> {
         let message = format!("the driver's start {} while {doing}", ended(self.end));
         let finding = Finding::fail(code, subject(&report.modules), message);
         report.findings.push(finding.as_severe_as(Severity::Error).shown_by(evidence));
-        // It is unknown whether what was open then still is.
+        // It is unknown whether the devices that were open then still are.
         report.held.clear();
         report.seconds = seconds(self.took);
         report

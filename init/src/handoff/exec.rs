@@ -43,8 +43,8 @@ pub fn supervise(
     }))
 }
 
-/// Starts a program on a console and waits for its end. Returns how it ended, and what the machine was asked for
-/// meanwhile.
+/// Starts a program on a console and waits for its end. Returns how it ended, and whether a reboot or power-off was
+/// requested meanwhile.
 ///
 /// # Errors
 /// As execve(2).
@@ -58,7 +58,7 @@ pub(super) fn attend(
     Ok(Watch { m, pid, asked: None, kill_at: None, give_up_at: None }.until_end())
 }
 
-/// Starts a program on a console, in a session of its own.
+/// Starts a program on a console, in its own session.
 fn start(words: &[String], variables: &[Variable], (device, terminal): (&str, Terminal)) -> io::Result<Pid> {
     let (program, args) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut command = Command::new(program);

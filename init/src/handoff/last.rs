@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// How long processes may take to stop, and consoles to finish.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How long the kernel may take to end the machine by force.
+/// How long the kernel may take to restart or power off the machine by force.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
 /// Never returns, because process 1 must not end.
@@ -25,7 +25,7 @@ pub fn finish(m: &mut Machine, mut after: After) -> ! {
     let mut petted = true;
     loop {
         if after == After::Hold {
-            // The workload that had it has ended.
+            // The workload that had the watchdog has ended.
             if watchdog::take_back(m).is_err() {
                 info!("warning: the watchdog is not armed again: interrupted");
             }
@@ -36,28 +36,28 @@ pub fn finish(m: &mut Machine, mut after: After) -> ! {
         stop_everything(m);
         info!("{}", if after == After::Reboot { "REBOOT" } else { "POWEROFF" });
         m.console.drain(GRACE);
-        info!("warning: the machine goes on: {}", end(m, after == After::Reboot));
-        // The machine should be down: now the watchdog may end it.
+        info!("warning: the machine did not go down: {}", end(m, after == After::Reboot));
+        // The machine should be down by now, so the watchdog may reset it.
         petted = false;
         after = After::Hold;
     }
 }
 
-/// Ends the machine, by force when its devices do not shut down in time; returns only why it goes on.
+/// Shuts the machine down, by force when its devices do not shut down in time; returns only if that failed, with the reason.
 fn end(m: &Machine, restart: bool) -> String {
     let done = m.children.run(&helper::end_machine(restart), &mut no_lines);
     match done.end {
         End::Exited(_) => return done.reason(),
-        // Without children this is the only way left.
+        // If no child can be started, this is the only way left.
         End::NotStarted(_) => return kernel::end(restart),
         _ => {}
     }
-    info!("warning: the shutdown of the devices {}; it is left out", done.end);
+    info!("warning: the shutdown of the devices {}; it is skipped", done.end);
     m.console.drain(GRACE);
     let refused = kernel::end_at_once(restart).err();
     // A power-off without shutdown is done by a thread of the kernel.
     sleep(AT_ONCE);
-    refused.map_or_else(|| format!("still after {} s", AT_ONCE.as_secs()), |e| e.to_string())
+    refused.map_or_else(|| format!("still up after {} s", AT_ONCE.as_secs()), |e| e.to_string())
 }
 
 /// Reaps orphans and waits for a request. Besides the workload this is the only wait without a limit.

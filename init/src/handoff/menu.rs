@@ -1,6 +1,6 @@
 //! The screen of a machine that holds: the verdict in large letters, what to do first, and a menu. A child shows it
-//! (`firstlight screen`), and its exit status is what a person chose: tests at another level, the report kept again. Whatever
-//! they find, the machine goes on holding: the workload was decided on by the boot's own tests.
+//! (`firstlight screen`), and its exit status is the user's choice: tests at another level, saving the report again. Whatever
+//! those tests find, the machine keeps holding: only the boot's own tests decide whether the workload starts.
 
 use super::exec::attend;
 use super::{After, shell};
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 /// A screen that ends sooner than this without a choice cannot be shown.
 const SHORTEST: Duration = Duration::from_secs(2);
 
-/// What follows.
+/// What the user chose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
     /// The machine ends, or holds without a menu.
@@ -35,7 +35,7 @@ pub enum Wish {
     Save,
 }
 
-/// Shows the screen until a person has chosen something that is not done here. `note` is said first.
+/// Shows the screen until the user has chosen something that is not handled here. `note` is shown first.
 pub fn ask(m: &mut Machine, may_start_shell: bool, note: Option<&str>) -> Wish {
     let mut note = note;
     info!("HOLD      menu on the screen; Ctrl-Alt-Del reboots, SIGTERM powers off");
@@ -79,7 +79,7 @@ const fn wish(choice: Choice) -> Wish {
         Choice::Save => Wish::Save,
         Choice::Reboot => Wish::Then(After::Reboot),
         Choice::PowerOff => Wish::Then(After::PowerOff),
-        // It was not offered.
+        // Reached only if the shell was not offered.
         Choice::Shell => Wish::Then(After::Hold),
     }
 }
@@ -93,7 +93,7 @@ fn words(may_start_shell: bool, note: Option<&str>) -> Vec<String> {
     words.into_iter().map(str::to_owned).collect()
 }
 
-/// What the boot knows.
+/// What the menu needs to know about the boot.
 #[derive(Debug)]
 pub struct Boot<'a> {
     /// Its configuration.
@@ -104,7 +104,7 @@ pub struct Boot<'a> {
     pub troubles: &'a [Trouble],
 }
 
-/// Shows the menu while the machine holds; returns what follows. `decision` is the one that applies.
+/// Shows the menu while the machine holds; returns the final state. `decision` is the boot's decision.
 ///
 /// # Errors
 /// A stage's, or an interruption.
@@ -115,7 +115,7 @@ pub fn stay(m: &mut Machine, after: After, boot: &Boot<'_>, decision: Decision) 
             Wish::Then(after) => return Ok(after),
             Wish::Test(level) => decision = test(m, boot, level, decision.judgement.nodes.take())?,
             Wish::Save => {
-                // A configuration that came too late changes nothing any more.
+                // A configuration that appears this late no longer has any effect.
                 note = Some(m.stage("publish", |m| Ok(keep(m, boot.config, &decision.judgement)?.0))?);
             }
         }

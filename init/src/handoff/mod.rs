@@ -1,5 +1,5 @@
-//! The stage `hand off`: plans one action as data and does it. If an action cannot hand the machine over,
-//! that is a fault; the others always end in an [`After`]. One of them, `shell`, is a busybox sh on the console.
+//! The stage `hand off`: plans one action as data and executes the plan. If the machine cannot be handed over,
+//! that is a fault; the other actions always end in an [`After`]. One of them, `shell`, is a busybox sh on the console.
 
 pub mod exec;
 pub mod last;
@@ -16,7 +16,7 @@ use crate::sys::process::Terminal;
 use log::info;
 use std::fmt;
 
-/// What follows after all stages.
+/// The final state after all stages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
     /// Hold.
@@ -36,7 +36,7 @@ pub enum Plan {
     SwitchRoot(RootSource, Vec<String>),
     /// A shell on the console.
     Shell,
-    /// Nothing but what follows.
+    /// Go directly to this final state.
     After(After),
     /// Hold, because no workload is configured.
     NoWorkload,
@@ -100,12 +100,12 @@ pub const fn fallback(action: Action) -> Fallback {
 pub enum Fallback {
     /// A shell on the console.
     Shell,
-    /// Nothing but what follows.
+    /// Go directly to this final state.
     After(After),
 }
 
 impl Fallback {
-    /// Does it.
+    /// Executes the action.
     pub fn go(self, m: &mut Machine) -> After {
         match self {
             Self::Shell => shell(m, paths::CONSOLE),
@@ -114,14 +114,14 @@ impl Fallback {
     }
 }
 
-/// Does the plan; returns what follows.
+/// Executes the plan; returns the final state.
 ///
 /// # Errors
 /// [`Fault::HandOff`] when the machine could not be handed over.
 pub fn go(m: &mut Machine, plan: Plan, config: &Config, variables: &[Variable]) -> Result<After, Fault> {
     match plan {
         Plan::Exec(words) => {
-            // init stays and goes on petting, unless the workload is to do that.
+            // init stays process 1 and keeps petting, unless the workload must do that.
             if config.workload.watchdog {
                 watchdog::hand_over(m, config)?;
             }
@@ -134,8 +134,8 @@ pub fn go(m: &mut Machine, plan: Plan, config: &Config, variables: &[Variable]) 
     }
 }
 
-/// Runs the shell, then holds. If it cannot be started, that is a warning, and the machine holds as well. The
-/// configuration names this action only where the image allows it (`policy.allow_shell`).
+/// Runs the shell, then holds. If it cannot be started, that is a warning, and the machine holds anyway. The
+/// configuration can name this action only where the image allows it (`policy.allow_shell`).
 fn shell(m: &mut Machine, device: &str) -> After {
     info!("SHELL     exit: hold; Ctrl-Alt-Del: reboot; busybox poweroff -f, reboot -f");
     let words = [paths::BUSYBOX.to_owned(), "sh".to_owned(), "-l".to_owned()];

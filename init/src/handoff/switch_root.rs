@@ -34,11 +34,11 @@ pub(super) fn switch(
             info!("switch    {} becomes process 1 of {root}", words.join(" "));
             network::end_keeper(m);
             m.console.drain(crate::child::GRACE);
-            // The new init gets the GPUs open. One that closes descriptors that it did not open (as systemd
-            // does) releases them, and its own persistence daemon takes over.
+            // The new init inherits the open GPUs. An init that closes descriptors that it did not open (as systemd
+            // does) releases them, and the new root's persistence daemon takes over.
             m.held.iter().for_each(descriptors::keep_across_exec);
             let why = commit(&words, variables);
-            // Only a kernel without this system call refuses.
+            // Fails only on a kernel without this system call.
             let _deaf = m.children.signals.block_again();
             Fault::HandOff(format!("workload.root {root}: {why}"))
         }

@@ -1,6 +1,6 @@
-//! The children that ask the firmware, because it can hang. One mounts the file systems that it fills: for that the kernel
-//! asks it for all of its variables and records. One reads whether it verified what it started, from its variable
-//! SecureBoot. And one reads the identity of this node from it and from the network cards, whose drivers it loads.
+//! The children that query the firmware, because it can hang. One mounts the file systems that show its data: mounting
+//! makes the kernel read all of its variables and records. One reads from its variable SecureBoot whether it verified what
+//! it started. One reads the identity of this node from it and from the network cards, whose drivers that child loads.
 
 use super::network::{cards, load_drivers};
 use super::{FINE, say};
@@ -16,7 +16,7 @@ use std::path::Path;
 /// File system and folder.
 const TABLE: [(&str, &str); 2] = [("efivarfs", "/sys/firmware/efi/efivars"), ("pstore", "/sys/fs/pstore")];
 
-/// What became of one file system, as the child prints it: `NAME WORD`.
+/// The result for one file system, as the child prints it: `NAME WORD`.
 pub const MOUNTED: &str = "mounted";
 /// It was mounted before.
 pub const KEPT: &str = "kept";
@@ -37,8 +37,8 @@ pub(super) fn mount() -> i32 {
     FINE
 }
 
-/// The folder of the firmware's variables, where this process may write them: there are some, and they are not those of a
-/// host.
+/// The folder of the firmware's variables if this process may write them: the firmware has variables, and they are not
+/// those of a host.
 pub(super) fn variables() -> Option<&'static Path> {
     let folder = Path::new(EFI_VARIABLES);
     (any() && (is_machine() || !is_efivarfs(folder))).then_some(folder)

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long killed processes may take to end: the driver frees what they held.
+/// How long killed processes may take to end: the driver frees what they used.
 const ENDING: Duration = Duration::from_secs(10);
 /// How long a GPU may take to answer after a reset: PCIe allows a second, GPUs with firmware take longer.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -37,7 +37,7 @@ pub(super) fn await_end() -> Result<i32, String> {
     }
 }
 
-/// Closes the devices that come over the standard input.
+/// Closes the devices that arrive over the standard input.
 pub(super) fn close() -> i32 {
     let devices = descriptors::receive_all(std::io::stdin().as_fd());
     let n = devices.len();
@@ -62,9 +62,9 @@ pub(super) fn unload(modules: &[&str]) -> Result<i32, String> {
     Ok(FINE)
 }
 
-/// A reset of each GPU by itself, in the kernel's word (Documentation/ABI/testing/sysfs-bus-pci, `reset_method`).
+/// The kernel's word for a reset of each GPU by itself (Documentation/ABI/testing/sysfs-bus-pci, `reset_method`).
 pub(super) const FUNCTION: &str = "flr";
-/// A reset of the link above each GPU.
+/// The kernel's word for a reset of the link above each GPU.
 pub(super) const BUS: &str = "bus";
 
 /// Resets every NVIDIA GPU.
@@ -87,7 +87,7 @@ fn reset_in(sys: &Path, kind: &str, answer: Duration) -> Result<Vec<String>, Str
         return Err("there is no NVIDIA GPU on the bus".to_owned());
     }
     let bus = Bus { pci: sys.join("bus/pci") };
-    // All are looked at first: a reset that cannot be finished is not begun.
+    // All GPUs are checked first, so that no reset is started that cannot be finished.
     gpus.iter().try_for_each(|gpu| bus.may_reset(gpu, kind))?;
     let reset = gpus.iter().try_for_each(|gpu| bus.reset(gpu, kind, answer));
     let found_again = if kind == BUS { write(&bus.pci.join("rescan"), "1") } else { Ok(()) };
@@ -104,7 +104,7 @@ impl Bus {
         self.pci.join("devices").join(address)
     }
 
-    /// Checks that no driver has the GPU, and that the reset would reset nothing else.
+    /// Checks that no driver is bound to the GPU, and that the reset would reset nothing else.
     fn may_reset(&self, gpu: &str, kind: &str) -> Result<(), String> {
         let at = self.device(gpu);
         if let Ok(driver) = fs::read_link(at.join("driver")) {
@@ -148,7 +148,7 @@ impl Bus {
         }
         write(&file, kind)?;
         let done = write(&at.join("reset"), "1");
-        // With the other functions there the kernel may refuse a list that it offered before them.
+        // If the other functions are on the bus again, the kernel may refuse the methods that it offered at first.
         write(&file, before.trim()).or_else(|_| write(&file, "default"))?;
         done?;
         let until = Instant::now() + answer;

@@ -12,16 +12,16 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Printed with the name of the place that takes marks.
+/// Printed before the name of the place where marks are kept.
 pub const PLACE: &str = "place ";
 /// Printed before a mark.
 pub const FOUND: &str = "mark ";
-/// Printed before the reason why what is there is no mark.
+/// Printed before the reason why the stored data is not a valid mark.
 pub const BROKEN: &str = "broken ";
 /// The name of the place in the firmware.
 const VARIABLES: &str = "an EFI variable";
 
-/// Where marks are kept, and what comes before the mark's text there.
+/// Where marks are kept, and the bytes that precede the mark's text there.
 struct Kept {
     path: PathBuf,
     attributes: &'static [u8],
@@ -46,7 +46,7 @@ impl Kept {
         if self.partition.is_some() { place } else { VARIABLES }
     }
 
-    /// What is there, without the attributes.
+    /// The stored mark, read without the attributes.
     fn read(&self) -> Result<Option<Mark>, String> {
         let limit = (SIZE + ATTRIBUTES.to_le_bytes().len()) as u64;
         match read_at_most(&self.path, limit) {
@@ -70,7 +70,7 @@ impl Kept {
         OpenOptions::new().write(true).create(true).truncate(false).open(&self.path)?.write_all(&bytes)
     }
 
-    /// Writes into the mark of the part's step that the part begins.
+    /// Records in the mark of the part's step that the part begins.
     fn begin_part(&self, part: Step) -> io::Result<()> {
         let mark = self.read().map_err(io::Error::other)?.filter(|mark| mark.step.whole() == part.whole());
         let mark = mark.ok_or_else(|| io::Error::other(format!("no mark of {}", part.whole())))?;
@@ -85,14 +85,14 @@ impl Kept {
         }
     }
 
-    /// Unmounts the partition: all of it is on the disk then.
+    /// Unmounts the partition, which writes everything to the disk.
     fn leave(self) -> Result<(), String> {
         let Some(at) = self.partition else { return Ok(()) };
         mount::unmount(&at).map_err(|e| format!("unmounting: {e}"))
     }
 }
 
-/// Prints the place, and what is there.
+/// Prints the place and the mark stored there.
 pub(super) fn read(place: &str, disks: &str) -> Result<i32, String> {
     let Some(kept) = Kept::find(place, disks, Flags::RDONLY)? else { return Ok(ABSENT) };
     say(&format!("{PLACE}{}", kept.name(place)));
@@ -111,13 +111,13 @@ pub(super) fn write(place: &str, disks: &str, mark: &str) -> Result<i32, String>
     change(place, disks, |kept| kept.write(&mark.text()))
 }
 
-/// Writes into the mark of this boot which part of its step begins.
+/// Records in the mark of this boot which part of its step begins.
 pub(super) fn begin_part(place: &str, disks: &str, part: &str) -> Result<i32, String> {
     let part = part.parse()?;
     change(place, disks, |kept| kept.begin_part(part))
 }
 
-/// Removes what is there.
+/// Removes the stored mark.
 pub(super) fn clear(place: &str, disks: &str) -> Result<i32, String> {
     change(place, disks, Kept::remove)
 }
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_mark_is_named_and_not_taken_for_none() {
+    fn an_invalid_mark_is_named_and_not_taken_for_none() {
         let text = mark(Step::Fabric).text();
         let long = format!("{text}{text}");
         for (content, why) in

@@ -1,5 +1,5 @@
-//! Work that process 1 leaves to a child of its own binary, `init helper NAME ..`, because it touches
-//! disks, drivers or links that can hang. `spec` and `validator` say how to start each child; `dispatch` is
+//! Work that process 1 leaves to a child that runs the same binary, `init helper NAME ..`, because it touches
+//! disks, drivers or links that can hang. `spec` and `validator` define how each child is started; `dispatch` is
 //! the child's side.
 
 mod firmware;
@@ -55,7 +55,7 @@ pub const NO_SIGNATURE: i32 = 5;
 const RESTART: &str = "restart";
 /// Powers it off.
 const POWER_OFF: &str = "power-off";
-/// What precedes a line about a partition that may not be used.
+/// Prefix of a line about a partition that may not be used.
 pub const IGNORED: &str = "ignored ";
 /// Printed when the data partition has a `config.toml`.
 pub const HAS_CONFIG: &str = "config.toml";
@@ -113,10 +113,10 @@ pub fn dispatch(args: &[String]) -> Option<i32> {
     }))
 }
 
-/// Ends the machine: reboot(2) lets every driver shut its device down, and a device can hang. Returns only when
-/// the machine goes on.
+/// Restarts or powers off the machine: reboot(2) lets every driver shut its device down, and a device can hang. Returns
+/// only if that failed.
 fn end(how: &str) -> Result<i32, String> {
-    // Typed on a machine that has another process 1, this must do nothing.
+    // Typed by hand on a machine with another process 1, this must do nothing.
     if !process::is_child_of_process_one() {
         return Err("only process 1 ends the machine".to_owned());
     }
@@ -127,8 +127,8 @@ fn end(how: &str) -> Result<i32, String> {
     })
 }
 
-/// Starts the GPU driver, by the functions of `driver`. Standard input is a socket to process 1, which gets the open GPUs
-/// through it. Words with `=` are parameters, the others modules.
+/// Starts the GPU driver with the functions of `driver`. Standard input is a socket to process 1, which receives the open
+/// GPUs through it. Words with `=` are parameters, the others modules.
 fn start_driver(load: &str, deadline_s: &str, words: &[&str]) -> Result<(), String> {
     let modules = words.iter().filter(|word| !word.contains('=')).map(|word| (*word).to_owned()).collect();
     let pairs = words.iter().filter_map(|word| word.split_once('='));

@@ -131,7 +131,7 @@ pub(super) fn load_drivers() -> Result<(), String> {
 /// devices.
 pub(super) fn start_rdma(soft: &str, interfaces: &[&str]) -> Result<(), String> {
     let (dir, is_soft) = (Tree::of_this_kernel(), soft == "true");
-    // A machine without a network may have RDMA cards. What is built in needs no module.
+    // A machine without a network may have RDMA cards. A built-in driver needs no module.
     let _no_modules = load_drivers();
     let aliases = fs::read_to_string(dir.join("modules.alias")).unwrap_or_else(|_| String::new());
     let cards = rdma_cards(Path::new("/sys"));
@@ -144,8 +144,8 @@ pub(super) fn start_rdma(soft: &str, interfaces: &[&str]) -> Result<(), String> 
     }
     tree.load("ib_uverbs")?;
     if is_soft {
-        // rdma_rxe takes it by the name of its algorithm, so its dependencies do not list it. A kernel that has CRC32 as
-        // plain functions has no such module.
+        // rdma_rxe requests it by the name of the algorithm, so its dependencies do not list it. A kernel that has CRC32
+        // as plain functions has no such module.
         let without = tree.load("crc32_generic").err();
         tree.load("rdma_rxe")?;
         for (n, interface) in interfaces.iter().enumerate() {

@@ -21,12 +21,12 @@ pub const MOVED: [&str; 4] = ["/dev", "/proc", "/sys", "/run"];
 const FOLDER: &str = "etc";
 /// Size limit of an nccl.conf.
 const LARGEST: u64 = 1 << 20;
-/// What precedes the path of the program that becomes process 1.
+/// Prefix of the line with the path of the program that becomes process 1.
 pub const PROGRAM: &str = "program ";
-/// What precedes a warning.
+/// Prefix of a warning.
 pub const WARNING: &str = "warning ";
 
-/// Mounts it.
+/// Mounts the new root.
 pub(super) fn mount(root: &str, target: &str) -> Result<i32, String> {
     let source = values::root_source(root).ok_or_else(|| format!("{root}: not a root"))?;
     done(root::mount(&source, Path::new(target)))
@@ -55,7 +55,7 @@ pub(super) fn settle(new_root: &str, program: &str, lines: &str) -> Result<i32, 
     Ok(FINE)
 }
 
-/// Sees to the folders that get the mounts of the old root. A link is refused: it would lead into the old root.
+/// Makes the folders to which the mounts of the old root are moved. A link is refused: it would lead into the old root.
 fn make_mount_points(new_root: &Path) -> Result<(), String> {
     for at in MOVED {
         let folder = new_root.join(at.trim_start_matches('/'));
@@ -88,8 +88,8 @@ fn write_nccl_conf(new_root: &Path, variables: &[Variable]) -> io::Result<()> {
     if !environment::concerns_nccl(&old, variables) {
         return Ok(());
     }
-    // By its descriptor, the folder stays the one that was found in the root. A link with this name is replaced by a file
-    // with its content and ours.
+    // The path through the descriptor always leads to the folder that was found in the root. A link with this name is
+    // replaced by a file with its content and ours.
     let path = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name);
     write_durably(&path, environment::nccl_conf(&old, variables).as_bytes())
 }

@@ -89,7 +89,7 @@ fn chosen(names: Vec<String>, identity: &Identity) -> Result<Vec<String>, String
     Ok(ours.into_iter().map(|(_, name)| name).collect())
 }
 
-/// Mounts the partition and runs the validator to keep the report there and to send it as `words` say.
+/// Mounts the partition and runs the validator, which keeps the report there and sends it, with the arguments `words`.
 pub(super) fn publish(place: &str, disks: &str, words: &[&str]) -> Result<i32, String> {
     let Some(at) = mounted(place, disks, Duration::ZERO, Flags::empty())? else { return Ok(ABSENT) };
     // An error in these files matters only where they are read.

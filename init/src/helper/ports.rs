@@ -1,6 +1,6 @@
 //! The children that give ports link-local addresses. The first one, `take`, loads drivers, waits for carriers, and starts
-//! the second one, `keep`, in a session of its own. That one takes the addresses, says so, and goes on: it defends them,
-//! and writes a route to each peer that it hears. `link_local` decides what is to be done.
+//! the second one, `keep`, in its own session. `keep` takes the addresses, reports them, and continues: it defends them and
+//! writes a route to each peer that it hears. `link_local` decides what must be done.
 
 use super::network::{candidates, cards, has_carrier, link_up, load_drivers, not_found};
 use super::{FINE, say};
@@ -18,22 +18,22 @@ use std::time::{Duration, Instant};
 
 /// Precedes the name of a port.
 pub const PORT: &str = "port ";
-/// Precedes the process id of the child that goes on.
+/// Precedes the process id of the child that keeps running.
 pub const KEEPER: &str = "keeper ";
 
-/// The largest MTU that a port gets, in bytes: what most switches and cards forward.
+/// The largest MTU that is set on a port, in bytes: what most switches and cards forward.
 const LARGEST_MTU: u32 = 9216;
 /// How long all cards must have no new carrier before those with one are used: links of both ends come up one by one.
 const SETTLED: Duration = Duration::from_secs(3);
 /// The time that remains for probing addresses, whatever carriers may still come.
 const PROBING: Duration = Duration::from_millis(2500);
-/// Precedes the name of a port without a carrier: it is used if it gets one before the others have their addresses.
+/// Precedes the name of a port without a carrier: it is used if its carrier appears before the others have their addresses.
 const LATE: &str = "late:";
-/// How often carriers are looked at.
+/// How often carriers are checked.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Brings the ports up and has them kept. Prints their names, the process id of the child that keeps them, and one line
-/// for people.
+/// Brings the ports up and starts the child that keeps their addresses. Prints their names, the process id of that child,
+/// and one line for people.
 pub(super) fn take(timeout_s: &str, ports: &[&str]) -> Result<i32, String> {
     let until = Instant::now() + seconds(timeout_s)?;
     if let Err(why) = load_drivers() {
@@ -115,7 +115,7 @@ fn bring_up(name: &str) -> io::Result<()> {
     if let Some(wanted) = largest.map(|largest| largest.min(LARGEST_MTU)).filter(|wanted| *wanted != now)
         && let Err(e) = netlink::request(&netlink::set_mtu(index, wanted))
     {
-        // The port works as it is, and the stage's line has its MTU.
+        // The port works with the MTU that it has, and the stage's line shows it.
         let _no_reader = writeln!(io::stderr(), "{name}: MTU {wanted}: {e}");
     }
     netlink::request(&netlink::separate_arp(index))?;
@@ -127,16 +127,16 @@ fn index_of(name: &str) -> io::Result<u32> {
     index.trim().parse().map_err(io::Error::other)
 }
 
-/// One port, as the kernel has it.
+/// One port, as the kernel sees it.
 struct Link {
     name: String,
     index: u32,
     mac: Mac,
     mtu: u32,
     socket: OwnedFd,
-    /// Whether the others wait for it; a port with [`LATE`] is used if it is in time.
+    /// Whether the other ports wait for it; a port with [`LATE`] is used only if it is in time.
     is_awaited: bool,
-    /// Not in time.
+    /// Whether it was not in time.
     is_left_out: bool,
 }
 
@@ -152,7 +152,7 @@ impl Link {
         Ok(Self { name, index, mac, mtu, socket, is_awaited, is_left_out: false })
     }
 
-    /// Does it; returns what, and with which result.
+    /// Performs the act; returns a description of it, and its result.
     fn perform(&self, act: Act) -> (String, io::Result<()>) {
         match act {
             Act::Send(_, sender, target) => {
@@ -177,7 +177,7 @@ impl Link {
     }
 }
 
-/// Takes addresses, prints the ports and one line when every port has one, and goes on until it is ended.
+/// Takes addresses, prints the ports and one line when every port has an address, and continues until it is ended.
 pub(super) fn keep(limit_ms: &str, names: &[&str]) -> Result<i32, String> {
     let limit: u64 = limit_ms.parse().map_err(|_| format!("{limit_ms}: not a number of milliseconds"))?;
     let until = Instant::now() + Duration::from_millis(limit);
@@ -195,7 +195,7 @@ pub(super) fn keep(limit_ms: &str, names: &[&str]) -> Result<i32, String> {
         let acts = keeper.ports.tick(now);
         keeper.perform(acts, now);
         if !keeper.is_ready {
-            keeper.tell(now >= until)?;
+            keeper.report(now >= until)?;
         }
         let next = keeper.ports.next().map_or(look, |next| next.min(look));
         keeper.listen(next.saturating_duration_since(Instant::now()));
@@ -205,7 +205,7 @@ pub(super) fn keep(limit_ms: &str, names: &[&str]) -> Result<i32, String> {
 struct Keeper {
     links: Vec<Link>,
     ports: Ports,
-    /// What could not be done last.
+    /// The last failure.
     trouble: Option<String>,
     is_ready: bool,
 }
@@ -219,7 +219,7 @@ impl Keeper {
         }
     }
 
-    /// Waits for packets, and hears those that came.
+    /// Waits for packets, and handles those that arrived.
     fn listen(&mut self, limit: Duration) {
         let sockets: Vec<_> = self.links.iter().map(|link| link.socket.as_fd()).collect();
         for (at, _) in readable(&sockets, Some(limit)).into_iter().enumerate().filter(|(_, ready)| *ready) {
@@ -264,9 +264,9 @@ impl Keeper {
         }
     }
 
-    /// Prints the ports and the line once every port with a carrier has its address. Those that must have one are waited for
-    /// until it is late, the others no longer.
-    fn tell(&mut self, is_late: bool) -> Result<(), String> {
+    /// Prints the ports and the line once every port with a carrier has its address. When `is_late`, it no longer waits for
+    /// the other ports, and a port that must have an address and has none is an error.
+    fn report(&mut self, is_late: bool) -> Result<(), String> {
         let (mut names, mut have, mut missing, mut on_the_way) = (Vec::new(), Vec::new(), Vec::new(), false);
         for (link, own) in self.links.iter().zip(self.ports.addresses()) {
             match own {

@@ -1,6 +1,6 @@
 //! The children that store the last words of a fault in the firmware and read them at the next boot. The
-//! kernel's efi-pstore keeps its records as EFI variables with a known name; our record is one more of
-//! them, so that every system that reads pstore finds it. Firmware can hang, so this runs in children only.
+//! kernel's efi-pstore keeps its records as EFI variables with known names; our record is another of these,
+//! so that every system that reads pstore finds it. Firmware can hang, so this runs in children only.
 
 use super::{FINE, firmware, say};
 use crate::file_io::write_atomically;
@@ -53,7 +53,7 @@ fn record(lines: &[&str]) -> String {
     text
 }
 
-/// Prints the records in the store, copies them to `to`, and removes ours. Records of others stay.
+/// Prints the records in the store, copies them to `to`, and removes ours. Records of other systems stay.
 pub(super) fn show(to: &str) -> Result<i32, String> {
     let mut names: Vec<_> = fs::read_dir(PSTORE)
         .map_err(|e| format!("{PSTORE}: {e}"))?

@@ -22,16 +22,16 @@ fn helper(name: &str, args: &[&str], deadline: Duration) -> Spec {
     Spec::new(OURSELVES, &all, deadline)
 }
 
-/// The word for the disks on which the data partition may be.
+/// The word for: the data partition may be on any disk.
 pub(super) const ANY_DISK: &str = "any-disk";
-/// The other word.
+/// The word for: it may only be on a removable disk or the boot disk.
 pub(super) const REMOVABLE_OR_BOOT: &str = "removable-or-boot-disk";
 /// The word for files that need signatures.
 pub(super) const SIGNED: &str = "signed";
 /// The word for files that need none.
 pub(super) const UNSIGNED: &str = "unsigned";
 
-/// For the children that keep marks.
+/// Maximum time for the children that keep marks.
 const MARK: Duration = Duration::from_secs(15);
 
 const fn disks(report: &Report) -> &'static str {
@@ -69,7 +69,7 @@ pub fn show_last_boot() -> Spec {
     helper("last-boot", &[paths::LAST_BOOT], Duration::from_secs(20))
 }
 
-/// Prints whether the firmware verifies what it starts.
+/// Prints whether the firmware verifies the programs that it starts.
 #[must_use]
 pub fn secure_boot() -> Spec {
     helper("secure-boot", &[], Duration::from_secs(10))
@@ -81,7 +81,7 @@ pub fn identify() -> Spec {
     helper("identify", &[], Duration::from_secs(30))
 }
 
-/// Mounts what the firmware fills.
+/// Mounts the file systems that show the firmware's data.
 #[must_use]
 pub fn mount_firmware() -> Spec {
     helper("mount-firmware", &[], Duration::from_secs(20))
@@ -93,11 +93,11 @@ pub fn settle_root(program: &str, variables: &[Variable]) -> Spec {
     helper("settle-root", &[paths::NEW_ROOT, program, &environment::lines(variables)], DISK)
 }
 
-/// Ends the machine; returns only when it goes on.
+/// Restarts or powers off the machine; the child ends only if that failed.
 #[must_use]
 pub fn end_machine(restart: bool) -> Spec {
     let how = if restart { RESTART } else { POWER_OFF };
-    // It ends with the machine: nothing is left to remove its group.
+    // It ends with the machine, so nothing remains to remove its group.
     Spec { leaves_daemons: true, ..helper("end", &[how], Duration::from_secs(30)) }
 }
 
@@ -119,7 +119,7 @@ pub fn release_screen() -> Spec {
     helper("release-screen", &[], Duration::from_secs(10))
 }
 
-/// Writes all caches out and unmounts what can be written.
+/// Writes all caches out and unmounts the writable file systems on disks.
 #[must_use]
 pub fn unmount_all() -> Spec {
     helper("unmount", &[], DISK)
@@ -132,23 +132,23 @@ pub fn load_driver(driver: &Driver, deadline: Duration, keeper: OwnedFd) -> Spec
     args.extend(driver.modules.iter().cloned());
     args.extend(driver.parameters.iter().map(|(module, words)| format!("{module}={words}")));
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    // The fabric manager goes on until the machine goes down.
+    // The fabric manager keeps running until the machine goes down.
     Spec { input: Some(Rc::new(keeper)), leaves_daemons: true, ..helper("load-driver", &args, deadline) }
 }
 
-/// Loads the watchdog's driver, sends the open device over its standard input, and prints what it is.
+/// Loads the watchdog's driver, sends the open device over its standard input, and prints a description of it.
 #[must_use]
 pub fn arm_watchdog(config: &Watchdog, keeper: OwnedFd) -> Spec {
     let mode = config.mode;
     let words = [mode.allows_hardware().to_string(), mode.allows_software().to_string()];
     let seconds = config.timeout.as_secs().to_string();
-    // Drivers of management controllers ask it many questions at their start.
+    // Drivers of management controllers send many queries to the controller when they start.
     let deadline = Duration::from_secs(30);
     let spec = helper("arm-watchdog", &[&words[0], &words[1], &seconds], deadline);
     Spec { input: Some(Rc::new(keeper)), ..spec }
 }
 
-/// Closes the watchdog that it gets over its standard input, stopped or running.
+/// Closes the watchdog that it receives over its standard input, stopped or running.
 #[must_use]
 pub fn release_watchdog(how: &str, path: &str, keeper: OwnedFd) -> Spec {
     let spec = helper("release-watchdog", &[how, path], Duration::from_secs(10));
@@ -167,8 +167,8 @@ pub fn write_mark(report: &Report, mark: &str) -> Spec {
     helper("write-mark", &[&partition(report), disks(report), mark], MARK)
 }
 
-/// The words of a command that the validator runs, with a part of its step behind them: process 1's program writes the
-/// part into the mark.
+/// The words of a command that the validator runs, with the name of a part of its step appended: the command, which is
+/// init's own program, writes the part into the mark.
 #[must_use]
 pub fn begin_part(report: &Report) -> Vec<String> {
     ["/proc/1/exe", "helper", "begin-part", &partition(report), disks(report)].map(str::to_owned).to_vec()
@@ -191,7 +191,7 @@ pub fn await_end() -> Spec {
     helper("await-end", &[], Duration::from_secs(15))
 }
 
-/// Closes the devices that come through the socket.
+/// Closes the devices that arrive through the socket.
 #[must_use]
 pub fn close_devices(devices: Rc<OwnedFd>) -> Spec {
     Spec { input: Some(devices), ..helper("close-devices", &[], Duration::from_secs(30)) }
@@ -204,7 +204,7 @@ pub fn unload_modules(modules: &[String]) -> Spec {
     helper("unload-modules", &modules, Duration::from_secs(60))
 }
 
-/// For all GPUs together: the kernel may wait a minute for one that does not answer.
+/// Maximum time for all GPUs together: the kernel may wait a minute for one that does not answer.
 const RESET: Duration = Duration::from_secs(180);
 
 /// Resets each GPU by itself.

@@ -1,5 +1,5 @@
-//! The child that leaves disks as they should be before the machine goes down: it writes the caches out, and unmounts what can
-//! be written. What is still in use becomes read-only.
+//! The child that brings disks into a clean state before the machine goes down: it writes the caches out and unmounts the
+//! writable file systems. A file system that is still in use becomes read-only.
 
 use super::FINE;
 use crate::sys::kernel::is_machine;
@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 /// The mounts of this process.
 const MOUNTS: &str = "/proc/self/mountinfo";
 
-/// Does it. All mounts are tried.
+/// Unmounts them. All mounts are tried.
 pub(super) fn all() -> Result<i32, String> {
     files::sync();
     if !is_machine() {
-        // A namespace ends with its mounts, and the machine goes on with its own.
+        // The mounts of a namespace disappear with it; those of the machine are not init's to unmount.
         return Ok(FINE);
     }
     let text = fs::read_to_string(MOUNTS).map_err(|e| format!("{MOUNTS}: {e}"))?;
@@ -27,7 +27,7 @@ fn close(at: &Path) -> Result<(), String> {
     mount::unmount(at).or_else(|_| mount::make_read_only(at)).map_err(failed)
 }
 
-/// The mount points of file systems on disks that can be written, in the order in which they were mounted, from the lines of
+/// The mount points of writable file systems on disks, in the order in which they were mounted, from the lines of
 /// proc_pid_mountinfo(5).
 fn on_disks(mountinfo: &str) -> Vec<PathBuf> {
     let of_line = |line: &str| {

@@ -1,6 +1,6 @@
-//! How process 1 starts the validator's binary: to test the machine, to publish a report, and to get files
-//! and the time from other machines. The commands of the last kind have deadlines of their own; init gives
-//! them some seconds more to report a timeout.
+//! How process 1 starts the validator's binary: to test the machine, to publish a report, and to fetch files
+//! and the time from other machines. Commands of the last kind have their own deadlines; init allows them
+//! some seconds more to report a timeout.
 
 use crate::child::Spec;
 use crate::config::remote::Remote;
@@ -19,8 +19,8 @@ pub fn validator(config: &Validator, command: &[&str], deadline: Duration) -> Sp
     Spec::new(paths::VALIDATOR, &args, deadline)
 }
 
-/// The validator's `env` for this boot's report; it also writes what vLLM reads. `met`: the settings that passed between the
-/// nodes replace those of this machine alone.
+/// The validator's `env` for this boot's report; it also writes the files that vLLM reads. With `met`, the settings that
+/// passed the tests between the nodes replace those of this machine alone.
 #[must_use]
 pub fn environment(met: bool) -> Spec {
     let nodes = if met { &["--nodes", paths::NODES][..] } else { &[] };
@@ -66,7 +66,7 @@ pub(super) fn publish_words<'a>(
     words.into_iter().map(str::to_owned).collect()
 }
 
-/// Seconds for a whole root of any size; a server that stops sending is given up much earlier.
+/// Seconds for a whole root of any size; if a server stops sending, the download is given up much earlier.
 const ROOT: u64 = 1800;
 
 /// Seconds for all time servers together.

@@ -1,7 +1,7 @@
-//! The children that touch a watchdog device: one loads its driver, opens it and sets its time, one gives it up, one pets
-//! it. A driver's start can hang, and so can a device that asks a management controller. The open device goes to process 1
-//! over the child's standard input, a socket, before anything is asked of it: were it closed with a hung child, it would
-//! reset the machine.
+//! The children that touch a watchdog device: one loads its driver, opens it and sets its timeout, one gives it up, one
+//! pets it. A driver's start can hang, and so can a device that queries a management controller. The open device is sent to
+//! process 1 over the child's standard input, a socket, before it is queried: if a hung child held the only descriptor,
+//! killing that child would close the device, and it would reset the machine.
 
 use super::{ABSENT, FINE, say};
 use crate::modules::{Tree, alias, insert};
@@ -14,9 +14,9 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// The word of a device that one quick write pets.
+/// The word for a device that is petted by one quick write.
 pub const DIRECT: &str = "direct";
-/// The word of a device whose driver waits for a management controller.
+/// The word for a device whose driver waits for a management controller.
 pub const SLOW: &str = "slow";
 /// The word to stop the device.
 pub const DISARM: &str = "disarm";
@@ -40,8 +40,8 @@ const CONTROLLER: Duration = Duration::from_secs(5);
 /// Less is not enough for process 1: `watchdog.timeout_s` has the reason.
 const LEAST: u32 = 10;
 
-/// Finds a device that `mode` allows, opens it, sends it to process 1, sets its time, and prints one line: path, how to pet
-/// it, seconds, name.
+/// Finds a device that `hardware` and `software` allow, opens it, sends it to process 1, sets its timeout, and prints one
+/// line: path, how to pet it, seconds, name.
 pub(super) fn arm(hardware: &str, software: &str, timeout_s: &str) -> Result<i32, String> {
     let wanted: u32 = timeout_s.parse().map_err(|_| format!("{timeout_s}: not a number of seconds"))?;
     let mut whys = Vec::new();
@@ -63,7 +63,7 @@ pub(super) fn arm(hardware: &str, software: &str, timeout_s: &str) -> Result<i32
     let name = watchdog::identity(device.as_fd()).map_err(|e| asked("its name", e))?;
     let seconds = match watchdog::set_timeout(device.as_fd(), wanted) {
         Ok(seconds) => seconds,
-        // Such a driver has a time of its own, and process 1 reports it.
+        // Such a driver keeps its own timeout, and process 1 reports it.
         Err(_) => watchdog::timeout(device.as_fd()).map_err(|e| asked("its timeout", e))?,
     };
     if seconds < LEAST {
@@ -75,7 +75,7 @@ pub(super) fn arm(hardware: &str, software: &str, timeout_s: &str) -> Result<i32
 
 type Open = (String, &'static str, File);
 
-/// The machine's own: of its chipset, else of its management controller.
+/// The machine's own watchdog: of its chipset, else of its management controller.
 fn of_hardware(drivers: &Drivers, whys: &mut Vec<String>) -> Option<Open> {
     // The first pass may make the device that the second one loads a driver for.
     let _loaded = [0, 1].map(|_| drivers.load_for_devices(CHIPSETS, whys));
@@ -85,7 +85,7 @@ fn of_hardware(drivers: &Drivers, whys: &mut Vec<String>) -> Option<Open> {
     }
     if drivers.load_for_devices(CONTROLLERS, whys) {
         drivers.load("ipmi_watchdog", whys);
-        // Of a device of the kernel's core, /dev/watchdog would be the second name.
+        // If the watchdog core had a device, /dev/watchdog would be a second name of that device.
         let until = Instant::now() + CONTROLLER;
         while names(Path::new(CLASS)).is_empty() && Instant::now() < until {
             if Path::new(LEGACY).exists() {
@@ -98,7 +98,7 @@ fn of_hardware(drivers: &Drivers, whys: &mut Vec<String>) -> Option<Open> {
     None
 }
 
-/// The kernel's.
+/// The kernel's software watchdog.
 fn of_software(drivers: &Drivers, whys: &mut Vec<String>) -> Option<Open> {
     drivers.load("softdog", whys);
     let open = of_core(|identity| identity == SOFTWARE, whys);
@@ -140,7 +140,7 @@ struct Drivers {
 }
 
 impl Drivers {
-    /// Those of the running kernel. Without them, what is built in may still be used.
+    /// Those of the running kernel. Without them, built-in drivers may still be used.
     fn of_this_kernel(whys: &mut Vec<String>) -> Self {
         let folder = Tree::of_this_kernel();
         let tree = Tree::open(&folder).map_err(|why| whys.push(why)).ok();
@@ -148,9 +148,9 @@ impl Drivers {
         Self { tree, aliases: ours(&all) }
     }
 
-    /// Loads the core so that a device goes on counting while the machine is shut down: a reboot that hangs is then ended, too.
+    /// Loads the core so that a device keeps counting during a shutdown: it then also resets a machine that hangs in a reboot.
     fn load_core(&self, whys: &mut Vec<String>) {
-        // Without the module's file the kernel has the core built in, or loading a driver says why not.
+        // If the module's file is missing, either the core is built in, or loading a driver reports what is missing.
         let files = self.tree.as_ref().and_then(|tree| tree.files("watchdog").ok()).unwrap_or_default();
         match files.iter().try_for_each(|file| insert(file, "stop_on_reboot=0")) {
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => whys.push(format!("watchdog: {e}")),
@@ -160,7 +160,7 @@ impl Drivers {
 
     fn load(&self, module: &str, whys: &mut Vec<String>) {
         let why = self.tree.as_ref().and_then(|tree| tree.load(module).err());
-        // The same reason comes in each pass.
+        // Each pass gives the same reason.
         whys.extend(why.filter(|why| !whys.contains(why)).into_iter().collect::<Vec<_>>());
     }
 
@@ -188,7 +188,7 @@ fn wanted(aliases: &str, drivers: &[&str], devices: &[String]) -> Vec<String> {
     found
 }
 
-/// What the kernel calls the devices on the buses that watchdogs and their controllers sit on.
+/// The modaliases of the devices on the buses to which watchdogs and their controllers are attached.
 fn modaliases(sys: &Path) -> Vec<String> {
     ["pci", "platform"].into_iter().flat_map(|bus| alias::devices(sys, bus)).collect()
 }

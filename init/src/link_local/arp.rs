@@ -35,7 +35,7 @@ impl Packet {
     }
 }
 
-/// Parses a frame; `None` when it is not a valid ARP packet for IPv4 from one Ethernet address. What follows the packet is
+/// Parses a frame; `None` when it is not a valid ARP packet for IPv4 from one Ethernet address. Bytes after the packet are
 /// padding.
 #[must_use]
 pub fn read(frame: &[u8]) -> Option<Packet> {
@@ -57,7 +57,7 @@ fn array<const N: usize>(frame: &[u8], at: usize) -> Option<[u8; N]> {
     frame.get(at..at + N)?.try_into().ok()
 }
 
-/// A request to everyone on the link: a probe if `sender` is 0.0.0.0, an announcement if `sender` is `target`.
+/// A broadcast request: a probe if `sender` is 0.0.0.0, an announcement if `sender` is `target`.
 #[must_use]
 pub fn request(mac: Mac, sender: Ipv4Addr, target: Ipv4Addr) -> Vec<u8> {
     let parts: [&[u8]; 9] = [
@@ -80,8 +80,8 @@ pub const fn is_usable(address: Ipv4Addr) -> bool {
     matches!(address.octets(), [169, 254, 1..=254, _])
 }
 
-/// A pseudo random sequence (SplitMix64). It begins with the Ethernet address, so that a machine asks for the same
-/// address at each boot, and machines differ (RFC 3927, 2.1).
+/// A pseudo random sequence (SplitMix64). Its seed is the Ethernet address, so that a machine asks for the same address
+/// at each boot, and different machines ask for different ones (RFC 3927, 2.1).
 #[derive(Debug)]
 pub struct Random(u64);
 
@@ -107,7 +107,7 @@ impl Random {
         Ipv4Addr::new(169, 254, high + 1, low)
     }
 
-    /// A time between the two, in whole milliseconds.
+    /// A time from `least` to `most`, in whole milliseconds.
     pub fn between(&mut self, least: Duration, most: Duration) -> Duration {
         let range = u64::try_from(most.saturating_sub(least).as_millis()).unwrap_or(0);
         least + Duration::from_millis(self.next() % (range + 1))

@@ -1,11 +1,12 @@
 //! Link-local IPv4 addresses (RFC 3927) for several ports, and the peers behind each port, as a state machine without
-//! sockets: packets, carriers and the time go in, what is to be done comes out. `helper::ports` does it.
+//! sockets: packets, carriers and the time are its input, the actions to perform ([`Act`]) its output. `helper::ports`
+//! performs them.
 //!
-//! The waiting times before an address is taken are a third of the RFC's: they are made for cables between a few machines,
+//! The waiting times before an address is taken are a third of the RFC's: they are meant for cables between a few machines,
 //! where no wireless link and no slow bridge delays an answer. All other numbers are the RFC's (section 9).
 //!
-//! A peer is a machine whose address was heard on a port. Addresses of two ports are in the same network, so only a route
-//! for each peer says which port leads to it.
+//! A peer is a machine whose address was heard on a port. The addresses of all ports are in the same network, so each peer
+//! needs its own route, which determines the port that leads to it.
 
 pub mod arp;
 mod port;
@@ -18,8 +19,8 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-/// How long a packet of one broadcast may take to arrive on all ports. A peer that is heard on another port, and not on its
-/// own within this time, has moved.
+/// How long one broadcast may take to arrive on all ports. A peer that is heard on another port, and within this time not
+/// on its own port, has moved.
 const SAME_BROADCAST: Duration = Duration::from_millis(300);
 /// As many nodes as `nodes.size` allows, with four ports each.
 const MOST_PEERS: usize = 4096;
@@ -68,34 +69,35 @@ impl Ports {
         self.ports.iter().map(|port| port.is_used().then_some(port.address))
     }
 
-    /// When [`Ports::tick`] has something to do.
+    /// When [`Ports::tick`] next has something to do.
     #[must_use]
     pub fn next(&self) -> Option<Instant> {
         let of_ports = self.ports.iter().flat_map(|port| [port.due, port.answer]).flatten();
         of_ports.chain(self.peers.values().filter_map(|peer| peer.elsewhere.map(|(_, at)| at))).min()
     }
 
-    /// The carrier of a port. With a new one, an address in use is announced again, because the cable may lead elsewhere.
+    /// Records the carrier of a port. After a new carrier, an address in use is announced again, because the cable may lead
+    /// elsewhere.
     pub fn carrier(&mut self, at: usize, is_up: bool, now: Instant) -> Vec<Act> {
         let is_used = self.ports.get_mut(at).is_some_and(|port| port.set_carrier(is_up, now));
         if is_used { self.routes(at) } else { Vec::new() }
     }
 
-    /// A packet could not be sent. A probe that was not sent proves nothing: the port begins again.
+    /// Records that a packet could not be sent. A probe that was not sent proves nothing, so the port begins again.
     pub fn unsent(&mut self, at: usize, now: Instant) {
         if let Some(port) = self.ports.get_mut(at) {
             port.unsent(now);
         }
     }
 
-    /// The port could not be given its address: it begins again.
+    /// Records that the port could not be given its address: it begins again.
     pub fn untaken(&mut self, at: usize, now: Instant) {
         if let Some(port) = self.ports.get_mut(at) {
             port.wait_and_probe(now);
         }
     }
 
-    /// Does what is due.
+    /// Performs everything that is due.
     pub fn tick(&mut self, now: Instant) -> Vec<Act> {
         let mut acts = Vec::new();
         for at in 0..self.ports.len() {
@@ -113,7 +115,7 @@ impl Ports {
         acts
     }
 
-    /// A packet that arrived on a port. Probes for an address in use are answered by the kernel, as any request is.
+    /// Handles a packet that arrived on a port. The kernel answers probes for an address in use, like any other request.
     pub fn heard(&mut self, at: usize, packet: &Packet, now: Instant) -> Vec<Act> {
         // Two ports of this machine may be on the same switch.
         if self.ports.iter().any(|port| port.mac == packet.mac) {
@@ -152,7 +154,7 @@ impl Ports {
         Vec::new()
     }
 
-    /// Another machine claims the address of port `ours`, and was heard on port `at`.
+    /// Handles a conflict: another machine, heard on port `at`, claims the address of port `ours`.
     fn conflict(&mut self, ours: usize, at: usize, now: Instant) -> Vec<Act> {
         let Some(port) = self.ports.get_mut(ours) else { return Vec::new() };
         let address = port.address;
@@ -164,7 +166,7 @@ impl Ports {
         was_used.then_some(Act::GiveUp(ours, address)).into_iter().collect()
     }
 
-    /// Another address for a port.
+    /// Chooses another address for a port.
     fn choose(&mut self, at: usize) {
         let Some(port) = self.ports.get_mut(at) else { return };
         let mut random = std::mem::replace(&mut port.random, Random::of(port.mac));

@@ -16,9 +16,9 @@ pub(super) const MAX_CONFLICTS: u32 = 10;
 pub(super) const RATE_LIMIT: Duration = Duration::from_secs(60);
 const DEFEND_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How often a port announces itself to new peers at most.
+/// Minimum time between two announcements to new peers.
 const ANSWER_INTERVAL: Duration = Duration::from_secs(1);
-/// What is to be done. Ports are numbered as in [`Ports::new`].
+/// An action to perform. Ports are numbered as in [`Ports::new`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act {
     /// Send an ARP request: port, sender, target.
@@ -33,11 +33,11 @@ pub enum Act {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// There is no carrier, so nothing that is sent proves anything.
+    /// There is no carrier, so a probe would prove nothing.
     Unplugged,
-    /// So many probes were sent.
+    /// The number of probes sent.
     Probing(u32),
-    /// The address is in use, and so many announcements were sent.
+    /// The address is in use; the number of announcements sent.
     Used(u32),
 }
 
@@ -45,7 +45,7 @@ pub(super) enum State {
 pub(super) struct Port {
     pub(super) mac: Mac,
     pub(super) random: Random,
-    /// In use, or to be probed.
+    /// The address in use, or the one to probe.
     pub(super) address: Ipv4Addr,
     pub(super) state: State,
     /// The time of the next probe or announcement.
@@ -79,7 +79,7 @@ impl Port {
         matches!(self.state, State::Used(_))
     }
 
-    /// Takes note of the carrier. Returns whether it is new and the address in use, so that it is announced again.
+    /// Records the carrier. Returns whether the carrier is new and the address in use: the address is then announced again.
     pub(super) fn set_carrier(&mut self, is_up: bool, now: Instant) -> bool {
         if std::mem::replace(&mut self.has_carrier, is_up) == is_up {
             return false;
@@ -103,7 +103,7 @@ impl Port {
         (self.state, self.due) = (State::Probing(0), Some(now + PROBE_MAX));
     }
 
-    /// Whether an address in use is defended: once, and then not for a while (RFC 3927, 2.5, b).
+    /// Whether an address in use is defended: at most once per interval (RFC 3927, 2.5, b).
     pub(super) fn defends(&mut self, now: Instant) -> bool {
         let is_first = self.defended.is_none_or(|last| now.saturating_duration_since(last) > DEFEND_INTERVAL);
         if self.is_used() && is_first {
@@ -126,7 +126,7 @@ impl Port {
         was_used
     }
 
-    /// Whether a packet about `address` is about this port's. A probe for an address in use is no conflict.
+    /// Whether a packet about `address` conflicts with this port's address. A probe for an address in use is no conflict.
     pub(super) fn claims(&self, address: Ipv4Addr, is_probe: bool) -> bool {
         let counts = match self.state {
             State::Unplugged => false,
@@ -141,13 +141,13 @@ impl Port {
         self.due = Some(from + self.random.between(Duration::ZERO, PROBE_WAIT));
     }
 
-    /// A new peer behind this port: its route, and an announcement for it.
+    /// Handles a new peer behind this port: schedules an announcement for it and returns its route.
     pub(super) fn meet(&mut self, at: usize, peer: Ipv4Addr, now: Instant) -> Option<Act> {
         self.answer(now);
         self.is_used().then_some(Act::Route(at, self.address, peer))
     }
 
-    /// A port that has no address yet announces it anyway when it has.
+    /// Schedules an announcement for new peers. A port that has no address yet announces it anyway once it has one.
     pub(super) fn answer(&mut self, now: Instant) {
         if self.is_used() {
             let earliest = self.answered.map_or(now, |last| now.max(last + ANSWER_INTERVAL));

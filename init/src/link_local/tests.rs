@@ -1,4 +1,4 @@
-//! Ports without sockets: a clock of the test, packets that it makes, and what the ports do about them.
+//! Ports without sockets: the test supplies the clock and the packets, and checks what the ports do.
 
 use super::port::{ANNOUNCE_INTERVAL, ANNOUNCE_WAIT, MAX_CONFLICTS, RATE_LIMIT};
 use super::*;
@@ -54,7 +54,7 @@ impl World {
         self.note(acts);
     }
 
-    /// Lets the time pass, and everything that is due happen.
+    /// Advances the clock and performs everything that is due.
     fn pass(&mut self, ms: u64) {
         let end = self.now + Duration::from_millis(ms);
         while let Some(next) = self.ports.next().filter(|next| *next <= end) {
@@ -106,7 +106,7 @@ fn several_ports_take_different_addresses_and_each_speaks_for_itself() {
     let (_, addresses) = World::settled(4);
     let different: std::collections::BTreeSet<_> = addresses.iter().collect();
     assert_eq!(different.len(), 4);
-    // The first port's card again: it would ask for the same address.
+    // Two ports with the same Ethernet address: the second would ask for the same address.
     let twice = Ports::new(&[mac(0), mac(0)]);
     assert_ne!(twice.ports[0].address, twice.ports[1].address);
 }

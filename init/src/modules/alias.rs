@@ -10,8 +10,8 @@ pub fn fits(pattern: &str, text: &str) -> bool {
     glob(pattern.as_bytes(), text.as_bytes())
 }
 
-/// Works without recursion: after a mismatch the last `*` takes one more byte, so the work is at most
-/// pattern times text.
+/// Works without recursion: after a mismatch the last `*` matches one more byte, so the work is at most
+/// length of the pattern times length of the text.
 fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (pattern, text);
     let mut last_star: Option<(&[u8], &[u8])> = None;
@@ -62,8 +62,8 @@ fn in_set(set: &[u8], byte: u8) -> bool {
     }
 }
 
-/// What the kernel calls the devices on a bus (`pci`, `virtio` ..), for `modules_for`. The auxiliary bus has no file for it,
-/// only the line in `uevent`.
+/// The modaliases of the devices on a bus (`pci`, `virtio` ..), for `modules_for`. Devices on the auxiliary bus have no
+/// `modalias` file, only the line in `uevent`.
 pub fn devices(sys: &Path, bus: &str) -> impl Iterator<Item = String> {
     let devices = fs::read_dir(sys.join("bus").join(bus).join("devices")).into_iter().flatten().flatten();
     let of = |path: &Path| {

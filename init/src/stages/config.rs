@@ -1,6 +1,5 @@
 //! The stage `config`: finds and reads the configuration's layers, checks their signatures where the image
-//! demands them, and opens the consoles that they name.
-//! `server_layers` reads the layers on a server.
+//! demands them, and opens the consoles that they name. `server_layers` reads the layers on a server.
 
 use crate::child::{End, on_output};
 use crate::config::cmdline::{Word, words};
@@ -119,7 +118,7 @@ fn read(path: &str) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "stream did not contain valid UTF-8".to_owned())
 }
 
-/// What the search for a data partition gave.
+/// The result of the search for a data partition.
 struct Partition {
     files: Result<Vec<File>, Wrong>,
     /// The lines about partitions that may not be used.

@@ -13,7 +13,7 @@ pub struct Decision {
     pub judgement: Judgement,
     /// The action: the policy's for it, or the recovery's.
     pub action: Action,
-    /// What became of GPUs that no longer worked.
+    /// The result of recovering GPUs that no longer worked.
     pub recovery: Recovery,
 }
 
@@ -65,7 +65,7 @@ impl Policy {
     }
 }
 
-/// Decides.
+/// Derives verdict and action from the proof, the troubles, the recovery and the meeting with other nodes.
 #[must_use]
 pub fn decide(
     policy: &Policy,

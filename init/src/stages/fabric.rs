@@ -1,5 +1,5 @@
 //! The stage `fabric`: runs the fabric pass, `firstlight fabric fix`, in a child before the driver is
-//! loaded. The validator reports the pass's findings again; a pass that could not do its work is trouble.
+//! loaded. The validator reports the pass's findings again; a pass that could not do its work makes the verdict ERROR.
 
 use crate::child::on_output;
 use crate::config::types::Validator;
@@ -36,7 +36,7 @@ const LARGEST: u64 = 16 << 20;
 pub fn fix(m: &mut Machine, config: &Validator) -> Result<StageResult, Fault> {
     let args = ["fabric", "fix", "--journal", paths::JOURNAL, "--json", paths::FABRIC_FIX];
     let spec = helper::validator(config, &args, DEADLINE);
-    // A document of an earlier pass must not be taken for that of this one.
+    // The document of an earlier pass must not be mistaken for that of this one.
     let _not_there = remove(Path::new(paths::FABRIC_FIX));
     let mut line = on_output(|line| debug!("fabric: {line}"));
     let done = m.run(&spec, &mut line, |end| {

@@ -1,5 +1,5 @@
-//! Between stages, what the firmware knows: the records of earlier boots in its store, where the last words of this one go
-//! too, and whether it verified what it started.
+//! Work between stages that concerns the firmware: shows the records of earlier boots in its store, stores the last words of
+//! this boot there, and shows whether the firmware verified what it started.
 
 use crate::child::{End, no_lines, on_output};
 use crate::fault::Fault;

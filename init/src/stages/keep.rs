@@ -57,7 +57,7 @@ pub fn keep(m: &Machine, config: &Config, judgement: &Judgement) -> Result<Kept,
     if let Some(place) = &report.partition {
         last = Some(answers.run(m, &helper::publish_on(place, &config.network, report, &what))?);
     }
-    // The stage `config` said it of those that were there.
+    // The stage `config` has already logged those that existed then.
     answers
         .ignored
         .iter()
@@ -65,7 +65,7 @@ pub fn keep(m: &Machine, config: &Config, judgement: &Judgement) -> Result<Kept,
         .for_each(|line| info!("warning: {line}"));
     let kept = kept(report, &answers, last.as_ref());
     let Some(url) = &report.url else { return Ok(kept) };
-    // Without a partition it is sent anyway, unless the time for that is over.
+    // Without a partition the report is sent anyway, unless the time for sending has run out.
     if answers.url.is_none() && last.as_ref().is_none_or(|done| matches!(done.end, End::Exited(_))) {
         last = Some(answers.run(m, &helper::publish(&config.network, report, &what))?);
     }

@@ -41,7 +41,7 @@ const TABLE: &[Mount] = &[
         "mode=0620,gid=5,ptmxmode=0666",
         Need::Must,
     ),
-    // NCCL's shared buffers of all processes are here; the size is a limit and reserves no memory.
+    // NCCL's shared buffers of all processes are in it; the size is a limit and reserves no memory.
     Mount("tmpfs", "/dev/shm", Flags::NOSUID.union(Flags::NODEV), "mode=1777,size=50%", Need::Must),
     Mount("tmpfs", "/run", Flags::NOSUID.union(Flags::NODEV), "mode=0755", Need::Must),
     Mount("tmpfs", "/tmp", Flags::NOSUID.union(Flags::NODEV), "mode=1777", Need::Must),
@@ -92,7 +92,7 @@ pub fn prepare(m: &mut Machine) -> Result<Mounted, Fault> {
     for (target, link) in LINKS {
         let _there = symlink(target, link);
     }
-    // It exists when init is process 1 of a namespace; opening the log reports any other error.
+    // The folder exists already when init is process 1 of a namespace; opening the log reports any other error.
     let _there = fs::create_dir(paths::RUN);
     if let Err(e) = m.console.keep_in(Path::new(paths::BOOT_LOG)) {
         info!("warning: {}: {e}", paths::BOOT_LOG);
@@ -133,7 +133,7 @@ fn mount(what: &str, at: &str, flags: Flags, data: &str, need: Need) -> io::Resu
     }
 }
 
-/// Has a child mount what the firmware fills.
+/// Has a child mount the file systems that show the firmware's data.
 fn mount_firmware(m: &Machine, done: &mut Mounted) -> Result<(), Fault> {
     let mut said = |line: &str| match line.split_once(' ') {
         Some((_, helper::MOUNTED)) => done.mounted += 1,

@@ -24,8 +24,8 @@ const WIDTH: usize = 80;
 /// Maximum size of the report.
 const LARGEST: u64 = 64 << 20;
 
-/// Meets the other nodes if that is configured. A machine that is no good by itself, or had `troubles` before, does not: its
-/// GPUs may hang, and the others report it as absent.
+/// Meets the other nodes if that is configured. A machine that did not pass by itself, or had `troubles` before, does not
+/// take part: its GPUs may hang, and the others report it as absent.
 ///
 /// # Errors
 /// Only an interruption.
@@ -53,14 +53,15 @@ fn run(m: &Machine, config: &Validator, meeting: Duration) -> Result<Met, Fault>
     let reached = |end| matches!(end, End::Exited(status) if Verdict::of_status(status).is_some());
     let done = m.run(&spec, &mut show, reached)?;
     let report = read_at_most(Path::new(paths::NODES), LARGEST).map_err(|e| format!("{}: {e}", paths::NODES));
-    Ok(Met::believe(done.end, &done.reason(), report))
+    Ok(Met::accept(done.end, &done.reason(), report))
 }
 
 fn spec(config: &Validator, meeting: Duration) -> Spec {
     helper::validator(config, &["nodes", "--json", paths::NODES], meeting + TESTS)
 }
 
-/// Its rows are shown, but not NCCL's tables, which are wider than a console; its last lines are not, because the last line of a boot is the machine's.
+/// Shows the command's rows, except NCCL's tables, which are wider than a console. Its verdict lines get a prefix, because
+/// the last line of a boot must be the machine's verdict.
 fn show(stream: Stream, line: &str) -> bool {
     match stream {
         Stream::Err => debug!("nodes: {line}"),

@@ -1,6 +1,6 @@
 //! The stage `publish`: writes the files that the workload reads, and has the report kept and sent
-//! (`keep`). If a file cannot be written the verdict becomes ERROR, because a workload cannot follow what
-//! it cannot read.
+//! (`keep`). If a file cannot be written the verdict becomes ERROR, because a workload cannot follow settings
+//! that it cannot read.
 
 use crate::child::{End, on_output};
 use crate::config::types::{Action, Config};
@@ -64,7 +64,7 @@ pub fn publish(m: &mut Machine, config: &Config, mut decision: Decision) -> Resu
         value: met.verdict.to_string(),
         reason: "the verdict of the tests over all nodes".to_owned(),
     }));
-    watchdog::tell(m, config, decision.action, &mut variables);
+    watchdog::set_variables(m, config, decision.action, &mut variables);
     if let Err(trouble) = write_down(m, &decision, &variables) {
         rewrite(m, &mut decision, config, &mut variables, &trouble);
     }
@@ -75,8 +75,8 @@ pub fn publish(m: &mut Machine, config: &Config, mut decision: Decision) -> Resu
     Ok(Published { decision, variables, kept })
 }
 
-/// Writes everything again after trouble made the verdict ERROR. A file that cannot be written even then
-/// must not remain from before, and a workload that needs the setting against peer-to-peer is not started.
+/// Writes everything again after trouble made the verdict ERROR. If a file cannot be written even then, its old
+/// version must not remain, and a workload that needs the setting against peer-to-peer is not started.
 fn rewrite(
     m: &Machine,
     decision: &mut Decision,
@@ -86,7 +86,7 @@ fn rewrite(
 ) {
     decision.worsen(&config.policy, trouble);
     apply_action(decision, variables);
-    watchdog::tell(m, config, decision.action, variables);
+    watchdog::set_variables(m, config, decision.action, variables);
     withdraw(m, &decision.judgement);
     if write_down(m, decision, variables).is_err() && decision.action == Action::WorkloadWithoutP2p {
         decision.action = Action::Hold;
@@ -138,7 +138,7 @@ fn apply_action(decision: &Decision, variables: &mut Vec<Variable>) {
 }
 
 fn write_down(m: &Machine, decision: &Decision, variables: &[Variable]) -> Result<(), Trouble> {
-    // A child may have made one.
+    // A child may have created this file.
     let _not_there = remove(Path::new(paths::VALIDATED));
     write(paths::ENV, &environment::lines(variables))?;
     let old = settings(Path::new(paths::NCCL_CONF)).map_err(|e| failed(paths::NCCL_CONF, &e))?;
@@ -161,7 +161,7 @@ fn settings(path: &Path) -> io::Result<String> {
 fn write(path: &str, text: &str) -> Result<(), Trouble> {
     let at = Path::new(path);
     let written = write_atomically(at, text.as_bytes()).or_else(|_| {
-        // A child may have removed the folder, or put one in the place of the file.
+        // A child may have removed the folder, or made a folder where the file must be.
         let _there = fs::create_dir(paths::RUN);
         let _not_there = remove(at);
         write_atomically(at, text.as_bytes())

@@ -1,5 +1,5 @@
-//! The result of a stage whose child may fail without ending the boot: the stage's line, or trouble for the verdict. And the
-//! last finding that such stages left in their documents.
+//! The result of a stage whose child may fail without ending the boot: the stage's line, or trouble for the verdict. Also
+//! the last finding in the documents of such stages.
 
 use crate::driver::report::Severity;
 use crate::file_io::read_at_most;
@@ -12,9 +12,9 @@ use std::path::Path;
 /// What a stage's child did.
 #[derive(Debug, PartialEq, Eq)]
 pub enum StageResult {
-    /// There is an account of its work, which the validator judges; the text is the stage's line.
+    /// It left a report on its work, which the validator judges; the text is the stage's line.
     Done(String),
-    /// It could not do its work, or not all of its account is true.
+    /// It could not do its work, or its report is not entirely true.
     Failed(String),
 }
 
@@ -28,7 +28,7 @@ impl fmt::Display for StageResult {
 }
 
 impl StageResult {
-    /// What the result of `stage` means for the verdict.
+    /// The trouble that the verdict must include for the result of `stage`, if any.
     #[must_use]
     pub fn trouble(&self, stage: &'static str) -> Option<Trouble> {
         match self {
@@ -38,7 +38,7 @@ impl StageResult {
     }
 }
 
-/// What the documents of the steps have in common.
+/// The common part of the documents of the steps.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Findings {
@@ -53,7 +53,7 @@ struct Finding {
 }
 
 impl Findings {
-    /// The last one that is more than a note.
+    /// The last finding that is more than a note.
     fn last(self) -> Option<String> {
         let mut found = self.findings.into_iter().filter(|finding| finding.severity > Severity::Info);
         found.next_back().map(|finding| finding.code).or_else(|| self.rebar.and_then(|rebar| rebar.last()))

@@ -35,7 +35,7 @@ impl fmt::Display for Settled {
     }
 }
 
-/// Keeps or releases it. A framebuffer that cannot be released is not a fault of the boot: the validator
+/// Keeps or releases the framebuffer. One that cannot be released is not a fault of the boot: the validator
 /// detects it and measures its effect.
 ///
 /// # Errors

@@ -51,7 +51,7 @@ pub fn prove(m: &mut Machine, config: &Validator, which: Which) -> Result<Proof,
     run(m, config, which, None, paths::REPORT)
 }
 
-/// Runs the validator again at another level, as a person asked for at the screen.
+/// Runs the validator again at another level, as requested at the screen.
 ///
 /// # Errors
 /// Only an interruption.
@@ -89,7 +89,7 @@ fn run(
     args.extend(begin_part.iter().flat_map(|word| ["--before-part", word]));
     let stages: Vec<_> = m.boot_stages().collect();
     args.extend(stages.iter().flat_map(|stage| ["--boot-stage", stage]));
-    // A screen that is not there or not usable changes nothing else.
+    // A missing or unusable screen has no other effect.
     let on_screen = m.full_screen && m.console.lend_screen(true);
     if on_screen {
         args.extend(["--screen", paths::SCREEN]);
@@ -122,7 +122,7 @@ pub fn skipped(why: String) -> Proof {
     Proof { end: End::Vetoed, report: Err(why.clone()), reason: why, lines: Vec::new(), seconds: 0.0 }
 }
 
-/// Whether a validator that ended so reached a verdict.
+/// Whether a validator that ended like this reached a verdict.
 fn reached(end: End) -> bool {
     let status = if let End::Exited(status) = end { Verdict::of_status(status) } else { None };
     status.is_some_and(|verdict| verdict != Verdict::Error)
@@ -132,7 +132,7 @@ fn reached(end: End) -> bool {
 /// ends badly.
 fn show(stream: Stream, line: &str, held: &mut Vec<String>) -> bool {
     match stream {
-        // Nothing that explains a bad end, and worth seeing while it waits.
+        // Progress does not explain a bad end, but is worth seeing while the validator waits.
         Stream::Err if line.starts_with(PROGRESS) => {
             info!(target: CHILD, "{line}");
             return true;

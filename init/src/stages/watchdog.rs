@@ -1,5 +1,5 @@
-//! The stage `watchdog`: arms the device that resets the machine when process 1 no longer gets on, and gives it up or passes
-//! it on at the hand-over. Children touch the device, because it can hang; process 1 pets it (`child::petting`).
+//! The stage `watchdog`: arms the device that resets the machine when process 1 no longer makes progress, and gives it up or
+//! passes it on at the hand-over. Children touch the device, because it can hang; process 1 pets it (`child::petting`).
 
 use crate::child::petting::By;
 use crate::child::{End, on_output};
@@ -26,7 +26,7 @@ pub enum Guarded {
     NotWanted,
     /// The machine has one, with this timeout.
     By(Armed, Watchdog),
-    /// There is none that can be used, and why.
+    /// There is no usable device, and why.
     Without(WatchdogMode, String),
 }
 
@@ -46,7 +46,7 @@ impl fmt::Display for Guarded {
 }
 
 impl Guarded {
-    /// What the result means for the verdict: a device that the configuration demands must be there.
+    /// The trouble that the verdict must include: a device that the configuration demands must exist.
     #[must_use]
     pub fn trouble(&self) -> Option<Trouble> {
         let Self::Without(mode, why) = self else { return None };
@@ -102,8 +102,8 @@ fn read(line: &str) -> Option<(Armed, By)> {
     Some((Armed { device: device.to_owned(), name: name.to_owned(), timeout_s: seconds.parse().ok()? }, by))
 }
 
-/// Has a child close the device, as its only holder, so that a close that hangs is not ours. Returns whether it could be
-/// checked that it is stopped or running.
+/// Has a child, as the only holder of the device, close it, so that a close that hangs does not block process 1. Returns
+/// whether it could be verified that the device is stopped or running, as wanted.
 fn give_up(m: &Machine, device: OwnedFd, how: &str, path: &str) -> Result<Result<bool, String>, Fault> {
     let sent = descriptors::pair().and_then(|(ours, theirs)| {
         descriptors::send(ours.as_fd(), device.as_fd())?;
@@ -112,7 +112,7 @@ fn give_up(m: &Machine, device: OwnedFd, how: &str, path: &str) -> Result<Result
     let (_ours, theirs) = match sent {
         Ok(sockets) => sockets,
         Err(e) => {
-            // Closed in this way it resets the machine, which is better than never.
+            // Closed like this, the device resets the machine, which is better than a machine that is never reset.
             return Ok(Err(format!("{path}: not passed on: {e}")));
         }
     };
@@ -124,13 +124,13 @@ fn give_up(m: &Machine, device: OwnedFd, how: &str, path: &str) -> Result<Result
     Ok(if fine { Ok(said != helper::UNCHECKED) } else { Err(done.reason()) })
 }
 
-/// Replaces the workload's variables about the watchdog that it gets: none unless `action` starts it.
-pub fn tell(m: &Machine, config: &Config, action: Action, variables: &mut Vec<Variable>) {
+/// Replaces the workload's variables about the watchdog that it receives: none unless `action` starts the workload.
+pub fn set_variables(m: &Machine, config: &Config, action: Action, variables: &mut Vec<Variable>) {
     variables.retain(|variable| !variable.name.starts_with(VARIABLE));
-    variables.extend(told(m, config, action));
+    variables.extend(variables_for(m, config, action));
 }
 
-fn told(m: &Machine, config: &Config, action: Action) -> Vec<Variable> {
+fn variables_for(m: &Machine, config: &Config, action: Action) -> Vec<Variable> {
     let handed = matches!(action, Action::Workload | Action::WorkloadWithoutP2p) && config.workload.watchdog;
     let Some(armed) = m.watchdog.as_ref().filter(|_| handed && config.workload.mode != WorkloadMode::None)
     else {
@@ -145,8 +145,8 @@ fn told(m: &Machine, config: &Config, action: Action) -> Vec<Variable> {
     ]
 }
 
-/// Before another program becomes process 1, or gets the device: passes it on running with `workload.watchdog`, else stops
-/// it, and says so. A failure is a warning: the machine then resets, which the line says.
+/// Before another program becomes process 1, or receives the device: passes it on running with `workload.watchdog`,
+/// otherwise stops it, and logs the result. A failure is a warning: the machine may then reset, which the warning mentions.
 ///
 /// # Errors
 /// Only an interruption.
@@ -170,7 +170,7 @@ pub fn hand_over(m: &mut Machine, config: &Config) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Arms the device again when the machine came back from the workload, or never got there.
+/// Arms the device again after the workload has ended, or when it was never started.
 ///
 /// # Errors
 /// Only an interruption.

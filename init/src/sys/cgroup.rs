@@ -1,5 +1,5 @@
 //! Control groups (Documentation/admin-guide/cgroup-v2.rst): one for each child, so that every process which the child has
-//! started ends with it, also one that left its session, and so that no child takes all memory or process numbers.
+//! started ends with it, even one that left its session, and so that no child uses up all memory or process ids.
 
 use super::clock::since_boot;
 use rustix::process::getpid;
@@ -17,21 +17,21 @@ use std::time::{Duration, Instant};
 const ROOT: &str = "/sys/fs/cgroup";
 /// NCCL starts some threads for each pair of GPUs and channel.
 const PIDS: &str = "32768";
-/// The part of the memory that no child gets, so that process 1 can go on: one part in so many.
+/// The part of the memory that children cannot use, so that process 1 can keep running: one part in this many.
 const KEPT_FREE: u64 = 16;
 /// How long killed processes may take to leave.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// A group of its own for one child; without cgroup2 there is none.
+/// The group of one child; there is none without cgroup2.
 #[derive(Debug)]
 pub struct Group {
     at: PathBuf,
-    /// The file that takes the members.
+    /// The file to which the ids of the members are written.
     members: OwnedFd,
 }
 
 impl Group {
-    /// Makes one, with its limits where the kernel has them.
+    /// Makes a group, with limits if the kernel has these controllers.
     #[must_use]
     pub fn new() -> Option<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -40,7 +40,7 @@ impl Group {
         }
         let nth = NEXT.fetch_add(1, Ordering::Relaxed);
         if nth == 0 {
-            // Refused where another process 1 has its own groups; then there are no limits.
+            // Refused if another process 1 has its own groups; then there are no limits.
             let _others = fs::write(format!("{ROOT}/cgroup.subtree_control"), "+pids +memory");
         }
         // In namespaces, several processes 1 may share one hierarchy.
@@ -61,7 +61,7 @@ impl Group {
         Ok(Self { at, members: members.into() })
     }
 
-    /// Makes the command start in it.
+    /// Makes the command start in this group.
     ///
     /// # Errors
     /// As dup(2).
@@ -77,7 +77,7 @@ impl Group {
         Ok(())
     }
 
-    /// Kills every process that is left in it, and removes it.
+    /// Kills every process that is left in the group, and removes the group.
     pub fn end(self) {
         let killed = File::options().write(true).open(self.at.join("cgroup.kill"));
         let _older_kernel = killed.and_then(|mut file| file.write_all(b"1"));

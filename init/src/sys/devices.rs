@@ -53,7 +53,7 @@ fn attach_once(image: &File) -> io::Result<String> {
     Ok(path)
 }
 
-/// LOOP_CTL_GET_FREE answers with its return value.
+/// LOOP_CTL_GET_FREE returns the number as its return value.
 fn loop_number<const CODE: ioctl::Opcode>(control: &File) -> io::Result<i32> {
     struct GetFree<const CODE: ioctl::Opcode>;
     #[expect(unsafe_code, reason = "the trait is unsafe to implement: it says what the kernel touches")]

@@ -45,11 +45,11 @@ pub fn is_program_in(root: &Path, path: &str) -> bool {
     mode.is_ok_and(|mode| FileType::from_raw_mode(mode) == FileType::RegularFile && mode & 0o111 != 0)
 }
 
-/// Makes a file writable that its file system protects: efivarfs makes the variables of others immutable. A file that is not
-/// there needs nothing.
+/// Makes a file writable that its file system protects: efivarfs makes variables that it does not know immutable. Does
+/// nothing for a file that does not exist.
 ///
 /// # Errors
-/// As open(2); whether the file system knows such a protection shows when the file is changed.
+/// As open(2). A failure to remove the protection is not an error here; it shows when the file is changed.
 pub fn allow_changes(path: &Path) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     match rustix::fs::open(path, flags, Mode::empty()) {

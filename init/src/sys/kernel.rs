@@ -68,7 +68,7 @@ pub fn catch_ctrl_alt_del() -> io::Result<()> {
     Ok(rustix::system::reboot(RebootCommand::CadOff)?)
 }
 
-/// Restarts the machine or powers it off; returns only why it goes on.
+/// Restarts the machine or powers it off; returns only if that failed, with the reason.
 #[must_use]
 pub fn end(restart: bool) -> String {
     let command = if restart { RebootCommand::Restart } else { RebootCommand::PowerOff };
@@ -76,8 +76,8 @@ pub fn end(restart: bool) -> String {
     refused.map_or_else(|| "the kernel gave no reason".to_owned(), |e| io::Error::from(e).to_string())
 }
 
-/// Whether this process is of the machine itself, and not of a process id namespace: there, what outlives process 1, such
-/// as a watchdog or a variable of the firmware, would be another machine's.
+/// Whether this process belongs to the machine itself, and not to a process id namespace: there, anything that outlives
+/// process 1, such as a watchdog or a variable of the firmware, would belong to another system.
 #[must_use]
 pub fn is_machine() -> bool {
     const INITIAL_NAMESPACE: u64 = 0xEFFF_FFFC; // PROC_PID_INIT_INO of include/linux/proc_ns.h
@@ -87,7 +87,7 @@ pub fn is_machine() -> bool {
 /// Restarts the machine or powers it off at once, without the shutdown of any device: for a machine whose shutdown hangs.
 ///
 /// # Errors
-/// As write(2), and in a process id namespace, where this would end a machine that is not ours.
+/// As write(2), and in a process id namespace, where this would bring down a machine that is not ours.
 pub fn end_at_once(restart: bool) -> io::Result<()> {
     if !is_machine() {
         return Err(io::ErrorKind::PermissionDenied.into());

@@ -1,5 +1,5 @@
-//! The one door to the kernel: every system call that std does not offer, each as a small function, and all
-//! of init's `unsafe`. Callers decide when to use which.
+//! The only interface to the kernel: every system call that std does not offer, each as a small function, and
+//! all of init's `unsafe`. Callers decide when to use which.
 
 pub mod cgroup;
 pub mod clock;

@@ -24,7 +24,7 @@ const IPV4: u8 = 2;
 /// Valid on one link only (RT_SCOPE_LINK).
 const ON_LINK: u8 = 253;
 
-/// Attributes of (type, bytes), each filled up to a word.
+/// Encodes attributes of (type, bytes), each padded to a word.
 fn attributes(all: &[(u16, &[u8])]) -> Vec<u8> {
     let mut body = Vec::new();
     for (kind, bytes) in all {
@@ -75,8 +75,8 @@ pub fn set_mtu(index: u32, mtu: u32) -> Vec<u8> {
     message(RTM_NEWLINK, 0, &link_header(index, 0), &[(MTU, &mtu.to_ne_bytes())])
 }
 
-/// A request to answer ARP only for the interface's own addresses (arp_ignore = 1), and to ask only in their name
-/// (arp_announce = 2).
+/// A request to answer ARP only for the interface's own addresses (arp_ignore = 1), and to send ARP requests only with
+/// them as the sender (arp_announce = 2).
 #[must_use]
 pub fn separate_arp(index: u32) -> Vec<u8> {
     // IPV4_DEVCONF_ARP_ANNOUNCE and IPV4_DEVCONF_ARP_IGNORE of linux/ip.h
@@ -124,8 +124,8 @@ pub fn address(index: u32, address: IpAddr, prefix: u8) -> Vec<u8> {
     message(RTM_NEWADDR, CREATE_REPLACE, &header, &[(2, &bytes), (1, &bytes)])
 }
 
-/// A request to give an interface a link-local address, or to remove it. It has no network around it, so no route comes
-/// with it.
+/// A request to give an interface a link-local address, or to remove it. The address is set without its network (/32), so
+/// the kernel adds no route for it.
 #[must_use]
 pub fn link_local(index: u32, own: Ipv4Addr, is_taken: bool) -> Vec<u8> {
     let header = [&[IPV4, 32, 0, ON_LINK][..], &index.to_ne_bytes()].concat();
@@ -133,8 +133,8 @@ pub fn link_local(index: u32, own: Ipv4Addr, is_taken: bool) -> Vec<u8> {
     message(kind.0, kind.1, &header, &[(2, &own.octets()), (1, &own.octets())])
 }
 
-/// A request to reach one peer by an interface, from the interface's own address, in packets of at most `mtu` bytes. It
-/// replaces the peer's route by another interface.
+/// A request to reach one peer through an interface, from the interface's own address, in packets of at most `mtu` bytes.
+/// It replaces a route to the peer through another interface.
 #[must_use]
 pub fn peer_route(index: u32, peer: Ipv4Addr, own: Ipv4Addr, mtu: u32) -> Vec<u8> {
     let header = [IPV4, 32, 0, 0, MAIN_TABLE, BY_BOOT, ON_LINK, UNICAST, 0, 0, 0, 0];

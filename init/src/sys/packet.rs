@@ -25,7 +25,7 @@ unsafe impl SocketAddrArg for Address {
     }
 }
 
-/// Opens a socket that gets every ARP frame of an interface, and sends frames there. Reading never waits.
+/// Opens a socket that receives every ARP frame of an interface and sends frames on it. Reading never waits.
 ///
 /// # Errors
 /// As socket(2) and bind(2).

@@ -19,7 +19,7 @@ pub fn is_process_one() -> bool {
     rustix::process::getpid().is_init()
 }
 
-/// The signals that process 1 handles, received through a descriptor (signalfd) and never by interruption.
+/// The signals that process 1 handles, received through a descriptor (signalfd) and never by a signal handler.
 #[derive(Debug)]
 pub struct Signals(SignalFd);
 
@@ -34,8 +34,8 @@ impl Signals {
         Ok(Self(SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?))
     }
 
-    /// Blocks the signals again after an execve(2) that was prepared by [`unblock_signals`] and failed: without that none
-    /// would arrive any more.
+    /// Blocks the signals again after an execve(2) that was prepared by [`unblock_signals`] and failed: otherwise none would
+    /// arrive through the descriptor any more.
     ///
     /// # Errors
     /// As sigprocmask(2).
@@ -153,7 +153,7 @@ pub fn unblock_signals(command: &mut Command) {
     }
 }
 
-/// What the console is for a program in a session of its own.
+/// How a program in its own session uses the console.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Terminal {
     /// A file to read and write. When the program ends, everything it wrote is still sent.
@@ -163,7 +163,7 @@ pub enum Terminal {
     Controlling,
 }
 
-/// Makes the command start in a session of its own; its standard input is the `terminal`.
+/// Makes the command start in its own session; its standard input is the `terminal`.
 pub fn own_session(command: &mut Command, terminal: Terminal) {
     let setup = move || {
         rustix::process::setsid()?;
@@ -229,7 +229,7 @@ pub fn others(proc: &Path) -> io::Result<Vec<String>> {
         let id = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
         let Some(id) = id.filter(|id| *id != 1 && *id != this) else { continue };
         if std::fs::read_link(entry.path().join("exe")).is_ok() {
-            // It may have ended since.
+            // The process may have ended since.
             let name = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_else(|_| String::new());
             others.push(format!("{id} ({})", name.trim()));
         }

@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
-/// Returns the line without what a console must not get.
+/// Returns the line without characters that must not be sent to a console.
 #[must_use]
 pub fn printable(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
@@ -42,8 +42,8 @@ pub fn standard_output() -> BorrowedFd<'static> {
     rustix::stdio::stdout()
 }
 
-/// The number of the device behind a terminal: `/dev/console` and `/dev/tty0` stand for others. `None` for
-/// what is not a terminal.
+/// The number of the device behind a terminal: `/dev/console` and `/dev/tty0` are aliases of other devices.
+/// `None` if it is not a terminal.
 #[must_use]
 pub fn number(terminal: BorrowedFd<'_>) -> Option<(u32, u32)> {
     const REAL_DEVICE: ioctl::Opcode = 0x8004_5432; // TIOCGDEV
@@ -54,7 +54,7 @@ pub fn number(terminal: BorrowedFd<'_>) -> Option<(u32, u32)> {
     Some(((device & 0xf_ff00) >> 8, (device & 0xff) | ((device >> 12) & 0xf_ff00)))
 }
 
-/// How many bytes a terminal has not sent yet; `None` for what is not a terminal.
+/// How many bytes a terminal has not sent yet; `None` if it is not a terminal.
 #[must_use]
 pub fn unsent(terminal: BorrowedFd<'_>) -> Option<usize> {
     const OUTPUT_QUEUE: ioctl::Opcode = 0x5411; // TIOCOUTQ
@@ -74,7 +74,7 @@ pub fn set_rate(line: BorrowedFd<'_>, rate: u32) -> io::Result<()> {
     Ok(tcsetattr(line, OptionalActions::Now, &settings)?)
 }
 
-/// Removes O_NONBLOCK, for a descriptor that a child gets.
+/// Removes O_NONBLOCK, for a descriptor that is passed to a child.
 ///
 /// # Errors
 /// As fcntl(2).

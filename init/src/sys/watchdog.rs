@@ -1,5 +1,5 @@
 //! System calls about a watchdog device (Documentation/watchdog/watchdog-api.rst). Each of them can hang in a driver that
-//! asks a management controller, so only children make them.
+//! queries a management controller, so only children make them.
 
 use rustix::ioctl;
 use std::io;
@@ -28,7 +28,7 @@ pub fn identity(device: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
     Ok(info.identity.into_iter().take_while(|byte| *byte != 0).collect())
 }
 
-/// Sets the time in seconds after which the device resets the machine, and returns the time that the driver took.
+/// Sets the time in seconds after which the device resets the machine, and returns the time that the driver accepted.
 ///
 /// # Errors
 /// As ioctl(2); `EINVAL` for a time that the device cannot measure.

@@ -38,7 +38,7 @@ pub struct Judgement {
     pub host: Option<String>,
     /// The validator's exit status, when it had one.
     pub exit_status: Option<i32>,
-    /// What the verdict is bound to.
+    /// The machine's fingerprint, to which the verdict is bound.
     pub fingerprint: Option<String>,
     /// The object whose hash is the fingerprint.
     pub bound_to: Option<Box<RawValue>>,
@@ -50,14 +50,14 @@ pub struct Judgement {
     pub started: Option<String>,
     /// How long it took.
     pub seconds: f64,
-    /// What came of the meeting with other nodes, where one is configured.
+    /// The result of the meeting with other nodes, where one is configured.
     pub nodes: Option<Met>,
     /// The validator's own last lines, if they state the same verdict.
     pub lines: Vec<String>,
 }
 
 impl Judgement {
-    /// The worse of the machine's own verdict and that on all nodes: what the policy follows.
+    /// The worse of the machine's own verdict and that on all nodes: the policy follows it.
     #[must_use]
     pub fn worst(&self) -> Verdict {
         let nodes = self.nodes.as_ref().map_or(Verdict::Pass, |met| met.verdict);
@@ -157,7 +157,7 @@ impl Report {
         codes
     }
 
-    /// The actions that findings ask for, except harmless ones, each with its code.
+    /// The actions that findings require, except harmless ones, each with its code.
     pub(super) fn recoveries(&self) -> impl Iterator<Item = (Recovery, &str)> {
         let findings = self.tests.iter().flat_map(|test| &test.findings).filter(|f| f.severity != "info");
         findings.filter_map(|finding| Some((finding.recovery?, finding.code.as_str())))

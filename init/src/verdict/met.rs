@@ -1,4 +1,4 @@
-//! The verdict on several nodes, from the results of `firstlight nodes`. Fails closed as that on the machine.
+//! The verdict on several nodes, from the results of `firstlight nodes`. Fails closed, like the verdict on the machine.
 
 use crate::child::End;
 use contract::outcome::{Severity, Verdict};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// What came of the meeting; verdict.json has it as `nodes`.
+/// The result of the meeting; the key `nodes` in verdict.json.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Met {
     /// The verdict on all nodes.
@@ -64,7 +64,7 @@ impl Met {
 
     /// Accepts a verdict only if exit status and report agree.
     #[must_use]
-    pub fn believe(end: End, reason: &str, report: Result<Vec<u8>, String>) -> Self {
+    pub fn accept(end: End, reason: &str, report: Result<Vec<u8>, String>) -> Self {
         let End::Exited(status) = end else { return Self::failed(format!("firstlight nodes {end}"), None) };
         let Some(verdict) = Verdict::of_status(status) else {
             return Self::failed(format!("firstlight nodes {end}: {reason}"), Some(status));
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_verdict_counts_only_with_a_report_that_agrees() {
-        let met = Met::believe(End::Exited(1), "", report("FAIL"));
+        let met = Met::accept(End::Exited(1), "", report("FAIL"));
         assert_eq!(
             (met.verdict, met.codes),
             (Verdict::Fail, vec!["NODES-BAD".to_owned(), "NODES-PATH".to_owned()])
@@ -134,7 +134,7 @@ mod tests {
             (End::Signalled(9), report("PASS"), "signal 9"),
             (End::TimedOut(Duration::from_secs(3)), report("PASS"), "3"),
         ] {
-            let met = Met::believe(end, "why", report);
+            let met = Met::accept(end, "why", report);
             assert_eq!(met.verdict, Verdict::Error);
             assert!(met.cause.as_ref().is_some_and(|text| text.contains(cause)), "{met:?}");
         }

@@ -61,7 +61,7 @@ impl Judgement {
 /// Judges the validator's results and the troubles of other stages.
 #[must_use]
 pub fn judge(proof: &Proof, troubles: &[Trouble]) -> Judgement {
-    let mut judgement = match believe(proof) {
+    let mut judgement = match accept(proof) {
         Ok(judgement) => judgement,
         Err(cause) => Judgement {
             exit_status: if let End::Exited(status) = proof.end { Some(status) } else { None },
@@ -98,7 +98,7 @@ impl Need {
     }
 }
 
-/// What the machine's GPUs need according to the validator's results, and the code or the cause that says so.
+/// What the machine's GPUs need according to the validator's results, and the code or the cause of that need.
 #[must_use]
 pub fn need(proof: &Proof) -> Option<(Need, String)> {
     if matches!(proof.end, End::TimedOut(_) | End::Unkillable(_)) {
@@ -106,11 +106,11 @@ pub fn need(proof: &Proof) -> Option<(Need, String)> {
     }
     let report: Report = serde_json::from_slice(proof.report.as_ref().ok()?).ok()?;
     let needs = report.recoveries().filter_map(|(action, code)| Some((Need::of(action)?, code.to_owned())));
-    // The first of those that need most.
+    // The first of the greatest needs.
     needs.reduce(|most, next| if next.0 > most.0 { next } else { most })
 }
 
-/// Whether tests of a part of the machine passed: exit status and report say so.
+/// Whether tests of a part of the machine passed, according to both exit status and report.
 #[must_use]
 pub fn is_good_in_part(proof: &Proof) -> bool {
     let End::Exited(status) = proof.end else { return false };
@@ -124,7 +124,7 @@ pub fn is_good_in_part(proof: &Proof) -> bool {
 }
 
 /// The validator's verdict, or why it is not accepted.
-fn believe(proof: &Proof) -> Result<Judgement, String> {
+fn accept(proof: &Proof) -> Result<Judgement, String> {
     let End::Exited(status) = proof.end else {
         return Err(format!("the validator {}", proof.end));
     };
@@ -194,13 +194,13 @@ fn contradiction(report: &Report, said: Verdict) -> Result<(), String> {
 /// A verdict of a smaller scope does not cover what the workload uses.
 const SCOPE: &str = "machine";
 
-/// The validator's own last lines: the last of each kind, and only if both say what its report does.
+/// The validator's own last lines: the last of each kind, and only if both agree with its report.
 fn last_lines(held: &[String], judgement: &Judgement) -> Vec<String> {
     let last = |prefix: &str| held.iter().rev().find(|line| line.starts_with(prefix));
     let verdict = judgement.verdict.to_string();
     let says = |line: &&String| line.split_whitespace().nth(1).is_some_and(|word| word == verdict);
     let ours = judgement.last_line("").to_string();
-    // The name and the seconds after it are not the verdict's.
+    // The host's name and the seconds after it are not part of the verdict.
     let facts = |line: &str| line.split_once(" host=").map(|(facts, _)| facts.to_owned());
     match (last("VERDICT").filter(says), last(BEGINNING).filter(|line| facts(line) == facts(&ours))) {
         (Some(a), Some(b)) => vec![a.clone(), b.clone()],

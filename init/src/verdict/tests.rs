@@ -28,7 +28,7 @@ fn verdict(end: End, verdict: &str, outcomes: &[&str]) -> Verdict {
 }
 
 #[test]
-fn status_and_report_that_agree_are_believed() {
+fn status_and_report_that_agree_are_accepted() {
     for (status, word, outcomes, want) in [
         (0, "PASS", ["pass", "not-applicable"], Verdict::Pass),
         (1, "FAIL", ["pass", "fail"], Verdict::Fail),
@@ -214,7 +214,7 @@ fn finding(severity: &str, recovery: &str) -> Value {
     json!({ "code": recovery.to_uppercase(), "severity": severity, "recovery": recovery })
 }
 
-/// What a report with these findings asks for.
+/// The need of a report with these findings.
 fn asked(findings: &[Value]) -> Option<(Need, String)> {
     let mut text = report("FAIL", &["fail"]);
     text["tests"][0]["findings"] = json!(findings);
@@ -222,7 +222,7 @@ fn asked(findings: &[Value]) -> Option<(Need, String)> {
 }
 
 #[test]
-fn the_first_finding_that_asks_most_says_what_the_gpus_need() {
+fn the_first_finding_with_the_greatest_need_decides_what_the_gpus_need() {
     let person = Need::Person(Recovery::Replace);
     let fails = |words: &[&str]| asked(&words.iter().map(|word| finding("fail", word)).collect::<Vec<_>>());
     for (words, need) in [

@@ -1,4 +1,4 @@
-//! A whole boot: its lines, what the validator and the workload get.
+//! A whole boot: its lines, and the environment and limits of the validator and the workload.
 
 use super::CONFIG;
 use super::namespace::{Down, Machine, PASS, json, scraper_lines};
@@ -24,7 +24,7 @@ fn a_machine_that_passes_runs_its_workload_and_powers_off() {
     );
     let verdict = json(&m, "verdict.json");
     assert_eq!((&verdict["verdict"], &verdict["cause"]), (&json!("PASS"), &json!(null)));
-    // In a namespace standard output is an output of its own.
+    // In a namespace standard output is a separate output.
     let out = fs::read_to_string(m.path("stdout.txt")).unwrap();
     assert_eq!(scraper_lines(&out), scraper_lines(&console), "{out}");
     assert_eq!(verdict["bound_to"], json!({ "kernel": "k" }));
@@ -82,7 +82,7 @@ fn the_stages_print_one_line_each_in_order_within_80_columns() {
     assert!(boot.contains("kernel ") && boot.contains("init to verdict ") && boot.contains("init's own "));
 }
 
-/// The values that NCCL's documentation asks for; its `hostHash` uses host name and boot id.
+/// The values that NCCL's documentation requires; its `hostHash` uses host name and boot id.
 #[test]
 fn validator_and_workload_get_what_nccl_needs_of_the_machine() {
     let needs = "echo needs files $(ulimit -n) most $(ulimit -H -n) locked $(ulimit -l) stack $(ulimit -s) \
@@ -139,7 +139,7 @@ fn a_missing_driver_module_is_in_the_report_that_the_validator_judges() {
 }
 
 #[test]
-fn without_a_driver_there_is_a_report_all_the_same() {
+fn without_a_driver_there_is_still_a_report() {
     let (_, m, console) = Machine::new(PASS, CONFIG).workload("exit 0").boot().down();
     assert!(console.contains("driver    driver.load = false: nothing loaded "), "{console}");
     let driver = json(&m, "driver.json");
@@ -156,7 +156,7 @@ fn a_damaged_driver_image_is_named() {
 }
 
 #[test]
-fn a_driver_that_hangs_is_given_up_and_the_boot_goes_on_to_an_error() {
+fn a_driver_that_hangs_is_given_up_and_the_boot_continues_to_an_error() {
     // Opening a pipe without a writer waits forever.
     let m = Machine::new(PASS, CONFIG)
         .cmdline("firstlight.driver.load=true firstlight.driver.timeout_s=1")

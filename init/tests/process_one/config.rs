@@ -1,4 +1,4 @@
-//! Where the configuration comes from, what refuses it, and where the report goes.
+//! Where the configuration comes from, when it is refused, and where the report goes.
 
 use super::CONFIG;
 use super::namespace::Disk;
@@ -53,7 +53,7 @@ fn a_data_partition_gives_configuration_and_keeps_the_report() {
     assert!(console.contains("publish   kept as reports/000001-PASS.json "), "{console}");
 }
 
-/// `disk` is a loop device, which is neither removable nor on USB. The helpers are asked as process 1 asks them.
+/// `disk` is a loop device, which is neither removable nor on USB. The helpers are run as process 1 runs them.
 #[test]
 fn a_built_in_disk_that_no_layer_names_gives_no_settings_and_gets_no_report() {
     let content = tempfile::tempdir().unwrap();

@@ -104,7 +104,7 @@ pub(crate) fn new_root(root: &Path) -> PathBuf {
     root.to_owned()
 }
 
-/// It left its session and its process group, and would write over what process 1 decides.
+/// The daemon has left its session and its process group, and would overwrite the decision of process 1.
 #[test]
 fn a_daemon_of_the_validator_ends_with_it() {
     let daemon = "while :; do echo forged > /run/firstlight/verdict.json; sleep 0.05; done";

@@ -1,5 +1,5 @@
 //! init as process 1 of a namespace: the stages, every way a validator can fail, policies, signals and both
-//! hand-overs. QEMU tests elsewhere cover what needs a kernel of its own.
+//! hand-overs. QEMU tests elsewhere cover everything that needs a separate kernel.
 
 #[cfg(test)]
 mod boot;

@@ -1,6 +1,6 @@
-//! A small machine made of namespaces: `/init` runs as process 1 in its own root folder, with a validator,
-//! a workload and a kernel command line that the test wrote; and block devices for it. Needs root and unshare; without them the
-//! tests fail, they are not skipped.
+//! A small machine made of namespaces: `/init` runs as process 1 in its own root folder, with a validator, a workload and a
+//! kernel command line that the test wrote, and with block devices. Needs root and unshare; without them the tests fail,
+//! they are not skipped.
 
 use std::any::Any;
 use std::fs;
@@ -40,8 +40,8 @@ case "$*" in
 esac
 "#;
 
-/// Mounts as in a container, then becomes `/init`: what tests must not change on the host (/proc/sys) is
-/// read-only, what they read afterwards (/run, the console) is a bind mount.
+/// Mounts as in a container, then becomes `/init`: files that tests must not change on the host (/proc/sys) are
+/// read-only, files that they read afterwards (/run, the console) are bind mounts.
 const START: &str = r#"
 set -e
 cd "$1"
@@ -83,11 +83,11 @@ pub(crate) enum Down {
 pub(crate) struct Machine {
     dir: TempDir,
     environment: Vec<(&'static str, String)>,
-    /// What must live as long as it.
+    /// Values that must live as long as the machine.
     kept: Vec<Box<dyn Any>>,
 }
 
-/// A running machine. It is ended when this is dropped: also by a test that fails.
+/// A running machine. It is ended when this is dropped, also by a failing test.
 pub(crate) struct Running {
     child: Process,
     machine: Machine,
@@ -192,7 +192,7 @@ impl Machine {
         self
     }
 
-    /// Gives it a firmware with variables: a folder of the machine, which stays from boot to boot.
+    /// Gives it a firmware with variables: a folder of the machine, which persists from boot to boot.
     pub(crate) fn variables(mut self) -> Self {
         self.environment.push(("VARIABLES", "1".to_owned()));
         fs::create_dir(self.path("variables")).unwrap();
@@ -200,7 +200,7 @@ impl Machine {
         self
     }
 
-    /// Forgets what an earlier boot left in memory and on the console.
+    /// Removes what an earlier boot left in memory and on the console.
     pub(crate) fn again(self) -> Self {
         fs::remove_dir_all(self.path("run-outside")).unwrap();
         fs::create_dir(self.path("run-outside")).unwrap();
@@ -297,7 +297,7 @@ impl Running {
         self.machine.again()
     }
 
-    /// Waits until it holds or ends, ends it, and says how it went down: a machine that holds is powered off.
+    /// Waits until it holds or ends, ends it, and returns how it went down: a machine that holds is powered off.
     pub(crate) fn held_or_down(mut self) -> (Down, Machine, String) {
         if self.holds() {
             self.signal("TERM");
@@ -365,7 +365,7 @@ pub(crate) fn json(machine: &Machine, name: &str) -> serde_json::Value {
     serde_json::from_slice(&fs::read(&path).unwrap()).unwrap()
 }
 
-/// Whether /run/firstlight/validated is there.
+/// Whether /run/firstlight/validated exists.
 pub(crate) fn is_validated(machine: &Machine) -> bool {
     machine.path("run-outside/firstlight/validated").exists()
 }

@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// A network of its own with its own /sys, and without the host's modules.
+/// A separate network with its own /sys, and without the host's modules.
 const SPACE: &str = "mount --make-rprivate / && mount -t sysfs sysfs /sys\n\
                      if [ -d /lib/modules ]; then mount -t tmpfs tmpfs /lib/modules; fi\n\
                      echo up; exec sleep 600";
@@ -49,7 +49,7 @@ impl Space {
         self.holder.id()
     }
 
-    /// Runs a program there; returns whether it succeeded, and its output.
+    /// Runs a program in this network; returns whether it succeeded, and its output.
     fn try_run(&self, words: &[&str]) -> (bool, String, String) {
         let id = self.id().to_string();
         let mut command = Command::new("nsenter");
@@ -83,7 +83,7 @@ impl Space {
         }
     }
 
-    /// Bytes that left by a port.
+    /// The number of bytes that a port has sent.
     fn sent(&self, port: &str) -> u64 {
         let file = format!("/sys/class/net/{port}/statistics/tx_bytes");
         self.run(&["cat", &file]).trim().parse().unwrap()
@@ -119,7 +119,7 @@ fn ip(id: u32, words: &[&str]) -> serde_json::Value {
     serde_json::from_slice(&output.unwrap().stdout).unwrap()
 }
 
-/// The link-local addresses there, by port. Each has no network around it.
+/// The link-local addresses in that network, by port. Each is set without a network (/32).
 fn addresses(id: u32) -> Vec<Own> {
     let mut found = Vec::new();
     for link in ip(id, &["address", "show", "scope", "link"]).as_array().unwrap() {
@@ -132,7 +132,7 @@ fn addresses(id: u32) -> Vec<Own> {
     found
 }
 
-/// The routes there. Each has the port's own MTU.
+/// The routes in that network. Each has the port's own MTU.
 fn routes(id: u32) -> BTreeSet<Route> {
     let address = |value: &serde_json::Value| value.as_str().unwrap().parse().unwrap();
     let all = ip(id, &["route", "show"]);
@@ -173,7 +173,7 @@ fn two_ports_take_addresses_and_reach_each_peer_by_its_own_cable() {
     for port in ["b1", "b2"] {
         b.run(&["ip", "link", "set", port, "up"]);
     }
-    // The one that has been there for long is learned as well.
+    // A peer that has been there for a long time is found as well.
     a.take(&["a1", "a2"]);
     sleep(Duration::from_secs(3));
     b.take(&["b1", "b2"]);
@@ -221,7 +221,7 @@ fn a_cable_that_was_moved_moves_the_routes() {
     until("every peer's route", || {
         routes(a.id()) == wanted(&of_a, &of_b) && routes(b.id()) == wanted(&of_b, &of_a)
     });
-    // The cables are pulled out of a, and put in the other way round.
+    // The cables are unplugged from a, and plugged in the other way round.
     for port in ["to-a1", "to-a2"] {
         switch.run(&["ip", "link", "set", port, "down"]);
     }
@@ -274,7 +274,7 @@ fn an_address_in_use_is_not_taken_and_one_that_is_claimed_twice_is_given_up() {
     });
 }
 
-/// A port without a carrier has its peer's link up, or not, while the other port probes its address.
+/// The link of a port's peer comes up while the other port probes its address, or only later.
 #[test]
 fn a_carrier_that_comes_while_the_others_probe_adds_its_port_and_a_later_one_does_not() {
     for in_time in [true, false] {
@@ -313,7 +313,7 @@ fn ports_that_cannot_be_used_are_named_and_no_child_is_left() {
     for (ports, why) in [
         (&["a1"][..], "no carrier within 1 s: a1"),
         (&["a7"], "no carrier within 1 s: a7"),
-        // A veth is no card, so there is none to name.
+        // A veth is not a card, so there is no card to name.
         (&["52:54:00:00:00:09"], "no network card"),
         (&[], "no network card"),
     ] {
@@ -321,7 +321,7 @@ fn ports_that_cannot_be_used_are_named_and_no_child_is_left() {
         let (is_fine, out, err) = a.try_run(&words);
         assert!(!is_fine && err.lines().last() == Some(why), "{ports:?}: {out}{err}");
     }
-    // Links that are up without the time to probe.
+    // The links are up, but there is no time left to probe.
     b.run(&["ip", "link", "set", "b1", "up"]);
     let (is_fine, out, err) = a.try_run(&[init, "helper", "keep-link-local", "300", "a1"]);
     assert_eq!((is_fine, out.as_str(), err.as_str()), (false, "", "no link-local address in time: a1\n"));
@@ -344,7 +344,7 @@ fn boot(machine: Machine, peer: &Space, words: &str) -> Running {
 }
 
 #[test]
-fn the_boot_goes_on_with_addresses_and_they_are_kept_while_the_workload_runs() {
+fn the_boot_continues_with_addresses_and_they_are_kept_while_the_workload_runs() {
     let mut peer = Space::new();
     let script = "echo WORKLOAD keepers $(cat /proc/[0-9]*/cmdline | grep -ac keep-link-local)\n\
                   while [ $(ip -4 route | wc -l) != 2 ]; do sleep 0.1; done; ip -4 route";
@@ -373,7 +373,7 @@ fn a_recovery_ends_the_keeper_and_starts_it_again() {
     let (_, _, console) = boot(machine, &peer, "").held_or_down();
     assert!(console.contains("recover   end processes: only process 1 is left\n"), "{console}");
     assert!(console.contains("WORKLOAD keepers 1\n"), "{console}");
-    // The same addresses, and no second ones.
+    // The same addresses, and no additional ones.
     let of_ports = console.lines().filter(|line| line.contains(" inet 169.254.")).count();
     assert_eq!(of_ports, 2, "{console}");
 }

@@ -48,7 +48,7 @@ fn nodes_that_pass_let_the_workload_start_and_it_knows() {
     assert_eq!(scraper_lines(&console), [line]);
 }
 
-/// The settings of nodes.json are asked for if the nodes are good.
+/// The settings of nodes.json are requested if the verdict on the nodes is good.
 #[test]
 fn the_workload_gets_what_passed_between_the_nodes() {
     for (verdict, status, passed) in [("PASS", 0, true), ("DEGRADED", 3, true), ("FAIL", 1, false)] {

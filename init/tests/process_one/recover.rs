@@ -1,5 +1,5 @@
-//! GPUs that no longer work: every rung of the recovery works once and gives up once, a reboot happens once, and nothing of
-//! it leads to PASS or to peer-to-peer.
+//! GPUs that no longer work: every rung of the recovery succeeds once and fails once, a reboot happens once, and none of it
+//! leads to PASS or to peer-to-peer.
 
 use super::CONFIG;
 use super::namespace::{Down, Machine, json};
@@ -9,8 +9,8 @@ use std::fs;
 const GPU: &str = "bus/pci/devices/0000:01:00.0";
 const MARK: &str = "variables/FirstlightMark-6e0f3c1a-52d4-4b0e-9a77-c8d15b2f94e3";
 
-/// A validator whose tests find a GPU that needs what the first argument says, and whose tests of each GPU by itself end
-/// with the status in /alone.
+/// A validator whose tests find a GPU that needs the recovery WORD, and whose tests of each GPU by itself end with the
+/// status in /alone.
 const WEDGED: &str = r#"case "$*" in
     *--only*)
         printf '%s\n' "$*" >> /run/alone
@@ -22,7 +22,7 @@ report FAIL fail
 sed -i 's/"outcome":"fail"/"outcome":"fail","findings":[{"code":"P2P-HANG","severity":"fail","recovery":"WORD"}]/' /run/firstlight/report.json
 exit 1"#;
 
-/// A machine with a GPU that needs `word`, and that may be recovered so far.
+/// A machine with a GPU that needs `word`, and that may be recovered as far as `recover` allows.
 pub(crate) fn machine(recover: &str, word: &str, alone: i32) -> Machine {
     let config = CONFIG
         .replace("on_fail = \"poweroff\"", &format!("on_fail = \"workload\"\nrecover = \"{recover}\""))
@@ -44,7 +44,7 @@ pub(crate) fn machine(recover: &str, word: &str, alone: i32) -> Machine {
     m
 }
 
-/// The rungs as the journal has them, those that failed with a minus, and its result.
+/// The rungs in the journal, those that failed with a minus, and its result.
 fn climbed(m: &Machine) -> (Vec<String>, Value) {
     let journal = json(m, "recovery.json");
     assert_eq!((&journal["schema"], &journal["trying"]), (&json!("firstlight.recovery/1"), &Value::Null));
@@ -79,7 +79,7 @@ fn each_rung_that_fails_is_followed_as_the_ladder_says() {
     let none = strings(&[FREE, &["-reset-functions", "-reset-buses"]]);
     let mut both = [FREE, &["reset-functions"], &AGAIN[..2], &["-test-without-p2p"]].concat();
     both.extend([FREE, &["reset-buses"], &AGAIN[..2], &["-test-without-p2p"]].concat());
-    // A file of the GPU that is spoilt, or removed.
+    // A file of the GPU that is damaged or removed.
     for (name, bytes, alone, rungs) in [
         ("reset_method", Some(&b"bus\n"[..]), 0, no_flr),
         ("reset_method", Some(b"\n"), 0, none.clone()),
@@ -107,7 +107,7 @@ fn a_fabric_pass_that_fails_ends_in_the_other_reset_and_then_gives_up() {
     let m = machine("gpu", "reset-gpu", 0);
     let firstlight = m.path("usr/bin/firstlight");
     let script = fs::read_to_string(&firstlight).unwrap();
-    // The pass works at the boot and not after it.
+    // The pass works during the boot and fails after it.
     let fails = "*\"fabric fix\"*) [ -e /run/passed ] && exit 2; touch /run/passed;";
     let m = m.program("usr/bin/firstlight", &script.replacen("*\"fabric fix\"*)", fails, 1));
     let (_, m, console) = m.boot().held_or_down();
@@ -131,7 +131,7 @@ fn nothing_is_tried_where_it_is_not_allowed_or_of_no_use() {
 }
 
 #[test]
-fn one_reboot_is_counted_and_the_machine_goes_on_without_peer_to_peer() {
+fn one_reboot_is_counted_and_the_machine_continues_without_peer_to_peer() {
     for (alone, code, workload) in [(0, "RECOVERED", true), (1, "RECOVERY-FAILED", false)] {
         let m = machine("reboot", "reboot", alone).variables();
         let (down, m, console) = m.boot().down();
@@ -163,7 +163,7 @@ fn one_reboot_is_counted_and_the_machine_goes_on_without_peer_to_peer() {
 
 #[test]
 fn a_machine_that_cannot_count_its_reboots_is_not_rebooted() {
-    // The tests put a folder in the place of the mark, as a firmware that no longer takes writes.
+    // The tests put a folder in the place of the mark, to simulate a firmware that no longer accepts writes.
     let m = machine("reboot", "reboot", 0).variables();
     let script = fs::read_to_string(m.path("usr/bin/firstlight")).unwrap();
     let place = "/sys/firmware/efi/efivars/FirstlightMark-6e0f3c1a-52d4-4b0e-9a77-c8d15b2f94e3";

@@ -1,4 +1,5 @@
-//! A machine that was reset during a step says so at the next boot and does not run the step again until the mark is cleared.
+//! A machine that was reset during a step reports this at the next boot and does not run the step again until the mark is
+//! cleared.
 
 use super::CONFIG;
 use super::namespace::Disk;
@@ -9,9 +10,9 @@ use std::process::Command;
 
 const MARK: &str = "variables/FirstlightMark-6e0f3c1a-52d4-4b0e-9a77-c8d15b2f94e3";
 const IMAGE: &str = r#"{ "version": "0.1.0", "image_id": "5f1d989d03a878d8" }"#;
-/// What hangs the driver's start.
+/// The file that makes the driver's start hang.
 const DRIVER: &str = "usr/lib/firstlight/driver.squashfs";
-/// In place of the validator: it hangs in the fabric pass, and at the tests.
+/// Replaces the validator: it hangs in the fabric pass and in the tests.
 const HANGS: &str = "#!/bin/sh\nsleep 600\n";
 
 fn machine() -> Machine {
@@ -86,7 +87,7 @@ fn each_step_is_named_and_vetoed_at_every_boot_until_the_kernel_word_clears_it()
 }
 
 #[test]
-fn a_boot_that_passes_every_step_leaves_no_mark_also_when_it_is_told_to_reboot() {
+fn a_boot_that_passes_every_step_leaves_no_mark_even_when_it_is_asked_to_reboot() {
     let (m, console) = passes(machine());
     assert!(console.contains("reset     no mark of an earlier boot; kept in an EFI variable "), "{console}");
     let good = fs::read_to_string(m.path("usr/bin/firstlight")).unwrap();

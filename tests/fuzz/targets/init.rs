@@ -1,7 +1,7 @@
 //! What process 1 reads: the command line, its configuration, lists of modules, module files, disks, the driver.
 
-/// The kernel's command line, which a boot medium may fill with anything: both readers of it end,
-/// and neither invents text that is not in the line.
+/// The kernel's command line, which a boot medium may fill with anything: both parsers of it terminate, and neither returns
+/// text that is not in the line.
 pub fn cmdline(line: &str) {
     for word in firstlight_init::config::cmdline::words(line) {
         assert!(line.contains(&word.name), "{word:?}");
@@ -16,10 +16,10 @@ pub fn cmdline(line: &str) {
     }
 }
 
-/// init's configuration: a file and kernel words of any content become a configuration or errors of
-/// one line each that name their place.
+/// init's configuration: a file and kernel words of any content become a configuration or one-line errors that name their
+/// place.
 ///
-/// A file and, behind a line of two percent signs, the command line.
+/// Input: a file and, after a line of two percent signs, the command line.
 pub fn toml_init(input: &str) {
     use firstlight_init::config::{File, Source, build, cmdline};
 
@@ -36,10 +36,10 @@ pub fn toml_init(input: &str) {
     }
 }
 
-/// modules.dep, modules.builtin and modules.alias: an order names each file once, and a pattern from
-/// hell takes no exponential time.
+/// modules.dep, modules.builtin and modules.alias: a load order contains each file once, and a malicious pattern takes no
+/// exponential time.
 ///
-/// The three, each behind a line of two percent signs.
+/// Input: the three files, separated by lines of two percent signs.
 pub fn modules_dep(input: &str) {
     use firstlight_init::modules::alias::{fits, modules_for};
     use firstlight_init::modules::deps::{Deps, builtin, name_of};
@@ -59,8 +59,8 @@ pub fn modules_dep(input: &str) {
     assert!(modules.iter().all(|module| dep.contains(module.as_str())));
 }
 
-/// A module's file as it may come off a medium: the section is found or refused without reading
-/// outside of the file, and what is read of it stands there.
+/// A module's file from an untrusted medium: the section is found or rejected without reading outside of the file, and the
+/// text that is read is in the file.
 pub fn modinfo(file: &[u8]) {
     use firstlight_init::driver::elf::section;
     use firstlight_init::driver::modinfo::Modinfo;
@@ -80,14 +80,14 @@ pub fn modinfo(file: &[u8]) {
     assert!(info.depends().iter().all(|name| !name.contains(',')));
 }
 
-/// The first bytes of whatever disk is plugged in, its partition table, the firmware's variable about the boot disk, and a signature
-/// beside a file: looking for what is in them never reads outside of them, and no bytes are a valid signature.
+/// The first bytes of any disk that is plugged in, its partition table, the firmware's variable about the boot disk, and a
+/// signature next to a file: parsing them never reads outside of them, and no bytes are a valid signature.
 pub fn superblock(bytes: &[u8]) {
     use firstlight_init::config::signature::check;
     use firstlight_init::disk::gpt;
     use firstlight_init::disk::origin::part_uuid;
     use firstlight_init::disk::superblock::{probe, vfat_root, vfat_root_label};
-    /// A public key; the secret one was deleted.
+    /// A public key; the secret key was deleted.
     const KEY: &str = "RWSDbFQ9yZTA5iopg0fk1uSkMdQXIm16pP2pc0Nf+fA93zw87PAExNNY";
 
     let _ = probe(bytes);
@@ -99,8 +99,8 @@ pub fn superblock(bytes: &[u8]) {
     assert!(check(KEY, b"", &String::from_utf8_lossy(bytes)).is_err());
 }
 
-/// What a driver and its image say of themselves in text: the description, the parameters' list,
-/// /proc/devices, a GPU's information, and the kernel's lines. Reading ends, and makes nothing up.
+/// The texts of a driver and its image: the description, the parameters' list, /proc/devices, a GPU's information, and the
+/// kernel's lines. Parsing terminates, and returns nothing that is not in them.
 pub fn driver_files(bytes: &[u8]) {
     use firstlight_init::driver::causes::of_lines;
     use firstlight_init::driver::hardware::Gpu;
@@ -128,13 +128,13 @@ pub fn driver_files(bytes: &[u8]) {
     }
     let params = in_force::parse(&text);
     assert!(params.keys().all(|name| text.contains(name.as_str())));
-    let told = Told {
+    let reported = Told {
         majors: majors(&text),
         params,
         gpus: [("a".to_owned(), number(&text, "Device Minor"))].into(),
         ..Told::default()
     };
-    let (nodes, without) = plan(&told, true);
+    let (nodes, without) = plan(&reported, true);
     assert!(nodes.iter().all(|planned| planned.node.path.starts_with("/dev/nvidia")));
     assert!(without.len() <= 2);
     let lines = kernel_lines::parse(bytes);
@@ -148,8 +148,8 @@ pub fn driver_files(bytes: &[u8]) {
     let _ = kernel_lines::unpacking(&lines);
 }
 
-/// Frames of an Ethernet: those that are ARP packets, each behind a byte for the port and the time since the last one,
-/// never lead to two ports with one address, nor to a route to an address that is not link-local.
+/// Ethernet frames: ARP packets, each preceded by a byte for the port and the time since the previous one, never lead to
+/// two ports with one address, nor to a route to an address that is not link-local.
 pub fn arp(bytes: &[u8]) {
     use firstlight_init::config::mac::Mac;
     use firstlight_init::link_local::{Act, Ports, arp};

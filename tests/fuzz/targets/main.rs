@@ -1,4 +1,4 @@
-//! Every parser of hostile input, as one program of libFuzzer: the variable FIRSTLIGHT_FUZZ names the target.
+//! All parsers of untrusted input, as one libFuzzer program: the variable FIRSTLIGHT_FUZZ names the target.
 #![no_main]
 
 mod init;
@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 type Target = fn(&[u8]);
 
-/// The targets. Those that take text see only what is UTF-8.
+/// The targets. Those that take text receive only input that is UTF-8.
 const TARGETS: [(&str, Target); 16] = [
     ("arp", init::arp),
     ("cmdline", |bytes| text(bytes, init::cmdline)),

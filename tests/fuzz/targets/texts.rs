@@ -1,6 +1,7 @@
-//! Small texts and tables that a firmware, a disk, a server or a child may have filled with anything. The first byte names
-//! the reader: a list of processors, the variables for a workload, a report to publish and the folder it is kept in, the
-//! journal of the fabric pass, the mark of a reset, a recorded machine, the time, a worker's message, what NCCL says of itself.
+//! Small texts and tables that firmware, a disk, a server or a child process may have filled with anything. The first byte
+//! selects the parser: a list of processors, the variables for a workload, a report to publish and the folder it is kept
+//! in, the journal of the fabric pass, the mark of a reset, a recorded machine, the time, a worker's message, the answers
+//! of NCCL's RAS.
 
 use contract::mark::{Mark, SIZE};
 use firstlight::fabric::journal::Journal;
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The readers by their first byte.
+/// The parsers by their first byte.
 pub fn texts(bytes: &[u8]) {
     let Some((reader, bytes)) = bytes.split_first() else { return };
     let text = String::from_utf8_lossy(bytes);
@@ -38,7 +39,7 @@ pub fn texts(bytes: &[u8]) {
     }
 }
 
-/// What is read is the same after being written and read again.
+/// Checks that a value is unchanged after being written and read again.
 fn same<T: Serialize + DeserializeOwned>(bytes: &[u8]) {
     if let Ok(read) = serde_json::from_slice::<T>(bytes) {
         let written = serde_json::to_value(&read).expect("it can be written");
@@ -58,7 +59,7 @@ fn mark(bytes: &[u8]) {
 }
 
 fn variables(text: &str) {
-    // As a child's lines reach it.
+    // The lines as they arrive from a child process.
     let lines = |text: &str| text.lines().map(|line| printable(line.as_bytes())).collect::<Vec<_>>();
     let Ok(mut read) = environment::parse(&lines(text)) else { return };
     let written = environment::lines(&read);
@@ -80,12 +81,12 @@ fn finished(bytes: &[u8]) {
 fn recording(text: &str) {
     if let Ok(read) = Recording::parse(text) {
         let written = read.to_string();
-        // A folder that has something in it needs no line of its own.
+        // A folder with contents needs no line of its own.
         assert_eq!(Recording::parse(&written).expect("it is read again").to_string(), written);
     }
 }
 
-/// A folder in memory, emptied.
+/// An empty folder in memory.
 fn place() -> PathBuf {
     let place = Path::new("/dev/shm").join(format!("firstlight-fuzz.{}", std::process::id()));
     let _none = fs::remove_dir_all(&place);
@@ -93,7 +94,7 @@ fn place() -> PathBuf {
     place
 }
 
-/// `ROOT` in the text is the root that it is read for.
+/// `ROOT` in the text is replaced by the root that it is read for.
 fn journal(text: &str) {
     let place = place();
     let file = place.join("journal");
@@ -106,7 +107,7 @@ fn journal(text: &str) {
     let _gone = fs::remove_dir_all(place);
 }
 
-/// Lines are the names of files on a partition; a report is kept there, and waits to be sent.
+/// The lines are the names of files on a partition; a report is kept there, and waits to be sent.
 fn folder(names: &str) {
     let place = place();
     let usable = |name: &&str| {
@@ -141,13 +142,13 @@ fn folder(names: &str) {
     let _gone = fs::remove_dir_all(place);
 }
 
-/// NCCL's side of the connection of its RAS, whose answers to the three questions are the parts of the input.
+/// NCCL's side of the RAS connection, whose answers to the three queries are the parts of the input.
 fn answer(bytes: &[u8]) {
     let server = TcpListener::bind("127.0.0.1:0").expect("there is a loopback");
     let at = server.local_addr().expect("it is bound");
     let answers: Vec<_> = bytes.splitn(3, |byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
     let serving = std::thread::spawn(move || {
-        // One of several tries is enough.
+        // One of several attempts is enough.
         let Ok((stream, _)) = server.accept() else { return };
         drop(server);
         let mut questions = BufReader::new(&stream);
@@ -162,11 +163,11 @@ fn answer(bytes: &[u8]) {
     serving.join().expect("it ends");
 }
 
-/// The last answer's bytes, and where the server listens.
+/// The last answer's bytes, and the server's address.
 static ANSWER: Mutex<[u8; 48]> = Mutex::new([0; 48]);
 static SERVER: OnceLock<String> = OnceLock::new();
 
-/// A server whose answers are answers, and of which all else is the input.
+/// An NTP server whose answers have valid headers; everything else is the input.
 fn time(bytes: &[u8]) {
     let server = SERVER.get_or_init(|| {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("there is a loopback");

@@ -1,10 +1,10 @@
 //! What the validator reads: configuration, configuration space, the kernel's log, the driver, the image, reports, and what
 //! NCCL writes.
 
-/// The validator's configuration: files and words of any content become a configuration or an error of
-/// one line that names its place.
+/// The validator's configuration: files and words of any content become a configuration or a one-line error that names its
+/// place.
 ///
-/// A file and, behind a line of two percent signs, a word a line.
+/// Input: a file and, after a line of two percent signs, one word per line.
 pub fn toml_validator(input: &str) {
     use firstlight::config::Config;
     use std::path::PathBuf;
@@ -19,8 +19,8 @@ pub fn toml_validator(input: &str) {
     }
 }
 
-/// Configuration space from a device that says anything at all: the walk ends, stays inside, and what
-/// it believes lies in the bytes.
+/// Configuration space from a device that may return anything: the walk terminates and stays inside, and the values that it
+/// returns are in the bytes.
 pub fn config_space(bytes: &[u8]) {
     use firstlight::machine::pcie::config_space::{parse, rebar_control};
     use std::collections::BTreeSet;
@@ -49,8 +49,8 @@ pub fn config_space(bytes: &[u8]) {
     }
 }
 
-/// The kernel's log, into which every driver and program may write: reading it ends, and a line is
-/// never longer than its record.
+/// The kernel's log, into which every driver and program may write: parsing it terminates, and a line is never longer than
+/// its record.
 pub fn kmsg(bytes: &[u8]) {
     use firstlight::machine::host::faults::faults;
     use firstlight::machine::host::kmsg::parse;
@@ -68,8 +68,8 @@ pub fn kmsg(bytes: &[u8]) {
     }
 }
 
-/// What describes NVIDIA's driver: a module's file, init's account, the driver's own texts. Whatever
-/// they hold, reading them ends, and a field is never longer than its text.
+/// The sources of information about NVIDIA's driver: a module's file, init's account, the driver's own texts. Whatever they
+/// contain, parsing them terminates, and a field is never longer than its text.
 pub fn driver_evidence(bytes: &[u8]) {
     use firstlight::machine::host::nvidia::{account, elf, gpus, params, version};
     use firstlight::outcome::finding::Finding;
@@ -90,8 +90,8 @@ pub fn driver_evidence(bytes: &[u8]) {
     );
 }
 
-/// The list of an image's files and the kernel's list of mounts, which whoever changed the image may have
-/// written: reading them ends, and what was read says no more than what stood there.
+/// The list of an image's files and the kernel's list of mounts, which a modified image may have written: parsing them
+/// terminates, and the result contains nothing that is not in them.
 pub fn image_list(bytes: &[u8]) {
     use firstlight::machine::image::compare::{Tree, compare};
     use firstlight::machine::image::driver::{self, Driver, Seen};
@@ -103,7 +103,7 @@ pub fn image_list(bytes: &[u8]) {
         assert!(list.keys().all(|path| path.starts_with('/') && !path.split('/').any(|part| part == "..")));
         let carries = driver::split_off(&mut list);
         assert_eq!(carries, list.contains_key(driver::FILE));
-        // Of an empty machine everything is missing, and nothing is hashed.
+        // On an empty machine every file is missing, and nothing is hashed.
         let missing = compare(&list, &Tree::new(), |_| unreachable!()).unwrap();
         assert_eq!(missing.len(), list.len());
     }
@@ -117,8 +117,8 @@ pub fn image_list(bytes: &[u8]) {
     }
 }
 
-/// A report from anywhere: it is refused, or it is the same after being written and read again, every form of it can be
-/// made, and init, which reads it for itself, says what the validator says.
+/// A report from anywhere: it is rejected, or it is unchanged after being written and read again, every form of it can be
+/// rendered, and init, which parses it itself, agrees with the validator.
 pub fn report(bytes: &[u8]) {
     use firstlight::render::{junit, last_line, text};
     use firstlight::report::from_json;
@@ -153,29 +153,29 @@ pub fn report(bytes: &[u8]) {
     }
 }
 
-/// NCCL's log, into which hosts, plugins and torn writes put what they like: reading it ends, and what
-/// nothing was said of is never proven.
+/// NCCL's log, into which hosts, plugins and torn writes may put anything: parsing it terminates, and a connection without
+/// a line is never proven.
 pub fn nccl_log(bytes: &[u8]) {
     use firstlight::nccl::log::{Expect, Pairs, Proof, Said};
 
     let text = String::from_utf8_lossy(bytes);
-    let said = Said::read(&text);
-    assert!(said.links.len() + said.rings.len() + said.warnings.len() <= text.lines().count());
-    assert!(said.links.iter().all(|link| text.contains(&link.text())));
-    assert_eq!(said.foreign(&[]), said.settings);
-    assert!(said.foreign(&said.settings).is_empty());
+    let log = Said::read(&text);
+    assert!(log.links.len() + log.rings.len() + log.warnings.len() <= text.lines().count());
+    assert!(log.links.iter().all(|link| text.contains(&link.text())));
+    assert_eq!(log.foreign(&[]), log.settings);
+    assert!(log.foreign(&log.settings).is_empty());
     for pairs in [Pairs::Ring, Pairs::All] {
-        let proven = |expect| matches!(said.proves(4, expect, pairs), Proof::Proven(_));
+        let proven = |expect| matches!(log.proves(4, expect, pairs), Proof::Proven(_));
         let (p2p, none) = (proven(Expect::P2p), proven(Expect::NoP2p));
         assert!(!(p2p && none));
-        assert!(!(p2p || none) || said.transports().len() >= 4);
-        assert!(!p2p || said.links.iter().all(|link| link.via.is_p2p() == Some(true)));
-        assert!(!none || said.links.iter().all(|link| link.via.is_p2p() == Some(false)));
+        assert!(!(p2p || none) || log.transports().len() >= 4);
+        assert!(!p2p || log.links.iter().all(|link| link.via.is_p2p() == Some(true)));
+        assert!(!none || log.links.iter().all(|link| link.via.is_p2p() == Some(false)));
     }
 }
 
-/// NCCL's dumps of topology and graphs, cut off or not XML at all: they are refused with a line that
-/// exists, or what they hold can be asked for.
+/// NCCL's dumps of topology and graphs, truncated or not XML at all: they are rejected with the number of an existing line,
+/// or their contents can be queried.
 pub fn nccl_dump(bytes: &[u8]) {
     use firstlight::nccl::dump::{BadDump, graphs, topology};
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""bench.py FIRSTLIGHT LIBRARIES [RUNS]: what a call of NCCL takes by `firstlight nccl`, against a plain program
-that times as nccl-tests does (plain.c), in turns on this machine's GPUs, all in one process; all_reduce also
-without peer-to-peer (off). LIBRARIES: the folders of the libraries of driver and NCCL, with : between. Prints the
-median of both and their ratio for the smallest size that moves anything and for a large one. Needs gcc, taskset
-and two GPUs. Exit status: 0 all was measured, 1 something was not, 2 nothing to go by.
+"""bench.py FIRSTLIGHT LIBRARIES [RUNS]: the time of an NCCL call as measured by `firstlight nccl`, compared
+with a plain program that measures like nccl-tests (plain.c), alternately on this machine's GPUs, all in one process;
+all_reduce also without peer-to-peer (off). LIBRARIES: the folders of the libraries of driver and NCCL, separated
+by :. Prints the median of both and their ratio for the smallest nonzero size and for a large one. Needs gcc, taskset
+and two GPUs. Exit status: 0 everything was measured, 1 something was not, 2 nothing could be measured.
 
-Both run on the same processor, another one in each run: at 8 B the time is the processor's, and on 4 H200 of a
-virtual machine it was half as long again in every fourth run, of either program, that could choose for itself."""
+Both are pinned to the same processor, a different one in each run: at 8 B the time depends on the processor, and on
+4 H200 of a virtual machine it was 1.5 times as long in every fourth run, of either program, that was not pinned."""
 
 import os
 import re
@@ -32,7 +32,7 @@ def die(why):
 
 
 def output(what, command, environment):
-    """Standard output; where the command failed nothing, and the reason on standard error."""
+    """Returns standard output, or nothing if the command failed, with the reason on standard error."""
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LONGEST_S)
     except subprocess.TimeoutExpired:
@@ -46,7 +46,7 @@ def output(what, command, environment):
 
 
 def plain(program, libraries, cpu, count, collective, p2p, sizes):
-    """{size: (out of place, in place)}, microseconds."""
+    """Returns {size: (out of place, in place)} in microseconds."""
     environment = os.environ | SETTINGS | PEER_TO_PEER[p2p] | {"LD_LIBRARY_PATH": libraries}
     command = ["taskset", "-c", str(cpu), program, str(count), collective, *map(str, sizes)]
     rows = [line.split() for line in output(f"plain {collective}", command, environment).splitlines()]
@@ -54,25 +54,25 @@ def plain(program, libraries, cpu, count, collective, p2p, sizes):
 
 
 def ours(firstlight, libraries, cpu, collective, p2p, sizes):
-    """The same from firstlight's table, whose columns are nccl-tests': the sixth and the tenth are times."""
+    """The same from firstlight's table, which has nccl-tests' columns: the sixth and the tenth are times."""
     folders = ",".join(f'"{folder}"' for folder in libraries.split(":"))
     command = ["taskset", "-c", str(cpu), firstlight, "--set", f"validate.library_path=[{folders}]", "nccl", collective]
     command += ["--p2p", p2p, "-b", str(sizes[0]), "-e", str(sizes[-1]), "-f", str(sizes[-1] // sizes[0])]
-    said = output(f"firstlight nccl {collective}", command, None)
-    rows = [line.split() for line in said.splitlines() if re.match(r" +\d", line)]
+    text = output(f"firstlight nccl {collective}", command, None)
+    rows = [line.split() for line in text.splitlines() if re.match(r" +\d", line)]
     return {int(row[0]): (float(row[5]), float(row[9])) for row in rows}
 
 
 def gpus(libraries):
-    """How many there are, by the driver's own word."""
+    """Returns the number of GPUs according to the driver."""
     word = "import ctypes; c = ctypes.CDLL('libcuda.so.1'); n = ctypes.c_int(); " \
         "assert c.cuInit(0) == 0 and c.cuDeviceGetCount(ctypes.byref(n)) == 0; print(n.value)"
-    said = output("counting GPUs", [sys.executable, "-c", word], os.environ | {"LD_LIBRARY_PATH": libraries}).strip()
-    return int(said) if said.isdigit() else die(f"no GPUs by the libraries in {libraries}")
+    text = output("counting GPUs", [sys.executable, "-c", word], os.environ | {"LD_LIBRARY_PATH": libraries}).strip()
+    return int(text) if text.isdigit() else die(f"no GPUs by the libraries in {libraries}")
 
 
 def measure(program, firstlight, libraries, runs):
-    """[collective, size, place, plain's times, ours] of all rows."""
+    """Returns [collective, size, place, plain's times, ours] of all rows."""
     count, cpus, rows = gpus(libraries), sorted(os.sched_getaffinity(0)), []
     if count < 2:
         die(f"{count} GPU: two are needed")

@@ -1,8 +1,8 @@
-// plain GPUS COLLECTIVE BYTES..: microseconds of one call of NCCL's, out of place and in place, in the way of
-// nccl-tests 2.19 with its defaults: one process and one thread for all GPUs, one warm-up call, then 20 calls and
-// the wait for their end by the host's clock, each call further on in the buffers. Nothing else is between the
-// clock and NCCL, and no value is looked at. Prints `BYTES OUT IN` for each size, which must not be above the
-// last one. libnccl.so.2 and libcuda.so.1 are looked for where the loader looks.
+// plain GPUS COLLECTIVE BYTES..: microseconds of one NCCL call, out of place and in place, measured like nccl-tests
+// 2.19 with its defaults: one process and one thread for all GPUs, one warm-up call, then 20 calls and the wait for
+// their end by the host's clock, each call at the next offset in the buffers. Nothing else is between the clock and
+// NCCL, and no value is checked. Prints `BYTES OUT IN` for each size; no size may be larger than the last one.
+// libnccl.so.2 and libcuda.so.1 are found by the loader.
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -11,14 +11,14 @@
 #include <time.h>
 
 enum { GPUS = 16, CALLS = 20, FLOAT = 7, SUM = 0, ROOT = 0, NOT_READY = 600, NON_BLOCKING = 1 };
-// An all-to-all kind counts its elements in multiples of so many bytes.
+// An all-to-all kind counts its elements in multiples of this many bytes.
 enum { UNIT = 16 };
 
 typedef void *Handle;
 typedef struct { Handle stream, comm; uint64_t send, receive; } Rank;
 typedef struct { const char *name, *function; int split; } Collective;
 
-// Split: every rank has a part of the buffer.
+// `split`: every rank has a part of the buffer.
 static const Collective all[] = {
     { "all_reduce", "ncclAllReduce", 0 }, { "all_gather", "ncclAllGather", 1 },
     { "reduce_scatter", "ncclReduceScatter", 1 }, { "broadcast", "ncclBroadcast", 0 },
@@ -53,11 +53,11 @@ static Handle library(const char *name) {
 static int (*group_start)(void), (*group_end)(void), (*async_error)(Handle, int *), (*query)(Handle);
 static void *call, *receive;
 
-// What one rank asks for; `part` bytes are the call's count.
+// One rank's call; the call's count is `part` bytes.
 static int one(const Rank *it, int rank, uint64_t part, uint64_t shift, int in_place) {
     uint64_t to = it->receive + shift, from = in_place ? to : it->send + shift, count = part / 4;
     const char *name = which->name;
-    // In place a rank's part lies where it belongs in the whole.
+    // In place, a rank's part is at its position in the whole.
     if (in_place && (!strcmp(name, "all_gather") || !strcmp(name, "gather"))) from = to + rank * part;
     if (in_place && (!strcmp(name, "reduce_scatter") || !strcmp(name, "scatter"))) to = from + rank * part;
     if (!strcmp(name, "all_reduce") || !strcmp(name, "reduce_scatter"))
@@ -148,7 +148,7 @@ int main(int count, char **words) {
     call = function(nccl, which->function);
     receive = function(nccl, "ncclRecv");
     open_gpus(cuda, nccl);
-    // Every size twice before anything is timed, as there.
+    // Every size runs twice before anything is timed, as in nccl-tests.
     for (int n = 3; n < count * 2 - 3; n++) {
         uint64_t bytes = strtoull(words[3 + (n - 3) % (count - 3)], NULL, 10);
         if (bytes == 0 || bytes > most) die("a size", (int)bytes);

@@ -1,7 +1,7 @@
-// A libnccl.so.2 that passes every call on to the real one and does one thing wrong, so that what the
-// validator says can be seen on real GPUs. Only what the validator cannot do without is here: alltoall, gather
-// and scatter are sends and receives, as with an NCCL before 2.28. REAL is the real library; the fault is the
-// word in the file `fault` beside this one. With OLD, a function is missing.
+// A libnccl.so.2 that forwards every call to the real one and does one thing wrong, so that the validator's reaction
+// can be checked on real GPUs. Only functions that the validator requires are here: alltoall, gather and scatter are
+// sends and receives, as with an NCCL before 2.28. REAL is the real library; the fault is the word in the file
+// `fault` next to this one. With OLD, a function is missing.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// As nccl.h has them.
+// As in nccl.h.
 typedef void *Comm;
 typedef void *Stream;
 typedef struct { char internal[128]; } UniqueId;
@@ -44,8 +44,8 @@ static int rank_of(Comm comm) {
 
 static size_t bytes_of(int type) { return type == DOUBLE ? 8 : type == HALF || type == BFLOAT16 ? 2 : 4; }
 
-// One element in the middle of a buffer gets a value that no sum of whole numbers has, after the collective:
-// in a group only the group's end launches, so it waits for that.
+// One element in the middle of a buffer is set, after the collective, to a value that no sum of whole numbers has. In
+// a group only the group's end launches the collective, so it waits for that.
 typedef struct { address at; size_t bytes; Stream stream; } Spot;
 static __thread Spot spots[64];
 static __thread int spotted, depth;
@@ -61,13 +61,13 @@ static void spoil(void) {
             void *none;
             driver(cuCtxPopCurrent_v2, (void **), &none);
         }
-        // A fault that could not be put in must not look like one that was not found.
+        // A fault that could not be applied must not look like one that was not found.
         if (code != 0) { fprintf(stderr, "shim: no fault was put in: CUDA error %d\n", code); abort(); }
     }
     spotted = 0;
 }
 
-// Calls that look alike and follow one another: a burst that is timed, after what was checked.
+// Consecutive identical calls: a burst that is timed, after calls whose results were checked.
 static __thread struct { size_t count; int type, op, times; } last[64];
 
 static int repeated(size_t count, int type, int op, int rank) {
@@ -84,9 +84,9 @@ static void wrong_element(void *buffer, size_t count, int type, Stream stream) {
     spoil();
 }
 
-// Communicators of a process that is one rank of several.
+// Whether this process is only one rank of its communicators.
 static int joined;
-// Calls of all_reduce so far.
+// Number of all_reduce calls so far.
 static unsigned long called;
 
 int ncclGetVersion(int *version) { return real(ncclGetVersion, version); }
@@ -120,11 +120,11 @@ int ncclAllReduce(const void *send, void *receive, size_t count, int type, int o
     int large = count * bytes_of(type) >= 1 << 20, rank = rank_of(comm);
     if (is("nccl-unknown-code")) return 12345;
     if (is("nccl-crash") && rank == 1) abort();
-    // Nothing is launched on one rank, so that the others wait for it. Large ones only: NCCL has started well
-    // by then, and the first test has passed.
+    // Nothing is launched on one rank, so that the others wait for it. Only in large calls: NCCL has started well by
+    // then, and the first test has passed.
     if ((is("hang-collective") || is("hang-abort")) && large && rank == 1) return 0;
     int times = repeated(count, type, op, rank);
-    // Nothing is done, and soon: the clock must not be believed.
+    // Nothing is done, and quickly: the time must not be believed.
     if (is("timed-skipped") && large && times > 2) return 0;
     int code = real(ncclAllReduce, send, receive, count, type, op, comm, stream);
     size_t bytes = count * bytes_of(type);
@@ -180,7 +180,7 @@ int ncclGroupEnd(void) {
     return code;
 }
 
-// NCCL reads its settings at its first call and says what it read; so the validator's are overruled before.
+// NCCL reads its settings at its first call and logs them, so the validator's are overruled before that.
 static void overrule(void) {
     const char *shm = getenv("NCCL_SHM_DISABLE");
     int strict = shm && strcmp(shm, "1") == 0;

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# run.sh FIRSTLIGHT LIBRARIES [NCCL [FAULT..]]: on a machine with GPUs, puts faults between the validator and
-# the real driver, whose libraries lie in LIBRARIES, and the real NCCL (the file libnccl.so.2; `none` leaves
-# its faults out; looked for unless given), and checks that each gets its verdict and is named. With FAULTs only
-# those. Needs gcc, python3 and two GPUs that have peer access. With FAULTS_ROOT=DIR the machine is the recorded one
-# in DIR, so that simulated libraries can stand for the real ones. Exit status: 0 all as expected, 1 not.
+# run.sh FIRSTLIGHT LIBRARIES [NCCL [FAULT..]]: on a machine with GPUs, puts faults between the validator and the real
+# driver, whose libraries are in LIBRARIES, and the real NCCL (the file libnccl.so.2; `none` omits its faults;
+# searched for by default), and checks that each fault causes its verdict and is named. With FAULTs only those. Needs
+# gcc, python3 and two GPUs with peer access. With FAULTS_ROOT=DIR the machine is the recorded one in DIR, so that
+# simulated libraries can replace the real ones. Exit status: 0 all as expected, 1 not.
 set -euo pipefail
-firstlight=$(realpath "${1:?which firstlight?}") libraries=$(realpath "${2:?which folder holds the driver libraries?}")
+firstlight=$(realpath "${1:?which firstlight?}") libraries=$(realpath "${2:?which folder contains the driver libraries?}")
 nccl=${3:-} wanted=("${@:4}")
 here=$(cd "$(dirname "$0")" && pwd)
-# Where nothing else is written, and so that a program that was killed leaves nothing in a shared place.
+# A separate folder, so that a killed program leaves nothing in a shared place.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/cuda" "$work/nccl"
@@ -16,7 +16,7 @@ bad=0 done=0
 root=()
 [ -z "${FAULTS_ROOT:-}" ] || root=(--root "$FAULTS_ROOT")
 
-# FAULT: whether it is asked for.
+# FAULT: whether it is requested.
 asked() {
     local one
     [ ${#wanted[@]} -gt 0 ] || return 0
@@ -24,34 +24,35 @@ asked() {
     return 1
 }
 
-# FAULT OUTCOME CODE WORDS: what p2p-integrity must come to, by which finding, and what it must say.
+# FAULT OUTCOME CODE WORDS: the expected outcome of p2p-integrity, its finding's code, and words in its output.
 expect() {
     asked "$1" || return 0
     done=$((done + 1))
     echo "$1" > "$work/cuda/fault"
-    local said
-    said=$("$firstlight" "${root[@]}" --set "validate.library_path=[\"$work/cuda\"]" p2p --level quick 2> "$work/err" || true)
-    if grep -q "  $2 *p2p-integrity" <<< "$said" && grep -q "$3" <<< "$said" && grep -qE "$4" <<< "$said"; then
-        echo "ok    $1: $(grep -A2 "p2p-integrity" <<< "$said" | head -2 | tr -s ' ' | tr '\n' ' ')"
+    local output
+    output=$("$firstlight" "${root[@]}" --set "validate.library_path=[\"$work/cuda\"]" p2p --level quick 2> "$work/err" || true)
+    if grep -q "  $2 *p2p-integrity" <<< "$output" && grep -q "$3" <<< "$output" && grep -qE "$4" <<< "$output"; then
+        echo "ok    $1: $(grep -A2 "p2p-integrity" <<< "$output" | head -2 | tr -s ' ' | tr '\n' ' ')"
     else
-        echo "WRONG $1: expected $2 $3 '$4'"; echo "$said"; tail -5 "$work/err"; bad=1
+        echo "WRONG $1: expected $2 $3 '$4'"; echo "$output"; tail -5 "$work/err"; bad=1
     fi
 }
 
-# LIBRARIES FAULT LEVEL IDS OUTCOME CODE WORDS: what a test must come to in `validate`, with the folders LIBRARIES
-# (TOML) before all others. OUTCOME, CODE and WORDS are extended regular expressions; of several IDs one must say it.
+# LIBRARIES FAULT LEVEL IDS OUTCOME CODE WORDS: the expected outcome of a test in `validate`, with the folders
+# LIBRARIES (TOML) before all others. OUTCOME, CODE and WORDS are extended regular expressions; one of several IDs
+# must match.
 judged() {
     local libraries=$1 fault=$2 level=$3 ids=${4//|/,} outcome=$5 code=$6 words=$7
-    local said report=$work/report.json start=$SECONDS id
+    local line report=$work/report.json start=$SECONDS id
     done=$((done + 1))
     rm -f "$report"
-    # Its own deadlines end it; this one is there so that a broken validator does not stop the run.
+    # Normally its own deadlines end it; this timeout only prevents a broken validator from stopping the run.
     timeout --kill-after=10 400 "$firstlight" "${root[@]}" --set "validate.library_path=$libraries" \
         validate --level "$level" --only "$ids" --json "$report" > "$work/out" 2> "$work/err" < /dev/null || true
     for id in ${ids//,/ }; do
-        said=$("$here/said.py" "$report" "$id")
-        if grep -qE "^($outcome): " <<< "$said" && grep -qE "$code" <<< "$said" && grep -qE "$words" <<< "$said"; then
-            echo "ok    $fault: $id $(cut -c 1-200 <<< "$said") ($((SECONDS - start)) s)"
+        line=$("$here/said.py" "$report" "$id")
+        if grep -qE "^($outcome): " <<< "$line" && grep -qE "$code" <<< "$line" && grep -qE "$words" <<< "$line"; then
+            echo "ok    $fault: $id $(cut -c 1-200 <<< "$line") ($((SECONDS - start)) s)"
             return 0
         fi
     done
@@ -61,26 +62,27 @@ judged() {
     bad=1
 }
 
-# FAULT LEVEL IDS OUTCOME CODE WORDS: a fault between us and the driver.
+# FAULT LEVEL IDS OUTCOME CODE WORDS: a fault between the validator and the driver.
 expect_cuda() {
     asked "$1" || return 0
     echo "$1" > "$work/cuda/fault"
     judged "[\"$work/cuda\"]" "$@"
 }
 
-# FAULT LEVEL IDS OUTCOME CODE WORDS: a fault between us and NCCL; `nccl` runs before the others, as in the suite.
+# FAULT LEVEL IDS OUTCOME CODE WORDS: a fault between the validator and NCCL; `nccl` runs before the others, as in the
+# suite.
 expect_nccl() {
     asked "$1" || return 0
     echo "$1" > "$work/nccl/fault"
     judged "[\"$work/nccl\",\"$libraries\"]" "$1" "$2" "nccl|${3#nccl|}" "${@:4}"
 }
 
-# DEFINES..: makes the library between the validator and NCCL.
+# DEFINES..: builds the library between the validator and NCCL.
 between() {
     gcc -O1 -Wall -shared -fPIC -o "$work/nccl/libnccl.so.2" -DREAL="\"$nccl\"" "$@" "$here/nccl.c" -ldl
 }
 
-# The real NCCL: beside the driver, or where the loader finds it.
+# The real NCCL: next to the driver, or where the loader finds it.
 find_nccl() {
     local found
     found=$(ldconfig -p 2> /dev/null | awk '/libnccl\.so\.2 / { print $NF; exit }') || true
@@ -90,7 +92,7 @@ find_nccl() {
 }
 
 grep -o '"cu[A-Z][A-Za-z0-9_]*"' "$here/../../../validator/src/gpu/cuda/api.rs" | tr -d '"' | sort -u | sed 's/.*/CALL(&)/' > "$work/calls.h"
-# What the simulated libraries ask of each other, where they stand for the real ones.
+# The functions that simulated libraries call in each other, if they replace the real ones.
 if grep -q simgpu_now "$libraries/libcuda.so.1"; then
     printf 'CALL(simgpu_%s)\n' now gpu join leave collective >> "$work/calls.h"
 fi
@@ -107,7 +109,8 @@ expect hang FAIL P2P-HANG 'GPU . -> .'
 expect unknown-code ERROR CUDA-ERROR '12345'
 expect crash ERROR TEST-CRASHED 'GPU . -> .'
 expect block ERROR TEST-TIMEOUT 'GPU . -> .'
-# Faults that only much data meets: all of memory, any size and place, many transfers, memory of another process.
+# Faults that only large amounts of data meet: all of memory, any size and place, many transfers, memory of another
+# process.
 expect_cuda hole standard p2p-reach fail 'P2P-' 'GPU 1'
 expect_cuda stray standard 'p2p-integrity|p2p-reach' fail 'P2P-STRAY|P2P-WRONG-DATA' 'GPU'
 expect_cuda rare standard 'p2p-integrity|p2p-reach' fail P2P-WRONG-DATA 'GPU 0'
@@ -120,7 +123,7 @@ expect_cuda foreign standard p2p-processes fail P2P-WRONG-DATA ''
 if [ "$nccl" != none ]; then
     nccl=${nccl:-$(find_nccl)}
     [ -e "${nccl:-/nonexistent}" ] ||
-        { echo "run.sh: error: no libnccl.so.2 at '$nccl'; name it as the third word, or say none" >&2; exit 1; }
+        { echo "run.sh: error: no libnccl.so.2 at '$nccl'; name it as the third argument, or give none" >&2; exit 1; }
     nccl=$(realpath "$nccl")
     between
     expect_nccl nccl-none standard nccl-allreduce 'pass|warn' '' ''
@@ -139,16 +142,17 @@ if [ "$nccl" != none ]; then
     expect_nccl large-call standard 'nccl|nccl-allreduce' fail NCCL-WRONG-DATA 'rank 1'
     expect_nccl rare-call standard 'nccl|nccl-allreduce|nccl-types' fail NCCL-WRONG-DATA 'rank 1'
     expect_nccl scatter-max standard 'nccl-types|nccl-collective' fail NCCL-WRONG-DATA 'reduce_scatter'
-    # Somebody never answers: in the start, in the start of one process of several, in a collective, in the end of it.
+    # A rank never responds: at the start, at the start of one process of several, in a collective, or when it is
+    # aborted.
     expect_nccl hang-init standard nccl fail NCCL-HANG ''
     expect_nccl hang-join full nccl-processes fail NCCL-HANG ''
     expect_nccl hang-collective standard 'nccl|nccl-allreduce' fail NCCL-HANG 'all_reduce'
     expect_nccl hang-abort standard 'nccl|nccl-allreduce' fail NCCL-HANG 'all_reduce'
-    # Another transport than the one that is claimed: where nothing else is allowed, there too, and only elsewhere.
+    # Another transport than the one that is claimed: if nothing else is allowed, even then, and only otherwise.
     expect_nccl no-p2p standard nccl fail NCCL-NO-TRANSPORT ''
     expect_nccl shm standard nccl fail NCCL-TRANSPORT 'SHM'
     expect_nccl shm-if-allowed standard nccl-allreduce fail NCCL-TRANSPORT 'SHM'
-    # What says nothing of the GPUs is an error.
+    # Faults that say nothing about the GPUs are errors.
     expect_nccl nccl-unknown-code standard 'nccl|nccl-allreduce' 'fail|error' NCCL-ERROR '12345'
     expect_nccl nccl-crash standard 'nccl|nccl-allreduce' error TEST-CRASHED 'SIGABRT|signal: 6'
     between -DOLD

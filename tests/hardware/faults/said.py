@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""said.py REPORT ID: one line of what a report says of a test: its outcome, then each finding's code and message.
+"""said.py REPORT ID: one line with the result of a test in a report: its outcome, then each finding's code and message.
 
-The line begins with `none` when the report has no such test, or there is no report."""
+The line begins with `none` if the report has no such test, or there is no report."""
 
 import json
 import sys
 
 
-def said(path, wanted):
+def summary(path, wanted):
     try:
         with open(path) as file:
             tests = json.load(file)["tests"]
@@ -21,4 +21,4 @@ def said(path, wanted):
 
 
 if __name__ == "__main__":
-    print(said(*sys.argv[1:3]))
+    print(summary(*sys.argv[1:3]))

@@ -1,6 +1,6 @@
-// A libcuda.so.1 that passes every call on to the real one and does one thing wrong, so that what the
-// validator says can be seen on real GPUs. run.sh generates calls.h: CALL(name) for each function that
-// the validator looks up. The fault is the word in the file `fault` beside this library.
+// A libcuda.so.1 that forwards every call to the real one and does one thing wrong, so that the validator's reaction
+// can be checked on real GPUs. run.sh generates calls.h: CALL(name) for each function that the validator looks up.
+// The fault is the word in the file `fault` next to this library.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -18,7 +18,7 @@ static void *real;
 #include "calls.h"
 #undef CALL
 
-// The wrong ones. Only copies between GPUs and to the host come by cuMemcpyAsync and its siblings.
+// The functions with faults. Only copies between GPUs and to the host use cuMemcpyAsync and its variants.
 static int (*copy)(address, address, size_t, void *);
 static int (*set)(address, unsigned char, size_t, void *);
 static int (*query)(void *);
@@ -35,7 +35,7 @@ static void *copy16;
 
 static int is(const char *word) { return strcmp(fault, word) == 0; }
 
-// What lies where: memory of this process by GPU, and memory of another one.
+// Known memory: blocks of this process by GPU, and blocks of other processes.
 typedef struct { address at; size_t bytes; int gpu; } Block;
 static Block blocks[4096];
 static int known;
@@ -43,12 +43,12 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 enum { FOREIGN = -1 };
 static const size_t LARGE = 128 << 20, PAGE = 2 << 20;
 
-// A fault that could not be put in must not look like one that was not found.
+// A fault that could not be applied must not look like one that was not found.
 static void must(int code, const char *what) {
     if (code != 0) { fprintf(stderr, "shim: no fault was put in: %s: CUDA error %d\n", what, code); abort(); }
 }
 
-// Which GPU the current context of a thread is on.
+// The GPU of a thread's current context.
 static struct { void *context; int gpu; } contexts[64];
 static __thread int here = -2;
 
@@ -78,7 +78,7 @@ static void forget(address at) {
     pthread_mutex_unlock(&lock);
 }
 
-// The block in which an address lies; its GPU is -2 where none does.
+// The block that contains an address; its GPU is -2 if there is none.
 static Block block_of(address at) {
     Block it = { 0, 0, -2 };
     pthread_mutex_lock(&lock);
@@ -88,7 +88,7 @@ static Block block_of(address at) {
     return it;
 }
 
-// The largest block of a GPU, at least LARGE; with `third` that of any GPU but these two.
+// The largest block of a GPU, at least LARGE; with `third` that of any GPU except these two.
 static Block largest(int gpu, int other, int third) {
     Block it = { 0, 0, -2 };
     pthread_mutex_lock(&lock);
@@ -111,13 +111,13 @@ static int wrong_cuMemFree_v2(address at) {
     return release(at);
 }
 
-// Two GPUs take part in a copy from one of our blocks to another.
+// Whether a copy is between blocks of two different GPUs of this process.
 static int between(address to, address from, int *a, int *b) {
     *a = block_of(from).gpu, *b = block_of(to).gpu;
     return *a >= 0 && *b >= 0 && *a != *b;
 }
 
-// Peers write into a page of GPU 1 and it does not keep it: what stood there comes back after their work.
+// A page of GPU 1 does not keep what peers write: its old contents are restored after their work.
 static address hole(void) {
     Block it = largest(1, 0, 0);
     return it.bytes ? (it.at + it.bytes / 10 * 6 + PAGE - 1) / PAGE * PAGE : 0;
@@ -137,7 +137,7 @@ static void end_hole(address at, int by, void *stream) {
     if (at) must(copy(at, saved[by], PAGE, stream), "restoring the hole");
 }
 
-// A copy from GPU 0 to GPU 1 also leaves some bytes elsewhere: on a third GPU, or where there is none far away on GPU 1.
+// A copy from GPU 0 to GPU 1 also writes some bytes elsewhere: on a third GPU, or if there is none far away on GPU 1.
 static void stray(address to, address from, size_t bytes, void *stream) {
     int a, b;
     if (!is("stray") || bytes < 4096 || !between(to, from, &a, &b) || a != 0 || b != 1) return;
@@ -157,7 +157,7 @@ static int wrong_cuMemcpyAsync(address to, address from, size_t bytes, void *str
     if (is("crash")) abort();
     if (is("block")) pause();
     int a, b, peers = between(to, from, &a, &b);
-    // Not a size that is a power of two, and only the last byte of it.
+    // Only sizes that are not a power of two, and only the last byte.
     if (is("odd-size") && peers && bytes % 2 == 1 && bytes > 1) return copy(to, from, bytes - 1, stream);
     if (is("between-sizes") && peers && bytes > 3 << 20 && bytes < 4 << 20) return copy(to, from, bytes - 16, stream);
     if (is("over-128m") && peers && bytes > 128 << 20) return copy(to, from, bytes - 16, stream);
@@ -190,7 +190,7 @@ static int wrong_cuLaunchKernel(void *f, unsigned a, unsigned b, unsigned c, uns
 
 static int wrong_cuIpcOpenMemHandle_v2(address *at, Handle handle, unsigned flags) {
     int code = ipc_open(at, handle, flags);
-    // It is no smaller than a page of the GPU.
+    // The block is at least as large as a page of the GPU.
     if (code == 0) learn(*at, PAGE, FOREIGN);
     return code;
 }

@@ -1,5 +1,5 @@
-//! Machines built from a short plan: how many GPUs, behind root ports, switches or a hypervisor, with which links,
-//! IOMMU and kernel words. Machines that have a name are in other files.
+//! Machines built from a short plan: how many GPUs, behind root ports, switches or a hypervisor, with which links, IOMMU
+//! and kernel command line. Named machines are in other files.
 
 use super::config::{Config, Link, Port};
 use super::driver::{Driver, Home};
@@ -9,20 +9,20 @@ use super::parts::{Bridge, MEMORY_32, MEMORY_64, Spot, bridge, function, host_br
 /// Where the GPUs are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    /// Each behind a root port of a root bus of its own.
+    /// Each behind its own root port on its own root bus.
     Ports,
-    /// So many behind a switch, and each switch behind a root port.
+    /// This many behind each switch, and each switch behind a root port.
     Switches(usize),
     /// On bus 0 of a virtual machine, without any port above.
     Guest,
 }
 
-/// What the kernel shows of the IOMMU.
+/// What the kernel shows about the IOMMU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Iommu {
-    /// The firmware offers one and it is off.
+    /// The firmware has one, but it is off.
     Off,
-    /// The firmware offers none.
+    /// The firmware has none.
     None,
     /// It is on and passes addresses through.
     PassThrough,
@@ -31,21 +31,21 @@ pub enum Iommu {
 /// The plan of a machine.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// How many GPUs.
+    /// Number of GPUs.
     pub gpus: usize,
     /// Where they are.
     pub layout: Layout,
-    /// Over how many sockets they are spread.
+    /// Number of sockets over which they are spread.
     pub sockets: usize,
     /// Generation and lanes of the GPUs' links.
     pub link: (u8, u8),
-    /// The most that GPU and slot can do, where that is more.
+    /// The maximum of GPU and slot, if that is higher.
     pub at_best: (u8, u8),
     /// The IOMMU.
     pub iommu: Iommu,
     /// The kernel's command line.
     pub cmdline: String,
-    /// Whether the appliance's own driver is loaded, with its account; else a distribution's or a hypervisor's.
+    /// Whether the appliance's own driver is loaded, with init's account; otherwise a distribution's or a hypervisor's.
     pub image: bool,
     /// The driver's version.
     pub driver: String,
@@ -70,7 +70,7 @@ const FIRST: usize = 6;
 const CPUS: [&str; 2] = ["0-31", "32-63"];
 
 impl Plan {
-    /// The addresses of its GPUs, in order.
+    /// The addresses of the plan's GPUs, in order.
     #[must_use]
     pub fn addresses(&self) -> Vec<String> {
         (0..self.gpus).map(|gpu| self.address(gpu)).collect()
@@ -127,7 +127,7 @@ impl Plan {
         Spot::on(&format!("pci0000:{bus:02x}"), numa, CPUS[socket.min(1)])
     }
 
-    /// A root bus, its port, and the GPU behind it.
+    /// A root bus, its port, and a GPU behind it.
     fn port(&self, gpu: usize) -> Vec<Function> {
         let bus = 4 * gpu;
         let spot = self.spot(bus, gpu);
@@ -171,7 +171,7 @@ impl Plan {
         Link { speed, width, max_speed: self.at_best.0.max(speed), max_width: self.at_best.1.max(width) }
     }
 
-    /// A port, which has no more lanes and no more speed than the link uses.
+    /// A port whose maximum lanes and speed are those that the link uses.
     fn bridge(&self, spot: &Spot, bdf: &str, port: Port, buses: (usize, usize)) -> Function {
         let bus = |n: usize| u8::try_from(n).expect("a bus number");
         let (speed, width) = self.link;

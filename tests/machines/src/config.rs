@@ -1,14 +1,14 @@
-//! Builds a function's configuration space as hardware would show it: header, capability chain,
-//! extended capability chain. Faults are made by changing single bytes of a good image.
+//! Builds a function's configuration space as hardware would show it: header, capability chain, extended capability chain.
+//! Tests make faults by changing single bytes of a good image.
 
 /// A configuration space under construction.
 #[derive(Debug, Clone)]
 pub struct Config {
     bytes: Vec<u8>,
-    /// Where the pointer to the next capability of each chain goes.
+    /// Offset of the pointer that will refer to the next capability of the chain.
     pointer: usize,
     previous: Option<usize>,
-    /// Where the next extended capability is placed.
+    /// Offset of the next extended capability.
     free: usize,
 }
 
@@ -28,18 +28,18 @@ pub enum Port {
 /// A link as registers and sysfs show it; speeds are codes (4 is 16 GT/s).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Link {
-    /// Speed in force.
+    /// Current speed.
     pub speed: u8,
     /// Lanes in use.
     pub width: u8,
-    /// Fastest speed.
+    /// Maximum speed.
     pub max_speed: u8,
-    /// Most lanes.
+    /// Maximum number of lanes.
     pub max_width: u8,
 }
 
 impl Link {
-    /// Trained to all that it can do.
+    /// A link that was trained to its maximum.
     pub const fn full(speed: u8, width: u8) -> Self {
         Self { speed, width, max_speed: speed, max_width: width }
     }
@@ -91,7 +91,7 @@ impl Config {
         self
     }
 
-    /// Resizable BARs: index, mask of sizes (bit n is 2^(20+n) bytes), size in force as n.
+    /// Resizable BARs: index, mask of sizes (bit n is 2^(20+n) bytes), current size as n.
     pub fn rebar(mut self, bars: &[(u8, u32, u8)]) -> Self {
         let at = self.extended(0x0015, 4 + 8 * bars.len());
         for (n, (bar, sizes, current)) in bars.iter().enumerate() {
@@ -126,7 +126,7 @@ impl Config {
         self
     }
 
-    /// Where the last extended capability starts.
+    /// Offset of the last extended capability.
     pub fn last_extended(&self) -> usize {
         self.previous.expect("an extended capability")
     }
@@ -149,7 +149,7 @@ impl Config {
         self.pointer = at + 1;
     }
 
-    /// Appends an extended capability of version 1 and returns where it starts.
+    /// Appends an extended capability of version 1 and returns its offset.
     fn extended(&mut self, id: u16, len: usize) -> usize {
         let at = self.free;
         if let Some(previous) = self.previous {

@@ -1,5 +1,5 @@
-//! NVIDIA's driver on a modelled machine: what the module shows in /sys, /proc and the kernel's log,
-//! its libraries, firmware and device nodes, and on the appliance init's account of its start.
+//! NVIDIA's driver on a modelled machine: what the module shows in /sys, /proc and the kernel's log, its libraries,
+//! firmware and device nodes, and on the appliance init's account of loading it.
 
 use super::Tree;
 use super::machine::{Function, Machine};
@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 /// The parameters with which the appliance loads the driver for RTX 40.
 const DWORDS: &str = "ForceP2P=17;RMForceP2PType=2;RMForceStaticBar1=1";
-/// Memory of an RTX 4090 that BAR1 must show: 24210 MiB.
+/// Memory of an RTX 4090 that BAR1 must cover: 24210 MiB.
 const MEMORY: u64 = 0x5_e920_0000;
-/// The major number that the kernel gave nvidia-uvm.
+/// The major number that the kernel assigned to nvidia-uvm.
 const UVM: u32 = 510;
 
 /// A driver.
@@ -21,20 +21,20 @@ pub struct Driver {
     pub libraries: &'static str,
     /// Where it comes from.
     pub home: Home,
-    /// What it calls its GPUs.
+    /// The name that it reports for its GPUs.
     pub model: &'static str,
-    /// What the kernel logged later.
+    /// Lines that the kernel logged later.
     pub log: Vec<&'static str>,
 }
 
-/// Where a driver comes from.
+/// The source of a driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Home {
     /// A distribution's packages.
     Packages,
-    /// A file system of its own, as the hosts of virtual machines hand it in.
+    /// A separate file system, as provided by the hosts of virtual machines.
     Mounted,
-    /// firstlight's driver image: init loaded it, with the patch.
+    /// firstlight's driver image: init loaded it, with the peer-to-peer patch.
     Image,
 }
 
@@ -66,7 +66,7 @@ impl Driver {
     }
 }
 
-/// Adds what the driver shows, where it has a GPU, and the kernel's log.
+/// Adds what the driver shows, if it has a GPU, and the kernel's log.
 pub(super) fn add(machine: &Machine, to: &mut Tree) {
     let gpus: Vec<&Function> = machine.functions.iter().filter(|f| f.driver == Some("nvidia")).collect();
     let mut log = vec!["Linux version 6.12.0".to_owned()];
@@ -112,7 +112,7 @@ fn add_gpus(driver: &Driver, gpus: &[&Function], to: &mut Tree) {
     }
     for node in nodes(gpus.len()) {
         let (path, major, minor) = node;
-        // A file with this line stands for a device node.
+        // A file with this line represents a device node.
         to.file(path.trim_start_matches('/'), &format!("c {major} {minor}\n"));
     }
 }
@@ -137,7 +137,7 @@ fn add_files(driver: &Driver, to: &mut Tree) {
     to.file(&format!("{firmware}/nvidia/{}/gsp_ga10x.bin", driver.version), "");
 }
 
-/// What the module logs when it is loaded and when each GPU is started.
+/// What the module logs when it is loaded and when each GPU is initialised.
 fn own_lines(driver: &Driver, gpus: &[&Function]) -> Vec<String> {
     let loading = "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64";
     let mut lines = vec![format!("{loading}  {}  Release Build", driver.version)];
@@ -150,10 +150,10 @@ fn own_lines(driver: &Driver, gpus: &[&Function]) -> Vec<String> {
 
 fn bar1_line(gpu: &Function) -> Option<String> {
     let (_, start, size, _) = gpu.bars.iter().find(|bar| bar.0 == 1)?;
-    let told = if *size > MEMORY { "possible" } else { "off: BAR1 is too small" };
+    let verdict = if *size > MEMORY { "possible" } else { "off: BAR1 is too small" };
     let bdf = &gpu.bdf;
     Some(format!(
-        "NVRM: bar1PeerIsPossible: BAR1 peer-to-peer of {bdf} {told}: \
+        "NVRM: bar1PeerIsPossible: BAR1 peer-to-peer of {bdf} {verdict}: \
          video memory {MEMORY:#x}, BAR1 {size:#x} at {start:#x}"
     ))
 }

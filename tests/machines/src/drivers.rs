@@ -1,4 +1,4 @@
-//! Machines that are about the driver: what goes wrong with it, and one that needs no patch.
+//! Machines for driver problems, and one that needs no patch.
 
 use super::config::{Config, Link, Port};
 use super::driver::{Driver, Home};
@@ -13,7 +13,7 @@ pub fn mismatch() -> Machine {
     })
 }
 
-/// Firmware without Resizable BAR, below the appliance's driver.
+/// Firmware without Resizable BAR, with the appliance's driver.
 pub fn small_bar1() -> Machine {
     workstation_with(
         "bar1-256m",
@@ -40,7 +40,7 @@ pub fn unbound_5090() -> Machine {
     })
 }
 
-/// A virtual machine with a GPU that has peer-to-peer of its own, and no root port above it.
+/// A virtual machine with a GPU that supports peer-to-peer natively, and no root port above it.
 pub fn h200() -> Machine {
     let about = "a virtual machine with one H200: BAR1 at index 2, its driver mounted, no patch needed";
     Machine { about, ..h200s(&["0000:00:06.0".to_owned()]) }
@@ -66,7 +66,7 @@ fn one_h200(bus: &Spot, bdf: &str, bar: u64) -> Function {
     }
 }
 
-/// Peer mappings that the GPU cannot use, as a driver logs them that has only half of the patch.
+/// Peer mappings that the GPU cannot use, as logged by a driver that has only half of the patch.
 pub fn broken_patch() -> Machine {
     workstation_with("patch-broken", "the driver maps peers in a way that the GPU faults on", |m| {
         let assertions = [

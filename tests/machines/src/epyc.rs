@@ -1,5 +1,5 @@
-//! Eight RTX 4090 and two dual-port ConnectX-6 in a server with two EPYC 7542, four NUMA nodes a
-//! socket: every GPU has a root bus and a node of its own, both NICs share those of GPU 6.
+//! Eight RTX 4090 and two dual-port ConnectX-6 in a server with two EPYC 7542, four NUMA nodes per socket: every GPU has
+//! its own root bus and node, both NICs share those of GPU 6.
 
 use super::config::{Link, Port};
 use super::driver::Driver;
@@ -24,25 +24,25 @@ const NIC_BUS: u8 = 0xc0;
 const ROOT_COMPLEX: (u16, u16) = (0x1022, 0x1480);
 const GPP_BRIDGE: (u16, u16) = (0x1022, 0x1483);
 const CONNECTX_6_DX: (u16, u16) = (0x15b3, 0x101d);
-/// From the BAR1 of one GPU to the next one's.
+/// Distance from the BAR1 of one GPU to the next one's.
 const BAR1_APART: u64 = 0x10_0000_0000;
 const GEN4_X16: Link = Link::full(4, 16);
 
-/// As it works: BAR1 covers all memory, ACS is off, the appliance's driver runs.
+/// The working configuration: BAR1 covers all memory, ACS is off, the appliance's driver runs.
 pub fn eight() -> Machine {
     let about = "8 x RTX 4090, 2 x EPYC 7542 (NPS4), 4 NICs: BAR1 32 GiB, ACS off, IOMMU off, patched driver";
     Machine { driver: Driver::patched(), ..machine("epyc-8x4090", about, BAR1_32G, 0x0000) }
 }
 
-/// As firmware and kernel leave it: BAR1 256 MiB, and ACS on although the IOMMU is off.
+/// The configuration that firmware and kernel leave: BAR1 256 MiB, and ACS on although the IOMMU is off.
 pub fn eight_before() -> Machine {
     let about = "the same server before: BAR1 256 MiB, ACS 0x001d on every port, IOMMU off";
     let machine = machine("epyc-8x4090-before", about, BAR1_256M, 0x001d);
     Machine { cmdline: "quiet amd_iommu=off iommu=off", ..machine }
 }
 
-/// The same kind of server with GPUs at these addresses, function 0 of device 0, each on a bus below a
-/// root bus of its own. NUMA nodes and processors are shared out evenly over eight nodes.
+/// The same kind of server with GPUs at these addresses, function 0 of device 0, each on a bus below its own root bus. NUMA
+/// nodes and processors are distributed evenly over eight nodes.
 pub fn many(addresses: &[String]) -> Machine {
     let place = |(n, bdf): (usize, &String)| {
         let below = bdf.get(5..7).and_then(|bus| u8::from_str_radix(bus, 16).ok()).expect("an address");

@@ -1,4 +1,4 @@
-//! What the kernel of a modelled machine shows, as a tree in the layout of the real /sys and /proc.
+//! Converts a modelled machine to a file tree in the layout of the real /sys and /proc.
 
 use super::Tree;
 use super::config::Link;
@@ -7,7 +7,7 @@ use super::machine::{Function, Machine, add_rdma};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Machine {
-    /// The machine as files.
+    /// The machine as a file tree.
     #[must_use]
     pub fn tree(&self) -> Tree {
         let mut tree = Tree::default();
@@ -129,7 +129,7 @@ fn add_modules(machine: &Machine, to: &mut Tree) {
     }
 }
 
-/// The firmware's framebuffer, where the firmware's display is.
+/// The firmware's framebuffer, on the display that the firmware uses.
 fn add_screen(machine: &Machine, places: &BTreeMap<String, String>, to: &mut Tree) {
     let displays = machine.functions.iter().filter(|f| f.boot_vga == Some(true));
     for (n, display) in displays.enumerate() {
@@ -148,7 +148,7 @@ fn add_host(machine: &Machine, to: &mut Tree) {
     }
     to.file("proc/cmdline", &format!("{}\n", machine.cmdline));
     to.file("proc/sys/kernel/osrelease", "6.12.0\n");
-    // O and E: NVIDIA's modules are not of the kernel's tree, and not signed.
+    // O and E: NVIDIA's modules are out of tree and unsigned.
     to.file("proc/sys/kernel/tainted", "12288\n");
     to.file("sys/kernel/security/lockdown", "[none] integrity confidentiality\n");
 }

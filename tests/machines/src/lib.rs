@@ -1,5 +1,5 @@
-//! Machines for the tests: what a kernel and a GPU driver show of them, in the layout of the real `/sys`, `/proc`, `/dev` and
-//! `/run`, which `firstlight --root DIR` and `lspci -O sysfs.path=DIR/sys/bus/pci` read.
+//! Machines for the tests: what a kernel and a GPU driver show about them, in the layout of the real `/sys`, `/proc`,
+//! `/dev` and `/run`, which `firstlight --root DIR` and `lspci -O sysfs.path=DIR/sys/bus/pci` read.
 //!
 //! ```text
 //! cargo run -p machines                                # lists the modelled machines
@@ -8,12 +8,12 @@
 //! firstlight --root tests/machines/recorded/h200-2.txt fabric show
 //! ```
 //!
-//! **Modelled machines** are code here: no machine was recorded for them. Configuration spaces, links, IOMMU, driver and
-//! kernel log are written from the specifications, from published figures and from what drivers of that kind show. Tests take
-//! one with `machines::laid_out(NAME)`: a temporary folder that the test may change. `built.rs` builds machines from a plan.
+//! **Modelled machines** are code in this crate, not recordings. Configuration spaces, links, IOMMU, driver and kernel log
+//! are written from the specifications, from published figures and from what drivers of that kind show. A test calls
+//! `machines::laid_out(NAME)`: a temporary folder that the test may change. `built.rs` builds machines from a plan.
 //!
-//! **Recorded machines** are one text file each in `../recorded/`, which `firstlight record FILE` wrote on the machine. The
-//! head of each says what was replaced.
+//! **Recorded machines** are text files in `../recorded/`, which `firstlight record FILE` wrote on the machine. The header
+//! of each one lists what was replaced.
 
 pub mod built;
 mod config;
@@ -36,7 +36,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// Every modelled machine that has a name.
+/// Every named modelled machine.
 pub const ALL: [fn() -> Machine; 20] = [
     epyc::eight,
     epyc::eight_before,
@@ -74,10 +74,10 @@ pub fn names() -> Vec<&'static str> {
     names
 }
 
-/// The modelled machine of this name as a folder of the caller's own, which is removed when it is dropped.
+/// The modelled machine of this name, laid out in a temporary folder that is removed when it is dropped.
 ///
 /// # Panics
-/// No machine has this name, or the folder cannot be written: a test has nothing to do then.
+/// If no machine has this name, or the folder cannot be written.
 #[must_use]
 pub fn laid_out(name: &str) -> TempDir {
     let machine =
@@ -87,7 +87,7 @@ pub fn laid_out(name: &str) -> TempDir {
     folder
 }
 
-/// What lies at a path.
+/// An entry at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Node {
     /// A folder, which may be empty.
@@ -98,7 +98,7 @@ pub(crate) enum Node {
     File(Vec<u8>),
 }
 
-/// A tree. Folders above an entry need no entry of their own.
+/// A file tree. Parent folders of an entry need no entry.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tree(pub(crate) BTreeMap<String, Node>);
 
@@ -123,10 +123,10 @@ impl Tree {
         self.0.insert(at.to_owned(), Node::Link(target.to_owned()));
     }
 
-    /// Writes all of it into the folder `to`, which is made where it is missing.
+    /// Writes the whole tree into the folder `to`, which is created if it is missing.
     ///
     /// # Errors
-    /// What cannot be written.
+    /// If an entry cannot be written.
     pub fn write(&self, to: &Path) -> io::Result<()> {
         fs::create_dir_all(to)?;
         self.0.iter().try_for_each(|(at, node)| node.write(&to.join(at)))

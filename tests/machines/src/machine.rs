@@ -1,5 +1,5 @@
-//! A machine as data: its PCI functions, its RDMA devices, and what its kernel says about itself. What files the machine
-//! becomes is left to `kernel`.
+//! A machine as data: its PCI functions, its RDMA devices, and what its kernel reports. Converting it to files is left to
+//! `kernel`.
 
 use super::Tree;
 use super::config::Link;
@@ -20,15 +20,15 @@ pub struct Function {
     pub ids: (u16, u16, u32),
     /// Its NUMA node, -1 for none.
     pub numa: i32,
-    /// Processors near it.
+    /// The processors near it.
     pub cpus: String,
     /// The bound driver.
     pub driver: Option<&'static str>,
-    /// For displays: whether the firmware's display is on it.
+    /// For displays: whether the firmware uses it as its display.
     pub boot_vga: Option<bool>,
     /// Base address registers: index, start, size, flags.
     pub bars: Vec<(u8, u64, u64, u64)>,
-    /// Its link as sysfs tells it.
+    /// Its link as sysfs reports it.
     pub link: Option<Link>,
     /// Its IOMMU group.
     pub group: Option<u32>,
@@ -39,7 +39,7 @@ pub struct Function {
 pub struct Machine {
     /// Its name.
     pub name: &'static str,
-    /// What it is modelled for, in one sentence.
+    /// What it is a model of, in one sentence.
     pub about: &'static str,
     /// Its functions, parents before children.
     pub functions: Vec<Function>,
@@ -55,9 +55,9 @@ pub struct Machine {
     pub tables: Vec<&'static str>,
     /// The kernel's command line.
     pub cmdline: &'static str,
-    /// NVIDIA's driver, where it has a GPU.
+    /// NVIDIA's driver; used if the machine has a GPU.
     pub driver: Driver,
-    /// Maker, product and firmware version, as DMI tells them.
+    /// Vendor, product and firmware version, as reported by DMI.
     pub dmi: [&'static str; 3],
 }
 
@@ -86,7 +86,7 @@ impl Machine {
     }
 }
 
-/// Slots in a port's table of addresses that are shown; real ones have up to 256.
+/// Number of slots that a port's address table shows; real ones have up to 256.
 const SLOTS: usize = 8;
 const EMPTY: &str = "0000:0000:0000:0000:0000:0000:0000:0000";
 
@@ -95,7 +95,7 @@ const EMPTY: &str = "0000:0000:0000:0000:0000:0000:0000:0000";
 pub struct Rdma {
     /// Its name and the address of its function.
     pub name: &'static str,
-    /// The function that it stands on.
+    /// The PCI function that it is on.
     pub bdf: &'static str,
     /// State, physical state, link layer and rate of the port.
     pub port: [&'static str; 4],
@@ -108,8 +108,8 @@ pub struct Rdma {
 }
 
 impl Rdma {
-    /// A RoCE port at 100 Gb/s; `ipv4` is its address in hexadecimal and the slot of its RoCE v2 entry,
-    /// which differs, as it does on machines whose addresses have changed.
+    /// A RoCE port at 100 Gb/s; `ipv4` is its address in hexadecimal and the slot of its RoCE v2 entry, which differs
+    /// between devices, as on machines whose addresses have changed.
     pub fn ethernet(
         name: &'static str,
         bdf: &'static str,
@@ -156,7 +156,7 @@ impl Rdma {
     }
 }
 
-/// Adds a device whose function has its folder at `place` below sys/devices.
+/// Adds a device whose function's folder is `place`, relative to sys/devices.
 pub(super) fn add_rdma(rdma: &Rdma, place: &str, to: &mut Tree) {
     let under = format!("{place}/infiniband/{}", rdma.name);
     to.link(&format!("sys/devices/{under}/device"), &format!("../../../{}", rdma.bdf));
@@ -170,7 +170,7 @@ pub(super) fn add_rdma(rdma: &Rdma, place: &str, to: &mut Tree) {
         let gid = rdma.gids.iter().find(|(at, ..)| *at == slot);
         let address = gid.map_or(EMPTY, |(_, address, _)| address);
         to.file(&format!("{port}/gids/{slot}"), &format!("{address}\n"));
-        // The kernel has a file for an empty slot too, and answers EINVAL to whoever reads it.
+        // The kernel has a file for an empty slot too, and returns EINVAL when it is read.
         if let Some((_, _, kind)) = gid {
             to.file(&format!("{port}/gid_attrs/types/{slot}"), &format!("{kind}\n"));
             if rdma.is_ethernet() {

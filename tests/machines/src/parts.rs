@@ -11,12 +11,12 @@ pub const MEMORY_64: u64 = 0x0014_220c;
 pub const ACS_OFFERED: u16 = 0x005f;
 /// Sizes of BAR1 of an RTX 4090: 64 MiB to 32 GiB.
 pub const BAR1_SIZES: u32 = 0xffc0;
-/// BAR1 as firmware without Resizable BAR leaves it: 2^(20+8) is 256 MiB.
+/// The size code of BAR1 that firmware without Resizable BAR sets: 2^(20+8) is 256 MiB.
 pub const BAR1_256M: u8 = 8;
-/// BAR1 with Resizable BAR: 2^(20+15) is 32 GiB.
+/// The size code of BAR1 with Resizable BAR: 2^(20+15) is 32 GiB.
 pub const BAR1_32G: u8 = 15;
 
-/// Where a function stands and what is near it.
+/// Where a function is located, and what is near it.
 #[derive(Debug, Clone)]
 pub struct Spot {
     root_bus: String,
@@ -63,11 +63,11 @@ pub fn host_bridge(spot: &Spot, bdf: &str, vendor: u16, device: u16) -> Function
 /// A port of the root complex or of a switch.
 #[derive(Debug, Clone, Copy)]
 pub struct Bridge {
-    /// What kind of port.
+    /// The kind of port.
     pub port: Port,
     /// Vendor and device.
     pub ids: (u16, u16),
-    /// The bus below and the last bus below.
+    /// The secondary and the subordinate bus.
     pub buses: (u8, u8),
     /// Its link.
     pub link: Link,

@@ -1,4 +1,4 @@
-//! Small machines, each with one thing that the big ones do not have.
+//! Small machines, each with one feature that the large ones do not have.
 
 use super::config::{Link, Port};
 use super::machine::{Function, Machine};
@@ -22,7 +22,7 @@ fn root(ids: (u16, u16), buses: (u8, u8), acs: Option<u16>) -> Bridge {
     Bridge { port: Port::Root, ids, buses, link: GEN4_X16, acs }
 }
 
-/// A workstation: two GPUs and a network card, each behind a root port of its own with ACS off.
+/// A workstation: two GPUs and a network card, each behind its own root port with ACS off.
 fn workstation() -> Vec<Function> {
     let bus = Spot::on("pci0000:00", -1, "0-15");
     let port = |below| root((0x1022, 0x1483), (below, below), Some(0));
@@ -47,8 +47,8 @@ pub(super) fn workstation_with(
     machine
 }
 
-/// A switch with ACS on: two GPUs and an RDMA card behind it; a third GPU behind a second switch
-/// that stands below the first.
+/// A switch with ACS on: two GPUs and an RDMA card behind it, and a third GPU behind a second switch that is below the
+/// first.
 pub fn switch() -> Machine {
     let bus = Spot::on("pci0000:00", 0, "0-31");
     let acs = Some(0x001d);
@@ -77,7 +77,7 @@ pub fn switch() -> Machine {
     Machine { rdma, ..Machine::new("switch-acs", about, functions) }
 }
 
-/// A GPU behind a root port of an Intel 100-series chipset, whose ACS control stands at +8.
+/// A GPU behind a root port of an Intel 100-series chipset, whose ACS control register is at +8.
 pub fn intel_pch() -> Machine {
     let bus = Spot::on("pci0000:00", -1, "0-7");
     let cpu_port = Bridge { link: GEN3_X16, ..root((0x8086, 0x1901), (1, 1), None) };
@@ -101,7 +101,7 @@ pub fn intel_pch() -> Machine {
     )
 }
 
-/// No function shows more than 256 bytes.
+/// No function shows more than 256 bytes of configuration space.
 pub fn no_ecam() -> Machine {
     workstation_with("no-ecam", "configuration space of 256 bytes everywhere: ACS cannot be seen", |m| {
         m.cmdline = "pci=nommconf";
@@ -130,7 +130,7 @@ pub fn dead_gpu() -> Machine {
     })
 }
 
-/// A GPU's extended chain loops; the other's port's chain leads out of the space before its ACS.
+/// A GPU's extended capability chain loops; the chain of the other GPU's port leads out of the space before its ACS.
 pub fn malformed() -> Machine {
     workstation_with("malformed-chain", "a GPU's capability chain loops, a port's leads astray", |m| {
         let looping = gpu_config(BAR1, BAR1_32G, GEN4_X16);
@@ -141,7 +141,7 @@ pub fn malformed() -> Machine {
     })
 }
 
-/// The IOMMU translates, and ACS is on as the kernel then sets it.
+/// The IOMMU translates addresses, and ACS is on as the kernel then sets it.
 pub fn translated() -> Machine {
     let about = "the IOMMU translates: a group for each function, ACS on";
     workstation_with("iommu-translated", about, |m| {
@@ -202,8 +202,8 @@ pub fn narrow_link() -> Machine {
     })
 }
 
-/// An InfiniBand card whose port has a link and trained one lane of four; a second one that no subnet
-/// manager has spoken to.
+/// An InfiniBand card whose port has a link and trained one lane of four; a second one that no subnet manager has
+/// configured.
 pub fn no_manager() -> Machine {
     let about = "two InfiniBand cards: one port on one lane of four, one that no subnet manager has set up";
     workstation_with("ib-no-manager", about, |m| {
@@ -225,7 +225,7 @@ pub fn no_manager() -> Machine {
     })
 }
 
-/// The wrong driver has both GPUs.
+/// Both GPUs are bound to the wrong driver.
 pub fn nouveau() -> Machine {
     workstation_with("nouveau", "nouveau is bound to both GPUs", |m| {
         m.at("0000:01:00.0").driver = Some("nouveau");
@@ -244,8 +244,8 @@ pub fn boot_display() -> Machine {
     })
 }
 
-/// Before the driver is loaded: BAR1s of 256 MiB, two of them behind a switch that a network card
-/// shares, one behind a root port of its own.
+/// Before the driver is loaded: BAR1s of 256 MiB, two of them behind a switch that a network card shares, one behind its
+/// own root port.
 pub fn small_bars() -> Machine {
     let bus = Spot::on("pci0000:00", 0, "0-15");
     let root_port = |below| root((0x1022, 0x1483), below, Some(0));
@@ -253,7 +253,7 @@ pub fn small_bars() -> Machine {
     let down =
         |below| Bridge { port: Port::Down, ids: PLX, buses: (below, below), link: GEN4_X16, acs: Some(0) };
     let inside = bus.under("0000:01:00.0");
-    // One after the other, as firmware packs them.
+    // One directly after the other, as firmware places them.
     let small = |under: &str, bdf, nth: u64| {
         let at = BAR1 + nth * (256 << 20);
         Function { driver: None, ..gpu(&bus.under(under), bdf, at, BAR1_256M, GEN4_X16) }

@@ -1,20 +1,20 @@
-//! Measures the boot of the shipped image over several runs: kernel to process 1, process 1 to the
-//! verdict, and process 1's own share of that, as it prints them. Each run also boots a null process 1,
-//! a static program that only makes the same mounts (`tests/null-init`), on the same kernel, and one machine with 8 simulated
-//! GPUs, UEFI variables and a watchdog device twice: as it is, and with neither a watchdog nor a place for marks.
+//! Measures the boot of the shipped image over several runs: kernel to process 1, process 1 to the verdict, and process 1's
+//! own share of that, as it prints them. Each run also boots a null process 1, a static program that only makes the same
+//! mounts (`tests/null-init`), on the same kernel, and one machine with 8 simulated GPUs, UEFI variables and a watchdog
+//! device twice: as it is, and with neither the watchdog nor a place for marks in use.
 //!
 //!     bench-boot [RUNS]
 //!
-//! Init's own limit of 50 ms is for hardware: an emulated processor first translates every piece of code
-//! that runs once. Under emulation the ratio to the null program says how init does.
+//! Init's own limit of 50 ms is for hardware: an emulated processor has to translate all code when it first runs. Under
+//! emulation the ratio to the null program is the meaningful figure.
 //!
-//! Exits with 1 when a median is over its limit, 2 when nothing could be measured.
+//! Exits with 1 if a median is over its limit, 2 if nothing could be measured.
 
 use harness::simgpu::{Scenario, overlay};
 use harness::{Boot, Booted, workspace};
 use std::process::{Command, ExitCode};
 
-/// What is measured, its unit, its limit, and whether the limit holds on an emulated processor too.
+/// What is measured, its unit, its limit, and whether the limit also applies to an emulated processor.
 const TIMES: [(&str, &str, Option<f64>, bool); 7] = [
     ("kernel start to /init *", "s", Some(2.5), true),
     ("initrd unpacked in", "s", None, true),
@@ -25,13 +25,13 @@ const TIMES: [(&str, &str, Option<f64>, bool); 7] = [
     ("with neither", "s", None, true),
 ];
 
-/// The rows of init's own time, of the null program's, and of a boot with and without a watchdog and marks.
+/// Rows of [`TIMES`]: init's own time, the null program's, and a boot with and without a watchdog and marks.
 const OWN: usize = 3;
 const NULL: usize = 4;
 const GUARDED: usize = 5;
 const BARE: usize = 6;
 
-/// The most that a watchdog and marks may add to the time from the kernel's start to the verdict.
+/// The maximum ratio of the times from the kernel's start to the verdict with and without a watchdog and marks.
 const GUARD_LIMIT: f64 = 1.02;
 
 type Times = [f64; TIMES.len()];
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The null process 1, built by this host's compiler.
+/// The null process 1, compiled with this host's compiler.
 fn null_program() -> Result<Vec<u8>, String> {
     let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
     let (source, program) = (workspace().join("tests/null-init/null-init.c"), dir.path().join("null-init"));
@@ -68,13 +68,13 @@ fn null_program() -> Result<Vec<u8>, String> {
 /// One boot's times and the null program's, in the order of [`TIMES`].
 fn run(number: usize, null: &[u8]) -> Result<Times, String> {
     let boot = Boot::shipped().compressed().memory(2048);
-    let booted = boot.append("firstlight.expect.gpus=0").run().map_err(|e| e.told())?;
+    let booted = boot.append("firstlight.expect.gpus=0").run().map_err(|e| e.one_line())?;
     let boot = Boot::shipped().memory(2048).overlay(|o| o.program(NULL_PATH, null));
-    let nothing = boot.append(&format!("rdinit=/{NULL_PATH}")).run().map_err(|e| e.told())?;
+    let nothing = boot.append(&format!("rdinit=/{NULL_PATH}")).run().map_err(|e| e.one_line())?;
     let lines = |booted: &Booted| format!("the console has no lines of times\n{booted}");
     let [kernel, initrd, verdict, own] = times(&booted).ok_or_else(|| lines(&booted))?;
     let null = null_time(&nothing).ok_or_else(|| lines(&nothing))?;
-    // The one that boots first may find the host's caches colder.
+    // Alternates the order, since the first boot may find the host's caches colder.
     let order = if number.is_multiple_of(2) { [true, false] } else { [false, true] };
     let [first, second] = order.map(to_verdict);
     let (guarded, bare) = if order[0] { (first?, second?) } else { (second?, first?) };
@@ -85,17 +85,18 @@ fn run(number: usize, null: &[u8]) -> Result<Times, String> {
     Ok([kernel, initrd, verdict, own, null, guarded, bare])
 }
 
-/// Seconds from the kernel's start to the verdict on a machine with GPUs, UEFI variables and a watchdog device; unless it is
+/// Seconds from the kernel's start to the verdict on a machine with GPUs, UEFI variables and a watchdog device; unless
 /// `guarded`, neither of the last two is used.
 fn to_verdict(guarded: bool) -> Result<f64, String> {
     let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
-    let gpus = Scenario::named("healthy").and_then(|scenario| overlay(&scenario)).map_err(|e| e.told())?;
+    let gpus =
+        Scenario::named("healthy").and_then(|scenario| overlay(&scenario)).map_err(|e| e.one_line())?;
     let boot = Boot::shipped().whole().memory(2048).device("i6300esb").overlay(|_| gpus);
     let boot = boot.append("firstlight.policy.on_pass=poweroff");
     let boot = if guarded { boot } else { boot.append("firstlight.watchdog.mode=off efi=noruntime") };
-    let boot = boot.with_firmware(&dir.path().join("variables")).map_err(|e| e.told())?;
-    let booted = boot.run().map_err(|e| e.told())?;
-    // What is compared must be what the names say.
+    let boot = boot.with_firmware(&dir.path().join("variables")).map_err(|e| e.one_line())?;
+    let booted = boot.run().map_err(|e| e.one_line())?;
+    // Checks that the boots used or did not use these as intended.
     let (armed, marked) =
         (has(&booted, "watchdog", "i6300ESB"), !has(&booted, "reset", "no place for a mark"));
     if (armed, marked) != (guarded, guarded) {
@@ -106,22 +107,21 @@ fn to_verdict(guarded: bool) -> Result<f64, String> {
     Ok(kernel + verdict)
 }
 
-/// Whether the line of a stage says this.
+/// Whether the line of a stage contains this text.
 fn has(booted: &Booted, stage: &str, what: &str) -> bool {
     booted.lines().any(|line| line.starts_with(stage) && line.contains(what))
 }
 
-/// Where the image gets the null program.
+/// The path of the null program in the image.
 const NULL_PATH: &str = "t/null-init";
 
-/// From the line `null N mounted in T ms`.
+/// Parses the line `null N mounted in T ms`.
 fn null_time(booted: &Booted) -> Option<f64> {
     let line = booted.lines().find(|line| line.starts_with("null "))?;
     line.split("mounted in ").nth(1)?.split_whitespace().next()?.parse().ok()
 }
 
-/// From the lines `boot .. kernel K s, init to verdict V s, init's own O ms` and
-/// `initrd .. unpacked in U s ..`.
+/// Parses the lines `boot .. kernel K s, init to verdict V s, init's own O ms` and `initrd .. unpacked in U s ..`.
 fn times(booted: &Booted) -> Option<[f64; NULL]> {
     let line = |name: &str| booted.lines().find(|line| line.starts_with(name));
     let value =

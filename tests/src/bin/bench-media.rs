@@ -1,11 +1,10 @@
-//! From the firmware's start to the verdict: USB and UEFI HTTP boot of the unified image against the direct boot
-//! of kernel and initrd by the same firmware, in the same run.
+//! Measures the time from the firmware's start to the verdict: USB and UEFI HTTP boot of the unified image compared with
+//! the direct boot of kernel and initrd by the same firmware, in the same run.
 //!
 //!     bench-media [RUNS]
 //!
-//! The stick's menu waits for its second. For comparison, without a limit: the stick without that, iPXE on a
-//! BIOS, and the direct boot without UEFI firmware. Exits with 1 when the median ratio of one is over its limit,
-//! 2 when nothing could be measured.
+//! The stick's menu waits its one second. For comparison, without a limit: the stick without that wait, iPXE on a BIOS, and
+//! the direct boot without UEFI firmware. Exits with 1 if a median ratio is over its limit, 2 if nothing could be measured.
 
 use harness::boot::medium::MAC;
 use harness::boot::medium::Served;
@@ -18,7 +17,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// What is measured, and how many times the direct boot it may take.
+/// What is measured, and the maximum ratio of its time to the direct boot's.
 const MEDIA: [(&str, Option<f64>); 6] = [
     ("UEFI, kernel and initrd at hand", None),
     ("UEFI, USB stick", Some(1.3)),
@@ -43,7 +42,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// One column for each medium, one row for each run: a busy host slows all of a row alike.
+/// One column per medium, one row per run: a busy host slows all boots of a row alike.
 fn measure(runs: usize) -> Result<Vec<Vec<f64>>, Box<dyn Error>> {
     let dir = tempfile::tempdir()?;
     let served = serve(dir.path())?;
@@ -76,11 +75,11 @@ fn serve(dir: &Path) -> Result<Served, Box<dyn Error>> {
     Ok(Served::folder(&folder)?)
 }
 
-/// From QEMU's start to the line with the verdict. It is FAIL, for nobody said that no GPU is expected; that
-/// costs the same.
+/// Seconds from QEMU's start to the line with the verdict. The verdict is FAIL, since the boot does not state that no GPU
+/// is expected; the time is the same.
 fn seconds(medium: Medium) -> Result<f64, Box<dyn Error>> {
     let boot = Boot::shipped().compressed().memory(2048).from(medium);
-    let booted = boot.stop_after("FIRSTLIGHT verdict=", Duration::ZERO).run().map_err(|e| e.told())?;
+    let booted = boot.stop_after("FIRSTLIGHT verdict=", Duration::ZERO).run().map_err(|e| e.one_line())?;
     Ok(booted.took.as_secs_f64())
 }
 

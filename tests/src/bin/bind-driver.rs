@@ -1,9 +1,9 @@
-//! Boots a driver's modules in QEMU with GPUs that answer as real boards do, as far as their chip's name.
+//! Boots a driver's modules in QEMU with GPUs that respond like real boards, as far as the name of their chip.
 //!
 //!     bind-driver MODULES DRIVER.TOML VERSION
 //!
-//! Exits with 1 when a module does not load, a parameter is not in force, or a GPU whose family the description has was not
-//! taken; with 2 when nothing could be tried.
+//! Exits with 1 if a module does not load, a parameter is not in force, or a GPU whose family is in the description was not
+//! bound; with 2 if nothing could be tried.
 
 use harness::driver_image::PATH;
 use harness::fakepci::{REGISTERS_WORD, Topology};
@@ -14,7 +14,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::{env, fs};
 
-/// PCI device ids (g_nv_name_released.h of NVIDIA's open modules), and sizes of BAR1 that they offer, as bits of MiB.
+/// PCI device ids (g_nv_name_released.h of NVIDIA's open modules), and the BAR1 sizes that they offer, as a mask (bit n is
+/// 2^n MiB).
 const BOARDS: [(&str, &str, &str); 4] = [
     ("GeForce RTX 4090", "2684", "0xffc0"),
     ("GeForce RTX 3090", "2204", "0xffc0"),
@@ -38,7 +39,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The shipped driver image with other modules, and empty files of their version beside them.
+/// The shipped driver image with other modules, and empty files of their version next to them.
 fn image(modules: &Path, description: &Path, version: &str) -> Result<Vec<u8>, Box<dyn Error>> {
     let image = DriverImage::bones()?;
     let shipped = fs::read_to_string(image.path("driver.toml"))?;
@@ -97,9 +98,9 @@ fn bind(modules: &Path, description: &Path, version: &str) -> Result<bool, Box<d
         let findings = all("findings");
         let found: Vec<_> = findings.iter().filter(|f| f["subject"] == *address).collect();
         let refused = found.iter().any(|f| f["code"] == "DRIVER-FAILED");
-        let said: Vec<_> =
+        let messages: Vec<_> =
             found.iter().map(|f| format!("{}: {}", text(&f["code"]), text(&f["message"]))).collect();
-        println!("{name} (10de:{id}) at {address}: {}", said.join("; "));
+        println!("{name} (10de:{id}) at {address}: {}", messages.join("; "));
         good &= !found.is_empty() && (!refused || !has_family(&described, id));
     }
     if !good {
@@ -108,7 +109,7 @@ fn bind(modules: &Path, description: &Path, version: &str) -> Result<bool, Box<d
     Ok(good)
 }
 
-/// Whether one of the description's ranges has a device id.
+/// Whether one of the description's ranges contains a device id.
 fn has_family(description: &str, id: &str) -> bool {
     let lists = description.lines().filter_map(|line| line.strip_prefix("devices = "));
     lists.flat_map(|list| list.split('"')).any(|range| {

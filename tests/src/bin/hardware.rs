@@ -1,9 +1,8 @@
-//! Runs firstlight's GPU tests on this machine and prints what was reached; with `--against DIR`
-//! also how that compares with what p2pBandwidthLatencyTest and nvbandwidth reached, and NCCL's
-//! collectives with nccl-tests' tables.
+//! Runs firstlight's GPU tests on this machine and prints what was reached; with `--against DIR` also how that compares
+//! with the results of p2pBandwidthLatencyTest and nvbandwidth, and NCCL's collectives with the tables of nccl-tests.
 //!
-//! Exits with 1 when a GPU test did not end well, a limit was missed or a promised time was not
-//! kept; 2 when nothing could be measured or compared; 64 for wrong use.
+//! Exits with 1 if a GPU test did not end well, or a limit or a promised time was missed; 2 if nothing could be measured or
+//! compared; 64 for wrong use.
 
 use harness::hardware::compare::Mark;
 use harness::hardware::nccl::compare::Comparison as Sweeps;
@@ -31,24 +30,24 @@ fn main() -> ExitCode {
     }
 }
 
-/// What was compared so far.
+/// The comparisons so far.
 struct Against {
-    /// How many GPUs are here, as soon as that is known.
+    /// Number of GPUs on this machine, once it is known.
     gpus: Option<usize>,
-    /// How many saved outputs were compared.
+    /// Number of saved outputs that were compared.
     compared: usize,
-    /// Nothing was missed.
+    /// Whether nothing was missed.
     good: bool,
 }
 
-/// True when everything is as promised.
+/// Returns true if everything is as promised.
 fn measure(words: &Words) -> Result<bool, String> {
-    // Peers first: a folder that is not what it should be is told before minutes of measuring.
+    // Peers first, so that an invalid folder is reported before minutes of measuring.
     let peers = peers(words)?;
-    let into = Folder::new(words).map_err(|e| e.told())?;
+    let into = Folder::new(words).map_err(|e| e.one_line())?;
     let mut against = Against { gpus: None, compared: 0, good: true };
     if words.wants(Part::Matrices) {
-        let report = run::report(words, &into).map_err(|e| e.told())?;
+        let report = run::report(words, &into).map_err(|e| e.one_line())?;
         let ours = Ours::parse(&report).map_err(|why| format!("the report: {why}"))?;
         print!("{}", text::reached(&ours));
         against.gpus = Some(ours.gpus);
@@ -63,7 +62,7 @@ fn measure(words: &Words) -> Result<bool, String> {
     Ok(against.good)
 }
 
-/// All folders' outputs, as far as they are asked for.
+/// The outputs of all folders, as far as they are requested.
 fn peers(words: &Words) -> Result<Peers, String> {
     let mut all = Peers::default();
     for folder in &words.against {
@@ -78,7 +77,7 @@ fn peers(words: &Words) -> Result<Peers, String> {
     Ok(all)
 }
 
-/// True when the tests ended well and in time.
+/// Returns true if the tests ended well and in time.
 fn sound(ours: &Ours) -> bool {
     let mut good = text::in_time(ours) != Some(false);
     for test in ours.tests.iter().filter(|t| (t.is_gpus() || t.is_nccl()) && !t.is_fine()) {
@@ -93,7 +92,7 @@ fn sound(ours: &Ours) -> bool {
 }
 
 impl Against {
-    /// Whether a peer's GPUs are as many; told when not.
+    /// Whether a peer has the same number of GPUs; prints a line if not.
     fn fits(&self, path: &Path, gpus: usize) -> bool {
         match self.gpus {
             Some(here) if here != gpus => {
@@ -128,8 +127,7 @@ impl Against {
         Ok(())
     }
 
-    /// One after the other, since each needs all GPUs. One that cannot be run does not keep the others
-    /// from it.
+    /// Runs the sweeps one after the other, since each needs all GPUs. One that cannot be run does not prevent the others.
     fn sweeps(&mut self, words: &Words, into: &Folder, peers: &[Theirs]) -> Result<(), String> {
         for folder in peers.chunk_by(|a, b| a.path.parent() == b.path.parent()) {
             let (mut done, mut unrun) = (Vec::new(), 0);
@@ -152,13 +150,13 @@ impl Against {
         Ok(())
     }
 
-    /// `None` where it is of another number of GPUs, which is told.
+    /// Returns `None` if the peer has another number of GPUs, which is printed.
     fn sweep(&mut self, words: &Words, into: &Folder, theirs: &Theirs) -> Result<Option<Sweeps>, String> {
         let gpus = theirs.sweep.gpus;
         if !self.fits(&theirs.path, gpus) {
             return Ok(None);
         }
-        let ours = nccl::ours::sweep(words, &theirs.asked, into).map_err(|e| e.told())?;
+        let ours = nccl::ours::sweep(words, &theirs.asked, into).map_err(|e| e.one_line())?;
         let ours = nccl::ours::parse(&ours)?;
         self.gpus = self.gpus.or(Some(ours.gpus));
         if ours.gpus != gpus && self.fits(&theirs.path, gpus) {

@@ -1,5 +1,5 @@
-//! Runs the matrix of faults and healthy machines on simulated GPUs, prints its table, and counts false PASS and
-//! false FAIL. Exit status 0 when there is none and all else is right too, 1 when not. `--page` prints the tables of
+//! Runs the matrix of faults and healthy machines on simulated GPUs, prints its table, and counts false PASS and false
+//! FAIL. Exits with 0 if there are none and everything else is correct too, 1 if not. `--page` prints the tables of
 //! docs/what-each-level-rules-out.md instead.
 
 use harness::matrix::{Chosen, cases, counts, page, run, table};
@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What is asked for.
+/// What is to be run or printed.
 struct Wanted {
     chosen: Chosen,
     workers: usize,
@@ -54,10 +54,10 @@ fn wanted(mut words: impl Iterator<Item = String>) -> Result<Wanted, String> {
 
 fn act(wanted: &Wanted) -> Result<bool, String> {
     if wanted.page {
-        print!("{}", page().map_err(|e| e.told())?);
+        print!("{}", page().map_err(|e| e.one_line())?);
         return Ok(true);
     }
-    let cases = cases(&wanted.chosen).map_err(|e| e.told())?;
+    let cases = cases(&wanted.chosen).map_err(|e| e.one_line())?;
     if cases.is_empty() {
         return Err(format!("no case is named so\n{USAGE}"));
     }
@@ -65,22 +65,22 @@ fn act(wanted: &Wanted) -> Result<bool, String> {
         cases.iter().for_each(|case| println!("{}", case.full_name()));
         return Ok(true);
     }
-    let said = run(&cases, wanted.workers, |done, said| {
-        let (name, verdict, mark) = (said.case.full_name(), &said.verdict, said.mark.word());
+    let results = run(&cases, wanted.workers, |done, result| {
+        let (name, verdict, mark) = (result.case.full_name(), &result.verdict, result.mark.word());
         eprintln!(
             "{done:>4}/{} {:>5.1} s  {mark}: {name}: {verdict} {}",
             cases.len(),
-            said.seconds,
-            said.blamed.join(" ")
+            result.seconds,
+            result.blamed.join(" ")
         );
-        if let Some(folder) = wanted.keep.as_ref().filter(|_| !said.mark.is_right()) {
+        if let Some(folder) = wanted.keep.as_ref().filter(|_| !result.mark.is_right()) {
             let file = format!("{folder}/{}.txt", name.replace(['/', ' ', '>'], "_"));
-            if let Err(why) = fs::create_dir_all(folder).and_then(|()| fs::write(&file, &said.text)) {
+            if let Err(why) = fs::create_dir_all(folder).and_then(|()| fs::write(&file, &result.text)) {
                 eprintln!("{file}: {why}");
             }
         }
     });
-    let counts = counts(&said);
-    println!("{}\n{counts}", table(&said));
+    let counts = counts(&results);
+    println!("{}\n{counts}", table(&results));
     Ok(counts.right())
 }

@@ -1,7 +1,6 @@
-//! Lays a scenario of `tests/simgpu/scenarios` out as a folder of libraries, and the machine that
-//! fits it as another: `simgpu SCENARIO DIR [GPUS]` makes DIR/lib and DIR/root. A name that ends with
-//! `.cpio` becomes an archive of both for behind the initrd, as `./run boot SCENARIO` needs it. Without
-//! arguments it lists the scenarios and what to expect of them.
+//! Lays out a scenario of `tests/simgpu/scenarios`: `simgpu SCENARIO DIR [GPUS]` makes DIR/lib with the libraries and
+//! DIR/root with the machine. If DIR ends with `.cpio`, it becomes an archive of both that is appended to the initrd, for
+//! `./run boot SCENARIO`. Without arguments it lists the scenarios and their expected results.
 
 use harness::simgpu::{Libraries, Scenario, lay_out, overlay, root};
 use std::error::Error;

@@ -1,5 +1,5 @@
-//! Has the program judge simulated GPUs on this host: `simulate [SCENARIO [LEVEL]]`, `healthy` unless named. Program and
-//! libraries are those that were built beside this one; `tests/simulate.sh` builds them. `list` names the scenarios.
+//! Lets the program judge simulated GPUs on this host: `simulate [SCENARIO [LEVEL]]`, by default `healthy`. Uses the
+//! program and libraries that were built next to this one; `tests/simulate.sh` builds them. `list` prints the scenarios.
 
 use harness::simgpu::{Libraries, Scenario, judge};
 use std::env;
@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// The program's own statuses: no verdict could be reached, and wrong use.
+/// Exit statuses of the program: no verdict could be reached, and wrong use.
 const ERROR: u8 = 2;
 const USAGE: u8 = 64;
 
@@ -32,7 +32,7 @@ type Ended = Result<ExitCode, (u8, Box<dyn Error>)>;
 fn list() -> Ended {
     let line = |name: &String| Ok(format!("{name:20} {}\n", Scenario::about(name)?));
     let all: harness::Result<String> = Scenario::names().and_then(|names| names.iter().map(line).collect());
-    // Whoever reads may have seen enough before the end.
+    // The reader may have closed the pipe early.
     let _ = io::stdout().write_all(all.map_err(|e| (ERROR, e.into()))?.as_bytes());
     Ok(ExitCode::SUCCESS)
 }
@@ -42,7 +42,7 @@ fn simulate(name: &str, level: Option<&str>) -> Ended {
     run(name, level).map_err(|e| (ERROR, e))
 }
 
-/// Ends with the status of the program.
+/// Exits with the program's status.
 fn run(name: &str, level: Option<&str>) -> Result<ExitCode, Box<dyn Error>> {
     let scenario = Scenario::named(name)?;
     let beside = env::current_exe()?.parent().map_or_else(PathBuf::new, PathBuf::from);

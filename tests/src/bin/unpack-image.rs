@@ -1,6 +1,6 @@
-//! `unpack-image DIR`: writes the shipped image's root into a folder, without the driver that it carries,
-//! so that the shipped init can be started over it on a machine that has a driver of its own
-//! (tests/hardware/whole-line.sh). `unpack-image DIR --whole` leaves nothing out, for `firstlight --root DIR image`.
+//! `unpack-image DIR`: writes the shipped image's root into a folder, without the driver that it contains, so that the
+//! shipped init can be started in it on a machine that has its own driver (tests/hardware/whole-line.sh).
+//! `unpack-image DIR --whole` omits nothing, for `firstlight --root DIR image`.
 
 use harness::Image;
 use std::error::Error;

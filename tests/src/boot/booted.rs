@@ -1,4 +1,4 @@
-//! What came of a boot: the console, how the machine ended, and the files that came back.
+//! The result of a boot: the console, how the machine ended, and the files that came back.
 
 use crate::archive::Entry;
 use crate::config_space;
@@ -10,13 +10,13 @@ use std::time::Duration;
 /// How a machine ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
-    /// It switched itself off.
+    /// It powered off.
     PowerOff,
-    /// It reset itself; so does a kernel that panics.
+    /// It reset itself, as a panicking kernel does too.
     Reboot,
-    /// It was still up when the test stopped it.
+    /// It was still running when the test stopped it.
     StillRunning,
-    /// Something else; QEMU's word for it.
+    /// Something else; QEMU's name for it.
     Other(String),
 }
 
@@ -30,8 +30,8 @@ impl End {
     }
 }
 
-/// The boot's last word for serial scrapers: `FIRSTLIGHT verdict=.. failed=.. warned=.. codes=.. scope=.. host=..
-/// seconds=..`.
+/// The boot's final line for programs that read the serial line: `FIRSTLIGHT verdict=.. failed=.. warned=.. codes=..
+/// scope=.. host=.. seconds=..`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
     /// `PASS`, `DEGRADED`, `FAIL` or `ERROR`.
@@ -40,9 +40,9 @@ pub struct Verdict {
     pub failed: Vec<String>,
     /// The tests that warned; empty for `none`.
     pub warned: Vec<String>,
-    /// The codes of what was found; empty for `none`.
+    /// The codes of the findings; empty for `none`.
     pub codes: Vec<String>,
-    /// What the verdict speaks of.
+    /// What the verdict applies to.
     pub scope: String,
     /// The machine's name.
     pub host: String,
@@ -70,10 +70,10 @@ impl Verdict {
 /// The scope of the verdict of `firstlight nodes`.
 const NODES: &str = "nodes";
 
-/// A boot that has been.
+/// A boot that has ended.
 #[derive(Debug)]
 pub struct Booted {
-    /// Everything on the serial line, kernel messages too.
+    /// Everything on the serial line, including kernel messages.
     pub console: String,
     /// How it ended.
     pub end: End,
@@ -87,7 +87,7 @@ impl Booted {
         Self { console, end, took, files }
     }
 
-    /// The console's lines, kernel messages among them without their time stamp.
+    /// The console's lines; kernel messages are included, without their time stamp.
     pub fn lines(&self) -> impl Iterator<Item = &str> {
         self.console.lines().map(unstamped)
     }
@@ -95,7 +95,7 @@ impl Booted {
     /// The one verdict line of this boot.
     ///
     /// # Panics
-    /// When there is none, more than one, or one that cannot be read.
+    /// If there is none, more than one, or one that cannot be parsed.
     #[must_use]
     #[track_caller]
     pub fn verdict(&self) -> Verdict {
@@ -109,7 +109,7 @@ impl Booted {
     /// The verdict lines of tests over several nodes.
     ///
     /// # Panics
-    /// When there is one that cannot be read.
+    /// If one cannot be parsed.
     #[must_use]
     pub fn verdicts_of_nodes(&self) -> Vec<Verdict> {
         self.verdicts().filter(|verdict| verdict.scope == NODES).collect()
@@ -129,7 +129,7 @@ impl Booted {
     /// A file that came back, as text without the white space around it.
     ///
     /// # Panics
-    /// When it did not come back.
+    /// If it did not come back.
     #[must_use]
     #[track_caller]
     pub fn text(&self, path: &str) -> String {
@@ -143,7 +143,7 @@ impl Booted {
     /// A file that came back, as JSON.
     ///
     /// # Panics
-    /// When it did not come back or is no JSON.
+    /// If it did not come back or is not JSON.
     #[must_use]
     #[track_caller]
     pub fn json(&self, path: &str) -> Value {
@@ -154,7 +154,7 @@ impl Booted {
     /// The validator's report.
     ///
     /// # Panics
-    /// When it did not come back or is no JSON.
+    /// If it did not come back or is not JSON.
     #[must_use]
     #[track_caller]
     pub fn report(&self) -> Report {
@@ -164,7 +164,7 @@ impl Booted {
     /// ACS Control of a port, from the configuration space that [`config_space::KEEP`] saved.
     ///
     /// # Panics
-    /// When that did not come back or has no ACS.
+    /// If that did not come back or has no ACS.
     #[must_use]
     #[track_caller]
     pub fn acs_control(&self, bdf: &str) -> u16 {
@@ -172,8 +172,7 @@ impl Booted {
         config_space::acs_control(space).unwrap_or_else(|| panic!("{bdf} shows no ACS\n{self}"))
     }
 
-    /// Every port of which [`config_space::KEEP`] saved a configuration space with ACS, with its
-    /// ACS Control.
+    /// Every port whose configuration space [`config_space::KEEP`] saved and has ACS, with its ACS Control.
     #[must_use]
     pub fn acs_ports(&self) -> Vec<(&str, u16)> {
         let port = |f: &'_ Entry| config_space::acs_control(&f.data);
@@ -181,19 +180,19 @@ impl Booted {
         named.collect()
     }
 
-    /// Fails the test unless the console holds `text`.
+    /// Fails the test unless the console contains `text`.
     ///
     /// # Panics
-    /// When it does not.
+    /// If it does not.
     #[track_caller]
     pub fn says(&self, text: &str) {
         assert!(self.console.contains(text), "the console does not say {text:?}\n{self}");
     }
 
-    /// Fails the test if the console holds `text`.
+    /// Fails the test if the console contains `text`.
     ///
     /// # Panics
-    /// When it does.
+    /// If it does.
     #[track_caller]
     pub fn never_says(&self, text: &str) {
         assert!(!self.console.contains(text), "the console says {text:?}\n{self}");
@@ -202,7 +201,7 @@ impl Booted {
     /// Fails the test unless the machine ended as `end`.
     ///
     /// # Panics
-    /// When it ended otherwise.
+    /// If it ended otherwise.
     #[track_caller]
     pub fn ended(&self, end: &End) {
         assert_eq!(&self.end, end, "{self}");
@@ -216,7 +215,7 @@ impl fmt::Display for Booted {
     }
 }
 
-/// A line without the kernel's `[    1.234567] ` before it.
+/// A line without the kernel's time stamp `[    1.234567] `.
 fn unstamped(line: &str) -> &str {
     let stamped = || {
         let (stamp, rest) = line.strip_prefix('[')?.split_once("] ")?;

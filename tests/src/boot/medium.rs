@@ -1,6 +1,6 @@
-//! What a machine boots from: kernel and initrd as QEMU loads them, or firmware that finds the image on a disk, a
-//! stick, a CD or on the network. Each is some words for QEMU, and a way for kernel words to get there. For firmware that boots
-//! over HTTP there is a web server for one folder.
+//! What a machine boots from: kernel and initrd loaded by QEMU, or firmware that finds the image on a disk, a stick, a CD
+//! or the network. Each is a set of QEMU arguments, and a way to pass kernel words. For firmware that boots over HTTP there
+//! is a web server for one folder.
 
 use crate::boot::qemu::Processor;
 use crate::error::{Error, Result};
@@ -13,28 +13,28 @@ use std::process::{Child, Command, Stdio};
 /// Where the image comes from.
 #[derive(Debug, Clone)]
 pub enum Medium {
-    /// QEMU loads kernel and initrd itself; there is no firmware to speak of.
+    /// QEMU loads kernel and initrd itself, without firmware that matters here.
     Direct,
-    /// UEFI firmware starts the kernel and initrd that QEMU holds ready.
+    /// UEFI firmware starts the kernel and initrd that QEMU provides.
     DirectUefi,
     /// UEFI firmware starts this UKI from a disk.
     Disk(PathBuf),
-    /// UEFI firmware starts from this stick's image; what the machine writes is found in it afterwards.
+    /// UEFI firmware starts from this stick's image; the machine's writes are in it afterwards.
     Stick(PathBuf),
-    /// UEFI firmware starts from the stick's image on a disk that is built in.
+    /// UEFI firmware starts from the stick's image on a built-in disk.
     BuiltIn(PathBuf),
-    /// UEFI firmware starts from this image in a SATA drive for CDs.
+    /// UEFI firmware starts from this image in a SATA CD drive.
     Cd(PathBuf),
-    /// BIOS with iPXE in the network card, which gets this script.
+    /// BIOS with iPXE in the network card, which receives this script.
     IpxeBios(String),
-    /// BIOS whose network card gets a file by TFTP from this folder, and the name of the file.
+    /// BIOS whose network card fetches a file by TFTP from this folder; then the file's name.
     BiosPxe(PathBuf, String),
-    /// UEFI firmware gets a file by TFTP from this folder, and the name of the file.
+    /// UEFI firmware fetches a file by TFTP from this folder; then the file's name.
     UefiPxe(PathBuf, String),
-    /// UEFI firmware gets this URL by HTTP.
+    /// UEFI firmware fetches this URL by HTTP.
     UefiHttp(String),
-    /// UEFI (or else BIOS) firmware boots from the network that it is on, whatever that gives it: a bridge
-    /// or TAP of this name.
+    /// UEFI (or else BIOS) firmware boots from the network that it is on, whatever that offers: a bridge or TAP of this
+    /// name.
     Tap(bool, String),
 }
 
@@ -42,22 +42,22 @@ pub enum Medium {
 pub(crate) const FIRMWARE_FOLDER: &str = "/usr/share/OVMF";
 /// UEFI firmware.
 pub(crate) const FIRMWARE: &str = "/usr/share/OVMF/OVMF_CODE_4M.fd";
-/// Its variables, as they are when nothing was set.
+/// Its variables with nothing set.
 pub(crate) const FIRMWARE_VARIABLES: &str = "/usr/share/OVMF/OVMF_VARS_4M.fd";
 
 /// UEFI firmware for arm64 and its variables: Debian's `qemu-efi-aarch64` package.
 const ARM64_FIRMWARE: [&str; 2] = ["/usr/share/AAVMF/AAVMF_CODE.fd", "/usr/share/AAVMF/AAVMF_VARS.fd"];
 
-/// UEFI firmware that can verify what it starts.
+/// UEFI firmware that supports Secure Boot.
 const SECURE_FIRMWARE: &str = "/usr/share/OVMF/OVMF_CODE_4M.secboot.fd";
 
 /// The first network card of every machine that has one.
 pub const MAC: &str = "52-54-00-12-34-56";
 
 impl Medium {
-    /// QEMU's words for it; `dir` takes what it needs, `words` are the kernel's, where the medium itself can
-    /// carry them: systemd-stub takes them from the machine's SMBIOS. `secure` are the variables of firmware that
-    /// can verify what it starts.
+    /// QEMU's arguments for the medium; its files are made in `dir`. `words` are the kernel words, if the medium itself can
+    /// pass them: systemd-stub reads them from the machine's SMBIOS. `secure` are the variables of firmware that supports
+    /// Secure Boot.
     pub(crate) fn arguments(
         &self,
         processor: Processor,
@@ -126,7 +126,7 @@ impl Medium {
             fs::copy(from, &variables).map_err(Error::file("copy", from))?;
             let firmware = if secure.is_some() { SECURE_FIRMWARE } else { plain };
             if secure.is_some() {
-                // Its variables are written in system management mode only, so that nothing else can.
+                // Its variables can be written in system management mode only.
                 add(&["-machine", "smm=on", "-global", "driver=cfi.pflash01,property=secure,value=on"]);
                 add(&["-global", "ICH9-LPC.disable_s3=1"]);
             }
@@ -138,7 +138,7 @@ impl Medium {
                 add(&["-smbios", &format!("type=11,value=io.systemd.stub.kernel-cmdline-extra={words}")]);
             }
         }
-        // Newer firmware has no network boot without a source of randomness.
+        // Newer firmware needs a source of randomness for network boot.
         add(&["-device", "virtio-rng-pci"]);
         Ok(args)
     }
@@ -148,7 +148,7 @@ impl Medium {
     }
 }
 
-/// Without the iPXE that QEMU would put into it.
+/// Without the iPXE ROM that QEMU would add.
 const UEFI_CARD: &str = "virtio-net-pci,netdev=net,mac=52:54:00:12:34:56,bootindex=1,romfile=";
 const BIOS_CARD: &str = "virtio-net-pci,netdev=net,mac=52:54:00:12:34:56,bootindex=1";
 
@@ -163,7 +163,7 @@ impl Served {
     /// Serves `folder`.
     ///
     /// # Errors
-    /// When Python does not start or does not say its port.
+    /// If Python does not start or does not print its port.
     pub fn folder(folder: &Path) -> Result<Self> {
         let failed = |why: String| Error::Program { program: "python3 -m http.server".into(), why };
         let mut server = Command::new("python3")
@@ -187,7 +187,7 @@ impl Served {
         }
     }
 
-    /// The URL of a file in it, as a machine in QEMU's user network sees it.
+    /// The URL of a file in it, as seen by a machine in QEMU's user network.
     #[must_use]
     pub fn url(&self, file: &str) -> String {
         format!("http://10.0.2.2:{}/{file}", self.port)

@@ -1,6 +1,6 @@
 //! One QEMU process: its standard command line, its serial line and monitor as one stream of events, and its end when the
-//! value is dropped. The monitor presses keys and buttons, and tells how the machine ended, which the console alone cannot:
-//! a reset and a power-off look alike there.
+//! value is dropped. The monitor presses keys and buttons, and reports how the machine ended, which the console alone
+//! cannot: a reset and a power-off look the same there.
 
 use crate::error::{Error, Result};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
-/// Something that the machine did.
+/// An event of the machine.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// It wrote to its serial line.
@@ -35,8 +35,8 @@ pub(crate) struct Qemu {
 }
 
 impl Qemu {
-    /// Starts QEMU with what every test machine has and `args`; `dir` takes its sockets, `within` is a program
-    /// that becomes QEMU.
+    /// Starts QEMU with the arguments of every test machine and `args`; its sockets are made in `dir`, and `within` is a
+    /// program that execs QEMU.
     pub(crate) fn start(
         processor: Processor,
         dir: &Path,
@@ -73,8 +73,8 @@ impl Qemu {
         let (ends, mut waker, monitor) = connected.map_err(|e| {
             let _ = child.kill();
             let _ = child.wait();
-            let said = std::fs::read_to_string(&stderr_path).unwrap_or_else(|e| e.to_string());
-            Error::Program { program: name.into(), why: format!("no monitor: {e}; it said: {said}") }
+            let output = std::fs::read_to_string(&stderr_path).unwrap_or_else(|e| e.to_string());
+            Error::Program { program: name.into(), why: format!("no monitor: {e}; it said: {output}") }
         })?;
         let serial_sender = sender.clone();
         thread::spawn(move || forward_serial(stdout, &serial_sender));
@@ -87,16 +87,16 @@ impl Qemu {
         Ok(Self { child, serial, monitor, events })
     }
 
-    /// Types on the serial line.
+    /// Types text on the serial line.
     pub(crate) fn type_text(&mut self, text: &str) -> std::io::Result<()> {
         self.serial.write_all(text.as_bytes())?;
         self.serial.flush()
     }
 
-    /// Seconds of processor that it has used; the kernel counts them until the process is waited for.
+    /// Processor time that it has used, in seconds; the kernel keeps it until the process is waited for.
     pub(crate) fn worked(&self) -> f64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
-        // Behind the name in parentheses, the 12th and 13th number: hundredths of seconds in the program and in the kernel.
+        // After the name in parentheses, the 12th and 13th number: hundredths of seconds in user mode and in the kernel.
         let numbers = stat.rsplit(") ").next().unwrap_or_default().split(' ');
         numbers.skip(11).take(2).filter_map(|n| n.parse::<f64>().ok()).sum::<f64>() / 100.0
     }
@@ -109,7 +109,7 @@ impl Drop for Qemu {
     }
 }
 
-/// What a machine computes with.
+/// The processor architecture of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Processor {
     X86,
@@ -124,10 +124,10 @@ impl Processor {
         }
     }
 
-    /// QEMU 7.2 emulates `cmpxchg16b` wrongly without hardware virtualization: one kernel start in four
-    /// dies of it (25 starts: 7 died with `max`, none with `max,-cx16`; none with QEMU 10). Without the
-    /// instruction the kernel's allocator goes another way and nothing else here changes. On arm64 pointers are signed
-    /// by a short function instead of a long one, which an emulated machine would compute at every call.
+    /// QEMU 7.2 emulates `cmpxchg16b` incorrectly without hardware virtualization: one kernel start in four dies of it (25
+    /// starts: 7 died with `max`, none with `max,-cx16`; none with QEMU 10). Without the instruction the kernel's allocator
+    /// uses another code path and nothing else here changes. On arm64 pointers are signed by a short function instead of a
+    /// long one, which an emulated machine would compute at every call.
     const fn model(self) -> &'static str {
         match self {
             Self::X86 => "max,-cx16",
@@ -135,14 +135,14 @@ impl Processor {
         }
     }
 
-    /// Emulation, unless the variable names something that this host's own processor can do.
+    /// Emulation, unless the variable names an accelerator that this host's own processor supports.
     fn accelerator(self) -> OsString {
         env::var_os("FIRSTLIGHT_ACCEL").filter(|_| self == Self::X86).unwrap_or_else(|| "tcg".into())
     }
 }
 
-/// A reset ends the machine instead of starting it again, and an ended machine waits, so that the
-/// monitor can tell why before QEMU goes.
+/// A reset ends the machine instead of restarting it, and an ended machine is paused, so that the monitor can report why
+/// before QEMU exits.
 fn standard(processor: Processor, socket: &Path) -> Vec<OsString> {
     let mut args: Vec<OsString> =
         vec!["-accel".into(), processor.accelerator(), "-cpu".into(), processor.model().into()];
@@ -166,11 +166,11 @@ fn forward_serial(mut stdout: impl Read, sender: &Sender<Event>) {
     let _ = sender.send(Event::Closed);
 }
 
-/// QEMU creates its socket at start; a busy host takes its time.
+/// QEMU creates its socket at start; a busy host may be slow.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// On a busy host, QEMU 7.2 was seen to miss a timer that the guest had just set, and to sleep until the next one of its own:
-/// the machine stood still for 29 s, and its kernel reported a stall. A question to the monitor wakes it.
+/// On a busy host, QEMU 7.2 was seen to miss a timer that the guest had just set, and to sleep until its own next one: the
+/// machine did nothing for 29 s, and its kernel reported a stall. A monitor command wakes it.
 const WAKE: Duration = Duration::from_secs(1);
 
 /// A connection to the monitor.
@@ -203,7 +203,7 @@ impl Qmp {
         Ok(Self(self.0.try_clone()?))
     }
 
-    /// Asks for something, so that QEMU looks at its timers.
+    /// Sends a query, so that QEMU checks its timers.
     fn wake(&mut self) -> io::Result<()> {
         self.command(&json!({ "execute": "query-status" }))
     }
@@ -221,7 +221,7 @@ impl Qmp {
         self.command(&json!({ "execute": "send-key", "arguments": { "keys": keys } }))
     }
 
-    /// Writes what the machine's screen shows to a file, as a portable pixmap.
+    /// Saves the contents of the machine's screen to a file, as a portable pixmap.
     pub(crate) fn picture(&mut self, file: &Path) -> io::Result<()> {
         self.command(&json!({ "execute": "screendump", "arguments": { "filename": file } }))
     }
@@ -236,12 +236,12 @@ impl Qmp {
         self.command(&json!({ "execute": "system_powerdown" }))
     }
 
-    /// Pulls a device that can be pulled, by its id.
+    /// Unplugs a hot-pluggable device, by its id.
     pub(crate) fn unplug(&mut self, id: &str) -> io::Result<()> {
         self.command(&json!({ "execute": "device_del", "arguments": { "id": id } }))
     }
 
-    /// Pulls a network's cable out of the machine, or plugs it in, by the network's id.
+    /// Unplugs or plugs the cable of a network, by the network's id.
     pub(crate) fn link(&mut self, id: &str, up: bool) -> io::Result<()> {
         self.command(&json!({ "execute": "set_link", "arguments": { "name": id, "up": up } }))
     }
@@ -251,7 +251,7 @@ impl Qmp {
         self.command(&json!({ "execute": "quit" }))
     }
 
-    /// The reasons of the machine's ends as they come: `guest-shutdown`, `guest-reset`, ..
+    /// The reasons for the machine's ends as they arrive: `guest-shutdown`, `guest-reset`, ..
     pub(crate) fn ends(&self) -> io::Result<impl Iterator<Item = String> + use<>> {
         let lines = BufReader::new(self.0.try_clone()?).lines();
         Ok(lines.map_while(io::Result::ok).filter_map(|line| {

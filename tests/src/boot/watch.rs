@@ -1,4 +1,4 @@
-//! Waits for the right to run a machine, and follows it: what it says, what a person then does to it, and how it ends.
+//! Waits for permission to run a machine, and follows it: what it prints, what a user then does to it, and how it ends.
 
 use crate::boot::booted::{Booted, End};
 use crate::boot::qemu::{Event, Qemu};
@@ -14,29 +14,29 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Something a person does to the machine.
+/// Something that a user does to the machine.
 #[derive(Debug, Clone)]
 pub(crate) enum Act {
     CtrlAltDel,
     PowerButton,
     Reset,
     Type(String),
-    /// Look at the screen so much later, then press these keys.
+    /// Take a picture of the screen after this time, then press these keys.
     Screen(PathBuf, &'static [&'static str], Duration),
-    /// Pull the device of this id, so much later.
+    /// Unplug the device with this id after this time.
     Unplug(String, Duration),
-    /// Let it run on so long, then stop it.
+    /// Let it run for this time, then stop it.
     StopAfter(Duration),
 }
 
-/// Follows a running machine: collects the console, acts on it, notices the end.
+/// Follows a running machine: collects the console, performs the acts, detects the end.
 pub(crate) struct Watch {
     console: Vec<u8>,
-    /// Where the search for the next act's text goes on.
+    /// Where the search for the next act's text continues.
     searched: usize,
     acts: VecDeque<(String, Act)>,
     end: Option<End>,
-    /// Nothing more will come.
+    /// No more output will come.
     closed: bool,
     stop_at: Option<Instant>,
     started: Instant,
@@ -57,7 +57,7 @@ impl Watch {
         }
     }
 
-    /// Until the machine ends, is stopped, or the deadline has passed; `dir` holds QEMU's messages.
+    /// Runs until the machine ends, is stopped, or the deadline has passed; `dir` contains QEMU's messages.
     fn follow(mut self, qemu: &mut Qemu, dir: &Path) -> Result<(End, String)> {
         while !self.closed {
             if self.step(qemu)? {
@@ -67,7 +67,7 @@ impl Watch {
         self.ended(dir)
     }
 
-    /// Until the machine says `text` behind what was found last.
+    /// Runs until the machine prints `text` after the text that was found last.
     fn until(&mut self, qemu: &mut Qemu, text: &str) -> Result<()> {
         while !self.found(text) {
             match self.step(qemu) {
@@ -82,7 +82,7 @@ impl Watch {
         Ok(())
     }
 
-    /// The next event; true when it is time to stop.
+    /// Handles the next event; true if it is time to stop.
     fn step(&mut self, qemu: &mut Qemu) -> Result<bool> {
         let until = self.stop_at.unwrap_or(self.started + self.deadline);
         match qemu.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
@@ -90,7 +90,7 @@ impl Watch {
                 self.console.extend(bytes);
                 self.act(qemu).map_err(|e| monitor(&e))?;
             }
-            // `quit` is an end too, by QEMU's own reckoning: only the first one counts.
+            // QEMU also reports an end for `quit`: only the first one counts.
             Ok(Event::Ended(why)) if self.end.is_none() => {
                 self.end = Some(End::from_reason(&why));
                 qemu.monitor.quit().map_err(|e| monitor(&e))?;
@@ -103,14 +103,14 @@ impl Watch {
         Ok(false)
     }
 
-    /// Whether `text` has come behind what was found last; the next search begins behind it.
+    /// Whether `text` has appeared after the text that was found last; the next search begins after it.
     fn found(&mut self, text: &str) -> bool {
         let at = find(&self.console[self.searched..], text.as_bytes());
         self.searched += at.map_or(0, |at| at + text.len());
         at.is_some()
     }
 
-    /// Does every act whose text has come, in order; each looks behind the one before it.
+    /// Performs every act whose text has appeared, in order; each one searches after the previous one.
     fn act(&mut self, qemu: &mut Qemu) -> std::io::Result<()> {
         while let Some((text, _)) = self.acts.front() {
             let text = text.clone();
@@ -126,13 +126,13 @@ impl Watch {
                     std::thread::sleep(linger);
                     qemu.monitor.picture(&picture)?;
                     for key in keys {
-                        // A key that is still down is no other key.
+                        // A key must be up again before the next press counts as a new one.
                         std::thread::sleep(Duration::from_millis(500));
                         qemu.monitor.key(key)?;
                     }
                 }
                 Some((_, Act::Unplug(id, linger))) => {
-                    // What the console says meanwhile waits in its channel.
+                    // Console output in the meantime is kept in its channel.
                     std::thread::sleep(linger);
                     qemu.monitor.unplug(&id)?;
                 }
@@ -177,7 +177,7 @@ fn monitor(e: &std::io::Error) -> Error {
     Error::Program { program: "QEMU's monitor".into(), why: e.to_string() }
 }
 
-/// A machine that runs. It is ended when this is dropped.
+/// A running machine. It is ended when this is dropped.
 pub struct Running {
     watch: Watch,
     qemu: Qemu,
@@ -189,7 +189,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// The machine that `qemu` is; `recover` is the disk in `scratch` on which files come back.
+    /// The machine of `qemu`; `recover` is the disk in `scratch` on which files come back.
     pub(crate) fn new(
         watch: Watch,
         qemu: Qemu,
@@ -200,18 +200,18 @@ impl Running {
         Self { watch, qemu, scratch, recover, _slot: slot }
     }
 
-    /// Waits until its console says `text` behind what was waited for before.
+    /// Waits until its console contains `text` after the text of the previous wait.
     ///
     /// # Errors
-    /// When it ends or its deadline passes before.
+    /// If it ends or its deadline passes first.
     pub fn until(&mut self, text: &str) -> Result<()> {
         self.watch.until(&mut self.qemu, text)
     }
 
-    /// Pulls the cable of the network of this id out of the machine, or plugs it in.
+    /// Unplugs or plugs the cable of the network with this id.
     ///
     /// # Errors
-    /// When the monitor is gone.
+    /// If the monitor is gone.
     pub fn link(&mut self, id: &str, up: bool) -> Result<()> {
         self.qemu.monitor.link(id, up).map_err(|e| monitor(&e))
     }
@@ -224,12 +224,13 @@ impl Running {
     /// Waits for the end.
     ///
     /// # Errors
-    /// When the machine neither ends nor says what the acts wait for within its deadline.
+    /// If the machine neither ends nor prints what the acts wait for within its deadline.
     pub fn finish(self) -> Result<Booted> {
         let Self { watch, mut qemu, scratch, recover, _slot } = self;
         let started = watch.started;
         let (end, console) = watch.follow(&mut qemu, scratch.path())?;
-        // `--show-output` shows it: a machine that waits is worth `waits`, one that works a shorter way.
+        // `--show-output` shows it: a machine that mostly waits should use `waits`, one that works a lot may be worth
+        // shortening.
         println!(
             "a machine ran {:.1} s, {:.1} s of processor",
             started.elapsed().as_secs_f64(),
@@ -245,11 +246,11 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     haystack.windows(needle.len()).position(|window| window == needle)
 }
 
-/// At most two machines work at a time, whatever runs the tests: two cores are what is promised, and an emulated machine
-/// that is starved misses its own deadlines. Two more may wait for deadlines of theirs meanwhile.
+/// At most two machines work at the same time, however the tests are run: two cores are what is guaranteed, and an emulated
+/// machine that is starved misses its own deadlines. Two more may wait for their deadlines meanwhile.
 const SLOTS: usize = 2;
 
-/// One more works while so much of a core is idle: each machine waits now and then, for a disk or another program.
+/// One more may work while this fraction of a core is idle: each machine sometimes waits for a disk or another program.
 const IDLE: f64 = 0.5;
 
 /// What a machine does most of the time.
@@ -261,12 +262,12 @@ pub(crate) enum Kind {
     Waits,
 }
 
-/// The right to run a machine, until dropped.
+/// Permission to run a machine, until dropped.
 #[derive(Debug)]
 pub(crate) struct Slot(#[expect(dead_code, reason = "held for its lock")] File);
 
 impl Slot {
-    /// Waits for one.
+    /// Waits for one slot.
     pub(crate) fn take(kind: Kind) -> Result<Self> {
         let (name, most) = if kind == Kind::Works { ("slot", SLOTS + 1) } else { ("waiting", SLOTS) };
         let paths: Vec<_> =
@@ -289,7 +290,7 @@ impl Slot {
         }
     }
 
-    /// Waits for two. Only one test at a time does: two that hold one each would wait for each other.
+    /// Waits for two slots. Only one test at a time may do so: two tests that hold one slot each would wait for each other.
     pub(crate) fn take_two() -> Result<[Self; 2]> {
         let path = dir()?.join("two");
         let alone = open(&path)?;
@@ -298,7 +299,7 @@ impl Slot {
     }
 }
 
-/// How many seconds the processors have been idle since the host started, all together.
+/// Total idle time of all processors since the host started, in seconds.
 fn idle() -> f64 {
     let uptime = fs::read_to_string("/proc/uptime").unwrap_or_default();
     uptime.split_whitespace().nth(1).and_then(|seconds| seconds.parse().ok()).unwrap_or_default()
@@ -308,7 +309,7 @@ fn open(path: &Path) -> Result<File> {
     File::create(path).map_err(Error::file("open", path))
 }
 
-/// Where the locks are.
+/// The folder of the locks.
 fn dir() -> Result<PathBuf> {
     let dir = workspace().join("target/boots");
     fs::create_dir_all(&dir).map_err(Error::file("create", &dir))?;

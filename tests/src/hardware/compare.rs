@@ -1,6 +1,5 @@
-//! Our figures against another program's, cell by cell. A cell is a miss when ours is worse by more
-//! than the limit, or is not there at all. Better by more than the limit is no miss but is counted,
-//! for a figure that is too good may be wrong too.
+//! Compares our figures with another program's, cell by cell. A cell is a miss if ours is worse by more than the limit, or
+//! missing. Better by more than the limit is no miss but is counted, since a figure that is too good may be wrong too.
 
 use super::range;
 use super::{Grid, Ours, Peer};
@@ -8,9 +7,9 @@ use super::{Grid, Ours, Peer};
 /// One matrix of ours against theirs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comparison {
-    /// Our name of it.
+    /// Our name for it.
     pub name: String,
-    /// How far ours may be worse, as a part.
+    /// How much worse ours may be, as a fraction.
     pub limit: f64,
     /// Row by row; `None` where they have no figure.
     pub cells: Vec<Vec<Option<Cell>>>,
@@ -25,19 +24,18 @@ pub struct Cell {
     pub theirs: f64,
 }
 
-/// How a cell stands to its limit.
+/// A cell's result against its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
-    /// Within it.
+    /// Within the limit.
     Fine,
     /// Better by more than the limit.
     Over,
-    /// Worse by more than the limit, or not there.
+    /// Worse by more than the limit, or missing.
     Miss,
 }
 
-/// The limit of a matrix, as a part: bandwidth between GPUs 2 %, of the sample and of the host 3 %,
-/// times 10 %.
+/// The limit of a matrix, as a fraction: bandwidth between GPUs 2 %, of the sample and of the host 3 %, times 10 %.
 #[must_use]
 pub fn limit(name: &str) -> f64 {
     match name {
@@ -47,14 +45,13 @@ pub fn limit(name: &str) -> f64 {
     }
 }
 
-/// How a figure stands that is worse by `worse`, as a part; negative when it is better, `None` when it is not
-/// there.
+/// The result for a figure that is worse by the fraction `worse`; negative if it is better, `None` if it is missing.
 #[must_use]
 pub fn mark(worse: Option<f64>, limit: f64) -> Mark {
     match worse {
         Some(worse) if worse < -limit => Mark::Over,
         Some(worse) if worse <= limit => Mark::Fine,
-        // NaN is here.
+        // This includes NaN.
         _ => Mark::Miss,
     }
 }
@@ -63,10 +60,10 @@ fn is_time(name: &str) -> bool {
     name.starts_with("sample.latency") || name == "chase"
 }
 
-/// Every matrix of `peer` against ours of the same name.
+/// Compares every matrix of `peer` with ours of the same name.
 ///
 /// # Errors
-/// When they are of different sizes.
+/// If their sizes differ.
 pub fn compare(ours: &Ours, peer: &Peer) -> Result<Vec<Comparison>, String> {
     peer.grids.iter().map(|theirs| one(ours.grid(&theirs.name), theirs)).collect()
 }
@@ -96,18 +93,18 @@ impl Cell {
 }
 
 impl Comparison {
-    /// How a cell stands.
+    /// The result of a cell.
     #[must_use]
     pub fn mark(&self, cell: &Cell) -> Mark {
         mark(self.worse_by(cell), self.limit)
     }
 
-    /// How much worse ours is, as a part; negative when it is better.
+    /// By what fraction ours is worse; negative if it is better.
     fn worse_by(&self, cell: &Cell) -> Option<f64> {
         cell.ratio().map(|ratio| if is_time(&self.name) { ratio - 1.0 } else { 1.0 - ratio })
     }
 
-    /// Every cell in which they have a figure, with its place.
+    /// Every cell in which they have a figure, with its position.
     pub fn all(&self) -> impl Iterator<Item = ((usize, usize), Cell)> {
         let row = |(row, cells): (usize, &Vec<Option<Cell>>)| {
             let cells = cells.iter().enumerate();
@@ -116,13 +113,13 @@ impl Comparison {
         self.cells.iter().enumerate().flat_map(row)
     }
 
-    /// How many cells stand so.
+    /// The number of cells with this result.
     #[must_use]
     pub fn count(&self, mark: Mark) -> usize {
         self.all().filter(|(_, cell)| self.mark(cell) == mark).count()
     }
 
-    /// The cell in which ours is worst, a missing one before all.
+    /// The cell in which ours is worst; a missing one is worse than any other.
     #[must_use]
     pub fn worst(&self) -> Option<((usize, usize), Cell)> {
         let worse = |cell: &Cell| self.worse_by(cell).unwrap_or(f64::INFINITY);

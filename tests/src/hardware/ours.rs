@@ -1,4 +1,4 @@
-//! firstlight's report, as far as this asks: verdict, tests with their times, matrices.
+//! The parts of firstlight's report that are needed here: verdict, tests with their times, matrices.
 
 use super::Grid;
 use serde_json::Value;
@@ -6,11 +6,11 @@ use serde_json::Value;
 /// One test of the report.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Test {
-    /// As `--only` takes it.
+    /// As `--only` accepts it.
     pub id: String,
     /// `pass`, `warn`, `fail`, `error`, `not-applicable`.
     pub outcome: String,
-    /// How long it took.
+    /// Its duration.
     pub seconds: f64,
     /// One line.
     pub summary: String,
@@ -23,30 +23,30 @@ pub struct Ours {
     pub verdict: String,
     /// `quick`, `standard`, `full`.
     pub level: String,
-    /// How many GPUs.
+    /// Number of GPUs.
     pub gpus: usize,
-    /// All tests together, seconds.
+    /// Duration of all tests together, in seconds.
     pub seconds: f64,
     /// In their order.
     pub tests: Vec<Test>,
-    /// All of them, in their order.
+    /// All matrices, in their order.
     pub grids: Vec<Grid>,
 }
 
 impl Test {
-    /// True for the tests that use GPUs through CUDA.
+    /// Whether the test uses GPUs through CUDA.
     #[must_use]
     pub fn is_gpus(&self) -> bool {
         self.id == "cuda" || self.id == "host-bandwidth" || self.id.starts_with("p2p-")
     }
 
-    /// True for the tests of NCCL.
+    /// Whether the test uses NCCL.
     #[must_use]
     pub fn is_nccl(&self) -> bool {
         self.id == "nccl" || self.id.starts_with("nccl-")
     }
 
-    /// True when it says that the machine is as it should be.
+    /// Whether its outcome means that the machine is as it should be.
     #[must_use]
     pub fn is_fine(&self) -> bool {
         matches!(self.outcome.as_str(), "pass" | "warn")
@@ -54,10 +54,10 @@ impl Test {
 }
 
 impl Ours {
-    /// Of a report's text.
+    /// Parses a report.
     ///
     /// # Errors
-    /// What is missing or not as it should be.
+    /// What is missing or invalid.
     pub fn parse(text: &str) -> Result<Self, String> {
         let report: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
         if report["schema"] != "firstlight.report/1" {
@@ -75,13 +75,13 @@ impl Ours {
         })
     }
 
-    /// The matrix of that name.
+    /// The matrix with this name.
     #[must_use]
     pub fn grid(&self, name: &str) -> Option<&Grid> {
         self.grids.iter().find(|g| g.name == name)
     }
 
-    /// What some tests took together, seconds.
+    /// Total duration of some tests, in seconds.
     #[must_use]
     pub fn seconds_of(&self, which: fn(&Test) -> bool) -> f64 {
         self.tests.iter().filter(|t| which(t)).map(|t| t.seconds).sum()

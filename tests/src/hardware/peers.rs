@@ -14,22 +14,22 @@ use std::path::{Path, PathBuf};
 pub struct Peer {
     /// The file.
     pub path: PathBuf,
-    /// How many GPUs the program saw.
+    /// Number of GPUs that the program saw.
     pub gpus: usize,
-    /// What it measured that we measure too.
+    /// The matrices that we measure too.
     pub grids: Vec<Grid>,
 }
 
-/// All of a folder.
+/// All saved outputs of a folder.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Peers {
-    /// Those that measured matrices.
+    /// The outputs with matrices.
     pub matrices: Vec<Peer>,
     /// nccl-tests' tables, in our order of collectives.
     pub sweeps: Vec<Theirs>,
 }
 
-/// From a saved output to the number of GPUs and the matrices.
+/// Parses a saved output into the number of GPUs and the matrices.
 type Parse = fn(&str) -> Result<(usize, Vec<Grid>), String>;
 
 const FILES: [(&str, Parse); 2] =
@@ -38,7 +38,7 @@ const FILES: [(&str, Parse); 2] =
 /// Every saved output of `folder`.
 ///
 /// # Errors
-/// When it holds none, or one that cannot be read or understood.
+/// If it contains none, or one that cannot be read or parsed.
 pub fn read(folder: &Path) -> Result<Peers, String> {
     let mut peers = Peers::default();
     for (name, parse) in FILES {
@@ -64,7 +64,7 @@ pub fn read(folder: &Path) -> Result<Peers, String> {
     Ok(peers)
 }
 
-/// A file of the folder and what it says; `None` when it is not there.
+/// A file of the folder, parsed; `None` if it is missing.
 fn saved<T>(
     folder: &Path,
     name: &str,
@@ -73,13 +73,13 @@ fn saved<T>(
     let path = folder.join(name);
     let here = |why: String| format!("{}: {why}", path.display());
     match fs::read_to_string(&path) {
-        Ok(text) => parse(&text).map_err(here).map(|said| Some((path, said))),
+        Ok(text) => parse(&text).map_err(here).map(|parsed| Some((path, parsed))),
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
         Err(e) => Err(here(e.to_string())),
     }
 }
 
-/// nvbandwidth's tests and our names; rows and columns mean the same in both.
+/// nvbandwidth's tests and our names for them; rows and columns mean the same in both.
 const NVBANDWIDTH: [(&str, &str); 16] = [
     ("device_to_device_memcpy_read_ce", "ce.read"),
     ("device_to_device_memcpy_write_ce", "ce.write"),
@@ -99,15 +99,15 @@ const NVBANDWIDTH: [(&str, &str); 16] = [
     ("device_to_device_latency_sm", "chase"),
 ];
 
-/// nvbandwidth 0.8's JSON. Its cells are texts, `N/A` where there is no pair. A test between two GPUs in both directions
-/// prints three matrices on top of each other: the row's traffic, the column's, and their total, which is the one that we
-/// measure.
+/// Parses the JSON of nvbandwidth 0.8. Its cells are strings, `N/A` where there is no pair. A test between two GPUs in both
+/// directions prints three matrices one below the other: the row's traffic, the column's, and their total, which is the one
+/// that we measure.
 ///
-/// The number of GPUs, and the matrices that we measure too; tests that were not run, or did not
-/// pass there, are left out.
+/// Returns the number of GPUs, and the matrices that we measure too; tests that did not run or did not pass there are
+/// omitted.
 ///
 /// # Errors
-/// What is missing or not as it should be.
+/// What is missing or invalid.
 pub fn parse_nvbandwidth(text: &str) -> Result<(usize, Vec<Grid>), String> {
     let all: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
     let all = &all["nvbandwidth"];
@@ -143,7 +143,8 @@ fn total(mut rows: Vec<Vec<Option<f64>>>, gpus: usize) -> Result<Vec<Vec<Option<
     Ok(rows.split_off(2 * gpus))
 }
 
-/// Titles of p2pBandwidthLatencyTest and our names; with two names the second is the processor's.
+/// Titles of p2pBandwidthLatencyTest and our names for them; if there are two names, the second is for the processor's
+/// clock.
 const SAMPLE: [(&str, &str, Option<&str>); 6] = [
     ("Unidirectional P2P=Disabled Bandwidth Matrix (GB/s)", "sample.uni.off", None),
     ("Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)", "sample.uni.on", None),
@@ -153,13 +154,13 @@ const SAMPLE: [(&str, &str, Option<&str>); 6] = [
     ("P2P=Enabled Latency (P2P Writes) Matrix (us)", "sample.latency.on.gpu", Some("sample.latency.on.cpu")),
 ];
 
-/// The standard output of p2pBandwidthLatencyTest. A matrix is a title, a line of column numbers behind `D\D`, `GPU` or
-/// `CPU`, and a row for each GPU; the two latency titles have a matrix of the GPU's clock and one of the processor's.
+/// Parses the standard output of p2pBandwidthLatencyTest. A matrix is a title, a line of column numbers after `D\D`, `GPU`
+/// or `CPU`, and a row per GPU; the two latency titles have a matrix by the GPU's clock and one by the processor's.
 ///
-/// The number of GPUs and all matrices of figures.
+/// Returns the number of GPUs and all matrices.
 ///
 /// # Errors
-/// What is missing or not as it should be.
+/// What is missing or invalid.
 pub fn parse_sample(text: &str) -> Result<(usize, Vec<Grid>), String> {
     let gpus = text.lines().filter(|l| l.starts_with("Device: ")).count();
     let mut grids = Vec::new();
@@ -202,7 +203,7 @@ fn row(line: &str, n: usize, gpus: usize) -> Option<Vec<Option<f64>>> {
     (number == n && cells.len() == gpus).then_some(cells)
 }
 
-/// `None` for what is no cell.
+/// `None` if the word is not a cell.
 fn cell(word: &str) -> Option<Option<f64>> {
     if word == "N/A" {
         return Some(None);

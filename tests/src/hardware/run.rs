@@ -1,5 +1,5 @@
-//! The command line of `hardware`, and one run of `firstlight validate --level standard` on this machine, for its report. Its
-//! rows go to standard error as they come; its exit status is the verdict, which the report says too.
+//! The command line of `hardware`, and one run of `firstlight validate --level standard` on this machine, for its report.
+//! Its output goes to standard error as it comes; its exit status is the verdict, which the report contains too.
 
 use crate::error::{Error, Result};
 use crate::image::workspace;
@@ -9,20 +9,20 @@ use std::process::Command;
 use std::{fs, io};
 use tempfile::TempDir;
 
-/// Where what is measured goes.
+/// The folder for what is measured.
 #[derive(Debug)]
 pub enum Folder {
-    /// For good.
+    /// Kept permanently.
     Kept(PathBuf),
-    /// Until the end.
+    /// Removed at the end.
     Passing(TempDir),
 }
 
 impl Folder {
-    /// The one that was asked for, or one that goes away.
+    /// The requested folder, or a temporary one.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// If it cannot be created.
     pub fn new(words: &Words) -> Result<Self> {
         let Some(path) = &words.keep else {
             return tempfile::tempdir().map(Self::Passing).map_err(Error::file("make", "a temporary folder"));
@@ -31,10 +31,10 @@ impl Folder {
         Ok(Self::Kept(path.clone()))
     }
 
-    /// The path of a file in it that is not there: an earlier run's must not pass for this one's.
+    /// The path of a file in it that does not exist, so that an earlier run's file is not mistaken for this one's.
     ///
     /// # Errors
-    /// When it is there and cannot be removed.
+    /// If the file exists and cannot be removed.
     pub(super) fn fresh(&self, name: &str) -> Result<PathBuf> {
         let folder = match self {
             Self::Kept(path) => path,
@@ -51,7 +51,7 @@ impl Folder {
 /// The report's text.
 ///
 /// # Errors
-/// When the program is not built, did not start, or left no report.
+/// If the program is not built, did not start, or left no report.
 pub fn report(words: &Words, into: &Folder) -> Result<String> {
     if let Some(path) = &words.report {
         return read(path);
@@ -62,7 +62,7 @@ pub fn report(words: &Words, into: &Folder) -> Result<String> {
     let failed = |why: String| Error::Program { program: "firstlight validate".to_owned(), why };
     let status = command.status().map_err(|e| failed(e.to_string()))?;
     match status.code() {
-        // The verdicts.
+        // The exit statuses of verdicts.
         Some(0..=3) => read(&path),
         _ => Err(failed(status.to_string())),
     }
@@ -71,15 +71,15 @@ pub fn report(words: &Words, into: &Folder) -> Result<String> {
 /// A file's text.
 ///
 /// # Errors
-/// Its name and what came back.
+/// Its name and the I/O error.
 pub(super) fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).map_err(Error::file("read", path))
 }
 
-/// The program with the options before its commands.
+/// The program with its global options.
 ///
 /// # Errors
-/// When it is not built.
+/// If it is not built.
 pub(super) fn firstlight(words: &Words) -> Result<Command> {
     let program = words.firstlight.clone().unwrap_or_else(|| workspace().join("target/release/firstlight"));
     if !program.is_file() {
@@ -106,7 +106,7 @@ pub const USAGE: &str = "usage: hardware [--against DIR].. [--only matrices|nccl
   --nccl DIR        what `--keep` left of `firstlight nccl` instead of runs
   --keep DIR        leaves report.json, nccl.all_reduce.json, .. there";
 
-/// Which part of it.
+/// A part of the comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// The report and its matrices.
@@ -115,30 +115,30 @@ pub enum Part {
     Nccl,
 }
 
-/// What was asked for.
+/// The parsed command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Words {
     /// Folders with peers' outputs.
     pub against: Vec<PathBuf>,
-    /// Not everything.
+    /// Only this part.
     pub only: Option<Part>,
     /// The program.
     pub firstlight: Option<PathBuf>,
     /// `validate.library_path`
     pub library_path: Option<String>,
-    /// A report that is there already.
+    /// An existing report to use.
     pub report: Option<PathBuf>,
-    /// A folder with NCCL's figures that are there already.
+    /// A folder with existing NCCL figures to use.
     pub nccl: Option<PathBuf>,
-    /// Where what is measured stays.
+    /// Where to keep what is measured.
     pub keep: Option<PathBuf>,
 }
 
 impl Words {
-    /// Reads the words after the program's name.
+    /// Parses the arguments after the program's name.
     ///
     /// # Errors
-    /// The word that is not understood, in one line.
+    /// The argument that is not understood, in one line.
     pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
         let mut asked = Self::default();
         let mut words = words.into_iter();
@@ -164,7 +164,7 @@ impl Words {
         Ok(asked)
     }
 
-    /// Whether that part was asked for.
+    /// Whether this part is requested.
     #[must_use]
     pub fn wants(&self, part: Part) -> bool {
         self.only.is_none_or(|only| only == part)

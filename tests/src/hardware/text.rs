@@ -1,19 +1,19 @@
-//! The tables that a person reads: what was reached, and ours against theirs.
+//! The tables for human readers: what was reached, and ours compared with theirs.
 
 use super::compare::{Comparison, Mark};
 use super::ours::Test;
 use super::{Ours, Peer};
 use std::fmt::Write;
 
-/// The GPUs for which a time is promised.
+/// The maximum number of GPUs for which times are promised.
 const LIMIT_GPUS: usize = 4;
 
-/// What some tests took together.
+/// The total duration of some tests.
 struct Taken {
     what: &'static str,
     /// Seconds.
     took: f64,
-    /// Seconds; `None` where nothing is promised: more than four GPUs, or level full.
+    /// Seconds; `None` if nothing is promised: with more than four GPUs, or at level full.
     limit: Option<f64>,
 }
 
@@ -23,8 +23,8 @@ impl Taken {
     }
 }
 
-/// The tests that use GPUs by themselves, NCCL's, and all: at level quick 5 s, none, 8 s; at standard 12 s,
-/// 15 s, 25 s.
+/// The tests that use GPUs without NCCL, those of NCCL, and all. The limits are at level quick 5 s, none, 8 s; at standard
+/// 12 s, 15 s, 25 s.
 fn taken(ours: &Ours) -> [Taken; 3] {
     let limits = match ours.level.as_str() {
         "quick" => [Some(5.0), None, Some(8.0)],
@@ -39,7 +39,7 @@ fn taken(ours: &Ours) -> [Taken; 3] {
     ]
 }
 
-/// True when the times that are promised were kept; `None` where none is promised.
+/// Whether the promised times were kept; `None` if none is promised.
 #[must_use]
 pub fn in_time(ours: &Ours) -> Option<bool> {
     let kept: Vec<_> = taken(ours).iter().filter_map(Taken::kept).collect();
@@ -47,7 +47,7 @@ pub fn in_time(ours: &Ours) -> Option<bool> {
     Some(kept.into_iter().all(|kept| kept))
 }
 
-/// Tests with their times, and matrices with their smallest, median and largest figure.
+/// Lists tests with their times, and matrices with their smallest, median and largest figure.
 #[must_use]
 pub fn reached(ours: &Ours) -> String {
     let mut text = format!("{:<16} {:<15} {:>9}\n", "test", "outcome", "seconds");
@@ -76,7 +76,7 @@ pub fn reached(ours: &Ours) -> String {
     text
 }
 
-/// A peer's matrices: a line each, then the ratios cell by cell.
+/// Lists a peer's matrices: a line each, then the ratios cell by cell.
 #[must_use]
 pub fn against(peer: &Peer, comparisons: &[Comparison]) -> String {
     let mut text = format!("against {}: ours / theirs\n", peer.path.display());

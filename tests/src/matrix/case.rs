@@ -1,4 +1,4 @@
-//! Which cases a run of the matrix has: each fault at each level, with every number of GPUs in turn.
+//! The cases of a run of the matrix: each fault at each level, with every number of GPUs in turn.
 
 use super::GPUS;
 use super::class::{Class, LEVELS, Place};
@@ -7,25 +7,25 @@ use crate::error::Result;
 use crate::simgpu::Scenario;
 use std::sync::Arc;
 
-/// Which cases are wanted.
+/// Which cases are selected.
 #[derive(Debug, Clone, Default)]
 pub struct Chosen {
-    /// Each variant with each number of GPUs; else each variant with one, and each number with one variant.
+    /// Each variant with each number of GPUs; otherwise each variant with one number, and each number with one variant.
     pub all: bool,
-    /// Of each class one case at the lowest level that finds it, and of the healthy machines the smaller ones.
+    /// One case of each class at the lowest level that finds it, and the smaller healthy machines.
     pub part: bool,
-    /// Only these levels; all where it is empty.
+    /// Only these levels; all if empty.
     pub levels: Vec<String>,
-    /// Only these numbers of GPUs; all where it is empty.
+    /// Only these numbers of GPUs; all if empty.
     pub gpus: Vec<usize>,
-    /// Only classes and machines whose names hold one of these; all where it is empty.
+    /// Only classes and machines whose names contain one of these; all if empty.
     pub names: Vec<String>,
 }
 
 /// What is judged.
 #[derive(Debug, Clone)]
 pub enum Subject {
-    /// A variant of a class of faults, and where it is.
+    /// A variant of a class of faults, and where the fault is.
     Fault(Arc<Class>, usize, Place),
     /// A healthy machine.
     Healthy(Arc<Healthy>),
@@ -36,19 +36,19 @@ pub enum Subject {
 pub struct Case {
     /// What is judged.
     pub subject: Subject,
-    /// The level: its place in [`LEVELS`].
+    /// The level, as an index in [`LEVELS`].
     pub level: usize,
-    /// How many GPUs.
+    /// Number of GPUs.
     pub gpus: usize,
 }
 
-/// Healthy machines of up to so many GPUs are in a part of the matrix.
+/// The maximum number of GPUs of the healthy machines in a partial matrix.
 const FEW: usize = 4;
 
 /// The chosen cases of all classes and machines.
 ///
 /// # Errors
-/// A table that makes no sense.
+/// If a table is invalid.
 pub fn cases(chosen: &Chosen) -> Result<Vec<Case>> {
     let named =
         |name: &str| chosen.names.is_empty() || chosen.names.iter().any(|n| name.contains(n.as_str()));
@@ -103,7 +103,7 @@ fn of_healthy(healthy: &Arc<Healthy>, chosen: &Chosen) -> Vec<Case> {
 }
 
 impl Case {
-    /// Its class or machine.
+    /// The name of its class or machine.
     #[must_use]
     pub fn name(&self) -> &str {
         match &self.subject {
@@ -112,7 +112,7 @@ impl Case {
         }
     }
 
-    /// Whether its run mostly waits, for a deadline or for a GPU that starts slowly.
+    /// Whether its run mostly waits, for a deadline or for a GPU that initialises slowly.
     #[must_use]
     pub fn waits(&self) -> bool {
         ["hang", "slow-start"].iter().any(|word| self.name().contains(word))
@@ -127,7 +127,7 @@ impl Case {
         }
     }
 
-    /// All that tells it from others: `zeros engine=ce way=write 3>1 quick 5 GPUs`.
+    /// Its unique name: `zeros engine=ce way=write 3>1 quick 5 GPUs`.
     #[must_use]
     pub fn full_name(&self) -> String {
         let (level, gpus) = (LEVELS[self.level], self.gpus);
@@ -141,10 +141,10 @@ impl Case {
         }
     }
 
-    /// Its machine with its faults.
+    /// Its machine including its faults.
     ///
     /// # Errors
-    /// What its table gets wrong.
+    /// What is wrong with its table.
     pub fn scenario(&self) -> Result<Scenario> {
         match &self.subject {
             Subject::Fault(class, variant, place) => class.scenario(*variant, self.gpus, *place),
@@ -152,7 +152,7 @@ impl Case {
         }
     }
 
-    /// The words for `validate`: the minute of traffic is left out, its faults are found before.
+    /// The arguments for `validate`: without the minute of traffic, since its faults are found earlier.
     #[must_use]
     pub fn words(&self) -> Vec<String> {
         let mut words = vec!["--level".to_owned(), LEVELS[self.level].to_owned()];

@@ -1,6 +1,6 @@
-//! A class of faults: what is wrong, its variants, what each level must say of it, and where a fault is put: the pair and the
-//! GPUs that stand for the placeholders of a class. Places are chosen by number, so that a case is the same whenever it runs,
-//! and all places come up over a matrix.
+//! A class of faults: what is wrong, its variants, the verdicts required of each level, and where a fault is put: the pair
+//! and the GPUs that replace the placeholders of a class. Places are chosen by number, so that a case is the same in every
+//! run, and all places occur over a matrix.
 
 use super::healthy::Healthy;
 use super::{number, text, words};
@@ -15,32 +15,32 @@ pub const LEVELS: [&str; 3] = ["quick", "standard", "full"];
 /// What a level claims about a class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claim {
-    /// It is found, with one of these verdicts.
+    /// The fault is found, with one of these verdicts.
     Found(Vec<String>),
-    /// It is not looked for, for this reason; a verdict of PASS is no false one.
+    /// The level does not look for it, for this reason; a verdict of PASS is not a false PASS.
     Not(String),
 }
 
 /// A class of faults.
 #[derive(Debug, Clone)]
 pub struct Class {
-    /// Its name, which no other has.
+    /// Its unique name.
     pub id: String,
-    /// The chapter: its file's name.
+    /// The chapter, which is its file's name.
     pub chapter: String,
-    /// What is wrong, as the page of docs says it.
+    /// What is wrong, in the words of the documentation page.
     pub what: String,
-    /// What the levels claim.
+    /// What each level claims.
     pub claims: [Claim; 3],
-    /// The tests of which at least one must be blamed where the fault is found.
+    /// The tests of which at least one must be blamed if the fault is found.
     pub blamed: Vec<String>,
-    /// Fewer GPUs cannot have it.
+    /// The minimum number of GPUs.
     pub least: usize,
-    /// More GPUs are not tried.
+    /// The maximum number of GPUs that is tried.
     pub most: usize,
-    /// The machine that has it.
+    /// The machine that has the fault.
     on: String,
-    /// What differs from it.
+    /// Differences from that machine.
     differs: Table,
     /// The faults, with placeholders for pairs and GPUs.
     faults: Vec<Table>,
@@ -52,7 +52,7 @@ impl Class {
     /// All classes, in the order of the files.
     ///
     /// # Errors
-    /// A file that cannot be read, or a class that makes no sense.
+    /// If a file cannot be read, or a class is invalid.
     pub fn all() -> Result<Vec<Self>> {
         super::tables("class")?.into_iter().map(|(file, table)| Self::of(&file, table)).collect()
     }
@@ -68,8 +68,8 @@ impl Class {
             return Err(wrong(format!("{key} is no key of a class")));
         }
         let claim = |level: &str| {
-            let said = text(&table, level).ok_or_else(|| wrong(format!("says nothing about {level}")))?;
-            Claim::of(&said).map_err(wrong)
+            let claim = text(&table, level).ok_or_else(|| wrong(format!("says nothing about {level}")))?;
+            Claim::of(&claim).map_err(wrong)
         };
         let claims = [claim(LEVELS[0])?, claim(LEVELS[1])?, claim(LEVELS[2])?];
         let blamed = words(&table, "blamed");
@@ -111,13 +111,13 @@ impl Class {
         })
     }
 
-    /// How many variants it has.
+    /// The number of variants.
     #[must_use]
     pub fn variants(&self) -> usize {
         self.vary.iter().map(|(_, values)| values.len()).product()
     }
 
-    /// The values of a variant: the last key turns fastest.
+    /// The values of a variant: the last key changes fastest.
     #[must_use]
     pub fn variant(&self, mut nth: usize) -> BTreeMap<&str, &Value> {
         let mut chosen = BTreeMap::new();
@@ -128,7 +128,7 @@ impl Class {
         chosen
     }
 
-    /// What a variant is called: `engine=ce way=write`.
+    /// The name of a variant: `engine=ce way=write`.
     #[must_use]
     pub fn variant_name(&self, nth: usize) -> String {
         let one = |(key, value): (&str, &Value)| format!("{key}={}", value.to_string().trim_matches('"'));
@@ -138,7 +138,7 @@ impl Class {
     /// The scenario of a variant with `gpus` GPUs, placed by `place`.
     ///
     /// # Errors
-    /// Its machine is not there.
+    /// If its machine does not exist.
     pub fn scenario(&self, nth: usize, gpus: usize, place: Place) -> Result<Scenario> {
         let mut faults = self.faults.clone();
         if let Some(last) = faults.last_mut() {
@@ -156,21 +156,21 @@ impl Class {
 }
 
 impl Claim {
-    /// `FAIL`, `FAIL ERROR`, or `not: REASON`.
-    fn of(said: &str) -> std::result::Result<Self, String> {
-        if let Some(why) = said.strip_prefix("not: ") {
+    /// Parses `FAIL`, `FAIL ERROR`, or `not: REASON`.
+    fn of(claim: &str) -> std::result::Result<Self, String> {
+        if let Some(why) = claim.strip_prefix("not: ") {
             return Ok(Self::Not(why.to_owned()));
         }
-        let verdicts: Vec<_> = said.split_whitespace().map(str::to_owned).collect();
+        let verdicts: Vec<_> = claim.split_whitespace().map(str::to_owned).collect();
         let known = |v: &String| ["FAIL", "ERROR", "DEGRADED"].contains(&v.as_str());
         if verdicts.is_empty() || !verdicts.iter().all(known) {
-            return Err(format!("{said:?}: give verdicts, or `not: REASON`"));
+            return Err(format!("{claim:?}: give verdicts, or `not: REASON`"));
         }
         Ok(Self::Found(verdicts))
     }
 }
 
-/// A pair of GPUs, and others that are not of it.
+/// A pair of GPUs, among a number of GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     from: usize,
@@ -187,7 +187,7 @@ impl Place {
         Self { from, to: (from + further) % gpus.max(1), gpus }
     }
 
-    /// The first GPU that is not of the pair; with two GPUs there is none, and the last stands for it.
+    /// The first GPU outside the pair; with two GPUs there is none, and the last GPU is used instead.
     fn third(self) -> usize {
         (0..self.gpus).find(|gpu| ![self.from, self.to].contains(gpu)).unwrap_or(self.gpus.saturating_sub(1))
     }
@@ -206,7 +206,7 @@ impl Place {
         })
     }
 
-    /// Puts values in the place of placeholders.
+    /// Replaces placeholders by their values.
     pub fn fill(self, table: &mut Table) {
         table.iter_mut().for_each(|(_, value)| self.fill_value(value));
     }

@@ -1,4 +1,4 @@
-//! Healthy machines: simulated GPUs with other figures, in the modelled machine that fits them.
+//! Healthy machines: simulated GPUs with different figures, in matching modelled machines.
 
 use super::{number, text, words};
 use crate::error::{Error, Result};
@@ -9,29 +9,29 @@ use toml::{Table, Value};
 /// A machine with nothing wrong.
 #[derive(Debug, Clone)]
 pub struct Healthy {
-    /// Its name, which no other has.
+    /// Its unique name.
     pub name: String,
-    /// What it is there for.
+    /// What it represents.
     pub what: String,
-    /// The verdict that it deserves.
+    /// The required verdict.
     pub expect: String,
-    /// How many GPUs.
+    /// Number of GPUs.
     pub gpus: usize,
     settings: Vec<String>,
     table: Table,
 }
 
-/// What the guides' readers boot with.
+/// The kernel command line of readers of the guides.
 const PLAIN: &str = "BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro quiet";
-/// What firstlight's image boots with.
+/// The kernel command line of firstlight's image.
 const IMAGE: &str = "iommu=off,soft intel_iommu=off amd_iommu=off pci=config_acs=0000000@pci:0:0 \
     pcie_aspm.policy=performance";
 
 impl Healthy {
-    /// All of them.
+    /// All healthy machines.
     ///
     /// # Errors
-    /// A file that cannot be read, or a machine that makes no sense.
+    /// If a file cannot be read, or a machine is invalid.
     pub fn all() -> Result<Vec<Self>> {
         super::tables("healthy")?.into_iter().map(|(file, table)| Self::of(&file, table)).collect()
     }
@@ -54,10 +54,10 @@ impl Healthy {
         Ok(Self { what, expect, gpus, settings: words(&table, "set"), name: name.clone(), table })
     }
 
-    /// The scenario, in the modelled machine that fits it.
+    /// The scenario, in the modelled machine that matches it.
     ///
     /// # Errors
-    /// Its machine is not there, or the plan makes no sense.
+    /// If its machine does not exist, or the plan is invalid.
     pub fn scenario(&self) -> Result<Scenario> {
         let mut own = Table::new();
         let on = text(&self.table, "on").unwrap_or_else(|| "epyc-8x4090".to_owned());
@@ -67,13 +67,13 @@ impl Healthy {
         }
         let rate = self.table.get("rate").and_then(Value::as_float).unwrap_or(1.0);
         let scenario = Scenario::of(own)?.gpus(self.gpus).scaled(rate);
-        // The tables are of a ring that crosses the sockets.
+        // The tables are for a ring that crosses the sockets.
         let one = number(&self.table, "sockets").unwrap_or(1) == 1;
         let faster = if one { scenario.nearer() } else { 1.0 };
         Ok(self.housed(scenario.collectives_scaled(faster, &["p2p"]))?.set(&self.settings))
     }
 
-    /// The same GPUs in the machine of this plan.
+    /// The same GPUs in the machine built from this plan.
     pub(super) fn housed(&self, scenario: Scenario) -> Result<Scenario> {
         let plan = self.plan(&scenario)?;
         let integer = |n: usize| Value::Integer(i64::try_from(n).unwrap_or_default());
@@ -90,7 +90,7 @@ impl Healthy {
         Ok(scenario.within(plan.machine()))
     }
 
-    /// A virtual machine with so many GPUs that NVSwitch joins.
+    /// A virtual machine with this many GPUs, joined by NVSwitch.
     pub(super) fn guest(gpus: usize) -> Self {
         let text = "layout = \"guest\"\nlink = [5, 16]\ndisplay = false\nimage = false\ncmdline = \"plain\"\n\
             iommu = \"none\"\nbar1_mib = 262144\nrebar = false\n";
@@ -124,10 +124,10 @@ impl Healthy {
             Some("plain") => PLAIN.to_owned(),
             Some(words) => format!("{PLAIN} {words}"),
         };
-        let said = scenario.machine_table();
+        let table = scenario.machine_table();
         let link = pair("link", (4, 16))?;
-        let device = said.get("pci_ids").and_then(Value::as_array).and_then(|ids| ids.first()?.as_integer());
-        let model = text(&said, "name").unwrap_or_default();
+        let device = table.get("pci_ids").and_then(Value::as_array).and_then(|ids| ids.first()?.as_integer());
+        let model = text(&table, "name").unwrap_or_default();
         Ok(Plan {
             gpus: self.gpus,
             layout,

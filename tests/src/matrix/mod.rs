@@ -1,6 +1,6 @@
-//! The matrix: faults and healthy machines by the hundred, made from tables in `tests/simgpu/matrix`, each judged
-//! by the program that ships. Says how often a fault passed (false PASS), how often a healthy machine did not
-//! (false FAIL), and what each level rules out. A new kind of fault is one `[[class]]` in one of those tables.
+//! The matrix: hundreds of faults and healthy machines, made from tables in `tests/simgpu/matrix`, each judged by the
+//! shipped program. Reports how often a fault passed (false PASS), how often a healthy machine did not (false FAIL), and
+//! what each level rules out. A new kind of fault is one `[[class]]` in one of those tables.
 
 mod case;
 mod class;
@@ -11,7 +11,7 @@ mod table;
 pub use case::{Case, Chosen, Subject, cases};
 pub use class::{Claim, Class, LEVELS};
 pub use healthy::Healthy;
-pub use run::{Mark, Said, at_a_time, run};
+pub use run::{CaseResult, Mark, at_a_time, run};
 pub use table::{Counts, counts, page, table};
 
 use crate::error::Result;
@@ -20,7 +20,7 @@ use std::fs;
 use std::path::PathBuf;
 use toml::{Table, Value};
 
-/// How many GPUs the faults are tried with.
+/// The numbers of GPUs with which the faults are tried.
 pub const GPUS: [usize; 5] = [2, 3, 5, 8, 16];
 
 /// The tables `[[NAME]]` of all files of `tests/simgpu/matrix`, each with its file's name.
@@ -39,18 +39,18 @@ fn tables(name: &str) -> Result<Vec<(String, Table)>> {
     Ok(all)
 }
 
-/// A key that holds text.
+/// The text of a key.
 fn text(table: &Table, key: &str) -> Option<String> {
     table.get(key).and_then(Value::as_str).map(str::to_owned)
 }
 
-/// A key that holds a list of words.
+/// The words of a key that is a list.
 fn words(table: &Table, key: &str) -> Vec<String> {
     let listed = table.get(key).and_then(Value::as_array);
     listed.into_iter().flatten().filter_map(|v| Some(v.as_str()?.to_owned())).collect()
 }
 
-/// A key that holds a whole number.
+/// The whole number of a key.
 fn number(table: &Table, key: &str) -> Option<usize> {
     table.get(key).and_then(Value::as_integer).and_then(|n| usize::try_from(n).ok())
 }
@@ -72,7 +72,7 @@ mod tests {
         assert!(healthy.len() >= 40, "fewer machines than promised");
     }
 
-    /// What the libraries would refuse must not look like a fault that was found.
+    /// A scenario that the libraries reject must not look like a fault that was found.
     #[test]
     fn every_fault_and_every_machine_is_one_that_the_simulation_knows() {
         for case in cases(&Chosen::default()).unwrap() {
@@ -118,7 +118,7 @@ mod tests {
         }
     }
 
-    /// A case of a class that quick does not find.
+    /// A case of a class that level quick does not find.
     fn case(level: usize) -> Case {
         let chosen = Chosen { names: vec!["reorder".to_owned()], ..Chosen::default() };
         let cases = cases(&chosen).unwrap();
@@ -151,13 +151,13 @@ mod tests {
 
     #[test]
     fn the_table_shows_what_went_wrong_and_the_counts_agree() {
-        let said = |level: usize, verdict: &str| {
+        let result = |level: usize, verdict: &str| {
             let case = case(level);
             let mark = Mark::of(&case, verdict, &[]);
             let (verdict, blamed, text) = (verdict.to_owned(), Vec::new(), String::new());
-            Said { case, verdict, blamed, text, seconds: 0.0, mark }
+            CaseResult { case, verdict, blamed, text, seconds: 0.0, mark }
         };
-        let all = [said(0, "PASS"), said(1, "PASS")];
+        let all = [result(0, "PASS"), result(1, "PASS")];
         let (text, counts) = (table(&all), counts(&all));
         assert!(text.contains("P!") && text.contains("false PASS: reorder"), "{text}");
         assert_eq!((counts.false_pass, counts.unlooked, counts.runs, counts.right()), (1, 1, 2, false));

@@ -1,4 +1,4 @@
-//! Runs cases, several at a time: what the program said of each, and whether that is right.
+//! Runs cases, several at a time: the program's verdict on each, and whether it is right.
 
 use super::case::{Case, Subject};
 use super::class::Claim;
@@ -8,18 +8,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
-/// Cases that wait for a deadline use next to no processor: this many run beside the others.
+/// Cases that wait for a deadline use almost no processor time: this many run in addition to the others.
 const WAITERS: usize = 6;
 
-/// Has the program judge all cases, `workers` at a time, and beside them those that mostly wait; `told` hears each as it
-/// ends. In the cases' order.
-pub fn run(cases: &[Case], workers: usize, told: impl Fn(usize, &Said) + Sync) -> Vec<Said> {
+/// Lets the program judge all cases, `workers` at a time, and in addition those that mostly wait; calls `report` for each
+/// one when it ends. Returns the results in the cases' order.
+pub fn run(cases: &[Case], workers: usize, report: impl Fn(usize, &CaseResult) + Sync) -> Vec<CaseResult> {
     let (wait, work): (Vec<_>, Vec<_>) = cases.iter().enumerate().partition(|(_, case)| case.waits());
     let done = AtomicUsize::new(0);
     let one = |(nth, case): &(usize, &Case)| {
-        let said = judge(case);
-        told(done.fetch_add(1, Ordering::Relaxed) + 1, &said);
-        (*nth, said)
+        let result = judge(case);
+        report(done.fetch_add(1, Ordering::Relaxed) + 1, &result);
+        (*nth, result)
     };
     let mut all = thread::scope(|scope| {
         let waiting = scope.spawn(|| at_a_time(WAITERS, &wait, one));
@@ -28,10 +28,10 @@ pub fn run(cases: &[Case], workers: usize, told: impl Fn(usize, &Said) + Sync) -
         all
     });
     all.sort_by_key(|(nth, _)| *nth);
-    all.into_iter().map(|(_, said)| said).collect()
+    all.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Does the same with each item, with `workers` at a time, and returns the results in the order in which they came.
+/// Calls `one` for each item, `workers` at a time, and returns the results in the order in which they were completed.
 pub fn at_a_time<T: Sync, R: Send>(workers: usize, items: &[T], one: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let (next, all) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
@@ -44,68 +44,68 @@ pub fn at_a_time<T: Sync, R: Send>(workers: usize, items: &[T], one: impl Fn(&T)
     all.into_inner().expect("no worker panicked with it")
 }
 
-fn judge(case: &Case) -> Said {
+fn judge(case: &Case) -> CaseResult {
     let began = Instant::now();
     let words = case.words();
     let words: Vec<_> = words.iter().map(String::as_str).collect();
     let judged = case.scenario().and_then(|scenario| validate(&scenario, &words));
     let seconds = began.elapsed().as_secs_f64();
     match judged {
-        Ok(judged) => said(case, &judged, seconds),
+        Ok(judged) => case_result(case, &judged, seconds),
         Err(why) => {
-            let (verdict, text) = ("none".to_owned(), why.told());
-            Said { case: case.clone(), verdict, blamed: Vec::new(), text, seconds, mark: Mark::Broken }
+            let (verdict, text) = ("none".to_owned(), why.one_line());
+            CaseResult { case: case.clone(), verdict, blamed: Vec::new(), text, seconds, mark: Mark::Broken }
         }
     }
 }
 
-fn said(case: &Case, judged: &Judged, seconds: f64) -> Said {
+fn case_result(case: &Case, judged: &Judged, seconds: f64) -> CaseResult {
     let blamed: Vec<_> = judged.fails().into_iter().map(str::to_owned).collect();
     let mark = Mark::of(case, judged.verdict(), &blamed);
     let text = format!("{}\n{}", judged.text, judged.log);
-    Said { case: case.clone(), verdict: judged.verdict().to_owned(), blamed, text, seconds, mark }
+    CaseResult { case: case.clone(), verdict: judged.verdict().to_owned(), blamed, text, seconds, mark }
 }
 
-/// Whether it is right.
+/// Whether a verdict is right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
-    /// As it must be.
+    /// As required.
     Right,
     /// A fault that the level claims to find passed.
     FalsePass,
-    /// A healthy machine did not get the verdict that it deserves.
+    /// A healthy machine did not receive the required verdict.
     FalseFail,
-    /// A fault was found, with another verdict than it must have.
+    /// A fault was found, but with a wrong verdict.
     Verdict,
-    /// A fault was found, and none of the tests that find it is blamed.
+    /// A fault was found, but none of the tests that find it is blamed.
     Blame,
     /// A fault that the level does not look for passed.
     Unlooked,
-    /// A fault that the level does not look for was found all the same.
+    /// A fault that the level does not look for was found anyway.
     Surplus,
     /// There was no report.
     Broken,
 }
 
-/// What was said.
+/// The result of a case.
 #[derive(Debug, Clone)]
-pub struct Said {
-    /// Of what.
+pub struct CaseResult {
+    /// The case.
     pub case: Case,
     /// The verdict, or why there is none.
     pub verdict: String,
-    /// Tests that ended neither well nor as not applicable.
+    /// Tests whose outcome is neither good nor not applicable.
     pub blamed: Vec<String>,
-    /// What people saw.
+    /// The output for users.
     pub text: String,
-    /// How long it took.
+    /// Its duration.
     pub seconds: f64,
     /// Whether it is right.
     pub mark: Mark,
 }
 
 impl Claim {
-    /// Whether the level finds it.
+    /// Whether the level finds the fault.
     #[must_use]
     pub const fn is_found(&self) -> bool {
         matches!(self, Self::Found(_))
@@ -113,7 +113,7 @@ impl Claim {
 }
 
 impl Mark {
-    /// The mark of a verdict, with the tests that were blamed.
+    /// The mark of a verdict and the blamed tests.
     #[must_use]
     pub fn of(case: &Case, verdict: &str, blamed: &[String]) -> Self {
         let class = match &case.subject {
@@ -131,13 +131,13 @@ impl Mark {
         }
     }
 
-    /// Whether it is as it should be.
+    /// Whether it is acceptable.
     #[must_use]
     pub const fn is_right(self) -> bool {
         matches!(self, Self::Right | Self::Unlooked | Self::Surplus)
     }
 
-    /// The words for it beside a case.
+    /// Its description next to a case.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {

@@ -1,14 +1,14 @@
-//! The table of a run: a row for each class and machine, a column for each level and number of GPUs, and below it
-//! what was counted.
+//! The table of a run: a row for each class and machine, a column for each level and number of GPUs, and the counts below
+//! it.
 
 use super::GPUS;
 use super::class::{Claim, Class, LEVELS};
-use super::run::{Mark, Said};
+use super::run::{CaseResult, Mark};
 use crate::error::Result;
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// What was counted.
+/// The counts of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Different faults: a class, a variant and a place.
@@ -17,11 +17,11 @@ pub struct Counts {
     pub healthy: usize,
     /// Runs of the program.
     pub runs: usize,
-    /// Faults that a level claims and that passed.
+    /// Faults that passed although a level claims to find them.
     pub false_pass: usize,
-    /// Healthy machines that did not get their verdict.
+    /// Healthy machines that did not receive the required verdict.
     pub false_fail: usize,
-    /// Faults found with another verdict, or by another test, than they must be.
+    /// Faults found with a wrong verdict, or by a wrong test.
     pub otherwise: usize,
     /// Faults that passed at a level that does not look for them.
     pub unlooked: usize,
@@ -29,17 +29,17 @@ pub struct Counts {
 
 /// Counts a run.
 #[must_use]
-pub fn counts(said: &[Said]) -> Counts {
-    let count = |marks: &[Mark]| said.iter().filter(|s| marks.contains(&s.mark)).count();
+pub fn counts(results: &[CaseResult]) -> Counts {
+    let count = |marks: &[Mark]| results.iter().filter(|s| marks.contains(&s.mark)).count();
     let different = |healthy: bool| {
-        let of = said.iter().filter(|s| (s.case.chapter() == "healthy machines") == healthy);
-        let name = |s: &Said| s.case.full_name().replace(LEVELS[s.case.level], "");
+        let of = results.iter().filter(|s| (s.case.chapter() == "healthy machines") == healthy);
+        let name = |s: &CaseResult| s.case.full_name().replace(LEVELS[s.case.level], "");
         of.map(name).collect::<BTreeSet<_>>().len()
     };
     Counts {
         faults: different(false),
         healthy: different(true),
-        runs: said.len(),
+        runs: results.len(),
         false_pass: count(&[Mark::FalsePass]),
         false_fail: count(&[Mark::FalseFail]),
         otherwise: count(&[Mark::Verdict, Mark::Blame, Mark::Broken]),
@@ -48,7 +48,7 @@ pub fn counts(said: &[Said]) -> Counts {
 }
 
 impl Counts {
-    /// Whether all is as it must be.
+    /// Whether everything is as required.
     #[must_use]
     pub const fn right(&self) -> bool {
         self.false_pass + self.false_fail + self.otherwise == 0
@@ -69,13 +69,13 @@ impl fmt::Display for Counts {
 
 /// The table, and each case that is not right.
 #[must_use]
-pub fn table(said: &[Said]) -> String {
+pub fn table(results: &[CaseResult]) -> String {
     let mut text = String::from(
         "F FAIL  E ERROR  D DEGRADED  p PASS  . not looked for and passed  - not run  ! wrong  (small: found, though not claimed)\n",
     );
     let mut chapter = "";
-    for name in in_order(said.iter().map(|s| s.case.name())) {
-        let of: Vec<_> = said.iter().filter(|s| s.case.name() == name).collect();
+    for name in in_order(results.iter().map(|s| s.case.name())) {
+        let of: Vec<_> = results.iter().filter(|s| s.case.name() == name).collect();
         let Some(first) = of.first() else { continue };
         if first.case.chapter() != chapter {
             chapter = first.case.chapter();
@@ -88,7 +88,7 @@ pub fn table(said: &[Said]) -> String {
         });
         text.push_str(format!("{name:<34}{}\n", columns.collect::<Vec<_>>().join("  ")).as_str());
     }
-    for wrong in said.iter().filter(|s| !s.mark.is_right()) {
+    for wrong in results.iter().filter(|s| !s.mark.is_right()) {
         let (name, word, verdict) = (wrong.case.full_name(), wrong.mark.word(), &wrong.verdict);
         text.push_str(&format!("{word}: {name}: {verdict} {}\n", wrong.blamed.join(" ")));
     }
@@ -106,15 +106,15 @@ fn heading(chapter: &str, healthy: bool) -> String {
 }
 
 /// All verdicts of a level and a number of GPUs (0: any), each letter once.
-fn cell(of: &[&Said], level: usize, gpus: usize) -> String {
+fn cell(of: &[&CaseResult], level: usize, gpus: usize) -> String {
     let here = of.iter().filter(|s| s.case.level == level && (gpus == 0 || s.case.gpus == gpus));
     let letters: BTreeSet<_> = here.map(|s| letter(s)).collect();
     if letters.is_empty() { "-".to_owned() } else { letters.into_iter().collect() }
 }
 
-fn letter(said: &Said) -> String {
-    let letter = said.verdict.chars().next().unwrap_or('?');
-    match said.mark {
+fn letter(result: &CaseResult) -> String {
+    let letter = result.verdict.chars().next().unwrap_or('?');
+    match result.mark {
         Mark::Unlooked => ".".to_owned(),
         Mark::Surplus => letter.to_ascii_lowercase().to_string(),
         Mark::Right if letter == 'P' => "p".to_owned(),
@@ -133,10 +133,10 @@ fn in_order<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     seen
 }
 
-/// The page's part between its marks.
+/// The generated part of the documentation page.
 ///
 /// # Errors
-/// A table that makes no sense.
+/// If a table is invalid.
 pub fn page() -> Result<String> {
     let classes = Class::all()?;
     let mut text = String::new();
@@ -172,7 +172,7 @@ fn claimed(claim: &Claim) -> String {
     }
 }
 
-/// What the levels do not look for, with the reasons.
+/// The faults that the levels do not look for, with the reasons.
 fn blind(classes: &[Class]) -> String {
     let mut text = String::new();
     for (nth, level) in LEVELS.iter().enumerate() {

@@ -1,6 +1,6 @@
-//! Simulated GPUs for the shipped `firstlight`: a scenario of `tests/simgpu/scenarios` is laid out
-//! as a folder with a driver's libraries, beside a modelled machine that fits it, and the program
-//! judges both. What it should say is the scenario's `[expect]`; comparing is the test's.
+//! Simulated GPUs for the shipped `firstlight`: a scenario of `tests/simgpu/scenarios` is laid out as a folder with a
+//! driver's libraries, next to a matching modelled machine, and the program judges both. The expected result is the
+//! scenario's `[expect]`; comparing with it is left to the tests.
 
 mod layout;
 mod names;
@@ -15,11 +15,11 @@ pub use scenario::{Expect, Scenario};
 use std::path::Path;
 use std::{fs, io};
 
-/// Where the libraries and the machine lie in the booted system.
+/// Where the libraries and the machine are in the booted system.
 const LIBRARIES: &str = "sim/lib";
 const MACHINE: &str = "sim/machine";
 
-/// What the configuration says: there is no GPU that a module could drive.
+/// The configuration: there is no GPU that a module could drive.
 const CONFIG: &str =
     "[driver]\nload = false\n[validate]\nroot = \"/sim/machine\"\nlibrary_path = [\"/sim/lib\"]\n";
 
@@ -37,7 +37,7 @@ pub fn overlay(scenario: &Scenario) -> Result<Overlay> {
     tree(overlay, MACHINE, &machine).map_err(Error::file("read", &machine))
 }
 
-/// Everything in a folder: files, links and folders.
+/// Adds everything in a folder: files, links and folders.
 fn tree(mut overlay: Overlay, to: &str, from: &Path) -> io::Result<Overlay> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;

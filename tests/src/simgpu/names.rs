@@ -1,4 +1,4 @@
-//! The names of the scenarios, what each is about, and which of them a person may have meant.
+//! The names and descriptions of the scenarios, and suggestions for a mistyped name.
 
 use super::scenario::{Scenario, folder, read};
 use crate::error::{Error, Result};
@@ -11,7 +11,7 @@ impl Scenario {
     /// Every scenario's name, in order.
     ///
     /// # Errors
-    /// The folder cannot be read.
+    /// If the folder cannot be read.
     pub fn names() -> Result<Vec<String>> {
         let mut names = Vec::new();
         for file in files()? {
@@ -21,10 +21,10 @@ impl Scenario {
         Ok(names)
     }
 
-    /// Whether there is a scenario of this name, or else which names are like it.
+    /// Checks that there is a scenario of this name, or suggests similar names.
     ///
     /// # Errors
-    /// One line for the person who asked for it.
+    /// One line for the user.
     pub fn is_there(name: &str) -> std::result::Result<(), String> {
         let names = Self::names().map_err(|e| e.to_string())?;
         if names.iter().any(|other| other == name) {
@@ -34,10 +34,10 @@ impl Scenario {
         Err(format!("there is no scenario '{name}'; the nearest are {like}; `list` names all"))
     }
 
-    /// What its file says about it, in the remark above it.
+    /// The description of a scenario: the comment above it in its file.
     ///
     /// # Errors
-    /// It is not there.
+    /// If there is no such scenario.
     pub fn about(name: &str) -> Result<String> {
         let file = file_with(name)?;
         let text = fs::read_to_string(&file).map_err(Error::file("read", file))?;
@@ -49,7 +49,7 @@ impl Scenario {
     }
 }
 
-/// The files of scenarios, in order.
+/// The scenario files, in order.
 fn files() -> Result<Vec<PathBuf>> {
     let folder = folder("scenarios");
     let entries = fs::read_dir(&folder).map_err(Error::file("read", &folder))?;
@@ -62,7 +62,7 @@ fn missing(name: &str) -> Error {
     Error::Scenario { path: folder("scenarios"), why: format!("no scenario is called {name}") }
 }
 
-/// The file in which a scenario is.
+/// The file that contains a scenario.
 fn file_with(name: &str) -> Result<PathBuf> {
     for file in files()? {
         if read(&file)?.contains_key(name) {
@@ -78,7 +78,7 @@ pub(super) fn table(name: &str) -> Result<Table> {
     table.and_then(|value| value.try_into().ok()).ok_or_else(|| missing(name))
 }
 
-/// The three names that differ from `name` by the fewest letters.
+/// The three names with the smallest edit distance from `name`.
 fn nearest<'a>(name: &str, names: &'a [String]) -> Vec<&'a str> {
     let mut names: Vec<_> = names.iter().map(|other| (levenshtein(name, other), other.as_str())).collect();
     names.sort_unstable();

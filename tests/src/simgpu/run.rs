@@ -1,4 +1,4 @@
-//! Has the program that ships judge a scenario.
+//! Lets the shipped program judge a scenario.
 
 use super::layout::{Libraries, keep_off_cards, lay_out, program, root};
 use super::scenario::Scenario;
@@ -8,16 +8,16 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// What the program said.
+/// The program's result.
 #[derive(Debug)]
 pub struct Judged {
     /// Its report.
     pub report: Report,
     /// Its exit status: 0 PASS, 1 FAIL, 2 ERROR, 3 DEGRADED.
     pub status: Option<i32>,
-    /// What people see.
+    /// Its output for users.
     pub text: String,
-    /// What it and its workers said besides.
+    /// The log of the program and its workers.
     pub log: String,
 }
 
@@ -28,7 +28,7 @@ impl Judged {
         self.report.0["verdict"].as_str().unwrap_or("no verdict")
     }
 
-    /// Tests that ended neither well nor as not applicable.
+    /// Tests whose outcome is neither good nor not applicable.
     #[must_use]
     pub fn fails(&self) -> Vec<&str> {
         let tests = self.report.0["tests"].as_array().into_iter().flatten();
@@ -38,8 +38,8 @@ impl Judged {
     }
 }
 
-/// Runs `firstlight` with `words` on a scenario and the machine that fits it; `{}` in a word stands for a folder
-/// that is gone afterwards, and `then` sees it before.
+/// Runs `firstlight` with `words` on a scenario and its matching machine; `{}` in a word is replaced by a temporary folder,
+/// which is removed after `then` has been called with it.
 ///
 /// # Errors
 /// What cannot be built, laid out or run.
@@ -56,7 +56,7 @@ pub fn firstlight<T>(
     })
 }
 
-/// Prepares the same and leaves it to `then` to start it.
+/// Prepares the same and lets `then` start it.
 ///
 /// # Errors
 /// What cannot be built or laid out.
@@ -72,14 +72,14 @@ pub fn prepared<T>(
     then(command, dir.path())
 }
 
-/// Lays a scenario out in `dir`, and gives the command of `program` on it, without its subcommand.
+/// Lays out a scenario in `dir`, and returns the command of `program` for it, without its subcommand.
 ///
 /// # Errors
 /// What cannot be laid out.
 pub fn judge(program: &Path, libraries: &Libraries, scenario: &Scenario, dir: &Path) -> Result<Command> {
     let (lib, machine) = (dir.join("lib"), dir.join("root"));
     lay_out(scenario, libraries, &lib)?;
-    // Cards of this host are none of the simulated machine's.
+    // RDMA cards of this host do not belong to the simulated machine.
     keep_off_cards(scenario, libraries, &lib)?;
     root(scenario, &machine)?;
     let mut command = Command::new(program);
@@ -92,10 +92,10 @@ pub fn judge(program: &Path, libraries: &Libraries, scenario: &Scenario, dir: &P
     Ok(command)
 }
 
-/// Runs `firstlight validate` with `words` on a scenario and the machine that fits it.
+/// Runs `firstlight validate` with `words` on a scenario and its matching machine.
 ///
 /// # Errors
-/// What cannot be built, laid out or run; a report that is none.
+/// What cannot be built, laid out or run, and an invalid report.
 pub fn validate(scenario: &Scenario, words: &[&str]) -> Result<Judged> {
     let words: Vec<_> =
         ["validate"].iter().chain(words).chain(&["--json", "{}/report.json"]).copied().collect();

@@ -1,4 +1,4 @@
-//! A scenario as data: read from its file, laid over its machine's, and changed by a test.
+//! A scenario as data: read from its file, combined with its machine's, and changed by a test.
 
 use super::names;
 use crate::error::{Error, Result};
@@ -8,25 +8,25 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
-/// What the program should say.
+/// The expected result of the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expect {
     /// The verdict.
     pub verdict: String,
-    /// The tests that are to blame for it; no other one may be.
+    /// The tests that must be blamed; no others may be.
     pub fails: Vec<String>,
     /// Tests that may be blamed too, depending on where the fault is.
     pub also: Vec<String>,
-    /// The codes of which one must be the first cause in the report; none: there is no cause.
+    /// The codes of which one must be the first cause in the report; if empty, there is no cause.
     pub cause: Vec<String>,
 }
 
 /// A scenario.
 #[derive(Debug, Clone)]
 pub struct Scenario {
-    /// What the libraries read.
+    /// The libraries' input.
     simulated: Table,
-    /// Which libraries and functions are left out.
+    /// Which libraries and functions are omitted.
     layout: Table,
     expect: Table,
     within: Option<Machine>,
@@ -34,18 +34,18 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// The scenario of a name.
+    /// The scenario of this name.
     ///
     /// # Errors
-    /// It, or its machine, is not there or is not TOML.
+    /// If it, or its machine, does not exist or is not TOML.
     pub fn named(name: &str) -> Result<Self> {
         Self::of(names::table(name)?)
     }
 
-    /// The scenario that such a table stands for.
+    /// The scenario that a table describes.
     ///
     /// # Errors
-    /// Its machine is not there or is not TOML.
+    /// If its machine does not exist or is not TOML.
     pub fn of(mut own: Table) -> Result<Self> {
         let mut take = |key: &str| match own.remove(key) {
             Some(Value::Table(table)) => table,
@@ -58,14 +58,14 @@ impl Scenario {
         Ok(Self { simulated, layout, expect, within: None, settings: Vec::new() })
     }
 
-    /// The same GPUs in this modelled machine, whose GPUs have the addresses of the scenario's.
+    /// The same GPUs in this modelled machine, whose GPUs have the scenario's addresses.
     #[must_use]
     pub fn within(mut self, machine: Machine) -> Self {
         self.within = Some(machine);
         self
     }
 
-    /// The same with settings of the machine's owner: `expect.gpus=4`.
+    /// The same with the settings of a machine's owner: `expect.gpus=4`.
     #[must_use]
     pub fn set(mut self, settings: &[String]) -> Self {
         self.settings.extend_from_slice(settings);
@@ -76,7 +76,7 @@ impl Scenario {
         &self.settings
     }
 
-    /// The modelled machine that was named for it.
+    /// The modelled machine that was set for it.
     pub(super) fn machine_of_its_own(&self) -> Option<&Machine> {
         self.within.as_ref()
     }
@@ -92,7 +92,7 @@ impl Scenario {
         self
     }
 
-    /// How many GPUs it has.
+    /// Number of GPUs.
     #[must_use]
     pub fn count(&self) -> usize {
         let gpus = self.simulated.get("machine").and_then(|m| m.get("gpus")?.as_integer());
@@ -107,8 +107,8 @@ impl Scenario {
         listed.into_iter().flatten().filter_map(text).take(self.count()).collect()
     }
 
-    /// Moves every fault of a pair to this one, in the direction of the data; a scenario that has
-    /// the fault from the second to the first has it so here.
+    /// Moves every fault of a pair to this pair, in the direction of the data; a fault from the second to the first GPU
+    /// keeps that direction.
     #[must_use]
     pub fn pair(mut self, from: usize, to: usize) -> Self {
         let number = |n: usize| Value::Integer(i64::try_from(n).unwrap_or_default());
@@ -138,7 +138,7 @@ impl Scenario {
         self
     }
 
-    /// The machine, as the libraries read it.
+    /// The machine's table, as the libraries read it.
     pub(crate) fn machine_table(&self) -> Table {
         self.simulated.get("machine").and_then(Value::as_table).cloned().unwrap_or_default()
     }
@@ -149,8 +149,8 @@ impl Scenario {
         self.machine_table().contains_key("nvlink")
     }
 
-    /// The same machine with links between GPUs that are so many times as fast, and those to the host too where they
-    /// are the same links. Latencies stay.
+    /// The same machine with links between GPUs that are `by` times as fast, and also those to the host if they are the
+    /// same links. Latencies do not change.
     #[must_use]
     pub fn scaled(mut self, by: f64) -> Self {
         let nvlink = self.has_nvlink();
@@ -164,7 +164,7 @@ impl Scenario {
         self.collectives_scaled(by, ways)
     }
 
-    /// How many times as fast as GPUs of two sockets those of one are.
+    /// How many times faster GPUs on the same socket are than GPUs on different sockets.
     #[must_use]
     pub fn nearer(&self) -> f64 {
         let figures = self.simulated.get("figures");
@@ -172,7 +172,7 @@ impl Scenario {
         least("near").zip(least("far")).map_or(1.0, |(near, far)| near / far)
     }
 
-    /// The same machine with collectives that are so many times as fast, with peer access or without it (`shm`).
+    /// The same machine with collectives that are `by` times as fast, with peer access (`p2p`) or without (`shm`).
     #[must_use]
     pub fn collectives_scaled(mut self, by: f64, ways: &[&str]) -> Self {
         for (key, tables) in self.table("nccl") {
@@ -183,7 +183,7 @@ impl Scenario {
         self
     }
 
-    /// What the program should say.
+    /// The expected result.
     #[must_use]
     pub fn expect(&self) -> Expect {
         let verdict = self.expect.get("verdict").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -198,8 +198,8 @@ impl Scenario {
         Some((number("gen")?, number("width")?))
     }
 
-    /// Generation and width of a GPU's link where it is really narrow: what carries as much as ever is only
-    /// told wrong.
+    /// Generation and width of a GPU's link if it is really narrow: a link with the usual rate is only reported
+    /// incorrectly.
     pub(super) fn narrowed(&self, gpu: usize) -> Option<(Option<u8>, Option<u8>)> {
         let is = |f: &&Value, key: &str, value: &Value| f.get(key) == Some(value);
         let faults = self.simulated.get("fault")?.as_array()?;
@@ -216,7 +216,7 @@ impl Scenario {
         self.simulated.get("machine").and_then(|m| m.get("driver")?.as_str()).unwrap_or("0")
     }
 
-    /// What the libraries read.
+    /// The libraries' input, as text.
     #[must_use]
     pub fn text(&self) -> String {
         self.simulated.to_string()
@@ -228,12 +228,12 @@ impl Scenario {
         devices.and_then(Value::as_array).is_some_and(|devices| !devices.is_empty())
     }
 
-    /// Libraries that are not there.
+    /// The omitted libraries.
     pub(super) fn without(&self) -> Vec<String> {
         strings(&self.layout, "without")
     }
 
-    /// Functions that they lack.
+    /// The omitted functions.
     pub(super) fn without_symbols(&self) -> Vec<String> {
         strings(&self.layout, "without_symbols")
     }
@@ -259,7 +259,7 @@ pub(crate) fn read(path: &Path) -> Result<Table> {
     text.parse().map_err(|e: toml::de::Error| Error::Scenario { path: path.to_owned(), why: e.to_string() })
 }
 
-/// Lays `over` over `under`; tables are laid over each other, all else is replaced.
+/// Merges `over` into `under`; tables are merged recursively, everything else is replaced.
 pub(crate) fn merge(under: &mut Table, over: Table) {
     for (key, value) in over {
         match (under.get_mut(&key), value) {
@@ -269,7 +269,7 @@ pub(crate) fn merge(under: &mut Table, over: Table) {
     }
 }
 
-/// Times above the smallest one are bytes over a rate.
+/// Scales the part of times above the smallest one, which is bytes divided by a rate.
 fn scale_times(table: &mut Value, by: f64) {
     for key in ["out", "in"] {
         let Some(Value::Array(times)) = table.get_mut(key) else { continue };
@@ -282,7 +282,7 @@ fn scale_times(table: &mut Value, by: f64) {
     }
 }
 
-/// All numbers but those whose key names a time, or GPUs.
+/// Scales all numbers except those whose key names a time or GPUs.
 fn scale_rates(value: &mut Value, key: &str, by: f64) {
     match value {
         _ if key.ends_with("_us") || key.ends_with("_ns") || key == "gpus" => {}

@@ -1,5 +1,5 @@
-//! How long the receiver takes to answer with 100,000 stored reports, against its limit: prints each page's median and
-//! slowest answer, and ends with status 1 where one takes longer. `just bench-collect [REPORTS [NODES]]`.
+//! How long the receiver takes to respond with 100,000 stored reports, compared with its limit: prints each page's median
+//! and slowest response time, and exits with status 1 if one takes longer. `just bench-collect [REPORTS [NODES]]`.
 
 use firstlight::outcome::Verdict;
 use firstlight_collect::intake::Entry;
@@ -11,14 +11,14 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-/// The longest that an answer may take.
+/// The maximum time of a response.
 const LIMIT: Duration = Duration::from_millis(100);
-/// How often each page is asked for.
+/// How often each page is requested.
 const TIMES: usize = 21;
 
 type Done<T> = Result<T, Box<dyn Error>>;
 
-/// The report number `number` of `nodes` nodes, which begin with the number's hash.
+/// The report number `number` of `nodes` nodes; the node ids begin with the number's hash.
 fn item(number: u32, nodes: u32) -> Done<Item> {
     let node = number % nodes;
     let verdicts =
@@ -56,7 +56,7 @@ fn fill(store: &Path, reports: u32, nodes: u32) -> Done<()> {
     Ok(())
 }
 
-/// Asks for a page; returns its seconds and size.
+/// Requests a page; returns the duration and its size.
 fn ask(address: &str, path: &str) -> Done<(Duration, usize)> {
     let begun = Instant::now();
     let mut stream = TcpStream::connect(address)?;

@@ -1,5 +1,5 @@
-//! What is answered to one request: which path, who may ask, and what is stored or shown. Bodies are read with limits of
-//! time and size, and everything that blocks runs beside the connections.
+//! The response to one request: which path, who may access it, and what is stored or shown. Bodies are read with limits of
+//! time and size, and everything that blocks runs in separate threads.
 
 use crate::Secrets;
 use crate::intake::entry;
@@ -26,12 +26,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// How much of a refused body is read, so that its sender gets to read the answer, and for how long.
+/// How much of a refused body is read, and for how long, so that its sender reads the response.
 const DISCARDED: (usize, Duration) = (64 << 20, Duration::from_secs(5));
 
 type Answer = Response<Full<Bytes>>;
 
-/// Everything that requests share.
+/// The state that all requests share.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     secrets: Secrets,
@@ -39,7 +39,7 @@ pub(crate) struct Receiver {
     reader: Mutex<Connection>,
     counters: Counters,
     largest: u64,
-    /// Parsing takes memory many times a body's size: as many at a time as there are processors.
+    /// Parsing takes many times a body's size in memory, so that only one body per processor is parsed at a time.
     parsing: Semaphore,
 }
 
@@ -53,8 +53,8 @@ impl Receiver {
     /// Counts a refusal and writes a line about it to the log.
     pub(crate) fn refused(&self, refusal: &Refusal, from: IpAddr) {
         self.counters.refuse(refusal.why);
-        let (status, word) = refusal.why.says();
-        // Without standard error there is no place left for the line.
+        let (status, word) = refusal.why.status_and_word();
+        // Without standard error the line is lost.
         let _ = writeln!(
             io::stderr(),
             "firstlight collect: refused {from}: {} {word}: {}",
@@ -63,7 +63,7 @@ impl Receiver {
         );
     }
 
-    /// Answers one request.
+    /// Responds to one request.
     pub(crate) async fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
@@ -107,12 +107,12 @@ impl Receiver {
                 return Err(refusal);
             }
         };
-        let said = header(&head.headers, "firstlight-verdict").map(str::to_owned);
+        let claimed = header(&head.headers, "firstlight-verdict").map(str::to_owned);
         let sum = digest(&bytes);
-        let signed = self.signed(&head.headers, said.as_deref(), &bytes, &sum)?;
+        let signed = self.signed(&head.headers, claimed.as_deref(), &bytes, &sum)?;
         let parsing = self.parsing.acquire().await;
         let read = tokio::task::spawn_blocking(move || {
-            let entry = entry(&bytes, sum, said.as_deref(), signed, from)?;
+            let entry = entry(&bytes, sum, claimed.as_deref(), signed, from)?;
             Ok(Item { entry, received: now(), deflated: deflated(&bytes).map_err(|e| unstored(&e.into()))? })
         });
         let item: Item = read.await.map_err(|_| crashed())??;
@@ -130,7 +130,7 @@ impl Receiver {
         Ok(answer)
     }
 
-    /// What can be refused before the body is read.
+    /// Checks what can be refused before the body is read.
     fn may_send(&self, path: &str, headers: &HeaderMap) -> Result<(), Refusal> {
         match place(path)? {
             Place::Nodes | Place::Reports => {}
@@ -163,11 +163,11 @@ impl Receiver {
         Ok(bytes)
     }
 
-    /// Whether a MAC was right. With a key there is no report without one.
+    /// Whether the MAC was verified. If a key is configured, a report without a correct MAC is refused.
     fn signed(
         &self,
         headers: &HeaderMap,
-        said: Option<&str>,
+        claimed: Option<&str>,
         body: &[u8],
         sum: &str,
     ) -> Result<bool, Refusal> {
@@ -178,13 +178,13 @@ impl Receiver {
             ));
         }
         let Some(key) = &self.secrets.key else { return Ok(false) };
-        let (Some(mac), Some(said)) = (header(headers, "firstlight-mac"), said) else {
+        let (Some(mac), Some(claimed)) = (header(headers, "firstlight-mac"), claimed) else {
             return Err(Refusal::new(
                 Why::Unsigned,
                 "Firstlight-MAC and Firstlight-Verdict are needed: publish --key-file",
             ));
         };
-        if !key.proves(mac, said, body) {
+        if !key.proves(mac, claimed, body) {
             return Err(Refusal::new(
                 Why::Signature,
                 "Firstlight-MAC is wrong: another key, or the report was changed",
@@ -215,7 +215,7 @@ impl Receiver {
         is(value.strip_prefix("Bearer ").or(password.as_deref()), &[token, reading])
     }
 
-    /// Reads from the store and makes a page.
+    /// Reads from the store and renders a page.
     fn shown(&self, path: &str, asked: &str) -> Result<Answer, Refusal> {
         let asked = Asked::of(asked)?;
         let store = |e: StoreError| unstored(&e);
@@ -265,7 +265,7 @@ impl Receiver {
     }
 }
 
-/// Reads what a refused sender still sends, so that it gets to read the answer.
+/// Reads the rest of a refused body, so that its sender reads the response.
 async fn discard(body: &mut Incoming) {
     let mut left = DISCARDED.0;
     while let Some(Ok(frame)) = body.frame().await {

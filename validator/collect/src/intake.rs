@@ -1,5 +1,5 @@
-//! From the bytes of a POST to an entry of the store, or to a refusal with its reason. Everything in a report is
-//! hostile input: it is parsed as strictly as `firstlight render` does it, and its texts are cut. Pure.
+//! Converts the bytes of a POST to an entry of the store, or to a refusal with its reason. Everything in a report is
+//! untrusted: it is parsed as strictly as in `firstlight render`, and its texts are truncated. Pure.
 
 use crate::refusal::{Refusal, Why};
 use firstlight::net::publish::digest as hash;
@@ -9,29 +9,29 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::net::IpAddr;
 
-/// The schema of init's verdict, which it sends where there is no report.
+/// The schema of init's verdict, which is sent if there is no report.
 pub const VERDICT: &str = "firstlight.verdict/1";
 /// Maximum length of a stored text, characters.
 const LONGEST: usize = 300;
 /// How many codes of causes are stored.
 const CODES: usize = 20;
 
-/// What the store and the pages keep of a report beside its bytes.
+/// The fields of a report that the store and the pages keep in addition to its bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
     /// SHA-256 of the bytes, in hexadecimal.
     pub digest: String,
-    /// The node: 16 hexadecimal digits, which follow from its host name and its machine id.
+    /// The node: 16 hexadecimal digits, derived from its host name and its machine id.
     pub node: String,
-    /// The host name, or the sender's address where the report has neither name nor id.
+    /// The host name, or the sender's address if the report has neither name nor id.
     pub host: String,
     /// The machine's id.
     pub machine_id: Option<String>,
-    /// When the run began, as the report has it.
+    /// When the run began, according to the report.
     pub started: Option<String>,
     /// The verdict.
     pub verdict: Verdict,
-    /// What the verdict is about: `machine`, `fabric` or less.
+    /// What the verdict applies to: `machine`, `fabric` or less.
     pub scope: String,
     /// The codes of the causes, the first one first.
     pub codes: String,
@@ -45,13 +45,13 @@ pub struct Entry {
     pub pair: Option<f64>,
     /// NCCL's best bus bandwidth of all_reduce, GB/s.
     pub busbw: Option<f64>,
-    /// How long the run took, seconds.
+    /// Duration of the run in seconds.
     pub seconds: Option<f64>,
-    /// Whether a MAC by the configured key was right.
+    /// Whether a MAC with the configured key was verified.
     pub signed: bool,
 }
 
-/// init's verdict where there is no report.
+/// init's verdict, sent if there is no report.
 #[derive(Debug, Deserialize)]
 struct VerdictFile {
     verdict: Verdict,
@@ -65,25 +65,25 @@ struct VerdictFile {
     seconds: Option<f64>,
 }
 
-/// The name of the schema, before anything else is read.
+/// The schema's name, which is read first.
 #[derive(Debug, Deserialize)]
 struct Head {
     schema: Option<Value>,
 }
 
-/// Reads a report or a verdict. `said` is the header's verdict, which may be worse than the report's and is then the
-/// one that counts; `digest` is the bytes' SHA-256, and `from` the sender's address.
+/// Parses a report or a verdict. `claimed` is the verdict in the request's header, which may be worse than the report's and
+/// then replaces it; `digest` is the bytes' SHA-256, and `from` the sender's address.
 ///
 /// # Errors
 /// Why it is not stored.
 pub fn entry(
     body: &[u8],
     digest: String,
-    said: Option<&str>,
+    claimed: Option<&str>,
     signed: bool,
     from: IpAddr,
 ) -> Result<Entry, Refusal> {
-    // Where this finds nothing, the report's own parser says why.
+    // If no schema is found, the report's own parser reports why.
     let head = serde_json::from_slice(body).unwrap_or(Head { schema: None });
     let mut entry = if head.schema.as_ref().and_then(Value::as_str) == Some(VERDICT) {
         let file = serde_json::from_slice::<VerdictFile>(body);
@@ -99,40 +99,40 @@ pub fn entry(
             Refusal::new(why, e.to_string())
         })?)
     };
-    if let Some(said) = said {
-        entry.verdict = counting(entry.verdict, said)?;
+    if let Some(claimed) = claimed {
+        entry.verdict = counting(entry.verdict, claimed)?;
     }
     entry.digest = digest;
     entry.signed = signed;
     if entry.host.is_empty() {
         entry.host = if entry.machine_id.is_some() { "unknown".to_owned() } else { from.to_string() };
     }
-    // Machines with the same id, as copies of one disk have it, stay apart by their names.
+    // Machines with the same id, such as copies of one disk, are distinguished by their names.
     let id = format!("{}\n{}", entry.machine_id.as_deref().unwrap_or(""), entry.host);
     entry.node = hash(id.as_bytes()).chars().take(16).collect();
     Ok(entry)
 }
 
-/// The header's verdict, if it is not better than the report's.
-fn counting(own: Verdict, said: &str) -> Result<Verdict, Refusal> {
-    let told = verdict(said).ok_or_else(|| {
-        let line = format!("Firstlight-Verdict: read {said:?}, allowed: PASS, DEGRADED, FAIL, ERROR");
+/// The header's verdict, unless it is better than the report's.
+fn counting(own: Verdict, claimed: &str) -> Result<Verdict, Refusal> {
+    let parsed = verdict(claimed).ok_or_else(|| {
+        let line = format!("Firstlight-Verdict: read {claimed:?}, allowed: PASS, DEGRADED, FAIL, ERROR");
         Refusal::new(Why::Contradiction, line)
     })?;
-    if badness(told) < badness(own) {
-        let line = format!("Firstlight-Verdict is {told}, and the report's own verdict {own} is worse");
+    if badness(parsed) < badness(own) {
+        let line = format!("Firstlight-Verdict is {parsed}, and the report's own verdict {own} is worse");
         return Err(Refusal::new(Why::Contradiction, line));
     }
-    Ok(told)
+    Ok(parsed)
 }
 
-/// The verdict with that name.
+/// The verdict with this name.
 #[must_use]
 pub fn verdict(name: &str) -> Option<Verdict> {
     VERDICTS.into_iter().find(|verdict| verdict.to_string() == name)
 }
 
-/// All verdicts, the best first.
+/// All verdicts, best first.
 pub const VERDICTS: [Verdict; 4] = [Verdict::Pass, Verdict::Degraded, Verdict::Fail, Verdict::Error];
 
 /// How bad a verdict is.
@@ -205,7 +205,7 @@ fn named(table: &Value, name: &str) -> bool {
     table.get("name").and_then(Value::as_str) == Some(name)
 }
 
-/// The numbers of a table's column.
+/// The numbers in a table's column.
 fn column(table: &Value, heading: &str) -> Vec<f64> {
     let array = |key: &str| table.get(key).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let headed = |column: &Value| column.get("heading").and_then(Value::as_str) == Some(heading);

@@ -1,5 +1,5 @@
-//! The receiver of reports: takes what `firstlight publish` sends, stores it, and shows verdicts by node and by time.
-//! [`run`] is the program; the command line is read and checked here.
+//! The receiver of reports: accepts what `firstlight publish` sends, stores it, and shows verdicts by node and by time.
+//! [`run`] is the program; the command line is parsed and checked here.
 
 mod answers;
 pub mod intake;
@@ -30,7 +30,7 @@ pub struct Options {
     /// Where to listen; an address that others reach needs --token-file or --key-file, and for reading a token or --open-reading
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8420")]
     listen: SocketAddr,
-    /// The folder of the stored reports; it is made if it is not there
+    /// The folder of the stored reports; it is created if it is missing
     #[arg(long, value_name = "DIR")]
     store: PathBuf,
     /// A file with the token that senders and readers must have: 16 to 256 visible ASCII characters
@@ -39,16 +39,16 @@ pub struct Options {
     /// A file with another token, which allows reading only
     #[arg(long, value_name = "FILE")]
     read_token_file: Option<PathBuf>,
-    /// Everyone who reaches the address may read
+    /// Anyone who can reach the address may read
     #[arg(long, conflicts_with = "read_token_file")]
     open_reading: bool,
-    /// The key (32 to 4096 bytes) of `publish --key-file`; reports without a right MAC are refused
+    /// The key (32 to 4096 bytes) of `publish --key-file`; reports without a correct MAC are refused
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
     /// Maximum size of a report, bytes
     #[arg(long, value_name = "BYTES", default_value_t = 8 << 20, value_parser = clap::value_parser!(u64).range(1024..=64 << 20))]
     max_bytes: u64,
-    /// How many reports of each node stay; default: all
+    /// Number of reports to keep per node; default: all
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     keep: Option<u32>,
     /// Seconds in which the head and the body of a request must each arrive
@@ -59,10 +59,10 @@ pub struct Options {
     connections: u16,
 }
 
-/// Why the program ends; one line.
+/// Why the program exits; one line.
 #[derive(Debug, thiserror::Error)]
 pub enum CollectError {
-    /// The command line is not allowed.
+    /// The command line is invalid.
     #[error("{0}")]
     Usage(String),
     /// Something could not be read, opened or done.
@@ -73,7 +73,7 @@ pub enum CollectError {
 /// Who may send and read.
 #[derive(Debug, Default)]
 struct Secrets {
-    /// SHA-256 of the token for everything.
+    /// SHA-256 of the token for sending and reading.
     token: Option<[u8; 32]>,
     /// SHA-256 of the token for reading.
     reading: Option<[u8; 32]>,
@@ -82,7 +82,7 @@ struct Secrets {
 }
 
 impl Options {
-    /// Reads the secrets, and refuses to be reached by others without them.
+    /// Reads the secrets, and refuses to listen on a reachable address without them.
     fn secrets(&self) -> Result<Secrets, CollectError> {
         let token = |file: &Option<PathBuf>| file.as_deref().map(token).transpose();
         let secrets = Secrets {
@@ -137,12 +137,12 @@ pub fn run(options: &Options, listening: impl FnOnce(SocketAddr)) -> Result<(), 
         server::serve(listener, Arc::new(receiver), limits, stop).await;
         Ok(())
     })?;
-    // Connections that did not end in time go with the runtime, and the writer with the last of them.
+    // Connections that did not end in time are dropped with the runtime, and the writer with the last of them.
     drop(runtime);
     thread.join().map_err(|_| CollectError::Undone("the writer of the store has crashed".to_owned()))
 }
 
-/// A connection that cannot write.
+/// A read-only connection.
 fn reader(db: Connection) -> Result<Connection, CollectError> {
     let only = db.pragma_update(None, "query_only", true);
     only.map_err(|e| CollectError::Undone(e.to_string()))?;

@@ -1,5 +1,5 @@
-//! The program `firstlight-collect`, which `firstlight collect` starts: reads the command line, receives reports until it
-//! is told to end, ends with its status.
+//! The program `firstlight-collect`, which `firstlight collect` starts: parses the command line, receives reports until it
+//! is stopped, exits with its status.
 
 use clap::Parser;
 use firstlight::cli::{FINE, UNDONE, WRONG_USE};
@@ -12,8 +12,8 @@ fn main() -> ExitCode {
         Ok(options) => options,
         Err(e) if e.use_stderr() => {
             let text = e.render().to_string();
-            let said = text.lines().take_while(|l| !l.starts_with("Usage:") && !l.starts_with("For more"));
-            let line = said.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ");
+            let lines = text.lines().take_while(|l| !l.starts_with("Usage:") && !l.starts_with("For more"));
+            let line = lines.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ");
             complain(line.strip_prefix("error: ").unwrap_or(&line));
             return ExitCode::from(WRONG_USE);
         }
@@ -38,6 +38,6 @@ fn main() -> ExitCode {
 }
 
 fn complain(line: &str) {
-    // Without standard error there is no place left for the line.
+    // Without standard error the line is lost.
     let _ = writeln!(io::stderr(), "firstlight collect: {line}");
 }

@@ -7,12 +7,12 @@ use crate::refusal::Why;
 use firstlight::render::prometheus::family::Family;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What happened since the program began.
+/// Counters since the program began.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     /// Reports that were stored.
     pub(crate) new: AtomicU64,
-    /// Reports that were stored already.
+    /// Reports that were already stored.
     pub(crate) known: AtomicU64,
     refused: [AtomicU64; Why::ALL.len()],
 }
@@ -64,7 +64,7 @@ pub(crate) fn text(nodes: &[Stored], reports: u32, counters: &Counters, now: i64
         taken.add(&[("report", word)], count.load(Ordering::Relaxed) as f64);
     }
     for (why, count) in Why::ALL.iter().zip(&counters.refused) {
-        refused.add(&[("reason", why.says().1)], count.load(Ordering::Relaxed) as f64);
+        refused.add(&[("reason", why.status_and_word().1)], count.load(Ordering::Relaxed) as f64);
     }
     [verdict, received, age, pair, busbw, took, stored, taken, refused].iter().map(Family::text).collect()
 }

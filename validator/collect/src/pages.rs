@@ -1,5 +1,5 @@
-//! The pages in HTML, without scripts: the nodes, the reports by time, and the history of one node. Every text of a report
-//! is escaped by the writer of elements. Pure.
+//! The HTML pages, without scripts: the nodes, the reports by time, and the history of one node. Every text of a report is
+//! escaped by the element writer. Pure.
 
 use crate::intake::VERDICTS;
 use crate::query::{Page, ROWS, Stored, Wanted};
@@ -10,11 +10,11 @@ use std::io;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// From this difference a figure that is worse than before is marked, as a part of the median.
+/// The minimum deviation at which a figure worse than before is marked, as a fraction of the median.
 const WORSE: f64 = 0.1;
 const HEAD: [&str; 7] = ["verdict", "first cause", "GPUs", "level", "received", "run began", "MAC"];
 
-/// A moment in seconds since 1970, as text.
+/// A time in seconds since 1970, as text.
 fn moment(seconds: i64) -> String {
     let at = OffsetDateTime::from_unix_timestamp(seconds).ok();
     at.and_then(|at| at.format(&Rfc3339).ok()).unwrap_or_else(|| seconds.to_string())
@@ -125,8 +125,8 @@ fn list(
     framed(&title, body)
 }
 
-/// The history of a node: its reports, and how their figures differ from those before. `behind` are the reports before
-/// the page's.
+/// The history of a node: its reports, and how their figures differ from earlier ones. `behind` are the reports before the
+/// page's.
 ///
 /// # Errors
 /// The writer's error.

@@ -1,4 +1,4 @@
-//! What the pages ask of the store. Each query reads a page of rows by an index, however many reports there are.
+//! The store's queries for the pages. Each query reads a page of rows through an index, however many reports there are.
 
 use crate::store::StoreError;
 use flate2::read::DeflateDecoder;
@@ -6,7 +6,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 use std::io::Read;
 
-/// Rows of a page.
+/// Rows per page.
 pub const ROWS: usize = 100;
 
 /// A stored report without its bytes.
@@ -20,11 +20,11 @@ pub struct Stored {
     pub received: i64,
     /// The host name.
     pub host: String,
-    /// When the run began, as the report has it.
+    /// When the run began, according to the report.
     pub started: Option<String>,
     /// The verdict.
     pub verdict: String,
-    /// What the verdict is about.
+    /// What the verdict applies to.
     pub scope: String,
     /// The codes of the causes.
     pub codes: String,
@@ -36,7 +36,7 @@ pub struct Stored {
     pub level: String,
     /// Slowest pair, NCCL's bus bandwidth (GB/s), and seconds of the run.
     pub figures: [Option<f64>; 3],
-    /// Whether its MAC was checked.
+    /// Whether its MAC was verified.
     pub signed: bool,
 }
 
@@ -62,7 +62,7 @@ fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
     })
 }
 
-/// A page of rows, and whether there is another one.
+/// A page of rows, and whether there are more.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Page {
     /// At most [`ROWS`].
@@ -71,10 +71,10 @@ pub struct Page {
     pub more: bool,
 }
 
-/// Which rows: of one verdict or of all, and the number of the page, from 1.
+/// Which rows: of one verdict or of all, and the page number, from 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
-    /// `None`: all.
+    /// `None` means all.
     pub verdict: Option<String>,
     /// From 1.
     pub page: u32,
@@ -90,13 +90,13 @@ fn page(db: &Connection, sql: &str, mut values: Vec<Value>, number: u32) -> Resu
     Ok(Page { rows, more })
 }
 
-/// The newest report of each node, the newest first.
+/// The newest report of each node, newest first.
 ///
 /// # Errors
-/// SQLite's.
+/// SQLite's error.
 pub fn nodes(db: &Connection, wanted: &Wanted) -> Result<Page, StoreError> {
     let of = wanted.verdict.as_ref().map_or("", |_| "WHERE verdict = ?");
-    // The rows that are skipped are skipped in the index.
+    // Skipped rows are skipped in the index.
     let sql = format!(
         "SELECT {COLUMNS} FROM (SELECT newest FROM node {of} ORDER BY newest DESC LIMIT ? OFFSET ?) n
             JOIN report r ON r.id = n.newest ORDER BY r.id DESC"
@@ -104,10 +104,10 @@ pub fn nodes(db: &Connection, wanted: &Wanted) -> Result<Page, StoreError> {
     page(db, &sql, wanted.verdict.iter().cloned().map(Value::from).collect(), wanted.page)
 }
 
-/// All reports, the newest first.
+/// All reports, newest first.
 ///
 /// # Errors
-/// SQLite's.
+/// SQLite's error.
 pub fn reports(db: &Connection, wanted: &Wanted) -> Result<Page, StoreError> {
     let of = wanted.verdict.as_ref().map_or("", |_| "WHERE verdict = ?");
     let sql = format!(
@@ -117,10 +117,10 @@ pub fn reports(db: &Connection, wanted: &Wanted) -> Result<Page, StoreError> {
     page(db, &sql, wanted.verdict.iter().cloned().map(Value::from).collect(), wanted.page)
 }
 
-/// The reports of a node, the newest first, and as many behind the page's rows, to compare with.
+/// The reports of a node, newest first, and as many before the page's rows, to compare with.
 ///
 /// # Errors
-/// SQLite's.
+/// SQLite's error.
 pub fn history(db: &Connection, node: &str, number: u32) -> Result<(Page, Vec<Stored>), StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM report r WHERE r.node = ? ORDER BY r.id DESC LIMIT ? OFFSET ?");
     let page = page(db, &sql, vec![Value::from(node.to_owned())], number)?;
@@ -131,7 +131,7 @@ pub fn history(db: &Connection, node: &str, number: u32) -> Result<(Page, Vec<St
 /// The newest report of every node.
 ///
 /// # Errors
-/// SQLite's.
+/// SQLite's error.
 pub fn all_nodes(db: &Connection) -> Result<Vec<Stored>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM node n JOIN report r ON r.id = n.newest ORDER BY n.id");
     let mut asked = db.prepare_cached(&sql)?;
@@ -139,10 +139,10 @@ pub fn all_nodes(db: &Connection) -> Result<Vec<Stored>, StoreError> {
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// How many nodes have which verdict, and how many reports there are.
+/// The number of nodes by verdict, and the number of reports.
 ///
 /// # Errors
-/// SQLite's.
+/// SQLite's error.
 pub fn counts(db: &Connection) -> Result<(Vec<(String, u32)>, u32), StoreError> {
     let mut asked = db.prepare_cached("SELECT verdict, count(*) FROM node GROUP BY verdict")?;
     let rows = asked.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -153,7 +153,7 @@ pub fn counts(db: &Connection) -> Result<(Vec<(String, u32)>, u32), StoreError> 
 /// The bytes of a report.
 ///
 /// # Errors
-/// SQLite's, and a body that cannot be unpacked.
+/// SQLite's error, or that the body cannot be decompressed.
 pub fn body(db: &Connection, digest: &str) -> Result<Option<Vec<u8>>, StoreError> {
     let sql = "SELECT deflated FROM body JOIN report ON report.id = body.report WHERE report.digest = ?";
     let deflated: Option<Vec<u8>> =

@@ -1,19 +1,20 @@
-//! Why requests are refused: each reason has a status for the sender, a word for its counter, and each refusal one line.
+//! Why requests are refused: each reason has a status for the sender and a word for its counter, and each refusal has one
+//! line.
 
 use hyper::StatusCode;
 
 /// Why a request is refused. Each reason has a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// A path that climbs, or has signs that no path here has.
+    /// A path with `..`, `//`, `%` or `\`.
     Path,
     /// There is no such page, node or report.
     Unknown,
     /// A query that is not understood.
     Query,
-    /// Another method than the path has.
+    /// A method that the path does not support.
     Method,
-    /// The body is not announced as JSON.
+    /// The Content-Type is not JSON.
     Type,
     /// The token is missing or wrong.
     Token,
@@ -25,13 +26,13 @@ pub enum Why {
     Size,
     /// The request did not arrive in time.
     Slow,
-    /// The sender stopped in the middle.
+    /// The sender stopped before the end.
     Broken,
-    /// The body is not what `Idempotency-Key` says.
+    /// The body does not match `Idempotency-Key`.
     Digest,
     /// Not HTTP, or not JSON.
     Malformed,
-    /// Another schema, or a report with something missing.
+    /// An unknown schema, or an incomplete report.
     Schema,
     /// A report that contradicts itself or its headers.
     Contradiction,
@@ -60,9 +61,9 @@ impl Why {
         Self::Store,
     ];
 
-    /// The status of the answer, and the word of the counter.
+    /// The response's status, and the counter's word.
     #[must_use]
-    pub const fn says(self) -> (StatusCode, &'static str) {
+    pub const fn status_and_word(self) -> (StatusCode, &'static str) {
         match self {
             Self::Path => (StatusCode::BAD_REQUEST, "path"),
             Self::Unknown => (StatusCode::NOT_FOUND, "unknown"),
@@ -95,7 +96,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// A refusal with that line; control characters are replaced.
+    /// A refusal with this line; control characters are replaced.
     pub fn new(why: Why, line: impl Into<String>) -> Self {
         let line: String = line.into();
         Self { why, line: line.chars().map(|c| if c.is_control() { '?' } else { c }).take(1000).collect() }

@@ -1,4 +1,4 @@
-//! The parts of requests and answers: paths, queries, tokens, headers, and a report in its forms. Pure.
+//! The parts of requests and responses: paths, queries, tokens, headers, and a report in its forms. Pure.
 
 use crate::intake::verdict;
 use crate::query::Wanted;
@@ -22,13 +22,13 @@ pub(crate) const JSON: &str = "application/json";
 pub(crate) const PAGE: &str = "text/html; charset=utf-8";
 pub(crate) const LINE: &str = "text/plain; charset=utf-8";
 pub(crate) const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// Nothing may be loaded or run; only a page's own style is allowed.
+/// The page may load and run nothing; only its own style is allowed.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// An answer.
+/// A response.
 pub(crate) type Answer = Response<Full<Bytes>>;
 
-/// What a path names.
+/// What a path refers to.
 pub(crate) enum Place<'a> {
     Nodes,
     Reports,
@@ -38,10 +38,10 @@ pub(crate) enum Place<'a> {
     Health,
 }
 
-/// The place that a path names.
+/// The place that a path refers to.
 ///
 /// # Errors
-/// There is none, or the path climbs.
+/// If there is none, or the path contains forbidden characters.
 pub(crate) fn place(path: &str) -> Result<Place<'_>, Refusal> {
     let hexadecimal =
         |text: &str, digits| text.len() == digits && text.bytes().all(|b| b.is_ascii_hexdigit());
@@ -63,7 +63,7 @@ pub(crate) fn place(path: &str) -> Result<Place<'_>, Refusal> {
     Err(Refusal::new(if strange { Why::Path } else { Why::Unknown }, format!("path {path:?}: {allowed}")))
 }
 
-/// What a query asks for.
+/// The parsed query.
 pub(crate) struct Asked {
     /// Which rows.
     pub(crate) wanted: Wanted,
@@ -72,10 +72,10 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// Reads `verdict=FAIL&page=2` or `to=html`.
+    /// Parses `verdict=FAIL&page=2` or `to=html`.
     ///
     /// # Errors
-    /// One line that names the part and what is allowed.
+    /// One line that names the part and the allowed values.
     pub(crate) fn of(query: &str) -> Result<Self, Refusal> {
         let mut asked = Self { wanted: Wanted { verdict: None, page: 1 }, to: None };
         for part in query.split('&').filter(|part| !part.is_empty()) {
@@ -109,7 +109,7 @@ pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
     headers.get(name)?.to_str().ok()
 }
 
-/// Whether a token is one of those; the time that this takes says nothing about them.
+/// Whether a token is one of these; the comparison takes constant time.
 pub(crate) fn is(token: Option<&str>, allowed: &[&Option<[u8; 32]>]) -> bool {
     let Some(token) = token else { return false };
     let hash: [u8; 32] = Sha256::digest(token).into();
@@ -117,13 +117,13 @@ pub(crate) fn is(token: Option<&str>, allowed: &[&Option<[u8; 32]>]) -> bool {
     allowed.iter().filter(|right| same(right)).count() > 0
 }
 
-/// The password that a browser sends; the name before it can be anything.
+/// The password that a browser sends; any user name is accepted.
 pub(crate) fn password(authorization: &str) -> Option<String> {
     let pair = STANDARD.decode(authorization.strip_prefix("Basic ")?.trim()).ok()?;
     Some(String::from_utf8(pair).ok()?.split_once(':')?.1.to_owned())
 }
 
-/// An answer of that kind. Nothing of it is stored by a browser, or taken for another kind.
+/// A response of this kind. Browsers must not store it, nor interpret it as another kind.
 pub(crate) fn with(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answer {
     let mut answer = Response::new(Full::new(body.into()));
     *answer.status_mut() = status;
@@ -140,10 +140,10 @@ pub(crate) fn with(status: StatusCode, kind: &'static str, body: impl Into<Bytes
     answer
 }
 
-/// The answer to a refused request: one line. The connection of a refused sender is closed, because the rest of its
-/// body may be on the way.
+/// The response to a refused request: one line. The connection of a refused sender is closed, since the rest of its body
+/// may still be arriving.
 pub(crate) fn refusing(refusal: &Refusal, sending: bool) -> Answer {
-    let mut answer = with(refusal.why.says().0, LINE, format!("{}\n", refusal.line));
+    let mut answer = with(refusal.why.status_and_word().0, LINE, format!("{}\n", refusal.line));
     let mut add = |name, value| answer.headers_mut().insert(name, HeaderValue::from_static(value));
     match refusal.why {
         Why::Token => add(WWW_AUTHENTICATE, "Basic realm=\"firstlight\", Bearer"),
@@ -156,10 +156,10 @@ pub(crate) fn refusing(refusal: &Refusal, sending: bool) -> Answer {
     answer
 }
 
-/// A stored report in another form; its own bytes if none is named.
+/// A stored report in another form, or its own bytes if no form is named.
 ///
 /// # Errors
-/// The form is unknown, or the report has no other than its JSON.
+/// If the form is unknown, or the report exists only as JSON.
 pub(crate) fn rendered(bytes: Vec<u8>, form: Option<&str>) -> Result<Answer, Refusal> {
     let query = |line: &str| Refusal::new(Why::Query, line);
     let report = || from_json(&bytes).map_err(|e| query(&format!("this one can be shown as JSON only: {e}")));
@@ -175,7 +175,7 @@ pub(crate) fn rendered(bytes: Vec<u8>, form: Option<&str>) -> Result<Answer, Ref
     Ok(with(StatusCode::OK, kind, text))
 }
 
-/// A text whose control characters cannot move a terminal's cursor.
+/// Text whose control characters cannot move a terminal's cursor.
 fn for_terminals(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && !matches!(c, '\n' | '\t') { '?' } else { c }).collect()
 }

@@ -1,4 +1,4 @@
-//! Connections: how many, for how long, and how they end. What is answered is in `answers`.
+//! Connections: how many, for how long, and how they end. The responses are in `answers`.
 
 use crate::answers::Receiver;
 use crate::refusal::{Refusal, Why};
@@ -16,21 +16,21 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
-/// Maximum size of a request's head, bytes, and number of its headers.
+/// Maximum size of a request's head in bytes, and maximum number of headers.
 const HEAD: (usize, usize) = (16 << 10, 64);
-/// How long a connection may last.
+/// Maximum duration of a connection.
 const LASTS: Duration = Duration::from_secs(600);
-/// How long requests have to end when the program is told to end.
+/// How long running requests may take when the program is stopped.
 const ENDING: Duration = Duration::from_secs(10);
-/// The pause after an error of the listener, which is mostly a lack of descriptors.
+/// The pause after an error of the listener, which usually is a lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Limits of connections.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// For the head and the body of a request, each.
+    /// For the head and for the body of a request.
     pub(crate) request: Duration,
-    /// How many connections there may be at a time.
+    /// Maximum number of simultaneous connections.
     pub(crate) connections: u32,
 }
 
@@ -40,16 +40,16 @@ pub(crate) struct Limits {
 /// The system's error.
 pub(crate) fn stop_signal() -> io::Result<watch::Receiver<bool>> {
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let (tell, told) = watch::channel(false);
+    let (sender, receiver) = watch::channel(false);
     tokio::spawn(async move {
         tokio::select! { _ = term.recv() => {} _ = int.recv() => {} }
-        // Without a receiver all has ended.
-        let _ = tell.send(true);
+        // Without a receiver everything has ended already.
+        let _ = sender.send(true);
     });
-    Ok(told)
+    Ok(receiver)
 }
 
-/// Serves until told to stop, and then ends the requests that have begun.
+/// Serves until `stop` changes, and then waits for the requests that have begun.
 pub(crate) async fn serve(
     listener: TcpListener,
     receiver: Arc<Receiver>,

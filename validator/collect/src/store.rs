@@ -1,6 +1,6 @@
-//! The reports on the disk, in one SQLite database of the store's folder: a row for each report and node, and the bytes
-//! of each report compressed. A report is answered for only after its transaction is on the disk. One thread writes, and
-//! puts what waits into one transaction; queries are in `query`.
+//! The reports on the disk, in one SQLite database in the store's folder: a row for each report and node, and the
+//! compressed bytes of each report. A report is acknowledged only after its transaction is on the disk. One thread writes,
+//! and combines waiting reports into one transaction; queries are in `query`.
 
 use crate::intake::{Entry, badness, verdict};
 use flate2::Compression;
@@ -16,9 +16,9 @@ use tokio::sync::{mpsc, oneshot};
 
 /// The version of the tables below.
 const VERSION: i64 = 1;
-/// How many reports one transaction may have, and how many may wait for the next one.
+/// Maximum number of reports in one transaction, and of reports waiting for the next one.
 const TOGETHER: usize = 64;
-/// How long a writer waits for another process at the same store.
+/// How long a writer waits for another process that uses the same store.
 const BUSY: Duration = Duration::from_secs(10);
 
 const TABLES: &str = "
@@ -53,12 +53,12 @@ impl From<io::Error> for StoreError {
     }
 }
 
-/// What became of a report.
+/// The result of storing a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stored {
-    /// It is new, and on the disk.
+    /// It was new, and is now on the disk.
     New,
-    /// The store had it already, or has removed it as too old.
+    /// The store already had it, or had removed it as too old.
     Known,
 }
 
@@ -73,7 +73,7 @@ pub struct Item {
     pub deflated: Vec<u8>,
 }
 
-/// The bytes as they are stored.
+/// Compresses a report's bytes for the store.
 ///
 /// # Errors
 /// The compressor's error.
@@ -83,7 +83,7 @@ pub fn deflated(bytes: &[u8]) -> io::Result<Vec<u8>> {
     to.finish()
 }
 
-/// Opens the database in the folder `dir`, and makes both where they are not there.
+/// Opens the database in the folder `dir`, and creates both if they are missing.
 ///
 /// # Errors
 /// One line with the folder's name.
@@ -100,7 +100,7 @@ fn opened(dir: &Path) -> Result<Connection, StoreError> {
     if mode != "wal" {
         return Err(StoreError(format!("SQLite's journal mode is {mode}, and must be wal")));
     }
-    // A commit returns when it is on the disk.
+    // A commit returns only when it is on the disk.
     db.pragma_update(None, "synchronous", "FULL")?;
     let begun = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
     match begun.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0))? {
@@ -115,23 +115,23 @@ fn opened(dir: &Path) -> Result<Connection, StoreError> {
         }
     }
     begun.commit()?;
-    // The names of new files are on the disk, too.
+    // The names of new files must be on the disk, too.
     File::open(dir)?.sync_all()?;
     Ok(db)
 }
 
-/// A report that waits for the writer.
+/// A report waiting for the writer.
 struct Job {
     item: Item,
     done: oneshot::Sender<Result<Stored, StoreError>>,
 }
 
-/// The way to the thread that writes. It ends when no clone of this is left.
+/// The handle of the writer thread, which ends when no clone of this is left.
 #[derive(Debug, Clone)]
 pub struct Writer(mpsc::Sender<Job>);
 
 impl Writer {
-    /// Starts the thread; `keep`: how many reports of each node stay.
+    /// Starts the thread; `keep` is the number of reports that are kept per node.
     ///
     /// # Errors
     /// The system's error.
@@ -148,7 +148,7 @@ impl Writer {
                 for (at, answer) in answers.into_iter().enumerate() {
                     let lost = || StoreError("no answer".to_owned());
                     let one = done.as_ref().map_err(Clone::clone);
-                    // A sender that has hung up asks again.
+                    // A sender that has disconnected will try again.
                     let _gone = answer.send(one.and_then(|all| all.get(at).copied().ok_or_else(lost)));
                 }
             }
@@ -159,7 +159,7 @@ impl Writer {
     /// Stores a report; returns when it is on the disk.
     ///
     /// # Errors
-    /// Nothing of it is stored, or it is unknown whether it is.
+    /// Either it is not stored, or it is unknown whether it is.
     pub async fn put(&self, item: Item) -> Result<Stored, StoreError> {
         let ended = || StoreError("the writer has ended".to_owned());
         let (done, answer) = oneshot::channel();
@@ -171,7 +171,7 @@ impl Writer {
 /// Stores reports in one transaction.
 ///
 /// # Errors
-/// Nothing of them is stored.
+/// None of them is stored.
 pub fn put(db: &mut Connection, items: &[Item], keep: Option<u32>) -> Result<Vec<Stored>, StoreError> {
     let begun = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
     let done = items.iter().map(|item| put_one(&begun, item, keep)).collect::<Result<_, _>>()?;
@@ -181,15 +181,15 @@ pub fn put(db: &mut Connection, items: &[Item], keep: Option<u32>) -> Result<Vec
 
 fn put_one(db: &Transaction<'_>, item: &Item, keep: Option<u32>) -> Result<Stored, StoreError> {
     let Item { entry, received, deflated } = item;
-    let (digest, node, said) = (&entry.digest, &entry.node, entry.verdict.to_string());
+    let (digest, node, word) = (&entry.digest, &entry.node, entry.verdict.to_string());
     let sql = "SELECT id, verdict FROM report WHERE digest = ?";
     let known: Option<(i64, String)> =
         db.prepare_cached(sql)?.query_row([digest], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
     if let Some((id, stored)) = known {
         // The same report with a worse verdict: the worse one counts.
         if verdict(&stored).is_none_or(|stored| badness(stored) < badness(entry.verdict)) {
-            db.execute("UPDATE report SET verdict = ? WHERE id = ?", params![said, id])?;
-            db.execute("UPDATE node SET verdict = ? WHERE id = ? AND newest = ?", params![said, node, id])?;
+            db.execute("UPDATE report SET verdict = ? WHERE id = ?", params![word, id])?;
+            db.execute("UPDATE node SET verdict = ? WHERE id = ? AND newest = ?", params![word, node, id])?;
         }
         return Ok(Stored::Known);
     }
@@ -202,7 +202,7 @@ fn put_one(db: &Transaction<'_>, item: &Item, keep: Option<u32>) -> Result<Store
             level, pair, busbw, seconds, signed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )?
     .execute(params![
-        digest, node, received, host, machine_id, started, said, scope, codes, says, gpus, level, entry.pair,
+        digest, node, received, host, machine_id, started, word, scope, codes, says, gpus, level, entry.pair,
         entry.busbw, entry.seconds, entry.signed
     ])?;
     let id = db.last_insert_rowid();
@@ -211,12 +211,12 @@ fn put_one(db: &Transaction<'_>, item: &Item, keep: Option<u32>) -> Result<Store
         "INSERT INTO node (id, host, newest, verdict, reports) VALUES (?1, ?2, ?3, ?4, 1) ON CONFLICT (id)
             DO UPDATE SET host = ?2, newest = ?3, verdict = ?4, reports = reports + 1",
     )?
-    .execute(params![node, host, id, said])?;
+    .execute(params![node, host, id, word])?;
     keep.map_or(Ok(()), |keep| remove_old(db, node, keep))?;
     Ok(Stored::New)
 }
 
-/// Removes the oldest reports of a node. Their digests stay, so that one that is sent again is no news.
+/// Removes the oldest reports of a node. Their digests are kept, so that a report that is sent again does not count as new.
 fn remove_old(db: &Transaction<'_>, node: &str, keep: u32) -> Result<(), StoreError> {
     let sql = "SELECT id, digest FROM report WHERE node = ? ORDER BY id DESC LIMIT -1 OFFSET ?";
     let mut old = db.prepare_cached(sql)?;

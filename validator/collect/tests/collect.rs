@@ -1,7 +1,7 @@
-//! The receiver as its users meet it: the built program on the loopback, reports as `firstlight publish` sends them, and
-//! requests that must be refused.
+//! The receiver as its users see it: the built program on the loopback interface, reports as `firstlight publish` sends
+//! them, and requests that must be refused.
 
-// All of it is a test; saying so lets helpers stop at the first surprise, as tests may.
+// Everything here is a test; this attribute lets helpers stop at the first surprise, as tests may.
 #![cfg(test)]
 
 use firstlight::cli::args::parse;
@@ -24,7 +24,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Against hangs.
+/// Prevents hanging tests.
 const DEADLINE: Duration = Duration::from_secs(120);
 const TOKEN: &str = "a-token-for-senders-0123";
 const READING: &str = "a-token-for-readers-4567";
@@ -45,17 +45,17 @@ impl Running {
         let port =
             line.trim_end().strip_prefix("listening on http://127.0.0.1:").and_then(|l| l.strip_suffix('/'));
         let Some(port) = port.and_then(|port| port.parse().ok()) else {
-            let mut said = String::new();
-            child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-            panic!("{line:?} {said}");
+            let mut stderr = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+            panic!("{line:?} {stderr}");
         };
         Self { child, port }
     }
 
-    /// Sends the bytes of a request, and returns status and body.
+    /// Sends raw bytes, and returns status and body of the response.
     fn raw(&self, request: &[u8]) -> (u16, String) {
         let mut stream = self.connect();
-        // A refused sender may be cut off before it has sent all.
+        // The connection of a refused sender may be closed before everything is sent.
         let _ = stream.write_all(request);
         answer(stream)
     }
@@ -90,12 +90,12 @@ impl Running {
         self.metric(&format!("firstlight_collect_refused_total{{reason=\"{reason}\"}}"))
     }
 
-    /// Waits for the end after a signal; returns the status and what it wrote.
+    /// Waits for the end after a signal; returns the status and what the receiver wrote.
     fn end(mut self) -> (Option<i32>, String) {
         let status = self.child.wait().unwrap();
-        let mut said = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        (status.code(), said)
+        let mut stderr = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        (status.code(), stderr)
     }
 
     fn signal(&self, name: &str) {
@@ -144,7 +144,7 @@ fn test(id: &str, outcome: Outcome) -> TestEntry {
     }
 }
 
-/// A report of that host; `gb_s`: the slower one of its two pairs.
+/// A report of this host; `gb_s` is the slower one of its two pairs.
 fn report(host: &str, outcome: Outcome, gb_s: f64) -> Report {
     let mut bandwidth = test("p2p-bandwidth", outcome);
     bandwidth.matrices = vec![Matrix {
@@ -216,7 +216,7 @@ fn publish(words: &[&str]) -> u8 {
     firstlight::cli::run(parse(words).unwrap()).unwrap()
 }
 
-/// The node's page of a host.
+/// The page of a host's node.
 fn node_of(running: &Running, host: &str) -> String {
     let (_, page) = running.get("/");
     let mut nodes = page.split("href=\"").filter(|rest| rest.starts_with("/node/"));
@@ -240,7 +240,7 @@ fn what_publish_sends_is_stored_once_and_shown() {
     let words = [file.to_str().unwrap(), "--url", &url, "--spool", &spool, "--timeout", "20"];
     let secrets = ["--key-file", &key, "--token-file", &token];
 
-    // Twice, as after an answer that was lost.
+    // Twice, as after a lost response.
     for _ in 0..2 {
         assert_eq!(publish(&[&words[..], &secrets].concat()), 0);
     }
@@ -259,12 +259,12 @@ fn what_publish_sends_is_stored_once_and_shown() {
         assert!(status == 200 && text.contains("node7"), "{form}: {text}");
     }
 
-    // init's worse verdict, over the same report: that one counts, and the node's row follows.
+    // init's worse verdict for the same report: it counts, and the node's row is updated.
     assert_eq!(publish(&[&words[..], &secrets, &["--verdict", "ERROR"]].concat()), 0);
     assert!(running.get("/?verdict=ERROR").1.contains("node7"));
     assert!(!running.get("/?verdict=PASS").1.contains("node7"));
 
-    // Without key or token it stays in the spool of the sender.
+    // Without key or token the report stays in the sender's spool.
     for secrets in [&secrets[..2], &secrets[2..], &[]] {
         let _none = fs::remove_dir_all(&spool);
         assert_eq!(publish(&[&words[..], secrets].concat()), 1);
@@ -301,7 +301,7 @@ fn no_acknowledged_report_is_lost_by_a_kill_and_the_senders_complete_all() {
                 match post(&url, &headers, &body, &Authorities::default(), Duration::from_secs(20)) {
                     Ok(200 | 201) => break,
                     Ok(status) => panic!("answered {status}"),
-                    // The receiver is dead, or was killed before it answered.
+                    // The receiver is dead, or was killed before it responded.
                     Err(_) => thread::sleep(Duration::from_millis(20)),
                 }
                 assert!(begun.elapsed() < 3 * DEADLINE);
@@ -321,7 +321,7 @@ fn no_acknowledged_report_is_lost_by_a_kill_and_the_senders_complete_all() {
             acknowledged.lock().unwrap().clone()
         };
         assert!((ALL / 3..ALL).contains(&before.len()), "{}", before.len());
-        // The senders do not know the port yet: what is there now was there before.
+        // The senders do not know the port yet, so all reports were there before.
         let second = Running::start(&store, &[]);
         for (number, sum) in &before {
             let (status, body) = second.get(&format!("/report/{sum}"));
@@ -427,7 +427,7 @@ fn bad_requests_are_refused_in_one_line_and_counted() {
     }
     assert_eq!(plain.metric("firstlight_collect_reports") + running.metric("firstlight_collect_reports"), 0);
 
-    // What is no request at all, and a head that never ends: the connection is closed.
+    // Input that is not HTTP, and a head that never ends: the connection is closed.
     let before = (plain.refused("malformed"), plain.refused("slow"));
     assert_eq!(plain.raw(b"\x16\x03\x01 hello\r\n\r\n").0, 400);
     assert_eq!(plain.raw(format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(40_000)).as_bytes()).0, 431);
@@ -435,7 +435,7 @@ fn bad_requests_are_refused_in_one_line_and_counted() {
     let after = (plain.refused("malformed"), plain.refused("slow"));
     assert_eq!(after, (before.0 + 2, before.1 + 1));
 
-    // The report that was refused in so many ways is a good one.
+    // The report that was refused for so many reasons is valid.
     assert_eq!(plain.post("", &good).0, 201);
     plain.signal("TERM");
     let (status, log) = plain.end();
@@ -495,7 +495,7 @@ fn hostile_texts_are_only_text() {
         }
         assert!(page.contains("&lt;script&gt;"), "{path}: {page}");
     }
-    // Each line of the metrics is one of the format.
+    // Each line of the metrics has the format's syntax.
     let (_, metrics) = running.get("/metrics");
     for line in metrics.lines() {
         let value = line.rsplit(' ').next().unwrap();
@@ -505,7 +505,7 @@ fn hostile_texts_are_only_text() {
         metrics.contains(r#"host="<script>alert('x')</script>\"\\\n{a=\"b\"}?[2J",verdict="FAIL"} 1"#),
         "{metrics}"
     );
-    // The verdict without a report names no machine: the sender's address stands for it.
+    // The verdict without a report names no machine, so the sender's address is used instead.
     assert!(metrics.contains("host=\"127.0.0.1\",verdict=\"ERROR\"} 1"), "{metrics}");
     let (status, line) = running.get(&format!("/report/{}?to=html", digest(verdict.as_bytes())));
     assert!(status == 400 && line.contains("as JSON only"), "{line}");
@@ -521,7 +521,8 @@ fn a_node_has_its_history_and_what_differs_from_it() {
         assert_eq!(running.post("", &json(&one)).0, 201);
     }
     let (_, page) = running.get(&node_of(&running, "node7"));
-    // Slowest pair and all_reduce fell to half of the median, the seconds did not change; the first has nothing before it.
+    // Slowest pair and all_reduce fell to half of the median, the seconds did not change; the first report has nothing to
+    // compare with.
     for words in [
         ">10.1 (-50.0 %)<",
         ">20.2 (-50.0 %)<",
@@ -652,7 +653,7 @@ fn a_request_that_has_begun_is_answered_before_the_end() {
     let (first, rest) = bytes.split_at(bytes.len() / 2);
     let mut stream = running.connect();
     stream.write_all(first).unwrap();
-    // It has begun when another request after it was answered.
+    // It has begun when another request after it has been answered.
     assert_eq!(running.get("/healthz").0, 200);
     thread::sleep(Duration::from_millis(300));
     running.signal("TERM");

@@ -1,6 +1,6 @@
-//! The line for programs that read the console, the last one of every boot and of every text: `FIRSTLIGHT
-//! verdict=.. failed=.. warned=.. codes=.. scope=.. host=.. seconds=..`. Each value is one word, whatever
-//! it is made of.
+//! The last line of every boot and of every text report, for programs that read the console: `FIRSTLIGHT
+//! verdict=.. failed=.. warned=.. codes=.. scope=.. host=.. seconds=..`. Each value is one word, whatever its
+//! source contains.
 
 use crate::outcome::Verdict;
 use std::fmt;
@@ -8,21 +8,21 @@ use std::fmt;
 /// The first word of the line, with the blank after it.
 pub const BEGINNING: &str = "FIRSTLIGHT ";
 
-/// The beginning of a line on the validator's standard error that says what is under way.
+/// The beginning of a progress line on the validator's standard error.
 pub const PROGRESS: &str = "progress  ";
 
-/// The line, without its end.
+/// The line, without a newline.
 #[derive(Debug, Clone)]
 pub struct LastLine<'a> {
     /// The verdict.
     pub verdict: Verdict,
-    /// Ids of what failed.
+    /// Ids of everything that failed.
     pub failed: Vec<&'a str>,
-    /// Ids of what warned.
+    /// Ids of everything that warned.
     pub warned: Vec<&'a str>,
     /// Codes of the findings, except harmless ones.
     pub codes: Vec<&'a str>,
-    /// What the verdict speaks of.
+    /// The scope of the verdict.
     pub scope: &'a str,
     /// The machine's name; empty when it is unknown.
     pub host: &'a str,
@@ -45,12 +45,12 @@ impl fmt::Display for LastLine<'_> {
     }
 }
 
-/// The most characters of the short form, which fits a line of 80 with its end.
+/// The maximum number of characters of the short form, so that it fits 80 columns with its newline.
 pub const SHORT: usize = 79;
 
 impl LastLine<'_> {
-    /// The same words in the same order in less than 80 characters: of each list the first entry and how many more
-    /// there are, and from the right no more words than fit. The verdict and what failed are always there.
+    /// The same words in the same order in less than 80 characters: each list as its first entry and the
+    /// number of others; words that do not fit are left out. The verdict and what failed come first.
     #[must_use]
     pub fn short(&self) -> String {
         let Self { verdict, failed, warned, codes, scope, seconds, .. } = self;
@@ -72,7 +72,7 @@ impl LastLine<'_> {
         line.chars().take(SHORT).collect()
     }
 
-    /// `none` only where the verdict is good or something else is its reason.
+    /// `none` only if the verdict is good or something else explains it; otherwise `unknown`.
     fn failed(&self) -> String {
         let unexplained = match self.verdict {
             Verdict::Pass => false,
@@ -103,7 +103,7 @@ fn list(words: &[&str]) -> String {
     words.iter().map(|w| word(w)).collect::<Vec<_>>().join(",")
 }
 
-/// What would end the value, or the line, or forge another value, becomes `?`.
+/// Replaces characters that would end the value or the line, or forge another value, with `?`.
 fn word(text: &str) -> String {
     let keeps = |c: char| !c.is_control() && !c.is_whitespace() && c != '=';
     text.chars().map(|c| if keeps(c) { c } else { '?' }).collect()

@@ -1,5 +1,5 @@
-//! The vocabulary of init and validator: the documents, lines and words by which the two meet. Types and
-//! their text only: nothing here reads, decides or acts.
+//! The formats that init and the validator share: documents, console lines and single words. Only types and
+//! their text forms: nothing here reads files, makes decisions or acts.
 
 pub mod driver;
 pub mod last_line;
@@ -20,7 +20,7 @@ pub mod schema {
     pub const REPORT: &str = "firstlight.report/1";
     /// What init did to recover GPUs.
     pub const RECOVERY: &str = "firstlight.recovery/1";
-    /// init's verdict, which is published where there is no report.
+    /// init's verdict, which is published if there is no report.
     pub const VERDICT: &str = "firstlight.verdict/1";
 }
 
@@ -35,16 +35,16 @@ pub mod section {
     pub const VALIDATOR: &[&str] = &["fabric", "validate", "expect", "nodes"];
 }
 
-/// The exit statuses of `firstlight`. `validate` ends with that of its verdict.
+/// The exit statuses of `firstlight`. `validate` exits with the status of its verdict.
 pub mod status {
     /// Everything is as it should be; the verdict PASS.
     pub const FINE: u8 = 0;
-    /// The command found something that fails, or had to leave it so; the verdict FAIL.
+    /// The command found a failure, or could not correct one; the verdict FAIL.
     pub const FAILING: u8 = 1;
     /// The command could not do its work; the verdict ERROR.
     pub const UNDONE: u8 = 2;
     /// The verdict DEGRADED.
     pub const DEGRADED: u8 = 3;
-    /// Wrong use, or a configuration that is refused.
+    /// Wrong usage, or a configuration that is refused.
     pub const WRONG_USE: u8 = 64;
 }

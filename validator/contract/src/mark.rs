@@ -1,28 +1,28 @@
-//! The mark that init writes before a step that can take the machine down, and removes when the machine has passed it. One
-//! that is found at the next boot says during which step the machine was reset. It is one line of text of a fixed size:
-//! `firstlight-mark/1 step=.. image=.. boot=.. finding=..`, and blanks.
+//! The mark that init writes before a step that can crash or reset the machine, and removes after the step. A
+//! mark that is found at the next boot shows during which step the machine was reset. It is one line of text
+//! of a fixed size: `firstlight-mark/1 step=.. image=.. boot=.. finding=..`, padded with blanks.
 
 use std::fmt;
 use std::str::FromStr;
 
 /// The folder of the firmware's variables, below the root.
 pub const VARIABLES: &str = "sys/firmware/efi/efivars";
-/// The variable that holds the mark: its name, and a GUID that is ours.
+/// The variable that holds the mark: its name, and firstlight's own GUID.
 pub const VARIABLE: &str = "FirstlightMark-6e0f3c1a-52d4-4b0e-9a77-c8d15b2f94e3";
-/// The attributes before its value: non-volatile, available to boot services and at run time.
+/// The attributes that are written before its value: non-volatile, available to boot services and at run time.
 pub const ATTRIBUTES: u32 = 7;
-/// The file on the data partition that holds the mark where the firmware has no variables.
+/// The file on the data partition that holds the mark if the firmware has no variables.
 pub const FILE: &str = "reset-mark";
-/// The size of a mark in bytes: each write replaces as many, so that the firmware's store does not grow.
+/// The size of a mark in bytes: each write replaces the same number of bytes, so that the firmware's store does not grow.
 pub const SIZE: usize = 256;
 
 const BEGINNING: &str = "firstlight-mark/1";
-/// The longest value in bytes; four of them and their names fit the size.
+/// The longest value in bytes; four of them and their names fit into the size.
 const LONGEST: usize = 48;
-/// Stands for a value that is not known.
+/// Represents an unknown value.
 const NONE: &str = "none";
 
-/// A step that can take the machine down. Each needs the ones before it, unless they are parts of one step.
+/// A step that can crash or reset the machine. Each needs the steps before it, unless they are parts of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
     /// The fabric pass changes BARs and ACS.
@@ -37,7 +37,7 @@ pub enum Step {
     PeerWrite,
     /// The machine works with other nodes.
     Nodes,
-    /// The machine was rebooted to recover GPUs. It vetoes no step: the machine goes on without peer-to-peer.
+    /// The machine was rebooted to recover GPUs. It vetoes no step: the machine continues without peer-to-peer.
     Recover,
 }
 
@@ -92,18 +92,18 @@ pub const UNDER_LOAD: [&str; 3] = ["gpu-memory", "gpu-products", "gpu-power"];
 /// A mark.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark {
-    /// The step that begins.
+    /// The step that is about to begin.
     pub step: Step,
     /// The image's id, if the image states one.
     pub image: Option<String>,
-    /// The kernel's id of the boot.
+    /// The kernel's boot id.
     pub boot: Option<String>,
     /// The code of the last finding before the step.
     pub finding: Option<String>,
 }
 
 impl Mark {
-    /// The mark as it is written, of [`SIZE`] bytes.
+    /// The text of the mark, [`SIZE`] bytes.
     #[must_use]
     pub fn text(&self) -> String {
         let value = |text: &Option<String>| text.as_deref().map_or_else(|| NONE.to_owned(), plain);
@@ -112,7 +112,7 @@ impl Mark {
         format!("{line:<width$}\n", width = SIZE - 1)
     }
 
-    /// Reads the bytes of a mark.
+    /// Parses the bytes of a mark.
     ///
     /// # Errors
     /// What is wrong, in one line.
@@ -151,7 +151,7 @@ impl FromStr for Mark {
     }
 }
 
-/// Keeps what can stand in a word of a mark; nothing becomes `none`.
+/// Keeps the characters that a value of a mark may contain; an empty result becomes `none`.
 #[must_use]
 pub fn plain(text: &str) -> String {
     let keeps = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -195,8 +195,8 @@ mod tests {
             (good.replace("boot=", "boat="), "boot: not a word"),
             (good.replace("none  ", "none x"), "has more words"),
         ] {
-            let said = Mark::read(bad.as_bytes()).unwrap_err();
-            assert!(said.starts_with(why), "{bad:?}: {said}");
+            let error = Mark::read(bad.as_bytes()).unwrap_err();
+            assert!(error.starts_with(why), "{bad:?}: {error}");
         }
         assert_eq!(Mark::read(&[0xff; SIZE]).unwrap_err(), "is not text");
     }

@@ -1,20 +1,20 @@
-//! The words for how a finding, a test and the whole machine are judged.
+//! The words that rate a finding, a test and the whole machine.
 
 use crate::status;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How bad a finding is. The order is the order of badness.
+/// The severity of a finding, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Worth knowing, judged harmless.
+    /// Worth knowing, but harmless.
     Info,
     /// The machine works, but less well than it could.
     Warn,
     /// The machine does not do what it must.
     Fail,
-    /// It could not be found out whether the machine does what it must.
+    /// It could not be determined whether the machine does what it must.
     Error,
 }
 
@@ -24,17 +24,17 @@ pub enum Severity {
 pub enum Outcome {
     /// Proven.
     Pass,
-    /// Proven, with something that makes the machine less than it could be.
+    /// Proven, but the machine works less well than it could.
     Warn,
     /// Disproven.
     Fail,
-    /// It could not be found out.
+    /// It could not be determined.
     Error,
-    /// There is nothing of the kind on this machine.
+    /// The machine has nothing of the kind to test.
     NotApplicable,
 }
 
-/// What all outcomes together say about the machine. The order is the order of badness.
+/// The verdict about the machine from all outcomes, in order from best to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Verdict {
@@ -85,13 +85,13 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// The codes of findings that init makes itself, outside of the driver's account. The validator's table has their meaning.
+/// The codes of findings that init makes itself, outside of the driver's account. The validator's table gives their meaning.
 pub mod code {
     /// The configuration demands a watchdog and none can be used.
     pub const WATCHDOG_NONE: &str = "WATCHDOG-NONE";
-    /// An earlier boot was reset during a step, which is vetoed since.
+    /// An earlier boot was reset during a step, which has been vetoed since then.
     pub const RESET_DURING: &str = "RESET-DURING";
-    /// The machine was rebooted to recover its GPUs, and goes on without peer-to-peer.
+    /// The machine was rebooted to recover its GPUs, and continues without peer-to-peer.
     pub const RECOVERED: &str = "RECOVERED";
     /// GPUs that no longer work could not be recovered.
     pub const RECOVERY_FAILED: &str = "RECOVERY-FAILED";

@@ -1,9 +1,9 @@
-//! What a finding asks to be done before the GPU can be used again, in one word that a program can act by.
+//! The action that a finding requires before the GPU can be used again, as one word for programs.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// An action that recovers a GPU, as NVIDIA's driver and its catalogue of Xid errors name them.
+/// An action that recovers a GPU, named as in NVIDIA's driver and its catalogue of Xid errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Recovery {
@@ -16,9 +16,9 @@ pub enum Recovery {
     /// The machine must be rebooted.
     #[serde(rename = "reboot")]
     RebootNode,
-    /// Programs that use peer-to-peer must end, then the driver says what else is needed.
+    /// Programs that use peer-to-peer must end, then the driver reports what else is needed.
     DrainP2p,
-    /// The GPU works with less of itself: no new program may start on it, and it must be reset after the last.
+    /// The GPU works with reduced capacity: no new program may start on it, and it must be reset after the last one ends.
     DrainAndReset,
     /// The machine must be powered off and on.
     PowerCycle,
@@ -54,9 +54,9 @@ impl Recovery {
         }
     }
 
-    /// The action of a number of NVIDIA's driver: NVML's `nvmlDeviceGpuRecoveryAction_t`, and the numbers in
-    /// Xid 154. `None` for a number whose meaning differs between drivers (5), that no action here names (6, a
-    /// reset of the bus), or that is newer than this table.
+    /// The action for a number that NVIDIA's driver uses: NVML's `nvmlDeviceGpuRecoveryAction_t`, and the
+    /// numbers in Xid 154. `None` for a number whose meaning differs between drivers (5), that has no action
+    /// here (6, a reset of the bus), or that is newer than this table.
     #[must_use]
     pub const fn of_driver(number: u64) -> Option<Self> {
         match number {
@@ -76,7 +76,7 @@ impl fmt::Display for Recovery {
     }
 }
 
-/// The tests that show whether each GPU works by itself, without peer-to-peer, by their ids.
+/// The ids of the tests that show whether each GPU works by itself, without peer-to-peer.
 pub const WITHOUT_P2P: [&str; 5] = ["gpus", "driver", "nodes", "cuda", "host-bandwidth"];
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a person chose at the machine's screen: the exit statuses of `firstlight screen --machine`.
+//! The user's choice at the machine's screen: the exit statuses of `firstlight screen --machine`.
 
 /// A choice that process 1 carries out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,11 +15,11 @@ pub enum Choice {
     Reboot,
     /// Power it off.
     PowerOff,
-    /// A shell on the screen.
+    /// Start a shell on the screen.
     Shell,
 }
 
-/// The status of the first choice; below are those of [`crate::status`] and of a verdict.
+/// The status of the first choice; [`crate::status`], which includes the verdicts, uses 0 to 3 and 64.
 const FIRST: u8 = 40;
 
 const ALL: [Choice; 7] = [
@@ -39,7 +39,7 @@ impl Choice {
         FIRST + self as u8
     }
 
-    /// The choice of an exit status.
+    /// The choice for an exit status.
     #[must_use]
     pub fn of_status(status: i32) -> Option<Self> {
         ALL.into_iter().find(|choice| i32::from(choice.status()) == status)

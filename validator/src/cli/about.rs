@@ -1,6 +1,6 @@
 //! Commands about the machine that they run on, and about the program: `firstlight image` shows which image runs and whether
 //! it is unmodified; `firstlight record` writes the machine as one text file, for a bug report; `firstlight completions` and
-//! `firstlight man` have what shells and readers need to know of the command line.
+//! `firstlight man` print shell completions and the manual pages.
 
 use super::args::{Args, Place};
 use super::output::{either, write};
@@ -15,7 +15,7 @@ use clap_complete::{Shell, generate};
 use clap_mangen::Man;
 use std::io;
 
-/// Prints the script for `shell`.
+/// Prints the completion script for `shell`.
 pub(super) fn completions(shell: Shell) -> Result<u8, CommandError> {
     let mut script = Vec::new();
     generate(shell, &mut visible(), "firstlight", &mut script);
@@ -23,7 +23,7 @@ pub(super) fn completions(shell: Shell) -> Result<u8, CommandError> {
     Ok(FINE)
 }
 
-/// Prints the pages.
+/// Prints the manual pages.
 pub(super) fn man() -> Result<u8, CommandError> {
     let mut command = visible();
     // Gives each command its whole name.

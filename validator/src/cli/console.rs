@@ -1,4 +1,4 @@
-//! Writes the report to standard output as it is produced, and what is under way to standard error.
+//! Writes the report to standard output as it is produced, and the progress to standard error.
 
 use super::CommandError;
 use super::output::to_stdout;
@@ -24,20 +24,20 @@ pub(super) struct Console {
 }
 
 impl Console {
-    /// `on`: standard output is for the text.
+    /// `on`: the text goes to standard output.
     ///
     /// # Errors
-    /// The last line is asked for, and standard output is for something else.
+    /// `--quiet` or `--short` asks for the last line, but standard output is used for something else.
     pub(super) fn new(on: bool, output: Output) -> Result<Self, CommandError> {
         let quiet = output.quiet || output.short;
         if quiet && !on {
-            let why = "--quiet and --short print to standard output, which something else is written to";
+            let why = "--quiet and --short print to standard output, which is already used for other output";
             return Err(CommandError::Usage(why.to_owned()));
         }
         Ok(Self { on, output, progress: (!quiet).then(Progress::start), screen: None, failed: None })
     }
 
-    /// Also shows the run on the whole of another terminal. Without that terminal the run goes on.
+    /// Also shows the run full-screen on another terminal. If that terminal cannot be used, the run continues without it.
     pub(super) fn show_on(&mut self, path: &Path, ids: impl Iterator<Item = &'static str>) {
         match Running::start(path, ids) {
             Ok(screen) => self.screen = Some(screen),
@@ -45,7 +45,7 @@ impl Console {
         }
     }
 
-    /// Part of the text.
+    /// Writes a part of the text.
     pub(super) fn say(&mut self, text: &str) {
         if !self.output.quiet && !self.output.short {
             self.write(text);
@@ -56,7 +56,7 @@ impl Console {
         self.say(&text::row(test));
     }
 
-    /// The end of the text, or the last line alone; nothing is under way any more.
+    /// Ends the progress display and the screen, then writes the end of the text or only the last line.
     pub(super) fn end(&mut self, report: &Report, path: Option<&str>) {
         self.progress = None;
         if let Some(screen) = self.screen.take() {

@@ -30,7 +30,7 @@ pub(super) fn deliver(report: &mut Report, mut sheets: Vec<Sheet>, console: &mut
         sheets.remove(n);
         note(report, &why, console);
     }
-    console.end(report, lies_at(&sheets).as_deref());
+    console.end(report, json_path(&sheets).as_deref());
     if let Some(why) = console.failed.take() {
         note(report, &why, console);
         sheets.retain(|sheet| *sheet.place() != Place::Stdout);
@@ -42,7 +42,7 @@ pub(super) fn deliver(report: &mut Report, mut sheets: Vec<Sheet>, console: &mut
 
 /// Writes all sheets or replaces no file; returns the first that cannot be written, and why.
 fn write(report: &Report, sheets: &[Sheet]) -> Result<(), (usize, String)> {
-    let path = lies_at(sheets);
+    let path = json_path(sheets);
     let (mut files, mut others) = (Vec::new(), Vec::new());
     for (n, sheet) in sheets.iter().enumerate() {
         let failed = |why: String| (n, why);
@@ -52,10 +52,10 @@ fn write(report: &Report, sheets: &[Sheet]) -> Result<(), (usize, String)> {
             None => others.push((n, text)),
         }
     }
-    let told = |n: usize, e: OutputError| (n, e.to_string());
+    let failed_at = |n: usize, e: OutputError| (n, e.to_string());
     for (n, text) in others {
         let place = sheets.get(n).map(Sheet::place);
-        place.map_or(Ok(()), |place| output::in_place(place, &text)).map_err(|e| told(n, e))?;
+        place.map_or(Ok(()), |place| output::in_place(place, &text)).map_err(|e| failed_at(n, e))?;
     }
     for (n, file) in files {
         Whole::replace(file).map_err(|e| {
@@ -66,8 +66,8 @@ fn write(report: &Report, sheets: &[Sheet]) -> Result<(), (usize, String)> {
     Ok(())
 }
 
-/// The path of the JSON, for the text.
-fn lies_at(sheets: &[Sheet]) -> Option<String> {
+/// The path of the JSON file, which the text mentions.
+fn json_path(sheets: &[Sheet]) -> Option<String> {
     sheets.iter().find_map(|sheet| match sheet {
         Sheet::Json(place @ Place::File(_)) => Some(place.to_string()),
         _ => None,
@@ -110,5 +110,5 @@ fn note(report: &mut Report, why: &str, console: &mut Console) {
     engine::settle(report, Vec::new());
 }
 
-/// The id of the entry in place of a test's.
+/// The id of the entry for failed writes; it is not the id of a test.
 const ID: &str = "report";

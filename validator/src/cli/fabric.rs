@@ -1,4 +1,4 @@
-//! `firstlight fabric` and `topo`: what the fabric is, what would be done, doing it, undoing it.
+//! `firstlight fabric` and `topo`: show the fabric, plan the changes, apply them, revert them; show the topology.
 
 use super::args::{Fabric as Action, Place};
 use super::output::either;
@@ -19,7 +19,7 @@ use contract::schema;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// What a command did, for files: which form, which machine, and the thing itself.
+/// The JSON document of a command: schema, machine and content.
 #[derive(Serialize)]
 struct Document<'a, T> {
     schema: &'static str,
@@ -52,10 +52,10 @@ fn show(root: &Root, json: Option<&Place>) -> Result<u8, CommandError> {
     Ok(status(&fabric.findings))
 }
 
-/// The two parts of a plan, or of what was done.
+/// The ACS and the ReBAR part of a plan, or of the applied changes.
 #[derive(Serialize)]
 struct Both<'a, A, B> {
-    /// One line that a boot shows: only of what was done.
+    /// One line that is shown at boot; only for applied changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     summary: Option<String>,
     #[serde(flatten)]
@@ -113,7 +113,7 @@ pub(super) fn topo(root: &Root, config: &Config, json: Option<&Place>) -> Result
 /// driver here.
 ///
 /// # Errors
-/// NVML hangs: what it does not show must not be taken for PCIe.
+/// NVML hangs: GPUs whose NVLinks are unknown must not be taken for GPUs that are connected by PCIe only.
 pub(super) fn nvlinks(
     root: &Root,
     config: &Config,

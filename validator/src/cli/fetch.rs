@@ -1,6 +1,6 @@
-//! `fetch`: downloads a file whose checksum is known. A file with another checksum is deleted. Only with
-//! `--any-content` the caller checks the content himself. `time`: queries NTP servers, and prints the accepted
-//! server and the clock offset.
+//! `fetch`: downloads a file whose checksum is known. A file with another checksum is deleted. With
+//! `--any-content` no checksum is compared, and the caller must verify the content. `time`: queries NTP servers, and
+//! prints the accepted server and the clock offset.
 
 use super::output::{to_stdout, write};
 use super::publish::authorities;
@@ -30,14 +30,14 @@ pub(super) fn fetch(asked: &Fetch) -> Result<u8, CommandError> {
         _ => return Err(here(HttpError::NoAnswer("no answer".to_owned()).to_string())),
     };
     let mut file = Whole::through_links(&asked.output).map_err(unwritten)?;
-    let (mut sum, mut got, mut told) = (Sha256::new(), 0, Instant::now());
+    let (mut sum, mut got, mut last_shown) = (Sha256::new(), 0, Instant::now());
     for piece in pieces {
         let Piece::Bytes(bytes) = piece.map_err(|e| here(e.to_string()))? else { continue };
         file.write_all(&bytes).map_err(unwritten)?;
         sum.update(&bytes);
         got += bytes.len() as u64;
-        if asked.progress.is_some_and(|seconds| told.elapsed() >= Duration::from_secs(seconds)) {
-            told = Instant::now();
+        if asked.progress.is_some_and(|seconds| last_shown.elapsed() >= Duration::from_secs(seconds)) {
+            last_shown = Instant::now();
             // A closed standard output does not stop the download.
             let _ = to_stdout(&format!("{}\n", so_far(got, length)));
         }

@@ -1,5 +1,5 @@
-//! The commands: each reads what it needs, asks the pure parts, writes what they say, and ends
-//! with an exit status.
+//! The commands: each reads its inputs, calls the modules that do the work, writes their results, and
+//! returns an exit status.
 
 pub use contract::status::{FAILING, FINE, UNDONE, WRONG_USE};
 
@@ -54,7 +54,7 @@ pub enum CommandError {
 }
 
 impl CommandError {
-    /// The exit status that says so.
+    /// The exit status for this error.
     #[must_use]
     pub const fn exit_status(&self) -> u8 {
         match self {
@@ -63,13 +63,13 @@ impl CommandError {
         }
     }
 
-    /// An error with everything that it came from, in one line.
+    /// An error with its whole chain of sources, in one line.
     fn undone(error: &dyn std::error::Error) -> Self {
         Self::Undone(shown_text(&chain(error)))
     }
 }
 
-/// Does what the command line asks for.
+/// Runs the command that the command line names.
 ///
 /// # Errors
 /// See [`CommandError`]; everything else is an exit status.
@@ -167,7 +167,7 @@ fn list(json: Option<&crate::cli::args::Place>, findings: bool) -> Result<u8, Co
     Ok(FINE)
 }
 
-/// Something that a person must look at.
+/// `FAILING` if a finding is at least a failure.
 fn status(findings: &[Finding]) -> u8 {
     if findings.iter().any(|f| f.severity >= Severity::Fail) { FAILING } else { FINE }
 }

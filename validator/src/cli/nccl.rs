@@ -1,6 +1,6 @@
-//! `firstlight nccl`: one collective over a range of sizes, in processes of its own, as nccl-tests' table.
-//! Rows are printed as they are measured; NCCL's transports go to standard error, where they disturb no
-//! parser.
+//! `firstlight nccl`: measures one collective over a range of sizes in separate processes, and prints the table
+//! of nccl-tests. Rows are printed as they are measured; NCCL's transports go to standard error, so that a parser
+//! of the table does not see them.
 
 use super::output::{to_stdout, writable, write};
 use super::validate::chosen;
@@ -25,7 +25,7 @@ use std::time::{Duration, SystemTime};
 /// Time limit for starting CUDA and NCCL on 16 GPUs.
 const START: Duration = Duration::from_secs(120);
 
-/// Runs it; the status says whether all values were correct.
+/// Runs `nccl`; the status shows whether all values were correct.
 pub(super) fn run(root: &Root, config: &Config, asked: &Nccl) -> Result<u8, CommandError> {
     let sweep = asked.sweep();
     let sizes = sweep.sizes().map_err(|e| CommandError::Usage(e.to_string()))?;
@@ -63,7 +63,7 @@ pub(super) fn run(root: &Root, config: &Config, asked: &Nccl) -> Result<u8, Comm
         rows.push(one);
         Ok(())
     })?;
-    told(&ranks);
+    log_transports(&ranks);
     let delivered = match &asked.json {
         Some(place) => deliver(place, &title, &rows, &begun, &ranks, trouble.as_ref()),
         None => Ok(()),
@@ -80,7 +80,7 @@ pub(super) fn run(root: &Root, config: &Config, asked: &Nccl) -> Result<u8, Comm
     ended(status, delivered)
 }
 
-/// A wrong result weighs more than a failed write.
+/// The exit status: a wrong result has precedence over a failed write.
 fn ended(status: u8, delivered: Result<(), CommandError>) -> Result<u8, CommandError> {
     match delivered {
         Err(error) if status != FINE => {
@@ -116,8 +116,8 @@ fn moment(at: SystemTime) -> String {
     utc(at).replace('T', " ").replace('Z', "")
 }
 
-/// Every size untimed once, as in nccl-tests, then each row as it is measured; returns the error that stopped
-/// the arm, if any.
+/// Runs every size once untimed, as nccl-tests does, then passes each row to `each` as it is measured; returns the
+/// error that stopped the arm, if any.
 fn measure(
     ranks: &mut Ranks,
     sweep: &Sweep,
@@ -140,7 +140,7 @@ fn measure(
     Ok(None)
 }
 
-/// The GPUs that are used, by CUDA's numbers.
+/// The GPUs to use, by their CUDA ordinals.
 fn gpus(root: &Root, config: &Config, asked: &Nccl) -> Result<Vec<GpuId>, CommandError> {
     let fabric = Fabric::read(root).map_err(|e| CommandError::undone(&e))?;
     if !root.is_live() && config.validate.library_path.is_empty() {
@@ -164,7 +164,7 @@ fn gpus(root: &Root, config: &Config, asked: &Nccl) -> Result<Vec<GpuId>, Comman
     Ok(chosen)
 }
 
-/// Values must be exact, or they cannot be checked.
+/// Checks that the reduced values are exact; inexact values cannot be compared.
 pub(super) fn exact(sweep: &Sweep, gpus: usize) -> Result<(), CommandError> {
     let op = sweep.collective.reduces().then_some(sweep.op);
     let ranks = u32::try_from(gpus).unwrap_or(u32::MAX);
@@ -209,8 +209,8 @@ fn devices(started: &Started) -> Vec<Device> {
     started.devices.iter().map(one).collect()
 }
 
-/// The transports according to NCCL's log.
-fn told(ranks: &Ranks) {
+/// Logs the transports that NCCL's log names.
+fn log_transports(ranks: &Ranks) {
     let said = Said::read(&ranks.said());
     let mut via: Vec<_> = said.transports().into_iter().flat_map(|(_, _, via)| via).collect();
     via.sort();
@@ -245,7 +245,7 @@ fn undone(trouble: &Trouble) -> CommandError {
     CommandError::Undone(trouble.to_string())
 }
 
-/// One line for the error, after NCCL's own lines.
+/// Logs NCCL's own lines, then one line for the error; returns the exit status.
 fn stopped(trouble: &Trouble) -> u8 {
     for line in &trouble.diagnosis {
         log::warn!("{line}");

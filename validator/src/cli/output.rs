@@ -53,7 +53,7 @@ pub(super) fn beside(place: &Place, text: &str) -> Result<Option<Whole>, OutputE
 pub(super) fn in_place(place: &Place, text: &str) -> Result<(), OutputError> {
     let written = match place {
         Place::Stdout => to_stdout(text),
-        // If it is a file after all, its existing content stays.
+        // If it is a regular file, its existing content is kept.
         Place::File(path) => {
             OpenOptions::new().append(true).open(path).and_then(|mut file| file.write_all(text.as_bytes()))
         }
@@ -61,7 +61,7 @@ pub(super) fn in_place(place: &Place, text: &str) -> Result<(), OutputError> {
     written.map_err(|e| unwritten(place, &e))
 }
 
-/// Whether both are the same file; two places written in place do not conflict.
+/// Whether both places are the same file to replace; places that are written in place never conflict.
 pub(super) fn same(one: &Place, other: &Place) -> bool {
     let ends = [one, other].map(|place| replaced(place).and_then(|path| destination::end_of(path).ok()));
     matches!(ends, [Some(one), Some(other)] if one == other)
@@ -108,7 +108,7 @@ pub(super) fn writable(option: &str, place: &Place) -> Result<(), CommandError> 
         Ok(there) if there.is_dir() => Err(ErrorKind::IsADirectory.into()),
         // Devices and pipes are opened when the result is written.
         Ok(there) if !there.is_file() => Ok(()),
-        // Dropping it removes it.
+        // Dropping the new file removes it.
         Ok(_) | Err(_) => Whole::through_links(path).map(drop),
     };
     tried.map_err(|e| CommandError::Undone(format!("{option} '{place}': cannot be written: {e}")))

@@ -1,6 +1,6 @@
-//! What is under way, on standard error: the test, the seconds of its deadline, which pair of how many. On a terminal
-//! one live row, which is removed before anything else is written; elsewhere a line every ten seconds. A thread of its
-//! own writes it, so that the seconds go on while a test is silent.
+//! Progress on standard error: the running test, the seconds spent and allowed, the number of the pair. On a terminal
+//! it is one live row, which is removed before anything else is written; elsewhere a line every ten seconds. A
+//! separate thread writes it, so that the seconds advance while a test reports nothing.
 
 use crate::schedule::Pair;
 use crate::text::shown::shown;
@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Time between two rows of a terminal, and between two lines elsewhere.
+/// Time between two updates of the live row, and between two lines elsewhere.
 const ROW: Duration = Duration::from_millis(250);
 const LINE: Duration = Duration::from_secs(10);
-/// Columns of a terminal that does not say how many it has.
+/// Assumed columns of a terminal that does not report its width.
 const COLUMNS: usize = 80;
 
 /// The running test.
@@ -36,7 +36,7 @@ struct State {
     shown: bool,
 }
 
-/// The thread that shows it; it ends when this is dropped.
+/// The progress display and its thread, which ends when this is dropped.
 pub(super) struct Progress {
     state: Arc<Mutex<State>>,
     /// Dropping it ends the thread.
@@ -46,7 +46,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Begins to show what is under way. Without a thread nothing is shown, and the run goes on.
+    /// Starts to show the progress. If no thread can be started, nothing is shown and the run continues.
     pub(super) fn start() -> Self {
         let state = Arc::new(Mutex::new(State::default()));
         let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
@@ -61,7 +61,7 @@ impl Progress {
                 let Some(line) = line(&state, Instant::now()) else { continue };
                 let text = if live { row(&line, columns(), color) } else { format!("{PROGRESS}{line}\n") };
                 state.shown = live;
-                // Without standard error there is nobody to show it to.
+                // A failed write to standard error must not stop the run.
                 let _ = io::stderr().write_all(text.as_bytes());
             }
         };
@@ -73,7 +73,7 @@ impl Progress {
         change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// How many GPUs there are.
+    /// Sets the number of GPUs.
     pub(super) fn machine(&self, gpus: usize) {
         self.with(|state| state.gpus = gpus);
     }
@@ -84,7 +84,7 @@ impl Progress {
         self.with(|state| state.doing = Some(Doing { id, since: Instant::now(), deadline, what, pairs }));
     }
 
-    /// It does something else now.
+    /// The running test has started another step.
     pub(super) fn doing(&self, what: &str) {
         self.with(|state| {
             if let Some(doing) = &mut state.doing {
@@ -94,7 +94,7 @@ impl Progress {
         });
     }
 
-    /// It has ended.
+    /// The running test has ended.
     pub(super) fn ended(&self) {
         self.with(|state| state.doing = None);
         self.clear();
@@ -113,19 +113,19 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         self.stop = None;
-        // It has ended, or does within a moment.
+        // The thread has ended or ends within a moment.
         let _ = self.thread.take().map(JoinHandle::join);
         self.clear();
     }
 }
 
-/// The pair of `GPU 0 -> 1` at the beginning of what a test does.
+/// The pair that a test's step names at its beginning, such as `GPU 0 -> 1`.
 pub(super) fn pair(what: &str) -> Option<Pair> {
     let (from, to) = what.split(':').next()?.strip_prefix("GPU ")?.split_once(" -> ")?;
     Some(Pair::of(from.parse().ok()?, to.parse().ok()?))
 }
 
-/// `p2p-integrity  12 s of 60 s  pair 5 of 12  GPU 0 -> 1: ..`; `None` if nothing is under way.
+/// `p2p-integrity  12 s of 60 s  pair 5 of 12  GPU 0 -> 1: ..`; `None` if no test is running.
 fn line(state: &State, now: Instant) -> Option<String> {
     let doing = state.doing.as_ref()?;
     let spent = now.saturating_duration_since(doing.since).as_secs();
@@ -136,7 +136,7 @@ fn line(state: &State, now: Instant) -> Option<String> {
     Some(format!("{}  {spent} s of {} s{pairs}{what}", doing.id, doing.deadline.as_secs()))
 }
 
-/// The live row: over the previous one, cut to the terminal's width.
+/// The live row: overwrites the previous one, cut to the terminal's width.
 fn row(line: &str, columns: usize, color: bool) -> String {
     let text: String = line.chars().take(columns.saturating_sub(3)).collect();
     let (dim, plain) = if color { ("\x1b[2m", "\x1b[0m") } else { ("", "") };

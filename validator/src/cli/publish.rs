@@ -1,5 +1,5 @@
-//! `publish`: saves a finished report to a partition, a URL, or both. `collect`: hands over to the program that receives
-//! such reports.
+//! `publish`: saves a finished report to a partition, a URL, or both. `collect`: replaces this process with the program
+//! that receives such reports.
 
 use super::output::to_stdout;
 use super::{CommandError, FAILING, FINE};
@@ -16,20 +16,20 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// The program that receives reports, beside this one: it has a database, which the image has no room for.
+/// The program that receives reports, in the folder of this one: it has a database, which the image has no room for.
 const RECEIVER: &str = "firstlight-collect";
 
 /// Saves the report to every given place.
 pub(super) fn run(asked: Publish) -> Result<u8, CommandError> {
     if asked.partition.is_none() && asked.url.is_none() {
-        return Err(CommandError::Usage("publish: nowhere to keep it: give --partition or --url".to_owned()));
+        return Err(CommandError::Usage("publish: no destination: give --partition or --url".to_owned()));
     }
     let path = asked.report.display().to_string();
     let here = |why: String| CommandError::Undone(format!("{path}: {why}"));
     let bytes = files::read(&asked.report, LARGEST).map_err(&here)?;
     let finished = Finished::from_json(bytes, asked.verdict.as_deref()).map_err(&here)?;
     let authorities = authorities(asked.ca.as_deref())?;
-    // Without a usable token it waits to be sent, and is kept elsewhere all the same.
+    // Without a usable token the report waits in the spool to be sent, and is still saved to the partition.
     let (token, offline) = match asked.token_file.as_deref().map(publish::token).transpose() {
         Ok(token) => (token, asked.offline),
         Err(why) => (None, Some(why)),
@@ -44,15 +44,15 @@ pub(super) fn run(asked: Publish) -> Result<u8, CommandError> {
     let mut all = true;
     let (spool, key) = (asked.spool.as_path(), asked.key_file.as_deref());
     let keeping = Keeping { keep: asked.keep.into(), spool, key };
-    publish(&finished, asked.partition.as_deref(), url.as_ref(), keeping, |told| {
-        all &= told.done;
+    publish(&finished, asked.partition.as_deref(), url.as_ref(), keeping, |step| {
+        all &= step.done;
         // A closed standard output does not stop the saving.
-        let _ = to_stdout(&format!("{}\n", told.line));
+        let _ = to_stdout(&format!("{}\n", step.line));
     });
     Ok(if all { FINE } else { FAILING })
 }
 
-/// Becomes the receiver.
+/// Replaces this process with the receiver.
 pub(super) fn collect(args: &[OsString]) -> Result<u8, CommandError> {
     let own = env::current_exe().map_err(|e| CommandError::undone(&e))?;
     let receiver = own.with_file_name(RECEIVER);

@@ -11,7 +11,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// A place for a mark.
+/// A place where a mark can be.
 struct Place<'a> {
     name: String,
     at: At<'a>,
@@ -26,7 +26,7 @@ enum At<'a> {
 /// What is in a place.
 type Found = Result<Option<Mark>, String>;
 
-/// Status 0 if no mark is left, 1 if there is one, 2 if that could not be found out or done.
+/// Status 0 if no mark is left, 1 if there is one, 2 if it could not be read or removed.
 pub(super) fn run(root: &Root, asked: &Reset) -> Result<u8, CommandError> {
     let places = places(root, asked.partition.as_deref());
     if places.is_empty() {
@@ -77,7 +77,7 @@ impl Place<'_> {
         }
     }
 
-    /// Removes what is there, also what is no mark; false if nothing was.
+    /// Removes the content, also if it is not a mark; false if there was none.
     fn remove(&self) -> io::Result<bool> {
         let removed = match &self.at {
             At::Variable(root, path) => root.remove_protected(path),

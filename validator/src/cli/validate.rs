@@ -1,5 +1,5 @@
-//! `firstlight validate`: rows as tests end, then the report, then the verdict. The report is written before
-//! the verdict is printed, because a verdict that cannot be read later is worthless.
+//! `firstlight validate`: prints a row as each test ends, then writes the report, then prints the verdict. The report is
+//! written first, because a verdict without a report to read later is worthless.
 
 use super::CommandError;
 use super::console::Console;
@@ -20,7 +20,7 @@ use crate::report::drift::as_test;
 use crate::suite;
 use crate::text::shown::shown;
 
-/// Runs the tests; the status is the verdict's.
+/// Runs the tests; the exit status is that of the verdict.
 pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8, CommandError> {
     let Validate {
         level,
@@ -86,10 +86,10 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
     Ok(status(&report, &interrupts))
 }
 
-/// What the tests of the other levels take on a machine with many GPUs, seconds.
+/// The time that the tests of the other levels need on a machine with many GPUs, seconds.
 const OTHER_TESTS_S: u64 = 300;
 
-/// The time of all tests together must hold the time that level `acceptance` asks for.
+/// Checks that the time limit for all tests is long enough for level `acceptance`.
 fn enough_time(config: &Config) -> Result<(), CommandError> {
     let Config { validate, .. } = config;
     let least = validate.acceptance_s.saturating_add(OTHER_TESTS_S);
@@ -122,7 +122,7 @@ pub(super) fn chosen(root: &Root, names: &[GpuName]) -> Result<Option<Limit>, Co
         let set = std::env::var(LIMIT).ok().filter(|gpus| !gpus.is_empty());
         if let Some(gpus) = set {
             log::warn!(
-                "{LIMIT}={} is not obeyed: all GPUs take part; --gpus names some of them",
+                "{LIMIT}={} is ignored: all GPUs take part; use --gpus to select some of them",
                 shown(&gpus)
             );
         }
@@ -134,7 +134,7 @@ pub(super) fn chosen(root: &Root, names: &[GpuName]) -> Result<Option<Limit>, Co
     Limit::of(names, &bus, &held).map_err(CommandError::Usage)
 }
 
-/// The verdict's status, unless a signal ended the run.
+/// The exit status of the verdict, unless a signal ended the run.
 pub(super) fn status(report: &Report, interrupts: &Interrupts) -> u8 {
     let mut found = report.tests.iter().flat_map(|t| &t.findings);
     let cut_short = found.any(|finding| finding.is(Code::Interrupted));

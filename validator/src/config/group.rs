@@ -70,7 +70,7 @@ pub fn numbered(groups: &[Vec<GpuName>], gpus: &[Bdf]) -> Result<Vec<Vec<usize>>
 pub struct Leaf {
     /// Its name.
     pub name: String,
-    /// The rail of these ports; `None`: all rails, each of which may have a switch of its own there.
+    /// The rail of these ports; `None`: all rails, each of which may have its own switch in that place.
     pub rail: Option<usize>,
     /// The names of the nodes.
     pub nodes: Vec<String>,

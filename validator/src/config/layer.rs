@@ -1,5 +1,5 @@
-//! Layers of configuration to one `Config`: the later wins, and whatever is not understood is an
-//! error that names its file or word, the key, what was read and what is allowed.
+//! Merges the layers of configuration into one `Config`: later layers win, and anything unknown or invalid is
+//! an error that names its file or word, the key, what was read and what is allowed.
 
 use super::value::Raw;
 use super::{Config, KEYS, TOKEN};
@@ -11,10 +11,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use strsim::levenshtein;
 
-/// No configuration is larger, bytes; init reads none that is.
+/// The largest configuration file, bytes; init does not read a larger one either.
 const LARGEST: u64 = 1 << 20;
 
-/// Where a value stands.
+/// Where a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// A `--config` file.
@@ -44,7 +44,7 @@ pub enum ConfigError {
     Unreadable {
         /// Which file.
         file: PathBuf,
-        /// What the system said, or that it is too large.
+        /// The system's error, or that the file is too large.
         why: String,
     },
     /// A file is not TOML.
@@ -54,7 +54,7 @@ pub enum ConfigError {
         file: PathBuf,
         /// Counted from 1.
         line: usize,
-        /// What the TOML reader said.
+        /// The TOML parser's message.
         why: String,
     },
     /// A word without `=`.
@@ -82,7 +82,7 @@ pub enum ConfigError {
         /// What was read.
         read: String,
     },
-    /// A value of the wrong type, or outside of what is possible.
+    /// A value of the wrong type, or outside the allowed range.
     #[error("{at}: {key}: read {}; allowed: {allowed}", shown(read))]
     Value {
         /// Where it was read.
@@ -97,10 +97,10 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// Reads the files and merges all layers. `tests`: the ids that there are.
+    /// Reads the files and merges all layers. `tests`: the existing test ids.
     ///
     /// # Errors
-    /// The first thing that is wrong, worded for the person who wrote it.
+    /// The first mistake, worded for the author of the configuration.
     pub fn load(files: &[PathBuf], words: &[String], tests: &[&str]) -> Result<Self, ConfigError> {
         let read = |file: &PathBuf| {
             files::read(file, LARGEST)
@@ -169,7 +169,7 @@ impl Config {
         match self.set(key, raw, tests) {
             Some(Ok(())) => Ok(()),
             Some(Err(allowed)) => {
-                // A secret is not shown, not even a wrong one.
+                // A secret is never shown, not even an invalid one.
                 let (at, read) = match (key, at) {
                     (TOKEN, Source::Word(_)) => (Source::Word(format!("{TOKEN}=..")), "a secret".to_owned()),
                     (TOKEN, at) => (at, "a secret".to_owned()),

@@ -18,8 +18,8 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// `names` among the GPUs on the bus; `held` are those that the driver is bound to, in CUDA's order.
-    /// `None` if that is all of them.
+    /// The limit to `names` among the GPUs on the bus; `held` are those that the driver is bound to, in CUDA's order.
+    /// `None` if all GPUs are named.
     ///
     /// # Errors
     /// A name that is not a GPU of this machine.
@@ -40,7 +40,7 @@ impl Limit {
         Ok((!limit.left_out.is_empty()).then_some(limit))
     }
 
-    /// The same as numbers.
+    /// The visible GPUs as CUDA ordinals.
     #[must_use]
     pub fn ordinals(&self) -> Vec<GpuId> {
         self.visible.split(',').filter_map(|number| number.parse().ok().map(GpuId::new)).collect()
@@ -53,7 +53,7 @@ impl Limit {
         fabric.paths.retain(|path| !out(&path.a) && !out(&path.b));
     }
 
-    /// The expectations for the tested GPUs: groups of peers keep their tested members.
+    /// Narrows the expectations to the tested GPUs: groups of peers keep their tested members.
     pub fn narrow(&self, expect: &mut Expect, bus: &[Bdf]) {
         let Some(groups) = expect.peers.as_ref().and_then(|groups| numbered(groups, bus).ok()) else {
             return;

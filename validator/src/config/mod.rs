@@ -1,6 +1,6 @@
 //! The validator's configuration: sections `fabric`, `validate`, `expect` and `nodes`, merged from layers
 //! (`--config` files in order, then `--set` words), strict. The names of init's sections are
-//! known and their content is init's business.
+//! accepted; init checks their content.
 
 mod group;
 mod layer;
@@ -22,18 +22,18 @@ use std::fmt;
 use std::path::PathBuf;
 use value::{Raw, read};
 
-/// What is asked of the IOMMU.
+/// The requested mode of the IOMMU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum IommuPolicy {
     /// No translation and no groups.
     Off,
     /// Pass-through: groups exist, addresses are not translated.
     Pt,
-    /// Whatever the firmware and the kernel make of it.
+    /// Any mode that firmware and kernel select.
     Firmware,
 }
 
-/// How thorough `validate` is; each level holds the ones before it.
+/// How thorough `validate` is; each level includes the ones before it.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, clap::ValueEnum,
 )]
@@ -43,9 +43,9 @@ pub enum Level {
     Quick,
     /// Minutes.
     Standard,
-    /// As long as it takes.
+    /// As long as its tests need.
     Full,
-    /// As long as `validate.acceptance_s` says, and what `full` takes.
+    /// `validate.acceptance_s` in addition to the time of `full`.
     Acceptance,
 }
 
@@ -60,7 +60,7 @@ impl fmt::Display for Level {
     }
 }
 
-/// What a report says about which machine it is of.
+/// How a report identifies its machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum IdentityPolicy {
@@ -102,22 +102,22 @@ pub struct Validate {
     pub library_path: Vec<String>,
     /// `validate.baseline`: the file of a baseline that the figures are compared with at the end.
     pub baseline: Option<PathBuf>,
-    /// What the verdict is to speak of: the command line's to say, and no key.
+    /// The scope of the verdict. Set by the command line; there is no key for it.
     pub scope: Scope,
-    /// The GPUs that take part, where not all do: the command line's to say, and no key.
+    /// The participating GPUs, if not all take part. Set by the command line; there is no key for it.
     pub limit: Option<Limit>,
-    /// The command that is run before a part of the tests that can take the machine down, with the part's name
-    /// behind it: process 1's to say, and no key.
+    /// The command that is run, with the part's name as its last argument, before a part of the tests that can
+    /// take the machine down. Set by process 1; there is no key for it.
     pub before_part: Vec<String>,
-    /// Ordered pairs of GPUs, by number, between which nothing is sent: the command line's to say, and no key.
+    /// Ordered pairs of GPUs, by number, between which nothing is sent. Set by the command; there is no key for it.
     pub avoid: Vec<(GpuId, GpuId)>,
-    /// `validate.identity`: what the report says about which machine it is of.
+    /// `validate.identity`: how the report identifies the machine.
     pub identity: IdentityPolicy,
-    /// `validate.nvls`: whether NCCL may use NVLink SHARP, in its tests and in what is handed over.
+    /// `validate.nvls`: whether NCCL may use NVLink SHARP, in its tests and in the settings for the workload.
     pub nvls: bool,
 }
 
-/// Section `expect`: what the owner of the machine says about it.
+/// Section `expect`: what the owner of the machine expects of it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Expect {
     /// `expect.gpus`: how many NVIDIA GPUs.
@@ -144,9 +144,9 @@ pub struct Nodes {
     pub token: Option<Token>,
     /// `nodes.rendezvous`: where they meet, `HOST:PORT`, and the node that has this address listens; or `mdns`.
     pub rendezvous: Option<String>,
-    /// `nodes.interfaces`: the network interfaces for `mdns`; all but loopback if there are none.
+    /// `nodes.interfaces`: the network interfaces for `mdns`; if empty, all but loopback.
     pub interfaces: Vec<String>,
-    /// `nodes.leaves`: the leaf switches with the nodes whose ports lead to them; none: unknown, or the launcher knows.
+    /// `nodes.leaves`: the leaf switches with the nodes whose ports lead to them; if empty, a launcher may provide them.
     pub leaves: Vec<Leaf>,
     /// `nodes.timeout_s`: for the meeting, seconds.
     pub timeout_s: u64,
@@ -231,8 +231,8 @@ pub const KEYS: &[&str] = &[
 const TOKEN: &str = "nodes.token";
 
 impl Config {
-    /// Puts one value in its place; `tests`: the ids that there are. `None` when there is no such key; the
-    /// inner error says what the key allows.
+    /// Sets the value of one key; `tests`: the existing test ids. `None` if there is no such key; the inner error
+    /// lists what the key allows.
     fn set(&mut self, key: &str, raw: Raw<'_>, tests: &[&str]) -> Option<Result<(), String>> {
         Some(match key {
             "fabric.iommu" => read(raw, self.fabric.iommu.insert(IommuPolicy::Off)),

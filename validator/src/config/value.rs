@@ -8,7 +8,7 @@ use crate::net::meeting::Token;
 use std::fmt;
 use std::path::PathBuf;
 
-/// A value as its layer has it.
+/// An unparsed value of a layer.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Raw<'a> {
     /// From a file.
@@ -26,7 +26,7 @@ impl fmt::Display for Raw<'_> {
     }
 }
 
-/// A word's own text: kernel words may have quotes around text with spaces.
+/// The text of a word without its quotes: words of the kernel command line have quotes around text with spaces.
 fn unquoted(word: &str) -> &str {
     word.strip_prefix('"').and_then(|w| w.strip_suffix('"')).unwrap_or(word)
 }
@@ -74,7 +74,7 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// A word in the form of a file's value.
+/// Parses a word as a TOML value.
 fn array(word: &str) -> Option<toml::Value> {
     let mut table: toml::Table = format!("x = {word}").parse().ok()?;
     table.remove("x").filter(|_| table.is_empty())

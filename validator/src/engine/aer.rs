@@ -22,7 +22,7 @@ type Counters = BTreeMap<(Bdf, &'static str, String), u64>;
 #[derive(Debug, Default)]
 pub(super) struct Aer {
     functions: Vec<Bdf>,
-    stood: Counters,
+    before: Counters,
 }
 
 impl Aer {
@@ -32,15 +32,15 @@ impl Aer {
         let functions: BTreeSet<Bdf> = fabric.gpus.iter().copied().chain(ports).collect();
         let functions: Vec<Bdf> =
             functions.into_iter().filter(|bdf| root.text(file(*bdf, CORRECTABLE)).is_ok()).collect();
-        let stood = read(root, &functions);
-        Self { functions, stood }
+        let before = read(root, &functions);
+        Self { functions, before }
     }
 
     /// The errors since the last call.
     pub(super) fn news(&mut self, root: &Root) -> Vec<Finding> {
         let now = read(root, &self.functions);
-        let findings = risen(&self.stood, &now);
-        self.stood = now;
+        let findings = risen(&self.before, &now);
+        self.before = now;
         findings
     }
 }

@@ -13,7 +13,7 @@ use crate::suite::NVML_HANGS;
 use crate::suite::protocol::{Message, Request};
 use std::time::Duration;
 
-/// Longer than that process waits for NVML.
+/// Longer than the worker itself waits for NVML.
 const LOOK: Duration = Duration::from_secs(15);
 /// NVML starts within one or two seconds, even with 16 GPUs.
 const NVLINKS: Duration = Duration::from_secs(20);
@@ -29,7 +29,7 @@ pub(super) fn look(root: &Root, config: &Config) -> Look {
     Look { quiet: false, gpus: seen.unwrap_or_else(Err) }
 }
 
-/// That NVML hangs, for commands that leave its calls to NCCL: those would hang as well.
+/// The error if NVML hangs, for commands in which NCCL calls NVML: those calls would hang as well.
 #[must_use]
 pub fn nvml_hangs(root: &Root, config: &Config) -> Option<String> {
     look(root, config).gpus.err().filter(|why| why.starts_with(NVML_HANGS))

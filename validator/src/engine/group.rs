@@ -16,12 +16,12 @@ use crate::suite::{self, Group, Test};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-/// Time to read a machine before the first test: a hundred times what the largest machine takes.
+/// Time to read a machine before the first test: a hundred times what the largest machine needs.
 const FACTS: Duration = Duration::from_secs(30);
 /// Time between two tests, in which there is nothing to do.
 const BETWEEN: Duration = Duration::from_secs(5);
 
-/// Runs `tests`, each to an outcome.
+/// Runs `tests` until each of them has an outcome.
 pub(super) fn run<A: Audience>(
     run: &mut Run<'_, A>,
     root: &Root,
@@ -97,7 +97,7 @@ fn round<A: Audience>(
                 run.audience.begun(&id, patience);
                 within(patience, at)
             }
-            // Nobody asked.
+            // The request of this worker does not ask for NVLinks.
             Message::NvLinks(_) => within(BETWEEN, at),
             Message::Cuda(version) => {
                 run.report.driver.cuda = Some(version);

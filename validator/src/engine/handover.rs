@@ -1,6 +1,6 @@
 //! Selects the settings that reach the workload: those of the tests, and those that need no test. A bad
 //! verdict withdraws the settings that rely on peer-to-peer, and if peer-to-peer is the reason, the workload
-//! gets a setting that disables it. Pure.
+//! receives a setting that disables it. Pure.
 
 use crate::nccl::advice::{self, ADVISED_INTERFACE, HCA, INTERFACE};
 use crate::outcome::{Advice, Outcome, Verdict};
@@ -24,9 +24,9 @@ pub(super) fn untested(report: &Report, nvls: bool, up: Option<&[String]>) -> Ve
 pub(super) fn handed_over(report: &Report, advice: Vec<Advice>) -> Vec<Advice> {
     let good = matches!(report.verdict, Verdict::Pass | Verdict::Degraded);
     let mut all = of_the_report(report);
-    all.extend(advice.into_iter().filter(|a| good || holds_without_p2p(a)));
+    all.extend(advice.into_iter().filter(|a| good || valid_without_p2p(a)));
     all.extend(veto(report).filter(|_| !good));
-    let reason = "the interfaces that are advised here, by which `firstlight nodes` tells them from a choice";
+    let reason = "the advised interfaces; `firstlight nodes` does not take them for a user's choice";
     let advised = all.iter().rev().find(|advice| advice.name == INTERFACE);
     let advised = advised.map(|advice| Advice::new(ADVISED_INTERFACE, advice.value.clone(), reason));
     all.extend(advised);
@@ -53,7 +53,7 @@ fn of_the_report(report: &Report) -> Vec<Advice> {
             "the hash of the machine state that the verdict applies to",
         ),
     ];
-    // Unread is different from none.
+    // GPUs that were not read are not the same as no GPUs.
     if report.fabric.is_some() {
         let count = report.gpus.len().to_string();
         all.push(Advice::new("FIRSTLIGHT_GPUS", count, "NVIDIA GPUs on the bus"));
@@ -62,13 +62,13 @@ fn of_the_report(report: &Report) -> Vec<Advice> {
 }
 
 /// Only settings that are known to be valid: any other NCCL variable may depend on peer-to-peer.
-fn holds_without_p2p(advice: &Advice) -> bool {
+fn valid_without_p2p(advice: &Advice) -> bool {
     let switches_off = advice.name == "NCCL_NVLS_ENABLE" && advice.value == "0";
     !advice.name.starts_with("NCCL_") || switches_off || WITHOUT_P2P.contains(&advice.name.as_str())
 }
 
-/// Disables peer-to-peer of NCCL if a test of it failed or gave no answer. What frameworks do beside NCCL has a
-/// verdict of its own: `firstlight env --vllm` switches it off.
+/// Disables NCCL's peer-to-peer if a test of it failed or gave no answer. The test of the frameworks' own all-reduce
+/// does not count here: `firstlight env --vllm` switches that off separately.
 fn veto(report: &Report) -> Option<Advice> {
     let beside = |t: &TestEntry| t.id == P2P_ALLREDUCE;
     let about_p2p = |t: &&TestEntry| !beside(t) && (t.id.starts_with("p2p-") || t.id.starts_with("nccl"));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_advised_interfaces_can_be_told_from_a_choice() {
+    fn the_advised_interfaces_can_be_distinguished_from_a_choice() {
         let all = handed_over(&report(&[("nccl", Outcome::Pass)]), given());
         let value = |name| all.iter().find(|advice| advice.name == name).map(|advice| advice.value.as_str());
         assert_eq!((value(INTERFACE), value(ADVISED_INTERFACE)), (Some("eth0"), Some("eth0")));

@@ -1,5 +1,5 @@
-//! Runs the tests: which ones, in what order, each group in a child process with a deadline. A child that
-//! crashes, hangs or sends invalid messages makes its test an error and the others continue.
+//! Runs the tests of a plan in order, each group in a child process with a deadline. If a child crashes, hangs or
+//! sends an invalid message, its test is an error and the other tests continue.
 
 mod aer;
 mod ask;
@@ -34,17 +34,17 @@ use witness::Witness;
 
 /// Receives events of a run; the console is one.
 pub trait Audience {
-    /// Called once, before the first test's end, with what is known of the machine.
+    /// Called once, before the first test ends, with the facts of the machine.
     fn machine(&mut self, report: &Report);
-    /// A test has begun, which may take this long.
+    /// A test has begun, with this time limit.
     fn begun(&mut self, _id: &str, _deadline: Duration) {}
-    /// What the running test does now.
+    /// The running test has started another step.
     fn doing(&mut self, _what: &str) {}
     /// A test has ended.
     fn ended(&mut self, test: &TestEntry);
 }
 
-/// Runs `plan` and reports it; a signal makes the rest of it errors.
+/// Runs `plan` and returns the report; after a signal the remaining tests are errors.
 pub fn planned(
     root: &Root,
     config: &Config,
@@ -92,7 +92,7 @@ pub fn planned(
     report
 }
 
-/// Finds the causes, and the settings that the present `report` passes on to the workload: its earlier ones, and those in `advice`.
+/// Determines the causes, and the settings for the workload that `report` supports: its earlier ones, and those in `advice`.
 pub fn settle(report: &mut Report, advice: Vec<Advice>) {
     report.explain();
     let reasons = std::mem::take(&mut report.workload_reasons);

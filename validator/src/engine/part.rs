@@ -1,5 +1,5 @@
-//! Says to process 1 which part of the tests begins, before it begins, so that the next boot knows it if this one ends there:
-//! runs the command of `validate --before-part`. The tests do not depend on it: if it fails, that is a warning.
+//! Reports each part of the tests to process 1 before it begins, so that the next boot knows it if this boot ends there: runs
+//! the command of `validate --before-part`. The tests do not depend on the command: if it fails, that is a warning.
 
 use contract::mark::Step;
 use std::io;
@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// The command mounts and writes a disk at most.
+/// The command needs at most the time to mount a disk and write to it.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Time between two looks at whether the command has ended.
+/// Time between two checks whether the command has ended.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// The parts that have begun.
@@ -19,12 +19,12 @@ pub(super) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// Nothing has begun; no words: nothing is said.
+    /// No part has begun. If `command` is empty, nothing is reported.
     pub(super) const fn new(command: &'a [String]) -> Self {
         Self { command, last: None }
     }
 
-    /// The next test is of this part, or of none.
+    /// The next test belongs to this part, or to none.
     pub(super) fn begin(&mut self, part: Option<Step>) {
         let Some(part) = part.filter(|part| self.last != Some(*part)) else { return };
         self.last = Some(part);
@@ -35,7 +35,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Standard output belongs to the messages.
+/// Runs the command without standard output, which carries the worker's messages.
 fn run(program: &str, words: &[String], part: Step, limit: Duration) -> io::Result<()> {
     let mut command = Command::new(program);
     command.args(words).arg(part.to_string()).stdin(Stdio::null()).stdout(Stdio::null());

@@ -8,7 +8,7 @@ use crate::outcome::{Outcome, Verdict};
 use crate::report::{Report, TestEntry};
 use crate::suite::{Group, Plan, Test, proof};
 
-/// The id of the entry in place of a test's.
+/// The id of the entry about the scope; it is not the id of a test.
 const ID: &str = "scope";
 
 /// One sentence about the scope of the verdict of `report`.
@@ -34,8 +34,8 @@ pub(super) fn covers(report: &Report, limit: Option<&Limit>) -> String {
     if report.is_recorded() { format!("{text}; the machine in {}", report.root) } else { text }
 }
 
-/// Tests within the scope that had nothing to run on. If the verdict is already bad this is only reported if
-/// nothing ran on a GPU at all.
+/// The entry about tests within the scope that had nothing to run on. If the verdict is already bad, there is one
+/// only if no test ran on a GPU.
 pub(super) fn unproven(report: &Report, plan: &Plan) -> Option<TestEntry> {
     let ended = |id: &str| report.tests.iter().find(|entry| entry.id == id);
     let idle = |test: &&&Test| ended(test.id).is_some_and(|e| e.outcome == Outcome::NotApplicable);
@@ -87,7 +87,7 @@ mod tests {
         }
     }
 
-    /// A run of `scope` on so many GPUs, in which each test ends as `ends` says.
+    /// A run of `scope` on this number of GPUs, in which each test ends with the outcome of `ends`.
     fn said(scope: Scope, gpus: usize, ends: impl Fn(&Test) -> Outcome) -> (Report, Option<TestEntry>) {
         let mut config = Config::default();
         if let Scope::Only(ids) = &scope {

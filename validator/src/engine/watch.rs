@@ -1,4 +1,4 @@
-//! Watches the kernel log and the kernel's taint flags while tests run: a fault in them belongs to the running
+//! Watches the kernel log and the kernel's taint flags while tests run: a new fault there is reported with the running
 //! test.
 
 use crate::machine::host::faults::{self, Taint, faults, tainted};
@@ -15,7 +15,7 @@ pub(super) enum Watch {
     /// Not watching; reported with the next test.
     Blind(String),
     /// Not watching; already reported.
-    Told,
+    Reported,
 }
 
 impl Watch {
@@ -37,7 +37,7 @@ impl Watch {
         }
     }
 
-    /// What `look` has read since the last call.
+    /// The findings in the lines that `look` has read since the last call.
     pub(super) fn news(&mut self) -> Vec<Finding> {
         match self {
             Self::On(_, news) => {
@@ -47,22 +47,22 @@ impl Watch {
             }
             Self::Blind(why) => {
                 let message = format!("the kernel log is not watched for faults: {why}");
-                *self = Self::Told;
+                *self = Self::Reported;
                 vec![Code::KmsgUnreadable.finding(Severity::Info, "machine", message)]
             }
-            Self::Told => Vec::new(),
+            Self::Reported => Vec::new(),
         }
     }
 }
 
-/// The kernel's taint flags as they were last, or why they are not known.
+/// The kernel's taint flags at the last reading, or why they are unknown.
 pub(super) enum Flags {
     /// Watching.
     At(Taint),
     /// Not watching; reported with the next test.
     Blind(Severity, String),
     /// Not watching; already reported.
-    Told,
+    Reported,
 }
 
 impl Flags {
@@ -70,7 +70,7 @@ impl Flags {
     pub(super) fn begin(root: &Root) -> Self {
         match Taint::read(root) {
             Ok(taint) => Self::At(taint),
-            // Machines in files may have been recorded without them.
+            // A machine may have been recorded without them.
             Err(e) if e.kind() == ErrorKind::NotFound && !root.is_live() => {
                 Self::Blind(Severity::Info, e.to_string())
             }
@@ -89,7 +89,7 @@ impl Flags {
                 Err(e) => *self = Self::Blind(Severity::Warn, e.to_string()),
             }
         }
-        let Self::Blind(severity, why) = std::mem::replace(self, Self::Told) else { return None };
+        let Self::Blind(severity, why) = std::mem::replace(self, Self::Reported) else { return None };
         let message = format!("the kernel's taint flags are not watched: {why}");
         Some(Code::KernelTainted.finding(severity, "machine", message))
     }

@@ -1,5 +1,5 @@
-//! The child's side, and the command that starts it: reads one request, reads the machine once, runs the tests in order and reports each
-//! result. Any error ends this process, and the parent handles that.
+//! The child's side, and the command that starts it: reads one request, reads the machine once, runs the tests in order and
+//! reports each result. Any error ends this process, and the parent handles that.
 
 use super::part::Parts;
 use crate::config::Config;
@@ -45,9 +45,9 @@ pub fn serve(mut input: impl BufRead + 'static, output: impl Write + 'static) ->
     }
     let tests = request.tests.iter().map(|id| suite::by_id(id).ok_or_else(|| unknown(id)));
     let tests = tests.collect::<io::Result<Vec<_>>>()?;
-    let ears = Rc::clone(&parent);
-    // A parent that no longer listens kills this process.
-    let machine = read(request, Box::new(move |message| drop(ears.say(&message))));
+    let to_parent = Rc::clone(&parent);
+    // A failed message is ignored: this process ends with its parent.
+    let machine = read(request, Box::new(move |message| drop(to_parent.say(&message))));
     parent.say(&Message::Facts(Box::new(facts(&machine))))?;
     let mut parts = Parts::new(&machine.config.validate.before_part);
     for test in tests {
@@ -131,7 +131,7 @@ fn judge(test: &Test, machine: &Machine) -> Judgement {
 struct Parent<R, W> {
     input: RefCell<R>,
     output: RefCell<W>,
-    /// How many messages are not answered.
+    /// How many messages the parent has not answered yet.
     open: Cell<u64>,
 }
 
@@ -155,8 +155,8 @@ impl<R: BufRead, W: Write> Parent<R, W> {
     }
 }
 
-/// This program again, with nothing of our environment except the folders of the driver's libraries. CUDA
-/// then numbers GPUs by address, as NVML, `nvidia-smi` and the report do, and not the fastest first.
+/// Starts this program again, without our environment except the folders of the driver's libraries. CUDA
+/// then numbers GPUs by address, as NVML, `nvidia-smi` and the report do, instead of the fastest first.
 pub(super) fn command(config: &Config) -> io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     lineage::beneath(command.arg(COMMAND));

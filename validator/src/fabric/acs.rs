@@ -19,7 +19,7 @@ pub enum AcsPolicy {
     Path,
     /// Every function that has the capability.
     All,
-    /// None.
+    /// No port.
     Off,
 }
 
@@ -33,7 +33,7 @@ impl fmt::Display for AcsPolicy {
     }
 }
 
-/// The word that is not an ACS policy.
+/// A word that is not an ACS policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not an ACS policy; allowed are path, all, off")]
 pub struct BadPolicy(pub String);
@@ -108,7 +108,7 @@ pub fn unread(fabric: &Fabric) -> Vec<Finding> {
     let tree = Tree::of(fabric);
     let ends = fabric.paths.iter().flat_map(|p| [p.a, p.b]);
     let ports: BTreeSet<Bdf> = ends.filter_map(|end| tree.unread(end)).collect();
-    ports.iter().map(|port| untold(port, "it is not in /sys/bus/pci/devices")).collect()
+    ports.iter().map(|port| state_unknown(port, "it is not in /sys/bus/pci/devices")).collect()
 }
 
 /// One port at which GPU paths turn.
@@ -127,7 +127,7 @@ pub fn judge_port(turns: &Turns, port: &Device) -> Option<Finding> {
     }
 }
 
-/// Request redirect with direct translated: set on purpose, for devices that translate addresses themselves.
+/// Request redirect together with direct translated: set on purpose for devices that translate addresses themselves.
 pub(crate) fn translated(port: &Device, acs: &Acs) -> Finding {
     let bits = acs.enabled.join(" ");
     let message = format!(
@@ -195,10 +195,10 @@ fn unknown(port: &Device) -> Finding {
         c if c.faults.is_empty() => format!("only {} bytes of configuration space could be read", c.bytes),
         c => c.faults.join("; "),
     };
-    untold(&port.bdf, &why)
+    state_unknown(&port.bdf, &why)
 }
 
-fn untold(port: &Bdf, why: &str) -> Finding {
+fn state_unknown(port: &Bdf, why: &str) -> Finding {
     let message = format!("{port} is on a GPU path and its ACS state is unknown: {why}");
     Code::AcsUnknown.finding(Severity::Error, port, message).at(port)
 }

@@ -1,4 +1,4 @@
-//! The findings that a fabric gives without any test: functions that do not answer, malformed or unreachable
+//! The findings about a fabric that need no test: functions that do not answer, malformed or unreachable
 //! configuration space, ports that redirect, links with fewer lanes than possible. Pure. The tests judge the
 //! IOMMU, processors, displays and drivers.
 
@@ -26,18 +26,18 @@ pub fn all(fabric: &Fabric) -> Vec<Finding> {
     findings
 }
 
-/// Bridges that are named in the paths of functions but not listed, each once.
+/// Bridges that are in the paths of functions but are not listed, each once.
 fn unlisted(fabric: &Fabric) -> Vec<Finding> {
     let tree = Tree::of(fabric);
     let missing = fabric.devices.iter().filter_map(|d| Some((tree.unread(d.bdf)?, d.bdf)));
     // The evidence names the first function below each.
     let missing: BTreeMap<Bdf, Bdf> = missing.rev().collect();
-    let told = missing.into_iter().map(|(bridge, below)| {
+    let findings = missing.into_iter().map(|(bridge, below)| {
         let message = format!("{bridge} is above {below} but is not in /sys/bus/pci/devices");
         let finding = Code::PciUnreadable.finding(Severity::Error, &bridge, message);
         finding.seen(format!("/sys/bus/pci/devices/{below} leads below {bridge}"))
     });
-    told.collect()
+    findings.collect()
 }
 
 fn gone(fabric: &Fabric, device: &Device) -> Option<Finding> {
@@ -50,8 +50,8 @@ fn gone(fabric: &Fabric, device: &Device) -> Option<Finding> {
     })
 }
 
-/// Malformed data is an error only if it hides something relevant: the Resizable BAR and the link of a GPU,
-/// the ACS of a port on a GPU path, which has an error of its own. All else is reported as a warning.
+/// Malformed data is an error only if it hides the Resizable BAR or the link of a GPU. Other malformed data of a GPU is a
+/// warning, as is data that hides the ACS of a port on a GPU path, which has a separate error. The rest is information.
 fn malformed(fabric: &Fabric, device: &Device, on_path: bool) -> Option<Finding> {
     let first = device.config.faults.first()?;
     let gpu = fabric.gpus.contains(&device.bdf);
@@ -60,7 +60,7 @@ fn malformed(fabric: &Fabric, device: &Device, on_path: bool) -> Option<Finding>
         () if on_path => &[Untold::PortType, Untold::Acs],
         () => &[],
     };
-    let hides = device.config.untold.iter().any(|untold| matters.contains(untold));
+    let hides = device.config.untold.iter().any(|hidden| matters.contains(hidden));
     let severity = match (gpu, hides) {
         (true, true) => Severity::Error,
         (true, false) | (false, true) => Severity::Warn,

@@ -54,7 +54,7 @@ pub struct Done {
     pub fabric: Fabric,
     /// What was done to BAR1s.
     pub bars: rebar::Fixed,
-    /// The ACS registers that were to be written.
+    /// The plan: the ACS registers to write.
     pub plan: Plan,
     /// What was written; with the findings of both parts.
     pub applied: Applied,

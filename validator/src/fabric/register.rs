@@ -38,7 +38,7 @@ pub fn read(root: &Root, bdf: Bdf, offset: u16) -> Result<u16, RegisterError> {
         .ok_or(RegisterError::Elsewhere(bdf, offset))
 }
 
-/// Writes it, as one configuration write of 16 bits.
+/// Writes the register, as one configuration write of 16 bits.
 ///
 /// # Errors
 /// If the kernel refuses the write.

@@ -1,5 +1,5 @@
 //! Restores what the fabric pass changed. Newest write first, and only if the register still has the value
-//! that the pass left: later changes by others are kept.
+//! that the pass left: later changes by other programs are kept.
 
 use super::journal::{Entry, Journal, JournalError};
 use super::rebar::{self, BarStep, DecodeStep, Sysfs};

@@ -1,7 +1,7 @@
 //! Where paths turn, and what ACS does there. Requests go up from their sender to the bridge above both ends,
 //! or to the root complex, and down to the other end. ACS redirects requests that would turn from the port at
 //! which they came in to another port below the same bridge; it does not affect requests that go further up,
-//! or that come down (PCI Express Base Specification, 6.12.3). `docs/fabric.md` says more. Pure.
+//! or that come down (PCI Express Base Specification, 6.12.3). See `docs/fabric.md` for more. Pure.
 
 use super::pass_through::is_given_away;
 use crate::machine::host::iommu::IommuMode;
@@ -15,12 +15,12 @@ const REQUESTS: u16 = 0x04;
 const COMPLETIONS: u16 = 0x08;
 const TRANSLATED: u16 = 0x40;
 
-/// What turns at a port.
+/// Requests that turn at a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Turn {
     /// The sender.
     from: Bdf,
-    /// The port at which they leave; `None` if the other end is on the root bus itself.
+    /// The port through which they leave; `None` if the other end is on the root bus itself.
     out: Option<Bdf>,
 }
 
@@ -44,7 +44,7 @@ pub struct Turns<'a> {
 }
 
 impl<'a> Turns<'a> {
-    /// Of all paths between functions that this machine uses itself.
+    /// The turns of all paths between functions that this machine uses itself.
     #[must_use]
     pub fn of(fabric: &'a Fabric) -> Self {
         let tree = Tree::of(fabric);
@@ -123,7 +123,7 @@ fn redirects_requests(acs: &Acs, out: Option<u8>) -> bool {
     }
 }
 
-/// The highest port on each side of a path: there it turns.
+/// The highest port on each side of a path: the path turns there.
 fn tops(tree: &Tree, path: &Path) -> (Option<Bdf>, Option<Bdf>) {
     let above = tree.above(path.a);
     let climbs = |port: &&Bdf| above.iter().any(|d| d.bdf == **port);

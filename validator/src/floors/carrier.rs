@@ -1,4 +1,4 @@
-//! What carries the data of a pair, and the floors that follow. The factors fit every recorded figure of
+//! What carries the data of a pair, and the resulting floors. The factors fit every recorded figure of
 //! healthy machines:
 //!
 //! | machine | raw GB/s | one direction GB/s | of raw |
@@ -15,7 +15,7 @@
 //!
 //! Both directions at once, as a multiple of one: 1.93 to 1.95 within a socket, 1.86 and 1.64 between; over
 //! NVLink 1.98, 1.98 (reads), 1.98 and 1.80 (kernels' writes and reads). There is no record of reads over
-//! PCIe: they wait for answers, and some root complexes are slow to give them.
+//! PCIe: they wait for answers, and some root complexes answer slowly.
 
 use crate::machine::pcie::model::PathKind;
 use crate::machine::pcie::topo::Cell;
@@ -41,19 +41,19 @@ pub enum Carrier {
     },
     /// NVLinks.
     NvLink {
-        /// How many of them the GPU with fewer has.
+        /// The number of NVLinks of the GPU that has fewer.
         links: u32,
         /// What each carries in one direction according to NVML, GB/s, or [`NVLINK_GB_S`].
         gb_s: f64,
     },
 }
 
-/// Who moves the data, and in which direction.
+/// What moves the data, and in which direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mover {
-    /// A kernel on the multiprocessors; else a copy engine.
+    /// True for a kernel on the multiprocessors, false for a copy engine.
     pub kernel: bool,
-    /// It reads its peer's memory; else it writes to it.
+    /// True if it reads its peer's memory, false if it writes to it.
     pub read: bool,
 }
 
@@ -146,7 +146,7 @@ impl Carrier {
         Floor { least, because: format!("{least} times one direction alone") }
     }
 
-    /// The same with links that carry `raw_gb_s`.
+    /// The same carrier, with links that carry `raw_gb_s`.
     #[must_use]
     pub const fn with_raw(self, raw_gb_s: f64) -> Self {
         match self {

@@ -5,19 +5,19 @@ use super::rounded;
 use crate::machine::GpuId;
 use crate::outcome::finding::{Code, Finding, Severity};
 
-/// Two clocks may differ by this part; crystals differ by a ten thousandth.
+/// Two clocks may differ by this fraction; crystals differ by a ten-thousandth.
 const APART: f64 = 0.02;
 /// Additionally allowed: one step of a clock, ms.
 const STEP_MS: f64 = 0.02;
 
-/// A stretch of time that two clocks measured.
+/// A period that two clocks measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stretch {
     /// The GPU's number.
     pub gpu: GpuId,
     /// Its length by the GPU's clock, ms.
     pub gpu_ms: f64,
-    /// Its least length by the host's clock, ms: the GPU had begun, and had no request to end yet.
+    /// Its least length by the host's clock, ms: the GPU had already begun, and had not yet been asked to end.
     pub least_ms: f64,
     /// Its greatest length by the host's clock, ms.
     pub most_ms: f64,
@@ -44,23 +44,23 @@ pub fn clock(stretch: &Stretch) -> Option<Finding> {
 mod tests {
     use super::*;
 
-    fn said(gpu_ms: f64) -> Option<Finding> {
+    fn found(gpu_ms: f64) -> Option<Finding> {
         clock(&Stretch { gpu: 1.into(), gpu_ms, least_ms: 5.0, most_ms: 5.4 })
     }
 
     #[test]
     fn clocks_that_agree_pass() {
-        assert_eq!([5.0, 5.2, 5.4, 4.9, 5.5].map(|ms| said(ms).is_none()), [true; 5]);
+        assert_eq!([5.0, 5.2, 5.4, 4.9, 5.5].map(|ms| found(ms).is_none()), [true; 5]);
     }
 
     #[test]
     fn a_slow_fast_or_invalid_clock_is_an_error() {
         for ms in [0.075, 2.5, 4.8, 5.6, 10.4, 0.0, -5.0, f64::NAN] {
-            let finding = said(ms).unwrap();
+            let finding = found(ms).unwrap();
             assert!(finding.is(Code::GpuClock) && finding.severity == Severity::Error, "{ms}");
         }
         assert!(
-            said(2.5).unwrap().message.starts_with("GPU 1: 2.500 ms passed by its clock, expected 5.000")
+            found(2.5).unwrap().message.starts_with("GPU 1: 2.500 ms passed by its clock, expected 5.000")
         );
     }
 }

@@ -1,6 +1,6 @@
 //! The gain by P2P: the same collective with and without it, in alternating sweeps (A-B-A-B) so that drift
-//! does not matter. At each size the median of an arm's sweeps counts; P2P is called slower only where every
-//! sweep with it was slower than every sweep without.
+//! does not matter. At each size the median of an arm's sweeps counts; P2P counts as slower only if every
+//! sweep with it was slower than every sweep without it.
 
 use super::stats;
 use crate::nccl::{Placement, Row, Timed};
@@ -10,7 +10,7 @@ use crate::text::size::size;
 /// 4090: 0.93 at 128 KiB on a machine where P2P gains 43 %).
 pub const LARGE: u64 = 4 << 20;
 
-/// Below this part of the speed P2P counts as slower; above it is noise.
+/// Below this fraction of the speed P2P counts as slower; above it the difference is noise.
 pub const SLOWER: f64 = 0.97;
 
 /// One size.
@@ -62,7 +62,7 @@ pub enum NoGain {
 }
 
 /// The gain at each size that moves data, in the order of the first sweep. Sizes that round to the same
-/// number of bytes are one, and the last row counts.
+/// number of bytes are treated as one, and the last row counts.
 ///
 /// # Errors
 /// See [`NoGain`].
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
     use crate::gpu::{Collective, DataType, RedOp};
 
-    /// Size, and the times on record of eight RTX 4090: out of place off, on; in place off, on.
+    /// Size, and the recorded times of eight RTX 4090: out of place without and with P2P, in place without and with P2P.
     const DOCUMENT: [(u64, [f64; 4]); 8] = [
         (8, [38.83, 38.82, 40.43, 38.16]),
         (131_072, [67.27, 72.03, 54.86, 71.50]),

@@ -28,11 +28,11 @@ pub enum Small {
 /// The figures for comparison, in the same unit.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Like {
-    /// NVLinks carry it.
+    /// Whether NVLinks carry it.
     pub nvlink: bool,
-    /// The least of all pairs in its group.
+    /// The lowest of all pairs in its group.
     pub best: Option<f64>,
-    /// The same within one GPU.
+    /// The same measurement within one GPU.
     pub local: Option<f64>,
 }
 
@@ -72,7 +72,7 @@ pub fn latency(pair: Pair, small: Small, (first, again): (f64, Option<f64>), lik
     let severity = match figure {
         figure if figure <= limit => return None,
         figure if small != Small::Copy || figure <= STAGED_US => Severity::Warn,
-        // NaN ends here.
+        // NaN reaches this arm.
         _ => Severity::Fail,
     };
     let (what, unit) = small.words();

@@ -1,5 +1,5 @@
-//! A GPU's own link: its state under load against its capability, and copies to and from the host's memory
-//! against what the links up to the root carry. And the upper limits of figures: what links carry at their best.
+//! A GPU's own link: its state under load against its capability, and copies to and from the host's memory against what the
+//! links up to the root carry. Also the upper limits of figures: what links carry at their best.
 
 use super::carrier::{Floor, Grade};
 use super::rounded;
@@ -9,8 +9,8 @@ use crate::machine::pcie::model::{Bdf, Link};
 use crate::machine::pcie::tree::Tree;
 use crate::outcome::finding::{Code, Finding, Severity};
 
-/// Copies between host and GPU reach at least this part of the raw link: on record 0.87 (H200,
-/// Gen5 x16: 54.9 of 63.0 GB/s); the encoding of packets alone takes 10 to 20 %.
+/// Copies between host and GPU reach at least this fraction of the raw link: on record 0.87 (H200, Gen5 x16:
+/// 54.9 of 63.0 GB/s); the encoding of packets alone takes 10 to 20 %.
 const HOST: f64 = 0.75;
 
 /// A GPU's link, read while data moves, that is narrower or slower than it can be. `can_gts`, `can_width`:
@@ -20,8 +20,8 @@ pub fn loaded(gpu: GpuId, bdf: Bdf, now: &Link, can_gts: f64, can_width: u32) ->
     if now.gts >= can_gts && now.width >= can_width {
         return None;
     }
-    let told_link = |gts: f64, width: u32| format!("x{width} at {gts} GT/s");
-    let (is, can) = (told_link(now.gts, now.width), told_link(can_gts, can_width));
+    let words = |gts: f64, width: u32| format!("x{width} at {gts} GT/s");
+    let (is, can) = (words(now.gts, now.width), words(can_gts, can_width));
     let message = format!("GPU {gpu} ({bdf}): {is} under load, expected {can}");
     let (measured, expected) = (raw_gb_s(now.gts, now.width), raw_gb_s(can_gts, can_width));
     let finding = Code::GpuLinkLoad.finding(Severity::Warn, &format!("GPU {gpu}"), message);
@@ -38,8 +38,8 @@ pub fn raw_to_host(tree: &Tree, gpu: Bdf) -> Option<f64> {
 }
 
 /// One copy between host and GPU; `what`: as in `from the host`; `again`: the second measurement; `raw`: what
-/// the links carry. It is at most a warning: peer-to-peer does not use host memory. Slightly below the floor
-/// it is not even that: other tenants of a shared host keep its memory busy.
+/// the links carry. It is at most a warning: peer-to-peer does not use host memory. A figure slightly below
+/// the floor is only information: other tenants of a shared host keep its memory busy.
 #[must_use]
 pub fn host(gpu: GpuId, what: &str, (first, again): (f64, Option<f64>), raw: Option<f64>) -> Option<Finding> {
     let subject = format!("GPU {gpu}");
@@ -67,7 +67,7 @@ pub fn host(gpu: GpuId, what: &str, (first, again): (f64, Option<f64>), raw: Opt
 }
 
 /// NVML's and the kernel's readings of one GPU's link, taken at the same time under load. A lower reading of
-/// NVML would lower only what is expected; the kernel's may be a recording, or a virtual machine's.
+/// NVML would lower only what is expected; the kernel's may come from a recording or a virtual machine.
 #[must_use]
 pub fn disagree(gpu: GpuId, bdf: Bdf, nvml: &Link, sysfs: &Link) -> Option<Finding> {
     let (by_nvml, by_kernel) = (raw_gb_s(nvml.gts, nvml.width), raw_gb_s(sysfs.gts, sysfs.width));
@@ -75,11 +75,11 @@ pub fn disagree(gpu: GpuId, bdf: Bdf, nvml: &Link, sysfs: &Link) -> Option<Findi
         return None;
     }
     let severity = if by_nvml < by_kernel { Severity::Warn } else { Severity::Info };
-    let told_link = |link: &Link| format!("x{} at {} GT/s", link.width, link.gts);
+    let words = |link: &Link| format!("x{} at {} GT/s", link.width, link.gts);
     let message = format!(
         "GPU {gpu} ({bdf}): under load NVML reports {}, but the kernel {}, expected the same",
-        told_link(nvml),
-        told_link(sysfs)
+        words(nvml),
+        words(sysfs)
     );
     let finding = Code::LinkContradicted.finding(severity, &format!("GPU {gpu}"), message);
     Some(finding.values(rounded(by_nvml), rounded(by_kernel), Some("GB/s")))
@@ -143,9 +143,9 @@ mod tests {
 
     #[test]
     fn more_than_a_link_reports_to_carry_contradicts_it() {
-        let said = |own| contradicted("GPU 0 -> 1", 25.0, Some(0.25), own).map(|f| f.severity);
+        let severity = |own| contradicted("GPU 0 -> 1", 25.0, Some(0.25), own).map(|f| f.severity);
         assert_eq!(
-            [said(Some(0.25)), said(None), said(Some(31.5))],
+            [severity(Some(0.25)), severity(None), severity(Some(31.5))],
             [Some(Severity::Warn), Some(Severity::Warn), Some(Severity::Info)]
         );
         assert_eq!(contradicted("GPU 0 -> 1", 25.0, Some(31.5), None), None);

@@ -173,32 +173,32 @@ mod tests {
 
     #[test]
     fn each_engine_and_direction_has_a_floor_of_its_own() {
-        let said = |mover: Mover, carrier: Carrier, gb_s: f64| {
+        let judge = |mover: Mover, carrier: Carrier, gb_s: f64| {
             super::mover(PAIR, "x", mover, &carrier, (gb_s, None)).map(|f| f.severity)
         };
         let [ce_read, sm_write, sm_read] =
             [(false, true), (true, false), (true, true)].map(|(kernel, read)| Mover { kernel, read });
         let h200 = Carrier::NvLink { links: 18, gb_s: 26.5625 };
         assert_eq!(
-            [said(ce_read, h200, 393.7), said(sm_write, h200, 369.8), said(sm_read, h200, 376.2)],
+            [judge(ce_read, h200, 393.7), judge(sm_write, h200, 369.8), judge(sm_read, h200, 376.2)],
             [None; 3]
         );
-        assert_eq!(said(sm_write, h200, 290.0), Some(Severity::Warn));
-        assert_eq!(said(sm_read, h200, 190.0), Some(Severity::Fail));
+        assert_eq!(judge(sm_write, h200, 290.0), Some(Severity::Warn));
+        assert_eq!(judge(sm_read, h200, 190.0), Some(Severity::Fail));
         let near = pcie(PathKind::Node, 31.5);
         assert_eq!(
-            [said(ce_read, near, 25.3), said(sm_write, near, 25.4), said(sm_read, near, 24.4)],
+            [judge(ce_read, near, 25.3), judge(sm_write, near, 25.4), judge(sm_read, near, 24.4)],
             [None; 3]
         );
-        assert_eq!(said(sm_write, near, 12.7), Some(Severity::Fail), "half of what the copy engine writes");
-        assert_eq!(said(ce_read, near, 12.7), Some(Severity::Warn), "some root complexes read slowly");
-        assert_eq!(said(ce_read, near, 8.0), Some(Severity::Fail));
+        assert_eq!(judge(sm_write, near, 12.7), Some(Severity::Fail), "half of what the copy engine writes");
+        assert_eq!(judge(ce_read, near, 12.7), Some(Severity::Warn), "some root complexes read slowly");
+        assert_eq!(judge(ce_read, near, 8.0), Some(Severity::Fail));
         let far = pcie(PathKind::Sys, 31.5);
         assert_eq!(
-            [said(ce_read, far, 20.3), said(sm_write, far, 20.5), said(sm_read, far, 19.6)],
+            [judge(ce_read, far, 20.3), judge(sm_write, far, 20.5), judge(sm_read, far, 19.6)],
             [None; 3]
         );
-        assert_eq!(said(sm_write, pcie(PathKind::Sys, 0.0), 1.0), None, "reported by the writes");
+        assert_eq!(judge(sm_write, pcie(PathKind::Sys, 0.0), 1.0), None, "reported by the writes");
         let both = |one: f64, gb_s| super::mover(PAIR, "sm.bi.read", sm_read, &h200, (gb_s, Some(one)));
         assert_eq!(both(376.2, 676.8), None);
         assert_eq!(both(376.2, 390.0).unwrap().severity, Severity::Warn);

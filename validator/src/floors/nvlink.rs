@@ -126,23 +126,23 @@ mod tests {
         GpuId::each(all).map(board).collect()
     }
 
-    fn said(name: &str, all: &[(u32, u32)]) -> Vec<(String, Severity)> {
+    fn judged(name: &str, all: &[(u32, u32)]) -> Vec<(String, Severity)> {
         nvlinks(&boards(name, all)).into_iter().map(|f| (f.subject, f.severity)).collect()
     }
 
     #[test]
     fn all_links_up_or_no_links_pass() {
-        assert_eq!(said("NVIDIA H200", &[(18, 0); 4]), []);
-        assert_eq!(said("NVIDIA GeForce RTX 4090", &[(0, 0); 8]), []);
+        assert_eq!(judged("NVIDIA H200", &[(18, 0); 4]), []);
+        assert_eq!(judged("NVIDIA GeForce RTX 4090", &[(0, 0); 8]), []);
     }
 
     #[test]
     fn a_link_that_is_down_warns_and_half_of_them_fail() {
         let gpu = |n: usize, severity| (format!("GPU {n}"), severity);
-        assert_eq!(said("NVIDIA H200", &[(18, 0), (17, 1)]), [gpu(1, Severity::Warn)]);
-        assert_eq!(said("NVIDIA H200", &[(9, 9), (18, 0)]), [gpu(0, Severity::Fail)]);
+        assert_eq!(judged("NVIDIA H200", &[(18, 0), (17, 1)]), [gpu(1, Severity::Warn)]);
+        assert_eq!(judged("NVIDIA H200", &[(9, 9), (18, 0)]), [gpu(0, Severity::Fail)]);
         // It does not matter whether one or all are down.
-        assert_eq!(said("NVIDIA H200", &[(0, 18); 2]), [gpu(0, Severity::Fail), gpu(1, Severity::Fail)]);
+        assert_eq!(judged("NVIDIA H200", &[(0, 18); 2]), [gpu(0, Severity::Fail), gpu(1, Severity::Fail)]);
         let all = nvlinks(&boards("NVIDIA H200", &[(17, 1), (18, 0)]));
         assert!(all[0].message.ends_with("17 of 18 NVLinks are up, expected 18"), "{all:?}");
         assert_eq!(all[0].evidence, ["NVML reports that these are not active: 17"]);
@@ -163,10 +163,10 @@ mod tests {
         for (name, up, down) in
             [("NVIDIA GeForce RTX 3090", 0, 4), ("NVIDIA H100 PCIe", 0, 12), ("NVIDIA A100-PCIE-40GB", 4, 8)]
         {
-            assert!(said(name, &[(up, down); 2]).iter().all(|f| f.1 == Severity::Info), "{name}");
+            assert!(judged(name, &[(up, down); 2]).iter().all(|f| f.1 == Severity::Info), "{name}");
         }
-        assert_eq!(said("NVIDIA GeForce RTX 3090", &[(3, 1), (4, 0)])[0].1, Severity::Warn);
-        assert_eq!(said("NVIDIA H200 NVL", &[(11, 7), (18, 0)])[0].1, Severity::Warn);
+        assert_eq!(judged("NVIDIA GeForce RTX 3090", &[(3, 1), (4, 0)])[0].1, Severity::Warn);
+        assert_eq!(judged("NVIDIA H200 NVL", &[(11, 7), (18, 0)])[0].1, Severity::Warn);
     }
 
     #[test]

@@ -14,29 +14,29 @@ const ONE_WAY: f64 = 1.2;
 const STRAIGHT_US: f64 = 3.0;
 /// A 16-byte copy through host memory: on record 11 to 20 us.
 const STAGED_US: f64 = 8.0;
-/// Below this part of the faster direction the slower one is reported. On healthy machines the widest
+/// Below this fraction of the faster direction the slower one is reported. On healthy machines the widest
 /// difference on record is 0.92 (a pair measured cold).
 const ASYMMETRIC: f64 = 0.85;
 
 /// The figures of one ordered pair, with peer access on unless stated otherwise.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Figures {
-    /// From where to where.
+    /// The sender and the receiver.
     pub pair: Pair,
     /// The carrier.
     pub carrier: Carrier,
     /// One direction alone, GB/s.
     pub one_way: f64,
-    /// The same with peer access off, where it was measured.
+    /// The same with peer access off, if it was measured.
     pub off: Option<f64>,
-    /// Both directions at once, their sum, GB/s, where it was measured.
+    /// The sum of both directions at once, GB/s, if it was measured.
     pub both_ways: Option<f64>,
-    /// The time of a 16-byte copy by the GPU's clock, us, where it was measured.
+    /// The time of a 16-byte copy by the GPU's clock, us, if it was measured.
     pub latency_us: Option<f64>,
 }
 
 /// All findings about the speed of one ordered pair; `least`: `expect.min_p2p_gb_s`. Latency and asymmetry
-/// have functions of their own, because other tests measure them.
+/// have separate functions, because other tests measure them.
 #[must_use]
 pub fn pair(figures: &Figures, least: Option<f64>) -> Vec<Finding> {
     if is_staged(figures) {
@@ -147,7 +147,7 @@ pub fn mover(
             Floor { least: floor.least * one, because: format!("{}, {one:.2} GB/s", floor.because) }
         }
     };
-    // Reads over PCIe differ between root complexes; below half of their floor is a fault all the same.
+    // Reads over PCIe differ between root complexes; a figure below half of their floor is a fault anyway.
     let lenient = mover.read && !carrier.is_nvlink();
     let severity = match floor.grade(gb_s) {
         Grade::Good => return None,

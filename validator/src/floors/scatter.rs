@@ -1,5 +1,5 @@
-//! Figures that still scatter after repeats, and figures that are outliers among others of the same kind: robust statistics,
-//! which one bad figure cannot shift, and no table of what boards should reach.
+//! Figures that still scatter after repeats, and figures that are outliers among others of the same kind:
+//! robust statistics, which one bad figure cannot shift, instead of a table of what boards should reach.
 
 use super::rounded;
 use crate::floors::stats::{Measured, Policy, median};
@@ -7,11 +7,11 @@ use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
 use std::collections::BTreeMap;
 
-/// From the median absolute deviation to the standard deviation of a normal distribution.
+/// The factor from the median absolute deviation to the standard deviation of a normal distribution.
 const SIGMA: f64 = 1.4826;
-/// A figure within this many of them is no outlier.
+/// A figure within this many standard deviations is not an outlier.
 const SIGMAS: f64 = 6.0;
-/// Nor within this part of the median: on record comparable pairs of a healthy machine differ by 9 %.
+/// Nor is a figure within this fraction of the median: on record comparable pairs of a healthy machine differ by 9 %.
 const NEAR: f64 = 0.15;
 /// Smaller groups are not judged.
 const FEWEST: usize = 5;

@@ -5,8 +5,8 @@ use super::rounded;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
 
-/// The least part of what the smallest and the largest size predict: sizes in between start to fill the link,
-/// and are somewhat slower than a straight line.
+/// The lowest accepted fraction of what the smallest and the largest size predict: sizes in between start to
+/// fill the link, and are somewhat slower than a straight line.
 const PART: f64 = 0.4;
 
 /// One size.

@@ -7,11 +7,11 @@ use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
 
 /// The expected speed is the ideal. Healthy machines reach 0.95 and more of it over NVSwitch; a collapse to
-/// half reaches less than this.
+/// half is below this limit.
 const BAD: f64 = 0.55;
 /// Below this the speed is suspicious, but switches that share their ports unevenly come close to it.
 const LOW: f64 = 0.7;
-/// A transfer below this part of comparable simultaneous transfers is starved.
+/// A transfer below this fraction of comparable simultaneous transfers is starved.
 const STARVED: f64 = 0.5;
 /// Smaller groups are not judged.
 const FEWEST: usize = 4;
@@ -29,7 +29,7 @@ pub fn collapse(
     let severity = match best / expected.total {
         part if part >= LOW => return None,
         part if part >= BAD => Severity::Warn,
-        // NaN ends here.
+        // NaN reaches this arm.
         _ => Severity::Fail,
     };
     let least = expected.total * LOW;
@@ -43,8 +43,8 @@ pub fn collapse(
     Some(finding.values(rounded(best), rounded(least), Some("GB/s")))
 }
 
-/// Transfers that get far less than comparable ones in the same pattern, both in GB/s and as a part of what
-/// they move alone.
+/// Transfers that are far slower than comparable ones in the same pattern, both in GB/s and as a fraction of
+/// their speed alone.
 #[must_use]
 pub fn starved(what: &str, each: &[Share]) -> Vec<Finding> {
     let middle = |like: &str, of: fn(&Share) -> f64| {
@@ -53,7 +53,7 @@ pub fn starved(what: &str, each: &[Share]) -> Vec<Finding> {
     };
     let found = |share: &Share| {
         let Share { pair, gb_s, alone, like } = share;
-        // On a shared GPU all get the same speed, otherwise each the same part of its own.
+        // On a shared GPU all reach the same speed, otherwise each the same fraction of its own.
         let as_much = middle(like, |other| other.gb_s)? * STARVED;
         let of_its_own = middle(like, Share::part)? * STARVED * alone;
         let least = as_much.min(of_its_own);
@@ -73,7 +73,7 @@ pub fn starved(what: &str, each: &[Share]) -> Vec<Finding> {
 /// One transfer of a pattern.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Share {
-    /// From where to where.
+    /// The sender and the receiver.
     pub pair: Pair,
     /// GB/s by its own clock.
     pub gb_s: f64,

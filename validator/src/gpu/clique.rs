@@ -5,7 +5,7 @@ use super::cuda::{self, Gpu, GpuError};
 use crate::machine::GpuId;
 use crate::machine::pcie::model::Bdf;
 
-/// All GPUs that CUDA sees, in its order, or the requested ones.
+/// All GPUs that CUDA sees, in CUDA's order, or only the requested ones.
 #[derive(Debug)]
 pub struct Clique {
     /// The GPUs; if all are open, the n-th has ordinal n.
@@ -23,8 +23,8 @@ impl Clique {
         Self::of(GpuId::all(cuda::count()?))
     }
 
-    /// Starts CUDA and a context on these GPUs only, by CUDA's numbers, in this order: a process of one rank
-    /// must not use memory of other ranks' GPUs.
+    /// Starts CUDA and a context on these GPUs only, given by CUDA's numbers and in this order: the process of one
+    /// rank must not use memory of other ranks' GPUs.
     ///
     /// # Errors
     /// As for `open`; a number without a GPU, or a repeated one.

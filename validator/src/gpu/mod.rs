@@ -1,6 +1,6 @@
-//! GPUs in our own types: the only folder that names CUDA, NCCL and NVML. `cuda` calls the CUDA driver,
-//! `nccl` the library of collectives, `nvml` the management library; `clique` is all GPUs of the machine,
-//! `pattern` the content of their memory. `suite` builds tests from this, and `floors` judges the figures.
+//! GPUs behind types of our own: the only folder that names CUDA, NCCL and NVML. `cuda` calls the CUDA driver,
+//! `nccl` the library of collectives, `nvml` the management library; `clique` opens all GPUs of the machine,
+//! `pattern` defines the content of tested memory. `suite` builds tests from this, and `floors` judges the figures.
 
 mod clique;
 mod cuda;

@@ -1,5 +1,5 @@
-//! The machine: its files below one root, its host, its PCIe functions and its boot image. Read-only. And the
-//! numbers of its GPUs and of the ranks on them, as types.
+//! The machine: its files below one root, its host, its PCIe functions and its boot image. Read-only. Also
+//! the types for GPU numbers and rank numbers.
 
 pub mod host;
 pub mod image;
@@ -10,7 +10,7 @@ pub mod root;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A type for each kind of number, so that one is not taken for another. In JSON and in texts it is the number.
+/// A separate type for each kind of number, so that they are not confused. In JSON and in text it is the plain number.
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -25,13 +25,13 @@ macro_rules! number {
                 Self(number)
             }
 
-            /// The plain number, which is also the place in a list of all.
+            /// The plain number, which is also the index in a list of all.
             #[must_use]
             pub const fn index(self) -> usize {
                 self.0
             }
 
-            /// The first `count`.
+            /// The first `count` numbers.
             pub fn all(count: usize) -> impl Iterator<Item = Self> + Clone {
                 (0..count).map(Self)
             }
@@ -42,7 +42,7 @@ macro_rules! number {
             }
         }
 
-        /// As in texts, so that a list of them is shown as `[0, 1]`.
+        /// The plain number, so that a list is shown as `[0, 1]`.
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 fmt::Debug::fmt(&self.0, f)
@@ -72,7 +72,7 @@ macro_rules! number {
 
         #[cfg(test)]
         impl $name {
-            /// These.
+            /// A list of these numbers.
             pub fn list<const N: usize>(numbers: [usize; N]) -> Vec<Self> {
                 numbers.map(Self).to_vec()
             }
@@ -94,13 +94,13 @@ impl Rank {
     /// Rank 0.
     pub const FIRST: Self = Self(0);
 
-    /// The one after it on the ring of all `ranks`.
+    /// The next rank on the ring of all `ranks`.
     #[must_use]
     pub fn next(self, ranks: usize) -> Self {
         Self((self.0 + 1) % ranks.max(1))
     }
 
-    /// The one before it.
+    /// The previous rank on that ring.
     #[must_use]
     pub fn before(self, ranks: usize) -> Self {
         Self((self.0 + ranks.saturating_sub(1)) % ranks.max(1))

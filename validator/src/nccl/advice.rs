@@ -1,7 +1,7 @@
 //! The workload's NCCL settings, each derived from a test's proof or from the machine, with the reason that
 //! precedes it in nccl.conf. Levels are given by name (the numbers follow an older order), interfaces and
 //! HCAs by exact name. The GID index of `RoCE` is never set: it differs from node to node and changes, and
-//! NCCL finds it by itself. `engine` decides which of them reach the workload.
+//! NCCL finds it by itself. `engine` decides which settings reach the workload.
 
 use super::Distance;
 use crate::outcome::Advice;
@@ -53,7 +53,7 @@ pub fn channels(found: &Channels) -> Option<Advice> {
 
 /// The network interfaces that NCCL may use.
 pub const INTERFACE: &str = "NCCL_SOCKET_IFNAME";
-/// The value that firstlight advised for [`INTERFACE`]: the same value in an environment is no choice of the user's.
+/// The value that firstlight advised for [`INTERFACE`]: if the environment has the same value, the user did not choose it.
 pub const ADVISED_INTERFACE: &str = "FIRSTLIGHT_NCCL_SOCKET_IFNAME";
 
 /// The RDMA ports that NCCL may use.
@@ -61,8 +61,8 @@ pub const HCA: &str = "NCCL_IB_HCA";
 /// Whether NCCL makes one device of several ports.
 pub const MERGE: &str = "NCCL_IB_MERGE_NICS";
 
-/// The settings between nodes, from what has passed over all of them: the interface of the sockets, the RDMA ports of the
-/// rails, in their order, and whether NCCL is to merge them, with the gain as a factor.
+/// The settings between nodes, derived from the tests that passed over all of them: the interface of the sockets, the
+/// RDMA ports of the rails, in their order, and whether NCCL should merge them, with the gain as a factor.
 #[must_use]
 pub fn between_nodes(interface: Option<&str>, hcas: &[String], merge: Option<(bool, f64)>) -> Vec<Advice> {
     let mut all = Vec::new();
@@ -72,7 +72,7 @@ pub fn between_nodes(interface: Option<&str>, hcas: &[String], merge: Option<(bo
             list.clone(),
             "the interface over which NCCL passed between the nodes",
         ));
-        let reason = "the interface that is advised here, by which `firstlight nodes` tells it from a choice";
+        let reason = "lets `firstlight nodes` distinguish the advised interface from the user's choice";
         all.push(Advice::new(ADVISED_INTERFACE, list, reason));
     }
     if let Some(list) = exact(hcas) {
@@ -97,7 +97,7 @@ pub fn interfaces(up: &[String]) -> Advice {
     }
 }
 
-/// `=a,b`; names that NCCL's list cannot hold are left out.
+/// `=a,b`; names that NCCL's list cannot contain are left out.
 fn exact(names: &[String]) -> Option<String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-@:".contains(c);
     let good: Vec<_> =

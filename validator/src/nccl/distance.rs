@@ -34,7 +34,7 @@ pub enum Distance {
     Sys,
     /// Over the network.
     Net,
-    /// Not at all.
+    /// No path.
     Dis,
 }
 

@@ -1,6 +1,5 @@
 //! Everything about NCCL except the tests: rows and sizes as nccl-tests counts them, what NCCL's log and
-//! topology dump prove, settings for a workload, and the processes of the ranks
-//! (`ranks`).
+//! topology dump prove, settings for a workload, and the processes of the ranks (`ranks`).
 
 pub mod advice;
 mod distance;

@@ -23,7 +23,7 @@ pub struct Wrongs {
     pub ones: u64,
     /// How many elements were checked, of all ranks.
     pub looked: u64,
-    /// In how many calls of the collective.
+    /// How many calls of the collective were checked.
     pub calls: u64,
     /// The first wrong one.
     pub first: Option<FirstWrong>,
@@ -38,9 +38,9 @@ pub struct Stray {
     pub rank: Rank,
     /// Whether it is the receive buffer; else the send buffer.
     pub receive: bool,
-    /// Whether the memory is behind what the calls use; else before it.
+    /// Whether the changed memory is behind the memory that the calls use; else before it.
     pub behind: bool,
-    /// The distance of the nearest change, bytes.
+    /// The distance from there to the nearest change, bytes.
     pub distance: u64,
     /// How many words of the guard band were changed.
     pub words: u64,

@@ -22,7 +22,7 @@ pub struct Sweep {
     pub warmups: u32,
     /// Whether values are checked.
     pub check: bool,
-    /// Whether counts are used as they result, without rounding to 16 bytes.
+    /// Whether counts are used without rounding to 16 bytes.
     pub odd: bool,
     /// Element type.
     pub data: DataType,

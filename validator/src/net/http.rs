@@ -1,5 +1,5 @@
-//! The only HTTP client: a POST of a few bytes, a GET of a bounded file, piece by piece. Every call has a
-//! deadline. The caller decides about retries; an answer with any status is an answer.
+//! The only HTTP client: a POST of a few bytes, and a GET of a file of limited size, piece by piece. Every call has
+//! a deadline. The caller decides about retries; an answer with any status counts as an answer.
 
 use crate::text::chain;
 use crate::text::size::size;
@@ -13,7 +13,7 @@ use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
 /// Maximum number of redirects of a GET.
 const REDIRECTS: u32 = 3;
-/// Maximum silence of a server.
+/// The longest time without data from a server.
 const SILENCE: Duration = Duration::from_secs(30);
 /// Maximum size of the pieces in which a file is passed on.
 const PIECE: usize = 1 << 18;
@@ -47,7 +47,7 @@ pub fn checked(url: &str) -> Result<&str, HttpError> {
     if fine { Ok(url) } else { Err(HttpError::BadUrl(url.to_owned())) }
 }
 
-/// Whether the port, if there is one, is valid: an invalid one would be sent to another port.
+/// Whether the port, if there is one, is valid: with an invalid one the request would use another port.
 fn may_be(host: &str) -> bool {
     let behind = host.rsplit_once(']').map_or(host, |(_, behind)| behind);
     let digits = |port: &str| port.bytes().all(|b| b.is_ascii_digit());
@@ -61,7 +61,7 @@ fn may_be(host: &str) -> bool {
 pub struct Authorities(Option<Vec<Certificate<'static>>>);
 
 impl Authorities {
-    /// Only those in a PEM file's text; without a file those that browsers trust.
+    /// Only the certificates in a PEM file's text; without a file those that browsers trust.
     ///
     /// # Errors
     /// [`HttpError::BadAuthority`], naming `file`.
@@ -89,7 +89,7 @@ pub fn post(
     authorities: &Authorities,
     within: Duration,
 ) -> Result<u16, HttpError> {
-    // A redirected POST becomes a GET and loses its body: a redirect is an answer here.
+    // A redirected POST would become a GET and lose its body, so a redirect is returned as an answer.
     let mut request = agent(authorities, within, 0).post(url);
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -103,7 +103,7 @@ pub fn post(
 /// A part of an answer.
 #[derive(Debug)]
 pub enum Piece {
-    /// First the status, and the number of bytes, if the server gives it.
+    /// First the status, and the number of bytes if the server sends it.
     Head(u16, Option<u64>),
     /// The next bytes.
     Bytes(Vec<u8>),
@@ -131,10 +131,10 @@ impl Iterator for Pieces {
     }
 }
 
-/// Fetches at most `largest` bytes, piece by piece; after an error nothing useful follows.
+/// Fetches at most `largest` bytes, piece by piece; an error is the last useful item.
 #[must_use]
 pub fn get(url: &str, largest: u64, authorities: &Authorities, within: Duration) -> Pieces {
-    // A slow server can delay a network read piece by piece, but not a read from a channel.
+    // A slow server can delay each network read, but not a read from a channel with a deadline.
     let (url, authorities) = (url.to_owned(), authorities.clone());
     let (sender, coming) = sync_channel(4);
     thread::spawn(move || {

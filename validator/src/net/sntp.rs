@@ -1,4 +1,4 @@
-//! The only NTP client: asks servers for the time once, and rejects implausible answers. The caller decides
+//! The only NTP client: queries servers for the time once, and rejects implausible answers. The caller decides
 //! whether to set the clock.
 
 use rsntp::{Config, ProtocolError, SntpClient, SynchronizationError, SynchronizationResult};
@@ -9,7 +9,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Where NTP servers listen.
+/// The port of NTP servers.
 const PORT: u16 = 123;
 /// No server's clock is before 2026-01-01, when this was written, or after 2100-01-01: such a clock was never
 /// set.
@@ -31,7 +31,7 @@ impl fmt::Display for Move {
     }
 }
 
-/// Asks all servers simultaneously; returns the first plausible answer and its server.
+/// Queries all servers at the same time; returns the first plausible answer and its server.
 ///
 /// # Errors
 /// The result of each server, in one line.
@@ -66,11 +66,11 @@ fn silent(within: Duration) -> String {
     format!("no answer within {} s", within.as_secs())
 }
 
-/// How many requests a server gets, and the pause before the next.
+/// How many requests are sent to a server, and the pause before the next one.
 const REQUESTS: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A request and its answer; another request where something came that is no answer to it, since anyone can send a datagram.
+/// Sends a request and receives its answer; repeats it if a received datagram is no answer, since any host can send one.
 fn exchange(server: &str, within: Duration) -> Result<Move, String> {
     let until = Instant::now() + within;
     let address = resolve(server).map_err(|e| e.to_string())?;
@@ -93,7 +93,7 @@ fn exchange(server: &str, within: Duration) -> Result<Move, String> {
     }
 }
 
-/// Whether a datagram is not from a server that answers this request.
+/// Whether a datagram is not an answer of the server to this request.
 const fn is_no_answer(error: &ProtocolError) -> bool {
     use ProtocolError::{InvalidMode, InvalidOriginateTimestamp, InvalidPacketVersion, PacketIsTooShort};
     matches!(error, PacketIsTooShort | InvalidPacketVersion | InvalidMode | InvalidOriginateTimestamp)
@@ -124,7 +124,7 @@ fn judge(answer: &SynchronizationResult, now: SystemTime, within: Duration) -> R
 }
 
 fn plausible(offset: f64, round_trip: f64, now: SystemTime, within: Duration) -> Result<Move, String> {
-    // The answer may be wrong by half of it. Two clocks that tick slightly differently make it negative.
+    // The offset may be wrong by half of the round trip, which clocks of slightly different rates can make negative.
     if !(-0.1..=within.as_secs_f64()).contains(&round_trip) {
         return Err(format!("says that its answer took {round_trip:.3} s"));
     }

@@ -1,5 +1,5 @@
-//! Communicators over nodes, driven from the leading node step by step: CUDA starts everywhere, the node of rank 0 makes
-//! the id and all get it, each row is measured by all, NCCL's lines are collected. Several communicators of
+//! Communicators over nodes, driven step by step by the leading node: CUDA starts on all nodes, the node of rank 0 makes
+//! the id and all receive it, all measure each row, and NCCL's lines are collected. Several communicators of
 //! different nodes go through the same steps at the same time; one that fails does not stop the others.
 
 use super::cluster::{Cluster, Heard};
@@ -11,12 +11,12 @@ use crate::nccl::ranks::{Device, NetworkKind, Opening, RowAsk, TroubleKind, Whol
 use crate::net::meeting::Cut;
 use std::time::Duration;
 
-/// Beyond a node's own time limit: its answer has to come here.
+/// Extra time beyond a node's own time limit, for its answer to arrive.
 const BESIDE: Duration = Duration::from_secs(15);
 /// The time limit for stopping NCCL's processes.
 const CLOSING: Duration = Duration::from_secs(40);
 
-/// What the communicators are made for.
+/// The parameters of the communicators.
 #[derive(Debug, Clone, Copy)]
 pub struct Ask {
     /// The network.
@@ -25,7 +25,7 @@ pub struct Ask {
     pub rail: Option<usize>,
     /// Whether NCCL merges rails; `None`: its own choice.
     pub merge: Option<bool>,
-    /// Least and wanted bytes of each buffer.
+    /// Minimum and wanted bytes of each buffer.
     pub bytes: (u64, u64),
     /// The time limit of the start.
     pub start: Duration,
@@ -42,7 +42,7 @@ pub struct Group {
     pub devices: Vec<(usize, Device)>,
     /// Bytes that rows may use.
     pub room: u64,
-    /// Why it has ended.
+    /// Why it has ended, if it has.
     pub stop: Option<Stop>,
     whole: Whole,
 }
@@ -54,9 +54,9 @@ pub enum Stop {
     Lost {
         /// The node.
         node: usize,
-        /// How it was noticed.
+        /// The error of its connection.
         why: Cut,
-        /// What was under way.
+        /// The step that was in progress.
         doing: String,
     },
     /// A node has failed.
@@ -65,7 +65,7 @@ pub enum Stop {
         node: usize,
         /// Why.
         failure: Failure,
-        /// What was under way.
+        /// The step that was in progress.
         doing: String,
     },
     /// Two nodes have different versions of NCCL.
@@ -76,7 +76,7 @@ pub enum Stop {
 const REMOTE_ERROR: i32 = 6;
 
 impl Stop {
-    /// How close to the cause it is.
+    /// How close to the cause this reason is.
     const fn weight(&self) -> u8 {
         match self {
             Self::Lost { why: Cut::Silent(_), .. } => 2,
@@ -100,7 +100,7 @@ pub struct Groups<'c> {
 }
 
 impl<'c> Groups<'c> {
-    /// Starts them. A group whose start failed has its reason.
+    /// Starts the communicators. A group whose start failed contains the reason.
     pub fn start(cluster: &'c mut Cluster, nodes: Vec<Vec<usize>>, ask: &Ask) -> Self {
         let group = |nodes: Vec<usize>| {
             let ranks = nodes.iter().filter_map(|node| cluster.card(*node)).map(|card| card.gpus).sum();
@@ -189,14 +189,14 @@ impl<'c> Groups<'c> {
     pub fn log(&mut self) -> Vec<Option<String>> {
         let nodes: Vec<_> = self.groups.iter().flat_map(|group| group.nodes.clone()).collect();
         let order = |node| nodes.contains(&node).then_some(Order::Log);
-        let said = self.step("collecting NCCL's lines", order, BESIDE, |reply| match reply {
+        let logs = self.step("collecting NCCL's lines", order, BESIDE, |reply| match reply {
             Reply::Log(text) => Some(text),
             _ => None,
         });
-        said.into_iter().map(|said| Some(said?.concat())).collect()
+        logs.into_iter().map(|log| Some(log?.concat())).collect()
     }
 
-    /// Asks the nodes of all communicators that go on, and notes those that end.
+    /// Sends an order to the nodes of all communicators that have not ended, and records those that end now.
     fn step<T>(
         &mut self,
         doing: &str,
@@ -244,14 +244,14 @@ impl<'c> Groups<'c> {
 }
 
 impl Group {
-    /// Keeps the reason that is closest to the cause.
+    /// Keeps the reason that is closer to the cause.
     fn end(&mut self, stop: Stop) {
         if self.stop.as_ref().is_none_or(|before| before.weight() < stop.weight()) {
             self.stop = Some(stop);
         }
     }
 
-    /// Takes what the nodes have opened; the communicator's id.
+    /// Stores what the nodes have opened; returns the communicator's id.
     fn take(&mut self, openings: Vec<Opening>) -> Option<UniqueId> {
         let mut id = None;
         for (node, opening) in self.nodes.iter().zip(openings) {
@@ -273,7 +273,7 @@ impl Group {
 impl Drop for Groups<'_> {
     fn drop(&mut self) {
         let nodes: Vec<_> = self.groups.iter().flat_map(|group| group.nodes.clone()).collect();
-        // Those that do not answer are noted as lost.
+        // Nodes that do not answer are recorded as lost.
         let order = |node| nodes.contains(&node).then_some(Order::Close);
         let _ = self.cluster.ask(order, CLOSING, false);
     }

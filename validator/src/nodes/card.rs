@@ -1,4 +1,4 @@
-//! What a node says of itself when it comes, and what two nodes must have in common.
+//! The description of itself that a node sends first, and what all nodes must have in common.
 
 use crate::outcome::finding::{Code, Finding, Severity};
 use serde::{Deserialize, Serialize};
@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 pub struct Card {
     /// Its name, for messages.
     pub name: String,
-    /// What tells it from every other node: its machine, and which of its GPUs take part.
+    /// Distinguishes it from every other node: its machine, and which of its GPUs take part.
     pub identity: String,
-    /// Its machine, which processes of one launcher may share: host name and boot, by which NCCL tells machines, too.
+    /// Its machine, which several processes of a launcher may share: host name and boot, which identify machines to NCCL too.
     pub host: String,
     /// Whether it is the node that listens.
     pub hosts: bool,
-    /// Its number, where a launcher has given it one.
+    /// Its rank, if a launcher has assigned one.
     pub rank: Option<usize>,
     /// Names and versions that must be the same on all nodes.
     pub versions: Versions,
@@ -22,37 +22,37 @@ pub struct Card {
     pub gpus: usize,
     /// Its RDMA ports that are ACTIVE, as `mlx5_0:1`, in order.
     pub hcas: Vec<String>,
-    /// What each of them should carry in one direction, Gb/s, where that is known.
+    /// The expected rate of each of them in one direction, Gb/s, if it is known.
     pub gbit_s: Vec<Option<f64>>,
-    /// The leaf switch of each of them, or of all of them, where that is known.
+    /// The leaf switch of each of them, or of all of them, if it is known.
     pub leaves: Leaves,
 }
 
-/// What a node knows of the leaf switches that its ports lead to.
+/// What a node knows about the leaf switches that its ports are connected to.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Leaves {
     /// Nothing.
     #[default]
     Unknown,
-    /// The node's: each rail may have a switch of its own there.
+    /// One name for the node: each rail may have a separate switch there.
     OfNode(String),
-    /// Each rail's; `None`: unknown.
+    /// One name for each rail; `None`: unknown.
     OfRails(Vec<Option<String>>),
 }
 
 /// The leaf switches of all nodes: that of each node's port on each rail, and their names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Switches {
-    /// By node and rail.
+    /// The switch's number, by node and rail.
     pub of_ports: Vec<Vec<usize>>,
-    /// By number.
+    /// The names, by the switch's number.
     pub names: Vec<String>,
 }
 
 /// The leaf switches, if all nodes know theirs on the first `rails` rails.
 ///
 /// # Errors
-/// `None` if no node knows any; else what is not known.
+/// `None` if no node knows any; otherwise the first switch that is unknown.
 pub fn switches(cards: &[&Card], rails: usize) -> Result<Switches, Option<String>> {
     if cards.iter().all(|card| card.leaves == Leaves::Unknown) {
         return Err(None);
@@ -80,7 +80,7 @@ pub fn switches(cards: &[&Card], rails: usize) -> Result<Switches, Option<String
     Ok(Switches { of_ports, names })
 }
 
-/// Versions; `None`: the node has none of it.
+/// Versions; `None`: the node does not have that component.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Versions {
     /// firstlight's.

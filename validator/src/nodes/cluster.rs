@@ -1,4 +1,4 @@
-//! The nodes of a meeting, as the leading node has them: all get an order, and their answers come within one deadline.
+//! The nodes of a meeting, as the leading node has them: sends them orders and receives their answers within a deadline.
 
 use super::card::Card;
 use super::order::{Ending, Failure, Numbered, Order, Reply};
@@ -8,11 +8,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Once one has failed, the others get this long to answer.
+/// How long the others may take to answer once one has failed.
 const OTHERS: Duration = Duration::from_secs(3);
 /// The time limit for sending an order.
 const SENDING: Duration = Duration::from_secs(10);
-/// The longest silence of a node between orders; every order has a deadline of its own.
+/// The longest silence of a node between orders; every order has a separate deadline.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 /// All nodes.
@@ -27,7 +27,7 @@ pub struct Cluster {
 struct Node {
     card: Card,
     to: Speaker,
-    /// Why it is gone.
+    /// Why the connection is lost, if it is.
     lost: Option<Cut>,
 }
 
@@ -38,14 +38,14 @@ pub enum Heard {
     Reply(Reply),
     /// It failed.
     Failed(Failure),
-    /// It is gone, or its answer did not come in time.
+    /// Its connection is lost, or its answer did not arrive in time.
     Lost(Cut),
-    /// It was not waited for, because another one failed.
+    /// The wait for its answer was ended early, because another node failed.
     Unheard,
 }
 
 impl Cluster {
-    /// From the nodes that have come, in order.
+    /// A cluster of the nodes that have come, in order.
     pub(super) fn new(came: Vec<Came<Card>>) -> Self {
         let (sender, answers) = channel();
         let node = |(number, came): (usize, Came<Card>)| {
@@ -86,7 +86,7 @@ impl Cluster {
         self.card(node).map_or_else(|| format!("number {node}"), |card| card.name.clone())
     }
 
-    /// The GPUs of all nodes: as many ranks.
+    /// The number of GPUs of all nodes, which is the number of ranks.
     #[must_use]
     pub fn gpus(&self) -> usize {
         self.nodes.iter().map(|node| node.card.gpus).sum()
@@ -116,15 +116,15 @@ impl Cluster {
         self.nodes.iter().enumerate().find_map(|(n, node)| Some((n, node.lost.as_ref()?)))
     }
 
-    /// Gives each node the order that `order` has for it, and returns the answers of those that got one, in the nodes'
-    /// order. If `together`, the failure of one makes the others' answers not worth waiting for.
+    /// Sends each node the order that `order` returns for it, if any, and returns the answers of those nodes, in the nodes'
+    /// order. If `together`, the wait for the others is cut short once one fails.
     pub fn ask(
         &mut self,
         order: impl Fn(usize) -> Option<Order>,
         within: Duration,
         together: bool,
     ) -> Vec<(usize, Heard)> {
-        // What came since the last order: a late answer, or why a node is gone, which sending to it would not tell.
+        // Messages since the last order: a late answer, or why a connection was lost, which sending would not reveal.
         while let Ok((n, heard)) = self.answers.try_recv() {
             if let Err(cut) = heard {
                 self.lose(n, cut);
@@ -181,7 +181,7 @@ impl Cluster {
         all
     }
 
-    /// Tells all nodes that it is over. One that is gone needs no telling.
+    /// Sends the end to all nodes that are still connected.
     pub fn end(&mut self, ending: &Ending) {
         self.number += 1;
         for node in self.nodes.iter_mut().filter(|node| node.lost.is_none()) {
@@ -203,7 +203,7 @@ impl Drop for Cluster {
     }
 }
 
-/// Passes on what a node says, until it is gone.
+/// Forwards a node's messages until its connection ends.
 fn listen(
     node: usize,
     mut from: Listener,

@@ -1,5 +1,5 @@
-//! The meeting on the leading node: admits nodes until all are there or the time is up, and finds those that are
-//! missing, there twice, or of another token.
+//! The meeting on the leading node: admits nodes until all are there or the time is up, and reports those that are
+//! missing, came twice, or have another token.
 
 use super::card::{Card, differences};
 use super::cluster::Cluster;
@@ -10,7 +10,7 @@ use std::io;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// The time limit for telling a node that it is turned away.
+/// The time limit for notifying a node that it is turned away.
 const SENDING: Duration = Duration::from_secs(5);
 /// The most findings about strangers and wrong tokens that are kept.
 const MOST: usize = 16;
@@ -22,7 +22,7 @@ pub struct Gathered {
     pub cluster: Cluster,
     /// How long it took, seconds.
     pub seconds: f64,
-    /// What was found.
+    /// Problems that were found.
     pub findings: Vec<Finding>,
     /// Whether the tests over all nodes can run: all are there, with the same firstlight.
     pub complete: bool,
@@ -55,7 +55,7 @@ pub fn gather(host: Host, size: usize, due: Instant) -> io::Result<Gathered> {
     }
     let reached = came.iter().find(|came| !came.card.hosts);
     let reached = reached.and_then(|came| came.link.to.own_address().ok()).map(|address| address.ip());
-    tell_apart(&mut came, reached);
+    make_names_unique(&mut came, reached);
     findings.extend(differences(&came.iter().map(|came| &came.card).collect::<Vec<_>>()));
     let complete = complete && findings.iter().all(|finding| finding.severity < Severity::Fail);
     let mut cluster = Cluster::new(came);
@@ -69,17 +69,17 @@ pub fn gather(host: Host, size: usize, due: Instant) -> io::Result<Gathered> {
     Ok(Gathered { cluster, seconds: begun.elapsed().as_secs_f64(), findings, complete })
 }
 
-/// Nodes that share a name get their address behind it, and where that is the same too, their number; `reached` is the
-/// address of the leading node.
-fn tell_apart(came: &mut [Came<Card>], reached: Option<IpAddr>) {
+/// Appends the address to names that several nodes share, and the node's number if the address is the same too;
+/// `reached` is the address of the leading node.
+fn make_names_unique(came: &mut [Came<Card>], reached: Option<IpAddr>) {
     let address = |came: &Came<Card>| reached.filter(|_| came.card.hosts).unwrap_or_else(|| came.from.ip());
     let named: Vec<_> = came.iter().map(|came| (came.card.name.clone(), address(came))).collect();
-    for (came, name) in came.iter_mut().zip(apart(&named)) {
+    for (came, name) in came.iter_mut().zip(unique_names(&named)) {
         came.card.name = name;
     }
 }
 
-fn apart(named: &[(String, IpAddr)]) -> Vec<String> {
+fn unique_names(named: &[(String, IpAddr)]) -> Vec<String> {
     let one = |(n, (name, address)): (usize, &(String, IpAddr))| {
         let same = named.iter().filter(|(other, _)| other == name);
         match (same.clone().count(), same.filter(|(_, other)| other == address).count()) {
@@ -91,12 +91,12 @@ fn apart(named: &[(String, IpAddr)]) -> Vec<String> {
     named.iter().enumerate().map(one).collect()
 }
 
-/// Launchers number their processes; otherwise the leading node is the first, and the others follow by name.
+/// The sort key of a node: the launcher's rank if there is one; otherwise the leading node is first, the others by name.
 fn order(card: &Card) -> (Option<usize>, bool, &str, &str) {
     (card.rank, !card.hosts, &card.name, &card.identity)
 }
 
-/// Takes a node in, unless it is there already.
+/// Adds a node, unless it is there already.
 fn take(mut guest: Came<Card>, size: usize, came: &mut Vec<Came<Card>>, findings: &mut Vec<Finding>) {
     let card = &guest.card;
     let twice = came.iter().find(|other| {
@@ -117,7 +117,7 @@ fn take(mut guest: Came<Card>, size: usize, came: &mut Vec<Came<Card>>, findings
     };
     let Some(message) = wrong else { return came.push(guest) };
     let finding = Code::NodesTwice.finding(Severity::Warn, &guest.card.name, message);
-    // It may be gone already.
+    // The node may be gone already.
     let what = Order::TurnedAway(Box::new(finding.clone()));
     let _ = guest.link.to.say(&Numbered { number: 0, what }, SENDING);
     if findings.len() < MOST {
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_of_one_name_are_told_apart() {
+    fn nodes_of_one_name_are_distinguished() {
         let node = |name: &str, address: &str| (name.to_owned(), address.parse().unwrap());
         let named = [
             node("firstlight", "169.254.1.7"),
@@ -162,6 +162,6 @@ mod tests {
             "twin (127.0.0.1, node 4)",
             "twin (127.0.0.1, node 5)",
         ];
-        assert_eq!(apart(&named), names);
+        assert_eq!(unique_names(&named), names);
     }
 }

@@ -1,5 +1,5 @@
-//! The network interface that has an address of this machine: NCCL's sockets are to use the network over which the nodes have
-//! met, and no other. The address is that of a connection, so the running system has it, whatever machine is examined.
+//! The network interface that has an address of this machine: NCCL's sockets must use the network over which the nodes met,
+//! and no other. The address is that of a connection, so it is looked up in the running system, not in examined files.
 
 use if_addrs::get_if_addrs;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! From what was measured over nodes to findings.
+//! Derives findings from the measurements over nodes.
 
 use super::arm::{Group, Stop};
 use super::card::differ;
@@ -11,7 +11,7 @@ use crate::nccl::{Row, Wrongs};
 use crate::outcome::finding::{Code, Finding, Severity};
 use std::collections::BTreeSet;
 
-/// What GPUDirect must gain at least in one of the two, bandwidth of the largest size or time of the smallest.
+/// GPUDirect must be better by this factor in the bandwidth of the largest size or the time of the smallest.
 const GAIN: f64 = 1.05;
 
 /// Why a communicator has ended.
@@ -46,14 +46,14 @@ fn stopped(stop: &Stop, cluster: &Cluster) -> Finding {
     }
 }
 
-/// The findings about that. NCCL of the other nodes often fails before the kernel gives up a node that is gone: such a
-/// node comes last.
+/// The findings about an ended communicator. NCCL on the other nodes often fails before the kernel reports that a node's
+/// connection is lost: the finding about such a node comes last.
 pub(super) fn ended(stop: &Stop, cluster: &Cluster) -> Vec<Finding> {
     let lost = gone(cluster).filter(|_| !matches!(stop, Stop::Lost { .. }));
     [Some(stopped(stop, cluster)), lost].into_iter().flatten().collect()
 }
 
-/// The first node that is gone.
+/// The finding about the first node whose connection is lost.
 pub(super) fn gone(cluster: &Cluster) -> Option<Finding> {
     let (node, why) = cluster.lost()?;
     let name = cluster.name(node);
@@ -152,18 +152,18 @@ pub(super) fn gain(direct: &[Row], staged: &[Row]) -> Option<Finding> {
     Some(finding.values(with, without * GAIN, Some("GB/s")))
 }
 
-/// What the rails of a node have carried.
+/// The bytes that the rails of a node have carried.
 #[derive(Debug, Clone)]
 pub(super) struct Carried {
     /// The node.
     pub(super) node: usize,
     /// Bytes sent and received by each rail.
     pub(super) carried: Vec<(u64, u64)>,
-    /// What each can carry, Gb/s, where that is known.
+    /// The rate of each, Gb/s, if it is known.
     pub(super) gbit_s: Vec<Option<f64>>,
 }
 
-/// A rail that carried less than this part of its share carried nearly nothing.
+/// A rail that carried less than this fraction of its share counts as idle.
 const NOTHING: f64 = 0.1;
 
 #[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]
@@ -172,18 +172,18 @@ impl Carried {
         self.carried.iter().map(|(sent, received)| sent.saturating_add(*received)).sum()
     }
 
-    /// The part of all bytes that a rail carried.
+    /// The fraction of all bytes that a rail carried.
     fn of_all(&self, rail: usize) -> f64 {
         let (sent, received) = self.carried.get(rail).copied().unwrap_or_default();
         sent.saturating_add(received) as f64 / self.all().max(1) as f64
     }
 
-    /// The smallest such part.
+    /// The smallest such fraction.
     pub(super) fn least(&self) -> Option<f64> {
         (0..self.carried.len()).map(|rail| self.of_all(rail)).min_by(f64::total_cmp)
     }
 
-    /// The part that a rail should carry: by the rates of the ports, or the same for all where one is unknown.
+    /// The fraction that a rail should carry: by the rates of the ports, or equal for all if one rate is unknown.
     fn share(&self, rail: usize) -> f64 {
         let rates: Option<Vec<f64>> = self.gbit_s.iter().copied().collect();
         let rates = rates.filter(|rates| rates.len() == self.carried.len() && rates.iter().all(|r| *r > 0.0));
@@ -192,7 +192,7 @@ impl Carried {
     }
 }
 
-/// The rails that carried nearly nothing while each node sent at least `bytes`; `name` gives a port's name.
+/// The rails that were idle while each node sent at least `bytes`; `name` returns a port's name.
 pub(super) fn shares(
     all: &[Carried],
     bytes: u64,
@@ -225,7 +225,7 @@ pub(super) fn shares(
     (findings, idle)
 }
 
-/// The errors that ports have counted between two readings; `name` gives a port's name.
+/// The errors that ports have counted between two readings; `name` returns a port's name.
 pub(super) fn grown(
     before: &[Vec<Counted>],
     after: &[Vec<Counted>],

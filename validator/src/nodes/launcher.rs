@@ -1,8 +1,8 @@
-//! The place of this process among those that a launcher has started: from its environment, as `OpenMPI`, PMIx, Slurm or
-//! torchrun set it. In this order: under `mpirun` inside Slurm the processes also have Slurm's variables, which
-//! are those of OpenMPI's own daemon. Pure.
+//! The place of this process among those that a launcher has started, from environment variables that `OpenMPI`, PMIx,
+//! Slurm or torchrun set. They are tried in this order: under `mpirun` inside Slurm the processes also have Slurm's
+//! variables, which describe OpenMPI's own daemon. Pure.
 
-/// The port of a meeting under a launcher that names none.
+/// The port of a meeting under a launcher, none of which provides a free one.
 pub const PORT: u16 = 29_517;
 
 /// A launcher.
@@ -34,28 +34,28 @@ impl Launcher {
 /// The place of this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// Who has started it.
+    /// The launcher that has started it.
     pub by: Launcher,
-    /// Its number, from 0 on.
+    /// Its rank, from 0 on.
     pub rank: usize,
-    /// How many there are.
+    /// The number of processes.
     pub size: usize,
     /// Its number among those on this machine; `None`: unknown.
     pub local_rank: Option<usize>,
-    /// How many there are on this machine; `None`: unknown.
+    /// The number of processes on this machine; `None`: unknown.
     pub local_size: Option<usize>,
-    /// Where the process with rank 0 is, `HOST:PORT`; `None`: the environment does not say it.
+    /// The address of the process with rank 0, `HOST:PORT`; `None`: the environment does not contain it.
     pub host: Option<String>,
     /// The launcher's name for this run, which keeps two runs apart. It is not secret.
     pub job: Option<String>,
-    /// The switch next to this node, where Slurm knows the topology.
+    /// The switch that this node is connected to, if Slurm knows the topology.
     pub leaf: Option<String>,
 }
 
-/// The place, where a launcher has started more than one process; `get` reads the environment.
+/// The place, if a launcher has started more than one process; `get` reads the environment.
 ///
 /// # Errors
-/// One line: a variable with a value that cannot be.
+/// One line: a variable has an invalid value.
 pub fn place(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Place>, String> {
     let found = NAMES.iter().find_map(|names| Some((names, get(names.rank)?, get(names.size)?)));
     let Some((names, rank, size)) = found else { return Ok(None) };
@@ -86,12 +86,12 @@ struct Names {
     rank: &'static str,
     size: &'static str,
     local_rank: &'static str,
-    /// `None`: Slurm's list has it.
+    /// `None`: it is in Slurm's list.
     local_size: Option<&'static str>,
     job: &'static [&'static str],
 }
 
-/// Slurm's `SLURM_NTASKS` is not used: the batch script itself has it too, which is one process.
+/// Slurm's `SLURM_NTASKS` is not used: it is also set for the batch script, which is a single process.
 const NAMES: [Names; 4] = [
     Names {
         by: Launcher::OpenMpi,
@@ -101,7 +101,7 @@ const NAMES: [Names; 4] = [
         local_size: Some("OMPI_COMM_WORLD_LOCAL_SIZE"),
         job: &["PMIX_NAMESPACE"],
     },
-    // PMIx gives the size only to those that ask its server; under Slurm it is the step's.
+    // PMIx reports the size only through its server; under Slurm it is the step's.
     Names {
         by: Launcher::Pmix,
         rank: "PMIX_RANK",
@@ -128,8 +128,8 @@ const NAMES: [Names; 4] = [
     },
 ];
 
-/// Where rank 0 is: as the user says for NCCL, as torchrun does, on the first node of Slurm's step, or here. The port of
-/// `MASTER_PORT` is torchrun's own and in use.
+/// The address of rank 0: the user's setting for NCCL, torchrun's address, the first node of Slurm's step, or this
+/// machine. `MASTER_PORT` is not used, because torchrun itself uses that port.
 fn host(get: &dyn Fn(&str) -> Option<String>, on_one: bool) -> Option<String> {
     let filled = |name: &str| get(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
     let own = |host: String| format!("{host}:{PORT}");
@@ -141,7 +141,7 @@ fn host(get: &dyn Fn(&str) -> Option<String>, on_one: bool) -> Option<String> {
         .or_else(|| on_one.then(|| own("127.0.0.1".to_owned())))
 }
 
-/// The switch before the node in `core.leaf3.node7`, whose pattern is `switch.switch.node`.
+/// The last switch before the node: `leaf3` in `core.leaf3.node7`, whose pattern is `switch.switch.node`.
 fn leaf(get: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     let (address, pattern) = (get("SLURM_TOPOLOGY_ADDR")?, get("SLURM_TOPOLOGY_ADDR_PATTERN")?);
     let kinds: Vec<_> = pattern.trim().split('.').collect();
@@ -166,7 +166,7 @@ fn of_slurms_node(get: &dyn Fn(&str) -> Option<String>) -> Option<usize> {
     None
 }
 
-/// The first name of a list of Slurm's: `node[03-05,9],other` begins with `node03`.
+/// The first name of one of Slurm's lists: `node[03-05,9],other` begins with `node03`.
 fn first(list: &str) -> Option<String> {
     let end = list.find([',', '[']).unwrap_or(list.len());
     let (name, rest) = list.split_at_checked(end)?;
@@ -174,7 +174,7 @@ fn first(list: &str) -> Option<String> {
     let (inside, rest) = inside.split_once(']')?;
     let number =
         inside.split([',', '-']).next().filter(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))?;
-    // A name may go on after the bracket, and have another one.
+    // A name may continue after the bracket, and have another bracket.
     let more = rest.split(',').next().unwrap_or_default();
     if more.contains('[') {
         return None;

@@ -1,5 +1,5 @@
-//! What is measured over NCCL's communicators: all sizes of a collective, all rails at the same time, and the pairs of nodes
-//! round by round.
+//! The measurements over NCCL's communicators: all sizes of a collective, all rails at the same time, and the pairs of
+//! nodes round by round.
 
 use super::arm::{Ask, Groups};
 use super::blame::{Got, Measure, Round};
@@ -15,14 +15,14 @@ use crate::nccl::{Row, Sweep};
 use crate::outcome::finding::{Code, Finding, Severity};
 use std::time::{Duration, Instant};
 
-/// The time limits of a start: of all nodes, and of two, or of all once they have started before.
+/// The time limits of a start: of all nodes for the first time, and of two nodes, or of all once they have started before.
 pub(super) const START: Duration = Duration::from_secs(120);
 const AGAIN: Duration = Duration::from_secs(45);
-/// A size follows only if it will not take longer than this, and the largest that memory allows no longer than that.
+/// The time limits up to which a size is measured: the next size of the sweep, and the largest that memory allows.
 const SLOWEST: Duration = Duration::from_secs(4);
 const LARGEST: Duration = Duration::from_secs(8);
 
-/// All sizes from 8 B on, as long as a size takes no more than seconds; then the largest that memory allows.
+/// All sizes from 8 B on, as long as each takes at most a few seconds; then the largest that memory allows.
 pub(super) fn sweep(
     groups: &mut Groups<'_>,
     collective: Collective,
@@ -48,7 +48,7 @@ pub(super) fn sweep(
         (reached, _) = (bytes, rows.push(row));
     }
     let room = groups.groups.first().map_or(0, |group| group.room);
-    // One timed call and one before it, where the sweep makes five and one.
+    // It has one timed call and one warm-up call, where a row of the sweep has five and one.
     let per_byte = last.as_secs_f64() / 3.0 / as_f64(reached.max(1));
     let mut bytes = prev_power_of_two(room);
     while bytes > reached && per_byte * as_f64(bytes) > LARGEST.as_secs_f64() {
@@ -77,7 +77,7 @@ pub(super) fn one(groups: &mut Groups<'_>, ask: &RowAsk) -> Option<Row> {
     groups.row(ask).pop().flatten()
 }
 
-/// What the RDMA ports of all nodes have counted.
+/// The counters of all nodes' RDMA ports.
 pub(super) type Counts = Vec<Vec<Counted>>;
 
 /// The time limit for reading counters.
@@ -86,12 +86,12 @@ const COUNTING: Duration = Duration::from_secs(10);
 /// Reads the counters of all nodes' ports, in the order of nodes and rails.
 ///
 /// # Errors
-/// One line: the first node that could not read them.
+/// One line: the first node whose counters could not be read.
 pub(super) fn counts(cluster: &mut Cluster) -> Result<Counts, String> {
     counts_of(cluster, &|_| true).into_iter().map(|(_, counted)| counted).collect()
 }
 
-/// The same of some nodes, with what each could not read.
+/// The same for some nodes, each with its counters or the error of reading them.
 pub(super) fn counts_of(
     cluster: &mut Cluster,
     wanted: &dyn Fn(usize) -> bool,
@@ -111,11 +111,11 @@ pub(super) fn counts_of(
     heard.into_iter().map(one).collect()
 }
 
-/// The size of a measurement over all rails, and how often.
+/// The size of a measurement over all rails, bytes, and its number of calls.
 const OF_RAILS: u64 = 64 << 20;
 const TIMES: u32 = 20;
 
-/// All rails at the same time.
+/// A measurement over all rails at the same time.
 #[derive(Debug, Clone)]
 pub(super) struct Merged {
     /// The bus bandwidth, GB/s.
@@ -129,7 +129,7 @@ pub(super) struct Merged {
 /// Measures all rails at the same time, merged or not.
 ///
 /// # Errors
-/// The finding that says why not.
+/// The findings about the failure.
 pub(super) fn merged(cluster: &mut Cluster, kind: NetworkKind, merge: bool) -> Result<Merged, Vec<Finding>> {
     let error = |why: String| vec![Code::NodesRail.finding(Severity::Error, "nodes", why)];
     let before = counts(cluster).map_err(error)?;

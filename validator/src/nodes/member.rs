@@ -1,5 +1,5 @@
-//! A node's side: does what the leading node orders, with NCCL's processes on its own GPUs. The node that leads is a
-//! member too, by a connection to itself.
+//! A node's side: executes the leading node's orders, with NCCL's processes on its own GPUs. The leading node is a member
+//! too, through a connection to itself.
 
 use super::order::{Ending, Failure, Numbered, Open, Order, Reply};
 use super::rdma::{Rail, Verbs};
@@ -15,17 +15,17 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-/// The longest time until the next order: other nodes may take that long. The kernel notices earlier if the leading
+/// The longest wait for the next order: other nodes may take that long. The kernel reports it earlier if the leading
 /// node's machine or program is gone.
 const PATIENCE: Duration = Duration::from_secs(1800);
 /// The time limit for sending an answer.
 const SENDING: Duration = Duration::from_secs(30);
-/// How long the reason may take after a message could not be sent.
+/// How long to wait for the reason after a message could not be sent.
 const MOMENT: Duration = Duration::from_secs(2);
 /// The most bytes of NCCL's lines that are sent.
 const LINES: usize = 1 << 20;
 
-/// What a node brings.
+/// The resources of this node.
 #[derive(Debug, Clone)]
 pub struct Local {
     /// CUDA's numbers of its GPUs.
@@ -34,22 +34,22 @@ pub struct Local {
     pub nvls: bool,
     /// Folders of the libraries.
     pub library_path: Vec<String>,
-    /// The network interface for sockets, where the user has chosen one.
+    /// The network interface for sockets, if the user has chosen one.
     pub interface: Option<String>,
     /// Its ACTIVE RDMA ports, in order: one for each rail.
     pub hcas: Vec<String>,
-    /// What is known of each of them.
+    /// The description of each of them.
     pub rails: Vec<Rail>,
-    /// The system whose ports these are.
+    /// The root of the system whose ports these are.
     pub cards: Root,
-    /// NCCL_HOSTID, where it is set.
+    /// NCCL_HOSTID, if it is set.
     pub host_id: Option<String>,
 }
 
-/// Finds the network interface: of an address of this node, or of that over which it is connected.
+/// Finds the network interface: that of the given address of this node, or that of its connection.
 pub type Find<'a> = &'a dyn Fn(Option<IpAddr>) -> Result<String, String>;
 
-/// The end, as this node has it.
+/// The end of the tests on this node.
 #[derive(Debug, Clone)]
 pub struct Ended {
     /// The result.
@@ -58,7 +58,7 @@ pub struct Ended {
     pub interface: Result<String, String>,
 }
 
-/// Obeys until the end. `heard` sees each order before it is done.
+/// Executes orders until the end. `heard` is called with each order before it is executed.
 ///
 /// # Errors
 /// The connection is lost.
@@ -93,7 +93,7 @@ pub fn serve(link: Link, local: &Local, find: Find<'_>, heard: &mut dyn FnMut(&O
     ended
 }
 
-/// Receives orders. What is under way is given up once it is to be stopped, or the leading node is gone.
+/// Receives orders. Sets `abandoned` once an order stops the current work, or the connection is lost.
 fn listen(
     mut from: Listener,
     abandoned: Arc<AtomicBool>,
@@ -102,8 +102,8 @@ fn listen(
     let work = move || {
         loop {
             let heard = from.hear::<Numbered<Order>>(PATIENCE);
-            let goes_on = heard.as_ref().is_ok_and(|order| !order.what.stops());
-            if !goes_on {
+            let continues = heard.as_ref().is_ok_and(|order| !order.what.stops());
+            if !continues {
                 abandoned.store(true, Ordering::Release);
             }
             let ended = heard.is_err();
@@ -116,7 +116,7 @@ fn listen(
     Ok(orders)
 }
 
-/// Why nothing more is heard: on a connection that the kernel gave up, the first call has the reason, and sending fails later.
+/// Why the connection ended: once the kernel has closed it, only the first failing call returns the reason.
 fn first_cut(orders: &Receiver<Result<Numbered<Order>, Cut>>) -> Option<Cut> {
     std::iter::from_fn(|| orders.recv_timeout(MOMENT).ok()).find_map(Result::err)
 }
@@ -124,13 +124,13 @@ fn first_cut(orders: &Receiver<Result<Numbered<Order>, Cut>>) -> Option<Cut> {
 struct Member<'a> {
     local: &'a Local,
     find: Find<'a>,
-    /// The address by which the others have reached this node.
+    /// The address at which the others have reached this node.
     address: Option<IpAddr>,
     /// NCCL's processes, and the time limit of their start.
     ranks: Option<(Ranks, Duration)>,
     /// The child process of the RDMA tests.
     verbs: Verbs,
-    /// Set when the leading node wants no more of what is under way.
+    /// Set when the leading node no longer needs the current work.
     abandoned: Arc<AtomicBool>,
 }
 
@@ -164,7 +164,7 @@ impl Member<'_> {
         }
     }
 
-    /// The network interface of NCCL's sockets: the user's choice, or that over which the nodes have met.
+    /// The network interface of NCCL's sockets: the user's choice, or the one over which the nodes have met.
     fn interface(&self) -> Result<String, String> {
         self.local.interface.clone().map_or_else(|| (self.find)(self.address), Ok)
     }
@@ -176,7 +176,7 @@ impl Member<'_> {
     }
 
     fn open(&mut self, open: &Open) -> Result<Reply, Failure> {
-        // The processes of the arm before must be gone.
+        // The processes of the previous arm must have exited.
         drop(self.ranks.take());
         let interface = self.interface().map_err(broken)?;
         let within = Duration::from_secs(open.start_s);
@@ -222,12 +222,12 @@ fn setup(local: &Local, open: &Open, interface: String) -> Setup {
 }
 
 /// NCCL's lines about rings and connections, and its warnings.
-fn connections(said: &str) -> String {
+fn connections(output: &str) -> String {
     let wanted = |line: &&str| {
         line.contains(" Channel ") || line.contains("NCCL WARN") || line.contains("NCCL version")
     };
     let mut text = String::new();
-    for line in said.lines().filter(wanted) {
+    for line in output.lines().filter(wanted) {
         if text.len().saturating_add(line.len()) > LINES {
             break;
         }

@@ -1,5 +1,5 @@
-//! Several machines: how they meet (`meeting`, `launcher`), the tests that run over all of them (`nccl`), and
-//! which of them is at fault (`blame`). Everything about one machine is elsewhere.
+//! Tests over several machines: how the machines meet (`gather`, `launcher`, `net::meeting`), the tests that run over
+//! all of them (`suite`, `rdma`), and which one is at fault (`blame`). Everything about one machine is elsewhere.
 
 pub mod arm;
 pub mod blame;

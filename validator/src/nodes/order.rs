@@ -1,5 +1,5 @@
-//! The messages between the node that leads and all nodes, itself included. Each order has a number, and its answer has
-//! the same, so that a late answer is not taken for one to a later order.
+//! The messages between the leading node and all nodes, itself included. Each order has a number, and its answer has the
+//! same number, so that a late answer is not mistaken for one to a later order.
 
 use super::rdma::{Answer, Ask};
 use crate::gpu::UniqueId;
@@ -19,46 +19,46 @@ pub struct Numbered<T> {
     pub what: T,
 }
 
-/// What a node is to do.
+/// An order to a node.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Order {
     /// The meeting is complete.
     Welcome(Welcome),
-    /// The node takes no part, and why.
+    /// The node is turned away, with the reason.
     TurnedAway(Box<Finding>),
     /// Start CUDA.
     Open(Open),
     /// Join the communicator.
     Join(UniqueId),
-    /// Its part of a row: the seeds, and the bytes of the buffers that all nodes have.
+    /// Run its part of a row: the seeds, and the bytes of the buffers that all nodes have.
     Row(RowAsk, [u64; 2], u64),
-    /// NCCL's lines about connections.
+    /// Return NCCL's lines about connections.
     Log,
     /// A request of the RDMA tests.
     Rdma(Box<Ask>),
-    /// What its RDMA ports have counted.
+    /// Read the counters of its RDMA ports.
     Count,
     /// Stop NCCL's processes.
     Close,
-    /// It is over.
+    /// The tests have ended.
     End(Box<Ending>),
 }
 
 impl Order {
-    /// Whether what is under way is not wanted any more.
+    /// Whether the current work is no longer wanted.
     pub(super) const fn stops(&self) -> bool {
         matches!(self, Self::Close | Self::End(_) | Self::TurnedAway(_))
     }
 }
 
-/// Who is there.
+/// The nodes of the meeting.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Welcome {
-    /// The number of the node.
+    /// The number of the node that receives this.
     pub node: usize,
     /// The names of all nodes.
     pub names: Vec<String>,
-    /// The address by which the others have reached this node, for the one that leads.
+    /// The address at which the others have reached this node; only for the leading node.
     pub address: Option<IpAddr>,
 }
 
@@ -75,11 +75,11 @@ pub struct Open {
     pub rail: Option<usize>,
     /// Whether NCCL merges rails; `None`: its own choice.
     pub merge: Option<bool>,
-    /// Least bytes of each buffer.
+    /// Minimum bytes of each buffer.
     pub most_bytes: u64,
     /// Wanted bytes of each buffer, where memory allows.
     pub room: u64,
-    /// The time limit for starting CUDA, and that for joining the communicator, seconds.
+    /// The time limit for starting CUDA, and again for joining the communicator, seconds.
     pub start_s: u64,
 }
 
@@ -90,16 +90,16 @@ pub struct Ending {
     pub status: u8,
     /// All findings.
     pub findings: Vec<Finding>,
-    /// What the workload is to use between the nodes, if the result is good.
+    /// What the workload should use between the nodes, if the result is good.
     pub network: Option<Choice>,
 }
 
-/// What NCCL of the workload is to use between the nodes: what has passed.
+/// What the workload's NCCL should use between the nodes: what has passed the tests.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Choice {
     /// The rails by number; empty: no RDMA.
     pub rails: Vec<usize>,
-    /// Whether NCCL is to merge rails, and the gain as a factor; `None`: neither gains.
+    /// Whether NCCL should merge rails, and the gain as a factor; `None`: neither gains.
     pub merge: Option<(bool, f64)>,
 }
 
@@ -116,9 +116,9 @@ pub enum Reply {
     Log(String),
     /// The answer to a request of the RDMA tests.
     Rdma(Box<Answer>),
-    /// What its RDMA ports have counted, in the order of the rails; or which counter cannot be read.
+    /// The counters of its RDMA ports, in the order of the rails; or which counter cannot be read.
     Counted(Result<Vec<Counted>, String>),
-    /// It failed; its processes are stopped.
+    /// The order failed; NCCL's processes are stopped.
     Failed(Failure),
 }
 

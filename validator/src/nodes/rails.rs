@@ -37,12 +37,12 @@ pub(super) const PORTS: About = About {
     proves: "no RDMA port of any node counted an error of its link or lost a packet while the tests ran",
 };
 
-/// What came of the rails.
+/// The results about the rails.
 #[derive(Debug, Default)]
 pub(super) struct Rails {
-    /// Those that carried nearly nothing.
+    /// Rails that carried nearly nothing.
     pub(super) idle: BTreeSet<usize>,
-    /// Whether NCCL is to merge them, and the gain as a factor, where one of the two gains.
+    /// Whether NCCL should merge rails, and the gain as a factor; `None`: neither gains.
     pub(super) merge: Option<(bool, f64)>,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn port(cluster: &Cluster, node: usize, rail: usize) -> String {
     format!("{} {hca}", cluster.name(node))
 }
 
-/// How many rails all nodes have.
+/// The number of rails that all nodes have.
 pub(super) fn number(cluster: &Cluster) -> usize {
     cluster.cards().iter().map(|card| card.hcas.len()).min().unwrap_or_default()
 }
@@ -95,7 +95,7 @@ pub(super) fn rails(cluster: &mut Cluster, kind: NetworkKind, found: &mut Rails)
     Judgement::summed_up(good, findings).with_tables(vec![table(cluster, &parts)])
 }
 
-/// Why shares cannot be judged, where a port has no counters of its own: a card should have some, and software has none.
+/// Why shares cannot be judged, if a port has no hardware counters: a card should have them, RoCE in software has none.
 fn uncounted(cluster: &mut Cluster, rails: usize) -> Result<Option<Judgement>, String> {
     let counts = counts(cluster)?;
     let hardware = |bytes: &Option<Bytes>| bytes.is_some_and(|bytes| bytes.hardware);
@@ -115,19 +115,19 @@ fn uncounted(cluster: &mut Cluster, rails: usize) -> Result<Option<Judgement>, S
     Ok((!findings.is_empty()).then(|| Judgement::summed_up(String::new, findings)))
 }
 
-/// A port whose share nothing can show.
+/// The finding about a port whose share cannot be measured.
 pub(super) fn without_counters(name: &str) -> Finding {
     let message = format!("{name} has no counters of bytes, so nothing shows what this rail carries");
     Code::NodesRail.finding(Severity::Warn, name, message)
 }
 
-/// The choice that is faster by more than 5 %, and by how much.
+/// The choice that is faster by more than 5 %, and its gain as a factor.
 fn gain(apart: f64, together: f64) -> Option<(bool, f64)> {
     let (merge, ratio) = if together > apart { (true, together / apart) } else { (false, apart / together) };
     (ratio.is_finite() && ratio > WORTH).then_some((merge, ratio))
 }
 
-/// What each rail of a node carried, and what it can carry.
+/// The bytes that each rail of a node carried, and its rate.
 fn carried(cluster: &Cluster, measured: &Merged, node: usize, rails: usize) -> Carried {
     let of = |counts: &Counts, rail: usize| counts.get(node)?.get(rail)?.bytes;
     let [before, after] = &measured.counts;
@@ -152,7 +152,7 @@ fn table(cluster: &Cluster, parts: &[Carried]) -> Value {
     json!({ "name": "bytes by the ports' counters", "columns": columns, "rows": rows.collect::<Vec<_>>() })
 }
 
-/// All pairs of nodes in rounds, the suspects again, and what follows.
+/// Measures all pairs of nodes in rounds, then the suspects again, and judges them.
 pub(super) fn pairs(cluster: &mut Cluster, kind: NetworkKind) -> Judgement {
     let rails = if kind == NetworkKind::Socket { 1 } else { number(cluster).max(1) };
     let (known, names, without) = match switches(&cluster.cards(), rails) {
@@ -163,7 +163,7 @@ pub(super) fn pairs(cluster: &mut Cluster, kind: NetworkKind) -> Judgement {
     let first = measured(cluster, &rounds(network.nodes, rails), kind);
     let before = infer(&network, &first, &[], None);
     let retried = measured(cluster, &again(&before), kind);
-    // Its pairs have no figures, which says nothing of how fast it was.
+    // The pairs of a lost node have no figures, which proves nothing about its speed.
     if let Some(lost) = gone(cluster) {
         return Judgement::by(lost);
     }

@@ -1,4 +1,4 @@
-//! The tests over all nodes, in order. Each ends with a judgement; what cannot run is an error with its cause.
+//! The tests over all nodes, in order. Each ends with a judgement; a test that cannot run is an error with its cause.
 
 use super::arm::{Ask, Groups};
 use super::cluster::Cluster;
@@ -27,7 +27,7 @@ pub const MEETING: About = About {
     proves: "all nodes are there, each once, know the token, and have the same image, firstlight and driver",
 };
 
-/// The arms: over sockets, over RDMA through the host's memory, and over RDMA to the GPUs' memory.
+/// The arms of NCCL: over sockets, over RDMA through the host's memory, and over RDMA to the GPUs' memory.
 const ARMS: [(About, NetworkKind); 3] = [
     (
         About {
@@ -55,9 +55,9 @@ const ARMS: [(About, NetworkKind); 3] = [
     ),
 ];
 
-/// The sizes of the sweep end here, unless it takes too long.
+/// The largest size of the sweep, unless it takes too long.
 const TO: u64 = 128 << 20;
-/// The most bytes that are asked for.
+/// The most bytes that are requested for a buffer.
 const MOST: u64 = 16 << 30;
 /// The size of the other collectives.
 const OTHERS: u64 = 1 << 20;
@@ -71,10 +71,10 @@ pub enum Which {
     Rdma,
 }
 
-/// A test's judgement and its seconds.
+/// A test, its judgement and its duration in seconds.
 pub type Done = (About, Judgement, f64);
 
-/// Runs the tests; the judgements in order, and what the workload is to use if they are good.
+/// Runs the tests; returns the judgements in order, and what the workload should use if they are good.
 pub fn run(gathered: &mut Gathered, which: Which, watcher: &mut dyn Watcher) -> (Vec<Done>, Option<Choice>) {
     let mut done: Vec<Done> = Vec::new();
     let mut end = |about: About, judgement: Judgement, seconds: f64, watcher: &mut dyn Watcher| {
@@ -146,7 +146,7 @@ pub fn run(gathered: &mut Gathered, which: Which, watcher: &mut dyn Watcher) -> 
     (done, choice)
 }
 
-/// What has passed: the rails that carried their shares. Without RDMA none.
+/// What the workload should use: the rails that carried their shares; none without RDMA.
 fn choice(rails: usize, best: NetworkKind, found: &Rails) -> Choice {
     if best == NetworkKind::Socket {
         return Choice::default();
@@ -173,7 +173,7 @@ fn meeting(gathered: &Gathered) -> Judgement {
     Judgement::summed_up(good, gathered.findings.clone())
 }
 
-/// Why RDMA cannot be tested; `None` if all nodes have as many ACTIVE ports.
+/// Why RDMA cannot be tested; `None` if all nodes have the same number of ACTIVE ports.
 fn no_ports(cluster: &Cluster) -> Option<Judgement> {
     let counts: Vec<_> = cluster.cards().iter().map(|card| card.hcas.len()).collect();
     match (counts.iter().min(), counts.iter().max()) {
@@ -220,15 +220,15 @@ fn arm(
             ));
         }
     }
-    let said = groups.log().pop().flatten();
+    let log = groups.log().pop().flatten();
     let Some(group) = groups.groups.pop() else { return (lacking(), rows) };
     drop(groups);
     let mut findings = wrong(&rows, &group, cluster);
     findings.extend(group.stop.iter().flat_map(|stop| ended(stop, cluster)));
     let mut way = String::new();
-    if let (None, Some(said)) = (&group.stop, said) {
+    if let (None, Some(log)) = (&group.stop, log) {
         let node = |rank: Rank| nodes.get(rank.index()).copied().unwrap_or(usize::MAX);
-        let proof = Said::read(&said).proves_network(nodes.len(), &node, kind);
+        let proof = Said::read(&log).proves_network(nodes.len(), &node, kind);
         findings.extend(path(&proof, kind));
         if let Proof::Proven(text) = proof {
             way = text;

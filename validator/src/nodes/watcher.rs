@@ -1,4 +1,4 @@
-//! What the tests over nodes show while they run.
+//! What the tests over nodes display while they run.
 
 use super::arm::Group;
 use super::cluster::Cluster;
@@ -17,9 +17,9 @@ pub struct About {
     pub proves: &'static str,
 }
 
-/// What happens meanwhile, for the console.
+/// Receives the progress of the tests, for the console.
 pub trait Watcher {
-    /// An arm has started: its GPUs, and the sweep that follows.
+    /// An arm has started, with these GPUs; this sweep follows.
     fn head(&mut self, cluster: &Cluster, group: &Group, sweep: &Sweep);
     /// A row was measured.
     fn row(&mut self, row: &Row);

@@ -1,5 +1,5 @@
-//! How a test ends, what it advises the workload, and what all tests together come to. There is no default outcome: absence of
-//! evidence is never a pass.
+//! The outcome of a test, its advice for the workload, and the verdict of all tests. There is no default
+//! outcome: absence of evidence is never a pass.
 
 pub mod cause;
 pub mod finding;
@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What a judge says: the outcome follows from the findings, so none can be without its reason.
+/// The result of judging a test: the outcome follows from the findings, so that every outcome has its reason.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
     outcome: Outcome,
     /// One line for the console, measured and expected in the same sentence.
     pub summary: String,
-    /// Everything found on the way, the harmless included.
+    /// All findings, including harmless ones.
     pub findings: Vec<Finding>,
     /// Measurements by pair.
     #[serde(default)]
@@ -28,16 +28,16 @@ pub struct Judgement {
     /// Measurements of another shape.
     #[serde(default)]
     pub tables: Vec<Value>,
-    /// What it found out for the workload.
+    /// Settings for the workload.
     #[serde(default)]
     pub advice: Vec<Advice>,
-    /// What switching something on brought, by name: ratios.
+    /// The effects of switching something on, by name, as ratios.
     #[serde(default)]
     pub effects: BTreeMap<String, f64>,
 }
 
 impl Judgement {
-    /// As bad as the worst finding; a pass when there is none worse than `Info`.
+    /// The outcome is that of the worst finding; a pass when there is none worse than `Info`.
     #[must_use]
     pub fn of(summary: impl Into<String>, findings: Vec<Finding>) -> Self {
         let worst = findings.iter().map(|f| f.severity).max();
@@ -71,13 +71,13 @@ impl Judgement {
         }
     }
 
-    /// One finding says it all.
+    /// A judgement from one finding, whose message is the summary.
     #[must_use]
     pub fn by(finding: Finding) -> Self {
         Self::of(finding.message.clone(), vec![finding])
     }
 
-    /// There is nothing of the kind on this machine; `why` says so.
+    /// The machine has nothing of the kind to test; `why` is the summary.
     #[must_use]
     pub fn not_applicable(why: impl Into<String>) -> Self {
         Self::ended(Outcome::NotApplicable, why.into(), Vec::new())
@@ -101,7 +101,7 @@ impl Judgement {
         Self { advice, ..self }
     }
 
-    /// The same, with what switching something on brought.
+    /// The same, with the effects of switching something on.
     #[must_use]
     pub fn with_effects(self, effects: BTreeMap<String, f64>) -> Self {
         Self { effects, ..self }
@@ -113,7 +113,7 @@ impl Judgement {
         self.outcome
     }
 
-    /// Adds findings that came from elsewhere (the kernel's log); the outcome can only get worse.
+    /// Adds findings from another source (the kernel's log); the outcome can only get worse.
     #[must_use]
     pub fn with(self, more: Vec<Finding>) -> Self {
         if more.is_empty() {
@@ -129,8 +129,8 @@ impl Judgement {
     }
 }
 
-/// The verdict of a machine: the worst of all outcomes. What could not be found out weighs more than what is
-/// known to be broken, and nothing at all is an error: a machine of which nothing is known is not good.
+/// The verdict of a machine: the worst of all outcomes. An error weighs more than a failure, and no
+/// applicable outcome is an error as well: a machine about which nothing is known is not good.
 #[must_use]
 pub fn verdict(outcomes: &[Outcome]) -> Verdict {
     let any = |wanted| outcomes.contains(&wanted);
@@ -145,12 +145,12 @@ pub fn verdict(outcomes: &[Outcome]) -> Verdict {
     }
 }
 
-/// Measurements by row and column, as a report holds them.
+/// Measurements by row and column, as in a report.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Matrix {
     /// What was measured.
     pub name: String,
-    /// In what.
+    /// The unit of the values.
     pub unit: String,
     /// Labels of the rows.
     pub rows: Vec<String>,
@@ -219,13 +219,13 @@ mod tests {
     #[test]
     fn what_a_test_hands_over_survives_findings_from_elsewhere_and_the_pipe() {
         let advice = Advice { name: "A".into(), value: "1".into(), reason: "why".into() };
-        let said = Judgement::of("fine", vec![])
+        let first = Judgement::of("fine", vec![])
             .advising(vec![advice])
             .with_effects(BTreeMap::from([("gain".to_owned(), 1.5)]));
-        let worse = said.clone().with(vec![found(Severity::Warn)]);
-        assert_eq!((&worse.advice, &worse.effects), (&said.advice, &said.effects));
-        let text = serde_json::to_string(&said).unwrap();
-        assert_eq!(serde_json::from_str::<Judgement>(&text).unwrap(), said);
+        let worse = first.clone().with(vec![found(Severity::Warn)]);
+        assert_eq!((&worse.advice, &worse.effects), (&first.advice, &first.effects));
+        let text = serde_json::to_string(&first).unwrap();
+        assert_eq!(serde_json::from_str::<Judgement>(&text).unwrap(), first);
     }
 
     #[test]

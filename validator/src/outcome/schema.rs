@@ -1,5 +1,5 @@
-//! The words of the vocabulary that init shares, for the JSON Schema of the report: the vocabulary itself has no
-//! schema, so that init needs none of its crates.
+//! JSON Schemas of the words that the report shares with init. The crate `contract` itself has no schemas, so
+//! that init does not need the crates for them.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 

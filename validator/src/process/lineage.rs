@@ -14,7 +14,7 @@ use std::{io, thread};
 /// The ancestors of this process, the topmost first.
 static ABOVE: OnceLock<Vec<i32>> = OnceLock::new();
 
-/// The option before each of their ids.
+/// The option that precedes the id of each ancestor.
 const WORD: &str = "--beneath";
 
 /// CUDA's variable to show only some GPUs. A worker of a limited run has it, and so have its children.
@@ -54,7 +54,7 @@ pub(crate) fn begin(above: &[i32]) -> io::Result<()> {
     Ok(())
 }
 
-/// Tells `command`, another process of this program, which processes it must end with.
+/// Adds to `command`, another process of this program, the ids of the processes that it must end with.
 pub(crate) fn beneath(command: &mut Command) {
     let own = getpid().as_raw_nonzero().get();
     for number in ABOVE.get().into_iter().flatten().chain([&own]) {

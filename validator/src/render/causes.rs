@@ -1,5 +1,5 @@
-//! The answer and the causes as text: what to do first, then each cause with what was seen, what follows from it, and
-//! what the passed tests rule out.
+//! The answer and the causes as text: the answer with the first remedy, then each cause with its evidence, its symptoms,
+//! and the causes that passed tests rule out.
 
 use super::alike;
 use super::words;
@@ -9,10 +9,10 @@ use crate::report::{Cause, Report, TestEntry};
 
 /// How many messages a cause shows; the JSON has all of them.
 const SHOWN: usize = 4;
-/// How many pieces of evidence, which are longer.
+/// How many lines of evidence a cause shows, which are longer.
 const SEEN: usize = 3;
 
-/// The answer in one line, and below it what to do first.
+/// The answer in one line, and below it the first thing to do.
 pub(super) fn answer(report: &Report) -> String {
     let line = |label: &str, text: &str| wrapped(&format!("{label:<9}"), "         ", text);
     let first =
@@ -20,7 +20,7 @@ pub(super) fn answer(report: &Report) -> String {
     line("ANSWER", &report.answer) + &first.unwrap_or_default()
 }
 
-/// Every cause, in their order; `tests` have the findings.
+/// All causes, in their order; `tests` contain the findings.
 #[must_use]
 pub fn details(causes: &[Cause], tests: &[TestEntry]) -> String {
     causes.iter().map(|cause| detail(tests, cause)).collect()

@@ -1,4 +1,4 @@
-//! Small reports for the tests of every form.
+//! Small reports for the tests of all renderers.
 
 use crate::config::Level;
 use crate::machine::host::identity::Appliance;

@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 
 /// How many notes of one kind are shown; the JSON has all of them.
 const SHOWN: usize = 12;
-/// How many outliers of a machine; page and JSON have all of them.
+/// How many outliers of a machine are shown; the page and the JSON have all of them.
 const OUTLIERS: usize = 4;
 
 /// A comparison with a baseline.
@@ -76,7 +76,7 @@ pub(super) fn cells(summary: &Summary) -> [String; 7] {
     ]
 }
 
-/// What is below a machine's row: its answer, its first cause, what differs and what is slow.
+/// The lines below a machine's row: its answer and first cause, its differences, and its outliers.
 pub(super) fn below(machine: &Machine) -> Vec<(&'static str, String)> {
     let Some(summary) = &machine.summary else { return Vec::new() };
     let first = summary.first.as_ref().map(|code| format!("; first: {code}")).unwrap_or_default();
@@ -97,7 +97,7 @@ pub(super) fn below(machine: &Machine) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// Many reports: a row for each, and what several IOMMU settings of one machine cost.
+/// Many reports: a row for each, and the cost of each IOMMU setting of machines that have several.
 #[must_use]
 pub fn fleet(fleet: &Fleet) -> String {
     let rows: Vec<_> = fleet.machines.iter().map(|m| m.summary.as_ref().map(cells)).collect();
@@ -132,12 +132,12 @@ pub fn fleet(fleet: &Fleet) -> String {
     text + &format!("\n{}{unread}\n", count(fleet.machines.len(), "file"))
 }
 
-/// `-37 %`, against the best setting.
+/// `-37 %`, compared with the best setting.
 pub(super) fn cost(ratio: f64) -> String {
     if ratio >= 0.995 { "best".to_owned() } else { format!("-{:.0} %", (1.0 - ratio) * 100.0) }
 }
 
-/// The series that the text shows of each setting, with a short name; the page has all.
+/// The series that the text shows for each setting, with a short name; the page has all of them.
 const MAIN: [(&str, &str); 4] = [
     (PAIRS, "pairs"),
     (crate::report::summary::NCCL, "NCCL"),

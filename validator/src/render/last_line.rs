@@ -12,7 +12,7 @@ pub fn last_line(report: &Report) -> String {
     of(report, |line| line.to_string())
 }
 
-/// The same in less than 80 characters.
+/// The line in less than 80 characters.
 #[must_use]
 pub fn short_line(report: &Report) -> String {
     of(report, |line| line.short())
@@ -41,11 +41,11 @@ pub fn of_nodes(verdict: Verdict, tests: &[TestEntry], codes: Vec<&str>, host: &
 fn of(report: &Report, text: impl Fn(&LastLine<'_>) -> String) -> String {
     let mut failed = report.failed();
     if failed.is_empty() && report.verdict == Verdict::Error {
-        // No test can be named when none ran: then it is the validator that failed.
+        // If no test ran, there is no test to name, and the validator itself has failed.
         failed.push("validator");
     }
     let bad = report.tests.iter().flat_map(|t| &t.findings).filter(|f| f.severity > Severity::Info);
-    // What is repaired first is named first.
+    // In the order of repair.
     let causes = report.causes.iter().map(|cause| cause.code.as_str());
     let codes = alike(causes.chain(bad.map(|finding| finding.code.as_str())), |code| *code);
     let line = LastLine {

@@ -8,7 +8,7 @@ use serde::Serialize;
 /// One test as `list --json` shows it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Entry {
-    /// The word for `--only`.
+    /// The id for `--only`.
     pub id: &'static str,
     /// The name.
     pub title: &'static str,

@@ -27,7 +27,7 @@ pub fn pretty(value: &impl Serialize) -> serde_json::Result<String> {
     Ok(serde_json::to_string_pretty(value)? + "\n")
 }
 
-/// Groups the items with equal keys, in the order of the first of each. Machines have thousands of findings.
+/// Groups the items with equal keys, in the order of the first item of each group; fast for thousands of findings.
 pub(crate) fn alike<T, K: Ord>(all: impl IntoIterator<Item = T>, key: impl Fn(&T) -> K) -> Vec<Vec<T>> {
     let mut places: BTreeMap<K, usize> = BTreeMap::new();
     let mut groups: Vec<Vec<T>> = Vec::new();

@@ -72,7 +72,7 @@ fn fold(text: &str, head: usize, width: usize) -> Vec<String> {
     lines
 }
 
-/// What follows the rows where they were shown as tests ended: the answer, then the end.
+/// The text after rows that were shown as tests ended: the answer, then the end.
 #[must_use]
 pub fn tail(report: &Report, path: Option<&str>) -> String {
     plain(&format!("\n{}", causes::answer(report))) + &end(report, path)
@@ -91,7 +91,7 @@ fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' { '?' } else { c }).collect()
 }
 
-/// How many tests ended in which way: `12 passed, 1 not applicable`.
+/// The number of tests by outcome: `12 passed, 1 not applicable`.
 #[must_use]
 pub fn counts(tests: &[TestEntry]) -> String {
     words::counts(tests)

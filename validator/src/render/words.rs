@@ -1,4 +1,4 @@
-//! Words that several forms of a report share: outcomes, severities, the machine.
+//! Texts that several renderers share: outcomes, severities, facts of the machine, names of measurements.
 
 use crate::machine::GpuId;
 use crate::machine::pcie::model::Bdf;
@@ -31,13 +31,13 @@ pub(super) const fn severity(severity: Severity) -> &'static str {
 /// `12 passed, 1 not applicable`
 pub(super) fn counts(tests: &[TestEntry]) -> String {
     let count = |wanted| tests.iter().filter(|t| t.outcome == wanted).count();
-    let told = |n: usize, word: &str| (n > 0).then(|| format!("{n} {word}"));
+    let part = |n: usize, word: &str| (n > 0).then(|| format!("{n} {word}"));
     let counts = [
-        told(count(Outcome::Error), "without answer"),
-        told(count(Outcome::Fail), "failed"),
-        told(count(Outcome::Warn), "warned"),
-        told(count(Outcome::Pass), "passed"),
-        told(count(Outcome::NotApplicable), "not applicable"),
+        part(count(Outcome::Error), "without answer"),
+        part(count(Outcome::Fail), "failed"),
+        part(count(Outcome::Warn), "warned"),
+        part(count(Outcome::Pass), "passed"),
+        part(count(Outcome::NotApplicable), "not applicable"),
     ];
     let counts: Vec<_> = counts.into_iter().flatten().collect();
     if counts.is_empty() { "no test ran".to_owned() } else { counts.join(", ") }
@@ -82,21 +82,21 @@ pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
     facts.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
-/// `GPU 0, 0000:01:00.0, slot 3`: a GPU by its number in the report; the slot where the firmware numbers them.
+/// `GPU 0, 0000:01:00.0, slot 3`: a GPU by its number in the report; with its slot if the firmware numbers slots.
 pub(crate) fn gpu(report: &Report, number: GpuId) -> String {
     let Some(gpu) = report.gpus.get(number.index()) else { return format!("GPU {number}") };
     let slot = slot(report, gpu.bdf).map(|slot| format!(", slot {slot}")).unwrap_or_default();
     format!("GPU {number}, {}{slot}", gpu.bdf)
 }
 
-/// The number of the slot that a function is in: of the nearest port above it that leads to one. 0 is what firmware
-/// leaves where it numbers none.
+/// The number of the slot that a function is in: that of the nearest port above it that leads to a slot. 0 means that
+/// the firmware does not number slots.
 pub(crate) fn slot(report: &Report, bdf: Bdf) -> Option<u16> {
     let tree = Tree::of(report.fabric.as_ref()?);
     tree.above(bdf).iter().find_map(|port| port.slot).filter(|slot| *slot > 0)
 }
 
-/// The names that people read in place of the ids of matrices and tables.
+/// Readable names for the ids of matrices and tables.
 const NAMES: [(&str, &str); 49] = [
     ("p2p.connectivity", "Peer access"),
     ("p2p.expected", "Peer access, expected and found"),
@@ -149,7 +149,7 @@ const NAMES: [(&str, &str); 49] = [
     ("allreduce", "All-reduce by our own kernels"),
 ];
 
-/// The name of a matrix or table for people; one without a name is shown by its id.
+/// The readable name of a matrix or table; without one, its id.
 pub(crate) fn name(id: &str) -> String {
     if let Some((_, name)) = NAMES.iter().find(|(known, _)| *known == id) {
         return (*name).to_owned();
@@ -159,7 +159,7 @@ pub(crate) fn name(id: &str) -> String {
     arm.unwrap_or_else(|| id.to_owned())
 }
 
-/// A sentence of a finding with names in place of ids such as `ce.write`, which are the only ids with a point.
+/// A sentence of a finding with readable names instead of ids such as `ce.write`; only ids with a dot are replaced.
 pub(crate) fn named(text: &str) -> String {
     let word = |word: &str| {
         let known = NAMES.iter().find(|(id, _)| *id == word && id.contains('.'));

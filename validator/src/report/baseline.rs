@@ -1,5 +1,5 @@
 //! A baseline: the figures and facts of a machine in good state, with the tolerance of each figure. It is made from one
-//! report or several. Pure; [`super::drift`] compares a report with it.
+//! or several reports. Pure; [`super::drift`] compares a report with it.
 
 use super::Report;
 use super::facts::{Facts, facts, models};
@@ -16,10 +16,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The name of this format.
 pub const BASELINE: &str = "firstlight.baseline/1";
-/// A larger tolerance would let everything pass.
+/// The largest tolerance: a larger one would let everything pass.
 const WIDEST: f64 = 1.0;
 
-/// A baseline, as its file holds it.
+/// A baseline, as in its file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Baseline {
     /// [`BASELINE`]
@@ -28,7 +28,7 @@ pub struct Baseline {
     pub gpus: Vec<String>,
     /// The level at which the figures were measured.
     pub level: Level,
-    /// The best verdict that its reports have in common: PASS or DEGRADED.
+    /// DEGRADED if one of its reports is DEGRADED, otherwise PASS.
     pub verdict: Verdict,
     /// Where the tolerances come from, in words.
     pub noise: String,
@@ -36,7 +36,7 @@ pub struct Baseline {
     pub reports: Vec<Origin>,
     /// Facts that all reports agree on.
     pub facts: Facts,
-    /// Names of the facts that they do not agree on.
+    /// Names of the facts that differ between the reports.
     pub varying: BTreeSet<String>,
     /// How many figures were left out, because not every report has them.
     pub left_out: usize,
@@ -69,7 +69,7 @@ pub struct Expected {
 pub struct Cell {
     /// The figure.
     pub value: f64,
-    /// How far another run may be off, as a part of it.
+    /// How far another run may deviate, as a fraction of the figure.
     pub tolerance: f64,
 }
 
@@ -77,7 +77,7 @@ pub struct Cell {
 /// at least half of the tolerance of its kind.
 ///
 /// # Errors
-/// One line: a report that is not good or not of the whole machine, or reports that do not go together.
+/// One line: a report is not good or does not cover the whole machine, or the reports do not match each other.
 pub fn baseline(reports: &[Report]) -> Result<Baseline, String> {
     let first = reports.first().ok_or("a baseline needs a report")?;
     for report in reports {
@@ -127,7 +127,7 @@ fn noise(reports: usize) -> String {
     }
 }
 
-/// Whether a report may become a baseline.
+/// Checks whether a report may become a baseline.
 fn fit(report: &Report) -> Result<(), String> {
     let Report { verdict, scope, .. } = report;
     if !matches!(verdict, Verdict::Pass | Verdict::Degraded) {

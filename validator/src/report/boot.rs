@@ -1,4 +1,4 @@
-//! What the boot did before the tests, and how long it took, as process 1 gives it to `validate --boot-stage`.
+//! The stages of the boot before the tests and their times, which process 1 passes to `validate --boot-stage`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use std::str::FromStr;
 /// One stage of the boot.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BootStage {
-    /// Its name on the console; `kernel` is all that was before process 1.
+    /// Its name on the console; `kernel` is everything before process 1.
     pub stage: String,
     /// When it began, seconds after the kernel started.
     pub began: f64,
@@ -16,7 +16,7 @@ pub struct BootStage {
     pub seconds: f64,
 }
 
-/// A word that is no stage.
+/// A text that is not a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("allowed: NAME=BEGAN+SECONDS, as mounts=5.034+0.179")]
 pub struct BadStage;

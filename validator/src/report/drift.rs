@@ -1,5 +1,5 @@
-//! Compares a report with a baseline: which figures became worse or are missing, and which facts changed. Pure. Facts
-//! are only listed: whether a state is bad is the tests' judgement, and a worse verdict is a finding.
+//! Compares a report with a baseline: which figures became worse or are missing, and which facts changed. Pure. Changed
+//! facts are only listed, because the tests judge whether a state is bad; a worse verdict is a finding.
 
 use super::baseline::{Baseline, Cell, Expected};
 use super::facts::{Change, changes, counted, models};
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 pub const DRIFT: &str = "firstlight.drift/1";
 /// The id of the comparison among the tests of a report.
 pub const ID: &str = "baseline";
-/// How many pieces of evidence one finding has.
+/// The most lines of evidence that one finding has.
 const SHOWN: usize = 64;
 
 /// A comparison.
@@ -85,7 +85,7 @@ pub fn drift(baseline: &Baseline, report: &Report) -> Result<Drift, String> {
     })
 }
 
-/// The comparison as the last test of a run; one that cannot be made is an error.
+/// The comparison as the last test of a run; if they cannot be compared, the result is an error.
 #[must_use]
 pub fn as_test(baseline: Result<Baseline, String>, report: &Report) -> TestEntry {
     let judgement = baseline.and_then(|baseline| Ok(judged(&baseline, report, None)?.0));
@@ -113,7 +113,7 @@ fn judged(
     let all = || baseline.figures.iter();
     let lacking = all().filter_map(|(name, series)| missing(name, series, &measured, report));
     let mut worse: Vec<_> = all().filter_map(|(name, series)| off(name, series, &measured, true)).collect();
-    // The farthest first.
+    // The largest deviation first.
     worse.sort_by(|a, b| b.0.total_cmp(&a.0));
     let better = all().filter_map(|(name, series)| off(name, series, &measured, false));
     let beyond = worse.into_iter().chain(better).map(|(_, finding)| finding);
@@ -141,7 +141,7 @@ fn comparable(baseline: &Baseline, report: &Report) -> Result<(), String> {
     Ok(())
 }
 
-/// The cells that both have: place, baseline's, report's.
+/// The cells that both have: place, the baseline's cell, the report's figure.
 fn both<'a>(
     name: &str,
     series: &'a Expected,
@@ -170,7 +170,7 @@ fn missing(name: &str, series: &Expected, measured: &Figures, report: &Report) -
 }
 
 /// The figures of a series that are worse, or those that are better, by more than their tolerance, as one finding; and
-/// how far the first of them is off.
+/// the deviation of the first of them.
 fn off(name: &str, series: &Expected, measured: &Figures, worse: bool) -> Option<(f64, Finding)> {
     let more = is_more(&series.unit)?;
     let outside = |(_, cell, now): &(&str, &Cell, f64)| {

@@ -1,5 +1,5 @@
-//! The report's versions of the GPU software, from the data of the driver. A version that could not be read
-//! is `null` here; the test `driver` gives the reason.
+//! The versions of the GPU software in a report, from the data of the driver. A version that could not be read
+//! is `null` here; the test `driver` reports the reason.
 
 use crate::machine::host::nvidia::library::Library;
 use crate::machine::host::nvidia::{Nvidia, Read};
@@ -22,7 +22,7 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Collects the versions. CUDA's version needs a call of the driver, which comes later.
+    /// Collects the versions. CUDA's version needs a call into the driver and is added later.
     #[must_use]
     pub fn of(nvidia: &Nvidia) -> Self {
         let image = nvidia.account.as_ref().ok().and_then(|a| a.as_ref()?.image.as_ref());

@@ -1,5 +1,5 @@
-//! What a report says about the machine and its software, by name, for comparison with another report. Pure. What could
-//! not be read is absent, so that its absence is seen.
+//! The facts of a report about the machine and its software, by name, for comparison with another report. Pure. A fact
+//! that could not be read is absent, so that the comparison shows its absence.
 
 use super::{Gpu, Report};
 use crate::machine::host::cmdline::words;
@@ -60,7 +60,7 @@ pub(super) fn facts(report: &Report) -> Facts {
             ("bar1", gpu.bar1_bytes.map(|bytes| format!("{} MiB", bytes >> 20))),
             ("numa", gpu.numa.map(|node| node.to_string())),
             ("link.lanes", link.map(|link| format!("{} of {}", link.width, link.max_width))),
-            // The present rate is lower at rest: only the tests under load judge it.
+            // The present rate is lower when the link is idle: only the tests under load judge it.
             ("link.fastest", link.map(|link| format!("{} GT/s", link.max_gts))),
         ] {
             put(format!("gpu.{number}.{name}"), value);
@@ -82,7 +82,7 @@ pub(super) fn iommu(report: &Report) -> Option<String> {
     Some(format!("{mode:?}").to_lowercase())
 }
 
-/// The kernel words about the IOMMU, and those that say what firstlight does to the fabric, as they were given.
+/// The words of the kernel command line about the IOMMU, and about what firstlight does to the fabric, unchanged.
 pub(super) fn iommu_words(report: &Report) -> String {
     let all = report.machine.cmdline.iter().flat_map(|line| words(line));
     let about = all.filter(|word| word.key.contains("iommu") || word.key.starts_with("firstlight.fabric."));
@@ -106,8 +106,8 @@ pub(super) fn counted(models: &[String]) -> String {
     }
 }
 
-/// What stays the same for one machine from boot to boot: its id, or else the ids of its GPUs; `None` if a report has
-/// neither.
+/// An identity that is the same in every boot of one machine: its id, otherwise the ids of its GPUs; `None` if a report
+/// has neither.
 pub(super) fn identity(report: &Report) -> Option<String> {
     let gpus = || {
         let ids: Option<BTreeSet<_>> = report.gpus.iter().map(|gpu| gpu.uuid.as_deref()).collect();
@@ -121,7 +121,7 @@ fn acs(device: &Device) -> Option<String> {
     Some(if set.is_empty() { "off".to_owned() } else { set.join(" ") })
 }
 
-/// A fact that changed; `null` where one side does not have it.
+/// A fact that changed; `null` for a side that does not have it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Change {
     /// Its name.
@@ -132,7 +132,7 @@ pub struct Change {
     pub now: Option<String>,
 }
 
-/// What is not as in `then`; the facts `varying` are not compared.
+/// The facts that differ from `then`; the facts in `varying` are not compared.
 pub(super) fn changes(then: &Facts, varying: &BTreeSet<String>, report: &Report) -> Vec<Change> {
     let now = facts(report);
     let names: BTreeSet<_> = then.keys().chain(now.keys()).filter(|name| !varying.contains(*name)).collect();

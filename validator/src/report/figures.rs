@@ -16,7 +16,7 @@ pub(super) const YES_NO: &str = "1";
 pub(super) struct Series {
     /// Their unit.
     pub unit: String,
-    /// Whether they are of pairs of GPUs, and not of sizes.
+    /// Whether the places are pairs of GPUs, and not sizes.
     pub of_pairs: bool,
     /// Each by its place (`0 -> 1`, `all_reduce 8388608 float sum`), in the report's order.
     pub cells: Vec<(String, f64)>,
@@ -38,7 +38,7 @@ pub(super) fn figures(report: &Report) -> Figures {
     all
 }
 
-/// Whether more of a unit is better; `None` for a unit that is not compared.
+/// Whether a larger value is better for this unit; `None` for a unit that is not compared.
 pub(super) fn is_more(unit: &str) -> Option<bool> {
     match unit {
         "GB/s" | "10^12/s" | YES_NO => Some(true),
@@ -47,17 +47,17 @@ pub(super) fn is_more(unit: &str) -> Option<bool> {
     }
 }
 
-/// How far two runs of an unchanged machine may differ, as a part of the figure: twice the scatter that the samples of
-/// one figure may have ([`crate::floors::stats`]), because either run may be off by that much.
+/// How far two runs of an unchanged machine may differ, as a fraction of the figure: twice the scatter that the samples
+/// of one figure may have ([`crate::floors::stats`]), because either run may deviate by that much.
 pub(super) fn tolerance(series: &str, unit: &str) -> f64 {
     let name = series.split_once('/').map_or(series, |(_, name)| name);
-    // Here host memory, or all links at the same time, take part.
+    // These use host memory, or all links at the same time.
     let shared = name.ends_with(".off")
         || ["host.", "together", "nccl.", "products"].iter().any(|p| name.starts_with(p));
     match unit {
         YES_NO => 0.0,
         "us" | "ns" => 2.0 * LATENCY.spread,
-        // Small sizes are among them, and their speed is a latency.
+        // Small sizes are among them, and their speed depends on the latency.
         _ if name.starts_with("bandwidth.by-size") => 2.0 * LATENCY.spread,
         _ if shared => 2.0 * STAGED.spread,
         _ => 2.0 * BANDWIDTH.spread,
@@ -98,7 +98,7 @@ fn of_matrix(matrix: &Matrix) -> Series {
     Series { unit: matrix.unit.clone(), of_pairs: true, cells }
 }
 
-/// Tables with figures: the headings of the columns that say where a figure belongs, and of the figures.
+/// Tables with figures: the headings of the columns that identify a figure, and of the columns with the figures.
 const TABLES: &[(&str, &[&str], &[&str])] = &[
     ("bandwidth.by-size", &["pair", "size"], &["ce.write", "sm.write"]),
     ("together", &["pattern"], &["measured"]),
@@ -127,7 +127,7 @@ fn of_table(all: &mut Figures, test: &TestEntry, table: &Value) {
                 let value = row.get(at)?.as_f64().filter(|value| is_figure(*value, unit))?;
                 Some((key.join(" "), value))
             };
-            let cells = told_apart(rows.iter().filter(|row| of(row)).filter_map(cell));
+            let cells = numbered(rows.iter().filter(|row| of(row)).filter_map(cell));
             if is_more(unit).is_some() {
                 let series = Series { unit: unit.to_owned(), of_pairs: false, cells };
                 put(all, format!("{}/{name}/{heading}", test.id), series);
@@ -148,8 +148,8 @@ fn word(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned).or_else(|| Some(value.as_u64()?.to_string()))
 }
 
-/// Rows with the same words get numbers, so that each is compared with its like.
-fn told_apart(cells: impl Iterator<Item = (String, f64)>) -> Vec<(String, f64)> {
+/// Numbers rows that have the same key, so that each is compared with its counterpart.
+fn numbered(cells: impl Iterator<Item = (String, f64)>) -> Vec<(String, f64)> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let one = |(key, value): (String, f64)| {
         let count = seen.entry(key.clone()).or_default();

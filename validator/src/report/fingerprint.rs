@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Everything that the verdict depends on. What could not be read is `null`, and then the verdict is ERROR.
+/// Everything that the verdict depends on. A value that could not be read is `null`, and then the verdict is ERROR.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct BoundTo {
     /// Version of the loaded driver.

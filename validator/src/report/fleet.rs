@@ -1,5 +1,5 @@
 //! Many reports side by side: a summary of each, what differs from the majority of its kind, which figures are outliers,
-//! and what each IOMMU setting of one machine costs. Pure, and small: a report is summed up and forgotten.
+//! and what each IOMMU setting of one machine costs. Pure, and small: only a summary of each report is kept.
 
 use super::figures::{is_more, is_worse, tolerance};
 use super::summary::{Span, Summary, cut};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// The name of the JSON's format.
 pub const FLEET: &str = "firstlight.fleet/1";
-/// Fewer machines of a kind have no majority, and no outliers.
+/// The fewest machines of a kind for which a majority and outliers are determined.
 const FEWEST: usize = 3;
 
 /// All reports.
@@ -59,7 +59,7 @@ pub struct Setting {
     pub verdict: Verdict,
     /// Its answer.
     pub answer: String,
-    /// Medians by series, each with its ratio to the best setting: 1 is the best, 0.5 half as good.
+    /// Medians by series, each with its ratio to the best setting: 1 is the best, 0.5 is half as good.
     pub figures: BTreeMap<String, (Span, f64)>,
 }
 
@@ -76,7 +76,7 @@ impl Fleet {
         };
         let mut machines: Vec<_> = files.into_iter().map(machine).collect();
         let key = |m: &Machine| m.summary.as_ref().map(|s| (s.host.clone(), s.started.clone()));
-        // What cannot be read comes first.
+        // Files that cannot be read come first.
         machines.sort_by_cached_key(|m| (key(m), m.file.clone()));
         let sweeps = sweeps(&machines);
         worst_first(&mut machines);
@@ -98,7 +98,7 @@ impl Fleet {
         all.map(|(name, span)| (name.as_str(), span.unit.as_str())).collect()
     }
 
-    /// Finds what differs, and the outliers, within each kind of machine.
+    /// Determines the differences and the outliers within each kind of machine.
     fn mark(&mut self) {
         let mut kinds: BTreeMap<(String, bool), Vec<&Summary>> = BTreeMap::new();
         for summary in self.machines.iter().filter_map(|m| m.summary.as_ref()) {
@@ -115,7 +115,7 @@ impl Fleet {
 
 /// Machines with the same GPUs.
 struct Kind {
-    /// The most common value of each fact, where more than half of the machines have it.
+    /// The most common value of each fact, if more than half of the machines have it.
     usual: BTreeMap<&'static str, String>,
     /// The median of all machines' worst figures, by series.
     medians: BTreeMap<String, f64>,
@@ -161,7 +161,7 @@ impl Kind {
     }
 }
 
-/// Sorts hosts by the verdict of their newest report. Reports of one host stay together, and in their order.
+/// Sorts hosts by the verdict of their newest report, the worst first. Reports of one host stay together, in their order.
 fn worst_first(machines: &mut [Machine]) {
     let summaries = machines.iter().filter_map(|m| m.summary.as_ref());
     let newest: BTreeMap<_, _> = summaries.map(|s| (s.host.clone(), s.verdict)).collect();

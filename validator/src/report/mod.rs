@@ -1,5 +1,5 @@
 //! The report: all results of one run of `validate`, as `firstlight.report/1`. Every key is always present;
-//! what does not exist on the machine is `null`. Renderers only read it.
+//! a value that does not exist on the machine is `null`. Renderers only read the report.
 
 pub mod baseline;
 mod boot;
@@ -47,7 +47,7 @@ pub struct Report {
     /// Whether peer-to-peer works, and why not, in one line.
     #[serde(default)]
     pub answer: String,
-    /// The causes of what was found, in the order in which they are repaired.
+    /// The causes of the findings, in the order of repair.
     #[serde(default)]
     pub causes: Vec<Cause>,
     /// The scope of the verdict: `machine`, `fabric`, or `only:` and the ids of tests.
@@ -62,7 +62,7 @@ pub struct Report {
     pub started: String,
     /// How long it took, seconds.
     pub seconds: f64,
-    /// The stages of the boot before the tests; none where process 1 did not start them, and in earlier reports.
+    /// The stages of the boot before the tests; empty if process 1 did not start the tests, and in earlier reports.
     #[serde(default)]
     pub boot: Vec<BootStage>,
     /// The image; `null` if the worker that reads the machine did not report it.
@@ -92,10 +92,10 @@ pub struct MachineEntry {
     pub dmi: BTreeMap<String, Option<String>>,
     /// Its host name.
     pub host: Option<String>,
-    /// An id that stays the same: by `validate.identity` the one of /etc/machine-id, or a hash of it.
+    /// A stable id: that in /etc/machine-id or a hash of it, as `validate.identity` selects.
     #[serde(default)]
     pub machine_id: Option<String>,
-    /// The firmware's serial number; only where `validate.identity` is `full`.
+    /// The firmware's serial number; only if `validate.identity` is `full`.
     #[serde(default)]
     pub serial: Option<String>,
     /// Kernel release.
@@ -182,18 +182,18 @@ impl MachineEntry {
 }
 
 impl Gpu {
-    /// The GPUs of a fabric, with what the driver says about them.
+    /// The GPUs of a fabric, with the driver's information about them, by address.
     #[must_use]
-    pub fn all(fabric: &Fabric, told: &BTreeMap<String, Information>) -> Vec<Self> {
+    pub fn all(fabric: &Fabric, known: &BTreeMap<String, Information>) -> Vec<Self> {
         let gpus = fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf));
-        let told = |d: &Device| told.get(&d.bdf.to_string()).cloned().unwrap_or_default();
-        gpus.map(|d| (d, told(d)))
-            .map(|(d, told)| Self {
+        let known = |d: &Device| known.get(&d.bdf.to_string()).cloned().unwrap_or_default();
+        gpus.map(|d| (d, known(d)))
+            .map(|(d, known)| Self {
                 bdf: d.bdf,
                 device: d.device.clone(),
-                name: told.name,
-                uuid: told.uuid,
-                vbios: told.vbios,
+                name: known.name,
+                uuid: known.uuid,
+                vbios: known.vbios,
                 bar1_bytes: d.aperture().filter(|b| b.start != 0).map(|b| b.bytes),
                 numa: d.numa,
                 driver: d.driver.clone(),
@@ -210,7 +210,7 @@ impl TestEntry {
         Self::judged(id, title, proves, level, Judgement::by(finding))
     }
 
-    /// The same, of a judgement.
+    /// As [`Self::of_the_run`], from a judgement.
     #[must_use]
     pub fn judged(id: &str, title: &str, proves: &str, level: Level, said: Judgement) -> Self {
         Self {
@@ -261,8 +261,8 @@ impl Report {
                 None => models.push((name, 1)),
             }
         }
-        let told: Vec<_> = models.iter().map(|(name, count)| format!("{count} x {name}")).collect();
-        if told.is_empty() { "no GPU".to_owned() } else { told.join(", ") }
+        let names: Vec<_> = models.iter().map(|(name, count)| format!("{count} x {name}")).collect();
+        if names.is_empty() { "no GPU".to_owned() } else { names.join(", ") }
     }
 
     /// True if this report is about a recorded machine.
@@ -271,19 +271,19 @@ impl Report {
         self.root != "/"
     }
 
-    /// Finds the causes of the findings, and the answer.
+    /// Determines the causes of the findings, and the answer.
     pub fn explain(&mut self) {
         self.causes = causes::causes(self);
         self.answer = causes::answer(self, &self.causes);
     }
 
-    /// Adds an entry; the verdict follows from all of them.
+    /// Adds an entry and determines the verdict again.
     pub fn push(&mut self, entry: TestEntry) {
         self.tests.push(entry);
         self.settle();
     }
 
-    /// The verdict that follows from all entries.
+    /// Determines the verdict from all entries.
     pub fn settle(&mut self) {
         self.verdict = outcome::verdict(&self.tests.iter().map(|t| t.outcome).collect::<Vec<_>>());
     }

@@ -1,5 +1,5 @@
-//! Which machine a report is of: its host name, an id that stays the same, its serial number. The configuration says how
-//! much of it a report may tell. Pure.
+//! The identity of a report's machine: host name, a stable id, serial number. The configuration decides how much of it a
+//! report may contain. Pure.
 
 use crate::config::IdentityPolicy;
 use crate::machine::host::identity::Identity;
@@ -7,11 +7,11 @@ use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use std::fmt::Write as _;
 
-/// What is hashed with the machine id as the key, as systemd does it for ids of an application: the id itself must
-/// not be known to others.
+/// The text that is hashed with the machine id as the key, as systemd does for application-specific ids: the machine id
+/// itself must stay confidential.
 const APPLICATION: &[u8] = b"firstlight";
 
-/// What a report tells.
+/// The identity that a report contains.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Named {
     /// The host name.
@@ -23,7 +23,7 @@ pub struct Named {
 }
 
 impl Named {
-    /// What of `identity` may be told; what could not be read is `None`.
+    /// The part of `identity` that `how` allows; a value that could not be read is `None`.
     #[must_use]
     pub fn of(identity: &Identity, how: IdentityPolicy) -> Self {
         let Identity { host, machine_id, serial, .. } = identity;
@@ -59,7 +59,7 @@ mod tests {
     use crate::machine::root::Root;
 
     #[test]
-    fn a_report_tells_no_more_than_it_may() {
+    fn a_report_contains_no_more_than_it_may() {
         let dir = tempfile::tempdir().unwrap();
         let id = "0123456789abcdef0123456789abcdef";
         let mut identity = read(&Root::new(dir.path()));
@@ -69,7 +69,7 @@ mod tests {
         let full = Named::of(&identity, IdentityPolicy::Full);
         assert_eq!(full, Named { host: some("node7"), machine_id: some(id), serial: some("S-42") });
         let less = Named::of(&identity, IdentityPolicy::Hashed);
-        // HMAC-SHA256 of "firstlight" by that key, as `openssl dgst -sha256 -hmac` has it.
+        // HMAC-SHA256 of "firstlight" with that key, as `openssl dgst -sha256 -hmac` prints it.
         let hash = less.machine_id.as_deref().unwrap();
         assert_eq!((less.host.as_deref(), hash.len(), less.serial), (Some("node7"), 32, None));
         assert_eq!(hash, "0c0f51ad713af448fb4b0c0790d41161");

@@ -1,6 +1,6 @@
 //! Reads a report from its file, strictly: another schema, a missing, unknown or duplicate key, and
-//! contradictions are errors ([`Once`] refuses the duplicates). An incomplete report must not be shown as a complete one. Also the JSON Schema of a
-//! report, made from the types that are written.
+//! contradictions are errors ([`Once`] refuses the duplicates). An incomplete report must not be shown as a complete
+//! one. Also generates the JSON Schema of a report from the types that are written.
 
 use super::{Report, SCHEMA, TestEntry};
 use crate::outcome::scope::Scope;
@@ -41,7 +41,7 @@ pub fn from_json(bytes: &[u8]) -> Result<Report, BadReport> {
     }
     serde_json::from_slice::<Once>(bytes).map_err(|e| BadReport::Shape(line(&e)))?;
     let mut report: Report = serde_json::from_value(value).map_err(|e| BadReport::Shape(line(&e)))?;
-    // They follow from the findings: what the file says about them is not believed.
+    // Causes and answer follow from the findings: they are computed again, not taken from the file.
     report.explain();
     contradiction(&report).map_or(Ok(report), |why| Err(BadReport::Contradiction(why)))
 }
@@ -49,14 +49,14 @@ pub fn from_json(bytes: &[u8]) -> Result<Report, BadReport> {
 /// The schema, draft 2020-12. Keys that it does not name are allowed: later versions of the same format add some.
 #[must_use]
 pub fn schema() -> Value {
-    // As it is written: then a key that is always there is required.
+    // The schema of the written form, in which a key that is always present is required.
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let mut schema = settings.into_generator().into_root_schema_for::<Report>();
     schema.insert("title".to_owned(), SCHEMA.into());
     schema.to_value()
 }
 
-/// The file's content must not break the line of the error.
+/// The error in one line, which the file's content must not break.
 fn line(error: &serde_json::Error) -> String {
     shown(&error.to_string())
 }
@@ -125,7 +125,7 @@ impl<'de> Visitor<'de> for Looker {
 // Checks that a report is consistent: its verdict follows from its outcomes, and no outcome is better than
 // its findings. An inconsistent report is refused. Pure.
 
-/// The contradiction, in one line.
+/// The first contradiction, in one line; `None` if there is none.
 pub(super) fn contradiction(report: &Report) -> Option<String> {
     let mut ids = BTreeSet::new();
     for test in &report.tests {
@@ -140,12 +140,12 @@ pub(super) fn contradiction(report: &Report) -> Option<String> {
     if report.verdict != verdict {
         return Some(format!("verdict is {}, but its tests give {verdict}", report.verdict));
     }
-    let told = |name: &str, what: &str, is: &str| {
-        let other = report.workload_env.get(name).filter(|told| *told != is)?;
+    let differs = |name: &str, what: &str, is: &str| {
+        let other = report.workload_env.get(name).filter(|value| *value != is)?;
         Some(format!("workload_env.{name}: read {other:?}, its {what} is {is}"))
     };
-    told("FIRSTLIGHT_VERDICT", "verdict", &verdict.to_string())
-        .or_else(|| told("FIRSTLIGHT_SCOPE", "scope", &report.scope.to_string()))
+    differs("FIRSTLIGHT_VERDICT", "verdict", &verdict.to_string())
+        .or_else(|| differs("FIRSTLIGHT_SCOPE", "scope", &report.scope.to_string()))
         .or_else(|| unproven(report))
 }
 

@@ -1,4 +1,4 @@
-//! What is kept of a report when many are put side by side. Pure, and small: texts are cut.
+//! The summary of a report, for a comparison of many. Pure, and small: long texts are cut.
 
 use super::facts::{identity, iommu, iommu_words};
 use super::figures::{Series, figures, is_more};
@@ -10,12 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The speeds between all GPUs.
 pub(crate) const PAIRS: &str = "p2p-bandwidth/sample.uni.on";
-/// The speed of NCCL's all-reduce, of which the largest size counts.
+/// The speed of NCCL's all-reduce; only the largest size counts.
 pub(crate) const NCCL: &str = "nccl-allreduce/nccl.all_reduce/out-of-place busbw";
-/// Longer texts of a report are cut.
+/// The longest text of a summary, in characters; longer ones are cut.
 const LONGEST: usize = 200;
 
-/// What is kept of a report.
+/// The summary of a report.
 #[derive(Debug, Clone, Serialize)]
 pub struct Summary {
     /// The host name.
@@ -28,15 +28,15 @@ pub struct Summary {
     pub answer: String,
     /// The code of its first cause.
     pub first: Option<String>,
-    /// Its GPUs, `8 x NVIDIA H200`: machines with the same are of one kind.
+    /// Its GPUs, `8 x NVIDIA H200`: machines with the same GPUs are of one kind.
     pub gpus: String,
-    /// True for a machine in files.
+    /// True for a recorded machine.
     pub recorded: bool,
     /// Facts by short names.
     pub facts: BTreeMap<&'static str, String>,
     /// Figures by series.
     pub figures: BTreeMap<String, Span>,
-    /// What stays the same for this machine; empty if that is unknown.
+    /// The identity that is the same in every boot of this machine; empty if that is unknown.
     #[serde(skip)]
     pub identity: String,
     /// Its IOMMU setting: the state, and the kernel words.
@@ -63,7 +63,7 @@ pub(super) fn cut(text: &str) -> String {
 }
 
 impl Summary {
-    /// What is kept of `report`.
+    /// Summarizes `report`.
     #[must_use]
     pub fn of(report: &Report) -> Self {
         let spans =
@@ -128,7 +128,8 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
     all.into_iter().map(|(name, value)| (name, value.unwrap_or_else(|| "none".to_owned()))).collect()
 }
 
-/// Of pairs those between different GPUs; of NCCL's sizes the largest. Other tables have no figure in common.
+/// Sums up a series: of pairs, those between different GPUs; of NCCL's sizes, the largest. Other tables have no common
+/// figure.
 fn span(name: &str, series: &Series) -> Option<Span> {
     let more = is_more(&series.unit)?;
     let apart = |place: &str| place.split_once(" -> ").is_none_or(|(from, to)| from != to);
@@ -137,7 +138,7 @@ fn span(name: &str, series: &Series) -> Option<Span> {
         false if name == NCCL => series.cells.last().map(|(_, value)| *value).into_iter().collect(),
         false => return None,
     };
-    // Yes and no have no median: those with a no have the worst 0.
+    // Yes-or-no values with a 0 have no median: their worst value 0 takes its place.
     let worst = values.iter().copied().reduce(if more { f64::min } else { f64::max })?;
     Some(Span { unit: series.unit.clone(), worst, median: median(&values).unwrap_or(worst) })
 }

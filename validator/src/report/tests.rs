@@ -181,7 +181,7 @@ fn several_reports_measure_the_noise() {
     let speeds = &made.figures["p2p-bandwidth/sample.uni.on"].cells;
     assert_eq!(speeds["0 -> 1"].value, 26.0);
     assert!((speeds["0 -> 1"].tolerance - 4.0 / 26.0).abs() < 1e-9);
-    // Half of the tolerance of its kind where nothing scattered.
+    // Half of the tolerance of its kind if nothing scattered.
     assert_eq!(speeds["1 -> 0"].tolerance, 0.02);
     assert!(made.noise.contains("3 reports") && made.varying.contains("machine.host"), "{made:?}");
     assert!(!made.facts.contains_key("machine.host"));

@@ -38,7 +38,7 @@ impl Pair {
         Self::new(GpuId::new(from), GpuId::new(to))
     }
 
-    /// All pairs of `gpus` GPUs, a GPU with itself too.
+    /// All pairs of `gpus` GPUs, including each GPU with itself.
     pub fn all(gpus: usize) -> impl Iterator<Item = Self> + Clone {
         GpuId::all(gpus).flat_map(move |from| GpuId::all(gpus).map(move |to| Self { from, to }))
     }
@@ -63,8 +63,8 @@ impl fmt::Display for Pair {
     }
 }
 
-/// One resource that only one transfer may use at a time. Coarse on purpose: a resource is occupied in both directions,
-/// because two figures measured over one shared resource say nothing about either.
+/// One resource that only one transfer may use at a time. Coarse on purpose: a resource is occupied in both
+/// directions, because two figures measured over one shared resource prove nothing about either transfer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Resource {
     /// A GPU, sending or receiving: a ring over all GPUs, in which each does both, moves less per

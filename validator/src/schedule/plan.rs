@@ -1,12 +1,12 @@
 //! The plan: rounds of transfers that share no resource, made by first-fit in the order of the circle method,
-//! and the resources that kept pairs apart. The same topology always gives the same plan.
+//! and the resources that keep pairs from running together. The same topology always gives the same plan.
 
 use super::{Pair, Resource, Routes};
 use crate::machine::pcie::model::Bdf;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Which pairs run together, and why no more of them.
+/// Which pairs run together, and what prevents more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Plan {
     /// The GPUs' addresses by number.
@@ -15,7 +15,7 @@ pub struct Plan {
     pub ordered: bool,
     /// One after the other; the pairs of one round run at the same time.
     pub rounds: Vec<Vec<Pair>>,
-    /// Resources that pairs of different GPUs share and that keep them apart, the most shared first.
+    /// Resources that pairs of different GPUs share, so that they cannot run together, the most shared first.
     pub shared: Vec<Shared>,
 }
 
@@ -66,7 +66,7 @@ impl Plan {
     }
 }
 
-/// A number for each resource, so that a set of resources is a few words of bits.
+/// A number for each resource, so that a set of resources is a bit set of a few words.
 struct Ids<'a>(BTreeMap<&'a Resource, usize>);
 
 /// A set of resources by their numbers, 64 to a word.
@@ -124,8 +124,8 @@ fn shared(routes: &Routes, ordered: bool) -> Vec<Shared> {
             ends.extend(gpus());
         }
     }
-    // A port above one GPU is used by many pairs, which that GPU keeps apart already: there are k - 1 pairs
-    // of k GPUs with one in common.
+    // A port above one GPU is used by many pairs, which already cannot run together because of that GPU:
+    // there are k - 1 pairs of k GPUs with one in common.
     let matters = |pairs: usize, ends: usize| pairs > (ends - 1) * if ordered { 2 } else { 1 };
     let mut shared: Vec<_> = users
         .into_iter()

@@ -42,7 +42,7 @@ pub enum Lane {
     Up,
     /// From the root towards a GPU.
     Down,
-    /// Both, for a resource without separate directions, as far as is known.
+    /// Both, for a resource without separate directions, as far as known.
     Whole,
 }
 
@@ -69,8 +69,8 @@ pub struct NoRoute {
 }
 
 impl Routes {
-    /// With peer access on. `gpus`: addresses by number (CUDA's ordinals, or the order of the addresses);
-    /// `nvlinks`: from NVML, empty without it.
+    /// The paths with peer access on. `gpus`: addresses by number (CUDA's ordinals, or the order of the
+    /// addresses); `nvlinks`: from NVML, empty without it.
     ///
     /// # Errors
     /// When a GPU is not in the fabric.
@@ -89,8 +89,8 @@ impl Routes {
         Ok(Self { above: gpus.iter().map(above).collect(), ..routes })
     }
 
-    /// With peer access off every copy goes through host memory, which all share. Also the plan for GPUs with
-    /// unknown paths: one pair at a time.
+    /// The paths with peer access off: every copy goes through host memory, which all share. Also the plan
+    /// for GPUs with unknown paths: one pair at a time.
     #[must_use]
     pub fn staged(gpus: &[Bdf]) -> Self {
         let staged = |pair: Pair, _, _| -> Result<Route, std::convert::Infallible> {

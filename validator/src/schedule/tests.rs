@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// GPUs below a root port each; `place` gives root bus and NUMA node.
+/// GPUs, each below its own root port; `place` gives root bus and NUMA node.
 fn apart(gpus: u8, place: impl Fn(u8) -> (String, Option<u32>)) -> Fabric {
     let each = |n: u8| {
         let port = format!("0000:{n:02x}:01.0");

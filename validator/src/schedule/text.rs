@@ -38,7 +38,7 @@ fn numbered<'a>(next: &mut usize, rounds: &'a [Vec<Pair>]) -> Option<Numbered<'a
 }
 
 impl Plan {
-    /// What kept pairs apart, a line each.
+    /// The resources that keep pairs from running together, a line each.
     fn why(&self) -> String {
         let mut text = wrapped("  ", "    ", "a GPU takes part in one transfer at a time");
         for shared in self.shared.iter().take(NAMED) {

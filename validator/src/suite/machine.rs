@@ -1,4 +1,4 @@
-//! What tests are given: the root, the configuration, and data that is read once for all of them.
+//! The input of the tests: the root, the configuration, and data that is read once for all tests.
 
 use super::Test;
 use super::nccl::Arms;
@@ -44,7 +44,7 @@ pub struct Machine {
     pub ended: RefCell<BTreeMap<String, Outcome>>,
     /// The matrices that earlier tests measured, by id.
     pub matrices: RefCell<BTreeMap<String, Vec<Matrix>>>,
-    /// The machine's GPUs, opened by the first test that asks.
+    /// The machine's GPUs, opened by the first test that needs them.
     pub gpus: Gpus,
     /// NCCL's processes, started by the first test that needs them.
     pub nccl: Arms,
@@ -56,14 +56,14 @@ pub struct Machine {
     pub tell: Box<dyn Fn(Message)>,
 }
 
-/// What the driver's libraries report about the machine's GPUs, each asked once.
+/// What the driver's libraries report about the machine's GPUs; each value is read once.
 #[derive(Debug, Default)]
 pub struct Gpus {
     clique: OnceCell<Result<Clique, GpuError>>,
     nvml: OnceCell<Result<Nvml, String>>,
     /// Their state before this process used them.
-    pub(super) stood: OnceCell<Look>,
-    /// Why nothing more is asked of them: NVML hangs.
+    pub(super) before: OnceCell<Look>,
+    /// NVML's error if it hangs; then the GPUs are not queried again.
     pub(super) hangs: OnceCell<Option<String>>,
     /// The use of their BAR1.
     pub(super) windows: OnceCell<Result<Windows, String>>,
@@ -88,7 +88,7 @@ impl Machine {
     /// `CUDA-MISSING`, `CUDA-START` and similar codes with the reason.
     pub fn clique(&self) -> Result<&Clique, Box<Finding>> {
         let open = || {
-            self.stood();
+            self.before();
             self.doing("starting CUDA");
             let clique = Clique::open()?;
             (self.tell)(Message::Cuda(clique.cuda.clone()));
@@ -105,7 +105,7 @@ impl Machine {
         self.gpus.nvml.get_or_init(Nvml::start).as_ref().map_err(String::as_str)
     }
 
-    /// Whether NVML's answers would be about this machine, and can be waited for.
+    /// Checks that NVML can be queried: that it reports on this machine and that the driver answers.
     ///
     /// # Errors
     /// Why not.
@@ -116,7 +116,7 @@ impl Machine {
         self.stuck().map_or(Ok(()), |stuck| Err(stuck.message))
     }
 
-    /// Whether the machine is one in files whose GPUs no library simulates.
+    /// Whether the machine was read from recorded files and no library simulates its GPUs.
     fn is_elsewhere(&self) -> bool {
         self.root.path() != Path::new("/") && self.config.validate.library_path.is_empty()
     }
@@ -133,7 +133,7 @@ impl Machine {
         Some(self.until.get()?.saturating_duration_since(Instant::now()))
     }
 
-    /// Sends the parent what is being done; the parent names it when this process hangs or dies.
+    /// Reports the current activity to the parent, which names it if this process hangs or dies.
     pub fn doing(&self, what: &str) {
         (self.tell)(Message::Doing(what.to_owned()));
     }
@@ -150,8 +150,8 @@ impl Machine {
         self.matrices.borrow().get(id)?.iter().find(|matrix| matrix.name == name).cloned()
     }
 
-    /// Why a test with GPUs has nothing to do: no GPU, no driver, or a machine in files whose GPUs are
-    /// elsewhere. `pairs`: one GPU is too few.
+    /// Why a test with GPUs has nothing to do: no GPU, no driver, or a machine that was read from recorded files
+    /// and whose GPUs are elsewhere. `pairs`: one GPU is too few.
     ///
     /// # Errors
     /// When this is unknown.
@@ -206,7 +206,7 @@ impl Machine {
         }
     }
 
-    /// Why a test of the driver has nothing to judge: no GPU, or no driver for it, which the test `driver`
+    /// Why a test of the driver has nothing to judge: no GPU, or no loaded driver, which the test `driver`
     /// judges.
     ///
     /// # Errors
@@ -219,7 +219,7 @@ impl Machine {
         Ok(known(&self.nvidia.loaded)?.is_none().then(none))
     }
 
-    /// That the driver's start did not end, in which case every call into the driver may hang as well.
+    /// The finding that the driver's start did not end; then every call into the driver may hang as well.
     fn stuck(&self) -> Option<Finding> {
         let account = self.nvidia.account.as_ref().ok()?.as_ref()?;
         let found =

@@ -48,14 +48,14 @@ pub struct Test {
     pub proves: &'static str,
     /// The lowest level that runs it.
     pub level: Level,
-    /// The deadline: a test that passes it is stopped and is an error. With more than 8 GPUs a test of pairs
-    /// gets more.
+    /// The deadline: a test that exceeds it is stopped and counts as an error. With more than 8 GPUs, a test of
+    /// group `Gpu` has more time.
     pub deadline: Duration,
     /// Whether the verdict is ERROR without this test.
     pub mandatory: bool,
     /// The worker that runs it.
     pub group: Group,
-    /// Reads and judges. A finding instead of a judgement says why it could not (boxed because it is large).
+    /// Reads and judges. Returns a finding instead if it could not judge (boxed because it is large).
     pub run: fn(&Machine) -> Result<Judgement, Box<Finding>>,
 }
 
@@ -63,8 +63,8 @@ pub struct Test {
 const PAIRS_OF_8: usize = 8 * 7;
 
 impl Test {
-    /// The time limit on a machine with this many GPUs: work with GPUs grows with the number of pairs, and what
-    /// level `acceptance` adds takes as long as it is asked to.
+    /// The time limit on a machine with this many GPUs: GPU tests have more time with more pairs, and tests that
+    /// only level `acceptance` runs have the configured `acceptance_s` in addition.
     #[must_use]
     pub fn patience(&self, gpus: usize, asked: &Validate) -> Duration {
         if self.level == Level::Acceptance {
@@ -76,7 +76,7 @@ impl Test {
     }
 }
 
-/// The part of the tests that a test belongs to, where it can take the machine down.
+/// The step that a test belongs to if it can take the machine down.
 #[must_use]
 pub fn part(test: &Test) -> Option<Step> {
     if UNDER_LOAD.contains(&test.id) {
@@ -133,7 +133,7 @@ pub const ALL: &[&Test] = &[
 /// For a test that only reads files: ten seconds are a hundred times what it takes on a large machine.
 const READING: Duration = Duration::from_secs(10);
 
-/// For a test that also asks NVML, which starts every GPU that no other program holds open.
+/// For a test that also queries NVML, which starts every GPU that no other program holds open.
 const ASKING: Duration = Duration::from_secs(30);
 
 /// The other process of `p2p-processes`; serves until the worker has no more requests.
@@ -162,13 +162,14 @@ pub fn look(fabric: Option<&Fabric>) -> Result<Vec<Standing>, String> {
     shared::look::within(shared::look::PROBE, shared::look::held(fabric))
 }
 
-/// The tests that alone can judge something that the configuration expects.
+/// The tests that this configuration requires because no other test can judge what it expects.
 #[must_use]
 pub const fn demanded(expect: &Expect) -> &'static [&'static str] {
     if expect.golden { &[host::image::TEST.id] } else { &[] }
 }
 
-/// The tests without which nothing is proven about this many GPUs: with one GPU, no test of pairs.
+/// The tests without which nothing is proven about this many GPUs. With one GPU, tests of pairs are not
+/// among them.
 pub fn proof(gpus: usize) -> impl Iterator<Item = &'static Test> {
     let mandatory = move |test: &&Test| gpus > 0 && test.group == Group::Gpu && test.mandatory;
     let of_one = move |test: &&Test| gpus > 1 || test.id == driver::cuda::TEST.id;

@@ -28,10 +28,10 @@ pub struct Request {
     /// The matrices that those tests measured, by id.
     #[serde(default)]
     pub matrices: BTreeMap<String, Vec<Matrix>>,
-    /// GPUs whose NVLinks are asked for, instead of tests.
+    /// Requests the NVLinks of these GPUs, instead of tests.
     #[serde(default)]
     pub nvlinks_of: Vec<Bdf>,
-    /// Whether the state of the machine's GPUs is asked for, instead of tests.
+    /// Requests the state of the machine's GPUs, instead of tests.
     #[serde(default)]
     pub look: bool,
 }

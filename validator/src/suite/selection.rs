@@ -1,6 +1,6 @@
 //! Which tests run: those of the level, or those that `only` names, whatever their level, less those that
-//! `skip` names and those outside the scope. A mandatory test that is left out is recorded, because it costs
-//! the verdict. Where the configuration expects something that only one test can judge, that test runs at
+//! `skip` names and those outside the scope. A mandatory test that is left out is recorded, because the
+//! verdict is ERROR without it. Where the configuration expects something that only one test can judge, that test runs at
 //! every level and is mandatory. Pure.
 
 use super::{ALL, Group, Test, demanded};

@@ -1,4 +1,4 @@
-//! Text for people: names, times, sizes, and values from outside. Pure.
+//! Text for people: counts, times, sizes, errors, and untrusted text made safe to print. Pure.
 
 pub(crate) mod shown;
 pub(crate) mod size;

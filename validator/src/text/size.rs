@@ -1,4 +1,4 @@
-//! Sizes in bytes as people write them.
+//! Sizes in bytes as text with a unit.
 
 /// A size in the largest binary unit of which it is a multiple: `256 MiB`, `1025 B`.
 pub(crate) fn size(bytes: u64) -> String {

@@ -1,8 +1,9 @@
-//! What needs root: `publish` to a mounted disk, for which a file stands, and workers that hang or die while the real program
-//! waits for them. The kernel asks the test before anybody opens the ACPI table, which only the test `cpus` does, and gets no
-//! answer. (A pipe in the table's place is no regular file, and nothing waits for it.)
+//! Tests that need root: `publish` to a mounted disk, for which an image file is used, and workers that hang or die while
+//! the real program waits for them. The kernel asks the test (through fanotify) before the ACPI table is opened, which only
+//! the test `cpus` does, and the test does not answer. (A pipe instead of the table would not be a regular file, and no
+//! program would wait for it.)
 
-use crate::machine::{Machine, Said, codes, firstlight, said, standard, test};
+use crate::machine::{Machine, Run, codes, firstlight, run_of, standard, test};
 use crate::publish::{Place, REPORT, names};
 use nix::errno::Errno;
 use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags, MarkFlags, MaskFlags};
@@ -27,9 +28,9 @@ fn a_full_partition_is_one_line_and_keeps_what_it_has() {
     let long = REPORT.replace('}', &format!(",\"x\":\"{}\"}}", "x".repeat(4000)));
     fs::write(place.path("report.json"), long).unwrap();
     let done = place.publish(&["--partition", &at, "--keep", "1"]);
-    let said =
+    let line =
         "partition: not kept: reports/: no room for 4089 bytes; nothing was removed: delete files there\n";
-    assert_eq!((done.out.as_str(), done.status), (said, 1));
+    assert_eq!((done.out.as_str(), done.status), (line, 1));
     assert_eq!(names(format!("{at}/reports")), ["000001-20261120T100000Z-FAIL.json"]);
     assert_eq!(
         fs::read_to_string(format!("{at}/reports/000001-20261120T100000Z-FAIL.json")).unwrap(),
@@ -37,7 +38,7 @@ fn a_full_partition_is_one_line_and_keeps_what_it_has() {
     );
 }
 
-/// A small mounted file system; gone when dropped. Needs root.
+/// A small mounted file system; unmounted when dropped. Needs root.
 struct Disk {
     at: String,
 }
@@ -80,7 +81,7 @@ fn a_mounted_device_is_found_by_its_name() {
 /// The ACPI table.
 const TABLE: &str = "sys/firmware/acpi/tables/APIC";
 
-/// A machine on which `cpus` never ends while the group lives.
+/// A machine on which `cpus` never ends while the fanotify group exists.
 fn hanging() -> (Machine, Fanotify) {
     let machine = Machine::small();
     machine.write(TABLE, "");
@@ -96,7 +97,7 @@ fn start(machine: &Machine, words: &str) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// The worker once it hangs: the kernel says who wants to open the table.
+/// The worker once it hangs: the kernel reports which process wants to open the table.
 fn hang(group: &Fanotify, parent: &Child) -> Pid {
     let due = Instant::now() + Duration::from_secs(8);
     let worker = loop {
@@ -118,16 +119,16 @@ fn processes() -> impl Iterator<Item = (u32, u32)> {
     fs::read_dir("/proc").unwrap().filter_map(|entry| {
         let pid = entry.unwrap().file_name().to_str()?.parse().ok()?;
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // `1234 (name) S 1230 ..`: the name may hold anything, the last bracket ends it.
+        // `1234 (name) S 1230 ..`: the name may contain anything; the last parenthesis ends it.
         let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
         Some((pid, parent))
     })
 }
 
-fn end(child: Child) -> (Said, Value) {
-    let said = said(child.wait_with_output().unwrap());
-    let report = serde_json::from_str(&said.out).unwrap();
-    (said, report)
+fn end(child: Child) -> (Run, Value) {
+    let run = run_of(child.wait_with_output().unwrap());
+    let report = serde_json::from_str(&run.out).unwrap();
+    (run, report)
 }
 
 fn outcome<'a>(report: &'a Value, id: &str) -> &'a str {
@@ -141,8 +142,8 @@ fn a_worker_killed_by_a_signal_is_an_error_of_its_test_and_the_others_go_on() {
     let worker = hang(&group, &child);
     kill_process(worker, Signal::ABORT).unwrap();
     drop(group);
-    let (said, report) = end(child);
-    assert_eq!((said.status, report["verdict"].as_str()), (2, Some("ERROR")));
+    let (run, report) = end(child);
+    assert_eq!((run.status, report["verdict"].as_str()), (2, Some("ERROR")));
     assert_eq!(codes(&report, "cpus"), ["TEST-CRASHED"]);
     assert!(test(&report, "cpus")["summary"].as_str().unwrap().contains("SIGABRT"), "{report}");
     for id in ["fabric", "cmdline", "iommu", "gpus", "drivers"] {
@@ -172,10 +173,10 @@ fn a_fault_that_the_kernel_logs_while_tests_run_is_in_the_report_once() {
     kill_process(worker, Signal::KILL).unwrap();
     drop(group);
     let (_, report) = end(child);
-    // Which test it is told with depends on how far the parent had read. The test `xid` reads the
-    // whole log, so it tells it as well.
-    let told = |id: &&str| *id != "xid" && codes(&report, id).contains(&"GPU-XID".to_owned());
-    let with: Vec<_> = standard().into_iter().filter(told).collect();
+    // Which test reports it depends on how much the parent had read. The test `xid` reads the whole log, so it reports it
+    // as well.
+    let has_xid = |id: &&str| *id != "xid" && codes(&report, id).contains(&"GPU-XID".to_owned());
+    let with: Vec<_> = standard().into_iter().filter(has_xid).collect();
     assert_eq!(with.len(), 1, "{report}");
     assert_ne!(outcome(&report, with[0]), "pass");
     assert_eq!((outcome(&report, "gpus"), outcome(&report, "xid")), ("pass", "fail"));
@@ -191,7 +192,7 @@ fn a_worker_does_not_outlive_its_parent() {
     gone_within(worker.as_raw_nonzero().get().try_into().unwrap(), Duration::from_secs(5));
 }
 
-/// Whether a process is there and is more than its own remains.
+/// Whether a process exists and is not a zombie.
 fn lives(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     !stat.is_empty() && !stat.contains(") Z ")
@@ -217,10 +218,10 @@ fn a_signal_ends_the_worker_and_the_report_is_written_all_the_same() {
         let worker = hang(&group, &child);
         let begun = Instant::now();
         kill_process(Pid::from_raw(child.id().try_into().unwrap()).unwrap(), signal).unwrap();
-        let said = said(child.wait_with_output().unwrap());
+        let run = run_of(child.wait_with_output().unwrap());
         drop(group);
         assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
-        assert_eq!(said.status, status, "{}{}", said.out, said.err);
+        assert_eq!(run.status, status, "{}{}", run.out, run.err);
         gone_within(worker.as_raw_nonzero().get().try_into().unwrap(), Duration::from_secs(2));
         let report: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
         assert_eq!(report["verdict"], "ERROR");
@@ -231,7 +232,7 @@ fn a_signal_ends_the_worker_and_the_report_is_written_all_the_same() {
         }
         assert_eq!(outcome(&report, "iommu"), "pass");
         assert_eq!(report["tests"].as_array().unwrap().len(), standard().len());
-        let last = said.out.lines().last().unwrap();
+        let last = run.out.lines().last().unwrap();
         assert!(
             last.starts_with("FIRSTLIGHT verdict=ERROR failed=cpus,gpus,")
                 && last.contains(" codes=INTERRUPTED ")
@@ -245,8 +246,8 @@ fn a_worker_that_is_asked_nonsense_says_so_and_ends() {
     let mut child =
         child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"{\"root\":3}").unwrap();
-    let said = said(child.wait_with_output().unwrap());
-    assert_eq!((said.status, said.out.as_str(), said.err.lines().count()), (2, "", 1), "{}", said.err);
+    let run = run_of(child.wait_with_output().unwrap());
+    assert_eq!((run.status, run.out.as_str(), run.err.lines().count()), (2, "", 1), "{}", run.err);
 }
 
 impl Machine {

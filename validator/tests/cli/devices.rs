@@ -1,13 +1,13 @@
-//! The tests of NVIDIA's driver and of network cards on machines on which one thing is spoilt: eight GPUs, a server with RoCE,
-//! a switch with InfiniBand, and machines that lack the driver altogether.
+//! The tests of NVIDIA's driver and of network cards on machines with one defect: eight GPUs, a server with RoCE, a switch
+//! with InfiniBand, and machines without the driver.
 
 use super::machine::{Machine, codes, test};
 use serde_json::{Value, json};
 use std::fs;
 
 fn report(machine: &Machine) -> Value {
-    let said = machine.run("validate --json -");
-    serde_json::from_str(&said.out).unwrap_or_else(|e| panic!("{e}: {}{}", said.out, said.err))
+    let run = machine.run("validate --json -");
+    serde_json::from_str(&run.out).unwrap_or_else(|e| panic!("{e}: {}{}", run.out, run.err))
 }
 
 /// Changes a value of init's account.
@@ -24,7 +24,7 @@ fn log(machine: &Machine, line: &str) {
     fs::write(path, format!("{text}3,900,900,-;{line}\n")).unwrap();
 }
 
-/// As if the module had never been loaded.
+/// Changes the machine as if the module had never been loaded.
 fn unload(machine: &Machine) {
     for gone in ["sys/module/nvidia", "sys/module/nvidia_uvm", "proc/driver"] {
         fs::remove_dir_all(machine.at(gone)).unwrap();
@@ -39,7 +39,7 @@ fn noted(code: &str, severity: &str) -> Value {
     json!([{ "code": code, "severity": severity, "subject": "nvidia", "message": "said by init", "evidence": [] }])
 }
 
-/// Which test it is about, what is spoilt, how that test ends, and the code that says why.
+/// The affected test, the defect, the test's outcome, and the code of its finding.
 type Spoilt = (&'static str, fn(&Machine), &'static str, &'static str);
 
 #[test]
@@ -154,8 +154,8 @@ fn a_gpu_with_peer_to_peer_of_its_own_needs_no_patch() {
 fn a_library_path_of_the_configuration_is_read_below_the_root() {
     let machine = Machine::modelled("driver-mismatch");
     machine.write("opt/nvidia/libcuda.so.1", "");
-    let said = machine.run("--set validate.library_path=/opt/nvidia validate --json -");
-    let report: Value = serde_json::from_str(&said.out).unwrap();
+    let run = machine.run("--set validate.library_path=/opt/nvidia validate --json -");
+    let report: Value = serde_json::from_str(&run.out).unwrap();
     let found = &test(&report, "driver")["findings"][0];
     assert!(
         found["message"].as_str().unwrap().starts_with("/opt/nvidia/libcuda.so.1 does not lead to a file"),
@@ -167,8 +167,8 @@ fn a_library_path_of_the_configuration_is_read_below_the_root() {
 const PORT: &str = "sys/class/infiniband/mlx5_0/ports/1";
 
 fn nics(machine: &Machine) -> Value {
-    let said = machine.run("validate --json -");
-    let report: Value = serde_json::from_str(&said.out).unwrap_or_else(|e| panic!("{e}: {}", said.err));
+    let run = machine.run("validate --json -");
+    let report: Value = serde_json::from_str(&run.out).unwrap_or_else(|e| panic!("{e}: {}", run.err));
     test(&report, "nics").clone()
 }
 
@@ -216,9 +216,9 @@ fn infiniband_has_its_interface_too_and_a_switch_is_near() {
 #[test]
 fn a_narrow_port_and_one_without_a_subnet_manager_degrade_the_machine() {
     let machine = Machine::modelled("ib-no-manager");
-    let said = machine.run("validate --scope fabric --json -");
-    let report: Value = serde_json::from_str(&said.out).unwrap();
-    assert_eq!((said.status, &report["verdict"]), (3, &"DEGRADED".into()), "{}", said.err);
+    let run = machine.run("validate --scope fabric --json -");
+    let report: Value = serde_json::from_str(&run.out).unwrap();
+    assert_eq!((run.status, &report["verdict"]), (3, &"DEGRADED".into()), "{}", run.err);
     assert_eq!(codes(&report, "nics"), ["NIC-NARROW", "NIC-PORT"]);
     assert_eq!(test(&report, "nics")["findings"][1]["subject"], "mlx5_1 port 1");
     assert_eq!(report["workload_env"]["NCCL_IB_HCA"], "=mlx5_0:1");

@@ -1,4 +1,4 @@
-//! `fabric` and `topo` as commands: statuses, JSON, and a machine that passes after `fix`.
+//! The commands `fabric` and `topo`: statuses, JSON, and a machine that passes after `fix`.
 
 use super::machine::{Machine, test};
 use serde_json::Value;
@@ -49,7 +49,7 @@ fn small_bar1s_are_planned_tried_and_told() {
     }
     let text = machine.run("fabric plan").out;
     assert!(text.contains("  would resize  0000:06:00.0 BAR1 256 MiB -> 32 GiB\n"), "{text}");
-    // Behind a machine's files in a folder there is no kernel.
+    // A machine that is only files in a folder has no kernel.
     let fixed = machine.run("fabric fix");
     assert_eq!(fixed.status, 0, "{}", fixed.err);
     let last = fixed.out.lines().last();
@@ -66,9 +66,9 @@ fn small_bar1s_are_planned_tried_and_told() {
 fn a_port_that_may_not_be_written_is_status_1() {
     let machine = Machine::modelled("intel-pch");
     let journal = machine.at("journal.json");
-    let said = machine.run(&format!("fabric fix --journal {}", journal.display()));
-    assert_eq!(said.status, 1, "{}", said.out);
-    assert!(said.out.contains("ACS-QUIRK"), "{}", said.out);
+    let run = machine.run(&format!("fabric fix --journal {}", journal.display()));
+    assert_eq!(run.status, 1, "{}", run.out);
+    assert!(run.out.contains("ACS-QUIRK"), "{}", run.out);
 }
 
 /// Two machines of one kind, each with its own journal.
@@ -77,9 +77,9 @@ fn another_machines_journal_is_refused_and_nothing_is_written() {
     let [own, other] = ["switch-acs"; 2].map(Machine::modelled);
     assert_eq!([&own, &other].map(|m| m.run("fabric fix").status), [0, 0]);
     let journal = other.at("run/firstlight/fabric.json");
-    let said = own.run(&format!("fabric restore --journal {}", journal.display()));
-    assert_eq!((said.status, said.err.lines().count()), (2, 1), "{}", said.err);
-    assert!(said.err.contains("was written for the root"), "{}", said.err);
+    let run = own.run(&format!("fabric restore --journal {}", journal.display()));
+    assert_eq!((run.status, run.err.lines().count()), (2, 1), "{}", run.err);
+    assert!(run.err.contains("was written for the root"), "{}", run.err);
     let restored = own.run("fabric restore");
     assert_eq!((restored.status, restored.out.matches(" -> 0x001d").count()), (0, 4), "{}", restored.out);
 }
@@ -87,14 +87,14 @@ fn another_machines_journal_is_refused_and_nothing_is_written() {
 #[test]
 fn what_cannot_be_done_is_status_2_with_one_line() {
     let machine = Machine::small();
-    let said = machine.run("fabric restore");
-    assert_eq!((said.status, said.out.as_str()), (2, ""));
-    assert!(said.err.contains("fabric.json: nothing says what was changed"), "{}", said.err);
+    let run = machine.run("fabric restore");
+    assert_eq!((run.status, run.out.as_str()), (2, ""));
+    assert!(run.err.contains("fabric.json: nothing says what was changed"), "{}", run.err);
     fs::remove_dir_all(machine.at("sys")).unwrap();
     for command in ["fabric show", "fabric plan", "fabric fix", "topo"] {
-        let said = machine.run(command);
-        assert_eq!((said.status, said.err.lines().count()), (2, 1), "{command}: {}", said.err);
-        assert!(said.err.contains("cannot list PCI functions"), "{}", said.err);
+        let run = machine.run(command);
+        assert_eq!((run.status, run.err.lines().count()), (2, 1), "{command}: {}", run.err);
+        assert!(run.err.contains("cannot list PCI functions"), "{}", run.err);
     }
 }
 
@@ -115,7 +115,7 @@ fn the_matrix_is_printed_as_text_and_as_json() {
     );
 }
 
-/// What sysfs holds must not move a terminal's cursor, nor break a line.
+/// Text from sysfs must not move a terminal's cursor, nor break a line.
 #[test]
 fn control_characters_from_sysfs_do_not_reach_the_terminal() {
     let machine = Machine::modelled("epyc-8x4090");
@@ -128,14 +128,14 @@ fn control_characters_from_sysfs_do_not_reach_the_terminal() {
     fs::create_dir(machine.at("sys/class/iommu").join(evil)).unwrap();
     machine.write("proc/cmdline", evil);
     for words in ["topo", "fabric show", "fabric plan", "fabric fix", "fabric restore", "validate"] {
-        let said = machine.run(words);
+        let run = machine.run(words);
         let raw = |text: &str| text.chars().any(|c| c.is_control() && c != '\n' && c != '\t');
-        assert!(!raw(&said.out) && !raw(&said.err), "{words}: {:?} {:?}", said.out, said.err);
+        assert!(!raw(&run.out) && !raw(&run.err), "{words}: {:?} {:?}", run.out, run.err);
     }
     assert!(machine.run("topo").out.contains("\\u{1b}[2Jevil"));
 }
 
-/// Pipes where the kernel and the firmware have files.
+/// Pipes instead of the files of the kernel and the firmware.
 #[test]
 fn pipes_in_the_place_of_files_are_told_and_not_waited_for() {
     let machine = Machine::modelled("epyc-8x4090");
@@ -159,20 +159,20 @@ fn pipes_in_the_place_of_files_are_told_and_not_waited_for() {
     }
     let start = std::time::Instant::now();
     let report = json(&machine.run("validate --level quick --json -").out);
-    // A deadline of a test that only reads is ten times as long.
+    // The deadline of a test that only reads is ten times as long.
     assert!(start.elapsed() < std::time::Duration::from_secs(5), "{:?}", start.elapsed());
     assert_ne!(report["verdict"], "PASS");
     assert!(report.to_string().contains("not a regular file"), "{report}");
 }
 
-/// Before any module is loaded, from the files of the kernel alone.
+/// Before any module is loaded, using only the kernel's files.
 #[test]
 fn the_map_of_all_memory_is_computed_before_the_driver_is_loaded() {
     let machine = Machine::modelled("rtx5090-unbound");
     let bar1 = |machine: &Machine| {
-        let said = machine.run("validate --only bar1 --json -");
+        let run = machine.run("validate --only bar1 --json -");
         let report: serde_json::Value =
-            serde_json::from_str(&said.out).unwrap_or_else(|e| panic!("{e}: {}", said.err));
+            serde_json::from_str(&run.out).unwrap_or_else(|e| panic!("{e}: {}", run.err));
         report["tests"].as_array().unwrap().iter().find(|t| t["id"] == "bar1").unwrap().clone()
     };
     let test = bar1(&machine);

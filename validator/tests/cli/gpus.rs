@@ -1,5 +1,5 @@
-//! Commands about GPUs where there are none: the hidden `rank`, as the built program has it, and the plan of `p2p` for a
-//! modelled machine, which gives no figures.
+//! Commands about GPUs on machines without any: the hidden `rank` of the built program, and the plan of `p2p` for a
+//! modelled machine, which has no figures.
 
 use super::machine::{Machine, firstlight};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -10,16 +10,16 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Our end and a process's.
+/// Our end of a socket pair and the process's.
 fn pair() -> (OwnedFd, OwnedFd) {
     let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-    // Much less than a rank waits for its worker's last word.
+    // Much shorter than the time for which a rank waits for its worker's last message.
     set_socket_timeout(&ours, Timeout::Recv, Some(Duration::from_secs(8))).unwrap();
     (ours, theirs)
 }
 
-/// What the process says next; empty at its end.
+/// The process's next message; empty at its end.
 fn hear(socket: &OwnedFd) -> String {
     let mut room = vec![0; 1 << 16];
     let (_, n) = recv(socket, room.as_mut_slice(), RecvFlags::empty()).unwrap();
@@ -32,14 +32,14 @@ const OPEN: &[u8] = br#"{"Open":{"gpus":[],"first":0,"most_bytes":8,"room":8,"id
 #[test]
 fn a_rank_does_not_outlive_its_worker() {
     let (ours, theirs) = pair();
-    // A shell in the worker's place. In the background it would take the socket away.
+    // A shell instead of the worker. It would replace a background process's standard input, so the socket is passed as 3.
     let mut shell = Command::new("sh");
     shell.args(["-c", r#"exec 3<&0; "$0" rank <&3 3<&- & wait"#]).arg(firstlight("").get_program());
     let mut worker = shell.stdin(Stdio::from(theirs)).stdout(Stdio::null()).spawn().unwrap();
-    // It holds the socket too.
+    // It has the socket too.
     drop(shell);
     send(&ours, OPEN, SendFlags::empty()).unwrap();
-    // With GPUs or without, it answers and stays.
+    // With or without GPUs, it responds and stays.
     assert!(!hear(&ours).is_empty());
     worker.kill().unwrap();
     worker.wait().unwrap();
@@ -52,14 +52,14 @@ fn a_rank_that_is_asked_at_the_wrong_time_says_so_and_is_gone_when_it_is_let_go(
     let mut rank = firstlight("rank");
     let mut rank = rank.stdin(Stdio::from(theirs)).stdout(Stdio::null()).spawn().unwrap();
     send(&ours, br#"{"Join":{"id":null,"ranks":2}}"#, SendFlags::empty()).unwrap();
-    let said = hear(&ours);
-    assert!(said.contains("Failed") && said.contains("at the wrong time"), "{said}");
+    let message = hear(&ours);
+    assert!(message.contains("Failed") && message.contains("at the wrong time"), "{message}");
     assert!(rank.try_wait().unwrap().is_none(), "it can be looked at");
     drop(ours);
     assert_eq!(rank.wait().unwrap().code(), None, "it leaves without a destructor");
 }
 
-/// The topmost process is not the parent, which goes on.
+/// The topmost process is not the parent, which continues.
 #[test]
 fn a_process_ends_with_each_of_those_above_it() {
     for command in ["rank", "partner", "worker"] {
@@ -85,13 +85,13 @@ fn a_process_whose_parent_was_gone_before_it_could_watch_ends_at_once() {
     let mut child = child.stdin(Stdio::from(theirs)).stdout(Stdio::null()).spawn().unwrap();
     assert_eq!(ends(&mut child).signal(), Some(9));
     let (_ours, theirs) = pair();
-    // This one's parent is another than it was told.
+    // The parent of this process is not the one that it was given.
     let mut child = firstlight("rank --beneath 1");
     let mut child = child.stdin(Stdio::from(theirs)).stdout(Stdio::null()).spawn().unwrap();
     assert_eq!(ends(&mut child).signal(), Some(9));
 }
 
-/// Its end, which must come in time.
+/// Waits for its end, which must come in time.
 #[track_caller]
 fn ends(child: &mut Child) -> ExitStatus {
     let due = Instant::now() + Duration::from_secs(2);

@@ -1,5 +1,5 @@
-//! Commands about the machine itself. `firstlight image` and the test `image`: what they say, how they end, and that one is
-//! not run unasked. `record`, and `--root` with the file that it wrote.
+//! Commands about the machine itself. `firstlight image` and the test `image`: their output, their exit status, and that
+//! the test does not run unless requested. `record`, and `--root` with the file that it wrote.
 
 use super::machine::{Machine, codes, test};
 use serde_json::Value;
@@ -26,25 +26,25 @@ fn appliance() -> Machine {
 #[test]
 fn an_image_tells_its_name_and_ends_with_the_answers_status() {
     let machine = appliance();
-    let said = machine.run("image");
-    assert_eq!((said.status, said.err.as_str()), (0, ""), "{}", said.out);
-    assert!(said.out.starts_with("version   9.1\nimage     abc\nmanifest  "), "{}", said.out);
-    assert!(said.out.ends_with("golden: 1 file as listed, image abc\n"), "{}", said.out);
+    let run = machine.run("image");
+    assert_eq!((run.status, run.err.as_str()), (0, ""), "{}", run.out);
+    assert!(run.out.starts_with("version   9.1\nimage     abc\nmanifest  "), "{}", run.out);
+    assert!(run.out.ends_with("golden: 1 file as listed, image abc\n"), "{}", run.out);
     machine.write("etc/extra", "x");
-    let said = machine.run("image --json -");
-    let json: Value = serde_json::from_str(&said.out).unwrap();
-    assert_eq!((said.status, &json["added"], &json["schema"]), (1, &1.into(), &"firstlight.image/1".into()));
+    let run = machine.run("image --json -");
+    let json: Value = serde_json::from_str(&run.out).unwrap();
+    assert_eq!((run.status, &json["added"], &json["schema"]), (1, &1.into(), &"firstlight.image/1".into()));
     machine.write(LIST, "");
-    let said = machine.run("image");
-    assert!(said.status == 2 && said.out.contains("not known: /usr/lib/firstlight/files: "), "{}", said.out);
+    let run = machine.run("image");
+    assert!(run.status == 2 && run.out.contains("not known: /usr/lib/firstlight/files: "), "{}", run.out);
 }
 
 #[test]
 fn a_machine_that_is_no_appliance_is_told_and_not_called_golden() {
-    let said = Machine::modelled("epyc-8x4090").run("image");
-    let last = said.out.lines().last().unwrap();
+    let run = Machine::modelled("epyc-8x4090").run("image");
+    let last = run.out.lines().last().unwrap();
     assert_eq!(last, "not applicable: no /etc/firstlight/image.json, so this is not a firstlight image");
-    assert_eq!(said.status, 2);
+    assert_eq!(run.status, 2);
 }
 
 #[test]
@@ -60,9 +60,9 @@ fn a_golden_image_is_looked_for_where_it_is_expected_and_else_at_level_full_only
     );
     assert_eq!(codes(&full, "image"), ["IMAGE-CHANGED"]);
     let expecting = |words: &str| {
-        let said =
+        let run =
             machine.run(&format!("--set expect.gpus=0 --set expect.golden=true validate --json - {words}"));
-        serde_json::from_str::<Value>(&said.out).unwrap()
+        serde_json::from_str::<Value>(&run.out).unwrap()
     };
     let quick = expecting("--level quick");
     assert_eq!((&test(&quick, "image")["outcome"], &quick["verdict"]), (&"fail".into(), &"FAIL".into()));
@@ -75,12 +75,12 @@ fn a_golden_image_is_looked_for_where_it_is_expected_and_else_at_level_full_only
 
 #[test]
 fn a_golden_image_that_is_expected_where_there_is_none_fails() {
-    let said = Machine::small().run("--set expect.gpus=0 --set expect.golden=true validate --json -");
-    let report: Value = serde_json::from_str(&said.out).unwrap();
-    assert_eq!((said.status, codes(&report, "image")), (1, vec!["IMAGE-NONE".to_owned()]));
+    let run = Machine::small().run("--set expect.gpus=0 --set expect.golden=true validate --json -");
+    let report: Value = serde_json::from_str(&run.out).unwrap();
+    assert_eq!((run.status, codes(&report, "image")), (1, vec!["IMAGE-NONE".to_owned()]));
 }
 
-/// The machine of which the repository has a recording.
+/// The recorded machine in the repository.
 const H200: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/machines/recorded/h200-2.txt");
 
 fn firstlight(words: &[&str]) -> Output {
@@ -133,11 +133,11 @@ fn a_file_that_is_no_recorded_machine_is_refused_in_one_line() {
     let file = dir.path().join("x.txt");
     fs::write(&file, "hello\n").unwrap();
     let output = firstlight(&["--root", file.to_str().unwrap(), "fabric", "show"]);
-    let said = String::from_utf8(output.stderr).unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        said.ends_with("x.txt: line 1: a recorded machine begins with 'firstlight machine 1'\n"),
-        "{said}"
+        stderr.ends_with("x.txt: line 1: a recorded machine begins with 'firstlight machine 1'\n"),
+        "{stderr}"
     );
-    assert_eq!(said.lines().count(), 1);
+    assert_eq!(stderr.lines().count(), 1);
 }

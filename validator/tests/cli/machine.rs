@@ -1,4 +1,4 @@
-//! A machine to spoil: a copy of a modelled one, or a small one without GPUs, and the program on it.
+//! A machine for tests to modify: a copy of a modelled one, or a small one without GPUs, and the program on it.
 
 use serde_json::Value;
 use std::fs;
@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
-/// The words that firstlight's kernel is built with.
+/// The kernel words built into firstlight's kernel.
 pub(crate) const WORDS: &str = "iommu=off,soft intel_iommu=off amd_iommu=off \
     pci=config_acs=0000000@pci:0:0 pcie_aspm.policy=performance";
 
 pub(crate) struct Machine(TempDir);
 
-/// What the program said and how it ended.
-pub(crate) struct Said {
+/// The program's output and exit status.
+pub(crate) struct Run {
     pub(crate) status: i32,
     pub(crate) out: String,
     pub(crate) err: String,
@@ -60,15 +60,15 @@ impl Machine {
     }
 
     #[track_caller]
-    pub(crate) fn run(&self, words: &str) -> Said {
-        said(self.program(words).output().unwrap())
+    pub(crate) fn run(&self, words: &str) -> Run {
+        run_of(self.program(words).output().unwrap())
     }
 
     /// `validate` as JSON, for a machine that expects no GPU.
     #[track_caller]
     pub(crate) fn report(&self, words: &str) -> Value {
-        let said = self.run(&format!("--set expect.gpus=0 validate --json - {words}"));
-        serde_json::from_str(&said.out).unwrap_or_else(|e| panic!("{e}: {}{}", said.out, said.err))
+        let run = self.run(&format!("--set expect.gpus=0 validate --json - {words}"));
+        serde_json::from_str(&run.out).unwrap_or_else(|e| panic!("{e}: {}{}", run.out, run.err))
     }
 }
 
@@ -79,22 +79,22 @@ pub(crate) fn firstlight(words: &str) -> Command {
     command
 }
 
-pub(crate) fn said(output: Output) -> Said {
+pub(crate) fn run_of(output: Output) -> Run {
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    Said {
+    Run {
         status: output.status.code().expect("it ended by itself"),
         out: text(output.stdout),
         err: text(output.stderr),
     }
 }
 
-/// The ids of the tests that run without a word about the level.
+/// The ids of the tests that run by default.
 pub(crate) fn standard() -> Vec<&'static str> {
     let plan = firstlight::suite::plan(&firstlight::config::Config::default());
     plan.run.iter().map(|test| test.id).collect()
 }
 
-/// The test of that id in a report.
+/// The test with this id in a report.
 #[track_caller]
 pub(crate) fn test<'a>(report: &'a Value, id: &str) -> &'a Value {
     let tests = report["tests"].as_array().unwrap();

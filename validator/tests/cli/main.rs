@@ -1,6 +1,6 @@
 //! The built program on modelled machines: what it prints, what it writes, how it exits.
 
-// All of it is a test; saying so lets helpers stop at the first surprise, as tests may.
+// Everything here is a test; this attribute lets helpers stop at the first surprise, as tests may.
 #[cfg(test)]
 mod as_root;
 #[cfg(test)]

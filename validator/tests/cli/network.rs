@@ -1,8 +1,8 @@
-//! Real servers on the loopback: `fetch` by https from one whose certificate is vouched for and from one whose is not, and
-//! `time` from servers that are right, wrong, or silent. The certificates in `tests/data` are good for a hundred years and for
-//! 127.0.0.1 only.
+//! Real servers on the loopback interface: `fetch` over https from one with a trusted certificate and from one without, and
+//! `time` from servers that are right, wrong, or silent. The certificates in `tests/data` are valid for a hundred years and
+//! for 127.0.0.1 only.
 
-use super::machine::{Said, firstlight, said};
+use super::machine::{Run, firstlight, run_of};
 use super::servers::{RIGHT, Says, tell_time};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -27,7 +27,7 @@ fn server() -> String {
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let mut tls = StreamOwned::new(ServerConnection::new(Arc::clone(&config)).unwrap(), stream);
-            // A client that does not trust us says so and goes.
+            // A client that does not trust the certificate reports that and disconnects.
             let mut request = [0; 4096];
             if tls.read(&mut request).is_ok() {
                 let _gone =
@@ -39,11 +39,11 @@ fn server() -> String {
     url
 }
 
-fn fetch(url: &str, words: &[&str], to: &Path) -> Said {
+fn fetch(url: &str, words: &[&str], to: &Path) -> Run {
     let ok = "2689367b205c16ce32ed4200942b8b8b1e262dfc70d9bc9fbc77c49699a4f1df";
     let mut command = firstlight("");
     command.args(["fetch", url, "--sha256", ok, "-o"]).arg(to).args(words);
-    said(command.env_remove("https_proxy").env_remove("HTTPS_PROXY").output().unwrap())
+    run_of(command.env_remove("https_proxy").env_remove("HTTPS_PROXY").output().unwrap())
 }
 
 #[test]
@@ -63,8 +63,8 @@ fn only_a_server_that_is_vouched_for_is_believed() {
     assert!(none.err.contains("empty.pem: no certificates in PEM form"), "{}", none.err);
 }
 
-fn ask(servers: &[&str]) -> Said {
-    said(firstlight("").args(["time", "--timeout", "1"]).args(servers).output().unwrap())
+fn ask(servers: &[&str]) -> Run {
+    run_of(firstlight("").args(["time", "--timeout", "1"]).args(servers).output().unwrap())
 }
 
 #[test]

@@ -1,7 +1,6 @@
-//! The report's forms and places: complete JSON, the same text again, nothing half-written, and
-//! readers that stop reading.
+//! The report's forms and places: complete JSON, the same text again, no partial files, and readers that stop reading.
 
-use super::machine::{Machine, Said, firstlight, said};
+use super::machine::{Machine, Run, firstlight, run_of};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -70,8 +69,8 @@ fn a_report_shown_again_is_what_was_shown_at_first() {
     let machine = Machine::modelled("narrow-link");
     let file = machine.at("report.json");
     let first = machine.run(&format!("validate --scope fabric --json {} --text -", file.display()));
-    let again = said(firstlight(&format!("render {} --to text", file.display())).output().unwrap());
-    // Where rows are shown as tests end, the answer follows them; otherwise it comes first.
+    let again = run_of(firstlight(&format!("render {} --to text", file.display())).output().unwrap());
+    // If rows are shown as tests end, the answer follows them; otherwise it comes first.
     let (answer, rows) = again.out.split_once("\n\n").unwrap().1.split_once("\n\n").unwrap();
     assert!(answer.starts_with("ANSWER   P2P: NOT TESTED, ") && answer.contains("\nFIRST    "), "{answer}");
     assert!(rows.starts_with("  PASS   fabric "), "{rows}");
@@ -79,10 +78,10 @@ fn a_report_shown_again_is_what_was_shown_at_first() {
         |text: &str| text.replace(&format!("{answer}\n\n"), "").replace(&format!("\n{answer}\n"), "");
     assert_eq!((again.status, without(&again.out)), (0, without(&first.out)));
     assert!(first.err.is_empty(), "{}", first.err);
-    let json = said(firstlight(&format!("render {} --to json", file.display())).output().unwrap());
+    let json = run_of(firstlight(&format!("render {} --to json", file.display())).output().unwrap());
     assert_eq!(json.out, fs::read_to_string(&file).unwrap());
     let to = machine.at("again.txt");
-    said(firstlight(&format!("render {} --to text -o {}", file.display(), to.display())).output().unwrap());
+    run_of(firstlight(&format!("render {} --to text -o {}", file.display(), to.display())).output().unwrap());
     assert_eq!(fs::read_to_string(to).unwrap(), again_text(&machine));
 }
 
@@ -98,14 +97,14 @@ fn a_report_has_a_form_for_ci_one_for_prometheus_and_one_for_people() {
         ("html", "<title>firstlight: DEGRADED of fabric, "),
     ] {
         let command = format!("render {} --to {form}", file.display());
-        let shown = said(firstlight(&command).output().unwrap());
+        let shown = run_of(firstlight(&command).output().unwrap());
         assert_eq!((shown.status, shown.err.as_str()), (0, ""), "{form}");
         assert!(shown.out.contains(words) && shown.out.contains("LINK-NARROW"), "{form}: {}", shown.out);
     }
 }
 
 fn again_text(machine: &Machine) -> String {
-    said(firstlight(&format!("render {} --to text", machine.at("report.json").display())).output().unwrap())
+    run_of(firstlight(&format!("render {} --to text", machine.at("report.json").display())).output().unwrap())
         .out
 }
 
@@ -114,7 +113,7 @@ fn the_workload_gets_one_line_per_variable() {
     let machine = good();
     let file = machine.at("report.json");
     machine.run(&format!("validate --scope fabric --json {}", file.display()));
-    let env = said(firstlight(&format!("env {}", file.display())).output().unwrap());
+    let env = run_of(firstlight(&format!("env {}", file.display())).output().unwrap());
     assert_eq!(env.status, 0);
     assert!(
         env.out.contains("FIRSTLIGHT_VERDICT=PASS\n") && env.out.contains("FIRSTLIGHT_GPUS=8\n"),
@@ -123,7 +122,7 @@ fn the_workload_gets_one_line_per_variable() {
     );
     let hcas = "# the ports that are ACTIVE, 2 of 4\nNCCL_IB_HCA==mlx5_0:1,mlx5_2:1\n";
     assert!(env.out.contains(hcas), "{}", env.out);
-    // Each has its reason, and no reason can be taken for a variable.
+    // Each variable has its reason, and no reason can be mistaken for a variable.
     let (reasons, variables): (Vec<_>, Vec<_>) = env.out.lines().partition(|l| l.starts_with('#'));
     assert_eq!(reasons.len(), variables.len(), "{}", env.out);
     assert!(reasons.iter().all(|l| l.starts_with("# ") && !l.contains('=')), "{}", env.out);
@@ -131,7 +130,7 @@ fn the_workload_gets_one_line_per_variable() {
         .unwrap()
         .replace("\"FIRSTLIGHT_VERDICT\": \"PASS\"", "\"FIRSTLIGHT_VERDICT\": \"PASS\\nLD_PRELOAD=/x\"");
     fs::write(&file, forged).unwrap();
-    let env = said(firstlight(&format!("env {}", file.display())).output().unwrap());
+    let env = run_of(firstlight(&format!("env {}", file.display())).output().unwrap());
     assert_eq!((env.status, env.out.as_str()), (2, ""), "{}", env.err);
 }
 
@@ -146,20 +145,21 @@ fn what_is_no_report_is_refused_with_the_reason() {
     ] {
         machine.write("r.json", text);
         for command in ["env", "render --to text"] {
-            let said =
-                said(firstlight(&format!("{command} {}", machine.at("r.json").display())).output().unwrap());
-            assert_eq!((said.status, said.out.as_str()), (2, ""), "{text}");
-            assert!(said.err.contains(why) && said.err.lines().count() == 1, "{}", said.err);
+            let run = run_of(
+                firstlight(&format!("{command} {}", machine.at("r.json").display())).output().unwrap(),
+            );
+            assert_eq!((run.status, run.out.as_str()), (2, ""), "{text}");
+            assert!(run.err.contains(why) && run.err.lines().count() == 1, "{}", run.err);
         }
     }
 }
 
 #[test]
 fn a_report_that_cannot_be_written_is_an_error_and_says_so() {
-    let said = good().run("validate --scope fabric --json /dev/full");
-    assert_eq!(said.status, 2, "{}", said.out);
-    assert!(said.out.contains("REPORT-UNWRITABLE") && said.out.contains("No space left"), "{}", said.out);
-    assert!(said.out.lines().last().unwrap().contains(
+    let run = good().run("validate --scope fabric --json /dev/full");
+    assert_eq!(run.status, 2, "{}", run.out);
+    assert!(run.out.contains("REPORT-UNWRITABLE") && run.out.contains("No space left"), "{}", run.out);
+    assert!(run.out.lines().last().unwrap().contains(
         "FIRSTLIGHT verdict=ERROR failed=report warned=none codes=REPORT-UNWRITABLE scope=fabric "
     ));
 }
@@ -211,18 +211,18 @@ fn the_text_fits_80_columns_apart_from_paths() {
 
 #[test]
 fn the_list_names_every_test_and_every_finding() {
-    let list = said(firstlight("list --json -").output().unwrap());
+    let list = run_of(firstlight("list --json -").output().unwrap());
     let list: Value = serde_json::from_str(&list.out).unwrap();
     assert_eq!(list["schema"], "firstlight.list/1");
     let ids: Vec<_> = list["tests"].as_array().unwrap().iter().map(|t| t["id"].as_str().unwrap()).collect();
     assert_eq!(ids, firstlight::suite::ids());
-    let findings = said(firstlight("list --findings").output().unwrap()).out;
+    let findings = run_of(firstlight("list --findings").output().unwrap()).out;
     assert!(findings.contains("| `ACS-REDIRECT` |") && findings.contains("| `TEST-NOT-RUN` |"));
 }
 
-/// The program with these words, which may hold blanks.
-fn with(words: &[&std::path::Path]) -> Said {
-    said(firstlight("").args(words).output().unwrap())
+/// The program with these arguments, which may contain blanks.
+fn with(words: &[&std::path::Path]) -> Run {
+    run_of(firstlight("").args(words).output().unwrap())
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn a_folder_of_reports_becomes_one_table_and_one_page_and_what_is_no_report_says
         html.contains("Content-Security-Policy") && !html.contains("<script") && !html.contains("src="),
         "{html}"
     );
-    // What may lie beside reports is left out; everything else has a row.
+    // Other files that may be next to reports are skipped; everything else has a row.
     machine.write("rack/fabric.json", &machine.run("fabric show --json -").out);
     assert_eq!(compare(&[]).status, 0);
     let whole = fs::read_to_string(folder.join("a.json")).unwrap();
@@ -277,9 +277,9 @@ fn a_folder_of_reports_becomes_one_table_and_one_page_and_what_is_no_report_says
     assert!(fs::read_to_string(&page).unwrap().contains("4 files could not be read."));
     for (place, why) in [("no-such", "no-such: cannot be read"), ("empty", "there is no report")] {
         fs::create_dir_all(machine.at("empty")).unwrap();
-        let said = with(&["compare".as_ref(), &machine.at(place)]);
-        assert_eq!(said.status, 2);
-        assert!((said.out + &said.err).replace("\n         ", " ").contains(why), "{place}");
+        let run = with(&["compare".as_ref(), &machine.at(place)]);
+        assert_eq!(run.status, 2);
+        assert!((run.out + &run.err).replace("\n         ", " ").contains(why), "{place}");
     }
 }
 
@@ -289,9 +289,9 @@ fn a_baseline_is_made_of_good_reports_of_whole_machines_only_and_replaces_no_fil
     let (report, to) = (machine.at("report.json"), machine.at("base.json"));
     machine.run(&format!("validate --scope fabric --json {}", report.display()));
     let save = |words: &[&std::path::Path]| with(&[&["baseline".as_ref(), "save".as_ref()], words].concat());
-    let refused = |said: &Said, status: i32, why: &str| {
-        assert_eq!((said.status, said.out.as_str()), (status, ""), "{}", said.err);
-        assert!(said.err.contains(why) && said.err.lines().count() == 1, "{why}: {}", said.err);
+    let refused = |run: &Run, status: i32, why: &str| {
+        assert_eq!((run.status, run.out.as_str()), (status, ""), "{}", run.err);
+        assert!(run.err.contains(why) && run.err.lines().count() == 1, "{why}: {}", run.err);
     };
     refused(&save(&[&report, &to]), 2, "the scope is fabric, allowed in a baseline: machine");
     refused(&save(&[&report]), 64, "allowed: one report or more, and the file");

@@ -1,7 +1,7 @@
-//! Where reports go: through links, in place where something is no file, never half, and all of them
-//! telling the same.
+//! Where reports are written: through links, in place if the target is not a regular file, never partially, and all with
+//! the same content.
 
-use super::machine::{Machine, firstlight, said};
+use super::machine::{Machine, firstlight, run_of};
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 
@@ -11,7 +11,7 @@ fn a_link_to_standard_output_is_standard_output_and_stays_a_link() {
     let (link, out) = (machine.at("stdout"), machine.at("out.json"));
     symlink("/proc/self/fd/1", &link).unwrap();
     let mut program = machine.program(&format!("validate --scope fabric --json {}", link.display()));
-    let ended = said(program.stdout(File::create(&out).unwrap()).output().unwrap());
+    let ended = run_of(program.stdout(File::create(&out).unwrap()).output().unwrap());
     assert_eq!(ended.status, 0, "{}", ended.err);
     assert!(fs::read_link(&link).is_ok());
     let report: serde_json::Value = serde_json::from_slice(&fs::read(out).unwrap()).unwrap();
@@ -31,7 +31,7 @@ fn a_text_that_cannot_be_written_makes_report_status_and_last_line_agree() {
         if let Some(device) = last {
             program.stdout(File::options().write(true).open(device).unwrap());
         }
-        let ended = said(program.output().unwrap());
+        let ended = run_of(program.output().unwrap());
         assert_eq!(ended.status, 2, "{words}: {}", ended.err);
         assert!(ended.err.contains("No space left"), "{}", ended.err);
     }
@@ -61,7 +61,7 @@ fn no_verdict_that_nobody_could_read_is_a_pass() {
     let machine = Machine::modelled("epyc-8x4090");
     let mut program = machine.program("validate --scope fabric");
     let ended =
-        said(program.stdout(File::options().write(true).open("/dev/full").unwrap()).output().unwrap());
+        run_of(program.stdout(File::options().write(true).open("/dev/full").unwrap()).output().unwrap());
     assert_eq!(ended.status, 2, "{}", ended.err);
 }
 
@@ -134,8 +134,9 @@ fn a_report_that_contradicts_itself_is_refused_in_one_line() {
     ] {
         machine.write("r.json", &text);
         for command in ["env", "render --to text", "render --to json"] {
-            let ended =
-                said(firstlight(&format!("{command} {}", machine.at("r.json").display())).output().unwrap());
+            let ended = run_of(
+                firstlight(&format!("{command} {}", machine.at("r.json").display())).output().unwrap(),
+            );
             assert_eq!((ended.status, ended.out.as_str()), (2, ""), "{why}");
             assert!(ended.err.contains(why) && ended.err.lines().count() == 1, "{}", ended.err);
         }
@@ -149,7 +150,7 @@ fn a_file_without_an_end_is_not_read_to_its_end() {
         ("env /dev/zero", 2, "/dev/zero: larger than 64 MiB"),
         ("--config /dev/zero fabric show", 64, "/dev/zero: larger than 1 MiB"),
     ] {
-        let ended = said(firstlight(words).output().unwrap());
+        let ended = run_of(firstlight(words).output().unwrap());
         assert_eq!(ended.status, status, "{}", ended.err);
         assert!(ended.err.contains(why) && ended.err.lines().count() == 1, "{}", ended.err);
     }

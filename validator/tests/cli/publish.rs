@@ -1,6 +1,6 @@
-//! `publish` and `fetch`: a folder, a full disk, and a real server on the loopback.
+//! `publish` and `fetch`: a folder, a full disk, and a real server on the loopback interface.
 
-use super::machine::{Said, firstlight, said};
+use super::machine::{Run, firstlight, run_of};
 use super::servers::{Answer, Receiver};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,8 +10,8 @@ use std::process::Command;
 pub(crate) const REPORT: &str =
     r#"{"schema":"firstlight.report/1","verdict":"FAIL","started":"2026-11-20T10:00:00Z"}"#;
 
-fn run(words: &[&str]) -> Said {
-    said(firstlight("").args(words).env_remove("http_proxy").env_remove("HTTP_PROXY").output().unwrap())
+fn run(words: &[&str]) -> Run {
+    run_of(firstlight("").args(words).env_remove("http_proxy").env_remove("HTTP_PROXY").output().unwrap())
 }
 
 pub(crate) struct Place {
@@ -30,8 +30,8 @@ impl Place {
         self.dir.path().join(name).display().to_string()
     }
 
-    /// With a spool of its own: what this machine has not sent yet is none of the tests' business.
-    pub(crate) fn publish(&self, words: &[&str]) -> Said {
+    /// With a separate spool: what this machine has not sent yet must not affect the tests.
+    pub(crate) fn publish(&self, words: &[&str]) -> Run {
         let (report, spool) = (self.path("report.json"), self.path("spool"));
         run(&[&["publish", &report, "--spool", &spool], words].concat())
     }
@@ -49,10 +49,10 @@ fn a_server_that_fails_twice_gets_the_report_with_its_key_and_verdict() {
     let (place, server) = (Place::new(), Receiver::fails_twice());
     let url = server.url("127.0.0.1", "/reports");
     let done = place.publish(&["--partition", &place.path("stick"), "--url", &url]);
-    let said = format!(
+    let line = format!(
         "partition: kept as reports/000001-20261120T100000Z-FAIL.json\nurl: sent to {url} at try 3\n"
     );
-    assert_eq!((done.out.as_str(), done.status), (said.as_str(), 0), "{}", done.err);
+    assert_eq!((done.out.as_str(), done.status), (line.as_str(), 0), "{}", done.err);
     let got = server.got();
     assert_eq!(got.len(), 3);
     for request in &got {
@@ -66,7 +66,7 @@ fn a_server_that_fails_twice_gets_the_report_with_its_key_and_verdict() {
     assert!(names(place.path("stick/spool")).is_empty());
 }
 
-/// As on an appliance whose stick someone else had.
+/// As on an appliance whose stick another person had.
 #[test]
 fn with_a_key_a_forged_report_is_named_and_only_proven_ones_are_sent() {
     let (place, server) = (Place::new(), Receiver::start(|_, _| Answer::Status(200, Vec::new())));
@@ -79,9 +79,9 @@ fn with_a_key_a_forged_report_is_named_and_only_proven_ones_are_sent() {
     assert_eq!(names(place.path("stick/spool")), [name.to_owned(), format!("{name}.hmac")]);
     fs::write(place.path("stick/spool/000002-20261121T100000Z-PASS.json"), REPORT).unwrap();
     let done = place.publish(&words);
-    let told = "url: 000002-20261121T100000Z-PASS.json from the spool is not sent: it has no MAC, set aside as \
+    let line = "url: 000002-20261121T100000Z-PASS.json from the spool is not sent: it has no MAC, set aside as \
                 000002-20261121T100000Z-PASS.json.unproven; sent to ";
-    assert!(done.status == 0 && done.out.lines().any(|line| line.starts_with(told)), "{}", done.out);
+    assert!(done.status == 0 && done.out.lines().any(|l| l.starts_with(line)), "{}", done.out);
     let kept = fs::read_to_string(place.path(&format!("stick/reports/{name}.hmac"))).unwrap();
     let got = server.got();
     assert_eq!(got.len(), 2);
@@ -92,7 +92,7 @@ fn with_a_key_a_forged_report_is_named_and_only_proven_ones_are_sent() {
     assert_eq!(names(place.path("stick/spool")), ["000002-20261121T100000Z-PASS.json.unproven"]);
 }
 
-/// Who can write to the partition could replace the key.
+/// Anyone who can write to the partition could replace the key.
 #[test]
 fn with_a_key_on_the_partition_or_a_short_one_nothing_is_sent_and_the_report_is_kept() {
     let (place, server) = (Place::new(), Receiver::start(|_, _| Answer::Status(200, Vec::new())));
@@ -154,7 +154,7 @@ fn each_place_is_told_by_itself_and_the_status_says_that_one_is_missing() {
 fn what_a_dead_server_missed_is_sent_first_when_it_is_back() {
     let place = Place::new();
     let stick = place.path("stick");
-    // A port that nobody listens on: bound and let go.
+    // A port without a listener: bound and closed again.
     let url = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         format!("http://{}/", listener.local_addr().unwrap())
@@ -263,7 +263,7 @@ fn who_waits_for_a_large_file_is_told_how_far_it_is() {
     assert!(done.out.lines().any(|line| line == "1 of 3 MiB"), "{}", done.out);
 }
 
-/// A folder with this program, as an installed one has it.
+/// A folder with this program, like an installed one.
 fn installed() -> (tempfile::TempDir, Command) {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let program = dir.path().join("firstlight");

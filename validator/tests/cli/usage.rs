@@ -1,8 +1,8 @@
-//! What the program says of itself and of wrong use: do the pages show what it lists, does the table of findings hold what it
-//! can find, and what do a shell and a manual get? Wrong use and refused configuration are exit status 64 and one line that says
-//! what is allowed.
+//! The program's own documentation and wrong use: the pages show what it lists, the table of findings contains all that it
+//! can find, and completions and manual are complete. Wrong use and rejected configuration cause exit status 64 and one
+//! line that says what is allowed.
 
-use super::machine::{Machine, firstlight, said};
+use super::machine::{Machine, firstlight, run_of};
 use firstlight::outcome::finding::Code;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ fn page(name: &str) -> String {
 fn docs_show_the_list_of_tests() {
     let block = format!(
         "<!-- tests -->\n```\n{}```\n<!-- /tests -->\n",
-        said(firstlight("list").output().unwrap()).out
+        run_of(firstlight("list").output().unwrap()).out
     );
     assert!(block.lines().count() > 20, "{block}");
     assert!(page("tests.md").contains(&block), "docs/tests.md lacks what `firstlight list` prints:\n{block}");
@@ -27,7 +27,7 @@ fn docs_show_the_list_of_tests() {
 /// A page shows every finding, as the validator itself lists them.
 #[test]
 fn docs_show_the_table_of_findings() {
-    let table = said(firstlight("list --findings").output().unwrap()).out;
+    let table = run_of(firstlight("list --findings").output().unwrap()).out;
     assert!(table.lines().count() > 10, "{table}");
     let page = page("findings.md");
     for line in table.lines() {
@@ -61,7 +61,7 @@ fn every_code_is_made_somewhere() {
     let files = sources(&src).unwrap().into_iter();
     let files = files.filter(|p| !p.ends_with("tests.rs") && !p.ends_with("finding/code.rs"));
     let text: String = files.map(|p| product(&p).unwrap()).collect();
-    // init has its findings by the names of the shared vocabulary.
+    // init names its findings by the constants of the shared vocabulary.
     let init = Path::new(env!("CARGO_MANIFEST_DIR")).join("../init/src");
     let of_init: String = sources(&init).unwrap().iter().map(|p| product(p).unwrap()).collect();
     for code in Code::ALL {
@@ -72,12 +72,12 @@ fn every_code_is_made_somewhere() {
     assert!(!text.contains("Code::NoSuchFinding"));
 }
 
-/// A fault that no test plants may never be found.
+/// A finding that no test causes may never be found.
 #[test]
 fn every_code_is_expected_by_a_test() {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let ends = |path: &PathBuf, end: &str| path.extension().is_some_and(|e| e == end);
-    // Whole files of tests, and the tests at the end of the product's.
+    // Files that consist of tests, and the tests at the end of product files.
     let whole =
         ["init/tests", "validator/tests", "tests/tests", "tests/simgpu/scenarios", "tests/simgpu/matrix"];
     let whole = whole.iter().flat_map(|folder| sources(&top.join(folder)).unwrap());
@@ -100,7 +100,7 @@ fn every_code_is_expected_by_a_test() {
 
 /// The commands that `--help` shows.
 fn commands() -> Vec<String> {
-    let help = said(firstlight("--help").output().unwrap()).out;
+    let help = run_of(firstlight("--help").output().unwrap()).out;
     let rows =
         help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     let names: Vec<_> = rows.filter_map(|row| row.split_whitespace().next()).map(str::to_owned).collect();
@@ -108,14 +108,14 @@ fn commands() -> Vec<String> {
     names.into_iter().filter(|name| name != "help").collect()
 }
 
-/// What bash offers for the last of `words`, by the script of the program.
+/// The words that bash offers to complete the last of `words`, using the program's script.
 fn offered(words: &[&str]) -> Vec<String> {
-    let script = said(firstlight("completions bash").output().unwrap()).out;
+    let script = run_of(firstlight("completions bash").output().unwrap()).out;
     let ask = r#"COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
         _firstlight firstlight "${@: -1}" "${@: -2:1}"; printf '%s\n' "${COMPREPLY[@]}""#;
     let code = format!("{script}\n{ask}");
     let output = Command::new("bash").args(["-c", &code, "bash", "firstlight"]).args(words).output().unwrap();
-    said(output).out.lines().map(str::to_owned).collect()
+    run_of(output).out.lines().map(str::to_owned).collect()
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn bash_offers_the_commands_of_the_help_and_no_other() {
 #[test]
 fn each_shell_has_a_script_without_the_hidden_commands() {
     for shell in ["bash", "zsh", "fish"] {
-        let script = said(firstlight(&format!("completions {shell}")).output().unwrap()).out;
+        let script = run_of(firstlight(&format!("completions {shell}")).output().unwrap()).out;
         assert!(commands().iter().all(|command| script.contains(command)), "{shell}");
         assert!(!script.contains("partner") && !script.contains("beneath"), "{shell}");
     }
@@ -144,7 +144,7 @@ fn each_shell_has_a_script_without_the_hidden_commands() {
 
 #[test]
 fn the_manual_has_a_page_for_the_program_and_for_each_command() {
-    let manual = said(firstlight("man").output().unwrap()).out;
+    let manual = run_of(firstlight("man").output().unwrap()).out;
     let titles: Vec<_> = manual.lines().filter_map(|line| line.strip_prefix(".TH ")).collect();
     let has = |name: &str| titles.iter().any(|title| title.split(' ').next() == Some(name));
     assert!(has("firstlight"), "{titles:?}");
@@ -157,10 +157,10 @@ fn the_manual_has_a_page_for_the_program_and_for_each_command() {
 
 #[track_caller]
 fn refused(words: &str, line: &str) {
-    let said = said(firstlight(words).output().unwrap());
-    assert_eq!((said.status, said.out.as_str()), (64, ""), "{}", said.err);
-    assert_eq!(said.err.lines().count(), 1, "{}", said.err);
-    assert!(said.err.contains(line), "{}", said.err);
+    let run = run_of(firstlight(words).output().unwrap());
+    assert_eq!((run.status, run.out.as_str()), (64, ""), "{}", run.err);
+    assert_eq!(run.err.lines().count(), 1, "{}", run.err);
+    assert!(run.err.contains(line), "{}", run.err);
 }
 
 #[test]
@@ -206,18 +206,18 @@ fn layers_are_merged_in_order_and_words_win() {
 #[test]
 fn the_configuration_can_name_the_root() {
     let machine = Machine::small();
-    let said = said(
+    let run = run_of(
         firstlight(&format!("--set validate.root={} validate", machine.at("").display())).output().unwrap(),
     );
-    let first = said.out.lines().next().unwrap();
+    let first = run.out.lines().next().unwrap();
     assert!(first.ends_with(&format!("the machine in {}", machine.at("").display())), "{first}");
 }
 
 #[test]
 fn help_and_version_are_no_wrong_use() {
     for words in ["--help", "--version", "validate --help", "fabric fix --help"] {
-        let said = said(firstlight(words).output().unwrap());
-        assert_eq!((said.status, said.err.as_str()), (0, ""), "{words}");
-        assert!(said.out.contains("firstlight"), "{words}: {}", said.out);
+        let run = run_of(firstlight(words).output().unwrap());
+        assert_eq!((run.status, run.err.as_str()), (0, ""), "{words}");
+        assert!(run.out.contains("firstlight"), "{words}: {}", run.out);
     }
 }

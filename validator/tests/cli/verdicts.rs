@@ -1,14 +1,14 @@
-//! Machines and their verdicts: a good one of each kind, and what a single spoilt thing makes of it.
+//! Machines and their verdicts: a good one of each kind, and the effect of a single defect.
 
 use super::machine::{Machine, codes, firstlight, standard, test};
 use std::fs;
 
 #[track_caller]
 fn verdict(machine: &Machine, words: &str, status: i32, last_line: &str) {
-    let said = machine.run(words);
-    let last = said.out.lines().last().unwrap_or_default();
+    let run = machine.run(words);
+    let last = run.out.lines().last().unwrap_or_default();
     let last = last.rsplit_once(" warned=").map_or(last, |(head, _)| head);
-    assert_eq!((said.status, last), (status, last_line), "{}{}", said.out, said.err);
+    assert_eq!((run.status, last), (status, last_line), "{}{}", run.out, run.err);
 }
 
 /// The value of a key of the last line.
@@ -60,7 +60,7 @@ fn every_modelled_machine_gets_the_verdict_that_it_is_modelled_for() {
     ] {
         let machine = Machine::modelled(name);
         verdict(&machine, "validate --scope fabric", status, &format!("FIRSTLIGHT verdict={failed}"));
-        // Of the machine itself its files prove nothing, but it can disprove.
+        // Its files prove nothing about the machine itself, but they can disprove.
         let of_the_machine = match failed.split_once(' ') {
             Some(("PASS" | "DEGRADED", _)) => (2, "ERROR failed=scope".to_owned()),
             _ => (status, failed.to_owned()),
@@ -79,9 +79,9 @@ fn a_modelled_machine_is_no_pass_in_any_form_and_its_fabric_says_that_it_is_only
         ("--only acs", 0, "PASS", "only:acs"),
     ] {
         let file = machine.at("report.json");
-        let said = machine.run(&format!("validate {words} --json {} --text -", file.display()));
-        assert_eq!((said.status, value(&said.out, "scope").as_str()), (status, scope), "{}", said.out);
-        assert!(said.out.contains(&format!("\nSCOPE    {scope}: ")), "{}", said.out);
+        let run = machine.run(&format!("validate {words} --json {} --text -", file.display()));
+        assert_eq!((run.status, value(&run.out, "scope").as_str()), (status, scope), "{}", run.out);
+        assert!(run.out.contains(&format!("\nSCOPE    {scope}: ")), "{}", run.out);
         let report: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
         assert_eq!((&report["verdict"], &report["scope"]), (&verdict.into(), &scope.into()));
         let covers = report["covers"].as_str().unwrap();
@@ -92,7 +92,7 @@ fn a_modelled_machine_is_no_pass_in_any_form_and_its_fabric_says_that_it_is_only
             )),
             "{covers}"
         );
-        for (form, told) in [
+        for (form, text) in [
             ("junit", format!("<property name=\"scope\" value=\"{scope}\"/>")),
             ("prometheus", format!("\nfirstlight_scope{{scope=\"{scope}\"}} 1\n")),
             ("html", format!("<p>Scope {scope}: ")),
@@ -100,29 +100,29 @@ fn a_modelled_machine_is_no_pass_in_any_form_and_its_fabric_says_that_it_is_only
             ("json", format!("\"scope\": \"{scope}\"")),
         ] {
             let shown = firstlight(&format!("render {} --to {form}", file.display())).output().unwrap();
-            assert!(String::from_utf8_lossy(&shown.stdout).contains(&told), "{form}: {told}");
+            assert!(String::from_utf8_lossy(&shown.stdout).contains(&text), "{form}: {text}");
         }
         let env = firstlight(&format!("env {}", file.display())).output().unwrap();
         assert!(String::from_utf8_lossy(&env.stdout).contains(&format!("\nFIRSTLIGHT_SCOPE={scope}\n")));
     }
-    let said = machine.run("validate");
-    assert_eq!(value(&said.out, "codes"), "SCOPE-UNPROVEN");
+    let run = machine.run("validate");
+    assert_eq!(value(&run.out, "codes"), "SCOPE-UNPROVEN");
     let lacking = "cuda, p2p-capability, p2p-integrity, nccl had";
-    assert!(said.out.split_whitespace().collect::<Vec<_>>().join(" ").contains(lacking), "{}", said.out);
+    assert!(run.out.split_whitespace().collect::<Vec<_>>().join(" ").contains(lacking), "{}", run.out);
 }
 
 #[test]
 fn the_last_line_has_a_reason_for_every_verdict_and_names_the_machine() {
     let machine = Machine::modelled("narrow-link");
     machine.write("proc/sys/kernel/hostname", "node7\n");
-    let said = machine.run("validate --scope fabric");
-    let values = ["verdict", "failed", "warned", "codes", "host"].map(|key| value(&said.out, key));
+    let run = machine.run("validate --scope fabric");
+    let values = ["verdict", "failed", "warned", "codes", "host"].map(|key| value(&run.out, key));
     assert_eq!(values, ["DEGRADED", "none", "links", "LINK-NARROW", "node7"]);
     machine.write("proc/sys/kernel/hostname", "x verdict=PASS\n");
     assert_eq!(value(&machine.run("validate").out, "host"), "x?verdict?PASS");
 }
 
-/// The machine of the guides: `iommu=pt`, translation off, and none of the words of firstlight's kernel.
+/// A machine as recommended by guides: `iommu=pt`, translation off, and none of the words of firstlight's kernel.
 #[test]
 fn another_kernels_words_are_told_and_what_they_are_for_is_judged() {
     let machine = Machine::modelled("epyc-8x4090");
@@ -133,13 +133,13 @@ fn another_kernels_words_are_told_and_what_they_are_for_is_judged() {
     machine.write("sys/kernel/iommu_groups/0/type", "DMA-FQ\n");
     verdict(&machine, "validate --scope fabric", 1, "FIRSTLIGHT verdict=FAIL failed=iommu");
     machine.write("sys/kernel/iommu_groups/0/type", "identity\n");
-    // The same words in firstlight's own image are not what that was built with.
+    // The same words in firstlight's own image are not those that it was built with.
     let image = r#"{"version":"0.1.0","image_id":"ab","manifest_sha256":null}"#;
     machine.write("etc/firstlight/image.json", image);
     verdict(&machine, "validate --scope fabric", 1, "FIRSTLIGHT verdict=FAIL failed=cmdline,iommu");
 }
 
-/// Which test it is about, what is spoilt, how that test ends, and the code that says why.
+/// The affected test, the defect, the test's outcome, and the code of its finding.
 type Spoilt = (&'static str, fn(&Machine), &'static str, &'static str);
 
 /// The same with firstlight's own kernel.
@@ -215,14 +215,14 @@ fn a_mandatory_test_that_is_left_out_costs_the_verdict_and_another_does_not() {
         "FIRSTLIGHT verdict=PASS failed=none",
     );
     verdict(&machine, "--set expect.gpus=0 validate --skip acs", 2, "FIRSTLIGHT verdict=ERROR failed=acs");
-    let said = machine.run("--set expect.gpus=0 --set validate.only=gpus,iommu,cpus,drivers,fabric validate");
-    assert_eq!(said.status, 2);
+    let run = machine.run("--set expect.gpus=0 --set validate.only=gpus,iommu,cpus,drivers,fabric validate");
+    assert_eq!(run.status, 2);
     assert!(
-        said.out.contains("TEST-NOT-RUN       cmdline, driver, patch, nodes, bar1, acs, cuda,\n"),
+        run.out.contains("TEST-NOT-RUN       cmdline, driver, patch, nodes, bar1, acs, cuda,\n"),
         "{}",
-        said.out
+        run.out
     );
-    // What is asked for on the command line is answered.
+    // What the command line requests is answered.
     let only = "--set expect.gpus=0 validate --only";
     verdict(&machine, &format!("{only} gpus,iommu"), 0, "FIRSTLIGHT verdict=PASS failed=none");
     verdict(&machine, "validate --only gpus,iommu", 2, "FIRSTLIGHT verdict=ERROR failed=gpus");

@@ -1,4 +1,4 @@
-//! Does the fabric pass write exactly what it says, and can it be undone, and only the pass?
+//! Checks that the fabric pass writes exactly what it reports, that it can be undone, and that nothing else is undone.
 
 use crate::modelled::{Copy, bdf, names};
 use firstlight::fabric::acs::AcsPolicy;
@@ -30,7 +30,7 @@ fn configs(copy: &Copy) -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
-/// Where two machines differ: function, offset, before, after.
+/// The differences between two states of a machine: function, offset, before, after.
 fn changes(before: &BTreeMap<String, Vec<u8>>, copy: &Copy) -> Vec<(String, usize, u8, u8)> {
     let after = configs(copy);
     let changed = before.iter().flat_map(|(bdf, old)| {
@@ -89,7 +89,7 @@ fn what_somebody_else_changed_since_is_left_alone() {
     assert_eq!(restored.steps.iter().filter(|s| s.is_done()).count(), 3);
 }
 
-/// A port that keeps a bit is a port that the pass has changed all the same.
+/// A port that keeps one bit still counts as changed by the pass.
 #[test]
 fn a_port_that_took_the_write_in_part_is_put_back() {
     let copy = Copy::of("switch-acs");
@@ -289,11 +289,11 @@ fn a_function_that_vanished_since_the_plan_is_refused_and_the_others_are_written
     let readbacks: Vec<_> = applied.entries.iter().map(|e| e.readback).collect();
     assert_eq!(readbacks, [None, Some(0), Some(0), Some(0)]);
     let kept = Journal::load(&journal(&copy), copy.root().path()).unwrap().unwrap();
-    let told: Vec<_> = kept.entries.iter().map(|e| e.finding.as_deref()).collect();
-    assert_eq!(told, [Some("ACS-REFUSED"), None, None, None]);
+    let kept_codes: Vec<_> = kept.entries.iter().map(|e| e.finding.as_deref()).collect();
+    assert_eq!(kept_codes, [Some("ACS-REFUSED"), None, None, None]);
 }
 
-/// A machine with links that lead out of it: what they lead to on this machine is not its.
+/// A machine with links that lead out of it: their targets on this host do not belong to it.
 #[test]
 fn a_link_that_leads_out_of_the_root_is_neither_read_nor_written() {
     let (copy, outside) = (Copy::of("switch-acs"), tempfile::tempdir().unwrap());

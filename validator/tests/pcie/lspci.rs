@@ -1,5 +1,5 @@
-//! Does `lspci`, the second witness, read every modelled machine as we do? Except where lspci is
-//! wrong itself: it does not know the 32-bit ACS registers of Intel's chipset ports.
+//! Checks that `lspci`, an independent program, reads every modelled machine as we do, except where lspci itself is wrong:
+//! it does not know the 32-bit ACS registers of Intel's chipset ports.
 
 use crate::modelled::{Copy, fabric, names};
 use firstlight::machine::pcie::model::{Device, Fabric, Kind};
@@ -33,7 +33,7 @@ fn line<'a>(block: &'a str, start: &str) -> Option<&'a str> {
     block.lines().map(str::trim).find_map(|l| l.strip_prefix(start)).map(str::trim)
 }
 
-/// Everything lspci says about a function that the model has, in lspci's words.
+/// Everything that lspci prints about a function and the model contains, in lspci's words.
 fn ours(device: &Device) -> Vec<String> {
     let hex = |id: &str| id.trim_start_matches("0x").to_owned();
     let mut words = vec![format!("ids {}:{}", hex(&device.vendor), hex(&device.device))];
@@ -78,7 +78,7 @@ fn size(bytes: u64) -> String {
     if bytes >= 1 << 30 { format!("{}GB", bytes >> 30) } else { format!("{}MB", bytes >> 20) }
 }
 
-/// A function on which we and lspci differ, with what each says.
+/// The functions on which we and lspci differ, with the output of each.
 fn differences(name: &str, fabric: &Fabric) -> Vec<(String, Vec<String>, Vec<String>)> {
     let mut blocks = blocks(name);
     let mut differences = Vec::new();

@@ -1,6 +1,6 @@
-//! The fabric of modelled machines: read, second witness, topology, fix and restore.
+//! The fabric of modelled machines: reading, comparison with lspci, topology, fix and restore.
 
-// All of it is a test; saying so lets helpers stop at the first surprise, as tests may.
+// Everything here is a test; this attribute lets helpers stop at the first surprise, as tests may.
 #[cfg(test)]
 mod fix;
 #[cfg(test)]

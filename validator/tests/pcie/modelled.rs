@@ -1,6 +1,6 @@
-//! Modelled machines for the tests: each test has a folder with one, which it may change; and a kernel that answers as
-//! Linux does behind `resourceN_resize`, `remove` and `rescan`, on the files of such a machine: honest, or lying in one of the
-//! ways in which the real one was seen to.
+//! Modelled machines for the tests: each test has a folder with one, which it may change; and a kernel that behaves as
+//! Linux does for `resourceN_resize`, `remove` and `rescan`, on the files of such a machine: correctly, or incorrectly in
+//! one of the ways that the real one was seen to.
 
 pub(crate) use ::machines::names;
 use firstlight::fabric::rebar::Kernel;
@@ -54,31 +54,31 @@ pub(crate) fn bdf(text: &str) -> Bdf {
 /// How one GPU's resize goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lie {
-    /// This error, and nothing changes.
+    /// It fails with this error, and nothing changes.
     Refuses(i32),
-    /// Out of room, and the BAR register is left at another address than the kernel believes.
+    /// It fails for lack of room, and the BAR register is left at another address than the kernel believes.
     MasksRegister,
-    /// Success, but the BAR has no address.
+    /// It succeeds, but the BAR has no address.
     NoAddress,
-    /// Success for the kernel, while the hardware keeps its size.
+    /// It succeeds for the kernel, but the hardware keeps its size.
     HardwareKeeps,
-    /// Out of room, and the address that was there is lost for good.
+    /// It fails for lack of room, and the previous address is lost permanently.
     Loses,
 }
 
 /// The kernel of a modelled machine.
 pub(crate) struct Simulated<'a> {
     pub(crate) copy: &'a Copy,
-    /// Room for all BAR1s of the machine, bytes.
+    /// Room for all BAR1s of the machine, in bytes.
     pub(crate) room: u64,
-    /// A GPU's BAR1 can be made larger where it is; else only by laying out all anew.
+    /// Whether a GPU's BAR1 can be enlarged in place; otherwise only by laying out everything anew.
     pub(crate) movable: bool,
     pub(crate) lies: BTreeMap<Bdf, Lie>,
     /// This function does not come back from a rescan.
     pub(crate) lost: Option<Bdf>,
-    /// The pass is killed when it wants to remove something.
+    /// Whether the pass is killed when it wants to remove something.
     pub(crate) dies: bool,
-    /// What was asked, in order.
+    /// The requests, in order.
     pub(crate) asked: RefCell<Vec<String>>,
     pub(crate) removed: RefCell<Vec<(Bdf, PathBuf)>>,
 }
@@ -103,7 +103,7 @@ impl<'a> Simulated<'a> {
         }
     }
 
-    /// Every GPU that is there, with its address and size for the kernel.
+    /// Every present GPU, with its address and size according to the kernel.
     fn gpus(&self) -> Vec<(Bdf, u64, u64)> {
         let fabric = self.copy.fabric();
         let bar = |bdf: &Bdf| {
@@ -134,7 +134,7 @@ impl<'a> Simulated<'a> {
         self.write(bdf, u64::from(at), &value.to_le_bytes());
     }
 
-    /// What the kernel believes of BAR 1.
+    /// Sets what the kernel believes about BAR 1.
     fn believe(&self, bdf: Bdf, start: u64, bytes: u64, flags: u64) {
         let path = self.copy.file(&bdf.to_string(), "resource");
         let text = fs::read_to_string(&path).unwrap();
@@ -153,7 +153,7 @@ impl<'a> Simulated<'a> {
         self.asked.borrow_mut().push(what);
     }
 
-    /// A free aligned place behind all others, if the room holds it.
+    /// A free aligned address after all others, if the room suffices.
     fn free(&self, bdf: Bdf, bytes: u64) -> Option<u64> {
         let taken = self.gpus().into_iter().filter(|g| g.0 != bdf).map(|(_, start, size)| start + size).max();
         let start = taken.unwrap_or(WINDOW).max(WINDOW).next_multiple_of(bytes);

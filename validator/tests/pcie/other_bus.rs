@@ -1,5 +1,5 @@
-//! A machine whose bus has other addresses than its processors, as a Raspberry Pi CM4 or a server with another
-//! instruction set has: `resource` files have the processor's, registers the bus's.
+//! A machine whose bus addresses differ from its processors' addresses, such as a Raspberry Pi CM4 or a server with another
+//! instruction set: `resource` files contain the processor's, registers the bus's.
 
 use crate::modelled::{Copy, bdf};
 use crate::modelled::{Lie, Simulated};
@@ -10,13 +10,13 @@ use firstlight::outcome::finding::Severity;
 use std::collections::BTreeMap;
 use std::fs;
 
-/// The machine's first GPU, behind a root port of its own.
+/// The machine's first GPU, behind its own root port.
 const GPU: &str = "0000:06:00.0";
 const PORT: &str = "0000:00:02.0";
-/// What processors add.
+/// The offset of processor addresses.
 const OFFSET: u64 = 0x20_0000_0000;
 
-/// The GPU's BAR1 as its register has it, without flags.
+/// The address of the GPU's BAR1 in its register, without flags.
 fn register(copy: &Copy) -> u64 {
     let bytes = fs::read(copy.file(GPU, "config")).unwrap();
     u64::from_le_bytes(bytes[0x14..0x1c].try_into().unwrap()) & !0xf
@@ -32,7 +32,7 @@ fn write(copy: &Copy, bdf: &str, at: usize, bytes: &[u8]) {
 /// Opens the port's prefetchable window of 128 GiB from `start` on for processors, `OFFSET` lower on the bus.
 fn window(copy: &Copy, start: u64) {
     let (base, limit) = (start - OFFSET, start - OFFSET + (128 << 30) - 1);
-    // Bytes 2 and 3 of an address are the register, bytes 4 to 7 the one for its upper half.
+    // Bytes 2 and 3 of an address are in the register, bytes 4 to 7 in the one for its upper half.
     let half = |address: u64| [address.to_le_bytes()[2] & 0xf0 | 1, address.to_le_bytes()[3]];
     let upper = |address: u64| address.to_le_bytes()[4..].to_vec();
     write(copy, PORT, 0x24, &[half(base), half(limit)].concat());
@@ -42,7 +42,7 @@ fn window(copy: &Copy, start: u64) {
     fs::write(copy.file(PORT, "resource"), none.repeat(15) + &line + none).unwrap();
 }
 
-/// The kernel's word on where BAR1 is.
+/// Where the kernel believes BAR1 to be.
 fn believed(copy: &Copy) -> u64 {
     let fabric = copy.fabric();
     fabric.devices.iter().find(|d| d.bdf == bdf(GPU)).unwrap().aperture().unwrap().start
@@ -67,14 +67,14 @@ fn a_register_that_holds_the_bus_address_is_right_and_one_with_the_processors_is
     assert_eq!(broken(&copy), [""; 0]);
     let address = believed(&copy);
     write(&copy, GPU, 0x14, &(address | 0xc).to_le_bytes());
-    let said = format!(
+    let expected = format!(
         "{GPU} has {address:#x} in BAR1, the kernel expects {address:#x}, which is {:#x} on the bus",
         address - OFFSET
     );
-    assert_eq!(broken(&copy), [said]);
+    assert_eq!(broken(&copy), [expected]);
 }
 
-/// Where the kernel leaves a register astray, what is written is the bus's address.
+/// If the kernel leaves a wrong address in a register, the pass writes the bus's address.
 #[test]
 fn a_register_is_mended_with_the_address_of_the_bus() {
     let copy = machine();

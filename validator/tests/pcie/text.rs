@@ -1,5 +1,5 @@
-//! Does what people read fit 80 columns and say what was done, and does `firstlight topo` print what `nvidia-smi topo -m`
-//! printed on that machine?
+//! Checks that the text output fits 80 columns and reports what was done, and that `firstlight topo` prints what
+//! `nvidia-smi topo -m` printed on that machine.
 
 use crate::modelled::{Copy, bdf, fabric, names};
 use firstlight::fabric::acs::AcsPolicy;
@@ -40,9 +40,9 @@ fn fix_says_what_was_written_and_what_it_reads() {
     let bars = rebar::fix(&copy.root(), &Sysfs(&copy.root()), &bars, &journal).unwrap();
     let applied = fix(&copy.root(), &plan, &journal).unwrap();
     fabric.root = "COPY".into();
-    let said = text::fixed(&fabric, &plan, &applied, &bars);
-    fits("switch-acs", &said);
-    let lines: Vec<&str> = said.lines().collect();
+    let shown = text::fixed(&fabric, &plan, &applied, &bars);
+    fits("switch-acs", &shown);
+    let lines: Vec<&str> = shown.lines().collect();
     assert_eq!(lines[0], "fabric fix   the machine in COPY");
     assert_eq!(lines.last(), Some(&"ACS path: 4 of 4 cleared; BAR1 3 of 3 full size"));
     assert_eq!(lines[1], "BAR1: 3 of 3 GPUs have their largest size");
@@ -61,7 +61,7 @@ fn the_same_advice_is_given_once() {
     assert_eq!(text.matches("remedy: ").count(), 1);
 }
 
-/// What eight RTX 4090 and four NICs printed, with its tabs expanded to eight columns.
+/// The output for eight RTX 4090 and four NICs, with its tabs expanded to eight columns.
 const GOLDEN: &str = include_str!("golden/topo-epyc-8x4090.txt");
 
 fn expanded(text: &str) -> String {
@@ -138,7 +138,7 @@ fn the_json_holds_the_same_letters() {
     assert_eq!(json["nics"][3]["device"], "mlx5_3");
 }
 
-/// Linux shows the first 64 bytes alone to who is not root: then the tree tells which bridge is which port.
+/// Linux shows only the first 64 bytes to users other than root: then the tree shows which bridge is which kind of port.
 #[test]
 fn without_root_the_letters_are_the_same() {
     for name in ["switch-acs", "epyc-8x4090", "rebar-small", "second-domain"] {

@@ -165,7 +165,7 @@ fn printable_text_is_shown_unchanged() {
     assert!(lines(&m)[0].starts_with("f: ä\\b 'c': there is no such section"), "{:?}", lines(&m));
 }
 
-/// One table holds who may set a key; every layer is asked by it.
+/// One table defines which layers may set a key; every layer is checked against it.
 #[test]
 fn a_key_in_a_layer_that_may_not_set_it_is_refused_and_has_no_effect() {
     let all = [Source::Image, Source::Partition, Source::Server, Source::Word];
@@ -197,7 +197,7 @@ fn a_key_in_a_layer_that_may_not_set_it_is_refused_and_has_no_effect() {
 }
 
 #[test]
-fn a_value_of_a_disk_that_a_server_replaces_is_told_and_no_other() {
+fn a_value_of_a_disk_that_a_server_replaces_is_reported_and_no_other() {
     let mut m = Merged::default();
     let disk = "[report]\nkeep = 1\nurl = \"http://h/\"\n[validate]\nlevel = \"quick\"\nnvls = true\n\
                 [driver]\nparameters = { a = \"1\", b = \"2\" }\n[policy]\non_pass = \"hold\"\n";

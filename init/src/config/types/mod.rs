@@ -182,7 +182,7 @@ pub struct Validator {
     /// `--set` words, e.g. `fabric.acs=path`.
     pub set: Vec<String>,
     /// `validate.timeout_s`, default 900. The key belongs to the validator, which checks it; init reads it
-    /// because init keeps the deadline.
+    /// because init enforces the deadline.
     pub timeout: Duration,
     /// `nodes.timeout_s`, default 60, where `nodes.size` is set: the machine meets others during the boot.
     pub meeting: Option<Duration>,

@@ -1,5 +1,5 @@
-//! What `[report]`, `[console]` and `[watchdog]` become: where reports and lines go, and what resets a machine that stands
-//! still.
+//! What `[report]`, `[console]` and `[watchdog]` become: where reports and lines go, and what resets a machine that has
+//! hung.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub struct Report {
     pub token_file: Option<String>,
     /// Whether the partition had a configuration layer.
     pub config_read: bool,
-    /// What was already said about partitions of that name that may not be used, one line for each.
+    /// What was already logged about partitions of that name that may not be used, one line for each.
     pub ignored: Vec<String>,
 }
 
@@ -117,11 +117,11 @@ pub struct Watchdog {
 /// Which device is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WatchdogMode {
-    /// `"auto"`: the machine's own, else the kernel's software watchdog; none at all is a warning.
+    /// `"auto"`: the machine's own, else the kernel's software watchdog; a warning if there is neither.
     Auto,
-    /// `"hardware"`: the machine's own; that there is none is an error.
+    /// `"hardware"`: the machine's own; an error if there is none.
     Hardware,
-    /// `"software"`: the kernel's software watchdog; that there is none is an error.
+    /// `"software"`: the kernel's software watchdog; an error if there is none.
     Software,
     /// `"off"`: none.
     Off,

@@ -49,7 +49,7 @@ impl Run<'_, '_> {
         self.hold(&devices);
     }
 
-    /// Opens the GPUs that the driver took and explains the others.
+    /// Opens the GPUs that the driver accepted and reports why it did not accept the others.
     fn hold(&mut self, devices: &nodes::Told) {
         let mut gpus = Vec::new();
         for (address, minor) in &devices.gpus {
@@ -62,7 +62,7 @@ impl Run<'_, '_> {
                 gpus.push((address.clone(), path));
             }
         }
-        let (places, keeper, mut log) = (self.places, self.door.keeper, self.log.take());
+        let (places, keeper, mut log) = (self.places, self.actions.keeper, self.log.take());
         let held = open_all(&places.root, &gpus, keeper, &mut log, &mut |line| self.say(line));
         self.log = log;
         self.report.held = held.nodes;
@@ -95,7 +95,7 @@ impl Run<'_, '_> {
             run: &self.places.run,
             wait: fabric_manager::WAIT.min(left / 2),
         };
-        (self.door.loopback)();
+        (self.actions.loopback)();
         if let Err(finding) = start.run() {
             self.finds(*finding);
         }

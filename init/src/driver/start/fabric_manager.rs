@@ -1,7 +1,7 @@
 //! Starts the fabric manager if the driver image has one. On machines whose GPUs are connected by
-//! NVSwitches, CUDA reports that the system is not ready until a fabric manager runs. This was never run on
-//! such a machine: it relies on NVIDIA's documentation of the configuration file and of the line that it
-//! logs when it is ready.
+//! NVSwitches, CUDA reports that the system is not ready until a fabric manager runs. This code has never run
+//! on such a machine: it relies on NVIDIA's documentation of the configuration file and of the line that the
+//! fabric manager logs when it is ready.
 
 use crate::driver::report::{Code, Finding};
 use crate::sys::process::{Terminal, own_session, unblock_signals};
@@ -34,9 +34,8 @@ pub(super) struct Start<'a> {
 }
 
 impl Start<'_> {
-    /// Starts it and waits until it is ready or has ended. It keeps running in a session of its own until
-    /// the machine goes down, or until a validator dies: then everything is killed and the verdict is
-    /// ERROR.
+    /// Starts it and waits until it is ready or has ended. It keeps running in its own session until the
+    /// machine goes down, or until a validator dies: then everything is killed and the verdict is ERROR.
     ///
     /// # Errors
     /// The finding that it is not ready.

@@ -1,5 +1,5 @@
 //! A machine made of files, for tests of the driver's start: a real image that is really mounted (in the test's
-//! own mount namespace), device nodes that are really made and opened, and a kernel that answers as the test says.
+//! own mount namespace), device nodes that are really made and opened, and a kernel that answers as the test specifies.
 
 use super::*;
 use crate::driver::description::SAMPLE;
@@ -20,7 +20,7 @@ pub(super) const MODINFO: &str =
 pub(super) const GPU: &str = "0000:01:00.0";
 pub(super) const ASKED: &str = "NVreg_EnableStreamMemOPs=1 NVreg_RegistryDwords=ForceP2P=17;RMForceP2PType=2";
 
-/// Stands for the kernel's response to a module.
+/// Simulates the kernel's response to a module.
 pub(super) type Kernel = fn(&Path, &str) -> io::Result<()>;
 
 pub(super) struct Fake {
@@ -110,13 +110,13 @@ impl Fake {
             std::env::set_current_dir(&root).unwrap();
             kernel(file, parameters)
         };
-        let mut door = Door {
+        let mut actions = Actions {
             insert: &mut insert,
             say: &mut |line| said.push(line.to_owned()),
             loopback: &mut || {},
             keeper: Some(theirs.as_fd()),
         };
-        let report = start(&places, &self.wanted, &mut door);
+        let report = start(&places, &self.wanted, &mut actions);
         (report, receive_all(ours.as_fd()).len(), said)
     }
 }

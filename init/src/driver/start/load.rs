@@ -26,22 +26,22 @@ impl Run<'_, '_> {
         let (findings, may_load) = triplet::check(description, &parts, &candidates, &self.places.release);
         self.report.findings.extend(findings);
         // A damaged image cannot be checked, so nothing is loaded then.
-        let mut goes_on = may_load && !self.is_damaged;
+        let mut continues = may_load && !self.is_damaged;
         for candidate in &candidates {
             let (given, findings) = self.given(&candidate.name);
             self.report.findings.extend(findings);
             if let Some(why) = &candidate.absent {
                 self.finds(Finding::fail(Code::DriverMissing, &candidate.name, why.clone()));
-                goes_on = false;
+                continues = false;
             }
             // Recorded before the attempt: if it hangs, the draft names the module.
             self.report.modules.push(candidate.untried(given.line()));
-            if goes_on {
+            if continues {
                 let (outcome, errno) = self.insert(candidate, &given.line());
                 if let Some(module) = self.report.modules.last_mut() {
                     (module.outcome, module.errno, module.error) = (outcome, errno, errno.map(error_name));
                 }
-                goes_on = outcome.is_in();
+                continues = outcome.is_in();
             }
         }
     }
@@ -66,7 +66,7 @@ impl Run<'_, '_> {
     fn insert(&mut self, candidate: &Candidate, parameters: &str) -> (Outcome, Option<i32>) {
         let Some(file) = &candidate.file else { return (Outcome::Already, None) };
         self.say(&format!("loading {}", candidate.name));
-        let result = (self.door.insert)(file, parameters);
+        let result = (self.actions.insert)(file, parameters);
         let lines = self.log.evidence(&candidate.name);
         match result {
             Ok(()) => {

@@ -17,7 +17,7 @@ use crate::driver::triplet::Parts;
 use crate::file_io::write_atomically;
 use crate::modules::{deps, insert};
 use crate::paths;
-use places::{Door, Places, Wanted};
+use places::{Actions, Places, Wanted};
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ pub const INITRD: &str = "initrd ";
 struct Run<'a, 'b> {
     places: &'a Places,
     wanted: &'a Wanted,
-    door: &'a mut Door<'b>,
+    actions: &'a mut Actions<'b>,
     report: Report,
     log: Cursor,
     image: Option<(Description, Parts)>,
@@ -42,12 +42,12 @@ struct Run<'a, 'b> {
 }
 
 /// Starts the driver as far as possible.
-pub fn start(places: &Places, wanted: &Wanted, door: &mut Door<'_>) -> Report {
+pub fn start(places: &Places, wanted: &Wanted, actions: &mut Actions<'_>) -> Report {
     let (report, log) = (Report::new(wanted.load), Cursor::at_start(&places.log));
     let mut run = Run {
         places,
         wanted,
-        door,
+        actions,
         report,
         log,
         image: None,
@@ -81,8 +81,8 @@ pub fn start_here(
     keeper: BorrowedFd<'_>,
     loopback: &mut dyn FnMut(),
 ) -> Result<(), String> {
-    let mut door = Door { insert: &mut insert, say, loopback, keeper: Some(keeper) };
-    let report = start(&Places::of_this_machine(), wanted, &mut door);
+    let mut actions = Actions { insert: &mut insert, say, loopback, keeper: Some(keeper) };
+    let report = start(&Places::of_this_machine(), wanted, &mut actions);
     write(Path::new(paths::DRIVER), &report)
 }
 
@@ -113,7 +113,7 @@ impl Run<'_, '_> {
         let draft = paths::DRIVER_DRAFT.rsplit('/').next().unwrap_or_default();
         // Process 1 reads the draft only if this hangs.
         let _only_a_draft = write(&self.places.run.join(draft), &self.report);
-        (self.door.say)(next);
+        (self.actions.say)(next);
     }
 
     fn finds(&mut self, finding: Finding) {
@@ -123,7 +123,7 @@ impl Run<'_, '_> {
     /// Reads the log from its beginning, once: later reads continue from here.
     fn initrd(&mut self) {
         if let Some(took) = self.log.new_lines().ok().and_then(|lines| unpacking(&lines)) {
-            (self.door.say)(&format!("{INITRD}{}", took.as_millis()));
+            (self.actions.say)(&format!("{INITRD}{}", took.as_millis()));
         }
     }
 

@@ -22,7 +22,7 @@ pub(super) struct Held {
 }
 
 /// Opens /dev/nvidiactl and each GPU's node (address, path) below `root`, one after the other, because the
-/// driver starts one GPU at a time. `say` gets the next step.
+/// driver starts one GPU at a time. `say` is called with each next step.
 pub(super) fn open_all(
     root: &Path,
     gpus: &[(String, String)],

@@ -64,10 +64,10 @@ impl Places {
 }
 
 /// The functions that act on the machine, other than on files.
-pub struct Door<'a> {
+pub struct Actions<'a> {
     /// Passes a module's file and parameters to the kernel.
     pub insert: &'a mut dyn FnMut(&Path, &str) -> io::Result<()>,
-    /// Gets the next step, and `initrd MILLISECONDS`.
+    /// Receives the name of the next step, and `initrd MILLISECONDS`.
     pub say: &'a mut dyn FnMut(&str),
     /// Brings up the loopback, which the fabric manager needs.
     pub loopback: &'a mut dyn FnMut(),

@@ -49,7 +49,7 @@ pub fn load(m: &mut Machine, config: &Driver) -> Result<StageResult, Fault> {
     let spec = helper::load_driver(config, limit, theirs);
     let done = m.run(&spec, &mut on_output(|line| progress.record(line)), |_| true);
     drop(spec);
-    // Also when the boot was interrupted: closing an open GPU here could take long.
+    // Done even if the boot was interrupted: closing an open GPU here could take long.
     let held = descriptors::receive_all(ours.as_fd());
     let received = held.len();
     m.held.extend(held);
@@ -86,7 +86,7 @@ impl Progress {
     }
 }
 
-/// The account of the driver's start.
+/// The report of the driver's start.
 ///
 /// # Errors
 /// A line with the file and what is wrong with it.

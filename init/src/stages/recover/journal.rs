@@ -1,5 +1,5 @@
-//! The file that says what was done to recover GPUs. It is written before and after each rung, so that it also shows the one
-//! that took the machine down.
+//! The file that records what was done to recover GPUs. It is written before and after each rung, so that it also shows a
+//! rung that took the machine down.
 
 use super::Recovery;
 use super::ladder::{Rung, Tried};
@@ -15,13 +15,13 @@ use std::path::Path;
 #[derive(Debug, Serialize)]
 pub(super) struct Journal {
     schema: &'static str,
-    /// The code or the cause that asks for it.
+    /// The code or the cause that requires the recovery.
     why: String,
     allowed: Recover,
     /// The rung that is being tried.
     trying: Option<Rung>,
     pub(super) tried: Vec<Tried>,
-    /// `recovered`, `rebooting` or `gave-up`; none while it goes on.
+    /// `recovered`, `rebooting` or `gave-up`; none while the recovery is running.
     result: Option<&'static str>,
     cause: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! The ladder of recovery: which rung follows from what was tried. Pure.
+//! The ladder of recovery: which rung is tried next, given the ones already tried. Pure.
 
 use serde::Serialize;
 use std::fmt;
@@ -43,9 +43,9 @@ impl fmt::Display for Rung {
 /// A rung that was tried.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Tried {
-    /// Which.
+    /// Which rung it was.
     pub rung: Rung,
-    /// Whether it did its work.
+    /// Whether it succeeded.
     pub done: bool,
     /// What it did, or why not.
     pub said: String,
@@ -53,7 +53,7 @@ pub struct Tried {
     pub seconds: f64,
 }
 
-/// What follows.
+/// The next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     /// This rung is tried.
@@ -98,7 +98,7 @@ mod tests {
     };
     use super::*;
 
-    /// The rungs that are tried, and the end. Each in `fails` fails once for each time that it is in the list.
+    /// The rungs that are tried, and the end. A rung fails as many times as it is listed in `fails`.
     fn climb(fails: &[Rung]) -> (Vec<Rung>, Next) {
         let (mut fails, mut tried) = (fails.to_vec(), Vec::new());
         loop {

@@ -1,6 +1,7 @@
 //! The recovery of GPUs that no longer work, where `policy.recover` allows it: the rungs of [`ladder`], each in a child with
-//! a deadline and written down before and after it. If they do not help, one reboot without peer-to-peer, which a mark
-//! counts. A recovered machine never passes: its verdict stays that of the tests that showed the fault.
+//! a deadline and recorded in the journal before and after it. If they do not help, the machine is rebooted once, without
+//! peer-to-peer; a mark counts this reboot. A recovered machine never passes: its verdict remains that of the tests that
+//! showed the fault.
 
 mod journal;
 pub mod ladder;
@@ -30,23 +31,23 @@ use super::reset::{Reset, settle};
 use super::result::StageResult;
 use super::validate::try_alone;
 
-/// What became of it.
+/// The result of the recovery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Recovery {
     /// No GPU needs it, or it is not allowed.
     NotTried,
     /// Every GPU works by itself again.
     Recovered,
-    /// The machine is rebooted, to go on without peer-to-peer.
+    /// The machine is rebooted, to continue without peer-to-peer.
     Reboots(String),
-    /// Nothing is left to try; the text says what was tried last.
+    /// Nothing is left to try; the text names the last attempt.
     GaveUp(String),
     /// This boot follows such a reboot: what had happened, and whether every GPU works by itself.
     Rebooted(String, bool),
 }
 
 impl Recovery {
-    /// What it means for the verdict.
+    /// The trouble that the verdict must include, if any.
     #[must_use]
     pub fn trouble(&self) -> Option<Trouble> {
         let (code, cause) = match self {
@@ -117,7 +118,7 @@ const fn word(allowed: Recover) -> &'static str {
     }
 }
 
-/// Asks for the reboot if it can be counted; a machine that cannot count would reboot for ever.
+/// Requests the reboot if a mark can record it; without the mark, the machine would reboot forever.
 fn reboot(m: &mut Machine, why: &str, cause: &str) -> Result<Recovery, Fault> {
     let Some(marks) = &mut m.marks else {
         let cause = format!("{cause}; not rebooted, because there is no place for a mark");
@@ -156,7 +157,7 @@ fn climb(m: &mut Machine, config: &Config, journal: &mut Journal) -> Result<Opti
     }
 }
 
-/// Tries one rung: what it did, or why not.
+/// Tries one rung; returns a description of what it did, or why it failed.
 fn attempt(m: &mut Machine, config: &Config, rung: Rung) -> Result<Result<String, String>, Fault> {
     match rung {
         Rung::EndProcesses => {
@@ -186,20 +187,20 @@ fn of_stage(result: StageResult) -> Result<String, String> {
     }
 }
 
-/// Runs a helper; its line of output says what it did.
+/// Runs a helper; its line of output describes what it did.
 fn child(m: &Machine, spec: &Spec) -> Result<Result<String, String>, Fault> {
     let mut said = String::new();
     let done: Done = m.run(spec, &mut on_output(|line| line.clone_into(&mut said)), |_| true)?;
     Ok(if done.end == End::Exited(helper::FINE) { Ok(said) } else { Err(done.reason()) })
 }
 
-/// Leaves the closing of the GPUs to a child: the last close of one can hang.
+/// Leaves the closing of the GPUs to a child: the last close of a GPU can hang.
 fn close_devices(m: &mut Machine) -> Result<Result<String, String>, Fault> {
     let (ours, theirs) = match descriptors::pair() {
         Ok(pair) => pair,
         Err(e) => return Ok(Err(format!("socketpair: {e}"))),
     };
-    // Each stays open in the socket until the child closes it.
+    // Each device stays open in the socket until the child closes it.
     while let Some(device) = m.held.last() {
         if let Err(e) = descriptors::send(ours.as_fd(), device.as_fd()) {
             m.held.push(theirs);
@@ -210,7 +211,7 @@ fn close_devices(m: &mut Machine) -> Result<Result<String, String>, Fault> {
     let theirs = Rc::new(theirs);
     let closed = child(m, &helper::close_devices(Rc::clone(&theirs)));
     if !matches!(closed, Ok(Ok(_))) {
-        // Dropping the socket would close in process 1 what the child did not.
+        // Dropping the socket would make process 1 close the devices that the child did not close.
         std::mem::forget(theirs);
     }
     closed

@@ -12,10 +12,10 @@ use std::path::Path;
 
 use super::super::result::last_finding;
 
-/// Writes the mark of a step. That it cannot be written is a warning: the step is not less safe than without marks.
+/// Writes the mark of a step. A mark that cannot be written is only a warning: the step is no less safe than without marks.
 pub(super) fn begin(m: &mut Machine, step: Step) -> Result<(), Fault> {
     let Some(marks) = &mut m.marks else { return Ok(()) };
-    // Also when the child hangs: it may have written it.
+    // Set even if the child hangs: it may have written the mark.
     marks.is_written = true;
     let boot = read_at_most(Path::new("/proc/sys/kernel/random/boot_id"), 64).ok();
     let boot = boot.map(|id| String::from_utf8_lossy(&id).trim().to_owned());
@@ -28,8 +28,8 @@ pub(super) fn begin(m: &mut Machine, step: Step) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Removes the mark of this boot, or puts back that of the earlier one: the machine has passed the steps. Returns whether
-/// what is kept now is right.
+/// Removes the mark of this boot, or restores that of the earlier boot, because the machine has survived the steps. Returns
+/// whether the stored state is now correct.
 ///
 /// # Errors
 /// Only an interruption.

@@ -28,7 +28,7 @@ enum Left {
     Nothing,
     /// A mark.
     Mark(Mark),
-    /// Something that is no mark, and why not.
+    /// Data that is not a valid mark, and why not.
     Broken(String),
 }
 
@@ -69,7 +69,7 @@ impl Reset {
             Left::Mark(mark) => {
                 (Some((mark.step, during(mark))), None, format!("{} {}", code::RESET_DURING, mark.step))
             }
-            // It may be the mark of the first step, half written.
+            // It may be a half-written mark of the first step.
             Left::Broken(why) => {
                 let cause = format!("the mark of an earlier boot cannot be read: {why}");
                 (Some((Step::Fabric, cause)), None, format!("{}: an unreadable mark", code::RESET_DURING))
@@ -78,7 +78,7 @@ impl Reset {
         Self { veto, rebooted, line }
     }
 
-    /// What it means for the verdict: a step that was not run proves nothing.
+    /// The trouble that the verdict must include: a step that was not run proves nothing.
     #[must_use]
     pub fn trouble(&self) -> Option<Trouble> {
         let (_, cause) = self.veto.as_ref()?;
@@ -86,7 +86,7 @@ impl Reset {
         Some(Trouble { stage: "reset", code: Some(code::RESET_DURING), cause: format!("{cause}; {remedy}") })
     }
 
-    /// Why the machine was rebooted to recover its GPUs, if it was; it goes on without peer-to-peer then.
+    /// Why the machine was rebooted to recover its GPUs, if it was; it then continues without peer-to-peer.
     #[must_use]
     pub fn rebooted(&self) -> Option<&str> {
         self.rebooted.as_deref()
@@ -103,7 +103,7 @@ impl Reset {
         }
     }
 
-    /// Why the step is not run, if it is vetoed or needs one that is.
+    /// Why the step is not run, if it is vetoed or needs a vetoed step.
     fn vetoes(&self, step: Step) -> Option<String> {
         let (from, _) = self.veto.as_ref().filter(|(from, _)| *from <= step)?;
         Some(format!("not run: {} {from}", code::RESET_DURING))
@@ -150,15 +150,15 @@ pub fn look(m: &mut Machine, config: &Config) -> Result<Reset, Fault> {
         info!("{}", cleared(&done));
     }
     let (mut kept_in, mut left) = (None, Left::Nothing);
-    let mut take = |line: &str| match told(line) {
-        Some(Told::Place(place)) => kept_in = Some(place),
-        Some(Told::Left(what)) => left = what,
+    let mut take = |line: &str| match parse(line) {
+        Some(Reported::Place(place)) => kept_in = Some(place),
+        Some(Reported::Left(what)) => left = what,
         None => {}
     };
     let done = m.run(&helper::read_mark(&config.report), &mut on_output(&mut take), |_| true)?;
     match done.end {
         End::Exited(helper::FINE | helper::ABSENT) => {}
-        // A partition that cannot be mounted, or a firmware that hangs: whether there is a mark is not known.
+        // The partition cannot be mounted, or the firmware hangs: it is unknown whether there is a mark.
         _ => left = Left::Broken(done.reason()),
     }
     let reset = Reset::decide(&left, image.as_deref(), kept_in.as_deref());
@@ -183,21 +183,21 @@ fn cleared(done: &Done) -> String {
     }
 }
 
-enum Told {
+/// What one line of the child reports.
+enum Reported {
     Place(String),
     Left(Left),
 }
 
-/// A line of the child.
-fn told(line: &str) -> Option<Told> {
+fn parse(line: &str) -> Option<Reported> {
     if let Some(place) = line.strip_prefix(helper::MARKS_IN) {
-        return Some(Told::Place(place.to_owned()));
+        return Some(Reported::Place(place.to_owned()));
     }
     if let Some(why) = line.strip_prefix(helper::NO_MARK) {
-        return Some(Told::Left(Left::Broken(why.to_owned())));
+        return Some(Reported::Left(Left::Broken(why.to_owned())));
     }
     let mark = line.strip_prefix(helper::MARK)?;
-    Some(Told::Left(mark.parse().map_or_else(Left::Broken, Left::Mark)))
+    Some(Reported::Left(mark.parse().map_or_else(Left::Broken, Left::Mark)))
 }
 
 #[cfg(test)]
@@ -225,17 +225,17 @@ mod tests {
             (mark(Step::Fabric, a), a, [false, false, false]),
             (mark(Step::DriverLoad, a), a, [true, false, false]),
             (mark(Step::Validate, a), a, [true, true, false]),
-            // Another image may have mended what took the machine down.
+            // Another image may have fixed what took the machine down.
             (mark(Step::Fabric, a), b, [true, true, true]),
             (mark(Step::Validate, a), b, [true, true, true]),
-            // An image that is not known is not another one.
+            // An unknown image does not count as another one.
             (mark(Step::Validate, None), a, [true, true, false]),
             (mark(Step::Validate, a), None, [true, true, false]),
             (mark(Step::Validate, None), None, [true, true, false]),
             // The machine was not reset during a step.
             (mark(Step::Recover, a), a, [true, true, true]),
             (mark(Step::Recover, a), b, [true, true, true]),
-            // What cannot be read may have been the mark of any step.
+            // An unreadable mark may have been that of any step.
             (Left::Broken("holds 3 bytes".to_owned()), a, [false, false, false]),
             (Left::Broken("holds 3 bytes".to_owned()), None, [false, false, false]),
         ] {
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_reboot_to_recover_the_same_image_goes_on_without_peer_to_peer() {
+    fn after_a_reboot_to_recover_the_same_image_continues_without_peer_to_peer() {
         let reset = |image| Reset::decide(&mark(Step::Recover, Some("a")), Some(image), Some("x"));
         assert_eq!(
             reset("a").rebooted(),
@@ -283,13 +283,13 @@ mod tests {
     #[test]
     fn lines_of_the_child_are_read_and_a_torn_one_is_no_mark() {
         let text = Mark { step: Step::Fabric, image: None, boot: None, finding: None }.text();
-        let left = |line: &str| match told(line) {
-            Some(Told::Left(left)) => Some(left),
+        let left = |line: &str| match parse(line) {
+            Some(Reported::Left(left)) => Some(left),
             _ => None,
         };
         assert!(matches!(left(&format!("mark {}", text.trim())), Some(Left::Mark(_))));
         assert!(matches!(left("mark firstlight-mark/1 step=fab"), Some(Left::Broken(_))));
         assert_eq!(left("broken x: is not text"), Some(Left::Broken("x: is not text".to_owned())));
-        assert!(matches!(told("place LABEL=X"), Some(Told::Place(place)) if place == "LABEL=X"));
+        assert!(matches!(parse("place LABEL=X"), Some(Reported::Place(place)) if place == "LABEL=X"));
     }
 }

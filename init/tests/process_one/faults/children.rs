@@ -1,5 +1,5 @@
-//! Faults of the programs that process 1 starts: how they end, what they print, what they leave, and what they do to
-//! process 1's own files. The validator is the one whose evidence counts.
+//! Faults of the programs that process 1 starts: how they end, what they print, what they leave behind, and what they do
+//! to process 1's own files. Only the validator's output counts as evidence.
 
 use super::super::namespace::{Machine, PASS};
 use super::{Case, Then, error, fault, pass};
@@ -26,7 +26,7 @@ pub(super) fn cases() -> Vec<Case> {
 /// Writes the bytes of a file of the machine as the report, and exits as PASS does.
 const OF_FILE: &str = "cat /etc/report > /run/firstlight/report.json; exit 0";
 
-/// A validator that leaves a fine report and a fine last line, and then does this.
+/// A validator that leaves a valid report and a valid last line, and then runs this script.
 fn after_pass(script: &str) -> String {
     format!("{}\n{script}", PASS.replace("exit 0", ""))
 }
@@ -287,7 +287,7 @@ fn reports() -> Vec<Case> {
     all
 }
 
-/// The validator's own last lines, which are shown only if they say what the report does.
+/// The validator's own last lines, which are shown only if they agree with the report.
 fn last_lines() -> Vec<Case> {
     let line = |verdict: &str, failed: &str| {
         format!(
@@ -349,7 +349,7 @@ fn last_lines() -> Vec<Case> {
     all
 }
 
-/// What a validator that does its work prints, or leaves running.
+/// Output and leftover processes of a validator that does its work.
 fn outputs() -> Vec<Case> {
     let mut all = Vec::new();
     for (name, script) in [
@@ -390,7 +390,7 @@ fn outputs() -> Vec<Case> {
     all
 }
 
-/// What a validator that fails does to the files that process 1 writes after it.
+/// Damage that a failing validator does to the files that process 1 writes after it.
 fn others_files() -> Vec<Case> {
     let mut all = Vec::new();
     for file in ["verdict.json", "validated", "env"] {

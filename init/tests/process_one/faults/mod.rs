@@ -1,6 +1,6 @@
-//! Boots of process 1 under faults, one line of a table each: whatever its children, its files, the media, the firmware
-//! or a person do, process 1 survives, never says PASS without evidence, says its verdict once and the same in both
-//! forms, and does what the policy says. `./run faults [WORD]` runs all of them, or those whose names hold the word;
+//! Boots of process 1 under faults, one table row each: whatever its children, its files, the media, the firmware
+//! or a user do, process 1 survives, never announces PASS without evidence, announces its verdict once and identically in
+//! both forms, and follows the policy. `./run faults [WORD]` runs all of them, or those whose names contain the word;
 //! `./run check` runs a part.
 
 mod children;
@@ -24,19 +24,19 @@ struct Case {
     name: String,
     /// What the validator does at `validate`.
     validator: String,
-    /// Shell before that: what it does at other commands.
+    /// Shell code before that: what it does at other commands.
     before: String,
     config: String,
     words: String,
     workload: &'static str,
     changes: Vec<Change>,
-    /// A text on the console, and the signals that process 1 gets when it is there.
+    /// A text on the console, and the signals that process 1 receives once the text has appeared.
     signals: Option<(&'static str, Vec<&'static str>)>,
     /// The policy for ERROR, where it matters.
     policy: Option<&'static str>,
-    /// Whether it is in every check.
+    /// Whether it runs in every check.
     always: bool,
-    /// Whether it takes long, and comes first.
+    /// Whether it takes long and is therefore started first.
     slow: bool,
     want: Want,
 }
@@ -54,16 +54,16 @@ enum Then {
     Reboot,
 }
 
-/// What must hold.
+/// The expected result.
 struct Want {
     verdict: &'static str,
-    /// The first of what failed.
+    /// The first entry of `failed`.
     failed: &'static str,
     /// A part of the cause.
     cause: String,
     /// Parts of the console.
     says: Vec<String>,
-    /// Whether verdict.json must be there: a file system without room, and one that is gone, have none.
+    /// Whether verdict.json must exist: it does not if /run is full or gone.
     file: bool,
     then: Then,
 }
@@ -78,7 +78,7 @@ fn error(failed: &'static str, cause: &str) -> Want {
     Want { verdict: "ERROR", failed, cause: cause.to_owned(), ..pass() }
 }
 
-/// As [`error`], by a fault of init.
+/// As [`error`], caused by a fault of init.
 fn fault(failed: &'static str, cause: &str) -> Want {
     Want { then: Then::Fault, ..error(failed, cause) }
 }
@@ -95,7 +95,7 @@ impl Want {
 }
 
 impl Case {
-    /// A machine that passes, but for its faults.
+    /// A machine that would pass without its faults.
     fn new(name: &str, want: Want) -> Self {
         Self {
             name: name.to_owned(),
@@ -117,7 +117,7 @@ impl Case {
         Self { validator: script.to_owned(), ..self }
     }
 
-    /// Shell for one command of the validator's.
+    /// Adds shell code for one command of the validator.
     fn at(mut self, command: &str, script: &str) -> Self {
         self.before += &format!("case \"$*\" in *{command}*) {script}\n;; esac\n");
         self
@@ -162,10 +162,10 @@ impl Case {
     }
 }
 
-/// The policies for ERROR, by turns.
+/// The policies for ERROR, used in turn.
 const POLICIES: [&str; 4] = ["reboot", "poweroff", "hold", "workload-without-p2p"];
 
-/// Boots it; returns what did not hold.
+/// Boots the case; returns the expectations that were not met.
 fn boot(case: Case, policy: &str) -> Vec<String> {
     let m = Machine::new(&case.validator, &case.config).workload(case.workload);
     let program = fs::read_to_string(m.path("usr/bin/firstlight")).unwrap();
@@ -175,11 +175,11 @@ fn boot(case: Case, policy: &str) -> Vec<String> {
     let mut running = m.boot();
     if let Some((text, signals)) = &case.signals {
         running.until(text);
-        // The first may end it before the others.
+        // The first signal may end the machine before the others are sent.
         let sent: Vec<_> = signals.iter().map(|signal| running.try_signal(signal)).collect();
         assert!(sent[0], "no signal was sent");
     }
-    // One that is asked to end in a hold goes down by itself.
+    // A machine that is asked to end while it holds goes down by itself.
     let held = !(case.signals.is_some() && matches!(case.want.then, Then::Reboot | Then::PowerOff))
         && running.holds();
     let others = if held { running.others() } else { Vec::new() };
@@ -202,7 +202,7 @@ fn boot(case: Case, policy: &str) -> Vec<String> {
 }
 
 impl Want {
-    /// Whether it holds before it ends, and how it ends.
+    /// Whether the machine holds before it ends, and how it ends.
     fn end(&self, policy: &str) -> (bool, Down) {
         match (self.then, self.verdict, policy) {
             (Then::Hold, ..) | (Then::Policy | Then::Fault, "ERROR", "hold") => (true, Down::PoweredOff),
@@ -214,7 +214,7 @@ impl Want {
         }
     }
 
-    /// What the workload shows; `None` if it must not run.
+    /// The line that the workload prints; `None` if it must not run.
     fn workload(&self, policy: &str) -> Option<&'static str> {
         match (self.then, self.verdict, policy) {
             (Then::Policy, "PASS" | "DEGRADED", _) => Some("WORKLOAD RUNS <>"),
@@ -224,7 +224,7 @@ impl Want {
     }
 }
 
-/// What must hold of every boot.
+/// Checks the conditions that every boot must meet.
 fn judge(want: &Want, policy: &str, m: &Machine, console: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut must = |holds: bool, what: String| {
@@ -265,7 +265,7 @@ fn judge(want: &Want, policy: &str, m: &Machine, console: &str) -> Vec<String> {
     wrong
 }
 
-/// A list of verdict.json as the line for scrapers has it.
+/// A list of verdict.json in the form of the line for scrapers.
 fn listed(list: &Value) -> String {
     let plain = |c: char| if c.is_control() || c.is_whitespace() || c == '=' { '?' } else { c };
     let words = list.as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -273,7 +273,7 @@ fn listed(list: &Value) -> String {
     if words.is_empty() { "none".to_owned() } else { words.join(",") }
 }
 
-/// Boots all of them, several at a time, because most wait; says how many held, and fails if one did not.
+/// Boots all cases, several at a time, because most of them wait; prints how many held, and fails if one did not.
 fn hold(cases: Vec<(usize, Case)>) {
     let (began, count) = (Instant::now(), cases.len());
     let (mut first, rest): (Vec<_>, Vec<_>) = cases.into_iter().partition(|(_, case)| case.slow);
@@ -295,7 +295,7 @@ fn hold(cases: Vec<(usize, Case)>) {
     let failed = failed.into_inner().unwrap();
     let held = count - failed.len();
     let line = format!("faults     {held} of {count} held, {} s\n", began.elapsed().as_secs());
-    // Around the capture of the test harness.
+    // Bypasses the output capture of the test harness.
     std::io::stderr().write_all(line.as_bytes()).unwrap();
     assert!(failed.is_empty(), "{}\n{line}", failed.join("\n"));
 }
@@ -312,7 +312,7 @@ fn table() -> Vec<(usize, Case)> {
     all
 }
 
-/// The whole table where `./run faults` asks for it, and a part of it elsewhere.
+/// The whole table if `./run faults` asks for it, otherwise a part of it.
 #[test]
 fn every_boot_under_a_fault_holds() {
     let all = table();

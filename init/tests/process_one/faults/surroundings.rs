@@ -1,5 +1,5 @@
 //! Faults around process 1: its configuration, the kernel's command line, the image's files, the mark in the firmware,
-//! disks, /run, and the signals of a person.
+//! disks, /run, and signals.
 
 use super::super::namespace::Disk;
 use super::super::namespace::Machine;
@@ -104,7 +104,7 @@ fn configuration() -> Vec<Case> {
         ("zeros", vec![0; 4096], Some("config.toml, line 1")),
         ("with old line ends", super::CONFIG.replace('\n', "\r").into_bytes(), Some("config.toml, line ")),
     ] {
-        // An empty one is valid: no workload, and the driver is to be loaded, which is none here.
+        // An empty file is valid: no workload, and the driver must be loaded, but there is none here.
         let want = match cause {
             Some(cause) => fault("config", cause),
             None => pass().then(Then::Hold),
@@ -120,7 +120,7 @@ fn configuration() -> Vec<Case> {
     all
 }
 
-/// A file that is not one, in the ways a medium can have it; each is refused with its cause.
+/// A path that is not a regular file, in the forms that a medium can contain; each is refused with its cause.
 fn irregular(name: &str, path: &'static str, want: impl Fn(&str) -> super::Want) -> Vec<Case> {
     fn gone(m: Machine, path: &str) -> Machine {
         let _there = fs::remove_file(m.path(path));
@@ -233,7 +233,7 @@ fn command_line() -> Vec<Case> {
         ("firstlight.\u{1b}[2J.x=1", "there is no such section"),
         ("\"firstlight.network.mode=no ne", "network.mode: read no ne"),
     ] {
-        // What names a policy that is wrong leaves none: it holds.
+        // A wrong word that concerns the policy leaves no policy to follow, so the machine holds.
         let want = fault("config", cause);
         let want =
             if words.contains("policy") || words.contains("key") { want.then(Then::Hold) } else { want };
@@ -270,7 +270,7 @@ fn command_line() -> Vec<Case> {
     all
 }
 
-/// The image's name for itself and NCCL's settings in it.
+/// The image's description of itself, and NCCL's settings in it.
 fn image() -> Vec<Case> {
     const PATH: &str = "etc/firstlight/image.json";
     let mut all = irregular("image.json", PATH, |_| pass());
@@ -300,7 +300,7 @@ fn image() -> Vec<Case> {
 const MARK: &str = "variables/FirstlightMark-6e0f3c1a-52d4-4b0e-9a77-c8d15b2f94e3";
 const IMAGE: &str = "5f1d989d03a878d8";
 
-/// The mark of an earlier boot in a variable of the firmware, with what ageing memory does to it.
+/// The mark of an earlier boot in a variable of the firmware, with the damage that ageing memory does to it.
 fn marks() -> Vec<Case> {
     let mark = Mark {
         step: Step::Validate,
@@ -344,7 +344,7 @@ fn marks() -> Vec<Case> {
     ] {
         all.push(with(name, broken(), bytes));
     }
-    // One bit of each byte at these places: the highest is no text any more.
+    // One bit of each byte at these places; with the highest bit changed, the byte is no longer text.
     let image_at = String::from_utf8_lossy(&whole).find(IMAGE).unwrap();
     for at in [0, 1, 2, 3, 4, 10, 20, 22, 30, 35, 38, 45, 50, 60, 80, 100, 150, 200, 250, 258, 259] {
         let mut bytes = whole.clone();
@@ -461,13 +461,13 @@ fn memory() -> Vec<Case> {
     }
     for (name, policy, want) in [
         (
-            "and the workload was to run without peer-to-peer",
+            "and the workload should run without peer-to-peer",
             "workload-without-p2p",
-            // It is not started without the setting.
+            // The workload is not started without the setting.
             no_file(error("publish", "")).then(Then::Hold),
         ),
-        ("and it is to hold", "hold", no_file(error("publish", ""))),
-        ("and it is to power off", "poweroff", no_file(error("publish", ""))),
+        ("and the policy is to hold", "hold", no_file(error("publish", ""))),
+        ("and the policy is to power off", "poweroff", no_file(error("publish", ""))),
     ] {
         let case =
             Case::new(&format!("/run is full: {name}"), want).change(Machine::small_run).policy(policy);
@@ -514,7 +514,7 @@ fn memory() -> Vec<Case> {
     all
 }
 
-/// Signals at each stage. Others than these four ask for nothing.
+/// Signals at each stage. Signals other than these four have no effect.
 fn signals() -> Vec<Case> {
     let mut all = Vec::new();
     let stages = [("the fabric pass", "fabric*fix"), ("the validator", "\\ validate\\ "), ("env", "env")];
@@ -547,7 +547,7 @@ fn signals() -> Vec<Case> {
         all.push(case.validator(deaf).signals("waiting", &[signal]));
     }
     for (signal, then) in [("INT", Then::Reboot), ("USR1", Then::PowerOff), ("USR2", Then::PowerOff)] {
-        // It goes down by itself while the run looks whether it holds.
+        // The machine goes down by itself while the test checks whether it holds.
         let case = Case::new(&format!("{signal} in a hold"), pass().then(then))
             .words("firstlight.policy.on_pass=hold");
         all.push(case.signals("HOLD  ", &[signal]).always());
@@ -652,7 +652,7 @@ fn partitions() -> Vec<Case> {
     all
 }
 
-/// Roots that are not one; the verdict is said before, and stays.
+/// Invalid roots; the verdict is announced before, and stays.
 fn roots() -> Vec<Case> {
     const WORDS: &str =
         "firstlight.workload.mode=switch-root firstlight.workload.exec= firstlight.workload.root=@";
@@ -715,7 +715,7 @@ fn roots() -> Vec<Case> {
         let case = with_disk(Case::new(&format!("root: {name}"), failed(why)), WORDS, fill);
         all.push(if name == "empty" { case.always() } else { case });
     }
-    // These are found after the point of no return, and process 1 is still there.
+    // These are detected after the point of no return; process 1 still survives.
     for (name, why, fill) in [
         (
             "init has no interpreter",

@@ -1,6 +1,6 @@
-//! What the simulated libraries beside this one ask of it in the same process. NCCL: which GPU a device is, communicators,
-//! and their calls on streams; the ranks of other processes are reached by functions that it gives. NVML: what a GPU has in
-//! use now.
+//! Functions for the other simulated libraries in the same process. For NCCL: which GPU a device is, communicators, and
+//! their calls on streams; ranks in other processes are reached through functions that NCCL's library passes in. For NVML:
+//! what this process currently uses on a GPU.
 
 use crate::state::{Handle, Kind, unwrap};
 use crate::state::{call, current, driver, put};
@@ -9,10 +9,10 @@ use simgpu_model::collective::Call;
 use simgpu_model::engine::{Comm, Wire, Work};
 use std::ffi::{c_int, c_void};
 
-/// Where bytes go.
+/// Receives bytes.
 type Sink = unsafe extern "C" fn(to: *mut c_void, bytes: *const u8, length: usize);
 
-/// The way to the ranks of other processes, as [`Wire`] has it.
+/// The connection to the ranks of other processes, as in [`Wire`].
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 struct Functions {
@@ -26,24 +26,24 @@ struct Functions {
 #[derive(Debug)]
 struct Foreign(Functions);
 
-// SAFETY: the library beside this one lets its functions be called from any thread, one at a time.
+// SAFETY: the NCCL library allows its functions to be called from any thread, one at a time.
 unsafe impl Send for Foreign {}
 
 impl Wire for Foreign {
     fn give(&self, rank: usize, number: u64, part: &[u8]) {
-        // SAFETY: the context is what came with the function, and the bytes are as many.
+        // SAFETY: the context was passed together with the function, and the length is that of the bytes.
         unsafe { (self.0.give)(self.0.context, rank, number, part.as_ptr(), part.len()) };
     }
 
     fn all(&self, number: u64) -> Option<Vec<Vec<u8>>> {
         let mut found: Vec<Vec<u8>> = Vec::new();
-        // SAFETY: `keep` puts bytes to where this leads.
+        // SAFETY: `keep` stores the bytes in `found`, to which this points.
         let all = unsafe { (self.0.all)(self.0.context, number, keep, (&raw mut found).cast()) };
         all.then_some(found)
     }
 
     fn news(&self) -> bool {
-        // SAFETY: the context is what came with the function.
+        // SAFETY: the context was passed together with the function.
         unsafe { (self.0.news)(self.0.context) }
     }
 }
@@ -56,9 +56,9 @@ impl Drop for Foreign {
 }
 
 /// # Safety
-/// `to` leads to a list of bytes, and `bytes` to as many as `length` says.
+/// `to` points to a list of byte vectors, and `bytes` to `length` bytes.
 unsafe extern "C" fn keep(to: *mut c_void, bytes: *const u8, length: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (to, bytes) = unsafe { (&mut *to.cast::<Vec<Vec<u8>>>(), std::slice::from_raw_parts(bytes, length)) };
     to.push(bytes.to_vec());
 }
@@ -72,11 +72,11 @@ extern "C" fn simgpu_gpu(ordinal: c_int) -> i64 {
     gpu.ok().and_then(|gpu| i64::try_from(gpu).ok()).unwrap_or(-1)
 }
 
-/// A rank of this process joins a communicator; `others` is null where all ranks are here.
+/// Lets a rank of this process join a communicator; `others` is null if all ranks are in this process.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn simgpu_join(id: u64, ranks: usize, rank: usize, others: *const Functions) -> c_int {
     call(|driver| {
-        // SAFETY: null, or functions that may be called until `end` was.
+        // SAFETY: null, or functions that may be called until `end` has been called.
         let wire = unsafe { others.as_ref() };
         let wire = || wire.map(|f| Box::new(Foreign(*f)) as Box<dyn Wire>);
         driver.engine.join(id, rank, || Comm::new(ranks, wire()));
@@ -84,7 +84,7 @@ unsafe extern "C" fn simgpu_join(id: u64, ranks: usize, rank: usize, others: *co
     })
 }
 
-/// It leaves it.
+/// Lets a rank of this process leave a communicator.
 #[unsafe(no_mangle)]
 extern "C" fn simgpu_leave(id: u64, rank: usize) -> c_int {
     call(|driver| {
@@ -97,7 +97,7 @@ extern "C" fn simgpu_leave(id: u64, rank: usize) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn simgpu_collective(gpu: usize, on: Handle, bytes: *const u8, length: usize) -> c_int {
     call(|driver| {
-        driver.engine.well(gpu)?;
+        driver.engine.check_alive(gpu)?;
         if !driver.has_context(gpu) {
             return Err(Status::INVALID_CONTEXT);
         }
@@ -105,13 +105,13 @@ unsafe extern "C" fn simgpu_collective(gpu: usize, on: Handle, bytes: *const u8,
         if driver.engine.gpu_of(id)? != gpu {
             return Err(Status::INVALID_HANDLE);
         }
-        // SAFETY: the library beside this one gives as many bytes as it says.
+        // SAFETY: the NCCL library passes `length` bytes.
         let asked = Call::decode(unsafe { std::slice::from_raw_parts(bytes, length) });
         driver.engine.push(id, Work::Collective(Box::new(asked.ok_or(Status::INVALID_VALUE)?)))
     })
 }
 
-/// Bytes in use by this process, 1 for a context, 1 for work going on.
+/// Bytes in use by this process, 1 if it has a context, 1 if it has unfinished work.
 pub(crate) type Now = [u64; 3];
 
 #[unsafe(no_mangle)]
@@ -122,6 +122,6 @@ unsafe extern "C" fn simgpu_now(gpu: usize, now: *mut Now) {
     let (free, total) = driver.memory(gpu);
     let used = total.saturating_sub(free).saturating_sub(machine.taken(gpu));
     let found = [used, u64::from(driver.has_context(gpu)), u64::from(driver.engine.busy(gpu))];
-    // SAFETY: the pointer of the library beside this one; a null pointer is not written.
+    // SAFETY: the NVML library's pointer; a null pointer is not written.
     let _ = unsafe { put(now, found) };
 }

@@ -1,7 +1,7 @@
-//! Contexts: who may make one on a GPU; held, current, in step, and allowed to reach each other.
+//! Contexts: which process may create one on a GPU; reference counts, current contexts, synchronisation, and peer access.
 
 use crate::state::{Handle, Kind, wrap};
-use crate::state::{call, context, current, current_well, put, replace_current, set_current, wait};
+use crate::state::{call, context, current, current_alive, put, replace_current, set_current, wait};
 use simgpu_model::scenario::ComputeMode;
 use simgpu_model::{Result, Scenario, Status, beside};
 use std::cell::RefCell;
@@ -11,7 +11,7 @@ use std::fs::File;
 use std::sync::{Mutex, PoisonError};
 
 thread_local! {
-    /// What was current before each context that was pushed.
+    /// The context that was current before each pushed one.
     static BELOW: RefCell<Vec<Option<usize>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -20,7 +20,7 @@ unsafe extern "C" fn cuDevicePrimaryCtxRetain(handle: *mut Handle, device: c_int
     call(|driver| {
         let gpu = driver.gpu(device)?;
         enter(driver.scenario(), gpu)?;
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(handle, wrap(Kind::Context, gpu as u64)) }?;
         driver.retain(gpu);
         Ok(())
@@ -56,7 +56,7 @@ unsafe extern "C" fn cuCtxPopCurrent_v2(handle: *mut Handle) -> c_int {
         let gpu = current(driver)?;
         let before = BELOW.with_borrow_mut(Vec::pop).ok_or(Status::INVALID_CONTEXT)?;
         set_current(before);
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(handle, wrap(Kind::Context, gpu as u64)) }
     })
 }
@@ -72,7 +72,7 @@ extern "C" fn cuCtxSynchronize() -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn cuCtxEnablePeerAccess(peer: Handle, flags: c_uint) -> c_int {
     call(|driver| {
-        let gpu = current_well(driver)?;
+        let gpu = current_alive(driver)?;
         if flags != 0 {
             return Err(Status::INVALID_VALUE);
         }
@@ -83,16 +83,16 @@ extern "C" fn cuCtxEnablePeerAccess(peer: Handle, flags: c_uint) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn cuCtxDisablePeerAccess(peer: Handle) -> c_int {
     call(|driver| {
-        let gpu = current_well(driver)?;
+        let gpu = current_alive(driver)?;
         driver.disable_peer(gpu, context(driver, peer)?)
     })
 }
 
-/// The locks that this process holds, by GPU. A lock on a file beside this library tells one process of the others; it goes
-/// with the process.
+/// The locks that this process holds, by GPU. Processes exclude each other by locking a file next to this library; the
+/// kernel releases a lock when its process ends.
 static HELD: Mutex<BTreeMap<usize, File>> = Mutex::new(BTreeMap::new());
 
-/// A context is to be made on a GPU.
+/// Checks whether this process may create a context on a GPU.
 pub(crate) fn enter(scenario: &Scenario, gpu: usize) -> Result<()> {
     match scenario.machine.compute_mode {
         ComputeMode::Default => Ok(()),

@@ -1,4 +1,4 @@
-//! cuInit finds the scenario beside this library and makes the driver of it; and what the driver says about its GPUs.
+//! cuInit, which reads the scenario next to this library and creates the driver from it, and queries about devices.
 
 use crate::host::Process;
 use crate::state::{call, code, driver, put, put_text};
@@ -11,7 +11,7 @@ use std::ffi::{c_char, c_int, c_uint};
 unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> c_int {
     call(|driver| {
         let n = c_int::try_from(driver.count()).map_err(|_| Status::UNKNOWN)?;
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(count, n) }
     })
 }
@@ -20,7 +20,7 @@ unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> c_int {
 unsafe extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> c_int {
     call(|driver| {
         driver.gpu(ordinal)?;
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(device, ordinal) }
     })
 }
@@ -39,7 +39,7 @@ unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, length: c_int, device: c
 unsafe extern "C" fn cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: c_int) -> c_int {
     call(|driver| {
         let gpu = driver.gpu(device)?;
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(uuid, Machine::uuid(gpu)) }
     })
 }
@@ -58,7 +58,7 @@ unsafe extern "C" fn cuDeviceGetPCIBusId(text: *mut c_char, length: c_int, devic
 unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int) -> c_int {
     call(|driver| {
         let found = driver.attribute(driver.gpu(device)?, attribute)?;
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(value, found) }
     })
 }
@@ -67,7 +67,7 @@ unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, d
 unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int) -> c_int {
     call(|driver| {
         let (_, total) = driver.memory(driver.gpu(device)?);
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(bytes, usize::try_from(total).unwrap_or(usize::MAX)) }
     })
 }
@@ -76,7 +76,7 @@ unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int) -> c_
 unsafe extern "C" fn cuDeviceCanAccessPeer(can: *mut c_int, device: c_int, peer: c_int) -> c_int {
     call(|driver| {
         let (from, to) = (driver.gpu(device)?, driver.gpu(peer)?);
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(can, c_int::from(driver.scenario().can_access(from, to))) }
     })
 }
@@ -90,7 +90,7 @@ unsafe extern "C" fn cuDeviceGetP2PAttribute(
 ) -> c_int {
     call(|driver| {
         let found = driver.p2p_attribute(attribute, driver.gpu(from)?, driver.gpu(to)?)?;
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(value, found) }
     })
 }
@@ -121,10 +121,10 @@ extern "C" fn cuInit(flags: c_uint) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> c_int {
-    // It may be asked before cuInit.
+    // It may be called before cuInit.
     let known = driver().as_ref().map(|d| d.scenario().machine.cuda);
     let version_of = |s: Scenario| s.machine.cuda;
     let cuda = known.map_or_else(|| scenario().map(version_of).map_err(|_| Status::INVALID_VALUE), Ok);
-    // SAFETY: the caller's pointer.
+    // SAFETY: the caller's pointer is valid.
     code(cuda.and_then(|cuda| unsafe { put(version, cuda) }))
 }

@@ -1,5 +1,5 @@
-//! The host's memory is this process's own; its clock is the system's. Where the model holds page-locked memory back, a fault
-//! puts there what should stand there, and the program goes on; every other fault is as it was before.
+//! The host is this process: its own memory, and the system's clock. An access to page-locked memory that the model has
+//! closed faults; the handler writes the contents and the program continues. All other faults are handled as before.
 
 use crate::state::driver;
 use rustix::mm::{Advice, MprotectFlags, madvise, mprotect};
@@ -25,8 +25,8 @@ impl simgpu_model::Host for Process {
             return Vec::new();
         };
         let mut out = Vec::with_capacity(bytes);
-        // SAFETY: the program under test gave this address for so many bytes, as it would to a real
-        // driver; `out` has room for them.
+        // SAFETY: the program under test passed this address for that many bytes, as it would to a real driver; `out` has
+        // room for them.
         unsafe {
             std::ptr::copy_nonoverlapping(address as *const u8, out.as_mut_ptr(), bytes);
             out.set_len(bytes);
@@ -42,8 +42,8 @@ impl simgpu_model::Host for Process {
 
     fn close(&mut self, address: u64, bytes: u64) {
         let Some((memory, bytes)) = stretch(address, bytes) else { return };
-        // SAFETY: whole pages of memory that cuMemHostAlloc mapped. Who touches them meets [`handle_faults`], which
-        // gives them back; what stood in them is in the model.
+        // SAFETY: whole pages of memory that cuMemHostAlloc mapped. An access to them calls [`handle_faults`]' handler,
+        // which opens them; the model has their contents.
         let closed = unsafe {
             mprotect(memory, bytes, MprotectFlags::empty())
                 .and_then(|()| madvise(memory, bytes, Advice::LinuxDontNeed))
@@ -79,20 +79,20 @@ fn die(doing: &str, error: rustix::io::Errno) {
     std::process::abort();
 }
 
-/// What was done about faults before.
+/// The signal handling before this library's.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
 type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
-/// From now on faults on closed memory open it.
+/// Installs the handler that opens closed memory on access.
 pub(crate) fn handle_faults() {
     BEFORE.get_or_init(|| {
-        // SAFETY: all zero is a valid sigaction, and both pointers lead to one.
+        // SAFETY: an all-zero sigaction is valid, and both pointers point to one.
         unsafe {
             let mut new: libc::sigaction = std::mem::zeroed();
             let mut old: libc::sigaction = std::mem::zeroed();
             new.sa_sigaction = on_fault as Handler as usize;
-            // On the thread's own stack: what the model does needs more than a signal stack has.
+            // On the thread's own stack, since the model needs more than a signal stack has.
             new.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
             libc::sigaction(libc::SIGSEGV, &raw const new, &raw mut old);
             old
@@ -101,25 +101,25 @@ pub(crate) fn handle_faults() {
 }
 
 extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel gives a valid structure with SA_SIGINFO.
+    // SAFETY: the kernel passes a valid structure with SA_SIGINFO.
     let address = unsafe { (*info).si_addr() }.addr() as u64;
     if opened(address) {
         return;
     }
     let Some(before) = BEFORE.get() else { return };
     if before.sa_flags & libc::SA_SIGINFO != 0 && before.sa_sigaction != libc::SIG_DFL {
-        // SAFETY: it was installed as such a handler.
+        // SAFETY: it was installed as a handler of this type.
         let handler: Handler = unsafe { std::mem::transmute(before.sa_sigaction) };
         handler(signal, info, context);
         return;
     }
-    // The fault comes again and does what it did before.
-    // SAFETY: the structure is one that the kernel gave.
+    // The fault occurs again and is then handled as before.
+    // SAFETY: the kernel returned this structure.
     unsafe { libc::sigaction(signal, before, std::ptr::null_mut()) };
 }
 
-/// Whether the address is of page-locked memory, which is open now. It faults only where it was closed;
-/// another thread may have opened it meanwhile.
+/// Whether the address is in page-locked memory, which is then open. It faults only while it is closed; another thread may
+/// have opened it in the meantime.
 fn opened(address: u64) -> bool {
     let mut driver = driver();
     let Some(driver) = driver.as_mut() else { return false };

@@ -1,12 +1,12 @@
-//! Memory of other processes: by CUDA IPC, and by descriptors of memory that is mapped by hand. The files in which memory
-//! lies that several processes share have no name in any file system and go with their last holder. A descriptor is such a file;
-//! a token for CUDA IPC says which of its owner's descriptors it is.
+//! Memory of other processes: through CUDA IPC, and through exported descriptors of virtual memory allocations. The files
+//! that contain shared memory have no name in any file system and disappear with their last holder. An exported descriptor
+//! is such a file; a CUDA IPC token contains the number of its owner's descriptor.
 
-use crate::state::{call, current_well, put};
+use crate::state::{call, current_alive, put};
 use rustix::fd::{BorrowedFd, IntoRawFd};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::fcntl_dupfd_cloexec;
-use simgpu_model::memory::{Backing, StoreId, Told};
+use simgpu_model::memory::{Backing, StoreId, StoreInfo};
 use simgpu_model::{Result, Simulation, Status};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -16,8 +16,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A token as it travels: how it begins, the process, its descriptor, how far behind the allocation's
-/// beginning; the rest is zero.
+/// A CUDA IPC token: magic, the process, its descriptor, and the offset in the allocation; the rest is zero.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 struct Token {
@@ -29,18 +28,18 @@ struct Token {
 }
 
 const MAGIC: [u8; 8] = *b"simipc/1";
-/// The one kind of handle: a file descriptor.
+/// The only kind of shareable handle: a file descriptor.
 const DESCRIPTOR: c_uint = 1;
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuIpcGetMemHandle(token: *mut Token, address: u64) -> c_int {
     call(|driver| {
-        current_well(driver)?;
+        current_alive(driver)?;
         driver.engine.run();
         let (store, offset) = driver.engine.memory.allocation(address)?;
         let descriptor = share(driver, store)?;
         let process = std::process::id();
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(token, Token { magic: MAGIC, process, descriptor, offset, rest: [0; 40] }) }
     })
 }
@@ -48,28 +47,28 @@ unsafe extern "C" fn cuIpcGetMemHandle(token: *mut Token, address: u64) -> c_int
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuIpcOpenMemHandle_v2(address: *mut u64, token: Token, flags: c_uint) -> c_int {
     call(|driver| {
-        let gpu = current_well(driver)?;
+        let gpu = current_alive(driver)?;
         if token.magic != MAGIC || flags != 1 {
             return Err(Status::INVALID_VALUE);
         }
-        // As the real driver has it: not in the process that exported it.
+        // As in the real driver: not in the process that exported it.
         if token.process == std::process::id() {
             return Err(Status::INVALID_CONTEXT);
         }
-        let (store, told) = adopt(driver, &token.process.to_string(), token.descriptor)?;
-        // The flag asks for peer access where it is needed.
-        if told.gpu != gpu {
-            if !driver.has_context(told.gpu) {
-                driver.retain(told.gpu);
+        let (store, info) = adopt(driver, &token.process.to_string(), token.descriptor)?;
+        // The flag requests peer access if it is needed.
+        if info.gpu != gpu {
+            if !driver.has_context(info.gpu) {
+                driver.retain(info.gpu);
             }
-            match driver.enable_peer(gpu, told.gpu) {
-                Ok(()) => lazily().push((gpu, told.gpu)),
+            match driver.enable_peer(gpu, info.gpu) {
+                Ok(()) => lazily().push((gpu, info.gpu)),
                 Err(Status::PEER_ACCESS_ALREADY_ENABLED) => {}
                 Err(status) => return Err(status),
             }
         }
         let start = driver.engine.memory.open(store)?;
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(address, start + token.offset) }
     })
 }
@@ -77,12 +76,12 @@ unsafe extern "C" fn cuIpcOpenMemHandle_v2(address: *mut u64, token: Token, flag
 #[unsafe(no_mangle)]
 extern "C" fn cuIpcCloseMemHandle(address: u64) -> c_int {
     call(|driver| {
-        current_well(driver)?;
+        current_alive(driver)?;
         driver.engine.run();
         let (_, offset) = driver.engine.memory.allocation(address)?;
-        let gpu = current_well(driver)?;
+        let gpu = current_alive(driver)?;
         let owner = driver.engine.memory.free_at(address - offset)?;
-        // What was enabled for it ends with the last that needs it.
+        // Peer access that was enabled for it ends when the last user is closed.
         let memory = &driver.engine.memory;
         let opened = |s: &simgpu_model::memory::Store| s.is_adopted() && s.gpu == owner;
         if !memory.stores.values().any(opened) {
@@ -96,7 +95,7 @@ extern "C" fn cuIpcCloseMemHandle(address: u64) -> c_int {
     })
 }
 
-/// Peer access that opening memory has enabled: from whom to whose.
+/// The peer access that opening memory has enabled: from which GPU to whose memory.
 fn lazily() -> MutexGuard<'static, Vec<(usize, usize)>> {
     static PAIRS: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
     PAIRS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -121,7 +120,7 @@ unsafe extern "C" fn cuMemExportToShareableHandle(
     })
 }
 
-/// The same file once more, for the caller to keep.
+/// A duplicate of the descriptor, which the caller owns.
 fn again(descriptor: RawFd) -> Result<RawFd> {
     // SAFETY: it stays open while its store is shared.
     let own = unsafe { BorrowedFd::borrow_raw(descriptor) };
@@ -138,26 +137,26 @@ unsafe extern "C" fn cuMemImportFromShareableHandle(
         if kind != DESCRIPTOR {
             return Err(Status::NOT_SUPPORTED);
         }
-        // The descriptor's number itself stands where a pointer would.
+        // The pointer argument is the descriptor's number itself.
         let descriptor = RawFd::try_from(from.addr()).map_err(|_| Status::INVALID_VALUE)?;
         let (store, _) = adopt(driver, "self", descriptor)?;
         let found = driver.engine.memory.handle_for(store);
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(handle, found) }
     })
 }
 
 const _: () = assert!(size_of::<Token>() == 64);
 
-/// How a file begins.
+/// The magic at the start of a file.
 const BEGINNING: [u8; 8] = *b"simgpu/1";
-/// Bytes before the content: the beginning, and what is told of the store.
+/// Size of the file's header: the magic and the store's information.
 const HEAD: usize = 32;
 
 /// The files of the stores that this process shares.
 static OWN: Mutex<BTreeMap<StoreId, OwnedFd>> = Mutex::new(BTreeMap::new());
 
-/// Shares a store, and returns its file's descriptor, which stays this process's.
+/// Shares a store, and returns its file's descriptor, which this process keeps.
 pub(crate) fn share(driver: &mut Simulation, store: StoreId) -> Result<RawFd> {
     let memory = &mut driver.engine.memory;
     let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -166,26 +165,26 @@ pub(crate) fn share(driver: &mut Simulation, store: StoreId) -> Result<RawFd> {
         Entry::Occupied(known) => return Ok(known.get().as_raw_fd()),
         Entry::Vacant(entry) => entry,
     };
-    let file = Shared::new(memory.told(store)?)?;
+    let file = Shared::new(memory.info(store)?)?;
     let kept: OwnedFd = file.0.try_clone().map_err(|_| Status::OUT_OF_MEMORY)?.into();
     memory.share(store, Box::new(file))?;
     Ok(entry.insert(kept).as_raw_fd())
 }
 
-/// The store of another process's descriptor `fd`, or of this process's, where `process` is `self`.
-pub(crate) fn adopt(driver: &mut Simulation, process: &str, fd: RawFd) -> Result<(StoreId, Told)> {
-    let (file, told) = Shared::opened(process, fd)?;
-    Ok((driver.engine.memory.adopt(told, Box::new(file)), told))
+/// Adds the store of another process's descriptor `fd`, or of this process's if `process` is `self`.
+pub(crate) fn adopt(driver: &mut Simulation, process: &str, fd: RawFd) -> Result<(StoreId, StoreInfo)> {
+    let (file, info) = Shared::opened(process, fd)?;
+    Ok((driver.engine.memory.adopt(info, Box::new(file)), info))
 }
 
-/// One such file.
+/// The file of a shared store.
 #[derive(Debug)]
 struct Shared(File);
 
 impl Shared {
-    fn new(told: Told) -> Result<Self> {
+    fn new(info: StoreInfo) -> Result<Self> {
         let file = memfd_create("simgpu", MemfdFlags::CLOEXEC).map_err(|_| Status::OUT_OF_MEMORY)?;
-        let numbers = [told.gpu as u64, told.bytes, told.physical];
+        let numbers = [info.gpu as u64, info.bytes, info.physical];
         let head: Vec<_> =
             BEGINNING.into_iter().chain(numbers.into_iter().flat_map(u64::to_le_bytes)).collect();
         let file = File::from(file);
@@ -193,8 +192,8 @@ impl Shared {
         Ok(Self(file))
     }
 
-    /// Opened anew rather than taken over: locks are between openings, not between descriptors.
-    fn opened(process: &str, fd: RawFd) -> Result<(Self, Told)> {
+    /// Opened anew instead of duplicated: locks belong to open files, not to descriptors.
+    fn opened(process: &str, fd: RawFd) -> Result<(Self, StoreInfo)> {
         let file = File::options().read(true).write(true).open(format!("/proc/{process}/fd/{fd}"));
         let file = file.map_err(|_| Status::INVALID_VALUE)?;
         let mut head = [0; HEAD];
@@ -204,7 +203,7 @@ impl Shared {
         match numbers[..] {
             [gpu, bytes, physical] if magic == BEGINNING => {
                 let gpu = usize::try_from(gpu).map_err(|_| Status::INVALID_VALUE)?;
-                Ok((Self(file), Told { gpu, bytes, physical }))
+                Ok((Self(file), StoreInfo { gpu, bytes, physical }))
             }
             _ => Err(Status::INVALID_VALUE),
         }

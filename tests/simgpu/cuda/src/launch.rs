@@ -1,31 +1,31 @@
-//! Modules, their kernels, and launches of them.
+//! Modules, their kernels, and kernel launches.
 
 use crate::state::{Handle, Kind, unwrap, wrap};
-use crate::state::{call, current_well, get, put, stream};
+use crate::state::{call, current_alive, get, put, stream};
 use simgpu_model::api::image_length;
 use simgpu_model::engine::Work;
 use simgpu_model::kernel::{self, Kernel};
 use simgpu_model::{Result, Status};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
-/// Kernels that a module may have: the rest of a function's number is its module's.
+/// Maximum number of kernels of a module: a function's number is its module's number times this, plus the kernel's index.
 const KERNELS: u64 = 64;
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuModuleLoadData(handle: *mut Handle, image: *const c_void) -> c_int {
     call(|driver| {
-        let gpu = current_well(driver)?;
+        let gpu = current_alive(driver)?;
         if image.is_null() {
             return Err(Status::INVALID_VALUE);
         }
         let bytes = image.cast::<u8>();
-        // SAFETY: an image is as long as its own header says, or ends with a zero byte, by the interface.
+        // SAFETY: by the interface, an image is as long as its own header says, or ends with a zero byte.
         let image = unsafe {
             let length = image_length(|n| bytes.add(n).read());
             std::slice::from_raw_parts(bytes, length)
         };
         let module = driver.load(gpu, image)?;
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(handle, wrap(Kind::Module, module)) }
     })
 }
@@ -33,7 +33,7 @@ unsafe extern "C" fn cuModuleLoadData(handle: *mut Handle, image: *const c_void)
 #[unsafe(no_mangle)]
 extern "C" fn cuModuleUnload(module: Handle) -> c_int {
     call(|driver| {
-        current_well(driver)?;
+        current_alive(driver)?;
         driver.unload(unwrap(Kind::Module, module)?)
     })
 }
@@ -45,27 +45,27 @@ unsafe extern "C" fn cuModuleGetFunction(handle: *mut Handle, module: Handle, na
         if name.is_null() {
             return Err(Status::INVALID_VALUE);
         }
-        // SAFETY: text that ends with a zero byte, by the interface.
+        // SAFETY: by the interface, the text ends with a zero byte.
         let name = unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| Status::NOT_FOUND)?;
         let place = driver.function(module, name)? as u64;
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(handle, wrap(Kind::Function, module * KERNELS + place)) }
     })
 }
 
-/// A function's module and its kernel.
+/// The module and kernel of a function handle.
 fn function(handle: Handle) -> Result<(u64, usize)> {
     let number = unwrap(Kind::Function, handle)?;
     Ok((number / KERNELS, usize::try_from(number % KERNELS).map_err(|_| Status::INVALID_HANDLE)?))
 }
 
-/// The arguments of a kernel.
+/// Reads the arguments of a kernel.
 ///
 /// # Safety
-/// `parameters` leads to as many pointers as the kernel has arguments, each to one of its size.
+/// `parameters` points to one pointer per argument of the kernel, each to a value of the argument's size.
 unsafe fn arguments(kernel: usize, parameters: *const *const c_void) -> Result<Vec<u64>> {
     let one = |(n, size): (usize, &u8)| {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let pointer = unsafe { get(parameters.wrapping_add(n)) }?;
         // SAFETY: the same.
         unsafe {
@@ -103,7 +103,7 @@ unsafe extern "C" fn cuLaunchKernel(
         if blocks == 0 || !(1..=1024).contains(&threads) || !extra.is_null() {
             return Err(Status::INVALID_VALUE);
         }
-        // SAFETY: the caller's parameters are those of the kernel that it got by name.
+        // SAFETY: the caller's parameters are those of the kernel whose handle it has.
         let arguments = unsafe { arguments(kernel, parameters) }?;
         let kernel = Kernel::of(kernel, &arguments).ok_or(Status::INVALID_VALUE)?;
         driver.engine.push(id, Work::Launch { kernel, threads: blocks * threads })
@@ -120,7 +120,7 @@ unsafe extern "C" fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
     call(|driver| {
         function(handle)?;
         let found = driver.occupancy(threads)?;
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(blocks, found) }
     })
 }

@@ -1,6 +1,6 @@
-//! A simulated `libcuda.so.1`: NVIDIA's names and types in front of the model. What a call does is
-//! the model's; this crate turns handles and pointers into values and back. The scenario is read
-//! from `simgpu.toml` beside the library's own file. A panic here ends the process with its message.
+//! A simulated `libcuda.so.1`: NVIDIA's names and types in front of the model. The model decides what a call does; this
+//! crate converts handles and pointers to values and back. The scenario is read from `simgpu.toml` next to the library's
+//! own file. A panic here ends the process with its message.
 
 #![expect(
     unsafe_code,

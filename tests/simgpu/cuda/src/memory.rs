@@ -1,7 +1,7 @@
-//! Memory of GPUs and page-locked memory of the host, and copies between them.
+//! GPU memory and page-locked host memory, and copies between them.
 
 use crate::state::Handle;
-use crate::state::{call, context, current, current_well, put, stream, wait};
+use crate::state::{call, context, current, current_alive, put, stream, wait};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use simgpu_model::content::Content;
@@ -16,8 +16,8 @@ use std::os::fd::IntoRawFd;
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> c_int {
     call(|driver| {
-        let (left, all) = driver.memory(current_well(driver)?);
-        // SAFETY: the caller's pointers.
+        let (left, all) = driver.memory(current_alive(driver)?);
+        // SAFETY: the caller's pointers are valid.
         unsafe {
             put(free, usize::try_from(left).unwrap_or(usize::MAX))?;
             put(total, usize::try_from(all).unwrap_or(usize::MAX))
@@ -28,9 +28,9 @@ unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> c_i
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> c_int {
     call(|driver| {
-        let gpu = current_well(driver)?;
+        let gpu = current_alive(driver)?;
         let found = driver.engine.memory.alloc(gpu, bytes as u64)?;
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(address, found) }
     })
 }
@@ -38,13 +38,13 @@ unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn cuMemFree_v2(address: u64) -> c_int {
     call(|driver| {
-        let gpu = current_well(driver)?;
+        let gpu = current_alive(driver)?;
         if address == 0 {
             return Ok(());
         }
-        // The real one waits for what uses the memory; what cannot end is not waited for.
+        // The real driver waits for work that uses the memory; work that cannot end is not waited for.
         driver.engine.run();
-        driver.engine.well(gpu)?;
+        driver.engine.check_alive(gpu)?;
         driver.engine.memory.free_at(address).map(|_| ())
     })
 }
@@ -52,7 +52,7 @@ extern "C" fn cuMemFree_v2(address: u64) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemHostAlloc(to: *mut *mut c_void, bytes: usize, _flags: c_uint) -> c_int {
     call(|driver| {
-        current_well(driver)?;
+        current_alive(driver)?;
         if bytes == 0 || to.is_null() {
             return Err(Status::INVALID_VALUE);
         }
@@ -62,7 +62,7 @@ unsafe extern "C" fn cuMemHostAlloc(to: *mut *mut c_void, bytes: usize, _flags: 
         let memory = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, prot, flags) };
         let memory = memory.map_err(|_| Status::OUT_OF_MEMORY)?;
         driver.engine.memory.pinned.insert(memory.addr() as u64, Pinned::new(bytes as u64));
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(to, memory) }
     })
 }
@@ -75,17 +75,17 @@ unsafe extern "C" fn cuMemFreeHost(memory: *mut c_void) -> c_int {
         let pinned = &mut driver.engine.memory.pinned;
         let bytes = pinned.remove(&(memory.addr() as u64)).ok_or(Status::INVALID_VALUE)?.bytes;
         let bytes = usize::try_from(bytes).map_err(|_| Status::INVALID_VALUE)?;
-        // SAFETY: it is memory that cuMemHostAlloc mapped with this size, and nothing refers to it any more.
+        // SAFETY: cuMemHostAlloc mapped this memory with this size, and nothing refers to it any more.
         unsafe { munmap(memory, bytes) }.map_err(|_| Status::INVALID_VALUE)
     })
 }
 
-/// Queues a copy; what lies in ordinary memory of the host is read at once, as the driver does.
+/// Queues a copy; as in the real driver, pageable host memory is read immediately.
 fn copy(driver: &mut Simulation, dst: u64, src: u64, bytes: usize, on: Handle) -> Result<()> {
     let id = stream(driver, on)?;
     let bytes = bytes as u64;
     let gpu = driver.engine.gpu_of(id)?;
-    driver.engine.well(gpu)?;
+    driver.engine.check_alive(gpu)?;
     if bytes == 0 {
         return Ok(());
     }
@@ -125,7 +125,7 @@ extern "C" fn cuMemcpyHtoDAsync_v2(dst: u64, src: *const c_void, bytes: usize, o
 #[unsafe(no_mangle)]
 extern "C" fn cuMemcpyDtoHAsync_v2(dst: *mut c_void, src: u64, bytes: usize, on: Handle) -> c_int {
     let result = call(|driver| copy(driver, dst.addr() as u64, src, bytes, on));
-    // Into ordinary memory it is done when the call comes back.
+    // A copy into pageable memory is complete when the call returns.
     let pageable = |driver: &mut Simulation| {
         let place = driver.engine.memory.place(dst.addr() as u64, bytes as u64)?;
         let id = stream(driver, on)?;
@@ -142,8 +142,8 @@ extern "C" fn cuMemsetD8Async(dst: u64, byte: u8, bytes: usize, on: Handle) -> c
     })
 }
 
-/// A dma-buf of a GPU's memory, where the scenario's card reaches it. The descriptor itself holds nothing: the simulated
-/// libibverbs asks for the memory by its address.
+/// Creates a dma-buf of GPU memory, if the scenario's RDMA card can access it. The descriptor itself is empty: the
+/// simulated libibverbs accesses the memory by its address.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemGetHandleForAddressRange(
     descriptor: *mut c_int,
@@ -160,12 +160,12 @@ unsafe extern "C" fn cuMemGetHandleForAddressRange(
             return Err(Status::INVALID_VALUE);
         };
         let made = memfd_create(c"simgpu-dma-buf", MemfdFlags::CLOEXEC).map_err(|_| Status::OUT_OF_MEMORY)?;
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(descriptor, made.into_raw_fd()) }
     })
 }
 
-/// A card's access to a GPU's memory: `data` is written there, or read from there.
+/// An RDMA card's access to GPU memory: writes `data` there, or reads it from there.
 ///
 /// # Safety
 /// `data` has `bytes` bytes.
@@ -176,7 +176,7 @@ unsafe extern "C" fn simgpu_card(address: u64, data: *mut u8, bytes: usize, writ
         let Place::Gpu(spans) = memory.place(address, bytes as u64)? else {
             return Err(Status::INVALID_VALUE);
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let data = unsafe { std::slice::from_raw_parts_mut(data, bytes) };
         if write {
             let content = Content::bytes(data.to_vec());

@@ -1,5 +1,5 @@
-//! The one simulated driver of this process, the context that is current on each thread, the numbers that callers hold as
-//! opaque pointers, and the names and words of result codes.
+//! The simulated driver of this process, the current context of each thread, the numbers that callers have as opaque
+//! pointers, and the names and descriptions of result codes.
 
 use simgpu_model::engine::StreamId;
 use simgpu_model::{Result, Simulation, Status};
@@ -25,8 +25,7 @@ pub(crate) fn call(f: impl FnOnce(&mut Simulation) -> Result<()>) -> c_int {
     code(driver.as_mut().map_or(Err(Status::NOT_INITIALIZED), f))
 }
 
-/// Runs a call that waits for the GPU, until it is no longer said to be not ready. Other threads
-/// may call meanwhile.
+/// Repeats a call that waits for the GPU until it no longer returns "not ready". Other threads may make calls in between.
 pub(crate) fn wait(mut f: impl FnMut(&mut Simulation) -> Result<()>) -> c_int {
     loop {
         let result = call(&mut f);
@@ -37,7 +36,7 @@ pub(crate) fn wait(mut f: impl FnMut(&mut Simulation) -> Result<()>) -> c_int {
     }
 }
 
-/// A result as C sees it.
+/// A result as a C return code.
 pub(crate) fn code(result: Result<()>) -> c_int {
     result.map_or_else(|status| status.0, |()| 0)
 }
@@ -48,10 +47,10 @@ pub(crate) fn current(driver: &Simulation) -> Result<usize> {
     if driver.has_context(gpu) { Ok(gpu) } else { Err(Status::INVALID_CONTEXT) }
 }
 
-/// The same, whose context is not lost.
-pub(crate) fn current_well(driver: &Simulation) -> Result<usize> {
+/// The same, if that context is alive.
+pub(crate) fn current_alive(driver: &Simulation) -> Result<usize> {
     let gpu = current(driver)?;
-    driver.engine.well(gpu)?;
+    driver.engine.check_alive(gpu)?;
     Ok(gpu)
 }
 
@@ -60,7 +59,7 @@ pub(crate) fn set_current(gpu: Option<usize>) {
     CURRENT.set(gpu);
 }
 
-/// Makes a context current on this thread, and tells which one was.
+/// Makes a context current on this thread, and returns the previous one.
 pub(crate) fn replace_current(gpu: Option<usize>) -> Option<usize> {
     CURRENT.replace(gpu)
 }
@@ -71,39 +70,39 @@ pub(crate) fn context(driver: &Simulation, handle: Handle) -> Result<usize> {
     if driver.has_context(gpu) { Ok(gpu) } else { Err(Status::INVALID_CONTEXT) }
 }
 
-/// A stream; 0 is the current context's own.
+/// The stream of a handle; 0 is the current context's default stream.
 pub(crate) fn stream(driver: &mut Simulation, handle: Handle) -> Result<StreamId> {
     let gpu = current(driver)?;
     let id = if handle == 0 { driver.default_stream(gpu) } else { unwrap(Kind::Stream, handle)? };
     driver.engine.gpu_of(id).map(|_| id)
 }
 
-/// Puts a value where the caller wants it.
+/// Writes a value to the caller's pointer.
 ///
 /// # Safety
-/// `to` is null or may be written.
+/// `to` is null or writable.
 pub(crate) unsafe fn put<T>(to: *mut T, value: T) -> Result<()> {
     if to.is_null() {
         return Err(Status::INVALID_VALUE);
     }
-    // SAFETY: it is not null, and the caller promises the rest.
+    // SAFETY: it is not null, and the caller guarantees the rest.
     unsafe { to.write_unaligned(value) };
     Ok(())
 }
 
-/// A value from the caller.
+/// Reads a value from the caller's pointer.
 ///
 /// # Safety
-/// `from` is null or may be read.
+/// `from` is null or readable.
 pub(crate) unsafe fn get<T: Copy>(from: *const T) -> Result<T> {
     if from.is_null() {
         return Err(Status::INVALID_VALUE);
     }
-    // SAFETY: it is not null, and the caller promises the rest.
+    // SAFETY: it is not null, and the caller guarantees the rest.
     Ok(unsafe { from.read_unaligned() })
 }
 
-/// Puts text and its zero byte into a buffer of `length` bytes, cut where it is too long.
+/// Writes text and its zero byte into a buffer of `length` bytes, truncated if it is too long.
 ///
 /// # Safety
 /// `to` is null or has room for `length` bytes.
@@ -120,10 +119,10 @@ pub(crate) unsafe fn put_text(to: *mut u8, length: c_int, text: &str) -> Result<
     Ok(())
 }
 
-/// What a caller holds.
+/// A handle that a caller has.
 pub(crate) type Handle = usize;
 
-/// A kind of handle. Each kind has its own range, so that a handle of one kind is never taken for another's.
+/// A kind of handle. Each kind has its own range, so that a handle is never mistaken for one of another kind.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Kind {
     Context,
@@ -155,21 +154,21 @@ pub(crate) fn unwrap(kind: Kind, handle: Handle) -> Result<u64> {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuGetErrorName(error: c_int, text: *mut *const c_char) -> c_int {
-    // SAFETY: the caller's pointer.
-    unsafe { tell(Status(error).name(), text) }
+    // SAFETY: the caller's pointer is valid.
+    unsafe { put_static(Status(error).name(), text) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuGetErrorString(error: c_int, text: *mut *const c_char) -> c_int {
-    // SAFETY: the caller's pointer.
-    unsafe { tell(Status(error).text(), text) }
+    // SAFETY: the caller's pointer is valid.
+    unsafe { put_static(Status(error).text(), text) }
 }
 
 /// # Safety
-/// `to` is null or may be written.
-unsafe fn tell(text: Option<&'static str>, to: *mut *const c_char) -> c_int {
+/// `to` is null or writable.
+unsafe fn put_static(text: Option<&'static str>, to: *mut *const c_char) -> c_int {
     let pointer = text.map_or(std::ptr::null(), |t| t.as_ptr().cast());
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let put = unsafe { put(to, pointer) };
     code(put.and(text.map(|_| ()).ok_or(Status::INVALID_VALUE)))
 }

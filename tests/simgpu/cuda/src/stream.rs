@@ -1,16 +1,16 @@
 //! Streams and events.
 
 use crate::state::{Handle, Kind, unwrap, wrap};
-use crate::state::{call, current, current_well, put, stream};
+use crate::state::{call, current, current_alive, put, stream};
 use simgpu_model::Status;
 use std::ffi::{c_int, c_uint};
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuStreamCreate(handle: *mut Handle, _flags: c_uint) -> c_int {
     call(|driver| {
-        let gpu = current_well(driver)?;
+        let gpu = current_alive(driver)?;
         let id = driver.engine.add_stream(gpu);
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(handle, wrap(Kind::Stream, id)) }
     })
 }
@@ -20,7 +20,7 @@ extern "C" fn cuStreamDestroy_v2(handle: Handle) -> c_int {
     call(|driver| {
         let gpu = current(driver)?;
         driver.engine.drop_stream(unwrap(Kind::Stream, handle)?)?;
-        driver.engine.well(gpu)
+        driver.engine.check_alive(gpu)
     })
 }
 
@@ -29,7 +29,7 @@ unsafe extern "C" fn cuStreamGetCtx(handle: Handle, context: *mut Handle) -> c_i
     call(|driver| {
         let id = stream(driver, handle)?;
         let gpu = driver.engine.stream_gpu(id)?;
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(context, wrap(Kind::Context, gpu as u64)) }
     })
 }
@@ -66,7 +66,7 @@ unsafe extern "C" fn cuStreamEndCapture(handle: Handle, graph: *mut Handle) -> c
     call(|driver| {
         let id = stream(driver, handle)?;
         let made = driver.engine.captured(id)?;
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(graph, wrap(Kind::Graph, made)) }
     })
 }
@@ -78,7 +78,7 @@ unsafe extern "C" fn cuGraphInstantiateWithFlags(exec: *mut Handle, graph: Handl
             return Err(Status::INVALID_VALUE);
         }
         let made = driver.engine.copy_graph(unwrap(Kind::Graph, graph)?)?;
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(exec, wrap(Kind::Exec, made)) }
     })
 }
@@ -104,9 +104,9 @@ extern "C" fn cuGraphDestroy(graph: Handle) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuEventCreate(handle: *mut Handle, _flags: c_uint) -> c_int {
     call(|driver| {
-        let gpu = current_well(driver)?;
+        let gpu = current_alive(driver)?;
         let id = driver.engine.add_event(gpu);
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(handle, wrap(Kind::Event, id)) }
     })
 }
@@ -134,7 +134,7 @@ unsafe extern "C" fn cuEventElapsedTime(milliseconds: *mut f32, start: Handle, e
         let took = driver.engine.elapsed(start, end)?;
         #[expect(clippy::cast_possible_truncation, reason = "the interface has 32 bits for it")]
         let took = (took / 1e6) as f32;
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(milliseconds, took) }
     })
 }

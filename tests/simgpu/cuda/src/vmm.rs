@@ -1,11 +1,11 @@
-//! Memory that is mapped by hand.
+//! Virtual memory management: physical allocations, reserved addresses and mappings.
 
 use crate::state::{call, get, put};
 use simgpu_model::memory::GRANULARITY;
 use simgpu_model::{Result, Simulation, Status};
 use std::ffi::{c_int, c_uint, c_void};
 
-/// Where memory is: `kind` 1 is a GPU.
+/// A memory location: `kind` 1 is a GPU.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 struct Location {
@@ -13,7 +13,7 @@ struct Location {
     id: c_int,
 }
 
-/// What memory is asked for.
+/// Properties of an allocation.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 struct Properties {
@@ -27,7 +27,7 @@ struct Properties {
     reserved: [u8; 4],
 }
 
-/// Who may do what with it: 0 nothing, 1 read, 3 read and write.
+/// Which location may access memory, and how: 0 not, 1 read, 3 read and write.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 struct Access {
@@ -35,7 +35,7 @@ struct Access {
     flags: c_uint,
 }
 
-/// The GPU that memory is asked for on.
+/// The GPU of a location.
 fn gpu(driver: &Simulation, location: Location) -> Result<usize> {
     if !driver.scenario().machine.vmm {
         return Err(Status::NOT_SUPPORTED);
@@ -50,9 +50,9 @@ unsafe extern "C" fn cuMemGetAllocationGranularity(
     _option: c_int,
 ) -> c_int {
     call(|driver| {
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         gpu(driver, unsafe { get(of) }?.location)?;
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(bytes, usize::try_from(GRANULARITY).unwrap_or_default()) }
     })
 }
@@ -60,15 +60,15 @@ unsafe extern "C" fn cuMemGetAllocationGranularity(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemCreate(handle: *mut u64, bytes: usize, of: *const Properties, flags: u64) -> c_int {
     call(|driver| {
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         let properties = unsafe { get(of) }?;
         let gpu = gpu(driver, properties.location)?;
-        driver.engine.well(gpu)?;
+        driver.engine.check_alive(gpu)?;
         if properties.kind != 1 || flags != 0 {
             return Err(Status::INVALID_VALUE);
         }
         let found = driver.engine.memory.create(gpu, bytes as u64)?;
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(handle, found) }
     })
 }
@@ -91,7 +91,7 @@ unsafe extern "C" fn cuMemAddressReserve(
             return Err(Status::INVALID_VALUE);
         }
         let found = driver.engine.memory.reserve(bytes as u64, align as u64)?;
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(to, found) }
     })
 }

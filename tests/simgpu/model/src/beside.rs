@@ -1,6 +1,6 @@
-//! The scenario that lies beside a library's own file: programs under test run without environment,
-//! so this is the one way to tell the libraries what to simulate.
-#![expect(unsafe_code, reason = "the loader is asked by address")]
+//! Reads the scenario file next to a library's own file. The programs under test run without environment variables, so this
+//! file is the only input that the libraries have.
+#![expect(unsafe_code, reason = "the loader is queried by address")]
 
 use crate::scenario::Scenario;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
@@ -9,10 +9,10 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// The scenario's name.
+/// The scenario's file name.
 pub const FILE: &str = "simgpu.toml";
 
-/// What the loader knows about an address.
+/// What the dynamic loader reports about an address (`Dl_info`).
 #[repr(C)]
 struct Found {
     file: *const c_char,
@@ -25,15 +25,15 @@ unsafe extern "C" {
     fn dladdr(address: *const c_void, found: *mut Found) -> c_int;
 }
 
-/// The file that the code around this function was loaded from.
+/// The file that this code was loaded from.
 fn own_file() -> Option<PathBuf> {
     let null = std::ptr::null_mut();
     let mut found = Found { file: null, base: null.cast(), symbol: null, address: null.cast() };
-    // SAFETY: the address is one of this code's own functions, and `found` may be written.
+    // SAFETY: the address is one of this code's own functions, and `found` is writable.
     if unsafe { dladdr(own_file as *const c_void, &raw mut found) } == 0 || found.file.is_null() {
         return None;
     }
-    // SAFETY: the loader's text, which lives as long as the library.
+    // SAFETY: the string belongs to the loader and lives as long as the library.
     let file = unsafe { CStr::from_ptr(found.file) };
     Some(OsStr::from_bytes(file.to_bytes()).into())
 }
@@ -44,10 +44,10 @@ pub fn folder() -> Option<PathBuf> {
     own_file()?.parent().map(PathBuf::from)
 }
 
-/// Reads it.
+/// Reads and parses the scenario file.
 ///
 /// # Errors
-/// What is wrong with it, with its path.
+/// What is wrong with the file, prefixed with its path.
 pub fn scenario() -> Result<Scenario, String> {
     let file = own_file().ok_or("the loader does not say where this library is")?;
     let path = file.with_file_name(FILE);
@@ -55,8 +55,9 @@ pub fn scenario() -> Result<Scenario, String> {
     Scenario::parse(&text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// Adds to a counter of the only port of an RDMA device, below its folder, if the machine beside the libraries has that counter:
-/// the folder `root` next to theirs. Several processes of a node count at the same time.
+/// Adds to a counter of port 1, the only port of an RDMA device, if the simulated machine (the folder `root` next to the
+/// libraries' folder) has that counter. `counter` is relative to the port's folder. Several processes of a node may count
+/// at the same time.
 pub fn count(device: &str, counter: &str, more: u64) {
     let Some(folder) = folder() else { return };
     let port = folder.join("../root/sys/class/infiniband").join(device).join("ports/1");
@@ -67,7 +68,7 @@ pub fn count(device: &str, counter: &str, more: u64) {
         file.read_to_string(&mut text)?;
         let count = text.trim().parse::<u64>().unwrap_or_default().wrapping_add(more);
         file.rewind()?;
-        // It never gets shorter.
+        // The text never becomes shorter, so nothing has to be truncated.
         writeln!(file, "{count}")
     };
     if add().is_err() {
@@ -75,7 +76,7 @@ pub fn count(device: &str, counter: &str, more: u64) {
     }
 }
 
-/// Counts bytes that an RDMA device sends or receives, as InfiniBand does: in words of 4 bytes.
+/// Counts bytes that an RDMA device sends or receives, as InfiniBand does: in 4-byte words.
 pub fn count_data(device: &str, sent: bool, bytes: u64) {
     let counter = if sent { "counters/port_xmit_data" } else { "counters/port_rcv_data" };
     count(device, counter, bytes.div_ceil(4));

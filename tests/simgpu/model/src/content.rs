@@ -1,41 +1,41 @@
-//! What a stretch of memory holds, as short as it can be said: one byte over and over, a run of
-//! the pattern, values of a collective, a ring of pointers, or real bytes.
+//! The content of a stretch of memory in its shortest form: one repeated byte, a run of the pattern, values of a
+//! collective, a ring of pointers, or real bytes.
 
 use crate::pattern::Pattern;
 use crate::values::Values;
 use std::sync::Arc;
 
-/// Bytes of a word of the pattern.
+/// Size of a word of the pattern in bytes.
 pub const WORD: u64 = 4;
 
-/// The content of a stretch that begins where this says and is as long as its owner says.
+/// The content of a stretch, from its first byte on. The stretch's owner knows its length.
 #[derive(Debug, Clone)]
 pub enum Content {
-    /// This byte, over and over.
+    /// This byte, repeated.
     Byte(u8),
-    /// The pattern, from byte `byte` (0 to 3) of its word 0 on.
+    /// The pattern, starting at byte `byte` (0 to 3) of its word 0.
     Pattern(Pattern, u8),
-    /// Values of a collective, from this byte of the first of them on.
+    /// Values of a collective, starting at this byte of the first value.
     Values(Values, u64),
-    /// Pointers in a ring, from byte `at` of it on; between them zeros.
+    /// Pointers in a ring, starting at byte `at` of the ring, with zeros between them.
     Ring(Ring, u64),
-    /// Bytes, from this one on.
+    /// Bytes, starting at this index.
     Bytes(Arc<[u8]>, usize),
 }
 
-/// A ring of pointers: at `base + k * stride` stands the address of the next.
+/// A ring of pointers: `base + k * stride` contains the address of the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ring {
     /// The address of its first pointer.
     pub base: u64,
-    /// Bytes from one to the next.
+    /// Distance from one pointer to the next in bytes.
     pub stride: u64,
-    /// How many.
+    /// Number of pointers.
     pub count: u64,
 }
 
 impl Ring {
-    /// The pointer at `slot`.
+    /// The address that the pointer in `slot` contains.
     fn next(self, slot: u64) -> u64 {
         let next = (slot + 1).checked_rem(self.count).unwrap_or_default();
         self.base.wrapping_add(next.wrapping_mul(self.stride))
@@ -49,26 +49,26 @@ impl Ring {
 }
 
 impl Content {
-    /// Nothing but zeros.
+    /// Only zeros.
     pub const ZEROS: Self = Self::Byte(0);
-    /// All ones: what a read gives that no device answers.
+    /// All ones: what a read returns when no device responds.
     pub const ONES: Self = Self::Byte(0xff);
-    /// All ones: below zero in every type, and never a value.
+    /// Noise, the byte 0xfb repeated: negative in every type, and never a value.
     pub const NOISE: Self = Self::Byte(0xfb);
 
-    /// Whether it is what nobody knows.
+    /// Whether this is noise, which represents unknown content.
     #[must_use]
     pub fn is_noise(&self) -> bool {
         matches!(self, Self::Byte(0xfb))
     }
 
-    /// The pattern of `seed` from word `first` on.
+    /// The pattern of `seed`, starting at word `first`.
     #[must_use]
     pub fn pattern(seed: u64, first: u64) -> Self {
         Self::Pattern(Pattern { seed, first, flip: 0 }, 0)
     }
 
-    /// These bytes, as one repeated byte where that says it all.
+    /// These bytes, reduced to one repeated byte if they are all equal.
     #[must_use]
     pub fn bytes(data: Vec<u8>) -> Self {
         match data.split_first() {
@@ -77,7 +77,7 @@ impl Content {
         }
     }
 
-    /// The same without its first `n` bytes.
+    /// The same content without its first `n` bytes.
     #[must_use]
     pub fn skip(&self, n: u64) -> Self {
         match self {
@@ -98,9 +98,9 @@ impl Content {
         }
     }
 
-    /// Whether `next`, put behind `bytes` bytes of this, only goes on with it.
+    /// Whether `next`, placed after `bytes` bytes of this content, continues it.
     #[must_use]
-    pub fn goes_on(&self, bytes: u64, next: &Self) -> bool {
+    pub fn continued_by(&self, bytes: u64, next: &Self) -> bool {
         match (self.skip(bytes), next) {
             (Self::Byte(a), Self::Byte(b)) => a == *b,
             (Self::Pattern(a, i), Self::Pattern(b, j)) => (a, i) == (*b, *j),
@@ -111,7 +111,7 @@ impl Content {
         }
     }
 
-    /// Writes its first bytes into `out`.
+    /// Fills `out` with the first bytes of the content.
     pub fn write(&self, out: &mut [u8]) {
         match self {
             Self::Byte(b) => out.fill(*b),
@@ -132,7 +132,7 @@ impl Content {
     }
 }
 
-/// Writes the pattern from byte `byte` of its word 0 on: parts of words at both ends, whole ones between.
+/// Writes the pattern starting at byte `byte` of its word 0: partial words at both ends, whole words between.
 fn write_pattern(pattern: Pattern, byte: u8, out: &mut [u8]) {
     let part = |k: u64| pattern.at(k).to_le_bytes();
     let head = if byte == 0 { 0 } else { usize::from(4 - byte).min(out.len()) };

@@ -1,4 +1,4 @@
-//! Element types and reductions of collectives: how a number lies in memory, and what becomes of two.
+//! Element types and reductions of collectives: how a number is stored, and how numbers are reduced.
 
 /// An element type, by the numbers of `ncclDataType_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub enum Type {
     Float,
     /// 64-bit floating point.
     Double,
-    /// 16-bit floating point with the exponent of 32 bits.
+    /// 16-bit floating point with the exponent range of 32-bit floating point.
     Bfloat16,
 }
 
@@ -29,7 +29,7 @@ pub enum Op {
 }
 
 impl Type {
-    /// The type of a number.
+    /// The type with this number.
     #[must_use]
     pub const fn of(code: u32) -> Option<Self> {
         Some(match code {
@@ -54,7 +54,7 @@ impl Type {
         }
     }
 
-    /// Bytes of an element.
+    /// Size of an element in bytes.
     #[must_use]
     pub const fn bytes(self) -> u64 {
         match self {
@@ -64,7 +64,7 @@ impl Type {
         }
     }
 
-    /// Every whole number up to this one is exact.
+    /// The largest n for which every whole number up to n is exact.
     #[must_use]
     pub const fn exact(self) -> u64 {
         match self {
@@ -76,7 +76,7 @@ impl Type {
         }
     }
 
-    /// The bits of a whole number, as the compiler's conversions make them.
+    /// The bits of a whole number, as the compiler's conversions produce them.
     #[must_use]
     #[expect(
         clippy::cast_possible_truncation,
@@ -91,7 +91,7 @@ impl Type {
         }
     }
 
-    /// The number that these bits are.
+    /// The number that these bits represent.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "only the lower bits are the element's")]
     pub fn number(self, bits: u64) -> f64 {
@@ -104,7 +104,7 @@ impl Type {
         }
     }
 
-    /// The bits of a number, rounded to the nearest, to even between two.
+    /// The bits of a number, rounded to nearest, ties to even.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "rounding is what is asked for")]
     pub fn bits(self, number: f64) -> u64 {
@@ -118,7 +118,7 @@ impl Type {
     }
 }
 
-/// The number of these bits of half precision.
+/// The number that these bits represent in half precision.
 fn half(bits: u16) -> f64 {
     let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));
     let size = match exponent {
@@ -130,7 +130,7 @@ fn half(bits: u16) -> f64 {
     if bits >> 15 == 1 { -size } else { size }
 }
 
-/// The bits of a floating point type with so many bits for fraction and exponent.
+/// The bits of a number in a floating point type with this many fraction and exponent bits.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole numbers of few bits")]
 fn small(number: f64, fraction: i32, exponent: i32) -> u64 {
     let sign = u64::from(number.is_sign_negative()) << (fraction + exponent);
@@ -146,7 +146,7 @@ fn small(number: f64, fraction: i32, exponent: i32) -> u64 {
     let power = ((size.to_bits() >> 52) as i32 - 1023).clamp(1 - bias, bias + 1);
     let units = (size / 2_f64.powi(power - fraction)).round_ties_even() as u64;
     let whole = 1 << fraction;
-    // A unit more in the fraction than fits goes on in the exponent, as it should.
+    // A fraction that overflows carries into the exponent, which is correct.
     let bits = if units < whole {
         units
     } else {
@@ -156,7 +156,7 @@ fn small(number: f64, fraction: i32, exponent: i32) -> u64 {
 }
 
 impl Op {
-    /// The reduction of a number.
+    /// The reduction with this number.
     #[must_use]
     pub const fn of(code: u32) -> Option<Self> {
         Some(match code {
@@ -179,7 +179,7 @@ impl Op {
         }
     }
 
-    /// The bits of the elements of all ranks reduced, in order; each step is rounded to the type.
+    /// Reduces the elements of all ranks, in order, and returns the bits; each step is rounded to the type.
     #[must_use]
     pub fn reduce(self, r#type: Type, all: &[u64]) -> u64 {
         let mut numbers = all.iter().map(|bits| r#type.number(*bits));

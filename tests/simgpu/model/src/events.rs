@@ -1,6 +1,6 @@
-//! What befalls a machine while it is used: a GPU that is lost, memory errors that are counted, lines that the
-//! kernel logs. Each event happens once; a file beside the libraries says that it has, so that every process
-//! knows, and so that it has not when the folder is laid out anew.
+//! What happens to a machine while it is in use: a GPU is lost, memory errors are counted, the kernel logs lines. Each
+//! event happens once. A marker file next to the libraries records it for all processes, and is gone when the folder is
+//! laid out anew.
 
 use crate::beside;
 use crate::engine::Work;
@@ -10,19 +10,19 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Where the simulated machine's kernel logs, from the libraries' folder.
+/// The kernel log of the simulated machine, relative to the libraries' folder.
 const LOG: &str = "../root/dev/kmsg";
-/// Where it has its taint flags.
+/// Its taint flags.
 const TAINT: &str = "../root/proc/sys/kernel/tainted";
 
-/// How much work of each event's kind this process has begun.
+/// How much work this process has begun, per event, of the kind that triggers the event.
 #[derive(Debug, Default)]
 pub struct Events {
     begun: Vec<u64>,
 }
 
 impl Events {
-    /// Work is queued: what is due now happens.
+    /// Called when work is queued: triggers the events that are due.
     pub fn queued(&mut self, scenario: &Scenario, work: &Work) {
         self.begun.resize(scenario.event.len(), 0);
         for (n, (event, begun)) in scenario.event.iter().zip(&mut self.begun).enumerate() {
@@ -48,25 +48,25 @@ impl On {
     }
 }
 
-/// The events that have happened, in any process.
+/// The events that have happened, whichever process triggered them.
 pub fn happened(scenario: &Scenario) -> impl Iterator<Item = &Event> {
     let been = |n: usize| mark(n).is_some_and(|path| path.exists());
     scenario.event.iter().enumerate().filter(move |(n, _)| been(*n)).map(|(_, event)| event)
 }
 
-/// Whether a GPU is lost by now.
+/// Whether a GPU has been lost.
 #[must_use]
 pub fn is_lost(scenario: &Scenario, gpu: usize) -> bool {
     !scenario.event.is_empty() && happened(scenario).any(|event| event.lost && event.gpu == Some(gpu))
 }
 
-/// Whether a GPU's clocks are held down by heat by now.
+/// Whether a GPU's clocks are throttled by heat.
 #[must_use]
 pub fn is_hot(scenario: &Scenario, gpu: usize) -> bool {
     happened(scenario).any(|event| event.hot && event.gpu == Some(gpu))
 }
 
-/// The lanes that a GPU's link is left with by now.
+/// The lanes that a GPU's link has left, if an event reduced them.
 #[must_use]
 pub fn lanes(scenario: &Scenario, gpu: usize) -> Option<u32> {
     happened(scenario).filter(|event| event.gpu == Some(gpu)).filter_map(|event| event.width).last()
@@ -93,7 +93,7 @@ fn happen(n: usize, event: &Event) {
     }
 }
 
-/// Sets the event's taint flags beside those that are set.
+/// Adds the event's taint flags to those that are already set.
 fn taint(event: &Event) -> std::io::Result<()> {
     if event.taint == 0 {
         return Ok(());
@@ -103,7 +103,7 @@ fn taint(event: &Event) -> std::io::Result<()> {
     std::fs::write(path, format!("{}\n", flags | event.taint))
 }
 
-/// Writes the event's lines behind the log's last one, some numbers further where records are to be missing.
+/// Appends the event's lines to the log, skipping some sequence numbers if records are to be missing.
 fn log(event: &Event) -> std::io::Result<()> {
     if event.log.is_empty() {
         return Ok(());

@@ -1,18 +1,18 @@
-//! Memory as a map of extents: a fill, copy or check of gigabytes touches as many extents as
-//! there are kinds of content in it, not as many bytes.
+//! Memory as a map of extents: a fill, copy or check of gigabytes touches as many extents as there are different contents,
+//! not as many bytes.
 
 use crate::content::Content;
 use std::collections::BTreeMap;
 
-/// A stretch of content and its length in bytes; `None` where nothing was ever written.
+/// Length in bytes and content of a stretch; `None` where nothing was ever written.
 pub type Piece = (u64, Option<Content>);
 
-/// What was written where. Extents never overlap; neighbours that go on with each other are one.
+/// The written contents by address. Extents never overlap, and neighbours that continue each other are merged.
 #[derive(Debug, Clone, Default)]
 pub struct Extents(BTreeMap<u64, (u64, Content)>);
 
 impl Extents {
-    /// What stands in the `bytes` bytes from `at` on, in order, without gaps.
+    /// The contents of the `bytes` bytes from `at` on, in order, without gaps.
     #[must_use]
     pub fn read(&self, at: u64, bytes: u64) -> Vec<Piece> {
         let end = at.saturating_add(bytes);
@@ -36,7 +36,7 @@ impl Extents {
         pieces
     }
 
-    /// Puts `content` over the `bytes` bytes from `at` on.
+    /// Writes `content` over the `bytes` bytes from `at` on.
     pub fn write(&mut self, at: u64, bytes: u64, content: Content) {
         if bytes == 0 {
             return;
@@ -45,13 +45,13 @@ impl Extents {
         let (mut start, mut length, mut content) = (at, bytes, content);
         if let Some((left, (n, before))) = self.0.range(..at).next_back()
             && left + n == at
-            && before.goes_on(*n, &content)
+            && before.continued_by(*n, &content)
         {
             (start, length, content) = (*left, n + length, before.clone());
         }
         let end = at + bytes;
         if let Some((n, after)) = self.0.get(&end)
-            && content.goes_on(length, after)
+            && content.continued_by(length, after)
         {
             length += n;
             self.0.remove(&end);
@@ -76,7 +76,7 @@ impl Extents {
         }
     }
 
-    /// Where each extent begins, how long it is, and what it holds.
+    /// Start, length and content of each extent.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64, &Content)> {
         self.0.iter().map(|(start, (bytes, content))| (*start, *bytes, content))
     }
@@ -94,7 +94,7 @@ impl Extents {
     }
 }
 
-/// Everything behind the first `bytes` bytes.
+/// Everything after the first `bytes` bytes.
 #[must_use]
 pub fn after(pieces: &[Piece], bytes: u64) -> Vec<Piece> {
     let mut skip = bytes;
@@ -124,7 +124,7 @@ pub fn cut(pieces: &[Piece], bytes: u64) -> Vec<Piece> {
     kept
 }
 
-/// The bytes of `pieces`; what was never written reads as zero.
+/// The bytes of `pieces`; memory that was never written reads as zero.
 #[must_use]
 pub fn bytes(pieces: &[Piece]) -> Vec<u8> {
     let all = pieces.iter().map(|(n, _)| *n).sum::<u64>();
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(lengths, [(10, false), (10, true), (10, false)]);
     }
 
-    /// Against a plain array of bytes.
+    /// Compares with a plain array of bytes.
     #[test]
     fn any_order_of_writes_reads_as_in_real_memory() {
         let mut state = 9u64;

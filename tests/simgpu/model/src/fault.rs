@@ -1,37 +1,37 @@
-//! Which fault a transfer meets.
+//! Decides which faults a transfer meets.
 
 use crate::scenario::{Engine, Fault, Kind, MemoryKind, Scenario, Way};
 use crate::status::Status;
 
-/// A transfer that goes directly from one GPU to another.
+/// A transfer directly from one GPU to another.
 #[derive(Debug, Clone, Copy)]
 pub struct Passage {
-    /// The GPU that works.
+    /// The GPU that does the work.
     pub by: usize,
-    /// Where the data leaves.
+    /// The GPU that the data comes from.
     pub from: usize,
-    /// Where it should arrive.
+    /// The GPU that the data should arrive at.
     pub to: usize,
-    /// Who works.
+    /// The engine that does the work.
     pub engine: Engine,
-    /// What the GPU that works does with its peer's memory.
+    /// Whether the working GPU reads or writes its peer's memory.
     pub way: Way,
-    /// How the peer's memory was made.
+    /// How the peer's memory was allocated.
     pub memory: MemoryKind,
-    /// How far up in the peer's memory it lies, in bytes.
+    /// Offset of the transfer in the peer's physical memory, in bytes.
     pub physical: u64,
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// Where it comes from and where it goes, as addresses; 0 where there is none.
+    /// Source and target addresses; 0 if there is none.
     pub addresses: [u64; 2],
-    /// Whether the peer's memory is another process's, or shared with one.
+    /// Whether the peer's memory belongs to another process or is shared with one.
     pub shared: bool,
-    /// Other transfers between GPUs that are under way.
+    /// Number of other transfers between GPUs that are in progress.
     pub load: usize,
 }
 
 impl Fault {
-    /// Whether it is one that `passage` meets, were it its turn.
+    /// Whether `passage` meets this fault, leaving aside whether it is the fault's turn.
     #[must_use]
     pub fn meets(&self, passage: &Passage) -> bool {
         let Passage { physical, bytes, addresses, .. } = passage;
@@ -44,7 +44,7 @@ impl Fault {
             && self.unaligned.is_none_or(crooked)
     }
 
-    /// Whether it is one that `passage` meets if it goes to the right place.
+    /// Whether `passage` meets this fault, leaving aside the address range and alignment.
     #[must_use]
     pub fn concerns(&self, passage: &Passage) -> bool {
         let concerns = !matches!(
@@ -74,14 +74,14 @@ impl Fault {
             && passage.load >= self.load
     }
 
-    /// Whether the call itself comes back with it, and all is well afterwards.
+    /// Whether the call itself returns the error and the context survives.
     #[must_use]
     pub fn is_refusal(&self) -> bool {
         self.kind == Kind::Error && !Status(self.code).is_sticky()
     }
 }
 
-/// Counts how often each fault was met, for those that do not happen each time.
+/// Counts how often each fault was met, for faults that do not apply every time.
 #[derive(Debug, Default)]
 pub struct Faults {
     met: Vec<u64>,
@@ -100,14 +100,14 @@ impl Faults {
         now
     }
 
-    /// What the driver's call comes back with that asks for this transfer.
+    /// The error that the driver call for this transfer returns, if a fault makes it fail.
     pub fn refusal(&mut self, scenario: &Scenario, passage: &Passage) -> Option<Status> {
         self.met.resize(scenario.fault.len(), 0);
         let mut all = scenario.fault.iter().zip(&mut self.met).filter(|(f, _)| f.is_refusal());
         all.find_map(|(fault, met)| (fault.meets(passage) && turn(fault, met)).then_some(Status(fault.code)))
     }
 
-    /// Whether one of the next `n` products of two numbers on a GPU comes out wrong.
+    /// Whether one of the next `n` products of two numbers on a GPU is wrong.
     pub fn products(&mut self, scenario: &Scenario, gpu: usize, n: u64) -> bool {
         self.met.resize(scenario.fault.len(), 0);
         let mut wrong = false;
@@ -121,7 +121,7 @@ impl Faults {
         wrong
     }
 
-    /// The fault of this place in the list, which something has met, if it is its turn.
+    /// Counts that fault number `n` was met, and returns the fault if it is its turn.
     pub fn turn(&mut self, scenario: &Scenario, n: usize) -> Option<Fault> {
         self.met.resize(scenario.fault.len(), 0);
         let (fault, met) = scenario.fault.get(n).zip(self.met.get_mut(n))?;

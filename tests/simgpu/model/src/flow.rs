@@ -1,33 +1,33 @@
-//! How traffic shares links: every flow gets as much as the fullest link on its way leaves it
-//! (max-min fairness), and never more than it could do alone.
+//! How traffic shares links: each flow receives its share of the most loaded link on its route (max-min fairness), and
+//! never more than it could use alone.
 
 use std::collections::BTreeMap;
 
 /// One stream of bytes.
 #[derive(Debug, Clone)]
 pub struct Flow<R> {
-    /// The most it can do alone, in GB/s.
+    /// Its maximum rate when alone, in GB/s.
     pub most: f64,
-    /// What it uses and how much of it for each byte.
+    /// The links that it uses, and how much of each it uses per byte.
     pub uses: Vec<(R, f64)>,
 }
 
-/// A link while it is being shared out.
+/// A link while its capacity is being shared out.
 struct Shared {
     left: f64,
-    /// Weight of the flows that are not settled.
+    /// Total weight of the flows whose rates are not settled yet.
     open: f64,
     flows: Vec<usize>,
 }
 
 impl Shared {
-    /// The rate at which its open flows fill it.
+    /// The rate at which its unsettled flows fill it.
     fn full_at(&self) -> f64 {
         if self.open > 1e-12 { (self.left / self.open).max(0.0) } else { f64::INFINITY }
     }
 }
 
-/// The rate of each flow in GB/s, where `capacity` says what a link carries.
+/// The rate of each flow in GB/s; `capacity` returns what a link carries.
 pub fn share<R: Ord + Copy>(flows: &[&Flow<R>], capacity: impl Fn(R) -> f64) -> Vec<f64> {
     let mut links: BTreeMap<R, Shared> = BTreeMap::new();
     for (n, flow) in flows.iter().enumerate() {
@@ -65,8 +65,7 @@ pub fn share<R: Ord + Copy>(flows: &[&Flow<R>], capacity: impl Fn(R) -> f64) -> 
     rates.into_iter().map(Option::unwrap_or_default).collect()
 }
 
-/// The rates of flows that share nothing with any other, which are most of them; their links are taken
-/// out of `links`.
+/// The rates of flows that share no link with another flow, which are most of them; removes their links from `links`.
 fn alone_on_their_way<R: Ord + Copy>(
     flows: &[&Flow<R>],
     links: &mut BTreeMap<R, Shared>,
@@ -94,7 +93,7 @@ mod tests {
 
     fn rates(flows: &[Flow<u8>]) -> Vec<f64> {
         let flows: Vec<_> = flows.iter().collect();
-        // Link n carries 10 * n.
+        // Link n carries 10 * n GB/s.
         share(&flows, |link| 10.0 * f64::from(link)).iter().map(|r| (r * 1e6).round() / 1e6).collect()
     }
 

@@ -1,16 +1,16 @@
-//! The kernels by name: what their arguments are and what a launch of one asks for.
+//! The kernels by name: their arguments, and what a launch does.
 
 use crate::element::{Op, Type};
 use crate::memory::Tags;
 use crate::values::{Of, Values};
 
-/// A launch, as its kernel understands its arguments. Sizes are in the kernel's own units.
+/// A launch with its kernel's arguments decoded. Sizes are in the kernel's own units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are the kernels' own arguments")]
 pub enum Kernel {
-    /// `fl_fill`: the pattern into `words` words.
+    /// `fl_fill`: writes the pattern into `words` words.
     Fill { dst: u64, words: u64, seed: u64, first: u64 },
-    /// `fl_check`: counts what is not the pattern.
+    /// `fl_check`: counts the words that differ from the pattern.
     Check { src: u64, words: u64, first: u64, expected: u64, sentinel: u64, out: u64 },
     /// `fl_copy16`, `fl_copy_words`, `fl_copy_vec`: a copy.
     Copy { dst: u64, src: u64, bytes: u64 },
@@ -20,67 +20,67 @@ pub enum Kernel {
     ChaseInit { ring: u64, count: u64, stride: u64 },
     /// `fl_chase`: dependent loads.
     Chase { start: u64, steps: u64, out: u64 },
-    /// `fl_pingpong`: flag after data, to and fro.
+    /// `fl_pingpong`: data followed by a flag, back and forth.
     PingPong(PingPong),
     /// `fl_reduce`: one rank's part in an all-reduce.
     Reduce(Reduce),
     /// `fl_reduce_fill`: a rank's input for a round of a graph.
     ReduceFill { input: u64, words: u64, seed: u64, rank: u32, n: u64, books: u64 },
-    /// `fl_reduce_check`: counts what is not the sum of all inputs.
+    /// `fl_reduce_check`: counts the words that differ from the sum of all inputs.
     ReduceCheck { src: u64, words: u64, seed: u64, ranks: u32, n: u64, books: u64, out: u64 },
-    /// `fl_reduce_next`: so many rounds are over.
+    /// `fl_reduce_next`: records that `rounds` more rounds are complete.
     ReduceNext { books: u64, rounds: u64 },
-    /// `fl_atomic_add`, `fl_atomic_cas`: every thread counts up.
+    /// `fl_atomic_add`, `fl_atomic_cas`: every thread increments the counter.
     Count { counter: u64, times: u64 },
-    /// `fl_tag`: a tag into each page.
+    /// `fl_tag`: writes a tag into each page.
     Tag { base: u64, tags: Tags },
-    /// `fl_tag_check`: counts the pages whose tag is not there.
+    /// `fl_tag_check`: counts the pages whose tag is missing.
     CheckTags { base: u64, tags: Tags, sentinel: u64, restore: bool, out: u64 },
     /// `fl_batch_copy`: the copies of a table.
     CopyBatch { table: u64, count: u64 },
-    /// `fl_batch_check`: counts what is not as the table's copies should leave it.
+    /// `fl_batch_check`: counts the words that differ from what the table's copies should leave.
     CheckBatch { table: u64, count: u64, seed: u64, sentinel: u64, guard: u64, restore: bool, out: u64 },
     /// `fl_nccl_fill`: a rank's values.
     FillValues { dst: u64, count: u64, values: Values, calls: Calls },
-    /// `fl_nccl_check`: counts what is not as expected; each call has `parts` runs, each of the next rank.
+    /// `fl_nccl_check`: counts the elements that differ from `expected`; each call has `parts` runs, one per rank in order.
     CheckValues { src: u64, count: u64, expected: Values, parts: u64, calls: Calls, out: u64 },
-    /// `fl_march`: counts what is not the pattern with some bits inverted, and inverts others.
+    /// `fl_march`: counts the words that differ from the pattern with some bits inverted, and inverts others.
     March { memory: u64, vectors: u64, first: u64, seed: u64, before: u32, after: u32, out: u64 },
-    /// `fl_products_int8`, `fl_products_float`: sums of matrix products.
+    /// `fl_products_int8`, `fl_products_float`: sums matrix products.
     Products { seed: u64, batches: u64, times: u64, out: u64 },
 }
 
-/// The runs of several calls.
+/// How the runs of several calls are laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Calls {
-    /// How many calls.
+    /// Number of calls.
     pub count: u64,
-    /// From one call's to the next one's, elements.
+    /// Distance from one call's runs to the next one's, in elements.
     pub stride: u64,
-    /// The next call's numbers begin so much later.
+    /// How much higher the element numbers of the next call begin.
     pub step: u64,
 }
 
 /// The arguments of `fl_reduce`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reduce {
-    /// Where the table of all ranks' areas is.
+    /// Address of the table of all ranks' areas.
     pub areas: u64,
-    /// Which rank it is.
+    /// This rank.
     pub rank: u32,
-    /// Of how many.
+    /// Number of ranks.
     pub ranks: u32,
     /// How long it waits for a flag, in cycles.
     pub cycles: u64,
-    /// Where the rank's books are.
+    /// Address of the rank's books.
     pub books: u64,
-    /// Where the sum goes.
+    /// Address of the result.
     pub out: u64,
-    /// Its size, in 16 bytes.
+    /// Its size, in units of 16 bytes.
     pub vectors: u64,
     /// Its number in a graph.
     pub n: u64,
-    /// Whether it is two-shot.
+    /// Whether the algorithm is two-shot.
     pub twice: bool,
 }
 
@@ -91,17 +91,17 @@ pub struct PingPong {
     pub mine: u64,
     /// The mailbox that is written.
     pub theirs: u64,
-    /// How often.
+    /// Number of rounds.
     pub rounds: u64,
-    /// The seed of what arrives.
+    /// The seed of the data that arrives.
     pub seed_mine: u64,
-    /// The seed of what is sent.
+    /// The seed of the data that is sent.
     pub seed_theirs: u64,
     /// Whether this side sends first.
     pub first: bool,
-    /// How long it waits, in cycles from its start.
+    /// How long it waits, in cycles since its start.
     pub cycles: u64,
-    /// Where its five numbers go.
+    /// Address of its five results.
     pub out: u64,
 }
 
@@ -133,23 +133,23 @@ pub const ALL: &[(&str, &[u8])] = &[
     ("fl_nccl_check", &[8, 8, 4, 4, 4, 4, 8, 8, 4, 4, 4, 8, 8, 8, 8, 8]),
 ];
 
-/// What `fl_nccl_check` is given as the reduction where none is meant.
+/// The value for the reduction that `fl_nccl_check` receives if there is none.
 const COPY: u64 = 0xffff_ffff;
 
-/// The kernel of a name, as its place in [`ALL`].
+/// The index in [`ALL`] of the kernel with this name.
 #[must_use]
 pub fn find(name: &str) -> Option<usize> {
     ALL.iter().position(|(known, _)| *known == name)
 }
 
-/// The sizes of its arguments.
+/// The sizes of a kernel's arguments in bytes.
 #[must_use]
 pub fn sizes(kernel: usize) -> &'static [u8] {
     ALL.get(kernel).map(|(_, sizes)| *sizes).unwrap_or_default()
 }
 
 impl Kernel {
-    /// A launch of the kernel at `kernel` in [`ALL`]; `None` when the arguments are not its own.
+    /// A launch of kernel number `kernel` in [`ALL`]; `None` if the arguments do not fit it.
     #[must_use]
     pub fn of(kernel: usize, arguments: &[u64]) -> Option<Self> {
         let (name, _) = ALL.get(kernel)?;
@@ -230,7 +230,7 @@ fn values(r#type: u64, [seed, first, range, scale, powers]: [u64; 5], of: Of) ->
     Some(Values { seed, first, r#type: Type::of(low(r#type))?, range, scale, powers, of })
 }
 
-/// An argument of 32 bits.
+/// A 32-bit argument.
 fn low(argument: u64) -> u32 {
     u32::try_from(argument & 0xffff_ffff).unwrap_or_default()
 }

@@ -1,6 +1,6 @@
-//! Simulated GPUs as a model without any foreign interface: a machine and its faults come from a
-//! scenario, memory is a map of extents, streams run in simulated time over links that traffic
-//! shares. The two libraries beside this crate put NVIDIA's interfaces in front of it.
+//! The model of the simulated GPUs, without any foreign interface: a machine and its faults come from a scenario, memory is
+//! a map of extents, and streams run in simulated time over links that traffic shares. The libraries next to this crate put
+//! NVIDIA's and rdma-core's interfaces in front of it.
 
 pub mod api;
 pub mod beside;
@@ -28,20 +28,20 @@ pub use status::{Result, Status};
 
 use std::time::Duration;
 
-/// The host's memory and clock, as the model sees them. In the libraries it is real memory of the
-/// program under test, and in tests a map.
+/// The host's memory and clock, as the model sees them: in the libraries the real memory of the program under test, in
+/// tests a map.
 pub trait Host {
     /// The bytes at `address`.
     fn read(&self, address: u64, bytes: u64) -> Vec<u8>;
-    /// Puts `bytes` at `address`.
+    /// Writes `bytes` at `address`.
     fn write(&mut self, address: u64, bytes: &[u8]);
-    /// Takes whole grains of page-locked memory away: the model knows what should stand there, and is asked
-    /// through [`memory::Pinned::settle`] before the program under test touches them.
+    /// Makes whole grains of page-locked memory inaccessible: the model knows their contents, and
+    /// [`memory::Pinned::settle`] is called before the program under test touches them.
     fn close(&mut self, address: u64, bytes: u64);
-    /// Gives them back, with anything in them.
+    /// Makes them accessible again, with undefined contents.
     fn open(&mut self, address: u64, bytes: u64);
-    /// One word, read again each time.
+    /// One word, read again each time (volatile).
     fn word(&self, address: u64) -> u32;
-    /// Real time since some beginning: what the host waits for must not wait for ever.
+    /// Real time since some fixed start, so that waiting for the host can time out.
     fn clock(&self) -> Duration;
 }

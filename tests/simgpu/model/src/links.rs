@@ -1,5 +1,5 @@
-//! The ways that bytes take through the simulated machine: which links a transfer uses, how fast
-//! it is alone and how long a small one takes.
+//! The routes through the simulated machine: which links a transfer uses, its rate when alone, and the latency of a small
+//! one.
 
 use crate::flow::Flow;
 use crate::scenario::{Engine, Fault, Kind, PairFigures, Scenario, Way};
@@ -7,23 +7,24 @@ use crate::scenario::{Engine, Fault, Kind, PairFigures, Scenario, Way};
 /// Something that traffic shares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Link {
-    /// Out of a GPU.
+    /// Traffic out of a GPU.
     Out(usize),
-    /// Into it.
+    /// Traffic into a GPU.
     In(usize),
-    /// Both ways of its link.
+    /// Both directions of a GPU's link together.
     Link(usize),
     /// A shared link, away from its GPUs.
     Up(usize),
-    /// A shared link, to its GPUs.
+    /// A shared link, towards its GPUs.
     Down(usize),
     /// From one socket to another.
     Sockets(usize, usize),
-    /// Two peers, both directions; the lower first; kernels; reads.
+    /// Two peers, both directions together: the lower GPU first, then whether kernels move the data, then whether they
+    /// read.
     Pair(usize, usize, bool, bool),
-    /// A GPU's part in copies through the host's memory.
+    /// A GPU's part in copies through host memory.
     Staged(usize),
-    /// A GPU's link to the host, both ways.
+    /// A GPU's link to the host, both directions together.
     Host(usize),
     /// One socket's memory.
     Memory(usize),
@@ -31,19 +32,19 @@ pub enum Link {
     Local(usize),
 }
 
-/// The way of one transfer.
+/// The route of one transfer.
 #[derive(Debug, Clone)]
 pub struct Route {
-    /// What a transfer of no bytes takes, in ns.
+    /// Latency of a transfer without bytes, in ns.
     pub latency: f64,
-    /// What it uses.
+    /// Its maximum rate and the links that it uses.
     pub flow: Flow<Link>,
-    /// From which GPU to which, when it goes directly from peer to peer.
+    /// Source and target GPU of a direct peer-to-peer transfer.
     pub peers: Option<(usize, usize)>,
 }
 
 impl Route {
-    /// A way that uses nothing that others use.
+    /// A route that shares no link with others.
     #[must_use]
     pub fn alone(latency: f64, most: f64) -> Self {
         Self { latency, flow: Flow { most, uses: Vec::new() }, peers: None }
@@ -59,14 +60,14 @@ impl Route {
 const US: f64 = 1000.0;
 
 impl Scenario {
-    /// The figures of two peers.
+    /// The figures of a pair of peers.
     #[must_use]
     pub fn pair(&self, a: usize, b: usize) -> &PairFigures {
         let near = self.machine.socket(a) == self.machine.socket(b);
         if near { &self.figures.near } else { &self.figures.far }
     }
 
-    /// Directly from one GPU to another.
+    /// The route directly from one GPU to another.
     #[must_use]
     pub fn direct(&self, from: usize, to: usize, engine: Engine, way: Way) -> Route {
         let pair = self.pair(from, to);
@@ -98,7 +99,7 @@ impl Scenario {
         links
     }
 
-    /// From one GPU to another through the host's memory.
+    /// The route from one GPU to another through host memory.
     #[must_use]
     pub fn staged(&self, from: usize, to: usize) -> Route {
         let staged = &self.figures.staged;
@@ -111,7 +112,7 @@ impl Scenario {
         Route::over(latency, most, ends.into_iter().chain(shared).chain(self.between(from, to)))
     }
 
-    /// From the host to a GPU (`to`), or back.
+    /// The route from the host to a GPU (`to`), or back.
     #[must_use]
     pub fn host(&self, gpu: usize, to: bool, engine: Engine) -> Route {
         let host = &self.figures.host;
@@ -135,7 +136,7 @@ impl Scenario {
         Route::over(latency * US, most * self.narrowed(gpu), links)
     }
 
-    /// Within a GPU's memory, where each byte is moved `passes` times (a copy reads and writes: 2).
+    /// The route within a GPU's memory, where each byte is moved `passes` times (a copy reads and writes: 2).
     #[must_use]
     pub fn local(&self, gpu: usize, engine: Engine, passes: f64) -> Route {
         let latency =
@@ -155,7 +156,7 @@ impl Scenario {
         self.fault.iter().filter(here).map(|f| f.links).sum()
     }
 
-    /// What is left of what a GPU's NVLinks carry. Without any, data takes its PCIe link.
+    /// The fraction of a GPU's NVLink bandwidth that is left. With every NVLink down, data goes over its PCIe link.
     fn nvlinked(&self, gpu: usize) -> f64 {
         let Some(nvlink) = self.machine.nvlink else { return 1.0 };
         let here = |f: &&Fault| f.kind == Kind::NvlinkDown && f.gpu.is_none_or(|g| g == gpu);
@@ -165,7 +166,7 @@ impl Scenario {
         rate.unwrap_or(if up > 0 { f64::from(up) / f64::from(nvlink.links.max(1)) } else { pcie })
     }
 
-    /// What a fault leaves of a GPU's link.
+    /// The fraction of a GPU's link bandwidth that `narrow` faults leave.
     #[must_use]
     pub fn narrowed(&self, gpu: usize) -> f64 {
         let narrow = self.fault.iter().filter(|f| f.kind == Kind::Narrow && f.gpu == Some(gpu));

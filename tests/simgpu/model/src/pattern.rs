@@ -1,5 +1,5 @@
-//! The words that the kernels write and check, and how two runs of them compare without computing
-//! each: the last step of the hash is a bijection, so words are equal where what goes into it is.
+//! The words that the kernels write and check, and how to compare two runs of them without computing each word: the last
+//! step of the hash is a bijection, so words are equal exactly where its inputs are.
 
 /// The hash's factor for the low half of an index.
 const STEP: u32 = 0x9E37_79B1;
@@ -14,7 +14,7 @@ pub fn word(seed: u64, i: u64) -> u32 {
     mix(Premix::of(seed, i).at(0))
 }
 
-/// The finalizer `lowbias32`: a bijection that leaves zero where it is.
+/// The finalizer `lowbias32`: a bijection that maps zero to zero.
 fn mix(mut h: u32) -> u32 {
     h ^= h >> 16;
     h = h.wrapping_mul(FIRST);
@@ -23,7 +23,7 @@ fn mix(mut h: u32) -> u32 {
     h ^ (h >> 16)
 }
 
-/// What [`mix`] made `h` of.
+/// The inverse of [`mix`].
 fn unmix(mut h: u32) -> u32 {
     const FIRST_INVERSE: u32 = inverse(FIRST);
     const SECOND_INVERSE: u32 = inverse(SECOND);
@@ -34,9 +34,9 @@ fn unmix(mut h: u32) -> u32 {
     h ^ (h >> 16)
 }
 
-/// The inverse of an odd number modulo 2^32: Newton's step doubles the bits that are right.
+/// The inverse of an odd number modulo 2^32: each Newton step doubles the number of correct bits.
 const fn inverse(odd: u32) -> u32 {
-    let mut x = odd; // right in 3 bits
+    let mut x = odd; // correct in 3 bits
     let mut bits = 3;
     while bits < 32 {
         x = x.wrapping_mul(2u32.wrapping_sub(odd.wrapping_mul(x)));
@@ -50,7 +50,7 @@ fn low(x: u64) -> u32 {
     u32::try_from(x & 0xffff_ffff).unwrap_or_default()
 }
 
-/// What goes into the finalizer for words whose index has one and the same high half.
+/// The input of the finalizer for words whose indices share the same high half.
 #[derive(Debug, Clone, Copy)]
 struct Premix {
     low: u32,
@@ -88,7 +88,7 @@ pub enum Hits {
     All,
     /// At these words, in order.
     At(Vec<u64>),
-    /// At some: they must be computed.
+    /// Some may be equal: the words must be computed.
     Some,
 }
 
@@ -99,19 +99,19 @@ impl Pattern {
         word(self.seed, self.first.wrapping_add(k)) ^ self.flip
     }
 
-    /// The run from word `k` on.
+    /// The run that starts at word `k`.
     #[must_use]
     pub fn from(self, k: u64) -> Self {
         Self { first: self.first.wrapping_add(k), ..self }
     }
 
-    /// How many words come before the high half of the index changes.
+    /// Number of words before the high half of the index changes.
     #[must_use]
     pub fn even(self) -> u64 {
         (1 << 32) - (self.first & 0xffff_ffff)
     }
 
-    /// Writes the words from 0 on, as they lie in memory.
+    /// Writes the words from word 0 on, as they are stored in memory.
     pub fn write(self, out: &mut [[u8; 4]]) {
         let mut from = self;
         let mut rest = out;
@@ -128,20 +128,20 @@ impl Pattern {
         }
     }
 
-    /// Where the first `n` words equal those of `other`; `n` is at most what is even in both.
+    /// Where the first `n` words equal those of `other`; `n` is at most `even()` of both.
     #[must_use]
     pub fn equal(self, other: Self, n: u64) -> Hits {
         let (a, b) = (Premix::of(self.seed, self.first), Premix::of(other.seed, other.first));
         match (a.low == b.low, a.high == b.high) {
             (true, true) if self.flip != other.flip => return Hits::At(Vec::new()),
-            // Other words, and other bits of them inverted: they may be equal by chance.
+            // Different words with different bits inverted: they may be equal by chance.
             _ if self.flip != other.flip => return Hits::Some,
             (true, true) => return Hits::All,
             (true, false) | (false, true) => return Hits::At(Vec::new()),
             (false, false) => {}
         }
-        // x ^ m == x + d has solutions only if d is a sum of +-2^i over the bits i of m: then
-        // (d + m) / 2 is a part of m, its highest bit aside.
+        // x ^ m == x + d has solutions only if d is a sum of +-2^i over the bits i of m: then (d + m) / 2 is a subset of
+        // the bits of m, apart from the highest bit.
         let (m, d) = (a.high ^ b.high, b.low.wrapping_sub(a.low));
         let sum = d.wrapping_add(m);
         let half = (sum >> 1) & 0x7fff_ffff;
@@ -149,7 +149,7 @@ impl Pattern {
         if possible && n > 0 { Hits::Some } else { Hits::At(Vec::new()) }
     }
 
-    /// Where the first `n` words are `value`; `n` is at most what is even.
+    /// Where the first `n` words are `value`; `n` is at most `even()`.
     #[must_use]
     pub fn equal_to(self, value: u32, n: u64) -> Hits {
         const STEP_INVERSE: u32 = inverse(STEP);
@@ -163,7 +163,7 @@ impl Pattern {
 mod tests {
     use super::*;
 
-    /// The kernels' own vectors.
+    /// The kernels' own test vectors.
     #[test]
     fn words_are_those_of_the_kernels() {
         let text = include_str!("../../../../validator/kernels/pattern-vectors.toml");
@@ -208,7 +208,7 @@ mod tests {
         let a = Pattern { seed: 7, first: 100, flip: 0 };
         assert_eq!(a.equal(a, 10), Hits::All);
         assert_eq!(a.equal(a.from(1), 10), Hits::At(vec![]));
-        // A seed that makes up for the place is the same run.
+        // A seed that compensates for the different index gives the same run.
         let alias = Pattern { seed: u64::from(7u32.wrapping_sub(STEP)), first: 101, flip: 0 };
         assert_eq!(a.equal(alias, 10), Hits::All);
         assert_eq!(a.at(5), alias.at(5));
@@ -223,7 +223,7 @@ mod tests {
         };
         for _ in 0..300 {
             let a = Pattern { seed: next(), first: next() & 0xffff, flip: 0 };
-            // Few bits apart, where equal words are likely.
+            // The seeds differ in few bits, where equal words are likely.
             let b = Pattern { seed: a.seed ^ (1 << (next() % 64)) ^ (1 << (next() % 64)), ..a };
             let found: Vec<_> = (0..500).filter(|k| a.at(*k) == b.at(*k)).collect();
             match a.equal(b, 500) {

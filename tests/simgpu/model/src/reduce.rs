@@ -1,18 +1,18 @@
-//! The reduction of what several ranks have, from extents: without making elements where all are values of
-//! `fl_nccl_fill`, one by one where they are few, and else as noise that no check takes for right.
+//! Reduces the contents of several ranks as extents: without computing elements if all are values of `fl_nccl_fill`,
+//! element by element if they are few, and otherwise as noise, which no check accepts as correct.
 
 use crate::content::Content;
 use crate::element::{Op, Type};
 use crate::extents::{Piece, bytes};
 use crate::values::Values;
 
-/// Up to so many bytes, of all ranks together, elements are reduced one by one.
+/// Up to this many bytes, over all ranks, elements are reduced one by one.
 const FEW: u64 = 8 << 10;
 
-/// A stretch and what is in it; what was never written is zero.
+/// A stretch and its content; memory that was never written is zero.
 pub type Whole = (u64, Content);
 
-/// The same pieces, so that each is a whole number of elements.
+/// The same pieces, split so that each is a whole number of elements.
 #[must_use]
 pub fn whole(pieces: &[Piece], size: u64) -> Vec<Whole> {
     let mut found = Vec::new();
@@ -40,7 +40,7 @@ pub fn whole(pieces: &[Piece], size: u64) -> Vec<Whole> {
     found
 }
 
-/// What all ranks' pieces, of one length, come to.
+/// The reduction of all ranks' pieces, which have the same total length.
 #[must_use]
 pub fn reduce(ranks: &[Vec<Piece>], r#type: Type, op: Op) -> Vec<Piece> {
     if let [own] = ranks {
@@ -62,7 +62,7 @@ pub fn reduce(ranks: &[Vec<Piece>], r#type: Type, op: Op) -> Vec<Piece> {
     found
 }
 
-/// What one rank alone has comes to itself; values of `fl_nccl_fill` then are known as reduced ones.
+/// The result for a single rank is its own content; values of `fl_nccl_fill` become reduced values.
 fn alone(content: &Content, r#type: Type, op: Op) -> Content {
     match content {
         Content::Values(values, 0) if values.r#type == r#type => {
@@ -72,7 +72,7 @@ fn alone(content: &Content, r#type: Type, op: Op) -> Content {
     }
 }
 
-/// What one stretch of `n` bytes comes to.
+/// The reduction of one stretch of `n` bytes.
 fn together(contents: &[Content], n: u64, r#type: Type, op: Op) -> Content {
     let own = |c: &Content| match c {
         Content::Values(values, 0) if values.r#type == r#type => Some(*values),
@@ -120,7 +120,7 @@ mod tests {
     const TYPES: [Type; 5] = [Type::Int32, Type::Half, Type::Float, Type::Double, Type::Bfloat16];
     const OPS: [Op; 4] = [Op::Sum, Op::Max, Op::Min, Op::Avg];
 
-    /// The same bytes, not known as what they mean.
+    /// The same bytes, as real bytes without their meaning.
     fn unknown(content: &Content, n: u64) -> Content {
         Content::bytes(bytes(&[(n, Some(content.clone()))]))
     }
@@ -134,12 +134,12 @@ mod tests {
                     let own =
                         |r| Content::Values(Values { of: Of::Rank(r), ..values(kind, Some(op), ranks) }, 0);
                     let known: Vec<_> = (0..ranks).map(own).collect();
-                    let said = together(&known, n, kind, op);
-                    assert!(matches!(said, Content::Values(..)), "{kind:?} {op:?} {ranks}");
+                    let symbolic = together(&known, n, kind, op);
+                    assert!(matches!(symbolic, Content::Values(..)), "{kind:?} {op:?} {ranks}");
                     let all: Vec<_> = known.iter().map(|c| unknown(c, n)).collect();
                     let done = one_by_one(&all, n, kind, op);
-                    let [said, done] = [said, done].map(|c| bytes(&[(n, Some(c))]));
-                    assert_eq!(said, done, "{kind:?} {op:?} {ranks}");
+                    let [symbolic, done] = [symbolic, done].map(|c| bytes(&[(n, Some(c))]));
+                    assert_eq!(symbolic, done, "{kind:?} {op:?} {ranks}");
                 }
             }
         }

@@ -1,10 +1,10 @@
-//! What the driver's calls come back with: its numbers, names and words.
+//! What the driver's calls return: result codes with their names and descriptions.
 
-/// A result code of the CUDA driver API; 0 never stands here.
+/// A result code of the CUDA driver API, never 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Status(pub i32);
 
-/// What a simulated call yields.
+/// The result of a simulated call.
 pub type Result<T> = core::result::Result<T, Status>;
 
 macro_rules! statuses {
@@ -12,7 +12,7 @@ macro_rules! statuses {
         impl Status {
             $(#[doc = $text] pub const $name: Self = Self($code);)*
         }
-        /// Number, name and words of every code that is told by name.
+        /// Number, name and description of every known code.
         const TABLE: &[(i32, &str, &str)] = &[$(($code, concat!($cuda, "\0"), concat!($text, "\0"))),*];
     };
 }
@@ -49,19 +49,19 @@ statuses! {
 }
 
 impl Status {
-    /// Its name, e.g. `CUDA_ERROR_UNKNOWN`, ending in a zero byte for C; `None` for a number that is no code.
+    /// Its name, e.g. `CUDA_ERROR_UNKNOWN`, NUL-terminated for C; `None` for an unknown code.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
         TABLE.iter().find(|(code, ..)| *code == self.0).map(|(_, name, _)| *name)
     }
 
-    /// Its words, ending in a zero byte for C.
+    /// Its description, NUL-terminated for C.
     #[must_use]
     pub fn text(self) -> Option<&'static str> {
         TABLE.iter().find(|(code, ..)| *code == self.0).map(|(.., text)| *text)
     }
 
-    /// Whether a context that met it is lost.
+    /// Whether it destroys the context in which it occurs.
     #[must_use]
     pub fn is_sticky(self) -> bool {
         matches!(self.0, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 999)

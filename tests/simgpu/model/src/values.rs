@@ -1,10 +1,10 @@
-//! The values that `fl_nccl_fill` writes and `fl_nccl_check` expects (validator/kernels/nccl.cu): numbers
-//! made of the pattern's words of a rank, or of those of all ranks reduced.
+//! The values that `fl_nccl_fill` writes and `fl_nccl_check` expects (validator/kernels/nccl.cu): numbers derived from the
+//! pattern's words of one rank, or of all ranks reduced.
 
 use crate::element::{Op, Type};
 use crate::pattern::word;
 
-/// What one rank's seed is further on than the one before's.
+/// The difference between the seeds of consecutive ranks.
 const RANK: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// A run of elements.
@@ -22,26 +22,26 @@ pub struct Values {
     pub scale: u32,
     /// See `range`.
     pub powers: bool,
-    /// Whose.
+    /// Whose elements they are.
     pub of: Of,
 }
 
-/// Whose elements.
+/// Whose elements they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Of {
-    /// One rank's.
+    /// One rank's elements.
     Rank(u32),
-    /// Those of the first `ranks` ranks, reduced; a mean is their sum over the scale.
+    /// The elements of the first `ranks` ranks, reduced; a mean is their sum divided by the scale.
     Reduced {
-        /// How.
+        /// The reduction.
         op: Op,
-        /// How many.
+        /// The number of ranks.
         ranks: u32,
     },
 }
 
 impl Values {
-    /// The element of a rank, before it gets its type.
+    /// Element `i` of a rank, before conversion to its type.
     fn value(&self, rank: u32, i: u64) -> u64 {
         let w = word(self.seed.wrapping_add(u64::from(rank).wrapping_mul(RANK)), i);
         let w = u64::from(w.checked_rem(self.range).unwrap_or_default());
@@ -53,7 +53,7 @@ impl Values {
         }
     }
 
-    /// Element `k`, before it gets its type.
+    /// Element `k`, before conversion to its type.
     fn number(&self, k: u64) -> u64 {
         let i = self.first.wrapping_add(k);
         let Of::Reduced { op, ranks } = self.of else {
@@ -78,25 +78,25 @@ impl Values {
         self.r#type.whole(self.number(k))
     }
 
-    /// Bytes of an element.
+    /// Size of an element in bytes.
     #[must_use]
     pub const fn size(&self) -> u64 {
         self.r#type.bytes()
     }
 
-    /// The run from element `k` on.
+    /// The run that starts at element `k`.
     #[must_use]
     pub fn from(self, k: u64) -> Self {
         Self { first: self.first.wrapping_add(k), ..self }
     }
 
-    /// Whether none of them is zero, or the bits of [`crate::content::Content::NOISE`].
+    /// Whether none of them can be zero or equal to [`crate::content::Content::NOISE`].
     #[must_use]
     pub fn ordinary(&self) -> bool {
         self.scale > 0 && self.greatest().is_some_and(|n| n <= self.r#type.exact())
     }
 
-    /// The greatest that one rank's value can be.
+    /// The largest possible value of one rank.
     fn greatest(&self) -> Option<u64> {
         let (scale, range) = (u64::from(self.scale), u64::from(self.range.max(1)));
         if self.powers {
@@ -109,8 +109,8 @@ impl Values {
         }
     }
 
-    /// What the same stretch of `ranks` ranks comes to, if that can be said without doing it: each rank's own
-    /// values, with one seed, and every sum exact.
+    /// The reduction of `all`, if it is known without computing elements: one run for each rank, with one seed, and every
+    /// sum exact.
     #[must_use]
     pub fn reduced(all: &[Self], op: Op) -> Option<Self> {
         let (first, ranks) = (*all.first()?, u32::try_from(all.len()).ok()?);
@@ -121,7 +121,7 @@ impl Values {
             let slot = seen.get_mut(usize::try_from(rank).ok()?).filter(|s| !**s && alike)?;
             *slot = true;
         }
-        // A mean's values are scaled down before they are added, as NCCL does it.
+        // A mean's values are scaled down before they are added, as in NCCL.
         let mean = op == Op::Avg;
         let parts = if mean { first.greatest()?.checked_div(u64::from(ranks))? } else { first.greatest()? };
         let most = parts.checked_mul(u64::from(ranks))?;
@@ -129,7 +129,7 @@ impl Values {
         fits.then_some(Self { of: Of::Reduced { op, ranks }, ..first })
     }
 
-    /// Writes the bytes from byte `byte` of element 0 on.
+    /// Writes the bytes starting at byte `byte` of element 0.
     pub fn write(&self, byte: u64, out: &mut [u8]) {
         let size = usize::try_from(self.size()).unwrap_or(1);
         let mut k = 0;
@@ -166,7 +166,7 @@ pub(crate) mod tests {
         assert_eq!(powers.at(7), 4 << (w % 5));
     }
 
-    /// Values that a program computed which shares nothing with this one or the kernels.
+    /// Values computed by a program that shares no code with this one or the kernels.
     #[test]
     #[expect(clippy::unreadable_literal, reason = "they are compared with those of the kernels' tests")]
     fn values_are_those_of_the_kernels() {

@@ -1,4 +1,4 @@
-//! The collectives as C has them.
+//! The collectives as C functions.
 
 use crate::comm::{Comm, Memory, Step};
 use crate::group::{What, ask, ask_all};
@@ -8,7 +8,7 @@ use simgpu_model::collective::Ask;
 use simgpu_model::element::{Op, Type};
 use std::ffi::{c_int, c_uint, c_void};
 
-/// Bytes of an element: `ncclDataType_t` by number.
+/// Size of an element in bytes, by the number of `ncclDataType_t`.
 const SIZES: [u64; 12] = [1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1];
 
 fn bytes(count: usize, r#type: c_uint) -> Result<u64> {
@@ -16,7 +16,7 @@ fn bytes(count: usize, r#type: c_uint) -> Result<u64> {
     (count as u64).checked_mul(*size).ok_or(Code::ARGUMENT)
 }
 
-/// Type and reduction; NCCL has more than are simulated.
+/// Type and reduction from their numbers; not all of NCCL's are simulated.
 fn reduction(r#type: c_uint, op: c_uint) -> Result<(Type, Op)> {
     match (Type::of(r#type), Op::of(op)) {
         (Some(t), Some(op)) => Ok((t, op)),
@@ -25,7 +25,7 @@ fn reduction(r#type: c_uint, op: c_uint) -> Result<(Type, Op)> {
     }
 }
 
-/// Rank and number of ranks of a handle.
+/// Rank and number of ranks of a communicator handle.
 fn place(comm: *const Comm) -> Result<(usize, u64)> {
     // SAFETY: the caller's handle.
     let comm = unsafe { comm.as_ref() }.ok_or(Code::ARGUMENT)?;
@@ -41,7 +41,7 @@ fn peer(comm: *const Comm, rank: c_int) -> Result<usize> {
 unsafe extern "C" fn ncclCommUserRank(comm: *const Comm, rank: *mut c_int) -> c_int {
     let call = || {
         let (own, _) = place(comm)?;
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         let to = unsafe { rank.as_mut() }.ok_or(Code::ARGUMENT)?;
         *to = c_int::try_from(own).map_err(|_| Code::INTERNAL)?;
         Ok(())
@@ -59,7 +59,7 @@ fn collective(
 ) -> Result<()> {
     let memory = |m: Option<(u64, u64)>| -> Vec<Memory> { m.iter().map(|(a, n)| (0, *a, *n)).collect() };
     let (send, receive) = (memory(send), memory(receive));
-    // Nothing to move is nothing to do.
+    // A call without data does nothing.
     if send.iter().chain(&receive).all(|(.., n)| *n == 0) && (!send.is_empty() || !receive.is_empty()) {
         return Ok(());
     }
@@ -193,7 +193,7 @@ extern "C" fn ncclRecv(
     code(call())
 }
 
-/// One send or receive of a rank's parts; nothing is sent where there is nothing.
+/// One send or receive of a rank; `None` if it has no data.
 fn part(send: bool, stream: usize, peer: usize, address: u64, bytes: u64) -> Option<What> {
     let what = if send {
         What::Send { stream, peer, address, bytes }
@@ -203,7 +203,7 @@ fn part(send: bool, stream: usize, peer: usize, address: u64, bytes: u64) -> Opt
     (bytes > 0).then_some(what)
 }
 
-/// A part for each rank, one after the other in memory.
+/// A send or receive for each rank, consecutive in memory.
 fn parts(send: bool, stream: usize, ranks: u64, address: u64, bytes: u64) -> impl Iterator<Item = What> {
     let peers = (0..ranks).filter_map(|n| usize::try_from(n).ok());
     peers.filter_map(move |n| part(send, stream, n, address + n as u64 * bytes, bytes))

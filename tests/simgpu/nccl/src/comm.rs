@@ -1,5 +1,5 @@
-//! A communicator as one of its ranks has it: who the others are, and the ways to them, which are looked for
-//! when they are first needed.
+//! A communicator as seen by one of its ranks: the other ranks, and the transports to them, which are chosen when they are
+//! first needed.
 
 use crate::driver::{Driver, driver};
 use crate::environment::environment;
@@ -18,7 +18,7 @@ pub(crate) struct Rank {
     pub(crate) process: u32,
     pub(crate) gpu: usize,
     pub(crate) ordinal: usize,
-    /// Which host it is on, as a number.
+    /// The host that it is on, as a number.
     pub(crate) host: u64,
 }
 
@@ -30,21 +30,21 @@ pub(crate) struct Comm {
     pub(crate) ranks: Vec<Rank>,
     pub(crate) channels: u32,
     state: Mutex<State>,
-    /// The slowest ways of the ring and of an exchange, which do not change.
+    /// The slowest paths of the ring and of an exchange, which do not change.
     paths: [OnceLock<Path>; 2],
 }
 
-/// What changes.
+/// The mutable state.
 #[derive(Debug, Default)]
 struct State {
     /// The next collective's number.
     next: u64,
     ring: bool,
-    /// Ranks to which there is a way beside the ring.
+    /// Ranks that are connected in addition to the ring.
     others: BTreeSet<usize>,
 }
 
-/// Memory that goes or comes: peer, address, bytes.
+/// Memory that is sent or received: peer, address, bytes.
 pub(crate) type Memory = (usize, u64, u64);
 
 /// One call on a stream.
@@ -75,7 +75,7 @@ impl Comm {
         self.channels.min(TO_A_PEER)
     }
 
-    /// Whether every rank reaches every other one directly.
+    /// Whether every rank can reach every other rank directly.
     pub(crate) fn all_peers(&self) -> Result<bool> {
         let (scenario, env) = (&driver()?.scenario, environment());
         let pairs = self.ranks.iter().flat_map(|a| self.ranks.iter().map(move |b| (a.gpu, b.gpu)));
@@ -94,7 +94,7 @@ impl Comm {
         (self.rank + further) % self.ranks.len().max(1)
     }
 
-    /// Finds the ways around the ring, once, and says them.
+    /// Chooses the transports around the ring, once, and logs them.
     pub(crate) fn connect_ring(&self) -> Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (next, last) = (self.neighbour(1), self.neighbour(self.ranks.len().saturating_sub(1)));
@@ -107,7 +107,7 @@ impl Comm {
         Ok(())
     }
 
-    /// Finds the ways to the peers of an exchange.
+    /// Chooses the transports to the peers of an exchange.
     fn connect_others(&self, peers: &BTreeSet<usize>) -> Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         for peer in peers.iter().filter(|p| **p != self.rank) {
@@ -153,7 +153,7 @@ impl Comm {
         })
     }
 
-    /// Enables peer access, which a driver may refuse that said it would not.
+    /// Enables peer access, which the driver may refuse even if it reported that access is possible.
     fn allowed(&self, driver: &Driver, to: usize) -> Result<()> {
         let Some(peer) = self.ranks.get(to) else { return Err(Code::INTERNAL) };
         let Some(fault) = driver.scenario.faults(Kind::Refuse, self.own().gpu, peer.gpu).next() else {
@@ -168,7 +168,7 @@ impl Comm {
     fn line(&self, channel: u32, kind: u32, from: usize, to: usize, way: Transport, what: &str) {
         let device = |rank: usize| self.ranks.get(rank).map_or(0, |r| r.ordinal);
         let (a, b) = (device(from), device(to));
-        // Shared memory's line has one number less.
+        // The line about shared memory has one number less.
         let (kind, about) = match way {
             Transport::Shm => (String::new(), SHM),
             net if net.is_net() => (format!("/{kind}"), NET),
@@ -179,7 +179,7 @@ impl Comm {
         info(INIT | about, self.own().ordinal, &text);
     }
 
-    /// The slowest way that a call may take.
+    /// The slowest path that a call may use.
     fn path(&self, driver: &Driver, exchange: bool) -> Path {
         let [ring, all] = &self.paths;
         *if exchange { all } else { ring }.get_or_init(|| self.slowest(driver, exchange))
@@ -189,13 +189,13 @@ impl Comm {
         let n = self.ranks.len();
         let all = (0..n).flat_map(|a| (0..n).map(move |b| (a, b)));
         let used = all.filter(|(a, b)| a != b && (exchange || (a + 1) % n == *b));
-        let said = used.filter_map(|(a, b)| self.way(driver, a, b)).map(Transport::path).max();
+        let slowest = used.filter_map(|(a, b)| self.way(driver, a, b)).map(Transport::path).max();
         let lies = |f: &Fault| matches!(f.kind, Kind::NcclLies | Kind::NcclDeaf);
         let least = if driver.scenario.fault.iter().any(lies) { Path::Shm } else { Path::P2p };
-        said.unwrap_or(Path::P2p).max(least)
+        slowest.unwrap_or(Path::P2p).max(least)
     }
 
-    /// Finds the ways that a call needs.
+    /// Chooses the transports that a call needs.
     pub(crate) fn prepare(&self, step: &Step) -> Result<()> {
         if step.ask == Ask::Exchange {
             if self.all_connected() {
@@ -208,7 +208,7 @@ impl Comm {
         }
     }
 
-    /// Counts the bytes of a call that leave this host and come to it on the ring, on all RDMA ports alike.
+    /// Counts the bytes of a call that leave and reach this host on the ring, spread evenly over the RDMA ports in use.
     fn count(&self, driver: &Driver, send: &[Memory], receive: &[Memory]) {
         let hcas = &environment().hcas;
         let one = driver.scenario.fault.iter().any(|fault| fault.kind == Kind::NcclOneRail);
@@ -249,7 +249,7 @@ impl Comm {
     }
 }
 
-/// A GPU's address on the bus as NCCL counts it: `0000:25:00.0` is 25000.
+/// A GPU's PCI address as NCCL numbers it: `0000:25:00.0` is 25000.
 pub(crate) fn bus_id(driver: &Driver, gpu: usize) -> u64 {
     let (domain, bus, device) = driver.scenario.machine.address(gpu);
     u64::from(domain) << 20 | u64::from(bus) << 12 | u64::from(device) << 4

@@ -1,4 +1,4 @@
-//! The simulated libcuda of this process, and the machine that both simulate.
+//! The simulated libcuda of this process, and the machine that both libraries simulate.
 
 use crate::log::warn;
 use crate::log::{Code, Result};
@@ -8,13 +8,13 @@ use simgpu_model::{Scenario, beside};
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 
-/// Of glibc: only a library that is there already.
+/// glibc's flag to open only a library that is already loaded.
 const RTLD_NOLOAD: i32 = 4;
 
-/// Where bytes go.
+/// Receives bytes.
 pub(crate) type Sink = unsafe extern "C" fn(to: *mut c_void, bytes: *const u8, length: usize);
 
-/// The way to the ranks of other processes.
+/// The connection to the ranks of other processes.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Functions {
@@ -25,13 +25,13 @@ pub(crate) struct Functions {
     pub(crate) end: unsafe extern "C" fn(*mut c_void),
 }
 
-/// Its functions.
+/// The functions of the simulated libcuda.
 pub(crate) struct Driver {
     gpu: Symbol<extern "C" fn(c_int) -> i64>,
     join: Symbol<unsafe extern "C" fn(u64, usize, usize, *const Functions) -> c_int>,
     leave: Symbol<extern "C" fn(u64, usize) -> c_int>,
     collective: Symbol<unsafe extern "C" fn(usize, usize, *const u8, usize) -> c_int>,
-    /// What is simulated.
+    /// The simulated scenario.
     pub(crate) scenario: Scenario,
 }
 
@@ -46,10 +46,10 @@ pub(crate) fn driver() -> Result<&'static Driver> {
 
 fn find() -> core::result::Result<Driver, String> {
     let scenario = beside::scenario()?;
-    // SAFETY: nothing is loaded, so nothing is run.
+    // SAFETY: nothing is loaded, so no initialiser runs.
     let library = unsafe { Library::open(Some("libcuda.so.1"), RTLD_LAZY | RTLD_NOLOAD) };
     let library = library.map_err(|e| format!("Failed to find CUDA library libcuda.so.1: {e}"))?;
-    // SAFETY: the simulated libcuda's functions have these types; NVIDIA's has none of these names.
+    // SAFETY: the simulated libcuda's functions have these types; NVIDIA's library has no functions of these names.
     let found = unsafe {
         (
             library.get(b"simgpu_gpu\0"),
@@ -65,7 +65,7 @@ fn find() -> core::result::Result<Driver, String> {
 }
 
 impl Driver {
-    /// The GPU of an ordinal, or of the current context.
+    /// The GPU of an ordinal, or of the current context if there is none.
     pub(crate) fn gpu(&self, ordinal: Option<c_int>) -> Result<usize> {
         usize::try_from((self.gpu)(ordinal.unwrap_or(-1))).map_err(|_| Code::CUDA)
     }
@@ -77,7 +77,7 @@ impl Driver {
 
     pub(crate) fn join(&self, id: u64, ranks: usize, rank: usize, others: Option<&Functions>) -> Result<()> {
         let others = others.map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: null, or functions that it copies.
+        // SAFETY: null, or functions that the callee copies.
         cuda(unsafe { (self.join)(id, ranks, rank, others) })
     }
 
@@ -87,7 +87,7 @@ impl Driver {
 
     pub(crate) fn push(&self, gpu: usize, stream: usize, call: &Call) -> Result<()> {
         let bytes = call.encode();
-        // SAFETY: the bytes are as many.
+        // SAFETY: the pointer and length are those of a slice.
         cuda(unsafe { (self.collective)(gpu, stream, bytes.as_ptr(), bytes.len()) })
     }
 }

@@ -1,4 +1,4 @@
-//! The topology and the graphs as NCCL writes them: XML files where the environment names some, and lines.
+//! The topology and the graphs as NCCL writes them: as XML files if the environment names them, and as log lines.
 
 use crate::comm::Comm;
 use crate::driver::Driver;
@@ -7,7 +7,7 @@ use crate::transport::nearness;
 use std::fmt::Write;
 use std::fs;
 
-/// Writes the files that the environment names; what cannot be written is left, as NCCL warns and goes on.
+/// Writes the files that the environment names; as in NCCL, a file that cannot be written causes only a warning.
 pub(crate) fn write(driver: &Driver, comm: &Comm, direct: bool) {
     let files = [
         (&environment().topology, topology(driver, comm)),
@@ -22,7 +22,7 @@ pub(crate) fn write(driver: &Driver, comm: &Comm, direct: bool) {
     }
 }
 
-/// What a lane of each generation does, as the kernel writes it, and what NCCL makes of it in GB/s.
+/// The speed of a lane of each generation as the kernel writes it, and the rate that NCCL assumes for it in GB/s.
 fn speed(generation: u32) -> (&'static str, f64) {
     match generation {
         1 => ("2.5 GT/s PCIe", 0.1875),
@@ -33,7 +33,7 @@ fn speed(generation: u32) -> (&'static str, f64) {
     }
 }
 
-/// What NCCL takes one link of NVLink for, in GB/s.
+/// The rate that NCCL assumes for one NVLink, in GB/s.
 fn nvlink(driver: &Driver) -> f64 {
     if driver.scenario.machine.capability.first().is_some_and(|c| *c >= 9) { 20.6 } else { 20.0 }
 }
@@ -88,7 +88,7 @@ fn gpu(out: &mut String, driver: &Driver, rank: usize, gpu: usize, ordinal: usiz
     out.push_str("    </pci>\n");
 }
 
-/// Rate of a channel in GB/s, and how far its ways go.
+/// Rate of a channel in GB/s, and the level of its farthest connection.
 fn searched(driver: &Driver, comm: &Comm, direct: bool) -> (f64, &'static str) {
     let machine = &driver.scenario.machine;
     let all = match machine.nvlink {
@@ -140,7 +140,7 @@ pub(crate) fn system(driver: &Driver) -> String {
     format!("=== System : maxBw {most:.1} totalBw {most:.1} ===")
 }
 
-/// The lines about the rings that were found.
+/// The lines about the rings.
 pub(crate) fn pattern(driver: &Driver, comm: &Comm, direct: bool) -> Vec<String> {
     let (rate, way) = searched(driver, comm, direct);
     let channels = comm.channels;

@@ -1,20 +1,20 @@
-//! The environment as NCCL reads it: once for each process, when the first communicator is made. Nothing
-//! else is read: no /etc/nccl.conf.
+//! The environment variables that NCCL reads: once per process, when the first communicator is created. No other source is
+//! read, not even /etc/nccl.conf.
 
 use std::env;
 use std::sync::OnceLock;
 
-/// How near two GPUs are, nearest first, as NCCL calls it.
+/// NCCL's names for the distance between two GPUs, nearest first.
 const LEVELS: [&str; 10] = ["LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS"];
-/// What numbers stood for before there were names.
+/// The names of the numbers that older versions used.
 const OLD: [&str; 6] = ["LOC", "PIX", "PXB", "PHB", "SYS", "SYS"];
 
-/// A nearness: a place in [`LEVELS`].
+/// A distance: an index in [`LEVELS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Level(usize);
 
 impl Level {
-    /// The level of a name.
+    /// The level with this name.
     pub(crate) fn named(name: &str) -> Option<Self> {
         LEVELS.iter().position(|l| *l == name).map(Self)
     }
@@ -30,10 +30,10 @@ impl Level {
     }
 }
 
-/// What it says.
+/// The values that were read.
 #[derive(Debug, Clone)]
 pub(crate) struct Environment {
-    /// The farthest that GPUs may be from each other to be peers; `LOC` where that is switched off.
+    /// The greatest distance between GPUs that use peer access; `LOC` if peer access is disabled.
     pub(crate) p2p: Level,
     pub(crate) p2p_direct: bool,
     pub(crate) shm: bool,
@@ -42,25 +42,25 @@ pub(crate) struct Environment {
     pub(crate) least_channels: Option<u32>,
     pub(crate) most_channels: Option<u32>,
     pub(crate) interface: Option<String>,
-    /// The network that must be used between hosts.
+    /// The network that must be used between hosts (NCCL_NET).
     pub(crate) net: Option<String>,
-    /// Whether RDMA may be used, and whether to the GPUs' memory.
+    /// Whether RDMA may be used; `gdr`: also to GPU memory.
     pub(crate) ib: bool,
-    /// Its ports by device, and whether they may be merged.
+    /// The RDMA devices to use, and whether their ports may be merged.
     pub(crate) hcas: Vec<String>,
     pub(crate) merge: bool,
     pub(crate) gdr: bool,
-    /// The name of this host among others.
+    /// This host's name among the hosts (NCCL_HOSTID).
     pub(crate) host: String,
     pub(crate) topology: Option<String>,
     pub(crate) graph: Option<String>,
-    /// Lines about what was set.
-    pub(crate) said: Vec<String>,
+    /// The log lines about variables that were set.
+    pub(crate) lines: Vec<String>,
 }
 
-/// Names that NCCL repeats without a full stop: it reads them as text.
+/// Variables that NCCL reads as text: their lines have no full stop.
 const TEXTS: [&str; 4] = ["NCCL_P2P_LEVEL", "NCCL_P2P_DISABLE", "NCCL_SOCKET_IFNAME", "NCCL_TOPO_DUMP_FILE"];
-/// Numbers that are read, or that are known and change nothing here.
+/// Variables that NCCL reads as numbers, including some that have no effect here.
 const NUMBERS: [&str; 10] = [
     "NCCL_SHM_DISABLE",
     "NCCL_NET_DISABLE_INTRA",
@@ -74,10 +74,10 @@ const NUMBERS: [&str; 10] = [
     "NCCL_IB_DISABLE",
 ];
 
-/// The environment of this process as it was when this was first asked.
+/// The environment of this process as it was at the first call.
 pub(crate) fn environment() -> &'static Environment {
     static READ: OnceLock<Environment> = OnceLock::new();
-    // What is set to nothing is not set.
+    // An empty value counts as unset.
     READ.get_or_init(|| read(|name| env::var(name).ok().filter(|v| !v.is_empty())))
 }
 
@@ -88,8 +88,8 @@ fn read(get: impl Fn(&str) -> Option<String>) -> Environment {
     let level = get("NCCL_P2P_LEVEL").and_then(|v| Level::read(&v)).or_else(|| Level::named("PXB"));
     let p2p = if on("NCCL_P2P_DISABLE") { Level(0) } else { level.unwrap_or(Level(0)) };
     let line = |name: &&str, stop: &str| get(name).map(|v| format!("{name} set by environment to {v}{stop}"));
-    let said = TEXTS.iter().filter_map(|n| line(n, ""));
-    let said = said.chain(NUMBERS.iter().filter_map(|n| line(n, "."))).collect();
+    let lines = TEXTS.iter().filter_map(|n| line(n, ""));
+    let lines = lines.chain(NUMBERS.iter().filter_map(|n| line(n, "."))).collect();
     Environment {
         p2p,
         p2p_direct: !on("NCCL_P2P_DIRECT_DISABLE"),
@@ -107,21 +107,21 @@ fn read(get: impl Fn(&str) -> Option<String>) -> Environment {
         host: get("NCCL_HOSTID").unwrap_or_default(),
         topology: get("NCCL_TOPO_DUMP_FILE"),
         graph: get("NCCL_GRAPH_DUMP_FILE"),
-        said,
+        lines,
     }
 }
 
-/// The devices in `=mlx5_0:1,mlx5_1:1`.
+/// The devices of a list such as `=mlx5_0:1,mlx5_1:1`.
 fn devices(list: &str) -> Vec<String> {
     let ports = list.trim_start_matches('=').split(',').filter(|port| !port.is_empty());
     ports.map(|port| port.split(':').next().unwrap_or(port).to_owned()).collect()
 }
 
-/// The most channels that NCCL has.
+/// NCCL's maximum number of channels.
 const MOST: u32 = 64;
 
 impl Environment {
-    /// Channels where NCCL would take `own` of itself.
+    /// The number of channels if NCCL would choose `own` by default.
     pub(crate) fn channels(&self, own: u32) -> u32 {
         let least = self.least_channels.unwrap_or(1);
         let most = self.most_channels.unwrap_or(MOST);

@@ -1,5 +1,5 @@
-//! Groups: what is asked for between ncclGroupStart and ncclGroupEnd is done at the end, at once. All sends
-//! and receives of a communicator are one exchange, in which each of its ranks takes part.
+//! Groups: calls between ncclGroupStart and ncclGroupEnd are made at the end, all at once. All sends and receives of a
+//! communicator form one exchange, in which each of its ranks takes part.
 
 use crate::comm::{Comm, Step};
 use crate::init::{Init, finish};
@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::c_int;
 
-/// What is asked for.
+/// A requested operation.
 #[derive(Debug)]
 pub(crate) enum What {
     Collective(Step),
@@ -51,19 +51,19 @@ fn end() -> Result<()> {
     run(calls)
 }
 
-/// Makes a communicator now, or at the end of the group.
+/// Creates a communicator now, or at the end of the group.
 pub(crate) fn init(init: Init) -> Result<()> {
     ncclGroupStart();
     GROUP.with_borrow_mut(|group| group.inits.push(init));
     end()
 }
 
-/// Does what is asked for now, or at the end of the group.
+/// Makes a call now, or at the end of the group.
 pub(crate) fn ask(comm: *const Comm, what: What) -> Result<()> {
     ask_all(comm, [what])
 }
 
-/// The same of several things, which belong together.
+/// The same for several calls that belong together.
 pub(crate) fn ask_all(comm: *const Comm, all: impl IntoIterator<Item = What>) -> Result<()> {
     ncclGroupStart();
     GROUP.with_borrow_mut(|group| group.calls.extend(all.into_iter().map(|what| (comm, what))));
@@ -93,7 +93,7 @@ fn run(calls: Vec<(*const Comm, What)>) -> Result<()> {
             step.receive.extend(receive);
         }
     }
-    // Each rank says what it misses, not the first alone.
+    // All ranks are prepared before an error is returned, so that each one logs what it lacks.
     let ready: Vec<_> = steps.iter().map(|(comm, step)| with(*comm, |c| c.prepare(step))).collect();
     ready.into_iter().collect::<Result<()>>()?;
     for (comm, mut step) in steps {
@@ -111,7 +111,7 @@ fn overlap(step: &Step) -> bool {
     let received = step.receive.iter().map(|(_, at, n)| (*at, at + n, 1));
     let mut all: Vec<(u64, u64, usize)> = sent.chain(received).collect();
     all.sort_unstable();
-    // How far what is sent, and what is received, has come so far.
+    // The highest end so far of the sent and of the received ranges.
     let mut ends = [0, 0];
     all.into_iter().any(|(at, end, kind)| {
         let [own, other] = if kind == 0 { [0, 1] } else { [1, 0] };
@@ -122,6 +122,6 @@ fn overlap(step: &Step) -> bool {
 }
 
 fn with(comm: *const Comm, f: impl FnOnce(&Comm) -> Result<()>) -> Result<()> {
-    // SAFETY: the caller's handle, which it has not destroyed while calls on it are to come.
+    // SAFETY: the caller's handle, which must not be destroyed while it has outstanding calls.
     unsafe { comm.as_ref() }.map_or(Err(Code::ARGUMENT), f)
 }

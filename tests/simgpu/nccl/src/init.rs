@@ -1,4 +1,4 @@
-//! How communicators come to be and go: unique ids, ranks of one process and of several, and what NCCL says
+//! Creates and destroys communicators: unique ids, ranks of one process and of several, and the lines that NCCL logs
 //! meanwhile.
 
 use crate::board::{Board, RANKS, make};
@@ -19,11 +19,11 @@ use std::net::SocketAddrV4;
 use std::sync::Once;
 use std::time::Duration;
 
-/// How an id begins.
+/// The magic at the start of an id.
 const MAGIC: [u8; 8] = *b"simnccl1";
 
-/// An id as it travels: how it begins, the process that made it, its board there, a number for the
-/// communicator, its machine, and where that listens for others (zero: nowhere); the rest is zero.
+/// A unique id: magic, the process that made it, its board's descriptor there, a number for the communicator, its machine,
+/// and the address at which that listens for others (port 0 if it does not); the rest is zero.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UniqueId {
@@ -38,7 +38,7 @@ pub(crate) struct UniqueId {
 }
 
 impl UniqueId {
-    /// Where its machine listens, if that is another one; an error if it listens nowhere.
+    /// Where the id's machine listens, if it is another machine; an error if it does not listen.
     pub(crate) fn elsewhere(&self) -> Result<Option<SocketAddrV4>> {
         match (self.machine == machine(), self.port) {
             (true, _) => Ok(None),
@@ -48,7 +48,7 @@ impl UniqueId {
     }
 }
 
-/// A communicator that is to be.
+/// A communicator to be created.
 #[derive(Debug)]
 pub(crate) struct Init {
     to: *mut *mut Comm,
@@ -59,7 +59,7 @@ pub(crate) struct Init {
 
 #[derive(Debug)]
 enum How {
-    /// By an id, with so many ranks.
+    /// With an id and this number of ranks.
     Id(UniqueId, usize),
     /// With these GPUs of this process, under this number.
     All(u64, Vec<usize>),
@@ -68,10 +68,10 @@ enum How {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ncclGetVersion(to: *mut c_int) -> c_int {
     let version = || {
-        // Without a scenario, as by a program that only asks for the version, it is the usual one.
+        // Without a scenario, as in a program that only queries the version, the usual version is returned.
         let version = beside::scenario().map_or(22_907, |scenario| scenario.nccl.version);
         let version = c_int::try_from(version).map_err(|_| Code::INTERNAL)?;
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(to, version) }
     };
     code(version())
@@ -86,7 +86,7 @@ unsafe extern "C" fn ncclGetUniqueId(to: *mut UniqueId) -> c_int {
         let (address, port) = at.map_or(([0; 4], 0), |at| (at.ip().octets(), at.port()));
         let id =
             UniqueId { magic, process, descriptor, number, machine: machine(), address, port, rest: [0; 90] };
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(to, id) }
     };
     code(id())
@@ -114,7 +114,7 @@ unsafe extern "C" fn ncclCommInitAll(to: *mut *mut Comm, count: c_int, devices: 
         }
         let driver = driver()?;
         let ordinal = |n: usize| {
-            // SAFETY: null, or as many numbers.
+            // SAFETY: null, or `count` numbers.
             let given = (!devices.is_null()).then(|| unsafe { devices.add(n).read() });
             given.map_or_else(|| c_int::try_from(n).map_err(|_| Code::ARGUMENT), Ok)
         };
@@ -125,7 +125,7 @@ unsafe extern "C" fn ncclCommInitAll(to: *mut *mut Comm, count: c_int, devices: 
         }
         let number = number();
         let one = |(rank, gpu): (usize, &usize)| {
-            // SAFETY: the caller has room for as many.
+            // SAFETY: the caller has room for `count` handles.
             let to = unsafe { to.add(rank) };
             Init { to, rank, gpu: *gpu, how: How::All(number, gpus.clone()) }
         };
@@ -139,7 +139,7 @@ fn number() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }
 
-/// Makes communicators, all at once: ranks wait for each other.
+/// Creates communicators, all at once, since ranks wait for each other.
 pub(crate) fn finish(inits: Vec<Init>) -> Result<()> {
     let driver = driver()?;
     begin(driver);
@@ -165,7 +165,7 @@ pub(crate) fn finish(inits: Vec<Init>) -> Result<()> {
     }
     for (to, comm) in comms {
         complete(driver, &comm);
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(to, Box::into_raw(comm)) }?;
     }
     Ok(())
@@ -216,7 +216,7 @@ fn join(driver: &Driver, init: &Init, board: Option<Board>) -> Result<Box<Comm>>
     Ok(Box::new(Comm::new(number, init.rank, ranks, channels)))
 }
 
-/// The name of this host as a number, which is the same in all its processes.
+/// This host's name as a number, which is the same in all its processes.
 fn host() -> u64 {
     match environment().host.as_str() {
         "" => machine(),
@@ -242,7 +242,7 @@ fn rank(hello: &[u8]) -> Rank {
     Rank { process, gpu, ordinal, host: numbers.next().unwrap_or_default() }
 }
 
-/// What is said once in a process.
+/// Logs the lines that appear once per process.
 fn begin(driver: &Driver) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -263,7 +263,7 @@ fn begin(driver: &Driver) {
     });
 }
 
-/// The network's interface as NCCL writes it.
+/// The network interface as NCCL writes it.
 fn address() -> String {
     match environment().interface.as_deref().map(|i| i.trim_start_matches(['=', '^'])) {
         None | Some("lo") => "lo:127.0.0.1<0>".to_owned(),
@@ -271,36 +271,36 @@ fn address() -> String {
     }
 }
 
-/// What a rank says up to when its ways are known.
+/// Logs a rank's lines before its transports are chosen.
 fn lines(driver: &Driver, comm: &Comm) {
     let (own, n, env) = (comm.own(), comm.ranks.len(), environment());
     let (rank, device) = (comm.rank, own.ordinal);
-    let say = |about, text: &str| info(about, device, text);
-    say(INIT | NET, &format!("NET/Socket : Using [0]{}", address()));
-    say(INIT | NET, "Initialized NET plugin Socket");
-    say(INIT, "Assigned NET plugin Socket to comm");
-    say(INIT, "Using network Socket");
-    say(INIT, &format!("{} - Init START", named(driver, comm)));
-    env.said.iter().filter(|l| !l.starts_with("NCCL_SOCKET_IFNAME")).for_each(|line| say(ENV, line));
-    say(
+    let log = |about, text: &str| info(about, device, text);
+    log(INIT | NET, &format!("NET/Socket : Using [0]{}", address()));
+    log(INIT | NET, "Initialized NET plugin Socket");
+    log(INIT, "Assigned NET plugin Socket to comm");
+    log(INIT, "Using network Socket");
+    log(INIT, &format!("{} - Init START", named(driver, comm)));
+    env.lines.iter().filter(|l| !l.starts_with("NCCL_SOCKET_IFNAME")).for_each(|line| log(ENV, line));
+    log(
         INIT,
         &format!("comm {comm:p} rank {rank} nRanks {n} nNodes 1 localRanks {n} localRank {rank} MNNVL 0"),
     );
     let direct = comm.all_peers().unwrap_or_default();
     if rank == 0 {
-        say(GRAPH, &dump::system(driver));
-        dump::pattern(driver, comm, direct).iter().for_each(|line| say(GRAPH, line));
+        log(GRAPH, &dump::system(driver));
+        dump::pattern(driver, comm, direct).iter().for_each(|line| log(GRAPH, line));
         dump::write(driver, comm, direct);
         let ring: Vec<_> = (0..n).map(|r| r.to_string()).collect();
         for c in 0..comm.channels {
-            say(INIT | GRAPH, &format!("Channel {c:02}/{:02} : {}", comm.channels, ring.join(" ")));
+            log(INIT | GRAPH, &format!("Channel {c:02}/{:02} : {}", comm.channels, ring.join(" ")));
         }
     }
     let up = if rank > 0 { (rank - 1).to_string() } else { "-1".to_owned() };
     let down = if rank + 1 < n { (rank + 1).to_string() } else { "-1".to_owned() };
     let trees = (0..comm.channels).map(|c| format!("[{c}] {down}/-1/-1->{rank}->{up}"));
-    say(INIT | GRAPH, &format!("Trees {}", trees.collect::<Vec<_>>().join(" ")));
-    say(
+    log(INIT | GRAPH, &format!("Trees {}", trees.collect::<Vec<_>>().join(" ")));
+    log(
         INIT,
         &format!(
             "P2P Chunksize set to {}",
@@ -308,7 +308,7 @@ fn lines(driver: &Driver, comm: &Comm) {
         ),
     );
     let all = u8::from(direct);
-    say(
+    log(
         INIT,
         &format!(
             "Check P2P Type isAllDirectP2p {all} directMode {} isAllCudaP2p {all}",
@@ -321,7 +321,7 @@ fn together(comm: &Comm) -> bool {
     comm.ranks.iter().filter(|r| r.process == comm.own().process).count() > 1
 }
 
-/// What a rank says when it is there.
+/// Logs a rank's lines when its initialisation is complete.
 fn complete(driver: &Driver, comm: &Comm) {
     let (device, n) = (comm.own().ordinal, comm.channels);
     let peer = comm.to_a_peer();
@@ -339,7 +339,7 @@ fn named(driver: &Driver, comm: &Comm) -> String {
     )
 }
 
-/// Ends a communicator; the caller does not use it again.
+/// Destroys a communicator; the caller does not use it again.
 fn finalize(comm: *mut Comm, how: &str) -> Result<()> {
     let driver = driver()?;
     if comm.is_null() {
@@ -374,19 +374,19 @@ unsafe extern "C" fn ncclCommAbort(comm: *mut Comm) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ncclCommGetAsyncError(comm: *const Comm, to: *mut c_int) -> c_int {
-    // SAFETY: the caller's pointer.
+    // SAFETY: the caller's pointer is valid.
     code(if comm.is_null() { Err(Code::ARGUMENT) } else { unsafe { put(to, 0) } })
 }
 
-/// Puts a value where the caller wants it.
+/// Writes a value to the caller's pointer.
 ///
 /// # Safety
-/// `to` is null or may be written.
+/// `to` is null or writable.
 unsafe fn put<T>(to: *mut T, value: T) -> Result<()> {
     if to.is_null() {
         return Err(Code::ARGUMENT);
     }
-    // SAFETY: it is not null, and the caller promises the rest.
+    // SAFETY: it is not null, and the caller guarantees the rest.
     unsafe { to.write_unaligned(value) };
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! A simulated `libnccl.so.2`: NCCL's names and types in front of the model, whose GPUs and streams the
-//! simulated libcuda of the same process holds. What a collective does and takes is the model's; this crate
-//! brings ranks together, in one process or several, decides as NCCL does how they reach each other, and says
-//! so in NCCL's words. A panic here ends the process with its message.
+//! A simulated `libnccl.so.2`: NCCL's names and types in front of the model, whose GPUs and streams are in the simulated
+//! libcuda of the same process. The model decides what a collective does and how long it takes; this crate connects ranks,
+//! in one process or several, chooses their transports as NCCL does, and logs them in NCCL's words. A panic here ends the
+//! process with its message.
 
 #![expect(
     unsafe_code,
@@ -20,8 +20,8 @@ mod log;
 mod relay;
 mod transport;
 
-/// Every other name of the interface, so that a program that needs it learns which one it is: a call says
-/// the name and ends the process.
+/// All other names of the interface: a call prints its name and ends the process, which shows which function a program
+/// needs.
 macro_rules! not_simulated {
     ($($name:ident)*) => {$(
         #[unsafe(no_mangle)]

@@ -1,5 +1,5 @@
-//! What NCCL says: in its own format on standard output, where `NCCL_DEBUG` says how much and `NCCL_DEBUG_SUBSYS` about what;
-//! and its result codes, their words, and the last thing that went wrong.
+//! NCCL's log, in its own format on standard output: `NCCL_DEBUG` selects how much and `NCCL_DEBUG_SUBSYS` which
+//! subsystems. Also its result codes, their descriptions, and the last warning.
 
 use rustix::stdio::stdout;
 use std::env;
@@ -7,7 +7,7 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 
-/// What a line is about.
+/// The subsystem of a line.
 pub(crate) const INIT: u32 = 1;
 pub(crate) const COLL: u32 = 2;
 pub(crate) const P2P: u32 = 4;
@@ -16,7 +16,7 @@ pub(crate) const NET: u32 = 16;
 pub(crate) const GRAPH: u32 = 32;
 pub(crate) const ENV: u32 = 128;
 pub(crate) const BOOTSTRAP: u32 = 4096;
-/// Their names, and those that nothing here is about.
+/// The names of the subsystems, including some without lines here.
 const NAMES: [(&str, u32); 16] = [
     ("INIT", INIT),
     ("COLL", COLL),
@@ -36,7 +36,7 @@ const NAMES: [(&str, u32); 16] = [
     ("ALL", u32::MAX),
 ];
 
-/// How much is said, least first.
+/// The log levels, lowest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Much {
     Nothing,
@@ -69,7 +69,7 @@ fn debug() -> &'static Debug {
     })
 }
 
-/// A list of names; one that begins with `^` is about everything else.
+/// A list of subsystem names; one that begins with `^` selects all others.
 fn subsystems(text: &str) -> u32 {
     let (inverse, names) = text.strip_prefix('^').map_or((false, text), |rest| (true, rest));
     let one = |name: &str| NAMES.iter().find(|(n, _)| n.eq_ignore_ascii_case(name.trim())).map(|(_, m)| *m);
@@ -77,19 +77,19 @@ fn subsystems(text: &str) -> u32 {
     if inverse { !mask } else { mask }
 }
 
-/// Whether lines of `INFO` about something are said.
-pub(crate) fn says(about: u32) -> bool {
+/// Whether `INFO` lines of a subsystem are logged.
+pub(crate) fn enabled(about: u32) -> bool {
     debug().much >= Much::Info && debug().about & about != 0
 }
 
-/// Says a line about a device's doings.
+/// Logs an `INFO` line of a device.
 pub(crate) fn info(about: u32, device: usize, text: &str) {
-    if says(about) {
+    if enabled(about) {
         put(&format!("{} NCCL INFO {text}\n", place(device)));
     }
 }
 
-/// Says the version, which needs less than other lines.
+/// Logs the version, which needs a lower level than other lines.
 pub(crate) fn version(text: &str) {
     match debug().much {
         Much::Nothing => {}
@@ -98,7 +98,7 @@ pub(crate) fn version(text: &str) {
     }
 }
 
-/// Says what went wrong, and keeps it for ncclGetLastError.
+/// Logs a warning, and keeps it for ncclGetLastError.
 pub(crate) fn warn(device: usize, source: &str, text: &str) {
     remember(text);
     if debug().much >= Much::Warn {
@@ -112,7 +112,7 @@ fn place(device: usize) -> String {
     format!("{}:{}:{thread} [{device}]", debug().host, std::process::id())
 }
 
-/// Whole lines, each at once: other processes write there too.
+/// Writes complete lines, each in one call, since other processes write to the same file.
 fn put(text: &str) {
     let mut rest = text.as_bytes();
     while !rest.is_empty() {
@@ -121,11 +121,11 @@ fn put(text: &str) {
     }
 }
 
-/// Date and time, as NCCL puts them before warnings.
+/// Date and time, as NCCL writes them before warnings.
 fn now() -> String {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let (days, second) = (since / 86_400, since % 86_400);
-    // Years that begin in March have their odd day at the end (Howard Hinnant's days_from_civil, backwards).
+    // Counted in years that begin in March, so that the leap day is the last one (Howard Hinnant's civil_from_days).
     let z = days + 719_468;
     let (era, day) = (z / 146_097, z % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -136,11 +136,11 @@ fn now() -> String {
     format!("{y:04}-{m:02}-{d:02} {:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
 }
 
-/// A code; 0 never stands here.
+/// A result code, never 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Code(pub(crate) c_int);
 
-/// What a call yields.
+/// The result of a call.
 pub(crate) type Result<T> = core::result::Result<T, Code>;
 
 impl Code {
@@ -151,7 +151,7 @@ impl Code {
     pub(crate) const USAGE: Self = Self(5);
 }
 
-/// A result as C sees it.
+/// A result as a C return code.
 pub(crate) fn code(result: Result<()>) -> c_int {
     result.map_or_else(|code| code.0, |()| 0)
 }
@@ -182,7 +182,7 @@ pub(crate) fn remember(text: &str) {
 
 #[unsafe(no_mangle)]
 extern "C" fn ncclGetLastError(_comm: *const c_void) -> *const c_char {
-    // Each text stays where it is for good: the caller may hold on to it.
+    // Each text is leaked on purpose, since the caller may keep the pointer.
     let last = LAST.lock().unwrap_or_else(PoisonError::into_inner).clone();
     last.map_or(c"".as_ptr(), |text| text.into_raw().cast_const())
 }

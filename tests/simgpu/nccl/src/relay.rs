@@ -1,8 +1,9 @@
-//! Boards across machines: who made a board listens on the interface of NCCL's sockets. A process of another machine
-//! connects and has a copy of the board: what its ranks write goes there, and what all others write comes from there.
+//! Boards across machines: the process that made a board listens on the interface of NCCL's sockets. A process of another
+//! machine connects and has a copy of the board: what its ranks write is sent to the original, and what all other ranks
+//! write is sent back.
 //!
-//! A message is the rank, the place in its part, the mark and the length as numbers of 8 bytes, and then the bytes. A
-//! copy is as good as the board: a rank writes a place again only after all others have read what was there.
+//! A message consists of the rank, the area number, the mark and the length as 8-byte numbers, followed by the bytes. A
+//! copy is as good as the original, since a rank overwrites an area only after all other ranks have read it.
 
 use crate::board::{Map, RANKS};
 use crate::environment::environment;
@@ -12,12 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 
-/// Places in a rank's part.
+/// Number of areas of a rank.
 const PLACES: usize = 3;
-/// The longest that bytes may be.
+/// Maximum length of the bytes.
 const MOST: u64 = 1 << 20;
 
-/// Makes a board reachable from other machines, where NCCL's sockets use a network; where.
+/// Makes a board reachable from other machines, if NCCL's sockets use a network, and returns the address.
 pub(crate) fn listen(descriptor: i32) -> io::Result<Option<SocketAddrV4>> {
     let interface = environment().interface.as_deref().map(|name| name.trim_start_matches('='));
     let Some(interface) = interface.filter(|name| *name != "lo") else { return Ok(None) };
@@ -42,7 +43,7 @@ fn own_address(interface: &str) -> io::Result<Ipv4Addr> {
     if_addrs::get_if_addrs()?.into_iter().find_map(own).ok_or_else(none)
 }
 
-/// Connects a copy with its board; the way there.
+/// Connects a copy to its original board.
 pub(crate) fn join(at: SocketAddrV4, copy: &Arc<Map>) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(at)?;
     stream.set_nodelay(true)?;
@@ -51,7 +52,7 @@ pub(crate) fn join(at: SocketAddrV4, copy: &Arc<Map>) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Serves one copy until it is gone.
+/// Serves one copy until it disconnects.
 fn serve(mut to: TcpStream, map: &Arc<Map>) {
     let (Ok(()), Ok(mut from)) = (to.set_nodelay(true), to.try_clone()) else { return };
     // The ranks that write in the copy.
@@ -88,7 +89,7 @@ pub(crate) fn send(to: &mut TcpStream, rank: usize, which: usize, mark: u64, byt
     to.write_all(&message)
 }
 
-/// Takes one message; `from_rank` is told whose before it can be read on the board.
+/// Receives one message; calls `from_rank` with its rank before the data can be read on the board.
 fn receive(from: &mut TcpStream, map: &Map, from_rank: impl Fn(usize)) -> io::Result<()> {
     let mut head = [0; 32];
     from.read_exact(&mut head)?;

@@ -1,12 +1,12 @@
-//! How two ranks of one machine reach each other, decided as NCCL does: directly where the level, NVML and
-//! CUDA allow it, else through shared memory, else through a socket, else not at all.
+//! How two ranks of one machine reach each other, chosen as in NCCL: directly if the level, NVML and CUDA allow it, else
+//! through shared memory, else through a socket, else not at all.
 
 use crate::environment::{Environment, Level};
 use simgpu_model::Scenario;
 use simgpu_model::collective::Path;
 use simgpu_model::scenario::{Hca, Kind};
 
-/// A way.
+/// A transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transport {
     Direct,
@@ -19,7 +19,7 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    /// How lines say it.
+    /// Its name in log lines.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Direct => "P2P/direct pointer",
@@ -32,7 +32,7 @@ impl Transport {
         }
     }
 
-    /// What it means for times.
+    /// Its path, which determines the times.
     pub(crate) fn path(self) -> Path {
         match self {
             Self::Direct | Self::CuMem | Self::Ipc | Self::Gdr => Path::P2p,
@@ -43,14 +43,14 @@ impl Transport {
 }
 
 impl Transport {
-    /// Whether each side says its half.
+    /// Whether each side logs its own half of the connection.
     pub(crate) fn is_net(self) -> bool {
         matches!(self, Self::Net | Self::Ib | Self::Gdr)
     }
 }
 
-/// The way to another host: RDMA where there is a card and it is allowed, to the GPU's memory if the card can. `None`
-/// where RDMA is demanded and there is no card.
+/// The transport to another host: RDMA if there is a card and it is allowed, to GPU memory if the card can reach it. `None`
+/// if RDMA is required and there is no card.
 pub(crate) fn over_network(scenario: &Scenario, env: &Environment) -> Option<Transport> {
     match scenario.nccl.hca.filter(|_| env.ib) {
         Some(Hca::Gdr) if env.gdr => Some(Transport::Gdr),
@@ -59,7 +59,7 @@ pub(crate) fn over_network(scenario: &Scenario, env: &Environment) -> Option<Tra
     }
 }
 
-/// How near two GPUs are.
+/// The distance between two GPUs.
 pub(crate) fn nearness(scenario: &Scenario, a: usize, b: usize) -> Option<Level> {
     let machine = &scenario.machine;
     let switch = scenario.figures.uplink.iter().any(|u| u.gpus.contains(&a) && u.gpus.contains(&b));
@@ -75,13 +75,13 @@ pub(crate) fn nearness(scenario: &Scenario, a: usize, b: usize) -> Option<Level>
 /// Whether a GPU may reach another one directly.
 pub(crate) fn peers(scenario: &Scenario, env: &Environment, a: usize, b: usize) -> bool {
     let fallback = scenario.fault.iter().any(|f| f.kind == Kind::NcclShm);
-    let told = scenario.nvml_status(a, b, false) == 0 && scenario.can_access(a, b);
+    let reported = scenario.nvml_status(a, b, false) == 0 && scenario.can_access(a, b);
     let near = nearness(scenario, a, b).is_some_and(|n| n <= env.p2p);
     let deaf = scenario.fault.iter().any(|f| f.kind == Kind::NcclDeaf);
-    (near || deaf) && told && !fallback
+    (near || deaf) && reported && !fallback
 }
 
-/// The way from GPU `a` to `b`, of one process or two; `None` where there is none.
+/// The transport from GPU `a` to `b`, whose ranks are in one process if `together`; `None` if there is none.
 pub(crate) fn between(
     scenario: &Scenario,
     env: &Environment,

@@ -1,4 +1,4 @@
-//! Which devices there are and what they are called.
+//! The devices, their names and their ids.
 
 use crate::state::{Code, Result};
 use crate::state::{Handle, ask, call, device, put, put_text};
@@ -6,7 +6,7 @@ use simgpu_model::scenario::Machine;
 use simgpu_model::{Scenario, events};
 use std::ffi::{CStr, c_char, c_int, c_uint};
 
-/// A device's address and ids.
+/// A device's PCI address and ids.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pci {
@@ -19,7 +19,7 @@ pub(crate) struct Pci {
     address: [u8; 32],
 }
 
-/// A GPU's address and ids.
+/// The PCI address and ids of a GPU.
 pub(crate) fn pci(scenario: &Scenario, gpu: usize) -> Pci {
     let (domain, bus, device) = scenario.machine.address(gpu);
     let [ids, subsystem] = scenario.machine.pci_ids;
@@ -28,7 +28,7 @@ pub(crate) fn pci(scenario: &Scenario, gpu: usize) -> Pci {
     Pci { legacy, domain, bus, device, ids, subsystem, address: text(&format!("{domain:08X}:{place}")) }
 }
 
-/// Text and zeros behind it.
+/// Text, padded with zeros.
 fn text<const N: usize>(text: &str) -> [u8; N] {
     let mut bytes = [0; N];
     for (slot, byte) in bytes.iter_mut().zip(text.bytes().take(N - 1)) {
@@ -37,7 +37,7 @@ fn text<const N: usize>(text: &str) -> [u8; N] {
     bytes
 }
 
-/// A GPU's identity as `GPU-` and hexadecimal digits.
+/// A GPU's UUID as `GPU-` and hexadecimal digits.
 fn uuid(gpu: usize) -> String {
     let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
     let bytes = Machine::uuid(gpu);
@@ -45,10 +45,10 @@ fn uuid(gpu: usize) -> String {
     format!("GPU-{}-{}-{}-{}-{}", part(0, 4), part(4, 6), part(6, 8), part(8, 10), part(10, 16))
 }
 
-/// The device that `is` finds, for the caller.
+/// Returns the device that `is` matches to the caller.
 ///
 /// # Safety
-/// `handle` is null or may be written.
+/// `handle` is null or writable.
 unsafe fn find(handle: *mut Handle, is: impl Fn(&Scenario, usize) -> bool) -> c_int {
     call(|scenario| {
         let found = scenario.visible().into_iter().find(|gpu| is(scenario, *gpu));
@@ -56,12 +56,12 @@ unsafe fn find(handle: *mut Handle, is: impl Fn(&Scenario, usize) -> bool) -> c_
         if events::is_lost(scenario, found) {
             return Err(Code::GPU_IS_LOST);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { put(handle, device(found)) }
     })
 }
 
-/// The caller's text.
+/// Reads the caller's text.
 ///
 /// # Safety
 /// `text` is null or ends with a zero byte.
@@ -69,7 +69,7 @@ unsafe fn read(text: *const c_char) -> Result<String> {
     if text.is_null() {
         return Err(Code::INVALID_ARGUMENT);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     Ok(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 
@@ -77,7 +77,7 @@ unsafe fn read(text: *const c_char) -> Result<String> {
 unsafe extern "C" fn nvmlDeviceGetCount_v2(count: *mut c_uint) -> c_int {
     call(|scenario| {
         let n = c_uint::try_from(scenario.visible().len()).map_err(|_| Code::UNKNOWN)?;
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(count, n) }
     })
 }
@@ -87,7 +87,7 @@ unsafe extern "C" fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, handle: *mut H
     call(|scenario| {
         let place = usize::try_from(index).map_err(|_| Code::INVALID_ARGUMENT)?;
         let gpu = scenario.visible().get(place).copied().ok_or(Code::INVALID_ARGUMENT)?;
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(handle, device(gpu)) }
     })
 }
@@ -106,7 +106,7 @@ unsafe extern "C" fn nvmlDeviceGetHandleByPciBusId_v2(address: *const c_char, ha
         let (domain, bus, device) = scenario.machine.address(gpu);
         wanted == [domain, bus, device]
     };
-    // SAFETY: the caller's pointer.
+    // SAFETY: the caller's pointer is valid.
     unsafe { find(handle, is) }
 }
 
@@ -114,7 +114,7 @@ unsafe extern "C" fn nvmlDeviceGetHandleByPciBusId_v2(address: *const c_char, ha
 unsafe extern "C" fn nvmlDeviceGetHandleByUUID(identity: *const c_char, handle: *mut Handle) -> c_int {
     // SAFETY: the caller's text.
     let Ok(wanted) = (unsafe { read(identity) }) else { return Code::INVALID_ARGUMENT.0 };
-    // SAFETY: the caller's pointer.
+    // SAFETY: the caller's pointer is valid.
     unsafe { find(handle, |_, gpu| uuid(gpu) == wanted) }
 }
 
@@ -122,14 +122,14 @@ unsafe extern "C" fn nvmlDeviceGetHandleByUUID(identity: *const c_char, handle: 
 unsafe extern "C" fn nvmlDeviceGetIndex(handle: Handle, index: *mut c_uint) -> c_int {
     ask(handle, |scenario, gpu| {
         let place = scenario.visible().iter().position(|g| *g == gpu).ok_or(Code::NOT_FOUND)?;
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(index, c_uint::try_from(place).map_err(|_| Code::UNKNOWN)?) }
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMinorNumber(handle: Handle, minor: *mut c_uint) -> c_int {
-    // SAFETY: the caller's pointer.
+    // SAFETY: the caller's pointer is valid.
     ask(handle, |_, gpu| unsafe { put(minor, c_uint::try_from(gpu).map_err(|_| Code::UNKNOWN)?) })
 }
 
@@ -153,6 +153,6 @@ unsafe extern "C" fn nvmlDeviceGetVbiosVersion(handle: Handle, to: *mut c_char, 
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetPciInfo_v3(handle: Handle, to: *mut Pci) -> c_int {
-    // SAFETY: the caller's pointer.
+    // SAFETY: the caller's pointer is valid.
     ask(handle, |scenario, gpu| unsafe { put(to, pci(scenario, gpu)) })
 }

@@ -1,4 +1,4 @@
-//! Clocks, temperature, power, what holds a GPU back (nothing does), memory errors, and settings.
+//! Clocks, temperature, power, clock throttle reasons, memory errors, and settings.
 
 use crate::process::now;
 use crate::state::Code;
@@ -10,11 +10,11 @@ use std::ffi::{c_int, c_uint};
 /// Clocks by NVML's numbers: graphics, SM, memory, video.
 const MEMORY: c_uint = 2;
 const VIDEO: c_uint = 3;
-/// A clock when nothing is going on, in MHz.
+/// The clock of an idle GPU, in MHz.
 const IDLE_MHZ: c_uint = 210;
-/// The reason for a low clock that is none: the GPU is idle.
+/// The throttle reason of an idle GPU.
 const IDLE: u64 = 1;
-/// The reason that the hardware gives when it is too hot.
+/// The throttle reason of a GPU that is too hot.
 const HOT: u64 = 0x40;
 
 fn clock(scenario: &Scenario, kind: c_uint) -> Option<c_uint> {
@@ -29,14 +29,14 @@ fn clock(scenario: &Scenario, kind: c_uint) -> Option<c_uint> {
 unsafe extern "C" fn nvmlDeviceGetClockInfo(handle: Handle, kind: c_uint, to: *mut c_uint) -> c_int {
     ask(handle, |scenario, gpu| {
         let full = clock(scenario, kind).ok_or(Code::INVALID_ARGUMENT)?;
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(to, if now(gpu).busy { full } else { IDLE_MHZ }) }
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMaxClockInfo(handle: Handle, kind: c_uint, to: *mut c_uint) -> c_int {
-    // SAFETY: the caller's pointer.
+    // SAFETY: the caller's pointer is valid.
     ask(handle, |scenario, _| unsafe { put(to, clock(scenario, kind).ok_or(Code::INVALID_ARGUMENT)?) })
 }
 
@@ -46,20 +46,20 @@ unsafe extern "C" fn nvmlDeviceGetTemperature(handle: Handle, sensor: c_uint, to
         if sensor != 0 {
             return Err(Code::INVALID_ARGUMENT);
         }
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(to, if now(gpu).busy { 58 } else { 36 }) }
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetPowerUsage(handle: Handle, milliwatts: *mut c_uint) -> c_int {
-    // SAFETY: the caller's pointer.
+    // SAFETY: the caller's pointer is valid.
     ask(handle, |_, gpu| unsafe { put(milliwatts, if now(gpu).busy { 180_000 } else { 21_000 }) })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetCurrentClocksThrottleReasons(handle: Handle, reasons: *mut u64) -> c_int {
-    // SAFETY: the caller's pointer.
+    // SAFETY: the caller's pointer is valid.
     ask(handle, |scenario, gpu| unsafe {
         let held = if events::is_hot(scenario, gpu) { HOT } else { 0 };
         put(reasons, if now(gpu).busy { held } else { IDLE })
@@ -68,11 +68,11 @@ unsafe extern "C" fn nvmlDeviceGetCurrentClocksThrottleReasons(handle: Handle, r
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetPerformanceState(handle: Handle, state: *mut c_uint) -> c_int {
-    // SAFETY: the caller's pointer.
+    // SAFETY: the caller's pointer is valid.
     ask(handle, |_, gpu| unsafe { put(state, if now(gpu).busy { 0 } else { 8 }) })
 }
 
-/// A number that is asked for by its own number.
+/// A field value that is queried by its id.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 struct Field {
@@ -85,9 +85,9 @@ struct Field {
     value: u64,
 }
 
-/// Rows of memory that were replaced for corrected and for uncorrected errors, and whether one waits for it or
-/// could not be (`NVML_FI_DEV_REMAPPED_*`); the action that recovers the GPU
-/// (`NVML_FI_DEV_GET_GPU_RECOVERY_ACTION`). No other field has a value, as in a virtual machine.
+/// Memory rows that were remapped because of corrected and of uncorrected errors, and whether a remapping is pending or has
+/// failed (`NVML_FI_DEV_REMAPPED_*`); the action that recovers the GPU (`NVML_FI_DEV_GET_GPU_RECOVERY_ACTION`). No other
+/// field has a value, as in a virtual machine.
 fn field(scenario: &Scenario, gpu: usize, id: c_uint) -> Option<u64> {
     let machine = &scenario.machine;
     let on = || events::happened(scenario).filter(move |event| event.gpu == Some(gpu));
@@ -117,7 +117,7 @@ unsafe extern "C" fn nvmlDeviceGetFieldValues(handle: Handle, count: c_int, fiel
             // SAFETY: the caller's `count` fields.
             let asked = unsafe { &mut *fields.wrapping_add(n) };
             match field(scenario, gpu, asked.id) {
-                // 3 is the type of 64 bits without sign.
+                // 3 is the type of an unsigned 64-bit value.
                 Some(value) => (asked.kind, asked.result, asked.value) = (3, 0, value),
                 None => asked.result = Code::NOT_SUPPORTED.0,
             }
@@ -126,7 +126,7 @@ unsafe extern "C" fn nvmlDeviceGetFieldValues(handle: Handle, count: c_int, fiel
     })
 }
 
-/// Memory errors by NVML's numbers: 0 corrected, 1 not; since the driver's start or in the GPU's life.
+/// Memory errors by NVML's numbers: 0 corrected, 1 uncorrected; since the driver's start or over the GPU's life.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetTotalEccErrors(
     handle: Handle,
@@ -140,18 +140,18 @@ unsafe extern "C" fn nvmlDeviceGetTotalEccErrors(
         }
         let on = events::happened(scenario).filter(|event| event.gpu == Some(gpu));
         let found = on.map(|event| if kind == 0 { event.corrected } else { event.uncorrected }).sum();
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(to, found) }
     })
 }
 
-/// GPUs that replace rows retire no pages.
+/// GPUs that remap rows retire no pages.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetRetiredPagesPendingStatus(handle: Handle, _to: *mut c_uint) -> c_int {
     ask(handle, |_, _| Err(Code::NOT_SUPPORTED))
 }
 
-/// How busy a GPU is, percent: kernels, and memory.
+/// Utilisation of a GPU in percent: kernels, and memory.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 struct Utilization {
@@ -164,7 +164,7 @@ unsafe extern "C" fn nvmlDeviceGetUtilizationRates(handle: Handle, to: *mut Util
     ask(handle, |scenario, gpu| {
         let others = scenario.machine.in_use.iter().filter(|u| u.gpu == gpu).map(|u| u.busy).max();
         let busy = if now(gpu).busy { 100 } else { others.unwrap_or_default() };
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(to, Utilization { gpu: busy, memory: busy / 2 }) }
     })
 }
@@ -177,12 +177,12 @@ unsafe extern "C" fn nvmlDeviceGetComputeMode(handle: Handle, to: *mut c_uint) -
             ComputeMode::Prohibited => 2,
             ComputeMode::ExclusiveProcess => 3,
         };
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(to, mode) }
     })
 }
 
-/// Whether a GPU is split now, and after the next reset. GPUs without error correction know nothing of it.
+/// Whether a GPU is split into instances now, and after the next reset. GPUs without ECC do not support it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMigMode(handle: Handle, now: *mut c_uint, next: *mut c_uint) -> c_int {
     ask(handle, |scenario, gpu| {
@@ -190,7 +190,7 @@ unsafe extern "C" fn nvmlDeviceGetMigMode(handle: Handle, now: *mut c_uint, next
         if !split && !scenario.machine.ecc {
             return Err(Code::NOT_SUPPORTED);
         }
-        // SAFETY: the caller's pointers.
+        // SAFETY: the caller's pointers are valid.
         unsafe {
             put(now, c_uint::from(split))?;
             put(next, c_uint::from(split))

@@ -1,7 +1,6 @@
-//! A simulated `libnvidia-ml.so.1`: what NVIDIA's management library says of the scenario's machine.
-//! The scenario is read from `simgpu.toml` beside the library's own file; what this process does on
-//! the GPUs is asked of the simulated libcuda, if it is loaded. A panic here ends the process with
-//! its message.
+//! A simulated `libnvidia-ml.so.1`: NVIDIA's management library for the scenario's machine. The scenario is read from
+//! `simgpu.toml` next to the library's own file; what this process does on the GPUs is queried from the simulated libcuda,
+//! if it is loaded. A panic here ends the process with its message.
 
 #![expect(
     unsafe_code,
@@ -27,7 +26,7 @@ fn read() -> Result<Scenario> {
         eprintln!("simgpu: {why}");
         Code::UNKNOWN
     })?;
-    // Where CUDA finds that kernel module and libraries do not fit, so does NVML.
+    // If CUDA reports that the kernel module and the libraries do not match, NVML does too.
     let mismatch = Status::SYSTEM_DRIVER_MISMATCH.0;
     if scenario.machine.nvml_hangs == NvmlHangs::Start {
         hang();
@@ -68,12 +67,12 @@ unsafe extern "C" fn nvmlSystemGetNVMLVersion(text: *mut c_char, length: c_uint)
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlSystemGetCudaDriverVersion(version: *mut c_int) -> c_int {
-    // SAFETY: the caller's pointer.
+    // SAFETY: the caller's pointer is valid.
     call(|scenario| unsafe { put(version, scenario.machine.cuda) })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlSystemGetCudaDriverVersion_v2(version: *mut c_int) -> c_int {
-    // SAFETY: the caller's pointer.
+    // SAFETY: the caller's pointer is valid.
     call(|scenario| unsafe { put(version, scenario.machine.cuda) })
 }

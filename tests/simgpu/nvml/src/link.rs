@@ -1,4 +1,4 @@
-//! Links: PCIe as it is now and at best, and NVLink; and what NVML says about pairs of GPUs.
+//! Links: PCIe as it is now and at its maximum, and NVLink; and what NVML reports about pairs of GPUs.
 
 use crate::device::{Pci, pci};
 use crate::process::now;
@@ -8,7 +8,7 @@ use simgpu_model::scenario::{Fault, Kind, NvLink};
 use simgpu_model::{Scenario, events};
 use std::ffi::{c_int, c_uint};
 
-/// Generation and width of a GPU's link under load.
+/// Generation and width of a GPU's PCIe link under load.
 fn loaded(scenario: &Scenario, gpu: usize) -> (u32, u32) {
     let narrow = scenario.fault.iter().filter(|f| f.kind == Kind::Narrow && f.gpu == Some(gpu));
     let pcie = scenario.machine.pcie;
@@ -23,36 +23,36 @@ unsafe extern "C" fn nvmlDeviceGetCurrPcieLinkGeneration(handle: Handle, to: *mu
     ask(handle, |scenario, gpu| {
         let (r#gen, _) = loaded(scenario, gpu);
         let found = if now(gpu).busy { r#gen } else { r#gen.min(scenario.machine.pcie.idle_gen) };
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(to, found) }
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetCurrPcieLinkWidth(handle: Handle, to: *mut c_uint) -> c_int {
-    // SAFETY: the caller's pointer.
+    // SAFETY: the caller's pointer is valid.
     ask(handle, |scenario, gpu| unsafe { put(to, loaded(scenario, gpu).1) })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMaxPcieLinkGeneration(handle: Handle, to: *mut c_uint) -> c_int {
-    // SAFETY: the caller's pointer.
+    // SAFETY: the caller's pointer is valid.
     ask(handle, |scenario, _| unsafe { put(to, scenario.machine.pcie.r#gen) })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMaxPcieLinkWidth(handle: Handle, to: *mut c_uint) -> c_int {
-    // SAFETY: the caller's pointer.
+    // SAFETY: the caller's pointer is valid.
     ask(handle, |scenario, _| unsafe { put(to, scenario.machine.pcie.width) })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetPcieReplayCounter(handle: Handle, to: *mut c_uint) -> c_int {
-    // SAFETY: the caller's pointer.
+    // SAFETY: the caller's pointer is valid.
     ask(handle, |_, _| unsafe { put(to, 0) })
 }
 
-/// A GPU's NVLinks, of which there is one of this number.
+/// The machine's NVLink description, if it has a link with this number.
 fn nvlink(scenario: &Scenario, link: c_uint) -> Result<NvLink> {
     let nvlink = scenario.machine.nvlink.ok_or(Code::NOT_SUPPORTED)?;
     if link < nvlink.links { Ok(nvlink) } else { Err(Code::INVALID_ARGUMENT) }
@@ -67,7 +67,7 @@ unsafe extern "C" fn nvmlDeviceGetNvLinkState(handle: Handle, link: c_uint, up: 
             return Err(Code(fault.code));
         }
         let is_up = link < all.saturating_sub(scenario.nvlinks_down(gpu));
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(up, c_uint::from(is_up)) }
     })
 }
@@ -76,12 +76,12 @@ unsafe extern "C" fn nvmlDeviceGetNvLinkState(handle: Handle, link: c_uint, up: 
 unsafe extern "C" fn nvmlDeviceGetNvLinkVersion(handle: Handle, link: c_uint, to: *mut c_uint) -> c_int {
     ask(handle, |scenario, _| {
         let found = nvlink(scenario, link)?;
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(to, found.version) }
     })
 }
 
-/// Switches do not show themselves in a virtual machine; links without them lead to the other GPUs in turn.
+/// Switches are not visible in a virtual machine; links without switches lead to the other GPUs in turn.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetNvLinkRemotePciInfo_v2(
     handle: Handle,
@@ -96,18 +96,18 @@ unsafe extern "C" fn nvmlDeviceGetNvLinkRemotePciInfo_v2(
         let place = usize::try_from(link).map_err(|_| Code::UNKNOWN)?;
         let place = place.checked_rem(others.len()).ok_or(Code::NOT_SUPPORTED)?;
         let other = others.get(place).copied().ok_or(Code::NOT_SUPPORTED)?;
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(to, pci(scenario, other)) }
     })
 }
 
-/// What can be asked about a pair.
+/// What can be queried about a pair.
 const READ: c_uint = 0;
 const WRITE: c_uint = 1;
 const NVLINK: c_uint = 2;
 const ATOMICS: c_uint = 3;
 const PCI: c_uint = 4;
-/// The status of what the GPUs do not have.
+/// The status of a capability that the GPUs do not have.
 const NOT_SUPPORTED: c_uint = 5;
 
 #[unsafe(no_mangle)]
@@ -130,19 +130,19 @@ unsafe extern "C" fn nvmlDeviceGetP2PStatus(
             ATOMICS => scenario.nvml_status(from, to, true),
             _ => return Err(Code::INVALID_ARGUMENT),
         };
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(status, found) }
     })
 }
 
-/// How near two GPUs are: 40 within one NUMA node, 50 across sockets.
+/// The distance between two GPUs: 40 within one NUMA node, 50 across sockets.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetTopologyCommonAncestor(a: Handle, b: Handle, level: *mut c_uint) -> c_int {
     ask(a, |scenario, from| {
         let to = gpu(scenario, b)?;
         let numa = |gpu| scenario.machine.numa.get(gpu);
         let found = if numa(from) == numa(to) { 40 } else { 50 };
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(level, found) }
     })
 }

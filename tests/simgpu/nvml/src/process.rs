@@ -1,5 +1,5 @@
-//! Memory and who uses it: other programs by the scenario, and what this process does on a GPU now, which the simulated
-//! libcuda knows, if it is loaded.
+//! Memory and the processes that use it: other processes from the scenario, and what this process currently does on a GPU,
+//! which the simulated libcuda reports if it is loaded.
 
 use crate::state::{Code, Result};
 use crate::state::{Handle, ask, call, put, put_text};
@@ -7,7 +7,7 @@ use libloading::os::unix::{Library, RTLD_LAZY};
 use simgpu_model::Scenario;
 use std::ffi::{c_char, c_int, c_uint};
 
-/// Bytes of memory.
+/// Memory sizes in bytes.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 struct Memory {
@@ -16,7 +16,7 @@ struct Memory {
     used: u64,
 }
 
-/// The same with what the driver keeps for itself.
+/// The same, plus what the driver reserves for itself.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 struct Memory2 {
@@ -37,7 +37,7 @@ struct Process {
     compute_instance: c_uint,
 }
 
-/// What stands for no instance.
+/// The value for "no instance".
 const NONE: c_uint = c_uint::MAX;
 
 /// Total, reserved and used bytes of a GPU.
@@ -51,7 +51,7 @@ unsafe extern "C" fn nvmlDeviceGetMemoryInfo(handle: Handle, to: *mut Memory) ->
     ask(handle, |scenario, gpu| {
         let (total, reserved, used) = memory(scenario, gpu);
         let used = reserved + used;
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(to, Memory { total, free: total.saturating_sub(used), used }) }
     })
 }
@@ -62,7 +62,7 @@ unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(handle: Handle, to: *mut Memory2
         let (total, reserved, used) = memory(scenario, gpu);
         let free = total.saturating_sub(reserved + used);
         let version = c_uint::try_from(size_of::<Memory2>()).map_err(|_| Code::UNKNOWN)? | 2 << 24;
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller's pointer is valid.
         unsafe { put(to, Memory2 { version, total, reserved, free, used }) }
     })
 }
@@ -71,7 +71,7 @@ unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(handle: Handle, to: *mut Memory2
 unsafe extern "C" fn nvmlDeviceGetBAR1MemoryInfo(handle: Handle, to: *mut Memory) -> c_int {
     ask(handle, |scenario, gpu| {
         let (total, used) = (scenario.machine.bar1_mib << 20, scenario.machine.bar1_used(gpu));
-        // SAFETY: the caller's pointer. Its order is total, free, used as well.
+        // SAFETY: the caller's pointer is valid. BAR1's structure also has the order total, free, used.
         unsafe { put(to, Memory { total, free: total.saturating_sub(used), used }) }
     })
 }
@@ -80,31 +80,31 @@ fn one(pid: c_uint, bytes: u64) -> Process {
     Process { pid, bytes, gpu_instance: NONE, compute_instance: NONE }
 }
 
-/// Others on a GPU that compute, or that draw.
+/// Other processes on a GPU that compute, or that use it for graphics.
 fn others(scenario: &Scenario, gpu: usize, draws: bool) -> impl Iterator<Item = Process> {
     let named =
         scenario.machine.in_use.iter().filter(move |u| u.gpu == gpu && u.draws == draws && !u.unnamed);
     named.map(|u| one(u.pid, u.mib << 20))
 }
 
-/// Everybody who computes on a GPU, this process with its context too.
+/// All processes that compute on a GPU, including this one if it has a context.
 fn processes(scenario: &Scenario, gpu: usize) -> Vec<Process> {
     let now = now(gpu);
     others(scenario, gpu, false).chain(now.context.then(|| one(std::process::id(), now.used))).collect()
 }
 
-/// Puts a list where the caller has room for `count`, and says how long it is.
+/// Writes a list to `to`, which has room for `count` entries, and its length to `count`.
 ///
 /// # Safety
-/// `count` is null or may be read and written, and `to` has room for that many unless it is 0.
+/// `count` is null or readable and writable, and `to` has room for that many unless it is 0.
 unsafe fn put_list(found: &[Process], count: *mut c_uint, to: *mut Process) -> Result<()> {
     if count.is_null() {
         return Err(Code::INVALID_ARGUMENT);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let room = unsafe { count.read() };
     let length = c_uint::try_from(found.len()).map_err(|_| Code::UNKNOWN)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { put(count, length) }?;
     if length > room {
         return Err(Code::INSUFFICIENT_SIZE);
@@ -122,7 +122,7 @@ unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(
     count: *mut c_uint,
     to: *mut Process,
 ) -> c_int {
-    // SAFETY: the caller's pointers.
+    // SAFETY: the caller's pointers are valid.
     ask(handle, |scenario, gpu| unsafe { put_list(&processes(scenario, gpu), count, to) })
 }
 
@@ -132,7 +132,7 @@ unsafe extern "C" fn nvmlDeviceGetGraphicsRunningProcesses_v3(
     count: *mut c_uint,
     to: *mut Process,
 ) -> c_int {
-    // SAFETY: the caller's pointers.
+    // SAFETY: the caller's pointers are valid.
     ask(handle, |scenario, gpu| unsafe {
         put_list(&others(scenario, gpu, true).collect::<Vec<_>>(), count, to)
     })
@@ -151,30 +151,30 @@ unsafe extern "C" fn nvmlSystemGetProcessName(pid: c_uint, name: *mut c_char, le
     })
 }
 
-/// Of glibc: only a library that is there already.
+/// glibc's flag to open only a library that is already loaded.
 const RTLD_NOLOAD: i32 = 4;
 
-/// What is going on.
+/// This process's current use of a GPU.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Now {
-    /// Bytes of memory.
+    /// Bytes of memory in use.
     pub(crate) used: u64,
-    /// Whether it has a context there.
+    /// Whether it has a context.
     pub(crate) context: bool,
-    /// Whether there is work.
+    /// Whether it has unfinished work.
     pub(crate) busy: bool,
 }
 
-/// What is going on on a GPU.
+/// This process's current use of a GPU.
 pub(crate) fn now(gpu: usize) -> Now {
-    // SAFETY: nothing is loaded, so nothing is run.
+    // SAFETY: nothing is loaded, so no initialiser runs.
     let library = unsafe { Library::open(Some("libcuda.so.1"), RTLD_LAZY | RTLD_NOLOAD) };
     let Ok(library) = library else { return Now::default() };
-    // SAFETY: the simulated libcuda's function has this type; NVIDIA's has none of this name.
+    // SAFETY: the simulated libcuda's function has this type; NVIDIA's library has no function of this name.
     let ask = unsafe { library.get::<unsafe extern "C" fn(usize, *mut [u64; 3])>(b"simgpu_now\0") };
     let Ok(ask) = ask else { return Now::default() };
     let mut found = [0; 3];
-    // SAFETY: it writes three numbers.
+    // SAFETY: the function writes three numbers.
     unsafe { ask(gpu, &raw mut found) };
     let [used, context, busy] = found;
     Now { used, context: context != 0, busy: busy != 0 }

@@ -1,19 +1,19 @@
-//! The scenario, once NVML is started, the pointers that callers hold, and NVML's result codes.
+//! The scenario while NVML is initialised, the callers' device handles, and NVML's result codes.
 
 use simgpu_model::scenario::NvmlHangs;
 use simgpu_model::{Scenario, events};
 use std::ffi::{c_char, c_int, c_uint};
 use std::sync::{Mutex, PoisonError};
 
-/// How often it was started, and what it found.
+/// Number of initialisations, and the scenario that was read.
 static STARTED: Mutex<(u32, Option<Scenario>)> = Mutex::new((0, None));
 
-/// A device, as callers hold it.
+/// A device handle.
 pub(crate) type Handle = usize;
-/// Where devices' handles begin.
+/// The first device's handle.
 const DEVICES: Handle = 0x0d00_0000;
 
-/// Starts it once more.
+/// Initialises NVML once more.
 pub(crate) fn start(read: impl FnOnce() -> Result<Scenario>) -> Result<()> {
     let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
     if started.1.is_none() {
@@ -23,7 +23,7 @@ pub(crate) fn start(read: impl FnOnce() -> Result<Scenario>) -> Result<()> {
     Ok(())
 }
 
-/// Ends it once.
+/// Reverts one initialisation.
 pub(crate) fn stop() -> Result<()> {
     let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
     started.0 = started.0.checked_sub(1).ok_or(Code::UNINITIALIZED)?;
@@ -33,7 +33,7 @@ pub(crate) fn stop() -> Result<()> {
     Ok(())
 }
 
-/// Answers from the scenario.
+/// Makes a query of the scenario.
 pub(crate) fn call(f: impl FnOnce(&Scenario) -> Result<()>) -> c_int {
     let started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
     if started.1.as_ref().is_some_and(|scenario| scenario.machine.nvml_hangs == NvmlHangs::Use) {
@@ -42,19 +42,19 @@ pub(crate) fn call(f: impl FnOnce(&Scenario) -> Result<()>) -> c_int {
     code(started.1.as_ref().map_or(Err(Code::UNINITIALIZED), f))
 }
 
-/// Never returns, as a call that waits in the kernel.
+/// Never returns, like a call that hangs in the kernel.
 pub(crate) fn hang() -> ! {
     loop {
         std::thread::park();
     }
 }
 
-/// Answers about one device.
+/// Makes a query about one device.
 pub(crate) fn ask(device: Handle, f: impl FnOnce(&Scenario, usize) -> Result<()>) -> c_int {
     call(|scenario| f(scenario, gpu(scenario, device)?))
 }
 
-/// The GPU of a device.
+/// The GPU of a device handle.
 pub(crate) fn gpu(scenario: &Scenario, device: Handle) -> Result<usize> {
     let gpu = device.checked_sub(DEVICES).ok_or(Code::INVALID_ARGUMENT)?;
     if !scenario.visible().contains(&gpu) {
@@ -63,25 +63,25 @@ pub(crate) fn gpu(scenario: &Scenario, device: Handle) -> Result<usize> {
     if events::is_lost(scenario, gpu) { Err(Code::GPU_IS_LOST) } else { Ok(gpu) }
 }
 
-/// The device of a GPU.
+/// The device handle of a GPU.
 pub(crate) fn device(gpu: usize) -> Handle {
     DEVICES + gpu
 }
 
-/// Puts a value where the caller wants it.
+/// Writes a value to the caller's pointer.
 ///
 /// # Safety
-/// `to` is null or may be written.
+/// `to` is null or writable.
 pub(crate) unsafe fn put<T>(to: *mut T, value: T) -> Result<()> {
     if to.is_null() {
         return Err(Code::INVALID_ARGUMENT);
     }
-    // SAFETY: it is not null, and the caller promises the rest.
+    // SAFETY: it is not null, and the caller guarantees the rest.
     unsafe { to.write_unaligned(value) };
     Ok(())
 }
 
-/// Puts text and its zero byte into a buffer of `length` bytes.
+/// Writes text and its zero byte into a buffer of `length` bytes.
 ///
 /// # Safety
 /// `to` is null or has room for `length` bytes.
@@ -100,11 +100,11 @@ pub(crate) unsafe fn put_text(to: *mut c_char, length: c_uint, text: &str) -> Re
     Ok(())
 }
 
-/// A code; 0 never stands here.
+/// A result code, never 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Code(pub(crate) c_int);
 
-/// What a call yields.
+/// The result of a call.
 pub(crate) type Result<T> = core::result::Result<T, Code>;
 
 impl Code {
@@ -118,7 +118,7 @@ impl Code {
     pub(crate) const UNKNOWN: Self = Self(999);
 }
 
-/// A result as C sees it.
+/// A result as a C return code.
 pub(crate) fn code(result: Result<()>) -> c_int {
     result.map_or_else(|code| code.0, |()| 0)
 }

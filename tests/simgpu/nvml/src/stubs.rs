@@ -1,5 +1,5 @@
-//! Every other name of the interface, so that a program that needs it learns which one it is: a call
-//! says the name and ends the process.
+//! All other names of the interface: a call prints its name and ends the process, which shows which function a program
+//! needs.
 
 macro_rules! not_simulated {
     ($($name:ident)*) => {$(

@@ -1,5 +1,5 @@
-//! A simulated `libibverbs.so.1`: RDMA cards whose transfers go through a socket between two processes of one host. What is
-//! wrong with them is in the scenario beside the library. A panic here ends the process with its message.
+//! A simulated `libibverbs.so.1`: RDMA cards whose transfers go through a socket between two processes of one host. Their
+//! faults are in the scenario next to the library. A panic here ends the process with its message.
 
 #![expect(
     unsafe_code,
@@ -20,10 +20,10 @@ use work::post;
 
 const EINVAL: c_int = 22;
 const ETIMEDOUT: c_int = 110;
-/// Statuses of completions: remote access error, transport retry counter exceeded.
+/// Completion statuses: remote access error, transport retry counter exceeded.
 const REMOTE_ACCESS: c_int = 10;
 const RETRY_EXCEEDED: c_int = 12;
-/// Bytes in a microsecond of a card: so few that other work of the host does not show in its rate.
+/// Bytes per microsecond of a card: low enough that other work of the host does not affect the measured rate.
 const RATE: u64 = 100;
 
 #[expect(clippy::print_stderr, reason = "there is no other way to say what is wrong with a scenario")]
@@ -37,7 +37,7 @@ fn scenario() -> &'static Scenario {
     })
 }
 
-/// Whether a fault of this kind concerns a device of this node.
+/// The faults of this kind that affect a device of this node.
 fn faults(kind: Option<VerbsKind>, device: &CStr) -> impl Iterator<Item = &'static VerbsFault> {
     let node = std::env::var("NCCL_HOSTID").ok();
     let device = device.to_string_lossy().into_owned();
@@ -49,7 +49,7 @@ fn faults(kind: Option<VerbsKind>, device: &CStr) -> impl Iterator<Item = &'stat
 }
 
 fn fail<T>(errno: c_int) -> *mut T {
-    // SAFETY: errno of this thread may be written.
+    // SAFETY: this thread's errno is writable.
     unsafe { *errno_location() = errno };
     std::ptr::null_mut()
 }
@@ -65,7 +65,7 @@ unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut Device 
         Box::into_raw(Box::new(Device { name: CString::new(name.as_str()).unwrap_or_default() }))
     };
     let mut all: Vec<_> = scenario().verbs.devices.iter().map(one).collect();
-    // SAFETY: the caller's pointer.
+    // SAFETY: the caller's pointer is valid.
     unsafe { *count = c_int::try_from(all.len()).unwrap_or_default() };
     all.push(std::ptr::null_mut());
     Box::leak(all.into_boxed_slice()).as_mut_ptr()
@@ -76,7 +76,7 @@ extern "C" fn ibv_free_device_list(_list: *mut *mut Device) {}
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_device_name(device: *mut Device) -> *const c_char {
-    // SAFETY: a device of the list, which is never freed.
+    // SAFETY: a device of the list; devices are never freed.
     unsafe { (*device).name.as_ptr() }
 }
 
@@ -133,7 +133,7 @@ extern "C" fn ibv_dealloc_pd(_domain: *mut c_void) -> c_int {
 /// The domain is a context.
 unsafe fn register(domain: *mut c_void, address: u64, bytes: usize, gpu: bool) -> *mut Registered {
     let context = domain.cast::<Context>();
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     let device = unsafe { &(*(*context).device).name };
     if faults(Some(VerbsKind::Unregistered), device).any(|fault| fault.gpu.is_none_or(|wanted| wanted == gpu))
     {
@@ -159,7 +159,7 @@ unsafe extern "C" fn ibv_reg_mr(
     bytes: usize,
     _access: c_int,
 ) -> *mut Registered {
-    // There is no nvidia_peermem.
+    // GPU memory cannot be registered this way, as without nvidia_peermem.
     if memory::card(address.addr() as u64, &mut [0], false) {
         return fail(14);
     }
@@ -182,7 +182,7 @@ unsafe extern "C" fn ibv_reg_dmabuf_mr(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_dereg_mr(registered: *mut Registered) -> c_int {
-    // SAFETY: what `register` has made.
+    // SAFETY: `register` created it.
     memory::remove(unsafe { (*registered).rkey });
     0
 }
@@ -260,7 +260,7 @@ unsafe extern "C" fn poll(queue: *mut Queue, _count: c_int, to: *mut Completion)
     // SAFETY: the caller's queue.
     let mut done = unsafe { &*queue }.done.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(completion) = done.pop_front() else { return 0 };
-    // SAFETY: the caller has room for one.
+    // SAFETY: the caller has room for one completion.
     unsafe { to.write(completion) };
     1
 }

@@ -1,4 +1,4 @@
-//! Registered memory: the process's own, or that of a simulated GPU.
+//! Registered memory: this process's own, or that of a simulated GPU.
 
 use crate::pace::Burst;
 use libloading::os::unix::{Library, RTLD_LAZY};
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{CString, c_int, c_void};
 use std::sync::{Mutex, PoisonError};
 
-/// Of glibc: only a library that is there already.
+/// glibc's flag to open only a library that is already loaded.
 const RTLD_NOLOAD: i32 = 4;
 
 /// A registered stretch.
@@ -19,7 +19,7 @@ pub(crate) struct Region {
 
 static REGIONS: Mutex<BTreeMap<u32, Region>> = Mutex::new(BTreeMap::new());
 
-/// Registers it; its key.
+/// Adds a registration, and returns its key.
 pub(crate) fn add(region: Region) -> u32 {
     let mut regions = REGIONS.lock().unwrap_or_else(PoisonError::into_inner);
     let key = regions.keys().next_back().map_or(0x1000, |last| last + 0x100);
@@ -27,12 +27,12 @@ pub(crate) fn add(region: Region) -> u32 {
     key
 }
 
-/// Forgets it.
+/// Removes a registration.
 pub(crate) fn remove(key: u32) {
     REGIONS.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
 }
 
-/// The region of a key that holds so many bytes from an address on.
+/// The region with this key, if it contains `bytes` bytes at `address`.
 pub(crate) fn by_rkey(key: u32, address: u64, bytes: u64) -> Option<Region> {
     let regions = REGIONS.lock().unwrap_or_else(PoisonError::into_inner);
     let region = regions.get(&key)?;
@@ -40,13 +40,13 @@ pub(crate) fn by_rkey(key: u32, address: u64, bytes: u64) -> Option<Region> {
     (address >= region.address && end <= region.address + region.bytes).then_some(*region)
 }
 
-/// Moves data into a region or out of it.
+/// Copies data into a region or out of it.
 pub(crate) fn access(region: &Region, address: u64, data: &mut [u8], write: bool) -> bool {
     if region.gpu {
         return card(address, data, write);
     }
     let Ok(at) = usize::try_from(address) else { return false };
-    // SAFETY: the program under test registered this memory, and holds it until it takes the registration back.
+    // SAFETY: the program under test registered this memory, and keeps it until it deregisters it.
     unsafe {
         if write {
             std::ptr::copy_nonoverlapping(data.as_ptr(), at as *mut u8, data.len());
@@ -57,19 +57,19 @@ pub(crate) fn access(region: &Region, address: u64, data: &mut [u8], write: bool
     true
 }
 
-/// Moves data into a GPU's memory or out of it; whether there is a GPU's memory.
+/// Copies data into GPU memory or out of it; false if the address is not GPU memory.
 pub(crate) fn card(address: u64, data: &mut [u8], write: bool) -> bool {
     type Card = unsafe extern "C" fn(u64, *mut u8, usize, bool) -> c_int;
-    // SAFETY: nothing is loaded, so nothing is run.
+    // SAFETY: nothing is loaded, so no initialiser runs.
     let library = unsafe { Library::open(Some("libcuda.so.1"), RTLD_LAZY | RTLD_NOLOAD) };
     let Ok(library) = library else { return false };
-    // SAFETY: the simulated libcuda's function has this type; NVIDIA's has none of this name.
+    // SAFETY: the simulated libcuda's function has this type; NVIDIA's library has no function of this name.
     let Ok(card) = (unsafe { library.get::<Card>(b"simgpu_card\0") }) else { return false };
-    // SAFETY: the pointer and the length of a slice.
+    // SAFETY: the pointer and length are those of a slice.
     unsafe { card(address, data.as_mut_ptr(), data.len(), write) == 0 }
 }
 
-// Types in the layout of `infiniband/verbs.h`; behind the caller's part of a handle comes what is simulated.
+// Types in the layout of `infiniband/verbs.h`; the simulation's own fields follow the caller's part of a handle.
 
 /// `struct ibv_context`
 #[repr(C)]

@@ -1,25 +1,25 @@
-//! How long a transfer takes on the simulated card.
+//! The duration of a transfer on the simulated card.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Longer between two transfers than between two of one burst.
+/// A pause between two transfers at least this long ends a burst.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Transfers of one size in one direction, one right after the other.
+/// Consecutive transfers of one size in one direction.
 #[derive(Default)]
 pub(crate) struct Burst {
     bytes: u64,
     write: bool,
-    /// What they have taken too long so far.
+    /// By how much they have been too slow in total so far.
     late: Duration,
-    /// When the last one ended.
+    /// When the last transfer ended.
     ended: Option<Instant>,
 }
 
 impl Burst {
-    /// Waits until a transfer that began at `begun` has taken as long as it should. What a busy host makes one too late is
-    /// taken off the next ones of the same burst: the card's rate is the scenario's, not that of the host.
+    /// Waits until a transfer that began at `begun` has taken as long as it should. If a busy host delays one transfer, the
+    /// next ones of the burst are shortened by the delay, so that the rate is the scenario's and not the host's.
     pub(crate) fn pace(&mut self, begun: Instant, bytes: u64, write: bool, whole: Duration) {
         let follows = self.ended.is_some_and(|ended| begun.duration_since(ended) < PAUSE);
         if (self.bytes, self.write) != (bytes, write) || !follows {

@@ -1,4 +1,4 @@
-//! Work: a transfer is done when it is posted, and its completion waits in the queue.
+//! Work requests: a transfer is done when it is posted, and its completion is put into the queue.
 
 use crate::memory::{self, Completion, Pair, Place, Region, Work};
 use crate::{RATE, REMOTE_ACCESS, RETRY_EXCEEDED, faults};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 pub(crate) unsafe extern "C" fn post(pair: *mut Pair, work: *mut Work, _refused: *mut *mut Work) -> c_int {
     // SAFETY: the caller's structures.
     let (pair, work) = unsafe { (&mut *pair, &*work) };
-    // SAFETY: as above; there is one place.
+    // SAFETY: as above; there is exactly one scatter/gather entry.
     let place = unsafe { &*work.places };
     pair.posted += 1;
     // SAFETY: the context is open.
@@ -32,7 +32,7 @@ pub(crate) unsafe extern "C" fn post(pair: *mut Pair, work: *mut Work, _refused:
     let begun = Instant::now();
     let status = transfer(&region, place, work, (pair.other, device), fault);
     let Some(status) = status else { return 0 };
-    // Small transfers cost what they cost, and one that is lost or failed ends at once.
+    // Small transfers are not slowed down, and one that is lost or failed ends immediately.
     if bytes >= 1 << 16 && fault.is_none_or(|kind| !matches!(kind, VerbsKind::Error | VerbsKind::Dropped)) {
         let slow = if fault == Some(VerbsKind::Slow) { 10 } else { 1 };
         pair.burst.pace(begun, bytes, !read, Duration::from_micros(slow * bytes / RATE));
@@ -44,7 +44,7 @@ pub(crate) unsafe extern "C" fn post(pair: *mut Pair, work: *mut Work, _refused:
     0
 }
 
-/// Moves the data; the status of its completion, if there is one.
+/// Moves the data; returns the status of its completion, if there is one.
 fn transfer(
     region: &Region,
     place: &Place,
@@ -65,7 +65,7 @@ fn transfer(
         _ => {}
     }
     let short = usize::from(fault == Some(VerbsKind::Short) && bytes > 1);
-    // The last byte of the memory has none beyond it that belongs to the test.
+    // A stray byte after the last transfer of the memory would be outside of the test's memory.
     let stray = usize::from(fault == Some(VerbsKind::Stray) && bytes < 1 << 16);
     let length = (place.bytes as usize).saturating_sub(short) + stray;
     let mut data = vec![0; length];
@@ -74,7 +74,7 @@ fn transfer(
             *byte ^= 4;
         }
     };
-    // Data of a write leaves here, that of a read comes.
+    // A write's data leaves this port, a read's data arrives at it.
     let counted = fault != Some(VerbsKind::Uncounted);
     if counted {
         count_data(&device.to_string_lossy(), write, bytes);
@@ -100,10 +100,10 @@ fn transfer(
     Some(if moved { 0 } else { REMOTE_ACCESS })
 }
 
-// The way between two processes: each one that has a queue pair serves its registered memory to the other one, at a Unix
-// socket whose abstract name has its process id, which is also the number of its queue pair.
+// The connection between two processes: each process with a queue pair serves its registered memory to the other one, at a
+// Unix socket whose abstract name contains its process id, which is also the number of its queue pair.
 
-/// A request: what, the key, the address, how many bytes.
+/// Size of a request's header: operation, key, address, number of bytes.
 const HEAD: usize = 1 + 4 + 8 + 8;
 
 static OTHER: Mutex<Option<(u32, UnixStream)>> = Mutex::new(None);
@@ -112,7 +112,7 @@ fn name(pid: u32) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(format!("simgpu-verbs-{pid}"))
 }
 
-/// Serves this process's memory, from now on; `device` is the card through which others reach it.
+/// Starts to serve this process's memory; `device` is the card through which other processes reach it.
 pub(crate) fn serve(device: &CStr) -> io::Result<()> {
     static STARTED: Once = Once::new();
     let device = device.to_owned();
@@ -154,10 +154,10 @@ fn answer(mut stream: &UnixStream, device: &CString) -> io::Result<()> {
     }
 }
 
-/// Writes to the memory of another process, or reads it: whether that was allowed there.
+/// Writes to the memory of another process, or reads it; returns whether that process allowed it.
 ///
 /// # Errors
-/// That process is gone.
+/// If that process is gone.
 pub(crate) fn access(pid: u32, rkey: u32, address: u64, data: &mut [u8], write: bool) -> io::Result<bool> {
     let mut other = OTHER.lock().unwrap_or_else(PoisonError::into_inner);
     if other.as_ref().is_none_or(|(of, _)| *of != pid) {

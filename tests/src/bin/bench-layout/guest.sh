@@ -1,7 +1,7 @@
 #!/usr/bin/busybox sh
-# guest.sh: bench-layout puts it in the place of init. It gets the driver image from where the kernel words say
-# (layout.from=initrd|stick|URL layout.file=NAME), mounts it, reads what a start of the driver reads, and says
-# when it had come how far, in seconds since the kernel's start, and what of the memory was in use then.
+# guest.sh: replaces init in bench-layout. It fetches the driver image from where the kernel words say
+# (layout.from=initrd|stick|URL layout.file=NAME), mounts it, reads the files that a start of the driver reads, and
+# prints when each step was complete, in seconds since the kernel's start, and how much memory was in use then.
 set -eu
 mount -t proc proc /proc
 read -r init _ < /proc/uptime
@@ -46,5 +46,5 @@ read -r now _ < /proc/uptime
 echo "LAYOUT init=$init mounted=$mounted read=$read now=$now bytes=$bytes later=$later \
 used=$((total - available)) taken=$((total - free))"
 echo "LAYOUT-END"
-# process 1 must not end; the machine is stopped from outside
+# process 1 must not exit; the machine is stopped from outside
 exec sleep 3600

@@ -1,5 +1,5 @@
-//! The layouts that are compared, and making them: the shipped image taken apart and put together in other ways,
-//! each with the measuring script in the place of init.
+//! Makes the layouts that are compared: the shipped image taken apart and put together in other ways, each with the
+//! measuring script in place of init.
 
 use harness::boot::medium::Served;
 use harness::stick::Fat;
@@ -10,24 +10,24 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// One way to put the driver's files before the kernel.
+/// One way to provide the driver's files to the kernel.
 #[derive(Debug)]
 pub struct Layout {
-    /// What people call it.
+    /// Its name in the table.
     pub name: &'static str,
-    /// The driver image; its ending is the file system's name.
+    /// The driver image's file; its extension is the file system's name.
     pub file: &'static str,
-    /// The image's place is in the initrd, which the firmware loads; else on the medium beside the UKI.
+    /// Whether the driver image is in the initrd, which the firmware loads; otherwise it is on the medium next to the UKI.
     pub inside: bool,
 }
 
-/// The driver image as it ships.
+/// The driver image as shipped.
 const SHIPPED: &str = "driver.squashfs";
 
-/// The same files in squashfs, each block compressed by itself.
+/// The same files in squashfs with each block compressed separately.
 const BLOCKS: &str = "zstd.squashfs";
 
-/// The first one ships, and is what the others are compared with.
+/// The first layout is the shipped one, with which the others are compared.
 pub const LAYOUTS: [Layout; 5] = [
     Layout { name: "A, one initrd: squashfs, compressed as one", file: SHIPPED, inside: true },
     Layout { name: "A', one initrd: squashfs, zstd", file: BLOCKS, inside: true },
@@ -39,14 +39,14 @@ pub const LAYOUTS: [Layout; 5] = [
 /// What the machine boots from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// A USB stick: a driver image beside the UKI is mounted where it lies.
+    /// A USB stick: a driver image next to the UKI is mounted in place.
     Stick,
-    /// A web server: a driver image beside the UKI is fetched into memory by the booted system.
+    /// A web server: a driver image next to the UKI is fetched into memory by the booted system.
     Http,
 }
 
 impl Origin {
-    /// For the table.
+    /// Its name in the table.
     pub fn name(self) -> &'static str {
         match self {
             Self::Stick => "USB",
@@ -58,25 +58,25 @@ impl Origin {
 /// A layout on a medium.
 #[derive(Debug)]
 pub struct Ready {
-    /// To boot from.
+    /// The medium to boot from.
     pub medium: Medium,
-    /// Kernel words that tell the measuring script where the driver image is.
+    /// Kernel words with the location of the driver image, for the measuring script.
     pub words: String,
-    /// What the firmware loads.
+    /// Size of the files that the firmware loads.
     pub firmware_bytes: u64,
-    /// That and what lies beside it.
+    /// The same, plus the files next to them.
     pub all_bytes: u64,
 }
 
-/// All parts of all layouts, in a folder that is served; gone when dropped.
+/// All parts of all layouts, in a folder that is served; removed when dropped.
 #[derive(Debug)]
 pub struct Parts {
     dir: TempDir,
     served: Served,
 }
 
-/// Runs in the tools tree, in a folder with the shipped driver image, and packs its files anew, compressed as a file system
-/// does it: each block by itself, so that one can be read without the others.
+/// Runs in the tools tree, in a folder with the shipped driver image, and packs its files again, compressed per block as a
+/// file system does, so that one block can be read without the others.
 const PACK: &str = r#"unsquashfs -q -n -d tree driver.squashfs > pack.log
 mkfs.erofs -zzstd,level=12 -C1048576 -T"$SOURCE_DATE_EPOCH" --all-root --quiet zstd.erofs tree
 mkfs.erofs -zlz4hc,level=12 -C1048576 -T"$SOURCE_DATE_EPOCH" --all-root --quiet lz4hc.erofs tree
@@ -132,7 +132,7 @@ impl Parts {
         Ok(Ready { medium, words, firmware_bytes, all_bytes })
     }
 
-    /// One FAT file system without a partition table, with what is named and a twentieth more room.
+    /// A FAT file system without a partition table that contains these files, with a twentieth more room.
     fn stick(&self, uki: &str, beside: Option<&str>, bytes: u64) -> Result<PathBuf, Box<dyn Error>> {
         let dir = self.path(&format!("stick-{uki}-{}", beside.unwrap_or("alone")));
         fs::create_dir(&dir)?;
@@ -153,25 +153,25 @@ impl Parts {
 
 const STUB: &str = "--stub=/usr/lib/systemd/boot/efi/linuxx64.efi.stub";
 
-/// The unified images, and what their initrds are made of; ukify puts zeros between, as the kernel wants them.
+/// The unified images and the parts of their initrds; ukify pads between them with zeros, as the kernel requires.
 const UKIS: [(&str, &[&str]); 3] = [
     ("shipped.efi", &["--initrd=whole", "--initrd=script"]),
     ("inside.efi", &["--initrd=system", "--initrd=inside", "--initrd=script"]),
     ("small.efi", &["--initrd=system", "--initrd=script"]),
 ];
 
-/// The initrd without the driver's archive at its end. Its length stands beside the image: `driver BYTES`.
+/// The initrd without the driver's archive at its end, whose size is in a file next to the image: `driver BYTES`.
 fn system<'a>(image: &Image, initrd: &'a [u8]) -> Result<&'a [u8], Box<dyn Error>> {
     let path = image.initrd()?.with_file_name("firstlight.sizes");
     let text = fs::read_to_string(&path)?;
     let driver = text.trim().strip_prefix("driver ").and_then(|n| n.parse::<usize>().ok());
     let driver = driver.filter(|bytes| (1..initrd.len()).contains(bytes));
-    let bytes = driver.ok_or_else(|| format!("{} says {text:?}: no driver's size", path.display()))?;
+    let bytes = driver.ok_or_else(|| format!("{} contains {text:?}: no driver's size", path.display()))?;
     let system = &initrd[..initrd.len() - bytes];
     Ok(system)
 }
 
-/// Runs a command in the pinned tools, in that folder.
+/// Runs a command in the pinned tools, in this folder.
 fn in_tools(dir: &Path, command: &[&str]) -> Result<(), Box<dyn Error>> {
     let output = Command::new(workspace().join("image/in-tools.sh"))
         .args(["tools", "--bind", &format!("{}:/build/layout", dir.display()), "--cwd", "/build/layout"])
@@ -180,6 +180,6 @@ fn in_tools(dir: &Path, command: &[&str]) -> Result<(), Box<dyn Error>> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{} in the tools tree: {}: {said}", command[0], output.status).into())
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{} in the tools tree: {}: {stderr}", command[0], output.status).into())
 }

@@ -1,13 +1,13 @@
-//! Which image layout: one initrd that holds the driver, as it ships, against a small unified image with the
-//! driver in a compressed file system beside it, read in place from a USB stick or fetched over the network.
+//! Compares image layouts: one initrd that contains the driver, as shipped, and a small unified image with the driver in a
+//! compressed file system next to it, read in place from a USB stick or fetched over the network.
 //!
 //!     bench-layout [RUNS]
 //!
-//! Takes the shipped image apart, puts it together in each way, boots it by UEFI firmware from a USB stick and
-//! over HTTP, with a script in the place of init that mounts the driver and reads what its start reads. Prints
-//! bytes, seconds since power-on and memory in use, with the ratio to the shipped layout on the same medium in the
-//! same run. There is no limit here: docs/decisions/image.md says what was chosen by these figures. Exits with 2 when
-//! nothing could be measured.
+//! Takes the shipped image apart, puts it together in each way, boots it with UEFI firmware from a USB stick and over HTTP,
+//! with a script in place of init that mounts the driver and reads the files that its start reads. Prints bytes, seconds
+//! since power-on and memory in use, with the ratio to the shipped layout on the same medium in the same run. There is no
+//! limit here: docs/decisions/image.md records the choice based on these figures. Exits with 2 if nothing could be
+//! measured.
 
 mod layout;
 
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// One row for each run, one column for each boot: a busy host slows all of a row alike.
+/// One row per run, one column per boot: a busy host slows all boots of a row alike.
 fn measure(runs: usize, names: &[String], boots: &[Ready]) -> Result<Vec<Vec<Figures>>, Box<dyn Error>> {
     let mut read = None;
     let mut measured = Vec::new();
@@ -70,9 +70,9 @@ fn measure(runs: usize, names: &[String], boots: &[Ready]) -> Result<Vec<Vec<Fig
 fn boot(ready: &Ready) -> Result<(Figures, u64), Box<dyn Error>> {
     let boot = Boot::shipped().compressed().memory(2048).append(&ready.words).from(ready.medium.clone());
     let boot = boot.stop_after("LAYOUT-END", Duration::ZERO);
-    let booted = boot.run().map_err(|e| e.told())?;
+    let booted = boot.run().map_err(|e| e.one_line())?;
     of(&booted.console, booted.took, ready)
-        .ok_or_else(|| format!("the script told no figures\n{booted}").into())
+        .ok_or_else(|| format!("the script printed no figures\n{booted}").into())
 }
 
 /// The table's columns, with their units.
@@ -90,7 +90,7 @@ const COLUMNS: [&str; 8] = [
 /// One boot's figures, in the order of [`COLUMNS`].
 pub type Figures = [f64; COLUMNS.len()];
 
-/// From what the measuring script wrote, in a boot that took so long; and how many bytes of the driver it read.
+/// Parses what the measuring script printed in a boot that took `took`; also returns how many bytes of the driver it read.
 /// `None` without its line. Times begin at power-on; the script's own clock began with the kernel.
 pub fn of(console: &str, took: Duration, ready: &Ready) -> Option<(Figures, u64)> {
     let line = console.lines().find(|line| line.starts_with("LAYOUT "))?;
@@ -114,8 +114,8 @@ pub fn of(console: &str, took: Duration, ready: &Ready) -> Option<(Figures, u64)
     Some((figures, value("bytes")? as u64))
 }
 
-/// The table, in Markdown: a row for each name with the median of its runs and, in brackets, the median of the
-/// ratios to the row of the same run that `base` gives for it. `runs[run][row]`.
+/// The table, in Markdown: a row per name with the median of its runs and, in parentheses, the median of its ratios to the
+/// row `base` of the same run. Indexed as `runs[run][row]`.
 pub fn table(names: &[String], base: impl Fn(usize) -> usize, runs: &[Vec<Figures>]) -> String {
     let mut lines = vec![COLUMNS.map(str::to_owned).to_vec()];
     lines[0].insert(0, "layout".to_owned());
@@ -123,8 +123,8 @@ pub fn table(names: &[String], base: impl Fn(usize) -> usize, runs: &[Vec<Figure
         let cell = |n: usize| {
             let figure = median(runs.iter().map(|run| run[row][n]).collect());
             let ratio = median(runs.iter().map(|run| run[row][n] / run[base(row)][n]).collect());
-            let told = base(row) != row && ratio.is_finite();
-            if told { format!("{figure:.1} ({ratio:.2})") } else { format!("{figure:.1}") }
+            let with_ratio = base(row) != row && ratio.is_finite();
+            if with_ratio { format!("{figure:.1} ({ratio:.2})") } else { format!("{figure:.1}") }
         };
         lines.push([name.clone()].into_iter().chain((0..COLUMNS.len()).map(cell)).collect());
     }

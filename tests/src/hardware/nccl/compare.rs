@@ -1,12 +1,12 @@
-//! Our sweep against nccl-tests' of the same collective: bus bandwidth at the largest size, time at the
-//! smallest, and that no element is wrong. What is missing is missed. A person reads it as tables: every size, then a line for
-//! each figure that has a limit.
+//! Compares our sweep with nccl-tests' sweep of the same collective: bus bandwidth at the largest size, time at the
+//! smallest, and that no element is wrong. A missing figure counts as missed. The result is printed as tables: every size,
+//! then a line for each figure that has a limit.
 
 use super::{Asked, PLACES, Row, Sweep, Theirs};
 use crate::hardware::compare::{Mark, mark};
 use std::fmt::Write;
 
-/// What a figure is.
+/// The kind of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
     /// Bus bandwidth, GB/s.
@@ -15,16 +15,16 @@ pub enum What {
     Time,
 }
 
-/// One figure to which a limit belongs.
+/// A figure that has a limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Held {
-    /// What it is.
+    /// Its kind.
     pub what: What,
-    /// Of which size.
+    /// Its size in bytes.
     pub bytes: u64,
     /// One of [`PLACES`].
     pub place: &'static str,
-    /// Ours; `None` when we have no such row.
+    /// Ours; `None` if we have no such row.
     pub ours: Option<f64>,
     /// Theirs.
     pub theirs: f64,
@@ -33,20 +33,20 @@ pub struct Held {
 /// One collective.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comparison {
-    /// Which.
+    /// The collective.
     pub asked: Asked,
     /// The figures that have limits.
     pub held: Vec<Held>,
-    /// Our wrong elements; an error when some were not checked that they checked.
+    /// Our wrong elements; an error if we did not check elements that they checked.
     pub wrong: Result<u64, String>,
-    /// Size by size: theirs and, where we have it, ours.
+    /// Size by size: theirs and, if we have it, ours.
     pub rows: Vec<(Row, Option<Row>)>,
 }
 
-/// Ours against theirs.
+/// Compares ours with theirs.
 ///
 /// # Errors
-/// When they are not of the same thing.
+/// If their element types differ, or theirs has no size above 0.
 pub fn compare(ours: &Sweep, theirs: &Theirs) -> Result<Comparison, String> {
     let Theirs { asked, sweep: peer, .. } = theirs;
     if ours.data != peer.data {
@@ -73,7 +73,7 @@ fn at(what: What, bytes: u64, ours: &Sweep, theirs: &Sweep) -> Vec<Held> {
     PLACES.into_iter().enumerate().filter_map(held).collect()
 }
 
-/// The sum of all our rows, those included that they do not have.
+/// The sum over all our rows, including those that they do not have.
 fn wrong(ours: &Sweep, rows: &[(Row, Option<Row>)]) -> Result<u64, String> {
     for (theirs, ours) in rows {
         for (n, place) in PLACES.iter().enumerate() {
@@ -87,7 +87,7 @@ fn wrong(ours: &Sweep, rows: &[(Row, Option<Row>)]) -> Result<u64, String> {
 }
 
 impl Held {
-    /// How far ours may be worse, as a part: bandwidth 2 %, time 10 %.
+    /// How much worse ours may be, as a fraction: bandwidth 2 %, time 10 %.
     #[must_use]
     pub fn limit(&self) -> f64 {
         match self.what {
@@ -102,10 +102,10 @@ impl Held {
         self.ours.map(|ours| ours / self.theirs)
     }
 
-    /// How it stands to its limit.
+    /// The result against its limit.
     #[must_use]
     pub fn mark(&self) -> Mark {
-        // A time of nothing is no time.
+        // A time of 0 is invalid.
         let ratio = self.ratio().filter(|ratio| *ratio > 0.0);
         let worse = ratio.map(|ratio| if self.what == What::Time { ratio - 1.0 } else { 1.0 - ratio });
         mark(worse, self.limit())
@@ -113,20 +113,20 @@ impl Held {
 }
 
 impl Comparison {
-    /// How many of the figures stand so.
+    /// The number of figures with this result.
     #[must_use]
     pub fn count(&self, mark: Mark) -> usize {
         self.held.iter().filter(|held| held.mark() == mark).count()
     }
 
-    /// True when nothing is wrong, nothing is unchecked, and every limit is kept.
+    /// Whether nothing is wrong, nothing is unchecked, and every limit is kept.
     #[must_use]
     pub fn reached(&self) -> bool {
         self.wrong == Ok(0) && self.count(Mark::Miss) == 0
     }
 }
 
-/// Every size, the figures that have limits, and their sum; `unrun` collectives are missing.
+/// Lists every size, the figures that have limits, and their sum; `unrun` collectives are missing.
 #[must_use]
 pub fn all(comparisons: &[Comparison], unrun: usize) -> String {
     let mut text: String = comparisons.iter().map(|c| sizes(c) + "\n").collect();
@@ -151,7 +151,7 @@ pub fn all(comparisons: &[Comparison], unrun: usize) -> String {
     text
 }
 
-/// What was reached of one collective's limits.
+/// Lists the limits of one collective and whether they were kept.
 fn held(comparison: &Comparison) -> String {
     let name = comparison.asked.name();
     let mut text: String =
@@ -184,7 +184,7 @@ fn figure(held: &Held) -> String {
     )
 }
 
-/// Every size of one collective.
+/// Lists every size of one collective.
 fn sizes(comparison: &Comparison) -> String {
     let mut text = format!("{}, us: ours, theirs, ours / theirs\n", comparison.asked.name());
     let _ = writeln!(text, "{:>12}  {:^28}  {:^28}", "bytes", "out of place", "in place");
@@ -203,7 +203,7 @@ fn number(figure: Option<f64>, decimals: usize) -> String {
     figure.map_or_else(|| "none".to_owned(), |figure| format!("{figure:.decimals$}"))
 }
 
-/// Bytes as nccl-tests takes them, where they are whole.
+/// A size in nccl-tests' notation, if it is a whole number of units.
 fn size(bytes: u64) -> String {
     let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     let unit = units.into_iter().find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit));

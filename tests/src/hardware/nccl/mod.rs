@@ -1,5 +1,5 @@
-//! NCCL's collectives: the tables that nccl-tests printed, the JSON that `firstlight nccl -J` writes, and how
-//! one stands to the other. Starting the program is `ours`' matter; the rest is pure.
+//! NCCL's collectives: the tables that nccl-tests printed, the JSON that `firstlight nccl -J` writes, and how the two
+//! compare. Starting the program is in `ours`; the rest is pure.
 
 pub mod compare;
 pub mod ours;
@@ -7,7 +7,7 @@ pub mod table;
 
 use std::path::PathBuf;
 
-/// The collectives by their names, in our order.
+/// The names of the collectives, in our order.
 pub const NAMES: [&str; 9] = [
     "all_reduce",
     "all_gather",
@@ -29,23 +29,23 @@ pub struct Asked {
     pub without_p2p: bool,
 }
 
-/// One run over sizes.
+/// One run over several sizes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sweep {
-    /// How many GPUs took part.
+    /// Number of GPUs that took part.
     pub gpus: usize,
-    /// Element type, as nccl-tests calls it.
+    /// Element type, by nccl-tests' name.
     pub data: String,
-    /// In the order of their sizes.
+    /// In increasing order of size.
     pub rows: Vec<Row>,
 }
 
 /// One size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Row {
-    /// Of the larger buffer; 0 where the size is too small to give every GPU an element.
+    /// Size of the larger buffer; 0 if the size is too small to give every GPU an element.
     pub bytes: u64,
-    /// Into another buffer, then into the same.
+    /// Out of place, then in place.
     pub places: [Timed; 2],
 }
 
@@ -56,11 +56,11 @@ pub struct Timed {
     pub us: f64,
     /// GB/s
     pub busbw: f64,
-    /// Wrong elements; `None` where none was looked at.
+    /// Wrong elements; `None` if none was checked.
     pub wrong: Option<u64>,
 }
 
-/// How the placements are called, in the order of [`Row::places`].
+/// The names of the placements, in the order of [`Row::places`].
 pub const PLACES: [&str; 2] = ["out of place", "in place"];
 
 /// A saved table of nccl-tests.
@@ -70,12 +70,12 @@ pub struct Theirs {
     pub path: PathBuf,
     /// What was run.
     pub asked: Asked,
-    /// What it came to.
+    /// The table.
     pub sweep: Sweep,
 }
 
 impl Asked {
-    /// Everything that a peer may have a table of.
+    /// Everything for which a peer may have a table.
     #[must_use]
     pub fn all() -> Vec<Self> {
         let on = NAMES.map(|collective| Self { collective, without_p2p: false });
@@ -84,19 +84,19 @@ impl Asked {
         all
     }
 
-    /// The file in which nccl-tests' standard outputs were saved, one after the other.
+    /// The file with nccl-tests' saved standard outputs, one after the other.
     #[must_use]
     pub const fn their_file(without_p2p: bool) -> &'static str {
         if without_p2p { "nccl-tests.NCCL_P2P_DISABLE.txt" } else { "nccl-tests.txt" }
     }
 
-    /// The file in which our JSON is kept.
+    /// The file with our JSON.
     #[must_use]
     pub fn our_file(&self) -> String {
         format!("nccl.{}{}.json", self.collective, if self.without_p2p { ".off" } else { "" })
     }
 
-    /// For a person: `off` is without peer-to-peer.
+    /// Its name for human readers; `off` means without peer-to-peer.
     #[must_use]
     pub fn name(&self) -> String {
         format!("{}{}", self.collective, if self.without_p2p { " off" } else { "" })
@@ -104,13 +104,13 @@ impl Asked {
 }
 
 impl Sweep {
-    /// The row of that size; sizes of 0 are no figures.
+    /// The row of this size; sizes of 0 do not count.
     #[must_use]
     pub fn row(&self, bytes: u64) -> Option<&Row> {
         self.rows.iter().find(|row| row.bytes == bytes && bytes > 0)
     }
 
-    /// The smallest size that moves anything, and the largest.
+    /// The smallest nonzero size, and the largest.
     #[must_use]
     pub fn ends(&self) -> Option<(u64, u64)> {
         let sizes = || self.rows.iter().map(|row| row.bytes).filter(|bytes| *bytes > 0);

@@ -1,5 +1,5 @@
-//! One run of `firstlight nccl` on this machine, for its JSON, or the JSON of an earlier one; and what that says. It has
-//! nccl-tests' shape: `config`, `devices`, `results`.
+//! One run of `firstlight nccl` on this machine, for its JSON, or the JSON of an earlier run, and parsing it. It has the
+//! structure of nccl-tests' JSON: `config`, `devices`, `results`.
 
 use super::{Asked, Row, Sweep, Timed};
 use crate::error::{Error, Result};
@@ -8,13 +8,13 @@ use serde_json::Value;
 use std::io;
 use std::process::Stdio;
 
-/// The sizes of the tables that peers print by guides: 8 B to 128 MiB by factor 2.
+/// The sizes of the tables that peers usually print, following guides: 8 B to 128 MiB by factor 2.
 const SIZES: [&str; 6] = ["-b", "8", "-e", "128M", "-f", "2"];
 
-/// The JSON of what is asked for.
+/// The JSON of the requested run.
 ///
 /// # Errors
-/// When the program is not built, did not start, or left no JSON.
+/// If the program is not built, did not start, or left no JSON.
 pub fn sweep(words: &Words, asked: &Asked, into: &Folder) -> Result<String> {
     let name = asked.our_file();
     if let Some(folder) = &words.nccl {
@@ -29,7 +29,7 @@ pub fn sweep(words: &Words, asked: &Asked, into: &Folder) -> Result<String> {
     let program = format!("firstlight nccl {}", asked.name());
     let failed = |why: String| Error::Program { program: program.clone(), why };
     let status = command.status().map_err(|e| failed(e.to_string()))?;
-    // Wrong elements end it with another status, and stand in the JSON too.
+    // Wrong elements cause another exit status, and are in the JSON too.
     if !path.is_file() {
         return Err(failed(format!("{status}, and it wrote no JSON")));
     }
@@ -39,16 +39,16 @@ pub fn sweep(words: &Words, asked: &Asked, into: &Folder) -> Result<String> {
     }
 }
 
-/// A sweep of ours.
+/// Parses our sweep.
 ///
 /// # Errors
-/// What is missing or not as it should be, and a run that did not end well.
+/// What is missing or invalid, and a run that did not end well.
 pub fn parse(text: &str) -> Result<Sweep, String> {
     let all: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
     if let Some(error) = all["errors"].as_array().and_then(|errors| errors.first()) {
         return Err(format!("it ended with {error}"));
     }
-    // nccl-tests itself leaves `config` open until the devices are told.
+    // nccl-tests itself leaves `config` open until the devices have been written.
     let devices = [&all["devices"], &all["config"]["devices"]].into_iter().find_map(Value::as_array);
     let gpus = devices.ok_or("there is no list \"devices\"")?.len();
     let results = all["results"].as_array().ok_or("there is no list \"results\"")?;

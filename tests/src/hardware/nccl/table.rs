@@ -1,19 +1,19 @@
-//! The standard output of nccl-tests 2.19. Nothing in it is believed alone: rows must give the bandwidth that
-//! size and time make, and their mean must be the average that stands below them, so that a damaged or cut
-//! table is told and not taken for figures.
+//! Parses the standard output of nccl-tests 2.19. Its figures are cross-checked: the bandwidth of each row must follow from
+//! size and time, and the average below the rows must be their mean, so that a damaged or truncated table is rejected and
+//! not used.
 
 use super::{NAMES, Row, Sweep, Timed};
 
-/// How an output begins.
+/// The first line of an output.
 const FIRST: &str = "# nccl-tests version";
 const FIGURES: [&str; 4] = ["time", "algbw", "busbw", "#wrong"];
-/// Figures are printed with two decimals: so much may be lost.
+/// Figures are printed with two decimals, so that this much may be lost.
 const ROUNDED: f64 = 0.01;
 
-/// The tables of a file of outputs, one after the other, each with its collective.
+/// The tables of a file with several outputs, each with its collective.
 ///
 /// # Errors
-/// The file has no output, one of an unknown program, two of one program, or a table that [`parse`] refuses.
+/// If the file has no output, one of an unknown program, two of one program, or a table that [`parse`] rejects.
 pub fn all(text: &str) -> Result<Vec<(&'static str, Sweep)>, String> {
     let mut tables: Vec<(&'static str, Sweep)> = Vec::new();
     for output in outputs(text) {
@@ -26,7 +26,7 @@ pub fn all(text: &str) -> Result<Vec<(&'static str, Sweep)>, String> {
     if tables.is_empty() { Err(format!("there is no {FIRST:?}")) } else { Ok(tables) }
 }
 
-/// The outputs in a file: each begins at its first line.
+/// The outputs in a file: each begins at such a first line.
 pub fn outputs(text: &str) -> impl Iterator<Item = &str> {
     let starts = |at: &usize| *at == 0 || text[..*at].ends_with('\n');
     let begins: Vec<usize> = text.match_indices(FIRST).map(|(at, _)| at).filter(starts).collect();
@@ -41,10 +41,10 @@ fn collective(output: &str) -> Result<&'static str, String> {
     known.ok_or_else(|| format!("{program} is unknown; known are {}, each with _perf", NAMES.join(", ")))
 }
 
-/// The table of `collective`.
+/// Parses the table of `collective`.
 ///
 /// # Errors
-/// What is missing or not as it should be, and a run with wrong elements, which is no yardstick.
+/// What is missing or invalid, and a run with wrong elements, which cannot be compared with.
 pub fn parse(text: &str, collective: &str) -> Result<Sweep, String> {
     let program = format!("{collective}_perf");
     after(text, "# nccl-tests version ")?;
@@ -77,13 +77,13 @@ pub fn parse(text: &str, collective: &str) -> Result<Sweep, String> {
     Ok(sweep)
 }
 
-/// What stands behind `label`, at the beginning of a line.
+/// The text after `label`, at the beginning of a line.
 fn after<'a>(text: &'a str, label: &str) -> Result<&'a str, String> {
     let found = text.lines().find_map(|line| line.strip_prefix(label));
     found.map(str::trim).ok_or_else(|| format!("there is no \"{}\"", label.trim()))
 }
 
-/// How many ranks there are; each must have its line.
+/// The number of ranks; each must have its line.
 fn ranks(text: &str) -> Result<usize, String> {
     let mut ranks = 0;
     for line in text.lines().filter(|line| line.starts_with("#  Rank ")) {
@@ -100,7 +100,7 @@ fn is_head(line: &str) -> bool {
     line.split_whitespace().eq(names.into_iter().chain(FIGURES).chain(FIGURES))
 }
 
-/// Bus over algorithm bandwidth (PERFORMANCE.md of nccl-tests).
+/// Bus bandwidth divided by algorithm bandwidth (PERFORMANCE.md of nccl-tests).
 fn bus_factor(collective: &str, gpus: usize) -> f64 {
     let n = gpus as f64;
     match collective {
@@ -149,13 +149,13 @@ fn figure(word: &str) -> Result<f64, String> {
     figure.ok_or_else(|| format!("{word} is no figure"))
 }
 
-/// The average below the rows must be theirs: none is missing, none was changed.
+/// Checks that the average below the rows is their mean, so that none is missing or changed.
 fn average(text: &str, sweep: &Sweep) -> Result<(), String> {
-    let told = figure(after(text, "# Avg bus bandwidth    : ")?)?;
+    let printed = figure(after(text, "# Avg bus bandwidth    : ")?)?;
     let all: Vec<_> = sweep.rows.iter().flat_map(|row| row.places).map(|timed| timed.busbw).collect();
     let made = all.iter().sum::<f64>() / all.len() as f64;
-    if (told - made).abs() > ROUNDED {
-        return Err(format!("the average is {told}, but the {} rows make {made:.3}", sweep.rows.len()));
+    if (printed - made).abs() > ROUNDED {
+        return Err(format!("the average is {printed}, but the {} rows make {made:.3}", sweep.rows.len()));
     }
     Ok(())
 }

@@ -1,11 +1,11 @@
-//! The codes of the findings that an account of the driver may have. The validator has a cause and a remedy
-//! for each.
+//! The codes of the findings that an account of the driver may contain. The validator has a cause and a
+//! remedy for each.
 
 use serde::de::{IntoDeserializer, value};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A code that an account may have. Another one is a defect of one of the two programs.
+/// A code that an account may contain. Any other code is a defect of init or of the validator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING-KEBAB-CASE")]
 pub enum Code {
@@ -37,11 +37,11 @@ pub enum Code {
     GpuInit,
     /// The GPU does not answer.
     GpuGone,
-    /// A device node could not be made.
+    /// A device node could not be created.
     NodesMissing,
-    /// NVSwitches without a fabric manager.
+    /// The machine has NVSwitches but no fabric manager.
     NvswitchNoManager,
-    /// The module's patch level is not the image's.
+    /// The module's patch level differs from the image's.
     PatchMissing,
     /// The driver logged an Xid error.
     GpuXid,
@@ -56,7 +56,7 @@ pub enum Code {
 }
 
 impl Code {
-    /// The code that is written like this.
+    /// The code with this text.
     #[must_use]
     pub fn named(code: &str) -> Option<Self> {
         let text: value::StrDeserializer<'_, value::Error> = code.into_deserializer();

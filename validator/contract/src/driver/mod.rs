@@ -1,5 +1,5 @@
-//! init's account of the driver's start, `firstlight.driver/1`: what it found, loaded and created, and its
-//! findings as code, severity, subject, message and evidence. Cause and remedy of a code are the validator's.
+//! init's account of the driver's start, `firstlight.driver/1`: what it found, loaded and created, and its findings as code,
+//! severity, subject, message and evidence. The validator adds the cause and the remedy of each code.
 
 mod code;
 mod parts;
@@ -13,7 +13,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// The whole account. `C` is a finding's code: init writes a [`Code`]; the validator reads any text, because
-/// a code that it does not know is a finding as well. Keys that a newer init adds are ignored.
+/// it also reports a finding whose code it does not know. Keys that a newer init adds are ignored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Account<C = String> {
     /// [`schema::DRIVER`]
@@ -54,9 +54,9 @@ pub struct Finding<C = String> {
     pub severity: Severity,
     /// Its subject: a GPU's address, a module, a file.
     pub subject: String,
-    /// One line.
+    /// The message, one line.
     pub message: String,
-    /// Lines that show it; the kernel's begin with `kernel: `.
+    /// Lines that show it; kernel log lines begin with `kernel: `.
     pub evidence: Vec<String>,
 }
 
@@ -86,7 +86,7 @@ impl<C> Account<C> {
         self.modules.iter().find(|m| m.name == name)
     }
 
-    /// The findings in the form that the reader gives them.
+    /// The findings, converted to the caller's type.
     #[must_use]
     pub fn findings<'a, F: From<&'a Finding<C>>>(&'a self) -> Vec<F> {
         self.findings.iter().map(F::from).collect()
@@ -114,8 +114,8 @@ impl<C> Finding<C> {
     }
 }
 
-/// A value that the validator does not use: an account without it, or with something else in its place, is
-/// still one.
+/// For a value that the validator does not use: an account in which it is missing or has another type is
+/// still valid.
 fn not_needed<'de, D, T>(from: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(serde_json::from_value::<Account<Code>>(value).unwrap(), account);
     }
 
-    /// The least that the validator reads.
+    /// The smallest account that the validator accepts.
     fn least() -> Value {
         json!({ "schema": "firstlight.driver/1", "load": true,
         "image": { "version": "1", "patch": "", "kernel": "k", "nccl": "2" }, "families": [],

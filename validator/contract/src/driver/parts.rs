@@ -35,7 +35,7 @@ pub struct Module {
     pub patch: Option<String>,
     /// `srcversion` of its modinfo.
     pub srcversion: Option<String>,
-    /// The parameters that it was given.
+    /// The parameters that were passed to it.
     #[serde(default, deserialize_with = "not_needed")]
     pub parameters: String,
     /// The result of loading it.
@@ -69,14 +69,14 @@ impl Outcome {
     }
 }
 
-/// One parameter of a module that is loaded.
+/// One parameter of a loaded module.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parameter {
     /// The module.
     pub module: String,
-    /// The parameter as the module calls it.
+    /// Its name in the module.
     pub name: String,
-    /// The value that was to be set.
+    /// The requested value.
     pub wanted: String,
     /// The value that the driver reports; null when it reports none.
     pub found: Option<String>,
@@ -87,14 +87,14 @@ pub struct Parameter {
 pub struct Node {
     /// Its path.
     pub path: String,
-    /// Device number.
+    /// Major device number.
     pub major: u32,
-    /// Device number.
+    /// Minor device number.
     pub minor: u32,
 }
 
-/// True when two values of a module parameter mean the same: numbers in any notation, compared as 32 bits as the driver stores and
-/// prints them; the kernel's `Y` and `N`; lists with or without quotes and a last `;`.
+/// True when two values of a module parameter mean the same: numbers in any notation, compared as 32 bits because the driver
+/// stores and prints them so; the kernel's `Y` and `N`; lists with or without quotes and a last `;`.
 #[must_use]
 pub fn same_value(wanted: &str, found: &str) -> bool {
     let plain = |text: &str| text.trim().trim_matches('"').trim_end_matches(';').to_owned();

@@ -113,7 +113,7 @@ pub enum Command {
         #[arg(long, value_name = "DIR")]
         vllm: Option<PathBuf>,
     },
-    /// Print the script that completes this program's words in a shell
+    /// Print the script that completes this program's command line in a shell
     Completions {
         /// The shell
         shell: Shell,
@@ -125,7 +125,7 @@ pub enum Command {
     /// Receive the reports of other machines, store and show them; `collect --help` lists the options
     #[command(disable_help_flag = true)]
     Collect {
-        /// The options of the program `firstlight-collect`, which is beside this one
+        /// The options of the program `firstlight-collect`, which is in the same folder as this one
         #[arg(value_name = "OPTION", trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
@@ -155,7 +155,7 @@ pub enum Command {
 /// Options of commands that only this program starts.
 #[derive(Debug, Clone, PartialEq, Eq, ClapArgs)]
 pub struct Lineage {
-    /// A process with which this one ends; the last one is its parent
+    /// A process whose end also ends this one; the last one is its parent
     #[arg(long, value_name = "PID")]
     pub beneath: Vec<i32>,
 }
@@ -215,10 +215,10 @@ pub struct Screen {
     /// Process 1's: its verdict, which may be worse than the report's
     #[arg(long, hide = true, value_name = "FILE")]
     pub verdict: Option<PathBuf>,
-    /// Process 1's: the menu has what it can do, and the exit status is what a person chose
+    /// Process 1's: the menu has the actions of process 1, and the exit status is the chosen one
     #[arg(long, hide = true)]
     pub machine: bool,
-    /// Process 1's: what it says first, until a key is pressed
+    /// Process 1's: a note that is shown until a key is pressed
     #[arg(long, hide = true, requires = "machine")]
     pub note: Option<String>,
     /// Process 1's: it can start a shell

@@ -29,7 +29,7 @@ pub struct Nccl {
     /// Timed calls for each size
     #[arg(short = 'n', long = "iters", value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000), allow_negative_numbers = true)]
     pub iterations: u32,
-    /// Untimed calls before them
+    /// Untimed calls before the timed ones
     #[arg(short = 'w', long = "warmup_iters", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=100_000), allow_negative_numbers = true)]
     pub warmups: u32,
     /// Number of GPUs; default: all
@@ -72,8 +72,8 @@ pub struct Nccl {
     help: Option<bool>,
 }
 
-/// Options of nccl-tests that `firstlight nccl` has at their defaults only, so that its command lines can be used as
-/// they are.
+/// Options of nccl-tests that `firstlight nccl` accepts at their defaults only, so that command lines of nccl-tests can
+/// be used unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq, ClapArgs)]
 struct Fixed {
     #[arg(short = 't', long = "nthreads", hide = true, value_parser = only::<1>, allow_negative_numbers = true)]
@@ -106,7 +106,7 @@ struct Fixed {
     device_implementation: Option<u64>,
 }
 
-/// The only value of such an option.
+/// Parses the value of such an option.
 fn only<const DEFAULT: u64>(text: &str) -> Result<u64, String> {
     let value = text.parse().ok().filter(|value| *value == DEFAULT);
     value.ok_or_else(|| {
@@ -145,14 +145,14 @@ impl Nccl {
     }
 }
 
-/// The caller checks it against the number of GPUs.
+/// Parses a rank; the caller checks it against the number of GPUs.
 fn rank(text: &str) -> Result<Rank, String> {
     text.parse()
         .map(Rank::new)
         .map_err(|_| format!("'{text}' is not a rank; allowed are whole numbers from 0"))
 }
 
-/// A factor of 1 would never end.
+/// Parses a factor; with 1 the sizes would never end.
 fn factor(text: &str) -> Result<u64, String> {
     let factor = text.parse().ok().filter(|n| *n > 1);
     factor.ok_or_else(|| format!("'{text}' is not a factor; allowed are whole numbers from 2"))

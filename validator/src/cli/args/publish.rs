@@ -21,7 +21,7 @@ pub struct Publish {
     /// The queue of unsent reports if there is no partition
     #[arg(long, value_name = "DIR", default_value = publish::SPOOL)]
     pub spool: PathBuf,
-    /// The key (32 to 4096 bytes) for the MAC of each report; a queued report without a right MAC is not sent
+    /// The key (32 to 4096 bytes) for the MAC of each report; a queued report without a correct MAC is not sent
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
     /// A file with the token that the server demands: one line of 16 to 256 visible ASCII characters
@@ -70,7 +70,7 @@ pub struct Fetch {
     /// The expected checksum, in hexadecimal
     #[arg(long, value_name = "HEX", value_parser = checksum, required_unless_present = "any_content")]
     pub sha256: Option<String>,
-    /// Accept any content: for a file that proves itself, such as a signature
+    /// Accept any content: for a file that needs no checksum, such as a signature
     #[arg(long, conflicts_with = "sha256")]
     pub any_content: bool,
     /// The output file
@@ -85,7 +85,7 @@ pub struct Fetch {
     /// Trust only these CA certificates (PEM) for https
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
-    /// Print the progress every so many seconds
+    /// Print the progress at this interval, in seconds
     #[arg(long, value_name = "SECONDS")]
     pub progress: Option<u64>,
 }

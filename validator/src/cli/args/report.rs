@@ -45,9 +45,9 @@ pub enum Form {
 /// `baseline`
 #[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
 pub enum Baseline {
-    /// Make a baseline of reports with PASS or DEGRADED; with several of them the noise is measured
+    /// Make a baseline from reports with PASS or DEGRADED; from several of them the noise is measured
     Save {
-        /// Reports of `validate --json`, or `-` for standard input; without --to the last one is the baseline's file
+        /// Reports of `validate --json`, or `-` for standard input; without --to the last file is the baseline
         #[arg(required = true, value_name = "REPORT|FILE")]
         files: Vec<PathBuf>,
         /// The file of the baseline
@@ -72,7 +72,7 @@ pub enum Baseline {
 /// `compare`
 #[derive(Debug, Clone, PartialEq, Eq, ClapArgs)]
 pub struct Compare {
-    /// Reports, and folders in which every file .json is read
+    /// Reports, and folders in which every .json file is read
     #[arg(required = true, value_name = "REPORT|DIR")]
     pub places: Vec<PathBuf>,
     /// Write one page for a browser to a file or `-`

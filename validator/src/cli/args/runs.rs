@@ -32,14 +32,14 @@ pub struct Validate {
     /// Write the report as text to a file or `-`; the default is `-`, unless the JSON goes there
     #[arg(long, value_name = "FILE")]
     pub text: Option<Place>,
-    /// What the report says about which machine it is of: nothing; its host name and a hash of its machine id; or
-    /// also the id and the serial number [default: hashed]
+    /// What identifies the machine in the report: nothing; its host name and a hash of its machine id; or also the id
+    /// and the serial number [default: hashed]
     #[arg(long, value_name = "HOW")]
     pub identity: Option<IdentityPolicy>,
     /// How much is printed
     #[command(flatten)]
     pub output: Output,
-    /// Also show the run on the whole of this terminal, which is not the one of standard output
+    /// Also show the run full-screen on this terminal, which must not be the one of standard output
     #[arg(long, value_name = "TERMINAL")]
     pub screen: Option<PathBuf>,
     /// Process 1's: a word of the command that is run before the tests of a step that can take the machine down
@@ -56,7 +56,7 @@ pub struct Output {
     /// Print only the last line, which is for programs, and no progress
     #[arg(long, short)]
     pub quiet: bool,
-    /// The same, in less than 80 characters
+    /// Print only that line in less than 80 characters, and no progress
     #[arg(long)]
     pub short: bool,
 }
@@ -68,7 +68,7 @@ pub(super) fn gpu(text: &str) -> Result<GpuName, String> {
 /// `--scope`
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ScopeChoice {
-    /// The machine with what its GPUs do.
+    /// The machine with its running GPUs.
     Machine,
     /// Kernel, PCIe and driver.
     Fabric,
@@ -121,7 +121,7 @@ pub struct Meet {
     /// A file with the token that all nodes share, 16 to 256 characters
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Where the nodes meet: an address, whose node leads, or `mdns` to find each other by multicast DNS
+    /// Where the nodes meet: the address of the node that leads, or `mdns` to find each other by multicast DNS
     #[arg(long, value_name = "HOST:PORT|mdns")]
     pub rendezvous: Option<String>,
     /// How long to wait for all nodes, seconds

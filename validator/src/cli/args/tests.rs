@@ -27,7 +27,7 @@ fn layers_go_before_the_command_and_keep_their_order() {
     let Command::Validate(validate) = args.command else { panic!() };
     assert_eq!(validate.only, ["acs", "iommu"]);
     assert_eq!(validate.json, Some(Place::Stdout));
-    // Given on both sides, one would silently be lost.
+    // If it were allowed on both sides of the command, one of the two would silently be lost.
     assert!(wrong("--config a validate --config b").contains("--config"));
 }
 

@@ -1,4 +1,4 @@
-//! What this node brings: its GPUs, ports, versions and name.
+//! What this node contributes to the meeting: its GPUs, ports, versions and name.
 
 use super::terms::launched;
 use crate::cli::CommandError;
@@ -28,10 +28,10 @@ pub(super) struct Here {
     pub(super) local: Local,
 }
 
-/// NCCL's name for a node, where a machine stands for several.
+/// The variable with NCCL's name for a node, for a machine that represents several nodes.
 const HOST_ID: &str = "NCCL_HOSTID";
 
-/// Where the kernel shows RDMA devices.
+/// Where the kernel lists RDMA devices.
 const RDMA: &str = "sys/class/infiniband";
 /// The library of RDMA cards.
 const VERBS: &str = "libibverbs.so.1";
@@ -40,7 +40,7 @@ fn set(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.trim().is_empty())
 }
 
-/// Reads them.
+/// Reads the node's facts.
 pub(super) fn read(
     root: &Root,
     config: &Config,
@@ -81,13 +81,13 @@ pub(super) fn read(
     };
     let name: String = shown_text(&meet.name.clone().unwrap_or_else(default)).chars().take(NAME).collect();
     let part = format!("{chosen:?} {:?}", place.as_ref().and_then(|place| place.local_rank));
-    // Where the machine is one in files, several systems may run it.
+    // The boot id is that of the running system: several systems may use the same recorded machine.
     let boot = Root::new("/").text("proc/sys/kernel/random/boot_id").unwrap_or_default();
     let machine = format!("{} {}", host_id.as_deref().unwrap_or(&host), boot.trim());
     let identity = format!("{machine} {part}");
     let cards = of_cards(root, config);
     let rails = rails(&cards, &fabric)?;
-    // A card that is near to none of the GPUs that take part uses the first one.
+    // A card that is near none of the participating GPUs uses the first of them.
     let rails: Vec<_> = rails
         .into_iter()
         .map(|rail| Rail {
@@ -120,7 +120,7 @@ pub(super) fn read(
         nvls: config.validate.nvls,
         library_path: config.validate.library_path.clone(),
         interface: set(INTERFACE)
-            // What firstlight has advised the workload is no choice of the user's.
+            // A value that was set on firstlight's own advice is not the user's choice.
             .filter(|value| set(ADVISED_INTERFACE).as_ref() != Some(value))
             .map(|name| name.trim_start_matches('=').to_owned()),
         hcas,
@@ -131,8 +131,8 @@ pub(super) fn read(
     Ok(Here { card, local })
 }
 
-/// The system whose RDMA ports take part. A machine in files has those that it shows. If it shows none and brings no libibverbs,
-/// as it brings its GPUs' libraries, the ports are those of the running system, which the system's own libibverbs opens.
+/// The system whose RDMA ports take part. A recorded machine uses the ports that it has. If it has no ports and no libibverbs
+/// beside its GPUs' libraries, the ports are those of the running system, which the system's own libibverbs opens.
 fn of_cards(root: &Root, config: &Config) -> Root {
     let brought = |dir: &String| Path::new(dir).join(VERBS).exists();
     let shown = root.exists(RDMA).unwrap_or(true);
@@ -140,7 +140,7 @@ fn of_cards(root: &Root, config: &Config) -> Root {
     if is_root { root.clone() } else { Root::new("/") }
 }
 
-/// The leaf switches of this node, by the map of the configuration under one of the node's names, else by its launcher.
+/// The leaf switches of this node: from the configured map, under one of the node's names, or without a map from its launcher.
 fn leaves(map: &[Leaf], names: &[&str], rails: usize, of_launcher: Option<String>) -> Leaves {
     if map.is_empty() {
         return of_launcher.map_or(Leaves::Unknown, Leaves::OfNode);
@@ -155,7 +155,7 @@ fn leaves(map: &[Leaf], names: &[&str], rails: usize, of_launcher: Option<String
     Leaves::OfRails((0..rails.max(1)).map(of).collect())
 }
 
-/// CUDA's numbers of the GPUs that take part.
+/// CUDA ordinals of the participating GPUs.
 fn chosen(root: &Root, fabric: &Fabric, names: &[GpuName]) -> Result<Vec<GpuId>, CommandError> {
     let all = || GpuId::all(fabric.gpus.len()).collect();
     if names.is_empty() {
@@ -167,7 +167,7 @@ fn chosen(root: &Root, fabric: &Fabric, names: &[GpuName]) -> Result<Vec<GpuId>,
     Ok(limit.map_or_else(all, |limit| limit.ordinals()))
 }
 
-/// The RDMA ports that are ACTIVE, by name: NCCL pairs those of different nodes by their place in the list.
+/// The ACTIVE RDMA ports, sorted by name: NCCL pairs the ports of different nodes by their position in the list.
 fn rails(root: &Root, fabric: &Fabric) -> Result<Vec<Rail>, CommandError> {
     let names = match root.names(RDMA) {
         Ok(names) => names,
@@ -185,7 +185,7 @@ fn rails(root: &Root, fabric: &Fabric) -> Result<Vec<Rail>, CommandError> {
 
 fn rail(hca: &Hca, port: &Port, fabric: &Fabric, ways: &[Ways]) -> Rail {
     let gid = port.roce_v2_ipv4().filter(|_| port.is_ethernet());
-    // A device of software has no slot, and the rate that it shows is invented.
+    // A software device has no slot, and the rate that it reports is fictitious.
     let slot = fabric.rdma.iter().find(|rdma| rdma.name == hca.name);
     let link = slot.and_then(|rdma| fabric.devices.iter().find(|d| d.bdf == rdma.bdf)?.link.as_ref());
     let of_slot = link.filter(|link| link.gts > 0.0).map(|link| raw_gb_s(link.gts, link.width) * 8.0);

@@ -1,5 +1,5 @@
-//! Brings this node to the meeting: as the one that leads, or as one that joins. The leading node joins its own meeting
-//! too, in a thread.
+//! Brings this node into the meeting, as the node that leads or as one that joins. The leading node also joins its own
+//! meeting, in a thread.
 
 use super::local::Here;
 use super::shown::Screen;
@@ -24,13 +24,13 @@ use std::time::{Duration, Instant};
 /// The time limit for the first message and the last.
 const SENDING: Duration = Duration::from_secs(10);
 
-/// What this node is in the meeting.
+/// The role of this node in the meeting.
 pub(super) enum Role {
     /// It leads.
     Leader(Box<Leader>),
     /// It joins.
     Member(Link),
-    /// There is no meeting; why.
+    /// There is no meeting, for this reason.
     Alone(Box<Finding>),
 }
 
@@ -55,7 +55,7 @@ pub(super) fn meet(config: &Config, asked: &Meet, here: &Here) -> Result<Role, C
         Some(false) => Ok(None),
         Some(true) => listen(&own(&terms.rendezvous, &at), &terms.token).map(Some),
         None => match listen(&at, &terms.token) {
-            // Another machine's address; or another node of this machine was first.
+            // The address is another machine's, or another node of this machine already listens there.
             Err(error) if matches!(error.kind(), ErrorKind::AddrNotAvailable | ErrorKind::AddrInUse) => {
                 Ok(None)
             }
@@ -71,12 +71,12 @@ pub(super) fn meet(config: &Config, asked: &Meet, here: &Here) -> Result<Role, C
 
 /// The value of the rendezvous for nodes that find each other.
 const MDNS: &str = "mdns";
-/// The port of a node that announces itself; another one where several nodes share a machine.
+/// The port of a node that announces itself; a free port if another node of the same machine uses it.
 const PORT: u16 = 29_517;
 
 /// Meets the others without an address; the nodes themselves decide which one leads.
 fn found(interfaces: &[String], terms: &Terms, here: &Here, due: Instant) -> Result<Role, CommandError> {
-    // Both families where the kernel has both.
+    // IPv6 and IPv4, if the kernel has both.
     let all = |port| [SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)), (Ipv4Addr::UNSPECIFIED, port).into()];
     let host = match listen(&all(PORT), &terms.token).or_else(|_| listen(&all(0), &terms.token)) {
         Ok(host) => host,
@@ -136,8 +136,8 @@ fn listen(at: &[SocketAddr], token: &Token) -> std::io::Result<Host> {
     Host::bind(at, token.clone())
 }
 
-/// Where rank 0 listens: a name that leads to loopback on its own machine (as distributions write it to /etc/hosts) is
-/// another address for all others.
+/// Where rank 0 listens: on all addresses if the name resolves to loopback (distributions write the machine's own name to
+/// /etc/hosts so), because the other nodes resolve it to another address.
 fn own(rendezvous: &str, at: &[SocketAddr]) -> Vec<SocketAddr> {
     let host = rendezvous.rsplit_once(':').map_or(rendezvous, |(host, _)| host);
     let literal =
@@ -176,7 +176,7 @@ fn enter(at: &[SocketAddr], token: &Token, here: &Here, due: Instant) -> Result<
     introduced(link, here, &format!("the node that leads, at {to}"))
 }
 
-/// Says who this node is.
+/// Sends this node's card.
 fn introduced(mut link: Link, here: &Here, to: &str) -> Result<Link, Box<Finding>> {
     let lost = |why| Box::new(Code::NodesLost.finding(Severity::Error, &to, format!("{to}: {why}")));
     link.to.say(&here.card, SENDING).map_err(lost)?;
@@ -193,7 +193,7 @@ fn lead(host: Host, terms: &Terms, here: &Here, due: Instant) -> Result<Role, Co
     let (token, mut own) = (terms.token.clone(), here.clone());
     own.card.hosts = true;
     let work = move || match enter(&[to], &token, &own, due) {
-        // The leading side sees and reports whatever happens here.
+        // The leading side of this process reports whatever happens in this thread.
         Ok(link) => serve_with(link, &own, &mut |_| ()).ok().and_then(Result::ok),
         Err(finding) => {
             log::error!("{}", finding.message);
@@ -206,8 +206,8 @@ fn lead(host: Host, terms: &Terms, here: &Here, due: Instant) -> Result<Role, Co
     Ok(Role::Leader(Box::new(Leader { gathered, own: Some(own) })))
 }
 
-/// Obeys the node that leads; the result that it gives, and the names of all nodes, if they were all there. If that node is
-/// lost, this is the result.
+/// Follows the orders of the node that leads; returns the result from that node, and the names of all nodes if all were
+/// present. If the leading node is lost, the loss is the result.
 pub(super) fn obey(link: Link, here: &Here, shown: bool) -> Result<(Ended, Vec<String>), CommandError> {
     let at = link.to.other_address().map_err(|e| CommandError::undone(&e))?;
     let (mut screen, mut names) = (Screen::new(shown), Vec::<String>::new());
@@ -239,7 +239,7 @@ pub(super) fn obey(link: Link, here: &Here, shown: bool) -> Result<(Ended, Vec<S
     Ok((ended, names))
 }
 
-/// As `serve`; an error of its own is that of the system.
+/// As `serve`; the outer error is one of the operating system.
 fn serve_with(
     link: Link,
     here: &Here,
@@ -261,10 +261,10 @@ impl Leader {
         }
     }
 
-    /// Tells all nodes that it is over, and waits for the own one: what this is for it.
+    /// Sends the end to all nodes, and waits for this node's own member thread; returns that thread's result.
     pub(super) fn end(&mut self, ending: &Ending) -> Option<Ended> {
         self.gathered.cluster.end(ending);
-        // It panics nowhere.
+        // The thread does not panic.
         self.own.take()?.join().ok()?
     }
 }

@@ -1,5 +1,5 @@
-//! `firstlight nodes`, and `firstlight nccl --nodes`: this node meets the others. The one that leads runs the tests over
-//! all nodes and prints their results; the others do what it orders, and print what came of it.
+//! `firstlight nodes`, and `firstlight nccl --nodes`: this node meets the others. The node that leads runs the tests over
+//! all nodes and prints their results; the others follow its orders and print the final result.
 
 mod local;
 mod meet;
@@ -68,7 +68,7 @@ pub(super) fn run(root: &Root, config: &Config, asked: &Nodes, which: Which) -> 
     }
 }
 
-/// One collective over all nodes: nccl-tests' table, printed by the node that leads. `gpus`: how many of each node's.
+/// One collective over all nodes: nccl-tests' table, printed by the node that leads. `asked.gpus` counts per node.
 pub(super) fn nccl(
     root: &Root,
     config: &Config,
@@ -110,7 +110,7 @@ pub(super) fn nccl(
     }
 }
 
-/// The workload's settings between the nodes, in this node's names; none without a good result.
+/// The workload's settings for traffic between the nodes, with this node's device names; none without a good result.
 fn workload(ended: &Ended, here: &Here) -> Vec<Advice> {
     let Some(choice) = &ended.ending.network else { return Vec::new() };
     let hcas: Vec<_> = choice.rails.iter().filter_map(|rail| here.local.hcas.get(*rail).cloned()).collect();
@@ -122,7 +122,7 @@ fn of_rows(rows: &[Row]) -> u8 {
     if rows.iter().any(|row| row.wrong() > 0) { FAILING } else { FINE }
 }
 
-/// The exit status of tests; without any it is an error.
+/// The exit status of these outcomes; an error if no test ran.
 fn worst(outcomes: impl Iterator<Item = Outcome>) -> u8 {
     let (mut worst, mut passed) = (0, false);
     for outcome in outcomes {

@@ -1,4 +1,4 @@
-//! What the commands over nodes print and write.
+//! The output of the commands over several nodes: text on standard output, and JSON.
 
 use crate::cli::args::Place;
 use crate::cli::output::{self, to_stdout};
@@ -50,14 +50,14 @@ impl Screen {
         self.say(&format!("node {} of {}: {}\n", node + 1, names.len(), names.join(", ")));
     }
 
-    /// Findings of a run without rows.
+    /// Prints the findings of a run that has no rows.
     pub(super) fn findings(&mut self, findings: &[Finding]) {
         let entries = entry(&ALONE, &Judgement::of("", findings.to_vec()), 0.0);
         let entries = [entries];
         self.say(&causes::details(&unfolded(&entries), &entries));
     }
 
-    /// The end of a node that does not lead; `why`: whose verdict it is.
+    /// Prints the end on a node that does not lead; `why`: the source of the verdict.
     pub(super) fn member(&mut self, name: &str, ending: &Ending, why: &str) {
         let verdict = verdict_of(ending.status);
         self.say(&format!("\nVERDICT  {verdict}   {why}\n"));
@@ -178,7 +178,7 @@ struct Report<'a> {
     nodes: Vec<Node<'a>>,
     tests: &'a [TestEntry],
     findings: &'a [Finding],
-    /// What this node's workload is to use between the nodes, and why.
+    /// The settings that this node's workload should use between the nodes, and the reasons.
     workload_env: BTreeMap<&'a str, &'a str>,
     workload_reasons: BTreeMap<&'a str, &'a str>,
 }

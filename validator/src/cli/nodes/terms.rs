@@ -24,7 +24,7 @@ pub(super) struct Terms {
     pub(super) token: Token,
     pub(super) rendezvous: String,
     pub(super) timeout: Duration,
-    /// Whether this node must lead, where that is known.
+    /// Whether this node must lead, if that is known.
     pub(super) leads: Option<bool>,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn terms(config: &Config, asked: &Meet) -> Result<Terms, CommandError
         let bytes = files::read(path, TOKEN).map_err(named)?;
         Token::new(&String::from_utf8_lossy(&bytes)).map_err(named)
     });
-    // The launcher's own name of the run keeps two runs apart; it is no secret.
+    // The launcher's own name of the run distinguishes two runs; it is not a secret.
     let of_job = || {
         place.as_ref()?.job.as_ref().and_then(|job| Token::new(&format!("a run of {job}, no secret")).ok())
     };

@@ -1,6 +1,6 @@
-//! `firstlight p2p`: only the peer-to-peer tests. Their rows first, so that integrity is known before any
-//! figure is shown, then the sample's tables and the result of every pair, then the verdict; or, with `--plan`, the
-//! pairs that would be measured simultaneously.
+//! `firstlight p2p`: runs only the peer-to-peer tests. Prints their rows first, so that integrity is known before any
+//! figure is shown, then the sample's tables and the result of every pair, then the verdict. With `--plan` it prints
+//! only the pairs that would be measured simultaneously.
 
 mod pairs;
 
@@ -26,7 +26,7 @@ use std::fmt::Write as _;
 /// The tests of this command: CUDA, capability, integrity, speed.
 const TESTS: &[&str] = &["cuda", "p2p-capability", "p2p-integrity", "p2p-bandwidth", "p2p-latency"];
 
-/// `p2p`; the status is the verdict's.
+/// `p2p`; the exit status is that of the verdict.
 pub(in crate::cli) fn run(root: &Root, mut config: Config, asked: &P2p) -> Result<u8, CommandError> {
     if asked.plan {
         return plan(root, &config, asked.json.as_ref());
@@ -71,11 +71,11 @@ fn plan(root: &Root, config: &Config, json: Option<&Place>) -> Result<u8, Comman
         ordered: Plan::ordered(&routes),
         unordered: Plan::unordered(&routes),
     };
-    either(json, &plans, &told(&fabric, known, &plans))?;
+    either(json, &plans, &plan_text(&fabric, known, &plans))?;
     Ok(FINE)
 }
 
-fn told(fabric: &Fabric, nvlinks_known: bool, plans: &Plans<'_>) -> String {
+fn plan_text(fabric: &Fabric, nvlinks_known: bool, plans: &Plans<'_>) -> String {
     let mut text = "p2p plan".to_owned();
     if fabric.root != "/" {
         text += &format!("   the machine in {}", fabric.root);

@@ -1,6 +1,6 @@
-//! Finishes every pair of `firstlight p2p`: after a pair whose transfers hang, the others are tried in new processes,
-//! and where data arrives for some pairs only, their speed is measured without the others. The verdict can only
-//! get worse by that.
+//! Completes the pairs of `firstlight p2p`: after a pair whose transfers hang, the remaining pairs are tried in new
+//! processes, and if data arrives for some pairs only, only their speed is measured. The additional runs can only
+//! make the verdict worse.
 
 use crate::cli::console::Console;
 use crate::config::Config;
@@ -14,7 +14,7 @@ use crate::suite;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The test that tries the pairs, and the table of their results.
+/// The test that tries the pairs, and its table with their results.
 const TRIED: &str = "p2p-integrity";
 const TABLE: &str = "p2p.pairs";
 /// The tests that measure.
@@ -22,7 +22,7 @@ const SPEED: &[&str] = &["p2p-bandwidth", "p2p-latency"];
 /// The result of a pair whose data arrives.
 const GOOD: &str = "ok";
 
-/// Hears nothing: the rows of these runs are shown when they are part of the report.
+/// Shows nothing: the rows of these additional runs are shown when they are added to the report.
 struct Silent;
 
 impl Audience for Silent {
@@ -30,7 +30,7 @@ impl Audience for Silent {
     fn ended(&mut self, _: &TestEntry) {}
 }
 
-/// Tries the pairs that `report` lacks, within what is left of the time for all tests.
+/// Tries the pairs that `report` lacks, within the remaining time for all tests.
 pub(super) fn finish(
     root: &Root,
     config: &Config,
@@ -39,7 +39,7 @@ pub(super) fn finish(
     console: &mut Console,
 ) {
     let mut known = results(report);
-    // Without a single result the test could not be run at all, and running it again changes nothing.
+    // Without a single result the test could not run, and another run would not change that.
     if known.is_empty() || interrupts.come().is_some() {
         return;
     }
@@ -88,7 +88,7 @@ pub(super) fn finish(
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "1 to 86400 by the check before it"
+    reason = "1 to 86400 by the check before the cast"
 )]
 fn whole(seconds: f64) -> Option<u64> {
     (1.0..=86_400.0).contains(&seconds).then_some(seconds as u64)
@@ -118,7 +118,7 @@ fn pair_of(finding: &Finding) -> Option<Pair> {
     Some(Pair::of(from.parse().ok()?, rest.split(':').next()?.parse().ok()?))
 }
 
-/// Adds a later run of the same test: its findings, its time, and its results, also those that it has no table of.
+/// Adds a later run of the same test: its findings, its time, and its results, also those that are in no table of it.
 fn add(report: &mut Report, more: TestEntry, results: &BTreeMap<Pair, String>) {
     let Some(test) = report.tests.iter_mut().find(|test| test.id == TRIED) else { return };
     test.findings.extend(more.findings);

@@ -1,4 +1,5 @@
-//! `baseline save`, `baseline compare` and `compare`: reads the files, has the reports compared, and writes the result.
+//! `baseline save`, `baseline compare` and `compare`: read the files, compare the reports through `report`, and write the
+//! result.
 
 use super::read_any;
 use crate::cli::args::{Baseline as Asked, Compare, Place};
@@ -122,16 +123,16 @@ pub(in crate::cli) fn compare(asked: &Compare) -> Result<u8, CommandError> {
     Ok(if fleet.unread() > 0 { UNDONE } else { FINE })
 }
 
-/// No more files than this are compared.
+/// The most files that are compared.
 const MOST: usize = 10_000;
-/// No folder deeper than this below the given one is searched.
+/// The most levels of folders below the given one that are searched.
 const DEEPEST: usize = 4;
 
 /// The files to compare.
 #[derive(Default)]
 struct Found {
     files: Vec<PathBuf>,
-    /// Those that a folder has, and that were not named themselves.
+    /// Those that were found in a folder, not named on the command line.
     listed: BTreeSet<PathBuf>,
 }
 
@@ -144,8 +145,8 @@ impl Found {
         Ok(())
     }
 
-    /// Every regular file .json in a folder and those below it, in the order of their names. Links to folders are not
-    /// followed.
+    /// Adds every regular .json file in a folder and its subfolders, in the order of their names. Links to folders are
+    /// not followed.
     fn folder(&mut self, folder: &Path, depth: usize) -> Result<(), String> {
         let unread = |e: std::io::Error| here(folder, &format!("cannot be read: {e}"));
         let entries = fs::read_dir(folder).map_err(unread)?;
@@ -167,7 +168,7 @@ impl Found {
     }
 }
 
-/// The report in a file; `None` for another file that firstlight writes beside its reports, if a folder has it.
+/// The report in a file; `None` for another file that firstlight writes beside its reports, if it was found in a folder.
 fn one(path: &Path, listed: bool) -> Result<Option<Report>, String> {
     match from_json(&files::read(path, LARGEST)?) {
         Ok(report) => Ok(Some(report)),
@@ -180,7 +181,8 @@ fn one(path: &Path, listed: bool) -> Result<Option<Report>, String> {
     }
 }
 
-/// What a folder of reports may also hold. A verdict is not among them: it is there where no report could be made.
+/// Schemas of other files that a folder of reports may contain. The verdict's is not among them: a verdict without a
+/// report means that no report could be made.
 const BESIDE: [&str; 5] = [
     contract::schema::FIX,
     contract::schema::DRIVER,

@@ -1,5 +1,5 @@
-//! Commands that read a finished report: `render` and `env`, the latter with the answer that vLLM reads; and in
-//! `baseline` those that compare reports.
+//! Commands that read a finished report: `render` and `env`, which also writes the peer-to-peer file that vLLM reads; and
+//! in `baseline` the commands that compare reports.
 
 pub(super) mod baseline;
 
@@ -22,7 +22,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-/// Folders below the one for vLLM: in which all proven pairs may be used, and in which no pair may.
+/// Folders below the one for vLLM: one file allows all proven pairs, the other no pair.
 const PROVEN: &str = "proven";
 const NONE: &str = "none";
 
@@ -51,7 +51,7 @@ pub(super) fn schema() -> Result<u8, CommandError> {
     Ok(FINE)
 }
 
-/// Prints NAME=value lines, each after its reason as a comment; writes vLLM's answers below `vllm`.
+/// Prints NAME=value lines, each after its reason as a comment; writes the files for vLLM below `vllm`.
 pub(super) fn env(path: &Path, nodes: Option<&Path>, vllm: Option<&Path>) -> Result<u8, CommandError> {
     let mut report = read(path)?;
     if let Some(path) = nodes {
@@ -61,7 +61,7 @@ pub(super) fn env(path: &Path, nodes: Option<&Path>, vllm: Option<&Path>) -> Res
     }
     let mut lines = String::new();
     for (name, value) in &report.workload_env {
-        // Any other line could set something else for the workload.
+        // Any other form could set further variables for the workload.
         let named = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         if !named || value.contains(['\n', '\0']) {
             let (file, read) = (path.display(), format!("{name}={value}"));
@@ -87,8 +87,8 @@ pub(super) fn env(path: &Path, nodes: Option<&Path>, vllm: Option<&Path>) -> Res
     Ok(FINE)
 }
 
-/// Writes the two answers, and returns the settings by which vLLM reads the one that applies; none where the
-/// report neither proves nor forbids peer-to-peer, so that vLLM tests it.
+/// Writes the two files, and returns the settings that make vLLM read the one that applies; no settings if the
+/// report neither proves nor forbids peer-to-peer, so that vLLM tests it itself.
 fn for_vllm(report: &Report, dir: &Path) -> Result<Vec<Advice>, CommandError> {
     let (gpus, proven) = (report.gpus.len(), proven(report));
     let undone = |e: io::Error| CommandError::Undone(format!("{}: {e}", dir.display()));
@@ -101,7 +101,7 @@ fn for_vllm(report: &Report, dir: &Path) -> Result<Vec<Advice>, CommandError> {
     if gpus == 0 {
         return Ok(Vec::new());
     }
-    // First, so that no answer of an earlier report stays.
+    // Both files are written before a choice is made, so that no file of an earlier report stays.
     let pairs = proven.clone().map(|pairs| move |pair: Pair| pair.from == pair.to || pairs.contains(&pair));
     answer(&dir.join(PROVEN), gpus, pairs).map_err(undone)?;
     answer(&dir.join(NONE), gpus, Some(|_| false)).map_err(undone)?;
@@ -109,7 +109,7 @@ fn for_vllm(report: &Report, dir: &Path) -> Result<Vec<Advice>, CommandError> {
     let bad = |t: &TestEntry| t.id == P2P_ALLREDUCE && matches!(t.outcome, Outcome::Fail | Outcome::Error);
     let (folder, reason) = match (off, proven) {
         (true, _) => (NONE, "peer-to-peer is not proven on this machine, so vLLM uses it for no pair"),
-        // vLLM's own all-reduce is off where this file allows no pair; NCCL does not read it.
+        // vLLM's own all-reduce is off if this file allows no pair; NCCL does not read the file.
         _ if report.tests.iter().any(bad) => {
             (NONE, "p2p-allreduce did not pass, so vLLM makes no all-reduce of its own and uses NCCL")
         }
@@ -126,15 +126,15 @@ fn for_vllm(report: &Report, dir: &Path) -> Result<Vec<Advice>, CommandError> {
     ])
 }
 
-/// The ordered pairs that peer-to-peer is proven for, also between processes, as vLLM uses it; `None` unless
-/// the verdict is good and of the whole machine.
+/// The ordered pairs for which peer-to-peer is proven, also between processes, as vLLM uses it; `None` unless
+/// the verdict is good and covers the whole machine.
 fn proven(report: &Report) -> Option<Vec<Pair>> {
     let good = matches!(report.verdict, Verdict::Pass | Verdict::Degraded) && report.scope == Scope::Machine;
     let test = |id: &str| {
         let found = report.tests.iter().find(|test| test.id == id);
         found.filter(|test| matches!(test.outcome, Outcome::Pass | Outcome::Warn))
     };
-    // Every pair for which this matrix says yes was tried by the two other tests.
+    // The two other tests tried every pair for which this matrix has a 1.
     let access = test("p2p-capability")?.matrices.first().filter(|_| good)?;
     test("p2p-integrity").and(test("p2p-processes"))?;
     if access.values.len() != report.gpus.len() {
@@ -147,8 +147,8 @@ fn proven(report: &Report) -> Option<Vec<Pair>> {
 }
 
 /// Writes the file that vLLM's `gpu_p2p_access_check` reads: whether GPU i reaches GPU j, for all ordered pairs
-/// of `gpus` GPUs and each with itself. Its name has the numbers of all GPUs, as without `CUDA_VISIBLE_DEVICES`.
-/// `None` removes it.
+/// of `gpus` GPUs and each with itself. The file name contains the numbers of all GPUs, as vLLM expects it without
+/// `CUDA_VISIBLE_DEVICES`. `None` removes the file.
 fn answer(folder: &Path, gpus: usize, reaches: Option<impl Fn(Pair) -> bool>) -> io::Result<()> {
     let numbers: Vec<_> = (0..gpus).map(|gpu| gpu.to_string()).collect();
     let file = folder.join(format!("gpu_p2p_access_cache_for_{}.json", numbers.join(",")));

@@ -1,4 +1,4 @@
-//! A terminal that shows a screen: its size, raw input, and only the changed cells written.
+//! A terminal that shows a screen: reads its size, sets raw input, and writes only the changed cells.
 
 use ratatui_core::layout::Rect;
 use ratatui_core::terminal::{Terminal, TerminalOptions, Viewport};
@@ -11,11 +11,11 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// Another screen than the shell's, where the terminal has two; no cursor.
+/// Switches to the alternate screen, if the terminal has one, and hides the cursor; the other sequence reverts this.
 const BEGIN: &[u8] = b"\x1b[?1049h\x1b[?25l\x1b[2J";
 const END: &[u8] = b"\x1b[0m\x1b[2J\x1b[?25h\x1b[?1049l";
 
-/// The size of a terminal that does not say it.
+/// Assumed size of a terminal that does not report it.
 const USUAL: (u16, u16) = crate::render::screen::SMALLEST;
 
 /// The terminal.
@@ -23,12 +23,12 @@ pub(super) struct Device {
     terminal: Terminal<TermionBackend<File>>,
     file: File,
     size: (u16, u16),
-    /// The settings of standard input, which are set again at the end.
+    /// The settings of standard input, which are restored at the end.
     before: Option<Termios>,
 }
 
 impl Device {
-    /// The terminal of standard input and output; keys come one by one and are not shown.
+    /// The terminal of standard input and output; keys arrive one by one and are not echoed.
     pub(super) fn of_standard_streams() -> io::Result<Self> {
         let before = tcgetattr(io::stdin())?;
         let mut raw = before.clone();
@@ -40,8 +40,8 @@ impl Device {
         Ok(device)
     }
 
-    /// A terminal that is only written to. A write never waits: scroll lock stops a terminal for as long as a person
-    /// likes.
+    /// A terminal that is only written to. A write never blocks, because scroll lock can stop a terminal for any length
+    /// of time.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::WRONLY | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::open(path, flags, rustix::fs::Mode::empty())?);
@@ -76,7 +76,7 @@ impl Device {
         self.terminal.draw(|frame| frame.render_widget(screen, frame.area())).map(drop)
     }
 
-    /// Nothing is believed to be on the terminal any more.
+    /// Clears the terminal, so that the next drawing writes all cells.
     pub(super) fn forget(&mut self) -> io::Result<()> {
         self.file.write_all(b"\x1b[0m\x1b[2J")?;
         self.terminal = terminal(&self.file, self.size)?;
@@ -96,7 +96,7 @@ fn terminal(file: &File, (width, height): (u16, u16)) -> io::Result<Terminal<Ter
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // The screen stays for a person to read where no key was read.
+        // A terminal that was only written to keeps the screen, so that it can still be read.
         let Some(before) = self.before.take() else { return };
         let _gone = tcsetattr(io::stdin(), OptionalActions::Now, &before);
         let _gone = self.file.write_all(END);

@@ -23,25 +23,25 @@ pub(super) enum Key {
     Escape,
     /// Control and C: leave.
     Interrupt,
-    /// The terminal has gone.
+    /// The terminal is gone.
     End,
     /// Any other.
     Other,
 }
 
-/// What became of a key.
+/// The effect of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Press {
-    /// The screen shows something else, or the same.
+    /// The screen has handled it; what it shows may have changed.
     Shown,
     /// The item of this key was chosen.
     Chosen(char),
-    /// There is no terminal any more, or a person left it.
+    /// The terminal is gone, or the user left the screen.
     Gone,
 }
 
 impl Key {
-    /// The next key of standard input; `None` after `limit`, or when a signal came.
+    /// The next key of standard input; `None` after `limit` or on a signal.
     pub(super) fn read(limit: Duration) -> io::Result<Option<Self>> {
         let stdin = io::stdin();
         let mut wanted = [PollFd::new(&stdin, PollFlags::IN)];
@@ -51,7 +51,7 @@ impl Key {
             Ok(_) => {}
             Err(e) => return Err(e.into()),
         }
-        // A key is one write of the terminal: an escape sequence comes whole.
+        // The terminal writes a key at once, so an escape sequence arrives whole.
         let mut bytes = [0; 16];
         match rustix::io::read(&stdin, &mut bytes) {
             Ok(count) => Ok(Some(Self::of(bytes.get(..count).unwrap_or_default()))),
@@ -82,7 +82,7 @@ impl Key {
     }
 }
 
-/// Does what a key asks for. `rows` are the terminal's.
+/// Applies a key to the screen. `rows`: the rows of the terminal.
 pub(super) fn press(ended: &mut Ended, key: Key, rows: u16) -> Press {
     if matches!(key, Key::End) {
         return Press::Gone;
@@ -122,7 +122,7 @@ pub(super) fn press(ended: &mut Ended, key: Key, rows: u16) -> Press {
                 return choose(ended, item);
             }
         }
-        // On the machine's screen there is nowhere to go to.
+        // The machine's own screen has no item to quit, and there this key does nothing.
         Key::Interrupt if ended.menu.iter().any(|item| item.key == 'q') => return Press::Gone,
         _ => {}
     }
@@ -138,7 +138,7 @@ fn choose(ended: &mut Ended, item: Item) -> Press {
     match item.key {
         'r' => ended.page = Page::Report(0),
         'c' => ended.page = Page::Code,
-        // What cannot be taken back.
+        // These cannot be undone and are confirmed first.
         'b' | 'o' => {
             ended.asked = Some(item.key);
             ended.note = Some(format!("{}: press y, or any other key to go back", item.name));

@@ -1,5 +1,5 @@
-//! The whole terminal as a screen: while `validate` runs (`running`), and for a finished report with a menu, as process 1
-//! starts it on the machine's own screen when the machine holds. What a person chose there is the exit status.
+//! The full-screen display: while `validate` runs (`running`), and for a finished report with a menu, which process 1
+//! starts on the machine's own screen when the policy holds the machine. The exit status is the user's choice.
 
 mod device;
 mod keys;
@@ -24,10 +24,10 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// After so long everything is drawn again: the kernel may have written over it.
+/// Time after which everything is drawn again: the kernel may have written over it.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// The keys of what only process 1 can do.
+/// Keys and names of the actions that only process 1 can do.
 const MACHINE: [(char, &str, Choice); 7] = [
     ('1', "test quickly", Choice::Quick),
     ('2', "test", Choice::Standard),
@@ -38,7 +38,7 @@ const MACHINE: [(char, &str, Choice); 7] = [
     ('x', "shell", Choice::Shell),
 ];
 
-/// What is read of process 1's verdict.
+/// The fields that are read from process 1's verdict file.
 #[derive(Debug, Deserialize)]
 struct VerdictFile {
     schema: String,
@@ -46,7 +46,7 @@ struct VerdictFile {
     cause: Option<String>,
 }
 
-/// `screen`; the status is the choice's.
+/// `screen`; the exit status is that of the choice.
 pub(super) fn run(asked: &Screen) -> Result<u8, CommandError> {
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
         return Err(CommandError::Usage(
@@ -88,16 +88,16 @@ fn menu(asked: &Screen) -> Vec<Item> {
     machine.chain([Item { key: 'r', name: "report" }, Item { key: 'c', name: "code" }]).chain(end).collect()
 }
 
-/// The report, and the verdict of process 1 where it is another.
+/// The report, with the verdict of process 1 if that is different.
 fn ended(asked: &Screen) -> Result<Ended, CommandError> {
     let Some(path) = &asked.verdict else { return Ok(Ended::of_report(&read(&asked.report)?, None)) };
-    let said = verdict(path)?;
-    let cause = said.cause.unwrap_or_default();
+    let file = verdict(path)?;
+    let cause = file.cause.unwrap_or_default();
     Ok(match read(&asked.report) {
-        Ok(report) if report.verdict == said.verdict => Ended::of_report(&report, None),
-        Ok(report) => Ended::of_report(&report, Some((said.verdict, &cause))),
-        // Process 1 saw it too: its verdict has the cause.
-        Err(_) => Ended::without_report(said.verdict, &cause),
+        Ok(report) if report.verdict == file.verdict => Ended::of_report(&report, None),
+        Ok(report) => Ended::of_report(&report, Some((file.verdict, &cause))),
+        // Process 1 could not read the report either, and its verdict has the cause.
+        Err(_) => Ended::without_report(file.verdict, &cause),
     })
 }
 

@@ -1,5 +1,5 @@
-//! The screen while `validate` runs. A thread of its own draws it, so that the seconds go on while a test is silent, and so
-//! that a terminal that stands still stops nothing.
+//! The screen while `validate` runs. A separate thread draws it, so that the seconds advance while a test reports nothing,
+//! and so that a stopped terminal does not block the run.
 
 use super::device::Device;
 use crate::render::screen::{Ended, Live, Now};
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Time between two drawings, and between two of everything.
+/// Time between two drawings, and the number of drawings after which all cells are written again.
 const EVERY: Duration = Duration::from_millis(500);
 const AGAIN: u32 = 10;
 
@@ -26,7 +26,7 @@ struct State {
     ended: Option<Ended>,
 }
 
-/// The thread's end of the screen.
+/// The handle of the drawing thread.
 pub(in crate::cli) struct Running {
     state: Arc<Mutex<State>>,
     /// Dropping it ends the thread.
@@ -35,10 +35,10 @@ pub(in crate::cli) struct Running {
 }
 
 impl Running {
-    /// Begins to draw the tests of these ids on the terminal at `path`.
+    /// Starts to draw the tests of these ids on the terminal at `path`.
     ///
     /// # Errors
-    /// The terminal cannot be opened, or there is no thread.
+    /// The terminal cannot be opened, or the thread cannot be started.
     pub(in crate::cli) fn start(path: &Path, ids: impl Iterator<Item = &'static str>) -> io::Result<Self> {
         let mut device = Device::open(path)?;
         let state = State { live: Live::new(ids), since: Instant::now(), ended: None };
@@ -50,7 +50,7 @@ impl Running {
             loop {
                 let ends = stopped.recv_timeout(EVERY) != Err(RecvTimeoutError::Timeout);
                 drawn = drawn.wrapping_add(1);
-                // The kernel may have written over it, and a terminal that took nothing has old cells.
+                // The kernel may have written over the screen, and a terminal whose write failed shows old cells.
                 let all = ends || failed || drawn.is_multiple_of(AGAIN);
                 let cleared = if all { device.forget() } else { Ok(()) };
                 failed = cleared.and_then(|()| show(&mut device, &shared)).is_err();
@@ -58,18 +58,18 @@ impl Running {
                     break;
                 }
             }
-            let _nobody_waits = last.send(());
+            let _receiver_gone = last.send(());
         };
         thread::Builder::new().name("screen".to_owned()).spawn(draw)?;
         Ok(Self { state, stop: Some(stop), done })
     }
 
-    /// Changes what is known of the run.
+    /// Updates the state of the run.
     pub(in crate::cli) fn with(&self, change: impl FnOnce(&mut Live)) {
         change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner).live);
     }
 
-    /// The machine is known now.
+    /// The machine has been read.
     pub(in crate::cli) fn machine(&self, report: &Report) {
         self.with(|live| live.machine(report));
     }
@@ -81,7 +81,7 @@ impl Running {
         (state.live.now, state.since) = (Some(now), Instant::now());
     }
 
-    /// It does something else now, with this pair if it names one.
+    /// The running test has started another step, with this pair if the step names one.
     pub(in crate::cli) fn doing(&self, what: &str, pair: Option<Pair>) {
         self.with(|live| {
             if let Some(now) = &mut live.now {
@@ -106,7 +106,7 @@ impl Running {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).ended =
             Some(Ended::of_report(report, None));
         self.stop = None;
-        // A terminal that stands still does not hold the verdict up.
+        // A stopped terminal must not delay the verdict.
         let _late = self.done.recv_timeout(LAST);
     }
 }

@@ -1,5 +1,5 @@
 //! The parent's side of one worker: starts it, receives its messages, and bounds every wait. It knows nothing
-//! about tests; the way a worker ended is a value. A worker leads its own process group, and the processes
+//! about tests; how the worker ended is returned as a value. A worker leads its own process group, and the processes
 //! that it started end with it.
 
 use super::interrupt::{Interrupt, Interrupts};
@@ -47,7 +47,7 @@ impl fmt::Display for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Done => write!(f, "the worker ended without a result"),
-            // ExitStatus words itself: `signal: 11 (SIGSEGV)`, `exit status: 101`.
+            // ExitStatus prints `signal: 11 (SIGSEGV)` or `exit status: 101`.
             Self::Died(status) => write!(f, "the worker died: {status}"),
             Self::Silent(after) => {
                 write!(f, "no answer within {:.1} s; the worker was killed", after.as_secs_f64())
@@ -59,7 +59,7 @@ impl fmt::Display for Ending {
     }
 }
 
-/// A message and its arrival time, so that a parent that looks late does not consider it late.
+/// A message and its arrival time, so that a message that the parent reads late does not count as late.
 struct Event {
     at: Instant,
     what: What,
@@ -71,9 +71,9 @@ enum What {
     Closed,
 }
 
-/// Runs `command`, gives it the line `request`, and passes each message to `hear` with its arrival time; `hear`
-/// returns how long the next may take from then on. An empty line then answers the message. The second value is the last
-/// lines of its standard error.
+/// Runs `command`, sends it the line `request`, and passes each message to `hear` with its arrival time; `hear`
+/// returns the time limit for the next message, counted from that time. The message is then answered with an empty line.
+/// The second value contains the last lines of the worker's standard error.
 pub(super) fn supervise(
     mut command: Command,
     request: &[u8],
@@ -91,7 +91,7 @@ pub(super) fn supervise(
     let mut last_lines = VecDeque::new();
     let mut hear = |message, at| {
         let patience = hear(message, at);
-        // A worker that does not read its answers shows this by dying or by silence.
+        // A worker that does not read its answers dies or becomes silent, and that is noticed below.
         let _ = answer.send(());
         patience
     };

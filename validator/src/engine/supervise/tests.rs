@@ -1,4 +1,4 @@
-//! Misbehaving workers, played by the shell: each ends as a value, in time.
+//! Misbehaving workers, played by the shell: each ends in time, with the right value.
 
 use super::*;
 

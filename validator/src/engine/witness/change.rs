@@ -12,15 +12,15 @@ pub(super) fn unseen(why: &str) -> Finding {
 }
 
 /// Whether a finding is about a persistent condition: it is reported once.
-pub(super) fn holds_on(finding: &Finding) -> bool {
+pub(super) fn persists(finding: &Finding) -> bool {
     !finding.is(Code::GpuEcc) && (!finding.is(Code::GpuRemap) || finding.unit.is_none())
 }
 
-/// Faults in the present state of GPUs, whatever came before.
-pub(super) fn holding(now: &[Standing]) -> Vec<Finding> {
+/// Faults in the present state of GPUs, whatever the earlier states were.
+pub(super) fn conditions(now: &[Standing]) -> Vec<Finding> {
     let mut found: Vec<_> = now.iter().flat_map(of_one).chain(settings(now)).collect();
     found.extend(uncounted(now));
-    found.extend(untold(now));
+    found.extend(recovery_unknown(now));
     found
 }
 
@@ -31,11 +31,11 @@ fn of_one(gpu: &Standing) -> Vec<Finding> {
         found.push(Code::GpuUncounted.finding(Severity::Warn, &gpu.name(), message));
     }
     for (counter, severity, words) in [
-        (Counter::RemapPending, Severity::Warn, "a row of its memory is to be replaced at the next reset"),
+        (Counter::RemapPending, Severity::Warn, "a row of its memory will be replaced at the next reset"),
         (
             Counter::RetirePending,
             Severity::Warn,
-            "a page of its memory is to be retired at the next start of the driver",
+            "a page of its memory will be retired at the next start of the driver",
         ),
         (Counter::RemapFailed, Severity::Fail, "a bad row of its memory could not be replaced"),
     ] {
@@ -50,7 +50,7 @@ fn of_one(gpu: &Standing) -> Vec<Finding> {
     found
 }
 
-/// The driver says that the GPU must be recovered before it can be relied on.
+/// The driver reports that the GPU must be recovered before it can be relied on.
 fn needs_recovery(gpu: &Standing) -> Option<Finding> {
     let Counted::At(number @ 1..) = gpu.recovery else { return None };
     let action = Recovery::of_driver(number);
@@ -62,8 +62,8 @@ fn needs_recovery(gpu: &Standing) -> Option<Finding> {
     Some(action.and_then(xid::remedy).into_iter().fold(finding, Finding::remedy))
 }
 
-/// GPUs of which the driver does not say whether they must be recovered, in one finding.
-fn untold(now: &[Standing]) -> Option<Finding> {
+/// GPUs for which the driver does not report whether they must be recovered, in one finding.
+fn recovery_unknown(now: &[Standing]) -> Option<Finding> {
     let here = || now.iter().filter(|gpu| gpu.presence == Presence::Here);
     if let Some((gpu, why)) =
         here().find_map(|gpu| if let Counted::Unread(why) = &gpu.recovery { Some((gpu, why)) } else { None })
@@ -73,7 +73,7 @@ fn untold(now: &[Standing]) -> Option<Finding> {
     }
     let old = here().filter(|gpu| gpu.recovery == Counted::Unsupported).map(Standing::name);
     let gpus = old.collect::<Vec<_>>().join(", ");
-    let message = format!("the driver does not say whether GPUs need recovery: {gpus}");
+    let message = format!("the driver does not report whether GPUs need recovery: {gpus}");
     (!gpus.is_empty()).then(|| Code::GpuNeedsRecovery.finding(Severity::Info, "machine", message))
 }
 
@@ -120,7 +120,7 @@ fn uncounted(now: &[Standing]) -> Option<Finding> {
     (!lacking.is_empty()).then(|| Code::GpuUncounted.finding(Severity::Info, "machine", message))
 }
 
-/// What GPUs have counted since `before`.
+/// The errors that GPUs have counted since `before`.
 pub(super) fn since(before: &[Standing], now: &[Standing]) -> Vec<Finding> {
     let pairs = now.iter().filter_map(|n| Some((before.iter().find(|b| b.gpu == n.gpu)?, n)));
     pairs.flat_map(|(before, now)| risen(before, now)).collect()

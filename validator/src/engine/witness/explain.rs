@@ -1,5 +1,5 @@
-//! Failures with a cause that the test could not see. One table per cause lists the findings that it
-//! explains; all others stay as they are, especially wrong data. Pure.
+//! Explains failures by causes that the test could not see. One table per cause lists the findings that it
+//! explains; all other findings are unchanged, especially wrong data. Pure.
 
 use super::change;
 use super::users::Present;
@@ -67,7 +67,7 @@ fn bad(finding: &Finding) -> bool {
 }
 
 /// Whether a finding's text or evidence contains one of `words`, which are in lower case.
-fn says(finding: &Finding, words: &[&str]) -> bool {
+fn mentions(finding: &Finding, words: &[&str]) -> bool {
     let mut lines = finding.evidence.iter().chain([&finding.message]).map(|line| line.to_lowercase());
     lines.any(|line| words.iter().any(|word| line.contains(word)))
 }
@@ -82,7 +82,7 @@ pub(super) fn is_hang(finding: &Finding) -> bool {
     is_one_of(finding, &[Code::P2pHang, Code::NcclHang, Code::TestTimeout])
 }
 
-/// The origin of an Xid error that programs cause is open, unless the test has failed: then it belongs to
+/// An Xid error that programs can cause has an unknown origin, unless the test has failed: then it belongs to
 /// that failure.
 pub(super) fn of_the_same_fault(said: &Judgement, mut kernel: Vec<Finding>) -> Vec<Finding> {
     if said.outcome() == Outcome::Fail {
@@ -104,8 +104,8 @@ pub(super) fn by_loss(said: Judgement, lost: &BTreeMap<String, String>) -> Judge
         finding.remedy = Code::GpuGone.entry().remedy.to_owned();
         finding.recovery = Some(Recovery::RebootNode);
     }
-    let told = findings.iter().any(is_loss);
-    let summary = if told { said.summary.clone() } else { format!("{why}: {}", said.summary) };
+    let reported = findings.iter().any(is_loss);
+    let summary = if reported { said.summary.clone() } else { format!("{why}: {}", said.summary) };
     remade(said, summary, findings)
 }
 
@@ -117,7 +117,7 @@ pub(super) fn by_setting(said: Judgement, gpus: &[Standing]) -> Judgement {
     let split = |f: &Finding| {
         f.is(Code::GpuCountCuda) && gpus.iter().any(|g| g.mig && g.gpu.to_string() == f.subject)
     };
-    let explained = |f: &Finding| bad(f) && (f.is(Code::CudaStart) || split(f) || says(f, &unavailable));
+    let explained = |f: &Finding| bad(f) && (f.is(Code::CudaStart) || split(f) || mentions(f, &unavailable));
     if settings.is_empty() || !said.findings.iter().any(explained) {
         return said;
     }
@@ -133,18 +133,18 @@ pub(super) fn by_setting(said: Judgement, gpus: &[Standing]) -> Judgement {
 }
 
 /// The judgement if other programs use GPUs: findings that a load explains become one finding that names the
-/// programs. Next to a remaining failure it only warns, so that it hides nothing.
+/// programs. If a failure remains, that finding is only a warning, so that it does not hide the failure.
 pub(super) fn by_users(said: Judgement, present: &Present) -> Judgement {
-    // A failing call in a test that ran out of memory fails for that reason.
-    let short = said.findings.iter().any(|f| by_memory(f) && !whose(f, present).is_empty());
+    // In a test that ran out of memory, that is also the reason for its failed calls.
+    let short = said.findings.iter().any(|f| by_memory(f) && !in_use(f, present).is_empty());
     let follows = |f: &Finding| short && f.severity == Severity::Error && f.is(Code::CudaError);
-    let by_others = |f: &Finding| (is_one_of(f, BY_LOAD) || by_memory(f)) && !whose(f, present).is_empty();
+    let by_others = |f: &Finding| (is_one_of(f, BY_LOAD) || by_memory(f)) && !in_use(f, present).is_empty();
     let explained = |f: &Finding| bad(f) && !is_one_of(f, NEVER) && (by_others(f) || follows(f));
     if !said.findings.iter().any(explained) {
         return said;
     }
     let (hidden, mut findings): (Vec<_>, Vec<_>) = said.findings.iter().cloned().partition(explained);
-    let gpus: BTreeSet<GpuId> = hidden.iter().flat_map(|f| whose(f, present)).collect();
+    let gpus: BTreeSet<GpuId> = hidden.iter().flat_map(|f| in_use(f, present)).collect();
     let who = |gpu: &GpuId| {
         let names = present.on.get(gpu).into_iter().flatten().cloned().collect::<Vec<_>>().join(", ");
         format!("GPU {gpu} is in use by {names}")
@@ -161,11 +161,11 @@ pub(super) fn by_users(said: Judgement, present: &Present) -> Judgement {
 }
 
 fn by_memory(finding: &Finding) -> bool {
-    says(finding, &["out_of_memory", "out of memory"])
+    mentions(finding, &["out_of_memory", "out of memory"])
 }
 
 /// The GPUs of a finding that other programs use: those in its subject, or all if it names none.
-fn whose(finding: &Finding, present: &Present) -> BTreeSet<GpuId> {
+fn in_use(finding: &Finding, present: &Present) -> BTreeSet<GpuId> {
     let named = numbers(&finding.subject);
     present.on.keys().copied().filter(|gpu| named.is_empty() || named.contains(gpu)).collect()
 }

@@ -1,5 +1,5 @@
 //! Observes the GPUs while tests run, from sources outside the tests: NVML before and after, and the kernel
-//! log. Adds the observations to the test during which they occurred, and corrects failures with another
+//! log. Adds the observations to the test during which they occurred, and corrects failures that have another
 //! cause: a lost GPU, a setting that prevents tests, or other programs on a GPU.
 
 mod change;
@@ -26,20 +26,20 @@ pub(super) struct Witness {
     /// Lost GPUs, each with the test during which it was noticed.
     lost: BTreeMap<String, String>,
     /// Persistent findings that are reported once, by code and message.
-    told: BTreeSet<(String, String)>,
+    reported: BTreeSet<(String, String)>,
 }
 
 impl Witness {
-    /// Whether NVML was ever asked.
+    /// Whether NVML was ever queried.
     pub(super) fn has_looked(&self) -> bool {
         !self.last.is_empty()
     }
 
-    /// NVML has been asked.
+    /// Adds a look at NVML.
     pub(super) fn see(&mut self, look: &Look) {
         let mut news = match &look.gpus {
             Ok(now) => {
-                let mut news = change::holding(now);
+                let mut news = change::conditions(now);
                 news.extend(change::since(&self.last, now));
                 self.users.see(now, look.quiet && !self.hung, self.last.is_empty());
                 self.last.clone_from(now);
@@ -47,7 +47,7 @@ impl Witness {
             }
             Err(why) => vec![change::unseen(why)],
         };
-        news.retain(|f| !change::holds_on(f) || self.told.insert((f.code.clone(), f.message.clone())));
+        news.retain(|f| !change::persists(f) || self.reported.insert((f.code.clone(), f.message.clone())));
         self.news.extend(news);
     }
 
@@ -64,7 +64,7 @@ impl Witness {
                 .any(|f| explain::is_loss(new) && explain::is_loss(f) && f.subject == new.subject)
         });
         let said = said.with(news);
-        // The test of the log may report losses that are over.
+        // Test `xid` reads the earlier log, and its losses may be over.
         for gone in said.findings.iter().filter(|f| test.id != "xid" && explain::is_loss(f)) {
             self.lost.entry(without_function(&gone.subject)).or_insert_with(|| test.id.to_owned());
         }
@@ -81,7 +81,7 @@ impl Witness {
     }
 }
 
-/// The name of a lost GPU everywhere: its address, without the function, which Xid lines omit.
+/// The name of a lost GPU in all findings: its address without the function, which Xid lines omit.
 fn without_function(address: &str) -> String {
     address.rsplit_once('.').map_or(address, |(place, _)| place).to_owned()
 }

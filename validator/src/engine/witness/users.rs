@@ -5,15 +5,15 @@ use crate::gpu::{Process, Standing};
 use crate::machine::GpuId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Memory in use before ours that indicates another program, bytes: the driver itself uses less.
+/// Memory that is in use before this run uses any, and that indicates another program, bytes: the driver itself uses less.
 const STRANGE: u64 = 1 << 30;
 
 /// Observations of other users, by the GPU's number.
 #[derive(Debug, Default)]
 pub(super) struct Users {
-    /// Before this run used the GPUs: nothing was ours.
+    /// Before this run used the GPUs, when no process on them was ours.
     first: BTreeMap<GpuId, BTreeSet<String>>,
-    /// At the last look, and since the last failure was judged.
+    /// At the last look, and at all looks since the last test was judged.
     last: BTreeMap<GpuId, BTreeSet<String>>,
     since: BTreeMap<GpuId, BTreeSet<String>>,
     gpus: usize,

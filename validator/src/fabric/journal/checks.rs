@@ -1,6 +1,6 @@
-//! Checks of a journal before it is believed: that it belongs to this root, boot and machine, because registers are only
-//! restored on the functions that they were read from; and that it contains only what a pass can have done, because restore
-//! writes its values to hardware, so that an invalid journal is refused as a whole.
+//! Checks of a journal before it is used: that it belongs to this root, boot and machine, because registers
+//! are only restored on the functions that they were read from; and that it contains only what a pass can
+//! have done, because restore writes its values to hardware. An invalid journal is refused as a whole.
 
 use super::{Entry, Function, Grown, Journal, JournalError};
 use crate::fabric::plan::ACS_CONTROL_NAME;
@@ -55,7 +55,7 @@ pub(super) fn whole(path: &Path) -> PathBuf {
     path.canonicalize().or_else(|_| absolute(path)).unwrap_or_else(|_| path.to_owned())
 }
 
-/// The boot that the machine is in; `None` on a recorded machine.
+/// The current boot's id; `None` on a recorded machine.
 pub(super) fn boot(root: &Root) -> Option<String> {
     root.text("proc/sys/kernel/random/boot_id").ok().filter(|id| !id.is_empty())
 }
@@ -74,7 +74,7 @@ const ACS_BITS: u16 = 0x1fff;
 const ACS_WIDTH: u8 = 2;
 /// The smallest size of a resizable BAR.
 const LEAST: u64 = 1 << 20;
-/// The last of a function's BARs.
+/// The highest BAR index of a function.
 const LAST_BAR: u8 = 5;
 
 /// The first entry that no pass can have written, and what is allowed.

@@ -54,13 +54,13 @@ pub struct Try {
     pub outcome: Option<String>,
 }
 
-/// One BAR1 that was to be enlarged.
+/// One BAR1 that should be enlarged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grown {
     /// The GPU.
     pub bdf: Bdf,
-    /// Which BAR of the PCI function NVIDIA calls BAR1.
+    /// The index of the PCI BAR that NVIDIA calls BAR1.
     pub bar: u8,
     /// The root port above.
     pub port: Option<Bdf>,
@@ -124,7 +124,7 @@ pub struct Journal {
     pub functions: Vec<Function>,
     /// Every write.
     pub entries: Vec<Entry>,
-    /// Every BAR1 that was to be enlarged.
+    /// Every BAR1 that should be enlarged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bars: Vec<Grown>,
     /// Functions whose memory decode may be off: recorded before the first attempt, removed once it is
@@ -222,10 +222,10 @@ impl Journal {
         root.place(PLACE).map_err(|source| JournalError::Read { path: root.join(PLACE), source })
     }
 
-    /// Reads the journal of `root` at its own place; `None` if there is none.
+    /// Reads the journal of `root` at its default path; `None` if there is none.
     ///
     /// # Errors
-    /// As [`Journal::load`].
+    /// See [`Journal::load`].
     pub fn of(root: &Root) -> Result<Option<Self>, JournalError> {
         Self::load(&Self::place(root)?, root.path())
     }

@@ -173,7 +173,7 @@ fn entries_that_no_pass_can_have_written_are_refused() {
         let mut journal = good.clone();
         spoil(&mut journal);
         journal.save(&path).unwrap();
-        let said = refused(&path, dir.path());
-        assert!(said.contains("is invalid: ") && said.ends_with(why), "{said}");
+        let error = refused(&path, dir.path());
+        assert!(error.contains("is invalid: ") && error.ends_with(why), "{error}");
     }
 }

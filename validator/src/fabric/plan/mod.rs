@@ -11,7 +11,7 @@ use std::fmt;
 
 /// ACS Control, from the start of the capability.
 pub const ACS_CONTROL: u16 = 0x06;
-/// The name of the register in the journal and in texts.
+/// The name of the register in the journal and in text output.
 pub const ACS_CONTROL_NAME: &str = "ACS control";
 /// One register to write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,9 +89,9 @@ pub fn plan(fabric: &Fabric, policy: AcsPolicy) -> Plan {
 enum Step {
     /// It has no ACS.
     Nothing,
-    /// Its ACS is off already.
+    /// Its ACS is already off.
     Clear,
-    /// Its ACS is to be disabled.
+    /// Its ACS must be disabled.
     Write(Action),
     /// Its ACS is on and must not be written.
     Leave(Finding),

@@ -4,10 +4,10 @@ use crate::machine::pcie::sample::{device, fabric, gpu, two_gpus, with_acs};
 
 #[track_caller]
 fn planned(devices: Vec<Device>, policy: AcsPolicy) -> (Vec<String>, Vec<(String, Severity)>) {
-    told(plan(&fabric(devices), policy))
+    data(plan(&fabric(devices), policy))
 }
 
-fn told(plan: Plan) -> (Vec<String>, Vec<(String, Severity)>) {
+fn data(plan: Plan) -> (Vec<String>, Vec<(String, Severity)>) {
     let actions = plan.actions.iter().map(ToString::to_string).collect();
     (actions, plan.findings.into_iter().map(|f| (f.code, f.severity)).collect())
 }
@@ -97,11 +97,11 @@ fn a_locked_down_kernel_is_reported_and_nothing_is_tried() {
     for mode in ["integrity", "confidentiality"] {
         let mut fabric = fabric(two_gpus());
         fabric.lockdown = Some(mode.into());
-        assert_eq!(told(plan(&fabric, AcsPolicy::Path)), (vec![], vec![("LOCKDOWN".into(), Severity::Fail)]));
+        assert_eq!(data(plan(&fabric, AcsPolicy::Path)), (vec![], vec![("LOCKDOWN".into(), Severity::Fail)]));
     }
     let mut fabric = fabric(two_gpus());
     fabric.lockdown = Some("none".into());
-    assert_eq!(told(plan(&fabric, AcsPolicy::Path)).0.len(), 1);
+    assert_eq!(data(plan(&fabric, AcsPolicy::Path)).0.len(), 1);
 }
 
 #[test]
@@ -110,10 +110,10 @@ fn lockdown_does_not_matter_when_there_is_nothing_to_write() {
     devices[0] = with_acs(devices[0].clone(), 0);
     let mut fabric = fabric(devices);
     fabric.lockdown = Some("integrity".into());
-    assert_eq!(told(plan(&fabric, AcsPolicy::Path)), (vec![], vec![]));
+    assert_eq!(data(plan(&fabric, AcsPolicy::Path)), (vec![], vec![]));
 }
 
-/// Three GPUs below root ports of their own, with ACS on at all of them.
+/// Three GPUs, each below its own root port, with ACS on at all root ports.
 fn three_gpus() -> Vec<Device> {
     let mut devices = two_gpus();
     devices.push(device("0000:00:03.0", Kind::RootPort, None));
@@ -128,13 +128,13 @@ fn three_gpus() -> Vec<Device> {
 fn a_passed_through_gpu_keeps_the_acs_of_its_own_port_only() {
     let mut passed = fabric(three_gpus());
     passed.devices[5].driver = Some("vfio-pci".into());
-    assert_eq!(told(plan(&passed, AcsPolicy::Path)).0.len(), 3, "without a group nothing is isolated");
+    assert_eq!(data(plan(&passed, AcsPolicy::Path)).0.len(), 3, "without a group nothing is isolated");
     passed.iommu.groups = 6;
     let cleared = ["0000:00:01.0", "0000:00:02.0"].map(|b| format!("{b} ACS control 0x001d -> 0x0000"));
-    assert_eq!(told(plan(&passed, AcsPolicy::Path)), (cleared.to_vec(), vec![]), "nothing turns at its port");
+    assert_eq!(data(plan(&passed, AcsPolicy::Path)), (cleared.to_vec(), vec![]), "nothing turns at its port");
     let all = plan(&passed, AcsPolicy::All);
     assert_eq!((all.findings[0].subject.as_str(), all.findings.len()), ("0000:00:03.0", 1));
-    assert_eq!(told(all), (cleared.to_vec(), vec![("ACS-KEPT".into(), Severity::Warn)]));
+    assert_eq!(data(all), (cleared.to_vec(), vec![("ACS-KEPT".into(), Severity::Warn)]));
     for driver in ["mlx5_vfio_pci", "nvgrace-gpu-vfio-pci", "nvgrace_gpu_vfio_pci"] {
         passed.devices[5].driver = Some(driver.into());
         let message = &plan(&passed, AcsPolicy::All).findings[0].message;
@@ -145,7 +145,7 @@ fn a_passed_through_gpu_keeps_the_acs_of_its_own_port_only() {
     }
     for driver in ["nvidia", "vfio-platform", "mlx5_core"] {
         passed.devices[5].driver = Some(driver.into());
-        assert_eq!(told(plan(&passed, AcsPolicy::Path)).0.len(), 3, "{driver}");
+        assert_eq!(data(plan(&passed, AcsPolicy::Path)).0.len(), 3, "{driver}");
     }
 }
 
@@ -158,7 +158,7 @@ fn a_port_shared_with_a_passed_through_card_is_kept_and_reported() {
     shared.iommu.groups = 6;
     let plan = plan(&shared, AcsPolicy::Path);
     assert_eq!(plan.findings[0].subject, "0000:00:01.0");
-    assert_eq!(told(plan).0.len(), 2);
+    assert_eq!(data(plan).0.len(), 2);
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn a_port_set_for_translated_requests_is_kept_and_reported() {
     devices[2].routing.ats = true;
     let mut fabric = fabric(devices);
     fabric.iommu.mode = crate::machine::host::iommu::IommuMode::Translated;
-    assert_eq!(told(plan(&fabric, AcsPolicy::Path)), (vec![], vec![("ACS-REDIRECT".into(), Severity::Info)]));
+    assert_eq!(data(plan(&fabric, AcsPolicy::Path)), (vec![], vec![("ACS-REDIRECT".into(), Severity::Info)]));
     fabric.devices[2].routing.ats = false;
-    assert_eq!(told(plan(&fabric, AcsPolicy::Path)).0.len(), 1);
+    assert_eq!(data(plan(&fabric, AcsPolicy::Path)).0.len(), 1);
 }

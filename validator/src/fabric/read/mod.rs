@@ -1,6 +1,6 @@
 //! Reads a machine's fabric from /sys into the model. Files are parsed here and in `config_space` and judged
-//! elsewhere. A file that cannot be read becomes a finding, never a value; a file that is indispensable is an
-//! error.
+//! elsewhere. A file that cannot be read becomes a finding, never a value; if the file is indispensable, it
+//! is an error.
 
 mod attributes;
 mod device;
@@ -106,7 +106,7 @@ fn devices(root: &Root, findings: &mut Vec<Finding>) -> Result<Vec<Device>, Read
     Ok(devices)
 }
 
-/// GPUs whose BAR1 is not where the kernel believes it to be.
+/// GPUs whose BAR1 is not where the kernel expects it.
 fn astray(root: &Root, devices: &[Device], addresses: &BTreeMap<Bdf, Addresses>) -> Vec<Finding> {
     let tree = Tree::new(devices);
     let wrong = |gpu: &Device| {
@@ -118,7 +118,7 @@ fn astray(root: &Root, devices: &[Device], addresses: &BTreeMap<Bdf, Addresses>)
     devices.iter().filter(|d| is_gpu(d)).filter_map(wrong).collect()
 }
 
-/// A virtual function has no link of its own: it uses that of its physical function.
+/// A virtual function has no link: it uses that of its physical function.
 fn virtual_links(devices: &mut [Device], findings: &mut Vec<Finding>) {
     let links: BTreeMap<Bdf, Option<Link>> = devices.iter().map(|d| (d.bdf, d.link.clone())).collect();
     for (device, physfn) in devices.iter_mut().filter_map(|d| d.physfn.map(|p| (d, p))) {

@@ -17,9 +17,9 @@ const BRIDGE: &str = "0x0604";
 
 /// Sets the port type of every bridge whose registers do not give it, from its position.
 pub(super) fn derive(devices: &mut [Device]) {
-    // Kernels before 4.13 show no link of any function: then every bridge is taken for PCI Express.
-    let told = devices.iter().any(|d| d.link.is_some());
-    let express = |d: &Device| d.link.is_some() || d.config.gone || !told;
+    // Kernels before 4.13 show no link of any function: then every bridge is assumed to be PCI Express.
+    let any_link = devices.iter().any(|d| d.link.is_some());
+    let express = |d: &Device| d.link.is_some() || d.config.gone || !any_link;
     let parents: BTreeMap<Bdf, Option<Bdf>> = devices.iter().map(|d| (d.bdf, d.parent)).collect();
     let depth = |bdf: Bdf| {
         let above = std::iter::successors(Some(bdf), |at| parents.get(at).copied().flatten());
@@ -72,12 +72,12 @@ pub(super) fn rdma(root: &Root, listed: &[Device], findings: &mut Vec<Finding>) 
 
 fn one(root: &Root, name: &str, listed: &[Device], findings: &mut Vec<Finding>) -> Option<Rdma> {
     let file = format!("{CLASS}/{name}/device");
-    let told = shown(name);
+    let label = shown(name);
     let target = match root.link(&file) {
         Ok(target) => target,
         Err(e) if e.kind() == ErrorKind::NotFound => return None,
         Err(e) => {
-            findings.push(unreadable(&file, &told, &e));
+            findings.push(unreadable(&file, &label, &e));
             return None;
         }
     };
@@ -87,12 +87,12 @@ fn one(root: &Root, name: &str, listed: &[Device], findings: &mut Vec<Finding>) 
     let own = |bdf: &Bdf| listed.iter().any(|d| d.bdf == *bdf);
     let functions: Vec<Bdf> = [&target, &folder].into_iter().flat_map(|path| functions(path)).collect();
     if let Some(bdf) = functions.iter().copied().find(own) {
-        return Some(Rdma { name: told, bdf });
+        return Some(Rdma { name: label, bdf });
     }
-    // No PCI function above it: a soft device, or one of the platform's.
+    // No PCI function above it: a soft device, or a platform device.
     let named = functions.first()?;
     let why = format!("it leads to {named}, which is not a listed PCI function");
-    findings.push(unreadable(&file, &told, &why));
+    findings.push(unreadable(&file, &label, &why));
     None
 }
 

@@ -51,7 +51,7 @@ impl fmt::Display for DecodeStep {
     }
 }
 
-/// Switches memory decode on again if `noted` says that it was on. Unchanged functions are not reported.
+/// Switches memory decode on again if `noted` says that it was on. Functions that need no change are not reported.
 #[must_use]
 pub fn restore_decode(
     root: &Root,
@@ -65,7 +65,7 @@ pub fn restore_decode(
     known.chain(alone.filter_map(|entry| machine.unknown(entry.bdf))).collect()
 }
 
-/// A pass died while this GPU and its neighbors had memory decode off.
+/// True if a pass died while this GPU and its neighbors had memory decode off.
 fn interrupted(entry: &Grown) -> bool {
     entry.tries.last().is_some_and(|last| last.together && last.outcome.is_none())
 }
@@ -75,8 +75,8 @@ fn decodes(command: u16) -> bool {
 }
 
 impl Machine<'_> {
-    /// Records every function whose decode may be switched off for the sake of `gpus`, which are below one
-    /// root port. Earlier records stay: an earlier pass may have died since.
+    /// Records every function whose decode may be switched off while `gpus`, which are below one root port,
+    /// are resized. Earlier records stay: an earlier pass may have died since.
     pub(super) fn note(&self, gpus: &[Resize], noted: &mut Vec<Decode>) -> Result<(), Trouble> {
         let mut states = Vec::new();
         for gpu in gpus {

@@ -1,10 +1,10 @@
-//! The pass itself: handles the plan's GPUs by root port, keeps the journal, takes a last look at all GPUs,
-//! and makes the findings.
+//! The pass itself: handles the plan's GPUs one root port at a time, keeps the journal, reads the state of
+//! all GPUs once more at the end, and makes the findings.
 
 use super::group::{End, Group, Member};
 use super::plan::{Plan, RebarChoice};
 use super::resize::Resize;
-use super::{Kernel, Machine, said};
+use super::{Kernel, Machine, reasons};
 use crate::fabric::apply::now;
 use crate::fabric::journal::{Grown, Journal, JournalError};
 use crate::machine::pcie::model::Bdf;
@@ -27,7 +27,7 @@ pub struct Fixed {
     pub gpus: usize,
     /// How many of them have the largest BAR1 that they offer.
     pub full: usize,
-    /// Each GPU that was to be enlarged.
+    /// Each GPU whose BAR1 should be enlarged.
     pub rebar: Vec<Grown>,
     /// The findings about each, and about what was not changed.
     pub findings: Vec<Finding>,
@@ -127,7 +127,7 @@ fn member(gpu: Resize) -> Member {
     Member { gpu, entry, reached: None, blocked: None, end: None }
 }
 
-/// Looks at a GPU a last time, when all GPUs below its port are done, and makes its finding.
+/// Reads the state of a GPU once more, when the GPUs of all ports are done, and makes its findings.
 fn finish(machine: Machine<'_>, member: &mut Member) -> Vec<Finding> {
     let gpu = &member.gpu;
     let look = machine.state(gpu.bdf, gpu.bar).and_then(|now| {
@@ -142,7 +142,7 @@ fn finish(machine: Machine<'_>, member: &mut Member) -> Vec<Finding> {
         (Err(e), _) => Some(e.to_string()),
         (Ok(now), _) if assigned && !now.holds(gpu.bar, expected) => Some(now.words(gpu.bar)),
         (Ok(_), Some(End::Never(code, why))) => {
-            findings.push(said::never(gpu, code, &why));
+            findings.push(reasons::never(gpu, code, &why));
             None
         }
         (Ok(_), None) => None,
@@ -150,18 +150,18 @@ fn finish(machine: Machine<'_>, member: &mut Member) -> Vec<Finding> {
     let present = look.ok().and_then(|now| Some(now.base(gpu.bar)?.bar.bytes));
     member.entry.after_bytes = present;
     if let Some(why) = wrong {
-        findings = vec![said::broken(gpu, &why)];
+        findings = vec![reasons::broken(gpu, &why)];
     } else {
-        findings.extend(member.reached.filter(|n| *n != gpu.before_bytes).map(|n| said::resized(gpu, n)));
+        findings.extend(member.reached.filter(|n| *n != gpu.before_bytes).map(|n| reasons::resized(gpu, n)));
         if findings.iter().all(|f| f.is(Code::RebarResized)) && member.reached != Some(gpu.wanted_bytes) {
             let blocked = member.blocked.as_deref();
-            findings.push(said::no_room(gpu, present.unwrap_or(expected), assigned, blocked));
+            findings.push(reasons::no_room(gpu, present.unwrap_or(expected), assigned, blocked));
         }
     }
-    let mut tried = said::tried(&member.entry);
+    let mut tried = reasons::tried(&member.entry);
     tried.extend(gpu.port.map(|port| machine.windows(port)).unwrap_or_default());
-    let told = |f: Finding| if f.is(Code::RebarResized) { f } else { f.seen_all(tried.clone()) };
-    let findings: Vec<Finding> = findings.into_iter().map(told).collect();
+    let with_evidence = |f: Finding| if f.is(Code::RebarResized) { f } else { f.seen_all(tried.clone()) };
+    let findings: Vec<Finding> = findings.into_iter().map(with_evidence).collect();
     member.entry.finding = findings.iter().rfind(|f| !f.is(Code::RebarResized)).map(|f| f.code.clone());
     findings
 }

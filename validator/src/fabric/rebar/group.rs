@@ -25,7 +25,7 @@ pub(super) struct Member {
     pub(super) end: Option<End>,
 }
 
-/// Why a GPU is given up.
+/// Why no more sizes are tried for a GPU.
 #[derive(Debug)]
 pub(super) enum End {
     /// No size will work; nothing changed.
@@ -35,7 +35,7 @@ pub(super) enum End {
 }
 
 impl Member {
-    /// The size it gets if no GPU may have more than `most`; `None` if it needs nothing.
+    /// The size to request if no GPU may have more than `most`; `None` if there is nothing to do.
     fn target(&self, most: u64) -> Option<u64> {
         let target = self.gpu.sizes().into_iter().find(|n| *n <= most)?;
         (self.end.is_none() && self.reached.is_none_or(|has| has < target)).then_some(target)
@@ -45,7 +45,7 @@ impl Member {
         self.entry.tries.push(Try { bytes, together, outcome: None });
     }
 
-    /// The last result was the kernel's answer that there is no room.
+    /// True if the last result was the kernel's answer that there is no room.
     fn no_space(&self) -> bool {
         self.entry.tries.last().is_some_and(|t| t.outcome.as_deref() == Some(NO_SPACE))
     }
@@ -57,7 +57,7 @@ impl Member {
     }
 }
 
-/// Keeps the journal: called before each attempt, with all members.
+/// Writes the journal: called before each attempt, with all members.
 pub(super) type Save<'a> = &'a mut dyn FnMut(&[Member]) -> Result<(), JournalError>;
 
 /// The GPUs that share a root port.
@@ -128,7 +128,7 @@ impl Group<'_> {
         Ok(())
     }
 
-    /// False if another attempt at that is useless.
+    /// Returns false if further joint attempts are useless.
     fn together(&self, members: &mut [Member], most: u64, save: Save<'_>) -> Result<bool, JournalError> {
         let wanting: Vec<(usize, u64)> =
             members.iter().enumerate().filter_map(|(at, m)| Some((at, m.target(most)?))).collect();
@@ -153,19 +153,19 @@ impl Group<'_> {
         let targets: Vec<(Resize, u64)> =
             wanting.iter().filter_map(|(at, bytes)| Some((members.get(*at)?.gpu.clone(), *bytes))).collect();
         let targets: Vec<_> = targets.iter().map(|(gpu, bytes)| (gpu, *bytes)).collect();
-        let came = self.machine.together(port, &targets);
+        let result = self.machine.together(port, &targets);
         for (at, bytes) in wanting {
             if let Some(member) = members.get_mut(at) {
-                take(member, bytes, &came);
+                take(member, bytes, &result);
             }
         }
-        Ok(!matches!(came, Together::Blocked(_) | Together::Broken(_)))
+        Ok(!matches!(result, Together::Blocked(_) | Together::Broken(_)))
     }
 }
 
-/// What a joint attempt means for one of its GPUs.
-fn take(member: &mut Member, bytes: u64, came: &Together) {
-    match came {
+/// Records the result of a joint attempt for one of its GPUs.
+fn take(member: &mut Member, bytes: u64, result: &Together) {
+    match result {
         Together::Done => {
             member.reached = Some(bytes);
             member.outcome("done");

@@ -1,20 +1,20 @@
 //! The Resizable BAR pass: BAR1 of every NVIDIA GPU is resized to the largest size that the GPU offers, as
 //! far as the bus has addresses. It runs before the driver, which reports the amount of memory, is loaded, so
-//! "largest" stands for "covers all memory".
+//! "largest" means "covers all memory".
 //!
 //! `plan` determines what is wanted, `alone` resizes one GPU, `together` lays out everything below one root
 //! port again, `group` goes through the sizes, `fix` and `restore` keep the journal, `decode` records memory
-//! decode. The kernel's answers are not trusted: after each step `state` reads ReBAR control, BAR registers
-//! and the kernel's own view, and all three must agree.
+//! decode, `reasons` makes the findings. The kernel's answers are not trusted: after each step `state`
+//! reads ReBAR control, BAR registers and the kernel's own view, and all three must agree.
 
 mod alone;
 mod decode;
 mod fix;
 mod group;
 pub mod plan;
+mod reasons;
 pub mod resize;
 mod restore;
-mod said;
 mod state;
 pub mod static_map;
 mod together;
@@ -23,9 +23,9 @@ mod windows;
 pub use decode::{DecodeOutcome, DecodeStep, restore_decode};
 pub use fix::{Fixed, fix};
 pub use plan::RebarChoice;
+pub use reasons::disagrees;
+pub(super) use reasons::wrong_now;
 pub use restore::{BarOutcome, BarStep, restore};
-pub use said::disagrees;
-pub(super) use said::wrong_now;
 
 use crate::machine::pcie::model::Bdf;
 use crate::machine::root::Root;

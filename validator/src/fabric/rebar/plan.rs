@@ -1,8 +1,8 @@
 //! The plan of the Resizable BAR pass, as data: which GPU's BAR1 should get which size, and what is not
 //! changed and why. Pure.
 
+use super::reasons;
 use super::resize::Resize;
-use super::said;
 use crate::machine::host::screen::Framebuffer;
 use crate::machine::pcie::model::{Device, Fabric, Untold};
 use crate::machine::pcie::tree::Tree;
@@ -49,7 +49,7 @@ pub fn plan(fabric: &Fabric, choice: RebarChoice, screens: &[Framebuffer]) -> Pl
             Step::Full => plan.full += 1,
             Step::Grow(resize) => plan.rebar.push(resize),
             Step::Leave(finding) => {
-                // A fixed size that is large is the largest possible.
+                // A fixed size that is not small counts as the largest one.
                 plan.full += usize::from(finding.severity == Severity::Info);
                 plan.findings.push(*finding);
             }
@@ -61,7 +61,7 @@ pub fn plan(fabric: &Fabric, choice: RebarChoice, screens: &[Framebuffer]) -> Pl
         plan.rebar.clear();
     } else if let Some(mode) = locked.filter(|_| !plan.rebar.is_empty()) {
         plan.rebar.clear();
-        plan.findings.push(said::locked(mode));
+        plan.findings.push(reasons::locked(mode));
     }
     plan
 }
@@ -84,23 +84,23 @@ fn step(gpu: &Device, tree: &Tree<'_>, screens: &[Framebuffer]) -> Step {
     }
     let leave = |finding| Step::Leave(Box::new(finding));
     let sizes = gpu.aperture_sizes().and_then(|r| Some((r, r.supported_bytes.last().copied()?)));
-    let Some((rebar, wanted)) = sizes else { return leave(said::absent(gpu)) };
+    let Some((rebar, wanted)) = sizes else { return leave(reasons::absent(gpu)) };
     // The kernel's line is empty if it found no addresses: then the hardware gives the size.
     let bar = gpu.aperture().filter(|b| b.start != 0);
     let present = bar.map_or(rebar.current_bytes, |b| b.bytes);
     // If they differ, enlarging BAR1 does not correct it.
-    if let Some(finding) = said::disagrees(gpu) {
+    if let Some(finding) = reasons::disagrees(gpu) {
         return leave(finding);
     }
     if bar.is_some() && present >= wanted {
         return Step::Full;
     }
     if let Some(driver) = &gpu.driver {
-        return leave(said::busy(gpu, present, wanted, &format!("the driver {driver} is bound to it")));
+        return leave(reasons::busy(gpu, present, wanted, &format!("the driver {driver} is bound to it")));
     }
     let at = gpu.bdf.to_string();
     if let Some(screen) = screens.iter().find(|s| s.device.split('/').any(|name| name == at)) {
-        return leave(said::screen(gpu, present, wanted, &screen.name));
+        return leave(reasons::screen(gpu, present, wanted, &screen.name));
     }
     Step::Grow(Resize {
         bdf: gpu.bdf,

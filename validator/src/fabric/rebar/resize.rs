@@ -1,4 +1,4 @@
-//! One BAR that is to be enlarged.
+//! One BAR that should be enlarged.
 
 use crate::machine::pcie::model::Bdf;
 use crate::text::size::size;
@@ -10,7 +10,7 @@ use std::fmt;
 pub struct Resize {
     /// The GPU.
     pub bdf: Bdf,
-    /// Which BAR of the PCI function NVIDIA calls BAR1.
+    /// The index of the PCI BAR that NVIDIA calls BAR1.
     pub bar: u8,
     /// Its size.
     pub before_bytes: u64,

@@ -1,7 +1,7 @@
-//! Whether the driver's static map of a GPU's memory fits into BAR1, computed as NVIDIA's open modules from 570 on
-//! compute it (kern_bus_tu102.c, kern_bus_gm107.c) but before they are loaded. The map begins at the next 512 MiB
-//! after the console and the mailboxes of peers, if there are any, and BAR1 holds it less one page of 2 MiB.
-//! What only the driver knows is a range, and a result that depends on it is unknown. Pure.
+//! Whether the driver's static map of a GPU's memory fits into BAR1, computed as NVIDIA's open modules from 570 on compute it
+//! (kern_bus_tu102.c, kern_bus_gm107.c) but before they are loaded. The map begins at the next 512 MiB after the console and
+//! the mailboxes of peers, if there are any, and BAR1 holds it less one page of 2 MiB. A value that only the driver knows is a
+//! range, and a result that depends on such a value is unknown. Pure.
 
 use crate::machine::host::nvidia::keys::StaticMap;
 
@@ -9,23 +9,23 @@ use crate::machine::host::nvidia::keys::StaticMap;
 const ALIGNMENT: u64 = 512;
 /// The pages of the map, MiB; the last one of BAR1 is not used.
 const PAGE: u64 = 2;
-/// What AUTO wants besides the memory, MiB: two registers of 64 KiB, and 1 MiB of user registers for the channels of
-/// each run list, of which GPUs have 8 to 30.
+/// What AUTO needs in addition to the memory, MiB: two registers of 64 KiB, and 1 MiB of user registers for
+/// the channels of each run list, of which GPUs have 8 to 30.
 const BESIDES: (u64, u64) = (8, 32);
 /// The driver keeps between a hundredth and a twentieth of the memory for itself: 1.4 % of an RTX 4090's 24 GiB,
 /// 2.5 % of a board with 8 GiB.
 const KEPT: (u64, u64) = (100, 20);
 
-/// What the map needs to know of a GPU, MiB.
+/// A GPU's memory, MiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
-    /// All of it, the least and the most that it can be.
+    /// The total: the least and the most that it can be.
     pub all: (u64, u64),
-    /// What programs can have of it, where that is known.
+    /// The part that programs can use, if known.
     pub usable: Option<u64>,
 }
 
-/// What else decides.
+/// The room for the map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
     /// The size of BAR1, MiB.
@@ -39,19 +39,19 @@ pub struct Room {
 pub enum Fit {
     /// It fits.
     Fits,
-    /// It does not.
+    /// It does not fit.
     Short {
-        /// What the map needs at least, MiB.
+        /// The least that the map needs, MiB.
         needed: u64,
-        /// What BAR1 has for it, MiB.
+        /// The space that BAR1 has for it, MiB.
         there: u64,
     },
-    /// It depends on what only the driver knows.
+    /// It depends on a value that only the driver knows.
     Unknown,
 }
 
-/// The result for the map that `RMForceStaticBar1` asks for: `Forced` maps the memory that programs can have, `Auto`
-/// also leaves room for what the driver maps besides all memory.
+/// The result for the map that `RMForceStaticBar1` selects: `Forced` maps the memory that programs can use,
+/// `Auto` needs room for all memory and for what the driver maps in addition.
 #[must_use]
 pub fn fit(memory: Memory, room: Room, map: StaticMap) -> Fit {
     let start = if room.first_taken { ALIGNMENT } else { 0 };
@@ -76,7 +76,7 @@ pub fn fit(memory: Memory, room: Room, map: StaticMap) -> Fit {
 
 #[cfg(test)]
 mod tests {
-    //! Boards of public threads.
+    //! Boards that are described in public threads.
 
     use super::*;
 
@@ -88,25 +88,25 @@ mod tests {
     #[test]
     fn a_5090_loses_the_automatic_map_to_a_console_and_keeps_the_forced_one() {
         assert_eq!(of(32607, None, 32768, false, StaticMap::Auto), Fit::Fits);
-        let said = of(32607, None, 32768, true, StaticMap::Auto);
-        assert_eq!(said, Fit::Short { needed: 33128, there: 32766 });
-        // 511 MiB of its memory are not for programs: 512 + 32096 fit.
+        let result = of(32607, None, 32768, true, StaticMap::Auto);
+        assert_eq!(result, Fit::Short { needed: 33128, there: 32766 });
+        // 511 MiB of its memory are not available to programs: 512 + 32096 fit.
         assert_eq!(of(32607, Some(32096), 32768, true, StaticMap::Forced), Fit::Fits);
         assert_eq!(of(32607, None, 32768, true, StaticMap::Forced), Fit::Unknown);
     }
 
     #[test]
     fn a_board_whose_memory_is_all_of_bar1_has_no_automatic_map_at_all() {
-        // An RTX 4080 has 16376 MiB; those of 16303 MiB leave 79 for what the driver maps besides.
-        let said = of(16376, None, 16384, false, StaticMap::Auto);
-        assert_eq!(said, Fit::Short { needed: 16384, there: 16382 });
+        // An RTX 4080 has 16376 MiB; boards with 16303 MiB leave 79 for what the driver maps in addition.
+        let result = of(16376, None, 16384, false, StaticMap::Auto);
+        assert_eq!(result, Fit::Short { needed: 16384, there: 16382 });
         assert_eq!(of(16303, None, 16384, false, StaticMap::Auto), Fit::Fits);
     }
 
     #[test]
     fn a_console_takes_the_forced_map_of_a_board_that_leaves_too_much_to_programs() {
-        let said = of(16303, Some(15872), 16384, true, StaticMap::Forced);
-        assert_eq!(said, Fit::Short { needed: 16384, there: 16382 });
+        let result = of(16303, Some(15872), 16384, true, StaticMap::Forced);
+        assert_eq!(result, Fit::Short { needed: 16384, there: 16382 });
         assert_eq!(of(16303, Some(15872), 16384, false, StaticMap::Forced), Fit::Fits);
         assert_eq!(of(16303, None, 16384, true, StaticMap::Forced), Fit::Unknown);
     }

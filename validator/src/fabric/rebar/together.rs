@@ -114,7 +114,7 @@ impl Machine<'_> {
         Ok(below)
     }
 
-    /// A function that is in use and must not be removed.
+    /// The reason, if a function is in use and must not be removed.
     fn blocked(&self, below: &[Below<'_>]) -> Option<String> {
         let held = |s: &State| s.driver.clone().filter(|d| !s.bridge || d != PORT_DRIVER);
         let bound = below.iter().find_map(|b| Some((b.was.bdf, held(&b.was)?)));

@@ -8,7 +8,7 @@ use crate::machine::pcie::resource;
 use crate::text::size::size;
 
 impl Machine<'_> {
-    /// In words, including what cannot be read.
+    /// The windows in words, including what cannot be read.
     pub(super) fn windows(&self, port: Bdf) -> Vec<String> {
         let (own, map) = (format!("{DEVICES}/{port}/resource"), "proc/iomem".to_owned());
         let read = |file: &str| self.root.text(file).map_err(|e| vec![unread(file, e).to_string()]);

@@ -35,7 +35,7 @@ pub(super) fn line(plan: &Plan, applied: &Applied, bars: &rebar::Fixed) -> Strin
     lines.into_iter().next().unwrap_or(bare)
 }
 
-/// A code and its subject.
+/// A code and its subjects.
 type Left<'a> = (&'a str, Vec<&'a str>);
 
 /// The findings that remain, the worst first.
@@ -55,7 +55,7 @@ fn by_code(findings: &[Finding]) -> Vec<Left<'_>> {
 /// Variants, from the longest to the shortest: every code with its first port, fewer of them with a port, and
 /// fewer codes.
 fn worded(left: &[Left<'_>]) -> Vec<String> {
-    let said = |named: usize| {
+    let codes_with_ports = |named: usize| {
         let one = |(at, (code, subjects)): (usize, &Left<'_>)| match (&subjects[..], at < named) {
             ([first], true) => format!("{code} {first}"),
             ([first, more @ ..], true) => format!("{code} {first} +{}", more.len()),
@@ -63,8 +63,8 @@ fn worded(left: &[Left<'_>]) -> Vec<String> {
         };
         left.iter().enumerate().map(one).collect::<Vec<_>>()
     };
-    let all = (0..=left.len()).rev().map(|named| said(named).join(", "));
-    let codes = said(0);
+    let all = (0..=left.len()).rev().map(|named| codes_with_ports(named).join(", "));
+    let codes = codes_with_ports(0);
     let fewer = (1..codes.len()).rev().map(|shown| {
         let first: Vec<_> = codes.iter().take(shown).map(String::as_str).collect();
         format!("{}, +{}", first.join(", "), codes.len() - shown)
@@ -86,12 +86,12 @@ mod tests {
         Bdf { domain: 0, bus: 2, device: n, function: 0 }
     }
 
-    /// Of so many ports the last ones are left, each for its reason.
-    fn said(ports: u8, left: &[(Code, Severity)]) -> String {
+    /// The line for a pass over so many ports, of which the last ones are left, each with its code.
+    fn line_for(ports: u8, left: &[(Code, Severity)]) -> String {
         with_gpus(ports, left, 0, 0)
     }
 
-    /// The number of GPUs that have their largest BAR1.
+    /// The same with GPUs; `full`: how many have their largest BAR1.
     fn with_gpus(ports: u8, left: &[(Code, Severity)], full: usize, gpus: usize) -> String {
         let (register, offset, before, after) = (String::new(), 0x14e, 0x1d, 0);
         let action = |n| Action { bdf: port(n), register: register.clone(), offset, before, after };
@@ -122,26 +122,26 @@ mod tests {
 
     #[test]
     fn a_complete_pass_shows_its_count() {
-        assert_eq!(said(5, &[]), "ACS policy path: 5 functions with ACS, 5 of 5 cleared");
-        assert_eq!(said(0, &[]), "ACS policy path: 0 functions with ACS, none to clear");
+        assert_eq!(line_for(5, &[]), "ACS policy path: 5 functions with ACS, 5 of 5 cleared");
+        assert_eq!(line_for(0, &[]), "ACS policy path: 0 functions with ACS, none to clear");
         let harmless = (Code::AcsQuirk, Severity::Info);
-        assert_eq!(said(0, &[harmless]), "ACS policy path: 0 functions with ACS, none to clear");
-        assert_eq!(said(200, &[]), "ACS path: 200 of 200 cleared");
+        assert_eq!(line_for(0, &[harmless]), "ACS policy path: 0 functions with ACS, none to clear");
+        assert_eq!(line_for(200, &[]), "ACS path: 200 of 200 cleared");
     }
 
     #[test]
     fn remaining_findings_name_their_first_port() {
-        assert_eq!(said(5, &[STUCK]), "ACS path: 4 of 5 cleared; ACS-STUCK 0000:02:04.0");
-        assert_eq!(said(5, &[STUCK; 3]), "ACS path: 2 of 5 cleared; ACS-STUCK 0000:02:02.0 +2");
+        assert_eq!(line_for(5, &[STUCK]), "ACS path: 4 of 5 cleared; ACS-STUCK 0000:02:04.0");
+        assert_eq!(line_for(5, &[STUCK; 3]), "ACS path: 2 of 5 cleared; ACS-STUCK 0000:02:02.0 +2");
         let locked = (Code::Lockdown, Severity::Fail);
-        assert_eq!(said(0, &[locked]), "ACS path: none cleared; LOCKDOWN 0000:02:00.0");
+        assert_eq!(line_for(0, &[locked]), "ACS path: none cleared; LOCKDOWN 0000:02:00.0");
     }
 
     #[test]
     fn several_codes_are_all_named_before_any_port_is() {
-        assert_eq!(said(4, &[STUCK, REVERTED]), "ACS path: 2 of 4 cleared; ACS-STUCK, ACS-REVERTED");
+        assert_eq!(line_for(4, &[STUCK, REVERTED]), "ACS path: 2 of 4 cleared; ACS-STUCK, ACS-REVERTED");
         let locked = (Code::Lockdown, Severity::Warn);
-        assert_eq!(said(1, &[locked, REFUSED]), "ACS path: 0 of 1 cleared; ACS-REFUSED, LOCKDOWN");
+        assert_eq!(line_for(1, &[locked, REFUSED]), "ACS path: 0 of 1 cleared; ACS-REFUSED, LOCKDOWN");
     }
 
     #[test]
@@ -157,9 +157,9 @@ mod tests {
     #[test]
     fn any_number_of_codes_fits_the_line() {
         let left = [STUCK, REVERTED, REFUSED, (Code::AcsUnknown, Severity::Error)];
-        assert_eq!(said(4, &left), "ACS path: 0 of 4 cleared; ACS-REFUSED, ACS-UNKNOWN, +2");
+        assert_eq!(line_for(4, &left), "ACS path: 0 of 4 cleared; ACS-REFUSED, ACS-UNKNOWN, +2");
         for (ports, many) in [(9, 1), (99, 2), (255, 3), (255, 4)] {
-            let line = said(ports, &left[..many]);
+            let line = line_for(ports, &left[..many]);
             assert!(line.len() <= COLUMNS && line.contains("; ACS-"), "{line}");
         }
     }

@@ -5,7 +5,7 @@ use crate::outcome::finding::{Finding, Severity};
 const COLUMNS: usize = 80;
 
 /// `text` wrapped between words; the first line starts with `first`, the others with `rest`. A word that is
-/// too long gets a line of its own.
+/// too long is put on a separate line.
 pub(crate) fn wrapped(first: &str, rest: &str, text: &str) -> String {
     let mut lines = String::new();
     let mut line = first.to_owned();

@@ -99,15 +99,15 @@ fn largest(gpus: usize, full: usize, choice: RebarChoice) -> String {
     }
 }
 
-/// Consecutive findings of one kind share the lines with cause and remedy.
+/// Consecutive findings with the same cause and remedy share the lines that show them.
 fn findings(findings: &[Finding]) -> String {
     let advice = |f: &Finding| (f.cause.clone(), f.remedy.clone());
     let groups = findings.chunk_by(|a, b| advice(a) == advice(b));
-    let said = |group: &[Finding]| {
+    let block = |group: &[Finding]| {
         let messages: String = group.iter().map(message).collect();
         messages + &group.last().map_or_else(String::new, cause_and_remedy)
     };
-    groups.map(said).collect()
+    groups.map(block).collect()
 }
 
 #[cfg(test)]

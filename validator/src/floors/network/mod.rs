@@ -1,13 +1,13 @@
 //! What simultaneous transfers should move. Each moves the same number of bytes, so the link with the most to
 //! carry in relation to its rate decides when all are done: a GPU's own link, a bridge's, or a shared
-//! resource between them whose rate only measuring shows.
+//! resource between them whose rate is only known from measurements.
 
 use crate::machine::GpuId;
 use crate::machine::pcie::model::Bdf;
 use crate::schedule::{Lane, Pair, Resource, Routes, Way};
 use std::collections::BTreeMap;
 
-/// The part of a link's raw rate that is available for data: on record 0.81 to 0.89.
+/// The fraction of a link's raw rate that is available for data: on record 0.81 to 0.89.
 const PAYLOAD: f64 = 0.8;
 
 /// One direction of a shared resource.
@@ -24,7 +24,7 @@ enum Key<'a> {
 /// What is known about the paths.
 #[derive(Debug, Clone, Copy)]
 pub struct Known<'a> {
-    /// What they occupy.
+    /// The resources that they occupy.
     pub routes: &'a Routes,
     /// The speed of every ordered pair alone, GB/s.
     pub alone: &'a BTreeMap<Pair, f64>,
@@ -35,11 +35,11 @@ pub struct Known<'a> {
 }
 
 /// Neighbours in speed with a larger ratio belong to different classes: on record comparable pairs differ by
-/// 9 % in all, near and far sockets by 13 %.
+/// 9 % overall, near and far sockets by 13 %.
 const GAP: f64 = 1.08;
 
 /// Pairs whose paths seem to be the same: in one group of `like`, and nearly as fast. Whether a link between
-/// NUMA nodes is inside one package or between two is reported nowhere; the speed shows it.
+/// NUMA nodes is inside one package or between two is not reported anywhere; the speed shows it.
 #[must_use]
 pub fn classes(alone: &BTreeMap<Pair, f64>, like: &dyn Fn(Pair) -> String) -> BTreeMap<Pair, usize> {
     let mut all: Vec<_> = alone.iter().map(|(pair, gb_s)| (like(*pair), *gb_s, *pair)).collect();
@@ -72,16 +72,16 @@ pub struct Ran<'a> {
 #[derive(Debug)]
 pub struct Network<'a> {
     known: Known<'a>,
-    /// From what a single pair shows, and the raw rate of the links.
+    /// The rates of links, from single pairs and from the raw rates.
     links: BTreeMap<Key<'a>, f64>,
-    /// The most that was seen to pass.
+    /// The highest observed rate of each other resource.
     seen: BTreeMap<Key<'a>, f64>,
 }
 
 /// What transfers should move together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expected {
-    /// GB/s, with the most seen to pass where no rate is known.
+    /// GB/s; where no rate is known, with the highest observed rate.
     pub total: f64,
     /// GB/s by the links alone.
     pub links: f64,
@@ -90,8 +90,8 @@ pub struct Expected {
 }
 
 impl<'a> Network<'a> {
-    /// From the known paths and what passed over them; `raw`: GB/s that the link of a bridge carries, where
-    /// known.
+    /// The rates from the known paths and the transfers that were measured on them; `raw`: GB/s that the link
+    /// of a bridge carries, where known.
     #[must_use]
     pub fn new(known: Known<'a>, raw: &dyn Fn(Bdf) -> Option<f64>, ran: &[Ran<'a>]) -> Self {
         let mut network = Self { known, links: BTreeMap::new(), seen: BTreeMap::new() };
@@ -177,7 +177,7 @@ impl<'a> Network<'a> {
     }
 }
 
-/// Whether its rate is known: any other resource is only known to carry what was seen to pass.
+/// Whether its rate is known: of any other resource only the highest observed rate is known.
 const fn is_link(key: &Key<'_>) -> bool {
     matches!(key, Key::Own { .. } | Key::Port(..))
 }

@@ -87,7 +87,7 @@ fn two_writers_share_their_uplink_and_a_collapse_is_found() {
     let none = BTreeMap::new();
     let known = Known { routes: &routes, alone: &alone, nvlinks: &[0; 4], classes: &none };
     let writers = [Pair::of(0, 2), Pair::of(1, 3)];
-    // Nothing is known about the resources between the root ports except what passes.
+    // Of the resources between the root ports only the observed rates are known.
     let expected = |gen5: bool, moved: f64| {
         let raw = |_: Bdf| gen5.then_some(63.0);
         let others = [Pair::of(2, 3), Pair::of(3, 2)];
@@ -195,7 +195,7 @@ fn sixty_four_gpus_are_distributed_quickly() {
 }
 
 proptest! {
-    /// Every transfer gets something, and no link is expected to carry more than it can.
+    /// Every transfer has a share, and no link is expected to carry more than it can.
     #[test]
     fn what_is_expected_is_possible(gpus in 2_usize..8, seed in prop::collection::vec(1.0_f64..500.0, 56)) {
         let routes = joined(gpus, 18);

@@ -1,6 +1,6 @@
 //! From clock readings to a figure: units (from bytes and milliseconds, as CUDA events report them, to GB/s, microseconds,
 //! nanoseconds), the median of samples, their scatter, and how often a noisy figure is measured again. Pure; the caller takes
-//! the samples. No figure is ever zero, negative or NaN: a clock with such a reading has measured nothing.
+//! the samples. No figure is ever zero, negative or NaN: a clock with such a reading has not measured anything.
 
 mod repeat;
 
@@ -43,7 +43,7 @@ pub fn gb_s(bytes: u64, ms: f64) -> Result<f64, Unusable> {
     per(what, ms, bytes).map(|(ms, bytes)| bytes / ms / 1e6)
 }
 
-/// Microseconds each: `ms` for `count` operations.
+/// Microseconds per operation: `ms` for `count` operations.
 ///
 /// # Errors
 /// As [`gb_s`].
@@ -51,7 +51,7 @@ pub fn us(ms: f64, count: u64) -> Result<f64, Unusable> {
     per("a small copy", ms, count).map(|(ms, count)| ms * 1e3 / count)
 }
 
-/// Nanoseconds a load: `ms` for `loads` dependent ones.
+/// Nanoseconds per load: `ms` for `loads` dependent loads.
 ///
 /// # Errors
 /// As [`gb_s`].
@@ -59,7 +59,7 @@ pub fn ns_per_load(ms: f64, loads: u64) -> Result<f64, Unusable> {
     per("a chain of loads", ms, loads).map(|(ms, loads)| ms * 1e6 / loads)
 }
 
-/// A nanosecond; CUDA events have a resolution of half a microsecond.
+/// The shortest accepted time, a nanosecond; CUDA events have a resolution of half a microsecond.
 const SHORTEST_MS: f64 = 1e-6;
 
 #[expect(clippy::cast_precision_loss, reason = "2^53 bytes are 9 PB; no test moves that much")]

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Policy {
     /// The least number of samples, and how many must agree.
     pub samples: usize,
-    /// How far agreeing samples may differ, as a part of the median.
+    /// How far agreeing samples may differ, as a fraction of the median.
     pub spread: f64,
     /// How many more samples may be taken until enough agree. Fewer than `samples`: those that agree stay the
     /// majority, so the median of all is among them and nothing is selected.
@@ -35,11 +35,11 @@ pub struct Measured {
     pub samples: Vec<f64>,
     /// The median of all samples.
     pub median: f64,
-    /// How far the best agreeing samples differ, as a part of the median.
+    /// How far the best agreeing samples differ, as a fraction of the median.
     pub spread: f64,
     /// How many more samples were taken than requested.
     pub repeats: usize,
-    /// Whether too few samples agree even so.
+    /// Whether too few samples agree in spite of the repeats.
     pub noisy: bool,
 }
 
@@ -61,7 +61,7 @@ impl Policy {
         }
     }
 
-    /// Whether another sample is to be taken: for callers that measure several things at the same time, and
+    /// Whether another sample must be taken: for callers that measure several things at the same time, and
     /// take one sample of each in turn until none wants more.
     ///
     /// # Errors

@@ -105,11 +105,11 @@ pub(super) fn api() -> Result<&'static Api, GpuError> {
 }
 
 fn start() -> Result<Api, GpuError> {
-    // SAFETY: NVIDIA's library runs only its own initialisers; that it may do anything is why this process is
-    // a worker.
+    // SAFETY: loading runs only initialisers of NVIDIA's library. It may do anything, which is why it is loaded
+    // only in a worker process.
     let library = unsafe { Library::new(LIBRARY) };
     let library = library.map_err(|e| GpuError::library(LIBRARY, &e))?;
-    // It is never closed: it keeps threads of its own.
+    // The library is never unloaded, because its own threads keep running.
     let api = Api::find(Box::leak(Box::new(library)))?;
     // SAFETY: the first call, with the only flags value that is defined.
     let code = unsafe { (api.init)(0) };
@@ -124,7 +124,7 @@ fn name(api: &Api, code: c_int) -> String {
     if found != 0 || text.is_null() {
         return "a code without a name".to_owned();
     }
-    // SAFETY: a pointer that the function has set leads to a constant C string.
+    // SAFETY: a pointer that the function has set points to a constant C string.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 

@@ -17,9 +17,9 @@ pub struct Piece<'m> {
     pub to: Span<'m>,
     /// The source, of the same size.
     pub from: Span<'m>,
-    /// The first byte's number in the data's pattern.
+    /// The number of the first byte in the data's pattern.
     pub first: u64,
-    /// The target's first byte's number in the pattern around it; modulo 4 the same as `to`.
+    /// The number of the target's first byte in the pattern around it; equal to `to`'s address modulo 4.
     pub place: u64,
 }
 
@@ -33,11 +33,11 @@ impl Piece<'_> {
     }
 }
 
-/// Numbers of a piece.
+/// 64-bit numbers that describe a piece in the table.
 const NUMBERS: u64 = 5;
 const BYTES: u64 = NUMBERS * 8;
 
-/// Room for pieces.
+/// Memory for the descriptions of pieces.
 #[derive(Debug)]
 pub struct Table {
     host: Pinned,
@@ -53,7 +53,7 @@ pub struct Batch<'m> {
 }
 
 impl Table {
-    /// For `room` pieces.
+    /// A table with room for `room` pieces.
     ///
     /// # Errors
     /// The driver's error.
@@ -89,7 +89,7 @@ const fn halves(number: u64) -> [u32; 2] {
     [number as u32, (number >> 32) as u32]
 }
 
-/// What pieces are checked against.
+/// The expected content of pieces and of the memory beside them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchExpected {
     /// The data's pattern.
@@ -98,7 +98,7 @@ pub struct BatchExpected {
     pub sentinel: u64,
     /// Bytes beside each target that are checked too.
     pub guard: u64,
-    /// Whether right data is overwritten with the pattern around it again.
+    /// Whether right data is overwritten again with the pattern around it.
     pub restore: bool,
 }
 
@@ -112,8 +112,8 @@ pub const fn wrong_piece(number: u64) -> (u64, u64) {
 }
 
 impl Stream {
-    /// Copies pieces by the multiprocessors; with `wide` all threads work on one piece after the other, for
-    /// large ones.
+    /// Copies pieces with the multiprocessors; with `wide`, meant for large pieces, all threads work on one piece
+    /// after the other.
     ///
     /// # Errors
     /// The driver's error.

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 /// `CUDA_ERROR_NOT_READY`
 pub(super) const NOT_READY: i32 = 600;
-/// How long memory that is dropped waits for queued work. Tests wait for their own work; work is left over
-/// only where one ends early, and no single piece of it takes this long.
+/// How long dropping memory waits for queued work. Tests wait for their own work; some is left over only if a
+/// test ends early, and no single piece of it takes this long.
 const LEFT_OVER: Duration = Duration::from_secs(4);
 
 /// A retained context; released when dropped.
@@ -28,12 +28,12 @@ pub(super) struct Context {
 
 thread_local! {
     static CURRENT: Cell<sys::CUcontext> = const { Cell::new(ptr::null_mut()) };
-    /// All streams of this thread: contexts, and with them memory and spans, do not leave it, so no other
-    /// stream of this process can use the memory.
+    /// All streams of this thread. Contexts, and with them memory and spans, do not leave their thread, so no
+    /// other stream of this process can use the memory.
     static STREAMS: RefCell<Vec<Listed>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A stream, and its context, which the stream keeps.
+/// A stream and its context, which the stream keeps alive.
 #[derive(Clone, Copy)]
 struct Listed {
     stream: sys::CUstream,
@@ -41,13 +41,13 @@ struct Listed {
     ordinal: usize,
 }
 
-/// Notes a new stream, until it is struck off.
+/// Adds a new stream to this thread's list; `strike` removes it.
 pub(super) fn enlist(context: &Context, stream: sys::CUstream) {
     let listed = Listed { stream, context: context.handle, ordinal: context.ordinal };
     STREAMS.with_borrow_mut(|all| all.push(listed));
 }
 
-/// Forgets a stream that is destroyed next, or that nothing can use any more.
+/// Removes a stream that is about to be destroyed, or that can no longer be used.
 pub(super) fn strike(stream: sys::CUstream) {
     STREAMS.with_borrow_mut(|all| all.retain(|listed| listed.stream != stream));
 }
@@ -86,7 +86,7 @@ impl Context {
             Ok(kernels) => Ok(Self { api, handle, device, ordinal, sms, kernels }),
             Err(error) => {
                 CURRENT.set(ptr::null_mut());
-                // SAFETY: retained above, and nothing of it is in use.
+                // SAFETY: retained above, and nothing in it is in use.
                 unsafe { (api.release)(device) };
                 Err(error)
             }
@@ -111,8 +111,8 @@ impl Context {
         !is_spoiled() && self.bind().is_ok()
     }
 
-    /// For destructors of what queued work uses: waits until all work of this thread is done, and says
-    /// whether the driver may be called to free it. Work that does not end, or fails, leaves it allocated.
+    /// For destructors of resources that queued work uses: waits until all work of this thread is done, and
+    /// returns whether the driver may be called to free them. They stay allocated if work hangs or fails.
     pub(super) fn is_quiet(&self) -> bool {
         if is_spoiled() {
             return false;

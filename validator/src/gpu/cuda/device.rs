@@ -137,7 +137,7 @@ pub struct DirectRdma {
     pub peer_memory: bool,
     /// GPUDirect RDMA by dma-buf.
     pub dma_buf: bool,
-    /// Also for mapped memory, which NCCL uses.
+    /// GPUDirect RDMA for mapped memory too, which NCCL uses.
     pub mapped: bool,
 }
 
@@ -203,7 +203,7 @@ impl Device {
         call: &'static str,
         ask: impl Fn(*mut c_char, c_int) -> c_int,
     ) -> Result<String, GpuError> {
-        // One more than the driver is given, so that a zero always ends it.
+        // One byte more than the driver may write, so that the text always ends with a zero.
         let mut room = [0; 257];
         let code = ask(room.as_mut_ptr(), 256);
         self.api.check(call, code, || format!("GPU {}", self.n))?;

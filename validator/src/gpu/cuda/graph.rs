@@ -1,5 +1,5 @@
-//! Rounds of the all-reduce that frameworks make by themselves, captured into a CUDA graph and launched again and
-//! again. `kernels/allreduce.cu` describes the kernels.
+//! Rounds of the all-reduce that frameworks implement themselves, captured into a CUDA graph and launched again
+//! and again. `kernels/allreduce.cu` describes the kernels.
 #![expect(unsafe_code, reason = "calls into the CUDA driver")]
 
 use super::context::Context;
@@ -15,7 +15,7 @@ use std::marker::PhantomData;
 use std::ptr;
 use std::rc::Rc;
 
-/// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`: what other threads call meanwhile is not restricted.
+/// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`: does not restrict the calls of other threads meanwhile.
 const THREAD_LOCAL: u32 = 1;
 /// The most ranks: `RANKS` of the kernels.
 pub const RANKS: usize = 16;
@@ -23,25 +23,25 @@ pub const RANKS: usize = 16;
 pub const SIGNALS: u64 = (BLOCKS as u64) * (RANKS as u64) * 4;
 /// Rounds of a graph: first one-shot, then two-shot.
 pub const ROUNDS: [u32; 2] = [20, 20];
-/// Launches of a graph whose times are kept.
+/// The most launches of a graph whose times are kept.
 pub const LAUNCHES: u64 = 8;
 
 /// Blocks of an all-reduce at most, and the threads of each.
 const BLOCKS: u32 = 32;
 const REDUCE_THREADS: u32 = 512;
-/// Where in the books' memory the kernels' `Books` are, and two results; addresses of all areas are before them.
+/// Offset of the kernels' `Books` in the books' memory: the addresses of all areas are before it, two results after it.
 const BOOKS: u64 = 512;
 const BOOKS_BYTES: u64 = 512;
 const RESULTS: u64 = 1024;
 const RESULT_BYTES: u64 = 128;
 /// Numbers of `Books` before the times.
 const TIMES: u64 = 2;
-/// The numbers of a result that begin as all ones: a minimum, and bits that are taken away.
+/// The numbers of a result that start as all ones: a minimum, and a mask from which bits are removed.
 const PRESET: [u64; 2] = [3, 6];
-/// Of a word's number the bits that are its place: `PLACE_BITS` of the kernels.
+/// The low bits of a word's number that are its place: `PLACE_BITS` of the kernels.
 const PLACE_BITS: u32 = 20;
 
-/// What one rank has for itself: where its peers' memory is, how far it is, what it found.
+/// One rank's own records: the addresses of its peers' memory, its progress, and its results.
 #[derive(Debug)]
 pub struct Books {
     device: Buffer,
@@ -57,9 +57,9 @@ pub struct Reduction<'m> {
     pub signals: Vec<Span<'m>>,
     /// All ranks' data areas: the first half is the input, the second half a rank's part of the sum.
     pub data: Vec<Span<'m>>,
-    /// Where its result goes; its size is the size of the all-reduce, a multiple of 16 bytes.
+    /// The memory for its result; its size is the size of the all-reduce, a multiple of 16 bytes.
     pub out: Span<'m>,
-    /// What the values are made of.
+    /// The seed of the values.
     pub seed: u64,
     /// The number of this GPU's clocks after which it no longer waits for a flag.
     pub max_cycles: u64,
@@ -67,27 +67,27 @@ pub struct Reduction<'m> {
     pub books: &'m Books,
 }
 
-/// A flag that did not come.
+/// A flag that did not arrive in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Late {
-    /// Of which step; there are three in a round.
+    /// Its step; a round has three.
     pub step: u64,
-    /// Of which rank.
+    /// The rank that should have set it.
     pub peer: Rank,
 }
 
-/// What a rank found in the results of one kind of all-reduce.
+/// The check of one rank's results of one kind of all-reduce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reduced {
     /// Words that were checked.
     pub looked: u64,
     /// Words that are not the sum of all inputs.
     pub wrong: u64,
-    /// Of those, with zeros in the place of an input or of the sum.
+    /// Of those, words that contain zeros in place of an input or of the sum.
     pub zeros: u64,
-    /// Of those, with the previous round's values there.
+    /// Of those, words that contain the previous round's values there.
     pub stale: u64,
-    /// Of those, with all ones there.
+    /// Of those, words that contain all ones there.
     pub ones: u64,
     /// A bit for each rank whose input explains all of them.
     pub peers: u64,
@@ -107,7 +107,7 @@ pub struct Graph<'m> {
 }
 
 impl Books {
-    /// For a rank on `gpu`, before the first round.
+    /// The books of a rank on `gpu`, before the first round.
     ///
     /// # Errors
     /// The driver's error.
@@ -117,7 +117,7 @@ impl Books {
         Ok(books)
     }
 
-    /// Number `n` of what was copied to the host.
+    /// The 64-bit number `n` of the copy on the host.
     fn number(&self, n: u64) -> u64 {
         u64::from(self.host.word(n * 2)) | u64::from(self.host.word(n * 2 + 1)) << 32
     }
@@ -133,12 +133,12 @@ impl Books {
     /// The flag that this rank gave up waiting for in one of `launches` launches; only after `finish` of its stream.
     #[must_use]
     pub fn late(&self, launches: u64) -> Option<Late> {
-        let said = self.number(launches.saturating_sub(1) * BOOKS_BYTES / 8 + 1);
-        let peer = usize::try_from(said & 0xff).ok()?.checked_sub(1)?;
-        Some(Late { step: said >> 8, peer: Rank::new(peer) })
+        let late = self.number(launches.saturating_sub(1) * BOOKS_BYTES / 8 + 1);
+        let peer = usize::try_from(late & 0xff).ok()?.checked_sub(1)?;
+        Some(Late { step: late >> 8, peer: Rank::new(peer) })
     }
 
-    /// What was found in the results of kind 0, one-shot, or 1, two-shot; only after `finish` of its stream.
+    /// The check of the results of kind 0, one-shot, or 1, two-shot; only after `finish` of its stream.
     #[must_use]
     pub fn reduced(&self, kind: u64) -> Reduced {
         let at = |n| self.number((LAUNCHES * BOOKS_BYTES + kind * RESULT_BYTES) / 8 + n);
@@ -158,7 +158,7 @@ impl Books {
 }
 
 impl Stream {
-    /// Prepares `asked` and captures its rounds, each with new input and with a check.
+    /// Prepares the all-reduces that `asked` describes and captures their rounds, each with new input and a check.
     ///
     /// # Errors
     /// The driver's error; [`GpuError::Bounds`] if an area is too small.
@@ -172,7 +172,7 @@ impl Stream {
         self.capture(|| self.rounds(asked))
     }
 
-    /// Writes down for the kernels where all ranks' memory is.
+    /// Writes the addresses of all ranks' memory for the kernels.
     fn introduce(&self, asked: &Reduction<'_>) -> Result<(), GpuError> {
         let Reduction { books, signals, data, out, .. } = asked;
         let (rank, ranks) = (asked.rank.index(), signals.len());
@@ -248,16 +248,16 @@ impl Stream {
         self.launch(self.kernels().reduce_check, grid, THREADS, &list, "fl_reduce_check")
     }
 
-    /// Launches a rank's graph `launches` times, at most [`LAUNCHES`], and copies what it found to the host.
+    /// Launches a rank's graph `launches` times, at most [`LAUNCHES`], and copies its records to the host.
     ///
     /// # Errors
     /// The driver's error.
     pub fn replay(&self, graph: &Graph<'_>, launches: u64, books: &Books) -> Result<(), GpuError> {
         for n in 0..launches.min(LAUNCHES) {
             self.context.bind()?;
-            // SAFETY: the graph is of this context and alive, and what its work uses outlives it.
+            // SAFETY: the graph belongs to this context and is alive, and the memory that its work uses outlives it.
             let code = unsafe { (self.context.api.graph_launch)(graph.exec, self.handle) };
-            self.said("cuGraphLaunch", code, String::new)?;
+            self.check_call("cuGraphLaunch", code, String::new)?;
             let from = books.device.span(BOOKS, BOOKS_BYTES)?;
             self.copy_out(books.host.span(n * BOOKS_BYTES, BOOKS_BYTES)?, from)?;
         }
@@ -265,27 +265,27 @@ impl Stream {
         self.copy_out(books.host.span(LAUNCHES * BOOKS_BYTES, all.bytes)?, all)
     }
 
-    /// Captures what `queue` queues here, which is not done yet.
+    /// Captures the work that `queue` queues here, without running it.
     fn capture<'m>(&self, queue: impl FnOnce() -> Result<(), GpuError>) -> Result<Graph<'m>, GpuError> {
         let api = self.context.api;
         self.context.bind()?;
         // SAFETY: the handle is alive.
         let code = unsafe { (api.capture)(self.handle, THREAD_LOCAL) };
-        self.said("cuStreamBeginCapture", code, String::new)?;
+        self.check_call("cuStreamBeginCapture", code, String::new)?;
         let queued = queue();
         let mut graph = ptr::null_mut();
         // SAFETY: one handle is written; the capture began above, and ends whatever was queued.
         let code = unsafe { (api.capture_end)(self.handle, &raw mut graph) };
         queued?;
-        self.said("cuStreamEndCapture", code, String::new)?;
+        self.check_call("cuStreamEndCapture", code, String::new)?;
         let mut exec = ptr::null_mut();
-        // SAFETY: one handle is written; the graph was made above, and is no longer needed behind this.
+        // SAFETY: one handle is written; the graph was made above, and is not needed after this.
         let code = unsafe {
             let code = (api.graph_instantiate)(&raw mut exec, graph, 0);
             (api.graph_destroy)(graph);
             code
         };
-        self.said("cuGraphInstantiateWithFlags", code, String::new)?;
+        self.check_call("cuGraphInstantiateWithFlags", code, String::new)?;
         Ok(Graph { exec, context: Rc::clone(&self.context), memory: PhantomData })
     }
 }

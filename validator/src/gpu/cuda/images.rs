@@ -26,7 +26,7 @@ static PTX: &[u8] =
 /// The lowest capability that the PTX runs on.
 const PTX_FROM: (u32, u32) = (7, 5);
 
-/// The image for a GPU; `None` for a GPU older than all.
+/// The image for a GPU; `None` for a GPU older than all images.
 pub(super) fn fitting(capability: (u32, u32)) -> Option<&'static [u8]> {
     let (major, minor) = capability;
     let runs = |for_: (u32, u32)| for_.0 == major && for_.1 <= minor;

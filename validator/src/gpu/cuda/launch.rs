@@ -1,4 +1,4 @@
-//! Launching kernels, and those that fill, check and copy memory. Their source describes each.
+//! Launches kernels; here are those that fill, check and copy memory. Their source describes each.
 #![expect(unsafe_code, reason = "calls into the CUDA driver; kernel arguments go by address")]
 
 use super::context::Context;
@@ -51,7 +51,7 @@ impl Stream {
         tally.end(self)
     }
 
-    /// The same, added to what other checks found between `begin` and `end` of `tally`.
+    /// The same; adds its counts to those of other checks between `begin` and `end` of `tally`.
     ///
     /// # Errors
     /// The driver's error.
@@ -75,7 +75,7 @@ impl Stream {
         self.launch(self.kernels().check, self.grid(what.words()), THREADS, &list, "fl_check")
     }
 
-    /// Copies by the multiprocessors: 16 bytes at a time where the size allows, else words.
+    /// Copies with the multiprocessors: 16 bytes at a time where the size allows, else words.
     ///
     /// # Errors
     /// The driver's error; [`GpuError::Bounds`] if the sizes differ.
@@ -97,7 +97,7 @@ impl Stream {
         &self.context.kernels
     }
 
-    /// Blocks for this many items, no more than keep the GPU busy.
+    /// The number of blocks for this many items, at most as many as keep the GPU busy.
     pub(super) fn grid(&self, items: u64) -> u32 {
         let wanted = u32::try_from(items.div_ceil(u64::from(THREADS))).unwrap_or(u32::MAX);
         wanted.clamp(1, self.context.sms.saturating_mul(BLOCKS_PER_SM).max(1))
@@ -115,12 +115,12 @@ impl Stream {
         context.bind()?;
         let arguments = arguments.as_ptr().cast_mut();
         let none = ptr::null_mut();
-        // SAFETY: the kernel is of this context; the arguments match those of its source in number and type,
+        // SAFETY: the kernel belongs to this context; the arguments match those of its source in number and type,
         // and the driver copies them before it returns.
         let code = unsafe {
             (context.api.launch)(kernel, blocks, 1, 1, threads, 1, 1, 0, self.handle, arguments, none)
         };
-        self.said("cuLaunchKernel", code, || name.to_owned())
+        self.check_call("cuLaunchKernel", code, || name.to_owned())
     }
 }
 

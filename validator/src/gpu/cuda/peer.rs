@@ -1,10 +1,10 @@
-//! Access of one GPU to another's memory: the driver's answers about it, and enabling it.
+//! Access of one GPU to another's memory: queries the driver about it, and enables it.
 #![expect(unsafe_code, reason = "calls into the CUDA driver")]
 
 use super::device::Gpu;
 use super::error::GpuError;
 
-/// Access was on already (`CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED`).
+/// Access was already enabled (`CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED`).
 const ALREADY: i32 = 704;
 
 /// The driver's attributes of an ordered pair; the numbers are `CUdevice_P2PAttribute`'s.
@@ -44,8 +44,8 @@ impl Gpu {
         Ok(value)
     }
 
-    /// Lets this GPU reach `peer`'s ordinary allocations, in this direction only; it is no error if that is
-    /// enabled already.
+    /// Lets this GPU reach `peer`'s ordinary allocations, in this direction only; it is not an error if this is
+    /// already enabled.
     ///
     /// # Errors
     /// The driver's error: 217 unsupported, 205 not mapped, 711 too many peers.
@@ -60,7 +60,7 @@ impl Gpu {
         self.context.check("cuCtxEnablePeerAccess", code, doing)
     }
 
-    /// Disables that.
+    /// Disables that access.
     ///
     /// # Errors
     /// The driver's error; 705 when it was not enabled.
@@ -84,7 +84,7 @@ pub struct PeerAccess {
 }
 
 impl PeerAccess {
-    /// `from` reaches `to`.
+    /// Lets `from` reach `to`.
     ///
     /// # Errors
     /// The driver's error.
@@ -93,17 +93,17 @@ impl PeerAccess {
         Ok(Self { ways: vec![(from.clone(), to.clone())] })
     }
 
-    /// Both reach each other.
+    /// Lets both reach each other.
     ///
     /// # Errors
-    /// The driver's error; then neither does.
+    /// The driver's error; then no access is enabled.
     pub fn both_ways(a: &Gpu, b: &Gpu) -> Result<Self, GpuError> {
         let mut on = Self::one_way(a, b)?;
         on.ways.extend(std::mem::take(&mut Self::one_way(b, a)?.ways));
         Ok(on)
     }
 
-    /// All reach each other.
+    /// Lets all reach each other.
     ///
     /// # Errors
     /// The driver's error; 711 beyond eight peers on machines without NVSwitch. Then no access is enabled.

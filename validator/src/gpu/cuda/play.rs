@@ -8,7 +8,7 @@ use super::tally::Tally;
 use crate::gpu::cuda::memory::pinned::Latch;
 use crate::gpu::cuda::memory::span::Span;
 
-/// Bytes of a mailbox, and of a counter, as the kernels use them.
+/// Bytes that the kernels use of a mailbox, and of a counter.
 const MAILBOX: u64 = 256;
 const COUNTER: u64 = 8;
 
@@ -27,7 +27,7 @@ pub struct Pingpong<'m> {
     pub seed_theirs: u64,
     /// Whether this side sends first.
     pub first: bool,
-    /// The number of this GPU's clocks after which it gives up.
+    /// The number of this GPU's clock cycles after which it gives up.
     pub max_cycles: u64,
 }
 
@@ -42,7 +42,7 @@ pub struct Round {
     pub done: u64,
     /// Whether it gave up waiting.
     pub timed_out: bool,
-    /// The time of all rounds, clocks of this GPU.
+    /// The time of all rounds, in clock cycles of this GPU.
     pub cycles: u64,
 }
 
@@ -60,7 +60,7 @@ impl Tally {
         }
     }
 
-    /// Where the last chase ended, and how many clocks it took; only after `finish` of its stream.
+    /// The address where the last chase ended, and its clock cycles; only after `finish` of its stream.
     #[must_use]
     pub fn chased(&self) -> (u64, u64) {
         (self.number(0), self.number(1))
@@ -68,7 +68,7 @@ impl Tally {
 }
 
 impl Stream {
-    /// Holds the stream until `latch` is open, at most for `max_cycles`.
+    /// Holds the stream until `latch` is open, at most for `max_cycles` clock cycles.
     ///
     /// # Errors
     /// The driver's error.
@@ -94,7 +94,7 @@ impl Stream {
         )
     }
 
-    /// Follows a ring for `steps` loads, each of which depends on the one before.
+    /// Follows a ring for `steps` loads, each of which depends on the previous one.
     ///
     /// # Errors
     /// The driver's error.
@@ -146,7 +146,7 @@ impl Stream {
         )
     }
 
-    /// The same by compare-and-swap.
+    /// The same with compare-and-swap.
     ///
     /// # Errors
     /// As `atomic_add`.

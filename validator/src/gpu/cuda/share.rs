@@ -49,12 +49,12 @@ impl Buffer {
         Ok(IpcHandle(handle.reserved.map(|byte| byte.to_ne_bytes()[0])))
     }
 
-    /// Notes that another process may have it open: it is not freed if it is dropped before `returned`.
+    /// Records that another process may have it open: it is not freed if it is dropped before `returned`.
     pub fn lent(&self) {
         self.lend(true);
     }
 
-    /// Notes that no other process has it open: the other one has reported that it closed it, or never got
+    /// Records that no other process has it open: the other one reported that it closed it, or never received
     /// the handle.
     pub fn returned(&self) {
         self.lend(false);
@@ -78,7 +78,7 @@ impl Buffer {
         Ok(Exported { descriptor, bytes: self.whole().bytes })
     }
 
-    /// A dma-buf of it, by which other devices reach it; start and size must be whole pages of the host.
+    /// A dma-buf of it, through which other devices reach it; start and size must be whole pages of the host.
     ///
     /// # Errors
     /// The driver's error; 801 where the GPU has no dma-bufs.

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// `CU_STREAM_NON_BLOCKING`: does not wait for the legacy default stream.
 const NON_BLOCKING: u32 = 1;
-/// How long the state is polled without a pause: the end of short work is seen at once.
+/// How long the state is polled without a pause, so that the end of short work is noticed at once.
 const EAGER: Duration = Duration::from_millis(2);
 
 /// A queue of work for one GPU.
@@ -41,7 +41,7 @@ impl Gpu {
 }
 
 impl Stream {
-    /// Copies by a copy engine; both spans must have the same size.
+    /// Copies with a copy engine; both spans must have the same size.
     ///
     /// # Errors
     /// The driver's error; [`GpuError::Bounds`] if the sizes differ.
@@ -50,7 +50,7 @@ impl Stream {
         self.context.bind()?;
         // SAFETY: spans borrow their buffers, which free nothing before queued work is done.
         let code = unsafe { (self.context.api.copy)(to.address, from.address, bytes, self.handle) };
-        self.said("cuMemcpyAsync", code, || format!("copying {bytes} bytes"))
+        self.check_call("cuMemcpyAsync", code, || format!("copying {bytes} bytes"))
     }
 
     /// Copies between two GPUs as `cudaMemcpyPeerAsync` does: through host memory if peer access is off.
@@ -71,7 +71,7 @@ impl Stream {
         let code = unsafe {
             (self.context.api.copy_peer)(to.address, there, from.address, here, bytes, self.handle)
         };
-        self.said("cuMemcpyPeerAsync", code, || {
+        self.check_call("cuMemcpyPeerAsync", code, || {
             format!("copying {bytes} bytes from GPU {} to GPU {}", from_gpu.ordinal, to_gpu.ordinal)
         })
     }
@@ -86,7 +86,7 @@ impl Stream {
         let from = host(from_host)?;
         // SAFETY: as above.
         let code = unsafe { (self.context.api.copy_in)(to.address, from.cast_const(), bytes, self.handle) };
-        self.said("cuMemcpyHtoDAsync", code, || format!("copying {bytes} bytes from the host"))
+        self.check_call("cuMemcpyHtoDAsync", code, || format!("copying {bytes} bytes from the host"))
     }
 
     /// Copies from a GPU to page-locked host memory.
@@ -99,7 +99,7 @@ impl Stream {
         let to = host(to_host)?;
         // SAFETY: as above.
         let code = unsafe { (self.context.api.copy_out)(to, from.address, bytes, self.handle) };
-        self.said("cuMemcpyDtoHAsync", code, || format!("copying {bytes} bytes to the host"))
+        self.check_call("cuMemcpyDtoHAsync", code, || format!("copying {bytes} bytes to the host"))
     }
 
     /// Sets every byte.
@@ -110,10 +110,10 @@ impl Stream {
         self.context.bind()?;
         // SAFETY: as above.
         let code = unsafe { (self.context.api.set_bytes)(to.address, value, size(to.bytes)?, self.handle) };
-        self.said("cuMemsetD8Async", code, || format!("setting {} bytes", to.bytes))
+        self.check_call("cuMemsetD8Async", code, || format!("setting {} bytes", to.bytes))
     }
 
-    /// Records `event` here.
+    /// Records `event` at this point of the stream.
     ///
     /// # Errors
     /// The driver's error.
@@ -121,10 +121,10 @@ impl Stream {
         self.context.bind()?;
         // SAFETY: both handles are alive.
         let code = unsafe { (self.context.api.event_record)(event.handle, self.handle) };
-        self.said("cuEventRecord", code, String::new)
+        self.check_call("cuEventRecord", code, String::new)
     }
 
-    /// Holds the following work until `event`, of any GPU, is reached.
+    /// Holds all later work of this stream until `event`, of any GPU, is reached.
     ///
     /// # Errors
     /// The driver's error.
@@ -132,7 +132,7 @@ impl Stream {
         self.context.bind()?;
         // SAFETY: both handles are alive.
         let code = unsafe { (self.context.api.stream_wait)(self.handle, event.handle, 0) };
-        self.said("cuStreamWaitEvent", code, String::new)
+        self.check_call("cuStreamWaitEvent", code, String::new)
     }
 
     /// Whether all work is done, without waiting.
@@ -146,7 +146,7 @@ impl Stream {
         if code == NOT_READY {
             return Ok(false);
         }
-        self.said("cuStreamQuery", code, String::new).map(|()| true)
+        self.check_call("cuStreamQuery", code, String::new).map(|()| true)
     }
 
     /// Waits until all work is done.
@@ -180,7 +180,7 @@ impl Stream {
         Ok(self.handle)
     }
 
-    pub(super) fn said(
+    pub(super) fn check_call(
         &self,
         call: &'static str,
         code: i32,
@@ -195,7 +195,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // Work would continue after the stream is gone, and the memory that it uses could no longer wait for it.
+        // Otherwise work would outlive the stream, and destructors of the memory that it uses could not wait for it.
         let quiet = self.context.is_quiet();
         strike(self.handle);
         if quiet {

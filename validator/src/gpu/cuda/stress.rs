@@ -1,4 +1,4 @@
-//! The kernels that wear a GPU: moving inversions over its memory, and matrix products with known sums.
+//! The kernels that stress a GPU: moving inversions over its memory, and matrix products with known sums.
 //! `kernels/stress.cu` describes both.
 
 use super::device::Gpu;
@@ -14,7 +14,7 @@ use crate::gpu::cuda::memory::span::Span;
 const PRODUCT_THREADS: u32 = 256;
 /// Blocks of the products on each multiprocessor.
 const PRODUCT_BLOCKS: u32 = 2;
-/// Numbers of a block: its sum, and where it ran.
+/// Numbers that each block writes: its sum, and the multiprocessor that it ran on.
 const NUMBERS: u64 = 2;
 
 /// One step of moving inversions: word `k` must be `word(seed, first + k) ^ before`, and becomes `^ after`.
@@ -30,7 +30,7 @@ pub struct March {
     pub after: u32,
 }
 
-/// What the products calculate in.
+/// The number format of the products.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arithmetic {
     /// 8-bit integers, summed in 32 bits.
@@ -39,7 +39,7 @@ pub enum Arithmetic {
     Float,
 }
 
-/// Room for the sums of one launch of products.
+/// Memory for the sums of one launch of products.
 #[derive(Debug)]
 pub struct Sums {
     device: Buffer,
@@ -48,7 +48,7 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// For launches on `gpu`.
+    /// Memory for launches on `gpu`.
     ///
     /// # Errors
     /// The driver's error.
@@ -92,8 +92,8 @@ impl Stream {
         self.launch(self.kernels().march, self.grid(a.1), THREADS, &list, "fl_march")
     }
 
-    /// Every block does the same `batches` batches `times` times; `product_sum` of the seed times `times` is what
-    /// its sum must be.
+    /// Every block calculates the same `batches` batches `times` times; its sum must be `product_sum` of the seed,
+    /// multiplied by `times`.
     ///
     /// # Errors
     /// The driver's error.

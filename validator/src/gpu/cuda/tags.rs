@@ -32,7 +32,7 @@ pub struct Tags {
     pub writer: u64,
     /// The writer's pattern in this round; the tag of page n is its words 4n to 4n + 3.
     pub seed: u64,
-    /// The previous pattern there; its word 0 is that of page 0.
+    /// The previous pattern there; its word 0 is the first word of page 0.
     pub sentinel: u64,
 }
 

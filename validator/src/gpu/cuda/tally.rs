@@ -8,7 +8,7 @@ use super::stream::Stream;
 use crate::gpu::cuda::memory::pinned::Pinned;
 use crate::gpu::cuda::memory::span::Span;
 
-/// Numbers of a check, bytes.
+/// The size of a check's counters, bytes.
 const BYTES: u64 = 64;
 
 /// The result of a check: `Stream::check` counts words, `Stream::check_values` elements.
@@ -30,7 +30,7 @@ pub struct Checked {
     pub last: Option<u64>,
 }
 
-/// Room for the counters of one check at a time, or of several that add up.
+/// Memory for the counters of one check at a time, or of several that add up.
 #[derive(Debug)]
 pub struct Tally {
     device: Buffer,
@@ -38,7 +38,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// For checks on `gpu`.
+    /// Counters for checks on `gpu`.
     ///
     /// # Errors
     /// The driver's error.
@@ -47,7 +47,7 @@ impl Tally {
     }
 
     /// The kernel's counters, preset: all zero except number 3 (`out[3]` of the kernels), which is the
-    /// greatest possible, because the kernel takes a minimum there. On the stream, before the kernel.
+    /// greatest possible, because the kernel stores a minimum there. On the stream, before the kernel.
     pub(super) fn preset(&self, stream: &Stream, minimum_at: u64) -> Result<Span<'_>, GpuError> {
         let at = self.device.whole();
         stream.set_bytes(at, 0)?;

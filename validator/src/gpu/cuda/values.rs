@@ -1,5 +1,5 @@
-//! Filling memory with the values of collectives and checking the received ones, by kernels on the memory's
-//! owner. `nccl::value` defines the values, `kernels/nccl.cu` describes the kernels.
+//! Fills memory with the values of collectives and checks received ones, with kernels on the GPU that owns the
+//! memory. `nccl::value` defines the values, `kernels/nccl.cu` describes the kernels.
 
 use super::error::GpuError;
 use super::launch::{THREADS, at};
@@ -28,7 +28,7 @@ pub struct Runs {
     pub calls: u64,
     /// Elements from one call's first to the next one's.
     pub stride: u64,
-    /// The step of value numbers from one call to the next.
+    /// How much value numbers increase from one call to the next.
     pub step: u64,
 }
 
@@ -65,7 +65,7 @@ pub struct ValuesExpected {
     /// The rank of the first run's values; each further run of a call has the next rank's. `None`: all ranks'
     /// values, reduced.
     pub from: Option<Rank>,
-    /// The reduction; without meaning for one rank's values.
+    /// The reduction; ignored for one rank's values.
     pub op: RedOp,
     /// The number of ranks.
     pub ranks: usize,
@@ -161,7 +161,7 @@ impl Stream {
         self.launch(self.kernels().nccl_check, self.groups(data, &all), THREADS, &list, "fl_nccl_check")
     }
 
-    /// Blocks for runs, each of which may begin and end within a group; short ones have a block each.
+    /// The number of blocks for runs, each of which may begin and end within a group; short runs have a block each.
     fn groups(&self, data: DataType, runs: &Runs) -> u32 {
         let groups = runs.elements().saturating_mul(data.bytes()) / GROUP_BYTES + 2;
         self.grid(groups.max(runs.calls.saturating_mul(runs.parts).saturating_mul(THREADS.into())))

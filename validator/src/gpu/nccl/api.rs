@@ -21,9 +21,9 @@ const LIBRARY: &str = "libnccl.so.2";
 
 /// The size of NCCL's buffer for its last error (`ncclLastError` in its `src/debug.cc`), bytes.
 const LAST_ERROR: usize = 1024;
-/// No page is smaller, bytes.
+/// The smallest page size, bytes.
 const PAGE: usize = 4096;
-/// Attempts to copy it while NCCL does not write.
+/// Attempts to copy that buffer while NCCL is not writing to it.
 const COPIES: usize = 4;
 
 type Bytes = *const c_void;
@@ -38,7 +38,7 @@ macro_rules! functions {
         pub(super) struct Api {
             $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> $result,)*
             $(
-                /// `None`: this NCCL is older.
+                /// `None`: this NCCL is too old to have it.
                 pub(super) $newer: Option<unsafe extern "C" fn($($newer_argument),*) -> $newer_result>,
             )*
         }
@@ -101,11 +101,11 @@ pub(super) fn api() -> Result<&'static Api, GpuError> {
 }
 
 fn find(library: &'static str) -> Result<Api, GpuError> {
-    // SAFETY: NCCL runs only its own initialisers; that it may do anything is why this process is one of an
-    // arm.
+    // SAFETY: loading runs only NCCL's own initialisers. NCCL may do anything, which is why it is loaded only in
+    // an arm's processes.
     let found = unsafe { Library::new(library) };
     let found = found.map_err(|e| GpuError::library(library, &e))?;
-    // It is never closed: it keeps threads of its own.
+    // The library is never unloaded, because its own threads keep running.
     Api::find(Box::leak(Box::new(found)))
 }
 
@@ -167,13 +167,13 @@ unsafe fn text(from: *const c_char) -> String {
     one_line(&unsafe { CStr::from_ptr(from) }.to_string_lossy())
 }
 
-/// The text of NCCL's last error in one line; empty for none, and where it cannot be copied. Nothing is lost
-/// then, because NCCL writes the same line to its log.
+/// The text of NCCL's last error in one line; empty if there is none, or if it cannot be copied. Nothing is lost
+/// in that case, because NCCL writes the same line to its log.
 ///
-/// `ncclGetLastError` returns NCCL's own buffer, into which any of its threads may write meanwhile. No read of
-/// ours would be sound, so the kernel copies the buffer, as for a debugger: no more than its size, and nothing
-/// that is not mapped. Two copies must be the same, which sorts out nearly all that were taken while NCCL was
-/// writing; no judgement depends on the text.
+/// `ncclGetLastError` returns NCCL's own buffer, to which any of its threads may be writing. A direct read would
+/// be unsound, so the kernel copies the buffer, as for a debugger: at most its size, and only mapped memory.
+/// Two copies must be equal, which rejects nearly all copies that were taken during a write; no judgement
+/// depends on the text.
 fn last_text(from: *const c_char) -> String {
     let copies = || Some((copied(from)?, copied(from)?));
     let whole = |(one, two): (Vec<u8>, Vec<u8>)| (one == two).then_some(one);
@@ -181,10 +181,10 @@ fn last_text(from: *const c_char) -> String {
     one_line(&String::from_utf8_lossy(&text))
 }
 
-/// The bytes from there to the first zero; `None` for null, and where there is none within the buffer's size.
+/// The bytes from `from` to the first zero; `None` if `from` is null or no zero follows within the buffer's size.
 fn copied(from: *const c_char) -> Option<Vec<u8>> {
     let begin = from.addr();
-    // An element that is not wholly mapped is not copied, so each is in one page.
+    // The kernel copies an element only if all of it is mapped, so each element stays within one page.
     let first = (begin.checked_next_multiple_of(PAGE)? - begin).min(LAST_ERROR);
     let element = |base, len| RemoteIoVec { base, len };
     let there = [element(begin, first), element(begin.checked_add(first)?, LAST_ERROR - first)];

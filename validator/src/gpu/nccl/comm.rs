@@ -62,7 +62,7 @@ impl Comm {
         let (count, number) = (int(ranks)?, int(rank.index())?);
         gpu.make_current()?;
         let mut handle = ptr::null_mut();
-        // SAFETY: one handle is written; the id goes by value.
+        // SAFETY: one handle is written; the id is passed by value.
         let code = unsafe { (api.init_rank)(&raw mut handle, count, id, number) };
         forget_current();
         let n = gpu.ordinal;
@@ -99,10 +99,10 @@ impl Comm {
     /// Checks for errors without waiting: a waiting rank may learn here that the others are gone.
     ///
     /// # Errors
-    /// An error since it was made, or that it cannot be asked.
+    /// An error that occurred since it was made, or the failure of the check itself.
     pub fn trouble(&self) -> Result<(), GpuError> {
         let mut state = 0;
-        // SAFETY: the handle is alive; one int is written, for the enum is one.
+        // SAFETY: the handle is alive; one int is written, because the enum is an int.
         let code = unsafe { (self.api.async_error)(self.handle, &raw mut state) };
         let doing = || format!("{}: checking for errors", self.whose());
         self.api.check("ncclCommGetAsyncError", code, doing)?;

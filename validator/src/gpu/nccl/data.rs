@@ -58,7 +58,7 @@ impl DataType {
         }
     }
 
-    /// The number of bits of whole numbers that are exact.
+    /// Whole numbers of up to this many bits are exact.
     const fn whole_bits(self) -> u32 {
         match self {
             Self::Bfloat16 => 8,
@@ -111,7 +111,7 @@ impl RedOp {
     }
 }
 
-/// How values follow from the pattern's word `w` of their rank and index, as in `kernels/values.cuh`: `scale
+/// How values are derived from the pattern's word `w` of their rank and index, as in `kernels/values.cuh`: `scale
 /// * (1 + w % range)`, or with `powers` `scale << (w % range)`. None is 0, so that zeros are always wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Values {

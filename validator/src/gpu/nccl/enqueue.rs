@@ -19,7 +19,7 @@ pub struct Call<'m> {
     pub collective: Collective,
     /// The memory that this rank sends; as long as the shape requires, or longer.
     pub send: Span<'m>,
-    /// The memory that receives; likewise. In place it is `send` or a part of it, or contains it.
+    /// The memory that receives, of the same minimum length. In place it is `send`, a part of it, or contains it.
     pub receive: Span<'m>,
     /// The call's count, elements: `Shape::count`.
     pub count: u64,
@@ -39,7 +39,7 @@ pub struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// The calls, each on a stream of its communicator's GPU.
+    /// Prepares the calls, each on a stream of its communicator's GPU.
     ///
     /// # Errors
     /// NCCL is missing; a buffer that is too small.
@@ -58,12 +58,12 @@ impl<'a> Group<'a> {
         let Some(first) = parts.first() else { return Ok(()) };
         // NCCL restores the GPU that it finds current, and without one it would make a context on GPU 0.
         first.stream.handle()?;
-        // SAFETY: it takes nothing and only counts.
+        // SAFETY: the function has no arguments and only increments a counter.
         let code = unsafe { (api.group_start)() };
         api.check("ncclGroupStart", code, || first.text())?;
         let queued = parts.iter().try_for_each(|part| part.queue(api));
         // An open group would hold back any later call, so it is closed even after an error.
-        // SAFETY: it takes nothing; the group was started above.
+        // SAFETY: the function has no arguments; the group was started above.
         let code = unsafe { (api.group_end)() };
         forget_current();
         let done = queued.and(api.check("ncclGroupEnd", code, || first.text()));

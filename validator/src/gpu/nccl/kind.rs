@@ -12,21 +12,21 @@ const UNIT_BYTES: u64 = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Collective {
-    /// Every rank gets the sum of all.
+    /// Every rank receives the sum of all.
     AllReduce,
-    /// Every rank gets all ranks' parts.
+    /// Every rank receives all ranks' parts.
     AllGather,
-    /// Every rank gets its part of the sum of all.
+    /// Every rank receives its part of the sum of all.
     ReduceScatter,
-    /// Every rank gets the root's data.
+    /// Every rank receives the root's data.
     Broadcast,
-    /// The root gets the sum of all.
+    /// The root receives the sum of all.
     Reduce,
     /// Every rank sends each rank a separate part.
     Alltoall,
     /// Every rank sends to the next rank and receives from the one before.
     Sendrecv,
-    /// The root gets all ranks' parts.
+    /// The root receives all ranks' parts.
     Gather,
     /// The root sends each rank its part.
     Scatter,
@@ -95,7 +95,7 @@ impl Collective {
     }
 
     /// Whether its rows name a reduction: the exchange with the neighbours reduces nothing, but nccl-tests
-    /// names the requested one all the same.
+    /// names the requested one anyway.
     #[must_use]
     pub const fn names_op(self) -> bool {
         self.reduces() || matches!(self, Self::Sendrecv)
@@ -120,13 +120,13 @@ impl Collective {
         self.shape_in(bytes, ranks, element, UNIT_BYTES / element)
     }
 
-    /// The same without rounding: counts may be odd, and then most parts are aligned to an element only.
+    /// The same without rounding: counts may be odd, and then most parts are aligned only to the size of an element.
     #[must_use]
     pub const fn odd_shape(self, bytes: u64, ranks: u64, element: u64) -> Shape {
         self.shape_in(bytes, ranks, element, 1)
     }
 
-    /// Whether its larger buffer has a part for each rank, and the count is that of a part.
+    /// Whether its larger buffer has one part for each rank, and the call's count is that of one part.
     #[must_use]
     pub const fn has_parts(self) -> bool {
         !matches!(self, Self::AllReduce | Self::Broadcast | Self::Reduce | Self::Sendrecv)

@@ -42,7 +42,7 @@ impl Nccl {
     /// Loads the library, once for all calls.
     ///
     /// # Errors
-    /// [`GpuError::Library`] or [`GpuError::Symbol`]: it, or a function of it, is missing.
+    /// [`GpuError::Library`] or [`GpuError::Symbol`]: the library or one of its functions is missing.
     pub fn load() -> Result<&'static Self, GpuError> {
         static LOADED: OnceLock<Result<Nccl, GpuError>> = OnceLock::new();
         LOADED.get_or_init(|| Ok(Self { api: api()? })).as_ref().map_err(Clone::clone)
@@ -98,9 +98,9 @@ unsafe extern "C" {
     fn setvbuf(stream: *mut c_void, buffer: *mut c_char, mode: c_int, size: usize) -> c_int;
 }
 
-/// Makes C's standard output line buffered, to which NCCL writes its log; to be called before anything was
-/// written. To a file it would be fully buffered, and a killed process would lose its last lines, which matter
-/// most.
+/// Makes C's standard output, to which NCCL writes its log, line buffered; must be called before anything is
+/// written. Output to a file would be fully buffered, and a killed process would lose its last lines, which
+/// matter most.
 pub fn log_at_once() {
     // SAFETY: the C library sets the variable before `main` and our code does not write to it.
     let stream = unsafe { stdout };

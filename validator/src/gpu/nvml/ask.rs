@@ -28,8 +28,8 @@ const REMAPS: [(u32, Counter); 4] = [
 const RECOVERY: u32 = 230;
 
 impl Counted {
-    fn of(said: Result<u64, NvmlError>) -> Self {
-        match said {
+    fn of(answer: Result<u64, NvmlError>) -> Self {
+        match answer {
             Ok(count) => Self::At(count),
             // An old driver reports an unknown field as invalid.
             Err(NvmlError::NotSupported | NvmlError::InvalidArg | NvmlError::FailedToLoadSymbol(_)) => {
@@ -79,7 +79,7 @@ impl Nvml {
 
     fn users(&self, device: &Device<'_>, ours: &dyn Fn(u32) -> bool) -> Result<Vec<Process>, String> {
         let compute = device.running_compute_processes().map_err(|e| chain(&e))?;
-        // GPUs without a display engine do not answer this one.
+        // GPUs without a display engine do not answer this query.
         let graphics = device.running_graphics_processes().unwrap_or_default();
         let all = compute.into_iter().map(|p| (p, true)).chain(graphics.into_iter().map(|p| (p, false)));
         let mut all: Vec<Process> = all
@@ -94,7 +94,7 @@ impl Nvml {
                 ours: ours(p.pid),
             })
             .collect();
-        // A program that does both is in both lists.
+        // A process that both computes and draws is in both lists.
         all.sort_by_key(|p| (p.pid, !p.compute));
         all.dedup_by_key(|p| p.pid);
         Ok(all)
@@ -117,14 +117,14 @@ fn counted(device: &Device<'_>) -> BTreeMap<Counter, Counted> {
             all.extend(REMAPS.iter().map(|(_, counter)| *counter).zip(values.map(Counted::of)));
         }
         Err(why) => {
-            let said = Counted::of(Err(why));
-            all.extend(REMAPS.iter().map(|(_, counter)| (*counter, said.clone())));
+            let unread = Counted::of(Err(why));
+            all.extend(REMAPS.iter().map(|(_, counter)| (*counter, unread.clone())));
         }
     }
     all
 }
 
-/// Asked alone: an old driver may refuse all fields for one that it does not know.
+/// Requested separately: an old driver may refuse all fields because of one that it does not know.
 fn recovery(device: &Device<'_>) -> Result<u64, NvmlError> {
     let mut fields = device.field_values_for(&[FieldId(RECOVERY)])?.into_iter();
     number(&fields.next().ok_or(NvmlError::NotFound)??.value?)

@@ -1,5 +1,5 @@
-//! NVML, the driver's management library: peer-to-peer, links, processes on a GPU, and its state. Everything
-//! is asked by address, and a missing answer is reported as such.
+//! NVML, the driver's management library: peer-to-peer, links, processes on a GPU, and its state. GPUs are
+//! given by their PCI address, and a missing answer is reported as such.
 
 mod answers;
 mod ask;
@@ -89,7 +89,7 @@ impl Nvml {
     /// A GPU's state.
     ///
     /// # Errors
-    /// The GPU cannot be asked at all.
+    /// NVML cannot find the GPU.
     pub fn state(&self, gpu: Bdf) -> Result<State, String> {
         let device = self.device(gpu)?;
         Ok(State {

@@ -31,7 +31,7 @@ pub struct NvLink {
     pub remote: Remote,
 }
 
-/// The NVLinks of one GPU; all empty on a GPU without.
+/// The NVLinks of one GPU; all empty on a GPU without NVLink.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NvLinkStates {
     /// Those that are up.
@@ -43,9 +43,9 @@ pub struct NvLinkStates {
 }
 
 impl NvLinkStates {
-    /// Those that are up, and those with only an NVML error, which must not lower what is expected.
+    /// Links that are up, and links for which NVML returns only an error: these must not lower the expected number.
     fn counted(&self) -> Vec<NvLink> {
-        // If no link answers, there may be none.
+        // If NVML reports no link's state, the GPU may have none.
         let some = !self.up.is_empty() || !self.down.is_empty();
         let silent = self.silent.iter().filter(|_| some);
         let silent = silent.map(|(index, _)| NvLink { index: *index, remote: Remote::Unknown });
@@ -70,7 +70,7 @@ impl Nvml {
                     states.up.push(NvLink { index, remote: at.map_or(Remote::Unknown, Remote::At) });
                 }
                 Ok(false) => states.down.push(index),
-                // There are no more, or none at all.
+                // There are no more links, or the GPU has none.
                 Err(NvmlError::NotSupported | NvmlError::InvalidArg) => break,
                 Err(e) => states.silent.push((index, chain(&e))),
             }
@@ -79,7 +79,7 @@ impl Nvml {
     }
 
     /// How many NVLinks connect each pair of these GPUs, directly or through switches; pairs without any are
-    /// left out. Links whose other end is not a GPU of the list go to a switch, which connects all.
+    /// left out. Links whose other end is not a GPU of the list count as links to a switch that connects all GPUs.
     ///
     /// # Errors
     /// NVML's error.
@@ -88,8 +88,8 @@ impl Nvml {
         Ok(joined(gpus, &states))
     }
 
-    /// What one NVLink of a GPU carries in one direction, GB/s, as signalled. In virtual machines NVML does
-    /// not report the speed, only the version of the links, from which the speed follows.
+    /// The signalling rate of one NVLink of a GPU in one direction, GB/s. In virtual machines NVML does not report
+    /// the speed, only the version of the links, from which the speed follows.
     ///
     /// # Errors
     /// NVML's error; an unknown version.

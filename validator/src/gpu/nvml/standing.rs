@@ -37,7 +37,7 @@ pub struct Standing {
     pub users: Result<Vec<Process>, String>,
     /// Its memory error counters.
     pub counted: BTreeMap<Counter, Counted>,
-    /// The number of the action by which the driver says that it must be recovered; 0: none.
+    /// The number of the recovery action that the driver reports as needed; 0: none.
     pub recovery: Counted,
 }
 
@@ -83,11 +83,11 @@ pub enum Counter {
     RemappedCorrected,
     /// Rows that were replaced for uncorrected errors.
     RemappedUncorrected,
-    /// 1 when a row is to be replaced at the next reset.
+    /// 1 when a row will be replaced at the next reset.
     RemapPending,
     /// 1 when a row could not be replaced.
     RemapFailed,
-    /// 1 when a page is to be retired at the next start of the driver.
+    /// 1 when a page will be retired at the next start of the driver.
     RetirePending,
 }
 
@@ -104,26 +104,26 @@ pub enum Counted {
 }
 
 impl Look {
-    /// The GPUs, as far as they are known.
+    /// The GPUs; empty if nothing is known about them.
     #[must_use]
     pub fn known(&self) -> &[Standing] {
         self.gpus.as_deref().unwrap_or_default()
     }
 
-    /// Whether a GPU works so much that it cannot be by chance.
+    /// Whether any GPU is too busy for this to be chance.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.known().iter().any(Standing::is_busy)
     }
 }
 
-/// A GPU that works this many percent of the time has a load; a desktop in use has less.
+/// From this utilization in percent on, a GPU has a load; a desktop in use causes less.
 const LOAD_PERCENT: u32 = 20;
-/// The memory of graphics programs from which on they count: a desktop holds less.
+/// Graphics programs count from this much memory on, bytes: a desktop uses less.
 const DRAWING: u64 = 1 << 30;
 
 impl Standing {
-    /// Whether it works so much that it cannot be by chance.
+    /// Whether it is too busy for this to be chance.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.busy_percent.is_some_and(|percent| percent >= LOAD_PERCENT)

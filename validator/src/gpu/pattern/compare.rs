@@ -1,4 +1,4 @@
-//! Compares on the host what a GPU has compared already, and selects the parts of a long transfer for that.
+//! Compares on the host what a GPU has already compared, and selects the parts of a long transfer to compare.
 
 use super::{Nonces, word};
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ impl Counts {
         self.looked == words && self.wrong == 0
     }
 
-    /// Whether the wrong words are all ones, except for the two at the ends of data that has part of a word there.
+    /// Whether the wrong words are all ones. Two exceptions are allowed: data may begin and end within a word.
     #[must_use]
     pub const fn are_ones(&self) -> bool {
         self.ones > 0 && self.ones.saturating_add(2) >= self.wrong

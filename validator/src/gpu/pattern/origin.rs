@@ -1,5 +1,5 @@
-//! Where found words belong. The pattern is a permutation of a word's number, so a word found in the wrong
-//! place reveals its intended place.
+//! The intended place of found words. The pattern is a permutation of a word's number, so a word found in the
+//! wrong place reveals where it belongs.
 
 use super::{MIX, STEP, high, low, word};
 use std::collections::hash_map::RandomState;
@@ -35,8 +35,8 @@ pub fn origin(found: &[u32], seed: u64, meant: &Range<u64>) -> Option<u64> {
     (run >= SURE || few).then_some(begin)
 }
 
-/// How many words after number `here` the words of `found` belong, or before it if negative. A single word
-/// counts only if that is near: 2^21 of 2^32.
+/// How many words after number `here` (before it if negative) the words of `found` belong. A single word counts
+/// only if its place is near `here`: 2^21 of 2^32 numbers are.
 #[must_use]
 pub fn from(found: &[u32], seed: u64, here: u64) -> Option<i64> {
     const NEAR: u64 = 1 << 20;
@@ -45,7 +45,7 @@ pub fn from(found: &[u32], seed: u64, here: u64) -> Option<i64> {
     (run >= SURE || begin.abs_diff(here) < NEAR).then(|| begin.checked_signed_diff(here)).flatten()
 }
 
-/// The multiplicative inverse of an odd number: each step of Newton's method doubles the right bits.
+/// The multiplicative inverse of an odd number: each step of Newton's method doubles the number of right bits.
 const fn inverse(odd: u32) -> u32 {
     let mut x = odd;
     let mut step = 0;
@@ -56,8 +56,8 @@ const fn inverse(odd: u32) -> u32 {
     x
 }
 
-// Unused seeds: not used in an earlier round nor, because they start at random, in an earlier run whose data
-// may still be in a GPU's memory.
+// Fresh seeds: used neither in an earlier round nor, because they start at random, in an earlier run, whose
+// data may still be in a GPU's memory.
 
 /// 2^64 over the golden ratio, odd: the step of SplitMix64.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -91,7 +91,7 @@ impl Default for Nonces {
     }
 }
 
-/// The same seeds again, from a known start.
+/// Reproduces the same seeds from a known start.
 impl From<u64> for Nonces {
     fn from(base: u64) -> Self {
         Self(base)

@@ -1,5 +1,5 @@
-//! The sums that the matrix products of `kernels/stress.cu` must give, by the host's processor. All operands are
-//! small integers, so every right GPU gives the same numbers, whatever its model and whatever type it calculates in.
+//! The sums that the matrix products of `kernels/stress.cu` must give, calculated on the host. All operands are
+//! small integers, so every sound GPU gives the same numbers, whatever its model and the type it calculates in.
 
 use super::word;
 
@@ -7,9 +7,9 @@ use super::word;
 const SIDE: usize = 128;
 /// Columns of A and rows of B.
 const DEPTH: usize = 64;
-/// Rows that change places together.
+/// Rows that are moved together.
 const TILE: usize = 16;
-/// How often the rows of A move on by one tile in a batch.
+/// How often the rows of A are moved by one tile in a batch.
 const TURNS: usize = 16;
 
 /// Products of two numbers in one batch.
@@ -22,8 +22,8 @@ pub fn product_sum(seed: u64, batches: u32) -> u64 {
     seeds.map(batch).fold(0, u64::wrapping_add)
 }
 
-/// In the turns of a batch every tile of A's rows comes to every tile of C's rows, `TURNS / (SIDE / TILE)` times: all
-/// tiles of C are the same, and the product of the rows' sums.
+/// During the turns of a batch every tile of A's rows contributes to every tile of C's rows, `TURNS / (SIDE / TILE)`
+/// times. So all tiles of C are equal: that many times the product of the sum of A's tiles with B.
 fn batch(seed: u64) -> u64 {
     let words = SIDE * DEPTH / 4;
     let operands = |from: usize| (from..from + words).flat_map(|n| four(word(seed, n as u64)));

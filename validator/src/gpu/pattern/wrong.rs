@@ -1,5 +1,5 @@
-//! The kinds of wrong data. Faults of real machines leave few traces, and each points to another cause:
-//! nothing arrives, zeros arrive, it arrives elsewhere, only the writer sees it.
+//! The kinds of wrong data. Faults of real machines leave few traces, and each points to a different cause:
+//! nothing arrives, zeros arrive, the data arrives elsewhere, only the writer sees it.
 
 use super::{Counts, Piece, from, origin, word};
 use crate::machine::GpuId;
@@ -10,7 +10,7 @@ use std::fmt;
 pub enum Wrong {
     /// Zeros arrive.
     Zeros,
-    /// All ones arrive: what a PCIe read gives that no device answers.
+    /// All ones arrive: the result of a PCIe read that no device answers.
     Ones,
     /// Nothing arrives: the previous content is unchanged.
     Stale,
@@ -18,9 +18,9 @@ pub enum Wrong {
     Mirror,
     /// It arrived only after the transfer was reported as complete.
     Late,
-    /// It arrives this many bytes after its place, or before it.
+    /// It arrives this many bytes after its place (before it if negative).
     Offset(i64),
-    /// The data this many bytes after the source arrives, or before it.
+    /// The data from this many bytes after the source (before it if negative) arrives.
     From(i64),
     /// Bytes `from` to `to` do not arrive.
     Partial {
@@ -33,7 +33,7 @@ pub enum Wrong {
     Holes,
     /// An earlier round's data arrives.
     OldRound,
-    /// It arrives in that GPU.
+    /// It arrives in that other GPU.
     OtherGpu(GpuId),
     /// Single bits are flipped.
     Flip,
@@ -72,14 +72,14 @@ impl fmt::Display for Wrong {
 pub enum Elsewhere {
     /// In the memory of the right GPU, this many bytes after its place.
     Shifted(i64),
-    /// In that GPU.
+    /// In that other GPU.
     Gpu(GpuId),
 }
 
 /// The memory around the source of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Source {
-    /// The pattern there.
+    /// The seed of the pattern there.
     pub seed: u64,
     /// The number of the source's first word in it.
     pub first: u64,

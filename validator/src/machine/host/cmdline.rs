@@ -13,7 +13,7 @@ pub struct Word {
 }
 
 impl Word {
-    /// The value's comma separated items, as `iommu=off,soft` and `pci=a,b` have them.
+    /// The value's comma-separated items, as in `iommu=off,soft` and `pci=a,b`.
     pub fn items(&self) -> impl Iterator<Item = &str> {
         self.value.iter().flat_map(|v| v.split(','))
     }

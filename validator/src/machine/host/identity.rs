@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 
-/// What the image says about itself in /etc/firstlight/image.json.
+/// The image's description of itself in /etc/firstlight/image.json.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Appliance {
     /// Version of the image; the validator's own where there is no image.

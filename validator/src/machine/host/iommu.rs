@@ -1,5 +1,5 @@
 //! The sources about the IOMMU: the class devices, the groups and their types, and the firmware tables. It is
-//! off only if all sources agree on that; what cannot be read is unknown. And which devices share a group.
+//! off only if all sources agree on that; what cannot be read is unknown. Also which devices share a group.
 
 use crate::machine::host::modules::absent_is_none;
 use crate::machine::root::Root;

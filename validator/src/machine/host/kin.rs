@@ -1,6 +1,6 @@
-//! The processes of this run: the validator, its workers, and their children. NVML names the processes on a
-//! GPU by their ids, and our own must be recognized. Ids are those of the live machine, whatever root is
-//! read.
+//! The processes of this run: the validator, its workers, and their children. NVML lists the processes on a
+//! GPU by their ids, so the ids of this run must be recognized. Ids are always those of the live machine,
+//! even if another root is read.
 
 use crate::machine::root::Root;
 use rustix::process::{getpgrp, getpid, getppid};
@@ -10,9 +10,9 @@ use std::path::PathBuf;
 /// Maximum depth of the search through parents.
 const DEPTH: usize = 64;
 
-/// A process as /proc shows it.
+/// The fields of a process's /proc/PID/stat that are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Told {
+struct Stat {
     parent: u32,
     /// Its process group. A worker leads its own group, and its children stay in it.
     group: u32,
@@ -26,29 +26,29 @@ pub struct Kin {
     /// The process that started this one.
     head: u32,
     since: u64,
-    /// This process's group, if it leads it: another group may be shared with foreign processes.
+    /// This process's group, if it is the group's leader: another group may be shared with foreign processes.
     group: Option<u32>,
     program: Option<PathBuf>,
 }
 
 impl Kin {
-    /// The start of the parent process.
+    /// The run whose validator is the parent process.
     #[must_use]
     pub fn of_parent() -> Self {
         let head =
             getppid().and_then(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok()).unwrap_or_default();
         let group = (getpgrp() == getpid()).then(std::process::id);
-        let since = told(head).map_or(0, |t| t.started);
+        let since = stat(head).map_or(0, |t| t.started);
         Self { head, since, group, program: program(std::process::id()) }
     }
 
-    /// Whether `pid` belongs to this run. If its parent has ended, its parent is process 1: then it belongs
-    /// to the run if it runs this program and started after the validator. A process that started after it
-    /// and is just exiting, so that its program can no longer be read, does not count as foreign either: the
-    /// driver is still freeing its memory.
+    /// Whether `pid` belongs to this run. A process whose parent has ended is a child of process 1: it
+    /// belongs to the run if it runs this program and started after the validator. A process that started
+    /// after the validator and is exiting, so that its program can no longer be read, does not count as
+    /// foreign either: the driver is still freeing its memory.
     #[must_use]
     pub fn has(&self, pid: u32) -> bool {
-        let Some(first) = told(pid) else { return false };
+        let Some(first) = stat(pid) else { return false };
         if Some(first.group) == self.group || (first.started >= self.since && is_ending(pid)) {
             return true;
         }
@@ -61,8 +61,8 @@ impl Kin {
             if at != pid && self.program.is_some() && program(at) == self.program {
                 return false;
             }
-            match told(at) {
-                Some(told) if told.parent > 1 || told.parent == self.head => at = told.parent,
+            match stat(at) {
+                Some(stat) if stat.parent > 1 || stat.parent == self.head => at = stat.parent,
                 _ => break,
             }
         }
@@ -79,7 +79,7 @@ pub fn own_id() -> u32 {
 /// Whether a process with this id is visible.
 #[must_use]
 pub fn is_here(pid: u32) -> bool {
-    told(pid).is_some()
+    stat(pid).is_some()
 }
 
 fn program(pid: u32) -> Option<PathBuf> {
@@ -90,23 +90,23 @@ fn read_program(pid: u32) -> io::Result<PathBuf> {
     Root::new("/").link(format!("proc/{pid}/exe"))
 }
 
-/// A process that has released its memory no longer has a program (proc_pid_exe(5)).
+/// True if it is exiting: a process that has released its memory no longer has a program (proc_pid_exe(5)).
 fn is_ending(pid: u32) -> bool {
     read_program(pid).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-fn told(pid: u32) -> Option<Told> {
+fn stat(pid: u32) -> Option<Stat> {
     parse(&Root::new("/").text(format!("proc/{pid}/stat")).ok()?)
 }
 
 /// `1234 (name) S 1230 ..`: the name may contain any character and ends at the last bracket. The parent is
 /// the fourth field, the group the fifth, the start the 22nd (proc_pid_stat(5)).
-fn parse(stat: &str) -> Option<Told> {
+fn parse(stat: &str) -> Option<Stat> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let parent = fields.nth(1)?.parse().ok()?;
     let group = fields.next()?.parse().ok()?;
     let started = fields.nth(16)?.parse().ok()?;
-    Some(Told { parent, group, started })
+    Some(Stat { parent, group, started })
 }
 
 #[cfg(test)]
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn a_line_of_stat_is_read_whatever_the_name() {
         let line = "77 (a) b (c) S 12 76 77 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4711 1000 1";
-        assert_eq!(parse(line), Some(Told { parent: 12, group: 76, started: 4711 }));
+        assert_eq!(parse(line), Some(Stat { parent: 12, group: 76, started: 4711 }));
         assert_eq!((parse("77 (a) S 12"), parse("")), (None, None));
     }
 

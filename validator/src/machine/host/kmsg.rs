@@ -54,7 +54,7 @@ pub struct News {
     pub lost: u64,
 }
 
-/// The whole log since the kernel started, as far as it still holds it.
+/// The whole log since the kernel started, as far as the log still contains it.
 ///
 /// # Errors
 /// The error, with the name of the file.
@@ -71,8 +71,8 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// The end of the log: reads everything up to now, so that later losses are noticed by their record
-    /// numbers.
+    /// A cursor at the end of the log: reads everything up to now, so that later losses are noticed by their
+    /// record numbers.
     ///
     /// # Errors
     /// As [`read`].
@@ -133,7 +133,7 @@ fn missing(last: Option<u64>, lines: &[Line]) -> u64 {
     numbers.zip(next).map(|(a, b)| b.saturating_sub(a).saturating_sub(1)).fold(0, u64::saturating_add)
 }
 
-/// Without firstlight's own lines: init copies its console into the kernel log, and lines that the report
+/// The lines without firstlight's own: init copies its console into the kernel log, and lines that the report
 /// quotes there are not new events.
 fn foreign(mut lines: Vec<Line>) -> Vec<Line> {
     lines.retain(|line| !line.text.starts_with("firstlight: "));

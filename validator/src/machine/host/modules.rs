@@ -3,8 +3,8 @@
 use crate::machine::root::Root;
 use std::io::{self, ErrorKind};
 
-/// Drivers of the kernel's own that take NVIDIA GPUs: nouveau, the old framebuffer driver, and
-/// nouveau's successor in Rust (its core and its display half).
+/// Linux's own drivers that bind to NVIDIA GPUs: nouveau, the old framebuffer driver, and nouveau's successor
+/// in Rust (its core and its display half).
 pub const FOREIGN: &[&str] = &["nouveau", "nvidiafb", "nova_core", "nova_drm"];
 
 /// The loaded ones among `names`.

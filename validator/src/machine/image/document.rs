@@ -116,9 +116,9 @@ impl<'a> Document<'a> {
 pub fn worded(difference: &Difference) -> String {
     let Difference { path, package, expected, found, .. } = difference;
     let package = package.as_ref().map_or_else(String::new, |package| format!(" ({package})"));
-    let told = [("expected", expected), ("found", found)];
-    let told = told.iter().filter_map(|(word, value)| Some(format!("{word} {}", short(value.as_ref()?))));
-    shown(&format!("{path}{package}: {}", told.collect::<Vec<_>>().join(", ")))
+    let states = [("expected", expected), ("found", found)];
+    let states = states.iter().filter_map(|(word, value)| Some(format!("{word} {}", short(value.as_ref()?))));
+    shown(&format!("{path}{package}: {}", states.collect::<Vec<_>>().join(", ")))
 }
 
 /// The beginning of a SHA-256; anything else as it is.

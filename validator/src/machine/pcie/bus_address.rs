@@ -7,7 +7,7 @@ use super::model::Bar;
 use crate::machine::pcie::resource;
 use crate::machine::root::Root;
 
-/// A bridge's window for processors, and what is subtracted from their addresses to get the bus's.
+/// A bridge's window in processor addresses, and the offset that is subtracted from them to get bus addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Window {
     start: u64,
@@ -28,8 +28,8 @@ pub(crate) fn windows(space: &ConfigSpace, resource: &str) -> Vec<Window> {
     space.windows.iter().filter_map(seen).collect()
 }
 
-/// The offset above every function of a running PC, whose host bridges add nothing. The registers of bridges
-/// are not a better source: the kernel writes a window's registers later than it assigns addresses in it.
+/// The windows above every function of a running PC, whose host bridges add no offset. The registers of bridges are not a
+/// better source: the kernel writes a window's registers later than it assigns addresses in it.
 pub(crate) fn of_this_machine(root: &Root) -> Option<Vec<Vec<Window>>> {
     let everything = Window { start: 0, bytes: u64::MAX, offset: 0 };
     (std::env::consts::ARCH == "x86_64" && root.is_live()).then(|| vec![vec![everything]])
@@ -50,8 +50,8 @@ pub(crate) fn of(bar: &Bar, above: &[Vec<Window>], own: &[(Bar, Option<u64>)]) -
     window.or_else(|| constant(own)).map(|offset| bar.start.wrapping_sub(offset))
 }
 
-/// The offset of all BARs that have an address, if at least two agree; none if one of them shows that nothing
-/// is added.
+/// The offset of all BARs that have an address, if at least two agree; 0 if one of them shows that nothing is
+/// added.
 fn constant(own: &[(Bar, Option<u64>)]) -> Option<u64> {
     let added = |(bar, register): &(Bar, Option<u64>)| {
         let register = register.filter(|address| *address != 0 && bar.start != 0)?;

@@ -50,8 +50,8 @@ pub fn parse_width(text: &str) -> Result<u32, &'static str> {
     }
 }
 
-/// What `width` lanes at `gts` GT/s carry in one direction, GB/s (10^9 bytes), encoding counted,
-/// packet overhead not: GT/s x lanes x efficiency / 8 bits. 16 x 16 GT/s: 31.5 GB/s.
+/// What `width` lanes at `gts` GT/s carry in one direction, GB/s (10^9 bytes), after encoding overhead but
+/// before packet overhead: GT/s x lanes x efficiency / 8 bits. 16 x 16 GT/s: 31.5 GB/s.
 #[must_use]
 pub fn raw_gb_s(gts: f64, width: u32) -> f64 {
     let efficiency = if gts < 8.0 {

@@ -215,8 +215,8 @@ pub struct Path {
     /// Every bridge that the traffic crosses, from `a` up and down to `b`. Inside one switch it turns between
     /// two downstream ports, so the upstream port above both is not on the path.
     pub ports: Vec<Bdf>,
-    /// What the narrowest link on the path can carry in one direction, GB/s (10^9), encoding counted, packet
-    /// overhead not: its present lanes, at the fastest rate that both its ends support, because idle GPUs
-    /// lower the rate. 0 if unknown: a link is down or an end is gone.
+    /// What the narrowest link on the path can carry in one direction, GB/s (10^9), after encoding overhead
+    /// but before packet overhead: its present lanes, at the fastest rate that both its ends support, because
+    /// idle GPUs lower the rate. 0 if unknown: a link is down or an end is gone.
     pub raw_gb_s: f64,
 }

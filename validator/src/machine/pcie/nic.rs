@@ -3,13 +3,13 @@
 
 use super::model::{Bdf, Device, Fabric, Rdma};
 
-/// Mellanox and NVIDIA: every Ethernet function of theirs that Linux drives speaks RDMA (`mlx4`, `mlx5`).
+/// Mellanox and NVIDIA: every Ethernet function of theirs that Linux has a driver for supports RDMA (`mlx4`, `mlx5`).
 const MELLANOX: &str = "0x15b3";
 /// Class InfiniBand, and class fabric (Omni-Path).
 const FABRICS: [&str; 2] = ["0x0207", "0x0208"];
 
-/// True for a network function that can access GPUs: one with an RDMA device, or one that is known to get one
-/// when its driver is loaded.
+/// True for a network function that can access GPUs: one with an RDMA device, or one that is known to have
+/// one as soon as its driver is loaded.
 #[must_use]
 pub fn exchanges(device: &Device, rdma: &[Rdma]) -> bool {
     let network = device.class.starts_with("0x02");
@@ -18,7 +18,7 @@ pub fn exchanges(device: &Device, rdma: &[Rdma]) -> bool {
     network && (own || fabric || device.vendor == MELLANOX)
 }
 
-/// Those of a whole fabric, ordered by address.
+/// All such functions of a fabric, ordered by address.
 #[must_use]
 pub fn exchanging(fabric: &Fabric) -> Vec<Bdf> {
     fabric.devices.iter().filter(|d| exchanges(d, &fabric.rdma)).map(|d| d.bdf).collect()

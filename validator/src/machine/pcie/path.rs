@@ -55,7 +55,7 @@ fn switches(ports: &[&Device], turn: &Device) -> usize {
 }
 
 /// The distance of two functions that share no bridge. A machine whose firmware names no NUMA node has one;
-/// if only one of the two functions has a node they are taken to be far apart.
+/// if only one of the two functions has a node, they are assumed to be far apart.
 fn apart(from: &Device, to: &Device) -> PathKind {
     if from.root_bus.is_some() && from.root_bus == to.root_bus {
         PathKind::Phb
@@ -67,7 +67,7 @@ fn apart(from: &Device, to: &Device) -> PathKind {
 }
 
 /// GB/s of the narrowest link, rounded to MB/s so that JSON keeps the number exactly. A link is seen at both
-/// of its ends, so the slower end decides. Lanes count as they are; the rate is the fastest possible, because
+/// of its ends, so the slower end decides. The lanes in use count; the rate is the fastest possible, because
 /// idle links are slowed down.
 fn narrowest(from: &Device, to: &Device, ports: &[&Device]) -> f64 {
     if from.config.gone || to.config.gone {

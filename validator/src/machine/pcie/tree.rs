@@ -11,13 +11,13 @@ const DEEPEST: usize = 256;
 pub struct Tree<'a>(BTreeMap<Bdf, &'a Device>);
 
 impl<'a> Tree<'a> {
-    /// Of all `devices`.
+    /// The tree of all `devices`.
     #[must_use]
     pub fn new(devices: &'a [Device]) -> Self {
         Self(devices.iter().map(|d| (d.bdf, d)).collect())
     }
 
-    /// Of a whole fabric.
+    /// The tree of a whole fabric.
     #[must_use]
     pub fn of(fabric: &'a Fabric) -> Self {
         Self::new(&fabric.devices)

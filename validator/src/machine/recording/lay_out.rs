@@ -1,4 +1,4 @@
-//! Makes a folder of a recorded machine, which is removed when nothing needs it any more.
+//! Unpacks a recorded machine into a temporary folder, which is removed when nothing uses it any more.
 
 use super::text::Malformed;
 use super::{Node, Recording};
@@ -10,7 +10,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// Recordings are some hundred KiB long.
+/// The largest file that is read; recordings have some hundred KiB.
 const LARGEST: u64 = 64 << 20;
 
 /// Why a root cannot be used.
@@ -24,7 +24,7 @@ pub enum OpenError {
         /// Why.
         why: String,
     },
-    /// The file is no recorded machine.
+    /// The file is not a recorded machine.
     #[error("{}", path.display())]
     Malformed {
         /// Which file.
@@ -32,21 +32,21 @@ pub enum OpenError {
         /// What is wrong with it.
         source: Malformed,
     },
-    /// There is no room for its folder.
+    /// Its folder cannot be written.
     #[error("a folder for {}", path.display())]
     Folder {
         /// Which file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// The root that `path` names: a folder as it is, or a recorded machine's file as a temporary folder, which lives as
-/// long as the second value.
+/// The root at `path`: a folder is used directly; a recorded machine's file is unpacked into a temporary
+/// folder, which exists as long as the second value.
 ///
 /// # Errors
-/// When a file is no recorded machine, or its folder cannot be written.
+/// When a file is not a recorded machine, or its folder cannot be written.
 pub fn open(path: &Path) -> Result<(Root, Option<TempDir>), OpenError> {
     if !path.is_file() {
         return Ok((Root::new(path), None));
@@ -69,7 +69,7 @@ pub fn open(path: &Path) -> Result<(Root, Option<TempDir>), OpenError> {
 }
 
 impl Recording {
-    /// Writes all of it into the new folder `to`. No entry lies below a link, so that none is written elsewhere.
+    /// Writes all of it into the new folder `to`. No entry is below a link, so that none is written elsewhere.
     fn write(&self, to: &Path) -> io::Result<()> {
         fs::create_dir(to)?;
         for (path, node) in &self.0 {

@@ -1,16 +1,16 @@
-//! A recorded machine: what its kernel and GPU driver show, as one text file that a person attaches to a bug report.
-//! `take` records, `text` writes and reads the file, and `lay_out` makes a folder of it that a `Root` can stand for.
+//! A recorded machine: what its kernel and GPU driver show, as one text file that a user can attach to a bug report. `take`
+//! records, `text` writes and reads the file, and `lay_out` unpacks it into a folder that a `Root` can use.
 //!
-//! The first line is `firstlight machine 1`. Empty lines and lines that begin with `#` mean nothing. Every other line
-//! that does not begin with a tab is an entry, `KIND PATH`; the lines below it that begin with a tab are its content:
+//! The first line is `firstlight machine 1`. Empty lines and lines that begin with `#` are ignored. Every other line that does
+//! not begin with a tab is an entry, `KIND PATH`; the lines below it that begin with a tab are its content:
 //!
 //! - `folder`: none. Only empty folders need an entry.
 //! - `link`: one line, the target of the symbolic link.
 //! - `text`: the lines of a regular file, each of which ends with a newline in the file; none for an empty file.
 //! - `bytes`: any other regular file: lines of pairs of hexadecimal digits, or `zeros N` for N bytes of zero, at most 4096.
 //!
-//! A path is relative to the machine's root, has no empty, `.` or `..` part, comes once, and lies below no link or
-//! file. A device node is a `text` whose line is `c MAJOR MINOR`.
+//! A path is relative to the machine's root, has no empty, `.` or `..` part, occurs once, and is not below a
+//! link or file. A device node is a `text` whose line is `c MAJOR MINOR`.
 
 mod lay_out;
 mod take;
@@ -22,7 +22,7 @@ pub use text::Malformed;
 
 use std::collections::BTreeMap;
 
-/// What lies at a path.
+/// The object at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Node {
     /// A folder, which may be empty.
@@ -33,6 +33,6 @@ pub enum Node {
     File(Vec<u8>),
 }
 
-/// A recorded machine, by the path below its root. Folders above an entry need no entry of their own.
+/// A recorded machine: its objects by their path below its root. Folders above an entry need no separate entry.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recording(BTreeMap<String, Node>);

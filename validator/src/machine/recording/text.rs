@@ -6,7 +6,7 @@ use std::fmt;
 
 /// The first line of every recording.
 const FIRST: &str = "firstlight machine 1";
-/// The most that one line may stand for: `zeros 4096`.
+/// The most zeros that one line may represent: `zeros 4096`.
 const ZEROS: usize = 4096;
 /// Bytes on one line.
 const LINE: usize = 16;
@@ -63,7 +63,7 @@ fn entries(text: &str) -> Result<Vec<Entry<'_>>, Malformed> {
     Ok(entries)
 }
 
-/// Adds one entry, or says what is wrong with it.
+/// Adds one entry; the error is what is wrong with it.
 fn add(recording: &mut Recording, entry: &Entry<'_>) -> Result<(), String> {
     let path = entry.path;
     if path.split('/').any(|part| ["", ".", ".."].contains(&part)) || path.contains(char::is_control) {

@@ -169,17 +169,17 @@ impl Root {
         jail::remove(&self.0, rel.as_ref())
     }
 
-    /// As [`Root::remove`], also of a file that its file system protects, as efivarfs does with variables.
+    /// Like [`Root::remove`], but also removes a file that its file system protects, as efivarfs does with variables.
     ///
     /// # Errors
     /// The kernel's error.
     pub fn remove_protected(&self, rel: impl AsRef<Path>) -> io::Result<()> {
-        // A file system without such a protection refuses this, and lets the file be removed.
+        // A file system without such a protection refuses this, but the file can be removed.
         let _refused = ioctl_setflags(self.open(rel.as_ref(), OFlags::RDONLY)?, IFlags::empty());
         self.remove(rel)
     }
 
-    /// Passes a file on piece by piece, so that its size costs no memory. A link is an error.
+    /// Passes a file on in pieces, so that memory use does not depend on its size. A link is an error.
     ///
     /// # Errors
     /// The error of the open or of a read.

@@ -24,7 +24,7 @@ pub enum Pattern {
     Nvls,
     /// Reductions in the network's switches.
     Collnet,
-    /// A number that is unknown here.
+    /// A number that this program does not know.
     Other(u32),
 }
 

@@ -1,6 +1,6 @@
 //! NCCL's own view of the machine: the content of `NCCL_TOPO_DUMP_FILE` and `NCCL_GRAPH_DUMP_FILE`. It shows
-//! the GPUs that NCCL found, and over which kind of path it builds how many channels. Malformed content is an
-//! error that names the fault and the line; a truncated dump is malformed.
+//! the GPUs that NCCL found, the kind of path between them, and how many channels NCCL builds. Malformed content
+//! is an error that names the fault and the line; a truncated dump is malformed.
 
 mod graph;
 
@@ -11,7 +11,7 @@ use crate::machine::pcie::model::Bdf;
 use roxmltree::{Document, Node, ParsingOptions};
 use std::str::FromStr;
 
-/// The most elements of a dump that is read. A machine of 16 GPUs with 64 channels has 5000.
+/// The most elements that a dump may have. That of a machine of 16 GPUs with 64 channels has 5000.
 const MOST_ELEMENTS: u32 = 100_000;
 
 /// Why a dump cannot be read.

@@ -1,6 +1,6 @@
 //! NCCL's (2.19 to 2.32) log lines with `NCCL_DEBUG=INFO`: its version, the rings, the transport between
 //! ranks, the settings from the environment, warnings. Lines of several processes may be mixed, with other
-//! programs' lines in between. `proof` handles what they prove.
+//! programs' lines in between. `proof` judges what they prove.
 
 mod network;
 mod proof;
@@ -13,10 +13,10 @@ use crate::machine::Rank;
 use scan::{after, number, setting};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Everything that was recognized.
+/// Everything that was recognized in a log.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Said {
-    /// As printed: `2.28.9+cuda13.0`.
+    /// NCCL's version as printed: `2.28.9+cuda13.0`.
     pub version: Option<String>,
     /// Every connection, in the order of the lines.
     pub links: Vec<Link>,
@@ -26,7 +26,7 @@ pub struct Said {
     pub settings: Vec<(String, String)>,
     /// Warnings, each once.
     pub warnings: Vec<String>,
-    /// Ranks without any transport between them, as NCCL names them: the rank that reports it is first.
+    /// Pairs of ranks without any transport between them, in NCCL's order: the rank that reports it is first.
     pub unconnected: Vec<(Rank, Rank)>,
     /// NCCL's lines about GPUs between which the driver does not allow P2P, each once.
     pub p2p_disabled: Vec<String>,
@@ -117,7 +117,7 @@ impl Said {
         pairs.into_iter().map(|((from, to), via)| (from, to, via.into_iter().collect())).collect()
     }
 
-    /// Settings that are not ours: in force though not requested, or with another value.
+    /// Settings that are not ours: in effect although not requested, or with another value.
     #[must_use]
     pub fn foreign(&self, ours: &[(String, String)]) -> Vec<(String, String)> {
         let is_ours =
@@ -173,16 +173,16 @@ fn ring(text: &str) -> Option<Ring> {
 }
 
 /// NCCL prints numbers as it parsed them: `0x1` becomes `1`.
-fn same(ours: &str, said: &str) -> bool {
+fn same(ours: &str, printed: &str) -> bool {
     let whole = |text: &str| match text.strip_prefix("0x") {
         Some(digits) => i64::from_str_radix(digits, 16).ok(),
         None => text.parse().ok(),
     };
-    let (ours, said) = (ours.trim(), said.trim());
-    ours.eq_ignore_ascii_case(said) || whole(ours).is_some_and(|value| whole(said) == Some(value))
+    let (ours, printed) = (ours.trim(), printed.trim());
+    ours.eq_ignore_ascii_case(printed) || whole(ours).is_some_and(|value| whole(printed) == Some(value))
 }
 
-/// The most distinct entries that are kept; one is enough to doubt or to contradict.
+/// The most distinct entries that are kept; one is enough for a doubt or a contradiction.
 const MOST: usize = 256;
 
 fn note<T: PartialEq>(list: &mut Vec<T>, item: T) {

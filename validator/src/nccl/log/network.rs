@@ -6,8 +6,8 @@ use crate::nccl::ranks::NetworkKind;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Said {
-    /// Judges whether all data between `ranks` ranks on several nodes took the network that was allowed. `node` gives a
-    /// rank's node. NCCL names it in the lines of both ranks: `NET/Socket/0`, `NET/IB/0`, `NET/IB/0/GDRDMA`.
+    /// Judges whether all data between `ranks` ranks on several nodes used the network that was allowed. `node` returns a
+    /// rank's node. NCCL names the network in both ranks' lines: `NET/Socket/0`, `NET/IB/0`, `NET/IB/0/GDRDMA`.
     #[must_use]
     pub fn proves_network(&self, ranks: usize, node: &dyn Fn(Rank) -> usize, kind: NetworkKind) -> Proof {
         let between: Vec<_> = self.links.iter().filter(|link| node(link.from) != node(link.to)).collect();
@@ -52,7 +52,7 @@ fn is_of(kind: NetworkKind, suffix: &str) -> bool {
     }
 }
 
-/// Without the number of the rank that passes the data on: `NET/IB/0(3)/GDRDMA` is `NET/IB/0/GDRDMA`.
+/// Removes the number of the rank that passes the data on: `NET/IB/0(3)/GDRDMA` becomes `NET/IB/0/GDRDMA`.
 fn short(text: &str) -> String {
     text.split('/').map(|word| word.split('(').next().unwrap_or(word)).collect::<Vec<_>>().join("/")
 }
@@ -61,7 +61,7 @@ fn short(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Two nodes with two ranks each; `way` of the connections between them.
+    /// The log of two nodes with two ranks each; `way` is the transport between the nodes.
     fn log(way: &str, skip: Option<&str>) -> String {
         let mut log = "vm:1:1 [0] NCCL INFO Channel 00/01 : 0 1 2 3\n".to_owned();
         for (from, to) in [(0, 1), (1, 2), (2, 3), (3, 0)] {

@@ -1,5 +1,5 @@
-//! What a log proves about the transport of an arm's data. Absence of evidence is not a proof: where NCCL
-//! logged nothing about a pair that must have been connected, or something unknown, the transport is
+//! What a log proves about the transport of an arm's data. Absence of evidence is not a proof: if NCCL logged
+//! nothing about a pair that must have been connected, or something that is unknown here, the transport is
 //! unproven.
 
 use super::{Half, Link, Said};
@@ -7,12 +7,12 @@ use crate::machine::Rank;
 use crate::text::count;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What an arm allows.
+/// The transport that an arm allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expect {
     /// All GPUs reach each other's memory.
     P2p,
-    /// No GPU does.
+    /// No GPU reaches another one's memory.
     NoP2p,
 }
 
@@ -21,7 +21,7 @@ pub enum Expect {
 pub enum Pairs {
     /// Neighbours on the ring of every channel.
     Ring,
-    /// Each with every other: an alltoall ran.
+    /// Every rank with every other: an alltoall ran.
     All,
 }
 
@@ -43,7 +43,7 @@ impl Said {
         self.proves_within(ranks, expect, pairs, &|_, _| true)
     }
 
-    /// The same where not all ranks reach each other: any transport is accepted between two that are not
+    /// The same if not all ranks can reach each other: any transport is accepted between two ranks that are not
     /// `together`.
     #[must_use]
     pub fn proves_within(

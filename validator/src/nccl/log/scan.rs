@@ -12,7 +12,7 @@ pub(super) fn after<'a>(line: &'a str, marks: &[&'static str]) -> Option<(&'stat
     Some((mark, message.trim()))
 }
 
-/// Digits and nothing else.
+/// A text that has only digits, as a number.
 pub(super) fn number<T: FromStr>(text: &str) -> Option<T> {
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()
@@ -35,7 +35,7 @@ pub(super) fn link(text: &str) -> Option<Link> {
     Some(Link { channel, from: rank(from.trim())?, to: rank(to)?, half, via, suffix })
 }
 
-/// `3[90]`, or bare.
+/// `3[90]`, or the number alone.
 fn rank(text: &str) -> Option<Rank> {
     let Some((rank, place)) = text.split_once('[') else { return number(text).map(Rank::new) };
     let place = place.strip_suffix(']')?;
@@ -94,7 +94,7 @@ const NAMES: [(Via, &str); 7] = [
 ];
 
 impl Via {
-    /// The transport and the text after its name. A name that only begins like a known one does not match.
+    /// The transport and the text after its name. A name of which only the beginning is known does not match.
     pub(super) fn read(text: &str) -> (Self, String) {
         let known = NAMES.iter().find_map(|(via, name)| Some((via, text.strip_prefix(name)?)));
         match known {

@@ -1,5 +1,5 @@
-//! The data of a row's timed calls: the input of each call, the expected result, and counting wrong elements,
-//! all on the GPUs that own the memory. Calls use consecutive parts of the buffers; no two hold the same
+//! The data of a row's timed calls: fills the input of each call, checks its result and counts wrong elements,
+//! all on the GPUs that own the memory. Calls use consecutive parts of the buffers; no two parts hold the same
 //! values.
 
 use super::layout::{Layout, Part};
@@ -12,11 +12,11 @@ use crate::gpu::pattern;
 use crate::gpu::{Expected, GpuError, Runs, Shape, Span, Values, ValuesExpected};
 use crate::nccl::{FirstWrong, Placement, Stray, Wrongs};
 
-/// The content of receive buffers before a call: the bytes of no value, and not zero.
+/// The content of receive buffers before a call: bytes that no value has, and not zero.
 const POISON: u8 = 0xa5;
-/// The same for the bytes of a gap.
+/// Eight such bytes, for comparing a gap.
 const POISONED: u64 = u64::from_le_bytes([POISON; 8]);
-/// Makes the pattern of the guard bands another one than the values' words.
+/// Makes the pattern of the guard bands differ from the words of the values.
 const BANDS: u64 = 0x6261_6e64_735f_5f5f;
 
 /// A guard band of a rank's buffer, or the bytes between the buffer's used part and the band.
@@ -25,7 +25,7 @@ struct Band<'s> {
     /// The used bytes of the buffer, for a band behind them.
     used: Option<u64>,
     span: Span<'s>,
-    /// The number of its first word in the pattern: every band has words of its own.
+    /// The number of its first word in the pattern: no two bands have the same words.
     first: u64,
 }
 
@@ -78,20 +78,20 @@ impl Check<'_> {
         (0..).zip(both).map(band).collect()
     }
 
-    /// Gaps before the bands, with whether they are in the receive buffer: after an odd number of 16-bit elements.
+    /// The gaps before the bands (after an odd number of 16-bit elements), each with whether it is in the receive buffer.
     fn gaps<'s>(&self, seat: &'s Seat) -> Result<Vec<(bool, Span<'s>)>, GpuError> {
         let gap = |receive| Ok((receive, seat.gap(receive, self.used(seat, receive))?));
         let gaps: Result<Vec<_>, GpuError> = [false, true].into_iter().map(gap).collect();
         Ok(gaps?.into_iter().filter(|(_, gap)| gap.bytes > 0).collect())
     }
 
-    /// Checks the results of all calls, once they are done.
+    /// Checks the results of all calls after they are done.
     pub(super) fn look(&self) -> Result<Wrongs, Fault> {
         self.each(|seat| self.look_at(seat))?;
         wait(self.team, patience(self.shape.bytes, u32::try_from(self.calls).unwrap_or(u32::MAX)))?;
         let mut wrongs = Wrongs { calls: self.calls, ..Wrongs::default() };
         for seat in &self.team.seats {
-            // Before what it fetches: the gaps were fetched with the check.
+            // Must precede `count`, which fetches too: the gaps were fetched together with the check.
             if wrongs.stray.is_none() {
                 wrongs.stray = self.stray(seat)?.map(Box::new);
             }
@@ -110,7 +110,7 @@ impl Check<'_> {
         Layout::new(self.ask.collective, self.shape, element, seat.rank, self.placement, 0)
     }
 
-    /// The memory from a part in the first call to that in the last.
+    /// The memory from a part in the first call to the same part in the last call.
     fn places<'s>(&self, seat: &'s Seat, part: Part) -> Result<Span<'s>, GpuError> {
         let before = self.shape.bytes.saturating_mul(self.calls.saturating_sub(1));
         seat.span(Part { bytes: before.saturating_add(part.bytes), ..part })
@@ -162,32 +162,32 @@ impl Check<'_> {
                 return Ok(Some(Stray { rank, receive, behind: true, distance: 0, words: 1, found }));
             }
         }
-        let (said, all) = (seat.bands.checked(), bands.len() as u64 * (GUARD / 4));
-        if said.looked != all {
-            let text = format!("rank {rank}: {} words of {all} in guard bands were checked", said.looked);
+        let (counts, all) = (seat.bands.checked(), bands.len() as u64 * (GUARD / 4));
+        if counts.looked != all {
+            let text = format!("rank {rank}: {} words of {all} in guard bands were checked", counts.looked);
             return Err(Fault::broken(text));
         }
-        for band in bands.iter().filter(|_| said.wrong > 0) {
+        for band in bands.iter().filter(|_| counts.wrong > 0) {
             if let Some(stray) = self.in_band(seat, band)? {
                 return Ok(Some(stray));
             }
         }
-        if said.wrong > 0 {
-            let text = format!("rank {rank}: {} words of guard bands were wrong only once", said.wrong);
+        if counts.wrong > 0 {
+            let text = format!("rank {rank}: {} words of guard bands were wrong only once", counts.wrong);
             return Err(Fault::broken(text));
         }
         Ok(None)
     }
 
-    /// A closer look at one band.
+    /// Examines one band more closely.
     fn in_band(&self, seat: &Seat, band: &Band<'_>) -> Result<Option<Stray>, Fault> {
         let failed = |error: GpuError| Fault::of(Some(seat.rank), &error);
         let seed = self.seed ^ BANDS;
         seat.stream.check(band.span, band.first, seed, self.seed, &seat.bands).map_err(failed)?;
         wait(self.team, patience(GUARD, 1))?;
-        let said = seat.bands.checked();
-        // The change that is nearest to the buffer.
-        let nearest = if band.used.is_some() { said.first } else { said.last };
+        let counts = seat.bands.checked();
+        // The nearest change to the buffer.
+        let nearest = if band.used.is_some() { counts.first } else { counts.last };
         let Some(word) = nearest else { return Ok(None) };
         let at = band.span.part(word * 4, 4).map_err(failed)?;
         seat.fetch(0, at).map_err(failed)?;
@@ -200,10 +200,10 @@ impl Check<'_> {
         };
         let found = self.words(bits, u64::from(u32::MAX), Some(word));
         let (rank, receive, behind) = (seat.rank, band.receive, band.used.is_some());
-        Ok(Some(Stray { rank, receive, behind, distance, words: said.wrong, found }))
+        Ok(Some(Stray { rank, receive, behind, distance, words: counts.wrong, found }))
     }
 
-    /// Bits that were found beside a buffer, and where they may come from; `word` is their place in a band.
+    /// Describes bits that were found beside a buffer, and their possible origin; `word` is their place in a band.
     fn words(&self, bits: u64, low: u64, word: Option<u64>) -> String {
         let of_band = |n: u64| {
             let i = n.saturating_mul(GUARD / 4).saturating_add(word?);
@@ -228,15 +228,15 @@ impl Check<'_> {
         let parts = self.expected(seat);
         let of_call: u64 = parts.iter().map(|part| part.count).sum();
         let all = of_call.saturating_mul(self.calls);
-        let said = seat.tally.checked();
-        if said.looked != all {
-            let text = format!("rank {}: {} elements of {all} were checked", seat.rank, said.looked);
+        let counts = seat.tally.checked();
+        if counts.looked != all {
+            let text = format!("rank {}: {} elements of {all} were checked", seat.rank, counts.looked);
             return Err(Fault::broken(text));
         }
         wrongs.looked += all;
-        wrongs.count += said.wrong;
-        wrongs.ones += said.ones;
-        let Some(number) = said.first.filter(|_| wrongs.first.is_none()) else { return Ok(()) };
+        wrongs.count += counts.wrong;
+        wrongs.ones += counts.ones;
+        let Some(number) = counts.first.filter(|_| wrongs.first.is_none()) else { return Ok(()) };
         let (call, element) = (number / of_call.max(1), number % of_call.max(1));
         let part = parts.iter().find(|p| element.checked_sub(p.at).is_some_and(|k| k < p.count));
         let part = part.ok_or_else(|| Fault::broken(format!("element {element} does not exist")))?;

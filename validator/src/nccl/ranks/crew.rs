@@ -1,4 +1,4 @@
-//! An arm's processes as a group: asked together, answering within one deadline, stopped in bounded time.
+//! An arm's processes as a group: requests go to all, all answer within one deadline, and all stop in bounded time.
 
 use super::messages::{Answer, Ask};
 use super::output::Output;
@@ -11,9 +11,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Once one has failed, the others get this long to report.
+/// How long the others may take to report once one has failed.
 const OTHERS: Duration = Duration::from_secs(1);
-/// How often it is asked whether somebody still waits for the replies.
+/// How often `abandoned` is checked, which means that the leading node no longer waits for the replies.
 const LOOK: Duration = Duration::from_millis(200);
 /// The time limit for releasing GPUs and a communicator.
 const ENDING: Duration = Duration::from_secs(5);
@@ -26,32 +26,32 @@ pub(super) struct Crew(Vec<Process>);
 struct Process {
     whose: Whose,
     partner: Partner,
-    said: Output,
+    output: Output,
 }
 
 impl Crew {
     /// Starts another process.
     pub(super) fn start(&mut self, mut command: Command, whose: Whose) -> io::Result<()> {
-        let said = Output::new()?;
-        command.stdout(said.stdio()?);
+        let output = Output::new()?;
+        command.stdout(output.stdio()?);
         let partner = Partner::of(command)?;
-        self.0.push(Process { whose, partner, said });
+        self.0.push(Process { whose, partner, output });
         Ok(())
     }
 
-    /// Sends each process the request of `ask` for its position. A process that cannot be asked is noticed
-    /// later.
+    /// Sends each process the request that `ask` returns for its position. A process that cannot receive it is
+    /// noticed later.
     pub(super) fn say(&mut self, ask: impl Fn(usize) -> Ask) {
         for (n, process) in self.0.iter_mut().enumerate() {
-            // Its exit or its silence tells more than the socket's error.
+            // The process's exit or silence says more about the cause than the socket's error.
             if let Err(lost) = process.partner.say(&ask(n), None) {
                 log::debug!("{}: {lost}", process.whose);
             }
         }
     }
 
-    /// The replies of all. Once one has failed the others are not waited for much longer, and none is once nobody wants
-    /// them any more (`abandoned`).
+    /// The replies of all processes. After one has failed, the wait for the others is short; once `abandoned` is set,
+    /// it ends, because the replies are no longer wanted.
     pub(super) fn hear(&mut self, within: Duration, abandoned: &AtomicBool) -> Vec<(Whose, Reply)> {
         let begun = Instant::now();
         let mut due = begun + within;
@@ -77,7 +77,7 @@ impl Crew {
                 *reply = Some(heard);
             }
         }
-        // Less than `within` where another's failure has shortened the wait.
+        // Shorter than `within` if another process's failure has shortened the wait.
         let waited = begun.elapsed().min(within);
         let replies = replies.into_iter().map(|reply| reply.unwrap_or(Reply::Silent(waited)));
         self.0.iter().map(|process| process.whose).zip(replies).collect()
@@ -92,9 +92,9 @@ impl Crew {
         Ok(places.into_iter().zip(ready).filter(|(_, ready)| *ready).map(|(n, _)| n).collect())
     }
 
-    /// NCCL's output of each process.
-    pub(super) fn said(&self) -> Vec<String> {
-        self.0.iter().map(|process| process.said.text()).collect()
+    /// NCCL's output in each process.
+    pub(super) fn output(&self) -> Vec<String> {
+        self.0.iter().map(|process| process.output.text()).collect()
     }
 
     /// Closes our ends of the sockets, so that the processes exit by themselves.
@@ -102,7 +102,7 @@ impl Crew {
         self.0.iter_mut().for_each(|process| process.partner.let_go());
     }
 
-    /// Lets all exit by themselves. False when one did not, or failed.
+    /// Lets all processes exit by themselves. False if one did not, or failed.
     pub(super) fn end(&mut self) -> bool {
         let well = self.release(|_| true, ENDING);
         self.kill();
@@ -122,7 +122,7 @@ impl Crew {
         self.kill();
     }
 
-    /// Closes our end to the selected ones; true when all of them exited successfully in time.
+    /// Closes our ends of the selected processes' sockets; true if all of them exited successfully in time.
     fn release(&mut self, which: impl Fn(Whose) -> bool, within: Duration) -> bool {
         let due = Instant::now() + within;
         let mut chosen: Vec<_> = self.0.iter_mut().filter(|process| which(process.whose)).collect();
@@ -137,7 +137,7 @@ impl Crew {
         well
     }
 
-    /// Kills the remaining ones. A process that hangs in the kernel remains.
+    /// Kills the remaining processes. A process that hangs in the kernel remains.
     fn kill(&mut self) {
         let due = Instant::now() + GRACE;
         for process in &mut self.0 {

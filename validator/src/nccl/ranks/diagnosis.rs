@@ -8,29 +8,29 @@ const NO_TRANSPORT: &str = "No transport found";
 const WARNING: &str = "NCCL WARN ";
 /// The most lines shown.
 const MOST: usize = 40;
-/// How many of them are the last of each process.
+/// How many of each process's last lines are shown.
 const LAST: usize = 4;
 /// The longest line.
 const LONGEST: usize = 240;
 
 /// The lines to show from each process's output.
-pub(super) fn last_words(said: &[String]) -> Vec<String> {
+pub(super) fn last_words(outputs: &[String]) -> Vec<String> {
     let mut seen = BTreeSet::new();
-    let warnings = said.iter().flat_map(|text| text.lines()).filter(|line| line.contains(WARNING));
-    let last = said.iter().flat_map(|text| {
+    let warnings = outputs.iter().flat_map(|text| text.lines()).filter(|line| line.contains(WARNING));
+    let last = outputs.iter().flat_map(|text| {
         let lines: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         let skipped = lines.len().saturating_sub(LAST);
         lines.into_iter().skip(skipped)
     });
-    // With many ranks the warnings leave room for last lines.
+    // With many ranks, warnings must leave room for the last lines.
     let all = warnings.take(MOST / 2).chain(last);
     let all = all.filter(|line| seen.insert(*line)).take(MOST);
     all.map(|line| line.chars().take(LONGEST).collect()).collect()
 }
 
 /// NCCL's own message about a missing transport, if any.
-pub(super) fn no_transport(said: &[String]) -> Option<String> {
-    let mut lines = said.iter().flat_map(|text| text.lines());
+pub(super) fn no_transport(outputs: &[String]) -> Option<String> {
+    let mut lines = outputs.iter().flat_map(|text| text.lines());
     lines.find_map(|line| line.find(NO_TRANSPORT).and_then(|at| line.get(at..))).map(str::to_owned)
 }
 
@@ -62,10 +62,10 @@ vm:2344:2377 [3] NCCL INFO group.cc:76 -> 2 [Async thread]
     #[test]
     fn many_ranks_give_a_bounded_list() {
         let long = format!("{}\n", "x".repeat(5000));
-        let said: Vec<_> = (0..64)
+        let outputs: Vec<_> = (0..64)
             .map(|rank| format!("{long}vm:{rank}:1 NCCL WARN first\nrank {rank} a\nrank {rank} b\n"))
             .collect();
-        let lines = last_words(&said);
+        let lines = last_words(&outputs);
         assert_eq!(lines.len(), MOST);
         assert!(lines.iter().all(|line| line.len() <= LONGEST));
         assert!(lines.iter().any(|line| line == "rank 0 b"));
@@ -73,8 +73,8 @@ vm:2344:2377 [3] NCCL INFO group.cc:76 -> 2 [Async thread]
 
     #[test]
     fn a_missing_transport_is_reported_in_nccls_words() {
-        let said = [String::new(), FORBIDDEN.to_owned()];
-        assert_eq!(no_transport(&said).unwrap(), "No transport found for rank 3[90] -> rank 2[80]");
+        let outputs = [String::new(), FORBIDDEN.to_owned()];
+        assert_eq!(no_transport(&outputs).unwrap(), "No transport found for rank 3[90] -> rank 2[80]");
         assert_eq!(no_transport(&["Channel 00 via P2P/CUMEM".to_owned()]), None);
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn is_value(data: DataType, bits: u64) -> bool {
     let number = match data {
         DataType::Int32 => f64::from(low(32).cast_signed()),
         DataType::Float => f64::from(f32::from_bits(low(32))),
-        // Half of one: the other half is not known.
+        // These are only half of its bits.
         DataType::Double => return false,
         DataType::Half => half(low(16).into()),
         DataType::Bfloat16 => f64::from(f32::from_bits(low(16) << 16)),

@@ -1,6 +1,6 @@
 //! The complete environment of an arm's processes. Every variable is set in every arm, because NCCL reads
-//! unset ones from `/etc/nccl.conf` (its `src/misc/param.cc`), which may hold an earlier verdict's settings.
-//! An empty value is NCCL's own default.
+//! unset ones from `/etc/nccl.conf` (its `src/misc/param.cc`), which may contain an earlier verdict's settings.
+//! An empty value selects NCCL's own default.
 
 use super::{Arm, Network, NetworkKind, Setup};
 use crate::nccl::advice::{HCA, MERGE};
@@ -9,13 +9,13 @@ use std::net::SocketAddr;
 /// What the arm's environment depends on, besides its setup.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Surroundings {
-    /// Where the driver's and NCCL's libraries are, as set for the worker.
+    /// The search path of the driver's and NCCL's libraries, as set for the worker.
     pub(super) library_path: Option<String>,
     /// The file for NCCL's topology dump.
     pub(super) topology: String,
     /// The file for NCCL's graph dump.
     pub(super) graph: String,
-    /// The address where NCCL answers questions about its state; `None` turns that off.
+    /// The address at which NCCL reports its state; `None` turns that off.
     pub(super) ras: Option<SocketAddr>,
 }
 
@@ -62,10 +62,10 @@ pub(super) fn environment(setup: &Setup, around: &Surroundings) -> Vec<(String, 
     all
 }
 
-/// What the network between nodes needs. GPUDirect is asked for at any distance between card and GPU (SYS), so that it is
-/// tested wherever it can be; NCCL's own limit is PXB.
+/// The variables for the network between nodes. GPUDirect is allowed at any distance between card and GPU (SYS), so that
+/// it is tested wherever it can be; NCCL's own limit is PXB.
 fn network(network: &Network) -> Vec<(&'static str, String)> {
-    // An empty NCCL_NET is a network without a name, which there is not.
+    // An empty NCCL_NET would select a network without a name, which does not exist.
     let (net, no_ib, direct) = match network.kind {
         NetworkKind::Any => (None, "0", ""),
         NetworkKind::Socket => (Some("Socket"), "1", "LOC"),

@@ -22,7 +22,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// For a call whose data begins `shift` bytes after the buffers' beginning.
+    /// The layout of a call whose data begins `shift` bytes after the beginning of the buffers.
     pub(super) fn new(
         collective: Collective,
         shape: Shape,
@@ -47,7 +47,7 @@ impl Layout {
     }
 }
 
-/// How many calls of a row have a part of their own in buffers of `room` bytes.
+/// How many calls of a row have separate parts in buffers of `room` bytes.
 pub(super) const fn places(row_bytes: u64, room: u64) -> u64 {
     match room.checked_div(row_bytes) {
         Some(places) if places > 0 => places,

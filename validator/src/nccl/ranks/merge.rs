@@ -27,7 +27,7 @@ pub(super) fn row(ask: &RowAsk, shape: Shape, ranks: usize, done: Vec<Done>) -> 
     }
 }
 
-/// The results of one node's processes as one.
+/// Merges the results of one node's processes into one.
 pub(super) fn sum(done: Vec<Done>) -> Done {
     let (out_of_place, in_place) = done.into_iter().map(|d| (d.out_of_place, d.in_place)).unzip();
     Done { out_of_place: together(out_of_place), in_place: together(in_place) }

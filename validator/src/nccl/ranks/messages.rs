@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 pub(super) enum Ask {
     /// Start CUDA and allocate memory.
     Open(Open),
-    /// Join the communicator; without an id it is this process's alone.
+    /// Join the communicator; without an id this process is its only one.
     Join { id: Option<UniqueId>, ranks: usize },
-    /// Run one row; out of place and in place have a seed each. All ranks use `room` bytes of their buffers.
+    /// Run one row; out of place and in place each have a seed. All ranks use `room` bytes of their buffers.
     Row { ask: RowAsk, seeds: [u64; 2], room: u64 },
 }
 
@@ -41,7 +41,7 @@ pub(super) enum Answer {
     Joined,
     /// The row is done.
     Row(Box<Done>),
-    /// It failed, and this process does nothing more.
+    /// The request failed, and this process does nothing more.
     Failed(Fault),
 }
 
@@ -65,7 +65,7 @@ pub struct Done {
 /// The reason of a failure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Fault {
-    /// The rank that it is about, if it is a single one.
+    /// The rank that failed, if it is a single one.
     pub(super) rank: Option<Rank>,
     pub(super) kind: TroubleKind,
     pub(super) text: String,

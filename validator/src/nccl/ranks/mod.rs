@@ -1,6 +1,6 @@
-//! The processes of an arm: fresh ones, whose NCCL environment is fixed at their start, because NCCL reads it
-//! once. `session` is the worker's side, `serve` the processes' side; `messages` defines their messages. The
-//! tests decide what rows mean.
+//! The processes of an arm. Each arm starts new ones, because NCCL reads its environment only once. `session` is
+//! the worker's side, `serve` the processes' side; `messages` defines their messages. The tests decide what rows
+//! mean.
 
 mod check;
 mod crew;
@@ -73,11 +73,11 @@ pub struct Setup {
     pub channels: Option<u32>,
     /// The buffer size for the largest row, bytes; each GPU holds two of them.
     pub most_bytes: u64,
-    /// The wanted size of the two buffers, where memory allows, so that many calls have a part of their own.
+    /// The wanted size of each of the two buffers, where memory allows, so that many calls have separate parts.
     pub room: u64,
-    /// Folders searched for the libraries before the loader's own; empty: those of this process.
+    /// Folders that are searched for the libraries before the loader's own; empty: those of this process.
     pub library_path: Vec<String>,
-    /// What these ranks are a part of, where others are on other nodes; `None`: they are all.
+    /// The communicator that these ranks are a part of, if other nodes have ranks too; `None`: these are all ranks.
     pub part: Option<Part>,
 }
 
@@ -111,7 +111,7 @@ pub struct Network {
     pub hcas: String,
     /// Whether NCCL makes one device of several ports, NCCL_IB_MERGE_NICS; `None`: NCCL's choice.
     pub merge: Option<bool>,
-    /// NCCL's name for this node, where a machine stands for several: NCCL_HOSTID.
+    /// NCCL's name for this node, where one machine represents several nodes: NCCL_HOSTID.
     pub host_id: Option<String>,
 }
 
@@ -119,7 +119,7 @@ pub struct Network {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NetworkKind {
-    /// Whatever NCCL chooses.
+    /// The network that NCCL chooses.
     Any,
     /// TCP sockets.
     Socket,

@@ -1,5 +1,5 @@
-//! Unnamed files for an arm's processes to write to: they can be read while the writer lives and after it was
-//! killed, and they leave nothing behind.
+//! Unnamed files for an arm's processes to write to: they can be read while the writer runs and after it was
+//! killed, and nothing remains of them on a disk.
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -22,12 +22,12 @@ impl Output {
         Ok(Self(memfd_create("firstlight-nccl", MemfdFlags::CLOEXEC)?.into()))
     }
 
-    /// As a process's standard output.
+    /// The file as a process's standard output.
     pub(super) fn stdio(&self) -> io::Result<Stdio> {
         Ok(self.0.try_clone()?.into())
     }
 
-    /// The path under which a process opens it that was started while it was inheritable.
+    /// The path under which a process that was started while it was inheritable can open it.
     pub(super) fn path(&self) -> String {
         format!("/proc/self/fd/{}", self.0.as_raw_fd())
     }

@@ -1,8 +1,8 @@
-//! Asks NCCL for the state of its communicators while one of them hangs: from 2.24 on a thread of every NCCL
+//! Queries NCCL for the state of its communicators while one of them hangs: from 2.24 on a thread of every NCCL
 //! process listens at `NCCL_RAS_ADDR`, and the processes know of each other. The protocol is that of NVIDIA's
-//! `ncclras` (NCCL's `src/ras/client.cc`, its other side is `src/ras/client_support.cc`): each side sends a
-//! line with its protocol version, then the client sends a line with a timeout, which is answered by `OK`,
-//! then the question, and the answer is text until the server closes.
+//! `ncclras` (NCCL's `src/ras/client.cc`; the server is `src/ras/client_support.cc`): each side sends a line
+//! with its protocol version, then the client sends a line with a timeout, which the server answers with `OK`,
+//! then the client sends the query, and the server sends text until it closes the connection.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -14,8 +14,8 @@ const MOST_LINES: usize = 40;
 const MOST_BYTES: usize = 256 << 10;
 /// The time limit for connecting on the same machine.
 const CONNECT: Duration = Duration::from_secs(1);
-/// Several processes listen at the same port (`SO_REUSEPORT`), and the kernel chooses one: a stopped process
-/// does not answer, another one may.
+/// Several processes listen at the same port (`SO_REUSEPORT`), and the kernel chooses one: if a stopped process
+/// does not answer, another one may at the next try.
 const TRIES: u32 = 3;
 
 /// A port that is unused at this moment.
@@ -57,13 +57,13 @@ fn ask(at: SocketAddr, due: Instant) -> io::Result<String> {
     talk.rest()
 }
 
-/// The remaining time, never zero, which the kernel takes for no limit.
+/// The remaining time; never zero, because the kernel treats zero as no limit.
 fn left(due: Instant) -> io::Result<Duration> {
     let left = due.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
-/// A connection that ends in time, however slow the other side is.
+/// A connection that ends in time, even if the other side is slow.
 struct Talk {
     stream: TcpStream,
     due: Instant,

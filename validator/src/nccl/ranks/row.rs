@@ -1,6 +1,6 @@
 //! One row in an arm's process: each placement is timed, and the results of the timed calls are checked. Each
-//! call has its own part of the buffers with its own data, as far as there is room: in a row of more calls
-//! only the last ones do. `check` handles the expected results.
+//! call has its own part of the buffers with its own data, as far as there is room: in a row of more calls only
+//! the last calls have one. `check` handles the expected results.
 
 use super::RowAsk;
 use super::check::Check;
@@ -82,12 +82,12 @@ impl<'t> Task<'t> {
             calls: last.calls.into(),
         };
         let (warm, before) = (self.warm_up(placement)?, self.groups(placement, first.calls)?);
-        // Prepared before the measurement: for small sizes the processor's part is all of the time.
+        // Prepared before the measurement: for small sizes nearly all of the time is the processor's.
         let (step, timed) = (self.step(placement)?, self.groups(placement, last.calls)?);
         self.enqueue(&warm, self.ask.warmups.max(1))?;
         self.burst(&first, &before)?;
         check.prepare()?;
-        // This small call synchronizes the ranks again, which have drifted apart since the calls before.
+        // This small call synchronizes the ranks again, which have drifted apart since the previous calls.
         self.team.enqueue(&step)?;
         self.burst(&last, &timed)?;
         wait(self.team, self.patience())?;
@@ -108,7 +108,7 @@ impl<'t> Task<'t> {
         patience(self.shape.bytes, self.ask.warmups.max(1).saturating_add(self.ask.iterations.max(1)))
     }
 
-    /// The calls before the measurement set up what a size needs.
+    /// Calls before the measurement, in which NCCL sets up what it needs for this size.
     fn warm_up(&self, placement: Placement) -> Result<Vec<Group<'_>>, Fault> {
         self.groups(placement, self.ask.warmups.max(1))
     }
@@ -118,7 +118,7 @@ impl<'t> Task<'t> {
         places.map(|shift| self.call(placement, self.shape, shift)).collect()
     }
 
-    /// A call of a few bytes behind all other parts and their guard band.
+    /// A call of a few bytes, in memory behind all other parts and their guard band.
     fn step(&self, placement: Placement) -> Result<Group<'_>, Fault> {
         let (ranks, element) = (self.team.ranks as u64, self.ask.data.bytes());
         let shape = self.ask.collective.shape(SMALL.saturating_mul(ranks).min(STEP), ranks, element);
@@ -156,7 +156,7 @@ impl<'t> Task<'t> {
         Ok(self.team.seats.iter().try_for_each(record)?)
     }
 
-    /// Milliseconds of a burst: of the slowest rank here, by its GPU's clock.
+    /// Milliseconds of a burst: those of the slowest rank of this process, by its GPU's clock.
     fn ms(&self, burst: &Burst) -> Result<f64, Fault> {
         let mut slowest = 0.0_f64;
         for seat in self.team.seats.iter().filter(|_| burst.calls > 0) {

@@ -1,6 +1,6 @@
 //! One rank's GPU with everything that its rows need, allocated once: two buffers, a stream, events, tallies.
-//! Each buffer has a guard band, the part for rows, room for the guard band behind the part that a row uses, and
-//! some room for the calls that synchronize the ranks.
+//! Each buffer consists of a guard band, the part for rows, room for the guard band behind the part that a row
+//! uses, and some room for the calls that synchronize the ranks.
 
 use super::layout::{Layout, Part};
 use super::messages::Fault;
@@ -8,12 +8,12 @@ use super::trouble::TroubleKind;
 use crate::gpu::{Buffer, Event, Gpu, GpuError, Pinned, Span, Stream, Tally};
 use crate::machine::{GpuId, Rank};
 
-/// CUDA and NCCL need memory besides the buffers, bytes.
+/// Memory that CUDA and NCCL need in addition to the buffers, bytes.
 const BESIDE: u64 = 64 << 20;
 /// More than the minimum is allocated only up to this part of the free memory: other arms start at the same
 /// time.
 const SHARE: u64 = 16;
-/// After the rows' part of each buffer, bytes: 16 for each of more ranks than any machine has.
+/// Room after the rows' part of each buffer, bytes: 16 for each of more ranks than any machine has.
 pub(super) const STEP: u64 = 64 << 10;
 
 /// Memory before and behind what a row uses, in which nothing may be written, bytes.
@@ -25,9 +25,9 @@ pub(super) struct Seat {
     pub(super) gpu: GpuId,
     pub(super) stream: Stream,
     pub(super) tally: Tally,
-    /// For the guard bands.
+    /// The counters for the guard bands.
     pub(super) bands: Tally,
-    /// Around the timed calls; checked calls use the second pair.
+    /// The events around the timed calls; checked calls use the second pair.
     pub(super) events: [[Event; 2]; 2],
     /// Bytes of each buffer that rows may use.
     pub(super) room: u64,
@@ -89,7 +89,7 @@ impl Seat {
         Ok((self.span(layout.send)?, self.span(layout.receive)?))
     }
 
-    /// Starts to copy out one element, to one of several places.
+    /// Starts to copy one element to one of several places in host memory.
     pub(super) fn fetch(&self, place: u64, element: Span<'_>) -> Result<(), GpuError> {
         self.stream.copy_out(self.host.span(place * 8, element.bytes)?, element)
     }

@@ -1,5 +1,5 @@
-//! The side of an arm's process: executes the worker's requests one after the other. A failure is its last
-//! message: the worker examines it first, then the communicator is aborted, and the process exits.
+//! The arm process's side: executes the worker's requests one after the other. A failure is its last message:
+//! first the worker examines it, then this process aborts the communicator and exits.
 
 use super::messages::{Answer, Ask, Fault};
 use super::row::row;
@@ -12,7 +12,7 @@ use std::{io, thread};
 
 /// The name of the hidden command that runs this.
 pub const COMMAND: &str = "rank";
-/// How long the worker may examine a hang before it closes its end.
+/// How long the worker may examine a hang before it closes its end of the socket.
 const LOOKED_AT: Duration = Duration::from_secs(15);
 /// The time limit of an abort.
 pub(super) const ABORT: Duration = Duration::from_secs(2);
@@ -52,9 +52,9 @@ fn answer(team: &mut Option<Team>, ask: Ask) -> Result<Answer, Fault> {
     }
 }
 
-/// Runs no destructors, because none of them is sure to return.
+/// Runs no destructors, because they might never return.
 fn give_up(worker: &Worker, mut team: Option<Team>, fault: Fault) -> io::Result<()> {
-    // A worker that is gone has ended this process too.
+    // If the worker is gone, this process ends anyway.
     let _ = worker.say(&Answer::Failed(fault));
     worker.wait_for_end(LOOKED_AT);
     thread::spawn(|| {

@@ -6,7 +6,7 @@ use super::seat::Seat;
 use crate::gpu::{Call, Clique, Comm, Gpu, GpuError, Group, Nccl, UniqueId};
 use crate::machine::{GpuId, Rank};
 
-/// When dropped, communicators go first and contexts last.
+/// When it is dropped, communicators are dropped first and contexts last.
 #[derive(Debug)]
 pub(super) struct Team {
     /// Empty before it has joined.
@@ -79,7 +79,7 @@ impl Team {
         group.enqueue().map_err(|error| self.fault(&error))
     }
 
-    /// An error of all ranks here; if there is only one rank, of that rank.
+    /// An error of all ranks of this process; of the one rank if it has only one.
     fn fault(&self, error: &GpuError) -> Fault {
         let only = if let [seat] = self.seats.as_slice() { Some(seat.rank) } else { None };
         Fault::of(only, error)

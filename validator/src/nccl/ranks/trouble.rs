@@ -10,7 +10,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct Trouble {
-    /// The rank that it is about, if it is a single one.
+    /// The rank that failed, if it is a single one.
     pub rank: Option<Rank>,
     /// One line of text.
     pub text: String,
@@ -28,7 +28,7 @@ pub enum TroubleKind {
     Missing,
     /// An operation does not end.
     Hang,
-    /// NCCL finds no transport between two ranks that the arm allows.
+    /// NCCL finds no transport between two ranks among those that the arm allows.
     NoTransport,
     /// NCCL returned this `ncclResult_t`.
     Nccl(i32),
@@ -36,7 +36,7 @@ pub enum TroubleKind {
     Cuda,
     /// A process died.
     Died,
-    /// A process could not be started or asked, or sent something malformed.
+    /// A process could not be started or reached, or sent something malformed.
     Broken,
 }
 
@@ -85,7 +85,7 @@ impl Reply {
         };
         let fault = |kind, text| Some(Fault { rank, kind, text });
         match self {
-            Self::Said(Answer::Failed(said)) => Some(Fault { rank: said.rank.or(rank), ..said.clone() }),
+            Self::Said(Answer::Failed(own)) => Some(Fault { rank: own.rank.or(rank), ..own.clone() }),
             Self::Said(_) => None,
             Self::Silent(after) => {
                 let text = format!("{whose} does not answer within {:.1} s", after.as_secs_f64());
@@ -96,8 +96,8 @@ impl Reply {
         }
     }
 
-    /// How close to the cause this is: a dead process or a broken GPU makes others fail, and a hanging
-    /// process keeps the others waiting.
+    /// How close this reply is to the cause: a dead process or a broken GPU makes others fail, and a hanging
+    /// process keeps others waiting.
     fn weight(&self) -> u8 {
         let Self::Said(Answer::Failed(fault)) = self else {
             return match self {
@@ -124,7 +124,7 @@ impl Reply {
 pub(super) fn cause(replies: &[(Whose, Reply)]) -> Option<Fault> {
     let mut worst: Option<&(Whose, Reply)> = None;
     for reply in replies {
-        // The first of equals.
+        // Of equal weights the first counts.
         if reply.1.weight() > worst.map_or(0, |(_, w)| w.weight()) {
             worst = Some(reply);
         }

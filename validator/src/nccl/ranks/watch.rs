@@ -1,4 +1,4 @@
-//! Waits for the ranks' GPUs: always with a time limit, and always asking NCCL whether it has failed.
+//! Waits for the ranks' GPUs: always with a time limit, and always checking whether NCCL has failed.
 
 use super::messages::Fault;
 use super::team::Team;
@@ -7,14 +7,14 @@ use crate::machine::Rank;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Slower than anything that works: a narrow link of an old generation on a busy host.
+/// Slower than any transport that works, such as a narrow link of an old generation on a busy host.
 const SLOW_BYTES_PER_S: u64 = 200_000_000;
 /// Extra time for starting, connecting and a busy machine.
 const BESIDE: Duration = Duration::from_secs(10);
 /// How long the GPUs are polled without a pause, so that the end of short work is seen at once.
 const EAGER: Duration = Duration::from_millis(2);
 const PAUSE: Duration = Duration::from_micros(50);
-/// How often NCCL is asked.
+/// How often NCCL is checked for errors.
 const ASK: Duration = Duration::from_millis(1);
 
 /// The time limit of this many calls with this many bytes.

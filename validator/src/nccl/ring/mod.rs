@@ -1,6 +1,6 @@
-//! The best ring through all GPUs: the one whose slowest edge is fastest. NCCL's ring algorithms cannot be
+//! The best ring through all GPUs: the one with the fastest slowest edge. NCCL's ring algorithms cannot be
 //! faster than that edge, so busbw at large sizes is judged against it. Exact up to 16 GPUs; beyond that
-//! `search` finds a good ring, and a bound for any better one.
+//! `search` finds a good ring and an upper bound for all rings.
 
 mod search;
 
@@ -21,8 +21,8 @@ pub struct Ring {
 }
 
 /// The best ring over `matrix[from][to]`; for more than 16 GPUs a good one, whose speed can really be
-/// reached. `None` where it is undefined: fewer than 2 GPUs, a matrix that is not square, or a pair without a
-/// positive, finite figure, which might have been part of it.
+/// reached. `None` if it is undefined: fewer than 2 GPUs, a matrix that is not square, or a pair without a
+/// positive, finite figure, which might be part of the best ring.
 #[must_use]
 pub fn best_ring(matrix: &[Vec<Option<f64>>]) -> Option<Ring> {
     let edges = Edges::of(matrix)?;
@@ -32,7 +32,7 @@ pub fn best_ring(matrix: &[Vec<Option<f64>>]) -> Option<Ring> {
     let mut speeds: Vec<f64> = edges.all().map(|(_, _, speed)| speed).collect();
     speeds.sort_by(f64::total_cmp);
     speeds.dedup();
-    // The slowest speed always gives a ring; where one speed gives one, every slower one does.
+    // The slowest speed always allows a ring; if one speed allows a ring, so does every slower one.
     let possible = speeds.partition_point(|speed| edges.ring(*speed).is_some());
     let order = edges.ring(*speeds.get(possible.checked_sub(1)?)?)?;
     edges.with_slowest(order, None)
@@ -42,7 +42,7 @@ pub fn best_ring(matrix: &[Vec<Option<f64>>]) -> Option<Ring> {
 struct Edges(Vec<Vec<f64>>);
 
 impl Edges {
-    /// A ring with its slowest edge; `most`: a bound for all rings, where this one is not known to be the
+    /// A ring with its slowest edge; `most`: the bound for all rings, if this one is not known to be the
     /// best.
     fn with_slowest(&self, order: Vec<usize>, most: Option<f64>) -> Option<Ring> {
         let next = order.iter().cycle().skip(1);
@@ -76,8 +76,8 @@ impl Edges {
         self.0.iter().enumerate().flat_map(row).filter(|(from, to, _)| from != to)
     }
 
-    /// A ring of edges with at least this speed. `ends[set]`: where a path from GPU 0 through exactly the
-    /// GPUs of `set` can end, one bit each.
+    /// A ring of edges with at least this speed. `ends[set]`: the GPUs at which a path from GPU 0 through exactly
+    /// the GPUs of `set` can end, one bit each.
     fn ring(&self, least: f64) -> Option<Vec<usize>> {
         let size = self.0.len();
         let mut to = vec![0_u32; size];

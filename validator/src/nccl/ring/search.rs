@@ -1,9 +1,9 @@
 //! A good ring through more GPUs than can be tried in all orders, and a bound for any ring. Pure.
 //!
 //! The bound: in a ring each GPU sends to one and receives from one, so no ring is faster than the best
-//! assignment of a receiver to each GPU, which is a matching and quickly found. The ring: from several
-//! starts, always on to the fastest remaining GPU; then, as long as it helps, the slowest edge is removed and
-//! the ring is reassembled without reversing any part of it, because the directions' speeds differ.
+//! assignment of a receiver to each GPU, which is a matching and quickly found. The ring: from several starts, a
+//! path is extended to the fastest remaining GPU at each step; then, as long as it helps, the slowest edge is
+//! removed and the ring is reassembled without reversing any part of it, because the directions' speeds differ.
 
 use super::{Edges, Ring};
 
@@ -28,7 +28,7 @@ pub(super) fn ring(edges: &Edges) -> Option<Ring> {
     edges.with_slowest(order, Some(most))
 }
 
-/// The fastest speed at which each GPU can have a receiver of its own.
+/// The fastest speed at which each GPU can have a separate receiver.
 fn bound(edges: &Edges) -> Option<f64> {
     let mut speeds: Vec<f64> = edges.all().map(|(_, _, speed)| speed).collect();
     speeds.sort_by(f64::total_cmp);
@@ -37,14 +37,14 @@ fn bound(edges: &Edges) -> Option<f64> {
     speeds.get(possible.checked_sub(1)?).copied()
 }
 
-/// Whether each GPU can have a receiver of its own over edges with at least this speed.
+/// Whether each GPU can have a separate receiver over edges with at least this speed.
 fn matched(edges: &Edges, least: f64) -> bool {
     let size = edges.0.len();
     let mut taken: Vec<Option<usize>> = vec![None; size];
     (0..size).all(|from| give(edges, least, from, &mut taken, &mut vec![false; size]))
 }
 
-/// Assigns a receiver to `from`; its previous sender gets another one.
+/// Assigns a receiver to `from`; the previous sender of that receiver is assigned another one.
 fn give(edges: &Edges, least: f64, from: usize, taken: &mut [Option<usize>], seen: &mut [bool]) -> bool {
     for to in 0..taken.len() {
         let good = to != from && edges.speed(from, to).is_some_and(|speed| speed >= least);
@@ -61,7 +61,7 @@ fn give(edges: &Edges, least: f64, from: usize, taken: &mut [Option<usize>], see
     false
 }
 
-/// From `first` on always to the fastest remaining GPU.
+/// A path from `first` on that always continues to the fastest remaining GPU.
 fn nearest(edges: &Edges, first: usize) -> Vec<usize> {
     let mut left: Vec<usize> = (0..edges.0.len()).filter(|gpu| *gpu != first).collect();
     let (mut order, mut here) = (vec![first], first);
@@ -78,8 +78,8 @@ fn nearest(edges: &Edges, first: usize) -> Vec<usize> {
     order
 }
 
-/// The slowest edge, and how many are as slow: of two rings the one with fewer of them is closer to a better
-/// one.
+/// The speed of the slowest edge, and how many edges are as slow: of two rings the one with fewer of them is
+/// closer to a better one.
 fn worth(edges: &Edges, order: &[usize]) -> (f64, std::cmp::Reverse<usize>) {
     let next = order.iter().cycle().skip(1);
     let speeds: Vec<f64> = order.iter().zip(next).filter_map(|(a, b)| edges.speed(*a, *b)).collect();

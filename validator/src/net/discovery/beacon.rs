@@ -1,4 +1,4 @@
-//! The announcement of this node, and what is announced by others.
+//! The announcement of this node, and the announcements of others.
 
 use mdns_sd::{IfKind, Receiver, ResolvedService, ScopedIp, ServiceDaemon, ServiceEvent, ServiceInfo};
 use rustix::net::{AddressFamily, SocketType, netdevice::name_to_index, socket};
@@ -13,10 +13,10 @@ const MEETING: &str = "meeting";
 const NODE: &str = "node";
 /// How long the last announcements may take.
 const FAREWELL: Duration = Duration::from_millis(500);
-/// The most nodes and addresses of one that are kept: anybody can announce anything.
+/// The most nodes, and addresses of each, that are kept: any machine on the network can announce anything.
 const MOST: (usize, usize) = (4096, 16);
 
-/// This node's announcement, and the nodes that it sees; the announcement ends when this is dropped.
+/// This node's announcement, and the nodes that it has found; the announcement ends when this is dropped.
 pub struct Beacon {
     daemon: ServiceDaemon,
     events: Receiver<ServiceEvent>,
@@ -29,8 +29,8 @@ pub struct Beacon {
 }
 
 impl Beacon {
-    /// Announces that node `own` of `meeting` listens at `port`, on these network interfaces; if there are none, on all that
-    /// are up except loopback.
+    /// Announces that node `own` of `meeting` listens at `port`, on these network interfaces; if the list is empty, on all
+    /// that are up except loopback.
     ///
     /// # Errors
     /// An interface does not exist, or none can be used; in one line.
@@ -49,7 +49,7 @@ impl Beacon {
             let about = [(MEETING, meeting), (NODE, own)];
             let mut info =
                 ServiceInfo::new(SERVICE, own, &host, "", port, about.as_slice())?.enable_addr_auto();
-            // The name is random, so nobody else has it: asking for it first would cost most of a second.
+            // The name is random, so no other machine has it: probing for it first would take most of a second.
             info.set_requires_probe(false);
             daemon.register(info)?;
             let events = daemon.browse(SERVICE)?;
@@ -67,7 +67,7 @@ impl Beacon {
         begin().map_err(|e| format!("mDNS: {e}"))
     }
 
-    /// Takes in what is announced, for a moment.
+    /// Processes announcements until that time.
     pub(super) fn listen(&mut self, until: Instant) {
         while let Ok(event) = self.events.recv_deadline(until) {
             match event {
@@ -104,7 +104,7 @@ impl Beacon {
     }
 }
 
-/// An address with the interface that it belongs to, where it needs one.
+/// An address with its interface, if it needs one.
 fn socket_of(ip: &ScopedIp, port: u16) -> Option<SocketAddr> {
     match ip {
         ScopedIp::V4(v4) => Some((*v4.addr(), port).into()),
@@ -124,7 +124,7 @@ fn exists(name: &str) -> Result<(), String> {
 
 impl Drop for Beacon {
     fn drop(&mut self) {
-        // The process ends without it too.
+        // The process can end even if the last announcements fail.
         if let Ok(ended) = self.daemon.shutdown() {
             let _ = ended.recv_timeout(FAREWELL);
         }

@@ -1,6 +1,6 @@
-//! Finding the other nodes of a meeting by multicast DNS (RFC 6762) as a service (RFC 6763), without an address that somebody
-//! has to know. An announcement proves nothing: the proof is made in the meeting itself. An announcement can also outlive its
-//! node, so a node counts only while its port answers.
+//! Finds the other nodes of a meeting by multicast DNS (RFC 6762) as a service (RFC 6763), so that no address must be
+//! configured. An announcement proves nothing: nodes prove themselves in the meeting. An announcement can also outlive
+//! its node, so a node counts only while its port answers.
 
 mod beacon;
 
@@ -11,20 +11,20 @@ use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long nothing new must come before the nodes that are seen are asked, and the pause between two rounds.
+/// How long the list of nodes must be unchanged before their ports are tried, and the pause between two rounds.
 const SETTLED: Duration = Duration::from_millis(300);
 const PAUSE: Duration = Duration::from_millis(500);
 const MOMENT: Duration = Duration::from_millis(50);
-/// The time limit for a connection to a node, and for the first byte of one that admits others.
+/// The time limit for a connection to a node, and for the first byte from a node that admits others.
 const CONNECT: Duration = Duration::from_millis(500);
 const FIRST_BYTE: Duration = Duration::from_millis(200);
-/// How long a node waits at one that is to lead, before it looks again who leads.
+/// How long a node tries to join the node that should lead, before it determines the leader again.
 const AT_LEADER: Duration = Duration::from_secs(3);
 
-/// How a meeting began.
+/// The result of finding each other.
 #[derive(Debug)]
 pub enum Met {
-    /// This node leads; the announcement goes on until all have come, because one may not have seen this node yet.
+    /// This node leads; the announcement continues until all have joined, because a node may not have seen it yet.
     Leads(Host, Beacon),
     /// It has joined the node that leads.
     Joined(Link),
@@ -33,20 +33,20 @@ pub enum Met {
 /// Why there is no meeting.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Unmet {
-    /// Not all nodes came: how many there are with this one, and how many of other meetings were seen.
+    /// Not all nodes were found: how many there are with this one, and how many of other meetings were seen.
     Few(usize, usize),
     /// More nodes than the meeting has.
     Many(usize),
-    /// The node that leads speaks another version of the protocol.
+    /// The leading node uses another version of the protocol.
     Protocol(String),
     /// The system's error.
     System(String),
 }
 
-/// What a node does at its port.
+/// The state of a node, as seen at its port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Port {
-    /// It admits others: it leads.
+    /// It admits others, because it leads.
     Admits,
     /// It listens, and has not decided yet.
     Listens,
@@ -54,9 +54,9 @@ enum Port {
     Silent,
 }
 
-/// Meets the other nodes: this one listens at `host` and is announced by `beacon`. A node that admits others already is
-/// joined. Else, once `size` nodes answer, the one with the lowest id leads; what each sees may differ for a moment, so it is
-/// asked again until `due`.
+/// Meets the other nodes: this one listens at `host` and is announced by `beacon`. If a node already admits others, this
+/// one joins it. Otherwise, once `size` nodes answer, the one with the lowest id leads; nodes may see different lists for
+/// a moment, so this is repeated until `due`.
 ///
 /// # Errors
 /// See [`Unmet`].
@@ -97,13 +97,13 @@ pub fn meet(
                 let node = node.clone();
                 beacon.refused.insert(node);
             }
-            // It waits for others, or goes to another one that leads.
+            // That node still waits for others, or joins another node that leads.
             Err(NoEntry::Nothing(_) | NoEntry::Stranger(_)) => {}
         }
     }
 }
 
-/// What each node does at its port; all are asked at the same time.
+/// The state of each node; all ports are tried at the same time.
 fn ask(beacon: &Beacon) -> Vec<(&String, &Vec<SocketAddr>, Port)> {
     let wanted = beacon.nodes.iter().filter(|(node, _)| !beacon.refused.contains(*node));
     thread::scope(|scope| {
@@ -118,7 +118,7 @@ fn port(at: &[SocketAddr]) -> Port {
     let Some(mut stream) = at.iter().find_map(|at| TcpStream::connect_timeout(at, CONNECT).ok()) else {
         return Port::Silent;
     };
-    // One that admits speaks first.
+    // A node that admits others sends the first byte.
     let spoke = stream.set_read_timeout(Some(FIRST_BYTE)).and_then(|()| stream.read(&mut [0]));
     if matches!(spoke, Ok(1)) { Port::Admits } else { Port::Listens }
 }

@@ -16,7 +16,7 @@ const PROOF: Duration = Duration::from_secs(10);
 /// Why a node could not join.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoEntry {
-    /// Nothing listens there, or it cannot be reached; the last error.
+    /// Nothing listens there, or the host cannot be reached; the last error.
     #[error("nothing answers: {0}")]
     Nothing(String),
     /// It has another token.
@@ -30,11 +30,11 @@ pub enum NoEntry {
     Stranger(Cut),
 }
 
-/// Connects to the first of `hosts` that answers, again and again until `due`, and proves to know the token.
+/// Connects to the first of `hosts` that answers, retrying until `due`, and proves that it knows the token.
 ///
 /// # Errors
-/// See [`NoEntry`]. A connection that closes before its first message may be of a host that is about to listen or of one
-/// that is done: it is tried again.
+/// See [`NoEntry`]. If a connection closes before its first message, the host may not be ready yet or may be done:
+/// the connection is retried.
 pub fn join(hosts: &[SocketAddr], token: &Token, name: &str, due: Instant) -> Result<Link, NoEntry> {
     let mut last = NoEntry::Nothing("no address".to_owned());
     for host in hosts.iter().cycle() {

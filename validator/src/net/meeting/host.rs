@@ -1,5 +1,5 @@
-//! The listening side: admits peers one by one, each in a thread, so that one that says nothing holds up no other. The
-//! port is open as long as a [`Host`] lives.
+//! The listening side: admits peers, each in its own thread, so that a silent one does not delay the others. The port
+//! is open as long as a [`Host`] exists.
 
 use super::link::Link;
 use super::seal::{Refusal, Token, admit};
@@ -24,7 +24,7 @@ pub struct Host {
     token: Token,
 }
 
-/// A proven peer and its first message.
+/// A peer that has proven itself, and its first message.
 #[derive(Debug)]
 pub struct Came<C> {
     /// Its first message.
@@ -38,7 +38,7 @@ pub struct Came<C> {
 /// What happened at the port.
 #[derive(Debug)]
 pub enum Event<C> {
-    /// A peer is there.
+    /// A peer was admitted.
     Came(Box<Came<C>>),
     /// A peer has another token; with its address and the name that it claims, which is not proven.
     WrongToken(SocketAddr, String),
@@ -65,7 +65,7 @@ impl Host {
         self.listener.local_addr()
     }
 
-    /// Closes the connections that came so far: this node does not admit others yet.
+    /// Closes the connections that have arrived so far: this node does not admit others yet.
     ///
     /// # Errors
     /// The system's error.
@@ -74,14 +74,14 @@ impl Host {
             match self.listener.accept() {
                 Ok(stream) => drop(stream),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                // The peer was faster.
+                // The peer closed the connection first.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Admits peers until `each` returns true, or until `due`; then false.
+    /// Admits peers until `each` returns true, or until `due`, when it returns false.
     ///
     /// # Errors
     /// The system's error.
@@ -107,14 +107,14 @@ impl Host {
         Ok(false)
     }
 
-    /// Accepts one connection; whether a thread admits it.
+    /// Accepts one connection; returns whether a thread was started to admit it.
     fn accept<C: DeserializeOwned + Send + 'static>(
         &self,
         under_way: usize,
         events: &Sender<Event<C>>,
     ) -> io::Result<bool> {
         let Ok((stream, from)) = self.listener.accept() else { return Ok(false) };
-        // A port for both families shows IPv4 addresses as IPv6 ones.
+        // A port for both families reports IPv4 addresses as IPv6 ones.
         let from = SocketAddr::new(from.ip().to_canonical(), from.port());
         if under_way >= AT_ONCE {
             log::warn!("{from}: turned away, {AT_ONCE} others are being admitted");

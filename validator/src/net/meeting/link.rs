@@ -1,5 +1,5 @@
-//! A connection to a proven peer. Every message has a MAC with the key of this connection, over its direction and its
-//! number: it cannot be changed, repeated, or sent by another.
+//! A connection to a proven peer. Every message has a MAC with the key of this connection that also covers its direction
+//! and number, so that it cannot be changed, repeated, or sent by another machine.
 
 use super::LONGEST;
 use super::seal::{BYTES, Bytes, fed};
@@ -14,7 +14,7 @@ use std::io;
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// Which end it is.
+/// One end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     Host,
@@ -46,12 +46,12 @@ pub struct Link {
     pub from: Listener,
 }
 
-/// How long a peer's machine may acknowledge nothing before the kernel gives the connection up, ms. What was sent and not
-/// acknowledged counts; while nothing is sent, the kernel asks after 3 s of silence and then each second.
+/// How long a peer's machine may acknowledge nothing before the kernel closes the connection, ms. This applies to data
+/// that was sent; while nothing is sent, the kernel sends keep-alive probes after 3 s of silence and then each second.
 const GONE_MS: u32 = 10_000;
 const IDLE: Duration = Duration::from_secs(3);
 const BETWEEN: Duration = Duration::from_secs(1);
-const QUESTIONS: u32 = 7;
+const PROBES: u32 = 7;
 
 impl Link {
     pub(super) fn new(stream: TcpStream, key: Bytes, own: Side) -> Result<Self, Cut> {
@@ -60,7 +60,7 @@ impl Link {
             set_socket_keepalive(&stream, true)?;
             set_tcp_keepidle(&stream, IDLE)?;
             set_tcp_keepintvl(&stream, BETWEEN)?;
-            set_tcp_keepcnt(&stream, QUESTIONS)?;
+            set_tcp_keepcnt(&stream, PROBES)?;
             set_tcp_user_timeout(&stream, GONE_MS)
         };
         alive().map_err(io::Error::from)?;
@@ -121,7 +121,7 @@ impl Speaker {
         Ok(std::net::SocketAddr::new(other.ip().to_canonical(), other.port()))
     }
 
-    /// Makes the next message use the number of the last one.
+    /// Makes the next message reuse the number of the last one.
     #[cfg(test)]
     pub(super) fn again(&mut self) {
         self.count -= 1;

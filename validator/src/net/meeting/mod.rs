@@ -1,7 +1,7 @@
-//! Several machines that talk to each other for the time of a test: one of them listens, the others connect, and
-//! all prove by HMAC that they know the same token, which is never sent. Every message has a limit in size
-//! and a deadline, and a MAC with its number, so that none can be changed, repeated or sent by others. The caller
-//! defines the content of messages.
+//! Connections between several machines during a test: one of them listens, the others connect, and all prove by
+//! HMAC that they know the same token, which is never sent. Every message has a size limit and a deadline, and a
+//! MAC that covers its number, so that no message can be changed, repeated or sent by others. The caller defines
+//! the content of messages.
 
 mod guest;
 mod host;
@@ -18,13 +18,13 @@ pub use wire::Cut;
 /// A random number for a node, 16 hexadecimal digits.
 ///
 /// # Errors
-/// The kernel gives none.
+/// The kernel returns no random bytes.
 pub fn random_id() -> Result<String, Cut> {
     let bytes = seal::nonce()?;
     Ok(bytes.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// The name of the protocol, which both sides must have.
+/// The name and version of the protocol, which must be the same on both sides.
 const PROTOCOL: &str = "firstlight.meeting/1";
 /// The longest message before a peer is proven to know the token, bytes.
 const FIRST: usize = 4 << 10;
@@ -55,7 +55,7 @@ mod tests {
         (host, at)
     }
 
-    /// Admits until one came, or as long as told; what else happened.
+    /// Admits until one peer came, or `within` is over; returns the peer, and the other events as text.
     fn one(host: &Host, within: Duration) -> (Option<Came<String>>, Vec<String>) {
         let (mut came, mut others) = (None, Vec::new());
         host.admit(Instant::now() + within, |event| {
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(victim.join().unwrap().unwrap_err(), NoEntry::Token);
     }
 
-    /// Passes bytes on between a node and a host, and keeps those of the node.
+    /// Forwards bytes between a node and a host, and records those of the node.
     fn tapped(at: SocketAddr) -> (SocketAddr, thread::JoinHandle<Vec<Vec<u8>>>) {
         let tap = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let own = tap.local_addr().unwrap();
@@ -215,7 +215,7 @@ mod tests {
             assert!(none.is_none());
             assert!(said.len() == 1 && said[0].starts_with("its message is refused: "), "{said:?}");
         }
-        // One that says nothing does not hold up the others.
+        // A silent peer does not delay the others.
         let silent = TcpStream::connect(at).unwrap();
         let node = guest(at, TOKEN);
         let begun = Instant::now();

@@ -1,5 +1,5 @@
-//! Both sides prove that they know the token, each by a MAC over a fresh random number of both; from the same numbers
-//! comes the key of this connection. A proof that is recorded is worth nothing on another connection.
+//! Both sides prove that they know the token, each by a MAC over fresh random numbers of both sides. The key of the
+//! connection is derived from the same numbers. A recorded proof is useless on another connection.
 
 use super::link::{Link, Side};
 use super::wire::{Cut, receive, send};
@@ -13,8 +13,8 @@ use std::io;
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// Fewest and most characters of a token. A node sends a MAC of it to whoever listens, who may guess: short ones are
-/// guessed.
+/// Fewest and most characters of a token. A node sends a MAC of it to any program that listens, which may try tokens
+/// offline: a short one could be found.
 const LENGTHS: (usize, usize) = (16, 256);
 /// Bytes of a nonce and of a MAC.
 pub(super) const BYTES: usize = 32;
@@ -29,7 +29,7 @@ impl Token {
     /// A token of 16 to 256 characters.
     ///
     /// # Errors
-    /// What is allowed.
+    /// The allowed lengths.
     pub fn new(text: &str) -> Result<Self, String> {
         let (least, most) = LENGTHS;
         let text = text.trim();
@@ -39,7 +39,7 @@ impl Token {
         if fits { Ok(Self(text.to_owned())) } else { Err(refused()) }
     }
 
-    /// The name of a meeting of so many nodes, which does not give the token away: 16 hexadecimal digits.
+    /// The name of a meeting of so many nodes, which does not reveal the token: 16 hexadecimal digits.
     #[must_use]
     pub fn meeting(&self, size: usize) -> Option<String> {
         let mac = self.mac("meeting", &[&(size as u64).to_le_bytes()])?;
@@ -62,7 +62,7 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// Each part with its length, so that no two lists of parts give the same bytes.
+/// A MAC over each part and its length, so that no two lists of parts give the same bytes.
 pub(super) fn fed(key: &[u8], label: &str, parts: &[&[u8]]) -> Option<Hmac<Sha256>> {
     // A key of any length is valid.
     let mut mac = <Hmac<Sha256> as Mac>::new_from_slice(key).ok()?;
@@ -105,7 +105,7 @@ enum Answer {
 /// Why a peer is not admitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// It knows another token; with the name that it claims.
+    /// It has another token; with the name that it claims.
     Token(String),
     /// It has another version of the protocol.
     Protocol(String),
@@ -125,7 +125,7 @@ pub(super) fn admit(mut stream: TcpStream, token: &Token, within: Duration) -> R
     put(&mut stream, &Hello { protocol: PROTOCOL.to_owned(), nonce: own }, within)?;
     let join: Join = get(&mut stream, within)?;
     if !token.proves(&join.mac, "node", &[&own, &join.nonce]) {
-        // It may be gone already.
+        // The peer may be gone already.
         let _ = put(&mut stream, &Answer::Refused, within);
         return Err(Refusal::Token(claimed(&join.name)));
     }
@@ -161,7 +161,7 @@ pub(super) fn enter(
     }
 }
 
-/// A text of an unproven peer, as it may be shown.
+/// A text from an unproven peer, made safe for display.
 fn claimed(text: &str) -> String {
     shown(&text.chars().take(NAME).collect::<String>())
 }

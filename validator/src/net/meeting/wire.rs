@@ -10,13 +10,13 @@ pub enum Cut {
     /// The peer closed it.
     #[error("it closed the connection")]
     Gone,
-    /// Its machine acknowledges nothing any more.
+    /// Its machine no longer acknowledges anything.
     #[error("its machine does not answer: its power, a cable or the network between is gone")]
     Unreachable,
-    /// Nothing came in time.
+    /// Nothing arrived in time.
     #[error("no message within {:.1} s", .0.as_secs_f64())]
     Silent(Duration),
-    /// What came is not a message of this protocol, or not from the peer that was proven.
+    /// The received bytes are not a message of this protocol, or not from the proven peer.
     #[error("its message is refused: {0}")]
     Malformed(String),
     /// The system's error.
@@ -90,7 +90,7 @@ fn left(due: Instant, within: Duration) -> Result<Duration, Cut> {
 fn waited(error: io::Error, due: Instant, within: Duration) -> Result<(), Cut> {
     match error.kind() {
         ErrorKind::Interrupted => Ok(()),
-        // The socket's timeout, which may end a little early.
+        // The socket's timeout, which may expire a little early.
         ErrorKind::WouldBlock => left(due, within).map(drop),
         _ => Err(error.into()),
     }

@@ -1,12 +1,12 @@
 //! A finished report, or init's verdict if there is no report: its bytes unchanged, and the few values that
-//! places need. Nothing else in it is checked here.
+//! publishing it needs. Nothing else in it is checked here.
 
 use super::shelf::plain;
 use contract::schema;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-/// What can be published.
+/// The kinds of documents that can be published.
 const SCHEMAS: [&str; 2] = [schema::REPORT, schema::VERDICT];
 
 /// Maximum size of a report; init refuses larger ones too.
@@ -21,7 +21,7 @@ pub struct Finished {
     pub name: String,
 }
 
-/// The values that are read.
+/// The values that are read from it.
 #[derive(Debug, Deserialize)]
 struct Head {
     schema: String,
@@ -45,7 +45,7 @@ impl Finished {
     }
 }
 
-/// The values of a report that say which machine it is of.
+/// The values of a report that identify its machine.
 #[derive(Debug, Default, Deserialize)]
 struct Whose {
     #[serde(default)]
@@ -59,8 +59,8 @@ struct Machine {
     serial: Option<String>,
 }
 
-/// The headers that say which machine a report is of. What it does not say is `unknown`, and the serial number is
-/// left out.
+/// The headers that identify a report's machine. Values that the report lacks are `unknown`; a missing serial number
+/// is left out.
 pub(super) fn whose(bytes: &[u8]) -> Vec<(&'static str, String)> {
     let Whose { machine } = serde_json::from_slice(bytes).unwrap_or_default();
     let known = |value: Option<String>| value.map_or("unknown".to_owned(), |text| in_header(&text));
@@ -70,7 +70,7 @@ pub(super) fn whose(bytes: &[u8]) -> Vec<(&'static str, String)> {
     headers
 }
 
-/// A header holds visible characters of ASCII, and not too many.
+/// Makes a text valid in a header: visible ASCII characters, at most 255.
 fn in_header(text: &str) -> String {
     let text: String = text.trim().chars().take(255).collect();
     text.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).collect()

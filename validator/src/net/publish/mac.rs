@@ -1,7 +1,7 @@
-//! The MAC of a report, which proves that this machine's validator wrote it: HMAC-SHA256, with a key of the site,
-//! over the verdict, a line feed and the report's bytes. The verdict is part of it because a receiver may act
-//! on the verdict alone, and because it may be worse than the report's own. On a disk the MAC is in a file
-//! beside the report, in hexadecimal.
+//! The MAC of a report, which proves that this machine's validator wrote it: HMAC-SHA256, with the site's key, over
+//! the verdict, a line feed and the report's bytes. The verdict is included because a receiver may act on the
+//! verdict alone, and because it may be worse than the report's own. On a disk the MAC is in a file beside the
+//! report, in hexadecimal.
 
 use super::finished::{hex, verdict_of};
 use super::shelf::Shelf;
@@ -17,7 +17,7 @@ use std::path::Path;
 const LENGTHS: (usize, u64) = (32, 4096);
 /// Fewest and most characters of a token.
 const TOKEN: (usize, usize) = (16, 256);
-/// What follows the name of a report whose MAC is missing or wrong.
+/// The suffix for the name of a report whose MAC is missing or wrong.
 const ASIDE: &str = "unproven";
 
 /// A key.
@@ -25,7 +25,7 @@ const ASIDE: &str = "unproven";
 pub struct Key(Vec<u8>);
 
 impl Key {
-    /// The bytes of a file, all of them.
+    /// Reads a key: all bytes of a file.
     ///
     /// # Errors
     /// One line with the file's name: it cannot be read, or is too short or too long.
@@ -45,7 +45,7 @@ impl Key {
         self.fed(verdict, body).map_or_else(String::new, |mac| hex(&mac.finalize().into_bytes()))
     }
 
-    /// Whether `mac`, in hexadecimal, is the MAC; the time that this takes says nothing about the right one.
+    /// Whether `mac`, in hexadecimal, is the MAC; the time that this takes reveals nothing about the right one.
     #[must_use]
     pub fn proves(&self, mac: &str, verdict: &str, body: &[u8]) -> bool {
         let digits: Vec<_> = mac.bytes().map(|digit| char::from(digit).to_digit(16)).collect();
@@ -65,10 +65,10 @@ impl Key {
     }
 }
 
-/// The token in a file, by which a receiver knows its senders: one line.
+/// Reads the token by which a receiver recognizes its senders: one line of a file.
 ///
 /// # Errors
-/// One line with the file's name: it cannot be read, or has something else.
+/// One line with the file's name: it cannot be read, or has other content.
 pub fn token(path: &Path) -> Result<String, String> {
     let named = |why: String| format!("{}: {why}", path.display());
     let (least, most) = TOKEN;
@@ -87,8 +87,8 @@ impl std::fmt::Debug for Key {
     }
 }
 
-/// Refuses a key on the partition that it protects: who can write reports there could read it or replace it. Where
-/// the folder is no mount point, only the folder itself counts.
+/// Refuses a key on the partition that it protects: any program that can write reports there could read or replace it.
+/// If the folder is not a mount point, only the folder itself counts.
 ///
 /// # Errors
 /// One line with both names.
@@ -115,7 +115,7 @@ impl Shelf {
         self
     }
 
-    /// The MAC for a report with this name, where there is a key.
+    /// The MAC for a report with this name, if there is a key.
     pub(super) fn mac(&self, name: &str, body: &[u8]) -> Option<String> {
         self.key.as_ref().map(|key| key.mac(verdict_of(name), body))
     }
@@ -138,7 +138,7 @@ impl Shelf {
         }
     }
 
-    /// Renames a report so that it is not sent, and counts as ours no more; returns its new name.
+    /// Renames a report so that it is not sent and no longer counts as ours; returns its new name.
     pub(super) fn set_aside(&self, name: &str) -> io::Result<String> {
         let aside = format!("{name}.{ASIDE}");
         fs::rename(self.dir().join(name), self.dir().join(&aside))?;

@@ -1,5 +1,5 @@
-//! Saves one finished report to each given place: to the folder `reports` of a partition, and to a URL. Each
-//! place is reported separately; a failure of one does not prevent the other.
+//! Saves one finished report to each given place: to the folder `reports` of a partition, and to a URL. Each place has
+//! a separate result; a failure of one does not prevent the other.
 
 mod finished;
 mod mac;
@@ -36,10 +36,10 @@ pub struct AtUrl {
     pub offline: Option<String>,
 }
 
-/// How long reports are kept, and how they are proven.
+/// How many reports are kept, and the key that proves them.
 #[derive(Debug, Clone, Copy)]
 pub struct Keeping<'a> {
-    /// How many reports are kept on the partition, and how many wait to be sent.
+    /// The most reports that are kept on the partition, and the most that wait to be sent.
     pub keep: usize,
     /// The folder of unsent reports where there is no partition.
     pub spool: &'a Path,
@@ -49,38 +49,38 @@ pub struct Keeping<'a> {
 
 /// The result of one place: one line, and whether it succeeded.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct PlaceResult {
     /// `partition: ..` or `url: ..`
     pub line: String,
-    /// Whether the report is there.
+    /// Whether the report was saved there.
     pub done: bool,
 }
 
 /// Saves the report to `partition` (a folder, or `LABEL=`, `UUID=`, `/dev/..` of a mounted one) and sends it
-/// to `url`; unsent reports wait on the partition, or without one in the folder `spool`. `tell` gets each
-/// place's line as soon as it is known. With a key, each report has a MAC. If the key cannot be used, the report
-/// is kept without one and nothing is sent, because nothing that waits can be proven.
+/// to `url`; unsent reports wait on the partition, or without one in the folder `spool`. `report` receives each
+/// place's result as soon as it is known. With a key, each report has a MAC. If the key cannot be used, the report
+/// is kept without a MAC and nothing is sent, because no waiting report can be proven.
 pub fn publish(
     finished: &Finished,
     partition: Option<&str>,
     url: Option<&AtUrl>,
     keeping: Keeping<'_>,
-    mut tell: impl FnMut(Told),
+    mut report: impl FnMut(PlaceResult),
 ) {
     let folder = partition.map(partition::folder);
     let on = folder.as_ref().and_then(|folder| folder.as_ref().ok());
     let key = usable_key(keeping.key, on.map(PathBuf::as_path));
     if let Some(folder) = &folder {
         let kept = |dir: &PathBuf| keep_on(finished, dir, (keeping.keep, &key));
-        tell(match folder.as_ref().map_err(Clone::clone).and_then(kept) {
-            Ok(said) => Told { line: format!("partition: {said}"), done: key.is_ok() },
-            Err(why) => Told { line: format!("partition: not kept: {why}"), done: false },
+        report(match folder.as_ref().map_err(Clone::clone).and_then(kept) {
+            Ok(text) => PlaceResult { line: format!("partition: {text}"), done: key.is_ok() },
+            Err(why) => PlaceResult { line: format!("partition: not kept: {why}"), done: false },
         });
     }
     let key = match (key, url) {
         (Err(why), Some(at)) => {
             let line = format!("url: not sent to {}: no report can be proven: {why}", at.url);
-            return tell(Told { line, done: false });
+            return report(PlaceResult { line, done: false });
         }
         (key, _) => key.unwrap_or_default(),
     };
@@ -91,7 +91,7 @@ pub fn publish(
             Some(why) => send::put_aside(finished, &spool, why),
             None => send::send(finished, &spool, at.timeout, &mut Http { at, started: Instant::now() }),
         };
-        tell(Told {
+        report(PlaceResult {
             line: format!("url: {}", sent_line(&sent, &at.url, &spool)),
             done: sent.why_not.is_none(),
         });
@@ -101,7 +101,7 @@ pub fn publish(
 /// The key, if there is one, or why it cannot be used.
 type UsableKey = Result<Option<Key>, String>;
 
-/// The key in that file, which may not be on the partition.
+/// The key in that file, which must not be on the partition.
 fn usable_key(file: Option<&Path>, partition: Option<&Path>) -> UsableKey {
     let Some(file) = file else { return Ok(None) };
     partition.map_or(Ok(()), |partition| mac::apart(file, partition))?;
@@ -140,11 +140,11 @@ fn sent_line(sent: &Sent, url: &str, spool: &Shelf) -> String {
         line.push_str(&format!("; {} {verb} in {}", sent.waiting, spool.dir().display()));
     }
     sent.remarks.iter().for_each(|remark| line.push_str(&format!("; {remark}")));
-    // Forged reports come first: what follows may look like success.
+    // Rejected reports come first, because the rest of the line may look like success.
     sent.rejected.iter().map(|one| format!("{one}; ")).collect::<String>() + &line
 }
 
-/// The actual network and clock.
+/// The real network and clock.
 struct Http<'a> {
     at: &'a AtUrl,
     started: Instant,

@@ -59,7 +59,7 @@ fn mounted_at(mounts: &str, fits: impl Fn(&str) -> bool) -> Option<PathBuf> {
     at.map(PathBuf::from)
 }
 
-/// Decodes blanks in /proc/mounts: `\040`.
+/// Decodes the escaped blanks of /proc/mounts: `\040`.
 fn unescaped(word: &str) -> String {
     let pairs = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
     pairs.iter().fold(word.to_owned(), |text, (from, to)| text.replace(from, to))

@@ -1,6 +1,6 @@
-//! A folder of numbered files on a disk that may be unplugged at any moment: existing files are complete, the
-//! newest have the highest numbers, and old files are removed only after the new one is safe. Anyone may have written to
-//! the disk: only regular files with names of ours count, and a link in place of the folder is refused.
+//! A folder of numbered files on a disk that may be unplugged at any moment: existing files are complete, the newest have
+//! the highest numbers, and old files are removed only after the new one is safely on the disk. Other programs may have
+//! written to the disk: only regular files with names of ours count, and a link in place of the folder is refused.
 
 use super::finished::LARGEST;
 use super::mac::{Key, beside};
@@ -20,7 +20,7 @@ const LAST_NUMBER: u64 = 999_999_999;
 pub(super) struct Shelf {
     dir: PathBuf,
     keep: usize,
-    /// Each file gets a MAC by this key, and only files with a right one are sent.
+    /// Each file is saved with a MAC by this key, and only files with a right MAC are sent.
     pub(super) key: Option<Key>,
 }
 
@@ -51,7 +51,7 @@ impl Shelf {
     /// Saves `bytes` under the next number. When this returns they are on the disk under that name.
     ///
     /// # Errors
-    /// The system's error; then every older file is unchanged and no part of the new one is left.
+    /// The system's error; in that case every older file is unchanged and no part of the new one is left.
     pub(super) fn keep(&self, name: &str, bytes: &[u8]) -> io::Result<Kept> {
         match fs::symlink_metadata(&self.dir) {
             Ok(data) if data.is_dir() => {}
@@ -64,7 +64,7 @@ impl Shelf {
         let old = self.files()?;
         let next = next(&old);
         let name = format!("{next:06}-{name}.json");
-        // First, so that no report is on the disk without its MAC.
+        // The MAC is written first, so that no report is on the disk without one.
         if let Some(mac) = self.mac(&name, bytes) {
             self.write(&beside(&name), format!("{mac}\n").as_bytes())?;
         }
@@ -74,13 +74,13 @@ impl Shelf {
         Ok(Kept { name, removed, left })
     }
 
-    /// Removes the files; returns the names of those that are gone, and why one is not.
+    /// Removes the files; returns the names of those that were removed, and why one was not.
     fn remove_old(&self, names: impl Iterator<Item = String>) -> (Vec<String>, Option<String>) {
         let (mut removed, mut left) = (Vec::new(), None);
         for name in names {
             match fs::remove_file(self.dir.join(&name)) {
                 Ok(()) => {
-                    // It may have none; one that is left over proves nothing.
+                    // There may be no MAC; a leftover MAC proves nothing.
                     let _ = fs::remove_file(self.dir.join(beside(&name)));
                     removed.push(name);
                 }
@@ -130,7 +130,7 @@ impl Shelf {
     /// The system's error.
     pub(super) fn remove(&self, name: &str) -> io::Result<()> {
         fs::remove_file(self.dir.join(name))?;
-        // As above.
+        // There may be no MAC, as in `remove_old`.
         let _ = fs::remove_file(self.dir.join(beside(name)));
         sync_folder(&self.dir)
     }
@@ -158,7 +158,7 @@ fn sync_folder(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-/// The number after all others. Where someone has used the last number, the first that is free.
+/// The number after all others. If the last number is in use, the first free one.
 fn next(old: &[(u64, String)]) -> u64 {
     let after = old.last().map_or(1, |(number, _)| number + 1);
     let is_free = |n: &u64| !old.iter().any(|(number, _)| number == n);

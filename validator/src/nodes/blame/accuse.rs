@@ -1,7 +1,7 @@
-//! From counts to accusations. A port is suspected if most of its measurements are bad, and accused if it is mostly
-//! bad with proven partners, of which it has at least two, and good with no other suspect: two suspects that
-//! reach each other share the cause, and it is between them and the others. Accused ports then come
-//! to a node, a leaf or a rail where they are all that it has. Pure.
+//! Derives accusations from counts. A port is suspected if most of its measurements are bad. It is accused if it is
+//! mostly bad with proven partners, of which it has at least two, and good with no other suspect: two suspects that
+//! reach each other share a cause, which is between them and the others. If all ports of a node, a leaf or a rail are
+//! accused, then it is accused instead of them. Pure.
 
 use super::tally::{Ports, Tally, ends, is_bad, limits};
 use super::{Blame, Figures, Inference, Measure, Network, Part, Port, Unclear};
@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The fewest proven partners for an accusation: with one, either of the two can be the cause.
 const PARTNERS: usize = 2;
-/// The fewest nodes of a leaf for its accusation: an accusation holds as long as at most three parts fail at the same
+/// The fewest nodes of a leaf for its accusation: an accusation is right as long as at most three parts fail at the same
 /// time, and three ports may be such parts.
 const OF_A_LEAF: usize = 4;
-/// The same of a rail on which nothing works, where one good port may be without a partner.
+/// The same for a rail on which nothing works, where one good port may have no partner.
 const OF_A_RAIL: usize = 5;
 
-/// Judges all pairs' `first` measurements and those that were `retried` (see [`super::again`]; empty: not yet).
+/// Judges all pairs' `first` measurements and the `retried` ones (see [`super::again`]; empty: not yet measured).
 /// `floor`: the lowest rate that is good, GB/s; without it 80 % of the usual rate.
 #[must_use]
 pub fn infer(network: &Network, first: &[Measure], retried: &[Measure], floor: Option<f64>) -> Inference {
@@ -47,8 +47,8 @@ pub fn infer(network: &Network, first: &[Measure], retried: &[Measure], floor: O
     }
 }
 
-/// The ports that are good. If on a rail hardly any port is mostly good, those that have a good partner are, as long
-/// as they are all good with each other.
+/// The ports that are good. If hardly any port of a rail is mostly good, those that have a good partner count as good,
+/// as long as they are all good with each other.
 fn proven<'n>(network: &'n Network, first: &[Measure], limit: Option<f64>, all: &Tally<'_>) -> Ports<'n> {
     let mostly = |port| all.get(port).is_some_and(|counts| counts.of > 0 && !counts.mostly_bad());
     let majority = Ports::of(network, mostly);
@@ -152,8 +152,8 @@ impl Case<'_> {
         }
     }
 
-    /// The rail, or its only leaf, where nothing else explains that all its ports are bad: neither nodes that
-    /// are bad on other rails too, nor one leaf of several.
+    /// The rail, or its only leaf, if nothing else explains that all its ports are bad: neither nodes that are bad on
+    /// other rails too, nor one leaf of several.
     fn rail_of(&self, rail: usize, ports: &[Port]) -> Option<Part> {
         let elsewhere = |port: &&Port| {
             let mut others = (0..self.network.rails).filter(|other| *other != rail);
@@ -180,8 +180,8 @@ impl Case<'_> {
         pairs.flatten().collect()
     }
 
-    /// The leaf whose ports are exactly these, which reach each other and no proven port, where at least two other
-    /// leaves reach each other: else the other side can be the cause.
+    /// The leaf whose ports are exactly these, if they reach each other and no proven port, and if at least two other
+    /// leaves have proven ports: otherwise the other side can be the cause.
     fn uplink(&self, ports: &[Port], reach_each_other: &BTreeSet<Port>) -> Option<Part> {
         let leaves: BTreeSet<_> = ports.iter().map(|port| self.network.leaf(*port)).collect();
         let [Some(leaf)] = leaves.into_iter().collect::<Vec<_>>()[..] else { return None };
@@ -204,7 +204,7 @@ impl Case<'_> {
         all.filter(|port| self.network.leaf(*port) == Some(leaf)).collect()
     }
 
-    /// Comes from accused ports to leaves and nodes.
+    /// Combines accused ports into leaves and nodes.
     fn gather(&self, accused: &BTreeSet<Port>, blames: &mut Vec<Blame>, unclear: &mut Vec<Unclear>) {
         let mut left = accused.clone();
         let leaves: BTreeSet<_> = accused.iter().filter_map(|port| self.network.leaf(*port)).collect();
@@ -223,7 +223,7 @@ impl Case<'_> {
             }
             left.retain(|port| !ports.contains(port));
         }
-        // A node whose ports on some rails were already explained keeps the others as ports.
+        // If some ports of a node were already explained, its other ports remain accused as ports.
         let mut parts = BTreeMap::<Part, Vec<Port>>::new();
         left.iter().for_each(|port| parts.entry(self.whole(*port, &left)).or_default().push(*port));
         if self.network.leaves.is_none() {
@@ -233,8 +233,8 @@ impl Case<'_> {
         blames.extend(parts.into_iter().map(blame));
     }
 
-    /// A leaf as a candidate. If it has a single port and there is one other leaf, the ways out of that one explain the
-    /// same.
+    /// A leaf as a candidate. If it has a single port and there is only one other leaf, that leaf's uplinks would explain
+    /// the same.
     fn with_its_only_other(&self, leaf: usize, ports: &[Port]) -> Vec<Part> {
         let [port] = ports else { return vec![Part::Leaf(leaf)] };
         let all: BTreeSet<_> =
@@ -242,7 +242,7 @@ impl Case<'_> {
         if all.len() == 2 { all.into_iter().map(Part::Leaf).collect() } else { vec![Part::Leaf(leaf)] }
     }
 
-    /// Without knowledge of the switches, several parts that are bad on the same rail may share one.
+    /// If the switches are unknown, several parts that are bad on the same rail may share one.
     fn together(&self, parts: &mut BTreeMap<Part, Vec<Port>>, unclear: &mut Vec<Unclear>) {
         let is_single = |part: &Part| matches!(part, Part::Port(_)) || self.network.rails == 1;
         for rail in 0..self.network.rails {

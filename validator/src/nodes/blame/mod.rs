@@ -1,6 +1,6 @@
-//! Which node, port, rail or leaf switch is at fault, from measurements between pairs of nodes. Pure: `plan` says
-//! which pairs are measured at the same time, `tally` counts, `accuse` decides; the caller measures. A part is
-//! accused only where no other part can be the cause; else the candidates are listed. The sentences about it are here too.
+//! Finds which node, port, rail or leaf switch is at fault, from measurements between pairs of nodes. Pure: `plan` chooses
+//! the pairs that are measured at the same time, `tally` counts, `accuse` decides; the caller measures. A part is accused
+//! only if no other part can be the cause; otherwise the candidates are listed. This file also has the sentences for people.
 
 mod accuse;
 mod plan;
@@ -50,7 +50,7 @@ pub enum Got {
     Rate(f64),
     /// Wrong data arrived.
     Wrong,
-    /// No connection, or no end.
+    /// No connection, or the transfer did not end.
     Nothing,
 }
 
@@ -87,7 +87,7 @@ pub struct Figures {
     pub of: usize,
     /// Of the bad ones, those with wrong data.
     pub wrong: usize,
-    /// Of the bad ones, those without a connection or an end.
+    /// Of the bad ones, those without a connection, or that did not end.
     pub dead: usize,
     /// The best of the bad ones with a rate, GB/s.
     pub best_gb_s: Option<f64>,
@@ -102,12 +102,12 @@ pub struct Blame {
     pub figures: Figures,
 }
 
-/// A fault whose place is unknown.
+/// A fault that cannot be attributed to one part.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Unclear {
     /// The parts that can be its cause, in order.
     pub candidates: Vec<Part>,
-    /// Why none is accused.
+    /// Why no part is accused.
     pub why: &'static str,
 }
 
@@ -120,11 +120,11 @@ pub struct Inference {
     pub usual_gb_s: Option<f64>,
     /// The parts at fault.
     pub blames: Vec<Blame>,
-    /// The faults whose place is unknown.
+    /// The faults that cannot be attributed to one part.
     pub unclear: Vec<Unclear>,
     /// Ports that were bad at first and good when they were tried again.
     pub passing: Vec<Port>,
-    /// Ports whose measurements are mostly bad; `again` says with which partners to try them again.
+    /// Ports whose measurements are mostly bad; `again` chooses the partners with which they are tried again.
     pub suspects: Vec<Port>,
     /// Ports that are good by majority.
     pub proven: Vec<Port>,

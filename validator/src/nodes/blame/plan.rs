@@ -1,10 +1,10 @@
-//! Which pairs of nodes are measured at the same time.
+//! Chooses the pairs of nodes that are measured at the same time.
 
 use super::{Inference, Port};
 use crate::schedule::circle;
 use std::collections::BTreeMap;
 
-/// How many proven partners a suspect is tried again with.
+/// The number of proven partners with which a suspect is tried again.
 const PARTNERS: usize = 3;
 
 /// Pairs of nodes that are measured at the same time, on one rail.
@@ -16,8 +16,8 @@ pub struct Round {
     pub pairs: Vec<(usize, usize)>,
 }
 
-/// Every pair of nodes on every rail: with N nodes N-1 rounds for each rail, N if N is odd, when one node of each
-/// round has no partner. The rails take turns.
+/// Every pair of nodes on every rail: with N nodes, N-1 rounds for each rail, or N rounds if N is odd, because then one
+/// node of each round has no partner. The rails take turns.
 #[must_use]
 pub fn rounds(nodes: usize, rails: usize) -> Vec<Round> {
     let pairs = circle(nodes).into_iter().filter(|round| !round.is_empty());
@@ -26,8 +26,8 @@ pub fn rounds(nodes: usize, rails: usize) -> Vec<Round> {
     pairs.flat_map(|pairs| (0..rails).map(move |rail| Round { rail, pairs: pairs.clone() })).collect()
 }
 
-/// The suspects again, each with some proven partners of its rail. Empty where there are no suspects or no proven
-/// ports.
+/// Rounds that try the suspects again, each with some proven partners of its rail. Empty if there are no suspects or
+/// no proven ports.
 #[must_use]
 pub fn again(inference: &Inference) -> Vec<Round> {
     let by_rail = |ports: &[Port]| {

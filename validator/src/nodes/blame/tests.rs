@@ -15,13 +15,13 @@ impl Dice {
         usize::try_from(self.0 >> 33).unwrap() % below.max(1)
     }
 
-    /// 1 within 4 %.
+    /// A factor within 4 % of 1.
     fn noise(&mut self) -> f64 {
         0.96 + 0.08 * self.next(1000) as f64 / 1000.0
     }
 }
 
-/// How a planted fault shows.
+/// The effect of a planted fault.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum How {
     Slow,
@@ -32,7 +32,7 @@ enum How {
 #[derive(Debug, Clone)]
 struct World {
     network: Network,
-    /// Parts at fault; a leaf's fault is about everything that goes through it.
+    /// Parts at fault; a leaf's fault affects everything that passes through it.
     parts: Vec<(Part, How)>,
     /// Leaves that are cut off from all others, and work within.
     uplinks: Vec<usize>,
@@ -43,7 +43,7 @@ impl World {
         Self { network: Network { nodes, rails, leaves: None }, parts: Vec::new(), uplinks: Vec::new() }
     }
 
-    /// Leaves of so many nodes each; every rail has leaves of its own.
+    /// Adds leaves of so many nodes each; every rail has separate leaves.
     fn leaves(mut self, of: usize) -> Self {
         let (nodes, rails) = (self.network.nodes, self.network.rails);
         let leaf = |node: usize, rail: usize| rail * nodes.div_ceil(of) + node / of;
@@ -129,7 +129,7 @@ impl World {
     }
 
     #[track_caller]
-    fn cannot_tell(&self, candidates: &[Part]) {
+    fn lists_only(&self, candidates: &[Part]) {
         let inference = self.names(&[]);
         let listed: BTreeSet<_> = inference.unclear.iter().flat_map(|u| u.candidates.clone()).collect();
         assert_eq!(listed, candidates.iter().copied().collect(), "{inference:?}");
@@ -187,8 +187,8 @@ fn a_bad_port_is_named_and_not_its_node() {
 #[test]
 fn of_two_nodes_neither_is_accused() {
     for how in [How::Wrong, How::Dead] {
-        World::new(2, 1).with(Part::Node(1), how).cannot_tell(&[Part::Node(0), Part::Node(1)]);
-        World::new(2, 2).with(port(0, 1), how).cannot_tell(&[port(0, 1), port(1, 1)]);
+        World::new(2, 1).with(Part::Node(1), how).lists_only(&[Part::Node(0), Part::Node(1)]);
+        World::new(2, 2).with(port(0, 1), how).lists_only(&[port(0, 1), port(1, 1)]);
     }
 }
 
@@ -207,7 +207,7 @@ fn a_leaf_is_named_where_the_switches_are_known_and_a_list_is_given_where_they_a
         world.names(&[Part::Leaf(5)]);
         let nodes: Vec<_> = (4..8).map(|node| port(node, 1)).collect();
         let ports = nodes.iter().fold(World::new(16, 2), |world, part| world.with(*part, how));
-        ports.cannot_tell(&nodes);
+        ports.lists_only(&nodes);
     }
 }
 
@@ -223,9 +223,9 @@ fn a_leaf_that_works_within_and_not_to_others_is_named_if_there_are_two_others()
 }
 
 #[test]
-fn leaves_with_few_ports_are_not_told_from_their_ports() {
-    World::new(6, 1).leaves(1).with(Part::Node(2), How::Slow).cannot_tell(&[Part::Node(2), Part::Leaf(2)]);
-    World::new(8, 2).leaves(2).with(Part::Leaf(1), How::Dead).cannot_tell(&[
+fn leaves_with_few_ports_are_not_distinguished_from_their_ports() {
+    World::new(6, 1).leaves(1).with(Part::Node(2), How::Slow).lists_only(&[Part::Node(2), Part::Leaf(2)]);
+    World::new(8, 2).leaves(2).with(Part::Leaf(1), How::Dead).lists_only(&[
         port(2, 0),
         port(3, 0),
         Part::Leaf(1),
@@ -321,11 +321,11 @@ fn whatever_is_planted_no_other_part_is_accused() {
 }
 
 impl World {
-    /// As `judged`, where faults cover each other: an accused part is at fault if everything that goes through it
+    /// As `judged`, for faults that hide each other: an accused part is at fault if everything that passes through it
     /// meets planted faults.
     #[track_caller]
     fn judged_loosely(&self, dice: &mut Dice) -> Inference {
-        // Where most are slow, the usual rate is a slow one.
+        // If most parts are slow, the usual rate is a slow one, so a floor is given.
         let inference = self.inference_above(Some(20.0), dice);
         let ports: Vec<_> = (0..self.network.rails).flat_map(|rail| self.network.ports(rail)).collect();
         for blame in &inference.blames {

@@ -1,25 +1,25 @@
-//! What is in the memory under test, and which transfers move it. Pure: both nodes know the same plan.
+//! The content of the memory under test, and the transfers that move it. Pure: both nodes know the same plan.
 //!
-//! Each side has two boxes: it sends from the first one, and receives in the second one.
+//! Each side has two regions of memory, called boxes: it sends from the first one and receives in the second one.
 
 use crate::gpu::pattern;
 use serde::{Deserialize, Serialize};
 
 /// The size of a box, bytes.
 pub(super) const BOX: usize = 4 << 20;
-/// Bytes between two places where data arrives; they must stay as they are.
+/// Bytes between two places where data arrives; they must not change.
 const GAP: usize = 61;
-/// How many small transfers there are, and their sizes, bytes.
+/// The number of small transfers, and the largest of their sizes, bytes.
 const SMALL: usize = 1000;
 const SMALL_SIZES: usize = 64;
-/// Sizes around every power of two that cards treat in another way: inline data, a cache line, a packet, a page, a message of
-/// many packets.
+/// Sizes around every power of two at which cards change their behaviour: inline data, a cache line, a packet, a page, a
+/// message of many packets.
 const SIZES: [usize; 38] = [
     1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 513, 1023,
     1025, 2047, 2049, 4095, 4096, 4097, 8191, 16_385, 65_535, 65_537, 262_143, 1_048_579,
 ];
 
-/// One transfer: places in both boxes, and its size, bytes.
+/// One transfer: its offsets in both boxes and its size, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) from: usize,
@@ -27,7 +27,7 @@ pub(super) struct Piece {
     pub(super) bytes: usize,
 }
 
-/// Which transfers.
+/// A list of transfers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Plan {
     /// All sizes, and many small ones.
@@ -49,7 +49,7 @@ impl Plan {
                 let small = (0..SMALL).map(|n| 1 + n % SMALL_SIZES);
                 for bytes in SIZES.into_iter().chain(small) {
                     pieces.push(Piece { from, to, bytes });
-                    // Neither side is aligned, and not in the same way.
+                    // Both sides are unaligned, with different offsets.
                     (from, to) = (from + bytes + 3, to + bytes + GAP);
                 }
                 pieces
@@ -70,7 +70,7 @@ pub struct Wrong {
     pub count: u64,
     /// Where the first one is.
     pub at: u64,
-    /// Its value, and what it should be.
+    /// Its value, and the expected one.
     pub found: u8,
     /// See `found`.
     pub expected: u8,
@@ -78,7 +78,7 @@ pub struct Wrong {
     pub transfer: Option<u64>,
 }
 
-/// Compares a box with what the other side's data (`source`) on `sentinel` should have made of it.
+/// Compares a box that was filled with `sentinel` with what the other side's data (`source`) should have made of it.
 pub(super) fn compare(found: &[u8], plan: Plan, source: u64, sentinel: u64) -> Option<Wrong> {
     let (from, pieces) = (content(source), plan.pieces());
     let mut expected = content(sentinel);

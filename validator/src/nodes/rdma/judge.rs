@@ -1,4 +1,4 @@
-//! From what came of the pairs to findings.
+//! Derives findings from the results of the pairs.
 
 use super::Memory;
 use super::pass::{Latency, Pass, Rate, Sent, Trouble};
@@ -10,7 +10,7 @@ use crate::outcome::finding::{Code, Finding, Severity};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// The part of a port's rate that the host's memory must reach, and the part of that which a GPU's must reach.
+/// The fraction of a port's rate that host memory must reach, and the fraction of host memory's that a GPU's must reach.
 const OF_PORT: f64 = 0.9;
 const OF_HOST: f64 = 0.9;
 
@@ -70,7 +70,7 @@ fn stopped(trouble: &Trouble, pass: &Pass, name: Name<'_>, node_name: &dyn Fn(us
     }
 }
 
-/// Ports through which nearly nothing went, though the transfers were theirs; and those of several rails where nothing shows it.
+/// Ports whose counters show far fewer bytes than were sent through them; with several rails, also cards without counters.
 fn elsewhere(pass: &Pass, cluster: &Cluster) -> Vec<Finding> {
     let several = rails::number(cluster) > 1;
     let one = |sent: &Sent| {
@@ -90,7 +90,7 @@ fn elsewhere(pass: &Pass, cluster: &Cluster) -> Vec<Finding> {
     pass.sent.iter().filter_map(one).collect()
 }
 
-/// Bandwidths below what the ports or the host's memory can do.
+/// Bandwidths below what the ports or the host's memory can reach.
 pub(super) fn slow(pass: &Pass, host: &[Pass], memory: Memory, cluster: &Cluster) -> Vec<Finding> {
     let name = |node, rail| port(cluster, node, rail);
     let expected = |node: usize, rail: usize| cluster.card(node).and_then(|card| *card.gbit_s.get(rail)?);
@@ -202,7 +202,7 @@ pub(super) fn rows(all: &[Pass], memory: Memory, name: Name<'_>) -> Value {
     json!({ "name": format!("RDMA, {}", word(memory)), "columns": columns, "rows": rows.collect::<Vec<_>>() })
 }
 
-/// What the ports' counters say, for the report.
+/// The ports' counters, for the report.
 fn counters(all: &[Pass], memory: Memory, name: Name<'_>) -> Value {
     let columns = [("rail", ""), ("port", ""), ("sent by RDMA", "B"), ("counted", "B")];
     let columns: Vec<_> =

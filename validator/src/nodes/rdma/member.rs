@@ -1,5 +1,5 @@
-//! A node's side: passes the leading node's requests on to a child process, with a time limit for each, and this child, which
-//! calls libibverbs: a call that does not return must not take the node with it.
+//! A node's side: passes the leading node's requests on to a child process, with a time limit for each. This file also
+//! has the child process, which calls libibverbs, so that a call that does not return cannot block the node.
 
 use super::content::{BOX, Piece, Plan, compare, content};
 use super::messages::{Answer, Ask, Make};
@@ -24,17 +24,17 @@ pub struct Rail {
     pub port: u8,
     /// Whether it is RoCE: RDMA over Ethernet.
     pub ethernet: bool,
-    /// The index of its RoCE v2 address, where it has one.
+    /// The index of its RoCE v2 address, if it has one.
     pub gid: Option<u8>,
     /// Its network interface.
     pub interface: Option<String>,
     /// The GPU next to it; `None` without GPUs.
     pub gpu: Option<GpuId>,
-    /// What it should carry in one direction, Gb/s: the rate of its link or of its slot. `None` for a device without a slot.
+    /// Its expected rate in one direction, Gb/s: that of its link or of its slot. `None` for a device without a slot.
     pub gbit_s: Option<f64>,
 }
 
-/// The child process, while it is there.
+/// The child process, if it is running.
 #[derive(Debug, Default)]
 pub struct Verbs(Option<Partner>);
 
@@ -102,7 +102,7 @@ pub const COMMAND: &str = "verbs";
 const TRANSFERS: Duration = Duration::from_secs(20);
 /// How long a burst takes.
 const BURST: Duration = Duration::from_millis(80);
-/// How many single transfers are timed, and for how long at most.
+/// The most single transfers that are timed, and the time limit for all of them.
 const TIMED: usize = 1000;
 const TIMING: Duration = Duration::from_millis(80);
 const TIMED_BYTES: usize = 8;
@@ -116,7 +116,7 @@ pub fn serve() -> io::Result<()> {
     partner::serve(|ask, _| answer(&mut open, ask).unwrap_or_else(|e| Answer::Failed(e.to_string())))
 }
 
-/// What is open. The order is that of dropping: the connection, and then the GPU whose memory it has.
+/// The open resources, in the order in which they must be dropped: the connection, then the GPU whose memory it uses.
 struct Open {
     connection: Connection,
     _gpus: Option<Clique>,
@@ -134,7 +134,7 @@ fn answer(open: &mut Option<Open>, ask: Ask) -> Result<Answer, VerbsError> {
             Ok(Answer::Done)
         }
         (Ask::Sizes(verb), Some(open)) => {
-            // A write goes from the first box here to the second one there, a read the other way round.
+            // A write moves data from the first box here to the second one there, a read in the other direction.
             let places = |piece: Piece| match verb {
                 Verb::Write => (piece.from, BOX + piece.to, piece.bytes),
                 Verb::Read => (BOX + piece.to, piece.from, piece.bytes),

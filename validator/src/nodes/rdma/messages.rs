@@ -1,4 +1,4 @@
-//! What the leading node asks of a connection, and the answers.
+//! The leading node's requests about a connection, and the answers.
 
 use super::content::{Plan, Wrong};
 use crate::machine::GpuId;
@@ -12,29 +12,29 @@ pub enum Ask {
     Open {
         /// The rail.
         rail: usize,
-        /// Whether a GPU's.
+        /// Whether the memory is a GPU's.
         gpu: bool,
     },
-    /// The same in the words of the child process.
+    /// The same for the child process.
     Make(Make),
     /// Connect to the other side.
     Connect(Endpoint),
-    /// Fill both boxes: that to send from, and that to receive in.
+    /// Fill both boxes: the one to send from, and the one to receive in.
     Fill {
-        /// Seed of the first.
+        /// Seed of the first box.
         source: u64,
-        /// Seed of the second.
+        /// Seed of the second box.
         sentinel: u64,
     },
     /// Transfer pieces of all sizes.
     Sizes(Verb),
     /// Compare the second box.
     Check {
-        /// Which transfers have filled it.
+        /// The transfers that have written to it.
         plan: Plan,
-        /// The seed of what was sent.
+        /// The seed of the sent data.
         source: u64,
-        /// The seed of what was there before.
+        /// The seed of the previous content.
         sentinel: u64,
     },
     /// Transfers of this size, many at the same time.
@@ -68,7 +68,7 @@ pub struct Make {
 pub enum Answer {
     /// Opened.
     Made {
-        /// What the other side must know.
+        /// What the other side needs to connect.
         endpoint: Endpoint,
         /// How the card reaches the memory.
         how: Registration,
@@ -81,7 +81,7 @@ pub enum Answer {
     Checked {
         /// How many transfers were checked.
         transfers: u64,
-        /// What was wrong.
+        /// The wrong bytes, if any.
         wrong: Option<Wrong>,
     },
     /// The rate of a burst.

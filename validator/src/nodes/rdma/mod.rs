@@ -1,5 +1,5 @@
-//! RDMA between nodes without NCCL: pairs of ports by reliable connections, every byte of what arrives compared, first in the
-//! host's memory and then in the GPUs'. The node that leads asks; on each node a child process calls libibverbs.
+//! RDMA between nodes without NCCL: pairs of ports use reliable connections, and every received byte is compared, first in
+//! the host's memory and then in the GPUs'. The leading node sends requests; on each node a child process calls libibverbs.
 
 mod content;
 mod judge;
@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 /// Each node is tried with this many others on each rail; NCCL's test tries all pairs.
 const PARTNERS: usize = 2;
 
-/// How often the slow pairs of a round are tried again at the same time, before each is tried alone.
+/// How often the slow pairs of a round are tried again together, before each is tried alone.
 const AGAIN: usize = 2;
 
 /// Which memory.
@@ -55,16 +55,16 @@ pub(super) const TESTS: [(About, Memory); 2] = [
     ),
 ];
 
-/// Both tests' results, one after the other: `host` is that of the first one.
+/// The results of both tests; `host` has those of the first one.
 #[derive(Debug, Default)]
 pub(super) struct Results {
     host: Vec<Pass>,
-    /// The rails that carried nearly nothing of what was theirs.
+    /// The rails that carried nearly nothing of the data that they should have carried.
     pub(super) idle: BTreeSet<usize>,
 }
 
 impl Results {
-    /// Runs one test on all rails; all nodes have as many ports.
+    /// Runs one test on all rails; all nodes have the same number of ports.
     pub(super) fn test(
         &mut self,
         cluster: &mut Cluster,
@@ -75,7 +75,7 @@ impl Results {
         let mut all: Vec<Pass> = Vec::new();
         for round in rounds(cluster.len(), rails).into_iter().take(PARTNERS * rails) {
             let mut passes = Pairs::new(cluster, round.rail, memory, &round.pairs).run();
-            // What was slow is measured again at other moments; the better figure counts.
+            // Slow pairs are measured again later; the better figure counts.
             for _ in 0..AGAIN {
                 let slow = passes.iter().filter(|pass| self.is_slow(cluster, pass, memory));
                 let pairs: Vec<_> = slow.map(|pass| pass.pair).collect();

@@ -14,12 +14,12 @@ use crate::nodes::order::{Order, Reply};
 use crate::nodes::verbs::Verb;
 use std::time::Duration;
 
-/// Beyond a node's own time limit: its answer has to come here.
+/// Extra time beyond a node's own time limit, for its answer to arrive.
 const BESIDE: Duration = Duration::from_secs(10);
 /// The sizes of bursts, bytes.
 pub(super) const BURSTS: [usize; 2] = [64 << 10, 1 << 20];
 
-/// The pairs of a round on one rail, and what came of each.
+/// The pairs of a round on one rail, and the result of each.
 pub(super) struct Pairs<'c> {
     cluster: &'c mut Cluster,
     rail: usize,
@@ -39,7 +39,7 @@ impl<'c> Pairs<'c> {
         Self { cluster, rail, memory, all, nonces: Nonces::new() }
     }
 
-    /// All steps; what came of each pair.
+    /// Runs all steps; returns the result of each pair.
     pub(super) fn run(mut self) -> Vec<Pass> {
         self.connect();
         let before = self.counts();
@@ -58,7 +58,7 @@ impl<'c> Pairs<'c> {
         self.all
     }
 
-    /// What the port of this rail has counted on each node.
+    /// The counters of this rail's port on each node.
     fn counts(&mut self) -> Vec<(usize, Result<Option<Bytes>, String>)> {
         let going: Vec<_> =
             self.all.iter().filter(|pass| pass.trouble.is_none()).map(|pass| pass.pair).collect();
@@ -69,7 +69,7 @@ impl<'c> Pairs<'c> {
         counted.map(|(node, counted)| (node, counted.map(own))).collect()
     }
 
-    /// Keeps what both ports of each pair have sent meanwhile.
+    /// Stores how much both ports of each pair have sent since `before`.
     fn count(&mut self, before: &[(usize, Result<Option<Bytes>, String>)]) {
         let after = self.counts();
         let of = |counts: &[(usize, Result<Option<Bytes>, String>)], node: usize| {
@@ -125,7 +125,7 @@ impl<'c> Pairs<'c> {
         self.check(Plan::Sizes, &seeds, [true, true], verb);
     }
 
-    /// Many transfers of one size at the same time, in one direction after the other; what arrived is compared.
+    /// Many transfers of one size at the same time, in one direction after the other; the received data is compared.
     fn burst(&mut self, verb: Verb, bytes: usize) {
         for from in [0, 1] {
             let seeds = self.fill();
@@ -158,7 +158,7 @@ impl<'c> Pairs<'c> {
         }
     }
 
-    /// Fills the boxes of all nodes: the seeds of each pair's two sides, of what they send and what was there before.
+    /// Fills the boxes of all nodes; returns the two seeds of each pair's two sides: for the sent data and the sentinel.
     fn fill(&mut self) -> Vec<[(u64, u64); 2]> {
         let mut two = || (self.nonces.next(), self.nonces.next());
         let seeds: Vec<_> = self.all.iter().map(|_| [two(), two()]).collect();
@@ -170,7 +170,7 @@ impl<'c> Pairs<'c> {
         seeds
     }
 
-    /// Compares the boxes of those sides where something has arrived.
+    /// Compares the boxes of the sides that have received data.
     fn check(&mut self, plan: Plan, seeds: &[[(u64, u64); 2]], sides: [bool; 2], verb: Verb) {
         let ask = |pair: usize, side: usize| {
             let seeds = seeds.get(pair)?;
@@ -191,8 +191,8 @@ impl<'c> Pairs<'c> {
         }
     }
 
-    /// Asks both sides of each pair at the same time; a side that is asked nothing counts as done. `None` for a pair that has
-    /// failed before or now.
+    /// Sends requests to both sides of each pair at the same time; a side without a request counts as done. `None` for a pair
+    /// that has failed before or now.
     fn both(&mut self, doing: &str, ask: &dyn Fn(usize, usize) -> Option<Ask>) -> Vec<Option<[Answer; 2]>> {
         let alive: Vec<_> = self.all.iter().map(|pass| pass.trouble.is_none()).collect();
         let pairs: Vec<_> = self.all.iter().map(|pass| pass.pair).collect();

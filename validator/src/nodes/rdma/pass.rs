@@ -1,4 +1,4 @@
-//! What came of one pair of nodes on one rail.
+//! The result of one pair of nodes on one rail.
 
 use super::content::Wrong;
 use super::messages::Answer;
@@ -22,27 +22,27 @@ pub(super) struct Pass {
     pub(super) rates: Vec<Rate>,
     /// Latencies.
     pub(super) latencies: Vec<Latency>,
-    /// Wrong bytes: by what, at which node.
+    /// Wrong bytes: the kind of transfer, and the node where they were found.
     pub(super) wrong: Vec<(Verb, usize, Wrong)>,
-    /// What each port has sent, by what was asked for and by its counters.
+    /// How much each port has sent, by the requests and by its counters.
     pub(super) sent: Vec<Sent>,
     /// Why it ended early.
     pub(super) trouble: Option<Trouble>,
 }
 
-/// What a node's port has sent.
+/// How much a node's port has sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Sent {
     /// The node.
     pub(super) node: usize,
-    /// The bytes of the bursts that left there.
+    /// The bytes of the bursts that the node sent.
     pub(super) bytes: u64,
-    /// The bytes that its counter rose by, `None` if nothing counts them; or why that is unknown.
+    /// The increase of the port's counter, bytes, `None` if it has none; or why that is unknown.
     pub(super) counted: Result<Option<u64>, String>,
 }
 
 impl Sent {
-    /// Whether less than half of the bytes passed the port: headers only add to them.
+    /// Whether less than half of the bytes passed through the port: headers only add to the counter.
     pub(super) fn is_elsewhere(&self) -> bool {
         matches!(self.counted, Ok(Some(counted)) if counted < self.bytes / 2)
     }
@@ -63,7 +63,7 @@ pub(super) enum Trouble {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Rate {
     pub(super) verb: Verb,
-    /// The node that asked for the transfers, and the other one.
+    /// The node that requested the transfers, and the other one.
     pub(super) nodes: (usize, usize),
     /// Bytes of each transfer.
     pub(super) bytes: usize,
@@ -88,7 +88,7 @@ pub(super) struct Latency {
 }
 
 impl Latency {
-    /// The time that this part of the transfers does not exceed.
+    /// The time that this fraction of the transfers does not exceed.
     pub(super) fn at(&self, part: f64) -> f64 {
         #[expect(
             clippy::cast_precision_loss,
@@ -118,7 +118,7 @@ impl Pass {
         }
     }
 
-    /// The bytes of the bursts that left a node: of its own writes, and of the other one's reads.
+    /// The bytes of the bursts that a node sent: by its own writes, and by the other one's reads.
     pub(super) fn bytes_of(&self, node: usize) -> u64 {
         let leaves = |rate: &&Rate| (rate.verb == Verb::Write) == (rate.nodes.0 == node);
         let bytes = |rate: &Rate| rate.count.saturating_mul(rate.bytes as u64);
@@ -131,7 +131,7 @@ impl Pass {
     }
 
     pub(super) fn stop(&mut self, trouble: Trouble) {
-        // Where one side is lost, the other one only misses it.
+        // If one side is lost, the other side's error is only a consequence.
         if !matches!(self.trouble, Some(Trouble::Lost { .. } | Trouble::Unsupported { .. })) {
             self.trouble = Some(trouble);
         }
@@ -156,7 +156,7 @@ impl Pass {
         self.wrong.extend(wrong.map(|wrong| (verb, node, wrong)));
     }
 
-    /// Adds what came of a second try.
+    /// Adds the results of a second try.
     pub(super) fn merge(&mut self, again: Self) {
         self.transfers += again.transfers;
         self.rates.extend(again.rates);

@@ -1,5 +1,5 @@
 //! Types of libibverbs in the layout of `infiniband/verbs.h` (rdma-core; the same since ABI `IBVERBS_1.1`). Posting and
-//! polling are inline functions there: they call the provider by the table in [`Context`].
+//! polling are inline functions there: they call the provider through the table in [`Context`].
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -13,10 +13,10 @@ pub(super) type Pd = c_void;
 pub(super) struct Context {
     device: *mut Device,
     reserved: [*mut c_void; 11],
-    /// Takes completions from a queue: their number, or an error below 0.
+    /// Removes completions from a queue; returns their number, or an error below 0.
     pub(super) poll_cq: Option<unsafe extern "C" fn(*mut Cq, c_int, *mut Completion) -> c_int>,
     reserved_too: [*mut c_void; 13],
-    /// Queues work: 0, or an errno.
+    /// Queues work; returns 0, or an errno.
     pub(super) post_send: Option<unsafe extern "C" fn(*mut Qp, *mut Work, *mut *mut Work) -> c_int>,
 }
 

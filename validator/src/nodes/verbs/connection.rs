@@ -13,17 +13,17 @@ use std::ptr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// How much work may be under way.
+/// The most work requests in progress.
 const DEPTH: u32 = 16;
-/// How many reads may be under way at the other side; every card can do that many.
+/// The most reads in progress at the other side; every card supports that many.
 const READS: u8 = 4;
 /// The time until a lost packet is sent again: 4.096 us times 2 to this power, 0.54 s.
 const TIMEOUT: u8 = 17;
 /// How often it is sent again.
 const RETRIES: u8 = 7;
-/// 0.64 ms.
+/// The receiver-not-ready timer, by its code: 0.64 ms.
 const RNR_TIMER: u8 = 12;
-/// Routers may lie between.
+/// The hop limit: there may be routers between the ports.
 const HOPS: u8 = 64;
 
 /// Transfers of equal size, one after the other through `slots` places of both memories.
@@ -43,7 +43,7 @@ pub struct Burst {
 
 /// One side of a connection; closed when dropped.
 pub struct Connection {
-    // The order is that of dropping: first the queue pair.
+    // Fields are dropped in this order: the queue pair must be first.
     pair: Pair,
     region: Region,
     packet: u32,
@@ -66,7 +66,7 @@ impl Connection {
     /// A connection that has no other side yet. `packet` is the number of its first packet, of 24 bits.
     ///
     /// # Errors
-    /// The library's.
+    /// The library's error.
     pub fn new(port: &Rc<Port>, region: Region, packet: u32) -> Result<Self, VerbsError> {
         let mut init = QpInit {
             own: ptr::null_mut(),
@@ -89,7 +89,7 @@ impl Connection {
         Ok(Self { pair, region, packet: packet & 0xff_ffff, other: None })
     }
 
-    /// What the other side must know.
+    /// What the other side needs to connect.
     #[must_use]
     pub fn endpoint(&self) -> Endpoint {
         // SAFETY: it exists.
@@ -100,10 +100,10 @@ impl Connection {
         Endpoint { address, number, packet: self.packet, memory, key, bytes }
     }
 
-    /// Connects to the other side; the path's MTU, bytes.
+    /// Connects to the other side; returns the path's MTU, bytes.
     ///
     /// # Errors
-    /// The library's.
+    /// The library's error.
     pub fn connect(&mut self, other: &Endpoint) -> Result<u32, VerbsError> {
         let port = &self.pair.port;
         let mtu = port.address().mtu.min(other.address.mtu);
@@ -150,7 +150,7 @@ impl Connection {
         &mut self.region
     }
 
-    /// One transfer, until it is completed: how long it took.
+    /// Runs one transfer until it is completed; returns how long it took.
     ///
     /// # Errors
     /// It failed, or was not completed until `due`.
@@ -168,7 +168,7 @@ impl Connection {
         Ok(begun.elapsed())
     }
 
-    /// Transfers for about `long`, at least one through each place: how many, and how long they took.
+    /// Runs transfers for about `long`, at least one through each place; returns how many, and how long they took.
     ///
     /// # Errors
     /// As [`Self::transfer`].
@@ -183,7 +183,7 @@ impl Connection {
         Ok((self.all(verb, pieces, due)?, begun.elapsed()))
     }
 
-    /// Transfers of pieces (the place here, the place there, bytes), many at the same time: how many.
+    /// Transfers pieces (the place here, the place there, bytes), many at the same time; returns how many.
     ///
     /// # Errors
     /// As [`Self::transfer`].
@@ -243,7 +243,7 @@ impl Connection {
         let port = &self.pair.port;
         let post = post.ok_or_else(|| VerbsError::Missing(format!("{}: no ibv_post_send", port.name)))?;
         let mut refused = ptr::null_mut();
-        // SAFETY: the queue pair exists; the provider copies the request, whose memory is registered and outlives the queue pair.
+        // SAFETY: the queue pair exists; the provider copies the request; its memory is registered and outlives the queue pair.
         let code = unsafe { post(self.pair.qp, &raw mut work, &raw mut refused) };
         if code == 0 {
             Ok(())
@@ -267,7 +267,7 @@ impl Connection {
 }
 
 impl Pair {
-    /// Changes the state to that of `STATES`.
+    /// Changes the state to `STATES[state]`.
     fn change(&self, mut attr: QpAttr, state: usize, mask: i32) -> Result<(), VerbsError> {
         attr.state = STATES.get(state).copied().unwrap_or_default();
         // SAFETY: it exists; the fields that the mask names are set.

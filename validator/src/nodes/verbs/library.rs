@@ -1,5 +1,5 @@
 //! The functions of libibverbs, looked up by name once. The crates that wrap rdma-core need its headers, cmake and clang to
-//! compile; this needs none of them, and where the library is missing the program starts all the same.
+//! compile; this needs none of them, and if the library is missing the program starts anyway.
 #![expect(
     unsafe_code,
     reason = "functions of a shared library are found by name and called as its header declares them"
@@ -19,7 +19,7 @@ macro_rules! functions {
         /// The functions that firstlight calls, as `infiniband/verbs.h` declares them.
         pub(super) struct Api {
             $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> $result,)*
-            /// Libraries before rdma-core 34 have none.
+            /// `None`: libraries before rdma-core 34 do not have it.
             pub(super) reg_dmabuf_mr: Option<RegDmabuf>,
         }
 

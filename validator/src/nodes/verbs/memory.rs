@@ -23,9 +23,9 @@ const COPY: Duration = Duration::from_secs(10);
 pub enum Registration {
     /// The host's memory.
     Host,
-    /// A GPU's, exported as a dma-buf.
+    /// A GPU's memory, exported as a dma-buf.
     DmaBuf,
-    /// A GPU's, by the module `nvidia_peermem`.
+    /// A GPU's memory, through the module `nvidia_peermem`.
     Peermem,
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for Registration {
 
 /// Registered memory; released when dropped.
 pub struct Region {
-    // The order is that of dropping: first the registration.
+    // Fields are dropped in this order: the registration must be first.
     mr: Registered,
     held: Held,
     bytes: usize,
@@ -92,7 +92,7 @@ impl Region {
     /// `bytes` of the host's memory.
     ///
     /// # Errors
-    /// There is not enough, or the card cannot have it.
+    /// There is not enough, or it cannot be registered with the card.
     pub fn host(port: &Rc<Port>, bytes: usize) -> Result<Self, VerbsError> {
         let host = Host::new(bytes)?;
         let at = host.at.as_ptr();
@@ -101,10 +101,10 @@ impl Region {
         Ok(Self { mr, held: Held::Host(host), bytes, how: Registration::Host })
     }
 
-    /// `bytes` of the memory of `gpu`: by dma-buf, or else by `nvidia_peermem`.
+    /// `bytes` of the memory of `gpu`: through a dma-buf, or else through `nvidia_peermem`.
     ///
     /// # Errors
-    /// There is not enough, or the card cannot have it in either way.
+    /// There is not enough, or it cannot be registered with the card in either way.
     pub fn gpu(port: &Rc<Port>, gpu: &Gpu, bytes: usize) -> Result<Self, VerbsError> {
         let failed = |e: GpuError| VerbsError::Call { what: "CUDA".to_owned(), why: e.to_string() };
         let buffer = gpu.alloc(bytes as u64).map_err(failed)?;
@@ -116,7 +116,7 @@ impl Region {
             Ok(mr) => (mr, Registration::DmaBuf),
             Err(first) => {
                 let at = ptr::with_exposed_provenance_mut(usize::try_from(address).unwrap_or_default());
-                // SAFETY: the buffer lives longer than the registration; nothing reads by this pointer.
+                // SAFETY: the buffer lives longer than the registration; this process never dereferences the pointer.
                 let mr = unsafe { register(port, at, bytes) };
                 let mr = mr.map_err(|second| {
                     VerbsError::Unregistered(format!(
@@ -141,7 +141,7 @@ impl Region {
         self.bytes
     }
 
-    /// Its first address, as the card knows it.
+    /// Its first address, as the card uses it.
     pub(super) fn address(&self) -> u64 {
         match &self.held {
             Held::Host(host) => host.at.as_ptr().expose_provenance() as u64,
@@ -149,13 +149,13 @@ impl Region {
         }
     }
 
-    /// Its keys, for this side and the other one.
+    /// Its keys: for this side, and for the other side.
     pub(super) fn keys(&self) -> (u32, u32) {
         // SAFETY: registered, not yet released.
         unsafe { ((*self.mr.mr).lkey, (*self.mr.mr).rkey) }
     }
 
-    /// Bytes from `offset` on become `with`. No transfer may be under way there.
+    /// Writes `with` at `offset`. No transfer may be using that range.
     ///
     /// # Errors
     /// A range outside, or CUDA's error.
@@ -181,7 +181,7 @@ impl Region {
         }
     }
 
-    /// `bytes` from `offset` on. No transfer may be under way there.
+    /// Reads `bytes` from `offset` on. No transfer may be using that range.
     ///
     /// # Errors
     /// As [`Self::put`].
@@ -224,7 +224,7 @@ fn named(port: &Port, bytes: usize, what: &str, error: &VerbsError) -> VerbsErro
 }
 
 /// # Safety
-/// The memory must live longer than what is returned.
+/// The memory must live longer than the returned registration.
 unsafe fn register(port: &Rc<Port>, at: *mut u8, bytes: usize) -> Result<Registered, VerbsError> {
     // SAFETY: the caller's promise; the domain exists.
     let mr = unsafe { (port.api.reg_mr)(port.pd, at.cast(), bytes, ACCESS) };

@@ -1,5 +1,5 @@
-//! RDMA between machines by libibverbs: ports, memory that a card may reach, and reliable connections. The only folder that
-//! names the library. What is written and read, and what it means, is the callers'.
+//! RDMA between machines through libibverbs: ports, memory that a card may access, and reliable connections. The only
+//! folder that names the library. Callers decide what is written and read, and what it means.
 
 mod abi;
 mod connection;
@@ -14,7 +14,7 @@ pub use port::{Address, Port};
 use serde::{Deserialize, Serialize};
 use std::{fmt, io};
 
-/// What the other side must know of a connection.
+/// What the other side needs to know about a connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Endpoint {
     /// The port's address.
@@ -31,7 +31,7 @@ pub struct Endpoint {
     pub bytes: u64,
 }
 
-/// What is done with the other side's memory.
+/// The kind of access to the other side's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Verb {
     /// This side's memory is written there.
@@ -52,7 +52,7 @@ impl fmt::Display for Verb {
 /// Why something did not work.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VerbsError {
-    /// libibverbs is not there, or lacks a function.
+    /// libibverbs is missing, or lacks a function.
     #[error("{0}")]
     Library(String),
     /// The library knows no device of this name, or no such port.
@@ -61,17 +61,17 @@ pub enum VerbsError {
     /// A call failed.
     #[error("{what}: {why}")]
     Call {
-        /// The function, and for what.
+        /// The function and its purpose.
         what: String,
-        /// The kernel's words.
+        /// The kernel's message.
         why: String,
     },
     /// Work was not completed.
     #[error("{what} was not completed: {why}")]
     Work {
-        /// Which.
+        /// The work.
         what: String,
-        /// The library's words for its status.
+        /// The library's text for its status.
         why: String,
     },
     /// Work was not completed in time.
@@ -86,12 +86,12 @@ pub enum VerbsError {
 }
 
 impl VerbsError {
-    /// A call that sets errno.
+    /// The error of a call that sets errno.
     fn last(what: impl Into<String>) -> Self {
         Self::Call { what: what.into(), why: io::Error::last_os_error().to_string() }
     }
 
-    /// A call that returns an errno, which some providers negate.
+    /// The error of a call that returns an errno, which some providers negate.
     fn code(what: impl Into<String>, code: i32) -> Self {
         let why = io::Error::from_raw_os_error(code.saturating_abs()).to_string();
         Self::Call { what: what.into(), why }

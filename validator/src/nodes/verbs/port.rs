@@ -9,7 +9,7 @@ use std::ffi::CStr;
 use std::ptr;
 use std::time::Instant;
 
-/// How many completions a queue holds.
+/// The capacity of a completion queue.
 pub(super) const COMPLETIONS: i32 = 64;
 
 /// How another port reaches this one.
@@ -32,7 +32,7 @@ pub struct Port {
     /// `mlx5_0:1`
     pub(super) name: String,
     pub(super) number: u8,
-    /// The index of its global identifier, where it has one.
+    /// The index of its global identifier, if it has one.
     pub(super) gid_index: Option<u8>,
     address: Address,
 }
@@ -46,7 +46,7 @@ impl Port {
         let api = api()?;
         let name = format!("{device}:{number}");
         let context = open(api, device)?;
-        // From here on dropping undoes what was done.
+        // From here on, dropping `port` releases everything.
         let address = Address { lid: 0, gid: None, mtu: 0 };
         let (pd, cq) = (ptr::null_mut(), ptr::null_mut());
         let mut port = Self { api, context, pd, cq, name, number, gid_index: gid, address };
@@ -56,7 +56,7 @@ impl Port {
         if port.pd.is_null() {
             return Err(VerbsError::last(format!("ibv_alloc_pd on {}", port.name)));
         }
-        // SAFETY: the context is open; there is no channel, and nothing of our own.
+        // SAFETY: the context is open; no event channel and no data of ours are attached.
         port.cq = unsafe { (api.create_cq)(context, COMPLETIONS, ptr::null_mut(), ptr::null_mut(), 0) };
         if port.cq.is_null() {
             return Err(VerbsError::last(format!("ibv_create_cq on {}", port.name)));
@@ -113,7 +113,7 @@ impl Port {
         }
     }
 
-    /// The library's words for a completion's status.
+    /// The library's text for a completion's status.
     pub(super) fn status(&self, completion: &Completion) -> String {
         // SAFETY: any number is allowed; the text is static.
         let text = unsafe { (self.api.status_text)(completion.status) };
@@ -165,7 +165,7 @@ fn open(api: &Api, device: &str) -> Result<*mut Context, VerbsError> {
 
 impl Drop for Port {
     fn drop(&mut self) {
-        // What fails here is released by the end of the process.
+        // Whatever cannot be released here is released when the process ends.
         if !self.cq.is_null() {
             // SAFETY: made by this port; connections hold the port, so none is left.
             unsafe { (self.api.destroy_cq)(self.cq) };

@@ -1,4 +1,4 @@
-//! The places of findings about GPUs, what they send each other, NCCL, network cards, and tests without a result.
+//! The places of findings about GPUs, the data between them, NCCL, network cards, and tests without a result.
 
 use super::machine::{ACS, BAR1, DRIVER, GONE, IOMMU, LOGGED};
 use super::{Place, place};
@@ -6,17 +6,17 @@ use crate::outcome::finding::Code::{self, *};
 
 /// CUDA cannot be used, or not on every GPU.
 const CUDA: &[Code] = &[GpuMig, GpuComputeMode, CudaMissing, GpuCountCuda, KernelImage, CudaStart];
-/// A GPU stores or computes wrongly by itself.
+/// A GPU stores or computes wrongly on its own.
 const WORN: &[Code] = &[GpuRemap, GpuEcc, GpuMemory, GpuArithmetic];
-/// Other programs.
+/// Other programs use the GPU.
 const OTHERS: &[Code] = &[GpuInUse];
 /// A link carries less than it should.
 const LINKS: &[Code] = &[LinkNarrow, LinkSlow, PcieAer, GpuLinkLoad, NvLinkDown, NvLinkUnknown];
 /// Figures cannot be trusted.
 const CLOCK: &[Code] = &[GpuClock, LinkContradicted];
-/// Peer access is not given.
+/// Peer access is not available.
 const NO_ACCESS: &[Code] = &[P2pUnsupported, PeersGrouped, P2pRefused, P2pWitnesses];
-/// Data does not arrive, or not as it was sent.
+/// Data does not arrive, or does not arrive as it was sent.
 const DELIVERY: &[Code] = &[P2pStray, P2pWrongData, P2pOrder, P2pHang, HostWrongData];
 /// Data between GPUs is slow.
 const SLOW: &[Code] = &[P2pStaged, P2pSlow, P2pAsymmetric, P2pCollapse, P2pBursts, HostSlow];
@@ -35,13 +35,13 @@ pub(super) const AGAINST: &[Code] = &[
     CudaStart,
     GpuGone,
 ];
-/// Peer-to-peer works, and is slower than it could be.
+/// Peer-to-peer works, but is slower than it could be.
 pub(super) const TOO_SLOW: &[Code] =
     &[P2pStaged, P2pSlow, P2pAsymmetric, P2pLatency, P2pCollapse, P2pBursts, GpuLinkLoad, NvLinkDown];
 
 /// The second part of the table.
 pub(super) const PLACES: &[Place] = &[
-    // A GPU by itself.
+    // A single GPU.
     place(GpuMig, "the GPU is split into MIG instances", &[]),
     place(GpuComputeMode, "its compute mode admits too few processes", &[]),
     place(CudaMissing, "the driver's libraries could not be loaded", &[&[DriverMissing, DriverMismatch]]),

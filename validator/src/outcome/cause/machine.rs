@@ -3,7 +3,7 @@
 use super::{Place, place};
 use crate::outcome::finding::Code::{self, *};
 
-/// The run saw too little of the machine.
+/// Parts of the machine could not be read.
 const UNREAD: &[Code] = &[FabricUnreadable, SysUnreadable, PciUnreadable];
 /// A device does not answer.
 pub(super) const GONE: &[Code] = &[GpuGone, PciGone, RebarBroken];
@@ -13,7 +13,7 @@ const BOOT: &[Code] = &[ImageNone, ImageChanged, CmdlineOverridden, CmdlineMissi
 const LOCKED: &[Code] = &[Lockdown];
 /// The IOMMU changes or blocks addresses.
 pub(super) const IOMMU: &[Code] = &[IommuTranslating, IommuNotOff, IommuFault];
-/// Peer traffic takes the way over the root complex.
+/// Peer traffic goes through the root complex.
 pub(super) const ACS: &[Code] =
     &[AcsQuirk, AcsKept, AcsStuck, AcsRefused, AcsUnknown, AcsReverted, AcsRedirect];
 /// BAR1 was not enlarged.
@@ -65,7 +65,7 @@ pub(super) const PLACES: &[Place] = &[
     place(RecoveryFailed, "GPUs could not be recovered", &[]),
     place(Recovered, "the machine was rebooted to recover its GPUs", &[]),
     place(WatchdogNone, "no watchdog can be used", &[]),
-    // What is there.
+    // Devices.
     place(MachineCheck, "a processor, memory or the chipset reported an error", &[]),
     place(PcieAer, "its PCIe link has errors", &[]),
     place(GpuGone, "the GPU no longer answers", &[]),
@@ -75,7 +75,7 @@ pub(super) const PLACES: &[Place] = &[
     place(GpuNone, "there is no NVIDIA GPU", &[UNREAD, GONE]),
     place(GpuCount, "the number of GPUs is not the expected one", &[UNREAD, GONE, &[GpuNone]]),
     place(GpuName, "the GPU is not of the expected model", &[&[GpuCount]]),
-    // How it was started.
+    // The boot.
     place(ImageNone, "the running system is no firstlight image", &[]),
     place(ImageChanged, "the files of the running image were changed", &[]),
     place(CmdlineOverridden, "a later kernel word contradicts a required one", &[]),
@@ -163,7 +163,7 @@ pub(super) const PLACES: &[Place] = &[
         &[&[Bar1Small, Bar1MapShort, DriverParameters, DisplayOnGpu, PatchMissing, PatchNotEffective]],
     ),
     place(Bar1Witnesses, "the kernel log and NVML disagree about the driver's map", &[&[Bar1NotStatic]]),
-    // What was logged.
+    // The log.
     place(NvswitchSxid, "an NVSwitch reported an error", &[]),
     place(GpuXid, "the driver logged an Xid error", &[GONE, IOMMU, &[PcieAer, NvswitchSxid]]),
     place(KernelFault, "the kernel had a fault of its own", &[GONE, &[PcieAer, MachineCheck, GpuXid]]),

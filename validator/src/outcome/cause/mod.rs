@@ -1,5 +1,5 @@
-//! Which finding is the cause of which: a table with a place for every code. The order of the table is the order in
-//! which things are repaired, and each place names the codes that explain it, which all stand above it. Pure data;
+//! Which finding is the cause of which: a table with a place for every code. The order of the table is the
+//! order of repair, and each place lists the codes that explain it, all of which are above it. Pure data;
 //! [`crate::report`] applies it to the findings of a run.
 
 mod gpu;
@@ -25,9 +25,9 @@ const fn place(code: Code, says: &'static str, by: &'static [&'static [Code]]) -
     Place { code, says, by }
 }
 
-/// What says that peer-to-peer does not work.
+/// The codes that show that peer-to-peer does not work.
 pub const AGAINST: &[Code] = gpu::AGAINST;
-/// What says that it works and is slow.
+/// The codes that show that it works but is slow.
 pub const SLOW: &[Code] = gpu::TOO_SLOW;
 
 /// All places, in the order of repair.
@@ -35,7 +35,7 @@ fn places() -> impl Iterator<Item = &'static Place> {
     machine::PLACES.iter().chain(gpu::PLACES)
 }
 
-/// More exact words than those of the table, where the cause of a finding has a certain text.
+/// More exact words than those of the table, for findings whose cause contains a certain text.
 const EXACT: &[(Code, &str, &str)] = &[
     (Code::P2pUnsupported, "stock driver", "the stock driver refuses it"),
     (Code::P2pUnsupported, "registry key", "a registry key of the driver switches it off"),
@@ -61,7 +61,7 @@ pub fn says(place: &Place, cause: &str) -> &'static str {
 /// Whether `cause` explains `symptom`, directly or through others.
 #[must_use]
 pub fn explains(cause: Code, symptom: Code) -> bool {
-    // The table has no circle: each place names places above it only.
+    // The table has no cycle: each place lists only places above it.
     explained_by(symptom).any(|code| code == cause || explains(cause, code))
 }
 

@@ -9,7 +9,7 @@ pub struct RuledOut {
     pub test: &'static str,
     /// What did not happen, in words.
     pub what: &'static str,
-    /// The codes of that.
+    /// The codes of the findings that are ruled out.
     pub codes: &'static [Code],
 }
 

@@ -36,7 +36,7 @@ pub struct Finding {
     pub cause: String,
     /// The next thing to do.
     pub remedy: String,
-    /// The same as a word for programs, where NVIDIA's driver or its documents give an action.
+    /// The next action as a word for programs, where NVIDIA's driver or its documents give one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::outcome::schema::recovery")]
     pub recovery: Option<Recovery>,
@@ -66,12 +66,12 @@ impl Code {
         }
     }
 
-    /// The action for a code that always asks for one.
+    /// The action for a code that always requires one.
     const fn recovery(self) -> Option<Recovery> {
         match self {
-            // What NVIDIA's catalogue says of Xid 79, which is the same fault.
+            // The action in NVIDIA's catalogue for Xid 79, which is the same fault.
             Self::GpuGone => Some(Recovery::RebootNode),
-            // What is under way on a GPU does not end by itself.
+            // Work that hangs on a GPU does not end by itself.
             Self::DriverTimeout | Self::NvmlTimeout | Self::P2pHang | Self::NcclHang => {
                 Some(Recovery::ResetGpu)
             }

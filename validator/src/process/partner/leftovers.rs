@@ -74,9 +74,9 @@ impl Leftovers {
         let Some(before) = &self.before else { return BTreeSet::new() };
         let now = files(&self.root).unwrap_or_default();
         let ours = |name: &String| {
-            let told = self.root.stat(Path::new(FOLDER).join(name));
+            let stat = self.root.stat(Path::new(FOLDER).join(name));
             let file = |mode| FileType::from_raw_mode(mode) == FileType::RegularFile;
-            told.is_ok_and(|told| file(told.st_mode) && told.st_uid == getuid().as_raw())
+            stat.is_ok_and(|stat| file(stat.st_mode) && stat.st_uid == getuid().as_raw())
         };
         now.difference(before).filter(|name| ours(name)).cloned().collect()
     }
@@ -138,9 +138,9 @@ fn is_gone(error: &io::Error) -> bool {
 }
 
 /// True for a process of another user, which cannot open our files: `mkstemp` makes them accessible to their
-/// owner only. Only a non-root user gets here, because root can read all processes.
+/// owner only. This occurs for non-root users only, because root can read all processes.
 fn is_anothers(root: &Root, process: &Path) -> bool {
-    root.stat(process).is_ok_and(|told| told.st_uid != getuid().as_raw())
+    root.stat(process).is_ok_and(|stat| stat.st_uid != getuid().as_raw())
 }
 
 #[cfg(test)]

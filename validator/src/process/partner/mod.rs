@@ -111,12 +111,12 @@ impl Partner {
         said.map_err(|error| self.lost(error, Duration::ZERO))
     }
 
-    /// Its next message.
+    /// Waits for its next message.
     ///
     /// # Errors
     /// See [`Lost`].
     pub fn hear<R: DeserializeOwned>(&mut self, within: Duration) -> Result<R, Lost> {
-        // To the kernel zero means no timeout.
+        // Zero would mean no timeout.
         let patience = within.max(Duration::from_millis(1));
         let socket = self.open()?;
         let heard = set_socket_timeout(socket, Timeout::Recv, Some(patience));
@@ -219,7 +219,7 @@ impl Worker {
         unless_gone(receive(self.0.as_fd())).map(Option::flatten)
     }
 
-    /// Answers. If the worker is gone, `hear` reports it.
+    /// Sends an answer. If the worker is gone, `hear` reports it.
     ///
     /// # Errors
     /// The kernel's error.

@@ -1,5 +1,5 @@
 //! Curves over a logarithmic axis of sizes, or over time: a drawing with axes, and for each curve its own color, dash and
-//! marker, so that none is told by color alone. And the section of NCCL, which has such a drawing for each collective.
+//! marker, so that no curve is identified by color alone. Also the section of NCCL, with such a drawing for each collective.
 
 use super::frame::{drawing, label, line, place, short};
 use super::frame::{note, section};
@@ -11,7 +11,7 @@ use serde_json::Value;
 const SIZE: (f64, f64) = (344.0, 214.0);
 /// The plot inside it: left, top, right, bottom.
 const PLOT: (f64, f64, f64, f64) = (44.0, 14.0, 332.0, 156.0);
-/// Curves beyond this number have no style of their own; the table has their figures.
+/// The number of styles. Further curves are not drawn; the table has their figures.
 const STYLES: usize = 6;
 
 /// One curve: its name and its points.
@@ -20,9 +20,9 @@ pub(crate) struct Curve {
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// What the axes are.
+/// The description of the axes.
 pub(crate) struct Axes<'a> {
-    /// What is shown.
+    /// The title of the figure.
     pub(crate) title: &'a str,
     /// The unit of the vertical axis.
     pub(crate) unit: &'a str,
@@ -65,9 +65,9 @@ pub(crate) fn curves(axes: &Axes<'_>, all: &[Curve]) -> Option<Element> {
     for (n, curve) in all.iter().enumerate().take(STYLES) {
         parts.extend(drawn(n, curve, &x, &y));
     }
-    let told: Vec<_> = all.iter().filter_map(|curve| told(curve, axes)).collect();
+    let summaries: Vec<_> = all.iter().filter_map(|curve| summary(curve, axes)).collect();
     let figure = element("figure").child(element("figcaption").text(axes.title));
-    Some(figure.child(drawing(SIZE, axes.title, &told.join("; "), parts)))
+    Some(figure.child(drawing(SIZE, axes.title, &summaries.join("; "), parts)))
 }
 
 /// A curve's line, its markers and its entry in the legend.
@@ -86,7 +86,7 @@ fn drawn(n: usize, curve: &Curve, x: &impl Fn(f64) -> f64, y: &impl Fn(f64) -> f
     parts
 }
 
-/// Every curve has a marker of another shape.
+/// The marker of curve `n`: one of three shapes.
 fn marker(n: usize, (x, y): (f64, f64)) -> Element {
     let class = format!("dot c{n}");
     match n % 3 {
@@ -102,7 +102,7 @@ fn marker(n: usize, (x, y): (f64, f64)) -> Element {
 }
 
 /// The last and the highest point in words.
-fn told(curve: &Curve, axes: &Axes<'_>) -> Option<String> {
+fn summary(curve: &Curve, axes: &Axes<'_>) -> Option<String> {
     let (last, value) = curve.points.last()?;
     let most = curve.points.iter().map(|(_, y)| *y).reduce(f64::max)?;
     let at = if axes.sizes { bytes(*last) } else { format!("{last:.0} s") };
@@ -138,14 +138,14 @@ fn bytes(value: f64) -> String {
     crate::text::size::size(value as u64)
 }
 
-/// Tables of collectives, and what their curve is called.
+/// Tables of collectives, and the names of their curves.
 const TABLES: [(&str, &str); 4] = [
     ("nccl.all_reduce", "P2P on"),
     ("nccl.all_reduce.off", "P2P off"),
     ("nccl.collectives", "P2P on"),
     ("nccl.processes", "P2P on, processes"),
 ];
-/// What a row's bus bandwidth is called.
+/// The heading of the bus bandwidth.
 const BUSBW: &str = "out-of-place busbw";
 
 /// The curves; `None` if NCCL was not measured.
@@ -176,7 +176,7 @@ pub(super) fn section_of(report: &Report) -> Option<Element> {
     let drawn: Vec<_> = drawn.collect();
     let some = !drawn.is_empty();
     let how = if off {
-        "Bus bandwidth out of place, over the size of the data. Without peer-to-peer NCCL was measured where a curve says so."
+        "Bus bandwidth out of place, over the size of the data. Curves named P2P off were measured without peer-to-peer."
     } else {
         "Bus bandwidth out of place, over the size of the data. NCCL was not measured without peer-to-peer."
     };
@@ -184,7 +184,7 @@ pub(super) fn section_of(report: &Report) -> Option<Element> {
     some.then(|| section("NCCL").with("id", "nccl").child(note(how)).child(drawings))
 }
 
-/// By size; of several rows of one size (other types) the first.
+/// Sorts a curve by size; of several rows of one size (other types) the first is kept.
 fn ordered(curve: &mut Curve) {
     curve.points.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     curve.points.dedup_by(|(a, _), (b, _)| a.total_cmp(b).is_eq());

@@ -1,5 +1,5 @@
 //! The measurements on the page: matrices as heat maps, tables folded, effects of switching something on. A heat map is
-//! a table: each cell has its figure, and its color is one of six steps of one hue.
+//! a table: each cell shows its figure, and its color is one of six steps of one hue.
 
 use super::frame::{cell, folded, note, number, row, section, table};
 use crate::machine::GpuId;
@@ -11,9 +11,9 @@ use crate::report::{Report, TestEntry, pairs_of};
 use crate::schedule::Pair;
 use serde_json::Value;
 
-/// Larger matrices are folded, but for those that matter most and those with findings.
+/// Larger matrices are folded, except for the most important ones and those with findings.
 const LARGE: usize = 8;
-/// What matters most among larger matrices.
+/// The most important ones among larger matrices.
 const FIRST: [&str; 3] = ["p2p.connectivity", "sample.uni.on", "sample.latency.on.gpu"];
 /// Steps of the color scale.
 const STEPS: f64 = 6.0;
@@ -99,13 +99,13 @@ fn expected(report: &Report, test: &TestEntry, matrix: &Matrix) -> String {
     let one = |m: &Missed| {
         format!("GPU {} -> {} {}", label(&matrix.rows, m.row), label(&matrix.columns, m.column), m.expected)
     };
-    let mut told: Vec<_> = missed.iter().map(one).collect();
-    told.dedup();
-    let more = told.len().saturating_sub(LISTED);
-    told.truncate(LISTED);
-    if !told.is_empty() {
+    let mut named: Vec<_> = missed.iter().map(one).collect();
+    named.dedup();
+    let more = named.len().saturating_sub(LISTED);
+    named.truncate(LISTED);
+    if !named.is_empty() {
         let more = if more > 0 { format!(", and {more} more") } else { String::new() };
-        return format!("expected: {}{more}", told.join(", "));
+        return format!("expected: {}{more}", named.join(", "));
     }
     let raw =
         report.fabric.iter().flat_map(|f| &f.paths).filter(|p| report.gpus.iter().any(|g| g.bdf == p.b));
@@ -226,7 +226,7 @@ fn listed(test: &str, value: &Value) -> Element {
     folded(&title, false, [table(None, &head, rows.iter().map(line))])
 }
 
-/// The decimals of a column: two, or four where all its figures are below 1.
+/// The decimals of a column: two, or four if all its figures are below 1.
 fn decimals(rows: &[Value], column: usize) -> usize {
     let figures = rows.iter().filter_map(|row| row.get(column)?.as_f64());
     if figures.fold(0.0, |most: f64, figure| most.max(figure.abs())) < 1.0 { 4 } else { 2 }

@@ -29,7 +29,7 @@ pub fn fleet(fleet: &Fleet) -> io::Result<String> {
     framed(&title, [head].into_iter().chain(sweeps).chain([machines(fleet), figures(fleet)]))
 }
 
-/// The name of a series for people: `ce.write` of `p2p-bandwidth/ce.write`, and behind it a table's column.
+/// The readable name of a series: that of `ce.write` for `p2p-bandwidth/ce.write`, followed by a table's column.
 fn named(series: &str) -> String {
     let mut parts = series.split('/').skip(1);
     let first = parts.next().map_or_else(|| series.to_owned(), words::name);
@@ -101,7 +101,7 @@ fn figures(fleet: &Fleet) -> Element {
     section("Figures").child(element("p").text(note)).child(table(None, &head, rows))
 }
 
-/// What each setting costs: its figures, and how far each is from the best one.
+/// The cost of each setting: its figures, and how far each is from the best one.
 fn sweep(sweep: &Sweep) -> Element {
     let settings = &sweep.settings;
     let head: Vec<_> = ["figure"].into_iter().chain(settings.iter().map(|s| s.setting.as_str())).collect();

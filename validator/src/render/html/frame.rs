@@ -45,7 +45,7 @@ pub(crate) fn section(title: &str) -> Element {
     element("section").child(element("h2").text(title))
 }
 
-/// A paragraph that says how to read what follows.
+/// A paragraph that explains the part below it.
 pub(crate) fn note(text: &str) -> Element {
     element("p").with("class", "dim").text(text)
 }
@@ -89,8 +89,8 @@ pub(crate) fn folded(title: &str, open: bool, inside: impl IntoIterator<Item = E
     if open { details.with("open", "") } else { details }
 }
 
-/// A drawing of this width and height in its own units, which are pixels where there is room. It has a title and a
-/// description for readers who do not see it.
+/// A drawing of this width and height in its own units, which are pixels if there is room. It has a title and a
+/// description for readers who cannot see it.
 pub(crate) fn drawing(size: (f64, f64), title: &str, desc: &str, parts: Vec<Element>) -> Element {
     let (width, height) = size;
     let svg = element("svg")
@@ -104,7 +104,7 @@ pub(crate) fn drawing(size: (f64, f64), title: &str, desc: &str, parts: Vec<Elem
     element("div").with("class", "wide").child(svg)
 }
 
-/// A text of a drawing, at the left end of its line's foot.
+/// A text of a drawing; `x` and `y` are the left end of its baseline.
 pub(crate) fn label(x: f64, y: f64, class: &str, text: &str) -> Element {
     place("text", [("x", x), ("y", y)]).with("class", class).text(text)
 }

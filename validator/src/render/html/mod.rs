@@ -68,7 +68,7 @@ fn top(report: &Report) -> Element {
         .children(recorded)
 }
 
-/// What people ask next, and the tests that answer it.
+/// The usual next questions of a reader, and the tests that answer them.
 const ASKED: [(&str, &str); 8] = [
     ("Data", "p2p-integrity"),
     ("Speed", "p2p-bandwidth"),
@@ -80,7 +80,7 @@ const ASKED: [(&str, &str); 8] = [
     ("Since the baseline", "baseline"),
 ];
 
-/// The answers to what people ask next, on the first screen. A test that the report lacks has no row.
+/// The answers to the usual next questions, at the top of the page. A test that the report lacks has no row.
 fn glance(report: &Report) -> Option<Element> {
     let answer = |(what, id): (&str, &str)| {
         let test = report.tests.iter().find(|test| test.id == id)?;
@@ -147,8 +147,8 @@ fn logs(report: &Report) -> Option<Element> {
     (!logs.is_empty()).then(|| section("Logs").children(logs))
 }
 
-// Findings on the page: the worst first, each with its cause and remedy; the evidence folded, and each line of it once;
-// harmless findings folded.
+// Findings on the page: the worst first, each with its cause and remedy; the evidence is folded, and each of its lines is
+// shown once; harmless findings are folded.
 
 /// More subjects, GPUs or messages than this are counted or folded.
 const SPELLED: usize = 4;
@@ -160,11 +160,11 @@ fn section_of(report: &Report) -> Option<Element> {
     // A stable sort: findings of one severity keep the order of the tests.
     bad.sort_by_key(|(_, finding)| std::cmp::Reverse(finding.severity));
     let some = !bad.is_empty() || !harmless.is_empty();
-    let mut told = BTreeSet::new();
+    let mut seen = BTreeSet::new();
     let mut articles = |of: Vec<(&'_ str, &'_ Finding)>| -> Vec<Element> {
         let groups =
             alike(of, |(id, f)| (*id, f.severity, f.code.clone(), f.cause.clone(), f.remedy.clone()));
-        groups.iter().filter_map(|group| article(report, group, &mut told)).collect()
+        groups.iter().filter_map(|group| article(report, group, &mut seen)).collect()
     };
     let count = harmless.len();
     let bad = articles(bad);
@@ -174,7 +174,7 @@ fn section_of(report: &Report) -> Option<Element> {
 }
 
 /// Findings of one test that have one cause and one remedy.
-fn article(report: &Report, group: &[(&str, &Finding)], told: &mut BTreeSet<String>) -> Option<Element> {
+fn article(report: &Report, group: &[(&str, &Finding)], seen: &mut BTreeSet<String>) -> Option<Element> {
     let (test, first) = group.first()?;
     let mut subjects: Vec<_> = group.iter().map(|(_, finding)| finding.subject.as_str()).collect();
     subjects = alike(subjects, |subject| *subject).iter().filter_map(|same| same.first().copied()).collect();
@@ -197,13 +197,13 @@ fn article(report: &Report, group: &[(&str, &Finding)], told: &mut BTreeSet<Stri
     let rest = (!rest.is_empty()).then(|| folded(&format!("{} more", rest.len()), false, rest));
     let findings = group.iter().map(|(_, finding)| *finding);
     let article = element("article").child(head).children(shown).children(rest);
-    Some(article.child(element("dl").children(list)).children(evidence(findings, told)))
+    Some(article.child(element("dl").children(list)).children(evidence(findings, seen)))
 }
 
-/// The lines that no earlier article has, and how many of its lines an earlier one has.
-fn evidence<'a>(findings: impl Iterator<Item = &'a Finding>, told: &mut BTreeSet<String>) -> Option<Element> {
+/// The evidence lines that no earlier article has, and the number of those that an earlier one has.
+fn evidence<'a>(findings: impl Iterator<Item = &'a Finding>, seen: &mut BTreeSet<String>) -> Option<Element> {
     let all: BTreeSet<_> = findings.flat_map(|finding| &finding.evidence).collect();
-    let new: Vec<_> = all.iter().filter(|line| told.insert((**line).clone())).collect();
+    let new: Vec<_> = all.iter().filter(|line| seen.insert((**line).clone())).collect();
     let again = match all.len() - new.len() {
         0 => String::new(),
         n => format!("; {n} of them above"),

@@ -178,7 +178,7 @@ fn large() -> Report {
     report
 }
 
-/// In decimals that are fixed: none, two or four.
+/// A number on the page has none, two or four decimals.
 #[test]
 fn every_number_of_the_json_is_on_the_page() {
     for report in [large(), full()] {
@@ -217,7 +217,7 @@ fn every_number_of_the_json_is_on_the_page() {
     }
 }
 
-/// The limit is for a page that is mailed.
+/// The page must be small enough to be sent by mail.
 #[test]
 fn the_page_of_sixteen_gpus_is_small_enough() {
     let size = page(&large()).unwrap().len();
@@ -305,7 +305,7 @@ fn the_page_loads_and_runs_nothing() {
         text.starts_with("<!DOCTYPE html>\n<html lang=\"en\">\n <head>\n  <meta charset=\"utf-8\"/>\n"),
         "{text}"
     );
-    // A style is not unescaped by a reader of HTML.
+    // HTML parsers do not unescape the content of `style`.
     let style = text.split("<style>").nth(1).unwrap().split("</style>").next().unwrap();
     assert!(!style.contains('&') && !style.contains("url(") && !style.contains("@import"), "{style}");
     let mut large = large();
@@ -402,7 +402,7 @@ fn the_page_loads_and_runs_nothing() {
                 .starts_with("default-src 'none'; style-src 'unsafe-inline'")
         );
     });
-    // HTML takes the end of an element only from `meta` and `br` in its start; SVG inside it as XML does.
+    // In HTML only `meta` and `br` may end with `/>`; in SVG, as in XML, every element may.
     let svg: usize = text
         .split("<svg ")
         .skip(1)

@@ -1,5 +1,5 @@
-//! When each stage of the boot and each test ran and for how long, with its outcome; and over the seconds of a load the GPUs' temperature and
-//! clocks, where a test has them.
+//! When each stage of the boot and each test ran and for how long, with its outcome; and the GPUs' temperature, clocks and
+//! power over the seconds of a load, if a test has measured them.
 
 use super::curve::{Axes, Curve, curves};
 use super::frame::{drawing, label, line, meaning, note, rectangle, section, short};
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 const SHORT: f64 = 0.05;
 /// Height of a row.
 const ROW: f64 = 17.0;
-/// Where the bars begin, and how long the longest time is.
+/// The left end of the bars, and the width of the whole time.
 const BARS: (f64, f64) = (138.0, 170.0);
 const WIDTH: f64 = 354.0;
 /// The columns of a load's table that are drawn, and their names.
@@ -48,7 +48,7 @@ pub(super) fn section_of(report: &Report) -> Option<Element> {
     )
 }
 
-/// When a test began: as the report says, or, in reports without that, after all before it.
+/// When each test began: as reported, or, in reports without that time, after all tests before it.
 fn beginnings(report: &Report) -> Vec<f64> {
     let mut end = 0.0;
     let begin = |test: &TestEntry| {
@@ -59,7 +59,7 @@ fn beginnings(report: &Report) -> Vec<f64> {
     report.tests.iter().map(begin).collect()
 }
 
-/// A row of a time line: what it is, its outcome if it has one, when it began, and the seconds that it took.
+/// A row of a time line: its name, its outcome if it has one, when it began, and the seconds that it took.
 struct Bar {
     name: String,
     outcome: Option<Outcome>,
@@ -120,7 +120,7 @@ fn chart(title: &str, bars: &[Bar], least: f64) -> Element {
             parts.push(label(x(at), foot + 12.0, "small dim", &axis(at, end)).with("text-anchor", "middle"));
         }
     }
-    let mut told = Vec::new();
+    let mut summaries = Vec::new();
     let mut y = 2.0;
     for Bar { name, outcome, began, seconds } in bars {
         let word = outcome.map(words::outcome).unwrap_or_default();
@@ -131,13 +131,13 @@ fn chart(title: &str, bars: &[Bar], least: f64) -> Element {
         parts.push(rectangle(x(*began), y + 2.0, width, ROW - 5.0, &format!("bar {class}")));
         parts
             .push(label(WIDTH, y + 12.0, "small dim", &format!("{seconds:.2} s")).with("text-anchor", "end"));
-        told.push(format!("{name} {word} at {began:.1} s for {seconds:.2} s"));
+        summaries.push(format!("{name} {word} at {began:.1} s for {seconds:.2} s"));
         y += ROW;
     }
-    drawing((WIDTH, foot + 18.0), title, &told.join("; "), parts)
+    drawing((WIDTH, foot + 18.0), title, &summaries.join("; "), parts)
 }
 
-/// A time on the axis: two decimals where the whole time is short.
+/// A time on the axis: two decimals if the whole time is short.
 fn axis(at: f64, end: f64) -> String {
     if end < 2.0 { format!("{at:.2} s") } else { format!("{at:.1} s") }
 }
@@ -161,7 +161,7 @@ fn load(test: &TestEntry, table: &Value) -> Vec<Element> {
         }
         let title = format!("{title}, {}", test.id);
         let mut all: Vec<_> = by_gpu.into_iter().collect();
-        // The ones with the highest figures, because those are what a reader looks for.
+        // The GPUs with the highest figures are kept, because a reader looks for those.
         let most = |points: &[(f64, f64)]| points.iter().map(|(_, y)| *y).fold(0.0, f64::max);
         all.sort_by(|(_, a), (_, b)| most(b).total_cmp(&most(a)));
         all.truncate(6);

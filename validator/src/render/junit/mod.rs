@@ -1,7 +1,7 @@
 //! JUnit XML as defined by Jenkins' xUnit plugin (its junit-10.xsd): one suite, one case per test. A warning
-//! is a pass, with its findings in the case's output. A verdict that no test of the report explains is an
-//! error of its own, so that nothing here looks better than the report. It uses the elements of the HTML
-//! writer, so that no JUnit crate is needed.
+//! is a pass, with its findings in the case's output. A verdict that no test of the report explains becomes an
+//! additional case with an error, so that nothing here looks better than the report. It uses the elements of the
+//! HTML writer, so that no JUnit crate is needed.
 
 use super::element::{Element, element, xml};
 use super::words;
@@ -49,7 +49,7 @@ fn properties(report: &Report) -> Element {
 
 fn case(test: &TestEntry) -> Element {
     let case = named(&test.id, test.seconds);
-    let (case, told) = match test.outcome {
+    let (case, details) = match test.outcome {
         Outcome::Pass | Outcome::Warn => (case, findings(test)),
         Outcome::Fail => (case.child(bad("failure", test)), String::new()),
         Outcome::Error => (case.child(bad("error", test)), String::new()),
@@ -58,7 +58,7 @@ fn case(test: &TestEntry) -> Element {
         }
     };
     let first = format!("{}  {}\n", words::outcome(test.outcome), test.summary);
-    case.child(element("system-out").text(&format!("{first}{told}{}", log(test))))
+    case.child(element("system-out").text(&format!("{first}{details}{}", log(test))))
 }
 
 fn named(id: &str, time: f64) -> Element {

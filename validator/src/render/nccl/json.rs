@@ -6,7 +6,7 @@ use super::{Device, Head, average, redop, root, wrong};
 use crate::nccl::{Row, Timed};
 use serde_json::{Map, Value, json};
 
-/// Values from the caller. Times as `2026-11-20 10:24:45`.
+/// Values from the caller. Times have the form `2026-11-20 10:24:45`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run<'a> {
     /// The start of the run.

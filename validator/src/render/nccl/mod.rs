@@ -29,7 +29,7 @@ pub struct Device {
     pub pid: u32,
     /// The host's name.
     pub host: String,
-    /// CUDA's number of the GPU.
+    /// The GPU's CUDA ordinal.
     pub ordinal: GpuId,
     /// Its address.
     pub bdf: Bdf,
@@ -42,7 +42,7 @@ pub struct Device {
 pub struct Head<'a> {
     /// firstlight's version.
     pub version: &'a str,
-    /// NCCL's: 22907 for 2.29.7.
+    /// NCCL's version: 22907 for 2.29.7.
     pub library: u32,
     /// The run over sizes.
     pub sweep: &'a Sweep,
@@ -93,7 +93,7 @@ pub fn gain_table(collective: Collective, off: &str, on: &str, gains: &[Gain]) -
     text
 }
 
-/// The table of a report; `None` if not both arms were measured.
+/// The table of a report; `None` unless both arms were measured.
 #[must_use]
 pub fn gain_of(report: &Report) -> Option<String> {
     let test = report.tests.iter().find(|test| test.id == "nccl-allreduce")?;

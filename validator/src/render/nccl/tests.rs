@@ -5,7 +5,7 @@ use crate::nccl::{Placement, Timed, Wrongs};
 use std::fs;
 use std::path::Path;
 
-/// nccl-tests' outputs on four H200, and which collective each is of.
+/// nccl-tests' outputs on four H200, each with its collective.
 const FILES: [(&str, Collective); 8] = [
     ("all_gather_perf", Collective::AllGather),
     ("all_reduce_perf", Collective::AllReduce),

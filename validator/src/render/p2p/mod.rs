@@ -86,7 +86,7 @@ pub fn text(devices: &[Device], matrices: &[&Matrix]) -> String {
     text
 }
 
-/// The content of the matrices for so many GPUs.
+/// The content of the matrices for `size` GPUs.
 struct Table<'a> {
     size: usize,
     matrices: &'a [&'a Matrix],

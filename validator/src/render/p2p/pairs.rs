@@ -1,4 +1,4 @@
-//! The result of every pair as a matrix: the measured speed where data arrives, and otherwise what was found.
+//! The result of every pair as a matrix: the measured speed if data arrives, otherwise the fault that was found.
 
 use crate::outcome::finding::{Code, Severity};
 use crate::report::Report;

@@ -22,7 +22,7 @@ impl Family {
         Self { name, kind: "gauge", help, series: Vec::new(), seen: BTreeMap::new() }
     }
 
-    /// The same as a counter, which only grows while the program runs.
+    /// The same metric as a counter, which only grows while the program runs.
     #[must_use]
     pub const fn counting(mut self) -> Self {
         self.kind = "counter";

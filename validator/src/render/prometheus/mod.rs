@@ -1,5 +1,5 @@
-//! The text exposition format 0.0.4, for node_exporter's textfile collector. Everything is a gauge in base
-//! units; values that the report lacks are absent, and never 0.
+//! The text exposition format 0.0.4, for node_exporter's textfile collector. Every metric is a gauge in base
+//! units; values that the report lacks are absent, never 0.
 
 pub mod family;
 
@@ -22,7 +22,7 @@ const OUTCOMES: [(Outcome, &str); 5] = [
     (Outcome::NotApplicable, "not-applicable"),
 ];
 
-/// Every metric of a report; `with_matrices`: also the values of each pair of GPUs, which are most of all series.
+/// Every metric of a report; `with_matrices`: also the values of each pair of GPUs, which are most of the series.
 #[must_use]
 pub fn families(report: &Report, with_matrices: bool) -> String {
     let mut all = run(report);
@@ -47,7 +47,7 @@ fn run(report: &Report) -> Vec<Family> {
 
     let scope = Family::one(
         "firstlight_scope",
-        "What the verdict speaks of; always 1. A verdict of another scope than machine says nothing of its GPUs.",
+        "The scope of the verdict; always 1. A verdict whose scope is not machine says nothing about its GPUs.",
         &[("scope", &report.scope.to_string())],
         1.0,
     );
@@ -68,9 +68,9 @@ fn run(report: &Report) -> Vec<Family> {
     let mut gpus = Family::new("firstlight_gpu_info", "One for each NVIDIA GPU; always 1.");
     for gpu in &report.gpus {
         let bdf = gpu.bdf.to_string();
-        let told = [("name", &gpu.name), ("uuid", &gpu.uuid), ("vbios", &gpu.vbios)];
-        let told = told.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?)));
-        gpus.add(&[("bdf", bdf.as_str())].into_iter().chain(told).collect::<Vec<_>>(), 1.0);
+        let labels = [("name", &gpu.name), ("uuid", &gpu.uuid), ("vbios", &gpu.vbios)];
+        let labels = labels.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?)));
+        gpus.add(&[("bdf", bdf.as_str())].into_iter().chain(labels).collect::<Vec<_>>(), 1.0);
     }
     vec![info, verdict, scope, start, took, boot, gpus]
 }

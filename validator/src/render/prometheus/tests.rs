@@ -213,8 +213,8 @@ proptest! {
             hostile.effects.insert(text.clone(), Some(1.0));
             let all = families(&hostile, true);
             keeps_the_format(&all);
-            let told = lines(&all, "firstlight_effect_ratio").concat();
-            let label = told.strip_prefix("firstlight_effect_ratio{effect=\"").unwrap().strip_suffix("\"} 1").unwrap();
+            let line = lines(&all, "firstlight_effect_ratio").concat();
+            let label = line.strip_prefix("firstlight_effect_ratio{effect=\"").unwrap().strip_suffix("\"} 1").unwrap();
             let clean: String = text.chars().map(|c| if c.is_control() && c != '\n' { '?' } else { c }).collect();
             prop_assert_eq!(unescaped(label), clean);
         }

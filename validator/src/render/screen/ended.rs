@@ -1,4 +1,4 @@
-//! The screen after the tests: the verdict in large letters, the answer, what to do first, the causes, and a menu.
+//! The screen after the tests: the verdict in large letters, the answer, the first thing to do, the causes, and a menu.
 
 use super::letters::letters;
 use super::{BOLD, DIM, TITLE, color_of_verdict, height, plain, rows, wrapped};
@@ -12,10 +12,10 @@ use ratatui_core::text::{Line, Span};
 use ratatui_core::widgets::Widget;
 use ratatui_widgets::paragraph::Paragraph;
 
-/// The least columns beside the QR code.
+/// The fewest columns that the text needs beside the QR code.
 const BESIDE: u16 = 72;
 
-/// What can be chosen.
+/// An item of the menu.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Item {
     /// The key that chooses it.
@@ -54,14 +54,14 @@ pub struct Ended {
     pub chosen: usize,
     /// The page.
     pub page: Page,
-    /// A question or a note, in the place of the menu.
+    /// A question or a note, shown instead of the menu.
     pub note: Option<String>,
     /// The key of the item that the question is about.
     pub asked: Option<char>,
 }
 
 impl Ended {
-    /// The screen of a report. `worse` is the verdict of process 1 with its cause, where it differs.
+    /// The screen of a report. `worse` is the verdict of process 1 with its cause, if it differs.
     #[must_use]
     pub fn of_report(report: &Report, worse: Option<(Verdict, &str)>) -> Self {
         let names = report.gpu_names();
@@ -100,7 +100,7 @@ impl Ended {
     fn overrule(&mut self, verdict: Verdict, cause: &str) {
         self.verdict = Some(verdict);
         self.causes.insert(0, (verdict.to_string(), plain(cause)));
-        // The report's remedy is not for this.
+        // The report's remedy is not for this cause.
         self.first = None;
     }
 
@@ -118,7 +118,7 @@ impl Ended {
         self.text.len().saturating_sub(usize::from(rows.saturating_sub(3)))
     }
 
-    /// Rows of what is below the large letters.
+    /// Rows of the text below the large letters.
     fn height(&self, width: u16) -> u16 {
         let cause = |(code, text): &(String, String)| height(&format!("{code}  {text}"), width);
         let first = self.first.as_ref().map_or(0, |first| height(&format!("First: {first}"), width) + 1);
@@ -194,7 +194,7 @@ impl Ended {
             let style = if n == self.chosen { TITLE } else { Style::new() };
             Span::styled(format!(" {} {} ", item.key, item.name), style)
         });
-        // Between two of them a line may end.
+        // A line may break between two items.
         let mut lines = vec![Line::default()];
         for span in spans {
             let width = |line: &Line<'_>| line.width();
@@ -209,7 +209,7 @@ impl Ended {
     }
 }
 
-/// Colors the cells of a picture: the first color where it is on.
+/// Colors the cells of a picture with the first color where it is on, and with the second elsewhere.
 fn paint(picture: &[Vec<bool>], area: Rect, (on, off): (Color, Color), cells: &mut Buffer) {
     for (y, row) in (area.y..area.bottom()).zip(picture) {
         for (x, is_on) in (area.x..area.right()).zip(row) {

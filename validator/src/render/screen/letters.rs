@@ -1,4 +1,5 @@
-//! Letters that can be read across a room, and the QR code, made of colored cells: a console of the kernel may have no block characters.
+//! Letters that can be read across a room, and the QR code, made of colored cells, because the font of a kernel console may
+//! lack block characters.
 
 use font8x8::legacy::BASIC_LEGACY;
 use qrcode::{Color, EcLevel, QrCode};
@@ -7,7 +8,7 @@ use qrcode::{Color, EcLevel, QrCode};
 const DOTS: usize = 8;
 
 /// The word as rows of cells that are on or off, as large as `columns` and `rows` allow. A cell is twice as high as wide, so
-/// a dot is two cells wide where that fits. `None` where not even the smallest letters fit.
+/// a dot is two cells wide if that fits. `None` if not even the smallest letters fit.
 pub(super) fn letters(word: &str, columns: u16, rows: u16) -> Option<Vec<Vec<bool>>> {
     let (columns, rows) = (usize::from(columns), usize::from(rows));
     let dots = word.chars().count().max(1) * DOTS;

@@ -1,4 +1,4 @@
-//! The screen while the tests run: the list of tests, the pairs of GPUs, and what is under way.
+//! The screen while the tests run: the list of tests, the pairs of GPUs, and the running test.
 
 use super::{BOLD, DIM, TITLE, color_of, plain, rows};
 use crate::outcome::Outcome;
@@ -22,7 +22,7 @@ const WITH_PEER_ACCESS: [&str; 2] = ["ce.write", "sample.uni.on"];
 const CELL: u16 = 6;
 /// Columns of the note below them.
 const NOTE: u16 = 19;
-/// Columns of the list of tests, where the pairs are beside it.
+/// The fewest columns of the list of tests if the pairs are beside it.
 const LIST: u16 = 42;
 
 /// The running test.
@@ -34,11 +34,11 @@ pub struct Now {
     pub spent_s: u64,
     /// How long it may run, seconds.
     pub deadline_s: u64,
-    /// What it does now; empty if it has not said anything.
+    /// Its current step; empty if it has not reported one.
     pub what: String,
 }
 
-/// What is known of a pair.
+/// The state of a pair.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Cell {
     /// A test has worked on it.
@@ -54,7 +54,7 @@ pub struct Live {
     gpus: usize,
     tests: Vec<(String, Option<(Outcome, String)>)>,
     pairs: BTreeMap<Pair, Cell>,
-    /// What is under way.
+    /// The running test.
     pub now: Option<Now>,
 }
 
@@ -65,7 +65,7 @@ impl Live {
         Self { tests: ids.map(|id| (id.to_owned(), None)).collect(), ..Self::default() }
     }
 
-    /// The machine is known now.
+    /// Sets the machine that the run is about.
     pub fn machine(&mut self, report: &Report) {
         let names = report.gpu_names();
         let parts = [words::host(report), &names, &format!("level {}", report.level)].join("   ");
@@ -114,7 +114,7 @@ impl Live {
                 Span::styled(text, DIM),
             ])
         };
-        // What has ended scrolls away first.
+        // Tests that have ended scroll away first.
         let first = (self.done() + 3).saturating_sub(rows).min(self.tests.len().saturating_sub(rows));
         self.tests.iter().skip(first).take(rows).map(line).collect()
     }

@@ -1,5 +1,5 @@
-//! A full screen for a person in front of the machine: the tests and the pairs of GPUs fill in while they run, then the
-//! verdict in large letters, what to do first, and a menu. Pure: the state in, cells out.
+//! A full screen for a person in front of the machine: the results of tests and pairs of GPUs fill in during the run, then
+//! come the verdict in large letters, the first thing to do, and a menu. Pure: turns a state into cells.
 
 mod ended;
 mod letters;
@@ -15,7 +15,7 @@ use ratatui_core::style::{Color, Modifier, Style};
 use ratatui_core::text::Line;
 use ratatui_widgets::paragraph::{Paragraph, Wrap};
 
-/// The smallest screen: columns and rows. A smaller one gets the lines that fit.
+/// The smallest screen: columns and rows. A smaller one shows the lines that fit.
 pub const SMALLEST: (u16, u16) = (80, 25);
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
@@ -51,7 +51,7 @@ fn wrapped<'a>(lines: Vec<Line<'a>>) -> Paragraph<'a> {
     Paragraph::new(lines).wrap(Wrap { trim: true })
 }
 
-/// Rows that a text takes in this width, as [`wrapped`] breaks it.
+/// Rows that a text needs in this width, as [`wrapped`] breaks it.
 fn height(text: &str, width: u16) -> u16 {
     let width = usize::from(width.max(1));
     let mut rows = 1_u16;
@@ -68,7 +68,7 @@ fn height(text: &str, width: u16) -> u16 {
     rows
 }
 
-/// Text of the machine, which may hold anything: no control characters.
+/// Text from the machine, which may contain anything, without its control characters.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
@@ -93,7 +93,7 @@ mod tests {
         (0..rows).map(|y| row(y).trim_end().to_owned()).collect()
     }
 
-    /// How many rows have cells with this ground.
+    /// How many rows have cells with this background color.
     fn painted<'a, W>(screen: &'a W, columns: u16, rows: u16, color: Color) -> usize
     where
         &'a W: Widget,

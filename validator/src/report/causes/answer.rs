@@ -1,5 +1,5 @@
-//! The answer to the first question of every reader, in one line: does peer-to-peer work on this machine? Where another
-//! cause is to be repaired first, the line names that too.
+//! The answer to the first question of every reader, in one line: does peer-to-peer work on this machine? If another
+//! cause must be repaired first, the line also names that cause.
 
 use super::Cause;
 use crate::outcome::Outcome;
@@ -10,13 +10,13 @@ use crate::report::{Report, TestEntry};
 
 /// The tests without which nothing is known about peer-to-peer.
 const PROOF: [&str; 2] = ["p2p-capability", "p2p-integrity"];
-/// The matrix of which GPU reaches which, 1 or 0.
+/// The matrix of peer access between GPUs, 1 or 0.
 const ACCESS: &str = "p2p.connectivity";
 /// The matrix of the speeds between all GPUs.
 const SPEEDS: &str = "sample.uni.on";
 
-/// What the tests say about peer-to-peer.
-enum Word {
+/// The state of peer-to-peer according to the tests.
+enum State {
     Yes,
     Slow,
     Partly,
@@ -28,41 +28,41 @@ enum Word {
 
 /// `P2P: NO, the stock driver refuses it, 12 of 12 pairs`
 pub(in crate::report) fn answer(report: &Report, causes: &[Cause]) -> String {
-    let word = word(report);
-    let why = match word {
-        Word::Yes => None,
-        Word::Slow => reason(causes, SLOW),
-        Word::Partly => reason(causes, &[Code::PeersGrouped]),
-        Word::No => reason(causes, AGAINST),
-        Word::Unknown | Word::NotTested(_) | Word::None(_) => None,
+    let state = state(report);
+    let why = match state {
+        State::Yes => None,
+        State::Slow => reason(causes, SLOW),
+        State::Partly => reason(causes, &[Code::PeersGrouped]),
+        State::No => reason(causes, AGAINST),
+        State::Unknown | State::NotTested(_) | State::None(_) => None,
     };
-    let why = why.or_else(|| causes.first().filter(|_| matches!(word, Word::Unknown | Word::No)));
+    let why = why.or_else(|| causes.first().filter(|_| matches!(state, State::Unknown | State::No)));
     let gpus = report.gpus.len();
     let all = gpus * gpus.saturating_sub(1);
-    let told = match (&word, why) {
-        (Word::Yes, _) => match reached(report).unwrap_or(all) {
+    let line = match (&state, why) {
+        (State::Yes, _) => match reached(report).unwrap_or(all) {
             reached if reached < all => format!("P2P: PARTLY, {reached} of {all} pairs{}", speeds(report)),
             _ => format!("P2P: YES, {all} of {all} pairs{}", speeds(report)),
         },
-        (Word::Slow, why) => format!("P2P: YES but SLOW{}", because(report, why, all)),
-        (Word::Partly, why) => format!("P2P: PARTLY{}", because(report, why, all)),
-        (Word::No, why) => format!("P2P: NO{}", because(report, why, all)),
-        (Word::Unknown, why) => format!("P2P: UNKNOWN{}", because(report, why, 0)),
-        (Word::NotTested(why), _) => format!("P2P: NOT TESTED, {why}"),
-        (Word::None(why), _) => format!("P2P: NONE, {why}"),
+        (State::Slow, why) => format!("P2P: YES but SLOW{}", because(report, why, all)),
+        (State::Partly, why) => format!("P2P: PARTLY{}", because(report, why, all)),
+        (State::No, why) => format!("P2P: NO{}", because(report, why, all)),
+        (State::Unknown, why) => format!("P2P: UNKNOWN{}", because(report, why, 0)),
+        (State::NotTested(why), _) => format!("P2P: NOT TESTED, {why}"),
+        (State::None(why), _) => format!("P2P: NONE, {why}"),
     };
     let first = causes.first().filter(|first| why != Some(*first));
-    told + &first.map(|first| format!("; first: {}", one(report, first))).unwrap_or_default()
+    line + &first.map(|first| format!("; first: {}", one(report, first))).unwrap_or_default()
 }
 
-fn word(report: &Report) -> Word {
+fn state(report: &Report) -> State {
     if report.scope == Scope::Fabric {
-        return Word::NotTested("the scope is the fabric".to_owned());
+        return State::NotTested("the scope is the fabric".to_owned());
     }
     match report.gpus.len() {
-        0 if report.fabric.is_none() => return Word::Unknown,
-        0 => return Word::None("there is no GPU".to_owned()),
-        1 => return Word::None("there is one GPU".to_owned()),
+        0 if report.fabric.is_none() => return State::Unknown,
+        0 => return State::None("there is no GPU".to_owned()),
+        1 => return State::None("there is one GPU".to_owned()),
         _ => {}
     }
     let peer = |test: &&TestEntry| test.id.starts_with("p2p-");
@@ -72,22 +72,22 @@ fn word(report: &Report) -> Word {
         all.any(|finding| codes.iter().any(|code| finding.is(*code)))
     };
     if found(Severity::Fail, AGAINST) {
-        return Word::No;
+        return State::No;
     }
     let ended = |id: &str| tests.iter().find(|test| test.id == id).map(|test| test.outcome);
     let proof = PROOF.map(ended);
     if proof == [None, None] {
         let only = matches!(report.scope, Scope::Only(_));
-        return if only { Word::NotTested("its tests were not chosen".to_owned()) } else { Word::Unknown };
+        return if only { State::NotTested("its tests were not chosen".to_owned()) } else { State::Unknown };
     }
     let good = |outcome| matches!(outcome, Some(Outcome::Pass | Outcome::Warn | Outcome::Fail));
     if !proof.into_iter().all(good) || tests.iter().any(|test| test.outcome == Outcome::Error) {
-        return Word::Unknown;
+        return State::Unknown;
     }
     if found(Severity::Warn, &[Code::PeersGrouped]) {
-        return Word::Partly;
+        return State::Partly;
     }
-    if found(Severity::Warn, SLOW) { Word::Slow } else { Word::Yes }
+    if found(Severity::Warn, SLOW) { State::Slow } else { State::Yes }
 }
 
 /// The first cause that is one of `codes`, or explains one.
@@ -127,7 +127,7 @@ fn reached(report: &Report) -> Option<usize> {
     Some(cells(report, ACCESS)?.into_iter().filter(|value| *value > 0.0).count())
 }
 
-/// The speeds between different GPUs, where they were measured.
+/// The range of the speeds between different GPUs; empty if they were not measured.
 fn speeds(report: &Report) -> String {
     let all = cells(report, SPEEDS).unwrap_or_default();
     let (least, most) = (all.iter().copied().reduce(f64::min), all.iter().copied().reduce(f64::max));

@@ -1,5 +1,5 @@
-//! The causes of what a report found: findings that one cause explains are folded under it, in the order in which the
-//! causes are repaired. [`crate::outcome::cause`] has the table; here it is applied to the subjects. Pure.
+//! The causes of a report's findings: findings that one cause explains are grouped under it, and the causes are in the
+//! order of repair. [`crate::outcome::cause`] has the table; here it is applied to the subjects. Pure.
 
 mod answer;
 mod subject;
@@ -38,7 +38,7 @@ pub struct Cause {
     pub pairs: Option<usize>,
     /// What follows from it.
     pub symptoms: Vec<Symptom>,
-    /// What could have caused it and did not, because the test of it passed.
+    /// Possible causes of it that are ruled out, because their tests passed.
     pub ruled_out: Vec<NotCause>,
 }
 
@@ -72,7 +72,7 @@ struct Found<'a> {
     gpus: Gpus,
 }
 
-/// Every kind of finding as a cause that explains no other, for tests that are not of one machine.
+/// Every kind of finding as a cause without symptoms, for tests that are not about one machine.
 #[must_use]
 pub fn unfolded(tests: &[TestEntry]) -> Vec<Cause> {
     let mut causes: Vec<Cause> = Vec::new();
@@ -103,10 +103,10 @@ pub fn unfolded(tests: &[TestEntry]) -> Vec<Cause> {
     causes
 }
 
-/// The causes in a report, the one to repair first at the front.
+/// The causes in a report; the first one must be repaired first.
 pub(super) fn causes(report: &Report) -> Vec<Cause> {
     let all = found(report);
-    // By rank, so that what explains a finding has its own root already.
+    // By rank, so that a finding that explains another one already has its own root.
     let mut order: Vec<usize> = (0..all.len()).collect();
     order.sort_by_key(|n| all.get(*n).map_or(usize::MAX, |f| f.rank));
     let mut roots: Vec<usize> = (0..all.len()).collect();
@@ -128,10 +128,10 @@ pub(super) fn causes(report: &Report) -> Vec<Cause> {
         }
     }
     groups.sort_by_key(Group::urgency);
-    groups.iter().map(|group| group.told(report)).collect()
+    groups.iter().map(|group| group.cause(report)).collect()
 }
 
-/// All findings that are not harmless.
+/// All findings that are worse than information.
 fn found<'a>(report: &'a Report) -> Vec<Found<'a>> {
     let all = report.tests.iter().flat_map(|test| test.findings.iter().map(move |finding| (test, finding)));
     let bad = all.filter(|(_, finding)| finding.severity > Severity::Info);
@@ -154,7 +154,7 @@ impl Found<'_> {
         cause::explains(cause, symptom) && self.gpus.meets(&other.gpus)
     }
 
-    /// One cause with one remedy.
+    /// Whether both have the same code and the same remedy.
     fn is_like(&self, other: &Self) -> bool {
         self.finding.code == other.finding.code && self.finding.remedy == other.finding.remedy
     }
@@ -167,7 +167,7 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// What fails comes before what only warns, and then the order of the table counts.
+    /// The key to sort by: failures before warnings, then the order of the table.
     fn urgency(&self) -> (bool, usize) {
         (self.severity() < Severity::Fail, self.head.rank)
     }
@@ -176,7 +176,7 @@ impl Group<'_> {
         self.members.iter().map(|f| f.finding.severity).max().unwrap_or(self.head.finding.severity)
     }
 
-    fn told(&self, report: &Report) -> Cause {
+    fn cause(&self, report: &Report) -> Cause {
         let Finding { code, cause, remedy, .. } = self.head.finding;
         let (own, others): (Vec<_>, Vec<_>) =
             self.members.iter().copied().partition(|f| f.is_like(self.head));
@@ -205,13 +205,13 @@ impl Group<'_> {
     }
 }
 
-/// Each once, in the order of the first of each.
+/// Each subject once, in the order of first appearance.
 fn listed<'a>(subjects: impl Iterator<Item = &'a str>) -> String {
     let mut seen = BTreeSet::new();
     subjects.filter(|subject| seen.insert(*subject)).collect::<Vec<_>>().join(", ")
 }
 
-/// What could explain `code` directly, and is ruled out by a test that passed.
+/// Possible direct causes of `code` that a passed test rules out.
 fn not_causes(report: &Report, code: Code) -> Vec<NotCause> {
     let passed = |id: &str| report.tests.iter().any(|test| test.id == id && test.outcome == Outcome::Pass);
     let could = |codes: &[Code]| cause::explained_by(code).any(|by| codes.contains(&by));

@@ -40,7 +40,7 @@ fn below(word: &str, report: &Report) -> Vec<GpuId> {
     let address = |text: &str| text.parse::<Bdf>().ok();
     let Some(at) = address(word).or_else(|| address(&format!("{word}.0"))) else { return Vec::new() };
     let parent = |bdf: Bdf| report.fabric.as_ref()?.devices.iter().find(|d| d.bdf == bdf)?.parent;
-    // A chain of bridges is never longer; a damaged one may have a circle.
+    // No real chain of bridges is longer, and a damaged report may contain a loop.
     let above = |gpu: Bdf| std::iter::successors(Some(gpu), |bdf| parent(*bdf)).take(32);
     let gpus = GpuId::each(&report.gpus);
     gpus.filter(|(_, gpu)| above(gpu.bdf).any(|bdf| bdf == at)).map(|(number, _)| number).collect()
@@ -77,7 +77,7 @@ pub fn gpus_of(subject: &str, report: &Report) -> BTreeSet<GpuId> {
     Gpus::of(subject, report).0.unwrap_or_default()
 }
 
-/// Ordered pairs of GPUs, or how many there are at least where not all are named.
+/// Ordered pairs of GPUs, and the minimum number of pairs if not all are named.
 #[derive(Debug, Default)]
 pub(super) struct Pairs {
     named: BTreeSet<Pair>,
@@ -85,11 +85,11 @@ pub(super) struct Pairs {
 }
 
 impl Pairs {
-    /// Those that the subject names, and the others that one finding stands for, which its evidence names; those of
-    /// `GPU 1` alone are all of its pairs.
+    /// The pairs that the subject names, and the further pairs that the finding represents, which its evidence names. If
+    /// only GPUs are named, as in `GPU 1`, all pairs of these GPUs.
     pub(super) fn of(finding: &Finding, report: &Report) -> Self {
-        let stands_for_more = finding.message.ends_with(" more like it");
-        let lines = finding.evidence.iter().filter(|line| stands_for_more && line.starts_with("GPU "));
+        let represents_more = finding.message.ends_with(" more like it");
+        let lines = finding.evidence.iter().filter(|line| represents_more && line.starts_with("GPU "));
         let first = |line: &String| line.split(':').next().map(pairs).unwrap_or_default();
         let mut named: BTreeSet<_> =
             pairs(&finding.subject).into_iter().chain(lines.flat_map(first)).collect();

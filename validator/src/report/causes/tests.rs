@@ -176,7 +176,7 @@ fn a_code_of_a_newer_version_is_a_cause_of_its_own() {
 }
 
 #[test]
-fn what_a_file_says_about_its_causes_is_not_believed() {
+fn the_causes_in_a_file_are_computed_again() {
     let mut found = report(&[("p2p-integrity", Code::P2pWrongData, Fail, "GPU 0 -> 1")]);
     let right = found.answer.clone();
     found.answer = "P2P: YES".to_owned();

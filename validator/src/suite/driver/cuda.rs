@@ -11,7 +11,7 @@ use crate::text::size::gib;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Memory that contexts and the driver itself take on a GPU; more belongs to other processes.
+/// Memory that contexts and the driver itself use on a GPU; more belongs to other processes.
 const OWN_BYTES: u64 = 3 << 29;
 
 pub(in crate::suite) const TEST: Test = Test {
@@ -38,14 +38,14 @@ struct Seen {
     busy: Option<u32>,
 }
 
-fn standing(stood: &Look, gpu: Bdf) -> Option<&Standing> {
-    stood.known().iter().find(|g| g.gpu == gpu)
+fn standing(before: &Look, gpu: Bdf) -> Option<&Standing> {
+    before.known().iter().find(|g| g.gpu == gpu)
 }
 
 /// The processes that used a GPU before the tests.
-fn users(stood: &Look, gpu: Bdf) -> Result<Vec<Process>, String> {
-    stood.gpus.as_ref().map_err(Clone::clone)?;
-    let standing = standing(stood, gpu).ok_or("NVML was not asked about it")?;
+fn users(before: &Look, gpu: Bdf) -> Result<Vec<Process>, String> {
+    before.gpus.as_ref().map_err(Clone::clone)?;
+    let standing = standing(before, gpu).ok_or("NVML was not asked about it")?;
     standing.users.as_ref().map_err(Clone::clone)?;
     Ok(standing.others().cloned().collect())
 }
@@ -54,7 +54,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     if let Some(none) = machine.no_gpus(false)? {
         return Ok(none);
     }
-    let stood = machine.stood();
+    let before = machine.before();
     let clique = machine.clique()?;
     let look = |gpu: &Gpu| -> Result<Seen, GpuError> {
         let (free, total_bytes) = gpu.memory()?;
@@ -65,8 +65,8 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
             name: gpu.name.clone(),
             used_bytes,
             total_bytes,
-            users: users(stood, gpu.bdf),
-            busy: standing(stood, gpu.bdf).filter(|g| g.is_busy()).and_then(|g| g.busy_percent),
+            users: users(before, gpu.bdf),
+            busy: standing(before, gpu.bdf).filter(|g| g.is_busy()).and_then(|g| g.busy_percent),
         })
     };
     let seen = clique.gpus.iter().map(look).collect::<Result<Vec<_>, _>>();

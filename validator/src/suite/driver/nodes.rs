@@ -1,5 +1,5 @@
-//! Whether programs find the driver. No udev runs in the image, so init made every device node: each must
-//! exist and have the numbers that the driver uses.
+//! Whether programs find the driver's device nodes. No udev runs in the image, so init created every node: each
+//! must exist and have the device numbers that the driver uses.
 
 use crate::config::Level;
 use crate::machine::host::nvidia::Read;
@@ -36,7 +36,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     Ok(judge(&all, account.is_some()))
 }
 
-/// The nodes that init reports, besides those that every CUDA program needs.
+/// Adds the nodes that init reports to those that every CUDA program needs.
 fn add(wanted: &mut Vec<Wanted>, account: Option<&Account>) {
     for node in account.iter().flat_map(|a| &a.nodes) {
         if !wanted.iter().any(|w| w.path == node.path) {
@@ -45,7 +45,7 @@ fn add(wanted: &mut Vec<Wanted>, account: Option<&Account>) {
     }
 }
 
-/// `ours`: firstlight's init started this machine, so no node is still to be made.
+/// `ours`: firstlight's init started this machine, so every node must already exist.
 fn judge(all: &[(Read<Stands>, Wanted)], ours: bool) -> Judgement {
     let findings: Vec<_> = all.iter().filter_map(|(found, wanted)| finding(found, wanted, ours)).collect();
     let summary = match findings.iter().rev().max_by_key(|f| f.severity) {
@@ -74,8 +74,8 @@ fn finding(found: &Read<Stands>, wanted: &Wanted, ours: bool) -> Option<Finding>
             (severity, format!("nvidia-uvm is not loaded, so {path} does not work"))
         }
         (Ok(Stands::Device(a, b)), Some((c, d))) if (*a, *b) == (c, d) => return None,
-        (Ok(stands), Some((major, minor))) => {
-            let found = match stands {
+        (Ok(state), Some((major, minor))) => {
+            let found = match state {
                 Stands::Nothing => "missing".to_owned(),
                 Stands::Other => "not a character device".to_owned(),
                 Stands::Device(a, b) => format!("device {a}:{b}"),

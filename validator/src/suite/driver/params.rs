@@ -1,5 +1,5 @@
-//! Whether the parameters with which the driver was to be loaded are in force. Without RMForceStaticBar1 and
-//! similar ones the patched driver behaves like the stock driver.
+//! Whether the module parameters that were requested for the driver are in force. Without RMForceStaticBar1 and
+//! similar parameters the patched driver behaves like the stock driver.
 
 use crate::config::Level;
 use crate::machine::host::nvidia::Read;
@@ -63,7 +63,7 @@ fn finding(asked: &Parameter, now: Read<Option<String>>) -> Option<Finding> {
         let finding = Code::DriverParameters.finding(severity, module, message);
         Some(finding.values(now, wanted.as_str(), None))
     };
-    // init may have read a parameter that the module hides by other means.
+    // The module may hide a parameter that init was able to read in another way.
     match now.map(|now| now.or_else(|| found.clone())) {
         Ok(Some(now)) if same_value(wanted, &now) => None,
         Ok(Some(now)) => {

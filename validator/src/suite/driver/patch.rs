@@ -1,5 +1,5 @@
-//! Whether the loaded module carries our peer-to-peer patches, and the kernel's log is free of the lines that
-//! show a patch without effect. Only GPUs that are reached through BAR1 need the patches.
+//! Whether the loaded module carries our peer-to-peer patches, and whether the kernel's log is free of lines
+//! that show a patch to be ineffective. Only GPUs that are reached through BAR1 need the patches.
 
 use crate::config::Level;
 use crate::machine::host::nvidia::account;
@@ -35,12 +35,12 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let account = known(&machine.nvidia.account)?.as_ref();
     let loaded = known(&machine.nvidia.loaded)?.as_ref();
     let srcversion = loaded.and_then(|l| l.hash.srcversion.as_deref());
-    let said = judge(account, needed, srcversion);
+    let judgement = judge(account, needed, srcversion);
     // A log that cannot be read proves nothing.
-    if said.outcome() == crate::outcome::Outcome::Pass {
+    if judgement.outcome() == crate::outcome::Outcome::Pass {
         machine.log()?;
     }
-    Ok(said)
+    Ok(judgement)
 }
 
 fn not_effective(lines: &[&str]) -> Option<Finding> {
@@ -75,8 +75,8 @@ fn judge(account: Option<&Account>, needed: bool, loaded: Option<&str>) -> Judge
         let level = level.unwrap_or("none");
         return missing(Severity::Fail, format!("the module's patch level is {level}, expected {expected}"));
     }
-    // The level is that of the image's file. init's own loading, or else the hash of the sources, proves that
-    // this file is the loaded module.
+    // The level is that of the image's file. That this file is the loaded module is proven by init, which loaded
+    // it, or else by the hash of the sources.
     let same = file.and_then(|m| Some(m.srcversion.as_deref()? == loaded?));
     match (file.map(|m| m.outcome), same) {
         (_, Some(false)) => {

@@ -1,6 +1,6 @@
-//! Whether the driver has logged errors since the machine started. Xid errors, GPUs that fell off the bus and
-//! GPUs that could not be started are only in the kernel's log once they are over. Errors that programs
-//! caused before the tests are information. The kernel's taint flags tell of its own faults in that time.
+//! Whether the driver has logged errors since the machine started. Past Xid errors, GPUs that fell off the bus and
+//! GPUs that could not be started appear only in the kernel's log. Errors that programs caused before the tests
+//! are information. The kernel's taint flags show the kernel's own faults since the start.
 
 use crate::config::Level;
 use crate::machine::host::faults;
@@ -25,21 +25,21 @@ pub(in crate::suite) const TEST: Test = Test {
 };
 
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    // Whether the flags can be read is watched during all tests.
+    // Flags that cannot be read are reported by the watch that runs during all tests.
     let taint = Taint::read(&machine.root).ok().and_then(|taint| tainted(taint, When::Before));
     Ok(with_taint(logged(machine)?, taint))
 }
 
 fn logged(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     // Lines count even if no GPU is left on the bus: they show why.
-    let said = judge(machine.log.as_deref().unwrap_or_default(), machine.log_lost);
-    if said.findings.is_empty() {
+    let judgement = judge(machine.log.as_deref().unwrap_or_default(), machine.log_lost);
+    if judgement.findings.is_empty() {
         if machine.fabric()?.gpus.is_empty() {
             return Ok(Judgement::not_applicable("no NVIDIA GPU"));
         }
         machine.log()?;
     }
-    Ok(said)
+    Ok(judgement)
 }
 
 fn judge(lines: &[Line], missing: u64) -> Judgement {
@@ -61,16 +61,16 @@ fn judge(lines: &[Line], missing: u64) -> Judgement {
     Judgement::of(summary, findings)
 }
 
-/// The summary names the worst of both.
-fn with_taint(said: Judgement, taint: Option<Finding>) -> Judgement {
-    let Some(taint) = taint else { return said };
-    let worst = said.findings.iter().map(|f| f.severity).max();
-    let tells = taint.severity > worst.unwrap_or(Severity::Info).max(Severity::Info);
-    if !tells {
-        return said.with(vec![taint]);
+/// Adds the taint finding; the summary names the worst finding of both.
+fn with_taint(judgement: Judgement, taint: Option<Finding>) -> Judgement {
+    let Some(taint) = taint else { return judgement };
+    let worst = judgement.findings.iter().map(|f| f.severity).max();
+    let is_worst = taint.severity > worst.unwrap_or(Severity::Info).max(Severity::Info);
+    if !is_worst {
+        return judgement.with(vec![taint]);
     }
     let summary = taint.message.clone();
-    Judgement::of(summary, said.findings.into_iter().chain([taint]).collect())
+    Judgement::of(summary, judgement.findings.into_iter().chain([taint]).collect())
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ fn judge(fabric: &Fabric) -> Judgement {
     Judgement::of(summary, findings)
 }
 
-/// Other devices of its kind have a link, so it should have one.
+/// The finding for a GPU without a readable link: another GPU's link is readable, so this one's should be too.
 fn unknown(gpu: &Device) -> Finding {
     let message = format!("neither sysfs nor the registers show the link of {}", gpu.bdf);
     Code::PciUnreadable.finding(Severity::Error, &gpu.bdf, message)

@@ -1,4 +1,4 @@
-//! Whether the machine could be read without a contradiction: all findings of reading that no other test
+//! Whether the machine could be read without a contradiction: all findings from reading it that no other test
 //! covers, such as missing devices, damaged configuration space, unreadable files.
 
 use crate::config::Level;

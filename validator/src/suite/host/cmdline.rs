@@ -1,6 +1,6 @@
 //! Whether the kernel was started with the parameters that the configuration requires. They keep translation
-//! and ACS off when a driver binds or a device is reset later. firstlight's own kernel has them built in, so
-//! there a missing one is a fault; for any other kernel they are reported, and the tests `iommu` and `acs`
+//! and ACS off when a driver binds or a device is reset later. firstlight's own kernel has them built in, so a
+//! missing one is a fault there; for any other kernel they are only reported, and the tests `iommu` and `acs`
 //! judge their effect.
 
 use crate::config::{IommuPolicy, Level};
@@ -24,11 +24,12 @@ pub(in crate::suite) const TEST: Test = Test {
     run: |machine| {
         let line = cmdline::read(&machine.root).map_err(|e| unreadable("proc/cmdline", &e))?;
         let lockdown = machine.fabric.as_ref().map(|fabric| fabric.lockdown.as_deref());
-        // Where the fabric cannot be read, lockdown does not matter.
+        // If the fabric cannot be read, lockdown does not matter.
         let ignored = lockdown.ok().and_then(|mode| lockdown_ignored(&line, mode));
         let policy = machine.config.fabric.iommu.unwrap_or(IommuPolicy::Off);
-        let said = if machine.identity.is_own() { judge(policy, &line) } else { elsewhere(policy, &line) };
-        Ok(said.with(ignored.into_iter().collect()))
+        let judgement =
+            if machine.identity.is_own() { judge(policy, &line) } else { elsewhere(policy, &line) };
+        Ok(judgement.with(ignored.into_iter().collect()))
     },
 };
 
@@ -36,28 +37,28 @@ pub(in crate::suite) const TEST: Test = Test {
 struct Need {
     key: &'static str,
     value: &'static str,
-    /// How bad it is when missing.
+    /// The severity if it is missing.
     severity: Severity,
-    /// Items of a later parameter with that key that begin like this revoke it.
+    /// A later parameter with the same key revokes it if one of its items begins with one of these.
     rivals: &'static [&'static str],
-    /// Another parameter that does the same.
+    /// Another parameter with the same effect.
     same: Option<&'static Need>,
 }
 
-/// Peer traffic stays direct through every reset (facts: kernel re-applies its ACS policy then).
+/// Keeps peer traffic direct after every reset, when the kernel re-applies its ACS policy.
 const ACS: Need = Need::of("pci", "config_acs=0000000@pci:0:0", Severity::Fail, &["config_acs="]);
 /// Links keep their full speed when idle.
 const ASPM: Need = Need::of("pcie_aspm.policy", "performance", Severity::Warn, &["default", "power"]);
 const OFF: &[Need] = &[
     Need::of("iommu", "off", Severity::Fail, &["on", "force", "pt", "nopt"]),
-    // Without it devices that reach only 4 GiB of memory (old USB controllers) fail.
+    // Without it, devices that can address only 4 GiB of memory (old USB controllers) fail.
     Need::of("iommu", "soft", Severity::Warn, &[]),
     Need::of("intel_iommu", "off", Severity::Fail, &["on"]),
     Need::of("amd_iommu", "off", Severity::Fail, &["on", "force"]),
     ACS,
     ASPM,
 ];
-/// The words of x86 and of all architectures. arm64 knows the second alone.
+/// `iommu=pt` is specific to x86; `iommu.passthrough=1` exists on all architectures and is the only one on arm64.
 const PT: &[Need] = &[
     Need { same: Some(&PASS_THROUGH), ..Need::of("iommu", "pt", Severity::Fail, &["nopt", "off"]) },
     ACS,
@@ -77,7 +78,7 @@ fn nothing_asked() -> Judgement {
     Judgement::not_applicable("fabric.iommu = \"firmware\" requires no parameters")
 }
 
-/// Another kernel's parameters: reported in addition to what is measured.
+/// For a kernel that is not firstlight's: its parameters are only reported.
 fn elsewhere(policy: IommuPolicy, line: &str) -> Judgement {
     let Some(needs) = needs(policy) else { return nothing_asked() };
     let words = cmdline::words(line);
@@ -141,7 +142,7 @@ impl Need {
         Self { key, value, severity, rivals, same: None }
     }
 
-    /// The position of this parameter or of one that does the same.
+    /// The position of this parameter or of one with the same effect.
     fn met_at(&self, words: &[Word]) -> Option<usize> {
         self.own_at(words).or_else(|| self.same?.own_at(words))
     }
@@ -167,7 +168,7 @@ fn strength(mode: &str) -> Option<usize> {
 /// `lockdown=` asks the kernel to protect itself from root. A kernel that is built without it silently ignores the
 /// parameter, and the user relies on a protection that does not exist.
 ///
-/// The finding that the command line asks for more lockdown than is in force: `held` is the mode that the
+/// Returns the finding that the command line requests more lockdown than is in force: `held` is the mode that the
 /// kernel shows.
 fn lockdown_ignored(line: &str, held: Option<&str>) -> Option<Finding> {
     let asked = words(line).into_iter().filter(|w| w.key == "lockdown").filter_map(|w| w.value);

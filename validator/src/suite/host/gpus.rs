@@ -29,17 +29,17 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let known = known(&machine.nvidia.gpus)?;
     let names = known.iter().filter_map(|(gpu, known)| Some((gpu.clone(), known.name.clone()?))).collect();
     let left_out = machine.config.validate.limit.as_ref().map_or(0, |limit| limit.left_out.len());
-    let said = judge(&machine.config.expect, fabric, left_out, &names);
-    // A run that is limited to some tests does not check this.
+    let judgement = judge(&machine.config.expect, fabric, left_out, &names);
+    // A run that is limited to some tests does not check the configured minimum.
     let measured = matches!(machine.config.validate.scope, Scope::Fabric | Scope::Only(_))
         || plan(&machine.config).run.iter().any(|t| t.id == bandwidth::TEST.id);
     let gpus = &fabric.gpus;
     let peers = machine.config.expect.peers.as_ref().and_then(|groups| numbered(groups, gpus).err());
-    let said = said.with(peers.iter().map(|why| unknown_peer(why)).collect());
-    Ok(said.with(unmeasured(&machine.config.expect, fabric, measured).into_iter().collect()))
+    let judgement = judgement.with(peers.iter().map(|why| unknown_peer(why)).collect());
+    Ok(judgement.with(unmeasured(&machine.config.expect, fabric, measured).into_iter().collect()))
 }
 
-/// A configured minimum bandwidth that no test of this run measures.
+/// The finding that no test of this run measures the configured minimum bandwidth.
 fn unmeasured(expect: &Expect, fabric: &Fabric, measured: bool) -> Option<Finding> {
     let floor = expect.min_p2p_gb_s.filter(|_| !measured && !fabric.gpus.is_empty())?;
     let message = format!("expect.min_p2p_gb_s is {floor}, but p2p-bandwidth is left out");
@@ -47,7 +47,7 @@ fn unmeasured(expect: &Expect, fabric: &Fabric, measured: bool) -> Option<Findin
     Some(finding.values(serde_json::Value::Null, floor, Some("GB/s")))
 }
 
-/// `left_out` more GPUs are on the bus.
+/// `left_out`: further GPUs that are on the bus but are not tested.
 fn judge(expect: &Expect, fabric: &Fabric, left_out: usize, names: &BTreeMap<String, String>) -> Judgement {
     let found = fabric.gpus.len() + left_out;
     let count = count(expect.gpus, found, fabric);

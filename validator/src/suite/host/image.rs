@@ -1,5 +1,5 @@
-//! Whether the machine runs exactly the files of its image. This is a verdict only where the configuration
-//! asks for it: there may be a reason for an added file.
+//! Whether the machine runs exactly the files of its image. Differences count only if the configuration
+//! requires this, because there may be a good reason for an added file.
 
 use crate::config::Level;
 use crate::machine::image::{Examined, NAMES_ITSELF, Unknown, document, examine};

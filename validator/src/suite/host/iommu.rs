@@ -81,7 +81,7 @@ fn judge(
     let (harmless, translating): (Vec<_>, Vec<_>) =
         groups.types.iter().filter(translates).partition(|(group, _)| spared.contains(group));
     let finding = if let Some((group, kind)) = translating.first() {
-        // A choice left to the firmware has a finding already; the measuring tests decide.
+        // A choice that is left to the firmware already has a finding; the tests that measure decide whether it is harmful.
         let severity = if policy == IommuPolicy::Firmware { Severity::Warn } else { Severity::Fail };
         let message = format!(
             "{} of {} IOMMU groups translate (group {group} is {kind}), expected 0",

@@ -1,4 +1,4 @@
-//! All reduce with peer-to-peer and without, each in processes of its own, measured in turns so that drift
+//! All reduce with peer-to-peer and without, each in its own processes, measured in turns so that drift
 //! does not matter: whether the values are right, whether the speed is what the links allow, and what
 //! peer-to-peer gains.
 
@@ -42,7 +42,7 @@ struct Taken {
 }
 
 /// The comparison with the links.
-struct Held {
+struct Compared {
     /// The rows with peer-to-peer: means of the turns, or better times where a row was measured again.
     on: Vec<Row>,
     again: Again,
@@ -68,14 +68,14 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     };
     let limits = limits.ok();
     let (watched, states) = watch.end(machine);
-    let said = judge(&taken, Held { on, again, limits }, &states)?;
-    Ok(said.with(watched))
+    let judgement = judge(&taken, Compared { on, again, limits }, &states)?;
+    Ok(judgement.with(watched))
 }
 
 /// Judges everything.
-fn judge(taken: &Taken, held: Held, states: &[String]) -> Result<Judgement, Box<Finding>> {
+fn judge(taken: &Taken, compared: Compared, states: &[String]) -> Result<Judgement, Box<Finding>> {
     let Taken { on: with, off: without, odd, seen } = taken;
-    let Held { on, again, limits } = held;
+    let Compared { on, again, limits } = compared;
     let off = mean(without);
     let gains = gain::gains(without, with, Placement::OutOfPlace).map_err(|e| incomplete(&e))?;
     let slow = again.findings.into_iter().chain(slower(&gains));
@@ -91,10 +91,10 @@ fn judge(taken: &Taken, held: Held, states: &[String]) -> Result<Judgement, Box<
     let tables = std::iter::once(tables::gains(&gains)).chain(rows).chain(seen);
     let effects = gain::effects(&gains).into_iter().map(|(name, times)| (name, rounded(times))).collect();
     let over = if checked::over(odd) { " and 256 MiB" } else { ", no size over 128 MiB (memory is short)" };
-    let said = summary(&on, &off, limits.as_ref(), &gains);
-    let said =
-        judged(format!("{said}; odd counts{over} are right too; {}", checked::evidence(&all)), findings);
-    Ok(said.with_tables(tables.collect()).with_effects(effects))
+    let summary = summary(&on, &off, limits.as_ref(), &gains);
+    let judgement =
+        judged(format!("{summary}; odd counts{over} are right too; {}", checked::evidence(&all)), findings);
+    Ok(judgement.with_tables(tables.collect()).with_effects(effects))
 }
 
 fn measure(machine: &Machine, groups: &[Vec<Rank>]) -> Result<Taken, Box<Finding>> {
@@ -106,7 +106,7 @@ fn measure(machine: &Machine, groups: &[Vec<Rank>]) -> Result<Taken, Box<Finding
     for _ in 0..TURNS {
         for (which, sweeps) in [(Which::P2p, &mut on), (Which::Off, &mut off)] {
             sweeps.push(arms::with(machine, which, |ranks| {
-                // This arm was idle while the other worked: its first row would include waking up.
+                // This arm was idle while the other one worked, so its first row would include waking up.
                 let first = Sweep { check: false, ..sweep.at(sweep.from) };
                 sweep::rows(machine, which, ranks, &first)?;
                 sweep::rows(machine, which, ranks, &sweep)
@@ -140,12 +140,12 @@ fn mean(sweeps: &[Vec<Row>]) -> Vec<Row> {
     first.iter().enumerate().map(one).collect()
 }
 
-/// Arms that measured different rows cannot be compared.
+/// The finding that the arms measured different rows and cannot be compared.
 fn incomplete(why: &gain::NoGain) -> Box<Finding> {
     Box::new(Code::NcclError.finding(Severity::Error, "all_reduce", format!("all_reduce: {why}")))
 }
 
-/// Large sizes at which peer-to-peer is slower in every turn.
+/// The finding that peer-to-peer is slower in every turn at some large sizes.
 fn slower(gains: &[Gain]) -> Option<Finding> {
     let bad = gain::slower(gains);
     let worst = bad.iter().min_by(|a, b| a.speedup.total_cmp(&b.speedup))?;
@@ -198,7 +198,7 @@ mod tests {
         let on = mean(&taken.on);
         let findings = speed::findings(&speed::slow(&on, &limits), &limits, "with peer-to-peer");
         let again = Again { findings, rows: Vec::new() };
-        judge(&taken, Held { on, again, limits: Some(limits) }, &states).unwrap()
+        judge(&taken, Compared { on, again, limits: Some(limits) }, &states).unwrap()
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The arms of the NCCL tests: NCCL configurations, each in processes of its own, started in parallel by the
+//! The arms of the NCCL tests: NCCL configurations, each in its own processes, started in parallel by the
 //! first test that needs one and kept for the tests after it, because starting CUDA and a communicator costs
 //! more than most measurements. An arm in which something went wrong is stopped; a later test that needs it
 //! starts it anew.
@@ -15,9 +15,9 @@ use std::fmt;
 use std::time::Duration;
 
 /// The time limit for starting CUDA and NCCL, from the start of an arm: several times what healthy machines take. Arms
-/// that were started together have the same end of it, so that a hang costs this time once.
+/// that were started together share the end of this limit, so that a hang costs this time only once.
 const START: Duration = Duration::from_secs(90);
-/// An arm that was started long ago gets this time to answer.
+/// An arm that was started long ago has at least this time to answer.
 const LEAST: Duration = Duration::from_secs(5);
 /// One part in this many of the time left is kept for the work after the start.
 const KEPT: u32 = 4;
@@ -31,7 +31,7 @@ pub(super) enum Which {
     P2p,
     /// Peer-to-peer forbidden, one process.
     Off,
-    /// Peer-to-peer or nothing, one process for each GPU.
+    /// Only peer-to-peer, one process for each GPU; with groups of GPUs, other transports are allowed too.
     Processes,
     /// No transport at all, one process, two GPUs: it must fail to connect.
     Withheld,
@@ -58,7 +58,7 @@ impl fmt::Display for Which {
 #[derive(Debug, Default)]
 pub struct Arms {
     running: RefCell<BTreeMap<Which, Ranks>>,
-    /// Errors of an arm before a test needed it: that test reports them.
+    /// Errors that occurred in an arm before a test needed it; that test reports them.
     broken: RefCell<BTreeMap<Which, Box<Finding>>>,
 }
 
@@ -71,7 +71,7 @@ pub(super) const fn most_bytes(level: Level) -> u64 {
 }
 
 impl Which {
-    /// Its name in the names of tables.
+    /// Its name as a part of table names.
     pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Strict | Self::Group(_) => "strict",
@@ -139,7 +139,7 @@ pub(super) fn begin(machine: &Machine, which: &[Which]) -> Result<(), Box<Findin
     Ok(())
 }
 
-/// Works with an arm, which is started if necessary.
+/// Runs `work` on an arm, which is started if necessary.
 ///
 /// # Errors
 /// An error of the arm, as a finding; the arm is stopped then.
@@ -192,7 +192,7 @@ pub(super) fn patience(left: Option<Duration>, age: Duration) -> Duration {
 }
 
 impl Drop for Arms {
-    /// Releasing GPUs takes a communicator most of a second: all do it at the same time.
+    /// A communicator needs most of a second to release its GPUs, so all of them do it at the same time.
     fn drop(&mut self) {
         let mut running = self.running.borrow_mut();
         running.values_mut().for_each(Ranks::release);
@@ -210,7 +210,7 @@ mod tests {
             patience(Some(Duration::from_secs(left)), Duration::from_secs(age)).as_secs()
         };
         assert_eq!((patience(150, 0), patience(60, 0), patience(0, 0)), (90, 45, 0));
-        // An arm that began at the same time as one that hung has had its time.
+        // An arm that began at the same time as one that hung has used up its time.
         assert_eq!(
             (patience(150, 60), patience(150, 90), patience(150, 500), patience(4, 500)),
             (30, 5, 5, 3)

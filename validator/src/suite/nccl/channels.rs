@@ -1,5 +1,5 @@
 //! Whether another number of channels than NCCL's own choice is worth setting. A bounded search: a fresh arm
-//! for each number, two sizes; a number is handed to the workload only if it gains more than 5 % at the large
+//! for each number, two sizes; a number is recommended to the workload only if it gains more than 5 % at the large
 //! size, loses nothing at the small one, and NCCL reports that it really used it.
 
 use super::arms::{self, Which};
@@ -69,8 +69,8 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let findings: Vec<_> = tried.iter().flat_map(|t| sweep::wrong(Which::P2p, &t.rows)).collect();
     let best = best(&tried, own, usual);
     let summary = format!("{}{}", summary(best.as_ref()), refused(&tried));
-    let said = judged(summary, findings).with_tables(vec![shown(&tried, own)]);
-    Ok(said.advising(best.as_ref().and_then(advice::channels).into_iter().collect()))
+    let judgement = judged(summary, findings).with_tables(vec![shown(&tried, own)]);
+    Ok(judgement.advising(best.as_ref().and_then(advice::channels).into_iter().collect()))
 }
 
 fn one(machine: &Machine, standard: &Setup, channels: Option<u32>) -> Result<Tried, Box<Finding>> {

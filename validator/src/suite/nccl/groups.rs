@@ -1,5 +1,5 @@
 //! Which GPUs reach each other: all of them, or on machines with bridges or a partitioned switch only those
-//! of a group. Then each group is proven separately; between groups NCCL may use any transport.
+//! of a group. In that case each group is proven separately; between groups NCCL may use any transport.
 
 use crate::gpu::Clique;
 use crate::machine::{GpuId, Rank};
@@ -10,10 +10,10 @@ use crate::suite::Machine;
 use crate::suite::shared::gpu_fault::during;
 use crate::suite::shared::peers;
 
-/// The test that has asked for each pair's access, and its matrix.
+/// The test that has queried each pair's access, and its matrix.
 const ACCESS: (&str, &str) = ("p2p-capability", "p2p.connectivity");
 
-/// All groups, of single GPUs too; one of all GPUs where access does not form groups.
+/// All groups, including groups of a single GPU; one group of all GPUs if access does not form groups.
 pub(super) fn of(machine: &Machine) -> Result<Vec<Vec<GpuId>>, Box<Finding>> {
     let clique = machine.clique()?;
     let known =
@@ -22,7 +22,7 @@ pub(super) fn of(machine: &Machine) -> Result<Vec<Vec<GpuId>>, Box<Finding>> {
     Ok(found(clique.len(), &access))
 }
 
-/// The same as ranks of a communicator of all GPUs, whose rank `n` is on GPU `n`.
+/// The groups as ranks of a communicator of all GPUs, whose rank `n` is on GPU `n`.
 pub(super) fn as_ranks(groups: &[Vec<GpuId>]) -> Vec<Vec<Rank>> {
     let of = |group: &Vec<GpuId>| group.iter().map(|gpu| Rank::new(gpu.index())).collect();
     groups.iter().map(of).collect()
@@ -51,7 +51,7 @@ fn asked(clique: &Clique) -> Result<Vec<Vec<Option<f64>>>, Box<Finding>> {
     Ok(access)
 }
 
-/// A group's part of a matrix of all GPUs.
+/// The part of a matrix of all GPUs that belongs to a group.
 pub(super) fn part(matrix: &Matrix, group: &[GpuId]) -> Matrix {
     let pick = |labels: &[String]| group.iter().filter_map(|gpu| labels.get(gpu.index()).cloned()).collect();
     let row = |from: &GpuId| {
@@ -80,7 +80,7 @@ mod tests {
     fn bridged_pairs_are_groups_and_anything_else_is_one_group() {
         assert_eq!(found(4, &access(4, |a, b| a / 2 == b / 2)), [vec![0, 1], vec![2, 3]]);
         assert_eq!(found(4, &access(4, |_, _| true)), [vec![0, 1, 2, 3]]);
-        // One direction is missing, or no GPU reaches another: then the test must prove all GPUs together.
+        // If one direction is missing or no GPU reaches another, the test must prove all GPUs together.
         assert_eq!(found(3, &access(3, |a, b| (a, b) != (0, 1))), [vec![0, 1, 2]]);
         assert_eq!(found(2, &access(2, |_, _| false)), [vec![0, 1]]);
     }

@@ -13,18 +13,18 @@ use crate::outcome::Matrix;
 pub(super) const LARGE: u64 = 4 << 20;
 /// Up to this size only latency matters.
 pub(super) const SMALL: u64 = 16 << 10;
-/// A call may take this many times the sweep's quickest small call, in addition to the time for its bytes. On
-/// record 1.9 (4 H200, all_gather of 256 KiB).
+/// A call may take this many times the sweep's quickest small call, in addition to the time for its bytes.
+/// Recorded: 1.9 (4 H200, all_gather of 256 KiB).
 const RAMP: f64 = 2.5;
-/// A sweep's quickest small call counts as at least this, us: the processor's part of a call scatters. On
-/// record 6 to 36 us for the same call on idle hosts with H200.
+/// A sweep's quickest small call counts as at least this, us, because the processor's part of a call varies.
+/// Recorded: 6 to 36 us for the same call on idle hosts with H200.
 pub(super) const SCATTER_US: f64 = 20.0;
 /// Calls below this size may take this many times the time for their bytes: pipelines are short then, and
-/// below `LARGE` NCCL changes its protocols. On record, of 8 x 4090: 3.7 (256 KiB), 2.0 (1 MiB), 1.2 (4 MiB),
+/// below `LARGE` NCCL changes its protocols. Recorded on 8 x 4090: 3.7 (256 KiB), 2.0 (1 MiB), 1.2 (4 MiB),
 /// 1.07 (8 MiB).
 const SHORT: [(u64, f64); 4] = [(1 << 20, 4.0), (LARGE, 2.5), (8 << 20, 1.4), (16 << 20, 1.15)];
-/// The time of a call without data, us: for itself, and for each GPU that the processor starts it on. On
-/// record 14 (2 H200), 19 (4 H200) and 38 (8 x 4090); single runs take twice as long.
+/// The time of a call without data, us: for itself, and for each GPU that the processor starts it on.
+/// Recorded: 14 (2 H200), 19 (4 H200) and 38 (8 x 4090); single runs take twice as long.
 const START_US: f64 = 15.0;
 const START_GPU_US: f64 = 6.0;
 /// A ring has two hops for each GPU; each may take twice a small copy's time.
@@ -69,10 +69,10 @@ impl Limits {
         edge * self.part(collective)
     }
 
-    /// The part of the slowest edge's speed that must be reached. Over PCIe rings reach 1.00 on record (8 x
-    /// 4090: 20.64 GB/s over an edge of 20.57); an exchange shares the uplinks of switches and sockets. 128
-    /// MiB do not saturate NVLink, and kernels, which NCCL moves data with, reach less than copy engines: on
-    /// record 0.84 and 0.73 (all_reduce on 4 and 2 H200), 0.74 (all_gather, reduce_scatter), 0.86 (broadcast,
+    /// The part of the slowest edge's speed that must be reached. Rings over PCIe were recorded to reach 1.00
+    /// (8 x 4090: 20.64 GB/s over an edge of 20.57); an exchange shares the uplinks of switches and sockets. 128
+    /// MiB do not saturate NVLink, and NCCL moves data with kernels, which reach less than copy engines.
+    /// Recorded: 0.84 and 0.73 (all_reduce on 4 and 2 H200), 0.74 (all_gather, reduce_scatter), 0.86 (broadcast,
     /// reduce), 0.75 (alltoall), and 0.41 (sendrecv, which has few channels to one peer).
     fn part(&self, collective: Collective) -> f64 {
         const TO_ONE_PEER: f64 = 0.3;
@@ -91,7 +91,7 @@ impl Limits {
         }
     }
 
-    /// The time limit of a row's call, us; `small_us` is the time of small ones in its sweep.
+    /// The time limit of a row's call, us; `small_us` is the time of the small calls in its sweep.
     pub(super) fn most_us(&self, row: &Row, small_us: f64) -> f64 {
         let mb_s = self.least_gb_s(row.collective) * 1e3;
         let short = SHORT.iter().find(|(below, _)| row.bytes < *below).map_or(1.0, |(_, times)| *times);

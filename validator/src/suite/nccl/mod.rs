@@ -1,4 +1,4 @@
-//! The NCCL tests: every collective is right, and uses the transport that it claims. Each test is a file;
+//! The NCCL tests: every collective is right, and uses the transport that it reports. Each test is a file;
 //! shared code is here and in `arms` (the NCCL configurations), `sweep` (running sizes), `trouble` (errors in
 //! arms), `proof` and `dumps` (what NCCL's log lines and dumps prove), `tables`. `ranks` handles an
 //! arm's processes.
@@ -51,8 +51,8 @@ fn limits(machine: &Machine, gpus: &[GpuId], carrier: &dyn Fn(Pair) -> Carrier) 
     Limits::of(part(EDGES).as_ref(), part(LATENCY).as_ref(), &carrier)
 }
 
-/// The same between all GPUs. Where access is in groups, data between them goes through the host: no speed is
-/// expected of that, and the missing limit is not a fault of the machine.
+/// The same between all GPUs. If access exists only within groups, data between groups goes through the host: no
+/// speed is expected of that, and the missing limit is not a fault of the machine.
 fn limits_of_all(machine: &Machine, rows: &[Row]) -> Result<Result<Limits, Finding>, Box<Finding>> {
     let (clique, groups) = (machine.clique()?, groups::of(machine)?);
     let carrier = Ways::new(machine, clique).carriers(machine.fabric()?, &Links::default());

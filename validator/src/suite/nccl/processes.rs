@@ -1,5 +1,5 @@
-//! One process for each GPU, as frameworks run NCCL: then other code in NCCL and in the driver connects the
-//! GPUs. Shared memory and network are forbidden here too, so that success is the proof.
+//! One process for each GPU, as frameworks run NCCL: different code in NCCL and in the driver connects the
+//! GPUs in this case. Shared memory and network are forbidden here too, so that success is the proof.
 
 use super::arms::{self, Which};
 use super::{checked, connected, groups, limits_of_all, proof, remeasure, sweep, tables};

@@ -1,5 +1,5 @@
-//! What NCCL's own log lines prove about an arm's transport. Another transport than the arm's is a failure,
-//! and lines that do not name one are no proof.
+//! What NCCL's own log lines prove about an arm's transport. A transport other than the arm's is a failure,
+//! and lines that do not name a transport prove nothing.
 
 use super::arms::Which;
 use super::dumps::{self, Witness};
@@ -19,7 +19,7 @@ pub(super) struct Seen {
     pub(super) tables: Vec<Value>,
 }
 
-/// Reads an arm's lines; `groups`: within each all ranks reach each other.
+/// Judges an arm's log lines; within each of `groups`, all ranks reach each other.
 pub(super) fn of(which: Which, ranks: &Ranks, pairs: Pairs, groups: &[Vec<Rank>]) -> Seen {
     let said = Said::read(&ranks.said());
     let together = |a, b| groups.iter().any(|group| group.contains(&a) && group.contains(&b));

@@ -25,7 +25,7 @@ pub(super) struct Again {
     pub(super) rows: Vec<Row>,
 }
 
-/// Judges `rows`, an arm's sweeps, which get the best times of all measurements.
+/// Judges `rows`, an arm's sweeps, and replaces their times with the best of all measurements.
 pub(super) fn judge(
     machine: &Machine,
     which: Which,
@@ -56,7 +56,7 @@ pub(super) fn judge(
     Ok(Again { findings, rows: measured })
 }
 
-/// Measures each of those sizes once more, in both placements.
+/// Measures each slow size once more, in both placements.
 fn take(machine: &Machine, which: Which, ranks: &mut Ranks, slow: &[Slow]) -> Result<Vec<Row>, Trouble> {
     let mut kinds: Vec<_> = slow.iter().map(|slow| (slow.collective, slow.bytes)).collect();
     kinds.dedup();
@@ -68,7 +68,7 @@ fn take(machine: &Machine, which: Which, ranks: &mut Ranks, slow: &[Slow]) -> Re
     Ok(rows)
 }
 
-/// The row of the same size gets the better times.
+/// Stores the better times in the row of the same size.
 fn better(rows: &mut [Row], new: &Row) {
     let same = |row: &&mut Row| row.collective == new.collective && row.bytes == new.bytes;
     let Some(row) = rows.iter_mut().find(same) else { return };

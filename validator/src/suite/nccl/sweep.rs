@@ -11,10 +11,10 @@ use crate::suite::shared::transfer::unanswered;
 use crate::text::count;
 use std::collections::BTreeSet;
 
-/// The least number of timed calls, even where not all of them have a buffer of their own.
+/// The least number of timed calls, even if not all of them have their own buffer.
 const LEAST_CALLS: u64 = 4;
-/// With more ranks than this fewer calls are made: no single machine has as many, and pairs grow with their
-/// square.
+/// With more ranks than this, fewer calls are made: no single machine has that many, and the number of pairs grows
+/// with their square.
 const MANY: usize = 16;
 const CALLS_OF_MANY: u32 = 5;
 

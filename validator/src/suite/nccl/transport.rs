@@ -58,18 +58,18 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let withheld = withheld::ask(machine);
     let forbidden =
         if withheld.is_none() { "; with peer-to-peer forbidden too it cannot connect" } else { "" };
-    let held = if taken.held { "" } else { "; not compared with the links, which were not measured" };
+    let compared = if taken.compared { "" } else { "; not compared with the links, which were not measured" };
     let withheld = withheld.filter(|_| !names_another_way(&taken.findings));
     let Taken { rows, mut findings, summaries, tables, .. } = taken;
     findings.extend(withheld);
     findings.extend(ahead.err().map(|finding| *finding));
-    let summary = format!("{}{forbidden}{held}; {}", summaries.join("; "), checked::evidence(&rows));
-    let said = judged(summary, findings).with_tables(tables);
-    let level = level(said.outcome(), &groups, carrier);
-    Ok(said.advising(level.into_iter().collect()))
+    let summary = format!("{}{forbidden}{compared}; {}", summaries.join("; "), checked::evidence(&rows));
+    let judgement = judged(summary, findings).with_tables(tables);
+    let level = level(judgement.outcome(), &groups, carrier);
+    Ok(judgement.advising(level.into_iter().collect()))
 }
 
-/// Starts what this test needs first, if it is due: CUDA and a communicator take seconds, during which other
+/// Starts what this test needs first, if this process runs it: CUDA and a communicator take seconds, during which other
 /// tests run. This test reports any error.
 pub(in crate::suite) fn ahead(machine: &Machine) {
     if !machine.runs(&TEST) {
@@ -85,7 +85,7 @@ fn first(strict: &[(Which, Vec<GpuId>)]) -> Vec<Which> {
     strict.iter().map(|(which, _)| *which).chain([Which::Withheld]).collect()
 }
 
-/// Where the log already names another transport, it is known that NCCL ignores the settings that forbid it.
+/// Whether the log names another transport; if so, it is known that NCCL ignores the settings that forbid it.
 fn names_another_way(findings: &[Finding]) -> bool {
     findings.iter().any(|f| f.severity == Severity::Fail && f.is(Code::NcclTransport))
 }
@@ -107,12 +107,12 @@ struct Taken {
     summaries: Vec<String>,
     tables: Vec<Value>,
     /// Whether all of them were compared with the links.
-    held: bool,
+    compared: bool,
 }
 
 impl Taken {
     fn add(&mut self, other: Self) {
-        self.held = other.held && (self.held || self.rows.is_empty());
+        self.compared = other.compared && (self.compared || self.rows.is_empty());
         self.rows.extend(other.rows);
         self.findings.extend(other.findings);
         self.summaries.extend(other.summaries);
@@ -136,8 +136,8 @@ fn one(
     let mut findings = sweep::wrong(which, &rows);
     findings.extend(seen.findings);
     findings.extend(slow);
-    let held = limits.is_some();
-    Ok(Taken { rows, findings, summaries: vec![seen.summary], tables: seen.tables, held })
+    let compared = limits.is_some();
+    Ok(Taken { rows, findings, summaries: vec![seen.summary], tables: seen.tables, compared })
 }
 
 /// The peer-to-peer level for the workload, once it is proven between all pairs that reach each other.

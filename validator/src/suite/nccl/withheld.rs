@@ -18,7 +18,7 @@ pub(super) fn ask(machine: &Machine) -> Option<Finding> {
     let which = Which::Withheld;
     let sweep = Sweep { iterations: 1, ..Sweep::standard(Collective::AllReduce).at(BYTES) };
     let mut ended = Ended::Works;
-    // The arm must fail: that is judged here and is not a finding of its own.
+    // The arm must fail: its failure is judged here and is not a finding by itself.
     let tried = arms::with(machine, which, |ranks| {
         ranks.row(&RowAsk::of(&sweep, BYTES, Rank::FIRST)).inspect_err(|trouble| {
             ended = match trouble.kind {
@@ -38,22 +38,22 @@ enum Ended {
     Else,
 }
 
-fn judge(ended: Ended, said: Option<Finding>) -> Option<Finding> {
+fn judge(ended: Ended, error: Option<Finding>) -> Option<Finding> {
     let which = Which::Withheld.to_string();
-    match (ended, said) {
+    match (ended, error) {
         (Ended::NoWay, _) => None,
-        (_, Some(said)) if said.code == Code::NcclNoTransport.entry().code => None,
+        (_, Some(error)) if error.code == Code::NcclNoTransport.entry().code => None,
         (_, None) => {
             let message = format!(
                 "NCCL {which}: it connects two GPUs although every transport is forbidden, so its transport is unproven"
             );
             Some(Code::NcclUnforbidden.finding(Severity::Error, &which, message))
         }
-        (_, Some(said)) => {
-            let message = format!("it is unknown whether NCCL obeys its settings: {}", said.message);
+        (_, Some(error)) => {
+            let message = format!("it is unknown whether NCCL obeys its settings: {}", error.message);
             let finding = Code::NcclUnproven.finding(Severity::Error, &which, message);
             let finding = finding.because("NCCL should have failed to connect, but ended differently");
-            Some(finding.seen_all(said.evidence))
+            Some(finding.seen_all(error.evidence))
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Whether network cards may reach GPU memory (GPUDirect RDMA), and through what: dma-buf, `nvidia_peermem`,
-//! or nothing. This is what the driver offers. Proving that a card really does it requires traffic between
+//! or nothing. This shows what the driver offers. Proving that a card really does it requires traffic between
 //! two machines, and the summary says so.
 
 use crate::config::Level;
@@ -148,7 +148,7 @@ fn table(offered: &[(GpuId, DirectRdma)], peermem: bool) -> Value {
 }
 
 /// NCCL uses GPUDirect RDMA up to a distance, PXB by default. Cards that share a host bridge with a GPU are
-/// close enough too; beyond it the detour does not pay.
+/// close enough too; beyond it the detour is not worthwhile.
 fn advice(carried: &[Carrier], ways: &[Ways]) -> Option<Advice> {
     let all = carried.iter().all(|c| matches!(c, Carrier::DmaBuf | Carrier::Peermem));
     let nearest = ways.iter().filter_map(Ways::nearest).map(|(kind, _)| kind);

@@ -1,5 +1,5 @@
-//! A machine for judges' tests: GPUs behind one switch below a root port, all healthy. Each test breaks the
-//! part that it is about.
+//! A machine for the judges' unit tests: GPUs behind one switch below a root port, all healthy. Each test breaks
+//! the part that it is about.
 
 use crate::machine::host::cpu::Cpus;
 use crate::machine::host::iommu::{Iommu, IommuMode};

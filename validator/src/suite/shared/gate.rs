@@ -8,7 +8,7 @@ use crate::suite::Machine;
 /// The test that proves delivery.
 const PROOF: &str = "p2p-integrity";
 
-/// Why nothing is tried; `pairs`: one GPU is too few.
+/// Why a test does not run; `pairs`: one GPU is too few.
 ///
 /// # Errors
 /// When this is unknown.
@@ -19,7 +19,7 @@ pub(in crate::suite) fn gate(machine: &Machine, pairs: bool) -> Result<Option<Ju
     Ok(unproven(machine.outcome(PROOF)).map(Judgement::not_applicable))
 }
 
-/// A proof that was left out stops nothing: every test checks its own data too.
+/// Why the test of delivery stops other tests. If it was left out it stops none: every test checks its own data too.
 const fn unproven(proof: Option<Outcome>) -> Option<&'static str> {
     match proof {
         Some(Outcome::Fail) => Some("data does not arrive (see p2p-integrity), so this test does not run"),

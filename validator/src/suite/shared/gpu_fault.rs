@@ -1,5 +1,5 @@
-//! What a fault of CUDA or of a GPU means for a test: which finding, and its severity. A GPU that hangs or
-//! breaks its context is faulty; a missing library says nothing about the GPU.
+//! Turns a fault of CUDA or of a GPU into a test's finding, with its severity. A GPU that hangs or breaks its
+//! context is faulty; a missing library says nothing about the GPU.
 
 use super::room;
 use crate::gpu::GpuError;
@@ -8,7 +8,7 @@ use crate::outcome::finding::{Code, Finding, Severity};
 /// `CUDA_ERROR_SYSTEM_DRIVER_MISMATCH`: libcuda and the kernel module are of different versions.
 const MISMATCH: i32 = 803;
 
-/// CUDA could not be started, so nothing is known about the GPUs.
+/// The finding that CUDA could not be started, so that nothing is known about the GPUs.
 pub(in crate::suite) fn starting(error: &GpuError) -> Box<Finding> {
     let code = match error {
         GpuError::Library { .. } | GpuError::Symbol { .. } => Code::CudaMissing,
@@ -19,7 +19,7 @@ pub(in crate::suite) fn starting(error: &GpuError) -> Box<Finding> {
     Box::new(code.finding(Severity::Error, "machine", error.to_string()))
 }
 
-/// A fault in the middle of a test; `subject` is the GPU or the pair.
+/// The finding about a fault in the middle of a test; `subject` is the GPU or the pair.
 pub(in crate::suite) fn during(subject: &str, error: &GpuError) -> Box<Finding> {
     let (code, severity) = match error {
         GpuError::Hang { .. } => (Code::P2pHang, Severity::Fail),

@@ -13,21 +13,21 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-/// After a test NVML answers in milliseconds; one that hangs must not hide what the test found.
+/// The time limit after a test, when NVML answers in milliseconds; if it hangs, that must not hide the test's result.
 const ANSWER: Duration = Duration::from_secs(3);
-/// The time limit for a process that only asks, including NVML's start.
+/// The time limit for a process that only queries the state, including NVML's start.
 pub(in crate::suite) const PROBE: Duration = Duration::from_secs(10);
 /// The time limit for NVML's start, which also starts every GPU that no other program holds open. Each test that
-/// asks has more.
+/// queries NVML has a longer deadline.
 pub(super) const FIRST: Duration = Duration::from_secs(20);
 /// NVML's utilization figure covers up to a second. NVIDIA's driver also keeps a GPU busy while it starts it.
 const SAMPLE: Duration = Duration::from_millis(1200);
 
 impl Machine {
     /// The state of the GPUs before this process used them, which is also sent to the parent. The first call
-    /// asks NVML.
-    pub fn stood(&self) -> &Look {
-        self.gpus.stood.get_or_init(|| {
+    /// queries NVML.
+    pub fn before(&self) -> &Look {
+        self.gpus.before.get_or_init(|| {
             self.doing("asking NVML for the state of the GPUs");
             let look = self.first_look();
             (self.tell)(Message::Look(Some(look.clone())));
@@ -47,15 +47,16 @@ impl Machine {
         Look { quiet: false, gpus: read().map_err(str::to_owned) }
     }
 
-    /// The state of the GPUs after a test that used them; `None` where none did. After a test that failed,
-    /// this waits until the work of this run is over, so that a GPU that is still busy is busy for others.
+    /// The state of the GPUs after a test that used them; `None` if this process or the test did not use them.
+    /// After a test that failed, this waits until the work of this run is over, so that a GPU that is still busy
+    /// works for other programs.
     #[must_use]
-    pub fn after(&self, test: &Test, said: &Judgement) -> Option<Look> {
-        let stood = self.gpus.stood.get().filter(|_| test.group == Group::Gpu)?;
-        let look = || Look { quiet: false, gpus: self.ask().map(|gpus| self.without_own(gpus, stood)) };
+    pub fn after(&self, test: &Test, judgement: &Judgement) -> Option<Look> {
+        let before = self.gpus.before.get().filter(|_| test.group == Group::Gpu)?;
+        let look = || Look { quiet: false, gpus: self.ask().map(|gpus| self.without_own(gpus, before)) };
         let now = look();
-        // A process that hangs there may be ours.
-        if gpu::is_spoiled() || !matches!(said.outcome(), Outcome::Fail | Outcome::Error) {
+        // If a GPU hangs, it may still be busy with our own work.
+        if gpu::is_spoiled() || !matches!(judgement.outcome(), Outcome::Fail | Outcome::Error) {
             return Some(now);
         }
         if !now.is_busy() {
@@ -65,13 +66,13 @@ impl Machine {
         Some(Look { quiet: true, ..look() })
     }
 
-    /// That NVML hangs. A thread asks it once, before anything else here calls NVML or CUDA: after that every
-    /// call into the driver may hang as well.
+    /// NVML's error if it hangs. A thread queries it once, before anything else here calls NVML or CUDA: if NVML
+    /// hangs, every call into the driver may hang as well.
     pub(in crate::suite) fn hangs(&self) -> Option<&str> {
         let ask = || {
             self.doing("asking NVML whether it answers");
-            let said = within(FIRST, held(self.fabric.as_ref().ok()));
-            said.err().filter(|why| why.starts_with(LATE))
+            let answer = within(FIRST, held(self.fabric.as_ref().ok()));
+            answer.err().filter(|why| why.starts_with(LATE))
         };
         self.gpus.hangs.get_or_init(ask).as_deref()
     }
@@ -80,15 +81,15 @@ impl Machine {
         within(ANSWER, held(self.fabric.as_ref().ok()))
     }
 
-    fn without_own(&self, mut gpus: Vec<Standing>, stood: &Look) -> Vec<Standing> {
+    fn without_own(&self, mut gpus: Vec<Standing>, before: &Look) -> Vec<Standing> {
         if self.has_clique() {
-            own_by_other_names(&mut gpus, stood.known(), kin::own_id(), &kin::is_here);
+            own_by_other_names(&mut gpus, before.known(), kin::own_id(), &kin::is_here);
         }
         gpus
     }
 }
 
-/// The present state of `gpus`, asked by a thread of its own.
+/// The present state of `gpus`, read by a separate thread.
 ///
 /// # Errors
 /// NVML's error, or that it does not answer in time.
@@ -97,10 +98,10 @@ pub(in crate::suite) fn within(limit: Duration, gpus: Vec<Bdf>) -> Result<Vec<St
     asked(limit, move |nvml| nvml.standing(&gpus, &|pid| kin.has(pid)))
 }
 
-/// How every error begins that says that NVML hangs.
+/// The prefix of every error that means that NVML hangs.
 pub const LATE: &str = "NVML does not answer";
 
-/// The result of `ask`, which a thread of its own runs: calls of NVML may never return.
+/// The result of `ask`, which runs in a separate thread, because calls of NVML may never return.
 ///
 /// # Errors
 /// NVML's error, or that it does not answer in time.
@@ -110,9 +111,9 @@ pub(super) fn asked<T: Send + 'static>(
 ) -> Result<T, String> {
     let (sender, answer) = channel();
     thread::spawn(move || {
-        let said = Nvml::start().map(|nvml| ask(&nvml));
+        let result = Nvml::start().map(|nvml| ask(&nvml));
         // The receiver may have given up.
-        let _ = sender.send(said);
+        let _ = sender.send(result);
     });
     let late = || Err(format!("{LATE} within {:.1} s", limit.as_secs_f64()));
     answer.recv_timeout(limit).unwrap_or_else(|_| late())
@@ -129,10 +130,10 @@ pub(in crate::suite) fn held(fabric: Option<&Fabric>) -> Vec<Bdf> {
     gpus
 }
 
-/// In a container NVML may report process ids of the host. Where this process computes and its own id is not
-/// in the list, new ids that no process has in this namespace are taken for this process.
+/// In a container NVML may report process ids of the host. If this process uses a GPU and its own id is not in
+/// the list, new ids that no process has in this namespace are attributed to this process.
 fn own_by_other_names(gpus: &mut [Standing], before: &[Standing], own: u32, here: &dyn Fn(u32) -> bool) {
-    let stood = |gpu: Bdf, pid: u32| {
+    let was_there = |gpu: Bdf, pid: u32| {
         let users =
             before.iter().filter(|b| b.gpu == gpu).flat_map(|b| b.users.as_deref().unwrap_or_default());
         users.into_iter().any(|p| p.pid == pid)
@@ -143,7 +144,7 @@ fn own_by_other_names(gpus: &mut [Standing], before: &[Standing], own: u32, here
             continue;
         }
         for Process { pid, ours, .. } in users.iter_mut() {
-            *ours |= !here(*pid) && !stood(*gpu, *pid);
+            *ours |= !here(*pid) && !was_there(*gpu, *pid);
         }
     }
 }

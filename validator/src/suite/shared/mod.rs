@@ -1,4 +1,4 @@
-//! What several tests need: who has peer access, memory to test with, checked transfers, timing, findings of pairs.
+//! What several tests need: peer access, memory to test with, checked transfers, timing, findings about pairs.
 
 pub(super) mod errand;
 #[cfg(test)]

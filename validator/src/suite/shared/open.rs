@@ -1,5 +1,5 @@
-//! Peer access for many pairs at the same time, as in programs that talk to all GPUs. Without NVSwitch a GPU
-//! has eight peers at most: then the pairs take turns, in groups as large as the driver allows.
+//! Peer access for many pairs at the same time, as in programs that use all GPUs. Without NVSwitch a GPU
+//! can have at most eight peers: in that case the pairs take turns, in groups as large as the driver allows.
 
 use crate::gpu::{Clique, GpuError, PeerAccess, is_spoiled};
 use crate::machine::GpuId;
@@ -24,7 +24,7 @@ pub(in crate::suite) struct Open {
 /// peers that a GPU had at once.
 ///
 /// # Errors
-/// The error of `with`, or a fault after which no test can go on.
+/// The error of `with`, or a fault after which no test can continue.
 pub(in crate::suite) fn with_all(
     clique: &Clique,
     pairs: &[Pair],

@@ -6,7 +6,7 @@ use crate::outcome::finding::Finding;
 use crate::schedule::Pair;
 use std::collections::BTreeSet;
 
-/// How many pairs one subject names.
+/// The most pairs that a subject names.
 const NAMED: usize = 4;
 
 /// One finding for each kind: findings that differ only in the pair become one whose subject names the pairs,

@@ -29,7 +29,7 @@ pub(in crate::suite) fn way(gpu: &Device, known: Option<&Information>) -> Way {
     if consumer && id(gpu) >= FIRST { Way::Bar1 } else { Way::Native }
 }
 
-/// AD102 to AD107, the only GPUs that firstlight's own patches change.
+/// Whether this is one of AD102 to AD107, the only GPUs for which firstlight's own patches change the driver.
 pub(in crate::suite) fn is_ada(gpu: &Device) -> bool {
     chip::number(&gpu.device).and_then(chip::of).is_some_and(|chip| chip.family == Family::Ada)
 }

@@ -152,7 +152,7 @@ impl<'g> Plot<'g> {
 }
 
 impl Share {
-    /// A GPU whose memory is not tested because other processes use it.
+    /// The finding that a GPU's memory is not tested because other processes use it.
     pub(in crate::suite) fn untested(&self) -> Option<Finding> {
         let gpu = format!("GPU {}", self.gpu);
         let message = || format!("{gpu}: its memory is not tested: other processes use nearly all of it");

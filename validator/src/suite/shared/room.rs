@@ -1,5 +1,5 @@
-//! Whether GPUs have free memory to be tested with: a GPU whose memory others have filled gets one clear
-//! finding instead of a fault for each transfer.
+//! Whether GPUs have enough free memory for the tests: if other processes have filled a GPU's memory, there is one
+//! clear finding instead of a fault for each transfer.
 
 use crate::gpu::{Clique, GpuError};
 use crate::machine::GpuId;
@@ -26,7 +26,7 @@ pub(in crate::suite) fn full(clique: &Clique, least: u64) -> Result<Option<Findi
     Ok(finding(&left, least))
 }
 
-/// From GPUs with their free and total memory.
+/// The finding, from GPUs with their free and total memory.
 fn finding(gpus: &[(GpuId, u64, u64)], least: u64) -> Option<Finding> {
     let short: Vec<_> = gpus.iter().filter(|(_, free, _)| *free < least).collect();
     let names: Vec<_> = short.iter().map(|(n, ..)| format!("GPU {n}")).collect();

@@ -39,8 +39,8 @@ impl<'g> Seat<'g> {
 }
 
 impl From<Checked> for Counts {
-    fn from(said: Checked) -> Self {
-        let Checked { looked, wrong, zeros, ones, sentinels, first, last } = said;
+    fn from(checked: Checked) -> Self {
+        let Checked { looked, wrong, zeros, ones, sentinels, first, last } = checked;
         Self { looked, wrong, zeros, ones, sentinels, first, last }
     }
 }

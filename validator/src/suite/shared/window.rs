@@ -1,6 +1,6 @@
 //! How much of a GPU's BAR1 NVML counts as mapped. A static map covers all memory that the driver does not keep
-//! for itself: 24210 of 24564 MiB on an RTX 4090. Without it BAR1 holds only what programs and displays map at
-//! the moment: 5 of 65536 MiB on a board whose peers received nothing.
+//! for itself: 24210 of 24564 MiB on an RTX 4090. Without a static map BAR1 contains only what programs and displays
+//! map at the moment: 5 of 65536 MiB on a board whose peers received nothing.
 
 use crate::gpu::Window;
 use crate::machine::pcie::model::{Bdf, Device};
@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 pub(in crate::suite) type Windows = BTreeMap<Bdf, Result<Window, String>>;
 
 impl Machine {
-    /// What NVML reports on the BAR1 of each GPU that the driver holds, or why that is unknown. For tests that
-    /// read files: asked once, by a thread, within the time that such a test has.
+    /// What NVML reports about the BAR1 of each GPU that the driver holds, or why that is unknown. For tests that
+    /// only read files: NVML is queried once, by a thread, within the time that such a test has.
     pub fn windows(&self) -> &Result<Windows, String> {
         self.gpus.windows.get_or_init(|| {
             self.asks_nvml()?;
@@ -26,8 +26,8 @@ impl Machine {
 
 /// The driver keeps 1.4 % of an RTX 4090's memory for itself, 2.6 % of a board with 16 GiB; an eighth is far more.
 const KEPT: u64 = 8;
-/// Buffers that network cards and other programs map are part of the memory. Up to half of it, nothing is mapped
-/// as a whole.
+/// Network cards and other programs map buffers, which are a part of the memory. If at most half of it is mapped,
+/// there is no map of all memory.
 const HALF: u64 = 2;
 
 /// What NVML counts, in words.
@@ -39,8 +39,8 @@ pub(in crate::suite) enum Count {
     Part(String),
     /// Not all memory is mapped.
     Little(String),
-    /// There is no count, and why.
-    Untold(String),
+    /// Why there is no count.
+    Unknown(String),
 }
 
 impl Count {
@@ -48,7 +48,7 @@ impl Count {
     pub(in crate::suite) fn words(&self) -> Option<String> {
         match self {
             Self::All(words) | Self::Part(words) | Self::Little(words) => Some(words.clone()),
-            Self::Untold(_) => None,
+            Self::Unknown(_) => None,
         }
     }
 }
@@ -57,12 +57,12 @@ impl Count {
 pub(in crate::suite) fn counted(gpu: &Device, windows: &Result<Windows, String>) -> Count {
     let window = match windows.as_ref().map(|windows| windows.get(&gpu.bdf)) {
         Ok(Some(Ok(window))) => *window,
-        Ok(Some(Err(why))) | Err(why) => return Count::Untold(why.clone()),
-        Ok(None) => return Count::Untold("it was not asked".to_owned()),
+        Ok(Some(Err(why))) | Err(why) => return Count::Unknown(why.clone()),
+        Ok(None) => return Count::Unknown("it was not asked".to_owned()),
     };
     // Some virtual machines count nothing.
     if window.bar1 == 0 || window.memory == 0 {
-        return Count::Untold("it counts no BAR1 or no memory".to_owned());
+        return Count::Unknown("it counts no BAR1 or no memory".to_owned());
     }
     let words = words(&window);
     match window.mapped {

@@ -31,7 +31,7 @@ struct Lane<'g> {
     gpu: &'g Gpu,
     stream: Stream,
     sums: Sums,
-    /// What was launched: its arithmetic, its repetitions and the sum of one.
+    /// The work that was launched: its arithmetic, its repetitions and the sum of one repetition.
     job: Option<(Arithmetic, u32, u64)>,
     /// The arithmetic of what is launched next: the two take turns.
     next: Arithmetic,
@@ -52,7 +52,7 @@ pub(super) struct Load<'g> {
 }
 
 impl<'g> Load<'g> {
-    /// Two queues for each GPU, so that it always has work, and how long work takes there.
+    /// Creates two queues for each GPU, so that it always has work, and measures how long work takes there.
     pub(super) fn new(clique: &'g Clique) -> Result<Self, GpuError> {
         let lane = |gpu: &'g Gpu| {
             Ok(Lane {
@@ -81,7 +81,7 @@ impl<'g> Load<'g> {
         self.seed = (seed, product_sum(seed, BATCHES));
     }
 
-    /// Learns the time of one repetition: the first launch of each arithmetic loads its kernel.
+    /// Measures the time of one repetition. The first launches only load the kernels, one for each arithmetic.
     fn measure(&mut self, n: usize) -> Result<(), GpuError> {
         let mut took = 0.0_f64;
         for times in [1, 1, 8, 8] {
@@ -96,7 +96,7 @@ impl<'g> Load<'g> {
         Ok(())
     }
 
-    /// Gives work of about this long to every queue that has none, and checks what ended.
+    /// Launches work of about this duration on every queue that has none, and checks finished work.
     pub(super) fn keep_busy(&mut self, long: Duration) -> Result<(), GpuError> {
         for n in 0..self.lanes.len() {
             let Some(lane) = self.lanes.get(n) else { break };
@@ -110,7 +110,7 @@ impl<'g> Load<'g> {
         Ok(())
     }
 
-    /// Waits for all of them, and checks what they left.
+    /// Waits for all queues and checks their results.
     pub(super) fn rest(&mut self) -> Result<(), GpuError> {
         (0..self.lanes.len()).try_for_each(|n| self.collect(n))
     }

@@ -1,4 +1,4 @@
-//! Moving inversions over nearly all memory of every GPU: each word gets its own content, which is read, checked
+//! Moving inversions over nearly all memory of every GPU: each word has its own content, which is read, checked
 //! and inverted in place, in all bits and in every second one.
 
 use super::{end, progress};
@@ -18,7 +18,7 @@ use std::time::Instant;
 
 /// The bits that are inverted, one after the other: all, every second one, the others, none.
 const INVERTED: [u32; 5] = [0, !0, 0xaaaa_aaaa, 0x5555_5555, 0];
-/// Findings of one GPU beyond this many say nothing new.
+/// The most findings of one GPU; more would add nothing new.
 const ENOUGH: usize = 4;
 
 /// Wrong words of one piece of memory in one step.
@@ -100,7 +100,7 @@ fn wrong(plot: &Plot<'_>, chunk: &Chunk) -> Option<Wrong> {
     (!whole).then(|| Wrong { gpu, first, last, counts, bits: plot.tally.wrong_bits() })
 }
 
-/// What the last look at a round's content found; the words that it sampled show the bits.
+/// A fault that the last check of a round's content found; the sampled words show the wrong bits.
 fn last_look(changed: &Changed) -> Wrong {
     let at = |word: Option<u64>| (changed.first + word.unwrap_or_default()) * 4;
     let place = changed.first + changed.counts.first.unwrap_or_default();

@@ -1,6 +1,6 @@
-//! What wears each GPU by itself, before its peers are tried at that heat: its memory, its arithmetic under steady
-//! load, and steps of power of all GPUs at once. Level `acceptance` alone runs these, for as long as
-//! `validate.acceptance_s` says.
+//! Stress tests of each GPU by itself, before transfers to its peers are tested on the hot GPUs: memory, arithmetic
+//! under steady load, and power steps of all GPUs at once. Only level `acceptance` runs these, for the time that
+//! `validate.acceptance_s` sets.
 
 mod load;
 mod memory;
@@ -44,16 +44,16 @@ pub(in crate::suite) const POWER: Test = Test {
     run: products::in_steps,
 };
 
-/// The time of such a test besides the one that is asked for: allocating, and the round that is under way.
+/// Time that such a test needs in addition to the configured time: for allocating, and for the last round.
 const SPARE: Duration = Duration::from_secs(60);
 
-/// When a test ends that gets `parts` of four of `validate.acceptance_s`.
+/// The end of a test that runs for `parts` quarters of `validate.acceptance_s`.
 fn end(machine: &Machine, parts: u64) -> Instant {
     let all = Duration::from_secs(machine.config.validate.acceptance_s);
     Instant::now() + all * u32::try_from(parts).unwrap_or(1) / 4
 }
 
-/// Tells the parent what is done and for how much longer.
+/// Reports to the parent what is being done and for how much longer.
 fn progress(machine: &Machine, what: &str, until: Instant) {
     let left = until.saturating_duration_since(Instant::now()).as_secs();
     machine.doing(&format!("{what}, {left} s left"));

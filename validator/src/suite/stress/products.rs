@@ -1,5 +1,5 @@
 //! Matrix products on all GPUs: under steady load, and in steps from idle to full load, all GPUs at the same
-//! moment, which is what asks most of a power supply.
+//! moment, which is the hardest load for a power supply.
 
 use super::load::{Load, WrongSum};
 use super::second::{Second, findings, heat_of, seconds_table};
@@ -15,16 +15,16 @@ use serde_json::Value;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// One launch.
+/// The duration of one launch.
 const LAUNCH: Duration = Duration::from_millis(50);
-/// Half of a step's period: half a second is what a fan and a supply's control follow, the others what its
-/// capacitors have to bear.
+/// Half of a step's period: fans and the power supply's control can follow half a second; the supply's capacitors
+/// must absorb the shorter ones.
 const HALVES: [Duration; 3] =
     [Duration::from_millis(500), Duration::from_millis(100), Duration::from_millis(20)];
-/// How long steps of one period go on.
+/// How long steps of one period are repeated.
 const STRETCH: Duration = Duration::from_secs(3);
 const SECOND: Duration = Duration::from_secs(1);
-/// Launches with wrong sums beyond this many say nothing new.
+/// After this many launches with wrong sums the test ends; more would add nothing new.
 const ENOUGH: usize = 16;
 
 /// Everything that was seen.
@@ -41,7 +41,7 @@ struct Seen {
     found: Vec<Finding>,
 }
 
-/// What is done, until when, and since when.
+/// What is being done, since when, and until when.
 struct Task<'m> {
     machine: &'m Machine,
     what: &'static str,
@@ -53,7 +53,7 @@ pub(super) fn steady(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let task = Task::new(machine, "matrix products on all GPUs", 2);
     during_load(&task, None, |load, seen| {
         let mut due = Instant::now();
-        while task.goes_on(load) {
+        while task.continues(load) {
             load.keep_busy(LAUNCH)?;
             if Instant::now() >= due {
                 task.note(load, seen);
@@ -68,12 +68,12 @@ pub(super) fn in_steps(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let task = Task::new(machine, "steps of power of all GPUs", 1);
     during_load(&task, Some(0), |load, seen| {
         for half in HALVES.iter().cycle() {
-            if !task.goes_on(load) {
+            if !task.continues(load) {
                 break;
             }
             task.note(load, seen);
             let stretch = Instant::now() + STRETCH;
-            while Instant::now() < stretch && task.goes_on(load) {
+            while Instant::now() < stretch && task.continues(load) {
                 load.keep_busy(*half / 2)?;
                 load.rest()?;
                 sleep(*half);
@@ -85,16 +85,16 @@ pub(super) fn in_steps(machine: &Machine) -> Result<Judgement, Box<Finding>> {
 }
 
 impl<'m> Task<'m> {
-    /// One that gets `parts` of four of the time.
+    /// A task that has `parts` quarters of the time.
     fn new(machine: &'m Machine, what: &'static str, parts: u64) -> Self {
         Self { machine, what, began: Instant::now(), until: end(machine, parts) }
     }
 
-    fn goes_on(&self, load: &Load<'_>) -> bool {
+    fn continues(&self, load: &Load<'_>) -> bool {
         Instant::now() < self.until && load.wrong.len() < ENOUGH
     }
 
-    /// Ends a second: the GPUs' states, other operands, and the line for the parent.
+    /// Ends a second: records the GPUs' states, changes the operands, and reports to the parent.
     fn note(&self, load: &mut Load<'_>, seen: &mut Seen) {
         seen.seconds.push(Second::now(self.machine, self.began));
         load.renew();
@@ -122,7 +122,7 @@ fn during_load(
     }
     seen.took = task.began.elapsed().as_secs_f64();
     (seen.wrong, seen.right) = (load.wrong, load.right);
-    // The seconds show clocks more closely than the last moment does.
+    // The states of each second show the clocks in more detail than the state at the end.
     seen.found.extend(watch.end(machine).0.into_iter().filter(|f| !f.is(Code::GpuThrottled)));
     Ok(judge(&seen))
 }
@@ -131,7 +131,7 @@ fn judge(seen: &Seen) -> Judgement {
     let mut all: Vec<Finding> = seen.wrong.iter().take(ENOUGH).map(finding).collect();
     all.extend(seen.found.iter().cloned());
     if seen.right.iter().any(|products| *products <= 0.0) && all.is_empty() {
-        let message = "a GPU did no products, so nothing is known about its arithmetic";
+        let message = "a GPU computed no products, so nothing is known about its arithmetic";
         all.push(Code::P2pChecker.finding(Severity::Error, "machine", message));
     }
     all.extend(findings(&seen.seconds));

@@ -21,7 +21,7 @@ pub(super) struct Second {
 }
 
 impl Second {
-    /// The present one of work that began then.
+    /// The current second of work that began at `began`.
     pub(super) fn now(machine: &Machine, began: Instant) -> Self {
         let gpus = machine.clique().map(Clique::addresses).unwrap_or_default();
         let width = |bdf| machine.nvml().ok().and_then(|nvml| nvml.link(bdf).ok()).map(|link| link.width);
@@ -30,7 +30,7 @@ impl Second {
     }
 }
 
-/// What all seconds together show.
+/// The findings from all seconds together.
 pub(super) fn findings(seconds: &[Second]) -> Vec<Finding> {
     let mut all = throttled_for(&states(seconds));
     let gpus = seconds.iter().map(|second| second.widths.len()).max().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Is each machine read as what it is? Which link does each function have, by sysfs and by its registers? On which function
-//! is each RDMA device, and which network card is a peer of GPUs?
+//! Checks how each machine is read: the link of each function, by sysfs and by its registers, the function of each RDMA
+//! device, and which network cards are peers of GPUs.
 
 mod modelled;
 
@@ -15,7 +15,7 @@ fn findings(fabric: &Fabric) -> Vec<(&str, Severity, &str)> {
     fabric.findings.iter().map(|f| (f.code.as_str(), f.severity, f.subject.as_str())).collect()
 }
 
-/// A function beside `of`, as Linux shows a virtual one: no ids, no link.
+/// Adds a function next to `of` that Linux shows like a virtual one: no ids, no link.
 fn virtual_function(copy: &Copy, of: &str, own: &str) {
     let real = copy.file(of, "").canonicalize().unwrap();
     let folder = real.with_file_name(own);
@@ -118,7 +118,7 @@ fn an_rdma_device_without_a_function_is_no_nic_and_one_with_a_strange_one_is_tol
     assert_eq!((fabric.rdma.len(), findings(&fabric)[0]), (4, ("PCI-UNREADABLE", Error, "odd0")));
 }
 
-/// Drivers such as `irdma` and `bnxt_re` stand on an auxiliary device, whose name is no address.
+/// Drivers such as `irdma` and `bnxt_re` are on an auxiliary device, whose name is not an address.
 #[test]
 fn an_rdma_device_on_an_auxiliary_device_stands_on_the_function_above_it() {
     let copy = Copy::of("epyc-8x4090");
@@ -129,7 +129,7 @@ fn an_rdma_device_on_an_auxiliary_device_stands_on_the_function_above_it() {
     fs::create_dir_all(copy.at(&own)).unwrap();
     symlink("../../../irdma.roce.0", copy.at(&own).join("device")).unwrap();
     symlink(Path::new("../../..").join(&own), class.join("irdma0")).unwrap();
-    // The platform's own stands on no PCI function, and is none of ours.
+    // The platform's own device is not on a PCI function, and does not belong to the fabric.
     fs::create_dir_all(copy.at("sys/devices/platform/HISI0001:00/infiniband/hns_0")).unwrap();
     symlink("../../devices/platform/HISI0001:00/infiniband/hns_0", class.join("hns_0")).unwrap();
     symlink("../../../HISI0001:00", class.join("hns_0/device")).unwrap();

@@ -1,4 +1,4 @@
-//! Is each modelled machine read as what it is?
+//! Checks that each modelled machine is read correctly.
 
 use super::*;
 use firstlight::machine::host::iommu::IommuMode;
@@ -55,7 +55,7 @@ fn before_the_pass_every_port_on_gpu_paths_redirects() {
 #[test]
 fn only_ports_that_are_crossed_redirect() {
     let on = |b| ("ACS-REDIRECT", Fail, b);
-    // 0000:07:08.0, inside of the inner switch, is only climbed.
+    // 0000:07:08.0, inside the inner switch, is only passed through.
     let ports = ["0000:02:08.0", "0000:02:09.0", "0000:02:10.0", "0000:02:11.0"];
     found("switch-acs", &ports.map(on));
 }
@@ -149,7 +149,7 @@ fn every_machine_survives_a_round_trip_through_json() {
     }
 }
 
-// Are files that are missing, unreadable or wrong reported, and never taken for good ones?
+// Files that are missing, unreadable or wrong must be reported, and never be taken for good ones.
 
 #[test]
 fn a_missing_list_of_devices_is_an_error_and_not_zero_gpus() {
@@ -168,12 +168,12 @@ fn each_file_that_cannot_be_read_is_told_about() {
         fs::remove_file(&file).unwrap();
         fs::create_dir(&file).unwrap();
         let fabric = copy.fabric();
-        let told = fabric.findings.iter().any(|f| {
+        let reported = fabric.findings.iter().any(|f| {
             f.code == "PCI-UNREADABLE"
                 && f.severity == Error
                 && f.message.contains(&format!("0000:01:00.0/{name}"))
         });
-        assert!(told, "{name}: {:?}", findings(&fabric));
+        assert!(reported, "{name}: {:?}", findings(&fabric));
     }
 }
 
@@ -202,11 +202,11 @@ fn a_port_that_is_not_listed_is_not_taken_for_clear() {
         findings(&fabric),
         [("PCI-UNREADABLE", Error, "0000:00:01.1"), ("ACS-UNKNOWN", Error, "0000:00:01.1")]
     );
-    let said = &fabric.findings[0].message;
-    assert_eq!(said, "0000:00:01.1 is above 0000:01:00.0 but is not in /sys/bus/pci/devices");
+    let message = &fabric.findings[0].message;
+    assert_eq!(message, "0000:00:01.1 is above 0000:01:00.0 but is not in /sys/bus/pci/devices");
 }
 
-/// Zeros, an extended space that does not answer, another function's registers.
+/// Zeros, an extended space that does not respond, another function's registers.
 #[test]
 fn a_port_whose_registers_cannot_be_its_own_is_not_taken_for_clear() {
     let (port, gpu) = ("0000:00:01.1", "0000:01:00.0");
@@ -238,13 +238,13 @@ fn what_a_file_holds_is_quoted_short_and_without_control_characters() {
     let copy = Copy::of("epyc-8x4090");
     fs::write(copy.file("0000:01:00.0", "numa_node"), format!("a\x1b[2Jevil\nline{}", "x".repeat(1 << 20)))
         .unwrap();
-    let said = &copy.fabric().findings[0];
+    let finding = &copy.fabric().findings[0];
     assert!(
-        said.message.contains("'a\\u{1b}[2Jevil\\nlinexxx") && said.message.len() < 250,
+        finding.message.contains("'a\\u{1b}[2Jevil\\nlinexxx") && finding.message.len() < 250,
         "{}",
-        said.message
+        finding.message
     );
-    assert!(said.evidence.iter().all(|e| e.len() < 250));
+    assert!(finding.evidence.iter().all(|e| e.len() < 250));
 }
 
 #[test]

@@ -1,5 +1,4 @@
-//! What does the pass do with the room that there is, and what does it make of the kernel's answers: false ones, errors, and
-//! none?
+//! Checks how the pass uses the available room, and how it handles the kernel's answers: wrong ones, errors, and none.
 
 use super::*;
 use firstlight::fabric::rebar::Sysfs;
@@ -11,7 +10,7 @@ fn with_room_every_bar1_becomes_full_and_the_journal_says_how() {
     assert_eq!((done.full, done.gpus), (3, 3));
     for gpu in [SWITCHED[0], SWITCHED[1], ALONE] {
         has(&copy, gpu, 32 * GIB);
-        assert_eq!(said(&done.findings, gpu), [("REBAR-RESIZED".into(), Severity::Info)]);
+        assert_eq!(found(&done.findings, gpu), [("REBAR-RESIZED".into(), Severity::Info)]);
     }
     let journal = Journal::load(&copy.at("run/firstlight/fabric.json"), copy.root().path()).unwrap().unwrap();
     assert_eq!(journal.bars, done.rebar);
@@ -43,7 +42,7 @@ fn what_does_not_fit_steps_down_for_all_alike() {
     for gpu in SWITCHED {
         has(&copy, gpu, 16 * GIB);
         assert_eq!(
-            said(&done.findings, gpu),
+            found(&done.findings, gpu),
             [("REBAR-RESIZED".into(), Severity::Info), ("REBAR-NO-ROOM".into(), Severity::Warn)]
         );
     }
@@ -56,7 +55,7 @@ fn no_room_leaves_every_size_as_it_was() {
     let done = fixed(&copy, &Simulated { movable: false, room: 3 * FIRMWARE, ..Simulated::new(&copy) });
     for gpu in [SWITCHED[0], SWITCHED[1], ALONE] {
         has(&copy, gpu, FIRMWARE);
-        assert_eq!(said(&done.findings, gpu), [("REBAR-NO-ROOM".into(), Severity::Warn)]);
+        assert_eq!(found(&done.findings, gpu), [("REBAR-NO-ROOM".into(), Severity::Warn)]);
     }
     let evidence = &done.findings[0].evidence;
     assert_eq!((evidence[0].as_str(), evidence[1].as_str()), ("firmware left 256 MiB", "32 GiB: ENOSPC"));
@@ -73,7 +72,7 @@ fn a_register_on_a_neighbours_addresses_is_put_right() {
     let done = fixed(&copy, &kernel);
     assert!(!kernel.asked.borrow().iter().any(|a| a.starts_with("remove")), "nothing else has to make room");
     has(&copy, ALONE, FIRMWARE);
-    assert_eq!(said(&done.findings, ALONE), [("REBAR-NO-ROOM".into(), Severity::Warn)]);
+    assert_eq!(found(&done.findings, ALONE), [("REBAR-NO-ROOM".into(), Severity::Warn)]);
 }
 
 #[test]
@@ -82,7 +81,7 @@ fn without_the_pass_that_register_is_what_fails() {
     Simulated::new(&copy).register(bdf(ALONE), 0x38_0000_0000);
     let wrong = sizes(&copy.fabric())[ALONE].clone().unwrap_err();
     assert_eq!(wrong, "0000:06:00.0 has 0x3800000000 in BAR1, the kernel expects 0x3820000000");
-    assert_eq!(said(&copy.fabric().findings, ALONE), [("REBAR-BROKEN".into(), Severity::Fail)]);
+    assert_eq!(found(&copy.fabric().findings, ALONE), [("REBAR-BROKEN".into(), Severity::Fail)]);
 }
 
 #[test]
@@ -102,7 +101,7 @@ fn a_neighbour_with_a_driver_or_a_screen_is_never_removed() {
         let kernel = Simulated { movable: false, ..Simulated::new(&copy) };
         let before = files(&copy);
         let done = fixed(&copy, &kernel);
-        assert_eq!(said(&done.findings, SWITCHED[0]), [("REBAR-NO-ROOM".into(), Severity::Warn)]);
+        assert_eq!(found(&done.findings, SWITCHED[0]), [("REBAR-NO-ROOM".into(), Severity::Warn)]);
         assert!(
             done.findings[0].cause.starts_with("0000:05:00.0 shares the window"),
             "{}",
@@ -118,7 +117,7 @@ fn success_without_an_address_is_undone() {
     let copy = machine();
     let done = fixed(&copy, &lying(&copy, ALONE, Lie::NoAddress));
     has(&copy, ALONE, 32 * GIB);
-    // Alone it had no address; with everything below its port laid out anew it has.
+    // Resized alone it had no address; after everything below its port was laid out anew it has one.
     assert_eq!(done.rebar[2].tries.iter().map(|t| t.together).collect::<Vec<_>>(), [false, true]);
     assert!(
         done.rebar[2].tries[0].outcome.as_ref().unwrap().contains("without address"),
@@ -132,7 +131,7 @@ fn success_that_the_hardware_ignored_is_undone_and_named() {
     let copy = machine();
     let done = fixed(&copy, &lying(&copy, ALONE, Lie::HardwareKeeps));
     has(&copy, ALONE, FIRMWARE);
-    assert_eq!(said(&done.findings, ALONE), [("REBAR-IGNORED".into(), Severity::Warn)]);
+    assert_eq!(found(&done.findings, ALONE), [("REBAR-IGNORED".into(), Severity::Warn)]);
 }
 
 #[test]
@@ -148,7 +147,7 @@ fn each_error_number_has_its_own_code_and_ends_the_tries() {
         let before = files(&copy);
         let kernel = lying(&copy, ALONE, Lie::Refuses(number));
         let done = fixed(&copy, &kernel);
-        assert_eq!(said(&done.findings, ALONE), [(code.to_owned(), Severity::Warn)]);
+        assert_eq!(found(&done.findings, ALONE), [(code.to_owned(), Severity::Warn)]);
         assert_eq!(files(&copy)[ALONE], before[ALONE]);
         assert_eq!(kernel.asked.borrow().iter().filter(|a| a.starts_with(ALONE)).count(), 1, "{number}");
     }
@@ -158,9 +157,9 @@ fn each_error_number_has_its_own_code_and_ends_the_tries() {
 fn an_address_that_is_lost_for_good_is_broken() {
     let copy = machine();
     let done = fixed(&copy, &lying(&copy, ALONE, Lie::Loses));
-    assert_eq!(said(&done.findings, ALONE), [("REBAR-BROKEN".into(), Severity::Fail)]);
+    assert_eq!(found(&done.findings, ALONE), [("REBAR-BROKEN".into(), Severity::Fail)]);
     assert_eq!(
-        said(&done.findings, SWITCHED[0]),
+        found(&done.findings, SWITCHED[0]),
         [("REBAR-RESIZED".into(), Severity::Info)],
         "the others are served"
     );
@@ -171,7 +170,7 @@ fn a_function_that_does_not_come_back_is_broken_for_all_that_were_moved() {
     let copy = machine();
     let done = fixed(&copy, &Simulated { movable: false, lost: Some(bdf(CARD)), ..Simulated::new(&copy) });
     for gpu in SWITCHED {
-        assert_eq!(said(&done.findings, gpu), [("REBAR-BROKEN".into(), Severity::Fail)]);
+        assert_eq!(found(&done.findings, gpu), [("REBAR-BROKEN".into(), Severity::Fail)]);
     }
     assert!(
         done.findings[0].message.contains("0000:05:00.0 did not come back"),
@@ -186,8 +185,12 @@ fn a_folder_has_no_kernel_and_the_pass_says_so() {
     fs::write(copy.file(ALONE, "resource1_resize"), "000000000000ffc0\n").unwrap();
     let before = files(&copy);
     let done = fixed(&copy, &Sysfs(&copy.root()));
-    assert_eq!(said(&done.findings, ALONE), [("REBAR-IGNORED".into(), Severity::Warn)]);
-    assert_eq!(said(&done.findings, SWITCHED[0]), [("REBAR-REFUSED".into(), Severity::Warn)], "no such file");
+    assert_eq!(found(&done.findings, ALONE), [("REBAR-IGNORED".into(), Severity::Warn)]);
+    assert_eq!(
+        found(&done.findings, SWITCHED[0]),
+        [("REBAR-REFUSED".into(), Severity::Warn)],
+        "no such file"
+    );
     assert_eq!(files(&copy), before);
 }
 

@@ -1,5 +1,5 @@
-//! Does the Resizable BAR pass end with BAR1 where it says, or with everything as it was, whatever the kernel answers?
-//! Which BAR1s does it want to enlarge, and which does it leave alone?
+//! Checks that the Resizable BAR pass ends with BAR1 as it reports, or with everything as it was, whatever the kernel
+//! answers, and which BAR1s it enlarges.
 
 mod grown;
 
@@ -35,11 +35,11 @@ fn fixed(copy: &Copy, kernel: &dyn Kernel) -> Fixed {
     fix(&copy.root(), kernel, &planned(copy), &copy.at("run/firstlight/fabric.json")).unwrap()
 }
 
-fn said(findings: &[Finding], gpu: &str) -> Vec<(String, Severity)> {
+fn found(findings: &[Finding], gpu: &str) -> Vec<(String, Severity)> {
     findings.iter().filter(|f| f.subject == gpu).map(|f| (f.code.clone(), f.severity)).collect()
 }
 
-/// BAR1 of each GPU as all three witnesses have it; a message where they differ.
+/// BAR1 of each GPU if all three sources agree; otherwise a message.
 fn sizes(fabric: &Fabric) -> BTreeMap<String, Result<u64, String>> {
     let wrong =
         |bdf: String| fabric.findings.iter().find(|f| f.subject == bdf && f.severity >= Severity::Fail);
@@ -78,8 +78,8 @@ fn the_plan_wants_the_largest_size_and_writes_nothing() {
     let copy = machine();
     let before = files(&copy);
     let plan = planned(&copy);
-    let told: Vec<String> = plan.rebar.iter().map(ToString::to_string).collect();
-    assert_eq!(told, [SWITCHED[0], SWITCHED[1], ALONE].map(|gpu| format!("{gpu} BAR1 256 MiB -> 32 GiB")));
+    let lines: Vec<String> = plan.rebar.iter().map(ToString::to_string).collect();
+    assert_eq!(lines, [SWITCHED[0], SWITCHED[1], ALONE].map(|gpu| format!("{gpu} BAR1 256 MiB -> 32 GiB")));
     let ports: Vec<_> = plan.rebar.iter().map(|r| r.port.unwrap().to_string()).collect();
     assert_eq!(ports, ["0000:00:01.0", "0000:00:01.0", "0000:00:02.0"]);
     assert_eq!((plan.gpus, plan.full, files(&copy)), (3, 0, before));
@@ -107,7 +107,7 @@ fn a_bound_driver_a_screen_or_no_capability_keep_bar1_as_it_is() {
     symlink("../../../bus/pci/drivers/nvidia", copy.file(ALONE, "driver")).unwrap();
     let config = copy.file(SWITCHED[0], "config");
     let mut bytes = fs::read(&config).unwrap();
-    // The capability's id becomes another one.
+    // Changes the capability's id.
     let at = (0x100..4096).step_by(4).find(|at| bytes[*at] == 0x15 && bytes[at + 1] == 0).unwrap();
     bytes[at] = 0x16;
     fs::write(&config, bytes).unwrap();
@@ -117,11 +117,11 @@ fn a_bound_driver_a_screen_or_no_capability_keep_bar1_as_it_is() {
     assert_eq!(plan.rebar, []);
     let expected = [(SWITCHED[0], "REBAR-ABSENT"), (SWITCHED[1], "REBAR-BUSY"), (ALONE, "REBAR-BUSY")];
     for (gpu, code) in expected {
-        assert_eq!(said(&plan.findings, gpu), [(code.to_owned(), Severity::Warn)]);
+        assert_eq!(found(&plan.findings, gpu), [(code.to_owned(), Severity::Warn)]);
     }
 }
 
-/// As an H200 shows itself in a virtual machine.
+/// As an H200 appears in a virtual machine.
 #[test]
 fn a_large_bar1_without_the_capability_is_as_good_as_full() {
     let copy = Copy::of("epyc-8x4090");
@@ -141,7 +141,7 @@ fn a_locked_down_kernel_is_left_alone() {
     fs::write(copy.at("sys/kernel/security/lockdown"), "none [integrity] confidentiality\n").unwrap();
     let plan = planned(&copy);
     assert_eq!(
-        (plan.rebar.len(), said(&plan.findings, "machine")),
+        (plan.rebar.len(), found(&plan.findings, "machine")),
         (0, vec![("LOCKDOWN".into(), Severity::Warn)])
     );
 }
@@ -152,22 +152,22 @@ fn a_size_that_only_one_side_knows_is_told_and_nothing_is_tried() {
         let copy = machine();
         let kernel = Simulated::new(&copy);
         kernel.control(bdf(ALONE), bytes);
-        assert_eq!(said(&copy.fabric().findings, ALONE), [("REBAR-BROKEN".into(), Severity::Fail)]);
+        assert_eq!(found(&copy.fabric().findings, ALONE), [("REBAR-BROKEN".into(), Severity::Fail)]);
         let plan = planned(&copy);
-        assert_eq!(said(&plan.findings, ALONE), [("REBAR-BROKEN".into(), Severity::Fail)]);
+        assert_eq!(found(&plan.findings, ALONE), [("REBAR-BROKEN".into(), Severity::Fail)]);
         assert!(plan.rebar.iter().all(|r| r.bdf != bdf(ALONE)));
     }
 }
 
-// Does restoring give each BAR1 its old size, also after a pass that died in its work?
+// Restoring must give each BAR1 its old size, even after a pass that died midway.
 
 #[track_caller]
 fn put_back(copy: &Copy) -> Restored {
     firstlight::fabric::restore::restore(&copy.root(), &copy.at(JOURNAL)).unwrap()
 }
 
-/// A pass over everything that died at the worst moment: sizes are in the hardware, decode is off,
-/// and nothing is removed yet.
+/// A pass over everything that died at the worst moment: sizes are in the hardware, decode is off, and nothing has been
+/// removed yet.
 #[track_caller]
 fn killed(copy: &Copy) -> Vec<u8> {
     let kernel = Simulated { movable: false, dies: true, ..Simulated::new(copy) };
@@ -186,8 +186,8 @@ fn a_pass_that_died_after_its_writes_is_undone_in_the_registers() {
     assert!(moved.iter().all(|bdf| off(bdf)) && files(&copy) != before);
     let restored = put_back(&copy);
     assert!(restored.is_done(), "{restored:?}");
-    let told: Vec<String> = restored.bars.iter().map(ToString::to_string).collect();
-    assert_eq!(told.last().unwrap(), "0000:03:00.0 BAR1 the size that an unfinished pass left -> 256 MiB");
+    let lines: Vec<String> = restored.bars.iter().map(ToString::to_string).collect();
+    assert_eq!(lines.last().unwrap(), "0000:03:00.0 BAR1 the size that an unfinished pass left -> 256 MiB");
     let on: Vec<String> = restored.decode.iter().map(ToString::to_string).collect();
     assert!(moved.iter().all(|bdf| on.contains(&format!("{bdf} memory decode off -> on"))), "{on:?}");
     assert_eq!(files(&copy), before);
@@ -202,9 +202,9 @@ fn a_journal_without_decode_puts_the_size_back_and_says_what_it_does_not_know() 
     fs::write(copy.at(JOURNAL), kept.to_string()).unwrap();
     let restored = put_back(&copy);
     has(&copy, SWITCHED[0], FIRMWARE);
-    let told: Vec<String> = restored.decode.iter().map(ToString::to_string).collect();
+    let lines: Vec<String> = restored.decode.iter().map(ToString::to_string).collect();
     let off = "memory decode not changed: it is off, and the journal does not say what it was";
-    assert_eq!(told, SWITCHED.map(|gpu| format!("{gpu} {off}")));
+    assert_eq!(lines, SWITCHED.map(|gpu| format!("{gpu} {off}")));
     assert!(!restored.is_done());
 }
 
@@ -215,13 +215,13 @@ fn registers_that_a_dead_pass_left_are_told_where_a_driver_is_bound_and_where_it
     symlink("../../../bus/pci/drivers/nvidia", copy.file(SWITCHED[0], "driver")).unwrap();
     Simulated::new(&copy).control(bdf(SWITCHED[1]), 128 * GIB);
     let before = files(&copy);
-    let told: Vec<String> = put_back(&copy).bars.iter().map(ToString::to_string).collect();
-    let left = |why: &str| told.iter().any(|line| line.contains(why));
+    let lines: Vec<String> = put_back(&copy).bars.iter().map(ToString::to_string).collect();
+    let left = |why: &str| lines.iter().any(|line| line.contains(why));
     assert!(
         left("0000:03:00.0 BAR1 not changed: the driver nvidia is bound: ReBAR control 32 GiB"),
-        "{told:?}"
+        "{lines:?}"
     );
-    assert!(left("0000:04:00.0 BAR1 not changed: the pass did not request this size"), "{told:?}");
+    assert!(left("0000:04:00.0 BAR1 not changed: the pass did not request this size"), "{lines:?}");
     assert_eq!(files(&copy)[SWITCHED[0]], before[SWITCHED[0]]);
 }
 

@@ -1,5 +1,5 @@
-//! What a device says about itself, by the driver's numbers for attributes; and peer access: who may reach whom, and what is
-//! said of a pair.
+//! Device attributes by the driver's numbers, and peer access: which GPU may reach which, and what CUDA and NVML report
+//! about a pair.
 
 use super::Simulation;
 use crate::scenario::{Fault, Hca, Kind, Scenario};
@@ -49,7 +49,7 @@ impl Simulation {
         i32::try_from(value).map_err(|_| Status::UNKNOWN)
     }
 
-    /// Blocks of so many threads that one multiprocessor holds.
+    /// Blocks of `threads` threads that fit on one multiprocessor.
     pub fn occupancy(&self, threads: i32) -> Result<i32> {
         let all = i32::try_from(self.scenario().machine.threads_per_sm).unwrap_or(1024);
         if !(1..=1024).contains(&threads) {
@@ -60,31 +60,32 @@ impl Simulation {
 }
 
 impl Scenario {
-    /// The last fault about what is said of a pair.
-    fn said(&self, from: usize, to: usize) -> impl Iterator<Item = &Fault> {
+    /// The faults that change what is reported about a pair.
+    fn capability_faults(&self, from: usize, to: usize) -> impl Iterator<Item = &Fault> {
         self.faults(Kind::Capability, from, to)
     }
 
-    /// Whether CUDA says that `from` can access `to`.
+    /// Whether CUDA reports that `from` can access `to`.
     #[must_use]
     pub fn can_access(&self, from: usize, to: usize) -> bool {
-        let said = self.said(from, to).filter_map(|f| f.cuda).last();
-        from != to && said.unwrap_or(self.allowed(from, to))
+        let reported = self.capability_faults(from, to).filter_map(|f| f.cuda).last();
+        from != to && reported.unwrap_or(self.allowed(from, to))
     }
 
-    /// Whether the driver allows peer access between the two.
+    /// Whether the driver allows peer access between the two GPUs.
     fn allowed(&self, from: usize, to: usize) -> bool {
         let groups = &self.machine.peers;
         let joined = groups.iter().any(|group| group.contains(&from) && group.contains(&to));
         self.machine.p2p && (groups.is_empty() || joined)
     }
 
-    /// What NVML says about a pair: a number of [`crate::scenario::status`]. `atomics` is about those.
+    /// What NVML reports about a pair, a number of [`crate::scenario::status`]: about atomics if `atomics`, else about
+    /// reads and writes.
     #[must_use]
     pub fn nvml_status(&self, from: usize, to: usize, atomics: bool) -> u32 {
         let number = |text: &str| crate::scenario::status(text).unwrap_or_default();
-        let said = self.said(from, to).filter_map(|f| f.nvml.as_deref()).last();
-        match said {
+        let reported = self.capability_faults(from, to).filter_map(|f| f.nvml.as_deref()).last();
+        match reported {
             Some(text) => number(text),
             None if !self.allowed(from, to) => number(&self.machine.p2p_off),
             None if atomics && !self.machine.p2p_atomics => number("NS"),
@@ -103,7 +104,7 @@ impl Simulation {
         let can = scenario.can_access(from, to);
         let atomics = can && scenario.machine.p2p_atomics;
         match attribute {
-            1 => Ok(i32::from(!can || scenario.machine.nvlink.is_none())), // PERFORMANCE_RANK, 0 the best
+            1 => Ok(i32::from(!can || scenario.machine.nvlink.is_none())), // PERFORMANCE_RANK, 0 is the best
             2 => Ok(i32::from(can)),                                       // ACCESS_SUPPORTED
             3 => Ok(i32::from(atomics)),                                   // NATIVE_ATOMIC_SUPPORTED
             4 => Ok(i32::from(can)),                                       // CUDA_ARRAY_ACCESS_SUPPORTED
@@ -113,7 +114,7 @@ impl Simulation {
 
     /// cuCtxEnablePeerAccess: `from` may reach `to`.
     pub fn enable_peer(&mut self, from: usize, to: usize) -> Result<()> {
-        self.engine.well(from)?;
+        self.engine.check_alive(from)?;
         if from == to || !self.has_context(to) {
             return Err(Status::INVALID_CONTEXT);
         }
@@ -138,8 +139,8 @@ impl Simulation {
 
     /// cuCtxDisablePeerAccess.
     pub fn disable_peer(&mut self, from: usize, to: usize) -> Result<()> {
-        self.engine.well(from)?;
-        // What is under way still may.
+        self.engine.check_alive(from)?;
+        // Work in progress keeps its access.
         self.engine.run();
         let peers = self.engine.gpus.get_mut(from).map(|g| &mut g.peers).ok_or(Status::INVALID_CONTEXT)?;
         if peers.remove(&to) { Ok(()) } else { Err(Status::PEER_ACCESS_NOT_ENABLED) }

@@ -1,6 +1,6 @@
-//! The simulated driver, as calls on values: which GPUs there are, their contexts, peer access and
-//! modules: an image is taken if it looks like one for the GPU, and has the kernels that it names. Handles, pointers and threads
-//! are left to the library in front of it.
+//! The simulated driver, as calls on values: the GPUs, their contexts, peer access and modules. An image is accepted if it
+//! looks like one for the GPU, and has the kernels that it names. Handles, pointers and threads are left to the library in
+//! front of it.
 
 mod attribute;
 
@@ -12,11 +12,11 @@ use std::collections::BTreeMap;
 
 /// The simulated driver.
 pub struct Simulation {
-    /// The machine at work.
+    /// The machine and the work on it.
     pub engine: Engine,
-    /// GPUs that the driver shows, in order: ordinals lead to places in the machine.
+    /// The GPUs that the driver shows, in order: ordinals index this list, which contains GPU numbers of the machine.
     visible: Vec<usize>,
-    /// How often each GPU's context is held.
+    /// Reference count of each GPU's primary context.
     held: Vec<u64>,
     /// Each GPU's stream 0.
     default_streams: BTreeMap<usize, StreamId>,
@@ -39,7 +39,7 @@ impl Simulation {
         }
     }
 
-    /// What is simulated.
+    /// The simulated scenario.
     #[must_use]
     pub fn scenario(&self) -> &Scenario {
         &self.engine.scenario
@@ -61,7 +61,7 @@ impl Simulation {
         self.visible.len()
     }
 
-    /// The GPU of an ordinal.
+    /// The GPU with this ordinal.
     pub fn gpu(&self, ordinal: i32) -> Result<usize> {
         let place = usize::try_from(ordinal).ok().and_then(|n| self.visible.get(n));
         place.copied().ok_or(Status::INVALID_DEVICE)
@@ -74,7 +74,7 @@ impl Simulation {
         }
     }
 
-    /// cuDevicePrimaryCtxRelease: with the last holder all that is in the context goes.
+    /// cuDevicePrimaryCtxRelease: the last release destroys everything in the context.
     pub fn release(&mut self, gpu: usize) -> Result<()> {
         let held = self.held.get_mut(gpu).filter(|n| **n > 0).ok_or(Status::INVALID_CONTEXT)?;
         *held -= 1;
@@ -107,25 +107,26 @@ impl Simulation {
 }
 
 impl Scenario {
-    /// GPUs that CUDA can compute on, in order.
+    /// The GPUs that CUDA can compute on, in order.
     #[must_use]
     fn computing(&self) -> Vec<usize> {
         self.visible().into_iter().filter(|gpu| !self.machine.mig.contains(gpu)).collect()
     }
 
-    /// GPUs that the driver knows, in order.
+    /// The GPUs that the driver knows, in order.
     #[must_use]
     pub fn visible(&self) -> Vec<usize> {
         let missing = |gpu| self.fault.iter().any(|f| f.kind == Kind::Missing && f.gpu == Some(gpu));
         (0..self.machine.gpus).filter(|gpu| !missing(*gpu)).collect()
     }
 
-    /// Those of them that CUDA shows to this process, in order: `CUDA_VISIBLE_DEVICES` names some by number.
+    /// The GPUs that CUDA shows to this process, in order: all that it can compute on, or those whose numbers
+    /// `CUDA_VISIBLE_DEVICES` lists.
     #[must_use]
     pub fn shown(&self) -> Vec<usize> {
         let all = self.computing();
         let Ok(named) = std::env::var("CUDA_VISIBLE_DEVICES") else { return all };
-        // As CUDA has it, the first name that is none ends the list.
+        // As in CUDA, the first invalid entry ends the list.
         let place = |name: &str| all.get(name.trim().parse::<usize>().ok()?).copied();
         named.split(',').map_while(place).collect()
     }
@@ -134,17 +135,18 @@ impl Scenario {
 /// A loaded image.
 #[derive(Debug, Clone)]
 pub struct Module {
-    /// Into which GPU's context.
+    /// The GPU whose context it was loaded into.
     pub gpu: usize,
-    /// The kernels that it names, as places in [`kernel::ALL`].
+    /// The kernels that it names, as indices in [`kernel::ALL`].
     kernels: Vec<usize>,
 }
 
-/// How an image begins.
+/// How an ELF image begins, and what PTX text contains.
 const ELF: &[u8] = b"\x7fELF";
 const PTX: &[u8] = b".version";
 
-/// Bytes of an image: from its ELF header, or up to the zero byte behind its text. `byte` reads one.
+/// Size of an image in bytes: from its ELF header, or up to the zero byte after its text. `byte` returns the byte at an
+/// offset.
 pub fn image_length(byte: impl Fn(usize) -> u8) -> usize {
     let number = |at: usize, n: usize| (0..n).rev().fold(0, |all: u64, i| all << 8 | u64::from(byte(at + i)));
     if (0..ELF.len()).any(|i| Some(&byte(i)) != ELF.get(i)) {
@@ -158,7 +160,7 @@ pub fn image_length(byte: impl Fn(usize) -> u8) -> usize {
 impl Simulation {
     /// cuModuleLoadData.
     pub fn load(&mut self, gpu: usize, image: &[u8]) -> Result<u64> {
-        self.engine.well(gpu)?;
+        self.engine.check_alive(gpu)?;
         let text = image.windows(PTX.len()).any(|w| w == PTX);
         if !image.starts_with(ELF) && !text {
             return Err(Status::INVALID_IMAGE);
@@ -174,20 +176,20 @@ impl Simulation {
         self.modules.remove(&module).map(|_| ()).ok_or(Status::INVALID_HANDLE)
     }
 
-    /// cuModuleGetFunction: the kernel's place in [`kernel::ALL`].
+    /// cuModuleGetFunction: the kernel's index in [`kernel::ALL`].
     pub fn function(&self, module: u64, name: &str) -> Result<usize> {
         let module = self.modules.get(&module).ok_or(Status::INVALID_HANDLE)?;
         let place = kernel::find(name).ok_or(Status::NOT_FOUND)?;
         if module.kernels.contains(&place) { Ok(place) } else { Err(Status::NOT_FOUND) }
     }
 
-    /// The GPU of a module.
+    /// The GPU that a module was loaded on.
     pub fn module_gpu(&self, module: u64) -> Result<usize> {
         self.modules.get(&module).map(|m| m.gpu).ok_or(Status::INVALID_HANDLE)
     }
 }
 
-/// Whether an image names a kernel, and not only as the beginning of a longer name.
+/// Whether an image contains a kernel's name, and not only as a prefix of a longer name.
 fn names(image: &[u8], kernel: usize) -> bool {
     let Some((name, _)) = kernel::ALL.get(kernel) else { return false };
     let places = image.windows(name.len()).enumerate().filter(|(_, w)| *w == name.as_bytes());

@@ -1,4 +1,4 @@
-//! What `fl_batch_check` counts in one piece of a table, from extents.
+//! Computes from extents what `fl_batch_check` counts in one piece of a table.
 
 use crate::check::Counts;
 use crate::content::{Content, WORD};
@@ -8,27 +8,27 @@ use crate::pattern::Pattern;
 /// One copy of a table, as the kernels read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Copy {
-    /// Where it goes.
+    /// Target address.
     pub to: u64,
-    /// Where it comes from.
+    /// Source address.
     pub from: u64,
-    /// How much.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Which byte of the data's pattern is its first.
+    /// Index of its first byte in the data's pattern.
     pub first: u64,
-    /// Which byte of the pattern around it belongs to its target's first.
+    /// Index of its target's first byte in the pattern of the memory around it.
     pub place: u64,
 }
 
 impl Copy {
-    /// The whole words with so many guard bytes on both sides: address and length.
+    /// The whole words that contain the target and `guard` bytes on both sides: address and length.
     #[must_use]
     pub fn looked(&self, guard: u64) -> (u64, u64) {
         let begin = (self.to - guard) / WORD * WORD;
         (begin, (self.to + self.bytes + guard).next_multiple_of(WORD) - begin)
     }
 
-    /// What must stand in those words.
+    /// The correct contents of those words.
     #[must_use]
     pub fn expected(&self, guard: u64, seed: u64, sentinel: u64) -> Vec<Piece> {
         let (begin, all) = self.looked(guard);
@@ -41,23 +41,23 @@ impl Copy {
     }
 }
 
-/// A pattern from one of its bytes on.
+/// A pattern, starting at one of its bytes.
 #[must_use]
 pub fn part(seed: u64, byte: u64) -> Content {
     let first = u8::try_from(byte % WORD).unwrap_or_default();
     Content::Pattern(Pattern { seed, first: byte / WORD, flip: 0 }, first)
 }
 
-/// Stretches that are longer than this are not looked at word by word where they differ as what they are.
+/// Differing stretches that are longer than this are counted as a whole, not word by word.
 const LONG: u64 = 1 << 20;
 
-/// Counts the words of `found` that are not `expected`'s; `before` is what may stand there instead. All of one length.
+/// Counts the words of `found` that differ from `expected`; `before` is the sentinel. All have the same length.
 #[must_use]
 pub fn count(found: &[Piece], expected: &[Piece], before: &[Piece]) -> Counts {
     let mut counts = Counts::NONE;
     let mut at = 0;
     for (from, to) in differing(found, expected) {
-        // Whole words, and none twice.
+        // Widened to whole words, without counting a word twice.
         let (from, to) = ((from / WORD * WORD).max(at), to.next_multiple_of(WORD));
         if to - from > LONG {
             let [f, b] = [found, before].map(|p| cut(&after(p, from), to - from));
@@ -85,7 +85,7 @@ pub fn count(found: &[Piece], expected: &[Piece], before: &[Piece]) -> Counts {
     counts
 }
 
-/// Where two are not the same as far as their meaning tells: from where to where, in order.
+/// The byte ranges in which the two differ, judging by their symbolic contents, in order.
 #[must_use]
 pub fn differing(a: &[Piece], b: &[Piece]) -> Vec<(u64, u64)> {
     let mut found: Vec<(u64, u64)> = Vec::new();

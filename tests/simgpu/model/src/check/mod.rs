@@ -1,4 +1,4 @@
-//! What `fl_check` counts, from extents: the same numbers as from words, without making them.
+//! Computes from extents what `fl_check` counts: the same numbers as from words, without generating the words.
 
 pub mod batch;
 pub mod values;
@@ -7,25 +7,25 @@ use crate::content::{Content, WORD};
 use crate::extents::{Piece, bytes};
 use crate::pattern::{Hits, Pattern};
 
-/// What is expected and what else is looked for; word 0 is the first word that is checked.
+/// The expected words and the sentinel that is also compared with; word 0 is the first word that is checked.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted {
     /// The words that should be there.
     pub expected: Pattern,
-    /// The words that stood there before.
+    /// The words that were there before.
     pub sentinel: Pattern,
 }
 
 /// What was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
-    /// Words that are not as expected.
+    /// Words that differ from the expected ones.
     pub bad: u64,
-    /// Of those, zeros.
+    /// How many of those are zero.
     pub zeros: u64,
-    /// Of those, all ones.
+    /// How many of those are all ones.
     pub ones: u64,
-    /// Of those, words of the sentinel.
+    /// How many of those are the sentinel's word.
     pub sentinels: u64,
     /// The first bad word; `u64::MAX` when there is none.
     pub first: u64,
@@ -34,7 +34,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Nothing bad.
+    /// No bad word.
     pub const NONE: Self = Self { bad: 0, zeros: 0, ones: 0, sentinels: 0, first: u64::MAX, last: 0 };
 
     fn add(&mut self, at: u64, word: u32, wanted: &Wanted) {
@@ -60,12 +60,12 @@ impl Counts {
     }
 }
 
-/// Counts over `pieces`, whose length is a multiple of a word's.
+/// Counts over `pieces`, whose total length is a multiple of the word size.
 #[must_use]
 pub fn count(pieces: &[Piece], wanted: &Wanted) -> Counts {
     let mut counts = Counts::NONE;
     let mut at = 0;
-    // Pieces that do not begin and end with a word are joined until they do.
+    // Pieces that do not begin and end at a word boundary are joined until they do.
     let mut odd: Vec<Piece> = Vec::new();
     for (n, content) in pieces {
         let (mut n, mut content) = (*n, content.clone().unwrap_or(Content::ZEROS));
@@ -90,7 +90,7 @@ pub fn count(pieces: &[Piece], wanted: &Wanted) -> Counts {
     counts
 }
 
-/// Adds the counts of `words` words of one content, `at` words behind the beginning.
+/// Adds the counts of `words` words of one content, starting at word `at`.
 fn run(content: &Content, words: u64, at: u64, wanted: &Wanted, counts: &mut Counts) {
     let (mut content, mut left, mut at) = (content.clone(), words, at);
     while left > 0 {
@@ -106,7 +106,7 @@ fn run(content: &Content, words: u64, at: u64, wanted: &Wanted, counts: &mut Cou
     }
 }
 
-/// The counts without making words; `None` when that cannot be said.
+/// The counts without generating words; `None` if they are unknown without that.
 fn symbolic(content: &Content, n: u64, wanted: &Wanted) -> Option<Counts> {
     let none = || Hits::At(Vec::new());
     let (right, zero, ones, sentinel) = match content {
@@ -140,7 +140,7 @@ fn symbolic(content: &Content, n: u64, wanted: &Wanted) -> Option<Counts> {
     Some(Counts { bad, zeros: also(zero)?, ones: also(ones)?, sentinels: also(sentinel)?, first, last })
 }
 
-/// Words made at a time.
+/// Words generated at a time.
 const CHUNK: u64 = 4096;
 
 fn real(content: &Content, words: u64, at: u64, wanted: &Wanted, counts: &mut Counts) {
@@ -153,7 +153,7 @@ fn real(content: &Content, words: u64, at: u64, wanted: &Wanted, counts: &mut Co
     }
 }
 
-/// Looks at each word of `bytes`; returns how many they were.
+/// Checks each word of `bytes`; returns the number of words.
 fn by_word(bytes: &[u8], at: u64, wanted: &Wanted, counts: &mut Counts) -> u64 {
     let (words, _) = bytes.as_chunks::<4>();
     for (k, word) in (at..).zip(words) {

@@ -1,5 +1,5 @@
-//! What `fl_nccl_check` counts, from extents: the same numbers as from elements, without making them where
-//! that can be said.
+//! Computes from extents what `fl_nccl_check` counts: the same numbers as from elements, without generating the elements
+//! where possible.
 
 use crate::content::Content;
 use crate::extents::{Piece, bytes};
@@ -7,24 +7,24 @@ use crate::kernel::Calls;
 use crate::reduce::{number, whole};
 use crate::values::{Of, Values};
 
-/// Past so many elements of one stretch that is something else, none is taken for right by chance any more:
-/// looking at each of 32 million takes seconds.
+/// How many elements of a stretch with other content are compared; all further ones count as wrong, as if none were correct
+/// by chance. Looking at each of 32 million takes seconds.
 const LOOKED_AT: u64 = 1 << 16;
-/// Elements made at a time.
+/// Elements generated at a time.
 const CHUNK: u64 = 4096;
 
-/// What was found; places are elements behind the first that was looked at.
+/// What was found; positions are element indices from the first element that was checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
-    /// Elements that are not as expected.
+    /// Elements that differ from the expected ones.
     pub wrong: u64,
-    /// Of those, zeros.
+    /// How many of those are zero.
     pub zeros: u64,
-    /// Of those, all ones.
+    /// How many of those are all ones.
     pub ones: u64,
-    /// The first wrong one; `u64::MAX` when there is none.
+    /// The first wrong element; `u64::MAX` if there is none.
     pub first: u64,
-    /// The last; 0 when there is none.
+    /// The last wrong element; 0 if there is none.
     pub last: u64,
 }
 
@@ -32,7 +32,7 @@ impl Found {
     /// Nothing wrong.
     pub const NONE: Self = Self { wrong: 0, zeros: 0, ones: 0, first: u64::MAX, last: 0 };
 
-    /// The findings of a run whose first element has number `base`.
+    /// Adds the findings of a run whose first element has index `base`.
     fn take(&mut self, run: Self, base: u64) {
         if run.wrong > 0 {
             self.wrong += run.wrong;
@@ -54,8 +54,8 @@ impl Found {
     }
 }
 
-/// Counts over the runs of all calls, `parts` of `elements` for each, one behind the other; places are numbers in
-/// all runs. `pieces` begin with the first run's first element.
+/// Counts over the runs of all calls: each call has `parts` consecutive runs of `elements` elements. Positions are element
+/// indices over all runs. `pieces` begin with the first run's first element.
 #[must_use]
 pub fn runs(pieces: Vec<Piece>, expected: &Values, elements: u64, parts: u64, calls: Calls) -> Found {
     let mut rest = Rest { pieces: pieces.into_iter(), begun: None };
@@ -76,14 +76,14 @@ pub fn runs(pieces: Vec<Piece>, expected: &Values, elements: u64, parts: u64, ca
     found
 }
 
-/// What has not been looked at yet.
+/// The pieces that have not been checked yet.
 struct Rest {
     pieces: std::vec::IntoIter<Piece>,
     begun: Option<Piece>,
 }
 
 impl Rest {
-    /// The next so many bytes.
+    /// The next `bytes` bytes.
     fn next(&mut self, bytes: u64) -> Vec<Piece> {
         let (mut left, mut taken) = (bytes, Vec::new());
         while left > 0 {
@@ -99,7 +99,7 @@ impl Rest {
     }
 }
 
-/// Counts over `pieces`, whose length is a multiple of an element's.
+/// Counts over `pieces`, whose total length is a multiple of the element size.
 #[must_use]
 pub fn count(pieces: &[Piece], expected: &Values) -> Found {
     let mut found = Found::NONE;

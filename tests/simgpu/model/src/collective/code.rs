@@ -1,5 +1,5 @@
-//! What a rank brings, as the bytes in which it travels to another process, and a call, as the numbers in
-//! which it comes from the library of NCCL to that of CUDA.
+//! Encodings: a rank's part as the bytes that are sent to another process, and a call as the numbers that NCCL's library
+//! passes to CUDA's.
 
 use super::{Ask, Call, Part, Path};
 use crate::content::Content;
@@ -7,7 +7,7 @@ use crate::element::{Op, Type};
 use crate::extents::{Extents, Piece};
 use crate::memory::{decode, encode};
 
-/// Real bytes up to this many travel; of more only others' checks would know.
+/// Real bytes are sent up to this size; longer stretches are sent as noise, which only checks in other processes notice.
 const MOST: u64 = 64 << 10;
 
 impl Ask {
@@ -26,7 +26,7 @@ impl Ask {
 }
 
 impl Call {
-    /// As bytes.
+    /// Encodes to bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let path = u64::from(self.path.number());
@@ -40,7 +40,7 @@ impl Call {
         numbers.into_iter().flat_map(u64::to_le_bytes).collect()
     }
 
-    /// From bytes.
+    /// Decodes from bytes.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
@@ -53,7 +53,7 @@ impl Call {
 }
 
 impl Part {
-    /// As bytes.
+    /// Encodes to bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -78,7 +78,7 @@ impl Part {
         out
     }
 
-    /// From bytes.
+    /// Decodes from bytes.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
@@ -100,7 +100,7 @@ impl Part {
     }
 }
 
-/// Numbers in a row.
+/// A reader of consecutive numbers.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {

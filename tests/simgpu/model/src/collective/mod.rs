@@ -1,6 +1,5 @@
-//! Collectives as values: what each rank brings, what each gets of it, and which of nccl-tests' programs a
-//! group of sends and receives amounts to. Times are `time`'s, the bytes that travel between processes
-//! `code`'s.
+//! Collectives as values: what each rank contributes, what each receives, and which nccl-tests program a group of sends and
+//! receives corresponds to. `time` computes durations, `code` the bytes that are passed between processes.
 
 mod code;
 mod time;
@@ -14,18 +13,18 @@ use crate::extents::{Piece, after, cut};
 use crate::reduce::reduce;
 use std::collections::{BTreeMap, VecDeque};
 
-/// What is asked for.
+/// The requested operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ask {
-    /// Everyone gets all, reduced.
+    /// Every rank receives the reduction of all.
     AllReduce(Type, Op),
-    /// Everyone gets everyone's.
+    /// Every rank receives the data of every rank.
     AllGather,
-    /// Everyone gets its part of all, reduced.
+    /// Every rank receives its part of the reduction of all.
     ReduceScatter(Type, Op),
-    /// Everyone gets the root's.
+    /// Every rank receives the root's data.
     Broadcast(usize),
-    /// The root gets all, reduced.
+    /// The root receives the reduction of all.
     Reduce(Type, Op, usize),
     /// Sends and receives of one group.
     Exchange,
@@ -36,38 +35,38 @@ pub enum Ask {
 pub struct Call {
     /// The communicator.
     pub comm: u64,
-    /// The so-manieth of it.
+    /// The call's number on the communicator.
     pub number: u64,
-    /// Who calls.
+    /// The calling rank.
     pub rank: usize,
-    /// What for.
+    /// The requested operation.
     pub ask: Ask,
-    /// Memory that is sent: to whom, address, bytes. Only an exchange has several, or asks to whom.
+    /// Memory that is sent: target rank, address, bytes. Only an exchange has several entries, or uses the target rank.
     pub send: Vec<(usize, u64, u64)>,
-    /// Memory that is received: from whom, address, bytes.
+    /// Memory that is received: source rank, address, bytes.
     pub receive: Vec<(usize, u64, u64)>,
-    /// Whether it is received where it is sent from.
+    /// Whether it receives into the memory that it sends from.
     pub in_place: bool,
-    /// How its communicator's ranks reach each other.
+    /// How the communicator's ranks reach each other.
     pub path: Path,
-    /// Channels of its communicator.
+    /// Number of channels of the communicator.
     pub channels: u32,
 }
 
-/// What a rank brings: all that other ranks must know.
+/// A rank's part in a collective: everything that the other ranks need to know.
 #[derive(Debug, Clone)]
 pub struct Part {
-    /// What it asked for; the others must ask for the same.
+    /// The requested operation, which must be the same on all ranks.
     pub ask: Ask,
     /// Whether it is in place.
     pub in_place: bool,
-    /// To whom, and what.
+    /// What it sends: target rank and contents.
     pub sent: Vec<(usize, Vec<Piece>)>,
-    /// From whom, and how many bytes.
+    /// What it receives: source rank and bytes.
     pub wanted: Vec<(usize, u64)>,
     /// Its GPU.
     pub gpu: usize,
-    /// Whether its stream came to this call right from another one.
+    /// Whether the call directly follows another one on its stream.
     pub follows: bool,
 }
 
@@ -76,20 +75,20 @@ impl Part {
         self.sent.first().map(|(_, pieces)| pieces.clone()).unwrap_or_default()
     }
 
-    /// Bytes of what it sends.
+    /// Bytes that it sends.
     fn sends(&self) -> u64 {
         self.sent.iter().flat_map(|(_, pieces)| pieces).map(|(n, _)| n).sum()
     }
 
-    /// Bytes of what it receives.
+    /// Bytes that it receives.
     fn receives(&self) -> u64 {
         self.wanted.iter().map(|(_, n)| n).sum()
     }
 }
 
 impl Fault {
-    /// Whether it is one that calls of NCCL meet which bring `parts`. Of a rank that comes alone only its own size is
-    /// known, and of an exchange not which one it is.
+    /// Whether an NCCL call with these `parts` meets this fault. If `parts` has only one rank, only that rank's size is
+    /// known, and the program of an exchange is unknown.
     #[must_use]
     pub fn meets_call(&self, parts: &[Part]) -> bool {
         let Some(first) = parts.first() else { return false };
@@ -116,14 +115,14 @@ impl Fault {
     }
 }
 
-/// Into how many parts of the call's count the larger buffer is divided.
+/// How many times the call's count the larger buffer contains.
 fn divided(ask: Ask, ranks: usize) -> u64 {
     let parted = matches!(ask, Ask::AllGather | Ask::ReduceScatter(..));
     if parted { (ranks as u64).max(1) } else { 1 }
 }
 
 impl Ask {
-    /// Type and reduction, where it has some.
+    /// Type and reduction, if it has any.
     #[must_use]
     pub const fn reduction(self) -> Option<(Type, Op)> {
         match self {
@@ -133,7 +132,7 @@ impl Ask {
     }
 }
 
-/// Whether all ranks want the same: else none of them comes back.
+/// Whether all ranks requested the same operation; otherwise none of them returns.
 #[must_use]
 pub fn agree(parts: &[Part]) -> bool {
     let Some(first) = parts.first() else { return false };
@@ -148,7 +147,7 @@ pub fn agree(parts: &[Part]) -> bool {
     parts.iter().all(alike) && (first.ask != Ask::Exchange || met(parts))
 }
 
-/// Whether each rank wants as much of each other one, in as many parts, as that one sends to it.
+/// Whether each rank receives from each other rank what that one sends to it, in as many buffers.
 fn met(parts: &[Part]) -> bool {
     let mut open: BTreeMap<(usize, usize), Vec<u64>> = BTreeMap::new();
     for (from, part) in parts.iter().enumerate() {
@@ -192,7 +191,7 @@ pub fn results(parts: &[Part], ranks: &[usize]) -> Vec<Vec<Vec<Piece>>> {
     }
 }
 
-/// What ranks get of an exchange: the so-manieth receive from a rank is that one's so-manieth send.
+/// What ranks receive in an exchange: the n-th receive from a rank matches that rank's n-th send.
 fn exchanged(parts: &[Part], ranks: &[usize]) -> Vec<Vec<Vec<Piece>>> {
     let mut open: BTreeMap<(usize, usize), VecDeque<&Vec<Piece>>> = BTreeMap::new();
     for (from, part) in parts.iter().enumerate() {

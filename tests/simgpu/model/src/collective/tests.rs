@@ -22,7 +22,7 @@ fn asked(ask: Ask, sent: Vec<(usize, Vec<Piece>)>, wanted: Vec<(usize, u64)>, gp
     Part { ask, in_place: false, sent, wanted, gpu, follows: false }
 }
 
-/// `count` elements of each rank, sent in the way of `ask`.
+/// `count` elements of each rank, sent as `ask` requires.
 fn parts(ask: Ask, kind: Type, op: Option<Op>, ranks: usize, count: u64) -> Vec<Part> {
     let n = count * kind.bytes();
     let one = |r| {
@@ -32,7 +32,7 @@ fn parts(ask: Ask, kind: Type, op: Option<Op>, ranks: usize, count: u64) -> Vec<
     (0..ranks).map(one).collect()
 }
 
-/// The bytes that the definition of a collective gives, element by element.
+/// The bytes that follow from the definition of a collective, element by element.
 fn by_hand(ask: Ask, kind: Type, ranks: usize, count: u64, rank: usize, op: Option<Op>) -> Vec<u8> {
     let own = |r| values(kind, op, ranks, r);
     let size = usize::try_from(kind.bytes()).unwrap();
@@ -80,7 +80,7 @@ fn each_collective_is_what_it_is_by_definition() {
     }
 }
 
-/// Each sends each a part of its own.
+/// Each rank sends a different part to each rank that receives from it.
 fn exchange(ranks: usize, bytes: u64, from: impl Fn(usize) -> Vec<usize>) -> Vec<Part> {
     let to = |rank: usize| (0..ranks).filter(|r| from(*r).contains(&rank)).collect::<Vec<_>>();
     let one = |rank| {
@@ -186,12 +186,12 @@ fn all_reduce(ranks: usize, bytes: u64, in_place: bool) -> Vec<Part> {
     (0..ranks).map(part).collect()
 }
 
-/// Both tables on record of 8 RTX 4090, to all digits that were printed.
+/// Checks both recorded tables of 8 RTX 4090, to all printed digits.
 #[test]
 fn the_reference_machines_tables_come_out() {
     let scenario = scenario("epyc-8x4090", "");
     let tables = include_str!("../../../machines/tables/epyc-8x4090.all_reduce.txt");
-    // Each begins with a line about it; the first is without peer access.
+    // Each table begins with a comment line; the first one is without peer access.
     for (path, text) in [Path::Shm, Path::P2p].into_iter().zip(tables.split("# ").skip(1)) {
         let mut rows = 0;
         for row in text.lines().skip(1) {
@@ -201,8 +201,8 @@ fn the_reference_machines_tables_come_out() {
                 let us = us(&scenario, &all_reduce(8, bytes, in_place), path);
                 let decimals = printed[0].split_once('.').map_or(0, |(_, d)| d.len());
                 let rate = bytes as f64 / 1e3 / us;
-                let said = [format!("{us:.decimals$}"), format!("{rate:.2}"), format!("{:.2}", rate * 1.75)];
-                assert_eq!(said, *printed, "{path:?} {bytes} {in_place}");
+                let shown = [format!("{us:.decimals$}"), format!("{rate:.2}"), format!("{:.2}", rate * 1.75)];
+                assert_eq!(shown, *printed, "{path:?} {bytes} {in_place}");
             }
             rows += 1;
         }

@@ -1,15 +1,15 @@
-//! How long a collective takes: as nccl-tests measured it on such a machine, or derived from what it did,
-//! with all that slows its ways.
+//! The duration of a collective: as nccl-tests measured it on such a machine, or derived from those measurements, plus
+//! everything that slows its routes.
 
 use super::{Ask, Part};
 use crate::scenario::{Engine, Kind, Program, Scenario, Way};
 
-/// How ranks reach each other; where they differ, the slowest.
+/// How ranks reach each other; if the ranks differ, the slowest way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Path {
     /// Directly.
     P2p,
-    /// Through the host's memory.
+    /// Through host memory.
     Shm,
     /// Through a socket.
     Net,
@@ -37,7 +37,7 @@ impl Path {
     }
 }
 
-/// Which of nccl-tests' programs does the same, and the bytes that it would print.
+/// The nccl-tests program that does the same, and the bytes that it would print.
 #[must_use]
 pub fn shape(parts: &[Part]) -> (Program, u64) {
     let (Some(first), ranks) = (parts.first(), parts.len()) else { return (Program::AllReduce, 0) };
@@ -68,14 +68,14 @@ fn exchange(parts: &[Part]) -> (Program, u64) {
 
 /// The time of a call without bytes, as nccl-tests measures it.
 const NOTHING_US: f64 = 0.6;
-/// Where nothing was measured: a small call, and what a ring keeps of its slowest way.
+/// Without measurements: the time of a small call, and the fraction of its slowest link's rate that a ring reaches.
 const SMALL_US: f64 = 20.0;
 const KEPT: f64 = 0.8;
-/// Through a socket everything takes so many times as long as through memory.
+/// How many times longer everything takes through a socket than through host memory.
 const SOCKET: f64 = 2.0;
 
 impl Scenario {
-    /// How long the ranks that bring `parts` take, in ns.
+    /// The duration in ns of a collective of the ranks with these `parts`.
     #[must_use]
     pub fn collective_ns(&self, parts: &[Part], path: Path, channels: u32) -> f64 {
         let (program, bytes) = shape(parts);
@@ -97,7 +97,7 @@ impl Scenario {
         time * socket / slow * 1e3
     }
 
-    /// The time without faults and that of nearly nothing, in microseconds.
+    /// The time without faults and the latency, in microseconds.
     fn measured(&self, program: Program, path: Path, ranks: u32, bytes: u64, in_place: bool) -> (f64, f64) {
         let tables = if path == Path::P2p { &self.nccl.p2p } else { &self.nccl.shm };
         let own = tables.get(&program).map(|t| (program, t));
@@ -109,7 +109,7 @@ impl Scenario {
             let bus = bytes as f64 * program.factor(ranks) / 1e3;
             return (SMALL_US + bus / (most * KEPT), SMALL_US);
         };
-        // The same bus bandwidth: bytes times factor, over time.
+        // Assumes the same bus bandwidth, which is bytes times factor over time.
         let same = like == program && table.ranks == ranks;
         let factor = if same { 1.0 } else { program.factor(ranks) / like.factor(table.ranks) };
         (table.us(bytes, in_place) * factor, table.latency() * factor)
@@ -121,7 +121,7 @@ impl Scenario {
         reached.map_or(1.0, |(_, rate)| *rate)
     }
 
-    /// What faults leave of the slowest way that is used.
+    /// The fraction of the rate that faults leave on the slowest route in use.
     fn kept(&self, parts: &[Part], path: Path, bytes: u64) -> f64 {
         if self.fault.is_empty() {
             return 1.0;
@@ -145,7 +145,7 @@ impl Scenario {
     }
 }
 
-/// From which GPU to which data goes: around the ring, or where a group sends it.
+/// The GPU pairs between which data moves: around the ring, or along the group's sends.
 fn ways(parts: &[Part]) -> Vec<(usize, usize)> {
     let gpu = |rank: usize| parts.get(rank).map(|p| p.gpu);
     let ring = |rank: usize| vec![(rank + 1) % parts.len().max(1)];

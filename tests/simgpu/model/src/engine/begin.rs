@@ -1,5 +1,4 @@
-//! What begins when it is a work's turn: which way it takes, which faults it meets, and what will
-//! be different once it is done.
+//! Starts work when its turn comes: determines its route, the faults that it meets, and its effect on completion.
 
 use super::finish::{From, Job, Move};
 use super::pages::Looked;
@@ -15,13 +14,13 @@ use crate::status::{Result, Status};
 use crate::values::Values;
 use std::time::Duration;
 
-/// What became of a work's turn.
+/// The outcome of starting a piece of work.
 pub(super) enum Begun {
-    /// It is done.
+    /// It is complete.
     Done,
-    /// It cannot begin.
+    /// It cannot start yet.
     NotYet,
-    /// It goes on.
+    /// It is running.
     Running(Box<Running>),
 }
 
@@ -32,9 +31,9 @@ impl Begun {
 }
 
 impl Engine {
-    /// Begins one work of a stream of GPU `by`.
+    /// Starts a piece of work of a stream of GPU `by`.
     pub(super) fn begin(&mut self, id: StreamId, by: usize, work: &Work) -> Result<Begun> {
-        // Notes and waits for them come between calls that are timed.
+        // Event records and waits may occur between timed calls.
         if !matches!(work, Work::Record { .. } | Work::Wait { .. } | Work::Collective(_))
             && let Some(stream) = self.streams.get_mut(&id)
         {
@@ -49,7 +48,7 @@ impl Engine {
                 Ok(Begun::Done)
             }
             Work::Wait { event, version } => {
-                // An event that is gone is not waited for.
+                // An event that no longer exists is not waited for.
                 let reached =
                     self.events.get(event).is_none_or(|e| e.done.is_some_and(|(v, _)| v >= *version));
                 Ok(if reached { Begun::Done } else { Begun::NotYet })
@@ -100,7 +99,7 @@ impl Engine {
             Kernel::Count { counter, times } => {
                 let reach = self.reach(by, counter, 8, Who::Sm)?;
                 let (route, faults) = self.access(by, &reach, Way::Write, 8, [0, 0]);
-                // They queue up at one address.
+                // The atomic operations are serialised at one address.
                 let takes = (threads * times) as f64;
                 let job = Job::Count { counter, reach, add: threads * times, by, faults };
                 self.moving(Route { latency: route.latency + takes, ..route }, 8, job)
@@ -142,14 +141,14 @@ impl Engine {
         }
     }
 
-    /// Memory that a kernel looks at, and the way to it.
+    /// Memory that a kernel reads for a check, and the route to it.
     pub(super) fn looked_at(&mut self, by: usize, src: u64, bytes: u64) -> Result<(Route, Move)> {
         let reach = self.reach(by, src, bytes, Who::Sm)?;
         let (route, faults) = self.access(by, &reach, Way::Read, bytes, [src, 0]);
         Ok((route, Move { to: None, from: Self::source(&reach), bytes, by, faults, way: Way::Read }))
     }
 
-    /// Puts `content` to an address, by a kernel or a copy engine.
+    /// Writes `content` to an address, by a kernel or a copy engine.
     pub(super) fn fill(
         &mut self,
         by: usize,
@@ -174,7 +173,7 @@ impl Engine {
         )
     }
 
-    /// Puts a rank's values to where each call has its own.
+    /// Writes a rank's values into the buffers of all calls.
     fn fill_values(
         &mut self,
         by: usize,
@@ -204,7 +203,7 @@ impl Engine {
         self.moving(route, bytes, Job::Move(one))
     }
 
-    /// A copy by a kernel, and the way that it takes.
+    /// A copy by a kernel, and its route.
     pub(super) fn kernel_move(&mut self, by: usize, dst: u64, src: u64, bytes: u64) -> Result<(Route, Move)> {
         let from = self.reach(by, src, bytes, Who::Sm)?;
         let to = self.reach(by, dst, bytes, Who::Sm)?;
@@ -224,7 +223,7 @@ impl Engine {
         Ok((route, Move { to: Some(to), from, bytes, by, faults, way }))
     }
 
-    /// The way of a kernel to memory, and the faults on it; `addresses` of source and target, or 0.
+    /// The route of a kernel to memory, and the faults on it; `addresses` are source and target, or 0.
     pub(super) fn access(
         &mut self,
         by: usize,
@@ -275,7 +274,7 @@ impl Engine {
         self.moving(route, bytes, Job::Move(Move { to: Some(to), from, bytes, by, faults, way }))
     }
 
-    /// The way from GPU memory to GPU memory: within one, directly, or through the host.
+    /// The route from GPU memory to GPU memory: within one GPU, directly, or through the host.
     fn between(
         &mut self,
         by: usize,
@@ -337,14 +336,14 @@ impl Engine {
         }
     }
 
-    /// A transfer that takes `route`; faults of time and of failure have their say here.
+    /// Starts a transfer over `route`, applying faults that slow it down or make it fail.
     pub(super) fn moving(&self, route: Route, bytes: u64, job: Job) -> Result<Begun> {
         let faults = job.faults();
         self.moving_with(route, bytes, job, &faults)
     }
 
     fn moving_with(&self, mut route: Route, bytes: u64, job: Job, faults: &[Fault]) -> Result<Begun> {
-        // The copies of one table meet the same fault often: it slows them down once.
+        // The copies of one table often meet the same fault, which slows them down only once.
         let mut slow = 1.0_f64;
         for fault in faults {
             match (fault.kind, fault.rate) {
@@ -355,7 +354,7 @@ impl Engine {
             }
         }
         route.flow.most *= slow;
-        // A chase has counted it for every load.
+        // A chase has already applied this to each load.
         let late = if matches!(job, Job::Chase { .. }) { 1.0 } else { late(faults) };
         let (latency, bytes) = (route.latency * late, bytes as f64);
         let small = bytes <= SMALL;
@@ -364,12 +363,12 @@ impl Engine {
         Ok(Begun::running(Running::Moving { begins, left, route, job }))
     }
 
-    /// Simulated ns of so many cycles.
+    /// Simulated ns of `cycles` cycles.
     pub(super) fn nanoseconds(&self, cycles: u64) -> f64 {
         cycles as f64 * 1000.0 / f64::from(self.scenario.machine.clock_mhz)
     }
 
-    /// Cycles of so many ns.
+    /// Cycles in `ns` ns.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -379,7 +378,7 @@ impl Engine {
         (ns * f64::from(self.scenario.machine.clock_mhz) / 1000.0) as u64
     }
 
-    /// Until when, in real time, something waits that would wait for so many ns.
+    /// The real time until which something waits that would wait for `ns` simulated ns.
     pub(super) fn patience(&self, ns: f64) -> Duration {
         let wait = Duration::try_from_secs_f64(ns / 1e9).unwrap_or(Duration::MAX);
         self.host.clock().saturating_add(wait.max(PATIENCE))
@@ -387,7 +386,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// A direct transfer; `None` where there is no memory of a peer in it.
+    /// A direct transfer; `None` if it involves no peer's memory.
     pub(super) fn passage(
         &self,
         by: usize,
@@ -405,7 +404,7 @@ impl Engine {
         Some(Passage { by, from, to, engine, way, memory, physical, bytes, addresses, shared, load })
     }
 
-    /// The transfer that a copy by a copy engine of GPU `by` would be, where it goes directly between GPUs.
+    /// The transfer that a copy by a copy engine of GPU `by` would be, if it goes directly between GPUs.
     pub(super) fn copy_passage(&self, by: usize, dst: u64, src: u64, bytes: u64) -> Option<Passage> {
         let [from, to] = [src, dst].map(|at| self.reach(by, at, bytes, Who::Ce).ok());
         let (
@@ -419,14 +418,15 @@ impl Engine {
         if a == b { None } else { self.passage(by, (a, b), (Who::Ce, way), &remote, bytes, [src, dst]) }
     }
 
-    /// Transfers between GPUs that move now.
+    /// Number of transfers between GPUs that are in progress.
     fn under_way(&self) -> usize {
         let moves = |s: &super::Stream| matches!(&s.running, Some(Running::Moving { route, .. }) if route.peers.is_some());
         self.streams.values().filter(|s| moves(s)).count()
     }
 }
 
-/// How many times as long what is small takes: the most of any fault, for a table of copies meets the same one often.
+/// The factor by which small operations take longer: the maximum over all faults, as a table's copies often meet the same
+/// one.
 pub(super) fn late(faults: &[Fault]) -> f64 {
     faults.iter().filter(|f| f.kind == Kind::Late).filter_map(|f| f.rate).fold(1.0, f64::max)
 }

@@ -1,6 +1,6 @@
-//! Collectives on streams: one begins when the streams of all its ranks have come to it, those of other
-//! processes included, takes its time, and leaves its results. Between two GPUs its data meets the faults of
-//! transfers by kernels that write to a peer.
+//! Collectives on streams. One starts when the streams of all its ranks have reached it, including those of other
+//! processes; it takes its time and writes its results. Its data between two GPUs meets the faults of transfers by kernels
+//! that write to a peer.
 
 use super::begin::Begun;
 use super::finish::{Job, arriving, flipped};
@@ -16,34 +16,34 @@ use crate::status::{Result, Status};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
-/// What a collective that goes on too long writes more, bytes.
+/// How many bytes too many a collective writes (fault `nccl-beyond`).
 const ELEMENT: u64 = 4;
 
-/// The ranks of a communicator in other processes.
+/// The connection to a communicator's ranks in other processes.
 pub trait Wire: Debug + Send {
-    /// Tells them what a rank of this process brings to the so-manieth collective.
+    /// Sends them what a rank of this process contributes to collective `number`.
     fn give(&self, rank: usize, number: u64, part: &[u8]);
-    /// What all ranks brought to it, as soon as all have.
+    /// What all ranks contributed to it, once all have.
     fn all(&self, number: u64) -> Option<Vec<Vec<u8>>>;
-    /// Waits a moment for news. False if there is none.
+    /// Waits a moment for a message. Returns false if there is none.
     fn news(&self) -> bool;
 }
 
 /// A communicator.
 #[derive(Debug)]
 pub struct Comm {
-    /// How many ranks.
+    /// Number of ranks.
     pub ranks: usize,
-    /// Where some of them are in other processes.
+    /// The connection to the other processes, if they have some of the ranks.
     pub wire: Option<Box<dyn Wire>>,
-    /// The ranks that are in this process.
+    /// The ranks of this process.
     here: BTreeSet<usize>,
-    /// Streams that wait, by the collective's number.
+    /// Waiting streams, by the collective's number.
     waiting: BTreeMap<u64, Vec<StreamId>>,
 }
 
 impl Comm {
-    /// One that nobody has called yet.
+    /// A communicator that no rank has joined yet.
     #[must_use]
     pub fn new(ranks: usize, wire: Option<Box<dyn Wire>>) -> Self {
         Self { ranks, wire, here: BTreeSet::new(), waiting: BTreeMap::new() }
@@ -51,12 +51,12 @@ impl Comm {
 }
 
 impl Engine {
-    /// A rank of this process joins a communicator, which `make` makes if it is the first.
+    /// Lets a rank of this process join a communicator, which `make` creates for the first rank.
     pub fn join(&mut self, id: u64, rank: usize, make: impl FnOnce() -> Comm) {
         self.comms.entry(id).or_insert_with(make).here.insert(rank);
     }
 
-    /// A rank of this process leaves its communicator. What its streams still had to do of it is not done.
+    /// Lets a rank of this process leave its communicator. Collectives that its streams still had to do are dropped.
     pub fn leave_comm(&mut self, id: u64, rank: usize) {
         let own = |call: &Call| call.comm == id && call.rank == rank;
         for (n, stream) in &mut self.streams {
@@ -83,7 +83,7 @@ impl Engine {
         }
     }
 
-    /// A stream comes to a collective.
+    /// Called when a stream reaches a collective.
     pub(super) fn collective(&mut self, id: StreamId, by: usize, call: &Call) -> Result<Begun> {
         let follows = self.streams.get_mut(&id).is_some_and(|s| std::mem::replace(&mut s.in_calls, true));
         let part = Part { follows, ..self.part(by, call)? };
@@ -99,7 +99,7 @@ impl Engine {
         }
         self.set_running(id, Running::Ranks { call: Box::new(call.clone()), part });
         self.answer(key);
-        // Either it waits, or all of them go on.
+        // Either it waits for other ranks, or all of them have just started.
         let running = self.streams.get_mut(&id).and_then(|s| s.running.take());
         Ok(running.map_or(Begun::Done, Begun::running))
     }
@@ -108,7 +108,7 @@ impl Engine {
     fn part(&mut self, by: usize, call: &Call) -> Result<Part> {
         let mut sent = Vec::new();
         for (to, address, bytes) in &call.send {
-            sent.push((*to, self.stands(by, *address, *bytes)?));
+            sent.push((*to, self.contents(by, *address, *bytes)?));
         }
         for (_, address, bytes) in &call.receive {
             self.reach(by, *address, *bytes, Who::Sm)?;
@@ -117,14 +117,14 @@ impl Engine {
         Ok(Part { ask: call.ask, in_place: call.in_place, sent, wanted, gpu: by, follows: false })
     }
 
-    fn stands(&mut self, by: usize, address: u64, bytes: u64) -> Result<Vec<Piece>> {
+    fn contents(&mut self, by: usize, address: u64, bytes: u64) -> Result<Vec<Piece>> {
         Ok(match self.reach(by, address, bytes, Who::Sm)? {
             Reach::Host { address, pinned } => self.fetch(address, bytes, pinned),
             Reach::Gpu { spans, .. } => self.memory.read(&spans, by),
         })
     }
 
-    /// The streams of a collective go on, if all its ranks have come.
+    /// Starts a collective on its streams, if all its ranks have reached it.
     pub(super) fn answer(&mut self, (comm, number): (u64, u64)) {
         let Some(known) = self.comms.get(&comm) else { return };
         let Some(waiting) = known.waiting.get(&number) else { return };
@@ -150,13 +150,13 @@ impl Engine {
             known.waiting.remove(&number);
         }
         match parts.filter(|parts| agree(parts)) {
-            Some(parts) => self.go_on(own, &parts),
-            // As with the real one: each waits for what the others do not do.
+            Some(parts) => self.start_collective(own, &parts),
+            // As in the real library, each rank waits for something that the others do not do.
             None => own.into_iter().for_each(|(id, call)| self.never(id, &call)),
         }
     }
 
-    fn go_on(&mut self, own: Vec<(StreamId, Box<Call>)>, parts: &[Part]) {
+    fn start_collective(&mut self, own: Vec<(StreamId, Box<Call>)>, parts: &[Part]) {
         let Some((_, call)) = own.first() else { return };
         let takes = self.scenario.collective_ns(parts, call.path, call.channels);
         let mut turn = |kind| {
@@ -170,14 +170,14 @@ impl Engine {
             let by = parts.get(call.rank).map_or(0, |p| p.gpu);
             let is_hit =
                 |fault: &Option<Fault>| fault.as_ref().is_some_and(|f| f.gpu.unwrap_or_default() == by);
-            let (hit, goes_on) = (is_hit(&wrong), is_hit(&beyond));
+            let (hit, overruns) = (is_hit(&wrong), is_hit(&beyond));
             let mut left = Vec::new();
             for (pieces, (from, address, bytes)) in got.into_iter().zip(&call.receive).filter(|_| !skipped) {
                 let pieces = if hit { flipped(&pieces, bytes / 2) } else { pieces };
                 let Some(pieces) = self.carried(parts, &call, *from, pieces) else {
                     return self.never(id, &call);
                 };
-                if goes_on && *bytes >= ELEMENT {
+                if overruns && *bytes >= ELEMENT {
                     let more = after(&pieces, bytes - ELEMENT);
                     let behind = self.reach(by, address + bytes, ELEMENT, Who::Sm);
                     left.extend(behind.ok().map(|to| (to, more)));
@@ -190,12 +190,12 @@ impl Engine {
         }
     }
 
-    /// A stream does not come back from a call.
+    /// Makes a call on a stream hang.
     fn never(&mut self, id: StreamId, call: &Call) {
         self.set_running(id, Running::Never(Some((call.comm, call.rank))));
     }
 
-    /// Which fault of NCCL these ranks meet.
+    /// The first NCCL fault of this kind that these ranks meet.
     fn nccl_fault(&self, kind: Kind, parts: &[Part]) -> Option<usize> {
         if self.scenario.fault.iter().all(|f| f.kind != kind) {
             return None;
@@ -203,8 +203,8 @@ impl Engine {
         self.scenario.fault.iter().position(|f| f.kind == kind && f.meets_call(parts))
     }
 
-    /// Whether other processes brought something that streams here wait for.
-    pub(super) fn heard(&self) -> bool {
+    /// Whether a message of another process has arrived that streams here wait for.
+    pub(super) fn news_arrived(&self) -> bool {
         let waits =
             |comm: &Comm| comm.wire.as_ref().filter(|_| !comm.waiting.is_empty()).is_some_and(|w| w.news());
         self.comms.values().any(waits)
@@ -212,9 +212,8 @@ impl Engine {
 }
 
 impl Engine {
-    /// What arrives at a rank of `pieces`, which it should get: in an exchange from the rank `from`, else from the
-    /// one before it on the ring. `None` where the call never ends. Where it is the host's memory that carries
-    /// them, all of it arrives.
+    /// What arrives at a rank of the `pieces` that it should receive: in an exchange from rank `from`, else from the
+    /// previous rank on the ring. `None` if the call hangs. Data that goes through host memory meets no fault.
     fn carried(
         &mut self,
         parts: &[Part],
@@ -242,7 +241,7 @@ impl Engine {
     }
 }
 
-/// What a fault leaves: of a ring only a part of the data crosses each way, here the second half.
+/// What a fault leaves of the data. On a ring only part of it crosses each link, here the second half.
 fn left(fault: &Fault, pieces: Vec<Piece>, bytes: u64) -> Option<Vec<Piece>> {
     let half = bytes / 2;
     let lost = |pieces: &[Piece]| cut(pieces, half);

@@ -1,4 +1,4 @@
-//! What is different once a work is done, and what faults make of it.
+//! The effects of completed work, and how faults change them.
 
 use super::Engine;
 use super::pages::{Looked, Tagged};
@@ -15,18 +15,18 @@ use crate::scenario::{Engine as Who, Fault, Kind, Way};
 use crate::status::Result;
 use crate::values::Values;
 
-/// Where data comes from.
+/// The source of data.
 #[derive(Debug, Clone)]
 pub(super) enum From {
     /// A GPU's memory.
     Spans(Vec<Span>),
-    /// The host's.
+    /// Host memory.
     Host { address: u64, pinned: bool },
-    /// Nowhere: it is made.
+    /// No memory: the content is generated.
     Content(Content),
 }
 
-/// Data on its way; without `to` it is only looked at.
+/// A transfer in progress; without `to` the data is only checked.
 #[derive(Debug)]
 pub(super) struct Move {
     pub to: Option<Reach>,
@@ -37,43 +37,43 @@ pub(super) struct Move {
     pub way: Way,
 }
 
-/// What a work leaves behind.
+/// The effect of a piece of work on completion.
 #[derive(Debug)]
 pub(super) enum Job {
     /// Nothing.
     Nothing,
-    /// Moved data.
+    /// Moves data.
     Move(Move),
-    /// Six numbers about data.
+    /// Writes six numbers about data.
     Check { from: Move, wanted: Wanted, out: u64 },
-    /// Four of six numbers about values: of so many runs of so many elements for each call.
+    /// Writes four of six numbers about values: `parts` runs of `count` elements for each call.
     CheckValues { from: Move, expected: Values, count: u64, parts: u64, calls: Calls, out: u64 },
-    /// Many moves of one launch.
+    /// Moves the data of several copies of one launch.
     Batch(Vec<Move>),
-    /// Tags in pages.
+    /// Writes tags into pages.
     Tag(Box<Tagged>),
-    /// Six numbers about tags.
+    /// Writes six numbers about tags.
     CheckTags { tagged: Box<Tagged>, sentinel: u64, restore: bool, out: u64 },
-    /// Six numbers about many moves.
+    /// Writes six numbers about several copies.
     CheckBatch { looked: Looked, out: u64 },
-    /// What a collective leaves on one GPU: where, and what.
+    /// Writes a collective's results on one GPU: where, and what.
     Leave(Vec<(Reach, Vec<Piece>)>),
-    /// A counter that is higher.
+    /// Increases a counter.
     Count { counter: u64, reach: Reach, add: u64, by: usize, faults: Vec<Fault> },
-    /// The last pointer, and how long it took.
+    /// Writes the last pointer, and how long following them took.
     Chase { start: u64, steps: u64, out: u64, cycles: u64, by: usize, faults: Vec<Fault> },
-    /// Memory that is checked and inverted.
+    /// Checks and inverts memory.
     March(Box<Inversion>),
-    /// Sums of products.
+    /// Writes sums of products.
     Products(Products),
-    /// What a check of sums finds.
+    /// Writes the findings of a check of sums.
     CheckSums(Box<super::reduce::Sums>),
-    /// What a side of a ping-pong found.
+    /// Writes what one side of a ping-pong found.
     PingPong(Box<Result5>),
 }
 
 impl Job {
-    /// The faults that it met.
+    /// The faults that it meets.
     pub(super) fn faults(&self) -> Vec<Fault> {
         match self {
             Self::Move(m) | Self::Check { from: m, .. } | Self::CheckValues { from: m, .. } => {
@@ -95,11 +95,11 @@ impl Job {
     }
 }
 
-/// Stores that a fault may hit by chance are at least this large: what tests keep their books in is not.
+/// Only stores of at least this size are hit at random: the tests' own bookkeeping is smaller.
 const WORTH_HITTING: u64 = 64 << 10;
 
 impl Engine {
-    /// Leaves behind what a work leaves behind.
+    /// Applies the effect of a piece of work.
     pub(super) fn finish(&mut self, job: Job) -> Result<()> {
         match job {
             Job::Nothing => Ok(()),
@@ -152,7 +152,7 @@ impl Engine {
         }
     }
 
-    /// Adds up what launches of a check find.
+    /// Adds the findings of one launch of a check to the totals.
     pub(super) fn tally(&mut self, by: usize, out: u64, found: [u64; 7]) -> Result<()> {
         let old = self.numbers(by, out, 8)?;
         let [bad, zeros, sentinels, first, last, looked, bits, ones] = old[..] else { return Ok(()) };
@@ -161,7 +161,7 @@ impl Engine {
         self.put_numbers(by, out, &sums)
     }
 
-    /// Puts data where it goes.
+    /// Writes data to its target.
     fn put(&mut self, to: &Reach, pieces: &[Piece]) {
         match to {
             Reach::Host { address, pinned } => self.deliver(*address, pieces, *pinned),
@@ -169,7 +169,7 @@ impl Engine {
         }
     }
 
-    /// `n` numbers at an address.
+    /// Reads `n` numbers at an address.
     pub(super) fn numbers(&mut self, by: usize, address: u64, n: u64) -> Result<Vec<u64>> {
         let pieces = match self.reach(by, address, n * 8, Who::Sm)? {
             Reach::Host { address, pinned } => self.fetch(address, n * 8, pinned),
@@ -179,7 +179,7 @@ impl Engine {
         Ok(bytes.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b)).collect())
     }
 
-    /// Puts numbers to an address.
+    /// Writes numbers at an address.
     pub(super) fn put_numbers(&mut self, by: usize, address: u64, numbers: &[u64]) -> Result<()> {
         let bytes: Vec<_> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
         let n = bytes.len() as u64;
@@ -192,7 +192,7 @@ impl Engine {
         Ok(())
     }
 
-    /// What is read, with what faults make of it on the way.
+    /// What is read, after the effect of faults on the way.
     pub(super) fn seen(&mut self, data: &Move) -> Vec<Piece> {
         let shift = |f: &&Fault| f.kind == Kind::Offset && data.way == Way::Read;
         let further = data.faults.iter().find(shift).map_or(0, |f| f.bytes);
@@ -206,7 +206,7 @@ impl Engine {
         };
         for fault in &data.faults {
             pieces = match fault.kind {
-                // Where nothing arrives and nothing was before, zeros are what is seen.
+                // If nothing arrives and there was nothing before, zeros are seen.
                 Kind::Zeros => replaced(&pieces, data.part(fault), Content::ZEROS),
                 Kind::Ones => replaced(&pieces, data.part(fault), Content::ONES),
                 Kind::Stale if data.to.is_none() => replaced(&pieces, data.part(fault), Content::ZEROS),
@@ -218,7 +218,7 @@ impl Engine {
         pieces
     }
 
-    /// Puts data where it goes, or where faults let it go.
+    /// Writes data to its target, or where faults redirect it.
     pub(super) fn arrive(&mut self, data: &Move) -> Result<()> {
         let mut pieces = self.seen(data);
         let Some(to) = &data.to else { return Ok(()) };
@@ -255,7 +255,7 @@ impl Engine {
         Ok(())
     }
 
-    /// What a GPU writes, only itself can read.
+    /// Writes data so that only GPU `by` can read it.
     fn mirror(&mut self, spans: &[Span], by: usize, pieces: &[Piece]) {
         let mut pieces = pieces.to_vec();
         for span in spans {
@@ -270,7 +270,7 @@ impl Engine {
         }
     }
 
-    /// Puts the beginning of data where a fault says, if memory of anybody lies there.
+    /// Writes the beginning of data where a fault says, if any memory is allocated there.
     fn strike(&mut self, fault: &Fault, pieces: &[Piece]) {
         let hit = self.memory.at(fault.gpu.unwrap_or_default(), fault.at);
         let Some((store, mut at)) = hit else { return };
@@ -281,7 +281,7 @@ impl Engine {
         }
     }
 
-    /// Changes memory on a GPU that has no part in it.
+    /// Changes memory on a GPU that does not take part.
     fn hit(&mut self, fault: &Fault, data: &Move, pieces: &[Piece]) {
         let Some(Reach::Gpu { spans, owner, .. }) = &data.to else { return };
         let Some(first) = spans.first() else { return };
@@ -318,7 +318,7 @@ impl Engine {
         self.host.write(address, &real(pieces));
     }
 
-    /// Makes host memory real that somebody is about to touch; false where it was.
+    /// Makes host memory real before it is accessed; false if it already was.
     pub fn settle(&mut self, address: u64) -> bool {
         let region = self.memory.pinned.range_mut(..=address).next_back();
         let Some((_, memory)) = region.filter(|(base, m)| address < *base + m.bytes) else { return false };
@@ -329,7 +329,7 @@ impl Engine {
         closed
     }
 
-    /// Where `steps` pointers lead from `start`.
+    /// The address that `steps` pointers from `start` lead to.
     fn follow(&mut self, by: usize, start: u64, steps: u64, faults: &[Fault]) -> Result<u64> {
         if faults.iter().any(|f| matches!(f.kind, Kind::Zeros | Kind::Stale)) {
             return Ok(0);
@@ -356,7 +356,7 @@ impl Engine {
         Ok(here)
     }
 
-    /// Whether a ring stands there undamaged, so that it need not be followed.
+    /// Whether the ring is there undamaged, so that it need not be followed.
     fn whole(&self, by: usize, base: u64, bytes: u64, ring: &crate::content::Ring) -> bool {
         let Ok(reach) = self.reach(by, base, bytes, Who::Sm) else { return false };
         let pieces = self.memory.read(reach.spans(), by);
@@ -365,7 +365,7 @@ impl Engine {
 }
 
 impl Move {
-    /// Which of its bytes a fault concerns: those in the fault's hole, or all.
+    /// The range of its bytes that a fault affects: those in the fault's hole, or all.
     fn part(&self, fault: &Fault) -> (u64, u64) {
         let remote = match (&self.to, &self.from) {
             (Some(to), _) if self.way == Way::Write => to.spans().first(),
@@ -378,12 +378,12 @@ impl Move {
     }
 }
 
-/// The same with other content in one part.
+/// The same pieces with other content in one range.
 fn replaced(pieces: &[Piece], (from, to): (u64, u64), by: Content) -> Vec<Piece> {
     [cut(pieces, from), vec![(to - from, Some(by))], after(pieces, to)].concat()
 }
 
-/// How many bytes a partial transfer leaves.
+/// How many bytes of a partial transfer arrive.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -396,7 +396,7 @@ pub(super) fn arriving(fault: &Fault, bytes: u64) -> u64 {
     part.min(most).min(bytes)
 }
 
-/// The same with one bit of one byte turned.
+/// The same pieces with one bit of one byte flipped.
 pub(super) fn flipped(pieces: &[Piece], at: u64) -> Vec<Piece> {
     let mut found = cut(pieces, at);
     let rest = after(pieces, at);

@@ -1,6 +1,6 @@
-//! Streams in simulated time. Work is queued and done when the host asks how far it is: everything
-//! that can go on then does, in the order in which it would end. What moves at the same time shares
-//! the links on its way. The clock is simulated and has nothing to do with how long that took.
+//! Streams in simulated time. Work is queued, and done when the host asks for progress: everything that can proceed then
+//! does, in the order in which it would complete. Simultaneous transfers share the links on their routes. The clock is
+//! simulated and independent of how long the computation takes.
 
 mod begin;
 mod collective;
@@ -29,22 +29,22 @@ use reduce::Meeting;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// A number for a stream.
+/// Identifies a stream.
 pub type StreamId = u64;
-/// A number for an event.
+/// Identifies an event.
 pub type EventId = u64;
 
-/// Something that a stream is asked to do.
+/// Work for a stream.
 #[derive(Debug, Clone)]
-#[expect(missing_docs, reason = "the fields are said above each")]
+#[expect(missing_docs, reason = "each variant's comment explains its fields")]
 pub enum Work {
-    /// A copy by a copy engine; `kept` has the source's bytes where it was not page-locked.
+    /// A copy by a copy engine; `kept` has the source's bytes if it was not page-locked.
     Copy { dst: u64, src: u64, bytes: u64, kept: Option<Vec<u8>> },
-    /// One byte over and over.
+    /// Fills memory with one byte.
     Set { dst: u64, byte: u8, bytes: u64 },
-    /// A kernel on so many threads.
+    /// A kernel with `threads` threads.
     Launch { kernel: Kernel, threads: u64 },
-    /// Notes the time in an event, as its so-manieth record.
+    /// Records the time in an event, as its record number `version`.
     Record { event: EventId, version: u64 },
     /// Waits for that record.
     Wait { event: EventId, version: u64 },
@@ -55,17 +55,17 @@ pub enum Work {
 /// What a stream is doing.
 #[derive(Debug)]
 enum Running {
-    /// It moves bytes, or just takes its time.
+    /// It moves bytes, or only takes time.
     Moving { begins: f64, left: f64, route: Route, job: Job },
-    /// It waits for a flag of the host, until that clock; since when, by the host's clock and simulated.
+    /// It waits for a flag of the host until `until` (host clock); `since` has the start in host and in simulated time.
     Spin { flag: u64, until: Duration, takes: f64, since: (Duration, f64) },
-    /// It waits for its partner, until that clock.
+    /// It waits for its partner until `until` (host clock).
     Partner { waiting: Waiting, until: Duration },
-    /// It waits for the flags of other ranks, which write them into memory that is shared with them.
+    /// It waits for flags that other ranks write into memory shared with them.
     Meeting(Box<Meeting>),
     /// It waits for the other ranks of a communicator.
     Ranks { call: Box<Call>, part: Part },
-    /// It never ends; the numbers are of the communicator and the rank, where it is a collective.
+    /// It never completes; communicator and rank if it is a collective.
     Never(Option<(u64, usize)>),
 }
 
@@ -74,29 +74,29 @@ struct Stream {
     gpu: usize,
     queue: VecDeque<Work>,
     running: Option<Running>,
-    /// Whether the last that it came to was a collective.
+    /// Whether the last work that it reached was a collective.
     in_calls: bool,
 }
 
 #[derive(Debug)]
 struct Event {
     gpu: usize,
-    /// How often it was recorded.
+    /// How many records were requested.
     asked: u64,
-    /// The last record that was reached, and when.
+    /// The last record that was reached, and its time.
     done: Option<(u64, f64)>,
 }
 
-/// What is known of one GPU.
+/// The state of one GPU.
 #[derive(Debug, Default, Clone)]
 pub struct GpuState {
-    /// The error that its context is lost to.
+    /// The error that destroyed its context.
     pub lost: Option<Status>,
-    /// Peers that it may reach.
+    /// Peers that it may access.
     pub peers: BTreeSet<usize>,
 }
 
-/// The machine at work.
+/// The machine and the work on it.
 pub struct Engine {
     /// The machine and its faults.
     pub scenario: Scenario,
@@ -109,34 +109,34 @@ pub struct Engine {
     faults: Faults,
     events_due: Events,
     streams: BTreeMap<StreamId, Stream>,
-    /// Streams that have something to do.
+    /// Streams with unfinished work.
     active: BTreeSet<StreamId>,
-    /// Of those, the ones whose next work may begin.
+    /// Those of them whose next work may start.
     ready: BTreeSet<StreamId>,
-    /// And the ones that wait for an event.
+    /// Those of them that wait for an event.
     blocked: BTreeSet<StreamId>,
     events: BTreeMap<EventId, Event>,
     comms: BTreeMap<u64, Comm>,
-    /// What streams are asked to do while that is only captured.
+    /// The works of streams that are being captured.
     captures: BTreeMap<StreamId, Vec<Work>>,
-    /// What was captured.
+    /// Captured graphs.
     graphs: BTreeMap<u64, Vec<Work>>,
     next: u64,
     /// Simulated ns.
     now: f64,
-    /// When a flag of the host was seen that streams waited for: those that wait for one flag go on together.
+    /// A host flag that streams waited for and when it was seen: all streams that wait for one flag continue together.
     opened: Option<(u64, f64)>,
-    /// The last products that were calculated: seed, batches and sum.
+    /// The last products that were computed: seed, batches and sum.
     summed: Option<(u64, u64, u64)>,
 }
 
-/// Up to here a transfer's time is its latency, and it slows nobody down.
+/// Up to this size a transfer takes only its latency, and slows no other transfer down.
 const SMALL: f64 = 4096.0;
-/// The least real time that a kernel waits for the host: a slow host is no reason to go on.
+/// The minimum real time that a kernel waits for the host, so that a slow host does not cause a timeout.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Engine {
-    /// The machine of a scenario, with nothing to do.
+    /// The machine of a scenario, without any work.
     #[must_use]
     pub fn new(scenario: Scenario, host: Box<dyn Host + Send>) -> Self {
         let machine = &scenario.machine;
@@ -175,12 +175,12 @@ impl Engine {
     /// The GPU of a stream.
     ///
     /// # Errors
-    /// There is no such stream.
+    /// If there is no such stream.
     pub fn stream_gpu(&self, id: StreamId) -> Result<usize> {
         self.streams.get(&id).map(|s| s.gpu).ok_or(Status::INVALID_HANDLE)
     }
 
-    /// Removes a stream, after what it can still do.
+    /// Removes a stream, after the work that it can still do.
     pub fn drop_stream(&mut self, id: StreamId) -> Result<()> {
         self.run();
         self.active.remove(&id);
@@ -192,7 +192,7 @@ impl Engine {
         self.streams.get(&id).map(|s| s.gpu).ok_or(Status::INVALID_HANDLE)
     }
 
-    /// From now on a stream's work is captured.
+    /// Starts to capture a stream's work.
     pub fn capture(&mut self, id: StreamId) -> Result<()> {
         self.gpu_of(id)?;
         if self.captures.contains_key(&id) {
@@ -202,7 +202,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends that, and returns the graph's number.
+    /// Ends a capture, and returns the graph's number.
     pub fn captured(&mut self, id: StreamId) -> Result<u64> {
         let works = self.captures.remove(&id).ok_or(Status::INVALID_VALUE)?;
         Ok(self.add_graph(works))
@@ -214,13 +214,13 @@ impl Engine {
         self.next
     }
 
-    /// The same graph again, under a number of its own.
+    /// Copies a graph, and returns the copy's number.
     pub fn copy_graph(&mut self, graph: u64) -> Result<u64> {
         let works = self.graphs.get(&graph).cloned().ok_or(Status::INVALID_HANDLE)?;
         Ok(self.add_graph(works))
     }
 
-    /// Queues what a graph holds.
+    /// Queues a graph's work.
     pub fn launch_graph(&mut self, graph: u64, id: StreamId) -> Result<()> {
         let works = self.graphs.get(&graph).cloned().ok_or(Status::INVALID_HANDLE)?;
         works.into_iter().try_for_each(|work| self.push(id, work))
@@ -239,7 +239,7 @@ impl Engine {
             return Ok(());
         }
         self.events_due.queued(&self.scenario, &work);
-        self.well(gpu)?;
+        self.check_alive(gpu)?;
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.queue.push_back(work);
             self.active.insert(id);
@@ -247,15 +247,15 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether a GPU's context still lives.
-    pub fn well(&self, gpu: usize) -> Result<()> {
+    /// Checks that a GPU's context is alive.
+    pub fn check_alive(&self, gpu: usize) -> Result<()> {
         if events::is_lost(&self.scenario, gpu) {
             return Err(Status::UNKNOWN);
         }
         self.gpus.get(gpu).and_then(|g| g.lost).map_or(Ok(()), Err)
     }
 
-    /// What the driver's call comes back with that asks for a copy between GPUs, where it is refused.
+    /// The error that the driver returns for a copy between GPUs, if a fault refuses it.
     pub fn refusal(&mut self, by: usize, dst: u64, src: u64, bytes: u64) -> Result<()> {
         if !self.scenario.fault.iter().any(crate::scenario::Fault::is_refusal) {
             return Ok(());
@@ -264,36 +264,36 @@ impl Engine {
         passage.and_then(|p| self.faults.refusal(&self.scenario, &p)).map_or(Ok(()), Err)
     }
 
-    /// How far a stream is: done, not ready, or lost.
+    /// The state of a stream: complete, not ready, or context lost.
     pub fn query(&mut self, id: StreamId) -> Result<()> {
         let gpu = self.gpu_of(id)?;
         if self.captures.contains_key(&id) {
             return Err(Status::STREAM_CAPTURE_UNSUPPORTED);
         }
         self.run();
-        self.well(gpu)?;
+        self.check_alive(gpu)?;
         if self.active.contains(&id) { Err(Status::NOT_READY) } else { Ok(()) }
     }
 
-    /// How far all streams of a GPU are.
+    /// The state of all streams of a GPU.
     pub fn query_gpu(&mut self, gpu: usize) -> Result<()> {
         self.run();
-        self.well(gpu)?;
+        self.check_alive(gpu)?;
         if self.of_gpu(gpu).next().is_some() { Err(Status::NOT_READY) } else { Ok(()) }
     }
 
-    /// Streams of a GPU that have something to do.
+    /// The streams of a GPU that have unfinished work.
     fn of_gpu(&self, gpu: usize) -> impl Iterator<Item = StreamId> {
         self.active.iter().copied().filter(move |id| self.streams.get(id).is_some_and(|s| s.gpu == gpu))
     }
 
-    /// Whether a GPU has work now.
+    /// Whether a GPU has unfinished work.
     #[must_use]
     pub fn busy(&self, gpu: usize) -> bool {
         self.of_gpu(gpu).next().is_some()
     }
 
-    /// Forgets all streams and events of a GPU, as its context goes.
+    /// Removes all streams and events of a GPU when its context is destroyed.
     pub fn forget(&mut self, gpu: usize) {
         self.streams.retain(|_, s| s.gpu != gpu);
         self.events.retain(|_, e| e.gpu != gpu);
@@ -317,7 +317,7 @@ impl Engine {
         self.events.remove(&id).map(|_| ()).ok_or(Status::INVALID_HANDLE)
     }
 
-    /// Records an event behind what a stream has to do.
+    /// Records an event after a stream's queued work.
     pub fn record(&mut self, event: EventId, stream: StreamId) -> Result<()> {
         let gpu = self.gpu_of(stream)?;
         let noted = self.events.get_mut(&event).filter(|e| e.gpu == gpu).ok_or(Status::INVALID_HANDLE)?;
@@ -326,17 +326,17 @@ impl Engine {
         self.push(stream, Work::Record { event, version })
     }
 
-    /// Makes a stream wait for an event as it is recorded now.
+    /// Makes a stream wait for an event's latest record.
     pub fn wait(&mut self, event: EventId, stream: StreamId) -> Result<()> {
         let version = self.events.get(&event).ok_or(Status::INVALID_HANDLE)?.asked;
         if version > 0 { self.push(stream, Work::Wait { event, version }) } else { Ok(()) }
     }
 
-    /// Whether an event's last record was reached, and when, in simulated ns.
+    /// When an event's latest record was reached, in simulated ns, if it was.
     pub fn reached(&mut self, id: EventId) -> Result<f64> {
         self.run();
         let event = self.events.get(&id).ok_or(Status::INVALID_HANDLE)?;
-        self.well(event.gpu)?;
+        self.check_alive(event.gpu)?;
         match event.done {
             _ if event.asked == 0 => Err(Status::INVALID_HANDLE),
             Some((version, time)) if version == event.asked => Ok(time),
@@ -344,14 +344,14 @@ impl Engine {
         }
     }
 
-    /// Simulated ns between the last records of two events, by the clock of their GPU.
+    /// Simulated ns between the latest records of two events, by the clock of their GPU.
     pub fn elapsed(&mut self, start: EventId, end: EventId) -> Result<f64> {
         let (took, gpu) = (self.reached(end)? - self.reached(start)?, self.event_gpu(end)?);
         let wrong = |f: &&Fault| f.kind == Kind::Clock && f.gpu.is_none_or(|g| g == gpu);
         Ok(took * self.scenario.fault.iter().filter(wrong).filter_map(|f| f.rate).product::<f64>())
     }
 
-    /// Whether nothing is left to wait for at an event; one that was never recorded is reached.
+    /// Whether an event has nothing left to wait for; an event that was never recorded counts as reached.
     pub fn query_event(&mut self, id: EventId) -> Result<()> {
         match self.events.get(&id) {
             Some(event) if event.asked == 0 => Ok(()),

@@ -1,5 +1,5 @@
-//! Kernels that do much at once: a tag into every page of a memory, and tables of copies. Each tag and each copy
-//! is a transfer of its own, which may meet a fault of its own; those that meet none are not looked at one by one.
+//! Kernels that do many transfers at once: a tag into every page of a memory, and tables of copies. Each tag and each copy
+//! is a separate transfer that may meet its own fault; those that meet none are not processed one by one.
 
 use super::Engine;
 use super::begin::Begun;
@@ -14,7 +14,7 @@ use crate::scenario::{Engine as Who, Fault, Kind, Way};
 use crate::status::{Result, Status};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Tags on their way, or looked at: where the pages are, and the transfers of those that meet faults.
+/// Tags being written or checked: where the pages are, and the transfers of the tags that meet faults.
 #[derive(Debug)]
 pub(super) struct Tagged {
     pub by: usize,
@@ -23,7 +23,7 @@ pub(super) struct Tagged {
     pub faulty: BTreeMap<u64, Move>,
 }
 
-/// A table's copies that are looked at.
+/// The copies of a table that are checked.
 #[derive(Debug)]
 pub(super) struct Looked {
     pub by: usize,
@@ -35,7 +35,7 @@ pub(super) struct Looked {
 }
 
 impl Engine {
-    /// Tags in the pages at `base`, which GPU `by` writes or reads, and the way there.
+    /// Tags in the pages at `base`, which GPU `by` writes or reads, and the route there.
     pub(super) fn tagged(&mut self, by: usize, base: u64, tags: Tags, way: Way) -> Result<(Route, Tagged)> {
         let reach = self.reach(by, base, tags.pages << tags.shift, Who::Sm)?;
         let Reach::Gpu { spans, owner, .. } = &reach else { return Err(Status::ILLEGAL_ADDRESS) };
@@ -45,7 +45,7 @@ impl Engine {
         let mut faulty = BTreeMap::new();
         if owner != by {
             let all = self.passage(by, (from, to), (Who::Sm, way), spans, TAG, [0, 0]);
-            // What only slows a way down changes no page.
+            // A fault that only slows a route down changes no page.
             let spoils = |f: &Fault| !matches!(f.kind, Kind::Slow | Kind::Late);
             let meets = |all| self.scenario.fault.iter().any(|f| spoils(f) && f.concerns(&all));
             let concerned = all.is_some_and(meets);
@@ -68,7 +68,7 @@ impl Engine {
         Ok((route, Tagged { by, span: span.clone(), tags, faulty }))
     }
 
-    /// Lays tags.
+    /// Writes tags.
     pub(super) fn lay(&mut self, tagged: Tagged) -> Result<()> {
         let Tagged { span, tags, faulty, .. } = tagged;
         let except = faulty.keys().copied().collect();
@@ -78,7 +78,7 @@ impl Engine {
         faulty.values().try_for_each(|one| self.arrive(one))
     }
 
-    /// Counts the pages whose tag is not there.
+    /// Counts the pages whose tag is missing.
     pub(super) fn count_tags(
         &mut self,
         tagged: &Tagged,
@@ -88,7 +88,7 @@ impl Engine {
     ) -> Result<()> {
         let Tagged { by, span, tags, faulty } = tagged;
         let Some(store) = self.memory.stores.get_mut(&span.store) else { return Ok(()) };
-        // As they were laid: only what did not go as it should is looked at.
+        // If the tags are still as they were written, only the exceptions have to be checked.
         let laid = store.laid.iter().position(|laid| laid.tags == *tags);
         let asked: BTreeSet<u64> = match laid {
             Some(n) => {
@@ -175,7 +175,7 @@ impl Engine {
         self.moving(self.scenario.local(by, Who::Sm, 1.0), bytes, Job::CheckBatch { looked, out })
     }
 
-    /// Counts what is not as a table's copies should leave it.
+    /// Counts the words that differ from what a table's copies should leave.
     pub(super) fn count_batch(&mut self, looked: Looked, out: u64) -> Result<()> {
         let Looked { by, copies, seed, sentinel, guard, restore } = looked;
         let mut all = [0, 0, 0, u64::MAX, 0, 0, 0];
@@ -204,7 +204,7 @@ impl Engine {
     }
 }
 
-/// One tag on its way, or looked at.
+/// The transfer of one tag, written or read.
 fn tag(by: usize, at: Span, owner: usize, tags: &Tags, page: u64, faults: Vec<Fault>, way: Way) -> Move {
     match way {
         Way::Write => {
@@ -224,10 +224,10 @@ mod tests {
 
     const TAGS: Tags = Tags { at: 0, pages: 32, first: 5, shift: 21, writer: 1, nonce: 3, seed: 4 };
     const SENTINEL: u64 = 7;
-    /// Where the pattern of GPU 0's buffer begins, were page 0 its first.
+    /// Where the pattern of GPU 0's buffer begins, if page 0 were its first page.
     const FIRST: u64 = 5 << 19;
 
-    /// Peer 1 tags all pages of GPU 0, whose owner looks at them.
+    /// Peer 1 writes tags into all pages of GPU 0, which checks them.
     fn tagged(faults: &str) -> (Bench, [u64; 5]) {
         let mut bench = bench("epyc-8x4090", faults);
         let base = bench.buffers[0];
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_page_that_a_peer_does_not_reach_has_no_tag() {
-        // The buffer lies at the bottom of the memory.
+        // The buffer is at the bottom of the memory.
         let hole =
             format!("[[fault]]\nkind = \"stale\"\npair = [1, 0]\nhole = [{}, {}]\n", 8 << 20, 12 << 20);
         let (mut bench, found) = tagged(&hole);

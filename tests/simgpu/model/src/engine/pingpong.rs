@@ -1,5 +1,5 @@
-//! Two kernels that send each other flags after data. Neither is run: what both would find follows
-//! from what faults do to a flag and to its data on the way.
+//! Two kernels that send each other flags after data. Neither is run: what both would find follows from what faults do to a
+//! flag and to its data on the way.
 
 use super::finish::Job;
 use super::reach::Reach;
@@ -11,7 +11,7 @@ use crate::links::Route;
 use crate::scenario::{Engine as Who, Kind, Way};
 use crate::status::Result;
 
-/// One side.
+/// One of the two kernels.
 #[derive(Debug, Clone)]
 pub(super) struct Waiting {
     pub by: usize,
@@ -20,7 +20,7 @@ pub(super) struct Waiting {
     pub theirs: Reach,
 }
 
-/// What a side leaves behind: the five numbers, and the last message that it got.
+/// The results of one side: five numbers, and the last message that it received.
 #[derive(Debug)]
 pub(super) struct Result5 {
     pub side: Waiting,
@@ -31,25 +31,25 @@ pub(super) struct Result5 {
     pub cycles: u64,
 }
 
-/// Bytes of a message's flag and of its data.
+/// Sizes of a message's flag and data in bytes.
 const FLAG: u64 = 4;
 const DATA: u64 = 128;
 const WORDS: u64 = 32;
-/// Where in a mailbox the data is.
+/// Offset of the data in a mailbox.
 const DATA_AT: u64 = 128;
 
-/// How one direction fares.
+/// How faults affect one direction.
 struct Direction {
     /// The first round whose flag is lost.
     lost_at: u64,
-    /// Each so-manieth round has wrong words, 0 for none.
+    /// Every n-th round has wrong words, 0 for none.
     wrong_each: u64,
-    /// And so many of them.
+    /// How many words are wrong in such a round.
     wrong_words: u64,
 }
 
 impl Engine {
-    /// Both sides go on if the other one is there; else the side that waits comes back.
+    /// Starts both sides if the partner is waiting; otherwise returns the side, which has to wait.
     pub(super) fn meet(
         &mut self,
         id: StreamId,
@@ -69,7 +69,7 @@ impl Engine {
         Ok(mine)
     }
 
-    /// A side whose partner did not come.
+    /// Ends a side whose partner did not come.
     pub(super) fn give_up(&mut self, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let Some(Running::Partner { waiting, .. }) = stream.running.take() else { return };
@@ -82,7 +82,7 @@ impl Engine {
     fn play(&self, a: Waiting, b: Waiting) -> (Running, Running) {
         let rounds = a.args.rounds.min(b.args.rounds);
         let (to_b, to_a) = (self.direction(&a), self.direction(&b));
-        // A round is to the second and back; the second has it when the first's flag is there.
+        // A round goes to the second side and back; the second completes it when the first's flag arrives.
         let (first, second) = if a.args.first { (&to_b, &to_a) } else { (&to_a, &to_b) };
         let by_second = (first.lost_at - 1).min(second.lost_at).min(rounds);
         let by_first = (first.lost_at - 1).min(second.lost_at - 1).min(rounds);
@@ -104,7 +104,7 @@ impl Engine {
         (side(a, &to_a), side(b, &to_b))
     }
 
-    /// How messages from `side` to its partner fare.
+    /// How faults affect messages from `side` to its partner.
     fn direction(&self, side: &Waiting) -> Direction {
         let mut found = Direction { lost_at: u64::MAX, wrong_each: 0, wrong_words: 0 };
         let Reach::Gpu { spans, owner, .. } = &side.theirs else { return found };
@@ -153,7 +153,7 @@ impl Engine {
         found
     }
 
-    /// The time that a side takes.
+    /// Sets how long a side takes.
     fn take_time(&self, mut found: Result5) -> Running {
         let (a, args) = (found.side.by, found.side.args);
         let b = if let Reach::Gpu { owner, .. } = &found.side.theirs { *owner } else { a };
@@ -171,7 +171,7 @@ impl Engine {
         Running::Moving { begins, left: 0.0, route, job: Job::PingPong(Box::new(found)) }
     }
 
-    /// Leaves a side's five numbers and the last message in its mailbox.
+    /// Writes a side's five numbers, and the last message into its mailbox.
     pub(super) fn leave(&mut self, found: &Result5) -> Result<()> {
         let Waiting { by, args, mine, .. } = &found.side;
         let old = self.numbers(*by, args.out, 2)?;

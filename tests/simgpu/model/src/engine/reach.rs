@@ -5,17 +5,17 @@ use crate::memory::{Place, Span};
 use crate::scenario::{Engine as Who, MemoryKind};
 use crate::status::{Result, Status};
 
-/// An address as one GPU reaches it.
+/// An address range as one GPU reaches it.
 #[derive(Debug, Clone)]
 pub(super) enum Reach {
-    /// The host's memory.
+    /// Host memory.
     Host { address: u64, pinned: bool },
-    /// A GPU's memory: its own, or its peer's if `direct`, or else only by way of the driver.
+    /// GPU memory: the GPU's own, or a peer's if `direct`; otherwise only the driver can reach it.
     Gpu { spans: Vec<Span>, owner: usize, direct: bool },
 }
 
 impl Reach {
-    /// The memory, where it is a GPU's.
+    /// The memory's spans, if it is GPU memory.
     pub(super) fn spans(&self) -> &[Span] {
         if let Self::Gpu { spans, .. } = self { spans } else { &[] }
     }
@@ -25,12 +25,12 @@ impl Engine {
     /// How GPU `by` reaches `bytes` bytes at `address`.
     pub(super) fn reach(&self, by: usize, address: u64, bytes: u64, who: Who) -> Result<Reach> {
         if bytes == 0 {
-            // Nothing is touched, wherever that is.
+            // Nothing is accessed, wherever the address points.
             return Ok(Reach::Gpu { spans: Vec::new(), owner: by, direct: true });
         }
         match self.memory.place(address, bytes)? {
             Place::Pinned => Ok(Reach::Host { address, pinned: true }),
-            // A kernel would fault; a copy goes through a buffer of the driver's.
+            // A kernel would fault; a copy goes through a staging buffer of the driver.
             Place::Pageable if who == Who::Ce => Ok(Reach::Host { address, pinned: false }),
             Place::Pageable => Err(Status::ILLEGAL_ADDRESS),
             Place::Gpu(spans) => {
@@ -44,7 +44,7 @@ impl Engine {
         }
     }
 
-    /// Whether a GPU reaches a stretch itself; a copy can do without where memory was allocated.
+    /// Whether a GPU itself may access a stretch; a copy of allocated memory does not need that.
     fn allowed(&self, by: usize, span: &Span, who: Who) -> Result<bool> {
         let itself = match span.kind {
             MemoryKind::Vmm => span.access.contains(by),

@@ -1,6 +1,6 @@
-//! The frameworks' all-reduce (validator/kernels/allreduce.cu): each rank writes its flag to all others, waits for
-//! theirs, reads what they have, and goes on to the next step. Ranks are of other processes: their flags and their
-//! data lie in memory that the processes share. Of all blocks, the first one's flags stand for all.
+//! The frameworks' all-reduce (validator/kernels/allreduce.cu): each rank writes its flag to all others, waits for theirs,
+//! reads their data, and proceeds to the next step. The ranks are in different processes: their flags and data are in memory
+//! that the processes share. The first block's flags represent those of all blocks.
 
 use super::begin::Begun;
 use super::finish::{From, Job, Move};
@@ -17,14 +17,14 @@ use crate::status::Result;
 use crate::values::{Of, Values};
 use std::time::Duration;
 
-/// Ranks that a table has places for.
+/// The maximum number of ranks in a table.
 const RANKS: u64 = 16;
-/// How far a peer may be ahead, and steps of a round.
+/// How many steps a peer may be ahead, and the number of steps in a round.
 const AHEAD: u32 = 2;
 const STEPS: u64 = 3;
-/// The bits of a word's number that are its place.
+/// The low bits of a word's number, which are its position.
 const PLACE_BITS: u32 = 20;
-/// Where a rank's books have the times.
+/// Offset of the times in a rank's books.
 const TIMES: u64 = 16;
 
 /// A rank in the middle of an all-reduce.
@@ -35,13 +35,13 @@ pub(super) struct Meeting {
     /// All ranks' signal areas, inputs and sums.
     areas: [Vec<u64>; 3],
     step: u32,
-    /// The step of its round that it waits in.
+    /// The step of the round in which it waits.
     stage: u32,
     until: Duration,
     ns: f64,
 }
 
-/// What a check of sums is given.
+/// The input of a check of sums.
 #[derive(Debug)]
 pub(super) struct Sums {
     pub from: Move,
@@ -51,7 +51,7 @@ pub(super) struct Sums {
     pub out: u64,
 }
 
-/// The values of one rank, or of the first so many reduced.
+/// The values of one rank, or of several ranks reduced.
 fn values(seed: u64, first: u64, of: Of) -> Values {
     Values { seed, first, r#type: Type::Int32, range: 1 << 26, scale: 1, powers: false, of }
 }
@@ -61,7 +61,7 @@ fn all(ranks: u32) -> Of {
 }
 
 impl Engine {
-    /// Rounds so far, and whether a launch gave up.
+    /// Number of rounds so far, and whether a launch gave up.
     fn books(&mut self, by: usize, books: u64) -> Result<[u64; 2]> {
         let found = self.numbers(by, books, 2)?;
         Ok([found.first().copied().unwrap_or_default(), found.get(1).copied().unwrap_or_default()])
@@ -106,7 +106,7 @@ impl Engine {
         self.moving(route, words * 4, Job::CheckSums(Box::new(Sums { from, seed, ranks, first, out })))
     }
 
-    /// A stream comes to an all-reduce.
+    /// Called when a stream reaches an all-reduce.
     pub(super) fn reduce(&mut self, id: StreamId, by: usize, args: Reduce) -> Result<Begun> {
         let [rounds, late] = self.books(by, args.books)?;
         if late != 0 {
@@ -127,7 +127,7 @@ impl Engine {
         Ok(running.map_or(Begun::Done, Begun::running))
     }
 
-    /// An all-reduce goes on as far as the others' flags let it.
+    /// Advances an all-reduce as far as the other ranks' flags allow.
     pub(super) fn meet_on(&mut self, id: StreamId) -> Result<()> {
         let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
         let Some(Running::Meeting(mut meeting)) = stream.running.take() else { return Ok(()) };
@@ -160,7 +160,7 @@ impl Engine {
         Ok(())
     }
 
-    /// A rank's flag goes to all others, where faults let it.
+    /// Writes a rank's flag to all other ranks, unless faults lose it.
     fn announce(&mut self, meeting: &Meeting) -> Result<()> {
         let Meeting { by, args, areas: [signals, ..], .. } = meeting;
         let flag = (meeting.step + meeting.stage).to_le_bytes().to_vec();
@@ -175,7 +175,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The first rank whose flag is not there.
+    /// The first rank whose flag has not arrived.
     fn missing(&mut self, meeting: &Meeting) -> Result<Option<u64>> {
         let Meeting { by, args, areas: [signals, ..], .. } = meeting;
         let own = signals.get(args.rank as usize).copied().unwrap_or_default();
@@ -188,7 +188,7 @@ impl Engine {
         Ok(absent.next().map(|(rank, _)| rank))
     }
 
-    /// What a rank does once all flags of a step are there.
+    /// What a rank does once all flags of a step have arrived.
     fn act(&mut self, meeting: &mut Meeting) -> Result<()> {
         let (by, args) = (meeting.by, meeting.args);
         let [_, inputs, sums] = meeting.areas.clone();
@@ -229,7 +229,7 @@ impl Engine {
         Ok(())
     }
 
-    /// How long the flags of all ranks take.
+    /// The latency of the flags of all ranks, in ns.
     fn flags(&self, by: usize, inputs: &[u64]) -> Result<f64> {
         let mut most = 0.0_f64;
         for input in inputs {
@@ -244,7 +244,7 @@ impl Engine {
         Ok(most)
     }
 
-    /// What a kernel reads of a rank's memory, and the time that this takes.
+    /// What a kernel reads from a rank's memory; adds the time that this takes to `ns`.
     fn of_a_rank(&mut self, by: usize, address: u64, bytes: u64, ns: &mut f64) -> Result<Vec<Piece>> {
         if bytes == 0 {
             return Ok(Vec::new());
@@ -255,7 +255,7 @@ impl Engine {
         let (old, faults): (Vec<_>, _) = faults.into_iter().partition(|f| f.kind == Kind::Stale);
         let from = From::Spans(reach.spans().to_vec());
         let pieces = self.seen(&Move { to: None, from, bytes, by, faults, way: Way::Read });
-        // What was there in the round before.
+        // The contents of the previous round.
         let before = |content| match content {
             Some(Content::Values(values, at)) => {
                 Some(Content::Values(values.from(0_u64.wrapping_sub(1 << PLACE_BITS)), at))
@@ -266,7 +266,7 @@ impl Engine {
         Ok(if old.is_empty() { pieces } else { pieces.into_iter().map(stale).collect() })
     }
 
-    /// Counts words that are not the sum of all ranks', and why.
+    /// Counts the words that differ from the sum of all ranks, and classifies them.
     pub(super) fn count_sums(&mut self, Sums { from, seed, ranks, first, out }: Sums) -> Result<()> {
         let expected = values(seed, first, all(ranks));
         let mut found = [0, 0, 0, u64::MAX, 0, from.bytes / 4, 0];
@@ -301,7 +301,7 @@ impl Engine {
     }
 }
 
-/// Whether a flag on its way is lost.
+/// Whether a fault loses a flag.
 fn loses(fault: &Fault) -> bool {
     match fault.kind {
         Kind::Zeros | Kind::Stale | Kind::Mirror | Kind::Offset | Kind::Hang | Kind::Error => true,
@@ -314,7 +314,7 @@ fn low(n: u64) -> u32 {
     u32::try_from(n & 0xffff_ffff).unwrap_or_default()
 }
 
-/// The sum of all ranks' words: as what it means where all are whole inputs, else one by one.
+/// The sum of all ranks' words: symbolically if all are complete inputs, else word by word.
 fn added(ranks: &[Vec<Piece>]) -> Vec<Piece> {
     let own = |pieces: &Vec<Piece>| match pieces.as_slice() {
         [(n, Some(Content::Values(values, 0)))] => Some((*n, *values)),
@@ -322,10 +322,10 @@ fn added(ranks: &[Vec<Piece>]) -> Vec<Piece> {
     };
     let known: Option<Vec<_>> = ranks.iter().map(own).collect();
     let length = ranks.first().map_or(0, |pieces| pieces.iter().map(|(n, _)| n).sum::<u64>());
-    let said = known.filter(|all| all.iter().all(|(n, _)| *n == length));
-    let said =
-        said.and_then(|all| Values::reduced(&all.into_iter().map(|(_, v)| v).collect::<Vec<_>>(), Op::Sum));
-    if let Some(sum) = said {
+    let symbolic = known.filter(|all| all.iter().all(|(n, _)| *n == length));
+    let symbolic = symbolic
+        .and_then(|all| Values::reduced(&all.into_iter().map(|(_, v)| v).collect::<Vec<_>>(), Op::Sum));
+    if let Some(sum) = symbolic {
         return vec![(length, Some(Content::Values(sum, 0)))];
     }
     let mut sum = vec![0_u32; usize::try_from(length / 4).unwrap_or_default()];
@@ -338,8 +338,8 @@ fn added(ranks: &[Vec<Piece>]) -> Vec<Piece> {
     vec![(length, Some(Content::bytes(sum.into_iter().flat_map(u32::to_le_bytes).collect())))]
 }
 
-/// What is wrong with a sum: whether zeros, the round before or all ones stand in the place of inputs, and a bit for
-/// each of these.
+/// Classifies a wrong sum: whether the inputs of some ranks were replaced by zeros, by those of the previous round or by
+/// all ones, and a bit for each of these ranks.
 fn why(found: u32, seed: u64, ranks: u32, i: u64) -> [u64; 4] {
     let before = i.wrapping_sub(1 << PLACE_BITS);
     let value = |of, i| low(values(seed, i, of).at(0));
@@ -383,9 +383,9 @@ mod tests {
     fn a_sum_is_the_same_as_what_it_means_and_word_by_word() {
         let ranks: Vec<_> = (0..3).map(|rank| input(rank, FIRST)).collect();
         let unknown: Vec<_> = ranks.iter().map(|p| vec![(64, Some(Content::bytes(real(p))))]).collect();
-        let (said, done) = (added(&ranks), added(&unknown));
-        assert!(matches!(said.as_slice(), [(64, Some(Content::Values(..)))]));
-        assert_eq!(words(&said), words(&done));
+        let (symbolic, done) = (added(&ranks), added(&unknown));
+        assert!(matches!(symbolic.as_slice(), [(64, Some(Content::Values(..)))]));
+        assert_eq!(words(&symbolic), words(&done));
     }
 
     #[test]

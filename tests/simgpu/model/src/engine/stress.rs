@@ -1,5 +1,5 @@
-//! What wears a GPU: moving inversions over its memory, with bits that are stuck, and matrix products, with one
-//! wrong result in so many.
+//! Stress work for a GPU: moving inversions over its memory, with stuck bits, and matrix products, with one wrong result in
+//! `every`.
 
 use super::Engine;
 use super::begin::Begun;
@@ -12,13 +12,13 @@ use crate::pattern::{Pattern, word};
 use crate::scenario::{Engine as Who, Kind};
 use crate::status::Result;
 
-/// The bit that fault `stuck` holds at one.
+/// The bit that fault `stuck` forces to one.
 const STUCK: u32 = 0x10;
-/// Products of two numbers in one batch of a block: 128 x 128 elements of 1024.
+/// Products of two numbers that a block computes in one batch: 128 x 128 elements of 1024 products each.
 pub(super) const BATCH: u64 = 128 * 128 * 1024;
 /// Threads of a block of products.
 const THREADS: u64 = 256;
-/// Products of two numbers in a nanosecond, by a GPU.
+/// Products of two numbers per nanosecond on one GPU.
 const RATE: f64 = 300_000.0;
 
 /// One step of moving inversions.
@@ -34,7 +34,7 @@ pub(super) struct Inversion {
 pub(super) struct Products {
     pub by: usize,
     pub blocks: u64,
-    /// What each block's sum must be, and how many products it is made of.
+    /// The correct sum of each block, and the number of products in it.
     pub sum: u64,
     pub each: u64,
     pub out: u64,
@@ -71,12 +71,12 @@ impl Engine {
         self.tally(from.by, out, n)?;
         let old = self.numbers(from.by, out + 48, 1)?.first().copied().unwrap_or_default();
         self.put_numbers(from.by, out + 48, &[old | bits])?;
-        // What a step writes is what the next one must find: the counts' sentinel.
+        // A step writes what the next one must find, which is the counts' sentinel.
         self.memory.write(spans, &[(from.bytes, Some(Content::Pattern(wanted.sentinel, 0)))]);
         Ok(())
     }
 
-    /// Words of a stretch of a GPU's memory that have a stuck bit.
+    /// Indices of the words in a stretch of a GPU's memory that have a stuck bit.
     fn stuck(&self, gpu: usize, spans: &[Span]) -> Vec<u64> {
         let faults = self.scenario.fault.iter().filter(|f| f.kind == Kind::Stuck && f.gpu == Some(gpu));
         let mut words = Vec::new();
@@ -114,7 +114,7 @@ impl Engine {
         self.put_numbers(by, out, &numbers)
     }
 
-    /// The sum of all batches; the last one is remembered, for programs launch the same ones again and again.
+    /// The sum of all batches; the last one is cached, since programs launch the same ones again and again.
     fn sum_of(&mut self, seed: u64, batches: u64) -> u64 {
         match self.summed {
             Some((known, of, sum)) if (known, of) == (seed, batches) => sum,
@@ -127,8 +127,8 @@ impl Engine {
     }
 }
 
-/// The sum of one batch: A has 128 rows of 64 numbers, B 128 columns of 64. In 16 turns by 16 rows each, every
-/// element meets the rows of its own number modulo 16, each of them twice.
+/// The sum of one batch: A has 128 rows of 64 numbers, B 128 columns of 64. In 16 turns over 16 rows each, every element
+/// of the result accumulates the rows whose number is congruent to its own modulo 16, each of them twice.
 fn batch(seed: u64) -> u64 {
     let number = |n: u64| match (word(seed, n / 4) >> (n % 4 * 8)) & 0xff {
         128 => 0_i64,
@@ -152,7 +152,7 @@ fn batch(seed: u64) -> u64 {
     sum
 }
 
-/// What a step of moving inversions must find, and what it leaves.
+/// What a step of moving inversions must find, and what it writes.
 pub(super) fn inverted(seed: u64, first: u64, before: u32, after: u32) -> Wanted {
     let pattern = |flip| Pattern { seed, first, flip };
     Wanted { expected: pattern(before), sentinel: pattern(after) }

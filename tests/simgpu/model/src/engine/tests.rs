@@ -3,14 +3,14 @@ use crate::api::Simulation;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// Host memory as a map, and a clock that the test turns.
+/// Host memory as a map, and a clock that the test advances.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Host(Arc<Mutex<Inner>>);
-/// Bytes, the clock, and what is closed.
+/// The bytes, the clock, and the closed ranges.
 type Inner = (BTreeMap<u64, u8>, Duration, Vec<(u64, u64)>);
 
 impl Host {
-    /// Nobody may touch what is closed.
+    /// Panics if closed memory is accessed.
     #[track_caller]
     fn touch(&self, address: u64, bytes: u64) {
         let closed = &self.0.lock().unwrap().2;
@@ -65,7 +65,7 @@ fn machine(name: &str, faults: &str) -> (Simulation, Host) {
     (Simulation::new(scenario, Box::new(host.clone())), host)
 }
 
-/// GPUs 0 and on with a stream and 64 MiB each, all peers enabled.
+/// GPUs from 0 on, each with a stream and a buffer of 64 MiB, with peer access between all of them.
 pub(super) struct Bench {
     pub(super) engine: Engine,
     pub(super) host: Host,
@@ -74,7 +74,7 @@ pub(super) struct Bench {
 }
 
 pub(super) const SIZE: u64 = 64 << 20;
-/// Where the host keeps its numbers.
+/// Address of the host's result numbers.
 pub(super) const OUT: u64 = 0x5000_0000_0000;
 
 pub(super) fn bench(name: &str, faults: &str) -> Bench {
@@ -123,7 +123,7 @@ impl Bench {
         self.out()
     }
 
-    /// Numbers as the host presets them.
+    /// Sets the numbers to the values that the host presets.
     pub(super) fn preset(&mut self) {
         for (n, word) in [0, 0, 0, u64::MAX, 0, 0u64].into_iter().enumerate() {
             crate::Host::write(&mut self.host, OUT + 8 * n as u64, &word.to_le_bytes());
@@ -136,7 +136,7 @@ impl Bench {
         words.try_into().unwrap()
     }
 
-    /// GB/s of `copies` (who, from, to), all at once, five times each.
+    /// GB/s of `copies` (working GPU, source, target), all at once, five times each.
     fn rate(&mut self, copies: &[(usize, usize, usize)]) -> f64 {
         let times: Vec<_> = copies
             .iter()
@@ -169,7 +169,7 @@ fn the_reference_machine_has_its_figures() {
     about(bench.rate(&[(0, 0, 4)]), 20.5, 22.5);
     about(bench.rate(&[(0, 0, 1), (1, 1, 0)]), 49.5, 50.6);
     about(bench.rate(&[(0, 0, 0)]) * 2.0, 905.0, 941.0);
-    // Pairs that share nothing do not slow each other down, two copies out of one GPU do.
+    // Pairs that share no link do not slow each other down; two copies out of one GPU do.
     about(bench.rate(&[(0, 0, 1), (2, 2, 3)]), 50.8, 52.0);
     about(bench.rate(&[(0, 0, 1), (0, 0, 2)]), 25.5, 26.3);
     bench.engine.gpus[0].peers.clear();
@@ -217,7 +217,7 @@ fn data_arrives_and_nothing_else_changes() {
     }
 }
 
-/// What a copy of all from GPU 0 to 1 leaves on GPU 1, and whether GPU 2 is as it was.
+/// The result of a copy of the whole buffer from GPU 0 to 1, checked on GPU 1, and whether GPU 2 is unchanged.
 fn with_fault(fault: &str) -> ([u64; 5], bool) {
     let mut bench = bench("epyc-8x4090", &format!("[[fault]]\n{fault}\n"));
     for gpu in 0..3 {
@@ -311,7 +311,7 @@ fn a_parked_stream_waits_for_the_host() {
     crate::Host::write(&mut bench.host, flag, &[1, 0, 0, 0]);
     bench.finish(0);
     bench.finish(1);
-    // And one that nobody wakes goes on after its time.
+    // A kernel whose flag is never set continues after its timeout.
     crate::Host::write(&mut bench.host, flag, &[0; 4]);
     bench.launch(0, Kernel::Spin { flag, cycles: 1000 });
     assert_eq!(bench.engine.query(bench.streams[0]), Err(Status::NOT_READY));
@@ -319,8 +319,8 @@ fn a_parked_stream_waits_for_the_host() {
     bench.finish(0);
 }
 
-/// Simulated time passes as the host's does while streams wait for it, and those that wait for one flag go on
-/// together, whenever each began; a GPU whose clock goes wrong says something else.
+/// While streams wait for the host, simulated time passes as the host's does, and those that wait for one flag continue
+/// together, whenever each began. A GPU with a wrong clock reports different times.
 #[test]
 fn parked_streams_wait_as_long_as_the_host_lets_them() {
     for (fault, rate) in [("", 1.0), ("[[fault]]\nkind = \"clock\"\ngpu = 1\nrate = 0.5\n", 0.5)] {

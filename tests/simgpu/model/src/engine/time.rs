@@ -1,4 +1,4 @@
-//! Time goes on: what begins, how fast everything moves meanwhile, and what ends next.
+//! Advances time: starts work, computes the rates of simultaneous transfers, and completes what ends next.
 
 use super::begin::Begun;
 use super::finish::Job;
@@ -9,13 +9,13 @@ use crate::scenario::Kind;
 use crate::status::Status;
 use std::collections::BTreeMap;
 
-/// A time that is none, in ns.
+/// A duration that counts as zero, in ns.
 const INSTANT: f64 = 0.01;
 
 impl Engine {
-    /// Goes on as far as it goes.
+    /// Runs all work as far as possible.
     pub fn run(&mut self) {
-        // The host may have done what a stream waits for.
+        // The host may meanwhile have done what a stream waits for.
         self.ready.clone_from(&self.active);
         self.opened = None;
         loop {
@@ -24,13 +24,13 @@ impl Engine {
             }
             match self.step() {
                 Some(step) => self.advance(&step),
-                None if self.heard() => self.ready.clone_from(&self.active),
+                None if self.news_arrived() => self.ready.clone_from(&self.active),
                 None => return,
             }
         }
     }
 
-    /// Begins a stream's next work, if it is its turn. Returns whether more may follow at once.
+    /// Starts a stream's next work, if it is its turn. Returns whether more may follow immediately.
     fn begin_next(&mut self, id: StreamId) -> bool {
         let Some(stream) = self.streams.get_mut(&id) else {
             self.active.remove(&id);
@@ -47,7 +47,7 @@ impl Engine {
         };
         match self.begin(id, gpu, &work) {
             Ok(Begun::Done) => {
-                // What was recorded may be waited for.
+                // A blocked stream may be waiting for this record.
                 self.ready.append(&mut self.blocked);
                 true
             }
@@ -69,7 +69,7 @@ impl Engine {
         }
     }
 
-    /// Ends waiting for the host, if the host did its part or let too much time pass.
+    /// Ends waiting for the host, if the host has set the flag or the timeout has passed.
     fn wake(&mut self, id: StreamId) {
         match self.streams.get(&id).and_then(|s| s.running.as_ref()) {
             Some(Running::Spin { flag, until, takes, .. }) => {
@@ -98,8 +98,8 @@ impl Engine {
         }
     }
 
-    /// When streams that waited for this flag go on: simulated time has passed as the host's has, for that
-    /// is the one thing that a program can compare.
+    /// When the streams that waited for this flag continue: as much simulated time has passed as host time, since this is
+    /// the one duration that a program can compare.
     fn opened(&mut self, flag: u64) -> f64 {
         if let Some((_, at)) = self.opened.filter(|(known, _)| *known == flag) {
             return at.max(self.now);
@@ -122,7 +122,7 @@ impl Engine {
         }
     }
 
-    /// A GPU's context is lost: nothing of it goes on.
+    /// Marks a GPU's context as lost and drops all its work.
     fn lose(&mut self, gpu: usize, status: Status) {
         if let Some(state) = self.gpus.get_mut(gpu) {
             state.lost.get_or_insert(status);
@@ -134,7 +134,7 @@ impl Engine {
         }
     }
 
-    /// The rates of what moves, and when the next thing ends; `None` when nothing does.
+    /// The rates of all transfers in progress, and when the next one ends; `None` if none is in progress.
     fn step(&self) -> Option<Step> {
         let mut moving = Vec::new();
         let mut flows = Vec::new();
@@ -161,7 +161,8 @@ impl Engine {
         until.is_finite().then_some(Step { until, moving })
     }
 
-    /// GPUs on which so much meets that it collapses, with what is left of their links.
+    /// The GPUs on which enough transfers run simultaneously for a collapse, with the fraction of their links' rate that is
+    /// left.
     fn collapsed(&self, flows: &[&Route]) -> BTreeMap<usize, f64> {
         let mut found = BTreeMap::new();
         for fault in self.scenario.fault.iter().filter(|f| f.kind == Kind::Collapse) {
@@ -177,7 +178,7 @@ impl Engine {
         found
     }
 
-    /// Lets time pass, and ends what ends.
+    /// Advances the clock, and completes what has ended.
     fn advance(&mut self, step: &Step) {
         let passed = step.until - self.now;
         let instant = INSTANT.max(self.now * 1e-15);
@@ -185,8 +186,8 @@ impl Engine {
             let running = self.streams.get_mut(id).and_then(|s| s.running.as_mut());
             if let Some(Running::Moving { left: bytes, .. }) = running {
                 let rest = left - passed * rate;
-                // What is left for so short a time is nothing: what ends together ends in one step, and
-                // the clock, which has seen hours, can tell no smaller step from none.
+                // A remainder this short counts as nothing: what ends together must end in one step, and after hours the
+                // clock cannot represent smaller steps.
                 *bytes = if rest < rate * instant { 0.0 } else { rest };
             }
         }
@@ -210,8 +211,8 @@ impl Engine {
     }
 }
 
-/// How coarse time is, in ns, while so many transfers move: what ends at nearly the same time ends in
-/// one step, for each step shares out all links anew. Many at a time take thousands of times as long.
+/// Resolution of time in ns while `moving` transfers run: transfers that end at nearly the same time end in one step, since
+/// each step computes all shares again. With many at a time, each takes thousands of times as long.
 fn grain(moving: usize) -> f64 {
     match moving {
         0..=32 => 0.0,
@@ -220,13 +221,13 @@ fn grain(moving: usize) -> f64 {
     }
 }
 
-/// What moves until when: stream, bytes left, GB/s.
+/// The transfers until the next step: stream, bytes left, GB/s.
 struct Step {
     until: f64,
     moving: Vec<(StreamId, f64, f64)>,
 }
 
-/// What a collapse leaves of a link.
+/// The fraction of a link's rate that a collapse leaves.
 fn collapse(collapsed: &BTreeMap<usize, f64>, link: Link) -> f64 {
     match link {
         Link::Out(gpu) | Link::In(gpu) | Link::Link(gpu) => collapsed.get(&gpu).copied().unwrap_or(1.0),

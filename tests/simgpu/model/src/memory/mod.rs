@@ -1,5 +1,5 @@
-//! The memory of all simulated GPUs and the addresses under which it is seen: allocations, hand-made
-//! mappings, page-locked host memory. Who may reach what is decided here; time is not.
+//! The memory of all simulated GPUs and its addresses: allocations, virtual memory mappings, page-locked host memory.
+//! Decides which GPU may reach what; timing is left to others.
 
 mod pinned;
 mod shared;
@@ -7,7 +7,7 @@ mod tags;
 mod vmm;
 
 pub use pinned::{GRAIN, Pinned};
-pub use shared::{Backing, Told, decode, encode};
+pub use shared::{Backing, StoreInfo, decode, encode};
 pub use tags::{Laid, TAG, Tags};
 pub use vmm::{GPU_WINDOW, GRANULARITY, Handle, Spaces};
 
@@ -17,36 +17,36 @@ use crate::scenario::MemoryKind;
 use crate::status::{Result, Status};
 use std::collections::BTreeMap;
 
-/// A number for a piece of GPU memory.
+/// Identifies a piece of GPU memory.
 pub type StoreId = u64;
 
 /// A piece of a GPU's memory.
 #[derive(Debug, Default)]
 pub struct Store {
-    /// On which GPU.
+    /// The GPU whose memory it is.
     pub gpu: usize,
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// Bytes that lie below it on its GPU: how far up it is.
+    /// Its offset in the GPU's physical memory, in bytes.
     pub physical: u64,
-    /// What stands in it.
+    /// Its content.
     pub content: Extents,
-    /// Tags that lie in it and are not in its content yet.
+    /// Tags that were written into it and are not part of its content yet.
     pub(crate) laid: Vec<Laid>,
-    /// What a peer believes that it has written here (fault `mirror`).
+    /// What peers wrote here that only they can see (fault `mirror`), by peer.
     pub mirrors: BTreeMap<usize, Extents>,
-    /// Where its content lies instead, if other processes have it too.
+    /// The content if it is shared with other processes, instead of `content`.
     pub(crate) shared: Option<Box<dyn Backing>>,
-    /// Whether it is another process's.
+    /// Whether it belongs to another process.
     pub(crate) adopted: bool,
 }
 
-/// Some of the GPUs, of which there are 64 at most.
+/// A set of GPUs, of which there are 64 at most.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Gpus(u64);
 
 impl Gpus {
-    /// None.
+    /// No GPU.
     pub const NONE: Self = Self(0);
 
     /// Whether a GPU is one of them.
@@ -55,68 +55,68 @@ impl Gpus {
         gpu < 64 && self.0 >> gpu & 1 == 1
     }
 
-    /// Adds a GPU, or takes it out.
+    /// Adds or removes a GPU.
     pub fn set(&mut self, gpu: usize, within: bool) {
         let bit = if gpu < 64 { 1 << gpu } else { 0 };
         self.0 = if within { self.0 | bit } else { self.0 & !bit };
     }
 }
 
-/// Addresses that lead to a store.
+/// An address range that maps a store.
 #[derive(Debug, Clone)]
 pub struct Mapping {
-    /// How many bytes.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// Where they lead.
+    /// The store that it maps.
     pub store: StoreId,
-    /// From which byte of it on.
+    /// Offset of its first byte in the store.
     pub offset: u64,
     /// How it was made.
     pub kind: MemoryKind,
-    /// Which GPUs have access to a hand-made mapping.
+    /// The GPUs that have access to a virtual memory mapping.
     pub access: Gpus,
 }
 
-/// A stretch of a store that an address and a length lead to.
+/// A stretch of a store that an address range maps.
 #[derive(Debug, Clone)]
 pub struct Span {
     /// The store.
     pub store: StoreId,
-    /// Whose.
+    /// The GPU whose memory it is.
     pub owner: usize,
-    /// From where in it.
+    /// Its offset in the store.
     pub offset: u64,
-    /// How long.
+    /// Its size in bytes.
     pub bytes: u64,
     /// How it was mapped.
     pub kind: MemoryKind,
-    /// Which GPUs have access to a hand-made mapping.
+    /// The GPUs that have access to a virtual memory mapping.
     pub access: Gpus,
-    /// How far up in the owner's memory.
+    /// Its offset in the owner's physical memory.
     pub physical: u64,
 }
 
-/// Where an address leads.
+/// What an address refers to.
 #[derive(Debug, Clone)]
 pub enum Place {
-    /// To a GPU's memory, by one mapping or several in a row.
+    /// GPU memory, through one mapping or several consecutive ones.
     Gpu(Vec<Span>),
-    /// To page-locked memory of the host.
+    /// Page-locked host memory.
     Pinned,
-    /// To other memory of the host.
+    /// Other host memory.
     Pageable,
 }
 
-/// All of it.
+/// All memory of the machine.
 #[derive(Debug)]
 pub struct Memory {
-    /// By number.
+    /// Stores by id.
     pub stores: BTreeMap<StoreId, Store>,
-    /// By first address.
+    /// Mappings by first address.
     pub maps: BTreeMap<u64, Mapping>,
-    /// Page-locked memory of the host, by address.
+    /// Page-locked host memory, by address.
     pub pinned: BTreeMap<u64, Pinned>,
-    /// Hand-made mappings: handles and reservations.
+    /// Virtual memory management: handles and reservations.
     pub(crate) vmm: vmm::Vmm,
     spaces: Spaces,
     used: Vec<u64>,
@@ -124,11 +124,11 @@ pub struct Memory {
     next: StoreId,
 }
 
-/// What every allocation is rounded up to.
+/// The unit to which every allocation is rounded up.
 const PAGE: u64 = 2 << 20;
 
 impl Memory {
-    /// Memory of which `capacity` bytes can be had on each GPU.
+    /// Memory with `capacity` allocatable bytes on each GPU.
     #[must_use]
     pub fn new(capacity: Vec<u64>) -> Self {
         Self {
@@ -143,7 +143,7 @@ impl Memory {
         }
     }
 
-    /// Bytes that can be had on a GPU now.
+    /// Free bytes on a GPU.
     #[must_use]
     pub fn free(&self, gpu: usize) -> u64 {
         let all = self.capacity.get(gpu).copied().unwrap_or_default();
@@ -164,7 +164,7 @@ impl Memory {
         Ok(self.next)
     }
 
-    /// Gives a store back.
+    /// Frees a store.
     pub(crate) fn drop_store(&mut self, id: StoreId) {
         if let Some(store) = self.stores.remove(&id).filter(|s| !s.adopted)
             && let Some(used) = self.used.get_mut(store.gpu)
@@ -198,7 +198,7 @@ impl Memory {
         Ok(gpu)
     }
 
-    /// Gives back what was allocated on a GPU, as its context goes.
+    /// Frees what was allocated on a GPU when its context is destroyed.
     pub fn forget(&mut self, gpu: usize) {
         let own = |m: &Mapping| self.stores.get(&m.store).is_some_and(|s| s.gpu == gpu);
         let gone: Vec<_> = self.maps.iter().filter(|(_, m)| own(m)).map(|(a, m)| (*a, m.store)).collect();
@@ -208,14 +208,14 @@ impl Memory {
         }
     }
 
-    /// The store that lies at byte `at` of a GPU's memory, and how far in it that is.
+    /// The store at byte `at` of a GPU's physical memory, and the offset of that byte in the store.
     #[must_use]
     pub fn at(&self, gpu: usize, at: u64) -> Option<(StoreId, u64)> {
         let here = |s: &Store| s.gpu == gpu && (s.physical..s.physical + s.bytes).contains(&at);
         self.stores.iter().find(|(_, s)| here(s)).map(|(id, s)| (*id, at - s.physical))
     }
 
-    /// Where `bytes` bytes from `address` on lie.
+    /// What the `bytes` bytes from `address` on refer to.
     pub fn place(&self, address: u64, bytes: u64) -> Result<Place> {
         if self.spaces.are(address) {
             return self.spans(address, bytes).map(Place::Gpu);
@@ -253,7 +253,7 @@ impl Memory {
         }
     }
 
-    /// What stands in `spans` as GPU `by` sees it.
+    /// The contents of `spans` as GPU `by` sees them.
     #[must_use]
     pub fn read(&self, spans: &[Span], by: usize) -> Vec<Piece> {
         let one = |span: &Span| {
@@ -267,7 +267,7 @@ impl Memory {
         spans.iter().flat_map(one).collect()
     }
 
-    /// Puts `pieces` into `spans`, as far as they go.
+    /// Writes `pieces` into `spans`, until either ends.
     pub fn write(&mut self, spans: &[Span], pieces: &[Piece]) {
         let mut pieces = pieces.iter().cloned();
         let mut open: Option<Piece> = None;
@@ -292,8 +292,8 @@ impl Memory {
     }
 }
 
-/// Where so many bytes lie lowest between stores, or behind all of them: memory of a GPU comes in pages, of which
-/// the model keeps only how far up they are.
+/// The lowest offset at which `bytes` bytes fit between stores or after all of them. Of a GPU's pages the model keeps only
+/// their offsets.
 fn lowest_gap<'a>(stores: impl Iterator<Item = &'a Store>, bytes: u64) -> u64 {
     let mut taken: Vec<_> = stores.map(|s| (s.physical, s.bytes.next_multiple_of(PAGE))).collect();
     taken.sort_unstable();
@@ -307,7 +307,7 @@ fn lowest_gap<'a>(stores: impl Iterator<Item = &'a Store>, bytes: u64) -> u64 {
     at
 }
 
-/// `top` over `bottom`, both of one length.
+/// `top` laid over `bottom`; both have the same length.
 fn over(bottom: &[Piece], top: &[Piece]) -> Vec<Piece> {
     let mut extents = Extents::default();
     let mut end = 0;
@@ -393,7 +393,7 @@ mod tests {
         assert_eq!(memory.unreserve(address, 4 * MIB), Err(Status::INVALID_VALUE));
         memory.unmap(address, 4 * MIB).unwrap();
         memory.unreserve(address, 4 * MIB).unwrap();
-        // The released one went with its mapping, the other is still held.
+        // The released store was freed with its mapping, the other one still has a handle.
         assert_eq!((memory.free(0), memory.free(1)), (100 * MIB, 98 * MIB));
     }
 

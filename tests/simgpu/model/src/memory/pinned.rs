@@ -1,23 +1,22 @@
-//! Page-locked memory of the host. It is real memory that the program under test reads and writes
-//! whenever it likes. Of large transfers only what they mean is kept, and the memory is closed: who
-//! touches it finds the bytes made at that moment. So the program sees real bytes, always, and a
-//! transfer that nobody looks at costs nothing.
+//! Page-locked host memory. It is real memory that the program under test reads and writes at any time. Of large transfers
+//! only the meaning is kept and the memory is made inaccessible ("closed"); on the first access the bytes are generated. So
+//! the program always sees real bytes, and a transfer that it never looks at costs nothing.
 
 use crate::Host;
 use crate::content::Content;
 use crate::extents::{self, Extents, Piece, cut};
 
-/// What memory is closed and opened by, in bytes.
+/// Granularity in which memory is closed and opened, in bytes.
 pub const GRAIN: u64 = 64 << 10;
-/// Transfers below this are real.
+/// Smaller transfers are always real.
 const SMALL: u64 = 4 * GRAIN;
 
-/// A stretch of it.
+/// One page-locked allocation.
 #[derive(Debug, Default)]
 pub struct Pinned {
     /// Its size.
     pub bytes: u64,
-    /// What should stand where it is closed; nothing where it is open. Addresses, in whole grains.
+    /// The contents of the closed parts, by address in whole grains; nothing for open parts.
     closed: Extents,
 }
 
@@ -28,7 +27,8 @@ impl Pinned {
         Self { bytes, closed: Extents::default() }
     }
 
-    /// What stands in `bytes` bytes from `address` on. Much that was read is closed: it is known now.
+    /// The contents of `bytes` bytes from `address` on. Large open parts that were read are closed, since their contents
+    /// are known now.
     pub fn read(&mut self, host: &mut dyn Host, address: u64, bytes: u64) -> Vec<Piece> {
         let mut pieces = Vec::new();
         let mut here = address;
@@ -44,7 +44,7 @@ impl Pinned {
         pieces
     }
 
-    /// Puts `pieces` to `address`.
+    /// Writes `pieces` at `address`.
     pub fn write(&mut self, host: &mut dyn Host, address: u64, pieces: &[Piece]) {
         let mut here = address;
         for (n, content) in pieces {
@@ -60,7 +60,7 @@ impl Pinned {
         }
     }
 
-    /// Makes the content of these bytes real, with the whole grains around them.
+    /// Makes the content of these bytes, and of the grains around them, real.
     pub fn settle(&mut self, host: &mut dyn Host, address: u64, bytes: u64) {
         let start = address / GRAIN * GRAIN;
         let end = (address + bytes).next_multiple_of(GRAIN);
@@ -81,7 +81,7 @@ impl Pinned {
         matches!(self.closed.read(address, 1).as_slice(), [(_, Some(_))])
     }
 
-    /// Closes the whole grains of a stretch, if they are many, and returns from where to where.
+    /// Closes the whole grains of a stretch if there are enough of them, and returns their address range.
     fn close(
         &mut self,
         host: &mut dyn Host,

@@ -1,5 +1,5 @@
-//! Memory that several processes share: its content lies in a file that all of them have open, in the
-//! model's short form. The library makes, locks and passes on that file.
+//! Memory that several processes share: its content is in a file that all of them have open, in the model's short form. The
+//! library creates, locks and passes on that file.
 
 use super::{Gpus, Mapping, Memory, Store, StoreId};
 use crate::content::{Content, Ring};
@@ -11,27 +11,27 @@ use crate::status::{Result, Status};
 use crate::values::{Of, Values};
 use std::fmt::Debug;
 
-/// A file that several processes have.
+/// A file that several processes share.
 pub trait Backing: Debug + Send {
-    /// What is in it.
+    /// Reads its content.
     fn load(&self) -> Vec<u8>;
-    /// Replaces what is in it; nobody else does meanwhile.
+    /// Replaces its content, under a lock.
     fn change(&self, f: &mut dyn FnMut(&[u8]) -> Vec<u8>);
 }
 
-/// What another process must know of a store to reach it.
+/// What another process needs to know of a store to map it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Told {
-    /// On which GPU.
+pub struct StoreInfo {
+    /// The GPU whose memory it is.
     pub gpu: usize,
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// How far up it lies.
+    /// Its offset in the GPU's physical memory.
     pub physical: u64,
 }
 
 impl Store {
-    /// Whether it is another process's.
+    /// Whether it belongs to another process.
     #[must_use]
     pub fn is_adopted(&self) -> bool {
         self.adopted
@@ -46,7 +46,7 @@ impl Store {
         }
     }
 
-    /// Puts content into a stretch of it, as far as it goes.
+    /// Writes content into a stretch of it, up to its end.
     pub fn put(&mut self, at: u64, bytes: u64, content: &Content) {
         let bytes = bytes.min(self.bytes.saturating_sub(at));
         self.settle_tags(at, bytes);
@@ -62,7 +62,7 @@ impl Store {
 }
 
 impl Memory {
-    /// From now on a store's content lies in a file.
+    /// Moves a store's content into a file.
     pub fn share(&mut self, id: StoreId, file: Box<dyn Backing>) -> Result<()> {
         let store = self.stores.get_mut(&id).ok_or(Status::INVALID_VALUE)?;
         store.settle_tags(0, store.bytes.saturating_sub(1));
@@ -72,13 +72,13 @@ impl Memory {
         Ok(())
     }
 
-    /// What another process must know of a store.
-    pub fn told(&self, id: StoreId) -> Result<Told> {
+    /// What another process needs to know of a store.
+    pub fn info(&self, id: StoreId) -> Result<StoreInfo> {
         let store = self.stores.get(&id).ok_or(Status::INVALID_VALUE)?;
-        Ok(Told { gpu: store.gpu, bytes: store.bytes, physical: store.physical })
+        Ok(StoreInfo { gpu: store.gpu, bytes: store.bytes, physical: store.physical })
     }
 
-    /// The allocation at an address: its store and how far behind its beginning that is.
+    /// The allocation that contains an address: its store, and the address's offset in it.
     pub fn allocation(&self, address: u64) -> Result<(StoreId, u64)> {
         let before = self.maps.range(..=address).next_back();
         let (start, map) =
@@ -90,35 +90,35 @@ impl Memory {
         }
     }
 
-    /// A store of another process. It takes nothing of the GPU's memory here.
-    pub fn adopt(&mut self, told: Told, file: Box<dyn Backing>) -> StoreId {
+    /// Adds a store of another process. It uses none of this process's GPU memory.
+    pub fn adopt(&mut self, info: StoreInfo, file: Box<dyn Backing>) -> StoreId {
         self.next += 1;
-        let Told { gpu, bytes, physical } = told;
+        let StoreInfo { gpu, bytes, physical } = info;
         let shared = Some(file);
         self.stores
             .insert(self.next, Store { gpu, bytes, physical, shared, adopted: true, ..Store::default() });
         self.next
     }
 
-    /// Addresses for an adopted store, as an allocation.
+    /// Maps an adopted store, as an allocation.
     pub fn open(&mut self, store: StoreId) -> Result<u64> {
-        let told = self.told(store)?;
-        let address = self.spaces.take(told.gpu, told.bytes, &self.maps).ok_or(Status::OUT_OF_MEMORY)?;
+        let info = self.info(store)?;
+        let address = self.spaces.take(info.gpu, info.bytes, &self.maps).ok_or(Status::OUT_OF_MEMORY)?;
         let map =
-            Mapping { bytes: told.bytes, store, offset: 0, kind: MemoryKind::Alloc, access: Gpus::NONE };
+            Mapping { bytes: info.bytes, store, offset: 0, kind: MemoryKind::Alloc, access: Gpus::NONE };
         self.maps.insert(address, map);
         Ok(address)
     }
 }
 
-/// The kinds of content, as the first of its numbers.
+/// The kinds of content, each encoded as the first of its numbers.
 const BYTE: u64 = 0;
 const PATTERN: u64 = 1;
 const RING: u64 = 2;
 const BYTES: u64 = 3;
 const VALUES: u64 = 4;
 
-/// Extents as bytes.
+/// Encodes extents as bytes.
 #[must_use]
 pub fn encode(extents: &Extents) -> Vec<u8> {
     let mut out = Vec::new();
@@ -142,7 +142,7 @@ pub fn encode(extents: &Extents) -> Vec<u8> {
     out
 }
 
-/// Values as a kind and four numbers.
+/// Encodes values as a kind and four numbers.
 fn values(v: &Values, byte: u64) -> [u64; 5] {
     let (of, more) = match v.of {
         Of::Rank(rank) => (u64::from(rank), 0),
@@ -152,7 +152,7 @@ fn values(v: &Values, byte: u64) -> [u64; 5] {
     [VALUES, v.seed, v.first, u64::from(v.range) | u64::from(v.scale) << 32, small]
 }
 
-/// The same backwards.
+/// Decodes values.
 fn to_values([seed, first, numbers, small]: [u64; 4]) -> Option<Content> {
     let low = |n: u64| u32::try_from(n & 0xffff_ffff).unwrap_or_default();
     let more = low(small >> 24 & 0xff);
@@ -165,7 +165,7 @@ fn to_values([seed, first, numbers, small]: [u64; 4]) -> Option<Content> {
     Some(Content::Values(Values { seed, first, r#type, range, scale, powers, of }, small >> 8 & 0xff))
 }
 
-/// The same extents again.
+/// Decodes extents.
 #[must_use]
 pub fn decode(bytes: &[u8]) -> Extents {
     let mut extents = Extents::default();
@@ -243,7 +243,7 @@ mod tests {
         let (store, _) = own.allocation(address + 4).unwrap();
         own.stores.get_mut(&store).unwrap().put(0, 4096, &Content::pattern(1, 0));
         own.share(store, Box::new(file.clone())).unwrap();
-        let adopted = other.adopt(own.told(store).unwrap(), Box::new(file));
+        let adopted = other.adopt(own.info(store).unwrap(), Box::new(file));
         assert_eq!(other.free(1), 8 << 20);
         let there = other.open(adopted).unwrap();
         let seen = |memory: &Memory, address| match memory.place(address, 4096) {

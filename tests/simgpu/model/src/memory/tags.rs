@@ -1,5 +1,5 @@
-//! Tags in every page of a store, as what they mean: writing one into each of 70 thousand pages and looking at all
-//! of them touches none. They become content, page by page, where something else reads or writes there.
+//! Tags in every page of a store, kept symbolically: writing one into each of 70 thousand pages and checking them all
+//! touches no page. They become content, page by page, where something else reads or writes.
 
 use super::Store;
 use crate::content::Content;
@@ -7,52 +7,52 @@ use crate::extents::{Extents, Piece};
 use crate::pattern::word;
 use std::collections::BTreeSet;
 
-/// Bytes of a tag, and the writers that have a place in a page.
+/// Size of a tag in bytes, and the number of writers with a slot in each page.
 pub const TAG: u64 = 16;
 const WRITERS: u64 = 64;
 
-/// One writer's tags, as `fl_tag` has them.
+/// One writer's tags, as `fl_tag` writes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tags {
-    /// Where in the store the first page begins.
+    /// Offset of the first page in the store.
     pub at: u64,
-    /// How many pages.
+    /// Number of pages.
     pub pages: u64,
-    /// The number of the first.
+    /// Number of the first page.
     pub first: u64,
     /// A page has `1 << shift` bytes.
     pub shift: u32,
     /// The writer's number.
     pub writer: u32,
-    /// What their places follow from.
+    /// Determines the tags' positions.
     pub nonce: u64,
-    /// The tags' pattern.
+    /// The seed of the tags' pattern.
     pub seed: u64,
 }
 
-/// Tags that lie in a store.
+/// Tags that were written into a store.
 #[derive(Debug, Clone)]
 pub struct Laid {
-    /// Which.
+    /// The tags.
     pub tags: Tags,
-    /// The pages where they do not, or where they became content.
+    /// Pages without them, or where they became content.
     pub except: BTreeSet<u64>,
 }
 
 impl Tags {
-    /// The pages' numbers.
+    /// The page numbers.
     #[must_use]
     pub fn all(&self) -> std::ops::Range<u64> {
         self.first..self.first + self.pages
     }
 
-    /// A tag's place in its store, or, were the store's pages numbered from 0 on, in all of them.
+    /// A tag's offset in its store, or, if the store's pages were numbered from 0, in all pages.
     #[must_use]
     pub fn place(&self, page: u64) -> u64 {
         self.at + ((page - self.first) << self.shift) + self.inside(page)
     }
 
-    /// A tag's place in its page.
+    /// A tag's offset in its page.
     #[must_use]
     pub fn inside(&self, page: u64) -> u64 {
         let vectors = (1 << self.shift) / TAG;
@@ -65,7 +65,7 @@ impl Tags {
         Content::pattern(self.seed, page * 4)
     }
 
-    /// The pages with bytes in a stretch of the store.
+    /// The pages that overlap a stretch of the store.
     fn within(&self, at: u64, bytes: u64) -> std::ops::Range<u64> {
         let page = |offset: u64| self.first + (offset.saturating_sub(self.at) >> self.shift).min(self.pages);
         let end = at + bytes;
@@ -78,7 +78,7 @@ impl Tags {
 }
 
 impl Store {
-    /// Lays tags into it, but for some pages.
+    /// Writes tags into it, except into some pages.
     pub fn lay(&mut self, tags: Tags, except: BTreeSet<u64>) {
         if self.shared.is_some() {
             for page in tags.all().filter(|page| !except.contains(page)) {
@@ -89,7 +89,7 @@ impl Store {
         self.laid.push(Laid { tags, except });
     }
 
-    /// The contents of a stretch of it, tags too.
+    /// The contents of a stretch of it, including tags.
     pub(super) fn with_tags(&self, at: u64, bytes: u64) -> Vec<Piece> {
         let mut over = Extents::default();
         let mut here = at;
@@ -106,7 +106,7 @@ impl Store {
         over.read(at, bytes)
     }
 
-    /// Makes the tags content that lie in a stretch which is about to change.
+    /// Turns the tags in a stretch that is about to change into content.
     pub(super) fn settle_tags(&mut self, at: u64, bytes: u64) {
         if at == 0 && bytes == self.bytes {
             self.laid.clear();
@@ -122,7 +122,7 @@ impl Store {
 }
 
 impl Laid {
-    /// Tags with bytes in a stretch: page, place, what it is.
+    /// The tags that overlap a stretch: page, offset, content.
     fn touching(&self, at: u64, bytes: u64) -> impl Iterator<Item = (u64, u64, Content)> {
         let pages = self.tags.within(at, bytes).filter(|page| !self.except.contains(page));
         let all = pages.map(|page| (page, self.tags.place(page), self.tags.content(page)));

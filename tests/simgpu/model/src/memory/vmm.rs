@@ -1,22 +1,22 @@
-//! Memory that is mapped by hand: handles to GPU memory, reserved addresses, and what leads where.
+//! Virtual memory management (cuMemCreate and so on): handles to GPU memory, reserved addresses, and mappings.
 
 use super::{Gpus, Mapping, Memory, StoreId};
 use crate::scenario::MemoryKind;
 use crate::status::{Result, Status};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What sizes and addresses must be multiples of.
+/// Sizes and addresses must be multiples of this.
 pub const GRANULARITY: u64 = 2 << 20;
 
-/// A number for memory made by cuMemCreate.
+/// Identifies memory made by cuMemCreate.
 pub type Handle = u64;
 
 /// Handles and reserved addresses.
 #[derive(Debug, Default)]
 pub(crate) struct Vmm {
-    /// What a handle stands for; released handles are gone, their memory stays while it is mapped.
+    /// The stores by handle; a released handle is removed, its memory stays while it is mapped.
     handles: BTreeMap<Handle, StoreId>,
-    /// Reserved stretches: address and size.
+    /// Reserved address ranges: address and size.
     reserved: BTreeMap<u64, u64>,
     next_address: u64,
     next_handle: Handle,
@@ -39,14 +39,14 @@ impl Memory {
         Ok(())
     }
 
-    /// A handle for a store that another process made.
+    /// A handle to a store that another process made.
     pub fn handle_for(&mut self, store: StoreId) -> Handle {
         self.vmm.next_handle += 1;
         self.vmm.handles.insert(self.vmm.next_handle, store);
         self.vmm.next_handle
     }
 
-    /// The store that a handle stands for.
+    /// The store that a handle refers to.
     pub fn store_of(&self, handle: Handle) -> Result<StoreId> {
         self.vmm.handles.get(&handle).copied().ok_or(Status::INVALID_VALUE)
     }
@@ -104,7 +104,7 @@ impl Memory {
         Ok(())
     }
 
-    /// cuMemSetAccess: who may reach the mappings in this stretch. Returns whose memory they lead to.
+    /// For cuMemSetAccess: the GPUs whose memory the mappings in this stretch lead to.
     pub fn owners(&self, address: u64, bytes: u64) -> Result<BTreeSet<usize>> {
         let maps = self.by_hand(address, bytes)?;
         let stores = maps.iter().filter_map(|start| self.maps.get(start)).map(|m| m.store);
@@ -121,7 +121,7 @@ impl Memory {
         Ok(())
     }
 
-    /// The hand-made mappings that together are exactly this stretch.
+    /// The virtual memory mappings that together cover exactly this stretch.
     fn by_hand(&self, address: u64, bytes: u64) -> Result<Vec<u64>> {
         let end = address.saturating_add(bytes);
         let maps = self.maps.range(address..end).filter(|(_, m)| m.kind == MemoryKind::Vmm);
@@ -150,47 +150,47 @@ fn multiple(bytes: u64) -> Result<()> {
     if bytes > 0 && bytes.is_multiple_of(GRANULARITY) { Ok(()) } else { Err(Status::INVALID_VALUE) }
 }
 
-// Which addresses GPU memory gets. Every GPU has a window of its own, far from where a program's
-// own memory lies, and allocations leave a gap between each other: what goes over an end is noticed.
+// The addresses of GPU memory. Every GPU has its own window, far from a program's own memory, and allocations leave a gap
+// between each other, so that an overrun is noticed.
 
 /// The first address of GPU memory.
 const BASE: u64 = 0x1000_0000_0000;
-/// Addresses of one GPU: 256 GiB. All windows together end well before a program's own addresses.
+/// Size of one GPU's window: 256 GiB. All windows together end well before a program's own addresses.
 pub const GPU_WINDOW: u64 = 1 << 38;
-/// The most GPUs, and as many windows for hand-made mappings behind them.
+/// The maximum number of GPUs. As many windows for virtual memory mappings follow theirs.
 const GPUS: u64 = 64;
-/// Where allocations begin, and the least gap between them.
+/// Where allocations begin in a window, and the minimum gap between them.
 const STEP: u64 = 2 << 20;
 
-/// What is taken of each window.
+/// How much of each window is used.
 #[derive(Debug)]
 pub struct Spaces {
     next: Vec<u64>,
 }
 
 impl Spaces {
-    /// Windows for `gpus` GPUs and one for hand-made mappings.
+    /// Windows for `gpus` GPUs.
     pub fn new(gpus: usize) -> Self {
         Self { next: vec![STEP; gpus] }
     }
 
-    /// Whether an address is one of GPU memory.
+    /// Whether an address is in one of the windows.
     pub fn are(&self, address: u64) -> bool {
         (BASE..BASE + 2 * GPUS * GPU_WINDOW).contains(&address)
     }
 
-    /// The first address for hand-made mappings.
+    /// The first address for virtual memory mappings.
     pub fn by_hand() -> u64 {
         BASE + GPUS * GPU_WINDOW
     }
 
-    /// An address for `bytes` bytes on a GPU.
+    /// Allocates an address for `bytes` bytes on a GPU.
     pub fn take(&mut self, gpu: usize, bytes: u64, maps: &BTreeMap<u64, Mapping>) -> Option<u64> {
         let base = BASE + gpu as u64 * GPU_WINDOW;
         let next = self.next.get_mut(gpu)?;
         let size = (bytes + 1).next_multiple_of(STEP);
         if *next + size > GPU_WINDOW {
-            // From the beginning again, behind what still lies there.
+            // Starts again from the beginning of the window, after what is still mapped there.
             let last = maps.range(base..base + GPU_WINDOW).next_back();
             let highest = last.map_or(STEP, |(start, m)| (start + m.bytes + 1).next_multiple_of(STEP) - base);
             *next = if highest + size > GPU_WINDOW { first_gap(maps, base, size)? } else { highest };

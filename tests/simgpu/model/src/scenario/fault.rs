@@ -1,86 +1,87 @@
-//! What can be wrong with a simulated machine, and which traffic meets it.
+//! What can be wrong with a simulated machine, and which traffic it affects.
 
 use super::Program;
 use super::machine::status;
 use serde::Deserialize;
 
-/// One fault. It concerns what goes directly from one GPU to another, unless its kind says otherwise: also what
-/// NCCL moves that way, by kernels that write. Those of NCCL concern its collectives alone.
+/// One fault. It affects transfers directly from one GPU to another, unless its kind says otherwise, including those that
+/// NCCL makes, as writes by kernels. The `nccl-` kinds affect only NCCL's collectives.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
     /// What happens.
     pub kind: Kind,
-    /// From which GPU to which, in the direction of the data.
+    /// Source and target GPU, in the direction of the data.
     #[serde(default)]
     pub pair: Pair,
     /// Only this engine's work.
     pub engine: Option<Engine>,
-    /// Only when the GPU that works writes, or reads.
+    /// Only when the working GPU writes, or reads.
     pub way: Option<Way>,
-    /// Only memory made in this way.
+    /// Only memory allocated in this way.
     pub memory: Option<MemoryKind>,
-    /// Only transfers of this many bytes and more.
+    /// Only transfers of at least this many bytes.
     #[serde(default)]
     pub from_bytes: u64,
-    /// Only what lies this far up in the memory of the GPU that is written or read.
+    /// Only memory from this offset on in the physical memory of the GPU that is written or read.
     #[serde(default)]
     pub beyond_mib: u64,
-    /// Only transfers of this many bytes and less.
+    /// Only transfers of at most this many bytes.
     pub to_bytes: Option<u64>,
-    /// Only transfers whose size is no multiple of this.
+    /// Only transfers whose size is not a multiple of this.
     pub no_multiple: Option<u64>,
-    /// Only transfers whose source or target does not lie at a multiple of this.
+    /// Only transfers whose source or target address is not a multiple of this.
     pub unaligned: Option<u64>,
-    /// Only the bytes from the first to before the second of the memory that is written or read: the rest of a
-    /// transfer is well. For `stale`, `zeros` and `ones`; of the others, transfers that touch one of these bytes.
+    /// Only this byte range (end exclusive) of the memory that is written or read: for `stale`, `zeros` and `ones` the rest
+    /// of a transfer is intact, and the other kinds affect transfers that touch the range.
     pub hole: Option<[u64; 2]>,
     /// Only memory of another process.
     #[serde(default)]
     pub shared: bool,
-    /// Only while so many other transfers between GPUs are under way.
+    /// Only while this many other transfers between GPUs are in progress.
     #[serde(default)]
     pub load: usize,
-    /// `stray`: at which byte of the memory of GPU `gpu` its first `bytes` bytes, 4 if that is 0, land too.
+    /// `stray`: at which byte of the memory of GPU `gpu` the first `bytes` bytes (4 if 0) are written as well.
     #[serde(default)]
     pub at: u64,
-    /// Only each so-manieth transfer that would meet it, or with `nccl-wrong` each so-manieth collective.
+    /// Only every n-th transfer that would meet it, or with `nccl-wrong` every n-th collective.
     #[serde(default = "one")]
     pub every: u64,
-    /// So many one after the other, of those `every`.
+    /// How many in a row are affected, out of `every`.
     #[serde(default = "one")]
     pub burst: u64,
-    /// `offset`: how many bytes further it lands; `partial`: how many bytes arrive at most.
+    /// `offset`: how many bytes further the data is written; `partial`: how many bytes arrive at most.
     #[serde(default)]
     pub bytes: u64,
-    /// `partial`: what part arrives (before `bytes`); `slow`, `collapse`, `narrow`: the rate's factor;
-    /// `late`, `clock`: that of the time; `nvlink-down`: of what the GPU's links carry, else by their number.
+    /// `partial`: what fraction arrives (before `bytes`); `slow`, `collapse`, `narrow`: the factor of the rate; `late`,
+    /// `clock`: that of the time; `nvlink-down`: that of the GPU's NVLink bandwidth, by default the fraction of links left.
     pub rate: Option<f64>,
-    /// `victim`, `missing`, `narrow`, `clock`, `nvlink-down`, `nvlink-error`, `nccl-wrong`, `nccl-beyond`, `nccl-slow`: which GPU. A victim is the first that takes no part by default.
+    /// `victim`, `stray`, `missing`, `narrow`, `clock`, `nvlink-down`, `nvlink-error`, `stuck`, `wrong-product`,
+    /// `nccl-wrong`, `nccl-beyond`, `nccl-slow`: which GPU. The default victim is the first GPU that does not take part.
     pub gpu: Option<usize>,
-    /// `victim`: the data lands there instead of where it should.
+    /// `victim`: the data is written there instead of to its target.
     #[serde(default)]
     pub instead: bool,
     /// `refuse`, `error`, `init`: the driver's code; `nvlink-error`: NVML's.
     #[serde(default)]
     pub code: i32,
-    /// `capability`: what CUDA says about the pair.
+    /// `capability`: what CUDA reports about the pair.
     pub cuda: Option<bool>,
-    /// `capability`: what NVML says about the pair, e.g. `CNS`.
+    /// `capability`: what NVML reports about the pair, e.g. `CNS`.
     pub nvml: Option<String>,
-    /// `narrow`: the link's width and generation, as NVML tells them.
+    /// `narrow`: the link's width and generation, as NVML reports them.
     pub width: Option<u32>,
     /// See `width`.
     pub r#gen: Option<u32>,
     /// Faults of NCCL's calls: only this collective.
     pub collective: Option<Program>,
-    /// Faults of NCCL's calls: which of them beside.
+    /// Faults of NCCL's calls: further conditions.
     #[serde(default)]
     pub calls: Calls,
-    /// `nccl-slow-start`: how long a communicator takes, seconds.
+    /// `nccl-slow-start`: how long creating a communicator takes, in seconds.
     #[serde(default)]
     pub seconds: f64,
-    /// `collapse`: from how many transfers at a time on one GPU.
+    /// `collapse`: from how many simultaneous transfers on one GPU.
     #[serde(default = "three")]
     pub flows: usize,
     /// `nvlink-down`: how many links.
@@ -88,21 +89,21 @@ pub struct Fault {
     pub links: u32,
 }
 
-/// Which calls of NCCL a fault concerns; what is not said concerns all.
+/// Which NCCL calls a fault affects; an omitted condition matches all.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calls {
-    /// Only those of at most so many bytes.
+    /// Only those of at most this many bytes.
     pub to_bytes: Option<u64>,
     /// Only in place, or only out of place.
     pub in_place: Option<bool>,
-    /// Only those of an odd number of elements, or of an even one. Where the call has no type, elements have 4 bytes.
+    /// Only those with an odd number of elements, or an even one. If the call has no type, elements have 4 bytes.
     pub odd: Option<bool>,
-    /// Only those that directly follow another on their streams, or only others: such are timed.
+    /// Only those that directly follow another on their streams, as timed calls do, or only the others.
     pub timed: Option<bool>,
     /// Only this type, by its number in nccl.h.
     pub data: Option<u32>,
-    /// Only this reduction, by its number there.
+    /// Only this reduction, by its number in nccl.h.
     pub op: Option<u32>,
 }
 
@@ -124,79 +125,79 @@ pub enum Kind {
     Ones,
     /// Nothing arrives.
     Stale,
-    /// What a GPU writes to a peer, only itself can read there.
+    /// A GPU's writes to a peer are visible only to the GPU that wrote them.
     Mirror,
-    /// It lands, or is read, `bytes` further.
+    /// The data is written, or read, `bytes` bytes further.
     Offset,
     /// Only the first part arrives.
     Partial,
     /// One bit arrives wrong.
     Flip,
-    /// It arrives, and on another GPU something changes too.
+    /// The data arrives, and something changes on another GPU too.
     Victim,
-    /// It arrives, and the beginning of it lands at byte `at` of GPU `gpu` too, whatever lies there.
+    /// The data arrives, and its beginning is also written at byte `at` of GPU `gpu`, whatever that memory is used for.
     Stray,
-    /// A flag may be seen before the data that was written before it.
+    /// A flag may become visible before the data that was written before it.
     Reorder,
     /// It takes longer.
     Slow,
     /// One GPU's link is narrower than it should be.
     Narrow,
-    /// It takes longer as soon as several transfers meet.
+    /// Transfers take longer as soon as several run at the same time.
     Collapse,
     /// It never ends.
     Hang,
-    /// Peer access cannot be enabled, although it should.
+    /// Peer access cannot be enabled although it should be possible.
     Refuse,
-    /// CUDA or NVML says something else about the pair than what is true.
+    /// CUDA or NVML reports something untrue about the pair.
     Capability,
     /// The driver does not show a GPU.
     Missing,
     /// cuInit fails.
     Init,
-    /// It fails, and the context with it if `code` is one that does that.
+    /// The transfer fails, and the context with it if `code` is an error that destroys contexts.
     Error,
-    /// Of a collective one element comes out wrong, on GPU `gpu` or 0.
+    /// One element of a collective is wrong, on GPU `gpu` or 0.
     NcclWrong,
-    /// A collective writes one element more than it should, behind what GPU `gpu` or 0 receives.
+    /// A collective writes one element too many, after what GPU `gpu` or 0 receives.
     NcclBeyond,
-    /// A collective ends in time and leaves nothing.
+    /// A collective completes in time but writes nothing.
     NcclSkip,
-    /// A communicator takes long to come to be.
+    /// Creating a communicator takes long.
     NcclSlowStart,
-    /// Of several RDMA ports only the first carries data.
+    /// With several RDMA ports, only the first one carries data.
     NcclOneRail,
-    /// Ranks that may reach each other directly say that they do, and go through the host's memory.
+    /// Ranks that may reach each other directly report that they do, but go through host memory.
     NcclLies,
-    /// The same, also where the environment forbids that they reach each other.
+    /// The same, even where the environment forbids direct access.
     NcclDeaf,
-    /// A communicator never comes to be.
+    /// Creating a communicator never returns.
     NcclHangInit,
     /// A collective never ends.
     NcclHang,
-    /// A communicator that is hung cannot be aborted either: the call does not come back.
+    /// A hung communicator cannot be aborted either: the call does not return.
     NcclAbort,
-    /// Ranks reach each other through the host's memory although they could do so directly.
+    /// Ranks reach each other through host memory although they could do so directly.
     NcclShm,
     /// As soon as GPU `gpu` takes part, collectives take longer.
     NcclSlow,
-    /// Without the host's memory and the network there is no way between ranks.
+    /// There is no transport between ranks without host memory and the network.
     NcclNoTransport,
-    /// What is small takes longer: copies (`ce`), loads and flags (`sm`).
+    /// Small operations take longer: copies (`ce`), loads and flags (`sm`).
     Late,
-    /// A GPU's clock, by which events are timed, goes wrong: of GPU `gpu`, or of all.
+    /// The clock by which events are timed is wrong, on GPU `gpu` or on all.
     Clock,
-    /// The last `links` NVLinks are down, of GPU `gpu`, or of all.
+    /// The last `links` NVLinks are down, on GPU `gpu` or on all.
     NvlinkDown,
-    /// NVML does not tell how NVLinks are, of GPU `gpu`, or of all.
+    /// NVML does not report the state of NVLinks, on GPU `gpu` or on all.
     NvlinkError,
-    /// One bit of the memory of GPU `gpu` always reads as one: in the word at byte `at`. Only moving inversions see it.
+    /// One bit of the memory of GPU `gpu` always reads as one: in the word at byte `at`. Only moving inversions detect it.
     Stuck,
-    /// On GPU `gpu` one product of two numbers in `every` comes out wrong.
+    /// On GPU `gpu` one in `every` products of two numbers is wrong.
     WrongProduct,
 }
 
-/// From which GPU to which.
+/// Source and target GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(try_from = "PairText")]
 pub enum Pair {
@@ -227,14 +228,14 @@ impl TryFrom<PairText> for Pair {
 }
 
 impl Pair {
-    /// Whether data from `from` to `to` is meant.
+    /// Whether it includes data from `from` to `to`.
     #[must_use]
     pub fn has(self, from: usize, to: usize) -> bool {
         self == Self::Any || self == Self::Of(from, to)
     }
 }
 
-/// Who moves the data.
+/// What moves the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Engine {
@@ -244,7 +245,7 @@ pub enum Engine {
     Sm,
 }
 
-/// What the GPU that works does with its peer's memory.
+/// What the working GPU does with its peer's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
@@ -254,7 +255,7 @@ pub enum Way {
     Read,
 }
 
-/// How memory was made.
+/// How memory was allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MemoryKind {
@@ -265,7 +266,7 @@ pub enum MemoryKind {
 }
 
 impl Kind {
-    /// Whether it is about NCCL alone.
+    /// Whether it affects only NCCL.
     #[must_use]
     pub fn is_nccl(self) -> bool {
         matches!(
@@ -288,7 +289,7 @@ impl Kind {
 }
 
 impl Fault {
-    /// Refuses what cannot be meant on a machine with `gpus` GPUs.
+    /// Rejects values that make no sense on a machine with `gpus` GPUs.
     pub(super) fn check(&self, gpus: usize) -> Result<(), String> {
         let pair = if let Pair::Of(from, to) = self.pair { vec![from, to] } else { Vec::new() };
         if let Some(gpu) = pair.into_iter().chain(self.gpu).find(|g| *g >= gpus) {

@@ -1,5 +1,5 @@
-//! What the links and parts of a machine can do. Rates are GB/s (10^9 bytes a second), times are
-//! as their names say. A range stands for figures that differ a little from pair to pair.
+//! The performance of a machine's links and parts. Rates are in GB/s (10^9 bytes per second); the names of times contain
+//! their unit. A range represents figures that differ slightly from pair to pair.
 
 use serde::Deserialize;
 
@@ -7,30 +7,30 @@ use serde::Deserialize;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figures {
-    /// Peers on one socket, or all where NVLink joins them.
+    /// Peers on the same socket, or all peers if they are joined by NVLink.
     pub near: PairFigures,
     /// Peers on different sockets.
     pub far: PairFigures,
-    /// Copies between GPUs that the driver takes through the host's memory.
+    /// Copies between GPUs that the driver stages in host memory.
     pub staged: Staged,
-    /// Between host and GPU.
+    /// Transfers between host and GPU.
     pub host: HostFigures,
-    /// Within a GPU.
+    /// Transfers within a GPU.
     pub local: Local,
-    /// What one GPU's link carries: out, in, and both together, all partners taken together.
+    /// What one GPU's link carries over all its partners: out, in, and both directions together.
     pub link: [f64; 3],
-    /// What the link between two sockets carries, each way.
+    /// What the link between two sockets carries, per direction.
     pub socket_link: f64,
-    /// Links that several GPUs share on their way to the host and to others.
+    /// Links that several GPUs share on their way to the host and to other GPUs.
     #[serde(default)]
     pub uplink: Vec<Uplink>,
 }
 
-/// From a lowest to a highest figure.
+/// From the lowest to the highest figure.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 pub struct Range(pub f64, pub f64);
 
-/// What two peers can do.
+/// The figures of a pair of peers.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PairFigures {
@@ -38,15 +38,15 @@ pub struct PairFigures {
     pub ce: Ways,
     /// Kernels.
     pub sm: Ways,
-    /// One small copy.
+    /// Latency of one small copy.
     pub latency_us: Range,
-    /// One flag from kernel to kernel.
+    /// Latency of one flag from kernel to kernel.
     pub flag_us: Range,
-    /// One dependent load.
+    /// Latency of one dependent load.
     pub chase_ns: Range,
 }
 
-/// Rates by who works.
+/// Rates by which GPU does the work.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ways {
@@ -54,21 +54,21 @@ pub struct Ways {
     pub write: Range,
     /// The GPU that wants the data reads.
     pub read: Range,
-    /// Both GPUs write at a time, together.
+    /// Both GPUs write at the same time: total rate.
     pub write_both: Range,
-    /// Both read.
+    /// Both GPUs read at the same time: total rate.
     pub read_both: Range,
 }
 
-/// Copies through the host's memory.
+/// Copies through host memory.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Staged {
-    /// One way.
+    /// One direction.
     pub one: Range,
-    /// Both ways at a time, together.
+    /// Both directions at the same time: total rate.
     pub both: Range,
-    /// One small copy.
+    /// Latency of one small copy.
     pub latency_us: Range,
 }
 
@@ -80,15 +80,15 @@ pub struct HostFigures {
     pub to: f64,
     /// From a GPU.
     pub from: f64,
-    /// Both at a time, together.
+    /// Both directions at the same time: total rate.
     pub both: f64,
-    /// By a kernel, each way.
+    /// By a kernel, per direction.
     pub sm: f64,
-    /// What one socket's memory gives and takes, all GPUs taken together.
+    /// Rate of one socket's memory, reads and writes of all GPUs together.
     pub memory: f64,
-    /// One small copy.
+    /// Latency of one small copy.
     pub latency_us: f64,
-    /// One dependent load.
+    /// Latency of one dependent load.
     pub chase_ns: f64,
 }
 
@@ -96,13 +96,13 @@ pub struct HostFigures {
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Local {
-    /// A copy within its memory, read and written bytes counted.
+    /// A copy within its memory, counting both read and written bytes.
     pub copy: Range,
-    /// One small copy.
+    /// Latency of one small copy.
     pub latency_us: Range,
-    /// Launching a kernel.
+    /// Latency of a kernel launch.
     pub launch_us: f64,
-    /// One dependent load.
+    /// Latency of one dependent load.
     pub chase_ns: f64,
 }
 
@@ -110,14 +110,14 @@ pub struct Local {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Uplink {
-    /// Who shares it.
+    /// The GPUs that share it.
     pub gpus: Vec<usize>,
-    /// What it carries, each way.
+    /// What it carries, per direction.
     pub rate: f64,
 }
 
 impl Range {
-    /// The figure of `from` and `to`: the same each time, spread over the range.
+    /// The figure of `from` and `to`: always the same one, spread over the range by pair.
     #[must_use]
     pub fn of(self, from: usize, to: usize) -> f64 {
         let seed = (from as u64) << 32 | to as u64;

@@ -1,4 +1,4 @@
-//! The machine of a scenario: how many GPUs of which kind, where they sit, what the driver allows.
+//! The machine of a scenario: how many GPUs of which kind, where they are connected, and what the driver allows.
 
 use serde::Deserialize;
 
@@ -6,23 +6,23 @@ use serde::Deserialize;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// How many GPUs.
+    /// Number of GPUs.
     pub gpus: usize,
-    /// The model's name; "Simulated " comes before it wherever it is told.
+    /// The model's name; it is reported with "Simulated " in front.
     pub name: String,
     /// The driver's version.
     pub driver: String,
-    /// CUDA's version as the driver tells it: 12050 is 12.5.
+    /// CUDA's version as the driver reports it: 12050 is 12.5.
     pub cuda: i32,
     /// Memory of each GPU in MiB.
     pub memory_mib: u64,
-    /// Of that, what the driver keeps for itself.
+    /// How much of that the driver reserves for itself.
     #[serde(default)]
     pub reserved_mib: u64,
     /// BAR1 of each GPU in MiB.
     pub bar1_mib: u64,
-    /// MiB of BAR1 that the driver has mapped, where it is not all memory that programs can have: by GPU; the last
-    /// one counts for the rest.
+    /// MiB of BAR1 that the driver has mapped, by GPU (the last entry applies to the rest), if that is not all memory that
+    /// programs can allocate.
     #[serde(default)]
     pub bar1_used_mib: Vec<u64>,
     /// Calls of NVML that never return.
@@ -32,67 +32,66 @@ pub struct Machine {
     pub capability: [i32; 2],
     /// Streaming multiprocessors.
     pub sms: u32,
-    /// Threads that one of them holds.
+    /// Maximum threads per multiprocessor.
     pub threads_per_sm: u32,
-    /// The processor's clock in MHz.
+    /// The GPU's clock in MHz.
     pub clock_mhz: u32,
     /// The memory's clock in MHz.
     pub memory_clock_mhz: u32,
-    /// PCI device and subsystem ids, as NVML tells them.
+    /// PCI device and subsystem ids, as NVML reports them.
     pub pci_ids: [u32; 2],
-    /// Addresses on the bus, as the kernel writes them; the first `gpus` are used. Where there are
-    /// fewer, the rest get addresses of their own.
+    /// PCI addresses, as the kernel writes them; the first `gpus` are used. Missing ones are generated.
     #[serde(default)]
     pub bdf: Vec<String>,
     /// Sockets of the machine; the GPUs are spread over them evenly, in order.
     pub sockets: usize,
-    /// The NUMA node of each GPU; the socket's number where there are fewer.
+    /// The NUMA node of each GPU; by default the socket's number.
     #[serde(default)]
     pub numa: Vec<i32>,
     /// Whether the driver allows peer access.
     pub p2p: bool,
-    /// Groups of GPUs between which the driver allows no peer access; empty: one group of all.
+    /// Groups of GPUs between which the driver allows no peer access; empty means one group of all GPUs.
     #[serde(default)]
     pub peers: Vec<Vec<usize>>,
-    /// What NVML says about reads and writes between peers without peer access, e.g. `CNS`.
+    /// What NVML reports about reads and writes between GPUs without peer access, e.g. `CNS`.
     pub p2p_off: String,
     /// Whether atomics work on peers.
     pub p2p_atomics: bool,
-    /// How many peers a GPU may have access to at a time.
+    /// How many peers a GPU may have access to at the same time.
     pub max_peers: usize,
-    /// Whether memory can be mapped by hand (cuMemCreate and so on).
+    /// Whether virtual memory management is supported (cuMemCreate and so on).
     pub vmm: bool,
     /// The link to the host.
     pub pcie: Pcie,
-    /// `NVLink`, where it has it.
+    /// `NVLink`, if the machine has it.
     pub nvlink: Option<NvLink>,
-    /// GPUs that others work on.
+    /// GPUs that other processes use.
     #[serde(default)]
     pub in_use: Vec<InUse>,
-    /// Whether the GPUs' memory corrects errors, and counts them.
+    /// Whether the GPUs' memory has ECC and counts errors.
     #[serde(default)]
     pub ecc: bool,
     /// GPUs that are split into instances (MIG): CUDA does not show them.
     #[serde(default)]
     pub mig: Vec<usize>,
-    /// Who may use the GPUs.
+    /// Which processes may use the GPUs.
     #[serde(default)]
     pub compute_mode: ComputeMode,
-    /// GPUs of which a row of memory is to be replaced at the next reset.
+    /// GPUs with a memory row that will be remapped at the next reset.
     #[serde(default)]
     pub remap_pending: Vec<usize>,
-    /// GPUs of which a row of memory could not be replaced.
+    /// GPUs with a memory row that could not be remapped.
     #[serde(default)]
     pub remap_failed: Vec<usize>,
-    /// GPUs that the driver wants to be recovered.
+    /// GPUs for which the driver requests a recovery action.
     #[serde(default)]
     pub recovery: Vec<Asked>,
-    /// Whether the driver is too old to say so.
+    /// Whether the driver is too old to report recovery actions.
     #[serde(default)]
     pub recovery_untold: bool,
 }
 
-/// An action that the driver asks for.
+/// A recovery action that the driver requests.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Asked {
@@ -106,11 +105,11 @@ pub struct Asked {
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pcie {
-    /// Its generation under load, and the most that both ends can do.
+    /// Its generation under load, which is also the highest that both ends support.
     pub r#gen: u32,
     /// Its width.
     pub width: u32,
-    /// Its generation when nothing is going on.
+    /// Its generation when idle.
     pub idle_gen: u32,
 }
 
@@ -120,17 +119,17 @@ pub struct Pcie {
 pub struct NvLink {
     /// Links of each GPU.
     pub links: u32,
-    /// Its version as NVML tells it.
+    /// Its version as NVML reports it.
     pub version: u32,
-    /// Whether they lead to switches; else the links are spread over the other GPUs in order.
+    /// Whether the links lead to switches; otherwise they are spread over the other GPUs in order.
     pub switch: bool,
 }
 
-/// Who may make contexts on a GPU.
+/// Which processes may create contexts on a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ComputeMode {
-    /// Everybody.
+    /// Any process.
     #[default]
     Default,
     /// One process at a time.
@@ -146,37 +145,37 @@ pub enum NvmlHangs {
     /// None.
     #[default]
     Never,
-    /// Its start.
+    /// Initialisation.
     Start,
-    /// All that is asked after its start.
+    /// Every call after initialisation.
     Use,
 }
 
-/// Somebody else's work.
+/// Another process's use of a GPU.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InUse {
     /// On which GPU.
     pub gpu: usize,
-    /// Memory that it holds.
+    /// MiB of memory that it holds.
     pub mib: u64,
-    /// Its process.
+    /// Its process id.
     pub pid: u32,
     /// Its process's name.
     pub process: String,
-    /// Percent of the time in which it works there.
+    /// GPU utilisation in percent.
     #[serde(default)]
     pub busy: u32,
-    /// Whether NVML does not name it, as in a container.
+    /// Whether NVML does not list the process, as in a container.
     #[serde(default)]
     pub unnamed: bool,
-    /// Whether it only draws.
+    /// Whether it uses the GPU only for graphics.
     #[serde(default)]
     pub draws: bool,
 }
 
 impl Machine {
-    /// Fills in what was left to rules, and refuses what does not fit together.
+    /// Fills in derived defaults, and rejects contradictory values.
     pub(super) fn complete(&mut self) -> Result<(), String> {
         if !(1..=64).contains(&self.gpus) {
             return Err(format!("machine.gpus = {}: must be 1 to 64", self.gpus));
@@ -203,13 +202,13 @@ impl Machine {
         (gpu / each).min(self.sockets - 1)
     }
 
-    /// Domain, bus and device of a GPU.
+    /// PCI domain, bus and device of a GPU.
     #[must_use]
     pub fn address(&self, gpu: usize) -> (u32, u32, u32) {
         self.bdf.get(gpu).and_then(|b| parts(b)).unwrap_or_default()
     }
 
-    /// The GPU's 16 bytes of identity: its number, as the modelled machines have it.
+    /// The GPU's 16-byte UUID, which contains its number, as on the modelled machines.
     #[must_use]
     pub fn uuid(gpu: usize) -> [u8; 16] {
         let digits = gpu / 10 % 10 * 16 + gpu % 10;
@@ -222,13 +221,13 @@ impl Machine {
         format!("Simulated {}", self.name)
     }
 
-    /// Bytes of memory that programs can have on each GPU, as CUDA tells it.
+    /// Bytes of memory that programs can allocate on each GPU, as CUDA reports it.
     #[must_use]
     pub fn usable(&self) -> u64 {
         self.memory_mib.saturating_sub(self.reserved_mib) << 20
     }
 
-    /// Bytes of a GPU's BAR1 that the driver has mapped: all memory that programs can have, where BAR1 has room for it.
+    /// Bytes of a GPU's BAR1 that the driver has mapped: all memory that programs can allocate, if BAR1 is that large.
     #[must_use]
     pub fn bar1_used(&self, gpu: usize) -> u64 {
         let own = self.bar1_used_mib.get(gpu).or(self.bar1_used_mib.last()).map(|mib| mib << 20);
@@ -236,14 +235,14 @@ impl Machine {
         own.unwrap_or(all + (1 << 20))
     }
 
-    /// Bytes of memory that others hold on a GPU.
+    /// Bytes of memory that other processes hold on a GPU.
     #[must_use]
     pub fn taken(&self, gpu: usize) -> u64 {
         self.in_use.iter().filter(|u| u.gpu == gpu).map(|u| u.mib << 20).sum()
     }
 }
 
-/// Domain, bus and device of `0000:01:00.0`.
+/// PCI domain, bus and device of `0000:01:00.0`.
 fn parts(bdf: &str) -> Option<(u32, u32, u32)> {
     let (place, function) = bdf.split_once('.')?;
     let mut parts = place.split(':').map(|p| u32::from_str_radix(p, 16).ok());
@@ -251,10 +250,10 @@ fn parts(bdf: &str) -> Option<(u32, u32, u32)> {
     (function == "0").then_some(parts)
 }
 
-/// NVML's number for a peer-to-peer status, as `nvidia-smi topo -p2p` abbreviates it.
+/// NVML's number of a peer-to-peer status, from the abbreviation that `nvidia-smi topo -p2p` prints.
 ///
 /// # Errors
-/// When it is none.
+/// If the abbreviation is unknown.
 pub fn status(text: &str) -> Result<u32, String> {
     let known = ["OK", "CNS", "GNS", "TNS", "DR", "NS", "U"];
     let place = known.iter().position(|k| *k == text);

@@ -1,5 +1,5 @@
-//! A scenario: the simulated machine, its figures, its faults and what befalls it while it is used, as TOML. Unknown keys are
-//! errors. Judging what the program under test should say of it is left to the tests.
+//! A scenario in TOML: the simulated machine, its figures, its faults and what happens to it while it is in use. Unknown
+//! keys are errors. What the program under test should report is left to the tests.
 
 mod fault;
 mod figures;
@@ -16,30 +16,30 @@ pub use verbs::{Verbs, VerbsFault, VerbsKind};
 
 use serde::Deserialize;
 
-/// All that the simulated libraries know.
+/// The complete input of the simulated libraries.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
     /// The machine.
     pub machine: Machine,
-    /// What its parts and links can do.
+    /// The performance of its parts and links.
     pub figures: Figures,
-    /// What NCCL does on it.
+    /// How NCCL behaves on it.
     #[serde(default)]
     pub nccl: Nccl,
-    /// What its RDMA cards do.
+    /// Its RDMA cards and their faults.
     #[serde(default)]
     pub verbs: Verbs,
     /// What is wrong with it.
     #[serde(default)]
     pub fault: Vec<Fault>,
-    /// What befalls it.
+    /// What happens to it while it is in use.
     #[serde(default)]
     pub event: Vec<Event>,
 }
 
 impl Scenario {
-    /// A scenario from its text.
+    /// Parses a scenario.
     ///
     /// # Errors
     /// What is wrong with the text, in one or more lines.
@@ -55,50 +55,50 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// The faults of a kind that concern data from GPU `from` to GPU `to`.
+    /// The faults of a kind that affect data from GPU `from` to GPU `to`.
     pub fn faults(&self, kind: Kind, from: usize, to: usize) -> impl Iterator<Item = &Fault> {
         self.fault.iter().filter(move |f| f.kind == kind && f.pair.has(from, to))
     }
 }
 
-/// One event. It happens once, with the so-manieth work of a kind that a process gives to its GPUs.
+/// One event. It happens once, when a process gives its GPUs the n-th piece of work of a kind.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Event {
-    /// With which work.
+    /// The kind of work that triggers it.
     #[serde(default)]
     pub on: On,
-    /// With the so-manieth of it.
+    /// Which piece of that work triggers it, counted from 1.
     #[serde(default = "one")]
     pub after: u64,
-    /// Which GPU it befalls.
+    /// The affected GPU.
     pub gpu: Option<usize>,
-    /// The GPU is lost: NVML says so, its contexts end with 999, and no process can start CUDA any more.
+    /// The GPU is lost: NVML reports it, its contexts fail with 999, and no process can initialise CUDA any more.
     #[serde(default)]
     pub lost: bool,
-    /// So many more corrected memory errors.
+    /// How many corrected memory errors are added.
     #[serde(default)]
     pub corrected: u64,
-    /// So many more uncorrected memory errors.
+    /// How many uncorrected memory errors are added.
     #[serde(default)]
     pub uncorrected: u64,
-    /// So many more rows that were replaced for uncorrected errors.
+    /// How many rows are added that were remapped because of uncorrected errors.
     #[serde(default)]
     pub remapped: u64,
-    /// A row is to be replaced at the next reset.
+    /// A row will be remapped at the next reset.
     #[serde(default)]
     pub pending: bool,
-    /// From now on the driver asks for this action to recover it, by NVML's number.
+    /// From now on the driver requests this recovery action, by NVML's number.
     pub recovery: Option<u64>,
-    /// From now on its link has so many lanes.
+    /// From now on its link has this many lanes.
     pub width: Option<u32>,
-    /// From now on its clocks are held down by heat.
+    /// From now on its clocks are throttled by heat.
     #[serde(default)]
     pub hot: bool,
     /// Lines that the kernel logs.
     #[serde(default)]
     pub log: Vec<String>,
-    /// So many records of the log are missing before them.
+    /// How many records of the log are missing before these lines.
     #[serde(default)]
     pub log_lost: u64,
     /// Taint flags that the kernel sets, as their sum.
@@ -110,7 +110,7 @@ fn one() -> u64 {
     1
 }
 
-/// The work with which an event happens.
+/// The kind of work that triggers an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum On {
@@ -128,7 +128,7 @@ pub enum On {
 }
 
 impl Event {
-    /// Refuses what cannot be meant on a machine with `gpus` GPUs.
+    /// Rejects values that make no sense on a machine with `gpus` GPUs.
     fn check(&self, gpus: usize) -> Result<(), String> {
         match self.gpu {
             Some(gpu) if gpu >= gpus => Err(format!("names GPU {gpu} and there are {gpus}")),
@@ -151,7 +151,7 @@ pub(crate) mod tests {
     use super::*;
     use std::path::Path;
 
-    /// A scenario's text as it is laid out: the machine's, the figures', the faults'.
+    /// A scenario's text: the machine file followed by `more`.
     pub(crate) fn machine(name: &str, more: &str) -> String {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../machines/{name}.toml"));
         std::fs::read_to_string(path).unwrap() + more

@@ -1,16 +1,16 @@
-//! What NCCL does on a machine: channels, and times as nccl-tests' programs print them.
+//! How NCCL behaves on a machine: channels, and times as the nccl-tests programs print them.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// All that is known of it. Where there is no time, one is derived.
+/// The NCCL section of a scenario. Times that are not given are derived.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Nccl {
-    /// Channels that it takes of itself.
+    /// Channels that NCCL chooses by default.
     #[serde(default = "channels")]
     pub channels: u32,
-    /// The part of the full rate that so many channels reach; fewer than the first reach that of the first.
+    /// The fraction of the full rate by number of channels; fewer channels than the first entry have its fraction.
     #[serde(default)]
     pub rate_by_channels: Vec<(u32, f64)>,
     /// Its version, 22907 for 2.29.7.
@@ -18,12 +18,12 @@ pub struct Nccl {
     pub version: u32,
     /// The RDMA card that it finds, if any.
     pub hca: Option<Hca>,
-    /// Channels that it takes of itself where it has several RDMA ports and may not merge them.
+    /// Channels that NCCL chooses by default with several RDMA ports that it may not merge.
     pub apart: Option<u32>,
     /// Times with peer access.
     #[serde(default)]
     pub p2p: BTreeMap<Program, Table>,
-    /// Times through the host's memory.
+    /// Times through host memory.
     #[serde(default)]
     pub shm: BTreeMap<Program, Table>,
 }
@@ -52,19 +52,19 @@ fn version() -> u32 {
     22_907
 }
 
-/// A card for RDMA between machines.
+/// How the RDMA card of a machine reaches memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hca {
-    /// It reaches the host's memory.
+    /// It reaches host memory.
     Host,
-    /// It reaches the GPUs' memory too.
+    /// It reaches GPU memory too.
     Gdr,
-    /// It reaches the GPUs' memory too, and NCCL does not make use of that.
+    /// It reaches GPU memory too, but NCCL does not use that.
     Unused,
 }
 
-/// The collectives, as nccl-tests calls its programs.
+/// The collectives, by the names of the nccl-tests programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "their names say it")]
@@ -81,7 +81,7 @@ pub enum Program {
 }
 
 impl Program {
-    /// Whether it is made of sends and receives.
+    /// Whether it consists of sends and receives.
     #[must_use]
     pub const fn is_exchange(self) -> bool {
         matches!(self, Self::Alltoall | Self::Sendrecv | Self::Gather | Self::Scatter)
@@ -92,18 +92,18 @@ impl Program {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
-    /// With how many ranks.
+    /// Number of ranks.
     pub ranks: u32,
-    /// The first size.
+    /// The first size in bytes.
     pub from: u64,
-    /// Out of place.
+    /// Times out of place.
     pub out: Vec<f64>,
-    /// In place.
+    /// Times in place.
     pub r#in: Vec<f64>,
 }
 
 impl Program {
-    /// Bus bandwidth over algorithm bandwidth.
+    /// Bus bandwidth divided by algorithm bandwidth.
     #[must_use]
     pub fn factor(self, ranks: u32) -> f64 {
         let n = f64::from(ranks.max(1));
@@ -116,8 +116,8 @@ impl Program {
 }
 
 impl Table {
-    /// The time of so many bytes: between two sizes as a straight line through both on paper with logarithmic
-    /// scales, below the first the first's, beyond the last at the last's rate.
+    /// The time for `bytes` bytes: between two sizes interpolated linearly on logarithmic scales, below the first size its
+    /// time, beyond the last size at its rate.
     #[must_use]
     pub fn us(&self, bytes: u64, in_place: bool) -> f64 {
         let times = if in_place { &self.r#in } else { &self.out };
@@ -136,7 +136,7 @@ impl Table {
         }
     }
 
-    /// The time of nearly nothing.
+    /// The latency: the smallest time out of place.
     #[must_use]
     pub fn latency(&self) -> f64 {
         self.out.iter().copied().fold(f64::INFINITY, f64::min)

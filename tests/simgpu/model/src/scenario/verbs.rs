@@ -1,4 +1,4 @@
-//! RDMA cards, and what is wrong with them.
+//! RDMA cards and their faults.
 
 use serde::Deserialize;
 
@@ -9,7 +9,7 @@ pub struct Verbs {
     /// Their names.
     #[serde(default)]
     pub devices: Vec<String>,
-    /// What is wrong.
+    /// Their faults.
     #[serde(default)]
     pub fault: Vec<VerbsFault>,
 }
@@ -28,13 +28,13 @@ pub struct VerbsFault {
     pub read: Option<bool>,
     /// Only with GPU memory, or only with the host's.
     pub gpu: Option<bool>,
-    /// Only transfers of at least so many bytes.
+    /// Only transfers of at least this many bytes.
     #[serde(default)]
     pub from_bytes: u64,
-    /// `counts`: the counter that rises, below the port's folder.
+    /// `counts`: the counter that increases, relative to the port's folder.
     #[serde(default)]
     pub counter: String,
-    /// Only each so-manieth of these transfers.
+    /// Only every n-th of these transfers.
     #[serde(default = "one")]
     pub every: u64,
 }
@@ -47,30 +47,30 @@ const fn one() -> u64 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum VerbsKind {
-    /// One bit of the data is another.
+    /// One bit of the data is flipped.
     Wrong,
     /// The last byte does not arrive.
     Short,
-    /// Nothing arrives, and the transfer is completed all the same.
+    /// Nothing arrives, but the transfer completes successfully.
     Dropped,
-    /// One byte beyond the data is written too.
+    /// One byte after the data is written too.
     Stray,
-    /// The transfer is never completed.
+    /// The transfer never completes.
     Late,
-    /// The transfer is completed with an error.
+    /// The transfer completes with an error.
     Error,
     /// The call does not return.
     Hang,
-    /// A transfer takes so much time that its rate is a tenth.
+    /// A transfer takes so long that its rate is a tenth.
     Slow,
     /// Connecting fails.
     NoWay,
     /// Memory cannot be registered.
     Unregistered,
-    /// The process ends.
+    /// The process exits.
     Crash,
-    /// The port's counters of bytes stand still: the data takes another way.
+    /// The port's byte counters do not increase: the data takes another route.
     Uncounted,
-    /// A counter of errors rises.
+    /// An error counter increases.
     Counts,
 }

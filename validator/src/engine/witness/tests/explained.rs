@@ -10,7 +10,7 @@ fn a_lost_gpu_stays_a_failure_in_later_tests() {
     witness.see(&look([gpu(0), lost.clone()]));
     let said = witness.settle(test("p2p-bandwidth"), errs(Code::CudaError, "999"), vec![]);
     assert_eq!(said.outcome(), Outcome::Fail);
-    assert_eq!(told(&said)[1], ("GPU-GONE", Severity::Fail, "0000:02:00"));
+    assert_eq!(keys(&said)[1], ("GPU-GONE", Severity::Fail, "0000:02:00"));
     for code in [Code::CudaStart, Code::TestTimeout, Code::TestCrashed, Code::NcclError] {
         let said = witness.settle(test("nccl"), errs(code, "cuInit says 999"), vec![]);
         assert_eq!(said.outcome(), Outcome::Fail, "{code:?}");
@@ -55,7 +55,7 @@ fn a_setting_that_prevents_tests_replaces_cudas_error() {
             || errs(Code::CudaStart, "cuDevicePrimaryCtxRetain says 46 CUDA_ERROR_DEVICE_UNAVAILABLE");
         for id in ["cuda", "p2p-integrity"] {
             let said = witness.settle(test(id), start(), vec![]);
-            assert_eq!(told(&said), [(code, Severity::Error, "GPU 1")], "{id}");
+            assert_eq!(keys(&said), [(code, Severity::Error, "GPU 1")], "{id}");
             assert!(said.summary.starts_with("GPU 1 is s"), "{}", said.summary);
         }
     }
@@ -98,7 +98,7 @@ fn timing_and_progress_on_a_gpu_in_use_cannot_be_judged() {
     {
         let said =
             witness([gpu(0), used(gpu(1))]).settle(test("p2p-order"), fails(code, "GPU 0 -> 1"), vec![]);
-        assert_eq!(told(&said), [("GPU-IN-USE", Severity::Error, "GPU 1")], "{code:?}");
+        assert_eq!(keys(&said), [("GPU-IN-USE", Severity::Error, "GPU 1")], "{code:?}");
         assert!(said.summary.contains("/usr/bin/train (process 7, 9216 MiB)"), "{}", said.summary);
         assert!(said.findings[0].evidence[0].contains("GPU 0 -> 1: seen"), "{said:?}");
     }
@@ -124,19 +124,19 @@ fn wrong_data_stays_a_failure_and_is_not_hidden() {
     let both = wrong.with(vec![Code::P2pHang.finding(Severity::Fail, "GPU 0 -> 1", "hangs")]);
     let said = witness.settle(test("p2p-integrity"), both, vec![]);
     assert_eq!(said.outcome(), Outcome::Fail);
-    assert_eq!(told(&said)[1], ("GPU-IN-USE", Severity::Warn, "GPU 1"));
+    assert_eq!(keys(&said)[1], ("GPU-IN-USE", Severity::Warn, "GPU 1"));
 }
 
 #[test]
 fn memory_of_other_programs_explains_failures_for_lack_of_memory() {
     let full = || errs(Code::CudaError, "cuMemAlloc says 2 CUDA_ERROR_OUT_OF_MEMORY");
     let said = witness([gpu(0), used(gpu(1))]).settle(test("p2p-reach"), full(), vec![]);
-    assert_eq!(told(&said), [("GPU-IN-USE", Severity::Error, "GPU 1")]);
+    assert_eq!(keys(&said), [("GPU-IN-USE", Severity::Error, "GPU 1")]);
     let after =
         full().with(vec![Code::CudaError.finding(Severity::Error, "GPU 0 -> 2", "bytes 8 of a buffer of 4")]);
     let said = witness([gpu(0), used(gpu(1))]).settle(test("p2p-reach"), after, vec![]);
     assert_eq!(
-        (told(&said), said.findings[0].evidence.len()),
+        (keys(&said), said.findings[0].evidence.len()),
         (vec![("GPU-IN-USE", Severity::Error, "GPU 1")], 2)
     );
     let other = || errs(Code::CudaError, "cuMemAlloc says 1 CUDA_ERROR_INVALID_VALUE");
@@ -144,7 +144,7 @@ fn memory_of_other_programs_explains_failures_for_lack_of_memory() {
     let mut nccl = Code::NcclError.finding(Severity::Fail, "with peer-to-peer", "unhandled cuda error");
     nccl = nccl.seen("NCCL WARN Cuda failure 2 'out of memory'");
     let said = witness([gpu(0), used(gpu(1))]).settle(test("nccl-allreduce"), Judgement::by(nccl), vec![]);
-    assert_eq!(told(&said), [("GPU-IN-USE", Severity::Error, "GPU 1")]);
+    assert_eq!(keys(&said), [("GPU-IN-USE", Severity::Error, "GPU 1")]);
 }
 
 #[test]
@@ -200,14 +200,14 @@ fn memory_errors_during_a_test_belong_to_it() {
     assert_eq!(witness.settle(test("cuda"), fine(), vec![]).outcome(), Outcome::Pass);
     witness.see(&look([gpu(0), counts(gpu(1), Counter::VolatileUncorrected, 9)]));
     let said = witness.settle(test("p2p-order"), fine(), vec![]);
-    assert_eq!(told(&said), [("GPU-ECC", Severity::Fail, "GPU 1")]);
+    assert_eq!(keys(&said), [("GPU-ECC", Severity::Fail, "GPU 1")]);
     assert!(said.findings[0].message.contains("2 uncorrected memory errors"), "{said:?}");
     // Counted once.
     witness.see(&look([gpu(0), counts(gpu(1), Counter::VolatileUncorrected, 9)]));
     assert_eq!(witness.settle(test("p2p-reach"), fine(), vec![]).findings, []);
     witness.see(&look([counts(gpu(0), Counter::AggregateCorrected, 8), gpu(1)]));
     let said = witness.settle(test("p2p-latency"), fine(), vec![]);
-    assert_eq!(told(&said), [("GPU-ECC", Severity::Warn, "GPU 0")]);
+    assert_eq!(keys(&said), [("GPU-ECC", Severity::Warn, "GPU 0")]);
     assert_eq!((&said.findings[0].measured, &said.findings[0].expected), (&1.into(), &0.into()));
 }
 
@@ -216,13 +216,13 @@ fn memory_faults_before_the_tests_are_reported_once() {
     let spoilt = || [counts(gpu(0), Counter::RemapPending, 1), counts(gpu(1), Counter::RemapFailed, 1)];
     let mut witness = witness(spoilt());
     let said = witness.settle(test("cuda"), fine(), vec![]);
-    assert_eq!(told(&said), [("GPU-REMAP", Severity::Warn, "GPU 0"), ("GPU-REMAP", Severity::Fail, "GPU 1")]);
+    assert_eq!(keys(&said), [("GPU-REMAP", Severity::Warn, "GPU 0"), ("GPU-REMAP", Severity::Fail, "GPU 1")]);
     witness.see(&look(spoilt()));
     assert_eq!(witness.settle(test("p2p-order"), fine(), vec![]), fine());
     let [first, second] = spoilt();
     witness.see(&look([counts(first, Counter::RemappedUncorrected, 8), second]));
     assert_eq!(
-        told(&witness.settle(test("p2p-reach"), fine(), vec![])),
+        keys(&witness.settle(test("p2p-reach"), fine(), vec![])),
         [("GPU-REMAP", Severity::Fail, "GPU 0")]
     );
 }
@@ -235,7 +235,7 @@ fn gpus_without_counters_are_named_and_those_that_cannot_be_read_warn() {
     };
     let said = witness([lacking(gpu(0)), lacking(gpu(1))]).settle(test("cuda"), fine(), vec![]);
     assert_eq!(
-        (told(&said), said.outcome()),
+        (keys(&said), said.outcome()),
         (vec![("GPU-UNCOUNTED", Severity::Info, "machine")], Outcome::Pass)
     );
     assert!(said.findings[0].message.ends_with(": GPU 0, GPU 1"), "{said:?}");
@@ -260,7 +260,7 @@ fn a_gpu_that_the_driver_wants_to_be_recovered_fails_the_test_in_which_that_bega
     let reset = || look([gpu(0), asks(gpu(1), Counted::At(1))]);
     witness.see(&reset());
     let said = witness.settle(test("p2p-order"), fine(), vec![]);
-    assert_eq!(told(&said), [("GPU-NEEDS-RECOVERY", Severity::Fail, "GPU 1")]);
+    assert_eq!(keys(&said), [("GPU-NEEDS-RECOVERY", Severity::Fail, "GPU 1")]);
     let finding = &said.findings[0];
     assert_eq!((finding.recovery, &finding.measured), (Some(Recovery::ResetGpu), &"reset-gpu".into()));
     assert!(finding.message.ends_with("the driver says that the GPU must be reset"), "{finding:?}");
@@ -275,7 +275,7 @@ fn a_gpu_that_the_driver_wants_to_be_recovered_fails_the_test_in_which_that_bega
 #[test]
 fn an_action_that_is_not_known_fails_without_a_word_for_programs() {
     let said = witness([gpu(0), asks(gpu(1), Counted::At(6))]).settle(test("cuda"), fine(), vec![]);
-    assert_eq!(told(&said), [("GPU-NEEDS-RECOVERY", Severity::Fail, "GPU 1")]);
+    assert_eq!(keys(&said), [("GPU-NEEDS-RECOVERY", Severity::Fail, "GPU 1")]);
     assert_eq!((said.findings[0].recovery, &said.findings[0].measured), (None, &"6".into()));
     assert!(said.findings[0].remedy.contains("nvidia-smi -q"), "{said:?}");
 }
@@ -283,7 +283,7 @@ fn an_action_that_is_not_known_fails_without_a_word_for_programs() {
 #[test]
 fn a_driver_without_the_field_is_information_and_one_that_fails_to_read_it_warns() {
     let old = witness([asks(gpu(0), Counted::Unsupported), gpu(1)]).settle(test("cuda"), fine(), vec![]);
-    assert_eq!(told(&old), [("GPU-NEEDS-RECOVERY", Severity::Info, "machine")]);
+    assert_eq!(keys(&old), [("GPU-NEEDS-RECOVERY", Severity::Info, "machine")]);
     assert!(old.outcome() == Outcome::Pass && old.findings[0].message.ends_with(": GPU 0"), "{old:?}");
     let unread = asks(gpu(1), Counted::Unread("why".into()));
     assert_eq!(witness([gpu(0), unread]).settle(test("cuda"), fine(), vec![]).outcome(), Outcome::Warn);

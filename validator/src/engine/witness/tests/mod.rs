@@ -67,7 +67,8 @@ fn fine() -> Judgement {
     Judgement::of("fine", vec![])
 }
 
-fn told(said: &Judgement) -> Vec<(&str, Severity, &str)> {
+/// Code, severity and subject of each finding.
+fn keys(said: &Judgement) -> Vec<(&str, Severity, &str)> {
     said.findings.iter().map(|f| (f.code.as_str(), f.severity, f.subject.as_str())).collect()
 }
 

@@ -1,6 +1,6 @@
 //! Memory from the driver's virtual memory functions: physical memory, an address range, a mapping between
-//! them and a list of GPUs that may use it. NCCL and the frameworks' allocators use this, so it is tested
-//! besides ordinary allocations.
+//! them and a list of GPUs that may use it. NCCL and the frameworks' allocators use this, so it is tested in
+//! addition to ordinary allocations.
 #![expect(unsafe_code, reason = "calls into the CUDA driver")]
 
 use super::span::{Extent, size};
@@ -102,13 +102,13 @@ impl Mapping {
         // SAFETY: the list lives for the call and has the length that is given.
         let code =
             unsafe { (context.api.set_access)(self.address, self.bytes, access.as_ptr(), access.len()) };
-        let said = context.check("cuMemSetAccess", code, || {
+        let allowed = context.check("cuMemSetAccess", code, || {
             format!("GPU {}: letting {} GPUs use its memory", context.ordinal, devices.len())
         });
-        if said.is_err() {
+        if allowed.is_err() {
             self.undo(context.api);
         }
-        said
+        allowed
     }
 
     /// Unmaps and frees everything. Errors are ignored, because no caller could handle them.

@@ -20,7 +20,7 @@ use std::rc::Rc;
 pub struct Buffer {
     extent: Extent,
     held: Held,
-    /// Whether another process may have it open by its CUDA IPC handle.
+    /// Whether another process may have it open through its CUDA IPC handle.
     lent: Cell<bool>,
     context: Rc<Context>,
 }
@@ -30,12 +30,12 @@ pub struct Buffer {
 enum Held {
     Allocated,
     Mapped(Mapping),
-    /// Another process's, opened through CUDA IPC.
+    /// Memory of another process, opened through CUDA IPC.
     Opened,
 }
 
 impl Gpu {
-    /// `bytes` of memory by `cuMemAlloc`.
+    /// `bytes` of memory from `cuMemAlloc`.
     ///
     /// # Errors
     /// The driver's error; 2 when there is not enough.
@@ -100,7 +100,7 @@ impl Buffer {
         }
     }
 
-    /// Notes whether another process may have it open.
+    /// Records whether another process may have it open.
     pub(super) fn lend(&self, lent: bool) {
         self.lent.set(lent);
     }
@@ -113,8 +113,8 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         // No span of it is left, but work that was queued with one may still run, on any GPU: the memory is
-        // freed when all work of this thread is done, and leaked where that does not end. What another
-        // process may have open is leaked too: CUDA forbids to free it before that process closes it. The
+        // freed when all work of this thread is done, and leaked if that work does not end. Memory that another
+        // process may have open is leaked too: CUDA forbids freeing it before that process has closed it. The
         // driver frees leaked memory when this process ends.
         if self.lent.get() || !self.context.is_quiet() {
             return;

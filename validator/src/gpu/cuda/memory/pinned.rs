@@ -11,7 +11,7 @@ use std::rc::Rc;
 /// `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`: for all contexts, and mapped.
 const PORTABLE_MAPPED: u32 = 1 | 2;
 
-/// Allocations up to this size are zeroed, because flags and counters must begin at zero. Larger ones hold
+/// Allocations up to this size are zeroed, because flags and counters must start at zero. Larger ones hold
 /// transfers, which overwrite them, and clearing them would cost more than the transfers.
 const CLEARED: u64 = 1 << 20;
 
@@ -24,10 +24,10 @@ pub struct Pinned {
 }
 
 impl Pinned {
-    /// `bytes` of it, allocated through `gpu`; zeroed up to 1 MiB, uninitialised beyond.
+    /// Allocates `bytes` through `gpu`; allocations of up to 1 MiB are zeroed, larger ones uninitialised.
     ///
     /// # Errors
-    /// The driver's error; 2 when the host has not enough.
+    /// The driver's error; 2 when the host does not have enough.
     pub fn alloc(gpu: &Gpu, bytes: u64) -> Result<Self, GpuError> {
         let context = &gpu.context;
         context.bind()?;
@@ -47,7 +47,7 @@ impl Pinned {
     /// All of it, as GPUs address it.
     #[must_use]
     pub fn whole(&self) -> Span<'_> {
-        // Exposed, because the driver and the GPUs get the number.
+        // The provenance is exposed, because the driver and the GPUs use the address as a number.
         Span::of(self, self.at.as_ptr().expose_provenance() as u64, self.bytes)
     }
 
@@ -94,7 +94,7 @@ impl Pinned {
 impl Drop for Pinned {
     fn drop(&mut self) {
         // As for a buffer: freed only when no queued work can reach it any more, otherwise leaked. A GPU that
-        // writes here after the memory is freed would write into what the process uses it for next.
+        // writes here after the memory is freed would overwrite whatever the process uses it for next.
         if self.context.is_quiet() {
             // SAFETY: allocated by cuMemHostAlloc, freed once; spans borrow it, so none is left.
             unsafe { (self.context.api.host_free)(self.at.as_ptr().cast()) };

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::rc::Rc;
 
-/// Where some memory is, as numbers: for reports and for arithmetic. It gives no access.
+/// The address and size of some memory, for reports and arithmetic. It gives no access to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
     /// First byte.
@@ -22,9 +22,9 @@ impl Extent {
     }
 }
 
-/// A part of some memory that GPUs can reach; the address is the same for all of them. It borrows the buffer
-/// that it is of, so that work can be queued only for memory that is still allocated, and it stays in the
-/// buffer's thread. Only buffers make spans; dereferencing one gives its numbers.
+/// A part of some memory that GPUs can reach; the address is the same for all of them. It borrows its buffer,
+/// so that work can be queued only for memory that is still allocated, and it stays in the buffer's thread.
+/// Only buffers make spans; dereferencing one gives its address and size.
 ///
 /// A span cannot outlive its memory:
 ///
@@ -49,7 +49,7 @@ impl Extent {
 /// }
 /// ```
 ///
-/// Nor can it be made from numbers:
+/// A span cannot be made from numbers either:
 ///
 /// ```compile_fail,E0451
 /// use firstlight::gpu::{Extent, Span};
@@ -65,7 +65,7 @@ pub struct Span<'m> {
 }
 
 impl<'m> Span<'m> {
-    /// The memory of `owner`, which must hold all of it until it is dropped.
+    /// The memory of `owner`, which must own all of it until `owner` is dropped.
     pub(in crate::gpu::cuda) const fn of<T>(_owner: &'m T, address: u64, bytes: u64) -> Self {
         Self { extent: Extent { address, bytes }, memory: PhantomData }
     }
@@ -83,7 +83,7 @@ impl<'m> Span<'m> {
         Ok(Self { extent: Extent { address: address.wrapping_add(offset), bytes }, memory: PhantomData })
     }
 
-    /// The part of this one that has these addresses.
+    /// The part of this span at these addresses.
     ///
     /// # Errors
     /// [`GpuError::Bounds`] if it is not inside.
@@ -92,7 +92,7 @@ impl<'m> Span<'m> {
         self.part(place.address.checked_sub(self.extent.address).ok_or(outside)?, place.bytes)
     }
 
-    /// Numbers in place of memory: for tests of code that queues no work.
+    /// A span without memory behind it: for tests of code that queues no work.
     #[cfg(test)]
     pub(crate) const fn fixture(address: u64, bytes: u64) -> Self {
         Self { extent: Extent { address, bytes }, memory: PhantomData }

@@ -23,15 +23,15 @@ pub fn faults(lines: &[Line], when: When) -> Vec<Finding> {
             .filter(|kind| when == When::During || kind.before)
             .filter_map(|k| k.finding(lines, when)),
     );
-    obey_the_driver(&mut found, lines);
+    apply_driver_action(&mut found, lines);
     found
 }
 
-/// The newest action that the driver asks for counts for all errors of its GPU.
-fn obey_the_driver(found: &mut [Finding], lines: &[Line]) {
-    for told in log::xids(lines) {
-        let Some(action) = xid::changed_to(told.line) else { continue };
-        for finding in found.iter_mut().filter(|f| f.recovery.is_some() && f.subject.starts_with(told.gpu)) {
+/// The newest action that the driver asks for applies to all errors of its GPU.
+fn apply_driver_action(found: &mut [Finding], lines: &[Line]) {
+    for xid in log::xids(lines) {
+        let Some(action) = xid::changed_to(xid.line) else { continue };
+        for finding in found.iter_mut().filter(|f| f.recovery.is_some() && f.subject.starts_with(xid.gpu)) {
             finding.recovery = Some(action);
             finding.remedy = xid::remedy(action).map_or_else(|| finding.remedy.clone(), str::to_owned);
         }
@@ -76,9 +76,9 @@ fn of_one(group: &[log::Xid<'_>], when: When) -> Option<Finding> {
 /// A kind of fault that is recognized by words.
 struct Kind {
     code: Code,
-    /// Whether it also counts before the tests.
+    /// Whether lines from before the tests count too.
     before: bool,
-    /// How bad a line is; `None` if it is not of this kind.
+    /// The severity of a line; `None` if it is not of this kind.
     judge: fn(&str) -> Option<Severity>,
 }
 
@@ -116,9 +116,9 @@ impl Kind {
 
     /// A machine check is reported in several lines, of which only some say that it was corrected.
     fn overall(&self, worst: Severity, lines: &[(Severity, &String)]) -> Severity {
-        let says = |words: &[&str]| lines.iter().any(|(_, text)| has(&text.to_lowercase(), words));
+        let any = |words: &[&str]| lines.iter().any(|(_, text)| has(&text.to_lowercase(), words));
         let bad = ["uncorrected", "fatal", "recoverable", "deferred", " ue ", "exception"];
-        let corrected = self.code == Code::MachineCheck && says(&["corrected", " ce "]) && !says(&bad);
+        let corrected = self.code == Code::MachineCheck && any(&["corrected", " ce "]) && !any(&bad);
         if corrected { Severity::Warn } else { worst }
     }
 }
@@ -155,11 +155,11 @@ fn driver(line: &str) -> Option<Severity> {
 }
 
 fn pcie(line: &str) -> Option<Severity> {
-    let told =
+    let reported =
         has(line, &["PCIe Bus Error:", "AER: ", "DPC: containment event"]) && !line.contains("AER: enabled");
     let dropped = line.contains("pciehp") && has(line, &["Link Down", "Card not present"]);
     let bad = has(line, &["ncorrect", "Fatal", "recovery failed", "DPC: "]) || dropped;
-    (told || dropped).then_some(if bad { Severity::Fail } else { Severity::Warn })
+    (reported || dropped).then_some(if bad { Severity::Fail } else { Severity::Warn })
 }
 
 fn iommu(line: &str) -> Option<Severity> {
@@ -168,12 +168,12 @@ fn iommu(line: &str) -> Option<Severity> {
 
 fn machine_check(line: &str) -> Option<Severity> {
     let edac = line.contains("EDAC") && has(line, &[" UE ", " CE "]);
-    let told = has(line, &["[Hardware Error]", "Machine check", "Machine Check"]);
+    let reported = has(line, &["[Hardware Error]", "Machine check", "Machine Check"]);
     // The chipset reports a PCI or memory error by a non-maskable interrupt. One without a reason may be a
-    // hardware error too, but also a performance counter's or a button's.
+    // hardware error too, but it may also come from a performance counter or a button.
     let nmi = has(line, &["NMI: PCI system error (SERR)", "NMI: IOCK error"]);
     let unexplained = line.contains("NMI received for unknown reason");
-    (edac || told || nmi).then_some(Severity::Fail).or(unexplained.then_some(Severity::Warn))
+    (edac || reported || nmi).then_some(Severity::Fail).or(unexplained.then_some(Severity::Warn))
 }
 
 fn kernel(line: &str) -> Option<Severity> {
@@ -191,12 +191,12 @@ fn kernel(line: &str) -> Option<Severity> {
         "BUG: Bad page state",
         "BUG: Bad page map",
     ];
-    // A check of the kernel's own failed, and it goes on: "WARNING: CPU: 3 PID: 812 at ..".
+    // One of the kernel's own checks failed and the kernel continues: "WARNING: CPU: 3 PID: 812 at ..".
     let warned = line.starts_with("WARNING: ") && has(line, &["CPU: ", "CPU#"]);
     has(line, &words).then_some(Severity::Fail).or(warned.then_some(Severity::Warn))
 }
 
-/// The first PCI address in a line: `0000:41:00.0`, or `0000:41:00` as Xid lines have it.
+/// The first PCI address in a line: `0000:41:00.0`, or `0000:41:00` as in Xid lines.
 fn address(line: &str) -> Option<&str> {
     let words = line.split(|c: char| !c.is_ascii_hexdigit() && c != ':' && c != '.');
     let mut plain = words.map(|word| word.trim_matches([':', '.']));

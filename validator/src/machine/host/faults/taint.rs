@@ -1,7 +1,7 @@
-//! The kernel's taint flags (`/proc/sys/kernel/tainted`): marks that stay until the next boot, by which the
-//! kernel says that it had a fault or runs code that its authors do not vouch for. Their meaning is that of
+//! The kernel's taint flags (`/proc/sys/kernel/tainted`): flags that stay set until the next boot and record
+//! that the kernel had a fault or runs code that its authors do not support. Their meaning is documented in
 //! the kernel's Documentation/admin-guide/tainted-kernels.rst. Flags that NVIDIA's modules, a distribution or
-//! the firmware set on a healthy machine are no fault. Pure, except for the reading.
+//! the firmware set on a healthy machine are not faults. Pure, except for the reading.
 
 use crate::machine::host::nvidia::xid::When;
 use crate::machine::root::Root;
@@ -16,11 +16,11 @@ const FILE: &str = "proc/sys/kernel/tainted";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Taint(u64);
 
-/// A flag: its bit, its letter, what it says, and how bad that is before the tests and during one.
+/// A flag: its bit, its letter, its meaning, and its severity before the tests and during one.
 type Flag = (u32, char, &'static str, Severity, Severity);
 
-/// Those that say more than which modules are loaded. A fault before the tests is over, but the kernel has not
-/// been sound since; one during a test may have changed its result.
+/// The flags that show more than which modules are loaded. A fault before the tests is over, but the kernel
+/// may be damaged since then; a fault during a test may have changed its result.
 const FLAGS: [Flag; 13] = [
     (1, 'F', "a module was loaded by force", Warn, Warn),
     (2, 'S', "a processor is out of specification", Info, Warn),
@@ -36,9 +36,9 @@ const FLAGS: [Flag; 13] = [
     (18, 'N', "a test of the kernel has run in it", Info, Warn),
     (19, 'J', "a program changed a device's firmware (fwctl)", Info, Warn),
 ];
-/// P, O and E: a module is proprietary, not of the kernel's tree, or not signed, as NVIDIA's are. C: a module
-/// is of the staging tree. I: the kernel works around a fault of the firmware. X and T: how a distribution
-/// built its kernel.
+/// P, O and E: a module is proprietary, not from the kernel's tree, or not signed, as NVIDIA's are. C: a
+/// module is from the staging tree. I: the kernel works around a fault of the firmware. X and T: how a
+/// distribution built its kernel.
 const HARMLESS: [u32; 7] = [0, 10, 11, 12, 13, 16, 17];
 
 impl Taint {
@@ -70,7 +70,7 @@ impl Taint {
     }
 }
 
-/// The finding about the flags in `taint`, if they say more than that a machine has NVIDIA's modules.
+/// The finding about the flags in `taint`, if they show more than that NVIDIA's modules are loaded.
 #[must_use]
 pub fn tainted(taint: Taint, when: When) -> Option<Finding> {
     let of = |(_, letter, means, before, during): &Flag| {

@@ -108,8 +108,8 @@ fn a_corrected_machine_check_warns() {
 #[test]
 fn a_gpu_that_falls_off_during_a_test_is_reported_with_address_and_number() {
     let found = faults(&log(&["NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus."]), When::During);
-    let told: Vec<_> = found.iter().map(|f| (f.code.as_str(), f.severity, f.subject.as_str())).collect();
-    assert_eq!(told, [("GPU-XID", Severity::Fail, "0000:41:00"), ("GPU-GONE", Severity::Fail, "0000:41:00")]);
+    let all: Vec<_> = found.iter().map(|f| (f.code.as_str(), f.severity, f.subject.as_str())).collect();
+    assert_eq!(all, [("GPU-XID", Severity::Fail, "0000:41:00"), ("GPU-GONE", Severity::Fail, "0000:41:00")]);
 }
 
 #[test]
@@ -127,10 +127,10 @@ fn the_newest_action_of_the_driver_stands_for_all_errors_of_its_gpu() {
     ];
     let lines: Vec<_> = lines.iter().map(String::as_str).collect();
     let found = faults(&log(&lines), When::During);
-    let told: Vec<_> = found.iter().map(|f| (f.subject.as_str(), f.recovery)).collect();
+    let actions: Vec<_> = found.iter().map(|f| (f.subject.as_str(), f.recovery)).collect();
     let reset = Some(Recovery::ResetGpu);
     let (a, b) = ("0000:41:00", "0000:01:00");
-    assert_eq!(told, [(a, reset), (a, reset), (b, reset), (b, None), (a, reset)]);
+    assert_eq!(actions, [(a, reset), (a, reset), (b, reset), (b, None), (a, reset)]);
     assert_eq!(
         found[1].message,
         "Xid 154 on 0000:41:00 (the driver says that the GPU must be reset), 2 times"
@@ -149,8 +149,8 @@ fn before_the_tests_only_driver_messages_about_gpus_count() {
         "NVRM: Xid (PCI:0000:41:00): 31, pid=7, name=train, MMU Fault",
         "NVRM: Xid (PCI:0000:41:00): 999, something new",
     ]);
-    let told: Vec<_> = faults(&lines, When::Before).iter().map(|f| (f.code.clone(), f.severity)).collect();
-    assert_eq!(told, [("GPU-XID".to_owned(), Severity::Info), ("GPU-XID".to_owned(), Severity::Warn)]);
+    let found: Vec<_> = faults(&lines, When::Before).iter().map(|f| (f.code.clone(), f.severity)).collect();
+    assert_eq!(found, [("GPU-XID".to_owned(), Severity::Info), ("GPU-XID".to_owned(), Severity::Warn)]);
     let during: Vec<_> = faults(&lines, When::During).iter().map(|f| f.severity).collect();
     assert_eq!(during.iter().filter(|s| **s == Severity::Fail).count(), 4);
     assert!(during.contains(&Severity::Error));
@@ -165,9 +165,9 @@ fn each_gpu_and_xid_number_gives_one_finding() {
         "NVRM: Xid something new",
     ]);
     let found = faults(&lines, When::Before);
-    let told: Vec<_> = found.iter().map(|f| (f.message.as_str(), f.severity)).collect();
+    let messages: Vec<_> = found.iter().map(|f| (f.message.as_str(), f.severity)).collect();
     assert_eq!(
-        told,
+        messages,
         [
             ("Xid 48 on 0000:01:00 (uncorrectable memory error), 2 times", Severity::Fail),
             ("Xid 48 on 0000:41:00 (uncorrectable memory error)", Severity::Fail),

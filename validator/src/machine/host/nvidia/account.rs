@@ -1,6 +1,6 @@
-//! init's account of its driver stage, `firstlight.driver/1`: what it found, loaded and created,
-//! and its findings as code, severity, subject, message and evidence. Cause and remedy come from
-//! the validator's table. Keys that a newer init adds are left alone; a missing one is an error.
+//! init's account of its driver stage, `firstlight.driver/1`: what it found, loaded and created, and its
+//! findings as code, severity, subject, message and evidence. Cause and remedy come from the validator's
+//! table. Keys that a newer init adds are ignored; a missing key is an error.
 
 use super::{Read, at};
 use crate::machine::host::modules::absent_is_none;
@@ -56,16 +56,16 @@ const fn of_the_table(code: Noted) -> Code {
     }
 }
 
-/// Reads it; `None` where firstlight's init did not start the machine.
+/// Reads it; `None` if firstlight's init did not start the machine.
 ///
 /// # Errors
-/// It is there and cannot be read or is no such account.
+/// If it exists but cannot be read or is not a valid account.
 pub fn read(root: &Root) -> Read<Option<Account>> {
     let bytes = absent_is_none(root.read(FILE)).map_err(|e| at(FILE, &e))?;
     bytes.map(|bytes| parse(&bytes).map_err(|e| at(FILE, &e))).transpose()
 }
 
-/// Understands it.
+/// Parses it.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -79,13 +79,13 @@ pub fn parse(bytes: &[u8]) -> Result<Account, String> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    //! The account of a healthy stage, and what is refused.
+    //! The account of a healthy driver stage, and accounts that are refused.
 
     use super::super::fixture::machine;
     use super::*;
     use serde_json::{Value, json};
 
-    /// What init writes where everything went well, with more keys than are read.
+    /// What init writes if everything went well, with more keys than are read.
     pub(crate) fn healthy() -> Value {
         json!({ "schema": schema::DRIVER, "load": true,
             "image": { "version": "555.58.02", "source": "debian", "patch": "1",

@@ -1,6 +1,6 @@
-//! GeForce boards by PCI device id, and the memory that `nvidia-smi` shows for them. BAR1 can be as large as the next
-//! power of two. Ids and names as in NVIDIA's table of names (g_nv_name_released.h). A board that is not here is
-//! unknown. Pure.
+//! GeForce boards by PCI device id, and the memory that `nvidia-smi` shows for them. BAR1 can be as large as
+//! the next power of two. Ids and names as in NVIDIA's table of names (g_nv_name_released.h). A board that is
+//! not listed is unknown. Pure.
 
 /// One board.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub struct Board {
     pub name: &'static str,
     /// Its memory, MiB.
     pub memory_mib: u64,
-    /// The part of it that the driver leaves to programs, MiB, where that was measured.
+    /// The part of it that the driver leaves to programs, MiB, if it was measured.
     pub usable_mib: Option<u64>,
 }
 
@@ -30,7 +30,7 @@ const BOARDS: &[Board] = &[
     board(0x2489, "3060 Ti", 8192),
     board(0x2503, "3060", 12288),
     board(0x2504, "3060", 12288),
-    // Logged by the driver when it made the map.
+    // The usable memory is as the driver logged it when it made the map.
     Board { usable_mib: Some(24210), ..board(0x2684, "4090", 24564) },
     board(0x2685, "4090 D", 24564),
     board(0x2702, "4080 SUPER", 16376),
@@ -64,7 +64,7 @@ impl Board {
     }
 }
 
-/// The boards of a device id, of which `largest_bar1_mib`, where it is known, leaves those that offer this size.
+/// The boards with a device id; if `largest_bar1_mib` is known, only those whose largest BAR1 has this size.
 #[must_use]
 pub fn of(device: u16, largest_bar1_mib: Option<u64>) -> Vec<Board> {
     let fits = |board: &&Board| largest_bar1_mib.is_none_or(|mib| board.largest_bar1_mib() == mib);

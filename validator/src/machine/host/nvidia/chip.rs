@@ -59,7 +59,7 @@ impl fmt::Display for Family {
     }
 }
 
-/// The chip with this device id; `None` if it is not known.
+/// The chip with this device id; `None` if it is unknown.
 #[must_use]
 pub fn of(device: u16) -> Option<Chip> {
     let found = CHIPS.iter().find(|(first, last, ..)| (*first..=*last).contains(&device))?;

@@ -9,7 +9,7 @@ use crate::machine::root::Root;
 /// Its path on the appliance.
 const IMAGES: &str = "run/firstlight/driver/modules/nvidia.ko";
 
-/// What the module's file says about itself.
+/// The properties that the module's file states.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModuleFile {
     /// Its path.

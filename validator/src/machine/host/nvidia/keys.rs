@@ -1,34 +1,34 @@
-//! The registry keys of NVIDIA's module that decide on peer-to-peer over PCIe, with the meaning that they have in
-//! the loaded version (nvrm_registry.h of NVIDIA's open modules). Pure.
+//! The registry keys of NVIDIA's module that control peer-to-peer over PCIe, with their meaning in the loaded
+//! version (nvrm_registry.h of NVIDIA's open modules). Pure.
 
 use std::collections::BTreeMap;
 
-/// From this version on `RMForceP2PType` no longer chooses BAR1: 2 is NVLink, and `RMPcieP2PType` chooses.
+/// From this version on `RMForceP2PType` no longer chooses BAR1: 2 is NVLink, and `RMPcieP2PType` chooses instead.
 const NEW_TYPES: u32 = 575;
 
-/// What a part of `ForceP2P` says.
+/// The setting in one part of `ForceP2P`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Force {
     /// Peer access is refused.
     Off,
-    /// Peer access is reported without a look at host and GPU.
+    /// Peer access is reported without checking host and GPU.
     On,
     /// The driver decides.
     Unset,
 }
 
-/// What `RMForceStaticBar1` says.
+/// The setting of `RMForceStaticBar1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StaticMap {
     /// No static map.
     Off,
-    /// All memory that programs can have is mapped, or the GPU is not started.
+    /// All memory that programs can use is mapped; if that fails, the GPU is not started.
     Forced,
-    /// It is made where all of the memory and what the driver maps besides fit.
+    /// The map is made if all of the memory and what the driver maps in addition fit.
     Auto,
 }
 
-/// How peers are to be reached over PCIe.
+/// How peers are reached over PCIe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Through {
     /// Through BAR1.
@@ -86,7 +86,7 @@ impl Keys {
         }
     }
 
-    /// The keys that ask for peers through BAR1, which need the static map.
+    /// True if the keys ask for peer-to-peer through BAR1, which needs the static map.
     #[must_use]
     pub fn ask_for_bar1(&self) -> bool {
         self.static_map == StaticMap::Forced || self.through == Through::Bar1

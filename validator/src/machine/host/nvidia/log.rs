@@ -48,13 +48,13 @@ pub fn static_maps(lines: &[Line]) -> Vec<u64> {
 pub struct Bar1Peer<'a> {
     /// The GPU's address.
     pub gpu: &'a str,
-    /// Why not; `None` if it is possible.
+    /// Why it is not possible; `None` if it is.
     pub off: Option<&'a str>,
     /// The memory that BAR1 must cover, bytes.
     pub memory: Option<u64>,
 }
 
-/// All of them, in the log's order: the last one about a GPU counts.
+/// All such lines, in the log's order: the last one about a GPU counts.
 #[must_use]
 pub fn bar1_peers(lines: &[Line]) -> Vec<Bar1Peer<'_>> {
     lines.iter().filter_map(|line| bar1_peer(&line.text)).collect()
@@ -83,8 +83,8 @@ pub fn peer_maps(lines: &[Line]) -> usize {
     lines.iter().filter(|l| l.text.contains("added PCIe BAR1 P2P mapping between")).count()
 }
 
-/// The lines of a driver in which peer-to-peer through BAR1 is enabled but faulty: page table entries whose
-/// bus address does not fit into the peer field (field_desc.h), and the resulting fault of the copy engine.
+/// The lines that show that peer-to-peer through BAR1 is enabled in the driver but faulty: page table entries whose bus address
+/// does not fit into the peer field (field_desc.h), and the resulting fault of the copy engine.
 #[must_use]
 pub fn patch_fails(lines: &[Line]) -> Vec<&str> {
     let all = lines.iter().map(|l| l.text.as_str());
@@ -95,8 +95,8 @@ pub fn patch_fails(lines: &[Line]) -> Vec<&str> {
     all.filter(bad).collect()
 }
 
-/// The time from which the log is complete: `None` from the kernel's start on, otherwise the time of its
-/// oldest line, because a full log drops its beginning.
+/// The time from which the log is complete: `None` if it is complete from the kernel's start, otherwise the
+/// time of its oldest line, because a full log drops its beginning.
 #[must_use]
 pub fn begins(lines: &[Line]) -> Option<Duration> {
     lines.first().filter(|first| first.seq > 0).map(|first| first.at)

@@ -1,5 +1,5 @@
 //! The state of NVIDIA's driver: init's report on its start, the loaded module, its GPUs, its libraries, its
-//! firmware. Read once for all tests; for what cannot be read the reason is kept, because each test needs
+//! firmware. Read once for all tests; if a part cannot be read, the reason is kept, because each test needs
 //! other parts.
 
 pub mod account;
@@ -32,7 +32,7 @@ use std::fmt::Display;
 /// A value, or a line that says which file could not be read and why.
 pub type Read<T> = Result<T, String>;
 
-/// All of it.
+/// The state of the driver.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Nvidia {
     /// init's report on its driver stage; `None` on a machine that firstlight's init did not start.

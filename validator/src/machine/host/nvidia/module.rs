@@ -55,7 +55,7 @@ pub fn read(root: &Root) -> Read<Option<Loaded>> {
     }))
 }
 
-/// For the fingerprint, with the known values.
+/// The hashes for the fingerprint; one that cannot be read is `None`.
 fn hash(root: &Root) -> ModuleHash {
     let note = root.read(format!("{FOLDER}/notes/.note.gnu.build-id")).ok();
     ModuleHash {

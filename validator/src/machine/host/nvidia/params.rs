@@ -16,7 +16,7 @@ pub fn read(root: &Root) -> Read<BTreeMap<String, String>> {
     Ok(text.map(|t| parse(&t)).unwrap_or_default())
 }
 
-/// The registry keys in force for the GPU at an address: those for all GPUs, then its own, which count where both have a key.
+/// The registry keys in force for the GPU at an address: those for all GPUs, then its own, which override them.
 #[must_use]
 pub fn registry_keys(all: &BTreeMap<String, String>, address: &str) -> String {
     let list = |name: &str| all.get(name).map_or("", String::as_str);

@@ -1,5 +1,5 @@
-//! What the ports of RDMA devices count: bytes in both directions, and errors. Bytes of RDMA do not pass the network
-//! interface of a card, so its counters stand for them only where RDMA is software on an interface.
+//! The counters of RDMA ports: bytes in both directions, and errors. RDMA traffic bypasses the network interface of a card, so
+//! the counters of the interface include it only if RDMA is software on that interface.
 
 use super::read::CLASS;
 use crate::machine::host::modules::absent_is_none;
@@ -9,33 +9,33 @@ use serde::{Deserialize, Serialize};
 /// What a port has counted so far.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Counted {
-    /// Bytes; `None`: the port does not count them.
+    /// Bytes; `None` if the port does not count them.
     pub bytes: Option<Bytes>,
-    /// Errors by the names of their counters.
+    /// Errors, with the names of their counters.
     pub errors: Vec<(String, u64)>,
 }
 
 /// Bytes that a port has sent and received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bytes {
-    /// Bytes that left.
+    /// Bytes sent.
     pub sent: u64,
-    /// Bytes that came.
+    /// Bytes received.
     pub received: u64,
-    /// Whether the port's hardware counts them; else the network interface does, with everything else on it.
+    /// Whether the port's hardware counts them; otherwise the network interface does, together with its other traffic.
     pub hardware: bool,
 }
 
-/// The counters of bytes, below the port's folder, and how many bytes one stands for: those that InfiniBand defines, in words
-/// of 4 bytes, and those of drivers without them (bnxt_re, irdma).
+/// The counters of bytes, below the port's folder, and how many bytes one count is: those that InfiniBand
+/// defines, in words of 4 bytes, and those of drivers without them (bnxt_re, irdma).
 const BYTES: [(&str, &str, u64); 3] = [
     ("counters/port_xmit_data", "counters/port_rcv_data", 4),
     ("hw_counters/tx_bytes", "hw_counters/rx_bytes", 1),
     ("hw_counters/ip4OutOctets", "hw_counters/ip4InOctets", 1),
 ];
 
-/// Counters that a good link does not move: broken symbols and packets, a link that went down, packets that came in a
-/// wrong order or not at all.
+/// Counters that do not change on a good link: broken symbols and packets, a link that went down, packets
+/// that arrived out of order or were lost.
 const ERRORS: [&str; 12] = [
     "counters/symbol_error",
     "counters/link_error_recovery",
@@ -54,7 +54,7 @@ const ERRORS: [&str; 12] = [
 /// Reads the counters of a port; `interface`: its network interface.
 ///
 /// # Errors
-/// The first counter that is there and cannot be read, with its name.
+/// The first counter that exists but cannot be read, with its name.
 pub fn counted(root: &Root, device: &str, port: u32, interface: Option<&str>) -> Result<Counted, String> {
     let folder = format!("{CLASS}/{device}/ports/{port}");
     let mut errors = Vec::new();
@@ -73,7 +73,7 @@ fn bytes(root: &Root, device: &str, folder: &str, interface: Option<&str>) -> Re
             return Ok(Some(Bytes { sent, received, hardware: true }));
         }
     }
-    // A card has a device below it; one of software has not.
+    // An RDMA device on a card has the link `device`; a software device does not.
     let Some(interface) =
         interface.filter(|_| !root.exists(format!("{CLASS}/{device}/device")).unwrap_or(true))
     else {
@@ -84,7 +84,7 @@ fn bytes(root: &Root, device: &str, folder: &str, interface: Option<&str>) -> Re
     Ok(both.map(|(sent, received)| Bytes { sent, received, hardware: false }))
 }
 
-/// A counter; `None` where there is none. The kernel has a folder of counters that a card does not support, too.
+/// A counter; `None` where there is none. The kernel also shows counters that a card does not support.
 fn number(root: &Root, file: &str) -> Result<Option<u64>, String> {
     let text = match root.text(file) {
         Err(e) if matches!(e.raw_os_error(), Some(NOT_SUPPORTED | INVALID)) => None,
@@ -95,12 +95,12 @@ fn number(root: &Root, file: &str) -> Result<Option<u64>, String> {
     text.map(parse).transpose()
 }
 
-/// Of Linux: `EOPNOTSUPP` and `EINVAL`.
+/// Linux's `EOPNOTSUPP` and `EINVAL`.
 const NOT_SUPPORTED: i32 = 95;
 const INVALID: i32 = 22;
 
 impl Counted {
-    /// The errors that were counted since `before`: name, the number then and now.
+    /// The errors that were counted since `before`: name, earlier count, present count.
     #[must_use]
     pub fn grown<'a>(&'a self, before: &'a Self) -> Vec<(&'a str, u64, u64)> {
         let old = |name: &str| before.errors.iter().find(|(other, _)| other == name).map(|(_, count)| *count);

@@ -51,7 +51,7 @@ pub enum State {
     Armed,
     /// 4: in use.
     Active,
-    /// 0 and 5 and up.
+    /// 0, and 5 or more.
     Other(u32),
 }
 

@@ -70,11 +70,11 @@ fn gid(root: &Root, port: &str, index: u32, address: Ipv6Addr) -> Result<Option<
 /// A file that may have no value, for an empty slot or a disabled link: the kernel then returns EINVAL, and a
 /// recording has no file.
 fn set(root: &Root, file: &str) -> Result<Option<String>, String> {
-    let said = |read: io::Result<String>| match read {
+    let optional = |read: io::Result<String>| match read {
         Err(e) if e.kind() == ErrorKind::InvalidInput => Ok(None),
         other => absent_is_none(other),
     };
-    let text = said(root.text(file)).map_err(|e| format!("/{file}: {e}"))?;
+    let text = optional(root.text(file)).map_err(|e| format!("/{file}: {e}"))?;
     Ok(text.filter(|t| !t.is_empty()))
 }
 
@@ -105,7 +105,7 @@ fn interface(root: &Root, name: String) -> Result<Netdev, String> {
     let folder = format!("sys/class/net/{name}");
     let operstate = parsed(root, &format!("{folder}/operstate"), |t| Some(t.to_owned()))?;
     let carrier = set(root, &format!("{folder}/carrier"))?.map(|t| t == "1");
-    // -1 and 4294967295 stand for unknown.
+    // -1 and 4294967295 mean unknown.
     let known = |mbit_s: &u64| (1..u64::from(u32::MAX)).contains(mbit_s);
     let mbit_s = set(root, &format!("{folder}/speed"))?.and_then(|t| t.parse().ok()).filter(known);
     Ok(Netdev { name, operstate, carrier, mbit_s })

@@ -20,7 +20,7 @@ const ATS_ENABLE: u16 = 0x8000;
 const MPC: u16 = 0xd8;
 const IRBNCE: u32 = 1 << 26;
 
-/// The routing registers besides ACS. `express`: the port type and offset of its capability. `ats`: the offset of that capability.
+/// The routing registers besides ACS. `express`: port type and offset of that capability; `ats`: offset of that capability.
 pub(super) fn other(
     space: Registers,
     ids: (u16, u16),
@@ -55,8 +55,8 @@ const ACS_CAPABILITY: u16 = 0x04;
 const ACS_CONTROL: u16 = 0x06;
 /// 100-series and 200-series PCH root ports have both registers 32 bits wide.
 const ACS_CONTROL_INTEL_PCH: u16 = 0x08;
-/// The Egress Control Vector has as many bits as the highest byte of the capability register says; 0 stands
-/// for 256.
+/// The Egress Control Vector has as many bits as the highest byte of the capability register says; 0 means
+/// 256.
 const ACS_VECTOR: u16 = 0x08;
 
 /// Root ports of Intel's 100-series, 200-series and Sunrise Point-LP chipsets.

@@ -84,8 +84,8 @@ fn the_registers_of_another_function_are_discarded() {
     let same = parse(&bytes).of("0x10de", "0x2684");
     assert!(same.faults.is_empty() && same.acs.is_some() && same.express.is_some());
     let other = parse(&bytes).of("0x15b3", "0x101d");
-    let said: Vec<_> = other.faults.iter().map(ToString::to_string).collect();
-    assert_eq!(said, ["the registers say 10de:2684, sysfs says 15b3:101d"]);
+    let faults: Vec<_> = other.faults.iter().map(ToString::to_string).collect();
+    assert_eq!(faults, ["the registers say 10de:2684, sysfs says 15b3:101d"]);
     assert!(other.acs.is_none() && other.express.is_none());
     assert!(parse(&bytes).of("unknown", "0x2684").faults.is_empty(), "sysfs says nothing");
     assert!(parse(&[0xff; 4096]).of("0x10de", "0x2684").faults.is_empty(), "it is gone");
@@ -95,7 +95,7 @@ fn the_registers_of_another_function_are_discarded() {
 #[test]
 fn a_fault_hides_its_own_data_and_what_follows_it() {
     use Untold::{Acs, PortType, Rebar};
-    let untold = |change: &dyn Fn(&mut Vec<u8>)| {
+    let hidden = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = image(4096);
         extended(&mut bytes, 0x100, 0x000d, 0x140);
         extended(&mut bytes, 0x140, 0x0015, 0x180);
@@ -104,15 +104,15 @@ fn a_fault_hides_its_own_data_and_what_follows_it() {
         change(&mut bytes);
         parse(&bytes).untold
     };
-    assert_eq!(untold(&|_| ()), []);
-    assert_eq!(untold(&|b| put(b, 0x148, &(7_u32 << 5).to_le_bytes())), [Rebar], "a malformed capability");
-    assert_eq!(untold(&|b| extended(b, 0x180, 0x0001, 0x100)), [], "a loop behind both");
-    assert_eq!(untold(&|b| extended(b, 0x100, 0x000d, 0x0c8)), [Rebar], "broken before the second");
-    assert_eq!(untold(&|b| extended(b, 0x100, 0x0001, 0x0c8)), [Acs, Rebar]);
-    assert_eq!(untold(&|b| b[0x61] = 0x20), [], "broken after the relevant part");
-    assert_eq!(untold(&|b| b[0x34] = 0x20), [PortType]);
-    assert_eq!(untold(&|b| b[0x62] = 0xf2), [PortType], "an invalid port type");
-    assert_eq!(untold(&|b| b.fill(0)), [PortType, Acs, Rebar]);
+    assert_eq!(hidden(&|_| ()), []);
+    assert_eq!(hidden(&|b| put(b, 0x148, &(7_u32 << 5).to_le_bytes())), [Rebar], "a malformed capability");
+    assert_eq!(hidden(&|b| extended(b, 0x180, 0x0001, 0x100)), [], "a loop behind both");
+    assert_eq!(hidden(&|b| extended(b, 0x100, 0x000d, 0x0c8)), [Rebar], "broken before the second");
+    assert_eq!(hidden(&|b| extended(b, 0x100, 0x0001, 0x0c8)), [Acs, Rebar]);
+    assert_eq!(hidden(&|b| b[0x61] = 0x20), [], "broken after the relevant part");
+    assert_eq!(hidden(&|b| b[0x34] = 0x20), [PortType]);
+    assert_eq!(hidden(&|b| b[0x62] = 0xf2), [PortType], "an invalid port type");
+    assert_eq!(hidden(&|b| b.fill(0)), [PortType, Acs, Rebar]);
     let other = parse(&image(4096)).of("0x15b3", "0x101d");
     assert_eq!(other.untold, [PortType, Acs, Rebar]);
 }

@@ -8,7 +8,7 @@ use super::{CONVENTIONAL_BYTES, Fault, HEADER_BYTES};
 const CONVENTIONAL_STEPS: usize = 48;
 /// Extended capabilities of 8 bytes that fit between byte 256 and byte 4096: (4096 - 256) / 8.
 const EXTENDED_STEPS: usize = 480;
-/// Status register, and its bit that says that there is a chain.
+/// Status register, and its bit that shows that there is a chain.
 const STATUS: u16 = 0x06;
 const STATUS_CAPABILITIES: u16 = 0x10;
 

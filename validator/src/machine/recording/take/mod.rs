@@ -1,4 +1,4 @@
-//! Records a machine: the files that firstlight reads of it, and of the kernel's log the lines that it looks for.
+//! Records a machine: the files that firstlight reads, and the lines of the kernel's log that it looks for.
 
 mod parts;
 
@@ -12,7 +12,7 @@ use std::io::{self, ErrorKind};
 pub struct Taken {
     /// What was read.
     pub recording: Recording,
-    /// One line for each file that exists and could not be read.
+    /// One line for each file that exists but could not be read.
     pub left_out: Vec<String>,
 }
 
@@ -49,7 +49,7 @@ impl Taker<'_> {
         self.recording.0.insert(path.to_owned(), node);
     }
 
-    /// Notes what exists and cannot be read.
+    /// Notes a file that exists but cannot be read.
     fn missed(&mut self, path: &str, why: &io::Error) {
         if !matches!(why.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput | ErrorKind::NotADirectory) {
             self.left_out.push(format!("/{path}: {why}"));
@@ -64,7 +64,7 @@ impl Taker<'_> {
         }
     }
 
-    /// A link as it is.
+    /// A link with its target; false if it cannot be read.
     fn point(&mut self, path: &str) -> bool {
         match self.root.link(path) {
             Ok(target) => self.add(path, Node::Link(target.to_string_lossy().into_owned())),
@@ -83,7 +83,7 @@ impl Taker<'_> {
         }
     }
 
-    /// A file of which only the name counts.
+    /// A file of which only the name matters.
     fn name(&mut self, path: &str) {
         match self.root.exists(path) {
             Ok(true) => self.add(path, Node::File(Vec::new())),
@@ -103,7 +103,7 @@ impl Taker<'_> {
         }
     }
 
-    /// Where a path leads to through links, relative to the root.
+    /// The path with its links resolved, relative to the root.
     fn real(&self, path: &str) -> Option<String> {
         let place = self.root.place(path).ok()?;
         let real = place.strip_prefix(self.root.path()).ok()?;

@@ -121,14 +121,14 @@ impl Taker<'_> {
         }
     }
 
-    /// The links of a library's name, and the name of the file in the end.
+    /// The chain of links from a library's name, and the name of the file at its end.
     fn library(&mut self, path: String) {
         let mut path = path;
         for _ in 0..LINKS {
             let Ok(target) = self.root.link(&path) else { break };
             self.point(&path);
             let folder = Path::new(&path).parent().unwrap_or_else(|| Path::new(""));
-            // An absolute target takes the place of the folder.
+            // An absolute target replaces the folder.
             let next = Path::new("/").join(folder).join(target);
             next.to_string_lossy().trim_start_matches('/').clone_into(&mut path);
         }
@@ -147,11 +147,11 @@ impl Taker<'_> {
     }
 }
 
-/// A record of the kernel's log as it is recorded: without its text where that is of no use. The first record tells
-/// whether the log still has its beginning.
+/// A record of the kernel's log in its recorded form: without its text if that is not needed. The first
+/// record shows whether the log still has its beginning.
 fn kept(line: &str) -> Option<String> {
     let (head, text) = line.split_once(';')?;
-    // What continues a record begins with a blank.
+    // Continuation lines of a record begin with a blank.
     if head.starts_with(char::is_whitespace) {
         return None;
     }
@@ -217,7 +217,7 @@ pub(super) const FIRMWARE: &[&str] = &[
     "usr/local/nvidia/firmware/nvidia",
     "run/firstlight/driver/firmware/nvidia",
 ];
-/// Words of the lines that are kept of the kernel's log; the others may hold what their owner may not give away.
+/// Lines of the kernel's log with one of these words are kept; the others may contain confidential data.
 pub(super) const WORDS: &[&str] =
     &["NVRM", "AER: ", "PCIe Bus Error", "DMAR", "AMD-Vi", "iommu: ", "IO_PAGE_FAULT", "x2apic", "smpboot"];
 

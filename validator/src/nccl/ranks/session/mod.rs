@@ -1,5 +1,5 @@
-//! The worker's side of an arm: starts its processes, asks them for rows, and after an error finds the cause,
-//! stops them all, and leaves nothing behind. `part` has rows, and the ranks of one node among several.
+//! The worker's side of an arm: starts its processes, requests rows from them, and after an error finds the cause,
+//! stops them all and leaves nothing behind. `part` handles rows, and the ranks of one node among several.
 
 mod part;
 
@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 /// The time limit for NCCL's report of its state while it hangs.
 const LOOKING: Duration = Duration::from_secs(8);
-/// The processes notice a hang themselves, and get this much longer to report it.
+/// The processes notice a hang themselves, and have this much more time to report it.
 const BESIDE: Duration = Duration::from_secs(5);
 
 /// The processes of an arm. Dropping it stops them, in bounded time.
@@ -48,7 +48,7 @@ pub struct Ranks {
     /// Bytes of the ranks' buffers, once allocated.
     room: u64,
     ended: bool,
-    /// Set by the node that leads, once it wants no more of these ranks.
+    /// Set once the leading node no longer needs these ranks.
     abandoned: Arc<AtomicBool>,
 }
 
@@ -83,7 +83,7 @@ impl Ranks {
             topology,
             graph,
             ras,
-            // The processes are real ones, whatever machine the worker reads.
+            // The processes run on this machine, even if the worker examines another one's files.
             leftovers: Leftovers::before(Root::new("/")),
             nonces: Nonces::new(),
             begun: Instant::now(),
@@ -173,7 +173,7 @@ impl Ranks {
         let ranks = self.setup.ranks();
         if self.setup.processes {
             let id = opened.iter().find_map(|opened| opened.id.clone());
-            // Without one each process reports that itself.
+            // If no process made an id, each process reports the error itself.
             self.crew.say(|_| Ask::Join { id: id.clone(), ranks });
         }
         self.joined(due)?;
@@ -194,8 +194,8 @@ impl Ranks {
         self.room
     }
 
-    /// One row: out of place and then in place. The results of the last timed calls are checked, as many as
-    /// have a part of their own in the buffers.
+    /// One row: out of place and then in place. The results of the last timed calls are checked: of as many calls
+    /// as have separate parts in the buffers.
     ///
     /// # Errors
     /// An invalid request, after which the arm continues; or a failure, after which the arm is stopped.
@@ -212,10 +212,10 @@ impl Ranks {
         Ok(row(ask, shape, ranks, done))
     }
 
-    /// All NCCL lines of all its processes so far, including those that are gone.
+    /// All of NCCL's lines so far, of all its processes, including those that have exited.
     #[must_use]
     pub fn said(&self) -> String {
-        self.crew.said().concat()
+        self.crew.output().concat()
     }
 
     /// NCCL's topology dump, as XML; `None` until it is written.
@@ -254,12 +254,12 @@ impl Ranks {
         if let Some(fault) = cause(&replies) {
             return Err(self.end(doing, fault, &replies));
         }
-        let said = replies.iter().map(|(_, reply)| match reply {
+        let all = replies.iter().map(|(_, reply)| match reply {
             Reply::Said(answer) => want(answer.clone()),
             _ => None,
         });
-        let said: Option<Vec<_>> = said.collect();
-        said.ok_or_else(|| self.end(doing, Fault::broken("the answer does not match the request"), &replies))
+        let all: Option<Vec<_>> = all.collect();
+        all.ok_or_else(|| self.end(doing, Fault::broken("the answer does not match the request"), &replies))
     }
 
     /// Stops everything, after the cause has been collected.
@@ -270,15 +270,15 @@ impl Ranks {
             }
             _ => Vec::new(),
         };
-        // Their output while they stop says nothing about the cause.
-        let said = self.crew.said();
-        diagnosis.extend(last_words(&said));
+        // Collected now: what they print while they are stopped says nothing about the cause.
+        let outputs = self.crew.output();
+        diagnosis.extend(last_words(&outputs));
         self.ended = true;
         self.crew.end_after(replies);
         let _ = self.leftovers.remove();
         let Fault { rank, mut kind, text } = fault;
         let mut text = format!("{doing}: {text}");
-        if let Some(words) = no_transport(&said) {
+        if let Some(words) = no_transport(&outputs) {
             kind = TroubleKind::NoTransport;
             if no_transport(std::slice::from_ref(&text)).is_none() {
                 text = format!("{text}: {words}");

@@ -1,5 +1,5 @@
-//! The ranks of one node, of a communicator over several: the same steps as on one machine, but the id, the seeds and
-//! the size come from the node that leads, and the results go there.
+//! One node's ranks of a communicator over several nodes: the same steps as on one machine, but the leading node
+//! provides the id, the seeds and the size, and receives the results.
 
 use super::{BESIDE, Ranks};
 use crate::gpu::pattern::Nonces;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// What the start of CUDA gave.
+/// The result of starting CUDA.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opening {
     /// NCCL's version, 22907 for 2.29.7.
@@ -29,7 +29,7 @@ pub struct Opening {
 }
 
 impl Ranks {
-    /// From now on nothing is waited for once that is set.
+    /// From now on every wait ends once `abandoned` is set.
     pub fn until(&mut self, abandoned: &Arc<AtomicBool>) {
         self.abandoned = Arc::clone(abandoned);
     }
@@ -37,7 +37,7 @@ impl Ranks {
     /// Waits until CUDA has started on this node.
     ///
     /// # Errors
-    /// It has not `within` that time, or failed.
+    /// CUDA has not started `within` that time, or failed.
     pub fn open_part(&mut self, within: Duration) -> Result<Opening, Trouble> {
         let opened = self.opened(Instant::now() + within)?;
         let nccl = opened.first().map_or(0, |opened| opened.nccl);
@@ -55,10 +55,10 @@ impl Ranks {
         self.enter(id, Instant::now() + within)
     }
 
-    /// This node's part of a row; `room` is the least of all nodes.
+    /// This node's part of a row; `room` is the smallest of all nodes.
     ///
     /// # Errors
-    /// As [`Ranks::row`]'s.
+    /// As for [`Ranks::row`].
     pub fn row_part(&mut self, ask: &RowAsk, seeds: [u64; 2], room: u64) -> Result<Done, Trouble> {
         let shape = ask.shape(self.ranks());
         self.allow(ask, shape)?;
@@ -115,7 +115,7 @@ fn time_limit(ask: &RowAsk, shape: Shape) -> Duration {
     patience(shape.bytes, calls.saturating_mul(2)) + BESIDE
 }
 
-/// A row of all nodes, and how long it may take: the leading node's side.
+/// The leading node's side: a row of all nodes, and its time limit.
 #[derive(Debug)]
 pub struct Whole {
     /// The number of ranks on all nodes.
@@ -124,7 +124,7 @@ pub struct Whole {
 }
 
 impl Whole {
-    /// For a communicator of this many ranks.
+    /// Rows of a communicator of this many ranks.
     #[must_use]
     pub fn new(ranks: usize) -> Self {
         Self { ranks, nonces: Nonces::new() }
@@ -148,7 +148,7 @@ impl Whole {
         (shape.count == 0).then(|| row(ask, shape, self.ranks, vec![nothing(ask)]))
     }
 
-    /// The row from all nodes' parts.
+    /// The row, merged from all nodes' parts.
     #[must_use]
     pub fn row(&self, ask: &RowAsk, parts: Vec<Done>) -> Row {
         row(ask, ask.shape(self.ranks), self.ranks, parts)

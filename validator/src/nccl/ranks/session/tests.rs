@@ -103,8 +103,8 @@ fn joined(setup: &Setup, begin: &str, then: &[&str]) -> Ranks {
 
 /// The processes' ids, which each has printed first.
 fn pids(ranks: &Ranks) -> Vec<String> {
-    let said = ranks.crew.said();
-    said.iter().map(|text| text.lines().next().unwrap().to_owned()).collect()
+    let outputs = ranks.crew.output();
+    outputs.iter().map(|text| text.lines().next().unwrap().to_owned()).collect()
 }
 
 #[track_caller]
@@ -157,8 +157,8 @@ fn several_processes_times_are_averaged_and_their_wrong_elements_added_up() {
     assert_eq!((row.out_of_place.us, row.in_place.us), (6.0, 7.0));
     let sum = Wrongs { count: 2, looked: 768, calls: 2, first: Some(wrong(1)), ..Wrongs::default() };
     assert_eq!((row.out_of_place.wrong, row.in_place.wrong), (Some(sum), None));
-    let said = ranks.crew.said();
-    for (rank, said) in said.iter().enumerate() {
+    let outputs = ranks.crew.output();
+    for (rank, said) in outputs.iter().enumerate() {
         let (gpu, id) = (4 + rank, rank == 0);
         let open = format!(
             r#"{{"Open":{{"gpus":[{gpu}],"first":{rank},"most_bytes":1024,"room":4096,"id":{id}}}}}"#

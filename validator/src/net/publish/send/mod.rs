@@ -21,7 +21,7 @@ pub(super) struct Letter<'a> {
     pub(super) key: &'a str,
     /// The verdict, so that a receiver need not parse.
     pub(super) verdict: &'a str,
-    /// The MAC of verdict and body, where there is a key.
+    /// The MAC of verdict and body, if there is a key.
     pub(super) mac: Option<&'a str>,
 }
 
@@ -30,7 +30,7 @@ pub(super) trait Line {
     /// Sends one report and returns the status.
     ///
     /// # Errors
-    /// If there was no answer.
+    /// There was no answer.
     fn post(&mut self, letter: Letter<'_>, within: Duration) -> Result<u16, HttpError>;
     /// Time since the start.
     fn elapsed(&self) -> Duration;
@@ -140,7 +140,7 @@ fn take_out(spool: &Shelf, name: &str, sent: &mut Sent) {
     }
 }
 
-/// Keeps a report that someone else may have written from being sent, now and later.
+/// Prevents a report that another program may have written from being sent, now or later.
 fn reject(spool: &Shelf, name: &str, why: &str, sent: &mut Sent) {
     let aside = match spool.set_aside(name) {
         Ok(aside) => format!("set aside as {aside}"),

@@ -177,11 +177,11 @@ fn a_report_that_is_not_proven_is_named_set_aside_and_never_sent() {
     assert_eq!((server.bodies(), sent.older, sent.waiting), (vec!["good", "now"], 1, 0));
     let why = ["it has no MAC", "its MAC is wrong", "its MAC is wrong", "its MAC is wrong"];
     let names = [name(1, "FAIL"), name(2, "FAIL"), name(3, "FAIL"), name(4, "PASS")];
-    let told = names
+    let expected = names
         .iter()
         .zip(why)
         .map(|(name, why)| format!("{name} from the spool is not sent: {why}, set aside as {name}.unproven"));
-    assert_eq!(sent.rejected, told.collect::<Vec<_>>());
+    assert_eq!(sent.rejected, expected.collect::<Vec<_>>());
     for name in names {
         assert!(spool.dir().join(format!("{name}.unproven")).exists(), "{name}");
     }

@@ -1,6 +1,6 @@
 //! The topology as a drawing: NUMA nodes at the left, then root ports and switches, GPUs and NICs at the right, each link
-//! with its generation and width. Ports whose ACS was changed say so; pairs and GPUs with findings are in color, and are
-//! named.
+//! with its generation and width. Ports whose ACS was changed are marked; pairs and GPUs with findings are in color, and
+//! are named.
 
 mod picture;
 
@@ -25,17 +25,17 @@ const BOX: f64 = 44.0;
 /// More NICs, and more pairs, are counted and not drawn.
 const MOST_NICS: usize = 24;
 const MOST_PAIRS: usize = 24;
-/// The matrix of which GPU has access to which, and the table of what arrived.
+/// The matrix of peer access, and the table with the result of each pair.
 const ACCESS: &str = "p2p.connectivity";
 const PAIRS: &str = "p2p.pairs";
 
-/// A function in the drawing, with what is below it.
+/// A function in the drawing, with the functions below it.
 struct Node<'a> {
     device: &'a Device,
     below: Vec<Node<'a>>,
 }
 
-/// What is drawn, and what must be known for it.
+/// The drawing in progress, and the data that it needs.
 struct Picture<'a> {
     report: &'a Report,
     ends: BTreeSet<Bdf>,
@@ -46,7 +46,7 @@ struct Picture<'a> {
     y: f64,
     middle: BTreeMap<Bdf, f64>,
     parts: Vec<Element>,
-    told: Vec<String>,
+    summary: Vec<String>,
 }
 
 /// The drawing; `None` if the fabric is unknown or has no GPU.
@@ -79,14 +79,14 @@ pub(super) fn section_of(report: &Report) -> Option<Element> {
         y: 4.0,
         middle: BTreeMap::new(),
         parts: Vec::new(),
-        told: Vec::new(),
+        summary: Vec::new(),
     };
     for (numa, nodes) in &roots {
         picture.socket(*numa, nodes);
     }
     let left_out = picture.pairs();
     let size = (right + END + if picture.bad.is_empty() { 4.0 } else { ARCS }, picture.y);
-    let desc = picture.told.join("; ");
+    let desc = picture.summary.join("; ");
     let drawn = drawing(size, "Topology of the machine", &desc, picture.parts);
     let more = all.len().saturating_sub(MOST_NICS);
     let notes = notes(&picture.bad, left_out, more, !picture.lanes.is_empty(), !picture.acs.is_empty());
@@ -99,13 +99,13 @@ pub(super) fn section_of(report: &Report) -> Option<Element> {
     )
 }
 
-/// How far right the ports of a chain reach, from the first port's left.
+/// The width of the ports of a chain with the room behind them.
 fn depth(chain: &[&Device]) -> f64 {
     let ports = chain.len().saturating_sub(1);
     chain.iter().take(ports).map(|device| PORT + gap(device)).sum()
 }
 
-/// The room behind a port: a switch's ports are close together.
+/// The room to the right of a port: a switch's ports are close together.
 const fn gap(port: &Device) -> f64 {
     if matches!(port.kind, Kind::Upstream) { 6.0 } else { LINK }
 }
@@ -122,14 +122,14 @@ fn insert<'a>(nodes: &mut Vec<Node<'a>>, chain: &[&'a Device]) {
     }
 }
 
-/// The ports that the fabric pass cleared, as its finding lists them.
+/// The ports whose ACS the fabric pass cleared, as its finding lists them.
 fn cleared(report: &Report) -> BTreeSet<String> {
     let findings = report.tests.iter().flat_map(|test| &test.findings).filter(|f| f.is(Code::AcsCleared));
     findings.flat_map(|f| &f.evidence).filter_map(|line| Some(line.split_once(": ")?.0.to_owned())).collect()
 }
 
-/// Pairs that findings name, the lower number first, each with its worst finding's code. A finding that stands for many
-/// pairs names only some of them: the others are those without access, and those to which data did not arrive.
+/// Pairs that findings name, the lower number first, each with its worst finding's code. A finding that represents many
+/// pairs names only some of them: the others are the pairs without access, and those whose data did not arrive.
 fn bad_pairs(report: &Report) -> BTreeMap<Pair, (Severity, String)> {
     let mut all: BTreeMap<Pair, (Severity, String)> = BTreeMap::new();
     let mut keep = |pair: Pair, finding: &Finding| {
@@ -162,7 +162,7 @@ fn bad_pairs(report: &Report) -> BTreeMap<Pair, (Severity, String)> {
     all
 }
 
-/// The fewest lanes of each GPU's link while it worked, where a test has them.
+/// The fewest lanes of each GPU's link under load, if a test has measured them.
 fn lanes(report: &Report) -> BTreeMap<GpuId, u64> {
     let mut all = BTreeMap::new();
     for table in report.tests.iter().flat_map(|test| &test.tables) {

@@ -10,7 +10,7 @@ use crate::render::words;
 use crate::report::gpus_of;
 use crate::schedule::Pair;
 
-/// The generation of a rate.
+/// The PCIe generation of a rate in GT/s.
 fn generation(gts: f64) -> Option<u8> {
     let rates = [2.5, 5.0, 8.0, 16.0, 32.0, 64.0];
     (1..).zip(rates).find(|(_, rate)| (rate - gts).abs() < 0.01).map(|(n, _)| n)
@@ -43,7 +43,7 @@ impl Picture<'_> {
         self.y += 6.0;
     }
 
-    /// Draws a function and all below it with its left at `x`, and says where its middle is.
+    /// Draws a function and everything below it, with its left edge at `x`; returns the height of its middle.
     fn node(&mut self, node: &Node<'_>, x: f64, numa: Option<u32>) -> f64 {
         let device = node.device;
         if self.ends.contains(&device.bdf) {
@@ -101,7 +101,7 @@ impl Picture<'_> {
         };
         let link = device.link.as_ref().map(rate).map(|(speed, lanes, _)| format!(", {speed} {lanes}"));
         let numa = numa.map(|n| format!(", NUMA {n}")).unwrap_or_default();
-        self.told.push(format!("{name} at {}{}{numa}", device.bdf, link.unwrap_or_default()));
+        self.summary.push(format!("{name} at {}{}{numa}", device.bdf, link.unwrap_or_default()));
         self.block(
             (self.right, middle),
             END,
@@ -112,7 +112,7 @@ impl Picture<'_> {
         middle
     }
 
-    /// The first finding about a GPU or one of its pairs.
+    /// Code and severity of the worst finding about a GPU or one of its pairs.
     fn code(&self, gpu: GpuId) -> Option<(String, Severity)> {
         let findings = self.report.tests.iter().flat_map(|test| &test.findings);
         let about = findings
@@ -166,7 +166,7 @@ impl Picture<'_> {
         }
     }
 
-    /// A line between the GPUs of each pair with findings; how many pairs have none, because there are too many.
+    /// Draws a line between the GPUs of each pair with findings; returns how many pairs are not drawn, beyond the maximum.
     pub(super) fn pairs(&mut self) -> usize {
         for (Pair { from: a, to: b }, (severity, code)) in self.bad.iter().take(MOST_PAIRS) {
             let middle = |gpu: &GpuId| self.middle.get(&self.report.gpus.get(gpu.index())?.bdf).copied();
@@ -183,13 +183,13 @@ impl Picture<'_> {
                     .with("class", &class.replace("arc", "dot"))
             };
             self.parts.extend(ends.map(dot));
-            self.told.push(format!("GPU {a} and GPU {b}: {code}"));
+            self.summary.push(format!("GPU {a} and GPU {b}: {code}"));
         }
         self.bad.len().saturating_sub(MOST_PAIRS)
     }
 }
 
-/// A NIC by the name that RDMA gives it.
+/// The name of a NIC, with that of its RDMA device if there is one.
 fn nic(fabric: Option<&Fabric>, device: &Device) -> String {
     let rdma = fabric.and_then(|fabric| fabric.rdma.iter().find(|rdma| rdma.bdf == device.bdf));
     rdma.map_or_else(|| "NIC".to_owned(), |rdma| format!("NIC {}", rdma.name))

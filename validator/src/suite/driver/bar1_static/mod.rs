@@ -1,7 +1,7 @@
 //! Whether the driver has mapped all of a GPU's memory into BAR1 permanently. Peers write to bus addresses
-//! inside BAR1; after a temporary mapping such an address would soon lead to other memory. Two witnesses know:
+//! inside BAR1; with a temporary mapping, such an address would soon refer to other memory. There are two sources:
 //! NVML counts how much of BAR1 is mapped, and some builds of the driver log the mapping when they start a GPU.
-//! Release builds of NVIDIA's own modules log nothing of it.
+//! Release builds of NVIDIA's own modules do not log it.
 
 use crate::config::Level;
 use crate::machine::host::kmsg;
@@ -33,11 +33,11 @@ pub(in crate::suite) const TEST: Test = Test {
 /// Why the map is expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
-    /// It is not.
+    /// It is not expected.
     No,
-    /// Our patches make it on Ada, and log it.
+    /// Our patches create it on Ada and log it.
     Logged,
-    /// Our changes or the registry keys ask for it; the log need not show it.
+    /// Our changes or the registry keys request it; it may be missing from the log.
     Silent,
 }
 
@@ -67,18 +67,18 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         () => Asked::No,
     };
     // NVML alone suffices where it answers about every GPU.
-    let told = |gpu: &&Device| !matches!(counted(gpu, windows), Count::Untold(_));
+    let is_counted = |gpu: &&Device| !matches!(counted(gpu, windows), Count::Unknown(_));
     let lines = match machine.log() {
-        Err(_) if gpus.iter().all(told) => &[],
+        Err(_) if gpus.iter().all(is_counted) => &[],
         lines => lines?,
     };
     Ok(judge(lines, &gpus, asked, windows))
 }
 
-/// From this version on NVIDIA's own modules make the map, and their release builds do not log it.
+/// From this version on, NVIDIA's own modules create the map, and their release builds do not log it.
 const SILENT: u32 = 570;
 
-/// The image's module carries the patch, and init holds GPUs open, so they were started.
+/// Whether the image's module carries the patch and init holds GPUs open, which means that they were started.
 fn is_patched(account: &Account) -> bool {
     let level = account.module("nvidia").and_then(|m| m.patch.as_deref());
     level.is_some_and(|level| !level.is_empty()) && !account.held.is_empty()
@@ -86,7 +86,7 @@ fn is_patched(account: &Account) -> bool {
 
 fn judge(lines: &[Line], gpus: &[&Device], asked: Asked, windows: &Result<Windows, String>) -> Judgement {
     let (maps, pairs) = (log::static_maps(lines).len(), log::peer_maps(lines));
-    // Lines of other drivers do not name the GPU; then their number must suffice.
+    // Other drivers' lines do not name the GPU, so only their number can be compared.
     let all = maps >= gpus.len();
     let seen: Vec<_> = gpus.iter().map(|gpu| Seen::of(gpu, lines, all, windows)).collect();
     let some = asked != Asked::No || maps + pairs > 0 || seen.iter().any(Seen::is_mapped);
@@ -94,7 +94,7 @@ fn judge(lines: &[Line], gpus: &[&Device], asked: Asked, windows: &Result<Window
     if let Some(first) = found.first() {
         return Judgement::of(first.message.clone(), found);
     }
-    let counted = seen.iter().all(|s| !matches!(s.count, Count::Untold(_)));
+    let counted = seen.iter().all(|s| !matches!(s.count, Count::Unknown(_)));
     let mapped = seen.iter().filter(|s| s.is_mapped()).count();
     let mapped = if counted { mapped } else { mapped.max(maps.min(gpus.len())) };
     let expected = match asked {
@@ -122,12 +122,12 @@ fn judge(lines: &[Line], gpus: &[&Device], asked: Asked, windows: &Result<Window
     }
 }
 
-/// What both witnesses say of one GPU.
+/// What both sources report about one GPU.
 struct Seen<'a> {
     gpu: &'a Device,
-    /// The last line of our patches about it.
+    /// The last line that our patches logged about it.
     line: Option<Bar1Peer<'a>>,
-    /// Whether the log has the map of every GPU.
+    /// Whether the log shows a map for every GPU.
     all: bool,
     count: Count,
 }
@@ -147,11 +147,11 @@ impl<'a> Seen<'a> {
         match &self.count {
             Count::All(_) => true,
             Count::Little(_) | Count::Part(_) => false,
-            Count::Untold(_) => self.line.as_ref().is_some_and(|line| line.off.is_none()),
+            Count::Unknown(_) => self.line.as_ref().is_some_and(|line| line.off.is_none()),
         }
     }
 
-    /// What is wrong whatever the driver was asked for: it refuses, or the witnesses disagree.
+    /// A fault that does not depend on what the driver was asked for: it refuses, or the sources disagree.
     /// `some`: the map is expected, or another GPU has it.
     fn fault(&self, lines: &[Line], some: bool) -> Option<Finding> {
         let bdf = self.gpu.bdf;
@@ -185,7 +185,7 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// Where NVML counts too little.
+    /// The finding that NVML counts too little.
     fn not_mapped(&self) -> Option<Finding> {
         let Count::Little(words) = &self.count else { return None };
         let bdf = self.gpu.bdf;
@@ -194,10 +194,10 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// The log lacks mappings, and NVML does not answer.
+/// The finding that the log lacks mappings and NVML does not answer.
 fn unlogged(mapped: usize, expected: usize, silent: bool, seen: &[Seen<'_>], lines: &[Line]) -> Finding {
     let (severity, since) = match log::begins(lines) {
-        // The missing beginning of the log may have held the lines.
+        // The missing beginning of the log may have contained the lines.
         Some(at) => (Severity::Error, format!("; lines before {} s are gone", at.as_secs())),
         None if silent => (Severity::Error, "; this driver need not log it".to_owned()),
         None => (Severity::Fail, String::new()),
@@ -205,7 +205,7 @@ fn unlogged(mapped: usize, expected: usize, silent: bool, seen: &[Seen<'_>], lin
     let message = format!("{mapped} of {expected} GPUs have their memory in BAR1 permanently{since}");
     let logged = kmsg::mentioning(lines, &["tatic bar1", "BAR1 P2P mapping", "BAR1 peer-to-peer"], 8);
     let nvml = seen.iter().filter_map(|s| match &s.count {
-        Count::Untold(why) => Some(format!("NVML about {}: {why}", s.gpu.bdf)),
+        Count::Unknown(why) => Some(format!("NVML about {}: {why}", s.gpu.bdf)),
         _ => None,
     });
     let finding = Code::Bar1NotStatic.finding(severity, "nvidia", message);

@@ -17,7 +17,7 @@ const SECOND: &str =
 const OFF: &str =
     "NVRM: BAR1 peer-to-peer of 0000:11:00.0 off: BAR1 is too small: video memory 0x5e9200000, x";
 
-/// MiB of BAR1 that NVML counts as used on each of two GPUs with 24564 MiB; none where it does not answer.
+/// MiB of BAR1 that NVML counts as used on each of two GPUs with 24564 MiB; `None` if it does not answer.
 type Used = Option<[u64; 2]>;
 
 fn say_of(device: &str, first: u64, texts: &[&str], asked: Asked, used: Used) -> Judgement {
@@ -40,7 +40,7 @@ fn say(texts: &[&str], patched: bool) -> Judgement {
     say_of("0x2684", 0, texts, if patched { Asked::Logged } else { Asked::No }, None)
 }
 
-/// What NVML and a log of these lines give together.
+/// The judgement from NVML's count and a log of these lines.
 fn both(texts: &[&str], asked: Asked, used: [u64; 2]) -> Judgement {
     say_of("0x2684", 0, texts, asked, Some(used))
 }
@@ -131,7 +131,7 @@ fn witnesses_that_disagree_are_a_finding() {
     let said = both(&[FIRST, OFF], Asked::Logged, ALL);
     assert!(said.outcome() == Outcome::Warn && said.findings[0].is(Code::Bar1Witnesses), "{said:?}");
     assert_eq!(both(&[FIRST, SECOND], Asked::Logged, ALL).outcome(), Outcome::Pass);
-    // Where both say no, the driver's reason counts.
+    // If both sources report no map, the driver's reason counts.
     let said = both(&[FIRST, OFF], Asked::Logged, LITTLE);
     assert_eq!(said.findings[0].cause, "BAR1 is too small");
 }

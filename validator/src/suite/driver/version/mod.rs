@@ -44,8 +44,8 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     Ok(Judgement::of(summary, findings))
 }
 
-/// A machine on which the driver does not run. Without a GPU none is needed. With a GPU only `driver.load =
-/// false` excuses that; otherwise a GPU without its driver fails.
+/// Judges a machine on which the driver does not run. Without a GPU no driver is needed. With a GPU only
+/// `driver.load = false` excuses that; otherwise a GPU without its driver fails.
 fn without(fabric: &Fabric, account: Option<&Account>, mut findings: Vec<Finding>) -> Judgement {
     let gpus = fabric.gpus.len();
     let why = match account {
@@ -75,11 +75,15 @@ fn absent(gpus: usize, tried: bool) -> Finding {
         .finding(Severity::Fail, "nvidia", message)
         .values("not loaded", "loaded", None)
         .seen("/sys/module/nvidia: missing");
-    if tried { finding.because("init was to load it, but does not report why that failed") } else { finding }
+    if tried {
+        finding.because("init should have loaded it, but does not report why that failed")
+    } else {
+        finding
+    }
 }
 
 /// GPUs that respond but are not bound although NVIDIA's driver is loaded. The test `drivers` reports those
-/// that another driver holds; those that init names are reported already.
+/// that another driver holds; those in `known`, which init names, are reported already.
 fn left_alone(fabric: &Fabric, known: &[Finding]) -> Vec<Finding> {
     let gpus = fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf));
     let alone = gpus.filter(|d| d.driver.is_none() && !d.config.gone);
@@ -102,7 +106,7 @@ fn complaints(log: &[kmsg::Line]) -> Option<Finding> {
     Some(Code::DriverMismatch.finding(Severity::Warn, "nvidia", message).seen_all(lines))
 }
 
-/// The worst finding that is more than information.
+/// The worst finding, if it is more than information.
 fn worst(findings: &[Finding]) -> Option<&Finding> {
     // The first of the worst: `max_by_key` would return the last.
     findings.iter().rev().filter(|f| f.severity > Severity::Info).max_by_key(|f| f.severity)
@@ -163,7 +167,7 @@ mod tests {
         }
         let silent = without(&two, Some(&enodev()), noted("DRIVER-NO-GPU", "info"));
         assert_eq!((silent.outcome(), silent.findings.len()), (Outcome::Fail, 2));
-        assert!(silent.findings[1].cause.starts_with("init was to load it"));
+        assert!(silent.findings[1].cause.starts_with("init should have loaded it"));
     }
 
     #[test]

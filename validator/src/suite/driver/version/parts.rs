@@ -76,7 +76,7 @@ fn library_part(name: &'static str, library: &Read<Option<Library>>) -> Result<P
 }
 
 /// The firmware that runs on the GPUs; before their first use, the firmware that the kernel would load. Only
-/// NVIDIA's closed module works without.
+/// NVIDIA's closed module works without firmware.
 fn firmware(nvidia: &Nvidia, loaded: &Loaded) -> Result<Vec<Part>, Box<Finding>> {
     let gpus = nvidia.gpus.iter().flatten();
     let running = gpus.filter_map(|(gpu, recorded)| Some((gpu, recorded.firmware.clone()?)));

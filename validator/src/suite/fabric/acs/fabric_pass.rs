@@ -1,4 +1,4 @@
-//! What the fabric pass did before, from its journal: the registers it cleared, and why a port redirects
+//! What the fabric pass did earlier, read from its journal: the registers it cleared, and why a port redirects
 //! although the pass ran.
 
 use crate::fabric::journal::{Entry, Journal};
@@ -45,8 +45,8 @@ pub(super) fn explained(found: Finding, journal: &[Entry]) -> Finding {
     }
 }
 
-/// The result of a write to a port that redirects now. An entry with neither a result nor a failure is of a
-/// pass that died.
+/// The result of a write to a port that redirects now. An entry with neither a result nor a failure comes from
+/// a pass that died.
 fn outcome(entry: &Entry, found: &Finding) -> Option<Finding> {
     let codes = [Code::AcsStuck, Code::AcsReverted, Code::AcsRefused];
     let code = match &entry.finding {

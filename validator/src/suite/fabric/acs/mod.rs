@@ -1,5 +1,5 @@
-//! Whether any port on a GPU path redirects peer traffic to the root complex. Read twice with a pause, to
-//! catch a port that something switches back on.
+//! Whether any port on a GPU path redirects peer traffic to the root complex. The ports are read twice with a
+//! pause in between, to catch a port whose redirection something switches on again.
 
 mod fabric_pass;
 
@@ -72,7 +72,7 @@ fn judge(policy: AcsPolicy, first: &Fabric, again: &Fabric, journal: &[Entry]) -
     let found = ports.iter().filter_map(|p| port(*p, [first, again], &turns));
     let now: Vec<_> = found.map(|f| fabric_pass::explained(f, journal)).collect();
     let unread = acs::unread(first);
-    // Each fault of a port is reported once, above.
+    // A port with a finding above is not reported a second time.
     let wrong: Vec<_> = now.iter().map(|f| f.subject.clone()).collect();
     let findings = |f: &&Finding| f.is(Code::AcsQuirk) && ports.iter().any(|p| p.to_string() == f.subject);
     let quirks = first.findings.iter().filter(findings).filter(|f| !wrong.contains(&f.subject)).cloned();
@@ -82,9 +82,9 @@ fn judge(policy: AcsPolicy, first: &Fabric, again: &Fabric, journal: &[Entry]) -
         Some(port) => port.message.clone(),
         None => format!("{clean} of {} {place}: redirect off", ports.len()),
     };
-    // ACS that is kept on purpose has a finding already; the measuring tests decide.
+    // ACS that is kept on purpose already has a finding; the tests that measure decide whether it is harmful.
     let most = if policy == AcsPolicy::Off { Severity::Warn } else { Severity::Error };
-    // Then lockdown prevents clearing, and must be fixed first.
+    // If ports redirect, lockdown prevents clearing them and must be fixed first.
     let redirects = now.iter().any(|f| f.is(Code::AcsRedirect) && f.severity > Severity::Info);
     let locked = (redirects && policy != AcsPolicy::Off).then(|| lockdown(again)).flatten();
     let kept = pass_through::kept(again);
@@ -93,7 +93,7 @@ fn judge(policy: AcsPolicy, first: &Fabric, again: &Fabric, journal: &[Entry]) -
     Judgement::of(summary, locked.into_iter().chain(lowered).chain(quirks).collect())
 }
 
-/// A port's present fault; or, when it was right a moment ago, that it changed.
+/// A port's present fault; if the port was right a moment ago, the finding that it changed.
 fn port(bdf: Bdf, [first, again]: [&Fabric; 2], turns: &[Turns; 2]) -> Option<Finding> {
     let Some(now) = find(again, bdf) else {
         let message = format!("{bdf} was present and is gone a moment later");
@@ -108,7 +108,7 @@ fn port(bdf: Bdf, [first, again]: [&Fabric; 2], turns: &[Turns; 2]) -> Option<Fi
     }
 }
 
-/// A port that the fabric pass skips: running the pass is no remedy.
+/// For a port that the fabric pass skips, the finding names the reason and a remedy other than running the pass.
 fn reasoned(found: Finding, kept: &Kept) -> Finding {
     let own = kept.iter().find(|(port, _)| port.to_string() == found.subject);
     match own {
@@ -179,7 +179,7 @@ mod tests {
         let said = judge(AcsPolicy::Path, &fabric, &fabric, &[]);
         assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::Lockdown), "{said:?}");
         assert!(said.findings[0].message.contains("(integrity)") && said.findings[1].is(Code::AcsRedirect));
-        // Where nothing has to be cleared it does not matter.
+        // Where nothing has to be cleared, lockdown does not matter.
         let mut clear = with_control(0);
         clear.lockdown = Some("integrity".into());
         assert_eq!(judge(AcsPolicy::Path, &clear, &clear, &[]).findings, []);

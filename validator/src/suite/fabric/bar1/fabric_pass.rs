@@ -19,9 +19,9 @@ pub(super) fn read(root: &Root) -> Vec<Finding> {
     }
 }
 
-/// The judgement with the pass's findings. Where peers do not use BAR1 its size is not a fault; a GPU whose
+/// Adds the pass's findings to the judgement. Where peers do not use BAR1, its size is not a fault; a GPU whose
 /// registers the pass could not repair always fails.
-pub(super) fn explained(said: Judgement, findings: Vec<Finding>, gpus: &[(&Device, Way)]) -> Judgement {
+pub(super) fn explained(judgement: Judgement, findings: Vec<Finding>, gpus: &[(&Device, Way)]) -> Judgement {
     let native =
         |f: &Finding| gpus.iter().any(|(gpu, way)| *way == Way::Native && gpu.bdf.to_string() == f.subject);
     let weighed = findings.into_iter().map(|mut finding| {
@@ -32,10 +32,10 @@ pub(super) fn explained(said: Judgement, findings: Vec<Finding>, gpus: &[(&Devic
     });
     let more: Vec<_> = weighed.collect();
     let worst = more.iter().rev().filter(|f| f.severity > Severity::Info).max_by_key(|f| f.severity);
-    let summary = worst.filter(|_| said.outcome() == Outcome::Pass).map(|f| f.message.clone());
-    let mut said = said.with(more);
-    said.summary = summary.unwrap_or(said.summary);
-    said
+    let summary = worst.filter(|_| judgement.outcome() == Outcome::Pass).map(|f| f.message.clone());
+    let mut judgement = judgement.with(more);
+    judgement.summary = summary.unwrap_or(judgement.summary);
+    judgement
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The findings about the driver's static map of all memory, computed before the driver makes it: how many MiB of
-//! BAR1 are missing, and what helps. What the driver has made, the test bar1-static finds out.
+//! The findings about the driver's static map of all memory, computed before the driver creates it: how many MiB of
+//! BAR1 are missing, and the remedies. The test bar1-static checks the map that the driver actually created.
 
 use crate::fabric::rebar::static_map::{Fit, Memory, Room, fit};
 use crate::machine::host::nvidia::keys::{self, Keys, StaticMap, Through};
@@ -15,15 +15,15 @@ use crate::suite::shared::peer::Way;
 use crate::suite::shared::window::{Count, counted};
 use crate::text::size::size;
 
-/// From this version on NVIDIA's own modules make the map as it is computed here.
+/// From this version on, NVIDIA's own modules create the map as it is computed here.
 const FIRST: u32 = 570;
 
-/// What is known of the driver that makes the map.
+/// What is known of the driver that creates the map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Driver {
-    /// None is loaded.
+    /// No driver is loaded.
     Absent,
-    /// It has these keys.
+    /// It is loaded, with these registry keys.
     Loaded(Keys),
 }
 
@@ -36,11 +36,11 @@ pub(super) fn findings(machine: &Machine, gpus: &[(&Device, Way)]) -> Result<Vec
     let loaded = machine.nvidia.loaded.as_ref().ok().and_then(Option::as_ref);
     let driver = match loaded.map(|loaded| keys::major(&loaded.version)) {
         None => Driver::Absent,
-        // Another arithmetic, or an unknown one.
+        // Older versions compute the map differently; for an unknown version, the computation is unknown.
         Some(version) if version.is_none_or(|version| version < FIRST) => return Ok(Vec::new()),
         Some(version) => {
             let all = params::read(&machine.root);
-            // Peers through BAR1 are of one kind.
+            // All GPUs with peers through BAR1 are of one kind, so the first one's keys apply to all.
             let first = peers.first().map_or_else(String::new, |(gpu, _)| gpu.bdf.to_string());
             let keys = params::registry_keys(known(&all)?, &first);
             Driver::Loaded(Keys::of(version.unwrap_or_default(), &keys))
@@ -54,7 +54,7 @@ pub(super) fn findings(machine: &Machine, gpus: &[(&Device, Way)]) -> Result<Vec
     let one = |(gpu, _): &&(&Device, Way)| {
         let console = screen::on(gpu, &screens).map(|screen| screen.name.as_str());
         let address = gpu.bdf.to_string();
-        // The driver has made the map, or has said why not.
+        // The driver has created the map or has logged why not.
         let done = loaded.is_some()
             && (matches!(counted(gpu, machine.windows()), Count::All(_))
                 || log::bar1_peers(lines).iter().any(|line| line.gpu == address));
@@ -63,21 +63,21 @@ pub(super) fn findings(machine: &Machine, gpus: &[(&Device, Way)]) -> Result<Vec
     Ok(peers.iter().filter_map(one).collect())
 }
 
-/// The judgement with these findings.
-pub(super) fn added(said: Judgement, findings: Vec<Finding>) -> Judgement {
+/// Adds these findings to the judgement.
+pub(super) fn added(judgement: Judgement, findings: Vec<Finding>) -> Judgement {
     let worst = findings.iter().find(|f| f.severity > Severity::Info).map(|f| f.message.clone());
-    let passed = said.outcome() == Outcome::Pass;
-    let mut said = said.with(findings);
+    let passed = judgement.outcome() == Outcome::Pass;
+    let mut judgement = judgement.with(findings);
     if let Some(worst) = worst.filter(|_| passed) {
-        said.summary = worst;
+        judgement.summary = worst;
     }
-    said
+    judgement
 }
 
 /// A GPU's name and memory.
 type Known = Option<(String, Memory)>;
 
-/// By NVML where the driver is loaded, otherwise by the table of boards.
+/// Read from NVML if the driver is loaded, otherwise from the table of boards.
 fn memory(machine: &Machine, gpu: &Device, loaded: bool) -> Known {
     let window = || machine.windows().as_ref().ok()?.get(&gpu.bdf)?.as_ref().ok().copied();
     let window = if loaded { window() } else { None };
@@ -104,18 +104,18 @@ fn of_board(gpu: &Device) -> Known {
 fn finding(gpu: &Device, known: Known, console: Option<&str>, driver: Driver) -> Option<Finding> {
     let sizes = gpu.aperture_sizes();
     let largest = sizes.and_then(|r| r.supported_bytes.last().copied()).unwrap_or_default();
-    // The fabric pass gives it the largest size; where it cannot, another finding says so.
+    // The fabric pass sets BAR1 to its largest size; if it cannot, another finding reports that.
     let bar1 = gpu.aperture().map(|bar| bar.bytes).unwrap_or_default().max(largest);
     let Some((name, memory)) = known else {
         let message = format!(
-            "whether all memory of {} fits into BAR1 ({}) is unknown: the board {} is not known, and no driver tells its memory",
+            "whether all memory of {} fits into BAR1 ({}) is unknown: the board {} is not known, and no driver reports its memory",
             gpu.bdf,
             size(bar1),
             gpu.device
         );
         return Some(Code::Bar1MapUnknown.finding(Severity::Info, &gpu.bdf, message));
     };
-    // Before a driver is loaded the appliance's keys are assumed, and what a driver without them does is told.
+    // Before a driver is loaded, the appliance's keys are assumed; the map without these keys is reported too.
     let (map, mailboxes, asked) = match driver {
         Driver::Absent => (StaticMap::Forced, false, true),
         Driver::Loaded(keys) => (keys.static_map, keys.through != Through::Bar1, keys.ask_for_bar1()),
@@ -158,7 +158,7 @@ fn short(about: &str, gpu: &Device, severity: Severity, (needed, there): (u64, u
     Code::Bar1MapShort.finding(severity, &gpu.bdf, message).values(there, needed, Some("MiB"))
 }
 
-/// What helps, the nearest first.
+/// Adds causes and remedies, the most direct first.
 fn with_help(
     finding: Finding,
     gpu: &Device,
@@ -203,7 +203,7 @@ mod tests {
     use crate::machine::pcie::model::{Bar, Rebar};
     use crate::suite::shared::fixture;
 
-    /// A GPU of this id that offers BAR1 up to so many MiB, and has it.
+    /// A GPU of this id that offers BAR1 of up to `mib` MiB and has that size.
     fn gpu(device: &str, mib: u64) -> Device {
         let mut fabric = fixture::machine(1);
         let at = fabric.gpus[0];
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn mailboxes_take_the_first_512_mib_where_no_key_says_bar1() {
-        // Nothing asks for peers through BAR1: for information.
+        // Nothing requests peers through BAR1, so the finding is only information.
         let said = say("0x2c05", 16384, None, loaded("")).unwrap();
         assert!(said.is(Code::Bar1MapShort) && said.severity == Severity::Info, "{said:?}");
         assert_eq!((said.measured, said.expected), (16382.into(), (16304 + 8 + 512).into()));

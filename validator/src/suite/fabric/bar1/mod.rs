@@ -42,8 +42,8 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let gpus = peer::ways(fabric, known(&machine.nvidia.gpus)?);
     // Without the log the offered sizes are still known.
     let memory = memory(&gpus, machine.log.as_deref().unwrap_or_default());
-    let said = fabric_pass::explained(judge(&gpus, &memory), fabric_pass::read(&machine.root), &gpus);
-    Ok(map::added(said, map::findings(machine, &gpus)?))
+    let judgement = fabric_pass::explained(judge(&gpus, &memory), fabric_pass::read(&machine.root), &gpus);
+    Ok(map::added(judgement, map::findings(machine, &gpus)?))
 }
 
 /// The memory of GPUs as the driver logged it: by address, or for all where all are of the same model.
@@ -94,7 +94,7 @@ fn sizes(gpus: &[(&Device, Way)]) -> String {
 }
 
 fn finding(gpu: &Device, way: Way, memory: Option<u64>) -> Option<Finding> {
-    // Then it is unknown what BAR1 covers.
+    // If the GPU's register and the kernel disagree about its size, it is unknown what BAR1 covers.
     if let Some(finding) = rebar::disagrees(gpu) {
         return Some(finding);
     }

@@ -13,11 +13,11 @@ use std::fmt;
 
 /// From this size on a row is compared with its neighbours; below, protocols change from one to the next.
 const NEIGHBOURS: u64 = 1 << 20;
-/// A call may take at most this many times the time of twice its bytes. On record 1.2 (alltoall of 512 KiB).
+/// A call may take at most this many times the time of twice its bytes. Recorded: 1.2 (alltoall of 512 KiB).
 const OF_TWICE: f64 = 1.3;
-/// From `LARGE` on, twice the bytes may take at most this many times as long. On record 2.4.
+/// From `LARGE` on, twice the bytes may take at most this many times as long. Recorded: 2.4.
 const TWICE: f64 = 2.7;
-/// One placement may take at most this many times the time of the other. On record 1.15.
+/// One placement may take at most this many times the time of the other. Recorded: 1.15.
 const OTHER: f64 = 1.5;
 /// Up to this many times its limit a slow row is a warning; the second factor is for rows that only bandwidth
 /// limits.
@@ -68,9 +68,9 @@ fn one(rows: &[&Row], limits: &Limits) -> Vec<Slow> {
     let mut found = Vec::new();
     for row in rows {
         for placement in [Placement::OutOfPlace, Placement::InPlace] {
-            let held = held(row, placement, rows, limits, small_us);
+            let compared = compared(row, placement, rows, limits, small_us);
             // Each row once, by the limit that it exceeds most.
-            let worst = held.into_iter().filter(|slow| slow.us > slow.most_us);
+            let worst = compared.into_iter().filter(|slow| slow.us > slow.most_us);
             found.extend(worst.max_by(|a, b| a.times().total_cmp(&b.times())));
         }
     }
@@ -78,8 +78,8 @@ fn one(rows: &[&Row], limits: &Limits) -> Vec<Slow> {
     found
 }
 
-/// All limits of a row that it exceeds.
-fn held(row: &Row, placement: Placement, rows: &[&Row], limits: &Limits, small_us: f64) -> Vec<Slow> {
+/// A row with each of the limits that apply to it, whether it exceeds them or not.
+fn compared(row: &Row, placement: Placement, rows: &[&Row], limits: &Limits, small_us: f64) -> Vec<Slow> {
     let slow = |most_us, why| Slow { most_us, why, ..Slow::of(row, placement) };
     let links = Why::Links(limits.least_gb_s(row.collective));
     let why = if row.bytes >= LARGE { links } else { Why::Start };
@@ -113,7 +113,7 @@ fn start(rows: &[&Row], limits: &Limits) -> Option<Slow> {
     (slow.us > slow.most_us).then_some(slow)
 }
 
-/// What another row is held against: a call that is shorter than the processor's part scatters is no measure.
+/// The time that another row is compared with: at least `SCATTER_US`, because shorter times vary too much.
 fn at_least(row: &Row, placement: Placement) -> f64 {
     time(row, placement).max(SCATTER_US)
 }

@@ -1,4 +1,4 @@
-//! All ranks' processes: asked together, answering within one deadline.
+//! The processes of all ranks: requests go to all of them, and the answers must arrive within one deadline.
 
 use super::super::processes::NOT_SUPPORTED;
 use super::super::processes::messages::Trouble;
@@ -11,11 +11,11 @@ use crate::process::partner::{Lost, Partner};
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Starting CUDA in all processes at once.
+/// For starting CUDA in all processes at once.
 const START: Duration = Duration::from_secs(60);
-/// Opening and closing other processes' memory.
+/// For opening and closing other processes' memory.
 const OPENING: Duration = Duration::from_secs(15);
-/// Beyond what a rank itself waits for.
+/// Added to the time that a rank itself waits.
 const ANSWER: Duration = Duration::from_secs(5);
 /// `CUDA_ERROR_TOO_MANY_PEERS`
 const TOO_MANY: i32 = 711;
@@ -76,13 +76,13 @@ impl Crew {
 
     fn say(&mut self, gpus: &[GpuId], ask: impl Fn(Rank, GpuId) -> Ask) -> Result<(), Stop> {
         for (rank, gpu) in Rank::each(gpus) {
-            let said = self.of(*gpu).map(|process| process.partner.say(&ask(rank, *gpu), None));
-            said.unwrap_or(Ok(())).map_err(|lost| gone(*gpu, &lost))?;
+            let sent = self.of(*gpu).map(|process| process.partner.say(&ask(rank, *gpu), None));
+            sent.unwrap_or(Ok(())).map_err(|lost| gone(*gpu, &lost))?;
         }
         Ok(())
     }
 
-    /// Everyone's answer, within the same time.
+    /// The answers of these GPUs' ranks, all within the same time.
     fn hear(&mut self, gpus: &[GpuId], within: Duration) -> Result<Vec<(GpuId, Answer)>, (GpuId, Lost)> {
         let due = Instant::now() + within;
         let mut answers = Vec::new();
@@ -107,14 +107,14 @@ impl Crew {
             Answer::Failed(trouble) => Some((*gpu, trouble)),
             _ => None,
         });
-        // A rank that gives up because of another one's fault has the milder one.
+        // A rank that gives up because of another rank's fault reports a milder fault than that rank.
         match faults.min_by_key(|(_, trouble)| (trouble.hang, !trouble.sticky)) {
             Some((gpu, trouble)) => Err(stop(gpu, trouble, Code::CudaError, Severity::Error)),
             None => Ok(answers.into_iter().map(|(_, answer)| answer).collect()),
         }
     }
 
-    /// All ranks open each other's memory; where one cannot, those that can close it again.
+    /// All ranks open each other's memory; if one cannot, the others close it again.
     pub(super) fn join(&mut self, group: &[GpuId]) -> Result<(), Stop> {
         let handles: Vec<_> =
             group.iter().filter_map(|gpu| self.of(*gpu).map(|process| process.handles.clone())).collect();
@@ -145,7 +145,7 @@ impl Crew {
         self.ask(group, HANG + ANSWER, |_, _| Ask::Run(run))?.into_iter().map(ran).collect()
     }
 
-    /// Kills all: a kernel that does not end keeps its process from ending by itself.
+    /// Kills all processes: a kernel that does not end prevents its process from ending by itself.
     pub(super) fn kill(&mut self) {
         self.0.iter_mut().for_each(|process| process.partner.kill());
     }
@@ -153,7 +153,7 @@ impl Crew {
 
 impl Drop for Crew {
     fn drop(&mut self) {
-        // All exit at the same time.
+        // So that all exit at the same time.
         self.0.iter_mut().for_each(|process| process.partner.let_go());
     }
 }
@@ -168,7 +168,7 @@ fn gone(gpu: GpuId, lost: &Lost) -> Stop {
     Stop::All(Box::new(finding.remedy(REMEDY)))
 }
 
-/// The consequence of a GPU's fault in its process; `code` is that of any other fault.
+/// The consequence of a GPU's fault in its process; `code` and `severity` are for faults without their own code.
 fn stop(gpu: GpuId, trouble: &Trouble, code: Code, severity: Severity) -> Stop {
     let (code, severity) = match trouble {
         Trouble { hang: true, .. } => (Code::P2pHang, Severity::Fail),

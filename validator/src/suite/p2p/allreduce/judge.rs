@@ -10,7 +10,7 @@ use crate::suite::shared::speed::table;
 use crate::text::size::size;
 use serde_json::Value;
 
-/// What helps where the frameworks' own all-reduce fails; NCCL has tests of its own.
+/// The remedy if the frameworks' own all-reduce fails; NCCL has its own tests.
 pub(super) const REMEDY: &str = "start vLLM and SGLang with --disable-custom-all-reduce, so that they use NCCL, which has tests of its own; see the tests iommu, acs and bar1-static";
 
 /// Steps of a round.
@@ -48,14 +48,14 @@ impl Results {
 }
 
 impl Reduction {
-    /// Takes what all ranks found in `launches` more launches.
+    /// Adds the results of all ranks from `launches` more launches.
     pub(super) fn take(&mut self, launches: u64, ran: Vec<Ran>) {
         self.launches += launches;
         let [once, _] = ROUNDS;
         for launch in 0..usize::try_from(launches).unwrap_or_default() {
             let of_all: Vec<_> = ran.iter().filter_map(|ran| ran.times.get(launch)).collect();
             for n in 0..ROUNDS.iter().sum() {
-                // The rank that came last waited for none: a round takes as long as it took there.
+                // The last rank to arrive waits for no other, so its time is the time of the round.
                 let times = of_all.iter().map(|times| times.get(n as usize).copied().unwrap_or_default());
                 let [ones, twos] = &mut self.ns;
                 if n < once { ones } else { twos }.extend(times.min());
@@ -68,7 +68,7 @@ impl Reduction {
         self.late.iter().any(Option::is_some)
     }
 
-    /// Whether there is no need for more rounds.
+    /// Whether a fault makes more rounds unnecessary.
     pub(super) fn is_bad(&self) -> bool {
         self.has_stalled() || self.reduced.iter().flatten().any(|reduced| reduced.wrong > 0)
     }
@@ -93,13 +93,13 @@ impl Reduction {
         Some((f64::from(middle) / 100.0).round() / 10.0)
     }
 
-    /// The rank that sums up a place in a two-shot all-reduce.
+    /// The rank that computes the sum of a word in a two-shot all-reduce.
     fn keeper(&self, place: u64) -> Rank {
         let part = (self.bytes / 16).div_ceil((self.gpus.len() as u64).max(1));
         Rank::new(usize::try_from((place / 4).checked_div(part).unwrap_or_default()).unwrap_or_default())
     }
 
-    /// Of a kind's wrong words, one finding: which GPU read them from which.
+    /// One finding about the wrong words of a kind: which GPU read them, and from which GPU.
     fn wrong(&self, kind: usize) -> Option<Finding> {
         let all = || Rank::each(self.reduced.iter().filter_map(|both| both.get(kind)));
         let (rank, worst) =
@@ -112,7 +112,7 @@ impl Reduction {
             .map(Rank::new);
         let (reader, source) = match (kind, input) {
             (0, input) => (rank, input),
-            // A two-shot sum that is wrong everywhere was wrong where it was made, and else where it was fetched.
+            // If a two-shot sum is wrong on all ranks, the keeper read wrong input; otherwise a rank fetched it wrongly.
             (_, Some(input)) if everywhere && input != keeper => (keeper, Some(input)),
             _ => (rank, Some(keeper)),
         };
@@ -148,8 +148,8 @@ impl Reduction {
         )
     }
 
-    /// The flag that did not come although its sender had sent it: of all ranks that gave up, others waited for
-    /// those that did.
+    /// The flag that did not arrive although its sender had sent it. Other ranks that gave up only waited for a
+    /// rank that had given up before.
     fn stalled(&self) -> Option<Finding> {
         let step =
             |rank: Rank| self.late.get(rank.index()).copied().flatten().map_or(u64::MAX, |late| late.step);
@@ -170,7 +170,7 @@ impl Reduction {
         Some(finding.seen_all(all().map(line).collect()))
     }
 
-    /// Rounds that were not checked in whole.
+    /// The finding that rounds were not checked completely.
     fn unchecked(&self) -> Option<Finding> {
         let short = |(kind, found): (usize, &Reduced)| found.looked != self.rounds(kind) * self.words();
         let all_ranks = self.reduced.len() == self.gpus.len() && self.launches > 0;

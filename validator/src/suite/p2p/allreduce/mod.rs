@@ -1,6 +1,6 @@
 //! What inference frameworks do by themselves, beside NCCL: a one-shot and a two-shot all-reduce by kernels that
 //! wait for flags in memory shared through CUDA IPC, replayed from a CUDA graph. One process for each GPU; each
-//! GPU checks every value of every round. The verdict is apart from NCCL's, which uses other mechanisms.
+//! GPU checks every value of every round. The verdict is separate from NCCL's, which uses other mechanisms.
 
 mod crew;
 mod judge;
@@ -21,7 +21,7 @@ use judge::{Reduction, Results};
 use rank::{LARGEST, Run};
 use std::time::{Duration, Instant};
 
-/// Its name: what fails it switches off is not NCCL's.
+/// Its id: if it fails, the frameworks' own all-reduce is switched off, and NCCL's peer-to-peer stays on.
 pub(crate) const ID: &str = "p2p-allreduce";
 
 pub(in crate::suite) const TEST: Test = Test {
@@ -68,7 +68,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
             Ok(()) => {}
             Err(Stop::TooMany) if group.len() > 2 => {
                 let (first, second) = group.split_at(group.len() / 2);
-                // What is left alone has no peer in this test; p2p-integrity has tried its pairs.
+                // A GPU that is left alone has no peer in this test; p2p-integrity has tried its pairs.
                 open.extend([second, first].into_iter().filter(|half| half.len() > 1).map(<[_]>::to_vec));
             }
             Err(Stop::All(finding)) => {
@@ -101,7 +101,7 @@ fn ended(stop: Stop) -> Result<Judgement, Box<Finding>> {
     }
 }
 
-/// Groups of two or more GPUs in which each reaches every other, each GPU in the first one that it fits.
+/// Groups of two or more GPUs in which each reaches every other; each GPU is in the first group that it fits.
 fn groups(clique: &Clique) -> Result<Vec<Vec<GpuId>>, GpuError> {
     let mut groups: Vec<Vec<GpuId>> = Vec::new();
     for gpu in &clique.gpus {
@@ -150,7 +150,7 @@ fn reduce(machine: &Machine, crew: &mut Crew, group: &[GpuId], results: &mut Res
     crew.leave(group)
 }
 
-/// How many launches are next: as many as are wanted, and fit the time.
+/// How many launches are next: as many as are still wanted and fit into the time.
 fn more(done: u64, rounds: u64, taken: Duration, most: Duration) -> u64 {
     let each = taken / u32::try_from(done.max(1)).unwrap_or(u32::MAX);
     let fit = most.saturating_sub(taken).as_nanos().checked_div(each.as_nanos()).unwrap_or_default();
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_two_shot_sum_that_is_wrong_everywhere_was_made_wrong_and_else_it_was_fetched_wrong() {
-        // 256 vectors, 128 for each rank: word 600 is summed up by rank 1.
+        // 256 vectors, 128 for each rank: rank 1 computes the sum of word 600.
         let made = Reduced { wrong: 5, zeros: 5, peers: 1, first: 600, ..right(0) };
         let said_of = |ranks| said(vec![of(ranks)]).summary;
         let line = said_of(vec![bad(1, made), bad(1, made)]);
@@ -245,7 +245,7 @@ mod tests {
             line.starts_with("GPU 4 -> 5: two-shot all-reduce of 4 KiB by kernels reads zeros"),
             "{line}"
         );
-        // Its own input is right where rank 0 sums up, so it is rank 1 that fetches this wrong.
+        // Rank 0 computes this sum and reads its own input correctly, so rank 1 fetched the sum wrongly.
         let both = Reduced { first: 0, ..made };
         let line = said_of(vec![bad(1, made), bad(1, both)]);
         assert!(

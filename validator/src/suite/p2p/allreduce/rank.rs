@@ -16,11 +16,11 @@ use std::time::Duration;
 pub(in crate::suite) const COMMAND: &str = "reducer";
 /// The largest all-reduce, bytes.
 pub(super) const LARGEST: u64 = 512 << 10;
-/// A kernel no longer waits for a flag after so many seconds of its clock.
+/// A kernel stops waiting for a flag after this many seconds of its clock.
 pub(super) const GIVE_UP_S: u64 = 3;
 /// The host waits longer: clocks of an idle GPU are slow at first, and each barrier of a round may give up.
 pub(super) const HANG: Duration = Duration::from_secs(15);
-/// Allocations of this size share no page with others, which opening one would hand over too.
+/// Allocations of this size share no page with others; opening a shared page would expose the others too.
 const PAGE: u64 = 2 << 20;
 
 /// A request to a rank.
@@ -68,7 +68,7 @@ pub(super) enum Answer {
     Failed(Trouble),
 }
 
-/// What a rank found: in all rounds of this size so far, and the times of the last launches.
+/// A rank's results: what it found in all rounds of this size so far, and the times of the last launches.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ran {
     /// One-shot and two-shot.
@@ -78,7 +78,7 @@ pub(super) struct Ran {
     pub(super) times: Vec<Vec<u64>>,
 }
 
-/// What the rank has itself.
+/// The rank's own GPU, stream and memory.
 struct Own {
     gpu: Gpu,
     stream: Stream,
@@ -136,7 +136,7 @@ fn failed(error: &GpuError) -> Answer {
     Answer::Failed(Trouble::from(error))
 }
 
-/// Makes all-reduces in one group. True when it is to leave the group, false when the worker has no more requests.
+/// Makes all-reduces in one group. True when it must leave the group, false when the worker has no more requests.
 fn joined(worker: &Worker, own: &Own, rank: Rank, peers: &[Option<[Buffer; 2]>]) -> io::Result<bool> {
     let mut graph = None;
     loop {
@@ -148,7 +148,7 @@ fn joined(worker: &Worker, own: &Own, rank: Rank, peers: &[Option<[Buffer; 2]>])
         };
         let mut work = || {
             if graph.as_ref().is_none_or(|(of, _)| *of != (run.bytes, run.seed)) {
-                // The one of the size before ends first.
+                // The graph of the previous size is destroyed first.
                 drop(graph.take());
                 graph =
                     Some(((run.bytes, run.seed), own.stream.reductions(&own.reduction(rank, peers, run)?)?));
@@ -169,7 +169,7 @@ impl Own {
         let stream = device.stream()?;
         let (signals, data) = (device.alloc(PAGE)?, device.alloc(PAGE)?);
         let handles = [signals.ipc_handle()?, data.ipc_handle()?].map(|handle| handle.0.to_vec());
-        // No flag of another program may be taken for one of these.
+        // Flags that another program left in this memory must not be mistaken for new ones.
         stream.set_bytes(signals.whole(), 0)?;
         let (out, books) = (device.alloc(LARGEST)?, Books::new(&device, &stream)?);
         stream.finish(&format!("GPU {gpu}: clearing its memory"), HANG)?;

@@ -26,7 +26,7 @@ pub(super) const MATRICES: &[(&str, Level)] = &[
     ("sm.bi.read", Level::Standard),
 ];
 
-/// How the figures of a matrix are taken.
+/// How the figures of a matrix are sampled.
 pub(super) fn policy(name: &str, level: Level) -> Policy {
     // Staged copies are ten times slower than others and less informative: two samples, a third where they
     // differ.
@@ -34,7 +34,7 @@ pub(super) fn policy(name: &str, level: Level) -> Policy {
     if level >= Level::Full { Policy { samples: policy.samples + 2, repeats: 4, ..policy } } else { policy }
 }
 
-/// A cell, or two that one measurement fills, and the transfers for it.
+/// One cell, or two cells that one measurement fills, and the transfers for it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Cell {
     pub(super) name: &'static str,
@@ -68,7 +68,7 @@ impl Sizes {
     }
 }
 
-/// One copy that is not measured: links wake up, clocks rise, the driver maps.
+/// Copies that are not measured: links wake up, clocks rise, and the driver maps memory.
 pub(super) fn warm_up(way: Pair, how: How, sizes: Sizes, times: u32) -> Flow {
     Flow::write(way, how, if how == How::Peer { sizes.sample() } else { sizes.bytes }, times)
 }

@@ -1,4 +1,4 @@
-//! Faults in the speeds of pairs, each with the figures that it rests on: those are measured again before the
+//! Faults in the speeds of pairs, each with the figures that it is based on, which are measured again before the
 //! fault counts. Pure.
 
 use super::Basis;
@@ -7,7 +7,7 @@ use crate::floors::{Carrier, Figures, Mover, asymmetric, contradicted, impossibl
 use crate::outcome::finding::Finding;
 use crate::schedule::Pair;
 
-/// A finding, and the figures that it rests on: the matrix, and the pair in it.
+/// A finding, and the figures that it is based on: the matrix, and the pair in it.
 #[derive(Debug)]
 pub(super) struct Doubt {
     pub(super) cells: Vec<(&'static str, Pair)>,
@@ -24,7 +24,7 @@ const WRITES: Mover = Mover::WRITES;
 const READS: Mover = Mover { kernel: false, read: true };
 const KERNEL_WRITES: Mover = Mover { kernel: true, read: false };
 const KERNEL_READS: Mover = Mover { kernel: true, read: true };
-/// The matrices besides those of [`Figures`], who moves the data, and, for matrices of both directions, the
+/// The matrices besides those of [`Figures`], how the data is moved, and, for matrices of both directions, the
 /// matrix of one direction alone. The row's GPU acts.
 const MOVERS: &[(&str, Mover, Option<&str>)] = &[
     ("sample.uni.on", WRITES, None),
@@ -64,7 +64,7 @@ pub(super) fn doubts(seen: &Seen, basis: &Basis<'_>) -> Vec<Doubt> {
     all
 }
 
-/// What carries a pair's data. The floor does not follow from links that carry more than they report.
+/// What carries a pair's data. If the links carry more than they report, the report is not used for the floor.
 fn carrier(seen: &Seen, basis: &Basis<'_>, pair: Pair) -> Carrier {
     let carrier = (basis.carrier)(pair);
     let moved = seen.grid.get("ce.write", pair).or_else(|| seen.grid.get("ce.write", pair.back()));
@@ -94,7 +94,7 @@ fn beyond(seen: &Seen, basis: &Basis<'_>, pair: Pair) -> Vec<Doubt> {
     all
 }
 
-/// The copy engine's writes against the capability of the links. Pairs without a figure have another finding.
+/// Compares the copy engine's writes with the capability of the links. Pairs without a figure have another finding.
 fn one(seen: &Seen, basis: &Basis<'_>, way: Pair) -> Vec<Doubt> {
     let figure = |name| seen.grid.get(name, way);
     let Some(one_way) = figure("ce.write") else { return Vec::new() };
@@ -110,8 +110,8 @@ fn one(seen: &Seen, basis: &Basis<'_>, way: Pair) -> Vec<Doubt> {
     pair(&figures, basis.least).into_iter().map(|finding| Doubt::of(&cells, finding)).collect()
 }
 
-/// Each engine's speed in one direction against the opposite direction: the path is the same. Where the copy
-/// engine's writes show the fault already, the others would only repeat it.
+/// Compares each engine's speed in one direction with the opposite direction: the path is the same. If the copy
+/// engine's writes already show the fault, the others would only repeat it.
 fn lopsided(seen: &Seen, pair: Pair) -> Vec<Doubt> {
     let one = |name: &'static str| {
         let figure = |pair| seen.grid.get(name, pair);
@@ -125,7 +125,7 @@ fn lopsided(seen: &Seen, pair: Pair) -> Vec<Doubt> {
     ONE_WAY.iter().filter_map(|name| one(name)).collect()
 }
 
-/// Every other engine and direction against its own floor; staged pairs are reported by their writes.
+/// Compares every other engine and direction with its own floor; staged pairs are reported by their writes.
 fn movers(seen: &Seen, basis: &Basis<'_>, pair: Pair) -> Vec<Doubt> {
     let carrier = carrier(seen, basis, pair);
     let low = |(name, by, alone): &(&'static str, Mover, Option<&str>)| {

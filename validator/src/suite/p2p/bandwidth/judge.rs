@@ -11,7 +11,7 @@ use crate::schedule::Pair;
 use crate::suite::shared::speed::{judged, moments, noisy};
 use serde_json::Value;
 
-/// The figures that are to be measured once more, later, before they are judged.
+/// The figures that must be measured again later, before they are judged.
 pub(super) fn doubtful(seen: &Seen, basis: &Basis<'_>) -> Vec<(&'static str, Pair)> {
     let bad = doubts(seen, basis).into_iter().filter(|doubt| doubt.finding.severity > Severity::Info);
     let mut cells: Vec<_> = bad.flat_map(|doubt| doubt.cells).collect();
@@ -54,7 +54,7 @@ fn with_both(doubt: Doubt, seen: &Seen) -> Finding {
     finding.seen_all(both_values)
 }
 
-/// Missing peer access is judged by `p2p-capability`; but a configured floor stays unmeasured.
+/// Missing peer access is judged by `p2p-capability`; here it means that a configured floor was not measured.
 fn apart(pair: Pair, why: &str, least: Option<f64>) -> Option<Finding> {
     least.map(|least| {
         let message = format!("{pair}: expect.min_p2p_gb_s is {least}, and there is no peer access: {why}");

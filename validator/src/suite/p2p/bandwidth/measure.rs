@@ -15,8 +15,8 @@ use crate::suite::shared::speed::{
     Access, Bench, Figure, Flow, Grid, How, Job, Taken, Ways, across, copies_at,
 };
 
-/// With more pairs than this no figure is measured again: then the machine is slow, and not for a moment
-/// only.
+/// With more pairs than this, no figure is measured again: the machine is slow in that case, and not only for a
+/// moment.
 const MOST_AGAIN: usize = 16;
 /// Copies of 16 bytes for one sample of the latency, as p2pBandwidthLatencyTest makes.
 const SMALL_COPIES: u32 = 100;
@@ -38,7 +38,7 @@ pub(super) fn all(
     if level >= Level::Standard { sizes::measure(machine, bench, ways, run.seen) } else { Ok(()) }
 }
 
-/// Measures `cells` once more, pair by pair with nothing beside them: a figure that was low only briefly, or
+/// Measures `cells` once more, pair by pair and with no other traffic: a figure that was low only briefly, or
 /// because of an unknown shared resource, is not low.
 pub(super) fn again(
     machine: &Machine,
@@ -154,7 +154,7 @@ impl Run<'_, '_> {
         self.seen.findings.extend(timed.wrong.map(|(flow, checked)| speed::wrong(&flow, &checked)));
     }
 
-    /// The judge needs it; `p2p-latency` measures it for the report.
+    /// Measures the latency for the judge; `p2p-latency` measures it for the report.
     fn latency(&mut self, pairs: &[Pair]) -> Result<(), Box<Finding>> {
         for back in [false, true] {
             let way = |pair: &Pair| if back { pair.back() } else { *pair };

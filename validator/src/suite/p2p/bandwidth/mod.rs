@@ -1,6 +1,6 @@
 //! Bandwidth between the GPUs: the matrices of p2pBandwidthLatencyTest, with peer access off and on, and
-//! nvbandwidth's between devices, by their methods, so that the numbers compare; but every sample's data is
-//! checked. Latency is left to `p2p_latency`, many pairs at once to `p2p_together`.
+//! nvbandwidth's between devices, with their methods, so that the numbers are comparable; in addition, every
+//! sample's data is checked. Latency is left to `p2p_latency`, many pairs at once to `p2p_together`.
 
 mod cells;
 mod doubt;

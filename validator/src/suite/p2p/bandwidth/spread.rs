@@ -1,5 +1,5 @@
-//! The stability of the figures: a table of the spread of samples, and a finding where slow samples are more
-//! than chance. The median hides them, but programs feel them. Pure.
+//! The stability of the figures: a table of the spread of samples, and a finding if there are more slow samples
+//! than by chance. The median hides them, but they slow programs down. Pure.
 
 use crate::floors::stats::Measured;
 use crate::outcome::finding::{Code, Finding, Severity};
@@ -48,7 +48,7 @@ pub(super) fn spreads(grid: &Grid) -> Option<Value> {
     (!rows.is_empty()).then(|| table("bandwidth.spread", &columns, &rows))
 }
 
-/// Slow samples among good ones, for figures with peer access on.
+/// The finding about slow samples among good ones, for figures with peer access on.
 pub(super) fn bursts(grid: &Grid) -> Option<Finding> {
     let on = |name: &str| !name.ends_with(".off");
     let all: Vec<_> = grid.everything().filter(|(name, pair, _)| on(name) && pair.from != pair.to).collect();

@@ -1,4 +1,4 @@
-//! Reads what a prediction needs.
+//! Reads the facts that a prediction needs.
 
 use super::predict::{self, Driver, Prediction, Side};
 use crate::gpu::{Clique, Nvml};
@@ -22,12 +22,12 @@ pub(super) struct Facts {
     nvlinks: NvLinks,
     /// Pairs with a switch above both, the lower address first.
     switched: BTreeSet<(Bdf, Bdf)>,
-    /// As the GPU at an address has it.
+    /// The driver as each GPU has it, by address.
     drivers: BTreeMap<Bdf, Driver>,
     host: Option<Model>,
 }
 
-/// Reads it.
+/// Reads the facts.
 ///
 /// # Errors
 /// The fabric or the driver's list of GPUs cannot be read.
@@ -38,7 +38,7 @@ pub(super) fn of(machine: &Machine, clique: &Clique, nvml: &Nvml) -> Result<Fact
         let mapped = match counted(gpu, windows) {
             Count::All(_) => Some(true),
             Count::Little(_) => Some(false),
-            Count::Part(_) | Count::Untold(_) => None,
+            Count::Part(_) | Count::Unknown(_) => None,
         };
         let chip = chip::number(&gpu.device).and_then(chip::of);
         (gpu.bdf, Side { chip, geforce: way == Way::Bar1, mapped })
@@ -62,7 +62,7 @@ fn driver(machine: &Machine, gpu: Bdf) -> Option<Driver> {
     Some(Driver { version, changed: changed(&machine.nvidia), keys })
 }
 
-/// Whether the loaded module has a patch level of firstlight, by init's account or by the module's file.
+/// Whether the loaded module has a patch level of firstlight, according to init's account or the module's file.
 fn changed(nvidia: &Nvidia) -> Option<bool> {
     let account = nvidia.account.as_ref().ok()?.as_ref();
     if let Some(module) = account.and_then(|account| account.module("nvidia")) {

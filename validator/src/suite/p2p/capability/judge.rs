@@ -2,7 +2,7 @@
 
 use super::beside::{against, evidence, nvml, predictions, unpredicted, word};
 use super::predict::Expected;
-use super::{Enabling, Said};
+use super::{Answers, Enabling};
 use crate::gpu::Status;
 use crate::machine::GpuId;
 use crate::outcome::Judgement;
@@ -13,7 +13,7 @@ use crate::suite::shared::peers;
 use std::collections::BTreeSet;
 
 /// Judges all pairs; `expected` are the groups within which access is configured, if any.
-pub(super) fn judge(gpus: usize, all: &[Said], expected: Option<&[Vec<GpuId>]>) -> Judgement {
+pub(super) fn judge(gpus: usize, all: &[Answers], expected: Option<&[Vec<GpuId>]>) -> Judgement {
     let found: Vec<(Pair, Finding)> = all.iter().filter_map(|s| Some((s.pair, one(s)?))).collect();
     let (found, grouped) = match expected {
         Some(groups) => (found.into_iter().map(|f| as_meant(f, groups)).collect(), None),
@@ -39,11 +39,11 @@ pub(super) fn judge(gpus: usize, all: &[Said], expected: Option<&[Vec<GpuId>]>) 
         Some(f64::from(u8::from(can)))
     };
     let none = !all.is_empty() && mixed == all.len() && expected.is_none();
-    let said = match findings.first().filter(|_| none) {
+    let judgement = match findings.first().filter(|_| none) {
         Some(first) => Judgement::not_applicable(first.message.clone()).with(findings),
         None => Judgement::of(summary, findings),
     };
-    said.showing(vec![matrix("p2p.connectivity", "1", gpus, yes)]).with_tables(vec![predictions(all)])
+    judgement.showing(vec![matrix("p2p.connectivity", "1", gpus, yes)]).with_tables(vec![predictions(all)])
 }
 
 /// A missing access that the configuration does not ask for is harmless.
@@ -53,7 +53,7 @@ fn as_meant((pair, finding): (Pair, Finding), groups: &[Vec<GpuId>]) -> (Pair, F
     (pair, if lacking { Finding { severity, ..finding } } else { finding })
 }
 
-/// Where access is missing exactly between whole groups, one finding replaces many.
+/// If access is missing exactly between whole groups, one finding replaces many.
 fn in_groups(gpus: usize, found: Vec<(Pair, Finding)>) -> (Vec<(Pair, Finding)>, Option<Finding>) {
     let (refused, others): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|(_, f)| f.is(Code::P2pUnsupported));
@@ -76,23 +76,23 @@ fn in_groups(gpus: usize, found: Vec<(Pair, Finding)>) -> (Vec<(Pair, Finding)>,
 /// The number of pairs whose evidence is kept.
 const SEEN: usize = 4;
 
-fn one(said: &Said) -> Option<Finding> {
-    let nvml = match nvml(said) {
+fn one(answers: &Answers) -> Option<Finding> {
+    let nvml = match nvml(answers) {
         Ok(nvml) => nvml,
         Err(why) => {
             let message = format!("NVML does not report whether peer access works: {why}");
             return Some(Code::P2pWitnesses.finding(Severity::Error, "", message));
         }
     };
-    let finding = match (said.can, nvml, &said.enabling) {
-        _ if said.can != said.supported => {
-            let (a, b) = (word(said.can), word(said.supported));
+    let finding = match (answers.can, nvml, &answers.enabling) {
+        _ if answers.can != answers.supported => {
+            let (a, b) = (word(answers.can), word(answers.supported));
             lie(
                 format!("cuDeviceCanAccessPeer reports {a} and cuDeviceGetP2PAttribute reports {b}"),
                 "CUDA contradicts itself",
             )
         }
-        (true, Ok(()), Enabling::Works) => return unpredicted(said).or_else(|| atomics(said)),
+        (true, Ok(()), Enabling::Works) => return unpredicted(answers).or_else(|| atomics(answers)),
         (true, Ok(()), Enabling::Refused(why)) => {
             let message =
                 format!("CUDA and NVML report that peer access works, but it cannot be enabled: {why}");
@@ -118,8 +118,8 @@ fn one(said: &Said) -> Option<Finding> {
             "CUDA reports that peer access does not work, but it can be enabled".to_owned(),
             "CUDA's answer is wrong",
         ),
-        (false, Err(status), Enabling::Refused(_)) if said.predicted.0 == Expected::NotApplicable => {
-            let why = &said.predicted.1;
+        (false, Err(status), Enabling::Refused(_)) if answers.predicted.0 == Expected::NotApplicable => {
+            let why = &answers.predicted.1;
             let message =
                 format!("peer access is not applicable: {why}; CUDA reports no, NVML reports {status}");
             Code::P2pMixed.finding(Severity::Info, "", message).because(why.as_str())
@@ -127,26 +127,26 @@ fn one(said: &Said) -> Option<Finding> {
         (false, Err(status), Enabling::Refused(_)) => {
             let message = format!("no peer access: CUDA reports no, NVML reports {status}");
             let finding = Code::P2pUnsupported.finding(Severity::Fail, "", message);
-            match &said.predicted {
+            match &answers.predicted {
                 (Expected::Refused(_), why) => finding.because(why.as_str()),
                 _ => because(finding, status),
             }
         }
     };
-    Some(finding.seen(evidence(said)).seen(against(said)))
+    Some(finding.seen(evidence(answers)).seen(against(answers)))
 }
 
 /// Atomics on the peer's memory: a disagreement is reported for information. The test p2p-order tries what
 /// CUDA claims; NCCL uses none.
-fn atomics(said: &Said) -> Option<Finding> {
-    let nvml = said.nvml.atomics.as_ref().ok()?;
-    let answer = match (said.atomics, nvml) {
+fn atomics(answers: &Answers) -> Option<Finding> {
+    let nvml = answers.nvml.atomics.as_ref().ok()?;
+    let answer = match (answers.atomics, nvml) {
         (true, Status::Ok) => return None,
         (true, status) => format!("CUDA claims atomics on the peer's memory, but NVML reports {status}"),
         (false, Status::Ok) => "NVML claims atomics on the peer's memory, but CUDA does not".to_owned(),
         (false, _) => return None,
     };
-    Some(Code::P2pWitnesses.finding(Severity::Info, "", answer).seen(evidence(said)))
+    Some(Code::P2pWitnesses.finding(Severity::Info, "", answer).seen(evidence(answers)))
 }
 
 fn lie(message: String, cause: &str) -> Finding {

@@ -1,6 +1,6 @@
-//! Whether every GPU may use every other's memory. Three sources are asked for each ordered pair: CUDA, NVML
-//! (which NCCL obeys), and the enabling itself. Where they disagree, the finding names the one that is wrong. What
-//! they should say is predicted before they are asked.
+//! Whether every GPU may use every other's memory. Three sources are queried for each ordered pair: CUDA, NVML
+//! (which NCCL obeys), and an attempt to enable access. If they disagree, the finding names the one that is wrong.
+//! Their answers are predicted before they are asked.
 //! Whether data then arrives is left to `p2p_integrity`.
 
 mod beside;
@@ -39,15 +39,15 @@ enum Enabling {
     Refused(String),
 }
 
-/// What the three sources report about one pair.
+/// The answers of the three sources about one pair.
 #[derive(Debug, Clone)]
-struct Said {
+struct Answers {
     pair: Pair,
     /// `cuDeviceCanAccessPeer`
     can: bool,
-    /// The attribute that should agree.
+    /// `cuDeviceGetP2PAttribute` about access, which should agree.
     supported: bool,
-    /// CUDA's answer on atomics in the owner's memory.
+    /// CUDA's answer about atomics in the owner's memory.
     atomics: bool,
     nvml: P2pAnswers,
     enabling: Enabling,
@@ -67,7 +67,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         let pair = Pair { from: from.id(), to: to.id() };
         let predicted = facts.predict(from.bdf, to.bdf);
         machine.doing(&format!("{pair}: asking about peer access"));
-        said(nvml, from, to, (pair, predicted)).map_err(|e| during(&pair.to_string(), &e))
+        answers(nvml, from, to, (pair, predicted)).map_err(|e| during(&pair.to_string(), &e))
     };
     let all = clique.pairs().map(ask).collect::<Result<Vec<_>, _>>()?;
     let expected = expected(machine, clique)?;
@@ -98,9 +98,14 @@ pub(in crate::suite) fn unknown_peer(why: &str) -> Finding {
     Code::ExpectUnchecked.finding(Severity::Error, "machine", format!("expect.peers {why}"))
 }
 
-fn said(nvml: &Nvml, from: &Gpu, to: &Gpu, (pair, predicted): (Pair, Prediction)) -> Result<Said, GpuError> {
+fn answers(
+    nvml: &Nvml,
+    from: &Gpu,
+    to: &Gpu,
+    (pair, predicted): (Pair, Prediction),
+) -> Result<Answers, GpuError> {
     let attribute = |attribute| from.p2p_attribute(attribute, to).map(|value| value != 0);
-    Ok(Said {
+    Ok(Answers {
         pair,
         can: from.can_access(to)?,
         supported: attribute(P2pAttribute::AccessSupported)?,
@@ -111,7 +116,7 @@ fn said(nvml: &Nvml, from: &Gpu, to: &Gpu, (pair, predicted): (Pair, Prediction)
     })
 }
 
-/// Access is on only briefly: without NVSwitch a GPU has eight peers at most.
+/// Enables access and disables it again, because without NVSwitch a GPU can have at most eight peers.
 fn enabling(from: &Gpu, to: &Gpu) -> Result<Enabling, GpuError> {
     match from.enable_peer(to) {
         Ok(()) => from.disable_peer(to).map(|()| Enabling::Works),

@@ -6,18 +6,18 @@ use super::*;
 use crate::gpu::Status;
 use crate::outcome::Outcome;
 
-fn answers(status: Status) -> P2pAnswers {
-    let said = || Ok(status);
-    P2pAnswers { read: said(), write: said(), atomics: said(), prop: said() }
+fn nvml_answers(status: Status) -> P2pAnswers {
+    let each = || Ok(status);
+    P2pAnswers { read: each(), write: each(), atomics: each(), prop: each() }
 }
 
-fn said(can: bool, nvml: Status, enabling: Enabling) -> Said {
-    Said {
+fn answers(can: bool, nvml: Status, enabling: Enabling) -> Answers {
+    Answers {
         pair: Pair::of(0, 1),
         can,
         supported: can,
         atomics: false,
-        nvml: answers(nvml),
+        nvml: nvml_answers(nvml),
         enabling,
         predicted: (Expected::Unknown, "nothing is known".to_owned()),
     }
@@ -28,8 +28,8 @@ fn refused() -> Enabling {
 }
 
 #[track_caller]
-fn finds(said: Said, code: Code, word: &str) {
-    let judgement = judge(2, &[said], None);
+fn finds(answers: Answers, code: Code, word: &str) {
+    let judgement = judge(2, &[answers], None);
     assert_eq!(judgement.outcome(), Outcome::Fail);
     assert!(judgement.findings[0].is(code), "{judgement:?}");
     assert!(judgement.summary.contains(word), "{}", judgement.summary);
@@ -37,14 +37,14 @@ fn finds(said: Said, code: Code, word: &str) {
 
 #[test]
 fn three_sources_that_agree_on_yes_pass() {
-    let judgement = judge(2, &[said(true, Status::Ok, Enabling::Works)], None);
+    let judgement = judge(2, &[answers(true, Status::Ok, Enabling::Works)], None);
     assert_eq!(judgement.outcome(), Outcome::Pass);
     assert_eq!(judgement.matrices[0].values, [[Some(1.0), Some(1.0)], [Some(0.0), Some(1.0)]]);
 }
 
 #[test]
 fn disagreement_about_atomics_is_reported_and_passes() {
-    let mut one = said(true, Status::Ok, Enabling::Works);
+    let mut one = answers(true, Status::Ok, Enabling::Works);
     let judgement = judge(2, &[one.clone()], None);
     assert_eq!((judgement.outcome(), judgement.findings.len()), (Outcome::Pass, 1));
     one.atomics = true;
@@ -53,30 +53,30 @@ fn disagreement_about_atomics_is_reported_and_passes() {
 
 #[test]
 fn three_sources_that_agree_on_no_give_the_drivers_reason() {
-    finds(said(false, Status::Chipset, refused()), Code::P2pUnsupported, "CNS");
-    let judgement = judge(2, &[said(false, Status::Chipset, refused())], None);
+    finds(answers(false, Status::Chipset, refused()), Code::P2pUnsupported, "CNS");
+    let judgement = judge(2, &[answers(false, Status::Chipset, refused())], None);
     assert!(judgement.findings[0].cause.contains("stock driver"));
 }
 
 #[test]
 fn the_source_that_disagrees_is_named() {
-    finds(said(true, Status::Chipset, Enabling::Works), Code::P2pWitnesses, "NCCL obeys NVML");
-    finds(said(false, Status::Ok, refused()), Code::P2pWitnesses, "CUDA reports that it does not");
-    finds(said(true, Status::Chipset, refused()), Code::P2pWitnesses, "enabling it fails");
-    finds(said(false, Status::Chipset, Enabling::Works), Code::P2pWitnesses, "can be enabled");
-    let mut itself = said(true, Status::Ok, Enabling::Works);
+    finds(answers(true, Status::Chipset, Enabling::Works), Code::P2pWitnesses, "NCCL obeys NVML");
+    finds(answers(false, Status::Ok, refused()), Code::P2pWitnesses, "CUDA reports that it does not");
+    finds(answers(true, Status::Chipset, refused()), Code::P2pWitnesses, "enabling it fails");
+    finds(answers(false, Status::Chipset, Enabling::Works), Code::P2pWitnesses, "can be enabled");
+    let mut itself = answers(true, Status::Ok, Enabling::Works);
     itself.supported = false;
     finds(itself, Code::P2pWitnesses, "cuDeviceGetP2PAttribute reports no");
 }
 
 #[test]
 fn promised_access_that_is_refused_fails_with_the_drivers_error() {
-    finds(said(true, Status::Ok, refused()), Code::P2pRefused, "217");
+    finds(answers(true, Status::Ok, refused()), Code::P2pRefused, "217");
 }
 
 #[test]
 fn a_source_that_does_not_answer_is_an_error() {
-    let mut silent = said(true, Status::Ok, Enabling::Works);
+    let mut silent = answers(true, Status::Ok, Enabling::Works);
     silent.nvml.write = Err("the GPU is lost".into());
     let judgement = judge(2, &[silent], None);
     assert_eq!(judgement.outcome(), Outcome::Error);
@@ -84,10 +84,10 @@ fn a_source_that_does_not_answer_is_an_error() {
 }
 
 /// All pairs of `gpus`; those for which `apart` holds have no access, and all sources agree.
-fn pairs(gpus: usize, apart: impl Fn(usize, usize) -> bool) -> Vec<Said> {
+fn pairs(gpus: usize, apart: impl Fn(usize, usize) -> bool) -> Vec<Answers> {
     let one = |pair: Pair| match apart(pair.from.index(), pair.to.index()) {
-        true => Said { pair, ..said(false, Status::Topology, refused()) },
-        false => Said { pair, ..said(true, Status::Ok, Enabling::Works) },
+        true => Answers { pair, ..answers(false, Status::Topology, refused()) },
+        false => Answers { pair, ..answers(true, Status::Ok, Enabling::Works) },
     };
     Pair::all(gpus).filter(|pair| pair.from != pair.to).map(one).collect()
 }
@@ -121,14 +121,14 @@ fn expected_access_that_is_missing_fails() {
 
 #[test]
 fn access_missing_without_a_pattern_or_everywhere_fails() {
-    for said in [
+    for answers in [
         pairs(2, |_, _| true),
         pairs(4, |_, _| true),
         pairs(4, |a, b| (a, b) == (0, 3)),
         pairs(4, |a, b| a.min(b) == 0 && a.max(b) == 3),
     ] {
-        let gpus = if said.len() == 2 { 2 } else { 4 };
-        let judgement = judge(gpus, &said, None);
+        let gpus = if answers.len() == 2 { 2 } else { 4 };
+        let judgement = judge(gpus, &answers, None);
         assert_eq!(judgement.outcome(), Outcome::Fail);
         assert!(bad(&judgement).iter().all(|code| *code == "P2P-UNSUPPORTED"), "{judgement:?}");
     }
@@ -137,7 +137,7 @@ fn access_missing_without_a_pattern_or_everywhere_fails() {
 #[test]
 fn a_wrong_answer_between_groups_stays_a_failure() {
     let mut bridged = pairs(4, |a, b| a / 2 != b / 2);
-    bridged[1].nvml = answers(Status::Ok);
+    bridged[1].nvml = nvml_answers(Status::Ok);
     for expected in [None, Some(&[GpuId::list([0, 1]), GpuId::list([2, 3])][..])] {
         assert_eq!(judge(4, &bridged, expected).outcome(), Outcome::Fail);
     }
@@ -150,7 +150,7 @@ fn mixed() -> Prediction {
 
 #[test]
 fn boards_of_two_generations_are_not_applicable_unless_access_is_asked_for() {
-    let mut one = said(false, Status::NotSupported, refused());
+    let mut one = answers(false, Status::NotSupported, refused());
     one.predicted = mixed();
     let judgement = judge(2, &[one.clone()], None);
     assert_eq!(judgement.outcome(), Outcome::NotApplicable);
@@ -161,34 +161,34 @@ fn boards_of_two_generations_are_not_applicable_unless_access_is_asked_for() {
         Outcome::Pass
     );
     assert_eq!(judge(2, &[one.clone()], Some(&[GpuId::list([0, 1])])).outcome(), Outcome::Fail);
-    // Other pairs are judged as ever.
-    let other = Said { atomics: true, ..said(true, Status::Ok, Enabling::Works) };
-    let judgement = judge(2, &[one, Said { pair: Pair::of(1, 0), ..other }], None);
+    // Other pairs are judged as usual.
+    let other = Answers { atomics: true, ..answers(true, Status::Ok, Enabling::Works) };
+    let judgement = judge(2, &[one, Answers { pair: Pair::of(1, 0), ..other }], None);
     assert_eq!((judgement.outcome(), judgement.findings.len()), (Outcome::Pass, 1));
 }
 
 #[test]
 fn the_prediction_is_in_the_table_and_its_contradiction_is_evidence() {
-    let mut one = said(false, Status::Chipset, refused());
+    let mut one = answers(false, Status::Chipset, refused());
     one.predicted = (Expected::Access, "through BAR1".to_owned());
     let judgement = judge(2, &[one], None);
     let evidence = &judgement.findings[0].evidence;
     assert!(evidence.iter().any(|line| line.contains("contradicts the prediction: access (through BAR1)")));
     assert_eq!(judgement.tables[0]["rows"][0][1], "access");
-    let mut one = said(true, Status::Ok, Enabling::Works);
+    let mut one = answers(true, Status::Ok, Enabling::Works);
     one.predicted = (Expected::Claimed, "only mailboxes are left".to_owned());
     let judgement = judge(2, &[one], None);
     assert_eq!((judgement.outcome(), judgement.findings.len()), (Outcome::Pass, 1));
     let finding = &judgement.findings[0];
     assert!(finding.is(Code::P2pUnpredicted) && finding.cause == "only mailboxes are left", "{finding:?}");
-    let mut one = said(true, Status::Ok, Enabling::Works);
+    let mut one = answers(true, Status::Ok, Enabling::Works);
     (one.atomics, one.predicted) = (true, (Expected::Access, "through BAR1".to_owned()));
     assert_eq!(judge(2, &[one], None).findings, []);
 }
 
 #[test]
 fn a_predicted_refusal_gives_the_cause() {
-    let mut one = said(false, Status::Chipset, refused());
+    let mut one = answers(false, Status::Chipset, refused());
     one.predicted = (Expected::Refused(Status::Chipset), "ForceP2P is not set".to_owned());
     let judgement = judge(2, &[one], None);
     assert_eq!(judgement.findings[0].cause, "ForceP2P is not set");

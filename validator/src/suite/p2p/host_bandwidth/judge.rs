@@ -38,7 +38,7 @@ const JUDGED: [(&str, &str); 2] = [("host.to.ce", "from the host"), ("host.from.
 const BOUNDED: [&str; 6] =
     ["host.to.ce", "host.from.ce", "host.bi.to.ce", "host.bi.from.ce", "host.to.all.ce", "host.from.all.ce"];
 
-/// The GPUs that are to be measured again before they are judged.
+/// The GPUs that must be measured again before they are judged.
 pub(super) fn low(seen: &Seen, ways: &[Way]) -> Vec<GpuId> {
     let gpus = GpuId::each(ways);
     gpus.filter(|(gpu, way)| !slow(seen, *gpu, **way).is_empty()).map(|(gpu, _)| gpu).collect()
@@ -47,7 +47,7 @@ pub(super) fn low(seen: &Seen, ways: &[Way]) -> Vec<GpuId> {
 fn slow(seen: &Seen, gpu: GpuId, way: Way) -> Vec<Finding> {
     let moved = JUDGED.iter().filter_map(|(name, _)| seen.grid.get(name, Pair::new(gpu, gpu)));
     let moved = moved.reduce(f64::max);
-    // The floor does not follow from links that carry more than they report.
+    // If the links carry more than they report, the report is not used for the floor.
     let raw = match (way.raw, moved, way.own.or(way.most)) {
         (Some(raw), Some(moved), Some(own)) if moved > raw && own > raw => Some(own),
         (raw, ..) => raw,

@@ -19,11 +19,11 @@ pub(super) struct Bench<'m> {
     pub(super) stations: Vec<Station<'m>>,
     pub(super) plan: Plan,
     pub(super) nonces: RefCell<Nonces>,
-    /// Seeds of earlier transfers, the last ones.
+    /// The seeds of the most recent transfers.
     pub(super) older: RefCell<Vec<u64>>,
     /// Transfers since all other memory was last checked.
     pub(super) since: RefCell<Vec<Past>>,
-    /// The number of transfers before those.
+    /// The transfers before those.
     pub(super) history: RefCell<Vec<Past>>,
     /// What all pairs together sent.
     pub(super) sent: RefCell<Vec<Sent>>,
@@ -33,7 +33,7 @@ pub(super) struct Bench<'m> {
     pub(super) ground: Vec<Plot<'m>>,
 }
 
-/// A transfer that went well.
+/// A transfer without a fault.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Past {
     pub(super) cell: Cell,
@@ -69,7 +69,7 @@ impl<'m> Bench<'m> {
     /// Memory and queues for every GPU.
     pub(super) fn new(machine: &'m Machine, clique: &'m Clique, plan: Plan) -> Result<Self, GpuError> {
         let free = clique.gpus.iter().map(|g| Ok(g.memory()?.0)).collect::<Result<Vec<_>, GpuError>>()?;
-        // The remainder is for the driver, which takes some with every context and mapping.
+        // The remainder is for the driver, which uses some for every context and mapping.
         let plan = plan.within(free.into_iter().min().unwrap_or_default() / 2);
         let layout = plan.layout();
         let stations = clique.gpus.iter().map(|g| Station::new(g, layout)).collect::<Result<_, _>>()?;
@@ -166,7 +166,7 @@ impl<'m> Bench<'m> {
         let (seed, first) = (self.nonce(), begin / 4);
         sender.stream.fill(source, seed, first)?;
         sender.wait()?;
-        // This overwrites what the last transfer left there.
+        // This overwrites what the last transfer wrote there.
         receiver.wait()?;
         Ok(Moved { cell, seed, source, target, first, sender, receiver, from, to })
     }
@@ -258,7 +258,7 @@ impl Moved<'_, '_> {
     }
 }
 
-/// What is wrong, the worst first.
+/// The worst fault of a transfer, if any.
 fn fault_of(moved: &Moved<'_, '_>, seen: &Seen) -> Option<What> {
     let words = moved.cell.bytes / 4;
     let guard = GUARD / 4;

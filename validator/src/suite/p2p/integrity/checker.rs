@@ -1,5 +1,5 @@
-//! Tests the checker itself: before any pair is judged, every GPU checks memory of its own whose every word
-//! is known, wrong ones among them, and must report exactly what is there.
+//! Tests the checker itself: before any pair is judged, every GPU checks its own memory with known content, wrong
+//! words included, and must report exactly that content.
 
 use super::field::Station;
 use crate::gpu::pattern::{Counts, Nonces, compare, word};
@@ -20,7 +20,7 @@ struct Case {
     seed: u64,
 }
 
-/// A wrong result of this GPU's checker, if any. The field holds its sentinel before and after.
+/// The finding about a wrong result of this GPU's checker, if any. The field holds its sentinel before and after.
 pub(super) fn test(station: &Station<'_>, nonces: &mut Nonces) -> Result<Option<Finding>, GpuError> {
     let field = station.field(Memory::Plain)?;
     let first = 1;

@@ -29,7 +29,7 @@ impl<'m> Bench<'m> {
         let sentinel = moved.to.sentinel();
         let again = receiver.check(*target, *first, *seed, sentinel)?;
         let through_peer = match cell.kind {
-            // Without peer access it must not touch its peer's memory.
+            // Without peer access a GPU must not touch its peer's memory.
             Kind { way: Way::Read, .. } | Kind { engine: Engine::Staged, .. } => None,
             Kind { way: Way::Write, .. } => {
                 self.machine.doing(&format!("{}: reading back what was written", cell.pair));

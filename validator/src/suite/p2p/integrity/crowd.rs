@@ -14,8 +14,8 @@ use crate::suite::shared::open::{Open, apart, with_all};
 use crate::suite::shared::transfer::{Cell, Engine, Kind, Memory, Way};
 use std::collections::BTreeMap;
 
-/// How many times kernels make their large copy when there are few pairs, so that the small ones meet
-/// traffic. Many pairs are traffic enough, even with copy engines where no two pairs share a GPU.
+/// How many times kernels make their large copy when there are few pairs, so that the small ones run during
+/// traffic. Many pairs are enough traffic, even with copy engines where no two pairs share a GPU.
 const LOAD: u32 = 4;
 const FEW_PAIRS: usize = 8 * 7;
 /// The most copies by copy engines that are queued in all: the host queues each one.
@@ -100,7 +100,7 @@ impl Bench<'_> {
         {
             let kind = Kind { engine, way, memory: Memory::Plain };
             let seeds = self.sources()?;
-            // With copy engines, few pairs meet each other only where they share GPUs.
+            // With copy engines, few pairs affect each other only if they share GPUs, so they run at once.
             let at_once = engine == Engine::Sm || open.pairs.len() <= FEW_PAIRS;
             let rounds = if at_once { vec![open.pairs.clone()] } else { apart(&open.pairs) };
             for round in rounds {
@@ -144,8 +144,8 @@ impl Bench<'_> {
         let few = if kind.engine == Engine::Sm { &shapes.kernel } else { &shapes.copy };
         let kernels = kind.engine == Engine::Sm;
         let times = if kernels && pairs.len() <= FEW_PAIRS { LOAD } else { 1 };
-        // The large ones begin first, so that the small ones of kernels, which have a queue of their own,
-        // meet them.
+        // The large copies begin first, so that the kernels' small copies, which have their own queue, run at the
+        // same time.
         let (mut large, mut little) = (Vec::new(), Vec::new());
         for pair in pairs {
             let Some([one, two]) = lanes.get(pair) else { continue };

@@ -10,7 +10,7 @@ use crate::schedule::Pair;
 use crate::suite::shared::plot::{Changed, Plot, Share, changed, fill_all};
 use crate::suite::shared::transfer::{Cell, Engine, Fault, Kind, Memory, SAMPLE, Traces, Way, What};
 
-/// With more pairs than this the cause of a change without traces is not searched for.
+/// With more pairs than this, the cause of a change that shows no transfer's data is not searched for.
 const SEARCHED: usize = 8 * 7;
 
 impl<'m> Bench<'m> {
@@ -22,7 +22,7 @@ impl<'m> Bench<'m> {
         self.machine.doing("allocating all other memory of every GPU");
         self.ground = match Plot::take_all(clique, Memory::Mapped, besides) {
             Err(error) if error.is_sticky() => return Err(error),
-            // A driver without virtual memory functions has the ordinary ones.
+            // A driver without virtual memory functions still has ordinary allocations.
             Err(_) => Plot::take_all(clique, Memory::Plain, besides)?,
             Ok(plots) => plots,
         };

@@ -21,7 +21,7 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
 impl Plan {
-    /// The plan of a level. A word, a page, just less than the large page, more than any cache.
+    /// The plan of a level. The sizes: a word, a page, just less than the large page, more than any cache.
     pub(super) fn of(level: Level) -> Self {
         let (sizes, shifts) = match level {
             Level::Quick => (vec![4, 4 * KIB, 2 * MIB - 4], vec![(0, 0)]),
@@ -48,7 +48,7 @@ impl Plan {
         self
     }
 
-    /// Requested sizes that do not fit.
+    /// The finding that requested sizes do not fit.
     pub(super) fn left_out(&self, asked: &Self) -> Option<Finding> {
         let most = size(asked.sizes.last().copied()?);
         (self.sizes != asked.sizes).then(|| {

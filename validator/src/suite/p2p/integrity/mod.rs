@@ -31,8 +31,8 @@ use level_plan::Plan;
 use results::{Access, All, Tried};
 use std::time::Duration;
 
-/// With more GPUs than this other memory is checked once for each pair: its content shows whose data it is
-/// anyway.
+/// With more GPUs than this, other memory is checked only once for each pair, because its content shows whose data
+/// it is anyway.
 const MANY: usize = 16;
 
 pub(in crate::suite) const TEST: Test = Test {
@@ -167,10 +167,10 @@ impl<'m> Bench<'m> {
         for alike in self.plan.kinds().chunk_by(|a, b| (a.memory, a.way) == (b.memory, b.way)) {
             for kind in alike {
                 if kind.memory == Memory::Mapped {
-                    // It needs no enabling, and must not benefit from it.
+                    // Mapped memory needs no enabled access, and must not benefit from it.
                     access = None;
                 }
-                // The same in another kind of memory would prove nothing new.
+                // The same transfer in another kind of memory would prove nothing new.
                 let known = failed.iter().any(|f| (f.engine, f.way) == (kind.engine, kind.way));
                 if !known && !self.round(tried.pair, *kind, &mut tried.faults)? {
                     failed.push(*kind);
@@ -194,7 +194,7 @@ impl<'m> Bench<'m> {
     }
 }
 
-/// Those that reach `owner`'s memory according to CUDA.
+/// The GPUs that reach `owner`'s memory according to CUDA.
 fn reaching<'g>(gpus: &[&'g Gpu], owner: &Gpu) -> Result<Vec<&'g Gpu>, GpuError> {
     let mut peers = Vec::new();
     for peer in gpus.iter().filter(|g| g.id() != owner.id()) {

@@ -20,7 +20,7 @@ const JUDGED: &str = "sample.latency.on.gpu";
 pub(super) struct Kinds<'a> {
     /// The group that a pair is compared with.
     pub(super) like: &'a dyn Fn(Pair) -> String,
-    /// Whether NVLinks carry it.
+    /// Whether NVLinks carry a pair's data.
     pub(super) nvlink: &'a dyn Fn(Pair) -> bool,
 }
 
@@ -40,7 +40,7 @@ fn found(seen: &Seen, kinds: &Kinds<'_>) -> Vec<(Pair, Finding)> {
     copies.into_iter().chain(against(&seen.loads, "chase", Small::Load, None, kinds)).collect()
 }
 
-/// Each pair against the best of its group.
+/// Compares each pair with the best of its group.
 fn against(
     grid: &Grid,
     name: &str,

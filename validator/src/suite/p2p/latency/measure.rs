@@ -17,8 +17,8 @@ use crate::suite::shared::speed::{
 const COPIES: u32 = 100;
 const BYTES: u64 = 16;
 
-/// With more pairs than this no latency is measured again: then the machine is slow, and not for a moment
-/// only.
+/// With more pairs than this, no latency is measured again: the machine is slow in that case, and not only for a
+/// moment.
 const MOST_AGAIN: usize = 32;
 
 /// Names of the GPU's and the host's figure.

@@ -1,4 +1,4 @@
-//! Hops that take longer than those of comparable pairs; they are played once more before they count.
+//! Hops that take longer than those of comparable pairs; their games are played once more before they count.
 
 use super::pingpong::{Player, play};
 use super::{Played, Results, open};
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// Rounds of the second game.
 const ROUNDS: u64 = 20_000;
-/// With more pairs than this no game is played again: then the machine is slow, and not for a moment only.
+/// With more pairs than this, no game is played again: the machine is slow in that case, and not only for a moment.
 const MOST_AGAIN: usize = 16;
 
 /// Findings about the hops of `results`.

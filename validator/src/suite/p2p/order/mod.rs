@@ -1,4 +1,4 @@
-//! Whether GPUs see each other's writes in order, and count together without loss. Two resident kernels take
+//! Whether GPUs see each other's writes in order, and whether no atomic addition is lost. Two resident kernels take
 //! turns to send each other data and then a flag: a GPU that sees the flag must see the data. And two GPUs
 //! add to one counter at the same time, where the driver reports that this works. Programs that signal each
 //! other through peer memory, as NCCL does, rely on both.
@@ -66,7 +66,7 @@ struct Results {
     counted: Vec<Counted>,
     /// Pairs with peer access for which atomics are not claimed.
     unclaimed: usize,
-    /// Pairs whose access was refused, or whose test broke off.
+    /// Pairs whose access was refused, or whose test was aborted.
     broken: Vec<Finding>,
 }
 
@@ -130,8 +130,7 @@ fn atomics(
     }
 }
 
-/// Those pairs that reach each other, with access enabled. A refusal is recorded, and judged by
-/// `p2p_capability`.
+/// Enables access for the pairs that reach each other. A refusal is recorded, and judged by `p2p_capability`.
 fn open(
     clique: &Clique,
     pairs: Vec<Pair>,

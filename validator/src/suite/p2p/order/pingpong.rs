@@ -37,7 +37,7 @@ impl<'g> Player<'g> {
         })
     }
 
-    /// Sets it to zeros: a flag of an earlier game would be taken for a new one.
+    /// Fills the mailbox with zeros: a flag of an earlier game would be mistaken for a new one.
     pub(super) fn clear(&self) -> Result<(), GpuError> {
         self.stream.set_bytes(self.memory.whole(), 0)?;
         self.stream.finish(&format!("GPU {}: clearing its mailbox", self.gpu.id()), HANG)

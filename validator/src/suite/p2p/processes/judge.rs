@@ -65,7 +65,7 @@ fn between(how: How, finding: Finding) -> Finding {
     Finding { message: format!("between processes, by {how}: {}", finding.message), ..finding }
 }
 
-/// Programs share memory by CUDA IPC where they can; where that works, the other mechanism may be missing.
+/// Programs share memory by CUDA IPC if they can; if that works, the other mechanism may be missing.
 fn unsupported(how: How, why: &str, results: &Results) -> Finding {
     let shared = how != How::Ipc && results.tried.iter().any(|t| t.1 == How::Ipc);
     let severity = if shared { Severity::Info } else { Severity::Warn };

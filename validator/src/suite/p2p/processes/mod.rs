@@ -40,14 +40,14 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
-/// Starting CUDA a second time, with all GPUs.
+/// For starting CUDA a second time, with all GPUs.
 const START: Duration = Duration::from_secs(60);
 /// Allowed beyond the time limit of the transfer itself.
 const ANSWER: Duration = Duration::from_secs(12);
 /// `CUDA_ERROR_NOT_SUPPORTED`
 pub(in crate::suite) const NOT_SUPPORTED: i32 = 801;
 
-/// The most memory that its contexts take on each GPU, bytes.
+/// The most memory that its contexts use on each GPU, bytes.
 pub(in crate::suite) const CONTEXT: u64 = 768 << 20;
 
 /// The other process, started before the test that needs it: starting CUDA takes seconds, during which other
@@ -56,14 +56,14 @@ pub(in crate::suite) const CONTEXT: u64 = 768 << 20;
 pub struct Beside(RefCell<Option<Partner>>);
 
 impl Beside {
-    /// Starts it where that test was requested; true while it is starting. That test reports any error, after
-    /// trying again.
+    /// Starts it if that test was requested; true while it is starting. That test tries again after an error, and
+    /// reports it.
     pub(in crate::suite) fn begin(&self, machine: &Machine) -> bool {
         let mut beside = self.0.borrow_mut();
         if machine.runs(&TEST) && beside.is_none() {
             *beside = Partner::start(COMMAND).ok();
-            let said = beside.as_mut().map(|partner| partner.say(&Ask::Start, None));
-            if said.is_none_or(|said| said.is_err()) {
+            let sent = beside.as_mut().map(|partner| partner.say(&Ask::Start, None));
+            if sent.is_none_or(|sent| sent.is_err()) {
                 *beside = None;
             }
         }
@@ -194,17 +194,17 @@ fn stop(subject: &str, trouble: &Trouble) -> Stop {
 struct Other(Partner);
 
 impl Other {
-    /// With the same GPUs under the same numbers.
+    /// Starts it, or waits for its start, and checks that it has the same GPUs under the same numbers.
     fn start(clique: &Clique, begun: Option<Partner>) -> Result<Self, Box<Finding>> {
         let broken = |why: String| {
             let message = format!("a second process cannot use the GPUs: {why}");
             Box::new(Code::CudaStart.finding(Severity::Error, "machine", message))
         };
-        let (mut partner, said) = match begun {
+        let (mut partner, is_starting) = match begun {
             Some(partner) => (partner, true),
             None => (Partner::start(COMMAND).map_err(|e| broken(e.to_string()))?, false),
         };
-        let answer = if said { partner.hear(START) } else { partner.ask(&Ask::Start, None, START) };
+        let answer = if is_starting { partner.hear(START) } else { partner.ask(&Ask::Start, None, START) };
         match answer {
             Ok(Answer::Started(ids)) if ids.iter().eq(clique.gpus.iter().map(|g| &g.uuid)) => {
                 Ok(Self(partner))

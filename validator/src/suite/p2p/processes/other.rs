@@ -32,7 +32,7 @@ pub(in crate::suite) fn serve() -> io::Result<()> {
 /// The state of this process.
 struct Desk<'c> {
     clique: &'c OnceCell<Clique>,
-    /// Of the GPUs that have acted already.
+    /// The seats of the GPUs that have already acted.
     seats: BTreeMap<GpuId, Seat<'c>>,
     opened: Option<Opened>,
 }
@@ -58,7 +58,7 @@ impl<'c> Desk<'c> {
                 Ok(Answer::Started(ids))
             }
             Ask::Open { gpu: id, ipc, bytes } => {
-                // The last one is closed before the next is opened.
+                // The last buffer is closed before the next one is opened.
                 drop(self.opened.take());
                 let gpu = self.gpu(id)?;
                 let name = ipc.and_then(|bytes| <[u8; 64]>::try_from(bytes).ok());
@@ -114,9 +114,9 @@ fn read(seat: &Seat<'_>, opened: &Opened, job: Job) -> Result<Answer, GpuError> 
     copy(seat, job, own, theirs)?;
     seat.stream.check(own, job.first, job.seed, job.sentinel, tally)?;
     seat.wait()?;
-    let said = tally.checked();
-    let found = said.first.map_or(Ok(Vec::new()), |place| seat.sample(own, place))?;
-    Ok(Answer::Read(said.into(), found))
+    let checked = tally.checked();
+    let found = checked.first.map_or(Ok(Vec::new()), |place| seat.sample(own, place))?;
+    Ok(Answer::Read(checked.into(), found))
 }
 
 fn spans(opened: &Opened, job: Job) -> Result<(Span<'_>, Span<'_>), GpuError> {

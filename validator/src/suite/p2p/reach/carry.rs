@@ -123,8 +123,8 @@ fn note(
     keeper.wait()
 }
 
-/// Copy engines write all memory, one half at a time, because the other half is what they send: of each GPU
-/// by one peer, or by all.
+/// Copy engines write all memory, one half at a time, because they send the other half. Each GPU's memory is
+/// written by one peer, or by all.
 pub(super) fn whole(
     machine: &Machine,
     plots: &[Plot<'_>],
@@ -165,7 +165,7 @@ struct Half<'p> {
     first: u64,
 }
 
-/// From one half of the sender's largest piece to the other half of each of the owner's.
+/// The copies from one half of the sender's largest piece to the other half of each of the owner's pieces.
 fn halves<'p>(plots: &'p [Plot<'_>], pair: Pair, upper: bool) -> Result<Vec<Half<'p>>, GpuError> {
     let (sender, owner) = (plot(plots, pair.from)?, plot(plots, pair.to)?);
     let Some(source) = sender.chunks().first() else { return Ok(Vec::new()) };

@@ -92,7 +92,7 @@ pub(super) fn judge(results: &Results) -> Judgement {
     found.extend(results.found.iter().cloned());
     let mut all = together(found);
     let known = !all.is_empty();
-    // Where data is misdirected, stray changes need no second finding.
+    // If data is known to be misdirected, stray changes need no second finding.
     all.extend(results.strays.iter().filter(|_| !known).map(stray));
     all.extend(results.broken.iter().cloned());
     if results.swept.is_empty() && all.iter().all(|f| f.severity == Severity::Info) {

@@ -1,5 +1,5 @@
-//! Whether peer access reaches all of a GPU's memory, each page by its own address. All GPUs give nearly all
-//! of their memory at the same time. Every peer writes a tag into every page, which names the page, the
+//! Whether peer access reaches all of a GPU's memory, each page by its own address. Nearly all memory of all
+//! GPUs is tested at the same time. Every peer writes a tag into every page, which names the page, the
 //! writer and the round, and the owner checks all of them; peers read such tags too. Then copies of every
 //! order of magnitude go between odd addresses across all memory, and one pass over all of it finds any other
 //! change.
@@ -46,7 +46,7 @@ struct Care {
     small: u64,
     /// Copies in each doubling of size.
     each: u64,
-    /// Whether copy engines write all memory by every peer, else by one.
+    /// Whether every peer's copy engines write all memory of a GPU, or only those of one peer.
     every_peer: bool,
 }
 
@@ -73,8 +73,8 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     if pairs.is_empty() {
         return Ok(judge::judge(&results));
     }
-    let said = over_all(machine, clique, &mut plots, &pairs, &mut results);
-    if let Err(error) = said {
+    let done = over_all(machine, clique, &mut plots, &pairs, &mut results);
+    if let Err(error) = done {
         results.broken.push(*during("machine", &error));
     }
     results.shares = plots.iter().filter(|plot| plot.bytes() >= LITTLE).map(Plot::share).collect();
@@ -93,7 +93,7 @@ fn pairs(clique: &Clique, plots: &[Plot<'_>]) -> Result<Vec<Pair>, GpuError> {
     Ok(pairs)
 }
 
-/// Runs everything with all of them.
+/// Runs everything with all these pairs.
 fn over_all(
     machine: &Machine,
     clique: &Clique,
@@ -108,7 +108,7 @@ fn over_all(
     for last in [false, true] {
         let mut short = false;
         results.at_once = with_all(clique, pairs, |open| {
-            // The driver needs memory for mappings: a part is freed, once.
+            // The driver needs memory for mappings: a part of the plots is freed, once.
             short = !last && open.refused.iter().any(|(_, error)| room::is_short(error));
             if short { Ok(()) } else { group(machine, plots, open, &mut nonces, results) }
         })?;
@@ -144,7 +144,7 @@ fn group(
     carry::whole(machine, plots, &open.pairs, care, results)
 }
 
-/// Where small buffers could be reached, a refusal is caused by the size of these.
+/// The severity of a refusal: if peers could access small buffers, it is caused by the size of the memory.
 fn refusal(machine: &Machine) -> Severity {
     if machine.outcome("p2p-capability") == Some(Outcome::Pass) { Severity::Fail } else { Severity::Info }
 }

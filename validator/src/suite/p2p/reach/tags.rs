@@ -61,7 +61,7 @@ pub(super) fn written(
             let missed = closer(owner, round, &rounds, &counts)?;
             results.swept.push(swept(owner, round, Way::Write, counts, missed));
             if counts.wrong > 0 {
-                // This fault is recorded; the last pass must find only others.
+                // This fault is recorded; the last pass must find only other faults.
                 owner.chunks().iter().try_for_each(|chunk| owner.mend(*chunk.span()))?;
                 owner.wait()?;
                 relay(owner, round, &rounds)?;
@@ -71,7 +71,7 @@ pub(super) fn written(
     Ok(())
 }
 
-/// Mending also removed other peers' tags that are not checked yet, so they are restored.
+/// Restores the tags of other peers that are not checked yet, which mending removed.
 fn relay(owner: &Plot<'_>, done: &Round, rounds: &[Round]) -> Result<(), GpuError> {
     let of = |round: &&Round| round.pair.to == done.pair.to && round.pair.from > done.pair.from;
     for round in rounds.iter().filter(of) {

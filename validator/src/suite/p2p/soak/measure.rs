@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const RUN_MS: f64 = 200.0;
 const MOST_COPIES: f64 = 64.0;
 const SECOND: Duration = Duration::from_secs(1);
-/// More findings of wrong data add nothing.
+/// More findings of wrong data than this add nothing.
 const ENOUGH: usize = 16;
 
 /// Runs the minute.
@@ -54,8 +54,8 @@ struct Soak<'a, 'b> {
 }
 
 impl Soak<'_, '_> {
-    /// Keeps both directions of all `pairs` busy for `so_long`.
-    fn keep_up(&mut self, pairs: &[Pair], so_long: Duration) -> Result<(), Box<Finding>> {
+    /// Keeps both directions of all `pairs` busy for `duration`.
+    fn keep_up(&mut self, pairs: &[Pair], duration: Duration) -> Result<(), Box<Finding>> {
         if pairs.is_empty() {
             return Ok(());
         }
@@ -66,7 +66,7 @@ impl Soak<'_, '_> {
         let first = self.bench.once(self.machine, &[flows(1)], &mut || true)?;
         let group = [flows(first.first().map_or(1, |timed| copies(timed.total)))];
         let bytes: u64 = group.iter().flatten().map(Flow::total).sum();
-        let until = Instant::now() + so_long;
+        let until = Instant::now() + duration;
         (self.second, self.moved) = (Instant::now(), (0, 0.0));
         while Instant::now() < until && self.seen.findings.len() < ENOUGH {
             let due = self.second.elapsed() >= SECOND;

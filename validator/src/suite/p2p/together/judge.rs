@@ -28,7 +28,7 @@ pub(super) struct Basis<'a> {
     pub(super) like: &'a dyn Fn(Pair) -> String,
 }
 
-/// A pattern against what the links allow; `None` where a pair has no figure alone.
+/// A pattern compared with what the links allow; `expected` is `None` if a pair was not measured alone.
 struct Row<'a> {
     moved: &'a Moved,
     expected: Option<Expected>,
@@ -67,7 +67,7 @@ fn rows<'a>(seen: &'a Seen, basis: &'a Basis<'_>, classes: &'a BTreeMap<Pair, us
     seen.moved.iter().map(row).collect()
 }
 
-/// The patterns that are to be measured once more before they are judged.
+/// The patterns that must be measured once more before they are judged.
 pub(super) fn low(seen: &Seen, basis: &Basis<'_>) -> Vec<Kind> {
     let low = |row: &&Row<'_>| row.finding().is_some() || !row.starved(seen, basis).is_empty();
     rows(seen, basis, &classes(&seen.alone, basis.like))
@@ -97,7 +97,7 @@ pub(super) fn judge(seen: Seen, basis: &Basis<'_>, states: &[String]) -> Judgeme
     judged(summary, seen.findings.into_iter().chain(findings)).showing(matrices).with_tables(tables)
 }
 
-/// A pattern that did not run proves nothing. Pairs without access are judged by `p2p-capability`.
+/// The finding about patterns that did not run, and so prove nothing. `p2p-capability` judges pairs without access.
 fn left_out(seen: &Seen) -> Option<Finding> {
     let (pattern, why) = seen.left_out.first()?;
     let all = seen.left_out.len();

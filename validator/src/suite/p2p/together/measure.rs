@@ -13,13 +13,13 @@ use crate::suite::shared::speed::{
 };
 use std::collections::BTreeMap;
 
-/// Up to this many ordered pairs are measured really alone (8 GPUs); of more, the pairs of a round are
-/// measured at once, which share no known link.
+/// Up to this many ordered pairs (8 GPUs) are each measured alone; with more, the pairs of a round, which share no
+/// known link, are measured at once.
 const ALONE: usize = 8 * 7;
 /// The test and the matrix with the same measurement.
 const MEASURED: (&str, &str) = ("p2p-bandwidth", "ce.write");
 
-/// Everything.
+/// Measures everything.
 pub(super) fn all(
     machine: &Machine,
     bench: &Bench<'_>,

@@ -1,6 +1,6 @@
 //! Speed while many pairs move data at the same time: rings and longer shifts, all to all, all to one and one
-//! to all (nvbandwidth's patterns), against what the links allow by each pair's speed alone. Copy engines
-//! write; every transfer's data is checked.
+//! to all (nvbandwidth's patterns), compared with what the links allow according to each pair's speed alone. Copy
+//! engines write; every transfer's data is checked.
 
 mod judge;
 mod measure;

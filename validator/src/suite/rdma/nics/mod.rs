@@ -81,7 +81,7 @@ fn inactive(name: &str, port: &Port) -> Finding {
     finding.seen_all(seen.into_iter().collect())
 }
 
-/// All ports of InfiniBand cards have four lanes; two are what a split switch port gives (HDR100, NDR200).
+/// All ports of InfiniBand cards have four lanes; two are what a split switch port provides (HDR100, NDR200).
 /// For Ethernet the kernel invents the number.
 fn narrow(name: &str, port: &Port) -> Option<Finding> {
     let lanes = port.rate.lanes;

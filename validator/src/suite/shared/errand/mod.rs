@@ -18,7 +18,7 @@ use crate::schedule::Pair;
 use crate::suite::Machine;
 use std::time::Duration;
 
-/// For everything other than copying.
+/// Time for everything other than copying.
 const GRACE: Duration = Duration::from_secs(4);
 /// No healthy path is slower; bytes per second.
 const SLOWEST: u64 = 200_000_000;
@@ -139,8 +139,8 @@ pub(in crate::suite) fn run(
     Ok(all)
 }
 
-fn note(result: &mut ErrandResult, said: Result<(), GpuError>) {
-    if let (ErrandResult::Unknown, Err(error)) = (&result, said) {
+fn note(result: &mut ErrandResult, outcome: Result<(), GpuError>) {
+    if let (ErrandResult::Unknown, Err(error)) = (&result, outcome) {
         *result = ErrandResult::Broken(error);
     }
 }

@@ -75,7 +75,7 @@ impl Mistake<'_> {
         if last < inside.start || first >= inside.end {
             return What::Beside;
         }
-        // Pattern words line up with memory words only where both have the same alignment.
+        // Pattern words line up with memory words only if both have the same alignment.
         let even = (self.piece.first % 4) == (self.piece.to.address % 4);
         let number = self.piece.first / 4;
         let place = first.saturating_sub(inside.start);

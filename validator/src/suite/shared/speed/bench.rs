@@ -38,7 +38,7 @@ pub(super) struct Kit {
     pub(super) target: Buffer,
     /// The stream that fills and checks this GPU's own memory.
     pub(super) keeper: Stream,
-    /// Its memory is filled.
+    /// Signals that its memory is filled.
     pub(super) ready: Event,
     /// For transfers that this GPU runs at the same time.
     pub(super) lanes: Vec<Lane>,
@@ -52,7 +52,7 @@ pub(super) struct Lane {
     pub(super) stream: Stream,
     pub(super) start: Event,
     pub(super) stop: Event,
-    /// This transfer and those that run with it have stopped.
+    /// Signals that this transfer and those that run with it have stopped.
     pub(super) end: Event,
 }
 

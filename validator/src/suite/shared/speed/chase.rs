@@ -17,7 +17,7 @@ const STRIDE: u64 = 128;
 const COUNT: u64 = RING / STRIDE;
 /// Loads of one sample: once around the ring. nvbandwidth makes 1,000,000, which take 0.8 s for each pair.
 pub(in crate::suite) const LOADS: u64 = COUNT;
-/// No load takes this long.
+/// Every load takes less time than this.
 const SLOWEST: Duration = Duration::from_micros(200);
 
 /// One chase.
@@ -76,7 +76,7 @@ impl Access {
     /// Enables both directions for each of `round`, where that works.
     ///
     /// # Errors
-    /// A fault after which no test can go on.
+    /// A fault after which no test can continue.
     pub(in crate::suite) fn of(machine: &Machine, round: &[Pair]) -> Result<Self, Box<Finding>> {
         let mut access = Self::default();
         for pair in round {

@@ -11,9 +11,9 @@ use crate::suite::Machine;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long they wait: a hundred times what starting and noticing take.
+/// How long the GPUs wait: a hundred times what starting and noticing take.
 const HELD: Duration = Duration::from_millis(5);
-/// The most clocks that they wait: 2 s at 2 GHz.
+/// The most clocks that the GPUs wait: 2 s at 2 GHz.
 const MOST_CLOCKS: u64 = 4_000_000_000;
 /// A host that sleeps this long is busy with other work, and tries again.
 const OVERSLEPT: Duration = Duration::from_secs(1);
@@ -55,7 +55,7 @@ impl Bench<'_> {
             lane.stream.record(&lane.stop)?;
             lane.is_idle()?;
         }
-        // By now all have begun, whenever that was.
+        // All GPUs have begun to wait at some time before this one.
         let asleep = Instant::now();
         thread::sleep(HELD);
         let slept = asleep.elapsed();

@@ -1,4 +1,4 @@
-//! Findings that speed tests share: data that did not arrive, figures that scatter, and many findings of one
+//! Findings that speed tests share: data that did not arrive, figures that vary, and many findings of one
 //! kind merged into one.
 
 use super::super::transfer::{ones, unanswered};
@@ -36,7 +36,7 @@ pub(in crate::suite) fn wrong(flow: &Flow, checked: &Checked) -> Finding {
     if Counts::from(*checked).are_ones() { unanswered(finding) } else { finding }
 }
 
-/// Figures that stayed noisy, by the policy of their name; names without one may scatter.
+/// Figures that stayed noisy, by the policy of their name; figures whose name has no policy may vary.
 pub(in crate::suite) fn noisy(
     grid: &Grid,
     unit: &str,
@@ -45,7 +45,7 @@ pub(in crate::suite) fn noisy(
     grid.measured().filter_map(move |(name, pair, figure)| noise(&pair, name, unit, &policy(name)?, figure))
 }
 
-/// Figures that were low, or late, only once.
+/// Figures that were low, or late, in only one of two measurements.
 pub(in crate::suite) fn moments(grid: &Grid, unit: &str) -> impl Iterator<Item = Finding> {
     let apart = |first: f64, again: f64| (first - again).abs() > first.min(again) * MOMENT;
     grid.repeated().filter(move |(.., first, again)| apart(*first, *again)).map(move |(name, pair, first, again)| {
@@ -56,7 +56,7 @@ pub(in crate::suite) fn moments(grid: &Grid, unit: &str) -> impl Iterator<Item =
     })
 }
 
-/// The same findings, but of a kind with many only the first, with the others as its evidence: 64 GPUs have
+/// Reduces each kind with many findings to its first finding, with the others as its evidence: 64 GPUs have
 /// 4032 pairs.
 pub(in crate::suite) fn few(findings: impl IntoIterator<Item = Finding>) -> Vec<Finding> {
     let mut kinds: Vec<Vec<Finding>> = Vec::new();

@@ -1,4 +1,4 @@
-//! One transfer as data: from where to where, who moves it and with what engine, how much and how often.
+//! One transfer as data: from where to where, which GPU moves it with which engine, how much and how often.
 
 use crate::machine::GpuId;
 use crate::schedule::Pair;
@@ -7,9 +7,9 @@ use std::time::Duration;
 
 /// No healthy path is slower, GB/s; work that takes longer has stopped.
 const SLOWEST_GB_S: f64 = 0.2;
-/// No sample is meant to take even a second.
+/// The longest time limit for copying; no sample is meant to take even a second.
 const LONGEST: Duration = Duration::from_secs(30);
-/// For everything other than copying: starting, checking, a busy host.
+/// Time for everything other than copying: starting, checking, a busy host.
 const GRACE: Duration = Duration::from_secs(3);
 
 /// The engine that moves data.
@@ -35,7 +35,7 @@ pub(in crate::suite) enum Side {
 /// How many copies make one sample, at most. nvbandwidth makes 16; 4 of 512 MiB take 5 ms at 400 GB/s, ten
 /// thousand times the resolution of a clock.
 const MOST_COPIES: u32 = 4;
-/// A sample need not be longer, ms.
+/// No sample needs to be longer than this, ms.
 const SAMPLE_MS: f64 = 10.0;
 
 /// The number of copies for a sample, when one takes `ms`.

@@ -6,8 +6,8 @@ use crate::outcome::Matrix;
 use crate::schedule::Pair;
 use std::collections::BTreeMap;
 
-/// All figures of a test. A figure that looks wrong is measured again later: then the better of the two
-/// counts, and both are reported.
+/// All figures of a test. A figure that looks wrong is measured again later; the better of the two counts, and
+/// both are reported.
 #[derive(Debug, Default)]
 pub(in crate::suite) struct Grid {
     figures: Cells,
@@ -20,7 +20,7 @@ pub(in crate::suite) struct Grid {
 type Cells = BTreeMap<&'static str, BTreeMap<Pair, Measured>>;
 
 impl Grid {
-    /// For times, where less is better.
+    /// A grid of times, where less is better.
     pub(in crate::suite) fn times() -> Self {
         Self { times: true, ..Self::default() }
     }

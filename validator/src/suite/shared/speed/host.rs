@@ -82,7 +82,7 @@ impl Bench<'_> {
             }
             running.queue()?;
         }
-        // Only when all have stopped: checking is traffic too.
+        // Only after all have stopped, because checking is traffic too.
         for running in &all {
             for other in &all {
                 running.kit.keeper.wait_event(&other.lane.stop)?;

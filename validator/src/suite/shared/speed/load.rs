@@ -1,5 +1,5 @@
-//! The links while data moves: idle GPUs slow their links down, so sysfs on an idle machine says little. NVML
-//! and the kernel are both read and compared: neither is trusted alone.
+//! The state of the links while data moves: idle GPUs slow their links down, so sysfs on an idle machine says
+//! little. NVML and the kernel are both read and compared; neither is trusted alone.
 
 use crate::floors::{disagree, loaded};
 use crate::machine::GpuId;

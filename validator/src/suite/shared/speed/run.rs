@@ -111,7 +111,7 @@ impl Bench<'_> {
         first.lane.stream.record(&first.lane.end)?;
         for running in group {
             let Running { seat, to, tally, .. } = running;
-            // Only when all have stopped: checking is traffic too.
+            // Only after all have stopped, because checking is traffic too.
             to.keeper.wait_event(&first.lane.end)?;
             to.keeper.check(self.target(&seat.flow)?, 0, seat.sent, seat.before, tally)?;
         }

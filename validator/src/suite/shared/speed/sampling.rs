@@ -1,12 +1,12 @@
-//! Figures from samples: everything of a round is sampled together, and what scatters is sampled again, a
-//! bounded number of times. A sample with wrong data ends its figure: data that did not arrive has no speed.
+//! Figures from samples: everything of a round is sampled together, and figures that vary too much are sampled
+//! again, a bounded number of times. A sample with wrong data ends its figure: data that did not arrive has no speed.
 
 use super::flow::Flow;
 use super::run::Timed;
 use crate::floors::stats::{Measured, Policy, Unusable, gb_s, us};
 use crate::gpu::Checked;
 
-/// How a figure follows from the clocks of a group.
+/// How a figure is computed from the clocks of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::suite) enum Figure {
     /// GB/s of the first transfer by its own clock.
@@ -38,7 +38,7 @@ pub(in crate::suite) struct Job {
 pub(in crate::suite) enum Taken {
     /// Its figures.
     Figures(Vec<Measured>),
-    /// A transfer brought wrong data, so there is no figure.
+    /// A transfer delivered wrong data, so there is no figure.
     Wrong(Flow, Checked),
 }
 
@@ -78,7 +78,7 @@ struct Samples {
 }
 
 /// Samples `jobs` with `run`, which runs all that it is given at the same time. All jobs are sampled
-/// `policy.samples` times, then those that scatter again.
+/// `policy.samples` times, then those that vary too much are sampled again.
 pub(super) fn sampled<E: From<Unusable>>(
     policy: &Policy,
     jobs: &[Job],

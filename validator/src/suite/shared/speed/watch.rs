@@ -49,7 +49,7 @@ fn replays(machine: &Machine, bdf: Bdf) -> Option<u32> {
     machine.nvml().ok()?.replays(bdf).ok()
 }
 
-/// A link that repeats packets has bit errors; a few are harmless by design.
+/// The finding about a link that repeated packets: it has bit errors, of which a few are harmless by design.
 fn replayed(gpu: GpuId, bdf: Bdf, before: Option<u32>, after: Option<u32>) -> Option<Finding> {
     let more = after?.checked_sub(before?).filter(|more| *more > 0)?;
     let message = format!("GPU {gpu} ({bdf}): its PCIe link repeated {more} packets, expected 0");

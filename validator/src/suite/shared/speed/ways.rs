@@ -53,7 +53,7 @@ impl Ways {
         kind(&self.routes, pair) + &far
     }
 
-    /// Whether NVLinks carry it.
+    /// Whether NVLinks carry a pair's data.
     pub(in crate::suite) fn is_nvlink(&self, pair: Pair) -> bool {
         matches!(self.routes.get(pair).map(|route| route.way), Some(Way::NvLink(_)))
     }

@@ -1,4 +1,4 @@
-//! One transfer between two GPUs: who moves how much, in which direction, in what kind of memory. Pure.
+//! One transfer between two GPUs: what moves how much data, in which direction, in what kind of memory. Pure.
 
 use crate::machine::GpuId;
 use crate::schedule::Pair;

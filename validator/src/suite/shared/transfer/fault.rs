@@ -15,7 +15,7 @@ pub(in crate::suite) enum What {
     Beside,
     /// The source itself.
     Source,
-    /// Memory of that GPU that took no part; `sure` when the transfer's data is there.
+    /// Memory of that GPU that the transfer does not use; `sure` if the transfer's data is there.
     Stray { gpu: GpuId, sure: bool },
     /// A check did not read all words, or GPU and host see different data.
     Checker(&'static str),
@@ -54,7 +54,7 @@ const UNANSWERED: (&str, &str) = (
     "see the tests gpus, bar1 and xid for a GPU that no longer answers or a BAR1 that is too small; reboot the machine, and check risers and power cables if it happens again",
 );
 
-/// The finding, with them.
+/// Adds this cause and this remedy to a finding.
 pub(in crate::suite) fn unanswered(finding: Finding) -> Finding {
     let (cause, remedy) = UNANSWERED;
     finding.because(cause).remedy(remedy)
@@ -171,7 +171,7 @@ impl Fault {
     }
 }
 
-/// Named only where there are any.
+/// The number of words that are all ones; empty if there are none.
 pub(in crate::suite) fn ones(words: u64) -> String {
     if words == 0 { String::new() } else { format!("{words} all ones, ") }
 }

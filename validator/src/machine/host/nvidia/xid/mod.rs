@@ -1,10 +1,10 @@
-//! The meaning of Xid numbers, from NVIDIA's catalogue of Xid errors (docs.nvidia.com/deploy/xid-errors): what
-//! happened, who is at fault, and what recovers the GPU. Numbers that the catalogue calls unused on newer GPUs
-//! have the meaning of its earlier editions and no action. A number that is not in the table is unknown.
+//! The meaning of Xid numbers, from NVIDIA's catalogue of Xid errors (docs.nvidia.com/deploy/xid-errors): what happened, what
+//! is at fault, and what recovers the GPU. Numbers that the catalogue calls unused on newer GPUs have the meaning of its
+//! earlier editions and no action. A number that is not in the table is unknown.
 
 use crate::outcome::finding::{Recovery, Severity};
 
-/// Who is at fault.
+/// What is at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// Usually a program that used the GPU wrongly.
@@ -45,9 +45,9 @@ const POWER: Option<Recovery> = Some(Recovery::PowerCycle);
 /// What an error means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meaning {
-    /// Who is at fault.
+    /// What is at fault.
     pub fault: Fault,
-    /// What recovers the GPU, if the catalogue says it of the number.
+    /// What recovers the GPU, if the catalogue states it for the number.
     pub recovery: Option<Recovery>,
     /// What happened; empty if it is unknown.
     pub words: &'static str,
@@ -166,7 +166,7 @@ pub fn meaning(number: u32) -> Meaning {
 pub fn meaning_of(number: u32, lines: &[&str]) -> Meaning {
     let by_number = meaning(number);
     match number {
-        RECOVERY_CHANGED => lines.last().and_then(|line| changed_to(line)).map_or(by_number, told_by_driver),
+        RECOVERY_CHANGED => lines.last().and_then(|line| changed_to(line)).map_or(by_number, by_driver),
         _ if NVLINK5.contains(&number) => {
             let fatal = lines.iter().any(|line| line.contains(" Fatal "));
             let mild = lines.iter().all(|line| line.contains(" Nonfatal "));
@@ -186,8 +186,8 @@ pub fn changed_to(line: &str) -> Option<Recovery> {
     Recovery::of_driver(u64::from_str_radix(digits, 16).ok()?)
 }
 
-/// An action that the driver asks for is evidence against the GPU, unless it is none.
-const fn told_by_driver(action: Recovery) -> Meaning {
+/// An action that the driver asks for is evidence against the GPU, unless it asks for none.
+const fn by_driver(action: Recovery) -> Meaning {
     let fault = if matches!(action, Recovery::None) { Fault::Mended } else { Fault::Gpu };
     Meaning { fault, recovery: Some(action), words: demand(action) }
 }
@@ -201,14 +201,14 @@ pub const fn demand(action: Recovery) -> &'static str {
         Recovery::RebootNode => "the driver says that the machine must be rebooted",
         Recovery::DrainP2p => "the driver says that programs that use peer-to-peer must end",
         Recovery::DrainAndReset => {
-            "the driver says that the GPU works with less of itself until its programs end and it is reset"
+            "the driver says that the GPU works with reduced capacity until its programs end and it is reset"
         }
         // No driver asks for these.
         Recovery::RestartProgram | Recovery::PowerCycle | Recovery::Replace => "the GPU needs recovery",
     }
 }
 
-/// How to do it; `None` if there is nothing to do.
+/// How to carry out an action; `None` if there is nothing to do.
 #[must_use]
 pub const fn remedy(action: Recovery) -> Option<&'static str> {
     match action {

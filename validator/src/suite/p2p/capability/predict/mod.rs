@@ -1,6 +1,6 @@
 //! What NVIDIA's driver can be expected to report about a pair of GPUs, and why, from what is known before any GPU
-//! is tried: chips, driver, registry keys, processor, bridges. After p2p_caps.c of NVIDIA's open modules (550 to
-//! 595) and public threads. What is not known there is unknown here. Pure.
+//! is tried: chips, driver, registry keys, processor, bridges. Based on p2p_caps.c of NVIDIA's open modules (550 to
+//! 595) and on public forum threads. Cases that these do not cover are predicted as unknown. Pure.
 
 use crate::gpu::Status;
 use crate::machine::host::cpu::Model;
@@ -8,9 +8,9 @@ use crate::machine::host::nvidia::chip::{Chip, Family};
 use crate::machine::host::nvidia::keys::{Force, Keys, StaticMap, Through};
 use std::fmt;
 
-/// Page entries for peers through BAR1 of Blackwell, and of Ada with our changes, exist from here on.
+/// From this version on, the driver has page entries for peers through BAR1 on Blackwell, and on Ada with our changes.
 const NEW_PEERS: u32 = 580;
-/// Our patches of versions before this one do the same for Ada, and refuse all that is not delivered.
+/// Our patches for versions before this one add the same for Ada, and refuse peer access that would not deliver data.
 const OLD_PEERS: u32 = 575;
 
 /// One GPU.
@@ -55,13 +55,13 @@ pub(super) struct Pair<'a> {
 pub(super) enum Expected {
     /// Peer access.
     Access,
-    /// None; NVML's status for it.
+    /// No peer access, with NVML's status for it.
     Refused(Status),
-    /// Claims of peer access that deliver nothing.
+    /// The driver claims peer access, but no data arrives.
     Claimed,
-    /// None between such boards, on any machine.
+    /// No peer access between such boards, on any machine.
     NotApplicable,
-    /// It cannot be told.
+    /// Unknown.
     Unknown,
 }
 
@@ -159,7 +159,7 @@ pub(super) fn predict(pair: &Pair<'_>) -> Prediction {
     })
 }
 
-/// Our changes refuse what would not be delivered.
+/// A claim of peer access that would not deliver data: with our changes, the driver refuses access instead.
 fn claimed(ours: bool, why: String) -> Prediction {
     if ours { (Expected::Refused(Status::NotSupported), why) } else { (Expected::Claimed, why) }
 }
@@ -168,7 +168,7 @@ fn stock() -> String {
     "a driver without the key ForceP2P offers no PCIe peer access between GeForce boards".to_owned()
 }
 
-/// Whether both GPUs have their memory in BAR1.
+/// The prediction unless both GPUs have their memory in BAR1; `None` if they have.
 fn static_map(gpus: [Side; 2], keys: Keys, ours: bool) -> Option<Prediction> {
     if keys.static_map == StaticMap::Off {
         return Some(claimed(ours, "RMForceStaticBar1=0 forbids the static map of BAR1".to_owned()));
@@ -180,10 +180,10 @@ fn static_map(gpus: [Side; 2], keys: Keys, ours: bool) -> Option<Prediction> {
         ));
     }
     let known = gpus.iter().all(|gpu| gpu.mapped == Some(true));
-    (!known).then(|| (Expected::Unknown, "NVML does not tell whether BAR1 is mapped".to_owned()))
+    (!known).then(|| (Expected::Unknown, "NVML does not report whether BAR1 is mapped".to_owned()))
 }
 
-/// Boards with a mechanism of their own, on which firmware and host decide.
+/// Boards with their own mechanism: firmware and host decide about access.
 fn professional(pair: &Pair<'_>, keys: Keys) -> Prediction {
     if keys.through != Through::Bar1 || keys.read == Force::On {
         return (Expected::Unknown, "the firmware of these boards decides".to_owned());

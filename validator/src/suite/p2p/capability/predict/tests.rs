@@ -1,4 +1,4 @@
-//! The table: machines of public threads and of our own, each with what its driver says.
+//! The table of predictions: machines from public forum threads and our own, each with its driver's answer.
 
 use super::*;
 use crate::machine::host::nvidia::chip;
@@ -71,7 +71,7 @@ fn without_the_static_map_there_is_no_access() {
     one.gpus[1].mapped = Some(false);
     is(&one, Expected::Claimed, "NVML counts too little");
     one.gpus[1].mapped = None;
-    is(&one, Expected::Unknown, "does not tell");
+    is(&one, Expected::Unknown, "does not report");
 }
 
 #[test]

@@ -44,7 +44,7 @@ pub(super) fn screen(gpu: &Device, present: u64, wanted: u64, name: &str) -> Fin
         .remedy("set console.screen = \"release\", or switch Resizable BAR on in the firmware setup")
 }
 
-/// The kernel forbids what a restore would need.
+/// The kernel forbids the writes that a restore would need.
 pub(super) fn locked(mode: &str) -> Finding {
     let message =
         format!("BAR1 was not changed: the kernel is locked down ({mode}), so a change could not be undone");
