@@ -89,7 +89,7 @@ check:
 # Simulated GPUs and the program that judges them, as the tests build them.
 [private]
 simulated:
-    cargo build --locked --profile simulate -p firstlight -p simgpu-cuda -p simgpu-nvml -p simgpu-nccl -p simgpu-verbs --lib --bin firstlight
+    tests/check.sh with cargo build --locked --lib --bin firstlight --test driver
 
 # Two more at a time than there are cores: two of them wait for deadlines.
 # Tests on simulated GPUs, without an image: every scenario, and a part of the matrix; or those whose names hold a word.
@@ -105,30 +105,30 @@ fuzz:
 # Boots of process 1 in namespaces, each with a fault of its own: all, or those whose names hold a word (a minute or two; as root).
 [group('check')]
 faults word="":
-    FIRSTLIGHT_FAULTS="{{word}}" cargo test --quiet --locked --package firstlight-init --test process_one -- faults::
+    FIRSTLIGHT_FAULTS="{{word}}" tests/check.sh with cargo test --quiet --locked --package firstlight-init --test process_one -- faults::
 
 # Faults by the hundred and healthy machines on simulated GPUs, at every level and with up to 16 GPUs: a table, false PASS and false FAIL (long; --part: minutes).
 [group('check')]
 matrix *words:
-    cargo run --locked --bin matrix -- "$@"
+    tests/check.sh with cargo run --locked --bin matrix -- "$@"
 
 # The HTML page of reports of simulated GPUs, or of PAGES, in headless Chromium at 390 and 1440 pixels, light and dark; pictures in target/look-html.
 [group('check')]
 look-html *pages:
-    cargo build --locked --lib --bin simgpu
+    tests/check.sh with cargo build --locked --lib --bin simgpu
     cargo build --release --locked --bin firstlight
     tests/look-html.py target/look-html "$@"
 
 # Image, media, signatures and the scripts that build them, without booting; or those tests whose names hold a word.
 [group('check')]
 image-tests *words: media
-    cargo test --locked --test image -- --test-threads=3 "$@"
+    tests/check.sh with cargo test --locked --test image -- --test-threads=3 "$@"
 
 # The shipped image in QEMU: faults, policies, hand-overs; or those tests whose names hold a word.
 [group('check')]
 boots *words: media simulated
     tests/fakepci/build.sh
-    cargo test --locked --test boots -- --test-threads=5 "$@"
+    tests/check.sh with cargo test --locked --test boots -- --test-threads=5 "$@"
 
 # The arm64 image, cross-compiled, in QEMU: one machine, an SMMU that translates, two machines that meet; or those tests whose names hold a word.
 [group('check')]
@@ -224,7 +224,7 @@ bench-collect *words:
 # A healthy pair of simulated nodes, so many times; how soon they meet, what 8 GPUs each take, and 1,024 nodes' plan and inference.
 [group('measure')]
 bench-nodes runs="50":
-    HEALTHY_PAIRS={{runs}} cargo test --locked --test simulate -- --nocapture a_healthy_pair on_one_cable_find
+    HEALTHY_PAIRS={{runs}} tests/check.sh with cargo test --locked --test simulate -- --nocapture a_healthy_pair on_one_cable_find
     cargo test --release --locked --package firstlight --lib -- --nocapture a_thousand_nodes
 
 # The GPU tests on this machine's GPUs, and what they reached; --against DIR: the ratio to peers' saved outputs.

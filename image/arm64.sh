@@ -171,5 +171,5 @@ simulated() { "$REPO/image/rust.sh" --arm64 --simulated; }
 what=${1:-}
 case $what in
     image | boot | simulated) shift; "$what" "$@" ;;
-    *) die "what is to be done?" "arm64.sh image | boot [SCENARIO|none|list] [KERNEL-WORD..] | simulated" ;;
+    *) die "unknown command '$what'" "arm64.sh image | boot [SCENARIO|none|list] [KERNEL-WORD..] | simulated" ;;
 esac

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # boot.sh [SCENARIO] [--pt] [KERNEL-WORD..]: boots the built image in QEMU on a machine of root ports
-# and switches, shows the console as it comes, and exits with the verdict's code: 0 PASS, 1 FAIL,
-# 2 ERROR or no verdict, 3 DEGRADED. KVM is used when a guest really starts with it.
-# SCENARIO is one of tests/simgpu/scenarios, `healthy` unless given: simulated GPUs and the modelled
-# machine that they sit in, as files behind the initrd. `none` boots without GPUs, `list` lists them.
+# and switches, shows the console live, and exits with the verdict's code: 0 PASS, 1 FAIL,
+# 2 ERROR or no verdict, 3 DEGRADED. KVM is used if a guest really starts with it.
+# SCENARIO is one of tests/simgpu/scenarios, by default `healthy`: simulated GPUs and the modelled
+# machine that they are in, as files appended to the initrd. `none` boots without GPUs, `list` lists the scenarios.
 set -euo pipefail
 source "$(dirname "$0")/lib/common.sh"
 out=$REPO/target/image/out
@@ -15,7 +15,7 @@ case ${1:-} in
     *) scenario=$1; shift ;;
 esac
 scenarios=$REPO/tests/simgpu/scenarios
-# A scenario is a table [NAME]; the remark above it says what it is.
+# A scenario is a table [NAME]; the comment above it describes it.
 names=$(grep -ho '^\[[a-z0-9-]*\]$' "$scenarios"/*.toml | tr -d '[]' | sort)
 about() { awk -v "header=[$1]" '/^# / { text = text substr($0, 3) "\n"; next } $0 == header { printf "%s", text; exit } { text = "" }' "$scenarios"/*.toml; }
 if [ "$scenario" = list ]; then
@@ -28,7 +28,7 @@ kernel=$out/firstlight.vmlinuz
 [ "${1:-}" != --pt ] || { kernel=$out/firstlight-pt.vmlinuz; shift; }
 [ -e "$kernel" ] || die "there is no image in $out" "just image"
 
-# /dev/kvm may exist and be writable while guests do not run. Asked once per host boot and kernel.
+# /dev/kvm may exist and be writable although guests do not run. Tried once per host boot and kernel.
 kvm_works() {
     [ -w /dev/kvm ] || return 1
     local known; known=$CACHE/kvm-$(hash_of /proc/sys/kernel/random/boot_id "$kernel")
@@ -42,14 +42,14 @@ kvm_works() {
 }
 late=
 if kvm_works; then accel=(-accel kvm -cpu host); else
-    # QEMU 7.2 emulates cmpxchg16b wrongly now and then: about one boot in four died of it. And of two emulated
-    # processors at a time one may run into an instruction that the other is just patching (Oops: int3).
+    # QEMU 7.2 sometimes emulates cmpxchg16b wrongly: about one boot in four died of it. And with two processors emulated
+    # at the same time, one may execute an instruction that the other is just patching (Oops: int3).
     accel=(-accel tcg,thread=single -cpu max,-cx16)
-    # On a busy host the timer that the kernel looks for may come late, and it would give up.
+    # On a busy host the timer interrupt that the kernel checks for may come late, and the kernel would give up.
     late=no_timer_check
 fi
 
-# Two root ports; behind one of them a switch with two downstream ports; a disk and a NIC at the ends.
+# Two root ports; behind one of them a switch with two downstream ports, a NIC behind one and an RNG behind the other.
 machine=(
     -machine q35 -smp 2 -m 2048 -nodefaults -display none -no-reboot
     -device pcie-root-port,id=rp1,chassis=1,slot=1 -device pcie-root-port,id=rp2,chassis=2,slot=2
@@ -64,12 +64,12 @@ if [ "$scenario" = none ]; then words=firstlight.expect.gpus=0; else
     about "$scenario" | sed 's/^/firstlight: /' >&2
     simulated=$REPO/target/image/simulated
     # as tests/simulate.sh builds
-    (cd "$REPO" && cargo build --locked --quiet --lib --bin simgpu --test driver >&2)
+    (cd "$REPO" && tests/check.sh with cargo build --locked --quiet --lib --bin simgpu --test driver >&2)
     "${CARGO_TARGET_DIR:-$REPO/target}/debug/simgpu" "$scenario" "$simulated.cpio" >&2
-    # The kernel takes an uncompressed archive only from an offset that four divides.
+    # The kernel accepts an uncompressed archive only at an offset that is a multiple of four.
     { cat "$initrd"; head -c $(((4 - $(stat -c %s "$initrd") % 4) % 4)) /dev/zero; cat "$simulated.cpio"; } > "$simulated.initrd"
     initrd=$simulated.initrd
-    # A fault is shown and the machine goes off; words given here win.
+    # After a fault the machine shows it and powers off; words given on the command line win.
     words='firstlight.policy.on_fail=poweroff firstlight.policy.on_error=poweroff'
 fi
 log=$REPO/target/image/boot.log

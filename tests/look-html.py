@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""look-html.py FOLDER [PAGE.html..]: opens pages of `firstlight render --to html` in headless Chromium, through ChromeDriver, 390
-and 1440 pixels wide, light and dark. It writes FOLDER/NAME-WIDTH-SCHEME.png of each, and FOLDER/NAME-first.png of the first screen
-(docs/pictures has some of them). Without pages it makes those of simulated GPUs in
-FOLDER, and measures how long the largest takes. A page must not be wider than the window, must not load or log anything, every
-drawing must have a role, a title and a description, its texts must lie inside it and not on each other, and text must differ
-enough from what is behind it (WCAG AA). Ends with 1 if a page does not."""
+"""look-html.py FOLDER [PAGE.html..]: opens pages of `firstlight render --to html` in headless Chromium, through ChromeDriver,
+390 and 1440 pixels wide, light and dark. It writes a picture of each to FOLDER/NAME-WIDTH-SCHEME.png, and of the first screen
+to FOLDER/NAME-first.png (docs/pictures has some of them). Without pages it makes pages of simulated GPUs in FOLDER, and
+measures their sizes and how long they take to render. A page must not be wider than the window and must not load or log
+anything; every drawing must have a role, a title and a description; its texts must be inside it and must not overlap; and text
+must have enough contrast with its background (WCAG AA). The exit status is 1 if a page fails."""
 
 import base64
 import http.client
@@ -29,15 +29,15 @@ PAGES = (
     ("empty", 0, "quick"),
     ("healthy", 16, "full"),
 )
-# Pages with so many GPUs are also those of a rack.
+# Reports with this number of GPUs also form the rack.
 RACK = 4
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", "target"))
 FIRSTLIGHT = TARGET / "release/firstlight"
-# The largest page may have so many bytes, and take so many seconds.
+# The largest size of a page in bytes, and the longest time to render it in seconds.
 BYTES = 2_000_000
 SECONDS = 0.2
 WIDTHS = (390, 1440)
-# The first screen of a page, as docs/pictures has some.
+# The first screen of a page, as in pictures of docs/pictures.
 FIRST = {"x": 0, "y": 0, "width": 1100, "height": 760, "scale": 1}
 SCHEMES = ("light", "dark")
 OPTIONS = (
@@ -45,7 +45,7 @@ OPTIONS = (
     "--disable-component-update --disable-sync --hide-scrollbars"
 ).split()
 
-# Runs in the page: every complaint as a line.
+# Runs in the page, and returns its complaints as a list.
 LOOK = """
 const wrong = [], wide = document.documentElement.scrollWidth;
 if (wide > window.innerWidth) wrong.push(`the page is ${wide} pixels wide, the window ${window.innerWidth}`);
@@ -109,7 +109,7 @@ class Driver:
         self.session = f"/session/{answer['sessionId']}"
 
     def ask(self, path, body, method="POST"):
-        """The answer to one command."""
+        """Sends one command and returns the answer."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         body = None if body is None else json.dumps(body)
         connection.request(method, self.session + path, body, {"Content-Type": "application/json"})
@@ -119,7 +119,7 @@ class Driver:
         return answer
 
     def tell(self, command, **parameters):
-        """One command of the DevTools protocol."""
+        """Sends one command of the DevTools protocol and returns the answer."""
         return self.ask("/goog/cdp/execute", {"cmd": command, "params": parameters})
 
     def end(self):
@@ -140,13 +140,13 @@ def window(driver, page, width, height, scheme):
 
 
 def take(driver, clip, file):
-    """A picture of a part of the page."""
+    """Writes a picture of a part of the page."""
     shot = driver.tell("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
     file.write_bytes(base64.b64decode(shot["data"]))
 
 
 def look(driver, page, to):
-    """Every complaint about one page; writes its pictures."""
+    """Writes the pictures of one page; returns every complaint about it."""
     wrong = []
     window(driver, page, FIRST["width"], FIRST["height"], "light")
     take(driver, FIRST, to / f"{page.stem}-first.png")
@@ -166,14 +166,14 @@ def look(driver, page, to):
 
 
 def validated(folder, name, scenario, gpus, level, *settings):
-    """The report of such a machine."""
+    """Validates a simulated machine and returns the path of the report."""
     machine, report = folder / name, folder / f"{name}.json"
     shutil.rmtree(machine, ignore_errors=True)
     machine.mkdir()
     words = ["--root", machine]
     if gpus:
         subprocess.run([TARGET / "debug/simgpu", scenario, machine, str(gpus)], check=True, stdout=subprocess.DEVNULL)
-        # The pages of a rack have several hosts.
+        # A rack's page has several hosts, which need different names.
         (machine / "root/proc/sys/kernel/hostname").write_text(f"{name}\n", encoding="ascii")
         words = ["--root", machine / "root", "--set", f'validate.library_path=["{machine.resolve()}/lib"]']
     for setting in settings:
@@ -185,7 +185,7 @@ def validated(folder, name, scenario, gpus, level, *settings):
 
 
 def rendered(page, *words):
-    """Complaints about the size of a page that those words make, and about the time they take."""
+    """Renders a page with these arguments; returns complaints about its size and the time that it took."""
     took = []
     for _ in range(5):
         start = time.monotonic()
@@ -199,7 +199,7 @@ def rendered(page, *words):
 
 
 def made(folder):
-    """The pages of simulated GPUs, and complaints about their size and time."""
+    """Makes the pages of simulated GPUs; returns them, and complaints about their sizes and times."""
     pages, wrong, rack = [], [], folder / "rack"
     shutil.rmtree(rack, ignore_errors=True)
     rack.mkdir()

@@ -6,5 +6,5 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # The small test brings the features of a build of tests, so that both share what they compile.
-cargo build --locked --lib --bin firstlight --bin simulate --test driver >&2
+tests/check.sh with cargo build --locked --lib --bin firstlight --bin simulate --test driver >&2
 exec "${CARGO_TARGET_DIR:-target}/debug/simulate" "$@"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # enter.sh COMMAND..: runs a command in the Debian folder: the pinned tree `debian` (tools.sh) as the root, for systems that are
-# not Debian 12 or 13. Of this host it has the kernel, devices, network, certificates, and all folders but those of its system
-# (/usr, /etc, /var ..) at the same paths. No root is needed where users may make namespaces.
+# not Debian 12 or 13. The command sees this host's kernel, devices, network, certificates, and all folders at the same paths,
+# except those of the host's system (/usr, /etc, /var ..). Root is not needed if users may make namespaces.
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
 source "$REPO/image/lib/mirror.sh"
@@ -29,13 +29,13 @@ for path in /* /var/home /var/roothome /var/mnt /var/opt /var/tmp; do
            elif [ -d "$path" ]; then binds+=("$path:$path"); fi ;;
     esac
 done
-# These may lie below /usr or /var. A Rust for another C library does not run here.
+# These folders may be below /usr or /var. A Rust for another C library does not run here.
 rustup=${RUSTUP_HOME:-$HOME/.rustup}
 compgen -G "$rustup/toolchains/*-linux-gnu" > /dev/null || rustup=$CACHE/rustup
 mkdir -p "$rustup"
 for path in "$REPO" "$CACHE" "$HOME" "${CARGO_HOME:-}" "$rustup"; do [ ! -d "$path" ] || binds+=("$path:$path"); done
-# What is linked here does not run with an older C library there, and the other way round.
-for made in target/debug target/release target/simulate tests/fuzz/target; do
+# Programs linked in the Debian folder do not run on a host with an older C library, and vice versa.
+for made in target/debug target/release tests/fuzz/target; do
     mkdir -p "$REPO/$made" "$REPO/target/debian/$made"
     binds+=("$REPO/target/debian/$made:$REPO/$made")
 done
@@ -48,7 +48,7 @@ exec unshare "${namespaces[@]}" -- bash -euc '
         from=${1%%:*} to=$root${1#*:}; mkdir -p "$to"; mount --rbind "$from" "$to"; shift
     done; shift
     mount -t proc proc "$root/proc"
-    # a real root, not a chroot: the build makes sandboxes of its own, which a chroot may not
+    # a real root, not a chroot: the build makes its own sandboxes, which is not possible in a chroot
     cd "$root"; mkdir -p old; pivot_root . old; PATH=/usr/sbin:/usr/bin; umount -l old
     cd "$here"; exec "$@"' enter "$tree" "${binds[@]}" -- \
     /usr/bin/env -u LD_PRELOAD -u LD_LIBRARY_PATH -u SSL_CERT_DIR -u CURL_CA_BUNDLE -u GIT_SSL_CAINFO SSL_CERT_FILE=$certificates \

@@ -54,6 +54,6 @@ while read -r hash path _; do
     count=$(( count + 1 ))
     (( count % 25 )) || say "$count of $total packages"
     file=$(awk -v hash="$hash" '$1 == hash { print $2; exit }' "$work/index")
-    get "$url/$file" "$work/deb" || die "$url/$file cannot be had" "run it again, it goes on from here: $(tail -1 "$work/log")"
+    get "$url/$file" "$work/deb" || die "cannot download $url/$file" "run it again to continue from here: $(tail -1 "$work/log")"
     keep "$work/deb" "$hash" "$path"
 done < "$work/missing"

@@ -5,7 +5,7 @@
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
 what=${1:-}
-case $what in image | media) ;; *) die "what is to be built?" "offline.sh image|media --offline FILE" ;; esac
+case $what in image | media) ;; *) die "unknown target '$what'" "offline.sh image|media --offline FILE" ;; esac
 [ "${2:-}" = --offline ] || die "unknown word '${2:-}'" "$what [--offline FILE]"
 [ $# -le 3 ] || die "unknown word '$4'" "$what [--offline FILE]"
 archive=${3:-}

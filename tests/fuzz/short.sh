@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fuzzes every target for a short while: SECONDS each, 5 unless given, one on each core. The corpus of earlier runs in
+# Fuzzes every target for a short while: SECONDS each, 3 unless given, one on each core. The corpus of earlier runs in
 # tests/fuzz/corpus is used and grows; a crash is kept in tests/fuzz/artifacts and fails the run. With --build it is only built.
 #
 #   tests/fuzz/short.sh [SECONDS] [TARGET..] | --build
@@ -14,7 +14,7 @@ coverage() { printf -- ' -Cllvm-args=-sanitizer-coverage-%s' level=4 inline-8bit
 RUSTC_BOOTSTRAP=1 RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module$(coverage) -Cllvm-args=-simplifycfg-branch-fold-threshold=0" \
     cargo build --release --locked --quiet --target x86_64-unknown-linux-gnu --manifest-path tests/fuzz/Cargo.toml >&2
 [ "${1:-}" != --build ] || exit 0
-seconds=${1:-5}
+seconds=${1:-3}
 shift || true
 
 work=$(mktemp -d)
@@ -23,7 +23,7 @@ awk -v to="$work/seeds/" '/^==> / { out = to $2; folder = out; sub("/[^/]*$", ""
     out { print > out }' tests/fuzz/seeds.txt
 cp -r tests/fuzz/seeds "$work"
 # The configuration spaces of the modelled machines are the best start for their parser.
-cargo run --quiet --locked -p machines -- all "$work/machines"
+tests/check.sh with cargo run --quiet --locked --bin machine -- all "$work/machines"
 mapfile -t targets < <(if [ $# -gt 0 ]; then printf '%s\n' "$@"; else sed -n 's/^    ("\([a-z_]*\)",.*/\1/p' tests/fuzz/targets/main.rs; fi)
 # One target: its line; status 1 when something was found.
 one() {

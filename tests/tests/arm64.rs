@@ -1,13 +1,13 @@
-//! What does the arm64 image do in QEMU, whose processor is emulated? `./run test-arm64` builds it and runs this; no other
-//! recipe does. Nothing here says anything about real arm64 hardware.
+//! The arm64 image in QEMU, with an emulated processor. `./run test-arm64` builds the image and runs these tests; no other
+//! recipe does. They prove nothing about real arm64 hardware.
 
 use harness::simgpu::{Scenario, overlay};
 use harness::{Boot, Booted, End, Image, Medium};
 
-/// A UKI without a driver has at most so many bytes.
+/// The largest size of a UKI without a driver, in bytes.
 const MOST: u64 = 25_000_000;
 
-/// The UKI on a disk that UEFI firmware boots from, behind a root port a card, and no GPU.
+/// The UKI on a disk that UEFI firmware boots from, with a USB controller behind the first of two root ports, and no GPU.
 fn uki() -> Boot {
     let ports = ["pcie-root-port,id=rp1,chassis=1,slot=1", "pcie-root-port,id=rp2,chassis=2,slot=2"];
     let boot = Boot::arm64().from(Medium::Disk(Image::arm64().uki().unwrap()));
@@ -28,7 +28,7 @@ fn the_uki_is_small_and_boots_from_a_disk_to_its_verdict() {
     assert!(bytes <= MOST, "{bytes} bytes");
     let booted = uki().run().unwrap();
     assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
-    // The SMMU is there and maps every address to itself; a class without groups would be another machine.
+    // There is an SMMU, which maps every address to itself; an IOMMU class without groups would be a different machine.
     let iommu = row(&booted, "iommu");
     assert!(iommu.contains("PASS") && iommu.contains("groups, all identity"), "{iommu}\n{booted}");
     assert!(row(&booted, "cmdline").contains("3 of 3 required parameters"), "{booted}");
@@ -48,7 +48,7 @@ fn an_smmu_that_translates_is_a_failure() {
     assert_eq!(verdict.codes, ["IOMMU-TRANSLATING"], "{booted}");
 }
 
-/// A node of two, with two simulated GPUs, whose ports take addresses of their own.
+/// One of two nodes, with two simulated GPUs; its network ports assign themselves link-local addresses.
 fn node() -> Boot {
     let scenario = "on = \"epyc-8x4090\"\n[nccl]\nhca = \"host\"\n".parse().unwrap();
     let files = overlay(&Scenario::of(scenario).unwrap().gpus(2)).unwrap();
@@ -78,7 +78,7 @@ fn two_machines_find_each_other_over_two_cables_and_pass() {
         println!("two machines: {:.1} s", booted.took.as_secs_f64());
         booted.ended(&End::PowerOff);
     }
-    // Whichever leads. rdma_rxe and libibverbs are the kernel's and the image's own.
+    // Either node may lead. rdma_rxe is the kernel's own and libibverbs the image's own.
     let leads = |text: &str| both.iter().any(|booted| booted.console.contains(text));
     for text in ["PASS   nodes-nccl-socket", "PASS   rdma-host       2 pairs of ports, host memory"] {
         assert!(leads(text), "{text}\n{}\n{}", both[0], both[1]);

@@ -40,7 +40,7 @@ if [ ! -e "$folder" ]; then
     new=$(mktemp -d "$cache/new.XXXXXX"); trap 'rm -rf "$new"' EXIT
     echo "downloading SPDX's tools (3 MB)" >&2
     pip3 install --quiet --no-deps --only-binary :all: --require-hashes --target "$new" -r <(echo "$pins") >&2 ||
-        { echo "validate-spdx: error: the validator cannot be had (pip's lines are above)" >&2; exit 2; }
+        { echo "validate-spdx: error: the validator cannot be downloaded (pip's lines are above)" >&2; exit 2; }
     mv "$new" "$folder"
 fi
 PYTHONPATH=$folder exec python3 -B -c '

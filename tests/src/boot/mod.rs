@@ -1,5 +1,5 @@
-//! States a machine and boots the image on it: kernel words, devices, extra files, what to press when
-//! the console says what, and when to stop. `run` gives what came of it, or why nothing came.
+//! Describes a machine and boots the image on it: kernel words, devices, extra files, what to press at which console
+//! output, and when to stop. `run` returns the result, or why there is none.
 
 pub mod booted;
 pub mod medium;
@@ -22,11 +22,11 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Far beyond what a boot takes on two busy cores without hardware virtualization: this only keeps a
-/// hung machine from hanging the tests.
+/// Far more than a boot takes on two busy cores without hardware virtualization: this only prevents a hung machine from
+/// hanging the tests.
 const DEADLINE: Duration = Duration::from_secs(900);
 
-/// A boot that has not happened yet.
+/// A boot that has not started yet.
 #[derive(Debug, Clone)]
 #[must_use = "a boot does nothing until `run`"]
 pub struct Boot {
@@ -48,26 +48,26 @@ pub struct Boot {
     kind: Kind,
 }
 
-/// What the kernel unpacks.
+/// The initrd that the kernel unpacks.
 #[derive(Debug, Clone, Copy)]
 enum Initrd {
-    /// As it ships.
+    /// As shipped.
     Packed,
-    /// Without its compression.
+    /// Uncompressed.
     Plain,
-    /// Plain, and the driver's libraries and firmware are empty files.
+    /// Uncompressed, and the driver's libraries and firmware are empty files.
     Lean,
 }
 
 impl Boot {
-    /// The shipped image on a q35 machine with 1.5 GiB and one processor, with the words that ship. A
-    /// kernel that panics ends the machine at once. The initrd is that of the image without its compression, and without the
-    /// bytes of the driver's libraries and firmware; media boot the image as it ships.
+    /// The shipped image on a q35 machine with 1.5 GiB and one processor, with the shipped kernel words. A kernel that
+    /// panics ends the machine at once. The initrd is uncompressed, and without the contents of the driver's libraries and
+    /// firmware; media boot the image as shipped.
     pub fn shipped() -> Self {
         Self {
             image: Image::shipped(),
             processor: Processor::X86,
-            // On a busy host the timer that the kernel looks for may come late.
+            // On a busy host the timer that the kernel checks for may be late.
             words: ["panic=-1", "no_timer_check"].map(str::to_owned).to_vec(),
             args: ["-machine", "q35"].map(OsString::from).to_vec(),
             overlay: Overlay::new(),
@@ -85,7 +85,7 @@ impl Boot {
         }
     }
 
-    /// The arm64 image on an emulated machine that UEFI firmware describes by ACPI, with an SMMU before every PCI device.
+    /// The arm64 image on an emulated machine that UEFI firmware describes by ACPI, with an SMMU for all PCI devices.
     pub fn arm64() -> Self {
         Self {
             image: Image::arm64(),
@@ -97,7 +97,7 @@ impl Boot {
         }
     }
 
-    /// It mostly waits for a deadline, so that other machines may run beside it.
+    /// Marks the machine as mostly waiting for a deadline, so that other machines may run at the same time.
     pub fn waits(mut self) -> Self {
         self.kind = Kind::Waits;
         self
@@ -109,22 +109,22 @@ impl Boot {
         self
     }
 
-    /// Adds a device, as QEMU's `-device` takes it.
+    /// Adds a device, in the syntax of QEMU's `-device`.
     pub fn device(self, device: &str) -> Self {
         self.qemu(&["-device", device])
     }
 
-    /// Adds a network card on a QEMU network such as `user` or `hubport,hubid=1`, where nobody answers.
+    /// Adds a network card on a QEMU network such as `user` or `hubport,hubid=1`, where nothing responds.
     pub fn card(self, network: &str, mac: &str) -> Self {
         let id = format!("net{}", self.args.len());
         let device = format!("virtio-net-pci,netdev={id},mac={mac}");
         self.qemu(&["-netdev", &format!("{network},id={id}"), "-device", &device])
     }
 
-    /// Adds UEFI firmware, whose variables lie in `variables` and stay there.
+    /// Adds UEFI firmware, whose variables are in the file `variables` and persist there.
     ///
     /// # Errors
-    /// When they can neither be found nor made.
+    /// If they can neither be found nor made.
     pub fn with_firmware(self, variables: &Path) -> Result<Self> {
         if !variables.exists() {
             fs::copy(FIRMWARE_VARIABLES, variables).map_err(Error::file("copy", FIRMWARE_VARIABLES))?;
@@ -134,7 +134,7 @@ impl Boot {
         Ok(self.qemu(&["-drive", &code, "-drive", &own]))
     }
 
-    /// Adds any words to QEMU's command line.
+    /// Adds arguments to QEMU's command line.
     pub fn qemu(mut self, args: &[&str]) -> Self {
         self.args.extend(args.iter().map(OsString::from));
         self
@@ -147,7 +147,7 @@ impl Boot {
         self.qemu(&["-drive", &drive, "-device", &format!("virtio-blk-pci,drive={id}")])
     }
 
-    /// Adds an image file as a removable stick on USB, which the boot waits for.
+    /// Adds an image file as a removable USB stick, which the boot waits for.
     pub fn stick(self, file: &Path) -> Self {
         let drive = format!("if=none,id=stick-drive,format=raw,file={}", file.display());
         let device = "usb-storage,id=stick,bus=usb.0,drive=stick-drive,removable=on";
@@ -155,18 +155,18 @@ impl Boot {
         boot.append("firstlight.report.required=true")
     }
 
-    /// Adds files over the image's own; called again, it adds to what is there.
+    /// Adds files over the image's own; repeated calls add to the previous ones.
     pub fn overlay(mut self, change: impl FnOnce(Overlay) -> Overlay) -> Self {
         self.overlay = change(self.overlay);
         self
     }
 
-    /// A configuration layer of the test's own.
+    /// Adds a configuration layer.
     pub fn config(self, toml: &str) -> Self {
         self.overlay(|o| o.config("50-test", toml))
     }
 
-    /// Runs `script` as the workload. What it leaves in /run/kept comes back, and with it all of
+    /// Runs `script` as the workload. The files that it leaves in /run/kept come back, together with all of
     /// /run/firstlight; its exit status is the workload's.
     pub fn workload(self, script: &str) -> Self {
         let text = overlay::workload(script);
@@ -176,26 +176,26 @@ impl Boot {
         boot
     }
 
-    /// Hands over to the workload whatever the verdict is, so that the files come back.
+    /// Runs the workload whatever the verdict is, so that the files come back.
     pub fn whatever_the_verdict(self) -> Self {
         let all = ["pass", "degraded", "fail", "error"].map(|v| format!("on_{v} = \"workload\"\n"));
         self.overlay(|o| o.config("45-policy", &format!("[policy]\n{}", all.concat())))
     }
 
-    /// Puts a script in the validator's place; it finds the real one at /t/firstlight.
+    /// Replaces the validator by a script, which finds the real one at /t/firstlight.
     ///
     /// # Errors
-    /// When the image has no validator.
+    /// If the image has no validator.
     pub fn validator(self, script: &str) -> Result<Self> {
         let real = self.image.file(VALIDATOR)?.data;
         let script = format!("#!/bin/sh\n{script}\n");
         Ok(self.overlay(|o| o.program("t/firstlight", real).program(VALIDATOR, script)))
     }
 
-    /// Puts a fake PCI domain into the machine.
+    /// Adds a fake PCI domain to the machine.
     ///
     /// # Errors
-    /// When the module has not been built.
+    /// If the module has not been built.
     pub fn fakepci(mut self, topology: &Topology) -> Result<Self> {
         self.overlay = self.overlay.fakepci()?;
         Ok(self.append(&format!("rdinit=/t/init {}", topology.word())))
@@ -204,7 +204,7 @@ impl Boot {
     /// Boots this boot entry of the image: its kernel and its words.
     ///
     /// # Errors
-    /// When the image has no such entry.
+    /// If the image has no such entry.
     pub fn entry(mut self, id: &str) -> Result<Self> {
         let found = self.image.entries()?.into_iter().find(|entry| entry[0] == id);
         let why = || Error::Archive { what: "firstlight.entries", why: format!("has no {id}") };
@@ -212,38 +212,38 @@ impl Boot {
         Ok(self)
     }
 
-    /// Boots another kernel, with the words that ship.
+    /// Boots another kernel, with the shipped kernel words.
     pub fn kernel(mut self, file: &Path) -> Self {
         self.kernel = Some(file.to_owned());
         self
     }
 
-    /// Takes the initrd as it ships, compressed.
+    /// Uses the initrd as shipped, compressed.
     pub fn compressed(mut self) -> Self {
         self.initrd = Initrd::Packed;
         self
     }
 
-    /// Takes the initrd with the driver's libraries and firmware.
+    /// Uses the initrd with the driver's libraries and firmware.
     pub fn whole(mut self) -> Self {
         self.initrd = Initrd::Plain;
         self
     }
 
-    /// Boots from this medium instead of kernel and initrd. An overlay cannot be given to it, and words only
-    /// where UEFI firmware starts the unified image; the words that ship are the medium's own.
+    /// Boots from this medium instead of kernel and initrd. An overlay cannot be added to it, and kernel words only if UEFI
+    /// firmware starts the unified image; the shipped words are part of the medium.
     pub fn from(mut self, medium: Medium) -> Self {
         self.medium = medium;
         self
     }
 
-    /// Takes UEFI firmware that can verify what it starts, with a copy of these variables.
+    /// Uses UEFI firmware that supports Secure Boot, with a copy of these variables.
     pub fn secure(mut self, variables: &Path) -> Self {
         self.secure = Some(variables.into());
         self
     }
 
-    /// Runs QEMU through this program, which must become QEMU: `nsenter`, for one.
+    /// Runs QEMU through this program, which must exec QEMU, for example `nsenter`.
     pub fn within(mut self, program: &[&str]) -> Self {
         self.within = program.iter().map(|word| (*word).to_owned()).collect();
         self
@@ -261,22 +261,22 @@ impl Boot {
         self
     }
 
-    /// Presses Ctrl-Alt-Del once the console says `text`.
+    /// Presses Ctrl-Alt-Del once the console contains `text`.
     pub fn ctrl_alt_del_at(self, text: &str) -> Self {
         self.act(text, Act::CtrlAltDel)
     }
 
-    /// Presses the power button once the console says `text`.
+    /// Presses the power button once the console contains `text`.
     pub fn power_button_at(self, text: &str) -> Self {
         self.act(text, Act::PowerButton)
     }
 
-    /// Presses the reset button once the console says `text`; the machine then ends as [`crate::End::Other`].
+    /// Presses the reset button once the console contains `text`; the machine then ends as [`crate::End::Other`].
     pub fn reset_at(self, text: &str) -> Self {
         self.act(text, Act::Reset)
     }
 
-    /// Keeps a picture of the screen `linger` after the console says `text`, then presses these keys of its keyboard.
+    /// Saves a picture of the screen `linger` after the console contains `text`, then presses these keys on its keyboard.
     pub fn look_at(
         self,
         text: &str,
@@ -287,17 +287,17 @@ impl Boot {
         self.act(text, Act::Screen(picture.to_owned(), keys, linger))
     }
 
-    /// Pulls the device of this id `linger` after the console says `text`.
+    /// Unplugs the device with this id `linger` after the console contains `text`.
     pub fn unplug_after(self, text: &str, id: &str, linger: Duration) -> Self {
         self.act(text, Act::Unplug(id.to_owned(), linger))
     }
 
-    /// Types `line` and Enter on the serial console once it says `text`.
+    /// Types `line` and Enter on the serial console once it contains `text`.
     pub fn type_at(self, text: &str, line: &str) -> Self {
         self.act(text, Act::Type(format!("{line}\n")))
     }
 
-    /// Stops the machine, unless it ended before, `linger` after the console says `text`.
+    /// Stops the machine, unless it ended before, `linger` after the console contains `text`.
     pub fn stop_after(self, text: &str, linger: Duration) -> Self {
         self.act(text, Act::StopAfter(linger))
     }
@@ -310,19 +310,27 @@ impl Boot {
     /// Boots, and waits for the end.
     ///
     /// # Errors
-    /// When the image is not built, QEMU does not run, or the machine neither ends nor says what the
-    /// acts wait for within its deadline.
+    /// If the image is not built, QEMU does not run, or the machine neither ends nor prints what the acts wait for within
+    /// its deadline.
     pub fn run(self) -> Result<Booted> {
-        let scratch = scratch()?;
-        let slot = Slot::take(self.kind)?;
-        self.launch(scratch, slot)?.finish()
+        self.start()?.finish()
     }
 
-    /// Starts two machines with cables between them, the networks [`CABLES`] of each: `cables` has the number of the port in
-    /// the first machine and in the other one. Their cards take frames for RDMA with a path MTU of 4096 bytes.
+    /// Boots, and returns the running machine.
     ///
     /// # Errors
-    /// When the image is not built or QEMU does not run.
+    /// If the image is not built or QEMU does not run.
+    pub fn start(self) -> Result<Running> {
+        let scratch = scratch()?;
+        let slot = Slot::take(self.kind)?;
+        self.launch(scratch, slot)
+    }
+
+    /// Starts two machines with cables between them, the networks [`CABLES`] of each: `cables` has the port's number in the
+    /// first machine and in the other one. Their cards accept RDMA frames with a path MTU of 4096 bytes.
+    ///
+    /// # Errors
+    /// If the image is not built or QEMU does not run.
     pub fn cabled(boots: [Self; 2], cables: &[[usize; 2]]) -> Result<[Running; 2]> {
         let [one, other] = boots;
         let [one_slot, other_slot] = Slot::take_two()?;
@@ -331,7 +339,7 @@ impl Boot {
         let sockets = &sockets[..cables.len()];
         let [one_dir, other_dir] = dirs;
         let one = one.plugged(sockets, cables, 0).launch(one_dir, one_slot)?;
-        // QEMU makes the sockets before it does anything else of the network.
+        // QEMU creates the sockets before it does anything else with the network.
         sockets.iter().try_for_each(|socket| wait_for(socket))?;
         let other = other.plugged(sockets, cables, 1).launch(other_dir, other_slot)?;
         Ok([one, other])
@@ -363,7 +371,7 @@ impl Boot {
         Ok(Running::new(Watch::new(self.acts, DEADLINE), qemu, scratch, recover, slot))
     }
 
-    /// QEMU's words for this machine, whose files are in `dir`.
+    /// QEMU's arguments for this machine, whose files are in `dir`.
     fn arguments(&self, dir: &Path) -> Result<Vec<OsString>> {
         let mut args = self.args.clone();
         args.extend(["-m".into(), self.memory_mib.to_string().into()]);
@@ -413,7 +421,7 @@ fn scratch() -> Result<TempDir> {
     tempfile::tempdir().map_err(Error::file("create a folder in", "/tmp"))
 }
 
-/// Waits for a socket of QEMU's; a busy host takes its time.
+/// Waits for one of QEMU's sockets; a busy host may be slow.
 fn wait_for(socket: &Path) -> Result<()> {
     let due = Instant::now() + Duration::from_secs(60);
     while !socket.exists() {
@@ -429,10 +437,10 @@ fn wait_for(socket: &Path) -> Result<()> {
 const RECOVER: &str = "recover";
 /// The networks between two machines.
 pub const CABLES: [&str; 2] = ["cable0", "cable1"];
-/// What its cards take: 4096 bytes, and the headers of RoCE.
+/// The MTU of their cards: 4096 bytes, plus the headers of RoCE.
 const MTU: u32 = 4200;
 
-/// Writes an initrd and an overlay, one after the other.
+/// Writes an initrd followed by an overlay.
 fn joined(initrd: &Path, overlay: &[u8], to: &Path) -> io::Result<()> {
     let length = fs::copy(initrd, to)?;
     let mut file = fs::OpenOptions::new().append(true).open(to)?;
@@ -440,5 +448,5 @@ fn joined(initrd: &Path, overlay: &[u8], to: &Path) -> io::Result<()> {
     file.write_all(overlay)
 }
 
-/// Where the image has the validator.
+/// The validator's path in the image.
 pub const VALIDATOR: &str = "usr/bin/firstlight";

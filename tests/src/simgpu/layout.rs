@@ -1,18 +1,19 @@
-//! Lays a scenario out: a folder with a driver's libraries, as `LD_LIBRARY_PATH` names it (`libcuda.so.VERSION`, the link
-//! that programs ask for, the scenario beside them, and NCCL's library), and a modelled machine that fits it, with as many GPUs
-//! at the same addresses.
+//! Lays out a scenario: a folder with a driver's libraries, as for `LD_LIBRARY_PATH` (`libcuda.so.VERSION`, the link that
+//! programs load, the scenario next to them, and NCCL's library), and a matching modelled machine, with as many GPUs at the
+//! same addresses.
 
 use super::scenario::Scenario;
 use crate::error::{Error, Result, run};
 use crate::image::workspace;
 use machines::{Link, Machine};
+use std::ffi::OsString;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 use std::{env, fs};
 
-/// The libraries, as they were built.
+/// The built libraries.
 #[derive(Debug, Clone)]
 pub struct Libraries {
     /// The simulated libcuda.
@@ -25,31 +26,31 @@ pub struct Libraries {
     pub verbs: PathBuf,
 }
 
-/// The names that programs load, and which library each is.
+/// The names that programs load.
 const CUDA: &str = "libcuda.so.1";
 const NVML: &str = "libnvidia-ml.so.1";
 const NCCL: &str = "libnccl.so.2";
 const VERBS: &str = "libibverbs.so.1";
-/// The version of NCCL that is simulated.
+/// The simulated version of NCCL.
 const NCCL_VERSION: &str = "2.29.7";
-/// The version of libibverbs that is simulated.
+/// The simulated version of libibverbs.
 const VERBS_VERSION: &str = "1.14.44";
-/// Where the libraries look for their scenario.
+/// The name of the scenario file that the libraries read.
 const SCENARIO: &str = "simgpu.toml";
 
 impl Libraries {
-    /// Builds what is stale, once for each process. `FIRSTLIGHT_SIMULATED` names a folder with libraries that were built
-    /// for another processor.
+    /// Builds what is stale, once per process. `FIRSTLIGHT_SIMULATED` names a folder with libraries that were built for
+    /// another processor.
     ///
     /// # Errors
-    /// The compiler's words.
+    /// The compiler's output.
     pub fn built() -> Result<&'static Self> {
         static BUILT: OnceLock<Result<Libraries>> = OnceLock::new();
         let named = || env::var_os("FIRSTLIGHT_SIMULATED").map(PathBuf::from);
         once(&BUILT, || Ok(Self::in_folder(&named().map_or_else(build, Ok)?)))
     }
 
-    /// Those that the compiler left in this folder.
+    /// The libraries that the compiler left in this folder.
     #[must_use]
     pub fn in_folder(folder: &Path) -> Self {
         let [cuda, nvml, nccl, verbs] =
@@ -58,10 +59,10 @@ impl Libraries {
     }
 }
 
-/// The program that ships, built where it is stale, once for each process.
+/// The shipped program, built if it is stale, once per process.
 ///
 /// # Errors
-/// The compiler's words.
+/// The compiler's output.
 pub(super) fn program() -> Result<&'static PathBuf> {
     static BUILT: OnceLock<Result<PathBuf>> = OnceLock::new();
     once(&BUILT, || Ok(build()?.join("firstlight")))
@@ -72,18 +73,26 @@ fn once<T>(cell: &'static OnceLock<Result<T>>, make: impl FnOnce() -> Result<T>)
     made.as_ref().map_err(|e| Error::Program { program: "cargo build".into(), why: e.to_string() })
 }
 
-/// Builds program and libraries, and returns the folder that they come to. Always all of them: the selection of packages
-/// decides the features of what they share, and each selection would build its own.
+/// Builds program and libraries, and returns their folder. The test is in the selection because it brings the features that all
+/// tests are built with: another selection would be a separate build.
 fn build() -> Result<PathBuf> {
     let target = target();
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--locked", "--quiet", "--target-dir"]).arg(&target);
+    // Cargo's description of a test's package would run the build script of ring again, and compile half of all crates again.
+    let package = |name: &OsString| {
+        let name = name.to_string_lossy();
+        ["CARGO_PKG_", "CARGO_MANIFEST_", "OUT_DIR"].iter().any(|prefix| name.starts_with(prefix))
+    };
+    for name in env::vars_os().map(|(name, _)| name).filter(package) {
+        cargo.env_remove(name);
+    }
     run(cargo.args(SELECTION.split(' ')).current_dir(workspace()))?;
-    Ok(target.join("simulate"))
+    Ok(target.join("debug"))
 }
 
-/// As `just simulated` has it.
-const SELECTION: &str = "--profile simulate -p firstlight -p simgpu-cuda -p simgpu-nvml -p simgpu-nccl -p simgpu-verbs --lib --bin firstlight";
+/// The same as in the recipe `just simulated`.
+const SELECTION: &str = "--lib --bin firstlight --test driver";
 
 /// The folder that this program was built in: `TARGET/debug/deps/NAME`, or without `deps`.
 fn target() -> PathBuf {
@@ -96,7 +105,7 @@ fn target() -> PathBuf {
 /// Lays a scenario out in `dir`.
 ///
 /// # Errors
-/// What cannot be written, or a function that is to be left out and is not there.
+/// What cannot be written, or a function that should be omitted but does not exist.
 pub fn lay_out(scenario: &Scenario, libraries: &Libraries, dir: &Path) -> Result<()> {
     fs::create_dir_all(dir).map_err(Error::file("make", dir))?;
     let path = dir.join(SCENARIO);
@@ -109,7 +118,7 @@ pub fn lay_out(scenario: &Scenario, libraries: &Libraries, dir: &Path) -> Result
         (VERBS, "ibv", VERBS_VERSION, &libraries.verbs),
     ];
     for (name, prefix, version, from) in all {
-        // Where no card is simulated, the real library stays visible.
+        // Without simulated cards, the real library stays visible.
         if name == VERBS && !scenario.has_cards() {
             continue;
         }
@@ -120,7 +129,7 @@ pub fn lay_out(scenario: &Scenario, libraries: &Libraries, dir: &Path) -> Result
         for symbol in scenario.without_symbols().iter().filter(|s| s.starts_with(prefix)) {
             forget(&mut bytes, symbol)?;
         }
-        // `libcuda.so.` and the whole version.
+        // `libcuda.so.` and the complete version.
         let (stem, _) = name.rsplit_once('.').unwrap_or((name, ""));
         let file = format!("{stem}.{version}");
         let (path, link) = (dir.join(&file), dir.join(name));
@@ -130,7 +139,7 @@ pub fn lay_out(scenario: &Scenario, libraries: &Libraries, dir: &Path) -> Result
     Ok(())
 }
 
-/// Lays the simulated libibverbs out for a machine without cards, so that no real card is looked for.
+/// Adds the simulated libibverbs for a machine without cards, so that no real card is found.
 ///
 /// # Errors
 /// What cannot be written.
@@ -142,7 +151,7 @@ pub(super) fn keep_off_cards(scenario: &Scenario, libraries: &Libraries, dir: &P
     Ok(())
 }
 
-/// Gives a function another name in a library's table of names, so that nobody finds it.
+/// Renames a function in a library's symbol names, so that no program finds it.
 fn forget(library: &mut [u8], symbol: &str) -> Result<()> {
     let name: Vec<u8> = [0].into_iter().chain(symbol.bytes()).chain([0]).collect();
     let mut found = 0;
@@ -162,7 +171,7 @@ fn forget(library: &mut [u8], symbol: &str) -> Result<()> {
 /// What cannot be written.
 pub fn root(scenario: &Scenario, to: &Path) -> Result<()> {
     let found = scenario.addresses();
-    // A machine with one more GPU, which is dead or not driven, is another one.
+    // A machine with an additional GPU that is dead or has no driver does not match.
     let all = |machine: &Machine| {
         machine.functions.iter().filter(|f| f.ids.0 == 0x10de && f.ids.2 >> 16 == 3).count()
     };
@@ -177,7 +186,7 @@ pub fn root(scenario: &Scenario, to: &Path) -> Result<()> {
         machine
     });
     machine.tree().write(to).map_err(Error::file("write", to))?;
-    // The machine's name stands in every form of a report, the shortest too.
+    // The machine's name appears in every form of a report, even the shortest.
     let name = to.join("proc/sys/kernel/hostname");
     fs::write(&name, "Simulated\n").map_err(Error::file("write", name))?;
     found
@@ -185,8 +194,8 @@ pub fn root(scenario: &Scenario, to: &Path) -> Result<()> {
         .try_for_each(|bdf| call_simulated(&to.join(format!("proc/driver/nvidia/gpus/{bdf}/information"))))
 }
 
-/// The kernel shows the GPUs' links as the scenario has them, and those of the ports above: as under load,
-/// and truly, whatever NVML says.
+/// Sets the links of the GPUs and of the ports above them to the scenario's, as under load and as they really are, whatever
+/// NVML reports.
 fn relink(machine: &mut Machine, scenario: &Scenario, gpus: &[String]) {
     let Some((speed, width)) = scenario.pcie() else { return };
     for function in
@@ -201,15 +210,15 @@ fn relink(machine: &mut Machine, scenario: &Scenario, gpus: &[String]) {
     }
 }
 
-/// The driver names its GPUs as the simulated libraries do, so that no report reads like a real one.
-/// One that the driver does not drive has no such file.
+/// Lets the driver name its GPUs as the simulated libraries do, so that no report looks like a real one. A GPU without the
+/// driver has no such file.
 fn call_simulated(information: &Path) -> Result<()> {
     let Ok(text) = fs::read_to_string(information) else { return Ok(()) };
     let text = text.replacen("Model: \t\t NVIDIA", "Model: \t\t Simulated NVIDIA", 1);
     fs::write(information, text).map_err(Error::file("write", information))
 }
 
-/// The addresses of `gpus` GPUs: those of the modelled machine with eight, or a bus of its own each.
+/// The addresses of `gpus` GPUs: those of the modelled machine with eight, or a separate bus for each.
 pub(super) fn addresses(gpus: usize) -> Vec<String> {
     if gpus == 8 {
         return self::gpus(&machines::ALL[0]());

@@ -84,7 +84,7 @@ fn broken(change: impl FnOnce(&DriverImage)) -> Booted {
 }
 
 #[test]
-fn without_a_gpu_the_module_says_enodev_and_the_verdict_follows_the_expectation() {
+fn without_a_gpu_the_module_says_enodev_and_that_is_a_pass_where_none_is_expected() {
     let booted = &*WITHOUT_A_GPU;
     booted.says("ENODEV");
     assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
@@ -92,11 +92,6 @@ fn without_a_gpu_the_module_says_enodev_and_the_verdict_follows_the_expectation(
     assert_eq!(module(booted, "nvidia-uvm")["outcome"], "not-tried");
     assert_eq!(found(booted), [("DRIVER-NO-GPU".to_owned(), "nvidia".to_owned())]);
     assert!(!booted.text("kept/lsmod").contains("nvidia"));
-
-    let booted = boot().whatever_the_verdict().run().unwrap();
-    booted.says("ENODEV");
-    assert_eq!(booted.verdict().verdict, "ERROR");
-    assert!(has(&reported(&booted), "GPU-NONE", "error"), "{booted}");
 }
 
 /// Most other tests boot the bones of the driver image.
@@ -223,14 +218,6 @@ fn a_module_for_another_kernel_is_named_and_nothing_is_inserted() {
     });
     assert!(found(&booted).iter().any(|(code, _)| code == "DRIVER-VERMAGIC"), "{:#}", account(&booted));
     assert_eq!(module(&booted, "nvidia")["outcome"], "not-tried");
-    assert!(["FAIL", "ERROR"].contains(&booted.verdict().verdict.as_str()), "{booted}");
-}
-
-#[test]
-fn a_driver_image_that_cannot_be_mounted_is_named() {
-    let boot = boot().append("firstlight.expect.gpus=0").whatever_the_verdict();
-    let booted = boot.overlay(|o| o.file(PATH, vec![7; 8192])).run().unwrap();
-    assert!(found(&booted).iter().any(|(code, _)| code == "DRIVER-MISSING"), "{:#}", account(&booted));
     assert!(["FAIL", "ERROR"].contains(&booted.verdict().verdict.as_str()), "{booted}");
 }
 

@@ -23,7 +23,7 @@ timeout_s = 120
 "#;
 
 /// A machine with two simulated GPUs and two ports. The ports, their addresses and RDMA devices are the guest's own: the
-/// machine in files describes its GPUs alone, and brings no libibverbs.
+/// recorded machine describes its GPUs alone, and brings no libibverbs.
 fn node(settings: &str, script: &str) -> Boot {
     let scenario = "on = \"epyc-8x4090\"\n[nccl]\nhca = \"host\"\n".parse().unwrap();
     let files = overlay(&Scenario::of(scenario).unwrap().gpus(2)).unwrap();

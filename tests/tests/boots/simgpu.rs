@@ -65,21 +65,6 @@ fn zeros_are_no_delivery() {
     faulty("zeros", "FAIL", &["p2p-integrity"], "arrives as");
 }
 
-#[test]
-fn a_kernel_that_hangs_is_named_with_its_pair() {
-    faulty("hang-kernel", "FAIL", &["p2p-integrity"], "P2P-HANG");
-}
-
-#[test]
-fn a_fallback_to_shared_memory_is_no_peer_to_peer() {
-    faulty("nccl-shm-fallback", "FAIL", &["nccl"], "NCCL-NO-TRANSPORT");
-}
-
-#[test]
-fn a_library_of_another_version_is_an_error() {
-    faulty("api-mismatch", "ERROR", &["cuda", "p2p-capability", "p2p-integrity"], "DRIVER-MISMATCH");
-}
-
 /// The image's own libcuda is found then, and it finds no driver.
 #[test]
 fn a_simulation_without_its_library_is_an_error_too() {

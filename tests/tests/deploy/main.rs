@@ -17,7 +17,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// The program of the package.
+/// The path of the packaged program.
 fn firstlight() -> PathBuf {
     workspace().join("target/package/stage/usr/bin/firstlight")
 }
@@ -27,27 +27,27 @@ fn shell(at: &Path, script: &str) -> Output {
     Command::new("bash").args(["-euc", script]).current_dir(at).output().unwrap()
 }
 
-/// Runs a shell script that must work, and gives what it prints.
+/// Runs a shell script that must succeed, and returns what it prints.
 #[track_caller]
 fn sh(at: &Path, script: &str) -> String {
     let output = shell(at, script);
-    let (said, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{script}\n{said}\n{log}");
-    said.into_owned()
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{script}\n{stdout}\n{stderr}");
+    stdout.into_owned()
 }
 
-/// The programs of the Python registry that `./run deploy-tests` has installed.
+/// The folder of the Python packages that `./run deploy-tests` has installed.
 fn wheels() -> PathBuf {
     workspace().join("target/deploy/python")
 }
 
-/// Runs Python with them; it must work. Gives what it prints.
+/// Runs Python with these packages; it must succeed. Returns what it prints.
 #[track_caller]
 fn python(at: &Path, words: &str) -> String {
     sh(at, &format!("PYTHONPATH={} python3 {words}", wheels().display()))
 }
 
-/// The block of a page of `docs/deploy/` that begins with a comment `FILE: ..`, if need be in its second line: what a user copies.
+/// The block of a page of `docs/deploy/` with a comment `FILE: ..` in its first or second line: what a user copies.
 fn example(page: &str, file: &str) -> String {
     let text = fs::read_to_string(workspace().join("docs/deploy").join(page)).unwrap();
     let blocks: Vec<_> =
@@ -59,13 +59,13 @@ fn example(page: &str, file: &str) -> String {
     format!("{block}\n")
 }
 
-/// Lays a scenario of two simulated GPUs out in a folder, and writes the settings by which the program judges it.
-/// `seen_at` is where the program sees the folder.
+/// Lays out a scenario of two simulated GPUs in a folder, and writes the settings with which the program validates it; returns
+/// their file. `seen_at` is the path at which the program sees the folder.
 fn simulated(scenario: &str, folder: &Path, seen_at: &str) -> PathBuf {
     laid_out(&Scenario::named(scenario).unwrap().gpus(2), folder, seen_at)
 }
 
-/// The same of a scenario with its number of GPUs.
+/// The same for a scenario that already has its number of GPUs.
 fn laid_out(gpus: &Scenario, folder: &Path, seen_at: &str) -> PathBuf {
     lay_out(gpus, Libraries::built().unwrap(), &folder.join("lib")).unwrap();
     root(gpus, &folder.join("root")).unwrap();
@@ -88,11 +88,11 @@ fn judged(scenario: &str) -> TempDir {
     dir
 }
 
-/// The suites of Debian that a test asks for, from old to new: the first that the archive of this host still has.
+/// Debian suites from old to new: a test uses the first one that this host's archive still has.
 const SUITES: [&str; 3] = ["buster", "bullseye", "bookworm"];
 
-/// A copy of a minimal Debian, made once below `target/deploy` from the archive of this host: `oldest`, or else the suite of
-/// this host's libraries, with systemd.
+/// A copy of a minimal Debian, which is made once below `target/deploy` from this host's archive: the oldest suite, or else
+/// the suite of this host, with systemd.
 fn debian(oldest: bool) -> TempDir {
     static MAKING: Mutex<()> = Mutex::new(());
     let guard = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -123,7 +123,7 @@ fn debian(oldest: bool) -> TempDir {
     copy
 }
 
-/// A program in the background, ended with the test.
+/// A program in the background; killed when dropped.
 struct Running(Child);
 
 impl Running {
@@ -139,7 +139,7 @@ impl Drop for Running {
     }
 }
 
-/// Asks again until the answer is there; generous, because a test machine may be busy.
+/// Calls `ask` until it returns an answer, for up to two minutes, because a test machine may be busy.
 #[track_caller]
 fn wait<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let until = Instant::now() + Duration::from_secs(120);

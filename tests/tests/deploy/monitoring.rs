@@ -21,7 +21,7 @@ fn files(node: u16, alerts: u16) -> TempDir {
 }
 
 #[test]
-fn promtool_and_amtool_take_the_files_and_refuse_broken_ones() {
+fn promtool_and_amtool_accept_the_files_and_refuse_broken_ones() {
     let dir = files(9100, 9093);
     sh(dir.path(), "promtool check config prometheus.yml; amtool check-config alertmanager.yml");
     let broken = "sed -i 's/expr: firstlight_verdict{verdict=\"DEGRADED\"}/expr: firstlight_verdict{{/' firstlight.rules.yml
@@ -29,7 +29,7 @@ fn promtool_and_amtool_take_the_files_and_refuse_broken_ones() {
     sh(dir.path(), broken);
 }
 
-/// Series, and the alerts that they must lead to: name, series, seconds, and how many fire.
+/// Series, and the alerts that they must cause: alert, series, its samples, and how many alerts fire.
 const RULES: [(&str, &str, &str, usize); 11] = [
     ("FirstlightBad", "firstlight_verdict{verdict=\"FAIL\",instance=\"a\"}", "1x40", 1),
     ("FirstlightBad", "firstlight_verdict{verdict=\"ERROR\",instance=\"a\"}", "1x40", 1),
@@ -71,7 +71,7 @@ fn each_rule_fires_when_it_should_and_not_otherwise() {
     }
     fs::write(dir.path().join("tests.yml"), &tests).unwrap();
     sh(dir.path(), "promtool test rules tests.yml");
-    // A rule that never fires is found.
+    // promtool reports a rule that never fires.
     sh(dir.path(), "sed -i 's/== 1/== 2/' firstlight.rules.yml; ! promtool test rules tests.yml");
 }
 
@@ -86,7 +86,7 @@ fn background(at: &Path, program: &str, words: &[String]) -> Running {
     Running::start(command.stderr(log))
 }
 
-/// What a server answers to a GET, as JSON; `None` while it does not.
+/// A server's answer to a GET, as JSON; `None` while there is none.
 fn get(url: &str, query: &str) -> Option<Value> {
     let mut command = Command::new("curl");
     command.args(["--silent", "--fail", "--get", "--max-time", "10", url, "--data-urlencode", query]);
@@ -101,7 +101,7 @@ fn wrong_data_becomes_an_alert_and_the_dashboard_s_queries_have_answers() {
     let report = judged("zeros");
     let out = at.join("text/firstlight.prom");
     fs::create_dir(at.join("text")).unwrap();
-    // As firstlight-metrics.service has it.
+    // The command of firstlight-metrics.service.
     let unit = fs::read_to_string(workspace().join("image/package/firstlight-metrics.service")).unwrap();
     let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/firstlight ")).unwrap();
     let line =
@@ -148,9 +148,9 @@ fn wrong_data_becomes_an_alert_and_the_dashboard_s_queries_have_answers() {
         let all = get(&format!("http://127.0.0.1:{alerts}/api/v2/alerts"), "active=true")?;
         all.as_array()?.iter().find(|alert| alert["labels"]["alertname"] == "FirstlightBad").cloned()
     });
-    let said = alert["annotations"]["description"].as_str().unwrap();
+    let description = alert["annotations"]["description"].as_str().unwrap();
     assert!(
-        said.contains("P2P: NO, GPU 0 -> 1") && said.contains("First: do not use peer-to-peer"),
+        description.contains("P2P: NO, GPU 0 -> 1") && description.contains("First: do not use peer-to-peer"),
         "{alert}"
     );
     assert_eq!(alert["annotations"]["summary"], format!("localhost:{node}: GPU test FAIL"));
@@ -172,11 +172,11 @@ fn wrong_data_becomes_an_alert_and_the_dashboard_s_queries_have_answers() {
         asked += 1;
     }
     assert!(asked >= 8, "{asked}");
-    let strange = shell(
+    let unknown = shell(
         at,
         &format!(
             "curl -sf 'http://127.0.0.1:{prometheus}/api/v1/query?query=firstlight_nothing' | grep '\"result\":\\[\\]'"
         ),
     );
-    assert!(strange.status.success(), "a metric that does not exist has an answer");
+    assert!(unknown.status.success(), "a metric that does not exist has an answer");
 }

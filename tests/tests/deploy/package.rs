@@ -18,20 +18,20 @@ fn made(ending: &str) -> PathBuf {
     file
 }
 
-/// The newest version of glibc of which a program needs a symbol.
+/// The newest glibc version among the symbols that a program needs.
 fn glibc(program: &Path) -> (u32, u32) {
     let symbols = sh(Path::new("/"), &format!("objdump -T {}", program.display()));
     let versions = symbols.split("GLIBC_").skip(1).filter_map(|rest| {
         let mut numbers = rest.split(|c: char| !c.is_ascii_digit());
         Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
     });
-    versions.max().unwrap_or_else(|| panic!("{} needs no glibc at all", program.display()))
+    versions.max().unwrap_or_else(|| panic!("{} needs no glibc", program.display()))
 }
 
 #[test]
 fn the_programs_need_no_newer_glibc_than_the_package_says() {
     assert!(glibc(&firstlight()) <= GLIBC);
-    // A program that was linked to this host's glibc needs a newer one: the search can find it.
+    // Cross-check of the search: a program linked to this host's glibc needs a newer one.
     let dir = tempfile::tempdir().unwrap();
     sh(dir.path(), "echo 'int main(void) { return 0; }' > b.c; gcc -o b b.c");
     assert!(glibc(&dir.path().join("b")) > GLIBC, "this host's glibc is as old as the package's");
@@ -39,7 +39,7 @@ fn the_programs_need_no_newer_glibc_than_the_package_says() {
     assert_eq!(depends.trim(), format!("libc6 (>= {}.{})", GLIBC.0, GLIBC.1));
 }
 
-/// Every file and link below a folder, but those in which dpkg keeps books.
+/// Every file and link below a folder, except dpkg's records, logs and caches.
 fn files(tree: &Path) -> Vec<String> {
     let all = sh(tree, "find . -xdev | LC_ALL=C sort");
     let own = ["./var/lib/dpkg/", "./var/log/", "./var/cache/"];
@@ -53,8 +53,8 @@ fn the_deb_is_installed_run_and_removed_on_an_old_debian_and_no_file_is_left() {
     let before = files(at);
     fs::copy(made(".deb"), at.join("tmp/f.deb")).unwrap();
     let inside = |script: &str| shell(at, &format!("chroot . /bin/sh -euc '{script}'"));
-    let said = |script: &str| sh(at, &format!("chroot . /bin/sh -euc '{script}'"));
-    said("dpkg -i /tmp/f.deb; rm /tmp/f.deb");
+    let run = |script: &str| sh(at, &format!("chroot . /bin/sh -euc '{script}'"));
+    run("dpkg -i /tmp/f.deb; rm /tmp/f.deb");
     let new: Vec<_> = files(at).into_iter().filter(|f| !before.contains(f)).collect();
     for file in [
         "./usr/bin/firstlight",
@@ -71,15 +71,15 @@ fn the_deb_is_installed_run_and_removed_on_an_old_debian_and_no_file_is_left() {
     ] {
         assert!(new.iter().any(|f| f == file), "{file} is not installed: {new:#?}");
     }
-    assert_eq!(said("firstlight --version").trim(), format!("firstlight {}", env!("CARGO_PKG_VERSION")));
-    assert!(said("firstlight-collect --help").contains("--read-token-file"));
-    assert!(said("zcat /usr/share/man/man1/firstlight.1.gz").contains(".TH firstlight 1"));
-    let copyright = said("cat /usr/share/doc/firstlight/copyright");
+    assert_eq!(run("firstlight --version").trim(), format!("firstlight {}", env!("CARGO_PKG_VERSION")));
+    assert!(run("firstlight-collect --help").contains("--read-token-file"));
+    assert!(run("zcat /usr/share/man/man1/firstlight.1.gz").contains(".TH firstlight 1"));
+    let copyright = run("cat /usr/share/doc/firstlight/copyright");
     assert!(
         copyright.contains("License: MIT or Apache-2.0") && copyright.contains(" clap 4."),
         "{copyright}"
     );
-    said("bash -n /usr/share/bash-completion/completions/firstlight");
+    run("bash -n /usr/share/bash-completion/completions/firstlight");
     // No GPU and no /sys: no verdict can be reached, and the report says so.
     let validate = "mount -t proc proc proc; \
         exec chroot . firstlight --config /etc/firstlight/config.toml validate --quiet --json /report.json";
@@ -89,10 +89,10 @@ fn the_deb_is_installed_run_and_removed_on_an_old_debian_and_no_file_is_left() {
     assert!(last.starts_with("FIRSTLIGHT verdict=ERROR "), "{last}");
     assert!(fs::read_to_string(at.join("report.json")).unwrap().contains("\"verdict\": \"ERROR\""));
     fs::remove_file(at.join("report.json")).unwrap();
-    // Settings of the user stay when the package is removed, and go when it is purged.
-    said("echo >> /etc/firstlight/config.toml; dpkg -r firstlight; test -e /etc/firstlight/config.toml");
+    // The user's settings are kept when the package is removed, and deleted when it is purged.
+    run("echo >> /etc/firstlight/config.toml; dpkg -r firstlight; test -e /etc/firstlight/config.toml");
     assert!(!inside("firstlight --version").status.success());
-    said("dpkg -P firstlight");
+    run("dpkg -P firstlight");
     assert_eq!(files(at), before);
 }
 
@@ -104,14 +104,14 @@ fn the_tarball_has_the_same_files_and_runs_on_an_old_glibc() {
     sh(at, &format!("mkdir deb && dpkg-deb -x {} deb", made(".deb").display()));
     sh(at, "diff -r deb opt/f");
     let version = sh(at, "chroot . ldd --version");
-    let said = sh(at, "chroot . /opt/f/usr/bin/firstlight list");
-    assert!(said.contains("p2p-integrity"), "{said}");
+    let list = sh(at, "chroot . /opt/f/usr/bin/firstlight list");
+    assert!(list.contains("p2p-integrity"), "{list}");
     let loaded = sh(at, "chroot . ldd /opt/f/usr/bin/firstlight");
     assert!(loaded.contains("libc.so.6") && !loaded.contains("not found"), "{loaded}");
     println!("ran on {}", version.lines().next().unwrap_or_default());
 }
 
-/// Minutes: it builds everything again.
+/// Takes minutes, because it builds everything again.
 #[test]
 fn another_checkout_makes_the_same_bytes() {
     let checkout = Checkout::new(&[]).unwrap();
@@ -122,7 +122,7 @@ fn another_checkout_makes_the_same_bytes() {
     assert_eq!(sums(checkout.top()), sums(workspace()));
 }
 
-/// What is asked of the units inside, with one answer a line.
+/// The script that checks the units inside; it prints one result per line.
 const PROBE: &str = "
 prom=/var/lib/prometheus/node-exporter/firstlight.prom
 systemd-analyze verify --man=no firstlight.service firstlight-metrics.service firstlight-metrics.timer workload.service; echo \"verify $?\"
@@ -155,7 +155,7 @@ EnvironmentFile=-/run/firstlight/env
 ExecStart=/bin/sh -c 'echo $FIRSTLIGHT_VERDICT > /worked'
 ";
 
-/// Ends the container, however the probe ends.
+/// Powers off the container whether the probe succeeds or fails.
 const PROBE_UNIT: &str = "[Unit]
 SuccessAction=poweroff-force
 FailureAction=poweroff-force
@@ -167,7 +167,7 @@ ExecStart=/bin/sh -c 'sh /probe > /answers 2> /log'
 ";
 
 #[test]
-fn under_systemd_a_workload_starts_after_a_good_verdict_alone() {
+fn under_systemd_a_workload_starts_only_after_a_good_verdict() {
     let tree = debian(false);
     let at = tree.path();
     fs::copy(made(".deb"), at.join("tmp/f.deb")).unwrap();
@@ -195,6 +195,6 @@ no report: metrics 1
 timer: active
 ";
     assert!(answers.starts_with(wanted), "{answers}\n{log}");
-    // dpkg's own lines, then the result, and no file after it.
+    // dpkg's own lines, then the result, and no remaining file after it.
     assert!(answers.ends_with("purge 0\n"), "{answers}\n{log}");
 }

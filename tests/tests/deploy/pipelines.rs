@@ -1,6 +1,6 @@
-//! docs/deploy/kubernetes.md, pipelines.md and provisioning.md: their files against the schemas of those who read them, their
-//! shell lines on reports of simulated GPUs, the Redfish script against an emulated management controller, and the MAAS script
-//! on simulated GPUs.
+//! docs/deploy/kubernetes.md, pipelines.md and provisioning.md: their files against the schemas of the programs that read
+//! them, their shell lines on reports of simulated GPUs, the Redfish script against an emulated management controller, and
+//! the MAAS script on simulated GPUs.
 
 use super::{Running, example, firstlight, python, sh, shell, simulated, wait, wheels};
 use serde_json::Value;
@@ -40,7 +40,7 @@ pub(crate) fn yaml(at: &Path, text: &str) -> Vec<Value> {
 }
 
 #[test]
-fn kubernetes_takes_the_manifests_and_refuses_a_broken_one() {
+fn kubernetes_accepts_the_manifests_and_refuses_a_broken_one() {
     let dir = tempfile::tempdir().unwrap();
     let at = dir.path();
     let check = "-c 'import sys; from kubernetes_validate.__main__ import main; sys.exit(main())' --strict";
@@ -52,7 +52,7 @@ fn kubernetes_takes_the_manifests_and_refuses_a_broken_one() {
     let broken =
         shell(at, &format!("PYTHONPATH={} python3 {check} firstlight.yaml", super::wheels().display()));
     assert!(!broken.status.success(), "{broken:?}");
-    // The controller's own definition is not in that package: what it requires, and the condition that the check sets.
+    // That package has no schema for the controller's rule: check the required fields, and that both name the same condition.
     let rule = &yaml(at, &example("kubernetes.md", "firstlight-rule.yaml"))[0];
     let all = yaml(at, &example("kubernetes.md", "firstlight.yaml"));
     let plugin: Value = serde_json::from_str(all[1]["data"]["firstlight.json"].as_str().unwrap()).unwrap();
@@ -64,9 +64,9 @@ fn kubernetes_takes_the_manifests_and_refuses_a_broken_one() {
 }
 
 #[test]
-fn the_check_of_kubernetes_says_in_80_characters_what_the_report_says() {
+fn the_kubernetes_check_summarizes_the_report_in_80_characters() {
     let wrong = "verdict=FAIL failed=p2p-integrity codes=P2P-WRONG-DATA";
-    for (scenario, words, status, said, label) in [
+    for (scenario, words, status, line, label) in [
         ("healthy", "", 0, "verdict=PASS", "PASS"),
         ("in-use", "", 0, "verdict=DEGRADED warned=cuda codes=GPU-IN-USE", "DEGRADED"),
         ("zeros", "", 1, wrong, "FAIL"),
@@ -99,7 +99,7 @@ fn the_check_of_kubernetes_says_in_80_characters_what_the_report_says() {
         let output = lines(at, "sh check.sh");
         assert!(began.elapsed() < Duration::from_secs(5));
         let text = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(text.trim_end(), said, "{scenario}: {output:?}");
+        assert_eq!(text.trim_end(), line, "{scenario}: {output:?}");
         assert!(text.trim_end().len() <= 80 && output.status.code() == Some(status), "{output:?}");
         let labels = fs::read_to_string(at.join("features/firstlight")).unwrap();
         let mut labels = labels.lines();
@@ -109,7 +109,7 @@ fn the_check_of_kubernetes_says_in_80_characters_what_the_report_says() {
     }
 }
 
-/// What a machine does, and the status of a job there.
+/// Scenarios, and the exit status of a job on them.
 const VERDICTS: [(&str, i32); 3] = [("healthy", 0), ("in-use", 3), ("zeros", 1)];
 
 #[test]
@@ -131,19 +131,19 @@ fn the_jobs_of_gitlab_and_jenkins_end_with_the_verdict_and_leave_the_report() {
         let mut files: Vec<_> =
             kept["paths"].as_array().unwrap().iter().map(|f| f.as_str().unwrap().to_owned()).collect();
         files.push(kept["reports"]["junit"].as_str().unwrap().to_owned());
-        left(at, &files);
+        check_and_remove(at, &files);
 
         let blocks: Vec<_> = jenkins.split("'''").skip(1).step_by(2).collect();
         let [test, render] = blocks[..] else { panic!("{jenkins}") };
         assert_eq!(lines(at, test).status.code(), Some(status));
         assert!(lines(at, render).status.success());
         let archived = jenkins.split("archiveArtifacts '").nth(1).unwrap().split('\'').next().unwrap();
-        left(at, &archived.split(", ").map(str::to_owned).collect::<Vec<_>>());
+        check_and_remove(at, &archived.split(", ").map(str::to_owned).collect::<Vec<_>>());
     }
 }
 
-/// The files are there and whole; they are removed for the next one.
-fn left(at: &Path, files: &[String]) {
+/// Checks that the files exist and are complete, and removes them for the next job.
+fn check_and_remove(at: &Path, files: &[String]) {
     assert!(files.len() == 3 && files.iter().any(|file| file == "junit.xml"), "{files:?}");
     python(at, "-c \"import xml.dom.minidom as m; m.parse('junit.xml')\"");
     assert!(fs::read_to_string(at.join("report.html")).unwrap().contains("</html>"));
@@ -153,7 +153,7 @@ fn left(at: &Path, files: &[String]) {
 }
 
 #[test]
-fn gitlab_s_schema_takes_the_pipeline_and_refuses_a_broken_one() {
+fn gitlab_s_schema_accepts_the_pipeline_and_refuses_a_broken_one() {
     let dir = tempfile::tempdir().unwrap();
     let at = dir.path();
     fs::write(at.join("ci.yml"), example("pipelines.md", ".gitlab-ci.yml")).unwrap();
@@ -169,7 +169,7 @@ fn port() -> u16 {
 }
 
 #[test]
-fn a_machine_boots_our_iso_once_by_virtual_media_and_gives_it_back() {
+fn a_machine_boots_our_iso_once_from_virtual_media_and_ejects_it() {
     let dir = tempfile::tempdir().unwrap();
     let at = dir.path();
     let (bmc, http) = (port(), port());
@@ -212,9 +212,9 @@ fn a_machine_boots_our_iso_once_by_virtual_media_and_gives_it_back() {
 
     let iso = format!("http://127.0.0.1:{http}/firstlight.iso");
     let name = system.rsplit('/').next().unwrap();
-    let said = python(at, &format!("redfish-boot.py {base} {iso} {name}"));
-    assert!(said.contains("boots http://127.0.0.1"), "{said}");
-    // The machine takes its time to be on.
+    let printed = python(at, &format!("redfish-boot.py {base} {iso} {name}"));
+    assert!(printed.contains("boots http://127.0.0.1"), "{printed}");
+    // The machine needs some time to power on.
     let machine = wait("power", || ask(&system).filter(|machine| machine["PowerState"] == "On"));
     assert_eq!(machine["Boot"]["BootSourceOverrideTarget"], "Cd", "{machine}");
     let drive = || ask(&format!("{system}/VirtualMedia/Cd")).unwrap();
@@ -243,7 +243,7 @@ fn the_script_for_maas_gives_each_verdict_its_status() {
         assert_eq!(output.status.code(), Some(status), "{output:?}");
         assert_eq!(yaml(at, &fs::read_to_string(at.join("result")).unwrap())[0]["status"], word);
         assert!(at.join("out.report.json").exists());
-        // The words that MAAS reads are YAML between two marks.
+        // The metadata that MAAS reads is YAML between two markers.
         let header = script.split("script metadata ---\n").nth(1).unwrap().split("# --- End").next().unwrap();
         let header: String =
             header.lines().map(|line| format!("{}\n", line.strip_prefix("# ").unwrap())).collect();

@@ -1,4 +1,4 @@
-//! docs/deploy/slurm.md with Slurm's own daemons on one host. The script is the page's; only its paths are those of the test.
+//! docs/deploy/slurm.md with Slurm's own daemons on one host. The script is the page's; only its paths are adapted to the test.
 
 use super::{Running, example, firstlight, laid_out, sh, shell, simulated, wait};
 use harness::simgpu::Scenario;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// A cluster of one node; its daemons end with it.
+/// A Slurm cluster on this host; its daemons end when it is dropped.
 struct Cluster {
     _daemons: Vec<Running>,
     dir: TempDir,
@@ -27,7 +27,7 @@ fn daemon(dir: &Path, program: &str, words: &[&str]) -> Running {
     Running::start(command.stdout(log.try_clone().unwrap()).stderr(log))
 }
 
-/// Slurm's settings for nodes on this host, with more lines, and munge's key.
+/// Writes Slurm's settings for nodes on this host, with additional lines, and munge's key.
 fn configure(at: &Path, nodes: &[&str], lines: &str) {
     for folder in ["state", "spool"] {
         fs::create_dir(at.join(folder)).unwrap();
@@ -57,7 +57,7 @@ fn configure(at: &Path, nodes: &[&str], lines: &str) {
     sh(at, "head -c 128 /dev/urandom > munge.key; chmod 400 munge.key");
 }
 
-/// Munge's daemon, the controller and the daemon of each node.
+/// Starts munge's daemon, the controller and the daemon of each node.
 fn daemons(at: &Path, nodes: &[&str]) -> Vec<Running> {
     let option = |name: &str, file: &str| format!("--{name}={}", at.join(file).display());
     let munge = [
@@ -75,7 +75,7 @@ fn daemons(at: &Path, nodes: &[&str]) -> Vec<Running> {
 }
 
 impl Cluster {
-    /// With the page's lines of slurm.conf, but for the interval; `prolog` and `health` say which of the two are in force.
+    /// One node, with the page's lines of slurm.conf but a shorter interval; `prolog` and `health` select which lines are used.
     fn start(prolog: bool, health: bool, scenario: &str) -> Self {
         let dir = tempfile::Builder::new().prefix("fl").tempdir_in("/tmp").unwrap();
         let at = dir.path();
@@ -91,7 +91,7 @@ impl Cluster {
         let text = text
             .replace("/etc/firstlight/config.toml", &config)
             .replace("/run/firstlight", &format!("{}/run", at.display()));
-        // slurmd gives the program no environment but its own.
+        // slurmd does not pass SLURM_CONF on to the program.
         let text =
             text.replacen("set -u\n", &format!("set -u\nexport SLURM_CONF={}/slurm.conf\n", at.display()), 1);
         fs::write(&script, text).unwrap();
@@ -108,7 +108,7 @@ impl Cluster {
         fs::create_dir(at.join("run")).unwrap();
         configure(at, &["node7"], &lines);
         let mut cluster = Self { _daemons: Vec::new(), dir };
-        cluster.give(scenario);
+        cluster.switch_to(scenario);
         cluster._daemons = daemons(cluster.at(), &["node7"]);
         cluster.wait_for("a node that is up", |node| {
             !node.contains("UNKNOWN") && !node.contains("NOT_RESPONDING") && node.contains("State=")
@@ -120,8 +120,8 @@ impl Cluster {
         self.dir.path()
     }
 
-    /// Other GPUs from now on.
-    fn give(&self, scenario: &str) {
+    /// Replaces the node's simulated GPUs by those of this scenario.
+    fn switch_to(&self, scenario: &str) {
         let folder = self.at().join(scenario);
         let config = if folder.exists() {
             folder.join("config.toml")
@@ -153,7 +153,7 @@ impl Cluster {
         })
     }
 
-    /// True after the health check has run twice from now on.
+    /// Waits until the health check has run twice.
     fn next_check(&self) {
         let report: PathBuf = self.at().join("run/slurm.json");
         for _ in 0..2 {
@@ -183,9 +183,9 @@ fn the_health_check_drains_with_the_verdict_and_resumes_only_what_it_drained() {
     let job = cluster.slurm("srun -N1 echo ran");
     assert_eq!(String::from_utf8_lossy(&job.stdout), "ran\n", "{job:?}");
 
-    cluster.give("zeros");
+    cluster.switch_to("zeros");
     cluster.wait_for("a drain", drained_by_us);
-    cluster.give("healthy");
+    cluster.switch_to("healthy");
     let resumed = cluster.wait_for("a node that is resumed", idle);
     assert!(resumed.ends_with("Reason="), "the reason stays: {resumed}");
 
@@ -194,20 +194,20 @@ fn the_health_check_drains_with_the_verdict_and_resumes_only_what_it_drained() {
     cluster.next_check();
     let kept = |node: &str| node.contains("DRAIN") && node.contains("Reason=bad fan");
     assert!(kept(&cluster.node()), "{}", cluster.node());
-    // Nor does a fault take the administrator's reason away.
-    cluster.give("zeros");
+    // A fault does not replace the administrator's reason either.
+    cluster.switch_to("zeros");
     cluster.next_check();
     assert!(kept(&cluster.node()), "{}", cluster.node());
 }
 
 #[test]
-fn a_gpu_that_hangs_and_settings_that_are_refused_drain() {
+fn a_hanging_gpu_and_refused_settings_drain_the_node() {
     let cluster = Cluster::start(false, true, "healthy");
     cluster.next_check();
     cluster.wait_for("an idle node", idle);
-    cluster.give("hang-kernel");
+    cluster.switch_to("hang-kernel");
     cluster.wait_for("a drain", |node| node.contains("DRAIN") && node.contains("codes=P2P-HANG"));
-    cluster.give("healthy");
+    cluster.switch_to("healthy");
     cluster.wait_for("a node that is resumed", idle);
     fs::write(cluster.at().join("config.toml"), "[validate]\nlevle = \"quick\"\n").unwrap();
     cluster.wait_for("a drain", |node| {
@@ -216,18 +216,18 @@ fn a_gpu_that_hangs_and_settings_that_are_refused_drain() {
 }
 
 #[test]
-fn a_prolog_with_a_bad_verdict_drains_and_the_job_does_not_start() {
+fn a_prolog_with_a_bad_verdict_drains_the_node_and_the_job_does_not_start() {
     let cluster = Cluster::start(true, false, "healthy");
     cluster.wait_for("an idle node", idle);
     let job = cluster.slurm("srun -N1 echo ran");
     assert_eq!(String::from_utf8_lossy(&job.stdout), "ran\n", "{job:?}");
-    cluster.give("zeros");
+    cluster.switch_to("zeros");
     let job = cluster.slurm("timeout 30 srun -N1 echo ran");
     assert!(!job.status.success() && job.stdout.is_empty(), "{job:?}");
     cluster.wait_for("a drain", drained_by_us);
 }
 
-/// A cluster of four nodes at two leaf switches, on this host.
+/// A cluster of four nodes on two leaf switches, on this host.
 fn four() -> Cluster {
     let dir = tempfile::Builder::new().prefix("fl").tempdir_in("/tmp").unwrap();
     let nodes = ["node1", "node2", "node3", "node4"];
@@ -243,7 +243,7 @@ fn four() -> Cluster {
     cluster
 }
 
-/// Each task is a node with a GPU of its own. Slurm gives rank and size, and the switch of each node.
+/// Each task is a node with its own GPU. Slurm provides rank and size, and the switch of each node.
 #[test]
 fn srun_starts_the_rounds_of_pairs_and_the_slow_node_is_named() {
     let cluster = four();
@@ -265,7 +265,7 @@ fn srun_starts_the_rounds_of_pairs_and_the_slow_node_is_named() {
         let job = cluster.slurm(&format!("timeout 300 srun --nodes 4 --ntasks-per-node 1 bash -c '{task}'"));
         let text = String::from_utf8_lossy(&job.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains(has), "{has}: {job:?}");
-        // Slurm gives the highest status of the tasks, which all have that of the node that leads.
+        // srun ends with the highest status of the tasks, which all end with that of the node that leads.
         assert_eq!(job.status.code(), Some(status), "{job:?}");
         assert_eq!(text.matches("FIRSTLIGHT verdict=").count(), 4, "{text}");
     }

@@ -1,5 +1,5 @@
 //! The comparison with other programs, on outputs recorded on machines with 2 and 4 H200: what is
-//! read, what counts as missed, and that nothing damaged is taken for figures.
+//! read, what counts as missed, and that damaged output is never read as figures.
 
 use harness::hardware::compare::{Mark, limit};
 use harness::hardware::peers::{parse_nvbandwidth, parse_sample};
@@ -43,7 +43,7 @@ fn every_matrix_of_the_sample_is_read() {
 }
 
 #[test]
-fn nvbandwidths_matrices_are_read_and_of_both_directions_the_total() {
+fn nvbandwidths_matrices_are_read_with_the_total_of_both_directions() {
     let peers = peers("h200-2");
     assert_eq!((peers.len(), peers[1].gpus, peers[1].grids.len()), (2, 2, 16));
     assert_eq!(grid(&peers, "ce.read").values, [[None, Some(393.745)], [Some(393.745), None]]);
@@ -83,13 +83,13 @@ fn a_damaged_output_is_an_error_and_never_fewer_figures() {
 }
 
 #[test]
-fn a_test_that_did_not_pass_there_is_no_yardstick() {
+fn a_test_that_did_not_pass_on_the_peer_is_not_compared() {
     let json = fs::read_to_string(folder("h200-2").join("nvbandwidth.json")).unwrap();
     let waived = json.replace("\"Passed\"", "\"Waived\"");
     assert_eq!(parse_nvbandwidth(&waived).unwrap(), (2, Vec::new()));
 }
 
-/// A report with the recorded figures as ours, changed by `change`.
+/// A report that has the recorded figures as ours, changed by `change`.
 fn report(machine: &str, change: impl Fn(&str, (usize, usize), f64) -> Option<f64>) -> Value {
     let peers = peers(machine);
     let matrix = |grid: &Grid| {
@@ -162,7 +162,7 @@ fn one_bad_cell_is_found_and_named() {
 }
 
 #[test]
-fn what_is_missing_or_no_figure_misses() {
+fn missing_figures_count_as_missed() {
     let gone = compared("h200-2", |name, _, v| (name != "chase").then_some(v));
     assert_eq!(misses(&gone), [("chase", 2)]);
     let mut ours = Ours::parse(&report("h200-2", |_, _, v| Some(v)).to_string()).unwrap();
@@ -188,7 +188,7 @@ fn a_report_that_is_not_ours_is_refused() {
 }
 
 #[test]
-fn words_are_understood_or_named() {
+fn arguments_are_parsed_or_named() {
     let parse = |line: &str| Words::parse(line.split_whitespace().map(OsString::from));
     let words = parse("--against a --against b --library-path /x:/y").unwrap();
     assert_eq!((words.against.len(), words.library_path.as_deref()), (2, Some("/x:/y")));
@@ -196,7 +196,7 @@ fn words_are_understood_or_named() {
     assert_eq!(parse("--against").unwrap_err(), "--against: a value is missing");
 }
 
-/// The program on a saved report.
+/// Runs the program on a saved report.
 fn hardware(report: &Value, against: &[&str]) -> Output {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("report.json");
@@ -212,13 +212,13 @@ fn hardware(report: &Value, against: &[&str]) -> Output {
 #[test]
 fn the_exit_status_says_whether_everything_was_reached() {
     let good = report("h200-4", |_, _, v| Some(v));
-    let said = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
+    let printed = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
     let output = hardware(&good, &["h200-4", "h200-2"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(said(&output).contains("8 matrices, 128 cells: 0 MISS (!), 0 better"), "{}", said(&output));
-    assert!(said(&output).contains("h200-2/nvbandwidth.json: 2 GPUs, here are 4: not compared"));
+    assert!(printed(&output).contains("8 matrices, 128 cells: 0 MISS (!), 0 better"), "{}", printed(&output));
+    assert!(printed(&output).contains("h200-2/nvbandwidth.json: 2 GPUs, here are 4: not compared"));
     for limit in ["12", "15", "25"] {
-        assert!(said(&output).contains(&format!("limit {limit} s  ok")), "{}", said(&output));
+        assert!(printed(&output).contains(&format!("limit {limit} s  ok")), "{}", printed(&output));
     }
     assert_eq!(hardware(&good, &[]).status.code(), Some(0));
     assert_eq!(hardware(&good, &["h200-2"]).status.code(), Some(2), "nothing to compare with");
@@ -243,7 +243,7 @@ fn the_exit_status_says_whether_everything_was_reached() {
 }
 
 #[test]
-fn wrong_use_is_told_with_the_usage() {
+fn wrong_use_prints_the_usage() {
     let output = Command::new(env!("CARGO_BIN_EXE_hardware")).arg("--help").output().unwrap();
     assert_eq!(output.status.code(), Some(64));
     assert!(String::from_utf8_lossy(&output.stderr).contains("usage: hardware"));

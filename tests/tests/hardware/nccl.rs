@@ -1,5 +1,5 @@
 //! The comparison of NCCL's collectives with nccl-tests' tables, as recorded on machines with 2 and 4 H200:
-//! what is read, what counts as reached, and how the program gets our figures.
+//! what is read, what counts as reached, and how the program obtains our figures.
 
 use super::{folder, report};
 use harness::hardware::compare::Mark;
@@ -71,7 +71,7 @@ fn a_file_of_outputs_has_each_program_once_and_no_other() {
     assert_eq!(why(&format!("{reduce}{reduce}")), "there are two outputs of all_reduce_perf");
     let other = reduce.replace("starting: all_reduce_perf", "starting: hypercube_perf");
     assert!(why(&other).starts_with("hypercube_perf is unknown; known are all_reduce, "), "{}", why(&other));
-    // The second output is cut off behind its first line.
+    // The second output is cut off after its first line.
     let cut: String = gather.lines().take(1).map(|line| format!("{line}\n")).collect();
     assert_eq!(why(&format!("{reduce}{cut}")), "there is no line \"# Collective test starting:\"");
 }
@@ -81,7 +81,7 @@ fn a_damaged_table_is_an_error_and_never_fewer_figures() {
     let good = saved("all_reduce");
     assert!(table::parse(&good, "all_reduce").is_ok());
     let why = |text: &str| table::parse(text, "all_reduce").unwrap_err();
-    for (from, to, told) in [
+    for (from, to, expected) in [
         ("# nccl-tests version", "# other", "there is no \"# nccl-tests version\""),
         (
             "starting: all_reduce_perf",
@@ -114,17 +114,17 @@ fn a_damaged_table_is_an_error_and_never_fewer_figures() {
         ("           8             2", "vm:1:1 [0] NCCL INFO 8 2", "row 0 reads"),
     ] {
         assert!(good.contains(from), "{from}");
-        let said = why(&good.replacen(from, to, 1));
-        assert!(said.contains(told), "{from} -> {to}: {said}");
+        let error = why(&good.replacen(from, to, 1));
+        assert!(error.contains(expected), "{from} -> {to}: {error}");
     }
-    // A run that was ended in the middle.
+    // A run that was cut off in the middle.
     for lines in 0..good.lines().count() - 4 {
         let cut: Vec<_> = good.lines().take(lines).collect();
         assert!(table::parse(&cut.join("\n"), "all_reduce").is_err(), "{lines} lines");
     }
 }
 
-/// The JSON that would give the figures of a table, changed by `change`: size, placement, time.
+/// The JSON with the figures of a table as ours; `change` returns the new time for (size, placement, time).
 fn ours(sweep: &Sweep, change: impl Fn(u64, usize, f64) -> f64) -> Value {
     let row = |row: &harness::hardware::nccl::Row| {
         let place = |n: usize| {
@@ -171,7 +171,7 @@ fn bandwidth_is_held_at_the_largest_size_and_time_at_the_smallest() {
     assert_eq!(missed(&with(134_217_728, 0, 1.019)), []);
     assert_eq!(missed(&with(64, 0, 1.11)), [(What::Time, "out of place")]);
     assert_eq!(missed(&with(64, 0, 1.09)), []);
-    // Sizes between them are shown and not held.
+    // Sizes between them are shown but have no limit.
     assert_eq!(missed(&with(1 << 20, 0, 9.0)), []);
     let better = with(64, 0, 0.5);
     assert!(better.reached() && better.count(Mark::Over) == 1);
@@ -195,13 +195,13 @@ fn wrong_unchecked_or_missing_elements_are_not_reached() {
     );
     let gone = compared(&theirs, &with("/results/24/size", json!(1)));
     assert_eq!(missed(&gone), [(What::Busbw, "out of place"), (What::Busbw, "in place")]);
-    // Where nccl-tests cannot check, neither must we.
+    // What nccl-tests cannot check, we need not check either.
     let exchange = of("h200-4", "alltoall");
     assert!(compared(&exchange, &ours(&exchange.sweep, |_, _, us| us)).reached());
 }
 
 #[test]
-fn json_that_is_not_as_it_should_be_is_refused() {
+fn invalid_json_is_refused() {
     let theirs = of("h200-4", "all_reduce");
     let good = ours(&theirs.sweep, |_, _, us| us);
     assert_eq!(ours::parse(&good.to_string()).unwrap(), theirs.sweep);
@@ -229,7 +229,7 @@ fn json_that_is_not_as_it_should_be_is_refused() {
     assert!(compare(&theirs.sweep, &other).unwrap_err().contains("ours is of float, theirs of half"));
 }
 
-/// A folder with our JSON for all of a peer's tables.
+/// Writes our JSON for all of a peer's tables into a folder.
 fn kept(machine: &str, into: &Path, change: impl Fn(&Asked, u64, usize, f64) -> f64) {
     for theirs in theirs(machine) {
         let json = ours(&theirs.sweep, |bytes, n, us| change(&theirs.asked, bytes, n, us));
@@ -241,12 +241,12 @@ fn hardware(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_hardware")).args(words).output().unwrap()
 }
 
-fn said(output: &Output) -> String {
+fn texts(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
 #[test]
-fn every_collective_is_told_with_its_figures_and_what_it_reached() {
+fn every_collective_is_reported_with_its_figures_and_what_it_reached() {
     let dir = tempfile::tempdir().unwrap();
     let slow = |asked: &Asked, bytes: u64, _: usize, us: f64| {
         if asked.collective == "reduce" && bytes == 134_217_728 { us * 2.0 } else { us }
@@ -258,7 +258,7 @@ fn every_collective_is_told_with_its_figures_and_what_it_reached() {
         hardware(&[&all[..], words].concat())
     };
     let output = run(&[]);
-    let text = said(&output);
+    let text = texts(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
     for line in [
         "all_reduce     busbw 128 MiB out GB/s   328.82   328.82  1.000  2 % reached\n",
@@ -275,30 +275,30 @@ fn every_collective_is_told_with_its_figures_and_what_it_reached() {
     assert!(wide.is_empty(), "{wide:?}");
     kept("h200-4", dir.path(), |_, _, _, us| us);
     assert_eq!(run(&[]).status.code(), Some(0));
-    // Told, not compared: and the other folder suffices.
+    // A peer with other GPUs is reported and not compared, and the other folder suffices.
     let two = folder("h200-2").display().to_string();
     let output = run(&["--against", &two]);
-    assert!(said(&output).contains("h200-2/nccl-tests.txt: 2 GPUs, here are 4: not compared"));
+    assert!(texts(&output).contains("h200-2/nccl-tests.txt: 2 GPUs, here are 4: not compared"));
     assert_eq!(output.status.code(), Some(0));
     fs::remove_file(dir.path().join("nccl.alltoall.json")).unwrap();
     let output = run(&[]);
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(said(&output).contains("alltoall: not reached: read"), "{}", said(&output));
-    assert!(said(&output).contains("1 not run"), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", texts(&output));
+    assert!(texts(&output).contains("alltoall: not reached: read"), "{}", texts(&output));
+    assert!(texts(&output).contains("1 not run"), "{}", texts(&output));
 }
 
 #[test]
-fn a_machine_with_other_gpus_than_all_peers_is_no_comparison() {
+fn a_machine_whose_number_of_gpus_no_peer_has_is_not_compared() {
     let dir = tempfile::tempdir().unwrap();
     kept("h200-4", dir.path(), |_, _, _, us| us);
     let (two, dir) = (folder("h200-2").display().to_string(), dir.path().display().to_string());
     let output = hardware(&["--only", "nccl", "--against", &two, "--nccl", &dir]);
-    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-    assert!(said(&output).contains("no output of a peer is of 4 GPUs"), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", texts(&output));
+    assert!(texts(&output).contains("no output of a peer is of 4 GPUs"), "{}", texts(&output));
 }
 
 #[test]
-fn a_saved_report_says_nothing_of_nccl() {
+fn a_saved_report_says_nothing_about_nccl() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("report.json");
     fs::write(&path, report("h200-4", |_, _, v| Some(v)).to_string()).unwrap();
@@ -307,15 +307,15 @@ fn a_saved_report_says_nothing_of_nccl() {
     let words = ["--against", &peer, "--report", &path];
     let output = hardware(&words);
     assert_eq!(output.status.code(), Some(2));
-    assert!(said(&output).contains("--report runs nothing; say --nccl DIR or --only matrices"));
+    assert!(texts(&output).contains("--report runs nothing; say --nccl DIR or --only matrices"));
     let both = [&words[..], &["--nccl", dir.path().to_str().unwrap()]].concat();
     let output = hardware(&both);
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    assert!(said(&output).contains("8 matrices, 128 cells: 0 MISS"), "{}", said(&output));
-    assert!(said(&output).contains("8 collectives, 32 figures: 0 not reached"), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", texts(&output));
+    assert!(texts(&output).contains("8 matrices, 128 cells: 0 MISS"), "{}", texts(&output));
+    assert!(texts(&output).contains("8 collectives, 32 figures: 0 not reached"), "{}", texts(&output));
 }
 
-/// Stands for `firstlight`: notes its words, and copies the JSON in its folder to where `-J` says.
+/// A substitute for `firstlight`: records its arguments, and copies the JSON in its folder to the path after `-J`.
 fn program(dir: &Path, end: &str) -> String {
     let path = dir.join("program");
     let script = format!(
@@ -329,7 +329,7 @@ fn program(dir: &Path, end: &str) -> String {
 }
 
 #[test]
-fn each_table_asks_for_one_run_with_the_guides_words() {
+fn each_table_causes_one_run_with_the_guides_arguments() {
     let (dir, keep) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     kept("h200-4", dir.path(), |_, _, _, us| us);
     let (peer, kept) = (folder("h200-4").display().to_string(), keep.path().display().to_string());
@@ -341,7 +341,7 @@ fn each_table_asks_for_one_run_with_the_guides_words() {
         hardware(&[&words[..], &["--library-path", "/x:/y"]].concat())
     };
     let output = run("true");
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", texts(&output));
     let words = fs::read_to_string(dir.path().join("words")).unwrap();
     let lines: Vec<_> = words.lines().collect();
     let line = |words: &str, file: &str| {
@@ -352,19 +352,19 @@ fn each_table_asks_for_one_run_with_the_guides_words() {
     assert_eq!(lines[1], line("all_reduce -b 8 -e 128M -f 2 --p2p off", "all_reduce.off"));
     assert_eq!(lines[7], line("sendrecv -b 8 -e 128M -f 2", "sendrecv"));
     assert!(stale.is_file());
-    // What an earlier run left does not stand for one that failed.
+    // The output of an earlier run is not used in place of one that failed.
     let output = run("exit 2");
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(said(&output).contains("firstlight nccl sendrecv: exit status: 2, and it wrote no JSON"));
+    assert_eq!(output.status.code(), Some(1), "{}", texts(&output));
+    assert!(texts(&output).contains("firstlight nccl sendrecv: exit status: 2, and it wrote no JSON"));
     let output = run("cp {0}/nccl.sendrecv.json $last; kill -9 $$"
         .replace("{0}", &dir.path().display().to_string())
         .as_str());
     assert_eq!(output.status.code(), Some(1));
-    assert!(said(&output).contains("firstlight nccl sendrecv: signal: 9 (SIGKILL)"), "{}", said(&output));
+    assert!(texts(&output).contains("firstlight nccl sendrecv: signal: 9 (SIGKILL)"), "{}", texts(&output));
 }
 
 #[test]
-fn words_about_nccl_are_understood_or_named() {
+fn arguments_for_nccl_are_parsed_or_named() {
     let parse = |line: &str| Words::parse(line.split_whitespace().map(OsString::from));
     let words = parse("--against a --only nccl --nccl b --keep c").unwrap();
     assert_eq!((words.nccl, words.keep), (Some("b".into()), Some("c".into())));

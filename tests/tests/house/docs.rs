@@ -5,7 +5,7 @@ use super::{files, text};
 use harness::workspace;
 use std::path::Path;
 
-/// A link of a page: its title, and the file it leads to, from the page's folder.
+/// A link of a page: its title, and the file that it leads to, relative to the page's folder.
 type Link<'a> = (&'a str, &'a str);
 
 /// The links of a page to files: those to other sites and within the page are left out.
@@ -19,20 +19,20 @@ fn links(page: &str) -> Vec<Link<'_>> {
     found.collect()
 }
 
-/// The links of those lines of a page that begin with `mark`.
+/// The links in the lines of a page that begin with `mark`.
 fn links_of_lines(page: &str, mark: &str) -> Vec<(String, String)> {
     let lines = page.lines().filter(|line| line.starts_with(mark));
     lines.flat_map(links).map(|(title, file)| (title.to_owned(), file.to_owned())).collect()
 }
 
-/// The pages of the book: every Markdown file in docs/ but its table of contents, by its path there.
+/// The pages of the book: every Markdown file in docs/ except its table of contents, by its path there.
 fn pages() -> Vec<String> {
     let all = files();
     let pages = all.iter().filter_map(|file| file.strip_prefix("docs/").filter(|f| f.ends_with(".md")));
     pages.filter(|page| *page != "SUMMARY.md").map(str::to_owned).collect()
 }
 
-/// A stranger reads the first page in minutes.
+/// A newcomer can read the first page in minutes.
 #[test]
 fn the_first_page_is_short() {
     let readme = text("README.md");
@@ -88,7 +88,7 @@ fn the_book_and_the_first_pages_list_the_same() {
     assert_eq!(map, from_top(decisions), "ARCHITECTURE.md (left) and docs/SUMMARY.md (right) differ");
 }
 
-/// A page of decisions is called what the lists call it, and the map names each decision on it, which has all parts.
+/// A page of decisions has the title that the lists give it, the map names each decision on it, and each has all parts.
 #[test]
 fn decisions_are_named_in_the_map_and_have_all_parts() {
     let map = text("ARCHITECTURE.md");

@@ -1,6 +1,6 @@
-//! Are the checked-in GPU images what their sources gave, and do they hold what the validator asks for
-//! by name? And does the pattern, which everything is held against, have its known values? Whether the
-//! compiler would give the same bytes again is for `just kernels --check`.
+//! Were the checked-in GPU images compiled from the current sources, and do they contain every kernel that the validator
+//! loads by name? And does the pattern, with which all data is compared, have its known values? `just kernels --check`
+//! tests whether the compiler produces the same bytes again.
 
 use harness::workspace;
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use toml::Table;
 
-/// Every kernel that the validator launches, with its parameters' sizes in bytes, in their order.
+/// Every kernel that the validator launches, with the sizes of its parameters in bytes, in order.
 const KERNELS: &[(&str, &[usize])] = &[
     ("fl_fill", &[8, 8, 8, 8]),
     ("fl_check", &[8, 8, 8, 8, 8, 8]),
@@ -37,7 +37,7 @@ const KERNELS: &[(&str, &[usize])] = &[
     ("fl_atomic_cas", &[8, 8]),
 ];
 
-/// The architectures that have their own image; every other GPU gets the PTX.
+/// The architectures that have their own image; every other GPU uses the PTX.
 const ARCHITECTURES: [u32; 7] = [75, 80, 86, 89, 90, 100, 120];
 const PTX: &str = "firstlight.compute_75.ptx";
 
@@ -106,8 +106,8 @@ fn the_images_are_those_that_the_manifest_names() {
     assert_eq!(named, wanted.collect());
 }
 
-/// Of an ELF file for a GPU: the architecture it is for. Its place in `e_flags` moved with CUDA 12.8's
-/// second version of that file: byte 0 before, byte 1 since.
+/// The architecture of an ELF file for a GPU. It is in byte 0 of `e_flags`, or in byte 1 since the second version of the
+/// format, which came with CUDA 12.8.
 fn architecture(image: &[u8]) -> u32 {
     assert_eq!(&image[..5], b"\x7fELF\x02", "not a 64-bit ELF file");
     let u16_at = |at: usize| u16::from_le_bytes([image[at], image[at + 1]]);
@@ -116,8 +116,8 @@ fn architecture(image: &[u8]) -> u32 {
     u32::from(if old { image[48] } else { image[49] })
 }
 
-/// The kernels of an ELF file: what the names of its sections of code end in. Names end with a zero byte,
-/// so that none is taken for a longer one.
+/// The kernels of an ELF file, from the names of its code sections. Names are split at their zero bytes, so that none is
+/// taken for a longer one.
 fn kernels_of(image: &[u8]) -> BTreeSet<String> {
     let names = image.split(|b| *b == 0).filter_map(|name| name.strip_prefix(b".text."));
     names.map(|name| String::from_utf8_lossy(name).into_owned()).collect()
@@ -133,7 +133,7 @@ fn each_cubin_is_for_its_gpu_and_has_every_kernel() {
     }
 }
 
-/// The driver 550 translates PTX up to version 8.4.
+/// Driver 550 compiles PTX up to version 8.4.
 #[test]
 fn the_ptx_is_old_enough_for_the_oldest_driver_and_gpu() {
     let ptx = String::from_utf8(read(&folder().join("images").join(PTX))).unwrap();
@@ -142,7 +142,7 @@ fn the_ptx_is_old_enough_for_the_oldest_driver_and_gpu() {
     assert_eq!(ptx.matches(".visible .entry ").count(), KERNELS.len());
 }
 
-/// A launch hands over bare addresses of arguments: a parameter of another size would read past them.
+/// A launch passes only the addresses of arguments: a kernel with a larger parameter would read past its argument.
 #[test]
 fn each_kernel_takes_the_arguments_that_the_validator_gives() {
     let ptx = String::from_utf8(read(&folder().join("images").join(PTX))).unwrap();
@@ -154,7 +154,7 @@ fn each_kernel_takes_the_arguments_that_the_validator_gives() {
     }
 }
 
-/// `.param .u64 fl_fill_param_0`
+/// The size in bytes of a parameter such as `.param .u64 fl_fill_param_0`.
 fn size_of_parameter(text: &str) -> usize {
     let kind = text.split_whitespace().nth(1).unwrap();
     kind.trim_start_matches(|c: char| !c.is_ascii_digit()).parse::<usize>().unwrap() / 8
@@ -180,8 +180,8 @@ fn hex(of: &toml::Value, key: &str) -> u64 {
     u64::from_str_radix(of[key].as_str().unwrap().strip_prefix("0x").unwrap(), 16).unwrap()
 }
 
-/// What a C program says, line by line, that includes a header of the kernels': their own source, by the
-/// host's compiler. What differs between it and a GPU's is not the arithmetic of whole numbers.
+/// The numbers that a C program prints, one per line. It includes a header of the kernels' own source, compiled by the host's
+/// compiler, whose integer arithmetic is the same as a GPU's.
 fn on_the_host(header: &str, main: &str) -> Vec<u64> {
     let program =
         format!("#include <stdio.h>\n#include \"{header}\"\nint main(void) {{\n{main}return 0;\n}}\n");
@@ -192,8 +192,8 @@ fn on_the_host(header: &str, main: &str) -> Vec<u64> {
     let built = Command::new("gcc").args(words).arg(folder()).arg(&source).arg("-o").arg(&binary).status();
     assert!(built.unwrap().success());
     let output = Command::new(binary).output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    said.lines().map(|l| l.parse().unwrap()).collect()
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    stdout.lines().map(|l| l.parse().unwrap()).collect()
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn the_pattern_has_its_known_values() {
     assert_eq!(found, vectors.iter().map(|v| hex(v, "word")).collect::<Vec<_>>());
 }
 
-/// Of a vector: its element's bytes, and the arguments of `values_of`.
+/// The size of a vector's element in bytes, and its arguments of `values_of`.
 fn asked(vector: &toml::Value) -> (u64, String) {
     let (bytes, data) = match vector["data"].as_str().unwrap() {
         "int32" => (4, "INT32"),
@@ -223,7 +223,7 @@ fn asked(vector: &toml::Value) -> (u64, String) {
     (bytes, format!("{seed}ull, {rank}, {ranks}, {data}, {op}, {range}u, {scale}, {powers}"))
 }
 
-/// Each vector's element stands in every place of a group once: so many groups are made.
+/// Each vector's element is computed at every position in a group, with one group for each position.
 #[test]
 fn the_values_of_collectives_have_their_known_bits() {
     let vectors = vectors("value-vectors.toml");
@@ -247,7 +247,7 @@ fn the_values_of_collectives_have_their_known_bits() {
     assert_eq!(found, wanted);
 }
 
-/// The kernels' way to a remainder, where it could be off by one, against the processor's.
+/// Compares the kernels' remainder with the processor's, at the values where it could be off by one.
 #[test]
 fn remainders_are_right_at_both_ends_of_every_quotient() {
     let program = "
@@ -268,12 +268,12 @@ fn remainders_are_right_at_both_ends_of_every_quotient() {
     assert_eq!(on_the_host("values.cuh", program), [20 * 200_000 * 3, 0]);
 }
 
-/// A wrong word on its command line must not be taken for "write everything".
+/// A misspelt option must not be taken for "write everything".
 #[test]
 fn the_compile_script_refuses_what_it_does_not_know() {
     let mut command = Command::new(folder().join("compile.py"));
     let output = command.arg("--chekc").stdin(Stdio::null()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
-    assert!(said.contains("--chekc") && said.contains("--check"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), stderr.lines().count()), (Some(1), 1), "{stderr}");
+    assert!(stderr.contains("--chekc") && stderr.contains("--check"), "{stderr}");
 }

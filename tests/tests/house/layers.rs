@@ -1,12 +1,12 @@
-//! Do imports point one way? Each product has its modules on floors, the ground first: a module uses those on lower
-//! floors, and none on its own floor or above. A new module takes the lowest floor that its imports allow.
+//! Do imports point one way? The modules of each product are in layers, the lowest first: a module uses modules of lower
+//! layers, and none of its own layer or above. Put a new module into the lowest layer that its imports allow.
 
 use super::{code, is_test, rust_files};
 
-type Floors = &'static [&'static [&'static str]];
+type Layers = &'static [&'static [&'static str]];
 
 /// The modules of `validator/src`.
-const VALIDATOR: Floors = &[
+const VALIDATOR: Layers = &[
     &["text"],
     &["files", "outcome"],
     &["machine", "net"],
@@ -21,7 +21,7 @@ const VALIDATOR: Floors = &[
 ];
 
 /// The modules of `init/src`.
-const INIT: Floors = &[
+const INIT: Layers = &[
     &["config", "environment", "file_io", "paths"],
     &["image_id", "link_local", "sys"],
     &["child", "console", "disk", "modules"],
@@ -32,11 +32,11 @@ const INIT: Floors = &[
     &["main"],
 ];
 
-fn floor(floors: Floors, module: &str) -> Option<usize> {
-    floors.iter().position(|modules| modules.contains(&module))
+fn layer(layers: Layers, module: &str) -> Option<usize> {
+    layers.iter().position(|modules| modules.contains(&module))
 }
 
-/// The modules that a line of code names by `crate::`: `use crate::root::Root;`, `crate::{chain, time}`.
+/// The modules that a line of code names after `crate::`: `use crate::root::Root;`, `crate::{chain, time}`.
 fn named(line: &str) -> Vec<&str> {
     let all = line.split("crate::").skip(1).flat_map(|rest| match rest.strip_prefix('{') {
         Some(list) => list.split('}').next().unwrap_or_default().split(',').collect::<Vec<_>>(),
@@ -50,8 +50,8 @@ fn word(text: &str) -> Option<&str> {
     text.trim().split(|c: char| !(c.is_alphanumeric() || c == '_')).next()
 }
 
-/// Every import of `product` that is not downward, and every module without a floor.
-fn against(product: &str, floors: Floors) -> Vec<String> {
+/// Every import of `product` that does not point to a lower layer, and every module without a layer.
+fn violations(product: &str, layers: Layers) -> Vec<String> {
     let under = format!("{product}/src/");
     let mut wrong = Vec::new();
     for file in rust_files(&under).into_iter().filter(|f| !is_test(f)) {
@@ -60,13 +60,13 @@ fn against(product: &str, floors: Floors) -> Vec<String> {
         if own == "lib" || own == "sample" {
             continue;
         }
-        let Some(here) = floor(floors, own) else {
-            wrong.push(format!("{file}: {own} has no floor"));
+        let Some(here) = layer(layers, own) else {
+            wrong.push(format!("{file}: {own} has no layer"));
             continue;
         };
         for line in code(&file) {
             for module in named(&line).into_iter().filter(|module| *module != own && !module.is_empty()) {
-                match floor(floors, module) {
+                match layer(layers, module) {
                     Some(below) if below < here => {}
                     _ => wrong.push(format!("{file}: {}", line.trim())),
                 }
@@ -78,8 +78,8 @@ fn against(product: &str, floors: Floors) -> Vec<String> {
 
 #[test]
 fn imports_point_down() {
-    assert_eq!(against("validator", VALIDATOR), Vec::<String>::new());
-    assert_eq!(against("init", INIT), Vec::<String>::new());
+    assert_eq!(violations("validator", VALIDATOR), Vec::<String>::new());
+    assert_eq!(violations("init", INIT), Vec::<String>::new());
 }
 
 #[test]

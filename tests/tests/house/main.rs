@@ -1,5 +1,5 @@
-//! Is the house still built as ARCHITECTURE.md says? Each test reads the repository's own files and
-//! holds one invariant; the message of a failure names the file that breaks it.
+//! Does the repository still follow ARCHITECTURE.md? Each test reads the repository's own files and checks one invariant; the
+//! message of a failure names the file that breaks it.
 
 mod docs;
 mod kernels;
@@ -47,13 +47,13 @@ fn code(file: &str) -> Vec<String> {
     lines.collect()
 }
 
-/// True when `line` has `word`, and not as the end of a longer one (`unix::` is no `nix::`).
+/// True when `line` has `word`, and not as the end of a longer one (`unix::` is not `nix::`).
 fn has(line: &str, word: &str) -> bool {
     let inside = |at: usize| line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
     line.match_indices(word).any(|(at, _)| !inside(at))
 }
 
-/// Files of `under`, tests aside, with code that names one of `words`.
+/// Files below `under`, except tests, with code that names one of `words`.
 fn naming(under: &str, words: &[&str]) -> BTreeSet<String> {
     let names = |file: &String| code(file).iter().any(|line| words.iter().any(|w| has(line, w)));
     rust_files(under).into_iter().filter(|f| !is_test(f)).filter(names).collect()
@@ -71,7 +71,7 @@ fn dependencies(path: &str) -> Vec<String> {
 }
 
 #[test]
-fn init_and_validator_share_a_vocabulary_and_nothing_else_of_the_house() {
+fn init_and_validator_share_only_the_contract_crate() {
     for path in ["init/Cargo.toml", "validator/Cargo.toml"] {
         let all = dependencies(path);
         let ours: Vec<_> = all.iter().filter(|d| d.starts_with("firstlight")).collect();
@@ -86,24 +86,24 @@ fn init_and_validator_share_a_vocabulary_and_nothing_else_of_the_house() {
     }
 }
 
-/// `sys.rs`, or the folder that it has grown into.
+/// In process 1 they are in `sys.rs`, or in the folder that replaces it.
 #[test]
-fn system_calls_and_unsafe_stand_behind_one_door() {
+fn system_calls_and_unsafe_code_are_in_the_modules_for_them() {
     let outside = naming("init/src", &["unsafe ", "unsafe{", "rustix::", "nix::", "libc::"]);
     let outside: Vec<_> = outside.iter().filter(|f| !f.starts_with("init/src/sys")).collect();
     assert!(outside.is_empty(), "{outside:?}");
     let outside = naming("validator/src", &["unsafe ", "unsafe{", "unsafe("]);
-    let doors = ["validator/src/gpu/cuda/", "validator/src/gpu/nccl/", "validator/src/nodes/verbs/"];
-    let outside: Vec<_> = outside.iter().filter(|f| !doors.iter().any(|d| f.starts_with(d))).collect();
+    let allowed = ["validator/src/gpu/cuda/", "validator/src/gpu/nccl/", "validator/src/nodes/verbs/"];
+    let outside: Vec<_> = outside.iter().filter(|f| !allowed.iter().any(|d| f.starts_with(d))).collect();
     assert!(outside.is_empty(), "{outside:?}");
-    // The one unsafe attribute: the program's entry before std's.
+    // The only unsafe attribute: the program's entry point, in place of std's.
     let attributes = naming("init/src", &["#[unsafe("]);
     assert!(attributes.iter().all(|f| f == "init/src/main.rs"), "{attributes:?}");
 }
 
-/// Files of the validator that open files: the root, and what is not the machine's: configuration,
-/// journal and reports that a person names, and the links that lead to them.
-const DOORS: &[&str] = &[
+/// Modules of the validator that open files: the root, and those for files that are not the machine's own: configuration,
+/// journal and reports that the user names, and links to them.
+const FILE_MODULES: &[&str] = &[
     "validator/src/machine/root/",
     "validator/src/files/",
     "validator/src/fabric/journal/",
@@ -121,27 +121,27 @@ fn the_machine_is_read_through_the_root_alone() {
     words.extend(["File::open", "File::create", "File::options", "OpenOptions::new"].map(str::to_owned));
     let words: Vec<_> = words.iter().map(String::as_str).collect();
     let opening = naming("validator/src", &words);
-    let others: Vec<_> = opening.iter().filter(|f| !DOORS.iter().any(|d| f.starts_with(d))).collect();
+    let others: Vec<_> = opening.iter().filter(|f| !FILE_MODULES.iter().any(|d| f.starts_with(d))).collect();
     assert!(others.is_empty(), "{others:?}");
     assert!(opening.contains("validator/src/machine/root/jail.rs"), "the search finds nothing: {opening:?}");
 }
 
 #[test]
-fn cuda_nvml_and_libibverbs_stand_behind_one_door_each() {
+fn only_the_gpu_and_verbs_modules_load_cuda_nvml_and_libibverbs() {
     let naming = naming("validator/src", &["cudarc", "nvml_wrapper", "libloading"]);
-    let doors = ["validator/src/gpu/", "validator/src/nodes/verbs/"];
-    let outside: Vec<_> = naming.iter().filter(|f| !doors.iter().any(|d| f.starts_with(d))).collect();
+    let allowed = ["validator/src/gpu/", "validator/src/nodes/verbs/"];
+    let outside: Vec<_> = naming.iter().filter(|f| !allowed.iter().any(|d| f.starts_with(d))).collect();
     assert!(outside.is_empty() && !naming.is_empty(), "{outside:?}");
 }
 
 #[test]
-fn http_stands_behind_one_door() {
+fn only_one_file_uses_http() {
     let naming = naming("validator/src", &["ureq"]);
     assert_eq!(naming.into_iter().collect::<Vec<_>>(), ["validator/src/net/http.rs"]);
 }
 
 #[test]
-fn ntp_stands_behind_one_door() {
+fn only_one_file_uses_ntp() {
     let naming = naming("validator/src", &["rsntp", "UdpSocket"]);
     assert_eq!(naming.into_iter().collect::<Vec<_>>(), ["validator/src/net/sntp.rs"]);
 }
@@ -152,9 +152,9 @@ fn tests_of_the_suite_judge_and_open_nothing() {
     assert!(opening.is_empty(), "{opening:?}");
 }
 
-/// One name, one meaning: a module of these names gets values and returns values.
+/// One name, one meaning: a module with one of these names only computes return values from its arguments.
 #[test]
-fn what_is_named_judge_or_plan_reads_and_does_nothing() {
+fn modules_named_judge_or_plan_read_nothing_and_have_no_effects() {
     let acting = ["Root", "Machine", "Instant", "sleep", "fs::", "Command", "RefCell", "unsafe"];
     let acting = naming("validator/src", &acting);
     let pure = |file: &&String| file.split(['/', '.']).any(|part| ["judge", "plan"].contains(&part));
@@ -168,7 +168,7 @@ fn process_one_opens_no_connection() {
     assert!(connecting.is_empty(), "{connecting:?}");
 }
 
-/// Simulation is other files, never another program.
+/// A simulation uses other files, never another program.
 #[test]
 fn nothing_in_the_product_selects_a_simulation() {
     let selecting = ["init/src", "validator/src"].map(|under| {
@@ -183,7 +183,7 @@ fn nothing_in_the_product_selects_a_simulation() {
 
 #[test]
 fn no_test_is_ignored_and_nothing_is_left_to_do() {
-    // Put together here, so that this file does not name them.
+    // Joined here, so that this file does not contain them.
     let words = [["TO", "DO"], ["FIX", "ME"], ["#[ig", "nore"], ["todo", "!("], ["unimplemented", "!("]];
     let words = words.map(|w| w.concat());
     for file in files().iter().filter(|f| !is_data(f)) {
@@ -194,7 +194,7 @@ fn no_test_is_ignored_and_nothing_is_left_to_do() {
     }
 }
 
-/// A file's text; of a patch only what it adds, for the rest is the patched file's.
+/// A file's text; of a patch only the added lines, because the rest belongs to the patched file.
 fn written_here(file: &str) -> String {
     let text = text(file);
     if !file.ends_with(".patch") {
@@ -203,7 +203,7 @@ fn written_here(file: &str) -> String {
     text.lines().filter(|line| line.starts_with('+')).collect::<Vec<_>>().join("\n")
 }
 
-/// Locks, licences, the kernel's own configuration: not written by hand.
+/// True for lock files, licences and the kernel's resolved configuration, which are not written by hand.
 fn is_data(file: &str) -> bool {
     let made =
         ["kernel-config/resolved.config", "kernel-config/arm64/resolved.config", "LICENSE", "Cargo.lock"];
@@ -241,7 +241,7 @@ fn the_top_level_holds_what_it_should() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
-/// A newcomer reads a list of this length at one glance. The top level has its own list above.
+/// A newcomer can read a list of this length at a glance. The top level has its own test above.
 #[test]
 fn folders_are_short_and_files_are_few() {
     let mut folders = BTreeMap::<String, BTreeSet<String>>::new();
@@ -258,8 +258,8 @@ fn folders_are_short_and_files_are_few() {
 }
 
 #[test]
-fn no_file_names_a_package_mirror_or_a_place_on_somebodys_machine() {
-    // Put together here, so that this file does not name them.
+fn no_file_names_a_package_mirror_or_a_local_path() {
+    // Joined here, so that this file does not contain them.
     let hosts = [
         ["debian", ".org"],
         ["debian", ".net"],
@@ -279,14 +279,14 @@ fn no_file_names_a_package_mirror_or_a_place_on_somebodys_machine() {
 }
 
 #[test]
-fn product_files_are_small_and_open_with_what_they_are_for() {
+fn product_files_are_small_and_begin_with_their_purpose() {
     let folders = ["init/src", "validator/src", "validator/contract/src", "validator/collect/src"];
     let product = || folders.into_iter().flat_map(rust_files);
     for file in product().filter(|f| !is_test(f)) {
         let lines = text(&file).lines().count();
         assert!(lines <= 300, "{file} has {lines} lines");
     }
-    // Without the unit tests, which are in the same file where both are short.
+    // Without the unit tests, which share the file with the code where both are short.
     let mut sizes: Vec<_> = product().filter(|f| !is_test(f)).map(|f| code(&f).len()).collect();
     sizes.sort_unstable();
     let median = sizes[sizes.len() / 2];
@@ -309,7 +309,7 @@ fn scripts_say_what_they_are_for_and_stop_at_the_first_error() {
         }
         assert!(second.starts_with("# "), "{file} does not open with its paragraph");
         let guest = file.starts_with("image/recipe/files/");
-        assert!(guest || text.lines().any(|l| l.starts_with("set -eu")), "{file} goes on after an error");
+        assert!(guest || text.lines().any(|l| l.starts_with("set -eu")), "{file} continues after an error");
     }
 }
 

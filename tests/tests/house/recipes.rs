@@ -1,4 +1,4 @@
-//! Do the recipes run every test? A test binary that no stage names would be forgotten without a word.
+//! Do the recipes run every test? A test binary that no stage names would silently never run.
 
 use super::{files, text, workspace};
 use std::collections::BTreeSet;
@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The name of a test binary, where this file is its top.
+/// The name of the test binary whose top file this is, if it is one.
 fn binary(file: &str) -> Option<String> {
     let file = file.strip_suffix("/main.rs").or_else(|| file.strip_suffix(".rs"))?;
     let path = Path::new(file);
@@ -38,14 +38,14 @@ fn the_stages_come_in_the_order_of_their_costs() {
 }
 
 #[test]
-fn only_the_top_of_a_binary_is_one() {
+fn only_the_top_file_of_a_test_binary_has_its_name() {
     assert_eq!(binary("validator/tests/one.rs").as_deref(), Some("one"));
     assert_eq!(binary("tests/tests/boots/main.rs").as_deref(), Some("boots"));
     assert_eq!(binary("tests/tests/boots/acs.rs"), None);
     assert_eq!(binary("tests/check.sh"), None);
 }
 
-/// The names of what a package of ours depends on, as a lock file has them.
+/// The names of the packages that one of our packages depends on, from a lock file.
 fn dependencies(lock: &str, package: &str) -> Vec<String> {
     let lock: toml::Table = text(lock).parse().unwrap();
     let packages = lock["package"].as_array().unwrap();
@@ -54,7 +54,7 @@ fn dependencies(lock: &str, package: &str) -> Vec<String> {
     names.map(|name| name.as_str().unwrap().split(' ').next().unwrap().to_owned()).collect()
 }
 
-/// The fuzz targets are a workspace of their own. Tests' dependencies are in the workspace's lock alone.
+/// The fuzz targets are a separate workspace. The dependencies of tests are only in the main workspace's lock.
 #[test]
 fn the_fuzz_targets_are_locked_to_what_the_products_need() {
     let products = [
@@ -74,11 +74,14 @@ fn the_fuzz_targets_are_locked_to_what_the_products_need() {
     }
 }
 
-/// Two minutes of whole-program optimization, which saves the image a megabyte, are all that differs.
+/// On the host, simulated GPUs are judged by the program that all other tests run: it is built anyway, and checks for
+/// overflow. The image contains the release build, which judges them when the image boots.
 #[test]
-fn simulated_gpus_are_judged_by_a_program_of_the_images_profile_but_for_its_whole_program_optimization() {
+fn simulated_gpus_are_judged_by_the_debug_build_on_the_host_and_by_the_release_build_in_the_image() {
     let manifest: toml::Table = text("Cargo.toml").parse().unwrap();
-    assert_eq!(manifest["profile"]["simulate"], toml::toml! { inherits = "release" lto = "off" }.into());
+    let profiles: Vec<_> = manifest["profile"].as_table().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(profiles, ["dev", "init", "release"]);
+    assert!(manifest["profile"]["dev"].get("overflow-checks").is_none());
     assert!(text("image/rust.sh").contains("--release -p firstlight"));
     let harness = text("tests/src/simgpu/layout.rs");
     let selection = harness.lines().find_map(|line| line.strip_prefix("const SELECTION: &str = \"")).unwrap();
@@ -87,7 +90,7 @@ fn simulated_gpus_are_judged_by_a_program_of_the_images_profile_but_for_its_whol
     );
 }
 
-/// Runs `prove_rust` of the image's scripts on a sysroot: what it says when it refuses.
+/// Runs `prove_rust` of the image's scripts on a sysroot; a refusal is an error with what it printed.
 fn proven(sysroot: &Path) -> Result<(), String> {
     let cache = tempfile::tempdir().unwrap();
     let script = "set -euo pipefail; source image/lib/common.sh; prove_rust \"$1\"";
@@ -128,7 +131,7 @@ fn an_image_is_built_by_the_pinned_rust_and_by_no_other_of_its_version() {
     assert!(why.contains("is not the one that rust-toolchain.toml names") && why.contains(hash), "{why}");
 }
 
-// Does the check of the kernel's configuration notice what kconfig dropped?
+// Does the check of the kernel's configuration notice options that kconfig dropped?
 
 fn check(resolved: &str) -> Output {
     let dir = tempfile::tempdir().unwrap();
@@ -159,7 +162,7 @@ fn option(line: &str) -> Option<&str> {
     (asks && name.starts_with("CONFIG_")).then_some(name)
 }
 
-/// arm64 takes the shared fragments without what its own file names, as kernel-config/arm64/build.sh does.
+/// arm64 uses the shared fragments without the options that its own file names, as in kernel-config/arm64/build.sh.
 #[test]
 fn every_requested_option_survived_on_arm64_too() {
     let own = text("kernel-config/arm64/base.config");
@@ -172,7 +175,7 @@ fn every_requested_option_survived_on_arm64_too() {
         .chain(own.lines())
         .collect();
     assert!(kept.len() > 500 && named.len() > 100, "{} {}", kept.len(), named.len());
-    // An option that is ruled out here and nowhere asked for is a line too many.
+    // A line that rules out an option is superfluous if no fragment asks for that option.
     let off = own.lines().filter(|line| line.starts_with("# CONFIG_")).filter_map(option);
     let idle: Vec<_> = off
         .filter(|name| !shared.iter().any(|text| text.lines().any(|line| option(line) == Some(name))))
@@ -200,12 +203,12 @@ fn an_option_that_was_dropped_changed_or_came_back_is_named() {
         ),
         ("iommu=off,soft", "iommu=on", "off.config:", "CONFIG_CMDLINE: asked for \"iommu=off,soft"),
     ];
-    for (was, becomes, file, said) in lines {
+    for (was, becomes, file, message) in lines {
         assert!(resolved().contains(was), "{was}");
         let output = check(&resolved().replace(was, becomes));
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{errors}");
-        assert!(errors.contains(file) && errors.contains(said), "{errors}");
+        assert!(errors.contains(file) && errors.contains(message), "{errors}");
         assert_eq!(errors.lines().count(), 1, "{errors}");
     }
 }

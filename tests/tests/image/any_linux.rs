@@ -1,6 +1,6 @@
 //! Do the recipes work on systems that are not Debian? The script `run` sees another /etc/os-release and only the few
-//! commands that every system has; it must name what is missing, and make and enter the Debian folder. Here the folder is one
-//! small package; `offline` builds an image in the real one.
+//! commands that every system has; it must name what is missing, and make and enter the Debian folder. Here the folder consists
+//! of one small package; `offline` builds an image in the real one.
 
 use harness::{Checkout, cache};
 use std::ffi::OsStr;
@@ -9,11 +9,11 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// What `run` needs before the folder is there.
+/// The commands that `run` needs before the folder exists.
 const FEW: &str = "sh bash awk tar xz sha256sum flock unshare mount pivot_root umount curl head tail cut cat mktemp mv rm cp mkdir \
     df wc id uname dirname basename readlink realpath touch ln chmod env grep sed sleep date stat sort uniq tr find";
 
-/// A folder with links to the commands of these names.
+/// Makes a folder with links to these commands.
 pub fn commands(folder: PathBuf, names: &str) -> PathBuf {
     fs::create_dir(&folder).unwrap();
     for name in names.split_whitespace() {
@@ -34,7 +34,7 @@ pub fn run_on<S: AsRef<OsStr>>(system: &str, commands: &Path, checkout: &Checkou
     command
 }
 
-/// On Fedora with the few commands.
+/// `run WORDS` on Fedora, with only the commands in `FEW`.
 pub fn run_on_fedora<S: AsRef<OsStr>>(checkout: &Checkout, words: &[S]) -> Command {
     let few = checkout.path("few");
     let few = if few.exists() { few } else { commands(few, FEW) };
@@ -46,7 +46,7 @@ fn sh(at: &Path, script: &str) {
     assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The one line of a refusal.
+/// The only error line of a run that was refused.
 #[track_caller]
 fn refusal(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
@@ -55,7 +55,7 @@ fn refusal(output: &Output) -> String {
     errors[0].to_owned()
 }
 
-/// A checkout whose Debian folder is one package, and a Debian archive and an archive of inputs that have it.
+/// A checkout whose Debian folder is one package, with a Debian archive and an archive of inputs that contain it.
 fn small() -> Checkout {
     let checkout = Checkout::new(&["run", "image/debian/", "image/lib/", "image/tools.sh"]).unwrap();
     let lock = fs::read_to_string(harness::workspace().join("image/inputs.lock")).unwrap();
@@ -89,7 +89,7 @@ fn with_archive(checkout: &Checkout, archive: &str) -> Command {
 }
 
 #[test]
-fn what_is_missing_is_named_with_the_command_that_installs_it_there() {
+fn missing_commands_are_named_with_the_command_that_installs_them() {
     let checkout = Checkout::new(&["run"]).unwrap();
     let none = commands(checkout.path("none"), "sh id uname sed dirname");
     for (system, builds, compiles) in [
@@ -107,17 +107,17 @@ fn what_is_missing_is_named_with_the_command_that_installs_it_there() {
 }
 
 #[test]
-fn the_folder_is_made_from_the_archive_that_is_named_and_entered() {
+fn the_folder_is_made_from_the_named_archive_and_entered() {
     let checkout = small();
     let archive = format!("[trusted=yes] file:{}", checkout.path("archive").display());
-    // `run` sees in the folder that this is Debian 13, and that the small folder lacks what the real one has.
+    // In the folder `run` detects Debian 13, and reports the commands that the small folder lacks.
     let output = with_archive(&checkout, &archive).output().unwrap();
     assert!(refusal(&output).contains("the Debian folder lacks: gcc git curl"), "{output:?}");
     assert!(
         String::from_utf8_lossy(&output.stderr).contains("'fedora 42': 'image' runs in a Debian 13 folder")
     );
 
-    // The second time no archive is needed. The files of the host are there, its system is not, and the status comes out.
+    // The second time no archive is needed. The host's files are visible, its system is not, and the exit status is passed on.
     let script = "cat os-release /etc/os-release; [ ! -e /usr/bin/unshare ]; exit 3";
     let mut enter = Command::new("unshare");
     enter
@@ -144,7 +144,7 @@ fn the_folder_is_made_from_an_archive_of_inputs() {
         "cp inputs.tar changed.tar; printf x | dd of=changed.tar bs=1 seek=9000 conv=notrunc status=none",
     );
     assert!(build("changed.tar").contains("small_1%3a2_all.deb is not the locked file"));
-    // there `run` calls image/reproduce/offline.sh, which this checkout does not have
+    // in the folder `run` calls image/reproduce/offline.sh, which this checkout does not have
     let mut command = run_on_fedora(&checkout, &["image", "--offline", "inputs.tar"]);
     let output = command.env("FIRSTLIGHT_CACHE", checkout.path("cache")).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
@@ -156,7 +156,7 @@ fn the_folder_is_made_from_an_archive_of_inputs() {
 }
 
 #[test]
-fn an_archive_that_is_none_is_refused() {
+fn an_unusable_archive_is_refused() {
     let checkout = small();
     let refused = |archive: &str| refusal(&with_archive(&checkout, archive).output().unwrap());
     let line = refused("");

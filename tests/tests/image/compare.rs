@@ -1,4 +1,4 @@
-//! What compares two builds says what is the same and what is not, and never calls nothing the same.
+//! The comparison of two builds reports which files are the same and which differ, and never calls two empty builds the same.
 
 use harness::workspace;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// Two builds that are the same.
+/// Two builds, identical at first.
 struct Builds(TempDir);
 
 impl Builds {
@@ -44,27 +44,27 @@ impl Builds {
         python.output().unwrap()
     }
 
-    /// It is told as a difference, with these words.
+    /// Asserts that the comparison reports exactly one difference, with these words.
     fn differ(&self, words: &str) {
         let output = self.compared();
-        let told = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert_eq!(output.status.code(), Some(1), "{told}");
-        assert!(told.contains(words), "no '{words}' in\n{told}");
-        assert!(told.contains("3 of 4 files are the same"), "{told}");
+        let report = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{report}");
+        assert!(report.contains(words), "no '{words}' in\n{report}");
+        assert!(report.contains("3 of 4 files are the same"), "{report}");
     }
 }
 
 #[test]
 fn the_same_bytes_are_the_same() {
     let output = Builds::new().compared();
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(output.status.code(), Some(0), "{told}");
-    assert!(told.ends_with("4 of 4 files are the same\n"), "{told}");
-    assert!(told.contains(" 3000  ") && told.contains("  built/image\n"), "{told}");
+    let report = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{report}");
+    assert!(report.ends_with("4 of 4 files are the same\n"), "{report}");
+    assert!(report.contains(" 3000  ") && report.contains("  built/image\n"), "{report}");
 }
 
 #[test]
-fn a_byte_that_differs_is_told_with_its_place() {
+fn a_byte_that_differs_is_reported_with_its_offset() {
     let builds = Builds::new();
     let mut data = [7; 3000];
     data[2500] = 8;
@@ -80,7 +80,7 @@ fn a_file_that_ends_earlier_differs_where_it_ends() {
 }
 
 #[test]
-fn a_file_of_one_build_alone_is_a_difference() {
+fn a_file_in_only_one_build_is_a_difference() {
     let builds = Builds::new();
     fs::remove_file(builds.at("first", "modules/a.ko")).unwrap();
     builds.differ("DIFFERS  built/modules/a.ko: only in the second\n");
@@ -98,7 +98,7 @@ fn links_and_permissions_count() {
 }
 
 #[test]
-fn of_lists_that_differ_the_files_are_named() {
+fn files_that_differ_between_two_lists_are_named() {
     let builds = Builds::new();
     let list = "aa\t/init\tbuilt here\ncc\t/usr/bin/busybox\tbusybox 2\ndd\t/new\tbuilt here\n";
     fs::write(builds.at("second", "firstlight.files"), list).unwrap();
@@ -107,13 +107,13 @@ fn of_lists_that_differ_the_files_are_named() {
 }
 
 #[test]
-fn nothing_is_not_the_same_as_nothing() {
+fn two_empty_builds_are_an_error() {
     let builds = Builds::new();
     for build in ["first", "second"] {
         fs::remove_dir_all(builds.at(build, "")).unwrap();
     }
     let output = builds.compared();
     assert_eq!(output.status.code(), Some(2));
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(told, "firstlight: error: built: there is nothing to compare\n");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(stderr, "firstlight: error: built: there is nothing to compare\n");
 }

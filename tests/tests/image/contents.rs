@@ -1,4 +1,4 @@
-//! Is in the image what should be, and nothing of the tests? No boot: the files themselves are read.
+//! Does the image contain what it should, and nothing of the tests? Nothing is booted: the tests read the files themselves.
 
 use harness::Image;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,21 +11,21 @@ fn size(path: impl AsRef<Path>) -> u64 {
 }
 
 #[test]
-fn sizes_stay_within_their_promise() {
+fn sizes_stay_within_their_limits() {
     let image = Image::shipped();
     let init = image.file("init").unwrap();
     assert!(init.data.len() <= 9 << 18, "/init has {} bytes", init.data.len());
     let (both, driver) = (size(image.uki().unwrap()), driver_bytes(&image));
     assert!(both <= 95_000_000, "the UKI has {both} bytes with both flavours of the kernel");
-    // It carries the kernel of the other flavour besides, as a profile; a flavour alone is promised less.
+    // The UKI also contains the other flavour's kernel, as a profile; the limit for one flavour alone is lower.
     let uki = both - size(image.pt_kernel().unwrap());
     assert!(uki <= 90_000_000, "the UKI has {uki} bytes for one flavour of the kernel");
-    // What the image would have without a driver: its archive lies whole behind the rest.
+    // The size without a driver: the driver's archive is a separate part behind the rest.
     let rest = uki - driver;
     assert!(rest <= 25_000_000, "the UKI without its driver ({driver} bytes) has {rest} bytes");
 }
 
-/// How many bytes of the UKI are the driver's; 0 in an image without one.
+/// The size of the driver in the UKI, in bytes; 0 in an image without a driver.
 fn driver_bytes(image: &Image) -> u64 {
     let text = fs::read_to_string(image.uki().unwrap().with_file_name("firstlight.sizes")).unwrap();
     let bytes = text.lines().find_map(|l| l.strip_prefix("driver ")).expect("a line 'driver BYTES'");
@@ -46,7 +46,7 @@ fn driver_image(image: &Image, to: &Path) -> Option<PathBuf> {
     Some(root)
 }
 
-/// Every file and link below a folder, by its path from there.
+/// Appends every file and link below a folder to `found`, by its path relative to `root`.
 fn walk(root: &Path, folder: &Path, found: &mut Vec<String>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -59,7 +59,7 @@ fn walk(root: &Path, folder: &Path, found: &mut Vec<String>) -> io::Result<()> {
     Ok(())
 }
 
-/// A second driver would take the GPU first, or hold its BAR1.
+/// A second driver could bind the GPU first, or occupy its BAR1.
 #[test]
 fn there_is_exactly_one_gpu_driver_and_it_is_whole() {
     let image = Image::shipped();
@@ -76,9 +76,9 @@ fn there_is_exactly_one_gpu_driver_and_it_is_whole() {
         assert!(!other, "a second driver: {}", file.path);
     }
     let text = fs::read_to_string(root.join("driver.toml")).unwrap();
-    let told: toml::Table = text.parse().unwrap();
-    assert_eq!(told["schema"].as_str(), Some("firstlight.driver-image/1"));
-    let version = told["version"].as_str().unwrap();
+    let description: toml::Table = text.parse().unwrap();
+    assert_eq!(description["schema"].as_str(), Some("firstlight.driver-image/1"));
+    let version = description["version"].as_str().unwrap();
     for must in [
         format!("lib/libcuda.so.{version}"),
         format!("lib/libnvidia-ml.so.{version}"),
@@ -92,11 +92,11 @@ fn there_is_exactly_one_gpu_driver_and_it_is_whole() {
         "doc/nvidia-modules.copyright".into(),
         "doc/nccl.copyright".into(),
     ] {
-        assert!(root.join(&must).exists(), "{must} is missing or leads nowhere");
+        assert!(root.join(&must).exists(), "{must} is missing or a dangling link");
     }
-    // no device id may have two families, or its parameters would depend on their order
+    // no device id may be in two families, or its parameters would depend on their order
     let mut ranges: Vec<(u32, u32)> = Vec::new();
-    for family in told["family"].as_array().unwrap() {
+    for family in description["family"].as_array().unwrap() {
         for devices in family["devices"].as_array().unwrap() {
             let text = devices.as_str().unwrap();
             let (first, last) = text.split_once('-').unwrap_or((text, text));
@@ -107,7 +107,7 @@ fn there_is_exactly_one_gpu_driver_and_it_is_whole() {
     }
     ranges.sort_unstable();
     assert!(ranges.windows(2).all(|pair| pair[0].1 < pair[1].0), "families overlap: {ranges:x?}");
-    // links of the root lead into the mounted driver image
+    // links in the root point into the mounted driver image
     for link in image.files().unwrap() {
         if let Some(target) = link.target().and_then(|t| t.strip_prefix("/run/firstlight/driver/")) {
             assert!(root.join(target).exists(), "{} leads to {target}, which is not there", link.path);
@@ -143,7 +143,7 @@ fn the_file_list_covers_the_driver_image() {
 }
 
 #[test]
-fn nothing_of_the_tests_and_no_foreign_gpu_driver_is_in_it() {
+fn the_image_contains_nothing_of_the_tests_and_no_foreign_gpu_driver() {
     let files = Image::shipped().files().unwrap();
     assert!(files.len() > 20, "{} files only", files.len());
     for file in &files {
@@ -152,13 +152,13 @@ fn nothing_of_the_tests_and_no_foreign_gpu_driver_is_in_it() {
             assert!(!name.contains(foreign), "{}", file.path);
         }
         assert!(!file.path.starts_with("t/") && !file.path.starts_with("sim/"), "{}", file.path);
-        // What the simulated libraries call their GPUs.
+        // The name that the simulated libraries give their GPUs.
         assert!(!file.data.windows(10).any(|w| w == b"Simulated "), "{} simulates", file.path);
     }
 }
 
 #[test]
-fn programs_are_what_they_should_be() {
+fn programs_are_executable_and_linked_as_intended() {
     let files = Image::shipped().files().unwrap();
     let find = |path: &str| files.iter().find(|f| f.path == path).unwrap_or_else(|| panic!("no {path}"));
     for program in ["init", "usr/bin/firstlight"] {
@@ -212,7 +212,7 @@ fn every_rdma_module_has_its_provider_and_each_finds_its_libraries() {
     }
 }
 
-/// True when a 64-bit ELF file has a program header PT_INTERP, the loader's name.
+/// True when a 64-bit ELF file has a program header PT_INTERP, which names the loader.
 fn wants_loader(elf: &[u8]) -> bool {
     let number =
         |at: usize, bytes: usize| elf[at..at + bytes].iter().rev().fold(0, |n, b| n << 8 | usize::from(*b));
@@ -221,11 +221,11 @@ fn wants_loader(elf: &[u8]) -> bool {
     (0..count).any(|n| number(table + n * size, 4) == 3)
 }
 
-/// What later words on the boot medium cannot undo stands in the kernel itself.
+/// These parameters are built into the kernel, so that later parameters on the boot medium cannot undo them.
 #[test]
 fn the_kernels_built_in_command_line_keeps_iommu_and_acs_off() {
     let release = fs::read(Image::shipped().kernel().unwrap()).unwrap();
-    // The kernel is compressed: its own configuration is the witness.
+    // The kernel is compressed, so the test reads the configuration that it was built with.
     assert!(release.len() > 1_000_000);
     let config = fs::read_to_string(harness::workspace().join("kernel-config/resolved.config")).unwrap();
     let line = config.lines().find_map(|l| l.strip_prefix("CONFIG_CMDLINE=\"")).expect("CONFIG_CMDLINE");
@@ -245,8 +245,8 @@ fn the_kernels_built_in_command_line_keeps_iommu_and_acs_off() {
 }
 
 #[test]
-fn the_file_list_names_every_file_with_its_hash_and_where_it_is_from() {
-    // These two are made from the list.
+fn the_file_list_names_every_file_with_its_hash_and_origin() {
+    // These two files are made from the list.
     const AFTER: [&str; 2] = ["usr/lib/firstlight/files", "etc/firstlight/image.json"];
     let image = Image::shipped();
     let list = image.file_list().unwrap();

@@ -1,6 +1,6 @@
-//! What the driver's build takes and refuses: each wrong input gives one clear error, and nothing half-built stays;
-//! `./run driver-files` describes a driver from NVIDIA's two files as a person has them, and names what is wrong with them.
-//! The tools trees must be there (`./run image`).
+//! Which inputs the driver's build accepts and refuses: each wrong input gives one clear error and leaves nothing half-built.
+//! `./run driver-files` writes the description of a driver from NVIDIA's two downloaded files, and names what is wrong with
+//! them. The tools trees must exist (`./run image`).
 
 use harness::driver_bench::{Bench, REGISTRY, one_error};
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Output;
 
 #[test]
-fn an_installer_that_is_whole_is_unpacked_and_one_that_is_cut_off_is_not() {
+fn a_complete_installer_is_unpacked_and_a_truncated_one_is_refused() {
     let bench = Bench::new();
     let whole = bench.installer("570.1.2");
     let output = bench.script("run-file.sh", &[&whole, &bench.path("to")]);
@@ -23,7 +23,7 @@ fn an_installer_that_is_whole_is_unpacked_and_one_that_is_cut_off_is_not() {
         (0, "names no skip="),
     ] {
         let cut = bench.write("cut.run", &bytes[..length]);
-        // its own hash is right: whoever wrote the description had only the cut file
+        // the hash matches, because the description was written from the truncated file
         bench.tree("570.1.2");
         bench.files("570.1.2", &cut, "");
         if length > 20 {
@@ -32,7 +32,7 @@ fn an_installer_that_is_whole_is_unpacked_and_one_that_is_cut_off_is_not() {
             one_error(&bench.script("run-file.sh", &[&cut, &bench.path("none")]), &["cut.run"]);
         }
     }
-    // no MD5 in the header: the packed part itself shows the cut
+    // no MD5 in the header: unpacking the rest detects the truncation
     let text = String::from_utf8_lossy(&bytes[..200]).replace("MD5=", "NOT=");
     let header = text.split("exit 1\n").next().unwrap().to_owned() + "exit 1\n";
     let cut = [header.as_bytes(), &bytes[header.len()..bytes.len() / 2]].concat();
@@ -59,7 +59,7 @@ fn a_pair_of_two_versions_is_refused_and_both_are_named() {
 }
 
 #[test]
-fn a_tree_that_is_none_is_refused() {
+fn a_folder_that_is_no_driver_tree_is_refused() {
     let bench = Bench::new();
     let run = bench.installer("570.1.2");
     fs::create_dir(bench.path("tree")).unwrap();
@@ -86,7 +86,7 @@ fn a_patch_that_does_not_fit_exactly_is_refused_by_name() {
         )
     };
     bench.write("patches/0001-good.patch", patch("one").replace("TWO", "two again"));
-    // a line of its surroundings differs: `patch` would take it with fuzz 1
+    // one context line differs: `patch` would apply it with fuzz 1
     bench.write("patches/0002-fuzzy.patch", patch("ONE").replace("-two", "-two again"));
     bench.refuses(&["patch 0002-fuzzy.patch does not apply"]);
 
@@ -114,7 +114,7 @@ fn a_description_with_a_mistake_is_refused() {
     }
 }
 
-/// The same number means something else in another version.
+/// The same number can mean something else in another driver version.
 #[test]
 fn a_registry_key_that_means_something_else_in_the_tree_is_refused() {
     for (version, patch, from, to, words) in [
@@ -193,7 +193,7 @@ fn a_registry_key_that_means_something_else_in_the_tree_is_refused() {
 }
 
 #[test]
-fn keys_are_made_of_the_numbers_of_the_very_tree() {
+fn registry_keys_use_the_numbers_of_the_tree_itself() {
     let bench = Bench::new();
     let tree = bench.tree("580.1.2");
     let look = || {
@@ -202,29 +202,29 @@ fn keys_are_made_of_the_numbers_of_the_very_tree() {
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
-    let said = look();
-    assert!(said.starts_with("version 580.1.2\n") && said.ends_with("patches  none described\n"), "{said}");
-    assert!(said.contains(
+    let text = look();
+    assert!(text.starts_with("version 580.1.2\n") && text.ends_with("patches  none described\n"), "{text}");
+    assert!(text.contains(
         "patched  ada: refused: families.toml: family ada: 580.1.2: there is no key RMPcieP2PType there\n"
     ));
-    assert!(said.contains("as it is  ada: no keys\n"), "{said}");
-    // Other numbers and other bits than NVIDIA's.
+    assert!(text.contains("as it is  ada: no keys\n"), "{text}");
+    // A header whose numbers and bits differ from NVIDIA's.
     let header = REGISTRY.replace("5:4", "9:7").replace("READ_ENABLE  0x00000001", "READ_ENABLE  2")
         + "#define T \"RMPcieP2PType\"\n#define T_BAR1 T_X\n#define T_X 0x0A\n\
            #define S \"RMForceStaticBar1\"\n#define S_ENABLE (7u) /* of all */\n";
     bench.write("tree/src/nvidia/interface/nvrm_registry.h", header);
     let keys = "ForceP2P=130;RMPcieP2PType=10;RMForceStaticBar1=7\n";
-    let said = look();
+    let text = look();
     assert!(
-        said.contains(&format!("patched  ada: {keys}"))
-            && said.contains(&format!("as it is  blackwell: {keys}")),
-        "{said}"
+        text.contains(&format!("patched  ada: {keys}"))
+            && text.contains(&format!("as it is  blackwell: {keys}")),
+        "{text}"
     );
 }
 
 const VERSION: &str = "590.1.2";
 
-/// The two files of these versions, under the names of `VERSION`.
+/// A modules tree and an installer of these versions, both with file names of `VERSION`.
 fn both(modules: &str, run: &str) -> Bench {
     let bench = Bench::new();
     bench.tree(modules);
@@ -248,18 +248,18 @@ fn refused(bench: &Bench, families: &[&str], words: &[&str]) {
 }
 
 #[test]
-fn two_files_that_belong_together_are_described_and_the_build_takes_it() {
+fn two_matching_files_are_described_and_the_build_accepts_the_description() {
     let bench = both(VERSION, VERSION);
     let output = describe(&bench, &[]);
-    let (said, command) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
-    assert!(output.status.success(), "{said}");
+    let (log, command) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
+    assert!(output.status.success(), "{log}");
     assert!(
         command.starts_with("FIRSTLIGHT_DRIVER=/") && command.ends_with("/driver.toml ./run image\n"),
         "{command}"
     );
-    // The tree is not NVIDIA's, so nothing is changed in it, and one key is not in its header.
-    assert!(said.contains("no edits: edits edits: ") && said.contains("modules as they are\n"), "{said}");
-    assert!(said.contains(
+    // The tree is not NVIDIA's: the edits do not fit, so it stays unchanged, and its header lacks one key.
+    assert!(log.contains("no edits: edits edits: ") && log.contains("modules as they are\n"), "{log}");
+    assert!(log.contains(
         "without blackwell: families.toml: family blackwell: 590.1.2: there is no key RMPcieP2PType there"
     ));
     let text = fs::read_to_string(bench.path("driver.toml")).unwrap();
@@ -275,31 +275,31 @@ fn two_files_that_belong_together_are_described_and_the_build_takes_it() {
     ] {
         assert!(text.lines().any(|l| l == line), "no {line} in {text}");
     }
-    // As far as the compiler, which this tree does not satisfy.
+    // The build accepts the description and fails only in the compiler, because this tree has no real sources.
     bench.write("source.toml", text);
     bench.write("kernel/release", "6.12-firstlight\n");
     one_error(&bench.script("build.sh", &[&bench.path("kernel")]), &["the driver's modules do not build"]);
 }
 
 #[test]
-fn families_that_are_named_are_the_ones_that_are_described() {
+fn only_the_named_families_are_described() {
     let bench = both(VERSION, VERSION);
     let header = format!("open-gpu-kernel-modules-{VERSION}/src/nvidia/interface/nvrm_registry.h");
     let more = "#define T \"RMPcieP2PType\"\n#define T_BAR1 1\n#define S \"RMForceStaticBar1\"\n#define S_ENABLE 1\n";
     bench.write(&header, REGISTRY.to_owned() + more);
     let output = describe(&bench, &["blackwell"]);
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(
         output.status.success()
-            && said.contains("blackwell: ForceP2P=17;RMPcieP2PType=1;RMForceStaticBar1=1\n"),
-        "{said}"
+            && stderr.contains("blackwell: ForceP2P=17;RMPcieP2PType=1;RMForceStaticBar1=1\n"),
+        "{stderr}"
     );
     assert!(fs::read_to_string(bench.path("driver.toml")).unwrap().contains("families = [\"blackwell\"]\n"));
     one_error(&describe(&bench, &[]), &["driver.toml is there already"]);
 }
 
 #[test]
-fn what_is_missing_or_wrong_is_named_and_nothing_is_written() {
+fn missing_or_wrong_inputs_are_named_and_nothing_is_written() {
     let empty = Bench::new();
     refused(
         &empty,

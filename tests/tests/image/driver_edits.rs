@@ -1,4 +1,4 @@
-//! What the driver's build edits by name (`image/driver/description/edit.py`), tried on small tables of our own: the masks follow
+//! The driver build's edits by name (`image/driver/description/edit.py`), tested on small tables made here: the masks follow
 //! the tree's own indices, and a tree that is not exactly as expected is refused, with nothing written.
 
 use harness::workspace;
@@ -13,7 +13,7 @@ const TABLES: &str = "src/nvidia/generated/g_thing_nvoc.c";
 const CODE: &str = "src/thing.c";
 const LIST: &str = "src/list.mk";
 
-/// The chips of a small driver, with indices in two words.
+/// The source that assigns each chip its index. The indices of `INDEX` span two mask words of 32 bits.
 fn chips(index: &[(&str, u32)]) -> String {
     let branch = |(at, (name, number)): (usize, &(&str, u32))| {
         let first = if at == 0 { "" } else { "else " };
@@ -24,7 +24,7 @@ fn chips(index: &[(&str, u32)]) -> String {
     index.iter().enumerate().map(branch).collect()
 }
 
-/// A table that gives `method` of chip `C` to these chips, with a mask for each word.
+/// A table that assigns chip `C`'s version of `method` to the chips in `named`, with one mask for each word.
 fn table(method: &str, masks: &[(u32, u32)], named: &[&str]) -> String {
     let term = |(word, mask): &(u32, u32)| {
         format!(
@@ -77,7 +77,7 @@ variable = "FILES"
 entry = "own.c"
 "#;
 
-/// Edits the tree; returns the outcome and the files after it.
+/// Applies the edits to the tree; returns the script's output and the files afterwards.
 fn edit(tree: &BTreeMap<&str, String>, edits: &str) -> (Output, BTreeMap<String, String>) {
     let dir = TempDir::new().unwrap();
     let write = |folder: &str, name: &str, text: &str| {
@@ -126,7 +126,7 @@ fn masks_and_comment_follow_the_trees_own_indices_and_nothing_else_changes() {
     assert_eq!(after[LIST], "FILES += thing.c\nFILES += own.c\n");
     assert_eq!(after["src/own.c"], "level 7\n");
     assert_eq!((&after["version.mk"], &after[CHIPS]), (&before["version.mk"], &before[CHIPS]));
-    // The same edits on a tree in which the indices moved.
+    // The same edits on a tree with shifted indices.
     let moved: Vec<_> = INDEX.iter().map(|(name, number)| (*name, number + 3)).collect();
     let mut other = before;
     other.insert(CHIPS, chips(&moved));
@@ -138,7 +138,7 @@ fn masks_and_comment_follow_the_trees_own_indices_and_nothing_else_changes() {
         "{}",
         after[TABLES]
     );
-    // A driver that has it already needs no edit.
+    // A tree that already has the bindings needs no edit.
     let mut bound = other.clone();
     bound.insert(TABLES, after[TABLES].clone());
     let (output, again) = edit(&bound, EDITS);
@@ -146,7 +146,7 @@ fn masks_and_comment_follow_the_trees_own_indices_and_nothing_else_changes() {
     assert_eq!(again[TABLES], after[TABLES]);
 }
 
-/// The tree with one change, in a file of it or in the edits, is refused with these words, and nothing is written.
+/// Asserts that the tree with one change, in one of its files or in the edits, is refused with these words and not written to.
 #[track_caller]
 fn refused(file: &str, from: &str, to: &str, words: &str) {
     let (mut tree, mut edits) = (tree(), EDITS.to_owned());
@@ -154,22 +154,22 @@ fn refused(file: &str, from: &str, to: &str, words: &str) {
         Some(text) => text,
         None => &mut edits,
     };
-    assert!(changed.contains(from), "{file} holds no {from}");
+    assert!(changed.contains(from), "{file} does not contain {from}");
     *changed = changed.replace(from, to);
     let (output, after) = edit(&tree, &edits);
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && output.stdout.is_empty(), "{from} {to}: {output:?}");
-    assert_eq!(said.lines().count(), 1, "{said}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
     assert!(
-        said.starts_with("firstlight: error: edits edits: ") && said.contains(words),
-        "{from} {to}: {said}"
+        stderr.starts_with("firstlight: error: edits edits: ") && stderr.contains(words),
+        "{from} {to}: {stderr}"
     );
     let before: BTreeMap<_, _> = tree.iter().map(|(name, text)| ((*name).to_owned(), text.clone())).collect();
     assert_eq!(after, before);
 }
 
 #[test]
-fn a_tree_that_is_not_as_expected_is_refused_and_stays_as_it_is() {
+fn a_tree_that_is_not_as_expected_is_refused_and_left_unchanged() {
     for (file, from, to, words) in [
         (TABLES, "0x00000102", "0x00000103", "thingDo: the masks hold index 32, C, D; the comment says C, D"),
         (TABLES, "0x00000102", "0x00000002", "thingDo: the masks hold C; the comment says C, D"),
@@ -234,7 +234,7 @@ fn a_tree_that_is_not_as_expected_is_refused_and_stays_as_it_is() {
 }
 
 #[test]
-fn a_call_gets_the_argument_that_the_kernel_wants_unless_the_tree_knows_it() {
+fn a_call_gets_the_argument_that_the_kernel_needs_unless_the_tree_already_has_it() {
     let edits = "from = \"580\"\n[[argument]]\nfile = \"src/thing.c\"\nfunction = \"resize\"\ncount = 4\nvalue = \"0\"\n";
     let with = |code: &str| {
         let mut tree = tree();
@@ -262,8 +262,8 @@ fn a_call_gets_the_argument_that_the_kernel_wants_unless_the_tree_knows_it() {
         ("r = resize(a, b", "a call of it has no end"),
     ] {
         let (output, after) = with(code);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && said.contains(why), "{code}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && stderr.contains(why), "{code}: {stderr}");
         assert_eq!(after[CODE], code);
     }
 }

@@ -1,5 +1,5 @@
-//! What goes into the driver image: it is refused when its parts do not belong together, with one line that names both
-//! sides, and NCCL loses the GPU code of other architectures and nothing else.
+//! The checks of the driver image: an image whose parts do not belong together is refused with one line that names both
+//! sides, and pruning removes only the GPU code of other architectures from NCCL.
 
 use harness::driver_bench::{Bench, one_error};
 use harness::workspace;
@@ -42,7 +42,7 @@ fn module(version: &str, kernel: &str, compiler: &str, patch: &str) -> Vec<u8> {
     elf(&[(".modinfo", info.as_bytes()), (".comment", format!("\0GCC: {compiler}\0").as_bytes())])
 }
 
-/// A driver image in which everything fits, and a kernel to compare it with.
+/// A driver image in which all parts match, and a kernel to compare it with.
 fn good_image(bench: &Bench) {
     const KERNEL: &str = "6.12.107-firstlight";
     bench.write("kernel/modules/a.ko", module("1", KERNEL, "14.2.0", ""));
@@ -66,7 +66,7 @@ fn an_image_whose_parts_belong_together_passes() {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Each way to be wrong, with what its line must name: both sides.
+/// Each mismatch, with what its error line must name: both sides.
 #[test]
 fn an_image_with_a_part_that_does_not_belong_is_refused() {
     const KERNEL: &str = "6.12.107-firstlight";
@@ -108,7 +108,7 @@ fn an_image_with_a_part_that_does_not_belong_is_refused() {
     refused(|b| fs::remove_dir_all(firmware(b)).unwrap(), &["GSP", "[]", "570.1.2"]);
 }
 
-/// A good image, spoilt in one way, gives one line with these words.
+/// Asserts that a good image that `spoil` has changed gives one error line with these words.
 fn refused(spoil: impl FnOnce(&Bench), words: &[&str]) {
     let bench = Bench::new();
     good_image(&bench);
@@ -116,7 +116,7 @@ fn refused(spoil: impl FnOnce(&Bench), words: &[&str]) {
     one_error(&bench.script("check.sh", &[&bench.path("image"), &bench.path("kernel")]), words);
 }
 
-/// A container of GPU code: header, then (kind, architecture, payload) each.
+/// A container of GPU code: a header, then (kind, architecture, payload) for each entry.
 fn fatbin(entries: &[(u16, u32, &[u8])]) -> Vec<u8> {
     let mut body = Vec::new();
     for (kind, arch, payload) in entries {
@@ -172,12 +172,12 @@ fn pruning_zeros_other_architectures_and_touches_nothing_else() {
 }
 
 #[test]
-fn pruning_that_finds_nothing_or_not_what_it_must_keep_is_an_error() {
+fn pruning_that_drops_nothing_or_lacks_code_that_it_must_keep_is_an_error() {
     for library in [
         b"no container in it".to_vec(),
         fatbin(&[(2, 80, b"a"), (2, 90, b"b")]),
         fatbin(&[(2, 70, b"a"), (2, 80, b"b")]),
-        // newer code than a GPU of 8.0 runs
+        // code for 8.6, which a GPU of 8.0 cannot run
         fatbin(&[(2, 70, b"a"), (2, 86, b"b"), (2, 90, b"c")]),
         // PTX alone
         fatbin(&[(1, 80, b"a"), (2, 90, b"b")]),

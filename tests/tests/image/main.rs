@@ -1,6 +1,6 @@
-//! Is what was built what it should be: the image, its media, signatures and documents, and the scripts that build them?
-//! Needs image and media (`./run image-tests` builds them) and boots nothing. Three tests run at a time, for
-//! some of them build: `cargo test --test image NAME -- --test-threads=3`.
+//! Tests of the built image, its media, signatures and documents, and of the scripts that build them. Nothing is booted.
+//! Needs the image and the media (`./run image-tests` builds them). Three tests run at a time, because some of them
+//! build: `cargo test --test image NAME -- --test-threads=3`.
 
 mod any_linux;
 mod compare;

@@ -1,4 +1,4 @@
-//! Do all boot media hold the same kernel and initrd, offer the same entries, and fit where they must?
+//! Do all boot media contain the same kernel and initrd, offer the same entries, and stay within their sizes?
 
 use harness::stick::{CD_SYSTEM, DATA, SYSTEM, Stick, profiles, section, sections};
 use harness::{Image, workspace};
@@ -27,10 +27,10 @@ fn every_medium_holds_the_same_kernel_and_initrd() {
     let uki = bytes(image.uki().unwrap());
     let dir = tempfile::tempdir().unwrap();
     let stick = Stick::shipped(dir.path()).unwrap();
-    assert!(stick.get(SYSTEM, UKI_ON_STICK).unwrap() == uki, "the stick's UKI is another one");
+    assert!(stick.get(SYSTEM, UKI_ON_STICK).unwrap() == uki, "the stick has a different UKI");
     let cd = Stick::copy(&image.iso().unwrap(), dir.path()).unwrap();
-    assert!(cd.get(CD_SYSTEM, UKI_ON_STICK).unwrap() == uki, "the CD's UKI is another one");
-    assert!(bytes(pxe.join("firstlight.efi")) == uki, "the network's UKI is another one");
+    assert!(cd.get(CD_SYSTEM, UKI_ON_STICK).unwrap() == uki, "the CD has a different UKI");
+    assert!(bytes(pxe.join("firstlight.efi")) == uki, "the network folder has a different UKI");
 
     let all = sections(&uki).unwrap();
     assert_eq!(all.iter().filter(|s| s.0 == ".initrd").count(), 1, "the initrd is in it more than once");
@@ -52,7 +52,7 @@ fn every_medium_holds_the_same_kernel_and_initrd() {
 }
 
 #[test]
-fn the_network_menu_offers_the_same_entries_with_the_same_words() {
+fn the_network_menu_offers_the_same_entries_with_the_same_parameters() {
     let image = Image::shipped();
     let script = String::from_utf8(bytes(image.pxe().unwrap().join("boot.ipxe"))).unwrap();
     assert!(script.starts_with("#!ipxe\n"));
@@ -64,8 +64,8 @@ fn the_network_menu_offers_the_same_entries_with_the_same_words() {
         let after = script.split(&format!("\n:{id}\n")).nth(1).unwrap();
         assert!(after.starts_with(&line), "{id}: {after}");
     }
-    assert!(script.contains(&format!("set entry {}\n", entries[0][0])), "the default is another one");
-    // Relative: the folder may lie anywhere on a server.
+    assert!(script.contains(&format!("set entry {}\n", entries[0][0])), "the default is a different one");
+    // The paths are relative: the folder may be anywhere on a server.
     assert!(!script.contains("http:") && !script.contains("tftp:"), "{script}");
 }
 
@@ -85,12 +85,12 @@ fn the_entry_shell_is_only_in_images_built_for_it() {
     let allowed = String::from_utf8(own).unwrap().contains("allow_shell = true");
     assert_eq!(allowed, image.entries().unwrap().iter().any(|entry| entry[0] == "shell"));
     let has_shell = |text: &str| text.lines().any(|l| l.starts_with("shell\t"));
-    let (fine, text) = table(&["table"]);
-    assert!(fine && text.starts_with("default\t") && !has_shell(&text), "{text}");
-    let (fine, text) = table(&["table", "shell"]);
-    assert!(fine && has_shell(&text), "{text}");
-    let (fine, text) = table(&["table", "shel"]);
-    assert!(!fine && text.contains("'shel'") && text.contains("allowed: shell"), "{text}");
+    let (success, text) = table(&["table"]);
+    assert!(success && text.starts_with("default\t") && !has_shell(&text), "{text}");
+    let (success, text) = table(&["table", "shell"]);
+    assert!(success && has_shell(&text), "{text}");
+    let (success, text) = table(&["table", "shel"]);
+    assert!(!success && text.contains("'shel'") && text.contains("allowed: shell"), "{text}");
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn the_readme_shows_the_entries() {
 }
 
 #[test]
-fn a_mistake_in_the_file_of_entries_is_told_in_one_line() {
+fn a_mistake_in_the_file_of_entries_is_reported_in_one_line() {
     let good = fs::read_to_string(workspace().join("image/media/entries.toml")).unwrap();
     let dir = tempfile::tempdir().unwrap();
     for (from, to, words) in [
@@ -132,7 +132,7 @@ fn a_mistake_in_the_file_of_entries_is_told_in_one_line() {
 }
 
 #[test]
-fn the_stick_holds_a_system_and_a_partition_for_people_and_little_more_than_the_uki() {
+fn the_stick_has_a_system_and_a_data_partition_and_is_little_larger_than_the_uki() {
     let image = Image::shipped();
     let uki = fs::metadata(image.uki().unwrap()).unwrap().len();
     let file = fs::metadata(image.usb().unwrap()).unwrap();
@@ -146,7 +146,7 @@ fn the_stick_holds_a_system_and_a_partition_for_people_and_little_more_than_the_
     let whole = bytes(stick.path());
     for partition in stick.partitions() {
         let start = usize::try_from(partition.start).unwrap();
-        // Firmware reads sectors of 512 bytes; a FAT of larger ones is nothing to it.
+        // Firmware reads sectors of 512 bytes; it cannot read a FAT with larger ones.
         assert_eq!(whole[start + 11..start + 13], [0, 2], "{}", partition.name);
         let label = String::from_utf8_lossy(&whole[start + 71..start + 82]).trim().to_owned();
         assert_eq!(label, partition.name);
@@ -156,9 +156,9 @@ fn the_stick_holds_a_system_and_a_partition_for_people_and_little_more_than_the_
     assert!(data.iter().any(|n| n == "README.TXT") && !data.iter().any(|n| n == "config.toml"), "{data:?}");
 }
 
-/// A CD offers what the stick offers, and is a disk to firmware that it was written to a stick for.
+/// The CD image has the same system as the stick; written to a stick, it is a disk that firmware can boot.
 #[test]
-fn the_cd_holds_the_sticks_system_but_for_what_only_a_stick_has() {
+fn the_cd_has_the_sticks_system_except_for_the_parts_that_only_a_stick_has() {
     let dir = tempfile::tempdir().unwrap();
     let stick = Stick::shipped(dir.path()).unwrap();
     let cd = Stick::copy(&Image::shipped().iso().unwrap(), dir.path()).unwrap();
@@ -170,7 +170,7 @@ fn the_cd_holds_the_sticks_system_but_for_what_only_a_stick_has() {
     let volume = whole.get(16 * 2048..17 * 2048).unwrap();
     assert_eq!((&volume[1..6], volume[40..72].trim_ascii_end()), (&b"CD001"[..], &b"FIRSTLIGHT-ISO"[..]));
     let partition = cd.partitions().iter().find(|p| p.name == CD_SYSTEM).unwrap();
-    // A CD's sectors are 2048 bytes; little else is in it.
+    // A CD's sectors have 2048 bytes; there is less than 1 MiB besides the partition.
     assert_eq!((partition.start % 2048, whole.len() as u64 - partition.bytes < 1 << 20), (0, true));
 }
 
@@ -187,13 +187,13 @@ fn the_checksums_of_the_network_folder_are_complete_and_right() {
     {
         assert!(listed.lines().any(|l| l.ends_with(&format!("  {file}"))), "{file} is not listed");
     }
-    for there in fs::read_dir(&pxe).unwrap().map(|e| e.unwrap()).filter(|e| e.path().is_file()) {
-        let name = there.file_name().to_string_lossy().into_owned();
+    for entry in fs::read_dir(&pxe).unwrap().map(|e| e.unwrap()).filter(|e| e.path().is_file()) {
+        let name = entry.file_name().to_string_lossy().into_owned();
         assert!(name == "SHA256SUMS" || listed.contains(&format!("  {name}\n")), "{name} is not listed");
     }
 }
 
-/// The same image gives the same stick, CD and folder.
+/// The same image gives the same stick, CD and network folder.
 #[test]
 fn media_made_again_are_the_same_bytes() {
     let image = Image::shipped();

@@ -1,7 +1,7 @@
-//! Are image and media the same bytes when they are built without any network from an archive that `just vendor`
-//! made? Everything that asks a network, and the host's Rust, is replaced by programs that fail; kernel and driver
-//! come from the cache, since they take half an hour, and the validator from this checkout's image; trees of tools, process 1, image
-//! and media are built. And once more on a system that is not Debian, in the Debian folder that the archive gives.
+//! Do image and media have the same bytes when they are built without network from an archive that `just vendor` made?
+//! Every program that uses the network, and the host's Rust, is replaced by one that fails. Kernel and driver come from the
+//! cache, since they take half an hour, and the validator from this checkout's image; tools trees, process 1, image and media
+//! are built. The build is repeated on a system that is not Debian, in the Debian folder from the archive.
 
 use super::any_linux::run_on_fedora;
 use harness::{Checkout, Image, cache, workspace};
@@ -13,14 +13,14 @@ use std::process::{Command, Output};
 /// What an offline build must never call.
 const ONLINE: [&str; 8] = ["cargo", "rustc", "rustup", "just", "apt-get", "apt-cache", "curl", "pip3"];
 
-fn said(output: &Output) -> String {
+fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The SHA256 that the script says of the archive that it made.
+/// Packs the archive of inputs; returns the SHA256 that the script prints for it.
 fn vendored(checkout: &Path, to: &Path) -> String {
     let output = Command::new(checkout.join("image/reproduce/vendor.sh")).arg(to).output().unwrap();
-    let text = said(&output);
+    let text = stderr(&output);
     assert!(output.status.success(), "{text}");
     assert!(text.contains("packed 400 of "), "no progress:\n{text}");
     let (_, hash) = text.split_once(" bytes, SHA256 ").unwrap_or_else(|| panic!("{text}"));
@@ -32,13 +32,13 @@ fn without_network_the_archive_of_inputs_gives_the_same_bytes() {
     let copy = Checkout::new(&[]).unwrap();
     let archive = copy.path("inputs.tar");
     let first = vendored(workspace(), &archive);
-    assert_eq!(vendored(copy.top(), &archive), first, "the same inputs from another folder, another archive");
+    assert_eq!(vendored(copy.top(), &archive), first, "another folder gives another archive");
 
     reuse_what_was_compiled(&copy);
-    let cache_of_its_own = copy.path("cache");
-    fs::create_dir(&cache_of_its_own).unwrap();
+    let own_cache = copy.path("cache");
+    fs::create_dir(&own_cache).unwrap();
     for built in ["kernel", "driver"] {
-        symlink(cache().join(built), cache_of_its_own.join(built)).unwrap();
+        symlink(cache().join(built), own_cache.join(built)).unwrap();
     }
     let bin = copy.path("bin");
     fs::create_dir(&bin).unwrap();
@@ -50,28 +50,28 @@ fn without_network_the_archive_of_inputs_gives_the_same_bytes() {
     let mut build = copy.script("run");
     build.args(["media", "--offline"]).arg(&archive).env_clear().env("HOME", "/nonexistent");
     build.env("PATH", format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", bin.display()));
-    let output = build.env("FIRSTLIGHT_CACHE", &cache_of_its_own).output().unwrap();
-    let text = said(&output);
+    let output = build.env("FIRSTLIGHT_CACHE", &own_cache).output().unwrap();
+    let text = stderr(&output);
     assert!(output.status.success(), "{text}");
     assert!(!text.contains("was called") && text.contains("built offline from "), "{text}");
     assert!(text.contains("Compiling firstlight-init "), "nothing was compiled offline: {text}");
-    assert!(!cache_of_its_own.join("debs").exists(), "packages came from elsewhere");
+    assert!(!own_cache.join("debs").exists(), "packages came from elsewhere");
     assert!(!copy.path("target/offline").exists(), "the unpacked archive is left behind");
 
     same_as_shipped(&copy);
 
     fs::remove_dir_all(copy.path("target/image/out")).unwrap();
     let mut build = run_on_fedora(&copy, &["media".as_ref(), "--offline".as_ref(), archive.as_os_str()]);
-    let output = build.env("FIRSTLIGHT_CACHE", &cache_of_its_own).output().unwrap();
-    let text = said(&output);
+    let output = build.env("FIRSTLIGHT_CACHE", &own_cache).output().unwrap();
+    let text = stderr(&output);
     assert!(output.status.success() && text.contains("runs in a Debian 13 folder"), "{text}");
     same_as_shipped(&copy);
 }
 
-/// Gives the offline build what cargo made for the shipped image of the registry's crates and of the validator, which takes
-/// minutes. Cargo takes it only where name, version, features and the times of our files are those of the archive's crates
-/// and of the checkout; process 1, whose files are newer than what was made of them, is compiled again. `./run reproduce`
-/// compiles everything.
+/// Gives the offline build what cargo compiled of the registry's crates and the validator for the shipped image, which takes
+/// minutes. Cargo reuses it only if name, version, features and our files' modification times match the archive's crates and
+/// the checkout; process 1, whose files are newer than its build output, is compiled again. `./run reproduce` compiles
+/// everything.
 fn reuse_what_was_compiled(copy: &Checkout) {
     let (shipped, compiled) = (workspace().join("target/image/rust"), copy.path("target/image/rust-offline"));
     if !shipped.exists() {
@@ -84,7 +84,7 @@ fn reuse_what_was_compiled(copy: &Checkout) {
     }
 }
 
-/// Image and media of the checkout are what this one ships.
+/// Asserts that image and media of the copy are the shipped ones.
 fn same_as_shipped(copy: &Checkout) {
     for (online, offline) in [
         (Image::shipped().uki().unwrap().parent().unwrap().to_owned(), "target/image/out"),
@@ -97,7 +97,7 @@ fn same_as_shipped(copy: &Checkout) {
     }
 }
 
-/// A checkout with one package, one crate and a build that only writes down what it sees, and an archive that fits.
+/// A checkout with one package, one crate and a build that only records what it sees, and a matching archive of inputs.
 struct Small {
     checkout: Checkout,
     inputs: PathBuf,
@@ -110,7 +110,7 @@ fn sha256(file: &Path) -> String {
 
 fn sh(at: &Path, script: &str) {
     let output = Command::new("sh").args(["-euc", script]).current_dir(at).output().unwrap();
-    assert!(output.status.success(), "{script}: {}", said(&output));
+    assert!(output.status.success(), "{script}: {}", stderr(&output));
 }
 
 impl Small {
@@ -157,7 +157,7 @@ impl Small {
         );
     }
 
-    /// Packs what lies there, the list first; `more` goes to tar.
+    /// Packs the folder of inputs, with its list first; `more` is passed to tar.
     fn pack(&self, more: &str) {
         sh(
             self.checkout.top(),
@@ -173,11 +173,11 @@ impl Small {
 
     #[track_caller]
     fn refuses(&self, words: &[&str], says: &[&str]) {
-        let text = said(&self.build(words));
+        let text = stderr(&self.build(words));
         let errors: Vec<_> = text.lines().filter(|l| l.contains("error:")).collect();
         assert_eq!(errors.len(), 1, "{text}");
         assert!(says.iter().all(|s| errors[0].contains(s)), "{says:?} are not in: {text}");
-        assert!(!self.checkout.path("target/image").exists(), "it built all the same: {text}");
+        assert!(!self.checkout.path("target/image").exists(), "it built anyway: {text}");
         assert!(!self.checkout.path("target/offline").exists(), "something is left behind");
     }
 
@@ -188,10 +188,10 @@ impl Small {
 }
 
 #[test]
-fn an_archive_that_fits_is_unpacked_and_the_build_sees_it_and_no_network() {
+fn a_matching_archive_is_unpacked_and_the_build_sees_it_and_no_network() {
     let small = Small::new();
     let output = small.build(&["image", "--offline", "a.tar"]);
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
     let out = small.checkout.path("target/image/out");
     assert_eq!(sha256(&out.join("thing_1_all.deb")), sha256(&small.inputs.join("debs/thing_1_all.deb")));
     assert_eq!(fs::read_to_string(out.join("lib.rs")).unwrap(), "// leaf\n");
@@ -229,7 +229,7 @@ fn an_archive_that_is_cut_off_or_changed_is_refused() {
 }
 
 #[test]
-fn an_archive_that_holds_something_else_is_refused() {
+fn an_archive_with_foreign_files_is_refused() {
     let small = Small::new();
     fs::write(small.inputs.join("rust/cargo"), "more").unwrap();
     small.pack("");
@@ -240,7 +240,7 @@ fn an_archive_that_holds_something_else_is_refused() {
     small.refuses_archive(&["holds what its list does not name", "rust/cargo"]);
     fs::remove_file(small.inputs.join("rust/cargo")).unwrap();
 
-    // another package under the locked name, and a list that knows it: the checkout's lock file is what counts
+    // another package under the locked name, and a list with its hash: the checkout's lock file decides
     fs::write(small.inputs.join("debs/thing_1_all.deb"), "other").unwrap();
     small.list();
     small.pack("");
@@ -258,16 +258,16 @@ fn an_archive_of_another_checkout_is_refused_and_the_lock_file_is_named() {
 }
 
 #[test]
-fn words_that_are_none_are_refused() {
+fn unknown_arguments_are_refused() {
     let small = Small::new();
     small.refuses(&["image", "--offlin", "a.tar"], &["unknown word '--offlin'", "[--offline FILE]"]);
     small.refuses(&["image", "--offline"], &["--offline needs the archive"]);
     small.refuses(&["image", "--offline", "a.tar", "now"], &["unknown word 'now'"]);
-    small.refuses(&["boot", "--offline", "a.tar"], &["what is to be built?"]);
+    small.refuses(&["boot", "--offline", "a.tar"], &["unknown target 'boot'"]);
 }
 
 #[test]
-fn an_archive_is_not_made_where_it_cannot_lie() {
+fn vendoring_refuses_impossible_paths_and_unknown_arguments() {
     let folder = tempfile::tempdir().unwrap();
     let nowhere = folder.path().join("none/a.tar");
     for (words, says) in [
@@ -278,7 +278,7 @@ fn an_archive_is_not_made_where_it_cannot_lie() {
     ] {
         let output =
             Command::new(workspace().join("image/reproduce/vendor.sh")).args(&words).output().unwrap();
-        let text = said(&output);
+        let text = stderr(&output);
         assert!(
             !output.status.success() && text.lines().count() == 1 && text.contains(says),
             "{words:?}: {text}"

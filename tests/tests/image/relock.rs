@@ -1,12 +1,12 @@
-//! Renewing the lock file: does it say what changed, and does a pinned version that is gone get a clear message?
-//! The Debian archive is a small one of the test's own, in a folder that FIRSTLIGHT_ARCHIVE names.
+//! Renewing the lock file: does it report what changed, and does a pinned version that is gone give a clear message?
+//! The test makes its own small Debian archive, in a folder that FIRSTLIGHT_ARCHIVE names.
 
 use harness::Checkout;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// A checkout that asks an archive of its own.
+/// A checkout that uses its own Debian archive.
 struct Bench(Checkout);
 
 fn sh(at: &Path, script: &str) {
@@ -22,12 +22,12 @@ impl Bench {
         bench
     }
 
-    /// What belongs to use `media`.
+    /// Writes the list of packages for use `media`.
     fn wants(&self, list: &str) {
         fs::write(self.0.path("image/packages.list"), format!("[media]\n{list}[tools]\nother\n")).unwrap();
     }
 
-    /// Puts a package into the archive, with a changelog where there is one.
+    /// Adds a package to the archive, with a changelog unless that is empty.
     fn package(&self, name: &str, version: &str, changelog: &str) {
         let tree = self.0.path(&format!("{name}-{version}"));
         fs::create_dir_all(tree.join("DEBIAN")).unwrap();
@@ -66,7 +66,7 @@ impl Bench {
         command.env("FIRSTLIGHT_ARCHIVE", archive).output().unwrap()
     }
 
-    /// Renews the lines of use `media`: what it printed, and what it said beside that.
+    /// Renews the lines of use `media`; returns standard output and standard error.
     fn relock(&self) -> (String, String) {
         let output = self.run("image/reproduce/relock.sh", &["media"]);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -78,7 +78,7 @@ impl Bench {
 const ZEROS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 #[test]
-fn relock_names_each_package_its_versions_and_its_news() {
+fn relock_names_each_package_its_versions_and_its_changelog() {
     let bench = Bench::new();
     bench.package(
         "ipxe",
@@ -91,25 +91,25 @@ fn relock_names_each_package_its_versions_and_its_news() {
     bench.lock(&format!(
         "# a lock\nsource mkosi 25.3-7 all 5 {ZEROS}\nmedia ipxe 1.0-1 all 5 {ZEROS}\nmedia left 3 all 5 {ZEROS}\n"
     ));
-    let (changes, said) = bench.relock();
+    let (changes, log) = bench.relock();
     assert_eq!(
         changes,
         "media added added 1.5\n    unknown: there is no changelog in this package\n\
          media ipxe 1.0-1 -> 2.0-1\n    Knows a new card, and its older sister.\n\
          media left 3 removed\n"
     );
-    assert!(!said.contains("nothing newer"), "{said}");
+    assert!(!log.contains("nothing newer"), "{log}");
     let lock = fs::read_to_string(bench.0.path("image/inputs.lock")).unwrap();
     assert!(lock.contains(&format!("\nsource mkosi 25.3-7 all 5 {ZEROS}\n")), "another use changed:\n{lock}");
     assert!(lock.contains("\nmedia ipxe 2.0-1 all "), "{lock}");
 
-    let (changes, said) = bench.relock();
-    assert!(changes.is_empty() && said.contains("nothing newer"), "{changes}{said}");
+    let (changes, log) = bench.relock();
+    assert!(changes.is_empty() && log.contains("nothing newer"), "{changes}{log}");
     assert_eq!(fs::read_to_string(bench.0.path("image/inputs.lock")).unwrap(), lock);
 }
 
 #[test]
-fn locked_packages_come_from_the_archive_that_is_named() {
+fn locked_packages_come_from_the_named_archive() {
     let bench = Bench::new();
     bench.package("ipxe", "2.0-1", "");
     bench.lock("");
@@ -129,7 +129,7 @@ fn one_error(output: &Output, words: &[&str]) {
 }
 
 #[test]
-fn a_version_that_has_left_the_archive_is_named_with_the_ways_on() {
+fn a_version_that_has_left_the_archive_is_named_with_the_alternatives() {
     let bench = Bench::new();
     bench.package("ipxe", "2.0-1", "");
     bench.package("there", "1", "");
@@ -141,7 +141,7 @@ fn a_version_that_has_left_the_archive_is_named_with_the_ways_on() {
     let ways = ["./run image --offline FILE", "just vendor", "FIRSTLIGHT_ARCHIVE=URL", "just relock"];
     one_error(&output, &["no longer in the archive", ": ipxe 1.0-1 ("]);
     one_error(&output, &ways);
-    // a file that is there, and is not the one that was locked
+    // the archive has a file of this version, but not the locked one
     bench.lock(&format!("media there 1 all {there} {ZEROS}\n"));
     one_error(&bench.run("image/fetch.sh", &["media"]), &["there_1_all.deb is not the locked file", ZEROS]);
 }
@@ -158,7 +158,7 @@ fn an_archive_that_is_no_url_is_refused() {
     );
 }
 
-/// A wheel of NCCL in a folder, which pip takes for the registry.
+/// Makes an NCCL wheel in a folder that pip uses in place of the registry; returns its size in bytes.
 fn wheel(bench: &Bench, version: &str) -> usize {
     let name = format!("nvidia_nccl_cu13-{version}-py3-none-manylinux_2_17_x86_64.whl");
     let info = format!("nvidia_nccl_cu13-{version}.dist-info");

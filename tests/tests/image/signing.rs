@@ -1,5 +1,5 @@
-//! Does signing leave the unsigned files alone, give signatures that anyone can attach to them, keep the key to
-//! itself, and refuse in one line what it cannot use?
+//! Does signing leave the unsigned files alone, produce signatures that anyone can attach to them, keep the private key out
+//! of its output, and refuse unusable keys with one line?
 
 use harness::signed::Signed;
 use harness::stick::{CD_SYSTEM, SYSTEM, Stick};
@@ -16,7 +16,7 @@ fn bytes(path: impl AsRef<Path>) -> Vec<u8> {
     fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.as_ref().display()))
 }
 
-/// Every file below a folder, by its path from there.
+/// Every file below a folder, by its path relative to the folder.
 fn files(folder: &Path) -> BTreeMap<String, PathBuf> {
     let mut found = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
@@ -32,7 +32,7 @@ fn files(folder: &Path) -> BTreeMap<String, PathBuf> {
     found
 }
 
-/// What is signed, as it was before, from the shipped image and media.
+/// The unsigned form of every file that is signed, from the shipped image and media.
 fn unsigned() -> BTreeMap<&'static str, Vec<u8>> {
     let image = Image::shipped();
     let pxe = image.pxe().unwrap();
@@ -77,7 +77,7 @@ fn each_signature_attached_to_the_unsigned_file_gives_the_signed_one() {
         let middle = changed.len() / 2;
         changed[middle] ^= 1;
         fs::write(dir.path().join("changed"), changed).unwrap();
-        assert!(!verify("changed").success(), "{name}: a changed one is taken for good");
+        assert!(!verify("changed").success(), "{name}: a changed file passes the verification");
     }
 }
 
@@ -88,7 +88,7 @@ fn signed_media_have_the_same_layout_and_hold_the_signed_files() {
     let before = bytes(unsigned.path());
     let signed = Stick::copy(&SIGNED.folder().join("firstlight-usb.img"), dir.path()).unwrap();
     let after = bytes(signed.path());
-    // Partition table, ids and all.
+    // The partition table is the same, ids included.
     assert!(before.len() == after.len() && before[..34 * 512] == after[..34 * 512]);
     let efi = |name: &str| bytes(SIGNED.folder().join("efi").join(name));
     for (path, name) in [
@@ -130,7 +130,7 @@ fn the_checksums_of_signed_media_are_complete_and_right() {
 #[test]
 fn the_private_key_is_in_no_output() {
     let key = fs::read_to_string(SIGNED.keys().join("db.key")).unwrap();
-    // A line from its middle: base64 of the key's own numbers.
+    // A line from the middle: base64 of the key's numbers.
     let line = key.lines().nth(10).unwrap().as_bytes();
     assert_eq!(line.len(), 64);
     let der = in_signing(&SIGNED.keys(), &["openssl", "pkey", "-in", "db.key", "-outform", "DER"]).stdout;
@@ -143,7 +143,7 @@ fn the_private_key_is_in_no_output() {
     }
 }
 
-/// The files of keys that the rejected words name, each wrong in one way.
+/// Writes the key files that the rejected arguments name, each wrong in one way.
 fn wrong_keys(dir: &Path) {
     let script = "
         openssl pkey -in db.key -aes256 -passout pass:x -out encrypted.key
@@ -162,7 +162,7 @@ fn wrong_keys(dir: &Path) {
 }
 
 #[test]
-fn what_cannot_sign_is_refused_in_one_line_and_nothing_is_left() {
+fn unusable_keys_are_refused_in_one_line_and_nothing_is_left() {
     let dir = tempfile::tempdir_in(workspace().join("target")).unwrap();
     let keys = dir.path().join("keys");
     fs::create_dir(&keys).unwrap();
@@ -192,14 +192,14 @@ fn what_cannot_sign_is_refused_in_one_line_and_nothing_is_left() {
 }
 
 #[test]
-fn a_folder_of_somebody_elses_and_keys_that_are_there_are_not_replaced() {
+fn foreign_folders_and_existing_keys_are_not_replaced() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("mine"), "mine").unwrap();
     let keys = SIGNED.keys();
-    let refused = |script: &str, words: &[&Path], said: &str| {
+    let refused = |script: &str, words: &[&Path], message: &str| {
         let output = Command::new(workspace().join("image/trust").join(script)).args(words).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && text.contains(said), "{text}");
+        assert!(!output.status.success() && text.contains(message), "{text}");
         assert_eq!(text.lines().count(), 1, "{text}");
     };
     let (key, cert) = (keys.join("db.key"), keys.join("db.pem"));

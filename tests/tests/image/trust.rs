@@ -1,5 +1,5 @@
-//! Does what lies beside the image tell the truth about it: what it is made of, from what, with which hashes? And
-//! does it say so in forms that others' programs take?
+//! Are the documents next to the image correct: its contents, where they come from, and their hashes? And do other programs
+//! accept the formats of these documents?
 
 use harness::archive::read_initrd;
 use harness::{Image, workspace};
@@ -30,13 +30,13 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().unwrap_or_else(|| panic!("{value} is no list"))
 }
 
-/// The algorithm's sum of a file or package of the list.
+/// The checksum of a file or package of the list, by this algorithm.
 fn sum<'a>(of: &'a Value, algorithm: &str) -> Option<&'a str> {
     let found = list(&of["checksums"]).iter().find(|c| c["algorithm"] == algorithm)?;
     Some(text(&found["checksumValue"]))
 }
 
-/// PROGRAM's sums of these files.
+/// The checksums that `program` prints for these files, by path.
 fn sums(program: &str, folder: &Path, paths: &[String]) -> BTreeMap<String, String> {
     let output = Command::new(program).arg("--").args(paths).current_dir(folder).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -45,7 +45,7 @@ fn sums(program: &str, folder: &Path, paths: &[String]) -> BTreeMap<String, Stri
     lines.map(|(sum, path)| (path.to_owned(), sum.to_owned())).collect()
 }
 
-/// Everything in the image as the machine sees it, laid out in `dir`; the paths.
+/// Lays out all files of the image in `dir`, as the machine sees them; returns their paths.
 fn lay_out(dir: &Path) -> Vec<String> {
     let image = Image::shipped();
     let mut paths = Vec::new();
@@ -76,7 +76,7 @@ fn lay_out(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn every_file_of_the_image_is_listed_and_each_has_the_hashes_that_are_said() {
+fn every_file_of_the_image_is_listed_with_its_correct_hashes() {
     let dir = tempfile::tempdir_in(workspace().join("target")).unwrap();
     let paths = lay_out(dir.path());
     assert!(paths.len() > 100, "{} files", paths.len());
@@ -88,7 +88,7 @@ fn every_file_of_the_image_is_listed_and_each_has_the_hashes_that_are_said() {
         });
         assert_eq!(listed.collect::<BTreeMap<_, _>>(), sums(program, dir.path(), &paths));
     }
-    // As SPDX has it: SHA1 over all SHA1s, sorted.
+    // As SPDX defines it: the SHA1 of all SHA1s, sorted.
     let mut all: Vec<_> = list(&sbom["files"]).iter().map(|f| sum(f, "SHA1").unwrap()).collect();
     all.sort_unstable();
     fs::write(dir.path().join("all"), all.concat()).unwrap();
@@ -97,7 +97,7 @@ fn every_file_of_the_image_is_listed_and_each_has_the_hashes_that_are_said() {
     assert_eq!(text(code), sums("sha1sum", dir.path(), &["all".to_owned()])["all"]);
 }
 
-/// `(one, how, other)` of every relationship.
+/// `[element, type, related element]` of every relationship.
 fn relationships(sbom: &Value) -> BTreeSet<[String; 3]> {
     let words = ["spdxElementId", "relationshipType", "relatedSpdxElement"];
     let all = list(&sbom["relationships"]).iter();
@@ -105,7 +105,7 @@ fn relationships(sbom: &Value) -> BTreeSet<[String; 3]> {
 }
 
 #[test]
-fn every_file_from_a_package_is_said_to_be_from_that_package_of_that_hash() {
+fn every_file_from_a_package_is_attributed_to_that_package_with_its_hash() {
     let sbom = sbom();
     let by = |key: &str, list_of: &str, id: &str| {
         let found = list(&sbom[list_of]).iter().find(|e| e[key] == id);
@@ -153,7 +153,7 @@ fn the_crates_are_those_of_the_lock_with_their_hashes_and_licences() {
         let (name, version) = (text(&package["name"]), text(&package["versionInfo"]));
         let checksum = locked[&(name, version)].and_then(|c| c.as_str());
         if checksum.is_none() {
-            assert!(name.starts_with("firstlight"), "{name} is from nowhere");
+            assert!(name.starts_with("firstlight"), "{name} has no checksum in the lock");
         } else {
             let purl = format!("pkg:cargo/{name}@{}", version.replace('+', "%2B"));
             assert_eq!(package["externalRefs"][0]["referenceLocator"], purl);
@@ -162,7 +162,7 @@ fn the_crates_are_those_of_the_lock_with_their_hashes_and_licences() {
         assert_ne!(package["licenseDeclared"], "NOASSERTION", "{name}");
         names.insert(name.to_owned());
     }
-    // In both programs, in one, and at build time or in tests only.
+    // Linked into both programs or one of them; then crates that are used only at build time or in tests.
     for linked in ["firstlight", "firstlight-init", "rustix", "nix", "ureq", "ring", "tempfile"] {
         assert!(names.contains(linked), "{linked} is linked in and not listed");
     }
@@ -172,7 +172,7 @@ fn the_crates_are_those_of_the_lock_with_their_hashes_and_licences() {
 }
 
 #[test]
-fn an_independent_validator_takes_the_list_and_refuses_a_broken_one() {
+fn an_independent_validator_accepts_the_list_and_refuses_a_broken_one() {
     let dir = tempfile::tempdir().unwrap();
     let validate = |file: &Path| {
         Command::new(workspace().join("tests/trust/validate-spdx.sh")).arg(file).output().unwrap()
@@ -193,7 +193,7 @@ fn an_independent_validator_takes_the_list_and_refuses_a_broken_one() {
     }
 }
 
-/// What in-toto's Statement and SLSA's provenance say must be there.
+/// Checks the fields that in-toto's Statement and SLSA's provenance require; returns the predicate.
 fn predicate(statement: &Value) -> &Value {
     assert_eq!(statement["_type"], "https://in-toto.io/Statement/v1");
     assert_eq!(statement["predicateType"], "https://slsa.dev/provenance/v1");
@@ -216,9 +216,9 @@ fn the_provenance_names_every_output_and_every_input_by_hash() {
     let subjects = named(&statement["subject"]);
     let paths: Vec<_> = subjects.keys().cloned().collect();
     assert_eq!(subjects, sums("sha256sum", &out(), &paths));
-    for there in fs::read_dir(out()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()) {
-        let ours = there.starts_with('.') || there == "SHA256SUMS" || there == "firstlight.provenance.json";
-        assert!(ours || subjects.contains_key(&there), "{there} is no subject");
+    for file in fs::read_dir(out()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()) {
+        let exempt = file.starts_with('.') || file == "SHA256SUMS" || file == "firstlight.provenance.json";
+        assert!(exempt || subjects.contains_key(&file), "{file} is no subject");
     }
 
     let inputs = named(&build["resolvedDependencies"]);
@@ -249,7 +249,7 @@ fn the_provenance_names_every_output_and_every_input_by_hash() {
 }
 
 #[test]
-fn nothing_of_the_building_machine_is_in_them() {
+fn the_documents_contain_nothing_of_the_build_machine() {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim().to_owned();
     let top = fs::canonicalize(workspace()).unwrap().display().to_string();
     let cache = std::env::var("HOME").unwrap() + "/";
@@ -265,7 +265,7 @@ fn nothing_of_the_building_machine_is_in_them() {
         }
         assert!(!text.contains("startedOn") && !text.contains("invocationId"), "{file}");
     }
-    // The date of everything that is built, and no other.
+    // The fixed date of every build, and no other.
     assert_eq!(sbom()["creationInfo"]["created"], "2026-08-29T10:40:00Z");
 }
 
@@ -291,27 +291,27 @@ fn the_checksums_of_image_and_media_are_complete_and_right() {
             "-printf",
             "%P\\n",
         ]);
-        let there = String::from_utf8(find.current_dir(&folder).output().unwrap().stdout).unwrap();
+        let present = String::from_utf8(find.current_dir(&folder).output().unwrap().stdout).unwrap();
         let named: BTreeSet<_> = listed.lines().map(|l| l.split_once("  ").unwrap().1).collect();
-        assert_eq!(named, there.lines().collect());
+        assert_eq!(named, present.lines().collect());
     }
 }
 
 #[test]
-fn made_again_they_are_the_same_bytes() {
+fn documents_made_again_have_the_same_bytes() {
     let folders = [out(), out().join("../media")];
-    let made = || {
+    let documents = || {
         let names = ["firstlight.spdx.json", "firstlight.provenance.json", "SHA256SUMS", ".trust-id"];
         let all = folders.iter().flat_map(|folder| names.map(|name| folder.join(name)));
         all.filter_map(|path| fs::read(&path).ok().map(|content| (path, content))).collect::<BTreeMap<_, _>>()
     };
-    let before = made();
+    let before = documents();
     assert_eq!(before.len(), 7);
     for (folder, what) in folders.iter().zip(["image", "media"]) {
         fs::remove_file(folder.join(".trust-id")).unwrap();
         let output = Command::new(workspace().join("image/trust/trust.sh")).arg(what).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
-    let after = made();
+    let after = documents();
     assert!(before == after, "{:?}", before.keys().filter(|k| before[*k] != after[*k]).collect::<Vec<_>>());
 }

@@ -1,6 +1,6 @@
-//! Does `just usb` write what it should, and refuse what it must? A loop device stands for a disk; that it can be
-//! pulled out is put before the script's eyes by a mount over its `removable` file, in a namespace of its own.
-//! Not tested: a real stick, and one that lies about what it stores. Needs root, or sudo without a question.
+//! Does `just usb` write what it should, and refuse what it must? A loop device represents the disk; a bind mount over its
+//! `removable` file, in a separate mount namespace, makes the script see it as removable.
+//! Not tested: a real stick, and a stick that does not store what it accepts. Needs root, or sudo without a password.
 
 use harness::workspace;
 use std::fs;
@@ -17,11 +17,11 @@ fn root(script: &str) -> Output {
     command.args(if is_root { &[][..] } else { &["-n"] }).args(["sh", "-euc", script]).output().unwrap()
 }
 
-fn written(output: &Output) -> String {
+fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).replace('\r', "\n")
 }
 
-/// A loop device over a file of its own; detached when dropped.
+/// A loop device over its own file; detached when dropped.
 struct Disk {
     device: String,
     file: PathBuf,
@@ -34,11 +34,11 @@ impl Disk {
         let file = dir.path().join("disk");
         fs::File::create(&file).unwrap().set_len(bytes).unwrap();
         let output = root(&format!("losetup --find --show --partscan {}", file.display()));
-        assert!(output.status.success(), "{}", written(&output));
+        assert!(output.status.success(), "{}", stderr(&output));
         Self { device: String::from_utf8(output.stdout).unwrap().trim().to_owned(), file, _dir: dir }
     }
 
-    /// Runs the script where this disk is removable. `before` is done first in the same namespace.
+    /// Runs the script in a mount namespace where this disk is removable. `before` runs first in the same namespace.
     fn usb(&self, before: &str, words: &str) -> Output {
         let script = workspace().join("image/media/usb.sh");
         let name = self.device.trim_start_matches("/dev/");
@@ -59,7 +59,7 @@ impl Drop for Disk {
     }
 }
 
-/// A small image of its own, so that no stick's worth of bytes is written for each question.
+/// A small image for these tests, so that no test has to write a whole stick.
 fn image(dir: &Path) -> (PathBuf, Vec<u8>) {
     let bytes: Vec<u8> = (0..9 * MIB + 512).map(|n| (n.wrapping_mul(2_654_435_761) >> 16) as u8).collect();
     let path = dir.join("image");
@@ -69,11 +69,11 @@ fn image(dir: &Path) -> (PathBuf, Vec<u8>) {
 
 #[track_caller]
 fn refused(output: &Output, words: &str) {
-    let text = written(output);
+    let text = stderr(output);
     assert!(!output.status.success(), "{text}");
     let errors: Vec<_> = text.lines().filter(|l| l.contains("firstlight: error:")).collect();
     assert!(errors.len() == 1 && errors[0].contains(words), "no {words:?} in:\n{text}");
-    assert!(!text.contains("writing "), "it wrote all the same:\n{text}");
+    assert!(!text.contains("writing "), "it wrote anyway:\n{text}");
 }
 
 #[test]
@@ -86,13 +86,13 @@ fn a_removable_disk_is_written_read_back_and_freed_of_old_tables() {
     let before =
         format!("printf \"{old}\" | dd of={} bs=512 seek=131071 conv=notrunc status=none", disk.device);
     let output = disk.usb(&before, &format!("{} --yes --image {}", disk.device, image.display()));
-    let text = written(&output);
+    let text = stderr(&output);
     assert!(output.status.success(), "{text}");
-    for said in ["writing 10 MiB to /dev/loop", "copied", "reading it back", "is ready"] {
-        assert!(text.contains(said), "{text}");
+    for line in ["writing 10 MiB to /dev/loop", "copied", "reading it back", "is ready"] {
+        assert!(text.contains(line), "{text}");
     }
     let after = fs::read(&disk.file).unwrap();
-    assert!(after[..bytes.len()] == bytes[..], "the disk holds something else");
+    assert!(after[..bytes.len()] == bytes[..], "the disk has other contents");
     assert!(after[63 * 1_048_576..].iter().all(|b| *b == 0), "the old table is still there");
 }
 
@@ -138,13 +138,13 @@ fn a_partition_is_refused_and_the_disk_is_named() {
     let disk = Disk::new(64 * MIB);
     let dir = tempfile::tempdir().unwrap();
     let (image, _) = image(dir.path());
-    // An MBR with one partition, from sector 2048, all but that long.
+    // An MBR with one partition of 126976 sectors, from sector 2048; the disk has 131072.
     let mut table = [0_u8; 512];
     table[446..462].copy_from_slice(&[0, 0, 0, 0, 0x0c, 0, 0, 0, 0, 8, 0, 0, 0, 0xf0, 1, 0]);
     table[510..].copy_from_slice(&[0x55, 0xaa]);
     fs::OpenOptions::new().write(true).open(&disk.file).unwrap().write_all(&table).unwrap();
     let output = root(&format!("partx --add {0} 2> /dev/null || partx --update {0}; ls {0}p1", disk.device));
-    assert!(output.status.success(), "{}", written(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
     let part = format!("{}p1", disk.device);
     let words = format!("{part} --yes --image {}", image.display());
     let script = workspace().join("image/media/usb.sh");
@@ -177,12 +177,12 @@ fn nothing_is_written_without_a_yes() {
     };
     for answer in ["", "\n", "y\n", "no\n"] {
         let output = ask(answer);
-        let text = written(&output);
+        let text = stderr(&output);
         assert!(!output.status.success() && text.contains("not confirmed, nothing was written"), "{text}");
         assert!(fs::read(&target).unwrap().iter().all(|b| *b == 7));
     }
     let output = ask("yes\n");
-    let text = written(&output);
+    let text = stderr(&output);
     assert!(output.status.success() && text.contains("Everything on "), "{text}");
     assert!(fs::read(&target).unwrap() == bytes);
 }

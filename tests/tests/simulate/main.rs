@@ -1,5 +1,5 @@
 //! The program on simulated GPUs, on this host: does each scenario and each class of faults get its verdict?
-//! Needs cargo alone. `cargo test --test simulate NAME` runs those whose names hold NAME.
+//! Needs only cargo. `cargo test --test simulate NAME` runs the tests whose names contain NAME.
 
 mod nodes;
 mod rdma;
@@ -15,13 +15,13 @@ mod matrix {
     use harness::matrix::{Chosen, cases, counts, run, table};
 
     #[test]
-    fn of_a_part_of_the_matrix_no_fault_passes_and_no_healthy_machine_fails() {
+    fn in_a_part_of_the_matrix_no_fault_passes_and_no_healthy_machine_fails() {
         let cases = cases(&Chosen { part: true, ..Chosen::default() }).unwrap();
         assert!(cases.len() >= 50, "only {} cases", cases.len());
-        let said = run(&cases, 2, |_, _| {});
-        let wrong: Vec<_> = said.iter().filter(|said| !said.mark.is_right()).map(|said| &said.text).collect();
-        let counts = counts(&said);
-        assert!(counts.right(), "{}\n{counts}\n{wrong:#?}", table(&said));
+        let results = run(&cases, 2, |_, _| {});
+        let wrong: Vec<_> = results.iter().filter(|r| !r.mark.is_right()).map(|r| &r.text).collect();
+        let counts = counts(&results);
+        assert!(counts.right(), "{}\n{counts}\n{wrong:#?}", table(&results));
     }
 }
 
@@ -30,7 +30,7 @@ fn simulate(words: &[&str]) -> Output {
 }
 
 #[test]
-fn a_scenario_is_judged_and_the_status_is_the_verdicts() {
+fn a_scenario_is_judged_and_the_exit_status_is_that_of_the_verdict() {
     for (words, status, verdict) in [(["healthy", "quick"], 0, "PASS"), (["zeros", "quick"], 1, "FAIL")] {
         let output = simulate(&words);
         let text = String::from_utf8_lossy(&output.stdout);
@@ -45,21 +45,21 @@ fn a_scenario_is_judged_and_the_status_is_the_verdicts() {
 }
 
 #[test]
-fn a_name_that_is_no_scenarios_gets_one_line_with_the_nearest() {
+fn an_unknown_scenario_gives_one_line_with_the_nearest_names() {
     let output = simulate(&["helthy"]);
     let text = String::from_utf8_lossy(&output.stderr);
-    let said = "simulate: there is no scenario 'helthy'; the nearest are healthy, ";
-    assert!(text.lines().last().unwrap().starts_with(said), "{text}");
+    let expected = "simulate: there is no scenario 'helthy'; the nearest are healthy, ";
+    assert!(text.lines().last().unwrap().starts_with(expected), "{text}");
     assert_eq!((output.status.code(), output.stdout), (Some(64), Vec::new()));
 }
 
 #[test]
-fn a_level_that_does_not_exist_is_wrong_use() {
+fn an_unknown_level_is_a_usage_error() {
     assert_eq!(simulate(&["healthy", "fast"]).status.code(), Some(64));
 }
 
 #[test]
-fn the_list_has_every_scenario_with_what_it_is() {
+fn the_list_has_every_scenario_with_its_description() {
     let text = String::from_utf8(simulate(&["list"]).stdout).unwrap();
     assert!(text.lines().count() > 50, "{text}");
     assert!(

@@ -1,5 +1,5 @@
-//! Several nodes: processes of the program that ships on this host, each with GPUs of its own of one simulated machine and
-//! another NCCL_HOSTID, that meet over loopback.
+//! Several nodes: processes of the shipped program on this host, which meet over loopback. Each has its own GPUs of one
+//! simulated machine and its own NCCL_HOSTID.
 
 use harness::simgpu::{Scenario, prepared};
 use std::fs;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 const TOKEN: &str = "a token of the simulation";
 
-/// Four GPUs with more keys of a scenario.
+/// A scenario of four GPUs, with additional keys.
 pub(super) fn machine(more: &str) -> Scenario {
     let text = format!("on = \"epyc-8x4090\"\n{more}");
     Scenario::of(text.parse().unwrap()).unwrap().gpus(4)
@@ -26,7 +26,7 @@ fn port() -> u16 {
 
 /// The nodes of one meeting.
 pub(super) struct Meeting<'c> {
-    /// The program with the simulated machine, without its command.
+    /// The program with its options for the simulated machine, without a command.
     pub(super) base: &'c Command,
     pub(super) dir: &'c Path,
     port: u16,
@@ -34,8 +34,8 @@ pub(super) struct Meeting<'c> {
     timeout: u32,
 }
 
-/// What a node printed.
-pub(super) struct Said {
+/// A node that has ended: its exit status, standard output and standard error.
+pub(super) struct Ended {
     pub(super) status: i32,
     pub(super) text: String,
     pub(super) log: String,
@@ -48,7 +48,7 @@ impl<'c> Meeting<'c> {
         Self { base, dir, port: port(), size, timeout: 30 }
     }
 
-    /// A node with these GPUs, not yet started; `words` come before the options.
+    /// The command line of a node, not yet started; `words` come before the options.
     pub(super) fn node(&self, base: &Command, name: &str, words: &[&str], token: &str) -> Command {
         let mut command = Command::new(base.get_program());
         command.args(base.get_args()).args(words).env_clear().env("NCCL_HOSTID", name);
@@ -78,7 +78,7 @@ impl<'c> Meeting<'c> {
         child
     }
 
-    fn leads(&self, gpus: &str) -> Child {
+    fn start_leader(&self, gpus: &str) -> Child {
         self.lead(self.node(self.base, "a", &["nodes", "--gpus", gpus, "--json", &self.json()], "token"))
     }
 
@@ -91,13 +91,13 @@ impl<'c> Meeting<'c> {
     }
 }
 
-pub(super) fn said(child: Child) -> Said {
+pub(super) fn ended(child: Child) -> Ended {
     let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Said { status: status.code().unwrap_or(-1), text: text(&stdout), log: text(&stderr) }
+    Ended { status: status.code().unwrap_or(-1), text: text(&stdout), log: text(&stderr) }
 }
 
-impl Said {
+impl Ended {
     #[track_caller]
     pub(super) fn ends(&self, status: i32, has: &[&str]) {
         assert_eq!(self.status, status, "{}\n{}", self.text, self.log);
@@ -117,12 +117,12 @@ pub(super) fn with(scenario: &Scenario, size: usize, then: impl FnOnce(&Meeting<
     .unwrap();
 }
 
-/// Two nodes with two GPUs each; what both say.
-fn two(scenario: &Scenario, then: impl FnOnce(&Meeting<'_>, &Said, &Said)) {
+/// Runs two nodes with two GPUs each; `then` receives the results of both.
+fn two(scenario: &Scenario, then: impl FnOnce(&Meeting<'_>, &Ended, &Ended)) {
     with(scenario, 2, |meeting| {
-        let leader = meeting.leads("0,1");
+        let leader = meeting.start_leader("0,1");
         let member = meeting.start("b", "2,3");
-        let (leader, member) = (said(leader), said(member));
+        let (leader, member) = (ended(leader), ended(member));
         then(meeting, &leader, &member);
     });
 }
@@ -149,7 +149,7 @@ fn two_nodes_pass_with_every_value_checked_and_the_network_proven() {
         assert_eq!((&report["schema"], &report["verdict"]), (&"firstlight.nodes/1".into(), &"PASS".into()));
         assert_eq!(report["nodes"][1]["name"], "Simulated.b");
         assert!(!report.to_string().contains(TOKEN));
-        assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, meeting.port)).is_err(), "the port is closed");
+        assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, meeting.port)).is_err(), "the port is still open");
     });
 }
 
@@ -175,7 +175,7 @@ impl Cable {
         cable
     }
 
-    /// A node at one end that finds the others by multicast DNS; `words` come before the command.
+    /// Starts a node at one end that finds the others by multicast DNS; `words` come before the command.
     fn node(
         &self,
         meeting: &Meeting<'_>,
@@ -195,7 +195,7 @@ impl Cable {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// The ports at one end on which something listens for connections, or for multicast DNS.
+    /// The sockets at one end that listen for connections or for multicast DNS.
     fn open(&self, end: usize) -> Vec<String> {
         let files = ["tcp", "tcp6", "udp", "udp6"].map(|name| format!("/proc/net/{name}"));
         let read =
@@ -218,25 +218,25 @@ impl Drop for Cable {
     }
 }
 
-/// How long after `since` a node has met the others, by the first line that says so, and what it printed; `tell` gets a
-/// message when it has.
+/// The time from `since` until a node has met the others, taken at the first line that reports it, and the node's result;
+/// `sender` sends a message at that time.
 fn met(
     mut node: Child,
     since: Instant,
-    tell: &mpsc::Sender<()>,
-) -> thread::JoinHandle<(Option<Duration>, Said)> {
-    let (out, tell) = (node.stdout.take().unwrap(), tell.clone());
+    sender: &mpsc::Sender<()>,
+) -> thread::JoinHandle<(Option<Duration>, Ended)> {
+    let (out, sender) = (node.stdout.take().unwrap(), sender.clone());
     thread::spawn(move || {
         let (mut when, mut text) = (None, String::new());
         for line in BufReader::new(out).lines() {
             let line = line.unwrap();
             if when.is_none() && (line.contains("node 2 of 2") || line.contains("nodes-meeting")) {
                 when = Some(since.elapsed());
-                let _not_awaited = tell.send(());
+                let _not_awaited = sender.send(());
             }
             text += &(line + "\n");
         }
-        (when, Said { text, ..said(node) })
+        (when, Ended { text, ..ended(node) })
     })
 }
 
@@ -249,8 +249,8 @@ fn nodes_on_one_cable_find_each_other_by_mdns_and_leave_no_port_open() {
         assert!(!cable.open(0).is_empty(), "it does not wait for the other one");
         let since = Instant::now();
         let b = cable.node(meeting, 1, ("b", "2,3"), "token", &["--set", "nodes.interfaces=cable0"]);
-        let (tell, _told) = mpsc::channel();
-        let ends = [met(a, since, &tell), met(b, since, &tell)].map(|end| end.join().unwrap());
+        let (sender, _receiver) = mpsc::channel();
+        let ends = [met(a, since, &sender), met(b, since, &sender)].map(|end| end.join().unwrap());
         for (when, end) in &ends {
             assert_eq!(end.status, 0, "{}{}", end.text, end.log);
             println!("met {:?} after the start of the later one", when.unwrap());
@@ -275,25 +275,25 @@ fn nodes_on_one_cable_find_each_other_by_mdns_and_leave_no_port_open() {
     });
 }
 
-/// NCCL starts for longer than the test lasts, so nothing is under way between the nodes when the cable is pulled.
+/// NCCL's start takes longer than the test, so there is no traffic between the nodes when the cable is pulled.
 #[test]
 fn a_cable_that_is_pulled_after_the_meeting_is_found_at_both_ends_in_bounded_time() {
     let slow = "[[fault]]\nkind = \"nccl-slow-start\"\nseconds = 110\n";
     with(&machine(slow), 2, |meeting| {
         let cable = Cable::new("pulled");
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let both = [("a", "0,1", 0), ("b", "2,3", 1)].map(|(name, gpus, end)| {
-            met(cable.node(meeting, end, (name, gpus), "token", &[]), Instant::now(), &tell)
+            met(cable.node(meeting, end, (name, gpus), "token", &[]), Instant::now(), &sender)
         });
-        both.iter().for_each(|_| told.recv_timeout(Duration::from_secs(30)).unwrap());
+        both.iter().for_each(|_| receiver.recv_timeout(Duration::from_secs(30)).unwrap());
         sleep(Duration::from_secs(3));
         ip(&format!("-n {} link set cable0 down", cable.0[0]));
         let pulled = Instant::now();
         for (end, other) in both.into_iter().zip(["Simulated.b", "Simulated.a"]) {
-            let (_, said) = end.join().unwrap();
+            let (_, node) = end.join().unwrap();
             println!("ended {:?} after the cable was pulled", pulled.elapsed());
-            assert!(pulled.elapsed() < Duration::from_secs(60), "{}\n{}", said.text, said.log);
-            said.ends(2, &["NODES-LOST", "its machine does not answer", "codes=NODES-LOST "]);
+            assert!(pulled.elapsed() < Duration::from_secs(60), "{}\n{}", node.text, node.log);
+            node.ends(2, &["NODES-LOST", "its machine does not answer", "codes=NODES-LOST "]);
             let name = if other == "Simulated.b" { "a" } else { "b" };
             let report = fs::read(meeting.dir.join(format!("{name}.json"))).unwrap();
             let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
@@ -305,39 +305,39 @@ fn a_cable_that_is_pulled_after_the_meeting_is_found_at_both_ends_in_bounded_tim
 }
 
 #[test]
-fn nodes_on_one_cable_that_do_not_belong_together_say_what_they_saw() {
+fn nodes_on_one_cable_that_do_not_belong_together_report_what_they_saw() {
     with(&machine(""), 2, |meeting| {
         let meeting = Meeting { timeout: 8, ..Meeting::new(meeting.base, meeting.dir, 2) };
         let cable = Cable::new("apart");
         let both = [("a", "0,1", "token", 0), ("b", "2,3", "other", 1)];
         let both = both.map(|(name, gpus, token, end)| cable.node(&meeting, end, (name, gpus), token, &[]));
-        for node in both.map(said) {
+        for node in both.map(ended) {
             let seen = "no other node was seen within 8 s; 1 firstlight node with another token or another nodes.size was seen";
             node.ends(2, &["NODES-ABSENT", seen]);
         }
-        // On another interface they do not see each other at all.
+        // On another interface they do not see each other.
         let meeting = Meeting { timeout: 3, ..meeting };
         let words = ["--set", "nodes.interfaces=lo"];
         let both =
             [("a", 0), ("b", 1)].map(|(name, end)| cable.node(&meeting, end, (name, "0"), "token", &words));
-        for node in both.map(said) {
+        for node in both.map(ended) {
             node.ends(2, &["NODES-ABSENT", "no other node was seen within 3 s"]);
             assert!(!node.text.contains("firstlight node with"), "{}", node.text);
         }
         let words = ["--set", "nodes.interfaces=cable9"];
-        let wrong = said(cable.node(&meeting, 0, ("a", "0"), "token", &words));
+        let wrong = ended(cable.node(&meeting, 0, ("a", "0"), "token", &words));
         wrong.ends(2, &["NODES-UNREACHED", "nodes.interfaces: cable9: No such device"]);
         assert_eq!((cable.open(0), cable.open(1)), (Vec::new(), Vec::new()));
     });
 }
 
 #[test]
-fn a_missing_node_is_one_finding_within_the_time() {
+fn a_missing_node_is_one_finding_within_the_timeout() {
     with(&machine(""), 3, |meeting| {
         let meeting = Meeting { timeout: 3, ..Meeting::new(meeting.base, meeting.dir, 3) };
         let begun = Instant::now();
-        let (leader, member) = (meeting.leads("0"), meeting.start("b", "1"));
-        let (leader, member) = (said(leader), said(member));
+        let (leader, member) = (meeting.start_leader("0"), meeting.start("b", "1"));
+        let (leader, member) = (ended(leader), ended(member));
         assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
         let text = "2 of 3 nodes came within 3 s: Simulated.a (127.0.0.1), Simulated.b (127.0.0.1)";
         leader.ends(2, &["ERROR nodes-meeting", text, "codes=NODES-ABSENT"]);
@@ -346,40 +346,40 @@ fn a_missing_node_is_one_finding_within_the_time() {
 }
 
 #[test]
-fn a_node_with_another_token_is_turned_away_and_named() {
+fn a_node_with_another_token_is_rejected_and_named() {
     with(&machine(""), 2, |meeting| {
         let meeting = Meeting { timeout: 5, ..Meeting::new(meeting.base, meeting.dir, 2) };
-        let leader = meeting.leads("0,1");
+        let leader = meeting.start_leader("0,1");
         let words = ["nodes", "--gpus", "2,3"];
-        let stranger = said(meeting.node(meeting.base, "x", &words, "other").spawn().unwrap());
+        let stranger = ended(meeting.node(meeting.base, "x", &words, "other").spawn().unwrap());
         stranger.ends(2, &["NODES-TOKEN", "it has another token"]);
-        let leader = said(leader);
+        let leader = ended(leader);
         leader.ends(2, &["NODES-ABSENT", "NODES-TOKEN", "calls itself Simulated.x, has another token"]);
         assert!(!leader.text.contains(TOKEN) && !stranger.text.contains("another token, as long"));
     });
 }
 
 #[test]
-fn the_same_node_twice_is_turned_away_and_the_others_go_on() {
+fn the_same_node_twice_is_rejected_and_the_others_continue() {
     with(&machine(""), 2, |meeting| {
-        let leader = meeting.leads("0,1");
-        let again = said(meeting.start("a", "0,1"));
+        let leader = meeting.start_leader("0,1");
+        let again = ended(meeting.start("a", "0,1"));
         again.ends(2, &["NODES-TWICE", "node Simulated.a came from 127.0.0.1"]);
-        let member = said(meeting.start("b", "2,3"));
-        let leader = said(leader);
+        let member = ended(meeting.start("b", "2,3"));
+        let leader = ended(leader);
         leader.ends(3, &["WARN nodes-meeting", "PASS nodes-nccl-socket", "codes=NODES-TWICE"]);
         member.ends(3, &["VERDICT DEGRADED of the node that leads"]);
     });
 }
 
-/// Two nodes whose machines differ.
-fn unlike(other: &Scenario, change: impl FnOnce(&Path), then: impl FnOnce(&Said)) {
+/// Runs two nodes whose machines differ; `then` receives the leader's result.
+fn unlike(other: &Scenario, change: impl FnOnce(&Path), then: impl FnOnce(&Ended)) {
     with(&machine(""), 2, |meeting| {
         prepared(other, &[], |base, dir| {
             change(dir);
-            let leader = meeting.leads("0,1");
+            let leader = meeting.start_leader("0,1");
             let member = meeting.node(&base, "b", &["nodes", "--gpus", "2,3"], "token").spawn().unwrap();
-            let (leader, _) = (said(leader), said(member));
+            let (leader, _) = (ended(leader), ended(member));
             then(&leader);
             Ok(())
         })
@@ -427,13 +427,13 @@ fn wrong_values_are_found_and_their_node_is_named() {
 fn a_node_that_vanishes_in_the_middle_is_named_in_bounded_time() {
     let slow = "[[fault]]\nkind = \"nccl-slow-start\"\nseconds = 4\n";
     with(&machine(slow), 3, |meeting| {
-        let (leader, mut member) = (meeting.leads("0,1"), meeting.start("b", "2"));
+        let (leader, mut member) = (meeting.start_leader("0,1"), meeting.start("b", "2"));
         let third = meeting.start("c", "3");
         sleep(Duration::from_secs(2));
         member.kill().unwrap();
         member.wait().unwrap();
         let begun = Instant::now();
-        let (leader, third) = (said(leader), said(third));
+        let (leader, third) = (ended(leader), ended(third));
         assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
         leader
             .ends(2, &["ERROR nodes-nccl-socket", "node Simulated.b, making the communicator", "NODES-LOST"]);
@@ -447,19 +447,19 @@ fn a_node_that_vanishes_in_the_middle_is_named_in_bounded_time() {
 fn a_member_whose_leader_vanishes_says_so() {
     let slow = "[[fault]]\nkind = \"nccl-slow-start\"\nseconds = 4\n";
     with(&machine(slow), 2, |meeting| {
-        let (mut leader, member) = (meeting.leads("0,1"), meeting.start("b", "2,3"));
+        let (mut leader, member) = (meeting.start_leader("0,1"), meeting.start("b", "2,3"));
         sleep(Duration::from_secs(2));
         leader.kill().unwrap();
         leader.wait().unwrap();
-        let member = said(member);
+        let member = ended(member);
         let lost = "which leads, is lost: it closed the connection";
         member.ends(2, &["NODES-LOST", "node Simulated.a at 127.0.0.1", lost, "codes=NODES-LOST "]);
     });
 }
 
-/// A workload has the environment that firstlight wrote for it.
+/// A workload runs with the environment that firstlight wrote for it.
 #[test]
-fn the_interfaces_that_firstlight_advised_are_not_taken_for_a_choice() {
+fn the_interfaces_that_firstlight_advised_are_not_taken_for_the_users_choice() {
     for (advised, status) in [("=nowhere0", 0), ("=eth0", 2)] {
         with(&machine(""), 2, |meeting| {
             let node = |name: &str, gpus: &str| {
@@ -469,32 +469,32 @@ fn the_interfaces_that_firstlight_advised_are_not_taken_for_a_choice() {
             };
             let leader = meeting.lead(node("a", "0,1"));
             let member = node("b", "2,3").spawn().unwrap();
-            let (leader, member) = (said(leader), said(member));
+            let (leader, member) = (ended(leader), ended(member));
             assert_eq!((leader.status, member.status), (status, status), "{}{}", leader.text, leader.log);
         });
     }
 }
 
 #[test]
-fn of_four_nodes_the_slow_one_is_named_by_the_pairs() {
+fn the_pairs_name_the_slow_one_of_four_nodes() {
     let slow = "[[fault]]\nkind = \"nccl-slow\"\ngpu = 2\nrate = 0.3\n";
     for (fault, status, has) in [
         ("", 0, "PASS nodes-pairs 6 pairs on 1 rails"),
         (slow, 1, "NODES-BAD node Simulated.c node Simulated.c: 3 of 3 measurements are bad: at most"),
     ] {
         with(&machine(fault), 4, |meeting| {
-            let leader = meeting.leads("0");
+            let leader = meeting.start_leader("0");
             let members: Vec<_> =
                 [("b", "1"), ("c", "2"), ("d", "3")].map(|(name, gpu)| meeting.start(name, gpu)).into();
-            let leader = said(leader);
+            let leader = ended(leader);
             leader.ends(status, &[has]);
-            members.into_iter().for_each(|member| assert_eq!(said(member).status, status));
+            members.into_iter().for_each(|member| assert_eq!(ended(member).status, status));
         });
     }
 }
 
 #[test]
-fn a_leaf_switch_is_named_where_the_setting_says_which_nodes_it_has() {
+fn a_leaf_switch_is_named_if_the_settings_list_its_nodes() {
     let slow = |gpu: usize| format!("[[fault]]\nkind = \"nccl-slow\"\ngpu = {gpu}\nrate = 0.3\n");
     let scenario = machine(&(2..6).map(slow).collect::<String>()).gpus(6);
     let leaves = |west: &str| {
@@ -514,13 +514,13 @@ fn a_leaf_switch_is_named_where_the_setting_says_which_nodes_it_has() {
             let members: Vec<_> = [("b", "1"), ("c", "2"), ("d", "3"), ("e", "4"), ("f", "5")]
                 .map(|(name, gpu)| node(name, gpu).spawn().unwrap())
                 .into();
-            said(leader).ends(1, &[has]);
-            members.into_iter().for_each(|member| assert_eq!(said(member).status, 1));
+            ended(leader).ends(1, &[has]);
+            members.into_iter().for_each(|member| assert_eq!(ended(member).status, 1));
         });
     }
 }
 
-/// An RDMA card with one ACTIVE port, as the kernel shows it.
+/// Writes an RDMA card with one ACTIVE port, as the kernel shows it in sysfs.
 pub(super) fn card(dir: &Path, name: &str) {
     let port = dir.join(format!("root/sys/class/infiniband/{name}/ports/1"));
     for folder in ["gids", "counters", "hw_counters"] {
@@ -541,8 +541,8 @@ pub(super) fn card(dir: &Path, name: &str) {
     }
 }
 
-/// Two nodes, each a machine of its own, with two cards; `more` is said to NCCL.
-fn with_rails(more: &str, then: impl FnOnce(&Meeting<'_>, &Said, &Said)) {
+/// Runs two nodes, each on its own machine, with two cards; `more` follows the scenario's keys of NCCL.
+fn with_rails(more: &str, then: impl FnOnce(&Meeting<'_>, &Ended, &Ended)) {
     let text = format!("[nccl]\nhca = \"gdr\"\n{more}[verbs]\ndevices = [\"mlx5_0\", \"mlx5_1\"]\n");
     let scenario = machine(&text);
     with(&scenario, 2, |meeting| {
@@ -552,11 +552,11 @@ fn with_rails(more: &str, then: impl FnOnce(&Meeting<'_>, &Said, &Said)) {
             {
                 card(dir, name);
             }
-            let leader = meeting.leads("0,1");
+            let leader = meeting.start_leader("0,1");
             let json = meeting.dir.join("member.json").display().to_string();
             let words = ["nodes", "--gpus", "2,3", "--json", &json];
             let member = meeting.node(&base, "b", &words, "token").spawn().unwrap();
-            let (leader, member) = (said(leader), said(member));
+            let (leader, member) = (ended(leader), ended(member));
             then(meeting, &leader, &member);
             Ok(())
         })
@@ -564,7 +564,7 @@ fn with_rails(more: &str, then: impl FnOnce(&Meeting<'_>, &Said, &Said)) {
     });
 }
 
-/// The settings in a node's report, without those that describe it.
+/// The NCCL settings for the workload in a node's report.
 fn settings(meeting: &Meeting<'_>, file: &str) -> Vec<String> {
     let report: serde_json::Value =
         serde_json::from_slice(&fs::read(meeting.dir.join(file)).unwrap()).unwrap();
@@ -574,7 +574,7 @@ fn settings(meeting: &Meeting<'_>, file: &str) -> Vec<String> {
 }
 
 #[test]
-fn both_rails_carry_their_shares_and_the_workload_of_each_node_gets_what_passed() {
+fn both_rails_carry_their_shares_and_the_workload_of_each_node_gets_the_settings_that_passed() {
     with_rails("", |meeting, leader, member| {
         leader.ends(
             0,
@@ -589,7 +589,7 @@ fn both_rails_carry_their_shares_and_the_workload_of_each_node_gets_what_passed(
             (expected.map(str::to_owned).into(), expected.map(str::to_owned).into())
         );
         assert_eq!(member.status, 0);
-        // `env` puts them over the settings of the machine alone.
+        // With --nodes, `env` prints these instead of the settings for the single machine.
         let at = |name: &str| meeting.dir.join(name).display().to_string();
         let run = |words: &[&str]| {
             let mut command = Command::new(meeting.base.get_program());
@@ -616,7 +616,7 @@ fn both_rails_carry_their_shares_and_the_workload_of_each_node_gets_what_passed(
 }
 
 #[test]
-fn merging_rails_is_advised_where_it_gains() {
+fn merging_rails_is_advised_where_it_is_faster() {
     for (channels, apart, advised) in [(2, 1, "NCCL_IB_MERGE_NICS=1"), (1, 2, "NCCL_IB_MERGE_NICS=0")] {
         let more =
             format!("channels = {channels}\napart = {apart}\nrate_by_channels = [[1, 0.6], [2, 1.0]]\n");
@@ -635,7 +635,7 @@ fn merging_rails_is_advised_where_it_gains() {
 }
 
 #[test]
-fn a_rail_that_carries_nothing_of_nccls_data_is_named_and_left_out() {
+fn a_rail_that_carries_none_of_nccls_data_is_named_and_left_out() {
     with_rails("[[fault]]\nkind = \"nccl-one-rail\"\n", |meeting, leader, member| {
         let idle =
             "Simulated.b mlx5_1:1 carried 0.0 % of NCCL's bytes (0 B sent, 0 B received); its share is 50 %";
@@ -645,11 +645,11 @@ fn a_rail_that_carries_nothing_of_nccls_data_is_named_and_left_out() {
     });
 }
 
-/// How often the healthy pair is run: once, and as often as `./run bench-nodes` says.
+/// The environment variable with the number of runs of the healthy pair, which `./run bench-nodes` sets; one by default.
 const RUNS: &str = "HEALTHY_PAIRS";
 
-/// Two machines with two rails and `gpus` GPUs each: how long after the start of the later one they had met, and how long
-/// meeting and tests took, by test.
+/// Runs two machines with two rails and `gpus` GPUs each. Returns the time from the start of the later one until they had
+/// met, and the seconds that the meeting and each test took, by name.
 fn healthy(gpus: usize) -> (Duration, Vec<(String, f64)>) {
     let text = "[nccl]\nhca = \"gdr\"\n[verbs]\ndevices = [\"mlx5_0\", \"mlx5_1\"]\n";
     let scenario = machine(text).gpus(gpus);
@@ -657,18 +657,18 @@ fn healthy(gpus: usize) -> (Duration, Vec<(String, f64)>) {
     with(&scenario, 2, |meeting| {
         prepared(&scenario, &[], |base, dir| {
             for dir in [meeting.dir, dir] {
-                // The machine is modelled with others, whose slots would have to be as slow as a simulated card.
+                // The modelled machine has other cards, whose slots would have to be as slow as a simulated card.
                 let modelled = fs::read_dir(dir.join("root/sys/class/infiniband")).into_iter().flatten();
                 modelled.for_each(|entry| fs::remove_dir_all(entry.unwrap().path()).unwrap());
                 ["mlx5_0", "mlx5_1"].iter().for_each(|name| card(dir, name));
             }
             let words = ["nodes", "--json", &meeting.json()];
             let leader = meeting.lead(meeting.node(meeting.base, "a", &words, "token"));
-            let (tell, _told) = mpsc::channel();
+            let (sender, _receiver) = mpsc::channel();
             let since = Instant::now();
             let member = meeting.node(&base, "b", &["nodes"], "token").spawn().unwrap();
-            let (when, member) = met(member, since, &tell).join().unwrap();
-            let leader = said(leader);
+            let (when, member) = met(member, since, &sender).join().unwrap();
+            let leader = ended(leader);
             leader.ends(0, &["PASS nodes-nccl-gdr", "PASS nodes-nccl-rails", "PASS nodes-ports"]);
             assert_eq!(member.status, 0, "{}{}", member.text, member.log);
             let report = meeting.report();
@@ -703,13 +703,13 @@ fn a_healthy_pair_passes_every_time() {
     }
 }
 
-fn with_card(more: &str, then: impl FnOnce(&Said)) {
+fn with_card(more: &str, then: impl FnOnce(&Ended)) {
     let more = format!("{more}[verbs]\ndevices = [\"mlx5_0\"]\n");
     with(&machine(&more), 2, |meeting| {
         card(meeting.dir, "mlx5_0");
-        let (leader, member) = (meeting.leads("0,1"), meeting.start("b", "2,3"));
-        let leader = said(leader);
-        assert_eq!(said(member).status, leader.status);
+        let (leader, member) = (meeting.start_leader("0,1"), meeting.start("b", "2,3"));
+        let leader = ended(leader);
+        assert_eq!(ended(member).status, leader.status);
         then(&leader);
     });
 }
@@ -792,7 +792,7 @@ fn under_a_launcher_rank_0_prints_nccl_tests_table_without_any_option() {
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
         };
         let (second, first) = (start("1"), start("0"));
-        let (first, second) = (said(first), said(second));
+        let (first, second) = (ended(first), ended(second));
         first.ends(0, &["# Rank 1 Group 0 Pid", "device 1", "# Out of bounds values : 0 OK"]);
         assert_eq!(first.text.lines().filter(|line| line.contains(" float ")).count(), 6, "{}", first.text);
         assert_eq!((second.status, second.text.as_str()), (0, ""), "{}", second.log);
@@ -800,20 +800,20 @@ fn under_a_launcher_rank_0_prints_nccl_tests_table_without_any_option() {
 }
 
 #[test]
-fn a_rank_whose_first_rank_does_not_come_gives_up_in_time() {
+fn a_rank_gives_up_in_time_if_rank_0_does_not_come() {
     with(&machine(""), 2, |meeting| {
         let meeting = Meeting { timeout: 2, ..Meeting::new(meeting.base, meeting.dir, 2) };
         let mut command = meeting.node(meeting.base, "b", &["nodes"], "token");
         command.env("RANK", "1").env("WORLD_SIZE", "2");
         let begun = Instant::now();
-        let alone = said(command.spawn().unwrap());
+        let alone = ended(command.spawn().unwrap());
         assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
         alone.ends(2, &["NODES-UNREACHED", "nothing answers: Connection refused"]);
     });
 }
 
 #[test]
-fn what_is_missing_is_asked_for_in_one_line() {
+fn missing_settings_are_named_in_one_line() {
     with(&machine(""), 2, |meeting| {
         for (words, why) in [
             (&["nodes"][..], "nodes.size is missing: set it, or give --size"),

@@ -1,7 +1,7 @@
-//! RDMA between nodes on simulated cards: two processes of the program that ships, whose transfers go through a simulated
-//! libibverbs, and what is wrong with those.
+//! RDMA between nodes on simulated cards: two processes of the shipped program, whose transfers go through a simulated
+//! libibverbs, and the faults of that library.
 
-use super::nodes::{Meeting, Said, card, machine, said, with};
+use super::nodes::{Ended, Meeting, card, ended, machine, with};
 use harness::simgpu::prepared;
 use std::fs;
 use std::path::Path;
@@ -15,8 +15,8 @@ fn start(meeting: &Meeting<'_>, name: &str, gpus: &str) -> Child {
     meeting.node(meeting.base, name, &["rdma", "--gpus", gpus], "token").spawn().unwrap()
 }
 
-/// What the node that leads says of two nodes with `cards` cards each.
-fn rdma(text: &str, cards: usize, then: impl FnOnce(&Meeting<'_>, &Said)) {
+/// Runs two nodes with `cards` cards each; `then` receives the result of the node that leads.
+fn rdma(text: &str, cards: usize, then: impl FnOnce(&Meeting<'_>, &Ended)) {
     with(&machine(text), 2, |meeting| {
         for n in 0..cards {
             card(meeting.dir, &format!("mlx5_{n}"));
@@ -25,7 +25,7 @@ fn rdma(text: &str, cards: usize, then: impl FnOnce(&Meeting<'_>, &Said)) {
         let words = ["rdma", "--gpus", "0,1", "--json", json.as_str()];
         let leader = meeting.lead(meeting.node(meeting.base, "a", &words, "token"));
         let member = start(meeting, "b", "2,3");
-        let (leader, member) = (said(leader), said(member));
+        let (leader, member) = (ended(leader), ended(member));
         assert_eq!(member.status, leader.status, "{}\n{}", leader.text, leader.log);
         then(meeting, &leader);
     });
@@ -61,7 +61,7 @@ fn a_card_that_does_not_reach_gpus_is_tested_with_the_hosts_memory() {
 }
 
 #[test]
-fn without_cards_there_is_nothing_to_test_and_that_is_no_pass_of_rdma() {
+fn without_cards_there_is_nothing_to_test_and_rdma_does_not_pass() {
     rdma("", 0, |_, leader| {
         leader.ends(
             0,
@@ -70,7 +70,7 @@ fn without_cards_there_is_nothing_to_test_and_that_is_no_pass_of_rdma() {
     });
 }
 
-/// Every fault, what it is called, and its first finding.
+/// Every fault, with its exit status, its code and a part of the leader's output.
 #[test]
 fn every_fault_of_a_card_is_found_and_named() {
     let data = (1, "RDMA-DATA");
@@ -107,8 +107,8 @@ fn every_fault_of_a_card_is_found_and_named() {
     }
 }
 
-/// What the node that leads says of two nodes, each a machine of its own, with two cards and a fault.
-fn apart(fault: &str, change: impl Fn(&Path), then: impl FnOnce(&Said)) {
+/// Runs two nodes, each on its own machine, with two cards and a fault; `then` receives the result of the node that leads.
+fn apart(fault: &str, change: impl Fn(&Path), then: impl FnOnce(&Ended)) {
     let scenario = machine(&format!("{CARD}[[verbs.fault]]\n{fault}\n"));
     with(&scenario, 2, |meeting| {
         prepared(&scenario, &[], |base, dir| {
@@ -119,7 +119,7 @@ fn apart(fault: &str, change: impl Fn(&Path), then: impl FnOnce(&Said)) {
             let leader = meeting.lead(meeting.node(meeting.base, "a", &["rdma", "--gpus", "0,1"], "token"));
             let words = ["rdma", "--gpus", "2,3"];
             let member = meeting.node(&base, "b", &words, "token").spawn().unwrap();
-            let (leader, member) = (said(leader), said(member));
+            let (leader, member) = (ended(leader), ended(member));
             assert_eq!(member.status, leader.status, "{}\n{}", leader.text, leader.log);
             then(&leader);
             Ok(())
@@ -129,7 +129,7 @@ fn apart(fault: &str, change: impl Fn(&Path), then: impl FnOnce(&Said)) {
 }
 
 #[test]
-fn a_rail_whose_data_takes_another_way_is_found_by_its_counter() {
+fn a_rail_whose_data_takes_another_path_is_found_by_its_counter() {
     apart(
         "kind = \"uncounted\"\nnode = \"b\"\ndevice = \"mlx5_1\"",
         |_| (),
@@ -142,7 +142,7 @@ fn a_rail_whose_data_takes_another_way_is_found_by_its_counter() {
 }
 
 #[test]
-fn errors_that_a_port_counts_meanwhile_are_named_with_both_numbers() {
+fn errors_that_a_port_counts_during_the_test_are_named_with_both_numbers() {
     let counts =
         |counter: &str| format!("kind = \"counts\"\nnode = \"b\"\nevery = 500\ncounter = \"{counter}\"");
     for (counter, name) in
@@ -197,7 +197,7 @@ fn a_call_that_does_not_return_ends_in_bounded_time() {
 }
 
 #[test]
-fn a_missing_library_is_an_error_and_no_missing_card() {
+fn a_missing_library_is_an_error_and_not_a_missing_card() {
     rdma(&format!("{HOST_ONLY}[layout]\nwithout = [\"libibverbs.so.1\"]\n"), 1, |_, leader| {
         leader.ends(2, &["ERROR rdma-host", "mlx5_0", "codes=RDMA-ERROR"]);
     });

@@ -42,44 +42,44 @@ const OF_A_PAIR: &[&str] = &[
 fn judge(name: &str, scenario: &Scenario, words: &[&str]) -> Judged {
     let judged = validate(scenario, words).unwrap();
     let expect = scenario.expect();
-    let said = format!("{name}, {} GPUs:\n{}\n{}", scenario.count(), judged.text, judged.log);
-    assert_eq!(judged.verdict(), expect.verdict, "{said}");
+    let details = format!("{name}, {} GPUs:\n{}\n{}", scenario.count(), judged.text, judged.log);
+    assert_eq!(judged.verdict(), expect.verdict, "{details}");
     let blamed: Vec<_> =
         judged.fails().into_iter().filter(|id| !expect.also.iter().any(|a| a == id)).collect();
-    assert_eq!(blamed, expect.fails, "{said}");
-    one_cause(&judged, &expect.cause, &said);
+    assert_eq!(blamed, expect.fails, "{details}");
+    one_cause(&judged, &expect.cause, &details);
     fits_the_schema(&judged);
     judged
 }
 
-/// The first cause is one of `expected`, nothing else fails beside it, and the text begins with the answer.
+/// The first cause is one of `expected`, no other cause is a failure, and the text contains the answer.
 #[track_caller]
-fn one_cause(judged: &Judged, expected: &[String], said: &str) {
+fn one_cause(judged: &Judged, expected: &[String], details: &str) {
     let causes = judged.report.0["causes"].as_array().unwrap();
     let codes: Vec<_> = causes.iter().map(|cause| cause["code"].as_str().unwrap()).collect();
     if expected.is_empty() {
-        assert_eq!(codes, [""; 0], "{said}");
+        assert_eq!(codes, [""; 0], "{details}");
         return;
     }
     assert!(
         codes.first().is_some_and(|code| expected.iter().any(|e| e == code)),
-        "{codes:?}, not {expected:?}\n{said}"
+        "{codes:?}, not {expected:?}\n{details}"
     );
     let bad: Vec<_> = causes.iter().filter(|cause| cause["severity"] != "warn").collect();
-    assert!(bad.len() <= 1, "{bad:#?}\n{said}");
+    assert!(bad.len() <= 1, "{bad:#?}\n{details}");
     let answer = judged.report.0["answer"].as_str().unwrap();
     let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(plain(&judged.text).contains(&plain(&format!("ANSWER {answer} FIRST "))), "{answer}\n{said}");
+    assert!(plain(&judged.text).contains(&plain(&format!("ANSWER {answer} FIRST "))), "{answer}\n{details}");
 }
 
-/// The report is what `firstlight schema` describes.
+/// The report is valid under the schema that `firstlight schema` prints.
 #[track_caller]
 fn fits_the_schema(judged: &Judged) {
     static SCHEMA: OnceLock<jsonschema::Validator> = OnceLock::new();
     let schema = SCHEMA.get_or_init(|| {
         let healthy = Scenario::named("healthy").unwrap().gpus(2);
-        let said = firstlight(&healthy, &["schema"], |output, _| Ok(output.stdout)).unwrap();
-        jsonschema::draft202012::new(&serde_json::from_slice(&said).unwrap()).unwrap()
+        let printed = firstlight(&healthy, &["schema"], |output, _| Ok(output.stdout)).unwrap();
+        jsonschema::draft202012::new(&serde_json::from_slice(&printed).unwrap()).unwrap()
     });
     let wrong: Vec<_> = schema.iter_errors(&judged.report.0).map(|e| e.to_string()).collect();
     assert_eq!(wrong, [""; 0]);
@@ -90,10 +90,10 @@ fn fits_the_schema(judged: &Judged) {
     assert!(!schema.is_valid(&other));
 }
 
-/// What `firstlight p2p` says of every pair, and its exit status.
+/// What `firstlight p2p` prints about every pair, and its exit status.
 fn pairs(name: &str, gpus: usize) -> (String, Option<i32>) {
     let scenario = Scenario::named(name).unwrap().gpus(gpus).pair(0, 1);
-    let said = firstlight(&scenario, &["p2p", "--level", "quick"], |output, _| {
+    let result = firstlight(&scenario, &["p2p", "--level", "quick"], |output, _| {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let from = text.find("\nPairs: ").unwrap_or_else(|| panic!("{name}: no pairs in\n{text}"));
         Ok((
@@ -101,10 +101,10 @@ fn pairs(name: &str, gpus: usize) -> (String, Option<i32>) {
             output.status.code(),
         ))
     });
-    said.unwrap()
+    result.unwrap()
 }
 
-/// One bad pair, of whatever kind, keeps no other from being tried and measured.
+/// A bad pair of any kind does not keep the others from being tried and measured.
 #[test]
 fn p2p_finishes_every_pair() {
     at_a_time(
@@ -130,29 +130,29 @@ fn p2p_finishes_every_pair() {
     assert_eq!((status, slow.starts_with("slow")), (Some(1), true), "{text}");
 }
 
-/// Faults of the all-reduces that frameworks make, which level `full` alone looks for.
+/// Faults of the frameworks' all-reduces, which only level `full` looks for.
 const ALLREDUCE: &str = "allreduce-";
 
-/// What a scenario needs that level `standard` does not do.
+/// The arguments for a scenario that needs tests outside level `standard`.
 fn words(name: &str) -> &'static [&'static str] {
     let more = &["--only", "p2p-integrity,p2p-processes,p2p-allreduce,nccl"];
     if name.starts_with(ALLREDUCE) { more } else { &[] }
 }
 
-/// Faults of a GPU itself, which level `acceptance` alone looks for.
+/// Faults of a GPU itself, which only level `acceptance` looks for.
 const WORN: &str = "worn-";
 
-/// Those whose names hold the word, or do not.
+/// The scenarios whose names contain the word, or, unless `with`, do not contain it.
 fn scenarios(word: &str, with: bool) -> Vec<String> {
     let of_any_level = |name: &String| word == WORN || !name.starts_with(WORN);
     let all = Scenario::names().unwrap().into_iter().filter(of_any_level);
     all.filter(|name| name.contains(word) == with).collect()
 }
 
-/// These need the transfers of eight GPUs: other tests try the size of their fault where fewer GPUs share the time.
+/// Scenarios that need the transfers of eight GPUs: with fewer GPUs to share the time, other tests also try the fault's size.
 const OF_EIGHT: &[&str] = &["between-sizes"];
 
-/// Those of the reference machine have four of its eight GPUs, which takes a third of the time.
+/// Scenarios on the reference machine use four of its eight GPUs, which takes a third of the time.
 #[test]
 fn each_scenario_gets_its_verdict_and_its_tests_are_blamed() {
     at_a_time(2, &scenarios("hang", false), |name| {
@@ -162,7 +162,7 @@ fn each_scenario_gets_its_verdict_and_its_tests_are_blamed() {
     });
 }
 
-/// An error that is not sticky ends its pair's transfers and leaves nobody else's memory dirty.
+/// An error that is not sticky ends its pair's transfers and does not leave wrong data in the memory of other pairs.
 #[test]
 fn a_refused_copy_is_blamed_on_its_own_pair() {
     for [from, to] in [[0, 1], [2, 0], [3, 2]] {
@@ -171,7 +171,7 @@ fn a_refused_copy_is_blamed_on_its_own_pair() {
     }
 }
 
-/// One finding says that a GPU's memory is full; no pair is accused of anything.
+/// One finding reports that a GPU's memory is full; no pair is blamed.
 #[test]
 fn a_full_gpu_is_one_finding() {
     let judged = judge("memory-full", &Scenario::named("memory-full").unwrap(), &[]);
@@ -183,9 +183,9 @@ fn a_full_gpu_is_one_finding() {
     assert_eq!((&bad[0]["code"], &bad[0]["subject"]), (&"GPU-IN-USE".into(), &"GPU 1".into()));
 }
 
-/// The table of what was tried has each kind, and the line says what that rules out.
+/// The table of what was tried has each kind of transfer, and the summary says what that rules out.
 #[test]
-fn what_was_tried_stands_in_the_report() {
+fn the_report_lists_what_was_tried() {
     let judged = judge("healthy", &Scenario::named("healthy").unwrap().gpus(4), &[]);
     let tests = judged.report.0["tests"].as_array().unwrap();
     let of = |id: &str| tests.iter().find(|t| t["id"] == id).unwrap();
@@ -212,7 +212,7 @@ fn mapped_memory_that_does_not_arrive_fails_at_every_level() {
     }
 }
 
-/// All at a time, for these wait for deadlines.
+/// All at the same time, because they wait for deadlines.
 #[test]
 fn each_hang_gets_its_verdict_and_its_tests_are_blamed() {
     let names = scenarios("hang", true);
@@ -227,7 +227,7 @@ fn healthy_machines_of_every_size_pass() {
     }
 }
 
-/// The healthy machine passes what finds them, and below that level nothing of it runs.
+/// The healthy machine passes the tests that find them, and below that level none of these tests runs.
 #[test]
 fn worn_gpus_are_found_at_level_acceptance() {
     let names = [&scenarios(WORN, true)[..], &["healthy".to_owned()]].concat();
@@ -272,17 +272,17 @@ fn after_any_verdict_the_workload_gets_settings_that_are_proven_or_need_no_proof
     let healthy = Scenario::named("healthy").unwrap();
     for words in [&["--level", "quick"][..], &["--skip", "nccl-allreduce,nccl-collective,nccl-types"]] {
         let judged = judge("healthy", &healthy, words);
-        let said = settings(&judged);
-        assert_eq!(said, ["NCCL_NVLS_ENABLE=0", "NCCL_P2P_LEVEL=SYS", "NCCL_SOCKET_IFNAME==lo"]);
+        let set = settings(&judged);
+        assert_eq!(set, ["NCCL_NVLS_ENABLE=0", "NCCL_P2P_LEVEL=SYS", "NCCL_SOCKET_IFNAME==lo"]);
     }
     at_a_time(2, &["nccl-hang-init", "nccl-no-transport"], |name| {
         let judged = judge(name, &Scenario::named(name).unwrap(), &["--level", "quick"]);
-        let said = settings(&judged);
-        assert_eq!(said, ["NCCL_NVLS_ENABLE=0", "NCCL_P2P_DISABLE=1", "NCCL_SOCKET_IFNAME==lo"], "{name}");
+        let set = settings(&judged);
+        assert_eq!(set, ["NCCL_NVLS_ENABLE=0", "NCCL_P2P_DISABLE=1", "NCCL_SOCKET_IFNAME==lo"], "{name}");
     });
 }
 
-/// The table of the report: all of its rows.
+/// All rows of the report's table with this name.
 fn table<'a>(judged: &'a Judged, name: &str) -> &'a [serde_json::Value] {
     let tests = judged.report.0["tests"].as_array().unwrap();
     let mut tables = tests.iter().flat_map(|test| test["tables"].as_array().unwrap());
@@ -290,7 +290,7 @@ fn table<'a>(judged: &'a Judged, name: &str) -> &'a [serde_json::Value] {
 }
 
 #[test]
-fn a_wrong_value_of_the_second_turn_stands_in_the_table_too() {
+fn a_wrong_value_of_the_second_turn_is_in_the_table_too() {
     let judged = judge("nccl-wrong-later", &Scenario::named("nccl-wrong-later").unwrap(), &[]);
     let rows = table(&judged, "nccl.all_reduce");
     let wrong: Vec<_> = rows.iter().map(|row| row[8].as_u64().unwrap() + row[12].as_u64().unwrap()).collect();
@@ -308,14 +308,14 @@ fn collectives_are_counted_with_any_number_of_gpus() {
 fn nccl(name: &str, words: &[&str]) -> (String, Option<i32>) {
     let words: Vec<_> = ["nccl"].iter().chain(words).copied().collect();
     let scenario = Scenario::named(name).unwrap();
-    let said = firstlight(&scenario, &words, |output, _| {
+    let result = firstlight(&scenario, &words, |output, _| {
         Ok((String::from_utf8_lossy(&output.stdout).into_owned(), output.status.code()))
     });
-    said.unwrap()
+    result.unwrap()
 }
 
-/// nccl-tests' two runs on record of 8 x RTX 4090, without peer-to-peer and with it. The average there was made of
-/// times with more digits than it prints.
+/// The two recorded runs of nccl-tests on 8 x RTX 4090, without peer-to-peer and with it. nccl-tests computed the average
+/// from times with more digits than it prints.
 #[test]
 fn the_reference_machines_tables_come_out() {
     for (p2p, small, large, average) in [
@@ -335,7 +335,7 @@ fn the_reference_machines_tables_come_out() {
 }
 
 #[test]
-fn wrong_values_and_a_missing_transport_have_an_exit_status_of_their_own() {
+fn wrong_values_and_a_missing_transport_have_their_own_exit_status() {
     let (text, status) = nccl("nccl-wrong-element", &["all_reduce", "-b", "64M", "-e", "64M"]);
     assert_eq!(status, Some(1), "{text}");
     assert!(text.contains("# Out of bounds values : 2 FAILED"), "{text}");
@@ -346,14 +346,14 @@ fn wrong_values_and_a_missing_transport_have_an_exit_status_of_their_own() {
 }
 
 #[test]
-fn what_was_found_is_told_though_the_json_cannot_be_written() {
+fn findings_are_printed_even_if_the_json_cannot_be_written() {
     let all = |name: &str, words: &[&str]| {
         let scenario = Scenario::named(name).unwrap();
-        let said = firstlight(&scenario, words, |output, _| {
+        let result = firstlight(&scenario, words, |output, _| {
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             Ok((text(&output.stdout), text(&output.stderr), output.status.code()))
         });
-        said.unwrap()
+        result.unwrap()
     };
     let words = ["nccl", "all_reduce", "-b", "64M", "-e", "64M", "-J"];
     let (text, log, status) = all("nccl-wrong-element", &[&words[..], &["/dev/full"]].concat());
@@ -373,7 +373,7 @@ fn one_gpu_alone_gives_right_values_and_the_exchange_names_its_reduction() {
     assert!(text.contains("     float     max  "), "{text}");
 }
 
-/// Findings that matter and name pairs of GPUs name this one alone.
+/// Warnings, failures and errors that name a pair of GPUs name only this one.
 #[track_caller]
 fn blames(judged: &Judged, name: &str, pair: [usize; 2]) {
     let allowed = [format!("GPU {} -> {}", pair[0], pair[1]), format!("GPU {} -> {}", pair[1], pair[0])];
@@ -395,7 +395,7 @@ fn places() -> impl Strategy<Value = (usize, [usize; 2])> {
     })
 }
 
-/// Each kind once, somewhere on a machine of some size; `./run matrix` tries them on up to 16 GPUs.
+/// Each fault once, at a random pair of a machine of random size; `./run matrix` tries them on up to 16 GPUs.
 #[test]
 fn a_fault_is_found_where_it_is_and_nowhere_else() {
     at_a_time(2, OF_A_PAIR, |name| {

@@ -1,4 +1,4 @@
-//! What a verdict on simulated GPUs speaks of, and what is left of a run that is ended from outside.
+//! What a verdict on simulated GPUs covers, and what is left of a run that is ended from outside.
 
 use harness::simgpu::{Scenario, firstlight, prepared, validate};
 use std::collections::BTreeSet;
@@ -12,14 +12,14 @@ fn healthy(gpus: usize) -> Scenario {
     Scenario::named("healthy").unwrap().gpus(gpus)
 }
 
-/// What vLLM reads: proven pairs and no others, and none at all where peer-to-peer has failed.
+/// The file that vLLM reads has the proven pairs and no others, and none where peer-to-peer has failed.
 #[test]
 fn vllm_reads_the_proven_pairs_and_none_after_a_failure() {
     for (name, gpus, folder, reached) in
         [("healthy", 3, "proven", true), ("zeros", 3, "none", false), ("allreduce-zeros", 3, "none", false)]
     {
         let scenario = Scenario::named(name).unwrap().gpus(gpus);
-        // Level full alone makes the frameworks' all-reduces.
+        // Only level full runs the frameworks' all-reduces.
         let level = if name == "allreduce-zeros" { "full" } else { "standard" };
         let words = ["validate", "--level", level, "--skip", "p2p-soak,nccl-channels", "--json", "{}/r.json"];
         firstlight(&scenario, &words, |_, dir| {
@@ -29,7 +29,7 @@ fn vllm_reads_the_proven_pairs_and_none_after_a_failure() {
             let (env, root) = (String::from_utf8(env).unwrap(), to.join(folder));
             let line = format!("VLLM_CACHE_ROOT={}\n", root.display());
             assert!(env.contains(&line) && env.contains("\nVLLM_SKIP_P2P_CHECK=0\n"), "{name}: {env}");
-            // The frameworks' own all-reduce fails alone: NCCL goes on.
+            // If only the frameworks' own all-reduce fails, NCCL still uses peer-to-peer.
             assert_eq!(env.contains("NCCL_P2P_DISABLE=1"), name == "zeros", "{name}: {env}");
             let text = fs::read(root.join("gpu_p2p_access_cache_for_0,1,2.json")).unwrap();
             let read: std::collections::BTreeMap<String, bool> = serde_json::from_slice(&text).unwrap();
@@ -42,7 +42,7 @@ fn vllm_reads_the_proven_pairs_and_none_after_a_failure() {
     }
 }
 
-/// Every number under a key of a test.
+/// Every number in field `inside` of the items under a key of all tests.
 fn numbers(report: &serde_json::Value, key: &str, inside: &str) -> Vec<f64> {
     fn collect(value: &serde_json::Value, into: &mut Vec<f64>) {
         match value {
@@ -57,7 +57,7 @@ fn numbers(report: &serde_json::Value, key: &str, inside: &str) -> Vec<f64> {
     all
 }
 
-/// What was measured is in every form that promises it: rounded on the page, in base units for Prometheus.
+/// Every measured number is in the forms that must have it: rounded in HTML, in base units for Prometheus.
 fn every_number_is_shown(report: &serde_json::Value, form: &str, shown: &str) {
     let (matrices, tables) = (numbers(report, "matrices", "values"), numbers(report, "tables", "rows"));
     assert!(matrices.len() > 40 && tables.len() > 200, "{} and {}", matrices.len(), tables.len());
@@ -89,7 +89,7 @@ fn every_number_is_shown(report: &serde_json::Value, form: &str, shown: &str) {
     }
 }
 
-/// The simulation is of a whole machine, and nobody can take it for a real one.
+/// The simulation covers a whole machine, and no form of its report can be taken for that of a real one.
 #[test]
 fn a_simulated_pass_says_simulated_in_every_form() {
     let words = ["validate", "--level", "standard", "--json", "{}/r.json", "--text", "{}/r.txt"];
@@ -109,16 +109,16 @@ fn a_simulated_pass_says_simulated_in_every_form() {
         }
         let words = ["env", &report.display().to_string()];
         let env = firstlight(&healthy(2), &words, |output, _| Ok(output.stdout)).unwrap();
-        let told = "# 2 x Simulated NVIDIA GeForce RTX 4090 and the paths between them";
-        assert!(String::from_utf8_lossy(&env).contains(told), "{}", String::from_utf8_lossy(&env));
+        let covers = "# 2 x Simulated NVIDIA GeForce RTX 4090 and the paths between them";
+        assert!(String::from_utf8_lossy(&env).contains(covers), "{}", String::from_utf8_lossy(&env));
         Ok(())
     })
     .unwrap();
 }
 
-/// Every call into such a driver may hang; the tests that need none still run.
+/// Every call into such a driver may hang; the tests that need no such call still run.
 #[test]
-fn nothing_is_tried_on_a_gpu_after_a_driver_that_did_not_end_its_start() {
+fn no_gpu_is_tested_after_a_driver_that_did_not_finish_its_start() {
     let words = ["validate", "--level", "quick", "--json", "{}/r.json"];
     let judged = prepared(&healthy(2), &words, |mut command, dir| {
         let file = dir.join("root/run/firstlight/driver.json");
@@ -143,7 +143,7 @@ fn nothing_is_tried_on_a_gpu_after_a_driver_that_did_not_end_its_start() {
 }
 
 #[test]
-fn one_gpu_alone_passes_and_says_what_is_not_said_of_it() {
+fn one_gpu_alone_passes_and_the_report_says_what_the_verdict_does_not_cover() {
     let judged = validate(&healthy(1), &["--level", "quick"]).unwrap();
     assert_eq!((judged.verdict(), judged.report.outcome("cuda")), ("PASS", "pass"), "{}", judged.text);
     let covers = judged.report.0["covers"].as_str().unwrap();
@@ -163,7 +163,7 @@ const OF_PAIRS: &str =
     "cuda,p2p-capability,p2p-integrity,p2p-reach,p2p-order,p2p-bandwidth,p2p-latency,p2p-together";
 
 #[test]
-fn bridged_pairs_are_degraded_unless_they_are_meant_and_fail_where_more_is_meant() {
+fn bridged_pairs_are_degraded_unless_they_are_expected_and_fail_where_more_is_expected() {
     let judged = validate(&bridged(), &["--only", OF_PAIRS]).unwrap();
     assert_eq!((judged.verdict(), judged.fails()), ("DEGRADED", vec!["p2p-capability"]), "{}", judged.text);
     assert!(
@@ -178,13 +178,13 @@ fn bridged_pairs_are_degraded_unless_they_are_meant_and_fail_where_more_is_meant
             let report: serde_json::Value = serde_json::from_slice(bytes).unwrap();
             report["verdict"].as_str().unwrap().to_owned()
         };
-        let said = firstlight(&bridged(), &words, |output, _| Ok(verdict_of(&output.stdout))).unwrap();
-        assert_eq!(said, verdict, "{peers}");
+        let found = firstlight(&bridged(), &words, |output, _| Ok(verdict_of(&output.stdout))).unwrap();
+        assert_eq!(found, verdict, "{peers}");
     }
 }
 
 #[test]
-fn a_limited_run_is_of_its_gpus_and_names_the_others() {
+fn a_limited_run_covers_its_gpus_and_names_the_others() {
     let zeros = Scenario::named("zeros").unwrap().gpus(4).pair(0, 1);
     let judged = validate(&zeros, &["--level", "quick", "--gpus", "0,2,3"]).unwrap();
     assert_eq!(judged.verdict(), "PASS", "{}{}", judged.text, judged.log);
@@ -207,20 +207,20 @@ fn a_limited_run_is_of_its_gpus_and_names_the_others() {
     assert_eq!(refused, Some(64));
 }
 
-/// Processes with such a word after `--beneath`: those that the validator has started, and theirs.
+/// The command lines of the processes with the validator's PID after `--beneath`: those that it started, and their children.
 fn beneath(validator: &Child) -> Vec<String> {
     let number = validator.id().to_string();
     let processes = fs::read_dir("/proc").unwrap().flatten();
-    let told = processes.filter_map(|entry| {
+    let started = processes.filter_map(|entry| {
         let line = fs::read(entry.path().join("cmdline")).ok()?;
         let words: Vec<_> = line.split(|b| *b == 0).map(String::from_utf8_lossy).collect();
         let ours = words.windows(2).any(|pair| pair[0] == "--beneath" && pair[1] == number);
         ours.then(|| words.join(" "))
     });
-    told.collect()
+    started.collect()
 }
 
-/// Starts a run in which NCCL hangs, and hands it over once `word` is among its processes.
+/// Starts a run in which NCCL hangs, and passes it to `then` once one of its processes has `word` in its command line.
 fn running(word: &str, then: impl FnOnce(&mut Child, &std::path::Path)) {
     let words = ["validate", "--only", "nccl", "--json", "{}/r.json"];
     prepared(&Scenario::named("nccl-hang-init").unwrap().gpus(2), &words, |mut command, dir| {
@@ -275,7 +275,7 @@ fn an_interrupted_run_leaves_its_report_and_no_rank() {
     }
 }
 
-/// RTX 4090, of which those from `from` on are RTX 3090, with no peer access between the two kinds.
+/// A machine of RTX 4090 and, from GPU `from` on, RTX 3090, with no peer access between the two kinds.
 fn mixed(gpus: usize, from: usize) -> Scenario {
     let number = |n: usize| Value::Integer(i64::try_from(n).unwrap());
     let group = |range: std::ops::Range<usize>| Value::Array(range.map(number).collect());
@@ -290,7 +290,7 @@ fn mixed(gpus: usize, from: usize) -> Scenario {
     scenario.within(machine)
 }
 
-/// Boards of two generations reach each other on no machine: the verdict is about those that can.
+/// Boards of two generations have peer access on no machine: the verdict covers the pairs that can have it.
 #[test]
 fn mixed_boards_are_not_applicable_and_fail_no_machine() {
     let judged = validate(&mixed(3, 2), &["--only", OF_PAIRS]).unwrap();
@@ -307,13 +307,13 @@ fn mixed_boards_are_not_applicable_and_fail_no_machine() {
     assert_eq!((judged.verdict(), ended), ("ERROR", ["not-applicable", "not-applicable"].map(str::to_owned)));
     assert_eq!(judged.fails(), ["scope"], "{}", judged.text);
     assert!(judged.text.contains("Ada AD102 and Ampere GA102"), "{}", judged.text);
-    // An owner who asks for it gets a failure.
+    // If the settings expect it anyway, it is a failure.
     let asked = mixed(3, 2).set(&["expect.peers=[[0,1,2]]".to_owned()]);
     let judged = validate(&asked, &["--only", "cuda,p2p-capability"]).unwrap();
     assert_eq!((judged.verdict(), judged.fails()), ("FAIL", vec!["p2p-capability"]), "{}", judged.text);
 }
 
-/// Every command that needs NVML says that it hangs, long before it would be taken for dead; one that needs none works.
+/// Every command that needs NVML reports that NVML hangs, long before the command itself seems dead; the others work.
 #[test]
 fn a_hanging_nvml_is_an_error_of_every_command_within_its_deadline() {
     let hanging = ["nvml-hang-start", "nvml-hang-use"].map(|name| Scenario::named(name).unwrap().gpus(2));
@@ -327,17 +327,17 @@ fn a_hanging_nvml_is_an_error_of_every_command_within_its_deadline() {
         (&["record", "{}/machine.txt"], 0, ""),
         (&["fabric", "show"], 0, "0000:01:00.0"),
     ];
-    // All at a time, for these wait for deadlines.
+    // All at the same time, because they wait for deadlines.
     std::thread::scope(|scope| {
-        for (words, status, told) in commands {
+        for (words, status, expected) in commands {
             for scenario in &hanging {
                 scope.spawn(move || {
                     let start = Instant::now();
                     let output = firstlight(scenario, words, |output, _| Ok(output)).unwrap();
-                    let said =
+                    let printed =
                         [output.stdout, output.stderr].map(|t| String::from_utf8_lossy(&t).into_owned());
-                    assert_eq!(output.status.code(), Some(status), "{words:?}: {said:?}");
-                    assert!(said.iter().any(|text| text.contains(told)), "{words:?}: {said:?}");
+                    assert_eq!(output.status.code(), Some(status), "{words:?}: {printed:?}");
+                    assert!(printed.iter().any(|text| text.contains(expected)), "{words:?}: {printed:?}");
                     assert!(start.elapsed() < Duration::from_secs(120), "{words:?}: {:?}", start.elapsed());
                 });
             }
@@ -345,13 +345,13 @@ fn a_hanging_nvml_is_an_error_of_every_command_within_its_deadline() {
     });
 }
 
-/// A baseline of this machine, and the same with a faster pair: the first is kept, the second is drift, and one that cannot
-/// be read is an error, in the run itself and afterwards.
+/// A baseline of this machine agrees, the same with a faster pair is drift, and one that cannot be read is an error, both in a
+/// run and in `baseline compare`.
 #[test]
-fn a_figure_below_the_baseline_degrades_the_verdict_and_a_baseline_that_is_not_there_is_an_error() {
+fn a_figure_below_the_baseline_degrades_the_verdict_and_a_missing_baseline_is_an_error() {
     prepared(&healthy(2), &[], |command, dir| {
         let at = |name: &str| dir.join(name).display().to_string();
-        // One machine for all commands, as it is one in life.
+        // One simulated machine for all commands, as on real hardware.
         let run = |words: &[&str]| {
             let mut again = Command::new(command.get_program());
             let output =
@@ -360,35 +360,35 @@ fn a_figure_below_the_baseline_degrades_the_verdict_and_a_baseline_that_is_not_t
             (output.status.code(), text.concat())
         };
         let (report, base, other) = (at("r.json"), at("base.json"), at("other.json"));
-        let (status, said) = run(&["validate", "--level", "quick", "--json", &report]);
-        assert_eq!(status, Some(0), "{said}");
-        let (status, said) = run(&["baseline", "save", &report, &base]);
-        assert!(status == Some(0) && said.contains("2 x Simulated NVIDIA"), "{said}");
+        let (status, printed) = run(&["validate", "--level", "quick", "--json", &report]);
+        assert_eq!(status, Some(0), "{printed}");
+        let (status, printed) = run(&["baseline", "save", &report, &base]);
+        assert!(status == Some(0) && printed.contains("2 x Simulated NVIDIA"), "{printed}");
         let mut value: serde_json::Value = serde_json::from_slice(&fs::read(&base).unwrap()).unwrap();
         let cell = value.pointer_mut("/figures/p2p-bandwidth~1sample.uni.on/cells/0 -> 1/value").unwrap();
         *cell = (cell.as_f64().unwrap() * 1.5).into();
         fs::write(&other, value.to_string()).unwrap();
-        for (base, status, told) in [
+        for (base, status, expected) in [
             (&base, 0, "figures are as in the baseline"),
             (&other, 3, "BASELINE-DRIFT"),
             (&at("none.json"), 2, "cannot be read"),
         ] {
             let key = format!("validate.baseline={base}");
-            let (ended, said) = run(&["--set", &key, "validate", "--level", "quick"]);
-            assert!(ended == Some(status) && said.contains(told), "{base}: {said}");
-            let (ended, said) = run(&["baseline", "compare", base, &report]);
-            assert!(ended == Some(status) && said.contains(told), "{base}: {said}");
+            let (ended, printed) = run(&["--set", &key, "validate", "--level", "quick"]);
+            assert!(ended == Some(status) && printed.contains(expected), "{base}: {printed}");
+            let (ended, printed) = run(&["baseline", "compare", base, &report]);
+            assert!(ended == Some(status) && printed.contains(expected), "{base}: {printed}");
         }
-        // A lower level is no comparison.
+        // A report of a lower level cannot be compared.
         fs::write(
             &base,
             fs::read_to_string(&base).unwrap().replace("\"level\": \"quick\"", "\"level\": \"full\""),
         )
         .unwrap();
-        let (ended, said) = run(&["baseline", "compare", &base, &report]);
+        let (ended, printed) = run(&["baseline", "compare", &base, &report]);
         assert!(
-            ended == Some(2) && said.contains("of level quick, but the baseline of level full"),
-            "{said}"
+            ended == Some(2) && printed.contains("of level quick, but the baseline of level full"),
+            "{printed}"
         );
         Ok(())
     })

@@ -145,7 +145,7 @@ fn gpus(root: &Root, config: &Config, asked: &Nccl) -> Result<Vec<GpuId>, Comman
     let fabric = Fabric::read(root).map_err(|e| CommandError::undone(&e))?;
     if !root.is_live() && config.validate.library_path.is_empty() {
         return Err(CommandError::Undone(format!(
-            "{}: this is a machine in files, whose GPUs are not here",
+            "{}: this is a recorded machine, whose GPUs are not in this computer",
             fabric.root
         )));
     }

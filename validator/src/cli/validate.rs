@@ -41,11 +41,11 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
     if let (Some(json), Some(text)) = (&json, &text) {
         let both = match (json, text) {
             (Place::Stdout, Place::Stdout) => "standard output",
-            _ if same(json, text) => "a file",
+            _ if same(json, text) => "the same file",
             _ => "",
         };
         if !both.is_empty() {
-            let why = format!("--json {json} and --text {text}: {both} can take one of them");
+            let why = format!("--json {json} and --text {text}: only one of them can go to {both}");
             return Err(CommandError::Usage(why));
         }
     }

@@ -60,7 +60,7 @@ pub(super) fn unproven(report: &Report, plan: &Plan) -> Option<TestEntry> {
     let (gpus, lacking) = (report.gpu_names(), lacking.join(", "));
     let message = format!("nothing is proven about {gpus}: {lacking} had nothing to run on ({why})");
     let finding = Code::ScopeUnproven.finding(severity, &report.scope, message);
-    Some(TestEntry::of_the_run(ID, "Scope", "what the verdict speaks of was tested", report.level, finding))
+    Some(TestEntry::of_the_run(ID, "Scope", "what the verdict covers was tested", report.level, finding))
 }
 
 #[cfg(test)]

@@ -117,7 +117,7 @@ impl Restored {
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
     /// There is no journal.
-    #[error("no journal {}: nothing says what was changed", .0.display())]
+    #[error("no journal {}: it is unknown what was changed", .0.display())]
     Missing(PathBuf),
     /// The journal cannot be used.
     #[error(transparent)]

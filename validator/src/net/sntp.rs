@@ -128,7 +128,7 @@ fn plausible(offset: f64, round_trip: f64, now: SystemTime, within: Duration) ->
     if !(-0.1..=within.as_secs_f64()).contains(&round_trip) {
         return Err(format!("says that its answer took {round_trip:.3} s"));
     }
-    let by = Duration::try_from_secs_f64(offset.abs()).map_err(|_| "gives no time".to_owned())?;
+    let by = Duration::try_from_secs_f64(offset.abs()).map_err(|_| "sent no valid time".to_owned())?;
     let forward = offset >= 0.0;
     let then = if forward { now.checked_add(by) } else { now.checked_sub(by) };
     let seconds = then.and_then(|then| then.duration_since(UNIX_EPOCH).ok()).map(|d| d.as_secs());

@@ -117,7 +117,7 @@ fn uncounted(cluster: &mut Cluster, rails: usize) -> Result<Option<Judgement>, S
 
 /// The finding about a port whose share cannot be measured.
 pub(super) fn without_counters(name: &str) -> Finding {
-    let message = format!("{name} has no counters of bytes, so nothing shows what this rail carries");
+    let message = format!("{name} has no byte counters, so this rail's traffic cannot be measured");
     Code::NodesRail.finding(Severity::Warn, name, message)
 }
 

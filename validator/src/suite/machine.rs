@@ -22,6 +22,9 @@ use std::fmt::{self, Display};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+/// Why the GPUs of a recorded machine cannot be tested.
+const ELSEWHERE: &str = "this is a recorded machine, whose GPUs are not in this computer";
+
 /// The machine under test.
 pub struct Machine {
     /// The root from which everything is read.
@@ -111,7 +114,7 @@ impl Machine {
     /// Why not.
     pub(in crate::suite) fn asks_nvml(&self) -> Result<(), String> {
         if self.is_elsewhere() {
-            return Err("a machine in files: its GPUs are not here".to_owned());
+            return Err(ELSEWHERE.to_owned());
         }
         self.stuck().map_or(Ok(()), |stuck| Err(stuck.message))
     }
@@ -160,7 +163,7 @@ impl Machine {
             return Ok(Some(idle));
         }
         if self.is_elsewhere() {
-            return Ok(Some(Judgement::not_applicable("a machine in files: its GPUs are not here")));
+            return Ok(Some(Judgement::not_applicable(ELSEWHERE)));
         }
         if let Some(stuck) = self.stuck() {
             return Err(Box::new(stuck));

@@ -89,7 +89,7 @@ fn what_cannot_be_done_is_status_2_with_one_line() {
     let machine = Machine::small();
     let run = machine.run("fabric restore");
     assert_eq!((run.status, run.out.as_str()), (2, ""));
-    assert!(run.err.contains("fabric.json: nothing says what was changed"), "{}", run.err);
+    assert!(run.err.contains("fabric.json: it is unknown what was changed"), "{}", run.err);
     fs::remove_dir_all(machine.at("sys")).unwrap();
     for command in ["fabric show", "fabric plan", "fabric fix", "topo"] {
         let run = machine.run(command);

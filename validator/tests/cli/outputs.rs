@@ -295,7 +295,7 @@ fn a_baseline_is_made_of_good_reports_of_whole_machines_only_and_replaces_no_fil
     };
     refused(&save(&[&report, &to]), 2, "the scope is fabric, allowed in a baseline: machine");
     refused(&save(&[&report]), 64, "allowed: one report or more, and the file");
-    refused(&save(&["--force".as_ref(), &report, &report]), 64, "is a report, which no baseline replaces");
+    refused(&save(&["--force".as_ref(), &report, &report]), 64, "is a report and will not be replaced");
     refused(&save(&[&report, "--to".as_ref(), &to]), 2, "the scope is fabric");
     refused(&save(&[&report, "-".as_ref()]), 64, "standard input");
     refused(&save(&["-".as_ref(), "-".as_ref(), &to]), 64, "standard input");

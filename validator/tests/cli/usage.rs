@@ -170,7 +170,7 @@ fn wrong_use_is_64_with_one_line() {
     refused("validat", "'validat'");
     refused("validate --level fast", "quick, standard, full");
     refused("validate --only nonsense", "'nonsense'");
-    refused("validate --json - --text -", "standard output can take one of them");
+    refused("validate --json - --text -", "only one of them can go to standard output");
     refused("fabric fix --acs some", "allowed are path, all, off");
     refused("nccl all_reduced", "allowed are all_reduce, all_gather");
     refused("nccl all_reduce -b 8Q", "'8Q' is not a size");

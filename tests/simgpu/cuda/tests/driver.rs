@@ -1,5 +1,5 @@
-//! The library as programs see it: loaded by its file, driven through the interface of C with the
-//! product's own kernel images. What the model does is tested there; this is about the front.
+//! The library as programs use it: loaded from its file and called through the C interface with the product's own kernel
+//! images. The model has its own tests; these cover only the interface.
 #![expect(unsafe_code, reason = "the interface is one of C")]
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -14,20 +14,29 @@ use std::{env, fs, ptr};
 const MACHINE: &str = include_str!("../../machines/epyc-8x4090.toml");
 static KERNELS: &[u8] = include_bytes!("../../../../validator/kernels/images/firstlight.sm_89.cubin");
 
-/// The library, built for this test: cargo builds none for tests beside it.
+/// The library, built by this test, since cargo does not build it for tests of other crates.
 fn built() -> &'static Path {
+    const PACKAGE: [&str; 3] = ["CARGO_PKG_", "CARGO_MANIFEST_", "OUT_DIR"];
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
         let own = env::current_exe().unwrap();
         let target = own.ancestors().nth(3).unwrap();
         let mut cargo = Command::new(env!("CARGO"));
-        let words = ["build", "--quiet", "--locked", "--workspace", "--lib", "--target-dir"];
+        // Cargo's description of this package would run the build script of ring again, and compile half of all crates again.
+        for name in env::vars_os().map(|(name, _)| name) {
+            if PACKAGE.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+                cargo.env_remove(name);
+            }
+        }
+        // The test brings the features that all tests are built with.
+        let words =
+            ["build", "--quiet", "--locked", "--workspace", "--lib", "--test", "driver", "--target-dir"];
         assert!(cargo.args(words).arg(target).status().unwrap().success());
         target.join("debug/libsimgpu_cuda.so")
     })
 }
 
-/// A folder with the library and a scenario.
+/// A folder with the library and a scenario file.
 fn laid_out(more: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     fs::copy(built(), dir.path().join("libcuda.so.1")).unwrap();
@@ -36,13 +45,13 @@ fn laid_out(more: &str) -> tempfile::TempDir {
 }
 
 fn load(dir: &Path) -> Library {
-    // SAFETY: a library of this workspace, whose initialisers are the compiler's.
+    // SAFETY: a library of this workspace; its only initialisers are the compiler's.
     unsafe { Library::new(dir.join("libcuda.so.1")) }.unwrap()
 }
 
 macro_rules! call {
     ($library:expr, $name:literal, $($type:ty: $value:expr),* $(,)?) => {{
-        // SAFETY: the types are the header's, and pointers lead to what they should.
+        // SAFETY: the types are those of the header, and the pointers are valid.
         unsafe {
             let f: Symbol<'_, unsafe extern "C" fn($($type),*) -> c_int> = $library.get($name).unwrap();
             f($($value),*)
@@ -67,7 +76,7 @@ fn the_products_kernels_fill_copy_and_check() {
     let mut name = [0 as c_char; 64];
     let [a, b] = contexts(&cuda);
     assert_eq!(call!(cuda, "cuDeviceGetName", *mut c_char: name.as_mut_ptr(), c_int: 64, c_int: 0), 0);
-    // SAFETY: the call ended it with a zero.
+    // SAFETY: the call NUL-terminated it.
     let name = unsafe { CStr::from_ptr(name.as_ptr()) };
     assert_eq!(name.to_str(), Ok("Simulated NVIDIA GeForce RTX 4090"));
 
@@ -124,7 +133,7 @@ fn page_locked_memory_is_real_wherever_it_is_touched() {
         0
     );
     assert_eq!(call!(cuda, "cuCtxSynchronize",), 0);
-    // SAFETY: cuMemHostAlloc gave so many bytes, and nothing else uses them.
+    // SAFETY: cuMemHostAlloc allocated this many bytes, and nothing else uses them.
     let real = unsafe { std::slice::from_raw_parts_mut(memory.cast::<u8>(), bytes) };
     assert_eq!([real.first(), real.get(bytes / 2), real.last()], [Some(&0xa5); 3]);
     real[bytes / 3] = 1;
@@ -153,7 +162,7 @@ fn a_scenario_that_is_none_makes_cuinit_fail() {
     }
 }
 
-/// Where the child of the next test finds the library.
+/// The environment variable with the folder of the library, for the child process of the next test.
 const LIBRARY: &str = "SIMGPU_TEST_LIBRARY";
 
 #[test]
@@ -167,7 +176,7 @@ fn what_is_not_simulated_ends_the_process_with_its_name() {
     let own = "what_is_not_simulated_ends_the_process_with_its_name";
     let mut child = Command::new(env::current_exe().unwrap());
     let output = child.args(["--exact", own, "--nocapture"]).env(LIBRARY, dir.path()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("simgpu: cuGraphCreate is not simulated"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("simgpu: cuGraphCreate is not simulated"), "{stderr}");
     assert_eq!(output.status.signal(), Some(6), "{}", output.status);
 }

@@ -1,5 +1,5 @@
-//! The library as programs see it: loaded by its file beside the simulated libcuda, in one process with all
-//! GPUs and in one process for each GPU. What collectives do and take is tested in the model.
+//! The library as programs use it: loaded from its file next to the simulated libcuda, in one process with all GPUs and in
+//! one process per GPU. The results and times of collectives are tested in the model.
 #![expect(unsafe_code, reason = "the interface is one of C")]
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -14,25 +14,34 @@ use std::{env, fs, ptr};
 
 const EPYC: &str = include_str!("../../machines/epyc-8x4090.toml");
 const H200: &str = include_str!("../../machines/h200-nvlink.toml");
-/// An image that the simulated driver takes, with the kernels that are needed.
+/// An image that the simulated driver accepts, with the kernels that are needed.
 static KERNELS: &[u8] = b".version 7.8 fl_nccl_fill fl_nccl_check\0";
-/// Where a child finds the libraries, and what it is to do.
+/// The environment variable with the libraries' folder, for child processes.
 const LIBRARY: &str = "SIMGPU_TEST_LIBRARY";
 
-/// The libraries, built for this test: cargo builds none for tests beside them.
+/// The libraries, built by this test, since cargo does not build them for tests of other crates.
 fn built() -> &'static Path {
+    const PACKAGE: [&str; 3] = ["CARGO_PKG_", "CARGO_MANIFEST_", "OUT_DIR"];
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
         let own = env::current_exe().unwrap();
         let target = own.ancestors().nth(3).unwrap();
         let mut cargo = Command::new(env!("CARGO"));
-        let words = ["build", "--quiet", "--locked", "--workspace", "--lib", "--target-dir"];
+        // Cargo's description of this package would run the build script of ring again, and compile half of all crates again.
+        for name in env::vars_os().map(|(name, _)| name) {
+            if PACKAGE.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+                cargo.env_remove(name);
+            }
+        }
+        // The test brings the features that all tests are built with.
+        let words =
+            ["build", "--quiet", "--locked", "--workspace", "--lib", "--test", "driver", "--target-dir"];
         assert!(cargo.args(words).arg(target).status().unwrap().success());
         target.join("debug")
     })
 }
 
-/// A folder with the libraries and a scenario.
+/// A folder with the libraries and a scenario file.
 fn laid_out(machine: &str, more: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     fs::copy(built().join("libsimgpu_cuda.so"), dir.path().join("libcuda.so.1")).unwrap();
@@ -41,7 +50,7 @@ fn laid_out(machine: &str, more: &str) -> tempfile::TempDir {
     dir
 }
 
-/// This program again, for one test alone, with an environment of its own.
+/// This program again, running only one test, with its own environment.
 fn child(test: &str, dir: &Path, environment: &[(&str, &str)]) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture", "--test-threads", "1"]).env_clear().env(LIBRARY, dir);
@@ -51,20 +60,20 @@ fn child(test: &str, dir: &Path, environment: &[(&str, &str)]) -> Command {
 
 #[track_caller]
 fn run(test: &str, dir: &Path, environment: &[(&str, &str)]) -> String {
-    said(child(test, dir, environment).spawn().unwrap())
+    log_of(child(test, dir, environment).spawn().unwrap())
 }
 
 #[track_caller]
-fn said(child: Child) -> String {
+fn log_of(child: Child) -> String {
     let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
-    let said = String::from_utf8(stdout).unwrap();
-    assert!(status.success(), "{status}\n{said}\n{}", String::from_utf8_lossy(&stderr));
-    said
+    let log = String::from_utf8(stdout).unwrap();
+    assert!(status.success(), "{status}\n{log}\n{}", String::from_utf8_lossy(&stderr));
+    log
 }
 
 macro_rules! call {
     ($library:expr, $name:literal, $($type:ty: $value:expr),* $(,)?) => {{
-        // SAFETY: the types are the header's, and pointers lead to what they should.
+        // SAFETY: the types are those of the header, and the pointers are valid.
         unsafe {
             let f: Symbol<'_, unsafe extern "C" fn($($type),*) -> c_int> = $library.get($name).unwrap();
             f($($value),*)
@@ -99,10 +108,10 @@ const SUM: u32 = 0;
 const SEED: u64 = 0xabcd_ef01_2345;
 
 impl Sim {
-    /// The libraries of a child, and these GPUs with so many bytes each way.
+    /// The libraries of a child, and these GPUs with send and receive buffers of `bytes` bytes each.
     fn new(ordinals: &[c_int], bytes: usize) -> Self {
         let dir = PathBuf::from(env::var_os(LIBRARY).unwrap());
-        // SAFETY: libraries of this workspace, whose initialisers are the compiler's.
+        // SAFETY: libraries of this workspace; their only initialisers are the compiler's.
         let [cuda, nccl] =
             ["libcuda.so.1", "libnccl.so.2"].map(|n| unsafe { Library::new(dir.join(n)) }.unwrap());
         good!(cuda, "cuInit", u32: 0);
@@ -149,24 +158,24 @@ impl Sim {
         let mut function = 0usize;
         good!(self.cuda, "cuCtxSetCurrent", usize: gpu.context);
         good!(self.cuda, "cuModuleGetFunction", *mut usize: &raw mut function, usize: gpu.module, *const c_char: name.as_ptr());
-        // Arguments of 4 bytes lie in the first half of 8, as this processor has them.
+        // A 4-byte argument occupies the low half of its 8 bytes on this little-endian processor.
         let mut list: Vec<_> = arguments.iter_mut().map(|a| ptr::from_mut(a).cast::<c_void>()).collect();
         good!(self.cuda, "cuLaunchKernel", usize: function, u32: 128, u32: 1, u32: 1, u32: 256, u32: 1, u32: 1,
             u32: 0, usize: gpu.stream, *mut *mut c_void: list.as_mut_ptr(), *mut *mut c_void: ptr::null_mut());
     }
 
-    /// Values of the rank that has them.
+    /// Fills the send buffer with the values of a rank.
     fn fill(&self, gpu: &Gpu, rank: usize, count: u64) {
         let mut arguments = [gpu.send, count, u64::from(FLOAT), rank as u64, SEED, 0, 1000, 1, 0, 1, 0, 0];
         self.launch(gpu, c"fl_nccl_fill", &mut arguments);
     }
 
-    /// Wrong elements of the sum of `ranks`, the first of them, and how many were looked at.
+    /// The number of wrong elements in the sum of `ranks` ranks, the first of them, and how many were checked.
     fn wrong(&self, gpu: &Gpu, at: u64, count: u64, ranks: usize) -> [u64; 3] {
         self.check(gpu, at, count, SUM, 0, ranks, 0)
     }
 
-    /// Wrong elements where the values of a rank from `first` on should be.
+    /// The number of elements that differ from the values of a rank, starting at its element `first`.
     fn wrong_copy(&self, gpu: &Gpu, at: u64, count: u64, rank: usize, first: u64) -> u64 {
         let [wrong, _, looked] = self.check(gpu, at, count, u32::MAX, rank, 0, first);
         assert_eq!(looked, count);
@@ -195,7 +204,7 @@ impl Sim {
         [found[0], found[3], found[5]]
     }
 
-    /// Something for each GPU of this process, in one group.
+    /// One call for each GPU of this process, in one group.
     fn group(&self, each: impl Fn(usize, &Gpu) -> c_int) {
         good!(self.nccl, "ncclGroupStart",);
         for (rank, gpu) in self.gpus.iter().enumerate() {
@@ -214,7 +223,7 @@ impl Sim {
         good!(self.nccl, "ncclRecv", u64: to, usize: count, u32: FLOAT, c_int: from, usize: gpu.comm, usize: gpu.stream);
     }
 
-    /// One call of each GPU of this process, in one group.
+    /// An all-reduce of all GPUs of this process, in one group.
     fn all_reduce(&self, count: usize, in_place: bool) -> c_int {
         good!(self.nccl, "ncclGroupStart",);
         for gpu in &self.gpus {
@@ -242,7 +251,7 @@ impl Sim {
         }
     }
 
-    /// The time of one of 20 calls, in us, as nccl-tests takes it.
+    /// The duration of one of 20 calls, in us, as nccl-tests measures it.
     fn time(&self, count: usize, in_place: bool) -> f64 {
         assert_eq!(self.all_reduce(count, in_place), 0);
         self.record(false);
@@ -293,9 +302,9 @@ fn one_process_reduces_exactly_and_takes_the_tables_times() {
     let own = "one_process_reduces_exactly_and_takes_the_tables_times";
     let dir = laid_out(EPYC, "");
     let level = [("NCCL_P2P_LEVEL", "SYS"), ("NCCL_DEBUG", "INFO")];
-    let said = run(own, dir.path(), &level);
+    let log = run(own, dir.path(), &level);
     for line in ["TIME 8 38.82 38.16", "TIME 1048576 216.10 217.20", "TIME 134217728 11382.00 11380.00"] {
-        assert!(said.contains(line), "{line}\n{said}");
+        assert!(log.contains(line), "{line}\n{log}");
     }
     for line in [
         "NCCL INFO NCCL version 2.29.7+cuda12.4",
@@ -304,14 +313,14 @@ fn one_process_reduces_exactly_and_takes_the_tables_times() {
         "[7] NCCL INFO Connected all rings, use ring PXN 0 GDR 1\n",
         "Destroy COMPLETE",
     ] {
-        assert!(said.contains(line), "{line}\n{said}");
+        assert!(log.contains(line), "{line}\n{log}");
     }
-    // Nobody asked for a level: across sockets that means shared memory, as without peer access.
+    // Without a level setting, GPUs on different sockets use shared memory, as without peer access.
     for environment in [vec![], vec![("NCCL_P2P_DISABLE", "1"), ("NCCL_P2P_LEVEL", "5")]] {
         let all: Vec<_> = environment.into_iter().chain([("NCCL_DEBUG", "INFO")]).collect();
-        let said = run(own, dir.path(), &all);
-        assert!(said.contains("TIME 8 38.83 40.43"), "{said}");
-        assert!(said.contains("Channel 00 : 0[0] -> 1[1] via SHM/direct/direct"), "{said}");
+        let log = run(own, dir.path(), &all);
+        assert!(log.contains("TIME 8 38.83 40.43"), "{log}");
+        assert!(log.contains("Channel 00 : 0[0] -> 1[1] via SHM/direct/direct"), "{log}");
     }
 }
 
@@ -360,21 +369,21 @@ fn one_process_for_each_gpu_reduces_exactly_and_takes_as_long() {
             ];
             child(own, Path::new(&dir), &environment).spawn().unwrap()
         });
-        ranks.map(said).into_iter().for_each(|text| println!("{text}"));
+        ranks.map(log_of).into_iter().for_each(|text| println!("{text}"));
         return;
     }
     let dir = laid_out(H200, "");
     let began = Instant::now();
-    let said = run("one_process_for_each_gpu_reduces_exactly_and_takes_as_long", dir.path(), &[]);
+    let log = run("one_process_for_each_gpu_reduces_exactly_and_takes_as_long", dir.path(), &[]);
     for line in ["TIME 64 19.55 19.41", "TIME 33554432 173.38 173.75"] {
-        assert_eq!(said.matches(line).count(), 4, "{line}\n{said}");
+        assert_eq!(log.matches(line).count(), 4, "{line}\n{log}");
     }
-    assert!(said.contains("Channel 23/0 : 3[3] -> 0[0] via P2P/CUMEM"), "{said}");
-    assert!(!said.contains("Init START"), "{said}");
+    assert!(log.contains("Channel 23/0 : 3[3] -> 0[0] via P2P/CUMEM"), "{log}");
+    assert!(!log.contains("Init START"), "{log}");
     assert!(began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
 }
 
-/// Elements of one rank's part, and ranks, of the next test.
+/// Elements of one rank's part, and number of ranks, in the next test.
 const PART: usize = 1000;
 const RANKS: usize = 4;
 
@@ -425,7 +434,7 @@ fn nine(sim: &Sim) {
     });
     each(&|rank, gpu| copied(gpu, 0, 0, rank as u64 * part));
 
-    // The functions of 2.28 for what was composed above, to and from other roots.
+    // NCCL 2.28's functions for the operations composed above, with other roots.
     sim.group(|_, g| call!(nccl, "ncclAlltoAll", u64: g.send, u64: g.receive, usize: PART, u32: FLOAT, usize: g.comm, usize: g.stream));
     each(&|rank, gpu| (0..RANKS).for_each(|n| copied(gpu, n, n, rank as u64 * part)));
     sim.group(|_, g| call!(nccl, "ncclGather", u64: g.send, u64: g.receive, usize: PART, u32: FLOAT, c_int: 1, usize: g.comm, usize: g.stream));
@@ -443,7 +452,7 @@ fn all_nine_collectives_bring_what_they_should() {
         assert_eq!(sim.all_reduce(PART, false), 0);
         sim.gpus.iter().for_each(|gpu| assert_eq!(sim.wrong(gpu, gpu.receive, PART as u64, RANKS)[0], 0));
         nine(&sim);
-        // Who asks for something else than the others is waited for.
+        // If one rank requests something other than the rest, all of them wait.
         good!(sim.nccl, "ncclGroupStart",);
         for (rank, gpu) in sim.gpus.iter().enumerate() {
             good!(sim.nccl, "ncclAllReduce", u64: gpu.send, u64: gpu.receive, usize: 10 + rank % 2, u32: FLOAT, u32: SUM, usize: gpu.comm, usize: gpu.stream);
@@ -455,8 +464,8 @@ fn all_nine_collectives_bring_what_they_should() {
     }
     let dir = laid_out(H200, "");
     let own = "all_nine_collectives_bring_what_they_should";
-    let said = run(own, dir.path(), &[("NCCL_DEBUG", "INFO"), ("NCCL_DEBUG_SUBSYS", "P2P")]);
-    assert!(said.contains("Channel 01/1 : 2[2] -> 0[0] via P2P/direct pointer"), "{said}");
+    let log = run(own, dir.path(), &[("NCCL_DEBUG", "INFO"), ("NCCL_DEBUG_SUBSYS", "P2P")]);
+    assert!(log.contains("Channel 01/1 : 2[2] -> 0[0] via P2P/direct pointer"), "{log}");
     run(own, dir.path(), &[("NCCL_P2P_DISABLE", "1")]);
 }
 
@@ -469,7 +478,7 @@ fn strict_mode_without_peer_access_finds_no_transport() {
         if init == 0 {
             println!("CALL {}", sim.all_reduce(16, false));
         }
-        // SAFETY: the type is the header's.
+        // SAFETY: the type is that of the header.
         let last = unsafe {
             let f: Symbol<'_, unsafe extern "C" fn(usize) -> *const c_char> =
                 sim.nccl.get("ncclGetLastError").unwrap();
@@ -504,9 +513,9 @@ fn without_memory_and_peers_the_network_is_left() {
     }
     let dir = laid_out(EPYC, "");
     let environment = [("NCCL_SHM_DISABLE", "1"), ("NCCL_P2P_DISABLE", "1"), ("NCCL_DEBUG", "INFO")];
-    let said = run("without_memory_and_peers_the_network_is_left", dir.path(), &environment);
-    assert!(said.contains("Channel 00/0 : 0[0] -> 1[1] [send] via NET/Socket/0"), "{said}");
-    assert!(said.contains("Channel 00/0 : 1[1] -> 0[0] [receive] via NET/Socket/0"), "{said}");
+    let log = run("without_memory_and_peers_the_network_is_left", dir.path(), &environment);
+    assert!(log.contains("Channel 00/0 : 0[0] -> 1[1] [send] via NET/Socket/0"), "{log}");
+    assert!(log.contains("Channel 00/0 : 1[1] -> 0[0] [receive] via NET/Socket/0"), "{log}");
 }
 
 #[test]
@@ -563,7 +572,7 @@ fn what_spoils_transfers_between_two_gpus_spoils_what_nccl_moves_between_them() 
         return;
     }
     let test = "what_spoils_transfers_between_two_gpus_spoils_what_nccl_moves_between_them";
-    // From GPU 1 to 2 lies an edge of the ring; from 2 to 1 none does.
+    // The ring has an edge from GPU 1 to 2, but none from 2 to 1.
     for pair in ["[1, 2]", "[1, 2]\n[[fault]]\nkind = \"zeros\"\npair = [2, 1]"] {
         let dir = laid_out(EPYC, &format!("[[fault]]\nkind = \"flip\"\npair = {pair}\n"));
         run(test, dir.path(), &[("NCCL_P2P_LEVEL", "SYS")]);
@@ -604,7 +613,7 @@ fn what_is_not_simulated_ends_the_process_with_its_name() {
     let dir = laid_out(EPYC, "");
     let output =
         child("what_is_not_simulated_ends_the_process_with_its_name", dir.path(), &[]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("simgpu: ncclCommSplit is not simulated"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("simgpu: ncclCommSplit is not simulated"), "{stderr}");
     assert_eq!(output.status.signal(), Some(6), "{}", output.status);
 }

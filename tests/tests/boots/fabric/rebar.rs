@@ -20,28 +20,6 @@ fn codes(booted: &Booted, bdf: &str) -> Vec<String> {
     about.map(|f| f["code"].as_str().unwrap().to_owned()).collect()
 }
 
-#[test]
-fn gpus_alone_behind_their_root_ports_get_all_they_offer() {
-    let mut topology = Topology::new();
-    for dev in [1, 2] {
-        let root = topology.root_port(dev, "");
-        topology.gpu(root, "");
-        topology.audio(root);
-    }
-    // The kernel rounds the window of 32 GiB and 32 MiB up to 48 GiB.
-    topology.parameter("window=0x2000000000");
-    let booted = boot(&topology);
-
-    let gpus = ["0001:01:00.0", "0001:02:00.0"];
-    for gpu in gpus {
-        assert!(booted.bar1(gpu).is(32 * GIB), "{:x?}\n{booted}", booted.bar1(gpu));
-        assert_eq!(codes(&booted, gpu), ["REBAR-RESIZED"]);
-        assert_eq!(booted.report().device(gpu)["bars"][1]["bytes"], 32 * GIB);
-    }
-    booted.bars_are_sound(&gpus);
-    booted.says("BAR1 2 of 2 full size");
-}
-
 /// Two GPUs and a network card share the window of one switch: none of them can grow while the others
 /// are there. ACS, which the kernel sets anew at a rescan, must be off in the end all the same.
 #[test]
@@ -337,12 +315,6 @@ fn firmware_that_forbids_it_is_obeyed() {
     as_it_was(&boot_with(&topology, ""), &BOTH, "REBAR-PRESERVED", "warn");
 }
 
-/// The kernel reports success; only the control register knows better.
-#[test]
-fn a_gpu_that_ignores_the_write_is_named() {
-    as_it_was(&boot_with(&two_gpus("fault=rebar-readonly"), ""), &BOTH, "REBAR-IGNORED", "warn");
-}
-
 #[test]
 fn a_gpu_without_the_capability_is_named() {
     let booted = boot_with(&two_gpus("sizes=0"), "");
@@ -361,12 +333,4 @@ fn a_gpu_with_a_driver_is_not_touched() {
     let booted = boot_with(&topology, "");
     as_it_was(&booted, &BOTH, "REBAR-BUSY", "warn");
     assert!(booted.json("firstlight/fabric.json")["bars"].is_null());
-}
-
-#[test]
-fn who_asks_only_to_look_gets_nothing_changed() {
-    let booted = boot_with(&two_gpus(""), "firstlight.fabric.rebar=check");
-    booted.bars_are_sound(&BOTH);
-    assert!(BOTH.iter().all(|gpu| booted.bar1(gpu).is(FIRMWARE)), "{booted}");
-    booted.says("BAR1 0 of 2 full size");
 }

@@ -1,14 +1,16 @@
 //! Does the workload get the machine as promised when process 1 stays to look after it, and what happens when it is over?
 
 use super::ext4_of;
-use harness::{Boot, End, Medium};
+use harness::{Boot, End};
 use std::process::Command;
 
 #[test]
 fn the_shipped_demo_runs_and_powers_off() {
-    let booted = Boot::shipped().append("firstlight.expect.gpus=0").run().unwrap();
+    let booted = Boot::shipped().entry("default").unwrap().append("firstlight.expect.gpus=0").run().unwrap();
     let verdict = booted.verdict();
     assert_eq!((verdict.verdict.as_str(), verdict.failed.len()), ("PASS", 0), "{booted}");
+    booted.says("level standard");
+    booted.says("6 of 6 required parameters");
     let after = booted.lines().skip_while(|line| !line.starts_with("FIRSTLIGHT verdict"));
     let after: Vec<_> = after.collect();
     assert!(after.iter().any(|l| l.contains("workload")), "{booted}");
@@ -99,15 +101,6 @@ touch /run/firstlight/mark && echo yes > /run/kept/writable";
 }
 
 #[test]
-fn the_unified_image_boots_through_uefi_firmware() {
-    let uki = harness::Image::shipped().uki().unwrap();
-    let booted = Boot::shipped().from(Medium::Disk(uki)).memory(2048);
-    let booted = booted.stop_after("FIRSTLIGHT verdict=", std::time::Duration::from_secs(1)).run().unwrap();
-    // Nobody told it that no GPU is expected: what it carries says nothing about the machine.
-    assert_eq!(booted.verdict().failed, ["gpus"], "{booted}");
-}
-
-#[test]
 fn ctrl_alt_del_asks_a_running_workload_to_end_first() {
     let script = "trap 'echo asked to end; exit 0' TERM INT
 echo at work
@@ -121,6 +114,10 @@ while :; do sleep 1; done";
 #[test]
 fn ctrl_alt_del_restarts_a_machine_that_holds() {
     let booted = Boot::shipped().ctrl_alt_del_at("FIRSTLIGHT verdict=ERROR").run().unwrap();
+    assert_eq!(
+        (booted.verdict().failed, booted.verdict().codes),
+        (vec!["gpus".into()], vec!["GPU-NONE".into()])
+    );
     booted.never_says("panic");
     booted.ended(&End::Reboot);
 }
@@ -130,32 +127,17 @@ fn boot(on_exit: &str) -> Boot {
     Boot::shipped().append(&words)
 }
 
-#[test]
-fn a_status_other_than_zero_is_told_and_on_exit_decides() {
-    let booted = boot("reboot").workload("exit 7").run().unwrap();
-    let told = booted.lines().any(|l| l.starts_with("workload") && l.contains("status 7"));
-    assert!(told, "the console does not tell how the workload ended\n{booted}");
-    booted.ended(&End::Reboot);
-}
-
 /// A session that ends with the console as its controlling terminal would take unsent lines along.
 #[test]
-fn the_last_lines_of_a_workload_appear() {
-    let script = "for n in $(seq 60); do echo \"line $n of what a workload says before it ends\"; done";
-    let booted = boot("poweroff").workload(script).run().unwrap();
+fn the_last_lines_of_a_workload_and_its_status_appear_and_on_exit_decides() {
+    let script =
+        "for n in $(seq 60); do echo \"line $n of what a workload says before it ends\"; done; exit 7";
+    let booted = boot("reboot").workload(script).run().unwrap();
     let lines: Vec<&str> = booted.lines().collect();
     let last = lines.iter().position(|l| l.contains("line 60 of what a workload says"));
     let last = last.unwrap_or_else(|| panic!("the last line is lost\n{booted}"));
-    assert!(lines[last..].iter().any(|l| l.starts_with("workload") && l.contains("status 0")), "{booted}");
-}
-
-#[test]
-fn a_workload_that_cannot_be_started_is_named() {
-    let boot = boot("poweroff").append("firstlight.policy.on_error=poweroff");
-    let booted = boot.config("[workload]\nexec = [\"/no/such/program\"]\n").run().unwrap();
-    booted.says("/no/such/program");
-    booted.never_says("panic");
-    booted.ended(&End::PowerOff);
+    assert!(lines[last..].iter().any(|l| l.starts_with("workload") && l.contains("status 7")), "{booted}");
+    booted.ended(&End::Reboot);
 }
 
 /// A machine that nobody asked to stop does not: its children that died are gone all the same.

@@ -55,29 +55,23 @@ fn vetoed(booted: &Booted, step: &str) {
 }
 
 #[test]
-fn each_step_is_named_and_vetoed_and_the_kernel_word_tries_again() {
-    for step in ["fabric", "driver-load", "validate"] {
-        let dir = tempfile::tempdir().unwrap();
-        let variables = dir.path().join("variables.fd");
-        reset_during(machine(&variables), step);
-        let booted = machine(&variables).run().unwrap();
-        vetoed(&booted, step);
-        booted.ended(&End::PowerOff);
-        // The word takes any mark away; the other ways and places have tests of their own.
-        if step == "driver-load" {
-            let again = machine(&variables).append("firstlight.reset=clear").run().unwrap();
-            again.says("reset     firstlight.reset=clear: no mark is left");
-            assert_eq!(again.verdict().verdict, "PASS", "{again}");
-        }
-    }
+fn a_step_is_named_and_vetoed_and_the_kernel_word_tries_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let variables = dir.path().join("variables.fd");
+    reset_during(machine(&variables), "driver-load");
+    let booted = machine(&variables).run().unwrap();
+    vetoed(&booted, "driver-load");
+    booted.ended(&End::PowerOff);
+    let again = machine(&variables).append("firstlight.reset=clear").run().unwrap();
+    again.says("reset     firstlight.reset=clear: no mark is left");
+    assert_eq!(again.verdict().verdict, "PASS", "{again}");
 }
 
 #[test]
-fn the_veto_lasts_until_the_command_clears_the_variable() {
+fn the_command_shows_the_mark_and_clears_the_variable() {
     let dir = tempfile::tempdir().unwrap();
     let variables = dir.path().join("variables.fd");
     reset_during(machine(&variables), "validate");
-    vetoed(&machine(&variables).run().unwrap(), "validate");
     let script = "cd /run/kept
 firstlight reset > shown; echo $? >> shown
 firstlight reset clear > cleared; echo $? >> cleared
@@ -92,9 +86,6 @@ firstlight reset > after; echo $? >> after";
     );
     assert_eq!(booted.text("kept/cleared"), "EFI variable: removed\n0");
     assert_eq!(booted.text("kept/after"), "EFI variable: no mark\n0");
-    let last = machine(&variables).run().unwrap();
-    last.says("reset     no mark of an earlier boot; kept in an EFI variable");
-    assert_eq!(last.verdict().verdict, "PASS", "{last}");
 }
 
 /// Two simulated GPUs, and the tests that it takes to get to a part of `validate`.
@@ -122,8 +113,6 @@ fn part_is_vetoed(part: &str, scenario: &str, words: &str, runs: &[&str], is_not
     let mut rows = booted.lines().map(|line| line.split_whitespace().take(2).collect::<Vec<_>>());
     assert!(runs.iter().all(|test| rows.any(|row| row == ["PASS", test])), "{booted}");
     assert!(!booted.lines().any(|line| line.split_whitespace().nth(1) == Some(is_not_run)), "{booted}");
-    // The mark stays, although this boot wrote others.
-    with_gpus(&variables, "healthy", words).run().unwrap().says(&format!("RESET-DURING {part}"));
 }
 
 #[test]
@@ -151,5 +140,5 @@ fn without_variables_the_data_partition_keeps_the_mark() {
     vetoed(&booted, "validate");
     let again = machine().append("firstlight.reset=clear").run().unwrap();
     assert_eq!(again.verdict().verdict, "PASS", "{again}");
-    machine().run().unwrap().says("reset     no mark of an earlier boot; kept in LABEL=FIRSTLIGHT");
+    assert!(stick.read("reset-mark").is_err(), "{again}");
 }

@@ -82,13 +82,6 @@ fn the_unsigned_stick_is_refused_by_the_firmware() {
 }
 
 #[test]
-fn an_unsigned_image_on_the_signed_stick_is_refused() {
-    let uki = fs::read(Image::shipped().uki().unwrap()).unwrap();
-    let (_dir, boot, _) = stick(|s| s.put(SYSTEM, UKI, uki).unwrap());
-    refused(boot, r"Error loading \EFI\Linux\firstlight.efi: Access denied");
-}
-
-#[test]
 fn one_changed_bit_in_the_middle_of_the_signed_image_is_refused() {
     let (_dir, boot, _) = stick(|s| {
         let uki = s.get(SYSTEM, UKI).unwrap();
@@ -147,11 +140,12 @@ fn signed_ipxe_boots_the_signed_kernel() {
 
 /// Firmware that could verify and has no keys.
 #[test]
-fn without_keys_secure_boot_is_off_and_that_is_told() {
+fn without_keys_secure_boot_is_off_and_the_console_says_so() {
     let uki = Image::shipped().uki().unwrap();
     let variables = PathBuf::from("/usr/share/OVMF/OVMF_VARS_4M.fd");
     let booted = boot(Medium::Disk(uki), &variables).run().unwrap();
     booted.says("firmware  secure boot off\n");
+    assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
     booted.ended(&End::PowerOff);
 }
 

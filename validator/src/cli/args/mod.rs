@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, PartialEq, Parser)]
 #[command(name = "firstlight", version, max_term_width = 80, arg_required_else_help = false)]
 pub struct Args {
-    /// The machine in a file of `record`, or in a folder with the layout of /, instead of this one
+    /// Use a recorded machine instead of this one: a file of `record`, or a folder with the layout of /
     #[arg(long, global = true, value_name = "FILE|DIR")]
     pub root: Option<PathBuf>,
     /// A configuration file; repeatable, later files override earlier ones; goes before the command
@@ -76,7 +76,7 @@ pub enum Command {
         /// The file, or `-`
         file: Place,
     },
-    /// Show or remove the mark of a boot that was reset: exit status 0 none is left, 1 there is one, 2 unknown
+    /// Show or remove the mark of a boot that was reset: exit status 0 no mark is left, 1 a mark, 2 unknown
     Reset(Reset),
     /// List every test: id, level, deadline, what a pass proves
     List {

@@ -47,7 +47,7 @@ pub struct Reset {
     /// What to do with the mark
     #[arg(default_value = "show")]
     pub action: ResetAction,
-    /// The folder where the data partition is mounted, which has the mark of a machine without EFI variables
+    /// The folder where the data partition is mounted; a machine without EFI variables has its mark there
     #[arg(long, value_name = "DIR")]
     pub partition: Option<PathBuf>,
 }

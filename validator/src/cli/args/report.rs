@@ -12,7 +12,7 @@ pub struct Render {
     /// The output form
     #[arg(long)]
     pub to: Form,
-    /// What is left out of the form `prometheus`, where each value is a series
+    /// What to leave out of the form `prometheus`, in which each value is a series
     #[arg(long, value_name = "WHAT")]
     pub without: Option<Without>,
     /// The output file, or `-`
@@ -45,7 +45,7 @@ pub enum Form {
 /// `baseline`
 #[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
 pub enum Baseline {
-    /// Make a baseline from reports with PASS or DEGRADED; from several of them the noise is measured
+    /// Make a baseline from reports with PASS or DEGRADED; several reports also give the noise of each figure
     Save {
         /// Reports of `validate --json`, or `-` for standard input; without --to the last file is the baseline
         #[arg(required = true, value_name = "REPORT|FILE")]

@@ -49,7 +49,7 @@ pub(super) fn read(
 ) -> Result<Here, CommandError> {
     let fabric = Fabric::read(root).map_err(|e| CommandError::undone(&e))?;
     if !root.is_live() && config.validate.library_path.is_empty() {
-        let why = format!("{}: this is a machine in files, whose GPUs are not here", fabric.root);
+        let why = format!("{}: this is a recorded machine, whose GPUs are not in this computer", fabric.root);
         return Err(CommandError::Undone(why));
     }
     let place = launched()?;

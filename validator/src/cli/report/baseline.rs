@@ -64,7 +64,7 @@ fn save(files: &[PathBuf], to: Option<&PathBuf>, force: bool) -> Result<u8, Comm
         return Err(wrong(here(to, "exists; --force replaces it")));
     }
     if to.is_file() && files::read(to, LARGEST).is_ok_and(|bytes| from_json(&bytes).is_ok()) {
-        return Err(wrong(here(to, "is a report, which no baseline replaces")));
+        return Err(wrong(here(to, "is a report and will not be replaced")));
     }
     let reports = reports.iter().map(|path| read_any(path)).collect::<Result<Vec<_>, _>>()?;
     let made = baseline(&reports).map_err(|why| CommandError::Undone(format!("baseline save: {why}")))?;

@@ -111,7 +111,7 @@ fn for_vllm(report: &Report, dir: &Path) -> Result<Vec<Advice>, CommandError> {
         (true, _) => (NONE, "peer-to-peer is not proven on this machine, so vLLM uses it for no pair"),
         // vLLM's own all-reduce is off if this file allows no pair; NCCL does not read the file.
         _ if report.tests.iter().any(bad) => {
-            (NONE, "p2p-allreduce did not pass, so vLLM makes no all-reduce of its own and uses NCCL")
+            (NONE, "p2p-allreduce did not pass, so vLLM uses NCCL instead of its own all-reduce")
         }
         (false, Some(_)) => {
             (PROVEN, "the pairs of GPUs that passed the tests of peer-to-peer, in the form that vLLM reads")

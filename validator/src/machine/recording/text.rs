@@ -67,7 +67,7 @@ fn entries(text: &str) -> Result<Vec<Entry<'_>>, Malformed> {
 fn add(recording: &mut Recording, entry: &Entry<'_>) -> Result<(), String> {
     let path = entry.path;
     if path.split('/').any(|part| ["", ".", ".."].contains(&part)) || path.contains(char::is_control) {
-        return Err(format!("'{}' is no path below the machine's root", shown(path)));
+        return Err(format!("'{}' is not a path below the machine's root", shown(path)));
     }
     let node = match (entry.kind, entry.content.as_slice()) {
         ("folder", []) => Node::Folder,
@@ -77,7 +77,7 @@ fn add(recording: &mut Recording, entry: &Entry<'_>) -> Result<(), String> {
         (kind, lines) => {
             let kind = shown(kind);
             return Err(format!(
-                "'{kind}' with {} lines is no entry; allowed: folder, link, text, bytes",
+                "'{kind}' with {} lines is not a valid entry; allowed: folder, link, text, bytes",
                 lines.len()
             ));
         }
@@ -85,14 +85,14 @@ fn add(recording: &mut Recording, entry: &Entry<'_>) -> Result<(), String> {
     let above = path.match_indices('/').filter_map(|(end, _)| path.get(..end));
     let is_other = |above: &&str| recording.0.get(*above).is_some_and(|node| *node != Node::Folder);
     if let Some(other) = above.into_iter().find(is_other) {
-        return Err(format!("'{}' lies below '{}', which is no folder", shown(path), shown(other)));
+        return Err(format!("'{}' is below '{}', which is not a folder", shown(path), shown(other)));
     }
     if node != Node::Folder && recording.has_children(path) {
-        return Err(format!("'{}' has entries below it, so that it must be a folder", shown(path)));
+        return Err(format!("'{}' has entries below it, so it must be a folder", shown(path)));
     }
     match recording.0.insert(path.to_owned(), node) {
         None => Ok(()),
-        Some(_) => Err(format!("'{}' comes twice", shown(path))),
+        Some(_) => Err(format!("'{}' appears twice", shown(path))),
     }
 }
 
@@ -214,18 +214,15 @@ mod tests {
         assert_eq!(refused("#!/bin/sh\n"), "line 1: a recorded machine begins with 'firstlight machine 1'");
         for (text, why) in [
             ("\tx\n", "line 2: content before the first entry"),
-            ("text ../etc/passwd\n", "line 2: '../etc/passwd' is no path below the machine's root"),
-            ("text /etc/passwd\n", "line 2: '/etc/passwd' is no path below the machine's root"),
+            ("text ../etc/passwd\n", "line 2: '../etc/passwd' is not a path below the machine's root"),
+            ("text /etc/passwd\n", "line 2: '/etc/passwd' is not a path below the machine's root"),
             (
                 "mode a\n\t644\n",
-                "line 2: 'mode' with 1 lines is no entry; allowed: folder, link, text, bytes",
+                "line 2: 'mode' with 1 lines is not a valid entry; allowed: folder, link, text, bytes",
             ),
-            ("link a\n\t/etc\ntext a/passwd\n", "line 4: 'a/passwd' lies below 'a', which is no folder"),
-            (
-                "text a/passwd\nlink a\n\t/etc\n",
-                "line 3: 'a' has entries below it, so that it must be a folder",
-            ),
-            ("text a\ntext a\n", "line 3: 'a' comes twice"),
+            ("link a\n\t/etc\ntext a/passwd\n", "line 4: 'a/passwd' is below 'a', which is not a folder"),
+            ("text a/passwd\nlink a\n\t/etc\n", "line 3: 'a' has entries below it, so it must be a folder"),
+            ("text a\ntext a\n", "line 3: 'a' appears twice"),
             ("bytes a\n\tzeros 4097\n", "line 2: 'zeros 4097': at most 4096 at once"),
             ("bytes a\n\t0x\n", "line 2: '0x' is not hexadecimal"),
             ("bytes a\n\t012\n", "line 2: '012' is not hexadecimal"),

@@ -20,7 +20,7 @@ const LAST_NUMBER: u64 = 999_999_999;
 pub(super) struct Shelf {
     dir: PathBuf,
     keep: usize,
-    /// Each file is saved with a MAC by this key, and only files with a right MAC are sent.
+    /// Each file is saved with a MAC by this key, and only files with a correct MAC are sent.
     pub(super) key: Option<Key>,
 }
 

@@ -147,7 +147,7 @@ impl Case<'_> {
         if let Some(part) = self.uplink(&rest, &reach_each_other) {
             blames.push(Blame { part, figures: self.figures_of(&rest, true) });
         } else if !rest.is_empty() {
-            let why = "these nodes reach each other, so the cause is between them and the others, or several";
+            let why = "these nodes reach each other: a cause between them and the others, or several causes";
             give_up(rest.iter().map(|port| self.own(*port)).collect(), why);
         }
     }
@@ -219,7 +219,7 @@ impl Case<'_> {
             } else {
                 let own: BTreeSet<_> = ports.iter().map(|port| self.whole(*port, accused)).collect();
                 let candidates = own.into_iter().chain(self.with_its_only_other(leaf, &ports)).collect();
-                unclear.push(Unclear { candidates, why: "they are all that this leaf switch has" });
+                unclear.push(Unclear { candidates, why: "the leaf switch has too few nodes to decide" });
             }
             left.retain(|port| !ports.contains(port));
         }
@@ -285,7 +285,7 @@ impl Case<'_> {
         let is_explained = |port: &Port| self.suspects.has(*port) || passing.contains(port);
         let bad = self.first.iter().filter(|measure| is_bad(measure.got, self.limit)).map(ends);
         let pairs = bad.filter(|ends| !ends.iter().any(is_explained));
-        let why = "only the way between these two is bad; both are good with most others";
+        let why = "only the path between these two is bad; both work well with most others";
         pairs.map(|ends| Unclear { candidates: ends.iter().map(|p| self.own(*p)).collect(), why }).collect()
     }
 }

@@ -248,7 +248,7 @@ fn a_bad_way_between_two_good_nodes_accuses_neither() {
     let inference = infer(&world.network, &first, &[], None);
     assert!(inference.blames.is_empty());
     let text = inference.unclear[0].text(&NAMES);
-    assert!(text.starts_with("node n2 or node n6: only the way between these two"), "{text}");
+    assert!(text.starts_with("node n2 or node n6: only the path between these two"), "{text}");
 }
 
 #[test]
@@ -362,13 +362,13 @@ fn a_thousand_nodes_are_planned_and_judged_in_a_moment() {
 #[test]
 fn a_fault_without_a_place_fails_and_one_that_passes_warns() {
     let unclear =
-        Unclear { candidates: vec![Part::Node(2), Part::Node(6)], why: "only the way between them" };
+        Unclear { candidates: vec![Part::Node(2), Part::Node(6)], why: "only the path between them" };
     let passing = Port { node: 4, rail: 0 };
     let inference = Inference { unclear: vec![unclear], passing: vec![passing], ..Inference::default() };
     let found = blamed(&inference, &|node| format!("n{node}"), &|leaf| format!("l{leaf}"));
     let found: Vec<_> = found.iter().map(|f| (f.code.as_str(), f.severity, f.message.as_str())).collect();
     let expected = [
-        ("NODES-UNCLEAR", Severity::Fail, "node n2 or node n6: only the way between them"),
+        ("NODES-UNCLEAR", Severity::Fail, "node n2 or node n6: only the path between them"),
         (
             "NODES-UNCLEAR",
             Severity::Warn,

@@ -60,7 +60,11 @@ impl Plan {
 
 /// The content of a box with this seed.
 pub(super) fn content(seed: u64) -> Vec<u8> {
-    (0..BOX as u64 / 4).flat_map(|n| pattern::word(seed, n).to_le_bytes()).collect()
+    let mut bytes = vec![0; BOX];
+    for (word, n) in bytes.chunks_exact_mut(4).zip(0..) {
+        word.copy_from_slice(&pattern::word(seed, n).to_le_bytes());
+    }
+    bytes
 }
 
 /// Bytes that are not what they should be.
@@ -86,6 +90,9 @@ pub(super) fn compare(found: &[u8], plan: Plan, source: u64, sentinel: u64) -> O
         if let (Some(into), Some(out)) = (expected.get_mut(*to..to + bytes), from.get(*at..at + bytes)) {
             into.copy_from_slice(out);
         }
+    }
+    if found == expected {
+        return None;
     }
     let differ = |(_, (found, expected)): &(usize, (&u8, &u8))| found != expected;
     let mut wrong = found.iter().zip(&expected).enumerate().filter(differ);

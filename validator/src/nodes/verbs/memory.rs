@@ -201,8 +201,11 @@ impl Region {
                     stream.finish("copying the memory under test", COPY)
                 };
                 copied().map_err(|e| VerbsError::Call { what: "CUDA".to_owned(), why: e.to_string() })?;
-                let words = beside.words(0, bytes as u64 / 4);
-                Ok(words.into_iter().flat_map(u32::to_le_bytes).collect())
+                let mut found = Vec::with_capacity(bytes);
+                for word in beside.words(0, bytes as u64 / 4) {
+                    found.extend_from_slice(&word.to_le_bytes());
+                }
+                Ok(found)
             }
         }
     }

@@ -59,7 +59,7 @@ fn machines(fleet: &Fleet) -> Element {
             let line = below(machine).into_iter().find(|(name, _)| *name == label);
             line.map(|(_, text)| text).unwrap_or_default()
         };
-        let recorded = if summary.recorded { " (a machine in files)" } else { "" };
+        let recorded = if summary.recorded { " (a recorded machine)" } else { "" };
         row(
             &host,
             [

@@ -88,7 +88,7 @@ impl Pairs {
     /// The pairs that the subject names, and the further pairs that the finding represents, which its evidence names. If
     /// only GPUs are named, as in `GPU 1`, all pairs of these GPUs.
     pub(super) fn of(finding: &Finding, report: &Report) -> Self {
-        let represents_more = finding.message.ends_with(" more like it");
+        let represents_more = finding.message.ends_with(" more of this kind");
         let lines = finding.evidence.iter().filter(|line| represents_more && line.starts_with("GPU "));
         let first = |line: &String| line.split(':').next().map(pairs).unwrap_or_default();
         let mut named: BTreeSet<_> =

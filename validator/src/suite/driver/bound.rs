@@ -11,7 +11,7 @@ use crate::suite::{Group, Machine, READING, Test};
 pub(in crate::suite) const TEST: Test = Test {
     id: "drivers",
     title: "Kernel drivers",
-    proves: "no other driver holds a GPU or is loaded for it, and NVIDIA's is of the expected version",
+    proves: "no driver other than NVIDIA's is bound to a GPU or loaded for it, and NVIDIA's has the expected version",
     level: Level::Quick,
     deadline: READING,
     mandatory: true,

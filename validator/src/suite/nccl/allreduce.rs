@@ -22,7 +22,7 @@ use std::time::Duration;
 pub(in crate::suite) const TEST: Test = Test {
     id: "nccl-allreduce",
     title: "All reduce",
-    proves: "all reduce gives right values in every timed call, each size as fast as the slowest link of the best ring allows (the gain by peer-to-peer is reported)",
+    proves: "all_reduce gives right values in every timed call, each size as fast as the slowest link of the best ring allows (the gain by peer-to-peer is reported)",
     level: Level::Standard,
     deadline: Duration::from_secs(240),
     mandatory: false,

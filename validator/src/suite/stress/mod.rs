@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 pub(in crate::suite) const MEMORY: Test = Test {
     id: "gpu-memory",
     title: "GPU memory",
-    proves: "nearly all memory of every GPU holds every bit through moving inversions, with all GPUs at work",
+    proves: "moving inversions find no wrong bit in nearly all memory of every GPU, with all GPUs at work",
     level: Level::Acceptance,
     deadline: SPARE,
     mandatory: false,

@@ -12,7 +12,7 @@ macro_rules! nccl {
         cause "depends on the call and its error, which the message gives, and on NCCL's log lines in the evidence"
         remedy "read NCCL's log lines in the evidence; run only this test again with `firstlight validate --only TEST`"
     NcclHang "NCCL-HANG"
-        means "NCCL did not finish: in its start, or in a collective"
+        means "NCCL did not finish starting, or did not finish a collective"
         cause "one GPU waits for data that never arrives: peer-to-peer that does not deliver flags, or a GPU that stopped"
         remedy "read the kernel's Xid lines and the evidence, which names the ranks that did not answer; power the machine off and on"
     NcclNoTransport "NCCL-NO-TRANSPORT"

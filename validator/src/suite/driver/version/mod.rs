@@ -17,7 +17,7 @@ use crate::text::count;
 pub(in crate::suite) const TEST: Test = Test {
     id: "driver",
     title: "NVIDIA driver",
-    proves: "module, libraries and GPU firmware of the driver are of one version, built for this kernel, and it has every GPU",
+    proves: "module, libraries and GPU firmware of the driver have one version, the module was built for this kernel, and it is bound to every GPU",
     level: Level::Quick,
     deadline: READING,
     mandatory: true,

@@ -152,7 +152,7 @@ fn range((least, most): (u64, u64)) -> String {
 
 fn short(about: &str, gpu: &Device, severity: Severity, (needed, there): (u64, u64)) -> Finding {
     let message = format!(
-        "BAR1 of {about} is at least {} MiB too small for the driver's map of all memory: {there} MiB are there, {needed} are needed",
+        "BAR1 of {about} is at least {} MiB too small for the driver's map of all memory: it has {there} MiB, and {needed} MiB are needed",
         needed - there
     );
     Code::Bar1MapShort.finding(severity, &gpu.bdf, message).values(there, needed, Some("MiB"))
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(
             said.message,
             "BAR1 of 0000:10:00.0 (GeForce RTX 5090, 32607 MiB) is at least 362 MiB too small for the driver's map of \
-         all memory: 32766 MiB are there, 33128 are needed"
+         all memory: it has 32766 MiB, and 33128 MiB are needed"
         );
         assert!(said.remedy.contains("firstlight.console.screen=release"), "{}", said.remedy);
         assert!(said.remedy.contains("RMForceStaticBar1=1"), "{}", said.remedy);

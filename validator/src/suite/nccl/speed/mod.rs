@@ -179,7 +179,7 @@ pub(super) fn findings(slow: &[Slow], limits: &Limits, arm: &str) -> Vec<Finding
         own.sort_by(|a, b| b.severity().cmp(&a.severity()).then(b.times().total_cmp(&a.times())));
         let worst = own.first()?;
         let more =
-            if own.len() > 1 { format!("; and {} more like it", own.len() - 1) } else { String::new() };
+            if own.len() > 1 { format!("; and {} more of this kind", own.len() - 1) } else { String::new() };
         let message = format!("NCCL {arm}: {worst}{more}");
         let finding = Code::NcclSlow.finding(worst.severity(), collective, message);
         let finding = finding.values(rounded(worst.us), rounded(worst.most_us), Some("us"));

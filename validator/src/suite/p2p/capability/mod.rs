@@ -22,7 +22,7 @@ use std::time::Duration;
 pub(in crate::suite) const TEST: Test = Test {
     id: "p2p-capability",
     title: "Peer access",
-    proves: "CUDA, NVML and actual enabling agree that every GPU may use the memory of every other GPU, or of those in its group",
+    proves: "CUDA, NVML and an actual attempt agree that every GPU has access to the memory of every other GPU, or of those in its group",
     level: Level::Quick,
     deadline: Duration::from_secs(30),
     mandatory: true,

@@ -82,7 +82,7 @@ fn first_of(kind: Vec<Finding>) -> Vec<Finding> {
     let mut all = kind.into_iter();
     let Some(first) = all.next() else { return Vec::new() };
     let lines = all.map(|f| f.message).collect();
-    let message = format!("{}; and {others} more like it", first.message);
+    let message = format!("{}; and {others} more of this kind", first.message);
     vec![Finding { message, ..first }.seen_all(lines)]
 }
 
@@ -121,7 +121,8 @@ mod tests {
         let said = few((0..9).map(slow).chain([Code::P2pLatency.finding(Severity::Warn, "x", "y")]));
         assert_eq!(said.len(), 2);
         let slow = said.iter().find(|f| f.is(Code::P2pSlow)).unwrap();
-        assert_eq!((slow.message.as_str(), slow.evidence.len()), ("GPU 0 is slow; and 8 more like it", 8));
+        assert_eq!(slow.message, "GPU 0 is slow; and 8 more of this kind");
+        assert_eq!(slow.evidence.len(), 8);
     }
 
     #[test]
