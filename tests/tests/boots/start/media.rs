@@ -4,7 +4,7 @@
 use harness::boot::medium::MAC;
 use harness::boot::medium::Served;
 use harness::lab::{INTERFACE, Lab, Serving};
-use harness::stick::{DATA, SYSTEM, Stick};
+use harness::stick::{DATA, Stick};
 use harness::{Boot, Booted, End, Image, Medium};
 use serde_json::Value;
 use std::fs;
