@@ -11,9 +11,9 @@ clippy=$(rustc --print sysroot)/bin/clippy-driver
 [ -x "$clippy" ] || { echo "check: clippy is missing; install it: rustup component add clippy" >&2; exit 1; }
 # These two are what `cargo clippy -- -D warnings` sets.
 export RUSTC_WORKSPACE_WRAPPER=$clippy CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
-# Cargo describes a test's package to it. In the test's own call of cargo that would run the build script of ring again, and so
-# compile half of all crates again.
-unset "${!CARGO_PKG_@}" "${!CARGO_MANIFEST_@}" OUT_DIR
+# The build script of ring runs again, and half of all crates are compiled again, where one of these changes: cargo's description
+# of the package to a test that calls cargo itself, and the date of image/lib/common.sh.
+unset "${!CARGO_PKG_@}" "${!CARGO_MANIFEST_@}" OUT_DIR SOURCE_DATE_EPOCH
 if [ "${1:-}" = with ]; then
     shift
     exec "$@"
