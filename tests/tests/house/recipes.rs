@@ -27,6 +27,12 @@ fn every_test_binary_is_in_a_stage() {
         let named = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").contains(&word);
         assert!(named(&check) || named(&recipes), "neither tests/check.sh nor the Justfile has {word}");
     }
+    // With `--tests` cargo leaves out what `--test` names when it is no default target.
+    let lints = check.lines().find(|line| line.starts_with("step clippy ")).unwrap();
+    assert!(!lints.contains("--tests"), "{lints}");
+    for name in ["image", "boots", "deploy", "arm64"] {
+        assert!(lints.contains(&format!("--test {name}")), "{lints}");
+    }
 }
 
 #[test]
