@@ -115,7 +115,7 @@ matrix *words:
 # The HTML page of reports of simulated GPUs, or of PAGES, in headless Chromium at 390 and 1440 pixels, light and dark; pictures in target/look-html.
 [group('check')]
 look-html *pages:
-    tests/check.sh with cargo build --locked --lib --bin simgpu
+    tests/check.sh with cargo build --locked --lib --bin simgpu --test driver
     cargo build --release --locked --bin firstlight
     tests/look-html.py target/look-html "$@"
 
@@ -134,7 +134,7 @@ boots *words: media simulated
 [group('check')]
 test-arm64 *words:
     image/arm64.sh image
-    FIRSTLIGHT_SIMULATED="$(image/arm64.sh simulated)" cargo test --locked --test arm64 -- --test-threads=2 --nocapture "$@"
+    FIRSTLIGHT_SIMULATED="$(image/arm64.sh simulated)" tests/check.sh with cargo test --locked --test arm64 -- --test-threads=2 --nocapture "$@"
 
 # Describe a driver that the archive does not have, from NVIDIA's two files in DIR, and print the command that builds its image: driver-files VERSION DIR [FAMILY..].
 [group('use')]
@@ -157,7 +157,7 @@ driver-bind *words: media
 # The package installed, run and removed in minimal Debian folders, under systemd, and built twice; or those tests whose names hold a word (minutes; as root).
 [group('check')]
 package-tests word="": package
-    cargo test --locked --test deploy -- --test-threads=3 "package::{{word}}"
+    tests/check.sh with cargo test --locked --test deploy -- --test-threads=3 "package::{{word}}"
 
 # The examples of docs/deploy with Slurm, Prometheus, Alertmanager, schemas and an emulated management controller; or those tests whose names hold a word (a minute; as root).
 [group('check')]
@@ -166,7 +166,7 @@ deploy-tests word="": package
         echo 'deploy-tests: installing from the Python registry into target/deploy/python: {{deploy-wheels}}' >&2; \
         rm -rf target/deploy/python; \
         python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --target target/deploy/python {{deploy-wheels}} && touch "$stamp"; }
-    cargo test --locked --test deploy -- --skip package:: "{{word}}"
+    tests/check.sh with cargo test --locked --test deploy -- --skip package:: "{{word}}"
 
 # The driver's modules, built again in another folder, must be the same bytes (minutes).
 [group('check')]

@@ -3,43 +3,21 @@
 #![expect(unsafe_code, reason = "the interface is one of C")]
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+use harness::simgpu::Libraries;
 use libloading::{Library, Symbol};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 use std::{env, fs, ptr};
 
 const MACHINE: &str = include_str!("../../machines/epyc-8x4090.toml");
 static KERNELS: &[u8] = include_bytes!("../../../../validator/kernels/images/firstlight.sm_89.cubin");
 
-/// The library, built by this test, since cargo does not build it for tests of other crates.
-fn built() -> &'static Path {
-    const PACKAGE: [&str; 3] = ["CARGO_PKG_", "CARGO_MANIFEST_", "OUT_DIR"];
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let own = env::current_exe().unwrap();
-        let target = own.ancestors().nth(3).unwrap();
-        let mut cargo = Command::new(env!("CARGO"));
-        // Cargo's description of this package would run the build script of ring again, and compile half of all crates again.
-        for name in env::vars_os().map(|(name, _)| name) {
-            if PACKAGE.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
-                cargo.env_remove(name);
-            }
-        }
-        // The test brings the features that all tests are built with.
-        let words =
-            ["build", "--quiet", "--locked", "--workspace", "--lib", "--test", "driver", "--target-dir"];
-        assert!(cargo.args(words).arg(target).status().unwrap().success());
-        target.join("debug/libsimgpu_cuda.so")
-    })
-}
-
 /// A folder with the library and a scenario file.
 fn laid_out(more: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    fs::copy(built(), dir.path().join("libcuda.so.1")).unwrap();
+    fs::copy(&Libraries::built().unwrap().cuda, dir.path().join("libcuda.so.1")).unwrap();
     fs::write(dir.path().join("simgpu.toml"), format!("{MACHINE}\n{more}")).unwrap();
     dir
 }

@@ -3,12 +3,12 @@
 #![expect(unsafe_code, reason = "the interface is one of C")]
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+use harness::simgpu::Libraries;
 use libloading::{Library, Symbol};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::OnceLock;
 use std::time::Instant;
 use std::{env, fs, ptr};
 
@@ -19,33 +19,12 @@ static KERNELS: &[u8] = b".version 7.8 fl_nccl_fill fl_nccl_check\0";
 /// The environment variable with the libraries' folder, for child processes.
 const LIBRARY: &str = "SIMGPU_TEST_LIBRARY";
 
-/// The libraries, built by this test, since cargo does not build them for tests of other crates.
-fn built() -> &'static Path {
-    const PACKAGE: [&str; 3] = ["CARGO_PKG_", "CARGO_MANIFEST_", "OUT_DIR"];
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let own = env::current_exe().unwrap();
-        let target = own.ancestors().nth(3).unwrap();
-        let mut cargo = Command::new(env!("CARGO"));
-        // Cargo's description of this package would run the build script of ring again, and compile half of all crates again.
-        for name in env::vars_os().map(|(name, _)| name) {
-            if PACKAGE.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
-                cargo.env_remove(name);
-            }
-        }
-        // The test brings the features that all tests are built with.
-        let words =
-            ["build", "--quiet", "--locked", "--workspace", "--lib", "--test", "driver", "--target-dir"];
-        assert!(cargo.args(words).arg(target).status().unwrap().success());
-        target.join("debug")
-    })
-}
-
 /// A folder with the libraries and a scenario file.
 fn laid_out(machine: &str, more: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    fs::copy(built().join("libsimgpu_cuda.so"), dir.path().join("libcuda.so.1")).unwrap();
-    fs::copy(built().join("libsimgpu_nccl.so"), dir.path().join("libnccl.so.2")).unwrap();
+    let libraries = Libraries::built().unwrap();
+    fs::copy(&libraries.cuda, dir.path().join("libcuda.so.1")).unwrap();
+    fs::copy(&libraries.nccl, dir.path().join("libnccl.so.2")).unwrap();
     fs::write(dir.path().join("simgpu.toml"), format!("{machine}\n{more}")).unwrap();
     dir
 }
