@@ -83,7 +83,7 @@ CONFIG
     # busybox of arm64 cannot run here to list its applets; that of x86-64, from the same source, can.
     applets "$parts/busybox" > "$recipe/applets"
     sed -i 's,\./usr/bin/busybox --list,cat "$SRCDIR/recipe/applets",' "$recipe/mkosi.finalize"
-    grep -qF '$(cat "$SRCDIR/recipe/applets")' "$recipe/mkosi.finalize" || die "mkosi.finalize asks for applets in another way"
+    grep -qF '$(cat "$SRCDIR/recipe/applets")' "$recipe/mkosi.finalize" || die "mkosi.finalize does not list the applets as expected"
     read -r name version arch _ < <(locked image-arm64 | grep '^systemd-boot-efi ')
     dpkg-deb -x "$(deb_path "$name" "$version" "$arch")" "$parts/stubs"
 

@@ -42,8 +42,8 @@ kvm_works() {
 }
 late=
 if kvm_works; then accel=(-accel kvm -cpu host); else
-    # QEMU 7.2 sometimes emulates cmpxchg16b wrongly: about one boot in four died of it. And with two processors emulated
-    # at the same time, one may execute an instruction that the other is just patching (Oops: int3).
+    # QEMU 7.2 sometimes emulates cmpxchg16b wrongly: about one boot in four failed because of it. And with two processors
+    # emulated at the same time, one may execute an instruction that the other is just patching (Oops: int3).
     accel=(-accel tcg,thread=single -cpu max,-cx16)
     # On a busy host the timer interrupt that the kernel checks for may come late, and the kernel would give up.
     late=no_timer_check

@@ -47,7 +47,7 @@ gone() {
     for package in "${sources[@]}"; do
         apt-cache "${APT_OPTIONS[@]}" showsrc --only-source "${package%%=*}" 2> /dev/null | grep -xF "Version: ${package#*=}" > /dev/null || names+=", ${package/=/ }"
     done
-    [ -n "$names" ] || die "the archive did not give what it has" "check the network and run it again"
+    [ -n "$names" ] || die "the archive did not deliver packages that it has" "check the network and run it again"
     die_gone "${FIRSTLIGHT_ARCHIVE:-}" "${names#, }"
 }
 if [ ${#missing[@]} -gt 0 ]; then
@@ -59,7 +59,7 @@ for source in "${sources[@]}"; do
     /usr/lib/apt/apt-helper "${APT_OPTIONS[@]}" -qq download-file "$uri" "$work/${file%% *}" || gone
 done
 for wheel in "${wheels[@]}"; do
-    fetch_wheel "${wheel%%=*}" "${wheel#*=}" "$work" || die "the Python registry gives no ${wheel/=/ }" "check the network; 'just relock' for a newer version"
+    fetch_wheel "${wheel%%=*}" "${wheel#*=}" "$work" || die "the Python registry does not deliver ${wheel/=/ }" "check the network; 'just relock' for a newer version"
 done
 for line in "${expected[@]}"; do
     read -r path hash _ <<< "$line"

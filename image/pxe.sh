@@ -17,7 +17,7 @@ while [ $# -gt 0 ]; do
 done
 [ -e "$folder/SHA256SUMS" ] || die "there is nothing to serve in $folder" "just media"
 if [ -z "$interface" ]; then
-    [ -z "$proxy" ] || die "--proxy goes with --serve" "$usage"
+    [ -z "$proxy" ] || die "--proxy needs --serve" "$usage"
     say "ready to serve: ${folder#"$REPO"/} ($(du -shL "$folder" | cut -f1)); its README describes what to do with it"
     say "or serve it from here: just pxe --serve INTERFACE"
     exit 0
@@ -28,9 +28,9 @@ ip link show dev "$interface" > /dev/null 2>&1 ||
 [ "$(id -u)" = 0 ] || die "DHCP and TFTP need root" "sudo image/pxe.sh --serve $interface"
 command -v dnsmasq > /dev/null || die "dnsmasq is missing" "apt-get install dnsmasq-base"
 own=$(ip -4 -oneline address show dev "$interface" scope global | awk 'NR == 1 { print $4 }')
-[ -n "$own" ] || die "$interface has no IPv4 address" "for one of its own: ip address add 192.168.77.1/24 dev $interface; ip link set $interface up"
+[ -n "$own" ] || die "$interface has no IPv4 address" "for a separate network: ip address add 192.168.77.1/24 dev $interface; ip link set $interface up"
 if [ -z "$proxy" ] && ip -4 route show default | grep -qw "dev $interface"; then
-    die "$interface leads to the rest of the world, and this machine would give away addresses there" "use --proxy, or an interface of its own"
+    die "$interface leads to the rest of the world, and this machine would give away addresses there" "use --proxy, or a separate interface"
 fi
 # SERVER FIRST LAST: our address, and the range of addresses to assign
 read -r server first last < <(python3 - "$own" <<'END'

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# check.sh RESOLVED FRAGMENT..: fails when a requested option did not survive into RESOLVED, naming
-# each: kconfig drops what depends on something that is off without a word. Fails also when a mitigation of a processor
-# fault is off, whether a fragment names it or not: a new kernel brings new ones.
+# check.sh RESOLVED FRAGMENT..: fails if a requested option did not survive into RESOLVED, and names each: kconfig
+# silently drops an option that depends on one that is off. Also fails if a mitigation of a processor fault is off, whether a
+# fragment names it or not: a new kernel brings new ones.
 set -euo pipefail
 resolved=$1; shift
 awk -v resolved="$resolved" '
@@ -13,15 +13,15 @@ awk -v resolved="$resolved" '
                 printf "%s: %s is off: this mitigation of a processor fault must be on\n", resolved, word[2] > "/dev/stderr"; bad = 1
             }
         }
-        if (!length(have)) { print resolved ": no kernel configuration" > "/dev/stderr"; bad = 1; exit 1 }
+        if (!length(have)) { print resolved ": not a kernel configuration" > "/dev/stderr"; bad = 1; exit 1 }
     }
     /^CONFIG_[A-Za-z0-9_]+=/ {
         name = substr($0, 1, index($0, "=") - 1); want = substr($0, index($0, "=") + 1)
         got = (name in have) ? have[name] : "not set"
-        if (got != want) { printf "%s:%d: %s: asked for %s, resolved to %s\n", FILENAME, FNR, name, want, got > "/dev/stderr"; bad = 1 }
+        if (got != want) { printf "%s:%d: %s: requested %s, resolved to %s\n", FILENAME, FNR, name, want, got > "/dev/stderr"; bad = 1 }
     }
     /^# CONFIG_[A-Za-z0-9_]+ is not set$/ && ($2 in have) {
-        printf "%s:%d: %s: asked for not set, resolved to %s\n", FILENAME, FNR, $2, have[$2] > "/dev/stderr"; bad = 1
+        printf "%s:%d: %s: requested not set, resolved to %s\n", FILENAME, FNR, $2, have[$2] > "/dev/stderr"; bad = 1
     }
     END { exit bad }
 ' "$@"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# resolve-here.sh: resolves the fragments and takes the result over as resolved.config; shows what changed.
+# resolve-here.sh: resolves the fragments and stores the result as resolved.config; shows what changed.
 set -euo pipefail
 source "$(dirname "$0")/../image/lib/common.sh"
 scratch=$(mktemp -d "$CACHE/resolve.XXXXXX"); trap 'rm -rf "$scratch"' EXIT

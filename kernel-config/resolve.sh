@@ -5,7 +5,7 @@ set -euo pipefail
 here=$(dirname "$0"); source_dir=$1 out=$2 flavour=$3
 fragments=("$here"/fragments/*.config "$here/flavours/$flavour.config")
 mkdir -p "$out"
-# A symbol may be asked for under two concerns; kconfig wants it once.
+# Two fragments may request the same symbol; kconfig accepts it only once.
 awk '!seen[$0]++' "${fragments[@]}" > "$out/requested.config"
 make -s -C "$source_dir" O="$out" KCONFIG_ALLCONFIG="$out/requested.config" allnoconfig
 "$here/check.sh" "$out/.config" "${fragments[@]}"

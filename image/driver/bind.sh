@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# bind.sh [FILE]: builds the modules of the driver that FILE describes (the project's own unless given), boots them in QEMU with
-# four GPUs that answer as an RTX 4090, 3090, 5090 and RTX PRO 6000, and says of each whether the module took it. Userspace and
-# firmware are empty files, so no GPU starts. Needs an image (`./run media`).
+# bind.sh [FILE]: builds the modules of the driver that FILE describes (by default the project's own), boots them in QEMU
+# with four GPUs that answer as an RTX 4090, 3090, 5090 and RTX PRO 6000, and reports for each whether the module bound to it.
+# Userspace and firmware are empty files, so no GPU starts. Needs an image (`./run media`).
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
 [ $# -le 1 ] || die "driver-bind takes one description" "driver-bind [FILE]"

@@ -12,9 +12,9 @@ describe_driver
 [ "$driver_source" != none ] || die "$DRIVER_FILE describes no driver"
 modules=$("$here/modules.sh" "$kernel" --where)
 
-# The squashfs holds its blocks as they are, and the archive around it is compressed as one: NCCL repeats
-# itself over megabytes, which blocks of their own cannot see (25 MB instead of 55). Small blocks, since
-# one that is all zeros takes no room.
+# The squashfs is not compressed, and the archive around it is compressed as one stream: NCCL repeats itself
+# over megabytes, which separately compressed blocks cannot use (25 MB instead of 55). The blocks are small,
+# because a block of zeros takes no space.
 key=$( { basename "$modules"; cat "$DRIVER_FILE" "$here"/*.sh "$here"/*.py "$here"/description/* "$here"/dropped.txt; for use in driver driver-nccl "driver-nccl-$driver_nccl" tools; do locked "$use"; done; } | hash_of -)
 result=$CACHE/driver/image-$key
 [ ! -e "$result/.complete" ] || { echo "$result"; exit 0; }
@@ -27,7 +27,7 @@ rm -rf "$result" "$work"
 mkdir -p "$work"/{image/modules,image/doc,userspace,nccl,origins,result,initrd/usr/lib/firstlight}
 image=$work/image
 
-# The quick part comes first: what does not fit together is refused before minutes of compiling.
+# The quick part comes first: parts that do not fit together are refused before minutes of compiling.
 "$here/userspace.sh" "$image" "$work/userspace" > "$work/origins/userspace"
 "$here/modules.sh" "$kernel" > "$work/log"
 say "making the driver image"
@@ -50,7 +50,7 @@ manager=; [ ! -e "$image/bin/nv-fabricmanager" ] || manager=bin/nv-fabricmanager
 nccl=$(readlink "$image/lib/libnccl.so.2")
 in_tools python3 -B scripts/description/describe.py image "$(basename "$DRIVER_FILE")" modules/nvrm_registry.h "kernel=$(cat "$kernel/release")" \
     "nccl=${nccl#libnccl.so.}" "fabric_manager=$manager" > "$image/driver.toml"
-# One line for each mistake; nothing of a wrong image stays.
+# Prints one line for each mistake; nothing of a wrong image is kept.
 "$here/check.sh" "$image" "$kernel" || die "the driver's parts do not belong together: no driver image"
 
 find "$image" -type d -exec chmod 0755 {} +

@@ -1,8 +1,8 @@
 """check.py IMAGE KERNEL_MODULE: refuses a driver image whose parts do not belong together.
 
 IMAGE is laid out like the driver image. KERNEL_MODULE is any module of the kernel that the driver is for:
-it says which vermagic and which compiler the driver's modules must have. One line for each fault, naming
-both sides; the exit status says whether there is one.
+it determines which vermagic and which compiler the driver's modules must have. Prints one line for each
+fault, naming both sides; the exit status is 1 if there is a fault.
 """
 
 import glob
@@ -21,7 +21,7 @@ def fault(text):
 
 
 def section(path, wanted):
-    """A section's bytes of a 64-bit little-endian ELF file; None when it has none or is no such file."""
+    """A section's bytes of a 64-bit little-endian ELF file; None if there is no such section or the file is not ELF."""
     with open(path, "rb") as file:
         data = file.read()
     if data[:6] != b"\x7fELF\x02\x01" or len(data) < 64:
@@ -40,7 +40,7 @@ def section(path, wanted):
 
 
 def words(path, name):
-    """The strings of a section, without what is empty."""
+    """The strings of a section that are not empty."""
     return [word.decode(errors="replace") for word in (section(path, name) or b"").split(b"\0") if word]
 
 
@@ -83,8 +83,8 @@ def check_modules(root, image, kernel_module):
 
 
 def check_library(root, soname, version, must):
-    """The file behind libNAME.so.1 must carry the driver's version in its name and, where it `must` be there, in
-    itself: the PTX compiler, which may be left out, does not say its version."""
+    """The file behind libNAME.so.1 must have the driver's version in its name and, if the library `must` exist, in
+    its content: the PTX compiler, which may be left out, does not contain its version."""
     link = f"{root}/lib/{soname}"
     if not os.path.lexists(link):
         return fault(f"lib/{soname} is missing") if must else None
@@ -100,10 +100,10 @@ def check_library(root, soname, version, must):
         with open(path, "rb") as file:
             data = file.read()
         if not data.startswith(b"\x7fELF"):
-            fault(f"lib/{name} is no library")
+            fault(f"lib/{name} is not a library")
         elif must and version.encode() not in data:
             said = re.search(rb"\x00([0-9]{3}\.[0-9]+(\.[0-9]+)?)\x00", data)
-            fault(f"lib/{name} says it is {said[1].decode() if said else 'of no version'}, the driver is {version}")
+            fault(f"lib/{name} says it is {said[1].decode() if said else 'of an unknown version'}, the driver is {version}")
 
 
 def check_firmware(root, version):

@@ -17,7 +17,7 @@ describe_driver() {
     eval "$words"
 }
 
-# What NVIDIA's registry keys are called and what their values mean, in a tree of its modules
+# The header of a tree of NVIDIA's modules that names the registry keys and their values
 REGISTRY_HEADER=src/nvidia/interface/nvrm_registry.h
 
 # FILE TREE: prints the registry keys of each family of the description FILE, by the header of that tree.
@@ -31,7 +31,7 @@ edit_tree() {
     with_scripts --bind "$1:/build/tree" --bind "$2:/build/edits" python3 -B scripts/description/edit.py tree edits "$3"
 }
 
-# A path of the description: from its folder.
+# Resolves a path in the description relative to the description's folder.
 beside() { case $1 in '' | /*) echo "$1" ;; *) echo "$(dirname "$DRIVER_FILE")/$1" ;; esac; }
 
 # NAME FILE HASH: refuses a file that is not the one that the description names.

@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# files.sh VERSION DIR [FAMILY..]: writes DIR/driver.toml, the description of a driver whose two files lie in DIR: NVIDIA's open
-# modules and its installer. Says what is missing and where it is from, checks that both have that version and that the families
-# have their registry keys there, and prints the command that builds the image. Without FAMILY: all that the version serves.
+# files.sh VERSION DIR [FAMILY..]: writes DIR/driver.toml, the description of a driver whose two files are in DIR: NVIDIA's
+# open modules and its installer. Reports what is missing and where to get it, checks that both have that version and that
+# the modules have the families' registry keys, and prints the command that builds the image. Without FAMILY: all families
+# that the version supports.
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
 source "$REPO/image/driver/describe.sh"
 here=$REPO/image/driver
 version=${1:-} dir=${2:-}
 shift $(( $# < 2 ? $# : 2 ))
-[[ $version =~ ^[0-9]+(\.[0-9]+)+$ ]] || die "driver-files: '$version' is no version" "for example: ./run driver-files 590.48.01 DIR"
+[[ $version =~ ^[0-9]+(\.[0-9]+)+$ ]] || die "driver-files: '$version' is not a version" "for example: ./run driver-files 590.48.01 DIR"
 [ -d "$dir" ] || die "driver-files: there is no folder '$dir'" "./run driver-files $version DIR"
 dir=$(realpath "$dir")
-[ ! -e "$dir/driver.toml" ] || die "$dir/driver.toml is there already" "remove it, or build from it"
+[ ! -e "$dir/driver.toml" ] || die "$dir/driver.toml already exists" "remove it, or build from it"
 
 run=$dir/NVIDIA-Linux-x86_64-$version.run modules=
 for name in "open-gpu-kernel-modules-$version" "open-gpu-kernel-modules-$version.tar.gz" "$version.tar.gz"; do
@@ -33,7 +34,7 @@ case $(od -An -tx1 -j4 -N16 "$work/run/libcuda.so.$version" | tr -d ' \n') in
 esac
 sum() { [ -d "$1" ] || { local hash; hash=$(sha256sum < "$1"); echo "${hash%% *}"; }; }
 
-# What we change in it: patches of exactly that version, else the edits by name where they fit.
+# Our changes to it: the patches for exactly that version, or else the edits by name if they fit.
 patches='' edits='' level=''
 if [ -d "$here/patches/$version" ]; then
     patches=$here/patches/$version level=$(toml_word "$here/source.toml" patch)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# look.sh TREE: says of a tree of NVIDIA's open modules (folder, git checkout or tarball), without building it: its version,
-# which registry keys each GPU family would get or why the family is refused, whether the edits by name fit, and which patches of
-# the described driver do.
+# look.sh TREE: examines a tree of NVIDIA's open modules (folder, git checkout or tarball) without building it. Prints its
+# version, which registry keys each GPU family would get or why the family is refused, whether the edits by name fit, and
+# which patches of the described driver fit.
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
 source "$REPO/image/driver/describe.sh"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # modules.sh KERNEL [--where]: builds nvidia.ko and nvidia-uvm.ko of the described driver with the kernel's own
 # compiler, and prints the cache folder that holds them, stripped, with the source's licence.
-# With --where it only says which folder that is. FIRSTLIGHT_DRIVER_AT is the folder in the compiler tree
-# where it is built, for the test that another folder gives the same bytes.
+# With --where it only prints that folder. FIRSTLIGHT_DRIVER_AT is the folder in the compiler tree in which
+# they are built, for the test that another folder gives the same bytes.
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
 source "$REPO/image/driver/describe.sh"
@@ -43,7 +43,7 @@ in_tools() {
     "$REPO/image/in-tools.sh" compiler --bind "$work/tree:$at" --bind "$kernel/source:/build/source" --bind "$kernel/build:/build/out" \
         --bind "$REPO/image/driver:/build/scripts" ${patches:+--bind "$patches:/build/patches"} --cwd "$at" "$@"
 }
-# Who, where and when go into a string of the module; paths into its warnings and asserts.
+# User, host and date go into a string of the module; paths go into its warnings and asserts.
 build() {
     in_tools make -j"$(nproc)" WHOAMI='echo firstlight' HOSTNAME=firstlight NV_BUILD_USER=firstlight NV_BUILD_HOST=firstlight DATE="date -u -d @$SOURCE_DATE_EPOCH" "$@" 2>&1 | progress driver 1090 "$log" || {
         grep -m 20 -E 'error:|Error [0-9]|undefined!' "$log" >&2 || tail -20 "$log" >&2
@@ -52,7 +52,7 @@ build() {
     }
 }
 
-# Its registry keys must mean what families.toml and the description want.
+# Its registry keys must have the values that families.toml and the description name.
 registry_keys "$DRIVER_FILE" "$work/tree" > "$log"
 [ -z "$edits" ] || edit_tree "$work/tree" "$edits" "$driver_patch" >&2
 [ -z "$patches" ] || in_tools /build/scripts/patches/patch.sh "$at" /build/patches

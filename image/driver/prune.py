@@ -1,9 +1,9 @@
-"""prune.py FROM TO CAPABILITY..: a copy of a CUDA library with the GPU code alone that GPUs of these compute capabilities run.
+"""prune.py FROM TO CAPABILITY..: copies a CUDA library with only the GPU code that GPUs of these compute capabilities run.
 
-The code lies in containers ("fat binaries"): a header of 16 bytes (magic, version, header size, size of
+The code is in containers ("fat binaries"): a header of 16 bytes (magic, version, header size, size of
 what follows), then entries: a header (kind 1 PTX or 2 ELF, its own size, the payload's size, at byte 28
-the architecture) and a payload. Payloads that are not wanted become zeros; headers, sizes and all other
-bytes stay, so every address in the library stays true. The driver chooses an entry by its header and
+the architecture) and a payload. Payloads that are not kept become zeros; headers, sizes and all other
+bytes stay, so every address in the library stays valid. The driver chooses an entry by its header and
 never looks into those that it does not choose. Zeros cost nothing in the image.
 """
 
@@ -45,7 +45,7 @@ def entries(data, at, end):
 
 
 def prune(data, keep):
-    """Zeros what is not wanted; returns {(kind, architecture): [entries, bytes, kept]}."""
+    """Overwrites payloads that are not kept with zeros; returns {(kind, architecture): [entries, bytes, kept]}."""
     seen = {}
     for first, last in containers(data):
         for kind, arch, start, end in entries(data, first, last):

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # run-file.sh FILE.run TO: unpacks NVIDIA's installer without running it, and prints the driver's version
-# that is in it. The file is a shell script of which `skip=N` says in which line a packed tar begins.
+# that is in it. The file is a shell script; its assignment `skip=N` gives the line at which a packed tar begins.
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
 file=$1 to=$2 name=$(basename "$1")
 header=$(head -c 200000 "$file" | tr -d '\0' | LC_ALL=C grep -a -E '^(skip|MD5)=' || true)
 word() { sed -n "s/^$1=\"\{0,1\}\([0-9a-fA-F]*\)\"\{0,1\} *$/\1/p" <<< "$header" | sed -n 1p; }
 skip=$(word skip) md5=$(word MD5)
-[ -n "$skip" ] || die "$name is no installer of NVIDIA's: its first lines name no skip="
+[ -n "$skip" ] || die "$name is not an installer of NVIDIA's: its first lines do not name skip="
 
 mkdir -p "$to"
 payload() { tail -n +"$skip" "$file"; }
@@ -19,7 +19,7 @@ case $(payload | head -c 4 | od -An -tx1 | tr -d ' ') in
     fd377a58) unpack=(xz -dc) ;;
     28b52ffd) unpack=(zstd -dcq) ;;
     1f8b*) unpack=(gzip -dc) ;;
-    *) die "$name is no installer of NVIDIA's, or cut off: no packed part at line $skip" ;;
+    *) die "$name is not an installer of NVIDIA's, or is cut off: no packed part at line $skip" ;;
 esac
 payload | "${unpack[@]}" 2> "$to.log" | tar -C "$to" --no-same-owner -xf - 2>> "$to.log" ||
     die "$name is cut off or damaged" "$(tail -1 "$to.log")"

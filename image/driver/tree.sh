@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # tree.sh FROM [TO]: unpacks NVIDIA's open-gpu-kernel-modules from a tarball, or copies them from a folder
-# or git checkout, and prints their version. Without TO it only looks.
+# or git checkout, and prints their version. Without TO it only prints the version.
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
 from=$1 to=${2:-}
 if [ -z "$to" ]; then to=$(mktemp -d); trap 'rm -rf "$to"' EXIT; to=$to/tree; fi
 mkdir -p "$to"
 if [ -d "$from" ]; then
-    # what was built in it stays behind: objects of another compiler would be taken for ours
+    # Built files are not copied: objects of another compiler would be mistaken for ours.
     tar -C "$from" --exclude=./.git --exclude='*.o' --exclude='*.ko' --exclude=_out --exclude=nv-kernel.o_binary -cf - . | tar -C "$to" -xf -
 else
     tar -C "$to" --strip-components=1 --no-same-owner -xf "$from" 2> "$to.log" ||
@@ -15,7 +15,7 @@ else
     rm -f "$to.log"
 fi
 [ -r "$to/version.mk" ] && [ -d "$to/kernel-open" ] && [ -d "$to/src/nvidia" ] ||
-    die "$from is no tree of NVIDIA's open-gpu-kernel-modules" "it needs version.mk, kernel-open and src/nvidia"
+    die "$from is not a tree of NVIDIA's open-gpu-kernel-modules" "it needs version.mk, kernel-open and src/nvidia"
 found=$(sed -n 's/^NVIDIA_VERSION *= *\([0-9.]*\) *$/\1/p' "$to/version.mk")
-[ -n "$found" ] || die "$from/version.mk names no NVIDIA_VERSION"
+[ -n "$found" ] || die "$from/version.mk does not name NVIDIA_VERSION"
 echo "$found"

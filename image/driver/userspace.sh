@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # userspace.sh TO WORK: NVIDIA's libraries, nvidia-smi and GSP firmware of the described version, laid out
-# as in the driver image; prints TAB-separated lines: path in TO, and which package or file it is from.
+# as in the driver image; prints TAB-separated lines: path in TO, and the package or file that it is from.
 set -euo pipefail
 shopt -s nullglob
 source "$(dirname "$0")/../lib/common.sh"
@@ -14,7 +14,7 @@ put() {
     install -D -m "$1" "$2" "$to/$3"
     printf '%s\t%s\n' "$3" "$4"
 }
-# NAME.so FOLDER ORIGIN: the library and the link that programs ask for
+# NAME.so FOLDER ORIGIN: the library and the link that programs load
 library() {
     local file name
     file=("$2/$1".[0-9]*.*)
@@ -24,7 +24,7 @@ library() {
     ln -s "$name" "$to/lib/$1.1"
 }
 
-# What is where in a Debian package; unpacked below $work.
+# Takes the files from Debian packages, which are unpacked below $work.
 from_debian() {
     local name version arch
     "$REPO/image/fetch.sh" driver
@@ -47,7 +47,7 @@ from_debian() {
     put 0644 "$work/libcuda1/usr/share/doc/libcuda1/copyright" doc/nvidia-driver.copyright "$origin_libcuda1"
 }
 
-# The same out of NVIDIA's installer, as `--no-kernel-modules` would install it.
+# The same from NVIDIA's installer, as `--no-kernel-modules` would install it.
 from_files() {
     local file found origin gsp modules
     file=$(beside "$driver_files_run")
@@ -66,13 +66,14 @@ from_files() {
     if [ -n "$driver_files_fabric_manager" ]; then
         file=$(beside "$driver_files_fabric_manager")
         proven_file fabric_manager "$file" "$driver_files_fabric_manager_sha256"
-        grep -qaF "$driver_version" "$file" || die "$(basename "$file") does not name version $driver_version, which the driver is"
+        grep -qaF "$driver_version" "$file" || die "$(basename "$file") does not contain $driver_version, the version of the driver"
         put 0755 "$file" bin/nv-fabricmanager "$(basename "$file")"
         [ -z "$driver_files_fabric_topologies" ] || topologies "$(beside "$driver_files_fabric_topologies")"
     fi
 }
 
-# FOLDER: which GPU hangs on which switch, by machine; only the fabric manager reads them.
+# FOLDER: files that say, for each kind of machine, which GPU is connected to which switch. Only the fabric manager reads
+# them.
 topologies() {
     local files=("$1"/*) file
     [ ${#files[@]} -gt 0 ] || die "files.fabric_topologies: $1 holds no files"

@@ -27,11 +27,11 @@ def check(entry):
         fail(f"entry '{entry.get('id', '?')}': {'unknown' if key in entry else 'missing'} key {key}")
     for key in KEYS:
         if not isinstance(entry[key], str) or re.search(r"[\t\n${}|`\"]", entry[key]):
-            fail(f"entry '{entry['id']}': {key} must be a text without tabs, quotes, $, {{, }} and |")
+            fail(f"entry '{entry['id']}': {key} must be a string without tabs, quotes, $, {{, }} and |")
     if not re.fullmatch(r"[a-z][a-z0-9-]*", entry["id"]):
-        fail(f"'{entry['id']}' is no id (a-z, 0-9, -)")
+        fail(f"'{entry['id']}' is not an id (a-z, 0-9, -)")
     if entry["id"] in TAKEN:
-        fail(f"'{entry['id']}' is a word of the iPXE script and no id")
+        fail(f"'{entry['id']}' is a word of the iPXE script, so it cannot be an id")
     if entry["kernel"] not in KERNELS:
         fail(f"entry '{entry['id']}': kernel is '{entry['kernel']}', allowed: {', '.join(KERNELS)}")
 
@@ -50,10 +50,10 @@ def read(extra):
     optional = [entry["id"] for entry in text["entry"] if entry.get("only")]
     for name in extra:
         if name not in optional:
-            fail(f"'{name}' is no entry to ask for; allowed: {', '.join(optional)}")
+            fail(f"'{name}' is not an optional entry; allowed: {', '.join(optional)}")
     kept = [entry for entry in text["entry"] if entry["id"] in extra or not entry.get("only")]
     if not kept or kept[0]["kernel"] != "off" or kept[0]["words"]:
-        fail("the first entry is the default one and must have kernel off and no words of its own")
+        fail("the first entry is the default one and must have kernel off and no words")
     for entry in kept:
         entry["all"] = f"{text['common']} {entry['words']}".strip()
     return kept
@@ -65,7 +65,7 @@ def table(entries):
 
 
 def markdown(entries):
-    print("| entry | what it does, and when to take it | its own kernel words |")
+    print("| entry | what it does, and when to use it | its own kernel words |")
     print("|---|---|---|")
     for entry in entries:
         kernel = "the `pt` kernel; " if entry["kernel"] == "pt" else ""

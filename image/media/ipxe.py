@@ -42,7 +42,7 @@ goto wait
 :failed
 echo firstlight: could not be loaded
 :wait
-echo The machine boots anew in a minute; any key: menu
+echo The machine restarts in a minute; press any key for the menu
 prompt --timeout 60000 && goto menu || reboot
 """
 

@@ -11,17 +11,17 @@ work=$(mktemp -d "$(dirname "$image")/stick.XXXXXX"); trap 'rm -rf "$work"' EXIT
 system_partition "$out" "$work" "$signed" stick.addon.efi
 mkdir -p "$work/tree/data/reports"
 cat > "$work/tree/data/README.TXT" <<'END'
-This partition is firstlight's: it reads config.toml from here and keeps its reports here.
+This partition belongs to firstlight: it reads config.toml from here and keeps its reports here.
 
 config.toml   your settings; a key that is unknown stops the boot with a line that names it
-reports\      the newest 20 reports, the number in front counts up
+reports\      the newest 20 reports; the number at the start of each name counts up
 
 The other partition of this stick holds the system. Nothing is ever written to it.
 END
 cat > "$work/tree/data/example.toml" <<'END'
-# Settings for the machine that this stick boots; they win over the image's own, and a server's win over
-# them. Copy this file to
-# config.toml beside it and take the # away from what you want. docs/settings.md describes all keys.
+# Settings for the machine that this stick boots. They override the image's own settings, and a server's
+# settings override them. Copy this file to config.toml beside it and remove the # from the settings that
+# you want. docs/settings.md describes all keys.
 #
 # [expect]
 # gpus = 8

@@ -29,7 +29,7 @@ if [ -b "$device" ]; then
     # Some sticks report themselves as fixed disks; anything attached by USB can be unplugged anyway.
     case $(cat "$sys/removable")$(realpath "$sys") in
         1* | *usb*) ;;
-        *) die "$device is no removable disk" "allowed: sticks, cards, disks on USB" ;;
+        *) die "$device is not a removable disk" "allowed: sticks, cards, disks on USB" ;;
     esac
     [ "$(cat "$sys/ro")" = 0 ] || die "$device is write-protected" "look for a switch on the stick"
     while read -r part type mounted; do
@@ -58,7 +58,7 @@ if [ -z "$yes" ]; then
 fi
 say "writing $(mib "$bytes") to $device ($about)"
 dd if="$image" of="$device" bs=4M conv=notrunc,fsync ${direct:+oflag=direct} status=progress ||
-    die "writing $device failed" "what is on it now is of no use"
+    die "writing $device failed" "its content is incomplete and cannot be used"
 # Erases the remains of an earlier partition table at the end of a larger disk.
 if [ "$room" -ge $(( bytes + 2097152 )) ]; then
     dd if=/dev/zero of="$device" bs=512 seek=$(( room / 512 - 2048 )) count=2048 conv=notrunc,fsync status=none ||
@@ -66,6 +66,6 @@ if [ "$room" -ge $(( bytes + 2097152 )) ]; then
 fi
 say "reading it back"
 # direct: from the stick itself and not from the host's memory
-dd if="$device" bs=4M iflag="count_bytes${direct:+,direct}" count="$bytes" status=progress | cmp - "$image" || die "$device does not hold what was written" "it is defective, or was pulled out"
+dd if="$device" bs=4M iflag="count_bytes${direct:+,direct}" count="$bytes" status=progress | cmp - "$image" || die "$device does not contain the data that was written" "it is defective, or was pulled out"
 [ ! -b "$device" ] || blockdev --rereadpt "$device" 2> /dev/null || true
-say "$device is ready; its partition FIRSTLIGHT takes a config.toml and keeps the reports"
+say "$device is ready; its partition FIRSTLIGHT can hold a config.toml and receives the reports"

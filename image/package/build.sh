@@ -71,7 +71,7 @@ crates=$(for program in "${programs[@]}"; do
 done | sed -E 's/ \([^)]*\)//; s/^([^ ]+) v([^|]+)\|(.*)$/ \1 \2: \3/' | grep -v '^ firstlight' | LC_ALL=C sort -u)
 {
     # cargo-deb uses a file with such lines unchanged.
-    printf 'Upstream-Name: firstlight\nCopyright: %s\nLicense: MIT or Apache-2.0, as you like\n\n' "$(sed -n 's/^Copyright (c) //p' LICENSE-MIT)"
+    printf 'Upstream-Name: firstlight\nCopyright: %s\nLicense: MIT or Apache-2.0, at your option\n\n' "$(sed -n 's/^Copyright (c) //p' LICENSE-MIT)"
     printf 'These crates are linked into the programs, with these licences:\n%s\n\n' "$crates"
     printf 'And from zig %s: parts of LLVM (Apache-2.0 WITH LLVM-exception, MIT), the start code of glibc (LGPL-2.1 with exception).\n\n' \
         "$zig_version"

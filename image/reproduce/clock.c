@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #ifndef CLOCK_SECONDS
-#error "by how many seconds?"
+#error "CLOCK_SECONDS is not defined"
 #endif
 
 int clock_gettime(clockid_t clock, struct timespec *now)

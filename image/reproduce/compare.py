@@ -15,7 +15,7 @@ BLOCK = 1 << 20
 
 
 def found(folder):
-    """Paths of files and links, relative to a folder; names that begin with a dot are notes of the build and skipped."""
+    """Paths of files and links, relative to a folder. Names that begin with a dot are notes of the build: skipped."""
     for base, folders, names in os.walk(folder):
         links = [name for name in folders if os.path.islink(os.path.join(base, name))]
         for name in names + links:

@@ -24,11 +24,11 @@ mkdir "$top"
 # First checks that the list is complete and fits this checkout, then checks the other files against the list.
 locks=(image/inputs.lock Cargo.lock rust-toolchain.toml)
 tar --extract --file="$archive" --directory="$top" --no-same-owner --occurrence=1 firstlight-inputs/SHA256SUMS 2> /dev/null ||
-    die "$archive is no archive of inputs, or is damaged" "it does not open with firstlight-inputs/SHA256SUMS"
+    die "$archive is not an archive of inputs, or is damaged" "it does not begin with firstlight-inputs/SHA256SUMS"
 sums=$inputs/SHA256SUMS
 for file in "${locks[@]}"; do
     [ "$(awk -v name="$(basename "$file")" '$2 == name { print $1 }' "$sums")" = "$(sha256sum < "$REPO/$file" | cut -d' ' -f1)" ] ||
-        die "$archive was made with another $file than this checkout's" "take the checkout that it was made in, or 'just vendor'"
+        die "$archive was made with another $file than this checkout's" "use the checkout that it was made in, or run 'just vendor'"
 done
 registry=$(sed -n 's,.*  crates/\(index\.crates\.io-[0-9a-f]*\)/.*,\1,p' "$sums" | sed -n 1p)
 # Both lock files contain the hashes of what they lock: the list must agree with them. image/rust.sh verifies Rust.
@@ -45,8 +45,8 @@ tar --extract --file="$archive" --directory="$top" --no-same-owner --no-same-per
     die "$archive is cut off or damaged, or there is no room" "$(head -1 "$top/tar.log")"
 strange=$(cd "$inputs" && find . -type f -printf '%P\n' | grep -vx SHA256SUMS | LC_ALL=C sort | LC_ALL=C comm -23 - <(cut -c67- "$sums" | LC_ALL=C sort)
     find "$top" ! -type f ! -type d -printf '%P\n'; find "$top" -mindepth 1 -maxdepth 1 -printf '%P\n' | grep -vxE 'wanted|tar.log|firstlight-inputs' || true)
-[ -z "$strange" ] || die "$archive holds what its list does not name" "the first: $(head -1 <<< "$strange")"
-say "proving $(wc -l < "$sums") files"
+[ -z "$strange" ] || die "$archive contains files that its list does not name" "the first: $(head -1 <<< "$strange")"
+say "verifying $(wc -l < "$sums") files"
 missing=$(cut -c67- "$sums" | while read -r file; do [ -e "$inputs/$file" ] || echo "$file"; done)
 [ -z "$missing" ] || die "$archive is cut off: it lacks $(wc -l <<< "$missing") of $(wc -l < "$sums") files" "the first: $(head -1 <<< "$missing")"
 changed=$(cd "$inputs" && sha256sum --check --quiet --strict SHA256SUMS 2> /dev/null) ||

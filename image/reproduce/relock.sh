@@ -59,7 +59,7 @@ source_lines() {
 wheel_line() {
     local work file
     work=$(mktemp -d "$DEBS/relock.XXXXXX")
-    fetch_wheel "$2" '' "$work" || { rm -rf "$work"; die "the Python registry gives no $2"; }
+    fetch_wheel "$2" '' "$work" || { rm -rf "$work"; die "the Python registry does not deliver $2"; }
     file=("$work"/*.whl)
     version=${file[0]##*/"$2"-}
     version=${version%.whl}

@@ -46,7 +46,7 @@ began=$(date +%s)
     unshare "${user[@]}" --uts taskset -c 0 bash -euc '
         hostname another-host; umask 077
         export LD_PRELOAD=$1
-        echo "firstlight: there it is $(date -u +%F), $(nproc) processor, $(sed -n "s/^PRETTY_NAME=//p" /etc/os-release), $(uname -n)" >&2
+        echo "firstlight: second build: date $(date -u +%F), $(nproc) processor, $(sed -n "s/^PRETTY_NAME=//p" /etc/os-release), $(uname -n)" >&2
         cd "$2"; image/build.sh; image/media.sh' another-build "$work/clock.so" "$checkout" ||
     die "the second build failed"
 say "the second build took $(( $(date +%s) - began )) s"
@@ -54,7 +54,7 @@ say "the second build took $(( $(date +%s) - began )) s"
 # NAME FIRST SECOND: the folders of the same part in both builds
 pairs=()
 pair() { pairs+=("$1" "$2" "$3"); }
-# as they are in the caches; nothing is built any more
+# Taken from the caches; nothing is built here.
 kernel=$("$REPO/kernel-config/build.sh") other_kernel=$(FIRSTLIGHT_CACHE=$work/cache "$checkout/kernel-config/build.sh")
 if [ -z "$quick" ]; then
     for part in off pt modules; do pair "kernel/$part" "$kernel/$part" "$other_kernel/$part"; done

@@ -29,7 +29,7 @@ say "fetching crates that are missing"
 cargo fetch --locked --quiet
 # Cargo's name for the folder of crates from crates.io: it appears in the binaries' panic messages.
 registry=$(cargo metadata --locked --format-version 1 | grep -o '/registry/src/index\.crates\.io-[0-9a-f]*/' | sed -n 1p)
-[ -n "$registry" ] || die "cargo takes no crate from crates.io" "a source replacement in cargo's configuration?"
+[ -n "$registry" ] || die "cargo uses no crate from crates.io" "a source replacement in cargo's configuration?"
 registry=$(basename "$registry")
 sysroot=$(rustc --print sysroot)
 prove_rust "$sysroot"

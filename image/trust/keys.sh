@@ -3,8 +3,8 @@
 # NAME.pem (certificate) and NAME.cer (the same for the firmware's setup). FOLDER must not exist yet.
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
-[ $# = 1 ] || die "one folder is wanted" "keys FOLDER"
-[ ! -e "$1" ] || die "$1 is there already" "keys are never replaced; name a new folder"
+[ $# = 1 ] || die "expected one folder" "keys FOLDER"
+[ ! -e "$1" ] || die "$1 already exists" "keys are never replaced; name a new folder"
 umask 077
 mkdir -p "$1"
 # shellcheck disable=SC2016  # expanded by the inner shell

@@ -136,7 +136,7 @@ def initrd_files(packed):
     while True:
         header = plain[at : at + 110]
         if header[:6] != b"070701":
-            raise SystemExit(f"sbom: the initrd is no cpio archive at byte {at}")
+            raise SystemExit(f"sbom: the initrd is not a cpio archive at byte {at}")
         mode, size, name_size = (int(header[6 + 8 * n : 14 + 8 * n], 16) for n in (1, 6, 11))
         name = plain[at + 110 : at + 109 + name_size].decode()
         start = -(-(at + 110 + name_size) // 4) * 4
@@ -170,7 +170,7 @@ def origin(document, locked, text):
 
 
 def add_origins(document, out, locked):
-    """Adds the origin of each file, and the packages that are in the image as a whole or beside it."""
+    """Adds the origin of each file, and the packages that are in the image or beside it."""
     kernel = document.add(locked_package(*next(line for line in locked if line[1].startswith("linux-source-"))))
     for line in lines(f"{out}/firstlight.files"):
         sha256, path, text = line.split("\t")

@@ -9,7 +9,7 @@
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
 usage="sign KEY CERT [FOLDER]"
-case $# in 2 | 3) ;; *) die "two or three words are wanted, not $#" "$usage" ;; esac
+case $# in 2 | 3) ;; *) die "expected two or three words, not $#" "$usage" ;; esac
 out=$REPO/target/image/out media=$REPO/target/image/media
 for file in "$1" "$2"; do
     [ -f "$file" ] || die "$file is not there" "$usage"
@@ -18,7 +18,7 @@ for file in "$1" "$2"; do
 done
 key=$(realpath "$1") cert=$(realpath "$2") folder=$(realpath -m "${3:-$REPO/target/image/signed}")
 { [ -e "$out/.image-id" ] && [ -e "$media/.media-id" ]; } || die "there are no media to sign in $media" "just media"
-[ ! -e "$folder" ] || [ -e "$folder/.signed" ] || die "$folder is there and was not made by sign" "name a new folder"
+[ ! -e "$folder" ] || [ -e "$folder/.signed" ] || die "$folder exists and was not made by sign" "name a new folder"
 
 exec 8> "$REPO/target/image/lock"; flock 8
 new=$folder.new work=
@@ -30,13 +30,13 @@ openssl() { in_signing openssl "$@" 2> /dev/null; }
 
 # Problems with key and certificate are reported before anything is made.
 ! grep -q ENCRYPTED "$key" || die "$1 is encrypted" "decrypt it to a file on a RAM disk: openssl pkey -in FILE -out PLAIN"
-key_public=$(openssl pkey -inform PEM -in /build/key -passin pass: -pubout) || die "$1 is no private key in PEM"
-cert_public=$(openssl x509 -inform PEM -in /build/cert -noout -pubkey) || die "$2 is no certificate in PEM"
+key_public=$(openssl pkey -inform PEM -in /build/key -passin pass: -pubout) || die "$1 is not a private key in PEM"
+cert_public=$(openssl x509 -inform PEM -in /build/cert -noout -pubkey) || die "$2 is not a certificate in PEM"
 [ "$key_public" = "$cert_public" ] || die "$1 is not the key of the certificate $2"
 about=$(openssl x509 -in /build/cert -noout -text)
 bits=$(sed -n 's/.*Public-Key: (\([0-9]*\) bit).*/\1/p' <<< "$about" | head -1)
 { grep -q 'Public Key Algorithm: rsaEncryption' <<< "$about" && [ "${bits:-0}" -ge 2048 ]; } ||
-    die "$2: firmware verifies no such key" "allowed: RSA of 2048 bits or more"
+    die "$2: firmware cannot verify with this kind of key" "allowed: RSA of 2048 bits or more"
 ends=$(openssl x509 -in /build/cert -noout -enddate); starts=$(openssl x509 -in /build/cert -noout -startdate)
 openssl x509 -in /build/cert -noout -checkend 0 > /dev/null || die "$2 has expired" "it was valid until ${ends#*=}"
 [ "$(date -d "${starts#*=}" +%s)" -le "$(date +%s)" ] || die "$2 is not valid yet" "it will be from ${starts#*=}"

@@ -1,10 +1,10 @@
 """describe.py shell FILE: the driver's description as assignments for a shell script.
 describe.py keys FILE HEADER: the registry keys of each family, by the tree's nvrm_registry.h.
-describe.py look VERSION HEADER: the same for all families, with patches of ours and without, or why they are refused.
+describe.py look VERSION HEADER: the same for all families, with and without our patches, or why they are refused.
 describe.py image FILE HEADER KEY=VALUE..: the driver.toml that travels in the driver image.
 
-A key that nobody reads, or a missing one, is an error: a description that is half understood would
-build something else than it says.
+An unknown or missing key is an error: a description that is only partly understood would build
+something other than what it describes.
 """
 
 import os
@@ -23,14 +23,14 @@ TOP = {"schema", "version", "source", "patches", "edits", "patch", "families", "
 FILES = {"modules", "modules_sha256", "run", "run_sha256", "fabric_manager", "fabric_manager_sha256", "fabric_topologies"}
 INCLUDE = {"ptxjitcompiler"}
 FAMILY = {"name", "devices", "compute", "gsp"}
-# The newest GPUs that libnccl2 2.29.7 of the archive has code for. prune.py looks into the library itself, but after minutes.
+# The newest GPUs that libnccl2 2.29.7 of the archive has code for. prune.py checks the library, but only after minutes.
 ARCHIVE_NCCL = 9.0
 # The first driver that runs programs of CUDA 13 (CUDA 13 release notes, table of drivers)
 CUDA_13 = [580]
 
 
 class Refused(Exception):
-    """What is wrong, in one line."""
+    """A description that is refused; the text says why, in one line."""
 
 
 def fail(why):
@@ -56,8 +56,8 @@ def load(path):
 
 
 def known(version):
-    """A version as something to compare."""
-    return number(version) or fail(f"version '{version}' is no version")
+    """A version in a form that can be compared."""
+    return number(version) or fail(f"version '{version}' is not a version")
 
 
 def check_family(family):
@@ -68,10 +68,10 @@ def check_family(family):
             fail(f"{where}: {'unknown' if key in family else 'missing'} key {key}")
     for devices in family["devices"]:
         if not re.fullmatch(r"[0-9a-f]{4}(-[0-9a-f]{4})?", devices):
-            fail(f"{where}: '{devices}' is no range of device ids")
+            fail(f"{where}: '{devices}' is not a range of device ids")
     for capability in family["compute"]:
         if not re.fullmatch(r"[0-9]+\.[0-9]", capability):
-            fail(f"{where}: '{capability}' is no compute capability")
+            fail(f"{where}: '{capability}' is not a compute capability")
     for keys in family.get("keys", []):
         for key in set(keys) - {"before", "patched"} ^ {"from", "registry"}:
             fail(f"{where}: {'unknown' if key in keys else 'missing'} key keys.{key}")
@@ -85,7 +85,7 @@ def chosen(it):
     by_name = {family["name"]: family for family in families}
     for name in it["families"]:
         if name not in by_name:
-            fail(f"families: '{name}' is no family; allowed: {', '.join(by_name)}")
+            fail(f"families: '{name}' is not a family; allowed: {', '.join(by_name)}")
         right_keys(it, by_name[name])
     return [family for family in families if family["name"] in it["families"]]
 
@@ -123,10 +123,10 @@ def read(path):
         fail("patch is empty; modules with patches or edits must name their level")
     for key in FILES:
         if key.endswith("_sha256") and not is_hash(it["files"][key]):
-            fail(f"files.{key} is no SHA256")
+            fail(f"files.{key} is not a SHA256")
     newer = [family["name"] for family in chosen(it) if max(map(float, family["compute"])) > ARCHIVE_NCCL]
     if it["nccl"] == "debian" and newer:
-        fail(f"nccl: the archive's NCCL has no code for {', '.join(newer)}; nccl = \"wheel\" has")
+        fail(f"nccl: the archive's NCCL has no code for {', '.join(newer)}; nccl = \"wheel\" has it")
     return it
 
 
@@ -157,7 +157,7 @@ def resolved(it, header):
     try:
         registry.check_words(nvidia.get(DWORDS, ""))
     except Unknown as why:
-        fail(f"parameters.nvidia.{DWORDS}: {it['version']}: {why}; keys whose values have names belong into [registry]")
+        fail(f"parameters.nvidia.{DWORDS}: {it['version']}: {why}; keys whose values have names belong in [registry]")
     if it["registry"]:
         raw = nvidia.get(DWORDS, "").strip("; ")
         nvidia[DWORDS] = ";".join(filter(None, [raw, words(registry, "registry", it["version"], it["registry"])]))

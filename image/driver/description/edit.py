@@ -1,6 +1,6 @@
-"""edit.py TREE EDITS LEVEL: gives a tree of NVIDIA's modules what EDITS/edits.toml describes, by names: methods that are bound for
-further chips, functions that get another name, arguments that a kernel's function also wants, files of ours beside the driver's. LEVEL is the patch level. Everything is
-read and checked before anything is written; each edit is printed.
+"""edit.py TREE EDITS LEVEL: edits a tree of NVIDIA's modules by name, as EDITS/edits.toml describes. It binds methods
+for further chips, renames functions, adds arguments that a kernel's function also needs, and adds our own files. LEVEL is
+the patch level. Everything is read and checked before anything is written; each edit is printed.
 """
 
 import os
@@ -18,12 +18,12 @@ KEYS = {
     "argument": {"file", "function", "count", "value"},
     "add": {"file", "to", "list", "variable", "entry"},
 }
-# what is no code: comments, strings, characters; continued lines stay in one
+# what is not code: comments, strings, characters; continued lines stay in one
 NO_CODE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 
 
 class Tree:
-    """Files as they will be."""
+    """A tree's files as they are after the edits."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -45,12 +45,12 @@ class Tree:
 
 
 def code_of(text):
-    """The text with spaces in place of all that is no code."""
+    """The text with spaces in place of everything that is not code."""
     return NO_CODE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
 
 
 def definition(text, function):
-    """Where a function's name stands in its definition: outside of all braces, then its parameters, then its body."""
+    """The position of a function's name in its definition: outside all braces, followed by parameters and a body."""
     code = code_of(text)
     depth, places = 0, []
     for token in re.finditer(r"[{}]|\b" + re.escape(function) + r"\b", code):
@@ -83,7 +83,7 @@ def calls(text, function):
 
 
 def do_argument(tree, edit):
-    """Adds the last argument to a function's one call; a tree that also has a call with it knows both of the function's forms."""
+    """Adds the last argument to a function's one call. A tree that also has a call with it supports both forms."""
     text, name, wanted = tree.read(edit["file"]), edit["function"], edit["count"]
     found = list(calls(text, name))
     if any(count == wanted for count, _ in found):
@@ -131,7 +131,7 @@ def check(edits, tree):
     if number(first) is None:
         raise Refused(f"from is '{first}'; expected the first version that the edits are for")
     if not found or number(found[1]) < number(first):
-        raise Refused(f"they are for {first} and newer; the tree is {found[1] if found else 'of no known version'}")
+        raise Refused(f"they are for {first} and newer; the tree is {found[1] if found else 'of an unknown version'}")
     for kind, entries in edits.items():
         if kind not in KEYS:
             raise Refused(f"unknown table [[{kind}]]; allowed: {', '.join(KEYS)}")

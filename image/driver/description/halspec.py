@@ -1,6 +1,7 @@
-"""The generated tables of NVIDIA's modules (`g_*_nvoc.c`) that bind a method of an object to a chip's implementation: read, changed
-and read again. A table names itself. The chips of its first branch are there twice, as masks over the chips' indices and as a
-comment; `g_chips2halspec_nvoc.c` of the same tree gives each chip's index. Whatever is not exactly so is refused.
+"""Edits the generated tables of NVIDIA's modules (`g_*_nvoc.c`) that bind a method of an object to a chip's
+implementation. A table is read, changed and read again. It contains its method's name. It lists the chips of its first
+branch twice, as masks over the chips' indices and as a comment; `g_chips2halspec_nvoc.c` of the same tree gives each chip's
+index. Anything in another form is refused.
 """
 
 import re
@@ -17,7 +18,7 @@ def term(word, mask):
 
 
 def table(method):
-    """The whole of a table with two branches, as it is written."""
+    """A complete table with two branches, as a pattern."""
     name, one = re.escape(method), term("[0-9]+", "[0-9a-f]{8}")
     return (rf"^    // {name} -- halified \(2 hals\)[^\n]*\n"
             rf"    if \((?P<terms>{one}(?: \|\|\s+{one})*)\) /\* ChipHal: (?P<chips>[\w |]+?) \*/ *\n"
@@ -30,7 +31,7 @@ WORD = 32
 
 
 class Refused(Exception):
-    """What is not as expected, in one line."""
+    """A tree that is not as expected; the text says why, in one line."""
 
 
 def chips(text):
@@ -67,7 +68,7 @@ def held(text, method, index):
     masks, named = indices(at["terms"]), at["chips"].split(" | ")
     unknown = [chip for chip in named if chip not in index]
     if unknown:
-        raise Refused(f"{method}: its comment names {', '.join(unknown)}, which the tree has no index for")
+        raise Refused(f"{method}: its comment names {', '.join(unknown)}, for which the tree has no index")
     if masks != {index[chip] for chip in named}:
         name_of = {number: chip for chip, number in index.items()}
         say = ", ".join(name_of.get(number, f"index {number}") for number in sorted(masks))
@@ -84,7 +85,7 @@ def condition(numbers):
 
 
 def bind(text, method, like, more, index):
-    """The text with the chips `more` bound as the chip `like` is, and which of them were not before."""
+    """The text with the chips `more` bound as the chip `like` is, and those of them that were not bound so before."""
     named = held(text, method, index)
     at = find(text, method)
     if like not in named or at["first"] != f"{method}_{like}":

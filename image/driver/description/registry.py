@@ -1,6 +1,6 @@
-"""Registry keys of NVIDIA's kernel module by the names of their values, and what the header nvrm_registry.h of a tree makes
-of them. The same number has another meaning in another version (RMForceP2PType=2 is BAR1 until 570 and NVLink from 575), so
-no number is written down here: the header of the very tree that is built gives it.
+"""Translates the registry keys of NVIDIA's kernel module from the names of their values to numbers, with the header
+nvrm_registry.h of a tree. The same number has another meaning in another version (RMForceP2PType=2 is BAR1 until 570
+and NVLink from 575), so no number is written here: the header of the tree that is built gives it.
 """
 
 import re
@@ -23,7 +23,7 @@ class Registry:
         self.macros = {value[1:-1]: name for name, value in self.defines.items() if re.fullmatch(r'"[^"]*"', value)}
 
     def number(self, macro, seen=()):
-        """A macro's value; None where it has none. A macro may name another one."""
+        """A macro's value; None if it has none. A macro may name another one."""
         value = self.defines.get(macro, "")
         if found := NUMBER.fullmatch(value):
             digits = found[1]
@@ -33,13 +33,13 @@ class Registry:
         return None
 
     def bits(self, macro):
-        """The lowest bit and the width of a field; None where the macro is no field."""
+        """The lowest bit and the width of a field; None if the macro is not a field."""
         found = BITS.fullmatch(self.defines.get(macro, ""))
         high, low = (int(found[1]), int(found[2])) if found else (0, 1)
         return (low, high - low + 1) if high >= low else None
 
     def values(self, macro):
-        """The values that have names: name -> number. Those of a longer key's macro are that key's."""
+        """The values that have names: name -> number. Names that belong to a longer key's macro are left out."""
         longer = [other for other in self.macros.values() if other.startswith(f"{macro}_")]
         names = [name for name in self.defines if name.startswith(f"{macro}_")
                  and not any(name == other or name.startswith(f"{other}_") for other in longer)]
@@ -52,7 +52,7 @@ class Registry:
         return [name for name in names if self.bits(f"{macro}_{name}")]
 
     def named(self, macro, what, name):
-        """The number of a value; `what` says whose it is."""
+        """The number of a value; `what` names its key or field."""
         known = self.values(macro)
         if name in known:
             return known[name]
@@ -67,7 +67,7 @@ class Registry:
         no names for this key, a number."""
         macro = self.macros.get(key)
         if macro is None:
-            raise Unknown(f"there is no key {key} there")
+            raise Unknown(f"the header has no key {key}")
         if isinstance(wanted, dict):
             return sum(self.field(macro, key, field, name) for field, name in wanted.items())
         fields = self.fields(macro)
@@ -88,11 +88,11 @@ class Registry:
         return number << low
 
     def words(self, keys):
-        """What the parameter NVreg_RegistryDwords takes."""
+        """The keys in the form of the parameter NVreg_RegistryDwords."""
         return ";".join(f"{key}={self.value(key, wanted)}" for key, wanted in keys.items())
 
     def check_words(self, words):
-        """Refuses what is written as the parameter takes it, unless the header has no names for the value."""
+        """Refuses words in the form of the parameter, unless the header has no names for their values."""
         for word in filter(None, (word.strip() for word in words.split(";"))):
             key, _, number = word.partition("=")
             if not NUMBER.fullmatch(number):

@@ -4,5 +4,5 @@ import re
 
 
 def number(version):
-    """A version as something to compare; None where the text is no version."""
+    """A version in a form that can be compared; None if the text is not a version."""
     return [int(part) for part in version.split(".")] if re.fullmatch(r"[0-9]+(\.[0-9]+)*", version) else None

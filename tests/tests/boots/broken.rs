@@ -1,18 +1,19 @@
-//! Is anything broken ever taken for a pass by the image's own programs? Faults of process 1, its configuration and its
-//! children are injected by the hundred in namespaces (init/tests/process_one); here the real validator reports something
-//! other than its exit status says, or less than the machine, and the firmware's variables keep the cause of a failed boot.
+//! Do the image's own programs ever report a PASS although something is broken? Tests in namespaces
+//! (init/tests/process_one) inject hundreds of faults into process 1, its configuration and its children. Here the real
+//! validator's report contradicts its exit status or covers less than the machine, and the firmware's variables keep
+//! the cause of a failed boot.
 
 use harness::{Boot, Booted, End};
 
-fn instead_of(on_error: &str) -> Boot {
+fn boot(on_error: &str) -> Boot {
     let words = format!("firstlight.expect.gpus=0 firstlight.policy.on_error={on_error}");
     Boot::shipped().workload("echo the workload ran").append(&words)
 }
 
-/// Runs the real validator for everything but `validate`, and for that `instead`.
+/// Runs the script `instead` for the command `validate`, and the real validator for all other commands.
 fn with(on_error: &str, instead: &str) -> Boot {
     let script = format!("case \" $* \" in *' validate '*)\n{instead}\n;; esac\nexec /t/firstlight \"$@\"");
-    instead_of(on_error).validator(&script).unwrap()
+    boot(on_error).validator(&script).unwrap()
 }
 
 #[track_caller]
@@ -27,7 +28,7 @@ fn is_an_error(booted: &Booted, cause: &str) {
 }
 
 #[test]
-fn a_report_that_disagrees_with_the_exit_status() {
+fn a_report_that_contradicts_the_exit_status_is_an_error() {
     let lie = "/t/firstlight \"$@\" --skip iommu\nexit 0";
     let booted = with("workload", lie).run().unwrap();
     is_an_error(&booted, "report");
@@ -38,16 +39,16 @@ fn a_report_that_disagrees_with_the_exit_status() {
     assert!(booted.find("firstlight/validated").is_none());
 }
 
-/// Status, report and last line agree on a PASS, but of less than the machine.
+/// Exit status, report and last line agree on a PASS, but it covers less than the machine.
 #[test]
-fn a_pass_of_less_than_the_machine() {
+fn a_pass_for_less_than_the_machine_is_an_error() {
     let booted = with("poweroff", "exec /t/firstlight \"$@\" --only iommu").run().unwrap();
     is_an_error(&booted, "expected of \"machine\"");
     booted.never_says("the workload ran");
     booted.ended(&End::PowerOff);
 }
 
-/// On a machine with UEFI the firmware's variables keep the last lines of a failed boot; the next boot shows them, once.
+/// On a machine with UEFI the firmware's variables keep the last lines of a failed boot; the next boot shows them once.
 #[test]
 fn the_next_boot_shows_why_the_last_one_failed() {
     let dir = tempfile::tempdir().unwrap();

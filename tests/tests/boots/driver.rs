@@ -1,6 +1,5 @@
-//! Is the driver started, and when it cannot be, is that named for what it is while the boot goes on
-//! to its verdict? The real module meets GPUs that exist in configuration space, and that answer, at
-//! most, which chip they are.
+//! Does the driver start? If it cannot, does the boot name the cause and still reach its verdict? The real module runs
+//! with fake GPUs, which have a configuration space and at most the registers that identify their chip.
 
 use harness::driver_image::PATH;
 use harness::fakepci::{REGISTERS_WORD, Topology};
@@ -11,7 +10,7 @@ use std::sync::LazyLock;
 /// NVIDIA's module and what it needs take more memory than the image alone.
 const MEMORY_MIB: u32 = 2048;
 
-/// What a workload sees of the driver.
+/// Saves what a workload sees of the driver.
 const LOOK: &str = "lsmod >/run/kept/lsmod; ls -l /dev/nvidia* >/run/kept/nodes
     cat /sys/module/firmware_class/parameters/path >/run/kept/path; ls /run/firstlight/driver >/run/kept/driver";
 
@@ -19,7 +18,7 @@ fn boot() -> Boot {
     Boot::shipped().whole().memory(MEMORY_MIB).workload(LOOK)
 }
 
-/// The one boot of several questions: no GPU is there, and none is expected. Memory is looked at first.
+/// The boot that several tests share: it has no GPU and expects none. Its workload measures the memory first.
 static WITHOUT_A_GPU: LazyLock<Booted> = LazyLock::new(|| {
     boot().append("firstlight.expect.gpus=0").workload(&[SETTLED, "\n", LOOK].concat()).run().unwrap()
 });
@@ -34,7 +33,7 @@ fn two_gpus(change: impl FnOnce(&mut Topology)) -> Boot {
     boot().whatever_the_verdict().fakepci(&topology).unwrap()
 }
 
-/// Two GPUs that NVIDIA's module takes for RTX 4090.
+/// Two GPUs that NVIDIA's module identifies as RTX 4090.
 fn two_ada() -> Boot {
     let answering = |topology: &mut Topology| {
         topology.interrupts();
@@ -43,7 +42,7 @@ fn two_ada() -> Boot {
     two_gpus(answering).append(REGISTERS_WORD)
 }
 
-/// Init's account of the driver.
+/// Init's record of the driver.
 fn account(booted: &Booted) -> Value {
     booted.json("firstlight/driver.json")
 }
@@ -54,7 +53,7 @@ fn module(booted: &Booted, name: &str) -> Value {
     modules.rfind(|m| m["name"] == name).cloned().unwrap_or_else(|| panic!("{account}"))
 }
 
-/// The codes that init found, with their subjects.
+/// The codes of init's findings, with their subjects.
 fn found(booted: &Booted) -> Vec<(String, String)> {
     let account = account(booted);
     let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
@@ -62,7 +61,7 @@ fn found(booted: &Booted) -> Vec<(String, String)> {
     findings.map(|f| (text(&f["code"]), text(&f["subject"]))).collect()
 }
 
-/// The codes and severities of every finding of the report.
+/// The codes and severities of all findings in the report.
 fn reported(booted: &Booted) -> Vec<(String, String)> {
     let report = booted.report();
     let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
@@ -84,7 +83,7 @@ fn broken(change: impl FnOnce(&DriverImage)) -> Booted {
 }
 
 #[test]
-fn without_a_gpu_the_module_says_enodev_and_that_is_a_pass_where_none_is_expected() {
+fn without_a_gpu_the_module_returns_enodev_which_is_a_pass_if_none_is_expected() {
     let booted = &*WITHOUT_A_GPU;
     booted.says("ENODEV");
     assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
@@ -94,28 +93,28 @@ fn without_a_gpu_the_module_says_enodev_and_that_is_a_pass_where_none_is_expecte
     assert!(!booted.text("kept/lsmod").contains("nvidia"));
 }
 
-/// Most other tests boot the bones of the driver image.
+/// Most other tests boot this reduced driver image, whose libraries and firmware are empty files.
 #[test]
-fn without_a_gpu_the_bones_of_the_driver_image_give_the_same_report_as_all_of_it() {
+fn without_a_gpu_the_reduced_driver_image_gives_the_same_report_as_the_whole_one() {
     let booted =
         Boot::shipped().memory(MEMORY_MIB).append("firstlight.expect.gpus=0").workload(LOOK).run().unwrap();
-    let [whole, bones] = [&*WITHOUT_A_GPU, &booted].map(|booted| {
+    let [whole, reduced] = [&*WITHOUT_A_GPU, &booted].map(|booted| {
         let (mut tests, mut account) = (booted.report().0["tests"].clone(), account(booted));
-        timeless(&mut tests);
-        timeless(&mut account);
+        remove_times(&mut tests);
+        remove_times(&mut account);
         (tests, booted.verdict().verdict, account, booted.text("kept/lsmod"))
     });
-    assert_eq!(whole, bones);
+    assert_eq!(whole, reduced);
     assert!(whole.0.as_array().is_some_and(|tests| tests.len() > 20), "{whole:?}");
 }
 
-/// Takes the times out.
-fn timeless(value: &mut Value) {
+/// Removes the times.
+fn remove_times(value: &mut Value) {
     match value {
-        Value::Array(all) => all.iter_mut().for_each(timeless),
+        Value::Array(all) => all.iter_mut().for_each(remove_times),
         Value::Object(all) => {
             all.retain(|key, _| !["seconds", "ms", "began"].iter().any(|unit| key.ends_with(unit)));
-            all.values_mut().for_each(timeless);
+            all.values_mut().for_each(remove_times);
         }
         _ => {}
     }
@@ -131,13 +130,13 @@ fn gpus_without_an_interrupt_are_named() {
 }
 
 #[test]
-fn gpus_whose_registers_read_as_nothing_are_named() {
+fn gpus_whose_registers_cannot_be_read_are_named() {
     let booted = two_gpus(Topology::interrupts).run().unwrap();
     assert!(found(&booted).iter().any(|(code, _)| code == "GPU-NO-GSP"), "{:?}", account(&booted));
     assert!(["FAIL", "ERROR"].contains(&booted.verdict().verdict.as_str()), "{booted}");
 }
 
-/// An RTX 4090, and boards of other families beside it: an RTX 3090, and a 5090, which this driver is too old for.
+/// An RTX 4090 and boards of other families: an RTX 3090, and an RTX 5090, for which this driver is too old.
 static BOARDS: LazyLock<Booted> = LazyLock::new(|| {
     let mut topology = Topology::new();
     for (dev, id) in [(1, "id=0x268410de"), (2, "id=0x220410de"), (3, "id=0x2b8510de")] {
@@ -151,7 +150,7 @@ static BOARDS: LazyLock<Booted> = LazyLock::new(|| {
 });
 
 #[test]
-fn the_module_binds_makes_its_nodes_and_the_gpus_that_do_not_start_are_named() {
+fn the_module_binds_and_makes_its_nodes_and_gpus_that_do_not_start_are_named() {
     let booted = &*BOARDS;
     assert_eq!(module(booted, "nvidia")["outcome"], "loaded", "{booted}");
     assert_eq!(module(booted, "nvidia-uvm")["outcome"], "loaded", "{booted}");
@@ -165,16 +164,16 @@ fn the_module_binds_makes_its_nodes_and_the_gpus_that_do_not_start_are_named() {
         assert!(reported(booted).iter().any(|(code, _)| code == "GPU-VBIOS"), "{booted}");
     }
     assert_eq!(account["held"], serde_json::json!([]));
-    // The parameters of the family are in force, and the patch level is told.
+    // The family's parameters are in effect, and the patch level is recorded.
     let parameters = account["parameters"].as_array().unwrap();
     assert!(!parameters.is_empty() && parameters.iter().all(|p| p["wanted"] == p["found"]), "{account:#}");
     assert_ne!(module(booted, "nvidia")["patch"], "");
     assert!(["FAIL", "ERROR"].contains(&booted.verdict().verdict.as_str()), "{booted}");
 }
 
-/// A GPU of another family beside it keeps its own.
+/// Each GPU that this driver knows has its own family, also beside a GPU of another one.
 #[test]
-fn boards_of_other_families_are_taken_for_what_they_are() {
+fn the_families_of_different_boards_are_recognised() {
     let booted = &*BOARDS;
     let account = account(booted);
     assert_eq!(account["families"], serde_json::json!(["ampere", "ada"]), "{account:#}");
@@ -222,7 +221,7 @@ fn a_module_for_another_kernel_is_named_and_nothing_is_inserted() {
 }
 
 #[test]
-fn a_kernel_that_takes_no_modules_is_named() {
+fn a_kernel_that_refuses_modules_is_named() {
     let boot = boot().append("firstlight.expect.gpus=0 sysctl.kernel.modules_disabled=1");
     let booted = boot.whatever_the_verdict().run().unwrap();
     assert_eq!(module(&booted, "nvidia")["error"], "EPERM", "{booted}");
@@ -230,15 +229,15 @@ fn a_kernel_that_takes_no_modules_is_named() {
     assert!(["FAIL", "ERROR"].contains(&booted.verdict().verdict.as_str()), "{booted}");
 }
 
-/// Memory that the root keeps, driver image and all.
-const MOST_MEMORY_MB: u64 = 450;
-/// Looks until nothing more comes free within two seconds: in a few boots on a busy host the kernel gives 130 MB of
-/// what it used to boot back only by and by, some 8 MB in each second, and now and then none in one.
+/// How much memory the running system may use, including its root and the driver image.
+const MAX_MEMORY_MB: u64 = 450;
+/// Samples the available memory until it stays the same for two seconds: in a few boots on a busy host the kernel frees
+/// 130 MB of the memory that it booted with only gradually, about 8 MB per second, and in some seconds nothing.
 const SETTLED: &str = r#"
     still=0
     for n in $(seq 60); do
         now=$(sed -n 's/^MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo)
-        echo "$now" >>/run/kept/looks
+        echo "$now" >>/run/kept/samples
         if [ -n "$before" ] && [ $((now - before)) -lt 1000 ]; then still=$((still + 1)); else still=0; fi
         [ $still -lt 2 ] || break
         before=$now
@@ -247,7 +246,7 @@ const SETTLED: &str = r#"
     cp /proc/meminfo /run/kept/meminfo"#;
 
 #[test]
-fn the_root_takes_no_more_memory_than_it_may() {
+fn the_system_stays_within_its_memory_limit() {
     let booted = &*WITHOUT_A_GPU;
     let meminfo = booted.text("kept/meminfo");
     let value = |key: &str| {
@@ -258,12 +257,12 @@ fn the_root_takes_no_more_memory_than_it_may() {
     };
     let used = value("MemTotal") - value("MemAvailable");
     println!("{used} MB are in use, {} MB of it the root's files", value("Shmem"));
-    let looks = booted.text("kept/looks");
-    assert!((1..=MOST_MEMORY_MB).contains(&used), "{used} MB\n{meminfo}\nkB available: {looks}");
+    let samples = booted.text("kept/samples");
+    assert!((1..=MAX_MEMORY_MB).contains(&used), "{used} MB\n{meminfo}\nkB available: {samples}");
 }
 
 #[test]
-fn firmware_and_libraries_stay_within_reach_of_a_new_root() {
+fn firmware_and_libraries_stay_available_to_a_new_root() {
     let booted = &*WITHOUT_A_GPU;
     assert_eq!(booted.text("kept/path"), "/run/firstlight/driver/firmware");
     for part in ["driver.toml", "firmware", "lib", "modules"] {
@@ -278,7 +277,8 @@ fn shipped_version() -> String {
     version.expect("driver.toml has a version").to_owned()
 }
 
-/// In place of the tests: the real report with a finding that asks for a reset. The tests of each GPU by itself fail once.
+/// Runs instead of the validator: it adds the need for a reset to a finding in the real report. The first run of the
+/// tests without peer-to-peer fails; the next one passes.
 const WEDGED: &str = r#"case " $* " in
 *' --only '*)
     [ -e /run/tried ] || { touch /run/tried; exit 1; }
@@ -292,9 +292,9 @@ const WEDGED: &str = r#"case " $* " in
 esac
 exec /t/firstlight "$@""#;
 
-/// NVIDIA's module is removed and loaded again, and the kernel resets what the fake PCI domain shows it.
+/// NVIDIA's module is removed and loaded again, and the kernel resets the functions of the fake PCI domain.
 #[test]
-fn gpus_that_need_a_reset_get_one_from_the_kernel_and_their_module_again() {
+fn the_kernel_resets_gpus_that_need_it_and_their_module_is_loaded_again() {
     let script = "cat /run/firstlight/recovery.json >/run/kept/recovery.json; dmesg >/run/kept/dmesg";
     let boot = two_ada()
         .workload(script)

@@ -1,6 +1,6 @@
-//! What does the shipped image do in QEMU? Each module asks one question. Needs image and media (`./run boots` builds
-//! them): `cargo test --test boots NAME -- --test-threads=5`. Two machines work at a time, a third where
-//! processors are idle, and two wait.
+//! What does the shipped image do in QEMU? Each module answers one question. The tests need the image and its media,
+//! which `./run boots` builds before it runs them; `cargo test --test boots NAME -- --test-threads=5` only runs them.
+//! At most two machines work at the same time, or three if processors are idle; two more may wait for a deadline.
 
 mod broken;
 mod driver;

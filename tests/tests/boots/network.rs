@@ -1,5 +1,5 @@
-//! Does init take the right network card, give up in time, take a node's settings from a server only if they are the ones
-//! that were meant, and set a wrong clock from the network where that is asked for?
+//! Does init choose the right network card, give up in time, accept settings from a server only if their checksum or
+//! signature is right, and set a wrong clock from the network if that is configured?
 
 use harness::lab::{INTERFACE, Lab};
 use harness::servers::{Answer, RIGHT, Receiver, tell_time};
@@ -13,11 +13,11 @@ use std::time::Duration;
 const PASS: &str = "firstlight.expect.gpus=0";
 const FIRST: &str = "52:54:00:12:34:56";
 const SECOND: &str = "52:54:00:12:34:57";
-/// A network where nobody answers.
+/// A network without any server.
 const SILENT: &str = "hubport,hubid=1";
 
 #[test]
-fn the_card_that_the_machine_was_booted_from_is_taken_and_not_the_first() {
+fn the_card_that_the_machine_booted_from_is_used_and_not_the_first() {
     let boot =
         Boot::shipped().workload("ip addr show > /run/kept/addresses; cat /etc/resolv.conf > /run/kept/dns");
     let boot = boot.append(PASS).card(SILENT, FIRST).card("user", SECOND);
@@ -28,7 +28,7 @@ fn the_card_that_the_machine_was_booted_from_is_taken_and_not_the_first() {
 }
 
 #[test]
-fn a_card_is_found_by_its_address_and_given_a_fixed_one() {
+fn a_card_is_found_by_its_mac_and_gets_a_static_address() {
     let boot =
         Boot::shipped().workload("ip addr show > /run/kept/addresses; cat /etc/resolv.conf > /run/kept/dns");
     let config = format!(
@@ -41,9 +41,9 @@ fn a_card_is_found_by_its_address_and_given_a_fixed_one() {
     assert_eq!(booted.text("kept/dns"), "nameserver 10.0.2.3");
 }
 
-/// No answer within the deadline is a warning for a boot that needs no network.
+/// For a boot that needs no network, no answer within the deadline is only a warning.
 #[test]
-fn a_network_that_gives_no_address_costs_its_deadline_and_no_verdict() {
+fn without_a_lease_the_boot_waits_until_the_deadline_and_its_verdict_does_not_change() {
     let boot = Boot::shipped().workload("echo the workload ran").append(PASS).card(SILENT, FIRST);
     let booted = boot.append("firstlight.network.mode=dhcp firstlight.network.timeout_s=4").run().unwrap();
     booted.says("network   firstlight, warning: no network: eth0: no DHCP lease within 4 s");
@@ -61,14 +61,14 @@ fn sum(text: &str) -> String {
 
 fn serve(files: Vec<(String, String)>) -> Receiver {
     Receiver::start(move |_, request| {
-        let asked = request.line.split(' ').nth(1).unwrap_or("").to_owned();
-        let found = files.iter().find(|(path, _)| *path == asked);
+        let requested = request.line.split(' ').nth(1).unwrap_or("").to_owned();
+        let found = files.iter().find(|(path, _)| *path == requested);
         found.map_or(Answer::Status(404, Vec::new()), |(_, text)| Answer::Status(200, text.clone().into()))
     })
 }
 
 #[test]
-fn a_folder_gives_each_node_what_is_its_own() {
+fn a_folder_on_a_server_has_settings_for_each_node() {
     let all = "[network]\nhostname = \"any\"\n[policy]\non_pass = \"hold\"\n";
     let own = "[network]\nhostname = \"node7\"\n[expect]\ngpus = 0\n";
     let machine = "[policy]\non_pass = \"workload\"\n";
@@ -85,9 +85,9 @@ fn a_folder_gives_each_node_what_is_its_own() {
     booted.says("some from a server");
     assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
     assert_eq!(booted.text("kept/name"), "node7");
-    let asked: Vec<_> = server.got().into_iter().map(|request| request.line).collect();
-    let want = ["SHA256SUMS", "default.toml", "mac-525400123456.toml", "serial-S7.toml"];
-    assert_eq!(asked, want.map(|name| format!("GET /nodes/{name} HTTP/1.1")));
+    let requests: Vec<_> = server.got().into_iter().map(|request| request.line).collect();
+    let expected = ["SHA256SUMS", "default.toml", "mac-525400123456.toml", "serial-S7.toml"];
+    assert_eq!(requests, expected.map(|name| format!("GET /nodes/{name} HTTP/1.1")));
 }
 
 /// A stick that holds these settings.
@@ -99,14 +99,14 @@ fn stick(dir: &Path, settings: &str) -> Fat {
     stick
 }
 
-/// The address of a server's only layer with its checksum, as a kernel word.
+/// The kernel word for a server's only layer: its URL and its checksum.
 fn word(server: &Receiver, path: &str, text: &str) -> String {
     format!("firstlight.config={}#sha256={}", server.url("10.0.2.2", path), sum(text))
 }
 
-/// What the stick says besides is in force; the server can leave the last word to it.
+/// The stick's other settings apply. The server can let the stick override it.
 #[test]
-fn a_server_overrides_a_stick_and_says_so_unless_it_wants_it_otherwise() {
+fn a_server_overrides_a_stick_with_a_warning_unless_it_lets_the_stick_override_it() {
     let dir = tempfile::tempdir().unwrap();
     let own = "[network]\nhostname = \"node9\"\n[report]\nkeep = 7\n[policy]\non_pass = \"reboot\"\n";
     let stick = stick(dir.path(), own);
@@ -117,16 +117,16 @@ fn a_server_overrides_a_stick_and_says_so_unless_it_wants_it_otherwise() {
     };
     let text = "[policy]\non_pass = \"workload\"\n";
     let booted = boot(text);
-    let lost = "warning: /run/firstlight/partition-config.toml: policy.on_pass is ignored: ";
-    assert_eq!(booted.console.matches(lost).count(), 1, "{booted}");
+    let ignored = "warning: /run/firstlight/partition-config.toml: policy.on_pass is ignored: ";
+    assert_eq!(booted.console.matches(ignored).count(), 1, "{booted}");
     assert_eq!(booted.text("kept/name"), "node9");
     booted.ended(&End::PowerOff);
     let booted = boot(&format!("[config]\ndisk_overrides_server = true\n{text}"));
-    booted.never_says(lost);
+    booted.never_says(ignored);
     booted.ended(&End::Reboot);
 }
 
-// Made with minisign 0.11 and a key that exists for tests only.
+// Made with minisign 0.11 and a key that is only for tests.
 const KEY: &str = "[config]\nkey = \"RWSDbFQ9yZTA5iopg0fk1uSkMdQXIm16pP2pc0Nf+fA93zw87PAExNNY\"\n";
 const SIGNED: &str = "[policy]\non_pass = \"reboot\"\n";
 const SIGNATURE: &str = "untrusted comment: signature from minisign secret key
@@ -136,7 +136,7 @@ trusted comment: a file for tests
 ";
 
 #[test]
-fn an_image_with_a_key_takes_from_a_server_only_what_is_signed() {
+fn an_image_with_a_key_accepts_only_signed_settings_from_a_server() {
     let boot = |files: Vec<(String, String)>| {
         let server = serve(files);
         let boot = Boot::shipped().workload("true").append(PASS).config(KEY).card("user", FIRST);
@@ -156,9 +156,9 @@ fn an_image_with_a_key_takes_from_a_server_only_what_is_signed() {
     booted.ended(&End::StillRunning);
 }
 
-/// On a stick too, and there the stick's own file comes before it.
+/// As on a server. A node's file overrides the stick's `config.toml`.
 #[test]
-fn a_stick_has_a_file_for_each_node() {
+fn a_stick_can_have_a_file_for_each_node() {
     let dir = tempfile::tempdir().unwrap();
     let stick = Fat::new(dir.path(), 1024).unwrap();
     stick.folder("config.d").unwrap();
@@ -181,7 +181,7 @@ fn a_stick_has_a_file_for_each_node() {
 }
 
 #[test]
-fn a_file_with_another_checksum_stops_the_boot_with_one_line() {
+fn a_file_with_a_wrong_checksum_stops_the_boot_with_one_line() {
     let server = serve(vec![("/n.toml".to_owned(), "[policy]\non_pass = \"reboot\"\n".to_owned())]);
     let url = server.url("10.0.2.2", "/n.toml");
     let word = format!("firstlight.config={url}#sha256={}", "0".repeat(64));
@@ -194,7 +194,7 @@ fn a_file_with_another_checksum_stops_the_boot_with_one_line() {
     booted.ended(&End::StillRunning);
 }
 
-/// A machine whose own clock stands in 2001.
+/// A machine whose hardware clock starts in 2001.
 fn clock_of_2001() -> Boot {
     Boot::shipped()
         .workload("date +%Y > /run/kept/year")
@@ -224,7 +224,7 @@ fn a_wrong_clock_is_set_before_the_report_is_dated() {
 }
 
 #[test]
-fn a_server_that_does_not_answer_is_one_warning() {
+fn a_time_server_that_does_not_answer_causes_one_warning() {
     let server = tell_time("10.0.2.2", None);
     let booted = clock_of_2001()
         .card("user", FIRST)
@@ -236,9 +236,9 @@ fn a_server_that_does_not_answer_is_one_warning() {
     assert_eq!((booted.text("kept/year").as_str(), year_of_the_report(&booted).as_str()), ("2001", "2001"));
 }
 
-/// Nobody answers at the address that DHCP tells, and the warning names it.
+/// There is no server at the address that DHCP provides, and the warning names the address.
 #[test]
-fn dhcp_may_tell_who_knows_the_time() {
+fn dhcp_can_provide_the_time_server() {
     let lab = Lab::new("192.168.77.1/24").unwrap();
     let interface = format!("--interface={INTERFACE}");
     let words = "dnsmasq --keep-in-foreground --log-facility=- --conf-file=/dev/null --user=root --pid-file= --port=0 \

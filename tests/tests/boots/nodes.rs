@@ -1,4 +1,4 @@
-//! Two machines with two cables between them: do both find each other, test each rail, and notice what is lost?
+//! Two machines connected by two cables: do they find each other, test each rail, and notice a lost cable or machine?
 
 use harness::simgpu::{Scenario, overlay};
 use harness::{Boot, Booted, CABLES, End};
@@ -10,7 +10,7 @@ const NOTICED: Duration = Duration::from_secs(60);
 /// The program with the settings of the boot.
 const FIRSTLIGHT: &str = "firstlight --config /etc/firstlight/config.d/30-simulated.toml --config /etc/firstlight/config.d/50-test.toml";
 
-/// No address is given: each port takes one, and each gets a device for RoCE in software.
+/// No address is configured: each port chooses one, and each gets a software RoCE device.
 const SETTINGS: &str = r#"
 [network]
 mode = "link-local"
@@ -22,8 +22,8 @@ rendezvous = "mdns"
 timeout_s = 120
 "#;
 
-/// A machine with two simulated GPUs and two ports. The ports, their addresses and RDMA devices are the guest's own: the
-/// recorded machine describes its GPUs alone, and brings no libibverbs.
+/// A machine with two simulated GPUs and two ports. The ports, their addresses and RDMA devices belong to the guest:
+/// the recorded machine describes only its GPUs and does not replace libibverbs.
 fn node(settings: &str, script: &str) -> Boot {
     let scenario = "on = \"epyc-8x4090\"\n[nccl]\nhca = \"host\"\n".parse().unwrap();
     let files = overlay(&Scenario::of(scenario).unwrap().gpus(2)).unwrap();
@@ -33,8 +33,8 @@ fn node(settings: &str, script: &str) -> Boot {
     boot.append(words)
 }
 
-/// The bytes that left by each port during a run, and the places of the first port's IPv4 address in its table before and
-/// after it moved: two addresses are added around it, and taken away again.
+/// Prints the bytes that each port sent during a run, and the entries of the first port's IPv4 address in its GID table
+/// before and after it moves. To move it, the script removes it and adds it again after another address.
 const RAILS: &str = r#"
 sent() { cat /sys/class/net/$1/statistics/tx_bytes; }
 places() { grep -l ':ffff:a9fe:' /sys/class/infiniband/rxe0/ports/1/gids/*; }
@@ -66,17 +66,17 @@ fn two_machines_pass_over_two_cables_and_each_rail_carries_its_share() {
         let last =
             booted.lines().find(|line| line.starts_with("FIRSTLIGHT ") && line.contains("scope=machine"));
         assert!(last.unwrap().ends_with(" nodes=PASS"), "{booted}");
-        let met = &booted.json("firstlight/verdict.json")["nodes"];
+        let stage = &booted.json("firstlight/verdict.json")["nodes"];
         assert_eq!(
-            (met["verdict"].as_str(), met["exit_status"].as_i64()),
+            (stage["verdict"].as_str(), stage["exit_status"].as_i64()),
             (Some("PASS"), Some(0)),
             "{booted}"
         );
-        names.push(met["nodes"].clone());
+        names.push(stage["nodes"].clone());
         let lines = booted.verdicts_of_nodes();
         let verdicts: Vec<_> = lines.iter().map(|line| line.verdict.as_str()).collect();
         assert_eq!(verdicts, ["PASS"; 2], "{booted}");
-        // The rows of the stage fit a console, whatever the names of the tests.
+        // The stage's rows fit an 80-column console, however long the names of the tests are.
         assert!(
             booted.lines().filter(|line| line.starts_with("  PASS ")).all(|line| line.len() <= 80),
             "{booted}"
@@ -91,12 +91,12 @@ fn two_machines_pass_over_two_cables_and_each_rail_carries_its_share() {
         booted.says("workload  /t/workload exited with status 0");
         booted.ended(&End::PowerOff);
     }
-    // Both machines have one name; their addresses tell them apart.
+    // Both machines have the same name; their addresses distinguish them.
     let [one, other] = names[0].as_array().unwrap().as_slice() else { panic!("{}", names[0]) };
     assert!(one != other && one.as_str().unwrap().starts_with("Simulated ("), "{one} {other}");
     assert_eq!(names[0], names[1]);
-    // Whichever leads. The kernel's rdma_rxe and the image's libibverbs are the real ones.
-    let leads = |text: &str| both.iter().any(|booted| booted.console.contains(text));
+    // Only the leading machine prints these rows. The kernel's rdma_rxe and the image's libibverbs are not simulated.
+    let either_says = |text: &str| both.iter().any(|booted| booted.console.contains(text));
     for text in [
         "PASS   nodes-nccl-socket",
         "N/A    nodes-nccl-rails",
@@ -104,20 +104,20 @@ fn two_machines_pass_over_two_cables_and_each_rail_carries_its_share() {
         "PASS   rdma-host       2 pairs of ports, host memory",
         " rxe1:1; MTU 4096",
     ] {
-        assert!(leads(text), "{text}\n{}\n{}", both[0], both[1]);
+        assert!(either_says(text), "{text}\n{}\n{}", both[0], both[1]);
     }
     let places = both.each_ref().map(|booted| {
-        let of = |when: &str| {
+        let at = |when: &str| {
             let line = booted.lines().find_map(|line| line.strip_prefix(&format!("PLACES {when} ")));
             line.unwrap_or_else(|| panic!("{booted}")).to_owned()
         };
-        (of("before"), of("after"))
+        (at("before"), at("after"))
     });
     assert_eq!(places[0].0, places[0].1);
     assert_ne!(places[1].0, places[1].1, "the address has not moved");
 }
 
-/// Whether each of the two ports carried at least a third of the bytes of a run.
+/// Fails the test unless each of the two ports sent more than a third of a run's bytes, and more than 1 MB.
 #[track_caller]
 fn assert_shared(booted: &Booted) {
     let bytes =
@@ -127,8 +127,8 @@ fn assert_shared(booted: &Booted) {
     assert!(bytes.len() == 2 && *least > all / 3 && *least > 1_000_000, "{bytes:?}\n{booted}");
 }
 
-/// The runs of a machine whose cables are swapped: port 0 leads to port 1 of the other one. An address of a network that
-/// only the first cable has names the place to meet.
+/// The runs of a machine whose cables are swapped: each port 0 is connected to port 1 of the other machine. The
+/// rendezvous address is in a network that only the first cable has.
 const RUNS: &str = r#"
 ip addr add 10.9.0.$N/24 dev eth$((N - 1))
 run() { name=$1; shift; echo "RUN $name"; $F "$@" --size 2 --rendezvous 10.9.0.1:29517 --name $NAME; echo "ENDED $name $?"; }
@@ -138,11 +138,11 @@ run absent nodes --meeting-timeout 10
 run killed nodes --meeting-timeout 60
 exit 0"#;
 
-/// The first row of a table of NCCL, on the machine that leads.
+/// Part of the first row of an NCCL table, which the machine that leads prints.
 const ROW: &str = " float ";
 
 #[test]
-fn swapped_and_pulled_cables_and_a_machine_without_power_are_named_in_time() {
+fn swapped_and_pulled_cables_and_a_machine_that_loses_power_are_named_in_time() {
     let boots = [(1, "left"), (2, "right")]
         .map(|(n, name)| node("", &format!("F='{FIRSTLIGHT}' N={n} NAME={name}\n{RUNS}")));
     let [mut left, mut right] = Boot::cabled(boots, &[[0, 1], [1, 0]]).unwrap();
@@ -155,7 +155,7 @@ fn swapped_and_pulled_cables_and_a_machine_without_power_are_named_in_time() {
     for (running, other) in [(&mut left, "right"), (&mut right, "left")] {
         running.until(&format!("NODES-LOST         {other}")).unwrap();
         running.until("ENDED pulled 2").unwrap();
-        println!("pulled: it ended after {:?} and named {other}", pulled.elapsed());
+        println!("pulled: the run ended after {:?} and named {other}", pulled.elapsed());
         assert!(pulled.elapsed() < NOTICED, "{:?}", pulled.elapsed());
     }
     for running in [&mut left, &mut right] {
@@ -167,15 +167,15 @@ fn swapped_and_pulled_cables_and_a_machine_without_power_are_named_in_time() {
     right.cut();
     let cut = Instant::now();
     left.until("ENDED killed 2").unwrap();
-    println!("killed: the other machine ended after {:?}", cut.elapsed());
+    println!("killed: the remaining run ended after {:?}", cut.elapsed());
     assert!(cut.elapsed() < NOTICED, "{:?}", cut.elapsed());
     let left = left.finish().unwrap();
     left.ended(&End::PowerOff);
     let runs: Vec<_> = left.console.split("RUN ").skip(1).collect();
     let says = |run: &str, texts: &[&str]| {
-        let said = runs.iter().find(|said| said.starts_with(run)).unwrap_or_else(|| panic!("{left}"));
-        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
-        texts.iter().for_each(|text| assert!(said.contains(text), "{run}: {text}\n{left}"));
+        let output = runs.iter().find(|output| output.starts_with(run)).unwrap_or_else(|| panic!("{left}"));
+        let output = output.split_whitespace().collect::<Vec<_>>().join(" ");
+        texts.iter().for_each(|text| assert!(output.contains(text), "{run}: {text}\n{left}"));
     };
     says("swapped", &["RDMA-ERROR", "left rxe0:1 and right rxe0:1", "left rxe1:1 and right rxe1:1"]);
     says("pulled", &["NODES-LOST", "node right", "its machine does not answer"]);

@@ -1,5 +1,5 @@
-//! Does the report survive the machine: on a stick, at a server that fails first, on a full stick, and
-//! when the stick goes while it is written to? And does none of that change the verdict?
+//! Is the report still available after the machine is off: on a stick, and at a server that fails at first? What
+//! happens if the stick is full or is removed during a write? Does the verdict stay the same in all these cases?
 
 use harness::servers::{Answer, Receiver};
 use harness::stick::Fat;
@@ -10,14 +10,14 @@ use std::time::Duration;
 
 /// No GPU and none expected: PASS.
 const PASS: &str = "firstlight.expect.gpus=0";
-/// Without it no built-in disk is used.
+/// A built-in disk is used only with this word.
 const NAMED: &str = "firstlight.report.partition=LABEL=FIRSTLIGHT";
 const MAC: &str = "52:54:00:12:34:56";
-/// A file of the data partition, where init mounts that while it publishes.
+/// The path of a file on the data partition while init has it mounted to publish.
 const ON_STICK: &str = "/run/firstlight/partition/key";
 
 #[test]
-fn a_report_is_on_the_stick_and_at_a_server_that_failed_twice() {
+fn a_report_reaches_the_stick_and_a_server_that_failed_twice() {
     let dir = tempfile::tempdir().unwrap();
     let stick = Fat::new(dir.path(), 4096).unwrap();
     let server = Receiver::fails_twice();
@@ -46,7 +46,7 @@ fn a_report_is_on_the_stick_and_at_a_server_that_failed_twice() {
     booted.ended(&End::PowerOff);
 }
 
-/// What an unreachable server missed comes with the next boot, first.
+/// The next boot first sends the report that the unreachable server did not get, and then its own.
 #[test]
 fn a_report_that_could_not_be_sent_is_sent_by_the_next_boot() {
     let dir = tempfile::tempdir().unwrap();
@@ -73,7 +73,7 @@ fn a_report_that_could_not_be_sent_is_sent_by_the_next_boot() {
     assert_eq!((stick.names("spool").len(), stick.names("reports").len()), (0, 2));
 }
 
-/// Someone had the stick, and left a report on it as of a machine that passed.
+/// An attacker had the stick and wrote a report to it that claims a PASS.
 #[test]
 fn with_a_key_in_the_image_a_forged_report_on_the_stick_is_named_and_not_sent() {
     let dir = tempfile::tempdir().unwrap();
@@ -101,7 +101,7 @@ fn with_a_key_in_the_image_a_forged_report_on_the_stick_is_named_and_not_sent() 
     assert_eq!(got[0].header("firstlight-mac"), Some(mac.trim_end()), "{booted}");
 }
 
-/// Who can write to the stick could replace a key on it: the report is kept, and nothing is sent.
+/// Anyone who can write to the stick could replace a key on it: the report is kept on the stick, and nothing is sent.
 #[test]
 fn a_key_on_the_stick_is_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -120,14 +120,14 @@ fn a_key_on_the_stick_is_refused() {
 }
 
 #[test]
-fn a_full_stick_is_one_line_and_loses_nothing() {
+fn a_full_stick_causes_one_warning_and_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let stick = Fat::new(dir.path(), 512).unwrap();
     let (old, rest) = (dir.path().join("old"), dir.path().join("rest"));
     fs::write(&old, "{\"old\":true}").unwrap();
     stick.folder("reports").unwrap();
     stick.put(&old, "reports/000041-old-PASS.json").unwrap();
-    // Less and less, until nothing more fits.
+    // Smaller and smaller files, until none fits any more.
     let mut size = 400 << 10;
     while size >= 512 {
         fs::write(&rest, vec![b'x'; size]).unwrap();
@@ -144,7 +144,7 @@ fn a_full_stick_is_one_line_and_loses_nothing() {
     assert_eq!(stick.read("reports/000041-old-PASS.json").unwrap(), b"{\"old\":true}");
 }
 
-/// A file system of the usual label, in a folder of its own, whose settings reboot the machine.
+/// A file system with the default label, in its own folder; its settings reboot the machine after a PASS.
 fn rebooting(dir: &Path) -> Fat {
     fs::create_dir(dir).unwrap();
     let (disk, file) = (Fat::new(dir, 4096).unwrap(), dir.join("file"));
@@ -157,7 +157,7 @@ const IGNORED: &str = "(LABEL=FIRSTLIGHT) is ignored: it is neither removable, n
                        firstlight.report.partition=UUID=";
 
 #[test]
-fn a_built_in_disk_of_the_usual_name_is_ignored_unless_a_word_names_it() {
+fn a_built_in_disk_with_the_default_label_is_ignored_unless_a_kernel_word_names_it() {
     let dir = tempfile::tempdir().unwrap();
     let disk = rebooting(&dir.path().join("disk"));
     let boot = || Boot::shipped().workload("true").append(PASS).disk(disk.file());
@@ -175,9 +175,9 @@ fn a_built_in_disk_of_the_usual_name_is_ignored_unless_a_word_names_it() {
     booted.ended(&End::Reboot);
 }
 
-/// Neither does the built-in disk make the name ambiguous.
+/// The built-in disk does not make the label ambiguous.
 #[test]
-fn a_stick_is_used_although_a_built_in_disk_has_its_name() {
+fn a_stick_is_used_although_a_built_in_disk_has_the_same_label() {
     let dir = tempfile::tempdir().unwrap();
     let (disk, stick) = (rebooting(&dir.path().join("disk")), Fat::new(dir.path(), 4096).unwrap());
     let boot = Boot::shipped().workload("true").append(PASS).disk(disk.file());
@@ -198,9 +198,9 @@ fn stick_with_a_report(dir: &Path) -> Fat {
     stick
 }
 
-/// As a technician does it who cannot wait: the boot goes on, and says so.
+/// An impatient technician may do this.
 #[test]
-fn a_stick_that_is_pulled_while_it_is_written_to_is_told_and_the_boot_goes_on() {
+fn a_stick_pulled_during_a_write_causes_a_warning_and_the_boot_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let stick = stick_with_a_report(dir.path());
     let file = stick.file().display().to_string();
@@ -222,10 +222,10 @@ fn a_stick_that_is_pulled_while_it_is_written_to_is_told_and_the_boot_goes_on() 
     assert_eq!(stick.read("reports/000007-old-PASS.json").unwrap(), b"{\"old\":true}", "{booted}");
 }
 
-/// The stick takes 8 KB a second, and the machine loses its power while it writes. What was there is
-/// there; what is new is whole or not there; the next boot clears up and goes on.
+/// The disk accepts 8 KB per second, and the machine loses its power during the write. Older reports stay intact, the
+/// new one is complete or absent, and the next boot removes unfinished files and goes on.
 #[test]
-fn a_stick_that_goes_while_it_is_written_to_loses_nothing_older() {
+fn a_power_loss_during_a_write_loses_no_older_report() {
     let dir = tempfile::tempdir().unwrap();
     let stick = stick_with_a_report(dir.path());
     let before = fs::read(stick.file()).unwrap();

@@ -1,26 +1,25 @@
-//! The shipped image on simulated GPUs, from kernel to hand-over: a healthy machine passes and gets
-//! its workload, a fault is named and the workload does not come.
+//! The shipped image on simulated GPUs, from kernel to hand-over: a healthy machine passes and runs its workload; on a
+//! machine with a fault, the fault is named and the workload does not run.
 
 use harness::simgpu::{Scenario, overlay};
 use harness::{Boot, Booted, End};
 
-/// Boots a scenario; a fault switches the machine off.
+/// Boots a scenario; after a fault the machine powers off.
 fn boot(scenario: &Scenario) -> Booted {
     let files = overlay(scenario).unwrap();
     let script = "echo the workload ran; cp /etc/nccl.conf /run/kept/";
-    // A whole run of eight GPUs on an emulated processor.
     let boot = Boot::shipped().whole().memory(2048).overlay(|_| files).workload(script);
     boot.append("firstlight.policy.on_fail=poweroff firstlight.policy.on_error=poweroff").run().unwrap()
 }
 
-/// A fault that one test finds, and what its line says. Two GPUs take a fraction of the time of eight; how a fault is found
-/// among many is asked on the host.
+/// Boots a scenario with a fault and checks the verdict, the failed tests and a text on the console. Two GPUs take a
+/// fraction of the time of eight; tests on the host cover how a fault is found among many GPUs.
 #[track_caller]
 fn faulty(name: &str, verdict: &str, failed: &[&str], says: &str) {
     let booted = boot(&Scenario::named(name).unwrap().gpus(2));
-    let said = booted.verdict();
+    let found = booted.verdict();
     assert_eq!(
-        (said.verdict.as_str(), said.failed),
+        (found.verdict.as_str(), found.failed),
         (verdict, failed.iter().map(|f| (*f).to_owned()).collect())
     );
     booted.says(says);
@@ -51,7 +50,7 @@ fn the_reference_machine_passes_and_is_handed_over() {
     ] {
         assert_eq!(report.outcome(id), "pass", "{id}\n{booted}");
     }
-    // Both arms by the transports that NCCL named, and what peer-to-peer is worth.
+    // Both arms with the transports that NCCL used, and the gain from peer-to-peer.
     booted.says("off: SHM   on: P2P/direct pointer");
     booted.says("128 MiB      14.45      20.64     +43 %");
     let conf = booted.text("kept/nccl.conf");
@@ -61,12 +60,12 @@ fn the_reference_machine_passes_and_is_handed_over() {
 }
 
 #[test]
-fn zeros_are_no_delivery() {
+fn zeros_instead_of_the_data_fail() {
     faulty("zeros", "FAIL", &["p2p-integrity"], "arrives as");
 }
 
-/// The image's own libcuda is found then, and it finds no driver.
+/// Without the simulated library, the image's own libcuda is loaded, and it finds no driver.
 #[test]
-fn a_simulation_without_its_library_is_an_error_too() {
+fn a_simulation_without_its_library_is_an_error() {
     faulty("library-missing", "ERROR", &["cuda", "p2p-capability", "p2p-integrity"], "CUDA-START");
 }

@@ -199,15 +199,15 @@ fn every_requested_option_survived_on_arm64_too() {
 #[test]
 fn an_option_that_was_dropped_changed_or_came_back_is_named() {
     let lines = [
-        ("CONFIG_PCI_P2PDMA=y\n", "", "pci.config:", "CONFIG_PCI_P2PDMA: asked for y, resolved to not set"),
-        ("CONFIG_NR_CPUS=512\n", "CONFIG_NR_CPUS=64\n", "platform.config:", "asked for 512, resolved to 64"),
+        ("CONFIG_PCI_P2PDMA=y\n", "", "pci.config:", "CONFIG_PCI_P2PDMA: requested y, resolved to not set"),
+        ("CONFIG_NR_CPUS=512\n", "CONFIG_NR_CPUS=64\n", "platform.config:", "requested 512, resolved to 64"),
         (
             "# CONFIG_HOTPLUG_PCI is not set\n",
             "CONFIG_HOTPLUG_PCI=y\n",
             "pci.config:",
-            "CONFIG_HOTPLUG_PCI: asked for not set, resolved to y",
+            "CONFIG_HOTPLUG_PCI: requested not set, resolved to y",
         ),
-        ("iommu=off,soft", "iommu=on", "off.config:", "CONFIG_CMDLINE: asked for \"iommu=off,soft"),
+        ("iommu=off,soft", "iommu=on", "off.config:", "CONFIG_CMDLINE: requested \"iommu=off,soft"),
     ];
     for (was, becomes, file, message) in lines {
         assert!(resolved().contains(was), "{was}");

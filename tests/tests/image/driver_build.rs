@@ -19,8 +19,8 @@ fn a_complete_installer_is_unpacked_and_a_truncated_one_is_refused() {
     for (length, words) in [
         (bytes.len() - 1, "is cut off or damaged"),
         (bytes.len() / 2, "is cut off or damaged"),
-        (20, "names no skip="),
-        (0, "names no skip="),
+        (20, "do not name skip="),
+        (0, "do not name skip="),
     ] {
         let cut = bench.write("cut.run", &bytes[..length]);
         // the hash matches, because the description was written from the truncated file
@@ -64,7 +64,7 @@ fn a_folder_that_is_no_driver_tree_is_refused() {
     let run = bench.installer("570.1.2");
     fs::create_dir(bench.path("tree")).unwrap();
     bench.files("570.1.2", &run, "");
-    bench.refuses(&["is no tree of NVIDIA's open-gpu-kernel-modules"]);
+    bench.refuses(&["is not a tree of NVIDIA's open-gpu-kernel-modules"]);
 }
 
 #[test]
@@ -99,11 +99,11 @@ fn a_description_with_a_mistake_is_refused() {
     for (from, to, words) in [
         ("patch = \"1\"", "patc = \"1\"", "key patc"),
         ("source = \"debian\"", "source = \"debain\"", "'debain'"),
-        ("\"ampere\"", "\"ampre\"", "'ampre' is no family; allowed: turing, ampere"),
+        ("\"ampere\"", "\"ampre\"", "'ampre' is not a family; allowed: turing, ampere"),
         ("[registry]", "[registri]", "key regist"),
         ("[registry]", "[registry]\n[[family]]", "are in image/driver/description/families.toml"),
         ("nccl = \"debian\"", "nccl = \"own\"", "nccl is 'own', not debian or wheel"),
-        ("run_sha256 = \"\"", "run_sha256 = \"abc\"", "no SHA256"),
+        ("run_sha256 = \"\"", "run_sha256 = \"abc\"", "is not a SHA256"),
         ("schema = \"firstlight.driver-source/3\"", "schema = \"2\"", "schema is '2'"),
     ] {
         let bench = Bench::new();
@@ -138,7 +138,7 @@ fn a_registry_key_that_means_something_else_in_the_tree_is_refused() {
             "",
             "\"ada\"",
             "\"blackwell\"",
-            "family blackwell: 580.1.2: there is no key RMPcieP2PType there",
+            "family blackwell: 580.1.2: the header has no key RMPcieP2PType",
         ),
         (
             "580.1.2",
@@ -187,7 +187,7 @@ fn a_registry_key_that_means_something_else_in_the_tree_is_refused() {
         bench.refuses(&[words]);
         if version == "580.1.2" && to.contains("blackwell") {
             bench.write("source.toml", text);
-            bench.refuses(&["nccl: the archive's NCCL has no code for blackwell; nccl = \"wheel\" has"]);
+            bench.refuses(&["nccl: the archive's NCCL has no code for blackwell; nccl = \"wheel\" has it"]);
         }
     }
 }
@@ -205,7 +205,7 @@ fn registry_keys_use_the_numbers_of_the_tree_itself() {
     let text = look();
     assert!(text.starts_with("version 580.1.2\n") && text.ends_with("patches  none described\n"), "{text}");
     assert!(text.contains(
-        "patched  ada: refused: families.toml: family ada: 580.1.2: there is no key RMPcieP2PType there\n"
+        "patched  ada: refused: families.toml: family ada: 580.1.2: the header has no key RMPcieP2PType\n"
     ));
     assert!(text.contains("as it is  ada: no keys\n"), "{text}");
     // A header whose numbers and bits differ from NVIDIA's.
@@ -260,7 +260,7 @@ fn two_matching_files_are_described_and_the_build_accepts_the_description() {
     // The tree is not NVIDIA's: the edits do not fit, so it stays unchanged, and its header lacks one key.
     assert!(log.contains("no edits: edits edits: ") && log.contains("modules as they are\n"), "{log}");
     assert!(log.contains(
-        "without blackwell: families.toml: family blackwell: 590.1.2: there is no key RMPcieP2PType there"
+        "without blackwell: families.toml: family blackwell: 590.1.2: the header has no key RMPcieP2PType"
     ));
     let text = fs::read_to_string(bench.path("driver.toml")).unwrap();
     for line in [
@@ -295,7 +295,7 @@ fn only_the_named_families_are_described() {
         "{stderr}"
     );
     assert!(fs::read_to_string(bench.path("driver.toml")).unwrap().contains("families = [\"blackwell\"]\n"));
-    one_error(&describe(&bench, &[]), &["driver.toml is there already"]);
+    one_error(&describe(&bench, &[]), &["driver.toml already exists"]);
 }
 
 #[test]
@@ -311,9 +311,9 @@ fn missing_or_wrong_inputs_are_named_and_nothing_is_written() {
     );
     refused(&both("590.1.3", VERSION), &[], &["open-gpu-kernel-modules-590.1.2 is version 590.1.3"]);
     refused(&both(VERSION, "590.1.3"), &[], &["NVIDIA-Linux-x86_64-590.1.2.run is version 590.1.3"]);
-    refused(&both(VERSION, VERSION), &["ada", "blackwell"], &["there is no key RMPcieP2PType there"]);
-    refused(&both(VERSION, VERSION), &["adda"], &["'adda' is no family; allowed: turing"]);
-    one_error(&empty.script("files.sh", &[Path::new("new")]), &["'new' is no version"]);
+    refused(&both(VERSION, VERSION), &["ada", "blackwell"], &["the header has no key RMPcieP2PType"]);
+    refused(&both(VERSION, VERSION), &["adda"], &["'adda' is not a family; allowed: turing"]);
+    one_error(&empty.script("files.sh", &[Path::new("new")]), &["'new' is not a version"]);
     one_error(
         &empty.script("files.sh", &[Path::new(VERSION), Path::new("/does/not/exist")]),
         &["there is no folder"],

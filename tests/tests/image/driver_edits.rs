@@ -220,7 +220,7 @@ fn a_tree_that_is_not_as_expected_is_refused_and_left_unchanged() {
         (CODE, "other", "askOfDriver", "there is a askOfDriver already"),
         (LIST, "FILES", "OTHER", "src/list.mk has no line 'FILES += ..'"),
         ("version.mk", "580.1.2", "575.64", "they are for 580 and newer; the tree is 575.64"),
-        ("version.mk", "580.1.2", "new", "the tree is of no known version"),
+        ("version.mk", "580.1.2", "new", "the tree is of an unknown version"),
         ("edits", "like = \"C\"", "like = \"D\"", "D is expected to have thingDo_D"),
         ("edits", "\"A\", \"B\"", "\"A\", \"D\"", "thingDo: D has thingDo_C already, A not"),
         ("edits", "from = \"580\"", "", "from is ''"),

@@ -207,8 +207,8 @@ fn an_archive_that_is_cut_off_or_changed_is_refused() {
     let archive = small.checkout.path("a.tar");
     let whole = fs::read(&archive).unwrap();
     for (length, says) in [
-        (0, "is no archive of inputs"),
-        (300, "is no archive of inputs"),
+        (0, "is not an archive of inputs"),
+        (300, "is not an archive of inputs"),
         (whole.len() / 2, "is cut off or damaged"),
     ] {
         fs::write(&archive, &whole[..length]).unwrap();
@@ -233,11 +233,11 @@ fn an_archive_with_foreign_files_is_refused() {
     let small = Small::new();
     fs::write(small.inputs.join("rust/cargo"), "more").unwrap();
     small.pack("");
-    small.refuses_archive(&["holds what its list does not name", "rust/cargo"]);
+    small.refuses_archive(&["contains files that its list does not name", "rust/cargo"]);
     fs::remove_file(small.inputs.join("rust/cargo")).unwrap();
     symlink("/etc/passwd", small.inputs.join("rust/cargo")).unwrap();
     small.pack("");
-    small.refuses_archive(&["holds what its list does not name", "rust/cargo"]);
+    small.refuses_archive(&["contains files that its list does not name", "rust/cargo"]);
     fs::remove_file(small.inputs.join("rust/cargo")).unwrap();
 
     // another package under the locked name, and a list with its hash: the checkout's lock file decides

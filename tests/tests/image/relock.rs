@@ -202,6 +202,6 @@ fn a_wheel_is_locked_by_its_bytes_and_a_changed_one_is_refused() {
     bench.lock(&format!("driver-nccl-cu13 nvidia-nccl-cu13 9.9.9 wheel {size} {ZEROS}\n"));
     one_error(
         &run("image/fetch.sh", "driver-nccl-cu13"),
-        &["the Python registry gives no nvidia-nccl-cu13 9.9.9"],
+        &["the Python registry does not deliver nvidia-nccl-cu13 9.9.9"],
     );
 }

@@ -177,9 +177,9 @@ fn unusable_keys_are_refused_in_one_line_and_nothing_is_left() {
         ("ec.key", "ec.pem", "allowed: RSA of 2048 bits or more"),
         ("none.key", "db.pem", "none.key is not there"),
         ("db.key", "none.pem", "none.pem is not there"),
-        ("db.pem", "db.pem", "db.pem is no private key in PEM"),
-        ("db.key", "db.key", "db.key is no certificate in PEM"),
-        ("db.key", "db.cer", "db.cer is no certificate in PEM"),
+        ("db.pem", "db.pem", "db.pem is not a private key in PEM"),
+        ("db.key", "db.key", "db.key is not a certificate in PEM"),
+        ("db.key", "db.cer", "db.cer is not a certificate in PEM"),
     ] {
         let mut sign = Command::new(workspace().join("image/trust/sign.sh"));
         let output = sign.args([keys.join(key), keys.join(cert)]).arg(&to).output().unwrap();

@@ -103,7 +103,7 @@ fn disks_that_must_not_be_written_are_refused_each_with_its_reason() {
     let disk = Disk::new(64 * MIB);
     let words = format!("{} --yes --image {}", disk.device, image.display());
     let script = workspace().join("image/media/usb.sh");
-    refused(&root(&format!("exec {} {words}", script.display())), "is no removable disk");
+    refused(&root(&format!("exec {} {words}", script.display())), "is not a removable disk");
     let mounted = format!(
         "mke2fs -q -F {0}; mkdir -p {1}; mount {0} {1}",
         disk.device,

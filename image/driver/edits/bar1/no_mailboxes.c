@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// firstlight: no peer-to-peer through mailboxes where BAR1 was asked for. With ForceP2P the driver reports mailbox peers when
-// BAR1 peer-to-peer is not possible. A GeForce has no mailboxes that deliver: a copy succeeds, and zeros arrive.
+// firstlight: no peer-to-peer through mailboxes where BAR1 was requested. With ForceP2P the driver reports mailbox peers
+// when BAR1 peer-to-peer is not possible. Mailboxes of a GeForce do not deliver data: a copy succeeds, but zeros arrive.
 
 #include "core/core.h"
 #include "gpu/gpu.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // firstlight: the level of its changes, in nvidia.ko's .modinfo. A module without them behaves like one whose changes have no
-// effect; this tells the two apart before the module is loaded.
+// effect; this field distinguishes the two before the module is loaded.
 
 #include <linux/module.h>
 

@@ -1,16 +1,16 @@
-//! Is what isolates PCIe devices from each other off? ACS: the fabric pass clears what firmware left on, and only what policy
-//! asks for, on QEMU's root ports and on switch ports as real fabrics have them; what stays or comes back is caught. The IOMMU
-//! stays off, whatever the machine has and whatever the boot medium adds: all witnesses are asked, beside the validator and
-//! by it.
+//! Are ACS and the IOMMU, which isolate PCIe devices from each other, off? ACS: the fabric pass clears what firmware
+//! left on, and only as the policy says, on QEMU's root ports and on switch ports like those of real fabrics; ACS that
+//! stays on or returns is detected. The IOMMU stays off, whatever the machine has and whatever the boot medium adds:
+//! the tests read all evidence themselves and also compare the validator's report.
 
 use harness::fakepci::Topology;
 use harness::{Boot, Booted, config_space};
 
-/// QEMU's root ports have ACS; ones stand for firmware that leaves it on.
+/// QEMU's root ports have ACS; the ones set its bits, as if firmware had left them on.
 const LEFT_ON: &str = "pci=config_acs=1111111@pci:0:0";
 const PORTS: [&str; 2] = ["0000:00:05.0", "0000:00:06.0"];
 
-/// Leaves ACS as the fake firmware set it, which the built-in word would clear before anyone looks.
+/// Leaves ACS as the fake firmware set it; the built-in word would clear it before the fabric pass runs.
 const AS_FIRMWARE: &str = "pci=config_acs=xxxxxxx@pci:0:0";
 
 fn boot(topology: &Topology, acs_word: &str) -> Boot {
@@ -55,8 +55,8 @@ fn ports_on_gpu_paths_are_cleared_and_the_others_left_alone() {
     assert_eq!(report.path("0001:03:00.0", "0001:05:00.0"), Some("PHB"));
 }
 
-/// Four ports of one switch: one sound, one that ignores the write, one that goes back at the second
-/// look, one that goes back when the pass is long over.
+/// Four ports of one switch: one works, one ignores the write, one reverts at the second read, and one reverts when the
+/// pass is already over.
 #[test]
 fn a_port_that_keeps_acs_or_takes_it_back_fails_and_is_named() {
     let mut topology = Topology::new();
@@ -85,16 +85,16 @@ fn a_port_that_keeps_acs_or_takes_it_back_fails_and_is_named() {
     let verdict = booted.verdict();
     assert_eq!(verdict.verdict, "FAIL", "{booted}");
     assert!(verdict.failed.contains(&"acs".to_owned()), "{verdict:?}");
-    // The pass itself says what became of its writes.
+    // The pass itself reports the result of its writes.
     booted.says("ACS-STUCK");
     booted.says("ACS-REVERTED");
     assert!(booted.find("firstlight/validated").is_none());
 }
 
-/// The kernel sets ACS again whenever it finds a port anew. Removing and rescanning between the pass
-/// and the validation is what a driver's or an administrator's reset looks like.
+/// The kernel sets ACS again whenever it discovers a port. The removal and rescan between the pass and the validation
+/// are what a reset by a driver or an administrator looks like.
 #[test]
-fn acs_that_a_rescan_brings_back_is_caught() {
+fn acs_that_a_rescan_sets_again_is_detected() {
     let mut topology = Topology::new();
     let root = topology.root_port(1, "");
     let [a, b] = topology.switch(root, ["", ""]);
@@ -111,7 +111,7 @@ exit $status";
     let boot = boot(&topology, LEFT_ON).validator(script).unwrap();
     let booted = boot.run().unwrap();
 
-    // 0x5f is what the ports can do; the pass had cleared it.
+    // 0x5f is everything that the ports support; the pass had cleared it.
     assert!(journalled(&booted).contains(&"0001:02:00.0 95 0".to_owned()), "{:?}", journalled(&booted));
     let report = booted.report();
     assert_eq!(report.outcome("acs"), "fail", "{}", report.0);
@@ -132,14 +132,14 @@ fn machine(policy: &str) -> Booted {
 }
 
 #[test]
-fn what_firmware_left_on_is_cleared_journalled_and_reported() {
+fn acs_that_firmware_left_on_is_cleared_journalled_and_reported() {
     let booted = machine("all");
     let journal = booted.json("firstlight/fabric.json");
     for port in PORTS {
         assert_eq!(booted.acs_control(port), 0, "{port}");
         let entries = journal["entries"].as_array().unwrap();
         let entry = entries.iter().find(|e| e["bdf"] == port).unwrap_or_else(|| panic!("{journal}"));
-        // All that QEMU's port can do: SV TB RR CR UF DT.
+        // Everything that QEMU's port supports: SV TB RR CR UF DT.
         assert_eq!(
             (&entry["before"], &entry["after"], &entry["readback"]),
             (&0x5f.into(), &0.into(), &0.into())
@@ -150,9 +150,9 @@ fn what_firmware_left_on_is_cleared_journalled_and_reported() {
     booted.says("  PASS   acs");
 }
 
-/// Also the proof that the boot above would have noticed.
+/// Also proves that ACS stays on in the machine above unless the pass clears it.
 #[test]
-fn a_policy_of_off_leaves_it_as_it_is() {
+fn the_policy_off_leaves_acs_as_it_is() {
     let booted = machine("off");
     for port in PORTS {
         assert_eq!(booted.acs_control(port), 0x5f, "{port}");
@@ -163,20 +163,20 @@ fn a_policy_of_off_leaves_it_as_it_is() {
     assert!(!journalled, "{booted}");
 }
 
-/// Saves the witnesses of an IOMMU that is in use.
+/// Saves the evidence of an IOMMU that is in use.
 const WITNESSES: &str = "
 ls /sys/class/iommu > /run/kept/classes 2>&1
 ls /sys/kernel/iommu_groups > /run/kept/groups 2>&1
 ls -d /sys/bus/pci/devices/*/iommu_group > /run/kept/members 2> /dev/null
 ls /sys/firmware/acpi/tables > /run/kept/tables";
 
-/// Two root ports, which QEMU gives ACS, and the IOMMU.
+/// Boots a machine with this IOMMU and two root ports, which have ACS in QEMU.
 fn iommu_machine(iommu: &str, words: &str) -> Booted {
     let boot = Boot::shipped().device(iommu);
     (1..=2)
         .fold(boot, |b, n| b.device(&format!("pcie-root-port,id=port{n},chassis={n},slot={n}")))
         .append("firstlight.expect.gpus=0")
-        // With interrupt remapping the kernel panics where the emulated timer is late, as on a busy host (check_timer).
+        // With interrupt remapping the kernel panics if the emulated timer is late, as on a busy host (check_timer).
         .append("no_timer_check")
         .append(words)
         .workload(&format!("{WITNESSES}{}", config_space::KEEP))
@@ -187,7 +187,7 @@ fn iommu_machine(iommu: &str, words: &str) -> Booted {
 
 #[track_caller]
 fn is_off(booted: &Booted, firmware_table: &str) {
-    assert!(booted.text("kept/tables").contains(firmware_table), "no IOMMU in the iommu_machine\n{booted}");
+    assert!(booted.text("kept/tables").contains(firmware_table), "the machine has no IOMMU\n{booted}");
     for witness in ["classes", "groups", "members"] {
         assert_eq!(booted.text(&format!("kept/{witness}")), "", "{witness}\n{booted}");
     }
@@ -206,22 +206,22 @@ fn is_off(booted: &Booted, firmware_table: &str) {
 }
 
 #[test]
-fn with_intels_iommu_against_words_that_switch_it_on() {
+fn intels_iommu_stays_off_despite_words_that_switch_it_on() {
     let booted = iommu_machine("intel-iommu,intremap=on", "iommu=on intel_iommu=on");
     is_off(&booted, "DMAR");
-    // The words are told, for the boot medium should not have them.
+    // The words are reported, because the boot medium should not have them.
     let report = booted.report();
     for (built_in, later) in [("iommu=off", "iommu=on"), ("intel_iommu=off", "intel_iommu=on")] {
         let findings = report.test("cmdline")["findings"].as_array().unwrap();
-        let told =
+        let finding =
             findings.iter().find(|f| f["expected"] == built_in).unwrap_or_else(|| panic!("{findings:?}"));
-        assert_eq!((&told["code"], &told["measured"]), (&"CMDLINE-OVERRIDDEN".into(), &later.into()));
+        assert_eq!((&finding["code"], &finding["measured"]), (&"CMDLINE-OVERRIDDEN".into(), &later.into()));
     }
 }
 
-/// QEMU without hardware virtualization breaks the IOAPIC under amd-iommu, and with it what programs
-/// write to the serial line: the console of this boot is the kernel's log.
+/// QEMU without hardware virtualization breaks the IOAPIC under amd-iommu, and with it the output of programs on the
+/// serial line: the console of this boot shows the kernel's log.
 #[test]
-fn with_amds_iommu_against_words_that_switch_it_on() {
+fn amds_iommu_stays_off_despite_words_that_switch_it_on() {
     is_off(&iommu_machine("amd-iommu", "iommu=on amd_iommu=on loglevel=7"), "IVRS");
 }

@@ -1,5 +1,6 @@
-//! Does the pass grow BAR1 where there is room: alone, for all GPUs of a switch together, and as far
-//! as it goes where it does not go all the way? Where BAR1 cannot grow: is everything as it was, and does the boot say why?
+//! Does the pass grow BAR1 if there is room: for a single GPU, for all GPUs of a switch together, and as far as
+//! possible if the full size does not fit? If BAR1 cannot grow, does everything stay as it was, and does the boot say
+//! why?
 
 use harness::config_space::{KEEP, KEEP_BARS};
 use harness::fakepci::Topology;
@@ -12,7 +13,7 @@ fn boot(topology: &Topology) -> Booted {
     boot.append("firstlight.driver.load=false").workload(KEEP_BARS).whatever_the_verdict().run().unwrap()
 }
 
-/// Codes of the pass about one GPU.
+/// The codes of the pass's findings about one GPU.
 fn codes(booted: &Booted, bdf: &str) -> Vec<String> {
     let journal = booted.json("firstlight/fabric.json");
     let all = journal["findings"].as_array().cloned().unwrap_or_default();
@@ -20,8 +21,8 @@ fn codes(booted: &Booted, bdf: &str) -> Vec<String> {
     about.map(|f| f["code"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Two GPUs and a network card share the window of one switch: none of them can grow while the others
-/// are there. ACS, which the kernel sets anew at a rescan, must be off in the end all the same.
+/// Two GPUs and a network card share the window of one switch: no BAR can grow while the other devices are in place.
+/// The kernel sets ACS again at a rescan; it must be off in the end nevertheless.
 #[test]
 fn a_shared_window_is_grown_for_all_gpus_of_a_switch() {
     let mut topology = Topology::new();
@@ -46,7 +47,7 @@ fn a_shared_window_is_grown_for_all_gpus_of_a_switch() {
     booted.bars_are_sound(&all);
     let report = booted.report();
     for sound in ["0001:03:00.1", "0001:04:00.1"] {
-        assert_ne!(report.device(sound)["bars"][0]["start"], 0, "{sound} came back without address");
+        assert_ne!(report.device(sound)["bars"][0]["start"], 0, "{sound} came back without an address");
     }
     for port in ["0001:02:00.0", "0001:02:01.0"] {
         assert_eq!(booted.acs_control(port), 0, "{port}\n{booted}");
@@ -56,7 +57,7 @@ fn a_shared_window_is_grown_for_all_gpus_of_a_switch() {
 }
 
 #[test]
-fn eight_gpus_behind_two_switches_become_full() {
+fn eight_gpus_behind_two_switches_get_their_full_size() {
     let mut topology = Topology::new();
     for dev in [1, 2] {
         let root = topology.root_port(dev, "");
@@ -78,7 +79,7 @@ fn eight_gpus_behind_two_switches_become_full() {
 }
 
 #[test]
-fn restore_gives_firmwares_sizes_back() {
+fn restore_returns_to_the_firmwares_sizes() {
     let mut topology = Topology::new();
     let root = topology.root_port(1, "");
     for port in topology.switch(root, ["", ""]) {
@@ -92,15 +93,15 @@ fn restore_gives_firmwares_sizes_back() {
     booted.says("BAR1 2 of 2 full size");
     let gpus = ["0001:03:00.0", "0001:04:00.0"];
     booted.bars_are_sound(&gpus);
-    let said = booted.text("kept/restore");
+    let output = booted.text("kept/restore");
     for gpu in gpus {
-        assert!(said.contains(&format!("{gpu} BAR1 32 GiB -> 256 MiB")), "{said}");
+        assert!(output.contains(&format!("{gpu} BAR1 32 GiB -> 256 MiB")), "{output}");
         assert!(booted.bar1(gpu).is(256 << 20), "{:x?}\n{booted}", booted.bar1(gpu));
     }
-    assert!(said.ends_with("\n0"), "{said}");
+    assert!(output.ends_with("\n0"), "{output}");
 }
 
-/// The one that takes no size is found out while all are prepared; the other grows without it.
+/// The GPU that ignores its new size is detected while all are prepared; the other one grows without it.
 #[test]
 fn a_neighbour_that_ignores_the_write_does_not_keep_the_other_small() {
     let mut topology = Topology::new();
@@ -118,7 +119,7 @@ fn a_neighbour_that_ignores_the_write_does_not_keep_the_other_small() {
     assert_eq!(codes(&booted, gpus[1]), ["REBAR-RESIZED"]);
 }
 
-/// 96 GiB do not hold three times 32 GiB beside the rest: the three get 16 GiB, the same for all.
+/// A window of 96 GiB is too small for three BARs of 32 GiB and the other BARs: each of the three GPUs gets 16 GiB.
 #[test]
 fn three_gpus_that_do_not_fit_step_down_together() {
     let mut topology = Topology::new();
@@ -141,7 +142,7 @@ fn three_gpus_that_do_not_fit_step_down_together() {
 
 /// Three GPUs behind three root ports share 96 GiB: the last one gets what the others leave.
 #[test]
-fn root_ports_of_their_own_step_down_one_by_one() {
+fn gpus_behind_separate_root_ports_step_down_one_by_one() {
     let mut topology = Topology::new();
     for dev in [1, 2, 3] {
         let root = topology.root_port(dev, "");
@@ -160,7 +161,7 @@ fn root_ports_of_their_own_step_down_one_by_one() {
     assert_eq!(codes(&booted, gpus[2]), ["REBAR-RESIZED", "REBAR-NO-ROOM"]);
 }
 
-/// The firmware left BAR1 so large that the third one got no address at all.
+/// The firmware left BAR1 so large that the third GPU's BAR1 got no address.
 #[test]
 fn a_bar_without_address_gets_a_smaller_size_that_fits() {
     let mut topology = Topology::new();
@@ -184,12 +185,12 @@ const GPU: u32 = 0x2684_10de;
 const NIC: u32 = 0x1021_15b3;
 
 fn boot_with(topology: &Topology, words: &str) -> Booted {
-    let boot_with = Boot::shipped().fakepci(topology).unwrap();
-    let boot_with = boot_with.append(&format!("firstlight.driver.load=false {words}"));
-    boot_with.workload(KEEP_BARS).whatever_the_verdict().run().unwrap()
+    let boot = Boot::shipped().fakepci(topology).unwrap();
+    let boot = boot.append(&format!("firstlight.driver.load=false {words}"));
+    boot.workload(KEEP_BARS).whatever_the_verdict().run().unwrap()
 }
 
-/// Two GPUs, each behind a root port of its own.
+/// Two GPUs, each behind its own root port.
 fn two_gpus(options: &str) -> Topology {
     let mut topology = Topology::new();
     for dev in [1, 2] {
@@ -201,7 +202,7 @@ fn two_gpus(options: &str) -> Topology {
 
 const BOTH: [&str; 2] = ["0001:01:00.0", "0001:02:00.0"];
 
-/// The only finding of the pass about a GPU.
+/// The pass's only finding about a GPU.
 #[track_caller]
 fn finding(booted: &Booted, bdf: &str) -> serde_json::Value {
     let journal = booted.json("firstlight/fabric.json");
@@ -211,28 +212,29 @@ fn finding(booted: &Booted, bdf: &str) -> serde_json::Value {
     about[0].clone()
 }
 
+/// Fails the test unless these GPUs have the sizes that the firmware set, and this finding.
 #[track_caller]
-fn as_it_was(booted: &Booted, gpus: &[&str], code: &str, severity: &str) {
+fn unchanged(booted: &Booted, gpus: &[&str], code: &str, severity: &str) {
     booted.bars_are_sound(gpus);
     for gpu in gpus {
         assert!(booted.bar1(gpu).is(FIRMWARE), "{gpu}: {:x?}\n{booted}", booted.bar1(gpu));
-        let said = finding(booted, gpu);
+        let finding = finding(booted, gpu);
         assert_eq!(
-            (said["code"].as_str(), said["severity"].as_str()),
+            (finding["code"].as_str(), finding["severity"].as_str()),
             (Some(code), Some(severity)),
-            "{said}"
+            "{finding}"
         );
     }
     booted.says(code);
 }
 
-/// The kernel's own way back leaves the BAR register at the wrong address, on the neighbour's BAR.
+/// The kernel's own rollback leaves a wrong address in the BAR register, which overlaps the neighbour's BAR.
 #[test]
-fn no_room_at_all_leaves_every_register_where_it_was() {
+fn without_any_room_every_register_keeps_its_address() {
     let mut topology = two_gpus("");
     topology.parameter("window=0x30000000");
     let booted = boot_with(&topology, "");
-    as_it_was(&booted, &BOTH, "REBAR-NO-ROOM", "warn");
+    unchanged(&booted, &BOTH, "REBAR-NO-ROOM", "warn");
     let evidence = finding(&booted, BOTH[0])["evidence"].to_string();
     for part in [
         "firmware left 256 MiB",
@@ -255,22 +257,23 @@ fn two_gpus_and_a_nic_on_one_switch() -> Topology {
     topology
 }
 
-/// Moving everything below the port aside costs all GPUs their addresses when it does not fit.
+/// If the new sizes do not fit after everything below the port was removed, all GPUs lose their addresses;
+/// the pass must restore them.
 #[test]
-fn no_room_below_a_switch_puts_everything_back() {
+fn without_room_below_a_switch_everything_is_put_back() {
     let mut topology = two_gpus_and_a_nic_on_one_switch();
     topology.parameter("window=0x40000000");
     let booted = boot_with(&topology, "");
-    as_it_was(&booted, &["0001:03:00.0", "0001:04:00.0"], "REBAR-NO-ROOM", "warn");
+    unchanged(&booted, &["0001:03:00.0", "0001:04:00.0"], "REBAR-NO-ROOM", "warn");
     booted.bars_are_sound(&["0001:03:00.0", "0001:04:00.0", "0001:05:00.0"]);
     let evidence = finding(&booted, "0001:03:00.0")["evidence"].to_string();
     assert!(evidence.contains("together with its neighbours"), "{evidence}");
 }
 
-/// A rescan below one port may, when it finds no room, take the windows of all others away: who works
-/// there, with a driver, must not notice anything.
+/// A rescan below one port that finds no room may remove the windows of all other ports: a device that is in use there,
+/// with a driver, must not be affected.
 #[test]
-fn a_device_in_use_below_another_port_stays_where_it_is() {
+fn a_device_in_use_below_another_port_keeps_its_addresses() {
     let mut topology = Topology::new();
     let first = topology.root_port(1, "");
     let [a, b] = topology.switch(first, ["", ""]);
@@ -286,11 +289,11 @@ case \" $* \" in *' fabric fix '*)
 \tcat /sys/bus/pci/devices/0001:05:00.0/resource > /run/kept/before ;;
 esac
 exec /t/firstlight \"$@\"";
-    let boot_with = Boot::shipped().fakepci(&topology).unwrap().validator(script).unwrap();
-    let boot_with = boot_with.append("firstlight.driver.load=false").workload(KEEP_BARS);
-    let booted = boot_with.whatever_the_verdict().run().unwrap();
+    let boot = Boot::shipped().fakepci(&topology).unwrap().validator(script).unwrap();
+    let boot = boot.append("firstlight.driver.load=false").workload(KEEP_BARS);
+    let booted = boot.whatever_the_verdict().run().unwrap();
 
-    as_it_was(&booted, &["0001:03:00.0", "0001:04:00.0"], "REBAR-NO-ROOM", "warn");
+    unchanged(&booted, &["0001:03:00.0", "0001:04:00.0"], "REBAR-NO-ROOM", "warn");
     let evidence = finding(&booted, "0001:03:00.0")["evidence"].to_string();
     assert!(evidence.contains("together with its neighbours"), "{evidence}");
     assert_eq!(booted.text("kept/resource.0001:05:00.0"), booted.text("kept/before"));
@@ -298,21 +301,21 @@ exec /t/firstlight \"$@\"";
 }
 
 #[test]
-fn a_neighbour_in_use_is_never_taken_away() {
+fn a_neighbour_in_use_is_never_removed() {
     let mut topology = two_gpus_and_a_nic_on_one_switch();
     topology.parameter(&format!("bind={NIC:#x}"));
     let booted = boot_with(&topology, "");
-    as_it_was(&booted, &["0001:03:00.0", "0001:04:00.0"], "REBAR-NO-ROOM", "warn");
+    unchanged(&booted, &["0001:03:00.0", "0001:04:00.0"], "REBAR-NO-ROOM", "warn");
     let cause = finding(&booted, "0001:03:00.0")["cause"].to_string();
     assert!(cause.contains("0001:05:00.0 shares the window and has the driver fakepci bound"), "{cause}");
     assert_eq!(booted.report().device("0001:05:00.0")["driver"], "fakepci");
 }
 
 #[test]
-fn firmware_that_forbids_it_is_obeyed() {
+fn firmware_that_forbids_a_resize_is_obeyed() {
     let mut topology = two_gpus("");
     topology.parameter("preserve=1");
-    as_it_was(&boot_with(&topology, ""), &BOTH, "REBAR-PRESERVED", "warn");
+    unchanged(&boot_with(&topology, ""), &BOTH, "REBAR-PRESERVED", "warn");
 }
 
 #[test]
@@ -331,6 +334,6 @@ fn a_gpu_with_a_driver_is_not_touched() {
     let mut topology = two_gpus("");
     topology.parameter(&format!("bind={GPU:#x}"));
     let booted = boot_with(&topology, "");
-    as_it_was(&booted, &BOTH, "REBAR-BUSY", "warn");
+    unchanged(&booted, &BOTH, "REBAR-BUSY", "warn");
     assert!(booted.json("firstlight/fabric.json")["bars"].is_null());
 }

@@ -1,4 +1,5 @@
-//! Does the workload get the machine as promised when process 1 stays to look after it, and what happens when it is over?
+//! If process 1 stays and supervises the workload: does the workload get the machine as promised, and what happens when
+//! it ends?
 
 use super::ext4_of;
 use harness::{Boot, End};
@@ -17,7 +18,7 @@ fn the_shipped_demo_runs_and_powers_off() {
     assert!(after.iter().any(|l| l.contains("FIRSTLIGHT_VERDICT=PASS")), "{booted}");
     booted.says("firmware  secure boot not offered\n");
     booted.ended(&End::PowerOff);
-    // What a person sees fits a screen.
+    // The lines that a person reads fit an 80-column screen.
     for line in booted.console.lines().filter(|l| l.starts_with("  ") && l.contains(" PASS ")) {
         assert!(line.chars().count() <= 80, "{line}");
     }
@@ -50,7 +51,7 @@ touch /run/firstlight/mark && echo yes > /run/kept/writable";
     assert_eq!(report.0["schema"], "firstlight.report/1");
     assert_eq!((&report.0["root"], &report.0["verdict"]), (&"/".into(), &"PASS".into()));
     assert_eq!(verdict["fingerprint"], report.0["machine"]["fingerprint"]);
-    // The stages before the tests, in their order, with times of the kernel's clock.
+    // The stages before the tests, in order, with times of the kernel's clock.
     let stages = report.0["boot"].as_array().unwrap();
     let names: Vec<_> = stages.iter().filter_map(|stage| stage["stage"].as_str()).collect();
     assert_eq!(
@@ -74,14 +75,14 @@ touch /run/firstlight/mark && echo yes > /run/kept/writable";
     assert!(!booted.text("kept/nccl.conf").contains("P2P_DISABLE"));
     assert!(booted.text("kept/init").ends_with("init"), "{}", booted.text("kept/init"));
     assert_eq!(booted.text("kept/parent"), "1");
-    // A workload that starts with SIGTERM blocked can never be asked to stop.
+    // A workload that starts with SIGTERM blocked would ignore every request to stop.
     assert_eq!(booted.text("kept/blocked").split_whitespace().last(), Some("0000000000000000"));
-    // The kernel's log is the last witness where no console works.
+    // If no console works, the kernel's log is the only record of the verdict.
     assert_eq!(booted.text("kept/kernel-log"), "1", "the verdict is not in the kernel's log");
     assert_eq!(booted.text("kept/locked"), "1", "modules can still be loaded");
     assert_eq!(booted.text("kept/writable"), "yes");
     assert!(booted.text("kept/lo").contains("0x9"), "loopback is not up: {}", booted.text("kept/lo"));
-    // What NCCL and NVIDIA's guides ask for.
+    // The limits that NCCL's and NVIDIA's guides recommend.
     let limits = booted.text("kept/limits");
     for (limit, least) in [
         ("Max locked memory", "unlimited unlimited"),
@@ -127,9 +128,9 @@ fn boot(on_exit: &str) -> Boot {
     Boot::shipped().append(&words)
 }
 
-/// A session that ends with the console as its controlling terminal would take unsent lines along.
+/// If the console were the controlling terminal of the workload's session, its unsent lines would be lost when it ends.
 #[test]
-fn the_last_lines_of_a_workload_and_its_status_appear_and_on_exit_decides() {
+fn the_last_lines_of_a_workload_and_its_status_appear_and_on_exit_applies() {
     let script =
         "for n in $(seq 60); do echo \"line $n of what a workload says before it ends\"; done; exit 7";
     let booted = boot("reboot").workload(script).run().unwrap();
@@ -140,7 +141,7 @@ fn the_last_lines_of_a_workload_and_its_status_appear_and_on_exit_decides() {
     booted.ended(&End::Reboot);
 }
 
-/// A machine that nobody asked to stop does not: its children that died are gone all the same.
+/// The machine keeps running after the workload ends, and process 1 reaps dead processes.
 #[test]
 fn a_workload_can_leave_the_machine_up_without_zombies() {
     let script = "
@@ -153,9 +154,9 @@ echo zombies $(grep -l '^State:.Z' /proc/[0-9]*/status 2> /dev/null | wc -l)";
     booted.ended(&End::StillRunning);
 }
 
-/// What the workload mounted is unmounted, also when it leaves a program that writes there and ignores SIGTERM.
+/// The workload's mounts are unmounted, even if it leaves a program that writes there and ignores SIGTERM.
 #[test]
-fn disks_that_the_workload_wrote_are_clean_after_the_end() {
+fn disks_that_the_workload_wrote_to_are_clean_after_the_end() {
     let scratch = tempfile::tempdir().unwrap();
     let files = tempfile::tempdir().unwrap();
     let disk = ext4_of(files.path(), "WORK", 16, scratch.path().join("disk"));
@@ -166,12 +167,12 @@ mount --bind /data /tmp; echo kept >/data/kept; sleep 1";
     booted.says("mounted");
     booted.never_says("stays mounted");
     booted.ended(&End::PowerOff);
-    let asked = |program: &str, words: &[&str]| {
+    let output_of = |program: &str, words: &[&str]| {
         let output = Command::new(program).args(words).arg(&disk).output().unwrap();
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
-    let about = asked("dumpe2fs", &["-h"]);
-    assert!(about.contains("Filesystem state:         clean"), "{about}");
-    assert!(!about.contains("needs_recovery"), "{about}");
-    assert_eq!(asked("debugfs", &["-R", "cat /kept"]), "kept\n");
+    let header = output_of("dumpe2fs", &["-h"]);
+    assert!(header.contains("Filesystem state:         clean"), "{header}");
+    assert!(!header.contains("needs_recovery"), "{header}");
+    assert_eq!(output_of("debugfs", &["-R", "cat /kept"]), "kept\n");
 }

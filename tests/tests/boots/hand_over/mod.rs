@@ -1,4 +1,4 @@
-//! After the verdict: policies, the workload by both ways of handing over, its end, and a machine that is asked to go down.
+//! After the verdict: policies, both kinds of hand-over to a workload, its end, shutdown on request, and the watchdog.
 
 mod exec;
 mod policy;
@@ -11,8 +11,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Writes the files of a small root for the hand-over by switch-root to `dir`: a static shell from the image itself, and an
-/// init that tells what it found.
+/// Writes the files of a small root for the hand-over by switch-root to `dir`: a static shell from the image itself,
+/// and the script `init` as its init.
 fn write_root(image: &Image, dir: &Path, init: &str) {
     let shell = image.file("bin/busybox").or_else(|_| image.file("usr/bin/busybox")).unwrap();
     for folder in ["bin", "sbin", "proc", "sys", "dev", "run", "tmp", "etc"] {
@@ -25,7 +25,7 @@ fn write_root(image: &Image, dir: &Path, init: &str) {
     }
 }
 
-/// An ext4 file system of `dir`'s files, labelled, `mib` MiB large.
+/// Makes an ext4 file system of `mib` MiB with this label and the files of `dir`.
 fn ext4_of(dir: &Path, label: &str, mib: u32, out: PathBuf) -> PathBuf {
     let size = format!("{mib}M");
     let options = ["-q", "-t", "ext4", "-L", label, "-d"];

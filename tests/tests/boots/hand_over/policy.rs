@@ -1,5 +1,6 @@
-//! Does a person in front of the machine get what the policy allows: a shell on the console, or a screen with the verdict and a
-//! menu that works? That each verdict leads to the action of its policy is tested in namespaces (init/tests/process_one).
+//! Does a person in front of the machine get what the policy allows: a shell on the console, or a screen with the
+//! verdict and a menu that works? Tests in namespaces (init/tests/process_one) check that each verdict leads to the
+//! action of its policy.
 
 use harness::simgpu::{Scenario, overlay};
 use harness::{Boot, End};
@@ -20,28 +21,28 @@ fn a_failure_can_open_a_shell_on_the_console() {
     booted.ended(&End::PowerOff);
 }
 
-/// Enough for the screen to be drawn on an emulated processor.
+/// Enough time to draw the screen on an emulated processor.
 const DRAWN: Duration = Duration::from_secs(8);
 
 /// Colors of the text console.
 const RED: [u8; 3] = [168, 0, 0];
 const GREEN: [u8; 3] = [0, 168, 0];
 
-/// Dots of that color in a portable pixmap (P6, one byte a color).
-fn dots(picture: &Path, color: [u8; 3]) -> usize {
+/// The number of pixels of this color in a portable pixmap (P6, one byte per channel).
+fn pixels(picture: &Path, color: [u8; 3]) -> usize {
     let bytes = fs::read(picture).unwrap();
     let header = bytes.splitn(4, |b| *b == b'\n').collect::<Vec<_>>();
     assert_eq!((header.first(), header.get(2)), (Some(&&b"P6"[..]), Some(&&b"255"[..])));
-    header[3].chunks_exact(3).filter(|dot| **dot == color).count()
+    header[3].chunks_exact(3).filter(|pixel| **pixel == color).count()
 }
 
 #[test]
 fn the_screen_shows_tests_then_the_verdict_and_its_menu_works() {
-    // Communicators take their time, so that there is a picture of tests that run, and their sums are wrong.
+    // Communicators start slowly, so that the first picture shows running tests; wrong sums make the verdict FAIL.
     let faults = "on = \"epyc-8x4090\"\n[[fault]]\nkind = \"nccl-slow-start\"\nseconds = 10.0\n\
         [[fault]]\nkind = \"nccl-wrong\"\ncollective = \"all_reduce\"\n";
     let scenario = Scenario::of(faults.parse().unwrap()).unwrap().gpus(2);
-    // They stay, to be looked at.
+    // The pictures are kept for inspection.
     let place = |name: &str| Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("screen-{name}.ppm"));
     let [running, failed, again] = ["running", "failed", "again"].map(place);
     let booted = Boot::shipped()
@@ -49,7 +50,7 @@ fn the_screen_shows_tests_then_the_verdict_and_its_menu_works() {
         .overlay(|_| overlay(&scenario).unwrap())
         .qemu(&["-vga", "std"])
         .look_at("PASS   p2p-integrity", &running, &[], Duration::from_secs(2))
-        // Any other key goes back; y means it.
+        // After b, y confirms and any other key goes back.
         .look_at("HOLD ", &failed, &["b", "n", "1"], DRAWN)
         .look_at("HOLD ", &again, &["b", "y"], DRAWN)
         .run()
@@ -59,14 +60,14 @@ fn the_screen_shows_tests_then_the_verdict_and_its_menu_works() {
     booted.says("level quick");
     booted.says("FAIL: hold, as before these tests");
     booted.ended(&End::Reboot);
-    // Words of passed tests while it runs; then letters many times as large.
-    let (green, red) = (dots(&running, GREEN), dots(&failed, RED));
-    assert!((100..20_000).contains(&green), "{green} green dots while it runs");
-    assert!(red > 15_000 && dots(&again, RED) > 15_000, "{red} red dots of a large FAIL");
+    // While the tests run, the words of passed tests are green; the letters of the verdict are many times as large.
+    let (green, red) = (pixels(&running, GREEN), pixels(&failed, RED));
+    assert!((100..20_000).contains(&green), "{green} green pixels while the tests run");
+    assert!(red > 15_000 && pixels(&again, RED) > 15_000, "{red} red pixels of a large FAIL");
 }
 
 #[test]
-fn a_machine_without_a_screen_or_that_wants_lines_has_no_menu() {
+fn a_console_that_is_set_to_lines_has_no_menu() {
     let fails = Boot::shipped().append("firstlight.expect.gpus=1 firstlight.console.view=lines");
     let booted = fails.qemu(&["-vga", "std"]).stop_after("HOLD ", Duration::from_secs(1)).run().unwrap();
     booted.never_says("menu on the screen");

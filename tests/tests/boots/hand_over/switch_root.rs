@@ -1,4 +1,4 @@
-//! Does the machine end up in the workload's own root, with everything it was promised moved along?
+//! Does the machine end up in the workload's own root, with all promised files and mounts?
 
 use super::{ext4_of, write_root};
 use harness::driver_image::squashfs;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// The new root's process 1: says what it finds and switches the machine off.
+/// The new root's process 1: prints what it finds and powers the machine off.
 const INIT: &str = "#!/bin/busybox sh
 export PATH=/bin
 /bin/busybox --install -s /bin
@@ -67,7 +67,7 @@ fn into_an_ext4_partition_by_label() {
     arrived(&boot("LABEL=ROOTDISK").disk(&disk).run().unwrap(), "ROOTDISK", "ext4");
 }
 
-/// A squashfs cannot be written to; a layer in memory lies over it, so that its init can.
+/// A squashfs is read-only; an overlay in memory lets its init write files.
 #[test]
 fn into_a_squashfs_file_on_a_disk() {
     let image = Image::shipped();
@@ -92,9 +92,9 @@ fn from_server(root: &str) -> Boot {
     boot(root).card("user", "52:54:00:12:34:56").append("firstlight.policy.on_error=poweroff")
 }
 
-/// It lies in memory afterwards, so the server may go.
+/// The file is in memory afterwards, so the server is no longer needed.
 #[test]
-fn into_a_squashfs_that_a_server_has() {
+fn into_a_squashfs_from_a_server() {
     let scratch = tempfile::tempdir().unwrap();
     let (bytes, sum) = image(&scratch, "SERVED");
     let server = Receiver::start(move |_, _| Answer::Status(200, bytes.clone()));
@@ -108,14 +108,14 @@ fn into_a_squashfs_that_a_server_has() {
 }
 
 #[test]
-fn a_root_with_another_checksum_or_too_large_is_named_and_follows_on_error() {
+fn a_root_with_a_wrong_checksum_or_that_is_too_large_is_named_and_on_error_applies() {
     let server = Receiver::start(|_, request| match request.line.contains("/large") {
         true => Answer::Status(200, vec![0; 600 << 20]),
         false => Answer::Status(200, b"something else".to_vec()),
     });
     for (path, why) in [("/other", "sha256 is "), ("/large", "larger than ")] {
         let url = server.url("10.0.2.2", path);
-        // At most half of the free memory is for a root: less than what the server has.
+        // A root may take at most half of the free memory, which is less than what the server sends.
         let booted = from_server(&format!("{url}#sha256={}", "0".repeat(64))).memory(1024).run().unwrap();
         assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
         let line = format!("ERROR     INIT-HANDOFF: workload.root {url}: {why}");
@@ -126,7 +126,7 @@ fn a_root_with_another_checksum_or_too_large_is_named_and_follows_on_error() {
 }
 
 #[test]
-fn a_server_that_does_not_answer_is_named_and_follows_on_error() {
+fn a_server_that_does_not_answer_is_named_and_on_error_applies() {
     let server = Receiver::start(|_, _| Answer::Silence);
     let url = server.url("10.0.2.2", "/root.squashfs");
     let booted = from_server(&format!("{url}#sha256={}", "0".repeat(64))).waits().run().unwrap();
@@ -135,7 +135,7 @@ fn a_server_that_does_not_answer_is_named_and_follows_on_error() {
 }
 
 #[test]
-fn a_root_that_is_not_there_is_named_and_follows_on_error() {
+fn a_missing_root_is_named_and_on_error_applies() {
     let boot = boot("LABEL=NOWHERE").append("firstlight.policy.on_error=poweroff");
     let booted = boot.run().unwrap();
     booted.says("LABEL=NOWHERE");

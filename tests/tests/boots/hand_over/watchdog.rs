@@ -1,14 +1,14 @@
-//! Does a machine whose process 1 stands still come back, and does no other machine reset?
+//! Does a machine restart when process 1 hangs, and does no other machine reset?
 
 use super::{ext4_of, write_root};
 use harness::{Boot, Booted, End, Image};
 use std::time::Duration;
 
 const PASS: &str = "firstlight.expect.gpus=0 firstlight.validate.level=quick";
-/// A busy host may delay a machine by some seconds.
+/// In seconds. It is this long because a busy host may delay a machine by some seconds.
 const TIMEOUT: u64 = 15;
 
-/// The chipset's watchdog of QEMU's machine is switched off, so that the device is the test's own.
+/// The watchdog of QEMU's chipset is switched off, so that only the device that a test adds can be used.
 fn boot(mode: &str) -> Boot {
     let words = format!("{PASS} firstlight.watchdog.mode={mode} firstlight.watchdog.timeout_s={TIMEOUT}");
     Boot::shipped().waits().append(&words).qemu(&["-global", "ICH9-LPC.noreboot=true"])
@@ -18,8 +18,8 @@ fn device() -> Boot {
     boot("hardware").device("i6300esb").qemu(&["-action", "watchdog=reset"])
 }
 
-/// Freezes process 1: it gets no more time, and a power-off would need it.
-const STAND_STILL: &str = "mkdir /sys/fs/cgroup/still
+/// Freezes process 1: it gets no more processor time, and the machine cannot power off without it.
+const FREEZE: &str = "mkdir /sys/fs/cgroup/still
 echo 1 > /sys/fs/cgroup/still/cgroup.procs
 echo 1 > /sys/fs/cgroup/still/cgroup.freeze
 sleep 1
@@ -27,7 +27,7 @@ echo process 1: $(grep frozen /sys/fs/cgroup/still/cgroup.events)
 sleep 100";
 
 #[track_caller]
-fn comes_back(booted: &Booted, name: &str) {
+fn restarts(booted: &Booted, name: &str) {
     booted.says(&format!("watchdog  {name}, {TIMEOUT} s"));
     booted.says("process 1: frozen 1");
     booted.never_says("POWEROFF");
@@ -35,16 +35,16 @@ fn comes_back(booted: &Booted, name: &str) {
 }
 
 #[test]
-fn the_device_resets_a_machine_whose_process_1_stands_still() {
-    let booted = device().workload(STAND_STILL).run().unwrap();
-    comes_back(&booted, "i6300ESB timer");
+fn the_device_resets_a_machine_whose_process_1_hangs() {
+    let booted = device().workload(FREEZE).run().unwrap();
+    restarts(&booted, "i6300ESB timer");
 }
 
 #[test]
-fn the_chipsets_own_device_is_found_and_resets_it() {
+fn the_chipsets_watchdog_is_found_and_resets_the_machine() {
     let words = format!("{PASS} firstlight.watchdog.timeout_s={TIMEOUT}");
     let boot = Boot::shipped().waits().append(&words).qemu(&["-global", "ICH9-LPC.noreboot=false"]);
-    comes_back(&boot.workload(STAND_STILL).run().unwrap(), "iTCO_wdt");
+    restarts(&boot.workload(FREEZE).run().unwrap(), "iTCO_wdt");
 }
 
 /// A chipset without a watchdog.
@@ -53,13 +53,13 @@ fn without(boot: Boot) -> Boot {
 }
 
 #[test]
-fn without_a_device_the_kernels_own_resets_it() {
-    comes_back(&without(boot("auto")).workload(STAND_STILL).run().unwrap(), "Software Watchdog");
+fn without_a_device_the_kernels_software_watchdog_resets_the_machine() {
+    restarts(&without(boot("auto")).workload(FREEZE).run().unwrap(), "Software Watchdog");
 }
 
 /// Both the validator and the hold take longer than the timeout.
 #[test]
-fn a_long_validation_and_a_long_hold_do_not_reset_it() {
+fn a_long_validation_and_a_long_hold_do_not_reset_the_machine() {
     let longer = TIMEOUT + 10;
     let script =
         format!("case \"$*\" in *--json*report.json*) sleep {longer} ;; esac\nexec /t/firstlight \"$@\"");
@@ -70,11 +70,12 @@ fn a_long_validation_and_a_long_hold_do_not_reset_it() {
 }
 
 #[test]
-fn a_workload_that_runs_longer_than_the_timeout_and_knows_nothing_of_it_goes_on() {
-    let script = format!("env | grep -c WATCHDOG > /run/kept/told\nsleep {}\necho at the end", TIMEOUT + 10);
+fn a_workload_that_does_not_use_the_watchdog_may_run_longer_than_the_timeout() {
+    let script =
+        format!("env | grep -c WATCHDOG > /run/kept/variables\nsleep {}\necho at the end", TIMEOUT + 10);
     let booted = device().workload(&script).run().unwrap();
     booted.says("at the end");
-    assert_eq!(booted.text("kept/told"), "0");
+    assert_eq!(booted.text("kept/variables"), "0");
     let verdict = booted.json("firstlight/verdict.json");
     assert_eq!(verdict["watchdog"]["name"], "i6300ESB timer", "{verdict}");
     assert_eq!(
@@ -84,23 +85,23 @@ fn a_workload_that_runs_longer_than_the_timeout_and_knows_nothing_of_it_goes_on(
     booted.ended(&End::PowerOff);
 }
 
-/// It keeps the machine alive by itself for longer than the timeout, and then no more.
+/// The workload pets the watchdog for longer than the timeout; after it stops, the machine resets.
 #[test]
-fn a_workload_that_is_to_pet_it_gets_it_running() {
-    let script = "echo told $FIRSTLIGHT_WATCHDOG $FIRSTLIGHT_WATCHDOG_S
+fn a_workload_that_must_pet_the_watchdog_gets_it_running() {
+    let script = "echo variables $FIRSTLIGHT_WATCHDOG $FIRSTLIGHT_WATCHDOG_S
 exec 9> $FIRSTLIGHT_WATCHDOG
 for n in 1 2 3 4 5 6; do sleep 4; echo >&9; done
 echo petted
 sleep 100";
     let booted = device().append("firstlight.workload.watchdog=true").workload(script).run().unwrap();
-    booted.says(&format!("told /dev/watchdog0 {TIMEOUT}"));
+    booted.says(&format!("variables /dev/watchdog0 {TIMEOUT}"));
     booted.says(&format!("watchdog  /dev/watchdog0 runs: the workload must pet it within {TIMEOUT} s"));
     booted.says("petted");
     booted.ended(&End::Reboot);
 }
 
 #[test]
-fn that_the_machine_has_none_of_its_own_is_an_error_where_one_is_demanded() {
+fn a_machine_without_its_own_watchdog_is_an_error_if_one_is_required() {
     let booted = without(boot("hardware")).append("firstlight.policy.on_error=poweroff").run().unwrap();
     let verdict = booted.verdict();
     assert_eq!(
@@ -113,7 +114,7 @@ fn that_the_machine_has_none_of_its_own_is_an_error_where_one_is_demanded() {
     booted.ended(&End::PowerOff);
 }
 
-/// Another root whose init does not know of a watchdog.
+/// Boots into a new root whose init does not use a watchdog.
 fn switched(words: &str) -> Booted {
     let init = format!(
         "#!/bin/busybox sh\nexport PATH=/bin\n/bin/busybox --install -s /bin\n\
@@ -128,7 +129,7 @@ fn switched(words: &str) -> Booted {
 }
 
 #[test]
-fn a_switch_of_the_root_stops_it() {
+fn switch_root_stops_the_watchdog() {
     let booted = switched("");
     booted.says("watchdog  i6300ESB timer is stopped\n");
     booted.says("new root watchdog inactive");
@@ -136,7 +137,7 @@ fn a_switch_of_the_root_stops_it() {
 }
 
 #[test]
-fn a_new_root_that_is_to_pet_it_and_does_not_is_reset() {
+fn a_new_root_that_must_pet_the_watchdog_and_does_not_is_reset() {
     let booted = switched("firstlight.workload.watchdog=true");
     booted.says("new root watchdog active");
     booted.ended(&End::Reboot);

@@ -16,7 +16,7 @@ fn handed_over(booted: &Booted) {
 }
 
 #[test]
-fn pt_has_the_other_kernel_and_expects_it() {
+fn the_entry_pt_boots_the_other_kernel_and_expects_it() {
     let booted = boot("pt");
     handed_over(&booted);
     booted.says("3 of 3 required parameters");
@@ -31,20 +31,20 @@ fn three_entries_change_the_level() {
     }
 }
 
-/// That a framebuffer on a GPU goes is `screen`'s own test; here it counts that the word is understood.
+/// The tests of init's `screen` cover the release of a framebuffer on a GPU; this one checks that the word is accepted.
 #[test]
-fn headless_boots_where_there_is_no_screen_at_all() {
+fn the_entry_headless_boots_without_any_screen() {
     handed_over(&boot("headless"));
 }
 
-/// Firmware that left ACS on and BAR1 small, on two ports with a GPU each.
+/// Boots an entry after firmware that left ACS on and BAR1 small, on two ports with a GPU each.
 fn left_by_firmware(entry: &str) -> Booted {
     let mut topology = Topology::new();
     for slot in 1..=2 {
         let port = topology.root_port(slot, "fw=0x1d");
         topology.gpu(port, "");
     }
-    // room for both to grow
+    // There is room for both to grow.
     topology.parameter("window=0x2000000000");
     Boot::shipped()
         .entry(entry)
@@ -61,7 +61,7 @@ fn left_by_firmware(entry: &str) -> Booted {
 const PORTS: [&str; 2] = ["0001:00:01.0", "0001:00:02.0"];
 const GPUS: [&str; 2] = ["0001:01:00.0", "0001:02:00.0"];
 
-/// How many registers and BARs the pass changed or tried to.
+/// How many registers and BARs the pass changed or tried to change.
 fn journalled(booted: &Booted) -> usize {
     let Some(journal) = booted.find("firstlight/fabric.json") else { return 0 };
     let journal: serde_json::Value = serde_json::from_slice(journal).unwrap();
@@ -69,7 +69,7 @@ fn journalled(booted: &Booted) -> usize {
 }
 
 #[test]
-fn firmware_writes_nothing_and_tells_what_firmware_left() {
+fn the_entry_firmware_writes_nothing_and_reports_what_firmware_set() {
     let booted = left_by_firmware("firmware");
     for port in PORTS {
         assert_eq!(booted.acs_control(port), 0x1d, "{port}\n{booted}");
@@ -85,9 +85,9 @@ fn firmware_writes_nothing_and_tells_what_firmware_left() {
     assert_eq!(report.outcome("cmdline"), "not-applicable", "{}", report.0);
 }
 
-/// Also the proof that the boot above would have noticed.
+/// Also proves that the test above would notice a change.
 #[test]
-fn default_changes_what_firmware_left() {
+fn the_entry_default_changes_what_firmware_set() {
     let booted = left_by_firmware("default");
     for port in PORTS {
         assert_eq!(booted.acs_control(port), 0, "{port}\n{booted}");

@@ -1,5 +1,5 @@
-//! Does each medium boot to a hand-over, and does the stick keep the report? Does `just pxe --serve` bring up nodes of every
-//! kind on a network of its own, and refuse what it must?
+//! Does each medium boot to a hand-over, and does the stick keep the report? Does `just pxe --serve` boot nodes of
+//! every kind on a separate network, and refuse what it cannot serve?
 
 use harness::boot::medium::MAC;
 use harness::boot::medium::Served;
@@ -45,12 +45,12 @@ fn the_stick_boots_to_a_hand_over_takes_its_settings_and_keeps_the_report() {
         .unwrap();
     let booted = boot(Medium::Stick(stick.path().into())).run().unwrap();
     handed_over(&booted);
-    // The menu, and what is not yet booted by itself.
+    // The menu has every entry, also those that this test does not boot.
     for [id, ..] in Image::shipped().entries().unwrap() {
         booted.says(&format!("({id}: "));
     }
     booted.says("kept as reports/000001-");
-    // What firmware's stub and the settings on the stick bring along changes nothing in the image.
+    // The files that systemd-stub adds and the settings on the stick do not change the image.
     booted.says("  PASS   image           golden: ");
     let report = report(&stick, &booted);
     assert_eq!((&report["verdict"], &report["level"]), (&"PASS".into(), &"quick".into()), "{booted}");
@@ -58,9 +58,9 @@ fn the_stick_boots_to_a_hand_over_takes_its_settings_and_keeps_the_report() {
     assert!(words.contains(&"firstlight.booted_from=stick"), "{words:?}");
 }
 
-/// Boot loader and UKI say which partition they are from. A disk with the same partitions beside it makes that unknown.
+/// Boot loader and UKI say which partition they are from. A second disk with the same partitions makes that ambiguous.
 #[test]
-fn the_built_in_disk_booted_from_gives_settings_and_a_copy_of_it_stops_the_boot() {
+fn the_built_in_disk_booted_from_provides_settings_and_a_copy_of_it_stops_the_boot() {
     let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let stick = Stick::shipped(dir.path()).unwrap();
     stick.put(DATA, "config.toml", "[expect]\ngpus = 0\n[validate]\nlevel = \"quick\"\n").unwrap();
@@ -79,7 +79,7 @@ fn the_built_in_disk_booted_from_gives_settings_and_a_copy_of_it_stops_the_boot(
     booted.ended(&End::StillRunning);
 }
 
-/// Nothing on it can be written to, and it needs nothing else in the machine.
+/// The CD is read-only, and the machine needs no other medium.
 #[test]
 fn the_cd_boots_to_a_hand_over() {
     let medium = Medium::Cd(Image::shipped().iso().unwrap());
@@ -92,7 +92,7 @@ fn the_cd_boots_to_a_hand_over() {
     booted.says("no LABEL=FIRSTLIGHT to keep it on");
 }
 
-/// The folder, as a server may have it: everything in it, and settings for one node.
+/// Serves the shipped folder together with settings for one node.
 fn served(dir: &Path, node: &str) -> Served {
     let folder = dir.join("pxe");
     fs::create_dir_all(folder.join("node")).unwrap();
@@ -104,7 +104,7 @@ fn served(dir: &Path, node: &str) -> Served {
     Served::folder(&folder).unwrap()
 }
 
-/// Boots at once, and expects no GPU.
+/// The settings of a node that boots at once and expects no GPU.
 const NODE: &str = "set wait 1\nset words firstlight.expect.gpus=0 panic=-1";
 
 #[test]
@@ -117,8 +117,8 @@ fn bios_boots_the_menu_over_http_with_the_nodes_own_settings() {
     booted.says("node-7, ");
 }
 
-/// UEFI firmware's PXE, which gets ipxe.efi; beside that lies where it goes on, since QEMU's DHCP server cannot
-/// tell iPXE from firmware.
+/// UEFI firmware's PXE, which loads ipxe.efi. A script beside that file says what iPXE loads next, because QEMU's DHCP
+/// server cannot distinguish iPXE from firmware.
 fn uefi_pxe(dir: &Path, served: &Served) -> Medium {
     let tftp = dir.join("tftp");
     fs::create_dir(&tftp).unwrap();
@@ -129,17 +129,17 @@ fn uefi_pxe(dir: &Path, served: &Served) -> Medium {
 }
 
 #[test]
-fn an_entry_that_does_not_exist_is_told_and_not_replaced_by_another() {
+fn an_unknown_entry_is_named_and_not_replaced_by_another() {
     let dir = tempfile::tempdir().unwrap();
     let served = served(dir.path(), &format!("{NODE}\nset entry quik"));
-    let said = "there is no entry quik; allowed: default pt firmware headless quick full";
+    let message = "there is no entry quik; allowed: default pt firmware headless quick full";
     let medium = uefi_pxe(dir.path(), &served);
-    let booted = boot(medium).stop_after(said, Duration::from_secs(3)).run().unwrap();
+    let booted = boot(medium).stop_after(message, Duration::from_secs(3)).run().unwrap();
     booted.ended(&End::StillRunning);
     booted.never_says("firstlight-init");
 }
 
-/// Boots a machine that is plugged to the lab's network.
+/// A machine that is connected to the lab's network.
 fn tapped(lab: &Lab, uefi: bool) -> Boot {
     let inside = lab.inside();
     let inside: Vec<_> = inside.iter().map(String::as_str).collect();
@@ -154,7 +154,7 @@ fn serving(lab: &Lab, words: &[&str]) -> Serving {
     serving
 }
 
-/// Nobody told the node that no GPU is expected; that it says so is what this is about.
+/// Boots to the verdict. These nodes have no setting that says that no GPU is expected, so the test `gpus` fails.
 #[track_caller]
 fn came_up(boot: Boot) -> Booted {
     let booted = boot.stop_after("FIRSTLIGHT verdict=", Duration::from_secs(1)).run().unwrap();
@@ -163,7 +163,7 @@ fn came_up(boot: Boot) -> Booted {
 }
 
 #[test]
-fn a_bios_node_gets_the_menu_from_a_network_of_its_own() {
+fn a_bios_node_gets_the_menu_on_a_separate_network() {
     let lab = Lab::new("192.168.77.1/24").unwrap();
     let mut serving = serving(&lab, &[INTERFACE]);
     came_up(tapped(&lab, false));
@@ -171,9 +171,9 @@ fn a_bios_node_gets_the_menu_from_a_network_of_its_own() {
     assert!(serving.said().contains("GET /node/52-54-00-12-34-56.ipxe"), "{}", serving.said());
 }
 
-/// QEMU's BIOS has no PXE but the iPXE of its network card, which the shipped server recognises and sends to the menu. So
-/// another server runs first, until the card has loaded undionly.kpxe, as a firmware's own PXE would. What follows the menu is
-/// the boot of the test above.
+/// QEMU's BIOS has no PXE except the iPXE of its network card, which the shipped server recognises and directs to the
+/// menu. Therefore another server runs first, until the card has loaded undionly.kpxe, as a firmware's own PXE would.
+/// The test above covers the boot after the menu.
 #[test]
 fn a_bios_node_without_ipxe_gets_undionly_first() {
     let lab = Lab::new("192.168.77.1/24").unwrap();
@@ -197,7 +197,7 @@ fn a_bios_node_without_ipxe_gets_undionly_first() {
 }
 
 #[test]
-fn a_uefi_node_gets_ipxe_by_pxe_from_a_network_of_its_own() {
+fn a_uefi_node_gets_ipxe_by_pxe_on_a_separate_network() {
     let lab = Lab::new("192.168.77.1/24").unwrap();
     let mut serving = serving(&lab, &[INTERFACE]);
     came_up(tapped(&lab, true));
@@ -206,7 +206,7 @@ fn a_uefi_node_gets_ipxe_by_pxe_from_a_network_of_its_own() {
 }
 
 #[test]
-fn a_uefi_node_gets_the_unified_image_by_http_boot_from_a_network_of_its_own() {
+fn a_uefi_node_gets_the_unified_image_by_http_boot_on_a_separate_network() {
     let lab = Lab::new("192.168.77.1/24").unwrap();
     let mut serving = serving(&lab, &[INTERFACE]);
     let no_pxe = ["4", "6"].map(|v| format!("name=opt/org.tianocore/IPv{v}PXESupport,string=n"));
@@ -219,9 +219,9 @@ fn a_uefi_node_gets_the_unified_image_by_http_boot_from_a_network_of_its_own() {
     assert!(serving.said().contains("GET /firstlight.efi"), "{}", serving.said());
 }
 
-/// Only that the servers take the configuration: no test has a second DHCP server beside them.
+/// Checks only that the servers accept the configuration: no test runs a second DHCP server beside them.
 #[test]
-fn beside_another_dhcp_server_no_addresses_are_given_away() {
+fn beside_another_dhcp_server_no_addresses_are_assigned() {
     let lab = Lab::new("192.168.77.1/24").unwrap();
     let mut serving = serving(&lab, &[INTERFACE, "--proxy"]);
     assert!(serving.says("DHCP, proxy on subnet 192.168.77.1"), "{}", serving.said());
@@ -229,7 +229,7 @@ fn beside_another_dhcp_server_no_addresses_are_given_away() {
 }
 
 #[test]
-fn what_cannot_be_served_is_told_in_one_line() {
+fn an_unusable_interface_or_argument_is_refused_in_one_line() {
     let refuses = |lab: &Lab, words: &[&str], text: &str| {
         let mut serving = lab.serve(words).unwrap();
         assert!(serving.says(text), "{words:?}: {}", serving.said());

@@ -19,9 +19,9 @@ fn ends_with(code: i32, words: &[&str], verdict: &str) {
     assert_eq!(output.status.code(), Some(code), "{said}");
 }
 
-/// One after the other: they share the log that `./run boot` leaves.
+/// One boot after the other: they share the log of `./run boot`.
 #[test]
-fn the_exit_status_is_the_verdicts() {
+fn the_exit_status_follows_the_verdict() {
     ends_with(1, &["none", "firstlight.expect.gpus=2", "firstlight.policy.on_fail=poweroff"], "FAIL");
     ends_with(2, &["none", "firstlight.validate.levl=quick", "firstlight.policy.on_error=poweroff"], "ERROR");
     ends_with(0, &["none", "--pt", "firstlight.fabric.iommu=pt"], "PASS");

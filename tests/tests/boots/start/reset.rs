@@ -1,4 +1,4 @@
-//! Does a machine that is reset during a step say so at the next boot, and leave the step alone until the mark is cleared?
+//! After a reset during a step: does the next boot report it, and skip the step until the mark is cleared?
 
 use harness::simgpu::{Scenario, overlay};
 use harness::stick::Fat;
@@ -10,16 +10,16 @@ const WORDS: &str =
 /// The driver image.
 const DRIVER: &str = "/usr/lib/firstlight/driver.squashfs";
 
-/// With UEFI firmware, whose variables stay from boot to boot.
+/// A machine with UEFI firmware, whose variables persist across boots.
 fn machine(variables: &Path) -> Boot {
     Boot::shipped().with_firmware(variables).unwrap().append(WORDS)
 }
 
-/// The step says that it began and goes on for minutes.
+/// Makes the step print that it began, and then hang for minutes.
 fn hanging(boot: Boot, step: &str) -> Boot {
     let says = format!("echo \"now in {step}\" > /dev/console");
     if step == "driver-load" {
-        // The driver's start waits for a pipe into which no program writes.
+        // The driver's start waits for a pipe to which no program writes.
         let first = format!(
             "#!/bin/sh\nPATH=/bin:/sbin:/usr/bin:/usr/sbin\nmknod /dev/null c 1 3\nrm {DRIVER}\nmkfifo {DRIVER} || mknod {DRIVER} p\n\
              ( until grep -qs load-driver /proc/[0-9]*/cmdline; do sleep 1; done; sleep 1; {says} ) &\n\
@@ -40,7 +40,7 @@ fn reset_during(boot: Boot, step: &str) {
     booted.ended(&End::Other("host-qmp-system-reset".to_owned()));
 }
 
-/// The verdict, its cause, and which stages did not run.
+/// Checks the verdict, its cause, and which stages did not run.
 #[track_caller]
 fn vetoed(booted: &Booted, step: &str) {
     let verdict = booted.verdict();
@@ -55,7 +55,7 @@ fn vetoed(booted: &Booted, step: &str) {
 }
 
 #[test]
-fn a_step_is_named_and_vetoed_and_the_kernel_word_tries_again() {
+fn a_step_is_named_and_vetoed_and_the_kernel_word_allows_it_again() {
     let dir = tempfile::tempdir().unwrap();
     let variables = dir.path().join("variables.fd");
     reset_during(machine(&variables), "driver-load");
@@ -88,14 +88,14 @@ firstlight reset > after; echo $? >> after";
     assert_eq!(booted.text("kept/after"), "EFI variable: no mark\n0");
 }
 
-/// Two simulated GPUs, and the tests that it takes to get to a part of `validate`.
+/// A machine with two simulated GPUs and UEFI firmware; after a fault or an error it powers off.
 fn with_gpus(variables: &Path, scenario: &str, words: &str) -> Boot {
     let files = overlay(&Scenario::named(scenario).unwrap().gpus(2)).unwrap();
     let boot = Boot::shipped().memory(2048).overlay(|_| files).with_firmware(variables).unwrap();
     boot.append("firstlight.policy.on_error=poweroff firstlight.policy.on_fail=poweroff").append(words)
 }
 
-/// Resets the machine when the mark has the part's name; then only its tests are not run.
+/// Resets the machine when the mark has the part's name. The next boot skips only the tests of this part.
 #[track_caller]
 fn part_is_vetoed(part: &str, scenario: &str, words: &str, runs: &[&str], is_not_run: &str) {
     let dir = tempfile::tempdir().unwrap();
@@ -116,18 +116,18 @@ fn part_is_vetoed(part: &str, scenario: &str, words: &str, runs: &[&str], is_not
 }
 
 #[test]
-fn after_a_reset_during_the_first_transfers_between_gpus_each_is_tested_by_itself() {
+fn after_a_reset_during_the_first_transfers_between_gpus_each_gpu_is_tested_alone() {
     let words = "firstlight.validate.level=quick";
     part_is_vetoed("peer-write", "hang-copy", words, &["cuda", "host-bandwidth"], "p2p-capability");
 }
 
 #[test]
-fn after_a_reset_under_full_load_the_tests_that_make_it_are_left_out() {
+fn after_a_reset_under_full_load_the_tests_with_full_load_are_skipped() {
     let words = "firstlight.validate.acceptance_s=60 firstlight.validate.only=cuda,gpu-memory,p2p-capability";
     part_is_vetoed("full-load", "healthy", words, &["cuda", "p2p-capability"], "gpu-memory");
 }
 
-/// A firmware without variables: the mark is on the partition that keeps the reports.
+/// If the firmware has no variables, the mark is on the partition that keeps the reports.
 #[test]
 fn without_variables_the_data_partition_keeps_the_mark() {
     let dir = tempfile::tempdir().unwrap();

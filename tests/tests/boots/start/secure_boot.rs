@@ -1,7 +1,7 @@
-//! Under Secure Boot with keys of one's own: does the signed image boot to a hand-over, and is what was not signed,
-//! or was changed afterwards, refused by whoever starts it? And what if the kernel is locked down, as under Secure Boot it is,
-//! so that nobody may write to configuration space? Our own kernel has no lockdown: Debian's of the same version boots our
-//! initrd. No GPU is there: `acs=all` stands for their paths.
+//! Under Secure Boot with the user's own keys: does the signed image boot to a hand-over, and does each loader refuse
+//! files that are unsigned or were changed afterwards? What happens if the kernel is locked down, as is usual under
+//! Secure Boot, so that no program may write to configuration space? Our own kernel has no lockdown, so Debian's kernel
+//! of the same version boots our initrd. There are no GPUs, so `acs=all` replaces their paths.
 
 use harness::boot::medium::MAC;
 use harness::boot::medium::Served;
@@ -35,7 +35,7 @@ fn stick(change: impl FnOnce(&Stick)) -> (TempDir, Boot, Stick) {
     (dir, boot, stick)
 }
 
-/// One bit of it.
+/// Changes one bit of the byte `at`.
 fn changed(mut bytes: Vec<u8>, at: usize) -> Vec<u8> {
     bytes[at] ^= 1;
     bytes
@@ -50,7 +50,7 @@ fn handed_over(booted: &Booted) {
     booted.ended(&End::PowerOff);
 }
 
-/// The report, and with it what the kernel was told.
+/// The kernel's command line, from the report on the stick.
 fn words(stick: &Stick) -> String {
     let [name] = &stick.list(DATA, "reports").unwrap()[..] else { panic!("not one report") };
     let report = stick.get(DATA, &format!("reports/{name}")).unwrap();
@@ -66,8 +66,8 @@ fn the_signed_stick_boots_to_a_hand_over_and_says_that_secure_boot_is_on() {
 }
 
 #[track_caller]
-fn refused(boot: Boot, said: &str) {
-    let booted = boot.stop_after(said, Duration::from_secs(5)).run().unwrap();
+fn refused(boot: Boot, message: &str) {
+    let booted = boot.stop_after(message, Duration::from_secs(5)).run().unwrap();
     booted.never_says("firstlight-init");
     booted.never_says("EFI stub:");
 }
@@ -91,8 +91,8 @@ fn one_changed_bit_in_the_middle_of_the_signed_image_is_refused() {
     refused(boot, r"Error loading \EFI\Linux\firstlight.efi: Access denied");
 }
 
-/// The words that it carries do not count; the rest boots, here another entry: a profile with a kernel of its own, since
-/// the kernels within the UKI have no signature.
+/// The words of the changed addon are ignored, and everything else boots. The test boots another entry, a profile with
+/// its own kernel, because the kernels within the UKI have no signature.
 #[test]
 fn a_changed_addon_is_refused_and_another_entry_boots_without_its_words() {
     let (_dir, boot, stick) = stick(|s| {
@@ -118,7 +118,7 @@ fn the_signed_image_boots_over_http() {
     handed_over(&boot(medium, &variables).run().unwrap());
 }
 
-/// Firmware gets the signed iPXE, and that the signed kernel; the initrd beside it has no signature.
+/// Firmware loads the signed iPXE, which loads the signed kernel; the initrd beside the kernel has no signature.
 #[test]
 fn signed_ipxe_boots_the_signed_kernel() {
     let dir = tempfile::tempdir().unwrap();
@@ -138,7 +138,7 @@ fn signed_ipxe_boots_the_signed_kernel() {
     handed_over(&boot(Medium::UefiPxe(tftp, "ipxe.efi".into()), &variables).run().unwrap());
 }
 
-/// Firmware that could verify and has no keys.
+/// The firmware supports Secure Boot but has no keys.
 #[test]
 fn without_keys_secure_boot_is_off_and_the_console_says_so() {
     let uki = Image::shipped().uki().unwrap();
@@ -149,25 +149,25 @@ fn without_keys_secure_boot_is_off_and_the_console_says_so() {
     booted.ended(&End::PowerOff);
 }
 
-/// The words that are built into our kernel and into no other.
+/// The words that are built into our kernel, which Debian's kernel lacks.
 fn built_in() -> String {
     let config = fs::read_to_string(workspace().join("kernel-config/resolved.config")).unwrap();
     let line = config.lines().find_map(|l| l.strip_prefix("CONFIG_CMDLINE=\"")).expect("CONFIG_CMDLINE");
     line.trim_end_matches('"').to_owned()
 }
 
-/// Firmware that leaves ACS on, and settings by which the pass takes it off every port.
+/// ACS left on as if by firmware, and settings that make the pass clear it on every port.
 const WORDS: &str = "pci=config_acs=1111111@pci:0:0 firstlight.fabric.acs=all firstlight.expect.gpus=0 \
     firstlight.driver.load=false firstlight.validate.level=quick";
 
-/// The pass again, by hand; and as a second witness a write that nothing of ours has a part in.
+/// Runs the pass again by hand and, as independent evidence, a write without any program of ours.
 const SCRIPT: &str = "echo \"mode: $(cat /sys/kernel/security/lockdown)\"
 firstlight fabric fix --acs all
 echo \"fix ended with $?\"
 dd if=/dev/zero of=/sys/bus/pci/devices/0000:00:05.0/config bs=1 count=1 seek=60 conv=notrunc 2>&1 | grep -v records
 echo \"written\"";
 
-/// Debian's own kernel of the version that ours is built from, in `dir`. It is a locked package of use `test-kernel`,
+/// Debian's kernel of the version that ours is built from, in `dir`. It is a locked package with the use `test-kernel`,
 /// downloaded once into the cache.
 fn debians_kernel(dir: &Path) -> PathBuf {
     let script = "set -euo pipefail; source \"$1/image/lib/common.sh\"
@@ -197,21 +197,22 @@ fn machine(words: &str) -> Booted {
         .unwrap()
 }
 
-/// The driver image cannot be mounted in either boot: Debian's kernel has loop devices in a module only.
+/// The ids of the failed tests. `driver` fails in both boots: the driver image cannot be mounted, because Debian's
+/// kernel has loop devices only as a module.
 fn failed(tests: &[&str]) -> Vec<String> {
     tests.iter().map(|id| (*id).to_owned()).collect()
 }
 
 #[test]
-fn a_locked_down_kernel_is_named_with_its_mode_and_the_verdict_follows() {
+fn a_locked_down_kernel_is_named_with_its_mode_and_fails_the_machine() {
     let booted = machine("lockdown=integrity");
     booted.says("mode: none [integrity] confidentiality");
-    // What init shows of the pass.
+    // Init's line about the pass.
     booted.says("ACS all: none cleared; LOCKDOWN machine");
-    // By hand, and what the kernel itself says to a write.
+    // The output of the pass by hand, and the kernel's own answer to a write.
     let unwrapped = booted.console.split_whitespace().collect::<Vec<_>>().join(" ");
-    let told = "LOCKDOWN: the kernel is locked down (integrity): it refuses writes to configuration space";
-    assert!(unwrapped.contains(told), "{booted}");
+    let finding = "LOCKDOWN: the kernel is locked down (integrity): it refuses writes to configuration space";
+    assert!(unwrapped.contains(finding), "{booted}");
     booted.says("fix ended with 1");
     booted.says("Operation not permitted");
     let verdict = booted.verdict();
@@ -219,7 +220,7 @@ fn a_locked_down_kernel_is_named_with_its_mode_and_the_verdict_follows() {
     booted.never_says("LOCKDOWN-IGNORED");
 }
 
-/// The same kernel and machine, not locked down: proof that the boot above fails by its lockdown alone.
+/// The same kernel and machine without lockdown: proves that the lockdown alone keeps ACS on in the test above.
 #[test]
 fn the_same_kernel_without_lockdown_has_its_ports_cleared() {
     let booted = machine("");
@@ -231,10 +232,10 @@ fn the_same_kernel_without_lockdown_has_its_ports_cleared() {
     assert_eq!(booted.verdict().failed, failed(&["driver"]), "{booted}");
 }
 
-/// A processor that has the faults of its generation. An emulated one has no new microcode: the kernel does what it can and
-/// says so, and for two faults it needs registers of the processor (IBRS, SSBD).
+/// A processor with the vulnerabilities of its generation. An emulated one has no new microcode: the kernel mitigates
+/// what it can and says so, and for two vulnerabilities it needs registers of the processor (IBRS, SSBD).
 #[test]
-fn no_fault_of_a_processor_is_left_open() {
+fn no_processor_vulnerability_is_left_open() {
     let script = "cd /sys/devices/system/cpu/vulnerabilities
 for fault in *; do echo \"$fault: $(cat $fault)\"; done > /run/kept/faults
 grep -m1 ^flags /proc/cpuinfo > /run/kept/flags
