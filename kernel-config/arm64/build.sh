@@ -3,8 +3,8 @@
 #   vmlinuz     an EFI program that unpacks itself; it goes into the UKI
 #   Image       the same kernel as QEMU starts it without firmware
 #   modules/    usr/lib/modules/VERSION, stripped, with depmod's indexes
-# Done once for each set of inputs; the folder's name is their hash. The configuration is that of x86 without what base.config
-# replaces, so a new shared option reaches both. --resolve takes over what it resolves to (resolved.config).
+# Done once for each set of inputs; the folder's name is their hash. The configuration is that of x86 without the options that
+# base.config replaces, so a new shared option reaches both. --resolve stores the result as resolved.config.
 set -euo pipefail
 source "$(dirname "$0")/../../image/lib/common.sh"
 here=$REPO/kernel-config/arm64 shared=$REPO/kernel-config
@@ -22,7 +22,7 @@ began=$(date +%s)
 rm -rf "$result"; mkdir -p "$result"/{source,build,modules,config/fragments,config/flavours}
 "$shared/source.sh" "$result/source" compiler-arm64
 
-# What the shared scripts expect: fragments, without what base.config names, and base.config as the flavour.
+# Prepares what the shared scripts expect: fragments without the options in base.config, and base.config as the flavour.
 named='match($0, /CONFIG_[A-Za-z0-9_]+(=| is not set$)/) { name = substr($0, RSTART, RLENGTH); sub(/(=| is not set)$/, "", name) }'
 cp "$shared"/{check,resolve}.sh "$result/config/"
 cp "$here/base.config" "$result/config/flavours/arm64.config"
@@ -37,7 +37,9 @@ in_tools() {
         ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu- KBUILD_BUILD_TIMESTAMP="$(date -u -d "@$SOURCE_DATE_EPOCH")" \
         KBUILD_BUILD_VERSION=1 KBUILD_BUILD_USER=firstlight KBUILD_BUILD_HOST=firstlight "$@"
 }
-build() { in_tools make -C /build/source O=/build/out -j"$(( $(nproc) + 1 ))" "$@" 2>&1 | progress 'arm64 kernel' 3300 "$result/build.log" || {
+# The compiler flags are explained in ../build.sh.
+build() { in_tools make -C /build/source O=/build/out -j"$(( $(nproc) + 1 ))" \
+    KCFLAGS="-ftrack-macro-expansion=0 -Wno-misleading-indentation" "$@" 2>&1 | progress 'arm64 kernel' 3300 "$result/build.log" || {
     tail -20 "$result/build.log" >&2; die "the arm64 kernel does not build" "the whole log: $result/build.log"; }; }
 
 in_tools /build/kernel-config/resolve.sh /build/source /build/out arm64
@@ -47,7 +49,7 @@ if [ "${1:-}" = --resolve ]; then
     exit 0
 fi
 diff -u "$here/resolved.config" "$result/build/.config" >&2 ||
-    die "the fragments resolve to something else than kernel-config/arm64/resolved.config" "look at the difference; '$0 --resolve' takes it over"
+    die "the fragments resolve to something other than kernel-config/arm64/resolved.config" "look at the difference; '$0 --resolve' takes it over"
 say "building the arm64 kernel (once, about 15 minutes on 2 cores; 2 GB while it runs)"
 build Image vmlinuz.efi modules
 cp "$result/build/arch/arm64/boot/Image" "$result/Image"
@@ -56,7 +58,7 @@ build INSTALL_MOD_PATH=/build/modules/usr INSTALL_MOD_STRIP=1 DEPMOD=true module
 release=$(cat "$result/build/include/config/kernel.release")
 rm -f "$result/modules/usr/lib/modules/$release"/{build,source}
 in_tools depmod -b /build/modules/usr "$release"
-# No module of others is built against this kernel: there is no GPU driver for arm64 here.
+# No external modules are built against this kernel: there is no GPU driver for arm64 here.
 rm -rf "$result"/{source,build,config}
 echo "$release" > "$result/release"
 touch "$result/.complete"
