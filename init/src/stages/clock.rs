@@ -9,7 +9,7 @@ use crate::file_io::read_at_most;
 use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
-use crate::sys::clock::{Move, move_clock};
+use crate::sys::kernel::{Move, move_clock};
 use log::info;
 use std::fmt;
 use std::path::Path;

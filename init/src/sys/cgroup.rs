@@ -1,7 +1,7 @@
 //! Control groups (Documentation/admin-guide/cgroup-v2.rst): one for each child, so that every process which the child has
 //! started ends with it, even one that left its session, and so that no child uses up all memory or process ids.
 
-use super::clock::since_boot;
+use super::kernel::since_boot;
 use rustix::process::getpid;
 use std::fs::{self, File};
 use std::io::{self, Write};

@@ -1,7 +1,9 @@
-//! System calls about the kernel itself: its command line, release, modules, log and error names; the host name;
-//! power off and restart.
+//! System calls about the kernel itself: its command line, release, modules, log, clocks and error names; the host
+//! name; power off and restart.
 
 use crate::file_io::read_at_most;
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, clock_gettime, clock_settime};
 use rustix::fs::{Mode, OFlags};
 use rustix::system::RebootCommand;
 use std::ffi::CString;
@@ -9,6 +11,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::Duration;
 
 /// No command line is longer (COMMAND_LINE_SIZE is 2048 on x86).
 const LONGEST: u64 = 1 << 16;
@@ -112,6 +115,34 @@ pub fn error_name(number: i32) -> String {
         nix::errno::Errno::UnknownErrno => format!("error {number}"),
         known => format!("{known:?}"),
     }
+}
+
+/// Time since the kernel started.
+#[must_use]
+pub fn since_boot() -> Duration {
+    // Through libc, which found the kernel's vDSO at its start; rustix would search for it again. Every
+    // supported kernel has this clock; without it only the printed times would be wrong.
+    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::ZERO, Duration::from)
+}
+
+/// A correction of the clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Move {
+    /// Whether the clock is moved forward.
+    pub forward: bool,
+    /// How much.
+    pub by: Duration,
+}
+
+/// Corrects the clock of the date.
+///
+/// # Errors
+/// As clock_settime(2), and when the result is not a valid date.
+pub fn move_clock(by: Move) -> io::Result<()> {
+    let now = Duration::from(clock_gettime(ClockId::CLOCK_REALTIME)?);
+    let then = if by.forward { now.checked_add(by.by) } else { now.checked_sub(by.by) };
+    let then = then.ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(clock_settime(ClockId::CLOCK_REALTIME, TimeSpec::from_duration(then))?)
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 //! all of init's `unsafe`. Callers decide when to use which.
 
 pub mod cgroup;
-pub mod clock;
 pub mod descriptors;
 pub mod devices;
 pub mod files;

@@ -9,7 +9,7 @@ use crate::machine::host::cmdline;
 use crate::machine::image::{Document, examine};
 use crate::machine::recording;
 use crate::machine::root::Root;
-use crate::text::shown::shown;
+use crate::text::shown;
 use clap::{Command, CommandFactory};
 use clap_complete::{Shell, generate};
 use clap_mangen::Man;

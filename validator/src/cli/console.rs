@@ -9,7 +9,7 @@ use crate::engine::Audience;
 use crate::render::last_line::{last_line, short_line};
 use crate::render::text;
 use crate::report::{Report, TestEntry};
-use crate::text::shown::shown_text;
+use crate::text::shown_text;
 use std::path::Path;
 use std::time::Duration;
 

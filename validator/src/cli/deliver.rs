@@ -9,7 +9,7 @@ use crate::files::whole::Whole;
 use crate::outcome::finding::{Code, Severity};
 use crate::render::{pretty, text};
 use crate::report::{Report, TestEntry};
-use crate::text::shown::shown_text;
+use crate::text::shown_text;
 
 /// One copy of the report.
 pub(super) enum Sheet {

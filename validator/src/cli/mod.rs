@@ -30,7 +30,7 @@ use crate::nodes::suite::Which;
 use crate::outcome::finding::{self, Finding, Severity};
 use crate::process::lineage;
 use crate::text::chain;
-use crate::text::shown::shown_text;
+use crate::text::shown_text;
 use crate::{render, suite};
 use args::{Args, Command, Lineage};
 use output::OutputError;

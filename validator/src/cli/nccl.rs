@@ -17,7 +17,7 @@ use crate::nccl::ranks::{Arm, Ranks, RowAsk, Setup, Started, Trouble, TroubleKin
 use crate::nccl::{Row, Sweep};
 use crate::render::nccl::{Device, Head, Run, columns, head, json, row, tail};
 use crate::render::pretty;
-use crate::text::shown::shown_text;
+use crate::text::shown_text;
 use crate::text::time::utc;
 use std::io;
 use std::time::{Duration, SystemTime};

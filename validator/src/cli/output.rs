@@ -6,7 +6,7 @@ use crate::cli::args::Place;
 use crate::files::destination;
 use crate::files::whole::Whole;
 use crate::render::pretty;
-use crate::text::shown::shown_text;
+use crate::text::shown_text;
 use serde::Serialize;
 use std::fmt::Display;
 use std::fs::{self, OpenOptions};

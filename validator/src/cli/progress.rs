@@ -3,7 +3,7 @@
 //! separate thread writes it, so that the seconds advance while a test reports nothing.
 
 use crate::schedule::Pair;
-use crate::text::shown::shown;
+use crate::text::shown;
 use contract::last_line::PROGRESS;
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};

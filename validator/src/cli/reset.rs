@@ -5,7 +5,7 @@ use super::{CommandError, FAILING, FINE, UNDONE};
 use crate::cli::args::{Reset, ResetAction};
 use crate::files;
 use crate::machine::root::Root;
-use crate::text::shown::shown_text;
+use crate::text::shown_text;
 use contract::mark::{ATTRIBUTES, FILE, Mark, SIZE, Step, VARIABLE, VARIABLES};
 use std::fs;
 use std::io::{self, ErrorKind};

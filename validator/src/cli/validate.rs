@@ -18,7 +18,7 @@ use crate::process::lineage::LIMIT;
 use crate::report::Report;
 use crate::report::drift::as_test;
 use crate::suite;
-use crate::text::shown::shown;
+use crate::text::shown;
 
 /// Runs the tests; the exit status is that of the verdict.
 pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8, CommandError> {

@@ -4,7 +4,7 @@
 use super::value::Raw;
 use super::{Config, KEYS, TOKEN};
 use crate::files;
-use crate::text::shown::shown;
+use crate::text::shown;
 use contract::section;
 use std::collections::BTreeSet;
 use std::fmt;

@@ -3,7 +3,7 @@
 //! which is where traffic is diverted.
 
 use super::turn::{Effect, Turns};
-use crate::machine::pcie::model::{Acs, Bdf, Device, Fabric, Kind, Untold};
+use crate::machine::pcie::model::{Acs, Bdf, Device, Fabric, Kind, Undetermined};
 use crate::machine::pcie::tree::Tree;
 use crate::outcome::finding::{Code, Finding, Severity};
 use serde::{Deserialize, Serialize};
@@ -73,7 +73,7 @@ pub fn state(device: &Device) -> State<'_> {
             State::Unknown
         }
         Some(acs) => State::Known(acs),
-        None if config.untold.contains(&Untold::Acs) => State::Unknown,
+        None if config.undetermined.contains(&Undetermined::Acs) => State::Unknown,
         None if is_port(device.kind)
             && config.bytes == crate::machine::pcie::config_space::CONVENTIONAL_BYTES =>
         {
@@ -237,8 +237,11 @@ mod tests {
             judge(&fabric(devices)).into_iter().map(|f| f.code).collect::<Vec<_>>()
         };
         assert_eq!(judged(|port| port.config.faults.push("resizable BAR's index".into())), [""; 0]);
-        assert_eq!(judged(|port| port.config.untold = vec![Untold::Rebar, Untold::PortType]), [""; 0]);
-        assert_eq!(judged(|port| port.config.untold = vec![Untold::Acs]), ["ACS-UNKNOWN"]);
+        assert_eq!(
+            judged(|port| port.config.undetermined = vec![Undetermined::Rebar, Undetermined::PortType]),
+            [""; 0]
+        );
+        assert_eq!(judged(|port| port.config.undetermined = vec![Undetermined::Acs]), ["ACS-UNKNOWN"]);
     }
 
     #[test]

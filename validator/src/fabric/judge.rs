@@ -4,7 +4,7 @@
 
 use super::acs::{self, State};
 use super::turn::{Effect, Turns};
-use crate::machine::pcie::model::{Bdf, Device, Fabric, Kind, Untold};
+use crate::machine::pcie::model::{Bdf, Device, Fabric, Kind, Undetermined};
 use crate::machine::pcie::nic;
 use crate::machine::pcie::tree::Tree;
 use crate::outcome::finding::{Code, Finding, Severity};
@@ -55,12 +55,12 @@ fn gone(fabric: &Fabric, device: &Device) -> Option<Finding> {
 fn malformed(fabric: &Fabric, device: &Device, on_path: bool) -> Option<Finding> {
     let first = device.config.faults.first()?;
     let gpu = fabric.gpus.contains(&device.bdf);
-    let matters: &[Untold] = match () {
-        () if gpu => &[Untold::PortType, Untold::Rebar],
-        () if on_path => &[Untold::PortType, Untold::Acs],
+    let matters: &[Undetermined] = match () {
+        () if gpu => &[Undetermined::PortType, Undetermined::Rebar],
+        () if on_path => &[Undetermined::PortType, Undetermined::Acs],
         () => &[],
     };
-    let hides = device.config.untold.iter().any(|hidden| matters.contains(hidden));
+    let hides = device.config.undetermined.iter().any(|hidden| matters.contains(hidden));
     let severity = match (gpu, hides) {
         (true, true) => Severity::Error,
         (true, false) | (false, true) => Severity::Warn,

@@ -3,7 +3,7 @@
 pub mod destination;
 pub(crate) mod whole;
 
-use crate::text::size::size;
+use crate::text::size;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;

@@ -4,7 +4,7 @@
 
 use super::stats;
 use crate::nccl::{Placement, Row, Timed};
-use crate::text::size::size;
+use crate::text::size;
 
 /// From this size on P2P must not be slower. Below, latency dominates, and host memory may be nearer (8 RTX
 /// 4090: 0.93 at 128 KiB on a machine where P2P gains 43 %).

@@ -2,7 +2,7 @@
 //! a deadline. The caller decides about retries; an answer with any status counts as an answer.
 
 use crate::text::chain;
-use crate::text::size::size;
+use crate::text::size;
 use std::io::Read;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;

@@ -132,7 +132,7 @@ fn absent(came: &[Came<Card>], size: usize, after: Duration, strangers: Vec<Stri
     let numbered = came.iter().any(|came| came.card.rank.is_some());
     let missing = if numbered { format!("rank {}", ranks.join(", ")) } else { "the others".to_owned() };
     let message = format!(
-        "{} of {size} nodes came within {:.0} s: {}; {missing} did not",
+        "{} of {size} nodes joined within {:.0} s: {}; {missing} did not",
         came.len(),
         after.as_secs_f64(),
         names.join(", ")

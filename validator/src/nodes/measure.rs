@@ -187,7 +187,7 @@ pub(super) fn figures(rows: &[Row]) -> String {
     };
     let text = |collective: Collective| {
         let (rate, bytes) = best(collective);
-        format!("{collective} {rate:.2} GB/s at {}", crate::text::size::size(bytes))
+        format!("{collective} {rate:.2} GB/s at {}", crate::text::size(bytes))
     };
     let least = of(Collective::AllReduce).map(|row| row.out_of_place.us).next().unwrap_or_default();
     format!("{}, {}, {least:.1} us", text(Collective::AllGather), text(Collective::AllReduce))

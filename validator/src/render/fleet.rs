@@ -9,7 +9,7 @@ use crate::report::fleet::{Fleet, Machine, Sweep};
 use crate::report::summary::{PAIRS, Summary};
 use crate::report::unfolded;
 use crate::text::count;
-use crate::text::shown::shown;
+use crate::text::shown;
 use std::fmt::Write as _;
 
 /// How many notes of one kind are shown; the JSON has all of them.

@@ -9,7 +9,7 @@ use crate::config::Level;
 use crate::floors::stats::median;
 use crate::outcome::Verdict;
 use crate::outcome::scope::Scope;
-use crate::text::shown::shown;
+use crate::text::shown;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

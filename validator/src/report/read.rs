@@ -5,7 +5,7 @@
 use super::{Report, SCHEMA, TestEntry};
 use crate::outcome::scope::Scope;
 use crate::outcome::{self, Judgement, Matrix, Outcome, Verdict};
-use crate::text::shown::shown;
+use crate::text::shown;
 use schemars::generate::SchemaSettings;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;

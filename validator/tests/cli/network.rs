@@ -1,6 +1,6 @@
 //! Real servers on the loopback interface: `fetch` over https from one with a trusted certificate and from one without, and
-//! `time` from servers that are right, wrong, or silent. The certificates in `tests/data` are valid for a hundred years and
-//! for 127.0.0.1 only.
+//! `time` from servers that are right, wrong, or silent. The certificates of server and authority in `tests/data` are valid for
+//! a hundred years and for 127.0.0.1 only.
 
 use super::machine::{Run, firstlight, run_of};
 use super::servers::{RIGHT, Says, tell_time};
@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
-fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
+fn certificates() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/https.pem")
 }
 
 /// Answers every request with `ok`.
 fn server() -> String {
-    let chain = CertificateDer::pem_file_iter(data("server.pem")).unwrap().map(Result::unwrap).collect();
-    let key = PrivateKeyDer::from_pem_file(data("server.pem")).unwrap();
+    let chain = CertificateDer::pem_file_iter(certificates()).unwrap().map(Result::unwrap).collect();
+    let key = PrivateKeyDer::from_pem_file(certificates()).unwrap();
     let config = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key).unwrap();
     let (config, listener) = (Arc::new(config), TcpListener::bind("127.0.0.1:0").unwrap());
     let url = format!("https://{}/f", listener.local_addr().unwrap());
@@ -47,14 +47,14 @@ fn fetch(url: &str, words: &[&str], to: &Path) -> Run {
 }
 
 #[test]
-fn only_a_server_that_is_vouched_for_is_believed() {
+fn only_a_server_with_a_trusted_certificate_is_accepted() {
     let (dir, url) = (tempfile::tempdir().unwrap(), server());
     let to = dir.path().join("f");
     let strange = fetch(&url, &[], &to);
     assert_eq!((strange.status, strange.err.lines().count()), (2, 1), "{}", strange.err);
     assert!(strange.err.contains("UnknownIssuer"), "{}", strange.err);
     assert!(!to.exists());
-    let known = fetch(&url, &["--ca", data("ca.pem").to_str().unwrap()], &to);
+    let known = fetch(&url, &["--ca", certificates().to_str().unwrap()], &to);
     assert_eq!(known.status, 0, "{}", known.err);
     assert_eq!(std::fs::read_to_string(&to).unwrap(), "ok");
     let empty = dir.path().join("empty.pem");

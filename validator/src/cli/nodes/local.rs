@@ -17,7 +17,7 @@ use crate::net::meeting::NAME;
 use crate::nodes::card::{Card, Leaves, Versions};
 use crate::nodes::member::Local;
 use crate::nodes::rdma::Rail;
-use crate::text::shown::shown_text;
+use crate::text::shown_text;
 use std::io::ErrorKind;
 use std::path::Path;
 

@@ -117,9 +117,7 @@ fn unmet(why: &Unmet, size: usize, timeout: Duration, name: &str) -> Finding {
         Unmet::Many(number) => {
             (Code::NodesMany, format!("mDNS: {number} nodes with this token were seen; nodes.size is {size}"))
         }
-        Unmet::Protocol(theirs) => {
-            (Code::NodesUnreached, format!("mDNS: the node that leads speaks {theirs}"))
-        }
+        Unmet::Protocol(theirs) => (Code::NodesUnreached, format!("mDNS: the leading node uses {theirs}")),
         Unmet::System(error) => (Code::NodesUnreached, format!("this node cannot listen: {error}")),
     };
     code.finding(Severity::Error, name, message)

@@ -17,7 +17,7 @@ use crate::render::last_line::of_nodes;
 use crate::render::nccl::{Device, Head, Run, columns, head, json, row, tail};
 use crate::render::{causes, pretty, text};
 use crate::report::{TestEntry, unfolded};
-use crate::text::shown::shown_text;
+use crate::text::shown_text;
 use crate::text::time::utc;
 use contract::schema;
 use contract::status::DEGRADED;

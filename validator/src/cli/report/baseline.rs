@@ -13,7 +13,7 @@ use crate::report::drift::drift;
 use crate::report::fleet::Fleet;
 use crate::report::summary::Summary;
 use crate::report::{BadReport, Report, from_json};
-use crate::text::shown::{shown, shown_text};
+use crate::text::{shown, shown_text};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -14,7 +14,7 @@ use crate::render::{html, junit, pretty, prometheus, text};
 use crate::report::{Report, TestEntry, from_json};
 use crate::schedule::Pair;
 use crate::suite::P2P_ALLREDUCE;
-use crate::text::shown::shown_text;
+use crate::text::shown_text;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;

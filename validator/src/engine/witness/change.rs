@@ -26,7 +26,7 @@ pub(super) fn conditions(now: &[Standing]) -> Vec<Finding> {
 
 fn of_one(gpu: &Standing) -> Vec<Finding> {
     let mut found: Vec<_> = gone(gpu).into_iter().collect();
-    if let Presence::Untold(why) = &gpu.presence {
+    if let Presence::Unlisted(why) = &gpu.presence {
         let message = format!("{}: NVML does not know it: {why}", name(gpu));
         found.push(Code::GpuUncounted.finding(Severity::Warn, &gpu.name(), message));
     }

@@ -6,7 +6,7 @@ use super::{Entry, Function, Grown, Journal, JournalError};
 use crate::fabric::plan::ACS_CONTROL_NAME;
 use crate::machine::pcie::model::Bdf;
 use crate::machine::root::Root;
-use crate::text::size::size;
+use crate::text::size;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf, absolute};
 

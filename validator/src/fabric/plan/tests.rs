@@ -1,5 +1,5 @@
 use super::*;
-use crate::machine::pcie::model::{Kind, Untold};
+use crate::machine::pcie::model::{Kind, Undetermined};
 use crate::machine::pcie::sample::{device, fabric, gpu, two_gpus, with_acs};
 
 #[track_caller]
@@ -75,7 +75,7 @@ fn a_port_of_unknown_state_is_an_error() {
     let broken = |d: &mut Device| {
         d.acs = None;
         d.config.faults.push("capability chain loops".into());
-        d.config.untold.push(Untold::Acs);
+        d.config.undetermined.push(Undetermined::Acs);
     };
     let unread = |d: &mut Device| {
         d.acs = None;

@@ -4,7 +4,7 @@
 use crate::machine::pcie::model::Bdf;
 use crate::machine::root::Root;
 use crate::outcome::finding::{Code, Finding, Severity};
-use crate::text::shown::shown;
+use crate::text::shown;
 use std::fmt::Display;
 use std::io::ErrorKind;
 use std::path::Path;

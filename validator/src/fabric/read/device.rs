@@ -4,11 +4,11 @@ use super::DEVICES;
 use super::attributes::{self, optional, required, unreadable};
 use crate::machine::pcie::bus_address::{self, Window};
 use crate::machine::pcie::config_space::{self, ConfigSpace, Express, PortType};
-use crate::machine::pcie::model::{Bar, Bdf, ConfigState, Device, Kind, Link, Routing, Untold};
+use crate::machine::pcie::model::{Bar, Bdf, ConfigState, Device, Kind, Link, Routing, Undetermined};
 use crate::machine::pcie::{link, resource};
 use crate::machine::root::Root;
 use crate::outcome::finding::{Code, Finding, Severity};
-use crate::text::shown::{quoted, shown};
+use crate::text::{quoted, shown};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
@@ -237,15 +237,15 @@ fn kind(space: Option<&ConfigSpace>, class: &str) -> Kind {
 }
 
 fn state(space: Option<&ConfigSpace>) -> ConfigState {
-    let nothing = || vec![Untold::PortType, Untold::Acs, Untold::Rebar];
+    let nothing = || vec![Undetermined::PortType, Undetermined::Acs, Undetermined::Rebar];
     let Some(s) = space else {
-        return ConfigState { bytes: 0, gone: false, faults: Vec::new(), untold: nothing() };
+        return ConfigState { bytes: 0, gone: false, faults: Vec::new(), undetermined: nothing() };
     };
     let short = s.gone || s.bytes < config_space::CONVENTIONAL_BYTES;
     ConfigState {
         bytes: s.bytes,
         gone: s.gone,
         faults: s.faults.iter().map(ToString::to_string).collect(),
-        untold: if short { nothing() } else { s.untold.clone() },
+        undetermined: if short { nothing() } else { s.undetermined.clone() },
     }
 }

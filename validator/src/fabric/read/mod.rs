@@ -13,7 +13,7 @@ use crate::machine::pcie::tree::Tree;
 use crate::machine::pcie::{bus_address, nic, path};
 use crate::machine::root::Root;
 use crate::outcome::finding::Finding;
-use crate::text::shown::{quoted, shown};
+use crate::text::{quoted, shown};
 use device::Addresses;
 use std::collections::BTreeMap;
 use std::io;

@@ -4,10 +4,10 @@
 //! Pure.
 
 use super::attributes::unreadable;
-use crate::machine::pcie::model::{Bdf, Device, Kind, Rdma, Untold};
+use crate::machine::pcie::model::{Bdf, Device, Kind, Rdma, Undetermined};
 use crate::machine::root::Root;
 use crate::outcome::finding::Finding;
-use crate::text::shown::shown;
+use crate::text::shown;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -30,7 +30,7 @@ pub(super) fn derive(devices: &mut [Device]) {
     let mut kinds: BTreeMap<Bdf, Kind> = BTreeMap::new();
     for (_, n) in order {
         let Some(device) = devices.get_mut(n) else { continue };
-        if device.config.untold.contains(&Untold::PortType) && device.class.starts_with(BRIDGE) {
+        if device.config.undetermined.contains(&Undetermined::PortType) && device.class.starts_with(BRIDGE) {
             let above = device.parent.map(|parent| kinds.get(&parent).copied());
             device.kind = if express(device) { below(above) } else { Kind::Bridge };
         }
@@ -109,7 +109,7 @@ mod tests {
     /// A bridge of which only the position is known.
     fn unread(at: &str, parent: Option<&str>) -> Device {
         let mut bridge = device(at, Kind::Bridge, parent);
-        bridge.config.untold.push(Untold::PortType);
+        bridge.config.undetermined.push(Undetermined::PortType);
         bridge
     }
 

@@ -4,7 +4,7 @@
 use super::reasons;
 use super::resize::Resize;
 use crate::machine::host::screen::Framebuffer;
-use crate::machine::pcie::model::{Device, Fabric, Untold};
+use crate::machine::pcie::model::{Device, Fabric, Undetermined};
 use crate::machine::pcie::tree::Tree;
 use crate::outcome::finding::{Finding, Severity};
 use serde::{Deserialize, Serialize};
@@ -79,7 +79,7 @@ enum Step {
 }
 
 fn step(gpu: &Device, tree: &Tree<'_>, screens: &[Framebuffer]) -> Step {
-    if gpu.config.gone || gpu.config.bytes == 0 || gpu.config.untold.contains(&Untold::Rebar) {
+    if gpu.config.gone || gpu.config.bytes == 0 || gpu.config.undetermined.contains(&Undetermined::Rebar) {
         return Step::Nothing;
     }
     let leave = |finding| Step::Leave(Box::new(finding));

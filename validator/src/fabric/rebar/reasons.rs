@@ -7,7 +7,7 @@ use crate::machine::pcie::aperture;
 use crate::machine::pcie::bus_address::Window;
 use crate::machine::pcie::model::Device;
 use crate::outcome::finding::{Code, Finding, Severity};
-use crate::text::size::size;
+use crate::text::size;
 
 /// The size of BAR1 under firmware without Resizable BAR support, which is too small.
 const OLD_FIRMWARE: u64 = 256 << 20;

@@ -1,7 +1,7 @@
 //! One BAR that should be enlarged.
 
 use crate::machine::pcie::model::Bdf;
-use crate::text::size::size;
+use crate::text::size;
 use serde::Serialize;
 use std::fmt;
 

@@ -9,7 +9,7 @@ use super::{Kernel, Machine, Trouble};
 use crate::fabric::journal::Grown;
 use crate::machine::pcie::model::Bdf;
 use crate::machine::root::Root;
-use crate::text::size::size;
+use crate::text::size;
 use serde::Serialize;
 use std::fmt;
 

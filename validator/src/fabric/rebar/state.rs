@@ -91,7 +91,7 @@ impl State {
 
     /// The three sources about `bar`, in words.
     pub(super) fn words(&self, bar: u8) -> String {
-        let size = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), crate::text::size::size);
+        let size = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), crate::text::size);
         let base = self.base(bar);
         let register =
             base.and_then(|b| b.register).map_or_else(|| "unreadable".to_owned(), |r| format!("{r:#x}"));

@@ -8,7 +8,7 @@ use super::state::{State, unread};
 use super::{DEVICES, Machine, Trouble};
 use crate::machine::host::screen;
 use crate::machine::pcie::model::Bdf;
-use crate::text::size::size;
+use crate::text::size;
 use std::path::{Path, PathBuf};
 
 /// The result of one set of sizes.

@@ -5,7 +5,7 @@ use super::state::unread;
 use super::{DEVICES, Machine};
 use crate::machine::pcie::model::Bdf;
 use crate::machine::pcie::resource;
-use crate::text::size::size;
+use crate::text::size;
 
 impl Machine<'_> {
     /// The windows in words, including what cannot be read.

@@ -14,7 +14,7 @@ use crate::fabric::rebar::RebarChoice;
 use crate::machine::pcie::model::Fabric;
 use crate::outcome::finding::Finding;
 use crate::text::count;
-use crate::text::size::size;
+use crate::text::size;
 use layout::{cause_and_remedy, message, wrapped};
 use std::fmt::Write;
 

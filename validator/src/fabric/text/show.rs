@@ -8,7 +8,7 @@ use crate::machine::host::iommu::IommuMode;
 use crate::machine::pcie::model::{Bdf, Device, Fabric, Kind, Link, Path, PathKind};
 use crate::machine::pcie::topo::Cell;
 use crate::machine::pcie::tree::Tree;
-use crate::text::size::size;
+use crate::text::size;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 

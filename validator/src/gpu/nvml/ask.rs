@@ -47,7 +47,7 @@ impl Nvml {
         let mut all: Vec<_> = gpus.iter().map(|gpu| self.one(*gpu, ours)).collect();
         // CUDA hides GPUs that NVML does not know, and shows instances instead of split GPUs.
         let shown =
-            |standing: &&mut Standing| !standing.mig && !matches!(standing.presence, Presence::Untold(_));
+            |standing: &&mut Standing| !standing.mig && !matches!(standing.presence, Presence::Unlisted(_));
         for (ordinal, standing) in all.iter_mut().filter(shown).enumerate() {
             standing.ordinal = Some(ordinal);
         }
@@ -58,7 +58,7 @@ impl Nvml {
         let device = match self.0.device_by_pci_bus_id(gpu.to_string()) {
             Ok(device) => device,
             Err(NvmlError::GpuLost) => return Standing::unknown(gpu, Presence::Lost),
-            Err(why) => return Standing::unknown(gpu, Presence::Untold(chain(&why))),
+            Err(why) => return Standing::unknown(gpu, Presence::Unlisted(chain(&why))),
         };
         // A handle may outlive its GPU: memory is read from the GPU itself.
         let used_bytes = match device.memory_info() {
@@ -67,7 +67,7 @@ impl Nvml {
         };
         Standing {
             mig: device.mig_mode().is_ok_and(|mode| mode.current == 1),
-            mode: device.compute_mode().map_or(ComputeMode::Untold, ComputeMode::from),
+            mode: device.compute_mode().map_or(ComputeMode::Unknown, ComputeMode::from),
             used_bytes,
             busy_percent: device.utilization_rates().ok().map(|rates| rates.gpu),
             users: self.users(&device, ours),

@@ -50,7 +50,7 @@ pub enum Presence {
     /// NVML reports it as lost (`NVML_ERROR_GPU_IS_LOST`).
     Lost,
     /// NVML does not list it; its error.
-    Untold(String),
+    Unlisted(String),
 }
 
 /// Who may make contexts on a GPU.
@@ -64,7 +64,7 @@ pub enum ComputeMode {
     /// No process.
     Prohibited,
     /// NVML does not report it.
-    Untold,
+    Unknown,
 }
 
 /// NVML's counters of a GPU's memory.
@@ -151,7 +151,7 @@ impl Standing {
             ordinal: None,
             presence,
             mig: false,
-            mode: ComputeMode::Untold,
+            mode: ComputeMode::Unknown,
             used_bytes: None,
             busy_percent: None,
             users: Ok(Vec::new()),

@@ -4,7 +4,7 @@
 use super::compare::{Change, Difference};
 use super::{Examined, NAMES_ITSELF, Unknown};
 use crate::machine::root::Root;
-use crate::text::shown::shown;
+use crate::text::shown;
 use serde::Serialize;
 use std::fmt::Write as _;
 

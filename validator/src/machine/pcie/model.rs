@@ -2,7 +2,7 @@
 //! (schema `firstlight.fabric/1`). Pure: reading fills it, judging uses it.
 
 pub use super::bdf::{BadBdf, Bdf};
-pub use super::routing::{Routing, Untold};
+pub use super::routing::{Routing, Undetermined};
 
 use crate::machine::host::cpu::Cpus;
 use crate::machine::host::iommu::Iommu;
@@ -118,8 +118,8 @@ pub struct ConfigState {
     /// Malformed parts, each with its offset.
     pub faults: Vec<String>,
     /// What is unknown because of that, or because registers could not be read.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub untold: Vec<Untold>,
+    #[serde(rename = "untold", default, skip_serializing_if = "Vec::is_empty")]
+    pub undetermined: Vec<Undetermined>,
 }
 
 /// One RDMA device, what `nvidia-smi topo -m` calls a NIC.

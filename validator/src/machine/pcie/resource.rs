@@ -2,7 +2,7 @@
 //! windows. Addresses are those that processors use.
 
 use crate::machine::pcie::model::Bar;
-use crate::text::shown::quoted;
+use crate::text::quoted;
 
 /// BARs come first.
 const BARS: u8 = 6;

@@ -32,7 +32,7 @@ pub enum Pch {
 /// What the registers leave unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Untold {
+pub enum Undetermined {
     /// The role of the function, and its link.
     PortType,
     /// Whether it has Access Control Services, and their settings.

@@ -25,7 +25,7 @@ pub(crate) fn device(at: &str, kind: Kind, parent: Option<&str>) -> Device {
         local_cpus: None,
         driver: None,
         boot_vga: false,
-        config: ConfigState { bytes: 4096, gone: false, faults: Vec::new(), untold: Vec::new() },
+        config: ConfigState { bytes: 4096, gone: false, faults: Vec::new(), undetermined: Vec::new() },
         acs: None,
         routing: Routing::default(),
         slot: None,

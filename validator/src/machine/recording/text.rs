@@ -1,7 +1,7 @@
 //! The text of a recorded machine: written by `Display`, read by `parse`.
 
 use super::{Node, Recording};
-use crate::text::shown::shown;
+use crate::text::shown;
 use std::fmt;
 
 /// The first line of every recording.

@@ -4,7 +4,7 @@
 use super::link::{Link, Side};
 use super::wire::{Cut, receive, send};
 use super::{FIRST, NAME, PROTOCOL};
-use crate::text::shown::shown;
+use crate::text::shown;
 use hmac::{Hmac, Mac};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

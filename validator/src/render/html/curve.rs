@@ -135,7 +135,7 @@ fn ticks(sizes: bool, first: f64, last: f64) -> Vec<f64> {
     reason = "a size of a test, a power of two"
 )]
 fn bytes(value: f64) -> String {
-    crate::text::size::size(value as u64)
+    crate::text::size(value as u64)
 }
 
 /// Tables of collectives, and the names of their curves.

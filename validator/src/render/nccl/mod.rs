@@ -14,7 +14,7 @@ use crate::machine::pcie::model::Bdf;
 use crate::machine::{GpuId, Rank};
 use crate::nccl::{Row, Sweep};
 use crate::report::Report;
-use crate::text::size::size;
+use crate::text::size;
 use number::figure;
 use serde_json::Value;
 use std::collections::BTreeSet;

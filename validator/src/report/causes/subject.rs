@@ -88,7 +88,9 @@ impl Pairs {
     /// The pairs that the subject names, and the further pairs that the finding represents, which its evidence names. If
     /// only GPUs are named, as in `GPU 1`, all pairs of these GPUs.
     pub(super) fn of(finding: &Finding, report: &Report) -> Self {
-        let represents_more = finding.message.ends_with(" more of this kind");
+        // The second wording is that of reports before November 2026.
+        let represents_more =
+            [" more of this kind", " more like it"].iter().any(|end| finding.message.ends_with(end));
         let lines = finding.evidence.iter().filter(|line| represents_more && line.starts_with("GPU "));
         let first = |line: &String| line.split(':').next().map(pairs).unwrap_or_default();
         let mut named: BTreeSet<_> =

@@ -7,7 +7,7 @@ use crate::machine::pcie::model::{Bdf, Fabric};
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::{Group, Machine, Test};
-use crate::text::size::gib;
+use crate::text::gib;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -16,7 +16,7 @@ use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::shared::speed::{Watch, judged, rounded};
 use crate::suite::{Group, Machine, Test};
-use crate::text::size::size;
+use crate::text::size;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {

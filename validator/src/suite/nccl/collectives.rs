@@ -12,7 +12,7 @@ use crate::outcome::Judgement;
 use crate::outcome::finding::Finding;
 use crate::suite::shared::speed::judged;
 use crate::suite::{Group, Machine, Test};
-use crate::text::size::size;
+use crate::text::size;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -13,7 +13,7 @@ use crate::outcome::Judgement;
 use crate::outcome::finding::Finding;
 use crate::suite::shared::speed::judged;
 use crate::suite::{Group, Machine, Test};
-use crate::text::size::size;
+use crate::text::size;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {

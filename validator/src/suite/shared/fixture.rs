@@ -63,7 +63,7 @@ fn part(bdf: Bdf, kind: Kind, parent: Option<Bdf>) -> Device {
         numa: None,
         local_cpus: None,
         driver: None,
-        config: ConfigState { bytes: 4096, gone: false, faults: vec![], untold: vec![] },
+        config: ConfigState { bytes: 4096, gone: false, faults: vec![], undetermined: vec![] },
         boot_vga: false,
         acs: has_acs.then_some(acs),
         routing: Routing::default(),

@@ -7,7 +7,7 @@ use crate::gpu::pattern::{Counts, Nonces};
 use crate::gpu::{Buffer, Clique, Extent, Gpu, GpuError, Pages, Pinned, Span, Stream, Tally};
 use crate::machine::GpuId;
 use crate::outcome::finding::{Code, Finding, Severity};
-use crate::text::size::gib;
+use crate::text::gib;
 use std::cell::Cell;
 use std::time::Duration;
 

@@ -12,7 +12,7 @@ use crate::suite::shared::gpu_fault::during;
 use crate::suite::shared::plot::{Changed, Chunk, Plot, Share, changed, coverage, fill_all};
 use crate::suite::shared::speed::table;
 use crate::suite::shared::transfer::Memory;
-use crate::text::size::gib;
+use crate::text::gib;
 use serde_json::Value;
 use std::time::Instant;
 

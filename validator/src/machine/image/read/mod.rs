@@ -8,7 +8,7 @@ use super::{Examined, LIST, MADE_HERE, NAMES_ITSELF};
 use crate::machine::host::identity::Appliance;
 use crate::machine::host::modules::absent_is_none;
 use crate::machine::root::Root;
-use crate::text::shown::shown;
+use crate::text::shown;
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use std::io;

@@ -13,7 +13,7 @@ pub use registers::Window;
 pub use walk::Capability;
 
 use super::model::{Acs, Rebar};
-use super::routing::{Routing, Untold};
+use super::routing::{Routing, Undetermined};
 use registers::Registers;
 
 /// Bytes that Linux gives to a reader without privilege: the header alone.
@@ -56,7 +56,7 @@ pub struct ConfigSpace {
     /// Malformed parts, each with its offset.
     pub faults: Vec<Fault>,
     /// What is unknown because of that.
-    pub untold: Vec<Untold>,
+    pub undetermined: Vec<Undetermined>,
 }
 
 /// One malformed part of configuration space.
@@ -120,7 +120,7 @@ pub enum Fault {
 }
 
 /// Parses `bytes` as a configuration space. Never fails: errors are in `faults`, unreadable parts are absent,
-/// and what is absent for that reason is in `untold`.
+/// and what is absent for that reason is in `undetermined`.
 #[must_use]
 pub fn parse(bytes: &[u8]) -> ConfigSpace {
     let space = Registers(bytes);
@@ -145,25 +145,25 @@ pub fn parse(bytes: &[u8]) -> ConfigSpace {
     let vendor = space.u16(0x00).unwrap_or(0xffff);
     let device = space.u16(0x02).unwrap_or(0xffff);
     let layout = space.u8(0x0e).map_or(0x7f, |v| v & 0x7f);
-    let mut untold = Vec::new();
+    let mut undetermined = Vec::new();
     // A malformed capability hides only its own content.
     let mut hidden = |what, broken: bool, found: Option<u16>, read: bool| {
         if if found.is_some() { !read } else { broken } {
-            untold.push(what);
+            undetermined.push(what);
         }
     };
     let found = at(&capabilities, express::ID);
     let express = found.and_then(|o| express::parse(space, o, &mut faults));
-    hidden(Untold::PortType, near_broken, found, express.is_some());
+    hidden(Undetermined::PortType, near_broken, found, express.is_some());
     let quirk =
         express.is_some_and(|e| e.port == PortType::RootPort) && routing::is_intel_pch(vendor, device);
     let found = at(&extended, routing::ACS);
     let acs = found.and_then(|o| routing::acs(space, o, quirk, &mut faults));
-    hidden(Untold::Acs, far_broken, found, acs.is_some());
+    hidden(Undetermined::Acs, far_broken, found, acs.is_some());
     let found = at(&extended, rebar::ID);
     let before = faults.len();
     let rebar = found.map_or_else(Vec::new, |o| rebar::parse(space, o, &mut faults));
-    hidden(Untold::Rebar, far_broken, found, faults.len() == before);
+    hidden(Undetermined::Rebar, far_broken, found, faults.len() == before);
     let port = express.map(|e| (e.port, e.offset));
     ConfigSpace {
         bytes: bytes.len(),
@@ -181,7 +181,7 @@ pub fn parse(bytes: &[u8]) -> ConfigSpace {
         capabilities,
         extended,
         faults,
-        untold: if gone { Vec::new() } else { untold },
+        undetermined: if gone { Vec::new() } else { undetermined },
     }
 }
 
@@ -206,7 +206,7 @@ impl ConfigSpace {
         self.rebar.clear();
         self.windows.clear();
         self.routing = Routing::default();
-        self.untold = vec![Untold::PortType, Untold::Acs, Untold::Rebar];
+        self.undetermined = vec![Undetermined::PortType, Undetermined::Acs, Undetermined::Rebar];
         self
     }
 }

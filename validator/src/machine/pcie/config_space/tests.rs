@@ -94,7 +94,7 @@ fn the_registers_of_another_function_are_discarded() {
 /// A fault makes only the data that it hides unknown.
 #[test]
 fn a_fault_hides_its_own_data_and_what_follows_it() {
-    use Untold::{Acs, PortType, Rebar};
+    use Undetermined::{Acs, PortType, Rebar};
     let hidden = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = image(4096);
         extended(&mut bytes, 0x100, 0x000d, 0x140);
@@ -102,7 +102,7 @@ fn a_fault_hides_its_own_data_and_what_follows_it() {
         put(&mut bytes, 0x148, &(1_u32 << 5).to_le_bytes());
         extended(&mut bytes, 0x180, 0x0001, 0);
         change(&mut bytes);
-        parse(&bytes).untold
+        parse(&bytes).undetermined
     };
     assert_eq!(hidden(&|_| ()), []);
     assert_eq!(hidden(&|b| put(b, 0x148, &(7_u32 << 5).to_le_bytes())), [Rebar], "a malformed capability");
@@ -114,7 +114,7 @@ fn a_fault_hides_its_own_data_and_what_follows_it() {
     assert_eq!(hidden(&|b| b[0x62] = 0xf2), [PortType], "an invalid port type");
     assert_eq!(hidden(&|b| b.fill(0)), [PortType, Acs, Rebar]);
     let other = parse(&image(4096)).of("0x15b3", "0x101d");
-    assert_eq!(other.untold, [PortType, Acs, Rebar]);
+    assert_eq!(other.undetermined, [PortType, Acs, Rebar]);
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn a_resizable_bar_capability_for_no_bar_is_not_a_fault() {
     let mut bytes = image(4096);
     extended(&mut bytes, 0x100, 0x0015, 0);
     let space = parse(&bytes);
-    assert!(space.faults.is_empty() && space.rebar.is_empty() && space.untold.is_empty(), "{space:?}");
+    assert!(space.faults.is_empty() && space.rebar.is_empty() && space.undetermined.is_empty(), "{space:?}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::suite::Machine;
 use crate::suite::machine::{known, unreadable};
 use crate::suite::shared::peer::Way;
 use crate::suite::shared::window::{Count, counted};
-use crate::text::size::size;
+use crate::text::size;
 
 /// From this version on, NVIDIA's own modules create the map as it is computed here.
 const FIRST: u32 = 570;

@@ -18,7 +18,7 @@ use crate::suite::shared::peer;
 use crate::suite::shared::peer::Way;
 use crate::suite::{ASKING, Group, Test};
 use crate::text::count;
-use crate::text::size::size;
+use crate::text::size;
 use std::collections::BTreeMap;
 
 pub(in crate::suite) const TEST: Test = Test {

@@ -7,7 +7,7 @@ use crate::gpu::Collective;
 use crate::nccl::{Placement, Row};
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::shared::speed::rounded;
-use crate::text::size::size;
+use crate::text::size;
 use serde_json::Value;
 use std::fmt;
 

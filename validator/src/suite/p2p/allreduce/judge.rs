@@ -7,7 +7,7 @@ use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
 use crate::suite::shared::speed::table;
-use crate::text::size::size;
+use crate::text::size;
 use serde_json::Value;
 
 /// The remedy if the frameworks' own all-reduce fails; NCCL has its own tests.

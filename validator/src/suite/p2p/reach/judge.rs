@@ -8,7 +8,7 @@ use crate::suite::shared::pair::together;
 use crate::suite::shared::plot::{Changed, Share};
 use crate::suite::shared::speed::table;
 use crate::suite::shared::transfer::{Fault, Kind, Way, findings, ruled_out, size, unanswered};
-use crate::text::size::gib;
+use crate::text::gib;
 use serde_json::Value;
 use std::fmt;
 
