@@ -19,8 +19,10 @@ const UPPER_STEP: u32 = 0x85eb_ca6b;
 /// The two multipliers of the finalizer `lowbias32` (constants by Chris Wellons' hash prospector).
 const MIX: [u32; 2] = [0x7feb_352d, 0x846c_a68b];
 
-/// Word number `i` of the pattern with this seed.
+/// Word number `i` of the pattern with this seed. Tests compute millions of them without optimization: there the calls would
+/// cost more than the words.
 #[must_use]
+#[inline(always)]
 pub const fn word(seed: u64, i: u64) -> u32 {
     let mut h = low(i).wrapping_mul(STEP).wrapping_add(low(seed));
     h ^= high(i).wrapping_mul(UPPER_STEP).wrapping_add(high(seed));
@@ -31,11 +33,13 @@ pub const fn word(seed: u64, i: u64) -> u32 {
     h ^ (h >> 16)
 }
 
+#[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "the lower half is what is wanted")]
 const fn low(n: u64) -> u32 {
     n as u32
 }
 
+#[inline(always)]
 const fn high(n: u64) -> u32 {
     low(n >> 32)
 }

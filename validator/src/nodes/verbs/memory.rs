@@ -168,9 +168,7 @@ impl Region {
                 Ok(())
             }
             Held::Gpu { buffer, beside, stream } => {
-                for (n, word) in (0u64..).zip(with.chunks_exact(4)) {
-                    beside.set_word(n, u32::from_le_bytes(word.try_into().unwrap_or_default()));
-                }
+                beside.write(with);
                 let (at, bytes) = (offset as u64, with.len() as u64);
                 let copied = || -> Result<(), GpuError> {
                     stream.copy_in(buffer.span(at, bytes)?, beside.span(0, bytes)?)?;
@@ -201,11 +199,7 @@ impl Region {
                     stream.finish("copying the memory under test", COPY)
                 };
                 copied().map_err(|e| VerbsError::Call { what: "CUDA".to_owned(), why: e.to_string() })?;
-                let mut found = Vec::with_capacity(bytes);
-                for word in beside.words(0, bytes as u64 / 4) {
-                    found.extend_from_slice(&word.to_le_bytes());
-                }
-                Ok(found)
+                Ok(beside.read(bytes))
             }
         }
     }

@@ -7,10 +7,16 @@ use super::library::{Api, api};
 use serde::{Deserialize, Serialize};
 use std::ffi::CStr;
 use std::ptr;
-use std::time::Instant;
+use std::thread::{sleep, yield_now};
+use std::time::{Duration, Instant};
 
 /// The capacity of a completion queue.
 pub(super) const COMPLETIONS: i32 = 64;
+/// How long a completion is polled for without a pause: longer than a transfer of the largest size takes. After that the card
+/// has probably failed, and a processor need not be kept busy until the deadline.
+const SPIN: Duration = Duration::from_millis(20);
+/// The pause between later polls.
+const PAUSE: Duration = Duration::from_micros(100);
 
 /// How another port reaches this one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,12 +107,14 @@ impl Port {
         // SAFETY: the context is open; its table is filled in by the provider.
         let poll = unsafe { (*self.context).poll_cq };
         let poll = poll.ok_or_else(|| VerbsError::Missing(format!("{}: no ibv_poll_cq", self.name)))?;
+        let begun = Instant::now();
         loop {
             let mut completion = Completion::default();
             // SAFETY: the queue exists, and there is room for one.
             match unsafe { poll(self.cq, 1, &raw mut completion) } {
                 0 if Instant::now() >= due => return Ok(None),
-                0 => std::thread::yield_now(),
+                0 if begun.elapsed() < SPIN => yield_now(),
+                0 => sleep(PAUSE),
                 1 => return Ok(Some(completion)),
                 code => return Err(VerbsError::code(format!("ibv_poll_cq on {}", self.name), code)),
             }

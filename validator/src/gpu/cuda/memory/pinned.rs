@@ -64,7 +64,36 @@ impl Pinned {
     #[must_use]
     pub fn words(&self, first: u64, count: u64) -> Vec<u32> {
         let last = first.saturating_add(count).min(self.bytes / 4);
-        (first..last).map(|n| self.word(n)).collect()
+        let (Some(at), Ok(count)) = (self.place(first), usize::try_from(last.saturating_sub(first))) else {
+            return Vec::new();
+        };
+        let mut words = Vec::with_capacity(count);
+        // SAFETY: inside the allocation and aligned; no device writes there now. All `count` words are written.
+        unsafe {
+            ptr::copy_nonoverlapping(at, words.as_mut_ptr(), count);
+            words.set_len(count);
+        }
+        words
+    }
+
+    /// Writes `bytes` at the start, as many as there is room for. Only while no device uses that memory.
+    pub fn write(&mut self, bytes: &[u8]) {
+        let count = bytes.len().min(usize::try_from(self.bytes).unwrap_or(usize::MAX));
+        // SAFETY: inside the allocation.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.at.as_ptr(), count) };
+    }
+
+    /// Reads `count` bytes from the start, fewer if there are fewer, under the same condition as `words`.
+    #[must_use]
+    pub fn read(&self, count: usize) -> Vec<u8> {
+        let count = count.min(usize::try_from(self.bytes).unwrap_or(usize::MAX));
+        let mut bytes = Vec::with_capacity(count);
+        // SAFETY: as in `words`.
+        unsafe {
+            ptr::copy_nonoverlapping(self.at.as_ptr(), bytes.as_mut_ptr(), count);
+            bytes.set_len(count);
+        }
+        bytes
     }
 
     /// Word `n`; 0 beyond the end.
