@@ -24,11 +24,17 @@ pub fn commands(folder: PathBuf, names: &str) -> PathBuf {
     folder
 }
 
-/// `run WORDS` in a checkout, on a system with this os-release, where PATH has only those commands.
+/// `run WORDS` in a checkout, on a system with this os-release and without network, where PATH has only those commands.
 pub fn run_on<S: AsRef<OsStr>>(system: &str, commands: &Path, checkout: &Checkout, words: &[S]) -> Command {
     fs::write(checkout.path("os-release"), system).unwrap();
     let mut command = checkout.script("/usr/bin/unshare");
-    command.env_clear().env("HOME", "/nonexistent").args(["--map-root-user", "--mount", "/bin/sh", "-euc"]);
+    command.env_clear().env("HOME", "/nonexistent").args([
+        "--map-root-user",
+        "--mount",
+        "--net",
+        "/bin/sh",
+        "-euc",
+    ]);
     command.arg("mount --bind os-release \"$(realpath /etc/os-release)\"; PATH=$1; shift; exec ./run \"$@\"");
     command.arg("run").arg(commands).args(words).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
     command

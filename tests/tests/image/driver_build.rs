@@ -174,7 +174,7 @@ fn a_registry_key_that_means_something_else_in_the_tree_is_refused() {
             "",
             "[parameters.nvidia]",
             "[parameters.nvidia]\nNVreg_RegistryDwords = \"RMPeerID=3\"",
-            "no key RMPeerID there",
+            "the header has no key RMPeerID",
         ),
     ] {
         let bench = Bench::new();

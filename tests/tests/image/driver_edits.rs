@@ -173,7 +173,7 @@ fn a_tree_that_is_not_as_expected_is_refused_and_left_unchanged() {
     for (file, from, to, words) in [
         (TABLES, "0x00000102", "0x00000103", "thingDo: the masks hold index 32, C, D; the comment says C, D"),
         (TABLES, "0x00000102", "0x00000002", "thingDo: the masks hold C; the comment says C, D"),
-        (TABLES, "C | D", "C | E", "its comment names E, which the tree has no index for"),
+        (TABLES, "C | D", "C | E", "its comment names E, for which the tree has no index"),
         (TABLES, "// thingUndo", "// thingRedo", "thingUndo: 0 tables with 2 assignments, 0 as expected"),
         (
             TABLES,
