@@ -1,4 +1,5 @@
-//! Is a node found and named that is missing, rejected, unlike the others, wrong, lost or slow, and does the meeting end in time?
+//! Is a node found and named that is missing, rejected, unlike the others, wrong, lost or slow, and does the meeting end in
+//! time?
 
 use super::{Ended, Meeting, TOKEN, ended, machine, two, with};
 use harness::simgpu::{Scenario, prepared};

@@ -16,16 +16,16 @@ use std::sync::mpsc;
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-pub(super) const TOKEN: &str = "a token of the simulation";
+const TOKEN: &str = "a token of the simulation";
 
 /// A scenario of four GPUs, with additional keys.
-pub(crate) fn machine(more: &str) -> Scenario {
+pub(super) fn machine(more: &str) -> Scenario {
     let text = format!("on = \"epyc-8x4090\"\n{more}");
     Scenario::of(text.parse().unwrap()).unwrap().gpus(4)
 }
 
 /// Writes an RDMA card with one ACTIVE port, as the kernel shows it in sysfs.
-pub(crate) fn card(dir: &Path, name: &str) {
+pub(super) fn card(dir: &Path, name: &str) {
     let port = dir.join(format!("root/sys/class/infiniband/{name}/ports/1"));
     for folder in ["gids", "counters", "hw_counters"] {
         fs::create_dir_all(port.join(folder)).unwrap();
@@ -51,31 +51,31 @@ fn port() -> u16 {
 }
 
 /// The nodes of one meeting.
-pub(crate) struct Meeting<'c> {
+pub(super) struct Meeting<'c> {
     /// The program with its options for the simulated machine, without a command.
-    pub(crate) base: &'c Command,
-    pub(crate) dir: &'c Path,
-    pub(super) port: u16,
-    pub(super) size: usize,
-    pub(super) timeout: u32,
+    pub(super) base: &'c Command,
+    pub(super) dir: &'c Path,
+    port: u16,
+    size: usize,
+    timeout: u32,
 }
 
 /// A node that has ended: its exit status, standard output and standard error.
-pub(crate) struct Ended {
-    pub(crate) status: i32,
-    pub(crate) text: String,
-    pub(crate) log: String,
+pub(super) struct Ended {
+    pub(super) status: i32,
+    pub(super) text: String,
+    pub(super) log: String,
 }
 
 impl<'c> Meeting<'c> {
-    pub(super) fn new(base: &'c Command, dir: &'c Path, size: usize) -> Self {
+    fn new(base: &'c Command, dir: &'c Path, size: usize) -> Self {
         fs::write(dir.join("token"), TOKEN).unwrap();
         fs::write(dir.join("other"), "another token, as long").unwrap();
         Self { base, dir, port: port(), size, timeout: 30 }
     }
 
     /// The command line of a node, not yet started; `words` come before the options.
-    pub(crate) fn node(&self, base: &Command, name: &str, words: &[&str], token: &str) -> Command {
+    pub(super) fn node(&self, base: &Command, name: &str, words: &[&str], token: &str) -> Command {
         let mut command = Command::new(base.get_program());
         command.args(base.get_args()).args(words).env_clear().env("NCCL_HOSTID", name);
         command.arg("--token-file").arg(self.dir.join(token)).args(["--size", &self.size.to_string()]);
@@ -85,12 +85,12 @@ impl<'c> Meeting<'c> {
         command
     }
 
-    pub(super) fn start(&self, name: &str, gpus: &str) -> Child {
+    fn start(&self, name: &str, gpus: &str) -> Child {
         self.node(self.base, name, &["nodes", "--gpus", gpus], "token").spawn().unwrap()
     }
 
     /// Starts the node that leads, and waits until it listens.
-    pub(crate) fn lead(&self, mut command: Command) -> Child {
+    pub(super) fn lead(&self, mut command: Command) -> Child {
         let child = command.spawn().unwrap();
         let due = Instant::now() + Duration::from_secs(20);
         let listens = |table: String| {
@@ -104,20 +104,20 @@ impl<'c> Meeting<'c> {
         child
     }
 
-    pub(super) fn start_leader(&self, gpus: &str) -> Child {
+    fn start_leader(&self, gpus: &str) -> Child {
         self.lead(self.node(self.base, "a", &["nodes", "--gpus", gpus, "--json", &self.json()], "token"))
     }
 
-    pub(crate) fn json(&self) -> String {
+    pub(super) fn json(&self) -> String {
         self.dir.join("nodes.json").display().to_string()
     }
 
-    pub(crate) fn report(&self) -> serde_json::Value {
+    pub(super) fn report(&self) -> serde_json::Value {
         serde_json::from_slice(&fs::read(self.json()).unwrap()).unwrap()
     }
 }
 
-pub(crate) fn ended(child: Child) -> Ended {
+pub(super) fn ended(child: Child) -> Ended {
     let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Ended { status: status.code().unwrap_or(-1), text: text(&stdout), log: text(&stderr) }
@@ -125,7 +125,7 @@ pub(crate) fn ended(child: Child) -> Ended {
 
 impl Ended {
     #[track_caller]
-    pub(crate) fn ends(&self, status: i32, has: &[&str]) {
+    pub(super) fn ends(&self, status: i32, has: &[&str]) {
         assert_eq!(self.status, status, "{}\n{}", self.text, self.log);
         // Long texts are wrapped.
         let text = self.text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -135,7 +135,7 @@ impl Ended {
     }
 }
 
-pub(crate) fn with(scenario: &Scenario, size: usize, then: impl FnOnce(&Meeting<'_>)) {
+pub(super) fn with(scenario: &Scenario, size: usize, then: impl FnOnce(&Meeting<'_>)) {
     prepared(scenario, &[], |base, dir| {
         then(&Meeting::new(&base, dir, size));
         Ok(())
@@ -144,7 +144,7 @@ pub(crate) fn with(scenario: &Scenario, size: usize, then: impl FnOnce(&Meeting<
 }
 
 /// Runs two nodes with two GPUs each; `then` receives the results of both.
-pub(super) fn two(scenario: &Scenario, then: impl FnOnce(&Meeting<'_>, &Ended, &Ended)) {
+fn two(scenario: &Scenario, then: impl FnOnce(&Meeting<'_>, &Ended, &Ended)) {
     with(scenario, 2, |meeting| {
         let leader = meeting.start_leader("0,1");
         let member = meeting.start("b", "2,3");
@@ -155,7 +155,7 @@ pub(super) fn two(scenario: &Scenario, then: impl FnOnce(&Meeting<'_>, &Ended, &
 
 /// The time from `since` until a node has met the others, taken at the first line that reports it, and the node's result;
 /// `sender` sends a message at that time.
-pub(super) fn met(
+fn met(
     mut node: Child,
     since: Instant,
     sender: &mpsc::Sender<()>,

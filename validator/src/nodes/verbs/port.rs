@@ -107,14 +107,22 @@ impl Port {
         // SAFETY: the context is open; its table is filled in by the provider.
         let poll = unsafe { (*self.context).poll_cq };
         let poll = poll.ok_or_else(|| VerbsError::Missing(format!("{}: no ibv_poll_cq", self.name)))?;
-        let begun = Instant::now();
+        let mut waits_since = None;
         loop {
             let mut completion = Completion::default();
             // SAFETY: the queue exists, and there is room for one.
             match unsafe { poll(self.cq, 1, &raw mut completion) } {
-                0 if Instant::now() >= due => return Ok(None),
-                0 if begun.elapsed() < SPIN => yield_now(),
-                0 => sleep(PAUSE),
+                0 => {
+                    let now = Instant::now();
+                    if now >= due {
+                        return Ok(None);
+                    }
+                    if now.duration_since(*waits_since.get_or_insert(now)) < SPIN {
+                        yield_now();
+                    } else {
+                        sleep(PAUSE);
+                    }
+                }
                 1 => return Ok(Some(completion)),
                 code => return Err(VerbsError::code(format!("ibv_poll_cq on {}", self.name), code)),
             }

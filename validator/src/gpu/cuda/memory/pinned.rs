@@ -7,6 +7,7 @@ use crate::gpu::cuda::device::Gpu;
 use crate::gpu::cuda::error::GpuError;
 use std::ptr::{self, NonNull};
 use std::rc::Rc;
+use std::slice;
 
 /// `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`: for all contexts, and mapped.
 const PORTABLE_MAPPED: u32 = 1 | 2;
@@ -67,13 +68,8 @@ impl Pinned {
         let (Some(at), Ok(count)) = (self.place(first), usize::try_from(last.saturating_sub(first))) else {
             return Vec::new();
         };
-        let mut words = Vec::with_capacity(count);
-        // SAFETY: inside the allocation and aligned; no device writes there now. All `count` words are written.
-        unsafe {
-            ptr::copy_nonoverlapping(at, words.as_mut_ptr(), count);
-            words.set_len(count);
-        }
-        words
+        // SAFETY: inside the allocation and aligned; no device writes there now.
+        unsafe { slice::from_raw_parts(at, count) }.to_vec()
     }
 
     /// Writes `bytes` at the start, as many as there is room for. Only while no device uses that memory.
@@ -87,13 +83,8 @@ impl Pinned {
     #[must_use]
     pub fn read(&self, count: usize) -> Vec<u8> {
         let count = count.min(usize::try_from(self.bytes).unwrap_or(usize::MAX));
-        let mut bytes = Vec::with_capacity(count);
         // SAFETY: as in `words`.
-        unsafe {
-            ptr::copy_nonoverlapping(self.at.as_ptr(), bytes.as_mut_ptr(), count);
-            bytes.set_len(count);
-        }
-        bytes
+        unsafe { slice::from_raw_parts(self.at.as_ptr(), count) }.to_vec()
     }
 
     /// Word `n`; 0 beyond the end.
