@@ -277,5 +277,5 @@ vendor *words:
 # Remove what was built here; `clean all` also the cache of kernel, tools and downloads.
 [group('maintain')]
 clean what="":
-    rm -rf target tests/fuzz/target
+    rm -rf target
     [ "{{what}}" != all ] || rm -rf "${FIRSTLIGHT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/firstlight}"

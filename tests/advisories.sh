@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# advisories.sh [--offline]: holds the locked crates, those of the fuzz targets too, against RustSec's database of advisories,
+# advisories.sh [--offline]: holds the locked crates against RustSec's database of advisories,
 # at the commit below. The database and cargo-audit lie in target/tools; what is missing is fetched and built, with --offline
 # it is an error with status 3. FIRSTLIGHT_ADVISORIES=URL or folder names another copy of the database's repository.
 set -euo pipefail
@@ -34,7 +34,5 @@ if [ "$(cat "$database/.commit" 2> /dev/null)" != "$commit" ]; then
     rm -rf "$database"
     mv "$work" "$database"
 fi
-for lock in Cargo.lock tests/fuzz/Cargo.lock; do
-    "$tools/bin/cargo-audit" audit --quiet --no-fetch --stale --db "$database" --file "$lock" --deny warnings
-done
-echo "advisories: none against the crates of Cargo.lock and tests/fuzz/Cargo.lock, as of $day"
+"$tools/bin/cargo-audit" audit --quiet --no-fetch --stale --db "$database" --file Cargo.lock --deny warnings
+echo "advisories: none against the crates of Cargo.lock, as of $day"

@@ -29,11 +29,10 @@ stage() {
 }
 
 # What later stages need is built beside the first ones, with what processor these leave: they wait for deadlines, and for the
-# last program of a build. Image and fuzzing targets are built at the same time, because linking the validator takes minutes on
-# one processor. The stage that needs them builds again what failed here, and says why.
+# last program of a build. The stage that needs it builds again what failed here, and says why.
 ahead() {
     # Where the kernel shares processors out by session, nice counts within one alone, and the session has its own.
-    setsid nice -n 19 bash -c '{ echo 19 > /proc/self/autogroup; } 2> /dev/null || true; tests/fuzz/short.sh --build & just media; wait' > "$work/ahead.log" 2>&1 < /dev/null &
+    setsid nice -n 19 bash -c '{ echo 19 > /proc/self/autogroup; } 2> /dev/null || true; just media' > "$work/ahead.log" 2>&1 < /dev/null &
     ahead=$!
 }
 # settle: waits for that.
@@ -47,9 +46,9 @@ settle() {
 ahead
 stage check tests/check.sh
 stage simulate just simulate-tests
+stage fuzz just fuzz
 stage kernels just kernels --check
 settle
-stage fuzz just fuzz
 stage image just image-tests
 stage boots just boots
 processor > "$work/after"

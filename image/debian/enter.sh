@@ -35,7 +35,7 @@ compgen -G "$rustup/toolchains/*-linux-gnu" > /dev/null || rustup=$CACHE/rustup
 mkdir -p "$rustup"
 for path in "$REPO" "$CACHE" "$HOME" "${CARGO_HOME:-}" "$rustup"; do [ ! -d "$path" ] || binds+=("$path:$path"); done
 # Programs linked in the Debian folder do not run on a host with an older C library, and vice versa.
-for made in target/debug target/release tests/fuzz/target; do
+for made in target/debug target/release; do
     mkdir -p "$REPO/$made" "$REPO/target/debian/$made"
     binds+=("$REPO/target/debian/$made:$REPO/$made")
 done

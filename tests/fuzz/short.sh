@@ -1,19 +1,11 @@
 #!/usr/bin/env bash
 # Fuzzes every target for a short while: SECONDS each, 3 unless given, one on each core. The corpus of earlier runs in
-# tests/fuzz/corpus is used and grows; a crash is kept in tests/fuzz/artifacts and fails the run. With --build it is only built.
+# tests/fuzz/corpus is used and grows; a crash is kept in tests/fuzz/artifacts and fails the run.
 #
-#   tests/fuzz/short.sh [SECONDS] [TARGET..] | --build
-#
-# The pinned stable compiler does it: RUSTC_BOOTSTRAP lets it take the flags of the instrumentation. They are those of
-# cargo-fuzz, which takes one unit of code and all dead code, and twice the time; `FIRSTLIGHT_FUZZ=TARGET cargo fuzz run
-# --fuzz-dir tests/fuzz fuzz` works too.
+#   tests/fuzz/short.sh [SECONDS] [TARGET..]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-# The parsers have no unsafe code: without a sanitizer they run several times as often.
-coverage() { printf -- ' -Cllvm-args=-sanitizer-coverage-%s' level=4 inline-8bit-counters pc-table trace-compares; }
-RUSTC_BOOTSTRAP=1 RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module$(coverage) -Cllvm-args=-simplifycfg-branch-fold-threshold=0" \
-    cargo build --release --locked --quiet --target x86_64-unknown-linux-gnu --manifest-path tests/fuzz/Cargo.toml >&2
-[ "${1:-}" != --build ] || exit 0
+RUSTC_WORKSPACE_WRAPPER=$PWD/tests/fuzz/rustc.sh cargo build --locked --quiet --features firstlight-fuzz/engine --bin fuzz >&2
 seconds=${1:-3}
 shift || true
 
@@ -35,7 +27,7 @@ one() {
         cp "$config" "tests/fuzz/corpus/$target/$(sha256sum < "$config" | cut -c1-16)"
     done
     mkdir -p "tests/fuzz/artifacts/$target"
-    if FIRSTLIGHT_FUZZ=$target RUST_BACKTRACE=0 tests/fuzz/target/x86_64-unknown-linux-gnu/release/fuzz "tests/fuzz/corpus/$target" \
+    if FIRSTLIGHT_FUZZ=$target RUST_BACKTRACE=0 "$program" "tests/fuzz/corpus/$target" \
         -artifact_prefix="tests/fuzz/artifacts/$target/" -max_total_time="$seconds" -timeout=5 -rss_limit_mb=2048 > "$log" 2>&1; then
         printf 'fuzz  %-16s %s\n' "$target" "$(grep -a '^Done ' "$log")"
     else
@@ -45,5 +37,6 @@ one() {
     fi
 }
 export -f one
-export work seconds
+program=${CARGO_TARGET_DIR:-target}/debug/fuzz
+export work seconds program
 printf '%s\0' "${targets[@]}" | xargs -0 -n 1 -P "$(nproc)" bash -euo pipefail -c 'one "$1"' one

@@ -15,11 +15,9 @@ fn binary(file: &str) -> Option<String> {
 
 #[test]
 fn every_test_binary_is_in_a_stage() {
-    let fuzz = |file: &String| file.starts_with("tests/fuzz/");
     let under_src = |file: &String| file.contains("/src/");
     let all = files();
-    let binaries: Vec<_> =
-        all.iter().filter(|f| !fuzz(f) && !under_src(f)).filter_map(|f| binary(f)).collect();
+    let binaries: Vec<_> = all.iter().filter(|f| !under_src(f)).filter_map(|f| binary(f)).collect();
     assert!(binaries.len() >= 10, "{binaries:?}");
     let (check, recipes) = (text("tests/check.sh"), text("Justfile"));
     for name in binaries {
@@ -40,7 +38,7 @@ fn the_stages_come_in_the_order_of_their_costs() {
     let stages = text("tests/stages.sh");
     let names: Vec<_> =
         stages.lines().filter_map(|line| line.strip_prefix("stage ")?.split(' ').next()).collect();
-    assert_eq!(names, ["check", "simulate", "kernels", "fuzz", "image", "boots"]);
+    assert_eq!(names, ["check", "simulate", "fuzz", "kernels", "image", "boots"]);
 }
 
 #[test]
@@ -49,35 +47,6 @@ fn only_the_top_file_of_a_test_binary_has_its_name() {
     assert_eq!(binary("tests/tests/boots/main.rs").as_deref(), Some("boots"));
     assert_eq!(binary("tests/tests/boots/acs.rs"), None);
     assert_eq!(binary("tests/check.sh"), None);
-}
-
-/// The names of the packages that one of our packages depends on, from a lock file.
-fn dependencies(lock: &str, package: &str) -> Vec<String> {
-    let lock: toml::Table = text(lock).parse().unwrap();
-    let packages = lock["package"].as_array().unwrap();
-    let ours = packages.iter().find(|p| p["name"].as_str() == Some(package)).unwrap();
-    let names = ours["dependencies"].as_array().unwrap().iter();
-    names.map(|name| name.as_str().unwrap().split(' ').next().unwrap().to_owned()).collect()
-}
-
-/// The fuzz targets are a separate workspace. The dependencies of tests are only in the main workspace's lock.
-#[test]
-fn the_fuzz_targets_are_locked_to_what_the_products_need() {
-    let products = [
-        ("firstlight", "validator"),
-        ("firstlight-init", "init"),
-        ("firstlight-contract", "validator/contract"),
-    ];
-    for (package, folder) in products {
-        let (here, fuzzed) =
-            (dependencies("Cargo.lock", package), dependencies("tests/fuzz/Cargo.lock", package));
-        let more: Vec<_> = fuzzed.iter().filter(|name| !here.contains(name)).collect();
-        assert!(more.is_empty(), "tests/fuzz/Cargo.lock: {package} no longer needs {more:?}");
-        let manifest: toml::Table = text(&format!("{folder}/Cargo.toml")).parse().unwrap();
-        for name in manifest["dependencies"].as_table().unwrap().keys() {
-            assert!(fuzzed.contains(name), "tests/fuzz/Cargo.lock: {package} needs {name}");
-        }
-    }
 }
 
 /// On the host, simulated GPUs are judged by the program that all other tests run: it is built anyway, and checks for
