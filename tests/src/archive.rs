@@ -157,6 +157,22 @@ pub(crate) fn unzstd(bytes: &[u8]) -> Result<Vec<u8>> {
     }
 }
 
+/// The ELF file in an x86 kernel that is compressed with zstd: the header has its place and length, and its last four bytes
+/// are its decompressed size.
+///
+/// Source: the kernel's Documentation/arch/x86/boot.rst, `setup_sects`, `payload_offset` and `payload_length`.
+///
+/// # Errors
+/// If there is no such header, or as [`unzstd`].
+pub(crate) fn kernel(bytes: &[u8]) -> Result<Vec<u8>> {
+    let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?) as usize);
+    let payload = || {
+        let start = (usize::from(*bytes.get(0x1f1)?) + 1) * 512 + word(0x248)?;
+        bytes.get(start..(start + word(0x24c)?).checked_sub(4)?)
+    };
+    unzstd(payload().ok_or_else(|| Error::Archive { what: "kernel", why: "has no payload".into() })?)
+}
+
 /// Appends one archive's entries; returns the archive's size in bytes.
 fn read_cpio(bytes: &[u8], entries: &mut Vec<Entry>) -> Result<usize> {
     let bad = |at: usize, why: &str| Error::Archive { what: "cpio", why: format!("{why} at byte {at}") };

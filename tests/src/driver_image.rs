@@ -38,6 +38,20 @@ impl DriverImage {
         Ok(image)
     }
 
+    /// The same, and the modules are empty files too: such a driver can only be named.
+    ///
+    /// # Errors
+    /// As [`DriverImage::bones`].
+    pub(crate) fn names() -> Result<Self> {
+        let image = Self::bones()?;
+        let dir = image.path("modules");
+        let read = fs::read_dir(&dir).map_err(Error::file("read", &dir))?;
+        for file in read.flatten().map(|entry| entry.path()) {
+            fs::write(&file, "").map_err(Error::file("write", file))?;
+        }
+        Ok(image)
+    }
+
     fn tree(&self) -> PathBuf {
         self.0.path().join("tree")
     }

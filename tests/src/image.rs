@@ -64,7 +64,7 @@ impl Image {
     /// # Errors
     /// [`Error::NotBuilt`], or why it could not be made.
     pub(crate) fn plain_initrd(&self) -> Result<PathBuf> {
-        self.made("plain", archive::unzstd)
+        made("plain", &self.initrd()?, archive::unzstd)
     }
 
     /// The same with the skeleton of the driver image, whose libraries and firmware are empty files. An emulated kernel
@@ -72,18 +72,38 @@ impl Image {
     ///
     /// # Errors
     /// As [`Image::plain_initrd`].
+    pub(crate) fn initrd_with_modules(&self) -> Result<PathBuf> {
+        made("modules", &self.initrd()?, |packed| self.reduced(packed, DriverImage::bones))
+    }
+
+    /// The same with the driver's modules as empty files too, which takes half a second less.
+    ///
+    /// # Errors
+    /// As [`Image::plain_initrd`].
     pub(crate) fn lean_initrd(&self) -> Result<PathBuf> {
-        self.made("lean", |packed| {
-            let behind = self.driver_bytes()?;
-            if behind == 0 {
-                return archive::unzstd(packed);
-            }
-            let mut bytes = archive::unzstd(&packed[..packed.len() - behind])?;
-            bytes.resize(bytes.len().next_multiple_of(ALIGNED), 0);
-            let bones = DriverImage::bones()?.pack_plain()?;
-            bytes.extend(Overlay::new().file(driver_image::PATH, bones).cpio());
-            Ok(bytes)
-        })
+        made("lean", &self.initrd()?, |packed| self.reduced(packed, DriverImage::names))
+    }
+
+    /// The initrd's archive without compression, with this driver image instead of the shipped one.
+    fn reduced(&self, packed: &[u8], driver: fn() -> Result<DriverImage>) -> Result<Vec<u8>> {
+        let behind = self.driver_bytes()?;
+        if behind == 0 {
+            return archive::unzstd(packed);
+        }
+        let mut bytes = archive::unzstd(&packed[..packed.len() - behind])?;
+        bytes.resize(bytes.len().next_multiple_of(ALIGNED), 0);
+        bytes.extend(Overlay::new().file(driver_image::PATH, driver()?.pack_plain()?).cpio());
+        Ok(bytes)
+    }
+
+    /// A kernel of the image without compression, which QEMU starts through its PVH entry: an emulated machine takes most of
+    /// a second to unpack it. Made once per image, below `target/boots`.
+    ///
+    /// # Errors
+    /// What is wrong with the kernel, or why it could not be made.
+    pub(crate) fn plain(&self, kernel: &Path) -> Result<PathBuf> {
+        let kind = kernel.file_name().unwrap_or_default().to_string_lossy();
+        made(&kind, kernel, archive::kernel)
     }
 
     /// The driver image, as a file.
@@ -91,7 +111,7 @@ impl Image {
     /// # Errors
     /// As [`Image::file`].
     pub(crate) fn driver_image(&self) -> Result<PathBuf> {
-        self.made("driver", |_| self.file(driver_image::PATH).map(|entry| entry.data))
+        made("driver", &self.initrd()?, |_| self.file(driver_image::PATH).map(|entry| entry.data))
     }
 
     /// The size of the driver's archive at the initrd's end, in bytes.
@@ -101,22 +121,6 @@ impl Image {
         let text = text.map_err(Error::file("read", &path))?;
         let number = text.trim().strip_prefix("driver ").and_then(|n| n.parse().ok());
         number.ok_or(Error::Archive { what: "firstlight.sizes", why: text })
-    }
-
-    /// The result of `make` for the initrd, made once per image.
-    fn made(&self, kind: &str, make: impl FnOnce(&[u8]) -> Result<Vec<u8>>) -> Result<PathBuf> {
-        let packed = self.initrd()?;
-        let changed = |meta: fs::Metadata| Ok((meta.len(), meta.modified()?));
-        let state = fs::metadata(&packed).and_then(changed).map_err(Error::file("look at", &packed))?;
-        let mut hasher = DefaultHasher::new();
-        (&packed, state).hash(&mut hasher);
-        let dir = workspace().join("target/boots");
-        let made = dir.join(format!("{kind}-{:016x}", hasher.finish()));
-        if !made.exists() {
-            let packed = fs::read(&packed).map_err(Error::file("read", packed))?;
-            replace(&dir, kind, &made, &make(&packed)?).map_err(Error::file("write", &made))?;
-        }
-        Ok(made)
     }
 
     /// The unified kernel image, as used on a stick or by UEFI's network boot.
@@ -236,6 +240,21 @@ impl Image {
 
 /// Alignment of an archive that follows another: the kernel accepts an uncompressed one only at a multiple of four.
 pub(crate) const ALIGNED: usize = 512;
+
+/// The result of `make` for a file of an image, made once per image.
+fn made(kind: &str, file: &Path, make: impl FnOnce(&[u8]) -> Result<Vec<u8>>) -> Result<PathBuf> {
+    let changed = |meta: fs::Metadata| Ok((meta.len(), meta.modified()?));
+    let state = fs::metadata(file).and_then(changed).map_err(Error::file("look at", file))?;
+    let mut hasher = DefaultHasher::new();
+    (file, state).hash(&mut hasher);
+    let dir = workspace().join("target/boots");
+    let made = dir.join(format!("{kind}-{:016x}", hasher.finish()));
+    if !made.exists() {
+        let bytes = fs::read(file).map_err(Error::file("read", file))?;
+        replace(&dir, kind, &made, &make(&bytes)?).map_err(Error::file("write", &made))?;
+    }
+    Ok(made)
+}
 
 /// Writes `made` atomically, since several tests may make it at the same time, and removes those of the same kind for older
 /// images.

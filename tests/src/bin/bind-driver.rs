@@ -71,7 +71,8 @@ fn bind(modules: &Path, description: &Path, version: &str) -> Result<bool, Box<d
     topology.registers();
     let packed = image(modules, description, version)?;
     eprintln!("bind-driver: booting the modules of {version} in QEMU, with {} GPUs", BOARDS.len());
-    let boot = Boot::shipped().memory(2048).workload("true").whatever_the_verdict().append(REGISTERS_WORD);
+    let boot =
+        Boot::shipped().driver().memory(2048).workload("true").whatever_the_verdict().append(REGISTERS_WORD);
     let booted = boot.fakepci(&topology)?.overlay(|o| o.file(PATH, packed)).run()?;
     let account = booted.json("firstlight/driver.json");
     let all = |key: &str| account[key].as_array().cloned().unwrap_or_default();

@@ -39,6 +39,8 @@ pub struct Boot {
     cpus: u32,
     entry: Option<[String; 4]>,
     kernel: Option<PathBuf>,
+    /// Starts the kernel as it shipped; only then it gets what the firmware describes.
+    packed_kernel: bool,
     initrd: Initrd,
     medium: Medium,
     secure: Option<PathBuf>,
@@ -56,25 +58,29 @@ enum Initrd {
     /// Uncompressed.
     Plain,
     /// Uncompressed, and the driver's libraries and firmware are empty files.
+    Modules,
+    /// Uncompressed, and all of the driver's files are empty: it is not loaded.
     Lean,
 }
 
 impl Boot {
-    /// The shipped image on a q35 machine with 1.5 GiB and one processor, with the shipped kernel words. A kernel that
-    /// panics ends the machine at once. The initrd is uncompressed, and without the contents of the driver's libraries and
-    /// firmware; media boot the image as shipped.
+    /// The shipped image on a q35 machine with 1 GiB and one processor, with the shipped kernel words. A kernel that
+    /// panics ends the machine at once. Kernel and initrd are uncompressed, and the driver is neither there nor loaded;
+    /// media boot the image as shipped.
     pub fn shipped() -> Self {
         Self {
             image: Image::shipped(),
             processor: Processor::X86,
-            // On a busy host the timer that the kernel checks for may be late.
-            words: ["panic=-1", "no_timer_check"].map(str::to_owned).to_vec(),
+            // On a busy host the timer that the kernel checks for may be late. An emulated kernel takes half a second to
+            // clear the 64 MiB for devices that reach 4 GiB, and no such device is there.
+            words: ["panic=-1", "no_timer_check", "swiotlb=512"].map(str::to_owned).to_vec(),
             args: ["-machine", "q35"].map(OsString::from).to_vec(),
             overlay: Overlay::new(),
-            memory_mib: 1536,
+            memory_mib: 1024,
             cpus: 1,
             entry: None,
             kernel: None,
+            packed_kernel: false,
             initrd: Initrd::Lean,
             medium: Medium::Direct,
             secure: None,
@@ -92,6 +98,8 @@ impl Boot {
             processor: Processor::Arm64,
             words: vec!["panic=-1".to_owned()],
             args: ["-machine", "virt,gic-version=3,iommu=smmuv3"].map(OsString::from).to_vec(),
+            packed_kernel: true,
+            initrd: Initrd::Plain,
             medium: Medium::DirectUefi,
             ..Self::shipped()
         }
@@ -121,11 +129,18 @@ impl Boot {
         self.qemu(&["-netdev", &format!("{network},id={id}"), "-device", &device])
     }
 
+    /// Adds a screen, which the BIOS describes to the kernel.
+    pub fn screen(mut self) -> Self {
+        self.packed_kernel = true;
+        self.qemu(&["-vga", "std"])
+    }
+
     /// Adds UEFI firmware, whose variables are in the file `variables` and persist there.
     ///
     /// # Errors
     /// If they can neither be found nor made.
-    pub fn with_firmware(self, variables: &Path) -> Result<Self> {
+    pub fn with_firmware(mut self, variables: &Path) -> Result<Self> {
+        self.packed_kernel = true;
         if !variables.exists() {
             fs::copy(FIRMWARE_VARIABLES, variables).map_err(Error::file("copy", FIRMWARE_VARIABLES))?;
         }
@@ -218,13 +233,20 @@ impl Boot {
         self
     }
 
-    /// Uses the initrd as shipped, compressed.
+    /// Uses kernel and initrd as shipped, compressed.
     pub fn compressed(mut self) -> Self {
+        self.packed_kernel = true;
         self.initrd = Initrd::Packed;
         self
     }
 
-    /// Uses the initrd with the driver's libraries and firmware.
+    /// Loads the driver, whose libraries and firmware are empty files.
+    pub fn driver(mut self) -> Self {
+        self.initrd = Initrd::Modules;
+        self
+    }
+
+    /// Loads the driver, and the initrd has its libraries and firmware.
     pub fn whole(mut self) -> Self {
         self.initrd = Initrd::Plain;
         self
@@ -393,10 +415,11 @@ impl Boot {
     }
 
     fn direct(&self, dir: &Path) -> Result<Vec<OsString>> {
-        let source = match self.initrd {
-            Initrd::Packed => self.image.initrd()?,
-            Initrd::Plain => self.image.plain_initrd()?,
-            Initrd::Lean => self.image.lean_initrd()?,
+        let (source, driver_word) = match self.initrd {
+            Initrd::Packed => (self.image.initrd()?, ""),
+            Initrd::Plain => (self.image.plain_initrd()?, ""),
+            Initrd::Modules => (self.image.initrd_with_modules()?, ""),
+            Initrd::Lean => (self.image.lean_initrd()?, "firstlight.driver.load=false"),
         };
         let path = dir.join("initrd");
         joined(&source, &self.overlay.cpio(), &path).map_err(Error::file("write", &path))?;
@@ -405,14 +428,18 @@ impl Boot {
             Some([.., words]) => (self.image.kernel()?, words.clone()),
             None => (self.image.kernel()?, self.image.words()?),
         };
-        let kernel = self.kernel.clone().unwrap_or(kernel);
+        let kernel = match &self.kernel {
+            Some(other) => other.clone(),
+            None if self.packed_kernel => kernel,
+            None => self.image.plain(&kernel)?,
+        };
         Ok(vec![
             "-kernel".into(),
             kernel.into(),
             "-initrd".into(),
             path.into(),
             "-append".into(),
-            format!("{words} {}", self.words.join(" ")).into(),
+            format!("{words} {driver_word} {}", self.words.join(" ")).into(),
         ])
     }
 }

@@ -78,7 +78,7 @@ fn broken(change: impl FnOnce(&DriverImage)) -> Booted {
     let image = DriverImage::bones().unwrap();
     change(&image);
     let packed = image.pack().unwrap();
-    let boot = boot().append("firstlight.expect.gpus=0").whatever_the_verdict();
+    let boot = boot().driver().append("firstlight.expect.gpus=0").whatever_the_verdict();
     boot.overlay(|o| o.file(PATH, packed)).run().unwrap()
 }
 
@@ -93,11 +93,10 @@ fn without_a_gpu_the_module_returns_enodev_which_is_a_pass_if_none_is_expected()
     assert!(!booted.text("kept/lsmod").contains("nvidia"));
 }
 
-/// Most other tests boot this reduced driver image, whose libraries and firmware are empty files.
+/// Other tests boot this reduced driver image, whose libraries and firmware are empty files.
 #[test]
 fn without_a_gpu_the_reduced_driver_image_gives_the_same_report_as_the_whole_one() {
-    let booted =
-        Boot::shipped().memory(MEMORY_MIB).append("firstlight.expect.gpus=0").workload(LOOK).run().unwrap();
+    let booted = boot().driver().append("firstlight.expect.gpus=0").run().unwrap();
     let [whole, reduced] = [&*WITHOUT_A_GPU, &booted].map(|booted| {
         let (mut tests, mut account) = (booted.report().0["tests"].clone(), account(booted));
         remove_times(&mut tests);
@@ -193,7 +192,7 @@ fn missing_gsp_firmware_is_named() {
             std::fs::remove_file(file.unwrap().path()).unwrap();
         }
     }
-    let booted = two_ada().overlay(|o| o.file(PATH, image.pack().unwrap())).run().unwrap();
+    let booted = two_ada().driver().overlay(|o| o.file(PATH, image.pack().unwrap())).run().unwrap();
     assert!(has(&found(&booted), "GSP-MISSING", "0001:01:00.0"), "{:#}\n{booted}", account(&booted));
     assert!(["FAIL", "ERROR"].contains(&booted.verdict().verdict.as_str()), "{booted}");
 }
@@ -222,7 +221,7 @@ fn a_module_for_another_kernel_is_named_and_nothing_is_inserted() {
 
 #[test]
 fn a_kernel_that_refuses_modules_is_named() {
-    let boot = boot().append("firstlight.expect.gpus=0 sysctl.kernel.modules_disabled=1");
+    let boot = boot().driver().append("firstlight.expect.gpus=0 sysctl.kernel.modules_disabled=1");
     let booted = boot.whatever_the_verdict().run().unwrap();
     assert_eq!(module(&booted, "nvidia")["error"], "EPERM", "{booted}");
     assert!(found(&booted).iter().any(|(code, _)| code == "DRIVER-REFUSED"), "{:#}", account(&booted));

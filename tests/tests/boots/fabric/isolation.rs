@@ -17,7 +17,7 @@ fn boot(topology: &Topology, acs_word: &str) -> Boot {
     Boot::shipped()
         .fakepci(topology)
         .unwrap()
-        .append(&format!("firstlight.driver.load=false {acs_word}"))
+        .append(acs_word)
         .workload(config_space::KEEP)
         .whatever_the_verdict()
 }

@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 
 fn pass_over(topology: &Topology) -> Booted {
     let boot = Boot::shipped().fakepci(topology).unwrap();
-    boot.append("firstlight.driver.load=false").workload("").whatever_the_verdict().run().unwrap()
+    boot.workload("").whatever_the_verdict().run().unwrap()
 }
 
 /// One boot with a broken device behind each of several root ports. A switch at 0001:01:00.0 has two GPUs, 0001:03:00.0 and

@@ -10,7 +10,7 @@ const GIB: u64 = 1 << 30;
 
 fn boot(topology: &Topology) -> Booted {
     let boot = Boot::shipped().fakepci(topology).unwrap();
-    boot.append("firstlight.driver.load=false").workload(KEEP_BARS).whatever_the_verdict().run().unwrap()
+    boot.workload(KEEP_BARS).whatever_the_verdict().run().unwrap()
 }
 
 /// The codes of the pass's findings about one GPU.
@@ -35,8 +35,7 @@ fn a_shared_window_is_grown_for_all_gpus_of_a_switch() {
     topology.nic(c, "");
     topology.parameter("window=0x2000000000");
     let boot = Boot::shipped().fakepci(&topology).unwrap().workload(&[KEEP_BARS, KEEP].concat());
-    let boot =
-        boot.append("firstlight.driver.load=false pci=config_acs=1111111@pci:0:0").whatever_the_verdict();
+    let boot = boot.append("pci=config_acs=1111111@pci:0:0").whatever_the_verdict();
     let booted = boot.run().unwrap();
 
     let all = ["0001:03:00.0", "0001:04:00.0", "0001:05:00.0"];
@@ -85,7 +84,7 @@ fn restore_returns_to_the_firmwares_sizes() {
     for port in topology.switch(root, ["", ""]) {
         topology.gpu(port, "");
     }
-    let boot = Boot::shipped().fakepci(&topology).unwrap().append("firstlight.driver.load=false");
+    let boot = Boot::shipped().fakepci(&topology).unwrap();
     let script =
         ["firstlight fabric restore > /run/kept/restore; echo $? >> /run/kept/restore", KEEP_BARS].concat();
     let booted = boot.workload(&script).whatever_the_verdict().run().unwrap();
@@ -184,12 +183,6 @@ const FIRMWARE: u64 = 256 << 20;
 const GPU: u32 = 0x2684_10de;
 const NIC: u32 = 0x1021_15b3;
 
-fn boot_with(topology: &Topology, words: &str) -> Booted {
-    let boot = Boot::shipped().fakepci(topology).unwrap();
-    let boot = boot.append(&format!("firstlight.driver.load=false {words}"));
-    boot.workload(KEEP_BARS).whatever_the_verdict().run().unwrap()
-}
-
 /// Two GPUs, each behind its own root port.
 fn two_gpus(options: &str) -> Topology {
     let mut topology = Topology::new();
@@ -233,7 +226,7 @@ fn unchanged(booted: &Booted, gpus: &[&str], code: &str, severity: &str) {
 fn without_any_room_every_register_keeps_its_address() {
     let mut topology = two_gpus("");
     topology.parameter("window=0x30000000");
-    let booted = boot_with(&topology, "");
+    let booted = boot(&topology);
     unchanged(&booted, &BOTH, "REBAR-NO-ROOM", "warn");
     let evidence = finding(&booted, BOTH[0])["evidence"].to_string();
     for part in [
@@ -263,7 +256,7 @@ fn two_gpus_and_a_nic_on_one_switch() -> Topology {
 fn without_room_below_a_switch_everything_is_put_back() {
     let mut topology = two_gpus_and_a_nic_on_one_switch();
     topology.parameter("window=0x40000000");
-    let booted = boot_with(&topology, "");
+    let booted = boot(&topology);
     unchanged(&booted, &["0001:03:00.0", "0001:04:00.0"], "REBAR-NO-ROOM", "warn");
     booted.bars_are_sound(&["0001:03:00.0", "0001:04:00.0", "0001:05:00.0"]);
     let evidence = finding(&booted, "0001:03:00.0")["evidence"].to_string();
@@ -290,7 +283,7 @@ case \" $* \" in *' fabric fix '*)
 esac
 exec /t/firstlight \"$@\"";
     let boot = Boot::shipped().fakepci(&topology).unwrap().validator(script).unwrap();
-    let boot = boot.append("firstlight.driver.load=false").workload(KEEP_BARS);
+    let boot = boot.workload(KEEP_BARS);
     let booted = boot.whatever_the_verdict().run().unwrap();
 
     unchanged(&booted, &["0001:03:00.0", "0001:04:00.0"], "REBAR-NO-ROOM", "warn");
@@ -304,7 +297,7 @@ exec /t/firstlight \"$@\"";
 fn a_neighbour_in_use_is_never_removed() {
     let mut topology = two_gpus_and_a_nic_on_one_switch();
     topology.parameter(&format!("bind={NIC:#x}"));
-    let booted = boot_with(&topology, "");
+    let booted = boot(&topology);
     unchanged(&booted, &["0001:03:00.0", "0001:04:00.0"], "REBAR-NO-ROOM", "warn");
     let cause = finding(&booted, "0001:03:00.0")["cause"].to_string();
     assert!(cause.contains("0001:05:00.0 shares the window and has the driver fakepci bound"), "{cause}");
@@ -315,12 +308,12 @@ fn a_neighbour_in_use_is_never_removed() {
 fn firmware_that_forbids_a_resize_is_obeyed() {
     let mut topology = two_gpus("");
     topology.parameter("preserve=1");
-    unchanged(&boot_with(&topology, ""), &BOTH, "REBAR-PRESERVED", "warn");
+    unchanged(&boot(&topology), &BOTH, "REBAR-PRESERVED", "warn");
 }
 
 #[test]
 fn a_gpu_without_the_capability_is_named() {
-    let booted = boot_with(&two_gpus("sizes=0"), "");
+    let booted = boot(&two_gpus("sizes=0"));
     booted.bars_are_sound(&BOTH);
     for gpu in BOTH {
         assert_eq!(booted.bar1(gpu).bytes, FIRMWARE);
@@ -333,7 +326,7 @@ fn a_gpu_without_the_capability_is_named() {
 fn a_gpu_with_a_driver_is_not_touched() {
     let mut topology = two_gpus("");
     topology.parameter(&format!("bind={GPU:#x}"));
-    let booted = boot_with(&topology, "");
+    let booted = boot(&topology);
     unchanged(&booted, &BOTH, "REBAR-BUSY", "warn");
     assert!(booted.json("firstlight/fabric.json")["bars"].is_null());
 }

@@ -48,7 +48,7 @@ fn the_screen_shows_tests_then_the_verdict_and_its_menu_works() {
     let booted = Boot::shipped()
         .memory(2048)
         .overlay(|_| overlay(&scenario).unwrap())
-        .qemu(&["-vga", "std"])
+        .screen()
         .look_at("PASS   p2p-integrity", &running, &[], Duration::from_secs(2))
         // After b, y confirms and any other key goes back.
         .look_at("HOLD ", &failed, &["b", "n", "1"], DRAWN)
@@ -69,7 +69,7 @@ fn the_screen_shows_tests_then_the_verdict_and_its_menu_works() {
 #[test]
 fn a_console_that_is_set_to_lines_has_no_menu() {
     let fails = Boot::shipped().append("firstlight.expect.gpus=1 firstlight.console.view=lines");
-    let booted = fails.qemu(&["-vga", "std"]).stop_after("HOLD ", Duration::from_secs(1)).run().unwrap();
+    let booted = fails.screen().stop_after("HOLD ", Duration::from_secs(1)).run().unwrap();
     booted.never_says("menu on the screen");
     booted.ended(&End::StillRunning);
 }

@@ -51,7 +51,6 @@ fn left_by_firmware(entry: &str) -> Booted {
         .unwrap()
         .fakepci(&topology)
         .unwrap()
-        .append("firstlight.driver.load=false")
         .workload(&[KEEP_BARS, KEEP].concat())
         .whatever_the_verdict()
         .run()

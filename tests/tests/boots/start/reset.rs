@@ -12,7 +12,7 @@ const DRIVER: &str = "/usr/lib/firstlight/driver.squashfs";
 
 /// A machine with UEFI firmware, whose variables persist across boots.
 fn machine(variables: &Path) -> Boot {
-    Boot::shipped().with_firmware(variables).unwrap().append(WORDS)
+    Boot::shipped().driver().with_firmware(variables).unwrap().append(WORDS)
 }
 
 /// Makes the step print that it began, and then hang for minutes.
