@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# pxe.sh [--serve INTERFACE [--proxy]]: prints where the folder for network boot is, or serves it to the nodes on one
-# interface until Ctrl-C: DHCP, TFTP and HTTP. --proxy is for a network that already has a DHCP server and adds only the
+# pxe.sh [--folder FOLDER] [--serve INTERFACE [--proxy]]: prints where the folder for network boot is, or serves it to the
+# nodes on one interface until Ctrl-C: DHCP, TFTP and HTTP. FOLDER is another folder than that of `media`, for example the
+# signed one. --proxy is for a network that already has a DHCP server and adds only the
 # answers that PXE needs. Without it this machine assigns addresses, so the network must be a separate one.
 set -euo pipefail
 source "$(dirname "$0")/lib/common.sh"
 PATH=$PATH:/usr/sbin:/sbin
 folder=$REPO/target/image/media/pxe interface='' proxy=''
 port=8080
-usage='pxe [--serve INTERFACE [--proxy]]'
+usage='pxe [--folder FOLDER] [--serve INTERFACE [--proxy]]'
 while [ $# -gt 0 ]; do
     case $1 in
+        --folder) [ -d "${2:-}" ] || die "--folder needs a folder, and '${2:-}' is none" "$usage; ${folder%/*/*}/signed/pxe is the signed one"; folder=$(cd "$2" && pwd); shift 2 ;;
         --serve) [ -n "${2:-}" ] || die "--serve needs an interface" "$usage; 'ip -brief address' shows them"; interface=$2; shift 2 ;;
         --proxy) proxy=1; shift ;;
         *) die "unknown word $1" "$usage" ;;

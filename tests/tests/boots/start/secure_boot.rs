@@ -3,13 +3,12 @@
 //! Secure Boot, so that no program may write to configuration space? Our own kernel has no lockdown, so Debian's kernel
 //! of the same version boots our initrd. There are no GPUs, so `acs=all` replaces their paths.
 
-use harness::boot::medium::MAC;
-use harness::boot::medium::Served;
+use super::media;
+use harness::lab::{INTERFACE, Lab};
 use harness::signed::Signed;
 use harness::stick::{DATA, SYSTEM, Stick};
-use harness::{Boot, Booted, End, Image, Medium, workspace};
+use harness::{Boot, Booted, End, Medium, workspace};
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
@@ -109,44 +108,37 @@ fn a_changed_addon_is_refused_and_another_entry_boots_without_its_words() {
     assert!(words.contains("firstlight.fabric.iommu=pt") && !words.contains("stick"), "{words}");
 }
 
-#[test]
-fn the_signed_image_boots_over_http() {
+/// Boots a node whose firmware has the keys on a separate network, on which `pxe --serve` serves the signed folder with
+/// settings for the node; also returns what the servers printed.
+fn on_network(qemu: &[&str]) -> (Booted, String) {
     let dir = tempfile::tempdir().unwrap();
     let variables = SIGNED.variables(dir.path()).unwrap();
-    let served = Served::folder(&SIGNED.folder().join("pxe")).unwrap();
-    let medium = Medium::UefiHttp(served.url("firstlight.efi"));
-    handed_over(&boot(medium, &variables).run().unwrap());
+    let folder = media::folder(&SIGNED.folder().join("pxe"), dir.path(), media::NODE);
+    let lab = Lab::new("192.168.77.1/24").unwrap();
+    let mut serving = media::serving(&lab, &[INTERFACE, "--folder", folder.to_str().unwrap()]);
+    let boot = media::tapped(&lab, true).secure(&variables).append("firstlight.expect.gpus=0").qemu(qemu);
+    (boot.run().unwrap(), serving.said().to_owned())
+}
+
+#[test]
+fn the_signed_image_boots_over_http_on_a_separate_network() {
+    let no_pxe = ["4", "6"].map(|v| format!("name=opt/org.tianocore/IPv{v}PXESupport,string=n"));
+    let (booted, served) = on_network(&["-fw_cfg", &no_pxe[0], "-fw_cfg", &no_pxe[1]]);
+    handed_over(&booted);
+    booted.says("level standard");
+    assert!(served.contains("GET /firstlight.efi"), "{served}");
 }
 
 /// Firmware loads the signed iPXE, which loads the signed kernel; the initrd beside the kernel has no signature.
 #[test]
-fn signed_ipxe_boots_the_signed_kernel() {
-    let dir = tempfile::tempdir().unwrap();
-    let variables = SIGNED.variables(dir.path()).unwrap();
-    let (folder, tftp) = (dir.path().join("pxe"), dir.path().join("tftp"));
-    fs::create_dir_all(folder.join("node")).unwrap();
-    fs::create_dir(&tftp).unwrap();
-    for name in ["vmlinuz", "initrd", "boot.ipxe"] {
-        symlink(SIGNED.folder().join("pxe").join(name), folder.join(name)).unwrap();
+fn signed_ipxe_boots_the_signed_kernel_on_a_separate_network() {
+    let (booted, served) = on_network(&[]);
+    handed_over(&booted);
+    for text in
+        ["ipxe.efi to 192.168.77.", "GET /boot.ipxe", "GET /node/52-54-00-12-34-56.ipxe", "GET /vmlinuz"]
+    {
+        assert!(served.contains(text), "{text}: {served}");
     }
-    let node = "#!ipxe\nset wait 1\nset words firstlight.expect.gpus=0 panic=-1 no_timer_check\n";
-    fs::write(folder.join(format!("node/{MAC}.ipxe")), node).unwrap();
-    let served = Served::folder(&folder).unwrap();
-    fs::copy(SIGNED.folder().join("pxe/ipxe.efi"), tftp.join("ipxe.efi")).unwrap();
-    let chain = format!("#!ipxe\ndhcp\nchain {}\n", served.url("boot.ipxe"));
-    fs::write(tftp.join("autoexec.ipxe"), chain).unwrap();
-    handed_over(&boot(Medium::UefiPxe(tftp, "ipxe.efi".into()), &variables).run().unwrap());
-}
-
-/// The firmware supports Secure Boot but has no keys.
-#[test]
-fn without_keys_secure_boot_is_off_and_the_console_says_so() {
-    let uki = Image::shipped().uki().unwrap();
-    let variables = PathBuf::from("/usr/share/OVMF/OVMF_VARS_4M.fd");
-    let booted = boot(Medium::Disk(uki), &variables).run().unwrap();
-    booted.says("firmware  secure boot off\n");
-    assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
-    booted.ended(&End::PowerOff);
 }
 
 /// The words that are built into our kernel, which Debian's kernel lacks.
