@@ -102,21 +102,13 @@ impl DriverImage {
         fs::remove_file(self.tree().join(file)).map_err(Error::file("remove", file))
     }
 
-    /// The squashfs, for an overlay at [`PATH`].
+    /// The squashfs, for an overlay at [`PATH`]; its blocks are uncompressed, as in the shipped image.
     ///
     /// # Errors
     /// If mksquashfs cannot make it.
     pub fn pack(&self) -> Result<Vec<u8>> {
-        self.packed(&["-comp", "zstd"])
-    }
-
-    /// The same with uncompressed blocks, as in the shipped image.
-    pub(crate) fn pack_plain(&self) -> Result<Vec<u8>> {
-        self.packed(&["-noI", "-noD", "-noF", "-no-fragments"])
-    }
-
-    fn packed(&self, options: &[&str]) -> Result<Vec<u8>> {
-        let out = make_squashfs(&self.tree(), self.0.path().join("packed"), options)?;
+        let options = ["-noI", "-noD", "-noF", "-no-fragments"];
+        let out = make_squashfs(&self.tree(), self.0.path().join("packed"), &options)?;
         fs::read(&out).map_err(Error::file("read", out))
     }
 

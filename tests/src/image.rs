@@ -92,7 +92,7 @@ impl Image {
         }
         let mut bytes = archive::unzstd(&packed[..packed.len() - behind])?;
         bytes.resize(bytes.len().next_multiple_of(ALIGNED), 0);
-        bytes.extend(Overlay::new().file(driver_image::PATH, driver()?.pack_plain()?).cpio());
+        bytes.extend(Overlay::new().file(driver_image::PATH, driver()?.pack()?).cpio());
         Ok(bytes)
     }
 
