@@ -63,9 +63,9 @@ if [ "$scenario" = none ]; then words=firstlight.expect.gpus=0; else
     say "laying out simulated GPUs: scenario $scenario"
     about "$scenario" | sed 's/^/firstlight: /' >&2
     simulated=$REPO/target/image/simulated
-    # as tests/simulate.sh builds
+    # As tests/simulate.sh builds. The program calls cargo too, for which the date of common.sh would compile half of all crates again.
     (cd "$REPO" && tests/check.sh with cargo build --locked --quiet --lib --bin simgpu --test driver >&2)
-    "${CARGO_TARGET_DIR:-$REPO/target}/debug/simgpu" "$scenario" "$simulated.cpio" >&2
+    "$REPO/tests/check.sh" with "${CARGO_TARGET_DIR:-$REPO/target}/debug/simgpu" "$scenario" "$simulated.cpio" >&2
     # The kernel accepts an uncompressed archive only at an offset that is a multiple of four.
     { cat "$initrd"; head -c $(((4 - $(stat -c %s "$initrd") % 4) % 4)) /dev/zero; cat "$simulated.cpio"; } > "$simulated.initrd"
     initrd=$simulated.initrd
