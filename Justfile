@@ -40,7 +40,7 @@ media *words:
 usb *words: media
     @image/media/usb.sh "$@"
 
-# Make the folder for network boot; with --serve INTERFACE [--proxy] also serve it, or with --folder FOLDER another one, to the nodes there.
+# Make the folder for network boot; with --serve INTERFACE [--proxy] also serve it to the nodes there; --folder FOLDER names another folder, such as the signed one.
 [group('use')]
 pxe *words: media
     @image/pxe.sh "$@"

@@ -11,7 +11,7 @@ port=8080
 usage='pxe [--folder FOLDER] [--serve INTERFACE [--proxy]]'
 while [ $# -gt 0 ]; do
     case $1 in
-        --folder) [ -d "${2:-}" ] || die "--folder needs a folder, and '${2:-}' is none" "$usage; ${folder%/*/*}/signed/pxe is the signed one"; folder=$(cd "$2" && pwd); shift 2 ;;
+        --folder) [ -d "${2:-}" ] || die "--folder needs a folder; '${2:-}' is not one" "$usage; ${folder%/*/*}/signed/pxe is the signed one"; folder=$(cd "$2" && pwd); shift 2 ;;
         --serve) [ -n "${2:-}" ] || die "--serve needs an interface" "$usage; 'ip -brief address' shows them"; interface=$2; shift 2 ;;
         --proxy) proxy=1; shift ;;
         *) die "unknown word $1" "$usage" ;;

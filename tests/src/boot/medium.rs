@@ -43,13 +43,21 @@ pub(crate) const FIRMWARE_FOLDER: &str = "/usr/share/OVMF";
 /// UEFI firmware.
 pub(crate) const FIRMWARE: &str = "/usr/share/OVMF/OVMF_CODE_4M.fd";
 /// Its variables with nothing set.
-pub(crate) const FIRMWARE_VARIABLES: &str = "/usr/share/OVMF/OVMF_VARS_4M.fd";
+pub const FIRMWARE_VARIABLES: &str = "/usr/share/OVMF/OVMF_VARS_4M.fd";
 
 /// UEFI firmware for arm64 and its variables: Debian's `qemu-efi-aarch64` package.
 const ARM64_FIRMWARE: [&str; 2] = ["/usr/share/AAVMF/AAVMF_CODE.fd", "/usr/share/AAVMF/AAVMF_VARS.fd"];
 
 /// UEFI firmware that supports Secure Boot.
 const SECURE_FIRMWARE: &str = "/usr/share/OVMF/OVMF_CODE_4M.secboot.fd";
+
+/// QEMU's arguments for UEFI firmware that boots over HTTP: otherwise it tries PXE first, until that gives up.
+pub const NO_PXE: [&str; 4] = [
+    "-fw_cfg",
+    "name=opt/org.tianocore/IPv4PXESupport,string=n",
+    "-fw_cfg",
+    "name=opt/org.tianocore/IPv6PXESupport,string=n",
+];
 
 /// The first network card of every machine that has one.
 pub const MAC: &str = "52-54-00-12-34-56";
@@ -108,10 +116,7 @@ impl Medium {
                 add(&["-netdev", &net, "-device", UEFI_CARD]);
             }
             Self::UefiHttp(url) => {
-                // Otherwise PXE is tried first, until it gives up.
-                for version in ["4", "6"] {
-                    add(&["-fw_cfg", &format!("name=opt/org.tianocore/IPv{version}PXESupport,string=n")]);
-                }
+                add(&NO_PXE);
                 let net = format!("user,id=net,ipv6=off,bootfile={url}");
                 add(&["-netdev", &net, "-device", UEFI_CARD]);
             }

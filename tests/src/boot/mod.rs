@@ -71,9 +71,8 @@ impl Boot {
         Self {
             image: Image::shipped(),
             processor: Processor::X86,
-            // On a busy host the timer that the kernel checks for may be late. An emulated kernel takes half a second to
-            // clear the 64 MiB for devices that reach 4 GiB, and no such device is there.
-            words: ["panic=-1", "no_timer_check", "swiotlb=512"].map(str::to_owned).to_vec(),
+            // On a busy host the timer that the kernel checks for may be late.
+            words: ["panic=-1", "no_timer_check"].map(str::to_owned).to_vec(),
             args: ["-machine", "q35"].map(OsString::from).to_vec(),
             overlay: Overlay::new(),
             memory_mib: 1024,
@@ -415,11 +414,12 @@ impl Boot {
     }
 
     fn direct(&self, dir: &Path) -> Result<Vec<OsString>> {
-        let (source, driver_word) = match self.initrd {
+        let (source, lean_words) = match self.initrd {
             Initrd::Packed => (self.image.initrd()?, ""),
             Initrd::Plain => (self.image.plain_initrd()?, ""),
             Initrd::Modules => (self.image.initrd_with_modules()?, ""),
-            Initrd::Lean => (self.image.lean_initrd()?, "firstlight.driver.load=false"),
+            // An emulated kernel takes half a second to clear the 64 MiB for devices that reach 4 GiB; there is none.
+            Initrd::Lean => (self.image.lean_initrd()?, "swiotlb=512 firstlight.driver.load=false"),
         };
         let path = dir.join("initrd");
         joined(&source, &self.overlay.cpio(), &path).map_err(Error::file("write", &path))?;
@@ -439,7 +439,7 @@ impl Boot {
             "-initrd".into(),
             path.into(),
             "-append".into(),
-            format!("{words} {driver_word} {}", self.words.join(" ")).into(),
+            format!("{words} {lean_words} {}", self.words.join(" ")).into(),
         ])
     }
 }

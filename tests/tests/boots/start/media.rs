@@ -1,8 +1,7 @@
 //! Does each medium boot to a hand-over, and does the stick keep the report? Does `just pxe --serve` boot nodes with a BIOS
 //! on a separate network (those with UEFI are in secure_boot.rs), and refuse what it cannot serve?
 
-use harness::boot::medium::MAC;
-use harness::boot::medium::Served;
+use harness::boot::medium::{FIRMWARE_VARIABLES, MAC, Served};
 use harness::lab::{INTERFACE, Lab, Serving};
 use harness::stick::{DATA, Stick};
 use harness::{Boot, Booted, End, Image, Medium};
@@ -44,8 +43,8 @@ fn the_stick_boots_to_a_hand_over_takes_its_settings_and_keeps_the_report() {
         .put(DATA, "config.toml", "[expect]\ngpus = 0\ngolden = true\n[validate]\nlevel = \"quick\"\n")
         .unwrap();
     // The firmware supports Secure Boot but has no keys.
-    let unset = Path::new("/usr/share/OVMF/OVMF_VARS_4M.fd");
-    let booted = boot(Medium::Stick(stick.path().into())).secure(unset).run().unwrap();
+    let boot = boot(Medium::Stick(stick.path().into())).secure(Path::new(FIRMWARE_VARIABLES));
+    let booted = boot.run().unwrap();
     handed_over(&booted);
     booted.says("firmware  secure boot off\n");
     // The menu has every entry, also those that this test does not boot.
@@ -209,7 +208,7 @@ fn an_unusable_interface_or_argument_is_refused_in_one_line() {
     refuses(&lab, &[INTERFACE], "has no IPv4 address");
     refuses(&lab, &[INTERFACE, "--fast"], "unknown word --fast");
     refuses(&lab, &[], "--serve needs an interface");
-    refuses(&lab, &[INTERFACE, "--folder", "/nowhere"], "--folder needs a folder, and '/nowhere' is none");
+    refuses(&lab, &[INTERFACE, "--folder", "/nowhere"], "--folder needs a folder; '/nowhere' is not one");
     let lab = Lab::new("192.168.77.1/24").unwrap();
     let mut route = lab.run(&["sh", "-c", "ip route add default via 192.168.77.2 && echo added"]).unwrap();
     assert!(route.says("added"), "{}", route.said());

@@ -4,6 +4,7 @@
 //! of the same version boots our initrd. There are no GPUs, so `acs=all` replaces their paths.
 
 use super::media;
+use harness::boot::medium::NO_PXE;
 use harness::lab::{INTERFACE, Lab};
 use harness::signed::Signed;
 use harness::stick::{DATA, SYSTEM, Stick};
@@ -122,8 +123,7 @@ fn on_network(qemu: &[&str]) -> (Booted, String) {
 
 #[test]
 fn the_signed_image_boots_over_http_on_a_separate_network() {
-    let no_pxe = ["4", "6"].map(|v| format!("name=opt/org.tianocore/IPv{v}PXESupport,string=n"));
-    let (booted, served) = on_network(&["-fw_cfg", &no_pxe[0], "-fw_cfg", &no_pxe[1]]);
+    let (booted, served) = on_network(&NO_PXE);
     handed_over(&booted);
     booted.says("level standard");
     assert!(served.contains("GET /firstlight.efi"), "{served}");
