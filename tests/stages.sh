@@ -28,17 +28,18 @@ stage() {
     printf 'stage  %-10s %5d s   %5d s of processor\n' "$name" $((SECONDS - from)) "$worked"
 }
 
-# What later stages need is built beside the first ones, with what processor these leave: they wait for deadlines, and for the
-# last program of a build. The stage that needs it builds again what failed here, and says why.
+# The image and media are built beside the first stages, and then once more, in a folder without network: their longest part
+# is one thread. The stage that needs them does again what failed here, and says why.
+offline=without_network
 ahead() {
-    # Where the kernel shares processors out by session, nice counts within one alone, and the session has its own.
-    setsid nice -n 19 bash -c '{ echo 19 > /proc/self/autogroup; } 2> /dev/null || true; just media' > "$work/ahead.log" 2>&1 < /dev/null &
+    # A session of its own, so that all of it can be stopped.
+    setsid bash -c 'just media && just image-tests "$1"' ahead "$offline" > "$work/ahead.log" 2>&1 < /dev/null &
     ahead=$!
 }
 # settle: waits for that.
 settle() {
     local from=$SECONDS
-    wait "$ahead" || true
+    wait "$ahead" || offline=
     ahead=
     printf 'stage  %-10s %5d s waited\n' ahead $((SECONDS - from))
 }
@@ -49,7 +50,7 @@ stage simulate just simulate-tests
 stage fuzz just fuzz
 stage kernels just kernels --check
 settle
-stage image just image-tests
+stage image just image-tests ${offline:+--skip "$offline"}
 stage boots just boots
 processor > "$work/after"
 printf 'stage  %-10s %5d s   %5d s of processor, on %d\n' 'all held' "$SECONDS" "$(cat "$work/after")" "$(nproc)"

@@ -247,8 +247,11 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
 }
 
 /// At most two machines work at the same time, however the tests are run: two cores are what is guaranteed, and an emulated
-/// machine that is starved misses its own deadlines. Two more may wait for their deadlines meanwhile.
+/// machine that is starved misses its own deadlines.
 const SLOTS: usize = 2;
+
+/// So many more may wait for their deadlines meanwhile.
+const WAITING: usize = 4;
 
 /// One more may work while this fraction of a core is idle: each machine sometimes waits for a disk or another program.
 const IDLE: f64 = 0.5;
@@ -269,12 +272,15 @@ pub(crate) struct Slot(#[expect(dead_code, reason = "held for its lock")] File);
 impl Slot {
     /// Waits for one slot.
     pub(crate) fn take(kind: Kind) -> Result<Self> {
-        let (name, most) = if kind == Kind::Works { ("slot", SLOTS + 1) } else { ("waiting", SLOTS) };
+        let (name, usual, most) = match kind {
+            Kind::Works => ("slot", SLOTS, SLOTS + 1),
+            Kind::Waits => ("waiting", WAITING, WAITING),
+        };
         let paths: Vec<_> =
             (0..most).map(|n| dir().map(|dir| dir.join(format!("{name}-{n}")))).collect::<Result<_>>()?;
         let (mut looked, mut spare) = ((Instant::now(), idle()), false);
         loop {
-            for path in &paths[..if spare { most } else { SLOTS }] {
+            for path in &paths[..if spare { most } else { usual }] {
                 let file = open(path)?;
                 if file.try_lock().is_ok() {
                     return Ok(Self(file));

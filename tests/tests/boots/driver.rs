@@ -14,13 +14,15 @@ const MEMORY_MIB: u32 = 2048;
 const LOOK: &str = "lsmod >/run/kept/lsmod; ls -l /dev/nvidia* >/run/kept/nodes
     cat /sys/module/firmware_class/parameters/path >/run/kept/path; ls /run/firstlight/driver >/run/kept/driver";
 
+/// A boot with all modules; the other files of the driver are empty.
 fn boot() -> Boot {
-    Boot::shipped().whole().memory(MEMORY_MIB).workload(LOOK)
+    Boot::shipped().driver().memory(MEMORY_MIB).workload(LOOK)
 }
 
 /// The boot that several tests share: it has no GPU and expects none. Its workload measures the memory first.
 static WITHOUT_A_GPU: LazyLock<Booted> = LazyLock::new(|| {
-    boot().append("firstlight.expect.gpus=0").workload(&[SETTLED, "\n", LOOK].concat()).run().unwrap()
+    let boot = boot().whole().append("firstlight.expect.gpus=0");
+    boot.workload(&[SETTLED, "\n", LOOK].concat()).run().unwrap()
 });
 
 fn two_gpus(change: impl FnOnce(&mut Topology)) -> Boot {
@@ -78,7 +80,7 @@ fn broken(change: impl FnOnce(&DriverImage)) -> Booted {
     let image = DriverImage::bones().unwrap();
     change(&image);
     let packed = image.pack().unwrap();
-    let boot = boot().driver().append("firstlight.expect.gpus=0").whatever_the_verdict();
+    let boot = boot().append("firstlight.expect.gpus=0").whatever_the_verdict();
     boot.overlay(|o| o.file(PATH, packed)).run().unwrap()
 }
 
@@ -96,7 +98,7 @@ fn without_a_gpu_the_module_returns_enodev_which_is_a_pass_if_none_is_expected()
 /// Other tests boot this reduced driver image, whose libraries and firmware are empty files.
 #[test]
 fn without_a_gpu_the_reduced_driver_image_gives_the_same_report_as_the_whole_one() {
-    let booted = boot().driver().append("firstlight.expect.gpus=0").run().unwrap();
+    let booted = boot().append("firstlight.expect.gpus=0").run().unwrap();
     let [whole, reduced] = [&*WITHOUT_A_GPU, &booted].map(|booted| {
         let (mut tests, mut account) = (booted.report().0["tests"].clone(), account(booted));
         remove_times(&mut tests);
@@ -144,8 +146,8 @@ static BOARDS: LazyLock<Booted> = LazyLock::new(|| {
     }
     topology.interrupts();
     topology.registers();
-    let boot = boot().whatever_the_verdict().fakepci(&topology).unwrap().append(REGISTERS_WORD);
-    boot.run().unwrap()
+    let boot = boot().whole().whatever_the_verdict().fakepci(&topology).unwrap();
+    boot.append(REGISTERS_WORD).append("firstlight.validate.level=quick").run().unwrap()
 });
 
 #[test]
@@ -192,7 +194,7 @@ fn missing_gsp_firmware_is_named() {
             std::fs::remove_file(file.unwrap().path()).unwrap();
         }
     }
-    let booted = two_ada().driver().overlay(|o| o.file(PATH, image.pack().unwrap())).run().unwrap();
+    let booted = two_ada().overlay(|o| o.file(PATH, image.pack().unwrap())).run().unwrap();
     assert!(has(&found(&booted), "GSP-MISSING", "0001:01:00.0"), "{:#}\n{booted}", account(&booted));
     assert!(["FAIL", "ERROR"].contains(&booted.verdict().verdict.as_str()), "{booted}");
 }
@@ -221,7 +223,7 @@ fn a_module_for_another_kernel_is_named_and_nothing_is_inserted() {
 
 #[test]
 fn a_kernel_that_refuses_modules_is_named() {
-    let boot = boot().driver().append("firstlight.expect.gpus=0 sysctl.kernel.modules_disabled=1");
+    let boot = boot().append("firstlight.expect.gpus=0 sysctl.kernel.modules_disabled=1");
     let booted = boot.whatever_the_verdict().run().unwrap();
     assert_eq!(module(&booted, "nvidia")["error"], "EPERM", "{booted}");
     assert!(found(&booted).iter().any(|(code, _)| code == "DRIVER-REFUSED"), "{:#}", account(&booted));
@@ -296,8 +298,10 @@ exec /t/firstlight "$@""#;
 fn the_kernel_resets_gpus_that_need_it_and_their_module_is_loaded_again() {
     let script = "cat /run/firstlight/recovery.json >/run/kept/recovery.json; dmesg >/run/kept/dmesg";
     let boot = two_ada()
+        .whole()
         .workload(script)
-        .append("firstlight.policy.recover=gpu firstlight.policy.on_error=workload");
+        .append("firstlight.policy.recover=gpu firstlight.policy.on_error=workload")
+        .append("firstlight.validate.level=quick");
     let booted = boot.append("firstlight.policy.on_fail=workload").validator(WEDGED).unwrap().run().unwrap();
     booted.says("recover   GPU-VBIOS: policy.recover allows resets of the GPUs");
     booted.says("recover   unload modules: nvidia_uvm, nvidia removed");

@@ -33,15 +33,12 @@ fn node(settings: &str, script: &str) -> Boot {
     boot.append(words)
 }
 
-/// Prints the bytes that each port sent during a run, and the entries of the first port's IPv4 address in its GID table
-/// before and after it moves. To move it, the script removes it and adds it again after another address.
+/// Prints the entries of the first port's IPv4 address in its GID table before and after it moves, and the bytes that each
+/// port sent during a run after that. To move it, the script removes it and adds it again after another address.
 const RAILS: &str = r#"
 sent() { cat /sys/class/net/$1/statistics/tx_bytes; }
 places() { grep -l ':ffff:a9fe:' /sys/class/infiniband/rxe0/ports/1/gids/*; }
-one=$(sent eth0) other=$(sent eth1)
 echo "PORTS $NCCL_IB_HCA $NCCL_SOCKET_IFNAME"
-$F rdma || exit
-echo "RAILS $(($(sent eth0) - one)) $(($(sent eth1) - other))"
 echo "PLACES before $(places)"
 if [ $MOVES = yes ]; then
     own=$(ip -4 -o addr show dev eth0 | awk '{print $4}') peer=$(ip route show dev eth0 | awk '{print $1}')
@@ -51,7 +48,9 @@ if [ $MOVES = yes ]; then
     sleep 1
 fi
 echo "PLACES after $(places)"
-$F rdma"#;
+one=$(sent eth0) other=$(sent eth1)
+$F rdma || exit
+echo "RAILS $(($(sent eth0) - one)) $(($(sent eth1) - other))""#;
 
 #[test]
 fn two_machines_pass_over_two_cables_and_each_rail_carries_its_share() {
@@ -75,7 +74,7 @@ fn two_machines_pass_over_two_cables_and_each_rail_carries_its_share() {
         names.push(stage["nodes"].clone());
         let lines = booted.verdicts_of_nodes();
         let verdicts: Vec<_> = lines.iter().map(|line| line.verdict.as_str()).collect();
-        assert_eq!(verdicts, ["PASS"; 2], "{booted}");
+        assert_eq!(verdicts, ["PASS"], "{booted}");
         // The stage's rows fit an 80-column console, however long the names of the tests are.
         assert!(
             booted.lines().filter(|line| line.starts_with("  PASS ")).all(|line| line.len() <= 80),

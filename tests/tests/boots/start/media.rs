@@ -1,6 +1,7 @@
 //! Does each medium boot to a hand-over, and does the stick keep the report? Does `just pxe --serve` boot nodes with a BIOS
 //! on a separate network (those with UEFI are in secure_boot.rs), and refuse what it cannot serve?
 
+use super::golden;
 use harness::boot::medium::{FIRMWARE_VARIABLES, MAC, Served};
 use harness::lab::{INTERFACE, Lab, Serving};
 use harness::stick::{DATA, Stick};
@@ -36,28 +37,27 @@ fn words(report: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn the_stick_boots_to_a_hand_over_takes_its_settings_and_keeps_the_report() {
+fn the_stick_boots_to_a_hand_over_takes_its_settings_keeps_the_report_and_is_golden() {
     let dir = tempfile::tempdir().unwrap();
     let stick = Stick::shipped(dir.path()).unwrap();
-    stick
-        .put(DATA, "config.toml", "[expect]\ngpus = 0\ngolden = true\n[validate]\nlevel = \"quick\"\n")
-        .unwrap();
+    stick.put(DATA, "config.toml", golden::SETTINGS).unwrap();
     // The firmware supports Secure Boot but has no keys.
     let boot = boot(Medium::Stick(stick.path().into())).secure(Path::new(FIRMWARE_VARIABLES));
     let booted = boot.run().unwrap();
-    handed_over(&booted);
+    assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
+    booted.ended(&End::PowerOff);
     booted.says("firmware  secure boot off\n");
     // The menu has every entry, also those that this test does not boot.
     for [id, ..] in Image::shipped().entries().unwrap() {
         booted.says(&format!("({id}: "));
     }
     booted.says("kept as reports/000001-");
-    // The files that systemd-stub adds and the settings on the stick do not change the image.
-    booted.says("  PASS   image           golden: ");
     let report = report(&stick, &booted);
     assert_eq!((&report["verdict"], &report["level"]), (&"PASS".into(), &"quick".into()), "{booted}");
     let words = words(&report);
     assert!(words.contains(&"firstlight.booted_from=stick"), "{words:?}");
+    // The files that systemd-stub adds and the settings on the stick do not change the image.
+    golden::golden(&booted, &report);
 }
 
 /// Boot loader and UKI say which partition they are from. A second disk with the same partitions makes that ambiguous.
