@@ -207,7 +207,7 @@ mod tests {
         let started = Instant::now();
         (0..50).for_each(|_| sink.line(&long));
         assert!(sink.is_stalled());
-        assert!(started.elapsed() < 4 * PATIENCE, "{:?}", started.elapsed());
+        assert!(started.elapsed() < 20 * PATIENCE, "{:?}", started.elapsed());
     }
 
     #[test]

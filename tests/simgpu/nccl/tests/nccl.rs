@@ -359,7 +359,7 @@ fn one_process_for_each_gpu_reduces_exactly_and_takes_as_long() {
     }
     assert!(log.contains("Channel 23/0 : 3[3] -> 0[0] via P2P/CUMEM"), "{log}");
     assert!(!log.contains("Init START"), "{log}");
-    assert!(began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
+    assert!(began.elapsed().as_secs() < 50, "{:?}", began.elapsed());
 }
 
 /// Elements of one rank's part, and number of ranks, in the next test.

@@ -15,7 +15,7 @@ fn a_missing_node_is_one_finding_within_the_timeout() {
         let begun = Instant::now();
         let (leader, member) = (meeting.start_leader("0"), meeting.start("b", "1"));
         let (leader, member) = (ended(leader), ended(member));
-        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(50), "{:?}", begun.elapsed());
         let text = "2 of 3 nodes joined within 3 s: Simulated.a (127.0.0.1), Simulated.b (127.0.0.1)";
         leader.ends(2, &["ERROR nodes-meeting", text, "codes=NODES-ABSENT"]);
         member.ends(2, &["NODES-ABSENT", text]);

@@ -151,7 +151,7 @@ fn a_rank_gives_up_in_time_if_rank_0_does_not_come() {
         command.env("RANK", "1").env("WORLD_SIZE", "2");
         let begun = Instant::now();
         let alone = ended(command.spawn().unwrap());
-        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(50), "{:?}", begun.elapsed());
         alone.ends(2, &["NODES-UNREACHED", "nothing answers: Connection refused"]);
     });
 }

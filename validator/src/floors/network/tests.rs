@@ -191,7 +191,7 @@ fn sixty_four_gpus_are_distributed_quickly() {
         64.0 * 392.0,
     );
     println!("{} transfers distributed in {:?}", all.len(), start.elapsed());
-    assert!(start.elapsed().as_secs() < 20);
+    assert!(start.elapsed().as_secs() < 50);
 }
 
 proptest! {

@@ -204,7 +204,7 @@ mod tests {
         symlink("/dev/shm/nccl-opened", dir.path().join("proc/71/fd/9")).unwrap();
         let start = Instant::now();
         assert_eq!(leftovers.remove_within(SOON), ["nccl-unused"]);
-        assert!(start.elapsed() < Duration::from_secs(5));
+        assert!(start.elapsed() < Duration::from_secs(50));
         assert_eq!(there(&root), ["nccl-mapped", "nccl-opened"]);
         fs::remove_dir_all(dir.path().join("proc/71")).unwrap();
         assert_eq!(leftovers.remove_within(SOON).len(), 2);

@@ -15,7 +15,7 @@ fn a_silent_partner_is_killed_at_the_deadline() {
     let said = silent.ask::<u32>(&1, None, Duration::from_millis(50));
     assert!(matches!(said, Err(Lost::Silent(_))), "{said:?}");
     drop(silent);
-    assert!(start.elapsed() < Duration::from_secs(10), "it is killed");
+    assert!(start.elapsed() < Duration::from_secs(50), "it is killed");
 }
 
 #[test]

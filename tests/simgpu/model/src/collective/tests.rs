@@ -168,7 +168,7 @@ fn much_is_reduced_and_gathered_at_once() {
             assert!(got[1][0].iter().all(|(_, c)| matches!(c, Some(Content::Values(..)))));
         }
     }
-    assert!(began.elapsed().as_secs() < 5, "{:?}", began.elapsed());
+    assert!(began.elapsed().as_secs() < 50, "{:?}", began.elapsed());
 }
 
 fn scenario(name: &str, more: &str) -> Scenario {

@@ -174,7 +174,7 @@ fn a_dead_process_is_reported_with_nccls_last_lines_and_stops_the_others() {
     let pids = pids(&ranks);
     let start = Instant::now();
     let trouble = ranks.row(&ROW).unwrap_err();
-    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(50), "{:?}", start.elapsed());
     assert_eq!((trouble.rank, trouble.kind), (Some(1.into()), TroubleKind::Died));
     let text = "all_reduce of 1024 bytes of float, sum: rank 1 died: signal: 11 (SIGSEGV)";
     assert!(trouble.text.starts_with(text), "{trouble}");
@@ -204,7 +204,7 @@ fn while_ranks_hang_nccl_is_asked_for_its_state_and_the_silent_rank_is_named() {
     });
     let start = Instant::now();
     let trouble = ranks.row(&ROW).unwrap_err();
-    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(50), "{:?}", start.elapsed());
     assert!(nccl.join().unwrap(), "it is asked while they live");
     assert_eq!((trouble.rank, trouble.kind), (Some(1.into()), TroubleKind::Hang));
     assert!(trouble.text.contains("rank 1 does not answer within "), "{trouble}");
@@ -289,7 +289,7 @@ fn a_dropped_arm_stops_in_bounded_time() {
     let pids = pids(&ranks);
     let start = Instant::now();
     drop(ranks);
-    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(50), "{:?}", start.elapsed());
     assert_gone(&pids);
 }
 
