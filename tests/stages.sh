@@ -7,8 +7,8 @@ cd "$(dirname "$0")/.."
 # Nothing is compiled twice in one run, so the compiler need not save what would make the second time shorter.
 export CARGO_INCREMENTAL=0
 work=$(mktemp -d)
-ahead=
-trap '[ -z "$ahead" ] || kill -- "-$ahead" 2> /dev/null || true; rm -rf "$work"' EXIT
+beside=
+trap '[ -z "$beside" ] || kill -- "-$beside" 2> /dev/null || true; rm -rf "$work"' EXIT
 
 # processor: the seconds of processor of everything that has ended so far.
 processor() {
@@ -28,31 +28,34 @@ stage() {
     printf 'stage  %-10s %5d s   %5d s of processor\n' "$name" $((SECONDS - from)) "$worked"
 }
 
-# The image and media are built beside the first stages, and then once more, in a folder without network: their longest part
-# is one thread. The stage that needs them does again what failed here, and says why.
-offline=without_network
-ahead() {
-    # It has the lower priority: deadlines of tests pass meanwhile. Where the kernel shares processors out by session, nice
-    # counts within one alone, and this one has its own.
-    setsid nice -n 5 bash -c '{ echo 5 > /proc/self/autogroup; } 2> /dev/null || true; just media && just image-tests "$1"' \
-        ahead "$offline" > "$work/ahead.log" 2>&1 < /dev/null &
-    ahead=$!
+# beside COMMAND..: starts it beside the stages, in a session of its own, so that all of it can be stopped. It has the lower
+# priority: deadlines of tests pass meanwhile. Where the kernel shares processors out by session, nice counts within one alone.
+beside() {
+    setsid nice -n 5 bash -c '{ echo 5 > /proc/self/autogroup; } 2> /dev/null || true; exec "$@"' beside "$@" \
+        > "$work/beside.log" 2>&1 < /dev/null &
+    beside=$!
 }
-# settle: waits for that.
+# settle: waits for that; if it failed, prints its last lines.
 settle() {
-    local from=$SECONDS
-    wait "$ahead" || offline=
-    ahead=
-    printf 'stage  %-10s %5d s waited\n' ahead $((SECONDS - from))
+    local status=0
+    wait "$beside" || status=$?
+    beside=
+    [ $status = 0 ] || tail -n 60 "$work/beside.log" >&2
+    return $status
 }
 
-ahead
+# What the later stages need is built beside the first ones.
+beside just media
 stage check tests/check.sh
 stage simulate just simulate-tests
 stage fuzz just fuzz
 stage kernels just kernels --check
-settle
-stage image just image-tests ${offline:+--skip "$offline"}
+stage media settle
+# The longest of the image's tests, a build without network, is one thread at its end.
+offline=without_network
+beside just image-tests "$offline"
+stage image just image-tests --skip "$offline"
 stage boots just boots
+stage offline settle
 processor > "$work/after"
 printf 'stage  %-10s %5d s   %5d s of processor, on %d\n' 'all held' "$SECONDS" "$(cat "$work/after")" "$(nproc)"
