@@ -129,7 +129,8 @@ mod tests {
     use crate::net::meeting::{Event, random_id};
     use std::net::Ipv4Addr;
 
-    const SOON: Duration = Duration::from_secs(20);
+    /// A query whose answer is lost is repeated after 1 s, and then each time after twice as long.
+    const SOON: Duration = Duration::from_secs(50);
 
     fn token() -> Token {
         Token::new(&format!("a token of tests {}", random_id().unwrap())).unwrap()
