@@ -250,7 +250,7 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
 /// machine that is starved misses its own deadlines.
 const SLOTS: usize = 2;
 
-/// So many more may wait for their deadlines meanwhile.
+/// The number of machines that may wait for their deadlines meanwhile.
 const WAITING: usize = 4;
 
 /// One more may work while this fraction of a core is idle: each machine sometimes waits for a disk or another program.

@@ -97,7 +97,8 @@ fn the_kubernetes_check_summarizes_the_report_in_80_characters() {
         fs::write(at.join("check.sh"), check).unwrap();
         let began = Instant::now();
         let output = lines(at, "sh check.sh");
-        assert!(began.elapsed() < Duration::from_secs(50));
+        // The plugin's timeout, as the page sets it.
+        assert!(began.elapsed() < Duration::from_secs(5));
         let text = String::from_utf8_lossy(&output.stdout);
         assert_eq!(text.trim_end(), line, "{scenario}: {output:?}");
         assert!(text.trim_end().len() <= 80 && output.status.code() == Some(status), "{output:?}");

@@ -159,8 +159,8 @@ fn pipes_in_the_place_of_files_are_told_and_not_waited_for() {
     }
     let start = std::time::Instant::now();
     let report = json(&machine.run("validate --level quick --json -").out);
-    // The deadline of a test that only reads is ten times as long.
-    assert!(start.elapsed() < std::time::Duration::from_secs(40), "{:?}", start.elapsed());
+    // A test that waited for a pipe would end at its deadline, after ten seconds.
+    assert!(start.elapsed() < std::time::Duration::from_secs(5), "{:?}", start.elapsed());
     assert_ne!(report["verdict"], "PASS");
     assert!(report.to_string().contains("not a regular file"), "{report}");
 }
