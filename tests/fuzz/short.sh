@@ -6,6 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 RUSTC_WORKSPACE_WRAPPER=$PWD/tests/fuzz/rustc.sh cargo build --locked --quiet --features firstlight-fuzz/engine --bin fuzz >&2
+program=${CARGO_TARGET_DIR:-target}/debug/fuzz
 seconds=${1:-3}
 shift || true
 
@@ -14,8 +15,10 @@ trap 'rm -rf "$work"' EXIT
 awk -v to="$work/seeds/" '/^==> / { out = to $2; folder = out; sub("/[^/]*$", "", folder); system("mkdir -p " folder); next }
     out { print > out }' tests/fuzz/seeds.txt
 cp -r tests/fuzz/seeds "$work"
-# The configuration spaces of the modelled machines are the best start for their parser.
-tests/check.sh with cargo run --quiet --locked --bin machine -- all "$work/machines"
+# The configuration spaces of the modelled machines are the best start for their parser. The small test brings the features of
+# a build of tests, so that both share what they compile.
+tests/check.sh with cargo build --quiet --locked --lib --bin machine --test driver
+"${program%/*}/machine" all "$work/machines"
 mapfile -t targets < <(if [ $# -gt 0 ]; then printf '%s\n' "$@"; else sed -n 's/^    ("\([a-z_]*\)",.*/\1/p' tests/fuzz/targets/main.rs; fi)
 # One target: its line; status 1 when something was found.
 one() {
@@ -37,6 +40,5 @@ one() {
     fi
 }
 export -f one
-program=${CARGO_TARGET_DIR:-target}/debug/fuzz
 export work seconds program
 printf '%s\0' "${targets[@]}" | xargs -0 -n 1 -P "$(nproc)" bash -euo pipefail -c 'one "$1"' one
