@@ -26,7 +26,7 @@ pub(super) fn all(
 ) -> Result<(), Box<Finding>> {
     let rounds = ways.rounds();
     let mut soak =
-        Soak { machine, bench, seen, start: Instant::now(), second: Instant::now(), moved: (0, 0.0) };
+        Soak { machine, bench, ways, seen, start: Instant::now(), second: Instant::now(), moved: (0, 0.0) };
     let everything = Access::of(machine, &rounds.concat())?;
     if everything.apart.is_empty() {
         return soak.keep_up(&everything.pairs, SOAK);
@@ -44,6 +44,7 @@ pub(super) fn all(
 struct Soak<'a, 'b> {
     machine: &'a Machine,
     bench: &'a Bench<'b>,
+    ways: &'a Ways,
     seen: &'a mut Seen,
     start: Instant,
     /// The current second.
@@ -59,12 +60,14 @@ impl Soak<'_, '_> {
         if pairs.is_empty() {
             return Ok(());
         }
-        let flows = |times| {
-            let ways = pairs.iter().flat_map(|pair| [*pair, pair.back()]);
-            ways.map(|way| self.bench.for_peer(Flow::write(way, How::Ce, 0, times))).collect::<Vec<_>>()
+        let ways = by_shift(pairs, self.bench.gpus());
+        let flows = |times, in_turn| {
+            let flow = |way: &Pair| Flow { in_turn, ..Flow::write(*way, How::Ce, 0, times) };
+            ways.iter().map(|way| self.bench.for_peer(flow(way))).collect::<Vec<_>>()
         };
-        let first = self.bench.once(self.machine, &[flows(1)], &mut || true)?;
-        let group = [flows(first.first().map_or(1, |timed| copies(timed.total)))];
+        let in_turn = self.bench.one_by_one(self.machine, self.ways, &ways)?;
+        let first = self.bench.once(self.machine, &[flows(1, in_turn)], &mut || true)?;
+        let group = [flows(first.first().map_or(1, |timed| copies(timed.total)), in_turn)];
         let bytes: u64 = group.iter().flatten().map(Flow::total).sum();
         let until = Instant::now() + duration;
         (self.second, self.moved) = (Instant::now(), (0, 0.0));
@@ -103,6 +106,14 @@ impl Soak<'_, '_> {
     }
 }
 
+/// Both directions of the pairs, shift by shift: GPUs that move one transfer after the other then never send to the same one,
+/// and their speed does not depend on chance.
+fn by_shift(pairs: &[Pair], gpus: usize) -> Vec<Pair> {
+    let mut ways: Vec<_> = pairs.iter().flat_map(|pair| [*pair, pair.back()]).collect();
+    ways.sort_by_key(|way| ((way.to.index() + gpus - way.from.index()) % gpus, way.from));
+    ways
+}
+
 /// The number of copies that keep all busy between two checks, when one of each takes `ms`.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 1 to 64")]
 fn copies(ms: f64) -> u32 {
@@ -112,6 +123,17 @@ fn copies(ms: f64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn within_a_shift_no_two_gpus_send_to_the_same_one() {
+        let pairs: Vec<_> = Pair::all(4).filter(|pair| pair.from < pair.to).collect();
+        let ways = by_shift(&pairs, 4);
+        assert_eq!(ways.len(), 12);
+        for shift in ways.chunks(4) {
+            let receivers: std::collections::BTreeSet<_> = shift.iter().map(|way| way.to).collect();
+            assert_eq!(receivers.len(), 4, "{shift:?}");
+        }
+    }
 
     #[test]
     fn runs_are_short_enough_to_be_checked_often() {

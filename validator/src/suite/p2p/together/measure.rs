@@ -29,15 +29,17 @@ pub(super) fn all(
     let samples = if machine.config.validate.level >= Level::Full { 5 } else { 3 };
     let policy = Policy { samples, repeats: 0, ..BANDWIDTH };
     let rounds = ways.rounds();
-    let mut run = Run { machine, bench, policy, seen, times: BTreeMap::new() };
+    let mut run = Run { machine, bench, policy, in_turn: false, seen, times: BTreeMap::new() };
     run.alone(&rounds)?;
     run.patterns(&rounds.concat(), patterns(bench.gpus()))
 }
 
-/// Measures some patterns once more, after all others: a figure that was low only once is not low.
+/// Measures some patterns once more, after all others: a figure that was low only once is not low. GPUs that move one transfer
+/// after the other now do so in an order in which no two send to the same one.
 pub(super) fn again(
     machine: &Machine,
     bench: &Bench<'_>,
+    ways: &Ways,
     kinds: &[Kind],
     seen: &mut Seen,
 ) -> Result<(), Box<Finding>> {
@@ -45,10 +47,11 @@ pub(super) fn again(
     let mut second = Seen { alone: seen.alone.clone(), ..Seen::default() };
     let policy = Policy { samples: 3, repeats: 0, ..BANDWIDTH };
     let times = first.iter().flat_map(|m| m.pattern.pairs.iter().map(|pair| (*pair, m.times))).collect();
-    let mut run = Run { machine, bench, policy, seen: &mut second, times };
+    let mut run = Run { machine, bench, policy, in_turn: false, seen: &mut second, times };
     for Moved { pattern, .. } in first {
         let access = Access::of(machine, &pattern.access())?;
         if access.apart.is_empty() {
+            run.in_turn = bench.one_by_one(machine, ways, &pattern.pairs)?;
             run.pattern(&pattern)?;
         }
     }
@@ -65,6 +68,8 @@ struct Run<'a, 'b> {
     machine: &'a Machine,
     bench: &'a Bench<'b>,
     policy: Policy,
+    /// Each GPU moves its transfers of a pattern one after the other.
+    in_turn: bool,
     seen: &'a mut Seen,
     /// How many copies each pair makes for a sample.
     times: BTreeMap<Pair, u32>,
@@ -154,7 +159,8 @@ impl Run<'_, '_> {
     }
 
     fn flow(&self, pair: Pair, times: u32) -> Flow {
-        self.bench.for_peer(Flow::write(pair, How::Ce, 0, times))
+        let flow = Flow { in_turn: self.in_turn, ..Flow::write(pair, How::Ce, 0, times) };
+        self.bench.for_peer(flow)
     }
 }
 

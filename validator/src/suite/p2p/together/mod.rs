@@ -87,7 +87,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let like = |pair| ways.like(pair);
     let basis = judge::Basis { routes: &ways.routes, nvlinks: &ways.nvlinks_up(), raw: &raw, like: &like };
     let low = judge::low(&seen, &basis);
-    measure::again(machine, &bench, &low, &mut seen)?;
+    measure::again(machine, &bench, &ways, &low, &mut seen)?;
     let (found, states) = watch.end(machine);
     seen.findings.extend(found);
     Ok(judge::judge(seen, &basis, &states))

@@ -66,7 +66,7 @@ pub(super) fn patterns(gpus: usize) -> Vec<Pattern> {
     let mut patterns = vec![
         shift(gpus, Kind::Ring, 1),
         shift(gpus, Kind::RingBack, gpus.saturating_sub(1)),
-        Pattern { kind: Kind::All, pairs: all().collect() },
+        Pattern { kind: Kind::All, pairs: nearest(gpus, gpus.saturating_sub(1)) },
     ];
     let ones = GpuId::all(gpus).flat_map(|n| {
         let to = all().filter(|p| p.to == n).collect();
@@ -85,13 +85,21 @@ pub(super) fn patterns(gpus: usize) -> Vec<Pattern> {
 
 /// Replaces all to all where that needs more peers than a GPU can have.
 pub(super) fn fewer_peers(gpus: usize) -> Option<Pattern> {
-    let next = |n: usize| (1..=NEXT).map(move |k| Pair::of(n, (n + k) % gpus));
-    let pairs = || (0..gpus).flat_map(next).collect();
-    (gpus > 2 * NEXT).then(|| Pattern { kind: Kind::Next(NEXT), pairs: pairs() })
+    (gpus > 2 * NEXT).then(|| Pattern { kind: Kind::Next(NEXT), pairs: nearest(gpus, NEXT) })
+}
+
+/// Each GPU to the `most` that follow it, shift by shift: GPUs that send one transfer after the other then never send to the
+/// same one. In the order of the senders all would begin with GPU 0, and healthy machines reach half of what the links allow.
+fn nearest(gpus: usize, most: usize) -> Vec<Pair> {
+    (1..=most).flat_map(|n| shifted(gpus, n)).collect()
 }
 
 fn shift(gpus: usize, kind: Kind, n: usize) -> Pattern {
-    Pattern { kind, pairs: (0..gpus).map(|gpu| Pair::of(gpu, (gpu + n) % gpus)).collect() }
+    Pattern { kind, pairs: shifted(gpus, n).collect() }
+}
+
+fn shifted(gpus: usize, n: usize) -> impl Iterator<Item = Pair> {
+    (0..gpus).map(move |gpu| Pair::of(gpu, (gpu + n) % gpus))
 }
 
 #[cfg(test)]
@@ -110,6 +118,13 @@ mod tests {
             lines.contains(&"all to GPU 2: 3".to_owned()) && lines.contains(&"GPU 0 to all: 3".to_owned())
         );
         assert_eq!(lines[11..], ["each to the GPU 2 further: 4"]);
+    }
+
+    #[test]
+    fn all_to_all_is_every_shift_one_after_the_other() {
+        let all = patterns(4).into_iter().find(|p| p.kind == Kind::All).unwrap().pairs;
+        assert_eq!(all[..5], [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)].map(|(from, to)| Pair::of(from, to)));
+        assert_eq!(all.len(), 12);
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub(in crate::suite) enum Side {
 
 /// How many copies make one sample, at most. nvbandwidth makes 16; 4 of 512 MiB take 5 ms at 400 GB/s, ten
 /// thousand times the resolution of a clock.
-const MOST_COPIES: u32 = 4;
+pub(super) const MOST_COPIES: u32 = 4;
 /// No sample needs to be longer than this, ms.
 const SAMPLE_MS: f64 = 10.0;
 
@@ -64,12 +64,14 @@ pub(in crate::suite) struct Flow {
     pub(in crate::suite) from: u64,
     /// Offset in the target's buffer.
     pub(in crate::suite) to: u64,
+    /// Begins when the earlier transfers that its GPU moves in the same group have ended, not when they have begun.
+    pub(in crate::suite) in_turn: bool,
 }
 
 impl Flow {
     /// `way.from` writes to `way.to`.
     pub(in crate::suite) const fn write(way: Pair, how: How, bytes: u64, times: u32) -> Self {
-        Self { way, by: Side::Source, how, bytes, times, from: 0, to: 0 }
+        Self { way, by: Side::Source, how, bytes, times, from: 0, to: 0, in_turn: false }
     }
 
     /// `actor` reads from or writes to `peer`: rows and columns of nvbandwidth's matrices.

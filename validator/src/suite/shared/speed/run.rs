@@ -24,6 +24,14 @@ pub(in crate::suite) struct Timed {
     pub(in crate::suite) wrong: Option<(Flow, Checked)>,
 }
 
+impl Timed {
+    /// Which part of the whole time a transfer takes, on average: 1 if all run from the first start to the last stop.
+    #[expect(clippy::cast_precision_loss, reason = "a few hundred transfers")]
+    pub(super) fn overlap(&self) -> f64 {
+        self.each.iter().sum::<f64>() / (self.each.len() as f64 * self.total)
+    }
+}
+
 /// The lanes and tallies that a transfer uses on its GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Seat {
@@ -97,14 +105,22 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Queues a group: the first is parked, the others wait for its start. Returns how long the host took to
-    /// queue the copies of each, ms.
+    /// Queues a group: the first is parked, and each GPU's first transfer waits for its start. A GPU's further transfers
+    /// begin in the group's order, microseconds apart or in turn: a GPU that moves one transfer after the other (H200) would
+    /// otherwise choose the order, and many GPUs send to the same one meanwhile. Returns how long the host took to queue the
+    /// copies of each, ms.
     fn queue(&self, group: &[Running<'_>]) -> Result<Vec<f64>, GpuError> {
         let Some((first, others)) = group.split_first() else { return Ok(Vec::new()) };
         first.lane.stream.park(&self.latch, PARKED)?;
         let mut queued = vec![self.copies(first)?];
-        for other in others {
-            other.lane.stream.wait_event(&first.lane.start)?;
+        for (other, n) in others.iter().zip(1..) {
+            let flow = other.seat.flow;
+            let before = group.iter().take(n).rev().find(|r| r.seat.flow.actor() == flow.actor());
+            let begins = match before {
+                Some(before) if flow.in_turn => &before.lane.stop,
+                before => &before.unwrap_or(first).lane.start,
+            };
+            other.lane.stream.wait_event(begins)?;
             queued.push(self.copies(other)?);
             first.lane.stream.wait_event(&other.lane.stop)?;
         }

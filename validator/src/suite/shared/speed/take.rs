@@ -2,16 +2,25 @@
 
 use super::super::gpu_fault::during;
 use super::bench::Bench;
-use super::flow::Flow;
+use super::flow::{Flow, How, MOST_COPIES};
 use super::run::Timed;
 use super::sampling::{Job, Taken, sampled};
+use super::ways::Ways;
 use crate::floors::stats::{Policy, Unusable};
 use crate::gpu::GpuError;
 use crate::outcome::finding::{Code, Finding, Severity};
+use crate::schedule::Pair;
 use crate::suite::Machine;
+use std::collections::BTreeMap;
 
 /// How many transfers of a round are named.
 const NAMED: usize = 4;
+
+/// Transfers of one GPU that take less than this part of the whole time, on average, are moved one after the other: on 4 H200
+/// three take 0.33 to 0.56 of it. At the same time each takes nearly all of it.
+const ONE_BY_ONE: f64 = 0.7;
+/// How often all of them must be seen to do so.
+const ASKED: usize = 3;
 
 /// Why there is no sample.
 enum Trouble {
@@ -41,6 +50,32 @@ impl Bench<'_> {
         }
         machine.doing(&doing(groups));
         self.run_and_look(groups, look).map_err(|e| during(&subject(groups), &e))
+    }
+
+    /// Whether a GPU moves its transfers to several others one after the other. What many GPUs move together is then no
+    /// measure of their links, unless the order is given: which of them send to the same GPU would be chance. Asks the GPU
+    /// that sends to most others over similar paths, if there are two; `pairs` have access.
+    ///
+    /// # Errors
+    /// A fault of CUDA or of a GPU.
+    pub(in crate::suite) fn one_by_one(
+        &self,
+        machine: &Machine,
+        ways: &Ways,
+        pairs: &[Pair],
+    ) -> Result<bool, Box<Finding>> {
+        let flow = |way: Pair| self.for_peer(Flow::write(way, How::Ce, 0, MOST_COPIES));
+        let fan: Vec<_> = fan(pairs, |pair| ways.like(pair)).into_iter().map(flow).collect();
+        if fan.len() < 2 {
+            return Ok(false);
+        }
+        for _ in 0..ASKED {
+            let timed = self.once(machine, std::slice::from_ref(&fan), &mut || true)?;
+            if !timed.first().is_some_and(|timed| timed.overlap() < ONE_BY_ONE) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Samples `jobs`, all at the same time.
@@ -89,11 +124,38 @@ fn subject(groups: &[Vec<Flow>]) -> String {
     }
 }
 
+/// Of these pairs, the most that have one sender and are alike.
+fn fan(pairs: &[Pair], like: impl Fn(Pair) -> String) -> Vec<Pair> {
+    let mut fans: BTreeMap<_, Vec<Pair>> = BTreeMap::new();
+    for pair in pairs {
+        fans.entry((pair.from, like(*pair))).or_default().push(*pair);
+    }
+    fans.into_values().max_by_key(Vec::len).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::flow::How;
     use super::*;
-    use crate::schedule::Pair;
+
+    #[test]
+    fn a_fan_is_of_one_sender_and_of_one_kind() {
+        let all: Vec<_> = Pair::all(4).filter(|pair| pair.from != pair.to).collect();
+        let socket = |pair: Pair| (pair.from.index() / 2 == pair.to.index() / 2).to_string();
+        assert_eq!(fan(&all, |_| String::new()), [Pair::of(3, 0), Pair::of(3, 1), Pair::of(3, 2)]);
+        assert_eq!(fan(&all, socket), [Pair::of(3, 0), Pair::of(3, 1)]);
+        assert_eq!(fan(&[], socket), []);
+    }
+
+    #[test]
+    fn transfers_that_run_one_after_the_other_overlap_less() {
+        let timed = |each: &[f64]| Timed { each: each.to_vec(), total: 3.0, queued: Vec::new(), wrong: None };
+        // Measured on 4 H200: one after the other, and two of three at the same time.
+        assert!(
+            [&[1.0, 1.0, 1.0][..], &[1.0, 1.0, 3.0]].iter().all(|each| timed(each).overlap() < ONE_BY_ONE)
+        );
+        assert!(timed(&[2.9, 3.0, 2.8]).overlap() > ONE_BY_ONE);
+        assert!(timed(&[]).overlap().is_nan(), "no transfer is not one after the other");
+    }
 
     #[test]
     fn a_few_transfers_are_named_and_more_are_counted() {
