@@ -196,7 +196,7 @@ mod tests {
             seen: [seen(), seen()],
         };
         let on = mean(&taken.on);
-        let findings = speed::findings(&speed::slow(&on, &limits), &limits, "with peer-to-peer");
+        let findings = speed::findings(&speed::slow(&on, &limits, &[]), &limits, "with peer-to-peer");
         let again = Again { findings, rows: Vec::new() };
         judge(&taken, Compared { on, again, limits: Some(limits) }, &states).unwrap()
     }

@@ -1,5 +1,6 @@
 //! Repeats measurements that took too long: single runs sometimes take twice as long by chance, so only a row
-//! that stays too slow counts. The best of a row's times is its time.
+//! that stays too slow counts. The best of a row's times is its time. Calls that are compared with each other are measured
+//! again together, because a host may become slower meanwhile: what is alike once is alike.
 
 use super::arms::{self, Which};
 use super::limits::Limits;
@@ -32,7 +33,8 @@ pub(super) fn judge(
     rows: &mut [Row],
     limits: &Limits,
 ) -> Result<Again, Box<Finding>> {
-    let mut slow = speed::slow(rows, limits);
+    let mut alike = Vec::new();
+    let mut slow = speed::slow(rows, limits, &alike);
     let mut measured: Vec<Row> = Vec::new();
     let mut before: Vec<Slow> = Vec::new();
     for _ in 0..ROUNDS {
@@ -43,8 +45,10 @@ pub(super) fn judge(
         thread::sleep(PAUSE);
         let new = arms::with(machine, which, |ranks| take(machine, which, ranks, &slow))?;
         new.iter().for_each(|new| better(rows, new));
+        let now: Vec<_> = speed::slow(&new, limits, &[]).iter().map(Slow::place).collect();
+        alike.extend(slow.iter().map(Slow::place).filter(|place| !now.contains(place)));
         measured.extend(new);
-        slow = speed::slow(rows, limits);
+        slow = speed::slow(rows, limits, &alike);
     }
     let lines = |slow: &Slow| {
         let same = |other: &&Slow| other.bytes == slow.bytes && other.collective == slow.collective;
@@ -58,7 +62,10 @@ pub(super) fn judge(
 
 /// Measures each slow size once more, in both placements.
 fn take(machine: &Machine, which: Which, ranks: &mut Ranks, slow: &[Slow]) -> Result<Vec<Row>, Trouble> {
-    let mut kinds: Vec<_> = slow.iter().map(|slow| (slow.collective, slow.bytes)).collect();
+    let sizes = |slow: &Slow| [vec![slow.bytes], slow.compared()].concat();
+    let mut kinds: Vec<_> =
+        slow.iter().flat_map(|slow| sizes(slow).into_iter().map(|bytes| (slow.collective, bytes))).collect();
+    kinds.sort_unstable();
     kinds.dedup();
     let mut rows = Vec::new();
     for (collective, bytes) in kinds {

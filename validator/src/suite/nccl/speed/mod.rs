@@ -39,6 +39,9 @@ pub(super) struct Slow {
     why: Why,
 }
 
+/// One placement of one row: the collective and the bytes of the row.
+pub(super) type Place = (Collective, u64, Placement);
+
 /// The limit that it exceeds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Why {
@@ -52,23 +55,24 @@ enum Why {
     Other,
 }
 
-/// All rows that are too slow. `rows` are sweeps of any collectives.
-pub(super) fn slow(rows: &[Row], limits: &Limits) -> Vec<Slow> {
+/// All rows that are too slow. `rows` are sweeps of any collectives; those in `alike` are not compared with other rows.
+pub(super) fn slow(rows: &[Row], limits: &Limits, alike: &[Place]) -> Vec<Slow> {
     let of = |collective: &Collective| {
         let own: Vec<_> = rows.iter().filter(|r| r.collective == *collective && r.count > 0).collect();
-        one(&own, limits)
+        one(&own, limits, alike)
     };
     Collective::ALL.iter().flat_map(of).collect()
 }
 
-fn one(rows: &[&Row], limits: &Limits) -> Vec<Slow> {
+fn one(rows: &[&Row], limits: &Limits, alike: &[Place]) -> Vec<Slow> {
     let both = |row: &&Row| [row.out_of_place.us, row.in_place.us];
     let small = rows.iter().filter(|row| row.bytes <= SMALL);
     let small_us = small.flat_map(both).fold(f64::INFINITY, f64::min).min(limits.most_small_us());
     let mut found = Vec::new();
     for row in rows {
         for placement in [Placement::OutOfPlace, Placement::InPlace] {
-            let compared = compared(row, placement, rows, limits, small_us);
+            let mut compared = compared(row, placement, rows, limits, small_us);
+            compared.retain(|slow| !slow.why.is_other_row() || !alike.contains(&slow.place()));
             // Each row once, by the limit that it exceeds most.
             let worst = compared.into_iter().filter(|slow| slow.us > slow.most_us);
             found.extend(worst.max_by(|a, b| a.times().total_cmp(&b.times())));
@@ -125,7 +129,27 @@ const fn time(row: &Row, placement: Placement) -> f64 {
     }
 }
 
+impl Why {
+    /// Whether the limit is the time of other calls: of another size, or in the other placement.
+    const fn is_other_row(self) -> bool {
+        matches!(self, Self::Neighbour(_) | Self::Other)
+    }
+}
+
 impl Slow {
+    pub(super) const fn place(&self) -> Place {
+        (self.collective, self.bytes, self.placement)
+    }
+
+    /// The sizes whose times are compared, bytes; none if other calls do not matter.
+    pub(super) fn compared(&self) -> Vec<u64> {
+        match self.why {
+            Why::Neighbour(other) => vec![self.bytes, other],
+            Why::Other => vec![self.bytes],
+            Why::Links(_) | Why::Start => Vec::new(),
+        }
+    }
+
     /// A row's figures, without a limit yet.
     fn of(row: &Row, placement: Placement) -> Self {
         let timed = match placement {
