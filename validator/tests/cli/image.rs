@@ -80,8 +80,8 @@ fn a_golden_image_that_is_expected_where_there_is_none_fails() {
     assert_eq!((run.status, codes(&report, "image")), (1, vec!["IMAGE-NONE".to_owned()]));
 }
 
-/// The recorded machine in the repository.
-const H200: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/machines/recorded/h200-2.txt");
+/// The recorded machines in the repository.
+const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/machines/recorded");
 
 fn firstlight(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_firstlight")).args(words).output().unwrap()
@@ -115,15 +115,20 @@ fn a_recorded_machine_is_judged_as_the_machine_itself() {
 }
 
 #[test]
-fn a_real_machine_with_two_h200_is_read() {
-    let report = json(Path::new(H200), &["validate", "--scope", "fabric"]);
-    assert_eq!(report["fabric"]["gpus"].as_array().unwrap().len(), 2);
-    let outcome = |id: &str| {
-        let tests = report["tests"].as_array().unwrap();
-        tests.iter().find(|t| t["id"] == id).map(|t| t["outcome"].as_str().unwrap().to_owned())
-    };
-    for (id, expected) in [("fabric", "pass"), ("driver", "pass"), ("bar1", "pass"), ("xid", "pass")] {
-        assert_eq!(outcome(id).as_deref(), Some(expected), "{id}: {report}");
+fn real_machines_with_h200_and_h100_are_read() {
+    for (name, gpus, product) in [("h200-2", 2, "0x2335"), ("h100-1", 1, "0x2330")] {
+        let report =
+            json(&Path::new(RECORDED).join(format!("{name}.txt")), &["validate", "--scope", "fabric"]);
+        let found = report["fabric"]["gpus"].as_array().unwrap();
+        assert_eq!(found.len(), gpus, "{name}");
+        let devices = report["fabric"]["devices"].as_array().unwrap();
+        let of_product = devices.iter().filter(|device| device["device"] == product);
+        assert_eq!(of_product.count(), gpus, "{name}: {devices:?}");
+        for id in ["fabric", "driver", "bar1", "xid"] {
+            let tests = report["tests"].as_array().unwrap();
+            let outcome = tests.iter().find(|t| t["id"] == id).map(|t| t["outcome"].as_str().unwrap());
+            assert_eq!(outcome, Some("pass"), "{name} {id}: {report}");
+        }
     }
 }
 

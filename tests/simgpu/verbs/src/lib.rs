@@ -7,16 +7,14 @@
 )]
 
 mod memory;
-mod pace;
 mod work;
 
 use memory::{Completion, Context, Device, Pair, Queue, Region, Registered};
-use pace::Burst;
 use simgpu_model::scenario::{VerbsFault, VerbsKind};
 use simgpu_model::{Scenario, beside};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::{Mutex, OnceLock, PoisonError};
-use work::post;
+use work::{Burst, post};
 
 const EINVAL: c_int = 22;
 const ETIMEDOUT: c_int = 110;

@@ -1,6 +1,6 @@
 //! Registered memory: this process's own, or that of a simulated GPU.
 
-use crate::pace::Burst;
+use crate::work::Burst;
 use libloading::os::unix::{Library, RTLD_LAZY};
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{CString, c_int, c_void};

@@ -9,7 +9,7 @@ use std::io::{self, Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::{Mutex, Once, PoisonError};
-use std::thread::{self, park};
+use std::thread::{self, park, sleep};
 use std::time::{Duration, Instant};
 
 pub(crate) unsafe extern "C" fn post(pair: *mut Pair, work: *mut Work, _refused: *mut *mut Work) -> c_int {
@@ -178,4 +178,34 @@ pub(crate) fn access(pid: u32, rkey: u32, address: u64, data: &mut [u8], write: 
         stream.read_exact(data)?;
     }
     Ok(done == [1])
+}
+
+/// A pause between two transfers at least this long ends a burst.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Consecutive transfers of one size in one direction.
+#[derive(Default)]
+pub(crate) struct Burst {
+    bytes: u64,
+    write: bool,
+    /// By how much they have been too slow in total so far.
+    late: Duration,
+    /// When the last transfer ended.
+    ended: Option<Instant>,
+}
+
+impl Burst {
+    /// Waits until a transfer that began at `begun` has taken as long as it should. If a busy host delays one transfer, the
+    /// next ones of the burst are shortened by the delay, so that the rate is the scenario's and not the host's.
+    pub(crate) fn pace(&mut self, begun: Instant, bytes: u64, write: bool, whole: Duration) {
+        let follows = self.ended.is_some_and(|ended| begun.duration_since(ended) < PAUSE);
+        if (self.bytes, self.write) != (bytes, write) || !follows {
+            *self = Self { bytes, write, ..Self::default() };
+        }
+        let since = self.ended.unwrap_or(begun);
+        let due = whole.saturating_sub(self.late);
+        sleep(due.saturating_sub(since.elapsed()));
+        self.late = (self.late + since.elapsed()).saturating_sub(whole);
+        self.ended = Some(Instant::now());
+    }
 }
