@@ -56,6 +56,7 @@ impl Fault {
                 | Kind::Missing
                 | Kind::Init
                 | Kind::Clock
+                | Kind::OneByOne
                 | Kind::NvlinkDown
                 | Kind::NvlinkError
                 | Kind::Stuck

@@ -254,6 +254,13 @@ impl Engine {
         }
         let to = self.reach(by, dst, bytes, Who::Ce)?;
         let reached = if kept.is_some() { None } else { Some(self.reach(by, src, bytes, Who::Ce)?) };
+        if let (Some(Reach::Gpu { owner: a, .. }), Reach::Gpu { owner: b, .. }) = (&reached, &to)
+            && a != b
+            && self.scenario.one_by_one()
+            && self.moves_to_another(by)
+        {
+            return Ok(Begun::NotYet);
+        }
         let (route, faults, way) = match (&reached, &to) {
             (None | Some(Reach::Host { .. }), Reach::Gpu { owner, .. }) => {
                 (self.scenario.host(*owner, true, Who::Ce), Vec::new(), Way::Read)
@@ -420,9 +427,18 @@ impl Engine {
 
     /// Number of transfers between GPUs that are in progress.
     fn under_way(&self) -> usize {
-        let moves = |s: &super::Stream| matches!(&s.running, Some(Running::Moving { route, .. }) if route.peers.is_some());
         self.streams.values().filter(|s| moves(s)).count()
     }
+
+    /// Whether this GPU moves data to or from another one.
+    fn moves_to_another(&self, gpu: usize) -> bool {
+        self.streams.values().any(|s| s.gpu == gpu && moves(s))
+    }
+}
+
+/// Whether a stream moves data between two GPUs.
+fn moves(stream: &super::Stream) -> bool {
+    matches!(&stream.running, Some(Running::Moving { route, .. }) if route.peers.is_some())
 }
 
 /// The factor by which small operations take longer: the maximum over all faults, as a table's copies often meet the same

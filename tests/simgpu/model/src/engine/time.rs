@@ -202,6 +202,9 @@ impl Engine {
             }
             let gpu = stream.gpu;
             self.ready.insert(id);
+            if self.scenario.one_by_one() {
+                self.ready.append(&mut self.blocked);
+            }
             if let Some(Running::Moving { job, .. }) = stream.running.take()
                 && let Err(status) = self.finish(job)
             {

@@ -187,6 +187,8 @@ pub enum Kind {
     Late,
     /// The clock by which events are timed is wrong, on GPU `gpu` or on all.
     Clock,
+    /// The copy engines of a GPU move one transfer between GPUs after the other: its further ones wait.
+    OneByOne,
     /// The last `links` NVLinks are down, on GPU `gpu` or on all.
     NvlinkDown,
     /// NVML does not report the state of NVLinks, on GPU `gpu` or on all.

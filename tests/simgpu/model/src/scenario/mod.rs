@@ -55,6 +55,12 @@ impl Scenario {
         Ok(scenario)
     }
 
+    /// Whether a GPU moves one transfer between GPUs after the other.
+    #[must_use]
+    pub fn one_by_one(&self) -> bool {
+        self.fault.iter().any(|fault| fault.kind == Kind::OneByOne)
+    }
+
     /// The faults of a kind that affect data from GPU `from` to GPU `to`.
     pub fn faults(&self, kind: Kind, from: usize, to: usize) -> impl Iterator<Item = &Fault> {
         self.fault.iter().filter(move |f| f.kind == kind && f.pair.has(from, to))
