@@ -227,8 +227,11 @@ impl Machine {
 
     /// Boots it.
     pub(crate) fn boot(self) -> Running {
-        let mut command = Command::new("unshare");
+        // A shell makes what it runs in the background ignore SIGINT and SIGQUIT; the kernel starts process 1 without that.
+        let mut command = Command::new("env");
         command.args([
+            "--default-signal",
+            "unshare",
             "--pid",
             "--mount",
             "--net",
