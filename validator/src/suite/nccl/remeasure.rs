@@ -60,11 +60,10 @@ pub(super) fn judge(
     Ok(Again { findings, rows: measured })
 }
 
-/// Measures each slow size once more, in both placements.
+/// Measures each slow size once more, and the size that it is compared with, in both placements.
 fn take(machine: &Machine, which: Which, ranks: &mut Ranks, slow: &[Slow]) -> Result<Vec<Row>, Trouble> {
-    let sizes = |slow: &Slow| [vec![slow.bytes], slow.compared()].concat();
-    let mut kinds: Vec<_> =
-        slow.iter().flat_map(|slow| sizes(slow).into_iter().map(|bytes| (slow.collective, bytes))).collect();
+    let of = |slow: &Slow| slow.sizes().into_iter().map(|bytes| (slow.collective, bytes)).collect::<Vec<_>>();
+    let mut kinds: Vec<_> = slow.iter().flat_map(of).collect();
     kinds.sort_unstable();
     kinds.dedup();
     let mut rows = Vec::new();

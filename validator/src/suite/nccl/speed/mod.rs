@@ -141,12 +141,11 @@ impl Slow {
         (self.collective, self.bytes, self.placement)
     }
 
-    /// The sizes whose times are compared, bytes; none if other calls do not matter.
-    pub(super) fn compared(&self) -> Vec<u64> {
+    /// The sizes to measure, bytes: its own, and the one that it is compared with.
+    pub(super) fn sizes(&self) -> Vec<u64> {
         match self.why {
             Why::Neighbour(other) => vec![self.bytes, other],
-            Why::Other => vec![self.bytes],
-            Why::Links(_) | Why::Start => Vec::new(),
+            Why::Other | Why::Links(_) | Why::Start => vec![self.bytes],
         }
     }
 

@@ -101,10 +101,7 @@ fn what_was_alike_when_it_was_measured_together_is_not_compared() {
     rows[17].in_place.us = 31.8;
     let limits = limits(4, 390.0, NVL);
     let found = slow(&rows, &limits, &[]);
-    assert_eq!(
-        (found.len(), found[0].place().2, found[0].compared()),
-        (1, Placement::InPlace, vec![1 << 20])
-    );
+    assert_eq!((found.len(), found[0].place().2, found[0].sizes()), (1, Placement::InPlace, vec![1 << 20]));
     assert_eq!(slow(&rows, &limits, &[found[0].place()]), []);
     rows[17].in_place.us = 400.0;
     assert_eq!(slow(&rows, &limits, &[found[0].place()]).len(), 1, "the links' limit remains");
