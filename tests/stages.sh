@@ -48,7 +48,6 @@ settle() {
 beside just media
 stage check tests/check.sh
 stage simulate just simulate-tests
-stage fuzz just fuzz
 stage kernels just kernels --check
 stage media settle
 # The longest of the image's tests, a build without network, is one thread at its end.

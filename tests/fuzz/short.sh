@@ -14,12 +14,12 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 awk -v to="$work/seeds/" '/^==> / { out = to $2; folder = out; sub("/[^/]*$", "", folder); system("mkdir -p " folder); next }
     out { print > out }' tests/fuzz/seeds.txt
-cp -r tests/fuzz/seeds "$work"
+find "$work/seeds" -name '*.hex' -exec sh -c 'basenc --base16 -d -i "$1" > "${1%.hex}" && rm "$1"' hex {} \;
 # The configuration spaces of the modelled machines are the best start for their parser. The small test brings the features of
 # a build of tests, so that both share what they compile.
 tests/check.sh with cargo build --quiet --locked --lib --bin machine --test driver
 "${program%/*}/machine" all "$work/machines"
-mapfile -t targets < <(if [ $# -gt 0 ]; then printf '%s\n' "$@"; else sed -n 's/^    ("\([a-z_]*\)",.*/\1/p' tests/fuzz/targets/main.rs; fi)
+mapfile -t targets < <(if [ $# -gt 0 ]; then printf '%s\n' "$@"; else sed -n 's/^    ("\([a-z_]*\)",.*/\1/p' tests/fuzz/targets/lib.rs; fi)
 # One target: its line; status 1 when something was found.
 one() {
     local target=$1 seeds=$work/seeds/$1 log
