@@ -192,25 +192,3 @@ fn the_checksums_of_the_network_folder_are_complete_and_right() {
         assert!(name == "SHA256SUMS" || listed.contains(&format!("  {name}\n")), "{name} is not listed");
     }
 }
-
-/// The same image gives the same stick, CD and network folder.
-#[test]
-fn media_made_again_are_the_same_bytes() {
-    let image = Image::shipped();
-    let out = image.uki().unwrap();
-    let out = fs::canonicalize(out.parent().unwrap()).unwrap();
-    let dir = tempfile::tempdir_in(workspace().join("target")).unwrap();
-    let run = |script: &str, to: &Path| {
-        let output =
-            Command::new(workspace().join("image/media").join(script)).arg(&out).arg(to).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    };
-    run("stick.sh", &dir.path().join("stick"));
-    assert!(bytes(dir.path().join("stick")) == bytes(image.usb().unwrap()), "the stick differs");
-    run("iso.sh", &dir.path().join("iso"));
-    assert!(bytes(dir.path().join("iso")) == bytes(image.iso().unwrap()), "the CD differs");
-    fs::create_dir(dir.path().join("pxe")).unwrap();
-    run("pxe.sh", &dir.path().join("pxe"));
-    let sums = |folder: &Path| String::from_utf8(bytes(folder.join("SHA256SUMS"))).unwrap();
-    assert_eq!(sums(&dir.path().join("pxe")), sums(&image.pxe().unwrap()));
-}
