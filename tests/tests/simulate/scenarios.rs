@@ -173,6 +173,17 @@ fn each_scenario_gets_its_verdict_and_its_tests_are_blamed() {
     });
 }
 
+/// In the order that chance gives, such GPUs move half to three quarters of what their links carry.
+#[test]
+fn gpus_that_move_one_transfer_after_the_other_are_measured_in_order() {
+    let judged = judge("nvlink4-one-by-one", &Scenario::named("nvlink4-one-by-one").unwrap(), &[]);
+    let tests = judged.report.0["tests"].as_array().unwrap();
+    let together = tests.iter().find(|test| test["id"] == "p2p-together").unwrap();
+    let rows = together["tables"][0]["rows"].as_array().unwrap();
+    let all = rows.iter().find(|row| row[0] == "all to all").unwrap();
+    assert!(all[4].as_f64() >= Some(0.9), "{all}");
+}
+
 /// An error that is not sticky ends its pair's transfers and does not leave wrong data in the memory of other pairs.
 #[test]
 fn a_refused_copy_is_blamed_on_its_own_pair() {

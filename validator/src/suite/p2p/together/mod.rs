@@ -7,15 +7,17 @@ mod measure;
 mod pattern;
 
 use crate::config::Level;
+use crate::machine::GpuId;
 use crate::machine::pcie::link::raw_gb_s;
 use crate::machine::pcie::model::Bdf;
-use crate::outcome::Judgement;
 use crate::outcome::finding::Finding;
+use crate::outcome::{Judgement, Matrix};
 use crate::schedule::Pair;
 use crate::suite::shared::gate::gate;
-use crate::suite::shared::speed::{Bench, FULL, Watch, Ways};
+use crate::suite::shared::pair::matrix;
+use crate::suite::shared::speed::{Bench, FULL, Watch, Ways, rounded};
 use crate::suite::{Group, Machine, Test};
-use pattern::Pattern;
+use pattern::{Kind, Pattern};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -29,6 +31,10 @@ pub(in crate::suite) const TEST: Test = Test {
     group: Group::Gpu,
     run,
 };
+
+/// Patterns whose transfers are reported one by one, and the matrix of each.
+const MATRICES: &[(&str, Kind)] =
+    &[("together.ring", Kind::Ring), ("together.ring.back", Kind::RingBack), ("together.all", Kind::All)];
 
 /// A pattern's figures.
 #[derive(Debug, Clone, PartialEq)]
@@ -67,6 +73,29 @@ struct Seen {
     /// Patterns that could not be run, and why.
     left_out: Vec<(Pattern, String)>,
     findings: Vec<Finding>,
+}
+
+impl Seen {
+    /// The speeds of pairs, and the totals of each GPU as sender and receiver.
+    fn matrices(&self, gpus: usize) -> Vec<Matrix> {
+        let cell = |kind: Kind, pair: Pair| {
+            let moved = self.moved.iter().find(|m| m.pattern.kind == kind)?;
+            let place = moved.pattern.pairs.iter().position(|p| *p == pair)?;
+            moved.each().get(place).copied().map(rounded)
+        };
+        let pairs = MATRICES.iter().map(|(name, kind)| matrix(name, "GB/s", gpus, |pair| cell(*kind, pair)));
+        let total =
+            |kind: Kind| self.moved.iter().find(|m| m.pattern.kind == kind).map(|m| rounded(m.best()));
+        let row = |name: &str, kind: fn(GpuId) -> Kind| Matrix {
+            name: name.to_owned(),
+            unit: "GB/s".to_owned(),
+            rows: vec!["total".to_owned()],
+            columns: (0..gpus).map(|n| n.to_string()).collect(),
+            values: vec![GpuId::all(gpus).map(|gpu| total(kind(gpu))).collect()],
+        };
+        let ones = [row("together.to-one", Kind::ToOne), row("together.from-one", Kind::FromOne)];
+        pairs.chain(ones.into_iter().filter(|_| gpus > 2)).collect()
+    }
 }
 
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
