@@ -42,7 +42,7 @@ pub struct Case {
     pub gpus: usize,
 }
 
-/// The maximum number of GPUs in a partial matrix, of faults and of healthy machines. Six ordered pairs are judged in a third
+/// The maximum number of GPUs in a partial matrix, of faults and of healthy machines. Six ordered pairs are judged in half
 /// of the time that twenty need.
 const FEW: usize = 3;
 const FEW_HEALTHY: usize = 4;

@@ -1,4 +1,4 @@
-//! The judgement over the patterns: a table with the links' limits, matrices, findings and the summary. Pure.
+//! The judgement over the patterns: a table with the links' limits, findings and the summary. Pure.
 
 use super::pattern::Kind;
 use super::{Moved, Seen};
