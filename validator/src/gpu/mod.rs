@@ -7,6 +7,7 @@ mod cuda;
 mod nccl;
 mod nvml;
 pub mod pattern;
+pub mod poll;
 
 pub use clique::Clique;
 pub use cuda::{

@@ -4,10 +4,10 @@
 use super::api::{Api, api};
 use super::error::{GpuError, is_spoiled};
 use super::kernels::Kernels;
+use crate::gpu::poll::pause;
 use cudarc::driver::sys;
 use std::cell::{Cell, RefCell};
 use std::ptr;
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// `CUDA_ERROR_NOT_READY`
@@ -141,7 +141,7 @@ impl Context {
             if waited > LEFT_OVER {
                 return Err(GpuError::hang(&format!("GPU {ordinal}: work left over"), waited));
             }
-            thread::sleep(Duration::from_micros(50));
+            pause(waited);
         }
     }
 }

@@ -4,7 +4,7 @@
 use super::api::{Api, api};
 use super::context::Context;
 use super::error::GpuError;
-use super::images;
+use super::kernels;
 use crate::machine::GpuId;
 use crate::machine::pcie::model::Bdf;
 use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute};
@@ -96,7 +96,7 @@ impl Gpu {
             known.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
             known.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         );
-        let image = images::fitting(capability)
+        let image = kernels::fitting(capability)
             .ok_or_else(|| GpuError::Image { gpu: format!("GPU {n} ({name})"), capability })?;
         Ok(Self {
             ordinal,

@@ -9,7 +9,6 @@ mod device;
 mod error;
 mod event;
 mod graph;
-mod images;
 mod kernels;
 mod launch;
 mod memory;

@@ -6,16 +6,14 @@ use super::device::Gpu;
 use super::error::GpuError;
 use super::event::Event;
 use crate::gpu::cuda::memory::span::{Span, size};
+use crate::gpu::poll::pause;
 use cudarc::driver::sys;
 use std::ptr;
 use std::rc::Rc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// `CU_STREAM_NON_BLOCKING`: does not wait for the legacy default stream.
 const NON_BLOCKING: u32 = 1;
-/// How long the state is polled without a pause, so that the end of short work is noticed at once.
-const EAGER: Duration = Duration::from_millis(2);
 
 /// A queue of work for one GPU.
 #[derive(Debug)]
@@ -166,11 +164,7 @@ impl Stream {
             if waited > within {
                 return Err(GpuError::hang(doing, waited));
             }
-            if waited > EAGER {
-                thread::sleep(Duration::from_micros(50));
-            } else {
-                std::hint::spin_loop();
-            }
+            pause(waited);
         }
     }
 

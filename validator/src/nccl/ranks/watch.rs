@@ -3,17 +3,14 @@
 use super::messages::Fault;
 use super::team::Team;
 use super::trouble::TroubleKind;
+use crate::gpu::poll::pause;
 use crate::machine::Rank;
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// Slower than any transport that works, such as a narrow link of an old generation on a busy host.
 const SLOW_BYTES_PER_S: u64 = 200_000_000;
 /// Extra time for starting, connecting and a busy machine.
 const BESIDE: Duration = Duration::from_secs(10);
-/// How long the GPUs are polled without a pause, so that the end of short work is seen at once.
-const EAGER: Duration = Duration::from_millis(2);
-const PAUSE: Duration = Duration::from_micros(50);
 /// How often NCCL is checked for errors.
 const ASK: Duration = Duration::from_millis(1);
 
@@ -46,11 +43,7 @@ pub(super) fn wait(team: &Team, within: Duration) -> Result<(), Fault> {
             trouble(team)?;
             next_ask = waited + ASK;
         }
-        if waited > EAGER {
-            thread::sleep(PAUSE);
-        } else {
-            std::hint::spin_loop();
-        }
+        pause(waited);
     }
 }
 

@@ -4,10 +4,11 @@
 use super::VerbsError;
 use super::abi::{ACTIVE, Completion, Context, Cq, Pd, PortAttr};
 use super::library::{Api, api};
+use crate::gpu::poll::pause;
 use serde::{Deserialize, Serialize};
 use std::ffi::CStr;
 use std::ptr;
-use std::thread::{sleep, yield_now};
+use std::thread::yield_now;
 use std::time::{Duration, Instant};
 
 /// The capacity of a completion queue.
@@ -15,8 +16,6 @@ pub(super) const COMPLETIONS: i32 = 64;
 /// How long a completion is polled for without a pause: longer than a transfer of the largest size takes. After that the card
 /// has probably failed, and a processor need not be kept busy until the deadline.
 const SPIN: Duration = Duration::from_millis(20);
-/// The pause between later polls.
-const PAUSE: Duration = Duration::from_micros(100);
 
 /// How another port reaches this one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,11 +116,8 @@ impl Port {
                     if now >= due {
                         return Ok(None);
                     }
-                    if now.duration_since(*waits_since.get_or_insert(now)) < SPIN {
-                        yield_now();
-                    } else {
-                        sleep(PAUSE);
-                    }
+                    let waited = now.duration_since(*waits_since.get_or_insert(now));
+                    if waited < SPIN { yield_now() } else { pause(waited) }
                 }
                 1 => return Ok(Some(completion)),
                 code => return Err(VerbsError::code(format!("ibv_poll_cq on {}", self.name), code)),
