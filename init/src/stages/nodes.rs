@@ -60,21 +60,37 @@ fn spec(config: &Validator, meeting: Duration) -> Spec {
     helper::validator(config, &["nodes", "--json", paths::NODES], meeting + TESTS)
 }
 
-/// Shows the command's rows, except NCCL's tables, which are wider than a console. Its verdict lines get a prefix, because
-/// the last line of a boot must be the machine's verdict.
+/// Shows the command's rows, without the tables of perftest's and nccl-tests' form, which are wider than a console. Its verdict
+/// lines get a prefix, because the last line of a boot must be the machine's verdict.
 fn show(stream: Stream, line: &str) -> bool {
     match stream {
         Stream::Err => debug!("nodes: {line}"),
         Stream::Out if is_verdict(line) => info!(target: CHILD, "nodes: {line}"),
-        Stream::Out if line.chars().count() > WIDTH => debug!("nodes: {line}"),
+        Stream::Out if is_of_a_table(line) => debug!("nodes: {line}"),
         Stream::Out => info!(target: CHILD, "{line}"),
     }
     stream == Stream::Out
 }
 
+/// A wide row, a title, or an empty line between tables.
+fn is_of_a_table(line: &str) -> bool {
+    let begins = line.trim_start();
+    line.chars().count() > WIDTH || begins.is_empty() || begins.starts_with('#')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_of_tests_are_shown_and_tables_are_not() {
+        for row in ["  PASS   nodes-pairs     2 of 2 pairs   0.0 s", "                         are fine"] {
+            assert!(!is_of_a_table(row), "{row}");
+        }
+        for line in ["", "#", "# Using devices", " #bytes     #iterations", &"1".repeat(81)] {
+            assert!(is_of_a_table(line), "{line}");
+        }
+    }
 
     #[test]
     fn the_time_limit_is_that_of_the_meeting_and_of_the_tests() {
