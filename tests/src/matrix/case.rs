@@ -12,7 +12,8 @@ use std::sync::Arc;
 pub struct Chosen {
     /// Each variant with each number of GPUs; otherwise each variant with one number, and each number with one variant.
     pub all: bool,
-    /// One case of each class at the lowest level that finds it, and the smaller healthy machines.
+    /// One case of each class at the lowest level that finds it, by the tests that find it alone, and the smaller healthy
+    /// machines.
     pub part: bool,
     /// Only these levels; all if empty.
     pub levels: Vec<String>,
@@ -40,10 +41,12 @@ pub struct Case {
     pub level: usize,
     /// Number of GPUs.
     pub gpus: usize,
+    /// Only the tests that find it run.
+    pub alone: bool,
 }
 
 /// The maximum number of GPUs in a partial matrix, of faults and of healthy machines. Six ordered pairs are judged in half
-/// of the time that twenty need.
+/// of the time that twenty need, and healthy machines with more at level quick.
 const FEW: usize = 3;
 const FEW_HEALTHY: usize = 4;
 
@@ -73,6 +76,7 @@ fn of_class(class: &Arc<Class>, nth: usize, chosen: &Chosen) -> Vec<Case> {
         subject: Subject::Fault(Arc::clone(class), variant, Place::nth(nth + place, gpus)),
         level,
         gpus,
+        alone: chosen.part,
     };
     let variants = class.variants();
     if chosen.part {
@@ -98,9 +102,14 @@ fn of_class(class: &Arc<Class>, nth: usize, chosen: &Chosen) -> Vec<Case> {
 }
 
 fn of_healthy(healthy: &Arc<Healthy>, chosen: &Chosen) -> Vec<Case> {
-    let levels = if chosen.part { 1..2 } else { 0..LEVELS.len() };
+    let levels = match healthy.gpus {
+        _ if !chosen.part => 0..LEVELS.len(),
+        0..=FEW => 1..2,
+        _ => 0..1,
+    };
     let wanted = !chosen.part || healthy.gpus <= FEW_HEALTHY;
-    let one = |level| Case { subject: Subject::Healthy(Arc::clone(healthy)), level, gpus: healthy.gpus };
+    let subject = Subject::Healthy(Arc::clone(healthy));
+    let one = |level| Case { subject: subject.clone(), level, gpus: healthy.gpus, alone: false };
     levels.filter(|_| wanted).map(one).collect()
 }
 
@@ -160,6 +169,11 @@ impl Case {
         let mut words = vec!["--level".to_owned(), LEVELS[self.level].to_owned()];
         if LEVELS[self.level] == "full" {
             words.extend(["--skip".to_owned(), "p2p-soak".to_owned()]);
+        }
+        if let Subject::Fault(class, ..) = &self.subject
+            && self.alone
+        {
+            words.extend(["--only".to_owned(), class.blamed.join(",")]);
         }
         words
     }

@@ -10,7 +10,7 @@ use harness::workspace;
 use std::process::{Command, Output};
 
 /// A part of the matrix of faults and healthy machines: each class of faults once, at the lowest level that claims to
-/// find it, and the smaller healthy machines. `./run matrix` runs all of it.
+/// find it, by the tests that find it alone, and the smaller healthy machines. `./run matrix` runs all of it.
 mod matrix {
     use harness::matrix::{Chosen, cases, counts, run, table};
 
