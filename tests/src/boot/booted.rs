@@ -106,15 +106,6 @@ impl Booted {
         }
     }
 
-    /// The verdict lines of tests over several nodes.
-    ///
-    /// # Panics
-    /// If one cannot be parsed.
-    #[must_use]
-    pub fn verdicts_of_nodes(&self) -> Vec<Verdict> {
-        self.verdicts().filter(|verdict| verdict.scope == NODES).collect()
-    }
-
     fn verdicts(&self) -> impl Iterator<Item = Verdict> {
         let lines = self.lines().filter(|line| line.starts_with("FIRSTLIGHT "));
         lines.map(move |line| Verdict::parse(line).unwrap_or_else(|| panic!("cannot read {line:?}\n{self}")))

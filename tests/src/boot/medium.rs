@@ -27,10 +27,6 @@ pub enum Medium {
     Cd(PathBuf),
     /// BIOS with iPXE in the network card, which receives this script.
     IpxeBios(String),
-    /// BIOS whose network card fetches a file by TFTP from this folder; then the file's name.
-    BiosPxe(PathBuf, String),
-    /// UEFI firmware fetches a file by TFTP from this folder; then the file's name.
-    UefiPxe(PathBuf, String),
     /// UEFI firmware fetches this URL by HTTP.
     UefiHttp(String),
     /// UEFI (or else BIOS) firmware boots from the network that it is on, whatever that offers: a bridge or TAP of this
@@ -107,14 +103,6 @@ impl Medium {
                 let net = format!("user,id=net,bootfile={url}");
                 add(&["-netdev", &net, "-device", BIOS_CARD]);
             }
-            Self::BiosPxe(folder, file) => {
-                let net = format!("user,id=net,tftp={},bootfile={file}", folder.display());
-                add(&["-netdev", &net, "-device", BIOS_CARD]);
-            }
-            Self::UefiPxe(folder, file) => {
-                let net = format!("user,id=net,ipv6=off,tftp={},bootfile={file}", folder.display());
-                add(&["-netdev", &net, "-device", UEFI_CARD]);
-            }
             Self::UefiHttp(url) => {
                 add(&NO_PXE);
                 let net = format!("user,id=net,ipv6=off,bootfile={url}");
@@ -149,7 +137,7 @@ impl Medium {
     }
 
     fn is_uefi(&self) -> bool {
-        !matches!(self, Self::Direct | Self::IpxeBios(_) | Self::BiosPxe(..) | Self::Tap(false, _))
+        !matches!(self, Self::Direct | Self::IpxeBios(_) | Self::Tap(false, _))
     }
 }
 

@@ -33,31 +33,39 @@ fn node(settings: &str, script: &str) -> Boot {
     boot.append(words)
 }
 
-/// Prints the entries of the first port's IPv4 address in its GID table before and after it moves, and the bytes that each
-/// port sent during a run after that. To move it, the script removes it and adds it again after another address.
-const RAILS: &str = r#"
-sent() { cat /sys/class/net/$1/statistics/tx_bytes; }
+/// Runs instead of the program. Before the nodes meet, it records the entries of the first port's IPv4 address in its GID
+/// table before and after it moves, and the bytes that each port has sent. To move the address, it removes it and adds it again
+/// after another one.
+const MOVES: &str = r#"
 places() { grep -l ':ffff:a9fe:' /sys/class/infiniband/rxe0/ports/1/gids/*; }
+sent() { cat /sys/class/net/eth0/statistics/tx_bytes /sys/class/net/eth1/statistics/tx_bytes; }
+case " $* " in *" nodes "*)
+    {
+        echo "PLACES before $(places)"
+        if [ $MOVES = yes ]; then
+            own=$(ip -4 -o addr show dev eth0 | awk '{print $4}') peer=$(ip route show dev eth0 | awk '{print $1}')
+            ip addr add 169.254.99.1/32 dev eth0 && ip addr del $own dev eth0 && ip addr add 169.254.99.2/32 dev eth0
+            ip addr add $own dev eth0 && ip addr del 169.254.99.1/32 dev eth0 && ip addr del 169.254.99.2/32 dev eth0
+            ip route add $peer dev eth0 src ${own%/*}
+            sleep 1
+        fi
+        echo "PLACES after $(places)"
+    } > /run/places
+    sent > /run/sent ;;
+esac
+exec /t/firstlight "$@""#;
+
+/// Prints what was recorded, and the bytes that each port has sent since.
+const RAILS: &str = r#"
 echo "PORTS $NCCL_IB_HCA $NCCL_SOCKET_IFNAME"
-echo "PLACES before $(places)"
-if [ $MOVES = yes ]; then
-    own=$(ip -4 -o addr show dev eth0 | awk '{print $4}') peer=$(ip route show dev eth0 | awk '{print $1}')
-    ip addr add 169.254.99.1/32 dev eth0 && ip addr del $own dev eth0 && ip addr add 169.254.99.2/32 dev eth0
-    ip addr add $own dev eth0 && ip addr del 169.254.99.1/32 dev eth0 && ip addr del 169.254.99.2/32 dev eth0
-    ip route add $peer dev eth0 src ${own%/*} || exit
-    sleep 1
-fi
-echo "PLACES after $(places)"
-one=$(sent eth0) other=$(sent eth1)
-$F rdma || exit
-echo "RAILS $(($(sent eth0) - one)) $(($(sent eth1) - other))""#;
+cat /run/places
+{ read -r one; read -r other; } < /run/sent
+echo "RAILS $(($(cat /sys/class/net/eth0/statistics/tx_bytes) - one)) $(($(cat /sys/class/net/eth1/statistics/tx_bytes) - other))""#;
 
 #[test]
 fn two_machines_pass_over_two_cables_and_each_rail_carries_its_share() {
-    let boots = ["no", "yes"].map(|moves| {
-        let script = format!("F='{FIRSTLIGHT}' MOVES={moves}\n{RAILS}");
-        node("size = 2\n", &script)
-    });
+    let boots = ["no", "yes"]
+        .map(|moves| node("size = 2\n", RAILS).validator(&format!("MOVES={moves}\n{MOVES}")).unwrap());
     let both = Boot::cabled(boots, &[[0, 0], [1, 1]]).unwrap().map(|running| running.finish().unwrap());
     let mut names = Vec::new();
     for booted in &both {
@@ -72,9 +80,6 @@ fn two_machines_pass_over_two_cables_and_each_rail_carries_its_share() {
             "{booted}"
         );
         names.push(stage["nodes"].clone());
-        let lines = booted.verdicts_of_nodes();
-        let verdicts: Vec<_> = lines.iter().map(|line| line.verdict.as_str()).collect();
-        assert_eq!(verdicts, ["PASS"], "{booted}");
         // The stage's rows fit an 80-column console, however long the names of the tests are.
         assert!(
             booted.lines().filter(|line| line.starts_with("  PASS ")).all(|line| line.len() <= 80),
@@ -87,6 +92,8 @@ fn two_machines_pass_over_two_cables_and_each_rail_carries_its_share() {
             ["eth0", "eth1"].map(|port| format!("=rxe0:1,rxe1:1 ={port}")).contains(&ports.to_owned()),
             "{ports}"
         );
+        // Their tables are wider than a console.
+        assert!(!booted.lines().any(|line| line.trim_start().starts_with('#')), "{booted}");
         booted.says("workload  /t/workload exited with status 0");
         booted.ended(&End::PowerOff);
     }
@@ -101,7 +108,6 @@ fn two_machines_pass_over_two_cables_and_each_rail_carries_its_share() {
         "N/A    nodes-nccl-rails",
         "N/A    nodes-ports",
         "PASS   rdma-host       2 pairs of ports, host memory",
-        " rxe1:1; MTU 4096",
     ] {
         assert!(either_says(text), "{text}\n{}\n{}", both[0], both[1]);
     }

@@ -27,12 +27,12 @@ fn faulty(name: &str, verdict: &str, failed: &[&str], says: &str) {
     booted.ended(&End::PowerOff);
 }
 
-/// Four of its GPUs, which take a third of the time of all eight; tests on the host and `just bench-boot` use all.
+/// Two of its GPUs, which take a fraction of the time of eight; tests on the host and `just bench-boot` use all.
 #[test]
 fn the_reference_machine_passes_and_is_handed_over() {
-    let booted = boot(&Scenario::named("healthy").unwrap().gpus(4));
+    let booted = boot(&Scenario::named("healthy").unwrap().gpus(2));
     assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
-    booted.says("4 x Simulated NVIDIA GeForce RTX 4090");
+    booted.says("2 x Simulated NVIDIA GeForce RTX 4090");
     booted.says("the workload ran");
     let report = booted.report();
     for id in [

@@ -2,7 +2,7 @@
 //! on a separate network (those with UEFI are in secure_boot.rs), and refuse what it cannot serve?
 
 use super::golden;
-use harness::boot::medium::{FIRMWARE_VARIABLES, MAC, Served};
+use harness::boot::medium::{FIRMWARE_VARIABLES, MAC};
 use harness::lab::{INTERFACE, Lab, Serving};
 use harness::stick::{DATA, Stick};
 use harness::{Boot, Booted, End, Image, Medium};
@@ -108,29 +108,6 @@ pub(super) fn folder(pxe: &Path, dir: &Path, node: &str) -> PathBuf {
 /// The settings of a node that boots at once and expects no GPU.
 pub(super) const NODE: &str = "set wait 1\nset words firstlight.expect.gpus=0 panic=-1 no_timer_check";
 
-/// UEFI firmware's PXE, which loads ipxe.efi. A script beside that file says what iPXE loads next, because QEMU's DHCP
-/// server cannot distinguish iPXE from firmware.
-fn uefi_pxe(dir: &Path, served: &Served) -> Medium {
-    let tftp = dir.join("tftp");
-    fs::create_dir(&tftp).unwrap();
-    fs::copy(Image::shipped().pxe().unwrap().join("ipxe.efi"), tftp.join("ipxe.efi")).unwrap();
-    fs::write(tftp.join("autoexec.ipxe"), format!("#!ipxe\ndhcp\nchain {}\n", served.url("boot.ipxe")))
-        .unwrap();
-    Medium::UefiPxe(tftp, "ipxe.efi".into())
-}
-
-#[test]
-fn an_unknown_entry_is_named_and_not_replaced_by_another() {
-    let dir = tempfile::tempdir().unwrap();
-    let pxe = Image::shipped().pxe().unwrap();
-    let served = Served::folder(&folder(&pxe, dir.path(), &format!("{NODE}\nset entry quik"))).unwrap();
-    let message = "there is no entry quik; allowed: default pt firmware headless quick full";
-    let medium = uefi_pxe(dir.path(), &served);
-    let booted = boot(medium).stop_after(message, Duration::from_secs(3)).run().unwrap();
-    booted.ended(&End::StillRunning);
-    booted.never_says("firstlight-init");
-}
-
 /// A machine that is connected to the lab's network.
 pub(super) fn tapped(lab: &Lab, uefi: bool) -> Boot {
     let inside = lab.inside();
@@ -162,28 +139,36 @@ fn a_bios_node_gets_the_menu_and_its_own_settings_on_a_separate_network() {
 }
 
 /// QEMU's BIOS has no PXE except the iPXE of its network card, which the shipped server recognises and directs to the
-/// menu. Therefore another server runs first, until the card has loaded undionly.kpxe, as a firmware's own PXE would.
-/// The test above covers the boot after the menu.
+/// menu. Therefore another server runs first, until the card has loaded undionly.kpxe, as a firmware's own PXE would. The
+/// node's settings name an entry that does not exist; the test above covers the boot after the menu.
 #[test]
-fn a_bios_node_without_ipxe_gets_undionly_first() {
+fn a_bios_node_without_ipxe_gets_undionly_first_and_an_unknown_entry_is_not_replaced_by_another() {
     let lab = Lab::new("192.168.77.1/24").unwrap();
     let dir = tempfile::tempdir().unwrap();
     let loader = Image::shipped().pxe().unwrap().join("undionly.kpxe");
     fs::copy(loader, dir.path().join("undionly.kpxe")).unwrap();
-    let folder = format!("--tftp-root={}", dir.path().display());
+    let tftp = format!("--tftp-root={}", dir.path().display());
     let leases = format!("--dhcp-leasefile={}", dir.path().join("leases").display());
     let interface = format!("--interface={INTERFACE}");
     let words = "dnsmasq --keep-in-foreground --log-facility=- --conf-file=/dev/null --user=root --pid-file= --port=0 \
         --bind-interfaces --dhcp-range=192.168.77.10,192.168.77.20 --enable-tftp --dhcp-boot=undionly.kpxe";
-    let words: Vec<_> = words.split_whitespace().chain([folder.as_str(), &leases, &interface]).collect();
+    let words: Vec<_> = words.split_whitespace().chain([tftp.as_str(), &leases, &interface]).collect();
     let mut first = lab.run(&words).unwrap();
-    let node = tapped(&lab, false).start().unwrap();
+    // With this, the BIOS prints on the serial port what iPXE prints on the screen.
+    let mut node = tapped(&lab, false).qemu(&["-machine", "graphics=off"]).start().unwrap();
     assert!(first.says("undionly.kpxe to 192.168.77."), "{}", first.said());
     drop(first);
-    let mut serving = serving(&lab, &[INTERFACE]);
-    assert!(serving.says("GET /node/52-54-00-12-34-56.ipxe"), "{}", serving.said());
-    assert!(serving.said().contains("GET /boot.ipxe"), "{}", serving.said());
+    let pxe = Image::shipped().pxe().unwrap();
+    let folder = folder(&pxe, dir.path(), &format!("{NODE}\nset entry quik"));
+    let mut serving = serving(&lab, &[INTERFACE, "--folder", folder.to_str().unwrap()]);
+    node.until("there is no entry quik; allowed: default pt firmware headless quick").unwrap();
     node.cut();
+    for file in ["/boot.ipxe", "/node/52-54-00-12-34-56.ipxe"] {
+        assert!(serving.says(&format!("GET {file}")), "{}", serving.said());
+    }
+    for file in ["/vmlinuz", "/initrd"] {
+        assert!(!serving.said().contains(&format!("GET {file}")), "{}", serving.said());
+    }
 }
 
 /// Checks only that the servers accept the configuration: no test runs a second DHCP server beside them.

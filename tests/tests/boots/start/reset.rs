@@ -67,27 +67,6 @@ fn a_step_is_named_and_vetoed_and_the_kernel_word_allows_it_again() {
     assert_eq!(again.verdict().verdict, "PASS", "{again}");
 }
 
-#[test]
-fn the_command_shows_the_mark_and_clears_the_variable() {
-    let dir = tempfile::tempdir().unwrap();
-    let variables = dir.path().join("variables.fd");
-    reset_during(machine(&variables), "validate");
-    let script = "cd /run/kept
-firstlight reset > shown; echo $? >> shown
-firstlight reset clear > cleared; echo $? >> cleared
-firstlight reset > after; echo $? >> after";
-    let boot = machine(&variables).workload(script).append("firstlight.policy.on_error=workload");
-    let booted = boot.run().unwrap();
-    vetoed(&booted, "validate");
-    let shown = booted.text("kept/shown");
-    assert!(
-        shown.starts_with("EFI variable: reset during validate; image ") && shown.ends_with("\n1"),
-        "{shown}"
-    );
-    assert_eq!(booted.text("kept/cleared"), "EFI variable: removed\n0");
-    assert_eq!(booted.text("kept/after"), "EFI variable: no mark\n0");
-}
-
 /// A machine with two simulated GPUs and UEFI firmware; after a fault or an error it powers off.
 fn with_gpus(variables: &Path, scenario: &str, words: &str) -> Boot {
     let files = overlay(&Scenario::named(scenario).unwrap().gpus(2)).unwrap();
@@ -95,7 +74,14 @@ fn with_gpus(variables: &Path, scenario: &str, words: &str) -> Boot {
     boot.append("firstlight.policy.on_error=poweroff firstlight.policy.on_fail=poweroff").append(words)
 }
 
-/// Resets the machine when the mark has the part's name. The next boot skips only the tests of this part.
+/// Shows the mark, clears it, and shows that it is gone.
+const COMMANDS: &str = "cd /run/kept
+firstlight reset > shown; echo $? >> shown
+firstlight reset clear > cleared; echo $? >> cleared
+firstlight reset > after; echo $? >> after";
+
+/// Resets the machine when the mark has the part's name. The next boot skips only the tests of this part, and its workload
+/// clears the mark.
 #[track_caller]
 fn part_is_vetoed(part: &str, scenario: &str, words: &str, runs: &[&str], is_not_run: &str) {
     let dir = tempfile::tempdir().unwrap();
@@ -107,8 +93,14 @@ fn part_is_vetoed(part: &str, scenario: &str, words: &str, runs: &[&str], is_not
     let first = with_gpus(&variables, scenario, words).validator(&script).unwrap();
     let first = first.reset_at(&format!("now in {part}")).run().unwrap();
     first.ended(&End::Other("host-qmp-system-reset".to_owned()));
-    let booted = with_gpus(&variables, "healthy", words).run().unwrap();
+    let second = with_gpus(&variables, "healthy", words).workload(COMMANDS);
+    let booted = second.append("firstlight.policy.on_error=workload").run().unwrap();
     assert_eq!(booted.verdict().verdict, "ERROR", "{booted}");
+    let shown = booted.text("kept/shown");
+    let begins = format!("EFI variable: reset during {part}; image ");
+    assert!(shown.starts_with(&begins) && shown.ends_with("\n1"), "{shown}");
+    assert_eq!(booted.text("kept/cleared"), "EFI variable: removed\n0");
+    assert_eq!(booted.text("kept/after"), "EFI variable: no mark\n0");
     booted.says(&format!("VERDICT  ERROR   reset: the machine was reset during {part}; image "));
     let mut rows = booted.lines().map(|line| line.split_whitespace().take(2).collect::<Vec<_>>());
     assert!(runs.iter().all(|test| rows.any(|row| row == ["PASS", test])), "{booted}");
