@@ -128,7 +128,7 @@ image-tests *words: media
 [group('check')]
 boots *words: media simulated
     tests/fakepci/build.sh
-    tests/check.sh with cargo test --locked --test boots -- --test-threads=10 "$@"
+    tests/check.sh with cargo test --locked --test boots -- --test-threads=16 "$@"
 
 # The arm64 image, cross-compiled, in QEMU: one machine, an SMMU that translates, two machines that meet; or those tests whose names hold a word.
 [group('check')]

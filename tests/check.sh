@@ -22,7 +22,8 @@ fi
 # The tests write thousands of small files, in memory where there is room and programs may run. By a link: a path that
 # begins with /dev/ means a device to the program.
 fast=$(mktemp -d -p /dev/shm firstlight-check.XXXXXX 2> /dev/null || mktemp -d) temporary=$(mktemp -d)
-trap 'rm -rf "$fast" "$temporary"' EXIT
+beside=
+trap '[ -z "$beside" ] || kill -- "-$beside" 2> /dev/null || true; rm -rf "$fast" "$temporary"' EXIT
 memory=$temporary
 printf '#!/bin/sh\n' > "$fast/runs" && chmod +x "$fast/runs"
 if [ "$(df --output=avail -k "$fast" | tail -1)" -gt 2000000 ] && "$fast/runs" 2> /dev/null; then
@@ -73,19 +74,24 @@ if ! command -v lspci > /dev/null; then
 fi
 
 step format cargo fmt --all --check
+# Process 1 mostly waits for deadlines: its tests run beside everything that follows. It empties a root in memory when it
+# leaves it: this one is on a disk. They are a process group of their own, so that all of it ends where another step fails.
+if [ ${#root[@]} != 0 ]; then
+    step build-1 cargo test --locked --quiet "${root[@]}" --no-run
+    set -m
+    step process-1 cargo test --locked --quiet "${root[@]}" > "$temporary/process-1" 2>&1 < /dev/null &
+    set +m
+    beside=$!
+    # Until it runs, it waits for the lock of the build that would follow.
+    until grep -q '^running ' "$temporary/process-1" || ! kill -0 "$beside" 2> /dev/null; do sleep 0.1; done
+fi
 # Tests that need an image or other programs are named: `--tests` would leave them out.
 step clippy cargo build --locked --quiet --workspace --lib --bins --benches --examples --test image --test boots --test deploy --test arm64
 step build cargo test --locked --quiet "${tests[@]}" --test process_one --no-run
-# Process 1 mostly waits for deadlines: its tests run beside the others. It empties a root in memory when it leaves it:
-# this one is on a disk.
-beside=
-if [ ${#root[@]} != 0 ]; then
-    step process-1 cargo test --locked --quiet "${root[@]}" > "$temporary/process-1" 2>&1 &
-    beside=$!
-fi
 step tests env TMPDIR="$memory" cargo test --locked --quiet "${tests[@]}" -- "${skip[@]}"
 if [ -n "$beside" ]; then
     wait "$beside" && failed= || failed=yes
+    beside=
     cat "$temporary/process-1"
     [ -z "$failed" ] || exit 1
 fi

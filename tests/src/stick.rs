@@ -3,7 +3,8 @@
 
 use crate::error::{Error, Result, output, run};
 use crate::image::Image;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -48,8 +49,10 @@ impl Stick {
     pub fn copy(from: &Path, dir: &Path) -> Result<Self> {
         let image = dir.join(from.file_name().unwrap_or("stick".as_ref()));
         fs::copy(from, &image).map_err(Error::file("copy", from))?;
-        let bytes = fs::read(&image).map_err(Error::file("read", &image))?;
-        let partitions = partitions(&bytes).ok_or_else(|| wrong("has no partition table".to_owned()))?;
+        let mut table = Vec::new();
+        let file = File::open(&image).map_err(Error::file("open", &image))?;
+        file.take(TABLE).read_to_end(&mut table).map_err(Error::file("read", &image))?;
+        let partitions = partitions(&table).ok_or_else(|| wrong("has no partition table".to_owned()))?;
         Ok(Self { image, partitions })
     }
 
@@ -116,6 +119,9 @@ impl Stick {
 fn wrong(why: String) -> Error {
     Error::Archive { what: "the stick's image", why }
 }
+
+/// The size of the beginning of a disk that holds its partition table, bytes.
+const TABLE: u64 = 1024 + 128 * 128;
 
 /// The partitions of a GPT with 512-byte sectors whose entries follow its header, as they always do.
 fn partitions(disk: &[u8]) -> Option<Vec<Partition>> {

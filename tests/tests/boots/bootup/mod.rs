@@ -1,4 +1,4 @@
-//! Ways to start: the recipe, boot entries, media, Secure Boot, a locked-down kernel, a golden image.
+//! Ways to boot: the recipe, boot entries, media, Secure Boot, a locked-down kernel, a golden image.
 
 mod entries;
 mod golden;
