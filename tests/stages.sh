@@ -28,11 +28,10 @@ stage() {
     printf 'stage  %-10s %5d s   %5d s of processor\n' "$name" $((SECONDS - from)) "$worked"
 }
 
-# beside COMMAND..: starts it beside the stages, in a session of its own, so that all of it can be stopped. It has a slightly
-# lower priority: deadlines of tests pass meanwhile, but its last part is one thread, which should not run alone in the end.
-# Where the kernel shares processors out by session, nice counts within one alone.
+# beside COMMAND..: starts it beside the stages, in a session of its own, so that all of it can be stopped. It has the lower
+# priority: deadlines of tests pass meanwhile. Where the kernel shares processors out by session, nice counts within one alone.
 beside() {
-    setsid nice -n 2 bash -c '{ echo 2 > /proc/self/autogroup; } 2> /dev/null || true; exec "$@"' beside "$@" \
+    setsid nice -n 5 bash -c '{ echo 5 > /proc/self/autogroup; } 2> /dev/null || true; exec "$@"' beside "$@" \
         > "$work/beside.log" 2>&1 < /dev/null &
     beside=$!
 }

@@ -354,7 +354,7 @@ impl Boot {
     /// If the image is not built or QEMU does not run.
     pub fn cabled(boots: [Self; 2], cables: &[[usize; 2]]) -> Result<[Running; 2]> {
         let [one, other] = boots;
-        let [one_slot, other_slot] = Slot::take_two()?;
+        let [one_slot, other_slot] = Slot::take_two(one.kind)?;
         let dirs = [scratch()?, scratch()?];
         let sockets: Vec<_> = CABLES.iter().map(|name| dirs[0].path().join(name)).collect();
         let sockets = &sockets[..cables.len()];

@@ -272,12 +272,23 @@ pub(crate) struct Slot(#[expect(dead_code, reason = "held for its lock")] File);
 impl Slot {
     /// Waits for one slot.
     pub(crate) fn take(kind: Kind) -> Result<Self> {
-        let (name, usual, most) = match kind {
-            Kind::Works => ("slot", SLOTS, SLOTS + 1),
-            Kind::Waits => ("waiting", WAITING, WAITING),
+        let _turn = kind.turn()?;
+        Self::free(kind)
+    }
+
+    /// Waits for two slots.
+    pub(crate) fn take_two(kind: Kind) -> Result<[Self; 2]> {
+        let _turn = kind.turn()?;
+        Ok([Self::free(kind)?, Self::free(kind)?])
+    }
+
+    /// The next slot that is free.
+    fn free(kind: Kind) -> Result<Self> {
+        let (usual, most) = match kind {
+            Kind::Works => (SLOTS, SLOTS + 1),
+            Kind::Waits => (WAITING, WAITING),
         };
-        let paths: Vec<_> =
-            (0..most).map(|n| dir().map(|dir| dir.join(format!("{name}-{n}")))).collect::<Result<_>>()?;
+        let paths: Vec<_> = (0..most).map(|n| kind.lock(&n.to_string())).collect::<Result<_>>()?;
         let (mut looked, mut spare) = ((Instant::now(), idle()), false);
         loop {
             for path in &paths[..if spare { most } else { usual }] {
@@ -295,13 +306,25 @@ impl Slot {
             }
         }
     }
+}
 
-    /// Waits for two slots. Only one test at a time may do so: two tests that hold one slot each would wait for each other.
-    pub(crate) fn take_two() -> Result<[Self; 2]> {
-        let path = dir()?.join("two");
-        let alone = open(&path)?;
-        alone.lock().map_err(Error::file("lock", path))?;
-        Ok([Self::take(Kind::Works)?, Self::take(Kind::Works)?])
+impl Kind {
+    /// The path of one of its locks.
+    fn lock(self, name: &str) -> Result<PathBuf> {
+        let kind = match self {
+            Self::Works => "slot",
+            Self::Waits => "waiting",
+        };
+        Ok(dir()?.join(format!("{kind}-{name}")))
+    }
+
+    /// Waits, in the order of arrival, for the turn to wait for a slot: else a test that needs two would be overtaken by all
+    /// others, and be the last.
+    fn turn(self) -> Result<File> {
+        let path = self.lock("turn")?;
+        let file = open(&path)?;
+        file.lock().map_err(Error::file("lock", path))?;
+        Ok(file)
     }
 }
 

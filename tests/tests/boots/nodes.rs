@@ -149,7 +149,7 @@ const ROW: &str = " float ";
 #[test]
 fn swapped_and_pulled_cables_and_a_machine_that_loses_power_are_named_in_time() {
     let boots = [(1, "left"), (2, "right")]
-        .map(|(n, name)| node("", &format!("F='{FIRSTLIGHT}' N={n} NAME={name}\n{RUNS}")));
+        .map(|(n, name)| node("", &format!("F='{FIRSTLIGHT}' N={n} NAME={name}\n{RUNS}")).waits());
     let [mut left, mut right] = Boot::cabled(boots, &[[0, 1], [1, 0]]).unwrap();
     for running in [&mut left, &mut right] {
         running.until("RUN pulled").unwrap();
