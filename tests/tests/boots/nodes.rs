@@ -38,7 +38,6 @@ fn node(settings: &str, script: &str) -> Boot {
 /// after another one.
 const MOVES: &str = r#"
 places() { grep -l ':ffff:a9fe:' /sys/class/infiniband/rxe0/ports/1/gids/*; }
-sent() { cat /sys/class/net/eth0/statistics/tx_bytes /sys/class/net/eth1/statistics/tx_bytes; }
 case " $* " in *" nodes "*)
     {
         echo "PLACES before $(places)"
@@ -46,12 +45,12 @@ case " $* " in *" nodes "*)
             own=$(ip -4 -o addr show dev eth0 | awk '{print $4}') peer=$(ip route show dev eth0 | awk '{print $1}')
             ip addr add 169.254.99.1/32 dev eth0 && ip addr del $own dev eth0 && ip addr add 169.254.99.2/32 dev eth0
             ip addr add $own dev eth0 && ip addr del 169.254.99.1/32 dev eth0 && ip addr del 169.254.99.2/32 dev eth0
-            ip route add $peer dev eth0 src ${own%/*}
+            ip route add $peer dev eth0 src ${own%/*} || exit
             sleep 1
         fi
         echo "PLACES after $(places)"
     } > /run/places
-    sent > /run/sent ;;
+    cat /sys/class/net/eth[01]/statistics/tx_bytes > /run/sent ;;
 esac
 exec /t/firstlight "$@""#;
 
@@ -59,8 +58,8 @@ exec /t/firstlight "$@""#;
 const RAILS: &str = r#"
 echo "PORTS $NCCL_IB_HCA $NCCL_SOCKET_IFNAME"
 cat /run/places
-{ read -r one; read -r other; } < /run/sent
-echo "RAILS $(($(cat /sys/class/net/eth0/statistics/tx_bytes) - one)) $(($(cat /sys/class/net/eth1/statistics/tx_bytes) - other))""#;
+set -- $(cat /run/sent /sys/class/net/eth[01]/statistics/tx_bytes)
+echo "RAILS $(($3 - $1)) $(($4 - $2))""#;
 
 #[test]
 fn two_machines_pass_over_two_cables_and_each_rail_carries_its_share() {
@@ -111,6 +110,9 @@ fn two_machines_pass_over_two_cables_and_each_rail_carries_its_share() {
     ] {
         assert!(either_says(text), "{text}\n{}\n{}", both[0], both[1]);
     }
+    let in_either_log =
+        |text: &str| both.iter().any(|booted| booted.text("firstlight/boot.log").contains(text));
+    assert!(in_either_log(" rxe1:1; MTU 4096"), "{}\n{}", both[0], both[1]);
     let places = both.each_ref().map(|booted| {
         let at = |when: &str| {
             let line = booted.lines().find_map(|line| line.strip_prefix(&format!("PLACES {when} ")));

@@ -1,9 +1,10 @@
 //! Do image and media have the same bytes when they are built without network from an archive that `just vendor` made? The
 //! build runs on a system that is not Debian, in the Debian folder from the archive. Kernel and driver come from the cache,
-//! since they take half an hour, and the validator from this checkout's image; tools trees, process 1, image and media are
-//! built. `./run reproduce` builds everything, on Debian too.
+//! since they take half an hour, and the validator from this checkout's image; tools trees, the program of process 1, image and
+//! media are built. `./run reproduce` builds everything, on Debian too.
 
 use super::any_linux::run_on_fedora;
+use harness::error::output;
 use harness::{Checkout, Image, cache, workspace};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -28,7 +29,7 @@ fn vendored(checkout: &Path, to: &Path) {
 fn names_nothing_of_this_host(archive: &Path) {
     let mut list = Command::new("tar");
     list.args(["--list", "--verbose", "--numeric-owner", "--full-time", "--utc", "--file"]).arg(archive);
-    let listing = String::from_utf8(list.output().unwrap().stdout).unwrap();
+    let listing = output(&mut list).unwrap();
     let rows: Vec<_> = listing.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).collect();
     assert!(rows.len() > 400, "{listing}");
     for row in &rows {

@@ -1,18 +1,12 @@
 //! Does each boot entry boot to a hand-over, and does it do what its title says?
 
+use super::handed_over;
 use harness::config_space::{KEEP, KEEP_BARS};
 use harness::fakepci::Topology;
-use harness::{Boot, Booted, End};
+use harness::{Boot, Booted};
 
 fn boot(entry: &str) -> Booted {
     Boot::shipped().entry(entry).unwrap().append("firstlight.expect.gpus=0").run().unwrap()
-}
-
-#[track_caller]
-fn handed_over(booted: &Booted) {
-    assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
-    booted.says("demo workload: done");
-    booted.ended(&End::PowerOff);
 }
 
 #[test]

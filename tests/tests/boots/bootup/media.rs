@@ -1,7 +1,7 @@
 //! Does each medium boot to a hand-over, and does the stick keep the report? Does `just pxe --serve` boot nodes with a BIOS
 //! on a separate network (those with UEFI are in secure_boot.rs), and refuse what it cannot serve?
 
-use super::golden;
+use super::{golden, handed_over};
 use harness::boot::medium::{FIRMWARE_VARIABLES, MAC};
 use harness::lab::{INTERFACE, Lab, Serving};
 use harness::stick::{DATA, Stick};
@@ -14,13 +14,6 @@ use std::time::Duration;
 
 fn boot(medium: Medium) -> Boot {
     Boot::shipped().memory(2048).from(medium)
-}
-
-#[track_caller]
-fn handed_over(booted: &Booted) {
-    assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
-    booted.says("demo workload: done");
-    booted.ended(&End::PowerOff);
 }
 
 /// The one report on the stick.

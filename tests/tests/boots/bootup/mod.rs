@@ -6,8 +6,16 @@ mod media;
 mod reset;
 mod secure_boot;
 
-use harness::workspace;
+use harness::{Booted, End, workspace};
 use std::process::{Command, Stdio};
+
+/// The machine passed, and its demo workload ended it.
+#[track_caller]
+fn handed_over(booted: &Booted) {
+    assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
+    booted.says("demo workload: done");
+    booted.ended(&End::PowerOff);
+}
 
 #[track_caller]
 fn ends_with(code: i32, words: &[&str], verdict: &str) {
