@@ -40,14 +40,15 @@ in_tools build /build/kernel-config/resolve.sh /build/source /build/out off
 diff -u "$here/resolved.config" "$result/build/.config" >&2 ||
     die "the fragments resolve to something other than kernel-config/resolved.config" "look at the difference; 'just kernel-resolve' takes it over"
 say "building the kernel (once, about 10 minutes on 2 cores; 2.5 GB while it runs)"
-build build bzImage modules
-cp "$result/build/arch/x86/boot/bzImage" "$result/off/vmlinuz"
+build build vmlinux_o KBUILD_MODULES=1   # compiles everything, modules too
 
-# The other flavour is linked in a copy while the modules are installed: one process links.
-say "linking flavour pt"
+# Each flavour is linked by one process at a time: both at the same time, in a folder of its own.
+say "linking both flavours"
 cp -a "$result/build" "$result/pt-build"
 { in_tools pt-build /build/kernel-config/resolve.sh /build/source /build/out pt && build pt-build bzImage; } & pt=$!
 trap wait EXIT
+build build bzImage modules
+cp "$result/build/arch/x86/boot/bzImage" "$result/off/vmlinuz"
 build build INSTALL_MOD_PATH=/build/modules/usr INSTALL_MOD_STRIP=1 DEPMOD=true modules_install
 release=$(cat "$result/build/include/config/kernel.release")
 rm -f "$result/modules/usr/lib/modules/$release"/{build,source}

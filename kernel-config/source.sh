@@ -19,6 +19,6 @@ for processor in alpha arc arm csky hexagon loongarch m68k microblaze mips nios2
 done
 dpkg-deb --fsys-tarfile "$(deb_path "$name" "$version" "$arch")" |
     tar -xO "./usr/src/$name.tar.xz" |
-    tar -xJ -C "$1" --strip-components=1 --no-same-owner \
+    tar -x --use-compress-program='xz -T0' -C "$1" --strip-components=1 --no-same-owner \
         --exclude='*/boot/dts' --exclude='*.rst' --exclude="$name/tools/testing" "${unread[@]}"
 wait "$tree" || die "the tree '$2' cannot be unpacked"

@@ -12,3 +12,13 @@ mod network;
 mod nodes;
 mod publish;
 mod simgpu;
+
+use std::path::Path;
+
+/// The number of pixels of this color in a portable pixmap (P6, one byte per channel).
+fn pixels(picture: &Path, color: [u8; 3]) -> usize {
+    let bytes = std::fs::read(picture).unwrap();
+    let header = bytes.splitn(4, |b| *b == b'\n').collect::<Vec<_>>();
+    assert_eq!((header.first(), header.get(2)), (Some(&&b"P6"[..]), Some(&&b"255"[..])));
+    header[3].chunks_exact(3).filter(|pixel| **pixel == color).count()
+}

@@ -2,6 +2,7 @@
 //! on a separate network (those with UEFI are in secure_boot.rs), and refuse what it cannot serve?
 
 use super::{golden, handed_over};
+use crate::pixels;
 use harness::boot::medium::{FIRMWARE_VARIABLES, MAC};
 use harness::lab::{INTERFACE, Lab, Serving};
 use harness::stick::{DATA, Stick};
@@ -73,17 +74,25 @@ fn the_built_in_disk_booted_from_provides_settings_and_a_copy_of_it_stops_the_bo
     booted.ended(&End::StillRunning);
 }
 
-/// The CD is read-only, and the machine needs no other medium.
+/// The CD is read-only, and the machine needs no other medium. The kernel shows its lines on the screen that the firmware
+/// has set up: on one of a BIOS they are seen in hand_over/policy.rs.
 #[test]
-fn the_cd_boots_to_a_hand_over() {
+fn the_cd_boots_to_a_hand_over_and_shows_its_lines_on_the_screen() {
     let medium = Medium::Cd(Image::shipped().iso().unwrap());
-    let booted =
-        boot(medium).append("firstlight.expect.gpus=0 firstlight.validate.level=quick").run().unwrap();
+    let picture = Path::new(env!("CARGO_TARGET_TMPDIR")).join("screen-uefi.ppm");
+    let booted = boot(medium)
+        .append("firstlight.expect.gpus=0 firstlight.validate.level=quick")
+        .qemu(&["-vga", "std"])
+        .look_at("FIRSTLIGHT verdict", &picture, &[], Duration::from_secs(1))
+        .run()
+        .unwrap();
     handed_over(&booted);
     for [id, ..] in Image::shipped().entries().unwrap() {
         booted.says(&format!("({id}: "));
     }
     booted.says("no LABEL=FIRSTLIGHT to keep it on");
+    let grey = pixels(&picture, [170; 3]);
+    assert!(grey > 5000, "{grey} grey pixels on the screen");
 }
 
 /// A folder in `dir` with the files of the folder `pxe`, and settings for one node.

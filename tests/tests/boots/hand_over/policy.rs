@@ -2,9 +2,9 @@
 //! verdict and a menu that works? Tests in namespaces (init/tests/process_one) check that each verdict leads to the
 //! action of its policy.
 
+use crate::pixels;
 use harness::simgpu::{Scenario, overlay};
 use harness::{Boot, End};
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -27,14 +27,6 @@ const DRAWN: Duration = Duration::from_secs(8);
 /// Colors of the text console.
 const RED: [u8; 3] = [168, 0, 0];
 const GREEN: [u8; 3] = [0, 168, 0];
-
-/// The number of pixels of this color in a portable pixmap (P6, one byte per channel).
-fn pixels(picture: &Path, color: [u8; 3]) -> usize {
-    let bytes = fs::read(picture).unwrap();
-    let header = bytes.splitn(4, |b| *b == b'\n').collect::<Vec<_>>();
-    assert_eq!((header.first(), header.get(2)), (Some(&&b"P6"[..]), Some(&&b"255"[..])));
-    header[3].chunks_exact(3).filter(|pixel| **pixel == color).count()
-}
 
 #[test]
 fn the_screen_shows_tests_then_the_verdict_and_its_menu_works() {
