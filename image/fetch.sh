@@ -5,7 +5,7 @@ set -euo pipefail
 source "$(dirname "$0")/lib/common.sh"
 mkdir -p "$DEBS"
 
-proven() { [ "$(sha256sum < "$1" | cut -d' ' -f1)" = "$2" ]; }
+proven() { [ "$(sha256 "$1")" = "$2  $1" ]; }
 
 missing=() sources=() wheels=() expected=()   # NAME=VERSION three times ; PATH HASH SIZE
 scope=main foreign=

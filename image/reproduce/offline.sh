@@ -49,8 +49,9 @@ strange=$(cd "$inputs" && find . -type f -printf '%P\n' | grep -vx SHA256SUMS | 
 say "verifying $(wc -l < "$sums") files"
 missing=$(cut -c67- "$sums" | while read -r file; do [ -e "$inputs/$file" ] || echo "$file"; done)
 [ -z "$missing" ] || die "$archive is cut off: it lacks $(wc -l <<< "$missing") of $(wc -l < "$sums") files" "the first: $(head -1 <<< "$missing")"
-changed=$(cd "$inputs" && sha256sum --check --quiet --strict SHA256SUMS 2> /dev/null) ||
-    die "$archive is damaged: $(head -1 <<< "$changed" | cut -d: -f1) is not the file that its list names"
+mapfile -t files < <(cut -c67- "$sums")
+changed=$(cd "$inputs" && sha256 "${files[@]}" | LC_ALL=C sort | LC_ALL=C comm -23 - <(LC_ALL=C sort SHA256SUMS))
+[ -z "$changed" ] || die "$archive is damaged: $(head -1 <<< "$changed" | cut -c67-) is not the file that its list names"
 
 # Crates in the form in which cargo reads them from a folder, at the path where it unpacks those of the registry.
 crates=$inputs/cargo/registry/src/$registry

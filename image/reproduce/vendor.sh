@@ -42,7 +42,7 @@ while read -r _ name version arch _; do
 done < <(needed)
 while read -r name version hash; do
     crate=${CARGO_HOME:-$HOME/.cargo}/registry/cache/$registry/$name-$version.crate
-    [ "$(sha256sum < "$crate" | cut -d' ' -f1)" = "$hash" ] || die "$crate is not the crate that Cargo.lock names" "remove it"
+    [ "$(sha256 "$crate")" = "$hash  $crate" ] || die "$crate is not the crate that Cargo.lock names" "remove it"
     ln -s "$crate" "$stage/crates/$registry/"
 done < <(locked_crates)
 for component in rustc cargo rust-std; do
@@ -57,7 +57,7 @@ files=$(cd "$stage" && find . \( -type f -o -type l \) -printf '%P\n' | LC_ALL=C
 size=$(du -smL "$stage" | cut -f1)
 count() { grep -c "^$1/" <<< "$files"; }
 say "collecting $(count debs) packages, $(count crates) crates, $("$sysroot/bin/rustc" --version): $size MB"
-( cd "$stage" && tr '\n' '\0' <<< "$files" | xargs -0 sha256sum ) > "$stage/SHA256SUMS"
+( cd "$stage" && mapfile -t list <<< "$files" && sha256 "${list[@]}" ) > "$stage/SHA256SUMS"
 [ -n "$to" ] || { mkdir -p target; to=$REPO/target/firstlight-inputs-$(hash_of "$stage/SHA256SUMS").tar; }
 part=$(mktemp "$to.XXXXXX")
 # The list comes first, so that an archive that does not fit is refused before a gigabyte is unpacked.
@@ -68,7 +68,7 @@ tar --create --file="$part" --directory="$stage" --dereference --hard-dereferenc
     --owner=0 --group=0 --numeric-owner --mode='u=rwX,go=rX' --mtime="@$SOURCE_DATE_EPOCH" --blocking-factor=2048 --files-from="$stage/order" \
     --checkpoint=200 --checkpoint-action='exec=echo "firstlight: packed $TAR_CHECKPOINT of $FIRSTLIGHT_SIZE MB" >&2' ||
     die "the archive cannot be written" "$(df -h --output=avail "$(dirname "$to")" | tail -1 | xargs) are free in $(dirname "$to")"
-hash=$(sha256sum < "$part"); hash=${hash%% *}
+hash=$(sha256 "$part"); hash=${hash%% *}
 chmod 0644 "$part"
 mv "$part" "$to"; part=
 say "$(realpath "$to"): $(stat -c %s "$to") bytes, SHA256 $hash"
