@@ -78,6 +78,7 @@ step format cargo fmt --all --check
 # leaves it: this one is on a disk. They are a process group of their own, so that all of it ends where another step fails.
 if [ ${#root[@]} != 0 ]; then
     step build-1 cargo test --locked --quiet "${root[@]}" --no-run
+    : > "$temporary/process-1"
     set -m
     step process-1 cargo test --locked --quiet "${root[@]}" > "$temporary/process-1" 2>&1 < /dev/null &
     set +m

@@ -136,11 +136,13 @@ mod tests {
         Token::new(&format!("a token of tests {}", random_id().unwrap())).unwrap()
     }
 
-    /// A node on loopback that listens and does nothing else.
+    /// A node on loopback that listens and does nothing else. Its id begins with the name of the meeting: announcements of
+    /// tests that run at the same time would replace each other if two had the same id.
     fn node(token: &Token, id: &str, size: usize) -> (Beacon, Host) {
         let host = Host::bind(&[(Ipv4Addr::LOCALHOST, 0).into()], token.clone()).unwrap();
         let port = host.address().unwrap().port();
-        (Beacon::new(&token.meeting(size).unwrap(), id, port, &["lo".to_owned()]).unwrap(), host)
+        let meeting = token.meeting(size).unwrap();
+        (Beacon::new(&meeting, &format!("{meeting}{id}"), port, &["lo".to_owned()]).unwrap(), host)
     }
 
     fn met(token: &Token, id: &str, size: usize, within: Duration) -> Result<Met, Unmet> {
@@ -180,9 +182,13 @@ mod tests {
     fn more_nodes_than_the_meeting_has_are_an_error() {
         let token = token();
         let _others = ["bb", "cc"].map(|id| node(&token, id, 2));
-        // Both must be announced before the third one asks.
-        thread::sleep(Duration::from_secs(1));
-        assert_eq!(met(&token, "aa", 2, SOON).unwrap_err(), Unmet::Many(3));
+        let (mut beacon, host) = node(&token, "aa", 2);
+        let due = Instant::now() + SOON;
+        // With one of them alone it would be a meeting.
+        while beacon.nodes.len() < 2 && Instant::now() < due {
+            beacon.listen(Instant::now() + MOMENT);
+        }
+        assert_eq!(meet(beacon, host, (2, &token, "aa"), due).unwrap_err(), Unmet::Many(3));
     }
 
     #[test]
