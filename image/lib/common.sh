@@ -26,14 +26,14 @@ locked_crates() {
 # sha256 FILE..: prints what sha256sum prints. OpenSSL has the processor compute it, in a fifth of the time that sha256sum of
 # Debian 12 needs; hosts without it have sha256sum.
 sha256() {
-    if command -v openssl > /dev/null; then openssl dgst -sha256 -r "$@" | sed 's/ \*/  /'; else sha256sum "$@"; fi
+    if command -v openssl > /dev/null; then openssl dgst -sha256 -r -- "$@" | sed 's/ \*/  /'; else sha256sum -- "$@"; fi
 }
 
-# The hash of a list of files, one on each line of standard input.
-hash_of_list() {
+# sha256_list: the same for the files that standard input names, one on each line.
+sha256_list() {
     local list
     mapfile -t list
-    sha256 "${list[@]}" | LC_ALL=C sort | sha256sum | cut -d' ' -f1
+    sha256 "${list[@]}"
 }
 
 # The hash of a sysroot's rustc, cargo and std: of every file in bin, lib and libexec that their lists name. An archive of
@@ -44,7 +44,7 @@ rust_hash() (
         for component in rustc cargo rust-std; do
             sed -nE 's,^file:((bin|lib|libexec)/),\1,p' "lib/rustlib/manifest-$component-x86_64-unknown-linux-gnu"
         done
-    fi | hash_of_list
+    fi | sha256_list | LC_ALL=C sort | sha256sum | cut -d' ' -f1
 )
 
 # Proves by its hash that a sysroot is the Rust that rust-toolchain.toml names: a version number alone proves nothing.
@@ -62,7 +62,7 @@ prove_rust() {
 prove_rust_std() {
     local list=$1/lib/rustlib/manifest-rust-std-$2 found
     [ -e "$list" ] || { [ -z "$INPUTS" ] && rustup -q target add "$2" >&2; } || die "the Rust in $1 has no std for $2" "rustup target add $2"
-    found=$(cd "$1" && sed -n 's,^file:,,p' "$list" | hash_of_list)
+    found=$(cd "$1" && sed -n 's,^file:,,p' "$list" | sha256_list | LC_ALL=C sort | sha256sum | cut -d' ' -f1)
     grep -qxF "# $2 $found" "$REPO/rust-toolchain.toml" ||
         die "std for $2 is not the one that rust-toolchain.toml names" "its SHA256 is $found; install it again by rustup"
 }

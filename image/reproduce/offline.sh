@@ -49,8 +49,8 @@ strange=$(cd "$inputs" && find . -type f -printf '%P\n' | grep -vx SHA256SUMS | 
 say "verifying $(wc -l < "$sums") files"
 missing=$(cut -c67- "$sums" | while read -r file; do [ -e "$inputs/$file" ] || echo "$file"; done)
 [ -z "$missing" ] || die "$archive is cut off: it lacks $(wc -l <<< "$missing") of $(wc -l < "$sums") files" "the first: $(head -1 <<< "$missing")"
-mapfile -t files < <(cut -c67- "$sums")
-changed=$(cd "$inputs" && sha256 "${files[@]}" | LC_ALL=C sort | LC_ALL=C comm -23 - <(LC_ALL=C sort SHA256SUMS))
+changed=$(cd "$inputs" && cut -c67- SHA256SUMS | sha256_list 2> /dev/null | LC_ALL=C sort | LC_ALL=C comm -23 - <(LC_ALL=C sort SHA256SUMS)) ||
+    die "$archive is damaged: its list names something that is not a file"
 [ -z "$changed" ] || die "$archive is damaged: $(head -1 <<< "$changed" | cut -c67-) is not the file that its list names"
 
 # Crates in the form in which cargo reads them from a folder, at the path where it unpacks those of the registry.

@@ -57,7 +57,7 @@ files=$(cd "$stage" && find . \( -type f -o -type l \) -printf '%P\n' | LC_ALL=C
 size=$(du -smL "$stage" | cut -f1)
 count() { grep -c "^$1/" <<< "$files"; }
 say "collecting $(count debs) packages, $(count crates) crates, $("$sysroot/bin/rustc" --version): $size MB"
-( cd "$stage" && mapfile -t list <<< "$files" && sha256 "${list[@]}" ) > "$stage/SHA256SUMS"
+( cd "$stage" && sha256_list <<< "$files" ) > "$stage/SHA256SUMS"
 [ -n "$to" ] || { mkdir -p target; to=$REPO/target/firstlight-inputs-$(hash_of "$stage/SHA256SUMS").tar; }
 part=$(mktemp "$to.XXXXXX")
 # The list comes first, so that an archive that does not fit is refused before a gigabyte is unpacked.

@@ -219,6 +219,14 @@ fn an_archive_that_is_cut_off_or_changed_is_refused() {
     fs::write(&archive, &changed).unwrap();
     small.refuses_archive(&["is damaged: debs/thing_1_all.deb is not the file that its list names"]);
 
+    // a folder in place of a file
+    let list = small.inputs.join("SHA256SUMS");
+    let files = fs::read_to_string(&list).unwrap();
+    fs::write(&list, format!("{files}{}  rust\n", "0".repeat(64))).unwrap();
+    small.pack("");
+    small.refuses_archive(&["is damaged: its list names something that is not a file"]);
+    fs::write(&list, files).unwrap();
+
     // cut off between two files, which tar does not notice
     small.pack("--exclude=rustc");
     small.refuses_archive(&["is cut off: it lacks 1 of 6 files", "rust/rustc"]);

@@ -75,7 +75,7 @@ fn the_built_in_disk_booted_from_provides_settings_and_a_copy_of_it_stops_the_bo
 }
 
 /// The CD is read-only, and the machine needs no other medium. The kernel shows its lines on the screen that the firmware
-/// has set up: on one of a BIOS they are seen in hand_over/policy.rs.
+/// has set up; hand_over/policy.rs tests a screen under a BIOS.
 #[test]
 fn the_cd_boots_to_a_hand_over_and_shows_its_lines_on_the_screen() {
     let medium = Medium::Cd(Image::shipped().iso().unwrap());

@@ -44,7 +44,7 @@ impl Scenario {
     /// # Errors
     /// What is wrong with the text, in one or more lines.
     pub fn parse(text: &str) -> Result<Self, String> {
-        // By a JSON value, for which serde's code is compiled once: for TOML it is compiled for each of five kinds of text.
+        // Through a JSON value, for which serde's code is compiled once: for TOML it is compiled for each of five kinds of text.
         let value: serde_json::Value = toml::from_str(text).map_err(|e| e.to_string())?;
         let mut scenario: Self = serde_json::from_value(value).map_err(|e| e.to_string())?;
         scenario.machine.complete()?;
