@@ -42,7 +42,7 @@ diff -u "$here/resolved.config" "$result/build/.config" >&2 ||
 say "building the kernel (once, about 10 minutes on 2 cores; 2.5 GB while it runs)"
 build build vmlinux_o KBUILD_MODULES=1   # compiles everything, modules too
 
-# Each flavour is linked by one process at a time: both at the same time, in a folder of its own.
+# Linking keeps one processor busy: both flavours are linked at the same time, pt in a copy of the folder.
 say "linking both flavours"
 cp -a "$result/build" "$result/pt-build"
 { in_tools pt-build /build/kernel-config/resolve.sh /build/source /build/out pt && build pt-build bzImage; } & pt=$!
