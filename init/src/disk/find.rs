@@ -44,7 +44,7 @@ pub enum NotFound {
     #[error("{0}: more than one: {1}")]
     Ambiguous(String, String),
     /// The device holds no file system that init mounts.
-    #[error("{0}: neither vfat, ext4, xfs, squashfs nor erofs")]
+    #[error("{0}: neither vfat, ext4, squashfs nor erofs")]
     Unknown(String),
     /// The device cannot be read.
     #[error("{0}: {1}")]

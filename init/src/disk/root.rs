@@ -66,6 +66,9 @@ fn lay(device: &str, kind: Kind, target: &Path) -> Result<(), String> {
 }
 
 fn attach(device: &str, kind: Kind, at: &str, flags: Flags) -> Result<(), String> {
+    if kind == Kind::Xfs {
+        return Err(format!("{device}: is xfs, allowed: vfat, ext4, squashfs, erofs"));
+    }
     folder(at)?;
     let name = kind.name();
     mount::mount(device, Path::new(at), name, flags, "")
@@ -98,6 +101,15 @@ pub fn loop_device(path: &str) -> Result<(String, Kind), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_disk_with_xfs_is_refused_by_name_and_nothing_is_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("new-root");
+        let error = lay("/dev/sdb1", Kind::Xfs, &target).unwrap_err();
+        assert_eq!(error, "/dev/sdb1: is xfs, allowed: vfat, ext4, squashfs, erofs");
+        assert!(!target.exists());
+    }
 
     #[test]
     fn an_image_that_is_no_squashfs_or_erofs_is_refused_by_name() {

@@ -12,7 +12,7 @@ pub struct Superblock {
     pub uuid: Option<String>,
 }
 
-/// The file systems that init mounts.
+/// The file systems that init recognizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// FAT12, FAT16 or FAT32
@@ -23,7 +23,7 @@ pub enum Kind {
     Squashfs,
     /// erofs
     Erofs,
-    /// xfs
+    /// xfs, which the kernel does not have: the refusal names it
     Xfs,
 }
 
