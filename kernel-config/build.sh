@@ -32,7 +32,7 @@ in_tools() {
 build() {
     local log=$result/$1.log
     in_tools "$1" make -C /build/source O=/build/out -j"$(( $(nproc) + 1 ))" CONFIG_PREFIX_SYMBOLS= \
-        KCFLAGS="-ftrack-macro-expansion=0 -Wno-misleading-indentation" "${@:2}" 2>&1 | progress kernel 3600 "$log" ||
+        KCFLAGS="-ftrack-macro-expansion=0 -Wno-misleading-indentation" "${@:2}" 2>&1 | progress kernel "$files" "$log" ||
         { tail -20 "$log" >&2; die "the kernel does not build" "the whole log: $log"; }
 }
 
@@ -40,10 +40,12 @@ in_tools build /build/kernel-config/resolve.sh /build/source /build/out off
 diff -u "$here/resolved.config" "$result/build/.config" >&2 ||
     die "the fragments resolve to something other than kernel-config/resolved.config" "look at the difference; 'just kernel-resolve' takes it over"
 say "building the kernel (once, about 10 minutes on 2 cores; 2.5 GB while it runs)"
+files=2800
 build build vmlinux_o KBUILD_MODULES=1   # compiles everything, modules too
 
 # Linking keeps one processor busy: both flavours are linked at the same time, pt in a copy of the folder.
 say "linking both flavours"
+files=300
 cp -a "$result/build" "$result/pt-build"
 { in_tools pt-build /build/kernel-config/resolve.sh /build/source /build/out pt && build pt-build bzImage; } & pt=$!
 trap wait EXIT
