@@ -36,6 +36,9 @@ sha256_list() {
     sha256 "${list[@]}"
 }
 
+# hash_of_list: one hash of all the files that standard input names, whatever their order.
+hash_of_list() { sha256_list | LC_ALL=C sort | sha256sum | cut -d' ' -f1; }
+
 # The hash of a sysroot's rustc, cargo and std: of every file in bin, lib and libexec that their lists name. An archive of
 # inputs contains only these files, and no lists.
 rust_hash() (
@@ -44,7 +47,7 @@ rust_hash() (
         for component in rustc cargo rust-std; do
             sed -nE 's,^file:((bin|lib|libexec)/),\1,p' "lib/rustlib/manifest-$component-x86_64-unknown-linux-gnu"
         done
-    fi | sha256_list | LC_ALL=C sort | sha256sum | cut -d' ' -f1
+    fi | hash_of_list
 )
 
 # Proves by its hash that a sysroot is the Rust that rust-toolchain.toml names: a version number alone proves nothing.
@@ -62,7 +65,7 @@ prove_rust() {
 prove_rust_std() {
     local list=$1/lib/rustlib/manifest-rust-std-$2 found
     [ -e "$list" ] || { [ -z "$INPUTS" ] && rustup -q target add "$2" >&2; } || die "the Rust in $1 has no std for $2" "rustup target add $2"
-    found=$(cd "$1" && sed -n 's,^file:,,p' "$list" | sha256_list | LC_ALL=C sort | sha256sum | cut -d' ' -f1)
+    found=$(cd "$1" && sed -n 's,^file:,,p' "$list" | hash_of_list)
     grep -qxF "# $2 $found" "$REPO/rust-toolchain.toml" ||
         die "std for $2 is not the one that rust-toolchain.toml names" "its SHA256 is $found; install it again by rustup"
 }
