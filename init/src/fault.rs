@@ -1,7 +1,7 @@
 //! The faults of init itself, with stable codes that a person can quote, and the last words about them. The
 //! policy decides what follows.
 
-use crate::child::Request;
+use crate::child::ShutdownRequest;
 use crate::console::Console;
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -31,13 +31,13 @@ pub enum Fault {
     HandOff(String),
     /// The machine was asked to shut down or restart during the boot.
     #[error("asked to {} before the hand-over", .0.word())]
-    Asked(Request),
+    ShutdownRequested(ShutdownRequest),
     /// A panic was caught.
     #[error("{0}")]
     Panic(String),
 }
 
-impl Request {
+impl ShutdownRequest {
     const fn word(self) -> &'static str {
         match self {
             Self::Reboot => "reboot",
@@ -55,7 +55,7 @@ impl Fault {
             Self::Signals(_) => "INIT-SIGNALS",
             Self::Config(_) => "INIT-CONFIG",
             Self::HandOff(_) => "INIT-HANDOFF",
-            Self::Asked(_) => "INIT-ASKED",
+            Self::ShutdownRequested(_) => "INIT-ASKED",
             Self::Panic(_) => "INIT-PANIC",
         }
     }
@@ -67,7 +67,7 @@ impl Fault {
             Self::Mount { .. } => "mounts",
             Self::Config(_) => "config",
             Self::HandOff(_) => "hand-off",
-            Self::Asked(_) => "interrupted",
+            Self::ShutdownRequested(_) => "interrupted",
             Self::Signals(_) | Self::Panic(_) => "init",
         }
     }
@@ -81,7 +81,7 @@ impl Fault {
 
 /// Writes the last words to the consoles, the kernel's log and boot.log. A child writes them to the
 /// firmware's store (`stages::firmware`).
-pub fn say(console: &Console, fault: &Fault) {
+pub fn print_last_words(console: &Console, fault: &Fault) {
     fault.last_words().iter().for_each(|line| console.last_words(line));
 }
 
@@ -98,7 +98,7 @@ pub fn record_panics() {
 
 /// The fault for a caught panic.
 #[must_use]
-pub fn of_panic() -> Fault {
+pub fn from_panic() -> Fault {
     let message = PANIC.lock().unwrap_or_else(PoisonError::into_inner).take();
     Fault::Panic(message.unwrap_or_else(|| "a panic without a message".to_owned()))
 }
@@ -118,7 +118,7 @@ mod tests {
         record_panics();
         let caught = std::panic::catch_unwind(|| panic!("on purpose"));
         assert!(caught.is_err());
-        let text = of_panic().to_string();
+        let text = from_panic().to_string();
         assert!(text.starts_with("on purpose at ") && text.contains("fault.rs:"), "{text}");
     }
 }

@@ -127,10 +127,7 @@ mod tests {
         write_atomically(&path, b"two").unwrap();
         fs::create_dir_all(new.join("x")).unwrap();
         write_atomically(&path, b"three").unwrap();
-        assert_eq!(
-            (fs::read(&path).unwrap(), fs::read(&other).unwrap()),
-            (b"three".to_vec(), b"theirs".to_vec())
-        );
+        assert_eq!((fs::read(&path).unwrap(), fs::read(&other).unwrap()), (b"three".to_vec(), b"theirs".to_vec()));
         assert!(!path.is_symlink() && !new.exists());
     }
 }

@@ -23,7 +23,7 @@ pub(crate) fn stated(file: &Path) -> String {
     let why = match read_at_most(file, LARGEST).map(|bytes| serde_json::from_slice(&bytes)) {
         Ok(Ok(Stated { version, image_id })) => {
             let id = image_id.unwrap_or_else(|| "without-an-id".to_owned());
-            return format!("image {} {}", plain(&version, 16), plain(&id, 32));
+            return format!("image {} {}", printable(&version, 16), printable(&id, 32));
         }
         Ok(Err(_)) => "is invalid",
         Err(e) if e.kind() == io::ErrorKind::NotFound => "is not there",
@@ -37,11 +37,11 @@ pub(crate) fn stated(file: &Path) -> String {
 pub(crate) fn id(file: &Path) -> Option<String> {
     let bytes = read_at_most(file, LARGEST).ok()?;
     let stated: Stated = serde_json::from_slice(&bytes).ok()?;
-    stated.image_id.filter(|id| !id.is_empty()).map(|id| contract::mark::plain(&id))
+    stated.image_id.filter(|id| !id.is_empty()).map(|id| contract::mark::sanitize(&id))
 }
 
 /// Keeps printable characters, at most `most` of them.
-fn plain(text: &str, most: usize) -> String {
+fn printable(text: &str, most: usize) -> String {
     text.chars().filter(char::is_ascii_graphic).take(most).collect()
 }
 

@@ -1,7 +1,7 @@
 //! The state that all stages share: consoles, children, times. Also the wrapper around each stage that
 //! prints one uniform line: name, result, milliseconds.
 
-use crate::child::{Children, Done, End, Spec, Stream};
+use crate::child::{ChildResult, ChildSpec, Children, End, Stream};
 use crate::config::types::{Action, Report, Watchdog};
 use crate::console::Console;
 use crate::fault::Fault;
@@ -20,15 +20,15 @@ use std::time::Duration;
 pub struct Armed {
     /// Its path in /dev.
     pub device: String,
-    /// What its driver calls it.
+    /// The name that its driver gives it.
     pub name: String,
     /// The time without petting after which it resets the machine.
     pub timeout_s: u64,
 }
 
-/// The marks of steps that can take the machine down.
+/// The state of the reset mark: the stored record of the step that may take the machine down.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Marks {
+pub struct ResetMarks {
     /// Names the data partition, for a machine whose firmware has no variables.
     pub report: Report,
     /// The image's id.
@@ -58,18 +58,18 @@ pub struct Machine {
     /// The interfaces that carry traffic, once the network is up.
     pub interfaces: Vec<String>,
     /// The child that keeps link-local addresses and the routes to peers.
-    pub keeper: Option<OwnedFd>,
+    pub address_keeper: Option<OwnedFd>,
     /// How long the kernel took to unpack the initrd, if its log shows it.
-    pub initrd: Option<Duration>,
+    pub initrd_unpack_time: Option<Duration>,
     /// The driver's devices, kept open so that the GPUs stay initialised. Never closed, because that can
     /// hang. Children do not inherit them; a switch of the root passes them on.
-    pub held: Vec<OwnedFd>,
+    pub held_devices: Vec<OwnedFd>,
     /// The watchdog, while process 1 has it.
     pub watchdog: Option<Armed>,
     /// The settings with which it is armed again after the workload had it.
-    pub lent: Option<Watchdog>,
-    /// Marks, if there is a place for them.
-    pub marks: Option<Marks>,
+    pub watchdog_to_rearm: Option<Watchdog>,
+    /// The state of the reset mark, if this machine can store one.
+    pub marks: Option<ResetMarks>,
     started: Duration,
     /// The stages that have ended: name, beginning, and time taken.
     stages: Vec<(String, Duration, Duration)>,
@@ -83,7 +83,7 @@ impl Machine {
     pub fn new(console: Console) -> Result<Self, Fault> {
         let started = since_boot();
         let children = Children::new().map_err(Fault::Signals)?;
-        let (network, initrd, held) = (None, None, Vec::new());
+        let (network, initrd_unpack_time, held_devices) = (None, None, Vec::new());
         Ok(Self {
             console,
             children,
@@ -92,11 +92,11 @@ impl Machine {
             announced: false,
             network,
             interfaces: Vec::new(),
-            keeper: None,
-            initrd,
-            held,
+            address_keeper: None,
+            initrd_unpack_time,
+            held_devices,
             watchdog: None,
-            lent: None,
+            watchdog_to_rearm: None,
             marks: None,
             started,
             stages: vec![("kernel".to_owned(), Duration::ZERO, started)],
@@ -127,16 +127,16 @@ impl Machine {
     /// Runs a child and prints its last lines unless `fine` accepts how it ended.
     ///
     /// # Errors
-    /// [`Fault::Asked`] when the machine was asked to shut down meanwhile.
+    /// [`Fault::ShutdownRequested`] when the machine was asked to shut down meanwhile.
     pub fn run(
         &self,
-        spec: &Spec,
+        spec: &ChildSpec,
         line: &mut dyn FnMut(Stream, &str) -> bool,
         fine: impl Fn(End) -> bool,
-    ) -> Result<Done, Fault> {
+    ) -> Result<ChildResult, Fault> {
         let done = self.children.run(spec, line);
         if let End::Interrupted(request) = done.end {
-            return Err(Fault::Asked(request));
+            return Err(Fault::ShutdownRequested(request));
         }
         if !fine(done.end) {
             let name = spec.program.rsplit('/').next().unwrap_or(&spec.program);
@@ -154,7 +154,7 @@ impl Machine {
         let own = init.saturating_sub(self.children.waited()).as_millis();
         let (kernel, init) = (seconds(self.started), seconds(init));
         info!("boot      kernel {kernel} s, init to verdict {init} s, init's own {own} ms");
-        if let Some(took) = self.initrd {
+        if let Some(took) = self.initrd_unpack_time {
             info!("initrd    unpacked in {} s of the kernel's {kernel} s", seconds(took));
         }
         judgement.announcement(&hostname()).iter().for_each(|line| info!("{line}"));
@@ -163,9 +163,7 @@ impl Machine {
     /// The stages so far, each as the validator's `--boot-stage` takes it: `mounts=5.034+0.179`, seconds.
     pub fn boot_stages(&self) -> impl Iterator<Item = String> {
         let precise = |time: &Duration| format!("{}.{:03}", time.as_secs(), time.subsec_millis());
-        self.stages
-            .iter()
-            .map(move |(name, began, took)| format!("{name}={}+{}", precise(began), precise(took)))
+        self.stages.iter().map(move |(name, began, took)| format!("{name}={}+{}", precise(began), precise(took)))
     }
 
     /// Seconds since init started.

@@ -4,19 +4,19 @@
 #![no_main]
 
 use contract::mark::Step;
-use firstlight_init::child::Request;
+use firstlight_init::child::ShutdownRequest;
 use firstlight_init::console::Console;
 use firstlight_init::fault::{self, Fault};
-use firstlight_init::handoff::{self, After, last, menu};
+use firstlight_init::handoff::{self, FinalState, menu, shutdown};
 use firstlight_init::helper;
 use firstlight_init::machine::Machine;
 use firstlight_init::stages::result::StageResult;
 use firstlight_init::stages::{
-    config, decide, driver, fabric, firmware, lock_down, mounts, network, nodes, publish, recover, reset,
-    screen, validate, watchdog,
+    config, decide, driver, fabric, firmware, lock_down, mounts, network, nodes, publish, recover, reset, screen,
+    validate, watchdog,
 };
 use firstlight_init::sys::process::is_process_one;
-use firstlight_init::verdict::{Judgement, Trouble};
+use firstlight_init::verdict::{Judgement, StageError};
 use log::info;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,8 +34,7 @@ pub extern "C" fn main() -> i32 {
     if is_process_one() {
         process_one();
     }
-    let args: Vec<String> =
-        std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect();
+    let args: Vec<String> = std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect();
     helper::dispatch(&args).unwrap_or_else(|| {
         let version = env!("CARGO_PKG_VERSION");
         let _no_reader = writeln!(std::io::stdout(), "firstlight-init {version}: runs as process 1 only");
@@ -53,28 +52,28 @@ fn process_one() -> ! {
             Ok(machine) => break machine,
             // Without signals no child can be supervised. The kernel may have enough memory again later.
             Err(fault) => {
-                fault::say(&console, &fault);
+                fault::print_last_words(&console, &fault);
                 std::thread::sleep(std::time::Duration::from_secs(1));
             }
         }
     };
     let m = &mut machine;
-    let booted = guarded(|| boot(m));
-    let after = booted.unwrap_or_else(|fault| guarded(|| Ok(after_fault(m, &fault))).unwrap_or(After::Hold));
+    let booted = catch_panic(|| boot(m));
+    let after = booted.unwrap_or_else(|fault| catch_panic(|| Ok(after_fault(m, &fault))).unwrap_or(FinalState::Hold));
     loop {
-        let _panicked = guarded::<()>(|| last::finish(m, after));
+        let _panicked = catch_panic::<()>(|| shutdown::finish(m, after));
     }
 }
 
-/// The boot.
-fn boot(m: &mut Machine) -> Result<After, Fault> {
+/// Runs all stages of the boot in order; returns the final state.
+fn boot(m: &mut Machine) -> Result<FinalState, Fault> {
     m.stage("mounts", mounts::prepare)?;
     firmware::show_last_boot(m)?;
     firmware::show_secure_boot(m)?;
     let config = m.stage("config", config::load)?;
-    let guarded = m.stage("watchdog", |m| watchdog::arm(m, &config.watchdog))?;
-    let reset = m.stage("reset", |m| reset::look(m, &config))?;
-    m.stage("screen", |m| screen::settle(m, &config))?;
+    let watchdog_state = m.stage("watchdog", |m| watchdog::arm(m, &config.watchdog))?;
+    let reset = m.stage("reset", |m| reset::check(m, &config))?;
+    m.stage("screen", |m| screen::keep_or_release(m, &config))?;
     let fabric = m.stage("fabric", |m| {
         reset.guard(m, Step::Fabric, StageResult::Failed, |m| fabric::fix(m, &config.validator))
     })?;
@@ -82,39 +81,36 @@ fn boot(m: &mut Machine) -> Result<After, Fault> {
         reset.guard(m, Step::DriverLoad, StageResult::Failed, |m| driver::load(m, &config.driver))
     })?;
     m.stage("network", |m| network::start(m, &config.network))?;
-    let proof = m.stage("validate", |m| {
-        reset.guard(m, Step::Validate, validate::skipped, |m| {
-            validate::prove(m, &config.validator, reset.tests())
-        })
+    let validation = m.stage("validate", |m| {
+        reset.guard(m, Step::Validate, validate::skipped, |m| validate::run_tests(m, &config.validator, reset.tests()))
     })?;
-    let rebooted = reset.rebooted().map(|why| Trouble { stage: "reset", code: None, cause: why.to_owned() });
-    let before: Vec<_> =
-        [reset.trouble(), guarded.trouble(), fabric.trouble("fabric"), driver.trouble("driver")]
-            .into_iter()
-            .flatten()
-            .collect();
+    let rebooted = reset.rebooted().map(str::to_owned);
+    let rebooted = rebooted.map(|cause| StageError { stage: "reset", code: None, cause });
+    let (fabric, driver) = (fabric.stage_error("fabric"), driver.stage_error("driver"));
+    let before = [reset.stage_error(), watchdog_state.stage_error(), fabric, driver];
+    let before: Vec<_> = before.into_iter().flatten().collect();
     let unfit: Vec<_> = before.iter().cloned().chain(rebooted).collect();
-    let met = nodes::meet(m, &config.validator, &proof, (&reset, &unfit))?;
-    let recovery = recover::recover(m, &config, &reset, &proof)?;
+    let met = nodes::meet(m, &config.validator, &validation, (&reset, &unfit))?;
+    let recovery = recover::recover(m, &config, &reset, &validation)?;
     // Keeping and sending the report can take minutes, and cannot take the machine down.
-    reset::settle(m)?;
-    let troubles: Vec<_> = before.into_iter().chain(recovery.trouble()).collect();
+    reset::finish_marks(m)?;
+    let stage_errors: Vec<_> = before.into_iter().chain(recovery.stage_error()).collect();
     let decision =
-        m.stage("decide", |_| Ok(decide::decide(&config.policy, &proof, &troubles, recovery, met)))?;
+        m.stage("decide", |_| Ok(decide::decide(&config.policy, &validation, &stage_errors, recovery, met)))?;
     let published = m.stage("publish", |m| publish::publish(m, &config, decision))?;
     m.announce(&published.decision.judgement);
     let action = published.decision.action;
     m.stage("lock down", |_| Ok(lock_down::lock(action, &config.workload)))?;
     let plan = m.stage("hand off", |_| Ok(handoff::plan(action, &config.workload)))?;
-    let after = handoff::go(m, plan, &config, &published.variables)?;
-    let boot = menu::Boot { config: &config, reset: &reset, troubles: &troubles };
-    menu::stay(m, after, &boot, published.decision)
+    let after = handoff::execute(m, plan, &config, &published.variables)?;
+    let boot = menu::BootContext { config: &config, reset: &reset, stage_errors: &stage_errors };
+    menu::run_menu(m, after, &boot, published.decision)
 }
 
 /// After a fault of init: writes the last words, announces ERROR unless a verdict was announced, then
 /// follows the policy.
-fn after_fault(m: &mut Machine, fault: &Fault) -> After {
-    fault::say(&m.console, fault);
+fn after_fault(m: &mut Machine, fault: &Fault) -> FinalState {
+    fault::print_last_words(&m.console, fault);
     if !m.announced {
         let cause = fault.to_string().lines().next().unwrap_or_default().to_owned();
         let judgement = Judgement::error(fault.failed(), format!("{}: {cause}", fault.code()), m.seconds());
@@ -123,17 +119,17 @@ fn after_fault(m: &mut Machine, fault: &Fault) -> After {
     }
     // init still runs, so the step under the mark did not take the machine down; and the workload that should have received
     // the watchdog does not run.
-    let ended = [reset::settle(m).map(drop), watchdog::take_back(m), firmware::keep_fault(m, fault)];
+    let ended = [reset::finish_marks(m).map(drop), watchdog::rearm(m), firmware::keep_fault(m, fault)];
     let asked = ended.into_iter().find_map(Result::err);
     match asked.as_ref().unwrap_or(fault) {
-        Fault::Asked(Request::Reboot) => return After::Reboot,
-        Fault::Asked(Request::PowerOff) => return After::PowerOff,
+        Fault::ShutdownRequested(ShutdownRequest::Reboot) => return FinalState::Reboot,
+        Fault::ShutdownRequested(ShutdownRequest::PowerOff) => return FinalState::PowerOff,
         _ => info!("policy    on_error = {}", m.on_fault),
     }
-    handoff::fallback(m.on_fault).go(m)
+    handoff::fallback(m.on_fault).execute(m)
 }
 
 /// Runs a function; a panic in it becomes a fault.
-fn guarded<T>(run: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
-    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(fault::of_panic()))
+fn catch_panic<T>(run: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(fault::from_panic()))
 }

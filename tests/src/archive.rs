@@ -164,7 +164,7 @@ pub(crate) fn unzstd(bytes: &[u8]) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// If there is no such header, or as [`unzstd`].
-pub(crate) fn kernel(bytes: &[u8]) -> Result<Vec<u8>> {
+pub(crate) fn unpack_kernel(bytes: &[u8]) -> Result<Vec<u8>> {
     let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?) as usize);
     let payload = || {
         let start = (usize::from(*bytes.get(0x1f1)?) + 1) * 512 + word(0x248)?;
@@ -222,8 +222,7 @@ pub fn read_tar(bytes: &[u8]) -> Result<Vec<Entry>> {
         let text = |from: usize, to: usize| {
             String::from_utf8_lossy(&header[from..to]).trim_end_matches(['\0', ' ']).to_owned()
         };
-        let octal =
-            |from, to| u32::from_str_radix(text(from, to).trim(), 8).map_err(|_| bad(at, "bad number"));
+        let octal = |from, to| u32::from_str_radix(text(from, to).trim(), 8).map_err(|_| bad(at, "bad number"));
         let size = octal(124, 136)? as usize;
         let data = bytes.get(at + 512..at + 512 + size).ok_or_else(|| bad(at, "ends in a file"))?;
         if header[156] == b'0' {

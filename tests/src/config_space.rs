@@ -4,7 +4,7 @@
 use crate::boot::booted::Booted;
 
 /// Saves every port's configuration space as /run/kept/config.BDF.
-pub const KEEP: &str = "
+pub const SAVE_PORTS: &str = "
 for device in /sys/bus/pci/devices/*; do
 \tcase $(cat $device/class) in
 \t0x0604*) cat $device/config > /run/kept/config.${device##*/} ;;
@@ -31,7 +31,7 @@ pub fn acs_control(space: &[u8]) -> Option<u16> {
 }
 
 /// Saves every device's configuration space and `resource` as /run/kept/config.BDF and resource.BDF.
-pub const KEEP_BARS: &str = "
+pub const SAVE_ALL_DEVICES: &str = "
 for device in /sys/bus/pci/devices/*; do
 \tcase $(cat $device/class) in
 \t0x0604*) ;;
@@ -40,7 +40,7 @@ for device in /sys/bus/pci/devices/*; do
 done";
 
 /// The kernel's flags of a 64-bit prefetchable memory BAR.
-const WIDE: u64 = 0x10_2200;
+const WIDE_FLAGS: u64 = 0x10_2200;
 
 /// One 64-bit prefetchable BAR, from three sources.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub struct Bar {
 impl Bar {
     /// Whether kernel, register and control agree on this size, and there is an address.
     #[must_use]
-    pub fn is(&self, bytes: u64) -> bool {
+    pub fn agrees_on(&self, bytes: u64) -> bool {
         self.start != 0 && self.start == self.register && self.bytes == bytes && self.control == Some(bytes)
     }
 }
@@ -73,7 +73,7 @@ fn parse(config: &[u8], resource: &str) -> Vec<(usize, Bar)> {
         let at = 0x10 + 4 * index;
         let register = u64::from(word(at)? & !0xf) | (u64::from(word(at + 4)?) << 32);
         let bar = Bar { start, bytes, register, control: control(config, index) };
-        (flags & WIDE == WIDE).then_some((index, bar))
+        (flags & WIDE_FLAGS == WIDE_FLAGS).then_some((index, bar))
     };
     resource.lines().take(6).enumerate().filter_map(bar).collect()
 }
@@ -95,7 +95,7 @@ fn control(config: &[u8], index: usize) -> Option<u64> {
 }
 
 impl Booted {
-    /// BAR 1 of a device whose files [`KEEP_BARS`] saved.
+    /// BAR 1 of a device whose files [`SAVE_ALL_DEVICES`] saved.
     ///
     /// # Panics
     /// If the files did not come back, or the device has no such BAR.
@@ -118,7 +118,7 @@ impl Booted {
     /// # Panics
     /// If a BAR does not.
     #[track_caller]
-    pub fn bars_are_sound(&self, devices: &[&str]) {
+    pub fn assert_bars_consistent(&self, devices: &[&str]) {
         let mut bars = Vec::new();
         for bdf in devices {
             bars.extend(self.bars(bdf).into_iter().map(|(n, bar)| (format!("{bdf} BAR {n}"), bar)));
@@ -142,7 +142,7 @@ mod tests {
     use super::{acs_control, *};
 
     #[test]
-    fn the_chain_is_followed_to_acs() {
+    fn the_capability_chain_is_followed_to_acs() {
         let mut space = vec![0; 4096];
         space[0x100..0x104].copy_from_slice(&[0x01, 0x00, 0x81, 0x14]);
         space[0x148..0x150].copy_from_slice(&[0x0d, 0x00, 0x01, 0x00, 0x5f, 0x00, 0x1d, 0x00]);
@@ -151,16 +151,16 @@ mod tests {
     }
 
     #[test]
-    fn the_three_witnesses_are_read() {
+    fn the_three_sources_of_a_bar_are_read() {
         let mut config = vec![0; 4096];
         config[0x14..0x1c].copy_from_slice(&[0x0c, 0, 0, 0, 0x40, 0, 0, 0]);
         config[0x100..0x10c].copy_from_slice(&[0x15, 0, 1, 0, 0, 0xfc, 0xf, 0, 0x21, 0x0f, 0, 0]);
         let resource = "0xb2000000 0xb2ffffff 0x40200\n0x4000000000 0x47ffffffff 0x14220c\n0x0 0x0 0x0";
         let bars = parse(&config, resource);
         assert_eq!(bars.len(), 1);
-        assert!(bars[0].1.is(32 << 30), "{bars:x?}");
+        assert!(bars[0].1.agrees_on(32 << 30), "{bars:x?}");
         config[0x109] = 8;
-        assert!(!parse(&config, resource)[0].1.is(32 << 30), "the control register disagrees");
+        assert!(!parse(&config, resource)[0].1.agrees_on(32 << 30), "the control register disagrees");
         config[0x18] = 0x48;
         assert_eq!(parse(&config, resource)[0].1.register, 0x48_0000_0000);
     }

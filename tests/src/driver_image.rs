@@ -20,7 +20,7 @@ impl DriverImage {
     ///
     /// # Errors
     /// If the image has no driver, or unsquashfs cannot read it.
-    pub fn bones() -> Result<Self> {
+    pub fn skeleton() -> Result<Self> {
         let dir = tempfile::tempdir().map_err(Error::file("create a folder in", "/tmp"))?;
         let shipped = Image::shipped().driver_image()?;
         let image = Self(dir);
@@ -33,7 +33,7 @@ impl DriverImage {
         ]))?;
         let names = output(unsquashfs().args(["-q", "-l", "-d", ""]).arg(&shipped))?;
         for name in names.lines().filter(|name| name.starts_with("/lib/") || name.starts_with("/firmware/")) {
-            image.place(name.trim_start_matches('/'))?;
+            image.create_empty(name.trim_start_matches('/'))?;
         }
         Ok(image)
     }
@@ -41,9 +41,9 @@ impl DriverImage {
     /// The same, and the modules are empty files too: such a driver can only be named.
     ///
     /// # Errors
-    /// As [`DriverImage::bones`].
-    pub(crate) fn names() -> Result<Self> {
-        let image = Self::bones()?;
+    /// As [`DriverImage::skeleton`].
+    pub(crate) fn with_empty_modules() -> Result<Self> {
+        let image = Self::skeleton()?;
         let dir = image.path("modules");
         let read = fs::read_dir(&dir).map_err(Error::file("read", &dir))?;
         for file in read.flatten().map(|entry| entry.path()) {
@@ -57,12 +57,11 @@ impl DriverImage {
     }
 
     /// Creates a folder if the name has no dot, else an empty file.
-    fn place(&self, name: &str) -> Result<()> {
+    fn create_empty(&self, name: &str) -> Result<()> {
         let path = self.tree().join(name);
         let is_file = name.ends_with(".bin") || name.contains(".so");
         let folder = path.parent().filter(|_| is_file).unwrap_or(&path);
-        let made =
-            fs::create_dir_all(folder).and_then(|()| if is_file { fs::write(&path, "") } else { Ok(()) });
+        let made = fs::create_dir_all(folder).and_then(|()| if is_file { fs::write(&path, "") } else { Ok(()) });
         made.map_err(Error::file("create", path))
     }
 
@@ -74,9 +73,8 @@ impl DriverImage {
         assert_eq!(old.len(), new.len(), "the file must keep its layout");
         let path = self.tree().join(file);
         let mut bytes = fs::read(&path).map_err(Error::file("read", &path))?;
-        let places: Vec<_> = (0..bytes.len().saturating_sub(old.len()))
-            .filter(|at| bytes[*at..].starts_with(old.as_bytes()))
-            .collect();
+        let places: Vec<_> =
+            (0..bytes.len().saturating_sub(old.len())).filter(|at| bytes[*at..].starts_with(old.as_bytes())).collect();
         if places.is_empty() {
             return Err(Error::Archive { what: "driver image", why: format!("{file} holds no {old}") });
         }

@@ -64,7 +64,7 @@ impl Image {
     /// # Errors
     /// [`Error::NotBuilt`], or why it could not be made.
     pub(crate) fn plain_initrd(&self) -> Result<PathBuf> {
-        made("plain", &self.initrd()?, archive::unzstd)
+        made_once("plain", &self.initrd()?, archive::unzstd)
     }
 
     /// The same with the skeleton of the driver image, whose libraries and firmware are empty files. An emulated kernel
@@ -73,7 +73,7 @@ impl Image {
     /// # Errors
     /// As [`Image::plain_initrd`].
     pub(crate) fn initrd_with_modules(&self) -> Result<PathBuf> {
-        made("modules", &self.initrd()?, |packed| self.reduced(packed, DriverImage::bones))
+        made_once("modules", &self.initrd()?, |packed| self.reduced(packed, DriverImage::skeleton))
     }
 
     /// The same with the driver's modules as empty files too, which takes half a second less.
@@ -81,16 +81,16 @@ impl Image {
     /// # Errors
     /// As [`Image::plain_initrd`].
     pub(crate) fn lean_initrd(&self) -> Result<PathBuf> {
-        made("lean", &self.initrd()?, |packed| self.reduced(packed, DriverImage::names))
+        made_once("lean", &self.initrd()?, |packed| self.reduced(packed, DriverImage::with_empty_modules))
     }
 
     /// The initrd's archive without compression, with this driver image instead of the shipped one.
     fn reduced(&self, packed: &[u8], driver: fn() -> Result<DriverImage>) -> Result<Vec<u8>> {
-        let behind = self.driver_bytes()?;
-        if behind == 0 {
+        let driver_bytes = self.driver_bytes()?;
+        if driver_bytes == 0 {
             return archive::unzstd(packed);
         }
-        let mut bytes = archive::unzstd(&packed[..packed.len() - behind])?;
+        let mut bytes = archive::unzstd(&packed[..packed.len() - driver_bytes])?;
         bytes.resize(bytes.len().next_multiple_of(ALIGNED), 0);
         bytes.extend(Overlay::new().file(driver_image::PATH, driver()?.pack()?).cpio());
         Ok(bytes)
@@ -103,7 +103,7 @@ impl Image {
     /// What is wrong with the kernel, or why it could not be made.
     pub(crate) fn plain(&self, kernel: &Path) -> Result<PathBuf> {
         let kind = kernel.file_name().unwrap_or_default().to_string_lossy();
-        made(&kind, kernel, archive::kernel)
+        made_once(&kind, kernel, archive::unpack_kernel)
     }
 
     /// The driver image, as a file.
@@ -111,7 +111,7 @@ impl Image {
     /// # Errors
     /// As [`Image::file`].
     pub(crate) fn driver_image(&self) -> Result<PathBuf> {
-        made("driver", &self.initrd()?, |_| self.file(driver_image::PATH).map(|entry| entry.data))
+        made_once("driver", &self.initrd()?, |_| self.file(driver_image::PATH).map(|entry| entry.data))
     }
 
     /// The size of the driver's archive at the initrd's end, in bytes.
@@ -242,7 +242,7 @@ impl Image {
 pub(crate) const ALIGNED: usize = 512;
 
 /// The result of `make` for a file of an image, made once per image.
-fn made(kind: &str, file: &Path, make: impl FnOnce(&[u8]) -> Result<Vec<u8>>) -> Result<PathBuf> {
+fn made_once(kind: &str, file: &Path, make: impl FnOnce(&[u8]) -> Result<Vec<u8>>) -> Result<PathBuf> {
     let changed = |meta: fs::Metadata| Ok((meta.len(), meta.modified()?));
     let state = fs::metadata(file).and_then(changed).map_err(Error::file("look at", file))?;
     let mut hasher = DefaultHasher::new();
@@ -275,8 +275,7 @@ fn replace(dir: &Path, kind: &str, made: &Path, bytes: &[u8]) -> io::Result<()> 
 
 /// A file of the fake PCI domain: `init` or `fakepci.ko`.
 pub(crate) fn fakepci_part(name: &str) -> Result<Vec<u8>> {
-    let dir =
-        env::var_os("FIRSTLIGHT_FAKEPCI").map_or_else(|| workspace().join("target/fakepci"), PathBuf::from);
+    let dir = env::var_os("FIRSTLIGHT_FAKEPCI").map_or_else(|| workspace().join("target/fakepci"), PathBuf::from);
     let path = built(dir.join("t").join(name), "fakepci")?;
     fs::read(&path).map_err(Error::file("read", path))
 }

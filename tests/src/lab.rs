@@ -22,7 +22,7 @@ pub struct Lab {
 
 /// A server and its output; dropping it ends the server.
 #[derive(Debug)]
-pub struct Serving {
+pub struct LabServer {
     child: Child,
     lines: Receiver<String>,
     output: String,
@@ -34,11 +34,8 @@ impl Lab {
     /// # Errors
     /// If it cannot be created.
     pub fn new(address: &str) -> Result<Self> {
-        let address = if address.is_empty() {
-            String::new()
-        } else {
-            format!("ip address add {address} dev {INTERFACE}")
-        };
+        let address =
+            if address.is_empty() { String::new() } else { format!("ip address add {address} dev {INTERFACE}") };
         let script = format!(
             "ip link set lo up; ip tuntap add {INTERFACE} mode tap; {address}
              ip link set {INTERFACE} up; echo $$; exec sleep infinity"
@@ -63,7 +60,7 @@ impl Lab {
     ///
     /// # Errors
     /// If it does not start.
-    pub fn serve(&self, words: &[&str]) -> Result<Serving> {
+    pub fn serve(&self, words: &[&str]) -> Result<LabServer> {
         let script = workspace().join("image/pxe.sh").to_string_lossy().into_owned();
         self.run(&[&[script.as_str(), "--serve"], words].concat())
     }
@@ -72,27 +69,25 @@ impl Lab {
     ///
     /// # Errors
     /// If it does not start.
-    pub fn run(&self, words: &[&str]) -> Result<Serving> {
+    pub fn run(&self, words: &[&str]) -> Result<LabServer> {
         let inside = self.inside();
         let mut all: Vec<&str> = inside.iter().map(String::as_str).collect();
         all.extend(words);
         let mut child = root(&all).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(failed)?;
         let (sender, lines) = channel();
-        let pipes: [Option<Box<dyn std::io::Read + Send>>; 2] = [
-            child.stdout.take().map(|p: ChildStdout| Box::new(p) as _),
-            child.stderr.take().map(|p| Box::new(p) as _),
-        ];
+        let pipes: [Option<Box<dyn std::io::Read + Send>>; 2] =
+            [child.stdout.take().map(|p: ChildStdout| Box::new(p) as _), child.stderr.take().map(|p| Box::new(p) as _)];
         for pipe in pipes.into_iter().flatten() {
             let sender = sender.clone();
             thread::spawn(move || {
                 BufReader::new(pipe).lines().map_while(std::io::Result::ok).try_for_each(|l| sender.send(l))
             });
         }
-        Ok(Serving { child, lines, output: String::new() })
+        Ok(LabServer { child, lines, output: String::new() })
     }
 }
 
-impl Serving {
+impl LabServer {
     /// Whether the server prints `text` within five minutes (a firmware on a busy host is slow), or already has.
     pub fn says(&mut self, text: &str) -> bool {
         let until = Instant::now() + Duration::from_secs(300);
@@ -114,7 +109,7 @@ impl Serving {
     }
 }
 
-impl Drop for Serving {
+impl Drop for LabServer {
     fn drop(&mut self) {
         // Like Ctrl-C: it ends its servers itself.
         let _ = root(&["kill", &self.child.id().to_string()]).status();

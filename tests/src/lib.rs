@@ -6,8 +6,8 @@ pub mod archive;
 pub mod boot;
 pub mod checkout;
 pub mod config_space;
-pub mod driver_bench;
 pub mod driver_image;
+pub mod driver_inputs;
 pub mod error;
 pub mod fakepci;
 pub mod hardware;
@@ -23,7 +23,7 @@ pub mod stick;
 
 pub use boot::booted::{Booted, End, Verdict};
 pub use boot::medium::Medium;
-pub use boot::watch::Running;
+pub use boot::watch::RunningMachine;
 pub use boot::{Boot, CABLES};
 pub use checkout::Checkout;
 pub use driver_image::DriverImage;

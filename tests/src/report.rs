@@ -29,7 +29,7 @@ impl Report {
     /// The findings of one test about one subject, as `(code, severity)`.
     #[must_use]
     #[track_caller]
-    pub fn about(&self, id: &str, subject: &str) -> Vec<(&str, &str)> {
+    pub fn findings_about(&self, id: &str, subject: &str) -> Vec<(&str, &str)> {
         let findings = self.test(id)["findings"].as_array().into_iter().flatten();
         let about = findings.filter(|f| f["subject"] == subject);
         about.map(|f| (text(&f["code"]), text(&f["severity"]))).collect()

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What to do with one request.
 #[derive(Debug, Clone)]
-pub enum Answer {
+pub enum HttpReply {
     /// Respond with this status and body.
     Status(u16, Vec<u8>),
     /// Read it and close the connection without a response.
@@ -40,47 +40,47 @@ impl Request {
 
 /// The HTTP server. It serves until the test ends.
 #[derive(Debug)]
-pub struct Receiver {
+pub struct HttpServer {
     port: u16,
-    got: Arc<Mutex<Vec<Request>>>,
+    requests: Arc<Mutex<Vec<Request>>>,
 }
 
-impl Receiver {
+impl HttpServer {
     /// Starts a server that calls `answer` for each request, with its number from 0 on.
     ///
     /// # Panics
     /// If there is no loopback interface.
-    pub fn start(mut answer: impl FnMut(usize, &Request) -> Answer + Send + 'static) -> Self {
+    pub fn start(mut answer: impl FnMut(usize, &Request) -> HttpReply + Send + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let got = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&got);
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&requests);
         thread::spawn(move || {
             let mut silent = Vec::new();
             for stream in listener.incoming().flatten() {
                 // A client that disconnects too early has sent no request.
                 let Some(request) = read(&stream) else { continue };
                 let number = {
-                    let mut got = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                    got.push(request.clone());
-                    got.len() - 1
+                    let mut requests = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                    requests.push(request.clone());
+                    requests.len() - 1
                 };
                 match answer(number, &request) {
-                    Answer::Status(status, body) => respond(&stream, status, &body),
-                    Answer::HangUp => {}
-                    Answer::Silence => silent.push(stream),
+                    HttpReply::Status(status, body) => respond(&stream, status, &body),
+                    HttpReply::HangUp => {}
+                    HttpReply::Silence => silent.push(stream),
                 }
             }
         });
-        Self { port, got }
+        Self { port, requests }
     }
 
     /// Fails twice, with an error status and by closing the connection, and then accepts everything.
     pub fn fails_twice() -> Self {
         Self::start(|number, _| match number {
-            0 => Answer::Status(500, b"out of order".to_vec()),
-            1 => Answer::HangUp,
-            _ => Answer::Status(201, Vec::new()),
+            0 => HttpReply::Status(500, b"out of order".to_vec()),
+            1 => HttpReply::HangUp,
+            _ => HttpReply::Status(201, Vec::new()),
         })
     }
 
@@ -92,8 +92,8 @@ impl Receiver {
 
     /// All requests so far.
     #[must_use]
-    pub fn got(&self) -> Vec<Request> {
-        self.got.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn requests(&self) -> Vec<Request> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -119,15 +119,14 @@ fn read(stream: &TcpStream) -> Option<Request> {
 }
 
 fn respond(mut stream: &TcpStream, status: u16, body: &[u8]) {
-    let head =
-        format!("HTTP/1.1 {status} Told\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+    let head = format!("HTTP/1.1 {status} Answer\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
     // The client may have disconnected; that is not an error here.
     let _gone = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
 }
 
 /// The NTP server's answer.
 #[derive(Debug, Clone, Copy)]
-pub struct Says {
+pub struct NtpReply {
     /// Two bits: 3 is a clock that was never set.
     pub leap: u8,
     /// 1 to 15; 0 and 16 mean that it has no time.
@@ -137,10 +136,10 @@ pub struct Says {
 }
 
 /// The answer of a good server.
-pub const RIGHT: Says = Says { leap: 0, stratum: 2, ahead: 0 };
+pub const CORRECT_TIME: NtpReply = NtpReply { leap: 0, stratum: 2, ahead: 0 };
 
 /// Seconds from 1900, where NTP starts counting, to 1970.
-const TO_UNIX: i64 = 2_208_988_800;
+const NTP_TO_UNIX: i64 = 2_208_988_800;
 
 /// Starts an NTP server, which serves until the test ends, and returns its address as seen by `host`. With `None` it does
 /// not answer.
@@ -148,30 +147,30 @@ const TO_UNIX: i64 = 2_208_988_800;
 /// # Panics
 /// If there is no loopback interface.
 #[must_use]
-pub fn tell_time(host: &str, says: Option<Says>) -> String {
+pub fn start_ntp_server(host: &str, reply: Option<NtpReply>) -> String {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = socket.local_addr().unwrap().port();
     thread::spawn(move || {
         let mut question = [0; 48];
         while let Ok((_, from)) = socket.recv_from(&mut question) {
             // The client may be gone; that is not an error here.
-            let _gone = says.map(|says| socket.send_to(&time_answer(&question, says), from));
+            let _gone = reply.map(|reply| socket.send_to(&ntp_packet(&question, reply), from));
         }
     });
     format!("{host}:{port}")
 }
 
 /// RFC 5905, figure 8.
-fn time_answer(question: &[u8; 48], says: Says) -> [u8; 48] {
+fn ntp_packet(question: &[u8; 48], reply: NtpReply) -> [u8; 48] {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    let seconds = i64::try_from(now.as_secs()).unwrap_or(0) + TO_UNIX + says.ahead;
+    let seconds = i64::try_from(now.as_secs()).unwrap_or(0) + NTP_TO_UNIX + reply.ahead;
     let fraction = (u64::from(now.subsec_nanos()) << 32) / 1_000_000_000;
     // Seconds of the era: NTP keeps the lower half.
     let time = ((seconds.cast_unsigned() << 32) | fraction).to_be_bytes();
     let mut answer = [0; 48];
     // Version 4, mode server.
-    answer[0] = (says.leap << 6) | 0x24;
-    answer[1] = says.stratum;
+    answer[0] = (reply.leap << 6) | 0x24;
+    answer[1] = reply.stratum;
     answer[12..16].copy_from_slice(&[127, 0, 0, 1]);
     answer[24..32].copy_from_slice(&question[40..48]);
     answer[32..40].copy_from_slice(&time);

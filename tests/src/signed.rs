@@ -12,11 +12,11 @@ const OWNER: &str = "6f1d7c52-3b0e-4d6b-9d5e-2f8a1c3e5b70";
 
 /// Signed media and their keys.
 #[derive(Debug)]
-pub struct Signed {
+pub struct SignedMedia {
     dir: PathBuf,
 }
 
-impl Signed {
+impl SignedMedia {
     /// Signs the shipped media into a folder of `target` with this name, replacing its contents.
     ///
     /// # Errors
@@ -53,9 +53,8 @@ impl Signed {
     /// If they cannot be made.
     pub fn variables(&self, dir: &Path) -> Result<PathBuf> {
         let bind = |from: &Path, to: &str| format!("{}:/build/{to}", from.display());
-        let key = |option: &str, name: &str| {
-            [format!("--{option}"), OWNER.to_owned(), format!("/build/keys/{name}.pem")]
-        };
+        let key =
+            |option: &str, name: &str| [format!("--{option}"), OWNER.to_owned(), format!("/build/keys/{name}.pem")];
         let mut enrol = Command::new(workspace().join("image/in-tools.sh"));
         enrol.args(["testing", "--bind", &bind(Path::new(crate::boot::medium::FIRMWARE_FOLDER), "ovmf")]);
         enrol.args(["--bind", &bind(&self.keys(), "keys"), "--bind", &bind(dir, "out")]);

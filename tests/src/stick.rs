@@ -96,12 +96,7 @@ impl Stick {
         Ok(String::from_utf8_lossy(&listing).lines().map(name).collect())
     }
 
-    fn mtool(
-        &self,
-        tool: &str,
-        partition: &str,
-        words: impl Fn(&mut Command) -> &mut Command,
-    ) -> Result<Vec<u8>> {
+    fn mtool(&self, tool: &str, partition: &str, words: impl Fn(&mut Command) -> &mut Command) -> Result<Vec<u8>> {
         let found = self.partitions.iter().find(|p| p.name == partition);
         let found = found.ok_or_else(|| wrong(format!("has no partition {partition}")))?;
         let mut command = Command::new(tool);
@@ -240,8 +235,7 @@ impl Fat {
         let mut list = Command::new("mdir");
         list.arg("-i").arg(&self.file).args(["-b", "-a"]).arg(format!("::{folder}"));
         let text = output(&mut list).unwrap_or_default();
-        let mut names: Vec<_> =
-            text.lines().filter_map(|line| line.trim_end_matches('/').rsplit('/').next()).collect();
+        let mut names: Vec<_> = text.lines().filter_map(|line| line.trim_end_matches('/').rsplit('/').next()).collect();
         names.retain(|name| !name.is_empty() && *name != "." && *name != "..");
         names.sort_unstable();
         names.into_iter().map(str::to_owned).collect()
@@ -252,7 +246,6 @@ impl Fat {
     /// # Errors
     /// If there is no such file.
     pub fn read(&self, name: &str) -> Result<Vec<u8>> {
-        output(Command::new("mtype").arg("-i").arg(&self.file).arg(format!("::{name}")))
-            .map(String::into_bytes)
+        output(Command::new("mtype").arg("-i").arg(&self.file).arg(format!("::{name}"))).map(String::into_bytes)
     }
 }

@@ -40,11 +40,7 @@ fn the_uki_is_small_and_boots_from_a_disk_to_its_verdict() {
 fn an_smmu_that_translates_is_a_failure() {
     let booted = uki().append("iommu.passthrough=0").run().unwrap();
     let verdict = booted.verdict();
-    assert_eq!(
-        (verdict.verdict.as_str(), &verdict.failed[..]),
-        ("FAIL", &["iommu".to_owned()][..]),
-        "{booted}"
-    );
+    assert_eq!((verdict.verdict.as_str(), &verdict.failed[..]), ("FAIL", &["iommu".to_owned()][..]), "{booted}");
     assert_eq!(verdict.codes, ["IOMMU-TRANSLATING"], "{booted}");
 }
 
@@ -63,14 +59,14 @@ token = "a token of the simulation"
 rendezvous = "mdns"
 timeout_s = 240
 "#;
-    let words = "firstlight.validate.level=quick firstlight.policy.on_fail=poweroff firstlight.policy.on_error=poweroff";
+    let words =
+        "firstlight.validate.level=quick firstlight.policy.on_fail=poweroff firstlight.policy.on_error=poweroff";
     Boot::arm64().memory(1024).overlay(|_| files).config(config).append(words)
 }
 
 #[test]
 fn two_machines_find_each_other_over_two_cables_and_pass() {
-    let both =
-        Boot::cabled([node(), node()], &[[0, 0], [1, 1]]).unwrap().map(|running| running.finish().unwrap());
+    let both = Boot::cabled([node(), node()], &[[0, 0], [1, 1]]).unwrap().map(|running| running.finish().unwrap());
     for booted in &both {
         assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
         let machine = |line: &&str| line.starts_with("FIRSTLIGHT ") && line.contains(" scope=machine ");

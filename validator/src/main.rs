@@ -2,7 +2,7 @@
 //! a line and exits with the status of ERROR, never with that of a pass.
 
 use firstlight::cli::args::{NoArgs, parse};
-use firstlight::cli::{self, FINE, UNDONE, WRONG_USE};
+use firstlight::cli::{self, NOT_DONE, SUCCESS, USAGE_ERROR};
 use std::io::{self, Write};
 use std::panic::catch_unwind;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ fn main() -> ExitCode {
     // The panic hook has already printed the message and its location.
     let status = catch_unwind(run).unwrap_or_else(|_| {
         complain("internal fault; this is a defect of firstlight, please report it with the lines above");
-        UNDONE
+        NOT_DONE
     });
     ExitCode::from(status)
 }
@@ -23,11 +23,11 @@ fn run() -> u8 {
         Err(NoArgs::Asked(text)) => {
             // A closed pipe means that the reader has read enough.
             let _ = io::stdout().write_all(text.as_bytes());
-            return FINE;
+            return SUCCESS;
         }
         Err(NoArgs::Wrong(why)) => {
             complain(&why);
-            return WRONG_USE;
+            return USAGE_ERROR;
         }
     };
     cli::run(args).unwrap_or_else(|error| {

@@ -9,9 +9,9 @@ const LONGEST: usize = 4096;
 
 /// Cuts a stream into lines.
 #[derive(Debug, Default)]
-pub struct Splitter(Vec<u8>);
+pub struct LineSplitter(Vec<u8>);
 
-impl Splitter {
+impl LineSplitter {
     /// Adds bytes and returns the lines that they complete.
     #[must_use]
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<String> {
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn lines_are_cut_wherever_the_bytes_were() {
-        let mut s = Splitter::default();
+        let mut s = LineSplitter::default();
         assert_eq!(s.feed(b"a\nb"), ["a"]);
         assert_eq!(s.feed(b"c\n\n"), ["bc", ""]);
         assert_eq!(s.feed(b"end"), [""; 0]);
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn an_endless_line_is_broken() {
-        let mut s = Splitter::default();
+        let mut s = LineSplitter::default();
         let lines = s.feed(&vec![b'x'; 3 * LONGEST]);
         assert_eq!(lines.len(), 2);
         assert!(lines.iter().all(|l| l.len() == LONGEST));

@@ -3,12 +3,12 @@
 //! child cannot be killed.
 
 mod lines;
+pub(crate) mod monitor;
 pub mod petting;
-pub(crate) mod watch;
 
-pub use lines::{Splitter, Tail};
+pub use lines::{LineSplitter, Tail};
 
-use crate::sys::cgroup::Group;
+use crate::sys::cgroup::ControlGroup;
 use crate::sys::process::{Pid, Signals, unblock_signals};
 use petting::Petting;
 use std::cell::Cell;
@@ -27,9 +27,9 @@ pub const ENVIRONMENT: [(&str, &str); 3] =
 /// How long a child may take between SIGTERM and SIGKILL, and after SIGKILL.
 pub const GRACE: Duration = Duration::from_secs(2);
 
-/// A program to run.
+/// A program to run as a child.
 #[derive(Debug, Clone)]
-pub struct Spec {
+pub struct ChildSpec {
     /// Absolute path.
     pub program: String,
     /// Its arguments.
@@ -42,7 +42,7 @@ pub struct Spec {
     pub leaves_daemons: bool,
 }
 
-impl Spec {
+impl ChildSpec {
     /// A program with arguments and a deadline.
     #[must_use]
     pub fn new(program: &str, args: &[&str], deadline: Duration) -> Self {
@@ -53,8 +53,7 @@ impl Spec {
     fn command(&self) -> io::Result<Command> {
         let mut command = Command::new(&self.program);
         command.args(&self.args).env_clear().envs(ENVIRONMENT);
-        let input =
-            self.input.as_ref().map_or(Ok(Stdio::null()), |input| input.try_clone().map(Stdio::from))?;
+        let input = self.input.as_ref().map_or(Ok(Stdio::null()), |input| input.try_clone().map(Stdio::from))?;
         command.current_dir("/").process_group(0).stdin(input);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         unblock_signals(&mut command);
@@ -71,7 +70,7 @@ pub enum Stream {
     Err,
 }
 
-/// Passes the lines of standard output to `take`, and leaves those of standard error for [`Done::tail`].
+/// Passes lines of standard output to `take`, and leaves those of standard error for [`ChildResult::tail`].
 pub fn on_output(mut take: impl FnMut(&str)) -> impl FnMut(Stream, &str) -> bool {
     move |stream, line| {
         if stream == Stream::Out {
@@ -81,14 +80,14 @@ pub fn on_output(mut take: impl FnMut(&str)) -> impl FnMut(Stream, &str) -> bool
     }
 }
 
-/// Leaves every line for [`Done::tail`].
+/// Leaves every line for [`ChildResult::tail`].
 pub const fn no_lines(_: Stream, _: &str) -> bool {
     false
 }
 
 /// A request to the machine that arrived while init waited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Request {
+pub enum ShutdownRequest {
     /// Ctrl-Alt-Del (SIGINT).
     Reboot,
     /// SIGTERM, SIGUSR1 or SIGUSR2.
@@ -111,7 +110,7 @@ pub enum End {
     /// It was not started, because an earlier result forbids it.
     Vetoed,
     /// It was ended because the machine was asked to shut down.
-    Interrupted(Request),
+    Interrupted(ShutdownRequest),
 }
 
 impl End {
@@ -140,9 +139,9 @@ impl fmt::Display for End {
     }
 }
 
-/// The result of a child.
+/// The result of running a child.
 #[derive(Debug)]
-pub struct Done {
+pub struct ChildResult {
     /// How it ended.
     pub end: End,
     /// The last lines that the caller did not take while it ran.
@@ -151,7 +150,7 @@ pub struct Done {
     pub took: Duration,
 }
 
-impl Done {
+impl ChildResult {
     /// The last line as the reason of a failure, or how the child ended when it printed nothing.
     #[must_use]
     pub fn reason(&self) -> String {
@@ -159,7 +158,7 @@ impl Done {
         last.map_or_else(|| self.end.to_string(), Clone::clone)
     }
 
-    /// As [`Done::reason`], without a prefix that the reader already knows.
+    /// As [`ChildResult::reason`], without a prefix that the reader already knows.
     #[must_use]
     pub fn reason_after(&self, known: &str) -> String {
         let why = self.reason();
@@ -194,17 +193,17 @@ impl Children {
     }
 
     /// Runs a child to its end. `line` gets every line as it arrives and returns whether it took the line;
-    /// other lines are kept for [`Done::tail`].
-    pub fn run(&self, spec: &Spec, line: &mut dyn FnMut(Stream, &str) -> bool) -> Done {
+    /// other lines are kept for [`ChildResult::tail`].
+    pub fn run(&self, spec: &ChildSpec, line: &mut dyn FnMut(Stream, &str) -> bool) -> ChildResult {
         let started = Instant::now();
-        let group = if spec.leaves_daemons { None } else { Group::new() };
+        let group = if spec.leaves_daemons { None } else { ControlGroup::new() };
         let start = || {
             let mut command = spec.command()?;
-            group.as_ref().map_or(Ok(()), |group| group.take(&mut command))?;
+            group.as_ref().map_or(Ok(()), |group| group.confine(&mut command))?;
             command.spawn()
         };
         let (end, tail) = match start() {
-            Ok(child) => watch::Watch::new(self, child, spec.deadline, line).until_end(),
+            Ok(child) => monitor::Monitor::new(self, child, spec.deadline, line).until_end(),
             Err(e) => (End::NotStarted(e.raw_os_error().unwrap_or(0)), Vec::new()),
         };
         if let Some(group) = group {
@@ -212,7 +211,7 @@ impl Children {
         }
         let took = started.elapsed();
         self.waited.set(self.waited.get().saturating_add(took));
-        Done { end, tail, took }
+        ChildResult { end, tail, took }
     }
 }
 
@@ -226,16 +225,16 @@ pub fn pid_of(child: &std::process::Child) -> Option<Pid> {
 mod tests {
     use super::*;
 
-    fn shell(script: &str, deadline_ms: u64) -> Spec {
-        Spec::new("/bin/sh", &["-c", script], Duration::from_millis(deadline_ms))
+    fn shell(script: &str, deadline_ms: u64) -> ChildSpec {
+        ChildSpec::new("/bin/sh", &["-c", script], Duration::from_millis(deadline_ms))
     }
 
-    fn run(script: &str, deadline_ms: u64) -> Done {
+    fn run(script: &str, deadline_ms: u64) -> ChildResult {
         Children::new().unwrap().run(&shell(script, deadline_ms), &mut no_lines)
     }
 
     /// The lines that a program prints on standard output.
-    fn output(spec: &Spec) -> Vec<String> {
+    fn output(spec: &ChildSpec) -> Vec<String> {
         let mut lines = Vec::new();
         let done = Children::new().unwrap().run(spec, &mut on_output(|line| lines.push(line.to_owned())));
         assert_eq!(done.end, End::Exited(0), "{:?}", done.tail);
@@ -247,7 +246,7 @@ mod tests {
         assert_eq!(run("exit 3", 5000).end, End::Exited(3));
         assert_eq!(run("kill -SEGV $$", 5000).end, End::Signalled(11));
         assert_eq!(
-            Children::new().unwrap().run(&Spec::new("/none", &[], GRACE), &mut no_lines).end,
+            Children::new().unwrap().run(&ChildSpec::new("/none", &[], GRACE), &mut no_lines).end,
             End::NotStarted(2)
         );
     }
@@ -281,7 +280,7 @@ mod tests {
 
     #[test]
     fn the_environment_is_clean() {
-        let mut lines = output(&Spec::new("/usr/bin/env", &[], GRACE));
+        let mut lines = output(&ChildSpec::new("/usr/bin/env", &[], GRACE));
         lines.sort();
         assert_eq!(lines, ["HOME=/", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "TERM=linux"]);
     }
@@ -293,7 +292,7 @@ mod tests {
 
     #[test]
     fn no_signal_is_blocked_in_a_child() {
-        let spec = Spec::new("/bin/grep", &["SigBlk", "/proc/self/status"], GRACE);
+        let spec = ChildSpec::new("/bin/grep", &["SigBlk", "/proc/self/status"], GRACE);
         let lines = output(&spec);
         assert_eq!(lines, ["SigBlk:\t0000000000000000"]);
     }

@@ -14,12 +14,12 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A quarter of the timeout: two late pettings in a row are not too late.
-const PARTS: u32 = 4;
+/// The device is petted four times per timeout, so that two late pettings in a row are not too late.
+const PETS_PER_TIMEOUT: u32 = 4;
 
 /// How the device is petted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum By {
+pub enum PetMethod {
     /// Process 1 writes to the device.
     Write,
     /// A child writes to it.
@@ -30,7 +30,7 @@ pub enum By {
 #[derive(Debug)]
 struct Device {
     file: File,
-    by: By,
+    method: PetMethod,
     every: Duration,
     next: Instant,
     /// Readable once the child of the last petting has ended.
@@ -44,9 +44,9 @@ pub struct Petting(RefCell<Option<Device>>);
 
 impl Petting {
     /// Begins with an open device that resets the machine after `timeout`.
-    pub fn begin(&self, device: OwnedFd, by: By, timeout: Duration) {
-        let (file, every) = (File::from(device), timeout / PARTS);
-        let device = Device { file, by, every, next: Instant::now(), busy: None, is_refused: false };
+    pub fn begin(&self, device: OwnedFd, method: PetMethod, timeout: Duration) {
+        let (file, every) = (File::from(device), timeout / PETS_PER_TIMEOUT);
+        let device = Device { file, method, every, next: Instant::now(), busy: None, is_refused: false };
         self.0.replace(Some(device));
         self.pet();
     }
@@ -78,9 +78,9 @@ impl Petting {
 impl Device {
     fn pet(&mut self) {
         self.next = Instant::now() + self.every;
-        let petted = match self.by {
-            By::Write => self.file.write_all(&[0]),
-            By::Child => self.start_child(),
+        let petted = match self.method {
+            PetMethod::Write => self.file.write_all(&[0]),
+            PetMethod::Child => self.start_child(),
         };
         // Reported once: a device that is gone refuses every time.
         if let Err(why) = petted
@@ -119,7 +119,7 @@ mod tests {
         let path = dir.path().join("watchdog0");
         let petting = Petting::default();
         let ours = File::create_new(&path).unwrap();
-        petting.begin(ours.into(), By::Write, Duration::from_millis(timeout_ms));
+        petting.begin(ours.into(), PetMethod::Write, Duration::from_millis(timeout_ms));
         (petting, File::open(path).unwrap(), dir)
     }
 

@@ -4,14 +4,14 @@
 
 /// One word of the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Word {
+pub struct KernelWord {
     /// The text before the first `=`, or the whole word.
     pub name: String,
     /// The text after the first `=`, without quotes around it; `None` when there is no `=`.
     pub value: Option<String>,
 }
 
-impl Word {
+impl KernelWord {
     /// Parses one word that is already separated from the others.
     fn new(raw: &str) -> Self {
         let quoted = raw.strip_prefix('"');
@@ -35,7 +35,7 @@ fn unquote_end(text: &str, opened: bool) -> &str {
 
 /// All words of a command line, in order.
 #[must_use]
-pub fn words(line: &str) -> Vec<Word> {
+pub fn words(line: &str) -> Vec<KernelWord> {
     let mut in_quotes = false;
     line.split(|c: char| {
         if c == '"' {
@@ -44,7 +44,7 @@ pub fn words(line: &str) -> Vec<Word> {
         c.is_ascii_whitespace() && !in_quotes
     })
     .filter(|raw| !raw.is_empty())
-    .map(Word::new)
+    .map(KernelWord::new)
     .collect()
 }
 

@@ -13,7 +13,7 @@ fn shown(text: &str) -> String {
 
 /// One error in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum Wrong {
+pub enum ConfigError {
     /// A file is missing or unreadable.
     #[error("{}: {}", shown(place), shown(why))]
     Unreadable {
@@ -84,7 +84,7 @@ pub enum Wrong {
     },
 }
 
-impl Wrong {
+impl ConfigError {
     /// Whether the error is about the actions after a verdict, or about who may decide them.
     #[must_use]
     pub fn concerns_policy(&self) -> bool {

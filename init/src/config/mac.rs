@@ -9,7 +9,7 @@ pub struct Mac([u8; 6]);
 impl Mac {
     /// Parses `aa:bb:cc:dd:ee:ff`, the same with `-`, or twelve hexadecimal digits.
     #[must_use]
-    pub fn read(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let separated = text.len() == 17;
         let mut bytes = [0; 6];
         for (n, byte) in bytes.iter_mut().enumerate() {
@@ -25,7 +25,7 @@ impl Mac {
 
     /// The address of these bytes, as on the wire.
     #[must_use]
-    pub const fn of(bytes: [u8; 6]) -> Self {
+    pub const fn new(bytes: [u8; 6]) -> Self {
         Self(bytes)
     }
 
@@ -38,8 +38,8 @@ impl Mac {
     /// Parses the kernel word `BOOTIF=`: pxelinux and iPXE's `${net0/mac:hexhyp}` put the hardware type
     /// before the address, 01 for Ethernet.
     #[must_use]
-    pub fn of_bootif(text: &str) -> Option<Self> {
-        Self::read(text.strip_prefix("01-").filter(|rest| rest.len() == 17).unwrap_or(text))
+    pub fn from_bootif(text: &str) -> Option<Self> {
+        Self::parse(text.strip_prefix("01-").filter(|rest| rest.len() == 17).unwrap_or(text))
     }
 }
 
@@ -58,11 +58,11 @@ mod tests {
     fn addresses_are_read_as_boot_loaders_write_them() {
         let want = Some(Mac([0x52, 0x54, 0, 0x12, 0x34, 0x56]));
         for text in ["52:54:00:12:34:56", "52-54-00-12-34-56", "525400123456"] {
-            assert_eq!(Mac::read(text), want, "{text}");
-            assert_eq!(Mac::of_bootif(text), want, "{text}");
+            assert_eq!(Mac::parse(text), want, "{text}");
+            assert_eq!(Mac::from_bootif(text), want, "{text}");
         }
-        assert_eq!(Mac::of_bootif("01-52-54-00-12-34-56"), want);
-        assert_eq!(Mac::read("AA:bb:CC:dd:EE:ff").unwrap().to_string(), "aa:bb:cc:dd:ee:ff");
+        assert_eq!(Mac::from_bootif("01-52-54-00-12-34-56"), want);
+        assert_eq!(Mac::parse("AA:bb:CC:dd:EE:ff").unwrap().to_string(), "aa:bb:cc:dd:ee:ff");
         for bad in [
             "",
             "eth0",
@@ -75,7 +75,7 @@ mod tests {
             "52:54:00:12:34:56:78",
             "\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}",
         ] {
-            assert_eq!(Mac::read(bad), None, "{bad}");
+            assert_eq!(Mac::parse(bad), None, "{bad}");
         }
     }
 }

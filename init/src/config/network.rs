@@ -1,33 +1,33 @@
 //! Builds `[network]` from the merged layers, with defaults, and finds values that are invalid only in combination.
 
-use super::cmdline::Word;
-use super::layers::Merged;
+use super::cmdline::KernelWord;
+use super::layers::MergedLayers;
 use super::mac::Mac;
-use super::types::{Card, Network, NetworkMode, TimeSource};
+use super::types::{CardSelector, Network, NetworkMode, TimeSource};
 use super::values;
 use std::time::Duration;
 
 /// The least time for addresses of 169.254.0.0/16.
 const LINK_LOCAL: Duration = Duration::from_secs(3);
 
-impl Card {
+impl CardSelector {
     /// Parses the kernel word `BOOTIF=`; a value that is not an Ethernet address is ignored.
-    pub(super) fn booted_from(words: &[Word]) -> Self {
+    pub(super) fn booted_from(words: &[KernelWord]) -> Self {
         let word = words.iter().rev().find(|w| w.name == "BOOTIF").and_then(|w| w.value.as_deref());
-        word.and_then(Mac::of_bootif).map_or(Self::Any, Self::BootedFrom)
+        word.and_then(Mac::from_bootif).map_or(Self::Any, Self::BootedFrom)
     }
 }
 
-fn card(text: &str) -> Option<Card> {
-    Mac::read(text)
+fn card(text: &str) -> Option<CardSelector> {
+    Mac::parse(text)
         .filter(|_| text.contains(':'))
-        .map(Card::Mac)
-        .or_else(|| values::interface(text).map(Card::Name))
+        .map(CardSelector::Mac)
+        .or_else(|| values::interface(text).map(CardSelector::Name))
 }
 
 /// `[network]`; `word` is the value of the kernel word `hostname=`, `booted_from` the card that `BOOTIF=`
 /// names. `needed` is true when a layer must be fetched.
-pub(super) fn network(m: &mut Merged, word: Option<&str>, booted_from: Card, needed: bool) -> Network {
+pub(super) fn network(m: &mut MergedLayers, word: Option<&str>, booted_from: CardSelector, needed: bool) -> Network {
     let (time, soft_roce) = (time(m), m.flag("network.soft_roce").unwrap_or(false));
     let fetches = m.text("workload.mode") == Some("switch-root")
         && m.text("workload.root").is_some_and(|root| root.starts_with("http"));
@@ -68,8 +68,7 @@ pub(super) fn network(m: &mut Merged, word: Option<&str>, booted_from: Card, nee
     };
     let timeout = m.seconds("network.timeout_s", 30);
     if matches!(mode, NetworkMode::LinkLocal(_)) && timeout < LINK_LOCAL {
-        let allowed =
-            "3 to 86400 seconds, because network.mode is link-local: probing an address takes 2 of them";
+        let allowed = "3 to 86400 seconds, because network.mode is link-local: probing an address takes 2 of them";
         m.refuse_as("network.timeout_s", allowed);
     }
     let rdma = soft_roce || m.has_nodes || matches!(mode, NetworkMode::LinkLocal(_));
@@ -81,9 +80,7 @@ pub(super) fn network(m: &mut Merged, word: Option<&str>, booted_from: Card, nee
     }
     Network {
         mode,
-        hostname: hostname
-            .or_else(|| word.and_then(values::hostname))
-            .unwrap_or_else(|| "firstlight".to_owned()),
+        hostname: hostname.or_else(|| word.and_then(values::hostname)).unwrap_or_else(|| "firstlight".to_owned()),
         interface: m.parsed("network.interface", card).unwrap_or(booted_from),
         soft_roce,
         rdma,
@@ -95,7 +92,7 @@ pub(super) fn network(m: &mut Merged, word: Option<&str>, booted_from: Card, nee
 }
 
 /// `network.ports`. The keys for a single interface and its address have no meaning where every port chooses its own address.
-fn ports(m: &mut Merged, is_link_local: bool, time: &[TimeSource]) -> Vec<Card> {
+fn ports(m: &mut MergedLayers, is_link_local: bool, time: &[TimeSource]) -> Vec<CardSelector> {
     let named = m.list("network.ports").unwrap_or_default();
     let read: Option<Vec<_>> = named.iter().map(|text| card(text)).collect();
     if read.is_none() {
@@ -117,7 +114,7 @@ fn ports(m: &mut Merged, is_link_local: bool, time: &[TimeSource]) -> Vec<Card> 
 }
 
 /// `network.time`
-fn time(m: &mut Merged) -> Vec<TimeSource> {
+fn time(m: &mut MergedLayers) -> Vec<TimeSource> {
     let named = m.list("network.time").unwrap_or_default();
     let read: Option<Vec<_>> = named.iter().map(|text| values::time_source(text)).collect();
     if read.is_none() {

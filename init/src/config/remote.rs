@@ -2,8 +2,8 @@
 //! URL ends in `/`, a folder with a layer for each node. The checksum of a folder is that of its
 //! `SHA256SUMS`, which lists the checksums of its files.
 
-use super::cmdline::Word;
-use super::node::{For, Identity, meant};
+use super::cmdline::KernelWord;
+use super::node::{NodeIdentity, NodeMatch, match_node};
 use super::values::url;
 
 /// The word's name, without `firstlight.`.
@@ -14,37 +14,37 @@ pub(super) const ALLOWED: &str = "http://HOST/FILE#sha256=64 HEX DIGITS, or a fo
                                   with the checksum of its SHA256SUMS; https too";
 
 /// The name of a folder's list of checksums.
-pub const SUMS: &str = "SHA256SUMS";
+pub const CHECKSUMS: &str = "SHA256SUMS";
 /// The layer of a folder that is for all nodes.
 const DEFAULT: &str = "default.toml";
 
-/// A file on a server.
+/// A file or a folder on a server, with its checksum.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Remote {
+pub struct RemoteSource {
     /// Its URL.
     pub url: String,
     /// Its checksum, 64 hexadecimal digits.
     pub sha256: String,
 }
 
-impl Remote {
+impl RemoteSource {
     /// Parses the last such word, if there is one.
     ///
     /// # Errors
     /// The word's value when it is invalid.
-    pub fn of(words: &[Word]) -> Result<Option<Self>, String> {
+    pub fn from_words(words: &[KernelWord]) -> Result<Option<Self>, String> {
         let word = words.iter().rev().find(|w| w.name.strip_prefix("firstlight.") == Some(WORD));
         let Some(word) = word else { return Ok(None) };
         let text = word.value.as_deref().unwrap_or("");
-        Self::read(text).map(Some).ok_or_else(|| text.to_owned())
+        Self::parse(text).map(Some).ok_or_else(|| text.to_owned())
     }
 
     /// Parses `URL#sha256=HEX`.
     #[must_use]
-    pub fn read(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let (address, sum) = text.split_once("#sha256=")?;
         let url = url(address)?;
-        is_sum(sum).then(|| Self { url, sha256: sum.to_owned() })
+        is_sha256(sum).then(|| Self { url, sha256: sum.to_owned() })
     }
 
     /// Whether the URL names a folder.
@@ -53,26 +53,25 @@ impl Remote {
         self.url.ends_with('/')
     }
 
-    /// The folder's list of checksums.
+    /// The file that lists the checksums of the folder's files.
     #[must_use]
-    pub fn sums(&self) -> Self {
-        Self { url: format!("{}{SUMS}", self.url), sha256: self.sha256.clone() }
+    pub fn checksums(&self) -> Self {
+        Self { url: format!("{}{CHECKSUMS}", self.url), sha256: self.sha256.clone() }
     }
 
     /// The files of a folder that are for this node, according to its list, in the order of the layers.
     ///
     /// # Errors
     /// An invalid line of the list, or that it has no file for this node.
-    pub fn files(&self, sums: &str, identity: &Identity) -> Result<Vec<Self>, String> {
+    pub fn files(&self, sums: &str, identity: &NodeIdentity) -> Result<Vec<Self>, String> {
         let mut files = Vec::new();
         for (n, line) in sums.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            let (sum, name) = listed(line).ok_or_else(|| {
-                format!("{SUMS}, line {}: read {line:?}; allowed: what sha256sum prints", n + 1)
-            })?;
+            let (sum, name) = parse_line(line)
+                .ok_or_else(|| format!("{CHECKSUMS}, line {}: read {line:?}; allowed: what sha256sum prints", n + 1))?;
             let file = Self { url: format!("{}{name}", self.url), sha256: sum.to_owned() };
-            match (name, meant(name, identity)) {
+            match (name, match_node(name, identity)) {
                 (DEFAULT, _) => files.push((None, file)),
-                (_, Some(For::Another) | None) => {}
+                (_, Some(NodeMatch::OtherNode) | None) => {}
                 (_, Some(ours)) => files.push((Some(ours), file)),
             }
         }
@@ -81,7 +80,7 @@ impl Remote {
             let macs: Vec<_> = identity.macs.iter().map(ToString::to_string).collect();
             let serial = identity.serial.as_deref().unwrap_or("unknown");
             return Err(format!(
-                "{SUMS} lists nothing for this node (cards {}, serial {serial}) and no {DEFAULT}",
+                "{CHECKSUMS} lists nothing for this node (cards {}, serial {serial}) and no {DEFAULT}",
                 macs.join(" ")
             ));
         }
@@ -89,17 +88,17 @@ impl Remote {
     }
 }
 
-fn is_sum(text: &str) -> bool {
+fn is_sha256(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
 /// Parses `HEX  NAME` or `HEX *NAME`.
-fn listed(line: &str) -> Option<(&str, &str)> {
+fn parse_line(line: &str) -> Option<(&str, &str)> {
     let (sum, name) = line.split_once(' ')?;
     let name = name.strip_prefix([' ', '*']).unwrap_or(name);
     let name = name.strip_prefix("./").unwrap_or(name);
     let plain = |b: u8| b.is_ascii_alphanumeric() || b".-_".contains(&b);
-    (is_sum(sum) && !name.is_empty() && name.bytes().all(plain)).then_some((sum, name))
+    (is_sha256(sum) && !name.is_empty() && name.bytes().all(plain)).then_some((sum, name))
 }
 
 #[cfg(test)]
@@ -108,8 +107,8 @@ mod tests {
     use crate::config::cmdline::words;
     use crate::config::mac::Mac;
 
-    fn of(line: &str) -> Result<Option<Remote>, String> {
-        Remote::of(&words(line))
+    fn of(line: &str) -> Result<Option<RemoteSource>, String> {
+        RemoteSource::from_words(&words(line))
     }
 
     #[test]
@@ -126,15 +125,12 @@ mod tests {
 
     #[test]
     fn a_folder_gives_what_is_for_all_then_for_the_card_then_for_the_machine() {
-        let folder = Remote { url: "http://h/nodes/".to_owned(), sha256: String::new() };
-        assert!(folder.is_folder() && folder.sums().url == "http://h/nodes/SHA256SUMS");
-        let node = Identity {
-            macs: Mac::read("52:54:00:12:34:56").into_iter().collect(),
-            serial: Some("S1".into()),
-        };
+        let folder = RemoteSource { url: "http://h/nodes/".to_owned(), sha256: String::new() };
+        assert!(folder.is_folder() && folder.checksums().url == "http://h/nodes/SHA256SUMS");
+        let node =
+            NodeIdentity { macs: Mac::parse("52:54:00:12:34:56").into_iter().collect(), serial: Some("S1".into()) };
         let sum = "ab".repeat(32);
-        let list =
-            ["serial-S1.toml", "mac-525400123456.toml", "mac-525400123457.toml", "default.toml", "README"];
+        let list = ["serial-S1.toml", "mac-525400123456.toml", "mac-525400123457.toml", "default.toml", "README"];
         let list: String = list.iter().map(|name| format!("{sum}  {name}\n")).collect();
         let urls: Vec<_> = folder.files(&list, &node).unwrap().into_iter().map(|f| f.url).collect();
         let want = ["default.toml", "mac-525400123456.toml", "serial-S1.toml"];
@@ -143,14 +139,11 @@ mod tests {
 
     #[test]
     fn a_folder_without_anything_for_this_node_is_an_error() {
-        let folder = Remote { url: "http://h/".to_owned(), sha256: String::new() };
-        let why = folder.files("", &Identity::default()).unwrap_err();
-        assert_eq!(
-            why,
-            "SHA256SUMS lists nothing for this node (cards , serial unknown) and no default.toml"
-        );
+        let folder = RemoteSource { url: "http://h/".to_owned(), sha256: String::new() };
+        let why = folder.files("", &NodeIdentity::default()).unwrap_err();
+        assert_eq!(why, "SHA256SUMS lists nothing for this node (cards , serial unknown) and no default.toml");
         for bad in ["12  a.toml".to_owned(), format!("{}  ../a.toml", "0".repeat(64)), "0".repeat(64)] {
-            assert!(folder.files(&bad, &Identity::default()).unwrap_err().contains("line 1"), "{bad}");
+            assert!(folder.files(&bad, &NodeIdentity::default()).unwrap_err().contains("line 1"), "{bad}");
         }
     }
 }

@@ -1,20 +1,20 @@
 //! Builds the typed sections from the merged layers, with defaults. Values that are invalid only in
 //! combination (a mode without a key that it needs) are found here.
 
-use super::Source;
+use super::LayerSource;
 use super::keys;
-use super::layers::Merged;
+use super::layers::MergedLayers;
 use super::signature;
 use super::types::{
-    Action, Console, Driver, OnExit, Origin, Policy, Recover, Report, RootSource, Screen, Serial, Trust,
-    View, Watchdog, WatchdogMode, Workload, WorkloadMode,
+    Action, BootSource, Console, Driver, OnExit, Policy, Recover, Report, RootSource, Screen, ScreenView, Serial,
+    Trust, Watchdog, WatchdogMode, Workload, WorkloadMode,
 };
 use super::values;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use toml::Value;
 
-impl Merged {
+impl MergedLayers {
     pub(super) fn text(&self, key: &str) -> Option<&str> {
         self.get(key)?.value.as_str()
     }
@@ -53,7 +53,7 @@ impl Merged {
 }
 
 /// `[config]`
-pub(super) fn trust(m: &mut Merged) -> Trust {
+pub(super) fn trust(m: &mut MergedLayers) -> Trust {
     Trust {
         key: m.parsed("config.key", |text| signature::is_key(text).then(|| text.to_owned())),
         disk_overrides_server: m.flag("config.disk_overrides_server").unwrap_or(false),
@@ -61,11 +61,10 @@ pub(super) fn trust(m: &mut Merged) -> Trust {
 }
 
 /// `[driver]`
-pub(super) fn driver(m: &mut Merged) -> Driver {
+pub(super) fn driver(m: &mut MergedLayers) -> Driver {
     let named = m.list("driver.modules");
-    let plain = |name: &String| {
-        !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
-    };
+    let plain =
+        |name: &String| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
     if named.as_ref().is_some_and(|names| !names.iter().all(plain)) {
         m.refuse_entry("driver.modules");
     }
@@ -97,7 +96,7 @@ const NO_SHELL: &str = "workload, workload-without-p2p, hold, reboot, poweroff; 
                         policy.allow_shell = true";
 
 /// `[policy]`
-pub(super) fn policy(m: &mut Merged) -> Policy {
+pub(super) fn policy(m: &mut MergedLayers) -> Policy {
     let keys = ["policy.on_pass", "policy.on_degraded", "policy.on_fail", "policy.on_error"];
     if m.flag("policy.allow_shell") != Some(true) {
         let shells: Vec<_> = keys.into_iter().filter(|key| m.text(key) == Some("shell")).collect();
@@ -119,7 +118,7 @@ pub(super) fn policy(m: &mut Merged) -> Policy {
 }
 
 /// `[workload]`
-pub(super) fn workload(m: &mut Merged) -> Workload {
+pub(super) fn workload(m: &mut MergedLayers) -> Workload {
     let exec = m.list("workload.exec").unwrap_or_default();
     if exec.first().is_some_and(|program| !program.starts_with('/')) {
         m.refuse_entry("workload.exec");
@@ -149,7 +148,7 @@ pub(super) fn workload(m: &mut Merged) -> Workload {
 }
 
 /// `[watchdog]`
-pub(super) fn watchdog(m: &mut Merged) -> Watchdog {
+pub(super) fn watchdog(m: &mut MergedLayers) -> Watchdog {
     let mode = match m.text("watchdog.mode") {
         Some("hardware") => WatchdogMode::Hardware,
         Some("software") => WatchdogMode::Software,
@@ -163,14 +162,14 @@ pub(super) fn watchdog(m: &mut Merged) -> Watchdog {
 }
 
 /// `[report]`
-pub(super) fn report(m: &mut Merged) -> Report {
+pub(super) fn report(m: &mut MergedLayers) -> Report {
     let url = m.parsed("report.url", values::url);
     let timeout = m.seconds("report.timeout_s", 60);
     let named = m.get("report.partition").map(|entry| entry.source);
-    let any_disk = matches!(named, Some(Source::Image | Source::Word));
+    let any_disk = matches!(named, Some(LayerSource::Image | LayerSource::KernelWord));
     let required = m.flag("report.required").unwrap_or(named.is_some());
-    let partition = m.parsed("report.partition", values::place);
-    let default = || named.is_none().then(super::types::Place::usual);
+    let partition = m.parsed("report.partition", values::device_spec);
+    let default = || named.is_none().then(super::types::DeviceSpec::default_partition);
     let keep = m.get("report.keep").and_then(|e| u16::try_from(e.value.as_integer()?).ok());
     let (partition, keep) = (partition.or_else(default), keep.unwrap_or(20));
     let mut file = |key| m.parsed(key, |path| path.starts_with('/').then(|| path.to_owned()));
@@ -190,10 +189,10 @@ pub(super) fn report(m: &mut Merged) -> Report {
 }
 
 /// `[console]`
-pub(super) fn console(m: &mut Merged, booted_from: Origin) -> Console {
+pub(super) fn console(m: &mut MergedLayers, booted_from: BootSource) -> Console {
     let named = m.list("console.serial").map(values::rejoin_rates);
     let read = |lines: &Vec<String>| lines.iter().map(|line| values::serial(line)).collect();
-    let serial: Option<Vec<_>> = named.as_ref().map_or_else(|| Some(vec![Serial::usual()]), read);
+    let serial: Option<Vec<_>> = named.as_ref().map_or_else(|| Some(vec![Serial::default_line()]), read);
     if serial.is_none() {
         m.refuse_entry("console.serial");
     }
@@ -203,9 +202,9 @@ pub(super) fn console(m: &mut Merged, booted_from: Origin) -> Console {
         _ => Screen::Auto,
     };
     let view = match m.text("console.view") {
-        Some("lines") => View::Lines,
-        Some("full") => View::Full,
-        _ => View::Auto,
+        Some("lines") => ScreenView::Lines,
+        Some("full") => ScreenView::Full,
+        _ => ScreenView::Auto,
     };
     Console { serial: serial.unwrap_or_default(), serial_named: named.is_some(), screen, view, booted_from }
 }

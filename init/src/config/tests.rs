@@ -1,19 +1,19 @@
 //! Layers become one configuration, or every error in them.
 
-use super::types::{Card, NetworkMode, OnExit, Place, Screen, WatchdogMode, WorkloadMode};
+use super::types::{CardSelector, DeviceSpec, NetworkMode, OnExit, Screen, WatchdogMode, WorkloadMode};
 use super::*;
 use cmdline::words;
 
-fn file(source: Source, path: &str, text: &str) -> File {
-    File { source, path: path.into(), text: text.into() }
+fn file(source: LayerSource, path: &str, text: &str) -> ConfigFile {
+    ConfigFile { source, path: path.into(), text: text.into() }
 }
 
-fn built(text: &str, line: &str) -> Result<Config, Refused> {
-    build(&[file(Source::Image, "/etc/firstlight/config.toml", text)], &words(line))
+fn built(text: &str, line: &str) -> Result<Config, InvalidConfig> {
+    build(&[file(LayerSource::Image, "/etc/firstlight/config.toml", text)], &words(line))
 }
 
 fn errors(text: &str, line: &str) -> Vec<String> {
-    built(text, line).unwrap_err().wrong.iter().map(ToString::to_string).collect()
+    built(text, line).unwrap_err().errors.iter().map(ToString::to_string).collect()
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn an_empty_file_gives_the_documented_defaults() {
     assert_eq!((c.policy.on_pass, c.policy.on_degraded), (Action::Workload, Action::Workload));
     assert_eq!((c.policy.on_fail, c.policy.on_error), (Action::Hold, Action::Hold));
     assert_eq!((&c.workload.mode, c.workload.on_exit), (&WorkloadMode::None, OnExit::PowerOff));
-    assert_eq!(c.report.partition, Some(Place::Label("FIRSTLIGHT".into())));
+    assert_eq!(c.report.partition, Some(DeviceSpec::Label("FIRSTLIGHT".into())));
     assert!(!c.report.any_disk && !c.report.required);
     assert_eq!(c.report.keep, 20);
     assert_eq!(c.console.screen, Screen::Auto);
@@ -54,10 +54,7 @@ fn a_mode_without_what_it_needs_is_refused() {
         ("[workload]\nmode = \"switch-root\"\nroot = \"http://h/r.squashfs\"\n", "workload.root"),
         ("[network]\nmode = \"static\"\n", "network.address"),
         ("[network]\nmode = \"static\"\naddress = \"10.0.0.2\"\n", "network.address"),
-        (
-            "[network]\nmode = \"static\"\naddress = \"10.0.0.2/8\"\ngateway = \"fd00::1\"\n",
-            "network.gateway",
-        ),
+        ("[network]\nmode = \"static\"\naddress = \"10.0.0.2/8\"\ngateway = \"fd00::1\"\n", "network.gateway"),
         ("[report]\nurl = \"h/reports\"\n", "report.url"),
         ("[report]\nurl = \"http://h/\"\n[network]\nmode = \"none\"\n", "network.mode"),
         ("[network]\nmode = \"none\"\ntime = [\"10.0.0.1\"]\n", "network.mode"),
@@ -117,41 +114,41 @@ const ALLOWED: &str = "[policy]\nallow_shell = true\n";
 fn a_shell_needs_an_image_that_allows_it_and_is_otherwise_one_line_and_hold() {
     let refused = built(SHELL, "").unwrap_err();
     assert_eq!(refused.on_error, Action::Hold);
-    let [line] = &refused.wrong[..] else { panic!("{:?}", refused.wrong) };
+    let [line] = &refused.errors[..] else { panic!("{:?}", refused.errors) };
     assert_eq!(
         line.to_string(),
         "/etc/firstlight/config.toml: policy.on_error: read \"shell\"; allowed: workload, \
          workload-without-p2p, hold, reboot, poweroff; shell where a file of the image has \
          policy.allow_shell = true"
     );
-    for source in [Source::Partition, Source::Server] {
+    for source in [LayerSource::Partition, LayerSource::Server] {
         let both = format!("{ALLOWED}on_error = \"shell\"\n");
         let refused = build(&[file(source, "f", &both)], &[]).unwrap_err();
-        assert_eq!((refused.wrong.len(), refused.on_error), (2, Action::Hold), "{source:?}");
-        let image = file(Source::Image, "i", ALLOWED);
+        assert_eq!((refused.errors.len(), refused.on_error), (2, Action::Hold), "{source:?}");
+        let image = file(LayerSource::Image, "i", ALLOWED);
         let config = build(&[image, file(source, "f", SHELL)], &[]).unwrap();
         assert_eq!(config.policy.on_error, Action::Shell, "{source:?}");
     }
     let word = "firstlight.policy.on_pass=shell";
     assert_eq!(built(ALLOWED, word).unwrap().policy.on_pass, Action::Shell);
-    assert_eq!(built("", word).unwrap_err().wrong.len(), 1);
-    assert_eq!(built("", &format!("{word} firstlight.policy.allow_shell=true")).unwrap_err().wrong.len(), 2);
+    assert_eq!(built("", word).unwrap_err().errors.len(), 1);
+    assert_eq!(built("", &format!("{word} firstlight.policy.allow_shell=true")).unwrap_err().errors.len(), 2);
 }
 
 #[test]
 fn an_error_elsewhere_never_opens_a_shell_that_the_image_does_not_allow() {
-    let wrong = || vec![Wrong::Unreadable { place: "p".into(), why: "w".into() }];
-    let files = [file(Source::Image, "i", ""), file(Source::Partition, "d", SHELL)];
-    assert_eq!(refuse(&files, &[], wrong()).on_error, Action::Hold);
-    let files = [file(Source::Image, "i", ALLOWED), file(Source::Partition, "d", SHELL)];
-    assert_eq!(refuse(&files, &[], wrong()).on_error, Action::Shell);
+    let error = || vec![ConfigError::Unreadable { place: "p".into(), why: "w".into() }];
+    let files = [file(LayerSource::Image, "i", ""), file(LayerSource::Partition, "d", SHELL)];
+    assert_eq!(refuse(&files, &[], error()).on_error, Action::Hold);
+    let files = [file(LayerSource::Image, "i", ALLOWED), file(LayerSource::Partition, "d", SHELL)];
+    assert_eq!(refuse(&files, &[], error()).on_error, Action::Shell);
 }
 
 #[test]
 fn a_file_without_a_valid_signature_holds_whatever_the_other_layers_want() {
-    let reboot = [file(Source::Image, "i", "[policy]\non_error = \"reboot\"\n")];
-    let wrong = Wrong::Signature { place: "p".into(), why: "w".into() };
-    assert_eq!(refuse(&reboot, &[], vec![wrong]).on_error, Action::Hold);
+    let reboot = [file(LayerSource::Image, "i", "[policy]\non_error = \"reboot\"\n")];
+    let error = ConfigError::Signature { place: "p".into(), why: "w".into() };
+    assert_eq!(refuse(&reboot, &[], vec![error]).on_error, Action::Hold);
     assert!(errors("[config]\nkey = \"RW\"\n", "")[0].contains("allowed: a minisign public key"));
 }
 
@@ -168,29 +165,31 @@ fn a_server_overrides_a_disk_unless_the_image_or_the_server_wants_it_otherwise()
         (disk_first, "", "firstlight.report.keep=4", 4, "isd"),
     ] {
         let files = [
-            file(Source::Image, "i", &format!("{image}{}", keep(1))),
-            file(Source::Partition, "d", &keep(2)),
-            file(Source::Server, "s", &format!("{server}{}", keep(3))),
+            file(LayerSource::Image, "i", &format!("{image}{}", keep(1))),
+            file(LayerSource::Partition, "d", &keep(2)),
+            file(LayerSource::Server, "s", &format!("{server}{}", keep(3))),
         ];
         let config = build(&files, &words(word)).unwrap();
         assert_eq!((config.report.keep, config.validator.files.concat().as_str()), (want, order), "{image}");
-        assert_eq!(config.lost.len(), usize::from(order == "ids"), "{:?}", config.lost);
+        assert_eq!(config.overridden.len(), usize::from(order == "ids"), "{:?}", config.overridden);
     }
-    let files = [file(Source::Image, "i", ""), file(Source::Partition, "d", disk_first)];
+    let files = [file(LayerSource::Image, "i", ""), file(LayerSource::Partition, "d", disk_first)];
     assert_eq!(build(&files, &[]).unwrap_err().on_error, Action::Hold);
 }
 
 #[test]
 fn only_the_image_and_a_kernel_word_name_any_disk() {
     let named = "[report]\npartition = \"LABEL=X\"\n";
-    for (source, any_disk) in [(Source::Image, true), (Source::Partition, false), (Source::Server, false)] {
+    for (source, any_disk) in
+        [(LayerSource::Image, true), (LayerSource::Partition, false), (LayerSource::Server, false)]
+    {
         let report = build(&[file(source, "f", named)], &[]).unwrap().report;
         assert_eq!((report.any_disk, report.required), (any_disk, true), "{source:?}");
     }
     let report = built("", "firstlight.report.partition=/dev/vda").unwrap().report;
     assert!(report.any_disk && report.required);
     let report = built("", "firstlight.report.required=true").unwrap().report;
-    assert!(!report.any_disk && report.required && report.partition == Some(Place::usual()));
+    assert!(!report.any_disk && report.required && report.partition == Some(DeviceSpec::default_partition()));
 }
 
 #[test]
@@ -212,24 +211,21 @@ fn what_needs_a_network_gets_one_unless_a_layer_says_how() {
     assert!(matches!(built(&fixed, "").unwrap().network.mode, NetworkMode::Static { .. }));
     let word = format!("firstlight.config=http://h/x#sha256={}", "0".repeat(64));
     let config = built("", &word).unwrap();
-    assert_eq!(
-        (config.network.mode, config.remote.unwrap().url),
-        (NetworkMode::Dhcp, "http://h/x".to_owned())
-    );
+    assert_eq!((config.network.mode, config.remote.unwrap().url), (NetworkMode::Dhcp, "http://h/x".to_owned()));
     let lines = errors("", "firstlight.config=http://h/x");
     assert!(lines[0].starts_with("kernel word firstlight.config: config: read http://h/x; allowed: "));
 }
 
 #[test]
 fn the_card_is_the_one_that_is_named_else_the_one_booted_from_else_any() {
-    let (bootif, mac) = ("BOOTIF=01-52-54-00-12-34-57", |text| super::mac::Mac::read(text).unwrap());
+    let (bootif, mac) = ("BOOTIF=01-52-54-00-12-34-57", |text| super::mac::Mac::parse(text).unwrap());
     let card = |text: &str, line: &str| built(text, line).unwrap().network.interface;
-    assert_eq!(card("", ""), Card::Any);
-    assert_eq!(card("", "BOOTIF=floppy"), Card::Any);
-    assert_eq!(card("", bootif), Card::BootedFrom(mac("52:54:00:12:34:57")));
-    assert_eq!(card("[network]\ninterface = \"eth1\"\n", bootif), Card::Name("eth1".into()));
+    assert_eq!(card("", ""), CardSelector::Any);
+    assert_eq!(card("", "BOOTIF=floppy"), CardSelector::Any);
+    assert_eq!(card("", bootif), CardSelector::BootedFrom(mac("52:54:00:12:34:57")));
+    assert_eq!(card("[network]\ninterface = \"eth1\"\n", bootif), CardSelector::Name("eth1".into()));
     let named = "[network]\ninterface = \"52:54:00:12:34:56\"\n";
-    assert_eq!(card(named, bootif), Card::Mac(mac("52:54:00:12:34:56")));
+    assert_eq!(card(named, bootif), CardSelector::Mac(mac("52:54:00:12:34:56")));
 }
 
 #[test]
@@ -238,10 +234,10 @@ fn ports_are_named_or_all_and_rdma_is_started_where_several_machines_need_it() {
     let mode = "firstlight.network.mode=link-local";
     assert_eq!(network("", mode).mode, NetworkMode::LinkLocal(vec![]));
     let named = network("", &format!("{mode} firstlight.network.ports=eth1,52:54:00:12:34:56"));
-    let mac = super::mac::Mac::read("525400123456").unwrap();
-    assert_eq!(named.mode, NetworkMode::LinkLocal(vec![Card::Name("eth1".into()), Card::Mac(mac)]));
-    let url =
-        "[report]\nurl = \"http://169.254.7.9/\"\n[network]\ntime = [\"169.254.7.9\"]\ninterface = \"\"\n";
+    let mac = super::mac::Mac::parse("525400123456").unwrap();
+    let ports = vec![CardSelector::Name("eth1".into()), CardSelector::Mac(mac)];
+    assert_eq!(named.mode, NetworkMode::LinkLocal(ports));
+    let url = "[report]\nurl = \"http://169.254.7.9/\"\n[network]\ntime = [\"169.254.7.9\"]\ninterface = \"\"\n";
     assert_eq!(network(url, mode).mode, NetworkMode::LinkLocal(vec![]));
     let rdma = |text: &str, line: &str| {
         let network = network(text, line);
@@ -265,17 +261,15 @@ fn ports_are_named_or_all_and_rdma_is_started_where_several_machines_need_it() {
     );
     assert_eq!(
         errors("[network]\nmode = \"link-local\"\naddress = \"10.0.0.2/8\"\n", ""),
-        [
-            "/etc/firstlight/config.toml: network.address: read \"10.0.0.2/8\"; allowed: \"\", because network.mode is \
-          link-local: network.ports names the ports"
-        ]
+        ["/etc/firstlight/config.toml: network.address: read \"10.0.0.2/8\"; allowed: \"\", because network.mode is \
+          link-local: network.ports names the ports"]
     );
 }
 
 #[test]
 fn the_word_that_clears_a_mark_has_one_value() {
-    assert!(!built("", "").unwrap().forget_reset);
-    assert!(built("", "firstlight.reset=clear").unwrap().forget_reset);
+    assert!(!built("", "").unwrap().clear_reset);
+    assert!(built("", "firstlight.reset=clear").unwrap().clear_reset);
     let line = "kernel word firstlight.reset: reset: read yes; allowed: clear";
     assert_eq!(errors("", "firstlight.reset=yes"), [line]);
 }

@@ -1,28 +1,28 @@
 //! Parses texts inside of configuration values: places, addresses, URLs, serial lines, names.
 
-use super::remote::Remote;
-use super::types::{Place, RootSource, Serial, TimeSource};
+use super::remote::RemoteSource;
+use super::types::{DeviceSpec, RootSource, Serial, TimeSource};
 use std::net::IpAddr;
 
 /// `LABEL=..`, `UUID=..` or `/dev/..`.
 #[must_use]
-pub fn place(text: &str) -> Option<Place> {
+pub fn device_spec(text: &str) -> Option<DeviceSpec> {
     let named = |rest: &str| (!rest.is_empty()).then(|| rest.to_owned());
     if let Some(label) = text.strip_prefix("LABEL=") {
-        return named(label).map(Place::Label);
+        return named(label).map(DeviceSpec::Label);
     }
     if let Some(uuid) = text.strip_prefix("UUID=") {
-        return named(uuid).map(Place::Uuid);
+        return named(uuid).map(DeviceSpec::Uuid);
     }
     let device = text.strip_prefix("/dev/").filter(|rest| !rest.is_empty() && !rest.contains(".."));
-    device.map(|_| Place::Device(text.to_owned()))
+    device.map(|_| DeviceSpec::Device(text.to_owned()))
 }
 
 /// A place, `PLACE:/FILE`, or the URL of a file with its checksum.
 #[must_use]
 pub fn root_source(text: &str) -> Option<RootSource> {
     if text.starts_with("http://") || text.starts_with("https://") {
-        return Remote::read(text).filter(|remote| !remote.is_folder()).map(RootSource::Remote);
+        return RemoteSource::parse(text).filter(|remote| !remote.is_folder()).map(RootSource::Remote);
     }
     let (device, image) = match text.split_once(":/") {
         Some((device, file)) if !file.is_empty() && !file.split('/').any(|part| part == "..") => {
@@ -31,7 +31,7 @@ pub fn root_source(text: &str) -> Option<RootSource> {
         Some(_) => return None,
         None => (text, None),
     };
-    Some(RootSource::Disk { place: place(device)?, image })
+    Some(RootSource::Disk { place: device_spec(device)?, image })
 }
 
 /// `ADDRESS/PREFIX`.
@@ -96,16 +96,14 @@ pub fn hostname(text: &str) -> Option<String> {
 #[must_use]
 pub fn interface(text: &str) -> Option<String> {
     let fine = |b: u8| b.is_ascii_graphic() && b != b'/' && b != b':';
-    ((1..=15).contains(&text.len()) && text.bytes().all(fine) && text != "." && text != "..")
-        .then(|| text.to_owned())
+    ((1..=15).contains(&text.len()) && text.bytes().all(fine) && text != "." && text != "..").then(|| text.to_owned())
 }
 
 /// Accepts an `http` or `https` URL without a user name. The validator, which opens it, checks it as well.
 #[must_use]
 pub fn url(text: &str) -> Option<String> {
     let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"))?;
-    let host =
-        rest.split(['/', '?', '#']).next().filter(|host| !host.is_empty() && !host.starts_with(':'))?;
+    let host = rest.split(['/', '?', '#']).next().filter(|host| !host.is_empty() && !host.starts_with(':'))?;
     let plain = text.bytes().all(|b| b.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&b));
     let behind = host.rsplit_once(']').map_or(host, |(_, behind)| behind);
     let port = behind.split_once(':').is_none_or(|(_, port)| {
@@ -120,19 +118,19 @@ mod tests {
 
     #[test]
     fn places_are_labels_uuids_or_devices() {
-        assert_eq!(place("LABEL=FIRSTLIGHT"), Some(Place::Label("FIRSTLIGHT".into())));
-        assert_eq!(place("UUID=12AB-34CD"), Some(Place::Uuid("12AB-34CD".into())));
-        assert_eq!(place("/dev/sda1"), Some(Place::Device("/dev/sda1".into())));
+        assert_eq!(device_spec("LABEL=FIRSTLIGHT"), Some(DeviceSpec::Label("FIRSTLIGHT".into())));
+        assert_eq!(device_spec("UUID=12AB-34CD"), Some(DeviceSpec::Uuid("12AB-34CD".into())));
+        assert_eq!(device_spec("/dev/sda1"), Some(DeviceSpec::Device("/dev/sda1".into())));
         for bad in ["", "LABEL=", "UUID=", "/dev/", "sda1", "/dev/../etc/passwd", "http://x/y"] {
-            assert_eq!(place(bad), None, "{bad}");
+            assert_eq!(device_spec(bad), None, "{bad}");
         }
     }
 
     #[test]
     fn a_root_may_be_an_image_on_a_place() {
-        let (place, image) = (Place::Label("X".into()), Some("/a/b.squashfs".into()));
+        let (place, image) = (DeviceSpec::Label("X".into()), Some("/a/b.squashfs".into()));
         assert_eq!(root_source("LABEL=X:/a/b.squashfs"), Some(RootSource::Disk { place, image }));
-        let place = Place::Device("/dev/vda".into());
+        let place = DeviceSpec::Device("/dev/vda".into());
         assert_eq!(root_source("/dev/vda"), Some(RootSource::Disk { place, image: None }));
         for bad in ["LABEL=X:/", "LABEL=X:/../x", ":/x"] {
             assert_eq!(root_source(bad), None, "{bad}");
@@ -143,11 +141,9 @@ mod tests {
     fn a_root_on_a_server_is_a_file_with_a_checksum() {
         let sum = "ab".repeat(32);
         let root = root_source(&format!("https://h/r.squashfs#sha256={sum}"));
-        let remote = Remote { url: "https://h/r.squashfs".into(), sha256: sum.clone() };
+        let remote = RemoteSource { url: "https://h/r.squashfs".into(), sha256: sum.clone() };
         assert_eq!(root, Some(RootSource::Remote(remote)));
-        for bad in
-            ["http://h/r.squashfs", "http://h/r.squashfs#sha256=12", &format!("http://h/r/#sha256={sum}")]
-        {
+        for bad in ["http://h/r.squashfs", "http://h/r.squashfs#sha256=12", &format!("http://h/r/#sha256={sum}")] {
             assert_eq!(root_source(bad), None, "{bad}");
         }
     }
@@ -192,9 +188,7 @@ mod tests {
     #[test]
     fn urls_name_a_host_and_no_user() {
         assert_eq!(url("http://h:80/a?b").as_deref(), Some("http://h:80/a?b"));
-        for bad in
-            ["", "h", "ftp://h/", "http://", "https:///x", "http://u:p@h/", "http://h/a b", "http://:80/"]
-        {
+        for bad in ["", "h", "ftp://h/", "http://", "https:///x", "http://u:p@h/", "http://h/a b", "http://:80/"] {
             assert_eq!(url(bad), None, "{bad}");
         }
         assert!(url("http://[fd00::1]").is_some() && url("http://[fd00::1]:65535/").is_some());

@@ -26,7 +26,7 @@ impl Flow {
     /// Records the number of unsent bytes (`None`: not a terminal). Returns whether bytes were sent since
     /// the last time, or none were waiting. A serial line with broken interrupts accepts a buffer full of
     /// text before it blocks; this detects it much earlier.
-    pub fn looked(&mut self, unsent: Option<usize>, now: Instant) -> bool {
+    pub fn record_unsent(&mut self, unsent: Option<usize>, now: Instant) -> bool {
         let Some(unsent) = unsent else { return false };
         if unsent == 0 || unsent < self.queued {
             *self = Self { queued: unsent, ..Self::default() };
@@ -39,7 +39,7 @@ impl Flow {
 
     /// Records that a line was accepted and the number of unsent bytes after it. Anything other than a terminal
     /// has then processed the line.
-    pub fn took(&mut self, unsent: Option<usize>) {
+    pub fn record_accepted(&mut self, unsent: Option<usize>) {
         match unsent {
             Some(unsent) => self.queued = unsent,
             None => self.stalled = false,
@@ -47,7 +47,7 @@ impl Flow {
     }
 
     /// Records that a line was not accepted in time.
-    pub fn refused(&mut self) {
+    pub fn record_refused(&mut self) {
         self.stalled = true;
     }
 }
@@ -63,12 +63,12 @@ mod tests {
     #[test]
     fn a_terminal_that_takes_lines_and_sends_none_is_detected() {
         let (mut flow, start) = (Flow::default(), Instant::now());
-        flow.took(Some(80));
-        assert!(!flow.looked(Some(80), start));
-        flow.took(Some(160));
-        assert!(!flow.looked(Some(160), after(start, 900)));
+        flow.record_accepted(Some(80));
+        assert!(!flow.record_unsent(Some(80), start));
+        flow.record_accepted(Some(160));
+        assert!(!flow.record_unsent(Some(160), after(start, 900)));
         assert!(!flow.is_stalled());
-        assert!(!flow.looked(Some(160), after(start, 1100)));
+        assert!(!flow.record_unsent(Some(160), after(start, 1100)));
         assert!(flow.is_stalled());
     }
 
@@ -77,9 +77,9 @@ mod tests {
         let (mut flow, start) = (Flow::default(), Instant::now());
         let mut unsent = 0;
         for second in 0..60 {
-            flow.took(Some(unsent + 80));
+            flow.record_accepted(Some(unsent + 80));
             unsent += 50;
-            assert!(flow.looked(Some(unsent), after(start, second * 1000)));
+            assert!(flow.record_unsent(Some(unsent), after(start, second * 1000)));
             assert!(!flow.is_stalled());
         }
     }
@@ -87,20 +87,20 @@ mod tests {
     #[test]
     fn a_stalled_terminal_that_sends_again_recovers() {
         let (mut flow, start) = (Flow::default(), Instant::now());
-        flow.took(Some(4000));
-        flow.refused();
+        flow.record_accepted(Some(4000));
+        flow.record_refused();
         assert!(flow.is_stalled());
-        assert!(flow.looked(Some(3000), start));
+        assert!(flow.record_unsent(Some(3000), start));
         assert!(!flow.is_stalled());
     }
 
     #[test]
     fn an_output_that_is_no_terminal_recovers_when_it_takes_a_line() {
         let mut flow = Flow::default();
-        flow.refused();
-        assert!(!flow.looked(None, Instant::now()));
+        flow.record_refused();
+        assert!(!flow.record_unsent(None, Instant::now()));
         assert!(flow.is_stalled());
-        flow.took(None);
+        flow.record_accepted(None);
         assert!(!flow.is_stalled());
     }
 }

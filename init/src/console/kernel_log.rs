@@ -1,7 +1,7 @@
 //! Writes every line to the kernel's log as well. While the consoles work, the kernel itself shows only
 //! notices and worse, so that no line appears twice.
 
-use crate::config::cmdline::Word;
+use crate::config::cmdline::KernelWord;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 
@@ -11,11 +11,11 @@ const LONGEST: usize = 900;
 /// Whether the kernel shows the lines that init writes to its log. It shows records below its console log
 /// level: at 7 it shows ours (6, info), at 6 it does not.
 #[derive(Debug, Clone, Copy)]
-pub enum Shown {
-    /// The kernel does not show them.
-    NotOurs,
+pub enum InitLines {
+    /// The kernel does not show init's lines.
+    Hidden,
     /// The kernel shows them, because a console does not accept them from init.
-    OursToo,
+    Shown,
 }
 
 /// Maximum bytes of children's lines in the kernel's log: a quarter of its size (CONFIG_LOG_BUF_SHIFT is 18). Otherwise a
@@ -62,14 +62,14 @@ impl KernelLog {
 
 /// Whether the kernel was started with `printk.devkmsg=on`.
 #[must_use]
-pub fn is_unlimited(words: &[Word]) -> bool {
+pub fn is_unlimited(words: &[KernelWord]) -> bool {
     words.iter().any(|word| word.name == "printk.devkmsg" && word.value.as_deref() == Some("on"))
 }
 
 /// Whether the kernel shows what init writes to its log, according to the command line
 /// (CONFIG_CONSOLE_LOGLEVEL_DEFAULT is 7, CONFIG_CONSOLE_LOGLEVEL_QUIET is 4).
 #[must_use]
-pub fn shows_ours(words: &[Word]) -> bool {
+pub fn shows_init_lines(words: &[KernelWord]) -> bool {
     let level = words.iter().rev().find_map(|word| {
         match (word.name.as_str(), word.value.as_ref().and_then(|v| v.parse().ok())) {
             ("loglevel", Some(level)) => Some(level),
@@ -82,13 +82,13 @@ pub fn shows_ours(words: &[Word]) -> bool {
 }
 
 /// Sets what the kernel shows on its consoles; a quieter setting is left unchanged.
-pub fn show(what: Shown) {
+pub fn show(what: InitLines) {
     const FILE: &str = "/proc/sys/kernel/printk";
     let now = fs::read_to_string(FILE).ok();
     let level = now.and_then(|text| text.split_whitespace().next()?.parse::<u32>().ok());
     let wanted = match (what, level) {
-        (Shown::NotOurs, Some(7..)) => "6",
-        (Shown::OursToo, Some(..7)) => "7",
+        (InitLines::Hidden, Some(7..)) => "6",
+        (InitLines::Shown, Some(..7)) => "7",
         _ => return,
     };
     let _read_only = fs::write(FILE, wanted);
@@ -114,9 +114,8 @@ mod tests {
 
     #[test]
     fn the_last_word_about_the_level_decides() {
-        for (line, shown) in [("", true), ("loglevel=4", false), ("quiet", false), ("quiet loglevel=7", true)]
-        {
-            assert_eq!(shows_ours(&words(line)), shown, "{line}");
+        for (line, shown) in [("", true), ("loglevel=4", false), ("quiet", false), ("quiet loglevel=7", true)] {
+            assert_eq!(shows_init_lines(&words(line)), shown, "{line}");
         }
     }
 

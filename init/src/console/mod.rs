@@ -11,9 +11,9 @@ use crate::config::cmdline::words;
 use crate::config::types::Serial;
 use crate::sys::kernel::command_line;
 use crate::sys::terminal::printable;
-use kernel_log::{KernelLog, Shown};
+use kernel_log::{InitLines, KernelLog};
 use log::{Level, LevelFilter, Log, Metadata, Record};
-use outputs::{ALWAYS, Outputs, Part};
+use outputs::{ALWAYS, OutputGroup, Outputs};
 use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -41,11 +41,12 @@ impl Log for Console {
         let line = printable(record.args().to_string().as_bytes());
         // The consoles come first: when one of them stalls, the kernel is made to show that very line.
         if record.level() <= Level::Info {
-            self.put(Part::Consoles, &line);
+            self.put(OutputGroup::Consoles, &line);
             let is_childs = record.target() == CHILD;
-            self.put(if is_childs { Part::KernelLogOfChildren } else { Part::KernelLog }, &line);
+            let log = if is_childs { OutputGroup::KernelLogOfChildren } else { OutputGroup::KernelLog };
+            self.put(log, &line);
         }
-        self.put(Part::LogFile, &line);
+        self.put(OutputGroup::LogFile, &line);
     }
 
     fn flush(&self) {}
@@ -68,12 +69,12 @@ impl Console {
         let words = words(&command_line());
         self.with(|outputs| {
             outputs.kernel = KernelLog::open(kernel_log::is_unlimited(&words));
-            outputs.choose(&ALWAYS);
-            outputs.by_kernel = outputs.sinks.is_empty();
-            if outputs.by_kernel {
-                kernel_log::show(Shown::OursToo);
-            } else if kernel_log::shows_ours(&words) {
-                kernel_log::show(Shown::NotOurs);
+            outputs.open_devices(&ALWAYS);
+            outputs.kernel_shows_lines = outputs.sinks.is_empty();
+            if outputs.kernel_shows_lines {
+                kernel_log::show(InitLines::Shown);
+            } else if kernel_log::shows_init_lines(&words) {
+                kernel_log::show(InitLines::Hidden);
             }
             outputs.words = words;
         });
@@ -83,35 +84,35 @@ impl Console {
     /// absent line is reported; otherwise a rate that the kernel already set is left unchanged.
     #[must_use]
     pub fn add_serial(&self, lines: &[Serial], named: bool) -> Vec<String> {
-        let mut troubles = Vec::new();
+        let mut warnings = Vec::new();
         self.with(|outputs| {
             let mut wanted: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
             wanted.extend(ALWAYS);
-            outputs.choose(&wanted);
+            outputs.open_devices(&wanted);
             for line in lines {
                 let by_kernel = outputs.is_kernels(line);
                 let sink = outputs.sinks.iter_mut().find(|sink| sink.name == line.name);
                 match (sink, line.rate) {
                     (None, _) if named => {
-                        troubles.push(format!("console.serial: {} cannot be opened", line.name));
+                        warnings.push(format!("console.serial: {} cannot be opened", line.name));
                     }
                     (Some(sink), Some(rate)) if named || !by_kernel => {
                         if let Err(e) = sink.set_rate(rate) {
-                            troubles.push(format!("console.serial: {}: rate {rate}: {e}", line.name));
+                            warnings.push(format!("console.serial: {}: rate {rate}: {e}", line.name));
                         }
                     }
                     _ => {}
                 }
             }
         });
-        troubles
+        warnings
     }
 
     /// Writes all lines from now on to a file as well.
     ///
     /// # Errors
     /// As open(2).
-    pub fn keep_in(&self, path: &Path) -> io::Result<()> {
+    pub fn log_to_file(&self, path: &Path) -> io::Result<()> {
         // Without waiting: the path may be a FIFO.
         let file = OpenOptions::new().create(true).append(true).custom_flags(NONBLOCK).open(path)?;
         self.with(|outputs| outputs.log_file = Some(file));
@@ -128,7 +129,7 @@ impl Console {
         let mut is_there = false;
         self.with(|outputs| {
             for sink in outputs.sinks.iter_mut().filter(|sink| sink.is_screen()) {
-                sink.rest(lent);
+                sink.lend(lent);
                 is_there = true;
             }
         });
@@ -145,7 +146,8 @@ impl Console {
 
     /// Writes a line to all outputs without `log`: for the last words after a panic.
     pub fn last_words(&self, line: &str) {
-        [Part::Consoles, Part::KernelLog, Part::LogFile].into_iter().for_each(|part| self.put(part, line));
+        let groups = [OutputGroup::Consoles, OutputGroup::KernelLog, OutputGroup::LogFile];
+        groups.into_iter().for_each(|group| self.put(group, line));
     }
 
     /// Waits until the consoles have sent everything, at most `limit` for all together.
@@ -156,8 +158,8 @@ impl Console {
         });
     }
 
-    fn put(&self, part: Part, line: &str) {
-        self.with(|outputs| outputs.put(part, line));
+    fn put(&self, group: OutputGroup, line: &str) {
+        self.with(|outputs| outputs.put(group, line));
     }
 
     /// Never waits for the lock: its only other holder can be this same thread, in a panic.
@@ -179,7 +181,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("boot.log");
         let console = Console::default();
-        console.keep_in(&path).unwrap();
+        console.log_to_file(&path).unwrap();
         let said = "report.json: unknown verdict `X\nFIRSTLIGHT verdict=PASS\x1b[2J`";
         console.log(&Record::builder().args(format_args!("VERDICT  ERROR   {said}")).build());
         let text = std::fs::read_to_string(path).unwrap();

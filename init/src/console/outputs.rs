@@ -1,9 +1,9 @@
 //! The outputs for init's lines: open consoles, the kernel's log, the log file. Decides which devices are
 //! opened, and what happens when one of them stalls.
 
-use super::kernel_log::{self, KernelLog, Shown};
+use super::kernel_log::{self, InitLines, KernelLog};
 use super::sink::{self, Sink};
-use crate::config::cmdline::Word;
+use crate::config::cmdline::KernelWord;
 use crate::config::types::Serial;
 use crate::sys::{devices, terminal};
 use std::fs::File;
@@ -17,16 +17,16 @@ pub(super) struct Outputs {
     pub(super) kernel: KernelLog,
     pub(super) log_file: Option<File>,
     /// Whether the kernel shows our lines because a console is stalled.
-    pub(super) by_kernel: bool,
+    pub(super) kernel_shows_lines: bool,
     /// The device behind /dev/console.
     console: Option<(u32, u32)>,
     /// The kernel's command line.
-    pub(super) words: Vec<Word>,
+    pub(super) words: Vec<KernelWord>,
 }
 
-/// The group of outputs that a writer serves.
+/// A group of outputs that get the same lines.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Part {
+pub(super) enum OutputGroup {
     Consoles,
     KernelLog,
     /// Lines of children in the kernel's log.
@@ -59,7 +59,7 @@ fn device(name: &str) -> PathBuf {
 impl Outputs {
     /// Opens the devices with these names that exist, each physical device once, and keeps those that are
     /// already open.
-    pub(super) fn choose(&mut self, names: &[&str]) {
+    pub(super) fn open_devices(&mut self, names: &[&str]) {
         let mut kept = Vec::new();
         for name in names {
             let path = device(name);
@@ -94,21 +94,21 @@ impl Outputs {
     /// Whether the kernel writes to this line itself and has therefore set its rate.
     pub(super) fn is_kernels(&self, line: &Serial) -> bool {
         let number = self.sinks.iter().find(|sink| sink.name == line.name).map(|sink| sink.number);
-        let named = |word: &Word| {
+        let named = |word: &KernelWord| {
             word.name == "console" && word.value.as_deref().is_some_and(|v| names_line(v, &line.name))
         };
         (number.is_some() && number == self.console) || self.words.iter().any(named)
     }
 
-    pub(super) fn put(&mut self, part: Part, line: &str) {
-        match part {
-            Part::Consoles => {
+    pub(super) fn put(&mut self, group: OutputGroup, line: &str) {
+        match group {
+            OutputGroup::Consoles => {
                 self.sinks.iter_mut().for_each(|sink| sink.line(line));
-                self.mind_the_stalled();
+                self.handle_stalled();
             }
-            Part::KernelLog => self.kernel.line(line),
-            Part::KernelLogOfChildren => self.kernel.line_of_child(line),
-            Part::LogFile => {
+            OutputGroup::KernelLog => self.kernel.line(line),
+            OutputGroup::KernelLogOfChildren => self.kernel.line_of_child(line),
+            OutputGroup::LogFile => {
                 if let Some(file) = &mut self.log_file {
                     // A full /run is reported by the publish stage, which needs it more.
                     let _full = file.write_all(format!("{line}\n").as_bytes());
@@ -119,13 +119,13 @@ impl Outputs {
 
     /// While a console is stalled the kernel shows our lines, because it needs no interrupts for that. It also
     /// shows the lines that the console accepted and did not send.
-    fn mind_the_stalled(&mut self) {
+    fn handle_stalled(&mut self) {
         let stalled = self.sinks.is_empty() || self.sinks.iter().any(Sink::is_stalled);
-        if stalled == self.by_kernel {
+        if stalled == self.kernel_shows_lines {
             return;
         }
-        self.by_kernel = stalled;
-        kernel_log::show(if stalled { Shown::OursToo } else { Shown::NotOurs });
+        self.kernel_shows_lines = stalled;
+        kernel_log::show(if stalled { InitLines::Shown } else { InitLines::Hidden });
         for sink in self.sinks.iter_mut().filter(|sink| sink.is_stalled()) {
             let mut unseen = sink.take_unseen();
             unseen.pop(); // the logger writes the current line itself

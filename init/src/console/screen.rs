@@ -2,7 +2,7 @@
 //! sysfs and returns the writes as data; a child does them, because a driver may take long to release a
 //! device.
 
-use crate::config::types::{Console as Settings, Origin, Screen, View};
+use crate::config::types::{BootSource, Console as Settings, Screen, ScreenView};
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,19 +12,18 @@ const NVIDIA: &str = "0x10de";
 
 /// Drivers that show a framebuffer set up by the firmware; simpledrm is registered as `simple-framebuffer`,
 /// as simplefb is.
-const FIRMWARE_DRIVERS: [&str; 4] =
-    ["simple-framebuffer", "efi-framebuffer", "vesa-framebuffer", "simpledrm"];
+const FIRMWARE_DRIVERS: [&str; 4] = ["simple-framebuffer", "efi-framebuffer", "vesa-framebuffer", "simpledrm"];
 
 /// One write to sysfs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
+pub struct SysfsWrite {
     /// The file.
     pub file: PathBuf,
     /// The value to write.
     pub value: String,
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for SysfsWrite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} > {}", self.value, self.file.display())
     }
@@ -32,10 +31,10 @@ impl fmt::Display for Step {
 
 /// What the setting means for this boot.
 #[must_use]
-pub fn wanted(settings: &Settings) -> Screen {
+pub fn effective_setting(settings: &Settings) -> Screen {
     match (settings.screen, settings.booted_from) {
-        (Screen::Auto, Origin::Stick) => Screen::Keep,
-        (Screen::Auto, Origin::Network) => Screen::Release,
+        (Screen::Auto, BootSource::Stick) => Screen::Keep,
+        (Screen::Auto, BootSource::Network) => Screen::Release,
         (given, _) => given,
     }
 }
@@ -44,19 +43,18 @@ pub fn wanted(settings: &Settings) -> Screen {
 /// and a framebuffer where the firmware set one up. A VGA console alone proves little: after a boot by BIOS the kernel
 /// has one even without an adapter (drivers/video/console/{dummycon,vgacon}.c), so the PCI bus must have an adapter.
 #[must_use]
-pub fn is_full(settings: &Settings, sys: &Path) -> bool {
+pub fn is_full_screen(settings: &Settings, sys: &Path) -> bool {
     let consoles = sys.join("class/vtconsole");
-    let read =
-        |name: &String, file: &str| fs::read_to_string(consoles.join(name).join(file)).unwrap_or_default();
+    let read = |name: &String, file: &str| fs::read_to_string(consoles.join(name).join(file)).unwrap_or_default();
     let shows = |name: &String| {
         let of = read(name, "name");
         let picture = of.contains("frame buffer") || (of.contains("VGA") && has_vga(sys));
         read(name, "bind").trim() == "1" && picture
     };
     match settings.view {
-        View::Lines => false,
-        View::Full => true,
-        View::Auto => settings.booted_from == Origin::Stick && names(&consoles).iter().any(shows),
+        ScreenView::Lines => false,
+        ScreenView::Full => true,
+        ScreenView::Auto => settings.booted_from == BootSource::Stick && names(&consoles).iter().any(shows),
     }
 }
 
@@ -85,7 +83,7 @@ pub fn gpus_with_display(sys: &Path) -> Vec<String> {
 /// Plans the writes that free the firmware's framebuffer: first the text consoles that use one, then the
 /// drivers that own one.
 #[must_use]
-pub fn plan(sys: &Path) -> Vec<Step> {
+pub fn plan_release(sys: &Path) -> Vec<SysfsWrite> {
     let consoles = sys.join("class/vtconsole");
     let uses_one = |name: &String| {
         let text = fs::read_to_string(consoles.join(name).join("name"));
@@ -94,12 +92,12 @@ pub fn plan(sys: &Path) -> Vec<Step> {
     let mut steps: Vec<_> = names(&consoles)
         .into_iter()
         .filter(uses_one)
-        .map(|name| Step { file: consoles.join(name).join("bind"), value: "0".to_owned() })
+        .map(|name| SysfsWrite { file: consoles.join(name).join("bind"), value: "0".to_owned() })
         .collect();
     for driver in FIRMWARE_DRIVERS {
         let dir = sys.join("bus/platform/drivers").join(driver);
         let devices = names(&dir).into_iter().filter(|name| name.contains('.') && dir.join(name).is_dir());
-        steps.extend(devices.map(|name| Step { file: dir.join("unbind"), value: name }));
+        steps.extend(devices.map(|name| SysfsWrite { file: dir.join("unbind"), value: name }));
     }
     steps
 }
@@ -108,7 +106,7 @@ pub fn plan(sys: &Path) -> Vec<Step> {
 ///
 /// # Errors
 /// The step that failed, with the cause.
-pub fn act(steps: &[Step]) -> Result<(), String> {
+pub fn apply(steps: &[SysfsWrite]) -> Result<(), String> {
     steps.iter().try_for_each(|step| fs::write(&step.file, &step.value).map_err(|e| format!("{step}: {e}")))
 }
 
@@ -152,11 +150,11 @@ mod tests {
             Settings { serial, serial_named: false, screen: Screen::Auto, view, booted_from }
         };
         let (picture, none) = (consoles("1"), consoles("0"));
-        assert!(is_full(&settings(View::Auto, Origin::Stick), picture.path()));
-        assert!(!is_full(&settings(View::Auto, Origin::Stick), none.path()));
-        assert!(!is_full(&settings(View::Auto, Origin::Network), picture.path()));
-        assert!(!is_full(&settings(View::Lines, Origin::Stick), picture.path()));
-        assert!(is_full(&settings(View::Full, Origin::Network), none.path()));
+        assert!(is_full_screen(&settings(ScreenView::Auto, BootSource::Stick), picture.path()));
+        assert!(!is_full_screen(&settings(ScreenView::Auto, BootSource::Stick), none.path()));
+        assert!(!is_full_screen(&settings(ScreenView::Auto, BootSource::Network), picture.path()));
+        assert!(!is_full_screen(&settings(ScreenView::Lines, BootSource::Stick), picture.path()));
+        assert!(is_full_screen(&settings(ScreenView::Full, BootSource::Network), none.path()));
 
         let vga = |class| {
             machine(&[
@@ -165,9 +163,9 @@ mod tests {
                 ("bus/pci/devices/0000:00:02.0/class", class),
             ])
         };
-        assert!(is_full(&settings(View::Auto, Origin::Stick), vga("0x030000\n").path()));
+        assert!(is_full_screen(&settings(ScreenView::Auto, BootSource::Stick), vga("0x030000\n").path()));
         // The class of a GPU without a display.
-        assert!(!is_full(&settings(View::Auto, Origin::Stick), vga("0x030200\n").path()));
+        assert!(!is_full_screen(&settings(ScreenView::Auto, BootSource::Stick), vga("0x030200\n").path()));
     }
 
     #[test]
@@ -179,9 +177,8 @@ mod tests {
             ("bus/platform/drivers/simple-framebuffer/unbind", ""),
             ("bus/platform/drivers/simple-framebuffer/simple-framebuffer.0/x", ""),
         ]);
-        let steps = plan(sys.path());
-        let text: Vec<_> =
-            steps.iter().map(|s| s.to_string().replace(sys.path().to_str().unwrap(), "")).collect();
+        let steps = plan_release(sys.path());
+        let text: Vec<_> = steps.iter().map(|s| s.to_string().replace(sys.path().to_str().unwrap(), "")).collect();
         assert_eq!(
             text,
             [
@@ -189,7 +186,7 @@ mod tests {
                 "simple-framebuffer.0 > /bus/platform/drivers/simple-framebuffer/unbind"
             ]
         );
-        act(&steps).unwrap();
+        apply(&steps).unwrap();
         let bind = fs::read_to_string(sys.path().join("class/vtconsole/vtcon1/bind")).unwrap();
         assert_eq!(bind, "0");
     }
@@ -197,11 +194,11 @@ mod tests {
     #[test]
     fn auto_keeps_the_screen_of_a_stick_and_releases_that_of_the_network() {
         let settings = |screen, booted_from| {
-            let (serial, view) = (vec![], View::Auto);
+            let (serial, view) = (vec![], ScreenView::Auto);
             Settings { serial, serial_named: false, screen, view, booted_from }
         };
-        assert_eq!(wanted(&settings(Screen::Auto, Origin::Stick)), Screen::Keep);
-        assert_eq!(wanted(&settings(Screen::Auto, Origin::Network)), Screen::Release);
-        assert_eq!(wanted(&settings(Screen::Keep, Origin::Network)), Screen::Keep);
+        assert_eq!(effective_setting(&settings(Screen::Auto, BootSource::Stick)), Screen::Keep);
+        assert_eq!(effective_setting(&settings(Screen::Auto, BootSource::Network)), Screen::Release);
+        assert_eq!(effective_setting(&settings(Screen::Keep, BootSource::Network)), Screen::Keep);
     }
 }

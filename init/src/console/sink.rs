@@ -34,7 +34,7 @@ pub struct Sink {
     flow: Flow,
     dropped: u32,
     /// Another program has the screen: lines are not written.
-    rests: bool,
+    is_lent: bool,
     /// The lines since bytes were last seen to be sent: they may not have reached a reader.
     unseen: Vec<String>,
 }
@@ -64,7 +64,7 @@ impl Sink {
             file,
             flow: Flow::default(),
             dropped: 0,
-            rests: false,
+            is_lent: false,
             unseen: Vec::new(),
         })
     }
@@ -103,15 +103,15 @@ impl Sink {
     }
 
     /// Leaves the screen to a program, or takes it back: cleared, with a cursor, in its default colors.
-    pub fn rest(&mut self, rests: bool) {
-        if std::mem::replace(&mut self.rests, rests) && !rests {
+    pub fn lend(&mut self, is_lent: bool) {
+        if std::mem::replace(&mut self.is_lent, is_lent) && !is_lent {
             let _not_cleared = self.put("\x1bc");
         }
     }
 
     /// Writes one line in time, or drops it.
     pub fn line(&mut self, text: &str) {
-        if self.rests {
+        if self.is_lent {
             return;
         }
         self.look();
@@ -140,7 +140,7 @@ impl Sink {
 
     /// Checks, without waiting, whether queued bytes are being sent.
     fn look(&mut self) {
-        if self.flow.looked(self.unsent(), Instant::now()) {
+        if self.flow.record_unsent(self.unsent(), Instant::now()) {
             self.unseen.clear();
         }
     }
@@ -172,12 +172,12 @@ impl Sink {
                 Err(_) => !std::mem::replace(&mut reopened, true) && self.reopen(),
             };
             if !again {
-                self.flow.refused();
+                self.flow.record_refused();
                 return false;
             }
         }
         let unsent = self.unsent();
-        self.flow.took(unsent);
+        self.flow.record_accepted(unsent);
         if unsent.is_some_and(|n| n > 0) && self.unseen.len() < REMEMBERED {
             self.unseen.push(line.trim_end().to_owned());
         }

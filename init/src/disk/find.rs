@@ -1,9 +1,9 @@
 //! Finds the one block device that a place names, among the disks that may be used. A name that matches two
 //! devices is refused, because the choice between them would depend on chance.
 
-use super::origin::{Disks, Origins};
-use super::superblock::{self, Kind, Superblock};
-use crate::config::types::Place;
+use super::eligibility::{AllowedDisks, DiskInventory};
+use super::superblock::{self, FileSystem, Superblock};
+use crate::config::types::DeviceSpec;
 use crate::paths;
 use std::fs::{self, File};
 use std::io;
@@ -13,27 +13,27 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// A device and what is on it.
+/// The device that was found, and its file system.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundDevice {
     /// Its path in /dev.
     pub device: String,
     /// Its file system.
-    pub kind: Kind,
+    pub kind: FileSystem,
 }
 
-/// What a search found, and what it left out.
+/// The result of a search: the device, and the devices that were ignored.
 #[derive(Debug)]
-pub struct Search {
-    /// The device.
-    pub found: Result<Found, NotFound>,
+pub struct SearchResult {
+    /// The only device that fits, or why there is none.
+    pub found: Result<FoundDevice, FindError>,
     /// A line for each device of that name that may not be used: which, why, and which kernel word allows it.
     pub ignored: Vec<String>,
 }
 
-/// Why there is no such device.
+/// Why no device was found.
 #[derive(Debug, Error)]
-pub enum NotFound {
+pub enum FindError {
     /// No device has that name.
     #[error("{0}: no such file system on any disk")]
     Absent(String),
@@ -51,10 +51,10 @@ pub enum NotFound {
     Unreadable(String, io::Error),
 }
 
-impl Place {
+impl DeviceSpec {
     /// The place of the data partition when no layer names another.
     #[must_use]
-    pub fn usual() -> Self {
+    pub fn default_partition() -> Self {
         Self::Label("FIRSTLIGHT".to_owned())
     }
 
@@ -68,7 +68,7 @@ impl Place {
         }
     }
 
-    fn fits(&self, block: &Superblock) -> bool {
+    fn matches(&self, block: &Superblock) -> bool {
         match self {
             Self::Label(label) => block.label.as_ref() == Some(label),
             Self::Uuid(uuid) => block.uuid.as_ref().is_some_and(|u| u.eq_ignore_ascii_case(uuid)),
@@ -80,17 +80,17 @@ impl Place {
 /// A device, and what is on it.
 type Candidate = (String, Superblock);
 
-/// Finds the device now.
-fn find(place: &Place, disks: Disks, origins: &Origins) -> Search {
-    let fitting = match fitting(place) {
-        Ok(fitting) => fitting,
-        Err(why) => return Search { found: Err(why), ignored: Vec::new() },
+/// Finds the device among those that exist now.
+fn find(place: &DeviceSpec, disks: AllowedDisks, inventory: &DiskInventory) -> SearchResult {
+    let matching_devices = match matching_devices(place) {
+        Ok(matching_devices) => matching_devices,
+        Err(why) => return SearchResult { found: Err(why), ignored: Vec::new() },
     };
-    select(place, fitting, |device| origins.objection(device, disks))
+    select(place, matching_devices, |device| inventory.objection(device, disks))
 }
 
 /// Selects the only device to which there is no objection.
-fn select(place: &Place, all: Vec<Candidate>, objection: impl Fn(&str) -> Option<String>) -> Search {
+fn select(place: &DeviceSpec, all: Vec<Candidate>, objection: impl Fn(&str) -> Option<String>) -> SearchResult {
     let (mut usable, mut ignored) = (Vec::new(), Vec::new());
     for (device, block) in all {
         match objection(&device) {
@@ -99,46 +99,46 @@ fn select(place: &Place, all: Vec<Candidate>, objection: impl Fn(&str) -> Option
         }
     }
     let found = match (usable.pop(), usable.as_slice()) {
-        (None, _) if ignored.is_empty() => Err(NotFound::Absent(place.text())),
-        (None, _) => Err(NotFound::Ignored(place.text())),
-        (Some((device, kind)), []) => Ok(Found { device, kind }),
+        (None, _) if ignored.is_empty() => Err(FindError::Absent(place.text())),
+        (None, _) => Err(FindError::Ignored(place.text())),
+        (Some((device, kind)), []) => Ok(FoundDevice { device, kind }),
         (Some((device, _)), [(other, _), ..]) => {
-            Err(NotFound::Ambiguous(place.text(), format!("{other} and {device}")))
+            Err(FindError::Ambiguous(place.text(), format!("{other} and {device}")))
         }
     };
-    Search { found, ignored }
+    SearchResult { found, ignored }
 }
 
-fn ignored_line(place: &Place, device: &str, block: &Superblock, why: &str) -> String {
+fn ignored_line(place: &DeviceSpec, device: &str, block: &Superblock, why: &str) -> String {
     let name = block.uuid.as_ref().map_or_else(|| device.to_owned(), |uuid| format!("UUID={uuid}"));
     format!("{device} ({}) is ignored: {why}; firstlight.report.partition={name} uses it", place.text())
 }
 
 /// Every device that the place names.
-fn fitting(place: &Place) -> Result<Vec<Candidate>, NotFound> {
-    if let Place::Device(path) = place {
+fn matching_devices(place: &DeviceSpec) -> Result<Vec<Candidate>, FindError> {
+    if let DeviceSpec::Device(path) = place {
         let block = read(Path::new(path)).map_err(|e| match e.kind() {
-            io::ErrorKind::NotFound => NotFound::Absent(place.text()),
-            _ => NotFound::Unreadable(place.text(), e),
+            io::ErrorKind::NotFound => FindError::Absent(place.text()),
+            _ => FindError::Unreadable(place.text(), e),
         })?;
-        return Ok(vec![(path.clone(), block.ok_or_else(|| NotFound::Unknown(place.text()))?)]);
+        return Ok(vec![(path.clone(), block.ok_or_else(|| FindError::Unknown(place.text()))?)]);
     }
     // A disk that cannot be read cannot match.
     let blocks = candidates().into_iter().filter_map(|path| Some((read(Path::new(&path)).ok()??, path)));
-    Ok(blocks.filter(|(block, _)| place.fits(block)).map(|(block, path)| (path, block)).collect())
+    Ok(blocks.filter(|(block, _)| place.matches(block)).map(|(block, path)| (path, block)).collect())
 }
 
 /// Finds the device and waits while it may still appear: up to `wait` in any case, and up to [`USB_SETTLE`]
 /// while a USB disk is known whose block device does not exist yet. Only a device that may be used ends the wait.
 #[must_use]
-pub fn find_waiting(place: &Place, wait: Duration, disks: Disks) -> Search {
+pub fn find_waiting(place: &DeviceSpec, wait: Duration, disks: AllowedDisks) -> SearchResult {
     let started = Instant::now();
-    let origins = Origins::new(Path::new("/sys"), Path::new("/dev"), Path::new(paths::EFI_VARIABLES));
+    let inventory = DiskInventory::new(Path::new("/sys"), Path::new("/dev"), Path::new(paths::EFI_VARIABLES));
     loop {
-        let search = find(place, disks, &origins);
-        let over = started.elapsed() >= wait
-            && (started.elapsed() >= USB_SETTLE || !usb_disk_pending(Path::new("/sys")));
-        if over || !matches!(search.found, Err(NotFound::Absent(_) | NotFound::Ignored(_))) {
+        let search = find(place, disks, &inventory);
+        let over =
+            started.elapsed() >= wait && (started.elapsed() >= USB_SETTLE || !usb_disk_pending(Path::new("/sys")));
+        if over || !matches!(search.found, Err(FindError::Absent(_) | FindError::Ignored(_))) {
             return search;
         }
         sleep(Duration::from_millis(50));
@@ -165,7 +165,7 @@ fn read(device: &Path) -> io::Result<Option<Superblock>> {
     let length = file.read_at(&mut head, 0)?;
     head.truncate(length);
     let mut block = superblock::probe(&head);
-    if let Some(fat) = block.as_mut().filter(|b| b.kind == Kind::Vfat) {
+    if let Some(fat) = block.as_mut().filter(|b| b.kind == FileSystem::Vfat) {
         let mut folder = vec![0; superblock::HEAD];
         let at = superblock::vfat_root(&head);
         if at.is_some_and(|at| file.read_exact_at(&mut folder, at).is_ok()) {
@@ -178,9 +178,9 @@ fn read(device: &Path) -> io::Result<Option<Superblock>> {
 /// Whether a USB mass storage interface (class 08) has no block device yet.
 fn usb_disk_pending(sys: &Path) -> bool {
     let interfaces = fs::read_dir(sys.join("bus/usb/devices")).into_iter().flatten().flatten();
-    let disks = interfaces.map(|entry| entry.path()).filter(|path| {
-        fs::read_to_string(path.join("bInterfaceClass")).is_ok_and(|class| class.trim() == "08")
-    });
+    let disks = interfaces
+        .map(|entry| entry.path())
+        .filter(|path| fs::read_to_string(path.join("bInterfaceClass")).is_ok_and(|class| class.trim() == "08"));
     disks.into_iter().any(|interface| !has_folder(&interface, "block", 4))
 }
 
@@ -202,32 +202,32 @@ mod tests {
     fn an_absent_device_and_one_without_a_file_system_are_distinguished() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("disk");
-        let place = Place::Device(path.to_str().unwrap().to_owned());
-        let find = |place| find_waiting(place, Duration::ZERO, Disks::Any).found;
-        assert!(matches!(find(&place), Err(NotFound::Absent(_))));
+        let place = DeviceSpec::Device(path.to_str().unwrap().to_owned());
+        let find = |place| find_waiting(place, Duration::ZERO, AllowedDisks::Any).found;
+        assert!(matches!(find(&place), Err(FindError::Absent(_))));
         fs::write(&path, vec![0; 8192]).unwrap();
-        assert!(matches!(find(&place), Err(NotFound::Unknown(_))));
+        assert!(matches!(find(&place), Err(FindError::Unknown(_))));
         let mut disk = vec![0; 8192];
         disk[..4].copy_from_slice(b"hsqs");
         fs::write(&path, disk).unwrap();
-        assert_eq!(find(&place).unwrap().kind, Kind::Squashfs);
+        assert_eq!(find(&place).unwrap().kind, FileSystem::Squashfs);
     }
 
     fn block(uuid: Option<&str>) -> Superblock {
-        Superblock { kind: Kind::Vfat, label: Some("FIRSTLIGHT".into()), uuid: uuid.map(str::to_owned) }
+        Superblock { kind: FileSystem::Vfat, label: Some("FIRSTLIGHT".into()), uuid: uuid.map(str::to_owned) }
     }
 
     /// The devices of these names, of which those with `vd` may not be used.
-    fn selected(names: &[&str]) -> Search {
+    fn selected(names: &[&str]) -> SearchResult {
         let all = names.iter().map(|name| (format!("/dev/{name}"), block(Some("12AB-34CD")))).collect();
         let objection = |device: &str| device.contains("vd").then(|| "it is built in".to_owned());
-        select(&Place::usual(), all, objection)
+        select(&DeviceSpec::default_partition(), all, objection)
     }
 
     #[test]
     fn a_disk_that_may_not_be_used_neither_counts_nor_makes_the_name_ambiguous() {
         let one = selected(&["vda", "sda"]);
-        assert_eq!(one.found.unwrap(), Found { device: "/dev/sda".into(), kind: Kind::Vfat });
+        assert_eq!(one.found.unwrap(), FoundDevice { device: "/dev/sda".into(), kind: FileSystem::Vfat });
         assert_eq!(
             one.ignored,
             [
@@ -235,14 +235,14 @@ mod tests {
             ]
         );
         let none = selected(&["vda", "vdb"]);
-        assert!(matches!(none.found, Err(NotFound::Ignored(_))) && none.ignored.len() == 2);
-        assert!(matches!(selected(&["sda", "sdb", "vda"]).found, Err(NotFound::Ambiguous(..))));
-        assert!(matches!(selected(&[]).found, Err(NotFound::Absent(_))));
+        assert!(matches!(none.found, Err(FindError::Ignored(_))) && none.ignored.len() == 2);
+        assert!(matches!(selected(&["sda", "sdb", "vda"]).found, Err(FindError::Ambiguous(..))));
+        assert!(matches!(selected(&[]).found, Err(FindError::Absent(_))));
     }
 
     #[test]
     fn a_file_system_without_a_uuid_is_named_by_its_device() {
-        let line = ignored_line(&Place::usual(), "/dev/vda", &block(None), "why");
+        let line = ignored_line(&DeviceSpec::default_partition(), "/dev/vda", &block(None), "why");
         assert!(line.ends_with("; firstlight.report.partition=/dev/vda uses it"), "{line}");
     }
 

@@ -4,7 +4,7 @@
 
 /// Where the entries of a table are on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entries {
+pub struct PartitionEntries {
     /// Offset of the first one, in bytes.
     pub start: u64,
     /// Length of all, in bytes.
@@ -21,7 +21,7 @@ const LARGEST: usize = 1 << 20;
 
 /// Parses the header, which is in block 1 of the disk; `block` is the length of a block in bytes.
 #[must_use]
-pub fn entries(header: &[u8], block: u64) -> Option<Entries> {
+pub fn entries(header: &[u8], block: u64) -> Option<PartitionEntries> {
     let long = |at: usize| Some(u64::from_le_bytes(header.get(at..at + 8)?.try_into().ok()?));
     let word = |at: usize| usize::try_from(u32::from_le_bytes(header.get(at..at + 4)?.try_into().ok()?)).ok();
     if header.get(..8)? != b"EFI PART" {
@@ -29,21 +29,21 @@ pub fn entries(header: &[u8], block: u64) -> Option<Entries> {
     }
     let (count, each) = (word(80)?, word(84)?);
     let bytes = count.checked_mul(each).filter(|bytes| *bytes <= LARGEST && each >= 128)?;
-    Some(Entries { start: long(72)?.checked_mul(block)?, bytes, each })
+    Some(PartitionEntries { start: long(72)?.checked_mul(block)?, bytes, each })
 }
 
-impl Entries {
+impl PartitionEntries {
     /// Whether a partition has that UUID; `table` is the content of the disk at `start`.
     #[must_use]
-    pub fn have(&self, table: &[u8], part_uuid: &str) -> bool {
+    pub fn contains(&self, table: &[u8], part_uuid: &str) -> bool {
         let unused = [0; 16];
         let mut entries = table.chunks_exact(self.each).filter(|entry| entry.get(..16) != Some(&unused[..]));
-        entries.any(|entry| entry.get(16..32).and_then(text).is_some_and(|uuid| uuid == part_uuid))
+        entries.any(|entry| entry.get(16..32).and_then(uuid_text).is_some_and(|uuid| uuid == part_uuid))
     }
 }
 
 /// A UUID as text: its first three fields are little-endian.
-fn text(raw: &[u8]) -> Option<String> {
+fn uuid_text(raw: &[u8]) -> Option<String> {
     let raw: [u8; 16] = raw.try_into().ok()?;
     let order = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
     let mut text = String::new();
@@ -86,11 +86,11 @@ mod tests {
         let mut disk = sample(UUID);
         let found = entries(&disk[512..], 512).unwrap();
         assert_eq!((found.start, found.bytes), (1024, 128 * 128));
-        assert!(found.have(&disk[1024..], UUID));
-        assert!(!found.have(&disk[1024..], &UUID.replace('0', "1")));
-        assert!(!found.have(&disk[1024..1024 + 200], UUID), "a table that is cut off");
+        assert!(found.contains(&disk[1024..], UUID));
+        assert!(!found.contains(&disk[1024..], &UUID.replace('0', "1")));
+        assert!(!found.contains(&disk[1024..1024 + 200], UUID), "a table that is cut off");
         disk[1024 + 128] = 0;
-        assert!(!found.have(&disk[1024..], UUID));
+        assert!(!found.contains(&disk[1024..], UUID));
         assert_eq!(entries(&disk[512..], 4096).unwrap().start, 8192);
     }
 

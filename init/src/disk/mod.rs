@@ -1,7 +1,7 @@
 //! Disks: what is on them and which one a place names.
 
+pub mod eligibility;
 pub mod find;
 pub mod gpt;
-pub mod origin;
 pub mod root;
 pub mod superblock;

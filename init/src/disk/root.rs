@@ -2,9 +2,9 @@
 //! shares the mounts of process 1. A read-only file system gets a writable layer in memory; an image file of one is
 //! attached to a loop device.
 
-use super::find::{Found, find_waiting};
-use super::origin::Disks;
-use super::superblock::{HEAD, Kind, Superblock, probe};
+use super::eligibility::AllowedDisks;
+use super::find::{FoundDevice, find_waiting};
+use super::superblock::{FileSystem, HEAD, Superblock, probe};
 use crate::config::types::RootSource;
 use crate::sys::devices::attach as attach_loop;
 use crate::sys::mount::{self, Flags};
@@ -29,12 +29,12 @@ const MEMORY: &str = "/run/firstlight/root/memory";
 pub fn mount(source: &RootSource, target: &Path) -> Result<(), String> {
     let RootSource::Disk { place, image } = source else { return Err("is not on a disk".to_owned()) };
     // Any disk, because only the configuration names the place.
-    let found = find_waiting(place, WAIT, Disks::Any).found;
-    let Found { device, kind } = found.map_err(|e| e.to_string())?;
+    let found = find_waiting(place, WAIT, AllowedDisks::Any).found;
+    let FoundDevice { device, kind } = found.map_err(|e| e.to_string())?;
     match image {
-        None => lay(&device, kind, target),
+        None => mount_layered(&device, kind, target),
         Some(image) => {
-            attach(&device, kind, MEDIUM, Flags::RDONLY)?;
+            mount_device(&device, kind, MEDIUM, Flags::RDONLY)?;
             mount_image(&format!("{MEDIUM}{image}"), target)
         }
     }
@@ -46,36 +46,35 @@ pub fn mount(source: &RootSource, target: &Path) -> Result<(), String> {
 /// As [`mount`].
 pub fn mount_image(image: &str, target: &Path) -> Result<(), String> {
     let (device, kind) = loop_device(image)?;
-    lay(&device, kind, target)
+    mount_layered(&device, kind, target)
 }
 
-fn lay(device: &str, kind: Kind, target: &Path) -> Result<(), String> {
+fn mount_layered(device: &str, kind: FileSystem, target: &Path) -> Result<(), String> {
     if !kind.is_read_only() {
-        return attach(device, kind, &target.to_string_lossy(), Flags::empty());
+        return mount_device(device, kind, &target.to_string_lossy(), Flags::empty());
     }
-    attach(device, kind, LOWER, Flags::RDONLY)?;
-    folder(MEMORY)?;
+    mount_device(device, kind, LOWER, Flags::RDONLY)?;
+    make_folder(MEMORY)?;
     mount::mount("tmpfs", Path::new(MEMORY), "tmpfs", Flags::empty(), "mode=0755")
         .map_err(|e| format!("tmpfs: {e}"))?;
     let (upper, work) = (format!("{MEMORY}/upper"), format!("{MEMORY}/work"));
-    folder(&upper)?;
-    folder(&work)?;
-    folder(&target.to_string_lossy())?;
+    make_folder(&upper)?;
+    make_folder(&work)?;
+    make_folder(&target.to_string_lossy())?;
     let data = format!("lowerdir={LOWER},upperdir={upper},workdir={work}");
     mount::mount("overlay", target, "overlay", Flags::empty(), &data).map_err(|e| format!("overlay: {e}"))
 }
 
-fn attach(device: &str, kind: Kind, at: &str, flags: Flags) -> Result<(), String> {
-    if kind == Kind::Xfs {
+fn mount_device(device: &str, kind: FileSystem, at: &str, flags: Flags) -> Result<(), String> {
+    if kind == FileSystem::Xfs {
         return Err(format!("{device}: is xfs, allowed: vfat, ext4, squashfs, erofs"));
     }
-    folder(at)?;
+    make_folder(at)?;
     let name = kind.name();
-    mount::mount(device, Path::new(at), name, flags, "")
-        .map_err(|e| format!("{device} as {name} on {at}: {e}"))
+    mount::mount(device, Path::new(at), name, flags, "").map_err(|e| format!("{device} as {name} on {at}: {e}"))
 }
 
-fn folder(path: &str) -> Result<(), String> {
+fn make_folder(path: &str) -> Result<(), String> {
     fs::create_dir_all(path).map_err(|e| format!("{path}: {e}"))
 }
 
@@ -84,7 +83,7 @@ fn folder(path: &str) -> Result<(), String> {
 ///
 /// # Errors
 /// A line that names the file and the cause.
-pub fn loop_device(path: &str) -> Result<(String, Kind), String> {
+pub fn loop_device(path: &str) -> Result<(String, FileSystem), String> {
     let file = File::open(path).map_err(|e| format!("{path}: {e}"))?;
     let mut head = vec![0; HEAD];
     let length = file.read_at(&mut head, 0).map_err(|e| format!("{path}: {e}"))?;
@@ -106,7 +105,7 @@ mod tests {
     fn a_disk_with_xfs_is_refused_by_name_and_nothing_is_made() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("new-root");
-        let error = lay("/dev/sdb1", Kind::Xfs, &target).unwrap_err();
+        let error = mount_layered("/dev/sdb1", FileSystem::Xfs, &target).unwrap_err();
         assert_eq!(error, "/dev/sdb1: is xfs, allowed: vfat, ext4, squashfs, erofs");
         assert!(!target.exists());
     }
@@ -117,9 +116,7 @@ mod tests {
         let path = dir.path().join("root.img");
         fs::write(&path, vec![0; HEAD]).unwrap();
         let path = path.to_str().unwrap();
-        assert!(
-            loop_device(path).unwrap_err().ends_with("holds no known file system, allowed: squashfs, erofs")
-        );
+        assert!(loop_device(path).unwrap_err().ends_with("holds no known file system, allowed: squashfs, erofs"));
         fs::write(path, "XFSB".to_owned() + &"\0".repeat(HEAD)).unwrap();
         assert!(loop_device(path).unwrap_err().ends_with("is xfs, allowed: squashfs, erofs"));
         fs::write(path, "").unwrap();

@@ -1,20 +1,20 @@
 //! Detects the file system on a block device by its first bytes: vfat, ext4, squashfs, erofs or xfs, with
 //! label and UUID. Offsets: linux/fs/fat/fat.h, ext4/ext4.h, squashfs_fs.h, erofs_fs.h, xfs_format.h.
 
-/// A file system.
+/// A file system, as its superblock describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Superblock {
     /// Its type.
-    pub kind: Kind,
+    pub kind: FileSystem,
     /// Its label without trailing blanks; `None` when it has none.
     pub label: Option<String>,
     /// Its UUID as blkid prints it: `12AB-34CD` for vfat.
     pub uuid: Option<String>,
 }
 
-/// The file systems that init recognizes.
+/// The types of file systems that init recognizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FileSystem {
     /// FAT12, FAT16 or FAT32
     Vfat,
     /// ext2, ext3 or ext4: the ext4 driver mounts all three.
@@ -27,7 +27,7 @@ pub enum Kind {
     Xfs,
 }
 
-impl Kind {
+impl FileSystem {
     /// The name for mount(2).
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -74,16 +74,16 @@ fn uuid(head: &[u8], at: usize) -> Option<String> {
 pub fn probe(head: &[u8]) -> Option<Superblock> {
     let made = |kind, label, uuid| Some(Superblock { kind, label, uuid });
     if bytes(head, 0)? == *b"hsqs" {
-        return made(Kind::Squashfs, None, None);
+        return made(FileSystem::Squashfs, None, None);
     }
     if bytes(head, 0)? == *b"XFSB" {
-        return made(Kind::Xfs, label(head, 108, 12), uuid(head, 32));
+        return made(FileSystem::Xfs, label(head, 108, 12), uuid(head, 32));
     }
     if bytes(head, 1024) == Some(0xE0F5_E1E2_u32.to_le_bytes()) {
-        return made(Kind::Erofs, label(head, 1024 + 64, 16), uuid(head, 1024 + 48));
+        return made(FileSystem::Erofs, label(head, 1024 + 64, 16), uuid(head, 1024 + 48));
     }
     if bytes(head, 1024 + 0x38) == Some(0xEF53_u16.to_le_bytes()) {
-        return made(Kind::Ext4, label(head, 1024 + 0x78, 16), uuid(head, 1024 + 0x68));
+        return made(FileSystem::Ext4, label(head, 1024 + 0x78, 16), uuid(head, 1024 + 0x68));
     }
     vfat(head)
 }
@@ -102,7 +102,7 @@ fn vfat(head: &[u8]) -> Option<Superblock> {
     };
     let [a, b, c, d]: [u8; 4] = bytes(head, serial)?;
     Some(Superblock {
-        kind: Kind::Vfat,
+        kind: FileSystem::Vfat,
         label: label(head, name, 11),
         uuid: Some(format!("{d:02X}{c:02X}-{b:02X}{a:02X}")),
     })
@@ -147,33 +147,27 @@ mod tests {
     #[test]
     fn each_file_system_is_detected_by_its_magic() {
         for (writes, kind) in [
-            (vec![(0, b"hsqs".as_slice())], Kind::Squashfs),
-            (vec![(0, b"XFSB".as_slice())], Kind::Xfs),
-            (vec![(1024, [0xE2, 0xE1, 0xF5, 0xE0].as_slice())], Kind::Erofs),
-            (vec![(1080, [0x53, 0xEF].as_slice())], Kind::Ext4),
-            (vec![(510, [0x55, 0xAA].as_slice()), (82, b"FAT32   ".as_slice())], Kind::Vfat),
-            (vec![(510, [0x55, 0xAA].as_slice()), (54, b"FAT16   ".as_slice())], Kind::Vfat),
+            (vec![(0, b"hsqs".as_slice())], FileSystem::Squashfs),
+            (vec![(0, b"XFSB".as_slice())], FileSystem::Xfs),
+            (vec![(1024, [0xE2, 0xE1, 0xF5, 0xE0].as_slice())], FileSystem::Erofs),
+            (vec![(1080, [0x53, 0xEF].as_slice())], FileSystem::Ext4),
+            (vec![(510, [0x55, 0xAA].as_slice()), (82, b"FAT32   ".as_slice())], FileSystem::Vfat),
+            (vec![(510, [0x55, 0xAA].as_slice()), (54, b"FAT16   ".as_slice())], FileSystem::Vfat),
         ] {
             assert_eq!(probe(&head(&writes)).unwrap().kind, kind);
         }
         assert_eq!(probe(&head(&[])), None);
-        assert_eq!(
-            probe(&head(&[(510, &[0x55, 0xAA])])),
-            None,
-            "a partition table holds no known file system"
-        );
+        assert_eq!(probe(&head(&[(510, &[0x55, 0xAA])])), None, "a partition table holds no known file system");
     }
 
     #[test]
     fn labels_and_uuids_read_as_blkid_prints_them() {
         let uuid: Vec<u8> = (1..=16).collect();
-        let ext4 =
-            probe(&head(&[(1080, &[0x53, 0xEF]), (1024 + 0x68, &uuid), (1024 + 0x78, b"DATA")])).unwrap();
+        let ext4 = probe(&head(&[(1080, &[0x53, 0xEF]), (1024 + 0x68, &uuid), (1024 + 0x78, b"DATA")])).unwrap();
         assert_eq!(ext4.uuid.as_deref(), Some("01020304-0506-0708-090a-0b0c0d0e0f10"));
         assert_eq!(ext4.label.as_deref(), Some("DATA"));
         let magic = [(510, [0x55, 0xAA].as_slice()), (82, b"FAT32".as_slice())];
-        let fat = probe(&head(&[magic[0], magic[1], (67, &[0xCD, 0x34, 0xAB, 0x12]), (71, b"FIRSTLIGHT ")]))
-            .unwrap();
+        let fat = probe(&head(&[magic[0], magic[1], (67, &[0xCD, 0x34, 0xAB, 0x12]), (71, b"FIRSTLIGHT ")])).unwrap();
         assert_eq!(fat.uuid.as_deref(), Some("12AB-34CD"));
         assert_eq!(fat.label.as_deref(), Some("FIRSTLIGHT"));
     }

@@ -5,7 +5,7 @@ use crate::sys::kernel::error_name;
 
 /// Words that a line must all contain, and their code. The first row that matches a line counts; more
 /// specific rows come first, because a GPU that fails at one thing logs others after it.
-const ROWS: &[(&[&str], Code)] = &[
+const PATTERNS: &[(&[&str], Code)] = &[
     (&["fallen off the bus"], Code::GpuGone),
     (&["Can't find an IRQ"], Code::GpuNoIrq),
     (&["does not include the required GPU"], Code::GpuNoGsp),
@@ -28,8 +28,8 @@ const QUOTED: usize = 200;
 
 /// The code that the lines mean, if any is known, and the line that shows it.
 #[must_use]
-pub fn of_lines(lines: &[String]) -> Option<(Code, &str)> {
-    ROWS.iter().find_map(|(words, code)| {
+pub fn match_log_lines(lines: &[String]) -> Option<(Code, &str)> {
+    PATTERNS.iter().find_map(|(words, code)| {
         let line = lines.iter().find(|line| words.iter().all(|word| line.contains(word)))?;
         Some((*code, line.as_str()))
     })
@@ -37,7 +37,7 @@ pub fn of_lines(lines: &[String]) -> Option<(Code, &str)> {
 
 /// The kernel's refusal of a module.
 #[derive(Debug)]
-pub struct Refusal<'a> {
+pub struct ModuleRefusal<'a> {
     /// The module.
     pub module: &'a str,
     /// The error number.
@@ -48,12 +48,12 @@ pub struct Refusal<'a> {
     pub gpus: Option<&'a [String]>,
 }
 
-impl Refusal<'_> {
+impl ModuleRefusal<'_> {
     /// The finding for this refusal.
     #[must_use]
     pub fn finding(self) -> Finding {
         let name = error_name(self.errno);
-        let known = of_lines(&self.lines);
+        let known = match_log_lines(&self.lines);
         let no_gpu = self.gpus.is_some_and(<[String]>::is_empty);
         let code = match name.as_str() {
             "EPERM" | "ENOKEY" | "EKEYREJECTED" => Code::DriverRefused,
@@ -67,15 +67,15 @@ impl Refusal<'_> {
             (_, Some((of, line))) if of == code => format!("{name}: {}", quoted(line)),
             _ => format!("the kernel answered {name}"),
         };
-        let subject = self.gpus.and_then(|gpus| only_one(gpus, &self.lines)).unwrap_or(self.module);
+        let subject = self.gpus.and_then(|gpus| only_gpu_named(gpus, &self.lines)).unwrap_or(self.module);
         Finding::fail(code, subject, message).as_severe_as(severity).shown_by(self.lines.clone())
     }
 }
 
 /// The finding for a GPU that the driver did not start; `what` is the step that failed.
 #[must_use]
-pub fn of_gpu(address: &str, what: &str, otherwise: Code, lines: Vec<String>) -> Finding {
-    let known = of_lines(&lines);
+pub fn gpu_finding(address: &str, what: &str, otherwise: Code, lines: Vec<String>) -> Finding {
+    let known = match_log_lines(&lines);
     let code = known.map_or(otherwise, |(code, _)| code);
     let because = known.map_or_else(String::new, |(_, line)| format!(": {}", quoted(line)));
     Finding::fail(code, address, format!("{what}{because}")).shown_by(lines)
@@ -89,7 +89,7 @@ fn quoted(line: &str) -> String {
 }
 
 /// The GPU that the lines name, if they name only one.
-fn only_one<'a>(gpus: &'a [String], lines: &[String]) -> Option<&'a str> {
+fn only_gpu_named<'a>(gpus: &'a [String], lines: &[String]) -> Option<&'a str> {
     let mut named = gpus.iter().filter(|gpu| lines.iter().any(|line| line.contains(gpu.as_str())));
     let first = named.next()?;
     named.next().is_none().then_some(first.as_str())
@@ -110,7 +110,7 @@ mod tests {
         let all = ["0000:01:00.0".to_owned(), "0000:41:00.0".to_owned()];
         let lines = lines.iter().map(|line| (*line).to_owned()).collect();
         let gpus = gpus.map(|count| &all[..count]);
-        let f = Refusal { module: "nvidia", errno, lines, gpus }.finding();
+        let f = ModuleRefusal { module: "nvidia", errno, lines, gpus }.finding();
         (f.code, f.severity, f.subject, f.message)
     }
 
@@ -176,11 +176,11 @@ mod tests {
             (adapter, Code::GpuInit),
         ] {
             let lines = vec![adapter.to_owned(), line.to_owned()];
-            let f = of_gpu("0000:01:00.0", "/dev/nvidia0 does not open (EIO)", Code::GpuInit, lines);
+            let f = gpu_finding("0000:01:00.0", "/dev/nvidia0 does not open (EIO)", Code::GpuInit, lines);
             assert_eq!((f.code, f.subject.as_str()), (code, "0000:01:00.0"), "{line}");
             assert!(f.message.starts_with("/dev/nvidia0 does not open (EIO): "), "{}", f.message);
         }
-        let silent = of_gpu("a", "no", Code::GpuInit, vec![]);
+        let silent = gpu_finding("a", "no", Code::GpuInit, vec![]);
         assert_eq!((silent.code, silent.message.as_str()), (Code::GpuInit, "no"));
     }
 }

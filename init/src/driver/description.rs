@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub const SCHEMA: &str = "firstlight.driver-image/1";
 
 /// Module to parameter to value.
-pub type Parameters = BTreeMap<String, BTreeMap<String, String>>;
+pub type ParametersByModule = BTreeMap<String, BTreeMap<String, String>>;
 
 /// The whole file.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -31,7 +31,7 @@ pub struct Description {
     pub fabric_manager: String,
     /// Parameters for every machine.
     #[serde(default)]
-    pub parameters: Parameters,
+    pub parameters: ParametersByModule,
     /// GPU families with parameters of their own.
     #[serde(default)]
     pub family: Vec<Family>,
@@ -55,7 +55,7 @@ pub struct Family {
     pub devices: Vec<Range>,
     /// Parameters for machines with such GPUs.
     #[serde(default)]
-    pub parameters: Parameters,
+    pub parameters: ParametersByModule,
 }
 
 /// PCI device ids from the first to the last, both included: `2600-28ff`, or one id alone.
@@ -77,9 +77,7 @@ impl TryFrom<String> for Range {
         };
         match (id(first), id(last)) {
             (Some(first), Some(last)) if first <= last => Ok(Self { first, last }),
-            _ => {
-                Err(format!("{text:?}, allowed: four hexadecimal digits, or two such numbers separated by -"))
-            }
+            _ => Err(format!("{text:?}, allowed: four hexadecimal digits, or two such numbers separated by -")),
         }
     }
 }
@@ -98,8 +96,7 @@ impl Family {
 /// One line with the cause.
 pub fn parse(text: &str) -> Result<Description, String> {
     let read: Description = toml::from_str(text).map_err(|e| {
-        let line =
-            e.span().and_then(|span| text.get(..span.start)).map(|before| before.matches('\n').count() + 1);
+        let line = e.span().and_then(|span| text.get(..span.start)).map(|before| before.matches('\n').count() + 1);
         let line = line.map_or_else(String::new, |line| format!("line {line}: "));
         format!("{line}{}", e.message().replace('\n', " "))
     })?;
@@ -145,13 +142,8 @@ mod tests {
     fn a_description_is_read_with_its_families() {
         let read = parse(SAMPLE).unwrap();
         assert_eq!((read.version.as_str(), read.patch.as_str()), ("555.58.02", "1"));
-        let of = |device| {
-            read.family.iter().filter(|f| f.has(device)).map(|f| f.name.as_str()).collect::<Vec<_>>()
-        };
-        assert_eq!(
-            (of(0x2684), of(0x28ff), of(0x2b00), of(0x2900)),
-            (vec!["ada"], vec!["ada"], vec!["ada"], vec![])
-        );
+        let of = |device| read.family.iter().filter(|f| f.has(device)).map(|f| f.name.as_str()).collect::<Vec<_>>();
+        assert_eq!((of(0x2684), of(0x28ff), of(0x2b00), of(0x2900)), (vec!["ada"], vec!["ada"], vec!["ada"], vec![]));
     }
 
     #[test]

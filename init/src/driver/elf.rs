@@ -11,7 +11,7 @@ const ENTRY: usize = 64;
 
 /// Why there is no section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum Bad {
+pub enum ElfError {
     /// The file has another format.
     #[error("is not a 64-bit ELF file")]
     NotElf,
@@ -27,39 +27,39 @@ pub enum Bad {
 /// does not have them.
 ///
 /// # Errors
-/// [`Bad`]
-pub fn section(read: &dyn Fn(u64, usize) -> Option<Vec<u8>>, name: &[u8]) -> Result<Vec<u8>, Bad> {
-    let header = read(0, 64).ok_or(Bad::NotElf)?;
+/// [`ElfError`]
+pub fn section(read: &dyn Fn(u64, usize) -> Option<Vec<u8>>, name: &[u8]) -> Result<Vec<u8>, ElfError> {
+    let header = read(0, 64).ok_or(ElfError::NotElf)?;
     if header.get(..6) != Some(b"\x7fELF\x02\x01") {
-        return Err(Bad::NotElf);
+        return Err(ElfError::NotElf);
     }
     let bounded = |at: u64, size: u64| {
-        let size = usize::try_from(size).ok().filter(|_| size <= LARGEST).ok_or(Bad::Damaged)?;
-        at.checked_add(LARGEST).ok_or(Bad::Damaged)?;
-        read(at, size).filter(|bytes| bytes.len() == size).ok_or(Bad::Damaged)
+        let size = usize::try_from(size).ok().filter(|_| size <= LARGEST).ok_or(ElfError::Damaged)?;
+        at.checked_add(LARGEST).ok_or(ElfError::Damaged)?;
+        read(at, size).filter(|bytes| bytes.len() == size).ok_or(ElfError::Damaged)
     };
-    let table_at = number(&header, 0x28, 8).ok_or(Bad::Damaged)?;
-    let (entry, count, names_in) = (half(&header, 0x3a)?, half(&header, 0x3c)?, half(&header, 0x3e)?);
+    let table_at = number(&header, 0x28, 8).ok_or(ElfError::Damaged)?;
+    let (entry, count, names_in) = (u16_at(&header, 0x3a)?, u16_at(&header, 0x3c)?, u16_at(&header, 0x3e)?);
     if entry != ENTRY {
-        return Err(Bad::Damaged);
+        return Err(ElfError::Damaged);
     }
     let table = bounded(table_at, (count * ENTRY) as u64)?;
     let place = |section: &[u8]| Some((number(section, 0x18, 8)?, number(section, 0x20, 8)?));
-    let (at, size) = table.chunks_exact(ENTRY).nth(names_in).and_then(place).ok_or(Bad::Damaged)?;
+    let (at, size) = table.chunks_exact(ENTRY).nth(names_in).and_then(place).ok_or(ElfError::Damaged)?;
     let names = bounded(at, size)?;
     for section in table.chunks_exact(ENTRY) {
-        let from = number(section, 0, 4).and_then(|at| usize::try_from(at).ok()).ok_or(Bad::Damaged)?;
+        let from = number(section, 0, 4).and_then(|at| usize::try_from(at).ok()).ok_or(ElfError::Damaged)?;
         let is_it = names.get(from..).is_some_and(|rest| rest.split(|b| *b == 0).next() == Some(name));
         if is_it {
-            let (at, size) = place(section).ok_or(Bad::Damaged)?;
+            let (at, size) = place(section).ok_or(ElfError::Damaged)?;
             return bounded(at, size);
         }
     }
-    Err(Bad::Absent)
+    Err(ElfError::Absent)
 }
 
-fn half(bytes: &[u8], at: usize) -> Result<usize, Bad> {
-    number(bytes, at, 2).and_then(|n| usize::try_from(n).ok()).ok_or(Bad::Damaged)
+fn u16_at(bytes: &[u8], at: usize) -> Result<usize, ElfError> {
+    number(bytes, at, 2).and_then(|n| usize::try_from(n).ok()).ok_or(ElfError::Damaged)
 }
 
 /// A little-endian number of `size` bytes.
@@ -99,7 +99,7 @@ pub(crate) fn sample(name: &str, content: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn find(file: &[u8], name: &[u8]) -> Result<Vec<u8>, Bad> {
+    fn find(file: &[u8], name: &[u8]) -> Result<Vec<u8>, ElfError> {
         let read = |at: u64, size: usize| {
             let at = usize::try_from(at).ok()?;
             Some(file.get(at..at.checked_add(size)?)?.to_vec())
@@ -111,7 +111,7 @@ mod tests {
     fn a_section_is_found_by_its_name() {
         let file = sample(".modinfo", b"license=Dual MIT/GPL\0");
         assert_eq!(find(&file, b".modinfo").unwrap(), b"license=Dual MIT/GPL\0");
-        assert_eq!(find(&file, b".mod"), Err(Bad::Absent));
+        assert_eq!(find(&file, b".mod"), Err(ElfError::Absent));
     }
 
     #[test]
@@ -128,8 +128,8 @@ mod tests {
         for at in [0x28, 0x29, 0x2f, 0x3a, 0x3d, 0x3e] {
             let mut file = whole.clone();
             file[at] = 0xff;
-            assert_eq!(find(&file, b".modinfo"), Err(Bad::Damaged), "{at}");
+            assert_eq!(find(&file, b".modinfo"), Err(ElfError::Damaged), "{at}");
         }
-        assert_eq!(find(b"\x7fELF\x01\x01", b".modinfo"), Err(Bad::NotElf));
+        assert_eq!(find(b"\x7fELF\x01\x01", b".modinfo"), Err(ElfError::NotElf));
     }
 }

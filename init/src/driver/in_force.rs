@@ -1,9 +1,9 @@
 //! Checks whether a loaded module uses the parameters that it was given: `/proc/driver/nvidia/params` shows
 //! those of the driver's core, sysfs the others.
 
-use super::parameters::Given;
+use super::parameters::ModuleParameters;
 use super::report::{Code, Finding, Parameter, Severity};
-use crate::modules::deps::name_of;
+use crate::modules::deps::module_name;
 use contract::driver::same_value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,15 +26,14 @@ pub fn parse(text: &str) -> BTreeMap<String, String> {
 
 /// The driver's list of parameters; empty when there is none.
 #[must_use]
-pub fn own_list(proc: &Path) -> BTreeMap<String, String> {
-    fs::read_to_string(proc.join("driver/nvidia/params"))
-        .map_or_else(|_| BTreeMap::new(), |text| parse(&text))
+pub fn driver_params(proc: &Path) -> BTreeMap<String, String> {
+    fs::read_to_string(proc.join("driver/nvidia/params")).map_or_else(|_| BTreeMap::new(), |text| parse(&text))
 }
 
 /// The values in use of the parameters that `module` was given.
 #[must_use]
-pub fn read_back(module: &str, given: &Given, sys: &Path, own: &BTreeMap<String, String>) -> Vec<Parameter> {
-    let folder = sys.join("module").join(name_of(module)).join("parameters");
+pub fn read_back(module: &str, given: &ModuleParameters, sys: &Path, own: &BTreeMap<String, String>) -> Vec<Parameter> {
+    let folder = sys.join("module").join(module_name(module)).join("parameters");
     let words = given.0.iter().map(|word| {
         let found = match word.name.strip_prefix(PREFIX) {
             Some(name) => own.get(name).cloned(),
@@ -54,9 +53,7 @@ pub fn judge(parameter: &Parameter) -> Option<Finding> {
     match found {
         Some(found) if same_value(wanted, found) => None,
         Some(found) => finding(format!("{name} is {found}, wanted {wanted}")),
-        None if name.starts_with(PREFIX) => {
-            finding(format!("{name}={wanted}: the driver has no such parameter"))
-        }
+        None if name.starts_with(PREFIX) => finding(format!("{name}={wanted}: the driver has no such parameter")),
         // Many modules do not show their parameters; that does not prove a problem.
         None => finding(format!("{name}={wanted}: nothing shows whether it is in force"))
             .map(|finding| finding.as_severe_as(Severity::Warn)),
@@ -66,7 +63,7 @@ pub fn judge(parameter: &Parameter) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::parameters::Word;
+    use crate::driver::parameters::ModuleParameter;
     use crate::sample::files;
 
     const PARAMS: &str = "ResmanDebugLevel: 4294967295\nModifyDeviceFiles: 1\nDeviceFileUID: 0\nDeviceFileMode: 438\n\
@@ -91,16 +88,14 @@ mod tests {
             ("plain", "0"),
             ("hidden", "1"),
         ];
-        let word = |(name, value): (&str, &str)| Word { name: name.into(), value: Some(value.into()) };
-        let found = read_back("nvidia", &Given(given.map(word).into()), sys.path(), &parse(PARAMS));
+        let parameter = |(name, value): (&str, &str)| ModuleParameter { name: name.into(), value: Some(value.into()) };
+        let given = ModuleParameters(given.map(parameter).into());
+        let found = read_back("nvidia", &given, sys.path(), &parse(PARAMS));
         let findings: Vec<_> = found.iter().filter_map(judge).map(|f| (f.severity, f.message)).collect();
         assert_eq!(
             findings,
             [
-                (
-                    Severity::Fail,
-                    "NVreg_RegistryDwords is ForceP2P=17;RMForceP2PType=2, wanted ForceP2P=1".to_owned()
-                ),
+                (Severity::Fail, "NVreg_RegistryDwords is ForceP2P=17;RMForceP2PType=2, wanted ForceP2P=1".to_owned()),
                 (Severity::Fail, "NVreg_Nonsense=1: the driver has no such parameter".to_owned()),
                 (Severity::Warn, "hidden=1: nothing shows whether it is in force".to_owned()),
             ]

@@ -21,9 +21,9 @@ const LAST: usize = 8;
 /// Maximum characters of one line.
 const LONGEST: usize = 300;
 
-/// One record.
+/// One record of the kernel's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub struct LogLine {
     /// Time since the kernel started.
     pub at: Duration,
     /// Its text on one line.
@@ -32,11 +32,11 @@ pub struct Line {
 
 /// Parses records of the form `prio,seq,usec,flag;text`; other lines are ignored.
 #[must_use]
-pub fn parse(bytes: &[u8]) -> Vec<Line> {
+pub fn parse(bytes: &[u8]) -> Vec<LogLine> {
     bytes.split(|byte| *byte == b'\n').filter_map(record).collect()
 }
 
-fn record(line: &[u8]) -> Option<Line> {
+fn record(line: &[u8]) -> Option<LogLine> {
     let line = printable(line);
     // Continuation lines of a record (its dictionary) begin with a blank.
     let (head, text) = line.split_once(';').filter(|_| !line.starts_with(' '))?;
@@ -46,17 +46,16 @@ fn record(line: &[u8]) -> Option<Line> {
     let at = Duration::from_micros(fields.next()?.parse().ok()?);
     // The driver writes several lines at once; the kernel shows line ends as \x0a.
     let parts = text.split("\\x0a").map(|part| part.trim());
-    let parts =
-        parts.enumerate().map(|(n, part)| if n == 0 { part } else { part.trim_start_matches("NVRM: ") });
+    let parts = parts.enumerate().map(|(n, part)| if n == 0 { part } else { part.trim_start_matches("NVRM: ") });
     let text = parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
-    Some(Line { at, text })
+    Some(LogLine { at, text })
 }
 
-/// A position in the log.
+/// A read position in the kernel's log.
 #[derive(Debug)]
-pub struct Cursor(Result<File, String>);
+pub struct LogCursor(Result<File, String>);
 
-impl Cursor {
+impl LogCursor {
     /// The beginning of the log, as far as the kernel still has it.
     #[must_use]
     pub fn at_start(log: &Path) -> Self {
@@ -84,7 +83,7 @@ impl Cursor {
     ///
     /// # Errors
     /// A line with the reason why the log cannot be read.
-    pub fn new_lines(&mut self) -> Result<Vec<Line>, String> {
+    pub fn new_lines(&mut self) -> Result<Vec<LogLine>, String> {
         let file = self.0.as_mut().map_err(|why| why.clone())?;
         let (mut bytes, mut record) = (Vec::new(), vec![0; RECORD]);
         while bytes.len() < MOST {
@@ -112,14 +111,14 @@ impl Cursor {
 
 /// The lines about a driver or `module`, marked as the kernel's and limited in number and length.
 #[must_use]
-pub fn about_driver(lines: &[Line], module: &str) -> Vec<String> {
+pub fn about_driver(lines: &[LogLine], module: &str) -> Vec<String> {
     let wanted = |text: &str| {
         let words = ["NVRM", "nvidia", "NVIDIA", "irmware", "Xid", "Lockdown", "nvswitch"];
         words.iter().any(|word| text.contains(word)) || (!module.is_empty() && text.contains(module))
     };
     // Lines that init itself wrote to the log are not evidence.
     let lines = lines.iter().filter(|line| !line.text.starts_with("firstlight: ") && wanted(&line.text));
-    let cut = |line: &Line| format!("kernel: {}", line.text.chars().take(LONGEST).collect::<String>());
+    let cut = |line: &LogLine| format!("kernel: {}", line.text.chars().take(LONGEST).collect::<String>());
     let mut all: Vec<_> = lines.map(cut).collect();
     if all.len() > FIRST + LAST {
         let left_out = all.len() - FIRST - LAST;
@@ -130,9 +129,8 @@ pub fn about_driver(lines: &[Line], module: &str) -> Vec<String> {
 
 /// How long the kernel took to unpack the initrd; `None` when its log does not show it.
 #[must_use]
-pub fn unpacking(lines: &[Line]) -> Option<Duration> {
-    let is_begin =
-        |text: &str| text.starts_with("Unpacking initramfs") || text.starts_with("Trying to unpack rootfs");
+pub fn initrd_unpack_time(lines: &[LogLine]) -> Option<Duration> {
+    let is_begin = |text: &str| text.starts_with("Unpacking initramfs") || text.starts_with("Trying to unpack rootfs");
     let begin = lines.iter().position(|line| is_begin(&line.text))?;
     let rest = lines.get(begin..)?;
     let end = rest.iter().find(|line| line.text.starts_with("Freeing initrd memory"))?;
@@ -163,17 +161,16 @@ mod tests {
 
     #[test]
     fn the_time_to_unpack_is_between_two_lines() {
-        assert_eq!(unpacking(&parse(LOG)), Some(Duration::from_micros(312_345)));
+        assert_eq!(initrd_unpack_time(&parse(LOG)), Some(Duration::from_micros(312_345)));
         let text = String::from_utf8_lossy(LOG);
-        assert_eq!(unpacking(&parse(text.replace("Freeing", "freeing").as_bytes())), None);
-        assert_eq!(unpacking(&parse(text.replace("Unpacking", "unpacking").as_bytes())), None);
-        assert_eq!(unpacking(&parse(text.replace("812345", "412345").as_bytes())), None);
+        assert_eq!(initrd_unpack_time(&parse(text.replace("Freeing", "freeing").as_bytes())), None);
+        assert_eq!(initrd_unpack_time(&parse(text.replace("Unpacking", "unpacking").as_bytes())), None);
+        assert_eq!(initrd_unpack_time(&parse(text.replace("812345", "412345").as_bytes())), None);
     }
 
     #[test]
     fn a_flood_is_cut_in_the_middle_and_the_cut_is_marked() {
-        let flood: String =
-            (0..100).map(|n| format!("4,{n},{n},-;NVRM: {n} {}\n", "x".repeat(1000))).collect();
+        let flood: String = (0..100).map(|n| format!("4,{n},{n},-;NVRM: {n} {}\n", "x".repeat(1000))).collect();
         let shown = about_driver(&parse(flood.as_bytes()), "");
         assert_eq!(shown.len(), FIRST + LAST + 1);
         assert!(shown[0].starts_with("kernel: NVRM: 0 x") && shown[24].starts_with("kernel: NVRM: 99 "));
@@ -186,13 +183,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("kmsg");
         std::fs::write(&path, LOG).unwrap();
-        let mut cursor = Cursor::at_end(&path);
+        let mut cursor = LogCursor::at_end(&path);
         assert_eq!(cursor.new_lines().unwrap(), []);
         let mut file = File::options().append(true).open(&path).unwrap();
         file.write_all(b"4,15,3000000,-;NVRM: new\n").unwrap();
         assert_eq!(cursor.evidence(""), ["kernel: NVRM: new"]);
         assert_eq!(cursor.evidence(""), [""; 0]);
-        assert_eq!(Cursor::at_start(&path).new_lines().unwrap().len(), 6);
-        assert!(Cursor::at_end(Path::new("/none")).evidence("")[0].starts_with("no kernel log: /none: "));
+        assert_eq!(LogCursor::at_start(&path).new_lines().unwrap().len(), 6);
+        assert!(LogCursor::at_end(Path::new("/none")).evidence("")[0].starts_with("no kernel log: /none: "));
     }
 }

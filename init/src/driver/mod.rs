@@ -5,6 +5,7 @@
 
 pub mod candidate;
 pub mod causes;
+pub mod compatibility;
 pub mod description;
 pub mod elf;
 pub mod hardware;
@@ -15,7 +16,6 @@ pub mod modinfo;
 pub mod nodes;
 pub mod parameters;
 pub mod start;
-pub mod triplet;
 pub mod unfinished;
 
 /// The result of the driver's start, which `driver.json` carries to the validator: the account of

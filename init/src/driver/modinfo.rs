@@ -1,6 +1,6 @@
 //! Parses a module's `.modinfo` section: `key=value` texts, each followed by a zero byte.
 
-use super::elf::{self, Bad};
+use super::elf::{self, ElfError};
 use crate::sys::terminal::printable;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -32,7 +32,7 @@ impl Modinfo {
         };
         match elf::section(&read, b".modinfo") {
             Ok(section) => Ok(Self::parse(&section)),
-            Err(Bad::Absent) => Err("has no .modinfo section: not a kernel module".to_owned()),
+            Err(ElfError::Absent) => Err("has no .modinfo section: not a kernel module".to_owned()),
             Err(bad) => Err(bad.to_string()),
         }
     }
@@ -56,9 +56,8 @@ mod tests {
 
     #[test]
     fn texts_are_found_by_key_and_the_first_counts() {
-        let info = Modinfo::parse(
-            b"version=555.58.02\0\0depends=i2c,drm\0version=1\0loose\0firstlight.patch=\0parm=a:b=c\0",
-        );
+        let info =
+            Modinfo::parse(b"version=555.58.02\0\0depends=i2c,drm\0version=1\0loose\0firstlight.patch=\0parm=a:b=c\0");
         assert_eq!(info.get("version"), Some("555.58.02"));
         assert_eq!(info.get("firstlight.patch"), Some(""));
         assert_eq!((info.get("loose"), info.get("parm")), (None, Some("a:b=c")));
@@ -75,10 +74,7 @@ mod tests {
             Modinfo::of(&path)
         };
         assert_eq!(of(&elf::sample(".modinfo", b"version=1\0")).unwrap().get("version"), Some("1"));
-        assert_eq!(
-            of(&elf::sample(".text", b"x")).unwrap_err(),
-            "has no .modinfo section: not a kernel module"
-        );
+        assert_eq!(of(&elf::sample(".text", b"x")).unwrap_err(), "has no .modinfo section: not a kernel module");
         assert_eq!(of(b"").unwrap_err(), "is not a 64-bit ELF file");
         assert!(Modinfo::of(dir.path()).is_err());
     }

@@ -12,7 +12,7 @@ const SWITCH_CONTROL: u32 = 255;
 
 /// Permissions and owner of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Access {
+pub struct NodePermissions {
     /// Permissions.
     pub mode: u32,
     /// Owner.
@@ -23,16 +23,16 @@ pub struct Access {
 
 /// One node with its permissions.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Planned {
+pub struct PlannedNode {
     /// Path and device number.
     pub node: Node,
     /// Permissions and owner.
-    pub access: Access,
+    pub access: NodePermissions,
 }
 
 /// What the driver and the kernel report about the devices.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct Reported {
     /// Character devices of /proc/devices: name, major.
     pub majors: BTreeMap<String, u32>,
     /// `/proc/driver/nvidia/params`.
@@ -66,20 +66,18 @@ pub fn number(text: &str, name: &str) -> Option<u32> {
 
 /// The nodes to make, and the names of devices that have no major number although their module is loaded.
 #[must_use]
-pub fn plan(devices: &Told, has_uvm: bool) -> (Vec<Planned>, Vec<&'static str>) {
-    let param = |name: &str, otherwise: u32| {
-        devices.params.get(name).and_then(|v| v.parse().ok()).unwrap_or(otherwise)
-    };
+pub fn plan(devices: &Reported, has_uvm: bool) -> (Vec<PlannedNode>, Vec<&'static str>) {
+    let param = |name: &str, otherwise: u32| devices.params.get(name).and_then(|v| v.parse().ok()).unwrap_or(otherwise);
     // The file has decimal numbers; the default is world-accessible: 438 is 0666.
-    let access = Access {
+    let access = NodePermissions {
         mode: param("DeviceFileMode", 0o666),
         uid: param("DeviceFileUID", 0),
         gid: param("DeviceFileGID", 0),
     };
     let major = |names: &[&str]| names.iter().find_map(|name| devices.majors.get(*name).copied());
     let (mut nodes, mut without) = (Vec::new(), Vec::new());
-    let mut add = |path: String, major: u32, minor: u32, access: Access| {
-        nodes.push(Planned { node: Node { path, major, minor }, access });
+    let mut add = |path: String, major: u32, minor: u32, access: NodePermissions| {
+        nodes.push(PlannedNode { node: Node { path, major, minor }, access });
     };
     match major(&["nvidia", "nvidiactl", "nvidia-frontend"]) {
         Some(major) => {
@@ -100,7 +98,7 @@ pub fn plan(devices: &Told, has_uvm: bool) -> (Vec<Planned>, Vec<&'static str>) 
     }
     if let Some(major) = major(&["nvidia-caps"]) {
         for (minor, mode) in &devices.capabilities {
-            let access = Access { mode: *mode, ..access };
+            let access = NodePermissions { mode: *mode, ..access };
             add(format!("/dev/nvidia-caps/nvidia-cap{minor}"), major, *minor, access);
         }
     }
@@ -127,14 +125,11 @@ mod tests {
                            235 nvidia-caps-imex-channels\n236 nvidia-nvswitch\n237 nvidia-nvlink\n510 nvidia-uvm\n\nBlock devices:\n  7 loop\n254 nvidia-nonsense\n";
     const INFORMATION: &str = "Model: \t\t NVIDIA GeForce RTX 4090\nIRQ:   \t\t 11\nDevice Minor: \t 3\n";
 
-    fn devices() -> Told {
-        Told {
+    fn devices() -> Reported {
+        Reported {
             majors: majors(DEVICES),
-            params: [
-                ("DeviceFileMode".to_owned(), "432".to_owned()),
-                ("DeviceFileGID".to_owned(), "44".to_owned()),
-            ]
-            .into(),
+            params: [("DeviceFileMode".to_owned(), "432".to_owned()), ("DeviceFileGID".to_owned(), "44".to_owned())]
+                .into(),
             gpus: [
                 ("0000:01:00.0".to_owned(), Some(0)),
                 ("0000:02:00.0".to_owned(), None),
@@ -167,10 +162,7 @@ mod tests {
             .iter()
             .map(|p| {
                 let (node, access) = (&p.node, p.access);
-                format!(
-                    "{} {}:{} {:o} {}:{}",
-                    node.path, node.major, node.minor, access.mode, access.uid, access.gid
-                )
+                format!("{} {}:{} {:o} {}:{}", node.path, node.major, node.minor, access.mode, access.uid, access.gid)
             })
             .collect();
         assert_eq!(
@@ -203,7 +195,7 @@ mod tests {
 
     #[test]
     fn older_drivers_call_their_device_otherwise() {
-        let older = Told { majors: [("nvidia-frontend".to_owned(), 195)].into(), ..Told::default() };
+        let older = Reported { majors: [("nvidia-frontend".to_owned(), 195)].into(), ..Reported::default() };
         let (nodes, _) = plan(&older, false);
         assert_eq!((nodes.len(), nodes[0].access.mode), (1, 0o666));
     }

@@ -1,23 +1,23 @@
 //! The parameters of each module: the driver image's values for all machines and for the families present,
 //! and the configuration's, which take precedence. Pure.
 
-use super::description::{Description, Family, Parameters};
+use super::description::{Description, Family, ParametersByModule};
 use super::hardware::Gpu;
 use super::report::{Code, Finding};
 use crate::config::cmdline;
-use crate::modules::deps::name_of;
+use crate::modules::deps::module_name;
 use std::collections::BTreeMap;
 
 /// The parameter that is a list of `KEY=VALUE` separated by `;`, so that two lists can be merged.
-const LIST: &str = "NVreg_RegistryDwords";
+const REGISTRY_DWORDS: &str = "NVreg_RegistryDwords";
 /// The same for single GPUs: `pci=ADDRESS;KEY=VALUE;..` for each of them (nv-reg.h of NVIDIA's open modules).
 const PER_DEVICE: &str = "NVreg_RegistryDwordsPerDevice";
 /// Size limit of one parameter in the kernel, in bytes (param_set_charp of kernel/params.c).
 const LONGEST: usize = 1024;
 
-/// One parameter. A `None` value is a word without `=`.
+/// One module parameter. A `None` value is a word without `=`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Word {
+pub struct ModuleParameter {
     /// Its name.
     pub name: String,
     /// The value to set.
@@ -26,9 +26,9 @@ pub struct Word {
 
 /// The parameters of one module.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Given(pub Vec<Word>);
+pub struct ModuleParameters(pub Vec<ModuleParameter>);
 
-impl Given {
+impl ModuleParameters {
     /// The parameters as on insmod's command line.
     #[must_use]
     pub fn line(&self) -> String {
@@ -43,64 +43,66 @@ impl Given {
 
 /// The parameters of `module`, and findings about values that contradict each other.
 #[must_use]
-pub fn given(
+pub fn module_parameters(
     module: &str,
     description: Option<&Description>,
     gpus: &[Gpu],
     configured: &BTreeMap<String, String>,
-) -> (Given, Vec<Finding>) {
-    let of = |parameters: &Parameters| {
-        let mine = parameters.iter().filter(|(name, _)| name_of(name) == name_of(module));
+) -> (ModuleParameters, Vec<Finding>) {
+    let of = |parameters: &ParametersByModule| {
+        let mine = parameters.iter().filter(|(name, _)| module_name(name) == module_name(module));
         mine.flat_map(|(_, values)| values.clone()).collect::<BTreeMap<_, _>>()
     };
     let base = description.map_or_else(BTreeMap::new, |d| of(&d.parameters));
-    let ours: Vec<_> = configured.iter().filter(|(name, _)| name_of(name) == name_of(module)).collect();
-    let ours: Vec<Word> = ours.into_iter().flat_map(|(_, line)| words(line)).collect();
+    let ours = configured.iter().filter(|(name, _)| module_name(name) == module_name(module));
+    let ours: Vec<ModuleParameter> = ours.flat_map(|(_, line)| words(line)).collect();
     let mut wanted: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
     let present = description.map_or_else(Vec::new, |d| d.families(gpus));
     let families: Vec<_> = present.iter().map(|family| (*family, of(&family.parameters))).collect();
-    let alike = alike(gpus, &families);
+    let same_registry_keys = same_registry_keys(gpus, &families);
     for (family, values) in &families {
-        let open = |name: &str| !ours.iter().any(|word| word.name == name) && (alike || name != LIST);
+        let open =
+            |name: &str| !ours.iter().any(|word| word.name == name) && (same_registry_keys || name != REGISTRY_DWORDS);
         for (name, value) in values.iter().filter(|(name, _)| open(name)) {
             wanted.entry(name.as_str()).or_default().push((&family.name, value.as_str()));
         }
     }
     let (mut merged, mut findings) = (base.clone(), Vec::new());
-    if !alike && !ours.iter().any(|word| [LIST, PER_DEVICE].contains(&word.name.as_str())) {
+    let sets_keys = |word: &ModuleParameter| [REGISTRY_DWORDS, PER_DEVICE].contains(&word.name.as_str());
+    if !same_registry_keys && !ours.iter().any(sets_keys) {
         match per_device(gpus, &families) {
             Ok(value) => drop(merged.insert(PER_DEVICE.to_owned(), value)),
             Err(why) => findings.push(Finding::fail(Code::DriverParameters, module, why)),
         }
     }
     for (name, values) in wanted {
-        match agree(name, base.get(name).map(String::as_str), &values) {
+        match merge_values(name, base.get(name).map(String::as_str), &values) {
             Ok(value) => drop(merged.insert(name.to_owned(), value)),
             Err(why) => findings.push(Finding::fail(Code::DriverParameters, module, why)),
         }
     }
     merged.retain(|name, _| !ours.iter().any(|word| word.name == *name));
-    let merged = merged.into_iter().map(|(name, value)| Word { name, value: Some(value) });
-    (Given(merged.chain(ours).collect()), findings)
+    let merged = merged.into_iter().map(|(name, value)| ModuleParameter { name, value: Some(value) });
+    (ModuleParameters(merged.chain(ours).collect()), findings)
 }
 
 /// True when all GPUs want the same registry keys: then one list is enough. Otherwise a list for all GPUs would reach GPUs
 /// that must not have its keys: `RMForceP2PType=2` disables NVLink on an H100 beside a GeForce.
-fn alike(gpus: &[Gpu], families: &[(&Family, BTreeMap<String, String>)]) -> bool {
-    let mut lists = gpus.iter().map(|gpu| list_of(gpu, families));
+fn same_registry_keys(gpus: &[Gpu], families: &[(&Family, BTreeMap<String, String>)]) -> bool {
+    let mut lists = gpus.iter().map(|gpu| registry_keys(gpu, families));
     let first = lists.next().flatten();
     lists.all(|list| list == first)
 }
 
 /// The registry keys of one GPU's family.
-fn list_of<'a>(gpu: &Gpu, families: &'a [(&Family, BTreeMap<String, String>)]) -> Option<&'a str> {
+fn registry_keys<'a>(gpu: &Gpu, families: &'a [(&Family, BTreeMap<String, String>)]) -> Option<&'a str> {
     let (_, values) = families.iter().find(|(family, _)| family.has(gpu.device))?;
-    values.get(LIST).map(String::as_str)
+    values.get(REGISTRY_DWORDS).map(String::as_str)
 }
 
 /// Each GPU's own registry keys, or why the kernel would not accept them.
 fn per_device(gpus: &[Gpu], families: &[(&Family, BTreeMap<String, String>)]) -> Result<String, String> {
-    let own = gpus.iter().filter_map(|gpu| Some((gpu, list_of(gpu, families)?)));
+    let own = gpus.iter().filter_map(|gpu| Some((gpu, registry_keys(gpu, families)?)));
     let own = own.map(|(gpu, list)| {
         let keys = entries(list).map(|(key, value)| format!("{key}={value};"));
         format!("pci={};{}", gpu.address, keys.collect::<String>())
@@ -113,24 +115,24 @@ fn per_device(gpus: &[Gpu], families: &[(&Family, BTreeMap<String, String>)]) ->
 }
 
 /// The configuration's words; the last of a name counts, as in the kernel.
-fn words(line: &str) -> Vec<Word> {
-    let mut words: Vec<Word> = Vec::new();
+fn words(line: &str) -> Vec<ModuleParameter> {
+    let mut words: Vec<ModuleParameter> = Vec::new();
     for word in cmdline::words(line) {
         words.retain(|earlier| earlier.name != word.name);
-        words.push(Word { name: word.name, value: word.value });
+        words.push(ModuleParameter { name: word.name, value: word.value });
     }
     words
 }
 
 /// Merges the values that the families want, or returns why that is impossible; the value for all machines
 /// is then kept.
-fn agree(name: &str, base: Option<&str>, wanted: &[(&str, &str)]) -> Result<String, String> {
+fn merge_values(name: &str, base: Option<&str>, wanted: &[(&str, &str)]) -> Result<String, String> {
     let refuse = |what: &str, (one, its): (&str, &str), (other, others): (&str, &str)| {
         let stays = base.map_or_else(|| "is not set".to_owned(), |base| format!("stays {base}"));
         format!("{one} wants {what}={its} and {other} wants {what}={others}: {name} {stays}")
     };
     let Some(first) = wanted.first() else { return Err(format!("{name}: no family sets it")) };
-    if name != LIST {
+    if name != REGISTRY_DWORDS {
         return match wanted.iter().find(|(_, value)| *value != first.1) {
             None => Ok(first.1.to_owned()),
             Some(other) => Err(refuse(name, *first, *other)),
@@ -176,17 +178,13 @@ mod tests {
     fn with(text: &str, devices: &[u16], configured: &[(&str, &str)]) -> (String, Vec<String>) {
         let mut numbered = HEAD.to_owned();
         for (number, part) in text.split("devices = []").enumerate() {
-            numbered +=
-                &if number == 0 { part.to_owned() } else { format!("devices = [\"{number:04x}\"]{part}") };
+            numbered += &if number == 0 { part.to_owned() } else { format!("devices = [\"{number:04x}\"]{part}") };
         }
         let description = parse(&numbered).unwrap();
-        let gpu = |(at, device): (usize, &u16)| Gpu {
-            address: format!("0000:{:02x}:00.0", at + 1),
-            device: *device,
-        };
+        let gpu = |(at, device): (usize, &u16)| Gpu { address: format!("0000:{:02x}:00.0", at + 1), device: *device };
         let gpus: Vec<_> = devices.iter().enumerate().map(gpu).collect();
         let configured = configured.iter().map(|(m, p)| ((*m).to_owned(), (*p).to_owned())).collect();
-        let (given, findings) = given("nvidia", Some(&description), &gpus, &configured);
+        let (given, findings) = module_parameters("nvidia", Some(&description), &gpus, &configured);
         (given.line(), findings.into_iter().map(|f| f.message).collect())
     }
 
@@ -196,18 +194,14 @@ mod tests {
 
     #[test]
     fn a_family_adds_to_what_all_machines_get() {
-        let text =
-            "[parameters.nvidia]\nA = \"1\"\nB = \"1\"\n[parameters.nvidia-uvm]\nC = \"1\"\n".to_owned();
+        let text = "[parameters.nvidia]\nA = \"1\"\nB = \"1\"\n[parameters.nvidia-uvm]\nC = \"1\"\n".to_owned();
         assert_eq!(of(&(text + &family("ada", "B = \"2\"")), &[]), ("A=1 B=2".into(), vec![]));
     }
 
     #[test]
     fn the_configuration_wins_by_name_and_may_add() {
         let text = family("ada", "A = \"1\"\nB = \"1\"");
-        assert_eq!(
-            of(&text, &[("nvidia", "B=7 D=\"x y\" flag B=8"), ("other", "A=9")]).0,
-            "A=1 D=\"x y\" flag B=8"
-        );
+        assert_eq!(of(&text, &[("nvidia", "B=7 D=\"x y\" flag B=8"), ("other", "A=9")]).0, "A=1 D=\"x y\" flag B=8");
     }
 
     #[test]
@@ -220,10 +214,7 @@ mod tests {
     fn two_families_that_differ_are_a_finding_and_the_common_value_stays() {
         let text = family("ada", "A = \"1\"") + &family("ampere", "A = \"2\"");
         let (line, why) = of(&text, &[]);
-        assert_eq!(
-            (line.as_str(), why),
-            ("", vec!["ada wants A=1 and ampere wants A=2: A is not set".to_owned()])
-        );
+        assert_eq!((line.as_str(), why), ("", vec!["ada wants A=1 and ampere wants A=2: A is not set".to_owned()]));
         let (line, why) = of(&format!("[parameters.nvidia]\nA = \"0\"\n{text}"), &[]);
         assert_eq!((line.as_str(), why.len()), ("A=0", 1));
         assert_eq!(of(&text, &[("nvidia", "A=3")]), ("A=3".into(), vec![]));
@@ -253,10 +244,7 @@ mod tests {
         assert_eq!(line, format!("{own}{more}"));
         assert_eq!(with(&text, &[1, 1], &[]).0, "A=1 NVreg_RegistryDwords=X=1;P=17;Q=2");
         // A configured list replaces all others.
-        assert_eq!(
-            with(&text, &[1, 2], &[("nvidia", "NVreg_RegistryDwords=Y=1")]).0,
-            "A=1 NVreg_RegistryDwords=Y=1"
-        );
+        assert_eq!(with(&text, &[1, 2], &[("nvidia", "NVreg_RegistryDwords=Y=1")]).0, "A=1 NVreg_RegistryDwords=Y=1");
         let many: Vec<_> = [vec![2], vec![1; 40]].concat();
         let (line, why) = with(&text, &many, &[]);
         assert_eq!(line, "A=1 NVreg_RegistryDwords=X=1");
@@ -266,6 +254,6 @@ mod tests {
     #[test]
     fn without_an_image_the_configuration_alone_counts() {
         let configured = [("nvidia_uvm".to_owned(), "a=1".to_owned())].into();
-        assert_eq!(given("nvidia-uvm", None, &[], &configured).0.line(), "a=1");
+        assert_eq!(module_parameters("nvidia-uvm", None, &[], &configured).0.line(), "a=1");
     }
 }

@@ -7,9 +7,9 @@ use crate::child::End;
 use crate::sys::kernel::error_name;
 use std::time::Duration;
 
-/// The state when the child stopped.
+/// A start of the driver that the child did not finish: its state when the child ended.
 #[derive(Debug)]
-pub struct Unfinished<'a> {
+pub struct UnfinishedStart<'a> {
     /// Whether a driver was wanted.
     pub load: bool,
     /// The child's last draft.
@@ -24,12 +24,11 @@ pub struct Unfinished<'a> {
     pub took: Duration,
 }
 
-impl Unfinished<'_> {
+impl UnfinishedStart<'_> {
     /// The report in place of the child's own.
     #[must_use]
     pub fn report(self) -> Report {
-        let draft =
-            self.draft.and_then(|bytes| serde_json::from_slice::<Report>(&bytes).map_err(|e| e.to_string()));
+        let draft = self.draft.and_then(|bytes| serde_json::from_slice::<Report>(&bytes).map_err(|e| e.to_string()));
         let mut evidence = self.lines;
         let mut report = draft.unwrap_or_else(|why| {
             evidence.push(format!("the draft is lost: {why}"));
@@ -67,7 +66,7 @@ mod tests {
 
     fn late(draft: Result<Vec<u8>, String>, end: End) -> Report {
         let lines = vec!["kernel: NVRM: waiting".to_owned()];
-        Unfinished {
+        UnfinishedStart {
             load: true,
             draft,
             end,

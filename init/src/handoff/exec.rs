@@ -1,7 +1,7 @@
 //! Hand-over by exec: init stays process 1, supervises the workload, forwards signals, reaps orphans, and
 //! follows `workload.on_exit` when the workload ends.
 
-use super::After;
+use super::FinalState;
 use crate::child::{ENVIRONMENT, End, pid_of};
 use crate::config::types::OnExit;
 use crate::environment::Variable;
@@ -30,16 +30,16 @@ pub fn supervise(
     on_exit: OnExit,
     variables: &[Variable],
     (device, terminal): (&str, Terminal),
-) -> Result<After, Fault> {
+) -> Result<FinalState, Fault> {
     let started = Instant::now();
     let program = words.first().map_or("", String::as_str);
-    let (end, asked) = attend(m, words, variables, (device, terminal))
+    let (end, asked) = run_on_console(m, words, variables, (device, terminal))
         .map_err(|e| Fault::HandOff(format!("workload.exec {program}: {e}")))?;
     info!("workload  {} {} after {:.1} s", program, end, started.elapsed().as_secs_f64());
     Ok(asked.unwrap_or(match on_exit {
-        OnExit::PowerOff => After::PowerOff,
-        OnExit::Reboot => After::Reboot,
-        OnExit::Hold => After::Hold,
+        OnExit::PowerOff => FinalState::PowerOff,
+        OnExit::Reboot => FinalState::Reboot,
+        OnExit::Hold => FinalState::Hold,
     }))
 }
 
@@ -48,14 +48,14 @@ pub fn supervise(
 ///
 /// # Errors
 /// As execve(2).
-pub(super) fn attend(
+pub(super) fn run_on_console(
     m: &Machine,
     words: &[String],
     variables: &[Variable],
     on: (&str, Terminal),
-) -> io::Result<(End, Option<After>)> {
+) -> io::Result<(End, Option<FinalState>)> {
     let pid = start(words, variables, on)?;
-    Ok(Watch { m, pid, asked: None, kill_at: None, give_up_at: None }.until_end())
+    Ok(WorkloadMonitor { m, pid, asked: None, kill_at: None, give_up_at: None }.until_end())
 }
 
 /// Starts a program on a console, in its own session.
@@ -75,8 +75,7 @@ fn start(words: &[String], variables: &[Variable], (device, terminal): (&str, Te
 fn console(device: &str) -> [Stdio; 3] {
     let all = open(device).and_then(|t| Ok([t.try_clone()?.into(), t.try_clone()?.into(), t.into()]));
     all.unwrap_or_else(|_| {
-        let log =
-            || OpenOptions::new().write(true).open("/dev/kmsg").map_or_else(|_| Stdio::null(), Stdio::from);
+        let log = || OpenOptions::new().write(true).open("/dev/kmsg").map_or_else(|_| Stdio::null(), Stdio::from);
         [Stdio::null(), log(), log()]
     })
 }
@@ -88,16 +87,16 @@ pub(super) fn open(device: &str) -> io::Result<File> {
     Ok(file)
 }
 
-struct Watch<'a> {
+struct WorkloadMonitor<'a> {
     m: &'a Machine,
     pid: Pid,
-    asked: Option<After>,
+    asked: Option<FinalState>,
     kill_at: Option<Instant>,
     give_up_at: Option<Instant>,
 }
 
-impl Watch<'_> {
-    fn until_end(mut self) -> (End, Option<After>) {
+impl WorkloadMonitor<'_> {
+    fn until_end(mut self) -> (End, Option<FinalState>) {
         loop {
             // Signals come before children: if a SIGCHLD were read after the check for its child, init
             // would not be woken up again.
@@ -132,8 +131,8 @@ impl Watch<'_> {
     fn forward(&mut self, signal: Signal) {
         let after = match signal {
             Signal::CHILD | Signal::PIPE => return,
-            Signal::INT => After::Reboot,
-            Signal::TERM => After::PowerOff,
+            Signal::INT => FinalState::Reboot,
+            Signal::TERM => FinalState::PowerOff,
             other => return process::kill_group(self.pid, other),
         };
         if self.asked.is_none() {

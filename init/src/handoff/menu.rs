@@ -2,20 +2,20 @@
 //! (`firstlight screen`), and its exit status is the user's choice: tests at another level, saving the report again. Whatever
 //! those tests find, the machine keeps holding: only the boot's own tests decide whether the workload starts.
 
-use super::exec::attend;
-use super::{After, shell};
+use super::exec::run_on_console;
+use super::{FinalState, shell};
 use crate::child::End;
 use crate::config::types::{Action, Config};
 use crate::fault::Fault;
 use crate::machine::Machine;
 use crate::paths;
 use crate::stages::decide::{Decision, decide};
-use crate::stages::keep::keep;
-use crate::stages::recover::Recovery;
-use crate::stages::reset::{self, Reset};
+use crate::stages::keep::keep_report;
+use crate::stages::recover::RecoveryResult;
+use crate::stages::reset::{self, ResetCheck};
 use crate::stages::{publish, validate};
 use crate::sys::process::Terminal;
-use crate::verdict::{Met, Trouble};
+use crate::verdict::{Met, StageError};
 use contract::mark::Step;
 use contract::screen::Choice;
 use log::info;
@@ -24,31 +24,31 @@ use std::time::{Duration, Instant};
 /// A screen that ends sooner than this without a choice cannot be shown.
 const SHORTEST: Duration = Duration::from_secs(2);
 
-/// What the user chose.
+/// The action that the user chose in the menu.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
+pub enum MenuAction {
     /// The machine ends, or holds without a menu.
-    Then(After),
-    /// The tests of this level.
+    Leave(FinalState),
+    /// The tests of this level are run.
     Test(&'static str),
     /// The report is kept and sent again.
     Save,
 }
 
 /// Shows the screen until the user has chosen something that is not handled here. `note` is shown first.
-pub fn ask(m: &mut Machine, may_start_shell: bool, note: Option<&str>) -> Wish {
+pub fn show_menu(m: &mut Machine, may_start_shell: bool, note: Option<&str>) -> MenuAction {
     let mut note = note;
     info!("HOLD      menu on the screen; Ctrl-Alt-Del reboots, SIGTERM powers off");
     loop {
         let begun = Instant::now();
         if !m.console.lend_screen(true) {
-            return Wish::Then(After::Hold);
+            return MenuAction::Leave(FinalState::Hold);
         }
-        let shown =
-            attend(m, &words(may_start_shell, note.take()), &[], (paths::SCREEN, Terminal::Controlling));
+        let words = words(may_start_shell, note.take());
+        let shown = run_on_console(m, &words, &[], (paths::SCREEN, Terminal::Controlling));
         m.console.lend_screen(false);
         let choice = match shown {
-            Ok((_, Some(after))) => return Wish::Then(after),
+            Ok((_, Some(after))) => return MenuAction::Leave(after),
             Ok((End::Exited(status), None)) => Choice::of_status(status),
             Ok((end, None)) => {
                 info!("warning: the screen {end}");
@@ -61,26 +61,26 @@ pub fn ask(m: &mut Machine, may_start_shell: bool, note: Option<&str>) -> Wish {
         };
         match choice {
             Some(Choice::Shell) if may_start_shell => match shell(m, paths::SCREEN) {
-                After::Hold => {}
-                after => return Wish::Then(after),
+                FinalState::Hold => {}
+                after => return MenuAction::Leave(after),
             },
-            Some(choice) => return wish(choice),
-            None if begun.elapsed() < SHORTEST => return Wish::Then(After::Hold),
+            Some(choice) => return action_for(choice),
+            None if begun.elapsed() < SHORTEST => return MenuAction::Leave(FinalState::Hold),
             None => {}
         }
     }
 }
 
-const fn wish(choice: Choice) -> Wish {
+const fn action_for(choice: Choice) -> MenuAction {
     match choice {
-        Choice::Quick => Wish::Test("quick"),
-        Choice::Standard => Wish::Test("standard"),
-        Choice::Full => Wish::Test("full"),
-        Choice::Save => Wish::Save,
-        Choice::Reboot => Wish::Then(After::Reboot),
-        Choice::PowerOff => Wish::Then(After::PowerOff),
+        Choice::Quick => MenuAction::Test("quick"),
+        Choice::Standard => MenuAction::Test("standard"),
+        Choice::Full => MenuAction::Test("full"),
+        Choice::Save => MenuAction::Save,
+        Choice::Reboot => MenuAction::Leave(FinalState::Reboot),
+        Choice::PowerOff => MenuAction::Leave(FinalState::PowerOff),
         // Reached only if the shell was not offered.
-        Choice::Shell => Wish::Then(After::Hold),
+        Choice::Shell => MenuAction::Leave(FinalState::Hold),
     }
 }
 
@@ -95,28 +95,33 @@ fn words(may_start_shell: bool, note: Option<&str>) -> Vec<String> {
 
 /// What the menu needs to know about the boot.
 #[derive(Debug)]
-pub struct Boot<'a> {
-    /// Its configuration.
+pub struct BootContext<'a> {
+    /// The configuration of this boot.
     pub config: &'a Config,
-    /// What an earlier boot left.
-    pub reset: &'a Reset,
-    /// The troubles of the stages before the tests.
-    pub troubles: &'a [Trouble],
+    /// The result of the check for a mark of an earlier boot.
+    pub reset: &'a ResetCheck,
+    /// The errors of the stages before the tests.
+    pub stage_errors: &'a [StageError],
 }
 
 /// Shows the menu while the machine holds; returns the final state. `decision` is the boot's decision.
 ///
 /// # Errors
 /// A stage's, or an interruption.
-pub fn stay(m: &mut Machine, after: After, boot: &Boot<'_>, decision: Decision) -> Result<After, Fault> {
+pub fn run_menu(
+    m: &mut Machine,
+    after: FinalState,
+    boot: &BootContext<'_>,
+    decision: Decision,
+) -> Result<FinalState, Fault> {
     let (mut decision, mut note) = (decision, None);
-    while after == After::Hold && m.full_screen {
-        match ask(m, boot.config.policy.allow_shell, note.take().as_deref()) {
-            Wish::Then(after) => return Ok(after),
-            Wish::Test(level) => decision = test(m, boot, level, decision.judgement.nodes.take())?,
-            Wish::Save => {
+    while after == FinalState::Hold && m.full_screen {
+        match show_menu(m, boot.config.policy.allow_shell, note.take().as_deref()) {
+            MenuAction::Leave(after) => return Ok(after),
+            MenuAction::Test(level) => decision = test(m, boot, level, decision.judgement.nodes.take())?,
+            MenuAction::Save => {
                 // A configuration that appears this late no longer has any effect.
-                note = Some(m.stage("publish", |m| Ok(keep(m, boot.config, &decision.judgement)?.0))?);
+                note = Some(m.stage("publish", |m| Ok(keep_report(m, boot.config, &decision.judgement)?.0))?);
             }
         }
     }
@@ -124,20 +129,15 @@ pub fn stay(m: &mut Machine, after: After, boot: &Boot<'_>, decision: Decision) 
 }
 
 /// Runs the tests of this level and publishes their verdict.
-fn test(
-    m: &mut Machine,
-    boot: &Boot<'_>,
-    level: &'static str,
-    nodes: Option<Met>,
-) -> Result<Decision, Fault> {
-    let Boot { config, reset, troubles } = boot;
-    let proof = m.stage("validate", |m| {
+fn test(m: &mut Machine, boot: &BootContext<'_>, level: &'static str, nodes: Option<Met>) -> Result<Decision, Fault> {
+    let BootContext { config, reset, stage_errors } = boot;
+    let validation = m.stage("validate", |m| {
         reset.guard(m, Step::Validate, validate::skipped, |m| {
-            validate::prove_again(m, &config.validator, reset.tests(), level)
+            validate::run_level(m, &config.validator, reset.tests(), level)
         })
     })?;
-    reset::settle(m)?;
-    let mut decision = decide(&config.policy, &proof, troubles, Recovery::NotTried, nodes);
+    reset::finish_marks(m)?;
+    let mut decision = decide(&config.policy, &validation, stage_errors, RecoveryResult::NotTried, nodes);
     decision.action = Action::Hold;
     m.stage("decide", |_| Ok(format!("{}: hold, as before these tests", decision.judgement.verdict)))?;
     let published = m.stage("publish", |m| publish::publish(m, config, decision))?;

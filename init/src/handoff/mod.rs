@@ -1,9 +1,10 @@
 //! The stage `hand off`: plans one action as data and executes the plan. If the machine cannot be handed over,
-//! that is a fault; the other actions always end in an [`After`]. One of them, `shell`, is a busybox sh on the console.
+//! that is a fault; the other actions always end in a [`FinalState`]. One of them, `shell`, is a busybox sh on the
+//! console.
 
 pub mod exec;
-pub mod last;
 pub mod menu;
+pub mod shutdown;
 mod switch_root;
 
 use crate::config::types::{Action, Config, OnExit, RootSource, Workload, WorkloadMode};
@@ -18,8 +19,8 @@ use std::fmt;
 
 /// The final state after all stages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum After {
-    /// Hold.
+pub enum FinalState {
+    /// Hold: keep running and wait for a request.
     Hold,
     /// Restart the machine.
     Reboot,
@@ -27,9 +28,9 @@ pub enum After {
     PowerOff,
 }
 
-/// What to do with the machine.
+/// How the machine is handed over, or what happens instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Plan {
+pub enum HandOffPlan {
     /// Start the workload and supervise it.
     Exec(Vec<String>),
     /// Make another root `/` and its init process 1.
@@ -37,20 +38,20 @@ pub enum Plan {
     /// A shell on the console.
     Shell,
     /// Go directly to this final state.
-    After(After),
+    Final(FinalState),
     /// Hold, because no workload is configured.
     NoWorkload,
 }
 
-impl fmt::Display for Plan {
+impl fmt::Display for HandOffPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exec(words) => write!(f, "exec {}", words.join(" ")),
             Self::SwitchRoot(root, _) => write!(f, "switch root to {root}"),
             Self::Shell => f.write_str("a shell on the console"),
-            Self::After(After::Hold) => f.write_str("hold"),
-            Self::After(After::Reboot) => f.write_str("reboot"),
-            Self::After(After::PowerOff) => f.write_str("power off"),
+            Self::Final(FinalState::Hold) => f.write_str("hold"),
+            Self::Final(FinalState::Reboot) => f.write_str("reboot"),
+            Self::Final(FinalState::PowerOff) => f.write_str("power off"),
             Self::NoWorkload => f.write_str("hold: workload.mode = none"),
         }
     }
@@ -68,19 +69,17 @@ impl fmt::Display for RootSource {
 
 /// Plans an action.
 #[must_use]
-pub fn plan(action: Action, workload: &Workload) -> Plan {
+pub fn plan(action: Action, workload: &Workload) -> HandOffPlan {
     match (action, &workload.mode) {
-        (Action::Workload | Action::WorkloadWithoutP2p, WorkloadMode::None) => Plan::NoWorkload,
-        (Action::Workload | Action::WorkloadWithoutP2p, WorkloadMode::Exec(words)) => {
-            Plan::Exec(words.clone())
-        }
+        (Action::Workload | Action::WorkloadWithoutP2p, WorkloadMode::None) => HandOffPlan::NoWorkload,
+        (Action::Workload | Action::WorkloadWithoutP2p, WorkloadMode::Exec(words)) => HandOffPlan::Exec(words.clone()),
         (Action::Workload | Action::WorkloadWithoutP2p, WorkloadMode::SwitchRoot { root, exec }) => {
-            Plan::SwitchRoot(root.clone(), exec.clone())
+            HandOffPlan::SwitchRoot(root.clone(), exec.clone())
         }
-        (Action::Hold, _) => Plan::After(After::Hold),
-        (Action::Shell, _) => Plan::Shell,
-        (Action::Reboot, _) => Plan::After(After::Reboot),
-        (Action::PowerOff, _) => Plan::After(After::PowerOff),
+        (Action::Hold, _) => HandOffPlan::Final(FinalState::Hold),
+        (Action::Shell, _) => HandOffPlan::Shell,
+        (Action::Reboot, _) => HandOffPlan::Final(FinalState::Reboot),
+        (Action::PowerOff, _) => HandOffPlan::Final(FinalState::PowerOff),
     }
 }
 
@@ -89,9 +88,9 @@ pub fn plan(action: Action, workload: &Workload) -> Plan {
 pub const fn fallback(action: Action) -> Fallback {
     match action {
         Action::Shell => Fallback::Shell,
-        Action::Reboot => Fallback::After(After::Reboot),
-        Action::PowerOff => Fallback::After(After::PowerOff),
-        Action::Workload | Action::WorkloadWithoutP2p | Action::Hold => Fallback::After(After::Hold),
+        Action::Reboot => Fallback::Final(FinalState::Reboot),
+        Action::PowerOff => Fallback::Final(FinalState::PowerOff),
+        Action::Workload | Action::WorkloadWithoutP2p | Action::Hold => Fallback::Final(FinalState::Hold),
     }
 }
 
@@ -101,15 +100,15 @@ pub enum Fallback {
     /// A shell on the console.
     Shell,
     /// Go directly to this final state.
-    After(After),
+    Final(FinalState),
 }
 
 impl Fallback {
     /// Executes the action.
-    pub fn go(self, m: &mut Machine) -> After {
+    pub fn execute(self, m: &mut Machine) -> FinalState {
         match self {
             Self::Shell => shell(m, paths::CONSOLE),
-            Self::After(after) => after,
+            Self::Final(after) => after,
         }
     }
 }
@@ -118,32 +117,37 @@ impl Fallback {
 ///
 /// # Errors
 /// [`Fault::HandOff`] when the machine could not be handed over.
-pub fn go(m: &mut Machine, plan: Plan, config: &Config, variables: &[Variable]) -> Result<After, Fault> {
+pub fn execute(
+    m: &mut Machine,
+    plan: HandOffPlan,
+    config: &Config,
+    variables: &[Variable],
+) -> Result<FinalState, Fault> {
     match plan {
-        Plan::Exec(words) => {
+        HandOffPlan::Exec(words) => {
             // init stays process 1 and keeps petting, unless the workload must do that.
             if config.workload.watchdog {
                 watchdog::hand_over(m, config)?;
             }
             exec::supervise(m, &words, config.workload.on_exit, variables, (paths::CONSOLE, Terminal::Plain))
         }
-        Plan::SwitchRoot(root, exec) => Err(switch_root::switch(m, &root, &exec, config, variables)),
-        Plan::Shell => Ok(shell(m, paths::CONSOLE)),
-        Plan::After(after) => Ok(after),
-        Plan::NoWorkload => Ok(After::Hold),
+        HandOffPlan::SwitchRoot(root, exec) => Err(switch_root::switch(m, &root, &exec, config, variables)),
+        HandOffPlan::Shell => Ok(shell(m, paths::CONSOLE)),
+        HandOffPlan::Final(after) => Ok(after),
+        HandOffPlan::NoWorkload => Ok(FinalState::Hold),
     }
 }
 
 /// Runs the shell, then holds. If it cannot be started, that is a warning, and the machine holds anyway. The
 /// configuration can name this action only where the image allows it (`policy.allow_shell`).
-fn shell(m: &mut Machine, device: &str) -> After {
+fn shell(m: &mut Machine, device: &str) -> FinalState {
     info!("SHELL     exit: hold; Ctrl-Alt-Del: reboot; busybox poweroff -f, reboot -f");
     let words = [paths::BUSYBOX.to_owned(), "sh".to_owned(), "-l".to_owned()];
     match exec::supervise(m, &words, OnExit::Hold, &[], (device, Terminal::Controlling)) {
         Ok(after) => after,
         Err(fault) => {
             info!("warning: {fault}");
-            After::Hold
+            FinalState::Hold
         }
     }
 }
@@ -155,7 +159,7 @@ mod tests {
     #[test]
     fn a_fault_is_never_followed_by_the_workload() {
         for action in [Action::Workload, Action::WorkloadWithoutP2p, Action::Hold] {
-            assert_eq!(fallback(action), Fallback::After(After::Hold));
+            assert_eq!(fallback(action), Fallback::Final(FinalState::Hold));
         }
     }
 
@@ -163,7 +167,7 @@ mod tests {
     fn the_workload_without_one_configured_holds() {
         let (mode, on_exit) = (WorkloadMode::None, OnExit::PowerOff);
         let none = Workload { mode, on_exit, lock_modules: false, watchdog: false };
-        assert_eq!(plan(Action::Workload, &none), Plan::NoWorkload);
-        assert_eq!(plan(Action::PowerOff, &none), Plan::After(After::PowerOff));
+        assert_eq!(plan(Action::Workload, &none), HandOffPlan::NoWorkload);
+        assert_eq!(plan(Action::PowerOff, &none), HandOffPlan::Final(FinalState::PowerOff));
     }
 }

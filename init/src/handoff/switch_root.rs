@@ -3,9 +3,9 @@
 
 use super::exec::open;
 use crate::child::{ENVIRONMENT, End, no_lines, on_output};
-use crate::config::remote::Remote;
+use crate::config::remote::RemoteSource;
 use crate::config::types::{Config, Network, RootSource};
-use crate::console::kernel_log::{self, Shown};
+use crate::console::kernel_log::{self, InitLines};
 use crate::environment::Variable;
 use crate::fault::Fault;
 use crate::machine::Machine;
@@ -36,7 +36,7 @@ pub(super) fn switch(
             m.console.drain(crate::child::GRACE);
             // The new init inherits the open GPUs. An init that closes descriptors that it did not open (as systemd
             // does) releases them, and the new root's persistence daemon takes over.
-            m.held.iter().for_each(descriptors::keep_across_exec);
+            m.held_devices.iter().for_each(descriptors::keep_across_exec);
             let why = commit(&words, variables);
             // Fails only on a kernel without this system call.
             let _deaf = m.children.signals.block_again();
@@ -64,7 +64,7 @@ fn prepare(
         }
     };
     let done = m.run(&mount, &mut no_lines, |_| true)?;
-    if done.end != End::Exited(helper::FINE) {
+    if done.end != End::Exited(helper::SUCCESS) {
         return Err(failed(done.reason()));
     }
     let (mut program, mut warnings) = (None, Vec::new());
@@ -75,11 +75,11 @@ fn prepare(
             warnings.push(why.to_owned());
         }
     };
-    let settle = helper::settle_root(exec.first().map_or("", String::as_str), variables);
-    let done = m.run(&settle, &mut on_output(&mut said), |_| true)?;
+    let spec = helper::prepare_root(exec.first().map_or("", String::as_str), variables);
+    let done = m.run(&spec, &mut on_output(&mut said), |_| true)?;
     warnings.iter().for_each(|why| info!("warning: the new root's {why}"));
     match program {
-        Some(program) if done.end == End::Exited(helper::FINE) => {
+        Some(program) if done.end == End::Exited(helper::SUCCESS) => {
             Ok(if exec.is_empty() { vec![program] } else { exec.to_vec() })
         }
         _ => Err(failed(done.reason())),
@@ -99,14 +99,14 @@ fn move_over() -> Result<(), String> {
     let step = |what: &str, result: io::Result<()>| result.map_err(|e| format!("{what}: {e}"));
     let new_root = Path::new(paths::NEW_ROOT);
     let old_root = files::open_folder(Path::new("/")).map_err(|e| format!("/: {e}"))?;
-    for at in helper::MOVED {
+    for at in helper::MOVED_MOUNTS {
         let to = new_root.join(at.trim_start_matches('/'));
         step(at, mount::move_mount(Path::new(at), &to))?;
     }
     step("the new root", std::env::set_current_dir(new_root))?;
     step("moving it to /", mount::move_mount(new_root, Path::new("/")))?;
     step("chroot", mount::enter_root_here())?;
-    kernel_log::show(Shown::OursToo);
+    kernel_log::show(InitLines::Shown);
     files::empty_memory_root(&old_root);
     Ok(())
 }
@@ -134,20 +134,20 @@ fn start(words: &[String], variables: &[Variable]) -> String {
 /// An interruption; the inner result is the cause in one line.
 pub(super) fn fetch_root(
     m: &mut Machine,
-    remote: &Remote,
+    remote: &RemoteSource,
     config: &Network,
 ) -> Result<Result<(), String>, Fault> {
-    if let Err(why) = network::reach(m, config)? {
+    if let Err(why) = network::connect_once(m, config)? {
         return Ok(Err(format!("no network: {why}")));
     }
-    let mib = match room() {
+    let mib = match mount_fetch_memory() {
         Ok(mib) => mib,
         Err(why) => return Ok(Err(why)),
     };
     info!("root      fetches {}, at most {mib} MiB: half of the free memory", remote.url);
     let mut line = on_output(|line| info!("root      {line}"));
     let done = m.run(&helper::fetch_root(remote, mib, config), &mut line, |_| true)?;
-    if done.end != End::Exited(helper::FINE) {
+    if done.end != End::Exited(helper::SUCCESS) {
         return Ok(Err(done.reason_after(&format!("firstlight: {}: ", remote.url))));
     }
     info!("root      fetched in {} s", done.took.as_secs());
@@ -155,9 +155,9 @@ pub(super) fn fetch_root(
 }
 
 /// Mounts a file system in memory for the file and returns its size in MiB.
-fn room() -> Result<u64, String> {
+fn mount_fetch_memory() -> Result<u64, String> {
     let meminfo = fs::read_to_string("/proc/meminfo").map_err(|e| format!("/proc/meminfo: {e}"))?;
-    let mib = share(&meminfo).ok_or("/proc/meminfo: no MemAvailable of 2 MiB and more")?;
+    let mib = half_of_free_memory(&meminfo).ok_or("/proc/meminfo: no MemAvailable of 2 MiB and more")?;
     let at = Path::new(paths::FETCHED_ROOT).parent().unwrap_or(Path::new(paths::RUN));
     let made = || {
         fs::create_dir_all(at)?;
@@ -168,7 +168,7 @@ fn room() -> Result<u64, String> {
 }
 
 /// Half of the free memory in MiB: the other half is for the programs that run from it.
-fn share(meminfo: &str) -> Option<u64> {
+fn half_of_free_memory(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib / 2 / 1024).filter(|mib| *mib > 0)
@@ -180,8 +180,8 @@ mod tests {
 
     #[test]
     fn half_of_the_free_memory_is_for_the_file() {
-        assert_eq!(share("MemTotal: 9000000 kB\nMemAvailable:    614400 kB\n"), Some(300));
-        assert_eq!(share("MemTotal: 9000000 kB\n"), None);
-        assert_eq!(share("MemAvailable: 1000 kB\n"), None);
+        assert_eq!(half_of_free_memory("MemTotal: 9000000 kB\nMemAvailable:    614400 kB\n"), Some(300));
+        assert_eq!(half_of_free_memory("MemTotal: 9000000 kB\n"), None);
+        assert_eq!(half_of_free_memory("MemAvailable: 1000 kB\n"), None);
     }
 }

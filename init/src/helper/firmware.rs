@@ -3,11 +3,11 @@
 //! it started. One reads the identity of this node from it and from the network cards, whose drivers that child loads.
 
 use super::network::{cards, load_drivers};
-use super::{FINE, say};
-use crate::config::node::Identity;
+use super::{SUCCESS, say};
+use crate::config::node::NodeIdentity;
 use crate::paths::EFI_VARIABLES;
 use crate::sys::files::is_efivarfs;
-use crate::sys::kernel::is_machine;
+use crate::sys::kernel::in_initial_namespace;
 use crate::sys::mount::{self, Flags};
 use std::fs;
 use std::io::ErrorKind;
@@ -34,14 +34,14 @@ pub(super) fn mount() -> i32 {
         };
         say(&format!("{name} {word}"));
     }
-    FINE
+    SUCCESS
 }
 
 /// The folder of the firmware's variables if this process may write them: the firmware has variables, and they are not
 /// those of a host.
 pub(super) fn variables() -> Option<&'static Path> {
     let folder = Path::new(EFI_VARIABLES);
-    (any() && (is_machine() || !is_efivarfs(folder))).then_some(folder)
+    (any() && (in_initial_namespace() || !is_efivarfs(folder))).then_some(folder)
 }
 
 /// EFI_GLOBAL_VARIABLE of the UEFI specification.
@@ -57,7 +57,7 @@ pub(super) fn secure_boot() -> Result<i32, String> {
         Err(e) => return Err(format!("{path}: {e}")),
     };
     say(state);
-    Ok(FINE)
+    Ok(SUCCESS)
 }
 
 fn any() -> bool {
@@ -74,14 +74,14 @@ fn state(bytes: &[u8]) -> Option<&'static str> {
 }
 
 /// Reads the identity of this node; a card whose address cannot be read is skipped.
-fn identity(sys: &Path) -> Identity {
+fn identity(sys: &Path) -> NodeIdentity {
     let serial = fs::read_to_string(sys.join("class/dmi/id/product_serial")).ok();
     let serial = serial.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
-    Identity { macs: cards(sys).into_iter().filter_map(|card| card.mac).collect(), serial }
+    NodeIdentity { macs: cards(sys).into_iter().filter_map(|card| card.mac).collect(), serial }
 }
 
 /// As [`identity`], after loading the drivers of all network cards.
-pub(super) fn identity_with_drivers() -> Identity {
+pub(super) fn identity_with_drivers() -> NodeIdentity {
     // A card whose driver is built in needs no module.
     let _why = load_drivers();
     identity(Path::new("/sys"))

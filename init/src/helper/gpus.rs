@@ -1,10 +1,10 @@
 //! The children of the recovery, each of which can hang: waiting for killed processes, closing GPUs, removing the driver's
 //! modules, and resetting GPUs by the files that the kernel has for it.
 
-use super::{FINE, say};
+use super::{SUCCESS, say};
 use crate::driver::hardware::Hardware;
 use crate::sys::files::is_sysfs;
-use crate::sys::kernel::{is_machine, remove_module};
+use crate::sys::kernel::{in_initial_namespace, remove_module};
 use crate::sys::{descriptors, process};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -27,7 +27,7 @@ pub(super) fn await_end() -> Result<i32, String> {
         let left = process::others(Path::new("/proc")).map_err(|e| format!("/proc: {e}"))?;
         if left.is_empty() {
             say("only process 1 is left");
-            return Ok(FINE);
+            return Ok(SUCCESS);
         }
         if Instant::now() >= until {
             let seconds = ENDING.as_secs();
@@ -43,23 +43,23 @@ pub(super) fn close() -> i32 {
     let n = devices.len();
     drop(devices);
     say(&format!("{n} open devices closed"));
-    FINE
+    SUCCESS
 }
 
 /// Removes modules, in this order.
 pub(super) fn unload(modules: &[&str]) -> Result<i32, String> {
     if modules.is_empty() {
         say("this boot loaded no module of the driver");
-        return Ok(FINE);
+        return Ok(SUCCESS);
     }
-    if !is_machine() {
+    if !in_initial_namespace() {
         return Err("in a process id namespace no module is removed".to_owned());
     }
     for module in modules {
         remove_module(module).map_err(|e| format!("{module}: {e}"))?;
     }
     say(&format!("{} removed", modules.join(", ")));
-    Ok(FINE)
+    Ok(SUCCESS)
 }
 
 /// The kernel's word for a reset of each GPU by itself (Documentation/ABI/testing/sysfs-bus-pci, `reset_method`).
@@ -70,7 +70,7 @@ pub(super) const BUS: &str = "bus";
 /// Resets every NVIDIA GPU.
 pub(super) fn reset(kind: &str) -> Result<i32, String> {
     let sys = Path::new("/sys");
-    if !is_machine() && is_sysfs(&sys.join("bus")) {
+    if !in_initial_namespace() && is_sysfs(&sys.join("bus")) {
         return Err("in a process id namespace no GPU is reset".to_owned());
     }
     if ![FUNCTION, BUS].contains(&kind) {
@@ -78,7 +78,7 @@ pub(super) fn reset(kind: &str) -> Result<i32, String> {
     }
     let gpus = reset_in(sys, kind, ANSWER)?;
     say(&format!("{} reset ({}): {}", gpus.len(), kind, gpus.join(" ")));
-    Ok(FINE)
+    Ok(SUCCESS)
 }
 
 fn reset_in(sys: &Path, kind: &str, answer: Duration) -> Result<Vec<String>, String> {
@@ -112,14 +112,14 @@ impl Bus {
             return Err(format!("{gpu}: the driver {name} has it"));
         }
         let slot = slot(gpu)?;
-        match self.beside(gpu)?.into_iter().find(|other| !other.starts_with(slot)) {
+        match self.functions_on_bus(gpu)?.into_iter().find(|other| !other.starts_with(slot)) {
             Some(other) if kind == BUS => Err(format!("{gpu}: {other} is on the same bus")),
             _ => Ok(()),
         }
     }
 
     /// The other functions on the GPU's bus.
-    fn beside(&self, gpu: &str) -> Result<Vec<String>, String> {
+    fn functions_on_bus(&self, gpu: &str) -> Result<Vec<String>, String> {
         let (folder, on) = (self.pci.join("devices"), bus_of(gpu)?);
         let failed = |e| format!("{}: {e}", folder.display());
         let mut beside = Vec::new();
@@ -139,7 +139,8 @@ impl Bus {
         let mut offered = before.clone();
         if kind == BUS {
             // The kernel offers the reset of a bus only if no other function is on it; the rescan finds these again.
-            self.beside(gpu)?.iter().try_for_each(|other| write(&self.device(other).join("remove"), "1"))?;
+            let others = self.functions_on_bus(gpu)?;
+            others.iter().try_for_each(|other| write(&self.device(other).join("remove"), "1"))?;
             write(&file, "default")?;
             offered = format!("{} {}", offered.trim(), read()?);
         }

@@ -1,8 +1,8 @@
 //! The children that keep the mark of a step that can take the machine down ([`contract::mark`]): in a variable of the
 //! firmware where there are such variables, else in a file on the data partition. Both can hang.
 
-use super::partition::mounted;
-use super::{ABSENT, FINE, firmware, say};
+use super::partition::mount_partition;
+use super::{ABSENT, SUCCESS, firmware, say};
 use crate::file_io::{read_at_most, write_durably};
 use crate::sys::files::allow_changes;
 use crate::sys::mount::{self, Flags};
@@ -22,13 +22,13 @@ pub const BROKEN: &str = "broken ";
 const VARIABLES: &str = "an EFI variable";
 
 /// Where marks are kept, and the bytes that precede the mark's text there.
-struct Kept {
+struct MarkStore {
     path: PathBuf,
     attributes: &'static [u8],
     partition: Option<PathBuf>,
 }
 
-impl Kept {
+impl MarkStore {
     /// The one place of this machine; `None` when it has none.
     fn find(place: &str, disks: &str, flags: Flags) -> Result<Option<Self>, String> {
         if let Some(variables) = firmware::variables() {
@@ -38,7 +38,7 @@ impl Kept {
         if place.is_empty() {
             return Ok(None);
         }
-        let at = mounted(place, disks, Duration::ZERO, flags)?;
+        let at = mount_partition(place, disks, Duration::ZERO, flags)?;
         Ok(at.map(|at| Self { path: at.join(FILE), attributes: &[], partition: Some(at) }))
     }
 
@@ -86,7 +86,7 @@ impl Kept {
     }
 
     /// Unmounts the partition, which writes everything to the disk.
-    fn leave(self) -> Result<(), String> {
+    fn unmount(self) -> Result<(), String> {
         let Some(at) = self.partition else { return Ok(()) };
         mount::unmount(&at).map_err(|e| format!("unmounting: {e}"))
     }
@@ -94,39 +94,39 @@ impl Kept {
 
 /// Prints the place and the mark stored there.
 pub(super) fn read(place: &str, disks: &str) -> Result<i32, String> {
-    let Some(kept) = Kept::find(place, disks, Flags::RDONLY)? else { return Ok(ABSENT) };
-    say(&format!("{PLACE}{}", kept.name(place)));
-    match kept.read() {
+    let Some(store) = MarkStore::find(place, disks, Flags::RDONLY)? else { return Ok(ABSENT) };
+    say(&format!("{PLACE}{}", store.name(place)));
+    match store.read() {
         Ok(None) => {}
         Ok(Some(mark)) => say(&format!("{FOUND}{}", mark.text().trim())),
-        Err(why) => say(&format!("{BROKEN}{}: {why}", kept.path.file_name().unwrap_or_default().display())),
+        Err(why) => say(&format!("{BROKEN}{}: {why}", store.path.file_name().unwrap_or_default().display())),
     }
-    kept.leave()?;
-    Ok(FINE)
+    store.unmount()?;
+    Ok(SUCCESS)
 }
 
 /// Writes a mark.
 pub(super) fn write(place: &str, disks: &str, mark: &str) -> Result<i32, String> {
     let mark: Mark = mark.parse()?;
-    change(place, disks, |kept| kept.write(&mark.text()))
+    with_store(place, disks, |store| store.write(&mark.text()))
 }
 
 /// Records in the mark of this boot which part of its step begins.
 pub(super) fn begin_part(place: &str, disks: &str, part: &str) -> Result<i32, String> {
     let part = part.parse()?;
-    change(place, disks, |kept| kept.begin_part(part))
+    with_store(place, disks, |store| store.begin_part(part))
 }
 
 /// Removes the stored mark.
 pub(super) fn clear(place: &str, disks: &str) -> Result<i32, String> {
-    change(place, disks, Kept::remove)
+    with_store(place, disks, MarkStore::remove)
 }
 
-fn change(place: &str, disks: &str, what: impl FnOnce(&Kept) -> io::Result<()>) -> Result<i32, String> {
-    let Some(kept) = Kept::find(place, disks, Flags::empty())? else { return Ok(ABSENT) };
-    what(&kept).map_err(|e| format!("{}: {e}", kept.path.display()))?;
-    kept.leave()?;
-    Ok(FINE)
+fn with_store(place: &str, disks: &str, change: impl FnOnce(&MarkStore) -> io::Result<()>) -> Result<i32, String> {
+    let Some(store) = MarkStore::find(place, disks, Flags::empty())? else { return Ok(ABSENT) };
+    change(&store).map_err(|e| format!("{}: {e}", store.path.display()))?;
+    store.unmount()?;
+    Ok(SUCCESS)
 }
 
 #[cfg(test)]
@@ -142,31 +142,31 @@ mod tests {
     fn a_variable_is_replaced_whole_read_back_and_removed() {
         let dir = sample::files(&[]);
         let path = dir.path().join(VARIABLE);
-        let kept = Kept { path: path.clone(), attributes: &[7, 0, 0, 0], partition: None };
-        assert_eq!(kept.read(), Ok(None));
+        let store = MarkStore { path: path.clone(), attributes: &[7, 0, 0, 0], partition: None };
+        assert_eq!(store.read(), Ok(None));
         for step in Step::ALL {
-            kept.write(&mark(step).text()).unwrap();
-            assert_eq!(kept.read(), Ok(Some(mark(step))));
+            store.write(&mark(step).text()).unwrap();
+            assert_eq!(store.read(), Ok(Some(mark(step))));
             assert_eq!(fs::metadata(&path).unwrap().len(), 260);
         }
-        kept.remove().unwrap();
-        kept.remove().unwrap();
-        assert_eq!(kept.read(), Ok(None));
+        store.remove().unwrap();
+        store.remove().unwrap();
+        assert_eq!(store.read(), Ok(None));
     }
 
     #[test]
     fn a_part_is_written_into_the_mark_of_its_step_alone() {
         let dir = sample::files(&[]);
-        let kept = Kept { path: dir.path().join(VARIABLE), attributes: &[7, 0, 0, 0], partition: None };
-        let begin = |part| kept.begin_part(part).map_err(|e| e.to_string());
+        let store = MarkStore { path: dir.path().join(VARIABLE), attributes: &[7, 0, 0, 0], partition: None };
+        let begin = |part| store.begin_part(part).map_err(|e| e.to_string());
         let refused = || Err("no mark of validate".to_owned());
         assert_eq!(begin(Step::PeerWrite), refused());
-        kept.write(&mark(Step::DriverLoad).text()).unwrap();
+        store.write(&mark(Step::DriverLoad).text()).unwrap();
         assert_eq!(begin(Step::PeerWrite), refused());
-        kept.write(&mark(Step::Validate).text()).unwrap();
+        store.write(&mark(Step::Validate).text()).unwrap();
         for part in [Step::FullLoad, Step::FullLoad, Step::PeerWrite] {
             assert_eq!(begin(part), Ok(()));
-            assert_eq!(kept.read(), Ok(Some(mark(part))));
+            assert_eq!(store.read(), Ok(Some(mark(part))));
         }
     }
 
@@ -174,16 +174,15 @@ mod tests {
     fn an_invalid_mark_is_named_and_not_taken_for_none() {
         let text = mark(Step::Fabric).text();
         let long = format!("{text}{text}");
-        for (content, why) in
-            [("", "has other"), (text.as_str(), "has other"), (long.as_str(), "larger than")]
-        {
+        for (content, why) in [("", "has other"), (text.as_str(), "has other"), (long.as_str(), "larger than")] {
             let dir = sample::files(&[(VARIABLE, content)]);
-            let kept = Kept { path: dir.path().join(VARIABLE), attributes: &[7, 0, 0, 0], partition: None };
-            assert!(kept.read().unwrap_err().starts_with(why), "{content:?}");
+            let path = dir.path().join(VARIABLE);
+            let store = MarkStore { path, attributes: &[7, 0, 0, 0], partition: None };
+            assert!(store.read().unwrap_err().starts_with(why), "{content:?}");
         }
         let dir = sample::files(&[("reset-mark/x", "")]);
         let at = Some(dir.path().to_owned());
-        let kept = Kept { path: dir.path().join(FILE), attributes: &[], partition: at };
-        assert_eq!(kept.read(), Err("not a regular file".to_owned()));
+        let store = MarkStore { path: dir.path().join(FILE), attributes: &[], partition: at };
+        assert_eq!(store.read(), Err("not a regular file".to_owned()));
     }
 }

@@ -17,32 +17,29 @@ mod watchdog;
 
 use crate::console::screen;
 use crate::disk::root;
-use crate::driver::start::places::Wanted;
+use crate::driver::start::inputs::DriverSettings;
 use crate::driver::start::start_here;
 use crate::sys::{kernel, process};
 pub use firmware::{KEPT, MOUNTED};
-pub use mark::{BROKEN as NO_MARK, FOUND as MARK, PLACE as MARKS_IN};
-pub use new_root::{MOVED, PROGRAM, WARNING};
+pub use mark::{BROKEN as INVALID_MARK, FOUND as MARK, PLACE as MARK_PLACE};
+pub use new_root::{MOVED_MOUNTS, PROGRAM, WARNING};
 pub use ports::{KEEPER, PORT};
 pub use spec::{
     arm_watchdog, ask_for_lease, await_end, begin_part, clear_mark, close_devices, end_machine, fetch_config,
-    find_interface, identify, keep_fault, load_driver, loopback, mount_firmware, mount_image, mount_root,
-    publish_on, read_mark, release_screen, release_watchdog, reset_buses, reset_functions, secure_boot,
-    set_address, settle_root, show_last_boot, start_rdma, take_link_local, unload_modules, unmount_all,
-    write_mark,
+    find_interface, identify, keep_fault, load_driver, loopback, mount_firmware, mount_image, mount_root, prepare_root,
+    publish_on, read_mark, release_screen, release_watchdog, reset_buses, reset_functions, secure_boot, set_address,
+    show_last_boot, start_rdma, take_link_local, unload_modules, unmount_all, write_mark,
 };
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
-pub use validator::{
-    Published, ask_time, environment, fetch, fetch_root, fetch_signature, publish, validator,
-};
+pub use validator::{PublishRequest, ask_time, environment, fetch, fetch_root, fetch_signature, publish, validator};
 pub use watchdog::{DIRECT, DISARM, KEEP, SLOW, UNCHECKED};
 
 /// Exit status: done.
-pub const FINE: i32 = 0;
+pub const SUCCESS: i32 = 0;
 /// Exit status: failed; standard error has the reason.
 pub const FAILED: i32 = 1;
 /// Exit status: the disk does not exist.
@@ -69,30 +66,28 @@ pub fn dispatch(args: &[String]) -> Option<i32> {
     }
     let words: Vec<&str> = rest.iter().map(String::as_str).collect();
     let result = match (name.as_str(), words.as_slice()) {
-        ("fetch-config", [place, disks, wait_s, signed]) => {
-            partition::fetch_config(place, disks, wait_s, signed)
-        }
+        ("fetch-config", [place, disks, wait_s, signed]) => partition::fetch_config(place, disks, wait_s, signed),
         ("publish-on", [place, disks, words @ ..]) => partition::publish(place, disks, words),
         ("keep-fault", lines) => pstore::keep(lines),
         ("last-boot", [to]) => pstore::show(to),
         ("secure-boot", []) => firmware::secure_boot(),
         ("identify", []) => {
             firmware::print_identity();
-            Ok(FINE)
+            Ok(SUCCESS)
         }
         ("mount-firmware", []) => Ok(firmware::mount()),
         ("mount-root", [root, target]) => new_root::mount(root, target),
-        ("settle-root", [new_root, program, lines]) => new_root::settle(new_root, program, lines),
+        ("settle-root", [new_root, program, lines]) => new_root::prepare(new_root, program, lines),
         ("end", [how]) => end(how),
-        ("mount-image", [file, target]) => done(root::mount_image(file, Path::new(target))),
-        ("release-screen", []) => done(screen::act(&screen::plan(Path::new("/sys")))),
-        ("load-driver", [load, deadline_s, words @ ..]) => done(start_driver(load, deadline_s, words)),
-        ("find-interface", [card, timeout_s]) => done(network::find_interface(card, timeout_s)),
-        ("loopback", []) => done(network::link_up("lo").map(|_| ()).map_err(|e| e.to_string())),
-        ("set-address", [name, address, gateway]) => done(network::set_address(name, address, gateway)),
-        ("take-link-local", [timeout_s, ports @ ..]) => ports::take(timeout_s, ports),
-        ("keep-link-local", [limit_ms, ports @ ..]) => ports::keep(limit_ms, ports),
-        ("rdma", [soft, interfaces @ ..]) => done(network::start_rdma(soft, interfaces)),
+        ("mount-image", [file, target]) => to_status(root::mount_image(file, Path::new(target))),
+        ("release-screen", []) => to_status(screen::apply(&screen::plan_release(Path::new("/sys")))),
+        ("load-driver", [load, deadline_s, words @ ..]) => to_status(start_driver(load, deadline_s, words)),
+        ("find-interface", [card, timeout_s]) => to_status(network::find_interface(card, timeout_s)),
+        ("loopback", []) => to_status(network::link_up("lo").map(|_| ()).map_err(|e| e.to_string())),
+        ("set-address", [name, address, gateway]) => to_status(network::set_address(name, address, gateway)),
+        ("take-link-local", [timeout_s, ports @ ..]) => ports::take_addresses(timeout_s, ports),
+        ("keep-link-local", [limit_ms, ports @ ..]) => ports::keep_addresses(limit_ms, ports),
+        ("rdma", [soft, interfaces @ ..]) => to_status(network::start_rdma(soft, interfaces)),
         ("read-mark", [place, disks]) => mark::read(place, disks),
         ("write-mark", [place, disks, text]) => mark::write(place, disks, text),
         ("begin-part", [place, disks, part]) => mark::begin_part(place, disks, part),
@@ -121,8 +116,8 @@ fn end(how: &str) -> Result<i32, String> {
         return Err("only process 1 ends the machine".to_owned());
     }
     Err(match how {
-        RESTART => kernel::end(true),
-        POWER_OFF => kernel::end(false),
+        RESTART => kernel::reboot_or_power_off(true),
+        POWER_OFF => kernel::reboot_or_power_off(false),
         other => format!("read {other}; allowed: {RESTART}, {POWER_OFF}"),
     })
 }
@@ -134,18 +129,17 @@ fn start_driver(load: &str, deadline_s: &str, words: &[&str]) -> Result<(), Stri
     let pairs = words.iter().filter_map(|word| word.split_once('='));
     let parameters: BTreeMap<_, _> = pairs.map(|(m, p)| (m.to_owned(), p.to_owned())).collect();
     let load = load.parse().map_err(|_| format!("{load}: neither true nor false"))?;
-    let deadline = Duration::from_secs(
-        deadline_s.parse().map_err(|_| format!("{deadline_s}: not a number of seconds"))?,
-    );
-    let keeper = std::io::stdin();
-    let wanted = Wanted { load, modules, parameters, deadline };
+    let deadline =
+        Duration::from_secs(deadline_s.parse().map_err(|_| format!("{deadline_s}: not a number of seconds"))?);
+    let socket = std::io::stdin();
+    let wanted = DriverSettings { load, modules, parameters, deadline };
     // Without a loopback the fabric manager reports what is missing.
     let mut loopback = || drop(network::link_up("lo"));
-    start_here(&wanted, &mut say, keeper.as_fd(), &mut loopback)
+    start_here(&wanted, &mut say, socket.as_fd(), &mut loopback)
 }
 
-fn done(result: Result<(), String>) -> Result<i32, String> {
-    result.map(|()| FINE)
+fn to_status(result: Result<(), String>) -> Result<i32, String> {
+    result.map(|()| SUCCESS)
 }
 
 /// Prints a line for process 1; an error is ignored, because process 1 may have stopped reading.

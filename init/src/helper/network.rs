@@ -4,7 +4,7 @@
 use super::say;
 use crate::config::mac::Mac;
 use crate::config::values;
-use crate::modules::{Tree, alias};
+use crate::modules::{ModuleTree, alias};
 use crate::sys::netlink;
 use std::fs;
 use std::io::{self, Write};
@@ -12,16 +12,15 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// A network card.
+/// An Ethernet interface with a device: its name and address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct NetworkCard {
     pub(super) name: String,
     pub(super) mac: Option<Mac>,
 }
 
 pub(super) fn find_interface(card: &str, timeout_s: &str) -> Result<(), String> {
-    let timeout =
-        Duration::from_secs(timeout_s.parse().map_err(|_| format!("{timeout_s}: not a number of seconds"))?);
+    let timeout = Duration::from_secs(timeout_s.parse().map_err(|_| format!("{timeout_s}: not a number of seconds"))?);
     if let Err(why) = load_drivers() {
         // A card whose driver is built in needs no module.
         let _no_reader = writeln!(io::stderr(), "{why}");
@@ -45,21 +44,19 @@ pub(super) fn find_interface(card: &str, timeout_s: &str) -> Result<(), String> 
 }
 
 /// The interfaces that `card` may mean: all if it is empty, else by Ethernet address or by name.
-pub(super) fn candidates(card: &str, seen: &[Seen]) -> Vec<String> {
-    match Mac::read(card) {
+pub(super) fn candidates(card: &str, seen: &[NetworkCard]) -> Vec<String> {
+    match Mac::parse(card) {
         _ if card.is_empty() => seen.iter().map(|s| s.name.clone()).collect(),
-        Some(mac) if card.contains(':') => {
-            seen.iter().filter(|s| s.mac == Some(mac)).map(|s| s.name.clone()).collect()
-        }
+        Some(mac) if card.contains(':') => seen.iter().filter(|s| s.mac == Some(mac)).map(|s| s.name.clone()).collect(),
         _ => vec![card.to_owned()],
     }
 }
 
-pub(super) fn not_found(card: &str, seen: &[Seen], candidates: &[String], timeout_s: &str) -> String {
+pub(super) fn not_found(card: &str, seen: &[NetworkCard], candidates: &[String], timeout_s: &str) -> String {
     if !candidates.is_empty() {
         return format!("no carrier within {timeout_s} s: {}", candidates.join(" "));
     }
-    let mac = |s: &Seen| s.mac.map_or_else(|| "without address".to_owned(), |mac| mac.to_string());
+    let mac = |s: &NetworkCard| s.mac.map_or_else(|| "without address".to_owned(), |mac| mac.to_string());
     let there: Vec<_> = seen.iter().map(|s| format!("{} {}", s.name, mac(s))).collect();
     match there.as_slice() {
         [] => "no network card".to_owned(),
@@ -94,21 +91,19 @@ pub(super) fn has_carrier(card: &str) -> bool {
 }
 
 /// Ethernet interfaces (type 1) with a device, in the order in which the kernel found them.
-pub(super) fn cards(sys: &Path) -> Vec<Seen> {
+pub(super) fn cards(sys: &Path) -> Vec<NetworkCard> {
     let net = sys.join("class/net");
     let entries = fs::read_dir(&net).into_iter().flatten().flatten();
-    let read = |name: &str, file: &str| {
-        fs::read_to_string(net.join(name).join(file)).ok().map(|text| text.trim().to_owned())
-    };
+    let read =
+        |name: &str, file: &str| fs::read_to_string(net.join(name).join(file)).ok().map(|text| text.trim().to_owned());
     let card = |name: String| {
         let ethernet = read(&name, "type").as_deref() == Some("1");
         (ethernet && net.join(&name).join("device").exists()).then(|| {
             let index: u32 = read(&name, "ifindex").and_then(|n| n.parse().ok()).unwrap_or(u32::MAX);
-            (index, Seen { mac: read(&name, "address").and_then(|text| Mac::read(&text)), name })
+            (index, NetworkCard { mac: read(&name, "address").and_then(|text| Mac::parse(&text)), name })
         })
     };
-    let mut found: Vec<_> =
-        entries.filter_map(|entry| entry.file_name().into_string().ok()).filter_map(card).collect();
+    let mut found: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).filter_map(card).collect();
     found.sort_by(|(a, one), (b, other)| (a, &one.name).cmp(&(b, &other.name)));
     found.into_iter().map(|(_, seen)| seen).collect()
 }
@@ -116,9 +111,9 @@ pub(super) fn cards(sys: &Path) -> Vec<Seen> {
 /// Loads the modules for network cards: those of PCI class 02, then the virtio ones that the first may have
 /// added.
 pub(super) fn load_drivers() -> Result<(), String> {
-    let dir = Tree::of_this_kernel();
+    let dir = ModuleTree::running_kernel_dir();
     let aliases = fs::read_to_string(dir.join("modules.alias")).map_err(|e| format!("modules.alias: {e}"))?;
-    let tree = Tree::open(&dir)?;
+    let tree = ModuleTree::open(&dir)?;
     let load = |modalias: String| {
         let mut modules = alias::modules_for(&aliases, &modalias).into_iter();
         modules.try_for_each(|module| tree.load(&module))
@@ -130,7 +125,7 @@ pub(super) fn load_drivers() -> Result<(), String> {
 /// Loads the modules of RDMA cards, and with `soft` makes a soft-RoCE device on each of these interfaces. Prints the RDMA
 /// devices.
 pub(super) fn start_rdma(soft: &str, interfaces: &[&str]) -> Result<(), String> {
-    let (dir, is_soft) = (Tree::of_this_kernel(), soft == "true");
+    let (dir, is_soft) = (ModuleTree::running_kernel_dir(), soft == "true");
     // A machine without a network may have RDMA cards. A built-in driver needs no module.
     let _no_modules = load_drivers();
     let aliases = fs::read_to_string(dir.join("modules.alias")).unwrap_or_else(|_| String::new());
@@ -138,7 +133,7 @@ pub(super) fn start_rdma(soft: &str, interfaces: &[&str]) -> Result<(), String> 
     if !is_soft && cards.is_empty() {
         return Ok(());
     }
-    let tree = Tree::open(&dir)?;
+    let tree = ModuleTree::open(&dir)?;
     for module in cards.iter().flat_map(|card| alias::modules_for(&aliases, card)) {
         tree.load(&module)?;
     }
@@ -178,8 +173,7 @@ fn pci_cards(sys: &Path) -> Vec<String> {
     let read = |path: &Path| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
     let devices = fs::read_dir(sys.join("bus/pci/devices")).into_iter().flatten().flatten();
     let devices = devices.map(|entry| entry.path());
-    let cards =
-        devices.filter(|path| read(&path.join("class")).is_some_and(|class| class.starts_with("0x02")));
+    let cards = devices.filter(|path| read(&path.join("class")).is_some_and(|class| class.starts_with("0x02")));
     let mut found: Vec<_> = cards.filter_map(|path| read(&path.join("modalias"))).collect();
     found.sort();
     found.dedup();
@@ -208,12 +202,12 @@ mod tests {
         ]);
         let seen = cards(sys.path());
         assert_eq!(seen.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["eth10", "eth0"]);
-        assert_eq!((seen[0].mac, seen[1].mac), (Mac::read("525400123456"), None));
+        assert_eq!((seen[0].mac, seen[1].mac), (Mac::parse("525400123456"), None));
     }
 
     #[test]
     fn a_card_is_any_or_the_one_of_that_name_or_address() {
-        let seen = |name: &str, mac: &str| Seen { name: name.to_owned(), mac: Mac::read(mac) };
+        let seen = |name: &str, mac: &str| NetworkCard { name: name.to_owned(), mac: Mac::parse(mac) };
         let all = [seen("eth0", "52:54:00:12:34:56"), seen("eth1", "52:54:00:12:34:57")];
         assert_eq!(candidates("", &all), ["eth0", "eth1"]);
         assert_eq!(candidates("52:54:00:12:34:57", &all), ["eth1"]);

@@ -1,7 +1,7 @@
 //! The children that prepare a new root: one mounts it, one finds its init and writes its nccl.conf. A disk can hang, and a
 //! file in it can be anything: a link out of the root, a FIFO. Paths are resolved with the new root as `/`.
 
-use super::{FINE, done, say};
+use super::{SUCCESS, say, to_status};
 use crate::config::values;
 use crate::disk::root;
 use crate::environment::{self, P2P_OFF, Variable};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// Programs that are tried as init, in this order.
 const INITS: [&str; 3] = ["/sbin/init", "/usr/lib/systemd/systemd", "/init"];
 /// Mounts that are moved to the new root.
-pub const MOVED: [&str; 4] = ["/dev", "/proc", "/sys", "/run"];
+pub const MOVED_MOUNTS: [&str; 4] = ["/dev", "/proc", "/sys", "/run"];
 /// The folder of [`paths::NCCL_CONF`], below the root.
 const FOLDER: &str = "etc";
 /// Size limit of an nccl.conf.
@@ -29,11 +29,11 @@ pub const WARNING: &str = "warning ";
 /// Mounts the new root.
 pub(super) fn mount(root: &str, target: &str) -> Result<i32, String> {
     let source = values::root_source(root).ok_or_else(|| format!("{root}: not a root"))?;
-    done(root::mount(&source, Path::new(target)))
+    to_status(root::mount(&source, Path::new(target)))
 }
 
 /// Finds the program, or checks the one that is named, and writes nccl.conf with the variables of `lines`.
-pub(super) fn settle(new_root: &str, program: &str, lines: &str) -> Result<i32, String> {
+pub(super) fn prepare(new_root: &str, program: &str, lines: &str) -> Result<i32, String> {
     let new_root = Path::new(new_root);
     let asked = [program];
     let tried = if program.is_empty() { &INITS[..] } else { &asked[..] };
@@ -52,12 +52,12 @@ pub(super) fn settle(new_root: &str, program: &str, lines: &str) -> Result<i32, 
         say(&format!("{WARNING}{why}"));
     }
     say(&format!("{PROGRAM}{found}"));
-    Ok(FINE)
+    Ok(SUCCESS)
 }
 
 /// Makes the folders to which the mounts of the old root are moved. A link is refused: it would lead into the old root.
 fn make_mount_points(new_root: &Path) -> Result<(), String> {
-    for at in MOVED {
+    for at in MOVED_MOUNTS {
         let folder = new_root.join(at.trim_start_matches('/'));
         match fs::symlink_metadata(&folder) {
             Err(e) if e.kind() == ErrorKind::NotFound => {
@@ -107,8 +107,8 @@ mod tests {
         dir
     }
 
-    fn settle_it(dir: &Path, lines: &str) -> Result<i32, String> {
-        settle(dir.to_str().unwrap(), "", lines)
+    fn prepare_it(dir: &Path, lines: &str) -> Result<i32, String> {
+        prepare(dir.to_str().unwrap(), "", lines)
     }
 
     #[test]
@@ -116,7 +116,7 @@ mod tests {
         let dir = new_root();
         fs::create_dir(dir.path().join("real")).unwrap();
         symlink("/real", dir.path().join("etc")).unwrap();
-        settle_it(dir.path(), "NCCL_P2P_LEVEL=SYS\n").unwrap();
+        prepare_it(dir.path(), "NCCL_P2P_LEVEL=SYS\n").unwrap();
         let text = fs::read_to_string(dir.path().join("real/nccl.conf")).unwrap();
         assert!(text.ends_with("NCCL_P2P_LEVEL=SYS\n"), "{text}");
     }
@@ -127,7 +127,7 @@ mod tests {
         fs::create_dir(dir.path().join("etc")).unwrap();
         fs::write(dir.path().join("site.conf"), "NCCL_DEBUG=INFO\n").unwrap();
         symlink("/site.conf", dir.path().join("etc/nccl.conf")).unwrap();
-        settle_it(dir.path(), "NCCL_P2P_LEVEL=SYS\n").unwrap();
+        prepare_it(dir.path(), "NCCL_P2P_LEVEL=SYS\n").unwrap();
         let text = fs::read_to_string(dir.path().join("etc/nccl.conf")).unwrap();
         assert!(text.contains("NCCL_DEBUG=INFO\n") && text.contains("NCCL_P2P_LEVEL=SYS\n"), "{text}");
     }
@@ -139,12 +139,12 @@ mod tests {
         fs::create_dir(&etc).unwrap();
         fs::write(&target, "theirs").unwrap();
         symlink(&target, etc.join("nccl.conf")).unwrap();
-        settle_it(dir.path(), "NCCL_P2P_LEVEL=SYS\n").unwrap();
+        prepare_it(dir.path(), "NCCL_P2P_LEVEL=SYS\n").unwrap();
         assert_eq!(fs::read_to_string(&target).unwrap(), "theirs");
         fs::remove_file(etc.join("nccl.conf")).unwrap();
         assert!(Command::new("mkfifo").arg(etc.join("nccl.conf")).status().unwrap().success());
-        settle_it(dir.path(), "NCCL_P2P_LEVEL=SYS\n").unwrap();
-        let why = settle_it(dir.path(), "NCCL_P2P_DISABLE=1\n").unwrap_err();
+        prepare_it(dir.path(), "NCCL_P2P_LEVEL=SYS\n").unwrap();
+        let why = prepare_it(dir.path(), "NCCL_P2P_DISABLE=1\n").unwrap_err();
         assert_eq!(why, "/etc/nccl.conf: not a regular file");
     }
 
@@ -152,17 +152,17 @@ mod tests {
     fn a_link_where_a_mount_goes_is_refused() {
         let dir = new_root();
         symlink("/run", dir.path().join("run")).unwrap();
-        assert_eq!(settle_it(dir.path(), "").unwrap_err(), "/run: not a folder");
+        assert_eq!(prepare_it(dir.path(), "").unwrap_err(), "/run: not a folder");
         fs::remove_file(dir.path().join("run")).unwrap();
-        settle_it(dir.path(), "").unwrap();
+        prepare_it(dir.path(), "").unwrap();
         assert!(dir.path().join("run").is_dir() && dir.path().join("proc").is_dir());
     }
 
     #[test]
     fn a_root_without_a_program_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(settle_it(dir.path(), "").unwrap_err().starts_with("has none of /sbin/init, "));
-        let named = settle(dir.path().to_str().unwrap(), "/bin/x", "").unwrap_err();
+        assert!(prepare_it(dir.path(), "").unwrap_err().starts_with("has none of /sbin/init, "));
+        let named = prepare(dir.path().to_str().unwrap(), "/bin/x", "").unwrap_err();
         assert_eq!(named, "has no program /bin/x");
     }
 }

@@ -2,13 +2,13 @@
 //! ends, in whatever way, the partition is no longer mounted.
 
 use super::spec::{ANY_DISK, REMOVABLE_OR_BOOT, SIGNED, UNSIGNED};
-use super::{ABSENT, FINE, HAS_CONFIG, IGNORED, NO_FILE, NO_SIGNATURE, firmware, say};
-use crate::config::node::{For, Identity, NAMES, meant};
-use crate::config::types::Place;
+use super::{ABSENT, HAS_CONFIG, IGNORED, NO_FILE, NO_SIGNATURE, SUCCESS, firmware, say};
+use crate::config::node::{NAMES, NodeIdentity, NodeMatch, match_node};
+use crate::config::types::DeviceSpec;
 use crate::config::{LARGEST, signature, values};
-use crate::disk::find::{Found, NotFound, find_waiting};
-use crate::disk::origin::Disks;
-use crate::disk::superblock::Kind;
+use crate::disk::eligibility::AllowedDisks;
+use crate::disk::find::{FindError, FoundDevice, find_waiting};
+use crate::disk::superblock::FileSystem;
 use crate::file_io::{read_at_most, write_atomically};
 use crate::paths;
 use crate::sys::mount::{self, Flags};
@@ -27,7 +27,7 @@ pub(super) fn fetch_config(place: &str, disks: &str, wait_s: &str, signed: &str)
         UNSIGNED => false,
         other => return Err(format!("read {other}; allowed: {SIGNED}, {UNSIGNED}")),
     };
-    let Some(at) = mounted(place, disks, wait, Flags::RDONLY)? else { return Ok(ABSENT) };
+    let Some(at) = mount_partition(place, disks, wait, Flags::RDONLY)? else { return Ok(ABSENT) };
     let mut copied = Vec::new();
     let whole = at.join("config.toml");
     if whole.exists() {
@@ -46,7 +46,7 @@ pub(super) fn fetch_config(place: &str, disks: &str, wait_s: &str, signed: &str)
         let _no_reader = io::Write::write_fmt(&mut io::stderr(), format_args!("{why}\n"));
         return Ok(NO_SIGNATURE);
     }
-    Ok(if copied.is_empty() { NO_FILE } else { FINE })
+    Ok(if copied.is_empty() { NO_FILE } else { SUCCESS })
 }
 
 /// Copies the signature beside a file, if there is one. Process 1 checks it.
@@ -73,14 +73,14 @@ fn files_for_this_node(at: &Path) -> Result<Vec<String>, String> {
     }
     // Editors and other systems leave hidden files.
     names.retain(|name| !name.starts_with('.') && name.ends_with(".toml"));
-    if names.is_empty() { Ok(names) } else { chosen(names, &firmware::identity_with_drivers()) }
+    if names.is_empty() { Ok(names) } else { select_for_node(names, &firmware::identity_with_drivers()) }
 }
 
-fn chosen(names: Vec<String>, identity: &Identity) -> Result<Vec<String>, String> {
+fn select_for_node(names: Vec<String>, identity: &NodeIdentity) -> Result<Vec<String>, String> {
     let mut ours = Vec::new();
     for name in names {
-        match meant(&name, identity) {
-            Some(For::Another) => {}
+        match match_node(&name, identity) {
+            Some(NodeMatch::OtherNode) => {}
             Some(order) => ours.push((order, name)),
             None => return Err(format!("config.d/{name}: not the name of a node; allowed: {NAMES}")),
         }
@@ -91,7 +91,7 @@ fn chosen(names: Vec<String>, identity: &Identity) -> Result<Vec<String>, String
 
 /// Mounts the partition and runs the validator, which keeps the report there and sends it, with the arguments `words`.
 pub(super) fn publish(place: &str, disks: &str, words: &[&str]) -> Result<i32, String> {
-    let Some(at) = mounted(place, disks, Duration::ZERO, Flags::empty())? else { return Ok(ABSENT) };
+    let Some(at) = mount_partition(place, disks, Duration::ZERO, Flags::empty())? else { return Ok(ABSENT) };
     // An error in these files matters only where they are read.
     if at.join("config.toml").exists() || files_for_this_node(&at).is_ok_and(|files| !files.is_empty()) {
         say(HAS_CONFIG);
@@ -103,38 +103,37 @@ pub(super) fn publish(place: &str, disks: &str, words: &[&str]) -> Result<i32, S
 }
 
 /// Finds the partition and mounts it; `None` when it does not exist.
-pub(super) fn mounted(
+pub(super) fn mount_partition(
     text: &str,
     disks: &str,
     wait: Duration,
     flags: Flags,
 ) -> Result<Option<PathBuf>, String> {
-    let place: Place = values::place(text).ok_or_else(|| format!("{text}: not a place"))?;
+    let place: DeviceSpec = values::device_spec(text).ok_or_else(|| format!("{text}: not a place"))?;
     let disks = match disks {
-        ANY_DISK => Disks::Any,
-        REMOVABLE_OR_BOOT => Disks::RemovableOrBoot,
+        ANY_DISK => AllowedDisks::Any,
+        REMOVABLE_OR_BOOT => AllowedDisks::RemovableOrBoot,
         other => return Err(format!("read {other}; allowed: {ANY_DISK}, {REMOVABLE_OR_BOOT}")),
     };
     let search = find_waiting(&place, wait, disks);
     search.ignored.iter().for_each(|line| say(&format!("{IGNORED}{line}")));
-    let Found { device, kind } = match search.found {
+    let FoundDevice { device, kind } = match search.found {
         Ok(found) => found,
-        Err(e @ (NotFound::Absent(_) | NotFound::Ignored(_))) => {
+        Err(e @ (FindError::Absent(_) | FindError::Ignored(_))) => {
             // Process 1 shows this only for a partition that is required.
             let _no_reader = io::Write::write_fmt(&mut io::stderr(), format_args!("{e}\n"));
             return Ok(None);
         }
         Err(e) => return Err(e.to_string()),
     };
-    if !matches!(kind, Kind::Vfat | Kind::Ext4) {
+    if !matches!(kind, FileSystem::Vfat | FileSystem::Ext4) {
         return Err(format!("{device} is {}, allowed: vfat, ext4", kind.name()));
     }
     let at = PathBuf::from(AT);
     fs::create_dir_all(&at).map_err(|e| format!("{AT}: {e}"))?;
-    mount::own_mounts().map_err(|e| format!("own mount namespace: {e}"))?;
+    mount::unshare_mounts().map_err(|e| format!("own mount namespace: {e}"))?;
     let safe = flags | Flags::NOSUID | Flags::NODEV | Flags::NOEXEC;
-    mount::mount(&device, &at, kind.name(), safe, "")
-        .map_err(|e| format!("{device} as {}: {e}", kind.name()))?;
+    mount::mount(&device, &at, kind.name(), safe, "").map_err(|e| format!("{device} as {}: {e}", kind.name()))?;
     Ok(Some(at))
 }
 
@@ -146,12 +145,12 @@ mod tests {
 
     #[test]
     fn files_for_this_node_are_chosen_and_the_serial_number_comes_last() {
-        let macs = Mac::read("52:54:00:12:34:56").into_iter().collect();
-        let node = Identity { macs, serial: Some("S1".to_owned()) };
+        let macs = Mac::parse("52:54:00:12:34:56").into_iter().collect();
+        let node = NodeIdentity { macs, serial: Some("S1".to_owned()) };
         let names = |list: &[&str]| list.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
         let all = names(&["serial-S1.toml", "mac-525400123456.toml", "serial-S2.toml"]);
-        assert_eq!(chosen(all, &node).unwrap(), names(&["mac-525400123456.toml", "serial-S1.toml"]));
-        let why = chosen(names(&["mac-5254.toml"]), &node).unwrap_err();
+        assert_eq!(select_for_node(all, &node).unwrap(), names(&["mac-525400123456.toml", "serial-S1.toml"]));
+        let why = select_for_node(names(&["mac-5254.toml"]), &node).unwrap_err();
         assert!(why.starts_with("config.d/mac-5254.toml: not the name of a node; allowed: mac-"), "{why}");
     }
 

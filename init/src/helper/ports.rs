@@ -1,11 +1,12 @@
-//! The children that give ports link-local addresses. The first one, `take`, loads drivers, waits for carriers, and starts
-//! the second one, `keep`, in its own session. `keep` takes the addresses, reports them, and continues: it defends them and
-//! writes a route to each peer that it hears. `link_local` decides what must be done.
+//! The children that give ports link-local addresses. `take_addresses` loads drivers, waits for carriers, and starts
+//! `keep_addresses` in its own session. That child takes the addresses, reports and defends them, and writes a route to
+//! each peer that it hears. `link_local` decides what must be done.
 
 use super::network::{candidates, cards, has_carrier, link_up, load_drivers, not_found};
-use super::{FINE, say};
+use super::{SUCCESS, say};
 use crate::config::mac::Mac;
-use crate::link_local::{Act, Ports, arp};
+use crate::link_local::PortAction::{self, AddAddress, RemoveAddress, SendArp, SetRoute};
+use crate::link_local::{Ports, arp};
 use crate::sys::process::{Terminal, own_session, readable, unblock_signals};
 use crate::sys::{netlink, packet};
 use std::fs::{self, OpenOptions};
@@ -24,17 +25,17 @@ pub const KEEPER: &str = "keeper ";
 /// The largest MTU that is set on a port, in bytes: what most switches and cards forward.
 const LARGEST_MTU: u32 = 9216;
 /// How long all cards must have no new carrier before those with one are used: links of both ends come up one by one.
-const SETTLED: Duration = Duration::from_secs(3);
+const SETTLE_TIME: Duration = Duration::from_secs(3);
 /// The time that remains for probing addresses, whatever carriers may still come.
 const PROBING: Duration = Duration::from_millis(2500);
 /// Precedes the name of a port without a carrier: it is used if its carrier appears before the others have their addresses.
 const LATE: &str = "late:";
 /// How often carriers are checked.
-const LOOK: Duration = Duration::from_millis(250);
+const CARRIER_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Brings the ports up and starts the child that keeps their addresses. Prints their names, the process id of that child,
 /// and one line for people.
-pub(super) fn take(timeout_s: &str, ports: &[&str]) -> Result<i32, String> {
+pub(super) fn take_addresses(timeout_s: &str, ports: &[&str]) -> Result<i32, String> {
     let until = Instant::now() + seconds(timeout_s)?;
     if let Err(why) = load_drivers() {
         // A card whose driver is built in needs no module.
@@ -48,15 +49,14 @@ pub(super) fn take(timeout_s: &str, ports: &[&str]) -> Result<i32, String> {
     unblock_signals(&mut command);
     own_session(&mut command, Terminal::Plain);
     let mut child = command.spawn().map_err(|e| format!("the keeper of the addresses: {e}"))?;
-    let lines =
-        child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines().map_while(Result::ok));
+    let lines = child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines().map_while(Result::ok));
     for line in lines {
         if line.starts_with(PORT) {
             say(&line);
             continue;
         }
         say(&format!("{KEEPER}{}\n{line}", child.id()));
-        return Ok(FINE);
+        return Ok(SUCCESS);
     }
     let mut why = String::new();
     let _unreadable = child.stderr.take().map(|mut err| err.read_to_string(&mut why));
@@ -93,11 +93,10 @@ fn find(ports: &[&str], until: Instant, timeout_s: &str) -> Result<Vec<String>, 
         }
         let missing = named.iter().find(|(_, names)| !names.iter().any(|name| with.contains(&name)));
         let is_late = Instant::now() + PROBING >= until;
-        let is_settled = with.len() == all.len() || since.elapsed() >= SETTLED || is_late;
+        let is_settled = with.len() == all.len() || since.elapsed() >= SETTLE_TIME || is_late;
         match missing {
             None if !ports.is_empty() || is_settled => {
-                let marked =
-                    |name: &String| if with.contains(&name) { name.clone() } else { format!("{LATE}{name}") };
+                let marked = |name: &String| if with.contains(&name) { name.clone() } else { format!("{LATE}{name}") };
                 return Ok(all.iter().filter(|name| up.contains(name)).map(marked).collect());
             }
             Some((card, names)) if Instant::now() >= until => {
@@ -146,29 +145,29 @@ impl Link {
         let (name, is_awaited) = (late.unwrap_or(word), late.is_none());
         let index = index_of(name)?;
         let mac = fs::read_to_string(format!("/sys/class/net/{name}/address"))?;
-        let mac = Mac::read(mac.trim()).ok_or_else(|| io::Error::other("no Ethernet address"))?;
+        let mac = Mac::parse(mac.trim()).ok_or_else(|| io::Error::other("no Ethernet address"))?;
         let (mtu, _) = netlink::mtu(index)?;
         let (name, socket) = (name.to_owned(), packet::arp_socket(index)?);
         Ok(Self { name, index, mac, mtu, socket, is_awaited, is_left_out: false })
     }
 
     /// Performs the act; returns a description of it, and its result.
-    fn perform(&self, act: Act) -> (String, io::Result<()>) {
-        match act {
-            Act::Send(_, sender, target) => {
+    fn perform(&self, action: PortAction) -> (String, io::Result<()>) {
+        match action {
+            SendArp(_, sender, target) => {
                 let sent = packet::send(&self.socket, &arp::request(self.mac, sender, target));
                 (format!("ARP about {target}"), sent)
             }
-            Act::Take(_, own) => {
+            AddAddress(_, own) => {
                 let taken = netlink::request(&netlink::link_local(self.index, own, true));
                 (format!("address {own}"), taken)
             }
-            Act::GiveUp(_, own) => {
+            RemoveAddress(_, own) => {
                 log(&format!("{}: {own} is in use elsewhere and given up", self.name));
                 let given_up = netlink::request(&netlink::link_local(self.index, own, false));
                 (format!("giving up {own}"), given_up)
             }
-            Act::Route(_, own, peer) => {
+            SetRoute(_, own, peer) => {
                 log(&format!("{}: peer {peer}", self.name));
                 let route = netlink::peer_route(self.index, peer, own, self.mtu);
                 (format!("route to {peer}"), netlink::request(&route))
@@ -178,44 +177,44 @@ impl Link {
 }
 
 /// Takes addresses, prints the ports and one line when every port has an address, and continues until it is ended.
-pub(super) fn keep(limit_ms: &str, names: &[&str]) -> Result<i32, String> {
+pub(super) fn keep_addresses(limit_ms: &str, names: &[&str]) -> Result<i32, String> {
     let limit: u64 = limit_ms.parse().map_err(|_| format!("{limit_ms}: not a number of milliseconds"))?;
     let until = Instant::now() + Duration::from_millis(limit);
     let open = |name: &&str| Link::open(name).map_err(|e| format!("{name}: {e}"));
     let links: Vec<Link> = names.iter().map(open).collect::<Result<_, _>>()?;
     let macs: Vec<_> = links.iter().map(|link| link.mac).collect();
-    let mut keeper = Keeper { links, ports: Ports::new(&macs), trouble: None, is_ready: false };
-    let mut look = Instant::now();
+    let mut keeper = AddressKeeper { links, ports: Ports::new(&macs), last_failure: None, is_ready: false };
+    let mut next_check = Instant::now();
     loop {
         let now = Instant::now();
-        if now >= look {
-            keeper.look_at_carriers(now);
-            look = now + LOOK;
+        if now >= next_check {
+            keeper.check_carriers(now);
+            next_check = now + CARRIER_INTERVAL;
         }
-        let acts = keeper.ports.tick(now);
-        keeper.perform(acts, now);
+        let actions = keeper.ports.tick(now);
+        keeper.perform(actions, now);
         if !keeper.is_ready {
             keeper.report(now >= until)?;
         }
-        let next = keeper.ports.next().map_or(look, |next| next.min(look));
+        let next = keeper.ports.next().map_or(next_check, |next| next.min(next_check));
         keeper.listen(next.saturating_duration_since(Instant::now()));
     }
 }
 
-struct Keeper {
+struct AddressKeeper {
     links: Vec<Link>,
     ports: Ports,
     /// The last failure.
-    trouble: Option<String>,
+    last_failure: Option<String>,
     is_ready: bool,
 }
 
-impl Keeper {
-    fn look_at_carriers(&mut self, now: Instant) {
+impl AddressKeeper {
+    fn check_carriers(&mut self, now: Instant) {
         for at in 0..self.links.len() {
             let is_up = self.links.get(at).is_some_and(|link| !link.is_left_out && has_carrier(&link.name));
-            let acts = self.ports.carrier(at, is_up, now);
-            self.perform(acts, now);
+            let actions = self.ports.set_carrier(at, is_up, now);
+            self.perform(actions, now);
         }
     }
 
@@ -234,33 +233,33 @@ impl Keeper {
                         break;
                     }
                 };
-                if let Some(packet) = arp::read(&frame).filter(|_| !link.is_left_out) {
+                if let Some(packet) = arp::parse(&frame).filter(|_| !link.is_left_out) {
                     let now = Instant::now();
-                    let acts = self.ports.heard(at, &packet, now);
-                    self.perform(acts, now);
+                    let actions = self.ports.receive(at, &packet, now);
+                    self.perform(actions, now);
                 }
             }
         }
     }
 
-    fn perform(&mut self, acts: Vec<Act>, now: Instant) {
+    fn perform(&mut self, actions: Vec<PortAction>, now: Instant) {
         let mut refused = Vec::new();
-        for act in acts {
-            let (Act::Send(at, ..) | Act::Take(at, _) | Act::GiveUp(at, _) | Act::Route(at, ..)) = act;
+        for action in actions {
+            let (SendArp(at, ..) | AddAddress(at, _) | RemoveAddress(at, _) | SetRoute(at, ..)) = action;
             let Some(link) = self.links.get(at).filter(|_| !refused.contains(&at)) else { continue };
-            let (what, done) = link.perform(act);
+            let (what, done) = link.perform(action);
             let Err(e) = done else { continue };
-            match act {
-                Act::Send(..) => self.ports.unsent(at, now),
-                Act::Take(..) => {
-                    self.ports.untaken(at, now);
+            match action {
+                SendArp(..) => self.ports.send_failed(at, now),
+                AddAddress(..) => {
+                    self.ports.address_failed(at, now);
                     refused.push(at);
                 }
-                Act::GiveUp(..) | Act::Route(..) => {}
+                RemoveAddress(..) | SetRoute(..) => {}
             }
-            let trouble = format!("{}: {what}: {e}", link.name);
-            log(&trouble);
-            self.trouble = Some(trouble);
+            let failure = format!("{}: {what}: {e}", link.name);
+            log(&failure);
+            self.last_failure = Some(failure);
         }
     }
 
@@ -285,7 +284,7 @@ impl Keeper {
             let used: Vec<_> = self.ports.addresses().map(|own| own.is_some()).collect();
             self.links.iter_mut().zip(used).for_each(|(link, is_used)| link.is_left_out = !is_used);
         } else if is_late {
-            let why = self.trouble.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
+            let why = self.last_failure.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
             return Err(format!("no link-local address in time: {}{why}", missing.join(" ")));
         }
         Ok(())

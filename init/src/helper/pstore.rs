@@ -2,7 +2,7 @@
 //! kernel's efi-pstore keeps its records as EFI variables with known names; our record is another of these,
 //! so that every system that reads pstore finds it. Firmware can hang, so this runs in children only.
 
-use super::{FINE, firmware, say};
+use super::{SUCCESS, firmware, say};
 use crate::file_io::write_atomically;
 use crate::paths::{EFI_VARIABLES, PSTORE};
 use std::fs::{self, OpenOptions};
@@ -28,8 +28,7 @@ pub(super) fn keep(lines: &[&str]) -> Result<i32, String> {
     if backend.trim() != "efi_pstore" {
         return Err(format!("{BACKEND}: {}, not efi_pstore", backend.trim()));
     }
-    let folder =
-        firmware::variables().ok_or_else(|| format!("{EFI_VARIABLES}: not variables of this machine"))?;
+    let folder = firmware::variables().ok_or_else(|| format!("{EFI_VARIABLES}: not variables of this machine"))?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let path = folder.join(variable(now));
     let mut bytes = ATTRIBUTES.to_le_bytes().to_vec();
@@ -37,7 +36,7 @@ pub(super) fn keep(lines: &[&str]) -> Result<i32, String> {
     let file = OpenOptions::new().write(true).create_new(true).open(&path);
     // One write, because each write sets the whole variable.
     file.and_then(|mut file| file.write_all(&bytes)).map_err(|e| format!("{}: {e}", path.display()))?;
-    Ok(FINE)
+    Ok(SUCCESS)
 }
 
 /// The name that efi_pstore_write() would use: type 0 is the kernel's log, part 1 of record 1, not
@@ -71,7 +70,7 @@ pub(super) fn show(to: &str) -> Result<i32, String> {
             fs::remove_file(&path).map_err(|e| format!("{}: {e}", path.display()))?;
         }
     }
-    Ok(FINE)
+    Ok(SUCCESS)
 }
 
 /// The lines to print for a record, and whether it is ours.
@@ -100,8 +99,7 @@ mod tests {
 
     #[test]
     fn a_kernels_record_is_shown_and_stays() {
-        let (lines, ours) =
-            shown("dmesg-efi_pstore-7", "Panic#1 Part1\n<0>[ 1.0] Kernel panic - not syncing\n\n");
+        let (lines, ours) = shown("dmesg-efi_pstore-7", "Panic#1 Part1\n<0>[ 1.0] Kernel panic - not syncing\n\n");
         assert_eq!(
             lines,
             ["dmesg-efi_pstore-7 is a record of a kernel, and stays: <0>[ 1.0] Kernel panic - not syncing"]

@@ -1,8 +1,8 @@
 //! The child that brings disks into a clean state before the machine goes down: it writes the caches out and unmounts the
 //! writable file systems. A file system that is still in use becomes read-only.
 
-use super::FINE;
-use crate::sys::kernel::is_machine;
+use super::SUCCESS;
+use crate::sys::kernel::in_initial_namespace;
 use crate::sys::{files, mount};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,23 +13,24 @@ const MOUNTS: &str = "/proc/self/mountinfo";
 /// Unmounts them. All mounts are tried.
 pub(super) fn all() -> Result<i32, String> {
     files::sync();
-    if !is_machine() {
+    if !in_initial_namespace() {
         // The mounts of a namespace disappear with it; those of the machine are not init's to unmount.
-        return Ok(FINE);
+        return Ok(SUCCESS);
     }
     let text = fs::read_to_string(MOUNTS).map_err(|e| format!("{MOUNTS}: {e}"))?;
-    let left: Vec<_> = on_disks(&text).into_iter().rev().filter_map(|at| close(&at).err()).collect();
-    if left.is_empty() { Ok(FINE) } else { Err(format!("stays mounted: {}", left.join(", "))) }
+    let last_first = writable_mounts(&text).into_iter().rev();
+    let left: Vec<_> = last_first.filter_map(|at| unmount_or_protect(&at).err()).collect();
+    if left.is_empty() { Ok(SUCCESS) } else { Err(format!("stays mounted: {}", left.join(", "))) }
 }
 
-fn close(at: &Path) -> Result<(), String> {
+fn unmount_or_protect(at: &Path) -> Result<(), String> {
     let failed = |e| format!("{}: {e}", at.display());
     mount::unmount(at).or_else(|_| mount::make_read_only(at)).map_err(failed)
 }
 
 /// The mount points of writable file systems on disks, in the order in which they were mounted, from the lines of
 /// proc_pid_mountinfo(5).
-fn on_disks(mountinfo: &str) -> Vec<PathBuf> {
+fn writable_mounts(mountinfo: &str) -> Vec<PathBuf> {
     let of_line = |line: &str| {
         let (mount, source) = line.split_once(" - ")?;
         let mut source = source.split(' ').skip(1);
@@ -62,6 +63,6 @@ mod tests {
                     33 1 8:3 / /image ro - ext4 /dev/sda3 ro\n\
                     34 1 8:2 / / rw - ext4 /dev/sda2 rw\n\
                     broken line - \n";
-        assert_eq!(on_disks(text), [PathBuf::from("/data"), PathBuf::from("/data/my files")]);
+        assert_eq!(writable_mounts(text), [PathBuf::from("/data"), PathBuf::from("/data/my files")]);
     }
 }

@@ -3,8 +3,8 @@
 //! process 1 over the child's standard input, a socket, before it is queried: if a hung child held the only descriptor,
 //! killing that child would close the device, and it would reset the machine.
 
-use super::{ABSENT, FINE, say};
-use crate::modules::{Tree, alias, insert};
+use super::{ABSENT, SUCCESS, say};
+use crate::modules::{ModuleTree, alias, insert};
 use crate::sys::devices::open_device;
 use crate::sys::{descriptors, kernel, watchdog};
 use std::fs::{self, File};
@@ -44,18 +44,18 @@ const LEAST: u32 = 10;
 /// line: path, how to pet it, seconds, name.
 pub(super) fn arm(hardware: &str, software: &str, timeout_s: &str) -> Result<i32, String> {
     let wanted: u32 = timeout_s.parse().map_err(|_| format!("{timeout_s}: not a number of seconds"))?;
-    let mut whys = Vec::new();
-    let found = if kernel::is_machine() {
-        let drivers = Drivers::of_this_kernel(&mut whys);
-        drivers.load_core(&mut whys);
-        let own = if hardware == "true" { of_hardware(&drivers, &mut whys) } else { None };
-        own.or_else(|| if software == "true" { of_software(&drivers, &mut whys) } else { None })
+    let mut reasons = Vec::new();
+    let found = if kernel::in_initial_namespace() {
+        let drivers = Drivers::of_this_kernel(&mut reasons);
+        drivers.load_core(&mut reasons);
+        let own = if hardware == "true" { open_hardware(&drivers, &mut reasons) } else { None };
+        own.or_else(|| if software == "true" { open_software(&drivers, &mut reasons) } else { None })
     } else {
-        whys.push("a watchdog outlives a process id namespace, so none is used in one".to_owned());
+        reasons.push("a watchdog outlives a process id namespace, so none is used in one".to_owned());
         None
     };
     let Some((path, how, device)) = found else {
-        let _no_reader = writeln!(io::stderr(), "{}", whys.join("; "));
+        let _no_reader = writeln!(io::stderr(), "{}", reasons.join("; "));
         return Ok(ABSENT);
     };
     descriptors::send(io::stdin().as_fd(), device.as_fd()).map_err(|e| format!("{path}: {e}"))?;
@@ -70,117 +70,116 @@ pub(super) fn arm(hardware: &str, software: &str, timeout_s: &str) -> Result<i32
         return Err(format!("{path}: measures at most {seconds} s; at least {LEAST} s are needed"));
     }
     say(&format!("{path} {how} {seconds} {}", String::from_utf8_lossy(&name)));
-    Ok(FINE)
+    Ok(SUCCESS)
 }
 
-type Open = (String, &'static str, File);
+type OpenDevice = (String, &'static str, File);
 
 /// The machine's own watchdog: of its chipset, else of its management controller.
-fn of_hardware(drivers: &Drivers, whys: &mut Vec<String>) -> Option<Open> {
+fn open_hardware(drivers: &Drivers, reasons: &mut Vec<String>) -> Option<OpenDevice> {
     // The first pass may make the device that the second one loads a driver for.
-    let _loaded = [0, 1].map(|_| drivers.load_for_devices(CHIPSETS, whys));
-    let own = of_core(|identity| identity != SOFTWARE, whys);
+    let _loaded = [0, 1].map(|_| drivers.load_for_devices(CHIPSETS, reasons));
+    let own = open_core_device(|identity| identity != SOFTWARE, reasons);
     if own.is_some() {
         return own;
     }
-    if drivers.load_for_devices(CONTROLLERS, whys) {
-        drivers.load("ipmi_watchdog", whys);
+    if drivers.load_for_devices(CONTROLLERS, reasons) {
+        drivers.load("ipmi_watchdog", reasons);
         // If the watchdog core had a device, /dev/watchdog would be a second name of that device.
         let until = Instant::now() + CONTROLLER;
-        while names(Path::new(CLASS)).is_empty() && Instant::now() < until {
+        while device_names(Path::new(CLASS)).is_empty() && Instant::now() < until {
             if Path::new(LEGACY).exists() {
-                return open(LEGACY, SLOW, whys);
+                return open(LEGACY, SLOW, reasons);
             }
             sleep(Duration::from_millis(50));
         }
     }
-    whys.push("no watchdog of the machine's own".to_owned());
+    reasons.push("no watchdog of the machine's own".to_owned());
     None
 }
 
 /// The kernel's software watchdog.
-fn of_software(drivers: &Drivers, whys: &mut Vec<String>) -> Option<Open> {
-    drivers.load("softdog", whys);
-    let open = of_core(|identity| identity == SOFTWARE, whys);
+fn open_software(drivers: &Drivers, reasons: &mut Vec<String>) -> Option<OpenDevice> {
+    drivers.load("softdog", reasons);
+    let open = open_core_device(|identity| identity == SOFTWARE, reasons);
     if open.is_none() {
-        whys.push("no software watchdog".to_owned());
+        reasons.push("no software watchdog".to_owned());
     }
     open
 }
 
 /// The first device of the kernel's watchdog core that has such a name and can be opened.
-fn of_core(fits: impl Fn(&str) -> bool, whys: &mut Vec<String>) -> Option<Open> {
-    let seen = names(Path::new(CLASS)).into_iter().filter(|(_, identity)| fits(identity));
-    seen.filter_map(|(name, _)| open(&format!("/dev/{name}"), DIRECT, whys)).next()
+fn open_core_device(fits: impl Fn(&str) -> bool, reasons: &mut Vec<String>) -> Option<OpenDevice> {
+    let seen = device_names(Path::new(CLASS)).into_iter().filter(|(_, identity)| fits(identity));
+    seen.filter_map(|(name, _)| open(&format!("/dev/{name}"), DIRECT, reasons)).next()
 }
 
-fn open(path: &str, how: &'static str, whys: &mut Vec<String>) -> Option<Open> {
+fn open(path: &str, how: &'static str, reasons: &mut Vec<String>) -> Option<OpenDevice> {
     let opened = open_device(Path::new(path));
-    opened.map(|file| (path.to_owned(), how, file)).map_err(|e| whys.push(format!("{path}: {e}"))).ok()
+    opened.map(|file| (path.to_owned(), how, file)).map_err(|e| reasons.push(format!("{path}: {e}"))).ok()
 }
 
 /// The devices of the kernel's watchdog core with their names, in the order in which they were found.
-fn names(class: &Path) -> Vec<(String, String)> {
+fn device_names(class: &Path) -> Vec<(String, String)> {
     let entries = fs::read_dir(class).into_iter().flatten().flatten();
     let named = |name: String| {
         let number: u32 = name.strip_prefix("watchdog")?.parse().ok()?;
         let identity = fs::read_to_string(class.join(&name).join("identity")).ok()?;
         Some((number, (name, identity.trim().to_owned())))
     };
-    let mut found: Vec<_> =
-        entries.filter_map(|entry| named(entry.file_name().into_string().ok()?)).collect();
+    let mut found: Vec<_> = entries.filter_map(|entry| named(entry.file_name().into_string().ok()?)).collect();
     found.sort();
     found.into_iter().map(|(_, named)| named).collect()
 }
 
 /// The running kernel's modules, and the lines of modules.alias about watchdogs and their controllers.
 struct Drivers {
-    tree: Option<Tree>,
+    tree: Option<ModuleTree>,
     aliases: String,
 }
 
 impl Drivers {
     /// Those of the running kernel. Without them, built-in drivers may still be used.
-    fn of_this_kernel(whys: &mut Vec<String>) -> Self {
-        let folder = Tree::of_this_kernel();
-        let tree = Tree::open(&folder).map_err(|why| whys.push(why)).ok();
+    fn of_this_kernel(reasons: &mut Vec<String>) -> Self {
+        let folder = ModuleTree::running_kernel_dir();
+        let tree = ModuleTree::open(&folder).map_err(|why| reasons.push(why)).ok();
         let all = fs::read_to_string(folder.join("modules.alias")).unwrap_or_default();
-        Self { tree, aliases: ours(&all) }
+        Self { tree, aliases: relevant_aliases(&all) }
     }
 
     /// Loads the core so that a device keeps counting during a shutdown: it then also resets a machine that hangs in a reboot.
-    fn load_core(&self, whys: &mut Vec<String>) {
+    fn load_core(&self, reasons: &mut Vec<String>) {
         // If the module's file is missing, either the core is built in, or loading a driver reports what is missing.
         let files = self.tree.as_ref().and_then(|tree| tree.files("watchdog").ok()).unwrap_or_default();
         match files.iter().try_for_each(|file| insert(file, "stop_on_reboot=0")) {
-            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => whys.push(format!("watchdog: {e}")),
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => reasons.push(format!("watchdog: {e}")),
             Ok(()) | Err(_) => {}
         }
     }
 
-    fn load(&self, module: &str, whys: &mut Vec<String>) {
+    fn load(&self, module: &str, reasons: &mut Vec<String>) {
         let why = self.tree.as_ref().and_then(|tree| tree.load(module).err());
         // Each pass gives the same reason.
-        whys.extend(why.filter(|why| !whys.contains(why)).into_iter().collect::<Vec<_>>());
+        reasons.extend(why.filter(|why| !reasons.contains(why)).into_iter().collect::<Vec<_>>());
     }
 
     /// Loads those of `drivers` that have a device in this machine; returns whether there is one.
-    fn load_for_devices(&self, drivers: &[&str], whys: &mut Vec<String>) -> bool {
-        let wanted = wanted(&self.aliases, drivers, &modaliases(Path::new("/sys")));
-        wanted.iter().for_each(|driver| self.load(driver, whys));
+    fn load_for_devices(&self, drivers: &[&str], reasons: &mut Vec<String>) -> bool {
+        let wanted = matching_drivers(&self.aliases, drivers, &modaliases(Path::new("/sys")));
+        wanted.iter().for_each(|driver| self.load(driver, reasons));
         !wanted.is_empty()
     }
 }
 
 /// The lines of modules.alias about the drivers that may be loaded here: a few of many thousands.
-fn ours(aliases: &str) -> String {
+fn relevant_aliases(aliases: &str) -> String {
     let known = |module: &str| CHIPSETS.contains(&module) || CONTROLLERS.contains(&module);
     let ours = |line: &&str| line.split_whitespace().last().is_some_and(known);
     aliases.lines().filter(ours).map(|line| format!("{line}\n")).collect()
 }
 
 /// Those of `drivers` that claim one of the devices, each once.
-fn wanted(aliases: &str, drivers: &[&str], devices: &[String]) -> Vec<String> {
+fn matching_drivers(aliases: &str, drivers: &[&str], devices: &[String]) -> Vec<String> {
     let mut found: Vec<_> = devices.iter().flat_map(|device| alias::modules_for(aliases, device)).collect();
     found.retain(|module| drivers.contains(&module.as_str()));
     found.sort();
@@ -209,14 +208,14 @@ pub(super) fn release(how: &str, path: &str) -> Result<i32, String> {
         // The driver of IPMI has no such file.
         Err(_) => say(UNCHECKED),
     }
-    Ok(FINE)
+    Ok(SUCCESS)
 }
 
 /// Pets the device that is standard input, once.
 pub(super) fn pet() -> Result<i32, String> {
     let device = io::stdin().as_fd().try_clone_to_owned().map_err(|e| e.to_string())?;
     File::from(device).write_all(&[0]).map_err(|e| e.to_string())?;
-    Ok(FINE)
+    Ok(SUCCESS)
 }
 
 #[cfg(test)]
@@ -235,10 +234,10 @@ mod tests {
             ("bus/usb/devices/x/modalias", "pci:v00008086d000025ABsv0sd0bc0sc0i0\n"),
         ]);
         let devices = modaliases(sys.path());
-        let aliases = ours(aliases);
+        let aliases = relevant_aliases(aliases);
         assert_eq!(aliases.lines().count(), 3);
-        assert_eq!(wanted(&aliases, CHIPSETS, &devices), ["iTCO_wdt", "lpc_ich"]);
-        assert_eq!(wanted(&aliases, CONTROLLERS, &devices), [""; 0]);
+        assert_eq!(matching_drivers(&aliases, CHIPSETS, &devices), ["iTCO_wdt", "lpc_ich"]);
+        assert_eq!(matching_drivers(&aliases, CONTROLLERS, &devices), [""; 0]);
     }
 
     #[test]
@@ -250,8 +249,9 @@ mod tests {
             ("watchdog3/state", "inactive\n"),
         ]);
         let named = |name: &str, identity: &str| (name.to_owned(), identity.to_owned());
-        assert_eq!(names(class.path()), [named("watchdog2", SOFTWARE), named("watchdog10", "iTCO_wdt")]);
-        assert_eq!(names(Path::new("/none")), []);
+        let in_order = [named("watchdog2", SOFTWARE), named("watchdog10", "iTCO_wdt")];
+        assert_eq!(device_names(class.path()), in_order);
+        assert_eq!(device_names(Path::new("/none")), []);
     }
 
     #[test]

@@ -16,7 +16,7 @@ const REPLY: [u8; 2] = [0, 2];
 
 /// What a received frame says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Packet {
+pub struct ArpPacket {
     /// The Ethernet address of its sender.
     pub mac: Mac,
     /// The IPv4 address of its sender; 0.0.0.0 in a probe.
@@ -27,7 +27,7 @@ pub struct Packet {
     pub is_request: bool,
 }
 
-impl Packet {
+impl ArpPacket {
     /// Whether it asks if `target` is in use, before its sender takes it (RFC 3927, 1.3).
     #[must_use]
     pub const fn is_probe(&self) -> bool {
@@ -38,15 +38,15 @@ impl Packet {
 /// Parses a frame; `None` when it is not a valid ARP packet for IPv4 from one Ethernet address. Bytes after the packet are
 /// padding.
 #[must_use]
-pub fn read(frame: &[u8]) -> Option<Packet> {
+pub fn parse(frame: &[u8]) -> Option<ArpPacket> {
     let (kind, header, operation) = (frame.get(12..14)?, frame.get(14..20)?, frame.get(20..22)?);
     let (mac, sender) = (array::<6>(frame, 22)?, array::<4>(frame, 28)?);
     let target = array::<4>(frame, 38)?;
     // The lowest bit of the first byte marks an address of a group.
     let is_one = mac != [0; 6] && mac.first().is_some_and(|byte| byte & 1 == 0);
     let is_valid = kind == ARP && header == ETHERNET_IPV4 && (operation == REQUEST || operation == REPLY);
-    (is_valid && is_one).then(|| Packet {
-        mac: Mac::of(mac),
+    (is_valid && is_one).then(|| ArpPacket {
+        mac: Mac::new(mac),
         sender: sender.into(),
         target: target.into(),
         is_request: operation == REQUEST,
@@ -83,12 +83,12 @@ pub const fn is_usable(address: Ipv4Addr) -> bool {
 /// A pseudo random sequence (SplitMix64). Its seed is the Ethernet address, so that a machine asks for the same address
 /// at each boot, and different machines ask for different ones (RFC 3927, 2.1).
 #[derive(Debug)]
-pub struct Random(u64);
+pub struct RandomSequence(u64);
 
-impl Random {
+impl RandomSequence {
     /// The sequence of a port.
     #[must_use]
-    pub fn of(mac: Mac) -> Self {
+    pub fn seeded_by(mac: Mac) -> Self {
         Self(mac.bytes().iter().fold(0, |seed, byte| seed << 8 | u64::from(*byte)))
     }
 
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     fn mac(text: &str) -> Mac {
-        Mac::read(text).unwrap()
+        Mac::parse(text).unwrap()
     }
 
     #[test]
@@ -127,12 +127,12 @@ mod tests {
         let (own, address) = (mac("52:54:00:12:34:56"), Ipv4Addr::new(169, 254, 7, 9));
         let probe = request(own, Ipv4Addr::UNSPECIFIED, address);
         assert_eq!(probe.len(), FRAME);
-        let packet = Packet { mac: own, sender: Ipv4Addr::UNSPECIFIED, target: address, is_request: true };
-        assert_eq!(read(&probe), Some(packet));
+        let packet = ArpPacket { mac: own, sender: Ipv4Addr::UNSPECIFIED, target: address, is_request: true };
+        assert_eq!(parse(&probe), Some(packet));
         assert!(packet.is_probe());
         let announcement = [request(own, address, address), vec![0; 18]].concat();
-        let packet = Packet { sender: address, ..packet };
-        assert_eq!(read(&announcement), Some(packet));
+        let packet = ArpPacket { sender: address, ..packet };
+        assert_eq!(parse(&announcement), Some(packet));
         assert!(!packet.is_probe());
     }
 
@@ -140,25 +140,25 @@ mod tests {
     fn malformed_frames_are_no_packets() {
         let address = Ipv4Addr::new(169, 254, 7, 9);
         let good = request(mac("52:54:00:12:34:56"), address, address);
-        assert!(read(&good).is_some());
+        assert!(parse(&good).is_some());
         for length in 0..FRAME {
-            assert_eq!(read(&good[..length]), None, "{length} bytes");
+            assert_eq!(parse(&good[..length]), None, "{length} bytes");
         }
         // Protocol, hardware, lengths of addresses, operation, a group as the sender.
         for (at, byte) in [(12, 0x86), (15, 6), (17, 1), (18, 8), (19, 16), (21, 3), (21, 0), (22, 0x53)] {
             let mut bad = good.clone();
             bad[at] = byte;
-            assert_eq!(read(&bad), None, "byte {at} = {byte:#x}");
+            assert_eq!(parse(&bad), None, "byte {at} = {byte:#x}");
         }
         let mut without_sender = good.clone();
         without_sender[22..28].fill(0);
-        assert_eq!(read(&without_sender), None);
+        assert_eq!(parse(&without_sender), None);
     }
 
     #[test]
     fn an_address_is_usable_the_same_at_each_boot_and_another_on_another_card() {
         let one = |text: &str| {
-            let mut random = Random::of(mac(text));
+            let mut random = RandomSequence::seeded_by(mac(text));
             (0..2000).map(|_| random.address()).collect::<Vec<_>>()
         };
         let first = one("52:54:00:12:34:56");
@@ -169,7 +169,7 @@ mod tests {
         for bad in ["169.254.0.9", "169.254.255.1", "10.0.0.1", "0.0.0.0"] {
             assert!(!is_usable(bad.parse().unwrap()), "{bad}");
         }
-        let mut random = Random::of(mac("52:54:00:12:34:56"));
+        let mut random = RandomSequence::seeded_by(mac("52:54:00:12:34:56"));
         let (least, most) = (Duration::from_millis(300), Duration::from_millis(600));
         assert!((0..100).all(|_| (least..=most).contains(&random.between(least, most))));
     }

@@ -1,6 +1,6 @@
 //! Link-local IPv4 addresses (RFC 3927) for several ports, and the peers behind each port, as a state machine without
-//! sockets: packets, carriers and the time are its input, the actions to perform ([`Act`]) its output. `helper::ports`
-//! performs them.
+//! sockets: packets, carriers and the time are its input, the actions to perform ([`PortAction`]) its output.
+//! `helper::ports` performs them.
 //!
 //! The waiting times before an address is taken are a third of the RFC's: they are meant for cables between a few machines,
 //! where no wireless link and no slow bridge delays an answer. All other numbers are the RFC's (section 9).
@@ -12,9 +12,9 @@ pub mod arp;
 mod port;
 
 use crate::config::mac::Mac;
-use arp::{Packet, Random};
-pub use port::Act;
+use arp::{ArpPacket, RandomSequence};
 use port::Port;
+pub use port::PortAction;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ impl Ports {
     pub fn new(macs: &[Mac]) -> Self {
         let mut all = Self { ports: Vec::new(), peers: BTreeMap::new() };
         for mac in macs {
-            let mut random = Random::of(*mac);
+            let mut random = RandomSequence::seeded_by(*mac);
             let address = all.free_address(&mut random);
             all.ports.push(Port::new(*mac, random, address));
         }
@@ -54,7 +54,7 @@ impl Ports {
     }
 
     /// An address that neither a port nor a peer has.
-    fn free_address(&self, random: &mut Random) -> Ipv4Addr {
+    fn free_address(&self, random: &mut RandomSequence) -> Ipv4Addr {
         loop {
             let address = random.address();
             let is_taken = self.ports.iter().any(|port| port.address == address);
@@ -72,51 +72,51 @@ impl Ports {
     /// When [`Ports::tick`] next has something to do.
     #[must_use]
     pub fn next(&self) -> Option<Instant> {
-        let of_ports = self.ports.iter().flat_map(|port| [port.due, port.answer]).flatten();
+        let of_ports = self.ports.iter().flat_map(|port| [port.due, port.answer_due]).flatten();
         of_ports.chain(self.peers.values().filter_map(|peer| peer.elsewhere.map(|(_, at)| at))).min()
     }
 
     /// Records the carrier of a port. After a new carrier, an address in use is announced again, because the cable may lead
     /// elsewhere.
-    pub fn carrier(&mut self, at: usize, is_up: bool, now: Instant) -> Vec<Act> {
+    pub fn set_carrier(&mut self, at: usize, is_up: bool, now: Instant) -> Vec<PortAction> {
         let is_used = self.ports.get_mut(at).is_some_and(|port| port.set_carrier(is_up, now));
         if is_used { self.routes(at) } else { Vec::new() }
     }
 
     /// Records that a packet could not be sent. A probe that was not sent proves nothing, so the port begins again.
-    pub fn unsent(&mut self, at: usize, now: Instant) {
+    pub fn send_failed(&mut self, at: usize, now: Instant) {
         if let Some(port) = self.ports.get_mut(at) {
-            port.unsent(now);
+            port.send_failed(now);
         }
     }
 
     /// Records that the port could not be given its address: it begins again.
-    pub fn untaken(&mut self, at: usize, now: Instant) {
+    pub fn address_failed(&mut self, at: usize, now: Instant) {
         if let Some(port) = self.ports.get_mut(at) {
             port.wait_and_probe(now);
         }
     }
 
     /// Performs everything that is due.
-    pub fn tick(&mut self, now: Instant) -> Vec<Act> {
-        let mut acts = Vec::new();
+    pub fn tick(&mut self, now: Instant) -> Vec<PortAction> {
+        let mut actions = Vec::new();
         for at in 0..self.ports.len() {
             let routes = self.routes(at);
             if let Some(port) = self.ports.get_mut(at) {
-                port.tick(at, now, routes, &mut acts);
+                port.tick(at, now, routes, &mut actions);
             }
         }
         for (address, peer) in &mut self.peers {
             if let Some((to, _)) = peer.elsewhere.filter(|(_, due)| now >= *due) {
                 (peer.port, peer.heard, peer.elsewhere) = (to, now, None);
-                acts.extend(self.ports.get_mut(to).and_then(|port| port.meet(to, *address, now)));
+                actions.extend(self.ports.get_mut(to).and_then(|port| port.add_peer(to, *address, now)));
             }
         }
-        acts
+        actions
     }
 
     /// Handles a packet that arrived on a port. The kernel answers probes for an address in use, like any other request.
-    pub fn heard(&mut self, at: usize, packet: &Packet, now: Instant) -> Vec<Act> {
+    pub fn receive(&mut self, at: usize, packet: &ArpPacket, now: Instant) -> Vec<PortAction> {
         // Two ports of this machine may be on the same switch.
         if self.ports.iter().any(|port| port.mac == packet.mac) {
             return Vec::new();
@@ -127,12 +127,12 @@ impl Ports {
             return self.conflict(ours, at, now);
         }
         if let Some(unplugged) = self.ports.iter().position(|port| port.address == packet.sender) {
-            self.choose(unplugged);
+            self.choose_address(unplugged);
         }
         let Some(port) = self.ports.get_mut(at) else { return Vec::new() };
         if packet.is_probe() {
             // It has just started, and knows of no peer.
-            port.answer(now);
+            port.schedule_answer(now);
             return Vec::new();
         }
         if !arp::is_usable(packet.sender) {
@@ -148,28 +148,28 @@ impl Ports {
             None if peers >= MOST_PEERS => {}
             None => {
                 self.peers.insert(packet.sender, Peer { port: at, heard: now, elsewhere: None });
-                return port.meet(at, packet.sender, now).into_iter().collect();
+                return port.add_peer(at, packet.sender, now).into_iter().collect();
             }
         }
         Vec::new()
     }
 
     /// Handles a conflict: another machine, heard on port `at`, claims the address of port `ours`.
-    fn conflict(&mut self, ours: usize, at: usize, now: Instant) -> Vec<Act> {
+    fn conflict(&mut self, ours: usize, at: usize, now: Instant) -> Vec<PortAction> {
         let Some(port) = self.ports.get_mut(ours) else { return Vec::new() };
         let address = port.address;
         if port.defends(now) {
-            return vec![Act::Send(at, address, address)];
+            return vec![PortAction::SendArp(at, address, address)];
         }
         let was_used = port.begin_again(now);
-        self.choose(ours);
-        was_used.then_some(Act::GiveUp(ours, address)).into_iter().collect()
+        self.choose_address(ours);
+        was_used.then_some(PortAction::RemoveAddress(ours, address)).into_iter().collect()
     }
 
     /// Chooses another address for a port.
-    fn choose(&mut self, at: usize) {
+    fn choose_address(&mut self, at: usize) {
         let Some(port) = self.ports.get_mut(at) else { return };
-        let mut random = std::mem::replace(&mut port.random, Random::of(port.mac));
+        let mut random = std::mem::replace(&mut port.random, RandomSequence::seeded_by(port.mac));
         let another = self.free_address(&mut random);
         if let Some(port) = self.ports.get_mut(at) {
             (port.random, port.address) = (random, another);
@@ -177,10 +177,10 @@ impl Ports {
     }
 
     /// The routes to the peers behind a port, once it has an address.
-    fn routes(&self, at: usize) -> Vec<Act> {
+    fn routes(&self, at: usize) -> Vec<PortAction> {
         let Some(port) = self.ports.get(at) else { return Vec::new() };
         let behind = self.peers.iter().filter(|(_, peer)| peer.port == at);
-        behind.map(|(address, _)| Act::Route(at, port.address, *address)).collect()
+        behind.map(|(address, _)| PortAction::SetRoute(at, port.address, *address)).collect()
     }
 }
 

@@ -1,6 +1,6 @@
 //! One port: when it probes an address, takes it, announces it, defends it and gives it up (RFC 3927, 2).
 
-use super::arp::Random;
+use super::arp::RandomSequence;
 use crate::config::mac::Mac;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -18,17 +18,17 @@ const DEFEND_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Minimum time between two announcements to new peers.
 const ANSWER_INTERVAL: Duration = Duration::from_secs(1);
-/// An action to perform. Ports are numbered as in [`Ports::new`].
+/// An action that a port requires. Ports are numbered as in [`Ports::new`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Act {
+pub enum PortAction {
     /// Send an ARP request: port, sender, target.
-    Send(usize, Ipv4Addr, Ipv4Addr),
+    SendArp(usize, Ipv4Addr, Ipv4Addr),
     /// Give the port this address.
-    Take(usize, Ipv4Addr),
+    AddAddress(usize, Ipv4Addr),
     /// Remove this address from the port, with the routes that it is the source of.
-    GiveUp(usize, Ipv4Addr),
+    RemoveAddress(usize, Ipv4Addr),
     /// Write the route to a peer: port, the port's address, the peer.
-    Route(usize, Ipv4Addr, Ipv4Addr),
+    SetRoute(usize, Ipv4Addr, Ipv4Addr),
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -44,23 +44,23 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct Port {
     pub(super) mac: Mac,
-    pub(super) random: Random,
+    pub(super) random: RandomSequence,
     /// The address in use, or the one to probe.
     pub(super) address: Ipv4Addr,
     pub(super) state: State,
     /// The time of the next probe or announcement.
     pub(super) due: Option<Instant>,
     conflicts: u32,
-    defended: Option<Instant>,
+    last_defence: Option<Instant>,
     /// The time at which new peers are answered.
-    pub(super) answer: Option<Instant>,
-    answered: Option<Instant>,
+    pub(super) answer_due: Option<Instant>,
+    last_answer: Option<Instant>,
     has_carrier: bool,
 }
 
 impl Port {
     /// A port without a carrier.
-    pub(super) const fn new(mac: Mac, random: Random, address: Ipv4Addr) -> Self {
+    pub(super) const fn new(mac: Mac, random: RandomSequence, address: Ipv4Addr) -> Self {
         Self {
             mac,
             random,
@@ -68,9 +68,9 @@ impl Port {
             state: State::Unplugged,
             due: None,
             conflicts: 0,
-            defended: None,
-            answer: None,
-            answered: None,
+            last_defence: None,
+            answer_due: None,
+            last_answer: None,
             has_carrier: false,
         }
     }
@@ -93,7 +93,7 @@ impl Port {
         self.is_used() && is_up
     }
 
-    pub(super) fn unsent(&mut self, now: Instant) {
+    pub(super) fn send_failed(&mut self, now: Instant) {
         if matches!(self.state, State::Probing(_)) {
             self.wait_and_probe(now);
         }
@@ -105,9 +105,10 @@ impl Port {
 
     /// Whether an address in use is defended: at most once per interval (RFC 3927, 2.5, b).
     pub(super) fn defends(&mut self, now: Instant) -> bool {
-        let is_first = self.defended.is_none_or(|last| now.saturating_duration_since(last) > DEFEND_INTERVAL);
+        let is_over = |last| now.saturating_duration_since(last) > DEFEND_INTERVAL;
+        let is_first = self.last_defence.is_none_or(is_over);
         if self.is_used() && is_first {
-            self.defended = Some(now);
+            self.last_defence = Some(now);
         }
         self.is_used() && is_first
     }
@@ -116,7 +117,7 @@ impl Port {
     /// many conflicts it waits (RFC 3927, 2.2.1).
     pub(super) fn begin_again(&mut self, now: Instant) -> bool {
         let was_used = self.is_used();
-        (self.conflicts, self.defended, self.answer) = (self.conflicts + 1, None, None);
+        (self.conflicts, self.last_defence, self.answer_due) = (self.conflicts + 1, None, None);
         let pause = if self.conflicts >= MAX_CONFLICTS { RATE_LIMIT } else { Duration::ZERO };
         if self.has_carrier {
             self.probe(now + pause);
@@ -142,24 +143,24 @@ impl Port {
     }
 
     /// Handles a new peer behind this port: schedules an announcement for it and returns its route.
-    pub(super) fn meet(&mut self, at: usize, peer: Ipv4Addr, now: Instant) -> Option<Act> {
-        self.answer(now);
-        self.is_used().then_some(Act::Route(at, self.address, peer))
+    pub(super) fn add_peer(&mut self, at: usize, peer: Ipv4Addr, now: Instant) -> Option<PortAction> {
+        self.schedule_answer(now);
+        self.is_used().then_some(PortAction::SetRoute(at, self.address, peer))
     }
 
     /// Schedules an announcement for new peers. A port that has no address yet announces it anyway once it has one.
-    pub(super) fn answer(&mut self, now: Instant) {
+    pub(super) fn schedule_answer(&mut self, now: Instant) {
         if self.is_used() {
-            let earliest = self.answered.map_or(now, |last| now.max(last + ANSWER_INTERVAL));
-            self.answer.get_or_insert(earliest);
+            let earliest = self.last_answer.map_or(now, |last| now.max(last + ANSWER_INTERVAL));
+            self.answer_due.get_or_insert(earliest);
         }
     }
 
-    pub(super) fn tick(&mut self, at: usize, now: Instant, routes: Vec<Act>, acts: &mut Vec<Act>) {
-        let announcement = Act::Send(at, self.address, self.address);
-        if self.answer.is_some_and(|due| now >= due) {
-            (self.answer, self.answered) = (None, Some(now));
-            acts.push(announcement);
+    pub(super) fn tick(&mut self, at: usize, now: Instant, routes: Vec<PortAction>, actions: &mut Vec<PortAction>) {
+        let announcement = PortAction::SendArp(at, self.address, self.address);
+        if self.answer_due.is_some_and(|due| now >= due) {
+            (self.answer_due, self.last_answer) = (None, Some(now));
+            actions.push(announcement);
         }
         if self.due.is_none_or(|due| now < due) {
             return;
@@ -170,17 +171,17 @@ impl Port {
                 let last = sent + 1 == PROBES;
                 let wait = if last { ANNOUNCE_WAIT } else { self.random.between(PROBE_MIN, PROBE_MAX) };
                 (self.state, self.due) = (State::Probing(sent + 1), Some(now + wait));
-                acts.push(Act::Send(at, Ipv4Addr::UNSPECIFIED, self.address));
+                actions.push(PortAction::SendArp(at, Ipv4Addr::UNSPECIFIED, self.address));
             }
             State::Probing(_) => {
                 (self.state, self.due, self.conflicts) = (State::Used(1), Some(now + ANNOUNCE_INTERVAL), 0);
-                acts.extend([Act::Take(at, self.address), announcement]);
-                acts.extend(routes);
+                actions.extend([PortAction::AddAddress(at, self.address), announcement]);
+                actions.extend(routes);
             }
             State::Used(sent) => {
                 let is_last = sent + 1 >= ANNOUNCEMENTS;
                 (self.state, self.due) = (State::Used(sent + 1), (!is_last).then(|| now + ANNOUNCE_INTERVAL));
-                acts.push(announcement);
+                actions.push(announcement);
             }
         }
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 /// Whether a modules.alias pattern matches: `*`, `?` and `[..]` (with ranges and a leading `!`) as in
 /// fnmatch(3).
 #[must_use]
-pub fn fits(pattern: &str, text: &str) -> bool {
+pub fn matches(pattern: &str, text: &str) -> bool {
     glob(pattern.as_bytes(), text.as_bytes())
 }
 
@@ -21,7 +21,7 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
             p = rest;
             continue;
         }
-        let step = t.split_first().and_then(|(c, rest)| Some((one(p, *c)?, rest)));
+        let step = t.split_first().and_then(|(c, rest)| Some((match_one(p, *c)?, rest)));
         if let Some((pattern_rest, text_rest)) = step {
             (p, t) = (pattern_rest, text_rest);
         } else if p.is_empty() && t.is_empty() {
@@ -37,7 +37,7 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
 }
 
 /// The rest of the pattern if its first element matches this byte.
-fn one(pattern: &[u8], byte: u8) -> Option<&[u8]> {
+fn match_one(pattern: &[u8], byte: u8) -> Option<&[u8]> {
     let (first, rest) = pattern.split_first()?;
     match first {
         b'?' => Some(rest),
@@ -85,7 +85,7 @@ pub fn modules_for(aliases: &str, modalias: &str) -> Vec<String> {
         let (Some("alias"), Some(pattern), Some(module)) = (words.next(), words.next(), words.next()) else {
             continue;
         };
-        if fits(pattern, modalias) && !found.iter().any(|m| m == module) {
+        if matches(pattern, modalias) && !found.iter().any(|m| m == module) {
             found.push(module.to_owned());
         }
     }
@@ -99,11 +99,7 @@ mod tests {
     #[test]
     fn patterns_fit_as_fnmatch_has_it() {
         for (pattern, text, want) in [
-            (
-                "pci:v00008086d000010D3sv*sd*bc*sc*i*",
-                "pci:v00008086d000010D3sv00008086sd0000bc02sc00i00",
-                true,
-            ),
+            ("pci:v00008086d000010D3sv*sd*bc*sc*i*", "pci:v00008086d000010D3sv00008086sd0000bc02sc00i00", true),
             ("pci:v00008086d*", "pci:v000010DEd1", false),
             ("a*b*c", "aXbXbc", true),
             ("a*b*c", "aXbXb", false),
@@ -114,19 +110,18 @@ mod tests {
             ("*", "", true),
             ("", "a", false),
         ] {
-            assert_eq!(fits(pattern, text), want, "{pattern} {text}");
+            assert_eq!(matches(pattern, text), want, "{pattern} {text}");
         }
     }
 
     #[test]
     fn many_stars_take_no_exponential_time() {
-        assert!(!fits(&"*a".repeat(40), &"a".repeat(39).replace("aaa", "aab").repeat(50)));
+        assert!(!matches(&"*a".repeat(40), &"a".repeat(39).replace("aaa", "aab").repeat(50)));
     }
 
     #[test]
     fn a_device_gets_every_module_that_claims_it_once() {
-        let text =
-            "# Aliases\nalias pci:v1d2* e1000e\nalias pci:v1d* other\nalias pci:v1d2sv* e1000e\nbroken\n";
+        let text = "# Aliases\nalias pci:v1d2* e1000e\nalias pci:v1d* other\nalias pci:v1d2sv* e1000e\nbroken\n";
         assert_eq!(modules_for(text, "pci:v1d2sv3"), ["e1000e", "other"]);
         assert_eq!(modules_for(text, "pci:v9"), [""; 0]);
     }

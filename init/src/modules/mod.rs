@@ -5,20 +5,20 @@ pub mod alias;
 pub mod deps;
 
 use crate::sys::kernel;
-use deps::{Deps, name_of};
+use deps::{ModuleDeps, module_name};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// The modules of the running kernel.
 #[derive(Debug)]
-pub struct Tree {
+pub struct ModuleTree {
     dir: PathBuf,
-    deps: Deps,
+    deps: ModuleDeps,
     builtin: Vec<String>,
 }
 
-impl Tree {
+impl ModuleTree {
     /// Reads the folder of a kernel's modules.
     ///
     /// # Errors
@@ -28,12 +28,12 @@ impl Tree {
         let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
         // A kernel without built-in modules has no such file.
         let builtin = fs::read_to_string(dir.join("modules.builtin")).unwrap_or_else(|_| String::new());
-        Ok(Self { dir: dir.to_owned(), deps: Deps::parse(&text), builtin: deps::builtin(&builtin) })
+        Ok(Self { dir: dir.to_owned(), deps: ModuleDeps::parse(&text), builtin: deps::builtin(&builtin) })
     }
 
     /// The running kernel's folder.
     #[must_use]
-    pub fn of_this_kernel() -> PathBuf {
+    pub fn running_kernel_dir() -> PathBuf {
         Path::new("/lib/modules").join(kernel::kernel_release())
     }
 
@@ -54,7 +54,7 @@ impl Tree {
         for file in self.files(module)? {
             match insert(&file, "") {
                 Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
-                    return Err(format!("{}: {e}", name_of(&file.to_string_lossy())));
+                    return Err(format!("{}: {e}", module_name(&file.to_string_lossy())));
                 }
                 Ok(()) | Err(_) => {}
             }
@@ -80,7 +80,7 @@ mod tests {
     fn a_missing_module_is_named() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("modules.dep"), "kernel/a.ko:\n").unwrap();
-        let tree = Tree::open(dir.path()).unwrap();
+        let tree = ModuleTree::open(dir.path()).unwrap();
         let error = tree.load("nvidia").unwrap_err();
         assert_eq!(error, "module nvidia is not in modules.dep and not built into the kernel");
         assert_eq!(tree.files("a").unwrap(), [dir.path().join("kernel/a.ko")]);
@@ -90,14 +90,14 @@ mod tests {
     fn a_file_that_modules_dep_names_and_that_is_gone_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("modules.dep"), "kernel/a.ko:\n").unwrap();
-        let tree = Tree::open(dir.path()).unwrap();
+        let tree = ModuleTree::open(dir.path()).unwrap();
         let error = tree.load("a").unwrap_err();
         assert!(error.starts_with("a: No such file"), "{error}");
     }
 
     #[test]
     fn a_kernel_without_modules_dep_is_named() {
-        let error = Tree::open(Path::new("/none")).unwrap_err();
+        let error = ModuleTree::open(Path::new("/none")).unwrap_err();
         assert!(error.starts_with("/none/modules.dep: "), "{error}");
     }
 }

@@ -9,7 +9,7 @@ use crate::file_io::read_at_most;
 use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
-use crate::sys::kernel::{Move, move_clock};
+use crate::sys::kernel::{ClockCorrection, move_clock};
 use log::info;
 use std::fmt;
 use std::path::Path;
@@ -50,7 +50,7 @@ fn servers(sources: &[TimeSource], from_dhcp: Option<&str>) -> Vec<String> {
 }
 
 /// Asks the servers; returns the one that answered and the correction of the clock.
-fn ask(m: &Machine, servers: &[String]) -> Result<Result<(String, Move), String>, Fault> {
+fn ask(m: &Machine, servers: &[String]) -> Result<Result<(String, ClockCorrection), String>, Fault> {
     let mut answers = Vec::new();
     let mut line = |stream: Stream, line: &str| {
         let answer = (stream == Stream::Out).then(|| answer(line)).flatten();
@@ -60,7 +60,7 @@ fn ask(m: &Machine, servers: &[String]) -> Result<Result<(String, Move), String>
     };
     let done = m.run(&helper::ask_time(servers), &mut line, |_| true)?;
     Ok(match (done.end, answers.pop()) {
-        (End::Exited(helper::FINE), Some((server, by))) => {
+        (End::Exited(helper::SUCCESS), Some((server, by))) => {
             move_clock(by).map(|()| (server, by)).map_err(|e| e.to_string())
         }
         _ => Err(done.reason_after("firstlight: ")),
@@ -68,7 +68,7 @@ fn ask(m: &Machine, servers: &[String]) -> Result<Result<(String, Move), String>
 }
 
 /// `SERVER +SECONDS.MICROSECONDS`
-fn answer(line: &str) -> Option<(String, Move)> {
+fn answer(line: &str) -> Option<(String, ClockCorrection)> {
     let (server, by) = line.split_once(' ')?;
     let forward = by.starts_with('+');
     let (seconds, micros) = by.strip_prefix(['+', '-'])?.split_once('.')?;
@@ -77,10 +77,11 @@ fn answer(line: &str) -> Option<(String, Move)> {
         return None;
     }
     let micros: u32 = micros.parse().ok()?;
-    Some((server.to_owned(), Move { forward, by: Duration::new(seconds.parse().ok()?, micros * 1000) }))
+    let by = Duration::new(seconds.parse().ok()?, micros * 1000);
+    Some((server.to_owned(), ClockCorrection { forward, by }))
 }
 
-impl fmt::Display for Move {
+impl fmt::Display for ClockCorrection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.forward { '+' } else { '-' };
         write!(f, "{sign}{}.{:03}", self.by.as_secs(), self.by.subsec_millis())

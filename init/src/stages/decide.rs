@@ -1,9 +1,9 @@
-//! The stage `decide`: from the proof and the troubles of earlier stages to a verdict, and from the verdict
+//! The stage `decide`: from the validator's results and the errors of earlier stages to a verdict, and from the verdict
 //! and the policy to one action. Pure.
 
 use crate::config::types::{Action, Policy};
-use crate::stages::recover::Recovery;
-use crate::verdict::{Judgement, Met, Proof, Trouble, Verdict, judge};
+use crate::stages::recover::RecoveryResult;
+use crate::verdict::{Judgement, Met, StageError, Validation, Verdict, judge};
 use std::fmt;
 
 /// The verdict and the action.
@@ -14,14 +14,14 @@ pub struct Decision {
     /// The action: the policy's for it, or the recovery's.
     pub action: Action,
     /// The result of recovering GPUs that no longer worked.
-    pub recovery: Recovery,
+    pub recovery: RecoveryResult,
 }
 
 impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (verdict, worst, action) = (self.judgement.verdict, self.judgement.worst(), self.action);
         match self.recovery {
-            Recovery::NotTried => {
+            RecoveryResult::NotTried => {
                 let nodes = self.judgement.nodes.as_ref().map(|met| format!(", nodes {}", met.verdict));
                 write!(f, "{verdict}{}: policy.{} = {action}", nodes.unwrap_or_default(), key(worst))
             }
@@ -65,24 +65,24 @@ impl Policy {
     }
 }
 
-/// Derives verdict and action from the proof, the troubles, the recovery and the meeting with other nodes.
+/// Derives verdict and action from the validation, the stages' errors, the recovery and the meeting with other nodes.
 #[must_use]
 pub fn decide(
     policy: &Policy,
-    proof: &Proof,
-    troubles: &[Trouble],
-    recovery: Recovery,
+    validation: &Validation,
+    stage_errors: &[StageError],
+    recovery: RecoveryResult,
     nodes: Option<Met>,
 ) -> Decision {
-    let judgement = Judgement { nodes, ..judge(proof, troubles) };
+    let judgement = Judgement { nodes, ..judge(validation, stage_errors) };
     let action = recovery.action(policy.after(judgement.worst()));
     Decision { judgement, action, recovery }
 }
 
 impl Decision {
-    /// Makes the verdict ERROR because of trouble after the decision.
-    pub fn worsen(&mut self, policy: &Policy, trouble: &Trouble) {
-        self.judgement.worsen(trouble);
+    /// Makes the verdict ERROR because of an error after the decision.
+    pub fn add_stage_error(&mut self, policy: &Policy, stage_error: &StageError) {
+        self.judgement.add_stage_error(stage_error);
         self.action = self.recovery.action(policy.after(Verdict::Error));
     }
 }
@@ -104,14 +104,13 @@ mod tests {
 
     #[test]
     fn each_verdict_has_its_own_action() {
-        let actions =
-            [Verdict::Pass, Verdict::Degraded, Verdict::Fail, Verdict::Error].map(|v| POLICY.after(v));
+        let actions = [Verdict::Pass, Verdict::Degraded, Verdict::Fail, Verdict::Error].map(|v| POLICY.after(v));
         assert_eq!(actions, [Action::Workload, Action::WorkloadWithoutP2p, Action::Shell, Action::PowerOff]);
     }
 
     #[test]
     fn a_crash_is_followed_by_on_error_and_the_line_shows_it() {
-        let proof = Proof {
+        let validation = Validation {
             end: End::Signalled(11),
             reason: String::new(),
             report: Err(String::new()),
@@ -119,7 +118,7 @@ mod tests {
             seconds: 0.0,
         };
         assert_eq!(
-            decide(&POLICY, &proof, &[], Recovery::NotTried, None).to_string(),
+            decide(&POLICY, &validation, &[], RecoveryResult::NotTried, None).to_string(),
             "ERROR: policy.on_error = poweroff"
         );
     }

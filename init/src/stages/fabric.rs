@@ -40,11 +40,11 @@ pub fn fix(m: &mut Machine, config: &Validator) -> Result<StageResult, Fault> {
     let _not_there = remove(Path::new(paths::FABRIC_FIX));
     let mut line = on_output(|line| debug!("fabric: {line}"));
     let done = m.run(&spec, &mut line, |end| {
-        matches!(end.status(), Some(status::FINE | status::FAILING | status::WRONG_USE))
+        matches!(end.status(), Some(status::SUCCESS | status::FAILURE | status::USAGE_ERROR))
     })?;
     Ok(match done.end.status() {
-        Some(status::WRONG_USE) => return Err(Fault::Config(refusal(&done.tail))),
-        Some(status::FINE | status::FAILING) => match summary() {
+        Some(status::USAGE_ERROR) => return Err(Fault::Config(refusal(&done.tail))),
+        Some(status::SUCCESS | status::FAILURE) => match summary() {
             Ok(summary) => StageResult::Done(summary),
             Err(why) => StageResult::Failed(format!("firstlight fabric fix: {}: {why}", paths::FABRIC_FIX)),
         },

@@ -21,7 +21,7 @@ pub fn show_last_boot(m: &Machine) -> Result<(), Fault> {
     }
     let mut line = on_output(|line| info!("last boot {line}"));
     let done = m.run(&helper::show_last_boot(), &mut line, |_| true)?;
-    if done.end != End::Exited(helper::FINE) {
+    if done.end != End::Exited(helper::SUCCESS) {
         info!("warning: last boot: {}", done.reason());
     }
     Ok(())
@@ -32,11 +32,11 @@ pub fn show_last_boot(m: &Machine) -> Result<(), Fault> {
 /// # Errors
 /// Only an interruption.
 pub fn keep_fault(m: &Machine, fault: &Fault) -> Result<(), Fault> {
-    if matches!(fault, Fault::Asked(_)) || !Path::new(paths::EFI).exists() {
+    if matches!(fault, Fault::ShutdownRequested(_)) || !Path::new(paths::EFI).exists() {
         return Ok(());
     }
     let done = m.run(&helper::keep_fault(&fault.last_words()), &mut no_lines, |_| true)?;
-    if done.end != End::Exited(helper::FINE) {
+    if done.end != End::Exited(helper::SUCCESS) {
         info!("warning: not in the firmware's store: {}", done.reason());
     }
     Ok(())
@@ -51,7 +51,7 @@ pub fn show_secure_boot(m: &Machine) -> Result<(), Fault> {
     if Path::new(paths::EFI).exists() {
         let mut said = |line: &str| line.clone_into(&mut state);
         let done = m.run(&helper::secure_boot(), &mut on_output(&mut said), |_| true)?;
-        if done.end != End::Exited(helper::FINE) {
+        if done.end != End::Exited(helper::SUCCESS) {
             state = format!("unknown: {}", done.reason());
         }
     }

@@ -6,9 +6,9 @@ use std::fs;
 
 const FILE: &str = "/proc/sys/kernel/modules_disabled";
 
-/// The result.
+/// The result of disabling the loading of modules.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Locked {
+pub enum LockResult {
     /// No module can be loaded until the next boot.
     Yes,
     /// The machine is not handed over.
@@ -19,7 +19,7 @@ pub enum Locked {
     Refused(String),
 }
 
-impl fmt::Display for Locked {
+impl fmt::Display for LockResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Yes => f.write_str("no more modules can be loaded"),
@@ -32,18 +32,18 @@ impl fmt::Display for Locked {
 
 /// Disables loading of modules if configured.
 #[must_use]
-pub fn lock(action: Action, workload: &Workload) -> Locked {
+pub fn lock(action: Action, workload: &Workload) -> LockResult {
     let handed_over = matches!(action, Action::Workload | Action::WorkloadWithoutP2p);
     if !handed_over || workload.mode == WorkloadMode::None {
-        return Locked::NoWorkload;
+        return LockResult::NoWorkload;
     }
     if !workload.lock_modules {
-        return Locked::NotWanted;
+        return LockResult::NotWanted;
     }
     match fs::write(FILE, "1") {
-        Ok(()) => Locked::Yes,
+        Ok(()) => LockResult::Yes,
         // A kernel without modules has no such file.
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Locked::Yes,
-        Err(e) => Locked::Refused(format!("{FILE}: {e}")),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => LockResult::Yes,
+        Err(e) => LockResult::Refused(format!("{FILE}: {e}")),
     }
 }

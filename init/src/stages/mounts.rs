@@ -18,36 +18,36 @@ use std::path::Path;
 
 /// Whether the boot needs the mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Need {
+enum Requirement {
     /// The boot stops without it.
-    Must,
-    /// Our kernel never has it; its absence is not reported.
-    Foreign,
+    Required,
+    /// Only foreign kernels have it; its absence is not reported.
+    Optional,
 }
 
 /// One mount: file system, folder, flags, data, need.
-struct Mount(&'static str, &'static str, Flags, &'static str, Need);
+struct Mount(&'static str, &'static str, Flags, &'static str, Requirement);
 
 const SAFE: Flags = Flags::NOSUID.union(Flags::NODEV).union(Flags::NOEXEC);
 
 const TABLE: &[Mount] = &[
-    Mount("proc", "/proc", SAFE, "", Need::Must),
-    Mount("sysfs", "/sys", SAFE, "", Need::Must),
-    Mount("devtmpfs", "/dev", Flags::NOSUID, "mode=0755", Need::Must),
+    Mount("proc", "/proc", SAFE, "", Requirement::Required),
+    Mount("sysfs", "/sys", SAFE, "", Requirement::Required),
+    Mount("devtmpfs", "/dev", Flags::NOSUID, "mode=0755", Requirement::Required),
     Mount(
         "devpts",
         "/dev/pts",
         Flags::NOSUID.union(Flags::NOEXEC),
         "mode=0620,gid=5,ptmxmode=0666",
-        Need::Must,
+        Requirement::Required,
     ),
     // NCCL's shared buffers of all processes are in it; the size is a limit and reserves no memory.
-    Mount("tmpfs", "/dev/shm", Flags::NOSUID.union(Flags::NODEV), "mode=1777,size=50%", Need::Must),
-    Mount("tmpfs", "/run", Flags::NOSUID.union(Flags::NODEV), "mode=0755", Need::Must),
-    Mount("tmpfs", "/tmp", Flags::NOSUID.union(Flags::NODEV), "mode=1777", Need::Must),
-    Mount("cgroup2", "/sys/fs/cgroup", SAFE, "", Need::Must),
+    Mount("tmpfs", "/dev/shm", Flags::NOSUID.union(Flags::NODEV), "mode=1777,size=50%", Requirement::Required),
+    Mount("tmpfs", "/run", Flags::NOSUID.union(Flags::NODEV), "mode=0755", Requirement::Required),
+    Mount("tmpfs", "/tmp", Flags::NOSUID.union(Flags::NODEV), "mode=1777", Requirement::Required),
+    Mount("cgroup2", "/sys/fs/cgroup", SAFE, "", Requirement::Required),
     // Not in our kernel: a foreign kernel that is locked down shows its mode there.
-    Mount("securityfs", "/sys/kernel/security", SAFE, "", Need::Foreign),
+    Mount("securityfs", "/sys/kernel/security", SAFE, "", Requirement::Optional),
 ];
 
 /// Links that shells and programs expect, which devtmpfs does not have.
@@ -58,15 +58,15 @@ const LINKS: &[(&str, &str)] = &[
     ("/proc/self/fd/2", "/dev/stderr"),
 ];
 
-/// The result of the table.
+/// How many file systems were mounted, and the names of those that could not be.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Mounted {
+pub struct MountCounts {
     mounted: usize,
     kept: usize,
     absent: Vec<String>,
 }
 
-impl fmt::Display for Mounted {
+impl fmt::Display for MountCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} mounted", self.mounted)?;
         if self.kept > 0 {
@@ -83,7 +83,7 @@ impl fmt::Display for Mounted {
 ///
 /// # Errors
 /// [`Fault::Mount`] for the first mandatory one that fails. The consoles are opened even then.
-pub fn prepare(m: &mut Machine) -> Result<Mounted, Fault> {
+pub fn prepare(m: &mut Machine) -> Result<MountCounts, Fault> {
     descriptors::fill_standard_descriptors();
     let mounted = mount_all();
     m.console.open();
@@ -94,7 +94,7 @@ pub fn prepare(m: &mut Machine) -> Result<Mounted, Fault> {
     }
     // The folder exists already when init is process 1 of a namespace; opening the log reports any other error.
     let _there = fs::create_dir(paths::RUN);
-    if let Err(e) = m.console.keep_in(Path::new(paths::BOOT_LOG)) {
+    if let Err(e) = m.console.log_to_file(Path::new(paths::BOOT_LOG)) {
         info!("warning: {}: {e}", paths::BOOT_LOG);
     }
     // Refused in a process id namespace, which has no keyboard.
@@ -106,14 +106,14 @@ pub fn prepare(m: &mut Machine) -> Result<Mounted, Fault> {
     Ok(mounted)
 }
 
-fn mount_all() -> Result<Mounted, Fault> {
-    let mut done = Mounted::default();
+fn mount_all() -> Result<MountCounts, Fault> {
+    let mut done = MountCounts::default();
     for Mount(what, at, flags, data, need) in TABLE {
         match mount(what, at, *flags, data, *need) {
             Ok(true) => done.mounted += 1,
             Ok(false) => done.kept += 1,
-            Err(e) if *need == Need::Foreign && e.kind() == io::ErrorKind::NotFound => {}
-            Err(_) if *need == Need::Foreign => done.absent.push((*what).to_owned()),
+            Err(e) if *need == Requirement::Optional && e.kind() == io::ErrorKind::NotFound => {}
+            Err(_) if *need == Requirement::Optional => done.absent.push((*what).to_owned()),
             Err(source) => return Err(Fault::Mount { what, at, source }),
         }
     }
@@ -121,11 +121,11 @@ fn mount_all() -> Result<Mounted, Fault> {
 }
 
 /// False when something was already mounted there.
-fn mount(what: &str, at: &str, flags: Flags, data: &str, need: Need) -> io::Result<bool> {
+fn mount(what: &str, at: &str, flags: Flags, data: &str, need: Requirement) -> io::Result<bool> {
     let at = Path::new(at);
     match mount::mount_once(what, at, flags, data) {
         // Its parent folder is mounted earlier in the table.
-        Err(e) if e.kind() == io::ErrorKind::NotFound && need == Need::Must => {
+        Err(e) if e.kind() == io::ErrorKind::NotFound && need == Requirement::Required => {
             fs::create_dir(at)?;
             mount::mount_once(what, at, flags, data)
         }
@@ -134,7 +134,7 @@ fn mount(what: &str, at: &str, flags: Flags, data: &str, need: Need) -> io::Resu
 }
 
 /// Has a child mount the file systems that show the firmware's data.
-fn mount_firmware(m: &Machine, done: &mut Mounted) -> Result<(), Fault> {
+fn mount_firmware(m: &Machine, done: &mut MountCounts) -> Result<(), Fault> {
     let mut said = |line: &str| match line.split_once(' ') {
         Some((_, helper::MOUNTED)) => done.mounted += 1,
         Some((_, helper::KEPT)) => done.kept += 1,
@@ -142,7 +142,7 @@ fn mount_firmware(m: &Machine, done: &mut Mounted) -> Result<(), Fault> {
         None => {}
     };
     let ended = m.run(&helper::mount_firmware(), &mut on_output(&mut said), |_| true)?;
-    if ended.end != End::Exited(helper::FINE) {
+    if ended.end != End::Exited(helper::SUCCESS) {
         info!("warning: the file systems of the firmware: {}", ended.reason());
     }
     Ok(())
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_line_names_absent_file_systems() {
-        let done = Mounted { mounted: 8, kept: 1, absent: vec!["pstore".into(), "efivarfs".into()] };
+        let done = MountCounts { mounted: 8, kept: 1, absent: vec!["pstore".into(), "efivarfs".into()] };
         assert_eq!(done.to_string(), "8 mounted, 1 were already, no pstore efivarfs");
     }
 }

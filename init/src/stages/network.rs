@@ -4,7 +4,7 @@
 //! change of an interface needs.
 
 use crate::child::{End, GRACE, no_lines, on_output};
-use crate::config::types::{Card, Network, NetworkMode, TimeSource};
+use crate::config::types::{CardSelector, Network, NetworkMode, TimeSource};
 use crate::fault::Fault;
 use crate::file_io::write_atomically;
 use crate::helper;
@@ -19,16 +19,16 @@ use std::path::Path;
 
 use super::clock;
 
-/// The result of the stage.
+/// The result of the stage: the host name, and what is connected or why nothing is.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Connected {
+pub struct NetworkResult {
     hostname: String,
-    said: String,
+    summary: String,
 }
 
-impl fmt::Display for Connected {
+impl fmt::Display for NetworkResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, {}", self.hostname, self.said)
+        write!(f, "{}, {}", self.hostname, self.summary)
     }
 }
 
@@ -36,34 +36,34 @@ impl fmt::Display for Connected {
 ///
 /// # Errors
 /// Only an interruption.
-pub fn start(m: &mut Machine, config: &Network) -> Result<Connected, Fault> {
+pub fn start(m: &mut Machine, config: &Network) -> Result<NetworkResult, Fault> {
     let hostname = match kernel::set_hostname(&config.hostname) {
         Ok(()) => config.hostname.clone(),
         Err(e) => format!("warning: no host name: {e}"),
     };
     let loopback = m.run(&helper::loopback(), &mut no_lines, |_| true)?;
-    let said = match (loopback.end, &config.mode) {
-        (End::Exited(helper::FINE), NetworkMode::None) => "loopback only".to_owned(),
-        (End::Exited(helper::FINE), _) => match reach(m, config)? {
-            Ok(said) => said,
+    let summary = match (loopback.end, &config.mode) {
+        (End::Exited(helper::SUCCESS), NetworkMode::None) => "loopback only".to_owned(),
+        (End::Exited(helper::SUCCESS), _) => match connect_once(m, config)? {
+            Ok(summary) => summary,
             Err(why) => format!("warning: no network: {why}"),
         },
         _ => format!("warning: loopback: {}", loopback.reason()),
     };
-    let said = format!("{said}{}", start_rdma(m, config)?);
-    Ok(Connected { hostname, said })
+    let summary = format!("{summary}{}", start_rdma(m, config)?);
+    Ok(NetworkResult { hostname, summary })
 }
 
 /// Connects once per boot and sets the clock if configured; later calls return the first result.
 ///
 /// # Errors
 /// Only an interruption.
-pub fn reach(m: &mut Machine, config: &Network) -> Result<Result<String, String>, Fault> {
+pub fn connect_once(m: &mut Machine, config: &Network) -> Result<Result<String, String>, Fault> {
     if let Some(result) = &m.network {
         return Ok(result.clone());
     }
-    let result = connect(m, config)?.and_then(|said| match write_name_servers(config) {
-        Ok(()) => Ok(said),
+    let result = connect(m, config)?.and_then(|summary| match write_name_servers(config) {
+        Ok(()) => Ok(summary),
         Err(e) => Err(format!("{}: {e}", paths::RESOLV_CONF)),
     });
     if result.is_ok() {
@@ -80,7 +80,7 @@ fn connect(m: &mut Machine, config: &Network) -> Result<Result<String, String>, 
     let mut name = String::new();
     let mut named = |line: &str| line.clone_into(&mut name);
     let found = m.run(&helper::find_interface(config), &mut on_output(&mut named), |_| true)?;
-    if found.end != End::Exited(helper::FINE) {
+    if found.end != End::Exited(helper::SUCCESS) {
         return Ok(Err(found.reason()));
     }
     let left = config.timeout.saturating_sub(found.took);
@@ -108,34 +108,30 @@ fn connect(m: &mut Machine, config: &Network) -> Result<Result<String, String>, 
 }
 
 /// A child takes link-local addresses, and leaves another one that keeps them.
-fn take_link_local(
-    m: &mut Machine,
-    config: &Network,
-    ports: &[Card],
-) -> Result<Result<String, String>, Fault> {
-    let (mut names, mut keeper, mut said) = (Vec::new(), None, String::new());
+fn take_link_local(m: &mut Machine, config: &Network, ports: &[CardSelector]) -> Result<Result<String, String>, Fault> {
+    let (mut names, mut keeper, mut summary) = (Vec::new(), None, String::new());
     let mut line = |line: &str| {
         if let Some(name) = line.strip_prefix(helper::PORT) {
             names.push(name.to_owned());
         } else if let Some(id) = line.strip_prefix(helper::KEEPER) {
             keeper = id.parse().ok().and_then(Pid::from_raw).and_then(|id| process::pidfd(id).ok());
         } else {
-            line.clone_into(&mut said);
+            line.clone_into(&mut summary);
         }
     };
     let spec = helper::take_link_local(ports, config.timeout);
     let done = m.run(&spec, &mut on_output(&mut line), |_| true)?;
-    if done.end != End::Exited(helper::FINE) {
+    if done.end != End::Exited(helper::SUCCESS) {
         return Ok(Err(done.reason()));
     }
     let Some(keeper) = keeper else { return Ok(Err("the keeper of the addresses has ended".to_owned())) };
-    (m.keeper, m.interfaces) = (Some(keeper), names);
-    Ok(Ok(said))
+    (m.address_keeper, m.interfaces) = (Some(keeper), names);
+    Ok(Ok(summary))
 }
 
 /// Ends the child that keeps link-local addresses. The addresses and the routes stay.
 pub fn end_keeper(m: &mut Machine) {
-    if let Some(keeper) = m.keeper.take()
+    if let Some(keeper) = m.address_keeper.take()
         && !process::end(keeper.as_fd(), GRACE)
     {
         info!("warning: the keeper of the link-local addresses does not end");
@@ -146,8 +142,8 @@ pub fn end_keeper(m: &mut Machine) {
 ///
 /// # Errors
 /// Only an interruption.
-pub fn keep_again(m: &mut Machine, config: &Network) -> Result<(), Fault> {
-    if let (Some(_), NetworkMode::LinkLocal(ports)) = (m.keeper.take(), &config.mode)
+pub fn restart_keeper(m: &mut Machine, config: &Network) -> Result<(), Fault> {
+    if let (Some(_), NetworkMode::LinkLocal(ports)) = (m.address_keeper.take(), &config.mode)
         && let Err(why) = take_link_local(m, config, ports)?
     {
         info!("warning: link-local addresses: {why}");
@@ -164,8 +160,8 @@ fn start_rdma(m: &Machine, config: &Network) -> Result<String, Fault> {
     let spec = helper::start_rdma(config.soft_roce, &m.interfaces);
     let done = m.run(&spec, &mut on_output(|line| line.clone_into(&mut devices)), |_| true)?;
     Ok(match done.end {
-        End::Exited(helper::FINE) if devices.is_empty() => String::new(),
-        End::Exited(helper::FINE) => format!(", RDMA {devices}"),
+        End::Exited(helper::SUCCESS) if devices.is_empty() => String::new(),
+        End::Exited(helper::SUCCESS) => format!(", RDMA {devices}"),
         _ => format!(", warning: no RDMA: {}", done.reason()),
     })
 }

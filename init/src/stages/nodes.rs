@@ -1,9 +1,9 @@
 //! The stage `nodes`, only where `nodes.size` is configured: this machine meets the others by `firstlight nodes`, in a
 //! child. The machine's own verdict stays as it is; the policy follows the worse of the two.
 
-use super::reset::Reset;
+use super::reset::ResetCheck;
 use super::validate::is_verdict;
-use crate::child::{End, Spec, Stream};
+use crate::child::{ChildSpec, End, Stream};
 use crate::config::types::Validator;
 use crate::console::CHILD;
 use crate::fault::Fault;
@@ -11,7 +11,7 @@ use crate::file_io::{read_at_most, remove};
 use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
-use crate::verdict::{Met, Proof, Trouble, Verdict, judge};
+use crate::verdict::{Met, StageError, Validation, Verdict, judge};
 use contract::mark::Step;
 use log::{debug, info};
 use std::path::Path;
@@ -24,21 +24,21 @@ const WIDTH: usize = 80;
 /// Maximum size of the report.
 const LARGEST: u64 = 64 << 20;
 
-/// Meets the other nodes if that is configured. A machine that did not pass by itself, or had `troubles` before, does not
-/// take part: its GPUs may hang, and the others report it as absent.
+/// Meets the other nodes if that is configured. A machine that did not pass by itself, or had `stage_errors` before,
+/// does not take part: its GPUs may hang, and the others report it as absent.
 ///
 /// # Errors
 /// Only an interruption.
 pub fn meet(
     m: &mut Machine,
     config: &Validator,
-    proof: &Proof,
-    (reset, troubles): (&Reset, &[Trouble]),
+    validation: &Validation,
+    (reset, stage_errors): (&ResetCheck, &[StageError]),
 ) -> Result<Option<Met>, Fault> {
     let Some(meeting) = config.meeting else { return Ok(None) };
     m.stage("nodes", |m| {
         let _not_there = remove(Path::new(paths::NODES));
-        let own = judge(proof, troubles).verdict;
+        let own = judge(validation, stage_errors).verdict;
         if own.is_good() {
             reset.guard(m, Step::Nodes, |why| Met::failed(why, None), |m| run(m, config, meeting))
         } else {
@@ -56,7 +56,7 @@ fn run(m: &Machine, config: &Validator, meeting: Duration) -> Result<Met, Fault>
     Ok(Met::accept(done.end, &done.reason(), report))
 }
 
-fn spec(config: &Validator, meeting: Duration) -> Spec {
+fn spec(config: &Validator, meeting: Duration) -> ChildSpec {
     helper::validator(config, &["nodes", "--json", paths::NODES], meeting + TESTS)
 }
 

@@ -11,7 +11,7 @@ use crate::helper;
 use crate::machine::{Armed, Machine};
 use crate::paths;
 use crate::stages::decide::Decision;
-use crate::verdict::{Judgement, Met, Trouble, Verdict};
+use crate::verdict::{Judgement, Met, StageError, Verdict};
 use contract::schema;
 use log::info;
 use serde::Serialize;
@@ -21,7 +21,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::keep::keep;
+use super::keep::keep_report;
 use super::watchdog;
 
 /// Size limit of the image's nccl.conf.
@@ -29,7 +29,7 @@ const LARGEST_SETTINGS: u64 = 1 << 20;
 
 /// The published decision and the workload's variables.
 #[derive(Debug)]
-pub struct Published {
+pub struct Publication {
     /// The decision; ERROR if it could not be written.
     pub decision: Decision,
     /// The workload's variables.
@@ -37,7 +37,7 @@ pub struct Published {
     kept: String,
 }
 
-impl fmt::Display for Published {
+impl fmt::Display for Publication {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.kept)
     }
@@ -47,14 +47,14 @@ impl fmt::Display for Published {
 ///
 /// # Errors
 /// Only an interruption.
-pub fn publish(m: &mut Machine, config: &Config, mut decision: Decision) -> Result<Published, Fault> {
+pub fn publish(m: &mut Machine, config: &Config, mut decision: Decision) -> Result<Publication, Fault> {
     if let Some(root) = &decision.judgement.recorded {
         info!("warning: the report is about the machine in {root}, not about this one");
     }
     let mut variables = match variables(m, &decision)? {
         Ok(variables) => variables,
-        Err(trouble) => {
-            decision.worsen(&config.policy, &trouble);
+        Err(stage_error) => {
+            decision.add_stage_error(&config.policy, &stage_error);
             Vec::new()
         }
     };
@@ -65,30 +65,30 @@ pub fn publish(m: &mut Machine, config: &Config, mut decision: Decision) -> Resu
         reason: "the verdict of the tests over all nodes".to_owned(),
     }));
     watchdog::set_variables(m, config, decision.action, &mut variables);
-    if let Err(trouble) = write_down(m, &decision, &variables) {
-        rewrite(m, &mut decision, config, &mut variables, &trouble);
+    if let Err(stage_error) = write_files(m, &decision, &variables) {
+        rewrite(m, &mut decision, config, &mut variables, &stage_error);
     }
-    let (kept, trouble) = keep(m, config, &decision.judgement)?;
-    if let Some(trouble) = trouble {
-        rewrite(m, &mut decision, config, &mut variables, &trouble);
+    let (kept, stage_error) = keep_report(m, config, &decision.judgement)?;
+    if let Some(stage_error) = stage_error {
+        rewrite(m, &mut decision, config, &mut variables, &stage_error);
     }
-    Ok(Published { decision, variables, kept })
+    Ok(Publication { decision, variables, kept })
 }
 
-/// Writes everything again after trouble made the verdict ERROR. If a file cannot be written even then, its old
+/// Writes everything again after an error made the verdict ERROR. If a file cannot be written even then, its old
 /// version must not remain, and a workload that needs the setting against peer-to-peer is not started.
 fn rewrite(
     m: &Machine,
     decision: &mut Decision,
     config: &Config,
     variables: &mut Vec<Variable>,
-    trouble: &Trouble,
+    stage_error: &StageError,
 ) {
-    decision.worsen(&config.policy, trouble);
+    decision.add_stage_error(&config.policy, stage_error);
     apply_action(decision, variables);
     watchdog::set_variables(m, config, decision.action, variables);
     withdraw(m, &decision.judgement);
-    if write_down(m, decision, variables).is_err() && decision.action == Action::WorkloadWithoutP2p {
+    if write_files(m, decision, variables).is_err() && decision.action == Action::WorkloadWithoutP2p {
         decision.action = Action::Hold;
     }
 }
@@ -96,17 +96,16 @@ fn rewrite(
 /// Writes a verdict without a report, as far as possible, and removes the mark of a validated machine.
 pub fn withdraw(m: &Machine, judgement: &Judgement) {
     let _not_there = remove(Path::new(paths::VALIDATED));
-    if let Err(trouble) =
-        verdict_json(judgement, m.watchdog.as_ref()).and_then(|text| write(paths::VERDICT, &text))
+    if let Err(stage_error) = verdict_json(judgement, m.watchdog.as_ref()).and_then(|text| write(paths::VERDICT, &text))
     {
         // An old verdict must not be read in its place.
         let _not_there = remove(Path::new(paths::VERDICT));
-        info!("warning: {}", trouble.cause);
+        info!("warning: {}", stage_error.cause);
     }
 }
 
 /// The workload's variables according to the validator.
-fn variables(m: &Machine, decision: &Decision) -> Result<Result<Vec<Variable>, Trouble>, Fault> {
+fn variables(m: &Machine, decision: &Decision) -> Result<Result<Vec<Variable>, StageError>, Fault> {
     if !decision.judgement.has_report {
         return Ok(Ok(Vec::new()));
     }
@@ -118,11 +117,11 @@ fn variables(m: &Machine, decision: &Decision) -> Result<Result<Vec<Variable>, T
     };
     let met = decision.judgement.nodes.as_ref().is_some_and(|met| met.verdict.is_good());
     let done = m.run(&helper::environment(met), &mut on_output(&mut take), |end| end == End::Exited(0))?;
-    let trouble = |cause| Trouble { stage: "publish", code: None, cause };
+    let stage_error = |cause| StageError { stage: "publish", code: None, cause };
     if done.end != End::Exited(0) {
-        return Ok(Err(trouble(format!("firstlight env {}", done.end))));
+        return Ok(Err(stage_error(format!("firstlight env {}", done.end))));
     }
-    Ok(environment::parse(&lines).map_err(trouble))
+    Ok(environment::parse(&lines).map_err(stage_error))
 }
 
 /// Adds the setting that the action requires, and removes settings that the verdict does not justify: it
@@ -137,7 +136,7 @@ fn apply_action(decision: &Decision, variables: &mut Vec<Variable>) {
     }
 }
 
-fn write_down(m: &Machine, decision: &Decision, variables: &[Variable]) -> Result<(), Trouble> {
+fn write_files(m: &Machine, decision: &Decision, variables: &[Variable]) -> Result<(), StageError> {
     // A child may have created this file.
     let _not_there = remove(Path::new(paths::VALIDATED));
     write(paths::ENV, &environment::lines(variables))?;
@@ -158,7 +157,7 @@ fn settings(path: &Path) -> io::Result<String> {
     }
 }
 
-fn write(path: &str, text: &str) -> Result<(), Trouble> {
+fn write(path: &str, text: &str) -> Result<(), StageError> {
     let at = Path::new(path);
     let written = write_atomically(at, text.as_bytes()).or_else(|_| {
         // A child may have removed the folder, or made a folder where the file must be.
@@ -169,8 +168,8 @@ fn write(path: &str, text: &str) -> Result<(), Trouble> {
     written.map_err(|e| failed(path, &e))
 }
 
-fn failed(path: &str, e: &io::Error) -> Trouble {
-    Trouble { stage: "publish", code: None, cause: format!("{path}: {e}") }
+fn failed(path: &str, e: &io::Error) -> StageError {
+    StageError { stage: "publish", code: None, cause: format!("{path}: {e}") }
 }
 
 /// `firstlight.verdict/1`
@@ -193,7 +192,7 @@ struct VerdictFile<'a> {
     seconds: f64,
 }
 
-fn verdict_json(judgement: &Judgement, watchdog: Option<&Armed>) -> Result<String, Trouble> {
+fn verdict_json(judgement: &Judgement, watchdog: Option<&Armed>) -> Result<String, StageError> {
     let file = VerdictFile {
         schema: schema::VERDICT,
         verdict: judgement.verdict,
@@ -212,13 +211,13 @@ fn verdict_json(judgement: &Judgement, watchdog: Option<&Armed>) -> Result<Strin
     };
     let text = serde_json::to_string(&file).map(|text| text + "\n");
     let cause = |e| format!("{}: {e}", paths::VERDICT);
-    text.map_err(|e| Trouble { stage: "publish", code: None, cause: cause(e) })
+    text.map_err(|e| StageError { stage: "publish", code: None, cause: cause(e) })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stages::recover::Recovery;
+    use crate::stages::recover::RecoveryResult;
     use serde_json::json;
 
     #[test]
@@ -242,16 +241,13 @@ mod tests {
         if !worse {
             judgement.verdict = Verdict::Pass;
         }
-        apply_action(&Decision { judgement, action, recovery: Recovery::NotTried }, &mut variables);
+        apply_action(&Decision { judgement, action, recovery: RecoveryResult::NotTried }, &mut variables);
         environment::lines(&variables)
     }
 
     #[test]
     fn settings_for_peer_to_peer_stay_only_with_a_good_verdict() {
-        assert_eq!(
-            variables_for(Action::Workload, false),
-            "# fast\nNCCL_P2P_LEVEL=SYS\nNCCL_IB_HCA=mlx5_0\n"
-        );
+        assert_eq!(variables_for(Action::Workload, false), "# fast\nNCCL_P2P_LEVEL=SYS\nNCCL_IB_HCA=mlx5_0\n");
         assert_eq!(variables_for(Action::Workload, true), "NCCL_IB_HCA=mlx5_0\n");
     }
 

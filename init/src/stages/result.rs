@@ -1,10 +1,10 @@
-//! The result of a stage whose child may fail without ending the boot: the stage's line, or trouble for the verdict. Also
-//! the last finding in the documents of such stages.
+//! The result of a stage whose child may fail without ending the boot: the stage's line, or an error for the verdict.
+//! Also the last finding in the documents of such stages.
 
 use crate::driver::report::Severity;
 use crate::file_io::read_at_most;
 use crate::paths;
-use crate::verdict::Trouble;
+use crate::verdict::StageError;
 use serde::Deserialize;
 use std::fmt;
 use std::path::Path;
@@ -28,11 +28,11 @@ impl fmt::Display for StageResult {
 }
 
 impl StageResult {
-    /// The trouble that the verdict must include for the result of `stage`, if any.
+    /// The error that the verdict must include for the result of `stage`, if any.
     #[must_use]
-    pub fn trouble(&self, stage: &'static str) -> Option<Trouble> {
+    pub fn stage_error(&self, stage: &'static str) -> Option<StageError> {
         match self {
-            Self::Failed(cause) => Some(Trouble { stage, code: None, cause: cause.clone() }),
+            Self::Failed(cause) => Some(StageError { stage, code: None, cause: cause.clone() }),
             Self::Done(_) => None,
         }
     }

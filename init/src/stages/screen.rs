@@ -2,8 +2,8 @@
 //! changes that GPU's BARs and before its driver loads.
 
 use crate::child::{End, no_lines};
-use crate::config::types::{Config, Place, Screen};
-use crate::console::screen::{gpus_with_display, is_full, wanted};
+use crate::config::types::{Config, DeviceSpec, Screen};
+use crate::console::screen::{effective_setting, gpus_with_display, is_full_screen};
 use crate::fault::Fault;
 use crate::helper;
 use crate::machine::Machine;
@@ -11,9 +11,9 @@ use log::info;
 use std::fmt;
 use std::path::Path;
 
-/// The result for the screen.
+/// What happened to the firmware's framebuffer.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Settled {
+pub enum ScreenResult {
     /// No NVIDIA GPU is the firmware's display.
     NotOnGpu,
     /// It stays on these GPUs.
@@ -24,7 +24,7 @@ pub enum Settled {
     Stuck(String),
 }
 
-impl fmt::Display for Settled {
+impl fmt::Display for ScreenResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotOnGpu => f.write_str("no firmware display on an NVIDIA GPU"),
@@ -40,14 +40,14 @@ impl fmt::Display for Settled {
 ///
 /// # Errors
 /// Only an interruption.
-pub fn settle(m: &mut Machine, config: &Config) -> Result<Settled, Fault> {
-    m.full_screen = is_full(&config.console, Path::new("/sys"));
+pub fn keep_or_release(m: &mut Machine, config: &Config) -> Result<ScreenResult, Fault> {
+    m.full_screen = is_full_screen(&config.console, Path::new("/sys"));
     let gpus = gpus_with_display(Path::new("/sys"));
     if gpus.is_empty() {
-        return Ok(Settled::NotOnGpu);
+        return Ok(ScreenResult::NotOnGpu);
     }
-    if wanted(&config.console) == Screen::Keep {
-        return Ok(Settled::Kept(gpus));
+    if effective_setting(&config.console) == Screen::Keep {
+        return Ok(ScreenResult::Kept(gpus));
     }
     info!("This screen goes dark now: it sits on GPU {}.", gpus.join(" "));
     info!("The verdict will be on: {}", where_the_verdict_is(m, config));
@@ -55,13 +55,13 @@ pub fn settle(m: &mut Machine, config: &Config) -> Result<Settled, Fault> {
     m.full_screen = false;
     let done = m.run(&helper::release_screen(), &mut no_lines, |_| true)?;
     Ok(match done.end {
-        End::Exited(helper::FINE) => Settled::Released(gpus),
-        _ => Settled::Stuck(done.reason()),
+        End::Exited(helper::SUCCESS) => ScreenResult::Released(gpus),
+        _ => ScreenResult::Stuck(done.reason()),
     })
 }
 
 fn where_the_verdict_is(m: &Machine, config: &Config) -> String {
     let mut places: Vec<_> = m.console.names().into_iter().filter(|name| name != "tty0").collect();
-    places.extend(config.report.partition.as_ref().map(Place::text));
+    places.extend(config.report.partition.as_ref().map(DeviceSpec::text));
     if places.is_empty() { "/run/firstlight of this machine only".to_owned() } else { places.join(", ") }
 }

@@ -1,15 +1,15 @@
 //! The part of the stage `config` that reads layers from a server, which the kernel word
 //! `firstlight.config=` names. It brings the network up for that; children fetch the files.
 
-use super::config::signed;
+use super::config::check_signature;
 use super::network;
 use crate::child::{End, no_lines, on_output};
-use crate::config::error::Wrong;
+use crate::config::error::ConfigError;
 use crate::config::mac::Mac;
-use crate::config::node::Identity;
-use crate::config::remote::{Remote, SUMS};
+use crate::config::node::NodeIdentity;
+use crate::config::remote::{CHECKSUMS, RemoteSource};
 use crate::config::types::Network;
-use crate::config::{File, LARGEST, Source, signature};
+use crate::config::{ConfigFile, LARGEST, LayerSource, signature};
 use crate::fault::Fault;
 use crate::file_io::read_at_most;
 use crate::helper;
@@ -25,25 +25,25 @@ use std::path::Path;
 pub(super) fn layers(
     m: &mut Machine,
     config: &Network,
-    remote: &Remote,
+    remote: &RemoteSource,
     key: Option<&str>,
-) -> Result<Result<Vec<File>, Wrong>, Fault> {
-    let wrong = |why| Wrong::Unreadable { place: "kernel word firstlight.config".to_owned(), why };
-    if let Err(why) = network::reach(m, config)? {
-        return Ok(Err(wrong(format!("{}: no network: {why}", remote.url))));
+) -> Result<Result<Vec<ConfigFile>, ConfigError>, Fault> {
+    let error = |why| ConfigError::Unreadable { place: "kernel word firstlight.config".to_owned(), why };
+    if let Err(why) = network::connect_once(m, config)? {
+        return Ok(Err(error(format!("{}: no network: {why}", remote.url))));
     }
     if let Err(e) = fs::create_dir_all(paths::REMOTE_CONFIG_D) {
-        return Ok(Err(wrong(format!("{}: {e}", paths::REMOTE_CONFIG_D))));
+        return Ok(Err(error(format!("{}: {e}", paths::REMOTE_CONFIG_D))));
     }
     let files = if remote.is_folder() {
-        let sums = match fetch(m, config, &remote.sums(), SUMS)? {
+        let sums = match fetch(m, config, &remote.checksums(), CHECKSUMS)? {
             Ok(file) => file,
-            Err(why) => return Ok(Err(wrong(why))),
+            Err(why) => return Ok(Err(error(why))),
         };
         let identity = identity(m)?;
         match remote.files(&sums.text, &identity) {
             Ok(files) => files,
-            Err(why) => return Ok(Err(wrong(format!("{}: {why}", remote.url)))),
+            Err(why) => return Ok(Err(error(format!("{}: {why}", remote.url)))),
         }
     } else {
         vec![remote.clone()]
@@ -52,12 +52,12 @@ pub(super) fn layers(
     for (n, file) in files.iter().enumerate() {
         match fetch(m, config, file, &format!("{n}-{}", name(&file.url)))? {
             Ok(layer) => layers.push(layer),
-            Err(why) => return Ok(Err(wrong(why))),
+            Err(why) => return Ok(Err(error(why))),
         }
         if let (Some(layer), Some(key)) = (layers.last(), key)
-            && let Err(wrong) = check(m, config, &file.url, layer, key)?
+            && let Err(error) = check(m, config, &file.url, layer, key)?
         {
-            return Ok(Err(wrong));
+            return Ok(Err(error));
         }
     }
     Ok(Ok(layers))
@@ -69,16 +69,20 @@ fn name(url: &str) -> String {
     last.chars().filter(|c| c.is_ascii_alphanumeric() || ".-_".contains(*c)).take(100).collect()
 }
 
-fn fetch(m: &Machine, config: &Network, remote: &Remote, name: &str) -> Result<Result<File, String>, Fault> {
+fn fetch(
+    m: &Machine,
+    config: &Network,
+    remote: &RemoteSource,
+    name: &str,
+) -> Result<Result<ConfigFile, String>, Fault> {
     let path = format!("{}/{name}", paths::REMOTE_CONFIG_D);
     let done = m.run(&helper::fetch(remote, &path, config), &mut no_lines, |_| true)?;
     if done.end != End::Exited(0) {
         return Ok(Err(done.reason_after("firstlight: ")));
     }
     let text = read_at_most(Path::new(&path), LARGEST).map_err(|e| format!("{path}: {e}"));
-    let text =
-        text.and_then(|bytes| String::from_utf8(bytes).map_err(|_| format!("{path}: not valid UTF-8")));
-    Ok(text.map(|text| File { source: Source::Server, path, text }))
+    let text = text.and_then(|bytes| String::from_utf8(bytes).map_err(|_| format!("{path}: not valid UTF-8")));
+    Ok(text.map(|text| ConfigFile { source: LayerSource::Server, path, text }))
 }
 
 /// Fetches the signature of a layer and checks it.
@@ -86,27 +90,28 @@ fn check(
     m: &Machine,
     config: &Network,
     url: &str,
-    layer: &File,
+    layer: &ConfigFile,
     key: &str,
-) -> Result<Result<(), Wrong>, Fault> {
+) -> Result<Result<(), ConfigError>, Fault> {
     let (url_of, path) =
         (format!("{url}.{}", signature::EXTENSION), format!("{}.{}", layer.path, signature::EXTENSION));
     let done = m.run(&helper::fetch_signature(&url_of, &path, config), &mut no_lines, |_| true)?;
     if done.end != End::Exited(0) {
-        return Ok(Err(Wrong::Signature { place: url.to_owned(), why: done.reason_after("firstlight: ") }));
+        let (place, why) = (url.to_owned(), done.reason_after("firstlight: "));
+        return Ok(Err(ConfigError::Signature { place, why }));
     }
-    Ok(signed(layer, url, Some(key)))
+    Ok(check_signature(layer, url, Some(key)))
 }
 
-fn identity(m: &Machine) -> Result<Identity, Fault> {
-    let mut identity = Identity::default();
+fn identity(m: &Machine) -> Result<NodeIdentity, Fault> {
+    let mut identity = NodeIdentity::default();
     let mut take = |line: &str| {
-        if let Some(mac) = line.strip_prefix("mac=").and_then(Mac::read) {
+        if let Some(mac) = line.strip_prefix("mac=").and_then(Mac::parse) {
             identity.macs.push(mac);
         } else if let Some(serial) = line.strip_prefix("serial=") {
             identity.serial = Some(serial.to_owned());
         }
     };
-    m.run(&helper::identify(), &mut on_output(&mut take), |end| end == End::Exited(helper::FINE))?;
+    m.run(&helper::identify(), &mut on_output(&mut take), |end| end == End::Exited(helper::SUCCESS))?;
     Ok(identity)
 }

@@ -10,7 +10,7 @@ use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
 use crate::sys::process::{self, Signal};
-use crate::verdict::{Proof, Verdict};
+use crate::verdict::{Validation, Verdict};
 use contract::last_line::{BEGINNING, PROGRESS};
 use contract::mark::UNDER_LOAD;
 use contract::recovery::WITHOUT_P2P;
@@ -27,7 +27,7 @@ const LARGEST: u64 = 64 << 20;
 
 /// Which tests are run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which {
+pub enum TestSelection {
     /// Those of the configured level.
     All,
     /// Those of each GPU by itself.
@@ -36,7 +36,7 @@ pub enum Which {
     WithoutLoad,
 }
 
-impl fmt::Display for Proof {
+impl fmt::Display for Validation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the validator {}", self.end)
     }
@@ -45,8 +45,8 @@ impl fmt::Display for Proof {
 /// Runs the validator.
 ///
 /// # Errors
-/// Only an interruption; every other result is a [`Proof`].
-pub fn prove(m: &mut Machine, config: &Validator, which: Which) -> Result<Proof, Fault> {
+/// Only an interruption; every other result is a [`Validation`].
+pub fn run_tests(m: &mut Machine, config: &Validator, which: TestSelection) -> Result<Validation, Fault> {
     forget_old_report();
     run(m, config, which, None, paths::REPORT)
 }
@@ -55,7 +55,7 @@ pub fn prove(m: &mut Machine, config: &Validator, which: Which) -> Result<Proof,
 ///
 /// # Errors
 /// Only an interruption.
-pub fn prove_again(m: &mut Machine, config: &Validator, which: Which, level: &str) -> Result<Proof, Fault> {
+pub fn run_level(m: &mut Machine, config: &Validator, which: TestSelection, level: &str) -> Result<Validation, Fault> {
     forget_old_report();
     run(m, config, which, Some(level), paths::REPORT)
 }
@@ -64,26 +64,26 @@ pub fn prove_again(m: &mut Machine, config: &Validator, which: Which, level: &st
 ///
 /// # Errors
 /// Only an interruption.
-pub(super) fn try_alone(m: &mut Machine, config: &Validator) -> Result<Proof, Fault> {
+pub(super) fn run_without_p2p(m: &mut Machine, config: &Validator) -> Result<Validation, Fault> {
     let _not_there = remove(Path::new(paths::RECOVERY_REPORT));
-    run(m, config, Which::WithoutP2p, None, paths::RECOVERY_REPORT)
+    run(m, config, TestSelection::WithoutP2p, None, paths::RECOVERY_REPORT)
 }
 
 fn run(
     m: &Machine,
     config: &Validator,
-    which: Which,
+    which: TestSelection,
     level: Option<&str>,
     report: &str,
-) -> Result<Proof, Fault> {
+) -> Result<Validation, Fault> {
     let (alone, under_load) = (WITHOUT_P2P.join(","), UNDER_LOAD.join(","));
     let marks = m.marks.as_ref().filter(|marks| marks.is_written);
     let begin_part = marks.map(|marks| helper::begin_part(&marks.report)).unwrap_or_default();
     let mut args = vec!["validate", "--json", report, "--text", "-"];
     match which {
-        Which::All => {}
-        Which::WithoutP2p => args.extend(["--only", &alone]),
-        Which::WithoutLoad => args.extend(["--skip", &under_load]),
+        TestSelection::All => {}
+        TestSelection::WithoutP2p => args.extend(["--only", &alone]),
+        TestSelection::WithoutLoad => args.extend(["--skip", &under_load]),
     }
     args.extend(level.iter().flat_map(|level| ["--level", *level]));
     args.extend(begin_part.iter().flat_map(|word| ["--before-part", word]));
@@ -97,7 +97,7 @@ fn run(
     let spec = helper::validator(config, &args, config.timeout + GRACE);
     let mut held = Vec::new();
     let mut line = |stream: Stream, line: &str| show(stream, line, &mut held);
-    let done = m.run(&spec, &mut line, reached);
+    let done = m.run(&spec, &mut line, reached_verdict);
     if on_screen {
         m.console.lend_screen(false);
     }
@@ -106,7 +106,7 @@ fn run(
         // Workers of a validator that died may still use the GPUs.
         process::kill_all(Signal::KILL);
     }
-    Ok(Proof {
+    Ok(Validation {
         end: done.end,
         reason: done.reason(),
         report: read_report(report),
@@ -117,13 +117,13 @@ fn run(
 
 /// The result of a validator that may not run.
 #[must_use]
-pub fn skipped(why: String) -> Proof {
+pub fn skipped(why: String) -> Validation {
     forget_old_report();
-    Proof { end: End::Vetoed, report: Err(why.clone()), reason: why, lines: Vec::new(), seconds: 0.0 }
+    Validation { end: End::Vetoed, report: Err(why.clone()), reason: why, lines: Vec::new(), seconds: 0.0 }
 }
 
 /// Whether a validator that ended like this reached a verdict.
-fn reached(end: End) -> bool {
+fn reached_verdict(end: End) -> bool {
     let status = if let End::Exited(status) = end { Verdict::of_status(status) } else { None };
     status.is_some_and(|verdict| verdict != Verdict::Error)
 }

@@ -1,7 +1,7 @@
 //! The stage `watchdog`: arms the device that resets the machine when process 1 no longer makes progress, and gives it up or
 //! passes it on at the hand-over. Children touch the device, because it can hang; process 1 pets it (`child::petting`).
 
-use crate::child::petting::By;
+use crate::child::petting::PetMethod;
 use crate::child::{End, on_output};
 use crate::config::types::{Action, Config, Watchdog, WatchdogMode, WorkloadMode};
 use crate::environment::Variable;
@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::helper;
 use crate::machine::{Armed, Machine};
 use crate::sys::descriptors;
-use crate::verdict::Trouble;
+use crate::verdict::StageError;
 use contract::outcome::code;
 use log::info;
 use std::fmt;
@@ -19,40 +19,40 @@ use std::time::Duration;
 /// The workload's variable with the device; with `_S` after it, the seconds.
 const VARIABLE: &str = "FIRSTLIGHT_WATCHDOG";
 
-/// The result.
+/// The result of arming the watchdog.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Guarded {
+pub enum WatchdogState {
     /// `watchdog.mode = "off"`
-    NotWanted,
-    /// The machine has one, with this timeout.
-    By(Armed, Watchdog),
+    Off,
+    /// Process 1 has armed this device; the requested settings.
+    Armed(Armed, Watchdog),
     /// There is no usable device, and why.
-    Without(WatchdogMode, String),
+    Unavailable(WatchdogMode, String),
 }
 
-impl fmt::Display for Guarded {
+impl fmt::Display for WatchdogState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotWanted => f.write_str("off: watchdog.mode = off"),
-            Self::By(armed, wanted) => {
+            Self::Off => f.write_str("off: watchdog.mode = off"),
+            Self::Armed(armed, wanted) => {
                 write!(f, "{}, {} s", armed.name, armed.timeout_s)?;
                 let asked = wanted.timeout.as_secs();
                 if armed.timeout_s == asked { Ok(()) } else { write!(f, "; warning: it refused {asked} s") }
             }
-            Self::Without(WatchdogMode::Auto, why) => write!(f, "warning: none: {why}"),
-            Self::Without(mode, why) => write!(f, "ERROR: no {} watchdog: {why}", mode.word()),
+            Self::Unavailable(WatchdogMode::Auto, why) => write!(f, "warning: none: {why}"),
+            Self::Unavailable(mode, why) => write!(f, "ERROR: no {} watchdog: {why}", mode.word()),
         }
     }
 }
 
-impl Guarded {
-    /// The trouble that the verdict must include: a device that the configuration demands must exist.
+impl WatchdogState {
+    /// The error that the verdict must include: a device that the configuration demands must exist.
     #[must_use]
-    pub fn trouble(&self) -> Option<Trouble> {
-        let Self::Without(mode, why) = self else { return None };
+    pub fn stage_error(&self) -> Option<StageError> {
+        let Self::Unavailable(mode, why) = self else { return None };
         let cause = || format!("watchdog.mode = {}: {why}", mode.word());
         let demanded = *mode != WatchdogMode::Auto;
-        demanded.then(|| Trouble { stage: "watchdog", code: Some(code::WATCHDOG_NONE), cause: cause() })
+        demanded.then(|| StageError { stage: "watchdog", code: Some(code::WATCHDOG_NONE), cause: cause() })
     }
 }
 
@@ -60,29 +60,29 @@ impl Guarded {
 ///
 /// # Errors
 /// Only an interruption.
-pub fn arm(m: &mut Machine, config: &Watchdog) -> Result<Guarded, Fault> {
+pub fn arm(m: &mut Machine, config: &Watchdog) -> Result<WatchdogState, Fault> {
     if config.mode == WatchdogMode::Off {
-        return Ok(Guarded::NotWanted);
+        return Ok(WatchdogState::Off);
     }
-    let without = |why: String| Guarded::Without(config.mode, why);
+    let without = |why: String| WatchdogState::Unavailable(config.mode, why);
     let (ours, theirs) = match descriptors::pair() {
         Ok(pair) => pair,
         Err(e) => return Ok(without(format!("socketpair: {e}"))),
     };
     let mut said = None;
     let spec = helper::arm_watchdog(config, theirs);
-    let done = m.run(&spec, &mut on_output(|line| said = read(line)), |_| true);
+    let done = m.run(&spec, &mut on_output(|line| said = parse_line(line)), |_| true);
     drop(spec);
     let device = descriptors::receive_all(ours.as_fd()).pop();
-    let fine = done.as_ref().is_ok_and(|done| done.end == End::Exited(helper::FINE));
+    let fine = done.as_ref().is_ok_and(|done| done.end == End::Exited(helper::SUCCESS));
     match (device, said) {
         (Some(device), Some((armed, by))) if fine => {
             m.children.watchdog.begin(device, by, Duration::from_secs(armed.timeout_s));
             m.watchdog = Some(armed.clone());
-            Ok(Guarded::By(armed, *config))
+            Ok(WatchdogState::Armed(armed, *config))
         }
         (Some(device), _) => {
-            let stays = give_up(m, device, helper::DISARM, "the device")?.err();
+            let stays = release_device(m, device, helper::DISARM, "the device")?.err();
             let why = done?.reason();
             Ok(without(stays.map_or_else(|| why.clone(), |stays| format!("{why}; it may run on: {stays}"))))
         }
@@ -91,12 +91,12 @@ pub fn arm(m: &mut Machine, config: &Watchdog) -> Result<Guarded, Fault> {
 }
 
 /// The line of the child: path, how to pet it, seconds, name.
-fn read(line: &str) -> Option<(Armed, By)> {
+fn parse_line(line: &str) -> Option<(Armed, PetMethod)> {
     let mut words = line.splitn(4, ' ');
     let (device, how, seconds, name) = (words.next()?, words.next()?, words.next()?, words.next()?);
     let by = match how {
-        helper::DIRECT => By::Write,
-        helper::SLOW => By::Child,
+        helper::DIRECT => PetMethod::Write,
+        helper::SLOW => PetMethod::Child,
         _ => return None,
     };
     Some((Armed { device: device.to_owned(), name: name.to_owned(), timeout_s: seconds.parse().ok()? }, by))
@@ -104,7 +104,7 @@ fn read(line: &str) -> Option<(Armed, By)> {
 
 /// Has a child, as the only holder of the device, close it, so that a close that hangs does not block process 1. Returns
 /// whether it could be verified that the device is stopped or running, as wanted.
-fn give_up(m: &Machine, device: OwnedFd, how: &str, path: &str) -> Result<Result<bool, String>, Fault> {
+fn release_device(m: &Machine, device: OwnedFd, how: &str, path: &str) -> Result<Result<bool, String>, Fault> {
     let sent = descriptors::pair().and_then(|(ours, theirs)| {
         descriptors::send(ours.as_fd(), device.as_fd())?;
         Ok((ours, theirs))
@@ -120,7 +120,7 @@ fn give_up(m: &Machine, device: OwnedFd, how: &str, path: &str) -> Result<Result
     let mut said = String::new();
     let spec = helper::release_watchdog(how, path, theirs);
     let done = m.run(&spec, &mut on_output(|line| line.clone_into(&mut said)), |_| true)?;
-    let fine = done.end == End::Exited(helper::FINE);
+    let fine = done.end == End::Exited(helper::SUCCESS);
     Ok(if fine { Ok(said != helper::UNCHECKED) } else { Err(done.reason()) })
 }
 
@@ -132,13 +132,11 @@ pub fn set_variables(m: &Machine, config: &Config, action: Action, variables: &m
 
 fn variables_for(m: &Machine, config: &Config, action: Action) -> Vec<Variable> {
     let handed = matches!(action, Action::Workload | Action::WorkloadWithoutP2p) && config.workload.watchdog;
-    let Some(armed) = m.watchdog.as_ref().filter(|_| handed && config.workload.mode != WorkloadMode::None)
-    else {
+    let Some(armed) = m.watchdog.as_ref().filter(|_| handed && config.workload.mode != WorkloadMode::None) else {
         return Vec::new();
     };
     let reason = "the machine resets unless the workload opens it in this time and pets it".to_owned();
-    let variable =
-        |name: &str, value: String, reason: String| Variable { name: name.to_owned(), value, reason };
+    let variable = |name: &str, value: String, reason: String| Variable { name: name.to_owned(), value, reason };
     vec![
         variable(VARIABLE, armed.device.clone(), reason),
         variable(&format!("{VARIABLE}_S"), armed.timeout_s.to_string(), String::new()),
@@ -153,9 +151,9 @@ fn variables_for(m: &Machine, config: &Config, action: Action) -> Vec<Variable> 
 pub fn hand_over(m: &mut Machine, config: &Config) -> Result<(), Fault> {
     let (Some(device), Some(armed)) = (m.children.watchdog.end(), m.watchdog.take()) else { return Ok(()) };
     let how = if config.workload.watchdog { helper::KEEP } else { helper::DISARM };
-    m.lent = Some(config.watchdog);
+    m.watchdog_to_rearm = Some(config.watchdog);
     let (name, path, seconds) = (&armed.name, &armed.device, armed.timeout_s);
-    match give_up(m, device, how, path)? {
+    match release_device(m, device, how, path)? {
         Ok(checked) => {
             let unsure = if checked { "" } else { "; its driver does not show whether it is" };
             let what = if config.workload.watchdog {
@@ -174,8 +172,8 @@ pub fn hand_over(m: &mut Machine, config: &Config) -> Result<(), Fault> {
 ///
 /// # Errors
 /// Only an interruption.
-pub fn take_back(m: &mut Machine) -> Result<(), Fault> {
-    let Some(config) = m.lent.take() else { return Ok(()) };
+pub fn rearm(m: &mut Machine) -> Result<(), Fault> {
+    let Some(config) = m.watchdog_to_rearm.take() else { return Ok(()) };
     m.stage("watchdog", |m| arm(m, &config)).map(|_| ())
 }
 
@@ -189,34 +187,34 @@ mod tests {
 
     #[test]
     fn the_childs_line_is_read_and_no_other() {
-        assert_eq!(read("/dev/watchdog0 direct 60 iTCO_wdt"), Some((armed(60), By::Write)));
-        let (slow, by) = read("/dev/watchdog slow 60 IPMI").unwrap();
-        assert_eq!((slow.device.as_str(), by), ("/dev/watchdog", By::Child));
-        assert_eq!(read("/dev/watchdog0 direct 60 i6300ESB timer").unwrap().0.name, "i6300ESB timer");
+        assert_eq!(parse_line("/dev/watchdog0 direct 60 iTCO_wdt"), Some((armed(60), PetMethod::Write)));
+        let (slow, by) = parse_line("/dev/watchdog slow 60 IPMI").unwrap();
+        assert_eq!((slow.device.as_str(), by), ("/dev/watchdog", PetMethod::Child));
+        assert_eq!(parse_line("/dev/watchdog0 direct 60 i6300ESB timer").unwrap().0.name, "i6300ESB timer");
         for other in ["", "/dev/watchdog0 direct 60", "/dev/watchdog0 fast 60 x", "/dev/watchdog0 slow x y"] {
-            assert_eq!(read(other), None, "{other}");
+            assert_eq!(parse_line(other), None, "{other}");
         }
     }
 
     #[test]
     fn the_line_names_the_device_and_a_time_that_it_refused() {
         let config = Watchdog { mode: WatchdogMode::Auto, timeout: Duration::from_secs(60) };
-        assert_eq!(Guarded::By(armed(60), config).to_string(), "iTCO_wdt, 60 s");
-        let less = Guarded::By(armed(30), config).to_string();
+        assert_eq!(WatchdogState::Armed(armed(60), config).to_string(), "iTCO_wdt, 60 s");
+        let less = WatchdogState::Armed(armed(30), config).to_string();
         assert_eq!(less, "iTCO_wdt, 30 s; warning: it refused 60 s");
     }
 
     #[test]
     fn that_there_is_none_is_a_warning_unless_one_is_demanded() {
-        let without = |mode| Guarded::Without(mode, "no watchdog of the machine's own".to_owned());
+        let without = |mode| WatchdogState::Unavailable(mode, "no watchdog of the machine's own".to_owned());
         let auto = without(WatchdogMode::Auto);
         assert_eq!(auto.to_string(), "warning: none: no watchdog of the machine's own");
-        assert_eq!(auto.trouble(), None);
+        assert_eq!(auto.stage_error(), None);
         for mode in [WatchdogMode::Hardware, WatchdogMode::Software] {
-            let trouble = without(mode).trouble().unwrap();
-            assert_eq!((trouble.stage, trouble.code), ("watchdog", Some("WATCHDOG-NONE")));
-            assert!(trouble.cause.starts_with(&format!("watchdog.mode = {}: no ", mode.word())));
+            let stage_error = without(mode).stage_error().unwrap();
+            assert_eq!((stage_error.stage, stage_error.code), ("watchdog", Some("WATCHDOG-NONE")));
+            assert!(stage_error.cause.starts_with(&format!("watchdog.mode = {}: no ", mode.word())));
         }
-        assert_eq!(Guarded::NotWanted.trouble(), None);
+        assert_eq!(WatchdogState::Off.stage_error(), None);
     }
 }

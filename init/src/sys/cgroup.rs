@@ -24,13 +24,13 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The group of one child; there is none without cgroup2.
 #[derive(Debug)]
-pub struct Group {
+pub struct ControlGroup {
     at: PathBuf,
     /// The file to which the ids of the members are written.
     members: OwnedFd,
 }
 
-impl Group {
+impl ControlGroup {
     /// Makes a group, with limits if the kernel has these controllers.
     #[must_use]
     pub fn new() -> Option<Self> {
@@ -65,7 +65,7 @@ impl Group {
     ///
     /// # Errors
     /// As dup(2).
-    pub fn take(&self, command: &mut Command) -> io::Result<()> {
+    pub fn confine(&self, command: &mut Command) -> io::Result<()> {
         let members = self.members.try_clone()?;
         let setup = move || Ok(rustix::io::write(members.as_fd(), b"0").map(|_| ())?);
         #[expect(unsafe_code, reason = "std has no safe way to start a child in a control group")]
@@ -82,8 +82,7 @@ impl Group {
         let killed = File::options().write(true).open(self.at.join("cgroup.kill"));
         let _older_kernel = killed.and_then(|mut file| file.write_all(b"1"));
         let until = Instant::now() + PATIENCE;
-        while fs::remove_dir(&self.at).is_err_and(|e| e.kind() == io::ErrorKind::ResourceBusy)
-            && Instant::now() < until
+        while fs::remove_dir(&self.at).is_err_and(|e| e.kind() == io::ErrorKind::ResourceBusy) && Instant::now() < until
         {
             // Process 1 reaps them later; a group is empty when they have ended.
             sleep(Duration::from_millis(1));

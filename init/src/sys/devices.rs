@@ -41,8 +41,7 @@ fn attach_once(image: &File) -> io::Result<String> {
     // Read-only, because the kernel refuses to mount a block device that is open for writing.
     let device = File::open(&path)?;
     let fd = u32::try_from(image.as_raw_fd()).map_err(io::Error::other)?;
-    let config =
-        LoopConfig { fd, block_size: 0, before_flags: [0; 52], flags: READ_ONLY_AUTOCLEAR, rest: [0; 240] };
+    let config = LoopConfig { fd, block_size: 0, before_flags: [0; 52], flags: READ_ONLY_AUTOCLEAR, rest: [0; 240] };
     #[expect(unsafe_code, reason = "the loop driver is configured by ioctl only")]
     // SAFETY: LOOP_CONFIGURE reads one `struct loop_config` of 304 bytes, which this is, and keeps
     // no pointer to it.
@@ -67,10 +66,7 @@ fn loop_number<const CODE: ioctl::Opcode>(control: &File) -> io::Result<i32> {
         fn as_ptr(&mut self) -> *mut std::ffi::c_void {
             std::ptr::null_mut()
         }
-        unsafe fn output_from_ptr(
-            answer: ioctl::IoctlOutput,
-            _: *mut std::ffi::c_void,
-        ) -> rustix::io::Result<i32> {
+        unsafe fn output_from_ptr(answer: ioctl::IoctlOutput, _: *mut std::ffi::c_void) -> rustix::io::Result<i32> {
             Ok(answer)
         }
     }

@@ -73,7 +73,7 @@ pub fn catch_ctrl_alt_del() -> io::Result<()> {
 
 /// Restarts the machine or powers it off; returns only if that failed, with the reason.
 #[must_use]
-pub fn end(restart: bool) -> String {
+pub fn reboot_or_power_off(restart: bool) -> String {
     let command = if restart { RebootCommand::Restart } else { RebootCommand::PowerOff };
     let refused = rustix::system::reboot(command).err();
     refused.map_or_else(|| "the kernel gave no reason".to_owned(), |e| io::Error::from(e).to_string())
@@ -82,7 +82,7 @@ pub fn end(restart: bool) -> String {
 /// Whether this process belongs to the machine itself, and not to a process id namespace: there, anything that outlives
 /// process 1, such as a watchdog or a variable of the firmware, would belong to another system.
 #[must_use]
-pub fn is_machine() -> bool {
+pub fn in_initial_namespace() -> bool {
     const INITIAL_NAMESPACE: u64 = 0xEFFF_FFFC; // PROC_PID_INIT_INO of include/linux/proc_ns.h
     std::fs::metadata("/proc/self/ns/pid").is_ok_and(|file| file.ino() == INITIAL_NAMESPACE)
 }
@@ -91,8 +91,8 @@ pub fn is_machine() -> bool {
 ///
 /// # Errors
 /// As write(2), and in a process id namespace, where this would bring down a machine that is not ours.
-pub fn end_at_once(restart: bool) -> io::Result<()> {
-    if !is_machine() {
+pub fn end_by_sysrq(restart: bool) -> io::Result<()> {
+    if !in_initial_namespace() {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
     // Documentation/admin-guide/sysrq.rst
@@ -125,12 +125,12 @@ pub fn since_boot() -> Duration {
     clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::ZERO, Duration::from)
 }
 
-/// A correction of the clock.
+/// A correction of the system clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Move {
+pub struct ClockCorrection {
     /// Whether the clock is moved forward.
     pub forward: bool,
-    /// How much.
+    /// By how much.
     pub by: Duration,
 }
 
@@ -138,7 +138,7 @@ pub struct Move {
 ///
 /// # Errors
 /// As clock_settime(2), and when the result is not a valid date.
-pub fn move_clock(by: Move) -> io::Result<()> {
+pub fn move_clock(by: ClockCorrection) -> io::Result<()> {
     let now = Duration::from(clock_gettime(ClockId::CLOCK_REALTIME)?);
     let then = if by.forward { now.checked_add(by.by) } else { now.checked_sub(by.by) };
     let then = then.ok_or(io::ErrorKind::InvalidInput)?;

@@ -59,7 +59,7 @@ pub fn make_read_only(at: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// As unshare(2) and mount(2).
-pub fn own_mounts() -> io::Result<()> {
+pub fn unshare_mounts() -> io::Result<()> {
     #[expect(unsafe_code, reason = "rustix marks every unshare unsafe because of CLONE_FILES")]
     // SAFETY: only CLONE_NEWNS is asked for; descriptors stay shared as they are.
     unsafe {

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// `sockaddr_ll`
 #[repr(C)]
-struct Address {
+struct LinkLayerAddress {
     family: u16,
     protocol: [u8; 2],
     index: [u8; 4],
@@ -18,8 +18,8 @@ struct Address {
 }
 
 #[expect(unsafe_code, reason = "rustix has no address of an interface")]
-// SAFETY: the pointer is to a whole `Address`, which has the layout and the size of the kernel's.
-unsafe impl SocketAddrArg for Address {
+// SAFETY: the pointer is to a whole `LinkLayerAddress`, which has the layout and the size of the kernel's.
+unsafe impl SocketAddrArg for LinkLayerAddress {
     unsafe fn with_sockaddr<R>(&self, f: impl FnOnce(*const SocketAddrOpaque, SocketAddrLen) -> R) -> R {
         f(std::ptr::from_ref(self).cast(), 20)
     }
@@ -35,7 +35,8 @@ pub fn arp_socket(index: u32) -> io::Result<OwnedFd> {
     let socket = rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
     let (family, index) = (AddressFamily::PACKET.as_raw(), index.to_ne_bytes());
     let (hardware, kind, length, address) = (0, 0, 0, [0; 8]);
-    rustix::net::bind(&socket, &Address { family, protocol: ARP, index, hardware, kind, length, address })?;
+    let local = LinkLayerAddress { family, protocol: ARP, index, hardware, kind, length, address };
+    rustix::net::bind(&socket, &local)?;
     Ok(socket)
 }
 

@@ -116,9 +116,7 @@ pub fn end(process: BorrowedFd<'_>, limit: Duration) -> bool {
 #[must_use]
 pub fn reap(ours: Option<Pid>) -> Option<WaitStatus> {
     if !is_process_one() {
-        return ours
-            .and_then(|pid| rustix::process::waitpid(Some(pid), WaitOptions::NOHANG).ok()?)
-            .map(|e| e.1);
+        return ours.and_then(|pid| rustix::process::waitpid(Some(pid), WaitOptions::NOHANG).ok()?).map(|e| e.1);
     }
     let mut found = None;
     while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {

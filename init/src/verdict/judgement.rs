@@ -6,18 +6,18 @@ use contract::recovery::Recovery;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// A problem before or after the validation that makes the verdict ERROR.
+/// An error of a stage before or after the validation; it makes the verdict ERROR.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
+pub struct StageError {
     /// The stage, as `failed=` names it.
     pub stage: &'static str,
     /// The code of init's own finding, where it has one.
     pub code: Option<&'static str>,
-    /// One line.
+    /// The cause, in one line.
     pub cause: String,
 }
 
-/// The verdict with its grounds.
+/// The verdict on this machine, with its grounds.
 #[derive(Debug, Clone)]
 pub struct Judgement {
     /// The verdict.
@@ -48,7 +48,7 @@ pub struct Judgement {
     pub recorded: Option<String>,
     /// When the validation began, from the report.
     pub started: Option<String>,
-    /// How long it took.
+    /// How long the validation took, in seconds.
     pub seconds: f64,
     /// The result of the meeting with other nodes, where one is configured.
     pub nodes: Option<Met>,
@@ -89,13 +89,13 @@ impl Judgement {
     }
 
     /// Makes the verdict ERROR; the first cause stays the cause.
-    pub fn worsen(&mut self, trouble: &Trouble) {
+    pub fn add_stage_error(&mut self, error: &StageError) {
         self.verdict = Verdict::Error;
-        self.cause = self.cause.take().or_else(|| Some(format!("{}: {}", trouble.stage, trouble.cause)));
-        if !self.failed.iter().any(|id| id == trouble.stage) {
-            self.failed.insert(0, trouble.stage.to_owned());
+        self.cause = self.cause.take().or_else(|| Some(format!("{}: {}", error.stage, error.cause)));
+        if !self.failed.iter().any(|id| id == error.stage) {
+            self.failed.insert(0, error.stage.to_owned());
         }
-        if let Some(code) = trouble.code.filter(|code| !self.codes.iter().any(|known| known == code)) {
+        if let Some(code) = error.code.filter(|code| !self.codes.iter().any(|known| known == code)) {
             self.codes.insert(0, code.to_owned());
         }
         self.lines.clear();
@@ -141,7 +141,7 @@ struct Finding {
 
 impl Report {
     /// Ids of the tests with these outcomes.
-    pub(super) fn ended(&self, outcomes: &[Outcome]) -> Vec<String> {
+    pub(super) fn tests_with_outcome(&self, outcomes: &[Outcome]) -> Vec<String> {
         let so = self.tests.iter().filter(|test| outcomes.contains(&test.outcome));
         so.map(|test| test.id.clone()).collect()
     }

@@ -5,7 +5,7 @@ mod judgement;
 mod met;
 
 pub use contract::outcome::Verdict;
-pub use judgement::{Judgement, Trouble};
+pub use judgement::{Judgement, StageError};
 pub use met::Met;
 
 use crate::child::End;
@@ -15,10 +15,10 @@ use contract::recovery::Recovery;
 use contract::schema;
 use judgement::{MachineFacts, Report};
 
-/// What the validator left behind.
+/// The result of one run of the validator.
 #[derive(Debug)]
-pub struct Proof {
-    /// How it ended.
+pub struct Validation {
+    /// How its process ended.
     pub end: End,
     /// Its last line, when it ended badly.
     pub reason: String,
@@ -26,7 +26,7 @@ pub struct Proof {
     pub report: Result<Vec<u8>, String>,
     /// Its own VERDICT and FIRSTLIGHT lines, held back.
     pub lines: Vec<String>,
-    /// How long it ran.
+    /// How long it ran, in seconds.
     pub seconds: f64,
 }
 
@@ -58,19 +58,19 @@ impl Judgement {
     }
 }
 
-/// Judges the validator's results and the troubles of other stages.
+/// Judges the validator's results and the errors of other stages.
 #[must_use]
-pub fn judge(proof: &Proof, troubles: &[Trouble]) -> Judgement {
-    let mut judgement = match accept(proof) {
+pub fn judge(validation: &Validation, stage_errors: &[StageError]) -> Judgement {
+    let mut judgement = match accept(validation) {
         Ok(judgement) => judgement,
         Err(cause) => Judgement {
-            exit_status: if let End::Exited(status) = proof.end { Some(status) } else { None },
-            ..Judgement::error("validator", cause, proof.seconds)
+            exit_status: if let End::Exited(status) = validation.end { Some(status) } else { None },
+            ..Judgement::error("validator", cause, validation.seconds)
         },
     };
-    // In reverse order, so that the first trouble is named first.
-    troubles.iter().rev().for_each(|trouble| judgement.worsen(trouble));
-    if let Some(first) = troubles.first() {
+    // In reverse order, so that the first error is named first.
+    stage_errors.iter().rev().for_each(|stage_error| judgement.add_stage_error(stage_error));
+    if let Some(first) = stage_errors.first() {
         judgement.cause = Some(format!("{}: {}", first.stage, first.cause));
     }
     judgement
@@ -78,44 +78,46 @@ pub fn judge(proof: &Proof, troubles: &[Trouble]) -> Judgement {
 
 /// What GPUs need before they can be used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Need {
+pub enum RecoveryNeed {
     /// A reset of the GPUs.
     Reset,
     /// A reboot of the machine.
     Reboot,
-    /// Something that only a person can do.
-    Person(Recovery),
+    /// An action that only a person can take.
+    Manual(Recovery),
 }
 
-impl Need {
+impl RecoveryNeed {
     const fn of(action: Recovery) -> Option<Self> {
         match action {
             Recovery::None | Recovery::RestartProgram => None,
             Recovery::ResetGpu | Recovery::DrainP2p | Recovery::DrainAndReset => Some(Self::Reset),
             Recovery::RebootNode => Some(Self::Reboot),
-            Recovery::PowerCycle | Recovery::Replace => Some(Self::Person(action)),
+            Recovery::PowerCycle | Recovery::Replace => Some(Self::Manual(action)),
         }
     }
 }
 
 /// What the machine's GPUs need according to the validator's results, and the code or the cause of that need.
 #[must_use]
-pub fn need(proof: &Proof) -> Option<(Need, String)> {
-    if matches!(proof.end, End::TimedOut(_) | End::Unkillable(_)) {
-        return Some((Need::Reset, format!("the validator {}", proof.end)));
+pub fn recovery_need(validation: &Validation) -> Option<(RecoveryNeed, String)> {
+    if matches!(validation.end, End::TimedOut(_) | End::Unkillable(_)) {
+        return Some((RecoveryNeed::Reset, format!("the validator {}", validation.end)));
     }
-    let report: Report = serde_json::from_slice(proof.report.as_ref().ok()?).ok()?;
-    let needs = report.recoveries().filter_map(|(action, code)| Some((Need::of(action)?, code.to_owned())));
+    let report: Report = serde_json::from_slice(validation.report.as_ref().ok()?).ok()?;
+    let need = |(action, code): (Recovery, &str)| Some((RecoveryNeed::of(action)?, code.to_owned()));
+    let needs = report.recoveries().filter_map(need);
     // The first of the greatest needs.
     needs.reduce(|most, next| if next.0 > most.0 { next } else { most })
 }
 
-/// Whether tests of a part of the machine passed, according to both exit status and report.
+/// Whether tests of a part of the machine (for example each GPU by itself) passed, according to both exit status and
+/// report.
 #[must_use]
-pub fn is_good_in_part(proof: &Proof) -> bool {
-    let End::Exited(status) = proof.end else { return false };
+pub fn part_passed(validation: &Validation) -> bool {
+    let End::Exited(status) = validation.end else { return false };
     let read = |bytes: &Vec<u8>| serde_json::from_slice::<Report>(bytes).ok();
-    let report = proof.report.as_ref().ok().and_then(read);
+    let report = validation.report.as_ref().ok().and_then(read);
     report.is_some_and(|report| {
         let said = Verdict::of_status(status);
         let agrees = report.schema == schema::REPORT && said == Some(report.verdict);
@@ -124,16 +126,16 @@ pub fn is_good_in_part(proof: &Proof) -> bool {
 }
 
 /// The validator's verdict, or why it is not accepted.
-fn accept(proof: &Proof) -> Result<Judgement, String> {
-    let End::Exited(status) = proof.end else {
-        return Err(format!("the validator {}", proof.end));
+fn accept(validation: &Validation) -> Result<Judgement, String> {
+    let End::Exited(status) = validation.end else {
+        return Err(format!("the validator {}", validation.end));
     };
     let said =
-        Verdict::of_status(status).ok_or_else(|| format!("the validator {}: {}", proof.end, proof.reason))?;
-    let bytes = proof.report.as_ref().map_err(Clone::clone)?;
+        Verdict::of_status(status).ok_or_else(|| format!("the validator {}: {}", validation.end, validation.reason))?;
+    let bytes = validation.report.as_ref().map_err(Clone::clone)?;
     let report: Report = serde_json::from_slice(bytes).map_err(|e| format!("report.json: {e}"))?;
-    contradiction(&report, said)?;
-    let mut failed = report.ended(&[Outcome::Fail, Outcome::Error]);
+    check_consistency(&report, said)?;
+    let mut failed = report.tests_with_outcome(&[Outcome::Fail, Outcome::Error]);
     if failed.is_empty() && said == Verdict::Error {
         // No test can be named when none ran.
         failed.push("validator".to_owned());
@@ -146,7 +148,7 @@ fn accept(proof: &Proof) -> Result<Judgement, String> {
         verdict: said,
         cause,
         failed,
-        warned: report.ended(&[Outcome::Warn]),
+        warned: report.tests_with_outcome(&[Outcome::Warn]),
         codes: report.codes(),
         scope: Some(report.scope),
         covers: Some(report.covers),
@@ -157,16 +159,16 @@ fn accept(proof: &Proof) -> Result<Judgement, String> {
         has_report: true,
         recorded: (report.root != "/").then_some(report.root),
         started: Some(report.started),
-        seconds: proof.seconds,
+        seconds: validation.seconds,
         nodes: None,
         lines: Vec::new(),
     };
-    judgement.lines = last_lines(&proof.lines, &judgement);
+    judgement.lines = last_lines(&validation.lines, &judgement);
     Ok(judgement)
 }
 
 /// Checks the report against the exit status.
-fn contradiction(report: &Report, said: Verdict) -> Result<(), String> {
+fn check_consistency(report: &Report, said: Verdict) -> Result<(), String> {
     let (schema, verdict) = (&report.schema, report.verdict);
     if schema != schema::REPORT {
         return Err(format!("report.json: schema {schema:?}, expected {:?}", schema::REPORT));

@@ -1,7 +1,7 @@
 //! Every combination of the validator's results; only one leads to PASS.
 
 use super::*;
-use crate::child::Request;
+use crate::child::ShutdownRequest;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ fn report(verdict: &str, outcomes: &[&str]) -> Value {
         "machine": { "fingerprint": "ab".repeat(32), "bound_to": { "kernel": "6.12" } }, "tests": tests })
 }
 
-fn proof(end: End, report: Result<Value, &str>) -> Proof {
-    Proof {
+fn validation(end: End, report: Result<Value, &str>) -> Validation {
+    Validation {
         end,
         reason: "some words".into(),
         report: report.map(|v| v.to_string().into_bytes()).map_err(str::to_owned),
@@ -24,7 +24,7 @@ fn proof(end: End, report: Result<Value, &str>) -> Proof {
 }
 
 fn verdict(end: End, verdict: &str, outcomes: &[&str]) -> Verdict {
-    judge(&proof(end, Ok(report(verdict, outcomes))), &[]).verdict
+    judge(&validation(end, Ok(report(verdict, outcomes))), &[]).verdict
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn status_and_report_that_agree_are_accepted() {
         (2, "ERROR", ["pass", "error"], Verdict::Error),
         (3, "DEGRADED", ["pass", "warn"], Verdict::Degraded),
     ] {
-        let judged = judge(&proof(End::Exited(status), Ok(report(word, &outcomes))), &[]);
+        let judged = judge(&validation(End::Exited(status), Ok(report(word, &outcomes))), &[]);
         assert_eq!((judged.verdict, judged.exit_status, judged.has_report), (want, Some(status), true));
         assert_eq!(judged.fingerprint.as_deref(), Some("ab".repeat(32).as_str()));
     }
@@ -60,9 +60,9 @@ fn a_bad_end_is_an_error_even_with_a_fine_report() {
         End::TimedOut(Duration::from_secs(9)),
         End::Unkillable(Duration::from_secs(9)),
         End::NotStarted(2),
-        End::Interrupted(Request::Reboot),
+        End::Interrupted(ShutdownRequest::Reboot),
     ] {
-        let judged = judge(&proof(end, Ok(report("PASS", &["pass"]))), &[]);
+        let judged = judge(&validation(end, Ok(report("PASS", &["pass"]))), &[]);
         assert_eq!((judged.verdict, judged.has_report), (Verdict::Error, false), "{end:?}");
         assert_eq!(judged.cause, Some(format!("the validator {end}")));
     }
@@ -70,9 +70,7 @@ fn a_bad_end_is_an_error_even_with_a_fine_report() {
 
 #[test]
 fn a_pass_whose_tests_do_not_prove_it_is_an_error() {
-    for outcomes in
-        [&["pass", "fail"][..], &["pass", "error"], &["pass", "skipped"], &["not-applicable"], &[]]
-    {
+    for outcomes in [&["pass", "fail"][..], &["pass", "error"], &["pass", "skipped"], &["not-applicable"], &[]] {
         assert_eq!(verdict(End::Exited(0), "PASS", outcomes), Verdict::Error, "{outcomes:?}");
         assert_eq!(verdict(End::Exited(3), "DEGRADED", outcomes), Verdict::Error, "{outcomes:?}");
     }
@@ -83,7 +81,7 @@ fn a_pass_that_is_bound_to_no_machine_is_an_error() {
     for fingerprint in [json!(null), json!(""), json!("ab"), json!("zz".repeat(32)), json!(7)] {
         let mut value = report("PASS", &["pass"]);
         value["machine"]["fingerprint"] = fingerprint.clone();
-        let judged = judge(&proof(End::Exited(0), Ok(value)), &[]);
+        let judged = judge(&validation(End::Exited(0), Ok(value)), &[]);
         assert_eq!(judged.verdict, Verdict::Error, "{fingerprint}");
     }
 }
@@ -93,12 +91,12 @@ fn a_good_verdict_of_less_than_the_machine_is_an_error_and_a_bad_one_stays() {
     for scope in [json!("fabric"), json!("only:iommu"), json!("gpus:0,1"), json!(""), json!(null)] {
         let mut value = report("PASS", &["pass"]);
         value["scope"] = scope.clone();
-        let judged = judge(&proof(End::Exited(0), Ok(value)), &[]);
+        let judged = judge(&validation(End::Exited(0), Ok(value)), &[]);
         assert_eq!(judged.verdict, Verdict::Error, "{scope}");
     }
     let mut value = report("FAIL", &["fail"]);
     value["scope"] = json!("fabric");
-    let judged = judge(&proof(End::Exited(1), Ok(value)), &[]);
+    let judged = judge(&validation(End::Exited(1), Ok(value)), &[]);
     assert_eq!((judged.verdict, judged.scope.as_deref()), (Verdict::Fail, Some("fabric")));
 }
 
@@ -108,8 +106,9 @@ fn a_degraded_machine_is_announced_with_its_reason_and_its_name() {
     value["machine"]["host"] = json!("node8");
     value["tests"][1]["findings"] = json!([{ "code": "LINK-SLOW", "severity": "info" },
         { "code": "LINK-NARROW", "severity": "warn" }, { "code": "LINK-NARROW", "severity": "warn" }]);
-    let judged = judge(&proof(End::Exited(3), Ok(value)), &[]);
-    let line = "FIRSTLIGHT verdict=DEGRADED failed=none warned=t1 codes=LINK-NARROW scope=machine host=node8 seconds=1.2";
+    let judged = judge(&validation(End::Exited(3), Ok(value)), &[]);
+    let line =
+        "FIRSTLIGHT verdict=DEGRADED failed=none warned=t1 codes=LINK-NARROW scope=machine host=node8 seconds=1.2";
     assert_eq!(judged.announcement("node7")[1], line);
 }
 
@@ -118,31 +117,31 @@ fn what_it_is_bound_to_must_be_an_object() {
     for bound_to in [json!(null), json!([]), json!("{}"), json!(7)] {
         let mut value = report("PASS", &["pass"]);
         value["machine"]["bound_to"] = bound_to.clone();
-        let judged = judge(&proof(End::Exited(0), Ok(value)), &[]);
+        let judged = judge(&validation(End::Exited(0), Ok(value)), &[]);
         assert_eq!((judged.verdict, judged.has_report), (Verdict::Error, false), "{bound_to}");
     }
 }
 
 #[test]
 fn a_missing_or_broken_report_is_an_error_with_a_cause() {
-    let judged = judge(&proof(End::Exited(0), Err("report.json: not found")), &[]);
+    let judged = judge(&validation(End::Exited(0), Err("report.json: not found")), &[]);
     assert_eq!((judged.verdict, judged.cause.as_deref()), (Verdict::Error, Some("report.json: not found")));
     for bytes in [&b""[..], b"{", b"null", b"[]", b"{\"schema\":\"firstlight.report/1\"}", b"\xff\xfe"] {
-        let broken = Proof { report: Ok(bytes.to_vec()), ..proof(End::Exited(0), Err("")) };
+        let broken = Validation { report: Ok(bytes.to_vec()), ..validation(End::Exited(0), Err("")) };
         assert_eq!(judge(&broken, &[]).verdict, Verdict::Error, "{bytes:?}");
     }
     let mut other = report("PASS", &["pass"]);
     other["schema"] = json!("firstlight.report/2");
-    assert_eq!(judge(&proof(End::Exited(0), Ok(other)), &[]).verdict, Verdict::Error);
+    assert_eq!(judge(&validation(End::Exited(0), Ok(other)), &[]).verdict, Verdict::Error);
 }
 
 #[test]
 fn trouble_in_a_stage_makes_a_pass_an_error_and_is_named_first() {
-    let troubles = [
-        Trouble { stage: "fabric", code: Some("WATCHDOG-NONE"), cause: "crashed".into() },
-        Trouble { stage: "driver", code: None, cause: "module nvidia is missing".into() },
+    let stage_errors = [
+        StageError { stage: "fabric", code: Some("WATCHDOG-NONE"), cause: "crashed".into() },
+        StageError { stage: "driver", code: None, cause: "module nvidia is missing".into() },
     ];
-    let judged = judge(&proof(End::Exited(1), Ok(report("FAIL", &["fail"]))), &troubles);
+    let judged = judge(&validation(End::Exited(1), Ok(report("FAIL", &["fail"]))), &stage_errors);
     assert_eq!(judged.verdict, Verdict::Error);
     assert_eq!(judged.cause.as_deref(), Some("fabric: crashed"));
     assert_eq!(judged.failed, ["fabric", "driver", "t0"]);
@@ -158,7 +157,7 @@ fn the_validators_own_lines_are_used_only_when_they_say_the_verdict() {
     let with = |lines: &[&str], status, word| {
         let lines = lines.iter().map(|l| (*l).to_owned()).collect();
         let outcome = if status == 0 { "pass" } else { "fail" };
-        judge(&Proof { lines, ..proof(End::Exited(status), Ok(report(word, &[outcome]))) }, &[])
+        judge(&Validation { lines, ..validation(End::Exited(status), Ok(report(word, &[outcome]))) }, &[])
             .announcement("node7")
     };
     assert_eq!(with(&own, 0, "PASS"), own);
@@ -173,14 +172,13 @@ fn the_validators_own_lines_are_used_only_when_they_say_the_verdict() {
     assert_eq!(with(&own[..1], 0, "PASS").len(), 2);
     let other = own[1].replace("failed=none", "failed=t0");
     assert_ne!(with(&[own[0], &other], 0, "PASS")[1], other, "of another report");
-    let line =
-        "FIRSTLIGHT verdict=PASS failed=none warned=none codes=none scope=machine host=node7 seconds=1.2";
+    let line = "FIRSTLIGHT verdict=PASS failed=none warned=none codes=none scope=machine host=node7 seconds=1.2";
     assert_eq!(with(&[], 0, "PASS")[1], line);
 }
 
 #[test]
 fn where_no_test_ran_the_validator_is_what_failed() {
-    let judged = judge(&proof(End::Exited(2), Ok(report("ERROR", &[]))), &[]);
+    let judged = judge(&validation(End::Exited(2), Ok(report("ERROR", &[]))), &[]);
     assert_eq!(judged.failed, ["validator"]);
     assert_eq!(judged.cause.as_deref(), Some("the validator reached no verdict (validator)"));
 }
@@ -188,12 +186,13 @@ fn where_no_test_ran_the_validator_is_what_failed() {
 #[test]
 fn exactly_one_scraper_line_is_announced_in_every_case() {
     let lines = vec![
-            "FIRSTLIGHT verdict=PASS failed=none warned=none codes=none scope=machine host=node7 seconds=0.4"
-                .to_owned();
-            3
-        ];
+        "FIRSTLIGHT verdict=PASS failed=none warned=none codes=none scope=machine host=node7 seconds=0.4"
+            .to_owned();
+        3
+    ];
     for end in [End::Exited(0), End::Exited(2), End::Signalled(9)] {
-        let judged = judge(&Proof { lines: lines.clone(), ..proof(end, Ok(report("PASS", &["pass"]))) }, &[]);
+        let validation = validation(end, Ok(report("PASS", &["pass"])));
+        let judged = judge(&Validation { lines: lines.clone(), ..validation }, &[]);
         let count = judged.announcement("node7").iter().filter(|l| l.starts_with("FIRSTLIGHT ")).count();
         assert_eq!(count, 1, "{end:?}");
     }
@@ -215,20 +214,20 @@ fn finding(severity: &str, recovery: &str) -> Value {
 }
 
 /// The need of a report with these findings.
-fn asked(findings: &[Value]) -> Option<(Need, String)> {
+fn asked(findings: &[Value]) -> Option<(RecoveryNeed, String)> {
     let mut text = report("FAIL", &["fail"]);
     text["tests"][0]["findings"] = json!(findings);
-    need(&proof(End::Exited(1), Ok(text)))
+    recovery_need(&validation(End::Exited(1), Ok(text)))
 }
 
 #[test]
 fn the_first_finding_with_the_greatest_need_decides_what_the_gpus_need() {
-    let person = Need::Person(Recovery::Replace);
+    let person = RecoveryNeed::Manual(Recovery::Replace);
     let fails = |words: &[&str]| asked(&words.iter().map(|word| finding("fail", word)).collect::<Vec<_>>());
     for (words, need) in [
         (&["none", "restart-program"][..], None),
-        (&["restart-program", "drain-p2p", "reset-gpu"], Some((Need::Reset, "DRAIN-P2P"))),
-        (&["reset-gpu", "reboot", "drain-and-reset"], Some((Need::Reboot, "REBOOT"))),
+        (&["restart-program", "drain-p2p", "reset-gpu"], Some((RecoveryNeed::Reset, "DRAIN-P2P"))),
+        (&["reset-gpu", "reboot", "drain-and-reset"], Some((RecoveryNeed::Reboot, "REBOOT"))),
         (&["replace", "reboot"], Some((person, "REPLACE"))),
     ] {
         assert_eq!(fails(words), need.map(|(need, code)| (need, code.to_owned())), "{words:?}");
@@ -239,20 +238,20 @@ fn the_first_finding_with_the_greatest_need_decides_what_the_gpus_need() {
 
 #[test]
 fn a_validator_that_had_to_be_ended_asks_for_a_reset_and_one_that_died_does_not() {
-    let need = |end| need(&proof(end, Err("none"))).map(|(need, _)| need);
+    let need = |end| recovery_need(&validation(end, Err("none"))).map(|(need, _)| need);
     let limit = Duration::from_secs(9);
-    assert_eq!([End::TimedOut(limit), End::Unkillable(limit)].map(need), [Some(Need::Reset); 2]);
+    assert_eq!([End::TimedOut(limit), End::Unkillable(limit)].map(need), [Some(RecoveryNeed::Reset); 2]);
     assert_eq!([End::Signalled(11), End::Vetoed, End::Exited(0)].map(need), [None; 3]);
 }
 
 #[test]
 fn a_part_of_the_machine_is_good_where_status_and_report_say_so() {
     let good = |status, word: &str, outcomes: &[&str]| {
-        is_good_in_part(&proof(End::Exited(status), Ok(report(word, outcomes))))
+        part_passed(&validation(End::Exited(status), Ok(report(word, outcomes))))
     };
     assert!(good(0, "PASS", &["pass", "not-applicable"]) && good(3, "DEGRADED", &["warn"]));
     assert!(!good(0, "DEGRADED", &["warn"]) && !good(0, "PASS", &["pass", "error"]));
     assert!(!good(0, "PASS", &["not-applicable"]) && !good(1, "FAIL", &["fail"]));
-    assert!(!is_good_in_part(&proof(End::Exited(0), Err("none"))));
-    assert!(!is_good_in_part(&proof(End::Signalled(9), Ok(report("PASS", &["pass"])))));
+    assert!(!part_passed(&validation(End::Exited(0), Err("none"))));
+    assert!(!part_passed(&validation(End::Signalled(9), Ok(report("PASS", &["pass"])))));
 }

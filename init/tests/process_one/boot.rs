@@ -28,15 +28,11 @@ fn a_machine_that_passes_runs_its_workload_and_powers_off() {
     let out = fs::read_to_string(m.path("stdout.txt")).unwrap();
     assert_eq!(scraper_lines(&out), scraper_lines(&console), "{out}");
     assert_eq!(verdict["bound_to"], json!({ "kernel": "k" }));
-    assert_eq!(
-        fs::read_to_string(m.path("etc/nccl.conf")).unwrap(),
-        "# firstlight: a reason\nNCCL_DEBUG=WARN\n"
-    );
+    assert_eq!(fs::read_to_string(m.path("etc/nccl.conf")).unwrap(), "# firstlight: a reason\nNCCL_DEBUG=WARN\n");
     let calls = fs::read_to_string(m.path("run-outside/calls")).unwrap();
     let with = "--config /etc/firstlight/config.toml --set validate.level=quick";
     // The times of the stages differ from boot to boot.
-    let stages: Vec<_> =
-        calls.split(" --boot-stage ").skip(1).filter_map(|stage| stage.split('=').next()).collect();
+    let stages: Vec<_> = calls.split(" --boot-stage ").skip(1).filter_map(|stage| stage.split('=').next()).collect();
     assert_eq!(stages[..4], ["kernel", "mounts", "config", "watchdog"]);
     let calls = calls.lines().map(|call| call.split(" --boot-stage ").next().unwrap().to_owned() + "\n");
     assert_eq!(
@@ -67,8 +63,7 @@ fn the_stages_print_one_line_each_in_order_within_80_columns() {
         "lock down",
         "hand off",
     ];
-    let lines: Vec<_> =
-        console.lines().filter(|line| line.ends_with(" ms") && !line.starts_with("boot")).collect();
+    let lines: Vec<_> = console.lines().filter(|line| line.ends_with(" ms") && !line.starts_with("boot")).collect();
     let without_validate: Vec<_> = lines.iter().filter(|line| !line.starts_with("validate")).collect();
     assert_eq!(without_validate.len(), stages.len(), "{console}");
     for (line, stage) in without_validate.iter().zip(stages) {
@@ -184,8 +179,7 @@ fn a_test_that_fails_leaves_no_machine() {
     }));
     assert!(failed.is_err());
     let left = || {
-        let processes =
-            std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path().join("ns/pid"));
+        let processes = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path().join("ns/pid"));
         processes.filter(|link| std::fs::read_link(link).is_ok_and(|own| own == space)).count()
     };
     let until = std::time::Instant::now() + std::time::Duration::from_secs(20);

@@ -19,9 +19,7 @@ fn a_typo_stops_the_boot_with_every_line_that_is_wrong() {
         "{console}"
     );
     assert!(
-        console.contains(
-            "INIT-CONFIG: kernel word firstlight.report.keep: report.keep: read many; allowed: 1 to 1000"
-        ),
+        console.contains("INIT-CONFIG: kernel word firstlight.report.keep: report.keep: read many; allowed: 1 to 1000"),
         "{console}"
     );
     assert!(!m.path("run-outside/calls").exists(), "the validator ran");
@@ -149,8 +147,7 @@ fn a_shell_that_the_image_does_not_allow_is_one_line_and_hold() {
     };
     let console = boot(CONFIG);
     assert!(!console.contains("A SHELL"), "{console}");
-    let line =
-        "ERROR     INIT-CONFIG: kernel word firstlight.policy.on_pass: policy.on_pass: read shell; allowed: ";
+    let line = "ERROR     INIT-CONFIG: kernel word firstlight.policy.on_pass: policy.on_pass: read shell; allowed: ";
     assert_eq!(console.matches(line).count(), 1, "{console}");
     assert_eq!(scraper_lines(&console)[0].split(' ').nth(1), Some("verdict=ERROR"), "{console}");
     let console = boot(&format!("{CONFIG}allow_shell = true\n"));
@@ -165,8 +162,7 @@ fn a_file_that_is_named_after_no_node_stops_the_boot() {
     let disk = Disk::of(content.path());
     let words = format!("firstlight.report.partition=/dev/{}", disk.name);
     let (_, _, console) = Machine::new(PASS, CONFIG).device(&disk.name).cmdline(&words).boot().down();
-    let line =
-        "config.d/mac-5254.toml: not the name of a node; allowed: mac-AABBCCDDEEFF.toml, serial-NAME.toml";
+    let line = "config.d/mac-5254.toml: not the name of a node; allowed: mac-AABBCCDDEEFF.toml, serial-NAME.toml";
     assert!(console.lines().any(|l| l.starts_with("ERROR") && l.contains(line)), "{console}");
 }
 
@@ -186,8 +182,7 @@ fn a_report_that_is_to_be_sent_without_a_network_is_not_even_tried() {
 #[test]
 fn a_layer_that_cannot_be_fetched_stops_the_boot_with_one_line() {
     let sum = "0".repeat(64);
-    let words =
-        format!("firstlight.network.timeout_s=1 firstlight.config=http://192.0.2.1/n.toml#sha256={sum}");
+    let words = format!("firstlight.network.timeout_s=1 firstlight.config=http://192.0.2.1/n.toml#sha256={sum}");
     let (down, _, console) = Machine::new(PASS, CONFIG).cmdline(&words).boot().down();
     assert_eq!(down, Down::Rebooted, "{console}");
     let line = "ERROR     INIT-CONFIG: kernel word firstlight.config: http://192.0.2.1/n.toml: no network: ";

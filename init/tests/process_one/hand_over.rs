@@ -35,8 +35,7 @@ fn sigterm_reaches_the_workload_and_then_powers_off() {
 
 #[test]
 fn a_workload_that_ignores_ctrl_alt_del_is_killed_and_the_machine_reboots() {
-    let m =
-        Machine::new(PASS, CONFIG).workload("trap '' TERM INT; echo LISTENING; while :; do sleep 0.1; done");
+    let m = Machine::new(PASS, CONFIG).workload("trap '' TERM INT; echo LISTENING; while :; do sleep 0.1; done");
     let mut running = m.boot();
     running.until("LISTENING");
     running.signal("INT");
@@ -77,10 +76,7 @@ fn another_root_becomes_the_root_and_its_init_process_1() {
     let (down, _, console) = running.down();
     assert_eq!(down, Down::PoweredOff, "{console}");
     assert!(console.contains("switch    /sbin/init x becomes process 1 of /dev/"), "{console}");
-    assert!(
-        console.contains("ERROR     INIT-CONFIG: /etc/firstlight/config.toml: No such file"),
-        "{console}"
-    );
+    assert!(console.contains("ERROR     INIT-CONFIG: /etc/firstlight/config.toml: No such file"), "{console}");
     let device = format!("/dev/{}", disk.name);
     let conf = Command::new("debugfs").args(["-R", "cat /etc/nccl.conf", &device]).output().unwrap();
     let conf = String::from_utf8(conf.stdout).unwrap();
@@ -95,8 +91,7 @@ fn another_root_becomes_the_root_and_its_init_process_1() {
 pub(crate) fn new_root(root: &Path) -> PathBuf {
     fs::copy(env!("CARGO_BIN_EXE_init"), root.join("sbin/init")).unwrap();
     let libraries = Command::new("ldd").arg(root.join("sbin/init")).output().unwrap();
-    for word in String::from_utf8(libraries.stdout).unwrap().split_whitespace().filter(|w| w.starts_with('/'))
-    {
+    for word in String::from_utf8(libraries.stdout).unwrap().split_whitespace().filter(|w| w.starts_with('/')) {
         let to = root.join(word.trim_start_matches('/'));
         fs::create_dir_all(to.parent().unwrap()).unwrap();
         fs::copy(word, to).unwrap();
@@ -108,9 +103,8 @@ pub(crate) fn new_root(root: &Path) -> PathBuf {
 #[test]
 fn a_daemon_of_the_validator_ends_with_it() {
     let daemon = "while :; do echo forged > /run/firstlight/verdict.json; sleep 0.05; done";
-    let validator = format!(
-        "setsid sh -c '{daemon}' > /dev/null 2>&1 < /dev/null &\nsleep 0.3\nreport PASS pass\nexit 0"
-    );
+    let validator =
+        format!("setsid sh -c '{daemon}' > /dev/null 2>&1 < /dev/null &\nsleep 0.3\nreport PASS pass\nexit 0");
     let script = "sleep 0.5; echo \"left: $(grep -c forged /run/firstlight/verdict.json)\"";
     let m = Machine::new(&validator, CONFIG).workload(script);
     let (_, m, console) = m.boot().down();
@@ -140,8 +134,7 @@ fn a_workload_without_p2p_gets_the_setting_in_both_files() {
     let (_, m, console) = m.boot().down();
     let why = "the verdict is FAIL, and the policy for it workload-without-p2p";
     let vllm = ["VLLM_CACHE_ROOT=/run/firstlight/vllm/none", "VLLM_SKIP_P2P_CHECK=0"];
-    let off: String =
-        ["NCCL_P2P_DISABLE=1"].iter().chain(&vllm).map(|set| format!("# {why}\n{set}\n")).collect();
+    let off: String = ["NCCL_P2P_DISABLE=1"].iter().chain(&vllm).map(|set| format!("# {why}\n{set}\n")).collect();
     let env = format!("p2p off 1\n# a reason\nNCCL_DEBUG=WARN\n{off}");
     assert!(console.contains(&env), "{console}");
     let conf = fs::read_to_string(m.path("etc/nccl.conf")).unwrap();
@@ -180,9 +173,7 @@ fn a_watchdog_that_the_configuration_demands_must_be_there_and_that_of_a_host_is
 
 #[test]
 fn without_any_watchdog_the_default_is_a_warning_and_off_asks_for_none() {
-    for (mode, line) in
-        [("auto", "watchdog  warning: none: "), ("off", "watchdog  off: watchdog.mode = off ")]
-    {
+    for (mode, line) in [("auto", "watchdog  warning: none: "), ("off", "watchdog  off: watchdog.mode = off ")] {
         let m = Machine::new(PASS, CONFIG).workload("echo \"WORKLOAD RUNS $FIRSTLIGHT_WATCHDOG.\"");
         let words = format!("firstlight.watchdog.mode={mode}");
         let (down, m, console) = m.cmdline(&words).boot().down();

@@ -114,23 +114,13 @@ impl Machine {
     pub(crate) fn new(validator: &str, config: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let at = |path: &str| dir.path().join(path);
-        for folder in [
-            "dev",
-            "proc",
-            "sys",
-            "run",
-            "run-outside",
-            "tmp",
-            "usr/bin",
-            "etc/firstlight/config.d",
-            "newroot",
-        ] {
+        for folder in
+            ["dev", "proc", "sys", "run", "run-outside", "tmp", "usr/bin", "etc/firstlight/config.d", "newroot"]
+        {
             fs::create_dir_all(at(folder)).unwrap();
         }
         fs::copy(env!("CARGO_BIN_EXE_init"), at("init")).unwrap();
-        for (path, text) in
-            [("console.txt", ""), ("cmdline", "quiet\n"), ("etc/firstlight/config.toml", config)]
-        {
+        for (path, text) in [("console.txt", ""), ("cmdline", "quiet\n"), ("etc/firstlight/config.toml", config)] {
             fs::write(at(path), text).unwrap();
         }
         let machine = Self { dir, environment: Vec::new(), kept: Vec::new() };
@@ -325,10 +315,8 @@ impl Running {
         let space = |path: String| fs::read_link(path).ok();
         let ours = space(format!("/proc/{}/ns/pid_for_children", self.id()));
         let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
-        let inside =
-            processes.filter(|path| ours.is_some() && space(format!("{}/ns/pid", path.display())) == ours);
-        let mut names: Vec<_> =
-            inside.filter_map(|path| fs::read_to_string(path.join("comm")).ok()).collect();
+        let inside = processes.filter(|path| ours.is_some() && space(format!("{}/ns/pid", path.display())) == ours);
+        let mut names: Vec<_> = inside.filter_map(|path| fs::read_to_string(path.join("comm")).ok()).collect();
         let first = names.iter().position(|name| name == "init\n");
         first.map(|at| names.swap_remove(at));
         names

@@ -15,19 +15,19 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// A separate network with its own /sys, and without the host's modules.
-const SPACE: &str = "mount --make-rprivate / && mount -t sysfs sysfs /sys\n\
+const NAMESPACE_SCRIPT: &str = "mount --make-rprivate / && mount -t sysfs sysfs /sys\n\
                      if [ -d /lib/modules ]; then mount -t tmpfs tmpfs /lib/modules; fi\n\
                      echo up; exec sleep 600";
 
 /// A machine without process 1: a network, and the children that keep its addresses.
-struct Space {
+struct NetworkNamespace {
     holder: Child,
     keepers: Vec<String>,
 }
 
 /// What `ip` shows of a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Own {
+struct PortAddress {
     port: String,
     address: Ipv4Addr,
 }
@@ -35,10 +35,10 @@ struct Own {
 /// A route to one peer: the peer, the port, the port's address.
 type Route = (Ipv4Addr, String, Ipv4Addr);
 
-impl Space {
+impl NetworkNamespace {
     fn new() -> Self {
         let mut command = Command::new("unshare");
-        command.args(["--net", "--mount", "sh", "-c", SPACE]).stdout(Stdio::piped());
+        command.args(["--net", "--mount", "sh", "-c", NAMESPACE_SCRIPT]).stdout(Stdio::piped());
         let mut holder = command.spawn().unwrap();
         let mut up = [0; 3];
         holder.stdout.as_mut().unwrap().read_exact(&mut up).unwrap();
@@ -102,7 +102,7 @@ impl Space {
     }
 }
 
-impl Drop for Space {
+impl Drop for NetworkNamespace {
     fn drop(&mut self) {
         for keeper in &self.keepers {
             let _has_ended = Command::new("kill").args(["-KILL", keeper]).stderr(Stdio::null()).status();
@@ -120,13 +120,13 @@ fn ip(id: u32, words: &[&str]) -> serde_json::Value {
 }
 
 /// The link-local addresses in that network, by port. Each is set without a network (/32).
-fn addresses(id: u32) -> Vec<Own> {
+fn addresses(id: u32) -> Vec<PortAddress> {
     let mut found = Vec::new();
     for link in ip(id, &["address", "show", "scope", "link"]).as_array().unwrap() {
         for address in link["addr_info"].as_array().into_iter().flatten() {
             assert_eq!(address["prefixlen"], 32, "{link}");
             let port = link["ifname"].as_str().unwrap().to_owned();
-            found.push(Own { port, address: address["local"].as_str().unwrap().parse().unwrap() });
+            found.push(PortAddress { port, address: address["local"].as_str().unwrap().parse().unwrap() });
         }
     }
     found
@@ -144,7 +144,7 @@ fn routes(id: u32) -> BTreeSet<Route> {
 }
 
 /// The routes that `own` needs to reach `peers`, port by port.
-fn wanted(own: &[Own], peers: &[Own]) -> BTreeSet<Route> {
+fn wanted(own: &[PortAddress], peers: &[PortAddress]) -> BTreeSet<Route> {
     own.iter().zip(peers).map(|(own, peer)| (peer.address, own.port.clone(), own.address)).collect()
 }
 
@@ -167,7 +167,7 @@ fn cable(one: (u32, &str), other: (u32, &str)) {
 
 #[test]
 fn two_ports_take_addresses_and_reach_each_peer_by_its_own_cable() {
-    let (mut a, mut b) = (Space::new(), Space::new());
+    let (mut a, mut b) = (NetworkNamespace::new(), NetworkNamespace::new());
     cable((a.id(), "a1"), (b.id(), "b1"));
     cable((a.id(), "a2"), (b.id(), "b2"));
     for port in ["b1", "b2"] {
@@ -178,9 +178,7 @@ fn two_ports_take_addresses_and_reach_each_peer_by_its_own_cable() {
     sleep(Duration::from_secs(3));
     b.take(&["b1", "b2"]);
     let (of_a, of_b) = (addresses(a.id()), addresses(b.id()));
-    until("every peer's route", || {
-        routes(a.id()) == wanted(&of_a, &of_b) && routes(b.id()) == wanted(&of_b, &of_a)
-    });
+    until("every peer's route", || routes(a.id()) == wanted(&of_a, &of_b) && routes(b.id()) == wanted(&of_b, &of_a));
     for (file, value) in [("arp_ignore", "1\n"), ("arp_announce", "2\n")] {
         assert_eq!(a.run(&["cat", &format!("/proc/sys/net/ipv4/conf/a2/{file}")]), value);
     }
@@ -205,7 +203,7 @@ fn two_ports_take_addresses_and_reach_each_peer_by_its_own_cable() {
 
 #[test]
 fn a_cable_that_was_moved_moves_the_routes() {
-    let (mut a, mut b, switch) = (Space::new(), Space::new(), Space::new());
+    let (mut a, mut b, switch) = (NetworkNamespace::new(), NetworkNamespace::new(), NetworkNamespace::new());
     for n in ["1", "2"] {
         switch.run(&["ip", "link", "add", &format!("cable{n}"), "type", "bridge"]);
         for (id, name) in [(a.id(), "a"), (b.id(), "b")] {
@@ -218,9 +216,7 @@ fn a_cable_that_was_moved_moves_the_routes() {
     a.take(&["a1", "a2"]);
     b.take(&["b1", "b2"]);
     let (of_a, mut of_b) = (addresses(a.id()), addresses(b.id()));
-    until("every peer's route", || {
-        routes(a.id()) == wanted(&of_a, &of_b) && routes(b.id()) == wanted(&of_b, &of_a)
-    });
+    until("every peer's route", || routes(a.id()) == wanted(&of_a, &of_b) && routes(b.id()) == wanted(&of_b, &of_a));
     // The cables are unplugged from a, and plugged in the other way round.
     for port in ["to-a1", "to-a2"] {
         switch.run(&["ip", "link", "set", port, "down"]);
@@ -243,7 +239,7 @@ fn a_cable_that_was_moved_moves_the_routes() {
 
 #[test]
 fn an_address_in_use_is_not_taken_and_one_that_is_claimed_twice_is_given_up() {
-    let (mut a, b) = (Space::new(), Space::new());
+    let (mut a, b) = (NetworkNamespace::new(), NetworkNamespace::new());
     cable((a.id(), "a1"), (b.id(), "b1"));
     b.run(&["ip", "link", "set", "b1", "up"]);
     a.take(&["a1"]);
@@ -278,7 +274,7 @@ fn an_address_in_use_is_not_taken_and_one_that_is_claimed_twice_is_given_up() {
 #[test]
 fn a_carrier_that_comes_while_the_others_probe_adds_its_port_and_a_later_one_does_not() {
     for in_time in [true, false] {
-        let (a, b) = (Space::new(), Space::new());
+        let (a, b) = (NetworkNamespace::new(), NetworkNamespace::new());
         for (port, peer) in [("a1", "b1"), ("a2", "b2")] {
             cable((a.id(), port), (b.id(), peer));
             a.run(&["ip", "link", "set", port, "up"]);
@@ -307,7 +303,7 @@ fn a_carrier_that_comes_while_the_others_probe_adds_its_port_and_a_later_one_doe
 
 #[test]
 fn ports_that_cannot_be_used_are_named_and_no_child_is_left() {
-    let (a, b) = (Space::new(), Space::new());
+    let (a, b) = (NetworkNamespace::new(), NetworkNamespace::new());
     cable((a.id(), "a1"), (b.id(), "b1"));
     let init = env!("CARGO_BIN_EXE_init");
     for (ports, why) in [
@@ -330,7 +326,7 @@ fn ports_that_cannot_be_used_are_named_and_no_child_is_left() {
 }
 
 /// Boots a machine with two ports, and connects them to `peer`.
-fn boot(machine: Machine, peer: &Space, words: &str) -> Running {
+fn boot(machine: Machine, peer: &NetworkNamespace, words: &str) -> Running {
     let words = format!("firstlight.network.mode=link-local firstlight.network.ports=m1,m2 {words}");
     let running = machine.file("bus/none", "").cmdline(&words).boot();
     let network = |id: &str| fs::read_link(format!("/proc/{id}/ns/net")).ok();
@@ -345,7 +341,7 @@ fn boot(machine: Machine, peer: &Space, words: &str) -> Running {
 
 #[test]
 fn the_boot_continues_with_addresses_and_they_are_kept_while_the_workload_runs() {
-    let mut peer = Space::new();
+    let mut peer = NetworkNamespace::new();
     let script = "echo WORKLOAD keepers $(cat /proc/[0-9]*/cmdline | grep -ac keep-link-local)\n\
                   while [ $(ip -4 route | wc -l) != 2 ]; do sleep 0.1; done; ip -4 route";
     let machine = Machine::new(PASS, CONFIG).workload(script);
@@ -366,9 +362,8 @@ fn the_boot_continues_with_addresses_and_they_are_kept_while_the_workload_runs()
 
 #[test]
 fn a_recovery_ends_the_keeper_and_starts_it_again() {
-    let peer = Space::new();
-    let script =
-        "echo WORKLOAD keepers $(cat /proc/[0-9]*/cmdline | grep -ac keep-link-local); ip -4 -o address";
+    let peer = NetworkNamespace::new();
+    let script = "echo WORKLOAD keepers $(cat /proc/[0-9]*/cmdline | grep -ac keep-link-local); ip -4 -o address";
     let machine = super::recover::machine("gpu", "reset-gpu", 0).workload(script);
     let (_, _, console) = boot(machine, &peer, "").held_or_down();
     assert!(console.contains("recover   end processes: only process 1 is left\n"), "{console}");
@@ -380,7 +375,7 @@ fn a_recovery_ends_the_keeper_and_starts_it_again() {
 
 #[test]
 fn the_keeper_ends_before_the_root_is_switched_and_the_addresses_stay() {
-    let (peer, root) = (Space::new(), tempfile::tempdir().unwrap());
+    let (peer, root) = (NetworkNamespace::new(), tempfile::tempdir().unwrap());
     for folder in ["sbin", "bin", "etc"] {
         fs::create_dir(root.path().join(folder)).unwrap();
     }

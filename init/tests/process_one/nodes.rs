@@ -12,9 +12,8 @@ fn boot(nodes: &str, cmdline: &str) -> (Machine, String) {
                   [{\"code\":\"'${2:-NODES-PATH}'\",\"severity\":\"fail\"}]}' > /run/firstlight/nodes.json; }";
     let validator = format!("{report}\ncase \"$*\" in *\"nodes --json\"*)\n{nodes}\n;; esac\n{PASS}");
     let config = format!("{CONFIG}on_degraded = \"workload\"\n[network]\ntimeout_s = 1\n");
-    let m = Machine::new(&validator, &config)
-        .workload("echo workload started: $FIRSTLIGHT_NODES_VERDICT")
-        .cmdline(cmdline);
+    let m =
+        Machine::new(&validator, &config).workload("echo workload started: $FIRSTLIGHT_NODES_VERDICT").cmdline(cmdline);
     let (_, m, console) = m.boot().down();
     assert_eq!(scraper_lines(&console).len(), 1, "{console}");
     (m, console)
@@ -44,7 +43,8 @@ fn nodes_that_pass_let_the_workload_start_and_it_knows() {
     assert!(console.contains("workload started: PASS"), "{console}");
     assert!(console.contains("nodes: VERDICT  PASS") && is_validated(&m), "{console}");
     assert_eq!((&nodes(&m)["verdict"], &nodes(&m)["nodes"]), (&json!("PASS"), &json!(["a", "b"])));
-    let line = "FIRSTLIGHT verdict=PASS failed=none warned=none codes=none scope=machine host=node7 seconds=0.1 nodes=PASS";
+    let line =
+        "FIRSTLIGHT verdict=PASS failed=none warned=none codes=none scope=machine host=node7 seconds=0.1 nodes=PASS";
     assert_eq!(scraper_lines(&console), [line]);
 }
 
@@ -82,7 +82,8 @@ fn the_machines_verdict_stays_and_the_policy_follows_the_worse_one() {
     assert!(!console.contains("workload started") && !is_validated(&m), "{console}");
     assert!(console.contains("PASS, nodes FAIL: policy.on_fail = poweroff"), "{console}");
     assert_eq!(json(&m, "verdict.json")["verdict"], json!("PASS"));
-    let expected = json!({ "verdict": "FAIL", "cause": null, "codes": ["NODES-PATH"], "exit_status": 1, "nodes": ["a", "b"] });
+    let expected =
+        json!({ "verdict": "FAIL", "cause": null, "codes": ["NODES-PATH"], "exit_status": 1, "nodes": ["a", "b"] });
     assert_eq!(nodes(&m), expected);
 }
 
@@ -105,10 +106,7 @@ fn whatever_is_no_verdict_is_an_error_with_its_cause() {
 
 #[test]
 fn a_machine_that_fails_by_itself_does_not_meet_the_others() {
-    let m = Machine::new(
-        "case \"$*\" in *\"nodes --json\"*) echo never ;; esac\nreport FAIL fail\nexit 1",
-        CONFIG,
-    );
+    let m = Machine::new("case \"$*\" in *\"nodes --json\"*) echo never ;; esac\nreport FAIL fail\nexit 1", CONFIG);
     let (_, m, console) = m.cmdline("firstlight.nodes.size=2 firstlight.network.timeout_s=1").boot().down();
     assert!(!console.contains("never"), "{console}");
     assert_eq!(nodes(&m)["cause"], json!("not run: this machine is FAIL"));
@@ -119,16 +117,10 @@ fn a_machine_that_fails_by_itself_does_not_meet_the_others() {
 fn a_machine_that_was_reset_does_not_meet_the_others() {
     let validator = format!("case \"$*\" in *\"nodes --json\"*) echo never ;; esac\n{PASS}");
     let m = Machine::new(&validator, CONFIG).variables();
-    let mark = contract::mark::Mark {
-        step: contract::mark::Step::PeerWrite,
-        image: None,
-        boot: None,
-        finding: None,
-    };
+    let mark = contract::mark::Mark { step: contract::mark::Step::PeerWrite, image: None, boot: None, finding: None };
     let bytes = [&contract::mark::ATTRIBUTES.to_le_bytes()[..], mark.text().as_bytes()].concat();
     let m = m.file(MARK, bytes);
-    let (_, m, console) =
-        m.cmdline("firstlight.nodes.size=2 firstlight.network.timeout_s=1").boot().held_or_down();
+    let (_, m, console) = m.cmdline("firstlight.nodes.size=2 firstlight.network.timeout_s=1").boot().held_or_down();
     assert!(console.contains("RESET-DURING peer-write") && !console.contains("never"), "{console}");
     assert_eq!(nodes(&m)["cause"], json!("not run: this machine is ERROR"), "{console}");
 }

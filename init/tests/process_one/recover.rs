@@ -146,11 +146,7 @@ fn one_reboot_is_counted_and_the_machine_continues_without_peer_to_peer() {
             assert!(console.contains("reset     rebooted once after P2P-HANG"), "{console}");
             assert_eq!(console.contains("WORKLOAD 1"), workload, "{console}");
             let verdict = json(&after, "verdict.json");
-            assert_eq!(
-                (&verdict["verdict"], &verdict["codes"]),
-                (&json!("ERROR"), &json!([code])),
-                "{console}"
-            );
+            assert_eq!((&verdict["verdict"], &verdict["codes"]), (&json!("ERROR"), &json!([code])), "{console}");
             let mark = fs::read_to_string(after.path(MARK)).unwrap();
             assert!(mark.contains("step=recover "), "{mark}");
             m = after.again();
@@ -167,8 +163,7 @@ fn a_machine_that_cannot_count_its_reboots_is_not_rebooted() {
     let m = machine("reboot", "reboot", 0).variables();
     let script = fs::read_to_string(m.path("usr/bin/firstlight")).unwrap();
     let place = "/sys/firmware/efi/efivars/FirstlightMark-6e0f3c1a-52d4-4b0e-9a77-c8d15b2f94e3";
-    let spoilt =
-        script.replace("report FAIL fail\n", &format!("report FAIL fail\nrm {place}; mkdir -p {place}/x\n"));
+    let spoilt = script.replace("report FAIL fail\n", &format!("report FAIL fail\nrm {place}; mkdir -p {place}/x\n"));
     let unwritable = m.program("usr/bin/firstlight", &spoilt);
     for (m, why) in [
         (machine("reboot", "reboot", 0), "not rebooted, because there is no place for a mark"),

@@ -58,10 +58,7 @@ fn vetoed(m: Machine, step: &str) -> Machine {
     let skipped = ["fabric", "driver"]
         .iter()
         .filter(|stage| console.contains(&format!("{stage:<9} ERROR: not run: RESET-DURING {step} ")));
-    assert_eq!(
-        skipped.count(),
-        ["validate", "driver-load", "fabric"].iter().position(|s| *s == step).unwrap()
-    );
+    assert_eq!(skipped.count(), ["validate", "driver-load", "fabric"].iter().position(|s| *s == step).unwrap());
     let mark = fs::read_to_string(m.path(MARK)).unwrap();
     assert!(mark.contains(&format!("step={step} ")) && mark.len() == 260, "{mark}");
     m.again()
@@ -111,10 +108,7 @@ fn another_image_tries_again() {
 #[test]
 fn without_variables_the_mark_is_on_the_data_partition_and_without_that_there_is_none() {
     let (_, _, console) = Machine::new(PASS, CONFIG).workload("exit 0").boot().down();
-    assert!(
-        console.contains("reset     no place for a mark: no EFI variables, no data partition "),
-        "{console}"
-    );
+    assert!(console.contains("reset     no place for a mark: no EFI variables, no data partition "), "{console}");
 
     let folder = tempfile::tempdir().unwrap();
     let disk = Disk::of(folder.path());

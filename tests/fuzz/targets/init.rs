@@ -7,8 +7,9 @@ pub fn cmdline(line: &str) {
         assert!(line.contains(&word.name), "{word:?}");
         assert!(word.value.is_none_or(|value| line.contains(&value)));
     }
-    let _said = firstlight_init::config::remote::Remote::of(&firstlight_init::config::cmdline::words(line));
-    let _mac = firstlight_init::config::mac::Mac::of_bootif(line);
+    let words = firstlight_init::config::cmdline::words(line);
+    let _source = firstlight_init::config::remote::RemoteSource::from_words(&words);
+    let _mac = firstlight_init::config::mac::Mac::from_bootif(line);
     let plain = line.replace('"', "");
     for word in firstlight::machine::host::cmdline::words(line) {
         assert!(plain.contains(&word.key), "{word:?}");
@@ -21,15 +22,15 @@ pub fn cmdline(line: &str) {
 ///
 /// Input: a file and, after a line of two percent signs, the command line.
 pub fn toml_init(input: &str) {
-    use firstlight_init::config::{File, Source, build, cmdline};
+    use firstlight_init::config::{ConfigFile, LayerSource, build, cmdline};
 
     let (file, line) = input.split_once("\n%%\n").unwrap_or((input, ""));
-    let file =
-        File { source: Source::Image, path: "/etc/firstlight/config.toml".to_owned(), text: file.to_owned() };
+    let path = "/etc/firstlight/config.toml".to_owned();
+    let file = ConfigFile { source: LayerSource::Image, path, text: file.to_owned() };
     if let Err(refused) = build(&[file], &cmdline::words(line)) {
-        assert!(!refused.wrong.is_empty());
-        for wrong in refused.wrong {
-            let line = wrong.to_string();
+        assert!(!refused.errors.is_empty());
+        for error in refused.errors {
+            let line = error.to_string();
             assert!(!line.contains('\n'), "{line:?}");
             assert!(line.contains("config.toml") || line.contains("kernel word"), "{line:?}");
         }
@@ -41,20 +42,20 @@ pub fn toml_init(input: &str) {
 ///
 /// Input: the three files, separated by lines of two percent signs.
 pub fn modules_dep(input: &str) {
-    use firstlight_init::modules::alias::{fits, modules_for};
-    use firstlight_init::modules::deps::{Deps, builtin, name_of};
+    use firstlight_init::modules::alias::{matches, modules_for};
+    use firstlight_init::modules::deps::{ModuleDeps, builtin, module_name};
     use std::collections::BTreeSet;
 
     let (dep, rest) = input.split_once("\n%%\n").unwrap_or((input, ""));
     let (built_in, wanted) = rest.split_once("\n%%\n").unwrap_or(("", rest));
     let modules: Vec<_> = wanted.split_whitespace().map(str::to_owned).collect();
-    if let Ok(order) = Deps::parse(dep).order(&modules, &builtin(built_in)) {
+    if let Ok(order) = ModuleDeps::parse(dep).order(&modules, &builtin(built_in)) {
         let once: BTreeSet<_> = order.iter().collect();
         assert_eq!(once.len(), order.len(), "{order:?}");
         assert!(order.iter().all(|file| dep.contains(file.as_str())));
     }
-    assert!(!name_of(wanted).contains('/'));
-    let _ = fits(dep, wanted);
+    assert!(!module_name(wanted).contains('/'));
+    let _ = matches(dep, wanted);
     let modules = modules_for(dep, wanted);
     assert!(modules.iter().all(|module| dep.contains(module.as_str())));
 }
@@ -84,8 +85,8 @@ pub fn modinfo(file: &[u8]) {
 /// signature next to a file: parsing them never reads outside of them, and no bytes are a valid signature.
 pub fn superblock(bytes: &[u8]) {
     use firstlight_init::config::signature::check;
+    use firstlight_init::disk::eligibility::part_uuid;
     use firstlight_init::disk::gpt;
-    use firstlight_init::disk::origin::part_uuid;
     use firstlight_init::disk::superblock::{probe, vfat_root, vfat_root_label};
     /// A public key; the secret key was deleted.
     const KEY: &str = "RWSDbFQ9yZTA5iopg0fk1uSkMdQXIm16pP2pc0Nf+fA93zw87PAExNNY";
@@ -94,7 +95,7 @@ pub fn superblock(bytes: &[u8]) {
     let _ = vfat_root(bytes);
     let _ = vfat_root_label(bytes);
     let (header, table) = bytes.split_at_checked(gpt::HEADER).unwrap_or((bytes, &[]));
-    let _ = gpt::entries(header, 4096).map(|entries| entries.have(table, ""));
+    let _ = gpt::entries(header, 4096).map(|entries| entries.contains(table, ""));
     assert!(part_uuid(bytes).is_none_or(|uuid| uuid.len() == 36));
     assert!(check(KEY, b"", &String::from_utf8_lossy(bytes)).is_err());
 }
@@ -102,10 +103,10 @@ pub fn superblock(bytes: &[u8]) {
 /// The texts of a driver and its image: the description, the parameters' list, /proc/devices, a GPU's information, and the
 /// kernel's lines. Parsing terminates, and returns nothing that is not in them.
 pub fn driver_files(bytes: &[u8]) {
-    use firstlight_init::driver::causes::of_lines;
+    use firstlight_init::driver::causes::match_log_lines;
     use firstlight_init::driver::hardware::Gpu;
-    use firstlight_init::driver::nodes::{Told, majors, number, plan};
-    use firstlight_init::driver::parameters::given;
+    use firstlight_init::driver::nodes::{Reported, majors, number, plan};
+    use firstlight_init::driver::parameters::module_parameters;
     use firstlight_init::driver::{description, in_force, kernel_lines};
     use std::collections::BTreeMap;
 
@@ -116,7 +117,7 @@ pub fn driver_files(bytes: &[u8]) {
             let gpus: Vec<_> = (0..3).map(gpu).collect();
             let configured = BTreeMap::from([("nvidia".to_owned(), text.clone().into_owned())]);
             for configured in [BTreeMap::new(), configured] {
-                let (given, findings) = given("nvidia", Some(&read), &gpus, &configured);
+                let (given, findings) = module_parameters("nvidia", Some(&read), &gpus, &configured);
                 let mut names: Vec<_> = given.0.iter().map(|word| &word.name).collect();
                 names.sort();
                 names.dedup();
@@ -128,48 +129,46 @@ pub fn driver_files(bytes: &[u8]) {
     }
     let params = in_force::parse(&text);
     assert!(params.keys().all(|name| text.contains(name.as_str())));
-    let reported = Told {
+    let reported = Reported {
         majors: majors(&text),
         params,
         gpus: [("a".to_owned(), number(&text, "Device Minor"))].into(),
-        ..Told::default()
+        ..Reported::default()
     };
     let (nodes, without) = plan(&reported, true);
     assert!(nodes.iter().all(|planned| planned.node.path.starts_with("/dev/nvidia")));
     assert!(without.len() <= 2);
     let lines = kernel_lines::parse(bytes);
     let shown = kernel_lines::about_driver(&lines, "nvidia");
-    assert!(
-        shown.len() <= 25 && shown.iter().all(|line| line.chars().count() <= 308 && !line.contains('\n'))
-    );
-    if let Some((_, line)) = of_lines(&shown) {
+    assert!(shown.len() <= 25 && shown.iter().all(|line| line.chars().count() <= 308 && !line.contains('\n')));
+    if let Some((_, line)) = match_log_lines(&shown) {
         assert!(shown.iter().any(|shown| shown == line));
     }
-    let _ = kernel_lines::unpacking(&lines);
+    let _ = kernel_lines::initrd_unpack_time(&lines);
 }
 
 /// Ethernet frames: ARP packets, each preceded by a byte for the port and the time since the previous one, never lead to
 /// two ports with one address, nor to a route to an address that is not link-local.
 pub fn arp(bytes: &[u8]) {
     use firstlight_init::config::mac::Mac;
-    use firstlight_init::link_local::{Act, Ports, arp};
+    use firstlight_init::link_local::{PortAction, Ports, arp};
     use std::time::{Duration, Instant};
 
-    let macs = [Mac::of([2, 0, 0, 0, 0, 1]), Mac::of([2, 0, 0, 0, 0, 2])];
+    let macs = [Mac::new([2, 0, 0, 0, 0, 1]), Mac::new([2, 0, 0, 0, 0, 2])];
     let (mut ports, mut now) = (Ports::new(&macs), Instant::now());
-    let mut acts: Vec<_> = (0..macs.len()).flat_map(|at| ports.carrier(at, true, now)).collect();
+    let mut actions: Vec<_> = (0..macs.len()).flat_map(|at| ports.set_carrier(at, true, now)).collect();
     for record in bytes.chunks(1 + arp::FRAME) {
         let Some((first, frame)) = record.split_first() else { continue };
         now += Duration::from_millis(u64::from(first >> 1) * 20);
-        acts.extend(ports.tick(now));
-        if let Some(packet) = arp::read(frame) {
-            acts.extend(ports.heard(usize::from(first & 1), &packet, now));
+        actions.extend(ports.tick(now));
+        if let Some(packet) = arp::parse(frame) {
+            actions.extend(ports.receive(usize::from(first & 1), &packet, now));
         }
         let own: Vec<_> = ports.addresses().flatten().collect();
         assert!(own.len() < 2 || own[0] != own[1], "{own:?}");
     }
-    for act in acts {
-        if let Act::Route(_, own, peer) = act {
+    for action in actions {
+        if let PortAction::SetRoute(_, own, peer) = action {
             assert!(arp::is_usable(own) && arp::is_usable(peer) && own != peer, "{own} {peer}");
         }
     }

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     /// How many inputs next to a seed are tried, of each kind.
-    const TRIES: usize = 64;
+    const OFFSETS: usize = 64;
 
     /// The seeds of a target, from `seeds.txt`; those with a name in `.hex` are in base 16. A target that has none begins with
     /// zeros.
@@ -58,11 +58,11 @@ mod tests {
         digits.chunks(2).map(|pair| u8::try_from(pair[0] * 16 + pair[1]).unwrap()).collect()
     }
 
-    /// A seed, the seed cut off at places all over it, and with another byte at each of them.
-    fn next_to(seed: &[u8]) -> impl Iterator<Item = Vec<u8>> {
-        let places = || (0..seed.len()).step_by(seed.len().div_ceil(TRIES).max(1));
-        let cut = places().map(|at| seed[..at].to_vec());
-        let changed = places().flat_map(|at| {
+    /// A seed, the seed cut off at offsets all over it, and with another byte at each of them.
+    fn mutations(seed: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+        let offsets = || (0..seed.len()).step_by(seed.len().div_ceil(OFFSETS).max(1));
+        let cut = offsets().map(|at| seed[..at].to_vec());
+        let changed = offsets().flat_map(|at| {
             [0, b'\n', b'9', 0x80, 0xff].map(|byte| {
                 let mut input = seed.to_vec();
                 input[at] = byte;
@@ -78,7 +78,7 @@ mod tests {
             let seeds = seeds(name);
             assert!(seeds.iter().all(|seed| !seed.is_empty()), "{name}");
             for seed in seeds {
-                for input in next_to(&seed) {
+                for input in mutations(&seed) {
                     let held = std::panic::catch_unwind(|| target(&input));
                     assert!(held.is_ok(), "{name}: {:?}", String::from_utf8_lossy(&input));
                 }

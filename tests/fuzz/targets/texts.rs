@@ -8,7 +8,7 @@ use firstlight::fabric::journal::Journal;
 use firstlight::machine::host::madt::enabled_cpus;
 use firstlight::machine::recording::Recording;
 use firstlight::nccl::ranks::diagnosis;
-use firstlight::net::publish::{AtUrl, Finished, Keeping, publish};
+use firstlight::net::publish::{FinishedReport, StorageOptions, UploadTarget, publish};
 use firstlight::net::{http::Authorities, sntp};
 use firstlight::suite::protocol::{Message, Request};
 use firstlight_init::{environment, sys::terminal::printable};
@@ -25,22 +25,22 @@ pub fn texts(bytes: &[u8]) {
     let Some((reader, bytes)) = bytes.split_first() else { return };
     let text = String::from_utf8_lossy(bytes);
     match reader {
-        b'a' => answer(bytes),
+        b'a' => ras_answers(bytes),
         b'c' => assert!(enabled_cpus(bytes).is_none_or(|count| count <= bytes.len() / 8)),
         b'e' => variables(&text),
-        b'f' => finished(bytes),
+        b'f' => finished_report(bytes),
         b'j' => journal(&text),
-        b'k' => folder(&text),
+        b'k' => report_folder(&text),
         b'm' => mark(bytes),
         b'r' => recording(&text),
-        b't' => time(bytes),
-        b'w' => (same::<Message>(bytes), same::<Request>(bytes)).0,
+        b't' => ntp_answer(bytes),
+        b'w' => (assert_round_trip::<Message>(bytes), assert_round_trip::<Request>(bytes)).0,
         _ => {}
     }
 }
 
 /// Checks that a value is unchanged after being written and read again.
-fn same<T: Serialize + DeserializeOwned>(bytes: &[u8]) {
+fn assert_round_trip<T: Serialize + DeserializeOwned>(bytes: &[u8]) {
     if let Ok(read) = serde_json::from_slice::<T>(bytes) {
         let written = serde_json::to_value(&read).expect("it can be written");
         let again: T = serde_json::from_value(written.clone()).expect("and read again");
@@ -71,8 +71,8 @@ fn variables(text: &str) {
     assert!(matches!(off[..], [one] if one.name == "NCCL_P2P_DISABLE" && one.value == "1"));
 }
 
-fn finished(bytes: &[u8]) {
-    if let Ok(finished) = Finished::from_json(bytes.to_vec(), None) {
+fn finished_report(bytes: &[u8]) {
+    if let Ok(finished) = FinishedReport::from_json(bytes.to_vec(), None) {
         assert!(finished.name.len() <= 64 && !finished.name.contains(['/', '\n', '\0']), "{}", finished.name);
         assert_eq!(finished.bytes, bytes);
     }
@@ -86,64 +86,60 @@ fn recording(text: &str) {
     }
 }
 
-/// An empty folder in memory.
-fn place() -> PathBuf {
-    let place = Path::new("/dev/shm").join(format!("firstlight-fuzz.{}", std::process::id()));
-    let _none = fs::remove_dir_all(&place);
-    fs::create_dir_all(&place).expect("there is room");
-    place
+/// Creates an empty folder in memory.
+fn scratch_folder() -> PathBuf {
+    let folder = Path::new("/dev/shm").join(format!("firstlight-fuzz.{}", std::process::id()));
+    let _none = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("there is room");
+    folder
 }
 
 /// `ROOT` in the text is replaced by the root that it is read for.
 fn journal(text: &str) {
-    let place = place();
-    let file = place.join("journal");
-    fs::write(&file, text.replace("ROOT", &place.display().to_string())).expect("there is room");
-    if let Ok(read) = Journal::load(&file, &place) {
+    let folder = scratch_folder();
+    let file = folder.join("journal");
+    fs::write(&file, text.replace("ROOT", &folder.display().to_string())).expect("there is room");
+    if let Ok(read) = Journal::load(&file, &folder) {
         let read = read.expect("the file is there");
-        assert_eq!(read.root, place.display().to_string(), "of another root");
-        same::<Journal>(&serde_json::to_vec(&read).expect("it can be written"));
+        assert_eq!(read.root, folder.display().to_string(), "of another root");
+        assert_round_trip::<Journal>(&serde_json::to_vec(&read).expect("it can be written"));
     }
-    let _gone = fs::remove_dir_all(place);
+    let _gone = fs::remove_dir_all(folder);
 }
 
 /// The lines are the names of files on a partition; a report is kept there, and waits to be sent.
-fn folder(names: &str) {
-    let place = place();
+fn report_folder(names: &str) {
+    let root = scratch_folder();
     let usable = |name: &&str| {
         !name.is_empty() && !name.contains(['/', '\0']) && name.len() < 200 && ![".", ".."].contains(name)
     };
     let names: Vec<_> = names.lines().filter(usable).take(20).collect();
     for folder in ["reports", "spool"] {
-        fs::create_dir_all(place.join(folder)).expect("there is room");
-        names.iter().for_each(|name| fs::write(place.join(folder).join(name), name).expect("there is room"));
+        fs::create_dir_all(root.join(folder)).expect("there is room");
+        names.iter().for_each(|name| fs::write(root.join(folder).join(name), name).expect("there is room"));
     }
     let report = br#"{"schema":"firstlight.report/1","verdict":"PASS","started":"2026-11-20T10:00:00Z"}"#;
-    let finished = Finished::from_json(report.to_vec(), None).expect("it is a report");
+    let finished = FinishedReport::from_json(report.to_vec(), None).expect("it is a report");
     let offline = Some("no network".to_owned());
     let (url, timeout) = ("http://192.0.2.1/".to_owned(), Duration::from_secs(1));
-    let at = AtUrl { url, timeout, authorities: Authorities::default(), token: None, offline };
-    let keeping = Keeping { keep: 2, spool: &place.join("none"), key: None };
-    let partition = place.display().to_string();
-    publish(&finished, Some(&partition), Some(&at), keeping, |told| {
-        assert!(!told.line.contains('\n'), "{}", told.line)
+    let at = UploadTarget { url, timeout, authorities: Authorities::default(), token: None, offline };
+    let storage = StorageOptions { keep: 2, spool: &root.join("none"), key: None };
+    let partition = root.display().to_string();
+    publish(&finished, Some(&partition), Some(&at), storage, |published| {
+        assert!(!published.line.contains('\n'), "{}", published.line)
     });
     for folder in ["reports", "spool"] {
-        let files: Vec<_> = fs::read_dir(place.join(folder)).expect("it is there").flatten().collect();
-        let ours =
-            files.iter().filter(|file| fs::read(file.path()).is_ok_and(|bytes| bytes == report)).count();
+        let files: Vec<_> = fs::read_dir(root.join(folder)).expect("it is there").flatten().collect();
+        let ours = files.iter().filter(|file| fs::read(file.path()).is_ok_and(|bytes| bytes == report)).count();
         let foreign = |name: &&&str| !name.starts_with(|c: char| c.is_ascii_digit());
         let kept = |name: &str| files.iter().any(|file| file.file_name() == name);
-        assert!(
-            ours <= 1 && names.iter().filter(foreign).all(|name| kept(name) || name.starts_with(".")),
-            "{files:?}"
-        );
+        assert!(ours <= 1 && names.iter().filter(foreign).all(|name| kept(name) || name.starts_with(".")), "{files:?}");
     }
-    let _gone = fs::remove_dir_all(place);
+    let _gone = fs::remove_dir_all(root);
 }
 
 /// NCCL's side of the RAS connection, whose answers to the three queries are the parts of the input.
-fn answer(bytes: &[u8]) {
+fn ras_answers(bytes: &[u8]) {
     let server = TcpListener::bind("127.0.0.1:0").expect("there is a loopback");
     let at = server.local_addr().expect("it is bound");
     let answers: Vec<_> = bytes.splitn(3, |byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
@@ -164,18 +160,18 @@ fn answer(bytes: &[u8]) {
 }
 
 /// The last answer's bytes, and the server's address.
-static ANSWER: Mutex<[u8; 48]> = Mutex::new([0; 48]);
-static SERVER: OnceLock<String> = OnceLock::new();
+static NTP_ANSWER: Mutex<[u8; 48]> = Mutex::new([0; 48]);
+static NTP_SERVER: OnceLock<String> = OnceLock::new();
 
 /// An NTP server whose answers have valid headers; everything else is the input.
-fn time(bytes: &[u8]) {
-    let server = SERVER.get_or_init(|| {
+fn ntp_answer(bytes: &[u8]) {
+    let server = NTP_SERVER.get_or_init(|| {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("there is a loopback");
         let name = socket.local_addr().expect("it is bound").to_string();
         std::thread::spawn(move || {
             let mut asked = [0; 48];
             while let Ok((_, from)) = socket.recv_from(&mut asked) {
-                let mut answer = *ANSWER.lock().expect("it is whole");
+                let mut answer = *NTP_ANSWER.lock().expect("it is whole");
                 answer[0] = answer[0] & 0xc0 | 0x24;
                 answer[24..32].copy_from_slice(&asked[40..48]);
                 let _lost = socket.send_to(&answer, from);
@@ -185,8 +181,8 @@ fn time(bytes: &[u8]) {
     });
     let mut answer = [0; 48];
     answer.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
-    *ANSWER.lock().expect("it is whole") = answer;
-    if let Ok((_, moved)) = sntp::ask(std::slice::from_ref(server), Duration::from_secs(1)) {
+    *NTP_ANSWER.lock().expect("it is whole") = answer;
+    if let Ok((_, moved)) = sntp::query(std::slice::from_ref(server), Duration::from_secs(1)) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
         let then = if moved.forward { now.checked_add(moved.by) } else { now.checked_sub(moved.by) };
         let seconds = then.expect("a time").as_secs();

@@ -55,7 +55,7 @@ pub fn kmsg(bytes: &[u8]) {
     use firstlight::machine::host::faults::faults;
     use firstlight::machine::host::kmsg::parse;
     use firstlight::machine::host::nvidia::log;
-    use firstlight::machine::host::nvidia::xid::When;
+    use firstlight::machine::host::nvidia::xid::TestPhase;
 
     let text = String::from_utf8_lossy(bytes);
     let lines = parse(bytes);
@@ -63,7 +63,7 @@ pub fn kmsg(bytes: &[u8]) {
     assert!(lines.iter().all(|line| text.contains(&line.text)));
     assert!(log::xids(&lines).len() <= lines.len() && log::bar1_peers(&lines).len() <= lines.len());
     assert!(log::static_maps(&lines).len() <= lines.len() && log::patch_fails(&lines).len() <= lines.len());
-    for finding in faults(&lines, When::During).into_iter().chain(faults(&lines, When::Before)) {
+    for finding in faults(&lines, TestPhase::During).into_iter().chain(faults(&lines, TestPhase::Before)) {
         assert!(!finding.evidence.is_empty());
     }
 }
@@ -84,17 +84,15 @@ pub fn driver_evidence(bytes: &[u8]) {
     let gpu = gpus::parse(&text);
     assert!(gpu.firmware.is_none_or(|v| version::is_version(&v) && text.contains(&v)));
     assert!(
-        params::parse(&text)
-            .values()
-            .all(|value| text.contains(value) && contract::driver::same_value(value, value))
+        params::parse(&text).values().all(|value| text.contains(value) && contract::driver::same_value(value, value))
     );
 }
 
 /// The list of an image's files and the kernel's list of mounts, which a modified image may have written: parsing them
 /// terminates, and the result contains nothing that is not in them.
 pub fn image_list(bytes: &[u8]) {
-    use firstlight::machine::image::compare::{Tree, compare};
-    use firstlight::machine::image::driver::{self, Driver, Seen};
+    use firstlight::machine::image::compare::{FoundFiles, compare};
+    use firstlight::machine::image::driver::{self, DriverImage, DriverMounts};
     use firstlight::machine::image::list::parse;
 
     let text = String::from_utf8_lossy(bytes);
@@ -104,16 +102,16 @@ pub fn image_list(bytes: &[u8]) {
         let carries = driver::split_off(&mut list);
         assert_eq!(carries, list.contains_key(driver::FILE));
         // On an empty machine every file is missing, and nothing is hashed.
-        let missing = compare(&list, &Tree::new(), |_| unreachable!()).unwrap();
+        let missing = compare(&list, &FoundFiles::new(), |_| unreachable!()).unwrap();
         assert_eq!(missing.len(), list.len());
     }
     if let Ok(mounts) = driver::mounts(&text) {
         let device = mounts.first().map(|mount| mount.device);
         let alone = mounts.len() == 1;
         let backing = Some((driver::FILE.to_owned(), 0, 0));
-        let (state, difference) = driver::judge(true, &Seen { mounts, device, backing });
-        assert!(state != Driver::Mounted || alone);
-        assert_eq!(difference.is_some(), state == Driver::Foreign);
+        let (state, difference) = driver::judge(true, &DriverMounts { mounts, device, backing });
+        assert!(state != DriverImage::Mounted || alone);
+        assert_eq!(difference.is_some(), state == DriverImage::Foreign);
     }
 }
 
@@ -123,13 +121,13 @@ pub fn report(bytes: &[u8]) {
     use firstlight::render::{junit, last_line, text};
     use firstlight::report::from_json;
     use firstlight_init::child::End;
-    use firstlight_init::verdict::{Proof, judge};
+    use firstlight_init::verdict::{Validation, judge};
 
     let Ok(report) = from_json(bytes) else { return };
     let written = serde_json::to_vec(&report).expect("a report can be written");
     assert_eq!(from_json(&written).expect("and read again"), report);
 
-    let (whole, line) = (text::whole(&report, None), last_line::last_line(&report));
+    let (whole, line) = (text::full_text(&report, None), last_line::last_line(&report));
     assert!(whole.ends_with(&line) && line.lines().count() == 1, "{whole}");
     assert_eq!(whole.lines().filter(|line| line.starts_with("FIRSTLIGHT ")).count(), 1, "{whole}");
     assert!(!whole.contains(|c: char| c.is_control() && c != '\n'), "{whole:?}");
@@ -138,17 +136,14 @@ pub fn report(bytes: &[u8]) {
     let lines = vec![format!("VERDICT  {}   x", report.verdict), line.trim_end().to_owned()];
     for status in 0..4 {
         let (end, reason) = (End::Exited(status), String::new());
-        let proof = Proof { end, reason, report: Ok(written.clone()), lines: lines.clone(), seconds: 1.0 };
-        let judgement = judge(&proof, &[]);
+        let (kept, held) = (Ok(written.clone()), lines.clone());
+        let validation = Validation { end, reason, report: kept, lines: held, seconds: 1.0 };
+        let judgement = judge(&validation, &[]);
         if i32::from(report.verdict.exit_status()) != status {
             assert!(!judgement.has_report && !judgement.verdict.is_good());
         } else if judgement.has_report {
             assert_eq!(judgement.verdict, report.verdict);
-            assert_eq!(
-                judgement.announcement("here"),
-                lines,
-                "the validator's own lines are those of its report"
-            );
+            assert_eq!(judgement.announcement("here"), lines, "the validator's own lines are those of its report");
         }
     }
 }
@@ -156,21 +151,21 @@ pub fn report(bytes: &[u8]) {
 /// NCCL's log, into which hosts, plugins and torn writes may put anything: parsing it terminates, and a connection without
 /// a line is never proven.
 pub fn nccl_log(bytes: &[u8]) {
-    use firstlight::nccl::log::{Expect, Pairs, Proof, Said};
+    use firstlight::nccl::log::{ExpectedTransport, NcclLog, Pairs, Proof};
 
     let text = String::from_utf8_lossy(bytes);
-    let log = Said::read(&text);
+    let log = NcclLog::read(&text);
     assert!(log.links.len() + log.rings.len() + log.warnings.len() <= text.lines().count());
     assert!(log.links.iter().all(|link| text.contains(&link.text())));
-    assert_eq!(log.foreign(&[]), log.settings);
-    assert!(log.foreign(&log.settings).is_empty());
+    assert_eq!(log.foreign_settings(&[]), log.settings);
+    assert!(log.foreign_settings(&log.settings).is_empty());
     for pairs in [Pairs::Ring, Pairs::All] {
         let proven = |expect| matches!(log.proves(4, expect, pairs), Proof::Proven(_));
-        let (p2p, none) = (proven(Expect::P2p), proven(Expect::NoP2p));
+        let (p2p, none) = (proven(ExpectedTransport::P2p), proven(ExpectedTransport::NoP2p));
         assert!(!(p2p && none));
         assert!(!(p2p || none) || log.transports().len() >= 4);
-        assert!(!p2p || log.links.iter().all(|link| link.via.is_p2p() == Some(true)));
-        assert!(!none || log.links.iter().all(|link| link.via.is_p2p() == Some(false)));
+        assert!(!p2p || log.links.iter().all(|link| link.transport.is_p2p() == Some(true)));
+        assert!(!none || log.links.iter().all(|link| link.transport.is_p2p() == Some(false)));
     }
 }
 

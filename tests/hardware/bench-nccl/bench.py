@@ -23,7 +23,7 @@ WHOLE = ["all_reduce", "broadcast", "reduce", "sendrecv"]
 SETTINGS = {"NCCL_NVLS_ENABLE": "0", "NCCL_MNNVL_ENABLE": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 PEER_TO_PEER = {"on": {"NCCL_P2P_LEVEL": "SYS"}, "off": {"NCCL_P2P_DISABLE": "1"}}
 LONGEST_S = 300
-PLACES = ["out of place", "in place"]
+PLACEMENTS = ["out of place", "in place"]
 
 
 def die(why):
@@ -89,7 +89,7 @@ def measure(program, firstlight, libraries, runs):
         named = collective if p2p == "on" else f"{collective} off"
         print(f"{named}: {runs} runs", file=sys.stderr)
         for size in sizes:
-            for place, name in enumerate(PLACES):
+            for place, name in enumerate(PLACEMENTS):
                 times = [[side[size][place] for side in sides if size in side] for sides in zip(*taken)]
                 rows.append((named, size, name, *times))
     return rows

@@ -1,10 +1,10 @@
 //! Machines built from a short plan: how many GPUs, behind root ports, switches or a hypervisor, with which links, IOMMU
 //! and kernel command line. Named machines are in other files.
 
-use super::config::{Config, Link, Port};
-use super::driver::{Driver, Home};
+use super::config_space::{ConfigSpace, Link, Port};
+use super::driver::{Driver, DriverOrigin};
 use super::machine::{Function, Machine};
-use super::parts::{Bridge, MEMORY_32, MEMORY_64, Spot, bridge, function, host_bridge};
+use super::parts::{Bridge, BusLocation, MEMORY_32, MEMORY_64, bridge, function, host_bridge};
 
 /// Where the GPUs are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub enum Iommu {
 
 /// The plan of a machine.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct MachinePlan {
     /// Number of GPUs.
     pub gpus: usize,
     /// Where they are.
@@ -40,7 +40,7 @@ pub struct Plan {
     /// Generation and lanes of the GPUs' links.
     pub link: (u8, u8),
     /// The maximum of GPU and slot, if that is higher.
-    pub at_best: (u8, u8),
+    pub max_link: (u8, u8),
     /// The IOMMU.
     pub iommu: Iommu,
     /// The kernel's command line.
@@ -65,11 +65,11 @@ const PLX: (u16, u16) = (0x10b5, 0xc010);
 /// The first GPU's BAR1; the next ones follow at 1 TiB.
 const BAR1: u64 = 0x1000_0000_0000;
 /// The first device number of a guest's GPUs.
-const FIRST: usize = 6;
+const FIRST_GUEST_DEVICE: usize = 6;
 /// Processors of each of two sockets.
 const CPUS: [&str; 2] = ["0-31", "32-63"];
 
-impl Plan {
+impl MachinePlan {
     /// The addresses of the plan's GPUs, in order.
     #[must_use]
     pub fn addresses(&self) -> Vec<String> {
@@ -80,7 +80,7 @@ impl Plan {
         match self.layout {
             Layout::Ports => format!("0000:{:02x}:00.0", 4 * gpu + 1),
             Layout::Switches(each) => format!("0000:{:02x}:00.0", root(gpu / each, each) + 3 + gpu % each),
-            Layout::Guest => format!("0000:00:{:02x}.0", FIRST + gpu),
+            Layout::Guest => format!("0000:00:{:02x}.0", FIRST_GUEST_DEVICE + gpu),
         }
     }
 
@@ -95,21 +95,18 @@ impl Plan {
     pub fn machine(&self) -> Machine {
         let mut functions = match self.layout {
             Layout::Ports => (0..self.gpus).flat_map(|gpu| self.port(gpu)).collect(),
-            Layout::Switches(each) => {
-                (0..self.gpus.div_ceil(each)).flat_map(|n| self.switch(n, each)).collect()
-            }
+            Layout::Switches(each) => (0..self.gpus.div_ceil(each)).flat_map(|n| self.switch(n, each)).collect(),
             Layout::Guest => self.guest(),
         };
         if self.iommu == Iommu::PassThrough {
             (0..).zip(&mut functions).for_each(|(n, function)| function.group = Some(n));
         }
-        let home = match self.layout {
-            _ if self.image => Home::Image,
-            Layout::Guest => Home::Mounted,
-            _ => Home::Packages,
+        let origin = match self.layout {
+            _ if self.image => DriverOrigin::Image,
+            Layout::Guest => DriverOrigin::Mounted,
+            _ => DriverOrigin::Packages,
         };
-        let driver =
-            Driver { home, model: self.gpu.1.clone().leak(), ..Driver::stock(self.driver.clone().leak()) };
+        let driver = Driver { origin, model: self.gpu.1.clone().leak(), ..Driver::stock(self.driver.clone().leak()) };
         let on = self.iommu == Iommu::PassThrough;
         Machine {
             cpus: [if self.sockets > 1 { "0-63" } else { "0-31" }; 3],
@@ -121,83 +118,81 @@ impl Plan {
         }
     }
 
-    fn spot(&self, bus: usize, gpu: usize) -> Spot {
+    fn location(&self, bus: usize, gpu: usize) -> BusLocation {
         let socket = self.socket(gpu);
         let numa = if self.sockets > 1 { i32::try_from(socket).unwrap_or(-1) } else { -1 };
-        Spot::on(&format!("pci0000:{bus:02x}"), numa, CPUS[socket.min(1)])
+        BusLocation::on(&format!("pci0000:{bus:02x}"), numa, CPUS[socket.min(1)])
     }
 
     /// A root bus, its port, and a GPU behind it.
     fn port(&self, gpu: usize) -> Vec<Function> {
         let bus = 4 * gpu;
-        let spot = self.spot(bus, gpu);
+        let location = self.location(bus, gpu);
         let port = format!("0000:{bus:02x}:01.1");
         vec![
-            host_bridge(&spot, &format!("0000:{bus:02x}:00.0"), AMD.0, AMD.1),
-            self.bridge(&spot, &port, Port::Root, (bus + 1, bus + 1)),
-            self.gpu(&spot.under(&port), gpu),
+            host_bridge(&location, &format!("0000:{bus:02x}:00.0"), AMD.0, AMD.1),
+            self.bridge(&location, &port, Port::Root, (bus + 1, bus + 1)),
+            self.gpu(&location.under(&port), gpu),
         ]
     }
 
     /// A root bus, its port, a switch and the GPUs behind it.
     fn switch(&self, nth: usize, each: usize) -> Vec<Function> {
         let bus = root(nth, each);
-        let spot = self.spot(bus, nth * each);
+        let location = self.location(bus, nth * each);
         let [port, up] = [format!("0000:{bus:02x}:01.1"), format!("0000:{:02x}:00.0", bus + 1)];
         let last = bus + 2 + each;
         let mut functions = vec![
-            host_bridge(&spot, &format!("0000:{bus:02x}:00.0"), AMD.0, AMD.1),
-            self.bridge(&spot, &port, Port::Root, (bus + 1, last)),
-            self.bridge(&spot.under(&port), &up, Port::Up, (bus + 2, last)),
+            host_bridge(&location, &format!("0000:{bus:02x}:00.0"), AMD.0, AMD.1),
+            self.bridge(&location, &port, Port::Root, (bus + 1, last)),
+            self.bridge(&location.under(&port), &up, Port::Upstream, (bus + 2, last)),
         ];
-        let below = spot.under(&up);
+        let below = location.under(&up);
         for gpu in (nth * each..self.gpus).take(each) {
             let slot = gpu % each;
             let down = format!("0000:{:02x}:{slot:02x}.0", bus + 2);
-            functions.push(self.bridge(&below, &down, Port::Down, (bus + 3 + slot, bus + 3 + slot)));
+            functions.push(self.bridge(&below, &down, Port::Downstream, (bus + 3 + slot, bus + 3 + slot)));
             functions.push(self.gpu(&below.under(&down), gpu));
         }
         functions
     }
 
     fn guest(&self) -> Vec<Function> {
-        let bus = Spot::on("pci0000:00", -1, CPUS[0]);
+        let bus = BusLocation::on("pci0000:00", -1, CPUS[0]);
         let gpus = (0..self.gpus).map(|gpu| self.gpu(&bus, gpu));
         [host_bridge(&bus, "0000:00:00.0", 0x8086, 0x0d57)].into_iter().chain(gpus).collect()
     }
 
     fn link(&self) -> Link {
         let (speed, width) = self.link;
-        Link { speed, width, max_speed: self.at_best.0.max(speed), max_width: self.at_best.1.max(width) }
+        Link { speed, width, max_speed: self.max_link.0.max(speed), max_width: self.max_link.1.max(width) }
     }
 
     /// A port whose maximum lanes and speed are those that the link uses.
-    fn bridge(&self, spot: &Spot, bdf: &str, port: Port, buses: (usize, usize)) -> Function {
+    fn bridge(&self, location: &BusLocation, bdf: &str, port: Port, buses: (usize, usize)) -> Function {
         let bus = |n: usize| u8::try_from(n).expect("a bus number");
         let (speed, width) = self.link;
         let ids = if port == Port::Root { GPP } else { PLX };
-        let acs = (port != Port::Up).then_some(0);
+        let acs = (port != Port::Upstream).then_some(0);
         let buses = (bus(buses.0), bus(buses.1));
-        bridge(spot, bdf, Bridge { port, ids, buses, link: Link::full(speed, width), acs })
+        bridge(location, bdf, Bridge { port, ids, buses, link: Link::full(speed, width), acs })
     }
 
-    fn gpu(&self, spot: &Spot, gpu: usize) -> Function {
+    fn gpu(&self, location: &BusLocation, gpu: usize) -> Function {
         let bar1 = BAR1 + ((gpu as u64) << 40);
         let class = if self.display { 0x03_0000 } else { 0x03_0200 };
         let [low, high] = [bar1 & 0xffff_ffff, bar1 >> 32].map(|half| u32::try_from(half).expect("32 bits"));
-        let config =
-            Config::new(0x10de, self.gpu.0, class, 0).bar(0, 0xb200_0000).bar(1, low | 0xc).bar(2, high);
+        let config = ConfigSpace::new(0x10de, self.gpu.0, class, 0).bar(0, 0xb200_0000).bar(1, low | 0xc).bar(2, high);
         let config = config.express(Port::Endpoint, Some(self.link())).aer();
         let size = u8::try_from(self.bar1_mib.ilog2()).expect("a size");
-        let config =
-            if self.rebar { config.rebar(&[(1, (1 << (size + 1)) - (1 << 6), size)]) } else { config };
+        let config = if self.rebar { config.rebar(&[(1, (1 << (size + 1)) - (1 << 6), size)]) } else { config };
         let bars = vec![(0, 0xb200_0000, 16 << 20, MEMORY_32), (1, bar1, self.bar1_mib << 20, MEMORY_64)];
         Function {
             link: Some(self.link()),
             driver: Some("nvidia"),
             boot_vga: self.display.then_some(false),
             bars,
-            ..function(spot, &self.address(gpu), (0x10de, self.gpu.0, class), config.done())
+            ..function(location, &self.address(gpu), (0x10de, self.gpu.0, class), config.done())
         }
     }
 }

@@ -6,11 +6,11 @@ use super::machine::{Function, Machine};
 use serde_json::{Value, json};
 
 /// The parameters with which the appliance loads the driver for RTX 40.
-const DWORDS: &str = "ForceP2P=17;RMForceP2PType=2;RMForceStaticBar1=1";
+const REGISTRY_DWORDS: &str = "ForceP2P=17;RMForceP2PType=2;RMForceStaticBar1=1";
 /// Memory of an RTX 4090 that BAR1 must cover: 24210 MiB.
-const MEMORY: u64 = 0x5_e920_0000;
+const VIDEO_MEMORY: u64 = 0x5_e920_0000;
 /// The major number that the kernel assigned to nvidia-uvm.
-const UVM: u32 = 510;
+const UVM_MAJOR: u32 = 510;
 
 /// A driver.
 #[derive(Debug, Clone)]
@@ -20,7 +20,7 @@ pub struct Driver {
     /// Version of the libraries.
     pub libraries: &'static str,
     /// Where it comes from.
-    pub home: Home,
+    pub origin: DriverOrigin,
     /// The name that it reports for its GPUs.
     pub model: &'static str,
     /// Lines that the kernel logged later.
@@ -29,7 +29,7 @@ pub struct Driver {
 
 /// The source of a driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Home {
+pub enum DriverOrigin {
     /// A distribution's packages.
     Packages,
     /// A separate file system, as provided by the hosts of virtual machines.
@@ -38,7 +38,7 @@ pub enum Home {
     Image,
 }
 
-impl Home {
+impl DriverOrigin {
     /// The folders of libraries and firmware.
     const fn folders(self) -> (&'static str, &'static str) {
         match self {
@@ -52,17 +52,17 @@ impl Home {
 impl Driver {
     /// A distribution's driver, all of one version.
     pub const fn stock(version: &'static str) -> Self {
-        let (home, model) = (Home::Packages, "NVIDIA GeForce RTX 4090");
-        Self { version, libraries: version, home, model, log: Vec::new() }
+        let (origin, model) = (DriverOrigin::Packages, "NVIDIA GeForce RTX 4090");
+        Self { version, libraries: version, origin, model, log: Vec::new() }
     }
 
     /// The appliance's driver.
     pub fn patched() -> Self {
-        Self { home: Home::Image, ..Self::stock("555.58.02") }
+        Self { origin: DriverOrigin::Image, ..Self::stock("555.58.02") }
     }
 
-    fn is_ours(&self) -> bool {
-        self.home == Home::Image
+    fn is_appliance(&self) -> bool {
+        self.origin == DriverOrigin::Image
     }
 }
 
@@ -77,7 +77,7 @@ pub(super) fn add(machine: &Machine, to: &mut Tree) {
         log.extend(own_lines(&machine.driver, &gpus));
         log.extend(machine.driver.log.iter().map(|line| (*line).to_owned()));
     }
-    if machine.driver.is_ours() {
+    if machine.driver.is_appliance() {
         let account = account(&machine.driver, &gpus);
         to.file("run/firstlight/driver.json", &format!("{account:#}\n"));
     }
@@ -92,9 +92,9 @@ fn add_module(driver: &Driver, to: &mut Tree) {
     to.file("sys/module/nvidia_uvm/initstate", "live\n");
     let line = format!("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {version}  Release Build\n");
     to.file("proc/driver/nvidia/version", &line);
-    let dwords = if driver.is_ours() { DWORDS } else { "" };
+    let dwords = if driver.is_appliance() { REGISTRY_DWORDS } else { "" };
     to.file("proc/driver/nvidia/params", &format!("EnableResizableBar: 0\nRegistryDwords: \"{dwords}\"\n"));
-    let devices = format!("Character devices:\n  1 mem\n195 nvidia\n195 nvidiactl\n{UVM} nvidia-uvm\n");
+    let devices = format!("Character devices:\n  1 mem\n195 nvidia\n195 nvidiactl\n{UVM_MAJOR} nvidia-uvm\n");
     to.file("proc/devices", &format!("{devices}\nBlock devices:\n259 blkext\n"));
 }
 
@@ -120,13 +120,13 @@ fn add_gpus(driver: &Driver, gpus: &[&Function], to: &mut Tree) {
 fn nodes(gpus: usize) -> Vec<(String, u32, u32)> {
     let mut all = vec![("/dev/nvidiactl".to_owned(), 195, 255)];
     all.extend((0..).take(gpus).map(|n| (format!("/dev/nvidia{n}"), 195, n)));
-    all.extend([("/dev/nvidia-uvm".to_owned(), UVM, 0), ("/dev/nvidia-uvm-tools".to_owned(), UVM, 1)]);
+    all.extend([("/dev/nvidia-uvm".to_owned(), UVM_MAJOR, 0), ("/dev/nvidia-uvm-tools".to_owned(), UVM_MAJOR, 1)]);
     all
 }
 
 fn add_files(driver: &Driver, to: &mut Tree) {
-    let (libraries, firmware) = driver.home.folders();
-    if driver.home == Home::Mounted {
+    let (libraries, firmware) = driver.origin.folders();
+    if driver.origin == DriverOrigin::Mounted {
         to.file("sys/module/firmware_class/parameters/path", &format!("/{firmware}\n"));
     }
     for name in ["libcuda.so", "libnvidia-ml.so"] {
@@ -141,7 +141,7 @@ fn add_files(driver: &Driver, to: &mut Tree) {
 fn own_lines(driver: &Driver, gpus: &[&Function]) -> Vec<String> {
     let loading = "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64";
     let mut lines = vec![format!("{loading}  {}  Release Build", driver.version)];
-    if driver.is_ours() {
+    if driver.is_appliance() {
         lines.insert(0, "NVRM: firstlight patch level 1".to_owned());
         lines.extend(gpus.iter().filter_map(|gpu| bar1_line(gpu)));
     }
@@ -150,11 +150,11 @@ fn own_lines(driver: &Driver, gpus: &[&Function]) -> Vec<String> {
 
 fn bar1_line(gpu: &Function) -> Option<String> {
     let (_, start, size, _) = gpu.bars.iter().find(|bar| bar.0 == 1)?;
-    let verdict = if *size > MEMORY { "possible" } else { "off: BAR1 is too small" };
+    let verdict = if *size > VIDEO_MEMORY { "possible" } else { "off: BAR1 is too small" };
     let bdf = &gpu.bdf;
     Some(format!(
         "NVRM: bar1PeerIsPossible: BAR1 peer-to-peer of {bdf} {verdict}: \
-         video memory {MEMORY:#x}, BAR1 {size:#x} at {start:#x}"
+         video memory {VIDEO_MEMORY:#x}, BAR1 {size:#x} at {start:#x}"
     ))
 }
 
@@ -173,8 +173,8 @@ fn account(driver: &Driver, gpus: &[&Function]) -> Value {
     json!({ "schema": "firstlight.driver/1", "load": true,
         "image": { "version": version, "source": "debian", "patch": "1", "kernel": "6.12.0", "nccl": "2.29.7" },
         "gpus": addresses, "families": ["ada"], "nvswitches": [],
-        "modules": [module("nvidia", Some("1"), format!("NVreg_RegistryDwords={DWORDS}")),
+        "modules": [module("nvidia", Some("1"), format!("NVreg_RegistryDwords={REGISTRY_DWORDS}")),
                     module("nvidia-uvm", None, String::new())],
-        "parameters": [{ "module": "nvidia", "name": "NVreg_RegistryDwords", "wanted": DWORDS, "found": DWORDS }],
+        "parameters": [{ "module": "nvidia", "name": "NVreg_RegistryDwords", "wanted": REGISTRY_DWORDS, "found": REGISTRY_DWORDS }],
         "nodes": nodes.collect::<Vec<_>>(), "held": held, "findings": [], "seconds": 3.4 })
 }

@@ -1,13 +1,13 @@
 //! Machines for driver problems, and one that needs no patch.
 
-use super::config::{Config, Link, Port};
-use super::driver::{Driver, Home};
+use super::config_space::{ConfigSpace, Link, Port};
+use super::driver::{Driver, DriverOrigin};
 use super::machine::{Function, Machine};
-use super::parts::{BAR1_256M, MEMORY_32, MEMORY_64, Spot, function, gpu_config, host_bridge};
+use super::parts::{BAR1_256M, BusLocation, MEMORY_32, MEMORY_64, function, gpu_config, host_bridge};
 use super::small::workstation_with;
 
 /// After an upgrade of the libraries without a restart.
-pub fn mismatch() -> Machine {
+pub fn library_mismatch() -> Machine {
     workstation_with("driver-mismatch", "libraries of another version than the module that is loaded", |m| {
         m.driver = Driver { libraries: "550.163.01", ..Driver::stock("555.58.02") };
     })
@@ -15,18 +15,14 @@ pub fn mismatch() -> Machine {
 
 /// Firmware without Resizable BAR, with the appliance's driver.
 pub fn small_bar1() -> Machine {
-    workstation_with(
-        "bar1-256m",
-        "BAR1 of both GPUs is 256 MiB, so the patched driver cannot map them",
-        |m| {
-            m.driver = Driver::patched();
-            for (bdf, bar1) in [("0000:01:00.0", 0x38_0000_0000), ("0000:02:00.0", 0x48_0000_0000)] {
-                let gpu = m.at(bdf);
-                gpu.config = gpu_config(bar1, BAR1_256M, Link::full(4, 16)).done();
-                gpu.bars = vec![(0, 0xb200_0000, 16 << 20, MEMORY_32), (1, bar1, 256 << 20, MEMORY_64)];
-            }
-        },
-    )
+    workstation_with("bar1-256m", "BAR1 of both GPUs is 256 MiB, so the patched driver cannot map them", |m| {
+        m.driver = Driver::patched();
+        for (bdf, bar1) in [("0000:01:00.0", 0x38_0000_0000), ("0000:02:00.0", 0x48_0000_0000)] {
+            let gpu = m.at(bdf);
+            gpu.config = gpu_config(bar1, BAR1_256M, Link::full(4, 16)).done();
+            gpu.bars = vec![(0, 0xb200_0000, 16 << 20, MEMORY_32), (1, bar1, 256 << 20, MEMORY_64)];
+        }
+    })
 }
 
 /// Before the driver is loaded: two boards whose BAR1 is as large as their memory.
@@ -43,21 +39,21 @@ pub fn unbound_5090() -> Machine {
 /// A virtual machine with a GPU that supports peer-to-peer natively, and no root port above it.
 pub fn h200() -> Machine {
     let about = "a virtual machine with one H200: BAR1 at index 2, its driver mounted, no patch needed";
-    Machine { about, ..h200s(&["0000:00:06.0".to_owned()]) }
+    Machine { about, ..vm_with_h200s(&["0000:00:06.0".to_owned()]) }
 }
 
 /// The same with an H200 at each of these addresses of bus 0.
-pub fn h200s(addresses: &[String]) -> Machine {
-    let bus = Spot::on("pci0000:00", -1, "0-15");
+pub fn vm_with_h200s(addresses: &[String]) -> Machine {
+    let bus = BusLocation::on("pci0000:00", -1, "0-15");
     let mut functions = vec![host_bridge(&bus, "0000:00:00.0", 0x8086, 0x0d57)];
     functions.extend((0..).zip(addresses).map(|(n, bdf)| one_h200(&bus, bdf, 0x1000_0000_0000 + (n << 40))));
-    let driver = Driver { home: Home::Mounted, model: "NVIDIA H200", ..Driver::stock("580.159.04") };
+    let driver = Driver { origin: DriverOrigin::Mounted, model: "NVIDIA H200", ..Driver::stock("580.159.04") };
     Machine { driver, ..Machine::new("h200-vm", "a virtual machine with H200", functions) }
 }
 
-fn one_h200(bus: &Spot, bdf: &str, bar: u64) -> Function {
+fn one_h200(bus: &BusLocation, bdf: &str, bar: u64) -> Function {
     let link = Link::full(5, 16);
-    let config = Config::new(0x10de, 0x2335, 0x030200, 0).express(Port::Endpoint, Some(link)).done();
+    let config = ConfigSpace::new(0x10de, 0x2335, 0x030200, 0).express(Port::Endpoint, Some(link)).done();
     Function {
         link: Some(link),
         driver: Some("nvidia"),

@@ -1,7 +1,7 @@
 //! Converts a modelled machine to a file tree in the layout of the real /sys and /proc.
 
 use super::Tree;
-use super::config::Link;
+use super::config_space::Link;
 use super::driver;
 use super::machine::{Function, Machine, add_rdma};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,17 +11,17 @@ impl Machine {
     #[must_use]
     pub fn tree(&self) -> Tree {
         let mut tree = Tree::default();
-        let (places, to) = (places(&self.functions), &mut tree);
+        let (sysfs_paths, to) = (sysfs_paths(&self.functions), &mut tree);
         to.file("README", &format!("{}\n", self.about));
         for function in &self.functions {
-            add_function(function, &places[&function.bdf], to);
+            add_function(function, &sysfs_paths[&function.bdf], to);
         }
         for device in &self.rdma {
-            add_rdma(device, &places[device.bdf], to);
+            add_rdma(device, &sysfs_paths[device.bdf], to);
         }
         add_iommu(self, to);
         add_modules(self, to);
-        add_screen(self, &places, to);
+        add_framebuffer(self, &sysfs_paths, to);
         driver::add(self, to);
         add_host(self, to);
         tree
@@ -29,20 +29,20 @@ impl Machine {
 }
 
 /// Each function's path below sys/devices.
-fn places(functions: &[Function]) -> BTreeMap<String, String> {
-    let mut places = BTreeMap::<String, String>::new();
+fn sysfs_paths(functions: &[Function]) -> BTreeMap<String, String> {
+    let mut sysfs_paths = BTreeMap::<String, String>::new();
     for function in functions {
-        let above = function.parent.as_ref().map_or(&function.root_bus, |p| &places[p]);
-        let place = format!("{above}/{}", function.bdf);
-        places.insert(function.bdf.clone(), place);
+        let above = function.parent.as_ref().map_or(&function.root_bus, |p| &sysfs_paths[p]);
+        let path = format!("{above}/{}", function.bdf);
+        sysfs_paths.insert(function.bdf.clone(), path);
     }
-    places
+    sysfs_paths
 }
 
-fn add_function(f: &Function, place: &str, to: &mut Tree) {
-    let folder = format!("sys/devices/{place}");
+fn add_function(f: &Function, path: &str, to: &mut Tree) {
+    let folder = format!("sys/devices/{path}");
     let up = "../".repeat(folder.split('/').count() - 1);
-    to.link(&format!("sys/bus/pci/devices/{}", f.bdf), &format!("../../../devices/{place}"));
+    to.link(&format!("sys/bus/pci/devices/{}", f.bdf), &format!("../../../devices/{path}"));
     to.bytes(&format!("{folder}/config"), &f.config);
     let (vendor, device, class) = f.ids;
     let mut files = vec![
@@ -63,12 +63,12 @@ fn add_function(f: &Function, place: &str, to: &mut Tree) {
     if let Some(driver) = f.driver {
         to.link(&format!("{folder}/driver"), &format!("{up}bus/pci/drivers/{driver}"));
         let bound = format!("sys/bus/pci/drivers/{driver}/{}", f.bdf);
-        to.link(&bound, &format!("../../../../devices/{place}"));
+        to.link(&bound, &format!("../../../../devices/{path}"));
     }
     if let Some(group) = f.group {
         to.link(&format!("{folder}/iommu_group"), &format!("{up}kernel/iommu_groups/{group}"));
         let member = format!("sys/kernel/iommu_groups/{group}/devices/{}", f.bdf);
-        to.link(&member, &format!("../../../../devices/{place}"));
+        to.link(&member, &format!("../../../../devices/{path}"));
     }
 }
 
@@ -93,8 +93,7 @@ fn link_files(link: Link) -> [(&'static str, String); 4] {
 fn resource(bars: &[(u8, u64, u64, u64)]) -> String {
     let line = |index: u8| {
         let bar = bars.iter().find(|b| b.0 == index);
-        let (start, end, flags) =
-            bar.map_or((0, 0, 0), |(_, start, size, flags)| (*start, start + size - 1, *flags));
+        let (start, end, flags) = bar.map_or((0, 0, 0), |(_, start, size, flags)| (*start, start + size - 1, *flags));
         format!("{start:#018x} {end:#018x} {flags:#018x}")
     };
     (0..7).map(line).collect::<Vec<_>>().join("\n")
@@ -103,9 +102,9 @@ fn resource(bars: &[(u8, u64, u64, u64)]) -> String {
 fn add_iommu(machine: &Machine, to: &mut Tree) {
     to.folder("sys/class/iommu");
     for name in &machine.iommu {
-        let place = format!("virtual/iommu/{name}");
-        to.folder(&format!("sys/devices/{place}"));
-        to.link(&format!("sys/class/iommu/{name}"), &format!("../../devices/{place}"));
+        let path = format!("virtual/iommu/{name}");
+        to.folder(&format!("sys/devices/{path}"));
+        to.link(&format!("sys/class/iommu/{name}"), &format!("../../devices/{path}"));
     }
     let mut groups: Vec<u32> = machine.functions.iter().filter_map(|f| f.group).collect();
     groups.sort_unstable();
@@ -130,12 +129,12 @@ fn add_modules(machine: &Machine, to: &mut Tree) {
 }
 
 /// The firmware's framebuffer, on the display that the firmware uses.
-fn add_screen(machine: &Machine, places: &BTreeMap<String, String>, to: &mut Tree) {
+fn add_framebuffer(machine: &Machine, sysfs_paths: &BTreeMap<String, String>, to: &mut Tree) {
     let displays = machine.functions.iter().filter(|f| f.boot_vga == Some(true));
     for (n, display) in displays.enumerate() {
-        let place = format!("{}/simple-framebuffer.0/graphics/fb{n}", places[&display.bdf]);
-        to.folder(&format!("sys/devices/{place}"));
-        to.link(&format!("sys/class/graphics/fb{n}"), &format!("../../devices/{place}"));
+        let path = format!("{}/simple-framebuffer.0/graphics/fb{n}", sysfs_paths[&display.bdf]);
+        to.folder(&format!("sys/devices/{path}"));
+        to.link(&format!("sys/class/graphics/fb{n}"), &format!("../../devices/{path}"));
     }
 }
 

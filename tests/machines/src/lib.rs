@@ -16,7 +16,7 @@
 //! of each one lists what was replaced.
 
 pub mod built;
-mod config;
+mod config_space;
 mod driver;
 mod drivers;
 mod epyc;
@@ -25,9 +25,9 @@ mod machine;
 mod parts;
 mod small;
 
-pub use config::Link;
-pub use drivers::h200s;
-pub use epyc::many;
+pub use config_space::Link;
+pub use drivers::vm_with_h200s;
+pub use epyc::epyc_with_gpus;
 pub use machine::Machine;
 use std::collections::BTreeMap;
 use std::fs;
@@ -38,23 +38,23 @@ use tempfile::TempDir;
 
 /// Every named modelled machine.
 pub const ALL: [fn() -> Machine; 20] = [
-    epyc::eight,
-    epyc::eight_before,
+    epyc::eight_gpus,
+    epyc::eight_unconfigured,
     small::switch,
     small::intel_pch,
     small::no_ecam,
     small::dead_gpu,
-    small::malformed,
-    small::translated,
+    small::malformed_chain,
+    small::iommu_translated,
     small::lost_cpus,
     small::second_domain,
     small::narrow_link,
-    small::no_manager,
+    small::no_subnet_manager,
     small::nouveau,
     small::boot_display,
     drivers::h200,
     small::small_bars,
-    drivers::mismatch,
+    drivers::library_mismatch,
     drivers::small_bar1,
     drivers::broken_patch,
     drivers::unbound_5090,
@@ -80,8 +80,7 @@ pub fn names() -> Vec<&'static str> {
 /// If no machine has this name, or the folder cannot be written.
 #[must_use]
 pub fn laid_out(name: &str) -> TempDir {
-    let machine =
-        named(name).unwrap_or_else(|| panic!("no modelled machine is called {name}: {:?}", names()));
+    let machine = named(name).unwrap_or_else(|| panic!("no modelled machine is called {name}: {:?}", names()));
     let folder = tempfile::tempdir().expect("a temporary folder");
     machine.tree().write(folder.path()).unwrap_or_else(|e| panic!("{}: {e}", folder.path().display()));
     folder
@@ -89,7 +88,7 @@ pub fn laid_out(name: &str) -> TempDir {
 
 /// An entry at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Node {
+pub(crate) enum TreeEntry {
     /// A folder, which may be empty.
     Folder,
     /// A symbolic link, with its target.
@@ -100,12 +99,12 @@ pub(crate) enum Node {
 
 /// A file tree. Parent folders of an entry need no entry.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Tree(pub(crate) BTreeMap<String, Node>);
+pub struct Tree(pub(crate) BTreeMap<String, TreeEntry>);
 
 impl Tree {
     /// Adds a folder.
     pub fn folder(&mut self, at: &str) {
-        self.0.insert(at.to_owned(), Node::Folder);
+        self.0.insert(at.to_owned(), TreeEntry::Folder);
     }
 
     /// Adds a file with this text.
@@ -115,12 +114,12 @@ impl Tree {
 
     /// Adds a file with these bytes.
     pub fn bytes(&mut self, at: &str, bytes: &[u8]) {
-        self.0.insert(at.to_owned(), Node::File(bytes.to_owned()));
+        self.0.insert(at.to_owned(), TreeEntry::File(bytes.to_owned()));
     }
 
     /// Adds a link.
     pub fn link(&mut self, at: &str, target: &str) {
-        self.0.insert(at.to_owned(), Node::Link(target.to_owned()));
+        self.0.insert(at.to_owned(), TreeEntry::Link(target.to_owned()));
     }
 
     /// Writes the whole tree into the folder `to`, which is created if it is missing.
@@ -129,11 +128,11 @@ impl Tree {
     /// If an entry cannot be written.
     pub fn write(&self, to: &Path) -> io::Result<()> {
         fs::create_dir_all(to)?;
-        self.0.iter().try_for_each(|(at, node)| node.write(&to.join(at)))
+        self.0.iter().try_for_each(|(at, entry)| entry.write(&to.join(at)))
     }
 }
 
-impl Node {
+impl TreeEntry {
     fn write(&self, path: &Path) -> io::Result<()> {
         if let Some(above) = path.parent() {
             fs::create_dir_all(above)?;

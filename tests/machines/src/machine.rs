@@ -2,7 +2,7 @@
 //! `kernel`.
 
 use super::Tree;
-use super::config::Link;
+use super::config_space::Link;
 use super::driver::Driver;
 
 /// One PCI function.
@@ -156,9 +156,9 @@ impl Rdma {
     }
 }
 
-/// Adds a device whose function's folder is `place`, relative to sys/devices.
-pub(super) fn add_rdma(rdma: &Rdma, place: &str, to: &mut Tree) {
-    let under = format!("{place}/infiniband/{}", rdma.name);
+/// Adds a device whose function's folder is `path`, relative to sys/devices.
+pub(super) fn add_rdma(rdma: &Rdma, path: &str, to: &mut Tree) {
+    let under = format!("{path}/infiniband/{}", rdma.name);
     to.link(&format!("sys/devices/{under}/device"), &format!("../../../{}", rdma.bdf));
     to.link(&format!("sys/class/infiniband/{}", rdma.name), &format!("../../devices/{under}"));
     let port = format!("sys/devices/{under}/ports/1");
@@ -178,7 +178,7 @@ pub(super) fn add_rdma(rdma: &Rdma, place: &str, to: &mut Tree) {
             }
         }
     }
-    let net = format!("{place}/net/{}", rdma.netdev);
+    let net = format!("{path}/net/{}", rdma.netdev);
     to.link(&format!("sys/class/net/{}", rdma.netdev), &format!("../../devices/{net}"));
     for (name, text) in ["operstate", "carrier", "speed"].iter().zip(rdma.link) {
         to.file(&format!("sys/devices/{net}/{name}"), &format!("{text}\n"));

@@ -37,8 +37,7 @@ fn every(to: &Path) -> Result<(), Box<dyn Error>> {
 }
 
 fn one(machine: &str, to: &Path) -> Result<(), Box<dyn Error>> {
-    let names =
-        || format!("no modelled machine is called {machine}; allowed: {}", machines::names().join(", "));
+    let names = || format!("no modelled machine is called {machine}; allowed: {}", machines::names().join(", "));
     write(&named(machine).ok_or_else(names)?.tree(), to)
 }
 

@@ -1,6 +1,6 @@
 //! The parts that machines are built from: host bridge, root port, switch, GPU, NIC.
 
-use super::config::{Config, Link, Port};
+use super::config_space::{ConfigSpace, Link, Port};
 use super::machine::Function;
 
 /// Flags of a 32-bit memory BAR, as the kernel's `resource` files show them.
@@ -18,14 +18,14 @@ pub const BAR1_32G: u8 = 15;
 
 /// Where a function is located, and what is near it.
 #[derive(Debug, Clone)]
-pub struct Spot {
+pub struct BusLocation {
     root_bus: String,
     parent: Option<String>,
     numa: i32,
     cpus: String,
 }
 
-impl Spot {
+impl BusLocation {
     /// On the root bus `pci0000:c0`.
     pub fn on(root_bus: &str, numa: i32, cpus: &str) -> Self {
         Self { root_bus: root_bus.to_owned(), parent: None, numa, cpus: cpus.to_owned() }
@@ -38,15 +38,15 @@ impl Spot {
 }
 
 /// Any function.
-pub fn function(spot: &Spot, bdf: &str, ids: (u16, u16, u32), config: Vec<u8>) -> Function {
+pub fn function(location: &BusLocation, bdf: &str, ids: (u16, u16, u32), config: Vec<u8>) -> Function {
     Function {
         bdf: bdf.to_owned(),
-        parent: spot.parent.clone(),
-        root_bus: spot.root_bus.clone(),
+        parent: location.parent.clone(),
+        root_bus: location.root_bus.clone(),
         config,
         ids,
-        numa: spot.numa,
-        cpus: spot.cpus.clone(),
+        numa: location.numa,
+        cpus: location.cpus.clone(),
         driver: None,
         boot_vga: None,
         bars: Vec::new(),
@@ -56,8 +56,8 @@ pub fn function(spot: &Spot, bdf: &str, ids: (u16, u16, u32), config: Vec<u8>) -
 }
 
 /// A host bridge: conventional, 256 bytes.
-pub fn host_bridge(spot: &Spot, bdf: &str, vendor: u16, device: u16) -> Function {
-    function(spot, bdf, (vendor, device, 0x060000), Config::new(vendor, device, 0x060000, 0).cut(256))
+pub fn host_bridge(location: &BusLocation, bdf: &str, vendor: u16, device: u16) -> Function {
+    function(location, bdf, (vendor, device, 0x060000), ConfigSpace::new(vendor, device, 0x060000, 0).truncated(256))
 }
 
 /// A port of the root complex or of a switch.
@@ -76,9 +76,9 @@ pub struct Bridge {
 }
 
 /// A bridge's configuration space.
-pub fn bridge_config(bdf: &str, bridge: &Bridge) -> Config {
+pub fn bridge_config(bdf: &str, bridge: &Bridge) -> ConfigSpace {
     let (vendor, device) = bridge.ids;
-    let config = Config::new(vendor, device, 0x060400, 1)
+    let config = ConfigSpace::new(vendor, device, 0x060400, 1)
         .buses(bus(bdf), bridge.buses.0, bridge.buses.1)
         .express(bridge.port, Some(bridge.link))
         .aer();
@@ -95,18 +95,18 @@ fn bus(bdf: &str) -> u8 {
 }
 
 /// A port of the root complex or of a switch, bound to pcieport.
-pub fn bridge(spot: &Spot, bdf: &str, bridge: Bridge) -> Function {
+pub fn bridge(location: &BusLocation, bdf: &str, bridge: Bridge) -> Function {
     let (vendor, device) = bridge.ids;
     let config = bridge_config(bdf, &bridge).done();
-    let port = function(spot, bdf, (vendor, device, 0x060400), config);
+    let port = function(location, bdf, (vendor, device, 0x060400), config);
     Function { driver: Some("pcieport"), link: Some(bridge.link), ..port }
 }
 
 /// An RTX 4090's configuration space: BAR1 at `bar1`, of size code `size`.
-pub fn gpu_config(bar1: u64, size: u8, link: Link) -> Config {
+pub fn gpu_config(bar1: u64, size: u8, link: Link) -> ConfigSpace {
     let low = u32::try_from(bar1 & 0xffff_ffff).expect("32 bits") | 0xc;
     let high = u32::try_from(bar1 >> 32).expect("32 bits");
-    Config::new(0x10de, 0x2684, 0x030000, 0x80)
+    ConfigSpace::new(0x10de, 0x2684, 0x030000, 0x80)
         .bar(0, 0xb200_0000)
         .bar(1, low)
         .bar(2, high)
@@ -116,24 +116,24 @@ pub fn gpu_config(bar1: u64, size: u8, link: Link) -> Config {
 }
 
 /// An RTX 4090 with its own driver.
-pub fn gpu(spot: &Spot, bdf: &str, bar1: u64, size: u8, link: Link) -> Function {
+pub fn gpu(location: &BusLocation, bdf: &str, bar1: u64, size: u8, link: Link) -> Function {
     let config = gpu_config(bar1, size, link).done();
-    let gpu = function(spot, bdf, (0x10de, 0x2684, 0x030000), config);
+    let gpu = function(location, bdf, (0x10de, 0x2684, 0x030000), config);
     let bars = vec![(0, 0xb200_0000, 16 << 20, MEMORY_32), (1, bar1, 1 << (20 + u32::from(size)), MEMORY_64)];
     Function { driver: Some("nvidia"), boot_vga: Some(false), bars, link: Some(link), ..gpu }
 }
 
 /// A GPU's sound function.
-pub fn audio(spot: &Spot, bdf: &str, link: Link) -> Function {
-    let config = Config::new(0x10de, 0x22ba, 0x040300, 0x80).express(Port::Endpoint, Some(link)).aer();
-    let audio = function(spot, bdf, (0x10de, 0x22ba, 0x040300), config.done());
+pub fn audio(location: &BusLocation, bdf: &str, link: Link) -> Function {
+    let config = ConfigSpace::new(0x10de, 0x22ba, 0x040300, 0x80).express(Port::Endpoint, Some(link)).aer();
+    let audio = function(location, bdf, (0x10de, 0x22ba, 0x040300), config.done());
     Function { link: Some(link), ..audio }
 }
 
 /// One port of a network card.
-pub fn nic(spot: &Spot, bdf: &str, ids: (u16, u16), driver: &'static str, link: Link) -> Function {
+pub fn nic(location: &BusLocation, bdf: &str, ids: (u16, u16), driver: &'static str, link: Link) -> Function {
     let (vendor, device) = ids;
-    let config = Config::new(vendor, device, 0x020000, 0x80).express(Port::Endpoint, Some(link)).aer();
-    let nic = function(spot, bdf, (vendor, device, 0x020000), config.done());
+    let config = ConfigSpace::new(vendor, device, 0x020000, 0x80).express(Port::Endpoint, Some(link)).aer();
+    let nic = function(location, bdf, (vendor, device, 0x020000), config.done());
     Function { driver: Some(driver), link: Some(link), ..nic }
 }

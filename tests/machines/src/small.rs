@@ -1,10 +1,10 @@
 //! Small machines, each with one feature that the large ones do not have.
 
-use super::config::{Link, Port};
+use super::config_space::{Link, Port};
 use super::machine::{Function, Machine};
 use super::parts::{
-    ACS_OFFERED, BAR1_32G, BAR1_256M, Bridge, Spot, audio, bridge, bridge_config, gpu, gpu_config,
-    host_bridge, nic,
+    ACS_OFFERED, BAR1_32G, BAR1_256M, Bridge, BusLocation, audio, bridge, bridge_config, gpu, gpu_config, host_bridge,
+    nic,
 };
 
 use super::machine::Rdma;
@@ -14,7 +14,7 @@ const GEN4_X16: Link = Link::full(4, 16);
 const GEN5_X16: Link = Link::full(5, 16);
 /// Address of the first GPU's BAR1; the next ones follow at 64 GiB.
 const BAR1: u64 = 0x38_0000_0000;
-const NEXT: u64 = 0x10_0000_0000;
+const BAR1_STRIDE: u64 = 0x10_0000_0000;
 const PLX: (u16, u16) = (0x10b5, 0x8796);
 const I225: (u16, u16) = (0x8086, 0x15f3);
 
@@ -24,7 +24,7 @@ fn root(ids: (u16, u16), buses: (u8, u8), acs: Option<u16>) -> Bridge {
 
 /// A workstation: two GPUs and a network card, each behind its own root port with ACS off.
 fn workstation() -> Vec<Function> {
-    let bus = Spot::on("pci0000:00", -1, "0-15");
+    let bus = BusLocation::on("pci0000:00", -1, "0-15");
     let port = |below| root((0x1022, 0x1483), (below, below), Some(0));
     vec![
         host_bridge(&bus, "0000:00:00.0", 0x1022, 0x1480),
@@ -32,16 +32,12 @@ fn workstation() -> Vec<Function> {
         bridge(&bus, "0000:00:01.2", port(2)),
         bridge(&bus, "0000:00:02.1", Bridge { link: Link::full(2, 1), ..port(3) }),
         gpu(&bus.under("0000:00:01.1"), "0000:01:00.0", BAR1, BAR1_32G, GEN4_X16),
-        gpu(&bus.under("0000:00:01.2"), "0000:02:00.0", BAR1 + NEXT, BAR1_32G, GEN4_X16),
+        gpu(&bus.under("0000:00:01.2"), "0000:02:00.0", BAR1 + BAR1_STRIDE, BAR1_32G, GEN4_X16),
         nic(&bus.under("0000:00:02.1"), "0000:03:00.0", I225, "igc", Link::full(2, 1)),
     ]
 }
 
-pub(super) fn workstation_with(
-    name: &'static str,
-    about: &'static str,
-    change: impl Fn(&mut Machine),
-) -> Machine {
+pub(super) fn workstation_with(name: &'static str, about: &'static str, change: impl Fn(&mut Machine)) -> Machine {
     let mut machine = Machine::new(name, about, workstation());
     change(&mut machine);
     machine
@@ -50,10 +46,10 @@ pub(super) fn workstation_with(
 /// A switch with ACS on: two GPUs and an RDMA card behind it, and a third GPU behind a second switch that is below the
 /// first.
 pub fn switch() -> Machine {
-    let bus = Spot::on("pci0000:00", 0, "0-31");
+    let bus = BusLocation::on("pci0000:00", 0, "0-31");
     let acs = Some(0x001d);
-    let up = |buses| Bridge { port: Port::Up, ids: PLX, buses, link: GEN3_X16, acs: None };
-    let down = |buses| Bridge { port: Port::Down, ids: PLX, buses, link: GEN3_X16, acs };
+    let up = |buses| Bridge { port: Port::Upstream, ids: PLX, buses, link: GEN3_X16, acs: None };
+    let down = |buses| Bridge { port: Port::Downstream, ids: PLX, buses, link: GEN3_X16, acs };
     let root_port = Bridge { link: GEN3_X16, ..root((0x8086, 0x2030), (0x01, 0x08), acs) };
     let inside = bus.under("0000:01:00.0");
     let inner = bus.under("0000:06:00.0");
@@ -68,9 +64,9 @@ pub fn switch() -> Machine {
         bridge(&bus.under("0000:02:11.0"), "0000:06:00.0", up((0x07, 0x08))),
         bridge(&inner, "0000:07:08.0", down((0x08, 0x08))),
         gpu(&bus.under("0000:02:08.0"), "0000:03:00.0", BAR1, BAR1_32G, GEN3_X16),
-        gpu(&bus.under("0000:02:09.0"), "0000:04:00.0", BAR1 + NEXT, BAR1_32G, GEN3_X16),
+        gpu(&bus.under("0000:02:09.0"), "0000:04:00.0", BAR1 + BAR1_STRIDE, BAR1_32G, GEN3_X16),
         nic(&bus.under("0000:02:10.0"), "0000:05:00.0", (0x15b3, 0x1017), "mlx5_core", GEN3_X16),
-        gpu(&bus.under("0000:07:08.0"), "0000:08:00.0", BAR1 + 2 * NEXT, BAR1_32G, GEN3_X16),
+        gpu(&bus.under("0000:07:08.0"), "0000:08:00.0", BAR1 + 2 * BAR1_STRIDE, BAR1_32G, GEN3_X16),
     ];
     let about = "PLX switches with ACS on: GPUs at PIX and PXB, a NIC beside them";
     let rdma = vec![Rdma::infiniband("mlx5_0", "0000:05:00.0", "ib0")];
@@ -79,26 +75,21 @@ pub fn switch() -> Machine {
 
 /// A GPU behind a root port of an Intel 100-series chipset, whose ACS control register is at +8.
 pub fn intel_pch() -> Machine {
-    let bus = Spot::on("pci0000:00", -1, "0-7");
+    let bus = BusLocation::on("pci0000:00", -1, "0-7");
     let cpu_port = Bridge { link: GEN3_X16, ..root((0x8086, 0x1901), (1, 1), None) };
     let link = Link { speed: 3, width: 4, max_speed: 3, max_width: 4 };
     let chipset = Bridge { link, ..root((0x8086, 0xa110), (2, 2), None) };
     let mut chipset_port = bridge(&bus, "0000:00:1c.0", chipset);
-    chipset_port.config =
-        bridge_config("0000:00:1c.0", &chipset).acs_intel_pch(u32::from(ACS_OFFERED), 0x001d).done();
+    chipset_port.config = bridge_config("0000:00:1c.0", &chipset).acs_intel_pch(u32::from(ACS_OFFERED), 0x001d).done();
     let slow = Link { speed: 3, width: 4, max_speed: 4, max_width: 16 };
     let functions = vec![
         host_bridge(&bus, "0000:00:00.0", 0x8086, 0x191f),
         bridge(&bus, "0000:00:01.0", cpu_port),
         chipset_port,
         gpu(&bus.under("0000:00:01.0"), "0000:01:00.0", BAR1, BAR1_256M, Link { speed: 3, ..GEN4_X16 }),
-        gpu(&bus.under("0000:00:1c.0"), "0000:02:00.0", BAR1 + NEXT, BAR1_256M, slow),
+        gpu(&bus.under("0000:00:1c.0"), "0000:02:00.0", BAR1 + BAR1_STRIDE, BAR1_256M, slow),
     ];
-    Machine::new(
-        "intel-pch",
-        "a chipset root port with 32-bit ACS registers: lspci reads it wrong",
-        functions,
-    )
+    Machine::new("intel-pch", "a chipset root port with 32-bit ACS registers: lspci reads it wrong", functions)
 }
 
 /// No function shows more than 256 bytes of configuration space.
@@ -121,17 +112,14 @@ pub fn dead_gpu() -> Machine {
         m.at("0000:00:01.2").link = Some(Link { speed: 1, width: 0, ..GEN4_X16 });
         m.at("0000:00:01.2").config = bridge_config(
             "0000:00:01.2",
-            &Bridge {
-                link: Link { speed: 1, width: 0, ..GEN4_X16 },
-                ..root((0x1022, 0x1483), (2, 2), Some(0))
-            },
+            &Bridge { link: Link { speed: 1, width: 0, ..GEN4_X16 }, ..root((0x1022, 0x1483), (2, 2), Some(0)) },
         )
         .done();
     })
 }
 
 /// A GPU's extended capability chain loops; the chain of the other GPU's port leads out of the space before its ACS.
-pub fn malformed() -> Machine {
+pub fn malformed_chain() -> Machine {
     workstation_with("malformed-chain", "a GPU's capability chain loops, a port's leads astray", |m| {
         let looping = gpu_config(BAR1, BAR1_32G, GEN4_X16);
         let last = looping.last_extended();
@@ -142,7 +130,7 @@ pub fn malformed() -> Machine {
 }
 
 /// The IOMMU translates addresses, and ACS is on as the kernel then sets it.
-pub fn translated() -> Machine {
+pub fn iommu_translated() -> Machine {
     let about = "the IOMMU translates: a group for each function, ACS on";
     workstation_with("iommu-translated", about, |m| {
         m.cmdline = "quiet";
@@ -169,8 +157,8 @@ pub fn lost_cpus() -> Machine {
 /// GPUs in two PCI domains, and an Intel VMD domain beyond 16 bits with a drive in it.
 pub fn second_domain() -> Machine {
     let port = |below| root((0x8086, 0x347a), (below, below), Some(0));
-    let buses = [Spot::on("pci0000:00", 0, "0-7"), Spot::on("pci0001:00", 1, "8-15")];
-    let vmd = Spot::on("pci0000:00/0000:00:05.5/pci10000:00", 0, "0-7");
+    let buses = [BusLocation::on("pci0000:00", 0, "0-7"), BusLocation::on("pci0001:00", 1, "8-15")];
+    let vmd = BusLocation::on("pci0000:00/0000:00:05.5/pci10000:00", 0, "0-7");
     let drive = Function {
         ids: (0x144d, 0xa80a, 0x010802),
         driver: Some("nvme"),
@@ -182,7 +170,7 @@ pub fn second_domain() -> Machine {
         bridge(&buses[0], "0000:00:01.0", port(1)),
         gpu(&buses[0].under("0000:00:01.0"), "0000:01:00.0", BAR1, BAR1_32G, GEN4_X16),
         bridge(&buses[1], "0001:00:01.0", port(1)),
-        gpu(&buses[1].under("0001:00:01.0"), "0001:01:00.0", BAR1 + NEXT, BAR1_32G, GEN4_X16),
+        gpu(&buses[1].under("0001:00:01.0"), "0001:01:00.0", BAR1 + BAR1_STRIDE, BAR1_32G, GEN4_X16),
         bridge(&vmd, "10000:00:02.0", Bridge { link: Link::full(4, 4), ..port(1) }),
         drive,
     ];
@@ -195,7 +183,7 @@ pub fn narrow_link() -> Machine {
         let link = Link { width: 8, ..GEN4_X16 };
         let gpu = m.at("0000:02:00.0");
         gpu.link = Some(link);
-        gpu.config = gpu_config(BAR1 + NEXT, BAR1_32G, link).done();
+        gpu.config = gpu_config(BAR1 + BAR1_STRIDE, BAR1_32G, link).done();
         let port = Bridge { link, ..root((0x1022, 0x1483), (2, 2), Some(0)) };
         m.at("0000:00:01.2").link = Some(link);
         m.at("0000:00:01.2").config = bridge_config("0000:00:01.2", &port).done();
@@ -204,10 +192,10 @@ pub fn narrow_link() -> Machine {
 
 /// An InfiniBand card whose port has a link and trained one lane of four; a second one that no subnet manager has
 /// configured.
-pub fn no_manager() -> Machine {
+pub fn no_subnet_manager() -> Machine {
     let about = "two InfiniBand cards: one port on one lane of four, one that no subnet manager has set up";
     workstation_with("ib-no-manager", about, |m| {
-        let bus = Spot::on("pci0000:00", -1, "0-15");
+        let bus = BusLocation::on("pci0000:00", -1, "0-15");
         for (port, bdf, below) in [("0000:00:03.1", "0000:04:00.0", 4), ("0000:00:03.2", "0000:05:00.0", 5)] {
             m.functions.push(bridge(&bus, port, root((0x1022, 0x1483), (below, below), Some(0))));
             m.functions.push(nic(&bus.under(port), bdf, (0x15b3, 0x101b), "mlx5_core", GEN4_X16));
@@ -247,11 +235,10 @@ pub fn boot_display() -> Machine {
 /// Before the driver is loaded: BAR1s of 256 MiB, two of them behind a switch that a network card shares, one behind its
 /// own root port.
 pub fn small_bars() -> Machine {
-    let bus = Spot::on("pci0000:00", 0, "0-15");
+    let bus = BusLocation::on("pci0000:00", 0, "0-15");
     let root_port = |below| root((0x1022, 0x1483), below, Some(0));
-    let up = Bridge { port: Port::Up, ids: PLX, buses: (2, 5), link: GEN4_X16, acs: None };
-    let down =
-        |below| Bridge { port: Port::Down, ids: PLX, buses: (below, below), link: GEN4_X16, acs: Some(0) };
+    let up = Bridge { port: Port::Upstream, ids: PLX, buses: (2, 5), link: GEN4_X16, acs: None };
+    let down = |below| Bridge { port: Port::Downstream, ids: PLX, buses: (below, below), link: GEN4_X16, acs: Some(0) };
     let inside = bus.under("0000:01:00.0");
     // One directly after the other, as firmware places them.
     let small = |under: &str, bdf, nth: u64| {

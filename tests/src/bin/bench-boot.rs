@@ -42,8 +42,7 @@ fn main() -> ExitCode {
         eprintln!("usage: bench-boot [RUNS]");
         return ExitCode::from(64);
     };
-    let measured =
-        null_program().and_then(|null| (1..=runs).map(|n| run(n, &null)).collect::<Result<Vec<_>, _>>());
+    let measured = null_program().and_then(|null| (1..=runs).map(|n| run(n, &null)).collect::<Result<Vec<_>, _>>());
     match measured {
         Ok(measured) => report(&measured),
         Err(why) => {
@@ -89,16 +88,14 @@ fn run(number: usize, null: &[u8]) -> Result<Times, String> {
 /// `guarded`, neither of the last two is used.
 fn to_verdict(guarded: bool) -> Result<f64, String> {
     let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
-    let gpus =
-        Scenario::named("healthy").and_then(|scenario| overlay(&scenario)).map_err(|e| e.one_line())?;
+    let gpus = Scenario::named("healthy").and_then(|scenario| overlay(&scenario)).map_err(|e| e.one_line())?;
     let boot = Boot::shipped().whole().memory(2048).device("i6300esb").overlay(|_| gpus);
     let boot = boot.append("firstlight.policy.on_pass=poweroff");
     let boot = if guarded { boot } else { boot.append("firstlight.watchdog.mode=off efi=noruntime") };
     let boot = boot.with_firmware(&dir.path().join("variables")).map_err(|e| e.one_line())?;
     let booted = boot.run().map_err(|e| e.one_line())?;
     // Checks that the boots used or did not use these as intended.
-    let (armed, marked) =
-        (has(&booted, "watchdog", "i6300ESB"), !has(&booted, "reset", "no place for a mark"));
+    let (armed, marked) = (has(&booted, "watchdog", "i6300ESB"), !has(&booted, "reset", "no place for a mark"));
     if (armed, marked) != (guarded, guarded) {
         return Err(format!("watchdog: {armed}, marks: {marked}, wanted: {guarded}\n{booted}"));
     }
@@ -124,8 +121,7 @@ fn null_time(booted: &Booted) -> Option<f64> {
 /// Parses the lines `boot .. kernel K s, init to verdict V s, init's own O ms` and `initrd .. unpacked in U s ..`.
 fn times(booted: &Booted) -> Option<[f64; NULL]> {
     let line = |name: &str| booted.lines().find(|line| line.starts_with(name));
-    let value =
-        |line: &str, key: &str| line.split(key).nth(1)?.split_whitespace().next()?.parse::<f64>().ok();
+    let value = |line: &str, key: &str| line.split(key).nth(1)?.split_whitespace().next()?.parse::<f64>().ok();
     let boot = line("boot ")?;
     let unpacking = value(line("initrd ")?, "unpacked in ")?;
     let kernel = value(boot, "kernel ")? - unpacking;

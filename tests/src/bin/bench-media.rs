@@ -6,8 +6,8 @@
 //! The stick's menu waits its one second. For comparison, without a limit: the stick without that wait, iPXE on a BIOS, and
 //! the direct boot without UEFI firmware. Exits with 1 if a median ratio is over its limit, 2 if nothing could be measured.
 
+use harness::boot::medium::FolderServer;
 use harness::boot::medium::MAC;
-use harness::boot::medium::Served;
 use harness::stick::{SYSTEM, Stick};
 use harness::{Boot, Image, Medium};
 use std::error::Error;
@@ -62,7 +62,7 @@ fn measure(runs: usize) -> Result<Vec<Vec<f64>>, Box<dyn Error>> {
     Ok(times)
 }
 
-fn serve(dir: &Path) -> Result<Served, Box<dyn Error>> {
+fn serve(dir: &Path) -> Result<FolderServer, Box<dyn Error>> {
     let folder = dir.join("pxe");
     fs::create_dir_all(folder.join("node"))?;
     for entry in fs::read_dir(fs::canonicalize(Image::shipped().pxe()?)?)? {
@@ -72,7 +72,7 @@ fn serve(dir: &Path) -> Result<Served, Box<dyn Error>> {
         }
     }
     fs::write(folder.join("node").join(format!("{MAC}.ipxe")), "#!ipxe\nset wait 1\n")?;
-    Ok(Served::folder(&folder)?)
+    Ok(FolderServer::folder(&folder)?)
 }
 
 /// Seconds from QEMU's start to the line with the verdict. The verdict is FAIL, since the boot does not state that no GPU

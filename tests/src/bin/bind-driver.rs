@@ -41,7 +41,7 @@ fn main() -> ExitCode {
 
 /// The shipped driver image with other modules, and empty files of their version next to them.
 fn image(modules: &Path, description: &Path, version: &str) -> Result<Vec<u8>, Box<dyn Error>> {
-    let image = DriverImage::bones()?;
+    let image = DriverImage::skeleton()?;
     let shipped = fs::read_to_string(image.path("driver.toml"))?;
     let shipped = shipped.lines().find_map(|line| line.strip_prefix("version = \"")?.strip_suffix('"'));
     let shipped = shipped.ok_or("the image's driver.toml has no version")?.to_owned();
@@ -71,26 +71,18 @@ fn bind(modules: &Path, description: &Path, version: &str) -> Result<bool, Box<d
     topology.registers();
     let packed = image(modules, description, version)?;
     eprintln!("bind-driver: booting the modules of {version} in QEMU, with {} GPUs", BOARDS.len());
-    let boot =
-        Boot::shipped().driver().memory(2048).workload("true").whatever_the_verdict().append(REGISTERS_WORD);
+    let boot = Boot::shipped().driver().memory(2048).workload("true").on_any_verdict().append(REGISTERS_WORD);
     let booted = boot.fakepci(&topology)?.overlay(|o| o.file(PATH, packed)).run()?;
     let account = booted.json("firstlight/driver.json");
     let all = |key: &str| account[key].as_array().cloned().unwrap_or_default();
     let mut good = true;
-    for module in
-        all("modules").iter().filter(|m| m["name"].as_str().is_some_and(|n| n.starts_with("nvidia")))
-    {
+    for module in all("modules").iter().filter(|m| m["name"].as_str().is_some_and(|n| n.starts_with("nvidia"))) {
         println!("{}: {}", text(&module["name"]), text(&module["outcome"]));
         good &= module["outcome"] == "loaded";
     }
     println!("families: {}", all("families").iter().map(text).collect::<Vec<_>>().join(" "));
     for parameter in all("parameters") {
-        println!(
-            "{}: wanted {}, found {}",
-            text(&parameter["name"]),
-            parameter["wanted"],
-            parameter["found"]
-        );
+        println!("{}: wanted {}, found {}", text(&parameter["name"]), parameter["wanted"], parameter["found"]);
         good &= parameter["wanted"] == parameter["found"];
     }
     let described = fs::read_to_string(description)?;
@@ -99,8 +91,7 @@ fn bind(modules: &Path, description: &Path, version: &str) -> Result<bool, Box<d
         let findings = all("findings");
         let found: Vec<_> = findings.iter().filter(|f| f["subject"] == *address).collect();
         let refused = found.iter().any(|f| f["code"] == "DRIVER-FAILED");
-        let messages: Vec<_> =
-            found.iter().map(|f| format!("{}: {}", text(&f["code"]), text(&f["message"]))).collect();
+        let messages: Vec<_> = found.iter().map(|f| format!("{}: {}", text(&f["code"]), text(&f["message"]))).collect();
         println!("{name} (10de:{id}) at {address}: {}", messages.join("; "));
         good &= !found.is_empty() && (!refused || !has_family(&described, id));
     }

@@ -10,14 +10,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<_> = std::env::args().skip(1).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => list(),
-        [name, to] => make(&named(name)?, Path::new(to)),
-        [name, to, gpus] => make(&named(name)?.gpus(gpus.parse()?), Path::new(to)),
+        [name, to] => write_scenario(&named(name)?, Path::new(to)),
+        [name, to, gpus] => write_scenario(&named(name)?.gpus(gpus.parse()?), Path::new(to)),
         _ => Err("usage: simgpu [SCENARIO DIR|FILE.cpio [GPUS]]".into()),
     }
 }
 
 fn named(name: &str) -> Result<Scenario, Box<dyn Error>> {
-    Scenario::is_there(name)?;
+    Scenario::check_exists(name)?;
     Ok(Scenario::named(name)?)
 }
 
@@ -29,7 +29,7 @@ fn list() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn make(scenario: &Scenario, to: &Path) -> Result<(), Box<dyn Error>> {
+fn write_scenario(scenario: &Scenario, to: &Path) -> Result<(), Box<dyn Error>> {
     if to.extension().is_some_and(|e| e == "cpio") {
         std::fs::write(to, overlay(scenario)?.cpio())?;
     } else {

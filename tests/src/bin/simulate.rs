@@ -1,7 +1,7 @@
 //! Lets the program judge simulated GPUs on this host: `simulate [SCENARIO [LEVEL]]`, by default `healthy`. Uses the
 //! program and libraries that were built next to this one; `tests/simulate.sh` builds them. `list` prints the scenarios.
 
-use harness::simgpu::{Libraries, Scenario, judge};
+use harness::simgpu::{Libraries, Scenario, validator_command};
 use std::env;
 use std::error::Error;
 use std::io::{self, Write};
@@ -27,37 +27,33 @@ fn main() -> ExitCode {
     })
 }
 
-type Ended = Result<ExitCode, (u8, Box<dyn Error>)>;
+type SimulateResult = Result<ExitCode, (u8, Box<dyn Error>)>;
 
-fn list() -> Ended {
-    let line = |name: &String| Ok(format!("{name:20} {}\n", Scenario::about(name)?));
+fn list() -> SimulateResult {
+    let line = |name: &String| Ok(format!("{name:20} {}\n", Scenario::description(name)?));
     let all: harness::Result<String> = Scenario::names().and_then(|names| names.iter().map(line).collect());
     // The reader may have closed the pipe early.
     let _ = io::stdout().write_all(all.map_err(|e| (ERROR, e.into()))?.as_bytes());
     Ok(ExitCode::SUCCESS)
 }
 
-fn simulate(name: &str, level: Option<&str>) -> Ended {
-    Scenario::is_there(name).map_err(|why| (USAGE, why.into()))?;
+fn simulate(name: &str, level: Option<&str>) -> SimulateResult {
+    Scenario::check_exists(name).map_err(|why| (USAGE, why.into()))?;
     run(name, level).map_err(|e| (ERROR, e))
 }
 
 /// Exits with the program's status.
 fn run(name: &str, level: Option<&str>) -> Result<ExitCode, Box<dyn Error>> {
     let scenario = Scenario::named(name)?;
-    let beside = env::current_exe()?.parent().map_or_else(PathBuf::new, PathBuf::from);
-    println!("Simulated: scenario {name}: {}", Scenario::about(name)?);
-    println!(
-        "Simulated: {} GPUs, in a modelled machine. Nothing of this host is tested.\n",
-        scenario.count()
-    );
+    let own_folder = env::current_exe()?.parent().map_or_else(PathBuf::new, PathBuf::from);
+    println!("Simulated: scenario {name}: {}", Scenario::description(name)?);
+    println!("Simulated: {} GPUs, in a modelled machine. Nothing of this host is tested.\n", scenario.count());
     let mut words = vec!["validate"];
     words.extend(level.into_iter().flat_map(|level| ["--level", level]));
     let dir = tempfile::tempdir()?;
-    let libraries = Libraries::in_folder(&beside);
-    let mut command = judge(&beside.join("firstlight"), &libraries, &scenario, dir.path())?;
+    let libraries = Libraries::in_folder(&own_folder);
+    let mut command = validator_command(&own_folder.join("firstlight"), &libraries, &scenario, dir.path())?;
     let status = command.args(words).status()?;
-    let code =
-        status.code().and_then(|code| u8::try_from(code).ok()).ok_or("firstlight ended by a signal")?;
+    let code = status.code().and_then(|code| u8::try_from(code).ok()).ok_or("firstlight ended by a signal")?;
     Ok(ExitCode::from(code))
 }

@@ -152,7 +152,7 @@ impl Booted {
         Report(self.json("firstlight/report.json"))
     }
 
-    /// ACS Control of a port, from the configuration space that [`config_space::KEEP`] saved.
+    /// ACS Control of a port, from the configuration space that [`config_space::SAVE_PORTS`] saved.
     ///
     /// # Panics
     /// If that did not come back or has no ACS.
@@ -163,7 +163,7 @@ impl Booted {
         config_space::acs_control(space).unwrap_or_else(|| panic!("{bdf} shows no ACS\n{self}"))
     }
 
-    /// Every port whose configuration space [`config_space::KEEP`] saved and has ACS, with its ACS Control.
+    /// Every port whose configuration space [`config_space::SAVE_PORTS`] saved and has ACS, with its ACS Control.
     #[must_use]
     pub fn acs_ports(&self) -> Vec<(&str, u16)> {
         let port = |f: &'_ Entry| config_space::acs_control(&f.data);
@@ -231,15 +231,19 @@ mod tests {
     }
 
     #[test]
-    fn none_is_no_failed_test() {
-        assert!(booted("FIRSTLIGHT verdict=PASS failed=none warned=none codes=none scope=machine host=node7 seconds=1\n").verdict().failed.is_empty());
+    fn failed_none_lists_no_test() {
+        assert!(
+            booted("FIRSTLIGHT verdict=PASS failed=none warned=none codes=none scope=machine host=node7 seconds=1\n")
+                .verdict()
+                .failed
+                .is_empty()
+        );
     }
 
     #[test]
     #[should_panic(expected = "2 verdict lines")]
-    fn two_verdicts_are_one_too_many() {
-        let line =
-            "FIRSTLIGHT verdict=PASS failed=none warned=none codes=none scope=machine host=node7 seconds=1\n";
+    fn a_second_verdict_line_fails_the_test() {
+        let line = "FIRSTLIGHT verdict=PASS failed=none warned=none codes=none scope=machine host=node7 seconds=1\n";
         let _ = booted(&line.repeat(2)).verdict();
     }
 }

@@ -82,8 +82,7 @@ impl Medium {
                 let boot = dir.join("esp/EFI/BOOT");
                 fs::create_dir_all(&boot).map_err(Error::file("create", &boot))?;
                 fs::copy(uki, boot.join(program)).map_err(Error::file("copy", uki))?;
-                let drive =
-                    format!("if=none,id=esp,format=raw,readonly=on,file=fat:{}", dir.join("esp").display());
+                let drive = format!("if=none,id=esp,format=raw,readonly=on,file=fat:{}", dir.join("esp").display());
                 add(&["-drive", &drive, "-device", "virtio-blk-pci,drive=esp,bootindex=1"]);
             }
             Self::Stick(image) => {
@@ -147,12 +146,12 @@ const BIOS_CARD: &str = "virtio-net-pci,netdev=net,mac=52:54:00:12:34:56,bootind
 
 /// A folder that is being served.
 #[derive(Debug)]
-pub struct Served {
+pub struct FolderServer {
     server: Child,
     port: u16,
 }
 
-impl Served {
+impl FolderServer {
     /// Serves `folder`.
     ///
     /// # Errors
@@ -187,7 +186,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for FolderServer {
     fn drop(&mut self) {
         let _ = self.server.kill();
         let _ = self.server.wait();

@@ -9,7 +9,7 @@ pub mod watch;
 use crate::boot::booted::Booted;
 use crate::boot::medium::{FIRMWARE, FIRMWARE_VARIABLES, Medium};
 use crate::boot::qemu::{Processor, Qemu};
-use crate::boot::watch::{Act, Kind, Running, Slot, Watch};
+use crate::boot::watch::{MachineLoad, RunningMachine, Slot, UserAction, Watch};
 use crate::error::{Error, Result};
 use crate::fakepci::Topology;
 use crate::image::{ALIGNED, Image};
@@ -44,10 +44,10 @@ pub struct Boot {
     initrd: Initrd,
     medium: Medium,
     secure: Option<PathBuf>,
-    within: Vec<String>,
+    wrapper: Vec<String>,
     recover: bool,
-    acts: Vec<(String, Act)>,
-    kind: Kind,
+    actions: Vec<(String, UserAction)>,
+    load: MachineLoad,
 }
 
 /// The initrd that the kernel unpacks.
@@ -83,10 +83,10 @@ impl Boot {
             initrd: Initrd::Lean,
             medium: Medium::Direct,
             secure: None,
-            within: Vec::new(),
+            wrapper: Vec::new(),
             recover: false,
-            acts: Vec::new(),
-            kind: Kind::Works,
+            actions: Vec::new(),
+            load: MachineLoad::Busy,
         }
     }
 
@@ -105,8 +105,8 @@ impl Boot {
     }
 
     /// Marks the machine as mostly waiting for a deadline, so that other machines may run at the same time.
-    pub fn waits(mut self) -> Self {
-        self.kind = Kind::Waits;
+    pub fn mostly_waits(mut self) -> Self {
+        self.load = MachineLoad::Waiting;
         self
     }
 
@@ -191,7 +191,7 @@ impl Boot {
     }
 
     /// Runs the workload whatever the verdict is, so that the files come back.
-    pub fn whatever_the_verdict(self) -> Self {
+    pub fn on_any_verdict(self) -> Self {
         let all = ["pass", "degraded", "fail", "error"].map(|v| format!("on_{v} = \"workload\"\n"));
         self.overlay(|o| o.config("45-policy", &format!("[policy]\n{}", all.concat())))
     }
@@ -265,8 +265,8 @@ impl Boot {
     }
 
     /// Runs QEMU through this program, which must exec QEMU, for example `nsenter`.
-    pub fn within(mut self, program: &[&str]) -> Self {
-        self.within = program.iter().map(|word| (*word).to_owned()).collect();
+    pub fn wrapper(mut self, program: &[&str]) -> Self {
+        self.wrapper = program.iter().map(|word| (*word).to_owned()).collect();
         self
     }
 
@@ -284,55 +284,49 @@ impl Boot {
 
     /// Presses Ctrl-Alt-Del once the console contains `text`.
     pub fn ctrl_alt_del_at(self, text: &str) -> Self {
-        self.act(text, Act::CtrlAltDel)
+        self.act(text, UserAction::CtrlAltDel)
     }
 
     /// Presses the power button once the console contains `text`.
     pub fn power_button_at(self, text: &str) -> Self {
-        self.act(text, Act::PowerButton)
+        self.act(text, UserAction::PowerButton)
     }
 
     /// Presses the reset button once the console contains `text`; the machine then ends as [`crate::End::Other`].
     pub fn reset_at(self, text: &str) -> Self {
-        self.act(text, Act::Reset)
+        self.act(text, UserAction::Reset)
     }
 
     /// Saves a picture of the screen `linger` after the console contains `text`, then presses these keys on its keyboard.
-    pub fn look_at(
-        self,
-        text: &str,
-        picture: &Path,
-        keys: &'static [&'static str],
-        linger: Duration,
-    ) -> Self {
-        self.act(text, Act::Screen(picture.to_owned(), keys, linger))
+    pub fn screenshot_at(self, text: &str, picture: &Path, keys: &'static [&'static str], linger: Duration) -> Self {
+        self.act(text, UserAction::Screen(picture.to_owned(), keys, linger))
     }
 
     /// Unplugs the device with this id `linger` after the console contains `text`.
     pub fn unplug_after(self, text: &str, id: &str, linger: Duration) -> Self {
-        self.act(text, Act::Unplug(id.to_owned(), linger))
+        self.act(text, UserAction::Unplug(id.to_owned(), linger))
     }
 
     /// Types `line` and Enter on the serial console once it contains `text`.
     pub fn type_at(self, text: &str, line: &str) -> Self {
-        self.act(text, Act::Type(format!("{line}\n")))
+        self.act(text, UserAction::Type(format!("{line}\n")))
     }
 
     /// Stops the machine, unless it ended before, `linger` after the console contains `text`.
     pub fn stop_after(self, text: &str, linger: Duration) -> Self {
-        self.act(text, Act::StopAfter(linger))
+        self.act(text, UserAction::StopAfter(linger))
     }
 
-    fn act(mut self, text: &str, act: Act) -> Self {
-        self.acts.push((text.to_owned(), act));
+    fn act(mut self, text: &str, act: UserAction) -> Self {
+        self.actions.push((text.to_owned(), act));
         self
     }
 
     /// Boots, and waits for the end.
     ///
     /// # Errors
-    /// If the image is not built, QEMU does not run, or the machine neither ends nor prints what the acts wait for within
-    /// its deadline.
+    /// If the image is not built, QEMU does not run, or the machine neither ends nor prints what the actions wait for
+    /// within its deadline.
     pub fn run(self) -> Result<Booted> {
         self.start()?.finish()
     }
@@ -341,9 +335,9 @@ impl Boot {
     ///
     /// # Errors
     /// If the image is not built or QEMU does not run.
-    pub fn start(self) -> Result<Running> {
+    pub fn start(self) -> Result<RunningMachine> {
         let scratch = scratch()?;
-        let slot = Slot::take(self.kind)?;
+        let slot = Slot::take(self.load)?;
         self.launch(scratch, slot)
     }
 
@@ -352,44 +346,37 @@ impl Boot {
     ///
     /// # Errors
     /// If the image is not built or QEMU does not run.
-    pub fn cabled(boots: [Self; 2], cables: &[[usize; 2]]) -> Result<[Running; 2]> {
+    pub fn cabled(boots: [Self; 2], cables: &[[usize; 2]]) -> Result<[RunningMachine; 2]> {
         let [one, other] = boots;
-        let [one_slot, other_slot] = Slot::take_two(one.kind)?;
+        let [one_slot, other_slot] = Slot::take_two(one.load)?;
         let dirs = [scratch()?, scratch()?];
         let sockets: Vec<_> = CABLES.iter().map(|name| dirs[0].path().join(name)).collect();
         let sockets = &sockets[..cables.len()];
         let [one_dir, other_dir] = dirs;
-        let one = one.plugged(sockets, cables, 0).launch(one_dir, one_slot)?;
+        let one = one.with_cable_cards(sockets, cables, 0).launch(one_dir, one_slot)?;
         // QEMU creates the sockets before it does anything else with the network.
         sockets.iter().try_for_each(|socket| wait_for(socket))?;
-        let other = other.plugged(sockets, cables, 1).launch(other_dir, other_slot)?;
+        let other = other.with_cable_cards(sockets, cables, 1).launch(other_dir, other_slot)?;
         Ok([one, other])
     }
 
     /// Adds the cards at this end of the cables, in the order of their ports.
-    fn plugged(self, sockets: &[PathBuf], cables: &[[usize; 2]], end: usize) -> Self {
-        let mut ends: Vec<_> =
-            cables.iter().map(|ports| ports[end]).zip(CABLES.iter().zip(sockets)).collect();
+    fn with_cable_cards(self, sockets: &[PathBuf], cables: &[[usize; 2]], end: usize) -> Self {
+        let mut ends: Vec<_> = cables.iter().map(|ports| ports[end]).zip(CABLES.iter().zip(sockets)).collect();
         ends.sort_unstable();
         ends.into_iter().fold(self, |boot, (port, (id, socket))| {
             let server = if end == 0 { "on" } else { "off" };
-            let cable =
-                format!("stream,id={id},server={server},addr.type=unix,addr.path={}", socket.display());
+            let cable = format!("stream,id={id},server={server},addr.type=unix,addr.path={}", socket.display());
             let mac = format!("52:54:00:00:{:02x}:{:02x}", 10 + port, 1 + end);
-            boot.qemu(&[
-                "-netdev",
-                &cable,
-                "-device",
-                &format!("virtio-net-pci,netdev={id},mac={mac},host_mtu={MTU}"),
-            ])
+            boot.qemu(&["-netdev", &cable, "-device", &format!("virtio-net-pci,netdev={id},mac={mac},host_mtu={MTU}")])
         })
     }
 
-    fn launch(self, scratch: TempDir, slot: Slot) -> Result<Running> {
+    fn launch(self, scratch: TempDir, slot: Slot) -> Result<RunningMachine> {
         let args = self.arguments(scratch.path())?;
-        let recover = self.recover.then(|| scratch.path().join(RECOVER));
-        let qemu = Qemu::start(self.processor, scratch.path(), &self.within, &args)?;
-        Ok(Running::new(Watch::new(self.acts, DEADLINE), qemu, scratch, recover, slot))
+        let recover = self.recover.then(|| scratch.path().join(RETURN_DISK));
+        let qemu = Qemu::start(self.processor, scratch.path(), &self.wrapper, &args)?;
+        Ok(RunningMachine::new(Watch::new(self.actions, DEADLINE), qemu, scratch, recover, slot))
     }
 
     /// QEMU's arguments for this machine, whose files are in `dir`.
@@ -408,7 +395,7 @@ impl Boot {
             medium => medium.arguments(firmware, dir, &self.words.join(" "), secure)?,
         });
         if self.recover {
-            args.extend(overlay::disk(&dir.join(RECOVER))?.map(OsString::from));
+            args.extend(overlay::disk(&dir.join(RETURN_DISK))?.map(OsString::from));
         }
         Ok(args)
     }
@@ -420,12 +407,10 @@ impl Boot {
             Initrd::Packed => (self.image.initrd()?, ""),
             Initrd::Plain => (self.image.plain_initrd()?, "norandmaps"),
             Initrd::Modules => (self.image.initrd_with_modules()?, "norandmaps"),
-            Initrd::Lean => {
-                (self.image.lean_initrd()?, "norandmaps swiotlb=512 firstlight.driver.load=false")
-            }
+            Initrd::Lean => (self.image.lean_initrd()?, "norandmaps swiotlb=512 firstlight.driver.load=false"),
         };
         let path = dir.join("initrd");
-        joined(&source, &self.overlay.cpio(), &path).map_err(Error::file("write", &path))?;
+        append_overlay(&source, &self.overlay.cpio(), &path).map_err(Error::file("write", &path))?;
         let (kernel, words) = match &self.entry {
             Some([_, kernel, _, words]) if kernel == "pt" => (self.image.pt_kernel()?, words.clone()),
             Some([.., words]) => (self.image.kernel()?, words.clone()),
@@ -464,14 +449,14 @@ fn wait_for(socket: &Path) -> Result<()> {
 }
 
 /// The disk on which files come back.
-const RECOVER: &str = "recover";
+const RETURN_DISK: &str = "recover";
 /// The networks between two machines.
 pub const CABLES: [&str; 2] = ["cable0", "cable1"];
 /// The MTU of their cards: 4096 bytes, plus the headers of RoCE.
 const MTU: u32 = 4200;
 
 /// Writes an initrd followed by an overlay.
-fn joined(initrd: &Path, overlay: &[u8], to: &Path) -> io::Result<()> {
+fn append_overlay(initrd: &Path, overlay: &[u8], to: &Path) -> io::Result<()> {
     let length = fs::copy(initrd, to)?;
     let mut file = fs::OpenOptions::new().append(true).open(to)?;
     file.set_len(length.next_multiple_of(ALIGNED as u64))?;

@@ -35,20 +35,15 @@ pub(crate) struct Qemu {
 }
 
 impl Qemu {
-    /// Starts QEMU with the arguments of every test machine and `args`; its sockets are made in `dir`, and `within` is a
-    /// program that execs QEMU.
-    pub(crate) fn start(
-        processor: Processor,
-        dir: &Path,
-        within: &[String],
-        args: &[OsString],
-    ) -> Result<Self> {
+    /// Starts QEMU with the arguments of every test machine and `args`; its sockets are made in `dir`, and `wrapper`
+    /// is a program that execs QEMU.
+    pub(crate) fn start(processor: Processor, dir: &Path, wrapper: &[String], args: &[OsString]) -> Result<Self> {
         let name = processor.program();
         let failed = |e: std::io::Error| Error::Program { program: name.into(), why: e.to_string() };
         let socket = dir.join("qmp");
         let stderr_path = dir.join("stderr");
         let stderr = std::fs::File::create(&stderr_path).map_err(Error::file("create", &stderr_path))?;
-        let mut command = match within {
+        let mut command = match wrapper {
             [] => Command::new(name),
             [program, words @ ..] => {
                 let mut command = Command::new(program);
@@ -57,7 +52,7 @@ impl Qemu {
             }
         };
         let mut child = command
-            .args(standard(processor, &socket))
+            .args(standard_arguments(processor, &socket))
             .args(args)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -69,8 +64,8 @@ impl Qemu {
             return Err(Error::Program { program: name.into(), why: "has no serial line".into() });
         };
         let connected =
-            Qmp::connect(&socket).and_then(|monitor| Ok((monitor.ends()?, monitor.second()?, monitor)));
-        let (ends, mut waker, monitor) = connected.map_err(|e| {
+            Qmp::connect(&socket).and_then(|monitor| Ok((monitor.shutdown_reasons()?, monitor.duplicate()?, monitor)));
+        let (shutdown_reasons, mut waker, monitor) = connected.map_err(|e| {
             let _ = child.kill();
             let _ = child.wait();
             let output = std::fs::read_to_string(&stderr_path).unwrap_or_else(|e| e.to_string());
@@ -78,10 +73,10 @@ impl Qemu {
         })?;
         let serial_sender = sender.clone();
         thread::spawn(move || forward_serial(stdout, &serial_sender));
-        thread::spawn(move || ends.into_iter().try_for_each(|why| sender.send(Event::Ended(why))));
+        thread::spawn(move || shutdown_reasons.into_iter().try_for_each(|why| sender.send(Event::Ended(why))));
         thread::spawn(move || {
             while waker.wake().is_ok() {
-                sleep(WAKE);
+                sleep(WAKE_INTERVAL);
             }
         });
         Ok(Self { child, serial, monitor, events })
@@ -94,7 +89,7 @@ impl Qemu {
     }
 
     /// Processor time that it has used, in seconds; the kernel keeps it until the process is waited for.
-    pub(crate) fn worked(&self) -> f64 {
+    pub(crate) fn cpu_seconds(&self) -> f64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
         // After the name in parentheses, the 12th and 13th number: hundredths of seconds in user mode and in the kernel.
         let numbers = stat.rsplit(") ").next().unwrap_or_default().split(' ');
@@ -143,7 +138,7 @@ impl Processor {
 
 /// A reset ends the machine instead of restarting it, and an ended machine is paused, so that the monitor can report why
 /// before QEMU exits.
-fn standard(processor: Processor, socket: &Path) -> Vec<OsString> {
+fn standard_arguments(processor: Processor, socket: &Path) -> Vec<OsString> {
     let mut args: Vec<OsString> =
         vec!["-accel".into(), processor.accelerator(), "-cpu".into(), processor.model().into()];
     let words = "-nodefaults -no-user-config -display none \
@@ -167,11 +162,11 @@ fn forward_serial(mut stdout: impl Read, sender: &Sender<Event>) {
 }
 
 /// QEMU creates its socket at start; a busy host may be slow.
-const PATIENCE: Duration = Duration::from_secs(60);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// On a busy host, QEMU 7.2 was seen to miss a timer that the guest had just set, and to sleep until its own next one: the
 /// machine did nothing for 29 s, and its kernel reported a stall. A monitor command wakes it.
-const WAKE: Duration = Duration::from_secs(1);
+const WAKE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A connection to the monitor.
 #[derive(Debug)]
@@ -188,7 +183,7 @@ impl Qmp {
                     qmp.command(&json!({ "execute": "qmp_capabilities" }))?;
                     return Ok(qmp);
                 }
-                Err(e) if started.elapsed() > PATIENCE => return Err(e),
+                Err(e) if started.elapsed() > CONNECT_TIMEOUT => return Err(e),
                 Err(_) => sleep(Duration::from_millis(20)),
             }
         }
@@ -199,7 +194,7 @@ impl Qmp {
     }
 
     /// The same connection, for another thread.
-    fn second(&self) -> io::Result<Self> {
+    fn duplicate(&self) -> io::Result<Self> {
         Ok(Self(self.0.try_clone()?))
     }
 
@@ -210,8 +205,7 @@ impl Qmp {
 
     /// Presses and releases Ctrl-Alt-Del on the machine's keyboard.
     pub(crate) fn ctrl_alt_del(&mut self) -> io::Result<()> {
-        let keys: Vec<_> =
-            ["ctrl", "alt", "delete"].iter().map(|k| json!({ "type": "qcode", "data": k })).collect();
+        let keys: Vec<_> = ["ctrl", "alt", "delete"].iter().map(|k| json!({ "type": "qcode", "data": k })).collect();
         self.command(&json!({ "execute": "send-key", "arguments": { "keys": keys } }))
     }
 
@@ -252,7 +246,7 @@ impl Qmp {
     }
 
     /// The reasons for the machine's ends as they arrive: `guest-shutdown`, `guest-reset`, ..
-    pub(crate) fn ends(&self) -> io::Result<impl Iterator<Item = String> + use<>> {
+    pub(crate) fn shutdown_reasons(&self) -> io::Result<impl Iterator<Item = String> + use<>> {
         let lines = BufReader::new(self.0.try_clone()?).lines();
         Ok(lines.map_while(io::Result::ok).filter_map(|line| {
             let message: Value = serde_json::from_str(&line).ok()?;

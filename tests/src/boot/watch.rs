@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 /// Something that a user does to the machine.
 #[derive(Debug, Clone)]
-pub(crate) enum Act {
+pub(crate) enum UserAction {
     CtrlAltDel,
     PowerButton,
     Reset,
@@ -29,12 +29,12 @@ pub(crate) enum Act {
     StopAfter(Duration),
 }
 
-/// Follows a running machine: collects the console, performs the acts, detects the end.
+/// Follows a running machine: collects the console, performs the actions, detects the end.
 pub(crate) struct Watch {
     console: Vec<u8>,
     /// Where the search for the next act's text continues.
     searched: usize,
-    acts: VecDeque<(String, Act)>,
+    actions: VecDeque<(String, UserAction)>,
     end: Option<End>,
     /// No more output will come.
     closed: bool,
@@ -44,11 +44,11 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn new(acts: Vec<(String, Act)>, deadline: Duration) -> Self {
+    pub(crate) fn new(actions: Vec<(String, UserAction)>, deadline: Duration) -> Self {
         Self {
             console: Vec::new(),
             searched: 0,
-            acts: acts.into(),
+            actions: actions.into(),
             end: None,
             closed: false,
             stop_at: None,
@@ -58,7 +58,7 @@ impl Watch {
     }
 
     /// Runs until the machine ends, is stopped, or the deadline has passed; `dir` contains QEMU's messages.
-    fn follow(mut self, qemu: &mut Qemu, dir: &Path) -> Result<(End, String)> {
+    fn run_to_end(mut self, qemu: &mut Qemu, dir: &Path) -> Result<(End, String)> {
         while !self.closed {
             if self.step(qemu)? {
                 return Ok((End::StillRunning, self.text()));
@@ -112,17 +112,17 @@ impl Watch {
 
     /// Performs every act whose text has appeared, in order; each one searches after the previous one.
     fn act(&mut self, qemu: &mut Qemu) -> std::io::Result<()> {
-        while let Some((text, _)) = self.acts.front() {
+        while let Some((text, _)) = self.actions.front() {
             let text = text.clone();
             if !self.found(&text) {
                 return Ok(());
             }
-            match self.acts.pop_front() {
-                Some((_, Act::CtrlAltDel)) => qemu.monitor.ctrl_alt_del()?,
-                Some((_, Act::PowerButton)) => qemu.monitor.power_button()?,
-                Some((_, Act::Reset)) => qemu.monitor.reset()?,
-                Some((_, Act::Type(line))) => qemu.type_text(&line)?,
-                Some((_, Act::Screen(picture, keys, linger))) => {
+            match self.actions.pop_front() {
+                Some((_, UserAction::CtrlAltDel)) => qemu.monitor.ctrl_alt_del()?,
+                Some((_, UserAction::PowerButton)) => qemu.monitor.power_button()?,
+                Some((_, UserAction::Reset)) => qemu.monitor.reset()?,
+                Some((_, UserAction::Type(line))) => qemu.type_text(&line)?,
+                Some((_, UserAction::Screen(picture, keys, linger))) => {
                     std::thread::sleep(linger);
                     qemu.monitor.picture(&picture)?;
                     for key in keys {
@@ -131,12 +131,12 @@ impl Watch {
                         qemu.monitor.key(key)?;
                     }
                 }
-                Some((_, Act::Unplug(id, linger))) => {
+                Some((_, UserAction::Unplug(id, linger))) => {
                     // Console output in the meantime is kept in its channel.
                     std::thread::sleep(linger);
                     qemu.monitor.unplug(&id)?;
                 }
-                Some((_, Act::StopAfter(linger))) => self.stop_at = Some(Instant::now() + linger),
+                Some((_, UserAction::StopAfter(linger))) => self.stop_at = Some(Instant::now() + linger),
                 None => {}
             }
         }
@@ -145,8 +145,8 @@ impl Watch {
 
     fn ended(self, dir: &Path) -> Result<(End, String)> {
         match &self.end {
-            Some(_) if !self.acts.is_empty() => {
-                Err(self.missing(format!("ended without saying {:?}", self.acts[0].0)))
+            Some(_) if !self.actions.is_empty() => {
+                Err(self.missing(format!("ended without saying {:?}", self.actions[0].0)))
             }
             Some(end) => Ok((end.clone(), self.text())),
             None => {
@@ -158,7 +158,7 @@ impl Watch {
 
     fn late(&self) -> Error {
         let missing = self
-            .acts
+            .actions
             .front()
             .map_or_else(|| "has not ended".to_owned(), |(text, _)| format!("has not said {text:?}"));
         self.missing(missing)
@@ -178,7 +178,7 @@ fn monitor(e: &std::io::Error) -> Error {
 }
 
 /// A running machine. It is ended when this is dropped.
-pub struct Running {
+pub struct RunningMachine {
     watch: Watch,
     qemu: Qemu,
     /// Its sockets, messages and files.
@@ -188,15 +188,9 @@ pub struct Running {
     _slot: Slot,
 }
 
-impl Running {
+impl RunningMachine {
     /// The machine of `qemu`; `recover` is the disk in `scratch` on which files come back.
-    pub(crate) fn new(
-        watch: Watch,
-        qemu: Qemu,
-        scratch: TempDir,
-        recover: Option<PathBuf>,
-        slot: Slot,
-    ) -> Self {
+    pub(crate) fn new(watch: Watch, qemu: Qemu, scratch: TempDir, recover: Option<PathBuf>, slot: Slot) -> Self {
         Self { watch, qemu, scratch, recover, _slot: slot }
     }
 
@@ -224,18 +218,14 @@ impl Running {
     /// Waits for the end.
     ///
     /// # Errors
-    /// If the machine neither ends nor prints what the acts wait for within its deadline.
+    /// If the machine neither ends nor prints what the actions wait for within its deadline.
     pub fn finish(self) -> Result<Booted> {
         let Self { watch, mut qemu, scratch, recover, _slot } = self;
         let started = watch.started;
-        let (end, console) = watch.follow(&mut qemu, scratch.path())?;
-        // `--show-output` shows it: a machine that mostly waits should use `waits`, one that works a lot may be worth
-        // shortening.
-        println!(
-            "a machine ran {:.1} s, {:.1} s of processor",
-            started.elapsed().as_secs_f64(),
-            qemu.worked()
-        );
+        let (end, console) = watch.run_to_end(&mut qemu, scratch.path())?;
+        // `--show-output` shows it: a machine that mostly waits should use `mostly_waits`, one that works a lot may be
+        // worth shortening.
+        println!("a machine ran {:.1} s, {:.1} s of processor", started.elapsed().as_secs_f64(), qemu.cpu_seconds());
         drop(qemu);
         let files = recover.map_or_else(|| Ok(Vec::new()), |disk| overlay::read(&disk))?;
         Ok(Booted::new(console, end, files, started.elapsed()))
@@ -248,21 +238,21 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
 
 /// At most two machines work at the same time, however the tests are run: two cores are what is guaranteed, and an emulated
 /// machine that is starved misses its own deadlines.
-const SLOTS: usize = 2;
+const BUSY_SLOTS: usize = 2;
 
 /// The number of machines that may wait for their deadlines meanwhile.
-const WAITING: usize = 4;
+const WAITING_SLOTS: usize = 4;
 
 /// One more may work while this fraction of a core is idle: each machine sometimes waits for a disk or another program.
-const IDLE: f64 = 0.5;
+const IDLE_CORES: f64 = 0.5;
 
 /// What a machine does most of the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum MachineLoad {
     /// It keeps a core busy.
-    Works,
+    Busy,
     /// It waits for a deadline.
-    Waits,
+    Waiting,
 }
 
 /// Permission to run a machine, until dropped.
@@ -271,25 +261,25 @@ pub(crate) struct Slot(#[expect(dead_code, reason = "held for its lock")] File);
 
 impl Slot {
     /// Waits for one slot.
-    pub(crate) fn take(kind: Kind) -> Result<Self> {
-        let _turn = kind.turn()?;
-        Self::free(kind)
+    pub(crate) fn take(load: MachineLoad) -> Result<Self> {
+        let _turn = load.turn()?;
+        Self::free(load)
     }
 
     /// Waits for two slots.
-    pub(crate) fn take_two(kind: Kind) -> Result<[Self; 2]> {
-        let _turn = kind.turn()?;
-        Ok([Self::free(kind)?, Self::free(kind)?])
+    pub(crate) fn take_two(load: MachineLoad) -> Result<[Self; 2]> {
+        let _turn = load.turn()?;
+        Ok([Self::free(load)?, Self::free(load)?])
     }
 
     /// The next slot that is free.
-    fn free(kind: Kind) -> Result<Self> {
-        let (usual, most) = match kind {
-            Kind::Works => (SLOTS, SLOTS + 1),
-            Kind::Waits => (WAITING, WAITING),
+    fn free(load: MachineLoad) -> Result<Self> {
+        let (usual, most) = match load {
+            MachineLoad::Busy => (BUSY_SLOTS, BUSY_SLOTS + 1),
+            MachineLoad::Waiting => (WAITING_SLOTS, WAITING_SLOTS),
         };
-        let paths: Vec<_> = (0..most).map(|n| kind.lock(&n.to_string())).collect::<Result<_>>()?;
-        let (mut looked, mut spare) = ((Instant::now(), idle()), false);
+        let paths: Vec<_> = (0..most).map(|n| load.lock(&n.to_string())).collect::<Result<_>>()?;
+        let (mut sample, mut spare) = ((Instant::now(), idle_seconds()), false);
         loop {
             for path in &paths[..if spare { most } else { usual }] {
                 let file = open(path)?;
@@ -298,24 +288,24 @@ impl Slot {
                 }
             }
             sleep(Duration::from_millis(100));
-            let since = looked.0.elapsed().as_secs_f64();
+            let since = sample.0.elapsed().as_secs_f64();
             if since > 1.0 {
-                let now = idle();
-                spare = (now - looked.1) / since > IDLE;
-                looked = (Instant::now(), now);
+                let now = idle_seconds();
+                spare = (now - sample.1) / since > IDLE_CORES;
+                sample = (Instant::now(), now);
             }
         }
     }
 }
 
-impl Kind {
+impl MachineLoad {
     /// The path of one of its locks.
     fn lock(self, name: &str) -> Result<PathBuf> {
-        let kind = match self {
-            Self::Works => "slot",
-            Self::Waits => "waiting",
+        let load = match self {
+            Self::Busy => "slot",
+            Self::Waiting => "waiting",
         };
-        Ok(dir()?.join(format!("{kind}-{name}")))
+        Ok(lock_folder()?.join(format!("{load}-{name}")))
     }
 
     /// Waits, in the order of arrival, for the turn to wait for a slot: else a test that needs two would be overtaken by all
@@ -329,7 +319,7 @@ impl Kind {
 }
 
 /// Total idle time of all processors since the host started, in seconds.
-fn idle() -> f64 {
+fn idle_seconds() -> f64 {
     let uptime = fs::read_to_string("/proc/uptime").unwrap_or_default();
     uptime.split_whitespace().nth(1).and_then(|seconds| seconds.parse().ok()).unwrap_or_default()
 }
@@ -339,7 +329,7 @@ fn open(path: &Path) -> Result<File> {
 }
 
 /// The folder of the locks.
-fn dir() -> Result<PathBuf> {
+fn lock_folder() -> Result<PathBuf> {
     let dir = workspace().join("target/boots");
     fs::create_dir_all(&dir).map_err(Error::file("create", &dir))?;
     Ok(dir)

@@ -2,7 +2,7 @@
 //! missing. Better by more than the limit is no miss but is counted, since a figure that is too good may be wrong too.
 
 use super::range;
-use super::{Grid, Ours, Peer};
+use super::{Grid, OwnReport, Reference};
 
 /// One matrix of ours against theirs.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,13 +26,13 @@ pub struct Cell {
 
 /// A cell's result against its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mark {
+pub enum LimitResult {
     /// Within the limit.
-    Fine,
+    Within,
     /// Better by more than the limit.
-    Over,
+    Better,
     /// Worse by more than the limit, or missing.
-    Miss,
+    Missed,
 }
 
 /// The limit of a matrix, as a fraction: bandwidth between GPUs 2 %, of the sample and of the host 3 %, times 10 %.
@@ -47,12 +47,12 @@ pub fn limit(name: &str) -> f64 {
 
 /// The result for a figure that is worse by the fraction `worse`; negative if it is better, `None` if it is missing.
 #[must_use]
-pub fn mark(worse: Option<f64>, limit: f64) -> Mark {
+pub fn limit_result(worse: Option<f64>, limit: f64) -> LimitResult {
     match worse {
-        Some(worse) if worse < -limit => Mark::Over,
-        Some(worse) if worse <= limit => Mark::Fine,
+        Some(worse) if worse < -limit => LimitResult::Better,
+        Some(worse) if worse <= limit => LimitResult::Within,
         // This includes NaN.
-        _ => Mark::Miss,
+        _ => LimitResult::Missed,
     }
 }
 
@@ -60,12 +60,12 @@ fn is_time(name: &str) -> bool {
     name.starts_with("sample.latency") || name == "chase"
 }
 
-/// Compares every matrix of `peer` with ours of the same name.
+/// Compares every matrix of `reference` with ours of the same name.
 ///
 /// # Errors
 /// If their sizes differ.
-pub fn compare(ours: &Ours, peer: &Peer) -> Result<Vec<Comparison>, String> {
-    peer.grids.iter().map(|theirs| one(ours.grid(&theirs.name), theirs)).collect()
+pub fn compare(ours: &OwnReport, reference: &Reference) -> Result<Vec<Comparison>, String> {
+    reference.grids.iter().map(|theirs| one(ours.grid(&theirs.name), theirs)).collect()
 }
 
 fn one(ours: Option<&Grid>, theirs: &Grid) -> Result<Comparison, String> {
@@ -95,8 +95,8 @@ impl Cell {
 impl Comparison {
     /// The result of a cell.
     #[must_use]
-    pub fn mark(&self, cell: &Cell) -> Mark {
-        mark(self.worse_by(cell), self.limit)
+    pub fn limit_result(&self, cell: &Cell) -> LimitResult {
+        limit_result(self.worse_by(cell), self.limit)
     }
 
     /// By what fraction ours is worse; negative if it is better.
@@ -115,8 +115,8 @@ impl Comparison {
 
     /// The number of cells with this result.
     #[must_use]
-    pub fn count(&self, mark: Mark) -> usize {
-        self.all().filter(|(_, cell)| self.mark(cell) == mark).count()
+    pub fn count(&self, limit_result: LimitResult) -> usize {
+        self.all().filter(|(_, cell)| self.limit_result(cell) == limit_result).count()
     }
 
     /// The cell in which ours is worst; a missing one is worse than any other.

@@ -5,13 +5,13 @@
 pub mod compare;
 pub mod nccl;
 pub mod ours;
-pub mod peers;
+pub mod references;
 pub mod run;
 pub mod text;
 
 pub use compare::{Comparison, compare};
-pub use ours::Ours;
-pub use peers::{Peer, Peers, read as read_peers};
+pub use ours::OwnReport;
+pub use references::{Reference, References, read as read_references};
 
 /// Rows of cells; `None` where there is no figure.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,7 +52,6 @@ pub fn range(mut figures: Vec<f64>) -> Option<[f64; 3]> {
     figures.sort_by(f64::total_cmp);
     let (low, high) = (*figures.first()?, *figures.last()?);
     let half = figures.len() / 2;
-    let middle =
-        if figures.len() % 2 == 1 { figures[half] } else { f64::midpoint(figures[half - 1], figures[half]) };
+    let middle = if figures.len() % 2 == 1 { figures[half] } else { f64::midpoint(figures[half - 1], figures[half]) };
     Some([low, middle, high])
 }

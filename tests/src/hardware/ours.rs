@@ -18,7 +18,7 @@ pub struct Test {
 
 /// One report.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Ours {
+pub struct OwnReport {
     /// `PASS`, `DEGRADED`, `FAIL`, `ERROR`.
     pub verdict: String,
     /// `quick`, `standard`, `full`.
@@ -53,7 +53,7 @@ impl Test {
     }
 }
 
-impl Ours {
+impl OwnReport {
     /// Parses a report.
     ///
     /// # Errors

@@ -11,21 +11,21 @@ use tempfile::TempDir;
 
 /// The folder for what is measured.
 #[derive(Debug)]
-pub enum Folder {
+pub enum OutputFolder {
     /// Kept permanently.
     Kept(PathBuf),
     /// Removed at the end.
-    Passing(TempDir),
+    Temporary(TempDir),
 }
 
-impl Folder {
+impl OutputFolder {
     /// The requested folder, or a temporary one.
     ///
     /// # Errors
     /// If it cannot be created.
-    pub fn new(words: &Words) -> Result<Self> {
-        let Some(path) = &words.keep else {
-            return tempfile::tempdir().map(Self::Passing).map_err(Error::file("make", "a temporary folder"));
+    pub fn new(options: &Options) -> Result<Self> {
+        let Some(path) = &options.keep else {
+            return tempfile::tempdir().map(Self::Temporary).map_err(Error::file("make", "a temporary folder"));
         };
         fs::create_dir_all(path).map_err(Error::file("make", path))?;
         Ok(Self::Kept(path.clone()))
@@ -38,7 +38,7 @@ impl Folder {
     pub(super) fn fresh(&self, name: &str) -> Result<PathBuf> {
         let folder = match self {
             Self::Kept(path) => path,
-            Self::Passing(folder) => folder.path(),
+            Self::Temporary(folder) => folder.path(),
         };
         let path = folder.join(name);
         match fs::remove_file(&path) {
@@ -52,11 +52,11 @@ impl Folder {
 ///
 /// # Errors
 /// If the program is not built, did not start, or left no report.
-pub fn report(words: &Words, into: &Folder) -> Result<String> {
-    if let Some(path) = &words.report {
+pub fn report(options: &Options, into: &OutputFolder) -> Result<String> {
+    if let Some(path) = &options.report {
         return read(path);
     }
-    let mut command = firstlight(words)?;
+    let mut command = firstlight(options)?;
     let path = into.fresh("report.json")?;
     command.args(["validate", "--level", "standard", "--json"]).arg(&path).stdout(io::stderr());
     let failed = |why: String| Error::Program { program: "firstlight validate".to_owned(), why };
@@ -80,13 +80,13 @@ pub(super) fn read(path: &Path) -> Result<String> {
 ///
 /// # Errors
 /// If it is not built.
-pub(super) fn firstlight(words: &Words) -> Result<Command> {
-    let program = words.firstlight.clone().unwrap_or_else(|| workspace().join("target/release/firstlight"));
+pub(super) fn firstlight(options: &Options) -> Result<Command> {
+    let program = options.firstlight.clone().unwrap_or_else(|| workspace().join("target/release/firstlight"));
     if !program.is_file() {
         return Err(Error::NotBuilt { path: program, recipe: "binaries" });
     }
     let mut command = Command::new(program);
-    if let Some(folders) = &words.library_path {
+    if let Some(folders) = &options.library_path {
         command.arg("--set").arg(format!("validate.library_path={}", folders.replace(':', ",")));
     }
     Ok(command)
@@ -108,7 +108,7 @@ pub const USAGE: &str = "usage: hardware [--against DIR].. [--only matrices|nccl
 
 /// A part of the comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum Measurement {
     /// The report and its matrices.
     Matrices,
     /// NCCL's collectives.
@@ -117,11 +117,11 @@ pub enum Part {
 
 /// The parsed command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Words {
-    /// Folders with peers' outputs.
+pub struct Options {
+    /// Folders with saved outputs of other programs.
     pub against: Vec<PathBuf>,
     /// Only this part.
-    pub only: Option<Part>,
+    pub only: Option<Measurement>,
     /// The program.
     pub firstlight: Option<PathBuf>,
     /// `validate.library_path`
@@ -134,47 +134,45 @@ pub struct Words {
     pub keep: Option<PathBuf>,
 }
 
-impl Words {
+impl Options {
     /// Parses the arguments after the program's name.
     ///
     /// # Errors
     /// The argument that is not understood, in one line.
     pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
-        let mut asked = Self::default();
+        let mut options = Self::default();
         let mut words = words.into_iter();
         while let Some(word) = words.next() {
             let word = word.to_string_lossy().into_owned();
             let mut value = || words.next().ok_or_else(|| format!("{word}: a value is missing"));
             match word.as_str() {
-                "--against" => asked.against.push(value()?.into()),
-                "--only" => asked.only = Some(part(&value()?.to_string_lossy())?),
-                "--firstlight" => asked.firstlight = Some(value()?.into()),
-                "--library-path" => asked.library_path = Some(value()?.to_string_lossy().into_owned()),
-                "--report" => asked.report = Some(value()?.into()),
-                "--nccl" => asked.nccl = Some(value()?.into()),
-                "--keep" => asked.keep = Some(value()?.into()),
+                "--against" => options.against.push(value()?.into()),
+                "--only" => options.only = Some(parse_measurement(&value()?.to_string_lossy())?),
+                "--firstlight" => options.firstlight = Some(value()?.into()),
+                "--library-path" => options.library_path = Some(value()?.to_string_lossy().into_owned()),
+                "--report" => options.report = Some(value()?.into()),
+                "--nccl" => options.nccl = Some(value()?.into()),
+                "--keep" => options.keep = Some(value()?.into()),
                 _ => return Err(format!("{word}: not known")),
             }
         }
-        if asked.only == Some(Part::Nccl) && asked.against.is_empty() {
-            return Err(
-                "--only nccl: --against is missing; NCCL's tables are only measured to compare".to_owned()
-            );
+        if options.only == Some(Measurement::Nccl) && options.against.is_empty() {
+            return Err("--only nccl: --against is missing; NCCL's tables are only measured to compare".to_owned());
         }
-        Ok(asked)
+        Ok(options)
     }
 
     /// Whether this part is requested.
     #[must_use]
-    pub fn wants(&self, part: Part) -> bool {
-        self.only.is_none_or(|only| only == part)
+    pub fn wants(&self, measurement: Measurement) -> bool {
+        self.only.is_none_or(|only| only == measurement)
     }
 }
 
-fn part(word: &str) -> Result<Part, String> {
+fn parse_measurement(word: &str) -> Result<Measurement, String> {
     match word {
-        "matrices" => Ok(Part::Matrices),
-        "nccl" => Ok(Part::Nccl),
+        "matrices" => Ok(Measurement::Matrices),
+        "nccl" => Ok(Measurement::Nccl),
         _ => Err(format!("--only: read '{word}'; allowed are matrices, nccl")),
     }
 }

@@ -1,15 +1,15 @@
 //! The tables for human readers: what was reached, and ours compared with theirs.
 
-use super::compare::{Comparison, Mark};
+use super::compare::{Comparison, LimitResult};
 use super::ours::Test;
-use super::{Ours, Peer};
+use super::{OwnReport, Reference};
 use std::fmt::Write;
 
 /// The maximum number of GPUs for which times are promised.
 const LIMIT_GPUS: usize = 4;
 
 /// The total duration of some tests.
-struct Taken {
+struct TestTime {
     what: &'static str,
     /// Seconds.
     took: f64,
@@ -17,15 +17,15 @@ struct Taken {
     limit: Option<f64>,
 }
 
-impl Taken {
-    fn kept(&self) -> Option<bool> {
+impl TestTime {
+    fn is_kept(&self) -> Option<bool> {
         self.limit.map(|limit| self.took <= limit)
     }
 }
 
 /// The tests that use GPUs without NCCL, those of NCCL, and all. The limits are at level quick 5 s, none, 8 s; at standard
 /// 12 s, 15 s, 25 s.
-fn taken(ours: &Ours) -> [Taken; 3] {
+fn test_times(ours: &OwnReport) -> [TestTime; 3] {
     let limits = match ours.level.as_str() {
         "quick" => [Some(5.0), None, Some(8.0)],
         "standard" => [Some(12.0), Some(15.0), Some(25.0)],
@@ -33,34 +33,34 @@ fn taken(ours: &Ours) -> [Taken; 3] {
     };
     let [gpus, nccl, all] = limits.map(|limit| limit.filter(|_| ours.gpus <= LIMIT_GPUS));
     [
-        Taken { what: "with GPUs", took: ours.seconds_of(Test::is_gpus), limit: gpus },
-        Taken { what: "NCCL", took: ours.seconds_of(Test::is_nccl), limit: nccl },
-        Taken { what: "all", took: ours.seconds, limit: all },
+        TestTime { what: "with GPUs", took: ours.seconds_of(Test::is_gpus), limit: gpus },
+        TestTime { what: "NCCL", took: ours.seconds_of(Test::is_nccl), limit: nccl },
+        TestTime { what: "all", took: ours.seconds, limit: all },
     ]
 }
 
 /// Whether the promised times were kept; `None` if none is promised.
 #[must_use]
-pub fn in_time(ours: &Ours) -> Option<bool> {
-    let kept: Vec<_> = taken(ours).iter().filter_map(Taken::kept).collect();
+pub fn in_time(ours: &OwnReport) -> Option<bool> {
+    let kept: Vec<_> = test_times(ours).iter().filter_map(TestTime::is_kept).collect();
     kept.first()?;
     Some(kept.into_iter().all(|kept| kept))
 }
 
 /// Lists tests with their times, and matrices with their smallest, median and largest figure.
 #[must_use]
-pub fn reached(ours: &Ours) -> String {
+pub fn report_table(ours: &OwnReport) -> String {
     let mut text = format!("{:<16} {:<15} {:>9}\n", "test", "outcome", "seconds");
     // Writing into a String cannot fail, here and below.
     for test in &ours.tests {
         let _ = writeln!(text, "{:<16} {:<15} {:>9.3}", test.id, test.outcome, test.seconds);
     }
-    for taken in taken(ours) {
-        let held = taken.limit.map_or_else(String::new, |limit| {
-            format!("   limit {limit} s  {}", if taken.kept() == Some(true) { "ok" } else { "MISS" })
+    for time in test_times(ours) {
+        let held = time.limit.map_or_else(String::new, |limit| {
+            format!("   limit {limit} s  {}", if time.is_kept() == Some(true) { "ok" } else { "MISS" })
         });
-        let verdict = if taken.what == "all" { ours.verdict.as_str() } else { "" };
-        let _ = writeln!(text, "{:<16} {verdict:<15} {:>9.3}{held}", taken.what, taken.took);
+        let verdict = if time.what == "all" { ours.verdict.as_str() } else { "" };
+        let _ = writeln!(text, "{:<16} {verdict:<15} {:>9.3}{held}", time.what, time.took);
     }
     let _ = writeln!(text);
     let _ = writeln!(text, "{:<24} {:>6} {:>10} {:>10} {:>10}", "matrix", "cells", "min", "median", "max");
@@ -76,10 +76,10 @@ pub fn reached(ours: &Ours) -> String {
     text
 }
 
-/// Lists a peer's matrices: a line each, then the ratios cell by cell.
+/// Lists the matrices of a reference: a line each, then the ratios cell by cell.
 #[must_use]
-pub fn against(peer: &Peer, comparisons: &[Comparison]) -> String {
-    let mut text = format!("against {}: ours / theirs\n", peer.path.display());
+pub fn comparison_table(reference: &Reference, comparisons: &[Comparison]) -> String {
+    let mut text = format!("against {}: ours / theirs\n", reference.path.display());
     let _ = writeln!(
         text,
         "{:<23} {:>6} {:>6} {:>6} {:>5}       worst: ours, theirs",
@@ -95,7 +95,7 @@ pub fn against(peer: &Peer, comparisons: &[Comparison]) -> String {
 }
 
 fn summary(comparison: &Comparison) -> String {
-    let word = match (comparison.count(Mark::Miss), comparison.count(Mark::Over)) {
+    let word = match (comparison.count(LimitResult::Missed), comparison.count(LimitResult::Better)) {
         (0, 0) => "ok  ",
         (0, _) => "over",
         _ => "MISS",
@@ -117,10 +117,10 @@ fn ratios(comparison: &Comparison) -> String {
         let cell = |cell: &Option<_>| match cell {
             None => format!("{:>8}", "N/A"),
             Some(cell) => {
-                let sign = match comparison.mark(cell) {
-                    Mark::Fine => ' ',
-                    Mark::Over => '+',
-                    Mark::Miss => '!',
+                let sign = match comparison.limit_result(cell) {
+                    LimitResult::Within => ' ',
+                    LimitResult::Better => '+',
+                    LimitResult::Missed => '!',
                 };
                 let ratio = cell.ratio().map_or_else(|| "none".to_owned(), |ratio| format!("{ratio:.3}"));
                 format!("{ratio:>7}{sign}")

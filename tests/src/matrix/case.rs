@@ -1,15 +1,15 @@
 //! The cases of a run of the matrix: each fault at each level, with every number of GPUs in turn.
 
 use super::GPUS;
-use super::class::{Class, LEVELS, Place};
-use super::healthy::Healthy;
+use super::class::{FaultClass, GpuPair, LEVELS};
+use super::healthy::HealthyMachine;
 use crate::error::Result;
 use crate::simgpu::Scenario;
 use std::sync::Arc;
 
 /// Which cases are selected.
 #[derive(Debug, Clone, Default)]
-pub struct Chosen {
+pub struct Selection {
     /// Each variant with each number of GPUs; otherwise each variant with one number, and each number with one variant.
     pub all: bool,
     /// One case of each class at the lowest level that finds it, by the tests that find it alone, and the smaller healthy
@@ -27,9 +27,9 @@ pub struct Chosen {
 #[derive(Debug, Clone)]
 pub enum Subject {
     /// A variant of a class of faults, and where the fault is.
-    Fault(Arc<Class>, usize, Place),
+    Fault(Arc<FaultClass>, usize, GpuPair),
     /// A healthy machine.
-    Healthy(Arc<Healthy>),
+    Healthy(Arc<HealthyMachine>),
 }
 
 /// One run of the program.
@@ -47,49 +47,43 @@ pub struct Case {
 
 /// The maximum number of GPUs in a partial matrix, of faults and of healthy machines. Six ordered pairs are judged in half
 /// of the time that twenty need, and healthy machines with more at level quick.
-const FEW: usize = 3;
-const FEW_HEALTHY: usize = 4;
+const PART_MAX_GPUS: usize = 3;
+const PART_MAX_HEALTHY: usize = 4;
 
 /// The chosen cases of all classes and machines.
 ///
 /// # Errors
 /// If a table is invalid.
-pub fn cases(chosen: &Chosen) -> Result<Vec<Case>> {
-    let named =
-        |name: &str| chosen.names.is_empty() || chosen.names.iter().any(|n| name.contains(n.as_str()));
+pub fn cases(selection: &Selection) -> Result<Vec<Case>> {
+    let named = |name: &str| selection.names.is_empty() || selection.names.iter().any(|n| name.contains(n.as_str()));
     let mut cases = Vec::new();
-    for (nth, class) in Class::all()?.into_iter().enumerate().filter(|(_, class)| named(&class.id)) {
-        cases.extend(of_class(&Arc::new(class), nth, chosen));
+    for (nth, class) in FaultClass::all()?.into_iter().enumerate().filter(|(_, class)| named(&class.id)) {
+        cases.extend(class_cases(&Arc::new(class), nth, selection));
     }
-    for healthy in Healthy::all()?.into_iter().filter(|healthy| named(&healthy.name)) {
-        cases.extend(of_healthy(&Arc::new(healthy), chosen));
+    for healthy in HealthyMachine::all()?.into_iter().filter(|healthy| named(&healthy.name)) {
+        cases.extend(healthy_cases(&Arc::new(healthy), selection));
     }
-    let level =
-        |case: &Case| chosen.levels.is_empty() || chosen.levels.iter().any(|l| l == LEVELS[case.level]);
-    cases.retain(|case| level(case) && (chosen.gpus.is_empty() || chosen.gpus.contains(&case.gpus)));
+    let level = |case: &Case| selection.levels.is_empty() || selection.levels.iter().any(|l| l == LEVELS[case.level]);
+    cases.retain(|case| level(case) && (selection.gpus.is_empty() || selection.gpus.contains(&case.gpus)));
     Ok(cases)
 }
 
-fn of_class(class: &Arc<Class>, nth: usize, chosen: &Chosen) -> Vec<Case> {
-    let counts: Vec<_> = GPUS.into_iter().filter(|n| (class.least..=class.most).contains(n)).collect();
-    let case = |variant: usize, place: usize, gpus: usize, level: usize| Case {
-        subject: Subject::Fault(Arc::clone(class), variant, Place::nth(nth + place, gpus)),
+fn class_cases(class: &Arc<FaultClass>, nth: usize, selection: &Selection) -> Vec<Case> {
+    let counts: Vec<_> = GPUS.into_iter().filter(|n| (class.min_gpus..=class.max_gpus).contains(n)).collect();
+    let case = |variant: usize, offset: usize, gpus: usize, level: usize| Case {
+        subject: Subject::Fault(Arc::clone(class), variant, GpuPair::nth(nth + offset, gpus)),
         level,
         gpus,
-        alone: chosen.part,
+        alone: selection.part,
     };
     let variants = class.variants();
-    if chosen.part {
+    if selection.part {
         let level = class.claims.iter().position(|claim| claim.is_found());
-        let few: Vec<_> = counts.iter().copied().filter(|n| *n <= FEW).collect();
+        let few: Vec<_> = counts.iter().copied().filter(|n| *n <= PART_MAX_GPUS).collect();
         let gpus = few.get(nth % few.len().max(1)).or(counts.first()).copied();
-        return level
-            .zip(gpus)
-            .map(|(level, gpus)| case(nth % variants, 0, gpus, level))
-            .into_iter()
-            .collect();
+        return level.zip(gpus).map(|(level, gpus)| case(nth % variants, 0, gpus, level)).into_iter().collect();
     }
-    let runs: Vec<(usize, usize)> = if chosen.all {
+    let runs: Vec<(usize, usize)> = if selection.all {
         (0..variants).flat_map(|v| counts.iter().map(move |n| (v, *n))).collect()
     } else {
         let turn = |i: usize| (i % variants, counts[(i + nth) % counts.len()]);
@@ -101,13 +95,13 @@ fn of_class(class: &Arc<Class>, nth: usize, chosen: &Chosen) -> Vec<Case> {
         .collect()
 }
 
-fn of_healthy(healthy: &Arc<Healthy>, chosen: &Chosen) -> Vec<Case> {
+fn healthy_cases(healthy: &Arc<HealthyMachine>, selection: &Selection) -> Vec<Case> {
     let levels = match healthy.gpus {
-        _ if !chosen.part => 0..LEVELS.len(),
-        0..=FEW => 1..2,
+        _ if !selection.part => 0..LEVELS.len(),
+        0..=PART_MAX_GPUS => 1..2,
         _ => 0..1,
     };
-    let wanted = !chosen.part || healthy.gpus <= FEW_HEALTHY;
+    let wanted = !selection.part || healthy.gpus <= PART_MAX_HEALTHY;
     let subject = Subject::Healthy(Arc::clone(healthy));
     let one = |level| Case { subject: subject.clone(), level, gpus: healthy.gpus, alone: false };
     levels.filter(|_| wanted).map(one).collect()
@@ -125,7 +119,7 @@ impl Case {
 
     /// Whether its run mostly waits, for a deadline or for a GPU that initialises slowly.
     #[must_use]
-    pub fn waits(&self) -> bool {
+    pub fn mostly_waits(&self) -> bool {
         ["hang", "slow-start"].iter().any(|word| self.name().contains(word))
     }
 
@@ -143,10 +137,10 @@ impl Case {
     pub fn full_name(&self) -> String {
         let (level, gpus) = (LEVELS[self.level], self.gpus);
         match &self.subject {
-            Subject::Fault(class, variant, place) => {
+            Subject::Fault(class, variant, pair) => {
                 let variant = class.variant_name(*variant);
                 let variant = if variant.is_empty() { variant } else { format!(" {variant}") };
-                format!("{}{variant} {place} {level} {gpus} GPUs", class.id)
+                format!("{}{variant} {pair} {level} {gpus} GPUs", class.id)
             }
             Subject::Healthy(healthy) => format!("{} {level} {gpus} GPUs", healthy.name),
         }
@@ -158,14 +152,14 @@ impl Case {
     /// What is wrong with its table.
     pub fn scenario(&self) -> Result<Scenario> {
         match &self.subject {
-            Subject::Fault(class, variant, place) => class.scenario(*variant, self.gpus, *place),
+            Subject::Fault(class, variant, pair) => class.scenario(*variant, self.gpus, *pair),
             Subject::Healthy(healthy) => healthy.scenario(),
         }
     }
 
     /// The arguments for `validate`: without the minute of traffic, since its faults are found earlier.
     #[must_use]
-    pub fn words(&self) -> Vec<String> {
+    pub fn arguments(&self) -> Vec<String> {
         let mut words = vec!["--level".to_owned(), LEVELS[self.level].to_owned()];
         if LEVELS[self.level] == "full" {
             words.extend(["--skip".to_owned(), "p2p-soak".to_owned()]);

@@ -1,8 +1,8 @@
-//! A class of faults: what is wrong, its variants, the verdicts required of each level, and where a fault is put: the pair
-//! and the GPUs that replace the placeholders of a class. Places are chosen by number, so that a case is the same in every
-//! run, and all places occur over a matrix.
+//! A class of faults: what is wrong, its variants, the verdicts required of each level, and where a fault is put: the
+//! pair and the GPUs that replace the placeholders of a class. Pairs are chosen by number, so that a case is the same
+//! in every run, and all pairs occur over a matrix.
 
-use super::healthy::Healthy;
+use super::healthy::HealthyMachine;
 use super::{number, text, words};
 use crate::error::{Error, Result};
 use crate::simgpu::Scenario;
@@ -23,7 +23,7 @@ pub enum Claim {
 
 /// A class of faults.
 #[derive(Debug, Clone)]
-pub struct Class {
+pub struct FaultClass {
     /// Its unique name.
     pub id: String,
     /// The chapter, which is its file's name.
@@ -35,9 +35,9 @@ pub struct Class {
     /// The tests of which at least one must be blamed if the fault is found.
     pub blamed: Vec<String>,
     /// The minimum number of GPUs.
-    pub least: usize,
+    pub min_gpus: usize,
     /// The maximum number of GPUs that is tried.
-    pub most: usize,
+    pub max_gpus: usize,
     /// The machine that has the fault.
     on: String,
     /// Differences from that machine.
@@ -48,28 +48,26 @@ pub struct Class {
     vary: Vec<(String, Vec<Value>)>,
 }
 
-impl Class {
+impl FaultClass {
     /// All classes, in the order of the files.
     ///
     /// # Errors
     /// If a file cannot be read, or a class is invalid.
     pub fn all() -> Result<Vec<Self>> {
-        super::tables("class")?.into_iter().map(|(file, table)| Self::of(&file, table)).collect()
+        super::tables("class")?.into_iter().map(|(file, table)| Self::from_table(&file, table)).collect()
     }
 
-    pub(super) fn of(file: &str, mut table: Table) -> Result<Self> {
+    pub(super) fn from_table(file: &str, mut table: Table) -> Result<Self> {
         let id = text(&table, "id").unwrap_or_default();
         let wrong = |why: String| Error::Scenario { path: format!("{file}: class {id:?}").into(), why };
-        let known = [
-            "id", "what", "quick", "standard", "full", "blamed", "least", "most", "on", "differs", "fault",
-            "vary",
-        ];
+        let known =
+            ["id", "what", "quick", "standard", "full", "blamed", "least", "most", "on", "differs", "fault", "vary"];
         if let Some(key) = table.keys().find(|key| !known.contains(&key.as_str())) {
             return Err(wrong(format!("{key} is no key of a class")));
         }
         let claim = |level: &str| {
             let claim = text(&table, level).ok_or_else(|| wrong(format!("says nothing about {level}")))?;
-            Claim::of(&claim).map_err(wrong)
+            Claim::parse(&claim).map_err(wrong)
         };
         let claims = [claim(LEVELS[0])?, claim(LEVELS[1])?, claim(LEVELS[2])?];
         let blamed = words(&table, "blamed");
@@ -95,15 +93,15 @@ impl Class {
         }
         let vary = vary.collect::<Result<Vec<_>>>()?;
         let on = text(&table, "on").unwrap_or_else(|| "epyc-8x4090".to_owned());
-        let (least, most) = (number(&table, "least").unwrap_or(2), number(&table, "most").unwrap_or(64));
+        let (min_gpus, max_gpus) = (number(&table, "least").unwrap_or(2), number(&table, "most").unwrap_or(64));
         Ok(Self {
             id: id.clone(),
             chapter: file.to_owned(),
             what,
             claims,
             blamed,
-            least,
-            most,
+            min_gpus,
+            max_gpus,
             on,
             differs,
             faults,
@@ -135,11 +133,11 @@ impl Class {
         self.variant(nth).into_iter().map(one).collect::<Vec<_>>().join(" ")
     }
 
-    /// The scenario of a variant with `gpus` GPUs, placed by `place`.
+    /// The scenario of a variant with `gpus` GPUs, placed at `pair`.
     ///
     /// # Errors
     /// If its machine does not exist.
-    pub fn scenario(&self, nth: usize, gpus: usize, place: Place) -> Result<Scenario> {
+    pub fn scenario(&self, nth: usize, gpus: usize, pair: GpuPair) -> Result<Scenario> {
         let mut faults = self.faults.clone();
         if let Some(last) = faults.last_mut() {
             last.extend(self.variant(nth).into_iter().map(|(key, value)| (key.to_owned(), value.clone())));
@@ -149,15 +147,15 @@ impl Class {
         if !faults.is_empty() {
             own.insert("fault".to_owned(), Value::Array(faults.into_iter().map(Value::Table).collect()));
         }
-        place.fill(&mut own);
+        pair.substitute(&mut own);
         let scenario = Scenario::of(own)?.gpus(gpus);
-        if scenario.has_nvlink() { Healthy::guest(gpus).housed(scenario) } else { Ok(scenario) }
+        if scenario.has_nvlink() { HealthyMachine::guest(gpus).in_matching_machine(scenario) } else { Ok(scenario) }
     }
 }
 
 impl Claim {
     /// Parses `FAIL`, `FAIL ERROR`, or `not: REASON`.
-    fn of(claim: &str) -> std::result::Result<Self, String> {
+    fn parse(claim: &str) -> std::result::Result<Self, String> {
         if let Some(why) = claim.strip_prefix("not: ") {
             return Ok(Self::Not(why.to_owned()));
         }
@@ -172,14 +170,14 @@ impl Claim {
 
 /// A pair of GPUs, among a number of GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct GpuPair {
     from: usize,
     to: usize,
     gpus: usize,
 }
 
-impl Place {
-    /// The nth place among `gpus` GPUs.
+impl GpuPair {
+    /// The nth pair among `gpus` GPUs.
     #[must_use]
     pub fn nth(nth: usize, gpus: usize) -> Self {
         let from = (nth * 7 + nth / 3) % gpus.max(1);
@@ -192,7 +190,7 @@ impl Place {
         (0..self.gpus).find(|gpu| ![self.from, self.to].contains(gpu)).unwrap_or(self.gpus.saturating_sub(1))
     }
 
-    fn meant(self, word: &str) -> Option<Value> {
+    fn placeholder_value(self, word: &str) -> Option<Value> {
         let number = |gpu: usize| Value::Integer(i64::try_from(gpu).unwrap_or_default());
         Some(match word {
             "$pair" => Value::Array(vec![number(self.from), number(self.to)]),
@@ -207,25 +205,25 @@ impl Place {
     }
 
     /// Replaces placeholders by their values.
-    pub fn fill(self, table: &mut Table) {
-        table.iter_mut().for_each(|(_, value)| self.fill_value(value));
+    pub fn substitute(self, table: &mut Table) {
+        table.iter_mut().for_each(|(_, value)| self.substitute_value(value));
     }
 
-    fn fill_value(self, value: &mut Value) {
+    fn substitute_value(self, value: &mut Value) {
         match value {
             Value::String(word) => {
-                if let Some(meant) = self.meant(word) {
+                if let Some(meant) = self.placeholder_value(word) {
                     *value = meant;
                 }
             }
-            Value::Array(values) => values.iter_mut().for_each(|value| self.fill_value(value)),
-            Value::Table(table) => self.fill(table),
+            Value::Array(values) => values.iter_mut().for_each(|value| self.substitute_value(value)),
+            Value::Table(table) => self.substitute(table),
             _ => {}
         }
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for GpuPair {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}>{}", self.from, self.to)
     }

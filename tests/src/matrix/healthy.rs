@@ -3,12 +3,12 @@
 use super::{number, text, words};
 use crate::error::{Error, Result};
 use crate::simgpu::Scenario;
-use machines::built::{Iommu, Layout, Plan};
+use machines::built::{Iommu, Layout, MachinePlan};
 use toml::{Table, Value};
 
 /// A machine with nothing wrong.
 #[derive(Debug, Clone)]
-pub struct Healthy {
+pub struct HealthyMachine {
     /// Its unique name.
     pub name: String,
     /// What it represents.
@@ -22,34 +22,32 @@ pub struct Healthy {
 }
 
 /// The kernel command line of readers of the guides.
-const PLAIN: &str = "BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro quiet";
+const PLAIN_CMDLINE: &str = "BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro quiet";
 /// The kernel command line of firstlight's image.
-const IMAGE: &str = "iommu=off,soft intel_iommu=off amd_iommu=off pci=config_acs=0000000@pci:0:0 \
+const IMAGE_CMDLINE: &str = "iommu=off,soft intel_iommu=off amd_iommu=off pci=config_acs=0000000@pci:0:0 \
     pcie_aspm.policy=performance";
 
-impl Healthy {
+impl HealthyMachine {
     /// All healthy machines.
     ///
     /// # Errors
     /// If a file cannot be read, or a machine is invalid.
     pub fn all() -> Result<Vec<Self>> {
-        super::tables("healthy")?.into_iter().map(|(file, table)| Self::of(&file, table)).collect()
+        super::tables("healthy")?.into_iter().map(|(file, table)| Self::from_table(&file, table)).collect()
     }
 
-    fn of(file: &str, table: Table) -> Result<Self> {
+    fn from_table(file: &str, table: Table) -> Result<Self> {
         let name = text(&table, "name").unwrap_or_default();
         let wrong = |why: String| Error::Scenario { path: format!("{file}: {name:?}").into(), why };
         let known = [
-            "name", "what", "expect", "on", "gpus", "rate", "machine", "figures", "fault", "event", "set",
-            "layout", "each", "sockets", "link", "best", "iommu", "cmdline", "image", "bar1_mib", "rebar",
-            "display",
+            "name", "what", "expect", "on", "gpus", "rate", "machine", "figures", "fault", "event", "set", "layout",
+            "each", "sockets", "link", "best", "iommu", "cmdline", "image", "bar1_mib", "rebar", "display",
         ];
         if let Some(key) = table.keys().find(|key| !known.contains(&key.as_str())) {
             return Err(wrong(format!("{key} is no key of a machine")));
         }
         let gpus = number(&table, "gpus").ok_or_else(|| wrong("does not say how many GPUs".to_owned()))?;
-        let what =
-            text(&table, "what").ok_or_else(|| wrong("does not say what it is there for".to_owned()))?;
+        let what = text(&table, "what").ok_or_else(|| wrong("does not say what it is there for".to_owned()))?;
         let expect = text(&table, "expect").unwrap_or_else(|| "PASS".to_owned());
         Ok(Self { what, expect, gpus, settings: words(&table, "set"), name: name.clone(), table })
     }
@@ -69,12 +67,12 @@ impl Healthy {
         let scenario = Scenario::of(own)?.gpus(self.gpus).scaled(rate);
         // The tables are for a ring that crosses the sockets.
         let one = number(&self.table, "sockets").unwrap_or(1) == 1;
-        let faster = if one { scenario.nearer() } else { 1.0 };
-        Ok(self.housed(scenario.collectives_scaled(faster, &["p2p"]))?.set(&self.settings))
+        let faster = if one { scenario.same_socket_speedup() } else { 1.0 };
+        Ok(self.in_matching_machine(scenario.collectives_scaled(faster, &["p2p"]))?.set(&self.settings))
     }
 
     /// The same GPUs in the machine built from this plan.
-    pub(super) fn housed(&self, scenario: Scenario) -> Result<Scenario> {
+    pub(super) fn in_matching_machine(&self, scenario: Scenario) -> Result<Scenario> {
         let plan = self.plan(&scenario)?;
         let integer = |n: usize| Value::Integer(i64::try_from(n).unwrap_or_default());
         let numa = (0..plan.gpus).map(|gpu| integer(plan.socket(gpu)));
@@ -99,7 +97,7 @@ impl Healthy {
         Self { name, what, expect, gpus, settings: Vec::new(), table }
     }
 
-    fn plan(&self, scenario: &Scenario) -> Result<Plan> {
+    fn plan(&self, scenario: &Scenario) -> Result<MachinePlan> {
         let wrong = |why: &str| Error::Scenario { path: self.name.clone().into(), why: why.to_owned() };
         let pair = |key: &str, or: (u8, u8)| -> Result<(u8, u8)> {
             let Some(value) = self.table.get(key) else { return Ok(or) };
@@ -120,20 +118,20 @@ impl Healthy {
         };
         let flag = |key: &str, or: bool| self.table.get(key).and_then(Value::as_bool).unwrap_or(or);
         let cmdline = match text(&self.table, "cmdline").as_deref() {
-            None | Some("image") => IMAGE.to_owned(),
-            Some("plain") => PLAIN.to_owned(),
-            Some(words) => format!("{PLAIN} {words}"),
+            None | Some("image") => IMAGE_CMDLINE.to_owned(),
+            Some("plain") => PLAIN_CMDLINE.to_owned(),
+            Some(words) => format!("{PLAIN_CMDLINE} {words}"),
         };
         let table = scenario.machine_table();
         let link = pair("link", (4, 16))?;
         let device = table.get("pci_ids").and_then(Value::as_array).and_then(|ids| ids.first()?.as_integer());
         let model = text(&table, "name").unwrap_or_default();
-        Ok(Plan {
+        Ok(MachinePlan {
             gpus: self.gpus,
             layout,
             sockets: number(&self.table, "sockets").unwrap_or(1),
             link,
-            at_best: pair("best", link)?,
+            max_link: pair("best", link)?,
             iommu,
             cmdline,
             image: flag("image", true),

@@ -2,28 +2,28 @@
 
 use super::case::{Case, Subject};
 use super::class::Claim;
-use crate::simgpu::{Judged, validate};
+use crate::simgpu::{ValidatorRun, validate};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
 /// Cases that wait for a deadline use almost no processor time: this many run in addition to the others.
-const WAITERS: usize = 6;
+const WAITING_WORKERS: usize = 6;
 
 /// Lets the program judge all cases, `workers` at a time, and in addition those that mostly wait; calls `report` for each
 /// one when it ends. Returns the results in the cases' order.
 pub fn run(cases: &[Case], workers: usize, report: impl Fn(usize, &CaseResult) + Sync) -> Vec<CaseResult> {
-    let (wait, work): (Vec<_>, Vec<_>) = cases.iter().enumerate().partition(|(_, case)| case.waits());
+    let (wait, work): (Vec<_>, Vec<_>) = cases.iter().enumerate().partition(|(_, case)| case.mostly_waits());
     let done = AtomicUsize::new(0);
     let one = |(nth, case): &(usize, &Case)| {
-        let result = judge(case);
+        let result = validate_case(case);
         report(done.fetch_add(1, Ordering::Relaxed) + 1, &result);
         (*nth, result)
     };
     let mut all = thread::scope(|scope| {
-        let waiting = scope.spawn(|| at_a_time(WAITERS, &wait, one));
-        let mut all = at_a_time(workers, &work, one);
+        let waiting = scope.spawn(|| parallel_map(WAITING_WORKERS, &wait, one));
+        let mut all = parallel_map(workers, &work, one);
         all.extend(waiting.join().expect("no worker panics"));
         all
     });
@@ -32,7 +32,7 @@ pub fn run(cases: &[Case], workers: usize, report: impl Fn(usize, &CaseResult) +
 }
 
 /// Calls `one` for each item, `workers` at a time, and returns the results in the order in which they were completed.
-pub fn at_a_time<T: Sync, R: Send>(workers: usize, items: &[T], one: impl Fn(&T) -> R + Sync) -> Vec<R> {
+pub fn parallel_map<T: Sync, R: Send>(workers: usize, items: &[T], one: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let (next, all) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
         while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -44,31 +44,38 @@ pub fn at_a_time<T: Sync, R: Send>(workers: usize, items: &[T], one: impl Fn(&T)
     all.into_inner().expect("no worker panicked with it")
 }
 
-fn judge(case: &Case) -> CaseResult {
+fn validate_case(case: &Case) -> CaseResult {
     let began = Instant::now();
-    let words = case.words();
+    let words = case.arguments();
     let words: Vec<_> = words.iter().map(String::as_str).collect();
-    let judged = case.scenario().and_then(|scenario| validate(&scenario, &words));
+    let validated = case.scenario().and_then(|scenario| validate(&scenario, &words));
     let seconds = began.elapsed().as_secs_f64();
-    match judged {
-        Ok(judged) => case_result(case, &judged, seconds),
+    match validated {
+        Ok(validated) => case_result(case, &validated, seconds),
         Err(why) => {
             let (verdict, text) = ("none".to_owned(), why.one_line());
-            CaseResult { case: case.clone(), verdict, blamed: Vec::new(), text, seconds, mark: Mark::Broken }
+            CaseResult {
+                case: case.clone(),
+                verdict,
+                blamed: Vec::new(),
+                text,
+                seconds,
+                assessment: Assessment::NoReport,
+            }
         }
     }
 }
 
-fn case_result(case: &Case, judged: &Judged, seconds: f64) -> CaseResult {
-    let blamed: Vec<_> = judged.fails().into_iter().map(str::to_owned).collect();
-    let mark = Mark::of(case, judged.verdict(), &blamed);
-    let text = format!("{}\n{}", judged.text, judged.log);
-    CaseResult { case: case.clone(), verdict: judged.verdict().to_owned(), blamed, text, seconds, mark }
+fn case_result(case: &Case, validated: &ValidatorRun, seconds: f64) -> CaseResult {
+    let blamed: Vec<_> = validated.fails().into_iter().map(str::to_owned).collect();
+    let assessment = Assessment::of(case, validated.verdict(), &blamed);
+    let text = format!("{}\n{}", validated.text, validated.log);
+    CaseResult { case: case.clone(), verdict: validated.verdict().to_owned(), blamed, text, seconds, assessment }
 }
 
 /// Whether a verdict is right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mark {
+pub enum Assessment {
     /// As required.
     Right,
     /// A fault that the level claims to find passed.
@@ -76,15 +83,15 @@ pub enum Mark {
     /// A healthy machine did not receive the required verdict.
     FalseFail,
     /// A fault was found, but with a wrong verdict.
-    Verdict,
+    WrongVerdict,
     /// A fault was found, but none of the tests that find it is blamed.
-    Blame,
+    WrongTest,
     /// A fault that the level does not look for passed.
-    Unlooked,
+    NotCovered,
     /// A fault that the level does not look for was found anyway.
-    Surplus,
+    Unclaimed,
     /// There was no report.
-    Broken,
+    NoReport,
 }
 
 /// The result of a case.
@@ -101,7 +108,7 @@ pub struct CaseResult {
     /// Its duration.
     pub seconds: f64,
     /// Whether it is right.
-    pub mark: Mark,
+    pub assessment: Assessment,
 }
 
 impl Claim {
@@ -112,8 +119,8 @@ impl Claim {
     }
 }
 
-impl Mark {
-    /// The mark of a verdict and the blamed tests.
+impl Assessment {
+    /// Assesses a verdict and the blamed tests.
     #[must_use]
     pub fn of(case: &Case, verdict: &str, blamed: &[String]) -> Self {
         let class = match &case.subject {
@@ -122,11 +129,11 @@ impl Mark {
             Subject::Fault(class, ..) => class,
         };
         match &class.claims[case.level] {
-            Claim::Not(_) if verdict == "PASS" => Self::Unlooked,
-            Claim::Not(_) => Self::Surplus,
+            Claim::Not(_) if verdict == "PASS" => Self::NotCovered,
+            Claim::Not(_) => Self::Unclaimed,
             Claim::Found(_) if verdict == "PASS" => Self::FalsePass,
-            Claim::Found(verdicts) if !verdicts.iter().any(|v| v == verdict) => Self::Verdict,
-            Claim::Found(_) if !class.blamed.iter().any(|id| blamed.contains(id)) => Self::Blame,
+            Claim::Found(verdicts) if !verdicts.iter().any(|v| v == verdict) => Self::WrongVerdict,
+            Claim::Found(_) if !class.blamed.iter().any(|id| blamed.contains(id)) => Self::WrongTest,
             Claim::Found(_) => Self::Right,
         }
     }
@@ -134,21 +141,21 @@ impl Mark {
     /// Whether it is acceptable.
     #[must_use]
     pub const fn is_right(self) -> bool {
-        matches!(self, Self::Right | Self::Unlooked | Self::Surplus)
+        matches!(self, Self::Right | Self::NotCovered | Self::Unclaimed)
     }
 
     /// Its description next to a case.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn description(self) -> &'static str {
         match self {
             Self::Right => "right",
             Self::FalsePass => "false PASS",
             Self::FalseFail => "false FAIL",
-            Self::Verdict => "another verdict",
-            Self::Blame => "another test is blamed",
-            Self::Unlooked => "not looked for",
-            Self::Surplus => "found, though not claimed",
-            Self::Broken => "no report",
+            Self::WrongVerdict => "another verdict",
+            Self::WrongTest => "another test is blamed",
+            Self::NotCovered => "not looked for",
+            Self::Unclaimed => "found, though not claimed",
+            Self::NoReport => "no report",
         }
     }
 }

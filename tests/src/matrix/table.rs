@@ -2,16 +2,16 @@
 //! it.
 
 use super::GPUS;
-use super::class::{Claim, Class, LEVELS};
-use super::run::{CaseResult, Mark};
+use super::class::{Claim, FaultClass, LEVELS};
+use super::run::{Assessment, CaseResult};
 use crate::error::Result;
 use std::collections::BTreeSet;
 use std::fmt;
 
 /// The counts of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts {
-    /// Different faults: a class, a variant and a place.
+pub struct MatrixCounts {
+    /// Different faults: a class, a variant and a pair of GPUs.
     pub faults: usize,
     /// Healthy machines.
     pub healthy: usize,
@@ -22,48 +22,48 @@ pub struct Counts {
     /// Healthy machines that did not receive the required verdict.
     pub false_fail: usize,
     /// Faults found with a wrong verdict, or by a wrong test.
-    pub otherwise: usize,
+    pub otherwise_wrong: usize,
     /// Faults that passed at a level that does not look for them.
-    pub unlooked: usize,
+    pub not_covered: usize,
 }
 
 /// Counts a run.
 #[must_use]
-pub fn counts(results: &[CaseResult]) -> Counts {
-    let count = |marks: &[Mark]| results.iter().filter(|s| marks.contains(&s.mark)).count();
+pub fn counts(results: &[CaseResult]) -> MatrixCounts {
+    let count = |assessments: &[Assessment]| results.iter().filter(|s| assessments.contains(&s.assessment)).count();
     let different = |healthy: bool| {
         let of = results.iter().filter(|s| (s.case.chapter() == "healthy machines") == healthy);
         let name = |s: &CaseResult| s.case.full_name().replace(LEVELS[s.case.level], "");
         of.map(name).collect::<BTreeSet<_>>().len()
     };
-    Counts {
+    MatrixCounts {
         faults: different(false),
         healthy: different(true),
         runs: results.len(),
-        false_pass: count(&[Mark::FalsePass]),
-        false_fail: count(&[Mark::FalseFail]),
-        otherwise: count(&[Mark::Verdict, Mark::Blame, Mark::Broken]),
-        unlooked: count(&[Mark::Unlooked]),
+        false_pass: count(&[Assessment::FalsePass]),
+        false_fail: count(&[Assessment::FalseFail]),
+        otherwise_wrong: count(&[Assessment::WrongVerdict, Assessment::WrongTest, Assessment::NoReport]),
+        not_covered: count(&[Assessment::NotCovered]),
     }
 }
 
-impl Counts {
+impl MatrixCounts {
     /// Whether everything is as required.
     #[must_use]
-    pub const fn right(&self) -> bool {
-        self.false_pass + self.false_fail + self.otherwise == 0
+    pub const fn all_right(&self) -> bool {
+        self.false_pass + self.false_fail + self.otherwise_wrong == 0
     }
 }
 
-impl fmt::Display for Counts {
+impl fmt::Display for MatrixCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} faults and {} healthy machines, {} runs", self.faults, self.healthy, self.runs)?;
         writeln!(
             f,
             "false PASS {}   false FAIL {}   otherwise wrong {}",
-            self.false_pass, self.false_fail, self.otherwise
+            self.false_pass, self.false_fail, self.otherwise_wrong
         )?;
-        write!(f, "passed at a level that does not look for them: {}", self.unlooked)
+        write!(f, "passed at a level that does not look for them: {}", self.not_covered)
     }
 }
 
@@ -88,8 +88,8 @@ pub fn table(results: &[CaseResult]) -> String {
         });
         text.push_str(format!("{name:<34}{}\n", columns.collect::<Vec<_>>().join("  ")).as_str());
     }
-    for wrong in results.iter().filter(|s| !s.mark.is_right()) {
-        let (name, word, verdict) = (wrong.case.full_name(), wrong.mark.word(), &wrong.verdict);
+    for wrong in results.iter().filter(|s| !s.assessment.is_right()) {
+        let (name, word, verdict) = (wrong.case.full_name(), wrong.assessment.description(), &wrong.verdict);
         text.push_str(&format!("{word}: {name}: {verdict} {}\n", wrong.blamed.join(" ")));
     }
     text
@@ -114,11 +114,11 @@ fn cell(of: &[&CaseResult], level: usize, gpus: usize) -> String {
 
 fn letter(result: &CaseResult) -> String {
     let letter = result.verdict.chars().next().unwrap_or('?');
-    match result.mark {
-        Mark::Unlooked => ".".to_owned(),
-        Mark::Surplus => letter.to_ascii_lowercase().to_string(),
-        Mark::Right if letter == 'P' => "p".to_owned(),
-        Mark::Right => letter.to_string(),
+    match result.assessment {
+        Assessment::NotCovered => ".".to_owned(),
+        Assessment::Unclaimed => letter.to_ascii_lowercase().to_string(),
+        Assessment::Right if letter == 'P' => "p".to_owned(),
+        Assessment::Right => letter.to_string(),
         _ => format!("{letter}!"),
     }
 }
@@ -138,7 +138,7 @@ fn in_order<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 /// # Errors
 /// If a table is invalid.
 pub fn page() -> Result<String> {
-    let classes = Class::all()?;
+    let classes = FaultClass::all()?;
     let mut text = String::new();
     let mut chapter = "";
     for class in &classes {
@@ -146,15 +146,13 @@ pub fn page() -> Result<String> {
             chapter = &class.chapter;
             let columns = LEVELS.join(" | ");
             let title = title(chapter);
-            text.push_str(&format!(
-                "\n### {title}\n\n| fault | {columns} | found by |\n|---|---|---|---|---|\n"
-            ));
+            text.push_str(&format!("\n### {title}\n\n| fault | {columns} | found by |\n|---|---|---|---|---|\n"));
         }
-        let cells: Vec<_> = class.claims.iter().map(claimed).collect();
+        let cells: Vec<_> = class.claims.iter().map(claim_cell).collect();
         let tests: Vec<_> = class.blamed.iter().map(|id| format!("`{id}`")).collect();
         text.push_str(&format!("| {} | {} | {} |\n", class.what, cells.join(" | "), tests.join(", ")));
     }
-    text.push_str(&blind(&classes));
+    text.push_str(&not_covered_text(&classes));
     Ok(text)
 }
 
@@ -165,7 +163,7 @@ fn title(chapter: &str) -> String {
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
-fn claimed(claim: &Claim) -> String {
+fn claim_cell(claim: &Claim) -> String {
     match claim {
         Claim::Found(verdicts) => verdicts.join(" or "),
         Claim::Not(_) => "not seen".to_owned(),
@@ -173,16 +171,16 @@ fn claimed(claim: &Claim) -> String {
 }
 
 /// The faults that the levels do not look for, with the reasons.
-fn blind(classes: &[Class]) -> String {
+fn not_covered_text(classes: &[FaultClass]) -> String {
     let mut text = String::new();
     for (nth, level) in LEVELS.iter().enumerate() {
-        let blind = classes.iter().filter_map(|class| match &class.claims[nth] {
+        let lines = classes.iter().filter_map(|class| match &class.claims[nth] {
             Claim::Not(why) => Some(format!("- {}: {why}.\n", class.what)),
             Claim::Found(_) => None,
         });
-        let blind: String = blind.collect();
-        let blind = if blind.is_empty() { "Of these faults it finds all.\n".to_owned() } else { blind };
-        text.push_str(&format!("\n### What {level} cannot see\n\n{blind}"));
+        let lines: String = lines.collect();
+        let lines = if lines.is_empty() { "Of these faults it finds all.\n".to_owned() } else { lines };
+        text.push_str(&format!("\n### What {level} cannot see\n\n{lines}"));
     }
     text
 }

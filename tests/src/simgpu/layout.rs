@@ -127,7 +127,7 @@ pub fn lay_out(scenario: &Scenario, libraries: &Libraries, dir: &Path) -> Result
         }
         let mut bytes = fs::read(from).map_err(Error::file("read", from))?;
         for symbol in scenario.without_symbols().iter().filter(|s| s.starts_with(prefix)) {
-            forget(&mut bytes, symbol)?;
+            hide_symbol(&mut bytes, symbol)?;
         }
         // `libcuda.so.` and the complete version.
         let (stem, _) = name.rsplit_once('.').unwrap_or((name, ""));
@@ -143,7 +143,7 @@ pub fn lay_out(scenario: &Scenario, libraries: &Libraries, dir: &Path) -> Result
 ///
 /// # Errors
 /// What cannot be written.
-pub(super) fn keep_off_cards(scenario: &Scenario, libraries: &Libraries, dir: &Path) -> Result<()> {
+pub(super) fn hide_host_cards(scenario: &Scenario, libraries: &Libraries, dir: &Path) -> Result<()> {
     let path = dir.join(VERBS);
     if !scenario.has_cards() {
         fs::copy(&libraries.verbs, &path).map_err(Error::file("write", path))?;
@@ -152,7 +152,7 @@ pub(super) fn keep_off_cards(scenario: &Scenario, libraries: &Libraries, dir: &P
 }
 
 /// Renames a function in a library's symbol names, so that no program finds it.
-fn forget(library: &mut [u8], symbol: &str) -> Result<()> {
+fn hide_symbol(library: &mut [u8], symbol: &str) -> Result<()> {
     let name: Vec<u8> = [0].into_iter().chain(symbol.bytes()).chain([0]).collect();
     let mut found = 0;
     for at in 0..library.len().saturating_sub(name.len()) {
@@ -172,34 +172,29 @@ fn forget(library: &mut [u8], symbol: &str) -> Result<()> {
 pub fn root(scenario: &Scenario, to: &Path) -> Result<()> {
     let found = scenario.addresses();
     // A machine with an additional GPU that is dead or has no driver does not match.
-    let all = |machine: &Machine| {
-        machine.functions.iter().filter(|f| f.ids.0 == 0x10de && f.ids.2 >> 16 == 3).count()
-    };
+    let all = |machine: &Machine| machine.functions.iter().filter(|f| f.ids.0 == 0x10de && f.ids.2 >> 16 == 3).count();
     let fits = |machine: &Machine| gpus(machine) == found && all(machine) == found.len();
     let named = machines::ALL.iter().map(|m| m()).find(fits);
     let on_bus_0 = found.iter().all(|bdf| bdf.starts_with("0000:00:"));
-    let other = || if on_bus_0 { machines::h200s(&found) } else { machines::many(&found) };
-    let own = scenario.machine_of_its_own().cloned();
+    let other = || if on_bus_0 { machines::vm_with_h200s(&found) } else { machines::epyc_with_gpus(&found) };
+    let own = scenario.own_machine().cloned();
     let machine = own.unwrap_or_else(|| {
         let mut machine = named.unwrap_or_else(other);
-        relink(&mut machine, scenario, &found);
+        set_link_speeds(&mut machine, scenario, &found);
         machine
     });
     machine.tree().write(to).map_err(Error::file("write", to))?;
     // The machine's name appears in every form of a report, even the shortest.
     let name = to.join("proc/sys/kernel/hostname");
     fs::write(&name, "Simulated\n").map_err(Error::file("write", name))?;
-    found
-        .iter()
-        .try_for_each(|bdf| call_simulated(&to.join(format!("proc/driver/nvidia/gpus/{bdf}/information"))))
+    found.iter().try_for_each(|bdf| mark_as_simulated(&to.join(format!("proc/driver/nvidia/gpus/{bdf}/information"))))
 }
 
 /// Sets the links of the GPUs and of the ports above them to the scenario's, as under load and as they really are, whatever
 /// NVML reports.
-fn relink(machine: &mut Machine, scenario: &Scenario, gpus: &[String]) {
+fn set_link_speeds(machine: &mut Machine, scenario: &Scenario, gpus: &[String]) {
     let Some((speed, width)) = scenario.pcie() else { return };
-    for function in
-        machine.functions.iter_mut().filter(|f| f.driver == Some("nvidia") || f.driver == Some("pcieport"))
+    for function in machine.functions.iter_mut().filter(|f| f.driver == Some("nvidia") || f.driver == Some("pcieport"))
     {
         let Some(link) = function.link.as_mut() else { continue };
         *link = Link::full(speed, width);
@@ -212,7 +207,7 @@ fn relink(machine: &mut Machine, scenario: &Scenario, gpus: &[String]) {
 
 /// Lets the driver name its GPUs as the simulated libraries do, so that no report looks like a real one. A GPU without the
 /// driver has no such file.
-fn call_simulated(information: &Path) -> Result<()> {
+fn mark_as_simulated(information: &Path) -> Result<()> {
     let Ok(text) = fs::read_to_string(information) else { return Ok(()) };
     let text = text.replacen("Model: \t\t NVIDIA", "Model: \t\t Simulated NVIDIA", 1);
     fs::write(information, text).map_err(Error::file("write", information))
@@ -235,17 +230,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_whole_name_is_forgotten() {
+    fn only_the_whole_symbol_is_hidden() {
         let mut library = b"\0cuInit\0cuInitOther\0".to_vec();
-        forget(&mut library, "cuInit").unwrap();
+        hide_symbol(&mut library, "cuInit").unwrap();
         assert_eq!(library, b"\0_uInit\0cuInitOther\0");
-        assert!(forget(&mut library, "cuInit").is_err());
+        assert!(hide_symbol(&mut library, "cuInit").is_err());
     }
 
     #[test]
     fn the_machine_has_the_scenarios_gpus() {
-        for (name, count) in [("healthy", 1), ("healthy", 2), ("healthy", 8), ("healthy", 64), ("nvlink4", 4)]
-        {
+        for (name, count) in [("healthy", 1), ("healthy", 2), ("healthy", 8), ("healthy", 64), ("nvlink4", 4)] {
             let scenario = Scenario::named(name).unwrap();
             let scenario = if scenario.count() == count { scenario } else { scenario.gpus(count) };
             assert_eq!(scenario.addresses().len(), count);
@@ -256,8 +250,7 @@ mod tests {
                 assert!(to.join("sys/bus/pci/devices").join(&bdf).exists(), "{bdf}");
             }
             let functions = fs::read_dir(to.join("sys/bus/pci/devices")).unwrap().flatten();
-            let display =
-                |f: &fs::DirEntry| fs::read_to_string(f.path().join("class")).unwrap().starts_with("0x03");
+            let display = |f: &fs::DirEntry| fs::read_to_string(f.path().join("class")).unwrap().starts_with("0x03");
             assert_eq!(functions.filter(display).count(), count, "{name}");
             assert_eq!(fs::read_to_string(to.join("proc/sys/kernel/hostname")).unwrap(), "Simulated\n");
         }

@@ -10,8 +10,8 @@ pub(crate) mod scenario;
 use crate::error::{Error, Result};
 use crate::overlay::Overlay;
 pub use layout::{Libraries, lay_out, root};
-pub use run::{Judged, firstlight, judge, prepared, validate};
-pub use scenario::{Expect, Scenario};
+pub use run::{ValidatorRun, firstlight, validate, validator_command, with_prepared};
+pub use scenario::{Expectation, Scenario};
 use std::path::Path;
 use std::{fs, io};
 
@@ -20,8 +20,7 @@ const LIBRARIES: &str = "sim/lib";
 const MACHINE: &str = "sim/machine";
 
 /// The configuration: there is no GPU that a module could drive.
-const CONFIG: &str =
-    "[driver]\nload = false\n[validate]\nroot = \"/sim/machine\"\nlibrary_path = [\"/sim/lib\"]\n";
+const CONFIG: &str = "[driver]\nload = false\n[validate]\nroot = \"/sim/machine\"\nlibrary_path = [\"/sim/lib\"]\n";
 
 /// The files of one scenario.
 ///

@@ -25,7 +25,7 @@ impl Scenario {
     ///
     /// # Errors
     /// One line for the user.
-    pub fn is_there(name: &str) -> std::result::Result<(), String> {
+    pub fn check_exists(name: &str) -> std::result::Result<(), String> {
         let names = Self::names().map_err(|e| e.to_string())?;
         if names.iter().any(|other| other == name) {
             return Ok(());
@@ -38,8 +38,8 @@ impl Scenario {
     ///
     /// # Errors
     /// If there is no such scenario.
-    pub fn about(name: &str) -> Result<String> {
-        let file = file_with(name)?;
+    pub fn description(name: &str) -> Result<String> {
+        let file = file_containing(name)?;
         let text = fs::read_to_string(&file).map_err(Error::file("read", file))?;
         let header = format!("[{name}]");
         let above: Vec<_> = text.lines().take_while(|line| *line != header).collect();
@@ -63,7 +63,7 @@ fn missing(name: &str) -> Error {
 }
 
 /// The file that contains a scenario.
-fn file_with(name: &str) -> Result<PathBuf> {
+fn file_containing(name: &str) -> Result<PathBuf> {
     for file in files()? {
         if read(&file)?.contains_key(name) {
             return Ok(file);
@@ -74,7 +74,7 @@ fn file_with(name: &str) -> Result<PathBuf> {
 
 /// The table of a scenario.
 pub(super) fn table(name: &str) -> Result<Table> {
-    let table = read(&file_with(name)?)?.remove(name);
+    let table = read(&file_containing(name)?)?.remove(name);
     table.and_then(|value| value.try_into().ok()).ok_or_else(|| missing(name))
 }
 
@@ -94,10 +94,7 @@ mod tests {
         let names = ["zeros", "healthy", "hang-copy", "stale"].map(str::to_owned);
         assert_eq!(nearest("helthy", &names)[0], "healthy");
         assert_eq!(nearest("zero", &names), ["zeros", "stale", "healthy"]);
-        assert_eq!(
-            (levenshtein("", "abc"), levenshtein("abc", "abc"), levenshtein("kitten", "sitting")),
-            (3, 0, 3)
-        );
+        assert_eq!((levenshtein("", "abc"), levenshtein("abc", "abc"), levenshtein("kitten", "sitting")), (3, 0, 3));
     }
 
     #[test]
@@ -105,7 +102,7 @@ mod tests {
         let names = Scenario::names().unwrap();
         assert!(names.len() > 20, "{names:?}");
         for name in names {
-            assert!(!Scenario::about(&name).unwrap().is_empty(), "{name} does not say what it is");
+            assert!(!Scenario::description(&name).unwrap().is_empty(), "{name} does not say what it is");
             let scenario = Scenario::named(&name).unwrap();
             let expect = scenario.expect();
             assert!(["PASS", "DEGRADED", "FAIL", "ERROR"].contains(&expect.verdict.as_str()), "{name}");

@@ -1,6 +1,6 @@
 //! Lets the shipped program judge a scenario.
 
-use super::layout::{Libraries, keep_off_cards, lay_out, program, root};
+use super::layout::{Libraries, hide_host_cards, lay_out, program, root};
 use super::scenario::Scenario;
 use crate::error::{Error, Result};
 use crate::report::Report;
@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 
 /// The program's result.
 #[derive(Debug)]
-pub struct Judged {
+pub struct ValidatorRun {
     /// Its report.
     pub report: Report,
     /// Its exit status: 0 PASS, 1 FAIL, 2 ERROR, 3 DEGRADED.
@@ -21,7 +21,7 @@ pub struct Judged {
     pub log: String,
 }
 
-impl Judged {
+impl ValidatorRun {
     /// The verdict.
     #[must_use]
     pub fn verdict(&self) -> &str {
@@ -32,8 +32,7 @@ impl Judged {
     #[must_use]
     pub fn fails(&self) -> Vec<&str> {
         let tests = self.report.0["tests"].as_array().into_iter().flatten();
-        let bad =
-            tests.filter(|t| !["pass", "not-applicable"].contains(&t["outcome"].as_str().unwrap_or("")));
+        let bad = tests.filter(|t| !["pass", "not-applicable"].contains(&t["outcome"].as_str().unwrap_or("")));
         bad.filter_map(|t| t["id"].as_str()).collect()
     }
 }
@@ -43,15 +42,10 @@ impl Judged {
 ///
 /// # Errors
 /// What cannot be built, laid out or run.
-pub fn firstlight<T>(
-    scenario: &Scenario,
-    words: &[&str],
-    then: impl FnOnce(Output, &Path) -> Result<T>,
-) -> Result<T> {
-    prepared(scenario, words, |mut command, dir| {
+pub fn firstlight<T>(scenario: &Scenario, words: &[&str], then: impl FnOnce(Output, &Path) -> Result<T>) -> Result<T> {
+    with_prepared(scenario, words, |mut command, dir| {
         let output = command.stdin(Stdio::null()).output();
-        let output =
-            output.map_err(|e| Error::Program { program: "firstlight".into(), why: e.to_string() })?;
+        let output = output.map_err(|e| Error::Program { program: "firstlight".into(), why: e.to_string() })?;
         then(output, dir)
     })
 }
@@ -60,13 +54,13 @@ pub fn firstlight<T>(
 ///
 /// # Errors
 /// What cannot be built or laid out.
-pub fn prepared<T>(
+pub fn with_prepared<T>(
     scenario: &Scenario,
     words: &[&str],
     then: impl FnOnce(Command, &Path) -> Result<T>,
 ) -> Result<T> {
     let dir = tempfile::tempdir().map_err(Error::file("make", "a temporary folder"))?;
-    let mut command = judge(program()?, Libraries::built()?, scenario, dir.path())?;
+    let mut command = validator_command(program()?, Libraries::built()?, scenario, dir.path())?;
     let here = dir.path().display().to_string();
     command.args(words.iter().map(|word| word.replace("{}", &here)));
     then(command, dir.path())
@@ -76,11 +70,11 @@ pub fn prepared<T>(
 ///
 /// # Errors
 /// What cannot be laid out.
-pub fn judge(program: &Path, libraries: &Libraries, scenario: &Scenario, dir: &Path) -> Result<Command> {
+pub fn validator_command(program: &Path, libraries: &Libraries, scenario: &Scenario, dir: &Path) -> Result<Command> {
     let (lib, machine) = (dir.join("lib"), dir.join("root"));
     lay_out(scenario, libraries, &lib)?;
     // RDMA cards of this host do not belong to the simulated machine.
-    keep_off_cards(scenario, libraries, &lib)?;
+    hide_host_cards(scenario, libraries, &lib)?;
     root(scenario, &machine)?;
     let mut command = Command::new(program);
     command
@@ -96,9 +90,8 @@ pub fn judge(program: &Path, libraries: &Libraries, scenario: &Scenario, dir: &P
 ///
 /// # Errors
 /// What cannot be built, laid out or run, and an invalid report.
-pub fn validate(scenario: &Scenario, words: &[&str]) -> Result<Judged> {
-    let words: Vec<_> =
-        ["validate"].iter().chain(words).chain(&["--json", "{}/report.json"]).copied().collect();
+pub fn validate(scenario: &Scenario, words: &[&str]) -> Result<ValidatorRun> {
+    let words: Vec<_> = ["validate"].iter().chain(words).chain(&["--json", "{}/report.json"]).copied().collect();
     firstlight(scenario, &words, |output, dir| {
         let json = dir.join("report.json");
         let report = fs::read(&json).map_err(Error::file("read", &json))?;
@@ -106,6 +99,6 @@ pub fn validate(scenario: &Scenario, words: &[&str]) -> Result<Judged> {
             .map_err(|e| Error::Program { program: "firstlight".into(), why: format!("its report: {e}") })?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let (text, log) = (text(&output.stdout), text(&output.stderr));
-        Ok(Judged { report: Report(report), status: output.status.code(), text, log })
+        Ok(ValidatorRun { report: Report(report), status: output.status.code(), text, log })
     })
 }

@@ -10,7 +10,7 @@ use toml::{Table, Value};
 
 /// The expected result of the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Expect {
+pub struct Expectation {
     /// The verdict.
     pub verdict: String,
     /// The tests that must be blamed; no others may be.
@@ -77,7 +77,7 @@ impl Scenario {
     }
 
     /// The modelled machine that was set for it.
-    pub(super) fn machine_of_its_own(&self) -> Option<&Machine> {
+    pub(super) fn own_machine(&self) -> Option<&Machine> {
         self.within.as_ref()
     }
 
@@ -166,7 +166,7 @@ impl Scenario {
 
     /// How many times faster GPUs on the same socket are than GPUs on different sockets.
     #[must_use]
-    pub fn nearer(&self) -> f64 {
+    pub fn same_socket_speedup(&self) -> f64 {
         let figures = self.simulated.get("figures");
         let least = |place: &str| figures?.get(place)?.get("sm")?.get("write")?.get(0)?.as_float();
         least("near").zip(least("far")).map_or(1.0, |(near, far)| near / far)
@@ -185,10 +185,10 @@ impl Scenario {
 
     /// The expected result.
     #[must_use]
-    pub fn expect(&self) -> Expect {
+    pub fn expect(&self) -> Expectation {
         let verdict = self.expect.get("verdict").and_then(Value::as_str).unwrap_or_default().to_owned();
         let list = |key| strings(&self.expect, key);
-        Expect { verdict, fails: list("fails"), also: list("also"), cause: list("cause") }
+        Expectation { verdict, fails: list("fails"), also: list("also"), cause: list("cause") }
     }
 
     /// Generation and width of its GPUs' links.

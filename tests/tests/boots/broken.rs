@@ -11,13 +11,13 @@ fn boot(on_error: &str) -> Boot {
 }
 
 /// Runs the script `instead` for the command `validate`, and the real validator for all other commands.
-fn with(on_error: &str, instead: &str) -> Boot {
+fn boot_with_validator(on_error: &str, instead: &str) -> Boot {
     let script = format!("case \" $* \" in *' validate '*)\n{instead}\n;; esac\nexec /t/firstlight \"$@\"");
     boot(on_error).validator(&script).unwrap()
 }
 
 #[track_caller]
-fn is_an_error(booted: &Booted, cause: &str) {
+fn assert_error(booted: &Booted, cause: &str) {
     let verdict = booted.verdict();
     assert_eq!(verdict.verdict, "ERROR", "{booted}");
     assert!(verdict.failed.contains(&"validator".to_owned()), "{booted}");
@@ -30,8 +30,8 @@ fn is_an_error(booted: &Booted, cause: &str) {
 #[test]
 fn a_report_that_contradicts_the_exit_status_is_an_error() {
     let lie = "/t/firstlight \"$@\" --skip iommu\nexit 0";
-    let booted = with("workload", lie).run().unwrap();
-    is_an_error(&booted, "report");
+    let booted = boot_with_validator("workload", lie).run().unwrap();
+    assert_error(&booted, "report");
     booted.says("the workload ran");
     // The real report says ERROR, because mandatory tests were left out.
     assert_eq!(booted.report().0["verdict"], "ERROR");
@@ -42,8 +42,8 @@ fn a_report_that_contradicts_the_exit_status_is_an_error() {
 /// Exit status, report and last line agree on a PASS, but it covers less than the machine.
 #[test]
 fn a_pass_for_less_than_the_machine_is_an_error() {
-    let booted = with("poweroff", "exec /t/firstlight \"$@\" --only iommu").run().unwrap();
-    is_an_error(&booted, "expected of \"machine\"");
+    let booted = boot_with_validator("poweroff", "exec /t/firstlight \"$@\" --only iommu").run().unwrap();
+    assert_error(&booted, "expected of \"machine\"");
     booted.never_says("the workload ran");
     booted.ended(&End::PowerOff);
 }
@@ -54,8 +54,7 @@ fn the_next_boot_shows_why_the_last_one_failed() {
     let dir = tempfile::tempdir().unwrap();
     let variables = dir.path().join("variables.fd");
     let boot = || {
-        let boot =
-            Boot::shipped().append("firstlight.expect.gpus=0").workload("ls /sys/fs/pstore > /run/kept/left");
+        let boot = Boot::shipped().append("firstlight.expect.gpus=0").workload("ls /sys/fs/pstore > /run/kept/left");
         boot.with_firmware(&variables).unwrap().append("firstlight.policy.on_error=poweroff")
     };
     let failed = boot().append("firstlight.report.keep=many").run().unwrap();

@@ -32,7 +32,7 @@ fn two_gpus(change: impl FnOnce(&mut Topology)) -> Boot {
         topology.gpu(root, "");
     }
     change(&mut topology);
-    boot().whatever_the_verdict().fakepci(&topology).unwrap()
+    boot().on_any_verdict().fakepci(&topology).unwrap()
 }
 
 /// Two GPUs that NVIDIA's module identifies as RTX 4090.
@@ -56,7 +56,7 @@ fn module(booted: &Booted, name: &str) -> Value {
 }
 
 /// The codes of init's findings, with their subjects.
-fn found(booted: &Booted) -> Vec<(String, String)> {
+fn init_findings(booted: &Booted) -> Vec<(String, String)> {
     let account = account(booted);
     let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
     let findings = account["findings"].as_array().into_iter().flatten();
@@ -64,7 +64,7 @@ fn found(booted: &Booted) -> Vec<(String, String)> {
 }
 
 /// The codes and severities of all findings in the report.
-fn reported(booted: &Booted) -> Vec<(String, String)> {
+fn report_findings(booted: &Booted) -> Vec<(String, String)> {
     let report = booted.report();
     let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
     let tests = report.0["tests"].as_array().into_iter().flatten();
@@ -76,11 +76,11 @@ fn has(list: &[(String, String)], code: &str, other: &str) -> bool {
     list.iter().any(|(c, o)| c == code && o == other)
 }
 
-fn broken(change: impl FnOnce(&DriverImage)) -> Booted {
-    let image = DriverImage::bones().unwrap();
+fn boot_changed_image(change: impl FnOnce(&DriverImage)) -> Booted {
+    let image = DriverImage::skeleton().unwrap();
     change(&image);
     let packed = image.pack().unwrap();
-    let boot = boot().append("firstlight.expect.gpus=0").whatever_the_verdict();
+    let boot = boot().append("firstlight.expect.gpus=0").on_any_verdict();
     boot.overlay(|o| o.file(PATH, packed)).run().unwrap()
 }
 
@@ -91,7 +91,7 @@ fn without_a_gpu_the_module_returns_enodev_which_is_a_pass_if_none_is_expected()
     assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
     assert_eq!(module(booted, "nvidia")["errno"], 19);
     assert_eq!(module(booted, "nvidia-uvm")["outcome"], "not-tried");
-    assert_eq!(found(booted), [("DRIVER-NO-GPU".to_owned(), "nvidia".to_owned())]);
+    assert_eq!(init_findings(booted), [("DRIVER-NO-GPU".to_owned(), "nvidia".to_owned())]);
     assert!(!booted.text("kept/lsmod").contains("nvidia"));
 }
 
@@ -125,15 +125,15 @@ fn remove_times(value: &mut Value) {
 fn gpus_without_an_interrupt_are_named() {
     let booted = two_gpus(|_| ()).run().unwrap();
     assert_eq!(module(&booted, "nvidia")["errno"], 19, "{booted}");
-    assert!(found(&booted).iter().any(|(code, _)| code == "GPU-NO-IRQ"), "{:?}", account(&booted));
+    assert!(init_findings(&booted).iter().any(|(code, _)| code == "GPU-NO-IRQ"), "{:?}", account(&booted));
     assert!(["FAIL", "ERROR"].contains(&booted.verdict().verdict.as_str()), "{booted}");
-    assert!(reported(&booted).iter().any(|(code, _)| code == "GPU-NO-IRQ"), "{booted}");
+    assert!(report_findings(&booted).iter().any(|(code, _)| code == "GPU-NO-IRQ"), "{booted}");
 }
 
 #[test]
 fn gpus_whose_registers_cannot_be_read_are_named() {
     let booted = two_gpus(Topology::interrupts).run().unwrap();
-    assert!(found(&booted).iter().any(|(code, _)| code == "GPU-NO-GSP"), "{:?}", account(&booted));
+    assert!(init_findings(&booted).iter().any(|(code, _)| code == "GPU-NO-GSP"), "{:?}", account(&booted));
     assert!(["FAIL", "ERROR"].contains(&booted.verdict().verdict.as_str()), "{booted}");
 }
 
@@ -146,7 +146,7 @@ static BOARDS: LazyLock<Booted> = LazyLock::new(|| {
     }
     topology.interrupts();
     topology.registers();
-    let boot = boot().whole().whatever_the_verdict().fakepci(&topology).unwrap();
+    let boot = boot().whole().on_any_verdict().fakepci(&topology).unwrap();
     boot.append(REGISTERS_WORD).append("firstlight.validate.level=quick").run().unwrap()
 });
 
@@ -161,8 +161,8 @@ fn the_module_binds_and_makes_its_nodes_and_gpus_that_do_not_start_are_named() {
         assert!(nodes.contains(node), "{node} in\n{nodes}");
     }
     for gpu in ["0001:01:00.0", "0001:02:00.0"] {
-        assert!(has(&found(booted), "GPU-VBIOS", gpu), "{account:#}\n{booted}");
-        assert!(reported(booted).iter().any(|(code, _)| code == "GPU-VBIOS"), "{booted}");
+        assert!(has(&init_findings(booted), "GPU-VBIOS", gpu), "{account:#}\n{booted}");
+        assert!(report_findings(booted).iter().any(|(code, _)| code == "GPU-VBIOS"), "{booted}");
     }
     assert_eq!(account["held"], serde_json::json!([]));
     // The family's parameters are in effect, and the patch level is recorded.
@@ -180,14 +180,14 @@ fn the_families_of_different_boards_are_recognised() {
     assert_eq!(account["families"], serde_json::json!(["ampere", "ada"]), "{account:#}");
     println!("{account:#}\n{booted}");
     for gpu in ["0001:01:00.0", "0001:02:00.0"] {
-        assert!(has(&found(booted), "GPU-VBIOS", gpu), "{account:#}\n{booted}");
+        assert!(has(&init_findings(booted), "GPU-VBIOS", gpu), "{account:#}\n{booted}");
     }
     assert!(["FAIL", "ERROR"].contains(&booted.verdict().verdict.as_str()), "{booted}");
 }
 
 #[test]
 fn missing_gsp_firmware_is_named() {
-    let image = DriverImage::bones().unwrap();
+    let image = DriverImage::skeleton().unwrap();
     let firmware = image.path("firmware/nvidia");
     for version in std::fs::read_dir(&firmware).unwrap() {
         for file in std::fs::read_dir(version.unwrap().path()).unwrap() {
@@ -195,17 +195,17 @@ fn missing_gsp_firmware_is_named() {
         }
     }
     let booted = two_ada().overlay(|o| o.file(PATH, image.pack().unwrap())).run().unwrap();
-    assert!(has(&found(&booted), "GSP-MISSING", "0001:01:00.0"), "{:#}\n{booted}", account(&booted));
+    assert!(has(&init_findings(&booted), "GSP-MISSING", "0001:01:00.0"), "{:#}\n{booted}", account(&booted));
     assert!(["FAIL", "ERROR"].contains(&booted.verdict().verdict.as_str()), "{booted}");
 }
 
 #[test]
 fn a_userspace_of_another_version_is_named_and_nothing_is_inserted() {
     let version = shipped_version();
-    let booted = broken(|image| {
+    let booted = boot_changed_image(|image| {
         image.rename(&format!("lib/libcuda.so.{version}"), "lib/libcuda.so.550.163.01").unwrap();
     });
-    assert!(found(&booted).iter().any(|(code, _)| code == "DRIVER-MISMATCH"), "{:#}", account(&booted));
+    assert!(init_findings(&booted).iter().any(|(code, _)| code == "DRIVER-MISMATCH"), "{:#}", account(&booted));
     assert_eq!(module(&booted, "nvidia")["outcome"], "not-tried");
     assert!(["FAIL", "ERROR"].contains(&booted.verdict().verdict.as_str()), "{booted}");
     booted.says("550.163.01");
@@ -213,10 +213,10 @@ fn a_userspace_of_another_version_is_named_and_nothing_is_inserted() {
 
 #[test]
 fn a_module_for_another_kernel_is_named_and_nothing_is_inserted() {
-    let booted = broken(|image| {
+    let booted = boot_changed_image(|image| {
         image.replace("modules/nvidia.ko", "vermagic=6.", "vermagic=9.").unwrap();
     });
-    assert!(found(&booted).iter().any(|(code, _)| code == "DRIVER-VERMAGIC"), "{:#}", account(&booted));
+    assert!(init_findings(&booted).iter().any(|(code, _)| code == "DRIVER-VERMAGIC"), "{:#}", account(&booted));
     assert_eq!(module(&booted, "nvidia")["outcome"], "not-tried");
     assert!(["FAIL", "ERROR"].contains(&booted.verdict().verdict.as_str()), "{booted}");
 }
@@ -224,9 +224,9 @@ fn a_module_for_another_kernel_is_named_and_nothing_is_inserted() {
 #[test]
 fn a_kernel_that_refuses_modules_is_named() {
     let boot = boot().append("firstlight.expect.gpus=0 sysctl.kernel.modules_disabled=1");
-    let booted = boot.whatever_the_verdict().run().unwrap();
+    let booted = boot.on_any_verdict().run().unwrap();
     assert_eq!(module(&booted, "nvidia")["error"], "EPERM", "{booted}");
-    assert!(found(&booted).iter().any(|(code, _)| code == "DRIVER-REFUSED"), "{:#}", account(&booted));
+    assert!(init_findings(&booted).iter().any(|(code, _)| code == "DRIVER-REFUSED"), "{:#}", account(&booted));
     assert!(["FAIL", "ERROR"].contains(&booted.verdict().verdict.as_str()), "{booted}");
 }
 
@@ -251,10 +251,8 @@ fn the_system_stays_within_its_memory_limit() {
     let booted = &*WITHOUT_A_GPU;
     let meminfo = booted.text("kept/meminfo");
     let value = |key: &str| {
-        let line =
-            meminfo.lines().find_map(|l| l.strip_prefix(key)).unwrap_or_else(|| panic!("{key} in {meminfo}"));
-        line.trim_start_matches(':').split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024
-            / 1_000_000
+        let line = meminfo.lines().find_map(|l| l.strip_prefix(key)).unwrap_or_else(|| panic!("{key} in {meminfo}"));
+        line.trim_start_matches(':').split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024 / 1_000_000
     };
     let used = value("MemTotal") - value("MemAvailable");
     println!("{used} MB are in use, {} MB of it the root's files", value("Shmem"));
@@ -272,7 +270,7 @@ fn firmware_and_libraries_stay_available_to_a_new_root() {
 }
 
 fn shipped_version() -> String {
-    let image = DriverImage::bones().unwrap();
+    let image = DriverImage::skeleton().unwrap();
     let text = std::fs::read_to_string(image.path("driver.toml")).unwrap();
     let version = text.lines().find_map(|l| l.strip_prefix("version = \"")?.split('"').next());
     version.expect("driver.toml has a version").to_owned()

@@ -2,7 +2,7 @@
 //! signature is right, and set a wrong clock from the network if that is configured?
 
 use harness::lab::{INTERFACE, Lab};
-use harness::servers::{Answer, RIGHT, Receiver, tell_time};
+use harness::servers::{CORRECT_TIME, HttpReply, HttpServer, start_ntp_server};
 use harness::stick::Fat;
 use harness::{Boot, Booted, End};
 use std::fs;
@@ -18,8 +18,7 @@ const SILENT: &str = "hubport,hubid=1";
 
 #[test]
 fn the_card_that_the_machine_booted_from_is_used_and_not_the_first() {
-    let boot =
-        Boot::shipped().workload("ip addr show > /run/kept/addresses; cat /etc/resolv.conf > /run/kept/dns");
+    let boot = Boot::shipped().workload("ip addr show > /run/kept/addresses; cat /etc/resolv.conf > /run/kept/dns");
     let boot = boot.append(PASS).card(SILENT, FIRST).card("user", SECOND);
     let booted = boot.append("firstlight.network.mode=dhcp BOOTIF=01-52-54-00-12-34-57").run().unwrap();
     booted.says("network   firstlight, eth1 by DHCP");
@@ -29,8 +28,7 @@ fn the_card_that_the_machine_booted_from_is_used_and_not_the_first() {
 
 #[test]
 fn a_card_is_found_by_its_mac_and_gets_a_static_address() {
-    let boot =
-        Boot::shipped().workload("ip addr show > /run/kept/addresses; cat /etc/resolv.conf > /run/kept/dns");
+    let boot = Boot::shipped().workload("ip addr show > /run/kept/addresses; cat /etc/resolv.conf > /run/kept/dns");
     let config = format!(
         "[network]\nmode = \"static\"\naddress = \"10.0.2.40/24\"\ngateway = \"10.0.2.2\"\n\
          dns = [\"10.0.2.3\"]\ninterface = \"{SECOND}\"\n"
@@ -59,11 +57,11 @@ fn sum(text: &str) -> String {
     String::from_utf8(output.stdout).unwrap().split(' ').next().unwrap().to_owned()
 }
 
-fn serve(files: Vec<(String, String)>) -> Receiver {
-    Receiver::start(move |_, request| {
+fn serve(files: Vec<(String, String)>) -> HttpServer {
+    HttpServer::start(move |_, request| {
         let requested = request.line.split(' ').nth(1).unwrap_or("").to_owned();
         let found = files.iter().find(|(path, _)| *path == requested);
-        found.map_or(Answer::Status(404, Vec::new()), |(_, text)| Answer::Status(200, text.clone().into()))
+        found.map_or(HttpReply::Status(404, Vec::new()), |(_, text)| HttpReply::Status(200, text.clone().into()))
     })
 }
 
@@ -75,8 +73,7 @@ fn a_folder_on_a_server_has_settings_for_each_node() {
     let files = [("default.toml", all), ("mac-525400123456.toml", own), ("serial-S7.toml", machine)];
     let list: String = files.iter().map(|(name, text)| format!("{}  {name}\n", sum(text))).collect();
     let other = format!("{}  mac-525400123499.toml\n{list}", sum("x"));
-    let mut served: Vec<_> =
-        files.iter().map(|(name, text)| (format!("/nodes/{name}"), (*text).to_owned())).collect();
+    let mut served: Vec<_> = files.iter().map(|(name, text)| (format!("/nodes/{name}"), (*text).to_owned())).collect();
     served.push(("/nodes/SHA256SUMS".to_owned(), other.clone()));
     let server = serve(served);
     let word = format!("firstlight.config={}#sha256={}", server.url("10.0.2.2", "/nodes/"), sum(&other));
@@ -85,7 +82,7 @@ fn a_folder_on_a_server_has_settings_for_each_node() {
     booted.says("some from a server");
     assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
     assert_eq!(booted.text("kept/name"), "node7");
-    let requests: Vec<_> = server.got().into_iter().map(|request| request.line).collect();
+    let requests: Vec<_> = server.requests().into_iter().map(|request| request.line).collect();
     let expected = ["SHA256SUMS", "default.toml", "mac-525400123456.toml", "serial-S7.toml"];
     assert_eq!(requests, expected.map(|name| format!("GET /nodes/{name} HTTP/1.1")));
 }
@@ -100,7 +97,7 @@ fn stick(dir: &Path, settings: &str) -> Fat {
 }
 
 /// The kernel word for a server's only layer: its URL and its checksum.
-fn word(server: &Receiver, path: &str, text: &str) -> String {
+fn word(server: &HttpServer, path: &str, text: &str) -> String {
     format!("firstlight.config={}#sha256={}", server.url("10.0.2.2", path), sum(text))
 }
 
@@ -196,10 +193,7 @@ fn a_file_with_a_wrong_checksum_stops_the_boot_with_one_line() {
 
 /// A machine whose hardware clock starts in 2001.
 fn clock_of_2001() -> Boot {
-    Boot::shipped()
-        .workload("date +%Y > /run/kept/year")
-        .append(PASS)
-        .qemu(&["-rtc", "base=2001-02-03T04:05:06"])
+    Boot::shipped().workload("date +%Y > /run/kept/year").append(PASS).qemu(&["-rtc", "base=2001-02-03T04:05:06"])
 }
 
 #[track_caller]
@@ -210,12 +204,9 @@ fn year_of_the_report(booted: &Booted) -> String {
 
 #[test]
 fn a_wrong_clock_is_set_before_the_report_is_dated() {
-    let server = tell_time("10.0.2.2", Some(RIGHT));
-    let booted = clock_of_2001()
-        .card("user", FIRST)
-        .append(&format!("firstlight.network.time={server}"))
-        .run()
-        .unwrap();
+    let server = start_ntp_server("10.0.2.2", Some(CORRECT_TIME));
+    let booted =
+        clock_of_2001().card("user", FIRST).append(&format!("firstlight.network.time={server}")).run().unwrap();
     booted.says(&format!("time      clock set from {server}, moved by +"));
     booted.says("network   firstlight, eth0 by DHCP");
     let year = booted.text("kept/year");
@@ -225,12 +216,9 @@ fn a_wrong_clock_is_set_before_the_report_is_dated() {
 
 #[test]
 fn a_time_server_that_does_not_answer_causes_one_warning() {
-    let server = tell_time("10.0.2.2", None);
-    let booted = clock_of_2001()
-        .card("user", FIRST)
-        .append(&format!("firstlight.network.time={server}"))
-        .run()
-        .unwrap();
+    let server = start_ntp_server("10.0.2.2", None);
+    let booted =
+        clock_of_2001().card("user", FIRST).append(&format!("firstlight.network.time={server}")).run().unwrap();
     let line = format!("warning: the clock was not set: {server}: no answer within 4 s");
     assert_eq!(booted.lines().filter(|l| *l == line).count(), 1, "{booted}");
     assert_eq!((booted.text("kept/year").as_str(), year_of_the_report(&booted).as_str()), ("2001", "2001"));
@@ -248,12 +236,8 @@ fn dhcp_can_provide_the_time_server() {
     let inside = lab.inside();
     let inside: Vec<_> = inside.iter().map(String::as_str).collect();
     let card = format!("tap,ifname={INTERFACE},script=no,downscript=no");
-    let booted = clock_of_2001()
-        .within(&inside)
-        .card(&card, FIRST)
-        .append("firstlight.network.time=dhcp")
-        .run()
-        .unwrap();
+    let booted =
+        clock_of_2001().wrapper(&inside).card(&card, FIRST).append("firstlight.network.time=dhcp").run().unwrap();
     booted.says("network   firstlight, eth0 by DHCP");
     booted.says("warning: the clock was not set: 192.168.77.9: ");
     assert_eq!(year_of_the_report(&booted), "2001");

@@ -1,7 +1,7 @@
 //! Is the report still available after the machine is off: on a stick, and at a server that fails at first? What
 //! happens if the stick is full or is removed during a write? Does the verdict stay the same in all these cases?
 
-use harness::servers::{Answer, Receiver};
+use harness::servers::{HttpReply, HttpServer};
 use harness::stick::Fat;
 use harness::{Boot, End};
 use std::fs;
@@ -20,7 +20,7 @@ const ON_STICK: &str = "/run/firstlight/partition/key";
 fn a_report_reaches_the_stick_and_a_server_that_failed_twice() {
     let dir = tempfile::tempdir().unwrap();
     let stick = Fat::new(dir.path(), 4096).unwrap();
-    let server = Receiver::fails_twice();
+    let server = HttpServer::fails_twice();
     let url = server.url("10.0.2.2", "/reports");
     let boot = Boot::shipped().workload("true").append(PASS).card("user", MAC).stick(stick.file());
     let booted = boot.append(&format!("firstlight.report.url={url}")).run().unwrap();
@@ -28,7 +28,7 @@ fn a_report_reaches_the_stick_and_a_server_that_failed_twice() {
     booted.says("network   firstlight, eth0 by DHCP");
     booted.says(&format!("post      sent to {url} at try 3"));
     assert!(booted.text("firstlight/boot.log").contains("post      sent to "), "{booted}");
-    let got = server.got();
+    let got = server.requests();
     assert_eq!(got.len(), 3, "{booted}");
     let report = booted.find("firstlight/report.json").unwrap();
     for request in &got {
@@ -37,10 +37,7 @@ fn a_report_reaches_the_stick_and_a_server_that_failed_twice() {
         assert_eq!(request.header("idempotency-key"), got[0].header("idempotency-key"));
     }
     let names = stick.names("reports");
-    assert!(
-        matches!(&names[..], [one] if one.starts_with("000001-") && one.ends_with("-PASS.json")),
-        "{names:?}"
-    );
+    assert!(matches!(&names[..], [one] if one.starts_with("000001-") && one.ends_with("-PASS.json")), "{names:?}");
     assert_eq!(stick.read(&format!("reports/{}", names[0])).unwrap(), report);
     assert_eq!(stick.names("spool"), [""; 0]);
     booted.ended(&End::PowerOff);
@@ -58,15 +55,13 @@ fn a_report_that_could_not_be_sent_is_sent_by_the_next_boot() {
     let lost = boot("hubport,hubid=1").append("firstlight.report.url=http://10.0.2.2:9/").run().unwrap();
     assert_eq!(lost.verdict().verdict, "PASS", "{lost}");
     lost.says("network   firstlight, warning: no network: eth0: no DHCP lease within 4 s");
-    lost.says(
-        "warning: not sent to http://10.0.2.2:9/: no network: eth0: no DHCP lease within 4 s; 1 waits in ",
-    );
+    lost.says("warning: not sent to http://10.0.2.2:9/: no network: eth0: no DHCP lease within 4 s; 1 waits in ");
     assert_eq!(stick.names("spool"), stick.names("reports"), "{lost}");
-    let server = Receiver::start(|_, _| Answer::Status(200, Vec::new()));
+    let server = HttpServer::start(|_, _| HttpReply::Status(200, Vec::new()));
     let url = server.url("10.0.2.2", "/");
     let booted = boot("user").append(&format!("firstlight.report.url={url}")).run().unwrap();
     booted.says(&format!("post      sent to {url}, 1 older before it"));
-    let bodies: Vec<_> = server.got().into_iter().map(|request| request.body).collect();
+    let bodies: Vec<_> = server.requests().into_iter().map(|request| request.body).collect();
     let reports = ["firstlight/report.json"].map(|name| booted.find(name).unwrap());
     assert_eq!(bodies.len(), 2, "{booted}");
     assert_eq!((&bodies[0][..], &bodies[1][..]), (lost.find("firstlight/report.json").unwrap(), reports[0]));
@@ -82,18 +77,16 @@ fn with_a_key_in_the_image_a_forged_report_on_the_stick_is_named_and_not_sent() 
     fs::write(&forged, r#"{"schema":"firstlight.report/1","verdict":"PASS"}"#).unwrap();
     stick.folder("spool").unwrap();
     stick.put(&forged, &format!("spool/{name}")).unwrap();
-    let server = Receiver::start(|_, _| Answer::Status(200, Vec::new()));
+    let server = HttpServer::start(|_, _| HttpReply::Status(200, Vec::new()));
     let url = server.url("10.0.2.2", "/");
     let boot = Boot::shipped().workload("true").append(PASS).card("user", MAC).stick(stick.file());
     let boot = boot.overlay(|files| files.file("etc/report.key", [b'k'; 32]));
     let words = format!("firstlight.report.url={url} firstlight.report.key_file=/etc/report.key");
     let booted = boot.append(&words).run().unwrap();
     assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
-    booted.says(&format!(
-        "warning: {name} from the spool is not sent: it has no MAC, set aside as {name}.unproven; "
-    ));
+    booted.says(&format!("warning: {name} from the spool is not sent: it has no MAC, set aside as {name}.unproven; "));
     assert_eq!(stick.names("spool"), [format!("{name}.unproven")], "{booted}");
-    let got = server.got();
+    let got = server.requests();
     assert_eq!(got.len(), 1, "{booted}");
     assert_eq!(got[0].body, booted.find("firstlight/report.json").unwrap());
     let mac = stick.names("reports").into_iter().find(|name| name.ends_with(".json.hmac")).unwrap();
@@ -109,14 +102,14 @@ fn a_key_on_the_stick_is_refused() {
     let key = dir.path().join("key");
     fs::write(&key, [b'k'; 32]).unwrap();
     stick.put(&key, "key").unwrap();
-    let server = Receiver::start(|_, _| Answer::Status(200, Vec::new()));
+    let server = HttpServer::start(|_, _| HttpReply::Status(200, Vec::new()));
     let url = server.url("10.0.2.2", "/");
     let boot = Boot::shipped().workload("true").append(PASS).card("user", MAC).stick(stick.file());
     let words = format!("firstlight.report.url={url} firstlight.report.key_file={ON_STICK}");
     let booted = boot.append(&words).run().unwrap();
     assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
     booted.says(&format!("no report can be proven: {ON_STICK}: the key is on the partition"));
-    assert_eq!((server.got().len(), stick.names("reports").len()), (0, 1), "{booted}");
+    assert_eq!((server.requests().len(), stick.names("reports").len()), (0, 1), "{booted}");
 }
 
 #[test]
@@ -206,14 +199,7 @@ fn a_stick_pulled_during_a_write_causes_a_warning_and_the_boot_goes_on() {
     let file = stick.file().display().to_string();
     let drive = format!("if=none,id=slow,format=raw,file={file},throttling.bps-write=8192");
     let boot = Boot::shipped().workload("echo the workload ran").append(PASS);
-    let usb = [
-        "-drive",
-        &drive,
-        "-device",
-        "qemu-xhci,id=usb",
-        "-device",
-        "usb-storage,id=stick,bus=usb.0,drive=slow",
-    ];
+    let usb = ["-drive", &drive, "-device", "qemu-xhci,id=usb", "-device", "usb-storage,id=stick,bus=usb.0,drive=slow"];
     let boot = boot.qemu(&usb).append("firstlight.report.required=true");
     let booted = boot.unplug_after("decide    PASS", "stick", Duration::from_millis(1500)).run().unwrap();
     booted.says("publish   warning: not kept: reports/: ");

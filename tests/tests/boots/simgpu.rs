@@ -18,10 +18,7 @@ fn boot(scenario: &Scenario) -> Booted {
 fn faulty(name: &str, verdict: &str, failed: &[&str], says: &str) {
     let booted = boot(&Scenario::named(name).unwrap().gpus(2));
     let found = booted.verdict();
-    assert_eq!(
-        (found.verdict.as_str(), found.failed),
-        (verdict, failed.iter().map(|f| (*f).to_owned()).collect())
-    );
+    assert_eq!((found.verdict.as_str(), found.failed), (verdict, failed.iter().map(|f| (*f).to_owned()).collect()));
     booted.says(says);
     booted.never_says("the workload ran");
     booted.ended(&End::PowerOff);

@@ -50,8 +50,7 @@ fn python(at: &Path, words: &str) -> String {
 /// The block of a page of `docs/deploy/` with a comment `FILE: ..` in its first or second line: what a user copies.
 fn example(page: &str, file: &str) -> String {
     let text = fs::read_to_string(workspace().join("docs/deploy").join(page)).unwrap();
-    let blocks: Vec<_> =
-        text.split("\n```").skip(1).step_by(2).map(|b| b.split_once('\n').unwrap().1).collect();
+    let blocks: Vec<_> = text.split("\n```").skip(1).step_by(2).map(|b| b.split_once('\n').unwrap().1).collect();
     let title = format!("{file}:");
     let mut found = blocks.iter().filter(|b| b.lines().take(2).any(|line| line.contains(&title)));
     let block = found.next().unwrap_or_else(|| panic!("{page} has no block that names {file}"));
@@ -124,15 +123,15 @@ fn debian(oldest: bool) -> TempDir {
 }
 
 /// A program in the background; killed when dropped.
-struct Running(Child);
+struct BackgroundProcess(Child);
 
-impl Running {
+impl BackgroundProcess {
     fn start(command: &mut Command) -> Self {
         Self(command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}")))
     }
 }
 
-impl Drop for Running {
+impl Drop for BackgroundProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

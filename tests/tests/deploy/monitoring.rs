@@ -1,6 +1,6 @@
 //! docs/deploy/prometheus.md and the dashboard beside it, with Debian's node_exporter, Prometheus and Alertmanager.
 
-use super::{Running, example, firstlight, judged, sh, shell, wait};
+use super::{BackgroundProcess, example, firstlight, judged, sh, shell, wait};
 use harness::workspace;
 use serde_json::Value;
 use std::fs;
@@ -24,7 +24,8 @@ fn files(node: u16, alerts: u16) -> TempDir {
 fn promtool_and_amtool_accept_the_files_and_refuse_broken_ones() {
     let dir = files(9100, 9093);
     sh(dir.path(), "promtool check config prometheus.yml; amtool check-config alertmanager.yml");
-    let broken = "sed -i 's/expr: firstlight_verdict{verdict=\"DEGRADED\"}/expr: firstlight_verdict{{/' firstlight.rules.yml
+    let broken =
+        "sed -i 's/expr: firstlight_verdict{verdict=\"DEGRADED\"}/expr: firstlight_verdict{{/' firstlight.rules.yml
         ! promtool check config prometheus.yml";
     sh(dir.path(), broken);
 }
@@ -79,11 +80,11 @@ fn port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-fn background(at: &Path, program: &str, words: &[String]) -> Running {
+fn background(at: &Path, program: &str, words: &[String]) -> BackgroundProcess {
     let log = fs::File::create(at.join(format!("{program}.log"))).unwrap();
     let mut command = Command::new(program);
     command.args(words).current_dir(at).stdin(Stdio::null()).stdout(log.try_clone().unwrap());
-    Running::start(command.stderr(log))
+    BackgroundProcess::start(command.stderr(log))
 }
 
 /// A server's answer to a GET, as JSON; `None` while there is none.
@@ -104,26 +105,15 @@ fn wrong_data_becomes_an_alert_and_the_dashboard_s_queries_have_answers() {
     // The command of firstlight-metrics.service.
     let unit = fs::read_to_string(workspace().join("image/package/firstlight-metrics.service")).unwrap();
     let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/firstlight ")).unwrap();
-    let line =
-        line.replace("/run/firstlight/report.json", &report.path().join("report.json").display().to_string());
-    sh(
-        at,
-        &format!(
-            "TEXTFILES=text; {} {line}; promtool check metrics < {}",
-            firstlight().display(),
-            out.display()
-        ),
-    );
+    let line = line.replace("/run/firstlight/report.json", &report.path().join("report.json").display().to_string());
+    sh(at, &format!("TEXTFILES=text; {} {line}; promtool check metrics < {}", firstlight().display(), out.display()));
     sh(at, "sed -i '1iglobal: { scrape_interval: 1s, evaluation_interval: 1s }' prometheus.yml");
 
     let words = |all: &[String]| all.to_vec();
     let _node = background(
         at,
         "prometheus-node-exporter",
-        &words(&[
-            format!("--web.listen-address=127.0.0.1:{node}"),
-            "--collector.textfile.directory=text".into(),
-        ]),
+        &words(&[format!("--web.listen-address=127.0.0.1:{node}"), "--collector.textfile.directory=text".into()]),
     );
     let _alerts = background(
         at,

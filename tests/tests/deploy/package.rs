@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 const GLIBC: (u32, u32) = (2, 28);
 
 /// The one file in the folder of packages with this ending.
-fn made(ending: &str) -> PathBuf {
+fn package_file(ending: &str) -> PathBuf {
     let all = fs::read_dir(workspace().join("target/package/out")).unwrap();
     let mut found = all.map(|e| e.unwrap().path()).filter(|p| p.to_string_lossy().ends_with(ending));
     let file = found.next().unwrap_or_else(|| panic!("there is no {ending}; ./run package"));
@@ -35,7 +35,7 @@ fn the_programs_need_no_newer_glibc_than_the_package_says() {
     let dir = tempfile::tempdir().unwrap();
     sh(dir.path(), "echo 'int main(void) { return 0; }' > b.c; gcc -o b b.c");
     assert!(glibc(&dir.path().join("b")) > GLIBC, "this host's glibc is as old as the package's");
-    let depends = sh(Path::new("/"), &format!("dpkg-deb -f {} Depends", made(".deb").display()));
+    let depends = sh(Path::new("/"), &format!("dpkg-deb -f {} Depends", package_file(".deb").display()));
     assert_eq!(depends.trim(), format!("libc6 (>= {}.{})", GLIBC.0, GLIBC.1));
 }
 
@@ -51,7 +51,7 @@ fn the_deb_is_installed_run_and_removed_on_an_old_debian_and_no_file_is_left() {
     let tree = debian(true);
     let at = tree.path();
     let before = files(at);
-    fs::copy(made(".deb"), at.join("tmp/f.deb")).unwrap();
+    fs::copy(package_file(".deb"), at.join("tmp/f.deb")).unwrap();
     let inside = |script: &str| shell(at, &format!("chroot . /bin/sh -euc '{script}'"));
     let run = |script: &str| sh(at, &format!("chroot . /bin/sh -euc '{script}'"));
     run("dpkg -i /tmp/f.deb; rm /tmp/f.deb");
@@ -75,10 +75,7 @@ fn the_deb_is_installed_run_and_removed_on_an_old_debian_and_no_file_is_left() {
     assert!(run("firstlight-collect --help").contains("--read-token-file"));
     assert!(run("zcat /usr/share/man/man1/firstlight.1.gz").contains(".TH firstlight 1"));
     let copyright = run("cat /usr/share/doc/firstlight/copyright");
-    assert!(
-        copyright.contains("License: MIT or Apache-2.0") && copyright.contains(" clap 4."),
-        "{copyright}"
-    );
+    assert!(copyright.contains("License: MIT or Apache-2.0") && copyright.contains(" clap 4."), "{copyright}");
     run("bash -n /usr/share/bash-completion/completions/firstlight");
     // No GPU and no /sys: no verdict can be reached, and the report says so.
     let validate = "mount -t proc proc proc; \
@@ -100,8 +97,8 @@ fn the_deb_is_installed_run_and_removed_on_an_old_debian_and_no_file_is_left() {
 fn the_tarball_has_the_same_files_and_runs_on_an_old_glibc() {
     let tree = debian(true);
     let at = tree.path();
-    sh(at, &format!("tar -xf {} -C opt && mv opt/firstlight-* opt/f", made(".tar.xz").display()));
-    sh(at, &format!("mkdir deb && dpkg-deb -x {} deb", made(".deb").display()));
+    sh(at, &format!("tar -xf {} -C opt && mv opt/firstlight-* opt/f", package_file(".tar.xz").display()));
+    sh(at, &format!("mkdir deb && dpkg-deb -x {} deb", package_file(".deb").display()));
     sh(at, "diff -r deb opt/f");
     let version = sh(at, "chroot . ldd --version");
     let list = sh(at, "chroot . /opt/f/usr/bin/firstlight list");
@@ -170,7 +167,7 @@ ExecStart=/bin/sh -c 'sh /probe > /answers 2> /log'
 fn under_systemd_a_workload_starts_only_after_a_good_verdict() {
     let tree = debian(false);
     let at = tree.path();
-    fs::copy(made(".deb"), at.join("tmp/f.deb")).unwrap();
+    fs::copy(package_file(".deb"), at.join("tmp/f.deb")).unwrap();
     sh(at, "chroot . dpkg -i /tmp/f.deb; mkdir -p var/lib/prometheus/node-exporter");
     for scenario in ["healthy", "in-use", "zeros"] {
         let folder = format!("sim/{scenario}");

@@ -2,7 +2,7 @@
 //! them, their shell lines on reports of simulated GPUs, the Redfish script against an emulated management controller, and
 //! the MAAS script on simulated GPUs.
 
-use super::{Running, example, firstlight, python, sh, shell, simulated, wait, wheels};
+use super::{BackgroundProcess, example, firstlight, python, sh, shell, simulated, wait, wheels};
 use serde_json::Value;
 use std::fs;
 use std::net::TcpListener;
@@ -49,8 +49,7 @@ fn kubernetes_accepts_the_manifests_and_refuses_a_broken_one() {
         python(at, &format!("{check} {file}"));
     }
     sh(at, "sed -i 's/defaultMode: 0755/defaultMode: \"0755\"/' firstlight.yaml");
-    let broken =
-        shell(at, &format!("PYTHONPATH={} python3 {check} firstlight.yaml", super::wheels().display()));
+    let broken = shell(at, &format!("PYTHONPATH={} python3 {check} firstlight.yaml", super::wheels().display()));
     assert!(!broken.status.success(), "{broken:?}");
     // That package has no schema for the controller's rule: check the required fields, and that both name the same condition.
     let rule = &yaml(at, &example("kubernetes.md", "firstlight-rule.yaml"))[0];
@@ -70,13 +69,7 @@ fn the_kubernetes_check_summarizes_the_report_in_80_characters() {
         ("healthy", "", 0, "verdict=PASS", "PASS"),
         ("in-use", "", 0, "verdict=DEGRADED warned=cuda codes=GPU-IN-USE", "DEGRADED"),
         ("zeros", "", 1, wrong, "FAIL"),
-        (
-            "healthy",
-            "--only p2p-integrity",
-            1,
-            "scope is only:p2p-integrity, not machine; verdict=PASS",
-            "PASS",
-        ),
+        ("healthy", "--only p2p-integrity", 1, "scope is only:p2p-integrity, not machine; verdict=PASS", "PASS"),
         ("", "", 1, "no report: firstlight.service has not ended", "NONE"),
         ("damaged", "", 1, "the report cannot be read", "NONE"),
     ] {
@@ -122,8 +115,7 @@ fn the_jobs_of_gitlab_and_jenkins_end_with_the_verdict_and_leave_the_report() {
         let at = dir.path();
         let file = yaml(at, &gitlab);
         let job = &file[0]["gpu-test"];
-        let script: Vec<_> =
-            job["script"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+        let script: Vec<_> = job["script"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
         // GitLab's shell ends at the first line that fails.
         let output = lines(at, &format!("set -eo pipefail\n{}", script.join("\n")));
         assert_eq!(output.status.code(), Some(status), "{scenario}: {output:?}");
@@ -190,16 +182,14 @@ fn a_machine_boots_our_iso_once_from_virtual_media_and_ejects_it() {
         let log = fs::File::create(at.join(log)).unwrap();
         let mut command = Command::new("python3");
         command.args(words).env("PYTHONPATH", wheels()).current_dir(at).stdin(Stdio::null());
-        Running::start(command.stdout(log.try_clone().unwrap()).stderr(log))
+        BackgroundProcess::start(command.stdout(log.try_clone().unwrap()).stderr(log))
     };
     let _emulator = background(
         &["-c", "from sushy_tools.emulator.main import main; main()", "--fake", "--config", "emulator.conf"],
         "emulator.log",
     );
-    let _server = background(
-        &["-m", "http.server", "--directory", "www", "--bind", "127.0.0.1", &http.to_string()],
-        "http.log",
-    );
+    let _server =
+        background(&["-m", "http.server", "--directory", "www", "--bind", "127.0.0.1", &http.to_string()], "http.log");
     let base = format!("http://127.0.0.1:{bmc}");
     let ask = |path: &str| {
         let output = shell(at, &format!("curl -sf {base}{path}"));
@@ -223,18 +213,14 @@ fn a_machine_boots_our_iso_once_from_virtual_media_and_ejects_it() {
     python(at, &format!("redfish-boot.py {base} --eject {name}"));
     assert_eq!(drive()["Inserted"], false);
     // An ISO that the controller cannot read is an error.
-    let gone = shell(
-        at,
-        &format!("PYTHONPATH={} python3 redfish-boot.py {base} {iso}.gone {name}", wheels().display()),
-    );
+    let gone =
+        shell(at, &format!("PYTHONPATH={} python3 redfish-boot.py {base} {iso}.gone {name}", wheels().display()));
     assert!(!gone.status.success(), "{gone:?}");
 }
 
 #[test]
 fn the_script_for_maas_gives_each_verdict_its_status() {
-    for (scenario, status, word) in
-        [("healthy", 0, "passed"), ("in-use", 0, "degraded"), ("zeros", 1, "failed")]
-    {
+    for (scenario, status, word) in [("healthy", 0, "passed"), ("in-use", 0, "degraded"), ("zeros", 1, "failed")] {
         let dir = commands(scenario);
         let at = dir.path();
         let script = example("provisioning.md", "firstlight-maas.sh");
@@ -246,8 +232,7 @@ fn the_script_for_maas_gives_each_verdict_its_status() {
         assert!(at.join("out.report.json").exists());
         // The metadata that MAAS reads is YAML between two markers.
         let header = script.split("script metadata ---\n").nth(1).unwrap().split("# --- End").next().unwrap();
-        let header: String =
-            header.lines().map(|line| format!("{}\n", line.strip_prefix("# ").unwrap())).collect();
+        let header: String = header.lines().map(|line| format!("{}\n", line.strip_prefix("# ").unwrap())).collect();
         let header = &yaml(at, &header)[0];
         assert_eq!((&header["name"], &header["script_type"]), (&"firstlight".into(), &"testing".into()));
         assert!(!lines(at, "bash maas.sh --levl=quick").status.success());

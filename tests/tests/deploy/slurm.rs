@@ -1,6 +1,6 @@
 //! docs/deploy/slurm.md with Slurm's own daemons on one host. The script is the page's; only its paths are adapted to the test.
 
-use super::{Running, example, firstlight, laid_out, sh, shell, simulated, wait};
+use super::{BackgroundProcess, example, firstlight, laid_out, sh, shell, simulated, wait};
 use harness::simgpu::Scenario;
 use std::fs;
 use std::net::TcpListener;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 /// A Slurm cluster on this host; its daemons end when it is dropped.
 struct Cluster {
-    _daemons: Vec<Running>,
+    _daemons: Vec<BackgroundProcess>,
     dir: TempDir,
 }
 
@@ -20,11 +20,11 @@ fn port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-fn daemon(dir: &Path, program: &str, words: &[&str]) -> Running {
+fn daemon(dir: &Path, program: &str, words: &[&str]) -> BackgroundProcess {
     let log = fs::File::create(dir.join(format!("{program}.out"))).unwrap();
     let mut command = Command::new(format!("/usr/sbin/{program}"));
     command.args(words).env("SLURM_CONF", dir.join("slurm.conf")).stdin(Stdio::null());
-    Running::start(command.stdout(log.try_clone().unwrap()).stderr(log))
+    BackgroundProcess::start(command.stdout(log.try_clone().unwrap()).stderr(log))
 }
 
 /// Writes Slurm's settings for nodes on this host, with additional lines, and munge's key.
@@ -58,7 +58,7 @@ fn configure(at: &Path, nodes: &[&str], lines: &str) {
 }
 
 /// Starts munge's daemon, the controller and the daemon of each node.
-fn daemons(at: &Path, nodes: &[&str]) -> Vec<Running> {
+fn daemons(at: &Path, nodes: &[&str]) -> Vec<BackgroundProcess> {
     let option = |name: &str, file: &str| format!("--{name}={}", at.join(file).display());
     let munge = [
         "--foreground".to_owned(),
@@ -82,8 +82,7 @@ impl Cluster {
         fs::set_permissions(at, fs::Permissions::from_mode(0o755)).unwrap();
         let script = at.join("firstlight.sh");
         let text = example("slurm.md", "/etc/slurm/firstlight.sh");
-        let (ours, config) =
-            (firstlight().display().to_string(), at.join("config.toml").display().to_string());
+        let (ours, config) = (firstlight().display().to_string(), at.join("config.toml").display().to_string());
         for word in [" firstlight --config", "/etc/firstlight/config.toml", "/run/firstlight"] {
             assert!(text.contains(word), "{word}");
         }
@@ -92,8 +91,7 @@ impl Cluster {
             .replace("/etc/firstlight/config.toml", &config)
             .replace("/run/firstlight", &format!("{}/run", at.display()));
         // slurmd does not pass SLURM_CONF on to the program.
-        let text =
-            text.replacen("set -u\n", &format!("set -u\nexport SLURM_CONF={}/slurm.conf\n", at.display()), 1);
+        let text = text.replacen("set -u\n", &format!("set -u\nexport SLURM_CONF={}/slurm.conf\n", at.display()), 1);
         fs::write(&script, text).unwrap();
         fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
 
@@ -158,9 +156,7 @@ impl Cluster {
         let report: PathBuf = self.at().join("run/slurm.json");
         for _ in 0..2 {
             let before = fs::metadata(&report).and_then(|m| m.modified()).ok();
-            wait("a health check", || {
-                (fs::metadata(&report).and_then(|m| m.modified()).ok() != before).then_some(())
-            });
+            wait("a health check", || (fs::metadata(&report).and_then(|m| m.modified()).ok() != before).then_some(()));
         }
     }
 }
@@ -171,8 +167,7 @@ fn idle(node: &str) -> bool {
 
 fn drained_by_us(node: &str) -> bool {
     node.contains("DRAIN")
-        && node
-            .contains("Reason=firstlight: FIRSTLIGHT verdict=FAIL failed=p2p-integrity codes=P2P-WRONG-DATA")
+        && node.contains("Reason=firstlight: FIRSTLIGHT verdict=FAIL failed=p2p-integrity codes=P2P-WRONG-DATA")
 }
 
 #[test]

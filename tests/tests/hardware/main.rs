@@ -1,10 +1,10 @@
 //! The comparison with other programs, on outputs recorded on machines with 2 and 4 H200: what is
 //! read, what counts as missed, and that damaged output is never read as figures.
 
-use harness::hardware::compare::{Mark, limit};
-use harness::hardware::peers::{parse_nvbandwidth, parse_sample};
-use harness::hardware::run::Words;
-use harness::hardware::{Comparison, Grid, Ours, Peer, compare, read_peers, text};
+use harness::hardware::compare::{LimitResult, limit};
+use harness::hardware::references::{parse_nvbandwidth, parse_sample};
+use harness::hardware::run::Options;
+use harness::hardware::{Comparison, Grid, OwnReport, Reference, compare, read_references, text};
 use harness::workspace;
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -18,42 +18,42 @@ fn folder(machine: &str) -> PathBuf {
     workspace().join("tests/data/peers").join(machine)
 }
 
-fn peers(machine: &str) -> Vec<Peer> {
-    read_peers(&folder(machine)).unwrap().matrices
+fn references(machine: &str) -> Vec<Reference> {
+    read_references(&folder(machine)).unwrap().matrices
 }
 
 #[track_caller]
-fn grid<'a>(peers: &'a [Peer], name: &str) -> &'a Grid {
-    peers.iter().flat_map(|p| &p.grids).find(|g| g.name == name).unwrap_or_else(|| panic!("no {name}"))
+fn grid<'a>(references: &'a [Reference], name: &str) -> &'a Grid {
+    references.iter().flat_map(|p| &p.grids).find(|g| g.name == name).unwrap_or_else(|| panic!("no {name}"))
 }
 
 #[test]
 fn every_matrix_of_the_sample_is_read() {
-    let peers = peers("h200-4");
-    assert_eq!((peers.len(), peers[0].gpus, peers[0].grids.len()), (1, 4, 8));
-    assert!(peers[0].grids.iter().all(|g| g.size() == Some((4, 4))));
-    assert_eq!(grid(&peers, "sample.uni.off").values[0][0], Some(3897.12));
-    assert_eq!(grid(&peers, "sample.uni.on").values[0][1], Some(361.03));
-    assert_eq!(grid(&peers, "sample.bi.off").values[3][2], Some(52.89));
-    assert_eq!(grid(&peers, "sample.bi.on").values[1][0], Some(771.95));
-    assert_eq!(grid(&peers, "sample.latency.off.gpu").values[2][1], Some(18.04));
-    assert_eq!(grid(&peers, "sample.latency.off.cpu").values[0][1], Some(4.56));
-    assert_eq!(grid(&peers, "sample.latency.on.gpu").values[3][0], Some(2.72));
-    assert_eq!(grid(&peers, "sample.latency.on.cpu").values[3][3], Some(3.39));
+    let references = references("h200-4");
+    assert_eq!((references.len(), references[0].gpus, references[0].grids.len()), (1, 4, 8));
+    assert!(references[0].grids.iter().all(|g| g.size() == Some((4, 4))));
+    assert_eq!(grid(&references, "sample.uni.off").values[0][0], Some(3897.12));
+    assert_eq!(grid(&references, "sample.uni.on").values[0][1], Some(361.03));
+    assert_eq!(grid(&references, "sample.bi.off").values[3][2], Some(52.89));
+    assert_eq!(grid(&references, "sample.bi.on").values[1][0], Some(771.95));
+    assert_eq!(grid(&references, "sample.latency.off.gpu").values[2][1], Some(18.04));
+    assert_eq!(grid(&references, "sample.latency.off.cpu").values[0][1], Some(4.56));
+    assert_eq!(grid(&references, "sample.latency.on.gpu").values[3][0], Some(2.72));
+    assert_eq!(grid(&references, "sample.latency.on.cpu").values[3][3], Some(3.39));
 }
 
 #[test]
 fn nvbandwidths_matrices_are_read_with_the_total_of_both_directions() {
-    let peers = peers("h200-2");
-    assert_eq!((peers.len(), peers[1].gpus, peers[1].grids.len()), (2, 2, 16));
-    assert_eq!(grid(&peers, "ce.read").values, [[None, Some(393.745)], [Some(393.745), None]]);
-    assert_eq!(grid(&peers, "ce.write").values[1][0], Some(396.123));
-    assert_eq!(grid(&peers, "ce.bi.read").values, [[None, Some(778.744)], [Some(778.673), None]]);
-    assert_eq!(grid(&peers, "sm.bi.write").values[0][1], Some(731.449));
-    assert_eq!(grid(&peers, "host.to.ce").values, [[Some(54.8737), Some(55.5533)]]);
-    assert_eq!(grid(&peers, "host.from.all.ce").values, [[Some(55.3475), Some(55.3529)]]);
-    assert_eq!(grid(&peers, "chase").values[1][0], Some(826.579));
-    assert_eq!(grid(&peers, "local").values, [[Some(2078.38), Some(2083.92)]]);
+    let references = references("h200-2");
+    assert_eq!((references.len(), references[1].gpus, references[1].grids.len()), (2, 2, 16));
+    assert_eq!(grid(&references, "ce.read").values, [[None, Some(393.745)], [Some(393.745), None]]);
+    assert_eq!(grid(&references, "ce.write").values[1][0], Some(396.123));
+    assert_eq!(grid(&references, "ce.bi.read").values, [[None, Some(778.744)], [Some(778.673), None]]);
+    assert_eq!(grid(&references, "sm.bi.write").values[0][1], Some(731.449));
+    assert_eq!(grid(&references, "host.to.ce").values, [[Some(54.8737), Some(55.5533)]]);
+    assert_eq!(grid(&references, "host.from.all.ce").values, [[Some(55.3475), Some(55.3529)]]);
+    assert_eq!(grid(&references, "chase").values[1][0], Some(826.579));
+    assert_eq!(grid(&references, "local").values, [[Some(2078.38), Some(2083.92)]]);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_damaged_output_is_an_error_and_never_fewer_figures() {
 }
 
 #[test]
-fn a_test_that_did_not_pass_on_the_peer_is_not_compared() {
+fn a_test_that_did_not_pass_in_the_reference_is_not_compared() {
     let json = fs::read_to_string(folder("h200-2").join("nvbandwidth.json")).unwrap();
     let waived = json.replace("\"Passed\"", "\"Waived\"");
     assert_eq!(parse_nvbandwidth(&waived).unwrap(), (2, Vec::new()));
@@ -91,7 +91,7 @@ fn a_test_that_did_not_pass_on_the_peer_is_not_compared() {
 
 /// A report that has the recorded figures as ours, changed by `change`.
 fn report(machine: &str, change: impl Fn(&str, (usize, usize), f64) -> Option<f64>) -> Value {
-    let peers = peers(machine);
+    let references = references(machine);
     let matrix = |grid: &Grid| {
         let rows = grid.values.iter().enumerate().map(|(r, row)| {
             let cells = row.iter().enumerate();
@@ -99,22 +99,22 @@ fn report(machine: &str, change: impl Fn(&str, (usize, usize), f64) -> Option<f6
         });
         json!({ "name": grid.name, "unit": "x", "values": rows.collect::<Vec<_>>() })
     };
-    let matrices: Vec<_> = peers.iter().flat_map(|p| &p.grids).map(matrix).collect();
+    let matrices: Vec<_> = references.iter().flat_map(|p| &p.grids).map(matrix).collect();
     let test = |id: &str, matrices: Vec<Value>| json!({ "id": id, "outcome": "pass", "seconds": 1.5, "summary": "s", "matrices": matrices });
     json!({
         "schema": "firstlight.report/1", "verdict": "PASS", "level": "standard", "seconds": 5.0,
-        "gpus": vec![json!({}); peers[0].gpus],
+        "gpus": vec![json!({}); references[0].gpus],
         "tests": [test("acs", vec![]), test("p2p-integrity", vec![]), test("p2p-bandwidth", matrices)],
     })
 }
 
 fn compared(machine: &str, change: impl Fn(&str, (usize, usize), f64) -> Option<f64>) -> Vec<Comparison> {
-    let ours = Ours::parse(&report(machine, change).to_string()).unwrap();
-    peers(machine).iter().flat_map(|peer| compare(&ours, peer).unwrap()).collect()
+    let ours = OwnReport::parse(&report(machine, change).to_string()).unwrap();
+    references(machine).iter().flat_map(|reference| compare(&ours, reference).unwrap()).collect()
 }
 
 fn misses(comparisons: &[Comparison]) -> Vec<(&str, usize)> {
-    let missed = comparisons.iter().map(|c| (c.name.as_str(), c.count(Mark::Miss)));
+    let missed = comparisons.iter().map(|c| (c.name.as_str(), c.count(LimitResult::Missed)));
     missed.filter(|(_, n)| *n > 0).collect()
 }
 
@@ -123,15 +123,14 @@ fn the_same_figures_miss_nothing() {
     for machine in ["h200-2", "h200-4"] {
         let all = compared(machine, |_, _, v| Some(v));
         assert_eq!(misses(&all), []);
-        assert!(all.iter().all(|c| c.range() == Some([1.0; 3]) && c.count(Mark::Over) == 0));
+        assert!(all.iter().all(|c| c.range() == Some([1.0; 3]) && c.count(LimitResult::Better) == 0));
     }
 }
 
 #[test]
 fn each_matrix_has_its_limit_and_only_what_is_worse_misses() {
     assert_eq!(
-        ["ce.write", "sm.bi.read", "host.to.ce", "sample.uni.on", "sample.latency.on.gpu", "chase"]
-            .map(limit),
+        ["ce.write", "sm.bi.read", "host.to.ce", "sample.uni.on", "sample.latency.on.gpu", "chase"].map(limit),
         [0.02, 0.02, 0.03, 0.03, 0.10, 0.10]
     );
     let slower = compared("h200-2", |_, _, v| Some(v * 0.975));
@@ -142,7 +141,7 @@ fn each_matrix_has_its_limit_and_only_what_is_worse_misses() {
     let missed: Vec<_> = misses(&larger).into_iter().map(|(name, _)| name).collect();
     assert!(missed.iter().all(|n| n.contains("latency") || *n == "chase"), "{missed:?}");
     assert_eq!(missed.len(), 5);
-    assert!(larger.iter().any(|c| c.name == "ce.read" && c.count(Mark::Over) == 2));
+    assert!(larger.iter().any(|c| c.name == "ce.read" && c.count(LimitResult::Better) == 2));
 }
 
 #[test]
@@ -152,11 +151,8 @@ fn one_bad_cell_is_found_and_named() {
     };
     let all = compared("h200-4", bad);
     assert_eq!(misses(&all), [("sample.uni.on", 1)]);
-    let table = text::against(&peers("h200-4")[0], &all);
-    assert!(
-        table.contains("sample.uni.on            0.500  1.000  1.000   3 % MISS 2,1: 196.16, 392.32"),
-        "{table}"
-    );
+    let table = text::comparison_table(&references("h200-4")[0], &all);
+    assert!(table.contains("sample.uni.on            0.500  1.000  1.000   3 % MISS 2,1: 196.16, 392.32"), "{table}");
     assert!(table.contains("  1.000   0.500!  1.000   1.000\n"), "{table}");
     assert!(table.lines().skip(1).all(|l| l.chars().count() <= 80), "{table}");
 }
@@ -165,33 +161,33 @@ fn one_bad_cell_is_found_and_named() {
 fn missing_figures_count_as_missed() {
     let gone = compared("h200-2", |name, _, v| (name != "chase").then_some(v));
     assert_eq!(misses(&gone), [("chase", 2)]);
-    let mut ours = Ours::parse(&report("h200-2", |_, _, v| Some(v)).to_string()).unwrap();
+    let mut ours = OwnReport::parse(&report("h200-2", |_, _, v| Some(v)).to_string()).unwrap();
     ours.grids.retain(|g| g.name != "ce.write");
-    let all: Vec<_> = peers("h200-2").iter().flat_map(|p| compare(&ours, p).unwrap()).collect();
+    let all: Vec<_> = references("h200-2").iter().flat_map(|p| compare(&ours, p).unwrap()).collect();
     assert_eq!(misses(&all), [("ce.write", 2)]);
     ours.grids[0].values.pop();
-    assert!(compare(&ours, &peers("h200-2")[0]).is_err());
+    assert!(compare(&ours, &references("h200-2")[0]).is_err());
 }
 
 #[test]
 fn a_report_that_is_not_ours_is_refused() {
     let good = report("h200-2", |_, _, v| Some(v));
-    assert!(Ours::parse(&good.to_string()).is_ok());
+    assert!(OwnReport::parse(&good.to_string()).is_ok());
     for (key, value) in [("schema", json!("other/1")), ("seconds", json!("1")), ("tests", json!(null))] {
         let mut bad = good.clone();
         bad[key] = value;
-        assert!(Ours::parse(&bad.to_string()).is_err(), "{key}");
+        assert!(OwnReport::parse(&bad.to_string()).is_err(), "{key}");
     }
     let mut bad = good;
     bad["tests"][2]["matrices"][0]["values"][0][0] = json!("fast");
-    assert!(Ours::parse(&bad.to_string()).unwrap_err().contains("no figure"));
+    assert!(OwnReport::parse(&bad.to_string()).unwrap_err().contains("no figure"));
 }
 
 #[test]
 fn arguments_are_parsed_or_named() {
-    let parse = |line: &str| Words::parse(line.split_whitespace().map(OsString::from));
-    let words = parse("--against a --against b --library-path /x:/y").unwrap();
-    assert_eq!((words.against.len(), words.library_path.as_deref()), (2, Some("/x:/y")));
+    let parse = |line: &str| Options::parse(line.split_whitespace().map(OsString::from));
+    let options = parse("--against a --against b --library-path /x:/y").unwrap();
+    assert_eq!((options.against.len(), options.library_path.as_deref()), (2, Some("/x:/y")));
     assert_eq!(parse("--agains a").unwrap_err(), "--agains: not known");
     assert_eq!(parse("--against").unwrap_err(), "--against: a value is missing");
 }

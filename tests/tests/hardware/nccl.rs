@@ -2,11 +2,11 @@
 //! what is read, what counts as reached, and how the program obtains our figures.
 
 use super::{folder, report};
-use harness::hardware::compare::Mark;
-use harness::hardware::nccl::compare::{Comparison, What, compare};
-use harness::hardware::nccl::{Asked, Sweep, Theirs, ours, table};
-use harness::hardware::read_peers;
-use harness::hardware::run::Words;
+use harness::hardware::compare::LimitResult;
+use harness::hardware::nccl::compare::{Comparison, FigureKind, compare};
+use harness::hardware::nccl::{NcclRun, ReferenceTable, Sweep, ours, table};
+use harness::hardware::read_references;
+use harness::hardware::run::Options;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fs;
@@ -14,13 +14,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-fn theirs(machine: &str) -> Vec<Theirs> {
-    read_peers(&folder(machine)).unwrap().sweeps
+fn reference_tables(machine: &str) -> Vec<ReferenceTable> {
+    read_references(&folder(machine)).unwrap().sweeps
 }
 
 #[track_caller]
-fn of(machine: &str, name: &str) -> Theirs {
-    theirs(machine).into_iter().find(|t| t.asked.name() == name).unwrap_or_else(|| panic!("no {name}"))
+fn reference_table(machine: &str, name: &str) -> ReferenceTable {
+    reference_tables(machine).into_iter().find(|t| t.run.name() == name).unwrap_or_else(|| panic!("no {name}"))
 }
 
 /// nccl-tests' output of that collective on four H200.
@@ -32,41 +32,31 @@ fn saved(collective: &str) -> String {
 
 #[test]
 fn every_table_is_read_with_its_gpus() {
-    let all = theirs("h200-4");
-    let names: Vec<_> = all.iter().map(|t| t.asked.name()).collect();
+    let all = reference_tables("h200-4");
+    let names: Vec<_> = all.iter().map(|t| t.run.name()).collect();
     assert_eq!(
         names,
-        [
-            "all_reduce",
-            "all_reduce off",
-            "all_gather",
-            "reduce_scatter",
-            "broadcast",
-            "reduce",
-            "alltoall",
-            "sendrecv"
-        ]
+        ["all_reduce", "all_reduce off", "all_gather", "reduce_scatter", "broadcast", "reduce", "alltoall", "sendrecv"]
     );
     assert!(all.iter().all(|t| t.sweep.gpus == 4 && t.sweep.data == "float" && t.sweep.rows.len() == 25));
-    let two = theirs("h200-2");
+    let two = reference_tables("h200-2");
     assert_eq!((two.len(), two[0].sweep.gpus, two[0].sweep.ends()), (1, 2, Some((8, 134_217_728))));
-    let row = *of("h200-4", "all_reduce").sweep.row(134_217_728).unwrap();
-    assert_eq!((row.places[0].us, row.places[0].busbw, row.places[1].busbw), (612.26, 328.82, 328.93));
-    assert_eq!(of("h200-4", "all_reduce off").sweep.row(134_217_728).unwrap().places[0].busbw, 26.84);
+    let row = *reference_table("h200-4", "all_reduce").sweep.row(134_217_728).unwrap();
+    assert_eq!((row.placements[0].us, row.placements[0].busbw, row.placements[1].busbw), (612.26, 328.82, 328.93));
+    assert_eq!(reference_table("h200-4", "all_reduce off").sweep.row(134_217_728).unwrap().placements[0].busbw, 26.84);
     // 8, 16 and 32 B are too small to give each of 4 GPUs 16 B.
-    let gather = of("h200-4", "all_gather").sweep;
+    let gather = reference_table("h200-4", "all_gather").sweep;
     assert_eq!((gather.ends(), gather.row(0)), (Some((64, 134_217_728)), None));
-    let in_place = of("h200-4", "alltoall").sweep.row(64).unwrap().places.map(|t| t.wrong);
+    let in_place = reference_table("h200-4", "alltoall").sweep.row(64).unwrap().placements.map(|t| t.wrong);
     assert_eq!(in_place, [Some(0), None]);
 }
 
 #[test]
 fn a_file_of_outputs_has_each_program_once_and_no_other() {
     let (reduce, gather) = (saved("all_reduce"), saved("all_gather"));
-    let names: Vec<_> =
-        table::all(&format!("{gather}{reduce}")).unwrap().into_iter().map(|(n, _)| n).collect();
+    let names: Vec<_> = table::parse_all(&format!("{gather}{reduce}")).unwrap().into_iter().map(|(n, _)| n).collect();
     assert_eq!(names, ["all_gather", "all_reduce"]);
-    let why = |text: &str| table::all(text).unwrap_err();
+    let why = |text: &str| table::parse_all(text).unwrap_err();
     assert_eq!(why(""), "there is no \"# nccl-tests version\"");
     assert_eq!(why(&format!("{reduce}{reduce}")), "there are two outputs of all_reduce_perf");
     let other = reduce.replace("starting: all_reduce_perf", "starting: hypercube_perf");
@@ -83,11 +73,7 @@ fn a_damaged_table_is_an_error_and_never_fewer_figures() {
     let why = |text: &str| table::parse(text, "all_reduce").unwrap_err();
     for (from, to, expected) in [
         ("# nccl-tests version", "# other", "there is no \"# nccl-tests version\""),
-        (
-            "starting: all_reduce_perf",
-            "starting: reduce_perf",
-            "it is of reduce_perf, expected all_reduce_perf",
-        ),
+        ("starting: all_reduce_perf", "starting: reduce_perf", "it is of reduce_perf, expected all_reduce_perf"),
         ("#  Rank  2", "#  Rank  3", "expected rank 2"),
         ("redop", "root", "there is no line \"size count type redop root"),
         ("(us)", "(ms)", "the units read"),
@@ -100,17 +86,9 @@ fn a_damaged_table_is_an_error_and_never_fewer_figures() {
         ("  328.82       0", "  328.82       1", "elements were wrong there (0 OK)"),
         ("  328.82       0", "  328.82     N/A", "its elements were not checked"),
         (": 0 OK", ": 7 FAILED", "elements were wrong there (7 FAILED): it is no yardstick"),
-        (
-            "bandwidth    : 70.952",
-            "bandwidth    : 71.952",
-            "the average is 71.952, but the 25 rows make 70.95",
-        ),
+        ("bandwidth    : 70.952", "bandwidth    : 71.952", "the average is 71.952, but the 25 rows make 70.95"),
         ("\n   134217728 ", "\n# 134217728 ", "the 24 rows make"),
-        (
-            "33554432     float     sum      -1   612",
-            "33554432      half     sum      -1   612",
-            "row 24 is of half",
-        ),
+        ("33554432     float     sum      -1   612", "33554432      half     sum      -1   612", "row 24 is of half"),
         ("           8             2", "vm:1:1 [0] NCCL INFO 8 2", "row 0 reads"),
     ] {
         assert!(good.contains(from), "{from}");
@@ -126,60 +104,64 @@ fn a_damaged_table_is_an_error_and_never_fewer_figures() {
 
 /// The JSON with the figures of a table as ours; `change` returns the new time for (size, placement, time).
 fn ours(sweep: &Sweep, change: impl Fn(u64, usize, f64) -> f64) -> Value {
-    let row = |row: &harness::hardware::nccl::Row| {
-        let place = |n: usize| {
-            let timed = row.places[n];
+    let row = |row: &harness::hardware::nccl::SizeRow| {
+        let placement = |n: usize| {
+            let timed = row.placements[n];
             let us = change(row.bytes, n, timed.us);
             let busbw = timed.busbw * (timed.us / us);
             json!({ "time": us, "alg_bw": busbw, "bus_bw": busbw, "nwrong": timed.wrong.map(|n| n as f64) })
         };
         json!({ "size": row.bytes, "count": 1, "type": "float", "redop": "sum", "root": "-1",
-                "out_of_place": place(0), "in_place": place(1) })
+                "out_of_place": placement(0), "in_place": placement(1) })
     };
     let devices: Vec<_> = (0..sweep.gpus).map(|rank| json!({ "rank": rank })).collect();
     let rows: Vec<_> = sweep.rows.iter().map(row).collect();
     json!({ "config": { "ngpus": sweep.gpus, "devices": devices }, "results": rows })
 }
 
-fn compared(theirs: &Theirs, ours: &Value) -> Comparison {
+fn compared(theirs: &ReferenceTable, ours: &Value) -> Comparison {
     compare(&ours::parse(&ours.to_string()).unwrap(), theirs).unwrap()
 }
 
-fn missed(comparison: &Comparison) -> Vec<(What, &str)> {
-    let missed = comparison.held.iter().filter(|held| held.mark() == Mark::Miss);
-    missed.map(|held| (held.what, held.place)).collect()
+fn missed(comparison: &Comparison) -> Vec<(FigureKind, &str)> {
+    let missed = comparison.figures.iter().filter(|figure| figure.limit_result() == LimitResult::Missed);
+    missed.map(|figure| (figure.kind, figure.placement)).collect()
 }
 
 #[test]
 fn the_same_figures_reach_everything() {
-    for theirs in theirs("h200-4").iter().chain(&theirs("h200-2")) {
+    for theirs in reference_tables("h200-4").iter().chain(&reference_tables("h200-2")) {
         let same = compared(theirs, &ours(&theirs.sweep, |_, _, us| us));
-        assert!(same.reached() && same.held.len() == 4, "{same:?}");
-        assert!(same.held.iter().all(|held| held.mark() == Mark::Fine && held.ratio() == Some(1.0)));
+        assert!(same.reached() && same.figures.len() == 4, "{same:?}");
+        assert!(
+            same.figures
+                .iter()
+                .all(|figure| figure.limit_result() == LimitResult::Within && figure.ratio() == Some(1.0))
+        );
     }
 }
 
 #[test]
 fn bandwidth_is_held_at_the_largest_size_and_time_at_the_smallest() {
-    let theirs = of("h200-4", "all_gather");
-    let with = |at: u64, place: usize, by: f64| {
-        let change = |bytes, n, us| if (bytes, n) == (at, place) { us * by } else { us };
+    let theirs = reference_table("h200-4", "all_gather");
+    let with = |at: u64, placement: usize, by: f64| {
+        let change = |bytes, n, us| if (bytes, n) == (at, placement) { us * by } else { us };
         compared(&theirs, &ours(&theirs.sweep, change))
     };
-    assert_eq!(missed(&with(134_217_728, 0, 1.03)), [(What::Busbw, "out of place")]);
-    assert_eq!(missed(&with(134_217_728, 1, 1.03)), [(What::Busbw, "in place")]);
+    assert_eq!(missed(&with(134_217_728, 0, 1.03)), [(FigureKind::Busbw, "out of place")]);
+    assert_eq!(missed(&with(134_217_728, 1, 1.03)), [(FigureKind::Busbw, "in place")]);
     assert_eq!(missed(&with(134_217_728, 0, 1.019)), []);
-    assert_eq!(missed(&with(64, 0, 1.11)), [(What::Time, "out of place")]);
+    assert_eq!(missed(&with(64, 0, 1.11)), [(FigureKind::Time, "out of place")]);
     assert_eq!(missed(&with(64, 0, 1.09)), []);
     // Sizes between them are shown but have no limit.
     assert_eq!(missed(&with(1 << 20, 0, 9.0)), []);
     let better = with(64, 0, 0.5);
-    assert!(better.reached() && better.count(Mark::Over) == 1);
+    assert!(better.reached() && better.count(LimitResult::Better) == 1);
 }
 
 #[test]
 fn wrong_unchecked_or_missing_elements_are_not_reached() {
-    let theirs = of("h200-4", "all_reduce");
+    let theirs = reference_table("h200-4", "all_reduce");
     let good = ours(&theirs.sweep, |_, _, us| us);
     let with = |path: &str, value: Value| {
         let mut bad = good.clone();
@@ -189,20 +171,17 @@ fn wrong_unchecked_or_missing_elements_are_not_reached() {
     let one = compared(&theirs, &with("/results/3/in_place/nwrong", json!(1.0)));
     assert_eq!((one.reached(), &one.wrong), (false, &Ok(1)));
     let blind = compared(&theirs, &with("/results/3/out_of_place/nwrong", json!(null)));
-    assert_eq!(
-        (blind.reached(), &blind.wrong),
-        (false, &Err("64 B out of place was not checked".to_owned()))
-    );
+    assert_eq!((blind.reached(), &blind.wrong), (false, &Err("64 B out of place was not checked".to_owned())));
     let gone = compared(&theirs, &with("/results/24/size", json!(1)));
-    assert_eq!(missed(&gone), [(What::Busbw, "out of place"), (What::Busbw, "in place")]);
+    assert_eq!(missed(&gone), [(FigureKind::Busbw, "out of place"), (FigureKind::Busbw, "in place")]);
     // What nccl-tests cannot check, we need not check either.
-    let exchange = of("h200-4", "alltoall");
+    let exchange = reference_table("h200-4", "alltoall");
     assert!(compared(&exchange, &ours(&exchange.sweep, |_, _, us| us)).reached());
 }
 
 #[test]
 fn invalid_json_is_refused() {
-    let theirs = of("h200-4", "all_reduce");
+    let theirs = reference_table("h200-4", "all_reduce");
     let good = ours(&theirs.sweep, |_, _, us| us);
     assert_eq!(ours::parse(&good.to_string()).unwrap(), theirs.sweep);
     for (path, value) in [
@@ -229,11 +208,11 @@ fn invalid_json_is_refused() {
     assert!(compare(&theirs.sweep, &other).unwrap_err().contains("ours is of float, theirs of half"));
 }
 
-/// Writes our JSON for all of a peer's tables into a folder.
-fn kept(machine: &str, into: &Path, change: impl Fn(&Asked, u64, usize, f64) -> f64) {
-    for theirs in theirs(machine) {
-        let json = ours(&theirs.sweep, |bytes, n, us| change(&theirs.asked, bytes, n, us));
-        fs::write(into.join(theirs.asked.our_file()), json.to_string()).unwrap();
+/// Writes our JSON for all tables of a reference into a folder.
+fn write_own_json(machine: &str, into: &Path, change: impl Fn(&NcclRun, u64, usize, f64) -> f64) {
+    for theirs in reference_tables(machine) {
+        let json = ours(&theirs.sweep, |bytes, n, us| change(&theirs.run, bytes, n, us));
+        fs::write(into.join(theirs.run.our_file()), json.to_string()).unwrap();
     }
 }
 
@@ -248,13 +227,13 @@ fn texts(output: &Output) -> String {
 #[test]
 fn every_collective_is_reported_with_its_figures_and_what_it_reached() {
     let dir = tempfile::tempdir().unwrap();
-    let slow = |asked: &Asked, bytes: u64, _: usize, us: f64| {
-        if asked.collective == "reduce" && bytes == 134_217_728 { us * 2.0 } else { us }
+    let slow = |run: &NcclRun, bytes: u64, _: usize, us: f64| {
+        if run.collective == "reduce" && bytes == 134_217_728 { us * 2.0 } else { us }
     };
-    kept("h200-4", dir.path(), slow);
-    let peer = folder("h200-4").display().to_string();
+    write_own_json("h200-4", dir.path(), slow);
+    let reference = folder("h200-4").display().to_string();
     let run = |words: &[&str]| {
-        let all = ["--only", "nccl", "--against", &peer, "--nccl", dir.path().to_str().unwrap()];
+        let all = ["--only", "nccl", "--against", &reference, "--nccl", dir.path().to_str().unwrap()];
         hardware(&[&all[..], words].concat())
     };
     let output = run(&[]);
@@ -273,9 +252,9 @@ fn every_collective_is_reported_with_its_figures_and_what_it_reached() {
     let table = text.lines().skip_while(|l| !l.starts_with("collective "));
     let wide: Vec<_> = table.filter(|l| l.chars().count() > 80 && !l.contains("figures:")).collect();
     assert!(wide.is_empty(), "{wide:?}");
-    kept("h200-4", dir.path(), |_, _, _, us| us);
+    write_own_json("h200-4", dir.path(), |_, _, _, us| us);
     assert_eq!(run(&[]).status.code(), Some(0));
-    // A peer with other GPUs is reported and not compared, and the other folder suffices.
+    // A reference with another number of GPUs is reported and not compared, and the other folder suffices.
     let two = folder("h200-2").display().to_string();
     let output = run(&["--against", &two]);
     assert!(texts(&output).contains("h200-2/nccl-tests.txt: 2 GPUs, here are 4: not compared"));
@@ -288,9 +267,9 @@ fn every_collective_is_reported_with_its_figures_and_what_it_reached() {
 }
 
 #[test]
-fn a_machine_whose_number_of_gpus_no_peer_has_is_not_compared() {
+fn a_machine_whose_number_of_gpus_no_reference_has_is_not_compared() {
     let dir = tempfile::tempdir().unwrap();
-    kept("h200-4", dir.path(), |_, _, _, us| us);
+    write_own_json("h200-4", dir.path(), |_, _, _, us| us);
     let (two, dir) = (folder("h200-2").display().to_string(), dir.path().display().to_string());
     let output = hardware(&["--only", "nccl", "--against", &two, "--nccl", &dir]);
     assert_eq!(output.status.code(), Some(2), "{}", texts(&output));
@@ -302,9 +281,9 @@ fn a_saved_report_says_nothing_about_nccl() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("report.json");
     fs::write(&path, report("h200-4", |_, _, v| Some(v)).to_string()).unwrap();
-    kept("h200-4", dir.path(), |_, _, _, us| us);
-    let (peer, path) = (folder("h200-4").display().to_string(), path.display().to_string());
-    let words = ["--against", &peer, "--report", &path];
+    write_own_json("h200-4", dir.path(), |_, _, _, us| us);
+    let (reference, path) = (folder("h200-4").display().to_string(), path.display().to_string());
+    let words = ["--against", &reference, "--report", &path];
     let output = hardware(&words);
     assert_eq!(output.status.code(), Some(2));
     assert!(texts(&output).contains("--report runs nothing; say --nccl DIR or --only matrices"));
@@ -331,22 +310,21 @@ fn program(dir: &Path, end: &str) -> String {
 #[test]
 fn each_table_causes_one_run_with_the_guides_arguments() {
     let (dir, keep) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    kept("h200-4", dir.path(), |_, _, _, us| us);
-    let (peer, kept) = (folder("h200-4").display().to_string(), keep.path().display().to_string());
+    write_own_json("h200-4", dir.path(), |_, _, _, us| us);
+    let (reference, kept) = (folder("h200-4").display().to_string(), keep.path().display().to_string());
     let stale = keep.path().join("nccl.sendrecv.json");
     fs::write(&stale, "{}").unwrap();
     let run = |end: &str| {
         let program = program(dir.path(), end);
-        let words = ["--only", "nccl", "--against", &peer, "--firstlight", &program, "--keep", &kept];
+        let words = ["--only", "nccl", "--against", &reference, "--firstlight", &program, "--keep", &kept];
         hardware(&[&words[..], &["--library-path", "/x:/y"]].concat())
     };
     let output = run("true");
     assert_eq!(output.status.code(), Some(0), "{}", texts(&output));
     let words = fs::read_to_string(dir.path().join("words")).unwrap();
     let lines: Vec<_> = words.lines().collect();
-    let line = |words: &str, file: &str| {
-        format!("--set validate.library_path=/x,/y nccl {words} -J {kept}/nccl.{file}.json")
-    };
+    let line =
+        |words: &str, file: &str| format!("--set validate.library_path=/x,/y nccl {words} -J {kept}/nccl.{file}.json");
     assert_eq!(lines.len(), 8);
     assert_eq!(lines[0], line("all_reduce -b 8 -e 128M -f 2", "all_reduce"));
     assert_eq!(lines[1], line("all_reduce -b 8 -e 128M -f 2 --p2p off", "all_reduce.off"));
@@ -356,18 +334,17 @@ fn each_table_causes_one_run_with_the_guides_arguments() {
     let output = run("exit 2");
     assert_eq!(output.status.code(), Some(1), "{}", texts(&output));
     assert!(texts(&output).contains("firstlight nccl sendrecv: exit status: 2, and it wrote no JSON"));
-    let output = run("cp {0}/nccl.sendrecv.json $last; kill -9 $$"
-        .replace("{0}", &dir.path().display().to_string())
-        .as_str());
+    let output =
+        run("cp {0}/nccl.sendrecv.json $last; kill -9 $$".replace("{0}", &dir.path().display().to_string()).as_str());
     assert_eq!(output.status.code(), Some(1));
     assert!(texts(&output).contains("firstlight nccl sendrecv: signal: 9 (SIGKILL)"), "{}", texts(&output));
 }
 
 #[test]
 fn arguments_for_nccl_are_parsed_or_named() {
-    let parse = |line: &str| Words::parse(line.split_whitespace().map(OsString::from));
-    let words = parse("--against a --only nccl --nccl b --keep c").unwrap();
-    assert_eq!((words.nccl, words.keep), (Some("b".into()), Some("c".into())));
+    let parse = |line: &str| Options::parse(line.split_whitespace().map(OsString::from));
+    let options = parse("--against a --only nccl --nccl b --keep c").unwrap();
+    assert_eq!((options.nccl, options.keep), (Some("b".into()), Some("c".into())));
     assert_eq!(parse("--only all").unwrap_err(), "--only: read 'all'; allowed are matrices, nccl");
     assert!(parse("--only nccl").unwrap_err().contains("--against is missing"));
 }

@@ -53,10 +53,7 @@ fn links_lead_to_files_and_those_of_the_book_stay_in_it() {
             assert!(there.is_file(), "{document} links to {target}, and there is no such file");
             let book = workspace().join("docs").canonicalize().unwrap();
             let inside = there.canonicalize().unwrap().starts_with(book);
-            assert!(
-                inside || !document.starts_with("docs/"),
-                "{document} links to {target} outside the book"
-            );
+            assert!(inside || !document.starts_with("docs/"), "{document} links to {target} outside the book");
             seen += 1;
         }
     }
@@ -65,8 +62,7 @@ fn links_lead_to_files_and_those_of_the_book_stay_in_it() {
 
 #[test]
 fn the_book_has_every_page_once() {
-    let mut listed: Vec<_> =
-        links(&text("docs/SUMMARY.md")).into_iter().map(|(_, file)| file.to_owned()).collect();
+    let mut listed: Vec<_> = links(&text("docs/SUMMARY.md")).into_iter().map(|(_, file)| file.to_owned()).collect();
     listed.sort();
     let mut pages = pages();
     pages.sort();

@@ -80,11 +80,7 @@ fn the_images_were_compiled_from_these_sources() {
     assert_eq!(sources.keys().cloned().collect::<BTreeSet<_>>(), there, "run `just kernels`");
     for (name, hash) in sources {
         let now = sha256(&folder().join(name));
-        assert_eq!(
-            hash.as_str(),
-            Some(&*now),
-            "{name} changed since the images were made: run `just kernels`"
-        );
+        assert_eq!(hash.as_str(), Some(&*now), "{name} changed since the images were made: run `just kernels`");
     }
 }
 
@@ -183,8 +179,7 @@ fn hex(of: &toml::Value, key: &str) -> u64 {
 /// The numbers that a C program prints, one per line. It includes a header of the kernels' own source, compiled by the host's
 /// compiler, whose integer arithmetic is the same as a GPU's.
 fn on_the_host(header: &str, main: &str) -> Vec<u64> {
-    let program =
-        format!("#include <stdio.h>\n#include \"{header}\"\nint main(void) {{\n{main}return 0;\n}}\n");
+    let program = format!("#include <stdio.h>\n#include \"{header}\"\nint main(void) {{\n{main}return 0;\n}}\n");
     let work = tempfile::tempdir().unwrap();
     let (source, binary) = (work.path().join("program.c"), work.path().join("program"));
     fs::write(&source, program).unwrap();
@@ -206,7 +201,7 @@ fn the_pattern_has_its_known_values() {
 }
 
 /// The size of a vector's element in bytes, and its arguments of `values_of`.
-fn asked(vector: &toml::Value) -> (u64, String) {
+fn element_bytes_and_arguments(vector: &toml::Value) -> (u64, String) {
     let (bytes, data) = match vector["data"].as_str().unwrap() {
         "int32" => (4, "INT32"),
         "half" => (2, "HALF"),
@@ -229,20 +224,17 @@ fn the_values_of_collectives_have_their_known_bits() {
     let vectors = vectors("value-vectors.toml");
     assert!(vectors.len() > 30);
     let calls = |vector| {
-        let (bytes, asked) = asked(vector);
+        let (bytes, asked) = element_bytes_and_arguments(vector);
         let group = |place| {
             let i = hex(vector, "i").wrapping_sub(place);
-            let bits =
-                format!("bits = 0; __builtin_memcpy(&bits, (char *)group + {}, {bytes});", place * bytes);
+            let bits = format!("bits = 0; __builtin_memcpy(&bits, (char *)group + {}, {bytes});", place * bytes);
             format!("make_group(group, &values, {bytes}, {i}ull); {bits} printf(\"%llu\\n\", bits);\n")
         };
         let groups: String = (0..16 / bytes).map(group).collect();
-        format!(
-            "{{ const Values values = values_of({asked}); u32 group[GROUP_WORDS]; u64 bits;\n{groups}}}\n"
-        )
+        format!("{{ const Values values = values_of({asked}); u32 group[GROUP_WORDS]; u64 bits;\n{groups}}}\n")
     };
     let found = on_the_host("values.cuh", &vectors.iter().map(calls).collect::<String>());
-    let places = |v| usize::try_from(16 / asked(v).0).unwrap();
+    let places = |v| usize::try_from(16 / element_bytes_and_arguments(v).0).unwrap();
     let wanted: Vec<_> = vectors.iter().flat_map(|v| vec![hex(v, "bits"); places(v)]).collect();
     assert_eq!(found, wanted);
 }

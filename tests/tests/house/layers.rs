@@ -77,7 +77,7 @@ fn violations(product: &str, layers: Layers) -> Vec<String> {
 }
 
 #[test]
-fn imports_point_down() {
+fn modules_import_only_from_lower_layers() {
     assert_eq!(violations("validator", VALIDATOR), Vec::<String>::new());
     assert_eq!(violations("init", INIT), Vec::<String>::new());
 }

@@ -78,8 +78,7 @@ fn init_and_validator_share_only_the_contract_crate() {
         assert_eq!(ours, ["firstlight-contract"], "{path}");
     }
     assert_eq!(dependencies("validator/contract/Cargo.toml"), ["serde", "serde_json"]);
-    let acting =
-        naming("validator/contract/src", &["std::fs", "std::io", "std::env", "std::net", "std::process"]);
+    let acting = naming("validator/contract/src", &["std::fs", "std::io", "std::env", "std::net", "std::process"]);
     assert!(acting.is_empty(), "{acting:?}");
     for file in rust_files("init/src").iter().chain(&rust_files("validator/src")) {
         assert!(!text(file).contains("#[path = \"../.."), "{file} takes a file from elsewhere");
@@ -110,13 +109,12 @@ const FILE_MODULES: &[&str] = &[
     "validator/src/cli/",
     "validator/src/net/publish/",
     "validator/src/engine/",
-    "validator/src/machine/recording/lay_out.rs",
+    "validator/src/machine/recording/unpack.rs",
 ];
 
 #[test]
 fn the_machine_is_read_through_the_root_alone() {
-    let calls =
-        ["read", "read_to_string", "read_dir", "read_link", "write", "metadata", "remove_file", "rename"];
+    let calls = ["read", "read_to_string", "read_dir", "read_link", "write", "metadata", "remove_file", "rename"];
     let mut words: Vec<_> = calls.iter().map(|call| format!("fs::{call}(")).collect();
     words.extend(["File::open", "File::create", "File::options", "OpenOptions::new"].map(str::to_owned));
     let words: Vec<_> = words.iter().map(String::as_str).collect();
@@ -205,8 +203,7 @@ fn written_here(file: &str) -> String {
 
 /// True for lock files, licences and the kernel's resolved configuration, which are not written by hand.
 fn is_data(file: &str) -> bool {
-    let made =
-        ["kernel-config/resolved.config", "kernel-config/arm64/resolved.config", "LICENSE", "Cargo.lock"];
+    let made = ["kernel-config/resolved.config", "kernel-config/arm64/resolved.config", "LICENSE", "Cargo.lock"];
     made.iter().any(|m| file.starts_with(m)) || file.ends_with(".lock")
 }
 
@@ -234,8 +231,7 @@ fn the_top_level_holds_what_it_should() {
         "tests",
     ];
     let top: BTreeSet<_> = files().iter().map(|f| f.split('/').next().unwrap().to_owned()).collect();
-    let strange: Vec<_> =
-        top.iter().filter(|n| !n.starts_with('.') && !allowed.contains(&n.as_str())).collect();
+    let strange: Vec<_> = top.iter().filter(|n| !n.starts_with('.') && !allowed.contains(&n.as_str())).collect();
     assert!(strange.is_empty(), "{strange:?}");
     let missing: Vec<_> = allowed.iter().filter(|n| !top.contains(**n)).collect();
     assert!(missing.is_empty(), "{missing:?}");
@@ -260,13 +256,8 @@ fn folders_are_short_and_files_are_few() {
 #[test]
 fn no_file_names_a_package_mirror_or_a_local_path() {
     // Joined here, so that this file does not contain them.
-    let hosts = [
-        ["debian", ".org"],
-        ["debian", ".net"],
-        ["kernel", ".org/pub"],
-        ["ubuntu", ".com"],
-        ["crates", ".io/api"],
-    ];
+    let hosts =
+        [["debian", ".org"], ["debian", ".net"], ["kernel", ".org/pub"], ["ubuntu", ".com"], ["crates", ".io/api"]];
     let places = [["/wo", "rk/"], ["/ho", "me/"], ["/Us", "ers/"]];
     let words: Vec<_> = hosts.iter().chain(&places).map(|w| w.concat()).collect();
     for file in files().iter().filter(|f| *f != "Cargo.lock" && !f.starts_with("LICENSE")) {
@@ -318,8 +309,7 @@ fn every_dependency_has_its_reason() {
     let text = text("Cargo.toml");
     let section = text.split("[workspace.dependencies]").nth(1).unwrap();
     let lines = section.lines().skip(1).take_while(|l| !l.starts_with('['));
-    let bare: Vec<_> =
-        lines.filter(|l| l.contains(" = ") && !l.starts_with('#') && !l.contains(" # ")).collect();
+    let bare: Vec<_> = lines.filter(|l| l.contains(" = ") && !l.starts_with('#') && !l.contains(" # ")).collect();
     assert!(bare.is_empty(), "{bare:?}");
 }
 
@@ -327,8 +317,7 @@ fn every_dependency_has_its_reason() {
 fn every_parser_of_hostile_input_has_a_fuzz_target() {
     let program = text("tests/fuzz/targets/lib.rs");
     let table = program.split("const TARGETS").nth(1).unwrap().split("];").next().unwrap();
-    let names: Vec<_> =
-        table.lines().filter_map(|l| l.trim().strip_prefix("(\"")?.split('"').next()).collect();
+    let names: Vec<_> = table.lines().filter_map(|l| l.trim().strip_prefix("(\"")?.split('"').next()).collect();
     let parsers = [
         "arp",
         "config_space",

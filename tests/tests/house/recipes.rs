@@ -36,8 +36,7 @@ fn every_test_binary_is_in_a_stage() {
 #[test]
 fn the_stages_come_in_the_order_of_their_costs() {
     let stages = text("tests/stages.sh");
-    let names: Vec<_> =
-        stages.lines().filter_map(|line| line.strip_prefix("stage ")?.split(' ').next()).collect();
+    let names: Vec<_> = stages.lines().filter_map(|line| line.strip_prefix("stage ")?.split(' ').next()).collect();
     assert_eq!(names, ["check", "simulate", "kernels", "media", "image", "boots", "offline"]);
 }
 
@@ -60,9 +59,7 @@ fn simulated_gpus_are_judged_by_the_debug_build_on_the_host_and_by_the_release_b
     assert!(text("image/rust.sh").contains("--release -p firstlight"));
     let harness = text("tests/src/simgpu/layout.rs");
     let selection = harness.lines().find_map(|line| line.strip_prefix("const SELECTION: &str = \"")).unwrap();
-    assert!(
-        text("Justfile").contains(&format!("cargo build --locked {}\n", selection.trim_end_matches("\";")))
-    );
+    assert!(text("Justfile").contains(&format!("cargo build --locked {}\n", selection.trim_end_matches("\";"))));
 }
 
 /// Runs `prove_rust` of the image's scripts on a sysroot; a refusal is an error with what it printed.
@@ -80,8 +77,7 @@ fn proven(sysroot: &Path) -> Result<(), String> {
 
 #[test]
 fn an_image_is_built_by_the_pinned_rust_and_by_no_other_of_its_version() {
-    let sysroot =
-        Command::new("rustc").args(["--print", "sysroot"]).current_dir(workspace()).output().unwrap();
+    let sysroot = Command::new("rustc").args(["--print", "sysroot"]).current_dir(workspace()).output().unwrap();
     proven(Path::new(String::from_utf8(sysroot.stdout).unwrap().trim())).unwrap();
 
     let other = tempfile::tempdir().unwrap();
@@ -90,15 +86,11 @@ fn an_image_is_built_by_the_pinned_rust_and_by_no_other_of_its_version() {
     std::fs::create_dir(other.path().join("bin")).unwrap();
     assert!(proven(other.path()).unwrap_err().contains("has no lists of its files"));
     for component in ["rustc", "cargo", "rust-std"] {
-        std::fs::write(
-            lists.join(format!("manifest-{component}-x86_64-unknown-linux-gnu")),
-            "file:bin/rustc\n",
-        )
-        .unwrap();
+        std::fs::write(lists.join(format!("manifest-{component}-x86_64-unknown-linux-gnu")), "file:bin/rustc\n")
+            .unwrap();
     }
     let rustc = other.path().join("bin/rustc");
-    std::fs::write(&rustc, "#!/bin/sh\necho commit-hash: 59807616e1fa2540724bfbac14d7976d7e4a3860\n")
-        .unwrap();
+    std::fs::write(&rustc, "#!/bin/sh\necho commit-hash: 59807616e1fa2540724bfbac14d7976d7e4a3860\n").unwrap();
     std::fs::set_permissions(&rustc, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let why = proven(other.path()).unwrap_err();
     let pinned = text("rust-toolchain.toml");
@@ -125,7 +117,7 @@ fn resolved() -> String {
 }
 
 #[test]
-fn every_requested_option_survived() {
+fn every_requested_kernel_option_is_set() {
     let output = check(&resolved());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
@@ -139,22 +131,19 @@ fn option(line: &str) -> Option<&str> {
 
 /// arm64 uses the shared fragments without the options that its own file names, as in kernel-config/arm64/build.sh.
 #[test]
-fn every_requested_option_survived_on_arm64_too() {
+fn every_requested_kernel_option_is_set_on_arm64() {
     let own = text("kernel-config/arm64/base.config");
     let named: BTreeSet<_> = own.lines().filter_map(option).collect();
     let shared = files().into_iter().filter(|f| f.starts_with("kernel-config/fragments/"));
     let shared: Vec<_> = shared.map(|file| text(&file)).collect();
     let kept = shared.iter().flat_map(|text| text.lines());
-    let kept: Vec<_> = kept
-        .filter(|line| option(line).is_none_or(|name| !named.contains(name)))
-        .chain(own.lines())
-        .collect();
+    let kept: Vec<_> =
+        kept.filter(|line| option(line).is_none_or(|name| !named.contains(name))).chain(own.lines()).collect();
     assert!(kept.len() > 500 && named.len() > 100, "{} {}", kept.len(), named.len());
     // A line that rules out an option is superfluous if no fragment asks for that option.
     let off = own.lines().filter(|line| line.starts_with("# CONFIG_")).filter_map(option);
-    let idle: Vec<_> = off
-        .filter(|name| !shared.iter().any(|text| text.lines().any(|line| option(line) == Some(name))))
-        .collect();
+    let idle: Vec<_> =
+        off.filter(|name| !shared.iter().any(|text| text.lines().any(|line| option(line) == Some(name)))).collect();
     assert!(idle.is_empty(), "{idle:?}");
     let dir = tempfile::tempdir().unwrap();
     let requested = dir.path().join("arm64.config");

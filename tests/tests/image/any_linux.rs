@@ -28,13 +28,7 @@ pub fn commands(folder: PathBuf, names: &str) -> PathBuf {
 pub fn run_on<S: AsRef<OsStr>>(system: &str, commands: &Path, checkout: &Checkout, words: &[S]) -> Command {
     fs::write(checkout.path("os-release"), system).unwrap();
     let mut command = checkout.script("/usr/bin/unshare");
-    command.env_clear().env("HOME", "/nonexistent").args([
-        "--map-root-user",
-        "--mount",
-        "--net",
-        "/bin/sh",
-        "-euc",
-    ]);
+    command.env_clear().env("HOME", "/nonexistent").args(["--map-root-user", "--mount", "--net", "/bin/sh", "-euc"]);
     command.arg("mount --bind os-release \"$(realpath /etc/os-release)\"; PATH=$1; shift; exec ./run \"$@\"");
     command.arg("run").arg(commands).args(words).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
     command
@@ -62,7 +56,7 @@ fn refusal(output: &Output) -> String {
 }
 
 /// A checkout whose Debian folder is one package, with a Debian archive and an archive of inputs that contain it.
-fn small() -> Checkout {
+fn small_checkout() -> Checkout {
     let checkout = Checkout::new(&["run", "image/debian/", "image/lib/", "image/tools.sh"]).unwrap();
     let lock = fs::read_to_string(harness::workspace().join("image/inputs.lock")).unwrap();
     let line = lock.lines().find(|line| line.starts_with("image busybox-static ")).unwrap();
@@ -114,32 +108,25 @@ fn missing_commands_are_named_with_the_command_that_installs_them() {
 
 #[test]
 fn the_folder_is_made_from_the_named_archive_and_entered() {
-    let checkout = small();
+    let checkout = small_checkout();
     let archive = format!("[trusted=yes] file:{}", checkout.path("archive").display());
     // In the folder `run` detects Debian 13, and reports the commands that the small folder lacks.
     let output = with_archive(&checkout, &archive).output().unwrap();
     assert!(refusal(&output).contains("the Debian folder lacks: gcc git curl"), "{output:?}");
-    assert!(
-        String::from_utf8_lossy(&output.stderr).contains("'fedora 42': 'image' runs in a Debian 13 folder")
-    );
+    assert!(String::from_utf8_lossy(&output.stderr).contains("'fedora 42': 'image' runs in a Debian 13 folder"));
 
     // The second time no archive is needed. The host's files are visible, its system is not, and the exit status is passed on.
     let script = "cat os-release /etc/os-release; [ ! -e /usr/bin/unshare ]; exit 3";
     let mut enter = Command::new("unshare");
-    enter
-        .args(["--map-root-user", "image/debian/enter.sh", "sh", "-euc", script])
-        .current_dir(checkout.top());
+    enter.args(["--map-root-user", "image/debian/enter.sh", "sh", "-euc", script]).current_dir(checkout.top());
     let output = enter.env("FIRSTLIGHT_CACHE", checkout.path("cache")).output().unwrap();
     assert_eq!(output.status.code(), Some(3), "{output:?}");
-    assert_eq!(
-        String::from_utf8_lossy(&output.stdout),
-        "ID=fedora\nVERSION_ID=42\nID=debian\nVERSION_ID=13\n"
-    );
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ID=fedora\nVERSION_ID=42\nID=debian\nVERSION_ID=13\n");
 }
 
 #[test]
 fn the_folder_is_made_from_an_archive_of_inputs() {
-    let checkout = small();
+    let checkout = small_checkout();
     let build = |file: &str| {
         let mut command = run_on_fedora(&checkout, &["image", "--offline", file]);
         refusal(&command.env("FIRSTLIGHT_CACHE", checkout.path("cache")).output().unwrap())
@@ -163,7 +150,7 @@ fn the_folder_is_made_from_an_archive_of_inputs() {
 
 #[test]
 fn an_unusable_archive_is_refused() {
-    let checkout = small();
+    let checkout = small_checkout();
     let refused = |archive: &str| refusal(&with_archive(&checkout, archive).output().unwrap());
     let line = refused("");
     assert!(line.contains("no Debian archive is named") && line.contains("FIRSTLIGHT_ARCHIVE=URL"), "{line}");

@@ -45,7 +45,7 @@ impl Builds {
     }
 
     /// Asserts that the comparison reports exactly one difference, with these words.
-    fn differ(&self, words: &str) {
+    fn assert_difference(&self, words: &str) {
         let output = self.compared();
         let report = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(output.status.code(), Some(1), "{report}");
@@ -69,32 +69,32 @@ fn a_byte_that_differs_is_reported_with_its_offset() {
     let mut data = [7; 3000];
     data[2500] = 8;
     fs::write(builds.at("second", "image"), data).unwrap();
-    builds.differ("DIFFERS  built/image: first different byte at 2500; sizes 3000, 3000\n");
+    builds.assert_difference("DIFFERS  built/image: first different byte at 2500; sizes 3000, 3000\n");
 }
 
 #[test]
 fn a_file_that_ends_earlier_differs_where_it_ends() {
     let builds = Builds::new();
     fs::write(builds.at("second", "image"), [7; 2000]).unwrap();
-    builds.differ("DIFFERS  built/image: first different byte at 2000; sizes 3000, 2000\n");
+    builds.assert_difference("DIFFERS  built/image: first different byte at 2000; sizes 3000, 2000\n");
 }
 
 #[test]
 fn a_file_in_only_one_build_is_a_difference() {
     let builds = Builds::new();
     fs::remove_file(builds.at("first", "modules/a.ko")).unwrap();
-    builds.differ("DIFFERS  built/modules/a.ko: only in the second\n");
+    builds.assert_difference("DIFFERS  built/modules/a.ko: only in the second\n");
 }
 
 #[test]
-fn links_and_permissions_count() {
+fn differing_links_and_permissions_are_reported() {
     let builds = Builds::new();
     fs::remove_file(builds.at("second", "modules/b.ko")).unwrap();
     fs::write(builds.at("second", "modules/b.ko"), "module").unwrap();
-    builds.differ("DIFFERS  built/modules/b.ko: links to a.ko, to no link\n");
+    builds.assert_difference("DIFFERS  built/modules/b.ko: links to a.ko, to no link\n");
     let builds = Builds::new();
     fs::set_permissions(builds.at("first", "image"), fs::Permissions::from_mode(0o755)).unwrap();
-    builds.differ("DIFFERS  built/image: executable: True, False\n");
+    builds.assert_difference("DIFFERS  built/image: executable: True, False\n");
 }
 
 #[test]
@@ -102,8 +102,8 @@ fn files_that_differ_between_two_lists_are_named() {
     let builds = Builds::new();
     let list = "aa\t/init\tbuilt here\ncc\t/usr/bin/busybox\tbusybox 2\ndd\t/new\tbuilt here\n";
     fs::write(builds.at("second", "firstlight.files"), list).unwrap();
-    builds.differ("/usr/bin/busybox: bb (busybox 1), cc (busybox 2)\n");
-    builds.differ("/new only in the second\n");
+    builds.assert_difference("/usr/bin/busybox: bb (busybox 1), cc (busybox 2)\n");
+    builds.assert_difference("/new only in the second\n");
 }
 
 #[test]

@@ -34,8 +34,7 @@ fn driver_bytes(image: &Image) -> u64 {
 
 /// The driver image's files, unpacked; None in an image without a driver.
 fn driver_image(image: &Image, to: &Path) -> Option<PathBuf> {
-    let squashfs =
-        image.files().unwrap().into_iter().find(|f| f.path == "usr/lib/firstlight/driver.squashfs");
+    let squashfs = image.files().unwrap().into_iter().find(|f| f.path == "usr/lib/firstlight/driver.squashfs");
     assert_eq!(squashfs.is_some(), driver_bytes(image) > 0);
     let file = to.join("driver.squashfs");
     fs::write(&file, squashfs?.data).unwrap();
@@ -126,9 +125,7 @@ fn the_file_list_covers_the_driver_image() {
     let listed: BTreeMap<_, _> = list
         .lines()
         .filter_map(|l| l.split_once('\t'))
-        .filter_map(|(sum, rest)| {
-            Some((rest.split('\t').next()?.strip_prefix("/run/firstlight/driver/")?, sum))
-        })
+        .filter_map(|(sum, rest)| Some((rest.split('\t').next()?.strip_prefix("/run/firstlight/driver/")?, sum)))
         .collect();
     assert_eq!(listed.len(), inside.len());
     for path in &inside {
@@ -204,9 +201,8 @@ fn every_rdma_module_has_its_provider_and_each_finds_its_libraries() {
         let output = loader.output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success() && text.contains("libc.so.6 => "), "{library}: {text}");
-        let of_host = |line: &&str| {
-            line.split_once(" => ").is_some_and(|(_, found)| !found.starts_with(root.to_str().unwrap()))
-        };
+        let of_host =
+            |line: &&str| line.split_once(" => ").is_some_and(|(_, found)| !found.starts_with(root.to_str().unwrap()));
         let elsewhere: Vec<_> = text.lines().filter(of_host).collect();
         assert!(elsewhere.is_empty(), "{library}: {elsewhere:?}");
     }
@@ -214,8 +210,7 @@ fn every_rdma_module_has_its_provider_and_each_finds_its_libraries() {
 
 /// True when a 64-bit ELF file has a program header PT_INTERP, which names the loader.
 fn wants_loader(elf: &[u8]) -> bool {
-    let number =
-        |at: usize, bytes: usize| elf[at..at + bytes].iter().rev().fold(0, |n, b| n << 8 | usize::from(*b));
+    let number = |at: usize, bytes: usize| elf[at..at + bytes].iter().rev().fold(0, |n, b| n << 8 | usize::from(*b));
     let (table, size, count) = (number(32, 8), number(54, 2), number(56, 2));
     assert!(count > 0, "no program headers");
     (0..count).any(|n| number(table + n * size, 4) == 3)
@@ -239,9 +234,7 @@ fn the_kernels_built_in_command_line_keeps_iommu_and_acs_off() {
         assert!(line.trim_end_matches('"').split_whitespace().any(|w| w == word), "{word} not in {line}");
     }
     assert!(!config.contains("CONFIG_CMDLINE_OVERRIDE=y"));
-    assert!(
-        !config.lines().any(|l| l.starts_with("CONFIG_DRM_NOUVEAU=") || l.starts_with("CONFIG_FB_NVIDIA="))
-    );
+    assert!(!config.lines().any(|l| l.starts_with("CONFIG_DRM_NOUVEAU=") || l.starts_with("CONFIG_FB_NVIDIA=")));
 }
 
 #[test]

@@ -2,18 +2,18 @@
 //! `./run driver-files` writes the description of a driver from NVIDIA's two downloaded files, and names what is wrong with
 //! them. The tools trees must exist (`./run image`).
 
-use harness::driver_bench::{Bench, REGISTRY, one_error};
+use harness::driver_inputs::{DriverInputs, REGISTRY, assert_one_error};
 use std::fs;
 use std::path::Path;
 use std::process::Output;
 
 #[test]
 fn a_complete_installer_is_unpacked_and_a_truncated_one_is_refused() {
-    let bench = Bench::new();
-    let whole = bench.installer("570.1.2");
-    let output = bench.script("run-file.sh", &[&whole, &bench.path("to")]);
+    let inputs = DriverInputs::new();
+    let whole = inputs.installer("570.1.2");
+    let output = inputs.script("run-file.sh", &[&whole, &inputs.path("to")]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "570.1.2\n", "{output:?}");
-    assert!(bench.path("to/firmware/gsp_ga10x.bin").exists());
+    assert!(inputs.path("to/firmware/gsp_ga10x.bin").exists());
 
     let bytes = fs::read(&whole).unwrap();
     for (length, words) in [
@@ -22,76 +22,75 @@ fn a_complete_installer_is_unpacked_and_a_truncated_one_is_refused() {
         (20, "do not name skip="),
         (0, "do not name skip="),
     ] {
-        let cut = bench.write("cut.run", &bytes[..length]);
+        let cut = inputs.write("cut.run", &bytes[..length]);
         // the hash matches, because the description was written from the truncated file
-        bench.tree("570.1.2");
-        bench.files("570.1.2", &cut, "");
+        inputs.tree("570.1.2");
+        inputs.files("570.1.2", &cut, "");
         if length > 20 {
-            bench.refuses(&["cut.run", words]);
+            inputs.assert_refused(&["cut.run", words]);
         } else {
-            one_error(&bench.script("run-file.sh", &[&cut, &bench.path("none")]), &["cut.run"]);
+            assert_one_error(&inputs.script("run-file.sh", &[&cut, &inputs.path("none")]), &["cut.run"]);
         }
     }
     // no MD5 in the header: unpacking the rest detects the truncation
     let text = String::from_utf8_lossy(&bytes[..200]).replace("MD5=", "NOT=");
     let header = text.split("exit 1\n").next().unwrap().to_owned() + "exit 1\n";
     let cut = [header.as_bytes(), &bytes[header.len()..bytes.len() / 2]].concat();
-    let cut = bench.write("cut.run", cut);
-    one_error(&bench.script("run-file.sh", &[&cut, &bench.path("none")]), &["cut.run", "cut off"]);
+    let cut = inputs.write("cut.run", cut);
+    assert_one_error(&inputs.script("run-file.sh", &[&cut, &inputs.path("none")]), &["cut.run", "cut off"]);
 }
 
 #[test]
 fn a_file_with_another_hash_is_refused() {
-    let bench = Bench::new();
-    bench.tree("570.1.2");
-    let run = bench.installer("570.1.2");
-    bench.files("570.1.2", &run, &"0".repeat(64));
-    bench.refuses(&["is not the file that files.run_sha256 names", "expected 0000"]);
+    let inputs = DriverInputs::new();
+    inputs.tree("570.1.2");
+    let run = inputs.installer("570.1.2");
+    inputs.files("570.1.2", &run, &"0".repeat(64));
+    inputs.assert_refused(&["is not the file that files.run_sha256 names", "expected 0000"]);
 }
 
 #[test]
 fn a_pair_of_two_versions_is_refused_and_both_are_named() {
-    let bench = Bench::new();
-    bench.tree("570.1.3");
-    let run = bench.installer("570.1.2");
-    bench.files("570.1.2", &run, "");
-    bench.refuses(&["NVIDIA-Linux-x86_64-570.1.2.run is version 570.1.2", "version 570.1.3"]);
+    let inputs = DriverInputs::new();
+    inputs.tree("570.1.3");
+    let run = inputs.installer("570.1.2");
+    inputs.files("570.1.2", &run, "");
+    inputs.assert_refused(&["NVIDIA-Linux-x86_64-570.1.2.run is version 570.1.2", "version 570.1.3"]);
 }
 
 #[test]
 fn a_folder_that_is_no_driver_tree_is_refused() {
-    let bench = Bench::new();
-    let run = bench.installer("570.1.2");
-    fs::create_dir(bench.path("tree")).unwrap();
-    bench.files("570.1.2", &run, "");
-    bench.refuses(&["is not a tree of NVIDIA's open-gpu-kernel-modules"]);
+    let inputs = DriverInputs::new();
+    let run = inputs.installer("570.1.2");
+    fs::create_dir(inputs.path("tree")).unwrap();
+    inputs.files("570.1.2", &run, "");
+    inputs.assert_refused(&["is not a tree of NVIDIA's open-gpu-kernel-modules"]);
 }
 
 #[test]
 fn a_patch_that_does_not_fit_exactly_is_refused_by_name() {
-    let bench = Bench::new();
-    bench.tree("570.1.2");
-    let run = bench.installer("570.1.2");
-    bench.files("570.1.2", &run, "");
-    let text = fs::read_to_string(bench.path("source.toml")).unwrap();
-    let text =
-        text.replace("patches = \"\"", "patches = \"patches\"").replace("patch = \"\"", "patch = \"1\"");
-    bench.write("source.toml", text.replace("patch = \"1\"", "patch = \"\""));
-    bench.refuses(&["patch is empty; modules with patches or edits must name their level"]);
-    bench.write("source.toml", text.replace("\"ada\", ", ""));
-    bench.write("patches/series", "# order\n0001-good.patch\n0002-fuzzy.patch\n");
+    let inputs = DriverInputs::new();
+    inputs.tree("570.1.2");
+    let run = inputs.installer("570.1.2");
+    inputs.files("570.1.2", &run, "");
+    let text = fs::read_to_string(inputs.path("source.toml")).unwrap();
+    let text = text.replace("patches = \"\"", "patches = \"patches\"").replace("patch = \"\"", "patch = \"1\"");
+    inputs.write("source.toml", text.replace("patch = \"1\"", "patch = \"\""));
+    inputs.assert_refused(&["patch is empty; modules with patches or edits must name their level"]);
+    inputs.write("source.toml", text.replace("\"ada\", ", ""));
+    inputs.write("patches/series", "# order\n0001-good.patch\n0002-fuzzy.patch\n");
     let patch = |context: &str| {
         format!(
             "--- a/kernel-open/nvidia/nv.c\n+++ b/kernel-open/nvidia/nv.c\n@@ -1,3 +1,3 @@\n {context}\n-two\n+TWO\n three\n"
         )
     };
-    bench.write("patches/0001-good.patch", patch("one").replace("TWO", "two again"));
+    inputs.write("patches/0001-good.patch", patch("one").replace("TWO", "two again"));
     // one context line differs: `patch` would apply it with fuzz 1
-    bench.write("patches/0002-fuzzy.patch", patch("ONE").replace("-two", "-two again"));
-    bench.refuses(&["patch 0002-fuzzy.patch does not apply"]);
+    inputs.write("patches/0002-fuzzy.patch", patch("ONE").replace("-two", "-two again"));
+    inputs.assert_refused(&["patch 0002-fuzzy.patch does not apply"]);
 
-    bench.write("patches/series", "0003-none.patch\n");
-    bench.refuses(&["0003-none.patch", "not there"]);
+    inputs.write("patches/series", "0003-none.patch\n");
+    inputs.assert_refused(&["0003-none.patch", "not there"]);
 }
 
 #[test]
@@ -106,9 +105,9 @@ fn a_description_with_a_mistake_is_refused() {
         ("run_sha256 = \"\"", "run_sha256 = \"abc\"", "is not a SHA256"),
         ("schema = \"firstlight.driver-source/3\"", "schema = \"2\"", "schema is '2'"),
     ] {
-        let bench = Bench::new();
-        bench.description(&[(from, to)]);
-        let output = bench.script("build.sh", &[&bench.path("kernel")]);
+        let inputs = DriverInputs::new();
+        inputs.description(&[(from, to)]);
+        let output = inputs.script("build.sh", &[&inputs.path("kernel")]);
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && text.contains(words), "{to}: {text}");
     }
@@ -133,13 +132,7 @@ fn a_registry_key_that_means_something_else_in_the_tree_is_refused() {
             "",
             "family ada: 570.1.2: RMForceP2PType has no value BAR1P2P there; allowed: DEFAULT (0)",
         ),
-        (
-            "580.1.2",
-            "",
-            "\"ada\"",
-            "\"blackwell\"",
-            "family blackwell: 580.1.2: the header has no key RMPcieP2PType",
-        ),
+        ("580.1.2", "", "\"ada\"", "\"blackwell\"", "family blackwell: 580.1.2: the header has no key RMPcieP2PType"),
         (
             "580.1.2",
             "",
@@ -147,21 +140,9 @@ fn a_registry_key_that_means_something_else_in_the_tree_is_refused() {
             "[registry]\nRMForceP2PType = \"BAR1\"",
             "RMForceP2PType has no value BAR1 there",
         ),
-        (
-            "580.1.2",
-            "",
-            "[registry]",
-            "[registry]\nRMForceP2PType = 2",
-            "RMForceP2PType=2 means NVLINK, MAX there",
-        ),
+        ("580.1.2", "", "[registry]", "[registry]\nRMForceP2PType = 2", "RMForceP2PType=2 means NVLINK, MAX there"),
         ("580.1.2", "", "[registry]", "[registry]\nForceP2P = 17", "write them by name: READ, WRITE"),
-        (
-            "580.1.2",
-            "",
-            "[registry]",
-            "[registry]\nForceP2P = { ATOMICS = \"ENABLE\" }",
-            "has no field ATOMICS",
-        ),
+        ("580.1.2", "", "[registry]", "[registry]\nForceP2P = { ATOMICS = \"ENABLE\" }", "has no field ATOMICS"),
         (
             "580.1.2",
             "",
@@ -177,47 +158,48 @@ fn a_registry_key_that_means_something_else_in_the_tree_is_refused() {
             "the header has no key RMPeerID",
         ),
     ] {
-        let bench = Bench::new();
-        bench.tree(version);
-        let run = bench.installer(version);
-        bench.files(version, &run, "");
-        let text = fs::read_to_string(bench.path("source.toml")).unwrap();
+        let inputs = DriverInputs::new();
+        inputs.tree(version);
+        let run = inputs.installer(version);
+        inputs.files(version, &run, "");
+        let text = fs::read_to_string(inputs.path("source.toml")).unwrap();
         let text = text.replace("patch = \"\"", &format!("patch = \"{patch}\"")).replace(from, to);
-        bench.write("source.toml", text.replace("nccl = \"debian\"", "nccl = \"wheel\""));
-        bench.refuses(&[words]);
+        inputs.write("source.toml", text.replace("nccl = \"debian\"", "nccl = \"wheel\""));
+        inputs.assert_refused(&[words]);
         if version == "580.1.2" && to.contains("blackwell") {
-            bench.write("source.toml", text);
-            bench.refuses(&["nccl: the archive's NCCL has no code for blackwell; nccl = \"wheel\" has it"]);
+            inputs.write("source.toml", text);
+            inputs.assert_refused(&["nccl: the archive's NCCL has no code for blackwell; nccl = \"wheel\" has it"]);
         }
     }
 }
 
 #[test]
 fn registry_keys_use_the_numbers_of_the_tree_itself() {
-    let bench = Bench::new();
-    let tree = bench.tree("580.1.2");
+    let inputs = DriverInputs::new();
+    let tree = inputs.tree("580.1.2");
     let look = || {
-        bench.description(&[("patches = \"patches/555.58.02\"", "patches = \"\"")]);
-        let output = bench.script("look.sh", &[&tree]);
+        inputs.description(&[("patches = \"patches/555.58.02\"", "patches = \"\"")]);
+        let output = inputs.script("look.sh", &[&tree]);
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
     let text = look();
     assert!(text.starts_with("version 580.1.2\n") && text.ends_with("patches  none described\n"), "{text}");
-    assert!(text.contains(
-        "patched  ada: refused: families.toml: family ada: 580.1.2: the header has no key RMPcieP2PType\n"
-    ));
+    assert!(
+        text.contains(
+            "patched  ada: refused: families.toml: family ada: 580.1.2: the header has no key RMPcieP2PType\n"
+        )
+    );
     assert!(text.contains("as it is  ada: no keys\n"), "{text}");
     // A header whose numbers and bits differ from NVIDIA's.
     let header = REGISTRY.replace("5:4", "9:7").replace("READ_ENABLE  0x00000001", "READ_ENABLE  2")
         + "#define T \"RMPcieP2PType\"\n#define T_BAR1 T_X\n#define T_X 0x0A\n\
            #define S \"RMForceStaticBar1\"\n#define S_ENABLE (7u) /* of all */\n";
-    bench.write("tree/src/nvidia/interface/nvrm_registry.h", header);
+    inputs.write("tree/src/nvidia/interface/nvrm_registry.h", header);
     let keys = "ForceP2P=130;RMPcieP2PType=10;RMForceStaticBar1=7\n";
     let text = look();
     assert!(
-        text.contains(&format!("patched  ada: {keys}"))
-            && text.contains(&format!("as it is  blackwell: {keys}")),
+        text.contains(&format!("patched  ada: {keys}")) && text.contains(&format!("as it is  blackwell: {keys}")),
         "{text}"
     );
 }
@@ -225,44 +207,43 @@ fn registry_keys_use_the_numbers_of_the_tree_itself() {
 const VERSION: &str = "590.1.2";
 
 /// A modules tree and an installer of these versions, both with file names of `VERSION`.
-fn both(modules: &str, run: &str) -> Bench {
-    let bench = Bench::new();
-    bench.tree(modules);
-    fs::rename(bench.path("tree"), bench.path(&format!("open-gpu-kernel-modules-{VERSION}"))).unwrap();
-    let installer = bench.installer(run);
-    fs::rename(installer, bench.path(&format!("NVIDIA-Linux-x86_64-{VERSION}.run"))).unwrap();
-    bench
+fn matching_inputs(modules: &str, run: &str) -> DriverInputs {
+    let inputs = DriverInputs::new();
+    inputs.tree(modules);
+    fs::rename(inputs.path("tree"), inputs.path(&format!("open-gpu-kernel-modules-{VERSION}"))).unwrap();
+    let installer = inputs.installer(run);
+    fs::rename(installer, inputs.path(&format!("NVIDIA-Linux-x86_64-{VERSION}.run"))).unwrap();
+    inputs
 }
 
-fn describe(bench: &Bench, families: &[&str]) -> Output {
-    let folder = bench.path(".");
+fn describe(inputs: &DriverInputs, families: &[&str]) -> Output {
+    let folder = inputs.path(".");
     let mut words = vec![Path::new(VERSION), &folder];
     words.extend(families.iter().map(Path::new));
-    bench.script("files.sh", &words)
+    inputs.script("files.sh", &words)
 }
 
 #[track_caller]
-fn refused(bench: &Bench, families: &[&str], words: &[&str]) {
-    one_error(&describe(bench, families), words);
-    assert!(!bench.path("driver.toml").exists());
+fn assert_refused(inputs: &DriverInputs, families: &[&str], words: &[&str]) {
+    assert_one_error(&describe(inputs, families), words);
+    assert!(!inputs.path("driver.toml").exists());
 }
 
 #[test]
 fn two_matching_files_are_described_and_the_build_accepts_the_description() {
-    let bench = both(VERSION, VERSION);
-    let output = describe(&bench, &[]);
+    let inputs = matching_inputs(VERSION, VERSION);
+    let output = describe(&inputs, &[]);
     let (log, command) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
     assert!(output.status.success(), "{log}");
-    assert!(
-        command.starts_with("FIRSTLIGHT_DRIVER=/") && command.ends_with("/driver.toml ./run image\n"),
-        "{command}"
-    );
+    assert!(command.starts_with("FIRSTLIGHT_DRIVER=/") && command.ends_with("/driver.toml ./run image\n"), "{command}");
     // The tree is not NVIDIA's: the edits do not fit, so it stays unchanged, and its header lacks one key.
     assert!(log.contains("no edits: edits edits: ") && log.contains("modules as they are\n"), "{log}");
-    assert!(log.contains(
-        "without blackwell: families.toml: family blackwell: 590.1.2: the header has no key RMPcieP2PType"
-    ));
-    let text = fs::read_to_string(bench.path("driver.toml")).unwrap();
+    assert!(
+        log.contains(
+            "without blackwell: families.toml: family blackwell: 590.1.2: the header has no key RMPcieP2PType"
+        )
+    );
+    let text = fs::read_to_string(inputs.path("driver.toml")).unwrap();
     for line in [
         "version = \"590.1.2\"",
         "source = \"files\"",
@@ -276,51 +257,47 @@ fn two_matching_files_are_described_and_the_build_accepts_the_description() {
         assert!(text.lines().any(|l| l == line), "no {line} in {text}");
     }
     // The build accepts the description and fails only in the compiler, because this tree has no real sources.
-    bench.write("source.toml", text);
-    bench.write("kernel/release", "6.12-firstlight\n");
-    one_error(&bench.script("build.sh", &[&bench.path("kernel")]), &["the driver's modules do not build"]);
+    inputs.write("source.toml", text);
+    inputs.write("kernel/release", "6.12-firstlight\n");
+    assert_one_error(&inputs.script("build.sh", &[&inputs.path("kernel")]), &["the driver's modules do not build"]);
 }
 
 #[test]
 fn only_the_named_families_are_described() {
-    let bench = both(VERSION, VERSION);
+    let inputs = matching_inputs(VERSION, VERSION);
     let header = format!("open-gpu-kernel-modules-{VERSION}/src/nvidia/interface/nvrm_registry.h");
     let more = "#define T \"RMPcieP2PType\"\n#define T_BAR1 1\n#define S \"RMForceStaticBar1\"\n#define S_ENABLE 1\n";
-    bench.write(&header, REGISTRY.to_owned() + more);
-    let output = describe(&bench, &["blackwell"]);
+    inputs.write(&header, REGISTRY.to_owned() + more);
+    let output = describe(&inputs, &["blackwell"]);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(
-        output.status.success()
-            && stderr.contains("blackwell: ForceP2P=17;RMPcieP2PType=1;RMForceStaticBar1=1\n"),
+        output.status.success() && stderr.contains("blackwell: ForceP2P=17;RMPcieP2PType=1;RMForceStaticBar1=1\n"),
         "{stderr}"
     );
-    assert!(fs::read_to_string(bench.path("driver.toml")).unwrap().contains("families = [\"blackwell\"]\n"));
-    one_error(&describe(&bench, &[]), &["driver.toml already exists"]);
+    assert!(fs::read_to_string(inputs.path("driver.toml")).unwrap().contains("families = [\"blackwell\"]\n"));
+    assert_one_error(&describe(&inputs, &[]), &["driver.toml already exists"]);
 }
 
 #[test]
 fn missing_or_wrong_inputs_are_named_and_nothing_is_written() {
-    let empty = Bench::new();
-    refused(
+    let empty = DriverInputs::new();
+    assert_refused(
         &empty,
         &[],
-        &[
-            "lacks open-gpu-kernel-modules-590.1.2.tar.gz, tag 590.1.2 of",
-            "; and NVIDIA-Linux-x86_64-590.1.2.run",
-        ],
+        &["lacks open-gpu-kernel-modules-590.1.2.tar.gz, tag 590.1.2 of", "; and NVIDIA-Linux-x86_64-590.1.2.run"],
     );
-    refused(&both("590.1.3", VERSION), &[], &["open-gpu-kernel-modules-590.1.2 is version 590.1.3"]);
-    refused(&both(VERSION, "590.1.3"), &[], &["NVIDIA-Linux-x86_64-590.1.2.run is version 590.1.3"]);
-    refused(&both(VERSION, VERSION), &["ada", "blackwell"], &["the header has no key RMPcieP2PType"]);
-    refused(&both(VERSION, VERSION), &["adda"], &["'adda' is not a family; allowed: turing"]);
-    one_error(&empty.script("files.sh", &[Path::new("new")]), &["'new' is not a version"]);
-    one_error(
+    assert_refused(&matching_inputs("590.1.3", VERSION), &[], &["open-gpu-kernel-modules-590.1.2 is version 590.1.3"]);
+    assert_refused(&matching_inputs(VERSION, "590.1.3"), &[], &["NVIDIA-Linux-x86_64-590.1.2.run is version 590.1.3"]);
+    assert_refused(&matching_inputs(VERSION, VERSION), &["ada", "blackwell"], &["the header has no key RMPcieP2PType"]);
+    assert_refused(&matching_inputs(VERSION, VERSION), &["adda"], &["'adda' is not a family; allowed: turing"]);
+    assert_one_error(&empty.script("files.sh", &[Path::new("new")]), &["'new' is not a version"]);
+    assert_one_error(
         &empty.script("files.sh", &[Path::new(VERSION), Path::new("/does/not/exist")]),
         &["there is no folder"],
     );
-    let foreign = Bench::new();
+    let foreign = DriverInputs::new();
     foreign.tree(VERSION);
     fs::rename(foreign.path("tree"), foreign.path(&format!("open-gpu-kernel-modules-{VERSION}"))).unwrap();
     foreign.installer_for(VERSION, 0xb7);
-    refused(&foreign, &[], &["NVIDIA-Linux-x86_64-590.1.2.run is not for x86-64 processors"]);
+    assert_refused(&foreign, &[], &["NVIDIA-Linux-x86_64-590.1.2.run is not for x86-64 processors"]);
 }

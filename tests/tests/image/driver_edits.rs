@@ -27,9 +27,7 @@ fn chips(index: &[(&str, u32)]) -> String {
 /// A table that assigns chip `C`'s version of `method` to the chips in `named`, with one mask for each word.
 fn table(method: &str, masks: &[(u32, u32)], named: &[&str]) -> String {
     let term = |(word, mask): &(u32, u32)| {
-        format!(
-            "( ((chipHal_HalVarIdx >> 5) == {word}UL) && ((1UL << (chipHal_HalVarIdx & 0x1f)) & 0x{mask:08x}UL) )"
-        )
+        format!("( ((chipHal_HalVarIdx >> 5) == {word}UL) && ((1UL << (chipHal_HalVarIdx & 0x1f)) & 0x{mask:08x}UL) )")
     };
     let terms: Vec<_> = masks.iter().map(term).collect();
     let (terms, named) = (terms.join(" ||\n        "), named.join(" | "));
@@ -133,11 +131,7 @@ fn masks_and_comment_follow_the_trees_own_indices_and_nothing_else_changes() {
     let tables = [table("thingDo", &[(1, 0x810)], &["C", "D"]), table("thingUndo", &[(1, 0x10)], &["C"])];
     other.insert(TABLES, tables.concat());
     let (_, after) = edit(&other, EDITS);
-    assert!(
-        after[TABLES].contains(&table("thingDo", &[(1, 0x816)], &["A", "B", "C", "D"])),
-        "{}",
-        after[TABLES]
-    );
+    assert!(after[TABLES].contains(&table("thingDo", &[(1, 0x816)], &["A", "B", "C", "D"])), "{}", after[TABLES]);
     // A tree that already has the bindings needs no edit.
     let mut bound = other.clone();
     bound.insert(TABLES, after[TABLES].clone());
@@ -148,7 +142,7 @@ fn masks_and_comment_follow_the_trees_own_indices_and_nothing_else_changes() {
 
 /// Asserts that the tree with one change, in one of its files or in the edits, is refused with these words and not written to.
 #[track_caller]
-fn refused(file: &str, from: &str, to: &str, words: &str) {
+fn assert_refused(file: &str, from: &str, to: &str, words: &str) {
     let (mut tree, mut edits) = (tree(), EDITS.to_owned());
     let changed = match tree.get_mut(file) {
         Some(text) => text,
@@ -160,10 +154,7 @@ fn refused(file: &str, from: &str, to: &str, words: &str) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && output.stdout.is_empty(), "{from} {to}: {output:?}");
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
-    assert!(
-        stderr.starts_with("firstlight: error: edits edits: ") && stderr.contains(words),
-        "{from} {to}: {stderr}"
-    );
+    assert!(stderr.starts_with("firstlight: error: edits edits: ") && stderr.contains(words), "{from} {to}: {stderr}");
     let before: BTreeMap<_, _> = tree.iter().map(|(name, text)| ((*name).to_owned(), text.clone())).collect();
     assert_eq!(after, before);
 }
@@ -175,24 +166,14 @@ fn a_tree_that_is_not_as_expected_is_refused_and_left_unchanged() {
         (TABLES, "0x00000102", "0x00000002", "thingDo: the masks hold C; the comment says C, D"),
         (TABLES, "C | D", "C | E", "its comment names E, for which the tree has no index"),
         (TABLES, "// thingUndo", "// thingRedo", "thingUndo: 0 tables with 2 assignments, 0 as expected"),
-        (
-            TABLES,
-            "// thingDoMore --",
-            "// thingUndo --",
-            "thingUndo: 2 tables with 2 assignments, 1 as expected",
-        ),
+        (TABLES, "// thingDoMore --", "// thingUndo --", "thingUndo: 2 tables with 2 assignments, 1 as expected"),
         (
             TABLES,
             "    else\n    {\n        pThis->__thingUndo__",
             "    else if (x)\n    {\n        pThis->__thing__",
             "two branches",
         ),
-        (
-            TABLES,
-            "&thingDo_C",
-            "&thingDo_D",
-            "C is expected to have thingDo_C; the table gives thingDo_D to C, D",
-        ),
+        (TABLES, "&thingDo_C", "&thingDo_D", "C is expected to have thingDo_C; the table gives thingDo_D to C, D"),
         (
             TABLES,
             "(1UL << (chipHal_HalVarIdx & 0x1f)) & 0x00000102UL",
@@ -229,29 +210,26 @@ fn a_tree_that_is_not_as_expected_is_refused_and_left_unchanged() {
         ("edits", "src/thing.c", "src/none.c", "src/none.c: No such file"),
         ("edits", "to = \"src/own.c\"", "to = \"src/thing.c\"", "there is a src/thing.c already"),
     ] {
-        refused(file, from, to, words);
+        assert_refused(file, from, to, words);
     }
 }
 
 #[test]
 fn a_call_gets_the_argument_that_the_kernel_needs_unless_the_tree_already_has_it() {
-    let edits = "from = \"580\"\n[[argument]]\nfile = \"src/thing.c\"\nfunction = \"resize\"\ncount = 4\nvalue = \"0\"\n";
+    let edits =
+        "from = \"580\"\n[[argument]]\nfile = \"src/thing.c\"\nfunction = \"resize\"\ncount = 4\nvalue = \"0\"\n";
     let with = |code: &str| {
         let mut tree = tree();
         tree.insert(CODE, code.to_owned());
         edit(&tree, edits)
     };
-    let (output, after) =
-        with("// resize(x)\nint f(void)\n{\n    return resize(dev, g(1, 2), \",)\" /* , */);\n}\n");
+    let (output, after) = with("// resize(x)\nint f(void)\n{\n    return resize(dev, g(1, 2), \",)\" /* , */);\n}\n");
     assert!(output.status.success(), "{output:?}");
     assert!(after[CODE].contains("return resize(dev, g(1, 2), \",)\" /* , */, 0);"), "{}", after[CODE]);
 
     let both = "#if NEW\n  r = resize(dev, 1, size, 0);\n#else\n  r = resize(dev, 1, size);\n#endif\n";
     let (output, after) = with(both);
-    assert!(
-        String::from_utf8_lossy(&output.stdout).contains("resize: has 4 arguments already"),
-        "{output:?}"
-    );
+    assert!(String::from_utf8_lossy(&output.stdout).contains("resize: has 4 arguments already"), "{output:?}");
     assert_eq!(after[CODE], both);
 
     for (code, why) in [

@@ -18,8 +18,7 @@ const UKI_ON_STICK: &str = "EFI/Linux/firstlight.efi";
 fn every_medium_holds_the_same_kernel_and_initrd() {
     let image = Image::shipped();
     let initrd = bytes(image.initrd().unwrap());
-    let kernels =
-        BTreeMap::from([("off", bytes(image.kernel().unwrap())), ("pt", bytes(image.pt_kernel().unwrap()))]);
+    let kernels = BTreeMap::from([("off", bytes(image.kernel().unwrap())), ("pt", bytes(image.pt_kernel().unwrap()))]);
     let pxe = image.pxe().unwrap();
     assert!(bytes(pxe.join("vmlinuz")) == kernels["off"] && bytes(pxe.join("vmlinuz-pt")) == kernels["pt"]);
     assert!(bytes(pxe.join("initrd")) == initrd);
@@ -75,10 +74,7 @@ fn the_entry_shell_is_only_in_images_built_for_it() {
     let table = |words: &[&str]| {
         let mut command = Command::new(&entries);
         let output = command.arg(workspace().join("image/media/entries.toml")).args(words).output().unwrap();
-        (
-            output.status.success(),
-            String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned(),
-        )
+        (output.status.success(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
     };
     let image = Image::shipped();
     let own = image.file("etc/firstlight/config.toml").unwrap().data;
@@ -97,8 +93,7 @@ fn the_entry_shell_is_only_in_images_built_for_it() {
 fn the_readme_shows_the_entries() {
     let script = workspace().join("image/media/entries.py");
     let mut command = Command::new(script);
-    let output =
-        command.arg(workspace().join("image/media/entries.toml")).args(["markdown", "shell"]).output();
+    let output = command.arg(workspace().join("image/media/entries.toml")).args(["markdown", "shell"]).output();
     let table = String::from_utf8(output.unwrap().stdout).unwrap();
     let page = fs::read_to_string(workspace().join("docs/image.md")).unwrap();
     let block = format!("<!-- entries -->\n{table}<!-- /entries -->\n");
@@ -124,10 +119,7 @@ fn a_mistake_in_the_file_of_entries_is_reported_in_one_line() {
         let mut command = Command::new(workspace().join("image/media/entries.py"));
         let output = command.arg(&file).arg("table").output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            !output.status.success() && text.contains(words) && text.lines().count() == 1,
-            "{to}: {text}"
-        );
+        assert!(!output.status.success() && text.contains(words) && text.lines().count() == 1, "{to}: {text}");
     }
 }
 
@@ -178,13 +170,10 @@ fn the_cd_has_the_sticks_system_except_for_the_parts_that_only_a_stick_has() {
 fn the_checksums_of_the_network_folder_are_complete_and_right() {
     let pxe = Image::shipped().pxe().unwrap();
     let mut check = Command::new("sha256sum");
-    let output =
-        check.args(["--check", "--strict", "--quiet", "SHA256SUMS"]).current_dir(&pxe).output().unwrap();
+    let output = check.args(["--check", "--strict", "--quiet", "SHA256SUMS"]).current_dir(&pxe).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let listed = fs::read_to_string(pxe.join("SHA256SUMS")).unwrap();
-    for file in
-        ["vmlinuz", "vmlinuz-pt", "initrd", "firstlight.efi", "boot.ipxe", "undionly.kpxe", "ipxe.efi"]
-    {
+    for file in ["vmlinuz", "vmlinuz-pt", "initrd", "firstlight.efi", "boot.ipxe", "undionly.kpxe", "ipxe.efi"] {
         assert!(listed.lines().any(|l| l.ends_with(&format!("  {file}"))), "{file} is not listed");
     }
     for entry in fs::read_dir(&pxe).unwrap().map(|e| e.unwrap()).filter(|e| e.path().is_file()) {

@@ -26,7 +26,7 @@ fn vendored(checkout: &Path, to: &Path) {
 }
 
 /// The files' order, owners, times and permissions are the same on every host; their bytes are locked by their hashes.
-fn names_nothing_of_this_host(archive: &Path) {
+fn assert_no_host_metadata(archive: &Path) {
     let mut list = Command::new("tar");
     list.args(["--list", "--verbose", "--numeric-owner", "--full-time", "--utc", "--file"]).arg(archive);
     let listing = output(&mut list).unwrap();
@@ -46,9 +46,9 @@ fn without_network_the_archive_of_inputs_gives_the_same_bytes() {
     let copy = Checkout::new(&[]).unwrap();
     let archive = copy.path("inputs.tar");
     vendored(copy.top(), &archive);
-    names_nothing_of_this_host(&archive);
+    assert_no_host_metadata(&archive);
 
-    reuse_what_was_compiled(&copy);
+    reuse_compiled_crates(&copy);
     let own_cache = copy.path("cache");
     fs::create_dir(&own_cache).unwrap();
     for built in ["kernel", "driver"] {
@@ -61,14 +61,14 @@ fn without_network_the_archive_of_inputs_gives_the_same_bytes() {
     assert!(text.contains("runs in a Debian 13 folder") && text.contains("built offline from "), "{text}");
     assert!(text.contains("Compiling firstlight-init "), "nothing was compiled offline: {text}");
     assert!(!copy.path("target/offline").exists(), "the unpacked archive is left behind");
-    same_as_shipped(&copy);
+    assert_same_as_shipped(&copy);
 }
 
 /// Gives the offline build what cargo compiled of the registry's crates and the validator for the shipped image, which takes
 /// minutes. Cargo reuses it only if name, version, features and our files' modification times match the archive's crates and
 /// the checkout; the program of process 1, whose file is newer than its build output, is compiled and linked again.
 /// `./run reproduce` compiles everything.
-fn reuse_what_was_compiled(copy: &Checkout) {
+fn reuse_compiled_crates(copy: &Checkout) {
     let (shipped, compiled) = (workspace().join("target/image/rust"), copy.path("target/image/rust-offline"));
     if !shipped.exists() {
         return;
@@ -83,20 +83,19 @@ fn reuse_what_was_compiled(copy: &Checkout) {
 }
 
 /// Asserts that image and media of the copy are the shipped ones.
-fn same_as_shipped(copy: &Checkout) {
+fn assert_same_as_shipped(copy: &Checkout) {
     for (online, offline) in [
         (Image::shipped().uki().unwrap().parent().unwrap().to_owned(), "target/image/out"),
         (Image::shipped().usb().unwrap().parent().unwrap().to_owned(), "target/image/media"),
     ] {
         assert!(fs::read_dir(copy.path(offline)).unwrap().count() > 1, "nothing in {offline}");
-        let output =
-            Command::new("diff").args(["-rq"]).arg(&online).arg(copy.path(offline)).output().unwrap();
+        let output = Command::new("diff").args(["-rq"]).arg(&online).arg(copy.path(offline)).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     }
 }
 
 /// A checkout with one package, one crate and a build that only records what it sees, and a matching archive of inputs.
-struct Small {
+struct SmallCheckout {
     checkout: Checkout,
     inputs: PathBuf,
 }
@@ -111,15 +110,14 @@ fn sh(at: &Path, script: &str) {
     assert!(output.status.success(), "{script}: {}", stderr(&output));
 }
 
-impl Small {
+impl SmallCheckout {
     const BUILD: &str = "#!/bin/sh
         mkdir -p target/image/out; cd target/image/out
         echo small > .image-id; cat /proc/net/dev > net
         cp \"$FIRSTLIGHT_INPUTS/debs/thing_1_all.deb\" \"$FIRSTLIGHT_INPUTS\"/cargo/registry/src/index.crates.io-0a/leaf-1.0.0/lib.rs .\n";
 
     fn new() -> Self {
-        let checkout =
-            Checkout::new(&["image/reproduce/offline.sh", "image/lib/", "rust-toolchain.toml"]).unwrap();
+        let checkout = Checkout::new(&["image/reproduce/offline.sh", "image/lib/", "rust-toolchain.toml"]).unwrap();
         let inputs = checkout.path("firstlight-inputs");
         sh(
             checkout.top(),
@@ -130,12 +128,9 @@ impl Small {
              echo rust > firstlight-inputs/rust/rustc",
         );
         let deb = sha256(&inputs.join("debs/thing_1_all.deb"));
-        fs::write(checkout.path("image/inputs.lock"), format!("# lock\nmedia thing 1 all 300000 {deb}\n"))
-            .unwrap();
+        fs::write(checkout.path("image/inputs.lock"), format!("# lock\nmedia thing 1 all 300000 {deb}\n")).unwrap();
         let leaf = sha256(&inputs.join("crates/index.crates.io-0a/leaf-1.0.0.crate"));
-        let lock = format!(
-            "version = 4\n\n[[package]]\nname = \"leaf\"\nversion = \"1.0.0\"\nchecksum = \"{leaf}\"\n"
-        );
+        let lock = format!("version = 4\n\n[[package]]\nname = \"leaf\"\nversion = \"1.0.0\"\nchecksum = \"{leaf}\"\n");
         fs::write(checkout.path("Cargo.lock"), lock).unwrap();
         fs::write(checkout.path("image/build.sh"), Self::BUILD).unwrap();
         sh(
@@ -149,19 +144,14 @@ impl Small {
     }
 
     fn list(&self) {
-        sh(
-            &self.inputs,
-            "find . -type f ! -name SHA256SUMS -printf '%P\\n' | sort | xargs sha256sum > SHA256SUMS",
-        );
+        sh(&self.inputs, "find . -type f ! -name SHA256SUMS -printf '%P\\n' | sort | xargs sha256sum > SHA256SUMS");
     }
 
     /// Packs the folder of inputs, with its list first; `more` is passed to tar.
     fn pack(&self, more: &str) {
         sh(
             self.checkout.top(),
-            &format!(
-                "tar -cf a.tar {more} firstlight-inputs/SHA256SUMS --exclude=SHA256SUMS firstlight-inputs"
-            ),
+            &format!("tar -cf a.tar {more} firstlight-inputs/SHA256SUMS --exclude=SHA256SUMS firstlight-inputs"),
         );
     }
 
@@ -170,7 +160,7 @@ impl Small {
     }
 
     #[track_caller]
-    fn refuses(&self, words: &[&str], says: &[&str]) {
+    fn assert_refused(&self, words: &[&str], says: &[&str]) {
         let text = stderr(&self.build(words));
         let errors: Vec<_> = text.lines().filter(|l| l.contains("error:")).collect();
         assert_eq!(errors.len(), 1, "{text}");
@@ -180,14 +170,14 @@ impl Small {
     }
 
     #[track_caller]
-    fn refuses_archive(&self, says: &[&str]) {
-        self.refuses(&["image", "--offline", "a.tar"], says);
+    fn assert_archive_refused(&self, says: &[&str]) {
+        self.assert_refused(&["image", "--offline", "a.tar"], says);
     }
 }
 
 #[test]
 fn a_matching_archive_is_unpacked_and_the_build_sees_it_and_no_network() {
-    let small = Small::new();
+    let small = SmallCheckout::new();
     let output = small.build(&["image", "--offline", "a.tar"]);
     assert!(output.status.success(), "{}", stderr(&output));
     let out = small.checkout.path("target/image/out");
@@ -201,7 +191,7 @@ fn a_matching_archive_is_unpacked_and_the_build_sees_it_and_no_network() {
 
 #[test]
 fn an_archive_that_is_cut_off_or_changed_is_refused() {
-    let small = Small::new();
+    let small = SmallCheckout::new();
     let archive = small.checkout.path("a.tar");
     let whole = fs::read(&archive).unwrap();
     for (length, says) in [
@@ -210,66 +200,66 @@ fn an_archive_that_is_cut_off_or_changed_is_refused() {
         (whole.len() / 2, "is cut off or damaged"),
     ] {
         fs::write(&archive, &whole[..length]).unwrap();
-        small.refuses_archive(&["a.tar", says]);
+        small.assert_archive_refused(&["a.tar", says]);
     }
     let deb = fs::read(small.inputs.join("debs/thing_1_all.deb")).unwrap();
     let at = whole.windows(64).position(|w| w == &deb[..64]).unwrap();
     let mut changed = whole.clone();
     changed[at + 1000] ^= 1;
     fs::write(&archive, &changed).unwrap();
-    small.refuses_archive(&["is damaged: debs/thing_1_all.deb is not the file that its list names"]);
+    small.assert_archive_refused(&["is damaged: debs/thing_1_all.deb is not the file that its list names"]);
 
     // a folder in place of a file
     let list = small.inputs.join("SHA256SUMS");
     let files = fs::read_to_string(&list).unwrap();
     fs::write(&list, format!("{files}{}  rust\n", "0".repeat(64))).unwrap();
     small.pack("");
-    small.refuses_archive(&["is damaged: its list names something that is not a file"]);
+    small.assert_archive_refused(&["is damaged: its list names something that is not a file"]);
     fs::write(&list, files).unwrap();
 
     // cut off between two files, which tar does not notice
     small.pack("--exclude=rustc");
-    small.refuses_archive(&["is cut off: it lacks 1 of 6 files", "rust/rustc"]);
+    small.assert_archive_refused(&["is cut off: it lacks 1 of 6 files", "rust/rustc"]);
     fs::remove_file(&archive).unwrap();
-    small.refuses_archive(&["there is no archive a.tar"]);
+    small.assert_archive_refused(&["there is no archive a.tar"]);
 }
 
 #[test]
 fn an_archive_with_foreign_files_is_refused() {
-    let small = Small::new();
+    let small = SmallCheckout::new();
     fs::write(small.inputs.join("rust/cargo"), "more").unwrap();
     small.pack("");
-    small.refuses_archive(&["contains files that its list does not name", "rust/cargo"]);
+    small.assert_archive_refused(&["contains files that its list does not name", "rust/cargo"]);
     fs::remove_file(small.inputs.join("rust/cargo")).unwrap();
     symlink("/etc/passwd", small.inputs.join("rust/cargo")).unwrap();
     small.pack("");
-    small.refuses_archive(&["contains files that its list does not name", "rust/cargo"]);
+    small.assert_archive_refused(&["contains files that its list does not name", "rust/cargo"]);
     fs::remove_file(small.inputs.join("rust/cargo")).unwrap();
 
     // another package under the locked name, and a list with its hash: the checkout's lock file decides
     fs::write(small.inputs.join("debs/thing_1_all.deb"), "other").unwrap();
     small.list();
     small.pack("");
-    small.refuses_archive(&["lacks 1 locked files", "debs/thing_1_all.deb"]);
+    small.assert_archive_refused(&["lacks 1 locked files", "debs/thing_1_all.deb"]);
 }
 
 #[test]
 fn an_archive_of_another_checkout_is_refused_and_the_lock_file_is_named() {
     for lock in ["image/inputs.lock", "Cargo.lock", "rust-toolchain.toml"] {
-        let small = Small::new();
+        let small = SmallCheckout::new();
         let path = small.checkout.path(lock);
         fs::write(&path, fs::read_to_string(&path).unwrap() + "# newer\n").unwrap();
-        small.refuses_archive(&["a.tar was made with another ", lock, "just vendor"]);
+        small.assert_archive_refused(&["a.tar was made with another ", lock, "just vendor"]);
     }
 }
 
 #[test]
 fn unknown_arguments_are_refused() {
-    let small = Small::new();
-    small.refuses(&["image", "--offlin", "a.tar"], &["unknown word '--offlin'", "[--offline FILE]"]);
-    small.refuses(&["image", "--offline"], &["--offline needs the archive"]);
-    small.refuses(&["image", "--offline", "a.tar", "now"], &["unknown word 'now'"]);
-    small.refuses(&["boot", "--offline", "a.tar"], &["unknown target 'boot'"]);
+    let small = SmallCheckout::new();
+    small.assert_refused(&["image", "--offlin", "a.tar"], &["unknown word '--offlin'", "[--offline FILE]"]);
+    small.assert_refused(&["image", "--offline"], &["--offline needs the archive"]);
+    small.assert_refused(&["image", "--offline", "a.tar", "now"], &["unknown word 'now'"]);
+    small.assert_refused(&["boot", "--offline", "a.tar"], &["unknown target 'boot'"]);
 }
 
 #[test]
@@ -282,13 +272,9 @@ fn vendoring_refuses_impossible_paths_and_unknown_arguments() {
         (vec!["--all"], "unknown word '--all'"),
         (vec!["a.tar", "b.tar"], "unknown word 'b.tar'"),
     ] {
-        let output =
-            Command::new(workspace().join("image/reproduce/vendor.sh")).args(&words).output().unwrap();
+        let output = Command::new(workspace().join("image/reproduce/vendor.sh")).args(&words).output().unwrap();
         let text = stderr(&output);
-        assert!(
-            !output.status.success() && text.lines().count() == 1 && text.contains(says),
-            "{words:?}: {text}"
-        );
+        assert!(!output.status.success() && text.lines().count() == 1 && text.contains(says), "{words:?}: {text}");
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "something was written");
 }

@@ -7,23 +7,23 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 /// A checkout that uses its own Debian archive.
-struct Bench(Checkout);
+struct LockCheckout(Checkout);
 
 fn sh(at: &Path, script: &str) {
     let output = Command::new("sh").args(["-euc", script]).current_dir(at).output().unwrap();
     assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-impl Bench {
+impl LockCheckout {
     fn new() -> Self {
-        let bench = Self(Checkout::new(&["image/"]).unwrap());
-        fs::create_dir_all(bench.0.path("debian/dists/trixie/main/binary-amd64")).unwrap();
-        bench.wants("ipxe   loaders\n");
-        bench
+        let checkout = Self(Checkout::new(&["image/"]).unwrap());
+        fs::create_dir_all(checkout.0.path("debian/dists/trixie/main/binary-amd64")).unwrap();
+        checkout.write_package_list("ipxe   loaders\n");
+        checkout
     }
 
     /// Writes the list of packages for use `media`.
-    fn wants(&self, list: &str) {
+    fn write_package_list(&self, list: &str) {
         fs::write(self.0.path("image/packages.list"), format!("[media]\n{list}[tools]\nother\n")).unwrap();
     }
 
@@ -59,8 +59,7 @@ impl Bench {
     }
 
     fn run(&self, script: &str, words: &[&str]) -> Output {
-        let archive =
-            format!("[trusted=yes] file:{}", fs::canonicalize(self.0.path("debian")).unwrap().display());
+        let archive = format!("[trusted=yes] file:{}", fs::canonicalize(self.0.path("debian")).unwrap().display());
         let mut command = self.0.script(script);
         command.args(words).env("FIRSTLIGHT_CACHE", self.0.path("cache"));
         command.env("FIRSTLIGHT_ARCHIVE", archive).output().unwrap()
@@ -79,19 +78,19 @@ const ZEROS: &str = "00000000000000000000000000000000000000000000000000000000000
 
 #[test]
 fn relock_names_each_package_its_versions_and_its_changelog() {
-    let bench = Bench::new();
-    bench.package(
+    let checkout = LockCheckout::new();
+    checkout.package(
         "ipxe",
         "2.0-1",
         "ipxe (2.0-1) unstable; urgency=low\n\n  [ Somebody ]\n  * Knows a new card,\n    and its older sister.\n  * Another.\n\n\
          -- S <s@localhost>  Mon, 01 Jan 2024 00:00:00 +0000\n\nipxe (1.0-1) unstable; urgency=low\n\n  * Old news.\n",
     );
-    bench.package("added", "1.5", "");
-    bench.wants("ipxe   loaders\nadded  a test\n");
-    bench.lock(&format!(
+    checkout.package("added", "1.5", "");
+    checkout.write_package_list("ipxe   loaders\nadded  a test\n");
+    checkout.lock(&format!(
         "# a lock\nsource mkosi 25.3-7 all 5 {ZEROS}\nmedia ipxe 1.0-1 all 5 {ZEROS}\nmedia left 3 all 5 {ZEROS}\n"
     ));
-    let (changes, log) = bench.relock();
+    let (changes, log) = checkout.relock();
     assert_eq!(
         changes,
         "media added added 1.5\n    unknown: there is no changelog in this package\n\
@@ -99,29 +98,29 @@ fn relock_names_each_package_its_versions_and_its_changelog() {
          media left 3 removed\n"
     );
     assert!(!log.contains("nothing newer"), "{log}");
-    let lock = fs::read_to_string(bench.0.path("image/inputs.lock")).unwrap();
+    let lock = fs::read_to_string(checkout.0.path("image/inputs.lock")).unwrap();
     assert!(lock.contains(&format!("\nsource mkosi 25.3-7 all 5 {ZEROS}\n")), "another use changed:\n{lock}");
     assert!(lock.contains("\nmedia ipxe 2.0-1 all "), "{lock}");
 
-    let (changes, log) = bench.relock();
+    let (changes, log) = checkout.relock();
     assert!(changes.is_empty() && log.contains("nothing newer"), "{changes}{log}");
-    assert_eq!(fs::read_to_string(bench.0.path("image/inputs.lock")).unwrap(), lock);
+    assert_eq!(fs::read_to_string(checkout.0.path("image/inputs.lock")).unwrap(), lock);
 }
 
 #[test]
 fn locked_packages_come_from_the_named_archive() {
-    let bench = Bench::new();
-    bench.package("ipxe", "2.0-1", "");
-    bench.lock("");
-    bench.relock();
-    let deb = bench.0.path("cache/debs/ipxe_2.0-1_all.deb");
+    let checkout = LockCheckout::new();
+    checkout.package("ipxe", "2.0-1", "");
+    checkout.lock("");
+    checkout.relock();
+    let deb = checkout.0.path("cache/debs/ipxe_2.0-1_all.deb");
     fs::remove_file(&deb).unwrap();
-    let output = bench.run("image/fetch.sh", &["media"]);
+    let output = checkout.run("image/fetch.sh", &["media"]);
     assert!(output.status.success() && deb.exists(), "{output:?}");
 }
 
 #[track_caller]
-fn one_error(output: &Output, words: &[&str]) {
+fn assert_one_error(output: &Output, words: &[&str]) {
     let text = String::from_utf8_lossy(&output.stderr);
     let errors: Vec<_> = text.lines().filter(|l| l.starts_with("firstlight: error:")).collect();
     assert!(!output.status.success() && errors.len() == 1, "{text}");
@@ -130,36 +129,33 @@ fn one_error(output: &Output, words: &[&str]) {
 
 #[test]
 fn a_version_that_has_left_the_archive_is_named_with_the_alternatives() {
-    let bench = Bench::new();
-    bench.package("ipxe", "2.0-1", "");
-    bench.package("there", "1", "");
-    let (_, ipxe) = (bench.lock(""), bench.relock());
+    let checkout = LockCheckout::new();
+    checkout.package("ipxe", "2.0-1", "");
+    checkout.package("there", "1", "");
+    let (_, ipxe) = (checkout.lock(""), checkout.relock());
     assert!(ipxe.0.contains("media ipxe added 2.0-1"), "{}", ipxe.0);
-    let there = fs::read(bench.0.path("debian/there_1_all.deb")).unwrap().len();
-    bench.lock(&format!("media ipxe 1.0-1 all 5 {ZEROS}\nmedia there 1 all {there} {ZEROS}\n"));
-    let output = bench.run("image/fetch.sh", &["media"]);
+    let there = fs::read(checkout.0.path("debian/there_1_all.deb")).unwrap().len();
+    checkout.lock(&format!("media ipxe 1.0-1 all 5 {ZEROS}\nmedia there 1 all {there} {ZEROS}\n"));
+    let output = checkout.run("image/fetch.sh", &["media"]);
     let ways = ["./run image --offline FILE", "just vendor", "FIRSTLIGHT_ARCHIVE=URL", "just relock"];
-    one_error(&output, &["no longer in the archive", ": ipxe 1.0-1 ("]);
-    one_error(&output, &ways);
+    assert_one_error(&output, &["no longer in the archive", ": ipxe 1.0-1 ("]);
+    assert_one_error(&output, &ways);
     // the archive has a file of this version, but not the locked one
-    bench.lock(&format!("media there 1 all {there} {ZEROS}\n"));
-    one_error(&bench.run("image/fetch.sh", &["media"]), &["there_1_all.deb is not the locked file", ZEROS]);
+    checkout.lock(&format!("media there 1 all {there} {ZEROS}\n"));
+    assert_one_error(&checkout.run("image/fetch.sh", &["media"]), &["there_1_all.deb is not the locked file", ZEROS]);
 }
 
 #[test]
 fn an_archive_that_is_no_url_is_refused() {
-    let bench = Bench::new();
-    bench.lock(&format!("media ipxe 1.0-1 all 5 {ZEROS}\n"));
-    let mut fetch = bench.0.script("image/fetch.sh");
-    fetch.arg("media").env("FIRSTLIGHT_CACHE", bench.0.path("cache")).env("FIRSTLIGHT_ARCHIVE", "yesterday");
-    one_error(
-        &fetch.output().unwrap(),
-        &["FIRSTLIGHT_ARCHIVE is 'yesterday'", "the URL of a Debian archive"],
-    );
+    let checkout = LockCheckout::new();
+    checkout.lock(&format!("media ipxe 1.0-1 all 5 {ZEROS}\n"));
+    let mut fetch = checkout.0.script("image/fetch.sh");
+    fetch.arg("media").env("FIRSTLIGHT_CACHE", checkout.0.path("cache")).env("FIRSTLIGHT_ARCHIVE", "yesterday");
+    assert_one_error(&fetch.output().unwrap(), &["FIRSTLIGHT_ARCHIVE is 'yesterday'", "the URL of a Debian archive"]);
 }
 
 /// Makes an NCCL wheel in a folder that pip uses in place of the registry; returns its size in bytes.
-fn wheel(bench: &Bench, version: &str) -> usize {
+fn wheel(checkout: &LockCheckout, version: &str) -> usize {
     let name = format!("nvidia_nccl_cu13-{version}-py3-none-manylinux_2_17_x86_64.whl");
     let info = format!("nvidia_nccl_cu13-{version}.dist-info");
     let script = format!(
@@ -167,40 +163,40 @@ fn wheel(bench: &Bench, version: &str) -> usize {
          printf 'Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-manylinux_2_17_x86_64\\n' > {info}/WHEEL; : > {info}/RECORD
          python3 -m zipfile -c wheels/{name} {info}"
     );
-    sh(&bench.0.path(""), &script);
-    fs::read(bench.0.path("wheels").join(name)).unwrap().len()
+    sh(&checkout.0.path(""), &script);
+    fs::read(checkout.0.path("wheels").join(name)).unwrap().len()
 }
 
 #[test]
 fn a_wheel_is_locked_by_its_bytes_and_a_changed_one_is_refused() {
-    let bench = Bench::new();
+    let checkout = LockCheckout::new();
     let run = |script: &str, word: &str| {
-        let mut command = bench.0.script(script);
-        command.arg(word).env("FIRSTLIGHT_CACHE", bench.0.path("cache"));
-        command.env("PIP_NO_INDEX", "1").env("PIP_FIND_LINKS", bench.0.path("wheels")).output().unwrap()
+        let mut command = checkout.0.script(script);
+        command.arg(word).env("FIRSTLIGHT_CACHE", checkout.0.path("cache"));
+        command.env("PIP_NO_INDEX", "1").env("PIP_FIND_LINKS", checkout.0.path("wheels")).output().unwrap()
     };
-    bench.lock("");
-    fs::create_dir_all(bench.0.path("cache/debs")).unwrap();
-    wheel(&bench, "2.31.2");
-    let size = wheel(&bench, "2.32.3");
+    checkout.lock("");
+    fs::create_dir_all(checkout.0.path("cache/debs")).unwrap();
+    wheel(&checkout, "2.31.2");
+    let size = wheel(&checkout, "2.32.3");
     let output = run("image/reproduce/relock.sh", "driver-nccl-cu13");
     let changes = String::from_utf8_lossy(&output.stdout);
     assert!(changes.contains("driver-nccl-cu13 nvidia-nccl-cu13 added 2.32.3\n"), "{output:?}");
-    let lock = fs::read_to_string(bench.0.path("image/inputs.lock")).unwrap();
+    let lock = fs::read_to_string(checkout.0.path("image/inputs.lock")).unwrap();
     assert!(lock.contains(&format!("\ndriver-nccl-cu13 nvidia-nccl-cu13 2.32.3 wheel {size} ")), "{lock}");
 
-    let kept = bench.0.path("cache/debs/nvidia-nccl-cu13-2.32.3.whl");
+    let kept = checkout.0.path("cache/debs/nvidia-nccl-cu13-2.32.3.whl");
     fs::remove_file(&kept).unwrap();
     let output = run("image/fetch.sh", "driver-nccl-cu13");
     assert!(output.status.success() && kept.exists(), "{output:?}");
 
-    bench.lock(&format!("driver-nccl-cu13 nvidia-nccl-cu13 2.32.3 wheel {size} {ZEROS}\n"));
-    one_error(
+    checkout.lock(&format!("driver-nccl-cu13 nvidia-nccl-cu13 2.32.3 wheel {size} {ZEROS}\n"));
+    assert_one_error(
         &run("image/fetch.sh", "driver-nccl-cu13"),
         &["nvidia-nccl-cu13-2.32.3.whl is not the locked", ZEROS],
     );
-    bench.lock(&format!("driver-nccl-cu13 nvidia-nccl-cu13 9.9.9 wheel {size} {ZEROS}\n"));
-    one_error(
+    checkout.lock(&format!("driver-nccl-cu13 nvidia-nccl-cu13 9.9.9 wheel {size} {ZEROS}\n"));
+    assert_one_error(
         &run("image/fetch.sh", "driver-nccl-cu13"),
         &["the Python registry does not deliver nvidia-nccl-cu13 9.9.9"],
     );

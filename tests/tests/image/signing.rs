@@ -1,7 +1,7 @@
 //! Does signing leave the unsigned files alone, produce signatures that anyone can attach to them, keep the private key out
 //! of its output, and refuse unusable keys with one line?
 
-use harness::signed::Signed;
+use harness::signed::SignedMedia;
 use harness::stick::{CD_SYSTEM, SYSTEM, Stick};
 use harness::{Image, workspace};
 use memchr::memmem;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::LazyLock;
 
-static SIGNED: LazyLock<Signed> = LazyLock::new(|| Signed::shipped("signing").unwrap());
+static SIGNED: LazyLock<SignedMedia> = LazyLock::new(|| SignedMedia::shipped("signing").unwrap());
 
 fn bytes(path: impl AsRef<Path>) -> Vec<u8> {
     fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.as_ref().display()))
@@ -100,9 +100,7 @@ fn signed_media_have_the_same_layout_and_hold_the_signed_files() {
         assert!(signed.get(SYSTEM, path).unwrap() == efi(name), "{path}");
     }
     let cd = Stick::copy(&SIGNED.folder().join("firstlight.iso"), dir.path()).unwrap();
-    for (path, name) in
-        [("EFI/BOOT/BOOTX64.EFI", "BOOTX64.EFI"), ("EFI/Linux/firstlight.efi", "firstlight.efi")]
-    {
+    for (path, name) in [("EFI/BOOT/BOOTX64.EFI", "BOOTX64.EFI"), ("EFI/Linux/firstlight.efi", "firstlight.efi")] {
         assert!(cd.get(CD_SYSTEM, path).unwrap() == efi(name), "{path} of the CD");
     }
     let (pxe, here) = (SIGNED.folder().join("pxe"), files(&Image::shipped().pxe().unwrap()));

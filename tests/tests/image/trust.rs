@@ -31,13 +31,13 @@ fn list(value: &Value) -> &[Value] {
 }
 
 /// The checksum of a file or package of the list, by this algorithm.
-fn sum<'a>(of: &'a Value, algorithm: &str) -> Option<&'a str> {
+fn checksum<'a>(of: &'a Value, algorithm: &str) -> Option<&'a str> {
     let found = list(&of["checksums"]).iter().find(|c| c["algorithm"] == algorithm)?;
     Some(text(&found["checksumValue"]))
 }
 
 /// The checksums that `program` prints for these files, by path.
-fn sums(program: &str, folder: &Path, paths: &[String]) -> BTreeMap<String, String> {
+fn checksums(program: &str, folder: &Path, paths: &[String]) -> BTreeMap<String, String> {
     let output = Command::new(program).arg("--").args(paths).current_dir(folder).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let listing = String::from_utf8(output.stdout).unwrap();
@@ -60,9 +60,7 @@ fn lay_out(dir: &Path) -> Vec<String> {
         let to = dir.join("run/firstlight/driver");
         fs::create_dir_all(to.parent().unwrap()).unwrap();
         let mut unpack = Command::new("unsquashfs");
-        assert!(
-            unpack.args(["-quiet", "-no-progress", "-d"]).args([&to, &squashfs]).status().unwrap().success()
-        );
+        assert!(unpack.args(["-quiet", "-no-progress", "-d"]).args([&to, &squashfs]).status().unwrap().success());
         let mut found = Command::new("find");
         let found = found.args(["run", "-type", "f"]).current_dir(dir).output().unwrap();
         paths.extend(String::from_utf8(found.stdout).unwrap().lines().map(str::to_owned));
@@ -84,17 +82,17 @@ fn every_file_of_the_image_is_listed_with_its_correct_hashes() {
     for (algorithm, program) in [("SHA1", "sha1sum"), ("SHA256", "sha256sum")] {
         let listed = list(&sbom["files"]).iter().map(|file| {
             let name = text(&file["fileName"]).strip_prefix("./").unwrap().to_owned();
-            (name, sum(file, algorithm).unwrap().to_owned())
+            (name, checksum(file, algorithm).unwrap().to_owned())
         });
-        assert_eq!(listed.collect::<BTreeMap<_, _>>(), sums(program, dir.path(), &paths));
+        assert_eq!(listed.collect::<BTreeMap<_, _>>(), checksums(program, dir.path(), &paths));
     }
     // As SPDX defines it: the SHA1 of all SHA1s, sorted.
-    let mut all: Vec<_> = list(&sbom["files"]).iter().map(|f| sum(f, "SHA1").unwrap()).collect();
+    let mut all: Vec<_> = list(&sbom["files"]).iter().map(|f| checksum(f, "SHA1").unwrap()).collect();
     all.sort_unstable();
     fs::write(dir.path().join("all"), all.concat()).unwrap();
     let image = list(&sbom["packages"]).iter().find(|p| p["SPDXID"] == "SPDXRef-firstlight").unwrap();
     let code = &image["packageVerificationCode"]["packageVerificationCodeValue"];
-    assert_eq!(text(code), sums("sha1sum", dir.path(), &["all".to_owned()])["all"]);
+    assert_eq!(text(code), checksums("sha1sum", dir.path(), &["all".to_owned()])["all"]);
 }
 
 /// `[element, type, related element]` of every relationship.
@@ -129,9 +127,8 @@ fn every_file_from_a_package_is_attributed_to_that_package_with_its_hash() {
         let name = origin.split(' ').next().unwrap();
         assert!(from.len() == 1 && from[0]["name"] == name, "{path} is from {origin}, not {from:?}");
         let words = format!(" {name} {} ", text(&from[0]["versionInfo"]));
-        let locked =
-            lock.lines().find(|l| l.contains(&words)).unwrap_or_else(|| panic!("{words} is not locked"));
-        assert_eq!(sum(&from[0], "SHA256"), locked.split(' ').next_back(), "{name}");
+        let locked = lock.lines().find(|l| l.contains(&words)).unwrap_or_else(|| panic!("{words} is not locked"));
+        assert_eq!(checksum(&from[0], "SHA256"), locked.split(' ').next_back(), "{name}");
         seen.insert(name.to_owned());
     }
     assert!(seen.contains("libc6") && seen.contains("busybox-static"), "{seen:?}");
@@ -151,13 +148,13 @@ fn the_crates_are_those_of_the_lock_with_their_hashes_and_licences() {
     let mut names = BTreeSet::new();
     for package in crates {
         let (name, version) = (text(&package["name"]), text(&package["versionInfo"]));
-        let checksum = locked[&(name, version)].and_then(|c| c.as_str());
-        if checksum.is_none() {
+        let locked_checksum = locked[&(name, version)].and_then(|c| c.as_str());
+        if locked_checksum.is_none() {
             assert!(name.starts_with("firstlight"), "{name} has no checksum in the lock");
         } else {
             let purl = format!("pkg:cargo/{name}@{}", version.replace('+', "%2B"));
             assert_eq!(package["externalRefs"][0]["referenceLocator"], purl);
-            assert_eq!(sum(package, "SHA256"), checksum, "{name}");
+            assert_eq!(checksum(package, "SHA256"), locked_checksum, "{name}");
         }
         assert_ne!(package["licenseDeclared"], "NOASSERTION", "{name}");
         names.insert(name.to_owned());
@@ -174,9 +171,8 @@ fn the_crates_are_those_of_the_lock_with_their_hashes_and_licences() {
 #[test]
 fn an_independent_validator_accepts_the_list_and_refuses_a_broken_one() {
     let dir = tempfile::tempdir().unwrap();
-    let validate = |file: &Path| {
-        Command::new(workspace().join("tests/trust/validate-spdx.sh")).arg(file).output().unwrap()
-    };
+    let validate =
+        |file: &Path| Command::new(workspace().join("tests/trust/validate-spdx.sh")).arg(file).output().unwrap();
     let output = validate(&out().join("firstlight.spdx.json"));
     assert!(output.status.success(), "{output:?}");
     let whole = fs::read_to_string(out().join("firstlight.spdx.json")).unwrap();
@@ -199,8 +195,7 @@ fn predicate(statement: &Value) -> &Value {
     assert_eq!(statement["predicateType"], "https://slsa.dev/provenance/v1");
     let predicate = &statement["predicate"];
     assert!(
-        predicate["buildDefinition"]["buildType"].is_string()
-            && predicate["runDetails"]["builder"]["id"].is_string()
+        predicate["buildDefinition"]["buildType"].is_string() && predicate["runDetails"]["builder"]["id"].is_string()
     );
     predicate
 }
@@ -215,7 +210,7 @@ fn the_provenance_names_every_output_and_every_input_by_hash() {
     };
     let subjects = named(&statement["subject"]);
     let paths: Vec<_> = subjects.keys().cloned().collect();
-    assert_eq!(subjects, sums("sha256sum", &out(), &paths));
+    assert_eq!(subjects, checksums("sha256sum", &out(), &paths));
     for file in fs::read_dir(out()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()) {
         let exempt = file.starts_with('.') || file == "SHA256SUMS" || file == "firstlight.provenance.json";
         assert!(exempt || subjects.contains_key(&file), "{file} is no subject");
@@ -224,22 +219,16 @@ fn the_provenance_names_every_output_and_every_input_by_hash() {
     let inputs = named(&build["resolvedDependencies"]);
     let lock = fs::read_to_string(workspace().join("image/inputs.lock")).unwrap();
     for line in lock.lines().filter(|l| !l.starts_with('#')) {
-        let [usage, name, version, arch, _, hash] = line.split(' ').collect::<Vec<_>>()[..] else {
-            panic!("{line}")
-        };
+        let [usage, name, version, arch, _, hash] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
         assert_eq!(inputs[&format!("{usage}: {name} {version} {arch}")], hash);
     }
     let recipe: Vec<_> = inputs.keys().filter(|name| !name.contains(": ")).cloned().collect();
-    for must in [
-        "Cargo.lock",
-        "rust-toolchain.toml",
-        "image/build.sh",
-        "kernel-config/resolved.config",
-        "init/src/main.rs",
-    ] {
+    for must in
+        ["Cargo.lock", "rust-toolchain.toml", "image/build.sh", "kernel-config/resolved.config", "init/src/main.rs"]
+    {
         assert!(recipe.iter().any(|name| name == must), "{must}");
     }
-    for (path, hash) in sums("sha256sum", workspace(), &recipe) {
+    for (path, hash) in checksums("sha256sum", workspace(), &recipe) {
         assert_eq!(inputs[&path], hash, "{path}");
     }
     let versions = statement["predicate"]["runDetails"]["builder"]["version"].as_object().unwrap();
@@ -253,15 +242,10 @@ fn the_documents_contain_nothing_of_the_build_machine() {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim().to_owned();
     let top = fs::canonicalize(workspace()).unwrap().display().to_string();
     let cache = std::env::var("HOME").unwrap() + "/";
-    for file in
-        ["out/firstlight.spdx.json", "out/firstlight.provenance.json", "media/firstlight.provenance.json"]
-    {
+    for file in ["out/firstlight.spdx.json", "out/firstlight.provenance.json", "media/firstlight.provenance.json"] {
         let text = fs::read_to_string(out().join("..").join(file)).unwrap();
         for word in [&host, &top, &cache] {
-            assert!(
-                !text.contains(&format!("\"{word}")) && !text.contains(&format!("({word}")),
-                "{file}: {word}"
-            );
+            assert!(!text.contains(&format!("\"{word}")) && !text.contains(&format!("({word}")), "{file}: {word}");
         }
         assert!(!text.contains("startedOn") && !text.contains("invocationId"), "{file}");
     }
@@ -278,19 +262,7 @@ fn the_checksums_of_image_and_media_are_complete_and_right() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let listed = fs::read_to_string(folder.join("SHA256SUMS")).unwrap();
         let mut find = Command::new("find");
-        find.args([
-            ".",
-            "-type",
-            "f",
-            "-not",
-            "-name",
-            ".*",
-            "-not",
-            "-path",
-            "./SHA256SUMS",
-            "-printf",
-            "%P\\n",
-        ]);
+        find.args([".", "-type", "f", "-not", "-name", ".*", "-not", "-path", "./SHA256SUMS", "-printf", "%P\\n"]);
         let present = String::from_utf8(find.current_dir(&folder).output().unwrap().stdout).unwrap();
         let named: BTreeSet<_> = listed.lines().map(|l| l.split_once("  ").unwrap().1).collect();
         assert_eq!(named, present.lines().collect());

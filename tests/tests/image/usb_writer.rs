@@ -68,7 +68,7 @@ fn image(dir: &Path) -> (PathBuf, Vec<u8>) {
 }
 
 #[track_caller]
-fn refused(output: &Output, words: &str) {
+fn assert_refused(output: &Output, words: &str) {
     let text = stderr(output);
     assert!(!output.status.success(), "{text}");
     let errors: Vec<_> = text.lines().filter(|l| l.contains("firstlight: error:")).collect();
@@ -83,8 +83,7 @@ fn a_removable_disk_is_written_read_back_and_freed_of_old_tables() {
     let disk = Disk::new(64 * MIB);
     fs::OpenOptions::new().append(true).open(&disk.file).unwrap();
     let old = "EFI PART";
-    let before =
-        format!("printf \"{old}\" | dd of={} bs=512 seek=131071 conv=notrunc status=none", disk.device);
+    let before = format!("printf \"{old}\" | dd of={} bs=512 seek=131071 conv=notrunc status=none", disk.device);
     let output = disk.usb(&before, &format!("{} --yes --image {}", disk.device, image.display()));
     let text = stderr(&output);
     assert!(output.status.success(), "{text}");
@@ -103,32 +102,27 @@ fn disks_that_must_not_be_written_are_refused_each_with_its_reason() {
     let disk = Disk::new(64 * MIB);
     let words = format!("{} --yes --image {}", disk.device, image.display());
     let script = workspace().join("image/media/usb.sh");
-    refused(&root(&format!("exec {} {words}", script.display())), "is not a removable disk");
-    let mounted = format!(
-        "mke2fs -q -F {0}; mkdir -p {1}; mount {0} {1}",
-        disk.device,
-        dir.path().join("at").display()
-    );
-    refused(&disk.usb(&mounted, &words), "is mounted on");
-    refused(
-        &disk.usb(
-            "",
-            &format!("{} --yes --image {}", disk.device, workspace().join("target/image/out/none").display()),
-        ),
+    assert_refused(&root(&format!("exec {} {words}", script.display())), "is not a removable disk");
+    let mounted =
+        format!("mke2fs -q -F {0}; mkdir -p {1}; mount {0} {1}", disk.device, dir.path().join("at").display());
+    assert_refused(&disk.usb(&mounted, &words), "is mounted on");
+    assert_refused(
+        &disk
+            .usb("", &format!("{} --yes --image {}", disk.device, workspace().join("target/image/out/none").display())),
         "there is no USB image",
     );
     let small = Disk::new(8 * MIB);
-    refused(
+    assert_refused(
         &small.usb("", &format!("{} --yes --image {}", small.device, image.display())),
         "is too small (it has 8 MiB, the image needs 10 MiB)",
     );
-    refused(
+    assert_refused(
         &disk.usb("", &format!("/dev/null --yes --image {}", image.display())),
         "is neither a disk nor a file",
     );
-    refused(&disk.usb("", &format!("/dev/none --yes --image {}", image.display())), "/dev/none is not there");
-    refused(&disk.usb("", &format!("--yes --image {}", image.display())), "which device?");
-    refused(&disk.usb("", &format!("{words} --force")), "unknown word --force");
+    assert_refused(&disk.usb("", &format!("/dev/none --yes --image {}", image.display())), "/dev/none is not there");
+    assert_refused(&disk.usb("", &format!("--yes --image {}", image.display())), "which device?");
+    assert_refused(&disk.usb("", &format!("{words} --force")), "unknown word --force");
     let (disk, start) = (fs::read(&disk.file).unwrap(), 4096);
     assert!(disk[start..2 * start] != bytes[start..2 * start], "the image was written");
 }
@@ -148,17 +142,13 @@ fn a_partition_is_refused_and_the_disk_is_named() {
     let part = format!("{}p1", disk.device);
     let words = format!("{part} --yes --image {}", image.display());
     let script = workspace().join("image/media/usb.sh");
-    refused(
+    assert_refused(
         &root(&format!("exec {} {words}", script.display())),
         &format!("name the whole disk: {}", disk.device),
     );
     // The disk itself, while its partition is in use.
-    let mounted =
-        format!("mke2fs -q -F {part}; mkdir -p {0}; mount {part} {0}", dir.path().join("at").display());
-    refused(
-        &disk.usb(&mounted, &format!("{} --yes --image {}", disk.device, image.display())),
-        "is mounted on",
-    );
+    let mounted = format!("mke2fs -q -F {part}; mkdir -p {0}; mount {part} {0}", dir.path().join("at").display());
+    assert_refused(&disk.usb(&mounted, &format!("{} --yes --image {}", disk.device, image.display())), "is mounted on");
     let _ = root(&format!("partx --delete {}", disk.device));
 }
 

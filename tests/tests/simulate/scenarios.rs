@@ -1,14 +1,14 @@
 //! The shipped program on simulated GPUs: does each scenario get its verdict, wherever the fault is
 //! and however many GPUs there are, and is nothing else blamed for it?
 
-use harness::matrix::at_a_time;
-use harness::simgpu::{Judged, Scenario, firstlight, validate};
+use harness::matrix::parallel_map;
+use harness::simgpu::{Scenario, ValidatorRun, firstlight, validate};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use std::sync::OnceLock;
 
 /// Faults of one ordered pair.
-const OF_A_PAIR: &[&str] = &[
+const PAIR_FAULTS: &[&str] = &[
     "zeros",
     "stale",
     "mirror",
@@ -39,22 +39,21 @@ const OF_A_PAIR: &[&str] = &[
 ];
 
 #[track_caller]
-fn judge(name: &str, scenario: &Scenario, words: &[&str]) -> Judged {
+fn check_verdict(name: &str, scenario: &Scenario, words: &[&str]) -> ValidatorRun {
     let judged = validate(scenario, words).unwrap();
     let expect = scenario.expect();
     let details = format!("{name}, {} GPUs:\n{}\n{}", scenario.count(), judged.text, judged.log);
     assert_eq!(judged.verdict(), expect.verdict, "{details}");
-    let blamed: Vec<_> =
-        judged.fails().into_iter().filter(|id| !expect.also.iter().any(|a| a == id)).collect();
+    let blamed: Vec<_> = judged.fails().into_iter().filter(|id| !expect.also.iter().any(|a| a == id)).collect();
     assert_eq!(blamed, expect.fails, "{details}");
-    one_cause(&judged, &expect.cause, &details);
-    fits_the_schema(&judged);
+    assert_causes(&judged, &expect.cause, &details);
+    assert_fits_schema(&judged);
     judged
 }
 
 /// The first cause is one of `expected`, no other cause is a failure, and the text contains the answer.
 #[track_caller]
-fn one_cause(judged: &Judged, expected: &[String], details: &str) {
+fn assert_causes(judged: &ValidatorRun, expected: &[String], details: &str) {
     let causes = judged.report.0["causes"].as_array().unwrap();
     let codes: Vec<_> = causes.iter().map(|cause| cause["code"].as_str().unwrap()).collect();
     if expected.is_empty() {
@@ -74,7 +73,7 @@ fn one_cause(judged: &Judged, expected: &[String], details: &str) {
 
 /// The report is valid under the schema that `firstlight schema` prints.
 #[track_caller]
-fn fits_the_schema(judged: &Judged) {
+fn assert_fits_schema(judged: &ValidatorRun) {
     static SCHEMA: OnceLock<jsonschema::Validator> = OnceLock::new();
     let schema = SCHEMA.get_or_init(|| {
         let healthy = Scenario::named("healthy").unwrap().gpus(2);
@@ -96,10 +95,7 @@ fn pairs(name: &str, gpus: usize) -> (String, Option<i32>) {
     let result = firstlight(&scenario, &["p2p", "--level", "quick"], |output, _| {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let from = text.find("\nPairs: ").unwrap_or_else(|| panic!("{name}: no pairs in\n{text}"));
-        Ok((
-            text[from + 1..].lines().take(2 + gpus).map(|l| l.to_owned() + "\n").collect(),
-            output.status.code(),
-        ))
+        Ok((text[from + 1..].lines().take(2 + gpus).map(|l| l.to_owned() + "\n").collect(), output.status.code()))
     });
     result.unwrap()
 }
@@ -107,19 +103,15 @@ fn pairs(name: &str, gpus: usize) -> (String, Option<i32>) {
 /// A bad pair of any kind does not keep the others from being tried and measured.
 #[test]
 fn p2p_finishes_every_pair() {
-    at_a_time(
+    parallel_map(
         2,
         &[("zeros", "ZEROS", 5), ("offset", "WRONG", 4), ("hang-copy", "HANG", 4)],
         |(name, word, good)| {
             let (text, status) = pairs(name, 3);
             assert_eq!(status, Some(1), "{name}\n{text}");
-            assert!(
-                text.starts_with(&format!("Pairs: {good} of 6 ok;")) && text.contains(word),
-                "{name}\n{text}"
-            );
+            assert!(text.starts_with(&format!("Pairs: {good} of 6 ok;")) && text.contains(word), "{name}\n{text}");
             let row = text.lines().last().unwrap().split_whitespace().collect::<Vec<_>>();
-            let speeds =
-                row[1..3].iter().filter(|cell| cell.parse::<f64>().is_ok_and(|gb_s| gb_s > 15.0)).count();
+            let speeds = row[1..3].iter().filter(|cell| cell.parse::<f64>().is_ok_and(|gb_s| gb_s > 15.0)).count();
             assert_eq!((row[0], speeds, row[3]), ("2", 2, "-"), "{name}\n{text}");
         },
     );
@@ -131,32 +123,32 @@ fn p2p_finishes_every_pair() {
 }
 
 /// Faults of the frameworks' all-reduces, which only level `full` looks for.
-const ALLREDUCE: &str = "allreduce-";
+const ALLREDUCE_PREFIX: &str = "allreduce-";
 
 /// The arguments for a scenario that needs tests outside level `standard`.
-fn words(name: &str) -> &'static [&'static str] {
+fn arguments(name: &str) -> &'static [&'static str] {
     let more = &["--only", "p2p-integrity,p2p-processes,p2p-allreduce,nccl"];
-    if name.starts_with(ALLREDUCE) { more } else { &[] }
+    if name.starts_with(ALLREDUCE_PREFIX) { more } else { &[] }
 }
 
 /// Faults of a GPU itself, which only level `acceptance` looks for.
-const WORN: &str = "worn-";
+const WORN_PREFIX: &str = "worn-";
 
 /// The scenarios whose names contain the word, or, unless `with`, do not contain it.
 fn scenarios(word: &str, with: bool) -> Vec<String> {
-    let of_any_level = |name: &String| word == WORN || !name.starts_with(WORN);
+    let of_any_level = |name: &String| word == WORN_PREFIX || !name.starts_with(WORN_PREFIX);
     let all = Scenario::names().unwrap().into_iter().filter(of_any_level);
     all.filter(|name| name.contains(word) == with).collect()
 }
 
 /// With how many of the reference machine's eight GPUs a scenario is judged. Three need a quarter of the time of eight, but
 /// some faults are those of a fourth GPU, or begin after transfers that fewer GPUs do not have.
-fn few(name: &str) -> usize {
+fn gpu_count(name: &str) -> usize {
     match name {
         // With fewer GPUs to share the time, other tests also try the fault's size.
         "between-sizes" => 8,
-        "bursts" | "collapse-half" | "log-assertion" | "log-lost" | "log-nmi" | "nccl-slow-rank"
-        | "nccl-slow-size" | "needs-reboot" | "taint-oops" => 4,
+        "bursts" | "collapse-half" | "log-assertion" | "log-lost" | "log-nmi" | "nccl-slow-rank" | "nccl-slow-size"
+        | "needs-reboot" | "taint-oops" => 4,
         _ => 3,
     }
 }
@@ -165,18 +157,18 @@ fn few(name: &str) -> usize {
 #[test]
 fn each_scenario_gets_its_verdict_and_its_tests_are_blamed() {
     let mut names = scenarios("hang", false);
-    names.retain(|name| !OF_A_PAIR.contains(&name.as_str()));
-    at_a_time(2, &names, |name| {
+    names.retain(|name| !PAIR_FAULTS.contains(&name.as_str()));
+    parallel_map(2, &names, |name| {
         let scenario = Scenario::named(name).unwrap();
-        let scenario = if scenario.count() == 8 { scenario.gpus(few(name)) } else { scenario };
-        judge(name, &scenario, words(name));
+        let scenario = if scenario.count() == 8 { scenario.gpus(gpu_count(name)) } else { scenario };
+        check_verdict(name, &scenario, arguments(name));
     });
 }
 
 /// In the order that chance gives, such GPUs move half to three quarters of what their links carry.
 #[test]
 fn gpus_that_move_one_transfer_after_the_other_are_measured_in_order() {
-    let judged = judge("nvlink4-one-by-one", &Scenario::named("nvlink4-one-by-one").unwrap(), &[]);
+    let judged = check_verdict("nvlink4-one-by-one", &Scenario::named("nvlink4-one-by-one").unwrap(), &[]);
     let tests = judged.report.0["tests"].as_array().unwrap();
     let together = tests.iter().find(|test| test["id"] == "p2p-together").unwrap();
     let rows = together["tables"][0]["rows"].as_array().unwrap();
@@ -189,18 +181,17 @@ fn gpus_that_move_one_transfer_after_the_other_are_measured_in_order() {
 fn a_refused_copy_is_blamed_on_its_own_pair() {
     for [from, to] in [[0, 1], [2, 0], [3, 2]] {
         let scenario = Scenario::named("copy-refused").unwrap().gpus(4).pair(from, to);
-        blames(&judge("copy-refused", &scenario, &[]), "copy-refused", [from, to]);
+        assert_blames_only(&check_verdict("copy-refused", &scenario, &[]), "copy-refused", [from, to]);
     }
 }
 
 /// One finding reports that a GPU's memory is full; no pair is blamed.
 #[test]
 fn a_full_gpu_is_one_finding() {
-    let judged = judge("memory-full", &Scenario::named("memory-full").unwrap(), &[]);
+    let judged = check_verdict("memory-full", &Scenario::named("memory-full").unwrap(), &[]);
     let tests = judged.report.0["tests"].as_array().unwrap();
     let findings = tests.iter().flat_map(|t| t["findings"].as_array().unwrap());
-    let bad: Vec<_> =
-        findings.filter(|f| ["fail", "error"].contains(&f["severity"].as_str().unwrap())).collect();
+    let bad: Vec<_> = findings.filter(|f| ["fail", "error"].contains(&f["severity"].as_str().unwrap())).collect();
     assert_eq!(bad.len(), 1, "{bad:?}");
     assert_eq!((&bad[0]["code"], &bad[0]["subject"]), (&"GPU-IN-USE".into(), &"GPU 1".into()));
 }
@@ -208,14 +199,13 @@ fn a_full_gpu_is_one_finding() {
 /// The table of what was tried has each kind of transfer, and the summary says what that rules out.
 #[test]
 fn the_report_lists_what_was_tried() {
-    let judged = judge("healthy", &Scenario::named("healthy").unwrap().gpus(4), &[]);
+    let judged = check_verdict("healthy", &Scenario::named("healthy").unwrap().gpus(4), &[]);
     let tests = judged.report.0["tests"].as_array().unwrap();
     let of = |id: &str| tests.iter().find(|t| t["id"] == id).unwrap();
     let rows = |id: &str| of(id)["tables"][0]["rows"].as_array().unwrap().clone();
     let integrity = rows("p2p-integrity");
     assert_eq!(integrity.len(), 8);
-    let small: Vec<_> =
-        integrity.iter().filter(|r| r[0].as_str().unwrap().starts_with("odd sizes")).collect();
+    let small: Vec<_> = integrity.iter().filter(|r| r[0].as_str().unwrap().starts_with("odd sizes")).collect();
     assert!(small.iter().all(|row| row[5].as_u64() >= Some(1000) && row[3].as_u64() < Some(8)), "{small:?}");
     let line = of("p2p-integrity")["summary"].as_str().unwrap();
     assert!(
@@ -230,7 +220,7 @@ fn the_report_lists_what_was_tried() {
 #[test]
 fn mapped_memory_that_does_not_arrive_fails_at_every_level() {
     for level in ["quick", "standard"] {
-        judge("vmm-only", &Scenario::named("vmm-only").unwrap(), &["--level", level]);
+        check_verdict("vmm-only", &Scenario::named("vmm-only").unwrap(), &["--level", level]);
     }
 }
 
@@ -239,27 +229,26 @@ fn mapped_memory_that_does_not_arrive_fails_at_every_level() {
 fn each_hang_gets_its_verdict_and_its_tests_are_blamed() {
     let names = scenarios("hang", true);
     assert!(names.len() >= 5, "{names:?}");
-    at_a_time(names.len(), &names, |name| judge(name, &Scenario::named(name).unwrap(), &[]));
+    parallel_map(names.len(), &names, |name| check_verdict(name, &Scenario::named(name).unwrap(), &[]));
 }
 
 #[test]
 fn healthy_machines_of_every_size_pass() {
     for gpus in [2, 3, 5, 16] {
-        judge("healthy", &Scenario::named("healthy").unwrap().gpus(gpus), &[]);
+        check_verdict("healthy", &Scenario::named("healthy").unwrap().gpus(gpus), &[]);
     }
 }
 
 /// The healthy machine passes the tests that find them, and below that level none of these tests runs.
 #[test]
 fn worn_gpus_are_found_at_level_acceptance() {
-    let names = [&scenarios(WORN, true)[..], &["healthy".to_owned()]].concat();
+    let names = [&scenarios(WORN_PREFIX, true)[..], &["healthy".to_owned()]].concat();
     assert!(names.len() >= 5, "{names:?}");
     let words = ["--only", "cuda,gpu-memory,gpu-products,gpu-power"];
-    at_a_time(2, &names, |name| {
+    parallel_map(2, &names, |name| {
         let scenario = Scenario::named(name).unwrap().gpus(2).set(&["validate.acceptance_s=6".to_owned()]);
-        let judged = judge(name, &scenario, &words);
-        for (id, table) in [("gpu-memory", "memory"), ("gpu-products", "products"), ("gpu-power", "products")]
-        {
+        let judged = check_verdict(name, &scenario, &words);
+        for (id, table) in [("gpu-memory", "memory"), ("gpu-products", "products"), ("gpu-power", "products")] {
             let tests = judged.report.0["tests"].as_array().unwrap();
             let test = tests.iter().find(|test| test["id"] == id).unwrap();
             assert_eq!(test["tables"][0]["name"], table, "{}", judged.text);
@@ -270,16 +259,16 @@ fn worn_gpus_are_found_at_level_acceptance() {
 }
 
 #[test]
-fn everything_is_tried_at_level_full_and_between_processes() {
+fn level_full_tries_everything_also_between_processes() {
     let words = ["--level", "full", "--skip", "p2p-soak"];
     for name in ["healthy", "nvlink4"] {
-        let judged = judge(name, &Scenario::named(name).unwrap(), &words);
+        let judged = check_verdict(name, &Scenario::named(name).unwrap(), &words);
         assert_eq!(judged.report.outcome("p2p-processes"), "pass", "{}", judged.text);
     }
 }
 
 /// The workload's variables of NCCL, without their reasons.
-fn settings(judged: &Judged) -> Vec<String> {
+fn settings(judged: &ValidatorRun) -> Vec<String> {
     let (set, why) = (&judged.report.0["workload_env"], &judged.report.0["workload_reasons"]);
     let nccl = set.as_object().unwrap().iter().filter(|(name, _)| name.starts_with("NCCL_"));
     let one = |(name, value): (&String, &serde_json::Value)| {
@@ -293,19 +282,19 @@ fn settings(judged: &Judged) -> Vec<String> {
 fn after_any_verdict_the_workload_gets_settings_that_are_proven_or_need_no_proof() {
     let healthy = Scenario::named("healthy").unwrap();
     for words in [&["--level", "quick"][..], &["--skip", "nccl-allreduce,nccl-collective,nccl-types"]] {
-        let judged = judge("healthy", &healthy, words);
+        let judged = check_verdict("healthy", &healthy, words);
         let set = settings(&judged);
         assert_eq!(set, ["NCCL_NVLS_ENABLE=0", "NCCL_P2P_LEVEL=SYS", "NCCL_SOCKET_IFNAME==lo"]);
     }
-    at_a_time(2, &["nccl-hang-init", "nccl-no-transport"], |name| {
-        let judged = judge(name, &Scenario::named(name).unwrap(), &["--level", "quick"]);
+    parallel_map(2, &["nccl-hang-init", "nccl-no-transport"], |name| {
+        let judged = check_verdict(name, &Scenario::named(name).unwrap(), &["--level", "quick"]);
         let set = settings(&judged);
         assert_eq!(set, ["NCCL_NVLS_ENABLE=0", "NCCL_P2P_DISABLE=1", "NCCL_SOCKET_IFNAME==lo"], "{name}");
     });
 }
 
 /// All rows of the report's table with this name.
-fn table<'a>(judged: &'a Judged, name: &str) -> &'a [serde_json::Value] {
+fn table<'a>(judged: &'a ValidatorRun, name: &str) -> &'a [serde_json::Value] {
     let tests = judged.report.0["tests"].as_array().unwrap();
     let mut tables = tests.iter().flat_map(|test| test["tables"].as_array().unwrap());
     tables.find(|table| table["name"] == name).unwrap()["rows"].as_array().unwrap()
@@ -313,7 +302,7 @@ fn table<'a>(judged: &'a Judged, name: &str) -> &'a [serde_json::Value] {
 
 #[test]
 fn a_wrong_value_of_the_second_turn_is_in_the_table_too() {
-    let judged = judge("nccl-wrong-later", &Scenario::named("nccl-wrong-later").unwrap(), &[]);
+    let judged = check_verdict("nccl-wrong-later", &Scenario::named("nccl-wrong-later").unwrap(), &[]);
     let rows = table(&judged, "nccl.all_reduce");
     let wrong: Vec<_> = rows.iter().map(|row| row[8].as_u64().unwrap() + row[12].as_u64().unwrap()).collect();
     assert_eq!((rows[24][1].as_u64(), wrong.iter().sum::<u64>(), wrong[24]), (Some(128 << 20), 1, 1));
@@ -322,7 +311,7 @@ fn a_wrong_value_of_the_second_turn_is_in_the_table_too() {
 
 #[test]
 fn collectives_are_counted_with_any_number_of_gpus() {
-    let judged = judge("healthy", &Scenario::named("healthy").unwrap().gpus(3), &[]);
+    let judged = check_verdict("healthy", &Scenario::named("healthy").unwrap().gpus(3), &[]);
     assert!(judged.text.contains("8 collectives"), "{}", judged.text);
 }
 
@@ -339,7 +328,7 @@ fn nccl(name: &str, words: &[&str]) -> (String, Option<i32>) {
 /// The two recorded runs of nccl-tests on 8 x RTX 4090, without peer-to-peer and with it. nccl-tests computed the average
 /// from times with more digits than it prints.
 #[test]
-fn the_reference_machines_tables_come_out() {
+fn nccl_prints_the_recorded_tables_of_the_reference_machine() {
     for (p2p, small, large, average) in [
         ("off", "38.83", "16253.0   8.26   14.45       0  16227.0   8.27   14.47", "4.8526"),
         ("on", "38.82", "11382.0   11.79   20.64       0  11380.0   11.79   20.64", "6.1116"),
@@ -397,7 +386,7 @@ fn one_gpu_alone_gives_right_values_and_the_exchange_names_its_reduction() {
 
 /// Warnings, failures and errors that name a pair of GPUs name only this one.
 #[track_caller]
-fn blames(judged: &Judged, name: &str, pair: [usize; 2]) {
+fn assert_blames_only(judged: &ValidatorRun, name: &str, pair: [usize; 2]) {
     let allowed = [format!("GPU {} -> {}", pair[0], pair[1]), format!("GPU {} -> {}", pair[1], pair[0])];
     let tests = judged.report.0["tests"].as_array().unwrap();
     let findings = tests.iter().flat_map(|t| t["findings"].as_array().unwrap());
@@ -410,7 +399,7 @@ fn blames(judged: &Judged, name: &str, pair: [usize; 2]) {
 }
 
 /// A number of GPUs, and two of them.
-fn places() -> impl Strategy<Value = (usize, [usize; 2])> {
+fn gpu_count_and_pair() -> impl Strategy<Value = (usize, [usize; 2])> {
     (2..=8_usize).prop_flat_map(|gpus| {
         let pair = (0..gpus, 1..gpus).prop_map(move |(from, further)| [from, (from + further) % gpus]);
         (Just(gpus), pair)
@@ -420,11 +409,11 @@ fn places() -> impl Strategy<Value = (usize, [usize; 2])> {
 /// Each fault once, at a random pair of a machine of random size; `./run matrix` tries them on up to 16 GPUs.
 #[test]
 fn a_fault_is_found_where_it_is_and_nowhere_else() {
-    at_a_time(2, OF_A_PAIR, |name| {
+    parallel_map(2, PAIR_FAULTS, |name| {
         let mut runner = TestRunner::new(Config { cases: 1, failure_persistence: None, ..Config::default() });
-        let found = runner.run(&places(), |(gpus, [from, to])| {
+        let found = runner.run(&gpu_count_and_pair(), |(gpus, [from, to])| {
             let scenario = Scenario::named(name).unwrap().gpus(gpus).pair(from, to);
-            blames(&judge(name, &scenario, words(name)), name, [from, to]);
+            assert_blames_only(&check_verdict(name, &scenario, arguments(name)), name, [from, to]);
             Ok(())
         });
         found.unwrap();

@@ -1,6 +1,6 @@
 //! What a verdict on simulated GPUs covers, and what is left of a run that is ended from outside.
 
-use harness::simgpu::{Scenario, firstlight, prepared, validate};
+use harness::simgpu::{Scenario, firstlight, validate, with_prepared};
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -58,13 +58,12 @@ fn numbers(report: &serde_json::Value, key: &str, inside: &str) -> Vec<f64> {
 }
 
 /// Every measured number is in the forms that must have it: rounded in HTML, in base units for Prometheus.
-fn every_number_is_shown(report: &serde_json::Value, form: &str, shown: &str) {
+fn assert_every_number_shown(report: &serde_json::Value, form: &str, shown: &str) {
     let (matrices, tables) = (numbers(report, "matrices", "values"), numbers(report, "tables", "rows"));
     assert!(matrices.len() > 40 && tables.len() > 200, "{} and {}", matrices.len(), tables.len());
     match form {
         "html" => {
-            let cells =
-                shown.split("<td").skip(1).filter_map(|cell| cell.split_once('>')?.1.split('<').next());
+            let cells = shown.split("<td").skip(1).filter_map(|cell| cell.split_once('>')?.1.split('<').next());
             let cells: BTreeSet<_> = cells.collect();
             for n in matrices.iter().chain(&tables) {
                 let texts = [format!("{n:.0}"), format!("{n:.2}"), format!("{n:.4}")];
@@ -73,16 +72,12 @@ fn every_number_is_shown(report: &serde_json::Value, form: &str, shown: &str) {
         }
         "prometheus" => {
             let lines = shown.lines().filter(|line| line.starts_with("firstlight_matrix_"));
-            let values: Vec<f64> =
-                lines.map(|line| line.rsplit(' ').next().unwrap().parse().unwrap()).collect();
+            let values: Vec<f64> = lines.map(|line| line.rsplit(' ').next().unwrap().parse().unwrap()).collect();
             assert_eq!(values.len(), matrices.len());
             for n in matrices {
                 let near = |value: f64| (value - n).abs() <= n.abs() * 1e-9;
                 let scales = [1.0, 1e-9, 1e6, 1e9];
-                assert!(
-                    values.iter().any(|v| scales.iter().any(|scale| near(v * scale))),
-                    "{n} is in no line"
-                );
+                assert!(values.iter().any(|v| scales.iter().any(|scale| near(v * scale))), "{n} is in no line");
             }
         }
         _ => {}
@@ -105,7 +100,7 @@ fn a_simulated_pass_says_simulated_in_every_form() {
             let shown = firstlight(&healthy(2), &words, |output, _| Ok(output.stdout)).unwrap();
             let shown = String::from_utf8_lossy(&shown).into_owned();
             assert!(shown.contains("2 x Simulated NVIDIA"), "{form}: {shown}");
-            every_number_is_shown(&json, form, &shown);
+            assert_every_number_shown(&json, form, &shown);
         }
         let words = ["env", &report.display().to_string()];
         let env = firstlight(&healthy(2), &words, |output, _| Ok(output.stdout)).unwrap();
@@ -120,7 +115,7 @@ fn a_simulated_pass_says_simulated_in_every_form() {
 #[test]
 fn no_gpu_is_tested_after_a_driver_that_did_not_finish_its_start() {
     let words = ["validate", "--level", "quick", "--json", "{}/r.json"];
-    let judged = prepared(&healthy(2), &words, |mut command, dir| {
+    let judged = with_prepared(&healthy(2), &words, |mut command, dir| {
         let file = dir.join("root/run/firstlight/driver.json");
         let mut account: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
         account["findings"] = serde_json::json!([{ "code": "DRIVER-TIMEOUT", "severity": "error", "subject": "nvidia",
@@ -130,11 +125,9 @@ fn no_gpu_is_tested_after_a_driver_that_did_not_finish_its_start() {
         Ok(serde_json::from_slice::<serde_json::Value>(&fs::read(dir.join("r.json")).unwrap()).unwrap())
     })
     .unwrap();
-    let ended =
-        |id: &str| judged["tests"].as_array().unwrap().iter().find(|t| t["id"] == id).unwrap().clone();
+    let ended = |id: &str| judged["tests"].as_array().unwrap().iter().find(|t| t["id"] == id).unwrap().clone();
     for id in ["cuda", "p2p-capability", "p2p-integrity", "p2p-bandwidth", "p2p-latency", "nccl"] {
-        let (test, summary) =
-            (ended(id), "not run, because the driver does not answer: opening /dev/nvidia0");
+        let (test, summary) = (ended(id), "not run, because the driver does not answer: opening /dev/nvidia0");
         assert_eq!(test["outcome"], "error", "{test}");
         assert!(test["summary"].as_str().unwrap().starts_with(summary), "{test}");
         assert_eq!(test["findings"][0]["recovery"], "reset-gpu", "{test}");
@@ -154,31 +147,26 @@ fn one_gpu_alone_passes_and_the_report_says_what_the_verdict_does_not_cover() {
 }
 
 /// Four GPUs in pairs, with no peer access between the pairs.
-fn bridged() -> Scenario {
+fn bridged_pairs() -> Scenario {
     let group = |gpus: [i64; 2]| Value::Array(gpus.map(Value::Integer).to_vec());
     healthy(4).machine("peers", Value::Array(vec![group([0, 1]), group([2, 3])]))
 }
 
-const OF_PAIRS: &str =
-    "cuda,p2p-capability,p2p-integrity,p2p-reach,p2p-order,p2p-bandwidth,p2p-latency,p2p-together";
+const PAIR_TESTS: &str = "cuda,p2p-capability,p2p-integrity,p2p-reach,p2p-order,p2p-bandwidth,p2p-latency,p2p-together";
 
 #[test]
 fn bridged_pairs_are_degraded_unless_they_are_expected_and_fail_where_more_is_expected() {
-    let judged = validate(&bridged(), &["--only", OF_PAIRS]).unwrap();
+    let judged = validate(&bridged_pairs(), &["--only", PAIR_TESTS]).unwrap();
     assert_eq!((judged.verdict(), judged.fails()), ("DEGRADED", vec!["p2p-capability"]), "{}", judged.text);
-    assert!(
-        judged.text.contains("[0,1] [2,3]") && judged.text.contains(" codes=PEERS-GROUPED "),
-        "{}",
-        judged.text
-    );
+    assert!(judged.text.contains("[0,1] [2,3]") && judged.text.contains(" codes=PEERS-GROUPED "), "{}", judged.text);
     for (peers, verdict) in [("[[0,1],[2,3]]", "PASS"), ("[[0,1,2,3]]", "FAIL"), ("[[0,1],[2,9]]", "ERROR")] {
         let set = format!("expect.peers={peers}");
-        let words = ["--set", set.as_str(), "validate", "--only", OF_PAIRS, "--json", "-"];
+        let words = ["--set", set.as_str(), "validate", "--only", PAIR_TESTS, "--json", "-"];
         let verdict_of = |bytes: &[u8]| {
             let report: serde_json::Value = serde_json::from_slice(bytes).unwrap();
             report["verdict"].as_str().unwrap().to_owned()
         };
-        let found = firstlight(&bridged(), &words, |output, _| Ok(verdict_of(&output.stdout))).unwrap();
+        let found = firstlight(&bridged_pairs(), &words, |output, _| Ok(verdict_of(&output.stdout))).unwrap();
         assert_eq!(found, verdict, "{peers}");
     }
 }
@@ -191,24 +179,16 @@ fn a_limited_run_covers_its_gpus_and_names_the_others() {
     let report = &judged.report.0;
     assert_eq!((&report["scope"], report["gpus"].as_array().unwrap().len()), (&"gpus:0,2,3".into(), 3));
     let covers = report["covers"].as_str().unwrap();
-    assert!(
-        covers.contains("3 x Simulated NVIDIA") && covers.contains("; left out: GPU 1 (0000:"),
-        "{covers}"
-    );
-    assert!(
-        judged.report.test("p2p-integrity")["summary"].as_str().unwrap().starts_with("6 of 6 "),
-        "{}",
-        judged.text
-    );
+    assert!(covers.contains("3 x Simulated NVIDIA") && covers.contains("; left out: GPU 1 (0000:"), "{covers}");
+    assert!(judged.report.test("p2p-integrity")["summary"].as_str().unwrap().starts_with("6 of 6 "), "{}", judged.text);
     let judged = validate(&zeros, &["--level", "quick", "--gpus", "1,0"]).unwrap();
     assert_eq!((judged.verdict(), judged.fails()), ("FAIL", vec!["p2p-integrity"]), "{}", judged.text);
-    let refused =
-        firstlight(&zeros, &["validate", "--gpus", "4"], |output, _| Ok(output.status.code())).unwrap();
+    let refused = firstlight(&zeros, &["validate", "--gpus", "4"], |output, _| Ok(output.status.code())).unwrap();
     assert_eq!(refused, Some(64));
 }
 
 /// The command lines of the processes with the validator's PID after `--beneath`: those that it started, and their children.
-fn beneath(validator: &Child) -> Vec<String> {
+fn started_by(validator: &Child) -> Vec<String> {
     let number = validator.id().to_string();
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let started = processes.filter_map(|entry| {
@@ -221,14 +201,13 @@ fn beneath(validator: &Child) -> Vec<String> {
 }
 
 /// Starts a run in which NCCL hangs, and passes it to `then` once one of its processes has `word` in its command line.
-fn running(word: &str, then: impl FnOnce(&mut Child, &std::path::Path)) {
+fn with_hanging_nccl(word: &str, then: impl FnOnce(&mut Child, &std::path::Path)) {
     let words = ["validate", "--only", "nccl", "--json", "{}/r.json"];
-    prepared(&Scenario::named("nccl-hang-init").unwrap().gpus(2), &words, |mut command, dir| {
-        let mut child =
-            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    with_prepared(&Scenario::named("nccl-hang-init").unwrap().gpus(2), &words, |mut command, dir| {
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let due = Instant::now() + Duration::from_secs(60);
-        while !beneath(&child).iter().any(|line| line.contains(word)) {
-            assert!(Instant::now() < due && child.try_wait().unwrap().is_none(), "{:?}", beneath(&child));
+        while !started_by(&child).iter().any(|line| line.contains(word)) {
+            assert!(Instant::now() < due && child.try_wait().unwrap().is_none(), "{:?}", started_by(&child));
             sleep(Duration::from_millis(5));
         }
         then(&mut child, dir);
@@ -238,10 +217,10 @@ fn running(word: &str, then: impl FnOnce(&mut Child, &std::path::Path)) {
 }
 
 #[track_caller]
-fn nothing_is_left(validator: &Child) {
+fn assert_no_process_left(validator: &Child) {
     let due = Instant::now() + Duration::from_secs(2);
-    while !beneath(validator).is_empty() {
-        assert!(Instant::now() < due, "{:?}", beneath(validator));
+    while !started_by(validator).is_empty() {
+        assert!(Instant::now() < due, "{:?}", started_by(validator));
         sleep(Duration::from_millis(10));
     }
 }
@@ -249,10 +228,10 @@ fn nothing_is_left(validator: &Child) {
 #[test]
 fn a_killed_validator_leaves_no_worker_and_no_rank() {
     for word in [" worker ", " rank "] {
-        running(word, |child, _| {
+        with_hanging_nccl(word, |child, _| {
             child.kill().unwrap();
             child.wait().unwrap();
-            nothing_is_left(child);
+            assert_no_process_left(child);
         });
     }
 }
@@ -260,13 +239,12 @@ fn a_killed_validator_leaves_no_worker_and_no_rank() {
 #[test]
 fn an_interrupted_run_leaves_its_report_and_no_rank() {
     for (signal, status) in [("-INT", 130), ("-TERM", 143)] {
-        running(" rank ", |child, dir| {
+        with_hanging_nccl(" rank ", |child, dir| {
             let sent = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
             assert!(sent.success());
             assert_eq!(child.wait().unwrap().code(), Some(status));
-            nothing_is_left(child);
-            let report: serde_json::Value =
-                serde_json::from_slice(&fs::read(dir.join("r.json")).unwrap()).unwrap();
+            assert_no_process_left(child);
+            let report: serde_json::Value = serde_json::from_slice(&fs::read(dir.join("r.json")).unwrap()).unwrap();
             assert_eq!(
                 (&report["verdict"], &report["tests"][0]["findings"][0]["code"]),
                 (&"ERROR".into(), &"INTERRUPTED".into())
@@ -276,12 +254,12 @@ fn an_interrupted_run_leaves_its_report_and_no_rank() {
 }
 
 /// A machine of RTX 4090 and, from GPU `from` on, RTX 3090, with no peer access between the two kinds.
-fn mixed(gpus: usize, from: usize) -> Scenario {
+fn mixed_boards(gpus: usize, from: usize) -> Scenario {
     let number = |n: usize| Value::Integer(i64::try_from(n).unwrap());
     let group = |range: std::ops::Range<usize>| Value::Array(range.map(number).collect());
     let peers = vec![group(0..from), group(from..gpus)];
     let scenario = healthy(gpus).machine("peers", Value::Array(peers)).machine("p2p_off", "NS");
-    let mut machine = machines::many(&scenario.addresses());
+    let mut machine = machines::epyc_with_gpus(&scenario.addresses());
     for bdf in scenario.addresses().iter().skip(from) {
         let gpu = machine.at(bdf);
         gpu.ids.1 = 0x2204;
@@ -293,7 +271,7 @@ fn mixed(gpus: usize, from: usize) -> Scenario {
 /// Boards of two generations have peer access on no machine: the verdict covers the pairs that can have it.
 #[test]
 fn mixed_boards_are_not_applicable_and_fail_no_machine() {
-    let judged = validate(&mixed(3, 2), &["--only", OF_PAIRS]).unwrap();
+    let judged = validate(&mixed_boards(3, 2), &["--only", PAIR_TESTS]).unwrap();
     assert_eq!((judged.verdict(), judged.fails()), ("PASS", vec![]), "{}", judged.text);
     let test = judged.report.test("p2p-capability").clone();
     let finding = &test["findings"][0];
@@ -302,13 +280,13 @@ fn mixed_boards_are_not_applicable_and_fail_no_machine() {
     let rows = test["tables"][0]["rows"].as_array().unwrap();
     assert!(rows.iter().any(|row| row[1] == "access") && rows.iter().any(|row| row[1] == "not applicable"));
     // Two boards that cannot reach each other: nothing is proven between them, and nothing failed.
-    let judged = validate(&mixed(2, 1), &["--level", "quick"]).unwrap();
+    let judged = validate(&mixed_boards(2, 1), &["--level", "quick"]).unwrap();
     let ended = ["p2p-capability", "nccl"].map(|id| judged.report.outcome(id).to_owned());
     assert_eq!((judged.verdict(), ended), ("ERROR", ["not-applicable", "not-applicable"].map(str::to_owned)));
     assert_eq!(judged.fails(), ["scope"], "{}", judged.text);
     assert!(judged.text.contains("Ada AD102 and Ampere GA102"), "{}", judged.text);
     // If the settings expect it anyway, it is a failure.
-    let asked = mixed(3, 2).set(&["expect.peers=[[0,1,2]]".to_owned()]);
+    let asked = mixed_boards(3, 2).set(&["expect.peers=[[0,1,2]]".to_owned()]);
     let judged = validate(&asked, &["--only", "cuda,p2p-capability"]).unwrap();
     assert_eq!((judged.verdict(), judged.fails()), ("FAIL", vec!["p2p-capability"]), "{}", judged.text);
 }
@@ -334,8 +312,7 @@ fn a_hanging_nvml_is_an_error_of_every_command_within_its_deadline() {
                 scope.spawn(move || {
                     let start = Instant::now();
                     let output = firstlight(scenario, words, |output, _| Ok(output)).unwrap();
-                    let printed =
-                        [output.stdout, output.stderr].map(|t| String::from_utf8_lossy(&t).into_owned());
+                    let printed = [output.stdout, output.stderr].map(|t| String::from_utf8_lossy(&t).into_owned());
                     assert_eq!(output.status.code(), Some(status), "{words:?}: {printed:?}");
                     assert!(printed.iter().any(|text| text.contains(expected)), "{words:?}: {printed:?}");
                     assert!(start.elapsed() < Duration::from_secs(120), "{words:?}: {:?}", start.elapsed());
@@ -349,13 +326,12 @@ fn a_hanging_nvml_is_an_error_of_every_command_within_its_deadline() {
 /// run and in `baseline compare`.
 #[test]
 fn a_figure_below_the_baseline_degrades_the_verdict_and_a_missing_baseline_is_an_error() {
-    prepared(&healthy(2), &[], |command, dir| {
+    with_prepared(&healthy(2), &[], |command, dir| {
         let at = |name: &str| dir.join(name).display().to_string();
         // One simulated machine for all commands, as on real hardware.
         let run = |words: &[&str]| {
             let mut again = Command::new(command.get_program());
-            let output =
-                again.args(command.get_args()).args(words).env_clear().stdin(Stdio::null()).output().unwrap();
+            let output = again.args(command.get_args()).args(words).env_clear().stdin(Stdio::null()).output().unwrap();
             let text = [output.stdout, output.stderr].map(|t| String::from_utf8_lossy(&t).into_owned());
             (output.status.code(), text.concat())
         };
@@ -380,16 +356,10 @@ fn a_figure_below_the_baseline_degrades_the_verdict_and_a_missing_baseline_is_an
             assert!(ended == Some(status) && printed.contains(expected), "{base}: {printed}");
         }
         // A report of a lower level cannot be compared.
-        fs::write(
-            &base,
-            fs::read_to_string(&base).unwrap().replace("\"level\": \"quick\"", "\"level\": \"full\""),
-        )
-        .unwrap();
+        fs::write(&base, fs::read_to_string(&base).unwrap().replace("\"level\": \"quick\"", "\"level\": \"full\""))
+            .unwrap();
         let (ended, printed) = run(&["baseline", "compare", &base, &report]);
-        assert!(
-            ended == Some(2) && printed.contains("of level quick, but the baseline of level full"),
-            "{printed}"
-        );
+        assert!(ended == Some(2) && printed.contains("of level quick, but the baseline of level full"), "{printed}");
         Ok(())
     })
     .unwrap();

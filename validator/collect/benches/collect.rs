@@ -1,9 +1,10 @@
-//! How long the receiver takes to respond with 100,000 stored reports, compared with its limit: prints each page's median
-//! and slowest response time, and exits with status 1 if one takes longer. `just bench-collect [REPORTS [NODES]]`.
+//! How long the receiver takes to respond with 100,000 stored reports, compared with its limit: prints each page's
+//! median and slowest response time, and exits with status 1 if one takes longer. `just bench-collect [REPORTS
+//! [NODES]]`.
 
 use firstlight::outcome::Verdict;
 use firstlight_collect::intake::Entry;
-use firstlight_collect::store::{Item, deflated, open, put};
+use firstlight_collect::store::{NewReport, deflated, open, put};
 use std::error::Error;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -16,13 +17,12 @@ const LIMIT: Duration = Duration::from_millis(100);
 /// How often each page is requested.
 const TIMES: usize = 21;
 
-type Done<T> = Result<T, Box<dyn Error>>;
+type BenchResult<T> = Result<T, Box<dyn Error>>;
 
 /// The report number `number` of `nodes` nodes; the node ids begin with the number's hash.
-fn item(number: u32, nodes: u32) -> Done<Item> {
+fn item(number: u32, nodes: u32) -> BenchResult<NewReport> {
     let node = number % nodes;
-    let verdicts =
-        [Verdict::Pass, Verdict::Pass, Verdict::Pass, Verdict::Degraded, Verdict::Fail, Verdict::Error];
+    let verdicts = [Verdict::Pass, Verdict::Pass, Verdict::Pass, Verdict::Degraded, Verdict::Fail, Verdict::Error];
     let at = usize::try_from(number / nodes + node)? % verdicts.len();
     let entry = Entry {
         digest: format!("{number:064x}"),
@@ -42,22 +42,22 @@ fn item(number: u32, nodes: u32) -> Done<Item> {
         signed: true,
     };
     let body = format!("{{\"number\":{number},\"padding\":\"{}\"}}", "report ".repeat(280));
-    Ok(Item { entry, received: i64::from(number) + 1_700_000_000, deflated: deflated(body.as_bytes())? })
+    Ok(NewReport { entry, received: i64::from(number) + 1_700_000_000, deflated: deflated(body.as_bytes())? })
 }
 
-fn fill(store: &Path, reports: u32, nodes: u32) -> Done<()> {
+fn fill(store: &Path, reports: u32, nodes: u32) -> BenchResult<()> {
     let mut db = open(store)?;
     db.pragma_update(None, "synchronous", "OFF")?;
     let numbers: Vec<u32> = (0..reports).collect();
     for part in numbers.chunks(2000) {
-        let items: Vec<_> = part.iter().map(|number| item(*number, nodes)).collect::<Done<_>>()?;
+        let items: Vec<_> = part.iter().map(|number| item(*number, nodes)).collect::<BenchResult<_>>()?;
         put(&mut db, &items, None)?;
     }
     Ok(())
 }
 
 /// Requests a page; returns the duration and its size.
-fn ask(address: &str, path: &str) -> Done<(Duration, usize)> {
+fn ask(address: &str, path: &str) -> BenchResult<(Duration, usize)> {
     let begun = Instant::now();
     let mut stream = TcpStream::connect(address)?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
@@ -69,7 +69,7 @@ fn ask(address: &str, path: &str) -> Done<(Duration, usize)> {
     Ok((begun.elapsed(), answer.len()))
 }
 
-fn measure(reports: u32, nodes: u32) -> Done<bool> {
+fn measure(reports: u32, nodes: u32) -> BenchResult<bool> {
     let dir = tempfile::tempdir()?;
     let begun = Instant::now();
     fill(dir.path(), reports, nodes)?;
@@ -94,7 +94,7 @@ fn measure(reports: u32, nodes: u32) -> Done<bool> {
     let mut held = true;
     for path in &pages {
         let (_, bytes) = ask(&address, path)?;
-        let mut times = (0..TIMES).map(|_| Ok(ask(&address, path)?.0)).collect::<Done<Vec<_>>>()?;
+        let mut times = (0..TIMES).map(|_| Ok(ask(&address, path)?.0)).collect::<BenchResult<Vec<_>>>()?;
         times.sort();
         let (median, slowest) = (times.get(TIMES / 2).ok_or("no time")?, times.last().ok_or("no time")?);
         held &= *slowest <= LIMIT;
@@ -111,7 +111,7 @@ fn measure(reports: u32, nodes: u32) -> Done<bool> {
     Ok(held)
 }
 
-fn main() -> Done<ExitCode> {
+fn main() -> BenchResult<ExitCode> {
     let mut numbers = std::env::args().skip(1).filter_map(|word| word.parse::<u32>().ok());
     let reports = numbers.next().unwrap_or(100_000);
     let several: Vec<u32> = match numbers.next() {

@@ -1,7 +1,7 @@
 //! Converts the bytes of a POST to an entry of the store, or to a refusal with its reason. Everything in a report is
 //! untrusted: it is parsed as strictly as in `firstlight render`, and its texts are truncated. Pure.
 
-use crate::refusal::{Refusal, Why};
+use crate::refusal::{Refusal, RefusalReason};
 use firstlight::net::publish::digest as hash;
 use firstlight::outcome::Verdict;
 use firstlight::report::{Report, from_json};
@@ -71,30 +71,24 @@ struct Head {
     schema: Option<Value>,
 }
 
-/// Parses a report or a verdict. `claimed` is the verdict in the request's header, which may be worse than the report's and
-/// then replaces it; `digest` is the bytes' SHA-256, and `from` the sender's address.
+/// Parses a report or a verdict. `claimed` is the verdict in the request's header, which may be worse than the
+/// report's and then replaces it; `digest` is the bytes' SHA-256, and `from` the sender's address.
 ///
 /// # Errors
 /// Why it is not stored.
-pub fn entry(
-    body: &[u8],
-    digest: String,
-    claimed: Option<&str>,
-    signed: bool,
-    from: IpAddr,
-) -> Result<Entry, Refusal> {
+pub fn entry(body: &[u8], digest: String, claimed: Option<&str>, signed: bool, from: IpAddr) -> Result<Entry, Refusal> {
     // If no schema is found, the report's own parser reports why.
     let head = serde_json::from_slice(body).unwrap_or(Head { schema: None });
     let mut entry = if head.schema.as_ref().and_then(Value::as_str) == Some(VERDICT) {
         let file = serde_json::from_slice::<VerdictFile>(body);
-        of_verdict(file.map_err(|e| Refusal::new(Why::Schema, format!("not a valid {VERDICT}: {e}")))?)
+        of_verdict(file.map_err(|e| Refusal::new(RefusalReason::Schema, format!("not a valid {VERDICT}: {e}")))?)
     } else {
-        use firstlight::report::BadReport;
+        use firstlight::report::ReportError;
         of_report(&from_json(body).map_err(|e| {
             let why = match &e {
-                BadReport::NotJson(_) => Why::Malformed,
-                BadReport::Schema(_) | BadReport::Shape(_) => Why::Schema,
-                BadReport::Contradiction(_) => Why::Contradiction,
+                ReportError::NotJson(_) => RefusalReason::Malformed,
+                ReportError::Schema(_) | ReportError::Shape(_) => RefusalReason::Schema,
+                ReportError::Contradiction(_) => RefusalReason::Contradiction,
             };
             Refusal::new(why, e.to_string())
         })?)
@@ -117,11 +111,11 @@ pub fn entry(
 fn counting(own: Verdict, claimed: &str) -> Result<Verdict, Refusal> {
     let parsed = verdict(claimed).ok_or_else(|| {
         let line = format!("Firstlight-Verdict: read {claimed:?}, allowed: PASS, DEGRADED, FAIL, ERROR");
-        Refusal::new(Why::Contradiction, line)
+        Refusal::new(RefusalReason::Contradiction, line)
     })?;
     if badness(parsed) < badness(own) {
         let line = format!("Firstlight-Verdict is {parsed}, and the report's own verdict {own} is worse");
-        return Err(Refusal::new(Why::Contradiction, line));
+        return Err(Refusal::new(RefusalReason::Contradiction, line));
     }
     Ok(parsed)
 }
@@ -164,8 +158,7 @@ fn of_verdict(file: VerdictFile) -> Entry {
 
 fn of_report(report: &Report) -> Entry {
     let first = report.causes.first();
-    let recorded =
-        if report.is_recorded() { format!("; the machine in {}", report.root) } else { String::new() };
+    let recorded = if report.is_recorded() { format!("; the machine in {}", report.root) } else { String::new() };
     let test = |id: &str| report.tests.iter().find(|test| test.id == id);
     let pairs = test("p2p-bandwidth").and_then(|t| t.matrices.iter().find(|m| m.name == "ce.write"));
     let pairs = pairs.map(|matrix| matrix.values.iter().flatten().flatten().copied());

@@ -126,8 +126,7 @@ pub fn run(options: &Options, listening: impl FnOnce(SocketAddr)) -> Result<(), 
     let open = || store::open(&options.store).map_err(|e| undone(&e));
     let (writer, thread) = Writer::start(open()?, options.keep).map_err(|e| undone(&e))?;
     let receiver = Receiver::new(secrets, writer, reader(open()?)?, options.max_bytes);
-    let limits =
-        Limits { request: Duration::from_secs(options.timeout), connections: u32::from(options.connections) };
+    let limits = Limits { request: Duration::from_secs(options.timeout), connections: u32::from(options.connections) };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|e| undone(&e))?;
     runtime.block_on(async {
         let named = |e: std::io::Error| CollectError::Undone(format!("--listen {}: {e}", options.listen));

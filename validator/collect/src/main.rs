@@ -1,8 +1,8 @@
-//! The program `firstlight-collect`, which `firstlight collect` starts: parses the command line, receives reports until it
-//! is stopped, exits with its status.
+//! The program `firstlight-collect`, which `firstlight collect` starts: parses the command line, receives reports
+//! until it is stopped, exits with its status.
 
 use clap::Parser;
-use firstlight::cli::{FINE, UNDONE, WRONG_USE};
+use firstlight::cli::{NOT_DONE, SUCCESS, USAGE_ERROR};
 use firstlight_collect::{CollectError, Options, run};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -15,12 +15,12 @@ fn main() -> ExitCode {
             let lines = text.lines().take_while(|l| !l.starts_with("Usage:") && !l.starts_with("For more"));
             let line = lines.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ");
             complain(line.strip_prefix("error: ").unwrap_or(&line));
-            return ExitCode::from(WRONG_USE);
+            return ExitCode::from(USAGE_ERROR);
         }
         Err(e) => {
             // A closed pipe means that the reader has read enough.
             let _ = io::stdout().write_all(e.render().to_string().as_bytes());
-            return ExitCode::from(FINE);
+            return ExitCode::from(SUCCESS);
         }
     };
     let listening = |address| {
@@ -29,10 +29,10 @@ fn main() -> ExitCode {
         let _ = io::stdout().flush();
     };
     match run(&options, listening) {
-        Ok(()) => ExitCode::from(FINE),
+        Ok(()) => ExitCode::from(SUCCESS),
         Err(error) => {
             complain(&error.to_string());
-            ExitCode::from(if matches!(error, CollectError::Usage(_)) { WRONG_USE } else { UNDONE })
+            ExitCode::from(if matches!(error, CollectError::Usage(_)) { USAGE_ERROR } else { NOT_DONE })
         }
     }
 }

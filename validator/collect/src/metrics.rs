@@ -1,9 +1,9 @@
-//! The text exposition format for Prometheus: the newest report of each node, and what was received and refused since the
-//! program began.
+//! The text exposition format for Prometheus: the newest report of each node, and what was received and refused since
+//! the program began.
 
 use crate::intake::VERDICTS;
-use crate::query::Stored;
-use crate::refusal::Why;
+use crate::query::StoredReport;
+use crate::refusal::RefusalReason;
 use firstlight::render::prometheus::family::Family;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,23 +14,22 @@ pub(crate) struct Counters {
     pub(crate) new: AtomicU64,
     /// Reports that were already stored.
     pub(crate) known: AtomicU64,
-    refused: [AtomicU64; Why::ALL.len()],
+    refused: [AtomicU64; RefusalReason::ALL.len()],
 }
 
 impl Counters {
     /// Counts a refusal.
-    pub(crate) fn refuse(&self, why: Why) {
-        let at = Why::ALL.iter().position(|one| *one == why);
+    pub(crate) fn refuse(&self, why: RefusalReason) {
+        let at = RefusalReason::ALL.iter().position(|one| *one == why);
         at.and_then(|at| self.refused.get(at)).map(|count| count.fetch_add(1, Ordering::Relaxed));
     }
 }
 
 /// All metrics; `now`: seconds since 1970.
 #[expect(clippy::cast_precision_loss, reason = "counts and seconds are far below 2^53")]
-pub(crate) fn text(nodes: &[Stored], reports: u32, counters: &Counters, now: i64) -> String {
+pub(crate) fn text(nodes: &[StoredReport], reports: u32, counters: &Counters, now: i64) -> String {
     let name = |what: &'static str, help: &'static str| Family::new(what, help);
-    let mut verdict =
-        name("firstlight_node_verdict", "The verdict of the node's newest report: 1 for the one it has.");
+    let mut verdict = name("firstlight_node_verdict", "The verdict of the node's newest report: 1 for the one it has.");
     let mut received = name(
         "firstlight_node_received_timestamp_seconds",
         "When the node's newest report was received, seconds since 1970 UTC.",
@@ -44,8 +43,7 @@ pub(crate) fn text(nodes: &[Stored], reports: u32, counters: &Counters, now: i64
         "firstlight_node_allreduce_bytes_per_second",
         "NCCL's best bus bandwidth of all_reduce in the node's newest report.",
     );
-    let mut took =
-        name("firstlight_node_duration_seconds", "How long the run of the node's newest report took.");
+    let mut took = name("firstlight_node_duration_seconds", "How long the run of the node's newest report took.");
     let all = VERDICTS.map(|verdict| verdict.to_string());
     for row in nodes {
         let labels = [("node", row.node.as_str()), ("host", row.host.as_str())];
@@ -57,13 +55,13 @@ pub(crate) fn text(nodes: &[Stored], reports: u32, counters: &Counters, now: i64
         sums.into_iter().for_each(|gb_s| busbw.add(&labels, gb_s * 1e9));
         seconds.into_iter().for_each(|s| took.add(&labels, s));
     }
-    let stored = Family::one("firstlight_collect_reports", "Stored reports.", &[], f64::from(reports));
-    let mut taken = name("firstlight_collect_received_total", "Reports that were received.").counting();
-    let mut refused = name("firstlight_collect_refused_total", "Requests that were refused.").counting();
+    let stored = Family::single("firstlight_collect_reports", "Stored reports.", &[], f64::from(reports));
+    let mut taken = name("firstlight_collect_received_total", "Reports that were received.").into_counter();
+    let mut refused = name("firstlight_collect_refused_total", "Requests that were refused.").into_counter();
     for (word, count) in [("new", &counters.new), ("known", &counters.known)] {
         taken.add(&[("report", word)], count.load(Ordering::Relaxed) as f64);
     }
-    for (why, count) in Why::ALL.iter().zip(&counters.refused) {
+    for (why, count) in RefusalReason::ALL.iter().zip(&counters.refused) {
         refused.add(&[("reason", why.status_and_word().1)], count.load(Ordering::Relaxed) as f64);
     }
     [verdict, received, age, pair, busbw, took, stored, taken, refused].iter().map(Family::text).collect()

@@ -1,11 +1,11 @@
-//! The HTML pages, without scripts: the nodes, the reports by time, and the history of one node. Every text of a report is
-//! escaped by the element writer. Pure.
+//! The HTML pages, without scripts: the nodes, the reports by time, and the history of one node. Every text of a
+//! report is escaped by the element writer. Pure.
 
 use crate::intake::VERDICTS;
-use crate::query::{Page, ROWS, Stored, Wanted};
+use crate::query::{Page, ROWS, RowFilter, StoredReport};
 use firstlight::floors::stats::median;
 use firstlight::render::element::{Element, element};
-use firstlight::render::html::frame::{cell, framed, mark, number, table};
+use firstlight::render::html::frame::{cell, colored, number, page_frame, table};
 use std::io;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -34,14 +34,10 @@ fn paragraph(text: &str) -> Element {
 }
 
 /// The cells that every list has.
-fn cells(row: &Stored) -> Vec<Element> {
+fn cells(row: &StoredReport) -> Vec<Element> {
     let about = if row.scope == "machine" { String::new() } else { format!(" of {}", row.scope) };
     let verdict = element("td")
-        .child(
-            element("a")
-                .with("href", &format!("/report/{}?to=html", row.digest))
-                .child(mark("b", &row.verdict)),
-        )
+        .child(element("a").with("href", &format!("/report/{}?to=html", row.digest)).child(colored("b", &row.verdict)))
         .child(element("span").text(&about));
     let code = row.codes.split(' ').next().unwrap_or("");
     let cause = if code.is_empty() { row.says.clone() } else { format!("{code}: {}", row.says) };
@@ -52,15 +48,13 @@ fn cells(row: &Stored) -> Vec<Element> {
     cells
 }
 
-fn host(row: &Stored) -> Element {
+fn host(row: &StoredReport) -> Element {
     element("th").with("scope", "row").child(link(&format!("/node/{}", row.node), &row.host))
 }
 
 /// Links to the other pages of a list.
 fn pager(base: &str, number: u32, more: bool) -> Element {
-    let other = |number: u32, text: &str| {
-        element("span").child(link(&format!("{base}page={number}"), text)).text(" ")
-    };
+    let other = |number: u32, text: &str| element("span").child(link(&format!("{base}page={number}"), text)).text(" ");
     let newer = (number > 1).then(|| other(number - 1, "newer"));
     let older = more.then(|| other(number.saturating_add(1), "older"));
     paragraph(&format!("Page {number}. ")).children(newer).children(older)
@@ -73,72 +67,59 @@ fn pager(base: &str, number: u32, more: bool) -> Element {
 pub(crate) fn nodes(
     page: &Page,
     (counts, reports): &(Vec<(String, u32)>, u32),
-    wanted: &Wanted,
+    filter: &RowFilter,
 ) -> io::Result<String> {
-    let count =
-        |name: &str| counts.iter().find(|(verdict, _)| verdict == name).map_or(0, |(_, count)| *count);
+    let count = |name: &str| counts.iter().find(|(verdict, _)| verdict == name).map_or(0, |(_, count)| *count);
     let all: u32 = counts.iter().map(|(_, count)| *count).sum();
     let head = element("header")
         .child(paragraph("firstlight"))
         .child(element("h1").text(&counted(all, "node")))
         .child(paragraph(&format!("Stored: {}. The newest of each node:", counted(*reports, "report"))));
-    list("/", head, page, wanted, count)
+    list("/", head, page, filter, count)
 }
 
 /// All reports by time.
 ///
 /// # Errors
 /// The writer's error.
-pub(crate) fn reports(page: &Page, all: u32, wanted: &Wanted) -> io::Result<String> {
+pub(crate) fn reports(page: &Page, all: u32, filter: &RowFilter) -> io::Result<String> {
     let head = element("header")
         .child(paragraph("firstlight"))
         .child(element("h1").text(&counted(all, "report")))
         .child(paragraph("The newest first:"));
-    list("/reports", head, page, wanted, |_| 0)
+    list("/reports", head, page, filter, |_| 0)
 }
 
-fn list(
-    path: &str,
-    head: Element,
-    page: &Page,
-    wanted: &Wanted,
-    count: impl Fn(&str) -> u32,
-) -> io::Result<String> {
-    let filter = VERDICTS.map(|verdict| verdict.to_string()).map(|verdict| {
+fn list(path: &str, head: Element, page: &Page, filter: &RowFilter, count: impl Fn(&str) -> u32) -> io::Result<String> {
+    let links = VERDICTS.map(|verdict| verdict.to_string()).map(|verdict| {
         let number = if path == "/" { format!(" {}", count(&verdict)) } else { String::new() };
-        let word = element("a").with("href", &format!("{path}?verdict={verdict}")).child(mark("b", &verdict));
+        let word = element("a").with("href", &format!("{path}?verdict={verdict}")).child(colored("b", &verdict));
         element("span").child(word).text(&format!("{number}; "))
     });
-    let filters = element("p").children(filter).child(link(path, "all verdicts")).text("; ");
+    let filters = element("p").children(links).child(link(path, "all verdicts")).text("; ");
     let filters = filters.child(if path == "/" { link("/reports", "by time") } else { link("/", "by node") });
-    let base =
-        wanted.verdict.as_ref().map_or(format!("{path}?"), |verdict| format!("{path}?verdict={verdict}&"));
-    let line = |row: &Stored| element("tr").child(host(row)).children(cells(row));
+    let base = filter.verdict.as_ref().map_or(format!("{path}?"), |verdict| format!("{path}?verdict={verdict}&"));
+    let line = |row: &StoredReport| element("tr").child(host(row)).children(cells(row));
     let heads: Vec<_> = ["node"].into_iter().chain(HEAD).collect();
     let title = format!("firstlight: {}", if path == "/" { "nodes" } else { "reports" });
-    let body = [
-        head,
-        filters,
-        table(None, &heads, page.rows.iter().map(line)),
-        pager(&base, wanted.page, page.more),
-    ];
-    framed(&title, body)
+    let body = [head, filters, table(None, &heads, page.rows.iter().map(line)), pager(&base, filter.page, page.more)];
+    page_frame(&title, body)
 }
 
-/// The history of a node: its reports, and how their figures differ from earlier ones. `behind` are the reports before the
-/// page's.
+/// The history of a node: its reports, and how their figures differ from earlier ones. `behind` are the reports
+/// before the page's.
 ///
 /// # Errors
 /// The writer's error.
-pub(crate) fn history(page: &Page, behind: &[Stored], number_of_page: u32) -> io::Result<String> {
+pub(crate) fn history(page: &Page, behind: &[StoredReport], number_of_page: u32) -> io::Result<String> {
     let newest = page.rows.first();
     let (node, name) = newest.map_or(("", "unknown"), |row| (row.node.as_str(), row.host.as_str()));
     let title = format!("firstlight: {name}");
     let figures = ["slowest pair, GB/s", "all_reduce, GB/s", "run, s"];
     let heads: Vec<_> = HEAD.into_iter().chain(figures).collect();
-    let line = |(at, row): (usize, &Stored)| {
+    let line = |(at, row): (usize, &StoredReport)| {
         let before = page.rows.iter().skip(at + 1).chain(behind);
-        let alike = |earlier: &&Stored| earlier.level == row.level && earlier.gpus == row.gpus;
+        let alike = |earlier: &&StoredReport| earlier.level == row.level && earlier.gpus == row.gpus;
         let before: Vec<_> = before.filter(alike).take(ROWS).map(|earlier| earlier.figures).collect();
         // More is better, except for seconds.
         let of = |figure: fn(&[Option<f64>; 3]) -> Option<f64>, sign: f64| {
@@ -148,8 +129,7 @@ pub(crate) fn history(page: &Page, behind: &[Stored], number_of_page: u32) -> io
                 sign,
             )
         };
-        let drifts =
-            [of(|[pair, ..]| *pair, 1.0), of(|[_, busbw, _]| *busbw, 1.0), of(|[.., took]| *took, -1.0)];
+        let drifts = [of(|[pair, ..]| *pair, 1.0), of(|[_, busbw, _]| *busbw, 1.0), of(|[.., took]| *took, -1.0)];
         element("tr").children(cells(row)).children(drifts)
     };
     let rows = table(None, &heads, page.rows.iter().enumerate().map(line));
@@ -163,7 +143,7 @@ pub(crate) fn history(page: &Page, behind: &[Stored], number_of_page: u32) -> io
         paragraph(&remark),
         pager(&format!("/node/{node}?"), number_of_page, page.more),
     ];
-    framed(&title, body)
+    page_frame(&title, body)
 }
 
 /// A figure, and how it differs from the median of earlier ones; `sign`: -1 if less is better.
@@ -174,9 +154,5 @@ fn drift(figure: Option<f64>, earlier: &[f64], sign: f64) -> Element {
     };
     let part = figure / median - 1.0;
     let text = format!("{figure:.1} ({:+.1} %)", part * 100.0);
-    if part * sign <= -WORSE {
-        number("").child(element("b").with("class", "warn").text(&text))
-    } else {
-        number(&text)
-    }
+    if part * sign <= -WORSE { number("").child(element("b").with("class", "warn").text(&text)) } else { number(&text) }
 }

@@ -11,7 +11,7 @@ pub const ROWS: usize = 100;
 
 /// A stored report without its bytes.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Stored {
+pub struct StoredReport {
     /// SHA-256 of its bytes.
     pub digest: String,
     /// Its node.
@@ -40,12 +40,11 @@ pub struct Stored {
     pub signed: bool,
 }
 
-const COLUMNS: &str =
-    "r.digest, r.node, r.received, r.host, r.started, r.verdict, r.scope, r.codes, r.says, r.gpus,
+const COLUMNS: &str = "r.digest, r.node, r.received, r.host, r.started, r.verdict, r.scope, r.codes, r.says, r.gpus,
     r.level, r.pair, r.busbw, r.seconds, r.signed";
 
-fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
-    Ok(Stored {
+fn stored(row: &Row<'_>) -> rusqlite::Result<StoredReport> {
+    Ok(StoredReport {
         digest: row.get(0)?,
         node: row.get(1)?,
         received: row.get(2)?,
@@ -66,14 +65,14 @@ fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Page {
     /// At most [`ROWS`].
-    pub rows: Vec<Stored>,
+    pub rows: Vec<StoredReport>,
     /// Whether more follow.
     pub more: bool,
 }
 
 /// Which rows: of one verdict or of all, and the page number, from 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub struct RowFilter {
     /// `None` means all.
     pub verdict: Option<String>,
     /// From 1.
@@ -94,34 +93,34 @@ fn page(db: &Connection, sql: &str, mut values: Vec<Value>, number: u32) -> Resu
 ///
 /// # Errors
 /// SQLite's error.
-pub fn nodes(db: &Connection, wanted: &Wanted) -> Result<Page, StoreError> {
-    let of = wanted.verdict.as_ref().map_or("", |_| "WHERE verdict = ?");
+pub fn nodes(db: &Connection, filter: &RowFilter) -> Result<Page, StoreError> {
+    let of = filter.verdict.as_ref().map_or("", |_| "WHERE verdict = ?");
     // Skipped rows are skipped in the index.
     let sql = format!(
         "SELECT {COLUMNS} FROM (SELECT newest FROM node {of} ORDER BY newest DESC LIMIT ? OFFSET ?) n
             JOIN report r ON r.id = n.newest ORDER BY r.id DESC"
     );
-    page(db, &sql, wanted.verdict.iter().cloned().map(Value::from).collect(), wanted.page)
+    page(db, &sql, filter.verdict.iter().cloned().map(Value::from).collect(), filter.page)
 }
 
 /// All reports, newest first.
 ///
 /// # Errors
 /// SQLite's error.
-pub fn reports(db: &Connection, wanted: &Wanted) -> Result<Page, StoreError> {
-    let of = wanted.verdict.as_ref().map_or("", |_| "WHERE verdict = ?");
+pub fn reports(db: &Connection, filter: &RowFilter) -> Result<Page, StoreError> {
+    let of = filter.verdict.as_ref().map_or("", |_| "WHERE verdict = ?");
     let sql = format!(
         "SELECT {COLUMNS} FROM (SELECT id FROM report {of} ORDER BY id DESC LIMIT ? OFFSET ?) n
             JOIN report r ON r.id = n.id ORDER BY r.id DESC"
     );
-    page(db, &sql, wanted.verdict.iter().cloned().map(Value::from).collect(), wanted.page)
+    page(db, &sql, filter.verdict.iter().cloned().map(Value::from).collect(), filter.page)
 }
 
 /// The reports of a node, newest first, and as many before the page's rows, to compare with.
 ///
 /// # Errors
 /// SQLite's error.
-pub fn history(db: &Connection, node: &str, number: u32) -> Result<(Page, Vec<Stored>), StoreError> {
+pub fn history(db: &Connection, node: &str, number: u32) -> Result<(Page, Vec<StoredReport>), StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM report r WHERE r.node = ? ORDER BY r.id DESC LIMIT ? OFFSET ?");
     let page = page(db, &sql, vec![Value::from(node.to_owned())], number)?;
     let behind = self::page(db, &sql, vec![Value::from(node.to_owned())], number.saturating_add(1))?;
@@ -132,7 +131,7 @@ pub fn history(db: &Connection, node: &str, number: u32) -> Result<(Page, Vec<St
 ///
 /// # Errors
 /// SQLite's error.
-pub fn all_nodes(db: &Connection) -> Result<Vec<Stored>, StoreError> {
+pub fn all_nodes(db: &Connection) -> Result<Vec<StoredReport>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM node n JOIN report r ON r.id = n.newest ORDER BY n.id");
     let mut asked = db.prepare_cached(&sql)?;
     let rows = asked.query_map([], stored)?;
@@ -156,8 +155,7 @@ pub fn counts(db: &Connection) -> Result<(Vec<(String, u32)>, u32), StoreError> 
 /// SQLite's error, or that the body cannot be decompressed.
 pub fn body(db: &Connection, digest: &str) -> Result<Option<Vec<u8>>, StoreError> {
     let sql = "SELECT deflated FROM body JOIN report ON report.id = body.report WHERE report.digest = ?";
-    let deflated: Option<Vec<u8>> =
-        db.prepare_cached(sql)?.query_row([digest], |row| row.get(0)).optional()?;
+    let deflated: Option<Vec<u8>> = db.prepare_cached(sql)?.query_row([digest], |row| row.get(0)).optional()?;
     let Some(deflated) = deflated else { return Ok(None) };
     let mut bytes = Vec::new();
     DeflateDecoder::new(deflated.as_slice()).read_to_end(&mut bytes)?;

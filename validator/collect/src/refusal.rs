@@ -1,11 +1,11 @@
-//! Why requests are refused: each reason has a status for the sender and a word for its counter, and each refusal has one
-//! line.
+//! Why requests are refused: each reason has a status for the sender and a word for its counter, and each refusal has
+//! one line.
 
 use hyper::StatusCode;
 
 /// Why a request is refused. Each reason has a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub enum RefusalReason {
     /// A path with `..`, `//`, `%` or `\`.
     Path,
     /// There is no such page, node or report.
@@ -40,7 +40,7 @@ pub enum Why {
     Store,
 }
 
-impl Why {
+impl RefusalReason {
     /// All reasons, in the order of their numbers.
     pub const ALL: [Self; 16] = [
         Self::Path,
@@ -90,14 +90,14 @@ impl Why {
 #[error("{line}")]
 pub struct Refusal {
     /// The reason.
-    pub why: Why,
+    pub why: RefusalReason,
     /// One line.
     pub line: String,
 }
 
 impl Refusal {
     /// A refusal with this line; control characters are replaced.
-    pub fn new(why: Why, line: impl Into<String>) -> Self {
+    pub fn new(why: RefusalReason, line: impl Into<String>) -> Self {
         let line: String = line.into();
         Self { why, line: line.chars().map(|c| if c.is_control() { '?' } else { c }).take(1000).collect() }
     }

@@ -1,8 +1,8 @@
 //! The parts of requests and responses: paths, queries, tokens, headers, and a report in its forms. Pure.
 
 use crate::intake::verdict;
-use crate::query::Wanted;
-use crate::refusal::{Refusal, Why};
+use crate::query::RowFilter;
+use crate::refusal::{Refusal, RefusalReason};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -23,13 +23,14 @@ pub(crate) const PAGE: &str = "text/html; charset=utf-8";
 pub(crate) const LINE: &str = "text/plain; charset=utf-8";
 pub(crate) const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// The page may load and run nothing; only its own style is allowed.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// A response.
 pub(crate) type Answer = Response<Full<Bytes>>;
 
-/// What a path refers to.
-pub(crate) enum Place<'a> {
+/// The page or resource that a path refers to.
+pub(crate) enum Route<'a> {
     Nodes,
     Reports,
     Node(&'a str),
@@ -38,56 +39,58 @@ pub(crate) enum Place<'a> {
     Health,
 }
 
-/// The place that a path refers to.
+/// The route of a path.
 ///
 /// # Errors
 /// If there is none, or the path contains forbidden characters.
-pub(crate) fn place(path: &str) -> Result<Place<'_>, Refusal> {
-    let hexadecimal =
-        |text: &str, digits| text.len() == digits && text.bytes().all(|b| b.is_ascii_hexdigit());
+pub(crate) fn route(path: &str) -> Result<Route<'_>, Refusal> {
+    let hexadecimal = |text: &str, digits| text.len() == digits && text.bytes().all(|b| b.is_ascii_hexdigit());
     match path {
-        "/" => return Ok(Place::Nodes),
-        "/reports" => return Ok(Place::Reports),
-        "/metrics" => return Ok(Place::Metrics),
-        "/healthz" => return Ok(Place::Health),
+        "/" => return Ok(Route::Nodes),
+        "/reports" => return Ok(Route::Reports),
+        "/metrics" => return Ok(Route::Metrics),
+        "/healthz" => return Ok(Route::Health),
         _ => {}
     }
     if let Some(node) = path.strip_prefix("/node/").filter(|node| hexadecimal(node, 16)) {
-        return Ok(Place::Node(node));
+        return Ok(Route::Node(node));
     }
     if let Some(digest) = path.strip_prefix("/report/").filter(|digest| hexadecimal(digest, 64)) {
-        return Ok(Place::Report(digest));
+        return Ok(Route::Report(digest));
     }
     let allowed = "allowed: /, /reports, /node/ID, /report/DIGEST, /metrics, /healthz";
     let strange = path.contains("..") || path.contains("//") || path.contains(['%', '\\']);
-    Err(Refusal::new(if strange { Why::Path } else { Why::Unknown }, format!("path {path:?}: {allowed}")))
+    Err(Refusal::new(
+        if strange { RefusalReason::Path } else { RefusalReason::Unknown },
+        format!("path {path:?}: {allowed}"),
+    ))
 }
 
 /// The parsed query.
-pub(crate) struct Asked {
-    /// Which rows.
-    pub(crate) wanted: Wanted,
+pub(crate) struct PageQuery {
+    /// The rows to show.
+    pub(crate) filter: RowFilter,
     /// The form of a report.
     pub(crate) to: Option<String>,
 }
 
-impl Asked {
+impl PageQuery {
     /// Parses `verdict=FAIL&page=2` or `to=html`.
     ///
     /// # Errors
     /// One line that names the part and the allowed values.
     pub(crate) fn of(query: &str) -> Result<Self, Refusal> {
-        let mut asked = Self { wanted: Wanted { verdict: None, page: 1 }, to: None };
+        let mut asked = Self { filter: RowFilter { verdict: None, page: 1 }, to: None };
         for part in query.split('&').filter(|part| !part.is_empty()) {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             let known = match name {
                 "verdict" => {
-                    asked.wanted.verdict = verdict(value).map(|verdict| verdict.to_string());
-                    asked.wanted.verdict.is_some()
+                    asked.filter.verdict = verdict(value).map(|verdict| verdict.to_string());
+                    asked.filter.verdict.is_some()
                 }
                 "page" => {
-                    asked.wanted.page = value.parse().unwrap_or(0);
-                    asked.wanted.page > 0
+                    asked.filter.page = value.parse().unwrap_or(0);
+                    asked.filter.page > 0
                 }
                 "to" => {
                     asked.to = Some(value.to_owned());
@@ -97,7 +100,7 @@ impl Asked {
             };
             let allowed = "allowed: verdict=PASS, DEGRADED, FAIL or ERROR, page=NUMBER, to=FORM";
             if !known {
-                return Err(Refusal::new(Why::Query, format!("query {part:?}: {allowed}")));
+                return Err(Refusal::new(RefusalReason::Query, format!("query {part:?}: {allowed}")));
             }
         }
         Ok(asked)
@@ -110,7 +113,7 @@ pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
 }
 
 /// Whether a token is one of these; the comparison takes constant time.
-pub(crate) fn is(token: Option<&str>, allowed: &[&Option<[u8; 32]>]) -> bool {
+pub(crate) fn token_matches(token: Option<&str>, allowed: &[&Option<[u8; 32]>]) -> bool {
     let Some(token) = token else { return false };
     let hash: [u8; 32] = Sha256::digest(token).into();
     let same = |right: &&Option<[u8; 32]>| right.is_some_and(|right| bool::from(right.ct_eq(&hash)));
@@ -124,7 +127,7 @@ pub(crate) fn password(authorization: &str) -> Option<String> {
 }
 
 /// A response of this kind. Browsers must not store it, nor interpret it as another kind.
-pub(crate) fn with(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answer {
+pub(crate) fn response(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answer {
     let mut answer = Response::new(Full::new(body.into()));
     *answer.status_mut() = status;
     let headers = answer.headers_mut();
@@ -140,14 +143,14 @@ pub(crate) fn with(status: StatusCode, kind: &'static str, body: impl Into<Bytes
     answer
 }
 
-/// The response to a refused request: one line. The connection of a refused sender is closed, since the rest of its body
-/// may still be arriving.
-pub(crate) fn refusing(refusal: &Refusal, sending: bool) -> Answer {
-    let mut answer = with(refusal.why.status_and_word().0, LINE, format!("{}\n", refusal.line));
+/// The response to a refused request: one line. The connection of a refused sender is closed, since the rest of its
+/// body may still be arriving.
+pub(crate) fn refusal_response(refusal: &Refusal, sending: bool) -> Answer {
+    let mut answer = response(refusal.why.status_and_word().0, LINE, format!("{}\n", refusal.line));
     let mut add = |name, value| answer.headers_mut().insert(name, HeaderValue::from_static(value));
     match refusal.why {
-        Why::Token => add(WWW_AUTHENTICATE, "Basic realm=\"firstlight\", Bearer"),
-        Why::Method => add(ALLOW, "GET, HEAD, POST"),
+        RefusalReason::Token => add(WWW_AUTHENTICATE, "Basic realm=\"firstlight\", Bearer"),
+        RefusalReason::Method => add(ALLOW, "GET, HEAD, POST"),
         _ => None,
     };
     if sending {
@@ -160,19 +163,19 @@ pub(crate) fn refusing(refusal: &Refusal, sending: bool) -> Answer {
 ///
 /// # Errors
 /// If the form is unknown, or the report exists only as JSON.
-pub(crate) fn rendered(bytes: Vec<u8>, form: Option<&str>) -> Result<Answer, Refusal> {
-    let query = |line: &str| Refusal::new(Why::Query, line);
+pub(crate) fn render_report(bytes: Vec<u8>, form: Option<&str>) -> Result<Answer, Refusal> {
+    let query = |line: &str| Refusal::new(RefusalReason::Query, line);
     let report = || from_json(&bytes).map_err(|e| query(&format!("this one can be shown as JSON only: {e}")));
-    let made = |e: io::Error| Refusal::new(Why::Store, e.to_string());
+    let made = |e: io::Error| Refusal::new(RefusalReason::Store, e.to_string());
     let (kind, text) = match form {
-        None | Some("json") => return Ok(with(StatusCode::OK, JSON, bytes)),
+        None | Some("json") => return Ok(response(StatusCode::OK, JSON, bytes)),
         Some("html") => (PAGE, html::page(&report()?).map_err(made)?),
-        Some("text") => (LINE, for_terminals(&text::whole(&report()?, None))),
+        Some("text") => (LINE, for_terminals(&text::full_text(&report()?, None))),
         Some("junit") => ("application/xml", junit::suites(&report()?).map_err(made)?),
         Some("prometheus") => (EXPOSITION, prometheus::families(&report()?, true)),
         Some(_) => return Err(query("to: allowed are json, html, text, junit, prometheus")),
     };
-    Ok(with(StatusCode::OK, kind, text))
+    Ok(response(StatusCode::OK, kind, text))
 }
 
 /// Text whose control characters cannot move a terminal's cursor.

@@ -1,7 +1,7 @@
 //! Connections: how many, for how long, and how they end. The responses are in `answers`.
 
 use crate::answers::Receiver;
-use crate::refusal::{Refusal, Why};
+use crate::refusal::{Refusal, RefusalReason};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -114,8 +114,8 @@ async fn connection(
     let waiting = begun.load(Ordering::Relaxed);
     if error.is_timeout() && !waiting {
         receiver
-            .refused(&Refusal::new(Why::Slow, "the head of the request did not arrive in time"), from.ip());
+            .refused(&Refusal::new(RefusalReason::Slow, "the head of the request did not arrive in time"), from.ip());
     } else if error.is_parse() {
-        receiver.refused(&Refusal::new(Why::Malformed, format!("no request of HTTP: {error}")), from.ip());
+        receiver.refused(&Refusal::new(RefusalReason::Malformed, format!("no request of HTTP: {error}")), from.ip());
     }
 }

@@ -1,6 +1,6 @@
 //! The reports on the disk, in one SQLite database in the store's folder: a row for each report and node, and the
-//! compressed bytes of each report. A report is acknowledged only after its transaction is on the disk. One thread writes,
-//! and combines waiting reports into one transaction; queries are in `query`.
+//! compressed bytes of each report. A report is acknowledged only after its transaction is on the disk. One thread
+//! writes, and combines waiting reports into one transaction; queries are in `query`.
 
 use crate::intake::{Entry, badness, verdict};
 use flate2::Compression;
@@ -55,16 +55,16 @@ impl From<io::Error> for StoreError {
 
 /// The result of storing a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stored {
+pub enum PutResult {
     /// It was new, and is now on the disk.
     New,
     /// The store already had it, or had removed it as too old.
     Known,
 }
 
-/// A report with its row.
+/// A report to store: its row and its bytes.
 #[derive(Debug)]
-pub struct Item {
+pub struct NewReport {
     /// The row.
     pub entry: Entry,
     /// When it was received, seconds since 1970.
@@ -122,8 +122,8 @@ fn opened(dir: &Path) -> Result<Connection, StoreError> {
 
 /// A report waiting for the writer.
 struct Job {
-    item: Item,
-    done: oneshot::Sender<Result<Stored, StoreError>>,
+    item: NewReport,
+    done: oneshot::Sender<Result<PutResult, StoreError>>,
 }
 
 /// The handle of the writer thread, which ends when no clone of this is left.
@@ -160,7 +160,7 @@ impl Writer {
     ///
     /// # Errors
     /// Either it is not stored, or it is unknown whether it is.
-    pub async fn put(&self, item: Item) -> Result<Stored, StoreError> {
+    pub async fn put(&self, item: NewReport) -> Result<PutResult, StoreError> {
         let ended = || StoreError("the writer has ended".to_owned());
         let (done, answer) = oneshot::channel();
         self.0.send(Job { item, done }).await.map_err(|_| ended())?;
@@ -172,15 +172,15 @@ impl Writer {
 ///
 /// # Errors
 /// None of them is stored.
-pub fn put(db: &mut Connection, items: &[Item], keep: Option<u32>) -> Result<Vec<Stored>, StoreError> {
+pub fn put(db: &mut Connection, items: &[NewReport], keep: Option<u32>) -> Result<Vec<PutResult>, StoreError> {
     let begun = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
     let done = items.iter().map(|item| put_one(&begun, item, keep)).collect::<Result<_, _>>()?;
     begun.commit()?;
     Ok(done)
 }
 
-fn put_one(db: &Transaction<'_>, item: &Item, keep: Option<u32>) -> Result<Stored, StoreError> {
-    let Item { entry, received, deflated } = item;
+fn put_one(db: &Transaction<'_>, item: &NewReport, keep: Option<u32>) -> Result<PutResult, StoreError> {
+    let NewReport { entry, received, deflated } = item;
     let (digest, node, word) = (&entry.digest, &entry.node, entry.verdict.to_string());
     let sql = "SELECT id, verdict FROM report WHERE digest = ?";
     let known: Option<(i64, String)> =
@@ -191,10 +191,10 @@ fn put_one(db: &Transaction<'_>, item: &Item, keep: Option<u32>) -> Result<Store
             db.execute("UPDATE report SET verdict = ? WHERE id = ?", params![word, id])?;
             db.execute("UPDATE node SET verdict = ? WHERE id = ? AND newest = ?", params![word, node, id])?;
         }
-        return Ok(Stored::Known);
+        return Ok(PutResult::Known);
     }
     if db.prepare_cached("SELECT 1 FROM removed WHERE digest = ?")?.exists([digest])? {
-        return Ok(Stored::Known);
+        return Ok(PutResult::Known);
     }
     let Entry { host, machine_id, started, scope, codes, says, gpus, level, .. } = entry;
     db.prepare_cached(
@@ -202,8 +202,22 @@ fn put_one(db: &Transaction<'_>, item: &Item, keep: Option<u32>) -> Result<Store
             level, pair, busbw, seconds, signed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )?
     .execute(params![
-        digest, node, received, host, machine_id, started, word, scope, codes, says, gpus, level, entry.pair,
-        entry.busbw, entry.seconds, entry.signed
+        digest,
+        node,
+        received,
+        host,
+        machine_id,
+        started,
+        word,
+        scope,
+        codes,
+        says,
+        gpus,
+        level,
+        entry.pair,
+        entry.busbw,
+        entry.seconds,
+        entry.signed
     ])?;
     let id = db.last_insert_rowid();
     db.prepare_cached("INSERT INTO body (report, deflated) VALUES (?, ?)")?.execute(params![id, deflated])?;
@@ -213,10 +227,11 @@ fn put_one(db: &Transaction<'_>, item: &Item, keep: Option<u32>) -> Result<Store
     )?
     .execute(params![node, host, id, word])?;
     keep.map_or(Ok(()), |keep| remove_old(db, node, keep))?;
-    Ok(Stored::New)
+    Ok(PutResult::New)
 }
 
-/// Removes the oldest reports of a node. Their digests are kept, so that a report that is sent again does not count as new.
+/// Removes the oldest reports of a node. Their digests are kept, so that a report that is sent again does not count
+/// as new.
 fn remove_old(db: &Transaction<'_>, node: &str, keep: u32) -> Result<(), StoreError> {
     let sql = "SELECT id, digest FROM report WHERE node = ? ORDER BY id DESC LIMIT -1 OFFSET ?";
     let mut old = db.prepare_cached(sql)?;

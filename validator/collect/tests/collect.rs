@@ -30,20 +30,19 @@ const TOKEN: &str = "a-token-for-senders-0123";
 const READING: &str = "a-token-for-readers-4567";
 
 /// A running receiver, which is killed at the end.
-struct Running {
+struct TestServer {
     child: Child,
     port: u16,
 }
 
-impl Running {
+impl TestServer {
     fn start(store: &Path, options: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_firstlight-collect"));
         command.args(["--listen", "127.0.0.1:0", "--store"]).arg(store).args(options);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let port =
-            line.trim_end().strip_prefix("listening on http://127.0.0.1:").and_then(|l| l.strip_suffix('/'));
+        let port = line.trim_end().strip_prefix("listening on http://127.0.0.1:").and_then(|l| l.strip_suffix('/'));
         let Some(port) = port.and_then(|port| port.parse().ok()) else {
             let mut stderr = String::new();
             child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
@@ -104,7 +103,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for TestServer {
     fn drop(&mut self) {
         let _ended = self.child.kill();
         let _status = self.child.wait();
@@ -223,11 +222,10 @@ fn publish(words: &[&str]) -> u8 {
 }
 
 /// The page of a host's node.
-fn node_of(running: &Running, host: &str) -> String {
+fn node_of(running: &TestServer, host: &str) -> String {
     let (_, page) = running.get("/");
     let mut nodes = page.split("href=\"").filter(|rest| rest.starts_with("/node/"));
-    let found = nodes
-        .find_map(|rest| rest.split_once("\">").filter(|(_, text)| text.starts_with(&format!("{host}<"))));
+    let found = nodes.find_map(|rest| rest.split_once("\">").filter(|(_, text)| text.starts_with(&format!("{host}<"))));
     found.unwrap_or_else(|| panic!("{host}: {page}")).0.to_owned()
 }
 
@@ -235,10 +233,8 @@ fn node_of(running: &Running, host: &str) -> String {
 fn what_publish_sends_is_stored_once_and_shown() {
     let dir = TempDir::new().unwrap();
     let (key, token) = (secret(&dir, "key", &"k".repeat(32)), secret(&dir, "token", &format!("{TOKEN}\n")));
-    let running = Running::start(
-        &dir.path().join("store"),
-        &["--key-file", &key, "--token-file", &token, "--open-reading"],
-    );
+    let running =
+        TestServer::start(&dir.path().join("store"), &["--key-file", &key, "--token-file", &token, "--open-reading"]);
     let url = format!("http://127.0.0.1:{}/reports", running.port);
     let (file, spool) = (dir.path().join("report.json"), dir.path().join("spool").display().to_string());
     let bytes = json(&report("node7", Outcome::Pass, 20.0));
@@ -284,7 +280,7 @@ fn no_acknowledged_report_is_lost_by_a_kill_and_the_senders_complete_all() {
     const SENDERS: usize = 8;
     let dir = TempDir::new().unwrap();
     let store = dir.path().join("store");
-    let first = Running::start(&store, &[]);
+    let first = TestServer::start(&store, &[]);
     let (port, acknowledged) = (AtomicU16::new(first.port), Mutex::new(Vec::<(u64, String)>::new()));
     let begun = Instant::now();
     let next = AtomicUsize::new(0);
@@ -328,7 +324,7 @@ fn no_acknowledged_report_is_lost_by_a_kill_and_the_senders_complete_all() {
         };
         assert!((ALL / 3..ALL).contains(&before.len()), "{}", before.len());
         // The senders do not know the port yet, so all reports were there before.
-        let second = Running::start(&store, &[]);
+        let second = TestServer::start(&store, &[]);
         for (number, sum) in &before {
             let (status, body) = second.get(&format!("/report/{sum}"));
             assert!(status == 200 && digest(body.as_bytes()) == *sum, "report {number}: {status}");
@@ -354,30 +350,24 @@ fn bad_requests_are_refused_in_one_line_and_counted() {
     let dir = TempDir::new().unwrap();
     let key = secret(&dir, "key", &"k".repeat(32));
     let options = ["--key-file", key.as_str(), "--max-bytes", "5000", "--timeout", "2"];
-    let running = Running::start(&dir.path().join("signed"), &options);
-    let plain = Running::start(&dir.path().join("plain"), &options[2..]);
+    let running = TestServer::start(&dir.path().join("signed"), &options);
+    let plain = TestServer::start(&dir.path().join("plain"), &options[2..]);
     let good = json(&report("n", Outcome::Pass, 20.0));
     assert!(good.len() < 5000, "{}", good.len());
-    let changed =
-        |from: &str, to: &str| String::from_utf8(good.clone()).unwrap().replacen(from, to, 1).into_bytes();
+    let changed = |from: &str, to: &str| String::from_utf8(good.clone()).unwrap().replacen(from, to, 1).into_bytes();
     let huge = vec![b' '; 3 << 20];
     let mac = "Firstlight-Verdict: PASS\r\nFirstlight-MAC: ";
     let post = |headers: &str, body: &[u8]| request(headers, body);
-    let get =
-        |path: &str| format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").into_bytes();
+    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").into_bytes();
     let chunked = [
         &b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n300000\r\n"[..],
         &huge,
         b"\r\n0\r\n\r\n",
     ]
     .concat();
-    let head =
-        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{";
+    let head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{";
     let to = |method: &str, path: &str| {
-        String::from_utf8(request("", &good))
-            .unwrap()
-            .replacen("POST /", &format!("{method} {path}"), 1)
-            .into_bytes()
+        String::from_utf8(request("", &good)).unwrap().replacen("POST /", &format!("{method} {path}"), 1).into_bytes()
     };
     let wrong = "0".repeat(64);
     for (on, bytes, status, reason, words) in [
@@ -408,10 +398,7 @@ fn bad_requests_are_refused_in_one_line_and_counted() {
         (&plain, to("POST", "/metrics"), 405, "method", "allowed at /"),
         (
             &plain,
-            String::from_utf8(post("", &good))
-                .unwrap()
-                .replace("application/json", "text/plain")
-                .into_bytes(),
+            String::from_utf8(post("", &good)).unwrap().replace("application/json", "text/plain").into_bytes(),
             415,
             "type",
             "text/plain",
@@ -425,10 +412,7 @@ fn bad_requests_are_refused_in_one_line_and_counted() {
         let (got, line) = on.raw(&bytes);
         let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(120)]).into_owned();
         assert_eq!(got, status, "{shown}: {line}");
-        assert!(
-            line.contains(words) && line.ends_with('\n') && line.lines().count() == 1,
-            "{shown}: {line:?}"
-        );
+        assert!(line.contains(words) && line.ends_with('\n') && line.lines().count() == 1, "{shown}: {line:?}");
         assert_eq!(on.refused(reason), before + 1, "{shown}: {reason}");
     }
     assert_eq!(plain.metric("firstlight_collect_reports") + running.metric("firstlight_collect_reports"), 0);
@@ -447,8 +431,7 @@ fn bad_requests_are_refused_in_one_line_and_counted() {
     let (status, log) = plain.end();
     assert_eq!(status, Some(0));
     assert!(
-        log.lines().count() > 20
-            && log.lines().all(|line| line.starts_with("firstlight collect: refused 127.0.0.1: ")),
+        log.lines().count() > 20 && log.lines().all(|line| line.starts_with("firstlight collect: refused 127.0.0.1: ")),
         "{log}"
     );
 }
@@ -456,7 +439,7 @@ fn bad_requests_are_refused_in_one_line_and_counted() {
 #[test]
 fn slow_senders_do_not_keep_others_away() {
     let dir = TempDir::new().unwrap();
-    let running = Running::start(&dir.path().join("store"), &["--connections", "4", "--timeout", "2"]);
+    let running = TestServer::start(&dir.path().join("store"), &["--connections", "4", "--timeout", "2"]);
     let slow: Vec<_> = (0..12)
         .map(|_| {
             let mut stream = running.connect();
@@ -471,14 +454,15 @@ fn slow_senders_do_not_keep_others_away() {
 #[test]
 fn hostile_texts_are_only_text() {
     let dir = TempDir::new().unwrap();
-    let running = Running::start(&dir.path().join("store"), &[]);
+    let running = TestServer::start(&dir.path().join("store"), &[]);
     let host = "<script>alert('x')</script>\"\\\n{a=\"b\"}\u{1b}[2J";
     let mut hostile = report(host, Outcome::Fail, 20.0);
     hostile.started = "<img src=x onerror=alert(1)>".into();
     hostile.machine.machine_id = Some("../../<b>".into());
     let bytes = json(&hostile);
     assert_eq!(running.post("", &bytes).0, 201);
-    let verdict = "{\"schema\":\"firstlight.verdict/1\",\"verdict\":\"ERROR\",\"cause\":\"<script>\",\"codes\":[\"<i>\"]}";
+    let verdict =
+        "{\"schema\":\"firstlight.verdict/1\",\"verdict\":\"ERROR\",\"cause\":\"<script>\",\"codes\":[\"<i>\"]}";
     assert_eq!(running.post("", verdict.as_bytes()).0, 201);
     let (_, index) = running.get("/");
     let node = index.split("href=\"").filter(|rest| rest.starts_with("/node/")).nth(1).unwrap();
@@ -520,24 +504,18 @@ fn hostile_texts_are_only_text() {
 #[test]
 fn a_node_has_its_history_and_what_differs_from_it() {
     let dir = TempDir::new().unwrap();
-    let running = Running::start(&dir.path().join("store"), &[]);
+    let running = TestServer::start(&dir.path().join("store"), &[]);
     for (number, gb_s) in [20.0, 20.4, 20.2, 10.1].into_iter().enumerate() {
         let mut one = report("node7", if gb_s > 15.0 { Outcome::Pass } else { Outcome::Fail }, gb_s);
         one.started = format!("2026-11-20T12:00:0{number}Z");
         assert_eq!(running.post("", &json(&one)).0, 201);
     }
     let (_, page) = running.get(&node_of(&running, "node7"));
-    // Slowest pair and all_reduce fell to half of the median, the seconds did not change; the first report has nothing to
-    // compare with.
-    for words in [
-        ">10.1 (-50.0 %)<",
-        ">20.2 (-50.0 %)<",
-        ">12.5 (+0.0 %)<",
-        ">20.4 (+2.0 %)<",
-        ">20.0<",
-        "FAIL",
-        "PASS",
-    ] {
+    // Slowest pair and all_reduce fell to half of the median, the seconds did not change; the first report has
+    // nothing to compare with.
+    for words in
+        [">10.1 (-50.0 %)<", ">20.2 (-50.0 %)<", ">12.5 (+0.0 %)<", ">20.4 (+2.0 %)<", ">20.0<", "FAIL", "PASS"]
+    {
         assert!(page.contains(words), "{words}: {page}");
     }
     assert_eq!(page.matches("class=\"warn\"").count(), 2, "{page}");
@@ -547,7 +525,7 @@ fn a_node_has_its_history_and_what_differs_from_it() {
 #[test]
 fn lists_have_pages_and_filters() {
     let dir = TempDir::new().unwrap();
-    let running = Running::start(&dir.path().join("store"), &[]);
+    let running = TestServer::start(&dir.path().join("store"), &[]);
     for number in 0..130 {
         let outcome = if number % 10 == 0 { Outcome::Fail } else { Outcome::Pass };
         assert_eq!(running.post("", &json(&report(&format!("host-{number:03}"), outcome, 20.0))).0, 201);
@@ -568,7 +546,7 @@ fn lists_have_pages_and_filters() {
 #[test]
 fn old_reports_of_a_node_go_and_are_no_news_when_they_come_again() {
     let dir = TempDir::new().unwrap();
-    let running = Running::start(&dir.path().join("store"), &["--keep", "2"]);
+    let running = TestServer::start(&dir.path().join("store"), &["--keep", "2"]);
     let bodies: Vec<_> = (0..4).map(|n| json(&report("n", Outcome::Pass, f64::from(n) + 20.0))).collect();
     assert_eq!(running.post("", &json(&report("other", Outcome::Pass, 20.0))).0, 201);
     for body in &bodies {
@@ -578,8 +556,7 @@ fn old_reports_of_a_node_go_and_are_no_news_when_they_come_again() {
     let (status, line) = running.post("", &bodies[0]);
     assert!(status == 200 && line.starts_with("already stored "), "{line}");
     assert_eq!(running.metric("firstlight_collect_reports"), 3);
-    let there: Vec<_> =
-        bodies.iter().map(|body| running.get(&format!("/report/{}", digest(body))).0).collect();
+    let there: Vec<_> = bodies.iter().map(|body| running.get(&format!("/report/{}", digest(body))).0).collect();
     assert_eq!(there, [404, 404, 200, 200]);
 }
 
@@ -588,7 +565,7 @@ fn tokens_open_what_they_are_for() {
     let dir = TempDir::new().unwrap();
     let (token, reading) = (secret(&dir, "token", TOKEN), secret(&dir, "reading", READING));
     let running =
-        Running::start(&dir.path().join("store"), &["--token-file", &token, "--read-token-file", &reading]);
+        TestServer::start(&dir.path().join("store"), &["--token-file", &token, "--read-token-file", &reading]);
     let body = json(&report("n", Outcome::Pass, 20.0));
     let bearer = |token: &str| format!("Authorization: Bearer {token}\r\n");
     // `echo -n "anyone:a-token-for-readers-4567" | base64`
@@ -632,11 +609,7 @@ fn wrong_use_is_refused_in_one_line() {
         (vec!["--store", &store, "--keep", "0"], 64, "--keep"),
         (vec!["--store", &store, "--max-bytes", "1"], 64, "--max-bytes"),
         (vec!["--store", &store, "--open-reading", "--read-token-file", &token], 64, "--open-reading"),
-        (
-            vec!["--store", &store, "--listen", "192.0.2.1:1", "--token-file", &token],
-            2,
-            "--listen 192.0.2.1:1: ",
-        ),
+        (vec!["--store", &store, "--listen", "192.0.2.1:1", "--token-file", &token], 2, "--listen 192.0.2.1:1: "),
     ] {
         let Output { status: ended, stderr, stdout } = ended(&words);
         let line = String::from_utf8(stderr).unwrap();
@@ -653,7 +626,7 @@ fn wrong_use_is_refused_in_one_line() {
 fn a_request_that_has_begun_is_answered_before_the_end() {
     let dir = TempDir::new().unwrap();
     let store: PathBuf = dir.path().join("store");
-    let running = Running::start(&store, &[]);
+    let running = TestServer::start(&store, &[]);
     let body = json(&report("n", Outcome::Pass, 20.0));
     let bytes = request("", &body);
     let (first, rest) = bytes.split_at(bytes.len() / 2);
@@ -667,6 +640,6 @@ fn a_request_that_has_begun_is_answered_before_the_end() {
     stream.write_all(rest).unwrap();
     assert_eq!(answer(stream).0, 201);
     assert_eq!(running.end().0, Some(0));
-    let again = Running::start(&store, &[]);
+    let again = TestServer::start(&store, &[]);
     assert_eq!(again.get(&format!("/report/{}", digest(&body))).0, 200);
 }

@@ -115,15 +115,8 @@ mod tests {
 
     fn line<'a>(failed: &[&'a str], codes: &[&'a str], host: &'a str) -> String {
         let (failed, codes) = (failed.to_vec(), codes.to_vec());
-        let line = LastLine {
-            verdict: Verdict::Error,
-            failed,
-            warned: vec![],
-            codes,
-            scope: "machine",
-            host,
-            seconds: 0.5,
-        };
+        let line =
+            LastLine { verdict: Verdict::Error, failed, warned: vec![], codes, scope: "machine", host, seconds: 0.5 };
         line.to_string()
     }
 
@@ -145,10 +138,7 @@ mod tests {
         line.codes = vec!["P2P-HANG"];
         assert_eq!(line.short(), "FIRSTLIGHT verdict=FAIL failed=p2p-integrity+2 codes=P2P-HANG host=node7");
         line.host = long;
-        assert_eq!(
-            line.short(),
-            "FIRSTLIGHT verdict=FAIL failed=p2p-integrity+2 codes=P2P-HANG seconds=19.5"
-        );
+        assert_eq!(line.short(), "FIRSTLIGHT verdict=FAIL failed=p2p-integrity+2 codes=P2P-HANG seconds=19.5");
         line.failed = vec![long, long];
         assert!(line.short().chars().count() < 80 && line.short().starts_with("FIRSTLIGHT verdict=FAIL"));
     }
@@ -164,15 +154,8 @@ mod tests {
         ] {
             let none = || Vec::new();
             let codes = codes.to_vec();
-            let line = LastLine {
-                verdict,
-                failed: none(),
-                warned: none(),
-                codes,
-                scope: "machine",
-                host: "",
-                seconds: 1.0,
-            };
+            let line =
+                LastLine { verdict, failed: none(), warned: none(), codes, scope: "machine", host: "", seconds: 1.0 };
             assert!(line.to_string().contains(failed) && line.short().contains(failed), "{line}");
         }
     }

@@ -28,8 +28,7 @@ pub mod schema {
 /// and knows the names of the others, so that both refuse an unknown section.
 pub mod section {
     /// The sections that init owns.
-    pub const INIT: &[&str] =
-        &["config", "driver", "network", "policy", "workload", "report", "console", "watchdog"];
+    pub const INIT: &[&str] = &["config", "driver", "network", "policy", "workload", "report", "console", "watchdog"];
 
     /// The sections that the validator owns; init passes them on.
     pub const VALIDATOR: &[&str] = &["fabric", "validate", "expect", "nodes"];
@@ -38,13 +37,13 @@ pub mod section {
 /// The exit statuses of `firstlight`. `validate` exits with the status of its verdict.
 pub mod status {
     /// Everything is as it should be; the verdict PASS.
-    pub const FINE: u8 = 0;
+    pub const SUCCESS: u8 = 0;
     /// The command found a failure, or could not correct one; the verdict FAIL.
-    pub const FAILING: u8 = 1;
+    pub const FAILURE: u8 = 1;
     /// The command could not do its work; the verdict ERROR.
-    pub const UNDONE: u8 = 2;
+    pub const NOT_DONE: u8 = 2;
     /// The verdict DEGRADED.
     pub const DEGRADED: u8 = 3;
     /// Wrong usage, or a configuration that is refused.
-    pub const WRONG_USE: u8 = 64;
+    pub const USAGE_ERROR: u8 = 64;
 }

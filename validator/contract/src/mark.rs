@@ -43,15 +43,8 @@ pub enum Step {
 
 impl Step {
     /// All steps, in their order.
-    pub const ALL: [Self; 7] = [
-        Self::Fabric,
-        Self::DriverLoad,
-        Self::Validate,
-        Self::FullLoad,
-        Self::PeerWrite,
-        Self::Nodes,
-        Self::Recover,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::Fabric, Self::DriverLoad, Self::Validate, Self::FullLoad, Self::PeerWrite, Self::Nodes, Self::Recover];
 
     /// The step that this one is a part of. A part needs the steps before the whole, but not the other parts.
     #[must_use]
@@ -106,7 +99,7 @@ impl Mark {
     /// The text of the mark, [`SIZE`] bytes.
     #[must_use]
     pub fn text(&self) -> String {
-        let value = |text: &Option<String>| text.as_deref().map_or_else(|| NONE.to_owned(), plain);
+        let value = |text: &Option<String>| text.as_deref().map_or_else(|| NONE.to_owned(), sanitize);
         let (image, boot, finding) = (value(&self.image), value(&self.boot), value(&self.finding));
         let line = format!("{BEGINNING} step={} image={image} boot={boot} finding={finding}", self.step);
         format!("{line:<width$}\n", width = SIZE - 1)
@@ -138,7 +131,7 @@ impl FromStr for Mark {
         }
         let mut value = |name: &str| {
             let word = words.next().and_then(|word| word.strip_prefix(name)?.strip_prefix('='));
-            let known = word.filter(|word| *word == plain(word));
+            let known = word.filter(|word| *word == sanitize(word));
             known.ok_or_else(|| format!("{name}: not a word of at most {LONGEST} letters"))
         };
         let step = value("step")?.parse().map_err(|why| format!("step: {why}"))?;
@@ -153,7 +146,7 @@ impl FromStr for Mark {
 
 /// Keeps the characters that a value of a mark may contain; an empty result becomes `none`.
 #[must_use]
-pub fn plain(text: &str) -> String {
+pub fn sanitize(text: &str) -> String {
     let keeps = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let kept: String = text.chars().filter(keeps).take(LONGEST).collect();
     if kept.is_empty() { NONE.to_owned() } else { kept }
@@ -173,8 +166,7 @@ mod tests {
         let long = "x".repeat(LONGEST);
         for step in Step::ALL {
             for image in [None, Some("5f1d989d03a878d8"), Some(long.as_str())] {
-                let mark =
-                    Mark { finding: Some(long.clone()), boot: Some(long.clone()), ..mark(step, image) };
+                let mark = Mark { finding: Some(long.clone()), boot: Some(long.clone()), ..mark(step, image) };
                 assert_eq!(mark.text().len(), SIZE);
                 assert_eq!(Mark::read(mark.text().as_bytes()), Ok(mark));
             }

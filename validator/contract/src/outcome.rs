@@ -53,9 +53,9 @@ impl Verdict {
     #[must_use]
     pub const fn exit_status(self) -> u8 {
         match self {
-            Self::Pass => status::FINE,
-            Self::Fail => status::FAILING,
-            Self::Error => status::UNDONE,
+            Self::Pass => status::SUCCESS,
+            Self::Fail => status::FAILURE,
+            Self::Error => status::NOT_DONE,
             Self::Degraded => status::DEGRADED,
         }
     }

@@ -22,15 +22,8 @@ pub enum Choice {
 /// The status of the first choice; [`crate::status`], which includes the verdicts, uses 0 to 3 and 64.
 const FIRST: u8 = 40;
 
-const ALL: [Choice; 7] = [
-    Choice::Quick,
-    Choice::Standard,
-    Choice::Full,
-    Choice::Save,
-    Choice::Reboot,
-    Choice::PowerOff,
-    Choice::Shell,
-];
+const ALL: [Choice; 7] =
+    [Choice::Quick, Choice::Standard, Choice::Full, Choice::Save, Choice::Reboot, Choice::PowerOff, Choice::Shell];
 
 impl Choice {
     /// Its exit status.

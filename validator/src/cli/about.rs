@@ -1,10 +1,10 @@
-//! Commands about the machine that they run on, and about the program: `firstlight image` shows which image runs and whether
-//! it is unmodified; `firstlight record` writes the machine as one text file, for a bug report; `firstlight completions` and
-//! `firstlight man` print shell completions and the manual pages.
+//! Commands about the machine that they run on, and about the program: `firstlight image` shows which image runs and
+//! whether it is unmodified; `firstlight record` writes the machine as one text file, for a bug report; `firstlight
+//! completions` and `firstlight man` print shell completions and the manual pages.
 
 use super::args::{Args, Place};
-use super::output::{either, write};
-use super::{CommandError, FAILING, FINE, UNDONE};
+use super::output::{write, write_json_or_text};
+use super::{CommandError, FAILURE, NOT_DONE, SUCCESS};
 use crate::machine::host::cmdline;
 use crate::machine::image::{Document, examine};
 use crate::machine::recording;
@@ -20,7 +20,7 @@ pub(super) fn completions(shell: Shell) -> Result<u8, CommandError> {
     let mut script = Vec::new();
     generate(shell, &mut visible(), "firstlight", &mut script);
     write(&Place::Stdout, &String::from_utf8_lossy(&script))?;
-    Ok(FINE)
+    Ok(SUCCESS)
 }
 
 /// Prints the manual pages.
@@ -31,7 +31,7 @@ pub(super) fn man() -> Result<u8, CommandError> {
     let mut pages = Vec::new();
     add(&mut pages, &command).map_err(|e| CommandError::undone(&e))?;
     write(&Place::Stdout, &String::from_utf8_lossy(&pages))?;
-    Ok(FINE)
+    Ok(SUCCESS)
 }
 
 /// Adds the page of `command` and of each command below it.
@@ -58,11 +58,11 @@ pub(super) fn image(root: &Root, json: Option<&Place>) -> Result<u8, CommandErro
     let cmdline = cmdline::read(root).ok();
     let seen = examine(root);
     let document = Document::of(root, cmdline.as_deref(), &seen);
-    either(json, &document, &document.text())?;
+    write_json_or_text(json, &document, &document.text())?;
     Ok(match &seen {
-        Ok(Some(image)) if image.is_golden() => FINE,
-        Ok(Some(_)) => FAILING,
-        Ok(None) | Err(_) => UNDONE,
+        Ok(Some(image)) if image.is_golden() => SUCCESS,
+        Ok(Some(_)) => FAILURE,
+        Ok(None) | Err(_) => NOT_DONE,
     })
 }
 
@@ -72,11 +72,9 @@ pub(super) fn record(root: &Root, place: &Place) -> Result<u8, CommandError> {
         let why = "record: run it as root; other users see 64 bytes of configuration space";
         return Err(CommandError::Usage(why.to_owned()));
     }
-    let taken = recording::take(root);
-    taken.left_out.iter().for_each(|line| log::warn!("left out: {}", shown(line)));
-    write(place, &taken.recording.to_string())?;
-    log::info!(
-        "{place}: holds PCI and RDMA addresses, GPU UUIDs and kernel log lines; read it before you share it"
-    );
-    Ok(FINE)
+    let result = recording::record(root);
+    result.left_out.iter().for_each(|line| log::warn!("left out: {}", shown(line)));
+    write(place, &result.recording.to_string())?;
+    log::info!("{place}: holds PCI and RDMA addresses, GPU UUIDs and kernel log lines; read it before you share it");
+    Ok(SUCCESS)
 }

@@ -3,9 +3,9 @@
 use super::CommandError;
 use super::output::to_stdout;
 use super::progress::{Progress, pair};
-use super::screen::Running;
+use super::screen::RunningScreen;
 use crate::cli::args::Output;
-use crate::engine::Audience;
+use crate::engine::ProgressListener;
 use crate::render::last_line::{last_line, short_line};
 use crate::render::text;
 use crate::report::{Report, TestEntry};
@@ -18,7 +18,7 @@ pub(super) struct Console {
     on: bool,
     output: Output,
     progress: Option<Progress>,
-    screen: Option<Running>,
+    screen: Option<RunningScreen>,
     /// Why the output is incomplete.
     pub(super) failed: Option<String>,
 }
@@ -37,9 +37,10 @@ impl Console {
         Ok(Self { on, output, progress: (!quiet).then(Progress::start), screen: None, failed: None })
     }
 
-    /// Also shows the run full-screen on another terminal. If that terminal cannot be used, the run continues without it.
+    /// Also shows the run full-screen on another terminal. If that terminal cannot be used, the run continues without
+    /// it.
     pub(super) fn show_on(&mut self, path: &Path, ids: impl Iterator<Item = &'static str>) {
-        match Running::start(path, ids) {
+        match RunningScreen::start(path, ids) {
             Ok(screen) => self.screen = Some(screen),
             Err(e) => log::warn!("--screen {}: {e}", path.display()),
         }
@@ -83,7 +84,7 @@ impl Console {
     }
 }
 
-impl Audience for Console {
+impl ProgressListener for Console {
     fn machine(&mut self, report: &Report) {
         if let Some(progress) = &self.progress {
             progress.machine(report.gpus.len());

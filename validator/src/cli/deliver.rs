@@ -5,61 +5,61 @@ use super::console::Console;
 use super::output::{self, OutputError};
 use crate::cli::args::Place;
 use crate::engine;
-use crate::files::whole::Whole;
+use crate::files::atomic::AtomicFile;
 use crate::outcome::finding::{Code, Severity};
 use crate::render::{pretty, text};
 use crate::report::{Report, TestEntry};
 use crate::text::shown_text;
 
 /// One copy of the report.
-pub(super) enum Sheet {
+pub(super) enum ReportCopy {
     /// JSON.
     Json(Place),
     /// Text.
     Text(Place),
 }
 
-/// Writes all sheets, then the report's end on the console.
-pub(super) fn deliver(report: &mut Report, mut sheets: Vec<Sheet>, console: &mut Console) {
+/// Writes all copies, then the report's end on the console.
+pub(super) fn deliver(report: &mut Report, mut copies: Vec<ReportCopy>, console: &mut Console) {
     if let Some(why) = console.failed.take() {
-        note(report, &why, console);
+        add_failure(report, &why, console);
     }
     // Output written in place cannot be undone, so JSON on the console comes last.
-    sheets.sort_by_key(|sheet| *sheet.place() == Place::Stdout);
-    while let Err((n, why)) = write(report, &sheets) {
-        sheets.remove(n);
-        note(report, &why, console);
+    copies.sort_by_key(|copy| *copy.place() == Place::Stdout);
+    while let Err((n, why)) = write(report, &copies) {
+        copies.remove(n);
+        add_failure(report, &why, console);
     }
-    console.end(report, json_path(&sheets).as_deref());
+    console.end(report, json_path(&copies).as_deref());
     if let Some(why) = console.failed.take() {
-        note(report, &why, console);
-        sheets.retain(|sheet| *sheet.place() != Place::Stdout);
-        if let Err((_, why)) = write(report, &sheets) {
+        add_failure(report, &why, console);
+        copies.retain(|copy| *copy.place() != Place::Stdout);
+        if let Err((_, why)) = write(report, &copies) {
             log::error!("{why}");
         }
     }
 }
 
-/// Writes all sheets or replaces no file; returns the first that cannot be written, and why.
-fn write(report: &Report, sheets: &[Sheet]) -> Result<(), (usize, String)> {
-    let path = json_path(sheets);
+/// Writes all copies or replaces no file; returns the first that cannot be written, and why.
+fn write(report: &Report, copies: &[ReportCopy]) -> Result<(), (usize, String)> {
+    let path = json_path(copies);
     let (mut files, mut others) = (Vec::new(), Vec::new());
-    for (n, sheet) in sheets.iter().enumerate() {
+    for (n, copy) in copies.iter().enumerate() {
         let failed = |why: String| (n, why);
-        let text = sheet.text(report, path.as_deref()).map_err(failed)?;
-        match output::beside(sheet.place(), &text).map_err(|e| failed(e.to_string()))? {
+        let text = copy.text(report, path.as_deref()).map_err(failed)?;
+        match output::write_beside(copy.place(), &text).map_err(|e| failed(e.to_string()))? {
             Some(file) => files.push((n, file)),
             None => others.push((n, text)),
         }
     }
     let failed_at = |n: usize, e: OutputError| (n, e.to_string());
     for (n, text) in others {
-        let place = sheets.get(n).map(Sheet::place);
-        place.map_or(Ok(()), |place| output::in_place(place, &text)).map_err(|e| failed_at(n, e))?;
+        let place = copies.get(n).map(ReportCopy::place);
+        place.map_or(Ok(()), |place| output::write_in_place(place, &text)).map_err(|e| failed_at(n, e))?;
     }
     for (n, file) in files {
-        Whole::replace(file).map_err(|e| {
-            let place = sheets.get(n).map(|s| s.place().to_string()).unwrap_or_default();
+        AtomicFile::replace(file).map_err(|e| {
+            let place = copies.get(n).map(|s| s.place().to_string()).unwrap_or_default();
             (n, format!("{place}: cannot be written: {e}"))
         })?;
     }
@@ -67,14 +67,14 @@ fn write(report: &Report, sheets: &[Sheet]) -> Result<(), (usize, String)> {
 }
 
 /// The path of the JSON file, which the text mentions.
-fn json_path(sheets: &[Sheet]) -> Option<String> {
-    sheets.iter().find_map(|sheet| match sheet {
-        Sheet::Json(place @ Place::File(_)) => Some(place.to_string()),
+fn json_path(copies: &[ReportCopy]) -> Option<String> {
+    copies.iter().find_map(|copy| match copy {
+        ReportCopy::Json(place @ Place::File(_)) => Some(place.to_string()),
         _ => None,
     })
 }
 
-impl Sheet {
+impl ReportCopy {
     const fn place(&self) -> &Place {
         match self {
             Self::Json(place) | Self::Text(place) => place,
@@ -84,13 +84,13 @@ impl Sheet {
     fn text(&self, report: &Report, path: Option<&str>) -> Result<String, String> {
         match self {
             Self::Json(_) => pretty(report).map_err(|e| e.to_string()),
-            Self::Text(_) => Ok(shown_text(&text::whole(report, path))),
+            Self::Text(_) => Ok(shown_text(&text::full_text(report, path))),
         }
     }
 }
 
 /// Adds the failed write to the report.
-fn note(report: &mut Report, why: &str, console: &mut Console) {
+fn add_failure(report: &mut Report, why: &str, console: &mut Console) {
     log::error!("{why}");
     let finding = Code::ReportUnwritable.finding(Severity::Error, "report", why);
     // One entry for all failures, because a test is listed only once.
@@ -98,16 +98,11 @@ fn note(report: &mut Report, why: &str, console: &mut Console) {
         entry.findings.push(finding);
         return;
     }
-    let entry = TestEntry::of_the_run(
-        ID,
-        "Report",
-        "the report was written to every requested place",
-        report.level,
-        finding,
-    );
+    let entry =
+        TestEntry::for_run(ID, "Report", "the report was written to every requested place", report.level, finding);
     console.row(&entry);
     report.push(entry);
-    engine::settle(report, Vec::new());
+    engine::finish_report(report, Vec::new());
 }
 
 /// The id of the entry for failed writes; it is not the id of a test.

@@ -1,13 +1,13 @@
 //! `firstlight fabric` and `topo`: show the fabric, plan the changes, apply them, revert them; show the topology.
 
 use super::args::{Fabric as Action, Place};
-use super::output::either;
-use super::{CommandError, FAILING, FINE, status};
+use super::output::write_json_or_text;
+use super::{CommandError, FAILURE, SUCCESS, status};
 use crate::config::Config;
 use crate::engine;
 use crate::fabric::acs::AcsPolicy;
 use crate::fabric::journal::Journal;
-use crate::fabric::pass::{self, Asked, Done, Planned};
+use crate::fabric::pass::{self, PassOptions, PassPlan, PassResult};
 use crate::fabric::rebar::RebarChoice;
 use crate::fabric::restore::{self, Restored};
 use crate::fabric::text;
@@ -30,14 +30,14 @@ struct Document<'a, T> {
 
 /// `fabric ACTION`
 pub(super) fn run(root: &Root, config: &Config, action: Action) -> Result<u8, CommandError> {
-    let asked = |acs: Option<AcsPolicy>, rebar: Option<RebarChoice>| Asked {
+    let options = |acs: Option<AcsPolicy>, rebar: Option<RebarChoice>| PassOptions {
         acs: acs.unwrap_or(config.fabric.acs),
         rebar: rebar.unwrap_or(config.fabric.rebar),
     };
     match action {
         Action::Show { json } => show(root, json.as_ref()),
-        Action::Plan { acs, rebar, json } => planned(root, asked(acs, rebar), json.as_ref()),
-        Action::Fix { acs, rebar, journal, json } => fix(root, asked(acs, rebar), journal, json.as_ref()),
+        Action::Plan { acs, rebar, json } => make_plan(root, options(acs, rebar), json.as_ref()),
+        Action::Fix { acs, rebar, journal, json } => fix(root, options(acs, rebar), journal, json.as_ref()),
         Action::Restore { journal, json } => restored(root, journal, json.as_ref()),
     }
 }
@@ -48,13 +48,13 @@ fn read(root: &Root) -> Result<Fabric, CommandError> {
 
 fn show(root: &Root, json: Option<&Place>) -> Result<u8, CommandError> {
     let fabric = read(root)?;
-    either(json, &fabric, &text::show(&fabric))?;
+    write_json_or_text(json, &fabric, &text::show(&fabric))?;
     Ok(status(&fabric.findings))
 }
 
 /// The ACS and the ReBAR part of a plan, or of the applied changes.
 #[derive(Serialize)]
-struct Both<'a, A, B> {
+struct AcsAndRebar<'a, A, B> {
     /// One line that is shown at boot; only for applied changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     summary: Option<String>,
@@ -63,27 +63,22 @@ struct Both<'a, A, B> {
     rebar: &'a B,
 }
 
-fn planned(root: &Root, asked: Asked, json: Option<&Place>) -> Result<u8, CommandError> {
-    let Planned { fabric, bars, acs } = pass::planned(root, asked).map_err(|e| CommandError::undone(&e))?;
-    let content = &Both { summary: None, acs: &acs, rebar: &bars.rebar };
+fn make_plan(root: &Root, options: PassOptions, json: Option<&Place>) -> Result<u8, CommandError> {
+    let PassPlan { fabric, bars, acs } = pass::make_plan(root, options).map_err(|e| CommandError::undone(&e))?;
+    let content = &AcsAndRebar { summary: None, acs: &acs, rebar: &bars.rebar };
     let document = Document { schema: "firstlight.plan/1", root: &fabric.root, content };
-    either(json, &document, &text::plan(&fabric, &acs, &bars))?;
+    write_json_or_text(json, &document, &text::plan(&fabric, &acs, &bars))?;
     Ok(status(&acs.findings))
 }
 
-fn fix(
-    root: &Root,
-    asked: Asked,
-    journal: Option<PathBuf>,
-    json: Option<&Place>,
-) -> Result<u8, CommandError> {
+fn fix(root: &Root, options: PassOptions, journal: Option<PathBuf>, json: Option<&Place>) -> Result<u8, CommandError> {
     let journal = journal_of(root, journal)?;
-    let done = pass::run(root, asked, &journal).map_err(|e| CommandError::undone(&e))?;
-    let Done { fabric, bars, plan, applied } = &done;
+    let done = pass::run(root, options, &journal).map_err(|e| CommandError::undone(&e))?;
+    let PassResult { fabric, bars, plan, applied } = &done;
     let summary = Some(text::summary(plan, applied, bars));
-    let content = &Both { summary, acs: applied, rebar: &bars.rebar };
+    let content = &AcsAndRebar { summary, acs: applied, rebar: &bars.rebar };
     let document = Document { schema: schema::FIX, root: &fabric.root, content };
-    either(json, &document, &text::fixed(fabric, plan, applied, bars))?;
+    write_json_or_text(json, &document, &text::fixed(fabric, plan, applied, bars))?;
     Ok(status(&applied.findings))
 }
 
@@ -92,8 +87,8 @@ fn restored(root: &Root, journal: Option<PathBuf>, json: Option<&Place>) -> Resu
     let content: &Restored = &restore::restore(root, &journal).map_err(|e| CommandError::undone(&e))?;
     let here = root.path().display().to_string();
     let document = Document { schema: "firstlight.restore/1", root: &here, content };
-    either(json, &document, &text::restored(&here, content))?;
-    Ok(if content.is_done() { FINE } else { FAILING })
+    write_json_or_text(json, &document, &text::restored(&here, content))?;
+    Ok(if content.is_done() { SUCCESS } else { FAILURE })
 }
 
 /// A recorded machine keeps its own journal.
@@ -105,8 +100,8 @@ fn journal_of(root: &Root, given: Option<PathBuf>) -> Result<PathBuf, CommandErr
 pub(super) fn topo(root: &Root, config: &Config, json: Option<&Place>) -> Result<u8, CommandError> {
     let fabric = read(root)?;
     let topology = Topology::from(&fabric, &nvlinks(root, config, &fabric)?.unwrap_or_default());
-    either(json, &topology, &topology.text())?;
-    Ok(FINE)
+    write_json_or_text(json, &topology, &topology.text())?;
+    Ok(SUCCESS)
 }
 
 /// NVLinks of the GPUs that the driver is bound to; `None` if they are unknown. A recorded machine has no
@@ -114,13 +109,8 @@ pub(super) fn topo(root: &Root, config: &Config, json: Option<&Place>) -> Result
 ///
 /// # Errors
 /// NVML hangs: GPUs whose NVLinks are unknown must not be taken for GPUs that are connected by PCIe only.
-pub(super) fn nvlinks(
-    root: &Root,
-    config: &Config,
-    fabric: &Fabric,
-) -> Result<Option<NvLinks>, CommandError> {
-    let held =
-        |bdf: &Bdf| fabric.devices.iter().any(|d| d.bdf == *bdf && d.driver.as_deref() == Some("nvidia"));
+pub(super) fn nvlinks(root: &Root, config: &Config, fabric: &Fabric) -> Result<Option<NvLinks>, CommandError> {
+    let held = |bdf: &Bdf| fabric.devices.iter().any(|d| d.bdf == *bdf && d.driver.as_deref() == Some("nvidia"));
     let gpus: Vec<Bdf> = fabric.gpus.iter().copied().filter(held).collect();
     if gpus.len() < 2 || (root.path() != Path::new("/") && config.validate.library_path.is_empty()) {
         return Ok(None);

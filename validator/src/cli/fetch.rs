@@ -4,9 +4,9 @@
 
 use super::output::{to_stdout, write};
 use super::publish::authorities;
-use super::{CommandError, FINE};
+use super::{CommandError, SUCCESS};
 use crate::cli::args::{Fetch, Place, Time};
-use crate::files::whole::Whole;
+use crate::files::atomic::AtomicFile;
 use crate::net::http::{self, HttpError, Piece};
 use crate::net::publish::hex;
 use crate::net::sntp;
@@ -29,7 +29,7 @@ pub(super) fn fetch(asked: &Fetch) -> Result<u8, CommandError> {
         Some(Err(error)) => return Err(here(error.to_string())),
         _ => return Err(here(HttpError::NoAnswer("no answer".to_owned()).to_string())),
     };
-    let mut file = Whole::through_links(&asked.output).map_err(unwritten)?;
+    let mut file = AtomicFile::through_links(&asked.output).map_err(unwritten)?;
     let (mut sum, mut got, mut last_shown) = (Sha256::new(), 0, Instant::now());
     for piece in pieces {
         let Piece::Bytes(bytes) = piece.map_err(|e| here(e.to_string()))? else { continue };
@@ -47,15 +47,15 @@ pub(super) fn fetch(asked: &Fetch) -> Result<u8, CommandError> {
         return Err(here(format!("sha256 is {found}, expected {expected}")));
     }
     file.replace().map_err(unwritten)?;
-    Ok(FINE)
+    Ok(SUCCESS)
 }
 
 /// Queries the servers for this machine's clock offset.
 pub(super) fn time(asked: &Time) -> Result<u8, CommandError> {
     let within = Duration::from_secs(asked.timeout);
-    let (server, by) = sntp::ask(&asked.servers, within).map_err(CommandError::Undone)?;
+    let (server, by) = sntp::query(&asked.servers, within).map_err(CommandError::Undone)?;
     write(&Place::Stdout, &format!("{server} {by}\n"))?;
-    Ok(FINE)
+    Ok(SUCCESS)
 }
 
 fn so_far(got: u64, length: Option<u64>) -> String {

@@ -1,7 +1,7 @@
 //! The commands: each reads its inputs, calls the modules that do the work, writes their results, and
 //! returns an exit status.
 
-pub use contract::status::{FAILING, FINE, UNDONE, WRONG_USE};
+pub use contract::status::{FAILURE, NOT_DONE, SUCCESS, USAGE_ERROR};
 
 mod about;
 pub mod args;
@@ -26,7 +26,7 @@ use crate::machine::recording;
 use crate::machine::root::Root;
 use crate::nccl::ranks;
 use crate::nodes::rdma as verbs;
-use crate::nodes::suite::Which;
+use crate::nodes::suite::TestSelection;
 use crate::outcome::finding::{self, Finding, Severity};
 use crate::process::lineage;
 use crate::text::chain;
@@ -58,8 +58,8 @@ impl CommandError {
     #[must_use]
     pub const fn exit_status(&self) -> u8 {
         match self {
-            Self::Usage(_) | Self::Config(_) => WRONG_USE,
-            Self::Undone(_) | Self::Output(_) => UNDONE,
+            Self::Usage(_) | Self::Config(_) => USAGE_ERROR,
+            Self::Undone(_) | Self::Output(_) => NOT_DONE,
         }
     }
 
@@ -106,11 +106,11 @@ pub fn run(args: Args) -> Result<u8, CommandError> {
         }
         Command::Nodes(asked) => {
             let (root, config) = setup()?;
-            nodes::run(&root, &config, &asked, Which::All)
+            nodes::run(&root, &config, &asked, TestSelection::All)
         }
         Command::Rdma(asked) => {
             let (root, config) = setup()?;
-            nodes::run(&root, &config, &asked, Which::Rdma)
+            nodes::run(&root, &config, &asked, TestSelection::Rdma)
         }
         Command::Image { json } => about::image(&setup()?.0, json.as_ref()),
         Command::Record { file } => about::record(&setup()?.0, &file),
@@ -131,43 +131,43 @@ pub fn run(args: Args) -> Result<u8, CommandError> {
         Command::Worker(above) => {
             begin(&above)?;
             worker::serve(io::stdin().lock(), io::stdout().lock()).map_err(|e| CommandError::undone(&e))?;
-            Ok(FINE)
+            Ok(SUCCESS)
         }
         Command::Partner(above) => {
             begin(&above)?;
-            suite::partner().map_err(|e| CommandError::undone(&e))?;
-            Ok(FINE)
+            suite::serve_p2p_processes().map_err(|e| CommandError::undone(&e))?;
+            Ok(SUCCESS)
         }
         Command::Reducer(above) => {
             begin(&above)?;
-            suite::reducer().map_err(|e| CommandError::undone(&e))?;
-            Ok(FINE)
+            suite::serve_p2p_allreduce().map_err(|e| CommandError::undone(&e))?;
+            Ok(SUCCESS)
         }
         Command::Verbs(above) => {
             begin(&above)?;
             verbs::serve().map_err(|e| CommandError::undone(&e))?;
-            Ok(FINE)
+            Ok(SUCCESS)
         }
         Command::Rank(above) => {
             begin(&above)?;
             ranks::serve().map_err(|e| CommandError::undone(&e))?;
-            Ok(FINE)
+            Ok(SUCCESS)
         }
     }
 }
 
 fn begin(above: &Lineage) -> Result<(), CommandError> {
-    lineage::begin(&above.beneath).map_err(|e| CommandError::undone(&e))
+    lineage::watch_ancestors(&above.beneath).map_err(|e| CommandError::undone(&e))
 }
 
 fn list(json: Option<&crate::cli::args::Place>, findings: bool) -> Result<u8, CommandError> {
     let list = render::list::list();
     let text = if findings { finding::markdown() } else { render::list::text(&list) };
-    output::either(json, &list, &text)?;
-    Ok(FINE)
+    output::write_json_or_text(json, &list, &text)?;
+    Ok(SUCCESS)
 }
 
-/// `FAILING` if a finding is at least a failure.
+/// `FAILURE` if a finding is at least a failure.
 fn status(findings: &[Finding]) -> u8 {
-    if findings.iter().any(|f| f.severity >= Severity::Fail) { FAILING } else { FINE }
+    if findings.iter().any(|f| f.severity >= Severity::Fail) { FAILURE } else { SUCCESS }
 }

@@ -4,7 +4,7 @@
 
 use super::output::{to_stdout, writable, write};
 use super::validate::chosen;
-use super::{CommandError, FAILING, FINE, UNDONE, nodes};
+use super::{CommandError, FAILURE, NOT_DONE, SUCCESS, nodes};
 use crate::cli::args::{Nccl, P2pChoice, Place};
 use crate::config::Config;
 use crate::engine;
@@ -12,10 +12,10 @@ use crate::gpu::Values;
 use crate::machine::pcie::model::Fabric;
 use crate::machine::root::Root;
 use crate::machine::{GpuId, Rank};
-use crate::nccl::log::Said;
+use crate::nccl::log::NcclLog;
 use crate::nccl::ranks::{Arm, Ranks, RowAsk, Setup, Started, Trouble, TroubleKind};
 use crate::nccl::{Row, Sweep};
-use crate::render::nccl::{Device, Head, Run, columns, head, json, row, tail};
+use crate::render::nccl::{Device, RunInfo, RunMetadata, columns, head, json, row, tail};
 use crate::render::pretty;
 use crate::text::shown_text;
 use crate::text::time::utc;
@@ -35,7 +35,7 @@ pub(super) fn run(root: &Root, config: &Config, asked: &Nccl) -> Result<u8, Comm
     }
     let chosen = gpus(root, config, asked)?;
     let gpus = chosen.len();
-    exact(&sweep, gpus)?;
+    check_exact(&sweep, gpus)?;
     asked.json.as_ref().map_or(Ok(()), |place| writable("-J", place))?;
     if let Some(why) = engine::nvml_hangs(root, config) {
         return Err(CommandError::Undone(why));
@@ -46,7 +46,7 @@ pub(super) fn run(root: &Root, config: &Config, asked: &Nccl) -> Result<u8, Comm
         Ok(started) => started.clone(),
         Err(trouble) => return Ok(stopped(&trouble)),
     };
-    let title = Head {
+    let title = RunInfo {
         version: env!("CARGO_PKG_VERSION"),
         library: started.nccl,
         sweep: &sweep,
@@ -71,11 +71,11 @@ pub(super) fn run(root: &Root, config: &Config, asked: &Nccl) -> Result<u8, Comm
     if trouble.is_none() {
         say(&tail(sweep.collective, &rows))?;
     }
-    wrong(&rows);
+    log_first_wrong(&rows);
     let status = match &trouble {
         Some(trouble) => stopped(trouble),
-        None if rows.iter().any(|row| row.wrong() > 0) => FAILING,
-        None => FINE,
+        None if rows.iter().any(|row| row.wrong() > 0) => FAILURE,
+        None => SUCCESS,
     };
     ended(status, delivered)
 }
@@ -83,7 +83,7 @@ pub(super) fn run(root: &Root, config: &Config, asked: &Nccl) -> Result<u8, Comm
 /// The exit status: a wrong result has precedence over a failed write.
 fn ended(status: u8, delivered: Result<(), CommandError>) -> Result<u8, CommandError> {
     match delivered {
-        Err(error) if status != FINE => {
+        Err(error) if status != SUCCESS => {
             log::error!("{error}");
             Ok(status)
         }
@@ -94,13 +94,13 @@ fn ended(status: u8, delivered: Result<(), CommandError>) -> Result<u8, CommandE
 /// Writes nccl-tests' JSON.
 fn deliver(
     place: &Place,
-    title: &Head<'_>,
+    title: &RunInfo<'_>,
     rows: &[Row],
     begun: &str,
     ranks: &Ranks,
     trouble: Option<&Trouble>,
 ) -> Result<(), CommandError> {
-    let run = Run {
+    let run = RunMetadata {
         start: begun,
         end: &moment(SystemTime::now()),
         args: &std::env::args().collect::<Vec<_>>(),
@@ -165,14 +165,11 @@ fn gpus(root: &Root, config: &Config, asked: &Nccl) -> Result<Vec<GpuId>, Comman
 }
 
 /// Checks that the reduced values are exact; inexact values cannot be compared.
-pub(super) fn exact(sweep: &Sweep, gpus: usize) -> Result<(), CommandError> {
+pub(super) fn check_exact(sweep: &Sweep, gpus: usize) -> Result<(), CommandError> {
     let op = sweep.collective.reduces().then_some(sweep.op);
     let ranks = u32::try_from(gpus).unwrap_or(u32::MAX);
     if sweep.check && Values::exact(sweep.data, op, ranks).is_none() {
-        let why = format!(
-            "{} of {} by {gpus} GPUs is not exact, so it cannot be checked: -c 0",
-            sweep.op, sweep.data
-        );
+        let why = format!("{} of {} by {gpus} GPUs is not exact, so it cannot be checked: -c 0", sweep.op, sweep.data);
         return Err(CommandError::Usage(why));
     }
     Ok(())
@@ -211,20 +208,20 @@ fn devices(started: &Started) -> Vec<Device> {
 
 /// Logs the transports that NCCL's log names.
 fn log_transports(ranks: &Ranks) {
-    let said = Said::read(&ranks.said());
-    let mut via: Vec<_> = said.transports().into_iter().flat_map(|(_, _, via)| via).collect();
+    let nccl_log = NcclLog::read(&ranks.output());
+    let mut via: Vec<_> = nccl_log.transports().into_iter().flat_map(|(_, _, via)| via).collect();
     via.sort();
     via.dedup();
     let via: Vec<_> = via.iter().map(ToString::to_string).collect();
     let way = if via.is_empty() { "no transport named".to_owned() } else { via.join(", ") };
-    let channels = said.channels().map_or(String::new(), |n| format!(", {n} channels"));
+    let channels = nccl_log.channels().map_or(String::new(), |n| format!(", {n} channels"));
     log::info!("transports in NCCL's log: {way}{channels}");
-    for (name, value) in said.foreign(ranks.environment()) {
+    for (name, value) in nccl_log.foreign_settings(ranks.environment()) {
         log::warn!("NCCL: set by the environment or a file: {name}={value}");
     }
 }
 
-pub(super) fn wrong(rows: &[Row]) {
+pub(super) fn log_first_wrong(rows: &[Row]) {
     let placed = rows.iter().flat_map(|row| [(row, &row.out_of_place), (row, &row.in_place)]);
     let first = placed.filter_map(|(row, timed)| Some((row, timed.wrong.as_ref()?.first.as_ref()?))).next();
     if let Some((row, at)) = first {
@@ -251,7 +248,7 @@ fn stopped(trouble: &Trouble) -> u8 {
         log::warn!("{line}");
     }
     log::error!("{trouble}");
-    if trouble.kind == TroubleKind::NoTransport { FAILING } else { UNDONE }
+    if trouble.kind == TroubleKind::NoTransport { FAILURE } else { NOT_DONE }
 }
 
 #[cfg(test)]
@@ -267,8 +264,8 @@ mod tests {
     #[test]
     fn results_are_reported_even_if_they_cannot_be_written() {
         let undelivered = || Err(CommandError::Undone("x.json: cannot be written".to_owned()));
-        assert_eq!(ended(FAILING, undelivered()).unwrap(), FAILING);
-        assert_eq!(ended(FINE, undelivered()).unwrap_err().exit_status(), UNDONE);
-        assert_eq!(ended(FINE, Ok(())).unwrap(), FINE);
+        assert_eq!(ended(FAILURE, undelivered()).unwrap(), FAILURE);
+        assert_eq!(ended(SUCCESS, undelivered()).unwrap_err().exit_status(), NOT_DONE);
+        assert_eq!(ended(SUCCESS, Ok(())).unwrap(), SUCCESS);
     }
 }

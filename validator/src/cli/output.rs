@@ -3,8 +3,8 @@
 
 use crate::cli::CommandError;
 use crate::cli::args::Place;
+use crate::files::atomic::AtomicFile;
 use crate::files::destination;
-use crate::files::whole::Whole;
 use crate::render::pretty;
 use crate::text::shown_text;
 use serde::Serialize;
@@ -26,9 +26,9 @@ pub struct OutputError {
 /// # Errors
 /// If it could not be written completely.
 pub(super) fn write(place: &Place, text: &str) -> Result<(), OutputError> {
-    match beside(place, text)? {
+    match write_beside(place, text)? {
         Some(beside) => beside.replace().map_err(|e| unwritten(place, &e)),
-        None => in_place(place, text),
+        None => write_in_place(place, text),
     }
 }
 
@@ -36,9 +36,9 @@ pub(super) fn write(place: &Place, text: &str) -> Result<(), OutputError> {
 ///
 /// # Errors
 /// If it could not be written completely.
-pub(super) fn beside(place: &Place, text: &str) -> Result<Option<Whole>, OutputError> {
-    let Some(path) = replaced(place) else { return Ok(None) };
-    let written = Whole::through_links(path).and_then(|mut beside| {
+pub(super) fn write_beside(place: &Place, text: &str) -> Result<Option<AtomicFile>, OutputError> {
+    let Some(path) = file_to_replace(place) else { return Ok(None) };
+    let written = AtomicFile::through_links(path).and_then(|mut beside| {
         beside.write_all(text.as_bytes())?;
         beside.sync()?;
         Ok(beside)
@@ -50,7 +50,7 @@ pub(super) fn beside(place: &Place, text: &str) -> Result<Option<Whole>, OutputE
 ///
 /// # Errors
 /// If it could not be written completely.
-pub(super) fn in_place(place: &Place, text: &str) -> Result<(), OutputError> {
+pub(super) fn write_in_place(place: &Place, text: &str) -> Result<(), OutputError> {
     let written = match place {
         Place::Stdout => to_stdout(text),
         // If it is a regular file, its existing content is kept.
@@ -62,15 +62,15 @@ pub(super) fn in_place(place: &Place, text: &str) -> Result<(), OutputError> {
 }
 
 /// Whether both places are the same file to replace; places that are written in place never conflict.
-pub(super) fn same(one: &Place, other: &Place) -> bool {
-    let ends = [one, other].map(|place| replaced(place).and_then(|path| destination::end_of(path).ok()));
+pub(super) fn same_file(one: &Place, other: &Place) -> bool {
+    let ends = [one, other].map(|place| file_to_replace(place).and_then(|path| destination::resolve(path).ok()));
     matches!(ends, [Some(one), Some(other)] if one == other)
 }
 
 /// The file to replace. A folder counts as one: replacing it fails with the system's error.
-fn replaced(place: &Place) -> Option<&Path> {
+fn file_to_replace(place: &Place) -> Option<&Path> {
     let Place::File(path) = place else { return None };
-    let held = destination::end_of(path).is_ok_and(|end| destination::is_held(&end));
+    let held = destination::resolve(path).is_ok_and(|end| destination::is_descriptor(&end));
     let other = fs::metadata(path).is_ok_and(|m| !m.is_file() && !m.is_dir());
     (!held && !other).then_some(path)
 }
@@ -83,7 +83,7 @@ fn unwritten(place: &Place, why: &dyn Display) -> OutputError {
 ///
 /// # Errors
 /// As [`write`].
-pub(super) fn either(place: Option<&Place>, value: &impl Serialize, text: &str) -> Result<(), OutputError> {
+pub(super) fn write_json_or_text(place: Option<&Place>, value: &impl Serialize, text: &str) -> Result<(), OutputError> {
     let Some(place) = place else { return write(&Place::Stdout, &shown_text(text)) };
     let json = pretty(value).map_err(|e| unwritten(place, &e))?;
     write(place, &json)
@@ -109,7 +109,7 @@ pub(super) fn writable(option: &str, place: &Place) -> Result<(), CommandError> 
         // Devices and pipes are opened when the result is written.
         Ok(there) if !there.is_file() => Ok(()),
         // Dropping the new file removes it.
-        Ok(_) | Err(_) => Whole::through_links(path).map(drop),
+        Ok(_) | Err(_) => AtomicFile::through_links(path).map(drop),
     };
     tried.map_err(|e| CommandError::Undone(format!("{option} '{place}': cannot be written: {e}")))
 }
@@ -176,7 +176,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("r.json");
         fs::write(&path, "old").unwrap();
-        drop(beside(&Place::File(path.clone()), "new").unwrap().unwrap());
+        drop(write_beside(&Place::File(path.clone()), "new").unwrap().unwrap());
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
@@ -191,12 +191,7 @@ mod tests {
         write(&Place::File(link.clone()), "text").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "before text");
         assert!(fs::read_link(&link).unwrap().starts_with("/proc/self/fd"));
-        assert!(
-            write(&Place::File(dir.path().to_owned()), "")
-                .unwrap_err()
-                .to_string()
-                .contains("cannot be written")
-        );
+        assert!(write(&Place::File(dir.path().to_owned()), "").unwrap_err().to_string().contains("cannot be written"));
     }
 
     #[test]
@@ -204,8 +199,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         symlink("r.json", dir.path().join("link")).unwrap();
         let place = |name: &str| Place::File(dir.path().join(name));
-        assert!(same(&place("r.json"), &place("./link")));
-        assert!(!same(&place("r.json"), &place("r.txt")));
-        assert!(!same(&Place::File("/dev/null".into()), &Place::File("/dev/null".into())));
+        assert!(same_file(&place("r.json"), &place("./link")));
+        assert!(!same_file(&place("r.json"), &place("r.txt")));
+        assert!(!same_file(&Place::File("/dev/null".into()), &Place::File("/dev/null".into())));
     }
 }

@@ -20,7 +20,7 @@ const COLUMNS: usize = 80;
 
 /// The running test.
 #[derive(Debug, Clone)]
-struct Doing {
+struct RunningTest {
     id: String,
     since: Instant,
     deadline: Duration,
@@ -29,16 +29,16 @@ struct Doing {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ProgressState {
     gpus: usize,
-    doing: Option<Doing>,
+    doing: Option<RunningTest>,
     /// Whether a live row is on the terminal.
     shown: bool,
 }
 
 /// The progress display and its thread, which ends when this is dropped.
 pub(super) struct Progress {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ProgressState>>,
     /// Dropping it ends the thread.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -48,7 +48,7 @@ pub(super) struct Progress {
 impl Progress {
     /// Starts to show the progress. If no thread can be started, nothing is shown and the run continues.
     pub(super) fn start() -> Self {
-        let state = Arc::new(Mutex::new(State::default()));
+        let state = Arc::new(Mutex::new(ProgressState::default()));
         let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let live = io::stderr().is_terminal() && variable("TERM").is_some_and(|term| term != "dumb");
         let color = live && variable("NO_COLOR").is_none();
@@ -69,7 +69,7 @@ impl Progress {
         Self { state, stop: Some(stop), thread, live }
     }
 
-    fn with(&self, change: impl FnOnce(&mut State)) {
+    fn with(&self, change: impl FnOnce(&mut ProgressState)) {
         change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
@@ -81,7 +81,9 @@ impl Progress {
     /// A test has begun.
     pub(super) fn begun(&self, id: &str, deadline: Duration) {
         let (id, what, pairs) = (id.to_owned(), String::new(), BTreeSet::new());
-        self.with(|state| state.doing = Some(Doing { id, since: Instant::now(), deadline, what, pairs }));
+        self.with(|state| {
+            state.doing = Some(RunningTest { id, since: Instant::now(), deadline, what, pairs });
+        });
     }
 
     /// The running test has started another step.
@@ -126,12 +128,11 @@ pub(super) fn pair(what: &str) -> Option<Pair> {
 }
 
 /// `p2p-integrity  12 s of 60 s  pair 5 of 12  GPU 0 -> 1: ..`; `None` if no test is running.
-fn line(state: &State, now: Instant) -> Option<String> {
+fn line(state: &ProgressState, now: Instant) -> Option<String> {
     let doing = state.doing.as_ref()?;
     let spent = now.saturating_duration_since(doing.since).as_secs();
     let all = state.gpus * state.gpus.saturating_sub(1);
-    let pairs =
-        if doing.pairs.is_empty() { String::new() } else { format!("  pair {} of {all}", doing.pairs.len()) };
+    let pairs = if doing.pairs.is_empty() { String::new() } else { format!("  pair {} of {all}", doing.pairs.len()) };
     let what = if doing.what.is_empty() { String::new() } else { format!("  {}", shown(&doing.what)) };
     Some(format!("{}  {spent} s of {} s{pairs}{what}", doing.id, doing.deadline.as_secs()))
 }
@@ -152,7 +153,7 @@ fn columns() -> usize {
 mod tests {
     use super::*;
 
-    fn state(whats: &[&str]) -> (State, Instant) {
+    fn state(whats: &[&str]) -> (ProgressState, Instant) {
         let progress = Progress { state: Arc::default(), stop: None, thread: None, live: false };
         progress.machine(4);
         progress.begun("p2p-integrity", Duration::from_secs(60));
@@ -164,16 +165,12 @@ mod tests {
 
     #[test]
     fn a_row_says_the_test_its_time_and_the_pair() {
-        let (state, since) = state(&[
-            "preparing",
-            "GPU 0 -> 1: copy of 4 B",
-            "GPU 0 -> 1: copy of 8 B",
-            "GPU 0 -> 2: \x1b[2J",
-        ]);
+        let (state, since) =
+            state(&["preparing", "GPU 0 -> 1: copy of 4 B", "GPU 0 -> 1: copy of 8 B", "GPU 0 -> 2: \x1b[2J"]);
         let said = line(&state, since + Duration::from_millis(12_700)).unwrap();
         assert!(said.starts_with("p2p-integrity  12 s of 60 s  pair 2 of 12  GPU 0 -> 2: "), "{said}");
         assert!(!said.contains('\x1b'), "{said}");
-        assert_eq!(line(&State::default(), since), None);
+        assert_eq!(line(&ProgressState::default(), since), None);
     }
 
     #[test]
@@ -187,8 +184,6 @@ mod tests {
     fn the_live_row_fits_its_terminal_and_has_color_only_where_it_may() {
         let text = row(&"x".repeat(200), 80, false);
         assert_eq!(text.chars().filter(|c| *c == 'x').count(), 77);
-        assert!(
-            text.starts_with('\r') && !text.contains("\x1b[2m") && row("x", 80, true).contains("\x1b[2m")
-        );
+        assert!(text.starts_with('\r') && !text.contains("\x1b[2m") && row("x", 80, true).contains("\x1b[2m"));
     }
 }

@@ -2,11 +2,11 @@
 //! that receives such reports.
 
 use super::output::to_stdout;
-use super::{CommandError, FAILING, FINE};
+use super::{CommandError, FAILURE, SUCCESS};
 use crate::cli::args::Publish;
 use crate::files;
 use crate::net::http::Authorities;
-use crate::net::publish::{self, AtUrl, Finished, Keeping, LARGEST, publish};
+use crate::net::publish::{self, FinishedReport, LARGEST, StorageOptions, UploadTarget, publish};
 use std::env;
 use std::ffi::OsString;
 use std::fs;
@@ -27,14 +27,14 @@ pub(super) fn run(asked: Publish) -> Result<u8, CommandError> {
     let path = asked.report.display().to_string();
     let here = |why: String| CommandError::Undone(format!("{path}: {why}"));
     let bytes = files::read(&asked.report, LARGEST).map_err(&here)?;
-    let finished = Finished::from_json(bytes, asked.verdict.as_deref()).map_err(&here)?;
+    let finished = FinishedReport::from_json(bytes, asked.verdict.as_deref()).map_err(&here)?;
     let authorities = authorities(asked.ca.as_deref())?;
     // Without a usable token the report waits in the spool to be sent, and is still saved to the partition.
     let (token, offline) = match asked.token_file.as_deref().map(publish::token).transpose() {
         Ok(token) => (token, asked.offline),
         Err(why) => (None, Some(why)),
     };
-    let url = asked.url.map(|url| AtUrl {
+    let url = asked.url.map(|url| UploadTarget {
         url,
         timeout: Duration::from_secs(asked.timeout),
         authorities,
@@ -43,13 +43,13 @@ pub(super) fn run(asked: Publish) -> Result<u8, CommandError> {
     });
     let mut all = true;
     let (spool, key) = (asked.spool.as_path(), asked.key_file.as_deref());
-    let keeping = Keeping { keep: asked.keep.into(), spool, key };
-    publish(&finished, asked.partition.as_deref(), url.as_ref(), keeping, |step| {
+    let storage = StorageOptions { keep: asked.keep.into(), spool, key };
+    publish(&finished, asked.partition.as_deref(), url.as_ref(), storage, |step| {
         all &= step.done;
         // A closed standard output does not stop the saving.
         let _ = to_stdout(&format!("{}\n", step.line));
     });
-    Ok(if all { FINE } else { FAILING })
+    Ok(if all { SUCCESS } else { FAILURE })
 }
 
 /// Replaces this process with the receiver.

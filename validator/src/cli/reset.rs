@@ -1,7 +1,8 @@
-//! `firstlight reset`: shows or removes the mark by which the appliance knows that an earlier boot was reset during a step.
+//! `firstlight reset`: shows or removes the mark by which the appliance knows that an earlier boot was reset during a
+//! step.
 
 use super::output::to_stdout;
-use super::{CommandError, FAILING, FINE, UNDONE};
+use super::{CommandError, FAILURE, NOT_DONE, SUCCESS};
 use crate::cli::args::{Reset, ResetAction};
 use crate::files;
 use crate::machine::root::Root;
@@ -11,28 +12,27 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// A place where a mark can be.
-struct Place<'a> {
+/// A store that can hold a mark.
+struct MarkStore<'a> {
     name: String,
-    at: At<'a>,
+    at: StoreKind<'a>,
 }
 
-/// How the place is reached.
-enum At<'a> {
+/// The kind of a store, and where it is.
+enum StoreKind<'a> {
     Variable(&'a Root, PathBuf),
     File(PathBuf),
 }
 
-/// What is in a place.
-type Found = Result<Option<Mark>, String>;
+/// The mark in a store; `None` if it has none.
+type MarkResult = Result<Option<Mark>, String>;
 
 /// Status 0 if no mark is left, 1 if there is one, 2 if it could not be read or removed.
 pub(super) fn run(root: &Root, asked: &Reset) -> Result<u8, CommandError> {
     let places = places(root, asked.partition.as_deref());
     if places.is_empty() {
         let here = root.join(VARIABLES).display().to_string();
-        let why =
-            format!("reset: no EFI variables in {here}; name the mounted data partition by --partition");
+        let why = format!("reset: no EFI variables in {here}; name the mounted data partition by --partition");
         return Err(CommandError::Undone(why));
     }
     let statuses = places.iter().map(|place| {
@@ -43,29 +43,29 @@ pub(super) fn run(root: &Root, asked: &Reset) -> Result<u8, CommandError> {
         to_stdout(&format!("{}: {line}\n", place.name)).map(|()| status)
     });
     let statuses: Vec<u8> = statuses.collect::<io::Result<_>>().map_err(|e| CommandError::undone(&e))?;
-    Ok(statuses.into_iter().max().unwrap_or(UNDONE))
+    Ok(statuses.into_iter().max().unwrap_or(NOT_DONE))
 }
 
 /// The firmware's variables, if there are any, and the partition, if one is named.
-fn places<'a>(root: &'a Root, partition: Option<&Path>) -> Vec<Place<'a>> {
+fn places<'a>(root: &'a Root, partition: Option<&Path>) -> Vec<MarkStore<'a>> {
     let variables = root.exists(VARIABLES).is_ok_and(|there| there);
-    let variable = variables.then(|| Place {
+    let variable = variables.then(|| MarkStore {
         name: "EFI variable".to_owned(),
-        at: At::Variable(root, Path::new(VARIABLES).join(VARIABLE)),
+        at: StoreKind::Variable(root, Path::new(VARIABLES).join(VARIABLE)),
     });
     let file = partition.map(|folder| folder.join(FILE));
-    let file = file.map(|path| Place { name: path.display().to_string(), at: At::File(path) });
+    let file = file.map(|path| MarkStore { name: path.display().to_string(), at: StoreKind::File(path) });
     variable.into_iter().chain(file).collect()
 }
 
-impl Place<'_> {
-    fn read(&self) -> Found {
+impl MarkStore<'_> {
+    fn read(&self) -> MarkResult {
         let (bytes, before) = match &self.at {
-            At::Variable(root, path) => (root.read(path), &ATTRIBUTES.to_le_bytes()[..]),
-            At::File(path) if fs::symlink_metadata(path).is_err_and(|e| e.kind() == ErrorKind::NotFound) => {
+            StoreKind::Variable(root, path) => (root.read(path), &ATTRIBUTES.to_le_bytes()[..]),
+            StoreKind::File(path) if fs::symlink_metadata(path).is_err_and(|e| e.kind() == ErrorKind::NotFound) => {
                 return Ok(None);
             }
-            At::File(path) => (files::read(path, SIZE as u64).map_err(io::Error::other), &[][..]),
+            StoreKind::File(path) => (files::read(path, SIZE as u64).map_err(io::Error::other), &[][..]),
         };
         match bytes {
             Ok(bytes) => {
@@ -80,8 +80,8 @@ impl Place<'_> {
     /// Removes the content, also if it is not a mark; false if there was none.
     fn remove(&self) -> io::Result<bool> {
         let removed = match &self.at {
-            At::Variable(root, path) => root.remove_protected(path),
-            At::File(path) => fs::remove_file(path),
+            StoreKind::Variable(root, path) => root.remove_protected(path),
+            StoreKind::File(path) => fs::remove_file(path),
         };
         match removed {
             Ok(()) => Ok(true),
@@ -91,9 +91,9 @@ impl Place<'_> {
     }
 }
 
-fn shown(found: &Found) -> (String, u8) {
+fn shown(found: &MarkResult) -> (String, u8) {
     match found {
-        Ok(None) => ("no mark".to_owned(), FINE),
+        Ok(None) => ("no mark".to_owned(), SUCCESS),
         Ok(Some(mark)) => {
             let value = |text: &Option<String>| text.clone().unwrap_or_else(|| "not known".to_owned());
             let finding = mark.finding.as_deref().unwrap_or("none");
@@ -102,17 +102,17 @@ fn shown(found: &Found) -> (String, u8) {
                 Step::Recover => "rebooted to recover GPUs, and without peer-to-peer since".to_owned(),
                 step => format!("reset during {step}"),
             };
-            (format!("{what}; image {image}; last finding {finding}; boot {boot}"), FAILING)
+            (format!("{what}; image {image}; last finding {finding}; boot {boot}"), FAILURE)
         }
-        Err(why) => (format!("unreadable, which vetoes every step: {}", shown_text(why)), UNDONE),
+        Err(why) => (format!("unreadable, which vetoes every step: {}", shown_text(why)), NOT_DONE),
     }
 }
 
 fn cleared(removed: &io::Result<bool>) -> (String, u8) {
     match removed {
-        Ok(true) => ("removed".to_owned(), FINE),
-        Ok(false) => ("no mark".to_owned(), FINE),
-        Err(e) => (format!("cannot be removed: {e}"), UNDONE),
+        Ok(true) => ("removed".to_owned(), SUCCESS),
+        Ok(false) => ("no mark".to_owned(), SUCCESS),
+        Err(e) => (format!("cannot be removed: {e}"), NOT_DONE),
     }
 }
 
@@ -142,17 +142,17 @@ mod tests {
     fn a_mark_is_shown_and_removed_in_both_places() {
         let (_dir, root, data) = machine();
         let (show, clear) = (ResetAction::Show, ResetAction::Clear);
-        assert_eq!(status(&root, show, Some(&data)).unwrap(), FINE);
+        assert_eq!(status(&root, show, Some(&data)).unwrap(), SUCCESS);
         let variable = root.join(VARIABLES).join(VARIABLE);
         fs::write(&variable, [&ATTRIBUTES.to_le_bytes(), mark().text().as_bytes()].concat()).unwrap();
-        assert_eq!(status(&root, show, None).unwrap(), FAILING);
+        assert_eq!(status(&root, show, None).unwrap(), FAILURE);
         fs::write(data.join(FILE), mark().text()).unwrap();
-        assert_eq!(status(&root, show, Some(&data)).unwrap(), FAILING);
-        assert_eq!(status(&root, clear, None).unwrap(), FINE);
+        assert_eq!(status(&root, show, Some(&data)).unwrap(), FAILURE);
+        assert_eq!(status(&root, clear, None).unwrap(), SUCCESS);
         assert!(!variable.exists() && data.join(FILE).exists());
-        assert_eq!(status(&root, clear, Some(&data)).unwrap(), FINE);
+        assert_eq!(status(&root, clear, Some(&data)).unwrap(), SUCCESS);
         assert!(!data.join(FILE).exists());
-        assert_eq!(status(&root, clear, Some(&data)).unwrap(), FINE);
+        assert_eq!(status(&root, clear, Some(&data)).unwrap(), SUCCESS);
     }
 
     #[test]
@@ -160,9 +160,9 @@ mod tests {
         let (_dir, root, data) = machine();
         fs::write(root.join(VARIABLES).join(VARIABLE), mark().text()).unwrap();
         fs::write(data.join(FILE), "x").unwrap();
-        assert_eq!(status(&root, ResetAction::Show, Some(&data)).unwrap(), UNDONE);
-        assert_eq!(status(&root, ResetAction::Clear, Some(&data)).unwrap(), FINE);
-        assert_eq!(status(&root, ResetAction::Show, Some(&data)).unwrap(), FINE);
+        assert_eq!(status(&root, ResetAction::Show, Some(&data)).unwrap(), NOT_DONE);
+        assert_eq!(status(&root, ResetAction::Clear, Some(&data)).unwrap(), SUCCESS);
+        assert_eq!(status(&root, ResetAction::Show, Some(&data)).unwrap(), SUCCESS);
     }
 
     #[test]
@@ -176,7 +176,7 @@ mod tests {
     fn the_line_has_everything_that_the_mark_has() {
         let (line, _) = shown(&Ok(Some(mark())));
         assert_eq!(line, "reset during driver-load; image abc; last finding REBAR-NO-ROOM; boot not known");
-        assert_eq!(shown(&Err("is\u{1b}text".to_owned())).1, UNDONE);
+        assert_eq!(shown(&Err("is\u{1b}text".to_owned())).1, NOT_DONE);
         assert!(!shown(&Err("is\u{1b}text".to_owned())).0.contains('\u{1b}'));
     }
 }

@@ -1,20 +1,20 @@
-//! `firstlight validate`: prints a row as each test ends, then writes the report, then prints the verdict. The report is
-//! written first, because a verdict without a report to read later is worthless.
+//! `firstlight validate`: prints a row as each test ends, then writes the report, then prints the verdict. The report
+//! is written first, because a verdict without a report to read later is worthless.
 
 use super::CommandError;
 use super::console::Console;
-use super::deliver::{Sheet, deliver};
-use super::output::same;
+use super::deliver::{ReportCopy, deliver};
+use super::output::same_file;
 use super::report::baseline::from_file;
 use crate::cli::args::{Place, ScopeChoice, Validate};
 use crate::config::{Config, GpuName, Level, Limit};
-use crate::engine::{self, Audience, Interrupt, Interrupts};
+use crate::engine::{self, Interrupt, Interrupts, ProgressListener};
 use crate::machine::host::nvidia::gpus;
 use crate::machine::pcie::model::Fabric;
 use crate::machine::root::Root;
 use crate::outcome::finding::Code;
 use crate::outcome::scope::Scope;
-use crate::process::lineage::LIMIT;
+use crate::process::lineage::VISIBLE_DEVICES;
 use crate::report::Report;
 use crate::report::drift::as_test;
 use crate::suite;
@@ -22,26 +22,14 @@ use crate::text::shown;
 
 /// Runs the tests; the exit status is that of the verdict.
 pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8, CommandError> {
-    let Validate {
-        level,
-        scope,
-        gpus,
-        only,
-        skip,
-        json,
-        text,
-        identity,
-        output,
-        screen,
-        before_part,
-        boot_stage,
-    } = asked;
+    let Validate { level, scope, gpus, only, skip, json, text, identity, output, screen, before_part, boot_stage } =
+        asked;
     config.validate.before_part = before_part;
     config.validate.identity = identity.unwrap_or(config.validate.identity);
     if let (Some(json), Some(text)) = (&json, &text) {
         let both = match (json, text) {
             (Place::Stdout, Place::Stdout) => "standard output",
-            _ if same(json, text) => "the same file",
+            _ if same_file(json, text) => "the same file",
             _ => "",
         };
         if !both.is_empty() {
@@ -69,20 +57,20 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
     if let Some(path) = &screen {
         console.show_on(path, plan.run.iter().map(|test| test.id));
     }
-    let mut report = engine::planned(root, &config, &plan, &interrupts, &mut console);
+    let mut report = engine::run_plan(root, &config, &plan, &interrupts, &mut console);
     report.boot = boot_stage;
     match &config.validate.baseline {
         Some(path) if config.validate.scope == Scope::Machine => {
             let entry = as_test(from_file(path), &report);
             console.ended(&entry);
             report.push(entry);
-            engine::settle(&mut report, Vec::new());
+            engine::finish_report(&mut report, Vec::new());
         }
         Some(_) => log::warn!("validate.baseline is not compared, because the scope is not the machine"),
         None => {}
     }
-    let text = text.filter(|place| *place != Place::Stdout).map(Sheet::Text);
-    deliver(&mut report, json.map(Sheet::Json).into_iter().chain(text).collect(), &mut console);
+    let text = text.filter(|place| *place != Place::Stdout).map(ReportCopy::Text);
+    deliver(&mut report, json.map(ReportCopy::Json).into_iter().chain(text).collect(), &mut console);
     Ok(status(&report, &interrupts))
 }
 
@@ -119,10 +107,10 @@ pub(super) fn limit(root: &Root, config: &mut Config, names: &[GpuName]) -> Resu
 /// The named GPUs; `None` if none is named, or all are.
 pub(super) fn chosen(root: &Root, names: &[GpuName]) -> Result<Option<Limit>, CommandError> {
     if names.is_empty() {
-        let set = std::env::var(LIMIT).ok().filter(|gpus| !gpus.is_empty());
+        let set = std::env::var(VISIBLE_DEVICES).ok().filter(|gpus| !gpus.is_empty());
         if let Some(gpus) = set {
             log::warn!(
-                "{LIMIT}={} is ignored: all GPUs take part; use --gpus to select some of them",
+                "{VISIBLE_DEVICES}={} is ignored: all GPUs take part; use --gpus to select some of them",
                 shown(&gpus)
             );
         }
@@ -138,6 +126,6 @@ pub(super) fn chosen(root: &Root, names: &[GpuName]) -> Result<Option<Limit>, Co
 pub(super) fn status(report: &Report, interrupts: &Interrupts) -> u8 {
     let mut found = report.tests.iter().flat_map(|t| &t.findings);
     let cut_short = found.any(|finding| finding.is(Code::Interrupted));
-    let by = interrupts.come().filter(|_| cut_short);
+    let by = interrupts.received().filter(|_| cut_short);
     by.map_or(report.verdict.exit_status(), Interrupt::exit_status)
 }

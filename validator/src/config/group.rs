@@ -27,9 +27,7 @@ impl FromStr for GpuName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || {
-            format!("'{text}' is not a GPU; allowed are a number or an address, such as 2 or 0000:41:00.0")
-        };
+        let bad = || format!("'{text}' is not a GPU; allowed are a number or an address, such as 2 or 0000:41:00.0");
         // The domain may be omitted, as in `lspci`.
         let address = || text.parse().or_else(|_| format!("0000:{text}").parse()).ok();
         text.parse().map(Self::Number).ok().or_else(|| address().map(Self::Address)).ok_or_else(bad)
@@ -54,8 +52,7 @@ impl GpuName {
 pub fn numbered(groups: &[Vec<GpuName>], gpus: &[Bdf]) -> Result<Vec<Vec<usize>>, String> {
     let mut seen = Vec::new();
     let mut find = |name: &GpuName| {
-        let number =
-            name.among(gpus).ok_or_else(|| format!("names GPU {name}, but there are {}", gpus.len()))?;
+        let number = name.among(gpus).ok_or_else(|| format!("names GPU {name}, but there are {}", gpus.len()))?;
         if seen.contains(&number) {
             return Err(format!("names GPU {number} twice"));
         }

@@ -139,11 +139,7 @@ impl Config {
                 return Err(unknown(at(), "section", name, &sections()));
             }
             let toml::Value::Table(section) = content else {
-                return Err(ConfigError::NotASection {
-                    at: at(),
-                    name: name.clone(),
-                    read: content.to_string(),
-                });
+                return Err(ConfigError::NotASection { at: at(), name: name.clone(), read: content.to_string() });
             };
             if !own_sections().contains(name.as_str()) {
                 continue;

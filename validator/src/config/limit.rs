@@ -26,9 +26,8 @@ impl Limit {
     pub fn of(names: &[GpuName], bus: &[Bdf], held: &[Bdf]) -> Result<Option<Self>, String> {
         let mut chosen = BTreeSet::new();
         for name in names {
-            let number = name
-                .among(bus)
-                .ok_or_else(|| format!("--gpus {name}: there are {} NVIDIA GPUs", bus.len()))?;
+            let number =
+                name.among(bus).ok_or_else(|| format!("--gpus {name}: there are {} NVIDIA GPUs", bus.len()))?;
             chosen.insert(number);
         }
         let all = bus.iter().copied().enumerate();
@@ -58,9 +57,7 @@ impl Limit {
         let Some(groups) = expect.peers.as_ref().and_then(|groups| numbered(groups, bus).ok()) else {
             return;
         };
-        let kept = |number: &usize| {
-            self.gpus.iter().find(|(n, _)| n == number).map(|(_, bdf)| GpuName::Address(*bdf))
-        };
+        let kept = |number: &usize| self.gpus.iter().find(|(n, _)| n == number).map(|(_, bdf)| GpuName::Address(*bdf));
         let groups = groups.iter().map(|group| group.iter().filter_map(kept).collect::<Vec<_>>());
         expect.peers = Some(groups.filter(|group| !group.is_empty()).collect());
     }
@@ -107,8 +104,7 @@ mod tests {
     fn groups_keep_their_tested_members() {
         let limit = Limit::of(&names(&["0", "1", "2"]), &bus(), &[]).unwrap().unwrap();
         let group = |numbers: &[usize]| numbers.iter().map(|n| GpuName::Number(*n)).collect::<Vec<_>>();
-        let mut expect =
-            Expect { peers: Some(vec![group(&[0, 1]), group(&[2]), group(&[3])]), ..Expect::default() };
+        let mut expect = Expect { peers: Some(vec![group(&[0, 1]), group(&[2]), group(&[3])]), ..Expect::default() };
         limit.narrow(&mut expect, &bus());
         let kept: Vec<_> = expect.peers.unwrap().iter().map(Vec::len).collect();
         assert_eq!(kept, [2, 1]);

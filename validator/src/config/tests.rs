@@ -4,11 +4,8 @@ use super::*;
 use std::collections::BTreeSet;
 
 fn merge(files: &[&str], words: &[&str]) -> Result<Config, String> {
-    let files: Vec<_> = files
-        .iter()
-        .enumerate()
-        .map(|(i, t)| (PathBuf::from(format!("{i}.toml")), (*t).to_owned()))
-        .collect();
+    let files: Vec<_> =
+        files.iter().enumerate().map(|(i, t)| (PathBuf::from(format!("{i}.toml")), (*t).to_owned())).collect();
     let words: Vec<_> = words.iter().map(|w| (*w).to_owned()).collect();
     Config::merge(&files, &words, &crate::suite::ids()).map_err(|e| e.to_string())
 }
@@ -95,11 +92,7 @@ fn a_word_for_init_is_refused_here() {
 
 #[test]
 fn an_unknown_key_is_named_with_the_nearest() {
-    refuses(
-        &["", "[fabric]\nasc = 'path'"],
-        &[],
-        "1.toml: fabric.asc: there is no such key; did you mean fabric.acs?",
-    );
+    refuses(&["", "[fabric]\nasc = 'path'"], &[], "1.toml: fabric.asc: there is no such key; did you mean fabric.acs?");
     refuses(
         &[],
         &["expect=3"],
@@ -112,27 +105,18 @@ fn an_invalid_value_names_the_allowed_ones() {
     for (file, line) in [
         ("[fabric]\nacs = 'paths'", "0.toml: fabric.acs: read \"paths\"; allowed: path, all, off"),
         ("[fabric]\nacs = true", "0.toml: fabric.acs: read true; allowed: path, all, off"),
-        (
-            "[validate]\ntimeout_s = 0",
-            "0.toml: validate.timeout_s: read 0; allowed: a whole number from 1 to 86400",
-        ),
+        ("[validate]\ntimeout_s = 0", "0.toml: validate.timeout_s: read 0; allowed: a whole number from 1 to 86400"),
         (
             "[validate]\ntimeout_s = '9'",
             "0.toml: validate.timeout_s: read \"9\"; allowed: a whole number from 1 to 86400",
         ),
         ("[expect]\ngpus = -1", "0.toml: expect.gpus: read -1; allowed: a whole number from 0 to 64"),
         ("[expect]\nmin_p2p_gb_s = nan", "0.toml: expect.min_p2p_gb_s: read nan; allowed: a number above 0"),
-        (
-            "[validate]\nbaseline = 'b.json'",
-            "0.toml: validate.baseline: read \"b.json\"; allowed: an absolute path",
-        ),
+        ("[validate]\nbaseline = 'b.json'", "0.toml: validate.baseline: read \"b.json\"; allowed: an absolute path"),
         ("[validate]\nnvls = 1", "0.toml: validate.nvls: read 1; allowed: true, false"),
         ("[expect]\ngolden = 'yes'", "0.toml: expect.golden: read \"yes\"; allowed: true, false"),
         ("[validate]\nroot = 'rec'", "0.toml: validate.root: read \"rec\"; allowed: an absolute path"),
-        (
-            "[validate]\nlibrary_path = [1]",
-            "0.toml: validate.library_path: read [1]; allowed: a list of texts",
-        ),
+        ("[validate]\nlibrary_path = [1]", "0.toml: validate.library_path: read [1]; allowed: a list of texts"),
     ] {
         refuses(&[file], &[], line);
     }
@@ -155,11 +139,7 @@ fn groups_of_peers_are_read_from_files_and_words() {
 #[test]
 fn an_unknown_test_is_refused_with_the_list() {
     let error = merge(&[], &["validate.only=acs,ascii"]).unwrap_err();
-    assert!(
-        error.starts_with(
-            "--set validate.only=acs,ascii: validate.only: read acs,ascii; allowed: a list of: "
-        )
-    );
+    assert!(error.starts_with("--set validate.only=acs,ascii: validate.only: read acs,ascii; allowed: a list of: "));
     assert!(error.contains("cmdline") && error.contains("links"));
 }
 
@@ -212,8 +192,7 @@ fn a_token_is_never_shown_or_written() {
     assert!(config.nodes.token.is_some());
     let written = format!("{config:?} {}", serde_json::to_string(&config).unwrap());
     assert!(!written.contains("a-secret"), "{written}");
-    for (files, words) in [(&["[nodes]\ntoken = 'a-secret'"][..], &[][..]), (&[], &["nodes.token=a-secret"])]
-    {
+    for (files, words) in [(&["[nodes]\ntoken = 'a-secret'"][..], &[][..]), (&[], &["nodes.token=a-secret"])] {
         let line = merge(files, words).unwrap_err();
         assert!(!line.contains("a-secret") && line.contains("allowed: a text of 16 to 256"), "{line}");
     }

@@ -63,13 +63,9 @@ impl<'a> Raw<'a> {
 
     fn as_words(self) -> Option<Vec<String>> {
         match self {
-            Self::Toml(value) => {
-                value.as_array()?.iter().map(|v| v.as_str().map(str::to_owned)).collect::<Option<_>>()
-            }
+            Self::Toml(value) => value.as_array()?.iter().map(|v| v.as_str().map(str::to_owned)).collect::<Option<_>>(),
             Self::Word(word) if word.trim_start().starts_with('[') => Raw::Toml(&array(word)?).as_words(),
-            Self::Word(word) => {
-                Some(unquoted(word).split(',').filter(|w| !w.is_empty()).map(str::to_owned).collect())
-            }
+            Self::Word(word) => Some(unquoted(word).split(',').filter(|w| !w.is_empty()).map(str::to_owned).collect()),
         }
     }
 }
@@ -115,8 +111,7 @@ impl Choice for IommuPolicy {
 }
 
 impl Choice for AcsPolicy {
-    const WORDS: &'static [(&'static str, Self)] =
-        &[("path", Self::Path), ("all", Self::All), ("off", Self::Off)];
+    const WORDS: &'static [(&'static str, Self)] = &[("path", Self::Path), ("all", Self::All), ("off", Self::Off)];
 }
 
 impl Choice for RebarChoice {
@@ -129,12 +124,8 @@ impl Choice for IdentityPolicy {
 }
 
 impl Choice for Level {
-    const WORDS: &'static [(&'static str, Self)] = &[
-        ("quick", Self::Quick),
-        ("standard", Self::Standard),
-        ("full", Self::Full),
-        ("acceptance", Self::Acceptance),
-    ];
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("quick", Self::Quick), ("standard", Self::Standard), ("full", Self::Full), ("acceptance", Self::Acceptance)];
 }
 
 fn put<T>(value: Option<T>, place: &mut T, allowed: impl FnOnce() -> String) -> Result<(), String> {
@@ -184,8 +175,7 @@ pub(super) fn words(raw: Raw<'_>, place: &mut Vec<String>) -> Result<(), String>
 
 /// Leaf switches with their nodes; a node is named once for each rail.
 pub(super) fn leaves(raw: Raw<'_>, place: &mut Vec<Leaf>) -> Result<(), String> {
-    let parsed =
-        |words: Vec<String>| words.iter().map(|word| word.parse().ok()).collect::<Option<Vec<Leaf>>>();
+    let parsed = |words: Vec<String>| words.iter().map(|word| word.parse().ok()).collect::<Option<Vec<Leaf>>>();
     let ports = |leaf: &Leaf| leaf.nodes.iter().map(|node| (node.clone(), leaf.rail)).collect::<Vec<_>>();
     let once = |leaves: &Vec<Leaf>| {
         let mut all: Vec<_> = leaves.iter().flat_map(ports).collect();
@@ -201,9 +191,7 @@ pub(super) fn leaves(raw: Raw<'_>, place: &mut Vec<Leaf>) -> Result<(), String> 
 
 /// Groups of GPUs.
 pub(super) fn groups(raw: Raw<'_>, place: &mut Vec<Vec<GpuName>>) -> Result<(), String> {
-    put(raw.as_groups(), place, || {
-        "groups of GPUs by number or address, each GPU once, as [[0, 1], [2, 3]]".to_owned()
-    })
+    put(raw.as_groups(), place, || "groups of GPUs by number or address, each GPU once, as [[0, 1], [2, 3]]".to_owned())
 }
 
 /// A list of existing test ids.

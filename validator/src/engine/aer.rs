@@ -37,9 +37,9 @@ impl Aer {
     }
 
     /// The errors since the last call.
-    pub(super) fn news(&mut self, root: &Root) -> Vec<Finding> {
+    pub(super) fn new_findings(&mut self, root: &Root) -> Vec<Finding> {
         let now = read(root, &self.functions);
-        let findings = risen(&self.before, &now);
+        let findings = increase_findings(&self.before, &now);
         self.before = now;
         findings
     }
@@ -68,7 +68,7 @@ fn parse(text: &str) -> impl Iterator<Item = (&str, u64)> {
     counted.filter(|(error, _)| !error.starts_with("TOTAL_"))
 }
 
-fn risen(before: &Counters, now: &Counters) -> Vec<Finding> {
+fn increase_findings(before: &Counters, now: &Counters) -> Vec<Finding> {
     let more = |(key, count): (&(Bdf, &'static str, String), &u64)| {
         let more = count.checked_sub(*before.get(key)?).filter(|more| *more > 0)?;
         let (bdf, name, error) = key;
@@ -88,23 +88,17 @@ mod tests {
     fn counters(bad_tlp: u64, fatal: u64) -> Counters {
         let bdf = Bdf { domain: 0, bus: 1, device: 0, function: 0 };
         let count = |file, error: &str, n| ((bdf, file, error.to_owned()), n);
-        Counters::from([
-            count("aer_dev_correctable", "BadTLP", bad_tlp),
-            count("aer_dev_fatal", "DLP", fatal),
-        ])
+        Counters::from([count("aer_dev_correctable", "BadTLP", bad_tlp), count("aer_dev_fatal", "DLP", fatal)])
     }
 
     #[test]
     fn only_increased_counters_are_reported() {
-        assert_eq!(risen(&counters(7, 0), &counters(7, 0)), []);
-        let said = risen(&counters(7, 0), &counters(10, 1));
+        assert_eq!(increase_findings(&counters(7, 0), &counters(7, 0)), []);
+        let said = increase_findings(&counters(7, 0), &counters(10, 1));
         assert_eq!(said.iter().map(|f| f.severity).collect::<Vec<_>>(), [Severity::Warn, Severity::Fail]);
-        assert_eq!(
-            said[0].message,
-            "0000:01:00.0: 3 correctable PCIe errors (BadTLP) during this test, expected 0"
-        );
+        assert_eq!(said[0].message, "0000:01:00.0: 3 correctable PCIe errors (BadTLP) during this test, expected 0");
         // A reset clears the counters.
-        assert_eq!(risen(&counters(7, 0), &counters(2, 0)), []);
+        assert_eq!(increase_findings(&counters(7, 0), &counters(2, 0)), []);
     }
 
     #[test]
@@ -124,9 +118,9 @@ mod tests {
         let root = Root::new(dir.path());
         let mut aer = Aer::begin(&root, &fabric);
         assert_eq!(aer.functions, [gpu]);
-        assert_eq!(aer.news(&root), []);
+        assert_eq!(aer.new_findings(&root), []);
         std::fs::write(&path, "BadTLP 3\nTOTAL_ERR_COR 3\n").unwrap();
-        assert_eq!(aer.news(&root).len(), 1);
-        assert_eq!(aer.news(&root), []);
+        assert_eq!(aer.new_findings(&root).len(), 1);
+        assert_eq!(aer.new_findings(&root), []);
     }
 }

@@ -7,25 +7,25 @@ use crate::outcome::{Advice, Outcome, Verdict};
 use crate::report::{Report, TestEntry};
 use crate::suite::P2P_ALLREDUCE;
 
-/// NCCL's switch to disable peer-to-peer.
-const P2P_OFF: &str = "NCCL_P2P_DISABLE";
+/// NCCL's variable that disables peer-to-peer.
+const DISABLE_P2P: &str = "NCCL_P2P_DISABLE";
 /// Variables of NCCL that are valid whether or not GPUs have peer access.
-const WITHOUT_P2P: &[&str] = &[INTERFACE, HCA, P2P_OFF];
+const WITHOUT_P2P: &[&str] = &[INTERFACE, HCA, DISABLE_P2P];
 
 /// Settings that are valid on a machine with GPUs whatever the result of its tests, and even if they did not
 /// run: NVLS as configured, and the interfaces that are up; `None`: they could not be read.
-pub(super) fn untested(report: &Report, nvls: bool, up: Option<&[String]>) -> Vec<Advice> {
+pub(super) fn untested_settings(report: &Report, nvls: bool, up: Option<&[String]>) -> Vec<Advice> {
     let all = up.map(advice::interfaces).into_iter().chain([advice::nvls(nvls)]);
     all.filter(|_| !report.gpus.is_empty()).collect()
 }
 
 /// The workload's variables: the result in `report`, and the part of `advice` that remains valid. Of two
 /// settings for the same variable the later wins.
-pub(super) fn handed_over(report: &Report, advice: Vec<Advice>) -> Vec<Advice> {
+pub(super) fn workload_settings(report: &Report, advice: Vec<Advice>) -> Vec<Advice> {
     let good = matches!(report.verdict, Verdict::Pass | Verdict::Degraded);
-    let mut all = of_the_report(report);
+    let mut all = report_settings(report);
     all.extend(advice.into_iter().filter(|a| good || valid_without_p2p(a)));
-    all.extend(veto(report).filter(|_| !good));
+    all.extend(p2p_switch_off(report).filter(|_| !good));
     let reason = "the advised interfaces; `firstlight nodes` does not take them for a user's choice";
     let advised = all.iter().rev().find(|advice| advice.name == INTERFACE);
     let advised = advised.map(|advice| Advice::new(ADVISED_INTERFACE, advice.value.clone(), reason));
@@ -34,18 +34,14 @@ pub(super) fn handed_over(report: &Report, advice: Vec<Advice>) -> Vec<Advice> {
 }
 
 /// Whether a variable describes the report itself.
-pub(super) fn is_own(name: &str) -> bool {
+pub(super) fn is_report_variable(name: &str) -> bool {
     name.starts_with("FIRSTLIGHT_")
 }
 
-/// Facts for a workload that does not parse JSON.
-fn of_the_report(report: &Report) -> Vec<Advice> {
+/// Facts of the report, for a workload that does not parse JSON.
+fn report_settings(report: &Report) -> Vec<Advice> {
     let mut all = vec![
-        Advice::new(
-            "FIRSTLIGHT_VERDICT",
-            report.verdict.to_string(),
-            "the verdict of all tests of the validator",
-        ),
+        Advice::new("FIRSTLIGHT_VERDICT", report.verdict.to_string(), "the verdict of all tests of the validator"),
         Advice::new("FIRSTLIGHT_SCOPE", report.scope.to_string(), &report.covers),
         Advice::new(
             "FIRSTLIGHT_FINGERPRINT",
@@ -69,14 +65,14 @@ fn valid_without_p2p(advice: &Advice) -> bool {
 
 /// Disables NCCL's peer-to-peer if a test of it failed or gave no answer. The test of the frameworks' own all-reduce
 /// does not count here: `firstlight env --vllm` switches that off separately.
-fn veto(report: &Report) -> Option<Advice> {
+fn p2p_switch_off(report: &Report) -> Option<Advice> {
     let beside = |t: &TestEntry| t.id == P2P_ALLREDUCE;
     let about_p2p = |t: &&TestEntry| !beside(t) && (t.id.starts_with("p2p-") || t.id.starts_with("nccl"));
     let bad = |wanted| report.tests.iter().filter(about_p2p).find(move |t| t.outcome == wanted);
     let (test, what) =
         bad(Outcome::Fail).map(|t| (t, "failed")).or(bad(Outcome::Error).map(|t| (t, "gave no answer")))?;
     let reason = format!("peer-to-peer is not proven on this machine, {} {what}", test.id);
-    Some(Advice::new(P2P_OFF, "1", &reason))
+    Some(Advice::new(DISABLE_P2P, "1", &reason))
 }
 
 #[cfg(test)]
@@ -102,10 +98,10 @@ mod tests {
     }
 
     fn report(tests: &[(&str, Outcome)]) -> Report {
-        let mut report = super::super::empty(
+        let mut report = super::super::empty_report(
             &Root::new("/"),
             &crate::config::Config::default(),
-            &super::super::Plan::default(),
+            &super::super::TestPlan::default(),
         );
         for (id, outcome) in tests {
             report.push(TestEntry {
@@ -141,8 +137,8 @@ mod tests {
     }
 
     fn names(tests: &[(&str, Outcome)]) -> Vec<String> {
-        let all = handed_over(&report(tests), given()).into_iter().map(|a| a.name);
-        all.filter(|name| !is_own(name)).collect()
+        let all = workload_settings(&report(tests), given()).into_iter().map(|a| a.name);
+        all.filter(|name| !is_report_variable(name)).collect()
     }
 
     #[test]
@@ -163,25 +159,25 @@ mod tests {
     fn settings_without_tests_are_passed_on_after_any_verdict_with_gpus() {
         let up = ["eth0".to_owned()];
         let mut report = report(&[("nccl", Outcome::Fail)]);
-        assert_eq!(untested(&report, false, Some(&up)), []);
+        assert_eq!(untested_settings(&report, false, Some(&up)), []);
         report.gpus.push(gpu());
-        assert_eq!(untested(&report, false, None), [advice::nvls(false)]);
-        let kept: Vec<_> = handed_over(&report, untested(&report, false, Some(&up)))
+        assert_eq!(untested_settings(&report, false, None), [advice::nvls(false)]);
+        let kept: Vec<_> = workload_settings(&report, untested_settings(&report, false, Some(&up)))
             .into_iter()
             .filter(|a| a.name.starts_with("NCCL_") && !a.reason.is_empty())
             .map(|a| format!("{}={}", a.name, a.value))
             .collect();
         assert_eq!(kept, ["NCCL_SOCKET_IFNAME==eth0", "NCCL_NVLS_ENABLE=0", "NCCL_P2P_DISABLE=1"]);
-        let on = handed_over(&report, untested(&report, true, Some(&up)));
+        let on = workload_settings(&report, untested_settings(&report, true, Some(&up)));
         assert!(on.iter().all(|a| a.name != "NCCL_NVLS_ENABLE"), "{on:?}");
     }
 
     #[test]
     fn the_advised_interfaces_can_be_distinguished_from_a_choice() {
-        let all = handed_over(&report(&[("nccl", Outcome::Pass)]), given());
+        let all = workload_settings(&report(&[("nccl", Outcome::Pass)]), given());
         let value = |name| all.iter().find(|advice| advice.name == name).map(|advice| advice.value.as_str());
         assert_eq!((value(INTERFACE), value(ADVISED_INTERFACE)), (Some("eth0"), Some("eth0")));
-        assert!(handed_over(&report(&[]), Vec::new()).iter().all(|advice| advice.name != ADVISED_INTERFACE));
+        assert!(workload_settings(&report(&[]), Vec::new()).iter().all(|advice| advice.name != ADVISED_INTERFACE));
     }
 
     #[test]
@@ -190,9 +186,9 @@ mod tests {
             ("p2p-integrity", Outcome::Fail, "p2p-integrity failed"),
             ("nccl-allreduce", Outcome::Error, "nccl-allreduce gave no answer"),
         ] {
-            let all = handed_over(&report(&[("acs", Outcome::Pass), (id, outcome)]), given());
-            let last = all.into_iter().rfind(|advice| !is_own(&advice.name)).unwrap();
-            assert_eq!((last.name.as_str(), last.value.as_str()), (P2P_OFF, "1"));
+            let all = workload_settings(&report(&[("acs", Outcome::Pass), (id, outcome)]), given());
+            let last = all.into_iter().rfind(|advice| !is_report_variable(&advice.name)).unwrap();
+            assert_eq!((last.name.as_str(), last.value.as_str()), (DISABLE_P2P, "1"));
             assert!(last.reason.ends_with(what), "{}", last.reason);
         }
     }
@@ -200,14 +196,14 @@ mod tests {
     #[test]
     fn nccl_keeps_peer_to_peer_where_only_the_frameworks_own_all_reduce_fails() {
         let left = names(&[("p2p-allreduce", Outcome::Fail), ("nccl", Outcome::Pass)]);
-        assert!(!left.contains(&P2P_OFF.to_owned()), "{left:?}");
+        assert!(!left.contains(&DISABLE_P2P.to_owned()), "{left:?}");
         let left = names(&[("p2p-allreduce", Outcome::Fail), ("p2p-order", Outcome::Fail)]);
-        assert_eq!(left.last().unwrap(), P2P_OFF);
+        assert_eq!(left.last().unwrap(), DISABLE_P2P);
     }
 
     #[test]
     fn a_reason_is_one_line_that_cannot_be_parsed_as_a_variable() {
-        for advice in handed_over(&report(&[("nccl", Outcome::Pass)]), given()) {
+        for advice in workload_settings(&report(&[("nccl", Outcome::Pass)]), given()) {
             assert!(!advice.reason.contains(['=', '\n']) && !advice.reason.is_empty(), "{advice:?}");
         }
     }

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use std::{io, thread};
 
 /// A second signal this long after the first ends the program immediately, without a report.
-const INSISTS: Duration = Duration::from_secs(3);
+const FORCE_DELAY: Duration = Duration::from_secs(3);
 
-/// The signals so far.
+/// The signals that this process has received.
 #[derive(Debug, Clone, Default)]
 pub struct Interrupts(Arc<AtomicI32>);
 
@@ -23,7 +23,7 @@ impl Interrupts {
     /// From now on a signal ends the run and not the program. Must be called before any thread is started.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn catch() -> io::Result<Self> {
         let signals: SigSet = [Signal::SIGINT, Signal::SIGTERM].into_iter().collect();
         signals.thread_block()?;
@@ -35,7 +35,7 @@ impl Interrupts {
 
     /// The first signal, if there was one.
     #[must_use]
-    pub fn come(&self) -> Option<Interrupt> {
+    pub fn received(&self) -> Option<Interrupt> {
         let signal = Signal::try_from(self.0.load(Ordering::Acquire)).ok()?;
         Some(Interrupt(signal))
     }
@@ -63,7 +63,7 @@ fn wait(signals: &SigSet, seen: &AtomicI32) {
                 first = Some(Instant::now());
                 seen.store(signal as i32, Ordering::Release);
             }
-            Some(first) if first.elapsed() > INSISTS => {
+            Some(first) if first.elapsed() > FORCE_DELAY => {
                 log::error!("{} again: ended without a report", signal.as_str());
                 let _ = nix::sys::signal::raise(Signal::SIGKILL);
             }
@@ -79,10 +79,10 @@ mod tests {
     #[test]
     fn the_first_signal_counts_and_has_its_status() {
         let none = Interrupts::default();
-        assert_eq!(none.come(), None);
+        assert_eq!(none.received(), None);
         for (signal, status, name) in [(Signal::SIGINT, 130, "SIGINT"), (Signal::SIGTERM, 143, "SIGTERM")] {
-            let come = Interrupts(Arc::new(AtomicI32::new(signal as i32))).come().unwrap();
-            assert_eq!((come.exit_status(), come.to_string().as_str()), (status, name));
+            let interrupt = Interrupts(Arc::new(AtomicI32::new(signal as i32))).received().unwrap();
+            assert_eq!((interrupt.exit_status(), interrupt.to_string().as_str()), (status, name));
         }
     }
 }

@@ -2,19 +2,19 @@
 //! sends an invalid message, its test is an error and the other tests continue.
 
 mod aer;
-mod ask;
 mod group;
 mod handover;
 mod interrupt;
+mod monitor;
 mod part;
 mod proof;
+mod query;
 mod supervise;
 mod watch;
-mod witness;
 pub mod worker;
 
-pub use ask::{nvlinks, nvml_hangs};
 pub use interrupt::{Interrupt, Interrupts};
+pub use query::{nvlinks, nvml_hangs};
 
 use crate::config::{Config, IdentityPolicy, Validate};
 use crate::machine::host::interfaces;
@@ -22,18 +22,18 @@ use crate::machine::root::Root;
 use crate::outcome::Advice;
 use crate::outcome::finding::{Code, Severity};
 use crate::outcome::{Judgement, Verdict};
-use crate::report::{BoundTo, Driver, Gpu, MachineEntry, Named, Report, SCHEMA, TestEntry, fingerprint};
+use crate::report::{BoundTo, Driver, Gpu, MachineEntry, Report, ReportIdentity, SCHEMA, TestEntry, fingerprint};
 use crate::suite::protocol::Facts;
-use crate::suite::{Plan, Test};
+use crate::suite::{Test, TestPlan};
 use crate::text::time::utc;
 use aer::Aer;
+use monitor::GpuMonitor;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
-use watch::{Flags, Watch};
-use witness::Witness;
+use watch::{KernelLogWatch, TaintWatch};
 
 /// Receives events of a run; the console is one.
-pub trait Audience {
+pub trait ProgressListener {
     /// Called once, before the first test ends, with the facts of the machine.
     fn machine(&mut self, report: &Report);
     /// A test has begun, with this time limit.
@@ -45,23 +45,23 @@ pub trait Audience {
 }
 
 /// Runs `plan` and returns the report; after a signal the remaining tests are errors.
-pub fn planned(
+pub fn run_plan(
     root: &Root,
     config: &Config,
-    plan: &Plan,
+    plan: &TestPlan,
     interrupts: &Interrupts,
-    audience: &mut impl Audience,
+    listener: &mut impl ProgressListener,
 ) -> Report {
     let start = Instant::now();
     let mut run = Run {
-        report: empty(root, config, plan),
-        audience,
-        introduced: false,
+        report: empty_report(root, config, plan),
+        listener,
+        announced: false,
         root,
-        watch: Watch::begin(root),
-        flags: Flags::begin(root),
+        kernel_log: KernelLogWatch::begin(root),
+        taint: TaintWatch::begin(root),
         aer: Aer::default(),
-        witness: Witness::default(),
+        gpu_monitor: GpuMonitor::default(),
         advice: Vec::new(),
         interrupts: interrupts.clone(),
         start,
@@ -74,49 +74,49 @@ pub fn planned(
         let validate = Validate { level, ..config.validate.clone() };
         group::run(&mut run, root, &Config { validate, ..config.clone() }, tests);
     }
-    run.introduce();
+    run.announce_machine();
     for (test, why) in &plan.left_out {
         run.end(test, Duration::ZERO, not_run(test, why), Vec::new());
     }
-    let Run { mut report, advice: found, audience, .. } = run;
+    let Run { mut report, advice: found, listener, .. } = run;
     report.covers = proof::covers(&report, config.validate.limit.as_ref());
-    if let Some(entry) = proof::unproven(&report, plan) {
-        audience.ended(&entry);
+    if let Some(entry) = proof::unproven_entry(&report, plan) {
+        listener.ended(&entry);
         report.push(entry);
     }
     let up = interfaces::up(root).inspect_err(|e| log::warn!("network interfaces: {e}")).ok();
-    let untested = handover::untested(&report, config.validate.nvls, up.as_deref());
+    let untested = handover::untested_settings(&report, config.validate.nvls, up.as_deref());
     let advice = untested.into_iter().chain(found).collect();
     report.seconds = seconds(start.elapsed());
-    settle(&mut report, advice);
+    finish_report(&mut report, advice);
     report
 }
 
 /// Determines the causes, and the settings for the workload that `report` supports: its earlier ones, and those in `advice`.
-pub fn settle(report: &mut Report, advice: Vec<Advice>) {
+pub fn finish_report(report: &mut Report, advice: Vec<Advice>) {
     report.explain();
     let reasons = std::mem::take(&mut report.workload_reasons);
     let before = std::mem::take(&mut report.workload_env).into_iter().filter_map(|(name, value)| {
         let reason = reasons.get(&name)?.clone();
-        (!handover::is_own(&name)).then_some(Advice { name, value, reason })
+        (!handover::is_report_variable(&name)).then_some(Advice { name, value, reason })
     });
     let all = before.chain(advice).collect();
-    for Advice { name, value, reason } in handover::handed_over(report, all) {
+    for Advice { name, value, reason } in handover::workload_settings(report, all) {
         report.workload_reasons.insert(name.clone(), reason);
         report.workload_env.insert(name, value);
     }
 }
 
 /// One run in progress.
-struct Run<'a, A: Audience> {
+struct Run<'a, A: ProgressListener> {
     report: Report,
-    audience: &'a mut A,
-    introduced: bool,
+    listener: &'a mut A,
+    announced: bool,
     root: &'a Root,
-    watch: Watch,
-    flags: Flags,
+    kernel_log: KernelLogWatch,
+    taint: TaintWatch,
     aer: Aer,
-    witness: Witness,
+    gpu_monitor: GpuMonitor,
     advice: Vec<Advice>,
     interrupts: Interrupts,
     start: Instant,
@@ -127,53 +127,53 @@ struct Run<'a, A: Audience> {
     identity: IdentityPolicy,
 }
 
-impl<A: Audience> Run<'_, A> {
-    fn introduce(&mut self) {
-        if !self.introduced {
-            self.introduced = true;
-            self.audience.machine(&self.report);
+impl<A: ProgressListener> Run<'_, A> {
+    fn announce_machine(&mut self) {
+        if !self.announced {
+            self.announced = true;
+            self.listener.machine(&self.report);
         }
     }
 
-    fn learn(&mut self, facts: Facts) {
-        if !self.introduced {
-            learn(&mut self.report, facts, self.identity);
+    fn add_facts(&mut self, facts: Facts) {
+        if !self.announced {
+            add_facts(&mut self.report, facts, self.identity);
             if let Some(fabric) = &self.report.fabric {
                 self.aer = Aer::begin(self.root, fabric);
             }
         }
-        self.introduce();
+        self.announce_machine();
     }
 
-    fn end(&mut self, test: &Test, took: Duration, said: Judgement, log_tail: Vec<String>) {
-        self.introduce();
-        let mut kernel = self.watch.news();
-        kernel.extend(self.flags.news(self.root));
-        kernel.extend(self.aer.news(self.root));
-        let said = self.witness.settle(test, said, kernel);
-        self.advice.extend(said.advice.iter().cloned());
-        let effects = said.effects.iter().map(|(name, ratio)| (name.clone(), Some(*ratio)));
+    fn end(&mut self, test: &Test, took: Duration, judgement: Judgement, log_tail: Vec<String>) {
+        self.announce_machine();
+        let mut kernel = self.kernel_log.new_findings();
+        kernel.extend(self.taint.new_findings(self.root));
+        kernel.extend(self.aer.new_findings(self.root));
+        let judgement = self.gpu_monitor.explain(test, judgement, kernel);
+        self.advice.extend(judgement.advice.iter().cloned());
+        let effects = judgement.effects.iter().map(|(name, ratio)| (name.clone(), Some(*ratio)));
         self.report.effects.extend(effects);
         let entry = TestEntry {
             id: test.id.to_owned(),
             title: test.title.to_owned(),
             proves: test.proves.to_owned(),
             level: test.level,
-            outcome: said.outcome(),
+            outcome: judgement.outcome(),
             began: self.begun.take().map(|at| seconds(at.saturating_duration_since(self.start))),
             seconds: seconds(took),
-            summary: said.summary,
-            findings: said.findings,
-            matrices: said.matrices,
-            tables: said.tables,
+            summary: judgement.summary,
+            findings: judgement.findings,
+            matrices: judgement.matrices,
+            tables: judgement.tables,
             log_tail,
         };
-        self.audience.ended(&entry);
+        self.listener.ended(&entry);
         self.report.push(entry);
     }
 }
 
-fn empty(root: &Root, config: &Config, plan: &Plan) -> Report {
+fn empty_report(root: &Root, config: &Config, plan: &TestPlan) -> Report {
     Report {
         schema: SCHEMA.to_owned(),
         verdict: Verdict::Error,
@@ -198,10 +198,10 @@ fn empty(root: &Root, config: &Config, plan: &Plan) -> Report {
     }
 }
 
-fn learn(report: &mut Report, facts: Facts, how: IdentityPolicy) {
+fn add_facts(report: &mut Report, facts: Facts, how: IdentityPolicy) {
     let Facts { identity, fabric, driver, module, gpus } = facts;
     report.gpus = fabric.as_ref().map(|fabric| Gpu::all(fabric, &gpus)).unwrap_or_default();
-    let named = Named::of(&identity, how);
+    let named = ReportIdentity::of(&identity, how);
     let bound_to = BoundTo::of(&identity, &driver, &module, &report.gpus, fabric.as_ref());
     report.driver = driver;
     report.machine = MachineEntry {
@@ -220,9 +220,7 @@ fn learn(report: &mut Report, facts: Facts, how: IdentityPolicy) {
 
 fn not_run(test: &Test, why: &str) -> Judgement {
     let message = format!("mandatory, but skipped {why}");
-    Judgement::by(
-        Code::TestNotRun.finding(Severity::Error, test.id, message).because(format!("skipped {why}")),
-    )
+    Judgement::by(Code::TestNotRun.finding(Severity::Error, test.id, message).because(format!("skipped {why}")))
 }
 
 /// Seconds with three decimals: readable, and as precise as a clock under load.

@@ -8,17 +8,17 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// The command needs at most the time to mount a disk and write to it.
-const LIMIT: Duration = Duration::from_secs(10);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time between two checks whether the command has ended.
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// The parts that have begun.
-pub(super) struct Parts<'a> {
+/// Reports each part once, when its first test begins.
+pub(super) struct PartReporter<'a> {
     command: &'a [String],
     last: Option<Step>,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> PartReporter<'a> {
     /// No part has begun. If `command` is empty, nothing is reported.
     pub(super) const fn new(command: &'a [String]) -> Self {
         Self { command, last: None }
@@ -29,7 +29,7 @@ impl<'a> Parts<'a> {
         let Some(part) = part.filter(|part| self.last != Some(*part)) else { return };
         self.last = Some(part);
         let Some((program, words)) = self.command.split_first() else { return };
-        if let Err(why) = run(program, words, part, LIMIT) {
+        if let Err(why) = run(program, words, part, COMMAND_TIMEOUT) {
             log::warn!("no mark of {part}: {program}: {why}");
         }
     }
@@ -49,7 +49,7 @@ fn run(program: &str, words: &[String], part: Step, limit: Duration) -> io::Resu
                 child.wait()?;
                 return Err(io::Error::other(format!("not ended after {} s", limit.as_secs())));
             }
-            None => sleep(LOOK),
+            None => sleep(POLL_INTERVAL),
         }
     }
 }
@@ -64,7 +64,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("said").display().to_string();
         let command = ["sh", "-c", "echo $1 >> $0", &file].map(str::to_owned);
-        let mut parts = Parts::new(&command);
+        let mut parts = PartReporter::new(&command);
         parts.begin(None);
         assert!(!dir.path().join("said").exists());
         for part in [Step::FullLoad, Step::FullLoad, Step::PeerWrite, Step::PeerWrite] {
@@ -78,13 +78,11 @@ mod tests {
     fn a_command_that_fails_hangs_or_does_not_exist_is_left() {
         let said = |words: &[&str], limit_ms| {
             let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
-            run(&words[0], &words[1..], Step::PeerWrite, Duration::from_millis(limit_ms))
-                .unwrap_err()
-                .to_string()
+            run(&words[0], &words[1..], Step::PeerWrite, Duration::from_millis(limit_ms)).unwrap_err().to_string()
         };
         assert_eq!(said(&["false"], 5000), "exit status: 1");
         assert_eq!(said(&["sh", "-c", "sleep 100"], 50), "not ended after 0 s");
         assert!(said(&["/does/not/exist"], 5000).starts_with("No such file"));
-        Parts::new(&["/does/not/exist".to_owned()]).begin(Some(Step::PeerWrite));
+        PartReporter::new(&["/does/not/exist".to_owned()]).begin(Some(Step::PeerWrite));
     }
 }

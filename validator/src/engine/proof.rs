@@ -6,7 +6,7 @@ use crate::outcome::finding::{Code, Severity};
 use crate::outcome::scope::Scope;
 use crate::outcome::{Outcome, Verdict};
 use crate::report::{Report, TestEntry};
-use crate::suite::{Group, Plan, Test, proof};
+use crate::suite::{Group, Test, TestPlan, mandatory_gpu_tests};
 
 /// The id of the entry about the scope; it is not the id of a test.
 const ID: &str = "scope";
@@ -16,10 +16,7 @@ pub(super) fn covers(report: &Report, limit: Option<&Limit>) -> String {
     let gpus = report.gpu_names();
     let text = match (&report.scope, report.gpus.len()) {
         (Scope::Only(ids), _) => {
-            format!(
-                "{} alone, with {gpus}; the verdict does not cover the rest of the machine",
-                ids.join(", ")
-            )
+            format!("{} alone, with {gpus}; the verdict does not cover the rest of the machine", ids.join(", "))
         }
         (Scope::Fabric, _) => format!("kernel, PCIe and driver, with {gpus}; nothing ran on a GPU"),
         (Scope::Machine | Scope::Gpus(_), 0) => {
@@ -34,9 +31,9 @@ pub(super) fn covers(report: &Report, limit: Option<&Limit>) -> String {
     if report.is_recorded() { format!("{text}; the machine in {}", report.root) } else { text }
 }
 
-/// The entry about tests within the scope that had nothing to run on. If the verdict is already bad, there is one
+/// The entry about tests within the scope that had nothing to run on. If the verdict is already bad, the entry exists
 /// only if no test ran on a GPU.
-pub(super) fn unproven(report: &Report, plan: &Plan) -> Option<TestEntry> {
+pub(super) fn unproven_entry(report: &Report, plan: &TestPlan) -> Option<TestEntry> {
     let ended = |id: &str| report.tests.iter().find(|entry| entry.id == id);
     let idle = |test: &&&Test| ended(test.id).is_some_and(|e| e.outcome == Outcome::NotApplicable);
     let of_gpus: Vec<_> = plan.run.iter().filter(|test| test.group == Group::Gpu).collect();
@@ -45,7 +42,7 @@ pub(super) fn unproven(report: &Report, plan: &Plan) -> Option<TestEntry> {
     let lacking: Vec<&str> = match &plan.scope {
         _ if all_idle() => plan.run.iter().map(|test| test.id).collect(),
         Scope::Machine | Scope::Gpus(_) => {
-            let needed = |test: &&&Test| proof(report.gpus.len()).any(|needed| needed.id == test.id);
+            let needed = |test: &&&Test| mandatory_gpu_tests(report.gpus.len()).any(|needed| needed.id == test.id);
             plan.run.iter().filter(needed).filter(idle).map(|test| test.id).collect()
         }
         Scope::Only(_) if none_ran => of_gpus.iter().map(|test| test.id).collect(),
@@ -60,12 +57,12 @@ pub(super) fn unproven(report: &Report, plan: &Plan) -> Option<TestEntry> {
     let (gpus, lacking) = (report.gpu_names(), lacking.join(", "));
     let message = format!("nothing is proven about {gpus}: {lacking} had nothing to run on ({why})");
     let finding = Code::ScopeUnproven.finding(severity, &report.scope, message);
-    Some(TestEntry::of_the_run(ID, "Scope", "what the verdict covers was tested", report.level, finding))
+    Some(TestEntry::for_run(ID, "Scope", "what the verdict covers was tested", report.level, finding))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::empty;
+    use super::super::empty_report;
     use super::*;
     use crate::config::Config;
     use crate::machine::root::Root;
@@ -95,14 +92,14 @@ mod tests {
         }
         config.validate.scope = scope;
         let plan = plan(&config);
-        let mut report = empty(&Root::new("/rec"), &config, &plan);
+        let mut report = empty_report(&Root::new("/rec"), &config, &plan);
         report.gpus = vec![gpu(); gpus];
         for test in &plan.run {
             let finding = Code::GpuXid.finding(Severity::Fail, "x", "no device is here");
-            let entry = TestEntry::of_the_run(test.id, "", "", test.level, finding);
+            let entry = TestEntry::for_run(test.id, "", "", test.level, finding);
             report.push(TestEntry { outcome: ends(test), findings: vec![], ..entry });
         }
-        let entry = unproven(&report, &plan);
+        let entry = unproven_entry(&report, &plan);
         (report, entry)
     }
 
@@ -144,10 +141,7 @@ mod tests {
         let alone = |test: &Test| if test.id == "cuda" { Pass } else { recorded(test) };
         let (report, entry) = said(Scope::Machine, 1, alone);
         assert_eq!(entry, None);
-        assert!(
-            covers(&report, None)
-                .starts_with("1 x NVIDIA H200 alone; the verdict does not cover peer-to-peer")
-        );
+        assert!(covers(&report, None).starts_with("1 x NVIDIA H200 alone; the verdict does not cover peer-to-peer"));
         assert!(said(Scope::Machine, 1, recorded).1.is_some());
         assert_eq!(said(Scope::Machine, 0, recorded).1, None);
     }

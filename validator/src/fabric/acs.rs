@@ -36,24 +36,24 @@ impl fmt::Display for AcsPolicy {
 /// A word that is not an ACS policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not an ACS policy; allowed are path, all, off")]
-pub struct BadPolicy(pub String);
+pub struct InvalidPolicy(pub String);
 
 impl FromStr for AcsPolicy {
-    type Err = BadPolicy;
+    type Err = InvalidPolicy;
 
-    fn from_str(s: &str) -> Result<Self, BadPolicy> {
+    fn from_str(s: &str) -> Result<Self, InvalidPolicy> {
         match s {
             "path" => Ok(Self::Path),
             "all" => Ok(Self::All),
             "off" => Ok(Self::Off),
-            _ => Err(BadPolicy(s.to_owned())),
+            _ => Err(InvalidPolicy(s.to_owned())),
         }
     }
 }
 
 /// The state of a function's ACS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State<'a> {
+pub enum AcsState<'a> {
     /// It has no such capability: it redirects nothing.
     Absent,
     /// It has the capability, with a valid control register.
@@ -66,20 +66,16 @@ pub enum State<'a> {
 
 /// The ACS state of `device`.
 #[must_use]
-pub fn state(device: &Device) -> State<'_> {
+pub fn state(device: &Device) -> AcsState<'_> {
     let config = &device.config;
     match &device.acs {
-        _ if config.gone || config.bytes < crate::machine::pcie::config_space::CONVENTIONAL_BYTES => {
-            State::Unknown
+        _ if config.gone || config.bytes < crate::machine::pcie::config_space::CONVENTIONAL_BYTES => AcsState::Unknown,
+        Some(acs) => AcsState::Known(acs),
+        None if config.undetermined.contains(&Undetermined::Acs) => AcsState::Unknown,
+        None if is_port(device.kind) && config.bytes == crate::machine::pcie::config_space::CONVENTIONAL_BYTES => {
+            AcsState::NoEcam
         }
-        Some(acs) => State::Known(acs),
-        None if config.undetermined.contains(&Undetermined::Acs) => State::Unknown,
-        None if is_port(device.kind)
-            && config.bytes == crate::machine::pcie::config_space::CONVENTIONAL_BYTES =>
-        {
-            State::NoEcam
-        }
-        None => State::Absent,
+        None => AcsState::Absent,
     }
 }
 
@@ -115,15 +111,15 @@ pub fn unread(fabric: &Fabric) -> Vec<Finding> {
 #[must_use]
 pub fn judge_port(turns: &Turns, port: &Device) -> Option<Finding> {
     match state(port) {
-        State::Known(acs) => match turns.effect(port.bdf, acs) {
+        AcsState::Known(acs) => match turns.effect(port.bdf, acs) {
             Effect::Direct => None,
             Effect::TranslatedPass => Some(translated(port, acs)),
             Effect::Redirects if acs.quirk => Some(quirk(port, acs, Severity::Fail)),
             Effect::Redirects => Some(redirects(port, acs)),
         },
-        State::Absent => turns.isolates(port).then(|| isolated(port)),
-        State::NoEcam => Some(no_ecam(port, Severity::Fail)),
-        State::Unknown => Some(unknown(port)),
+        AcsState::Absent => turns.isolates(port).then(|| isolated(port)),
+        AcsState::NoEcam => Some(no_ecam(port, Severity::Fail)),
+        AcsState::Unknown => Some(unknown(port)),
     }
 }
 
@@ -144,9 +140,8 @@ pub(crate) fn translated(port: &Device, acs: &Acs) -> Finding {
 /// Linux shows in configuration space that it isolated the port; the registers that isolate it are elsewhere.
 fn isolated(port: &Device) -> Finding {
     let bdf = port.bdf;
-    let message = format!(
-        "{bdf} is a port of an older Intel chipset that Linux isolates from the chipset's other ports"
-    );
+    let message =
+        format!("{bdf} is a port of an older Intel chipset that Linux isolates from the chipset's other ports");
     Code::AcsQuirk
         .finding(Severity::Warn, &bdf, message)
         .seen(format!("{bdf} register 0xd8: bit 26 (IRBNCE) is set"))
@@ -169,10 +164,8 @@ pub(crate) fn quirk(port: &Device, acs: &Acs, severity: Severity) -> Finding {
 
 fn redirects(port: &Device, acs: &Acs) -> Finding {
     let bits = acs.enabled.join(" ");
-    let message = format!(
-        "{} redirects peer traffic: ACS control is {:#06x} ({bits}), expected 0x0000",
-        port.bdf, acs.ctrl
-    );
+    let message =
+        format!("{} redirects peer traffic: ACS control is {:#06x} ({bits}), expected 0x0000", port.bdf, acs.ctrl);
     Code::AcsRedirect
         .finding(Severity::Fail, &port.bdf, message)
         .values(acs.ctrl, 0, None)
@@ -182,10 +175,8 @@ fn redirects(port: &Device, acs: &Acs) -> Finding {
 /// A port without extended configuration space: on a GPU path it cannot be shown that ACS is off.
 pub(crate) fn no_ecam(port: &Device, severity: Severity) -> Finding {
     let bytes = port.config.bytes;
-    let message = format!(
-        "{} shows {bytes} bytes of configuration space, expected 4096: its ACS state is unknown",
-        port.bdf
-    );
+    let message =
+        format!("{} shows {bytes} bytes of configuration space, expected 4096: its ACS state is unknown", port.bdf);
     Code::NoEcam.finding(severity, &port.bdf, message).values(bytes, 4096, Some("bytes"))
 }
 
@@ -215,15 +206,9 @@ mod tests {
             devices[0] = with_acs(devices[0].clone(), ctrl);
             !judge(&fabric(devices)).is_empty()
         };
-        for (bit, harmful) in [
-            (0x01, false),
-            (0x02, false),
-            (0x04, true),
-            (0x08, true),
-            (0x10, false),
-            (0x20, true),
-            (0x40, false),
-        ] {
+        for (bit, harmful) in
+            [(0x01, false), (0x02, false), (0x04, true), (0x08, true), (0x10, false), (0x20, true), (0x40, false)]
+        {
             assert_eq!(judged(bit), harmful, "{bit:#x}");
         }
     }

@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// ACS control is 16 bits.
 const WIDTH: u8 = 2;
 
-/// What was done.
+/// The writes of a pass, and the findings about them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Applied {
     /// Each write, with the final value of the register.
@@ -39,14 +39,14 @@ pub fn fix(root: &Root, plan: &Plan, journal: &Path) -> Result<Applied, JournalE
     }
     let mut kept = earlier.unwrap_or_else(|| Journal::new(root.path()));
     let earlier = kept.entries.len();
-    kept.entries.extend(plan.actions.iter().map(intent));
+    kept.entries.extend(plan.actions.iter().map(journal_entry));
     kept.identify(root);
     kept.save(journal)?;
     let mut entries = kept.entries.split_off(earlier);
     let first: Vec<_> = plan.actions.iter().map(|action| write(root, action)).collect();
     for (entry, first) in entries.iter_mut().zip(first) {
         let found = match first {
-            Ok(first) => look_again(root, entry, first),
+            Ok(first) => verify(root, entry, first),
             Err(refused) => Some(*refused),
         };
         entry.finding = found.as_ref().map(|f| f.code.clone());
@@ -57,7 +57,7 @@ pub fn fix(root: &Root, plan: &Plan, journal: &Path) -> Result<Applied, JournalE
     Ok(Applied { entries, findings })
 }
 
-fn intent(action: &Action) -> Entry {
+fn journal_entry(action: &Action) -> Entry {
     let Action { bdf, register, offset, before, after } = action.clone();
     Entry { bdf, register, offset, width: WIDTH, before, after, readback: None, finding: None, when: now() }
 }
@@ -85,11 +85,11 @@ fn write(root: &Root, action: &Action) -> Result<Reading, Box<Finding>> {
 
 /// Reads one register after all writes, and distinguishes a write that was ignored from one that was
 /// reverted. A register that was written and cannot be read does not count as refused: `restore` restores it.
-fn look_again(root: &Root, entry: &mut Entry, first: Reading) -> Option<Finding> {
+fn verify(root: &Root, entry: &mut Entry, first: Reading) -> Option<Finding> {
     let last = register::read(root, entry.bdf, entry.offset);
     entry.readback = last.as_ref().ok().copied();
     match (first, last) {
-        (Ok(first), Ok(last)) => lasting(entry, first, last),
+        (Ok(first), Ok(last)) => judge_readback(entry, first, last),
         (Err(e), _) | (_, Err(e)) => {
             let message = format!("{} {} was written but cannot be read: {e}", entry.bdf, entry.register);
             Some(Code::AcsUnknown.finding(Severity::Error, &entry.bdf, message))
@@ -98,7 +98,7 @@ fn look_again(root: &Root, entry: &mut Entry, first: Reading) -> Option<Finding>
 }
 
 /// Pure: the meaning of two readings after a write.
-fn lasting(entry: &Entry, first: u16, last: u16) -> Option<Finding> {
+fn judge_readback(entry: &Entry, first: u16, last: u16) -> Option<Finding> {
     let Entry { bdf, register, after, .. } = entry;
     if first == *after && last == *after {
         return None;
@@ -131,7 +131,7 @@ mod tests {
 
     #[track_caller]
     fn found(first: u16, last: u16) -> Option<(String, Severity)> {
-        lasting(&entry(), first, last).map(|f| (f.code, f.severity))
+        judge_readback(&entry(), first, last).map(|f| (f.code, f.severity))
     }
 
     #[test]
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn a_register_that_changes_back_is_reverted() {
         assert_eq!(found(0, 0x1d), Some(("ACS-REVERTED".into(), Severity::Fail)));
-        let message = lasting(&entry(), 0, 0x1d).unwrap().message;
+        let message = judge_readback(&entry(), 0, 0x1d).unwrap().message;
         assert!(message.ends_with("holds 0x001d, expected 0x0000"), "{message}");
     }
 }

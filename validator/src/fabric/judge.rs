@@ -2,7 +2,7 @@
 //! configuration space, ports that redirect, links with fewer lanes than possible. Pure. The tests judge the
 //! IOMMU, processors, displays and drivers.
 
-use super::acs::{self, State};
+use super::acs::{self, AcsState};
 use super::turn::{Effect, Turns};
 use crate::machine::pcie::model::{Bdf, Device, Fabric, Kind, Undetermined};
 use crate::machine::pcie::nic;
@@ -20,7 +20,7 @@ pub fn all(fabric: &Fabric) -> Vec<Finding> {
     findings.extend(fabric.devices.iter().filter_map(|d| gone(fabric, d)));
     findings.extend(fabric.devices.iter().filter_map(|d| malformed(fabric, d, on_path.contains(&d.bdf))));
     findings.extend(fabric.devices.iter().filter_map(|d| quirk(d, &turns)));
-    findings.extend(elsewhere.filter(|d| acs::state(d) == State::NoEcam).map(harmless_no_ecam));
+    findings.extend(elsewhere.filter(|d| acs::state(d) == AcsState::NoEcam).map(harmless_no_ecam));
     findings.extend(acs::judge(fabric));
     findings.extend(links(fabric));
     findings
@@ -45,13 +45,15 @@ fn gone(fabric: &Fabric, device: &Device) -> Option<Finding> {
     let (code, what) = if gpu { (Code::GpuGone, "GPU") } else { (Code::PciGone, "function") };
     let message = format!("{what} {} does not answer: its registers read as all ones", device.bdf);
     let severity = if gpu { Severity::Fail } else { Severity::Warn };
-    device.config.gone.then(|| {
-        code.finding(severity, &device.bdf, message).values("0xffffffff", device.vendor.as_str(), None)
-    })
+    device
+        .config
+        .gone
+        .then(|| code.finding(severity, &device.bdf, message).values("0xffffffff", device.vendor.as_str(), None))
 }
 
-/// Malformed data is an error only if it hides the Resizable BAR or the link of a GPU. Other malformed data of a GPU is a
-/// warning, as is data that hides the ACS of a port on a GPU path, which has a separate error. The rest is information.
+/// Malformed data is an error only if it hides the Resizable BAR or the link of a GPU. Other malformed data of a GPU
+/// is a warning, as is data that hides the ACS of a port on a GPU path, which has a separate error. The rest is
+/// information.
 fn malformed(fabric: &Fabric, device: &Device, on_path: bool) -> Option<Finding> {
     let first = device.config.faults.first()?;
     let gpu = fabric.gpus.contains(&device.bdf);
@@ -94,10 +96,7 @@ pub fn links(fabric: &Fabric) -> Vec<Finding> {
     let nics = nic::exchanging(fabric);
     let ends = fabric.gpus.iter().chain(&nics).filter_map(|b| tree.get(*b));
     // Findings about a virtual function's link belong to its physical function.
-    ends.chain(switches)
-        .filter(|d| !d.config.gone && d.physfn.is_none())
-        .flat_map(|d| link(&tree, d))
-        .collect()
+    ends.chain(switches).filter(|d| !d.config.gone && d.physfn.is_none()).flat_map(|d| link(&tree, d)).collect()
 }
 
 /// A link can reach what both of its ends support. Missing lanes are a contact problem and are visible
@@ -111,10 +110,8 @@ fn link(tree: &Tree, lower: &Device) -> Vec<Finding> {
     let mut findings = Vec::new();
     if link.width < link.max_width {
         let slot = if width < link.max_width { format!(" (the slot offers {width})") } else { String::new() };
-        let message = format!(
-            "{bdf} uses {} lanes of its {}, expected {}{slot}",
-            link.width, link.max_width, link.max_width
-        );
+        let message =
+            format!("{bdf} uses {} lanes of its {}, expected {}{slot}", link.width, link.max_width, link.max_width);
         let finding = Code::LinkNarrow.finding(Severity::Warn, &bdf, message);
         findings.push(finding.values(link.width, link.max_width, Some("lanes")));
     }

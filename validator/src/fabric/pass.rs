@@ -7,7 +7,7 @@ use super::journal::JournalError;
 use super::plan::{self, Plan};
 use super::read::ReadError;
 use super::rebar::{self, RebarChoice, Sysfs};
-use crate::machine::host::screen;
+use crate::machine::host::framebuffer;
 use crate::machine::pcie::model::Fabric;
 use crate::machine::root::Root;
 use std::io;
@@ -15,14 +15,14 @@ use std::path::Path;
 
 /// What the pass may change.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked {
+pub struct PassOptions {
     /// On which ports ACS is disabled.
     pub acs: AcsPolicy,
     /// Whether BAR1s are enlarged.
     pub rebar: RebarChoice,
 }
 
-/// Why there is no plan, or why the pass stopped.
+/// Why the pass could not be planned, or why it stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum PassError {
     /// The fabric could not be read.
@@ -36,9 +36,9 @@ pub enum PassError {
     Journal(#[from] JournalError),
 }
 
-/// What the pass would do.
+/// The plan of the whole pass.
 #[derive(Debug)]
-pub struct Planned {
+pub struct PassPlan {
     /// The fabric as it is.
     pub fabric: Fabric,
     /// The BAR1s that would be enlarged.
@@ -47,13 +47,13 @@ pub struct Planned {
     pub acs: Plan,
 }
 
-/// What the pass did.
+/// The result of the whole pass.
 #[derive(Debug)]
-pub struct Done {
+pub struct PassResult {
     /// The fabric after the BAR1s were enlarged.
     pub fabric: Fabric,
     /// What was done to BAR1s.
-    pub bars: rebar::Fixed,
+    pub bars: rebar::ResizeReport,
     /// The plan: the ACS registers to write.
     pub plan: Plan,
     /// What was written; with the findings of both parts.
@@ -64,27 +64,27 @@ pub struct Done {
 ///
 /// # Errors
 /// When the machine cannot be read.
-pub fn planned(root: &Root, asked: Asked) -> Result<Planned, PassError> {
+pub fn make_plan(root: &Root, options: PassOptions) -> Result<PassPlan, PassError> {
     let fabric = Fabric::read(root)?;
-    let bars = rebar::plan::plan(&fabric, asked.rebar, &screen::read(root)?);
-    let mut acs = plan::plan(&fabric, asked.acs);
+    let bars = rebar::plan::plan(&fabric, options.rebar, &framebuffer::read(root)?);
+    let mut acs = plan::plan(&fabric, options.acs);
     acs.findings.splice(0..0, bars.findings.iter().cloned());
-    Ok(Planned { fabric, bars, acs })
+    Ok(PassPlan { fabric, bars, acs })
 }
 
 /// Runs the pass on the machine at `root`, with its journal at `journal`.
 ///
 /// # Errors
 /// When the machine cannot be read, or the journal cannot be read or written.
-pub fn run(root: &Root, asked: Asked, journal: &Path) -> Result<Done, PassError> {
+pub fn run(root: &Root, options: PassOptions, journal: &Path) -> Result<PassResult, PassError> {
     let mut fabric = Fabric::read(root)?;
-    let bars = rebar::plan::plan(&fabric, asked.rebar, &screen::read(root)?);
+    let bars = rebar::plan::plan(&fabric, options.rebar, &framebuffer::read(root)?);
     let bars = rebar::fix(root, &Sysfs(root), &bars, journal)?;
     if bars.touched() {
         fabric = Fabric::read(root)?;
     }
-    let plan = plan::plan(&fabric, asked.acs);
+    let plan = plan::plan(&fabric, options.acs);
     let mut applied = apply::fix(root, &plan, journal)?;
     applied.findings.splice(0..0, bars.findings.iter().cloned());
-    Ok(Done { fabric, bars, plan, applied })
+    Ok(PassResult { fabric, bars, plan, applied })
 }

@@ -10,32 +10,32 @@ use std::collections::BTreeMap;
 /// the ACS bits that its own tools set.
 const DATA_DIRECT: (&str, &str) = ("0x15b3", "0x2100");
 
-/// A function that needs its ACS, and why.
-pub(crate) type Kept = BTreeMap<Bdf, (Bdf, String)>;
+/// Each function whose ACS must stay as it is: the function that needs this, and why it needs it.
+pub(crate) type KeptAcs = BTreeMap<Bdf, (Bdf, String)>;
 
 /// True for a function that is passed to a virtual machine: no program on this machine can reach it.
 #[must_use]
-pub fn is_given_away(fabric: &Fabric, device: &Device) -> bool {
-    giver(fabric, device).is_some()
+pub fn is_passed_through(fabric: &Fabric, device: &Device) -> bool {
+    pass_through_driver(fabric, device).is_some()
 }
 
-fn giver<'a>(fabric: &Fabric, device: &'a Device) -> Option<&'a str> {
-    device.driver.as_deref().filter(|driver| fabric.iommu.groups > 0 && gives_away(driver))
+fn pass_through_driver<'a>(fabric: &Fabric, device: &'a Device) -> Option<&'a str> {
+    device.driver.as_deref().filter(|driver| fabric.iommu.groups > 0 && is_vfio_driver(driver))
 }
 
 /// Linux names the pass-through driver `vfio-pci`; vendor variants end with that: `mlx5_vfio_pci`,
 /// `nvgrace-gpu-vfio-pci`.
-fn gives_away(driver: &str) -> bool {
+fn is_vfio_driver(driver: &str) -> bool {
     driver.replace('_', "-").ends_with("vfio-pci")
 }
 
 /// Every function whose ACS stays: a passed-through function and the bridges above it; the whole hierarchy of
 /// a Data Direct function, because the settings of its ports and those of its GPUs' ports belong together.
-pub(crate) fn kept(fabric: &Fabric) -> Kept {
+pub(crate) fn functions_keeping_acs(fabric: &Fabric) -> KeptAcs {
     let tree = Tree::of(fabric);
-    let mut kept = Kept::new();
+    let mut kept = KeptAcs::new();
     for device in &fabric.devices {
-        if let Some(driver) = giver(fabric, device) {
+        if let Some(driver) = pass_through_driver(fabric, device) {
             let why = (device.bdf, format!("is passed to a virtual machine by {driver}"));
             let own = tree.above(device.bdf).into_iter().chain([device]);
             kept.extend(own.map(|d| (d.bdf, why.clone())));

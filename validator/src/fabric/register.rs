@@ -22,7 +22,7 @@ pub enum RegisterError {
     },
     /// The capability is not where it was.
     #[error("{0} has no ACS control register at {1:#05x}")]
-    Elsewhere(Bdf, u16),
+    NoRegister(Bdf, u16),
 }
 
 /// The value of the ACS control register at `offset` of `bdf`.
@@ -35,7 +35,7 @@ pub fn read(root: &Root, bdf: Bdf, offset: u16) -> Result<u16, RegisterError> {
     let acs = config_space::parse(&bytes).acs.filter(|a| !a.quirk);
     acs.filter(|a| a.offset.checked_add(ACS_CONTROL) == Some(offset))
         .map(|a| a.ctrl)
-        .ok_or(RegisterError::Elsewhere(bdf, offset))
+        .ok_or(RegisterError::NoRegister(bdf, offset))
 }
 
 /// Writes the register, as one configuration write of 16 bits.

@@ -78,10 +78,7 @@ impl fmt::Display for Step {
                 write!(f, "not changed: has {present:#06x}, firstlight had written {after:#06x}")
             }
             Outcome::Refused { present } => {
-                write!(
-                    f,
-                    "not changed: has {present:#06x}, firstlight's write of {after:#06x} had been refused"
-                )
+                write!(f, "not changed: has {present:#06x}, firstlight's write of {after:#06x} had been refused")
             }
             Outcome::Stuck { present } => {
                 write!(f, "ignored the restore: has {present:#06x}, expected {before:#06x}")
@@ -139,12 +136,12 @@ pub fn restore(root: &Root, journal: &Path) -> Result<Restored, RestoreError> {
 }
 
 fn step(root: &Root, entry: &Entry) -> Step {
-    let outcome = put_back(root, entry).unwrap_or_else(|e| Outcome::Unreachable { why: e.to_string() });
+    let outcome = restore_register(root, entry).unwrap_or_else(|e| Outcome::Unreachable { why: e.to_string() });
     let Entry { bdf, register, before, after, .. } = entry.clone();
     Step { bdf, register, before, after, outcome }
 }
 
-fn put_back(root: &Root, entry: &Entry) -> Result<Outcome, register::RegisterError> {
+fn restore_register(root: &Root, entry: &Entry) -> Result<Outcome, register::RegisterError> {
     let Entry { bdf, offset, before, .. } = *entry;
     let held = register::read(root, bdf, offset)?;
     if held == before {

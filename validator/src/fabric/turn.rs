@@ -3,7 +3,7 @@
 //! which they came in to another port below the same bridge; it does not affect requests that go further up,
 //! or that come down (PCI Express Base Specification, 6.12.3). See `docs/fabric.md` for more. Pure.
 
-use super::pass_through::is_given_away;
+use super::pass_through::is_passed_through;
 use crate::machine::host::iommu::IommuMode;
 use crate::machine::pcie::model::{Acs, Bdf, Device, Fabric, Path};
 use crate::machine::pcie::routing::{EGRESS, Pch};
@@ -48,7 +48,7 @@ impl<'a> Turns<'a> {
     #[must_use]
     pub fn of(fabric: &'a Fabric) -> Self {
         let tree = Tree::of(fabric);
-        let used = |bdf| tree.get(bdf).is_some_and(|d| !is_given_away(fabric, d));
+        let used = |bdf| tree.get(bdf).is_some_and(|d| !is_passed_through(fabric, d));
         let mut at: BTreeMap<Bdf, BTreeSet<Turn>> = BTreeMap::new();
         for path in fabric.paths.iter().filter(|p| used(p.a) && used(p.b)) {
             let (first, second) = tops(&tree, path);
@@ -232,11 +232,7 @@ mod tests {
         };
         assert_eq!(effect(0x44, None, with(IommuMode::Translated, true)), Effect::TranslatedPass);
         assert_eq!(effect(0x44, None, with(IommuMode::Translated, false)), Effect::Redirects);
-        assert_eq!(
-            effect(0x44, None, with(IommuMode::Off, true)),
-            Effect::Redirects,
-            "no sender can translate"
-        );
+        assert_eq!(effect(0x44, None, with(IommuMode::Off, true)), Effect::Redirects, "no sender can translate");
         assert_eq!(effect(0x04, None, with(IommuMode::Translated, true)), Effect::Redirects);
         assert_eq!(effect(0x4c, None, with(IommuMode::Translated, true)), Effect::Redirects, "completions");
     }

@@ -14,7 +14,7 @@ const LINKS: usize = 40;
 ///
 /// # Errors
 /// If the folder does not exist, or links form a loop.
-pub fn end_of(path: &Path) -> io::Result<PathBuf> {
+pub fn resolve(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS {
         let name = path.file_name().ok_or(ErrorKind::InvalidFilename)?.to_owned();
@@ -22,7 +22,7 @@ pub fn end_of(path: &Path) -> io::Result<PathBuf> {
         let folder = fs::canonicalize(folder.unwrap_or_else(|| Path::new(".")))?;
         let here = folder.join(name);
         match fs::read_link(&here) {
-            Ok(next) if !is_held(&here) => path = folder.join(next),
+            Ok(next) if !is_descriptor(&here) => path = folder.join(next),
             _ => return Ok(here),
         }
     }
@@ -31,7 +31,7 @@ pub fn end_of(path: &Path) -> io::Result<PathBuf> {
 
 /// Whether a path is an open descriptor.
 #[must_use]
-pub fn is_held(end: &Path) -> bool {
+pub fn is_descriptor(end: &Path) -> bool {
     end.starts_with("/proc") && end.parent().is_some_and(|folder| folder.ends_with("fd"))
 }
 
@@ -39,7 +39,7 @@ pub fn is_held(end: &Path) -> bool {
 #[must_use]
 pub fn is_stdout(path: &Path) -> bool {
     let own = format!("/proc/{}/fd/1", std::process::id());
-    end_of(path).is_ok_and(|end| end == Path::new(&own))
+    resolve(path).is_ok_and(|end| end == Path::new(&own))
 }
 
 #[cfg(test)]
@@ -56,10 +56,8 @@ mod tests {
         symlink("sub/file", dir.join("one")).unwrap();
         symlink(dir.join("one"), dir.join("two")).unwrap();
         symlink("sub/new", dir.join("dangling")).unwrap();
-        for (path, end) in
-            [("sub/file", "sub/file"), ("two", "sub/file"), ("dangling", "sub/new"), ("x", "x")]
-        {
-            assert_eq!(end_of(&dir.join(path)).unwrap(), dir.join(end));
+        for (path, end) in [("sub/file", "sub/file"), ("two", "sub/file"), ("dangling", "sub/new"), ("x", "x")] {
+            assert_eq!(resolve(&dir.join(path)).unwrap(), dir.join(end));
         }
     }
 
@@ -67,9 +65,8 @@ mod tests {
     fn a_loop_a_missing_folder_and_an_empty_name_are_errors() {
         let dir = tempfile::tempdir().unwrap();
         symlink("loop", dir.path().join("loop")).unwrap();
-        for bad in [dir.path().join("loop"), dir.path().join("none/file"), PathBuf::from("/"), PathBuf::new()]
-        {
-            assert!(end_of(&bad).is_err(), "{}", bad.display());
+        for bad in [dir.path().join("loop"), dir.path().join("none/file"), PathBuf::from("/"), PathBuf::new()] {
+            assert!(resolve(&bad).is_err(), "{}", bad.display());
         }
     }
 
@@ -79,7 +76,7 @@ mod tests {
         let link = dir.path().join("stdout");
         symlink("/proc/self/fd/1", &link).unwrap();
         for own in [&link, Path::new("/proc/self/fd/1")] {
-            assert!(is_stdout(own) && is_held(&end_of(own).unwrap()), "{}", own.display());
+            assert!(is_stdout(own) && is_descriptor(&resolve(own).unwrap()), "{}", own.display());
         }
         for other in ["/proc/self/fd/2", "/dev/null", "/proc/1/fd/1", "fd/1"] {
             assert!(!is_stdout(Path::new(other)), "{other}");

@@ -1,7 +1,7 @@
 //! Files that the user names on the command line or in the configuration.
 
+pub(crate) mod atomic;
 pub mod destination;
-pub(crate) mod whole;
 
 use crate::text::size;
 use std::fs::File;

@@ -19,7 +19,7 @@
 
 use crate::machine::pcie::model::PathKind;
 use crate::machine::pcie::topo::Cell;
-use crate::schedule::Way;
+use crate::schedule::RouteKind;
 
 /// What NVLink 3 and 4 carry per link and direction, used where NVML does not report it: 25 GB/s of data
 /// (26.5625 GB/s of signalling on NVLink 4).
@@ -99,11 +99,11 @@ impl Floor {
 impl Carrier {
     /// The carrier of a pair's path; `None` for copies that are staged on purpose.
     #[must_use]
-    pub fn of(way: Way, nvlink_gb_s: f64) -> Option<Self> {
+    pub fn of(way: RouteKind, nvlink_gb_s: f64) -> Option<Self> {
         match way {
-            Way::Pcie { kind, raw_gb_s } => Some(Self::Pcie { kind, raw_gb_s }),
-            Way::NvLink(links) => Some(Self::NvLink { links, gb_s: nvlink_gb_s }),
-            Way::Staged => None,
+            RouteKind::Pcie { kind, raw_gb_s } => Some(Self::Pcie { kind, raw_gb_s }),
+            RouteKind::NvLink(links) => Some(Self::NvLink { links, gb_s: nvlink_gb_s }),
+            RouteKind::Staged => None,
         }
     }
 

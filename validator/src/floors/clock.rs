@@ -12,7 +12,7 @@ const STEP_MS: f64 = 0.02;
 
 /// A period that two clocks measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Stretch {
+pub struct ClockPeriod {
     /// The GPU's number.
     pub gpu: GpuId,
     /// Its length by the GPU's clock, ms.
@@ -25,8 +25,8 @@ pub struct Stretch {
 
 /// A clock that contradicts the host's.
 #[must_use]
-pub fn clock(stretch: &Stretch) -> Option<Finding> {
-    let Stretch { gpu, gpu_ms, least_ms, most_ms } = stretch;
+pub fn clock_deviation(stretch: &ClockPeriod) -> Option<Finding> {
+    let ClockPeriod { gpu, gpu_ms, least_ms, most_ms } = stretch;
     let (least, most) = (least_ms * (1.0 - APART) - STEP_MS, most_ms * (1.0 + APART) + STEP_MS);
     if (least..=most).contains(gpu_ms) {
         return None;
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     fn found(gpu_ms: f64) -> Option<Finding> {
-        clock(&Stretch { gpu: 1.into(), gpu_ms, least_ms: 5.0, most_ms: 5.4 })
+        clock_deviation(&ClockPeriod { gpu: 1.into(), gpu_ms, least_ms: 5.0, most_ms: 5.4 })
     }
 
     #[test]
@@ -59,8 +59,6 @@ mod tests {
             let finding = found(ms).unwrap();
             assert!(finding.is(Code::GpuClock) && finding.severity == Severity::Error, "{ms}");
         }
-        assert!(
-            found(2.5).unwrap().message.starts_with("GPU 1: 2.500 ms passed by its clock, expected 5.000")
-        );
+        assert!(found(2.5).unwrap().message.starts_with("GPU 1: 2.500 ms passed by its clock, expected 5.000"));
     }
 }

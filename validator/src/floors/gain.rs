@@ -13,7 +13,7 @@ pub const LARGE: u64 = 4 << 20;
 /// Below this fraction of the speed P2P counts as slower; above it the difference is noise.
 pub const SLOWER: f64 = 0.97;
 
-/// One size.
+/// The gain at one size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Gain {
     /// Bytes of the larger buffer.
@@ -34,7 +34,7 @@ pub struct Gain {
 
 /// Why no comparison is possible.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NoGain {
+pub enum GainError {
     /// An arm has no sweep, or a sweep has no size.
     #[error("the arm {arm} P2P was not measured")]
     Empty {
@@ -65,11 +65,11 @@ pub enum NoGain {
 /// number of bytes are treated as one, and the last row counts.
 ///
 /// # Errors
-/// See [`NoGain`].
-pub fn gains(off: &[Vec<Row>], on: &[Vec<Row>], placement: Placement) -> Result<Vec<Gain>, NoGain> {
+/// See [`GainError`].
+pub fn gains(off: &[Vec<Row>], on: &[Vec<Row>], placement: Placement) -> Result<Vec<Gain>, GainError> {
     let moving = |row: &&Row| row.bytes > 0;
-    let first = off.first().filter(|rows| !rows.is_empty()).ok_or(NoGain::Empty { arm: WITHOUT })?;
-    on.first().filter(|rows| !rows.is_empty()).ok_or(NoGain::Empty { arm: WITH })?;
+    let first = off.first().filter(|rows| !rows.is_empty()).ok_or(GainError::Empty { arm: WITHOUT })?;
+    on.first().filter(|rows| !rows.is_empty()).ok_or(GainError::Empty { arm: WITH })?;
     let all = on.iter().chain(off).flatten().filter(moving);
     for row in all {
         // All sweeps must have measured the same: an arm that failed at a size does not hide it.
@@ -84,10 +84,10 @@ pub fn gains(off: &[Vec<Row>], on: &[Vec<Row>], placement: Placement) -> Result<
 const WITH: &str = "with";
 const WITHOUT: &str = "without";
 
-fn gain(off: &[Vec<Row>], on: &[Vec<Row>], row: &Row, placement: Placement) -> Result<Gain, NoGain> {
+fn gain(off: &[Vec<Row>], on: &[Vec<Row>], row: &Row, placement: Placement) -> Result<Gain, GainError> {
     let off = times(off, row.bytes, placement, WITHOUT)?;
     let on = times(on, row.bytes, placement, WITH)?;
-    let (off_us, on_us) = (middle(&off, row, WITHOUT)?, middle(&on, row, WITH)?);
+    let (off_us, on_us) = (median_us(&off, row, WITHOUT)?, median_us(&on, row, WITH)?);
     let busbw = |us| row.busbw(&Timed { us, wrong: None });
     let slowest_off = off.iter().copied().fold(0.0, f64::max);
     let fastest_on = on.iter().copied().fold(f64::INFINITY, f64::min);
@@ -103,27 +103,22 @@ fn gain(off: &[Vec<Row>], on: &[Vec<Row>], row: &Row, placement: Placement) -> R
 }
 
 /// The times of one size, one for each sweep.
-fn times(
-    sweeps: &[Vec<Row>],
-    bytes: u64,
-    placement: Placement,
-    arm: &'static str,
-) -> Result<Vec<f64>, NoGain> {
-    let missing = || NoGain::Missing { arm, size: size(bytes) };
+fn times(sweeps: &[Vec<Row>], bytes: u64, placement: Placement, arm: &'static str) -> Result<Vec<f64>, GainError> {
+    let missing = || GainError::Missing { arm, size: size(bytes) };
     let one = |rows: &Vec<Row>| {
         let row = rows.iter().rfind(|row| row.bytes == bytes).ok_or_else(missing)?;
         let us = match placement {
             Placement::OutOfPlace => row.out_of_place.us,
             Placement::InPlace => row.in_place.us,
         };
-        let bad = || NoGain::Time { arm, size: size(bytes), us: us.to_string() };
+        let bad = || GainError::Time { arm, size: size(bytes), us: us.to_string() };
         (us.is_finite() && us > 0.0).then_some(us).ok_or_else(bad)
     };
     sweeps.iter().map(one).collect()
 }
 
-fn middle(times: &[f64], row: &Row, arm: &'static str) -> Result<f64, NoGain> {
-    stats::median(times).map_err(|_| NoGain::Missing { arm, size: size(row.bytes) })
+fn median_us(times: &[f64], row: &Row, arm: &'static str) -> Result<f64, GainError> {
+    stats::median(times).map_err(|_| GainError::Missing { arm, size: size(row.bytes) })
 }
 
 /// `P2P: +43 % at 128 MiB`, for the largest size.
@@ -202,23 +197,14 @@ mod tests {
     fn the_gains_match_the_recorded_ones() {
         let (off, on) = arms();
         let gains = gains(&[off], &[on], Placement::OutOfPlace).unwrap();
-        let known = [
-            (8, 1.00),
-            (131_072, 0.93),
-            (4 << 20, 1.21),
-            (16 << 20, 1.34),
-            (64 << 20, 1.39),
-            (128 << 20, 1.43),
-        ];
+        let known =
+            [(8, 1.00), (131_072, 0.93), (4 << 20, 1.21), (16 << 20, 1.34), (64 << 20, 1.39), (128 << 20, 1.43)];
         for (bytes, speedup) in known {
             let gain = at(&gains, bytes);
             assert!((gain.speedup - speedup).abs() < 0.005, "{gain:?}");
         }
         let largest = at(&gains, 128 << 20);
-        assert!(
-            (largest.off_gb_s - 14.45).abs() < 0.01 && (largest.on_gb_s - 20.64).abs() < 0.01,
-            "{largest:?}"
-        );
+        assert!((largest.off_gb_s - 14.45).abs() < 0.01 && (largest.on_gb_s - 20.64).abs() < 0.01, "{largest:?}");
         assert_eq!(headline(&gains).as_deref(), Some("P2P: +43 % at 128 MiB"));
     }
 
@@ -271,13 +257,11 @@ mod tests {
         let short = on[..7].to_vec();
         let error = gains(std::slice::from_ref(&off), &[on, short], Placement::OutOfPlace).unwrap_err();
         assert_eq!(error.to_string(), "128 MiB: not measured in every sweep of the arm with P2P");
-        let more =
-            gains(&[off[..7].to_vec()], std::slice::from_ref(&off), Placement::OutOfPlace).unwrap_err();
+        let more = gains(&[off[..7].to_vec()], std::slice::from_ref(&off), Placement::OutOfPlace).unwrap_err();
         assert_eq!(more.to_string(), "128 MiB: not measured in every sweep of the arm without P2P");
         let none = gains(&[off], &[], Placement::OutOfPlace).unwrap_err();
         assert_eq!(none.to_string(), "the arm with P2P was not measured");
-        let zero =
-            gains(&[vec![row(8, 0.0, 1.0)]], &[vec![row(8, 1.0, 1.0)]], Placement::OutOfPlace).unwrap_err();
+        let zero = gains(&[vec![row(8, 0.0, 1.0)]], &[vec![row(8, 1.0, 1.0)]], Placement::OutOfPlace).unwrap_err();
         assert_eq!(zero.to_string(), "8 B: a time of 0 us in the arm without P2P");
         assert_eq!(headline(&[]), None);
     }

@@ -16,7 +16,7 @@ const HOST: f64 = 0.75;
 /// A GPU's link, read while data moves, that is narrower or slower than it can be. `can_gts`, `can_width`:
 /// the capability of both ends.
 #[must_use]
-pub fn loaded(gpu: GpuId, bdf: Bdf, now: &Link, can_gts: f64, can_width: u32) -> Option<Finding> {
+pub fn slow_link(gpu: GpuId, bdf: Bdf, now: &Link, can_gts: f64, can_width: u32) -> Option<Finding> {
     if now.gts >= can_gts && now.width >= can_width {
         return None;
     }
@@ -41,13 +41,12 @@ pub fn raw_to_host(tree: &Tree, gpu: Bdf) -> Option<f64> {
 /// the links carry. It is at most a warning: peer-to-peer does not use host memory. A figure slightly below
 /// the floor is only information: other tenants of a shared host keep its memory busy.
 #[must_use]
-pub fn host(gpu: GpuId, what: &str, (first, again): (f64, Option<f64>), raw: Option<f64>) -> Option<Finding> {
+pub fn slow_host_copy(gpu: GpuId, what: &str, (first, again): (f64, Option<f64>), raw: Option<f64>) -> Option<Finding> {
     let subject = format!("GPU {gpu}");
     let gb_s = again.map_or(first, |again| again.max(first));
     let again = again.map_or(String::new(), |again| format!(" ({again:.2} when measured again)"));
     let Some(raw) = raw else {
-        let message =
-            format!("{subject}: {first:.2} GB/s{again} {what}, but what its link can carry is unknown");
+        let message = format!("{subject}: {first:.2} GB/s{again} {what}, but what its link can carry is unknown");
         let finding = Code::HostSlow.finding(Severity::Warn, &subject, message);
         return Some(finding.values(rounded(gb_s), serde_json::Value::Null, Some("GB/s")));
     };
@@ -69,7 +68,7 @@ pub fn host(gpu: GpuId, what: &str, (first, again): (f64, Option<f64>), raw: Opt
 /// NVML's and the kernel's readings of one GPU's link, taken at the same time under load. A lower reading of
 /// NVML would lower only what is expected; the kernel's may come from a recording or a virtual machine.
 #[must_use]
-pub fn disagree(gpu: GpuId, bdf: Bdf, nvml: &Link, sysfs: &Link) -> Option<Finding> {
+pub fn link_disagreement(gpu: GpuId, bdf: Bdf, nvml: &Link, sysfs: &Link) -> Option<Finding> {
     let (by_nvml, by_kernel) = (raw_gb_s(nvml.gts, nvml.width), raw_gb_s(sysfs.gts, sysfs.width));
     if (by_nvml - by_kernel).abs() < f64::EPSILON {
         return None;
@@ -91,7 +90,7 @@ const ROUNDING: f64 = 1.02;
 /// A figure above what is physically possible. `subject`: a pair or a GPU; `what`: the matrix; `most`: GB/s
 /// that the links carry at their best, `None` where unknown.
 #[must_use]
-pub fn impossible(
+pub fn impossible_speed(
     subject: &(impl ToString + ?Sized),
     what: &str,
     gb_s: f64,
@@ -111,7 +110,7 @@ pub fn impossible(
 /// their best. `own`: what the ends' own links report; if that explains the figure, a port between them is
 /// reported wrongly, as in virtual machines.
 #[must_use]
-pub fn contradicted(
+pub fn contradicted_link(
     subject: &(impl ToString + ?Sized),
     gb_s: f64,
     raw: Option<f64>,
@@ -134,21 +133,21 @@ mod tests {
 
     #[test]
     fn more_than_a_link_carries_at_its_best_is_an_error() {
-        assert_eq!(impossible("GPU 0 -> 1", "ce.write", 31.6, Some(31.5)), None);
-        assert_eq!(impossible("GPU 0 -> 1", "ce.write", 26_000.0, None), None, "nothing is known");
-        let finding = impossible("GPU 0 -> 1", "ce.write", 52.0, Some(31.5)).unwrap();
+        assert_eq!(impossible_speed("GPU 0 -> 1", "ce.write", 31.6, Some(31.5)), None);
+        assert_eq!(impossible_speed("GPU 0 -> 1", "ce.write", 26_000.0, None), None, "nothing is known");
+        let finding = impossible_speed("GPU 0 -> 1", "ce.write", 52.0, Some(31.5)).unwrap();
         assert!(finding.is(Code::SpeedImpossible) && finding.severity == Severity::Error);
         assert!(finding.message.starts_with("GPU 0 -> 1: ce.write 52.00 GB/s, expected at most 31.50 GB/s"));
     }
 
     #[test]
     fn more_than_a_link_reports_to_carry_contradicts_it() {
-        let severity = |own| contradicted("GPU 0 -> 1", 25.0, Some(0.25), own).map(|f| f.severity);
+        let severity = |own| contradicted_link("GPU 0 -> 1", 25.0, Some(0.25), own).map(|f| f.severity);
         assert_eq!(
             [severity(Some(0.25)), severity(None), severity(Some(31.5))],
             [Some(Severity::Warn), Some(Severity::Warn), Some(Severity::Info)]
         );
-        assert_eq!(contradicted("GPU 0 -> 1", 25.0, Some(31.5), None), None);
-        assert_eq!(contradicted("GPU 0 -> 1", 25.0, None, None), None);
+        assert_eq!(contradicted_link("GPU 0 -> 1", 25.0, Some(31.5), None), None);
+        assert_eq!(contradicted_link("GPU 0 -> 1", 25.0, None, None), None);
     }
 }

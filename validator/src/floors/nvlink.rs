@@ -6,7 +6,7 @@ use crate::outcome::finding::{Code, Finding, Severity};
 
 /// One GPU and what NVML reports of its NVLinks.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Board {
+pub struct NvLinkGpu {
     /// CUDA's number.
     pub gpu: GpuId,
     /// Its address.
@@ -14,12 +14,12 @@ pub struct Board {
     /// Its model, as the driver names it.
     pub name: String,
     /// NVML's report, or why there is none.
-    pub links: Result<Links, String>,
+    pub links: Result<NvLinkCounts, String>,
 }
 
 /// The state of its NVLinks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Links {
+pub struct NvLinkCounts {
     /// How many are up.
     pub up: u32,
     /// The numbers of those that are down.
@@ -31,16 +31,16 @@ pub struct Links {
 /// The number of links of a bridge between two cards.
 const BRIDGE: u32 = 4;
 
-impl Links {
+impl NvLinkCounts {
     fn all(&self) -> u32 {
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         self.up.saturating_add(count(self.down.len())).saturating_add(count(self.silent.len()))
     }
 }
 
-impl Board {
+impl NvLinkGpu {
     fn all(&self) -> u32 {
-        self.links.as_ref().map_or(0, Links::all)
+        self.links.as_ref().map_or(0, NvLinkCounts::all)
     }
 
     /// NVLinks of cards lead to a bridge, which is optional: NVIDIA calls such boards PCIe or NVL, and those
@@ -53,29 +53,26 @@ impl Board {
 
 /// Findings about the NVLinks of `boards`, each compared with those of the same model.
 #[must_use]
-pub fn nvlinks(boards: &[Board]) -> Vec<Finding> {
+pub fn nvlinks(boards: &[NvLinkGpu]) -> Vec<Finding> {
     boards.iter().flat_map(|board| one(board, boards)).collect()
 }
 
-fn one(board: &Board, boards: &[Board]) -> Vec<Finding> {
+fn one(board: &NvLinkGpu, boards: &[NvLinkGpu]) -> Vec<Finding> {
     let links = match &board.links {
         Ok(links) => links,
         Err(why) => return vec![unreadable(board, why)],
     };
     let silent = links.silent.first().map(|(link, why)| {
         let all = links.silent.len();
-        unreadable(
-            board,
-            &format!("{all} of its NVLinks do not report their state, the first is {link}: {why}"),
-        )
+        unreadable(board, &format!("{all} of its NVLinks do not report their state, the first is {link}: {why}"))
     });
     let alike = boards.iter().filter(|other| other.name == board.name);
-    let most = alike.map(Board::all).max().unwrap_or(0);
+    let most = alike.map(NvLinkGpu::all).max().unwrap_or(0);
     silent.into_iter().chain(down(board, links, most)).collect()
 }
 
 /// `most`: how many links a GPU of this model has here.
-fn down(board: &Board, links: &Links, most: u32) -> Option<Finding> {
+fn down(board: &NvLinkGpu, links: &NvLinkCounts, most: u32) -> Option<Finding> {
     let (up, silent) = (links.up, u32::try_from(links.silent.len()).unwrap_or(u32::MAX));
     let missing = most.checked_sub(up)?.checked_sub(silent).filter(|n| *n > 0)?;
     let whole = up.is_multiple_of(BRIDGE) && links.all() == most;
@@ -84,7 +81,7 @@ fn down(board: &Board, links: &Links, most: u32) -> Option<Finding> {
         () if missing >= most.div_ceil(2) => Severity::Fail,
         () => Severity::Warn,
     };
-    let Board { gpu, bdf, .. } = board;
+    let NvLinkGpu { gpu, bdf, .. } = board;
     let message = format!("GPU {gpu} ({bdf}): {up} of {most} NVLinks are up, expected {most}");
     let mut seen = Vec::new();
     if !links.down.is_empty() {
@@ -92,10 +89,7 @@ fn down(board: &Board, links: &Links, most: u32) -> Option<Finding> {
         seen.push(format!("NVML reports that these are not active: {}", numbers.join(", ")));
     }
     if links.all() < most {
-        seen.push(format!(
-            "NVML lists {} of them on this GPU, and {most} on others of its model",
-            links.all()
-        ));
+        seen.push(format!("NVML lists {} of them on this GPU, and {most} on others of its model", links.all()));
     }
     let finding = Code::NvLinkDown.finding(severity, &format!("GPU {gpu}"), message);
     let finding = finding.values(up, most, Some("links")).seen_all(seen);
@@ -106,8 +100,8 @@ fn down(board: &Board, links: &Links, most: u32) -> Option<Finding> {
     })
 }
 
-fn unreadable(board: &Board, why: &str) -> Finding {
-    let Board { gpu, bdf, .. } = board;
+fn unreadable(board: &NvLinkGpu, why: &str) -> Finding {
+    let NvLinkGpu { gpu, bdf, .. } = board;
     let message = format!("GPU {gpu} ({bdf}): it is unknown whether NVLinks connect it to others: {why}");
     Code::NvLinkUnknown.finding(Severity::Error, &format!("GPU {gpu}"), message)
 }
@@ -116,12 +110,12 @@ fn unreadable(board: &Board, why: &str) -> Finding {
 mod tests {
     use super::*;
 
-    fn boards(name: &str, all: &[(u32, u32)]) -> Vec<Board> {
-        let board = |(gpu, (up, down)): (GpuId, &(u32, u32))| Board {
+    fn boards(name: &str, all: &[(u32, u32)]) -> Vec<NvLinkGpu> {
+        let board = |(gpu, (up, down)): (GpuId, &(u32, u32))| NvLinkGpu {
             gpu,
             bdf: Bdf { domain: 0, bus: 1, device: 0, function: 0 },
             name: name.to_owned(),
-            links: Ok(Links { up: *up, down: (*up..up + down).collect(), silent: Vec::new() }),
+            links: Ok(NvLinkCounts { up: *up, down: (*up..up + down).collect(), silent: Vec::new() }),
         };
         GpuId::each(all).map(board).collect()
     }
@@ -173,12 +167,9 @@ mod tests {
     fn an_nvml_error_is_not_the_absence_of_nvlink() {
         let mut all = boards("NVIDIA H200", &[(18, 0); 2]);
         all[0].links = Err("GPU is lost".to_owned());
-        all[1].links = Ok(Links { up: 17, down: Vec::new(), silent: vec![(4, "unknown".to_owned())] });
+        all[1].links = Ok(NvLinkCounts { up: 17, down: Vec::new(), silent: vec![(4, "unknown".to_owned())] });
         let found = nvlinks(&all);
-        assert!(
-            found.iter().all(|f| f.is(Code::NvLinkUnknown) && f.severity == Severity::Error),
-            "{found:?}"
-        );
+        assert!(found.iter().all(|f| f.is(Code::NvLinkUnknown) && f.severity == Severity::Error), "{found:?}");
         assert!(found[1].message.contains("1 of its NVLinks do not report their state, the first is 4"));
     }
 }

@@ -20,7 +20,7 @@ const ASYMMETRIC: f64 = 0.85;
 
 /// The figures of one ordered pair, with peer access on unless stated otherwise.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Figures {
+pub struct PairFigures {
     /// The sender and the receiver.
     pub pair: Pair,
     /// The carrier.
@@ -38,7 +38,7 @@ pub struct Figures {
 /// All findings about the speed of one ordered pair; `least`: `expect.min_p2p_gb_s`. Latency and asymmetry
 /// have separate functions, because other tests measure them.
 #[must_use]
-pub fn pair(figures: &Figures, least: Option<f64>) -> Vec<Finding> {
+pub fn pair_findings(figures: &PairFigures, least: Option<f64>) -> Vec<Finding> {
     if is_staged(figures) {
         return vec![staged(figures)];
     }
@@ -49,7 +49,7 @@ pub fn pair(figures: &Figures, least: Option<f64>) -> Vec<Finding> {
 /// both directions at once little faster than one. A pair with the latency of a direct copy is not staged,
 /// however slow it is.
 #[must_use]
-pub fn is_staged(figures: &Figures) -> bool {
+pub fn is_staged(figures: &PairFigures) -> bool {
     let answers = |is: fn(f64) -> bool| figures.latency_us.is_some_and(is);
     let alike = figures.off.is_some_and(|off| (figures.one_way - off).abs() <= off * ALIKE);
     let ratio = figures.both_ways.map(|both| both / figures.one_way);
@@ -57,8 +57,8 @@ pub fn is_staged(figures: &Figures) -> bool {
     (alike && answers(|us| us > STAGED_US)) || (one_at_a_time && !answers(|us| us <= STRAIGHT_US))
 }
 
-fn staged(figures: &Figures) -> Finding {
-    let Figures { pair, one_way, .. } = figures;
+fn staged(figures: &PairFigures) -> Finding {
+    let PairFigures { pair, one_way, .. } = figures;
     let mut seen = Vec::new();
     seen.extend(figures.off.map(|off| format!("{off:.2} GB/s with peer access off")));
     seen.extend(figures.both_ways.map(|both| format!("{both:.2} GB/s in both directions at once")));
@@ -75,8 +75,8 @@ fn staged(figures: &Figures) -> Finding {
         .seen_all(seen)
 }
 
-fn one_way(figures: &Figures, least: Option<f64>) -> Option<Finding> {
-    let Figures { pair, one_way, carrier, .. } = figures;
+fn one_way(figures: &PairFigures, least: Option<f64>) -> Option<Finding> {
+    let PairFigures { pair, one_way, carrier, .. } = figures;
     let asked = least.map(|least| Floor { least, because: "expect.min_p2p_gb_s".to_owned() });
     // A configured floor has no margin.
     let asked = asked.filter(|floor| floor.grade(*one_way) != Grade::Good);
@@ -112,8 +112,8 @@ fn unknown(pair: Pair, gb_s: f64) -> Finding {
         .remedy("set expect.min_p2p_gb_s to the expected speed")
 }
 
-fn both_ways(figures: &Figures) -> Option<Finding> {
-    let Figures { pair, one_way, carrier, .. } = figures;
+fn both_ways(figures: &PairFigures) -> Option<Finding> {
+    let PairFigures { pair, one_way, carrier, .. } = figures;
     let both = figures.both_ways?;
     let floor = carrier.both_ways(Mover::WRITES);
     let severity = match floor.grade(both / one_way) {
@@ -133,7 +133,7 @@ fn both_ways(figures: &Figures) -> Option<Finding> {
 /// Reads of the copy engine and speeds of kernels, one direction alone (`both` false) or both at once as a
 /// multiple of `one`. `what`: the matrix.
 #[must_use]
-pub fn mover(
+pub fn slow_mover(
     pair: Pair,
     what: &str,
     mover: Mover,

@@ -2,7 +2,7 @@
 //! robust statistics, which one bad figure cannot shift, instead of a table of what boards should reach.
 
 use super::rounded;
-use crate::floors::stats::{Measured, Policy, median};
+use crate::floors::stats::{Measured, RepeatPolicy, median};
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
 use std::collections::BTreeMap;
@@ -24,8 +24,7 @@ pub fn outliers(what: &str, all: &[(Pair, f64, String)]) -> Vec<(Pair, Finding)>
     for (_, gb_s, like) in all {
         groups.entry(like).or_default().push(*gb_s);
     }
-    let limits: BTreeMap<_, _> =
-        groups.into_iter().filter_map(|(like, group)| Some((like, limit(&group)?))).collect();
+    let limits: BTreeMap<_, _> = groups.into_iter().filter_map(|(like, group)| Some((like, limit(&group)?))).collect();
     let found = |(pair, gb_s, like): &(Pair, f64, String)| {
         let (middle, least) = limits.get(like.as_str()).filter(|(_, least)| gb_s < least)?;
         let message = format!(
@@ -61,7 +60,7 @@ pub fn noise(
     subject: &(impl ToString + ?Sized),
     what: &str,
     unit: &str,
-    policy: &Policy,
+    policy: &RepeatPolicy,
     measured: &Measured,
 ) -> Option<Finding> {
     if !measured.noisy {

@@ -9,9 +9,9 @@ use crate::schedule::Pair;
 /// fill the link, and are somewhat slower than a straight line.
 const PART: f64 = 0.4;
 
-/// One size.
+/// The bandwidth at one size.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Size {
+pub struct SizeFigure {
     /// Bytes of one copy.
     pub bytes: u64,
     /// GB/s.
@@ -20,7 +20,7 @@ pub struct Size {
 
 /// The least expected speed of each size, GB/s, from the others; in ascending order of the sizes.
 #[must_use]
-pub fn expected_by_size(sizes: &[Size]) -> Vec<f64> {
+pub fn expected_by_size(sizes: &[SizeFigure]) -> Vec<f64> {
     let each = |n: usize| {
         let others = || sizes.iter().enumerate().filter(move |(k, _)| *k != n).map(|(_, size)| size);
         let start = others().map(ns).reduce(f64::min).unwrap_or(0.0);
@@ -33,7 +33,7 @@ pub fn expected_by_size(sizes: &[Size]) -> Vec<f64> {
 
 /// A size that is too slow. `what`: the matrix; `again`: the figure of a second measurement.
 #[must_use]
-pub fn slow_size(pair: Pair, what: &str, size: &Size, least: f64, again: Option<f64>) -> Option<Finding> {
+pub fn slow_size(pair: Pair, what: &str, size: &SizeFigure, least: f64, again: Option<f64>) -> Option<Finding> {
     let best = again.map_or(size.gb_s, |again| again.max(size.gb_s));
     if best >= least {
         return None;
@@ -49,7 +49,7 @@ pub fn slow_size(pair: Pair, what: &str, size: &Size, least: f64, again: Option<
 }
 
 /// Nanoseconds of one copy: bytes over GB/s.
-fn ns(size: &Size) -> f64 {
+fn ns(size: &SizeFigure) -> f64 {
     bytes(size.bytes) / size.gb_s
 }
 
@@ -63,20 +63,18 @@ mod tests {
     use super::*;
 
     /// A copy starts in 2 us and then moves 25 GB/s; copies of `slow` bytes take `times` as long.
-    fn sizes(slow: u64, times: f64) -> Vec<Size> {
+    fn sizes(slow: u64, times: f64) -> Vec<SizeFigure> {
         let one = |bytes: u64| {
             let ns = (2000.0 + super::bytes(bytes) / 25.0) * if bytes == slow { times } else { 1.0 };
-            Size { bytes, gb_s: super::bytes(bytes) / ns }
+            SizeFigure { bytes, gb_s: super::bytes(bytes) / ns }
         };
         (6..15).map(|n| one(1 << (2 * n))).collect()
     }
 
-    fn slow(sizes: &[Size]) -> Vec<u64> {
+    fn slow(sizes: &[SizeFigure]) -> Vec<u64> {
         let least = expected_by_size(sizes);
         let found = sizes.iter().zip(least);
-        found
-            .filter_map(|(s, least)| slow_size(Pair::of(0, 1), "ce.write", s, least, None).map(|_| s.bytes))
-            .collect()
+        found.filter_map(|(s, least)| slow_size(Pair::of(0, 1), "ce.write", s, least, None).map(|_| s.bytes)).collect()
     }
 
     #[test]
@@ -94,9 +92,6 @@ mod tests {
         let (size, least) = (all[4], expected_by_size(&all)[4]);
         assert_eq!(slow_size(Pair::of(0, 1), "ce.write", &size, least, Some(25.0)), None);
         let finding = slow_size(Pair::of(0, 1), "ce.write", &size, least, Some(7.0)).unwrap();
-        assert!(
-            finding.message.contains("of 1048576 bytes 7.95 GB/s (7.00 when measured again)"),
-            "{finding:?}"
-        );
+        assert!(finding.message.contains("of 1048576 bytes 7.95 GB/s (7.00 when measured again)"), "{finding:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! All transfers at once against what the links allow. On record: a PCIe switch over which two GPUs write to
 //! two others falls from 37 to 2.7 GB/s, without any error.
 
-use super::network::Expected;
+use super::network::ExpectedSpeed;
 use super::rounded;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
@@ -23,7 +23,7 @@ pub fn collapse(
     what: &str,
     transfers: usize,
     (total, again): (f64, Option<f64>),
-    expected: &Expected,
+    expected: &ExpectedSpeed,
 ) -> Option<Finding> {
     let best = again.map_or(total, |again| again.max(total));
     let severity = match best / expected.total {
@@ -46,16 +46,16 @@ pub fn collapse(
 /// Transfers that are far slower than comparable ones in the same pattern, both in GB/s and as a fraction of
 /// their speed alone.
 #[must_use]
-pub fn starved(what: &str, each: &[Share]) -> Vec<Finding> {
-    let middle = |like: &str, of: fn(&Share) -> f64| {
+pub fn starved(what: &str, each: &[PatternTransfer]) -> Vec<Finding> {
+    let middle = |like: &str, of: fn(&PatternTransfer) -> f64| {
         let alike: Vec<f64> = each.iter().filter(|other| other.like == like).map(of).collect();
         crate::floors::stats::median(&alike).ok().filter(|_| alike.len() >= FEWEST)
     };
-    let found = |share: &Share| {
-        let Share { pair, gb_s, alone, like } = share;
+    let found = |share: &PatternTransfer| {
+        let PatternTransfer { pair, gb_s, alone, like } = share;
         // On a shared GPU all reach the same speed, otherwise each the same fraction of its own.
         let as_much = middle(like, |other| other.gb_s)? * STARVED;
-        let of_its_own = middle(like, Share::part)? * STARVED * alone;
+        let of_its_own = middle(like, PatternTransfer::part)? * STARVED * alone;
         let least = as_much.min(of_its_own);
         if *gb_s >= least {
             return None;
@@ -72,7 +72,7 @@ pub fn starved(what: &str, each: &[Share]) -> Vec<Finding> {
 
 /// One transfer of a pattern.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Share {
+pub struct PatternTransfer {
     /// The sender and the receiver.
     pub pair: Pair,
     /// GB/s by its own clock.
@@ -83,7 +83,7 @@ pub struct Share {
     pub like: String,
 }
 
-impl Share {
+impl PatternTransfer {
     fn part(&self) -> f64 {
         self.gb_s / self.alone
     }

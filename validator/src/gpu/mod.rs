@@ -11,15 +11,15 @@ pub mod poll;
 
 pub use clique::Clique;
 pub use cuda::{
-    Arithmetic, Batch, BatchExpected, Books, Buffer, Checked, DirectRdma, Event, Exported, Extent, Gpu,
-    GpuError, Graph, IpcHandle, LAUNCHES, Latch, Late, March, P2pAttribute, Pages, PeerAccess, Piece,
-    Pingpong, Pinned, RANKS, ROUNDS, Reduced, Reduction, Round, Runs, SIGNALS, Span, Stream, Sums, TAG,
-    TAG_WRITERS, Table, Tags, Tally, ValuesExpected, is_spoiled, wrong_piece,
+    Arithmetic, Batch, BatchExpected, Books, Buffer, CheckCounts, DirectRdma, Event, ExportedBuffer, Extent, Gpu,
+    GpuError, Graph, IpcHandle, LAUNCHES, Latch, Late, March, P2pAttribute, Pages, PeerAccess, Piece, PieceTable,
+    Pingpong, PingpongResult, Pinned, RANKS, ROUNDS, Reduced, Reduction, Runs, SIGNALS, Span, Stream, Sums, TAG,
+    TAG_WRITERS, Tags, Tally, ValuesExpected, is_cuda_lost, wrong_piece,
 };
 pub use nccl::{
-    Call, Collective, Comm, DataType, Expected, Group, Nccl, RedOp, Shape, UniqueId, Values, log_at_once,
+    Call, Collective, Comm, DataType, ExpectedRun, Group, Nccl, RedOp, Shape, UniqueId, Values, line_buffer_stdout,
 };
 pub use nvml::{
-    ComputeMode, Counted, Counter, Link, Look, NvLink, NvLinkStates, Nvml, P2pAnswers, Presence, Process,
-    Remote, Standing, State, Status, Window, joined,
+    Bar1Memory, ComputeMode, Counter, CounterValue, GpuSnapshot, GpuStatus, Link, NvLink, NvLinkStates, Nvml,
+    P2pAnswers, Presence, Process, Remote, State, Status, count_nvlinks,
 };

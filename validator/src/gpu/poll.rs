@@ -1,5 +1,5 @@
-//! How the end of work that only shows its state is waited for: at first without a pause, then with pauses in proportion to the
-//! time that it has taken. So a duration is at most a thousandth too long, and work that hangs keeps no processor busy.
+//! The pauses between polls of work that cannot notify its end: none at first, later in proportion to the time waited.
+//! A measured duration is therefore at most a thousandth too long, and work that hangs keeps no processor busy.
 
 use std::hint::spin_loop;
 use std::thread::sleep;
@@ -7,12 +7,12 @@ use std::time::Duration;
 
 /// How long the state is polled without a pause, so that the end of short work is noticed at once.
 const EAGER: Duration = Duration::from_millis(2);
-/// The pauses between later polls, as a part of the time waited, within these limits.
+/// A later pause is this fraction of the time waited, within the limits below.
 const PART: u32 = 1000;
 const SHORTEST: Duration = Duration::from_micros(50);
 const LONGEST: Duration = Duration::from_millis(5);
 
-/// To be called between two polls, `waited` after the first one.
+/// Call this between two polls; `waited` is the time since the first one.
 pub fn pause(waited: Duration) {
     if waited < EAGER { spin_loop() } else { sleep(length(waited)) }
 }

@@ -8,7 +8,7 @@ use crate::outcome::Advice;
 
 /// The result of a search for a better number of channels.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Channels {
+pub struct BestChannels {
     /// The fastest number.
     pub best: u32,
     /// The number that NCCL chooses by itself.
@@ -18,7 +18,7 @@ pub struct Channels {
 }
 
 /// The smallest gain worth a setting: more than 5 %.
-pub const WORTH: f64 = 1.05;
+pub const LEAST_GAIN: f64 = 1.05;
 
 /// The peer-to-peer level, where NCCL's own log lines prove peer-to-peer between all GPUs; `farthest` is the
 /// distance of the farthest pair.
@@ -38,17 +38,16 @@ pub fn level(farthest: Distance) -> Option<Advice> {
 /// A larger number is set as the minimum and a smaller one as the maximum: NCCL stays free in the other
 /// direction.
 #[must_use]
-pub fn channels(found: &Channels) -> Option<Advice> {
-    let Channels { best, usual, gain } = *found;
+pub fn channels(found: &BestChannels) -> Option<Advice> {
+    let BestChannels { best, usual, gain } = *found;
     let name = match best.cmp(&usual) {
         std::cmp::Ordering::Greater => "NCCL_MIN_NCHANNELS",
         std::cmp::Ordering::Less => "NCCL_MAX_NCHANNELS",
         std::cmp::Ordering::Equal => return None,
     };
     let percent = (gain - 1.0) * 100.0;
-    let reason =
-        format!("{best} channels are {percent:.0} % faster than the {usual} that NCCL chooses by itself");
-    (gain.is_finite() && gain > WORTH && best > 0).then(|| Advice::new(name, best.to_string(), &reason))
+    let reason = format!("{best} channels are {percent:.0} % faster than the {usual} that NCCL chooses by itself");
+    (gain.is_finite() && gain > LEAST_GAIN && best > 0).then(|| Advice::new(name, best.to_string(), &reason))
 }
 
 /// The network interfaces that NCCL may use.
@@ -67,17 +66,12 @@ pub const MERGE: &str = "NCCL_IB_MERGE_NICS";
 pub fn between_nodes(interface: Option<&str>, hcas: &[String], merge: Option<(bool, f64)>) -> Vec<Advice> {
     let mut all = Vec::new();
     if let Some(list) = interface.and_then(|name| exact(&[name.to_owned()])) {
-        all.push(Advice::new(
-            INTERFACE,
-            list.clone(),
-            "the interface over which NCCL passed between the nodes",
-        ));
+        all.push(Advice::new(INTERFACE, list.clone(), "the interface over which NCCL passed between the nodes"));
         let reason = "lets `firstlight nodes` distinguish the advised interface from the user's choice";
         all.push(Advice::new(ADVISED_INTERFACE, list, reason));
     }
     if let Some(list) = exact(hcas) {
-        let reason =
-            "the ACTIVE ports of the rails that passed between the nodes, in the same order on each node";
+        let reason = "the ACTIVE ports of the rails that passed between the nodes, in the same order on each node";
         all.push(Advice::new(HCA, list, reason));
         all.extend(merge.map(|(merge, gain)| {
             let what = if merge { "with merged rails NCCL is" } else { "without merged rails NCCL is" };
@@ -100,8 +94,7 @@ pub fn interfaces(up: &[String]) -> Advice {
 /// `=a,b`; names that NCCL's list cannot contain are left out.
 fn exact(names: &[String]) -> Option<String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-@:".contains(c);
-    let good: Vec<_> =
-        names.iter().filter(|n| !n.is_empty() && n.chars().all(plain)).map(String::as_str).collect();
+    let good: Vec<_> = names.iter().filter(|n| !n.is_empty() && n.chars().all(plain)).map(String::as_str).collect();
     (!good.is_empty()).then(|| format!("={}", good.join(",")))
 }
 
@@ -130,7 +123,7 @@ mod tests {
 
     #[test]
     fn channels_are_set_where_they_gain_more_than_5_percent() {
-        let with = |best, usual, gain| channels(&Channels { best, usual, gain }).map(|a| (a.name, a.value));
+        let with = |best, usual, gain| channels(&BestChannels { best, usual, gain }).map(|a| (a.name, a.value));
         assert_eq!(with(8, 2, 1.12), Some(("NCCL_MIN_NCHANNELS".to_owned(), "8".to_owned())));
         assert_eq!(with(2, 8, 1.12), Some(("NCCL_MAX_NCHANNELS".to_owned(), "2".to_owned())));
         for useless in [with(8, 2, 1.05), with(8, 2, f64::NAN), with(4, 4, 2.0), with(0, 4, 2.0)] {
@@ -141,10 +134,7 @@ mod tests {
     #[test]
     fn interfaces_are_named_exactly() {
         let names = |list: &[&str]| list.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
-        assert_eq!(
-            interfaces(&names(&["enp1s0f0np0", "bad,name", "", "eth0.7"])).value,
-            "=enp1s0f0np0,eth0.7"
-        );
+        assert_eq!(interfaces(&names(&["enp1s0f0np0", "bad,name", "", "eth0.7"])).value, "=enp1s0f0np0,eth0.7");
         assert_eq!(interfaces(&[]).value, "=lo");
     }
 

@@ -14,7 +14,7 @@ pub enum Placement {
     InPlace,
 }
 
-/// Wrong elements.
+/// The result of checking elements: how many are wrong, and the first of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Wrongs {
     /// How many, of all ranks.
@@ -78,7 +78,7 @@ pub struct FirstWrong {
     pub expected: String,
 }
 
-/// One placement's figures.
+/// The figures of one placement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Timed {
     /// Time of one call, microseconds.
@@ -87,7 +87,7 @@ pub struct Timed {
     pub wrong: Option<Wrongs>,
 }
 
-/// One size.
+/// The measurement of one size.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// Which collective.

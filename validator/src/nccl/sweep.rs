@@ -3,7 +3,7 @@
 use crate::gpu::{Collective, DataType, RedOp};
 use serde::{Deserialize, Serialize};
 
-/// A run over sizes.
+/// A run of one collective over a range of sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sweep {
     /// Which collective.
@@ -117,8 +117,7 @@ impl Sweep {
                 return Err(BadSweep::Long { rows: sizes.len(), most: MOST });
             }
             sizes.push(bytes);
-            size =
-                if self.factor > 1 { bytes.checked_mul(self.factor) } else { bytes.checked_add(self.step) };
+            size = if self.factor > 1 { bytes.checked_mul(self.factor) } else { bytes.checked_add(self.step) };
             if size == Some(bytes) {
                 // One size is fine; repetitions are not.
                 if self.from == self.to {

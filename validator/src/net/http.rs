@@ -12,11 +12,11 @@ use ureq::config::Config;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
 /// Maximum number of redirects of a GET.
-const REDIRECTS: u32 = 3;
+const MAX_REDIRECTS: u32 = 3;
 /// The longest time without data from a server.
-const SILENCE: Duration = Duration::from_secs(30);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum size of the pieces in which a file is passed on.
-const PIECE: usize = 1 << 18;
+const MAX_PIECE: usize = 1 << 18;
 
 /// Why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,25 +35,24 @@ pub enum HttpError {
     BadAuthority(String),
 }
 
-/// An `http` or `https` URL from the user.
+/// Checks an `http` or `https` URL from the user, and returns it.
 ///
 /// # Errors
 /// [`HttpError::BadUrl`]
-pub fn checked(url: &str) -> Result<&str, HttpError> {
+pub fn checked_url(url: &str) -> Result<&str, HttpError> {
     let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
     let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or("");
-    let plain = url.bytes().all(|b| b.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&b));
-    let fine = plain && !host.is_empty() && !host.starts_with(':') && !host.contains('@') && may_be(host);
-    if fine { Ok(url) } else { Err(HttpError::BadUrl(url.to_owned())) }
+    let is_plain = url.bytes().all(|b| b.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&b));
+    let is_valid =
+        is_plain && !host.is_empty() && !host.starts_with(':') && !host.contains('@') && has_valid_port(host);
+    if is_valid { Ok(url) } else { Err(HttpError::BadUrl(url.to_owned())) }
 }
 
-/// Whether the port, if there is one, is valid: with an invalid one the request would use another port.
-fn may_be(host: &str) -> bool {
+/// Whether the port of `HOST[:PORT]` is absent or valid: with an invalid port, the request would use another one.
+fn has_valid_port(host: &str) -> bool {
     let behind = host.rsplit_once(']').map_or(host, |(_, behind)| behind);
     let digits = |port: &str| port.bytes().all(|b| b.is_ascii_digit());
-    behind
-        .split_once(':')
-        .is_none_or(|(_, port)| digits(port) && port.parse::<u16>().is_ok_and(|port| port > 0))
+    behind.split_once(':').is_none_or(|(_, port)| digits(port) && port.parse::<u16>().is_ok_and(|port| port > 0))
 }
 
 /// The trusted certificates for https.
@@ -100,19 +99,19 @@ pub fn post(
     Ok(answer.status().as_u16())
 }
 
-/// A part of an answer.
+/// A piece of an answer.
 #[derive(Debug)]
 pub enum Piece {
-    /// First the status, and the number of bytes if the server sends it.
+    /// The first piece: the status, and the length of the body in bytes if the server sends it.
     Head(u16, Option<u64>),
-    /// The next bytes.
+    /// The next bytes of the body.
     Bytes(Vec<u8>),
 }
 
-/// An answer as it arrives.
+/// The pieces of an answer as they arrive.
 #[derive(Debug)]
 pub struct Pieces {
-    coming: Receiver<Result<Piece, HttpError>>,
+    pieces: Receiver<Result<Piece, HttpError>>,
     silence: Duration,
 }
 
@@ -120,7 +119,7 @@ impl Iterator for Pieces {
     type Item = Result<Piece, HttpError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        match self.coming.recv_timeout(self.silence) {
+        match self.pieces.recv_timeout(self.silence) {
             Ok(piece) => Some(piece),
             Err(RecvTimeoutError::Disconnected) => None,
             Err(RecvTimeoutError::Timeout) => {
@@ -136,18 +135,18 @@ impl Iterator for Pieces {
 pub fn get(url: &str, largest: u64, authorities: &Authorities, within: Duration) -> Pieces {
     // A slow server can delay each network read, but not a read from a channel with a deadline.
     let (url, authorities) = (url.to_owned(), authorities.clone());
-    let (sender, coming) = sync_channel(4);
+    let (sender, pieces) = sync_channel(4);
     thread::spawn(move || {
-        let agent = agent(&authorities, within, REDIRECTS);
-        if let Err(error) = hand_on(&agent, &url, largest, &sender) {
+        let agent = agent(&authorities, within, MAX_REDIRECTS);
+        if let Err(error) = stream_body(&agent, &url, largest, &sender) {
             // The receiver may be gone.
             let _gone = sender.send(Err(error));
         }
     });
-    Pieces { coming, silence: SILENCE.min(within) }
+    Pieces { pieces, silence: SILENCE_TIMEOUT.min(within) }
 }
 
-fn hand_on(
+fn stream_body(
     agent: &Agent,
     url: &str,
     largest: u64,
@@ -164,9 +163,8 @@ fn hand_on(
     let mut left = largest;
     let mut body = answer.body_mut().as_reader();
     loop {
-        let mut bytes = vec![0; PIECE];
-        let n =
-            body.read(&mut bytes).map_err(|e| HttpError::NoAnswer(format!("the answer broke off: {e}")))?;
+        let mut bytes = vec![0; MAX_PIECE];
+        let n = body.read(&mut bytes).map_err(|e| HttpError::NoAnswer(format!("the answer broke off: {e}")))?;
         if n == 0 {
             return Ok(());
         }
@@ -196,7 +194,7 @@ fn no_answer(error: &ureq::Error) -> HttpError {
     HttpError::NoAnswer(chain(error).lines().collect::<Vec<_>>().join(" "))
 }
 
-/// A status in words.
+/// A status and its reason phrase: `503 Service Unavailable`.
 #[must_use]
 pub fn status_text(status: u16) -> String {
     let known = ureq::http::StatusCode::from_u16(status).ok().and_then(|code| code.canonical_reason());
@@ -210,19 +208,17 @@ mod tests {
     #[test]
     fn only_plain_http_addresses_are_accepted() {
         for good in ["http://h/", "https://h:8443/a?b=c", "http://10.0.2.2:8080", "http://[fd00::1]/r"] {
-            assert_eq!(checked(good), Ok(good));
+            assert_eq!(checked_url(good), Ok(good));
         }
-        for bad in
-            ["", "h/r", "ftp://h/", "http://", "http:///r", "http://u:p@h/", "http://h/a b", "http://:80/"]
-        {
-            assert!(checked(bad).is_err(), "{bad}");
+        for bad in ["", "h/r", "ftp://h/", "http://", "http:///r", "http://u:p@h/", "http://h/a b", "http://:80/"] {
+            assert!(checked_url(bad).is_err(), "{bad}");
         }
         for port in ["80800", "0", "", "+80", "x", "80:80", "99999999999"] {
             for host in ["h", "[fd00::1]"] {
-                assert!(checked(&format!("http://{host}:{port}/")).is_err(), "{host}:{port}");
+                assert!(checked_url(&format!("http://{host}:{port}/")).is_err(), "{host}:{port}");
             }
         }
-        assert!(checked("http://h:65535/").is_ok() && checked("http://[fd00::1]:80").is_ok());
+        assert!(checked_url("http://h:65535/").is_ok() && checked_url("http://[fd00::1]:80").is_ok());
     }
 
     #[test]

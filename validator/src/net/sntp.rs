@@ -13,18 +13,18 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const PORT: u16 = 123;
 /// No server's clock is before 2026-01-01, when this was written, or after 2100-01-01: such a clock was never
 /// set.
-const PLAUSIBLE: std::ops::Range<u64> = 1_767_225_600..4_102_444_800;
+const PLAUSIBLE_TIMES: std::ops::Range<u64> = 1_767_225_600..4_102_444_800;
 
-/// The offset of this machine's clock.
+/// The correction that this machine's clock needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Move {
-    /// Whether the clock is behind.
+pub struct ClockOffset {
+    /// Whether the clock is behind, so that it must be set forward.
     pub forward: bool,
-    /// By how much.
+    /// The amount.
     pub by: Duration,
 }
 
-impl fmt::Display for Move {
+impl fmt::Display for ClockOffset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.forward { '+' } else { '-' };
         write!(f, "{sign}{}.{:06}", self.by.as_secs(), self.by.subsec_micros())
@@ -34,8 +34,8 @@ impl fmt::Display for Move {
 /// Queries all servers at the same time; returns the first plausible answer and its server.
 ///
 /// # Errors
-/// The result of each server, in one line.
-pub fn ask(servers: &[String], within: Duration) -> Result<(String, Move), String> {
+/// The failure of each server, in one line.
+pub fn query(servers: &[String], within: Duration) -> Result<(String, ClockOffset), String> {
     let until = Instant::now() + within;
     let (sender, answers) = channel();
     for server in servers {
@@ -48,30 +48,30 @@ pub fn ask(servers: &[String], within: Duration) -> Result<(String, Move), Strin
         });
     }
     drop(sender);
-    let mut wrong: Vec<(String, String)> = Vec::new();
+    let mut failures: Vec<(String, String)> = Vec::new();
     while let Ok((server, answer)) = answers.recv_timeout(until.saturating_duration_since(Instant::now())) {
         match answer {
-            Ok(by) => return Ok((server, by)),
-            Err(why) => wrong.push((server, why)),
+            Ok(offset) => return Ok((server, offset)),
+            Err(why) => failures.push((server, why)),
         }
     }
     let line = |server: &String| {
-        let why = wrong.iter().find(|(other, _)| other == server).map(|(_, why)| why.clone());
-        format!("{server}: {}", why.unwrap_or_else(|| silent(within)))
+        let why = failures.iter().find(|(other, _)| other == server).map(|(_, why)| why.clone());
+        format!("{server}: {}", why.unwrap_or_else(|| timeout_text(within)))
     };
     Err(servers.iter().map(line).collect::<Vec<_>>().join("; "))
 }
 
-fn silent(within: Duration) -> String {
+fn timeout_text(within: Duration) -> String {
     format!("no answer within {} s", within.as_secs())
 }
 
 /// How many requests are sent to a server, and the pause before the next one.
-const REQUESTS: u32 = 4;
+const MAX_REQUESTS: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Sends a request and receives its answer; repeats it if a received datagram is no answer, since any host can send one.
-fn exchange(server: &str, within: Duration) -> Result<Move, String> {
+fn exchange(server: &str, within: Duration) -> Result<ClockOffset, String> {
     let until = Instant::now() + within;
     let address = resolve(server).map_err(|e| e.to_string())?;
     let own = match address {
@@ -83,12 +83,12 @@ fn exchange(server: &str, within: Duration) -> Result<Move, String> {
         let left = until.saturating_duration_since(Instant::now()).max(PAUSE);
         let client = SntpClient::with_config(Config::default().bind_address(own).timeout(left));
         match client.synchronize(address) {
-            Ok(answer) => return judge(&answer, SystemTime::now(), within),
-            Err(SynchronizationError::ProtocolError(e)) if is_no_answer(&e) && requests < REQUESTS => {
+            Ok(answer) => return check_answer(&answer, SystemTime::now(), within),
+            Err(SynchronizationError::ProtocolError(e)) if is_no_answer(&e) && requests < MAX_REQUESTS => {
                 requests += 1;
                 thread::sleep(PAUSE);
             }
-            Err(e) => return Err(words(&e, within)),
+            Err(e) => return Err(error_text(&e, within)),
         }
     }
 }
@@ -109,9 +109,9 @@ fn resolve(server: &str) -> io::Result<SocketAddr> {
     found?.next().ok_or_else(|| ErrorKind::NotFound.into())
 }
 
-fn words(error: &SynchronizationError, within: Duration) -> String {
+fn error_text(error: &SynchronizationError, within: Duration) -> String {
     match error {
-        SynchronizationError::IOError(e) if e.kind() == ErrorKind::WouldBlock => silent(within),
+        SynchronizationError::IOError(e) if e.kind() == ErrorKind::WouldBlock => timeout_text(within),
         SynchronizationError::IOError(e) => e.to_string(),
         SynchronizationError::ProtocolError(e) => e.to_string(),
     }
@@ -119,11 +119,11 @@ fn words(error: &SynchronizationError, within: Duration) -> String {
 
 /// Checks an answer that rsntp accepted: stratum 1 to 15, a leap indicator without alarm, an answer to our
 /// request.
-fn judge(answer: &SynchronizationResult, now: SystemTime, within: Duration) -> Result<Move, String> {
-    plausible(answer.clock_offset().as_secs_f64(), answer.round_trip_delay().as_secs_f64(), now, within)
+fn check_answer(answer: &SynchronizationResult, now: SystemTime, within: Duration) -> Result<ClockOffset, String> {
+    check_plausible(answer.clock_offset().as_secs_f64(), answer.round_trip_delay().as_secs_f64(), now, within)
 }
 
-fn plausible(offset: f64, round_trip: f64, now: SystemTime, within: Duration) -> Result<Move, String> {
+fn check_plausible(offset: f64, round_trip: f64, now: SystemTime, within: Duration) -> Result<ClockOffset, String> {
     // The offset may be wrong by half of the round trip, which clocks of slightly different rates can make negative.
     if !(-0.1..=within.as_secs_f64()).contains(&round_trip) {
         return Err(format!("says that its answer took {round_trip:.3} s"));
@@ -133,7 +133,7 @@ fn plausible(offset: f64, round_trip: f64, now: SystemTime, within: Duration) ->
     let then = if forward { now.checked_add(by) } else { now.checked_sub(by) };
     let seconds = then.and_then(|then| then.duration_since(UNIX_EPOCH).ok()).map(|d| d.as_secs());
     match seconds {
-        Some(seconds) if PLAUSIBLE.contains(&seconds) => Ok(Move { forward, by }),
+        Some(seconds) if PLAUSIBLE_TIMES.contains(&seconds) => Ok(ClockOffset { forward, by }),
         _ => Err("its clock is wrong: before 2026 or after 2099".to_owned()),
     }
 }
@@ -150,21 +150,16 @@ mod tests {
 
     #[test]
     fn a_clock_that_starts_in_1970_is_moved_to_today() {
-        let moved = plausible(1_800_000_000.5, 0.01, at(10), WITHIN).unwrap();
-        assert_eq!(moved.to_string(), "+1800000000.500000");
-        let back = plausible(-3600.25, 0.01, at(1_800_000_000), WITHIN).unwrap();
+        let forward = check_plausible(1_800_000_000.5, 0.01, at(10), WITHIN).unwrap();
+        assert_eq!(forward.to_string(), "+1800000000.500000");
+        let back = check_plausible(-3600.25, 0.01, at(1_800_000_000), WITHIN).unwrap();
         assert_eq!(back.to_string(), "-3600.250000");
     }
 
     #[test]
     fn implausible_servers_are_rejected() {
-        for (offset, round_trip) in
-            [(-1_800_000_000.0, 0.0), (3e9, 0.0), (f64::NAN, 0.0), (0.0, -1.0), (0.0, 4.5)]
-        {
-            assert!(
-                plausible(offset, round_trip, at(1_800_000_000), WITHIN).is_err(),
-                "{offset} {round_trip}"
-            );
+        for (offset, round_trip) in [(-1_800_000_000.0, 0.0), (3e9, 0.0), (f64::NAN, 0.0), (0.0, -1.0), (0.0, 4.5)] {
+            assert!(check_plausible(offset, round_trip, at(1_800_000_000), WITHIN).is_err(), "{offset} {round_trip}");
         }
     }
 
@@ -174,7 +169,7 @@ mod tests {
         let address = server.local_addr().unwrap().to_string();
         let requests = thread::spawn(move || {
             let mut bytes = [0; 100];
-            (0..REQUESTS).for_each(|_| {
+            (0..MAX_REQUESTS).for_each(|_| {
                 let (_, from) = server.recv_from(&mut bytes).unwrap();
                 server.send_to(b"short", from).unwrap();
             });

@@ -105,8 +105,7 @@ pub fn differences(cards: &[&Card]) -> Vec<Finding> {
     };
     let mut findings = Vec::new();
     for other in others {
-        for ((what, ours, severity), (_, theirs, _)) in
-            things(&first.versions).into_iter().zip(things(&other.versions))
+        for ((what, ours, severity), (_, theirs, _)) in things(&first.versions).into_iter().zip(things(&other.versions))
         {
             if ours != theirs {
                 findings.push(differ(severity, what, (&first.name, &ours), (&other.name, &theirs)));
@@ -134,8 +133,7 @@ pub(crate) mod tests {
             image: Some("1".to_owned()),
             driver: Some("550.163.01".to_owned()),
         };
-        let (host, identity, hcas, gbit_s) =
-            (name.to_owned(), format!("machine of {name}"), Vec::new(), Vec::new());
+        let (host, identity, hcas, gbit_s) = (name.to_owned(), format!("machine of {name}"), Vec::new(), Vec::new());
         Card {
             name: name.to_owned(),
             identity,
@@ -154,8 +152,7 @@ pub(crate) mod tests {
     fn a_leaf_switch_of_a_node_is_another_one_on_each_rail_unless_the_rails_name_it() {
         let with = |leaves| Card { leaves, ..card("a") };
         let node = |leaf: &str| with(Leaves::OfNode(leaf.to_owned()));
-        let rails =
-            |leaves: &[&str]| with(Leaves::OfRails(leaves.iter().map(|l| Some((*l).to_owned())).collect()));
+        let rails = |leaves: &[&str]| with(Leaves::OfRails(leaves.iter().map(|l| Some((*l).to_owned())).collect()));
         let of = |cards: &[Card], rails| switches(&cards.iter().collect::<Vec<_>>(), rails);
         let found = of(&[node("x"), node("x"), node("y")], 2).unwrap();
         assert_eq!(found.of_ports, [[0, 1], [0, 1], [2, 3]]);
@@ -178,10 +175,7 @@ pub(crate) mod tests {
         let messages: Vec<_> = found.iter().map(|f| f.message.as_str()).collect();
         assert_eq!(
             messages,
-            [
-                "the image is 1 on node a, and none on node c",
-                "the driver is 550.163.01 on node a, and 580.1 on node c"
-            ]
+            ["the image is 1 on node a, and none on node c", "the driver is 550.163.01 on node a, and 580.1 on node c"]
         );
         assert!(found.iter().all(|f| f.severity == Severity::Warn && f.subject == "a and c"));
         c.versions.firstlight = "0.2.0".to_owned();

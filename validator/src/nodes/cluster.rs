@@ -3,56 +3,56 @@
 use super::card::Card;
 use super::order::{Ending, Failure, Numbered, Order, Reply};
 use crate::machine::Rank;
-use crate::net::meeting::{Came, Cut, Listener, Speaker};
+use crate::net::meeting::{Admitted, LinkError, LinkReceiver, LinkSender};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long the others may take to answer once one has failed.
-const OTHERS: Duration = Duration::from_secs(3);
+/// How long the other nodes may take to answer once one has failed.
+const REMAINING_TIMEOUT: Duration = Duration::from_secs(3);
 /// The time limit for sending an order.
-const SENDING: Duration = Duration::from_secs(10);
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest silence of a node between orders; every order has a separate deadline.
-const PATIENCE: Duration = Duration::from_secs(24 * 3600);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
-/// All nodes.
+/// The connections to all nodes.
 #[derive(Debug)]
 pub struct Cluster {
     nodes: Vec<Node>,
-    answers: Receiver<(usize, Result<Numbered<Reply>, Cut>)>,
+    answers: Receiver<(usize, Result<Numbered<Reply>, LinkError>)>,
     number: u64,
 }
 
 #[derive(Debug)]
 struct Node {
     card: Card,
-    to: Speaker,
+    to: LinkSender,
     /// Why the connection is lost, if it is.
-    lost: Option<Cut>,
+    lost: Option<LinkError>,
 }
 
-/// A node's result.
+/// A node's answer to an order, or why there is none.
 #[derive(Debug, Clone)]
-pub enum Heard {
-    /// Its answer.
+pub enum NodeReply {
+    /// The answer.
     Reply(Reply),
-    /// It failed.
+    /// The order failed on the node.
     Failed(Failure),
     /// Its connection is lost, or its answer did not arrive in time.
-    Lost(Cut),
+    Lost(LinkError),
     /// The wait for its answer was ended early, because another node failed.
-    Unheard,
+    Abandoned,
 }
 
 impl Cluster {
-    /// A cluster of the nodes that have come, in order.
-    pub(super) fn new(came: Vec<Came<Card>>) -> Self {
+    /// A cluster of the admitted nodes, in this order.
+    pub(super) fn new(admitted: Vec<Admitted<Card>>) -> Self {
         let (sender, answers) = channel();
-        let node = |(number, came): (usize, Came<Card>)| {
-            let lost = listen(number, came.link.from, sender.clone()).err();
-            Node { card: came.card, to: came.link.to, lost }
+        let node = |(number, admitted): (usize, Admitted<Card>)| {
+            let lost = forward_replies(number, admitted.link.from, sender.clone()).err();
+            Node { card: admitted.card, to: admitted.link.to, lost }
         };
-        let nodes = came.into_iter().enumerate().map(node).collect();
+        let nodes = admitted.into_iter().enumerate().map(node).collect();
         Self { nodes, answers, number: 0 }
     }
 
@@ -112,87 +112,87 @@ impl Cluster {
 
     /// The first node that is gone, and why.
     #[must_use]
-    pub fn lost(&self) -> Option<(usize, &Cut)> {
+    pub fn lost(&self) -> Option<(usize, &LinkError)> {
         self.nodes.iter().enumerate().find_map(|(n, node)| Some((n, node.lost.as_ref()?)))
     }
 
-    /// Sends each node the order that `order` returns for it, if any, and returns the answers of those nodes, in the nodes'
-    /// order. If `together`, the wait for the others is cut short once one fails.
-    pub fn ask(
+    /// Sends each node the order that `order` returns for it, if any; returns the answers of these nodes, by node. If
+    /// `together`, the wait for the other nodes is cut short once one has failed.
+    pub fn execute(
         &mut self,
         order: impl Fn(usize) -> Option<Order>,
         within: Duration,
         together: bool,
-    ) -> Vec<(usize, Heard)> {
+    ) -> Vec<(usize, NodeReply)> {
         // Messages since the last order: a late answer, or why a connection was lost, which sending would not reveal.
-        while let Ok((n, heard)) = self.answers.try_recv() {
-            if let Err(cut) = heard {
-                self.lose(n, cut);
+        while let Ok((n, reply)) = self.answers.try_recv() {
+            if let Err(error) = reply {
+                self.mark_lost(n, error);
             }
         }
         self.number += 1;
         let number = self.number;
-        let mut asked = Vec::new();
+        let mut replies = Vec::new();
         for (n, node) in self.nodes.iter_mut().enumerate() {
             let Some(what) = order(n) else { continue };
             if node.lost.is_none() {
-                node.lost = node.to.say(&Numbered { number, what }, SENDING).err();
+                node.lost = node.to.send(&Numbered { number, what }, SEND_TIMEOUT).err();
             }
-            asked.push((n, node.lost.clone().map(Heard::Lost)));
+            replies.push((n, node.lost.clone().map(NodeReply::Lost)));
         }
         let mut due = Instant::now() + within;
-        let is_bad = |heard: &Heard| !matches!(heard, Heard::Reply(_));
-        while asked.iter().any(|(_, heard)| heard.is_none()) {
-            if together && asked.iter().any(|(_, heard)| heard.as_ref().is_some_and(is_bad)) {
-                due = due.min(Instant::now() + OTHERS);
+        let is_bad = |reply: &NodeReply| !matches!(reply, NodeReply::Reply(_));
+        while replies.iter().any(|(_, reply)| reply.is_none()) {
+            if together && replies.iter().any(|(_, reply)| reply.as_ref().is_some_and(is_bad)) {
+                due = due.min(Instant::now() + REMAINING_TIMEOUT);
             }
             match self.answers.recv_timeout(due.saturating_duration_since(Instant::now())) {
                 Ok((n, answer)) => {
-                    let heard = match answer {
+                    let reply = match answer {
                         Ok(answer) if answer.number != number => continue,
-                        Ok(Numbered { what: Reply::Failed(failure), .. }) => Heard::Failed(failure),
-                        Ok(Numbered { what, .. }) => Heard::Reply(what),
-                        Err(cut) => {
-                            self.lose(n, cut.clone());
-                            Heard::Lost(cut)
+                        Ok(Numbered { what: Reply::Failed(failure), .. }) => NodeReply::Failed(failure),
+                        Ok(Numbered { what, .. }) => NodeReply::Reply(what),
+                        Err(error) => {
+                            self.mark_lost(n, error.clone());
+                            NodeReply::Lost(error)
                         }
                     };
-                    if let Some((_, place)) = asked.iter_mut().find(|(node, _)| *node == n) {
-                        *place = Some(heard);
+                    if let Some((_, slot)) = replies.iter_mut().find(|(node, _)| *node == n) {
+                        *slot = Some(reply);
                     }
                 }
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
             }
         }
-        let failed = asked.iter().any(|(_, heard)| heard.as_ref().is_some_and(is_bad));
+        let failed = replies.iter().any(|(_, reply)| reply.as_ref().is_some_and(is_bad));
         let mut all = Vec::new();
-        for (n, heard) in asked {
-            let heard = match heard {
-                Some(heard) => heard,
-                None if together && failed => Heard::Unheard,
+        for (n, reply) in replies {
+            let reply = match reply {
+                Some(reply) => reply,
+                None if together && failed => NodeReply::Abandoned,
                 None => {
-                    let cut = Cut::Silent(within);
-                    self.lose(n, cut.clone());
-                    Heard::Lost(cut)
+                    let error = LinkError::Silent(within);
+                    self.mark_lost(n, error.clone());
+                    NodeReply::Lost(error)
                 }
             };
-            all.push((n, heard));
+            all.push((n, reply));
         }
         all
     }
 
-    /// Sends the end to all nodes that are still connected.
+    /// Sends the result to all nodes that are still connected; the tests end with it.
     pub fn end(&mut self, ending: &Ending) {
         self.number += 1;
         for node in self.nodes.iter_mut().filter(|node| node.lost.is_none()) {
             let what = Order::End(Box::new(ending.clone()));
-            node.lost = node.to.say(&Numbered { number: self.number, what }, SENDING).err();
+            node.lost = node.to.send(&Numbered { number: self.number, what }, SEND_TIMEOUT).err();
         }
     }
 
-    fn lose(&mut self, node: usize, cut: Cut) {
+    fn mark_lost(&mut self, node: usize, error: LinkError) {
         if let Some(node) = self.nodes.get_mut(node) {
-            node.lost.get_or_insert(cut);
+            node.lost.get_or_insert(error);
         }
     }
 }
@@ -204,16 +204,16 @@ impl Drop for Cluster {
 }
 
 /// Forwards a node's messages until its connection ends.
-fn listen(
+fn forward_replies(
     node: usize,
-    mut from: Listener,
-    answers: Sender<(usize, Result<Numbered<Reply>, Cut>)>,
-) -> Result<(), Cut> {
+    mut from: LinkReceiver,
+    answers: Sender<(usize, Result<Numbered<Reply>, LinkError>)>,
+) -> Result<(), LinkError> {
     let work = move || {
         loop {
-            let heard = from.hear(PATIENCE);
-            let ended = heard.is_err();
-            if answers.send((node, heard)).is_err() || ended {
+            let reply = from.receive(SILENCE_TIMEOUT);
+            let ended = reply.is_err();
+            if answers.send((node, reply)).is_err() || ended {
                 return;
             }
         }

@@ -8,12 +8,12 @@ use std::net::IpAddr;
 ///
 /// # Errors
 /// One line: the kernel's list cannot be read, or no interface, or several, have the address.
-pub fn of(address: IpAddr) -> Result<String, String> {
+pub fn name_of(address: IpAddr) -> Result<String, String> {
     let all = get_if_addrs().map_err(|e| format!("the addresses of the network interfaces: {e}"))?;
-    one(all.into_iter().map(|interface| (interface.ip(), interface.name)), address)
+    find(all.into_iter().map(|interface| (interface.ip(), interface.name)), address)
 }
 
-fn one(all: impl Iterator<Item = (IpAddr, String)>, address: IpAddr) -> Result<String, String> {
+fn find(all: impl Iterator<Item = (IpAddr, String)>, address: IpAddr) -> Result<String, String> {
     let address = address.to_canonical();
     let mut names: Vec<_> = all.filter(|(ip, _)| *ip == address).map(|(_, name)| name).collect();
     names.sort();
@@ -21,10 +21,9 @@ fn one(all: impl Iterator<Item = (IpAddr, String)>, address: IpAddr) -> Result<S
     match names.as_slice() {
         [one] => Ok(one.clone()),
         [] => Err(format!("no network interface has the address {address}")),
-        several => Err(format!(
-            "{} have the address {address}; set NCCL_SOCKET_IFNAME to one of them",
-            several.join(" and ")
-        )),
+        several => {
+            Err(format!("{} have the address {address}; set NCCL_SOCKET_IFNAME to one of them", several.join(" and ")))
+        }
     }
 }
 
@@ -39,7 +38,7 @@ mod tests {
                 .into_iter()
                 .map(|(name, ip)| (ip.parse().unwrap(), name.to_owned()))
         };
-        let of = |text: &str| one(all(), text.parse().unwrap());
+        let of = |text: &str| find(all(), text.parse().unwrap());
         assert_eq!(of("169.254.1.8").as_deref(), Ok("eth1"));
         assert_eq!(of("::ffff:169.254.1.7").as_deref(), Ok("eth0"));
         assert_eq!(of("169.254.1.9").unwrap_err(), "no network interface has the address 169.254.1.9");
@@ -49,6 +48,6 @@ mod tests {
 
     #[test]
     fn loopback_is_an_interface_of_this_machine() {
-        assert_eq!(of([127, 0, 0, 1].into()).as_deref(), Ok("lo"));
+        assert_eq!(name_of([127, 0, 0, 1].into()).as_deref(), Ok("lo"));
     }
 }

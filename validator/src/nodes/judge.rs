@@ -1,27 +1,27 @@
 //! Derives findings from the measurements over nodes.
 
-use super::arm::{Group, Stop};
 use super::card::differ;
 use super::cluster::Cluster;
+use super::communicators::{Communicator, StopReason};
 use crate::machine::Rank;
-use crate::machine::host::rdma::Counted;
+use crate::machine::host::rdma::RdmaCounters;
 use crate::nccl::log::Proof;
 use crate::nccl::ranks::{NetworkKind, TroubleKind};
 use crate::nccl::{Row, Wrongs};
 use crate::outcome::finding::{Code, Finding, Severity};
 use std::collections::BTreeSet;
 
-/// GPUDirect must be better by this factor in the bandwidth of the largest size or the time of the smallest.
-const GAIN: f64 = 1.05;
+/// The factor by which GPUDirect must improve the bandwidth of the largest size or the time of the smallest.
+const MIN_GAIN: f64 = 1.05;
 
-/// Why a communicator has ended.
-fn stopped(stop: &Stop, cluster: &Cluster) -> Finding {
+/// The finding about why a communicator has ended.
+fn stop_finding(stop: &StopReason, cluster: &Cluster) -> Finding {
     match stop {
-        Stop::Lost { node, why, doing } => {
+        StopReason::Lost { node, why, doing } => {
             let name = cluster.name(*node);
             Code::NodesLost.finding(Severity::Error, &name, format!("node {name}, {doing}: {why}"))
         }
-        Stop::Failed { node, failure, doing } => {
+        StopReason::Failed { node, failure, doing } => {
             let name = cluster.name(*node);
             let (code, severity) = match failure.kind {
                 TroubleKind::Hang => (Code::NcclHang, Severity::Error),
@@ -36,7 +36,7 @@ fn stopped(stop: &Stop, cluster: &Cluster) -> Finding {
             };
             code.finding(severity, &name, text).seen_all(failure.lines.clone())
         }
-        Stop::Versions([one, other]) => {
+        StopReason::Versions([one, other]) => {
             let names = [one, other].map(|(node, _)| cluster.name(*node));
             let versions = [one, other].map(|(_, version)| version_text(*version));
             let [a, b] = &names;
@@ -46,15 +46,15 @@ fn stopped(stop: &Stop, cluster: &Cluster) -> Finding {
     }
 }
 
-/// The findings about an ended communicator. NCCL on the other nodes often fails before the kernel reports that a node's
-/// connection is lost: the finding about such a node comes last.
-pub(super) fn ended(stop: &Stop, cluster: &Cluster) -> Vec<Finding> {
-    let lost = gone(cluster).filter(|_| !matches!(stop, Stop::Lost { .. }));
-    [Some(stopped(stop, cluster)), lost].into_iter().flatten().collect()
+/// The findings about an ended communicator. NCCL on the other nodes often fails before the kernel reports that the
+/// connection to a node is lost; the finding about the lost node comes last.
+pub(super) fn stop_findings(stop: &StopReason, cluster: &Cluster) -> Vec<Finding> {
+    let lost = lost_node_finding(cluster).filter(|_| !matches!(stop, StopReason::Lost { .. }));
+    [Some(stop_finding(stop, cluster)), lost].into_iter().flatten().collect()
 }
 
 /// The finding about the first node whose connection is lost.
-pub(super) fn gone(cluster: &Cluster) -> Option<Finding> {
+pub(super) fn lost_node_finding(cluster: &Cluster) -> Option<Finding> {
     let (node, why) = cluster.lost()?;
     let name = cluster.name(node);
     Some(Code::NodesLost.finding(Severity::Error, &name, format!("node {name} is lost: {why}")))
@@ -65,14 +65,14 @@ pub(super) fn version_text(number: u32) -> String {
     format!("{}.{}.{}", number / 10_000, number / 100 % 100, number % 100)
 }
 
-/// Wrong values and changes beside buffers: one finding for each node where they were found.
-pub(super) fn wrong(rows: &[Row], group: &Group, cluster: &Cluster) -> Vec<Finding> {
+/// The findings about wrong values, and about changed memory beside buffers: one for each node.
+pub(super) fn wrong_data_findings(rows: &[Row], communicator: &Communicator, cluster: &Cluster) -> Vec<Finding> {
     let name_of = |rank: Rank| {
-        let device = group.devices.get(rank.index());
+        let device = communicator.devices.get(rank.index());
         device.map_or_else(|| format!("of rank {rank}"), |(node, _)| cluster.name(*node))
     };
-    let placed = rows.iter().flat_map(|row| [(row, &row.out_of_place), (row, &row.in_place)]);
-    let wrongs: Vec<_> = placed.filter_map(|(row, timed)| Some((row, timed.wrong.as_ref()?))).collect();
+    let placements = rows.iter().flat_map(|row| [(row, &row.out_of_place), (row, &row.in_place)]);
+    let wrongs: Vec<_> = placements.filter_map(|(row, timed)| Some((row, timed.wrong.as_ref()?))).collect();
     let mut findings: Vec<Finding> = Vec::new();
     let mut add = |finding: Finding| {
         if !findings.iter().any(|other| other.code == finding.code && other.subject == finding.subject) {
@@ -94,8 +94,7 @@ pub(super) fn wrong(rows: &[Row], group: &Group, cluster: &Cluster) -> Vec<Findi
             let finding = Code::NodesWrongData.finding(Severity::Fail, &name_of(first.rank), message);
             add(finding.values(*count, 0, Some("values")));
         } else if *count > 0 {
-            let message =
-                format!("{} of {} B: {count} of {looked} values are wrong", row.collective, row.bytes);
+            let message = format!("{} of {} B: {count} of {looked} values are wrong", row.collective, row.bytes);
             add(Code::NodesWrongData.finding(Severity::Fail, "nodes", message));
         }
         if let Some(stray) = stray {
@@ -110,8 +109,8 @@ pub(super) fn wrong(rows: &[Row], group: &Group, cluster: &Cluster) -> Vec<Findi
     findings
 }
 
-/// The transport that NCCL's lines prove.
-pub(super) fn path(proof: &Proof, kind: NetworkKind) -> Option<Finding> {
+/// The finding if NCCL's log does not prove the wanted transport between the nodes.
+pub(super) fn transport_finding(proof: &Proof, kind: NetworkKind) -> Option<Finding> {
     let wanted = match kind {
         NetworkKind::Any => "a network",
         NetworkKind::Socket => "NET/Socket",
@@ -132,29 +131,28 @@ pub(super) fn path(proof: &Proof, kind: NetworkKind) -> Option<Finding> {
     }
 }
 
-/// Whether GPUDirect gains over the host's memory.
-pub(super) fn gain(direct: &[Row], staged: &[Row]) -> Option<Finding> {
+/// The finding if GPUDirect RDMA is not faster than transfers through the host's memory.
+pub(super) fn gpudirect_finding(direct: &[Row], staged: &[Row]) -> Option<Finding> {
     let best = |rows: &[Row]| rows.iter().map(|row| row.busbw(&row.out_of_place)).fold(0.0, f64::max);
-    let least = |rows: &[Row]| {
-        rows.iter().map(|row| row.out_of_place.us).filter(|us| *us > 0.0).fold(f64::INFINITY, f64::min)
-    };
+    let least =
+        |rows: &[Row]| rows.iter().map(|row| row.out_of_place.us).filter(|us| *us > 0.0).fold(f64::INFINITY, f64::min);
     let (with, without) = (best(direct), best(staged));
     let (fast, slow) = (least(direct), least(staged));
-    if with >= without * GAIN || slow >= fast * GAIN {
+    if with >= without * MIN_GAIN || slow >= fast * MIN_GAIN {
         return None;
     }
     let message = format!(
         "with GPUDirect RDMA {with:.2} GB/s and at least {fast:.1} us, through the host's memory {without:.2} GB/s and {slow:.1} us: \
          one of the two should be {:.0} % better",
-        (GAIN - 1.0) * 100.0
+        (MIN_GAIN - 1.0) * 100.0
     );
     let finding = Code::NodesGdrStaged.finding(Severity::Warn, "nodes", message);
-    Some(finding.values(with, without * GAIN, Some("GB/s")))
+    Some(finding.values(with, without * MIN_GAIN, Some("GB/s")))
 }
 
-/// The bytes that the rails of a node have carried.
+/// The bytes that each rail of a node has carried.
 #[derive(Debug, Clone)]
-pub(super) struct Carried {
+pub(super) struct RailBytes {
     /// The node.
     pub(super) node: usize,
     /// Bytes sent and received by each rail.
@@ -164,23 +162,23 @@ pub(super) struct Carried {
 }
 
 /// A rail that carried less than this fraction of its share counts as idle.
-const NOTHING: f64 = 0.1;
+const IDLE_FRACTION: f64 = 0.1;
 
 #[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]
-impl Carried {
-    fn all(&self) -> u64 {
+impl RailBytes {
+    fn total(&self) -> u64 {
         self.carried.iter().map(|(sent, received)| sent.saturating_add(*received)).sum()
     }
 
     /// The fraction of all bytes that a rail carried.
-    fn of_all(&self, rail: usize) -> f64 {
+    fn fraction(&self, rail: usize) -> f64 {
         let (sent, received) = self.carried.get(rail).copied().unwrap_or_default();
-        sent.saturating_add(received) as f64 / self.all().max(1) as f64
+        sent.saturating_add(received) as f64 / self.total().max(1) as f64
     }
 
-    /// The smallest such fraction.
+    /// The smallest fraction of all rails.
     pub(super) fn least(&self) -> Option<f64> {
-        (0..self.carried.len()).map(|rail| self.of_all(rail)).min_by(f64::total_cmp)
+        (0..self.carried.len()).map(|rail| self.fraction(rail)).min_by(f64::total_cmp)
     }
 
     /// The fraction that a rail should carry: by the rates of the ports, or equal for all if one rate is unknown.
@@ -192,16 +190,17 @@ impl Carried {
     }
 }
 
-/// The rails that were idle while each node sent at least `bytes`; `name` returns a port's name.
-pub(super) fn shares(
-    all: &[Carried],
+/// The rails that were idle while each node sent at least `bytes`, and the findings about them; `name` returns a port's
+/// name.
+pub(super) fn idle_rails(
+    all: &[RailBytes],
     bytes: u64,
     name: &dyn Fn(usize, usize) -> String,
 ) -> (Vec<Finding>, BTreeSet<usize>) {
     let (mut findings, mut idle) = (Vec::new(), BTreeSet::new());
     for carried in all {
-        let sum = carried.all();
-        let is_none = |rail: &usize| sum < bytes || carried.of_all(*rail) < NOTHING * carried.share(*rail);
+        let sum = carried.total();
+        let is_none = |rail: &usize| sum < bytes || carried.fraction(*rail) < IDLE_FRACTION * carried.share(*rail);
         for rail in (0..carried.carried.len()).filter(is_none) {
             idle.insert(rail);
             let (name, (sent, received)) =
@@ -213,11 +212,11 @@ pub(super) fn shares(
             } else {
                 format!(
                     "{name} carried {:.1} % of NCCL's bytes ({sent} B sent, {received} B received); its share is {:.0} %",
-                    100.0 * carried.of_all(rail),
+                    100.0 * carried.fraction(rail),
                     100.0 * carried.share(rail)
                 )
             };
-            let found = 100.0 * carried.of_all(rail);
+            let found = 100.0 * carried.fraction(rail);
             let finding = Code::NodesRail.finding(Severity::Warn, &name, message);
             findings.push(finding.values(found, 100.0 * carried.share(rail), Some("%")));
         }
@@ -225,21 +224,20 @@ pub(super) fn shares(
     (findings, idle)
 }
 
-/// The errors that ports have counted between two readings; `name` returns a port's name.
-pub(super) fn grown(
-    before: &[Vec<Counted>],
-    after: &[Vec<Counted>],
+/// The findings about error counters that have risen between two readings; `name` returns a port's name.
+pub(super) fn port_error_findings(
+    before: &[Vec<RdmaCounters>],
+    after: &[Vec<RdmaCounters>],
     name: &dyn Fn(usize, usize) -> String,
 ) -> Vec<Finding> {
     let nodes = before.iter().zip(after).enumerate();
     let ports = nodes.flat_map(|(node, (before, after))| {
         before.iter().zip(after).enumerate().map(move |(rail, pair)| (node, rail, pair))
     });
-    let of_port = |(node, rail, (before, after)): (usize, usize, (&Counted, &Counted))| {
+    let of_port = |(node, rail, (before, after)): (usize, usize, (&RdmaCounters, &RdmaCounters))| {
         let name = name(node, rail);
         let finding = |(counter, then, now): (&str, u64, u64)| {
-            let message =
-                format!("{name}: its counter {counter} rose from {then} to {now} while the tests ran");
+            let message = format!("{name}: its counter {counter} rose from {then} to {now} while the tests ran");
             Code::NodesPortErrors.finding(Severity::Warn, &name, message).values(now, then, None)
         };
         after.grown(before).into_iter().map(finding).collect::<Vec<_>>()
@@ -252,8 +250,8 @@ mod tests {
     use super::*;
 
     fn carried(carried: &[(u64, u64)], gbit_s: &[Option<f64>]) -> (Vec<String>, Vec<usize>) {
-        let carried = Carried { node: 1, carried: carried.to_vec(), gbit_s: gbit_s.to_vec() };
-        let (findings, idle) = shares(&[carried], 1000, &|node, rail| format!("n{node} r{rail}"));
+        let carried = RailBytes { node: 1, carried: carried.to_vec(), gbit_s: gbit_s.to_vec() };
+        let (findings, idle) = idle_rails(&[carried], 1000, &|node, rail| format!("n{node} r{rail}"));
         assert!(findings.iter().all(|f| f.code.as_str() == "NODES-RAIL" && f.severity == Severity::Warn));
         (findings.into_iter().map(|f| f.message).collect(), idle.into_iter().collect())
     }
@@ -261,11 +259,7 @@ mod tests {
     #[test]
     fn a_rail_is_idle_by_its_share_of_what_was_counted() {
         assert_eq!(carried(&[(600, 500), (400, 500)], &[None, None]), (vec![], vec![]));
-        assert_eq!(
-            carried(&[(1800, 100), (50, 50)], &[None, None]),
-            (vec![], vec![]),
-            "5 of 50 % is no nothing"
-        );
+        assert_eq!(carried(&[(1800, 100), (50, 50)], &[None, None]), (vec![], vec![]), "5 of 50 % is no nothing");
         let (messages, idle) = carried(&[(1900, 60), (20, 20)], &[Some(400.0), Some(400.0)]);
         let message = "n1 r1 carried 2.0 % of NCCL's bytes (20 B sent, 20 B received); its share is 50 %";
         assert_eq!((messages, idle), (vec![message.to_owned()], vec![1]));
@@ -277,7 +271,8 @@ mod tests {
     fn counters_that_stand_still_prove_no_rail() {
         let (messages, idle) = carried(&[(300, 0), (300, 0)], &[None, None]);
         assert_eq!(idle, [0, 1]);
-        let message = "n1 r0 counted 300 B sent and 0 B received, all ports of the node 600 B, while NCCL sent 1000 B over them";
+        let message =
+            "n1 r0 counted 300 B sent and 0 B received, all ports of the node 600 B, while NCCL sent 1000 B over them";
         assert_eq!(messages[0], message);
     }
 }

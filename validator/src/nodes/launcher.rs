@@ -1,4 +1,4 @@
-//! The place of this process among those that a launcher has started, from environment variables that `OpenMPI`, PMIx,
+//! The rank of this process among those that a launcher has started, from environment variables that `OpenMPI`, PMIx,
 //! Slurm or torchrun set. They are tried in this order: under `mpirun` inside Slurm the processes also have Slurm's
 //! variables, which describe OpenMPI's own daemon. Pure.
 
@@ -31,16 +31,16 @@ impl Launcher {
     }
 }
 
-/// The place of this process.
+/// What the launcher's environment variables say about this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct LaunchedProcess {
     /// The launcher that has started it.
     pub by: Launcher,
     /// Its rank, from 0 on.
     pub rank: usize,
     /// The number of processes.
     pub size: usize,
-    /// Its number among those on this machine; `None`: unknown.
+    /// Its rank among the processes on this machine; `None`: unknown.
     pub local_rank: Option<usize>,
     /// The number of processes on this machine; `None`: unknown.
     pub local_size: Option<usize>,
@@ -52,12 +52,12 @@ pub struct Place {
     pub leaf: Option<String>,
 }
 
-/// The place, if a launcher has started more than one process; `get` reads the environment.
+/// Reads the environment with `get`; returns `None` unless a launcher has started more than one process.
 ///
 /// # Errors
 /// One line: a variable has an invalid value.
-pub fn place(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Place>, String> {
-    let found = NAMES.iter().find_map(|names| Some((names, get(names.rank)?, get(names.size)?)));
+pub fn detect(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<LaunchedProcess>, String> {
+    let found = LAUNCHERS.iter().find_map(|names| Some((names, get(names.rank)?, get(names.size)?)));
     let Some((names, rank, size)) = found else { return Ok(None) };
     let number = |name: &str, text: &str| {
         let bad = || format!("{name}={text}: allowed is a whole number");
@@ -71,17 +71,18 @@ pub fn place(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Place>, Stri
     let local_rank = optional(names.local_rank)?;
     let local_size = match names.local_size {
         Some(name) => optional(name)?,
-        None => of_slurms_node(get),
+        None => slurm_local_size(get),
     };
-    let on_one = local_size == Some(size);
+    let is_one_machine = local_size == Some(size);
     let job = names.job.iter().filter_map(|name| get(name)).collect::<Vec<_>>().join(".");
     let job = Some(format!("{} {job}", names.by.name())).filter(|_| !job.is_empty());
-    let (host, leaf) = (host(get, on_one), leaf(get));
-    let place = Place { by: names.by, rank, size, local_rank, local_size, host, job, leaf };
+    let (host, leaf) = (rank0_address(get, is_one_machine), leaf_switch(get));
+    let place = LaunchedProcess { by: names.by, rank, size, local_rank, local_size, host, job, leaf };
     Ok(Some(place).filter(|place| place.size > 1))
 }
 
-struct Names {
+/// The names of a launcher's environment variables.
+struct VariableNames {
     by: Launcher,
     rank: &'static str,
     size: &'static str,
@@ -92,8 +93,8 @@ struct Names {
 }
 
 /// Slurm's `SLURM_NTASKS` is not used: it is also set for the batch script, which is a single process.
-const NAMES: [Names; 4] = [
-    Names {
+const LAUNCHERS: [VariableNames; 4] = [
+    VariableNames {
         by: Launcher::OpenMpi,
         rank: "OMPI_COMM_WORLD_RANK",
         size: "OMPI_COMM_WORLD_SIZE",
@@ -102,7 +103,7 @@ const NAMES: [Names; 4] = [
         job: &["PMIX_NAMESPACE"],
     },
     // PMIx reports the size only through its server; under Slurm it is the step's.
-    Names {
+    VariableNames {
         by: Launcher::Pmix,
         rank: "PMIX_RANK",
         size: "SLURM_STEP_NUM_TASKS",
@@ -110,7 +111,7 @@ const NAMES: [Names; 4] = [
         local_size: None,
         job: &["PMIX_NAMESPACE"],
     },
-    Names {
+    VariableNames {
         by: Launcher::Slurm,
         rank: "SLURM_PROCID",
         size: "SLURM_STEP_NUM_TASKS",
@@ -118,7 +119,7 @@ const NAMES: [Names; 4] = [
         local_size: None,
         job: &["SLURM_JOB_ID", "SLURM_STEP_ID"],
     },
-    Names {
+    VariableNames {
         by: Launcher::Torchrun,
         rank: "RANK",
         size: "WORLD_SIZE",
@@ -130,19 +131,19 @@ const NAMES: [Names; 4] = [
 
 /// The address of rank 0: the user's setting for NCCL, torchrun's address, the first node of Slurm's step, or this
 /// machine. `MASTER_PORT` is not used, because torchrun itself uses that port.
-fn host(get: &dyn Fn(&str) -> Option<String>, on_one: bool) -> Option<String> {
+fn rank0_address(get: &dyn Fn(&str) -> Option<String>, is_one_machine: bool) -> Option<String> {
     let filled = |name: &str| get(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
     let own = |host: String| format!("{host}:{PORT}");
     filled("NCCL_COMM_ID")
         .and_then(|id| Some(own(id.rsplit_once(':')?.0.to_owned())))
         .or_else(|| filled("MASTER_ADDR").map(own))
-        .or_else(|| filled("SLURM_STEP_NODELIST").and_then(|list| first(&list)).map(own))
-        .or_else(|| filled("SLURM_JOB_NODELIST").and_then(|list| first(&list)).map(own))
-        .or_else(|| on_one.then(|| own("127.0.0.1".to_owned())))
+        .or_else(|| filled("SLURM_STEP_NODELIST").and_then(|list| first_host(&list)).map(own))
+        .or_else(|| filled("SLURM_JOB_NODELIST").and_then(|list| first_host(&list)).map(own))
+        .or_else(|| is_one_machine.then(|| own("127.0.0.1".to_owned())))
 }
 
 /// The last switch before the node: `leaf3` in `core.leaf3.node7`, whose pattern is `switch.switch.node`.
-fn leaf(get: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+fn leaf_switch(get: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     let (address, pattern) = (get("SLURM_TOPOLOGY_ADDR")?, get("SLURM_TOPOLOGY_ADDR_PATTERN")?);
     let kinds: Vec<_> = pattern.trim().split('.').collect();
     let before = kinds.len().checked_sub(2).filter(|n| kinds.get(*n) == Some(&"switch"))?;
@@ -150,7 +151,7 @@ fn leaf(get: &dyn Fn(&str) -> Option<String>) -> Option<String> {
 }
 
 /// How many processes of the step are on this node: the entry of this node in `2(x3),1`.
-fn of_slurms_node(get: &dyn Fn(&str) -> Option<String>) -> Option<usize> {
+fn slurm_local_size(get: &dyn Fn(&str) -> Option<String>) -> Option<usize> {
     let node: usize = get("SLURM_NODEID")?.trim().parse().ok()?;
     let mut before = 0_usize;
     for entry in get("SLURM_STEP_TASKS_PER_NODE")?.trim().split(',') {
@@ -167,13 +168,12 @@ fn of_slurms_node(get: &dyn Fn(&str) -> Option<String>) -> Option<usize> {
 }
 
 /// The first name of one of Slurm's lists: `node[03-05,9],other` begins with `node03`.
-fn first(list: &str) -> Option<String> {
+fn first_host(list: &str) -> Option<String> {
     let end = list.find([',', '[']).unwrap_or(list.len());
     let (name, rest) = list.split_at_checked(end)?;
     let Some(inside) = rest.strip_prefix('[') else { return Some(name.to_owned()).filter(|n| !n.is_empty()) };
     let (inside, rest) = inside.split_once(']')?;
-    let number =
-        inside.split([',', '-']).next().filter(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))?;
+    let number = inside.split([',', '-']).next().filter(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))?;
     // A name may continue after the bracket, and have another bracket.
     let more = rest.split(',').next().unwrap_or_default();
     if more.contains('[') {
@@ -186,9 +186,9 @@ fn first(list: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn of(pairs: &[(&str, &str)]) -> Result<Option<Place>, String> {
+    fn of(pairs: &[(&str, &str)]) -> Result<Option<LaunchedProcess>, String> {
         let get = |name: &str| pairs.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
-        place(&get)
+        detect(&get)
     }
 
     const SLURM: [(&str, &str); 6] = [
@@ -268,10 +268,7 @@ mod tests {
             let more = [("SLURM_NODEID", node), ("SLURM_STEP_TASKS_PER_NODE", tasks)];
             of(&[&SLURM[..], &more].concat()).unwrap().unwrap().local_size
         };
-        assert_eq!(
-            [with("0", "8(x2),1"), with("1", "8(x2),1"), with("2", "8(x2),1")],
-            [Some(8), Some(8), Some(1)]
-        );
+        assert_eq!([with("0", "8(x2),1"), with("1", "8(x2),1"), with("2", "8(x2),1")], [Some(8), Some(8), Some(1)]);
         assert_eq!([with("3", "8(x2),1"), with("0", "x")], [None, None]);
     }
 
@@ -287,7 +284,7 @@ mod tests {
             ("a[x]", None),
             ("", None),
         ] {
-            assert_eq!(first(list).as_deref(), name, "{list}");
+            assert_eq!(first_host(list).as_deref(), name, "{list}");
         }
     }
 }

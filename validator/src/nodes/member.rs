@@ -2,12 +2,12 @@
 //! too, through a connection to itself.
 
 use super::order::{Ending, Failure, Numbered, Open, Order, Reply};
-use super::rdma::{Rail, Verbs};
+use super::rdma::{Rail, VerbsProcess};
 use crate::machine::GpuId;
-use crate::machine::host::rdma::{Counted, counted};
+use crate::machine::host::rdma::{RdmaCounters, read_counters};
 use crate::machine::root::Root;
-use crate::nccl::ranks::{Arm, Network, Part, Ranks, Setup, Trouble, TroubleKind};
-use crate::net::meeting::{Cut, Link, Listener};
+use crate::nccl::ranks::{Arm, CommunicatorPart, Network, Ranks, Setup, Trouble, TroubleKind};
+use crate::net::meeting::{Link, LinkError, LinkReceiver};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,17 +17,17 @@ use std::time::Duration;
 
 /// The longest wait for the next order: other nodes may take that long. The kernel reports it earlier if the leading
 /// node's machine or program is gone.
-const PATIENCE: Duration = Duration::from_secs(1800);
+const ORDER_TIMEOUT: Duration = Duration::from_secs(1800);
 /// The time limit for sending an answer.
-const SENDING: Duration = Duration::from_secs(30);
-/// How long to wait for the reason after a message could not be sent.
-const MOMENT: Duration = Duration::from_secs(2);
-/// The most bytes of NCCL's lines that are sent.
-const LINES: usize = 1 << 20;
+const SEND_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long to wait for the reason when a message could not be sent.
+const REASON_TIMEOUT: Duration = Duration::from_secs(2);
+/// The most bytes of NCCL's log that are sent.
+const MAX_LOG_BYTES: usize = 1 << 20;
 
 /// The resources of this node.
 #[derive(Debug, Clone)]
-pub struct Local {
+pub struct NodeResources {
     /// CUDA's numbers of its GPUs.
     pub gpus: Vec<GpuId>,
     /// Whether NCCL may use NVLink SHARP.
@@ -38,53 +38,60 @@ pub struct Local {
     pub interface: Option<String>,
     /// Its ACTIVE RDMA ports, in order: one for each rail.
     pub hcas: Vec<String>,
-    /// The description of each of them.
+    /// The description of each port.
     pub rails: Vec<Rail>,
-    /// The root of the system whose ports these are.
-    pub cards: Root,
+    /// The root of the system that has these RDMA ports.
+    pub rdma_root: Root,
     /// NCCL_HOSTID, if it is set.
     pub host_id: Option<String>,
 }
 
-/// Finds the network interface: that of the given address of this node, or that of its connection.
-pub type Find<'a> = &'a dyn Fn(Option<IpAddr>) -> Result<String, String>;
+/// Finds the network interface of this node's address: the given one, or that of the connection to the leading node.
+pub type FindInterface<'a> = &'a dyn Fn(Option<IpAddr>) -> Result<String, String>;
 
-/// The end of the tests on this node.
+/// What this node knows when the tests have ended.
 #[derive(Debug, Clone)]
-pub struct Ended {
-    /// The result.
+pub struct MemberResult {
+    /// The result from the leading node.
     pub ending: Ending,
     /// The network interface of NCCL's sockets.
     pub interface: Result<String, String>,
 }
 
-/// Executes orders until the end. `heard` is called with each order before it is executed.
+/// Executes orders until the end. `on_order` is called with each order before it is executed.
 ///
 /// # Errors
 /// The connection is lost.
-pub fn serve(link: Link, local: &Local, find: Find<'_>, heard: &mut dyn FnMut(&Order)) -> Result<Ended, Cut> {
+pub fn serve(
+    link: Link,
+    local: &NodeResources,
+    find: FindInterface<'_>,
+    on_order: &mut dyn FnMut(&Order),
+) -> Result<MemberResult, LinkError> {
     let Link { mut to, from } = link;
     let abandoned = Arc::new(AtomicBool::new(false));
-    let orders = listen(from, Arc::clone(&abandoned))?;
-    let mut member = Member { local, find, address: None, ranks: None, verbs: Verbs::default(), abandoned };
+    let orders = receive_orders(from, Arc::clone(&abandoned))?;
+    let mut member = Member { local, find, address: None, ranks: None, verbs: VerbsProcess::default(), abandoned };
     let mut work = || {
         loop {
-            let Numbered { number, what } = orders.recv().map_err(|_| Cut::Gone)??;
-            heard(&what);
+            let Numbered { number, what } = orders.recv().map_err(|_| LinkError::Gone)??;
+            on_order(&what);
             let reply = match what {
-                Order::End(ending) => return Ok(Ended { ending: *ending, interface: member.interface() }),
-                Order::TurnedAway(finding) => {
-                    let (status, findings) = (contract::status::UNDONE, vec![*finding]);
-                    let ending = Ending { status, findings, network: None };
-                    return Ok(Ended { ending, interface: member.interface() });
+                Order::End(ending) => {
+                    return Ok(MemberResult { ending: *ending, interface: member.interface() });
                 }
-                order => member.obey(order).unwrap_or_else(Reply::Failed),
+                Order::TurnedAway(finding) => {
+                    let (status, findings) = (contract::status::NOT_DONE, vec![*finding]);
+                    let ending = Ending { status, findings, network: None };
+                    return Ok(MemberResult { ending, interface: member.interface() });
+                }
+                order => member.execute(order).unwrap_or_else(Reply::Failed),
             };
             if matches!(reply, Reply::Failed(_)) {
                 member.ranks = None;
             }
-            if let Err(cut) = to.say(&Numbered { number, what: reply }, SENDING) {
-                return Err(first_cut(&orders).unwrap_or(cut));
+            if let Err(error) = to.send(&Numbered { number, what: reply }, SEND_TIMEOUT) {
+                return Err(first_error(&orders).unwrap_or(error));
             }
         }
     };
@@ -94,20 +101,20 @@ pub fn serve(link: Link, local: &Local, find: Find<'_>, heard: &mut dyn FnMut(&O
 }
 
 /// Receives orders. Sets `abandoned` once an order stops the current work, or the connection is lost.
-fn listen(
-    mut from: Listener,
+fn receive_orders(
+    mut from: LinkReceiver,
     abandoned: Arc<AtomicBool>,
-) -> Result<Receiver<Result<Numbered<Order>, Cut>>, Cut> {
+) -> Result<Receiver<Result<Numbered<Order>, LinkError>>, LinkError> {
     let (sender, orders) = channel();
     let work = move || {
         loop {
-            let heard = from.hear::<Numbered<Order>>(PATIENCE);
-            let continues = heard.as_ref().is_ok_and(|order| !order.what.stops());
+            let order = from.receive::<Numbered<Order>>(ORDER_TIMEOUT);
+            let continues = order.as_ref().is_ok_and(|order| !order.what.stops());
             if !continues {
                 abandoned.store(true, Ordering::Release);
             }
-            let ended = heard.is_err();
-            if sender.send(heard).is_err() || ended {
+            let ended = order.is_err();
+            if sender.send(order).is_err() || ended {
                 return;
             }
         }
@@ -117,25 +124,25 @@ fn listen(
 }
 
 /// Why the connection ended: once the kernel has closed it, only the first failing call returns the reason.
-fn first_cut(orders: &Receiver<Result<Numbered<Order>, Cut>>) -> Option<Cut> {
-    std::iter::from_fn(|| orders.recv_timeout(MOMENT).ok()).find_map(Result::err)
+fn first_error(orders: &Receiver<Result<Numbered<Order>, LinkError>>) -> Option<LinkError> {
+    std::iter::from_fn(|| orders.recv_timeout(REASON_TIMEOUT).ok()).find_map(Result::err)
 }
 
 struct Member<'a> {
-    local: &'a Local,
-    find: Find<'a>,
+    local: &'a NodeResources,
+    find: FindInterface<'a>,
     /// The address at which the others have reached this node.
     address: Option<IpAddr>,
     /// NCCL's processes, and the time limit of their start.
     ranks: Option<(Ranks, Duration)>,
     /// The child process of the RDMA tests.
-    verbs: Verbs,
+    verbs: VerbsProcess,
     /// Set when the leading node no longer needs the current work.
     abandoned: Arc<AtomicBool>,
 }
 
 impl Member<'_> {
-    fn obey(&mut self, order: Order) -> Result<Reply, Failure> {
+    fn execute(&mut self, order: Order) -> Result<Reply, Failure> {
         match (order, &mut self.ranks) {
             (Order::Welcome(welcome), _) => {
                 self.address = welcome.address;
@@ -149,18 +156,18 @@ impl Member<'_> {
                 let done = ranks.row_part(&ask, seeds, room).map_err(failure)?;
                 Ok(Reply::Row(Box::new(done)))
             }
-            (Order::Log, Some((ranks, _))) => Ok(Reply::Log(connections(&ranks.said()))),
+            (Order::Log, Some((ranks, _))) => Ok(Reply::Log(connection_lines(&ranks.output()))),
             (Order::Rdma(ask), _) => {
-                let Local { rails, library_path, .. } = self.local;
+                let NodeResources { rails, library_path, .. } = self.local;
                 Ok(Reply::Rdma(Box::new(self.verbs.answer(*ask, rails, library_path))))
             }
-            (Order::Count, _) => Ok(Reply::Counted(self.counted())),
+            (Order::Count, _) => Ok(Reply::Counted(self.read_counters())),
             (Order::Close, ranks) => {
                 drop(ranks.take());
                 self.abandoned.store(false, Ordering::Release);
                 Ok(Reply::Done)
             }
-            _ => Err(broken("NCCL was not started here".to_owned())),
+            _ => Err(broken_failure("NCCL was not started here".to_owned())),
         }
     }
 
@@ -169,26 +176,26 @@ impl Member<'_> {
         self.local.interface.clone().map_or_else(|| (self.find)(self.address), Ok)
     }
 
-    fn counted(&self) -> Result<Vec<Counted>, String> {
-        let Local { cards, rails, .. } = self.local;
-        let of = |rail: &Rail| counted(cards, &rail.device, rail.port.into(), rail.interface.as_deref());
+    fn read_counters(&self) -> Result<Vec<RdmaCounters>, String> {
+        let NodeResources { rdma_root, rails, .. } = self.local;
+        let of = |rail: &Rail| read_counters(rdma_root, &rail.device, rail.port.into(), rail.interface.as_deref());
         rails.iter().map(of).collect()
     }
 
     fn open(&mut self, open: &Open) -> Result<Reply, Failure> {
-        // The processes of the previous arm must have exited.
+        // The processes of the previous communicator must have exited.
         drop(self.ranks.take());
-        let interface = self.interface().map_err(broken)?;
+        let interface = self.interface().map_err(broken_failure)?;
         let within = Duration::from_secs(open.start_s);
         let mut started = Ranks::start(&setup(self.local, open, interface)).map_err(failure)?;
-        started.until(&self.abandoned);
+        started.set_abandoned(&self.abandoned);
         let opening = started.open_part(within).map_err(failure)?;
         self.ranks = Some((started, within));
         Ok(Reply::Opened(opening))
     }
 }
 
-fn broken(text: String) -> Failure {
+fn broken_failure(text: String) -> Failure {
     Failure { kind: TroubleKind::Broken, text, lines: Vec::new() }
 }
 
@@ -196,7 +203,7 @@ fn failure(trouble: Trouble) -> Failure {
     Failure { kind: trouble.kind, text: trouble.text, lines: trouble.diagnosis }
 }
 
-fn setup(local: &Local, open: &Open, interface: String) -> Setup {
+fn setup(local: &NodeResources, open: &Open, interface: String) -> Setup {
     let hcas = match open.rail {
         Some(rail) => local.hcas.get(rail).map(|hca| format!("={hca}")),
         None => (!local.hcas.is_empty()).then(|| format!("={}", local.hcas.join(","))),
@@ -217,18 +224,17 @@ fn setup(local: &Local, open: &Open, interface: String) -> Setup {
         most_bytes: open.most_bytes,
         room: open.room,
         library_path: local.library_path.clone(),
-        part: Some(Part { first: open.first, ranks: open.ranks, network }),
+        part: Some(CommunicatorPart { first: open.first, ranks: open.ranks, network }),
     }
 }
 
 /// NCCL's lines about rings and connections, and its warnings.
-fn connections(output: &str) -> String {
-    let wanted = |line: &&str| {
-        line.contains(" Channel ") || line.contains("NCCL WARN") || line.contains("NCCL version")
-    };
+fn connection_lines(output: &str) -> String {
+    let wanted =
+        |line: &&str| line.contains(" Channel ") || line.contains("NCCL WARN") || line.contains("NCCL version");
     let mut text = String::new();
     for line in output.lines().filter(wanted) {
-        if text.len().saturating_add(line.len()) > LINES {
+        if text.len().saturating_add(line.len()) > MAX_LOG_BYTES {
             break;
         }
         text.push_str(line);

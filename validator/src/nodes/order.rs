@@ -4,7 +4,7 @@
 use super::rdma::{Answer, Ask};
 use crate::gpu::UniqueId;
 use crate::machine::Rank;
-use crate::machine::host::rdma::Counted;
+use crate::machine::host::rdma::RdmaCounters;
 use crate::nccl::ranks::{Done, NetworkKind, Opening, RowAsk, TroubleKind};
 use crate::outcome::finding::Finding;
 use serde::{Deserialize, Serialize};
@@ -117,7 +117,7 @@ pub enum Reply {
     /// The answer to a request of the RDMA tests.
     Rdma(Box<Answer>),
     /// The counters of its RDMA ports, in the order of the rails; or which counter cannot be read.
-    Counted(Result<Vec<Counted>, String>),
+    Counted(Result<Vec<RdmaCounters>, String>),
     /// The order failed; NCCL's processes are stopped.
     Failed(Failure),
 }

@@ -1,17 +1,17 @@
 //! What the tests over nodes display while they run.
 
-use super::arm::Group;
 use super::cluster::Cluster;
+use super::communicators::Communicator;
 use crate::gpu::Collective;
 use crate::nccl::{Row, Sweep};
 use crate::outcome::Judgement;
 
-/// A test's name and what a pass proves.
+/// The id and the name of a test, and what a pass proves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct About {
-    /// Short and stable.
+pub struct TestInfo {
+    /// The test's id in reports.
     pub id: &'static str,
-    /// The name.
+    /// The test's name for people.
     pub title: &'static str,
     /// What a pass proves.
     pub proves: &'static str,
@@ -19,8 +19,8 @@ pub struct About {
 
 /// Receives the progress of the tests, for the console.
 pub trait Watcher {
-    /// An arm has started, with these GPUs; this sweep follows.
-    fn head(&mut self, cluster: &Cluster, group: &Group, sweep: &Sweep);
+    /// A communicator has started; this sweep follows.
+    fn head(&mut self, cluster: &Cluster, communicator: &Communicator, sweep: &Sweep);
     /// A row was measured.
     fn row(&mut self, row: &Row);
     /// A table that is complete.
@@ -28,5 +28,5 @@ pub trait Watcher {
     /// The rows of a collective are complete.
     fn tail(&mut self, collective: Collective, rows: &[Row]);
     /// A test has ended.
-    fn ended(&mut self, about: &About, judgement: &Judgement, seconds: f64);
+    fn ended(&mut self, test: &TestInfo, judgement: &Judgement, seconds: f64);
 }

@@ -50,8 +50,8 @@ impl Judgement {
         Self::ended(outcome, summary.into(), findings)
     }
 
-    /// As [`Judgement::of`]; the summary is the message of the first of the worst findings, or `good` when there is none
-    /// worse than `Info`.
+    /// As [`Judgement::of`]; the summary is the message of the first of the worst findings, or `good` when there is
+    /// none worse than `Info`.
     #[must_use]
     pub fn summed_up(good: impl FnOnce() -> String, findings: Vec<Finding>) -> Self {
         let worse = findings.iter().rev().filter(|f| f.severity > Severity::Info);

@@ -45,22 +45,19 @@ impl fmt::Display for Scope {
 /// A word that is not a scope.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a scope; allowed: machine, fabric, gpus:N,.., only:TEST,..")]
-pub struct NoScope(String);
+pub struct InvalidScope(String);
 
 impl FromStr for Scope {
-    type Err = NoScope;
+    type Err = InvalidScope;
 
-    fn from_str(word: &str) -> Result<Self, NoScope> {
-        let is_id = |id: &str| {
-            !id.is_empty() && id.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-        };
+    fn from_str(word: &str) -> Result<Self, InvalidScope> {
+        let is_id =
+            |id: &str| !id.is_empty() && id.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
         match (word, word.strip_prefix(ONLY)) {
             ("machine", _) => Ok(Self::Machine),
             ("fabric", _) => Ok(Self::Fabric),
-            (_, Some(ids)) if ids.split(',').all(is_id) => {
-                Ok(Self::Only(ids.split(',').map(str::to_owned).collect()))
-            }
-            _ => numbers(word).map(Self::Gpus).ok_or_else(|| NoScope(word.to_owned())),
+            (_, Some(ids)) if ids.split(',').all(is_id) => Ok(Self::Only(ids.split(',').map(str::to_owned).collect())),
+            _ => numbers(word).map(Self::Gpus).ok_or_else(|| InvalidScope(word.to_owned())),
         }
     }
 }
@@ -70,9 +67,9 @@ fn numbers(word: &str) -> Option<Vec<usize>> {
 }
 
 impl TryFrom<String> for Scope {
-    type Error = NoScope;
+    type Error = InvalidScope;
 
-    fn try_from(word: String) -> Result<Self, NoScope> {
+    fn try_from(word: String) -> Result<Self, InvalidScope> {
         word.parse()
     }
 }
@@ -102,19 +99,10 @@ mod tests {
 
     #[test]
     fn other_words_are_refused() {
-        for word in [
-            "",
-            "Machine",
-            "only:",
-            "only:acs,",
-            "only:a b",
-            "only:a\nb",
-            "fabric ",
-            "gpus:",
-            "gpus:x",
-            "gpus:1,",
-        ] {
-            assert_eq!(word.parse::<Scope>(), Err(NoScope(word.to_owned())));
+        for word in
+            ["", "Machine", "only:", "only:acs,", "only:a b", "only:a\nb", "fabric ", "gpus:", "gpus:x", "gpus:1,"]
+        {
+            assert_eq!(word.parse::<Scope>(), Err(InvalidScope(word.to_owned())));
         }
     }
 }

@@ -10,11 +10,11 @@ use std::io;
 pub struct Element {
     name: &'static str,
     attributes: Vec<(&'static str, String)>,
-    inside: Vec<Inside>,
+    content: Vec<Content>,
 }
 
 #[derive(Debug)]
-enum Inside {
+enum Content {
     Element(Element),
     Text(String),
 }
@@ -22,21 +22,21 @@ enum Inside {
 /// An empty element.
 #[must_use]
 pub const fn element(name: &'static str) -> Element {
-    Element { name, attributes: Vec::new(), inside: Vec::new() }
+    Element { name, attributes: Vec::new(), content: Vec::new() }
 }
 
 impl Element {
     /// Adds an attribute.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: &str) -> Self {
-        self.attributes.push((name, allowed(value)));
+        self.attributes.push((name, replace_forbidden(value)));
         self
     }
 
     /// Appends a text.
     #[must_use]
     pub fn text(mut self, text: &str) -> Self {
-        self.inside.push(Inside::Text(allowed(text)));
+        self.content.push(Content::Text(replace_forbidden(text)));
         self
     }
 
@@ -49,7 +49,7 @@ impl Element {
     /// Appends elements.
     #[must_use]
     pub fn children(mut self, children: impl IntoIterator<Item = Self>) -> Self {
-        self.inside.extend(children.into_iter().map(Inside::Element));
+        self.content.extend(children.into_iter().map(Content::Element));
         self
     }
 
@@ -57,14 +57,14 @@ impl Element {
         let attributes = self.attributes.iter().map(|(name, value)| (*name, value.as_str()));
         let start = BytesStart::new(self.name).with_attributes(attributes);
         // In HTML this is valid for `meta` only; `text("")` in any other element keeps its end tag.
-        if self.inside.is_empty() {
+        if self.content.is_empty() {
             return to.write_event(Event::Empty(start));
         }
         to.write_event(Event::Start(start))?;
-        for inside in &self.inside {
-            match inside {
-                Inside::Element(element) => element.write(to)?,
-                Inside::Text(text) => to.write_event(Event::Text(BytesText::new(text)))?,
+        for content in &self.content {
+            match content {
+                Content::Element(element) => element.write(to)?,
+                Content::Text(text) => to.write_event(Event::Text(BytesText::new(text)))?,
             }
         }
         to.write_event(Event::End(BytesEnd::new(self.name)))
@@ -72,9 +72,8 @@ impl Element {
 }
 
 /// Replaces what XML 1.0 forbids, and the control characters that it discourages, with `?`.
-fn allowed(text: &str) -> String {
-    let forbidden =
-        |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{fffe}' | '\u{ffff}');
+fn replace_forbidden(text: &str) -> String {
+    let forbidden = |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{fffe}' | '\u{ffff}');
     text.chars().map(|c| if forbidden(c) { '?' } else { c }).collect()
 }
 

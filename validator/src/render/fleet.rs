@@ -7,15 +7,15 @@ use crate::outcome::finding::{Code, Finding, Severity};
 use crate::report::drift::{Compared, Drift};
 use crate::report::fleet::{Fleet, Machine, Sweep};
 use crate::report::summary::{PAIRS, Summary};
-use crate::report::unfolded;
+use crate::report::ungrouped_causes;
 use crate::text::count;
 use crate::text::shown;
 use std::fmt::Write as _;
 
 /// How many notes of one kind are shown; the JSON has all of them.
-const SHOWN: usize = 12;
+const MAX_NOTES: usize = 12;
 /// How many outliers of a machine are shown; the page and the JSON have all of them.
-const OUTLIERS: usize = 4;
+const MAX_OUTLIERS: usize = 4;
 
 /// A comparison with a baseline.
 #[must_use]
@@ -30,13 +30,9 @@ pub fn drift(drift: &Drift) -> String {
         0 => String::new(),
         n => format!("; {n} of the report are not in the baseline"),
     };
-    text += &wrapped(
-        "FIGURES  ",
-        "         ",
-        &format!("{} of {} compared{beside}", drift.compared, drift.expected),
-    );
+    text += &wrapped("FIGURES  ", "         ", &format!("{} of {} compared{beside}", drift.compared, drift.expected));
     let tests = std::slice::from_ref(&drift.test);
-    text += &format!("\n{}{}", row(&drift.test), causes::details(&unfolded(tests), tests));
+    text += &format!("\n{}{}", row(&drift.test), causes::details(&ungrouped_causes(tests), tests));
     let better = |f: &&Finding| f.is(Code::BaselineDrift) && f.severity == Severity::Info;
     let better: Vec<_> = drift.test.findings.iter().filter(better).map(|f| f.message.clone()).collect();
     text += &notes("BETTER", &better);
@@ -46,22 +42,21 @@ pub fn drift(drift: &Drift) -> String {
 
 fn notes(label: &str, lines: &[String]) -> String {
     let mut text = String::new();
-    for (n, line) in lines.iter().take(SHOWN).enumerate() {
+    for (n, line) in lines.iter().take(MAX_NOTES).enumerate() {
         let label = if n == 0 { format!("\n{label:<9}") } else { " ".repeat(9) };
         text += &wrapped(&label, "           ", &shown(line));
     }
-    if lines.len() > SHOWN {
-        text += &format!("         and {} more in the JSON\n", lines.len() - SHOWN);
+    if lines.len() > MAX_NOTES {
+        text += &format!("         and {} more in the JSON\n", lines.len() - MAX_NOTES);
     }
     text
 }
 
-/// The headings of [`cells`].
-pub(super) const HEAD: [&str; 7] =
-    ["host", "started", "verdict", "pairs GB/s", "NCCL GB/s", "driver", "kernel"];
+/// The headings of [`summary_cells`].
+pub(super) const HEADINGS: [&str; 7] = ["host", "started", "verdict", "pairs GB/s", "NCCL GB/s", "driver", "kernel"];
 
 /// A machine's main figures and facts.
-pub(super) fn cells(summary: &Summary) -> [String; 7] {
+pub(super) fn summary_cells(summary: &Summary) -> [String; 7] {
     let fact = |name: &str| summary.facts.get(name).cloned().unwrap_or_default();
     let pairs = summary.pairs().map(|(worst, median)| format!("{worst:.1} / {median:.1}"));
     [
@@ -77,7 +72,7 @@ pub(super) fn cells(summary: &Summary) -> [String; 7] {
 }
 
 /// The lines below a machine's row: its answer and first cause, its differences, and its outliers.
-pub(super) fn below(machine: &Machine) -> Vec<(&'static str, String)> {
+pub(super) fn detail_lines(machine: &Machine) -> Vec<(&'static str, String)> {
     let Some(summary) = &machine.summary else { return Vec::new() };
     let first = summary.first.as_ref().map(|code| format!("; first: {code}")).unwrap_or_default();
     let mut lines = vec![("answer", format!("{}{first}", summary.answer))];
@@ -89,8 +84,8 @@ pub(super) fn below(machine: &Machine) -> Vec<(&'static str, String)> {
         format!("{name} {own:.2} {unit} (median of its kind: {usual:.2})")
     };
     let mut outliers: Vec<_> = machine.outliers.iter().map(outlier).collect();
-    if outliers.len() > OUTLIERS {
-        let more = outliers.split_off(OUTLIERS).len();
+    if outliers.len() > MAX_OUTLIERS {
+        let more = outliers.split_off(MAX_OUTLIERS).len();
         outliers.push(format!("and {more} more"));
     }
     lines.extend((!outliers.is_empty()).then(|| ("outlier", outliers.join("; "))));
@@ -100,8 +95,8 @@ pub(super) fn below(machine: &Machine) -> Vec<(&'static str, String)> {
 /// Many reports: a row for each, and the cost of each IOMMU setting of machines that have several.
 #[must_use]
 pub fn fleet(fleet: &Fleet) -> String {
-    let rows: Vec<_> = fleet.machines.iter().map(|m| m.summary.as_ref().map(cells)).collect();
-    let mut widths = HEAD.map(str::len);
+    let rows: Vec<_> = fleet.machines.iter().map(|m| m.summary.as_ref().map(summary_cells)).collect();
+    let mut widths = HEADINGS.map(str::len);
     for cells in rows.iter().flatten() {
         for (width, cell) in widths.iter_mut().zip(cells) {
             *width = (*width).max(cell.chars().count());
@@ -111,7 +106,7 @@ pub fn fleet(fleet: &Fleet) -> String {
         let padded = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
         shown(padded.collect::<Vec<_>>().join("  ").trim_end()) + "\n"
     };
-    let mut text = line(&HEAD.map(str::to_owned));
+    let mut text = line(&HEADINGS.map(str::to_owned));
     for (machine, cells) in fleet.machines.iter().zip(&rows) {
         match cells {
             Some(cells) => text += &line(cells),
@@ -120,7 +115,7 @@ pub fn fleet(fleet: &Fleet) -> String {
                 text += &wrapped("ERROR    ", "         ", &shown(&format!("{}: {why}", machine.file)));
             }
         }
-        for (label, said) in below(machine) {
+        for (label, said) in detail_lines(machine) {
             text += &wrapped(&format!("    {label:<8}"), "            ", &shown(&said));
         }
     }
@@ -133,12 +128,12 @@ pub fn fleet(fleet: &Fleet) -> String {
 }
 
 /// `-37 %`, compared with the best setting.
-pub(super) fn cost(ratio: f64) -> String {
+pub(super) fn cost_text(ratio: f64) -> String {
     if ratio >= 0.995 { "best".to_owned() } else { format!("-{:.0} %", (1.0 - ratio) * 100.0) }
 }
 
 /// The series that the text shows for each setting, with a short name; the page has all of them.
-const MAIN: [(&str, &str); 4] = [
+const MAIN_SERIES: [(&str, &str); 4] = [
     (PAIRS, "pairs"),
     (crate::report::summary::NCCL, "NCCL"),
     ("p2p-latency/sample.latency.on.gpu", "latency"),
@@ -151,10 +146,10 @@ fn sweep(sweep: &Sweep) -> String {
         let head = format!("{}: {}, {}", setting.setting, setting.verdict, setting.answer);
         text += &wrapped("  ", "      ", &shown(&head));
         let mut figures = String::new();
-        for (name, short) in MAIN {
+        for (name, short) in MAIN_SERIES {
             let Some((span, ratio)) = setting.figures.get(name) else { continue };
             // Writing into a String cannot fail.
-            let _ = write!(figures, "{short} {:.1} {} ({}); ", span.median, span.unit, cost(*ratio));
+            let _ = write!(figures, "{short} {:.1} {} ({}); ", span.median, span.unit, cost_text(*ratio));
         }
         text += &wrapped("      ", "      ", figures.trim_end_matches("; "));
     }

@@ -2,25 +2,25 @@
 
 use crate::outcome::finding::Severity;
 use crate::outcome::{Outcome, Verdict};
-use crate::render::alike;
+use crate::render::group_by_key;
 use crate::report::{Report, TestEntry};
 use contract::last_line::LastLine;
 
-/// The line, with its end.
+/// The line of a report, with a line feed.
 #[must_use]
 pub fn last_line(report: &Report) -> String {
-    of(report, |line| line.to_string())
+    line_of(report, |line| line.to_string())
 }
 
-/// The line in less than 80 characters.
+/// The line of a report in less than 80 characters.
 #[must_use]
 pub fn short_line(report: &Report) -> String {
-    of(report, |line| line.short())
+    line_of(report, |line| line.short())
 }
 
 /// The line after a run over several nodes, with the scope `nodes`; `codes` are findings of other nodes.
 #[must_use]
-pub fn of_nodes(verdict: Verdict, tests: &[TestEntry], codes: Vec<&str>, host: &str, seconds: f64) -> String {
+pub fn nodes_line(verdict: Verdict, tests: &[TestEntry], codes: Vec<&str>, host: &str, seconds: f64) -> String {
     let of = |wanted: &[Outcome]| {
         tests.iter().filter(|test| wanted.contains(&test.outcome)).map(|test| test.id.as_str()).collect()
     };
@@ -30,7 +30,7 @@ pub fn of_nodes(verdict: Verdict, tests: &[TestEntry], codes: Vec<&str>, host: &
         verdict,
         failed: of(&[Outcome::Fail, Outcome::Error]),
         warned: of(&[Outcome::Warn]),
-        codes: alike(all, |code| *code).iter().filter_map(|group| group.first().copied()).collect(),
+        codes: group_by_key(all, |code| *code).iter().filter_map(|group| group.first().copied()).collect(),
         scope: "nodes",
         host,
         seconds,
@@ -38,7 +38,7 @@ pub fn of_nodes(verdict: Verdict, tests: &[TestEntry], codes: Vec<&str>, host: &
     format!("{line}\n")
 }
 
-fn of(report: &Report, text: impl Fn(&LastLine<'_>) -> String) -> String {
+fn line_of(report: &Report, text: impl Fn(&LastLine<'_>) -> String) -> String {
     let mut failed = report.failed();
     if failed.is_empty() && report.verdict == Verdict::Error {
         // If no test ran, there is no test to name, and the validator itself has failed.
@@ -47,7 +47,7 @@ fn of(report: &Report, text: impl Fn(&LastLine<'_>) -> String) -> String {
     let bad = report.tests.iter().flat_map(|t| &t.findings).filter(|f| f.severity > Severity::Info);
     // In the order of repair.
     let causes = report.causes.iter().map(|cause| cause.code.as_str());
-    let codes = alike(causes.chain(bad.map(|finding| finding.code.as_str())), |code| *code);
+    let codes = group_by_key(causes.chain(bad.map(|finding| finding.code.as_str())), |code| *code);
     let line = LastLine {
         verdict: report.verdict,
         failed,

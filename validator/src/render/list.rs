@@ -53,8 +53,7 @@ pub fn list() -> List {
 /// All tests as text.
 #[must_use]
 pub fn text(list: &List) -> String {
-    let mut text =
-        format!("{:<15} {:<10} {:<9} {:<9} a pass proves that\n", "test", "level", "deadline", "mandatory");
+    let mut text = format!("{:<15} {:<10} {:<9} {:<9} a pass proves that\n", "test", "level", "deadline", "mandatory");
     for test in &list.tests {
         let mandatory = if test.mandatory { "yes" } else { "no" };
         let level = test.level.to_string();

@@ -28,7 +28,7 @@ pub fn pretty(value: &impl Serialize) -> serde_json::Result<String> {
 }
 
 /// Groups the items with equal keys, in the order of the first item of each group; fast for thousands of findings.
-pub(crate) fn alike<T, K: Ord>(all: impl IntoIterator<Item = T>, key: impl Fn(&T) -> K) -> Vec<Vec<T>> {
+pub(crate) fn group_by_key<T, K: Ord>(all: impl IntoIterator<Item = T>, key: impl Fn(&T) -> K) -> Vec<Vec<T>> {
     let mut places: BTreeMap<K, usize> = BTreeMap::new();
     let mut groups: Vec<Vec<T>> = Vec::new();
     for one in all {
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn groups_are_in_the_order_of_their_first_items() {
-        let groups = alike(["b1", "a1", "b2", "c1", "a2"], |text| text.chars().next());
+        let groups = group_by_key(["b1", "a1", "b2", "c1", "a2"], |text| text.chars().next());
         assert_eq!(groups, [vec!["b1", "b2"], vec!["a1", "a2"], vec!["c1"]]);
     }
 }

@@ -16,13 +16,13 @@ const SUMMARY: usize = 47;
 
 /// The whole report; `path` is the path of the JSON.
 #[must_use]
-pub fn whole(report: &Report, path: Option<&str>) -> String {
+pub fn full_text(report: &Report, path: Option<&str>) -> String {
     let rows: String = report.tests.iter().map(row).collect();
-    let answer = plain(&causes::answer(report));
+    let answer = replace_controls(&causes::answer(report));
     format!("{}{answer}\n{rows}{}", header(report), end(report, path))
 }
 
-/// One line about the machine and an empty one.
+/// One line about the machine, and an empty line.
 #[must_use]
 pub fn header(report: &Report) -> String {
     let mut parts = vec![format!("firstlight {}", words::version(report))];
@@ -34,7 +34,7 @@ pub fn header(report: &Report) -> String {
     if report.is_recorded() {
         parts.push(format!("the machine in {}", report.root));
     }
-    plain(&parts.join("   ").replace('\n', "?")) + "\n\n"
+    replace_controls(&parts.join("   ").replace('\n', "?")) + "\n\n"
 }
 
 /// One test: outcome, id, summary, seconds; a long summary continues on the next lines.
@@ -44,7 +44,7 @@ pub fn row(test: &TestEntry) -> String {
     let pad = " ".repeat(INDENT);
     // A long id leaves less of the first line.
     let width = SUMMARY.saturating_sub(first.chars().count().saturating_sub(INDENT));
-    let lines = fold(&test.summary, width, SUMMARY);
+    let lines = wrap(&test.summary, width, SUMMARY);
     let mut lines = lines.iter();
     let head = lines.next().map_or("", String::as_str);
     let mut text = format!("{first}{head:<width$} {:>5.1} s\n", test.seconds);
@@ -52,11 +52,11 @@ pub fn row(test: &TestEntry) -> String {
         // Writing into a String cannot fail.
         let _ = writeln!(text, "{pad}{line}");
     }
-    plain(&text)
+    replace_controls(&text)
 }
 
-/// Lines of at most `width` columns, the first one of `head`.
-fn fold(text: &str, head: usize, width: usize) -> Vec<String> {
+/// Breaks a text into lines of at most `width` columns; the first one has at most `head`.
+fn wrap(text: &str, head: usize, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
         let width = if lines.len() == 1 { head } else { width };
@@ -75,19 +75,19 @@ fn fold(text: &str, head: usize, width: usize) -> Vec<String> {
 /// The text after rows that were shown as tests ended: the answer, then the end.
 #[must_use]
 pub fn tail(report: &Report, path: Option<&str>) -> String {
-    plain(&format!("\n{}", causes::answer(report))) + &end(report, path)
+    replace_controls(&format!("\n{}", causes::answer(report))) + &end(report, path)
 }
 
 /// The gain from peer-to-peer, the causes, the verdict, and the line for scrapers, which is the last.
 fn end(report: &Report, path: Option<&str>) -> String {
-    let gain = nccl::gain_of(report).map(|table| format!("\n{table}")).unwrap_or_default();
+    let gain = nccl::report_gain_table(report).map(|table| format!("\n{table}")).unwrap_or_default();
     let scope = wrapped("SCOPE    ", "         ", &format!("{}: {}", report.scope, report.covers));
     let end = verdict(report, path) + &last_line(report);
-    plain(&format!("{gain}{}\n{scope}{end}", causes::details(&report.causes, &report.tests)))
+    replace_controls(&format!("{gain}{}\n{scope}{end}", causes::details(&report.causes, &report.tests)))
 }
 
 /// Control characters in the machine's files must not move the cursor of a terminal.
-fn plain(text: &str) -> String {
+fn replace_controls(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' { '?' } else { c }).collect()
 }
 
@@ -128,7 +128,7 @@ mod tests {
             test("iommu", Outcome::Pass, "off: no IOMMU class, no groups", vec![]),
             test("acs", Outcome::NotApplicable, "no port on a GPU path", vec![]),
         ];
-        let text = whole(&report(tests), Some("/run/firstlight/report.json"));
+        let text = full_text(&report(tests), Some("/run/firstlight/report.json"));
         let expected = "\
 firstlight 0.1.0   no driver   GPUs unknown   level standard
 
@@ -178,39 +178,27 @@ FIRSTLIGHT verdict=FAIL failed=cpus warned=none codes=CPUS-LOST scope=machine ho
         let text = tail(&report(tests.into()), None);
         assert_eq!(text.matches("  ERROR  TEST-NOT-RUN").count(), 1);
         assert!(text.contains("TEST-NOT-RUN       acs, iommu\n"), "{text}");
-        assert!(
-            text.contains("\nFIRSTLIGHT verdict=ERROR failed=acs,iommu warned=none codes=TEST-NOT-RUN "),
-            "{text}"
-        );
+        assert!(text.contains("\nFIRSTLIGHT verdict=ERROR failed=acs,iommu warned=none codes=TEST-NOT-RUN "), "{text}");
     }
 
     #[test]
     fn findings_with_one_cause_are_grouped_and_a_long_list_is_cut() {
-        let port = |n| {
-            Code::AcsRedirect.finding(Severity::Fail, &format!("port {n}"), format!("port {n} redirects"))
-        };
+        let port = |n| Code::AcsRedirect.finding(Severity::Fail, &format!("port {n}"), format!("port {n} redirects"));
         let text = tail(&report(vec![test("acs", Outcome::Fail, "", (1..=10).map(port).collect())]), None);
         assert_eq!(text.matches("  FAIL   ACS-REDIRECT").count(), 1);
-        assert!(
-            text.contains("         port 4 redirects\n         and 6 more in the JSON report\n"),
-            "{text}"
-        );
+        assert!(text.contains("         port 4 redirects\n         and 6 more in the JSON report\n"), "{text}");
         assert!(text.contains("port 9, port 10") && text.matches("cause").count() == 1, "{text}");
     }
 
     #[test]
     fn harmless_findings_stay_in_the_json() {
         let info = Code::LinkSlow.finding(Severity::Info, "0000:01:00.0", "idle");
-        assert!(
-            !tail(&report(vec![test("links", Outcome::Pass, "fine", vec![info])]), None)
-                .contains("LINK-SLOW")
-        );
+        assert!(!tail(&report(vec![test("links", Outcome::Pass, "fine", vec![info])]), None).contains("LINK-SLOW"));
     }
 
     #[test]
     fn a_long_summary_is_wrapped_to_80_columns() {
-        let long =
-            "framebuffer fb0 sits on 0000:01:00.0; it may spoil 0000:02:00.0 -> 0000:01:00.0".repeat(3);
+        let long = "framebuffer fb0 sits on 0000:01:00.0; it may spoil 0000:02:00.0 -> 0000:01:00.0".repeat(3);
         let text = row(&test("display", Outcome::Warn, &long, vec![]));
         assert!(text.lines().count() > 3 && text.lines().all(|l| l.chars().count() <= 80), "{text}");
         let shown: String = text.split_whitespace().filter(|w| long.contains(w)).collect();
@@ -231,7 +219,7 @@ FIRSTLIGHT verdict=FAIL failed=cpus warned=none codes=CPUS-LOST scope=machine ho
             covers: "kernel, PCIe and driver, with 8 x NVIDIA H200; nothing ran on a GPU".into(),
             ..report(vec![test("iommu", Outcome::Pass, "off", vec![])])
         };
-        let text = whole(&fabric, None);
+        let text = full_text(&fabric, None);
         assert!(text.lines().next().unwrap().ends_with("level standard   scope fabric"), "{text}");
         let scope = "\nSCOPE    fabric: kernel, PCIe and driver, with 8 x NVIDIA H200; nothing ran on a\n         GPU\n\
                  VERDICT  PASS ";
@@ -253,7 +241,7 @@ FIRSTLIGHT verdict=FAIL failed=cpus warned=none codes=CPUS-LOST scope=machine ho
         let finding = Code::CpusLost.finding(Severity::Fail, nasty, nasty).seen(nasty);
         let nasty_report =
             Report { root: nasty.into(), ..report(vec![test("cpus", Outcome::Fail, nasty, vec![finding])]) };
-        let text = whole(&nasty_report, None);
+        let text = full_text(&nasty_report, None);
         assert!(!text.contains(['\u{1b}', '\r']), "{text}");
         assert_eq!(text.lines().filter(|l| l.starts_with("VERDICT")).count(), 1, "{text}");
     }

@@ -7,7 +7,7 @@ use crate::outcome::Outcome;
 use crate::outcome::finding::Severity;
 use crate::report::{Report, TestEntry};
 
-/// An outcome as rows show it.
+/// The word for an outcome.
 pub(super) const fn outcome(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Pass => "PASS",
@@ -18,7 +18,7 @@ pub(super) const fn outcome(outcome: Outcome) -> &'static str {
     }
 }
 
-/// A severity as findings show it.
+/// The word for a severity.
 pub(super) const fn severity(severity: Severity) -> &'static str {
     match severity {
         Severity::Info => "INFO",
@@ -150,7 +150,7 @@ const NAMES: [(&str, &str); 49] = [
 ];
 
 /// The readable name of a matrix or table; without one, its id.
-pub(crate) fn name(id: &str) -> String {
+pub(crate) fn readable_name(id: &str) -> String {
     if let Some((_, name)) = NAMES.iter().find(|(known, _)| *known == id) {
         return (*name).to_owned();
     }
@@ -160,7 +160,7 @@ pub(crate) fn name(id: &str) -> String {
 }
 
 /// A sentence of a finding with readable names instead of ids such as `ce.write`; only ids with a dot are replaced.
-pub(crate) fn named(text: &str) -> String {
+pub(crate) fn with_readable_names(text: &str) -> String {
     let word = |word: &str| {
         let known = NAMES.iter().find(|(id, _)| *id == word && id.contains('.'));
         known.map_or_else(|| word.to_owned(), |(_, name)| format!("({name})"))
@@ -175,11 +175,11 @@ mod tests {
     #[test]
     fn people_read_names_and_unknown_ids_stay() {
         assert_eq!(
-            [name("ce.write"), name("nccl.graph.off"), name("new")],
+            [readable_name("ce.write"), readable_name("nccl.graph.off"), readable_name("new")],
             ["Copy engine, write", "NCCL graph, off", "new"]
         );
         assert_eq!(
-            named("GPU 0 -> 1: ce.write 8.44 GB/s, local"),
+            with_readable_names("GPU 0 -> 1: ce.write 8.44 GB/s, local"),
             "GPU 0 -> 1: (Copy engine, write) 8.44 GB/s, local"
         );
         let ids: std::collections::BTreeSet<_> = NAMES.iter().map(|(id, _)| id).collect();

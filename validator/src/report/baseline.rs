@@ -3,8 +3,8 @@
 
 use super::Report;
 use super::facts::{Facts, facts, models};
-use super::figures::{Figures, YES_NO, figures, is_figure, is_more, tolerance};
-use super::read::Once;
+use super::figures::{Figures, YES_NO, figures, is_figure, is_larger_better, tolerance};
+use super::read::NoDuplicateKeys;
 use crate::config::Level;
 use crate::floors::stats::median;
 use crate::outcome::Verdict;
@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The name of this format.
 pub const BASELINE: &str = "firstlight.baseline/1";
 /// The largest tolerance: a larger one would let everything pass.
-const WIDEST: f64 = 1.0;
+const MAX_TOLERANCE: f64 = 1.0;
 
 /// A baseline, as in its file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -81,7 +81,7 @@ pub struct Cell {
 pub fn baseline(reports: &[Report]) -> Result<Baseline, String> {
     let first = reports.first().ok_or("a baseline needs a report")?;
     for report in reports {
-        fit(report)?;
+        check_suitable(report)?;
         if models(&report.gpus) != models(&first.gpus) || report.level != first.level {
             return Err(format!(
                 "reports of one baseline have the same GPUs and level: {} at level {}, and {} at level {}",
@@ -93,11 +93,11 @@ pub fn baseline(reports: &[Report]) -> Result<Baseline, String> {
         }
     }
     let measured: Vec<Figures> = reports.iter().map(figures).collect();
-    let (figures, left_out) = expected(&measured)?;
+    let (figures, left_out) = common_figures(&measured)?;
     if figures.is_empty() {
         return Err("the report has no figure to compare with".to_owned());
     }
-    let (facts, varying) = agreed(&reports.iter().map(facts).collect::<Vec<_>>());
+    let (facts, varying) = common_facts(&reports.iter().map(facts).collect::<Vec<_>>());
     let degraded = reports.iter().any(|r| r.verdict == Verdict::Degraded);
     let origin = |r: &Report| Origin {
         host: r.machine.host.clone(),
@@ -127,8 +127,8 @@ fn noise(reports: usize) -> String {
     }
 }
 
-/// Checks whether a report may become a baseline.
-fn fit(report: &Report) -> Result<(), String> {
+/// Checks whether a baseline may be made from a report.
+fn check_suitable(report: &Report) -> Result<(), String> {
     let Report { verdict, scope, .. } = report;
     if !matches!(verdict, Verdict::Pass | Verdict::Degraded) {
         return Err(format!("the verdict is {verdict}, allowed in a baseline: PASS, DEGRADED"));
@@ -142,7 +142,7 @@ fn fit(report: &Report) -> Result<(), String> {
 type Cells = BTreeMap<String, Expected>;
 
 /// The figures that all reports have, and how many only some have.
-fn expected(measured: &[Figures]) -> Result<(Cells, usize), String> {
+fn common_figures(measured: &[Figures]) -> Result<(Cells, usize), String> {
     let mut values: BTreeMap<(&str, &str), (&str, Vec<f64>)> = BTreeMap::new();
     for (name, series) in measured.iter().flatten() {
         for (place, value) in &series.cells {
@@ -155,7 +155,7 @@ fn expected(measured: &[Figures]) -> Result<(Cells, usize), String> {
             left_out += 1;
             continue;
         }
-        let cell = cell(name, unit, &values).map_err(|why| format!("{name} {place}: {why}"))?;
+        let cell = merge_cell(name, unit, &values).map_err(|why| format!("{name} {place}: {why}"))?;
         let series = all.entry(name.to_owned());
         let series = series.or_insert_with(|| Expected { unit: unit.to_owned(), cells: BTreeMap::new() });
         series.cells.insert(place.to_owned(), cell);
@@ -163,7 +163,7 @@ fn expected(measured: &[Figures]) -> Result<(Cells, usize), String> {
     Ok((all, left_out))
 }
 
-fn cell(name: &str, unit: &str, values: &[f64]) -> Result<Cell, String> {
+fn merge_cell(name: &str, unit: &str, values: &[f64]) -> Result<Cell, String> {
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     let most = values.iter().copied().fold(0.0, f64::max);
     if unit == YES_NO {
@@ -177,11 +177,11 @@ fn cell(name: &str, unit: &str, values: &[f64]) -> Result<Cell, String> {
     let value = median(values).map_err(|e| e.to_string())?;
     let kind = tolerance(name, unit);
     let own = if values.len() > 1 { (2.0 * (most - least) / value).max(kind / 2.0) } else { kind };
-    Ok(Cell { value, tolerance: own.min(WIDEST) })
+    Ok(Cell { value, tolerance: own.min(MAX_TOLERANCE) })
 }
 
-/// The facts that are the same in all, and the names of the others.
-fn agreed(all: &[Facts]) -> (Facts, BTreeSet<String>) {
+/// The facts that are the same in all reports, and the names of the others.
+fn common_facts(all: &[Facts]) -> (Facts, BTreeSet<String>) {
     let (mut same, mut varying) = (Facts::new(), BTreeSet::new());
     for (name, value) in all.iter().flatten() {
         if all.iter().all(|facts| facts.get(name) == Some(value)) {
@@ -209,18 +209,18 @@ impl Baseline {
             }
         }
         let shape = |e| format!("not a valid {BASELINE}: {}", line(e));
-        serde_json::from_slice::<Once>(bytes).map_err(shape)?;
+        serde_json::from_slice::<NoDuplicateKeys>(bytes).map_err(shape)?;
         let read: Self = serde_json::from_value(value).map_err(shape)?;
         read.contradiction().map_or(Ok(read), Err)
     }
 
-    /// How many figures it has.
+    /// The number of figures.
     #[must_use]
     pub fn size(&self) -> usize {
         self.figures.values().map(|series| series.cells.len()).sum()
     }
 
-    /// What is wrong with it, in one line.
+    /// The first contradiction in it, in one line; `None` if there is none.
     fn contradiction(&self) -> Option<String> {
         if !matches!(self.verdict, Verdict::Pass | Verdict::Degraded) {
             return Some(format!("verdict is {}, allowed in a baseline: PASS, DEGRADED", self.verdict));
@@ -230,13 +230,15 @@ impl Baseline {
         }
         self.figures.iter().find_map(|(name, series)| {
             let name = shown(name);
-            if is_more(&series.unit).is_none() {
+            if is_larger_better(&series.unit).is_none() {
                 return Some(format!("figures.{name}: unit is {:?}, allowed: GB/s, us, ns, 10^12/s, 1", series.unit));
             }
-            let bad = |cell: &Cell| !is_figure(cell.value, &series.unit) || !(0.0..=WIDEST).contains(&cell.tolerance);
+            let bad =
+                |cell: &Cell| !is_figure(cell.value, &series.unit) || !(0.0..=MAX_TOLERANCE).contains(&cell.tolerance);
             let (place, cell) = series.cells.iter().find(|(_, cell)| bad(cell))?;
             Some(format!(
-                "figures.{name}.{}: read {} with tolerance {}, allowed: a positive figure and a tolerance of 0 to {WIDEST}",
+                "figures.{name}.{}: read {} with tolerance {}, allowed: a positive figure and \
+                 a tolerance of 0 to {MAX_TOLERANCE}",
                 shown(place),
                 cell.value,
                 cell.tolerance

@@ -19,18 +19,18 @@ pub struct BootStage {
 /// A text that is not a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("allowed: NAME=BEGAN+SECONDS, as mounts=5.034+0.179")]
-pub struct BadStage;
+pub struct BootStageError;
 
 /// As process 1 writes it: `mounts=5.034+0.179`.
 impl FromStr for BootStage {
-    type Err = BadStage;
+    type Err = BootStageError;
 
-    fn from_str(text: &str) -> Result<Self, BadStage> {
-        let (stage, times) = text.split_once('=').filter(|(stage, _)| !stage.is_empty()).ok_or(BadStage)?;
-        let (began, seconds) = times.split_once('+').ok_or(BadStage)?;
+    fn from_str(text: &str) -> Result<Self, BootStageError> {
+        let (stage, times) = text.split_once('=').filter(|(stage, _)| !stage.is_empty()).ok_or(BootStageError)?;
+        let (began, seconds) = times.split_once('+').ok_or(BootStageError)?;
         let time = |text: &str| {
             let time = text.parse().ok();
-            time.filter(|time: &f64| time.is_finite() && *time >= 0.0).ok_or(BadStage)
+            time.filter(|time: &f64| time.is_finite() && *time >= 0.0).ok_or(BootStageError)
         };
         Ok(Self { stage: stage.to_owned(), began: time(began)?, seconds: time(seconds)? })
     }
@@ -51,10 +51,8 @@ mod tests {
         let stage = BootStage { stage: "hand off".into(), began: 5.25, seconds: 0.0 };
         assert_eq!("hand off=5.25+0".parse(), Ok(stage.clone()));
         assert_eq!(stage.to_string().parse(), Ok(stage));
-        for text in
-            ["", "mounts", "=1+2", "mounts=1", "mounts=1+", "mounts=-1+2", "mounts=1+NaN", "mounts=inf+2"]
-        {
-            assert_eq!(text.parse::<BootStage>(), Err(BadStage), "{text}");
+        for text in ["", "mounts", "=1+2", "mounts=1", "mounts=1+", "mounts=-1+2", "mounts=1+NaN", "mounts=inf+2"] {
+            assert_eq!(text.parse::<BootStage>(), Err(BootStageError), "{text}");
         }
     }
 }

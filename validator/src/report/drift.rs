@@ -2,8 +2,8 @@
 //! facts are only listed, because the tests judge whether a state is bad; a worse verdict is a finding.
 
 use super::baseline::{Baseline, Cell, Expected};
-use super::facts::{Change, changes, counted, models};
-use super::figures::{Figures, YES_NO, figures, is_more, is_worse};
+use super::facts::{Change, changes, models, models_text};
+use super::figures::{Figures, YES_NO, figures, is_larger_better, is_worse};
 use super::{Report, TestEntry};
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::outcome::{self, Judgement, Verdict};
@@ -15,7 +15,7 @@ pub const DRIFT: &str = "firstlight.drift/1";
 /// The id of the comparison among the tests of a report.
 pub const ID: &str = "baseline";
 /// The most lines of evidence that one finding has.
-const SHOWN: usize = 64;
+const MAX_EVIDENCE: usize = 64;
 
 /// A comparison.
 #[derive(Debug, Clone, Serialize)]
@@ -56,13 +56,13 @@ pub struct Compared {
 /// # Errors
 /// One line: why they cannot be compared.
 pub fn drift(baseline: &Baseline, report: &Report) -> Result<Drift, String> {
-    let worse = worse_verdict(baseline, report);
-    let (judgement, changes) = judged(baseline, report, worse)?;
+    let worse = worse_verdict_finding(baseline, report);
+    let (judgement, changes) = judge(baseline, report, worse)?;
     let measured = figures(report);
     let newest = baseline.reports.iter().max_by(|a, b| a.started.cmp(&b.started));
     let cells: usize = measured.values().map(|series| series.cells.len()).sum();
     let compared: usize =
-        baseline.figures.iter().map(|(name, series)| both(name, series, &measured).count()).sum();
+        baseline.figures.iter().map(|(name, series)| common_cells(name, series, &measured).count()).sum();
     let test = entry(report, judgement);
     Ok(Drift {
         schema: DRIFT,
@@ -88,36 +88,31 @@ pub fn drift(baseline: &Baseline, report: &Report) -> Result<Drift, String> {
 /// The comparison as the last test of a run; if they cannot be compared, the result is an error.
 #[must_use]
 pub fn as_test(baseline: Result<Baseline, String>, report: &Report) -> TestEntry {
-    let judgement = baseline.and_then(|baseline| Ok(judged(&baseline, report, None)?.0));
+    let judgement = baseline.and_then(|baseline| Ok(judge(&baseline, report, None)?.0));
     entry(
         report,
-        judgement.unwrap_or_else(|why| {
-            Judgement::by(Code::BaselineMissing.finding(Severity::Error, "machine", why))
-        }),
+        judgement.unwrap_or_else(|why| Judgement::by(Code::BaselineMissing.finding(Severity::Error, "machine", why))),
     )
 }
 
 fn entry(report: &Report, judgement: Judgement) -> TestEntry {
     let proves = "no figure is worse than the baseline by more than its tolerance, and none is missing";
-    TestEntry::judged(ID, "Baseline", proves, report.level, judgement)
+    TestEntry::from_judgement(ID, "Baseline", proves, report.level, judgement)
 }
 
-fn judged(
-    baseline: &Baseline,
-    report: &Report,
-    first: Option<Finding>,
-) -> Result<(Judgement, Vec<Change>), String> {
-    comparable(baseline, report)?;
+fn judge(baseline: &Baseline, report: &Report, first: Option<Finding>) -> Result<(Judgement, Vec<Change>), String> {
+    check_comparable(baseline, report)?;
     let measured = figures(report);
     let changes = changes(&baseline.facts, &baseline.varying, report);
     let all = || baseline.figures.iter();
-    let lacking = all().filter_map(|(name, series)| missing(name, series, &measured, report));
-    let mut worse: Vec<_> = all().filter_map(|(name, series)| off(name, series, &measured, true)).collect();
+    let lacking = all().filter_map(|(name, series)| missing_finding(name, series, &measured, report));
+    let mut worse: Vec<_> =
+        all().filter_map(|(name, series)| deviation_finding(name, series, &measured, true)).collect();
     // The largest deviation first.
     worse.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let better = all().filter_map(|(name, series)| off(name, series, &measured, false));
+    let better = all().filter_map(|(name, series)| deviation_finding(name, series, &measured, false));
     let beyond = worse.into_iter().chain(better).map(|(_, finding)| finding);
-    let findings = first.into_iter().chain(lacking).chain(beyond).chain(changed(&changes)).collect();
+    let findings = first.into_iter().chain(lacking).chain(beyond).chain(changes_finding(&changes)).collect();
     let good = || match changes.len() {
         0 => format!("{} figures are as in the baseline; nothing changed", baseline.size()),
         n => format!("{} figures are as in the baseline; {n} facts changed", baseline.size()),
@@ -125,10 +120,10 @@ fn judged(
     Ok((Judgement::summed_up(good, findings), changes))
 }
 
-fn comparable(baseline: &Baseline, report: &Report) -> Result<(), String> {
+fn check_comparable(baseline: &Baseline, report: &Report) -> Result<(), String> {
     let own = models(&report.gpus);
     if own != baseline.gpus {
-        let (has, wants) = (counted(&own), counted(&baseline.gpus));
+        let (has, wants) = (models_text(&own), models_text(&baseline.gpus));
         return Err(format!("the baseline is of another kind of machine: it has {wants}, the report {has}"));
     }
     if report.level < baseline.level {
@@ -141,8 +136,8 @@ fn comparable(baseline: &Baseline, report: &Report) -> Result<(), String> {
     Ok(())
 }
 
-/// The cells that both have: place, the baseline's cell, the report's figure.
-fn both<'a>(
+/// The cells that the baseline and the report have in common: place, the baseline's cell, the report's figure.
+fn common_cells<'a>(
     name: &str,
     series: &'a Expected,
     measured: &'a Figures,
@@ -152,40 +147,39 @@ fn both<'a>(
     own.filter_map(|(place, value)| Some((place.as_str(), series.cells.get(place)?, *value)))
 }
 
-fn missing(name: &str, series: &Expected, measured: &Figures, report: &Report) -> Option<Finding> {
-    let there: BTreeSet<&str> = both(name, series, measured).map(|(place, ..)| place).collect();
+fn missing_finding(name: &str, series: &Expected, measured: &Figures, report: &Report) -> Option<Finding> {
+    let there: BTreeSet<&str> = common_cells(name, series, measured).map(|(place, ..)| place).collect();
     let gone: Vec<_> = series.cells.iter().filter(|(place, _)| !there.contains(place.as_str())).collect();
     let (place, cell) = gone.first()?;
     let message = format!(
         "{name}: {} of {} figures were not measured, the first is {place}, expected {}",
         gone.len(),
         series.cells.len(),
-        shown(cell.value, &series.unit)
+        figure_text(cell.value, &series.unit)
     );
     let id = name.split('/').next().unwrap_or_default();
     let test = report.tests.iter().find(|test| test.id == id);
     let why = test.map_or_else(|| format!("the report has no test {id}"), |t| format!("{id}: {}", t.summary));
     let finding = Code::BaselineMissing.finding(Severity::Error, "machine", message).seen(why);
-    Some(finding.seen_all(gone.iter().take(SHOWN).map(|(place, _)| format!("{name} {place}")).collect()))
+    Some(finding.seen_all(gone.iter().take(MAX_EVIDENCE).map(|(place, _)| format!("{name} {place}")).collect()))
 }
 
-/// The figures of a series that are worse, or those that are better, by more than their tolerance, as one finding; and
-/// the deviation of the first of them.
-fn off(name: &str, series: &Expected, measured: &Figures, worse: bool) -> Option<(f64, Finding)> {
-    let more = is_more(&series.unit)?;
+/// One finding about the figures of a series that are worse (or better) by more than their tolerance, and the largest
+/// deviation.
+fn deviation_finding(name: &str, series: &Expected, measured: &Figures, worse: bool) -> Option<(f64, Finding)> {
+    let more = is_larger_better(&series.unit)?;
     let outside = |(_, cell, now): &(&str, &Cell, f64)| {
         let (new, old) = if worse { (*now, cell.value) } else { (cell.value, *now) };
         is_worse(new, old, cell.tolerance, more)
     };
-    let mut all: Vec<_> = both(name, series, measured).filter(outside).collect();
-    let far =
-        |cell: &Cell, now: f64| (now.max(f64::MIN_POSITIVE) / cell.value.max(f64::MIN_POSITIVE)).ln().abs();
+    let mut all: Vec<_> = common_cells(name, series, measured).filter(outside).collect();
+    let far = |cell: &Cell, now: f64| (now.max(f64::MIN_POSITIVE) / cell.value.max(f64::MIN_POSITIVE)).ln().abs();
     all.sort_by(|a, b| far(b.1, b.2).total_cmp(&far(a.1, a.2)));
     let line = |(place, cell, now): &(&str, &Cell, f64)| {
-        let limit = limit(cell, more == worse);
+        let limit = tolerance_limit(cell, more == worse);
         let (word, unit) = (if more == worse { "least" } else { "most" }, &series.unit);
-        let (now, then) = (shown(*now, unit), shown(cell.value, unit));
-        let with = if worse { format!(", expected at {word} {}", shown(limit, unit)) } else { String::new() };
+        let (now, then) = (figure_text(*now, unit), figure_text(cell.value, unit));
+        let with = if worse { format!(", expected at {word} {}", figure_text(limit, unit)) } else { String::new() };
         format!("{name} {place}: {now}, baseline {then} +-{:.1} %{with}", cell.tolerance * 100.0)
     };
     let (first, others) = all.split_first()?;
@@ -202,31 +196,31 @@ fn off(name: &str, series: &Expected, measured: &Figures, worse: bool) -> Option
     let finding = Code::BaselineDrift.finding(severity, "machine", line(first) + &rest);
     let unit = Some(series.unit.as_str());
     let finding = finding.values(first.2, first.1.value, unit);
-    let finding = finding.seen_all(others.iter().take(SHOWN).map(line).collect());
+    let finding = finding.seen_all(others.iter().take(MAX_EVIDENCE).map(line).collect());
     Some((far(first.1, first.2), finding))
 }
 
-/// The last figure that is still within the tolerance.
-fn limit(cell: &Cell, below: bool) -> f64 {
+/// The figure at the limit of the tolerance.
+fn tolerance_limit(cell: &Cell, below: bool) -> f64 {
     if below { cell.value / (1.0 + cell.tolerance) } else { cell.value * (1.0 + cell.tolerance) }
 }
 
-fn shown(value: f64, unit: &str) -> String {
+fn figure_text(value: f64, unit: &str) -> String {
     if unit == YES_NO {
         return if value > 0.0 { "yes" } else { "no" }.to_owned();
     }
     format!("{value:.2} {unit}")
 }
 
-fn changed(changes: &[Change]) -> Option<Finding> {
+fn changes_finding(changes: &[Change]) -> Option<Finding> {
     let (first, others) = changes.split_first()?;
     let rest = if others.is_empty() { String::new() } else { format!("; and {} more", others.len()) };
     let finding = Code::BaselineChanged.finding(Severity::Info, "machine", format!("{first}{rest}"));
-    Some(finding.seen_all(others.iter().take(SHOWN).map(ToString::to_string).collect()))
+    Some(finding.seen_all(others.iter().take(MAX_EVIDENCE).map(ToString::to_string).collect()))
 }
 
-/// A verdict that is worse than the baseline's.
-fn worse_verdict(baseline: &Baseline, report: &Report) -> Option<Finding> {
+/// The finding if the report's verdict is worse than the baseline's.
+fn worse_verdict_finding(baseline: &Baseline, report: &Report) -> Option<Finding> {
     let severity = match report.verdict {
         Verdict::Pass => return None,
         Verdict::Degraded if baseline.verdict == Verdict::Degraded => return None,
@@ -235,12 +229,7 @@ fn worse_verdict(baseline: &Baseline, report: &Report) -> Option<Finding> {
         Verdict::Error => Severity::Error,
     };
     let codes: Vec<_> = report.causes.iter().map(|cause| cause.code.as_str()).collect();
-    let message =
-        format!("the verdict is {}, baseline {}: {}", report.verdict, baseline.verdict, codes.join(", "));
+    let message = format!("the verdict is {}, baseline {}: {}", report.verdict, baseline.verdict, codes.join(", "));
     let finding = Code::BaselineChanged.finding(severity, "machine", message);
-    Some(
-        finding
-            .values(report.verdict.to_string(), baseline.verdict.to_string(), None)
-            .seen(report.answer.clone()),
-    )
+    Some(finding.values(report.verdict.to_string(), baseline.verdict.to_string(), None).seen(report.answer.clone()))
 }

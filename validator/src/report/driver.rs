@@ -2,7 +2,7 @@
 //! is `null` here; the test `driver` reports the reason.
 
 use crate::machine::host::nvidia::library::Library;
-use crate::machine::host::nvidia::{Nvidia, Read};
+use crate::machine::host::nvidia::{Nvidia, ReadResult};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -37,14 +37,13 @@ impl Driver {
     }
 }
 
-fn version(library: &Read<Option<Library>>) -> Option<String> {
+fn version(library: &ReadResult<Option<Library>>) -> Option<String> {
     library.as_ref().ok()?.as_ref()?.version.clone()
 }
 
 /// The version that runs on the GPUs; before their first use, the one that the kernel would load.
 fn gsp(nvidia: &Nvidia) -> Option<String> {
-    let mut running: Vec<_> =
-        nvidia.gpus.iter().flatten().filter_map(|(_, gpu)| gpu.firmware.clone()).collect();
+    let mut running: Vec<_> = nvidia.gpus.iter().flatten().filter_map(|(_, gpu)| gpu.firmware.clone()).collect();
     running.sort();
     running.dedup();
     if !running.is_empty() {
@@ -64,10 +63,7 @@ mod tests {
     fn versions_are_gathered_from_the_loaded_driver() {
         let driver = Driver::of(&nvidia("555.58.02", 2));
         assert_eq!(driver.module.as_deref(), Some("555.58.02"));
-        assert_eq!(
-            (driver.userspace.as_deref(), driver.gsp.as_deref()),
-            (Some("555.58.02"), Some("555.58.02"))
-        );
+        assert_eq!((driver.userspace.as_deref(), driver.gsp.as_deref()), (Some("555.58.02"), Some("555.58.02")));
         assert_eq!((driver.nccl.as_deref(), driver.cuda), (Some("2.29.7"), None));
     }
 

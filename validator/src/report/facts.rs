@@ -86,8 +86,7 @@ pub(super) fn iommu(report: &Report) -> Option<String> {
 pub(super) fn iommu_words(report: &Report) -> String {
     let all = report.machine.cmdline.iter().flat_map(|line| words(line));
     let about = all.filter(|word| word.key.contains("iommu") || word.key.starts_with("firstlight.fabric."));
-    let shown: Vec<_> =
-        about.map(|word| word.key + &word.value.map(|v| format!("={v}")).unwrap_or_default()).collect();
+    let shown: Vec<_> = about.map(|word| word.key + &word.value.map(|v| format!("={v}")).unwrap_or_default()).collect();
     shown.join(" ")
 }
 
@@ -97,7 +96,7 @@ pub(super) fn models(gpus: &[Gpu]) -> Vec<String> {
 }
 
 /// Models as text: `8 x NVIDIA H200`, or each of them.
-pub(super) fn counted(models: &[String]) -> String {
+pub(super) fn models_text(models: &[String]) -> String {
     let same = models.iter().all(|model| Some(model) == models.first());
     match models.first() {
         None => "no GPU".to_owned(),
@@ -136,11 +135,8 @@ pub struct Change {
 pub(super) fn changes(then: &Facts, varying: &BTreeSet<String>, report: &Report) -> Vec<Change> {
     let now = facts(report);
     let names: BTreeSet<_> = then.keys().chain(now.keys()).filter(|name| !varying.contains(*name)).collect();
-    let change = |what: &String| Change {
-        what: what.clone(),
-        then: then.get(what).cloned(),
-        now: now.get(what).cloned(),
-    };
+    let change =
+        |what: &String| Change { what: what.clone(), then: then.get(what).cloned(), now: now.get(what).cloned() };
     names.into_iter().map(change).filter(|change| change.then != change.now).collect()
 }
 

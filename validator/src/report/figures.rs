@@ -29,17 +29,17 @@ pub(super) type Figures = BTreeMap<String, Series>;
 pub(super) fn figures(report: &Report) -> Figures {
     let mut all = Figures::new();
     for test in &report.tests {
-        for matrix in test.matrices.iter().filter(|m| is_more(&m.unit).is_some() && !m.name.ends_with(".cpu"))
+        for matrix in test.matrices.iter().filter(|m| is_larger_better(&m.unit).is_some() && !m.name.ends_with(".cpu"))
         {
-            put(&mut all, format!("{}/{}", test.id, matrix.name), of_matrix(matrix));
+            add_series(&mut all, format!("{}/{}", test.id, matrix.name), matrix_series(matrix));
         }
-        test.tables.iter().for_each(|table| of_table(&mut all, test, table));
+        test.tables.iter().for_each(|table| add_table_series(&mut all, test, table));
     }
     all
 }
 
 /// Whether a larger value is better for this unit; `None` for a unit that is not compared.
-pub(super) fn is_more(unit: &str) -> Option<bool> {
+pub(super) fn is_larger_better(unit: &str) -> Option<bool> {
     match unit {
         "GB/s" | "10^12/s" | YES_NO => Some(true),
         "us" | "ns" => Some(false),
@@ -52,8 +52,8 @@ pub(super) fn is_more(unit: &str) -> Option<bool> {
 pub(super) fn tolerance(series: &str, unit: &str) -> f64 {
     let name = series.split_once('/').map_or(series, |(_, name)| name);
     // These use host memory, or all links at the same time.
-    let shared = name.ends_with(".off")
-        || ["host.", "together", "nccl.", "products"].iter().any(|p| name.starts_with(p));
+    let shared =
+        name.ends_with(".off") || ["host.", "together", "nccl.", "products"].iter().any(|p| name.starts_with(p));
     match unit {
         YES_NO => 0.0,
         "us" | "ns" => 2.0 * LATENCY.spread,
@@ -75,7 +75,7 @@ pub(super) fn is_figure(value: f64, unit: &str) -> bool {
     value.is_finite() && (value > 0.0 || (unit == YES_NO && value == 0.0))
 }
 
-fn put(all: &mut Figures, name: String, series: Series) {
+fn add_series(all: &mut Figures, name: String, series: Series) {
     if series.cells.is_empty() {
         return;
     }
@@ -87,7 +87,7 @@ fn put(all: &mut Figures, name: String, series: Series) {
     }
 }
 
-fn of_matrix(matrix: &Matrix) -> Series {
+fn matrix_series(matrix: &Matrix) -> Series {
     let row = |(row, values): (&String, &Vec<Option<f64>>)| {
         let cell = |(column, value): (&String, &Option<f64>)| {
             Some((format!("{row} -> {column}"), value.filter(|value| is_figure(*value, &matrix.unit))?))
@@ -112,7 +112,7 @@ const NCCL: (&[&str], &[&str], &[&str]) = (
     &["out-of-place busbw", "in-place busbw"],
 );
 
-fn of_table(all: &mut Figures, test: &TestEntry, table: &Value) {
+fn add_table_series(all: &mut Figures, test: &TestEntry, table: &Value) {
     let (Some(name), Some(columns)) = (table["name"].as_str(), table["columns"].as_array()) else { return };
     let rows = table["rows"].as_array().map_or(&[][..], Vec::as_slice);
     let place = |heading: &str| columns.iter().position(|c| c["heading"].as_str() == Some(heading));
@@ -123,14 +123,14 @@ fn of_table(all: &mut Figures, test: &TestEntry, table: &Value) {
             let Some(at) = place(heading) else { continue };
             let unit = columns.get(at).and_then(|c| c["unit"].as_str()).unwrap_or_default();
             let cell = |row: &Value| {
-                let key: Vec<_> = keys.iter().filter_map(|key| word(row.get(*key)?)).collect();
+                let key: Vec<_> = keys.iter().filter_map(|key| key_text(row.get(*key)?)).collect();
                 let value = row.get(at)?.as_f64().filter(|value| is_figure(*value, unit))?;
                 Some((key.join(" "), value))
             };
-            let cells = numbered(rows.iter().filter(|row| of(row)).filter_map(cell));
-            if is_more(unit).is_some() {
+            let cells = with_unique_keys(rows.iter().filter(|row| of(row)).filter_map(cell));
+            if is_larger_better(unit).is_some() {
                 let series = Series { unit: unit.to_owned(), of_pairs: false, cells };
-                put(all, format!("{}/{name}/{heading}", test.id), series);
+                add_series(all, format!("{}/{name}/{heading}", test.id), series);
             }
         }
     };
@@ -144,12 +144,12 @@ fn of_table(all: &mut Figures, test: &TestEntry, table: &Value) {
     }
 }
 
-fn word(value: &Value) -> Option<String> {
+fn key_text(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned).or_else(|| Some(value.as_u64()?.to_string()))
 }
 
 /// Numbers rows that have the same key, so that each is compared with its counterpart.
-fn numbered(cells: impl Iterator<Item = (String, f64)>) -> Vec<(String, f64)> {
+fn with_unique_keys(cells: impl Iterator<Item = (String, f64)>) -> Vec<(String, f64)> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let one = |(key, value): (String, f64)| {
         let count = seen.entry(key.clone()).or_default();

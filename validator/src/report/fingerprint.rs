@@ -51,13 +51,7 @@ pub struct BoundGpu {
 impl BoundTo {
     /// Collects it from the read data.
     #[must_use]
-    pub fn of(
-        identity: &Identity,
-        driver: &Driver,
-        hash: &ModuleHash,
-        gpus: &[Gpu],
-        fabric: Option<&Fabric>,
-    ) -> Self {
+    pub fn of(identity: &Identity, driver: &Driver, hash: &ModuleHash, gpus: &[Gpu], fabric: Option<&Fabric>) -> Self {
         let bound = |g: &Gpu| BoundGpu {
             uuid: g.uuid.clone(),
             bdf: g.bdf,

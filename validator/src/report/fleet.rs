@@ -1,8 +1,8 @@
 //! Many reports side by side: a summary of each, what differs from the majority of its kind, which figures are outliers,
 //! and what each IOMMU setting of one machine costs. Pure, and small: only a summary of each report is kept.
 
-use super::figures::{is_more, is_worse, tolerance};
-use super::summary::{Span, Summary, cut};
+use super::figures::{is_larger_better, is_worse, tolerance};
+use super::summary::{Span, Summary, truncate};
 use crate::floors::stats::median;
 use crate::outcome::Verdict;
 use serde::Serialize;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// The name of the JSON's format.
 pub const FLEET: &str = "firstlight.fleet/1";
 /// The fewest machines of a kind for which a majority and outliers are determined.
-const FEWEST: usize = 3;
+const MIN_MACHINES: usize = 3;
 
 /// All reports.
 #[derive(Debug, Serialize)]
@@ -70,7 +70,7 @@ impl Fleet {
         let machine = |(file, read): (String, Result<Summary, String>)| {
             let (summary, error) = match read {
                 Ok(summary) => (Some(summary), None),
-                Err(why) => (None, Some(cut(&why))),
+                Err(why) => (None, Some(truncate(&why))),
             };
             Machine { file, error, summary, differs: Vec::new(), outliers: Vec::new() }
         };
@@ -79,9 +79,9 @@ impl Fleet {
         // Files that cannot be read come first.
         machines.sort_by_cached_key(|m| (key(m), m.file.clone()));
         let sweeps = sweeps(&machines);
-        worst_first(&mut machines);
+        sort_worst_first(&mut machines);
         let mut fleet = Self { schema: FLEET, machines, sweeps };
-        fleet.mark();
+        fleet.compare_machines();
         fleet
     }
 
@@ -99,12 +99,12 @@ impl Fleet {
     }
 
     /// Determines the differences and the outliers within each kind of machine.
-    fn mark(&mut self) {
+    fn compare_machines(&mut self) {
         let mut kinds: BTreeMap<(String, bool), Vec<&Summary>> = BTreeMap::new();
         for summary in self.machines.iter().filter_map(|m| m.summary.as_ref()) {
             kinds.entry((summary.gpus.clone(), summary.recorded)).or_default().push(summary);
         }
-        let kinds: BTreeMap<_, _> = kinds.into_iter().map(|(kind, all)| (kind, Kind::of(&all))).collect();
+        let kinds: BTreeMap<_, _> = kinds.into_iter().map(|(kind, all)| (kind, MachineKind::of(&all))).collect();
         for machine in &mut self.machines {
             let Some(summary) = &machine.summary else { continue };
             let Some(kind) = kinds.get(&(summary.gpus.clone(), summary.recorded)) else { continue };
@@ -114,18 +114,18 @@ impl Fleet {
 }
 
 /// Machines with the same GPUs.
-struct Kind {
+struct MachineKind {
     /// The most common value of each fact, if more than half of the machines have it.
     usual: BTreeMap<&'static str, String>,
     /// The median of all machines' worst figures, by series.
     medians: BTreeMap<String, f64>,
 }
 
-impl Kind {
+impl MachineKind {
     fn of(all: &[&Summary]) -> Self {
         let mut counts: BTreeMap<(&'static str, &str), usize> = BTreeMap::new();
         let mut worst: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-        for summary in all.iter().filter(|_| all.len() >= FEWEST) {
+        for summary in all.iter().filter(|_| all.len() >= MIN_MACHINES) {
             for (name, value) in &summary.facts {
                 *counts.entry((name, value)).or_default() += 1;
             }
@@ -134,12 +134,10 @@ impl Kind {
             }
         }
         let usual = counts.into_iter().filter(|(_, count)| count * 2 > all.len());
-        let medians = worst.into_iter().filter(|(_, values)| values.len() >= FEWEST);
+        let medians = worst.into_iter().filter(|(_, values)| values.len() >= MIN_MACHINES);
         Self {
             usual: usual.map(|((name, value), _)| (name, value.to_owned())).collect(),
-            medians: medians
-                .filter_map(|(name, values)| Some((name.to_owned(), median(&values).ok()?)))
-                .collect(),
+            medians: medians.filter_map(|(name, values)| Some((name.to_owned(), median(&values).ok()?))).collect(),
         }
     }
 
@@ -154,7 +152,7 @@ impl Kind {
     fn outliers(&self, summary: &Summary) -> Vec<(String, f64, f64)> {
         let outlier = |(name, span): (&String, &Span)| {
             let usual = *self.medians.get(name)?;
-            let worse = is_worse(span.worst, usual, tolerance(name, &span.unit), is_more(&span.unit)?);
+            let worse = is_worse(span.worst, usual, tolerance(name, &span.unit), is_larger_better(&span.unit)?);
             worse.then(|| (name.clone(), span.worst, usual))
         };
         summary.figures.iter().filter_map(outlier).collect()
@@ -162,7 +160,7 @@ impl Kind {
 }
 
 /// Sorts hosts by the verdict of their newest report, the worst first. Reports of one host stay together, in their order.
-fn worst_first(machines: &mut [Machine]) {
+fn sort_worst_first(machines: &mut [Machine]) {
     let summaries = machines.iter().filter_map(|m| m.summary.as_ref());
     let newest: BTreeMap<_, _> = summaries.map(|s| (s.host.clone(), s.verdict)).collect();
     machines.sort_by_key(|m| match m.summary.as_ref().and_then(|s| newest.get(&s.host)) {
@@ -191,7 +189,7 @@ fn sweep(settings: &BTreeMap<&str, &Machine>) -> Sweep {
     let all: Vec<_> = settings.values().filter_map(|m| Some((m.file.clone(), m.summary.as_ref()?))).collect();
     let best = |name: &str, unit: &str| {
         let medians = all.iter().filter_map(|(_, s)| Some(s.figures.get(name)?.median));
-        medians.reduce(if is_more(unit) == Some(true) { f64::max } else { f64::min })
+        medians.reduce(if is_larger_better(unit) == Some(true) { f64::max } else { f64::min })
     };
     let setting = |(file, summary): &(String, &Summary)| Setting {
         setting: summary.setting.clone(),
@@ -203,7 +201,7 @@ fn sweep(settings: &BTreeMap<&str, &Machine>) -> Sweep {
             .iter()
             .filter_map(|(name, span)| {
                 let best = best(name, &span.unit).filter(|best| *best > 0.0)?;
-                let ratio = if is_more(&span.unit)? { span.median / best } else { best / span.median };
+                let ratio = if is_larger_better(&span.unit)? { span.median / best } else { best / span.median };
                 Some((name.clone(), (span.clone(), ratio)))
             })
             .collect(),

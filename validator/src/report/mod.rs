@@ -10,16 +10,16 @@ pub mod facts;
 mod figures;
 mod fingerprint;
 pub mod fleet;
-mod named;
+mod identity;
 mod read;
 pub mod summary;
 
 pub use boot::BootStage;
-pub use causes::{Cause, NotCause, Symptom, gpus_of, pairs_of, unfolded};
+pub use causes::{Cause, NotCause, Symptom, gpus_of, pairs_of, ungrouped_causes};
 pub use driver::Driver;
 pub use fingerprint::{BoundTo, fingerprint};
-pub use named::Named;
-pub use read::{BadReport, from_json, schema};
+pub use identity::ReportIdentity;
+pub use read::{ReportError, from_json, schema};
 
 use crate::config::Level;
 use crate::machine::host::identity::Appliance;
@@ -206,25 +206,25 @@ impl Gpu {
 impl TestEntry {
     /// An entry that is not a test's: a result about the run itself.
     #[must_use]
-    pub fn of_the_run(id: &str, title: &str, proves: &str, level: Level, finding: Finding) -> Self {
-        Self::judged(id, title, proves, level, Judgement::by(finding))
+    pub fn for_run(id: &str, title: &str, proves: &str, level: Level, finding: Finding) -> Self {
+        Self::from_judgement(id, title, proves, level, Judgement::by(finding))
     }
 
-    /// As [`Self::of_the_run`], from a judgement.
+    /// As [`Self::for_run`], from a judgement.
     #[must_use]
-    pub fn judged(id: &str, title: &str, proves: &str, level: Level, said: Judgement) -> Self {
+    pub fn from_judgement(id: &str, title: &str, proves: &str, level: Level, judgement: Judgement) -> Self {
         Self {
             id: id.to_owned(),
             title: title.to_owned(),
             proves: proves.to_owned(),
             level,
-            outcome: said.outcome(),
+            outcome: judgement.outcome(),
             began: None,
             seconds: 0.0,
-            summary: said.summary,
-            findings: said.findings,
-            matrices: said.matrices,
-            tables: said.tables,
+            summary: judgement.summary,
+            findings: judgement.findings,
+            matrices: judgement.matrices,
+            tables: judgement.tables,
             log_tail: Vec::new(),
         }
     }
@@ -280,11 +280,11 @@ impl Report {
     /// Adds an entry and determines the verdict again.
     pub fn push(&mut self, entry: TestEntry) {
         self.tests.push(entry);
-        self.settle();
+        self.update_verdict();
     }
 
     /// Determines the verdict from all entries.
-    pub fn settle(&mut self) {
+    pub fn update_verdict(&mut self) {
         self.verdict = outcome::verdict(&self.tests.iter().map(|t| t.outcome).collect::<Vec<_>>());
     }
 }

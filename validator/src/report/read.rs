@@ -1,6 +1,6 @@
 //! Reads a report from its file, strictly: another schema, a missing, unknown or duplicate key, and
-//! contradictions are errors ([`Once`] refuses the duplicates). An incomplete report must not be shown as a complete
-//! one. Also generates the JSON Schema of a report from the types that are written.
+//! contradictions are errors ([`NoDuplicateKeys`] refuses duplicates). An incomplete report must not be shown as a
+//! complete one. Also generates the JSON Schema of a report from the types that are written.
 
 use super::{Report, SCHEMA, TestEntry};
 use crate::outcome::scope::Scope;
@@ -14,7 +14,7 @@ use std::fmt;
 
 /// Why a file is not a report.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadReport {
+pub enum ReportError {
     /// Not JSON.
     #[error("not JSON: {0}")]
     NotJson(String),
@@ -32,18 +32,18 @@ pub enum BadReport {
 /// Reads a report.
 ///
 /// # Errors
-/// See [`BadReport`].
-pub fn from_json(bytes: &[u8]) -> Result<Report, BadReport> {
-    let value: Value = serde_json::from_slice(bytes).map_err(|e| BadReport::NotJson(line(&e)))?;
+/// See [`ReportError`].
+pub fn from_json(bytes: &[u8]) -> Result<Report, ReportError> {
+    let value: Value = serde_json::from_slice(bytes).map_err(|e| ReportError::NotJson(line(&e)))?;
     match value.get("schema") {
         Some(Value::String(schema)) if schema == SCHEMA => {}
-        other => return Err(BadReport::Schema(other.map_or("none".to_owned(), Value::to_string))),
+        other => return Err(ReportError::Schema(other.map_or("none".to_owned(), Value::to_string))),
     }
-    serde_json::from_slice::<Once>(bytes).map_err(|e| BadReport::Shape(line(&e)))?;
-    let mut report: Report = serde_json::from_value(value).map_err(|e| BadReport::Shape(line(&e)))?;
+    serde_json::from_slice::<NoDuplicateKeys>(bytes).map_err(|e| ReportError::Shape(line(&e)))?;
+    let mut report: Report = serde_json::from_value(value).map_err(|e| ReportError::Shape(line(&e)))?;
     // Causes and answer follow from the findings: they are computed again, not taken from the file.
     report.explain();
-    contradiction(&report).map_or(Ok(report), |why| Err(BadReport::Contradiction(why)))
+    contradiction(&report).map_or(Ok(report), |why| Err(ReportError::Contradiction(why)))
 }
 
 /// The schema, draft 2020-12. Keys that it does not name are allowed: later versions of the same format add some.
@@ -61,64 +61,64 @@ fn line(error: &serde_json::Error) -> String {
     shown(&error.to_string())
 }
 
-/// Any JSON value, checked for duplicate keys and discarded.
+/// Checks any JSON value for duplicate keys, and discards the value.
 #[derive(Debug)]
-pub(super) struct Once;
+pub(super) struct NoDuplicateKeys;
 
-impl<'de> Deserialize<'de> for Once {
+impl<'de> Deserialize<'de> for NoDuplicateKeys {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(Looker)
+        from.deserialize_any(NoDuplicateKeysVisitor)
     }
 }
 
-struct Looker;
+struct NoDuplicateKeysVisitor;
 
-impl<'de> Visitor<'de> for Looker {
-    type Value = Once;
+impl<'de> Visitor<'de> for NoDuplicateKeysVisitor {
+    type Value = NoDuplicateKeys;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Once, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<NoDuplicateKeys, A::Error> {
         let mut keys = BTreeSet::new();
         while let Some(key) = map.next_key::<String>()? {
             if keys.contains(&key) {
                 return Err(A::Error::custom(format_args!("duplicate key {key:?}")));
             }
-            map.next_value::<Once>()?;
+            map.next_value::<NoDuplicateKeys>()?;
             keys.insert(key);
         }
-        Ok(Once)
+        Ok(NoDuplicateKeys)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Once, A::Error> {
-        while seq.next_element::<Once>()?.is_some() {}
-        Ok(Once)
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<NoDuplicateKeys, A::Error> {
+        while seq.next_element::<NoDuplicateKeys>()?.is_some() {}
+        Ok(NoDuplicateKeys)
     }
 
-    fn visit_unit<E: Error>(self) -> Result<Once, E> {
-        Ok(Once)
+    fn visit_unit<E: Error>(self) -> Result<NoDuplicateKeys, E> {
+        Ok(NoDuplicateKeys)
     }
 
-    fn visit_bool<E: Error>(self, _: bool) -> Result<Once, E> {
-        Ok(Once)
+    fn visit_bool<E: Error>(self, _: bool) -> Result<NoDuplicateKeys, E> {
+        Ok(NoDuplicateKeys)
     }
 
-    fn visit_i64<E: Error>(self, _: i64) -> Result<Once, E> {
-        Ok(Once)
+    fn visit_i64<E: Error>(self, _: i64) -> Result<NoDuplicateKeys, E> {
+        Ok(NoDuplicateKeys)
     }
 
-    fn visit_u64<E: Error>(self, _: u64) -> Result<Once, E> {
-        Ok(Once)
+    fn visit_u64<E: Error>(self, _: u64) -> Result<NoDuplicateKeys, E> {
+        Ok(NoDuplicateKeys)
     }
 
-    fn visit_f64<E: Error>(self, _: f64) -> Result<Once, E> {
-        Ok(Once)
+    fn visit_f64<E: Error>(self, _: f64) -> Result<NoDuplicateKeys, E> {
+        Ok(NoDuplicateKeys)
     }
 
-    fn visit_str<E: Error>(self, _: &str) -> Result<Once, E> {
-        Ok(Once)
+    fn visit_str<E: Error>(self, _: &str) -> Result<NoDuplicateKeys, E> {
+        Ok(NoDuplicateKeys)
     }
 }
 
@@ -129,7 +129,7 @@ impl<'de> Visitor<'de> for Looker {
 pub(super) fn contradiction(report: &Report) -> Option<String> {
     let mut ids = BTreeSet::new();
     for test in &report.tests {
-        if let Some(why) = of_a_test(test) {
+        if let Some(why) = test_contradiction(test) {
             return Some(format!("test {:?}: {why}", test.id));
         }
         if !ids.insert(&test.id) {
@@ -146,11 +146,11 @@ pub(super) fn contradiction(report: &Report) -> Option<String> {
     };
     differs("FIRSTLIGHT_VERDICT", "verdict", &verdict.to_string())
         .or_else(|| differs("FIRSTLIGHT_SCOPE", "scope", &report.scope.to_string()))
-        .or_else(|| unproven(report))
+        .or_else(|| unproven_claim(report))
 }
 
-/// A good verdict on a machine whose GPUs no test has used.
-fn unproven(report: &Report) -> Option<String> {
+/// The contradiction of a good verdict on a machine whose GPUs no test has used.
+fn unproven_claim(report: &Report) -> Option<String> {
     let good = matches!(report.verdict, Verdict::Pass | Verdict::Degraded);
     let used = |t: &TestEntry| t.id == GPUS_ARE_USED && t.outcome != Outcome::NotApplicable;
     let of_gpus = matches!(report.scope, Scope::Machine | Scope::Gpus(_));
@@ -162,7 +162,7 @@ fn unproven(report: &Report) -> Option<String> {
 /// The test that starts CUDA on every GPU; no other can run without it.
 const GPUS_ARE_USED: &str = "cuda";
 
-fn of_a_test(test: &TestEntry) -> Option<String> {
+fn test_contradiction(test: &TestEntry) -> Option<String> {
     if test.id.is_empty() || !test.id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
         return Some("allowed in an id: letters, digits and -".to_owned());
     }
@@ -170,7 +170,7 @@ fn of_a_test(test: &TestEntry) -> Option<String> {
     if badness(found) > badness(test.outcome) {
         return Some("its outcome is better than its findings".to_owned());
     }
-    test.matrices.iter().find(|matrix| !is_whole(matrix)).map(|matrix| {
+    test.matrices.iter().find(|matrix| !has_valid_shape(matrix)).map(|matrix| {
         let (rows, columns) = (matrix.rows.len(), matrix.columns.len());
         format!("matrix {:?} does not have {rows} rows of {columns} values", matrix.name)
     })
@@ -185,7 +185,6 @@ const fn badness(outcome: Outcome) -> u8 {
     }
 }
 
-fn is_whole(matrix: &Matrix) -> bool {
-    matrix.values.len() == matrix.rows.len()
-        && matrix.values.iter().all(|row| row.len() == matrix.columns.len())
+fn has_valid_shape(matrix: &Matrix) -> bool {
+    matrix.values.len() == matrix.rows.len() && matrix.values.iter().all(|row| row.len() == matrix.columns.len())
 }

@@ -1,7 +1,7 @@
 //! The summary of a report, for a comparison of many. Pure, and small: long texts are cut.
 
 use super::facts::{identity, iommu, iommu_words};
-use super::figures::{Series, figures, is_more};
+use super::figures::{Series, figures, is_larger_better};
 use super::{Gpu, Report};
 use crate::floors::stats::median;
 use crate::outcome::Verdict;
@@ -13,7 +13,7 @@ pub(crate) const PAIRS: &str = "p2p-bandwidth/sample.uni.on";
 /// The speed of NCCL's all-reduce; only the largest size counts.
 pub(crate) const NCCL: &str = "nccl-allreduce/nccl.all_reduce/out-of-place busbw";
 /// The longest text of a summary, in characters; longer ones are cut.
-const LONGEST: usize = 200;
+const MAX_TEXT: usize = 200;
 
 /// The summary of a report.
 #[derive(Debug, Clone, Serialize)]
@@ -54,35 +54,34 @@ pub struct Span {
     pub median: f64,
 }
 
-/// The beginning of a text.
-pub(super) fn cut(text: &str) -> String {
-    if text.chars().nth(LONGEST).is_none() {
+/// Truncates a long text.
+pub(super) fn truncate(text: &str) -> String {
+    if text.chars().nth(MAX_TEXT).is_none() {
         return text.to_owned();
     }
-    text.chars().take(LONGEST).chain("..".chars()).collect()
+    text.chars().take(MAX_TEXT).chain("..".chars()).collect()
 }
 
 impl Summary {
     /// Summarizes `report`.
     #[must_use]
     pub fn of(report: &Report) -> Self {
-        let spans =
-            figures(report).into_iter().filter_map(|(name, series)| Some((span(&name, &series)?, name)));
+        let spans = figures(report).into_iter().filter_map(|(name, series)| Some((summarize(&name, &series)?, name)));
         let state = iommu(report).unwrap_or_else(|| "unknown".to_owned());
         let words = iommu_words(report);
         let setting = if words.is_empty() { state.clone() } else { format!("{state} ({words})") };
         Self {
-            host: cut(report.machine.host.as_deref().unwrap_or("unknown")),
-            started: cut(&report.started),
+            host: truncate(report.machine.host.as_deref().unwrap_or("unknown")),
+            started: truncate(&report.started),
             verdict: report.verdict,
-            answer: cut(&report.answer),
-            first: report.causes.first().map(|cause| cut(&cause.code)),
-            gpus: cut(&report.gpu_names()),
+            answer: truncate(&report.answer),
+            first: report.causes.first().map(|cause| truncate(&cause.code)),
+            gpus: truncate(&report.gpu_names()),
             recorded: report.is_recorded(),
-            facts: facts(report).into_iter().map(|(name, value)| (name, cut(&value))).collect(),
-            figures: spans.map(|(span, name)| (cut(&name), span)).collect(),
+            facts: facts(report).into_iter().map(|(name, value)| (name, truncate(&value))).collect(),
+            figures: spans.map(|(span, name)| (truncate(&name), span)).collect(),
             identity: identity(report).unwrap_or_default(),
-            setting: cut(&setting),
+            setting: truncate(&setting),
         }
     }
 
@@ -130,8 +129,8 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
 
 /// Sums up a series: of pairs, those between different GPUs; of NCCL's sizes, the largest. Other tables have no common
 /// figure.
-fn span(name: &str, series: &Series) -> Option<Span> {
-    let more = is_more(&series.unit)?;
+fn summarize(name: &str, series: &Series) -> Option<Span> {
+    let more = is_larger_better(&series.unit)?;
     let apart = |place: &str| place.split_once(" -> ").is_none_or(|(from, to)| from != to);
     let values: Vec<f64> = match series.of_pairs {
         true => series.cells.iter().filter(|(place, _)| apart(place)).map(|(_, value)| *value).collect(),

@@ -23,8 +23,7 @@ fn report(gb_s: [f64; 2], us: f64) -> Report {
     let nccl = json!({ "name": "nccl.all_reduce", "columns": columns, "rows": [
         ["all_reduce", 1024, "float", "sum", us, 0.0], ["all_reduce", 1 << 27, "float", "sum", 7000.0, gb_s[0]] ] });
     let access = matrix("p2p.connectivity", "1", [[Some(1.0); 2]; 2]);
-    let speeds =
-        matrix("sample.uni.on", "GB/s", [[Some(900.0), Some(gb_s[0])], [Some(gb_s[1]), Some(900.0)]]);
+    let speeds = matrix("sample.uni.on", "GB/s", [[Some(900.0), Some(gb_s[0])], [Some(gb_s[1]), Some(900.0)]]);
     let times = matrix("sample.latency.on.cpu", "us", [[Some(9.0); 2]; 2]);
     let (none, mut tests) = (json!([]), vec![test("cuda", json!([]), json!([]))]);
     tests.push(test("p2p-capability", json!([access]), none.clone()));
@@ -79,16 +78,13 @@ fn figures_are_those_of_gpus_with_a_unit_that_can_be_compared() {
 fn a_slower_pair_is_drift_with_both_numbers_and_a_faster_one_is_a_note() {
     let slow = compared(&report([20.0, 25.0], 20.0));
     assert_eq!(slow.verdict, Verdict::Degraded);
-    let message = "p2p-bandwidth/sample.uni.on 0 -> 1: 20.00 GB/s, baseline 26.00 GB/s +-4.0 %, expected at least 25.00 GB/s";
+    let message =
+        "p2p-bandwidth/sample.uni.on 0 -> 1: 20.00 GB/s, baseline 26.00 GB/s +-4.0 %, expected at least 25.00 GB/s";
     assert!(found(&slow).contains(&("BASELINE-DRIFT", Severity::Warn, message)), "{:?}", found(&slow));
     assert_eq!((slow.compared, slow.changes.len()), (10, 0));
     let fast = compared(&report([30.0, 25.0], 10.0));
     assert_eq!(fast.verdict, Verdict::Pass);
-    assert!(
-        found(&fast)
-            .iter()
-            .all(|(code, severity, _)| *code == "BASELINE-DRIFT" && *severity == Severity::Info)
-    );
+    assert!(found(&fast).iter().all(|(code, severity, _)| *code == "BASELINE-DRIFT" && *severity == Severity::Info));
     assert_eq!(found(&fast).len(), 3);
 }
 
@@ -99,18 +95,10 @@ fn a_missing_figure_is_an_error_and_lost_access_a_failure() {
     let said = compared(&lacking);
     assert_eq!(said.verdict, Verdict::Error);
     assert_eq!(found(&said)[0].0, "BASELINE-MISSING");
-    assert!(
-        found(&said)[0]
-            .2
-            .contains("1 of 4 figures were not measured, the first is 0 -> 1, expected 26.00 GB/s")
-    );
+    assert!(found(&said)[0].2.contains("1 of 4 figures were not measured, the first is 0 -> 1, expected 26.00 GB/s"));
     lacking.tests.remove(3);
     let said = compared(&lacking);
-    assert!(
-        said.test.findings[0].evidence[0].contains("no test p2p-bandwidth"),
-        "{:?}",
-        said.test.findings[0]
-    );
+    assert!(said.test.findings[0].evidence[0].contains("no test p2p-bandwidth"), "{:?}", said.test.findings[0]);
     let mut lost = good();
     lost.tests[1].matrices[0].values[0][1] = Some(0.0);
     let said = compared(&lost);
@@ -126,14 +114,11 @@ fn changes_are_listed_and_a_worse_verdict_counts() {
     let said = compared(&other);
     assert_eq!(said.verdict, Verdict::Pass);
     let changes: Vec<_> = said.changes.iter().map(ToString::to_string).collect();
-    let expected = [
-        "cmdline.iommu: pt, baseline off",
-        "driver.module: 570, baseline 555",
-        "gpu.1.vbios: none, baseline 1.0",
-    ];
+    let expected =
+        ["cmdline.iommu: pt, baseline off", "driver.module: 570, baseline 555", "gpu.1.vbios: none, baseline 1.0"];
     assert_eq!(changes, expected);
     let worse = Code::LinkNarrow.finding(Severity::Warn, "machine", "x4");
-    other.push(TestEntry::of_the_run("links", "", "", Level::Quick, worse));
+    other.push(TestEntry::for_run("links", "", "", Level::Quick, worse));
     other.explain();
     let said = compared(&other);
     assert_eq!(said.verdict, Verdict::Degraded);
@@ -149,19 +134,13 @@ fn other_machines_lower_levels_and_bad_reports_are_refused() {
     let mut other = good();
     other.gpus.truncate(1);
     let why = drift(&known, &other).unwrap_err();
-    assert_eq!(
-        why,
-        "the baseline is of another kind of machine: it has 2 x NVIDIA X, the report 1 x NVIDIA X"
-    );
+    assert_eq!(why, "the baseline is of another kind of machine: it has 2 x NVIDIA X, the report 1 x NVIDIA X");
     assert!(baseline(&[good(), other]).unwrap_err().contains("same GPUs and level"));
     let quick = Report { level: Level::Quick, ..good() };
     assert!(drift(&known, &quick).unwrap_err().contains("level quick, but the baseline of level standard"));
     assert!(drift(&known, &Report { level: Level::Full, ..good() }).is_ok());
     let failed = Report { verdict: Verdict::Fail, ..good() };
-    assert_eq!(
-        baseline(&[failed]).unwrap_err(),
-        "the verdict is FAIL, allowed in a baseline: PASS, DEGRADED"
-    );
+    assert_eq!(baseline(&[failed]).unwrap_err(), "the verdict is FAIL, allowed in a baseline: PASS, DEGRADED");
     let part = Report { scope: crate::outcome::scope::Scope::Fabric, ..good() };
     assert!(baseline(&[part]).unwrap_err().starts_with("the scope is fabric"));
     assert!(baseline(&[Report { tests: vec![], ..good() }]).unwrap_err().contains("no figure"));
@@ -186,8 +165,7 @@ fn several_reports_measure_the_noise() {
     assert!(made.noise.contains("3 reports") && made.varying.contains("machine.host"), "{made:?}");
     assert!(!made.facts.contains_key("machine.host"));
     assert_eq!(
-        made.figures["nccl-allreduce/nccl.all_reduce/out-of-place time"].cells["all_reduce 1024 float sum"]
-            .tolerance,
+        made.figures["nccl-allreduce/nccl.all_reduce/out-of-place time"].cells["all_reduce 1024 float sum"].tolerance,
         1.0
     );
     all[1].tests[3].matrices[0].values[0][1] = None;

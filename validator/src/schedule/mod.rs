@@ -8,7 +8,7 @@ mod text;
 
 pub(crate) use plan::circle;
 pub use plan::{Plan, Shared};
-pub use route::{Lane, NoRoute, Route, Routes, Way};
+pub use route::{LinkDirection, NoRoute, Route, RouteKind, Routes};
 
 use crate::machine::GpuId;
 use crate::machine::pcie::model::Bdf;

@@ -36,20 +36,20 @@ impl Plan {
         // matchings.
         let both = |round: Vec<Pair>| [round.clone(), round.into_iter().map(Pair::back).collect()];
         let offers = circle(routes.gpus().len()).into_iter().flat_map(both).flatten();
-        Self::made(routes, true, offers)
+        Self::first_fit(routes, true, offers)
     }
 
     /// Every pair is one transfer, in both directions at once.
     #[must_use]
     pub fn unordered(routes: &Routes) -> Self {
-        Self::made(routes, false, circle(routes.gpus().len()).into_iter().flatten())
+        Self::first_fit(routes, false, circle(routes.gpus().len()).into_iter().flatten())
     }
 
-    fn made(routes: &Routes, ordered: bool, offers: impl Iterator<Item = Pair>) -> Self {
-        let ids = Ids::of(routes);
+    fn first_fit(routes: &Routes, ordered: bool, offers: impl Iterator<Item = Pair>) -> Self {
+        let ids = ResourceIds::of(routes);
         let mut rounds: Vec<Round> = Vec::new();
         for pair in offers {
-            let needs = ids.needs(routes, pair);
+            let needs = ids.set_of(routes, pair);
             match rounds.iter_mut().find(|round| round.is_free(&needs)) {
                 Some(round) => round.take(pair, &needs),
                 None => rounds.push(Round { pairs: vec![pair], used: needs }),
@@ -67,18 +67,18 @@ impl Plan {
 }
 
 /// A number for each resource, so that a set of resources is a bit set of a few words.
-struct Ids<'a>(BTreeMap<&'a Resource, usize>);
+struct ResourceIds<'a>(BTreeMap<&'a Resource, usize>);
 
 /// A set of resources by their numbers, 64 to a word.
-type Bits = Vec<u64>;
+type ResourceSet = Vec<u64>;
 
-impl<'a> Ids<'a> {
+impl<'a> ResourceIds<'a> {
     fn of(routes: &'a Routes) -> Self {
         let all: BTreeSet<_> = routes.all().flat_map(|r| &r.resources).collect();
         Self(all.into_iter().zip(0..).collect())
     }
 
-    fn needs(&self, routes: &Routes, pair: Pair) -> Bits {
+    fn set_of(&self, routes: &Routes, pair: Pair) -> ResourceSet {
         let mut bits = vec![0; self.0.len().div_ceil(64)];
         let resources = routes.get(pair).into_iter().flat_map(|r| &r.resources);
         for id in resources.filter_map(|r| self.0.get(r)) {
@@ -93,15 +93,15 @@ impl<'a> Ids<'a> {
 /// A round under construction.
 struct Round {
     pairs: Vec<Pair>,
-    used: Bits,
+    used: ResourceSet,
 }
 
 impl Round {
-    fn is_free(&self, needs: &Bits) -> bool {
+    fn is_free(&self, needs: &ResourceSet) -> bool {
         self.used.iter().zip(needs).all(|(used, need)| used & need == 0)
     }
 
-    fn take(&mut self, pair: Pair, needs: &Bits) {
+    fn take(&mut self, pair: Pair, needs: &ResourceSet) {
         self.pairs.push(pair);
         self.used.iter_mut().zip(needs).for_each(|(used, need)| *used |= need);
     }

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// How two GPUs reach each other.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Way {
+pub enum RouteKind {
     /// This many NVLinks, direct or through NVSwitches.
     NvLink(u32),
     /// Over PCIe.
@@ -26,24 +26,24 @@ pub enum Way {
     Staged,
 }
 
-/// One pair's path.
+/// A pair's path, and the resources that it occupies.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Route {
     /// The kind.
-    pub way: Way,
+    pub kind: RouteKind,
     /// The resources that it occupies, including the two GPUs.
     pub resources: BTreeSet<Resource>,
 }
 
 /// The direction in which traffic occupies a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Lane {
+pub enum LinkDirection {
     /// From a GPU towards the root.
     Up,
     /// From the root towards a GPU.
     Down,
     /// Both, for a resource without separate directions, as far as known.
-    Whole,
+    Both,
 }
 
 /// The paths of all pairs of some GPUs.
@@ -79,11 +79,11 @@ impl Routes {
         let routes = Self::of(gpus, |pair, a, b| {
             let ends = [Resource::Gpu(pair.from), Resource::Gpu(pair.to)];
             if let Some(links) = nvlinks.get(&(a.min(b), a.max(b))).filter(|n| **n > 0) {
-                return Ok(Route { way: Way::NvLink(*links), resources: BTreeSet::from(ends) });
+                return Ok(Route { kind: RouteKind::NvLink(*links), resources: BTreeSet::from(ends) });
             }
             let path = between(&tree, a, b).ok_or(NoRoute { pair, a, b })?;
             let resources = ends.into_iter().chain(crossed(&tree, &path)).collect();
-            Ok(Route { way: Way::Pcie { kind: path.kind, raw_gb_s: path.raw_gb_s }, resources })
+            Ok(Route { kind: RouteKind::Pcie { kind: path.kind, raw_gb_s: path.raw_gb_s }, resources })
         })?;
         let above = |gpu: &Bdf| tree.above(*gpu).iter().map(|d| d.bdf).collect();
         Ok(Self { above: gpus.iter().map(above).collect(), ..routes })
@@ -95,7 +95,7 @@ impl Routes {
     pub fn staged(gpus: &[Bdf]) -> Self {
         let staged = |pair: Pair, _, _| -> Result<Route, std::convert::Infallible> {
             let shared = [Resource::Gpu(pair.from), Resource::Gpu(pair.to), Resource::Host];
-            Ok(Route { way: Way::Staged, resources: BTreeSet::from(shared) })
+            Ok(Route { kind: RouteKind::Staged, resources: BTreeSet::from(shared) })
         };
         match Self::of(gpus, staged) {
             Ok(routes) => routes,
@@ -129,22 +129,22 @@ impl Routes {
     /// The resources that a transfer in one direction occupies, and in which direction: links carry both
     /// directions at once. Empty when there is no such pair.
     #[must_use]
-    pub fn lanes(&self, pair: Pair) -> Vec<(&Resource, Lane)> {
+    pub fn directed_resources(&self, pair: Pair) -> Vec<(&Resource, LinkDirection)> {
         let resources = self.get(pair).into_iter().flat_map(|r| &r.resources);
-        resources.flat_map(|r| self.halves(r, pair).into_iter().map(move |lane| (r, lane))).collect()
+        let directed = |r| self.directions(r, pair).into_iter().map(move |direction| (r, direction));
+        resources.flat_map(directed).collect()
     }
 
-    fn halves(&self, resource: &Resource, pair: Pair) -> Vec<Lane> {
-        let over =
-            |gpu: GpuId, port: &Bdf| self.above.get(gpu.index()).is_some_and(|ports| ports.contains(port));
+    fn directions(&self, resource: &Resource, pair: Pair) -> Vec<LinkDirection> {
+        let over = |gpu: GpuId, port: &Bdf| self.above.get(gpu.index()).is_some_and(|ports| ports.contains(port));
         let (up, down) = match resource {
             Resource::Gpu(n) => (*n == pair.from, *n == pair.to),
             Resource::Port(port) => (over(pair.from, port), over(pair.to, port)),
             _ => (false, false),
         };
-        let lanes = [up.then_some(Lane::Up), down.then_some(Lane::Down)];
-        let lanes: Vec<_> = lanes.into_iter().flatten().collect();
-        if lanes.is_empty() { vec![Lane::Whole] } else { lanes }
+        let directions = [up.then_some(LinkDirection::Up), down.then_some(LinkDirection::Down)];
+        let directions: Vec<_> = directions.into_iter().flatten().collect();
+        if directions.is_empty() { vec![LinkDirection::Both] } else { directions }
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Route> {

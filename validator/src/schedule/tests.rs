@@ -89,7 +89,7 @@ fn behind_nvswitch_only_the_gpus_themselves_are_shared() {
 #[test]
 fn on_one_host_bridge_every_pair_is_alone() {
     let routes = over_pcie(&on_one_root_bus(4));
-    assert!(matches!(routes.get(Pair::of(0, 1)).unwrap().way, Way::Pcie { kind: PathKind::Phb, .. }));
+    assert!(matches!(routes.get(Pair::of(0, 1)).unwrap().kind, RouteKind::Pcie { kind: PathKind::Phb, .. }));
     let (ordered, unordered) = plans(&routes);
     assert_eq!((ordered.rounds.len(), unordered.rounds.len()), (12, 6));
     assert_eq!(unordered.shared[0].resource, Resource::HostBridge("pci0000:00".into()));
@@ -172,8 +172,8 @@ fn gpu_numbers_are_the_callers_and_not_the_order_of_addresses() {
     let mut gpus = fabric.gpus.clone();
     gpus.swap(1, 7);
     let routes = Routes::new(&fabric, &gpus, &NvLinks::new()).unwrap();
-    let kind = |a, b| match routes.get(Pair::of(a, b)).unwrap().way {
-        Way::Pcie { kind, .. } => kind,
+    let kind = |a, b| match routes.get(Pair::of(a, b)).unwrap().kind {
+        RouteKind::Pcie { kind, .. } => kind,
         other => panic!("{other:?}"),
     };
     assert_eq!((kind(0, 7), kind(0, 1), kind(7, 0)), (PathKind::Pix, PathKind::Phb, PathKind::Pix));

@@ -19,7 +19,7 @@ impl fmt::Display for Plan {
             count(rounds, "round")
         )?;
         if pairs > 0 {
-            f.write_str(&self.why())?;
+            f.write_str(&self.shared_lines())?;
         }
         for group in self.rounds.chunk_by(|a, b| a.len() == 1 && b.len() == 1).scan(1, numbered) {
             f.write_str(&self.line(group))?;
@@ -39,7 +39,7 @@ fn numbered<'a>(next: &mut usize, rounds: &'a [Vec<Pair>]) -> Option<Numbered<'a
 
 impl Plan {
     /// The resources that keep pairs from running together, a line each.
-    fn why(&self) -> String {
+    fn shared_lines(&self) -> String {
         let mut text = wrapped("  ", "    ", "a GPU takes part in one transfer at a time");
         for shared in self.shared.iter().take(NAMED) {
             text += &wrapped("  ", "    ", &self.sentence(shared));

@@ -3,19 +3,19 @@
 use super::Test;
 use super::nccl::Arms;
 use crate::config::Config;
-use crate::gpu::{Clique, GpuError, Look, Nvml};
+use crate::gpu::{Clique, GpuError, GpuSnapshot, Nvml};
 use crate::machine::host::identity::Identity;
 use crate::machine::host::kmsg;
-use crate::machine::host::nvidia::{Nvidia, Read};
+use crate::machine::host::nvidia::{Nvidia, ReadResult};
 use crate::machine::pcie::model::Fabric;
 use crate::machine::root::Root;
 use crate::outcome::Matrix;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::outcome::{Judgement, Outcome};
-use crate::suite::p2p::processes::Beside;
+use crate::suite::p2p::processes::PrestartedPeer;
 use crate::suite::protocol::Message;
+use crate::suite::shared::bar1_mapping::Bar1ByGpu;
 use crate::suite::shared::gpu_fault;
-use crate::suite::shared::window::Windows;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -23,7 +23,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Why the GPUs of a recorded machine cannot be tested.
-const ELSEWHERE: &str = "this is a recorded machine, whose GPUs are not in this computer";
+const RECORDED: &str = "this is a recorded machine, whose GPUs are not in this computer";
 
 /// The machine under test.
 pub struct Machine {
@@ -42,9 +42,9 @@ pub struct Machine {
     /// NVIDIA's driver.
     pub nvidia: Nvidia,
     /// The ids of the tests that this process runs.
-    pub due: Vec<String>,
+    pub tests: Vec<String>,
     /// The outcomes of earlier tests by id, including those of earlier workers.
-    pub ended: RefCell<BTreeMap<String, Outcome>>,
+    pub outcomes: RefCell<BTreeMap<String, Outcome>>,
     /// The matrices that earlier tests measured, by id.
     pub matrices: RefCell<BTreeMap<String, Vec<Matrix>>>,
     /// The machine's GPUs, opened by the first test that needs them.
@@ -52,11 +52,11 @@ pub struct Machine {
     /// NCCL's processes, started by the first test that needs them.
     pub nccl: Arms,
     /// A second process with CUDA, for tests that need one.
-    pub beside: Beside,
+    pub prestarted: PrestartedPeer,
     /// The end of the running test's deadline; `None` before the first test.
-    pub until: Cell<Option<Instant>>,
+    pub deadline: Cell<Option<Instant>>,
     /// Sends the parent a message in the middle of a test.
-    pub tell: Box<dyn Fn(Message)>,
+    pub send: Box<dyn Fn(Message)>,
 }
 
 /// What the driver's libraries report about the machine's GPUs; each value is read once.
@@ -65,11 +65,11 @@ pub struct Gpus {
     clique: OnceCell<Result<Clique, GpuError>>,
     nvml: OnceCell<Result<Nvml, String>>,
     /// Their state before this process used them.
-    pub(super) before: OnceCell<Look>,
+    pub(super) before: OnceCell<GpuSnapshot>,
     /// NVML's error if it hangs; then the GPUs are not queried again.
-    pub(super) hangs: OnceCell<Option<String>>,
+    pub(super) nvml_hang: OnceCell<Option<String>>,
     /// The use of their BAR1.
-    pub(super) windows: OnceCell<Result<Windows, String>>,
+    pub(super) bar1_by_gpu: OnceCell<Result<Bar1ByGpu, String>>,
 }
 
 impl fmt::Debug for Machine {
@@ -82,7 +82,7 @@ impl Machine {
     /// Whether this process runs `test`.
     #[must_use]
     pub fn runs(&self, test: &Test) -> bool {
-        self.due.iter().any(|id| id == test.id)
+        self.tests.iter().any(|id| id == test.id)
     }
 
     /// The GPUs, each with a CUDA context. The first call takes seconds.
@@ -91,13 +91,13 @@ impl Machine {
     /// `CUDA-MISSING`, `CUDA-START` and similar codes with the reason.
     pub fn clique(&self) -> Result<&Clique, Box<Finding>> {
         let open = || {
-            self.before();
+            self.snapshot_before();
             self.doing("starting CUDA");
             let clique = Clique::open()?;
-            (self.tell)(Message::Cuda(clique.cuda.clone()));
+            (self.send)(Message::Cuda(clique.cuda.clone()));
             Ok(clique)
         };
-        self.gpus.clique.get_or_init(open).as_ref().map_err(gpu_fault::starting)
+        self.gpus.clique.get_or_init(open).as_ref().map_err(gpu_fault::start_finding)
     }
 
     /// NVML, or why it does not start.
@@ -112,15 +112,15 @@ impl Machine {
     ///
     /// # Errors
     /// Why not.
-    pub(in crate::suite) fn asks_nvml(&self) -> Result<(), String> {
-        if self.is_elsewhere() {
-            return Err(ELSEWHERE.to_owned());
+    pub(in crate::suite) fn check_nvml(&self) -> Result<(), String> {
+        if self.is_recorded() {
+            return Err(RECORDED.to_owned());
         }
-        self.stuck().map_or(Ok(()), |stuck| Err(stuck.message))
+        self.start_timeout().map_or(Ok(()), |stuck| Err(stuck.message))
     }
 
     /// Whether the machine was read from recorded files and no library simulates its GPUs.
-    fn is_elsewhere(&self) -> bool {
+    fn is_recorded(&self) -> bool {
         self.root.path() != Path::new("/") && self.config.validate.library_path.is_empty()
     }
 
@@ -132,19 +132,19 @@ impl Machine {
 
     /// The time left until the running test's deadline.
     #[must_use]
-    pub fn left(&self) -> Option<Duration> {
-        Some(self.until.get()?.saturating_duration_since(Instant::now()))
+    pub fn time_left(&self) -> Option<Duration> {
+        Some(self.deadline.get()?.saturating_duration_since(Instant::now()))
     }
 
     /// Reports the current activity to the parent, which names it if this process hangs or dies.
     pub fn doing(&self, what: &str) {
-        (self.tell)(Message::Doing(what.to_owned()));
+        (self.send)(Message::Doing(what.to_owned()));
     }
 
     /// The outcome of an earlier test; `None` when it did not run.
     #[must_use]
     pub fn outcome(&self, id: &str) -> Option<Outcome> {
-        self.ended.borrow().get(id).copied()
+        self.outcomes.borrow().get(id).copied()
     }
 
     /// A matrix that an earlier test measured; `None` when it did not.
@@ -159,16 +159,16 @@ impl Machine {
     /// # Errors
     /// When this is unknown.
     pub fn no_gpus(&self, pairs: bool) -> Result<Option<Judgement>, Box<Finding>> {
-        if let Some(idle) = self.idle()? {
+        if let Some(idle) = self.no_driver()? {
             return Ok(Some(idle));
         }
-        if self.is_elsewhere() {
-            return Ok(Some(Judgement::not_applicable(ELSEWHERE)));
+        if self.is_recorded() {
+            return Ok(Some(Judgement::not_applicable(RECORDED)));
         }
-        if let Some(stuck) = self.stuck() {
+        if let Some(stuck) = self.start_timeout() {
             return Err(Box::new(stuck));
         }
-        if let Some(why) = self.hangs() {
+        if let Some(why) = self.nvml_hang() {
             let message = format!("not run, because the driver does not answer: {why}");
             return Err(Box::new(Code::NvmlTimeout.finding(Severity::Error, "machine", message)));
         }
@@ -214,7 +214,7 @@ impl Machine {
     ///
     /// # Errors
     /// When this is unknown.
-    pub fn idle(&self) -> Result<Option<Judgement>, Box<Finding>> {
+    pub fn no_driver(&self) -> Result<Option<Judgement>, Box<Finding>> {
         if self.fabric()?.gpus.is_empty() {
             return Ok(Some(Judgement::not_applicable("no NVIDIA GPU")));
         }
@@ -223,10 +223,9 @@ impl Machine {
     }
 
     /// The finding that the driver's start did not end; then every call into the driver may hang as well.
-    fn stuck(&self) -> Option<Finding> {
+    fn start_timeout(&self) -> Option<Finding> {
         let account = self.nvidia.account.as_ref().ok()?.as_ref()?;
-        let found =
-            account.findings::<Finding>().into_iter().find(|finding| finding.is(Code::DriverTimeout))?;
+        let found = account.findings::<Finding>().into_iter().find(|finding| finding.is(Code::DriverTimeout))?;
         let message = format!("not run, because the driver does not answer: {}", found.message);
         Some(Code::DriverTimeout.finding(Severity::Error, &found.subject, message))
     }
@@ -251,7 +250,7 @@ fn no_pair(there: usize, seen: usize) -> Option<String> {
 }
 
 /// The value that was read, or `SYS-UNREADABLE` with the file and the reason.
-pub(super) fn known<T>(read: &Read<T>) -> Result<&T, Box<Finding>> {
+pub(super) fn known<T>(read: &ReadResult<T>) -> Result<&T, Box<Finding>> {
     read.as_ref().map_err(|why| Box::new(Code::SysUnreadable.finding(Severity::Error, "machine", why)))
 }
 

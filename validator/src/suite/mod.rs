@@ -17,11 +17,11 @@ mod stress;
 pub use machine::{Gpus, Machine};
 pub use nccl::Arms;
 pub(crate) use p2p::allreduce::ID as P2P_ALLREDUCE;
-pub use p2p::processes::Beside;
-pub use selection::{Plan, plan, selection};
+pub use p2p::processes::PrestartedPeer;
+pub use selection::{TestPlan, plan, selection};
 
 use crate::config::{Expect, Level, Validate};
-use crate::gpu::Standing;
+use crate::gpu::GpuStatus;
 use crate::machine::pcie::model::Fabric;
 use crate::outcome::Judgement;
 use crate::outcome::finding::Finding;
@@ -66,7 +66,7 @@ impl Test {
     /// The time limit on a machine with this many GPUs: GPU tests have more time with more pairs, and tests that
     /// only level `acceptance` runs have the configured `acceptance_s` in addition.
     #[must_use]
-    pub fn patience(&self, gpus: usize, asked: &Validate) -> Duration {
+    pub fn time_limit(&self, gpus: usize, asked: &Validate) -> Duration {
         if self.level == Level::Acceptance {
             return self.deadline.saturating_add(Duration::from_secs(asked.acceptance_s));
         }
@@ -78,7 +78,7 @@ impl Test {
 
 /// The step that a test belongs to if it can take the machine down.
 #[must_use]
-pub fn part(test: &Test) -> Option<Step> {
+pub fn step_of(test: &Test) -> Option<Step> {
     if UNDER_LOAD.contains(&test.id) {
         return Some(Step::FullLoad);
     }
@@ -88,7 +88,7 @@ pub fn part(test: &Test) -> Option<Step> {
 
 /// Every test, in the order in which they run and are shown.
 pub const ALL: &[&Test] = &[
-    &fabric::reading::TEST,
+    &fabric::inventory::TEST,
     &host::cmdline::TEST,
     &host::image::TEST,
     &host::iommu::TEST,
@@ -131,16 +131,16 @@ pub const ALL: &[&Test] = &[
 ];
 
 /// For a test that only reads files: ten seconds are a hundred times what it takes on a large machine.
-const READING: Duration = Duration::from_secs(10);
+const FILE_DEADLINE: Duration = Duration::from_secs(10);
 
 /// For a test that also queries NVML, which starts every GPU that no other program holds open.
-const ASKING: Duration = Duration::from_secs(30);
+const NVML_DEADLINE: Duration = Duration::from_secs(30);
 
 /// The other process of `p2p-processes`; serves until the worker has no more requests.
 ///
 /// # Errors
 /// The worker sent something malformed, or is gone.
-pub fn partner() -> std::io::Result<()> {
+pub fn serve_p2p_processes() -> std::io::Result<()> {
     p2p::processes::serve()
 }
 
@@ -148,18 +148,18 @@ pub fn partner() -> std::io::Result<()> {
 ///
 /// # Errors
 /// The worker sent something malformed, or is gone.
-pub fn reducer() -> std::io::Result<()> {
+pub fn serve_p2p_allreduce() -> std::io::Result<()> {
     p2p::allreduce::serve()
 }
 
-pub use shared::look::LATE as NVML_HANGS;
+pub use shared::gpu_snapshots::NVML_HANGS;
 
 /// The present state of the machine's GPUs.
 ///
 /// # Errors
 /// NVML's error, or that it does not answer in time.
-pub fn look(fabric: Option<&Fabric>) -> Result<Vec<Standing>, String> {
-    shared::look::within(shared::look::PROBE, shared::look::held(fabric))
+pub fn gpu_states(fabric: Option<&Fabric>) -> Result<Vec<GpuStatus>, String> {
+    shared::gpu_snapshots::query_status(shared::gpu_snapshots::PROBE_LIMIT, shared::gpu_snapshots::driver_gpus(fabric))
 }
 
 /// The tests that this configuration requires because no other test can judge what it expects.
@@ -170,7 +170,7 @@ pub const fn demanded(expect: &Expect) -> &'static [&'static str] {
 
 /// The tests without which nothing is proven about this many GPUs. With one GPU, tests of pairs are not
 /// among them.
-pub fn proof(gpus: usize) -> impl Iterator<Item = &'static Test> {
+pub fn mandatory_gpu_tests(gpus: usize) -> impl Iterator<Item = &'static Test> {
     let mandatory = move |test: &&Test| gpus > 0 && test.group == Group::Gpu && test.mandatory;
     let of_one = move |test: &&Test| gpus > 1 || test.id == driver::cuda::TEST.id;
     ALL.iter().copied().filter(mandatory).filter(of_one)
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn each_gpu_by_itself_and_what_adds_load_are_apart_from_what_has_peers() {
-        let of = |part| ALL.iter().filter(move |t| super::part(t) == Some(part)).map(|t| t.id);
+        let of = |step| ALL.iter().filter(move |t| step_of(t) == Some(step)).map(|t| t.id);
         assert_eq!(of(Step::FullLoad).collect::<Vec<_>>(), UNDER_LOAD);
         assert!(of(Step::FullLoad).all(|id| by_id(id).unwrap().level == Level::Acceptance));
         let peers: Vec<_> = of(Step::PeerWrite).collect();

@@ -2,7 +2,7 @@
 //! each message that was processed.
 
 use crate::config::Config;
-use crate::gpu::Look;
+use crate::gpu::GpuSnapshot;
 use crate::machine::host::identity::Identity;
 use crate::machine::host::nvidia::gpus::Information;
 use crate::machine::host::nvidia::module::ModuleHash;
@@ -77,7 +77,7 @@ pub enum Message {
     NvLinks(Result<Vec<(Bdf, Bdf, u32)>, String>),
     /// The state of the GPUs: before the first test that uses them, and after each test with GPUs, where
     /// requested.
-    Look(Option<Look>),
+    Look(Option<GpuSnapshot>),
     /// A test begins.
     Begin(String),
     /// What the running test is doing; the parent names it if this is the last message.

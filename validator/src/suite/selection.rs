@@ -9,7 +9,7 @@ use crate::outcome::scope::Scope;
 
 /// Which tests run and which do not.
 #[derive(Debug, Default)]
-pub struct Plan {
+pub struct TestPlan {
     /// The scope of the verdict.
     pub scope: Scope,
     /// In the order of the suite.
@@ -18,7 +18,7 @@ pub struct Plan {
     pub left_out: Vec<(&'static Test, &'static str)>,
 }
 
-impl Plan {
+impl TestPlan {
     /// The tests to run, by group and thoroughness: each list is one worker's. A test that is requested by
     /// name is as thorough as its own level, the others as the requested level.
     #[must_use]
@@ -34,15 +34,11 @@ impl Plan {
 
 /// The tests that `validate` runs.
 #[must_use]
-pub fn plan(config: &Config) -> Plan {
+pub fn plan(config: &Config) -> TestPlan {
     let (asked, demanded) = (&config.validate, demanded(&config.expect));
     match &asked.scope {
-        Scope::Machine | Scope::Gpus(_) => {
-            Plan { scope: asked.scope.clone(), ..among(asked, demanded, |_| true) }
-        }
-        Scope::Fabric => {
-            Plan { scope: Scope::Fabric, ..among(asked, demanded, |test| test.group == Group::Host) }
-        }
+        Scope::Machine | Scope::Gpus(_) => TestPlan { scope: asked.scope.clone(), ..among(asked, demanded, |_| true) },
+        Scope::Fabric => TestPlan { scope: Scope::Fabric, ..among(asked, demanded, |test| test.group == Group::Host) },
         Scope::Only(ids) => selection(asked, &ids.iter().map(String::as_str).collect::<Vec<_>>()),
     }
 }
@@ -50,15 +46,15 @@ pub fn plan(config: &Config) -> Plan {
 /// The tests of a command that is about some tests only: the others were never requested, so nothing is
 /// missing when they do not run.
 #[must_use]
-pub fn selection(asked: &Validate, ids: &[&str]) -> Plan {
+pub fn selection(asked: &Validate, ids: &[&str]) -> TestPlan {
     let mut plan = among(asked, &[], |test| ids.contains(&test.id));
     let due = plan.run.iter().chain(plan.left_out.iter().map(|(test, _)| test));
     plan.scope = Scope::Only(due.map(|test| test.id.to_owned()).collect());
     plan
 }
 
-fn among(asked: &Validate, demanded: &[&str], wanted: impl Fn(&Test) -> bool) -> Plan {
-    let mut plan = Plan::default();
+fn among(asked: &Validate, demanded: &[&str], wanted: impl Fn(&Test) -> bool) -> TestPlan {
+    let mut plan = TestPlan::default();
     let is_demanded = |test: &Test| demanded.contains(&test.id);
     let named = |test: &Test, ids: &[String]| ids.iter().any(|id| id == test.id);
     let due = |test: &Test| test.level <= asked.level || is_demanded(test) || named(test, &asked.only);
@@ -146,8 +142,7 @@ mod tests {
         let all = Config::default().validate;
         let plan = selection(&all, &["acs", "links"]);
         assert_eq!((plan.run.len(), plan.left_out.len()), (2, 0));
-        let skipping =
-            selection(&Validate { skip: vec!["acs".into(), "iommu".into()], ..all }, &["acs", "links"]);
+        let skipping = selection(&Validate { skip: vec!["acs".into(), "iommu".into()], ..all }, &["acs", "links"]);
         assert_eq!((skipping.run.len(), skipping.left_out.len()), (1, 1));
     }
 
@@ -156,7 +151,7 @@ mod tests {
         let asked = Config::default();
         let groups = plan(&asked).groups(&asked.validate);
         assert_eq!(groups.iter().map(|(_, g)| g[0].group).collect::<Vec<_>>(), [Group::Host, Group::Gpu]);
-        assert!(Plan::default().groups(&asked.validate).is_empty());
+        assert!(TestPlan::default().groups(&asked.validate).is_empty());
     }
 
     #[test]

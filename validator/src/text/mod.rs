@@ -1,5 +1,5 @@
-//! Text for people: counts, times, sizes, errors, and untrusted text made safe to print: it must neither break the line of a
-//! message nor move a terminal's cursor. Pure.
+//! Text for people: counts, times, sizes, errors, and untrusted text made safe to print: it must neither break the
+//! line of a message nor move a terminal's cursor. Pure.
 
 pub(crate) mod time;
 

@@ -1,10 +1,10 @@
-//! Tests that need root: `publish` to a mounted disk, for which an image file is used, and workers that hang or die while
-//! the real program waits for them. The kernel asks the test (through fanotify) before the ACPI table is opened, which only
-//! the test `cpus` does, and the test does not answer. (A pipe instead of the table would not be a regular file, and no
-//! program would wait for it.)
+//! Tests that need root: `publish` to a mounted disk, for which an image file is used, and workers that hang or die
+//! while the real program waits for them. The kernel asks the test (through fanotify) before the ACPI table is
+//! opened, which only the test `cpus` does, and the test does not answer. (A pipe instead of the table would not be a
+//! regular file, and no program would wait for it.)
 
 use crate::machine::{Machine, Run, codes, firstlight, run_of, standard, test};
-use crate::publish::{Place, REPORT, names};
+use crate::publish::{REPORT, Workspace, names};
 use nix::errno::Errno;
 use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags, MarkFlags, MaskFlags};
 use rustix::fs::CWD;
@@ -18,24 +18,19 @@ use std::time::{Duration, Instant};
 
 #[test]
 fn a_full_partition_is_one_line_and_keeps_what_it_has() {
-    let place = Place::new();
+    let place = Workspace::new();
     let disk = Disk::of(&place);
     let at = disk.at.clone();
     assert_eq!(place.publish(&["--partition", &at]).status, 0);
-    let fill =
-        Command::new("dd").args(["if=/dev/zero", &format!("of={at}/rest"), "bs=512"]).output().unwrap();
+    let fill = Command::new("dd").args(["if=/dev/zero", &format!("of={at}/rest"), "bs=512"]).output().unwrap();
     assert!(!fill.status.success());
     let long = REPORT.replace('}', &format!(",\"x\":\"{}\"}}", "x".repeat(4000)));
     fs::write(place.path("report.json"), long).unwrap();
     let done = place.publish(&["--partition", &at, "--keep", "1"]);
-    let line =
-        "partition: not kept: reports/: no room for 4089 bytes; nothing was removed: delete files there\n";
+    let line = "partition: not kept: reports/: no room for 4089 bytes; nothing was removed: delete files there\n";
     assert_eq!((done.out.as_str(), done.status), (line, 1));
     assert_eq!(names(format!("{at}/reports")), ["000001-20261120T100000Z-FAIL.json"]);
-    assert_eq!(
-        fs::read_to_string(format!("{at}/reports/000001-20261120T100000Z-FAIL.json")).unwrap(),
-        REPORT
-    );
+    assert_eq!(fs::read_to_string(format!("{at}/reports/000001-20261120T100000Z-FAIL.json")).unwrap(), REPORT);
 }
 
 /// A small mounted file system; unmounted when dropped. Needs root.
@@ -44,7 +39,7 @@ struct Disk {
 }
 
 impl Disk {
-    fn of(place: &Place) -> Self {
+    fn of(place: &Workspace) -> Self {
         let (file, at) = (place.path("disk"), place.path("mounted"));
         fs::create_dir(&at).unwrap();
         let options = ["-q", "-t", "ext4", "-O", "^has_journal", "-b", "1024"];
@@ -64,10 +59,9 @@ impl Drop for Disk {
 
 #[test]
 fn a_mounted_device_is_found_by_its_name() {
-    let place = Place::new();
+    let place = Workspace::new();
     let disk = Disk::of(&place);
-    let (mounts, at) =
-        (fs::read_to_string("/proc/self/mounts").unwrap(), fs::canonicalize(&disk.at).unwrap());
+    let (mounts, at) = (fs::read_to_string("/proc/self/mounts").unwrap(), fs::canonicalize(&disk.at).unwrap());
     let device = mounts.lines().find(|l| l.split(' ').nth(1) == at.to_str()).unwrap();
     let device = device.split(' ').next().unwrap();
     let done = place.publish(&["--partition", device]);
@@ -173,8 +167,8 @@ fn a_fault_that_the_kernel_logs_while_tests_run_is_in_the_report_once() {
     kill_process(worker, Signal::KILL).unwrap();
     drop(group);
     let (_, report) = end(child);
-    // Which test reports it depends on how much the parent had read. The test `xid` reads the whole log, so it reports it
-    // as well.
+    // Which test reports it depends on how much the parent had read. The test `xid` reads the whole log, so it
+    // reports it as well.
     let has_xid = |id: &&str| *id != "xid" && codes(&report, id).contains(&"GPU-XID".to_owned());
     let with: Vec<_> = standard().into_iter().filter(has_xid).collect();
     assert_eq!(with.len(), 1, "{report}");
@@ -233,18 +227,14 @@ fn a_signal_ends_the_worker_and_the_report_is_written_all_the_same() {
         assert_eq!(outcome(&report, "iommu"), "pass");
         assert_eq!(report["tests"].as_array().unwrap().len(), standard().len());
         let last = run.out.lines().last().unwrap();
-        assert!(
-            last.starts_with("FIRSTLIGHT verdict=ERROR failed=cpus,gpus,")
-                && last.contains(" codes=INTERRUPTED ")
-        );
+        assert!(last.starts_with("FIRSTLIGHT verdict=ERROR failed=cpus,gpus,") && last.contains(" codes=INTERRUPTED "));
     }
 }
 
 #[test]
 fn a_worker_that_is_asked_nonsense_says_so_and_ends() {
     let mut child = firstlight("worker");
-    let mut child =
-        child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"{\"root\":3}").unwrap();
     let run = run_of(child.wait_with_output().unwrap());
     assert_eq!((run.status, run.out.as_str(), run.err.lines().count()), (2, "", 1), "{}", run.err);

@@ -1,5 +1,5 @@
-//! The tests of NVIDIA's driver and of network cards on machines with one defect: eight GPUs, a server with RoCE, a switch
-//! with InfiniBand, and machines without the driver.
+//! The tests of NVIDIA's driver and of network cards on machines with one defect: eight GPUs, a server with RoCE, a
+//! switch with InfiniBand, and machines without the driver.
 
 use super::machine::{Machine, codes, test};
 use serde_json::{Value, json};
@@ -46,33 +46,13 @@ type Spoilt = (&'static str, fn(&Machine), &'static str, &'static str);
 fn each_single_spoilt_thing_costs_the_pass() {
     let spoilt: [Spoilt; 24] = [
         ("driver", |m| m.write("sys/module/nvidia/version", "550.1\n"), "fail", "DRIVER-MISMATCH"),
-        (
-            "driver",
-            |m| fs::remove_file(m.at("sys/module/nvidia/version")).unwrap(),
-            "error",
-            "SYS-UNREADABLE",
-        ),
-        (
-            "driver",
-            |m| fs::remove_file(m.at("proc/driver/nvidia/version")).unwrap(),
-            "error",
-            "SYS-UNREADABLE",
-        ),
-        (
-            "driver",
-            |m| fs::remove_dir_all(m.at("run/firstlight/driver/lib")).unwrap(),
-            "error",
-            "DRIVER-MISSING",
-        ),
+        ("driver", |m| fs::remove_file(m.at("sys/module/nvidia/version")).unwrap(), "error", "SYS-UNREADABLE"),
+        ("driver", |m| fs::remove_file(m.at("proc/driver/nvidia/version")).unwrap(), "error", "SYS-UNREADABLE"),
+        ("driver", |m| fs::remove_dir_all(m.at("run/firstlight/driver/lib")).unwrap(), "error", "DRIVER-MISSING"),
         ("driver", |m| m.write("proc/sys/kernel/osrelease", "6.1.0\n"), "fail", "DRIVER-VERMAGIC"),
         ("driver", |m| account(m, "/findings", noted("GPU-VBIOS", "fail")), "fail", "GPU-VBIOS"),
         ("driver", |m| account(m, "/findings", noted("DRIVER-TIMEOUT", "error")), "error", "DRIVER-TIMEOUT"),
-        (
-            "driver",
-            |m| account(m, "/findings", noted("NVSWITCH-NO-MANAGER", "warn")),
-            "warn",
-            "NVSWITCH-NO-MANAGER",
-        ),
+        ("driver", |m| account(m, "/findings", noted("NVSWITCH-NO-MANAGER", "warn")), "warn", "NVSWITCH-NO-MANAGER"),
         ("driver", |m| account(m, "/findings", noted("NO-SUCH-CODE", "info")), "error", "SYS-UNREADABLE"),
         ("driver", |m| m.write("run/firstlight/driver.json", "{"), "error", "SYS-UNREADABLE"),
         ("driver", |m| account(m, "/schema", json!("firstlight.driver/2")), "error", "SYS-UNREADABLE"),

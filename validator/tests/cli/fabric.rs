@@ -103,16 +103,9 @@ fn the_matrix_is_printed_as_text_and_as_json() {
     let machine = Machine::modelled("epyc-8x4090");
     let text = machine.run("topo");
     assert_eq!(text.status, 0);
-    assert!(
-        text.out.starts_with("\tGPU0\tGPU1\t") && text.out.contains("\nGPU0\t X \tSYS\t"),
-        "{}",
-        text.out
-    );
+    assert!(text.out.starts_with("\tGPU0\tGPU1\t") && text.out.contains("\nGPU0\t X \tSYS\t"), "{}", text.out);
     let topo = json(&machine.run("topo --json -").out);
-    assert_eq!(
-        (topo["schema"].as_str(), topo["matrix"][0][0].as_str()),
-        (Some("firstlight.topo/1"), Some("X"))
-    );
+    assert_eq!((topo["schema"].as_str(), topo["matrix"][0][0].as_str()), (Some("firstlight.topo/1"), Some("X")));
 }
 
 /// Text from sysfs must not move a terminal's cursor, nor break a line.
@@ -171,8 +164,7 @@ fn the_map_of_all_memory_is_computed_before_the_driver_is_loaded() {
     let machine = Machine::modelled("rtx5090-unbound");
     let bar1 = |machine: &Machine| {
         let run = machine.run("validate --only bar1 --json -");
-        let report: serde_json::Value =
-            serde_json::from_str(&run.out).unwrap_or_else(|e| panic!("{e}: {}", run.err));
+        let report: serde_json::Value = serde_json::from_str(&run.out).unwrap_or_else(|e| panic!("{e}: {}", run.err));
         report["tests"].as_array().unwrap().iter().find(|t| t["id"] == "bar1").unwrap().clone()
     };
     let test = bar1(&machine);
@@ -199,11 +191,6 @@ fn the_map_of_all_memory_is_computed_before_the_driver_is_loaded() {
     fs::write(&config, bytes).unwrap();
     fs::write(device, "0x2fff\n").unwrap();
     let test = bar1(&machine);
-    let unknown =
-        test["findings"].as_array().unwrap().iter().find(|f| f["subject"] == "0000:02:00.0").unwrap();
-    assert_eq!(
-        (&unknown["code"], &unknown["severity"]),
-        (&"BAR1-MAP-UNKNOWN".into(), &"info".into()),
-        "{test}"
-    );
+    let unknown = test["findings"].as_array().unwrap().iter().find(|f| f["subject"] == "0000:02:00.0").unwrap();
+    assert_eq!((&unknown["code"], &unknown["severity"]), (&"BAR1-MAP-UNKNOWN".into(), &"info".into()), "{test}");
 }

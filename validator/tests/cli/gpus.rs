@@ -12,8 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Our end of a socket pair and the process's.
 fn pair() -> (OwnedFd, OwnedFd) {
-    let (ours, theirs) =
-        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
     // Much shorter than the time for which a rank waits for its worker's last message.
     set_socket_timeout(&ours, Timeout::Recv, Some(Duration::from_secs(8))).unwrap();
     (ours, theirs)
@@ -32,7 +31,8 @@ const OPEN: &[u8] = br#"{"Open":{"gpus":[],"first":0,"most_bytes":8,"room":8,"id
 #[test]
 fn a_rank_does_not_outlive_its_worker() {
     let (ours, theirs) = pair();
-    // A shell instead of the worker. It would replace a background process's standard input, so the socket is passed as 3.
+    // A shell instead of the worker. It would replace a background process's standard input, so the socket is passed
+    // as 3.
     let mut shell = Command::new("sh");
     shell.args(["-c", r#"exec 3<&0; "$0" rank <&3 3<&- & wait"#]).arg(firstlight("").get_program());
     let mut worker = shell.stdin(Stdio::from(theirs)).stdout(Stdio::null()).spawn().unwrap();

@@ -1,5 +1,5 @@
-//! Commands about the machine itself. `firstlight image` and the test `image`: their output, their exit status, and that
-//! the test does not run unless requested. `record`, and `--root` with the file that it wrote.
+//! Commands about the machine itself. `firstlight image` and the test `image`: their output, their exit status, and
+//! that the test does not run unless requested. `record`, and `--root` with the file that it wrote.
 
 use super::machine::{Machine, codes, test};
 use serde_json::Value;
@@ -54,23 +54,16 @@ fn a_golden_image_is_looked_for_where_it_is_expected_and_else_at_level_full_only
     let ids = |report: &Value| report["tests"].to_string().contains("\"id\":\"image\"");
     assert!(!ids(&machine.report("--level standard")));
     let full = machine.report("--level full");
-    assert_eq!(
-        (&test(&full, "image")["outcome"], &full["verdict"]),
-        (&"not-applicable".into(), &"PASS".into())
-    );
+    assert_eq!((&test(&full, "image")["outcome"], &full["verdict"]), (&"not-applicable".into(), &"PASS".into()));
     assert_eq!(codes(&full, "image"), ["IMAGE-CHANGED"]);
     let expecting = |words: &str| {
-        let run =
-            machine.run(&format!("--set expect.gpus=0 --set expect.golden=true validate --json - {words}"));
+        let run = machine.run(&format!("--set expect.gpus=0 --set expect.golden=true validate --json - {words}"));
         serde_json::from_str::<Value>(&run.out).unwrap()
     };
     let quick = expecting("--level quick");
     assert_eq!((&test(&quick, "image")["outcome"], &quick["verdict"]), (&"fail".into(), &"FAIL".into()));
     let skipped = expecting("--skip image");
-    assert_eq!(
-        (codes(&skipped, "image"), &skipped["verdict"]),
-        (vec!["TEST-NOT-RUN".into()], &"ERROR".into())
-    );
+    assert_eq!((codes(&skipped, "image"), &skipped["verdict"]), (vec!["TEST-NOT-RUN".into()], &"ERROR".into()));
 }
 
 #[test]
@@ -117,8 +110,7 @@ fn a_recorded_machine_is_judged_as_the_machine_itself() {
 #[test]
 fn real_machines_with_h200_and_h100_are_read() {
     for (name, gpus, product) in [("h200-2", 2, "0x2335"), ("h100-1", 1, "0x2330")] {
-        let report =
-            json(&Path::new(RECORDED).join(format!("{name}.txt")), &["validate", "--scope", "fabric"]);
+        let report = json(&Path::new(RECORDED).join(format!("{name}.txt")), &["validate", "--scope", "fabric"]);
         let found = report["fabric"]["gpus"].as_array().unwrap();
         assert_eq!(found.len(), gpus, "{name}");
         let devices = report["fabric"]["devices"].as_array().unwrap();
@@ -140,9 +132,6 @@ fn a_file_that_is_no_recorded_machine_is_refused_in_one_line() {
     let output = firstlight(&["--root", file.to_str().unwrap(), "fabric", "show"]);
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(
-        stderr.ends_with("x.txt: line 1: a recorded machine begins with 'firstlight machine 1'\n"),
-        "{stderr}"
-    );
+    assert!(stderr.ends_with("x.txt: line 1: a recorded machine begins with 'firstlight machine 1'\n"), "{stderr}");
     assert_eq!(stderr.lines().count(), 1);
 }

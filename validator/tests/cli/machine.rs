@@ -23,9 +23,7 @@ impl Machine {
     /// Two processors, no PCI function, nothing wrong.
     pub(crate) fn small() -> Self {
         let machine = Self(tempfile::tempdir().unwrap());
-        for folder in
-            ["sys/bus/pci/devices", "sys/class/iommu", "sys/kernel/iommu_groups", "sys/module", "dev"]
-        {
+        for folder in ["sys/bus/pci/devices", "sys/class/iommu", "sys/kernel/iommu_groups", "sys/module", "dev"] {
             fs::create_dir_all(machine.at(folder)).unwrap();
         }
         for name in ["possible", "present", "online"] {

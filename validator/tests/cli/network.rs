@@ -1,9 +1,9 @@
-//! Real servers on the loopback interface: `fetch` over https from one with a trusted certificate and from one without, and
-//! `time` from servers that are right, wrong, or silent. The certificates of server and authority in `tests/data` are valid for
-//! a hundred years and for 127.0.0.1 only.
+//! Real servers on the loopback interface: `fetch` over https from one with a trusted certificate and from one
+//! without, and `time` from servers that are right, wrong, or silent. The certificates of server and authority in
+//! `tests/data` are valid for a hundred years and for 127.0.0.1 only.
 
 use super::machine::{Run, firstlight, run_of};
-use super::servers::{RIGHT, Says, tell_time};
+use super::servers::{CORRECT_TIME, NtpReply, start_ntp_server};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -30,8 +30,7 @@ fn server() -> String {
             // A client that does not trust the certificate reports that and disconnects.
             let mut request = [0; 4096];
             if tls.read(&mut request).is_ok() {
-                let _gone =
-                    tls.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
+                let _gone = tls.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
                 let _gone = tls.flush();
             }
         }
@@ -69,8 +68,8 @@ fn ask(servers: &[&str]) -> Run {
 
 #[test]
 fn the_first_server_that_is_right_says_how_wrong_the_clock_is() {
-    let (silent, ahead) = (tell_time("127.0.0.1", None), Says { ahead: 3600, ..RIGHT });
-    let server = tell_time("127.0.0.1", Some(ahead));
+    let (silent, ahead) = (start_ntp_server("127.0.0.1", None), NtpReply { ahead: 3600, ..CORRECT_TIME });
+    let server = start_ntp_server("127.0.0.1", Some(ahead));
     let done = ask(&[&silent, &server]);
     assert_eq!(done.status, 0, "{}", done.err);
     let (who, by) = done.out.trim().split_once(' ').unwrap();
@@ -81,13 +80,13 @@ fn the_first_server_that_is_right_says_how_wrong_the_clock_is() {
 
 #[test]
 fn each_server_that_is_not_believed_is_named_with_its_reason() {
-    for (says, why) in [
-        (Says { leap: 3, ..RIGHT }, "not synchronized"),
-        (Says { stratum: 16, ..RIGHT }, "not synchronized"),
-        (Says { stratum: 0, ..RIGHT }, "Kiss-o'-Death"),
-        (Says { ahead: -1_700_000_000, ..RIGHT }, "its clock is wrong: before 2026"),
+    for (reply, why) in [
+        (NtpReply { leap: 3, ..CORRECT_TIME }, "not synchronized"),
+        (NtpReply { stratum: 16, ..CORRECT_TIME }, "not synchronized"),
+        (NtpReply { stratum: 0, ..CORRECT_TIME }, "Kiss-o'-Death"),
+        (NtpReply { ahead: -1_700_000_000, ..CORRECT_TIME }, "its clock is wrong: before 2026"),
     ] {
-        let (silent, server) = (tell_time("127.0.0.1", None), tell_time("127.0.0.1", Some(says)));
+        let (silent, server) = (start_ntp_server("127.0.0.1", None), start_ntp_server("127.0.0.1", Some(reply)));
         let done = ask(&[&server, &silent]);
         assert_eq!((done.status, done.out.as_str(), done.err.lines().count()), (2, "", 1), "{}", done.err);
         assert!(done.err.contains(&format!("{server}: ")) && done.err.contains(why), "{}", done.err);

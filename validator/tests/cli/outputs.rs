@@ -42,8 +42,7 @@ fn the_report_has_every_key_of_its_schema() {
 #[test]
 fn the_first_line_names_driver_nccl_and_gpus() {
     let out = good().run("validate").out;
-    let first =
-        "firstlight 0.1.0   driver 555.58.02   nccl 2.29.7   8 x NVIDIA GeForce RTX 4090   level standard";
+    let first = "firstlight 0.1.0   driver 555.58.02   nccl 2.29.7   8 x NVIDIA GeForce RTX 4090   level standard";
     assert!(out.starts_with(first), "{out}");
 }
 
@@ -74,8 +73,7 @@ fn a_report_shown_again_is_what_was_shown_at_first() {
     let (answer, rows) = again.out.split_once("\n\n").unwrap().1.split_once("\n\n").unwrap();
     assert!(answer.starts_with("ANSWER   P2P: NOT TESTED, ") && answer.contains("\nFIRST    "), "{answer}");
     assert!(rows.starts_with("  PASS   fabric "), "{rows}");
-    let without =
-        |text: &str| text.replace(&format!("{answer}\n\n"), "").replace(&format!("\n{answer}\n"), "");
+    let without = |text: &str| text.replace(&format!("{answer}\n\n"), "").replace(&format!("\n{answer}\n"), "");
     assert_eq!((again.status, without(&again.out)), (0, without(&first.out)));
     assert!(first.err.is_empty(), "{}", first.err);
     let json = run_of(firstlight(&format!("render {} --to json", file.display())).output().unwrap());
@@ -104,8 +102,7 @@ fn a_report_has_a_form_for_ci_one_for_prometheus_and_one_for_people() {
 }
 
 fn again_text(machine: &Machine) -> String {
-    run_of(firstlight(&format!("render {} --to text", machine.at("report.json").display())).output().unwrap())
-        .out
+    run_of(firstlight(&format!("render {} --to text", machine.at("report.json").display())).output().unwrap()).out
 }
 
 #[test]
@@ -115,11 +112,7 @@ fn the_workload_gets_one_line_per_variable() {
     machine.run(&format!("validate --scope fabric --json {}", file.display()));
     let env = run_of(firstlight(&format!("env {}", file.display())).output().unwrap());
     assert_eq!(env.status, 0);
-    assert!(
-        env.out.contains("FIRSTLIGHT_VERDICT=PASS\n") && env.out.contains("FIRSTLIGHT_GPUS=8\n"),
-        "{}",
-        env.out
-    );
+    assert!(env.out.contains("FIRSTLIGHT_VERDICT=PASS\n") && env.out.contains("FIRSTLIGHT_GPUS=8\n"), "{}", env.out);
     let hcas = "# the ports that are ACTIVE, 2 of 4\nNCCL_IB_HCA==mlx5_0:1,mlx5_2:1\n";
     assert!(env.out.contains(hcas), "{}", env.out);
     // Each variable has its reason, and no reason can be mistaken for a variable.
@@ -145,9 +138,7 @@ fn what_is_no_report_is_refused_with_the_reason() {
     ] {
         machine.write("r.json", text);
         for command in ["env", "render --to text"] {
-            let run = run_of(
-                firstlight(&format!("{command} {}", machine.at("r.json").display())).output().unwrap(),
-            );
+            let run = run_of(firstlight(&format!("{command} {}", machine.at("r.json").display())).output().unwrap());
             assert_eq!((run.status, run.out.as_str()), (2, ""), "{text}");
             assert!(run.err.contains(why) && run.err.lines().count() == 1, "{}", run.err);
         }
@@ -159,9 +150,13 @@ fn a_report_that_cannot_be_written_is_an_error_and_says_so() {
     let run = good().run("validate --scope fabric --json /dev/full");
     assert_eq!(run.status, 2, "{}", run.out);
     assert!(run.out.contains("REPORT-UNWRITABLE") && run.out.contains("No space left"), "{}", run.out);
-    assert!(run.out.lines().last().unwrap().contains(
-        "FIRSTLIGHT verdict=ERROR failed=report warned=none codes=REPORT-UNWRITABLE scope=fabric "
-    ));
+    assert!(
+        run.out
+            .lines()
+            .last()
+            .unwrap()
+            .contains("FIRSTLIGHT verdict=ERROR failed=report warned=none codes=REPORT-UNWRITABLE scope=fabric ")
+    );
 }
 
 #[test]
@@ -172,13 +167,10 @@ fn a_report_file_is_replaced_as_a_whole() {
         "validate --scope fabric --json {0}/report.json --text {0}/report.txt",
         machine.at("out").display()
     ));
-    let mut names: Vec<_> =
-        fs::read_dir(machine.at("out")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    let mut names: Vec<_> = fs::read_dir(machine.at("out")).unwrap().map(|e| e.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["report.json", "report.txt"]);
-    assert!(
-        fs::read_to_string(machine.at("out/report.txt")).unwrap().contains("\nVERDICT  PASS   17 passed")
-    );
+    assert!(fs::read_to_string(machine.at("out/report.txt")).unwrap().contains("\nVERDICT  PASS   17 passed"));
 }
 
 #[test]
@@ -199,9 +191,7 @@ fn a_reader_that_stops_reading_does_not_change_the_verdict() {
 
 #[test]
 fn the_text_fits_80_columns_apart_from_paths() {
-    for name in
-        ["bar1-256m", "driver-mismatch", "epyc-8x4090-before", "no-ecam", "patch-broken", "switch-acs"]
-    {
+    for name in ["bar1-256m", "driver-mismatch", "epyc-8x4090-before", "no-ecam", "patch-broken", "switch-acs"] {
         let out = Machine::modelled(name).run("validate --scope fabric").out;
         for line in out.lines().skip(1).filter(|l| !l.contains("/sys/") && !l.starts_with("FIRSTLIGHT ")) {
             assert!(line.chars().count() <= 80, "{name}: {line}");
@@ -229,9 +219,7 @@ fn with(words: &[&std::path::Path]) -> Run {
 fn a_folder_of_reports_becomes_one_table_and_one_page_and_what_is_no_report_says_why() {
     let machine = Machine::small();
     let folder = machine.at("rack");
-    for (host, model) in
-        [("a", "epyc-8x4090"), ("b", "epyc-8x4090"), ("sub/c", "epyc-8x4090"), ("d", "narrow-link")]
-    {
+    for (host, model) in [("a", "epyc-8x4090"), ("b", "epyc-8x4090"), ("sub/c", "epyc-8x4090"), ("d", "narrow-link")] {
         let file = folder.join(format!("{host}.json"));
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         Machine::modelled(model).run(&format!("validate --scope fabric --json {}", file.display()));
@@ -243,15 +231,9 @@ fn a_folder_of_reports_becomes_one_table_and_one_page_and_what_is_no_report_says
     assert!(good.out.starts_with("host ") && good.out.ends_with("\n4 files\n"), "{}", good.out);
     assert!(good.out.contains("DEGRADED") && good.out.contains("first: LINK-NARROW"), "{}", good.out);
     let fleet: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
-    assert_eq!(
-        (&fleet["schema"], fleet["machines"].as_array().unwrap().len()),
-        (&"firstlight.fleet/1".into(), 4)
-    );
+    assert_eq!((&fleet["schema"], fleet["machines"].as_array().unwrap().len()), (&"firstlight.fleet/1".into(), 4));
     let html = fs::read_to_string(&page).unwrap();
-    assert!(
-        html.contains("Content-Security-Policy") && !html.contains("<script") && !html.contains("src="),
-        "{html}"
-    );
+    assert!(html.contains("Content-Security-Policy") && !html.contains("<script") && !html.contains("src="), "{html}");
     // Other files that may be next to reports are skipped; everything else has a row.
     machine.write("rack/fabric.json", &machine.run("fabric show --json -").out);
     assert_eq!(compare(&[]).status, 0);

@@ -1,5 +1,5 @@
-//! Where reports are written: through links, in place if the target is not a regular file, never partially, and all with
-//! the same content.
+//! Where reports are written: through links, in place if the target is not a regular file, never partially, and all
+//! with the same content.
 
 use super::machine::{Machine, firstlight, run_of};
 use std::fs::{self, File};
@@ -60,8 +60,7 @@ fn a_report_on_standard_output_tells_of_a_text_that_failed_and_is_there_once() {
 fn no_verdict_that_nobody_could_read_is_a_pass() {
     let machine = Machine::modelled("epyc-8x4090");
     let mut program = machine.program("validate --scope fabric");
-    let ended =
-        run_of(program.stdout(File::options().write(true).open("/dev/full").unwrap()).output().unwrap());
+    let ended = run_of(program.stdout(File::options().write(true).open("/dev/full").unwrap()).output().unwrap());
     assert_eq!(ended.status, 2, "{}", ended.err);
 }
 
@@ -105,38 +104,24 @@ fn a_report_that_contradicts_itself_is_refused_in_one_line() {
         (changed("\"verdict\": \"PASS\"", "\"verdict\": \"FAIL\""), "is FAIL, but its tests give PASS"),
         (changed("\"outcome\": \"pass\"", "\"outcome\": \"fail\""), "is PASS, but its tests give FAIL"),
         (found.to_string(), "its outcome is better than its findings"),
-        (
-            changed("\"FIRSTLIGHT_VERDICT\": \"PASS\"", "\"FIRSTLIGHT_VERDICT\": \"FAIL\""),
-            "its verdict is PASS",
-        ),
+        (changed("\"FIRSTLIGHT_VERDICT\": \"PASS\"", "\"FIRSTLIGHT_VERDICT\": \"FAIL\""), "its verdict is PASS"),
         (changed("\"scope\": \"fabric\"", "\"scope\": \"machine\""), "its scope is machine"),
         (
             changed("\"scope\": \"fabric\"", "\"scope\": \"machine\"")
                 .replace("\"FIRSTLIGHT_SCOPE\": \"fabric\"", "\"FIRSTLIGHT_SCOPE\": \"machine\""),
             "is PASS for the machine, but no test ran on its GPUs",
         ),
-        (
-            changed("\"scope\": \"fabric\"", "\"scope\": \"all\""),
-            "\"all\" is not a scope; allowed: machine, fabric",
-        ),
+        (changed("\"scope\": \"fabric\"", "\"scope\": \"all\""), "\"all\" is not a scope; allowed: machine, fabric"),
         (changed("\"id\": \"cmdline\"", "\"id\": \"x\\nFIRSTLIGHT verdict=PASS\""), "allowed in an id"),
-        (
-            changed("\"verdict\": \"PASS\"", "\"verdict\": \"PASS\", \"verdict\": \"FAIL\""),
-            "duplicate key \"verdict\"",
-        ),
-        (
-            changed("\"workload_env\": {", "\"workload_env\": {\"A\": \"1\", \"A\": \"2\","),
-            "duplicate key \"A\"",
-        ),
+        (changed("\"verdict\": \"PASS\"", "\"verdict\": \"PASS\", \"verdict\": \"FAIL\""), "duplicate key \"verdict\""),
+        (changed("\"workload_env\": {", "\"workload_env\": {\"A\": \"1\", \"A\": \"2\","), "duplicate key \"A\""),
         (changed("\"verdict\": \"PASS\"", "\"verdict\": \"PASS\\nX\""), "unknown variant `PASS\\nX`"),
         (twice.to_string(), "listed twice"),
         (ragged.to_string(), "matrix \"m\" does not have 2 rows of 2 values"),
     ] {
         machine.write("r.json", &text);
         for command in ["env", "render --to text", "render --to json"] {
-            let ended = run_of(
-                firstlight(&format!("{command} {}", machine.at("r.json").display())).output().unwrap(),
-            );
+            let ended = run_of(firstlight(&format!("{command} {}", machine.at("r.json").display())).output().unwrap());
             assert_eq!((ended.status, ended.out.as_str()), (2, ""), "{why}");
             assert!(ended.err.contains(why) && ended.err.lines().count() == 1, "{}", ended.err);
         }

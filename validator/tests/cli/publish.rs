@@ -1,24 +1,23 @@
 //! `publish` and `fetch`: a folder, a full disk, and a real server on the loopback interface.
 
 use super::machine::{Run, firstlight, run_of};
-use super::servers::{Answer, Receiver};
+use super::servers::{HttpReply, HttpServer};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub(crate) const REPORT: &str =
-    r#"{"schema":"firstlight.report/1","verdict":"FAIL","started":"2026-11-20T10:00:00Z"}"#;
+pub(crate) const REPORT: &str = r#"{"schema":"firstlight.report/1","verdict":"FAIL","started":"2026-11-20T10:00:00Z"}"#;
 
 fn run(words: &[&str]) -> Run {
     run_of(firstlight("").args(words).env_remove("http_proxy").env_remove("HTTP_PROXY").output().unwrap())
 }
 
-pub(crate) struct Place {
+pub(crate) struct Workspace {
     dir: tempfile::TempDir,
 }
 
-impl Place {
+impl Workspace {
     pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("report.json"), REPORT).unwrap();
@@ -46,14 +45,12 @@ pub(crate) fn names(dir: impl Into<PathBuf>) -> Vec<String> {
 
 #[test]
 fn a_server_that_fails_twice_gets_the_report_with_its_key_and_verdict() {
-    let (place, server) = (Place::new(), Receiver::fails_twice());
+    let (place, server) = (Workspace::new(), HttpServer::fails_twice());
     let url = server.url("127.0.0.1", "/reports");
     let done = place.publish(&["--partition", &place.path("stick"), "--url", &url]);
-    let line = format!(
-        "partition: kept as reports/000001-20261120T100000Z-FAIL.json\nurl: sent to {url} at try 3\n"
-    );
+    let line = format!("partition: kept as reports/000001-20261120T100000Z-FAIL.json\nurl: sent to {url} at try 3\n");
     assert_eq!((done.out.as_str(), done.status), (line.as_str(), 0), "{}", done.err);
-    let got = server.got();
+    let got = server.requests();
     assert_eq!(got.len(), 3);
     for request in &got {
         assert_eq!(request.line, "POST /reports HTTP/1.1");
@@ -69,7 +66,7 @@ fn a_server_that_fails_twice_gets_the_report_with_its_key_and_verdict() {
 /// As on an appliance whose stick another person had.
 #[test]
 fn with_a_key_a_forged_report_is_named_and_only_proven_ones_are_sent() {
-    let (place, server) = (Place::new(), Receiver::start(|_, _| Answer::Status(200, Vec::new())));
+    let (place, server) = (Workspace::new(), HttpServer::start(|_, _| HttpReply::Status(200, Vec::new())));
     let (key, stick, url) = (place.path("key"), place.path("stick"), server.url("127.0.0.1", "/"));
     fs::write(&key, [b'k'; 32]).unwrap();
     let words = ["--partition", &stick, "--url", &url, "--key-file", &key];
@@ -83,7 +80,7 @@ fn with_a_key_a_forged_report_is_named_and_only_proven_ones_are_sent() {
                 000002-20261121T100000Z-PASS.json.unproven; sent to ";
     assert!(done.status == 0 && done.out.lines().any(|l| l.starts_with(line)), "{}", done.out);
     let kept = fs::read_to_string(place.path(&format!("stick/reports/{name}.hmac"))).unwrap();
-    let got = server.got();
+    let got = server.requests();
     assert_eq!(got.len(), 2);
     for request in &got {
         assert_eq!(request.header("firstlight-verdict"), Some("FAIL"));
@@ -95,25 +92,23 @@ fn with_a_key_a_forged_report_is_named_and_only_proven_ones_are_sent() {
 /// Anyone who can write to the partition could replace the key.
 #[test]
 fn with_a_key_on_the_partition_or_a_short_one_nothing_is_sent_and_the_report_is_kept() {
-    let (place, server) = (Place::new(), Receiver::start(|_, _| Answer::Status(200, Vec::new())));
+    let (place, server) = (Workspace::new(), HttpServer::start(|_, _| HttpReply::Status(200, Vec::new())));
     let (stick, url) = (place.path("stick"), server.url("127.0.0.1", "/"));
     let (inside, short) = (place.path("stick/key"), place.path("key"));
     fs::write(&inside, [b'k'; 32]).unwrap();
     fs::write(&short, [b'k'; 31]).unwrap();
-    for (key, why) in
-        [(&inside, "the key is on the partition"), (&short, "a key of 31 bytes, allowed: 32 to 4096")]
-    {
+    for (key, why) in [(&inside, "the key is on the partition"), (&short, "a key of 31 bytes, allowed: 32 to 4096")] {
         let done = place.publish(&["--partition", &stick, "--url", &url, "--key-file", key]);
         let lines: Vec<_> = done.out.lines().collect();
         assert!(done.status == 1 && lines.iter().all(|line| line.contains(why)), "{lines:?}");
         assert!(lines[0].starts_with("partition: kept as reports/") && lines[1].starts_with("url: not sent"));
     }
-    assert_eq!((server.got().len(), names(place.path("stick/reports")).len()), (0, 2));
+    assert_eq!((server.requests().len(), names(place.path("stick/reports")).len()), (0, 2));
 }
 
 #[test]
 fn a_token_is_sent_and_without_a_usable_one_the_report_is_kept_and_waits() {
-    let (place, server) = (Place::new(), Receiver::start(|_, _| Answer::Status(201, Vec::new())));
+    let (place, server) = (Workspace::new(), HttpServer::start(|_, _| HttpReply::Status(201, Vec::new())));
     let (stick, url, token) = (place.path("stick"), server.url("127.0.0.1", "/"), place.path("token"));
     let words = ["--partition", &stick, "--url", &url, "--token-file", &token];
     fs::write(&token, "short").unwrap();
@@ -123,7 +118,7 @@ fn a_token_is_sent_and_without_a_usable_one_the_report_is_kept_and_waits() {
     assert!(lines[1].contains("one line of 16 to 256 visible ASCII characters; 1 waits in"), "{lines:?}");
     fs::write(&token, "a-token-for-senders-0123\n").unwrap();
     assert_eq!(place.publish(&words).status, 0);
-    let got = server.got();
+    let got = server.requests();
     assert_eq!(got.len(), 2);
     for request in &got {
         assert_eq!(request.header("authorization"), Some("Bearer a-token-for-senders-0123"));
@@ -137,22 +132,19 @@ fn sha256(file: &str) -> String {
 
 #[test]
 fn each_place_is_told_by_itself_and_the_status_says_that_one_is_missing() {
-    let (place, server) = (Place::new(), Receiver::start(|_, _| Answer::Status(200, Vec::new())));
+    let (place, server) = (Workspace::new(), HttpServer::start(|_, _| HttpReply::Status(200, Vec::new())));
     let url = server.url("127.0.0.1", "/");
     let done = place.publish(&["--partition", &place.path("nowhere"), "--url", &url, "--verdict", "ERROR"]);
     let lines: Vec<_> = done.out.lines().collect();
     assert_eq!(done.status, 1, "{lines:?}");
-    assert!(
-        lines[0].starts_with("partition: not kept: ") && lines[0].ends_with("no such folder"),
-        "{lines:?}"
-    );
+    assert!(lines[0].starts_with("partition: not kept: ") && lines[0].ends_with("no such folder"), "{lines:?}");
     assert!(lines[1].starts_with("url: sent to "), "{lines:?}");
-    assert_eq!(server.got()[0].header("firstlight-verdict"), Some("ERROR"));
+    assert_eq!(server.requests()[0].header("firstlight-verdict"), Some("ERROR"));
 }
 
 #[test]
 fn what_a_dead_server_missed_is_sent_first_when_it_is_back() {
-    let place = Place::new();
+    let place = Workspace::new();
     let stick = place.path("stick");
     // A port without a listener: bound and closed again.
     let url = {
@@ -164,20 +156,20 @@ fn what_a_dead_server_missed_is_sent_first_when_it_is_back() {
     let line = done.out.lines().nth(1).unwrap();
     assert!(line.contains("not sent to ") && line.contains("refused"), "{line}");
     assert!(line.ends_with(&format!("; 1 waits in {stick}/spool")), "{line}");
-    let server = Receiver::start(|_, _| Answer::Status(200, Vec::new()));
+    let server = HttpServer::start(|_, _| HttpReply::Status(200, Vec::new()));
     let newer = REPORT.replace("FAIL", "PASS");
     fs::write(place.path("report.json"), &newer).unwrap();
     let done = place.publish(&["--partition", &stick, "--url", &server.url("127.0.0.1", "/")]);
     assert_eq!(done.status, 0, "{}", done.out);
     assert!(done.out.trim_end().ends_with(", 1 older before it"), "{}", done.out);
-    let bodies: Vec<_> = server.got().into_iter().map(|r| String::from_utf8(r.body).unwrap()).collect();
+    let bodies: Vec<_> = server.requests().into_iter().map(|r| String::from_utf8(r.body).unwrap()).collect();
     assert_eq!(bodies, [REPORT, &newer]);
     assert!(names(place.path("stick/spool")).is_empty());
 }
 
 #[test]
 fn without_a_partition_what_is_not_sent_waits_in_the_spool_that_is_named() {
-    let (place, server) = (Place::new(), Receiver::start(|_, _| Answer::Status(200, Vec::new())));
+    let (place, server) = (Workspace::new(), HttpServer::start(|_, _| HttpReply::Status(200, Vec::new())));
     let done = place.publish(&["--url", "http://127.0.0.1:1/", "--offline", "no network"]);
     assert!(done.out.ends_with(&format!("; 1 waits in {}\n", place.path("spool"))), "{}", done.out);
     let done = place.publish(&["--url", &server.url("127.0.0.1", "/")]);
@@ -187,7 +179,7 @@ fn without_a_partition_what_is_not_sent_waits_in_the_spool_that_is_named() {
 
 #[test]
 fn what_is_no_report_and_what_has_no_place_is_refused() {
-    let place = Place::new();
+    let place = Workspace::new();
     let done = place.publish(&[]);
     assert_eq!((done.status, done.out.as_str()), (64, ""));
     assert!(done.err.contains("give --partition or --url"), "{}", done.err);
@@ -199,10 +191,10 @@ fn what_is_no_report_and_what_has_no_place_is_refused() {
 
 #[test]
 fn a_fetched_file_is_written_only_if_its_checksum_is_the_one_that_was_named() {
-    let (place, text) = (Place::new(), "[policy]\non_fail = \"shell\"\n");
-    let server = Receiver::start(move |_, request| match request.line.contains("/a.toml") {
-        true => Answer::Status(200, text.into()),
-        false => Answer::Status(404, Vec::new()),
+    let (place, text) = (Workspace::new(), "[policy]\non_fail = \"shell\"\n");
+    let server = HttpServer::start(move |_, request| match request.line.contains("/a.toml") {
+        true => HttpReply::Status(200, text.into()),
+        false => HttpReply::Status(404, Vec::new()),
     });
     fs::write(place.path("want"), text).unwrap();
     let (sum, to) = (sha256(&place.path("want")), place.path("got"));
@@ -230,10 +222,10 @@ fn a_fetched_file_is_written_only_if_its_checksum_is_the_one_that_was_named() {
 
 #[test]
 fn a_file_that_is_too_large_or_does_not_come_leaves_nothing_behind() {
-    let place = Place::new();
-    let server = Receiver::start(|_, request| match request.line.contains("/silent") {
-        true => Answer::Silence,
-        false => Answer::Status(200, vec![b'x'; 2 << 20]),
+    let place = Workspace::new();
+    let server = HttpServer::start(|_, request| match request.line.contains("/silent") {
+        true => HttpReply::Silence,
+        false => HttpReply::Status(200, vec![b'x'; 2 << 20]),
     });
     let fetch = |path: &str, words: &[&str]| {
         let (url, sum, to) = (server.url("127.0.0.1", path), "0".repeat(64), place.path("got"));
@@ -253,9 +245,9 @@ fn a_file_that_is_too_large_or_does_not_come_leaves_nothing_behind() {
 
 #[test]
 fn who_waits_for_a_large_file_is_told_how_far_it_is() {
-    let (place, body) = (Place::new(), vec![b'x'; 3 << 20]);
+    let (place, body) = (Workspace::new(), vec![b'x'; 3 << 20]);
     fs::write(place.path("want"), &body).unwrap();
-    let server = Receiver::start(move |_, _| Answer::Status(200, body.clone()));
+    let server = HttpServer::start(move |_, _| HttpReply::Status(200, body.clone()));
     let (url, sum, to) = (server.url("127.0.0.1", "/f"), sha256(&place.path("want")), place.path("got"));
     let words = ["fetch", &url, "--sha256", &sum, "-o", &to, "--largest", "3145728", "--progress", "0"];
     let done = run(&words);

@@ -1,6 +1,6 @@
-//! The program's own documentation and wrong use: the pages show what it lists, the table of findings contains all that it
-//! can find, and completions and manual are complete. Wrong use and rejected configuration cause exit status 64 and one
-//! line that says what is allowed.
+//! The program's own documentation and wrong use: the pages show what it lists, the table of findings contains all
+//! that it can find, and completions and manual are complete. Wrong use and rejected configuration cause exit status
+//! 64 and one line that says what is allowed.
 
 use super::machine::{Machine, firstlight, run_of};
 use firstlight::outcome::finding::Code;
@@ -16,10 +16,8 @@ fn page(name: &str) -> String {
 /// A page shows every test, as the validator itself lists them.
 #[test]
 fn docs_show_the_list_of_tests() {
-    let block = format!(
-        "<!-- tests -->\n```\n{}```\n<!-- /tests -->\n",
-        run_of(firstlight("list").output().unwrap()).out
-    );
+    let block =
+        format!("<!-- tests -->\n```\n{}```\n<!-- /tests -->\n", run_of(firstlight("list").output().unwrap()).out);
     assert!(block.lines().count() > 20, "{block}");
     assert!(page("tests.md").contains(&block), "docs/tests.md lacks what `firstlight list` prints:\n{block}");
 }
@@ -78,16 +76,14 @@ fn every_code_is_expected_by_a_test() {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let ends = |path: &PathBuf, end: &str| path.extension().is_some_and(|e| e == end);
     // Files that consist of tests, and the tests at the end of product files.
-    let whole =
-        ["init/tests", "validator/tests", "tests/tests", "tests/simgpu/scenarios", "tests/simgpu/matrix"];
+    let whole = ["init/tests", "validator/tests", "tests/tests", "tests/simgpu/scenarios", "tests/simgpu/matrix"];
     let whole = whole.iter().flat_map(|folder| sources(&top.join(folder)).unwrap());
     let whole = whole.filter(|path| ends(path, "rs") || ends(path, "toml"));
     let mut text: String = whole.map(|path| fs::read_to_string(path).unwrap()).collect();
     for folder in ["init/src", "validator/src"] {
         for path in sources(&top.join(folder)).unwrap().iter().filter(|path| ends(path, "rs")) {
             let file = fs::read_to_string(path).unwrap();
-            let is_test =
-                path.ends_with("tests.rs") || path.parent().is_some_and(|folder| folder.ends_with("tests"));
+            let is_test = path.ends_with("tests.rs") || path.parent().is_some_and(|folder| folder.ends_with("tests"));
             let product = if is_test { String::new() } else { product(path).unwrap() };
             text += file.strip_prefix(&product).unwrap();
         }
@@ -101,8 +97,7 @@ fn every_code_is_expected_by_a_test() {
 /// The commands that `--help` shows.
 fn commands() -> Vec<String> {
     let help = run_of(firstlight("--help").output().unwrap()).out;
-    let rows =
-        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let rows = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     let names: Vec<_> = rows.filter_map(|row| row.split_whitespace().next()).map(str::to_owned).collect();
     assert!(names.len() > 8, "{help}");
     names.into_iter().filter(|name| name != "help").collect()
@@ -197,8 +192,7 @@ fn layers_are_merged_in_order_and_words_win() {
     let machine = Machine::small();
     machine.write("a.toml", "[expect]\ngpus = 4\n[driver]\nload = false\n");
     machine.write("b.toml", "[expect]\ngpus = 3\n");
-    let layers =
-        format!("--config {} --config {}", machine.at("a.toml").display(), machine.at("b.toml").display());
+    let layers = format!("--config {} --config {}", machine.at("a.toml").display(), machine.at("b.toml").display());
     assert!(machine.run(&format!("{layers} validate")).out.contains("0 NVIDIA GPUs on the bus, expected 3"));
     assert_eq!(machine.run(&format!("{layers} --set expect.gpus=0 validate")).status, 0);
 }
@@ -206,9 +200,8 @@ fn layers_are_merged_in_order_and_words_win() {
 #[test]
 fn the_configuration_can_name_the_root() {
     let machine = Machine::small();
-    let run = run_of(
-        firstlight(&format!("--set validate.root={} validate", machine.at("").display())).output().unwrap(),
-    );
+    let run =
+        run_of(firstlight(&format!("--set validate.root={} validate", machine.at("").display())).output().unwrap());
     let first = run.out.lines().next().unwrap();
     assert!(first.ends_with(&format!("the machine in {}", machine.at("").display())), "{first}");
 }

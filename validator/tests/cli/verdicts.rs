@@ -73,11 +73,9 @@ fn every_modelled_machine_gets_the_verdict_that_it_is_modelled_for() {
 #[test]
 fn a_modelled_machine_is_no_pass_in_any_form_and_its_fabric_says_that_it_is_only_that() {
     let machine = Machine::modelled("epyc-8x4090");
-    for (words, status, verdict, scope) in [
-        ("", 2, "ERROR", "machine"),
-        ("--scope fabric", 0, "PASS", "fabric"),
-        ("--only acs", 0, "PASS", "only:acs"),
-    ] {
+    for (words, status, verdict, scope) in
+        [("", 2, "ERROR", "machine"), ("--scope fabric", 0, "PASS", "fabric"), ("--only acs", 0, "PASS", "only:acs")]
+    {
         let file = machine.at("report.json");
         let run = machine.run(&format!("validate {words} --json {} --text -", file.display()));
         assert_eq!((run.status, value(&run.out, "scope").as_str()), (status, scope), "{}", run.out);
@@ -86,10 +84,8 @@ fn a_modelled_machine_is_no_pass_in_any_form_and_its_fabric_says_that_it_is_only
         assert_eq!((&report["verdict"], &report["scope"]), (&verdict.into(), &scope.into()));
         let covers = report["covers"].as_str().unwrap();
         assert!(
-            covers.ends_with(&format!(
-                "; the machine in {}",
-                machine.at("").display().to_string().trim_end_matches('/')
-            )),
+            covers
+                .ends_with(&format!("; the machine in {}", machine.at("").display().to_string().trim_end_matches('/'))),
             "{covers}"
         );
         for (form, text) in [
@@ -208,31 +204,17 @@ fn a_folder_that_is_no_machine_is_an_error_that_names_every_test() {
 #[test]
 fn a_mandatory_test_that_is_left_out_costs_the_verdict_and_another_does_not() {
     let machine = Machine::small();
-    verdict(
-        &machine,
-        "--set expect.gpus=0 validate --skip links,display",
-        0,
-        "FIRSTLIGHT verdict=PASS failed=none",
-    );
+    verdict(&machine, "--set expect.gpus=0 validate --skip links,display", 0, "FIRSTLIGHT verdict=PASS failed=none");
     verdict(&machine, "--set expect.gpus=0 validate --skip acs", 2, "FIRSTLIGHT verdict=ERROR failed=acs");
     let run = machine.run("--set expect.gpus=0 --set validate.only=gpus,iommu,cpus,drivers,fabric validate");
     assert_eq!(run.status, 2);
-    assert!(
-        run.out.contains("TEST-NOT-RUN       cmdline, driver, patch, nodes, bar1, acs, cuda,\n"),
-        "{}",
-        run.out
-    );
+    assert!(run.out.contains("TEST-NOT-RUN       cmdline, driver, patch, nodes, bar1, acs, cuda,\n"), "{}", run.out);
     // What the command line requests is answered.
     let only = "--set expect.gpus=0 validate --only";
     verdict(&machine, &format!("{only} gpus,iommu"), 0, "FIRSTLIGHT verdict=PASS failed=none");
     verdict(&machine, "validate --only gpus,iommu", 2, "FIRSTLIGHT verdict=ERROR failed=gpus");
     verdict(&machine, &format!("{only} cuda"), 2, "FIRSTLIGHT verdict=ERROR failed=scope");
-    verdict(
-        &machine,
-        "--set expect.min_p2p_gb_s=20 validate --only iommu",
-        0,
-        "FIRSTLIGHT verdict=PASS failed=none",
-    );
+    verdict(&machine, "--set expect.min_p2p_gb_s=20 validate --only iommu", 0, "FIRSTLIGHT verdict=PASS failed=none");
     verdict(&machine, "--set validate.skip=acs validate", 2, "FIRSTLIGHT verdict=ERROR failed=gpus,acs");
     verdict(
         &Machine::modelled("epyc-8x4090"),

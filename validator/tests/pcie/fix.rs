@@ -1,6 +1,6 @@
 //! Checks that the fabric pass writes exactly what it reports, that it can be undone, and that nothing else is undone.
 
-use crate::modelled::{Copy, bdf, names};
+use crate::modelled::{MachineCopy, bdf, names};
 use firstlight::fabric::acs::AcsPolicy;
 use firstlight::fabric::apply::{Applied, fix};
 use firstlight::fabric::journal::{Entry, Journal, JournalError};
@@ -12,26 +12,23 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
-fn journal(copy: &Copy) -> PathBuf {
+fn journal(copy: &MachineCopy) -> PathBuf {
     copy.at("run/firstlight/fabric.json")
 }
 
 #[track_caller]
-fn fixed(copy: &Copy, policy: AcsPolicy) -> Applied {
+fn fixed(copy: &MachineCopy, policy: AcsPolicy) -> Applied {
     fix(&copy.root(), &plan(&copy.fabric(), policy), &journal(copy)).unwrap()
 }
 
 /// Every configuration space of the machine.
-fn configs(copy: &Copy) -> BTreeMap<String, Vec<u8>> {
+fn configs(copy: &MachineCopy) -> BTreeMap<String, Vec<u8>> {
     let devices = copy.fabric().devices;
-    devices
-        .iter()
-        .map(|d| (d.bdf.to_string(), fs::read(copy.file(&d.bdf.to_string(), "config")).unwrap()))
-        .collect()
+    devices.iter().map(|d| (d.bdf.to_string(), fs::read(copy.file(&d.bdf.to_string(), "config")).unwrap())).collect()
 }
 
 /// The differences between two states of a machine: function, offset, before, after.
-fn changes(before: &BTreeMap<String, Vec<u8>>, copy: &Copy) -> Vec<(String, usize, u8, u8)> {
+fn changes(before: &BTreeMap<String, Vec<u8>>, copy: &MachineCopy) -> Vec<(String, usize, u8, u8)> {
     let after = configs(copy);
     let changed = before.iter().flat_map(|(bdf, old)| {
         let pairs = old.iter().zip(&after[bdf]).enumerate();
@@ -41,7 +38,7 @@ fn changes(before: &BTreeMap<String, Vec<u8>>, copy: &Copy) -> Vec<(String, usiz
 }
 
 /// Changes the journal's entry of 0000:02:08.0, the first one.
-fn changed_entry(copy: &Copy, change: fn(&mut Entry)) {
+fn changed_entry(copy: &MachineCopy, change: fn(&mut Entry)) {
     let mut kept = Journal::load(&journal(copy), copy.root().path()).unwrap().unwrap();
     change(&mut kept.entries[0]);
     kept.save(&journal(copy)).unwrap();
@@ -50,7 +47,7 @@ fn changed_entry(copy: &Copy, change: fn(&mut Entry)) {
 #[test]
 fn restore_puts_every_byte_back() {
     for name in ["switch-acs", "epyc-8x4090-before", "iommu-translated"] {
-        let copy = Copy::of(name);
+        let copy = MachineCopy::of(name);
         let before = configs(&copy);
         fixed(&copy, AcsPolicy::All);
         assert_ne!(changes(&before, &copy), []);
@@ -62,7 +59,7 @@ fn restore_puts_every_byte_back() {
 
 #[test]
 fn two_passes_are_undone_together_and_restoring_twice_does_no_harm() {
-    let copy = Copy::of("switch-acs");
+    let copy = MachineCopy::of("switch-acs");
     let before = configs(&copy);
     fixed(&copy, AcsPolicy::Path);
     fixed(&copy, AcsPolicy::All);
@@ -76,23 +73,20 @@ fn two_passes_are_undone_together_and_restoring_twice_does_no_harm() {
 
 #[test]
 fn what_somebody_else_changed_since_is_left_alone() {
-    let copy = Copy::of("switch-acs");
+    let copy = MachineCopy::of("switch-acs");
     fixed(&copy, AcsPolicy::Path);
     copy.root().write_at("sys/bus/pci/devices/0000:02:08.0/config", 0x14e, &[0x40, 0]).unwrap();
     let restored = restore(&copy.root(), &journal(&copy)).unwrap();
     let other = restored.steps.iter().find(|s| !s.is_done()).unwrap();
     assert_eq!((other.bdf, &other.outcome), (bdf("0000:02:08.0"), &Outcome::Changed { present: 0x40 }));
-    assert_eq!(
-        other.to_string(),
-        "0000:02:08.0 ACS control not changed: has 0x0040, firstlight had written 0x0000"
-    );
+    assert_eq!(other.to_string(), "0000:02:08.0 ACS control not changed: has 0x0040, firstlight had written 0x0000");
     assert_eq!(restored.steps.iter().filter(|s| s.is_done()).count(), 3);
 }
 
 /// A port that keeps one bit still counts as changed by the pass.
 #[test]
 fn a_port_that_took_the_write_in_part_is_put_back() {
-    let copy = Copy::of("switch-acs");
+    let copy = MachineCopy::of("switch-acs");
     let before = configs(&copy);
     fixed(&copy, AcsPolicy::Path);
     copy.root().write_at("sys/bus/pci/devices/0000:02:08.0/config", 0x14e, &[0x10, 0]).unwrap();
@@ -105,7 +99,7 @@ fn a_port_that_took_the_write_in_part_is_put_back() {
 
 #[test]
 fn a_port_whose_write_was_refused_was_cleared_by_somebody_else() {
-    let copy = Copy::of("switch-acs");
+    let copy = MachineCopy::of("switch-acs");
     fixed(&copy, AcsPolicy::Path);
     changed_entry(&copy, |entry| (entry.readback, entry.finding) = (None, Some("ACS-REFUSED".into())));
     let before = configs(&copy);
@@ -120,7 +114,7 @@ fn a_port_whose_write_was_refused_was_cleared_by_somebody_else() {
 
 #[test]
 fn a_pass_that_died_after_its_first_write_can_be_undone() {
-    let copy = Copy::of("switch-acs");
+    let copy = MachineCopy::of("switch-acs");
     let before = configs(&copy);
     fixed(&copy, AcsPolicy::Path);
     let mut interrupted = Journal::load(&journal(&copy), copy.root().path()).unwrap().unwrap();
@@ -136,7 +130,7 @@ fn a_pass_that_died_after_its_first_write_can_be_undone() {
 
 #[test]
 fn a_journal_that_names_another_register_writes_nothing() {
-    let copy = Copy::of("switch-acs");
+    let copy = MachineCopy::of("switch-acs");
     fixed(&copy, AcsPolicy::Path);
     let mut wrong = Journal::load(&journal(&copy), copy.root().path()).unwrap().unwrap();
     wrong.entries.truncate(1);
@@ -153,15 +147,15 @@ fn a_journal_that_names_another_register_writes_nothing() {
 
 #[test]
 fn restoring_without_a_journal_is_an_error() {
-    let copy = Copy::of("switch-acs");
+    let copy = MachineCopy::of("switch-acs");
     let error = restore(&copy.root(), &journal(&copy)).unwrap_err();
     assert!(matches!(error, RestoreError::Missing(_)), "{error}");
 }
 
 #[test]
 fn not_even_a_journal_that_asks_for_it_has_an_intel_chipset_port_written() {
-    let copy = Copy::of("intel-pch");
-    let asked = Copy::of("switch-acs");
+    let copy = MachineCopy::of("intel-pch");
+    let asked = MachineCopy::of("switch-acs");
     fixed(&asked, AcsPolicy::Path);
     let mut forged = Journal::load(&journal(&asked), asked.root().path()).unwrap().unwrap();
     forged.root = copy.root().path().display().to_string();
@@ -178,7 +172,7 @@ fn not_even_a_journal_that_asks_for_it_has_an_intel_chipset_port_written() {
 #[test]
 fn a_plan_writes_nothing() {
     for name in names() {
-        let copy = Copy::of(name);
+        let copy = MachineCopy::of(name);
         let before = configs(&copy);
         let _ = plan(&copy.fabric(), AcsPolicy::All);
         assert_eq!(changes(&before, &copy), [], "{name}");
@@ -188,7 +182,7 @@ fn a_plan_writes_nothing() {
 
 #[test]
 fn the_pass_clears_the_ports_on_gpu_paths_and_nothing_else() {
-    let copy = Copy::of("switch-acs");
+    let copy = MachineCopy::of("switch-acs");
     let before = configs(&copy);
     let applied = fixed(&copy, AcsPolicy::Path);
     assert_eq!(applied.findings, []);
@@ -200,7 +194,7 @@ fn the_pass_clears_the_ports_on_gpu_paths_and_nothing_else() {
 
 #[test]
 fn policy_all_clears_every_port_and_policy_off_none() {
-    let copy = Copy::of("switch-acs");
+    let copy = MachineCopy::of("switch-acs");
     let before = configs(&copy);
     assert_eq!(fixed(&copy, AcsPolicy::Off).entries.len(), 0);
     assert_eq!(changes(&before, &copy), []);
@@ -209,17 +203,14 @@ fn policy_all_clears_every_port_and_policy_off_none() {
 
 #[test]
 fn the_journal_says_what_was_and_what_is() {
-    let copy = Copy::of("epyc-8x4090-before");
+    let copy = MachineCopy::of("epyc-8x4090-before");
     let applied = fixed(&copy, AcsPolicy::Path);
     assert_eq!(applied.entries.len(), 10);
     let text = fs::read_to_string(journal(&copy)).unwrap();
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(json["schema"], "firstlight.journal/1");
     let entry = &json["entries"][0];
-    assert_eq!(
-        (entry["bdf"].as_str(), entry["register"].as_str()),
-        (Some("0000:00:01.1"), Some("ACS control"))
-    );
+    assert_eq!((entry["bdf"].as_str(), entry["register"].as_str()), (Some("0000:00:01.1"), Some("ACS control")));
     let number = |key: &str| entry[key].as_u64();
     assert_eq!((number("offset"), number("width")), (Some(0x14e), Some(2)));
     assert_eq!((number("before"), number("after"), number("readback")), (Some(0x1d), Some(0), Some(0)));
@@ -229,7 +220,7 @@ fn the_journal_says_what_was_and_what_is() {
 
 #[test]
 fn a_pass_with_nothing_to_do_leaves_an_empty_journal() {
-    let copy = Copy::of("switch-acs");
+    let copy = MachineCopy::of("switch-acs");
     let before = configs(&copy);
     assert_eq!(fixed(&copy, AcsPolicy::Off).entries.len(), 0);
     let kept: serde_json::Value = serde_json::from_slice(&fs::read(journal(&copy)).unwrap()).unwrap();
@@ -239,7 +230,7 @@ fn a_pass_with_nothing_to_do_leaves_an_empty_journal() {
 
 #[test]
 fn a_second_pass_writes_nothing_and_keeps_the_journal() {
-    let copy = Copy::of("switch-acs");
+    let copy = MachineCopy::of("switch-acs");
     fixed(&copy, AcsPolicy::Path);
     let kept = fs::read(journal(&copy)).unwrap();
     assert_eq!(fixed(&copy, AcsPolicy::Path).entries.len(), 0);
@@ -248,7 +239,7 @@ fn a_second_pass_writes_nothing_and_keeps_the_journal() {
 
 #[test]
 fn nothing_is_changed_without_a_journal() {
-    let copy = Copy::of("switch-acs");
+    let copy = MachineCopy::of("switch-acs");
     let before = configs(&copy);
     let plan = plan(&copy.fabric(), AcsPolicy::Path);
     fs::write(copy.at("run"), "a file where a folder is wanted").unwrap();
@@ -266,7 +257,7 @@ fn nothing_is_changed_without_a_journal() {
 
 #[test]
 fn an_intel_chipset_port_is_never_written() {
-    let copy = Copy::of("intel-pch");
+    let copy = MachineCopy::of("intel-pch");
     let before = configs(&copy);
     let applied = fixed(&copy, AcsPolicy::All);
     assert_eq!(changes(&before, &copy), []);
@@ -277,13 +268,12 @@ fn an_intel_chipset_port_is_never_written() {
 
 #[test]
 fn a_function_that_vanished_since_the_plan_is_refused_and_the_others_are_written() {
-    let copy = Copy::of("switch-acs");
+    let copy = MachineCopy::of("switch-acs");
     let plan = plan(&copy.fabric(), AcsPolicy::Path);
     let config = copy.file("0000:02:08.0", "config");
     fs::write(&config, [0xff; 4096]).unwrap();
     let applied = fix(&copy.root(), &plan, &journal(&copy)).unwrap();
-    let codes: Vec<_> =
-        applied.findings.iter().map(|f| (f.code.as_str(), f.severity, f.subject.as_str())).collect();
+    let codes: Vec<_> = applied.findings.iter().map(|f| (f.code.as_str(), f.severity, f.subject.as_str())).collect();
     assert_eq!(codes, [("ACS-REFUSED", Severity::Fail, "0000:02:08.0")]);
     assert_eq!(fs::read(&config).unwrap(), [0xff; 4096], "a function that does not answer is not written");
     let readbacks: Vec<_> = applied.entries.iter().map(|e| e.readback).collect();
@@ -296,15 +286,14 @@ fn a_function_that_vanished_since_the_plan_is_refused_and_the_others_are_written
 /// A machine with links that lead out of it: their targets on this host do not belong to it.
 #[test]
 fn a_link_that_leads_out_of_the_root_is_neither_read_nor_written() {
-    let (copy, outside) = (Copy::of("switch-acs"), tempfile::tempdir().unwrap());
+    let (copy, outside) = (MachineCopy::of("switch-acs"), tempfile::tempdir().unwrap());
     let precious = outside.path().join("config");
     let config = copy.file("0000:02:08.0", "config").canonicalize().unwrap();
     fs::rename(&config, &precious).unwrap();
     symlink(&precious, &config).unwrap();
     symlink(outside.path(), copy.at("run")).unwrap();
     let before = fs::read(&precious).unwrap();
-    let applied =
-        fix(&copy.root(), &plan(&copy.fabric(), AcsPolicy::All), &Journal::place(&copy.root()).unwrap());
+    let applied = fix(&copy.root(), &plan(&copy.fabric(), AcsPolicy::All), &Journal::place(&copy.root()).unwrap());
     assert_eq!(applied.unwrap().entries.len(), 5, "the others are written");
     assert_eq!(fs::read(&precious).unwrap(), before);
     let names: Vec<_> = fs::read_dir(outside.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
@@ -317,7 +306,7 @@ fn a_link_that_leads_out_of_the_root_is_neither_read_nor_written() {
 
 #[test]
 fn a_pipe_in_the_place_of_a_register_file_or_of_the_journal_is_not_waited_for() {
-    let copy = Copy::of("switch-acs");
+    let copy = MachineCopy::of("switch-acs");
     let pipe = |path: &std::path::Path| {
         let _ = fs::remove_file(path);
         assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());

@@ -1,7 +1,7 @@
-//! Checks that `lspci`, an independent program, reads every modelled machine as we do, except where lspci itself is wrong:
-//! it does not know the 32-bit ACS registers of Intel's chipset ports.
+//! Checks that `lspci`, an independent program, reads every modelled machine as we do, except where lspci itself is
+//! wrong: it does not know the 32-bit ACS registers of Intel's chipset ports.
 
-use crate::modelled::{Copy, fabric, names};
+use crate::modelled::{MachineCopy, fabric, names};
 use firstlight::machine::pcie::model::{Device, Fabric, Kind};
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -19,10 +19,9 @@ const ACS_WORDS: [(&str, &str); 7] = [
 
 /// lspci's block for each function.
 fn blocks(name: &str) -> BTreeMap<String, String> {
-    let copy = Copy::of(name);
+    let copy = MachineCopy::of(name);
     let option = format!("sysfs.path={}", copy.at("sys/bus/pci").display());
-    let output =
-        Command::new("lspci").args(["-O", &option, "-Dnvvv"]).output().expect("pciutils is installed");
+    let output = Command::new("lspci").args(["-O", &option, "-Dnvvv"]).output().expect("pciutils is installed");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).unwrap();
     let blocks = text.split("\n\n").filter(|b| !b.trim().is_empty());
@@ -60,8 +59,7 @@ fn theirs(block: &str) -> Vec<String> {
         words.push(format!("acs {}", on.collect::<Vec<_>>().join(" ")));
     }
     if let Some(status) = line(block, "LnkSta:") {
-        let value =
-            |key: &str| status.split(key).nth(1).unwrap().split([' ', ',']).next().unwrap().to_owned();
+        let value = |key: &str| status.split(key).nth(1).unwrap().split([' ', ',']).next().unwrap().to_owned();
         words.push(format!("link {} {}", value("Speed "), value("Width ")));
     }
     for bar in block.lines().filter(|l| l.contains("current size: ")) {

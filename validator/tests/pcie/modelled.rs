@@ -1,6 +1,6 @@
-//! Modelled machines for the tests: each test has a folder with one, which it may change; and a kernel that behaves as
-//! Linux does for `resourceN_resize`, `remove` and `rescan`, on the files of such a machine: correctly, or incorrectly in
-//! one of the ways that the real one was seen to.
+//! Modelled machines for the tests: each test has a folder with one, which it may change; and a kernel that behaves
+//! as Linux does for `resourceN_resize`, `remove` and `rescan`, on the files of such a machine: correctly, or
+//! incorrectly in one of the ways that the real one was seen to.
 
 pub(crate) use ::machines::names;
 use firstlight::fabric::rebar::Kernel;
@@ -17,13 +17,13 @@ use tempfile::TempDir;
 /// The fabric of the machine `name`.
 #[track_caller]
 pub(crate) fn fabric(name: &str) -> Fabric {
-    Copy::of(name).fabric()
+    MachineCopy::of(name).fabric()
 }
 
 /// A copy of the machine `name`.
-pub(crate) struct Copy(TempDir);
+pub(crate) struct MachineCopy(TempDir);
 
-impl Copy {
+impl MachineCopy {
     pub(crate) fn of(name: &str) -> Self {
         Self(::machines::laid_out(name))
     }
@@ -53,7 +53,7 @@ pub(crate) fn bdf(text: &str) -> Bdf {
 
 /// How one GPU's resize goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lie {
+pub(crate) enum ResizeFault {
     /// It fails with this error, and nothing changes.
     Refuses(i32),
     /// It fails for lack of room, and the BAR register is left at another address than the kernel believes.
@@ -67,13 +67,13 @@ pub(crate) enum Lie {
 }
 
 /// The kernel of a modelled machine.
-pub(crate) struct Simulated<'a> {
-    pub(crate) copy: &'a Copy,
+pub(crate) struct SimulatedKernel<'a> {
+    pub(crate) copy: &'a MachineCopy,
     /// Room for all BAR1s of the machine, in bytes.
     pub(crate) room: u64,
     /// Whether a GPU's BAR1 can be enlarged in place; otherwise only by laying out everything anew.
     pub(crate) movable: bool,
-    pub(crate) lies: BTreeMap<Bdf, Lie>,
+    pub(crate) faults: BTreeMap<Bdf, ResizeFault>,
     /// This function does not come back from a rescan.
     pub(crate) lost: Option<Bdf>,
     /// Whether the pass is killed when it wants to remove something.
@@ -88,19 +88,10 @@ const WINDOW: u64 = 0x40_0000_0000;
 const FLAGS: u64 = 0x14_220c;
 const ENOSPC: i32 = 28;
 
-impl<'a> Simulated<'a> {
-    pub(crate) fn new(copy: &'a Copy) -> Self {
+impl<'a> SimulatedKernel<'a> {
+    pub(crate) fn new(copy: &'a MachineCopy) -> Self {
         let (asked, removed) = (RefCell::default(), RefCell::default());
-        Self {
-            copy,
-            room: 1 << 40,
-            movable: true,
-            lies: BTreeMap::new(),
-            lost: None,
-            dies: false,
-            asked,
-            removed,
-        }
+        Self { copy, room: 1 << 40, movable: true, faults: BTreeMap::new(), lost: None, dies: false, asked, removed }
     }
 
     /// Every present GPU, with its address and size according to the kernel.
@@ -161,29 +152,29 @@ impl<'a> Simulated<'a> {
     }
 }
 
-impl Kernel for Simulated<'_> {
+impl Kernel for SimulatedKernel<'_> {
     fn resize(&self, bdf: Bdf, bar: u8, bytes: u64) -> io::Result<()> {
         assert_eq!(bar, 1);
         self.ask(format!("{bdf} {} MiB", bytes >> 20));
         let (_, start, before) = self.gpus().into_iter().find(|g| g.0 == bdf).unwrap();
         let error = |number| Err(io::Error::from_raw_os_error(number));
-        match self.lies.get(&bdf) {
-            Some(Lie::Refuses(number)) => return error(*number),
-            Some(Lie::MasksRegister) => {
+        match self.faults.get(&bdf) {
+            Some(ResizeFault::Refuses(number)) => return error(*number),
+            Some(ResizeFault::MasksRegister) => {
                 self.register(bdf, start & !(bytes - 1));
                 return error(ENOSPC);
             }
-            Some(Lie::NoAddress) if bytes > before => {
+            Some(ResizeFault::NoAddress) if bytes > before => {
                 self.believe(bdf, 0, bytes, FLAGS | 0x2000_0000);
                 self.register(bdf, 0);
                 self.control(bdf, bytes);
                 return Ok(());
             }
-            Some(Lie::HardwareKeeps) => {
+            Some(ResizeFault::HardwareKeeps) => {
                 self.place(bdf, self.free(bdf, bytes).unwrap(), bytes);
                 return Ok(());
             }
-            Some(Lie::Loses) => {
+            Some(ResizeFault::Loses) => {
                 self.believe(bdf, 0, before, FLAGS | 0x2000_0000);
                 return error(ENOSPC);
             }
@@ -215,13 +206,11 @@ impl Kernel for Simulated<'_> {
 
     fn rescan(&self, port: Bdf) -> io::Result<()> {
         self.ask(format!("rescan {port}"));
-        let removed: Vec<_> =
-            self.removed.borrow_mut().drain(..).filter(|r| Some(r.0) != self.lost).collect();
+        let removed: Vec<_> = self.removed.borrow_mut().drain(..).filter(|r| Some(r.0) != self.lost).collect();
         for (bdf, target) in &removed {
             symlink(target, self.copy.at("sys/bus/pci/devices").join(bdf.to_string())).unwrap();
         }
-        let gpus: Vec<Bdf> =
-            self.gpus().iter().map(|g| g.0).filter(|g| removed.iter().any(|r| r.0 == *g)).collect();
+        let gpus: Vec<Bdf> = self.gpus().iter().map(|g| g.0).filter(|g| removed.iter().any(|r| r.0 == *g)).collect();
         gpus.iter().for_each(|gpu| self.believe(*gpu, 0, 0, 0));
         let size = |gpu: &Bdf| {
             let config = fs::read(self.config(*gpu)).unwrap();

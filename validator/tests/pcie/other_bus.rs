@@ -1,8 +1,8 @@
-//! A machine whose bus addresses differ from its processors' addresses, such as a Raspberry Pi CM4 or a server with another
-//! instruction set: `resource` files contain the processor's, registers the bus's.
+//! A machine whose bus addresses differ from its processors' addresses, such as a Raspberry Pi CM4 or a server with
+//! another instruction set: `resource` files contain the processor's, registers the bus's.
 
-use crate::modelled::{Copy, bdf};
-use crate::modelled::{Lie, Simulated};
+use crate::modelled::{MachineCopy, bdf};
+use crate::modelled::{ResizeFault, SimulatedKernel};
 use firstlight::fabric::rebar::RebarChoice;
 use firstlight::fabric::rebar::fix;
 use firstlight::fabric::rebar::plan::plan;
@@ -17,12 +17,12 @@ const PORT: &str = "0000:00:02.0";
 const OFFSET: u64 = 0x20_0000_0000;
 
 /// The address of the GPU's BAR1 in its register, without flags.
-fn register(copy: &Copy) -> u64 {
+fn register(copy: &MachineCopy) -> u64 {
     let bytes = fs::read(copy.file(GPU, "config")).unwrap();
     u64::from_le_bytes(bytes[0x14..0x1c].try_into().unwrap()) & !0xf
 }
 
-fn write(copy: &Copy, bdf: &str, at: usize, bytes: &[u8]) {
+fn write(copy: &MachineCopy, bdf: &str, at: usize, bytes: &[u8]) {
     let path = copy.file(bdf, "config");
     let mut config = fs::read(&path).unwrap();
     config[at..at + bytes.len()].copy_from_slice(bytes);
@@ -30,7 +30,7 @@ fn write(copy: &Copy, bdf: &str, at: usize, bytes: &[u8]) {
 }
 
 /// Opens the port's prefetchable window of 128 GiB from `start` on for processors, `OFFSET` lower on the bus.
-fn window(copy: &Copy, start: u64) {
+fn window(copy: &MachineCopy, start: u64) {
     let (base, limit) = (start - OFFSET, start - OFFSET + (128 << 30) - 1);
     // Bytes 2 and 3 of an address are in the register, bytes 4 to 7 in the one for its upper half.
     let half = |address: u64| [address.to_le_bytes()[2] & 0xf0 | 1, address.to_le_bytes()[3]];
@@ -43,20 +43,20 @@ fn window(copy: &Copy, start: u64) {
 }
 
 /// Where the kernel believes BAR1 to be.
-fn believed(copy: &Copy) -> u64 {
+fn believed(copy: &MachineCopy) -> u64 {
     let fabric = copy.fabric();
     fabric.devices.iter().find(|d| d.bdf == bdf(GPU)).unwrap().aperture().unwrap().start
 }
 
-fn machine() -> Copy {
-    let copy = Copy::of("rebar-small");
+fn machine() -> MachineCopy {
+    let copy = MachineCopy::of("rebar-small");
     window(&copy, believed(&copy) & !((1 << 30) - 1));
     let address = believed(&copy) - OFFSET;
     write(&copy, GPU, 0x14, &(address | 0xc).to_le_bytes());
     copy
 }
 
-fn broken(copy: &Copy) -> Vec<String> {
+fn broken(copy: &MachineCopy) -> Vec<String> {
     let findings = copy.fabric().findings;
     findings.into_iter().filter(|f| f.code == "REBAR-BROKEN").map(|f| f.message).collect()
 }
@@ -79,8 +79,8 @@ fn a_register_that_holds_the_bus_address_is_right_and_one_with_the_processors_is
 fn a_register_is_mended_with_the_address_of_the_bus() {
     let copy = machine();
     let before = register(&copy);
-    let lies = BTreeMap::from([(bdf(GPU), Lie::MasksRegister)]);
-    let kernel = Simulated { lies, ..Simulated::new(&copy) };
+    let faults = BTreeMap::from([(bdf(GPU), ResizeFault::MasksRegister)]);
+    let kernel = SimulatedKernel { faults, ..SimulatedKernel::new(&copy) };
     let mut asked = plan(&copy.fabric(), RebarChoice::Fix, &[]);
     asked.rebar.retain(|gpu| gpu.bdf == bdf(GPU));
     let done = fix(&copy.root(), &kernel, &asked, &copy.at("run/firstlight/fabric.json")).unwrap();
@@ -91,7 +91,7 @@ fn a_register_is_mended_with_the_address_of_the_bus() {
 
 #[test]
 fn a_gpu_that_lost_all_its_addresses_was_reset() {
-    let copy = Copy::of("rebar-small");
+    let copy = MachineCopy::of("rebar-small");
     write(&copy, GPU, 0x10, &[0; 4]);
     write(&copy, GPU, 0x14, &0xc_u64.to_le_bytes());
     let found = copy.fabric().findings.into_iter().find(|f| f.code == "REBAR-BROKEN").unwrap();

@@ -1,7 +1,7 @@
 //! Checks that the text output fits 80 columns and reports what was done, and that `firstlight topo` prints what
 //! `nvidia-smi topo -m` printed on that machine.
 
-use crate::modelled::{Copy, bdf, fabric, names};
+use crate::modelled::{MachineCopy, bdf, fabric, names};
 use firstlight::fabric::acs::AcsPolicy;
 use firstlight::fabric::apply::fix;
 use firstlight::fabric::plan::plan;
@@ -32,7 +32,7 @@ fn every_machine_is_shown_and_planned_in_80_columns() {
 
 #[test]
 fn fix_says_what_was_written_and_what_it_reads() {
-    let copy = Copy::of("switch-acs");
+    let copy = MachineCopy::of("switch-acs");
     let mut fabric = copy.fabric();
     let plan = plan(&fabric, AcsPolicy::Path);
     let journal = copy.at("run/firstlight/fabric.json");
@@ -93,7 +93,7 @@ fn acs_and_bar_sizes_do_not_change_the_matrix() {
 
 #[test]
 fn another_numa_node_is_another_matrix() {
-    let copy = Copy::of("epyc-8x4090");
+    let copy = MachineCopy::of("epyc-8x4090");
     fs::write(copy.file("0000:25:00.0", "numa_node"), "3\n").unwrap();
     let changed = expanded(&matrix(&copy.fabric()));
     assert_ne!(changed, GOLDEN);
@@ -138,11 +138,12 @@ fn the_json_holds_the_same_letters() {
     assert_eq!(json["nics"][3]["device"], "mlx5_3");
 }
 
-/// Linux shows only the first 64 bytes to users other than root: then the tree shows which bridge is which kind of port.
+/// Linux shows only the first 64 bytes to users other than root: then the tree shows which bridge is which kind of
+/// port.
 #[test]
 fn without_root_the_letters_are_the_same() {
     for name in ["switch-acs", "epyc-8x4090", "rebar-small", "second-domain"] {
-        let copy = Copy::of(name);
+        let copy = MachineCopy::of(name);
         let whole = matrix(&copy.fabric());
         for device in copy.fabric().devices {
             let config = copy.file(&device.bdf.to_string(), "config");

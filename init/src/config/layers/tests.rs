@@ -3,29 +3,26 @@
 use super::*;
 use crate::config::cmdline::words;
 
-fn file(source: Source, path: &str, text: &str) -> File {
-    File { source, path: path.to_owned(), text: text.to_owned() }
+fn file(source: LayerSource, path: &str, text: &str) -> ConfigFile {
+    ConfigFile { source, path: path.to_owned(), text: text.to_owned() }
 }
 
-fn merged(files: &[(&str, &str)], line: &str) -> Merged {
-    let mut merged = Merged::default();
+fn merged(files: &[(&str, &str)], line: &str) -> MergedLayers {
+    let mut merged = MergedLayers::default();
     for (place, text) in files {
-        merged.add_file(&file(Source::Image, place, text));
+        merged.add_file(&file(LayerSource::Image, place, text));
     }
     words(line).iter().for_each(|word| merged.add_word(word));
     merged
 }
 
-fn lines(merged: &Merged) -> Vec<String> {
-    merged.wrong.iter().map(ToString::to_string).collect()
+fn lines(merged: &MergedLayers) -> Vec<String> {
+    merged.errors.iter().map(ToString::to_string).collect()
 }
 
 #[test]
 fn the_later_layer_wins_and_a_word_wins_over_files() {
-    let m = merged(
-        &[("a", "[report]\nkeep = 1\n"), ("b", "[report]\nkeep = 2\n")],
-        "quiet firstlight.report.keep=3",
-    );
+    let m = merged(&[("a", "[report]\nkeep = 1\n"), ("b", "[report]\nkeep = 2\n")], "quiet firstlight.report.keep=3");
     assert_eq!(m.get("report.keep").unwrap().value, Value::Integer(3));
     assert_eq!(lines(&m), [""; 0]);
 }
@@ -64,11 +61,7 @@ fn unknown_sections_keys_and_top_level_scalars_are_errors() {
         ("keep = 1\n", "", format!("f: keep: there is no such section; {all}")),
         ("report = 1\n", "", "f: report: read 1; allowed: a section [report]".to_owned()),
         ("validate = 1\n", "", "f: validate: read 1; allowed: a section [validate]".to_owned()),
-        (
-            "[report]\nkep = 1\n",
-            "",
-            "f: report.kep: there is no such key; did you mean report.keep?".to_owned(),
-        ),
+        ("[report]\nkep = 1\n", "", "f: report.kep: there is no such key; did you mean report.keep?".to_owned()),
         ("", "polcy.on_pass=hold", "polcy: there is no such section; did you mean policy?".to_owned()),
         ("", "report.kep=1", "report.kep: there is no such key; did you mean report.keep?".to_owned()),
         ("", "report=1", format!("report: there is no such key; {keys}")),
@@ -88,7 +81,7 @@ fn unknown_sections_keys_and_top_level_scalars_are_errors() {
         };
         assert_eq!(lines(&merged(&[("f", text)], &line)), [format!("{place}{error}")]);
     }
-    assert_eq!(merged(&[], "firstlight.").wrong.len(), 1);
+    assert_eq!(merged(&[], "firstlight.").errors.len(), 1);
 }
 
 #[test]
@@ -97,10 +90,7 @@ fn a_value_that_is_refused_later_is_shown_as_it_was_written() {
     ["report.url", "network.dns"].iter().for_each(|key| m.refuse_entry(key));
     let [url, dns] = &lines(&m)[..] else { panic!("two") };
     assert!(url.starts_with("f: report.url: read \"h\"; allowed: "), "{url}");
-    assert!(
-        dns.starts_with("kernel word firstlight.network.dns: network.dns: read ns1,ns2; allowed: "),
-        "{dns}"
-    );
+    assert!(dns.starts_with("kernel word firstlight.network.dns: network.dns: read ns1,ns2; allowed: "), "{dns}");
 }
 
 #[test]
@@ -114,7 +104,8 @@ fn every_error_about_the_policy_is_known_as_such() {
         ("report.keep", false),
     ] {
         let m = merged(&[], &format!("firstlight.{word}"));
-        assert_eq!(m.wrong.iter().map(Wrong::concerns_policy).collect::<Vec<_>>(), [concerns], "{word}");
+        let concern: Vec<_> = m.errors.iter().map(ConfigError::concerns_policy).collect();
+        assert_eq!(concern, [concerns], "{word}");
     }
 }
 
@@ -168,7 +159,7 @@ fn printable_text_is_shown_unchanged() {
 /// One table defines which layers may set a key; every layer is checked against it.
 #[test]
 fn a_key_in_a_layer_that_may_not_set_it_is_refused_and_has_no_effect() {
-    let all = [Source::Image, Source::Partition, Source::Server, Source::Word];
+    let all = [LayerSource::Image, LayerSource::Partition, LayerSource::Server, LayerSource::KernelWord];
     for (key, value, may) in [
         ("config.key", "\"k\"", [true, false, false, false]),
         ("config.disk_overrides_server", "true", [true, false, true, false]),
@@ -179,15 +170,15 @@ fn a_key_in_a_layer_that_may_not_set_it_is_refused_and_has_no_effect() {
     ] {
         for (source, may) in all.into_iter().zip(may) {
             let (section, name) = key.split_once('.').unwrap();
-            let mut m = Merged::default();
+            let mut m = MergedLayers::default();
             match source {
-                Source::Word => {
+                LayerSource::KernelWord => {
                     words(&format!("firstlight.{key}={value}")).iter().for_each(|w| m.add_word(w));
                 }
                 _ => m.add_file(&file(source, "f", &format!("[{section}]\n{name} = {value}\n"))),
             }
-            assert_eq!((m.get(key).is_some(), m.wrong.is_empty()), (may, may), "{key} by {source:?}");
-            assert!(m.wrong.iter().all(Wrong::concerns_policy), "{key} by {source:?}");
+            assert_eq!((m.get(key).is_some(), m.errors.is_empty()), (may, may), "{key} by {source:?}");
+            assert!(m.errors.iter().all(ConfigError::concerns_policy), "{key} by {source:?}");
         }
     }
     let m = merged(&[], "firstlight.policy.allow_shell=true");
@@ -198,16 +189,16 @@ fn a_key_in_a_layer_that_may_not_set_it_is_refused_and_has_no_effect() {
 
 #[test]
 fn a_value_of_a_disk_that_a_server_replaces_is_reported_and_no_other() {
-    let mut m = Merged::default();
+    let mut m = MergedLayers::default();
     let disk = "[report]\nkeep = 1\nurl = \"http://h/\"\n[validate]\nlevel = \"quick\"\nnvls = true\n\
                 [driver]\nparameters = { a = \"1\", b = \"2\" }\n[policy]\non_pass = \"hold\"\n";
-    m.add_file(&file(Source::Image, "image", "[console]\nscreen = \"keep\"\n"));
-    m.add_file(&file(Source::Partition, "disk", disk));
+    m.add_file(&file(LayerSource::Image, "image", "[console]\nscreen = \"keep\"\n"));
+    m.add_file(&file(LayerSource::Partition, "disk", disk));
     let server = "[report]\nkeep = 2\nurl = \"http://h/\"\n[validate]\nlevel = \"full\"\nnvls = true\n\
                   [driver]\nparameters = { b = \"3\", c = \"4\" }\n[console]\nscreen = \"release\"\n";
-    m.add_file(&file(Source::Server, "server", server));
-    m.add_file(&file(Source::Server, "server2", "[report]\nkeep = 3\n[validate]\nlevel = \"quick\"\n"));
-    m.lost.sort();
+    m.add_file(&file(LayerSource::Server, "server", server));
+    m.add_file(&file(LayerSource::Server, "server2", "[report]\nkeep = 3\n[validate]\nlevel = \"quick\"\n"));
+    m.overridden.sort();
     let line = |key: &str| format!("disk: {key} is ignored: server sets it, and a server overrides a disk");
-    assert_eq!(m.lost, ["driver.parameters", "report.keep", "validate.level"].map(line));
+    assert_eq!(m.overridden, ["driver.parameters", "report.keep", "validate.level"].map(line));
 }

@@ -3,9 +3,9 @@
 
 mod output;
 
-pub use output::{Console, Origin, Place, Report, Screen, Serial, View, Watchdog, WatchdogMode};
+pub use output::{BootSource, Console, DeviceSpec, Report, Screen, ScreenView, Serial, Watchdog, WatchdogMode};
 
-use super::remote::Remote;
+use super::remote::RemoteSource;
 use crate::config::mac::Mac;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -25,9 +25,9 @@ pub struct Config {
     /// `[network]`
     pub network: Network,
     /// The kernel word `firstlight.config=`.
-    pub remote: Option<Remote>,
+    pub remote: Option<RemoteSource>,
     /// The kernel word `firstlight.reset=clear`: the mark of an earlier boot is removed.
-    pub forget_reset: bool,
+    pub clear_reset: bool,
     /// `[policy]`
     pub policy: Policy,
     /// `[workload]`
@@ -41,7 +41,7 @@ pub struct Config {
     /// What init passes on to the validator.
     pub validator: Validator,
     /// The values of the data partition that a server's layer replaced, one line for each.
-    pub lost: Vec<String>,
+    pub overridden: Vec<String>,
     /// How many layers were read: files, and the command line if any of its words is ours.
     pub layers: usize,
 }
@@ -166,12 +166,12 @@ pub enum RootSource {
     /// A file system on a device, or an image file on such a file system (`LABEL=DATA:/images/root.squashfs`).
     Disk {
         /// The device.
-        place: Place,
+        place: DeviceSpec,
         /// Path of a squashfs or erofs image on it.
         image: Option<String>,
     },
     /// A squashfs or erofs image on a server, fetched into memory.
-    Remote(Remote),
+    Remote(RemoteSource),
 }
 
 /// What init passes on to the validator.
@@ -197,7 +197,7 @@ pub struct Network {
     pub hostname: String,
     /// `interface = ""`: by name or Ethernet address. Empty means the card that the machine was booted from
     /// (kernel word `BOOTIF=`), else the first one with a carrier.
-    pub interface: Card,
+    pub interface: CardSelector,
     /// `soft_roce = false`: whether each port of mode `"link-local"`, or the interface of the other modes, gets a soft-RoCE
     /// device, `rxe0`, `rxe1` ..
     pub soft_roce: bool,
@@ -225,7 +225,7 @@ pub enum TimeSource {
 
 /// Which network card.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Card {
+pub enum CardSelector {
     /// The first one with a carrier.
     Any,
     /// By its interface's name.
@@ -254,5 +254,5 @@ pub enum NetworkMode {
     },
     /// `"link-local"`: addresses of 169.254.0.0/16 on `ports = []`, a list of names or Ethernet addresses; empty means every
     /// card with a carrier.
-    LinkLocal(Vec<Card>),
+    LinkLocal(Vec<CardSelector>),
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// A block device by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum DeviceSpec {
     /// `LABEL=..` of its file system.
     Label(String),
     /// `UUID=..` of its file system.
@@ -19,7 +19,7 @@ pub enum Place {
 pub struct Report {
     /// `partition = "LABEL=FIRSTLIGHT"`: the data partition (vfat or ext4). Its `config.toml` is a
     /// configuration layer, its `reports/` stores the reports. `""` means none.
-    pub partition: Option<Place>,
+    pub partition: Option<DeviceSpec>,
     /// Whether it may be on any disk: only when a file of the image or a kernel word names it. Otherwise it is
     /// used only on a removable disk, on USB, or on the disk that the machine was booted from.
     pub any_disk: bool,
@@ -51,9 +51,9 @@ pub struct Console {
     /// `screen = "auto"`
     pub screen: Screen,
     /// `view = "auto"`
-    pub view: View,
-    /// Where the machine was booted from; see [`Origin::of`].
-    pub booted_from: Origin,
+    pub view: ScreenView,
+    /// Where the machine was booted from; see [`BootSource::of`].
+    pub booted_from: BootSource,
 }
 
 /// One serial line.
@@ -68,7 +68,7 @@ pub struct Serial {
 impl Serial {
     /// The line that is used when no layer names others.
     #[must_use]
-    pub fn usual() -> Self {
+    pub fn default_line() -> Self {
         Self { name: "ttyS0".to_owned(), rate: Some(115_200) }
     }
 }
@@ -86,7 +86,7 @@ pub enum Screen {
 
 /// What the machine's own screen shows; serial lines get lines in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum View {
+pub enum ScreenView {
     /// `"auto"`: the full screen after a boot from a stick, where there is a picture.
     Auto,
     /// `"lines"`: the same lines as a serial line.
@@ -97,7 +97,7 @@ pub enum View {
 
 /// Where the machine was booted from, as `console.screen = "auto"` needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
+pub enum BootSource {
     /// A local medium: a person is probably in front of the machine.
     Stick,
     /// The network.

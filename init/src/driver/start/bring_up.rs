@@ -1,19 +1,18 @@
 //! The steps after the module is loaded: check its parameters, make device nodes, open the GPUs, and start
 //! the fabric manager on machines with NVSwitches.
 
-use super::Run;
+use super::DriverStart;
 use super::open_gpus::open_all;
 use super::{fabric_manager, make_nodes};
 use crate::driver::report::{Code, Finding, Severity};
 use crate::driver::{causes, in_force, nodes};
 
-impl Run<'_, '_> {
+impl DriverStart<'_, '_> {
     pub(super) fn read_parameters_back(&mut self) {
-        let own = in_force::own_list(&self.places.at("proc"));
-        let loaded: Vec<_> =
-            self.report.modules.iter().filter(|m| m.outcome.is_in()).map(|m| m.name.clone()).collect();
+        let own = in_force::driver_params(&self.places.at("proc"));
+        let loaded: Vec<_> = self.report.modules.iter().filter(|m| m.outcome.is_in()).map(|m| m.name.clone()).collect();
         for module in loaded {
-            let (given, _) = self.given(&module);
+            let (given, _) = self.parameters_of(&module);
             let found = in_force::read_back(&module, &given, &self.places.at("sys"), &own);
             self.report.findings.extend(found.iter().filter_map(in_force::judge));
             self.report.parameters.extend(found);
@@ -21,40 +20,36 @@ impl Run<'_, '_> {
     }
 
     pub(super) fn make_nodes(&mut self) {
-        let devices = match make_nodes::ask(&self.places.at("proc"), &self.report.gpus) {
+        let devices = match make_nodes::read_devices(&self.places.at("proc"), &self.report.gpus) {
             Ok(devices) => devices,
             Err(why) => {
                 let finding = Finding::fail(Code::NodesMissing, "/proc/devices", why);
-                return self.finds(finding.as_severe_as(Severity::Error));
+                return self.add_finding(finding.as_severe_as(Severity::Error));
             }
         };
-        let (planned, without) = nodes::plan(&devices, self.has("nvidia_uvm"));
+        let (planned, without) = nodes::plan(&devices, self.is_loaded("nvidia_uvm"));
         for name in without {
             let message = format!("the module is loaded and {name} is not in /proc/devices");
-            self.finds(Finding::fail(Code::NodesMissing, name, message));
+            self.add_finding(Finding::fail(Code::NodesMissing, name, message));
         }
         for node in planned {
-            match make_nodes::make(&self.places.root, &node) {
+            match make_nodes::make_node(&self.places.root, &node) {
                 Ok(()) => self.report.nodes.push(node.node),
                 Err(e) => {
                     let path = &node.node.path;
-                    self.finds(Finding::fail(
-                        Code::NodesMissing,
-                        path,
-                        format!("{path} cannot be made: {e}"),
-                    ));
+                    self.add_finding(Finding::fail(Code::NodesMissing, path, format!("{path} cannot be made: {e}")));
                 }
             }
         }
-        self.hold(&devices);
+        self.hold_gpus_open(&devices);
     }
 
     /// Opens the GPUs that the driver accepted and reports why it did not accept the others.
-    fn hold(&mut self, devices: &nodes::Told) {
+    fn hold_gpus_open(&mut self, devices: &nodes::Reported) {
         let mut gpus = Vec::new();
         for (address, minor) in &devices.gpus {
             let Some(minor) = minor else {
-                self.not_taken(address);
+                self.report_rejected_gpu(address);
                 continue;
             };
             let path = format!("/dev/nvidia{minor}");
@@ -62,18 +57,18 @@ impl Run<'_, '_> {
                 gpus.push((address.clone(), path));
             }
         }
-        let (places, keeper, mut log) = (self.places, self.actions.keeper, self.log.take());
-        let held = open_all(&places.root, &gpus, keeper, &mut log, &mut |line| self.say(line));
+        let (places, socket, mut log) = (self.places, self.actions.socket, self.log.take());
+        let held = open_all(&places.root, &gpus, socket, &mut log, &mut |line| self.say(line));
         self.log = log;
         self.report.held = held.nodes;
         self.report.findings.extend(held.findings);
     }
 
-    fn not_taken(&mut self, address: &str) {
-        let own: Vec<_> = self.said.iter().filter(|line| line.contains(address)).cloned().collect();
-        let lines = if own.is_empty() { self.said.clone() } else { own };
+    fn report_rejected_gpu(&mut self, address: &str) {
+        let own: Vec<_> = self.module_log.iter().filter(|line| line.contains(address)).cloned().collect();
+        let lines = if own.is_empty() { self.module_log.clone() } else { own };
         let what = "the driver is loaded and did not take this GPU";
-        self.finds(causes::of_gpu(address, what, Code::DriverFailed, lines));
+        self.add_finding(causes::gpu_finding(address, what, Code::DriverFailed, lines));
     }
 
     pub(super) fn start_fabric_manager(&mut self) {
@@ -82,14 +77,12 @@ impl Run<'_, '_> {
         }
         let program = self.image.as_ref().map_or("", |(description, _)| &description.fabric_manager);
         if program.is_empty() {
-            let message = format!(
-                "{} NVSwitches and no fabric manager in the driver image",
-                self.report.nvswitches.len()
-            );
-            return self.finds(Finding::fail(Code::NvswitchNoManager, "nvswitch", message));
+            let message =
+                format!("{} NVSwitches and no fabric manager in the driver image", self.report.nvswitches.len());
+            return self.add_finding(Finding::fail(Code::NvswitchNoManager, "nvswitch", message));
         }
         let left = self.wanted.deadline.saturating_sub(self.began.elapsed());
-        let start = fabric_manager::Start {
+        let start = fabric_manager::FabricManager {
             program: self.places.image_at.join(program.trim_start_matches('/')),
             image: &self.places.image_at,
             run: &self.places.run,
@@ -97,7 +90,7 @@ impl Run<'_, '_> {
         };
         (self.actions.loopback)();
         if let Err(finding) = start.run() {
-            self.finds(*finding);
+            self.add_finding(*finding);
         }
     }
 }

@@ -22,7 +22,7 @@ const LINES: usize = 12;
 
 /// How to start a fabric manager.
 #[derive(Debug)]
-pub(super) struct Start<'a> {
+pub(super) struct FabricManager<'a> {
     /// The program.
     pub(super) program: PathBuf,
     /// The driver image's folder; its `nvswitch/`, if present, has the topology files.
@@ -33,7 +33,7 @@ pub(super) struct Start<'a> {
     pub(super) wait: Duration,
 }
 
-impl Start<'_> {
+impl FabricManager<'_> {
     /// Starts it and waits until it is ready or has ended. It keeps running in its own session until the
     /// machine goes down, or until a validator dies: then everything is killed and the verdict is ERROR.
     ///
@@ -43,8 +43,7 @@ impl Start<'_> {
         let log = self.run.join("fabric-manager.log");
         let failed = |why: String| {
             let text = fs::read(&log).unwrap_or_else(|_| Vec::new());
-            let lines: Vec<_> =
-                text.split(|b| *b == b'\n').filter(|l| !l.is_empty()).map(printable).collect();
+            let lines: Vec<_> = text.split(|b| *b == b'\n').filter(|l| !l.is_empty()).map(printable).collect();
             let last = lines.iter().skip(lines.len().saturating_sub(LINES)).cloned().collect();
             let message = format!("{} {why}", self.program.display());
             Box::new(Finding::fail(Code::NvswitchNoManager, "nvswitch", message).shown_by(last))
@@ -85,11 +84,8 @@ impl Start<'_> {
 /// Its configuration: in the foreground, one fabric with all GPUs and switches, on this machine only.
 fn configuration(log: &Path, image: &Path) -> String {
     let topologies = image.join("nvswitch");
-    let topologies = if topologies.is_dir() {
-        format!("TOPOLOGY_FILE_PATH={}\n", topologies.display())
-    } else {
-        String::new()
-    };
+    let topologies =
+        if topologies.is_dir() { format!("TOPOLOGY_FILE_PATH={}\n", topologies.display()) } else { String::new() };
     format!(
         "DAEMONIZE=0\nLOG_LEVEL=4\nLOG_FILE_NAME={}\nLOG_APPEND_TO_LOG=1\nLOG_USE_SYSLOG=0\nFABRIC_MODE=0\n\
          BIND_INTERFACE_IP=127.0.0.1\nSTATE_FILE_NAME=/tmp/fabricmanager.state\n{topologies}",
@@ -108,7 +104,7 @@ mod tests {
         let program = dir.path().join("nv-fabricmanager");
         fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        let result = Start { program, image: dir.path(), run: dir.path(), wait }.run();
+        let result = FabricManager { program, image: dir.path(), run: dir.path(), wait }.run();
         let config = fs::read_to_string(dir.path().join("fabric-manager.cfg")).unwrap();
         (result, config)
     }
@@ -133,8 +129,8 @@ mod tests {
     fn one_that_never_reports_ready_is_given_up_in_time() {
         let finding = run("sleep 2", Duration::from_millis(200)).0.unwrap_err();
         assert!(finding.message.ends_with("was not ready within 0 s"), "{}", finding.message);
-        let none =
-            Start { program: "/none".into(), image: Path::new("/"), run: Path::new("/none"), wait: WAIT };
+        let (program, image, run) = ("/none".into(), Path::new("/"), Path::new("/none"));
+        let none = FabricManager { program, image, run, wait: WAIT };
         assert!(none.run().unwrap_err().message.starts_with("/none cannot be started: "));
     }
 }

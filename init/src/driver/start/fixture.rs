@@ -5,7 +5,7 @@ use super::*;
 use crate::driver::description::SAMPLE;
 use crate::driver::elf;
 use crate::sys::descriptors::{pair, receive_all};
-use crate::sys::mount::own_mounts;
+use crate::sys::mount::unshare_mounts;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -18,23 +18,23 @@ const RELEASE: &str = "6.12.107-firstlight";
 pub(super) const MODINFO: &str =
     "version=555.58.02\0vermagic=6.12.107-firstlight SMP \0srcversion=AB\0firstlight.patch=1\0";
 pub(super) const GPU: &str = "0000:01:00.0";
-pub(super) const ASKED: &str = "NVreg_EnableStreamMemOPs=1 NVreg_RegistryDwords=ForceP2P=17;RMForceP2PType=2";
+pub(super) const PARAMETERS: &str = "NVreg_EnableStreamMemOPs=1 NVreg_RegistryDwords=ForceP2P=17;RMForceP2PType=2";
 
 /// Simulates the kernel's response to a module.
-pub(super) type Kernel = fn(&Path, &str) -> io::Result<()>;
+pub(super) type LoadModule = fn(&Path, &str) -> io::Result<()>;
 
-pub(super) struct Fake {
+pub(super) struct FakeMachine {
     pub(super) root: TempDir,
-    pub(super) wanted: Wanted,
+    pub(super) wanted: DriverSettings,
 }
 
-impl Fake {
+impl FakeMachine {
     /// A machine with an RTX 4090, a valid image in a folder, and a log with the boot's first lines.
     pub(super) fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         let fake = Self {
             root,
-            wanted: Wanted {
+            wanted: DriverSettings {
                 load: true,
                 modules: vec!["nvidia".into(), "nvidia-uvm".into()],
                 parameters: BTreeMap::new(),
@@ -43,9 +43,7 @@ impl Fake {
         };
         fake.gpu(GPU, "0x2684");
         fake.file("image/driver.toml", SAMPLE.as_bytes());
-        for (name, texts) in
-            [("nvidia", MODINFO.to_owned()), ("nvidia-uvm", format!("depends=nvidia\0{MODINFO}"))]
-        {
+        for (name, texts) in [("nvidia", MODINFO.to_owned()), ("nvidia-uvm", format!("depends=nvidia\0{MODINFO}"))] {
             fake.file(&format!("image/modules/{name}.ko"), &elf::sample(".modinfo", texts.as_bytes()));
         }
         for name in ["libcuda.so.555.58.02", "libnvidia-ml.so.555.58.02"] {
@@ -53,7 +51,10 @@ impl Fake {
         }
         fake.file("image/firmware/nvidia/555.58.02/gsp_ga10x.bin", b"");
         fake.file("sys/module/firmware_class/parameters/path", b"");
-        fake.file("kmsg", b"6,1,1000000,-;Unpacking initramfs...\n6,2,1250000,-;Freeing initrd memory: 1K\n4,3,1,-;NVRM: old\n");
+        fake.file(
+            "kmsg",
+            b"6,1,1000000,-;Unpacking initramfs...\n6,2,1250000,-;Freeing initrd memory: 1K\n4,3,1,-;NVRM: old\n",
+        );
         fake.file("run/none", b"");
         fake
     }
@@ -83,7 +84,7 @@ impl Fake {
     }
 
     /// Starts the driver; returns the report, the number of descriptors received, and the lines of `say`.
-    pub(super) fn start(self, kernel: Kernel) -> (Report, usize, Vec<String>) {
+    pub(super) fn start(self, kernel: LoadModule) -> (Report, usize, Vec<String>) {
         let squashed = self.root.path().join("driver.squashfs");
         let image = self.root.path().join("image");
         if !squashed.exists() && image.exists() {
@@ -91,9 +92,9 @@ impl Fake {
             assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
             fs::remove_dir_all(image).unwrap();
         }
-        own_mounts().unwrap();
+        unshare_mounts().unwrap();
         let at = |path: &str| self.root.path().join(path);
-        let places = Places {
+        let places = DriverPaths {
             root: at(""),
             run: at("run"),
             image: squashed,
@@ -110,11 +111,11 @@ impl Fake {
             std::env::set_current_dir(&root).unwrap();
             kernel(file, parameters)
         };
-        let mut actions = Actions {
+        let mut actions = MachineActions {
             insert: &mut insert,
             say: &mut |line| said.push(line.to_owned()),
             loopback: &mut || {},
-            keeper: Some(theirs.as_fd()),
+            socket: Some(theirs.as_fd()),
         };
         let report = start(&places, &self.wanted, &mut actions);
         (report, receive_all(ours.as_fd()).len(), said)
@@ -128,7 +129,7 @@ pub(super) fn log(lines: &[&str]) {
 }
 
 /// A driver that takes the GPU; its node has the number of /dev/null.
-pub(super) fn takes_it(file: &Path, parameters: &str) -> io::Result<()> {
+pub(super) fn accepts_gpu(file: &Path, parameters: &str) -> io::Result<()> {
     if file.ends_with("nvidia.ko") {
         fs::create_dir_all(format!("proc/driver/nvidia/gpus/{GPU}"))?;
         fs::write(format!("proc/driver/nvidia/gpus/{GPU}/information"), "Device Minor: \t 3\n")?;

@@ -3,21 +3,21 @@
 
 mod bring_up;
 mod fabric_manager;
+pub mod inputs;
 mod load;
 mod make_nodes;
 mod open_gpus;
-pub mod places;
 
+use crate::driver::compatibility::ImageContent;
 use crate::driver::description::Description;
 use crate::driver::hardware::{Gpu, Hardware};
 use crate::driver::image;
-use crate::driver::kernel_lines::{Cursor, unpacking};
+use crate::driver::kernel_lines::{LogCursor, initrd_unpack_time};
 use crate::driver::report::{Code, Finding, Image, Report, Severity};
-use crate::driver::triplet::Parts;
 use crate::file_io::write_atomically;
 use crate::modules::{deps, insert};
 use crate::paths;
-use places::{Actions, Places, Wanted};
+use inputs::{DriverPaths, DriverSettings, MachineActions};
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -26,25 +26,25 @@ use std::time::{Duration, Instant};
 pub const INITRD: &str = "initrd ";
 
 /// One start of the driver.
-struct Run<'a, 'b> {
-    places: &'a Places,
-    wanted: &'a Wanted,
-    actions: &'a mut Actions<'b>,
+struct DriverStart<'a, 'b> {
+    places: &'a DriverPaths,
+    wanted: &'a DriverSettings,
+    actions: &'a mut MachineActions<'b>,
     report: Report,
-    log: Cursor,
-    image: Option<(Description, Parts)>,
+    log: LogCursor,
+    image: Option<(Description, ImageContent)>,
     /// Whether there is an image that cannot be used.
     is_damaged: bool,
     hardware: Option<Hardware>,
-    /// The kernel's lines while the modules were loaded.
-    said: Vec<String>,
+    /// The kernel's log lines from the time while the modules were loaded.
+    module_log: Vec<String>,
     began: Instant,
 }
 
 /// Starts the driver as far as possible.
-pub fn start(places: &Places, wanted: &Wanted, actions: &mut Actions<'_>) -> Report {
-    let (report, log) = (Report::new(wanted.load), Cursor::at_start(&places.log));
-    let mut run = Run {
+pub fn start(places: &DriverPaths, wanted: &DriverSettings, actions: &mut MachineActions<'_>) -> Report {
+    let (report, log) = (Report::new(wanted.load), LogCursor::at_start(&places.log));
+    let mut run = DriverStart {
         places,
         wanted,
         actions,
@@ -53,19 +53,19 @@ pub fn start(places: &Places, wanted: &Wanted, actions: &mut Actions<'_>) -> Rep
         image: None,
         is_damaged: false,
         hardware: None,
-        said: Vec::new(),
+        module_log: Vec::new(),
         began: Instant::now(),
     };
-    run.initrd();
-    run.step("mounting the driver image", Run::mount_image);
-    run.step("looking for GPUs", Run::look_for_gpus);
+    run.report_initrd_time();
+    run.step("mounting the driver image", DriverStart::mount_image);
+    run.step("looking for GPUs", DriverStart::look_for_gpus);
     if wanted.load {
-        run.step("loading modules", Run::load_modules);
+        run.step("loading modules", DriverStart::load_modules);
     }
-    if run.has("nvidia") {
-        run.step("reading parameters back", Run::read_parameters_back);
-        run.step("making device nodes", Run::make_nodes);
-        run.step("starting the fabric manager", Run::start_fabric_manager);
+    if run.is_loaded("nvidia") {
+        run.step("reading parameters back", DriverStart::read_parameters_back);
+        run.step("making device nodes", DriverStart::make_nodes);
+        run.step("starting the fabric manager", DriverStart::start_fabric_manager);
     }
     run.report.seconds = seconds(run.began.elapsed());
     run.report
@@ -76,13 +76,13 @@ pub fn start(places: &Places, wanted: &Wanted, actions: &mut Actions<'_>) -> Rep
 /// # Errors
 /// A line with the reason why the report could not be written.
 pub fn start_here(
-    wanted: &Wanted,
+    wanted: &DriverSettings,
     say: &mut dyn FnMut(&str),
-    keeper: BorrowedFd<'_>,
+    socket: BorrowedFd<'_>,
     loopback: &mut dyn FnMut(),
 ) -> Result<(), String> {
-    let mut actions = Actions { insert: &mut insert, say, loopback, keeper: Some(keeper) };
-    let report = start(&Places::of_this_machine(), wanted, &mut actions);
+    let mut actions = MachineActions { insert: &mut insert, say, loopback, socket: Some(socket) };
+    let report = start(&DriverPaths::of_this_machine(), wanted, &mut actions);
     write(Path::new(paths::DRIVER), &report)
 }
 
@@ -101,7 +101,7 @@ pub(super) fn seconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1000.0).round() / 1000.0
 }
 
-impl Run<'_, '_> {
+impl DriverStart<'_, '_> {
     fn step(&mut self, name: &str, step: impl FnOnce(&mut Self)) {
         self.say(name);
         step(self);
@@ -116,13 +116,13 @@ impl Run<'_, '_> {
         (self.actions.say)(next);
     }
 
-    fn finds(&mut self, finding: Finding) {
+    fn add_finding(&mut self, finding: Finding) {
         self.report.findings.push(finding);
     }
 
     /// Reads the log from its beginning, once: later reads continue from here.
-    fn initrd(&mut self) {
-        if let Some(took) = self.log.new_lines().ok().and_then(|lines| unpacking(&lines)) {
+    fn report_initrd_time(&mut self) {
+        if let Some(took) = self.log.new_lines().ok().and_then(|lines| initrd_unpack_time(&lines)) {
             (self.actions.say)(&format!("{INITRD}{}", took.as_millis()));
         }
     }
@@ -137,13 +137,13 @@ impl Run<'_, '_> {
             Ok(read) => read,
             Err(why) => {
                 self.is_damaged = true;
-                return self.finds(Finding::fail(Code::DriverMissing, "driver image", why));
+                return self.add_finding(Finding::fail(Code::DriverMissing, "driver image", why));
             }
         };
-        if let Err(why) = image::show_firmware(&self.places.at("sys"), at) {
+        if let Err(why) = image::set_firmware_path(&self.places.at("sys"), at) {
             let message = format!("firmware will not be found after a switch of the root: {why}");
             let finding = Finding::fail(Code::DriverMissing, "firmware", message);
-            self.finds(finding.as_severe_as(Severity::Warn));
+            self.add_finding(finding.as_severe_as(Severity::Warn));
         }
         self.report.image = Some(Image {
             version: description.version.clone(),
@@ -161,21 +161,19 @@ impl Run<'_, '_> {
                 self.report.gpus = hardware.addresses();
                 self.report.nvswitches.clone_from(&hardware.nvswitches);
                 self.hardware = Some(hardware);
-                let families =
-                    self.image.as_ref().map_or_else(Vec::new, |(image, _)| image.families(self.gpus()));
+                let families = self.image.as_ref().map_or_else(Vec::new, |(image, _)| image.families(self.gpus()));
                 self.report.families = families.iter().map(|family| family.name.clone()).collect();
             }
             Err(why) => {
-                let finding =
-                    Finding::fail(Code::DriverFailed, "PCI", format!("GPUs cannot be listed: {why}"));
-                self.finds(finding.as_severe_as(Severity::Error));
+                let finding = Finding::fail(Code::DriverFailed, "PCI", format!("GPUs cannot be listed: {why}"));
+                self.add_finding(finding.as_severe_as(Severity::Error));
             }
         }
     }
 
     /// Whether the module of that name is in the kernel.
-    fn has(&self, module: &str) -> bool {
-        self.report.modules.iter().any(|m| m.outcome.is_in() && deps::name_of(&m.name) == module)
+    fn is_loaded(&self, module: &str) -> bool {
+        self.report.modules.iter().any(|m| m.outcome.is_in() && deps::module_name(&m.name) == module)
     }
 
     fn gpus(&self) -> &[Gpu] {

@@ -2,8 +2,8 @@
 //! GPU that no process has open, and every program would wait for its start again. An open can take seconds
 //! and can hang; therefore a child does it and sends each descriptor as soon as it is open.
 
-use crate::driver::causes::of_gpu;
-use crate::driver::kernel_lines::Cursor;
+use crate::driver::causes::gpu_finding;
+use crate::driver::kernel_lines::LogCursor;
 use crate::driver::report::{Code, Finding};
 use crate::sys::descriptors::send;
 use crate::sys::devices::open_device;
@@ -14,7 +14,7 @@ use std::path::Path;
 
 /// The result of opening the GPUs.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct OpenedGpus {
     /// Nodes of the GPUs that process 1 has now.
     pub(super) nodes: Vec<String>,
     /// The failures.
@@ -26,34 +26,34 @@ pub(super) struct Held {
 pub(super) fn open_all(
     root: &Path,
     gpus: &[(String, String)],
-    keeper: Option<BorrowedFd<'_>>,
-    log: &mut Cursor,
+    socket: Option<BorrowedFd<'_>>,
+    log: &mut LogCursor,
     say: &mut dyn FnMut(&str),
-) -> Held {
-    let mut held = Held::default();
+) -> OpenedGpus {
+    let mut held = OpenedGpus::default();
     let control = "/dev/nvidiactl";
     say(&format!("opening {control}"));
-    if let Err(e) = open_and_send(root, control, keeper) {
+    if let Err(e) = open_and_send(root, control, socket) {
         let what = format!("{control} does not open ({})", name(&e));
         held.findings.push(Finding::fail(Code::NodesMissing, control, what).shown_by(log.evidence("nvidia")));
         return held;
     }
     for (address, path) in gpus {
         say(&format!("opening {path} ({address})"));
-        match open_and_send(root, path, keeper) {
+        match open_and_send(root, path, socket) {
             Ok(()) => held.nodes.push(path.clone()),
             Err(e) => {
                 let what = format!("{path} does not open ({})", name(&e));
-                held.findings.push(of_gpu(address, &what, Code::GpuInit, log.evidence("nvidia")));
+                held.findings.push(gpu_finding(address, &what, Code::GpuInit, log.evidence("nvidia")));
             }
         }
     }
     held
 }
 
-fn open_and_send(root: &Path, path: &str, keeper: Option<BorrowedFd<'_>>) -> io::Result<()> {
+fn open_and_send(root: &Path, path: &str, socket: Option<BorrowedFd<'_>>) -> io::Result<()> {
     let device = open_device(&root.join(path.trim_start_matches('/')))?;
-    keeper.map_or(Ok(()), |keeper| send(keeper, device.as_fd()))
+    socket.map_or(Ok(()), |socket| send(socket, device.as_fd()))
 }
 
 fn name(error: &io::Error) -> String {
@@ -87,7 +87,7 @@ mod tests {
     fn open_devices_go_to_the_keeper_and_failures_are_explained() {
         let root = machine();
         let (ours, theirs) = pair().unwrap();
-        let mut log = Cursor::at_end(&root.path().join("kmsg"));
+        let mut log = LogCursor::at_end(&root.path().join("kmsg"));
         let mut said = Vec::new();
         let mut say = |line: &str| {
             said.push(line.to_owned());
@@ -101,11 +101,7 @@ mod tests {
         assert_eq!(said[2], "opening /dev/nvidia1 (0000:01:00.0)");
         let [finding] = held.findings.as_slice() else { panic!("{:?}", held.findings) };
         assert_eq!((finding.code, finding.subject.as_str()), (Code::GspMissing, "0000:01:00.0"));
-        assert!(
-            finding.message.starts_with("/dev/nvidia1 does not open (ENXIO): NVRM: Rm"),
-            "{}",
-            finding.message
-        );
+        assert!(finding.message.starts_with("/dev/nvidia1 does not open (ENXIO): NVRM: Rm"), "{}", finding.message);
         assert_eq!(finding.evidence.len(), 1);
         assert_eq!(receive_all(ours.as_fd()).len(), 2);
     }
@@ -114,7 +110,7 @@ mod tests {
     fn without_the_control_device_no_gpu_is_tried() {
         let root = machine();
         fs::remove_file(root.path().join("dev/nvidiactl")).unwrap();
-        let mut log = Cursor::at_end(&root.path().join("kmsg"));
+        let mut log = LogCursor::at_end(&root.path().join("kmsg"));
         let held = open_all(root.path(), &[gpu(0)], None, &mut log, &mut |_| {});
         assert_eq!((held.nodes.len(), held.findings.len()), (0, 1));
         assert_eq!(held.findings[0].message, "/dev/nvidiactl does not open (ENOENT)");
@@ -125,7 +121,7 @@ mod tests {
         let root = machine();
         let (ours, theirs) = pair().unwrap();
         drop(ours);
-        let mut log = Cursor::at_end(&root.path().join("kmsg"));
+        let mut log = LogCursor::at_end(&root.path().join("kmsg"));
         let held = open_all(root.path(), &[gpu(0)], Some(theirs.as_fd()), &mut log, &mut |_| {});
         assert_eq!((held.nodes.len(), held.findings.len()), (0, 1));
     }

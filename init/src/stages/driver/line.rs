@@ -7,15 +7,14 @@ use crate::driver::report::{Code, Report, Severity};
 const WIDTH: usize = 58;
 
 /// The most important result of a report.
-pub(super) fn of(report: &Report) -> String {
+pub(super) fn summary(report: &Report) -> String {
     let version = report.image.as_ref().map(|image| version(&image.version, &image.patch));
     if !report.load {
         let of = version.map_or_else(String::new, |version| format!(" of {version}"));
         return with_codes(&format!("driver.load = false: nothing loaded{of}"), report);
     }
     let first = report.modules.first();
-    let own =
-        first.and_then(|m| Some(self::version(m.version.as_deref()?, m.patch.as_deref().unwrap_or(""))));
+    let own = first.and_then(|m| Some(self::version(m.version.as_deref()?, m.patch.as_deref().unwrap_or(""))));
     let name = first.map_or("no module", |module| &module.name);
     let head = own.or(version).map_or_else(|| name.to_owned(), |version| format!("{name} {version}"));
     if let Some(failed) = report.modules.iter().find(|module| !module.outcome.is_in()) {
@@ -101,12 +100,12 @@ mod tests {
 
     #[test]
     fn the_line_has_version_patch_level_and_counts() {
-        assert_eq!(of(&full()), "nvidia 555.58.02+1, 8 GPUs, 19 nodes, 8 held");
+        assert_eq!(summary(&full()), "nvidia 555.58.02+1, 8 GPUs, 19 nodes, 8 held");
         let mut one = full();
         one.gpus.truncate(1);
-        assert_eq!(of(&one), "nvidia 555.58.02+1, 1 GPU, 19 nodes, 8 held");
+        assert_eq!(summary(&one), "nvidia 555.58.02+1, 1 GPU, 19 nodes, 8 held");
         assert_eq!(
-            of(&with(full(), &[Code::GspMissing; 8])),
+            summary(&with(full(), &[Code::GspMissing; 8])),
             "nvidia 555.58.02+1, 8 GPUs, 19 nodes, 8 held, GSP-MISSING"
         );
     }
@@ -116,22 +115,23 @@ mod tests {
         let none = report(Outcome::Failed, Some("ENODEV"));
         let mut no_gpu = with(none.clone(), &[Code::DriverNoGpu]);
         no_gpu.findings[0].severity = Severity::Info;
-        assert_eq!(of(&no_gpu), "nvidia 555.58.02+1: no GPU (ENODEV)");
-        assert_eq!(of(&with(none, &[Code::GpuNoIrq])), "nvidia 555.58.02+1: not loaded (ENODEV), GPU-NO-IRQ");
+        assert_eq!(summary(&no_gpu), "nvidia 555.58.02+1: no GPU (ENODEV)");
+        let no_irq = with(none, &[Code::GpuNoIrq]);
+        assert_eq!(summary(&no_irq), "nvidia 555.58.02+1: not loaded (ENODEV), GPU-NO-IRQ");
         let untried = with(report(Outcome::NotTried, None), &[Code::DriverMismatch]);
-        assert_eq!(of(&untried), "nvidia 555.58.02+1: not loaded, DRIVER-MISMATCH");
+        assert_eq!(summary(&untried), "nvidia 555.58.02+1: not loaded, DRIVER-MISMATCH");
         let mut uvm = report(Outcome::Loaded, None);
         uvm.modules[1].outcome = Outcome::Failed;
         uvm.modules[1].error = Some("ENOMEM".into());
-        assert_eq!(of(&with(uvm, &[])), "nvidia 555.58.02+1: nvidia-uvm not loaded (ENOMEM)");
+        assert_eq!(summary(&with(uvm, &[])), "nvidia 555.58.02+1: nvidia-uvm not loaded (ENOMEM)");
     }
 
     #[test]
     fn the_line_states_that_no_driver_was_wanted() {
         let mut off = Report::new(false);
-        assert_eq!(of(&off), "driver.load = false: nothing loaded");
+        assert_eq!(summary(&off), "driver.load = false: nothing loaded");
         off.image = full().image;
-        assert_eq!(of(&off), "driver.load = false: nothing loaded of 555.58.02+1");
+        assert_eq!(summary(&off), "driver.load = false: nothing loaded of 555.58.02+1");
     }
 
     #[test]
@@ -139,10 +139,10 @@ mod tests {
         let all = [Code::DriverParameters, Code::NvswitchNoManager, Code::GspMissing, Code::GpuGone];
         for count in 0..=4 {
             for report in [full(), report(Outcome::Failed, Some("EKEYREJECTED")), Report::new(true)] {
-                let line = of(&with(report, &all[..count]));
+                let line = summary(&with(report, &all[..count]));
                 assert!(line.chars().count() <= WIDTH, "{line}");
             }
         }
-        assert!(of(&with(full(), &all)).ends_with(" +4"), "{}", of(&with(full(), &all)));
+        assert!(summary(&with(full(), &all)).ends_with(" +4"), "{}", summary(&with(full(), &all)));
     }
 }

@@ -4,13 +4,13 @@
 
 mod line;
 
-use crate::child::{Done, End, on_output};
+use crate::child::{ChildResult, End, on_output};
 use crate::config::types::Driver;
 use crate::driver::hardware::Hardware;
-use crate::driver::kernel_lines::{Cursor, KMSG};
+use crate::driver::kernel_lines::{KMSG, LogCursor};
 use crate::driver::report::Report;
 use crate::driver::start::{INITRD, write};
-use crate::driver::unfinished::Unfinished;
+use crate::driver::unfinished::UnfinishedStart;
 use crate::fault::Fault;
 use crate::file_io::{read_at_most, remove};
 use crate::helper;
@@ -43,7 +43,7 @@ pub fn load(m: &mut Machine, config: &Driver) -> Result<StageResult, Fault> {
         Ok(pair) => pair,
         Err(e) => return Ok(StageResult::Failed(format!("socketpair: {e}"))),
     };
-    let mut log = Cursor::at_end(Path::new(KMSG));
+    let mut log = LogCursor::at_end(Path::new(KMSG));
     let mut progress = Progress::default();
     let limit = if config.load { deadline(config.timeout, Path::new("/sys")) } else { config.timeout };
     let spec = helper::load_driver(config, limit, theirs);
@@ -52,12 +52,12 @@ pub fn load(m: &mut Machine, config: &Driver) -> Result<StageResult, Fault> {
     // Done even if the boot was interrupted: closing an open GPU here could take long.
     let held = descriptors::receive_all(ours.as_fd());
     let received = held.len();
-    m.held.extend(held);
-    m.initrd = progress.initrd;
+    m.held_devices.extend(held);
+    m.initrd_unpack_time = progress.initrd;
     let done = done?;
-    Ok(match read() {
-        Ok(report) if done.end == End::Exited(helper::FINE) => reported(&report, received),
-        _ => stopped(config, &done, &progress.doing, log.evidence("")),
+    Ok(match read_report() {
+        Ok(report) if done.end == End::Exited(helper::SUCCESS) => check_report(&report, received),
+        _ => write_failure_report(config, &done, &progress.doing, log.evidence("")),
     })
 }
 
@@ -90,9 +90,8 @@ impl Progress {
 ///
 /// # Errors
 /// A line with the file and what is wrong with it.
-pub(super) fn read() -> Result<Report, String> {
-    let bytes =
-        read_at_most(Path::new(paths::DRIVER), LARGEST).map_err(|e| format!("{}: {e}", paths::DRIVER))?;
+pub(super) fn read_report() -> Result<Report, String> {
+    let bytes = read_at_most(Path::new(paths::DRIVER), LARGEST).map_err(|e| format!("{}: {e}", paths::DRIVER))?;
     let report: Report = serde_json::from_slice(&bytes).map_err(|e| format!("{}: {e}", paths::DRIVER))?;
     if report.schema == schema::DRIVER {
         Ok(report)
@@ -102,21 +101,20 @@ pub(super) fn read() -> Result<Report, String> {
 }
 
 /// Checks that process 1 has the devices that the report says it holds: /dev/nvidiactl and the GPUs.
-fn reported(report: &Report, received: usize) -> StageResult {
+fn check_report(report: &Report, received: usize) -> StageResult {
     let _not_there = fs::remove_file(paths::DRIVER_DRAFT);
     let sent = if report.held.is_empty() { 0 } else { report.held.len() + 1 };
     if received < sent {
         return StageResult::Failed(format!("{received} of {sent} open devices arrived"));
     }
-    StageResult::Done(line::of(report))
+    StageResult::Done(line::summary(report))
 }
 
 /// The child did not finish: writes the report in its place.
-fn stopped(config: &Driver, done: &Done, doing: &str, lines: Vec<String>) -> StageResult {
-    let draft = read_at_most(Path::new(paths::DRIVER_DRAFT), LARGEST)
-        .map_err(|e| format!("{}: {e}", paths::DRIVER_DRAFT));
-    let report =
-        Unfinished { load: config.load, draft, end: done.end, doing, lines, took: done.took }.report();
+fn write_failure_report(config: &Driver, done: &ChildResult, doing: &str, lines: Vec<String>) -> StageResult {
+    let draft =
+        read_at_most(Path::new(paths::DRIVER_DRAFT), LARGEST).map_err(|e| format!("{}: {e}", paths::DRIVER_DRAFT));
+    let report = UnfinishedStart { load: config.load, draft, end: done.end, doing, lines, took: done.took }.report();
     let cause = match done.end {
         End::Exited(_) => done.reason(),
         _ => report.findings.last().map_or_else(|| done.end.to_string(), |finding| finding.message.clone()),
@@ -146,9 +144,9 @@ mod tests {
     fn gpus_that_did_not_arrive_are_an_error_of_init() {
         let mut report = Report::new(true);
         report.held = (0..8).map(|n| n.to_string()).collect();
-        assert!(matches!(reported(&report, 9), StageResult::Done(_)));
-        let lost = reported(&report, 8);
-        assert_eq!(lost.trouble("driver").unwrap().cause, "8 of 9 open devices arrived");
+        assert!(matches!(check_report(&report, 9), StageResult::Done(_)));
+        let lost = check_report(&report, 8);
+        assert_eq!(lost.stage_error("driver").unwrap().cause, "8 of 9 open devices arrived");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The file that records what was done to recover GPUs. It is written before and after each rung, so that it also shows a
 //! rung that took the machine down.
 
-use super::Recovery;
+use super::RecoveryResult;
 use super::ladder::{Rung, Tried};
 use crate::config::types::Recover;
 use crate::file_io::write_atomically;
@@ -48,11 +48,11 @@ impl Journal {
         self.tried.last().map_or_else(|| self.why.clone(), text)
     }
 
-    pub(super) fn end(&mut self, found: &Recovery) {
+    pub(super) fn end(&mut self, found: &RecoveryResult) {
         let (result, cause) = match found {
-            Recovery::GaveUp(cause) => ("gave-up", Some(cause.clone())),
-            Recovery::Reboots(cause) => ("rebooting", Some(cause.clone())),
-            Recovery::Recovered | Recovery::NotTried | Recovery::Rebooted(..) => ("recovered", None),
+            RecoveryResult::GaveUp(cause) => ("gave-up", Some(cause.clone())),
+            RecoveryResult::Reboots(cause) => ("rebooting", Some(cause.clone())),
+            RecoveryResult::Recovered | RecoveryResult::NotTried | RecoveryResult::Rebooted(..) => ("recovered", None),
         };
         (self.result, self.cause) = (Some(result), cause);
         self.write();

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use std::fmt;
 
-/// One thing to try. Each needs the ones before it.
+/// One measure of the recovery. Each needs the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rung {
@@ -55,7 +55,7 @@ pub struct Tried {
 
 /// The next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum NextStep {
     /// This rung is tried.
     Try(Rung),
     /// Every GPU works by itself.
@@ -67,42 +67,41 @@ pub enum Next {
 /// The rung after those that were tried. Functions are reset first. If that is not possible or does not help, the buses
 /// are reset; each kind of reset is tried once, so the ladder ends.
 #[must_use]
-pub fn next(tried: &[Tried]) -> Next {
+pub fn next(tried: &[Tried]) -> NextStep {
     let was_tried = |rung| tried.iter().any(|tried| tried.rung == rung);
-    let Some(last) = tried.last() else { return Next::Try(Rung::EndProcesses) };
+    let Some(last) = tried.last() else { return NextStep::Try(Rung::EndProcesses) };
     match (last.rung, last.done) {
-        (Rung::EndProcesses, true) => Next::Try(Rung::CloseDevices),
-        (Rung::CloseDevices, true) => Next::Try(Rung::UnloadModules),
-        (Rung::UnloadModules, true) if was_tried(Rung::ResetFunctions) => Next::Try(Rung::ResetBuses),
-        (Rung::UnloadModules, true) => Next::Try(Rung::ResetFunctions),
-        (Rung::ResetFunctions | Rung::ResetBuses, true) => Next::Try(Rung::Fabric),
-        (Rung::Fabric, true) => Next::Try(Rung::LoadDriver),
-        (Rung::LoadDriver, true) => Next::Try(Rung::TestWithoutP2p),
-        (Rung::TestWithoutP2p, true) => Next::Recovered,
+        (Rung::EndProcesses, true) => NextStep::Try(Rung::CloseDevices),
+        (Rung::CloseDevices, true) => NextStep::Try(Rung::UnloadModules),
+        (Rung::UnloadModules, true) if was_tried(Rung::ResetFunctions) => NextStep::Try(Rung::ResetBuses),
+        (Rung::UnloadModules, true) => NextStep::Try(Rung::ResetFunctions),
+        (Rung::ResetFunctions | Rung::ResetBuses, true) => NextStep::Try(Rung::Fabric),
+        (Rung::Fabric, true) => NextStep::Try(Rung::LoadDriver),
+        (Rung::LoadDriver, true) => NextStep::Try(Rung::TestWithoutP2p),
+        (Rung::TestWithoutP2p, true) => NextStep::Recovered,
         // A GPU in use must not be reset.
-        (Rung::EndProcesses | Rung::CloseDevices | Rung::UnloadModules, false) => Next::GaveUp,
-        (Rung::ResetFunctions, false) => Next::Try(Rung::ResetBuses),
-        (Rung::ResetBuses, false) => Next::GaveUp,
+        (Rung::EndProcesses | Rung::CloseDevices | Rung::UnloadModules, false) => NextStep::GaveUp,
+        (Rung::ResetFunctions, false) => NextStep::Try(Rung::ResetBuses),
+        (Rung::ResetBuses, false) => NextStep::GaveUp,
         (Rung::Fabric | Rung::LoadDriver | Rung::TestWithoutP2p, false) if was_tried(Rung::ResetBuses) => {
-            Next::GaveUp
+            NextStep::GaveUp
         }
-        (Rung::Fabric | Rung::LoadDriver | Rung::TestWithoutP2p, false) => Next::Try(Rung::EndProcesses),
+        (Rung::Fabric | Rung::LoadDriver | Rung::TestWithoutP2p, false) => NextStep::Try(Rung::EndProcesses),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::Rung::{
-        CloseDevices, EndProcesses, Fabric, LoadDriver, ResetBuses, ResetFunctions, TestWithoutP2p,
-        UnloadModules,
+        CloseDevices, EndProcesses, Fabric, LoadDriver, ResetBuses, ResetFunctions, TestWithoutP2p, UnloadModules,
     };
     use super::*;
 
     /// The rungs that are tried, and the end. A rung fails as many times as it is listed in `fails`.
-    fn climb(fails: &[Rung]) -> (Vec<Rung>, Next) {
+    fn climb(fails: &[Rung]) -> (Vec<Rung>, NextStep) {
         let (mut fails, mut tried) = (fails.to_vec(), Vec::new());
         loop {
-            let Next::Try(rung) = next(&tried) else {
+            let NextStep::Try(rung) = next(&tried) else {
                 return (tried.iter().map(|tried| tried.rung).collect(), next(&tried));
             };
             let fails_now = fails.iter().position(|fail| *fail == rung).map(|at| fails.remove(at));
@@ -117,27 +116,27 @@ mod tests {
     #[test]
     fn a_reset_of_the_functions_that_helps_is_enough() {
         let all = [&FREE[..], &[ResetFunctions], &AGAIN].concat();
-        assert_eq!(climb(&[]), (all, Next::Recovered));
+        assert_eq!(climb(&[]), (all, NextStep::Recovered));
     }
 
     #[test]
     fn a_gpu_in_use_is_not_reset() {
         for (n, rung) in FREE.into_iter().enumerate() {
-            assert_eq!(climb(&[rung]), (FREE[..=n].to_vec(), Next::GaveUp));
+            assert_eq!(climb(&[rung]), (FREE[..=n].to_vec(), NextStep::GaveUp));
         }
     }
 
     #[test]
     fn what_functions_do_not_offer_or_does_not_help_is_done_to_the_buses_once() {
         let refused = [&FREE[..], &[ResetFunctions, ResetBuses], &AGAIN].concat();
-        assert_eq!(climb(&[ResetFunctions]), (refused, Next::Recovered));
+        assert_eq!(climb(&[ResetFunctions]), (refused, NextStep::Recovered));
         for (n, rung) in AGAIN.into_iter().enumerate() {
             let first = [&FREE[..], &[ResetFunctions], &AGAIN[..=n], &FREE, &[ResetBuses]].concat();
-            assert_eq!(climb(&[rung]), ([&first[..], &AGAIN].concat(), Next::Recovered));
-            assert_eq!(climb(&[rung, rung]), ([&first[..], &AGAIN[..=n]].concat(), Next::GaveUp));
-            assert_eq!(climb(&[rung, ResetBuses]), (first, Next::GaveUp));
+            assert_eq!(climb(&[rung]), ([&first[..], &AGAIN].concat(), NextStep::Recovered));
+            assert_eq!(climb(&[rung, rung]), ([&first[..], &AGAIN[..=n]].concat(), NextStep::GaveUp));
+            assert_eq!(climb(&[rung, ResetBuses]), (first, NextStep::GaveUp));
         }
         let both = [&FREE[..], &[ResetFunctions, ResetBuses]].concat();
-        assert_eq!(climb(&[ResetFunctions, ResetBuses]), (both, Next::GaveUp));
+        assert_eq!(climb(&[ResetFunctions, ResetBuses]), (both, NextStep::GaveUp));
     }
 }

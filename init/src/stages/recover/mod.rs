@@ -6,19 +6,19 @@
 mod journal;
 pub mod ladder;
 
-use crate::child::{Done, End, Spec, on_output};
+use crate::child::{ChildResult, ChildSpec, End, on_output};
 use crate::config::types::{Action, Config, Recover};
 use crate::fault::Fault;
 use crate::helper;
 use crate::machine::Machine;
 use crate::sys::descriptors;
 use crate::sys::process::{self, Signal};
-use crate::verdict::{Need, Proof, Trouble, is_good_in_part, need};
+use crate::verdict::{RecoveryNeed, StageError, Validation, part_passed, recovery_need};
 use contract::driver::Outcome;
-use contract::mark::{Mark, Step, plain};
+use contract::mark::{Mark, Step, sanitize};
 use contract::outcome::code;
 use journal::Journal;
-use ladder::{Next, Rung, Tried, next};
+use ladder::{NextStep, Rung, Tried, next};
 use log::info;
 use std::os::fd::AsFd;
 use std::rc::Rc;
@@ -27,13 +27,13 @@ use std::time::Instant;
 use super::driver;
 use super::fabric;
 use super::network;
-use super::reset::{Reset, settle};
+use super::reset::{ResetCheck, finish_marks};
 use super::result::StageResult;
-use super::validate::try_alone;
+use super::validate::run_without_p2p;
 
 /// The result of the recovery.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Recovery {
+pub enum RecoveryResult {
     /// No GPU needs it, or it is not allowed.
     NotTried,
     /// Every GPU works by itself again.
@@ -46,10 +46,10 @@ pub enum Recovery {
     Rebooted(String, bool),
 }
 
-impl Recovery {
-    /// The trouble that the verdict must include, if any.
+impl RecoveryResult {
+    /// The error that the verdict must include, if any.
     #[must_use]
-    pub fn trouble(&self) -> Option<Trouble> {
+    pub fn stage_error(&self) -> Option<StageError> {
         let (code, cause) = match self {
             Self::NotTried | Self::Recovered => return None,
             Self::Reboots(cause) | Self::GaveUp(cause) => (code::RECOVERY_FAILED, cause.clone()),
@@ -58,7 +58,7 @@ impl Recovery {
                 (code::RECOVERY_FAILED, format!("{why}; the GPUs do not work without it either"))
             }
         };
-        Some(Trouble { stage: "recover", code: Some(code), cause })
+        Some(StageError { stage: "recover", code: Some(code), cause })
     }
 
     /// The action in place of the policy's: GPUs that were recovered get no peer-to-peer, those that were not get no
@@ -79,32 +79,37 @@ impl Recovery {
 ///
 /// # Errors
 /// Only an interruption.
-pub fn recover(m: &mut Machine, config: &Config, reset: &Reset, proof: &Proof) -> Result<Recovery, Fault> {
+pub fn recover(
+    m: &mut Machine,
+    config: &Config,
+    reset: &ResetCheck,
+    validation: &Validation,
+) -> Result<RecoveryResult, Fault> {
     if let Some(why) = reset.rebooted() {
-        return Ok(Recovery::Rebooted(why.to_owned(), is_good_in_part(proof)));
+        return Ok(RecoveryResult::Rebooted(why.to_owned(), part_passed(validation)));
     }
     let allowed = config.policy.recover;
     if allowed == Recover::Off {
-        return Ok(Recovery::NotTried);
+        return Ok(RecoveryResult::NotTried);
     }
-    let Some((need, why)) = need(proof) else { return Ok(Recovery::NotTried) };
+    let Some((need, why)) = recovery_need(validation) else { return Ok(RecoveryResult::NotTried) };
     info!("recover   {why}: policy.recover allows {}", word(allowed));
     let mut journal = Journal::new(&why, allowed);
     let cause = match need {
-        Need::Reset => {
+        RecoveryNeed::Reset => {
             let cause = climb(m, config, &mut journal)?;
-            network::keep_again(m, &config.network)?;
+            network::restart_keeper(m, &config.network)?;
             cause
         }
-        Need::Reboot => Some(format!("{why} needs a reboot")),
-        Need::Person(action) => Some(format!("{why} needs a person: {action}")),
+        RecoveryNeed::Reboot => Some(format!("{why} needs a reboot")),
+        RecoveryNeed::Manual(action) => Some(format!("{why} needs a person: {action}")),
     };
     let found = match cause {
-        None => Recovery::Recovered,
-        Some(cause) if allowed == Recover::Reboot && !matches!(need, Need::Person(_)) => {
+        None => RecoveryResult::Recovered,
+        Some(cause) if allowed == Recover::Reboot && !matches!(need, RecoveryNeed::Manual(_)) => {
             reboot(m, &why, &cause)?
         }
-        Some(cause) => Recovery::GaveUp(cause),
+        Some(cause) => RecoveryResult::GaveUp(cause),
     };
     journal.end(&found);
     Ok(found)
@@ -119,22 +124,22 @@ const fn word(allowed: Recover) -> &'static str {
 }
 
 /// Requests the reboot if a mark can record it; without the mark, the machine would reboot forever.
-fn reboot(m: &mut Machine, why: &str, cause: &str) -> Result<Recovery, Fault> {
+fn reboot(m: &mut Machine, why: &str, cause: &str) -> Result<RecoveryResult, Fault> {
     let Some(marks) = &mut m.marks else {
         let cause = format!("{cause}; not rebooted, because there is no place for a mark");
-        return Ok(Recovery::GaveUp(cause));
+        return Ok(RecoveryResult::GaveUp(cause));
     };
     marks.restore = Some(Mark {
         step: Step::Recover,
         image: marks.image.clone(),
         boot: None,
-        finding: Some(plain(&why.replace(' ', "-"))),
+        finding: Some(sanitize(&why.replace(' ', "-"))),
     });
     marks.is_written = true;
-    Ok(if settle(m)? {
-        Recovery::Reboots(format!("{cause}; rebooting once, without peer-to-peer"))
+    Ok(if finish_marks(m)? {
+        RecoveryResult::Reboots(format!("{cause}; rebooting once, without peer-to-peer"))
     } else {
-        Recovery::GaveUp(format!("{cause}; not rebooted, because the mark could not be written"))
+        RecoveryResult::GaveUp(format!("{cause}; not rebooted, because the mark could not be written"))
     })
 }
 
@@ -142,13 +147,13 @@ fn reboot(m: &mut Machine, why: &str, cause: &str) -> Result<Recovery, Fault> {
 fn climb(m: &mut Machine, config: &Config, journal: &mut Journal) -> Result<Option<String>, Fault> {
     loop {
         let rung = match next(&journal.tried) {
-            Next::Try(rung) => rung,
-            Next::Recovered => return Ok(None),
-            Next::GaveUp => return Ok(Some(journal.last())),
+            NextStep::Try(rung) => rung,
+            NextStep::Recovered => return Ok(None),
+            NextStep::GaveUp => return Ok(Some(journal.last())),
         };
         journal.begin(rung);
         let began = Instant::now();
-        let (done, said) = match attempt(m, config, rung)? {
+        let (done, said) = match try_rung(m, config, rung)? {
             Ok(said) => (true, said),
             Err(why) => (false, why),
         };
@@ -158,29 +163,30 @@ fn climb(m: &mut Machine, config: &Config, journal: &mut Journal) -> Result<Opti
 }
 
 /// Tries one rung; returns a description of what it did, or why it failed.
-fn attempt(m: &mut Machine, config: &Config, rung: Rung) -> Result<Result<String, String>, Fault> {
+fn try_rung(m: &mut Machine, config: &Config, rung: Rung) -> Result<Result<String, String>, Fault> {
     match rung {
         Rung::EndProcesses => {
             process::kill_all(Signal::KILL);
-            child(m, &helper::await_end())
+            run_helper(m, &helper::await_end())
         }
         Rung::CloseDevices => close_devices(m),
-        Rung::UnloadModules => match loaded() {
-            Ok(modules) => child(m, &helper::unload_modules(&modules)),
+        Rung::UnloadModules => match loaded_modules() {
+            Ok(modules) => run_helper(m, &helper::unload_modules(&modules)),
             Err(why) => Ok(Err(why)),
         },
-        Rung::ResetFunctions => child(m, &helper::reset_functions()),
-        Rung::ResetBuses => child(m, &helper::reset_buses()),
-        Rung::Fabric => Ok(of_stage(fabric::fix(m, &config.validator)?)),
-        Rung::LoadDriver => Ok(of_stage(driver::load(m, &config.driver)?)),
+        Rung::ResetFunctions => run_helper(m, &helper::reset_functions()),
+        Rung::ResetBuses => run_helper(m, &helper::reset_buses()),
+        Rung::Fabric => Ok(from_stage(fabric::fix(m, &config.validator)?)),
+        Rung::LoadDriver => Ok(from_stage(driver::load(m, &config.driver)?)),
         Rung::TestWithoutP2p => {
-            let proof = try_alone(m, &config.validator)?;
-            Ok(if is_good_in_part(&proof) { Ok(proof.to_string()) } else { Err(proof.to_string()) })
+            let validation = run_without_p2p(m, &config.validator)?;
+            let line = validation.to_string();
+            Ok(if part_passed(&validation) { Ok(line) } else { Err(line) })
         }
     }
 }
 
-fn of_stage(result: StageResult) -> Result<String, String> {
+fn from_stage(result: StageResult) -> Result<String, String> {
     match result {
         StageResult::Done(line) => Ok(line),
         StageResult::Failed(cause) => Err(cause),
@@ -188,10 +194,10 @@ fn of_stage(result: StageResult) -> Result<String, String> {
 }
 
 /// Runs a helper; its line of output describes what it did.
-fn child(m: &Machine, spec: &Spec) -> Result<Result<String, String>, Fault> {
+fn run_helper(m: &Machine, spec: &ChildSpec) -> Result<Result<String, String>, Fault> {
     let mut said = String::new();
-    let done: Done = m.run(spec, &mut on_output(|line| line.clone_into(&mut said)), |_| true)?;
-    Ok(if done.end == End::Exited(helper::FINE) { Ok(said) } else { Err(done.reason()) })
+    let done: ChildResult = m.run(spec, &mut on_output(|line| line.clone_into(&mut said)), |_| true)?;
+    Ok(if done.end == End::Exited(helper::SUCCESS) { Ok(said) } else { Err(done.reason()) })
 }
 
 /// Leaves the closing of the GPUs to a child: the last close of a GPU can hang.
@@ -201,15 +207,15 @@ fn close_devices(m: &mut Machine) -> Result<Result<String, String>, Fault> {
         Err(e) => return Ok(Err(format!("socketpair: {e}"))),
     };
     // Each device stays open in the socket until the child closes it.
-    while let Some(device) = m.held.last() {
+    while let Some(device) = m.held_devices.last() {
         if let Err(e) = descriptors::send(ours.as_fd(), device.as_fd()) {
-            m.held.push(theirs);
+            m.held_devices.push(theirs);
             return Ok(Err(format!("sendmsg: {e}")));
         }
-        drop(m.held.pop());
+        drop(m.held_devices.pop());
     }
     let theirs = Rc::new(theirs);
-    let closed = child(m, &helper::close_devices(Rc::clone(&theirs)));
+    let closed = run_helper(m, &helper::close_devices(Rc::clone(&theirs)));
     if !matches!(closed, Ok(Ok(_))) {
         // Dropping the socket would make process 1 close the devices that the child did not close.
         std::mem::forget(theirs);
@@ -218,8 +224,8 @@ fn close_devices(m: &mut Machine) -> Result<Result<String, String>, Fault> {
 }
 
 /// The modules that this boot loaded, the last one first.
-fn loaded() -> Result<Vec<String>, String> {
-    let report = driver::read()?;
+fn loaded_modules() -> Result<Vec<String>, String> {
+    let report = driver::read_report()?;
     let own = report.modules.iter().rev().filter(|module| module.outcome == Outcome::Loaded);
     Ok(own.map(|module| module.name.replace('-', "_")).collect())
 }
@@ -234,15 +240,15 @@ mod tests {
         let (said, all) = (String::new(), [Workload, WorkloadWithoutP2p, Hold, Shell, Reboot, PowerOff]);
         let alone = [WorkloadWithoutP2p, WorkloadWithoutP2p, Hold, Shell, Reboot, PowerOff];
         for (found, actions) in [
-            (Recovery::NotTried, all),
-            (Recovery::Recovered, alone),
-            (Recovery::Reboots(said.clone()), [Reboot; 6]),
-            (Recovery::GaveUp(said.clone()), [Hold, Hold, Hold, Shell, Reboot, PowerOff]),
+            (RecoveryResult::NotTried, all),
+            (RecoveryResult::Recovered, alone),
+            (RecoveryResult::Reboots(said.clone()), [Reboot; 6]),
+            (RecoveryResult::GaveUp(said.clone()), [Hold, Hold, Hold, Shell, Reboot, PowerOff]),
             (
-                Recovery::Rebooted(said.clone(), true),
+                RecoveryResult::Rebooted(said.clone(), true),
                 [WorkloadWithoutP2p, WorkloadWithoutP2p, Hold, Shell, Hold, PowerOff],
             ),
-            (Recovery::Rebooted(said, false), [Hold, Hold, Hold, Shell, Hold, PowerOff]),
+            (RecoveryResult::Rebooted(said, false), [Hold, Hold, Hold, Shell, Hold, PowerOff]),
         ] {
             assert_eq!(all.map(|action| found.action(action)), actions, "{found:?}");
         }
@@ -250,13 +256,13 @@ mod tests {
 
     #[test]
     fn what_was_not_recovered_is_an_error_of_its_own() {
-        let code = |found: Recovery| found.trouble().and_then(|trouble| trouble.code);
-        assert_eq!(code(Recovery::NotTried), None);
+        let code = |found: RecoveryResult| found.stage_error().and_then(|stage_error| stage_error.code);
+        assert_eq!(code(RecoveryResult::NotTried), None);
         // The verdict of the tests stays.
-        assert_eq!(code(Recovery::Recovered), None);
-        assert_eq!(code(Recovery::GaveUp("x".to_owned())), Some("RECOVERY-FAILED"));
-        assert_eq!(code(Recovery::Reboots("x".to_owned())), Some("RECOVERY-FAILED"));
-        assert_eq!(code(Recovery::Rebooted("x".to_owned(), true)), Some("RECOVERED"));
-        assert_eq!(code(Recovery::Rebooted("x".to_owned(), false)), Some("RECOVERY-FAILED"));
+        assert_eq!(code(RecoveryResult::Recovered), None);
+        assert_eq!(code(RecoveryResult::GaveUp("x".to_owned())), Some("RECOVERY-FAILED"));
+        assert_eq!(code(RecoveryResult::Reboots("x".to_owned())), Some("RECOVERY-FAILED"));
+        assert_eq!(code(RecoveryResult::Rebooted("x".to_owned(), true)), Some("RECOVERED"));
+        assert_eq!(code(RecoveryResult::Rebooted("x".to_owned(), false)), Some("RECOVERY-FAILED"));
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn begin(m: &mut Machine, step: Step) -> Result<(), Fault> {
     let mark = Mark { step, image: marks.image.clone(), boot, finding: last_finding() };
     let spec = helper::write_mark(&marks.report, mark.text().trim());
     let done = m.run(&spec, &mut no_lines, |_| true)?;
-    if done.end != End::Exited(helper::FINE) {
+    if done.end != End::Exited(helper::SUCCESS) {
         info!("warning: no mark of {step}: {}", done.reason());
     }
     Ok(())
@@ -33,14 +33,14 @@ pub(super) fn begin(m: &mut Machine, step: Step) -> Result<(), Fault> {
 ///
 /// # Errors
 /// Only an interruption.
-pub fn settle(m: &mut Machine) -> Result<bool, Fault> {
+pub fn finish_marks(m: &mut Machine) -> Result<bool, Fault> {
     let Some(marks) = m.marks.as_ref().filter(|marks| marks.is_written) else { return Ok(true) };
     let spec = match &marks.restore {
         Some(mark) => helper::write_mark(&marks.report, mark.text().trim()),
         None => helper::clear_mark(&marks.report),
     };
     let done = m.run(&spec, &mut no_lines, |_| true)?;
-    let is_settled = done.end == End::Exited(helper::FINE);
+    let is_settled = done.end == End::Exited(helper::SUCCESS);
     if !is_settled {
         info!("warning: the mark stays, and the next boot takes this one for reset: {}", done.reason());
     }

@@ -3,38 +3,38 @@
 
 mod marks;
 
-pub use marks::settle;
+pub use marks::finish_marks;
 
-use crate::child::{Done, End, no_lines, on_output};
+use crate::child::{ChildResult, End, no_lines, on_output};
 use crate::config::types::Config;
 use crate::fault::Fault;
 use crate::helper;
 use crate::image_id;
-use crate::machine::{Machine, Marks};
+use crate::machine::{Machine, ResetMarks};
 use crate::paths;
-use crate::verdict::Trouble;
+use crate::verdict::StageError;
 use contract::mark::{Mark, Step};
 use contract::outcome::code;
 use log::info;
 use std::fmt;
 use std::path::Path;
 
-use super::validate::Which;
+use super::validate::TestSelection;
 
-/// What an earlier boot left.
+/// The mark that an earlier boot left.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Left {
+enum EarlierMark {
     /// Nothing, or nothing could be kept.
     Nothing,
-    /// A mark.
+    /// A valid mark.
     Mark(Mark),
     /// Data that is not a valid mark, and why not.
-    Broken(String),
+    Invalid(String),
 }
 
-/// The result.
+/// The result of the check for a mark of an earlier boot.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reset {
+pub struct ResetCheck {
     /// The first step that is not run, and why.
     veto: Option<(Step, String)>,
     /// Why the machine was rebooted to recover its GPUs, if it was.
@@ -42,35 +42,35 @@ pub struct Reset {
     line: String,
 }
 
-impl fmt::Display for Reset {
+impl fmt::Display for ResetCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.line)
     }
 }
 
-impl Reset {
-    /// Decides. Pure.
-    fn decide(left: &Left, image: Option<&str>, kept_in: Option<&str>) -> Self {
-        let place = kept_in.map_or_else(
+impl ResetCheck {
+    /// Decides from the earlier mark which steps are vetoed. Pure.
+    fn decide(earlier: &EarlierMark, image: Option<&str>, mark_place: Option<&str>) -> Self {
+        let place = mark_place.map_or_else(
             || "no place for a mark: no EFI variables, no data partition".to_owned(),
             |place| format!("no mark of an earlier boot; kept in {place}"),
         );
-        let (veto, rebooted, line) = match left {
-            Left::Nothing => (None, None, place),
-            Left::Mark(mark) if is_another(mark.image.as_deref(), image) => {
+        let (veto, rebooted, line) = match earlier {
+            EarlierMark::Nothing => (None, None, place),
+            EarlierMark::Mark(mark) if is_other_image(mark.image.as_deref(), image) => {
                 let (step, old) = (mark.step, mark.image.as_deref().unwrap_or_default());
                 (None, None, format!("image {old} was reset during {step}; this one tries again"))
             }
-            Left::Mark(mark) if mark.step == Step::Recover => {
+            EarlierMark::Mark(mark) if mark.step == Step::Recover => {
                 let finding = mark.finding.as_deref().unwrap_or("none");
                 let why = format!("rebooted once after {finding}, and without peer-to-peer since");
                 (None, Some(why), code::RECOVERED.to_owned())
             }
-            Left::Mark(mark) => {
-                (Some((mark.step, during(mark))), None, format!("{} {}", code::RESET_DURING, mark.step))
+            EarlierMark::Mark(mark) => {
+                (Some((mark.step, veto_cause(mark))), None, format!("{} {}", code::RESET_DURING, mark.step))
             }
             // It may be a half-written mark of the first step.
-            Left::Broken(why) => {
+            EarlierMark::Invalid(why) => {
                 let cause = format!("the mark of an earlier boot cannot be read: {why}");
                 (Some((Step::Fabric, cause)), None, format!("{}: an unreadable mark", code::RESET_DURING))
             }
@@ -78,12 +78,13 @@ impl Reset {
         Self { veto, rebooted, line }
     }
 
-    /// The trouble that the verdict must include: a step that was not run proves nothing.
+    /// The error that the verdict must include: a step that was not run proves nothing.
     #[must_use]
-    pub fn trouble(&self) -> Option<Trouble> {
+    pub fn stage_error(&self) -> Option<StageError> {
         let (_, cause) = self.veto.as_ref()?;
         let remedy = "to try again: firstlight reset clear, or firstlight.reset=clear";
-        Some(Trouble { stage: "reset", code: Some(code::RESET_DURING), cause: format!("{cause}; {remedy}") })
+        let cause = format!("{cause}; {remedy}");
+        Some(StageError { stage: "reset", code: Some(code::RESET_DURING), cause })
     }
 
     /// Why the machine was rebooted to recover its GPUs, if it was; it then continues without peer-to-peer.
@@ -94,12 +95,12 @@ impl Reset {
 
     /// Which tests are run.
     #[must_use]
-    pub const fn tests(&self) -> Which {
+    pub const fn tests(&self) -> TestSelection {
         match self.veto {
-            _ if self.rebooted.is_some() => Which::WithoutP2p,
-            Some((Step::PeerWrite, _)) => Which::WithoutP2p,
-            Some((Step::FullLoad, _)) => Which::WithoutLoad,
-            _ => Which::All,
+            _ if self.rebooted.is_some() => TestSelection::WithoutP2p,
+            Some((Step::PeerWrite, _)) => TestSelection::WithoutP2p,
+            Some((Step::FullLoad, _)) => TestSelection::WithoutLoad,
+            _ => TestSelection::All,
         }
     }
 
@@ -129,99 +130,98 @@ impl Reset {
 }
 
 /// Whether both images are known and differ.
-fn is_another(left: Option<&str>, image: Option<&str>) -> bool {
-    matches!((left, image), (Some(left), Some(image)) if left != image)
+fn is_other_image(earlier: Option<&str>, image: Option<&str>) -> bool {
+    matches!((earlier, image), (Some(earlier), Some(image)) if earlier != image)
 }
 
-fn during(mark: &Mark) -> String {
+fn veto_cause(mark: &Mark) -> String {
     let image = mark.image.as_deref().unwrap_or("without an id");
     let finding = mark.finding.as_deref().unwrap_or("none");
     format!("the machine was reset during {}; image {image}; last finding {finding}", mark.step)
 }
 
-/// Looks for a mark.
+/// Looks for a mark of an earlier boot, and decides what it vetoes.
 ///
 /// # Errors
 /// Only an interruption.
-pub fn look(m: &mut Machine, config: &Config) -> Result<Reset, Fault> {
+pub fn check(m: &mut Machine, config: &Config) -> Result<ResetCheck, Fault> {
     let image = image_id::id(Path::new(paths::IMAGE));
-    if config.forget_reset {
+    if config.clear_reset {
         let done = m.run(&helper::clear_mark(&config.report), &mut no_lines, |_| true)?;
         info!("{}", cleared(&done));
     }
-    let (mut kept_in, mut left) = (None, Left::Nothing);
+    let (mut mark_place, mut earlier) = (None, EarlierMark::Nothing);
     let mut take = |line: &str| match parse(line) {
-        Some(Reported::Place(place)) => kept_in = Some(place),
-        Some(Reported::Left(what)) => left = what,
+        Some(MarkLine::Place(place)) => mark_place = Some(place),
+        Some(MarkLine::Earlier(what)) => earlier = what,
         None => {}
     };
     let done = m.run(&helper::read_mark(&config.report), &mut on_output(&mut take), |_| true)?;
     match done.end {
-        End::Exited(helper::FINE | helper::ABSENT) => {}
+        End::Exited(helper::SUCCESS | helper::ABSENT) => {}
         // The partition cannot be mounted, or the firmware hangs: it is unknown whether there is a mark.
-        _ => left = Left::Broken(done.reason()),
+        _ => earlier = EarlierMark::Invalid(done.reason()),
     }
-    let reset = Reset::decide(&left, image.as_deref(), kept_in.as_deref());
+    let reset = ResetCheck::decide(&earlier, image.as_deref(), mark_place.as_deref());
     if let Some(cause) = reset.veto.as_ref().map(|(_, cause)| cause).or(reset.rebooted.as_ref()) {
         info!("reset     {cause}");
     }
-    let restore = match left {
-        Left::Mark(mark) if reset.veto.is_some() || reset.rebooted.is_some() => Some(mark),
+    let restore = match earlier {
+        EarlierMark::Mark(mark) if reset.veto.is_some() || reset.rebooted.is_some() => Some(mark),
         _ => None,
     };
-    m.marks = kept_in.map(|_| Marks { report: config.report.clone(), image, restore, is_written: false });
+    let report = config.report.clone();
+    m.marks = mark_place.map(|_| ResetMarks { report, image, restore, is_written: false });
     Ok(reset)
 }
 
-fn cleared(done: &Done) -> String {
+fn cleared(done: &ChildResult) -> String {
     match done.end {
-        End::Exited(helper::FINE) => "reset     firstlight.reset=clear: no mark is left".to_owned(),
-        End::Exited(helper::ABSENT) => {
-            "reset     firstlight.reset=clear: there is no place for a mark".to_owned()
-        }
+        End::Exited(helper::SUCCESS) => "reset     firstlight.reset=clear: no mark is left".to_owned(),
+        End::Exited(helper::ABSENT) => "reset     firstlight.reset=clear: there is no place for a mark".to_owned(),
         _ => format!("warning: firstlight.reset=clear: {}", done.reason()),
     }
 }
 
 /// What one line of the child reports.
-enum Reported {
+enum MarkLine {
     Place(String),
-    Left(Left),
+    Earlier(EarlierMark),
 }
 
-fn parse(line: &str) -> Option<Reported> {
-    if let Some(place) = line.strip_prefix(helper::MARKS_IN) {
-        return Some(Reported::Place(place.to_owned()));
+fn parse(line: &str) -> Option<MarkLine> {
+    if let Some(place) = line.strip_prefix(helper::MARK_PLACE) {
+        return Some(MarkLine::Place(place.to_owned()));
     }
-    if let Some(why) = line.strip_prefix(helper::NO_MARK) {
-        return Some(Reported::Left(Left::Broken(why.to_owned())));
+    if let Some(why) = line.strip_prefix(helper::INVALID_MARK) {
+        return Some(MarkLine::Earlier(EarlierMark::Invalid(why.to_owned())));
     }
     let mark = line.strip_prefix(helper::MARK)?;
-    Some(Reported::Left(mark.parse().map_or_else(Left::Broken, Left::Mark)))
+    Some(MarkLine::Earlier(mark.parse().map_or_else(EarlierMark::Invalid, EarlierMark::Mark)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn mark(step: Step, image: Option<&str>) -> Left {
+    fn mark(step: Step, image: Option<&str>) -> EarlierMark {
         let image = image.map(str::to_owned);
-        Left::Mark(Mark { step, image, boot: None, finding: Some("REBAR-NO-ROOM".to_owned()) })
+        EarlierMark::Mark(Mark { step, image, boot: None, finding: Some("REBAR-NO-ROOM".to_owned()) })
     }
 
     /// Which of the three steps run.
-    fn run(left: &Left, image: Option<&str>) -> [bool; 3] {
-        let reset = Reset::decide(left, image, Some("x"));
+    fn run(earlier: &EarlierMark, image: Option<&str>) -> [bool; 3] {
+        let reset = ResetCheck::decide(earlier, image, Some("x"));
         let run = [Step::Fabric, Step::DriverLoad, Step::Validate].map(|step| reset.vetoes(step).is_none());
-        assert_eq!(run.contains(&false), reset.trouble().is_some(), "{left:?}");
+        assert_eq!(run.contains(&false), reset.stage_error().is_some(), "{earlier:?}");
         run
     }
 
     #[test]
     fn a_mark_vetoes_its_step_and_those_after_it() {
         let (a, b) = (Some("a"), Some("b"));
-        for (left, image, runs) in [
-            (Left::Nothing, a, [true, true, true]),
+        for (earlier, image, runs) in [
+            (EarlierMark::Nothing, a, [true, true, true]),
             (mark(Step::Fabric, a), a, [false, false, false]),
             (mark(Step::DriverLoad, a), a, [true, false, false]),
             (mark(Step::Validate, a), a, [true, true, false]),
@@ -236,45 +236,43 @@ mod tests {
             (mark(Step::Recover, a), a, [true, true, true]),
             (mark(Step::Recover, a), b, [true, true, true]),
             // An unreadable mark may have been that of any step.
-            (Left::Broken("holds 3 bytes".to_owned()), a, [false, false, false]),
-            (Left::Broken("holds 3 bytes".to_owned()), None, [false, false, false]),
+            (EarlierMark::Invalid("holds 3 bytes".to_owned()), a, [false, false, false]),
+            (EarlierMark::Invalid("holds 3 bytes".to_owned()), None, [false, false, false]),
         ] {
-            assert_eq!(run(&left, image), runs, "{left:?} {image:?}");
+            assert_eq!(run(&earlier, image), runs, "{earlier:?} {image:?}");
         }
     }
 
     #[test]
     fn after_a_reboot_to_recover_the_same_image_continues_without_peer_to_peer() {
-        let reset = |image| Reset::decide(&mark(Step::Recover, Some("a")), Some(image), Some("x"));
-        assert_eq!(
-            reset("a").rebooted(),
-            Some("rebooted once after REBAR-NO-ROOM, and without peer-to-peer since")
-        );
-        assert_eq!((reset("a").tests(), reset("a").to_string()), (Which::WithoutP2p, "RECOVERED".to_owned()));
-        assert_eq!((reset("b").rebooted(), reset("b").tests()), (None, Which::All));
+        let reset = |image| ResetCheck::decide(&mark(Step::Recover, Some("a")), Some(image), Some("x"));
+        assert_eq!(reset("a").rebooted(), Some("rebooted once after REBAR-NO-ROOM, and without peer-to-peer since"));
+        assert_eq!(reset("a").tests(), TestSelection::WithoutP2p);
+        assert_eq!(reset("a").to_string(), "RECOVERED");
+        assert_eq!((reset("b").rebooted(), reset("b").tests()), (None, TestSelection::All));
     }
 
     #[test]
     fn after_a_reset_during_a_part_of_the_tests_the_others_are_run() {
         for (part, which) in [
-            (Step::FullLoad, Which::WithoutLoad),
-            (Step::PeerWrite, Which::WithoutP2p),
-            (Step::Validate, Which::All),
+            (Step::FullLoad, TestSelection::WithoutLoad),
+            (Step::PeerWrite, TestSelection::WithoutP2p),
+            (Step::Validate, TestSelection::All),
         ] {
-            let reset = Reset::decide(&mark(part, Some("a")), Some("a"), Some("x"));
+            let reset = ResetCheck::decide(&mark(part, Some("a")), Some("a"), Some("x"));
             assert_eq!((reset.tests(), reset.to_string()), (which, format!("RESET-DURING {part}")));
             assert_eq!(reset.vetoes(Step::Validate).is_some(), part == Step::Validate);
-            assert!(reset.trouble().is_some());
+            assert!(reset.stage_error().is_some());
         }
     }
 
     #[test]
     fn the_verdicts_cause_has_the_step_the_image_the_finding_and_the_way_on() {
-        let trouble =
-            Reset::decide(&mark(Step::Validate, Some("a")), Some("a"), Some("x")).trouble().unwrap();
-        assert_eq!((trouble.stage, trouble.code), ("reset", Some("RESET-DURING")));
+        let stage_error =
+            ResetCheck::decide(&mark(Step::Validate, Some("a")), Some("a"), Some("x")).stage_error().unwrap();
+        assert_eq!((stage_error.stage, stage_error.code), ("reset", Some("RESET-DURING")));
         assert_eq!(
-            trouble.cause,
+            stage_error.cause,
             "the machine was reset during validate; image a; last finding REBAR-NO-ROOM; \
              to try again: firstlight reset clear, or firstlight.reset=clear"
         );
@@ -283,13 +281,13 @@ mod tests {
     #[test]
     fn lines_of_the_child_are_read_and_a_torn_one_is_no_mark() {
         let text = Mark { step: Step::Fabric, image: None, boot: None, finding: None }.text();
-        let left = |line: &str| match parse(line) {
-            Some(Reported::Left(left)) => Some(left),
+        let earlier = |line: &str| match parse(line) {
+            Some(MarkLine::Earlier(earlier)) => Some(earlier),
             _ => None,
         };
-        assert!(matches!(left(&format!("mark {}", text.trim())), Some(Left::Mark(_))));
-        assert!(matches!(left("mark firstlight-mark/1 step=fab"), Some(Left::Broken(_))));
-        assert_eq!(left("broken x: is not text"), Some(Left::Broken("x: is not text".to_owned())));
-        assert!(matches!(parse("place LABEL=X"), Some(Reported::Place(place)) if place == "LABEL=X"));
+        assert!(matches!(earlier(&format!("mark {}", text.trim())), Some(EarlierMark::Mark(_))));
+        assert!(matches!(earlier("mark firstlight-mark/1 step=fab"), Some(EarlierMark::Invalid(_))));
+        assert_eq!(earlier("broken x: is not text"), Some(EarlierMark::Invalid("x: is not text".to_owned())));
+        assert!(matches!(parse("place LABEL=X"), Some(MarkLine::Place(place)) if place == "LABEL=X"));
     }
 }

@@ -2,29 +2,19 @@
 //! to process 1's own files. Only the validator's output counts as evidence.
 
 use super::super::namespace::{Machine, PASS};
-use super::{Case, Then, error, fault, pass};
+use super::{Case, Outcome, error, fault, pass};
 use serde_json::{Value, json};
 use std::fs;
 
 pub(super) fn cases() -> Vec<Case> {
-    [
-        ends(),
-        reports(),
-        last_lines(),
-        outputs(),
-        others_files(),
-        fabric(),
-        environment(),
-        publishing(),
-        workload(),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    [ends(), reports(), last_lines(), outputs(), others_files(), fabric(), environment(), publishing(), workload()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// Writes the bytes of a file of the machine as the report, and exits as PASS does.
-const OF_FILE: &str = "cat /etc/report > /run/firstlight/report.json; exit 0";
+const REPORT_FROM_FILE: &str = "cat /etc/report > /run/firstlight/report.json; exit 0";
 
 /// A validator that leaves a valid report and a valid last line, and then runs this script.
 fn after_pass(script: &str) -> String {
@@ -65,13 +55,11 @@ fn ends() -> Vec<Case> {
     ];
     for (name, number) in signals {
         let want = error("validator", &format!("the validator was killed by signal {number}"));
-        let case =
-            Case::new(&format!("validator is killed by {name}"), want.says("  firstlight: last words"));
+        let case = Case::new(&format!("validator is killed by {name}"), want.says("  firstlight: last words"));
         let case = case.validator(&after_pass(&format!("echo last words >&2; kill -{name} $$; sleep 9")));
         all.push(if name == "SEGV" { case.always() } else { case });
     }
-    for (status, word) in [(0, "FAIL"), (0, "ERROR"), (0, "DEGRADED"), (1, "ERROR"), (2, "FAIL"), (3, "FAIL")]
-    {
+    for (status, word) in [(0, "FAIL"), (0, "ERROR"), (0, "DEGRADED"), (1, "ERROR"), (2, "FAIL"), (3, "FAIL")] {
         let case = Case::new(
             &format!("validator exits {status}, report {word}"),
             error("validator", &format!("its report {word}")),
@@ -104,11 +92,7 @@ fn ends() -> Vec<Case> {
         ),
         ("is a pipe", |m| m.without_validator().pipe("usr/bin/firstlight"), "Permission denied"),
         ("has no interpreter", |m| m.program("usr/bin/firstlight", "#!/none\n"), "No such file"),
-        (
-            "is not executable",
-            |m| m.without_validator().file("usr/bin/firstlight", "#!/bin/sh\n"),
-            "Permission denied",
-        ),
+        ("is not executable", |m| m.without_validator().file("usr/bin/firstlight", "#!/bin/sh\n"), "Permission denied"),
     ] {
         let cause = format!("fabric: firstlight fabric fix could not be started: {cause}");
         all.push(Case::new(&format!("validator {name}"), error("fabric", &cause)).change(change).always());
@@ -134,15 +118,14 @@ fn good() -> Value {
 /// A run with these bytes as the report of a validator that exits as PASS does.
 fn with_report(name: &str, cause: &str, bytes: impl AsRef<[u8]> + Send + 'static) -> Case {
     Case::new(&format!("report: {name}"), error("validator", cause))
-        .validator(OF_FILE)
+        .validator(REPORT_FROM_FILE)
         .file("etc/report", bytes)
 }
 
 fn reports() -> Vec<Case> {
     let whole = good().to_string();
-    let mut all = vec![
-        Case::new("report: whole", pass()).validator(OF_FILE).file("etc/report", whole.clone()).always(),
-    ];
+    let mut all =
+        vec![Case::new("report: whole", pass()).validator(REPORT_FROM_FILE).file("etc/report", whole.clone()).always()];
     for part in 0..24 {
         let cut = whole.len() * part / 24;
         all.push(with_report(
@@ -168,11 +151,7 @@ fn reports() -> Vec<Case> {
         let (folder, key) = pointer.rsplit_once('/').unwrap();
         let mut without = good();
         without.pointer_mut(folder).unwrap().as_object_mut().unwrap().remove(key);
-        all.push(with_report(
-            &format!("without {pointer}"),
-            "report.json: missing field",
-            without.to_string(),
-        ));
+        all.push(with_report(&format!("without {pointer}"), "report.json: missing field", without.to_string()));
         for (kind, value) in [("a number", json!(7)), ("null", Value::Null)] {
             let mut other = good();
             *other.pointer_mut(pointer).unwrap() = value;
@@ -201,11 +180,7 @@ fn reports() -> Vec<Case> {
         ("scope gpus", "expected of \"machine\"", changed("/scope", json!("gpus"))),
         ("no scope", "expected of \"machine\"", changed("/scope", json!(""))),
         ("no fingerprint", "has no fingerprint", changed("/machine/fingerprint", json!(""))),
-        (
-            "a short fingerprint",
-            "has no fingerprint",
-            changed("/machine/fingerprint", json!("ab".repeat(31))),
-        ),
+        ("a short fingerprint", "has no fingerprint", changed("/machine/fingerprint", json!("ab".repeat(31)))),
         (
             "a fingerprint of other letters",
             "has no fingerprint",
@@ -266,18 +241,15 @@ fn reports() -> Vec<Case> {
         (
             "written by a daemon",
             "report.json: No such file",
-            "setsid sh -c 'sleep 1; cp /etc/report /run/firstlight/report.json' > /dev/null 2>&1 &"
-                .to_owned(),
+            "setsid sh -c 'sleep 1; cp /etc/report /run/firstlight/report.json' > /dev/null 2>&1 &".to_owned(),
         ),
     ] {
-        let case = Case::new(&format!("report: {name}"), error("validator", cause))
-            .file("etc/report", whole.clone());
+        let case = Case::new(&format!("report: {name}"), error("validator", cause)).file("etc/report", whole.clone());
         let line = "echo 'FIRSTLIGHT verdict=PASS failed=none warned=none codes=none scope=machine host=n seconds=1'";
         all.push(case.validator(&format!("{script}\n{line}\nexit 0")).always());
     }
     for file in ["report.json", "verdict.json", "validated", "env"] {
-        let case =
-            Case::new(&format!("of an earlier run: {file}"), error("validator", "report.json: No such file"));
+        let case = Case::new(&format!("of an earlier run: {file}"), error("validator", "report.json: No such file"));
         all.push(
             case.at("fabric*fix", &format!("cp /etc/report /run/firstlight/{file}"))
                 .file("etc/report", whole.clone())
@@ -300,18 +272,12 @@ fn last_lines() -> Vec<Case> {
         ("none", String::new()),
         ("for scrapers alone", good.clone()),
         ("of another verdict", format!("echo 'VERDICT  FAIL'; {bad}")),
-        (
-            "both verdicts, the wrong one last",
-            format!("echo 'VERDICT  PASS'; {good}; echo 'VERDICT  FAIL'; {bad}"),
-        ),
+        ("both verdicts, the wrong one last", format!("echo 'VERDICT  PASS'; {good}; echo 'VERDICT  FAIL'; {bad}")),
         ("twice", format!("echo 'VERDICT  PASS'; {good}; {good}")),
         ("on standard error", format!("{{ echo 'VERDICT  PASS'; {bad}; }} >&2")),
         ("without a line feed", "echo 'VERDICT  PASS'; printf 'FIRSTLIGHT verdict=PASS'".to_owned()),
         ("with another failure", format!("echo 'VERDICT  PASS'; {}", line("PASS", "iommu"))),
-        (
-            "with control characters",
-            "echo 'VERDICT  PASS'; printf 'FIRSTLIGHT verdict=PASS \\033[2J\\r\\n'".to_owned(),
-        ),
+        ("with control characters", "echo 'VERDICT  PASS'; printf 'FIRSTLIGHT verdict=PASS \\033[2J\\r\\n'".to_owned()),
         ("behind control characters", format!("printf '\\r\\033[2K'; {bad}")),
         (
             "of 9000 letters",
@@ -334,8 +300,7 @@ fn last_lines() -> Vec<Case> {
         ("with wrong lines", "echo 'VERDICT  FAIL'; echo 'FIRSTLIGHT verdict=FAIL failed=none'"),
     ] {
         let mut report = self::good();
-        (report["verdict"], report["tests"][0]) =
-            (json!("FAIL"), json!({ "id": hostile, "outcome": "fail" }));
+        (report["verdict"], report["tests"][0]) = (json!("FAIL"), json!({ "id": hostile, "outcome": "fail" }));
         let mut want = pass();
         (want.verdict, want.failed) = ("FAIL", "a\nFIRSTLIGHT verdict=PASS failed=none\u{1b}[2J");
         let case = Case::new(&format!("hostile id: {name}"), want);
@@ -365,15 +330,9 @@ fn outputs() -> Vec<Case> {
         ("closed output", "exec >&- 2>&-; sleep 0.2"),
         ("output read by a child", "sleep 600 & sleep 600 > /dev/null 2>&1 &"),
         ("sessions of their own", "for i in 1 2 3 4 5 6 7 8; do setsid sleep 600 > /dev/null 2>&1 & done"),
-        (
-            "deaf daemons",
-            "setsid sh -c \"trap '' TERM HUP INT; while :; do sleep 1; done\" > /dev/null 2>&1 &",
-        ),
+        ("deaf daemons", "setsid sh -c \"trap '' TERM HUP INT; while :; do sleep 1; done\" > /dev/null 2>&1 &"),
         ("orphans", "for i in 1 2 3 4 5 6 7 8; do (sleep 0.1 &) ; done"),
-        (
-            "a daemon that prints",
-            "setsid sh -c 'while :; do echo FIRSTLIGHT verdict=FAIL; sleep 0.01; done' &",
-        ),
+        ("a daemon that prints", "setsid sh -c 'while :; do echo FIRSTLIGHT verdict=FAIL; sleep 0.01; done' &"),
         (
             "a daemon that forges the verdict",
             "setsid sh -c 'while :; do echo forged > /run/firstlight/verdict.json; done' > /dev/null 2>&1 &",
@@ -384,7 +343,7 @@ fn outputs() -> Vec<Case> {
         ),
         ("a full file system of programs", "head -c 5000000 /dev/zero > /etc/large"),
     ] {
-        let case = Case::new(&format!("validator prints and leaves: {name}"), pass().then(Then::Hold));
+        let case = Case::new(&format!("validator prints and leaves: {name}"), pass().then(Outcome::Hold));
         all.push(case.validator(&format!("{script}\n{PASS}")).words("firstlight.policy.on_pass=hold"));
     }
     all
@@ -406,10 +365,9 @@ fn others_files() -> Vec<Case> {
                 &format!("validator fails and leaves {file} as {kind}"),
                 error("validator", "killed by signal 11"),
             );
-            all.push(case.validator(&format!(
-                "report PASS pass; {}; kill -SEGV $$; sleep 9",
-                script.replace('F', &at)
-            )));
+            all.push(
+                case.validator(&format!("report PASS pass; {}; kill -SEGV $$; sleep 9", script.replace('F', &at))),
+            );
         }
     }
     for (name, at) in [
@@ -417,11 +375,9 @@ fn others_files() -> Vec<Case> {
         ("env", "/run/firstlight/.env.new"),
         ("nccl.conf", "/etc/.nccl.conf.new"),
     ] {
-        for (kind, script) in [
-            ("a pipe", "mkfifo F"),
-            ("a link", "ln -s /etc/firstlight/config.toml F"),
-            ("a folder", "mkdir -p F/x"),
-        ] {
+        for (kind, script) in
+            [("a pipe", "mkfifo F"), ("a link", "ln -s /etc/firstlight/config.toml F"), ("a folder", "mkdir -p F/x")]
+        {
             let case = Case::new(&format!("validator leaves {kind} where {name} is written"), pass());
             all.push(case.validator(&format!("{}\n{PASS}", script.replace('F', at))));
         }
@@ -435,26 +391,22 @@ fn others_files() -> Vec<Case> {
     ] {
         let want = error("publish", "publish: /etc/nccl.conf: ");
         all.push(
-            Case::new(&format!("nccl.conf is {name}"), want)
-                .validator(&format!("{script}\n{PASS}"))
-                .policy("reboot"),
+            Case::new(&format!("nccl.conf is {name}"), want).validator(&format!("{script}\n{PASS}")).policy("reboot"),
         );
     }
-    let want = error("publish", "publish: /etc/nccl.conf: not a regular file").then(Then::Hold);
+    let want = error("publish", "publish: /etc/nccl.conf: not a regular file").then(Outcome::Hold);
     let case = Case::new("nccl.conf is a pipe, and peer-to-peer was to be off", want);
     all.push(case.validator(&format!("mkfifo /etc/nccl.conf\n{PASS}")).policy("workload-without-p2p"));
     all.push(
         Case::new("validator removes the folder", error("validator", "report.json: No such file"))
             .validator("rm -rf /run/firstlight; exit 0"),
     );
-    for (name, script) in [
-        ("TERM", "kill -TERM 1; sleep 600"),
-        ("USR1", "kill -USR1 1; sleep 600"),
-        ("USR2", "kill -USR2 1; sleep 600"),
-    ] {
+    for (name, script) in
+        [("TERM", "kill -TERM 1; sleep 600"), ("USR1", "kill -USR1 1; sleep 600"), ("USR2", "kill -USR2 1; sleep 600")]
+    {
         let case = Case::new(
             &format!("validator sends process 1 {name}"),
-            error("interrupted", "INIT-ASKED: ").then(Then::PowerOff),
+            error("interrupted", "INIT-ASKED: ").then(Outcome::PowerOff),
         );
         all.push(case.validator(script));
     }
@@ -527,18 +479,18 @@ fn fabric() -> Vec<Case> {
         ),
         ("removes the log", "rm /run/firstlight/boot.log; mkfifo /run/firstlight/boot.log"),
     ] {
-        let case = Case::new(&format!("fabric pass {name}"), pass().then(Then::Hold))
+        let case = Case::new(&format!("fabric pass {name}"), pass().then(Outcome::Hold))
             .words("firstlight.policy.on_pass=hold");
         all.push(case.at("fabric*fix", &format!("{script}\n{fine}; exit 0")));
     }
     let name = "fabric document holds a verdict line";
-    all.push(Case::new(name, pass()).at(
-        "fabric*fix",
-        &format!("{}; exit 0", fine.replace("\"x\"", r#""a\nFIRSTLIGHT verdict=FAIL failed=y""#)),
-    ));
-    for (name, script) in
-        [("sleeps", "sleep 600"), ("ignores TERM", "trap '' TERM; while :; do sleep 1; done")]
-    {
+    all.push(
+        Case::new(name, pass()).at(
+            "fabric*fix",
+            &format!("{}; exit 0", fine.replace("\"x\"", r#""a\nFIRSTLIGHT verdict=FAIL failed=y""#)),
+        ),
+    );
+    for (name, script) in [("sleeps", "sleep 600"), ("ignores TERM", "trap '' TERM; while :; do sleep 1; done")] {
         let want = error("fabric", "fabric: firstlight fabric fix did not end within 60 s and was killed");
         all.push(Case::new(&format!("fabric pass hangs: {name}"), want).at("fabric*fix", script).slow());
     }
@@ -586,7 +538,8 @@ fn publishing() -> Vec<Case> {
         ("leaves a daemon", "setsid sleep 600 > /dev/null 2>&1 & exit 0"),
         ("hangs", "sleep 600"),
     ] {
-        let words = "firstlight.report.url=http://192.0.2.1/r firstlight.report.timeout_s=1 firstlight.network.timeout_s=1";
+        let words =
+            "firstlight.report.url=http://192.0.2.1/r firstlight.report.timeout_s=1 firstlight.network.timeout_s=1";
         let case = Case::new(&format!("publish {name}"), pass()).words(words).at("publish", script);
         all.push(if name == "hangs" { case.slow() } else { case });
     }
@@ -618,11 +571,7 @@ fn workload() -> Vec<Case> {
             "echo \"WORKLOAD RUNS <>\"; head -c 3000000 /dev/zero | tr '\\0' '\\n'; exit 6",
             "exited with status 6",
         ),
-        (
-            "closes its output",
-            "echo \"WORKLOAD RUNS <>\"; exec >&- 2>&-; sleep 0.2; exit 7",
-            "exited with status 7",
-        ),
+        ("closes its output", "echo \"WORKLOAD RUNS <>\"; exec >&- 2>&-; sleep 0.2; exit 7", "exited with status 7"),
         (
             "removes the verdict's folder",
             "echo \"WORKLOAD RUNS <>\"; mv /run/firstlight /run/old; mkdir /run/firstlight; cp /run/old/v* /run/firstlight; exit 8",
@@ -668,29 +617,26 @@ fn workload() -> Vec<Case> {
             "symbolic link",
         ),
     ] {
-        let want =
-            pass().says("ERROR     INIT-HANDOFF: workload.exec /workload: ").says(why).then(Then::Fault);
+        let want = pass().says("ERROR     INIT-HANDOFF: workload.exec /workload: ").says(why).then(Outcome::Fault);
         all.push(Case::new(&format!("workload {name}"), want).change(change).always());
     }
     for (signal, then, says) in [
-        ("INT", Then::Reboot, "got TERM"),
-        ("TERM", Then::PowerOff, "got TERM"),
-        ("USR1", Then::PowerOff, "got USR1"),
-        ("USR2", Then::PowerOff, "got USR2"),
-        ("HUP", Then::PowerOff, "got HUP"),
-        ("QUIT", Then::PowerOff, "got QUIT"),
+        ("INT", Outcome::Reboot, "got TERM"),
+        ("TERM", Outcome::PowerOff, "got TERM"),
+        ("USR1", Outcome::PowerOff, "got USR1"),
+        ("USR2", Outcome::PowerOff, "got USR2"),
+        ("HUP", Outcome::PowerOff, "got HUP"),
+        ("QUIT", Outcome::PowerOff, "got QUIT"),
     ] {
         let case = Case::new(&format!("workload gets {signal}"), pass().then(then).says(says));
         let script = "for s in TERM USR1 USR2 HUP QUIT; do trap \"echo got $s; exit 0\" $s; done; echo LISTENING; while :; do sleep 0.1; done";
         all.push(case.workload(script).signals("LISTENING", &[signal]));
     }
     let deaf = "trap '' TERM INT; echo LISTENING; while :; do sleep 0.1; done";
-    for (signal, then) in [("INT", Then::Reboot), ("TERM", Then::PowerOff)] {
-        let case = Case::new(
-            &format!("workload is deaf to {signal}"),
-            pass().then(then).says("was killed by signal 9"),
-        )
-        .slow();
+    for (signal, then) in [("INT", Outcome::Reboot), ("TERM", Outcome::PowerOff)] {
+        let case =
+            Case::new(&format!("workload is deaf to {signal}"), pass().then(then).says("was killed by signal 9"))
+                .slow();
         all.push(case.workload(deaf).signals("LISTENING", &[signal]));
     }
     all

@@ -38,12 +38,12 @@ struct Case {
     always: bool,
     /// Whether it takes long and is therefore started first.
     slow: bool,
-    want: Want,
+    want: Expectation,
 }
 
 /// What follows the verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Then {
+enum Outcome {
     /// The policy's action for the verdict.
     Policy,
     /// The policy's action after a fault of init, which never runs the workload.
@@ -55,7 +55,7 @@ enum Then {
 }
 
 /// The expected result.
-struct Want {
+struct Expectation {
     verdict: &'static str,
     /// The first entry of `failed`.
     failed: &'static str,
@@ -65,26 +65,26 @@ struct Want {
     says: Vec<String>,
     /// Whether verdict.json must exist: it does not if /run is full or gone.
     file: bool,
-    then: Then,
+    then: Outcome,
 }
 
-fn pass() -> Want {
+fn pass() -> Expectation {
     let (verdict, failed) = ("PASS", "");
-    Want { verdict, failed, cause: String::new(), says: Vec::new(), file: true, then: Then::Policy }
+    Expectation { verdict, failed, cause: String::new(), says: Vec::new(), file: true, then: Outcome::Policy }
 }
 
 /// The verdict is ERROR, because of this.
-fn error(failed: &'static str, cause: &str) -> Want {
-    Want { verdict: "ERROR", failed, cause: cause.to_owned(), ..pass() }
+fn error(failed: &'static str, cause: &str) -> Expectation {
+    Expectation { verdict: "ERROR", failed, cause: cause.to_owned(), ..pass() }
 }
 
 /// As [`error`], caused by a fault of init.
-fn fault(failed: &'static str, cause: &str) -> Want {
-    Want { then: Then::Fault, ..error(failed, cause) }
+fn fault(failed: &'static str, cause: &str) -> Expectation {
+    Expectation { then: Outcome::Fault, ..error(failed, cause) }
 }
 
-impl Want {
-    fn then(self, then: Then) -> Self {
+impl Expectation {
+    fn then(self, then: Outcome) -> Self {
         Self { then, ..self }
     }
 
@@ -96,7 +96,7 @@ impl Want {
 
 impl Case {
     /// A machine that would pass without its faults.
-    fn new(name: &str, want: Want) -> Self {
+    fn new(name: &str, want: Expectation) -> Self {
         Self {
             name: name.to_owned(),
             validator: PASS.to_owned(),
@@ -180,34 +180,34 @@ fn boot(case: Case, policy: &str) -> Vec<String> {
         assert!(sent[0], "no signal was sent");
     }
     // A machine that is asked to end while it holds goes down by itself.
-    let held = !(case.signals.is_some() && matches!(case.want.then, Then::Reboot | Then::PowerOff))
-        && running.holds();
+    let held =
+        !(case.signals.is_some() && matches!(case.want.then, Outcome::Reboot | Outcome::PowerOff)) && running.holds();
     let others = if held { running.others() } else { Vec::new() };
     if held {
         running.signal("TERM");
     }
     let (down, m, console) = running.down();
-    let mut wrong = judge(&case.want, policy, &m, &console);
+    let mut failures = check_boot(&case.want, policy, &m, &console);
     let want = case.want.end(policy);
     if (held, &down) != (want.0, &want.1) {
-        wrong.push(format!("held: {held}, {down:?}; expected {want:?}"));
+        failures.push(format!("held: {held}, {down:?}; expected {want:?}"));
     }
     if !others.is_empty() {
-        wrong.push(format!("left running: {others:?}"));
+        failures.push(format!("left running: {others:?}"));
     }
-    if !wrong.is_empty() {
-        wrong.push(console);
+    if !failures.is_empty() {
+        failures.push(console);
     }
-    wrong
+    failures
 }
 
-impl Want {
+impl Expectation {
     /// Whether the machine holds before it ends, and how it ends.
     fn end(&self, policy: &str) -> (bool, Down) {
         match (self.then, self.verdict, policy) {
-            (Then::Hold, ..) | (Then::Policy | Then::Fault, "ERROR", "hold") => (true, Down::PoweredOff),
-            (Then::Fault, _, "workload-without-p2p" | "hold") => (true, Down::PoweredOff),
-            (Then::Reboot, ..) | (Then::Policy, "ERROR", "reboot") | (Then::Fault, _, "reboot") => {
+            (Outcome::Hold, ..) | (Outcome::Policy | Outcome::Fault, "ERROR", "hold") => (true, Down::PoweredOff),
+            (Outcome::Fault, _, "workload-without-p2p" | "hold") => (true, Down::PoweredOff),
+            (Outcome::Reboot, ..) | (Outcome::Policy, "ERROR", "reboot") | (Outcome::Fault, _, "reboot") => {
                 (false, Down::Rebooted)
             }
             _ => (false, Down::PoweredOff),
@@ -217,19 +217,19 @@ impl Want {
     /// The line that the workload prints; `None` if it must not run.
     fn workload(&self, policy: &str) -> Option<&'static str> {
         match (self.then, self.verdict, policy) {
-            (Then::Policy, "PASS" | "DEGRADED", _) => Some("WORKLOAD RUNS <>"),
-            (Then::Policy, "ERROR", "workload-without-p2p") => Some("WORKLOAD RUNS <1>"),
+            (Outcome::Policy, "PASS" | "DEGRADED", _) => Some("WORKLOAD RUNS <>"),
+            (Outcome::Policy, "ERROR", "workload-without-p2p") => Some("WORKLOAD RUNS <1>"),
             _ => None,
         }
     }
 }
 
 /// Checks the conditions that every boot must meet.
-fn judge(want: &Want, policy: &str, m: &Machine, console: &str) -> Vec<String> {
-    let mut wrong = Vec::new();
+fn check_boot(want: &Expectation, policy: &str, m: &Machine, console: &str) -> Vec<String> {
+    let mut failures = Vec::new();
     let mut must = |holds: bool, what: String| {
         if !holds {
-            wrong.push(what);
+            failures.push(what);
         }
     };
     let errors = fs::read(m.path("stderr.txt")).unwrap_or_default();
@@ -245,7 +245,7 @@ fn judge(want: &Want, policy: &str, m: &Machine, console: &str) -> Vec<String> {
     must(ran == want.workload(policy).into_iter().collect::<Vec<_>>(), format!("the workload: {ran:?}"));
     let good = ["PASS", "DEGRADED"].contains(&want.verdict);
     if !want.file {
-        return wrong;
+        return failures;
     }
     must(is_validated(m) == good, format!("validated: {}", is_validated(m)));
     let verdict: Value = fs::read(m.path("run-outside/firstlight/verdict.json"))
@@ -262,7 +262,7 @@ fn judge(want: &Want, policy: &str, m: &Machine, console: &str) -> Vec<String> {
     let cause = verdict["cause"].as_str().unwrap_or_default();
     must(cause.contains(&want.cause), format!("the cause {cause:?} lacks {:?}", want.cause));
     must(cause.is_empty() == (want.verdict != "ERROR"), format!("the cause: {cause:?}"));
-    wrong
+    failures
 }
 
 /// A list of verdict.json in the form of the line for scrapers.
@@ -274,7 +274,7 @@ fn listed(list: &Value) -> String {
 }
 
 /// Boots all cases, several at a time, because most of them wait; prints how many held, and fails if one did not.
-fn hold(cases: Vec<(usize, Case)>) {
+fn run_cases(cases: Vec<(usize, Case)>) {
     let (began, count) = (Instant::now(), cases.len());
     let (mut first, rest): (Vec<_>, Vec<_>) = cases.into_iter().partition(|(_, case)| case.slow);
     first.extend(rest);
@@ -283,11 +283,12 @@ fn hold(cases: Vec<(usize, Case)>) {
         while let Some((nth, case)) = { cases.lock().unwrap().pop_front() } {
             let name = case.name.clone();
             let policy = case.policy.unwrap_or(POLICIES[nth % POLICIES.len()]);
-            let wrong = catch_unwind(AssertUnwindSafe(|| boot(case, policy))).unwrap_or_else(|why| {
+            let failures = catch_unwind(AssertUnwindSafe(|| boot(case, policy))).unwrap_or_else(|why| {
                 vec![why.downcast_ref::<String>().cloned().unwrap_or("the test panicked".to_owned())]
             });
-            if !wrong.is_empty() {
-                failed.lock().unwrap().push(format!("== {name} (on_error {policy})\n{}", wrong.join("\n")));
+            if !failures.is_empty() {
+                let failures = failures.join("\n");
+                failed.lock().unwrap().push(format!("== {name} (on_error {policy})\n{failures}"));
             }
         }
     };
@@ -321,5 +322,5 @@ fn every_boot_under_a_fault_holds() {
         Err(_) => all.into_iter().filter(|(nth, case)| case.always || (nth % 9 == 0 && !case.slow)).collect(),
     };
     assert!(!cases.is_empty(), "no boot has this word in its name");
-    hold(cases);
+    run_cases(cases);
 }

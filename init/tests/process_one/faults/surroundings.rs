@@ -3,7 +3,7 @@
 
 use super::super::namespace::Disk;
 use super::super::namespace::Machine;
-use super::{Case, Then, error, fault, pass};
+use super::{Case, Outcome, error, fault, pass};
 use contract::mark::{Mark, Step};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -33,11 +33,7 @@ const TOML: &str = "etc/firstlight/config.toml";
 fn configuration() -> Vec<Case> {
     let mut all = Vec::new();
     for (name, more, cause) in [
-        (
-            "an unknown section",
-            "[consle]\nx = 1\n",
-            "consle: there is no such section; did you mean console?",
-        ),
+        ("an unknown section", "[consle]\nx = 1\n", "consle: there is no such section; did you mean console?"),
         ("an unknown key", "[driver2]\n", "driver2: there is no such section"),
         ("a key twice", "[network]\nmode = \"none\"\nmode = \"none\"\n", "duplicate key"),
         ("a section twice", "[driver]\nload = false\n", "duplicate key"),
@@ -63,11 +59,7 @@ fn configuration() -> Vec<Case> {
         ("a foreign section that is a list", "[[fabric]]\n", "fabric: read"),
         ("lists in lists", "[network]\ndns = [[[[[\"a\"]]]]]\n", "network.dns: read"),
         ("lists without end", "[network]\ndns = [[[[[[[[[[[[\n", "config.toml, line "),
-        (
-            "a bad address",
-            "[network]\nmode = \"static\"\naddress = \"10.0.0.300/24\"\n",
-            "network.address: read",
-        ),
+        ("a bad address", "[network]\nmode = \"static\"\naddress = \"10.0.0.300/24\"\n", "network.address: read"),
         ("static without an address", "[network]\nmode = \"static\"\n", "network.address"),
         ("a host name of blanks", "[network]\nhostname = \"a b\"\n", "network.hostname: read"),
         ("a folder as certificates", "[network]\nca = \"x\"\n", "network.ca: read"),
@@ -83,7 +75,7 @@ fn configuration() -> Vec<Case> {
         ("an unknown policy", "on_eror = \"reboot\"\n"),
     ] {
         all.push(
-            Case::new(&format!("config: policy of {name}"), fault("config", "policy.on_").then(Then::Hold))
+            Case::new(&format!("config: policy of {name}"), fault("config", "policy.on_").then(Outcome::Hold))
                 .config(more),
         );
     }
@@ -107,7 +99,7 @@ fn configuration() -> Vec<Case> {
         // An empty file is valid: no workload, and the driver must be loaded, but there is none here.
         let want = match cause {
             Some(cause) => fault("config", cause),
-            None => pass().then(Then::Hold),
+            None => pass().then(Outcome::Hold),
         };
         let case = Case::new(&format!("config.toml is {name}"), want).file(TOML, content);
         all.push(if cause.is_none() {
@@ -121,7 +113,7 @@ fn configuration() -> Vec<Case> {
 }
 
 /// A path that is not a regular file, in the forms that a medium can contain; each is refused with its cause.
-fn irregular(name: &str, path: &'static str, want: impl Fn(&str) -> super::Want) -> Vec<Case> {
+fn irregular(name: &str, path: &'static str, want: impl Fn(&str) -> super::Expectation) -> Vec<Case> {
     fn gone(m: Machine, path: &str) -> Machine {
         let _there = fs::remove_file(m.path(path));
         m
@@ -134,8 +126,7 @@ fn irregular(name: &str, path: &'static str, want: impl Fn(&str) -> super::Want)
         }
     };
     vec![
-        Case::new(&format!("{name} is a pipe"), want("not a regular file"))
-            .change(move |m| gone(m, path).pipe(path)),
+        Case::new(&format!("{name} is a pipe"), want("not a regular file")).change(move |m| gone(m, path).pipe(path)),
         Case::new(&format!("{name} is a folder"), want("not a regular file")).change(move |m| {
             let m = gone(m, path);
             fs::create_dir_all(m.path(path)).unwrap();
@@ -153,8 +144,7 @@ fn irregular(name: &str, path: &'static str, want: impl Fn(&str) -> super::Want)
 }
 
 fn folder_of_layers() -> Vec<Case> {
-    let mut all =
-        irregular("config.d/10.toml", "etc/firstlight/config.d/10.toml", |cause| fault("config", cause));
+    let mut all = irregular("config.d/10.toml", "etc/firstlight/config.d/10.toml", |cause| fault("config", cause));
     for (name, path, content, cause) in [
         ("bad syntax", "etc/firstlight/config.d/10.toml", "[", "config.d/10.toml, line 1"),
         (
@@ -185,18 +175,14 @@ fn folder_of_layers() -> Vec<Case> {
         m
     };
     all.push(Case::new("config.d: missing", pass()).change(missing));
-    all.push(
-        Case::new("config.d: a pipe", pass()).change(move |m| missing(m).pipe("etc/firstlight/config.d")),
-    );
+    all.push(Case::new("config.d: a pipe", pass()).change(move |m| missing(m).pipe("etc/firstlight/config.d")));
     all.push(Case::new("config.d: a link to itself", pass()).change(move |m| {
         let m = missing(m);
         symlink("config.d", m.path("etc/firstlight/config.d")).unwrap();
         m
     }));
     let many = |m: Machine| {
-        (0..300).fold(m, |m, n| {
-            m.file(&format!("etc/firstlight/config.d/{n}.toml"), "[network]\ntimeout_s = 9\n")
-        })
+        (0..300).fold(m, |m, n| m.file(&format!("etc/firstlight/config.d/{n}.toml"), "[network]\ntimeout_s = 9\n"))
     };
     all.push(Case::new("config.d: 300 files", pass()).change(many));
     all
@@ -235,8 +221,7 @@ fn command_line() -> Vec<Case> {
     ] {
         // A wrong word that concerns the policy leaves no policy to follow, so the machine holds.
         let want = fault("config", cause);
-        let want =
-            if words.contains("policy") || words.contains("key") { want.then(Then::Hold) } else { want };
+        let want = if words.contains("policy") || words.contains("key") { want.then(Outcome::Hold) } else { want };
         let case = Case::new(&format!("kernel word {words:?}"), want).words(words);
         all.push(if words.contains("/dev/none") { case.slow().always() } else { case });
     }
@@ -288,11 +273,7 @@ fn image() -> Vec<Case> {
         ),
         ("with a long id", format!(r#"{{ "version": "{0}", "image_id": "{0}" }}"#, "x".repeat(9000))),
     ] {
-        all.push(
-            Case::new(&format!("image.json is {name}"), pass())
-                .file(PATH, content)
-                .change(Machine::variables),
-        );
+        all.push(Case::new(&format!("image.json is {name}"), pass()).file(PATH, content).change(Machine::variables));
     }
     all
 }
@@ -309,7 +290,7 @@ fn marks() -> Vec<Case> {
         finding: Some("ACS-ON".to_owned()),
     };
     let whole = [&[7, 0, 0, 0], mark.text().as_bytes()].concat();
-    let with = |name: &str, want: super::Want, bytes: Vec<u8>| {
+    let with = |name: &str, want: super::Expectation, bytes: Vec<u8>| {
         let stated = format!("{{ \"version\": \"0.1.0\", \"image_id\": \"{IMAGE}\" }}");
         Case::new(&format!("mark: {name}"), want)
             .change(Machine::variables)
@@ -359,11 +340,7 @@ fn marks() -> Vec<Case> {
     for at in [0, 7, 15] {
         let mut bytes = whole.clone();
         bytes[image_at + at] ^= 0x01;
-        all.push(with(
-            &format!("bit 0 of byte {at} of the image"),
-            pass().says("this one tries again"),
-            bytes,
-        ));
+        all.push(with(&format!("bit 0 of byte {at} of the image"), pass().says("this one tries again"), bytes));
     }
     all.push(
         with("zeros, cleared by the kernel word", pass().says("no mark is left"), vec![0; 260])
@@ -396,8 +373,7 @@ fn driver() -> Vec<Case> {
         ("a head of ones", [&b"hsqs"[..], &[0xff; 4000]].concat()),
     ] {
         for words in ["", load] {
-            let name =
-                format!("driver image: {name}{}", if words.is_empty() { "" } else { ", to be loaded" });
+            let name = format!("driver image: {name}{}", if words.is_empty() { "" } else { ", to be loaded" });
             all.push(Case::new(&name, pass().says("DRIVER-MISSING")).file(AT, content.clone()).words(words));
         }
     }
@@ -417,7 +393,8 @@ fn driver() -> Vec<Case> {
         all.push(case);
     }
     for (name, script) in [("a pipe", "mkfifo"), ("a folder", "mkdir")] {
-        let fix = r#"printf '%s\n' '{"schema":"firstlight.fix/1","summary":"x"}' > /run/firstlight/fabric-fix.json; exit 0"#;
+        let fix =
+            r#"printf '%s\n' '{"schema":"firstlight.fix/1","summary":"x"}' > /run/firstlight/fabric-fix.json; exit 0"#;
         let case = Case::new(&format!("driver account: the fabric pass left {name}"), pass());
         all.push(case.at(
             "fabric*fix",
@@ -430,9 +407,8 @@ fn driver() -> Vec<Case> {
 /// /run without room, and process 1 without descriptors.
 fn memory() -> Vec<Case> {
     let mut all = Vec::new();
-    let no_file = |want: super::Want| super::Want { file: false, ..want };
-    let fix =
-        r#"printf '%s\n' '{"schema":"firstlight.fix/1","summary":"x"}' > /run/firstlight/fabric-fix.json"#;
+    let no_file = |want: super::Expectation| super::Expectation { file: false, ..want };
+    let fix = r#"printf '%s\n' '{"schema":"firstlight.fix/1","summary":"x"}' > /run/firstlight/fabric-fix.json"#;
     let fill = "cat /dev/zero > /run/full 2> /dev/null";
     let full = no_file;
     for (name, case) in [
@@ -464,13 +440,12 @@ fn memory() -> Vec<Case> {
             "and the workload should run without peer-to-peer",
             "workload-without-p2p",
             // The workload is not started without the setting.
-            no_file(error("publish", "")).then(Then::Hold),
+            no_file(error("publish", "")).then(Outcome::Hold),
         ),
         ("and the policy is to hold", "hold", no_file(error("publish", ""))),
         ("and the policy is to power off", "poweroff", no_file(error("publish", ""))),
     ] {
-        let case =
-            Case::new(&format!("/run is full: {name}"), want).change(Machine::small_run).policy(policy);
+        let case = Case::new(&format!("/run is full: {name}"), want).change(Machine::small_run).policy(policy);
         all.push(case.validator(&format!("report PASS pass; {fill}; exit 0")));
     }
     const OLD: &str = "run-outside/firstlight";
@@ -487,14 +462,12 @@ fn memory() -> Vec<Case> {
                 .fold(m, |m, name| m.file(&format!("{OLD}/{name}/x"), ""))
         }),
         ("a verdict", |m| {
-            m.file(&format!("{OLD}/verdict.json"), "{\"verdict\":\"PASS\"}")
-                .file(&format!("{OLD}/validated"), "")
+            m.file(&format!("{OLD}/verdict.json"), "{\"verdict\":\"PASS\"}").file(&format!("{OLD}/validated"), "")
         }),
     ] {
         all.push(Case::new(&format!("/run has {name} already"), pass()).change(change));
     }
-    let crash =
-        Case::new("/run has a verdict already, and the validator crashes", error("validator", "signal 11"));
+    let crash = Case::new("/run has a verdict already, and the validator crashes", error("validator", "signal 11"));
     let crash = crash.validator("kill -SEGV $$; sleep 9").change(|m| m.file(&format!("{OLD}/validated"), ""));
     all.push(crash.file("run-outside/firstlight/verdict.json", "{\"verdict\":\"PASS\"}"));
     let refused = Case::new(
@@ -507,7 +480,7 @@ fn memory() -> Vec<Case> {
             .file("run-outside/firstlight/verdict.json", "{}")
             .file("run-outside/firstlight/validated", ""),
     );
-    let bare = |name: &str, want: super::Want| {
+    let bare = |name: &str, want: super::Expectation| {
         Case::new(&format!("no descriptors: {name}"), want).change(Machine::without_descriptors)
     };
     all.push(bare("a validator that passes", error("reset", "")));
@@ -520,12 +493,12 @@ fn signals() -> Vec<Case> {
     let stages = [("the fabric pass", "fabric*fix"), ("the validator", "\\ validate\\ "), ("env", "env")];
     for (stage, command) in stages {
         for (signals, then) in [
-            (&["INT"][..], Then::Reboot),
-            (&["TERM"], Then::PowerOff),
-            (&["USR1"], Then::PowerOff),
-            (&["USR2"], Then::PowerOff),
-            (&["HUP", "QUIT", "PIPE", "PWR", "ALRM", "WINCH", "INT"], Then::Reboot),
-            (&["TERM", "TERM", "TERM"], Then::PowerOff),
+            (&["INT"][..], Outcome::Reboot),
+            (&["TERM"], Outcome::PowerOff),
+            (&["USR1"], Outcome::PowerOff),
+            (&["USR2"], Outcome::PowerOff),
+            (&["HUP", "QUIT", "PIPE", "PWR", "ALRM", "WINCH", "INT"], Outcome::Reboot),
+            (&["TERM", "TERM", "TERM"], Outcome::PowerOff),
         ] {
             let name = format!("{} during {stage}", signals.join(" "));
             let case = Case::new(&name, error("interrupted", "INIT-ASKED: asked to ").then(then));
@@ -539,21 +512,20 @@ fn signals() -> Vec<Case> {
         ));
     }
     let deaf = "trap '' TERM INT USR1; echo waiting > /dev/console; while :; do sleep 0.1; done";
-    for (signal, then) in [("INT", Then::Reboot), ("TERM", Then::PowerOff)] {
+    for (signal, then) in [("INT", Outcome::Reboot), ("TERM", Outcome::PowerOff)] {
         let case = Case::new(
             &format!("{signal} during a validator that is deaf"),
             error("interrupted", "INIT-ASKED").then(then),
         );
         all.push(case.validator(deaf).signals("waiting", &[signal]));
     }
-    for (signal, then) in [("INT", Then::Reboot), ("USR1", Then::PowerOff), ("USR2", Then::PowerOff)] {
+    for (signal, then) in [("INT", Outcome::Reboot), ("USR1", Outcome::PowerOff), ("USR2", Outcome::PowerOff)] {
         // The machine goes down by itself while the test checks whether it holds.
-        let case = Case::new(&format!("{signal} in a hold"), pass().then(then))
-            .words("firstlight.policy.on_pass=hold");
+        let case = Case::new(&format!("{signal} in a hold"), pass().then(then)).words("firstlight.policy.on_pass=hold");
         all.push(case.signals("HOLD  ", &[signal]).always());
     }
     for signal in ["HUP", "QUIT", "PIPE", "PWR", "ALRM"] {
-        let case = Case::new(&format!("{signal} in a hold"), pass().then(Then::Hold))
+        let case = Case::new(&format!("{signal} in a hold"), pass().then(Outcome::Hold))
             .words("firstlight.policy.on_pass=hold");
         all.push(case.signals("HOLD  ", &[signal]));
     }
@@ -585,7 +557,7 @@ fn partitions() -> Vec<Case> {
     const WORDS: &str = "firstlight.report.partition=@";
     let bad = |cause: &str| fault("config", cause);
     let mut all = Vec::new();
-    let mut one = |name: &str, want: super::Want, fill: fn(&Path)| {
+    let mut one = |name: &str, want: super::Expectation, fill: fn(&Path)| {
         all.push(with_disk(Case::new(&format!("partition: {name}"), want), WORDS, fill));
     };
     one("config.toml is a pipe", bad("config.toml: not a regular file"), |at| pipe(&at.join("config.toml")));
@@ -602,7 +574,7 @@ fn partitions() -> Vec<Case> {
         fs::write(at.join("config.toml"), vec![b'#'; 1_100_000]).unwrap();
     });
     one("config.toml is bad", bad("line 1"), |at| fs::write(at.join("config.toml"), "[").unwrap());
-    one("config.toml names a key", bad("config.key: may not be set here").then(Then::Hold), |at| {
+    one("config.toml names a key", bad("config.key: may not be set here").then(Outcome::Hold), |at| {
         fs::write(at.join("config.toml"), "[config]\nkey = \"x\"\n").unwrap();
     });
     one("config.d is a pipe", bad("config.d: Not a directory"), |at| pipe(&at.join("config.d")));
@@ -654,11 +626,9 @@ fn partitions() -> Vec<Case> {
 
 /// Invalid roots; the verdict is announced before, and stays.
 fn roots() -> Vec<Case> {
-    const WORDS: &str =
-        "firstlight.workload.mode=switch-root firstlight.workload.exec= firstlight.workload.root=@";
-    let failed = |why: &str| {
-        pass().says("ERROR     INIT-HANDOFF: workload.root /dev/loop").says(why).then(Then::Fault)
-    };
+    const WORDS: &str = "firstlight.workload.mode=switch-root firstlight.workload.exec= firstlight.workload.root=@";
+    let failed =
+        |why: &str| pass().says("ERROR     INIT-HANDOFF: workload.root /dev/loop").says(why).then(Outcome::Fault);
     fn program(at: &Path, path: &str, text: &str) {
         use std::os::unix::fs::PermissionsExt;
         fs::create_dir_all(at.join(path).parent().unwrap()).unwrap();
@@ -717,11 +687,7 @@ fn roots() -> Vec<Case> {
     }
     // These are detected after the point of no return; process 1 still survives.
     for (name, why, fill) in [
-        (
-            "init has no interpreter",
-            "No such file",
-            (|at: &Path| program(at, "sbin/init", "#!/none\n")) as fn(&Path),
-        ),
+        ("init has no interpreter", "No such file", (|at: &Path| program(at, "sbin/init", "#!/none\n")) as fn(&Path)),
         ("init is garbage", "/sbin/init: No such file", |at| program(at, "sbin/init", "\u{7f}ELFgarbage")),
         ("init is empty", "/sbin/init: No such file", |at| program(at, "sbin/init", "")),
         ("nccl.conf is a pipe, init garbage", "/sbin/init: No such file", |at| {
@@ -745,7 +711,11 @@ fn roots() -> Vec<Case> {
             pipe(&at.join("etc/nccl.conf"));
         },
     ));
-    let want = pass().says("ERROR     INIT-HANDOFF: workload.root /dev/none").then(Then::Fault);
-    all.push(Case::new("root: no such disk", want).words("firstlight.workload.mode=switch-root firstlight.workload.exec= firstlight.workload.root=/dev/none").slow());
+    let want = pass().says("ERROR     INIT-HANDOFF: workload.root /dev/none").then(Outcome::Fault);
+    all.push(
+        Case::new("root: no such disk", want)
+            .words("firstlight.workload.mode=switch-root firstlight.workload.exec= firstlight.workload.root=/dev/none")
+            .slow(),
+    );
     all
 }

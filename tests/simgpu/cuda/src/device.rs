@@ -1,8 +1,8 @@
 //! cuInit, which reads the scenario next to this library and creates the driver from it, and queries about devices.
 
-use crate::host::Process;
+use crate::host::ProcessHost;
 use crate::state::{call, code, driver, put, put_text};
-use simgpu_model::beside::scenario;
+use simgpu_model::library_folder::scenario;
 use simgpu_model::scenario::Machine;
 use simgpu_model::{Result, Scenario, Simulation, Status};
 use std::ffi::{c_char, c_int, c_uint};
@@ -82,12 +82,7 @@ unsafe extern "C" fn cuDeviceCanAccessPeer(can: *mut c_int, device: c_int, peer:
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuDeviceGetP2PAttribute(
-    value: *mut c_int,
-    attribute: c_int,
-    from: c_int,
-    to: c_int,
-) -> c_int {
+unsafe extern "C" fn cuDeviceGetP2PAttribute(value: *mut c_int, attribute: c_int, from: c_int, to: c_int) -> c_int {
     call(|driver| {
         let found = driver.p2p_attribute(attribute, driver.gpu(from)?, driver.gpu(to)?)?;
         // SAFETY: the caller's pointer is valid.
@@ -108,7 +103,7 @@ fn init(flags: c_uint) -> Result<()> {
         eprintln!("simgpu: {why}");
         Status::INVALID_VALUE
     })?;
-    let simulation = Simulation::new(scenario, Box::new(Process::new()));
+    let simulation = Simulation::new(scenario, Box::new(ProcessHost::new()));
     simulation.init()?;
     *driver = Some(simulation);
     Ok(())

@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 
 /// This process.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub(crate) struct ProcessHost {
     began: Instant,
 }
 
-impl Process {
+impl ProcessHost {
     pub(crate) fn new() -> Self {
         Self { began: Instant::now() }
     }
 }
 
-impl simgpu_model::Host for Process {
+impl simgpu_model::Host for ProcessHost {
     fn read(&self, address: u64, bytes: u64) -> Vec<u8> {
         let (Ok(address), Ok(bytes)) = (usize::try_from(address), usize::try_from(bytes)) else {
             return Vec::new();
@@ -41,18 +41,17 @@ impl simgpu_model::Host for Process {
     }
 
     fn close(&mut self, address: u64, bytes: u64) {
-        let Some((memory, bytes)) = stretch(address, bytes) else { return };
+        let Some((memory, bytes)) = pointer_and_size(address, bytes) else { return };
         // SAFETY: whole pages of memory that cuMemHostAlloc mapped. An access to them calls [`handle_faults`]' handler,
         // which opens them; the model has their contents.
         let closed = unsafe {
-            mprotect(memory, bytes, MprotectFlags::empty())
-                .and_then(|()| madvise(memory, bytes, Advice::LinuxDontNeed))
+            mprotect(memory, bytes, MprotectFlags::empty()).and_then(|()| madvise(memory, bytes, Advice::LinuxDontNeed))
         };
         closed.unwrap_or_else(|e| die("holding memory back", e));
     }
 
     fn open(&mut self, address: u64, bytes: u64) {
-        let Some((memory, bytes)) = stretch(address, bytes) else { return };
+        let Some((memory, bytes)) = pointer_and_size(address, bytes) else { return };
         // SAFETY: as above.
         let opened = unsafe { mprotect(memory, bytes, MprotectFlags::READ | MprotectFlags::WRITE) };
         opened.unwrap_or_else(|e| die("giving memory back", e));
@@ -69,7 +68,7 @@ impl simgpu_model::Host for Process {
     }
 }
 
-fn stretch(address: u64, bytes: u64) -> Option<(*mut c_void, usize)> {
+fn pointer_and_size(address: u64, bytes: u64) -> Option<(*mut c_void, usize)> {
     Some((usize::try_from(address).ok()? as *mut c_void, usize::try_from(bytes).ok()?))
 }
 
@@ -80,13 +79,13 @@ fn die(doing: &str, error: rustix::io::Errno) {
 }
 
 /// The signal handling before this library's.
-static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
+static PREVIOUS_HANDLER: OnceLock<libc::sigaction> = OnceLock::new();
 
 type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
 /// Installs the handler that opens closed memory on access.
 pub(crate) fn handle_faults() {
-    BEFORE.get_or_init(|| {
+    PREVIOUS_HANDLER.get_or_init(|| {
         // SAFETY: an all-zero sigaction is valid, and both pointers point to one.
         unsafe {
             let mut new: libc::sigaction = std::mem::zeroed();
@@ -103,10 +102,10 @@ pub(crate) fn handle_faults() {
 extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes a valid structure with SA_SIGINFO.
     let address = unsafe { (*info).si_addr() }.addr() as u64;
-    if opened(address) {
+    if open_if_closed(address) {
         return;
     }
-    let Some(before) = BEFORE.get() else { return };
+    let Some(before) = PREVIOUS_HANDLER.get() else { return };
     if before.sa_flags & libc::SA_SIGINFO != 0 && before.sa_sigaction != libc::SIG_DFL {
         // SAFETY: it was installed as a handler of this type.
         let handler: Handler = unsafe { std::mem::transmute(before.sa_sigaction) };
@@ -120,10 +119,10 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
 
 /// Whether the address is in page-locked memory, which is then open. It faults only while it is closed; another thread may
 /// have opened it in the meantime.
-fn opened(address: u64) -> bool {
+fn open_if_closed(address: u64) -> bool {
     let mut driver = driver();
     let Some(driver) = driver.as_mut() else { return false };
-    driver.engine.settle(address);
+    driver.engine.materialize(address);
     let before = driver.engine.memory.pinned.range(..=address).next_back();
     before.is_some_and(|(base, memory)| address < base + memory.bytes)
 }

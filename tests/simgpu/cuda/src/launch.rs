@@ -1,6 +1,6 @@
 //! Modules, their kernels, and kernel launches.
 
-use crate::state::{Handle, Kind, unwrap, wrap};
+use crate::state::{Handle, HandleKind, unwrap, wrap};
 use crate::state::{call, current_alive, get, put, stream};
 use simgpu_model::api::image_length;
 use simgpu_model::engine::Work;
@@ -26,7 +26,7 @@ unsafe extern "C" fn cuModuleLoadData(handle: *mut Handle, image: *const c_void)
         };
         let module = driver.load(gpu, image)?;
         // SAFETY: the caller's pointer is valid.
-        unsafe { put(handle, wrap(Kind::Module, module)) }
+        unsafe { put(handle, wrap(HandleKind::Module, module)) }
     })
 }
 
@@ -34,14 +34,14 @@ unsafe extern "C" fn cuModuleLoadData(handle: *mut Handle, image: *const c_void)
 extern "C" fn cuModuleUnload(module: Handle) -> c_int {
     call(|driver| {
         current_alive(driver)?;
-        driver.unload(unwrap(Kind::Module, module)?)
+        driver.unload(unwrap(HandleKind::Module, module)?)
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuModuleGetFunction(handle: *mut Handle, module: Handle, name: *const c_char) -> c_int {
     call(|driver| {
-        let module = unwrap(Kind::Module, module)?;
+        let module = unwrap(HandleKind::Module, module)?;
         if name.is_null() {
             return Err(Status::INVALID_VALUE);
         }
@@ -49,13 +49,13 @@ unsafe extern "C" fn cuModuleGetFunction(handle: *mut Handle, module: Handle, na
         let name = unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| Status::NOT_FOUND)?;
         let place = driver.function(module, name)? as u64;
         // SAFETY: the caller's pointer is valid.
-        unsafe { put(handle, wrap(Kind::Function, module * KERNELS + place)) }
+        unsafe { put(handle, wrap(HandleKind::Function, module * KERNELS + place)) }
     })
 }
 
 /// The module and kernel of a function handle.
 fn function(handle: Handle) -> Result<(u64, usize)> {
-    let number = unwrap(Kind::Function, handle)?;
+    let number = unwrap(HandleKind::Function, handle)?;
     Ok((number / KERNELS, usize::try_from(number % KERNELS).map_err(|_| Status::INVALID_HANDLE)?))
 }
 

@@ -7,7 +7,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use simgpu_model::content::Content;
 use simgpu_model::engine::Work;
 use simgpu_model::extents;
-use simgpu_model::memory::{Pinned, Place};
+use simgpu_model::memory::{Location, Pinned};
 use simgpu_model::scenario::Hca;
 use simgpu_model::{Result, Simulation, Status};
 use std::ffi::{c_int, c_uint, c_void};
@@ -90,10 +90,10 @@ fn copy(driver: &mut Simulation, dst: u64, src: u64, bytes: usize, on: Handle) -
         return Ok(());
     }
     driver.engine.refusal(gpu, dst, src, bytes)?;
-    let place = |address| driver.engine.memory.place(address, bytes).map_err(|_| Status::INVALID_VALUE);
-    place(dst)?;
-    let kept = matches!(place(src)?, Place::Pageable).then(|| driver.engine.host.read(src, bytes));
-    driver.engine.push(id, Work::Copy { dst, src, bytes, kept })
+    let location_of = |address| driver.engine.memory.locate(address, bytes).map_err(|_| Status::INVALID_VALUE);
+    location_of(dst)?;
+    let pageable_bytes = matches!(location_of(src)?, Location::Pageable).then(|| driver.engine.host.read(src, bytes));
+    driver.engine.push(id, Work::Copy { dst, src, bytes, pageable_bytes })
 }
 
 #[unsafe(no_mangle)]
@@ -127,9 +127,9 @@ extern "C" fn cuMemcpyDtoHAsync_v2(dst: *mut c_void, src: u64, bytes: usize, on:
     let result = call(|driver| copy(driver, dst.addr() as u64, src, bytes, on));
     // A copy into pageable memory is complete when the call returns.
     let pageable = |driver: &mut Simulation| {
-        let place = driver.engine.memory.place(dst.addr() as u64, bytes as u64)?;
+        let location = driver.engine.memory.locate(dst.addr() as u64, bytes as u64)?;
         let id = stream(driver, on)?;
-        if matches!(place, Place::Pageable) { driver.engine.query(id) } else { Ok(()) }
+        if matches!(location, Location::Pageable) { driver.engine.query(id) } else { Ok(()) }
     };
     if result == 0 { wait(pageable) } else { result }
 }
@@ -156,7 +156,7 @@ unsafe extern "C" fn cuMemGetHandleForAddressRange(
         if kind != 1 || !matches!(driver.scenario().nccl.hca, Some(Hca::Gdr | Hca::Unused)) {
             return Err(Status::NOT_SUPPORTED);
         }
-        let Place::Gpu(_) = driver.engine.memory.place(address, bytes as u64)? else {
+        let Location::Gpu(_) = driver.engine.memory.locate(address, bytes as u64)? else {
             return Err(Status::INVALID_VALUE);
         };
         let made = memfd_create(c"simgpu-dma-buf", MemfdFlags::CLOEXEC).map_err(|_| Status::OUT_OF_MEMORY)?;
@@ -173,7 +173,7 @@ unsafe extern "C" fn cuMemGetHandleForAddressRange(
 unsafe extern "C" fn simgpu_card(address: u64, data: *mut u8, bytes: usize, write: bool) -> c_int {
     call(|driver| {
         let memory = &mut driver.engine.memory;
-        let Place::Gpu(spans) = memory.place(address, bytes as u64)? else {
+        let Location::Gpu(spans) = memory.locate(address, bytes as u64)? else {
             return Err(Status::INVALID_VALUE);
         };
         // SAFETY: guaranteed by the caller.

@@ -66,14 +66,14 @@ pub(crate) fn replace_current(gpu: Option<usize>) -> Option<usize> {
 
 /// The GPU of a context.
 pub(crate) fn context(driver: &Simulation, handle: Handle) -> Result<usize> {
-    let gpu = usize::try_from(unwrap(Kind::Context, handle)?).map_err(|_| Status::INVALID_CONTEXT)?;
+    let gpu = usize::try_from(unwrap(HandleKind::Context, handle)?).map_err(|_| Status::INVALID_CONTEXT)?;
     if driver.has_context(gpu) { Ok(gpu) } else { Err(Status::INVALID_CONTEXT) }
 }
 
 /// The stream of a handle; 0 is the current context's default stream.
 pub(crate) fn stream(driver: &mut Simulation, handle: Handle) -> Result<StreamId> {
     let gpu = current(driver)?;
-    let id = if handle == 0 { driver.default_stream(gpu) } else { unwrap(Kind::Stream, handle)? };
+    let id = if handle == 0 { driver.default_stream(gpu) } else { unwrap(HandleKind::Stream, handle)? };
     driver.engine.gpu_of(id).map(|_| id)
 }
 
@@ -124,7 +124,7 @@ pub(crate) type Handle = usize;
 
 /// A kind of handle. Each kind has its own range, so that a handle is never mistaken for one of another kind.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Kind {
+pub(crate) enum HandleKind {
     Context,
     Stream,
     Event,
@@ -134,20 +134,20 @@ pub(crate) enum Kind {
     Exec,
 }
 
-impl Kind {
+impl HandleKind {
     fn base(self) -> Handle {
         (self as Handle + 1) << 40
     }
 }
 
 /// A handle for a number.
-pub(crate) fn wrap(kind: Kind, number: u64) -> Handle {
+pub(crate) fn wrap(kind: HandleKind, number: u64) -> Handle {
     kind.base() + usize::try_from(number).unwrap_or_default()
 }
 
 /// The number of a handle.
-pub(crate) fn unwrap(kind: Kind, handle: Handle) -> Result<u64> {
-    let wrong = if matches!(kind, Kind::Context) { Status::INVALID_CONTEXT } else { Status::INVALID_HANDLE };
+pub(crate) fn unwrap(kind: HandleKind, handle: Handle) -> Result<u64> {
+    let wrong = if matches!(kind, HandleKind::Context) { Status::INVALID_CONTEXT } else { Status::INVALID_HANDLE };
     let number = handle.checked_sub(kind.base()).filter(|n| *n < 1 << 40).ok_or(wrong)?;
     u64::try_from(number).map_err(|_| wrong)
 }

@@ -1,6 +1,6 @@
 //! Streams and events.
 
-use crate::state::{Handle, Kind, unwrap, wrap};
+use crate::state::{Handle, HandleKind, unwrap, wrap};
 use crate::state::{call, current, current_alive, put, stream};
 use simgpu_model::Status;
 use std::ffi::{c_int, c_uint};
@@ -11,7 +11,7 @@ unsafe extern "C" fn cuStreamCreate(handle: *mut Handle, _flags: c_uint) -> c_in
         let gpu = current_alive(driver)?;
         let id = driver.engine.add_stream(gpu);
         // SAFETY: the caller's pointer is valid.
-        unsafe { put(handle, wrap(Kind::Stream, id)) }
+        unsafe { put(handle, wrap(HandleKind::Stream, id)) }
     })
 }
 
@@ -19,7 +19,7 @@ unsafe extern "C" fn cuStreamCreate(handle: *mut Handle, _flags: c_uint) -> c_in
 extern "C" fn cuStreamDestroy_v2(handle: Handle) -> c_int {
     call(|driver| {
         let gpu = current(driver)?;
-        driver.engine.drop_stream(unwrap(Kind::Stream, handle)?)?;
+        driver.engine.drop_stream(unwrap(HandleKind::Stream, handle)?)?;
         driver.engine.check_alive(gpu)
     })
 }
@@ -30,7 +30,7 @@ unsafe extern "C" fn cuStreamGetCtx(handle: Handle, context: *mut Handle) -> c_i
         let id = stream(driver, handle)?;
         let gpu = driver.engine.stream_gpu(id)?;
         // SAFETY: the caller's pointer is valid.
-        unsafe { put(context, wrap(Kind::Context, gpu as u64)) }
+        unsafe { put(context, wrap(HandleKind::Context, gpu as u64)) }
     })
 }
 
@@ -46,7 +46,7 @@ extern "C" fn cuStreamQuery(handle: Handle) -> c_int {
 extern "C" fn cuStreamWaitEvent(handle: Handle, event: Handle, _flags: c_uint) -> c_int {
     call(|driver| {
         let id = stream(driver, handle)?;
-        driver.engine.wait(unwrap(Kind::Event, event)?, id)
+        driver.engine.wait(unwrap(HandleKind::Event, event)?, id)
     })
 }
 
@@ -57,7 +57,7 @@ extern "C" fn cuStreamBeginCapture_v2(handle: Handle, mode: c_uint) -> c_int {
             return Err(Status::INVALID_VALUE);
         }
         let id = stream(driver, handle)?;
-        driver.engine.capture(id)
+        driver.engine.begin_capture(id)
     })
 }
 
@@ -65,9 +65,9 @@ extern "C" fn cuStreamBeginCapture_v2(handle: Handle, mode: c_uint) -> c_int {
 unsafe extern "C" fn cuStreamEndCapture(handle: Handle, graph: *mut Handle) -> c_int {
     call(|driver| {
         let id = stream(driver, handle)?;
-        let made = driver.engine.captured(id)?;
+        let made = driver.engine.end_capture(id)?;
         // SAFETY: the caller's pointer is valid.
-        unsafe { put(graph, wrap(Kind::Graph, made)) }
+        unsafe { put(graph, wrap(HandleKind::Graph, made)) }
     })
 }
 
@@ -77,9 +77,9 @@ unsafe extern "C" fn cuGraphInstantiateWithFlags(exec: *mut Handle, graph: Handl
         if flags != 0 {
             return Err(Status::INVALID_VALUE);
         }
-        let made = driver.engine.copy_graph(unwrap(Kind::Graph, graph)?)?;
+        let made = driver.engine.copy_graph(unwrap(HandleKind::Graph, graph)?)?;
         // SAFETY: the caller's pointer is valid.
-        unsafe { put(exec, wrap(Kind::Exec, made)) }
+        unsafe { put(exec, wrap(HandleKind::Exec, made)) }
     })
 }
 
@@ -87,18 +87,18 @@ unsafe extern "C" fn cuGraphInstantiateWithFlags(exec: *mut Handle, graph: Handl
 extern "C" fn cuGraphLaunch(exec: Handle, handle: Handle) -> c_int {
     call(|driver| {
         let id = stream(driver, handle)?;
-        driver.engine.launch_graph(unwrap(Kind::Exec, exec)?, id)
+        driver.engine.launch_graph(unwrap(HandleKind::Exec, exec)?, id)
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuGraphExecDestroy(exec: Handle) -> c_int {
-    call(|driver| driver.engine.drop_graph(unwrap(Kind::Exec, exec)?))
+    call(|driver| driver.engine.drop_graph(unwrap(HandleKind::Exec, exec)?))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuGraphDestroy(graph: Handle) -> c_int {
-    call(|driver| driver.engine.drop_graph(unwrap(Kind::Graph, graph)?))
+    call(|driver| driver.engine.drop_graph(unwrap(HandleKind::Graph, graph)?))
 }
 
 #[unsafe(no_mangle)]
@@ -107,7 +107,7 @@ unsafe extern "C" fn cuEventCreate(handle: *mut Handle, _flags: c_uint) -> c_int
         let gpu = current_alive(driver)?;
         let id = driver.engine.add_event(gpu);
         // SAFETY: the caller's pointer is valid.
-        unsafe { put(handle, wrap(Kind::Event, id)) }
+        unsafe { put(handle, wrap(HandleKind::Event, id)) }
     })
 }
 
@@ -115,19 +115,19 @@ unsafe extern "C" fn cuEventCreate(handle: *mut Handle, _flags: c_uint) -> c_int
 extern "C" fn cuEventRecord(event: Handle, handle: Handle) -> c_int {
     call(|driver| {
         let id = stream(driver, handle)?;
-        driver.engine.record(unwrap(Kind::Event, event)?, id)
+        driver.engine.record(unwrap(HandleKind::Event, event)?, id)
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuEventQuery(event: Handle) -> c_int {
-    call(|driver| driver.engine.query_event(unwrap(Kind::Event, event)?))
+    call(|driver| driver.engine.query_event(unwrap(HandleKind::Event, event)?))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuEventElapsedTime(milliseconds: *mut f32, start: Handle, end: Handle) -> c_int {
     call(|driver| {
-        let (start, end) = (unwrap(Kind::Event, start)?, unwrap(Kind::Event, end)?);
+        let (start, end) = (unwrap(HandleKind::Event, start)?, unwrap(HandleKind::Event, end)?);
         if driver.engine.event_gpu(start)? != driver.engine.event_gpu(end)? {
             return Err(Status::INVALID_HANDLE);
         }
@@ -141,5 +141,5 @@ unsafe extern "C" fn cuEventElapsedTime(milliseconds: *mut f32, start: Handle, e
 
 #[unsafe(no_mangle)]
 extern "C" fn cuEventDestroy_v2(event: Handle) -> c_int {
-    call(|driver| driver.engine.drop_event(unwrap(Kind::Event, event)?))
+    call(|driver| driver.engine.drop_event(unwrap(HandleKind::Event, event)?))
 }

@@ -44,11 +44,7 @@ fn gpu(driver: &Simulation, location: Location) -> Result<usize> {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemGetAllocationGranularity(
-    bytes: *mut usize,
-    of: *const Properties,
-    _option: c_int,
-) -> c_int {
+unsafe extern "C" fn cuMemGetAllocationGranularity(bytes: *mut usize, of: *const Properties, _option: c_int) -> c_int {
     call(|driver| {
         // SAFETY: the caller's pointer is valid.
         gpu(driver, unsafe { get(of) }?.location)?;
@@ -79,13 +75,7 @@ extern "C" fn cuMemRelease(handle: u64) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemAddressReserve(
-    to: *mut u64,
-    bytes: usize,
-    align: usize,
-    _at: u64,
-    flags: u64,
-) -> c_int {
+unsafe extern "C" fn cuMemAddressReserve(to: *mut u64, bytes: usize, align: usize, _at: u64, flags: u64) -> c_int {
     call(|driver| {
         if flags != 0 {
             return Err(Status::INVALID_VALUE);
@@ -120,11 +110,11 @@ extern "C" fn cuMemUnmap(address: u64, bytes: usize) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemSetAccess(address: u64, bytes: usize, who: *const Access, count: usize) -> c_int {
+unsafe extern "C" fn cuMemSetAccess(address: u64, bytes: usize, accesses: *const Access, count: usize) -> c_int {
     call(|driver| {
         for n in 0..count {
             // SAFETY: the caller's `count` descriptions.
-            let access = unsafe { get(who.wrapping_add(n)) }?;
+            let access = unsafe { get(accesses.wrapping_add(n)) }?;
             let gpu = gpu(driver, access.location)?;
             if ![0, 1, 3].contains(&access.flags) {
                 return Err(Status::INVALID_VALUE);

@@ -15,7 +15,7 @@ const MACHINE: &str = include_str!("../../machines/epyc-8x4090.toml");
 static KERNELS: &[u8] = include_bytes!("../../../../validator/kernels/images/firstlight.sm_89.cubin");
 
 /// A folder with the library and a scenario file.
-fn laid_out(more: &str) -> tempfile::TempDir {
+fn library_folder(more: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     fs::copy(&Libraries::built().unwrap().cuda, dir.path().join("libcuda.so.1")).unwrap();
     fs::write(dir.path().join("simgpu.toml"), format!("{MACHINE}\n{more}")).unwrap();
@@ -48,8 +48,8 @@ fn contexts(cuda: &Library) -> [usize; 2] {
 }
 
 #[test]
-fn the_products_kernels_fill_copy_and_check() {
-    let dir = laid_out("");
+fn real_kernel_images_fill_and_copy() {
+    let dir = library_folder("");
     let cuda = load(dir.path());
     let mut name = [0 as c_char; 64];
     let [a, b] = contexts(&cuda);
@@ -81,10 +81,7 @@ fn the_products_kernels_fill_copy_and_check() {
     assert_eq!(call!(cuda, "cuMemcpyAsync", u64: to, u64: from, usize: 1 << 20, usize: stream), 0);
     let mut words = vec![0u32; 1 << 18];
     let out: *mut c_void = words.as_mut_ptr().cast();
-    assert_eq!(
-        call!(cuda, "cuMemcpyDtoHAsync_v2", *mut c_void: out, u64: to, usize: 1 << 20, usize: stream),
-        0
-    );
+    assert_eq!(call!(cuda, "cuMemcpyDtoHAsync_v2", *mut c_void: out, u64: to, usize: 1 << 20, usize: stream), 0);
     assert_eq!(call!(cuda, "cuStreamQuery", usize: stream), 0);
     let expected = (7..).map(|i| simgpu_model::pattern::word(42, i));
     assert!(words.iter().copied().eq(expected.take(words.len())));
@@ -97,8 +94,8 @@ fn launch(cuda: &Library, function: usize, stream: usize, arguments: &mut [*mut 
 }
 
 #[test]
-fn page_locked_memory_is_real_wherever_it_is_touched() {
-    let dir = laid_out("");
+fn page_locked_memory_has_real_contents_when_touched() {
+    let dir = library_folder("");
     let cuda = load(dir.path());
     let [a, _] = contexts(&cuda);
     assert_eq!(call!(cuda, "cuCtxSetCurrent", usize: a), 0);
@@ -106,10 +103,7 @@ fn page_locked_memory_is_real_wherever_it_is_touched() {
     assert_eq!(call!(cuda, "cuMemHostAlloc", *mut *mut c_void: &raw mut memory, usize: bytes, u32: 3), 0);
     assert_eq!(call!(cuda, "cuMemAlloc_v2", *mut u64: &raw mut buffer, usize: bytes), 0);
     assert_eq!(call!(cuda, "cuMemsetD8Async", u64: buffer, u8: 0xa5, usize: bytes, usize: 0), 0);
-    assert_eq!(
-        call!(cuda, "cuMemcpyDtoHAsync_v2", *mut c_void: memory, u64: buffer, usize: bytes, usize: 0),
-        0
-    );
+    assert_eq!(call!(cuda, "cuMemcpyDtoHAsync_v2", *mut c_void: memory, u64: buffer, usize: bytes, usize: 0), 0);
     assert_eq!(call!(cuda, "cuCtxSynchronize",), 0);
     // SAFETY: cuMemHostAlloc allocated this many bytes, and nothing else uses them.
     let real = unsafe { std::slice::from_raw_parts_mut(memory.cast::<u8>(), bytes) };
@@ -130,11 +124,9 @@ fn page_locked_memory_is_real_wherever_it_is_touched() {
 }
 
 #[test]
-fn a_scenario_that_is_none_makes_cuinit_fail() {
-    for (more, code) in
-        [("[[fault]]\nkind = \"zeroes\"\n", 1), ("[[fault]]\nkind = \"init\"\ncode = 803\n", 803)]
-    {
-        let dir = laid_out(more);
+fn an_invalid_scenario_makes_cuinit_fail() {
+    for (more, code) in [("[[fault]]\nkind = \"zeroes\"\n", 1), ("[[fault]]\nkind = \"init\"\ncode = 803\n", 803)] {
+        let dir = library_folder(more);
         let cuda = load(dir.path());
         assert_eq!(call!(cuda, "cuInit", u32: 0), code);
     }
@@ -150,7 +142,7 @@ fn what_is_not_simulated_ends_the_process_with_its_name() {
         call!(cuda, "cuGraphCreate", *mut usize: ptr::null_mut(), u32: 0);
         return;
     }
-    let dir = laid_out("");
+    let dir = library_folder("");
     let own = "what_is_not_simulated_ends_the_process_with_its_name";
     let mut child = Command::new(env::current_exe().unwrap());
     let output = child.args(["--exact", own, "--nocapture"]).env(LIBRARY, dir.path()).output().unwrap();

@@ -160,14 +160,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_skipped_is_what_would_have_come_later() {
+    fn skipping_yields_the_bytes_that_follow() {
         let ring = Ring { base: 0x1000, stride: 16, count: 4 };
         let contents = [
             Content::Byte(9),
             Content::pattern(5, 3),
             Content::Pattern(Pattern { seed: 5, first: 3, flip: 0 }, 1),
-            Content::Values(crate::values::tests::values(crate::element::Type::Half, None, 2), 1),
-            Content::Values(crate::values::tests::values(crate::element::Type::Double, None, 2), 0),
+            Content::Values(crate::values::tests::values(crate::element::DataType::Half, None, 2), 1),
+            Content::Values(crate::values::tests::values(crate::element::DataType::Double, None, 2), 0),
             Content::Ring(ring, 0),
             Content::bytes((0..64).collect()),
         ];
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_comes_back_to_its_beginning() {
+    fn the_last_pointer_of_a_ring_leads_to_the_first() {
         let ring = Content::Ring(Ring { base: 0x1000, stride: 16, count: 2 }, 0);
         let bytes = written(&ring, 32);
         assert_eq!(bytes[..8], 0x1010u64.to_le_bytes());

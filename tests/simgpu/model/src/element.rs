@@ -2,7 +2,7 @@
 
 /// An element type, by the numbers of `ncclDataType_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Type {
+pub enum DataType {
     /// 32-bit integer.
     Int32,
     /// 16-bit floating point.
@@ -17,7 +17,7 @@ pub enum Type {
 
 /// A reduction, by the numbers of `ncclRedOp_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Op {
+pub enum ReduceOp {
     /// The sum.
     Sum,
     /// The greatest.
@@ -28,7 +28,7 @@ pub enum Op {
     Avg,
 }
 
-impl Type {
+impl DataType {
     /// The type with this number.
     #[must_use]
     pub const fn of(code: u32) -> Option<Self> {
@@ -66,7 +66,7 @@ impl Type {
 
     /// The largest n for which every whole number up to n is exact.
     #[must_use]
-    pub const fn exact(self) -> u64 {
+    pub const fn max_exact(self) -> u64 {
         match self {
             Self::Bfloat16 => 1 << 8,
             Self::Half => 1 << 11,
@@ -78,11 +78,8 @@ impl Type {
 
     /// The bits of a whole number, as the compiler's conversions produce them.
     #[must_use]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "integers wrap, floating point rounds: both are meant"
-    )]
-    pub fn whole(self, number: u64) -> u64 {
+    #[expect(clippy::cast_possible_truncation, reason = "integers wrap, floating point rounds: both are meant")]
+    pub fn integer_bits(self, number: u64) -> u64 {
         match self {
             Self::Int32 => u64::from(number as u32),
             Self::Float => u64::from((number as f32).to_bits()),
@@ -100,7 +97,7 @@ impl Type {
             Self::Float => f64::from(f32::from_bits(bits as u32)),
             Self::Double => f64::from_bits(bits),
             Self::Bfloat16 => f64::from(f32::from_bits((bits as u32) << 16)),
-            Self::Half => half(bits as u16),
+            Self::Half => half_to_f64(bits as u16),
         }
     }
 
@@ -112,14 +109,14 @@ impl Type {
             Self::Int32 => u64::from((number as i64 as i32).cast_unsigned()),
             Self::Float => u64::from((number as f32).to_bits()),
             Self::Double => number.to_bits(),
-            Self::Half => small(number, 10, 5),
-            Self::Bfloat16 => small(number, 7, 8),
+            Self::Half => small_float_bits(number, 10, 5),
+            Self::Bfloat16 => small_float_bits(number, 7, 8),
         }
     }
 }
 
 /// The number that these bits represent in half precision.
-fn half(bits: u16) -> f64 {
+fn half_to_f64(bits: u16) -> f64 {
     let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));
     let size = match exponent {
         0 => fraction * 2_f64.powi(-24),
@@ -132,7 +129,7 @@ fn half(bits: u16) -> f64 {
 
 /// The bits of a number in a floating point type with this many fraction and exponent bits.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole numbers of few bits")]
-fn small(number: f64, fraction: i32, exponent: i32) -> u64 {
+fn small_float_bits(number: f64, fraction: i32, exponent: i32) -> u64 {
     let sign = u64::from(number.is_sign_negative()) << (fraction + exponent);
     let infinity = ((1 << exponent) - 1) << fraction;
     if number.is_nan() {
@@ -147,15 +144,11 @@ fn small(number: f64, fraction: i32, exponent: i32) -> u64 {
     let units = (size / 2_f64.powi(power - fraction)).round_ties_even() as u64;
     let whole = 1 << fraction;
     // A fraction that overflows carries into the exponent, which is correct.
-    let bits = if units < whole {
-        units
-    } else {
-        (((power + bias) as u64) << fraction).saturating_add(units - whole)
-    };
+    let bits = if units < whole { units } else { (((power + bias) as u64) << fraction).saturating_add(units - whole) };
     sign | bits.min(infinity)
 }
 
-impl Op {
+impl ReduceOp {
     /// The reduction with this number.
     #[must_use]
     pub const fn of(code: u32) -> Option<Self> {
@@ -181,7 +174,7 @@ impl Op {
 
     /// Reduces the elements of all ranks, in order, and returns the bits; each step is rounded to the type.
     #[must_use]
-    pub fn reduce(self, r#type: Type, all: &[u64]) -> u64 {
+    pub fn reduce(self, r#type: DataType, all: &[u64]) -> u64 {
         let mut numbers = all.iter().map(|bits| r#type.number(*bits));
         let first = numbers.next().unwrap_or_default();
         let step = |a: f64, b: f64| match self {
@@ -199,31 +192,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_lie_in_memory_as_the_types_have_it() {
+    fn numbers_have_the_bits_of_their_type() {
         for (kind, number, bits) in [
-            (Type::Half, 1.0, 0x3c00),
-            (Type::Half, -2.0, 0xc000),
-            (Type::Half, 65504.0, 0x7bff),
-            (Type::Half, 65520.0, 0x7c00),
-            (Type::Half, 2049.0, 0x6800),
-            (Type::Half, 2051.0, 0x6802),
-            (Type::Half, 2_f64.powi(-24), 1),
-            (Type::Half, 2_f64.powi(-14), 0x0400),
-            (Type::Bfloat16, 1.0, 0x3f80),
-            (Type::Bfloat16, 257.0, 0x4380),
-            (Type::Bfloat16, 259.0, 0x4382),
-            (Type::Bfloat16, f64::INFINITY, 0x7f80),
-            (Type::Float, 1.5, 0x3fc0_0000),
-            (Type::Double, 3.0, 0x4008_0000_0000_0000),
-            (Type::Int32, -1.0, 0xffff_ffff),
+            (DataType::Half, 1.0, 0x3c00),
+            (DataType::Half, -2.0, 0xc000),
+            (DataType::Half, 65504.0, 0x7bff),
+            (DataType::Half, 65520.0, 0x7c00),
+            (DataType::Half, 2049.0, 0x6800),
+            (DataType::Half, 2051.0, 0x6802),
+            (DataType::Half, 2_f64.powi(-24), 1),
+            (DataType::Half, 2_f64.powi(-14), 0x0400),
+            (DataType::Bfloat16, 1.0, 0x3f80),
+            (DataType::Bfloat16, 257.0, 0x4380),
+            (DataType::Bfloat16, 259.0, 0x4382),
+            (DataType::Bfloat16, f64::INFINITY, 0x7f80),
+            (DataType::Float, 1.5, 0x3fc0_0000),
+            (DataType::Double, 3.0, 0x4008_0000_0000_0000),
+            (DataType::Int32, -1.0, 0xffff_ffff),
         ] {
             assert_eq!(kind.bits(number), bits, "{kind:?} {number}");
         }
     }
 
     #[test]
-    fn every_small_float_comes_back() {
-        for kind in [Type::Half, Type::Bfloat16] {
+    fn every_16_bit_float_survives_a_round_trip() {
+        for kind in [DataType::Half, DataType::Bfloat16] {
             for bits in 0..=u64::from(u16::MAX) {
                 let number = kind.number(bits);
                 assert!(number.is_nan() || kind.bits(number) == bits, "{kind:?} {bits:#x} {number}");
@@ -232,23 +225,26 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_are_the_numbers() {
-        for kind in [Type::Int32, Type::Half, Type::Float, Type::Double, Type::Bfloat16] {
+    fn integer_bits_equal_rounded_bits() {
+        for kind in [DataType::Int32, DataType::Half, DataType::Float, DataType::Double, DataType::Bfloat16] {
             for number in [1, 2, 255, 256, 1000, 40_000] {
-                assert_eq!(kind.whole(number), kind.bits(number as f64), "{kind:?} {number}");
+                assert_eq!(kind.integer_bits(number), kind.bits(number as f64), "{kind:?} {number}");
             }
         }
     }
 
     #[test]
-    fn numbers_are_reduced() {
-        let of = |op: Op, kind: Type| {
-            let all = [3, 8, 1].map(|n| kind.whole(n));
+    fn each_operation_reduces_each_type() {
+        let of = |op: ReduceOp, kind: DataType| {
+            let all = [3, 8, 1].map(|n| kind.integer_bits(n));
             kind.number(op.reduce(kind, &all))
         };
-        for kind in [Type::Int32, Type::Half, Type::Float, Type::Double, Type::Bfloat16] {
-            assert_eq!([Op::Sum, Op::Max, Op::Min, Op::Avg].map(|op| of(op, kind)), [12.0, 8.0, 1.0, 4.0]);
+        for kind in [DataType::Int32, DataType::Half, DataType::Float, DataType::Double, DataType::Bfloat16] {
+            assert_eq!(
+                [ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min, ReduceOp::Avg].map(|op| of(op, kind)),
+                [12.0, 8.0, 1.0, 4.0]
+            );
         }
-        assert_eq!(Op::Sum.reduce(Type::Int32, &[u64::from(u32::MAX), 5]), 4);
+        assert_eq!(ReduceOp::Sum.reduce(DataType::Int32, &[u64::from(u32::MAX), 5]), 4);
     }
 }

@@ -2,9 +2,9 @@
 //! event happens once. A marker file next to the libraries records it for all processes, and is gone when the folder is
 //! laid out anew.
 
-use crate::beside;
 use crate::engine::Work;
 use crate::kernel::Kernel;
+use crate::library_folder;
 use crate::scenario::{Event, On, Scenario};
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -17,19 +17,19 @@ const TAINT: &str = "../root/proc/sys/kernel/tainted";
 
 /// How much work this process has begun, per event, of the kind that triggers the event.
 #[derive(Debug, Default)]
-pub struct Events {
+pub struct EventTriggers {
     begun: Vec<u64>,
 }
 
-impl Events {
+impl EventTriggers {
     /// Called when work is queued: triggers the events that are due.
     pub fn queued(&mut self, scenario: &Scenario, work: &Work) {
         self.begun.resize(scenario.event.len(), 0);
         for (n, (event, begun)) in scenario.event.iter().zip(&mut self.begun).enumerate() {
-            if event.on.is(work) {
+            if event.on.matches(work) {
                 *begun += 1;
                 if *begun == event.after {
-                    happen(n, event);
+                    trigger(n, event);
                 }
             }
         }
@@ -37,7 +37,7 @@ impl Events {
 }
 
 impl On {
-    fn is(self, work: &Work) -> bool {
+    fn matches(self, work: &Work) -> bool {
         match self {
             Self::Work => true,
             Self::Pingpong => matches!(work, Work::Launch { kernel: Kernel::PingPong(_), .. }),
@@ -50,7 +50,7 @@ impl On {
 
 /// The events that have happened, whichever process triggered them.
 pub fn happened(scenario: &Scenario) -> impl Iterator<Item = &Event> {
-    let been = |n: usize| mark(n).is_some_and(|path| path.exists());
+    let been = |n: usize| marker(n).is_some_and(|path| path.exists());
     scenario.event.iter().enumerate().filter(move |(n, _)| been(*n)).map(|(_, event)| event)
 }
 
@@ -72,17 +72,14 @@ pub fn lanes(scenario: &Scenario, gpu: usize) -> Option<u32> {
     happened(scenario).filter(|event| event.gpu == Some(gpu)).filter_map(|event| event.width).last()
 }
 
-fn mark(n: usize) -> Option<PathBuf> {
-    Some(beside::folder()?.join(format!("event.{n}")))
+fn marker(n: usize) -> Option<PathBuf> {
+    Some(library_folder::folder()?.join(format!("event.{n}")))
 }
 
-#[expect(
-    clippy::print_stderr,
-    reason = "there is no other way to say that a file of the kernel cannot be written"
-)]
-fn happen(n: usize, event: &Event) {
-    let Some(mark) = mark(n) else { return };
-    if OpenOptions::new().write(true).create_new(true).open(mark).is_err() {
+#[expect(clippy::print_stderr, reason = "there is no other way to say that a file of the kernel cannot be written")]
+fn trigger(n: usize, event: &Event) {
+    let Some(marker) = marker(n) else { return };
+    if OpenOptions::new().write(true).create_new(true).open(marker).is_err() {
         return;
     }
     if let Err(why) = log(event) {
@@ -98,7 +95,7 @@ fn taint(event: &Event) -> std::io::Result<()> {
     if event.taint == 0 {
         return Ok(());
     }
-    let path = beside::folder().unwrap_or_default().join(TAINT);
+    let path = library_folder::folder().unwrap_or_default().join(TAINT);
     let flags: u64 = std::fs::read_to_string(&path)?.trim().parse().map_err(std::io::Error::other)?;
     std::fs::write(path, format!("{}\n", flags | event.taint))
 }
@@ -108,10 +105,9 @@ fn log(event: &Event) -> std::io::Result<()> {
     if event.log.is_empty() {
         return Ok(());
     }
-    let path = beside::folder().unwrap_or_default().join(LOG);
+    let path = library_folder::folder().unwrap_or_default().join(LOG);
     let text = std::fs::read_to_string(&path)?;
-    let last =
-        text.lines().rev().find_map(|line| line.split(',').nth(1)?.parse::<u64>().ok()).unwrap_or_default();
+    let last = text.lines().rev().find_map(|line| line.split(',').nth(1)?.parse::<u64>().ok()).unwrap_or_default();
     let mut file = OpenOptions::new().append(true).open(path)?;
     for (seq, line) in (last + 1 + event.log_lost..).zip(&event.log) {
         file.write_all(format!("3,{seq},{seq}000000,-;{line}\n").as_bytes())?;

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_that_go_on_with_each_other_are_one() {
+    fn adjacent_extents_that_continue_each_other_are_merged() {
         let mut extents = Extents::default();
         extents.write(0, 4096, Content::pattern(1, 0));
         extents.write(4096, 4096, Content::pattern(1, 1024));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_written_is_said_so() {
+    fn unwritten_stretches_have_no_content() {
         let mut extents = Extents::default();
         extents.write(10, 10, Content::Byte(1));
         let lengths: Vec<_> = extents.read(0, 30).into_iter().map(|(n, c)| (n, c.is_some())).collect();
@@ -166,7 +166,7 @@ mod tests {
 
     /// Compares with a plain array of bytes.
     #[test]
-    fn any_order_of_writes_reads_as_in_real_memory() {
+    fn random_writes_read_like_real_memory() {
         let mut state = 9u64;
         let mut next = move |below: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -5,7 +5,7 @@ use crate::status::Status;
 
 /// A transfer directly from one GPU to another.
 #[derive(Debug, Clone, Copy)]
-pub struct Passage {
+pub struct PeerTransfer {
     /// The GPU that does the work.
     pub by: usize,
     /// The GPU that the data comes from.
@@ -31,22 +31,19 @@ pub struct Passage {
 }
 
 impl Fault {
-    /// Whether `passage` meets this fault, leaving aside whether it is the fault's turn.
+    /// Whether `transfer` meets this fault, leaving aside whether it is the fault's turn.
     #[must_use]
-    pub fn meets(&self, passage: &Passage) -> bool {
-        let Passage { physical, bytes, addresses, .. } = passage;
+    pub fn meets(&self, transfer: &PeerTransfer) -> bool {
+        let PeerTransfer { physical, bytes, addresses, .. } = transfer;
         let from = self.hole.map_or(0, |hole| hole[0]).max(self.beyond_mib << 20);
         let to = self.hole.map_or(u64::MAX, |hole| hole[1]);
-        let crooked = |n: u64| addresses.iter().any(|at| !at.is_multiple_of(n));
-        self.concerns(passage)
-            && physical + bytes > from
-            && *physical < to
-            && self.unaligned.is_none_or(crooked)
+        let misaligned = |n: u64| addresses.iter().any(|at| !at.is_multiple_of(n));
+        self.concerns(transfer) && physical + bytes > from && *physical < to && self.unaligned.is_none_or(misaligned)
     }
 
-    /// Whether `passage` meets this fault, leaving aside the address range and alignment.
+    /// Whether `transfer` meets this fault, leaving aside the address range and alignment.
     #[must_use]
-    pub fn concerns(&self, passage: &Passage) -> bool {
+    pub fn concerns(&self, transfer: &PeerTransfer) -> bool {
         let concerns = !matches!(
             self.kind,
             Kind::Narrow
@@ -64,15 +61,15 @@ impl Fault {
         );
         concerns
             && !self.kind.is_nccl()
-            && self.pair.has(passage.from, passage.to)
-            && self.engine.is_none_or(|e| e == passage.engine)
-            && self.way.is_none_or(|w| w == passage.way)
-            && self.memory.is_none_or(|m| m == passage.memory)
-            && passage.bytes >= self.from_bytes
-            && self.to_bytes.is_none_or(|most| passage.bytes <= most)
-            && self.no_multiple.is_none_or(|n| !passage.bytes.is_multiple_of(n))
-            && (passage.shared || !self.shared)
-            && passage.load >= self.load
+            && self.pair.has(transfer.from, transfer.to)
+            && self.engine.is_none_or(|e| e == transfer.engine)
+            && self.way.is_none_or(|w| w == transfer.way)
+            && self.memory.is_none_or(|m| m == transfer.memory)
+            && transfer.bytes >= self.from_bytes
+            && self.to_bytes.is_none_or(|most| transfer.bytes <= most)
+            && self.no_multiple.is_none_or(|n| !transfer.bytes.is_multiple_of(n))
+            && (transfer.shared || !self.shared)
+            && transfer.load >= self.load
     }
 
     /// Whether the call itself returns the error and the context survives.
@@ -84,17 +81,17 @@ impl Fault {
 
 /// Counts how often each fault was met, for faults that do not apply every time.
 #[derive(Debug, Default)]
-pub struct Faults {
+pub struct FaultCounters {
     met: Vec<u64>,
 }
 
-impl Faults {
+impl FaultCounters {
     /// The faults that this transfer meets.
-    pub fn of(&mut self, scenario: &Scenario, passage: &Passage) -> Vec<Fault> {
+    pub fn met_by(&mut self, scenario: &Scenario, transfer: &PeerTransfer) -> Vec<Fault> {
         self.met.resize(scenario.fault.len(), 0);
         let mut now = Vec::new();
         for (fault, met) in scenario.fault.iter().zip(&mut self.met) {
-            if !fault.is_refusal() && fault.meets(passage) && turn(fault, met) {
+            if !fault.is_refusal() && fault.meets(transfer) && is_due(fault, met) {
                 now.push(fault.clone());
             }
         }
@@ -102,14 +99,14 @@ impl Faults {
     }
 
     /// The error that the driver call for this transfer returns, if a fault makes it fail.
-    pub fn refusal(&mut self, scenario: &Scenario, passage: &Passage) -> Option<Status> {
+    pub fn refusal(&mut self, scenario: &Scenario, transfer: &PeerTransfer) -> Option<Status> {
         self.met.resize(scenario.fault.len(), 0);
         let mut all = scenario.fault.iter().zip(&mut self.met).filter(|(f, _)| f.is_refusal());
-        all.find_map(|(fault, met)| (fault.meets(passage) && turn(fault, met)).then_some(Status(fault.code)))
+        all.find_map(|(fault, met)| (fault.meets(transfer) && is_due(fault, met)).then_some(Status(fault.code)))
     }
 
     /// Whether one of the next `n` products of two numbers on a GPU is wrong.
-    pub fn products(&mut self, scenario: &Scenario, gpu: usize, n: u64) -> bool {
+    pub fn wrong_product(&mut self, scenario: &Scenario, gpu: usize, n: u64) -> bool {
         self.met.resize(scenario.fault.len(), 0);
         let mut wrong = false;
         for (fault, met) in scenario.fault.iter().zip(&mut self.met) {
@@ -126,11 +123,11 @@ impl Faults {
     pub fn turn(&mut self, scenario: &Scenario, n: usize) -> Option<Fault> {
         self.met.resize(scenario.fault.len(), 0);
         let (fault, met) = scenario.fault.get(n).zip(self.met.get_mut(n))?;
-        turn(fault, met).then(|| fault.clone())
+        is_due(fault, met).then(|| fault.clone())
     }
 }
 
-fn turn(fault: &Fault, met: &mut u64) -> bool {
+fn is_due(fault: &Fault, met: &mut u64) -> bool {
     let place = *met % fault.every;
     *met += 1;
     place + fault.burst >= fault.every
@@ -143,12 +140,12 @@ mod tests {
     fn turns(every: u64, burst: u64) -> String {
         let text = format!("[[fault]]\nkind = \"slow\"\nrate = 0.5\nevery = {every}\nburst = {burst}\n");
         let text = crate::scenario::tests::machine("epyc-8x4090", &text);
-        let (scenario, mut faults) = (Scenario::parse(&text).unwrap(), Faults::default());
+        let (scenario, mut faults) = (Scenario::parse(&text).unwrap(), FaultCounters::default());
         (0..8).map(|_| if faults.turn(&scenario, 0).is_some() { 'x' } else { '.' }).collect()
     }
 
     #[test]
-    fn faults_come_each_so_often_and_so_many_in_a_row() {
+    fn every_and_burst_decide_which_transfers_are_affected() {
         assert_eq!([turns(1, 1), turns(4, 1), turns(4, 2)], ["xxxxxxxx", "...x...x", "..xx..xx"]);
     }
 }

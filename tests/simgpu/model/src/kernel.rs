@@ -1,8 +1,8 @@
 //! The kernels by name: their arguments, and what a launch does.
 
-use crate::element::{Op, Type};
+use crate::element::{DataType, ReduceOp};
 use crate::memory::Tags;
-use crate::values::{Of, Values};
+use crate::values::{ValueOrigin, Values};
 
 /// A launch with its kernel's arguments decoded. Sizes are in the kernel's own units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +81,7 @@ pub struct Reduce {
     /// Its number in a graph.
     pub n: u64,
     /// Whether the algorithm is two-shot.
-    pub twice: bool,
+    pub two_shot: bool,
 }
 
 /// The arguments of `fl_pingpong`.
@@ -158,9 +158,7 @@ impl Kernel {
             ("fl_check", &[src, words, first, expected, sentinel, out]) => {
                 Self::Check { src, words, first, expected, sentinel, out }
             }
-            ("fl_copy16" | "fl_copy_vec", &[dst, src, n]) => {
-                Self::Copy { dst, src, bytes: n.checked_mul(16)? }
-            }
+            ("fl_copy16" | "fl_copy_vec", &[dst, src, n]) => Self::Copy { dst, src, bytes: n.checked_mul(16)? },
             ("fl_copy_words", &[dst, src, n]) => Self::Copy { dst, src, bytes: n.checked_mul(4)? },
             ("fl_spin", &[flag, cycles]) => Self::Spin { flag, cycles },
             ("fl_chase_init", &[ring, count, stride]) => Self::ChaseInit { ring, count, stride },
@@ -170,9 +168,9 @@ impl Kernel {
                 let first = first != 0;
                 Self::PingPong(PingPong { mine, theirs, rounds, seed_mine, seed_theirs, first, cycles, out })
             }
-            ("fl_reduce", &[areas, rank, ranks, cycles, books, out, vectors, n, twice]) => {
-                let (rank, ranks, twice) = (low(rank), low(ranks), twice != 0);
-                Self::Reduce(Reduce { areas, rank, ranks, cycles, books, out, vectors, n, twice })
+            ("fl_reduce", &[areas, rank, ranks, cycles, books, out, vectors, n, two_shot]) => {
+                let (rank, ranks, two_shot) = (low(rank), low(ranks), two_shot != 0);
+                Self::Reduce(Reduce { areas, rank, ranks, cycles, books, out, vectors, n, two_shot })
             }
             ("fl_reduce_fill", &[input, words, seed, rank, n, books]) => {
                 Self::ReduceFill { input, words, seed, rank: low(rank), n, books }
@@ -196,20 +194,17 @@ impl Kernel {
             ("fl_batch_check", &[table, count, _, seed, sentinel, guard, restore, out]) => {
                 Self::CheckBatch { table, count, seed, sentinel, guard, restore: restore != 0, out }
             }
-            (
-                "fl_nccl_fill",
-                &[dst, count, r#type, rank, seed, first, range, scale, powers, calls, stride, step],
-            ) => {
-                let values = values(r#type, [seed, first, range, scale, powers], Of::Rank(low(rank)))?;
+            ("fl_nccl_fill", &[dst, count, r#type, rank, seed, first, range, scale, powers, calls, stride, step]) => {
+                let values = values(r#type, [seed, first, range, scale, powers], ValueOrigin::Rank(low(rank)))?;
                 Self::FillValues { dst, count, values, calls: Calls { count: calls, stride, step } }
             }
             ("fl_nccl_check", &[src, count, ref how @ .., parts, calls, stride, step, out]) => {
                 let &[r#type, op, rank, ranks, ref made @ ..] = how else { return None };
-                let of = match op {
-                    COPY => Of::Rank(low(rank)),
-                    _ => Of::Reduced { op: Op::of(low(op))?, ranks: low(ranks) },
+                let origin = match op {
+                    COPY => ValueOrigin::Rank(low(rank)),
+                    _ => ValueOrigin::Reduced { op: ReduceOp::of(low(op))?, ranks: low(ranks) },
                 };
-                let expected = values(r#type, made.try_into().ok()?, of)?;
+                let expected = values(r#type, made.try_into().ok()?, origin)?;
                 let calls = Calls { count: calls, stride, step };
                 Self::CheckValues { src, count, expected, parts, calls, out }
             }
@@ -225,9 +220,9 @@ fn tags([pages, first, shift, writer, nonce, seed]: [u64; 6]) -> Option<Tags> {
 }
 
 /// Values from a kernel's arguments: seed, first, range, scale, powers.
-fn values(r#type: u64, [seed, first, range, scale, powers]: [u64; 5], of: Of) -> Option<Values> {
+fn values(r#type: u64, [seed, first, range, scale, powers]: [u64; 5], origin: ValueOrigin) -> Option<Values> {
     let (range, scale, powers) = (low(range), low(scale), powers != 0);
-    Some(Values { seed, first, r#type: Type::of(low(r#type))?, range, scale, powers, of })
+    Some(Values { seed, first, r#type: DataType::of(low(r#type))?, range, scale, powers, origin })
 }
 
 /// A 32-bit argument.
@@ -240,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kernel_takes_as_many_arguments_as_are_listed() {
+    fn every_kernel_takes_its_listed_number_of_arguments() {
         for (n, (name, sizes)) in ALL.iter().enumerate() {
             assert_eq!(find(name), Some(n));
             assert!(Kernel::of(n, &vec![2; sizes.len()]).is_some(), "{name}");

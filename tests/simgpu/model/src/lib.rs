@@ -3,7 +3,6 @@
 //! NVIDIA's and rdma-core's interfaces in front of it.
 
 pub mod api;
-pub mod beside;
 pub mod check;
 pub mod collective;
 pub mod content;
@@ -14,6 +13,7 @@ pub mod extents;
 pub mod fault;
 pub mod flow;
 pub mod kernel;
+pub mod library_folder;
 pub mod links;
 pub mod memory;
 pub mod pattern;
@@ -36,7 +36,7 @@ pub trait Host {
     /// Writes `bytes` at `address`.
     fn write(&mut self, address: u64, bytes: &[u8]);
     /// Makes whole grains of page-locked memory inaccessible: the model knows their contents, and
-    /// [`memory::Pinned::settle`] is called before the program under test touches them.
+    /// [`memory::Pinned::materialize`] is called before the program under test touches them.
     fn close(&mut self, address: u64, bytes: u64);
     /// Makes them accessible again, with undefined contents.
     fn open(&mut self, address: u64, bytes: u64);

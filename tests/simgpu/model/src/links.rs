@@ -46,13 +46,13 @@ pub struct Route {
 impl Route {
     /// A route that shares no link with others.
     #[must_use]
-    pub fn alone(latency: f64, most: f64) -> Self {
-        Self { latency, flow: Flow { most, uses: Vec::new() }, peers: None }
+    pub fn alone(latency: f64, max_rate: f64) -> Self {
+        Self { latency, flow: Flow { max_rate, uses: Vec::new() }, peers: None }
     }
 
-    fn over(latency: f64, most: f64, links: impl IntoIterator<Item = Link>) -> Self {
+    fn over(latency: f64, max_rate: f64, links: impl IntoIterator<Item = Link>) -> Self {
         let uses = links.into_iter().map(|link| (link, 1.0)).collect();
-        Self { latency, flow: Flow { most, uses }, peers: None }
+        Self { latency, flow: Flow { max_rate, uses }, peers: None }
     }
 }
 
@@ -72,13 +72,13 @@ impl Scenario {
     pub fn direct(&self, from: usize, to: usize, engine: Engine, way: Way) -> Route {
         let pair = self.pair(from, to);
         let ways = if engine == Engine::Ce { pair.ce } else { pair.sm };
-        let most = if way == Way::Write { ways.write } else { ways.read }.of(from, to);
+        let max_rate = if way == Way::Write { ways.write } else { ways.read }.of(from, to);
         let latency = if engine == Engine::Ce { pair.latency_us.of(from, to) } else { self.launch_us() };
         let read = way == Way::Read;
         let both = Link::Pair(from.min(to), from.max(to), engine == Engine::Sm, read);
         let links = [Link::Out(from), Link::Link(from), Link::In(to), Link::Link(to), both];
         let between = if self.machine.nvlink.is_some() { Vec::new() } else { self.between(from, to) };
-        let route = Route::over(latency * US, most, links.into_iter().chain(between));
+        let route = Route::over(latency * US, max_rate, links.into_iter().chain(between));
         Route { peers: Some((from, to)), ..route }
     }
 
@@ -107,16 +107,16 @@ impl Scenario {
         let ends = if self.machine.nvlink.is_some() { Vec::new() } else { ends.to_vec() };
         let shared = [Link::Staged(from), Link::Staged(to), Link::Memory(self.machine.socket(from))];
         let latency = staged.latency_us.of(from, to) * US;
-        let slow = |gpu| self.narrowed(gpu);
-        let most = staged.one.of(from, to) * slow(from).min(slow(to));
-        Route::over(latency, most, ends.into_iter().chain(shared).chain(self.between(from, to)))
+        let slow = |gpu| self.narrow_rate_left(gpu);
+        let max_rate = staged.one.of(from, to) * slow(from).min(slow(to));
+        Route::over(latency, max_rate, ends.into_iter().chain(shared).chain(self.between(from, to)))
     }
 
     /// The route from the host to a GPU (`to`), or back.
     #[must_use]
     pub fn host(&self, gpu: usize, to: bool, engine: Engine) -> Route {
         let host = &self.figures.host;
-        let most = match engine {
+        let max_rate = match engine {
             Engine::Sm => host.sm,
             Engine::Ce => {
                 if to {
@@ -133,15 +133,14 @@ impl Scenario {
         let shared = self.figures.uplink.iter().enumerate().filter(|(_, u)| u.gpus.contains(&gpu));
         links.extend(shared.map(|(n, _)| if to { Link::Down(n) } else { Link::Up(n) }));
         let latency = if engine == Engine::Ce { host.latency_us } else { self.launch_us() };
-        Route::over(latency * US, most * self.narrowed(gpu), links)
+        Route::over(latency * US, max_rate * self.narrow_rate_left(gpu), links)
     }
 
     /// The route within a GPU's memory, where each byte is moved `passes` times (a copy reads and writes: 2).
     #[must_use]
     pub fn local(&self, gpu: usize, engine: Engine, passes: f64) -> Route {
-        let latency =
-            if engine == Engine::Ce { self.figures.local.latency_us.of(gpu, gpu) } else { self.launch_us() };
-        let flow = Flow { most: f64::INFINITY, uses: vec![(Link::Local(gpu), passes)] };
+        let latency = if engine == Engine::Ce { self.figures.local.latency_us.of(gpu, gpu) } else { self.launch_us() };
+        let flow = Flow { max_rate: f64::INFINITY, uses: vec![(Link::Local(gpu), passes)] };
         Route { latency: latency * US, flow, peers: None }
     }
 
@@ -157,7 +156,7 @@ impl Scenario {
     }
 
     /// The fraction of a GPU's NVLink bandwidth that is left. With every NVLink down, data goes over its PCIe link.
-    fn nvlinked(&self, gpu: usize) -> f64 {
+    fn nvlink_rate_left(&self, gpu: usize) -> f64 {
         let Some(nvlink) = self.machine.nvlink else { return 1.0 };
         let here = |f: &&Fault| f.kind == Kind::NvlinkDown && f.gpu.is_none_or(|g| g == gpu);
         let rate: Option<f64> = self.fault.iter().filter(here).filter_map(|f| f.rate).reduce(f64::min);
@@ -168,7 +167,7 @@ impl Scenario {
 
     /// The fraction of a GPU's link bandwidth that `narrow` faults leave.
     #[must_use]
-    pub fn narrowed(&self, gpu: usize) -> f64 {
+    pub fn narrow_rate_left(&self, gpu: usize) -> f64 {
         let narrow = self.fault.iter().filter(|f| f.kind == Kind::Narrow && f.gpu == Some(gpu));
         narrow.filter_map(|f| f.rate).product()
     }
@@ -178,9 +177,9 @@ impl Scenario {
     pub fn capacity(&self, link: Link) -> f64 {
         let [out, into, both] = self.figures.link;
         match link {
-            Link::Out(gpu) => out * self.narrowed(gpu) * self.nvlinked(gpu),
-            Link::In(gpu) => into * self.narrowed(gpu) * self.nvlinked(gpu),
-            Link::Link(gpu) => both * self.narrowed(gpu) * self.nvlinked(gpu),
+            Link::Out(gpu) => out * self.narrow_rate_left(gpu) * self.nvlink_rate_left(gpu),
+            Link::In(gpu) => into * self.narrow_rate_left(gpu) * self.nvlink_rate_left(gpu),
+            Link::Link(gpu) => both * self.narrow_rate_left(gpu) * self.nvlink_rate_left(gpu),
             Link::Up(n) | Link::Down(n) => self.figures.uplink.get(n).map_or(f64::INFINITY, |u| u.rate),
             Link::Sockets(..) => self.figures.socket_link,
             Link::Pair(a, b, sm, read) => {
@@ -189,7 +188,7 @@ impl Scenario {
                 if read { ways.read_both } else { ways.write_both }.of(a, b)
             }
             Link::Staged(gpu) => self.figures.staged.both.of(gpu, gpu),
-            Link::Host(gpu) => self.figures.host.both * self.narrowed(gpu),
+            Link::Host(gpu) => self.figures.host.both * self.narrow_rate_left(gpu),
             Link::Memory(_) => self.figures.host.memory,
             Link::Local(gpu) => self.figures.local.copy.of(gpu, gpu),
         }

@@ -2,9 +2,9 @@
 //! step of the hash is a bijection, so words are equal exactly where its inputs are.
 
 /// The hash's factor for the low half of an index.
-const STEP: u32 = 0x9E37_79B1;
+const LOW_FACTOR: u32 = 0x9E37_79B1;
 /// The hash's factor for the high half of an index.
-const HIGH: u32 = 0x85EB_CA6B;
+const HIGH_FACTOR: u32 = 0x85EB_CA6B;
 const FIRST: u32 = 0x7FEB_352D;
 const SECOND: u32 = 0x846C_A68B;
 
@@ -60,13 +60,13 @@ struct Premix {
 impl Premix {
     fn of(seed: u64, i: u64) -> Self {
         Self {
-            low: low(i).wrapping_mul(STEP).wrapping_add(low(seed)),
-            high: low(i >> 32).wrapping_mul(HIGH).wrapping_add(low(seed >> 32)),
+            low: low(i).wrapping_mul(LOW_FACTOR).wrapping_add(low(seed)),
+            high: low(i >> 32).wrapping_mul(HIGH_FACTOR).wrapping_add(low(seed >> 32)),
         }
     }
 
     fn at(self, k: u32) -> u32 {
-        self.low.wrapping_add(k.wrapping_mul(STEP)) ^ self.high
+        self.low.wrapping_add(k.wrapping_mul(LOW_FACTOR)) ^ self.high
     }
 }
 
@@ -83,13 +83,13 @@ pub struct Pattern {
 
 /// Where two runs of words are equal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Hits {
+pub enum EqualWords {
     /// Everywhere.
     All,
     /// At these words, in order.
     At(Vec<u64>),
     /// Some may be equal: the words must be computed.
-    Some,
+    Unknown,
 }
 
 impl Pattern {
@@ -107,7 +107,7 @@ impl Pattern {
 
     /// Number of words before the high half of the index changes.
     #[must_use]
-    pub fn even(self) -> u64 {
+    pub fn until_carry(self) -> u64 {
         (1 << 32) - (self.first & 0xffff_ffff)
     }
 
@@ -116,28 +116,28 @@ impl Pattern {
         let mut from = self;
         let mut rest = out;
         while !rest.is_empty() {
-            let n = usize::try_from(from.even()).unwrap_or(usize::MAX).min(rest.len());
+            let n = usize::try_from(from.until_carry()).unwrap_or(usize::MAX).min(rest.len());
             let (now, later) = rest.split_at_mut(n);
             let Premix { mut low, high } = Premix::of(from.seed, from.first);
             for slot in now {
                 *slot = (mix(low ^ high) ^ from.flip).to_le_bytes();
-                low = low.wrapping_add(STEP);
+                low = low.wrapping_add(LOW_FACTOR);
             }
             from = from.from(n as u64);
             rest = later;
         }
     }
 
-    /// Where the first `n` words equal those of `other`; `n` is at most `even()` of both.
+    /// Where the first `n` words equal those of `other`; `n` is at most `until_carry()` of both.
     #[must_use]
-    pub fn equal(self, other: Self, n: u64) -> Hits {
+    pub fn equal(self, other: Self, n: u64) -> EqualWords {
         let (a, b) = (Premix::of(self.seed, self.first), Premix::of(other.seed, other.first));
         match (a.low == b.low, a.high == b.high) {
-            (true, true) if self.flip != other.flip => return Hits::At(Vec::new()),
+            (true, true) if self.flip != other.flip => return EqualWords::At(Vec::new()),
             // Different words with different bits inverted: they may be equal by chance.
-            _ if self.flip != other.flip => return Hits::Some,
-            (true, true) => return Hits::All,
-            (true, false) | (false, true) => return Hits::At(Vec::new()),
+            _ if self.flip != other.flip => return EqualWords::Unknown,
+            (true, true) => return EqualWords::All,
+            (true, false) | (false, true) => return EqualWords::At(Vec::new()),
             (false, false) => {}
         }
         // x ^ m == x + d has solutions only if d is a sum of +-2^i over the bits i of m: then (d + m) / 2 is a subset of
@@ -146,16 +146,16 @@ impl Pattern {
         let sum = d.wrapping_add(m);
         let half = (sum >> 1) & 0x7fff_ffff;
         let possible = sum & 1 == 0 && half & !m & 0x7fff_ffff == 0;
-        if possible && n > 0 { Hits::Some } else { Hits::At(Vec::new()) }
+        if possible && n > 0 { EqualWords::Unknown } else { EqualWords::At(Vec::new()) }
     }
 
-    /// Where the first `n` words are `value`; `n` is at most `even()`.
+    /// Where the first `n` words are `value`; `n` is at most `until_carry()`.
     #[must_use]
-    pub fn equal_to(self, value: u32, n: u64) -> Hits {
-        const STEP_INVERSE: u32 = inverse(STEP);
+    pub fn equal_to(self, value: u32, n: u64) -> EqualWords {
+        const LOW_FACTOR_INVERSE: u32 = inverse(LOW_FACTOR);
         let Premix { low, high } = Premix::of(self.seed, self.first);
-        let k = u64::from((unmix(value ^ self.flip) ^ high).wrapping_sub(low).wrapping_mul(STEP_INVERSE));
-        Hits::At(if k < n { vec![k] } else { Vec::new() })
+        let k = u64::from((unmix(value ^ self.flip) ^ high).wrapping_sub(low).wrapping_mul(LOW_FACTOR_INVERSE));
+        EqualWords::At(if k < n { vec![k] } else { Vec::new() })
     }
 }
 
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn words_written_in_a_run_are_the_words_one_by_one() {
+    fn a_written_run_equals_its_words_one_by_one() {
         let pattern = Pattern { seed: 0x1234_5678_9abc_def0, first: (1 << 32) - 3, flip: 0 };
         let mut words = [[0; 4]; 8];
         pattern.write(&mut words);
@@ -197,25 +197,25 @@ mod tests {
     }
 
     #[test]
-    fn the_place_of_a_value_is_found() {
+    fn the_index_of_a_word_is_found() {
         let pattern = Pattern { seed: 77, first: 1000, flip: 0 };
-        assert_eq!(pattern.equal_to(pattern.at(123_456), 1 << 20), Hits::At(vec![123_456]));
-        assert_eq!(pattern.equal_to(pattern.at(123_456), 123_456), Hits::At(vec![]));
+        assert_eq!(pattern.equal_to(pattern.at(123_456), 1 << 20), EqualWords::At(vec![123_456]));
+        assert_eq!(pattern.equal_to(pattern.at(123_456), 123_456), EqualWords::At(vec![]));
     }
 
     #[test]
-    fn runs_of_other_seeds_or_places_are_told_apart() {
+    fn runs_with_other_seeds_or_indices_differ() {
         let a = Pattern { seed: 7, first: 100, flip: 0 };
-        assert_eq!(a.equal(a, 10), Hits::All);
-        assert_eq!(a.equal(a.from(1), 10), Hits::At(vec![]));
+        assert_eq!(a.equal(a, 10), EqualWords::All);
+        assert_eq!(a.equal(a.from(1), 10), EqualWords::At(vec![]));
         // A seed that compensates for the different index gives the same run.
-        let alias = Pattern { seed: u64::from(7u32.wrapping_sub(STEP)), first: 101, flip: 0 };
-        assert_eq!(a.equal(alias, 10), Hits::All);
+        let alias = Pattern { seed: u64::from(7u32.wrapping_sub(LOW_FACTOR)), first: 101, flip: 0 };
+        assert_eq!(a.equal(alias, 10), EqualWords::All);
         assert_eq!(a.at(5), alias.at(5));
     }
 
     #[test]
-    fn where_the_answer_is_none_no_word_is_equal() {
+    fn no_word_is_equal_where_none_is_reported() {
         let mut state = 1u64;
         let mut next = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -227,9 +227,9 @@ mod tests {
             let b = Pattern { seed: a.seed ^ (1 << (next() % 64)) ^ (1 << (next() % 64)), ..a };
             let found: Vec<_> = (0..500).filter(|k| a.at(*k) == b.at(*k)).collect();
             match a.equal(b, 500) {
-                Hits::All => assert_eq!(found.len(), 500),
-                Hits::At(none) => assert_eq!((none, found), (vec![], vec![])),
-                Hits::Some => {}
+                EqualWords::All => assert_eq!(found.len(), 500),
+                EqualWords::At(none) => assert_eq!((none, found), (vec![], vec![])),
+                EqualWords::Unknown => {}
             }
         }
     }

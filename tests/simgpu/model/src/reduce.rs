@@ -2,19 +2,19 @@
 //! element by element if they are few, and otherwise as noise, which no check accepts as correct.
 
 use crate::content::Content;
-use crate::element::{Op, Type};
+use crate::element::{DataType, ReduceOp};
 use crate::extents::{Piece, bytes};
 use crate::values::Values;
 
 /// Up to this many bytes, over all ranks, elements are reduced one by one.
-const FEW: u64 = 8 << 10;
+const MAX_REAL_BYTES: u64 = 8 << 10;
 
 /// A stretch and its content; memory that was never written is zero.
-pub type Whole = (u64, Content);
+pub type WholeElements = (u64, Content);
 
 /// The same pieces, split so that each is a whole number of elements.
 #[must_use]
-pub fn whole(pieces: &[Piece], size: u64) -> Vec<Whole> {
+pub fn whole_elements(pieces: &[Piece], size: u64) -> Vec<WholeElements> {
     let mut found = Vec::new();
     let mut odd: Vec<Piece> = Vec::new();
     for (n, content) in pieces {
@@ -42,16 +42,16 @@ pub fn whole(pieces: &[Piece], size: u64) -> Vec<Whole> {
 
 /// The reduction of all ranks' pieces, which have the same total length.
 #[must_use]
-pub fn reduce(ranks: &[Vec<Piece>], r#type: Type, op: Op) -> Vec<Piece> {
+pub fn reduce(ranks: &[Vec<Piece>], r#type: DataType, op: ReduceOp) -> Vec<Piece> {
     if let [own] = ranks {
-        return own.iter().map(|(n, content)| (*n, content.as_ref().map(|c| alone(c, r#type, op)))).collect();
+        return own.iter().map(|(n, content)| (*n, content.as_ref().map(|c| reduce_one(c, r#type, op)))).collect();
     }
-    let mut open: Vec<_> = ranks.iter().map(|pieces| whole(pieces, r#type.bytes()).into_iter()).collect();
-    let mut now: Vec<Option<Whole>> = open.iter_mut().map(Iterator::next).collect();
+    let mut open: Vec<_> = ranks.iter().map(|pieces| whole_elements(pieces, r#type.bytes()).into_iter()).collect();
+    let mut now: Vec<Option<WholeElements>> = open.iter_mut().map(Iterator::next).collect();
     let mut found: Vec<Piece> = Vec::new();
     while let Some(n) = now.iter().map(|w| w.as_ref().map(|(n, _)| *n)).min().flatten() {
         let contents: Vec<_> = now.iter().flatten().map(|(_, content)| content.clone()).collect();
-        found.push((n, Some(together(&contents, n, r#type, op))));
+        found.push((n, Some(reduce_stretch(&contents, n, r#type, op))));
         for (slot, next) in now.iter_mut().zip(&mut open) {
             *slot = match slot.take() {
                 Some((left, content)) if left > n => Some((left - n, content.skip(n))),
@@ -63,7 +63,7 @@ pub fn reduce(ranks: &[Vec<Piece>], r#type: Type, op: Op) -> Vec<Piece> {
 }
 
 /// The result for a single rank is its own content; values of `fl_nccl_fill` become reduced values.
-fn alone(content: &Content, r#type: Type, op: Op) -> Content {
+fn reduce_one(content: &Content, r#type: DataType, op: ReduceOp) -> Content {
     match content {
         Content::Values(values, 0) if values.r#type == r#type => {
             Values::reduced(&[*values], op).map_or_else(|| content.clone(), |done| Content::Values(done, 0))
@@ -73,7 +73,7 @@ fn alone(content: &Content, r#type: Type, op: Op) -> Content {
 }
 
 /// The reduction of one stretch of `n` bytes.
-fn together(contents: &[Content], n: u64, r#type: Type, op: Op) -> Content {
+fn reduce_stretch(contents: &[Content], n: u64, r#type: DataType, op: ReduceOp) -> Content {
     let own = |c: &Content| match c {
         Content::Values(values, 0) if values.r#type == r#type => Some(*values),
         _ => None,
@@ -86,19 +86,19 @@ fn together(contents: &[Content], n: u64, r#type: Type, op: Op) -> Content {
         return Content::ZEROS;
     }
     let noise = contents.iter().any(Content::is_noise);
-    if noise || n.saturating_mul(contents.len() as u64) > FEW {
+    if noise || n.saturating_mul(contents.len() as u64) > MAX_REAL_BYTES {
         return Content::NOISE;
     }
-    one_by_one(contents, n, r#type, op)
+    by_element(contents, n, r#type, op)
 }
 
-fn one_by_one(contents: &[Content], n: u64, r#type: Type, op: Op) -> Content {
+fn by_element(contents: &[Content], n: u64, r#type: DataType, op: ReduceOp) -> Content {
     let size = usize::try_from(r#type.bytes()).unwrap_or(1);
     let real: Vec<_> = contents.iter().map(|c| bytes(&[(n, Some(c.clone()))])).collect();
     let mut out = Vec::new();
     let mut elements: Vec<_> = real.iter().map(|b| b.chunks_exact(size)).collect();
     loop {
-        let all: Vec<_> = elements.iter_mut().filter_map(Iterator::next).map(number).collect();
+        let all: Vec<_> = elements.iter_mut().filter_map(Iterator::next).map(element_bits).collect();
         if all.len() < contents.len() {
             return Content::bytes(out);
         }
@@ -107,37 +107,39 @@ fn one_by_one(contents: &[Content], n: u64, r#type: Type, op: Op) -> Content {
 }
 
 /// The bits of an element.
-pub(crate) fn number(bytes: &[u8]) -> u64 {
+pub(crate) fn element_bits(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |all, b| all << 8 | u64::from(*b))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::Of;
+    use crate::values::ValueOrigin;
     use crate::values::tests::values;
 
-    const TYPES: [Type; 5] = [Type::Int32, Type::Half, Type::Float, Type::Double, Type::Bfloat16];
-    const OPS: [Op; 4] = [Op::Sum, Op::Max, Op::Min, Op::Avg];
+    const TYPES: [DataType; 5] =
+        [DataType::Int32, DataType::Half, DataType::Float, DataType::Double, DataType::Bfloat16];
+    const OPS: [ReduceOp; 4] = [ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min, ReduceOp::Avg];
 
     /// The same bytes, as real bytes without their meaning.
-    fn unknown(content: &Content, n: u64) -> Content {
+    fn as_bytes(content: &Content, n: u64) -> Content {
         Content::bytes(bytes(&[(n, Some(content.clone()))]))
     }
 
     #[test]
-    fn what_is_said_is_what_comes_of_doing_it() {
+    fn symbolic_reductions_equal_computed_ones() {
         for kind in TYPES {
             for op in OPS {
                 for ranks in [2_u32, 3, 8] {
                     let n = 40 * kind.bytes();
-                    let own =
-                        |r| Content::Values(Values { of: Of::Rank(r), ..values(kind, Some(op), ranks) }, 0);
+                    let own = |r| {
+                        Content::Values(Values { origin: ValueOrigin::Rank(r), ..values(kind, Some(op), ranks) }, 0)
+                    };
                     let known: Vec<_> = (0..ranks).map(own).collect();
-                    let symbolic = together(&known, n, kind, op);
+                    let symbolic = reduce_stretch(&known, n, kind, op);
                     assert!(matches!(symbolic, Content::Values(..)), "{kind:?} {op:?} {ranks}");
-                    let all: Vec<_> = known.iter().map(|c| unknown(c, n)).collect();
-                    let done = one_by_one(&all, n, kind, op);
+                    let all: Vec<_> = known.iter().map(|c| as_bytes(c, n)).collect();
+                    let done = by_element(&all, n, kind, op);
                     let [symbolic, done] = [symbolic, done].map(|c| bytes(&[(n, Some(c))]));
                     assert_eq!(symbolic, done, "{kind:?} {op:?} {ranks}");
                 }
@@ -146,39 +148,39 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_any_cut_come_to_the_same() {
-        let (kind, op, n) = (Type::Float, Op::Sum, 400);
-        let own = |r| Content::Values(Values { of: Of::Rank(r), ..values(kind, None, 3) }, 0);
+    fn the_result_does_not_depend_on_how_pieces_are_cut() {
+        let (kind, op, n) = (DataType::Float, ReduceOp::Sum, 400);
+        let own = |r| Content::Values(Values { origin: ValueOrigin::Rank(r), ..values(kind, None, 3) }, 0);
         let plain: Vec<_> = (0..3).map(|r| vec![(n, Some(own(r)))]).collect();
         let cut = |r: u32, at: u64| vec![(at, Some(own(r))), (n - at, Some(own(r).skip(at)))];
-        let odd = vec![cut(0, 7), cut(1, 200), vec![(n, Some(unknown(&own(2), n)))]];
+        let odd = vec![cut(0, 7), cut(1, 200), vec![(n, Some(as_bytes(&own(2), n)))]];
         let [plain, odd] = [plain, odd].map(|ranks| reduce(&ranks, kind, op));
         assert_eq!(plain.len(), 1);
         assert_eq!(bytes(&plain), bytes(&odd));
     }
 
     #[test]
-    fn one_rank_keeps_what_it_has_and_its_values_are_the_reduction_of_one() {
+    fn a_single_rank_keeps_its_content_as_the_reduction_of_one() {
         for op in OPS {
-            let own = Values { of: Of::Rank(0), ..values(Type::Float, Some(op), 1) };
+            let own = Values { origin: ValueOrigin::Rank(0), ..values(DataType::Float, Some(op), 1) };
             let known = vec![(1 << 20, Some(Content::Values(own, 0)))];
-            let done = reduce(std::slice::from_ref(&known), Type::Float, op);
-            let reduced = Values { of: Of::Reduced { op, ranks: 1 }, ..own };
+            let done = reduce(std::slice::from_ref(&known), DataType::Float, op);
+            let reduced = Values { origin: ValueOrigin::Reduced { op, ranks: 1 }, ..own };
             let [(n, Some(Content::Values(got, 0)))] = done.as_slice() else { panic!("{op:?}: {done:?}") };
             assert_eq!((*n, *got), (1 << 20, reduced), "{op:?}");
             let cut = |pieces: &[Piece]| bytes(&crate::extents::cut(pieces, 4096));
             assert_eq!(cut(&done), cut(&known), "{op:?}");
         }
         let odd = vec![(1 << 20, Some(Content::pattern(1, 0))), (8, None)];
-        assert_eq!(bytes(&reduce(std::slice::from_ref(&odd), Type::Float, Op::Sum)), bytes(&odd));
+        assert_eq!(bytes(&reduce(std::slice::from_ref(&odd), DataType::Float, ReduceOp::Sum)), bytes(&odd));
     }
 
     #[test]
-    fn much_that_nobody_knows_is_noise() {
+    fn large_unknown_contents_reduce_to_noise() {
         let ranks = [0, 1].map(|_| vec![(1 << 20, Some(Content::pattern(1, 0)))]);
-        let found = reduce(&ranks, Type::Float, Op::Sum);
+        let found = reduce(&ranks, DataType::Float, ReduceOp::Sum);
         assert!(matches!(found.as_slice(), [(n, Some(c))] if *n == 1 << 20 && c.is_noise()));
         let zeros = [0, 1].map(|_| vec![(1 << 20, None)]);
-        assert!(matches!(reduce(&zeros, Type::Float, Op::Sum).as_slice(), [(_, Some(Content::Byte(0)))]));
+        assert!(matches!(reduce(&zeros, DataType::Float, ReduceOp::Sum).as_slice(), [(_, Some(Content::Byte(0)))]));
     }
 }

@@ -1,7 +1,7 @@
 //! The values that `fl_nccl_fill` writes and `fl_nccl_check` expects (validator/kernels/nccl.cu): numbers derived from the
 //! pattern's words of one rank, or of all ranks reduced.
 
-use crate::element::{Op, Type};
+use crate::element::{DataType, ReduceOp};
 use crate::pattern::word;
 
 /// The difference between the seeds of consecutive ranks.
@@ -15,26 +15,26 @@ pub struct Values {
     /// The number of element 0.
     pub first: u64,
     /// Their type.
-    pub r#type: Type,
+    pub r#type: DataType,
     /// `scale * (1 + w % range)`, or `scale << (w % range)` with `powers`.
     pub range: u32,
     /// See `range`.
     pub scale: u32,
     /// See `range`.
     pub powers: bool,
-    /// Whose elements they are.
-    pub of: Of,
+    /// Which ranks they come from.
+    pub origin: ValueOrigin,
 }
 
-/// Whose elements they are.
+/// The ranks that elements come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Of {
+pub enum ValueOrigin {
     /// One rank's elements.
     Rank(u32),
     /// The elements of the first `ranks` ranks, reduced; a mean is their sum divided by the scale.
     Reduced {
         /// The reduction.
-        op: Op,
+        op: ReduceOp,
         /// The number of ranks.
         ranks: u32,
     },
@@ -46,26 +46,22 @@ impl Values {
         let w = word(self.seed.wrapping_add(u64::from(rank).wrapping_mul(RANK)), i);
         let w = u64::from(w.checked_rem(self.range).unwrap_or_default());
         let scale = u64::from(self.scale);
-        if self.powers {
-            scale.wrapping_shl(u32::try_from(w).unwrap_or_default())
-        } else {
-            scale.wrapping_mul(1 + w)
-        }
+        if self.powers { scale.wrapping_shl(u32::try_from(w).unwrap_or_default()) } else { scale.wrapping_mul(1 + w) }
     }
 
     /// Element `k`, before conversion to its type.
     fn number(&self, k: u64) -> u64 {
         let i = self.first.wrapping_add(k);
-        let Of::Reduced { op, ranks } = self.of else {
-            let Of::Rank(rank) = self.of else { return 0 };
+        let ValueOrigin::Reduced { op, ranks } = self.origin else {
+            let ValueOrigin::Rank(rank) = self.origin else { return 0 };
             return self.value(rank, i);
         };
         let mut all = (0..ranks).map(|rank| self.value(rank, i));
         match op {
-            Op::Max => all.max().unwrap_or_default(),
-            Op::Min => all.min().unwrap_or_default(),
-            Op::Sum => all.by_ref().fold(0, u64::wrapping_add),
-            Op::Avg => {
+            ReduceOp::Max => all.max().unwrap_or_default(),
+            ReduceOp::Min => all.min().unwrap_or_default(),
+            ReduceOp::Sum => all.by_ref().fold(0, u64::wrapping_add),
+            ReduceOp::Avg => {
                 let sum = all.by_ref().fold(0, u64::wrapping_add);
                 sum.checked_div(u64::from(self.scale)).unwrap_or_default()
             }
@@ -75,7 +71,7 @@ impl Values {
     /// The bits of element `k`.
     #[must_use]
     pub fn at(&self, k: u64) -> u64 {
-        self.r#type.whole(self.number(k))
+        self.r#type.integer_bits(self.number(k))
     }
 
     /// Size of an element in bytes.
@@ -92,18 +88,15 @@ impl Values {
 
     /// Whether none of them can be zero or equal to [`crate::content::Content::NOISE`].
     #[must_use]
-    pub fn ordinary(&self) -> bool {
-        self.scale > 0 && self.greatest().is_some_and(|n| n <= self.r#type.exact())
+    pub fn is_never_zero_or_noise(&self) -> bool {
+        self.scale > 0 && self.max_value().is_some_and(|n| n <= self.r#type.max_exact())
     }
 
     /// The largest possible value of one rank.
-    fn greatest(&self) -> Option<u64> {
+    fn max_value(&self) -> Option<u64> {
         let (scale, range) = (u64::from(self.scale), u64::from(self.range.max(1)));
         if self.powers {
-            u32::try_from(range - 1)
-                .ok()
-                .and_then(|n| 1_u64.checked_shl(n))
-                .and_then(|n| n.checked_mul(scale))
+            u32::try_from(range - 1).ok().and_then(|n| 1_u64.checked_shl(n)).and_then(|n| n.checked_mul(scale))
         } else {
             scale.checked_mul(range)
         }
@@ -112,21 +105,21 @@ impl Values {
     /// The reduction of `all`, if it is known without computing elements: one run for each rank, with one seed, and every
     /// sum exact.
     #[must_use]
-    pub fn reduced(all: &[Self], op: Op) -> Option<Self> {
+    pub fn reduced(all: &[Self], op: ReduceOp) -> Option<Self> {
         let (first, ranks) = (*all.first()?, u32::try_from(all.len()).ok()?);
         let mut seen = vec![false; all.len()];
         for values in all {
-            let Of::Rank(rank) = values.of else { return None };
-            let alike = Self { of: first.of, ..*values } == first;
+            let ValueOrigin::Rank(rank) = values.origin else { return None };
+            let alike = Self { origin: first.origin, ..*values } == first;
             let slot = seen.get_mut(usize::try_from(rank).ok()?).filter(|s| !**s && alike)?;
             *slot = true;
         }
         // A mean's values are scaled down before they are added, as in NCCL.
-        let mean = op == Op::Avg;
-        let parts = if mean { first.greatest()?.checked_div(u64::from(ranks))? } else { first.greatest()? };
+        let mean = op == ReduceOp::Avg;
+        let parts = if mean { first.max_value()?.checked_div(u64::from(ranks))? } else { first.max_value()? };
         let most = parts.checked_mul(u64::from(ranks))?;
-        let fits = most <= first.r#type.exact() && (!mean || first.scale == ranks);
-        fits.then_some(Self { of: Of::Reduced { op, ranks }, ..first })
+        let fits = most <= first.r#type.max_exact() && (!mean || first.scale == ranks);
+        fits.then_some(Self { origin: ValueOrigin::Reduced { op, ranks }, ..first })
     }
 
     /// Writes the bytes starting at byte `byte` of element 0.
@@ -151,15 +144,15 @@ impl Values {
 pub(crate) mod tests {
     use super::*;
 
-    pub(crate) fn values(kind: Type, op: Option<Op>, ranks: u32) -> Values {
-        let powers = op == Some(Op::Avg);
+    pub(crate) fn values(kind: DataType, op: Option<ReduceOp>, ranks: u32) -> Values {
+        let powers = op == Some(ReduceOp::Avg);
         let (range, scale) = if powers { (3, ranks) } else { (30, 1) };
-        Values { seed: 0xfeed_beef_1234, first: 5, r#type: kind, range, scale, powers, of: Of::Rank(0) }
+        Values { seed: 0xfeed_beef_1234, first: 5, r#type: kind, range, scale, powers, origin: ValueOrigin::Rank(0) }
     }
 
     #[test]
-    fn a_value_is_made_of_the_ranks_word() {
-        let values = Values { of: Of::Rank(3), ..values(Type::Int32, None, 1) };
+    fn a_value_follows_from_its_ranks_word() {
+        let values = Values { origin: ValueOrigin::Rank(3), ..values(DataType::Int32, None, 1) };
         let w = word(values.seed.wrapping_add(3_u64.wrapping_mul(RANK)), 12);
         assert_eq!(values.at(7), u64::from(1 + w % 30));
         let powers = Values { powers: true, scale: 4, range: 5, ..values };
@@ -171,10 +164,19 @@ pub(crate) mod tests {
     #[expect(clippy::unreadable_literal, reason = "they are compared with those of the kernels' tests")]
     fn values_are_those_of_the_kernels() {
         let vectors = [
-            (Type::Float, Of::Rank(1), 0xf2a74de452e6b438, 0x00000000000269e0, 2097151, 1, false, 0x49b28980),
             (
-                Type::Float,
-                Of::Reduced { op: Op::Sum, ranks: 4 },
+                DataType::Float,
+                ValueOrigin::Rank(1),
+                0xf2a74de452e6b438,
+                0x00000000000269e0,
+                2097151,
+                1,
+                false,
+                0x49b28980,
+            ),
+            (
+                DataType::Float,
+                ValueOrigin::Reduced { op: ReduceOp::Sum, ranks: 4 },
                 0x892f902bd23f0824,
                 0x000000000001818e,
                 4194303,
@@ -183,8 +185,8 @@ pub(crate) mod tests {
                 0x4ab89200,
             ),
             (
-                Type::Float,
-                Of::Reduced { op: Op::Min, ranks: 8 },
+                DataType::Float,
+                ValueOrigin::Reduced { op: ReduceOp::Min, ranks: 8 },
                 0x11e20b8f6b0d549b,
                 0x4688b7671738f7d9,
                 2097151,
@@ -193,8 +195,8 @@ pub(crate) mod tests {
                 0x46762800,
             ),
             (
-                Type::Float,
-                Of::Reduced { op: Op::Max, ranks: 5 },
+                DataType::Float,
+                ValueOrigin::Reduced { op: ReduceOp::Max, ranks: 5 },
                 0xd3ac94af0f21ddb6,
                 0x00000000ffffffff,
                 3355443,
@@ -203,8 +205,8 @@ pub(crate) mod tests {
                 0x4a423450,
             ),
             (
-                Type::Float,
-                Of::Reduced { op: Op::Avg, ranks: 4 },
+                DataType::Float,
+                ValueOrigin::Reduced { op: ReduceOp::Avg, ranks: 4 },
                 0xa09f76b5a170b338,
                 0x07eb1878f29d0da9,
                 7,
@@ -212,10 +214,10 @@ pub(crate) mod tests {
                 true,
                 0x41500000,
             ),
-            (Type::Half, Of::Rank(2), 0x6b4cb2424a23d596, 0x0000000100000000, 255, 1, false, 0x58c8),
+            (DataType::Half, ValueOrigin::Rank(2), 0x6b4cb2424a23d596, 0x0000000100000000, 255, 1, false, 0x58c8),
             (
-                Type::Half,
-                Of::Reduced { op: Op::Sum, ranks: 4 },
+                DataType::Half,
+                ValueOrigin::Reduced { op: ReduceOp::Sum, ranks: 4 },
                 0x94e3bf911a61dbe2,
                 0x0000000100000000,
                 511,
@@ -224,8 +226,8 @@ pub(crate) mod tests {
                 0x63c2,
             ),
             (
-                Type::Half,
-                Of::Reduced { op: Op::Min, ranks: 8 },
+                DataType::Half,
+                ValueOrigin::Reduced { op: ReduceOp::Min, ranks: 8 },
                 0x34b9b5df9e7769b1,
                 0x440f68b1ae2eb154,
                 255,
@@ -234,8 +236,8 @@ pub(crate) mod tests {
                 0x51c0,
             ),
             (
-                Type::Half,
-                Of::Reduced { op: Op::Max, ranks: 5 },
+                DataType::Half,
+                ValueOrigin::Reduced { op: ReduceOp::Max, ranks: 5 },
                 0x506bf2efc6f87718,
                 0x763353c395e761d1,
                 409,
@@ -244,8 +246,8 @@ pub(crate) mod tests {
                 0x5830,
             ),
             (
-                Type::Half,
-                Of::Reduced { op: Op::Avg, ranks: 4 },
+                DataType::Half,
+                ValueOrigin::Reduced { op: ReduceOp::Avg, ranks: 4 },
                 0x4cbd87ad5c90a958,
                 0x00000000ffffffff,
                 7,
@@ -253,10 +255,10 @@ pub(crate) mod tests {
                 true,
                 0x5180,
             ),
-            (Type::Bfloat16, Of::Rank(1), 0x72e6cc3ababced20, 0x0000000000049b64, 31, 1, false, 0x41c0),
+            (DataType::Bfloat16, ValueOrigin::Rank(1), 0x72e6cc3ababced20, 0x0000000000049b64, 31, 1, false, 0x41c0),
             (
-                Type::Bfloat16,
-                Of::Reduced { op: Op::Sum, ranks: 4 },
+                DataType::Bfloat16,
+                ValueOrigin::Reduced { op: ReduceOp::Sum, ranks: 4 },
                 0x6b0a18e8830e07bc,
                 0x00000000ffffffff,
                 63,
@@ -265,8 +267,8 @@ pub(crate) mod tests {
                 0x42a2,
             ),
             (
-                Type::Bfloat16,
-                Of::Reduced { op: Op::Min, ranks: 8 },
+                DataType::Bfloat16,
+                ValueOrigin::Reduced { op: ReduceOp::Min, ranks: 8 },
                 0x8ede0d7ac3baea9e,
                 0x0000000100000000,
                 31,
@@ -275,8 +277,8 @@ pub(crate) mod tests {
                 0x3f80,
             ),
             (
-                Type::Bfloat16,
-                Of::Reduced { op: Op::Max, ranks: 5 },
+                DataType::Bfloat16,
+                ValueOrigin::Reduced { op: ReduceOp::Max, ranks: 5 },
                 0xb1fee08f57124242,
                 0x3f930a2598289fcd,
                 51,
@@ -285,8 +287,8 @@ pub(crate) mod tests {
                 0x4240,
             ),
             (
-                Type::Bfloat16,
-                Of::Reduced { op: Op::Avg, ranks: 4 },
+                DataType::Bfloat16,
+                ValueOrigin::Reduced { op: ReduceOp::Avg, ranks: 4 },
                 0xd70820fe119a72d1,
                 0x228d5ec0f1d69ed6,
                 7,
@@ -295,8 +297,8 @@ pub(crate) mod tests {
                 0x428a,
             ),
             (
-                Type::Int32,
-                Of::Rank(4),
+                DataType::Int32,
+                ValueOrigin::Rank(4),
                 0x93f448b3a5aa3c81,
                 0x6934d4d2ae658f33,
                 268435455,
@@ -305,8 +307,8 @@ pub(crate) mod tests {
                 0x6ff86e2,
             ),
             (
-                Type::Int32,
-                Of::Reduced { op: Op::Sum, ranks: 4 },
+                DataType::Int32,
+                ValueOrigin::Reduced { op: ReduceOp::Sum, ranks: 4 },
                 0x62c33a4fb774eb52,
                 0x00000000000e3151,
                 536870911,
@@ -315,8 +317,8 @@ pub(crate) mod tests {
                 0x441c1648,
             ),
             (
-                Type::Int32,
-                Of::Reduced { op: Op::Min, ranks: 8 },
+                DataType::Int32,
+                ValueOrigin::Reduced { op: ReduceOp::Min, ranks: 8 },
                 0x0f17a3007e62aa0a,
                 0x00000000ffffffff,
                 268435455,
@@ -325,8 +327,8 @@ pub(crate) mod tests {
                 0x2529dae,
             ),
             (
-                Type::Int32,
-                Of::Reduced { op: Op::Max, ranks: 5 },
+                DataType::Int32,
+                ValueOrigin::Reduced { op: ReduceOp::Max, ranks: 5 },
                 0x3f63af83bd0561e6,
                 0x755a3be96415479c,
                 429496729,
@@ -335,8 +337,8 @@ pub(crate) mod tests {
                 0x17803f58,
             ),
             (
-                Type::Double,
-                Of::Rank(2),
+                DataType::Double,
+                ValueOrigin::Rank(2),
                 0x2a96fb1a14a0f9e7,
                 0x0000000100000000,
                 4294967295,
@@ -345,8 +347,8 @@ pub(crate) mod tests {
                 0x41c6b63cb7000000,
             ),
             (
-                Type::Double,
-                Of::Reduced { op: Op::Sum, ranks: 4 },
+                DataType::Double,
+                ValueOrigin::Reduced { op: ReduceOp::Sum, ranks: 4 },
                 0x6e36aab0d1bc52d9,
                 0x23a34d268cdb305f,
                 4294967295,
@@ -355,8 +357,8 @@ pub(crate) mod tests {
                 0x42020cf419c00000,
             ),
             (
-                Type::Double,
-                Of::Reduced { op: Op::Min, ranks: 8 },
+                DataType::Double,
+                ValueOrigin::Reduced { op: ReduceOp::Min, ranks: 8 },
                 0x153e7c2a26a2c0bd,
                 0x00000000ffffffff,
                 4294967295,
@@ -365,8 +367,8 @@ pub(crate) mod tests {
                 0x41991ae780000000,
             ),
             (
-                Type::Double,
-                Of::Reduced { op: Op::Max, ranks: 5 },
+                DataType::Double,
+                ValueOrigin::Reduced { op: ReduceOp::Max, ranks: 5 },
                 0x7c26847f0316909e,
                 0x0000000100000000,
                 4294967295,
@@ -375,8 +377,8 @@ pub(crate) mod tests {
                 0x41de8c6831800000,
             ),
             (
-                Type::Double,
-                Of::Reduced { op: Op::Avg, ranks: 4 },
+                DataType::Double,
+                ValueOrigin::Reduced { op: ReduceOp::Avg, ranks: 4 },
                 0x010c4759482c9cbc,
                 0x0000000100000000,
                 7,
@@ -385,26 +387,26 @@ pub(crate) mod tests {
                 0x4066000000000000,
             ),
         ];
-        for (r#type, of, seed, first, range, scale, powers, bits) in vectors {
-            let values = Values { seed, first, r#type, range, scale, powers, of };
+        for (r#type, origin, seed, first, range, scale, powers, bits) in vectors {
+            let values = Values { seed, first, r#type, range, scale, powers, origin };
             assert_eq!(values.at(0), bits, "{values:?}");
         }
     }
 
     #[test]
-    fn what_cannot_be_exact_is_not_said_without_doing_it() {
+    fn reductions_that_may_round_are_not_symbolic() {
         let all = |range, scale, kind| {
-            [0, 1].map(|r| Values { of: Of::Rank(r), range, scale, ..values(kind, None, 2) })
+            [0, 1].map(|r| Values { origin: ValueOrigin::Rank(r), range, scale, ..values(kind, None, 2) })
         };
-        assert!(Values::reduced(&all(128, 1, Type::Bfloat16), Op::Sum).is_some());
-        assert!(Values::reduced(&all(129, 1, Type::Bfloat16), Op::Sum).is_none());
-        assert!(Values::reduced(&all(8, 2, Type::Float), Op::Avg).is_some());
-        assert!(Values::reduced(&all(8, 1, Type::Float), Op::Avg).is_none());
-        let mut twice = all(8, 1, Type::Float);
-        twice[1].of = Of::Rank(0);
-        assert!(Values::reduced(&twice, Op::Sum).is_none());
-        let mut apart = all(8, 1, Type::Float);
+        assert!(Values::reduced(&all(128, 1, DataType::Bfloat16), ReduceOp::Sum).is_some());
+        assert!(Values::reduced(&all(129, 1, DataType::Bfloat16), ReduceOp::Sum).is_none());
+        assert!(Values::reduced(&all(8, 2, DataType::Float), ReduceOp::Avg).is_some());
+        assert!(Values::reduced(&all(8, 1, DataType::Float), ReduceOp::Avg).is_none());
+        let mut twice = all(8, 1, DataType::Float);
+        twice[1].origin = ValueOrigin::Rank(0);
+        assert!(Values::reduced(&twice, ReduceOp::Sum).is_none());
+        let mut apart = all(8, 1, DataType::Float);
         apart[1].first += 1;
-        assert!(Values::reduced(&apart, Op::Sum).is_none());
+        assert!(Values::reduced(&apart, ReduceOp::Sum).is_none());
     }
 }

@@ -1,11 +1,11 @@
 //! The collectives as C functions.
 
-use crate::comm::{Comm, Memory, Step};
-use crate::group::{What, ask, ask_all};
+use crate::comm::{Comm, PeerBuffer, StreamCall};
+use crate::group::{GroupCall, submit, submit_all};
 use crate::log::{Code, Result, code};
 use crate::not_simulated;
-use simgpu_model::collective::Ask;
-use simgpu_model::element::{Op, Type};
+use simgpu_model::collective::Collective;
+use simgpu_model::element::{DataType, ReduceOp};
 use std::ffi::{c_int, c_uint, c_void};
 
 /// Size of an element in bytes, by the number of `ncclDataType_t`.
@@ -17,8 +17,8 @@ fn bytes(count: usize, r#type: c_uint) -> Result<u64> {
 }
 
 /// Type and reduction from their numbers; not all of NCCL's are simulated.
-fn reduction(r#type: c_uint, op: c_uint) -> Result<(Type, Op)> {
-    match (Type::of(r#type), Op::of(op)) {
+fn reduction(r#type: c_uint, op: c_uint) -> Result<(DataType, ReduceOp)> {
+    match (DataType::of(r#type), ReduceOp::of(op)) {
         (Some(t), Some(op)) => Ok((t, op)),
         _ if r#type < 12 && op < 5 => not_simulated(&format!("reduction {op} of type {type}")),
         _ => Err(Code::ARGUMENT),
@@ -26,21 +26,21 @@ fn reduction(r#type: c_uint, op: c_uint) -> Result<(Type, Op)> {
 }
 
 /// Rank and number of ranks of a communicator handle.
-fn place(comm: *const Comm) -> Result<(usize, u64)> {
+fn rank_and_count(comm: *const Comm) -> Result<(usize, u64)> {
     // SAFETY: the caller's handle.
     let comm = unsafe { comm.as_ref() }.ok_or(Code::ARGUMENT)?;
     Ok((comm.rank, comm.ranks.len() as u64))
 }
 
 fn peer(comm: *const Comm, rank: c_int) -> Result<usize> {
-    let (_, ranks) = place(comm)?;
+    let (_, ranks) = rank_and_count(comm)?;
     usize::try_from(rank).ok().filter(|r| (*r as u64) < ranks).ok_or(Code::ARGUMENT)
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ncclCommUserRank(comm: *const Comm, rank: *mut c_int) -> c_int {
     let call = || {
-        let (own, _) = place(comm)?;
+        let (own, _) = rank_and_count(comm)?;
         // SAFETY: the caller's pointer is valid.
         let to = unsafe { rank.as_mut() }.ok_or(Code::ARGUMENT)?;
         *to = c_int::try_from(own).map_err(|_| Code::INTERNAL)?;
@@ -49,21 +49,21 @@ unsafe extern "C" fn ncclCommUserRank(comm: *const Comm, rank: *mut c_int) -> c_
     code(call())
 }
 
-fn collective(
+fn submit_collective(
     comm: *const Comm,
     stream: usize,
-    what: Ask,
+    collective: Collective,
     send: Option<(u64, u64)>,
     receive: Option<(u64, u64)>,
     in_place: bool,
 ) -> Result<()> {
-    let memory = |m: Option<(u64, u64)>| -> Vec<Memory> { m.iter().map(|(a, n)| (0, *a, *n)).collect() };
+    let memory = |m: Option<(u64, u64)>| -> Vec<PeerBuffer> { m.iter().map(|(a, n)| (0, *a, *n)).collect() };
     let (send, receive) = (memory(send), memory(receive));
     // A call without data does nothing.
     if send.iter().chain(&receive).all(|(.., n)| *n == 0) && (!send.is_empty() || !receive.is_empty()) {
         return Ok(());
     }
-    ask(comm, What::Collective(Step { stream, ask: what, send, receive, in_place }))
+    submit(comm, GroupCall::Collective(StreamCall { stream, collective, send, receive, in_place }))
 }
 
 #[unsafe(no_mangle)]
@@ -77,10 +77,10 @@ extern "C" fn ncclAllReduce(
     stream: usize,
 ) -> c_int {
     let call = || {
-        place(comm)?;
+        rank_and_count(comm)?;
         let (n, (t, op)) = (bytes(count, r#type)?, reduction(r#type, op)?);
         let (a, b) = (from.addr() as u64, to.addr() as u64);
-        collective(comm, stream, Ask::AllReduce(t, op), Some((a, n)), Some((b, n)), a == b)
+        submit_collective(comm, stream, Collective::AllReduce(t, op), Some((a, n)), Some((b, n)), a == b)
     };
     code(call())
 }
@@ -99,8 +99,15 @@ extern "C" fn ncclReduce(
     let call = || {
         let (n, (t, op), root) = (bytes(count, r#type)?, reduction(r#type, op)?, peer(comm, root)?);
         let (a, b) = (from.addr() as u64, to.addr() as u64);
-        let receive = if place(comm)?.0 == root { Some((b, n)) } else { None };
-        collective(comm, stream, Ask::Reduce(t, op, root), Some((a, n)), receive, receive.is_some() && a == b)
+        let receive = if rank_and_count(comm)?.0 == root { Some((b, n)) } else { None };
+        submit_collective(
+            comm,
+            stream,
+            Collective::Reduce(t, op, root),
+            Some((a, n)),
+            receive,
+            receive.is_some() && a == b,
+        )
     };
     code(call())
 }
@@ -118,8 +125,8 @@ extern "C" fn ncclBroadcast(
     let call = || {
         let (n, root) = (bytes(count, r#type)?, peer(comm, root)?);
         let (a, b) = (from.addr() as u64, to.addr() as u64);
-        let send = if place(comm)?.0 == root { Some((a, n)) } else { None };
-        collective(comm, stream, Ask::Broadcast(root), send, Some((b, n)), send.is_some() && a == b)
+        let send = if rank_and_count(comm)?.0 == root { Some((a, n)) } else { None };
+        submit_collective(comm, stream, Collective::Broadcast(root), send, Some((b, n)), send.is_some() && a == b)
     };
     code(call())
 }
@@ -134,10 +141,10 @@ extern "C" fn ncclAllGather(
     stream: usize,
 ) -> c_int {
     let call = || {
-        let (n, (rank, ranks)) = (bytes(count, r#type)?, place(comm)?);
+        let (n, (rank, ranks)) = (bytes(count, r#type)?, rank_and_count(comm)?);
         let (a, b) = (from.addr() as u64, to.addr() as u64);
         let in_place = a == b + rank as u64 * n;
-        collective(comm, stream, Ask::AllGather, Some((a, n)), Some((b, n * ranks)), in_place)
+        submit_collective(comm, stream, Collective::AllGather, Some((a, n)), Some((b, n * ranks)), in_place)
     };
     code(call())
 }
@@ -153,10 +160,10 @@ extern "C" fn ncclReduceScatter(
     stream: usize,
 ) -> c_int {
     let call = || {
-        let (n, (t, op), (rank, ranks)) = (bytes(count, r#type)?, reduction(r#type, op)?, place(comm)?);
+        let (n, (t, op), (rank, ranks)) = (bytes(count, r#type)?, reduction(r#type, op)?, rank_and_count(comm)?);
         let (a, b) = (from.addr() as u64, to.addr() as u64);
         let in_place = b == a + rank as u64 * n;
-        collective(comm, stream, Ask::ReduceScatter(t, op), Some((a, n * ranks)), Some((b, n)), in_place)
+        submit_collective(comm, stream, Collective::ReduceScatter(t, op), Some((a, n * ranks)), Some((b, n)), in_place)
     };
     code(call())
 }
@@ -172,7 +179,7 @@ extern "C" fn ncclSend(
 ) -> c_int {
     let call = || {
         let (bytes, peer, address) = (bytes(count, r#type)?, peer(comm, to)?, from.addr() as u64);
-        if bytes == 0 { Ok(()) } else { ask(comm, What::Send { stream, peer, address, bytes }) }
+        if bytes == 0 { Ok(()) } else { submit(comm, GroupCall::Send { stream, peer, address, bytes }) }
     };
     code(call())
 }
@@ -188,25 +195,25 @@ extern "C" fn ncclRecv(
 ) -> c_int {
     let call = || {
         let (bytes, peer, address) = (bytes(count, r#type)?, peer(comm, from)?, to.addr() as u64);
-        if bytes == 0 { Ok(()) } else { ask(comm, What::Receive { stream, peer, address, bytes }) }
+        if bytes == 0 { Ok(()) } else { submit(comm, GroupCall::Receive { stream, peer, address, bytes }) }
     };
     code(call())
 }
 
 /// One send or receive of a rank; `None` if it has no data.
-fn part(send: bool, stream: usize, peer: usize, address: u64, bytes: u64) -> Option<What> {
+fn peer_call(send: bool, stream: usize, peer: usize, address: u64, bytes: u64) -> Option<GroupCall> {
     let what = if send {
-        What::Send { stream, peer, address, bytes }
+        GroupCall::Send { stream, peer, address, bytes }
     } else {
-        What::Receive { stream, peer, address, bytes }
+        GroupCall::Receive { stream, peer, address, bytes }
     };
     (bytes > 0).then_some(what)
 }
 
 /// A send or receive for each rank, consecutive in memory.
-fn parts(send: bool, stream: usize, ranks: u64, address: u64, bytes: u64) -> impl Iterator<Item = What> {
+fn peer_calls(send: bool, stream: usize, ranks: u64, address: u64, bytes: u64) -> impl Iterator<Item = GroupCall> {
     let peers = (0..ranks).filter_map(|n| usize::try_from(n).ok());
-    peers.filter_map(move |n| part(send, stream, n, address + n as u64 * bytes, bytes))
+    peers.filter_map(move |n| peer_call(send, stream, n, address + n as u64 * bytes, bytes))
 }
 
 #[unsafe(no_mangle)]
@@ -219,9 +226,9 @@ extern "C" fn ncclAlltoAll(
     stream: usize,
 ) -> c_int {
     let call = || {
-        let (n, (_, ranks)) = (bytes(count, r#type)?, place(comm)?);
-        let sends = parts(true, stream, ranks, from.addr() as u64, n);
-        ask_all(comm, sends.chain(parts(false, stream, ranks, to.addr() as u64, n)))
+        let (n, (_, ranks)) = (bytes(count, r#type)?, rank_and_count(comm)?);
+        let sends = peer_calls(true, stream, ranks, from.addr() as u64, n);
+        submit_all(comm, sends.chain(peer_calls(false, stream, ranks, to.addr() as u64, n)))
     };
     code(call())
 }
@@ -237,10 +244,10 @@ extern "C" fn ncclGather(
     stream: usize,
 ) -> c_int {
     let call = || {
-        let (n, root, (rank, ranks)) = (bytes(count, r#type)?, peer(comm, root)?, place(comm)?);
-        let send = part(true, stream, root, from.addr() as u64, n);
+        let (n, root, (rank, ranks)) = (bytes(count, r#type)?, peer(comm, root)?, rank_and_count(comm)?);
+        let send = peer_call(true, stream, root, from.addr() as u64, n);
         let receivers = if rank == root { ranks } else { 0 };
-        ask_all(comm, send.into_iter().chain(parts(false, stream, receivers, to.addr() as u64, n)))
+        submit_all(comm, send.into_iter().chain(peer_calls(false, stream, receivers, to.addr() as u64, n)))
     };
     code(call())
 }
@@ -256,10 +263,10 @@ extern "C" fn ncclScatter(
     stream: usize,
 ) -> c_int {
     let call = || {
-        let (n, root, (rank, ranks)) = (bytes(count, r#type)?, peer(comm, root)?, place(comm)?);
-        let receive = part(false, stream, root, to.addr() as u64, n);
+        let (n, root, (rank, ranks)) = (bytes(count, r#type)?, peer(comm, root)?, rank_and_count(comm)?);
+        let receive = peer_call(false, stream, root, to.addr() as u64, n);
         let receivers = if rank == root { ranks } else { 0 };
-        ask_all(comm, parts(true, stream, receivers, from.addr() as u64, n).chain(receive))
+        submit_all(comm, peer_calls(true, stream, receivers, from.addr() as u64, n).chain(receive))
     };
     code(call())
 }

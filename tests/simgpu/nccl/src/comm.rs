@@ -5,9 +5,9 @@ use crate::driver::{Driver, driver};
 use crate::environment::environment;
 use crate::log::{Code, Result};
 use crate::log::{INIT, NET, P2P, SHM, info, warn};
-use crate::transport::{Transport, between, over_network, peers};
-use simgpu_model::beside::count_data;
-use simgpu_model::collective::{Ask, Call, Path};
+use crate::transport::{Transport, network_transport, peers, transport_between};
+use simgpu_model::collective::{Call, Collective, Path};
+use simgpu_model::library_folder::count_data;
 use simgpu_model::scenario::{Fault, Kind};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -34,7 +34,7 @@ pub(crate) struct Comm {
     paths: [OnceLock<Path>; 2],
 }
 
-/// The mutable state.
+/// The part of a communicator that changes.
 #[derive(Debug, Default)]
 struct State {
     /// The next collective's number.
@@ -44,21 +44,21 @@ struct State {
     others: BTreeSet<usize>,
 }
 
-/// Memory that is sent or received: peer, address, bytes.
-pub(crate) type Memory = (usize, u64, u64);
+/// A buffer that is sent or received: peer rank, address, bytes.
+pub(crate) type PeerBuffer = (usize, u64, u64);
 
 /// One call on a stream.
 #[derive(Debug)]
-pub(crate) struct Step {
+pub(crate) struct StreamCall {
     pub(crate) stream: usize,
-    pub(crate) ask: Ask,
-    pub(crate) send: Vec<Memory>,
-    pub(crate) receive: Vec<Memory>,
+    pub(crate) collective: Collective,
+    pub(crate) send: Vec<PeerBuffer>,
+    pub(crate) receive: Vec<PeerBuffer>,
     pub(crate) in_place: bool,
 }
 
 /// Channels for sends and receives to one peer.
-const TO_A_PEER: u32 = 2;
+const CHANNELS_PER_PEER: u32 = 2;
 
 impl Comm {
     pub(crate) fn new(id: u64, rank: usize, ranks: Vec<Rank>, channels: u32) -> Self {
@@ -71,8 +71,8 @@ impl Comm {
     }
 
     /// Channels for sends and receives to one peer.
-    pub(crate) fn to_a_peer(&self) -> u32 {
-        self.channels.min(TO_A_PEER)
+    pub(crate) fn channels_per_peer(&self) -> u32 {
+        self.channels.min(CHANNELS_PER_PEER)
     }
 
     /// Whether every rank can reach every other rank directly.
@@ -82,12 +82,12 @@ impl Comm {
         Ok(pairs.filter(|(a, b)| a != b).all(|(a, b)| peers(scenario, env, a, b)))
     }
 
-    fn way(&self, driver: &Driver, from: usize, to: usize) -> Option<Transport> {
+    fn transport(&self, driver: &Driver, from: usize, to: usize) -> Option<Transport> {
         let (a, b) = (self.ranks.get(from)?, self.ranks.get(to)?);
         if a.host != b.host {
-            return over_network(&driver.scenario, environment());
+            return network_transport(&driver.scenario, environment());
         }
-        between(&driver.scenario, environment(), a.gpu, b.gpu, a.process == b.process)
+        transport_between(&driver.scenario, environment(), a.gpu, b.gpu, a.process == b.process)
     }
 
     fn neighbour(&self, further: usize) -> usize {
@@ -112,7 +112,7 @@ impl Comm {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         for peer in peers.iter().filter(|p| **p != self.rank) {
             if !state.others.contains(peer) {
-                self.connect(*peer, *peer, 1, self.to_a_peer())?;
+                self.connect(*peer, *peer, 1, self.channels_per_peer())?;
                 state.others.insert(*peer);
             }
         }
@@ -126,25 +126,24 @@ impl Comm {
 
     fn connect(&self, from: usize, to: usize, kind: u32, channels: u32) -> Result<()> {
         let driver = driver()?;
-        let receive = self.found(driver, from, self.way(driver, from, self.rank))?;
-        let send = self.found(driver, to, self.way(driver, self.rank, to))?;
+        let receive = self.require_transport(driver, from, self.transport(driver, from, self.rank))?;
+        let send = self.require_transport(driver, to, self.transport(driver, self.rank, to))?;
         if matches!(send, Transport::Direct | Transport::CuMem | Transport::Ipc) {
-            self.allowed(driver, to)?;
+            self.enable_peer_access(driver, to)?;
         }
         if receive.is_net() {
-            (0..channels).for_each(|c| self.line(c, kind, from, self.rank, receive, "[receive] "));
+            (0..channels).for_each(|c| self.log_channel(c, kind, from, self.rank, receive, "[receive] "));
         }
         let what = if send.is_net() { "[send] " } else { "" };
-        (0..channels).for_each(|c| self.line(c, kind, self.rank, to, send, what));
+        (0..channels).for_each(|c| self.log_channel(c, kind, self.rank, to, send, what));
         Ok(())
     }
 
-    fn found(&self, driver: &Driver, peer: usize, way: Option<Transport>) -> Result<Transport> {
+    fn require_transport(&self, driver: &Driver, peer: usize, way: Option<Transport>) -> Result<Transport> {
         way.ok_or_else(|| {
             let bus = |rank: usize| self.ranks.get(rank).map_or(0, |r| bus_id(driver, r.gpu));
             let (own, device) = (self.rank, self.own().ordinal);
-            let text =
-                format!("No transport found for rank {own}[{:x}] -> rank {peer}[{:x}]", bus(own), bus(peer));
+            let text = format!("No transport found for rank {own}[{:x}] -> rank {peer}[{:x}]", bus(own), bus(peer));
             warn(device, "transport.cc:40", &text);
             for place in ["transport.cc:162", "transport/generic.cc:25", "group.cc:149", "group.cc:209"] {
                 info(INIT, device, &format!("{place} -> 2"));
@@ -154,7 +153,7 @@ impl Comm {
     }
 
     /// Enables peer access, which the driver may refuse even if it reported that access is possible.
-    fn allowed(&self, driver: &Driver, to: usize) -> Result<()> {
+    fn enable_peer_access(&self, driver: &Driver, to: usize) -> Result<()> {
         let Some(peer) = self.ranks.get(to) else { return Err(Code::INTERNAL) };
         let Some(fault) = driver.scenario.faults(Kind::Refuse, self.own().gpu, peer.gpu).next() else {
             return Ok(());
@@ -165,18 +164,18 @@ impl Comm {
         Err(Code::INTERNAL)
     }
 
-    fn line(&self, channel: u32, kind: u32, from: usize, to: usize, way: Transport, what: &str) {
+    fn log_channel(&self, channel: u32, kind: u32, from: usize, to: usize, way: Transport, what: &str) {
         let device = |rank: usize| self.ranks.get(rank).map_or(0, |r| r.ordinal);
         let (a, b) = (device(from), device(to));
         // The line about shared memory has one number less.
-        let (kind, about) = match way {
+        let (kind, subsystem) = match way {
             Transport::Shm => (String::new(), SHM),
             net if net.is_net() => (format!("/{kind}"), NET),
             _ => (format!("/{kind}"), P2P),
         };
         let way = way.name();
         let text = format!("Channel {channel:02}{kind} : {from}[{a}] -> {to}[{b}] {what}via {way}");
-        info(INIT | about, self.own().ordinal, &text);
+        info(INIT | subsystem, self.own().ordinal, &text);
     }
 
     /// The slowest path that a call may use.
@@ -189,15 +188,15 @@ impl Comm {
         let n = self.ranks.len();
         let all = (0..n).flat_map(|a| (0..n).map(move |b| (a, b)));
         let used = all.filter(|(a, b)| a != b && (exchange || (a + 1) % n == *b));
-        let slowest = used.filter_map(|(a, b)| self.way(driver, a, b)).map(Transport::path).max();
+        let slowest = used.filter_map(|(a, b)| self.transport(driver, a, b)).map(Transport::path).max();
         let lies = |f: &Fault| matches!(f.kind, Kind::NcclLies | Kind::NcclDeaf);
         let least = if driver.scenario.fault.iter().any(lies) { Path::Shm } else { Path::P2p };
         slowest.unwrap_or(Path::P2p).max(least)
     }
 
     /// Chooses the transports that a call needs.
-    pub(crate) fn prepare(&self, step: &Step) -> Result<()> {
-        if step.ask == Ask::Exchange {
+    pub(crate) fn prepare(&self, step: &StreamCall) -> Result<()> {
+        if step.collective == Collective::Exchange {
             if self.all_connected() {
                 return Ok(());
             }
@@ -209,19 +208,19 @@ impl Comm {
     }
 
     /// Counts the bytes of a call that leave and reach this host on the ring, spread evenly over the RDMA ports in use.
-    fn count(&self, driver: &Driver, send: &[Memory], receive: &[Memory]) {
+    fn count_port_bytes(&self, driver: &Driver, send: &[PeerBuffer], receive: &[PeerBuffer]) {
         let hcas = &environment().hcas;
         let one = driver.scenario.fault.iter().any(|fault| fault.kind == Kind::NcclOneRail);
         let used = hcas.get(..if one { 1 } else { hcas.len() }).unwrap_or_default();
-        let bytes = |all: &[Memory]| all.iter().map(|(_, _, bytes)| bytes).sum::<u64>();
+        let bytes = |all: &[PeerBuffer]| all.iter().map(|(_, _, bytes)| bytes).sum::<u64>();
         let most = bytes(send).max(bytes(receive));
         let is_away = |rank: usize, way: Option<Transport>| {
             let other = self.ranks.get(rank).is_some_and(|other| other.host != self.own().host);
             other && matches!(way, Some(Transport::Ib | Transport::Gdr))
         };
         let (next, last) = (self.neighbour(1), self.neighbour(self.ranks.len().saturating_sub(1)));
-        let sends = is_away(next, self.way(driver, self.rank, next));
-        let receives = is_away(last, self.way(driver, last, self.rank));
+        let sends = is_away(next, self.transport(driver, self.rank, next));
+        let receives = is_away(last, self.transport(driver, last, self.rank));
         for (device, sent) in used.iter().flat_map(|d| [(d, true), (d, false)]) {
             if if sent { sends } else { receives } {
                 count_data(device, sent, most / used.len() as u64);
@@ -230,21 +229,21 @@ impl Comm {
     }
 
     /// Queues a call.
-    pub(crate) fn push(&self, step: Step) -> Result<()> {
+    pub(crate) fn push(&self, step: StreamCall) -> Result<()> {
         let driver = driver()?;
         let number = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             state.next += 1;
             state.next - 1
         };
-        let Step { stream, ask, send, receive, in_place } = step;
-        let (path, channels) = (self.path(driver, ask == Ask::Exchange), self.channels);
-        self.count(driver, &send, &receive);
+        let StreamCall { stream, collective, send, receive, in_place } = step;
+        let (path, channels) = (self.path(driver, collective == Collective::Exchange), self.channels);
+        self.count_port_bytes(driver, &send, &receive);
         let (comm, rank) = (self.id, self.rank);
         driver.push(
             self.own().gpu,
             stream,
-            &Call { comm, number, rank, ask, send, receive, in_place, path, channels },
+            &Call { comm, number, rank, collective, send, receive, in_place, path, channels },
         )
     }
 }

@@ -4,7 +4,7 @@ use crate::log::warn;
 use crate::log::{Code, Result};
 use libloading::os::unix::{Library, RTLD_LAZY, Symbol};
 use simgpu_model::collective::Call;
-use simgpu_model::{Scenario, beside};
+use simgpu_model::{Scenario, library_folder};
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 
@@ -17,18 +17,18 @@ pub(crate) type Sink = unsafe extern "C" fn(to: *mut c_void, bytes: *const u8, l
 /// The connection to the ranks of other processes.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Functions {
+pub(crate) struct RankFunctions {
     pub(crate) context: *mut c_void,
-    pub(crate) give: unsafe extern "C" fn(*mut c_void, usize, u64, *const u8, usize),
-    pub(crate) all: unsafe extern "C" fn(*mut c_void, u64, Sink, *mut c_void) -> bool,
-    pub(crate) news: unsafe extern "C" fn(*mut c_void) -> bool,
-    pub(crate) end: unsafe extern "C" fn(*mut c_void),
+    pub(crate) send_contribution: unsafe extern "C" fn(*mut c_void, usize, u64, *const u8, usize),
+    pub(crate) contributions: unsafe extern "C" fn(*mut c_void, u64, Sink, *mut c_void) -> bool,
+    pub(crate) wait_for_message: unsafe extern "C" fn(*mut c_void) -> bool,
+    pub(crate) close: unsafe extern "C" fn(*mut c_void),
 }
 
 /// The functions of the simulated libcuda.
 pub(crate) struct Driver {
     gpu: Symbol<extern "C" fn(c_int) -> i64>,
-    join: Symbol<unsafe extern "C" fn(u64, usize, usize, *const Functions) -> c_int>,
+    join: Symbol<unsafe extern "C" fn(u64, usize, usize, *const RankFunctions) -> c_int>,
     leave: Symbol<extern "C" fn(u64, usize) -> c_int>,
     collective: Symbol<unsafe extern "C" fn(usize, usize, *const u8, usize) -> c_int>,
     /// The simulated scenario.
@@ -38,14 +38,14 @@ pub(crate) struct Driver {
 /// The driver of this process.
 pub(crate) fn driver() -> Result<&'static Driver> {
     static FOUND: OnceLock<core::result::Result<Driver, String>> = OnceLock::new();
-    FOUND.get_or_init(find).as_ref().map_err(|why| {
+    FOUND.get_or_init(load).as_ref().map_err(|why| {
         warn(0, "misc/cudawrap.cc:163", why);
         Code::CUDA
     })
 }
 
-fn find() -> core::result::Result<Driver, String> {
-    let scenario = beside::scenario()?;
+fn load() -> core::result::Result<Driver, String> {
+    let scenario = library_folder::scenario()?;
     // SAFETY: nothing is loaded, so no initialiser runs.
     let library = unsafe { Library::open(Some("libcuda.so.1"), RTLD_LAZY | RTLD_NOLOAD) };
     let library = library.map_err(|e| format!("Failed to find CUDA library libcuda.so.1: {e}"))?;
@@ -75,10 +75,16 @@ impl Driver {
         self.scenario.shown().iter().position(|g| *g == gpu).unwrap_or(gpu)
     }
 
-    pub(crate) fn join(&self, id: u64, ranks: usize, rank: usize, others: Option<&Functions>) -> Result<()> {
-        let others = others.map_or(std::ptr::null(), std::ptr::from_ref);
+    pub(crate) fn join(
+        &self,
+        id: u64,
+        ranks: usize,
+        rank: usize,
+        remote_functions: Option<&RankFunctions>,
+    ) -> Result<()> {
+        let remote_functions = remote_functions.map_or(std::ptr::null(), std::ptr::from_ref);
         // SAFETY: null, or functions that the callee copies.
-        cuda(unsafe { (self.join)(id, ranks, rank, others) })
+        cuda(unsafe { (self.join)(id, ranks, rank, remote_functions) })
     }
 
     pub(crate) fn leave(&self, id: u64, rank: usize) {

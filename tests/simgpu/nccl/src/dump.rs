@@ -3,20 +3,17 @@
 use crate::comm::Comm;
 use crate::driver::Driver;
 use crate::environment::environment;
-use crate::transport::nearness;
+use crate::transport::distance;
 use std::fmt::Write;
 use std::fs;
 
 /// Writes the files that the environment names; as in NCCL, a file that cannot be written causes only a warning.
 pub(crate) fn write(driver: &Driver, comm: &Comm, direct: bool) {
-    let files = [
-        (&environment().topology, topology(driver, comm)),
-        (&environment().graph, graphs(driver, comm, direct)),
-    ];
+    let files =
+        [(&environment().topology, topology(driver, comm)), (&environment().graph, graphs(driver, comm, direct))];
     for (path, text) in files {
         if let Some(Err(e)) = path.as_ref().map(|path| fs::write(path, &text)) {
-            let text =
-                format!("Unable to open {}, not dumping topology: {e}", path.as_deref().unwrap_or_default());
+            let text = format!("Unable to open {}, not dumping topology: {e}", path.as_deref().unwrap_or_default());
             crate::log::warn(comm.own().ordinal, "graph/xml.cc:300", &text);
         }
     }
@@ -51,7 +48,7 @@ fn topology(driver: &Driver, comm: &Comm) -> String {
             "  <cpu host_hash=\"0x51d9b5a7c0de0001\" numaid=\"{numa}\" affinity=\"00000000,ffffffff\" arch=\"x86_64\" vendor=\"AuthenticAMD\" familyid=\"143\" modelid=\"49\">"
         );
         for (rank, r) in comm.ranks.iter().enumerate().filter(|(_, r)| node(r.gpu) == numa) {
-            gpu(&mut out, driver, rank, r.gpu, r.ordinal);
+            write_gpu(&mut out, driver, rank, r.gpu, r.ordinal);
         }
         out.push_str("  </cpu>\n");
     }
@@ -59,7 +56,7 @@ fn topology(driver: &Driver, comm: &Comm) -> String {
     out
 }
 
-fn gpu(out: &mut String, driver: &Driver, rank: usize, gpu: usize, ordinal: usize) {
+fn write_gpu(out: &mut String, driver: &Driver, rank: usize, gpu: usize, ordinal: usize) {
     let machine = &driver.scenario.machine;
     let [id, subsystem] = machine.pci_ids;
     let (vendor, device) = (id & 0xffff, id >> 16);
@@ -89,14 +86,14 @@ fn gpu(out: &mut String, driver: &Driver, rank: usize, gpu: usize, ordinal: usiz
 }
 
 /// Rate of a channel in GB/s, and the level of its farthest connection.
-fn searched(driver: &Driver, comm: &Comm, direct: bool) -> (f64, &'static str) {
+fn rate_and_path_type(driver: &Driver, comm: &Comm, direct: bool) -> (f64, &'static str) {
     let machine = &driver.scenario.machine;
     let all = match machine.nvlink {
         Some(link) if direct => nvlink(driver) * f64::from(link.links),
         _ => speed(machine.pcie.r#gen).1 * f64::from(machine.pcie.width),
     };
     let pairs = comm.ranks.iter().flat_map(|a| comm.ranks.iter().map(move |b| (a.gpu, b.gpu)));
-    let far = pairs.filter(|(a, b)| a != b).filter_map(|(a, b)| nearness(&driver.scenario, a, b)).max();
+    let far = pairs.filter(|(a, b)| a != b).filter_map(|(a, b)| distance(&driver.scenario, a, b)).max();
     let way = match far {
         Some(level) if direct => level.name(),
         _ => "SYS",
@@ -105,7 +102,7 @@ fn searched(driver: &Driver, comm: &Comm, direct: bool) -> (f64, &'static str) {
 }
 
 fn graphs(driver: &Driver, comm: &Comm, direct: bool) -> String {
-    let (rate, way) = searched(driver, comm, direct);
+    let (rate, way) = rate_and_path_type(driver, comm, direct);
     let channels = comm.channels;
     let mut out = String::from("<graphs version=\"1\">\n");
     for (id, pattern) in [(0, 4), (1, 3)] {
@@ -142,16 +139,11 @@ pub(crate) fn system(driver: &Driver) -> String {
 
 /// The lines about the rings.
 pub(crate) fn pattern(driver: &Driver, comm: &Comm, direct: bool) -> Vec<String> {
-    let (rate, way) = searched(driver, comm, direct);
+    let (rate, way) = rate_and_path_type(driver, comm, direct);
     let channels = comm.channels;
-    let ring: Vec<_> =
-        comm.ranks.iter().map(|r| format!("GPU/0-{:x}", crate::comm::bus_id(driver, r.gpu))).collect();
-    let first = format!(
-        "Pattern 4, crossNic 0, nChannels {channels}, bw {rate:.6}/{rate:.6}, type {way}/PIX, sameChannels 1"
-    );
+    let ring: Vec<_> = comm.ranks.iter().map(|r| format!("GPU/0-{:x}", crate::comm::bus_id(driver, r.gpu))).collect();
+    let first =
+        format!("Pattern 4, crossNic 0, nChannels {channels}, bw {rate:.6}/{rate:.6}, type {way}/PIX, sameChannels 1");
     let one = |c| format!("{c:2} : {}", ring.join(" "));
-    ["==========================================".to_owned(), first]
-        .into_iter()
-        .chain((0..channels).map(one))
-        .collect()
+    ["==========================================".to_owned(), first].into_iter().chain((0..channels).map(one)).collect()
 }

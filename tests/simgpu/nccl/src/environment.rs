@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 /// NCCL's names for the distance between two GPUs, nearest first.
 const LEVELS: [&str; 10] = ["LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS"];
 /// The names of the numbers that older versions used.
-const OLD: [&str; 6] = ["LOC", "PIX", "PXB", "PHB", "SYS", "SYS"];
+const OLD_LEVELS: [&str; 6] = ["LOC", "PIX", "PXB", "PHB", "SYS", "SYS"];
 
 /// A distance: an index in [`LEVELS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,7 +25,7 @@ impl Level {
     }
 
     fn read(text: &str) -> Option<Self> {
-        let old = text.parse::<usize>().ok().map(|n| OLD.get(n).copied().unwrap_or("SYS"));
+        let old = text.parse::<usize>().ok().map(|n| OLD_LEVELS.get(n).copied().unwrap_or("SYS"));
         Self::named(old.unwrap_or(text))
     }
 }
@@ -37,10 +37,10 @@ pub(crate) struct Environment {
     pub(crate) p2p: Level,
     pub(crate) p2p_direct: bool,
     pub(crate) shm: bool,
-    pub(crate) net_within: bool,
-    pub(crate) connect_later: bool,
-    pub(crate) least_channels: Option<u32>,
-    pub(crate) most_channels: Option<u32>,
+    pub(crate) net_intra_node: bool,
+    pub(crate) lazy_connect: bool,
+    pub(crate) min_channels: Option<u32>,
+    pub(crate) max_channels: Option<u32>,
     pub(crate) interface: Option<String>,
     /// The network that must be used between hosts (NCCL_NET).
     pub(crate) net: Option<String>,
@@ -59,9 +59,9 @@ pub(crate) struct Environment {
 }
 
 /// Variables that NCCL reads as text: their lines have no full stop.
-const TEXTS: [&str; 4] = ["NCCL_P2P_LEVEL", "NCCL_P2P_DISABLE", "NCCL_SOCKET_IFNAME", "NCCL_TOPO_DUMP_FILE"];
+const TEXT_VARIABLES: [&str; 4] = ["NCCL_P2P_LEVEL", "NCCL_P2P_DISABLE", "NCCL_SOCKET_IFNAME", "NCCL_TOPO_DUMP_FILE"];
 /// Variables that NCCL reads as numbers, including some that have no effect here.
-const NUMBERS: [&str; 10] = [
+const NUMBER_VARIABLES: [&str; 10] = [
     "NCCL_SHM_DISABLE",
     "NCCL_NET_DISABLE_INTRA",
     "NCCL_P2P_DIRECT_DISABLE",
@@ -88,16 +88,16 @@ fn read(get: impl Fn(&str) -> Option<String>) -> Environment {
     let level = get("NCCL_P2P_LEVEL").and_then(|v| Level::read(&v)).or_else(|| Level::named("PXB"));
     let p2p = if on("NCCL_P2P_DISABLE") { Level(0) } else { level.unwrap_or(Level(0)) };
     let line = |name: &&str, stop: &str| get(name).map(|v| format!("{name} set by environment to {v}{stop}"));
-    let lines = TEXTS.iter().filter_map(|n| line(n, ""));
-    let lines = lines.chain(NUMBERS.iter().filter_map(|n| line(n, "."))).collect();
+    let lines = TEXT_VARIABLES.iter().filter_map(|n| line(n, ""));
+    let lines = lines.chain(NUMBER_VARIABLES.iter().filter_map(|n| line(n, "."))).collect();
     Environment {
         p2p,
         p2p_direct: !on("NCCL_P2P_DIRECT_DISABLE"),
         shm: !on("NCCL_SHM_DISABLE"),
-        net_within: !on("NCCL_NET_DISABLE_INTRA"),
-        connect_later: number("NCCL_RUNTIME_CONNECT").is_none_or(|n| n != 0),
-        least_channels: count("NCCL_MIN_NCHANNELS"),
-        most_channels: count("NCCL_MAX_NCHANNELS"),
+        net_intra_node: !on("NCCL_NET_DISABLE_INTRA"),
+        lazy_connect: number("NCCL_RUNTIME_CONNECT").is_none_or(|n| n != 0),
+        min_channels: count("NCCL_MIN_NCHANNELS"),
+        max_channels: count("NCCL_MAX_NCHANNELS"),
         interface: get("NCCL_SOCKET_IFNAME"),
         net: get("NCCL_NET"),
         ib: !on("NCCL_IB_DISABLE"),
@@ -118,13 +118,13 @@ fn devices(list: &str) -> Vec<String> {
 }
 
 /// NCCL's maximum number of channels.
-const MOST: u32 = 64;
+const MAX_CHANNELS: u32 = 64;
 
 impl Environment {
     /// The number of channels if NCCL would choose `own` by default.
     pub(crate) fn channels(&self, own: u32) -> u32 {
-        let least = self.least_channels.unwrap_or(1);
-        let most = self.most_channels.unwrap_or(MOST);
-        own.max(least).min(most.max(1)).min(MOST)
+        let least = self.min_channels.unwrap_or(1);
+        let most = self.max_channels.unwrap_or(MAX_CHANNELS);
+        own.max(least).min(most.max(1)).min(MAX_CHANNELS)
     }
 }

@@ -1,18 +1,18 @@
 //! Groups: calls between ncclGroupStart and ncclGroupEnd are made at the end, all at once. All sends and receives of a
 //! communicator form one exchange, in which each of its ranks takes part.
 
-use crate::comm::{Comm, Step};
-use crate::init::{Init, finish};
+use crate::comm::{Comm, StreamCall};
+use crate::init::{Init, create_all};
 use crate::log::{Code, Result, code};
-use simgpu_model::collective::Ask;
+use simgpu_model::collective::Collective;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::c_int;
 
-/// A requested operation.
+/// A call that is queued until the group ends.
 #[derive(Debug)]
-pub(crate) enum What {
-    Collective(Step),
+pub(crate) enum GroupCall {
+    Collective(StreamCall),
     Send { stream: usize, peer: usize, address: u64, bytes: u64 },
     Receive { stream: usize, peer: usize, address: u64, bytes: u64 },
 }
@@ -21,7 +21,7 @@ pub(crate) enum What {
 struct Group {
     depth: usize,
     inits: Vec<Init>,
-    calls: Vec<(*const Comm, What)>,
+    calls: Vec<(*const Comm, GroupCall)>,
 }
 
 thread_local! {
@@ -46,7 +46,7 @@ fn end() -> Result<()> {
     })?;
     let Some(Group { inits, calls, .. }) = done else { return Ok(()) };
     if !inits.is_empty() {
-        finish(inits)?;
+        create_all(inits)?;
     }
     run(calls)
 }
@@ -59,34 +59,34 @@ pub(crate) fn init(init: Init) -> Result<()> {
 }
 
 /// Makes a call now, or at the end of the group.
-pub(crate) fn ask(comm: *const Comm, what: What) -> Result<()> {
-    ask_all(comm, [what])
+pub(crate) fn submit(comm: *const Comm, what: GroupCall) -> Result<()> {
+    submit_all(comm, [what])
 }
 
 /// The same for several calls that belong together.
-pub(crate) fn ask_all(comm: *const Comm, all: impl IntoIterator<Item = What>) -> Result<()> {
+pub(crate) fn submit_all(comm: *const Comm, all: impl IntoIterator<Item = GroupCall>) -> Result<()> {
     ncclGroupStart();
     GROUP.with_borrow_mut(|group| group.calls.extend(all.into_iter().map(|what| (comm, what))));
     end()
 }
 
-fn run(calls: Vec<(*const Comm, What)>) -> Result<()> {
+fn run(calls: Vec<(*const Comm, GroupCall)>) -> Result<()> {
     let mut exchanges: HashMap<*const Comm, usize> = HashMap::new();
-    let mut steps: Vec<(*const Comm, Step)> = Vec::new();
+    let mut steps: Vec<(*const Comm, StreamCall)> = Vec::new();
     for (comm, what) in calls {
         let exchange = match what {
-            What::Collective(step) => {
+            GroupCall::Collective(step) => {
                 steps.push((comm, step));
                 continue;
             }
-            What::Send { stream, peer, address, bytes } => (stream, Some((peer, address, bytes)), None),
-            What::Receive { stream, peer, address, bytes } => (stream, None, Some((peer, address, bytes))),
+            GroupCall::Send { stream, peer, address, bytes } => (stream, Some((peer, address, bytes)), None),
+            GroupCall::Receive { stream, peer, address, bytes } => (stream, None, Some((peer, address, bytes))),
         };
         let (stream, send, receive) = exchange;
         let place = *exchanges.entry(comm).or_insert(steps.len());
         if place == steps.len() {
             let (send, receive) = (Vec::new(), Vec::new());
-            steps.push((comm, Step { stream, ask: Ask::Exchange, send, receive, in_place: false }));
+            steps.push((comm, StreamCall { stream, collective: Collective::Exchange, send, receive, in_place: false }));
         }
         if let Some((_, step)) = steps.get_mut(place) {
             step.send.extend(send);
@@ -97,7 +97,7 @@ fn run(calls: Vec<(*const Comm, What)>) -> Result<()> {
     let ready: Vec<_> = steps.iter().map(|(comm, step)| with(*comm, |c| c.prepare(step))).collect();
     ready.into_iter().collect::<Result<()>>()?;
     for (comm, mut step) in steps {
-        if step.ask == Ask::Exchange {
+        if step.collective == Collective::Exchange {
             step.in_place = overlap(&step);
         }
         with(comm, |c| c.push(step))?;
@@ -106,7 +106,7 @@ fn run(calls: Vec<(*const Comm, What)>) -> Result<()> {
 }
 
 /// Whether any byte is both sent and received.
-fn overlap(step: &Step) -> bool {
+fn overlap(step: &StreamCall) -> bool {
     let sent = step.send.iter().map(|(_, at, n)| (*at, at + n, 0));
     let received = step.receive.iter().map(|(_, at, n)| (*at, at + n, 1));
     let mut all: Vec<(u64, u64, usize)> = sent.chain(received).collect();

@@ -1,7 +1,6 @@
 //! Creates and destroys communicators: unique ids, ranks of one process and of several, and the lines that NCCL logs
 //! meanwhile.
 
-use crate::board::{Board, RANKS, make};
 use crate::comm::{Comm, Rank, bus_id};
 use crate::driver::{Driver, driver};
 use crate::dump;
@@ -10,7 +9,8 @@ use crate::group;
 use crate::log::{BOOTSTRAP, ENV, GRAPH, INIT, NET, info, version};
 use crate::log::{Code, Result, code};
 use crate::relay;
-use simgpu_model::beside;
+use crate::rendezvous::{MAX_RANKS, Rendezvous, create};
+use simgpu_model::library_folder;
 use simgpu_model::scenario::Kind;
 use std::collections::hash_map::RandomState;
 use std::ffi::c_int;
@@ -22,8 +22,9 @@ use std::time::Duration;
 /// The magic at the start of an id.
 const MAGIC: [u8; 8] = *b"simnccl1";
 
-/// A unique id: magic, the process that made it, its board's descriptor there, a number for the communicator, its machine,
-/// and the address at which that listens for others (port 0 if it does not); the rest is zero.
+/// A unique id: magic, the process that created it, the descriptor of its rendezvous there, a number for the
+/// communicator, its machine, and the address at which that machine listens (port 0 if it does not); the rest is
+/// zero.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UniqueId {
@@ -39,7 +40,7 @@ pub(crate) struct UniqueId {
 
 impl UniqueId {
     /// Where the id's machine listens, if it is another machine; an error if it does not listen.
-    pub(crate) fn elsewhere(&self) -> Result<Option<SocketAddrV4>> {
+    pub(crate) fn remote_address(&self) -> Result<Option<SocketAddrV4>> {
         match (self.machine == machine(), self.port) {
             (true, _) => Ok(None),
             (false, 0) => Err(Code::SYSTEM),
@@ -54,11 +55,11 @@ pub(crate) struct Init {
     to: *mut *mut Comm,
     rank: usize,
     gpu: usize,
-    how: How,
+    method: InitMethod,
 }
 
 #[derive(Debug)]
-enum How {
+enum InitMethod {
     /// With an id and this number of ranks.
     Id(UniqueId, usize),
     /// With these GPUs of this process, under this number.
@@ -69,7 +70,7 @@ enum How {
 unsafe extern "C" fn ncclGetVersion(to: *mut c_int) -> c_int {
     let version = || {
         // Without a scenario, as in a program that only queries the version, the usual version is returned.
-        let version = beside::scenario().map_or(22_907, |scenario| scenario.nccl.version);
+        let version = library_folder::scenario().map_or(22_907, |scenario| scenario.nccl.version);
         let version = c_int::try_from(version).map_err(|_| Code::INTERNAL)?;
         // SAFETY: the caller's pointer is valid.
         unsafe { put(to, version) }
@@ -80,12 +81,11 @@ unsafe extern "C" fn ncclGetVersion(to: *mut c_int) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ncclGetUniqueId(to: *mut UniqueId) -> c_int {
     let id = || {
-        begin(driver()?);
-        let (magic, process, descriptor, number) = (MAGIC, std::process::id(), make()?, number());
+        log_process_start(driver()?);
+        let (magic, process, descriptor, number) = (MAGIC, std::process::id(), create()?, number());
         let at = relay::listen(descriptor).map_err(|_| Code::SYSTEM)?;
         let (address, port) = at.map_or(([0; 4], 0), |at| (at.ip().octets(), at.port()));
-        let id =
-            UniqueId { magic, process, descriptor, number, machine: machine(), address, port, rest: [0; 90] };
+        let id = UniqueId { magic, process, descriptor, number, machine: machine(), address, port, rest: [0; 90] };
         // SAFETY: the caller's pointer is valid.
         unsafe { put(to, id) }
     };
@@ -97,10 +97,10 @@ unsafe extern "C" fn ncclCommInitRank(to: *mut *mut Comm, ranks: c_int, id: Uniq
     let init = || {
         let (ranks, rank) = (usize::try_from(ranks), usize::try_from(rank));
         let (Ok(ranks), Ok(rank)) = (ranks, rank) else { return Err(Code::ARGUMENT) };
-        if id.magic != MAGIC || rank >= ranks || ranks > RANKS || to.is_null() {
+        if id.magic != MAGIC || rank >= ranks || ranks > MAX_RANKS || to.is_null() {
             return Err(Code::ARGUMENT);
         }
-        group::init(Init { to, rank, gpu: driver()?.gpu(None)?, how: How::Id(id, ranks) })
+        group::init(Init { to, rank, gpu: driver()?.gpu(None)?, method: InitMethod::Id(id, ranks) })
     };
     code(init())
 }
@@ -109,7 +109,7 @@ unsafe extern "C" fn ncclCommInitRank(to: *mut *mut Comm, ranks: c_int, id: Uniq
 unsafe extern "C" fn ncclCommInitAll(to: *mut *mut Comm, count: c_int, devices: *const c_int) -> c_int {
     let init = || {
         let count = usize::try_from(count).map_err(|_| Code::ARGUMENT)?;
-        if to.is_null() || count == 0 || count > RANKS {
+        if to.is_null() || count == 0 || count > MAX_RANKS {
             return Err(Code::ARGUMENT);
         }
         let driver = driver()?;
@@ -127,9 +127,9 @@ unsafe extern "C" fn ncclCommInitAll(to: *mut *mut Comm, count: c_int, devices: 
         let one = |(rank, gpu): (usize, &usize)| {
             // SAFETY: the caller has room for `count` handles.
             let to = unsafe { to.add(rank) };
-            Init { to, rank, gpu: *gpu, how: How::All(number, gpus.clone()) }
+            Init { to, rank, gpu: *gpu, method: InitMethod::All(number, gpus.clone()) }
         };
-        finish(gpus.iter().enumerate().map(one).collect())
+        create_all(gpus.iter().enumerate().map(one).collect())
     };
     code(init())
 }
@@ -140,9 +140,9 @@ fn number() -> u64 {
 }
 
 /// Creates communicators, all at once, since ranks wait for each other.
-pub(crate) fn finish(inits: Vec<Init>) -> Result<()> {
+pub(crate) fn create_all(inits: Vec<Init>) -> Result<()> {
     let driver = driver()?;
-    begin(driver);
+    log_process_start(driver);
     if driver.scenario.fault.iter().any(|f| f.kind == Kind::NcclHangInit) {
         loop {
             std::thread::sleep(Duration::from_secs(1));
@@ -150,30 +150,30 @@ pub(crate) fn finish(inits: Vec<Init>) -> Result<()> {
     }
     let slow = driver.scenario.fault.iter().filter(|f| f.kind == Kind::NcclSlowStart);
     std::thread::sleep(Duration::from_secs_f64(slow.map(|f| f.seconds).sum()));
-    let mut met = Vec::new();
+    let mut rendezvous_of_ranks = Vec::new();
     for init in &inits {
-        met.push(greet(driver, init)?);
+        rendezvous_of_ranks.push(publish_identity(driver, init)?);
     }
     let mut comms = Vec::new();
-    for (init, board) in inits.into_iter().zip(met) {
-        comms.push((init.to, join(driver, &init, board)?));
+    for (init, rendezvous) in inits.into_iter().zip(rendezvous_of_ranks) {
+        comms.push((init.to, join(driver, &init, rendezvous)?));
     }
-    comms.iter().for_each(|(_, comm)| lines(driver, comm));
-    if !environment().connect_later {
+    comms.iter().for_each(|(_, comm)| log_init_start(driver, comm));
+    if !environment().lazy_connect {
         let ready: Vec<_> = comms.iter().map(|(_, comm)| comm.connect_ring()).collect();
         ready.into_iter().collect::<Result<()>>()?;
     }
     for (to, comm) in comms {
-        complete(driver, &comm);
+        log_init_complete(driver, &comm);
         // SAFETY: the caller's pointer is valid.
         unsafe { put(to, Box::into_raw(comm)) }?;
     }
     Ok(())
 }
 
-fn greet(driver: &Driver, init: &Init) -> Result<Option<Board>> {
-    let How::Id(id, ranks) = &init.how else { return Ok(None) };
-    let board = Board::open(id, *ranks).inspect_err(|_| {
+fn publish_identity(driver: &Driver, init: &Init) -> Result<Option<Rendezvous>> {
+    let InitMethod::Id(id, ranks) = &init.method else { return Ok(None) };
+    let rendezvous = Rendezvous::open(id, *ranks).inspect_err(|_| {
         crate::log::warn(
             driver.ordinal(init.gpu),
             "bootstrap.cc:120",
@@ -181,33 +181,33 @@ fn greet(driver: &Driver, init: &Init) -> Result<Option<Board>> {
         );
     })?;
     let own = [u64::from(std::process::id()), init.gpu as u64, driver.ordinal(init.gpu) as u64, host()];
-    board.greet(init.rank, &own.into_iter().flat_map(u64::to_le_bytes).collect::<Vec<_>>());
-    Ok(Some(board))
+    rendezvous.publish_identity(init.rank, &own.into_iter().flat_map(u64::to_le_bytes).collect::<Vec<_>>());
+    Ok(Some(rendezvous))
 }
 
-fn join(driver: &Driver, init: &Init, board: Option<Board>) -> Result<Box<Comm>> {
+fn join(driver: &Driver, init: &Init, rendezvous: Option<Rendezvous>) -> Result<Box<Comm>> {
     let own = std::process::id();
     let here = |gpu: &usize| Rank { process: own, gpu: *gpu, ordinal: driver.ordinal(*gpu), host: host() };
-    let (number, ranks) = match &init.how {
-        How::All(number, gpus) => (*number, gpus.iter().map(here).collect()),
-        How::Id(id, _) => (
+    let (number, ranks) = match &init.method {
+        InitMethod::All(number, gpus) => (*number, gpus.iter().map(here).collect()),
+        InitMethod::Id(id, _) => (
             id.number,
-            board
+            rendezvous
                 .as_ref()
-                .map(Board::all_greeted)
+                .map(Rendezvous::wait_for_identities)
                 .unwrap_or_default()
                 .iter()
-                .map(|h| rank(h))
+                .map(|h| decode_rank(h))
                 .collect::<Vec<_>>(),
         ),
     };
-    if (1..ranks.len()).any(|n| {
-        ranks.get(n).is_some_and(|r| ranks.iter().take(n).any(|o: &Rank| o.gpu == r.gpu && o.host == r.host))
-    }) {
+    if (1..ranks.len())
+        .any(|n| ranks.get(n).is_some_and(|r| ranks.iter().take(n).any(|o: &Rank| o.gpu == r.gpu && o.host == r.host)))
+    {
         crate::log::warn(init.rank, "init.cc:1050", "Duplicate GPU detected");
         return Err(Code::USAGE);
     }
-    let others = board.filter(|_| ranks.iter().any(|r| r.process != own)).map(Board::functions);
+    let others = rendezvous.filter(|_| ranks.iter().any(|r| r.process != own)).map(Rendezvous::functions);
     driver.join(number, ranks.len(), init.rank, others.as_ref())?;
     let env = environment();
     let nccl = &driver.scenario.nccl;
@@ -220,7 +220,7 @@ fn join(driver: &Driver, init: &Init, board: Option<Board>) -> Result<Box<Comm>>
 fn host() -> u64 {
     match environment().host.as_str() {
         "" => machine(),
-        named => hash(named),
+        name => hash(name),
     }
 }
 
@@ -233,8 +233,8 @@ fn hash(text: &str) -> u64 {
     std::hash::BuildHasherDefault::<std::collections::hash_map::DefaultHasher>::default().hash_one(text)
 }
 
-fn rank(hello: &[u8]) -> Rank {
-    let mut numbers = hello.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b));
+fn decode_rank(identity: &[u8]) -> Rank {
+    let mut numbers = identity.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b));
     let mut next = || numbers.next().unwrap_or_default();
     let process = u32::try_from(next()).unwrap_or_default();
     let mut place = || usize::try_from(next()).unwrap_or_default();
@@ -243,7 +243,7 @@ fn rank(hello: &[u8]) -> Rank {
 }
 
 /// Logs the lines that appear once per process.
-fn begin(driver: &Driver) {
+fn log_process_start(driver: &Driver) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let env = environment();
@@ -254,12 +254,7 @@ fn begin(driver: &Driver) {
         info(INIT | BOOTSTRAP, 0, &format!("Bootstrap: Using {}", address()));
         info(INIT, 0, &format!("cudaDriverVersion {}", driver.scenario.machine.cuda));
         let number = driver.scenario.nccl.version;
-        version(&format!(
-            "NCCL version {}.{}.{}+cuda12.4",
-            number / 10_000,
-            number / 100 % 100,
-            number % 100
-        ));
+        version(&format!("NCCL version {}.{}.{}+cuda12.4", number / 10_000, number / 100 % 100, number % 100));
     });
 }
 
@@ -272,20 +267,17 @@ fn address() -> String {
 }
 
 /// Logs a rank's lines before its transports are chosen.
-fn lines(driver: &Driver, comm: &Comm) {
+fn log_init_start(driver: &Driver, comm: &Comm) {
     let (own, n, env) = (comm.own(), comm.ranks.len(), environment());
     let (rank, device) = (comm.rank, own.ordinal);
-    let log = |about, text: &str| info(about, device, text);
+    let log = |subsystem, text: &str| info(subsystem, device, text);
     log(INIT | NET, &format!("NET/Socket : Using [0]{}", address()));
     log(INIT | NET, "Initialized NET plugin Socket");
     log(INIT, "Assigned NET plugin Socket to comm");
     log(INIT, "Using network Socket");
-    log(INIT, &format!("{} - Init START", named(driver, comm)));
+    log(INIT, &format!("{} - Init START", init_label(driver, comm)));
     env.lines.iter().filter(|l| !l.starts_with("NCCL_SOCKET_IFNAME")).for_each(|line| log(ENV, line));
-    log(
-        INIT,
-        &format!("comm {comm:p} rank {rank} nRanks {n} nNodes 1 localRanks {n} localRank {rank} MNNVL 0"),
-    );
+    log(INIT, &format!("comm {comm:p} rank {rank} nRanks {n} nNodes 1 localRanks {n} localRank {rank} MNNVL 0"));
     let direct = comm.all_peers().unwrap_or_default();
     if rank == 0 {
         log(GRAPH, &dump::system(driver));
@@ -302,36 +294,33 @@ fn lines(driver: &Driver, comm: &Comm) {
     log(INIT | GRAPH, &format!("Trees {}", trees.collect::<Vec<_>>().join(" ")));
     log(
         INIT,
-        &format!(
-            "P2P Chunksize set to {}",
-            if driver.scenario.machine.nvlink.is_some() { 524_288 } else { 131_072 }
-        ),
+        &format!("P2P Chunksize set to {}", if driver.scenario.machine.nvlink.is_some() { 524_288 } else { 131_072 }),
     );
     let all = u8::from(direct);
     log(
         INIT,
         &format!(
             "Check P2P Type isAllDirectP2p {all} directMode {} isAllCudaP2p {all}",
-            u8::from(together(comm))
+            u8::from(shares_process(comm))
         ),
     );
 }
 
-fn together(comm: &Comm) -> bool {
+fn shares_process(comm: &Comm) -> bool {
     comm.ranks.iter().filter(|r| r.process == comm.own().process).count() > 1
 }
 
 /// Logs a rank's lines when its initialisation is complete.
-fn complete(driver: &Driver, comm: &Comm) {
+fn log_init_complete(driver: &Driver, comm: &Comm) {
     let (device, n) = (comm.own().ordinal, comm.channels);
-    let peer = comm.to_a_peer();
+    let peer = comm.channels_per_peer();
     let channels = format!("{n} coll channels, {n} collnet channels, 0 nvls channels, {n} p2p channels");
     info(INIT, device, "threadThresholds 8/8/64 | 32/8/64 | 512 | 512");
     info(INIT, device, &format!("{channels}, {peer} p2p channels per peer"));
-    info(INIT, device, &format!("{} - Init COMPLETE", named(driver, comm)));
+    info(INIT, device, &format!("{} - Init COMPLETE", init_label(driver, comm)));
 }
 
-fn named(driver: &Driver, comm: &Comm) -> String {
+fn init_label(driver: &Driver, comm: &Comm) -> String {
     let (own, rank, n) = (comm.own(), comm.rank, comm.ranks.len());
     let (device, bus, id) = (own.ordinal, bus_id(driver, own.gpu), comm.id);
     format!(
@@ -345,15 +334,12 @@ fn finalize(comm: *mut Comm, how: &str) -> Result<()> {
     if comm.is_null() {
         return Ok(());
     }
-    // SAFETY: the caller's handle, made by `finish`.
+    // SAFETY: the caller's handle, made by `create_all`.
     let comm = unsafe { Box::from_raw(comm) };
     driver.leave(comm.id, comm.rank);
     let (own, rank, n) = (comm.own(), comm.rank, comm.ranks.len());
     let bus = bus_id(driver, own.gpu);
-    let text = format!(
-        "comm {comm:p} rank {rank} nranks {n} cudaDev {} busId {bus:x} - {how} COMPLETE",
-        own.ordinal
-    );
+    let text = format!("comm {comm:p} rank {rank} nranks {n} cudaDev {} busId {bus:x} - {how} COMPLETE", own.ordinal);
     info(INIT, own.ordinal, &text);
     Ok(())
 }

@@ -3,12 +3,8 @@
 //! in one process or several, chooses their transports as NCCL does, and logs them in NCCL's words. A panic here ends the
 //! process with its message.
 
-#![expect(
-    unsafe_code,
-    reason = "the interface is one of C: exported names, and pointers that the caller vouches for"
-)]
+#![expect(unsafe_code, reason = "the interface is one of C: exported names, and pointers that the caller vouches for")]
 
-mod board;
 mod call;
 mod comm;
 mod driver;
@@ -18,6 +14,7 @@ mod group;
 mod init;
 mod log;
 mod relay;
+mod rendezvous;
 mod transport;
 
 /// All other names of the interface: a call prints its name and ends the process, which shows which function a program

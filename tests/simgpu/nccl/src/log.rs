@@ -38,7 +38,7 @@ const NAMES: [(&str, u32); 16] = [
 
 /// The log levels, lowest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Much {
+enum LogLevel {
     Nothing,
     Version,
     Warn,
@@ -46,26 +46,26 @@ enum Much {
 }
 
 #[derive(Debug, Clone)]
-struct Debug {
-    much: Much,
-    about: u32,
+struct LogSettings {
+    level: LogLevel,
+    subsystem: u32,
     host: String,
 }
 
-fn debug() -> &'static Debug {
-    static READ: OnceLock<Debug> = OnceLock::new();
+fn settings() -> &'static LogSettings {
+    static READ: OnceLock<LogSettings> = OnceLock::new();
     READ.get_or_init(|| {
         let word = env::var("NCCL_DEBUG").unwrap_or_default().to_uppercase();
-        let much = match word.as_str() {
-            "VERSION" => Much::Version,
-            "WARN" => Much::Warn,
-            "INFO" | "ABORT" | "TRACE" => Much::Info,
-            _ => Much::Nothing,
+        let level = match word.as_str() {
+            "VERSION" => LogLevel::Version,
+            "WARN" => LogLevel::Warn,
+            "INFO" | "ABORT" | "TRACE" => LogLevel::Info,
+            _ => LogLevel::Nothing,
         };
-        let about = env::var("NCCL_DEBUG_SUBSYS").map_or(INIT | BOOTSTRAP | ENV, |text| subsystems(&text));
+        let subsystem = env::var("NCCL_DEBUG_SUBSYS").map_or(INIT | BOOTSTRAP | ENV, |text| subsystems(&text));
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let host = host.split('.').next().unwrap_or_default().to_owned();
-        Debug { much, about, host }
+        LogSettings { level, subsystem, host }
     })
 }
 
@@ -78,38 +78,38 @@ fn subsystems(text: &str) -> u32 {
 }
 
 /// Whether `INFO` lines of a subsystem are logged.
-pub(crate) fn enabled(about: u32) -> bool {
-    debug().much >= Much::Info && debug().about & about != 0
+pub(crate) fn enabled(subsystem: u32) -> bool {
+    settings().level >= LogLevel::Info && settings().subsystem & subsystem != 0
 }
 
 /// Logs an `INFO` line of a device.
-pub(crate) fn info(about: u32, device: usize, text: &str) {
-    if enabled(about) {
-        put(&format!("{} NCCL INFO {text}\n", place(device)));
+pub(crate) fn info(subsystem: u32, device: usize, text: &str) {
+    if enabled(subsystem) {
+        put(&format!("{} NCCL INFO {text}\n", line_prefix(device)));
     }
 }
 
 /// Logs the version, which needs a lower level than other lines.
 pub(crate) fn version(text: &str) {
-    match debug().much {
-        Much::Nothing => {}
-        Much::Version | Much::Warn => put(&format!("{text}\n")),
-        Much::Info => info(INIT, 0, text),
+    match settings().level {
+        LogLevel::Nothing => {}
+        LogLevel::Version | LogLevel::Warn => put(&format!("{text}\n")),
+        LogLevel::Info => info(INIT, 0, text),
     }
 }
 
 /// Logs a warning, and keeps it for ncclGetLastError.
 pub(crate) fn warn(device: usize, source: &str, text: &str) {
-    remember(text);
-    if debug().much >= Much::Warn {
-        put(&format!("\n[{}] {} {source} NCCL WARN {text}\n", now(), place(device)));
+    set_last_error(text);
+    if settings().level >= LogLevel::Warn {
+        put(&format!("\n[{}] {} {source} NCCL WARN {text}\n", now(), line_prefix(device)));
     }
 }
 
 /// `HOST:PROCESS:THREAD [DEVICE]`.
-fn place(device: usize) -> String {
+fn line_prefix(device: usize) -> String {
     let thread = rustix::thread::gettid().as_raw_nonzero();
-    format!("{}:{}:{thread} [{device}]", debug().host, std::process::id())
+    format!("{}:{}:{thread} [{device}]", settings().host, std::process::id())
 }
 
 /// Writes complete lines, each in one call, since other processes write to the same file.
@@ -176,7 +176,7 @@ extern "C" fn ncclGetErrorString(code: c_int) -> *const c_char {
 static LAST: Mutex<Option<CString>> = Mutex::new(None);
 
 /// Keeps a warning's text.
-pub(crate) fn remember(text: &str) {
+pub(crate) fn set_last_error(text: &str) {
     *LAST.lock().unwrap_or_else(PoisonError::into_inner) = CString::new(text).ok();
 }
 

@@ -51,7 +51,7 @@ impl Transport {
 
 /// The transport to another host: RDMA if there is a card and it is allowed, to GPU memory if the card can reach it. `None`
 /// if RDMA is required and there is no card.
-pub(crate) fn over_network(scenario: &Scenario, env: &Environment) -> Option<Transport> {
+pub(crate) fn network_transport(scenario: &Scenario, env: &Environment) -> Option<Transport> {
     match scenario.nccl.hca.filter(|_| env.ib) {
         Some(Hca::Gdr) if env.gdr => Some(Transport::Gdr),
         Some(_) => Some(Transport::Ib),
@@ -60,7 +60,7 @@ pub(crate) fn over_network(scenario: &Scenario, env: &Environment) -> Option<Tra
 }
 
 /// The distance between two GPUs.
-pub(crate) fn nearness(scenario: &Scenario, a: usize, b: usize) -> Option<Level> {
+pub(crate) fn distance(scenario: &Scenario, a: usize, b: usize) -> Option<Level> {
     let machine = &scenario.machine;
     let switch = scenario.figures.uplink.iter().any(|u| u.gpus.contains(&a) && u.gpus.contains(&b));
     let node = |gpu: usize| machine.numa.get(gpu);
@@ -76,30 +76,30 @@ pub(crate) fn nearness(scenario: &Scenario, a: usize, b: usize) -> Option<Level>
 pub(crate) fn peers(scenario: &Scenario, env: &Environment, a: usize, b: usize) -> bool {
     let fallback = scenario.fault.iter().any(|f| f.kind == Kind::NcclShm);
     let reported = scenario.nvml_status(a, b, false) == 0 && scenario.can_access(a, b);
-    let near = nearness(scenario, a, b).is_some_and(|n| n <= env.p2p);
+    let near = distance(scenario, a, b).is_some_and(|n| n <= env.p2p);
     let deaf = scenario.fault.iter().any(|f| f.kind == Kind::NcclDeaf);
     (near || deaf) && reported && !fallback
 }
 
-/// The transport from GPU `a` to `b`, whose ranks are in one process if `together`; `None` if there is none.
-pub(crate) fn between(
+/// The transport from GPU `a` to `b`, whose ranks are in one process if `same_process`; `None` if there is none.
+pub(crate) fn transport_between(
     scenario: &Scenario,
     env: &Environment,
     a: usize,
     b: usize,
-    together: bool,
+    same_process: bool,
 ) -> Option<Transport> {
     let lost = scenario.fault.iter().any(|f| f.kind == Kind::NcclNoTransport);
-    let strict = !env.shm && !env.net_within;
+    let strict = !env.shm && !env.net_intra_node;
     match () {
         () if lost && strict => None,
         () if peers(scenario, env, a, b) => Some(match () {
-            () if together && env.p2p_direct => Transport::Direct,
+            () if same_process && env.p2p_direct => Transport::Direct,
             () if scenario.machine.vmm => Transport::CuMem,
             () => Transport::Ipc,
         }),
         () if env.shm => Some(Transport::Shm),
-        () if env.net_within => Some(Transport::Net),
+        () if env.net_intra_node => Some(Transport::Net),
         () => None,
     }
 }

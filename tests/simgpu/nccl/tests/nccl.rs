@@ -20,7 +20,7 @@ static KERNELS: &[u8] = b".version 7.8 fl_nccl_fill fl_nccl_check\0";
 const LIBRARY: &str = "SIMGPU_TEST_LIBRARY";
 
 /// A folder with the libraries and a scenario file.
-fn laid_out(machine: &str, more: &str) -> tempfile::TempDir {
+fn library_folder(machine: &str, more: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let libraries = Libraries::built().unwrap();
     fs::copy(&libraries.cuda, dir.path().join("libcuda.so.1")).unwrap();
@@ -60,7 +60,7 @@ macro_rules! call {
     }};
 }
 
-macro_rules! good {
+macro_rules! succeeds {
     ($($call:tt)*) => { assert_eq!(call!($($call)*), 0) };
 }
 
@@ -91,9 +91,8 @@ impl Sim {
     fn new(ordinals: &[c_int], bytes: usize) -> Self {
         let dir = PathBuf::from(env::var_os(LIBRARY).unwrap());
         // SAFETY: libraries of this workspace; their only initialisers are the compiler's.
-        let [cuda, nccl] =
-            ["libcuda.so.1", "libnccl.so.2"].map(|n| unsafe { Library::new(dir.join(n)) }.unwrap());
-        good!(cuda, "cuInit", u32: 0);
+        let [cuda, nccl] = ["libcuda.so.1", "libnccl.so.2"].map(|n| unsafe { Library::new(dir.join(n)) }.unwrap());
+        succeeds!(cuda, "cuInit", u32: 0);
         let mut sim = Self { cuda, nccl, gpus: Vec::new() };
         for ordinal in ordinals {
             let gpu = sim.gpu(*ordinal, bytes);
@@ -103,22 +102,20 @@ impl Sim {
     }
 
     fn gpu(&self, ordinal: c_int, bytes: usize) -> Gpu {
-        let mut gpu =
-            Gpu { context: 0, stream: 0, module: 0, comm: 0, events: [0; 2], send: 0, receive: 0, out: 0 };
+        let mut gpu = Gpu { context: 0, stream: 0, module: 0, comm: 0, events: [0; 2], send: 0, receive: 0, out: 0 };
         let cuda = &self.cuda;
-        good!(cuda, "cuDevicePrimaryCtxRetain", *mut usize: &raw mut gpu.context, c_int: ordinal);
-        good!(cuda, "cuCtxSetCurrent", usize: gpu.context);
-        good!(cuda, "cuStreamCreate", *mut usize: &raw mut gpu.stream, u32: 1);
-        for (to, bytes) in [(&raw mut gpu.send, bytes), (&raw mut gpu.receive, bytes), (&raw mut gpu.out, 64)]
-        {
-            good!(cuda, "cuMemAlloc_v2", *mut u64: to, usize: bytes);
+        succeeds!(cuda, "cuDevicePrimaryCtxRetain", *mut usize: &raw mut gpu.context, c_int: ordinal);
+        succeeds!(cuda, "cuCtxSetCurrent", usize: gpu.context);
+        succeeds!(cuda, "cuStreamCreate", *mut usize: &raw mut gpu.stream, u32: 1);
+        for (to, bytes) in [(&raw mut gpu.send, bytes), (&raw mut gpu.receive, bytes), (&raw mut gpu.out, 64)] {
+            succeeds!(cuda, "cuMemAlloc_v2", *mut u64: to, usize: bytes);
         }
         let [first, second] = &mut gpu.events;
         for event in [first, second] {
-            good!(cuda, "cuEventCreate", *mut usize: &raw mut *event, u32: 0);
+            succeeds!(cuda, "cuEventCreate", *mut usize: &raw mut *event, u32: 0);
         }
         let image: *const c_void = KERNELS.as_ptr().cast();
-        good!(cuda, "cuModuleLoadData", *mut usize: &raw mut gpu.module, *const c_void: image);
+        succeeds!(cuda, "cuModuleLoadData", *mut usize: &raw mut gpu.module, *const c_void: image);
         gpu
     }
 
@@ -135,11 +132,11 @@ impl Sim {
 
     fn launch(&self, gpu: &Gpu, name: &CStr, arguments: &mut [u64]) {
         let mut function = 0usize;
-        good!(self.cuda, "cuCtxSetCurrent", usize: gpu.context);
-        good!(self.cuda, "cuModuleGetFunction", *mut usize: &raw mut function, usize: gpu.module, *const c_char: name.as_ptr());
+        succeeds!(self.cuda, "cuCtxSetCurrent", usize: gpu.context);
+        succeeds!(self.cuda, "cuModuleGetFunction", *mut usize: &raw mut function, usize: gpu.module, *const c_char: name.as_ptr());
         // A 4-byte argument occupies the low half of its 8 bytes on this little-endian processor.
         let mut list: Vec<_> = arguments.iter_mut().map(|a| ptr::from_mut(a).cast::<c_void>()).collect();
-        good!(self.cuda, "cuLaunchKernel", usize: function, u32: 128, u32: 1, u32: 1, u32: 256, u32: 1, u32: 1,
+        succeeds!(self.cuda, "cuLaunchKernel", usize: function, u32: 128, u32: 1, u32: 1, u32: 256, u32: 1, u32: 1,
             u32: 0, usize: gpu.stream, *mut *mut c_void: list.as_mut_ptr(), *mut *mut c_void: ptr::null_mut());
     }
 
@@ -162,52 +159,43 @@ impl Sim {
     }
 
     #[expect(clippy::too_many_arguments, reason = "they are the kernel's")]
-    fn check(
-        &self,
-        gpu: &Gpu,
-        at: u64,
-        count: u64,
-        op: u32,
-        rank: usize,
-        ranks: usize,
-        first: u64,
-    ) -> [u64; 3] {
+    fn check(&self, gpu: &Gpu, at: u64, count: u64, op: u32, rank: usize, ranks: usize, first: u64) -> [u64; 3] {
         let preset = [0, 0, 0, u64::MAX, 0, 0];
-        good!(self.cuda, "cuCtxSetCurrent", usize: gpu.context);
-        good!(self.cuda, "cuMemcpyHtoDAsync_v2", u64: gpu.out, *const c_void: preset.as_ptr().cast(), usize: 48, usize: gpu.stream);
+        succeeds!(self.cuda, "cuCtxSetCurrent", usize: gpu.context);
+        succeeds!(self.cuda, "cuMemcpyHtoDAsync_v2", u64: gpu.out, *const c_void: preset.as_ptr().cast(), usize: 48, usize: gpu.stream);
         let (t, op, rank, ranks) = (u64::from(FLOAT), u64::from(op), rank as u64, ranks as u64);
         let mut arguments = [at, count, t, op, rank, ranks, SEED, first, 1000, 1, 0, 1, 1, 0, 0, gpu.out];
         self.launch(gpu, c"fl_nccl_check", &mut arguments);
         let mut found = [0u64; 6];
-        good!(self.cuda, "cuMemcpyDtoHAsync_v2", *mut c_void: found.as_mut_ptr().cast(), u64: gpu.out, usize: 48, usize: gpu.stream);
+        succeeds!(self.cuda, "cuMemcpyDtoHAsync_v2", *mut c_void: found.as_mut_ptr().cast(), u64: gpu.out, usize: 48, usize: gpu.stream);
         [found[0], found[3], found[5]]
     }
 
     /// One call for each GPU of this process, in one group.
     fn group(&self, each: impl Fn(usize, &Gpu) -> c_int) {
-        good!(self.nccl, "ncclGroupStart",);
+        succeeds!(self.nccl, "ncclGroupStart",);
         for (rank, gpu) in self.gpus.iter().enumerate() {
             assert_eq!(each(rank, gpu), 0);
         }
-        good!(self.nccl, "ncclGroupEnd",);
+        succeeds!(self.nccl, "ncclGroupEnd",);
     }
 
     fn send(&self, gpu: &Gpu, part: usize, count: usize, to: usize) {
         let (from, to) = (gpu.send + part as u64 * count as u64 * 4, c_int::try_from(to).unwrap());
-        good!(self.nccl, "ncclSend", u64: from, usize: count, u32: FLOAT, c_int: to, usize: gpu.comm, usize: gpu.stream);
+        succeeds!(self.nccl, "ncclSend", u64: from, usize: count, u32: FLOAT, c_int: to, usize: gpu.comm, usize: gpu.stream);
     }
 
     fn receive(&self, gpu: &Gpu, part: usize, count: usize, from: usize) {
         let (to, from) = (gpu.receive + part as u64 * count as u64 * 4, c_int::try_from(from).unwrap());
-        good!(self.nccl, "ncclRecv", u64: to, usize: count, u32: FLOAT, c_int: from, usize: gpu.comm, usize: gpu.stream);
+        succeeds!(self.nccl, "ncclRecv", u64: to, usize: count, u32: FLOAT, c_int: from, usize: gpu.comm, usize: gpu.stream);
     }
 
     /// An all-reduce of all GPUs of this process, in one group.
     fn all_reduce(&self, count: usize, in_place: bool) -> c_int {
-        good!(self.nccl, "ncclGroupStart",);
+        succeeds!(self.nccl, "ncclGroupStart",);
         for gpu in &self.gpus {
             let to = if in_place { gpu.send } else { gpu.receive };
-            good!(self.nccl, "ncclAllReduce", u64: gpu.send, u64: to, usize: count, u32: FLOAT, u32: SUM, usize: gpu.comm, usize: gpu.stream);
+            succeeds!(self.nccl, "ncclAllReduce", u64: gpu.send, u64: to, usize: count, u32: FLOAT, u32: SUM, usize: gpu.comm, usize: gpu.stream);
         }
         call!(self.nccl, "ncclGroupEnd",)
     }
@@ -216,14 +204,14 @@ impl Sim {
     fn record(&self, second: bool) {
         for gpu in &self.gpus {
             let [start, end] = gpu.events;
-            good!(self.cuda, "cuCtxSetCurrent", usize: gpu.context);
-            good!(self.cuda, "cuEventRecord", usize: if second { end } else { start }, usize: gpu.stream);
+            succeeds!(self.cuda, "cuCtxSetCurrent", usize: gpu.context);
+            succeeds!(self.cuda, "cuEventRecord", usize: if second { end } else { start }, usize: gpu.stream);
         }
     }
 
     fn finish(&self) {
         for gpu in &self.gpus {
-            good!(self.cuda, "cuCtxSetCurrent", usize: gpu.context);
+            succeeds!(self.cuda, "cuCtxSetCurrent", usize: gpu.context);
             while call!(self.cuda, "cuStreamQuery", usize: gpu.stream) != 0 {
                 std::thread::yield_now();
             }
@@ -239,8 +227,8 @@ impl Sim {
         self.finish();
         let took = self.gpus.iter().map(|gpu| {
             let mut milliseconds = 0f32;
-            good!(self.cuda, "cuCtxSetCurrent", usize: gpu.context);
-            good!(self.cuda, "cuEventElapsedTime", *mut f32: &raw mut milliseconds, usize: gpu.events[0], usize: gpu.events[1]);
+            succeeds!(self.cuda, "cuCtxSetCurrent", usize: gpu.context);
+            succeeds!(self.cuda, "cuEventElapsedTime", *mut f32: &raw mut milliseconds, usize: gpu.events[0], usize: gpu.events[1]);
             f64::from(milliseconds) * 1e3 / 20.0
         });
         took.fold(0.0, f64::max)
@@ -248,7 +236,7 @@ impl Sim {
 
     fn destroy(&self) {
         for gpu in &self.gpus {
-            good!(self.nccl, "ncclCommDestroy", usize: gpu.comm);
+            succeeds!(self.nccl, "ncclCommDestroy", usize: gpu.comm);
         }
     }
 }
@@ -279,7 +267,7 @@ fn one_process_reduces_exactly_and_takes_the_tables_times() {
         return;
     }
     let own = "one_process_reduces_exactly_and_takes_the_tables_times";
-    let dir = laid_out(EPYC, "");
+    let dir = library_folder(EPYC, "");
     let level = [("NCCL_P2P_LEVEL", "SYS"), ("NCCL_DEBUG", "INFO")];
     let log = run(own, dir.path(), &level);
     for line in ["TIME 8 38.82 38.16", "TIME 1048576 216.10 217.20", "TIME 134217728 11382.00 11380.00"] {
@@ -317,16 +305,13 @@ fn one_process_for_each_gpu_reduces_exactly_and_takes_as_long() {
         let numbers: Vec<u64> = env::var(id_name).unwrap().split(' ').map(|n| n.parse().unwrap()).collect();
         let id: [u64; 16] = numbers.try_into().unwrap();
         let mut comm = 0usize;
-        good!(sim.nccl, "ncclCommInitRank", *mut usize: &raw mut comm, c_int: 4, [u64; 16]: id, c_int: rank);
+        succeeds!(sim.nccl, "ncclCommInitRank", *mut usize: &raw mut comm, c_int: 4, [u64; 16]: id, c_int: rank);
         sim.gpus[0].comm = comm;
         for bytes in [64, 32 << 20] {
             let count = bytes / 4;
             sim.fill(&sim.gpus[0], usize::try_from(rank).unwrap(), count as u64);
             let time = sim.time(count, false);
-            assert_eq!(
-                sim.wrong(&sim.gpus[0], sim.gpus[0].receive, count as u64, 4),
-                [0, u64::MAX, count as u64]
-            );
+            assert_eq!(sim.wrong(&sim.gpus[0], sim.gpus[0].receive, count as u64, 4), [0, u64::MAX, count as u64]);
             println!("TIME {bytes} {time:.2} {:.2}", sim.time(count, true));
         }
         sim.destroy();
@@ -335,9 +320,8 @@ fn one_process_for_each_gpu_reduces_exactly_and_takes_as_long() {
     if is_child() {
         let sim = Sim::new(&[], 0);
         let mut id = [0u64; 16];
-        good!(sim.nccl, "ncclGetUniqueId", *mut [u64; 16]: &raw mut id);
-        let (own, dir) =
-            ("one_process_for_each_gpu_reduces_exactly_and_takes_as_long", env::var(LIBRARY).unwrap());
+        succeeds!(sim.nccl, "ncclGetUniqueId", *mut [u64; 16]: &raw mut id);
+        let (own, dir) = ("one_process_for_each_gpu_reduces_exactly_and_takes_as_long", env::var(LIBRARY).unwrap());
         let id = text(id);
         let ranks = ["0", "1", "2", "3"].map(|rank| {
             let environment = [
@@ -351,7 +335,7 @@ fn one_process_for_each_gpu_reduces_exactly_and_takes_as_long() {
         ranks.map(log_of).into_iter().for_each(|text| println!("{text}"));
         return;
     }
-    let dir = laid_out(H200, "");
+    let dir = library_folder(H200, "");
     let began = Instant::now();
     let log = run("one_process_for_each_gpu_reduces_exactly_and_takes_as_long", dir.path(), &[]);
     for line in ["TIME 64 19.55 19.41", "TIME 33554432 173.38 173.75"] {
@@ -366,7 +350,7 @@ fn one_process_for_each_gpu_reduces_exactly_and_takes_as_long() {
 const PART: usize = 1000;
 const RANKS: usize = 4;
 
-fn nine(sim: &Sim) {
+fn check_nine_collectives(sim: &Sim) {
     let (part, all) = (PART as u64, (PART * RANKS) as u64);
     let nccl = &sim.nccl;
     let at = |gpu: &Gpu, n: usize| gpu.receive + n as u64 * part * 4;
@@ -430,18 +414,18 @@ fn all_nine_collectives_bring_what_they_should() {
         sim.gpus.iter().enumerate().for_each(|(rank, gpu)| sim.fill(gpu, rank, (PART * RANKS) as u64));
         assert_eq!(sim.all_reduce(PART, false), 0);
         sim.gpus.iter().for_each(|gpu| assert_eq!(sim.wrong(gpu, gpu.receive, PART as u64, RANKS)[0], 0));
-        nine(&sim);
+        check_nine_collectives(&sim);
         // If one rank requests something other than the rest, all of them wait.
-        good!(sim.nccl, "ncclGroupStart",);
+        succeeds!(sim.nccl, "ncclGroupStart",);
         for (rank, gpu) in sim.gpus.iter().enumerate() {
-            good!(sim.nccl, "ncclAllReduce", u64: gpu.send, u64: gpu.receive, usize: 10 + rank % 2, u32: FLOAT, u32: SUM, usize: gpu.comm, usize: gpu.stream);
+            succeeds!(sim.nccl, "ncclAllReduce", u64: gpu.send, u64: gpu.receive, usize: 10 + rank % 2, u32: FLOAT, u32: SUM, usize: gpu.comm, usize: gpu.stream);
         }
-        good!(sim.nccl, "ncclGroupEnd",);
-        good!(sim.cuda, "cuCtxSetCurrent", usize: sim.gpus[0].context);
+        succeeds!(sim.nccl, "ncclGroupEnd",);
+        succeeds!(sim.cuda, "cuCtxSetCurrent", usize: sim.gpus[0].context);
         assert_eq!(call!(sim.cuda, "cuStreamQuery", usize: sim.gpus[0].stream), 600);
         return;
     }
-    let dir = laid_out(H200, "");
+    let dir = library_folder(H200, "");
     let own = "all_nine_collectives_bring_what_they_should";
     let log = run(own, dir.path(), &[("NCCL_DEBUG", "INFO"), ("NCCL_DEBUG_SUBSYS", "P2P")]);
     assert!(log.contains("Channel 01/1 : 2[2] -> 0[0] via P2P/direct pointer"), "{log}");
@@ -459,8 +443,7 @@ fn strict_mode_without_peer_access_finds_no_transport() {
         }
         // SAFETY: the type is that of the header.
         let last = unsafe {
-            let f: Symbol<'_, unsafe extern "C" fn(usize) -> *const c_char> =
-                sim.nccl.get("ncclGetLastError").unwrap();
+            let f: Symbol<'_, unsafe extern "C" fn(usize) -> *const c_char> = sim.nccl.get("ncclGetLastError").unwrap();
             CStr::from_ptr(f(0)).to_str().unwrap()
         };
         println!("LAST {last}");
@@ -470,7 +453,7 @@ fn strict_mode_without_peer_access_finds_no_transport() {
     let strict = [("NCCL_SHM_DISABLE", "1"), ("NCCL_NET_DISABLE_INTRA", "1"), ("NCCL_DEBUG", "INFO")];
     let and = |more: &[(&'static str, &'static str)]| [strict.as_slice(), more].concat();
     let warning = "NCCL WARN No transport found for rank 3[90] -> rank 2[80]\n";
-    let dir = laid_out(H200, "");
+    let dir = library_folder(H200, "");
     assert!(run(own, dir.path(), &strict).contains("CALL 0"));
     let off = run(own, dir.path(), &and(&[("NCCL_P2P_DISABLE", "1")]));
     assert!(off.contains("INIT 0") && off.contains("CALL 2") && off.contains(warning), "{off}");
@@ -478,7 +461,7 @@ fn strict_mode_without_peer_access_finds_no_transport() {
     let at_once = run(own, dir.path(), &and(&[("NCCL_P2P_DISABLE", "1"), ("NCCL_RUNTIME_CONNECT", "0")]));
     assert!(at_once.contains("INIT 2") && at_once.contains(warning), "{at_once}");
     for fault in ["nccl-no-transport", "nccl-shm"] {
-        let dir = laid_out(H200, &format!("[[fault]]\nkind = \"{fault}\"\n"));
+        let dir = library_folder(H200, &format!("[[fault]]\nkind = \"{fault}\"\n"));
         assert!(run(own, dir.path(), &strict).contains("CALL 2"), "{fault}");
     }
 }
@@ -490,7 +473,7 @@ fn without_memory_and_peers_the_network_is_left() {
         assert_eq!((sim.init_all(), sim.all_reduce(16, false)), (0, 0));
         return;
     }
-    let dir = laid_out(EPYC, "");
+    let dir = library_folder(EPYC, "");
     let environment = [("NCCL_SHM_DISABLE", "1"), ("NCCL_P2P_DISABLE", "1"), ("NCCL_DEBUG", "INFO")];
     let log = run("without_memory_and_peers_the_network_is_left", dir.path(), &environment);
     assert!(log.contains("Channel 00/0 : 0[0] -> 1[1] [send] via NET/Socket/0"), "{log}");
@@ -504,20 +487,18 @@ fn what_hangs_can_be_aborted_and_the_stream_is_free_again() {
         assert_eq!((sim.init_all(), sim.all_reduce(1 << 18, false)), (0, 0));
         let query = |gpu: &Gpu| call!(sim.cuda, "cuStreamQuery", usize: gpu.stream);
         for gpu in &sim.gpus {
-            good!(sim.cuda, "cuCtxSetCurrent", usize: gpu.context);
+            succeeds!(sim.cuda, "cuCtxSetCurrent", usize: gpu.context);
             assert_eq!(query(gpu), 600);
             let mut error = 77;
-            good!(sim.nccl, "ncclCommGetAsyncError", usize: gpu.comm, *mut c_int: &raw mut error);
+            succeeds!(sim.nccl, "ncclCommGetAsyncError", usize: gpu.comm, *mut c_int: &raw mut error);
             assert_eq!(error, 0);
-            good!(sim.nccl, "ncclCommAbort", usize: gpu.comm);
+            succeeds!(sim.nccl, "ncclCommAbort", usize: gpu.comm);
             assert_eq!(query(gpu), 0);
         }
         return;
     }
-    let dir = laid_out(
-        EPYC,
-        "[[fault]]\nkind = \"nccl-hang\"\ncollective = \"all_reduce\"\nfrom_bytes = 1048576\n",
-    );
+    let dir =
+        library_folder(EPYC, "[[fault]]\nkind = \"nccl-hang\"\ncollective = \"all_reduce\"\nfrom_bytes = 1048576\n");
     run("what_hangs_can_be_aborted_and_the_stream_is_free_again", dir.path(), &[]);
 }
 
@@ -534,7 +515,7 @@ fn one_element_comes_out_wrong_where_a_fault_says_so() {
         assert_eq!((wrong(1 << 16), wrong(1 << 18)), (vec![0, 0, 0], vec![0, 1, 0]));
         return;
     }
-    let dir = laid_out(EPYC, "[[fault]]\nkind = \"nccl-wrong\"\ngpu = 1\nfrom_bytes = 1048576\n");
+    let dir = library_folder(EPYC, "[[fault]]\nkind = \"nccl-wrong\"\ngpu = 1\nfrom_bytes = 1048576\n");
     run("one_element_comes_out_wrong_where_a_fault_says_so", dir.path(), &[]);
 }
 
@@ -553,7 +534,7 @@ fn what_spoils_transfers_between_two_gpus_spoils_what_nccl_moves_between_them() 
     let test = "what_spoils_transfers_between_two_gpus_spoils_what_nccl_moves_between_them";
     // The ring has an edge from GPU 1 to 2, but none from 2 to 1.
     for pair in ["[1, 2]", "[1, 2]\n[[fault]]\nkind = \"zeros\"\npair = [2, 1]"] {
-        let dir = laid_out(EPYC, &format!("[[fault]]\nkind = \"flip\"\npair = {pair}\n"));
+        let dir = library_folder(EPYC, &format!("[[fault]]\nkind = \"flip\"\npair = {pair}\n"));
         run(test, dir.path(), &[("NCCL_P2P_LEVEL", "SYS")]);
     }
 }
@@ -564,7 +545,7 @@ fn topology_and_graphs_are_written_where_the_environment_says() {
         assert_eq!(Sim::new(&[0, 1, 2, 3], 1024).init_all(), 0);
         return;
     }
-    let dir = laid_out(H200, "");
+    let dir = library_folder(H200, "");
     let [topology, graph] = ["topology.xml", "graph.xml"].map(|n| dir.path().join(n).display().to_string());
     let environment = [
         ("NCCL_TOPO_DUMP_FILE", topology.as_str()),
@@ -573,10 +554,7 @@ fn topology_and_graphs_are_written_where_the_environment_says() {
     ];
     run("topology_and_graphs_are_written_where_the_environment_says", dir.path(), &environment);
     let [topology, graph] = [topology, graph].map(|path| fs::read_to_string(path).unwrap());
-    assert!(
-        topology.contains("<system version=\"1\">") && topology.contains("busid=\"0000:00:09.0\""),
-        "{topology}"
-    );
+    assert!(topology.contains("<system version=\"1\">") && topology.contains("busid=\"0000:00:09.0\""), "{topology}");
     assert!(topology.contains("<nvlink target=") && topology.contains("count=\"18\""), "{topology}");
     assert!(graph.contains("<graph id=\"0\" pattern=\"4\" crossnic=\"0\" nchannels=\"2\""), "{graph}");
     assert_eq!(graph.matches("<gpu dev=\"3\"/>").count(), 4, "{graph}");
@@ -589,9 +567,8 @@ fn what_is_not_simulated_ends_the_process_with_its_name() {
         call!(sim.nccl, "ncclCommSplit", usize: 0);
         return;
     }
-    let dir = laid_out(EPYC, "");
-    let output =
-        child("what_is_not_simulated_ends_the_process_with_its_name", dir.path(), &[]).output().unwrap();
+    let dir = library_folder(EPYC, "");
+    let output = child("what_is_not_simulated_ends_the_process_with_its_name", dir.path(), &[]).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.contains("simgpu: ncclCommSplit is not simulated"), "{stderr}");
     assert_eq!(output.status.signal(), Some(6), "{}", output.status);

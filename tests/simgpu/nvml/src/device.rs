@@ -1,7 +1,7 @@
 //! The devices, their names and their ids.
 
 use crate::state::{Code, Result};
-use crate::state::{Handle, ask, call, device, put, put_text};
+use crate::state::{Handle, call, device, put, put_text, query_device};
 use simgpu_model::scenario::Machine;
 use simgpu_model::{Scenario, events};
 use std::ffi::{CStr, c_char, c_int, c_uint};
@@ -9,7 +9,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint};
 /// A device's PCI address and ids.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pci {
+pub(crate) struct PciInfo {
     legacy: [u8; 16],
     domain: c_uint,
     bus: c_uint,
@@ -20,12 +20,12 @@ pub(crate) struct Pci {
 }
 
 /// The PCI address and ids of a GPU.
-pub(crate) fn pci(scenario: &Scenario, gpu: usize) -> Pci {
+pub(crate) fn pci(scenario: &Scenario, gpu: usize) -> PciInfo {
     let (domain, bus, device) = scenario.machine.address(gpu);
     let [ids, subsystem] = scenario.machine.pci_ids;
     let place = format!("{bus:02X}:{device:02X}.0");
     let legacy = text(&format!("{domain:04X}:{place}"));
-    Pci { legacy, domain, bus, device, ids, subsystem, address: text(&format!("{domain:08X}:{place}")) }
+    PciInfo { legacy, domain, bus, device, ids, subsystem, address: text(&format!("{domain:08X}:{place}")) }
 }
 
 /// Text, padded with zeros.
@@ -120,7 +120,7 @@ unsafe extern "C" fn nvmlDeviceGetHandleByUUID(identity: *const c_char, handle: 
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetIndex(handle: Handle, index: *mut c_uint) -> c_int {
-    ask(handle, |scenario, gpu| {
+    query_device(handle, |scenario, gpu| {
         let place = scenario.visible().iter().position(|g| *g == gpu).ok_or(Code::NOT_FOUND)?;
         // SAFETY: the caller's pointer is valid.
         unsafe { put(index, c_uint::try_from(place).map_err(|_| Code::UNKNOWN)?) }
@@ -130,29 +130,29 @@ unsafe extern "C" fn nvmlDeviceGetIndex(handle: Handle, index: *mut c_uint) -> c
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMinorNumber(handle: Handle, minor: *mut c_uint) -> c_int {
     // SAFETY: the caller's pointer is valid.
-    ask(handle, |_, gpu| unsafe { put(minor, c_uint::try_from(gpu).map_err(|_| Code::UNKNOWN)?) })
+    query_device(handle, |_, gpu| unsafe { put(minor, c_uint::try_from(gpu).map_err(|_| Code::UNKNOWN)?) })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetName(handle: Handle, name: *mut c_char, length: c_uint) -> c_int {
     // SAFETY: the caller's buffer of `length` bytes.
-    ask(handle, |scenario, _| unsafe { put_text(name, length, &scenario.machine.full_name()) })
+    query_device(handle, |scenario, _| unsafe { put_text(name, length, &scenario.machine.full_name()) })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetUUID(handle: Handle, to: *mut c_char, length: c_uint) -> c_int {
     // SAFETY: the caller's buffer of `length` bytes.
-    ask(handle, |_, gpu| unsafe { put_text(to, length, &uuid(gpu)) })
+    query_device(handle, |_, gpu| unsafe { put_text(to, length, &uuid(gpu)) })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetVbiosVersion(handle: Handle, to: *mut c_char, length: c_uint) -> c_int {
     // SAFETY: the caller's buffer of `length` bytes.
-    ask(handle, |_, _| unsafe { put_text(to, length, "95.02.3c.80.b4") })
+    query_device(handle, |_, _| unsafe { put_text(to, length, "95.02.3c.80.b4") })
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetPciInfo_v3(handle: Handle, to: *mut Pci) -> c_int {
+unsafe extern "C" fn nvmlDeviceGetPciInfo_v3(handle: Handle, to: *mut PciInfo) -> c_int {
     // SAFETY: the caller's pointer is valid.
-    ask(handle, |scenario, gpu| unsafe { put(to, pci(scenario, gpu)) })
+    query_device(handle, |scenario, gpu| unsafe { put(to, pci(scenario, gpu)) })
 }

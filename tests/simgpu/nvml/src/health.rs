@@ -1,8 +1,8 @@
 //! Clocks, temperature, power, clock throttle reasons, memory errors, and settings.
 
-use crate::process::now;
+use crate::process::own_usage;
 use crate::state::Code;
-use crate::state::{Handle, ask, put};
+use crate::state::{Handle, put, query_device};
 use simgpu_model::scenario::ComputeMode;
 use simgpu_model::{Scenario, events};
 use std::ffi::{c_int, c_uint};
@@ -27,55 +27,55 @@ fn clock(scenario: &Scenario, kind: c_uint) -> Option<c_uint> {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetClockInfo(handle: Handle, kind: c_uint, to: *mut c_uint) -> c_int {
-    ask(handle, |scenario, gpu| {
+    query_device(handle, |scenario, gpu| {
         let full = clock(scenario, kind).ok_or(Code::INVALID_ARGUMENT)?;
         // SAFETY: the caller's pointer is valid.
-        unsafe { put(to, if now(gpu).busy { full } else { IDLE_MHZ }) }
+        unsafe { put(to, if own_usage(gpu).busy { full } else { IDLE_MHZ }) }
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMaxClockInfo(handle: Handle, kind: c_uint, to: *mut c_uint) -> c_int {
     // SAFETY: the caller's pointer is valid.
-    ask(handle, |scenario, _| unsafe { put(to, clock(scenario, kind).ok_or(Code::INVALID_ARGUMENT)?) })
+    query_device(handle, |scenario, _| unsafe { put(to, clock(scenario, kind).ok_or(Code::INVALID_ARGUMENT)?) })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetTemperature(handle: Handle, sensor: c_uint, to: *mut c_uint) -> c_int {
-    ask(handle, |_, gpu| {
+    query_device(handle, |_, gpu| {
         if sensor != 0 {
             return Err(Code::INVALID_ARGUMENT);
         }
         // SAFETY: the caller's pointer is valid.
-        unsafe { put(to, if now(gpu).busy { 58 } else { 36 }) }
+        unsafe { put(to, if own_usage(gpu).busy { 58 } else { 36 }) }
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetPowerUsage(handle: Handle, milliwatts: *mut c_uint) -> c_int {
     // SAFETY: the caller's pointer is valid.
-    ask(handle, |_, gpu| unsafe { put(milliwatts, if now(gpu).busy { 180_000 } else { 21_000 }) })
+    query_device(handle, |_, gpu| unsafe { put(milliwatts, if own_usage(gpu).busy { 180_000 } else { 21_000 }) })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetCurrentClocksThrottleReasons(handle: Handle, reasons: *mut u64) -> c_int {
     // SAFETY: the caller's pointer is valid.
-    ask(handle, |scenario, gpu| unsafe {
+    query_device(handle, |scenario, gpu| unsafe {
         let held = if events::is_hot(scenario, gpu) { HOT } else { 0 };
-        put(reasons, if now(gpu).busy { held } else { IDLE })
+        put(reasons, if own_usage(gpu).busy { held } else { IDLE })
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetPerformanceState(handle: Handle, state: *mut c_uint) -> c_int {
     // SAFETY: the caller's pointer is valid.
-    ask(handle, |_, gpu| unsafe { put(state, if now(gpu).busy { 0 } else { 8 }) })
+    query_device(handle, |_, gpu| unsafe { put(state, if own_usage(gpu).busy { 0 } else { 8 }) })
 }
 
 /// A field value that is queried by its id.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-struct Field {
+struct FieldValue {
     id: c_uint,
     scope: c_uint,
     timestamp: i64,
@@ -99,7 +99,8 @@ fn field(scenario: &Scenario, gpu: usize, id: c_uint) -> Option<u64> {
         145 => Some(u64::from(machine.remap_failed.contains(&gpu))),
         230 if machine.recovery_untold => None,
         230 => {
-            let before = machine.recovery.iter().find(|asked| asked.gpu == gpu).map(|asked| asked.action);
+            let before =
+                machine.recovery.iter().find(|requested| requested.gpu == gpu).map(|requested| requested.action);
             Some(on().filter_map(|event| event.recovery).last().or(before).unwrap_or_default())
         }
         _ => None,
@@ -107,19 +108,19 @@ fn field(scenario: &Scenario, gpu: usize, id: c_uint) -> Option<u64> {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetFieldValues(handle: Handle, count: c_int, fields: *mut Field) -> c_int {
-    ask(handle, |scenario, gpu| {
+unsafe extern "C" fn nvmlDeviceGetFieldValues(handle: Handle, count: c_int, fields: *mut FieldValue) -> c_int {
+    query_device(handle, |scenario, gpu| {
         let count = usize::try_from(count).map_err(|_| Code::INVALID_ARGUMENT)?;
         if fields.is_null() {
             return Err(Code::INVALID_ARGUMENT);
         }
         for n in 0..count {
             // SAFETY: the caller's `count` fields.
-            let asked = unsafe { &mut *fields.wrapping_add(n) };
-            match field(scenario, gpu, asked.id) {
+            let requested = unsafe { &mut *fields.wrapping_add(n) };
+            match field(scenario, gpu, requested.id) {
                 // 3 is the type of an unsigned 64-bit value.
-                Some(value) => (asked.kind, asked.result, asked.value) = (3, 0, value),
-                None => asked.result = Code::NOT_SUPPORTED.0,
+                Some(value) => (requested.kind, requested.result, requested.value) = (3, 0, value),
+                None => requested.result = Code::NOT_SUPPORTED.0,
             }
         }
         Ok(())
@@ -128,13 +129,8 @@ unsafe extern "C" fn nvmlDeviceGetFieldValues(handle: Handle, count: c_int, fiel
 
 /// Memory errors by NVML's numbers: 0 corrected, 1 uncorrected; since the driver's start or over the GPU's life.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetTotalEccErrors(
-    handle: Handle,
-    kind: c_uint,
-    _over: c_uint,
-    to: *mut u64,
-) -> c_int {
-    ask(handle, |scenario, gpu| {
+unsafe extern "C" fn nvmlDeviceGetTotalEccErrors(handle: Handle, kind: c_uint, _over: c_uint, to: *mut u64) -> c_int {
+    query_device(handle, |scenario, gpu| {
         if !scenario.machine.ecc {
             return Err(Code::NOT_SUPPORTED);
         }
@@ -148,7 +144,7 @@ unsafe extern "C" fn nvmlDeviceGetTotalEccErrors(
 /// GPUs that remap rows retire no pages.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetRetiredPagesPendingStatus(handle: Handle, _to: *mut c_uint) -> c_int {
-    ask(handle, |_, _| Err(Code::NOT_SUPPORTED))
+    query_device(handle, |_, _| Err(Code::NOT_SUPPORTED))
 }
 
 /// Utilisation of a GPU in percent: kernels, and memory.
@@ -161,9 +157,9 @@ struct Utilization {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetUtilizationRates(handle: Handle, to: *mut Utilization) -> c_int {
-    ask(handle, |scenario, gpu| {
+    query_device(handle, |scenario, gpu| {
         let others = scenario.machine.in_use.iter().filter(|u| u.gpu == gpu).map(|u| u.busy).max();
-        let busy = if now(gpu).busy { 100 } else { others.unwrap_or_default() };
+        let busy = if own_usage(gpu).busy { 100 } else { others.unwrap_or_default() };
         // SAFETY: the caller's pointer is valid.
         unsafe { put(to, Utilization { gpu: busy, memory: busy / 2 }) }
     })
@@ -171,7 +167,7 @@ unsafe extern "C" fn nvmlDeviceGetUtilizationRates(handle: Handle, to: *mut Util
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetComputeMode(handle: Handle, to: *mut c_uint) -> c_int {
-    ask(handle, |scenario, _| {
+    query_device(handle, |scenario, _| {
         let mode = match scenario.machine.compute_mode {
             ComputeMode::Default => 0,
             ComputeMode::Prohibited => 2,
@@ -185,7 +181,7 @@ unsafe extern "C" fn nvmlDeviceGetComputeMode(handle: Handle, to: *mut c_uint) -
 /// Whether a GPU is split into instances now, and after the next reset. GPUs without ECC do not support it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMigMode(handle: Handle, now: *mut c_uint, next: *mut c_uint) -> c_int {
-    ask(handle, |scenario, gpu| {
+    query_device(handle, |scenario, gpu| {
         let split = scenario.machine.mig.contains(&gpu);
         if !split && !scenario.machine.ecc {
             return Err(Code::NOT_SUPPORTED);

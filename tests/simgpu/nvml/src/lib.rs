@@ -2,10 +2,7 @@
 //! `simgpu.toml` next to the library's own file; what this process does on the GPUs is queried from the simulated libcuda,
 //! if it is loaded. A panic here ends the process with its message.
 
-#![expect(
-    unsafe_code,
-    reason = "the interface is one of C: exported names, and pointers that the caller vouches for"
-)]
+#![expect(unsafe_code, reason = "the interface is one of C: exported names, and pointers that the caller vouches for")]
 
 mod device;
 mod health;
@@ -17,12 +14,12 @@ mod stubs;
 use crate::state::{Code, Result, code};
 use crate::state::{call, hang, put, put_text, start, stop};
 use simgpu_model::scenario::{Kind, NvmlHangs};
-use simgpu_model::{Scenario, Status, beside};
+use simgpu_model::{Scenario, Status, library_folder};
 use std::ffi::{c_char, c_int, c_uint};
 
 #[expect(clippy::print_stderr, reason = "there is no other way to say what is wrong with a scenario")]
-fn read() -> Result<Scenario> {
-    let scenario = beside::scenario().map_err(|why| {
+fn read_scenario() -> Result<Scenario> {
+    let scenario = library_folder::scenario().map_err(|why| {
         eprintln!("simgpu: {why}");
         Code::UNKNOWN
     })?;
@@ -31,18 +28,18 @@ fn read() -> Result<Scenario> {
     if scenario.machine.nvml_hangs == NvmlHangs::Start {
         hang();
     }
-    let unfit = scenario.fault.iter().any(|f| f.kind == Kind::Init && f.code == mismatch);
-    if unfit { Err(Code::VERSION_MISMATCH) } else { Ok(scenario) }
+    let mismatched = scenario.fault.iter().any(|f| f.kind == Kind::Init && f.code == mismatch);
+    if mismatched { Err(Code::VERSION_MISMATCH) } else { Ok(scenario) }
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlInit_v2() -> c_int {
-    code(start(read))
+    code(start(read_scenario))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlInitWithFlags(_flags: c_uint) -> c_int {
-    code(start(read))
+    code(start(read_scenario))
 }
 
 #[unsafe(no_mangle)]

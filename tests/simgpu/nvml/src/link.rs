@@ -1,28 +1,27 @@
 //! Links: PCIe as it is now and at its maximum, and NVLink; and what NVML reports about pairs of GPUs.
 
-use crate::device::{Pci, pci};
-use crate::process::now;
+use crate::device::{PciInfo, pci};
+use crate::process::own_usage;
 use crate::state::{Code, Result};
-use crate::state::{Handle, ask, gpu, put};
+use crate::state::{Handle, gpu, put, query_device};
 use simgpu_model::scenario::{Fault, Kind, NvLink};
 use simgpu_model::{Scenario, events};
 use std::ffi::{c_int, c_uint};
 
 /// Generation and width of a GPU's PCIe link under load.
-fn loaded(scenario: &Scenario, gpu: usize) -> (u32, u32) {
+fn pcie_under_load(scenario: &Scenario, gpu: usize) -> (u32, u32) {
     let narrow = scenario.fault.iter().filter(|f| f.kind == Kind::Narrow && f.gpu == Some(gpu));
     let pcie = scenario.machine.pcie;
-    let (r#gen, width) = narrow.fold((pcie.r#gen, pcie.width), |(r#gen, width), f| {
-        (f.r#gen.unwrap_or(r#gen), f.width.unwrap_or(width))
-    });
+    let (r#gen, width) =
+        narrow.fold((pcie.r#gen, pcie.width), |(r#gen, width), f| (f.r#gen.unwrap_or(r#gen), f.width.unwrap_or(width)));
     (r#gen, events::lanes(scenario, gpu).unwrap_or(width))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetCurrPcieLinkGeneration(handle: Handle, to: *mut c_uint) -> c_int {
-    ask(handle, |scenario, gpu| {
-        let (r#gen, _) = loaded(scenario, gpu);
-        let found = if now(gpu).busy { r#gen } else { r#gen.min(scenario.machine.pcie.idle_gen) };
+    query_device(handle, |scenario, gpu| {
+        let (r#gen, _) = pcie_under_load(scenario, gpu);
+        let found = if own_usage(gpu).busy { r#gen } else { r#gen.min(scenario.machine.pcie.idle_gen) };
         // SAFETY: the caller's pointer is valid.
         unsafe { put(to, found) }
     })
@@ -31,25 +30,25 @@ unsafe extern "C" fn nvmlDeviceGetCurrPcieLinkGeneration(handle: Handle, to: *mu
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetCurrPcieLinkWidth(handle: Handle, to: *mut c_uint) -> c_int {
     // SAFETY: the caller's pointer is valid.
-    ask(handle, |scenario, gpu| unsafe { put(to, loaded(scenario, gpu).1) })
+    query_device(handle, |scenario, gpu| unsafe { put(to, pcie_under_load(scenario, gpu).1) })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMaxPcieLinkGeneration(handle: Handle, to: *mut c_uint) -> c_int {
     // SAFETY: the caller's pointer is valid.
-    ask(handle, |scenario, _| unsafe { put(to, scenario.machine.pcie.r#gen) })
+    query_device(handle, |scenario, _| unsafe { put(to, scenario.machine.pcie.r#gen) })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMaxPcieLinkWidth(handle: Handle, to: *mut c_uint) -> c_int {
     // SAFETY: the caller's pointer is valid.
-    ask(handle, |scenario, _| unsafe { put(to, scenario.machine.pcie.width) })
+    query_device(handle, |scenario, _| unsafe { put(to, scenario.machine.pcie.width) })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetPcieReplayCounter(handle: Handle, to: *mut c_uint) -> c_int {
     // SAFETY: the caller's pointer is valid.
-    ask(handle, |_, _| unsafe { put(to, 0) })
+    query_device(handle, |_, _| unsafe { put(to, 0) })
 }
 
 /// The machine's NVLink description, if it has a link with this number.
@@ -60,7 +59,7 @@ fn nvlink(scenario: &Scenario, link: c_uint) -> Result<NvLink> {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetNvLinkState(handle: Handle, link: c_uint, up: *mut c_uint) -> c_int {
-    ask(handle, |scenario, gpu| {
+    query_device(handle, |scenario, gpu| {
         let all = nvlink(scenario, link)?.links;
         let silent = |f: &&Fault| f.kind == Kind::NvlinkError && f.gpu.is_none_or(|g| g == gpu);
         if let Some(fault) = scenario.fault.iter().find(silent) {
@@ -74,7 +73,7 @@ unsafe extern "C" fn nvmlDeviceGetNvLinkState(handle: Handle, link: c_uint, up: 
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetNvLinkVersion(handle: Handle, link: c_uint, to: *mut c_uint) -> c_int {
-    ask(handle, |scenario, _| {
+    query_device(handle, |scenario, _| {
         let found = nvlink(scenario, link)?;
         // SAFETY: the caller's pointer is valid.
         unsafe { put(to, found.version) }
@@ -83,12 +82,8 @@ unsafe extern "C" fn nvmlDeviceGetNvLinkVersion(handle: Handle, link: c_uint, to
 
 /// Switches are not visible in a virtual machine; links without switches lead to the other GPUs in turn.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetNvLinkRemotePciInfo_v2(
-    handle: Handle,
-    link: c_uint,
-    to: *mut Pci,
-) -> c_int {
-    ask(handle, |scenario, gpu| {
+unsafe extern "C" fn nvmlDeviceGetNvLinkRemotePciInfo_v2(handle: Handle, link: c_uint, to: *mut PciInfo) -> c_int {
+    query_device(handle, |scenario, gpu| {
         if nvlink(scenario, link)?.switch {
             return Err(Code::NOT_SUPPORTED);
         }
@@ -111,13 +106,8 @@ const PCI: c_uint = 4;
 const NOT_SUPPORTED: c_uint = 5;
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetP2PStatus(
-    a: Handle,
-    b: Handle,
-    index: c_uint,
-    status: *mut c_uint,
-) -> c_int {
-    ask(a, |scenario, from| {
+unsafe extern "C" fn nvmlDeviceGetP2PStatus(a: Handle, b: Handle, index: c_uint, status: *mut c_uint) -> c_int {
+    query_device(a, |scenario, from| {
         let to = gpu(scenario, b)?;
         if from == to {
             return Err(Code::INVALID_ARGUMENT);
@@ -138,7 +128,7 @@ unsafe extern "C" fn nvmlDeviceGetP2PStatus(
 /// The distance between two GPUs: 40 within one NUMA node, 50 across sockets.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetTopologyCommonAncestor(a: Handle, b: Handle, level: *mut c_uint) -> c_int {
-    ask(a, |scenario, from| {
+    query_device(a, |scenario, from| {
         let to = gpu(scenario, b)?;
         let numa = |gpu| scenario.machine.numa.get(gpu);
         let found = if numa(from) == numa(to) { 40 } else { 50 };

@@ -2,7 +2,7 @@
 //! which the simulated libcuda reports if it is loaded.
 
 use crate::state::{Code, Result};
-use crate::state::{Handle, ask, call, put, put_text};
+use crate::state::{Handle, call, put, put_text, query_device};
 use libloading::os::unix::{Library, RTLD_LAZY};
 use simgpu_model::Scenario;
 use std::ffi::{c_char, c_int, c_uint};
@@ -10,7 +10,7 @@ use std::ffi::{c_char, c_int, c_uint};
 /// Memory sizes in bytes.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-struct Memory {
+struct MemoryInfo {
     total: u64,
     free: u64,
     used: u64,
@@ -19,7 +19,7 @@ struct Memory {
 /// The same, plus what the driver reserves for itself.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-struct Memory2 {
+struct MemoryInfoV2 {
     version: c_uint,
     total: u64,
     reserved: u64,
@@ -30,7 +30,7 @@ struct Memory2 {
 /// A process on a GPU.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-struct Process {
+struct ProcessInfo {
     pid: c_uint,
     bytes: u64,
     gpu_instance: c_uint,
@@ -43,61 +43,60 @@ const NONE: c_uint = c_uint::MAX;
 /// Total, reserved and used bytes of a GPU.
 fn memory(scenario: &Scenario, gpu: usize) -> (u64, u64, u64) {
     let machine = &scenario.machine;
-    (machine.memory_mib << 20, machine.reserved_mib << 20, machine.taken(gpu) + now(gpu).used)
+    (machine.memory_mib << 20, machine.reserved_mib << 20, machine.taken(gpu) + own_usage(gpu).used)
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetMemoryInfo(handle: Handle, to: *mut Memory) -> c_int {
-    ask(handle, |scenario, gpu| {
+unsafe extern "C" fn nvmlDeviceGetMemoryInfo(handle: Handle, to: *mut MemoryInfo) -> c_int {
+    query_device(handle, |scenario, gpu| {
         let (total, reserved, used) = memory(scenario, gpu);
         let used = reserved + used;
         // SAFETY: the caller's pointer is valid.
-        unsafe { put(to, Memory { total, free: total.saturating_sub(used), used }) }
+        unsafe { put(to, MemoryInfo { total, free: total.saturating_sub(used), used }) }
     })
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(handle: Handle, to: *mut Memory2) -> c_int {
-    ask(handle, |scenario, gpu| {
+unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(handle: Handle, to: *mut MemoryInfoV2) -> c_int {
+    query_device(handle, |scenario, gpu| {
         let (total, reserved, used) = memory(scenario, gpu);
         let free = total.saturating_sub(reserved + used);
-        let version = c_uint::try_from(size_of::<Memory2>()).map_err(|_| Code::UNKNOWN)? | 2 << 24;
+        let version = c_uint::try_from(size_of::<MemoryInfoV2>()).map_err(|_| Code::UNKNOWN)? | 2 << 24;
         // SAFETY: the caller's pointer is valid.
-        unsafe { put(to, Memory2 { version, total, reserved, free, used }) }
+        unsafe { put(to, MemoryInfoV2 { version, total, reserved, free, used }) }
     })
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetBAR1MemoryInfo(handle: Handle, to: *mut Memory) -> c_int {
-    ask(handle, |scenario, gpu| {
+unsafe extern "C" fn nvmlDeviceGetBAR1MemoryInfo(handle: Handle, to: *mut MemoryInfo) -> c_int {
+    query_device(handle, |scenario, gpu| {
         let (total, used) = (scenario.machine.bar1_mib << 20, scenario.machine.bar1_used(gpu));
         // SAFETY: the caller's pointer is valid. BAR1's structure also has the order total, free, used.
-        unsafe { put(to, Memory { total, free: total.saturating_sub(used), used }) }
+        unsafe { put(to, MemoryInfo { total, free: total.saturating_sub(used), used }) }
     })
 }
 
-fn one(pid: c_uint, bytes: u64) -> Process {
-    Process { pid, bytes, gpu_instance: NONE, compute_instance: NONE }
+fn process_info(pid: c_uint, bytes: u64) -> ProcessInfo {
+    ProcessInfo { pid, bytes, gpu_instance: NONE, compute_instance: NONE }
 }
 
 /// Other processes on a GPU that compute, or that use it for graphics.
-fn others(scenario: &Scenario, gpu: usize, draws: bool) -> impl Iterator<Item = Process> {
-    let named =
-        scenario.machine.in_use.iter().filter(move |u| u.gpu == gpu && u.draws == draws && !u.unnamed);
-    named.map(|u| one(u.pid, u.mib << 20))
+fn others(scenario: &Scenario, gpu: usize, draws: bool) -> impl Iterator<Item = ProcessInfo> {
+    let named = scenario.machine.in_use.iter().filter(move |u| u.gpu == gpu && u.draws == draws && !u.unnamed);
+    named.map(|u| process_info(u.pid, u.mib << 20))
 }
 
 /// All processes that compute on a GPU, including this one if it has a context.
-fn processes(scenario: &Scenario, gpu: usize) -> Vec<Process> {
-    let now = now(gpu);
-    others(scenario, gpu, false).chain(now.context.then(|| one(std::process::id(), now.used))).collect()
+fn processes(scenario: &Scenario, gpu: usize) -> Vec<ProcessInfo> {
+    let now = own_usage(gpu);
+    others(scenario, gpu, false).chain(now.context.then(|| process_info(std::process::id(), now.used))).collect()
 }
 
 /// Writes a list to `to`, which has room for `count` entries, and its length to `count`.
 ///
 /// # Safety
 /// `count` is null or readable and writable, and `to` has room for that many unless it is 0.
-unsafe fn put_list(found: &[Process], count: *mut c_uint, to: *mut Process) -> Result<()> {
+unsafe fn put_list(found: &[ProcessInfo], count: *mut c_uint, to: *mut ProcessInfo) -> Result<()> {
     if count.is_null() {
         return Err(Code::INVALID_ARGUMENT);
     }
@@ -120,20 +119,20 @@ unsafe fn put_list(found: &[Process], count: *mut c_uint, to: *mut Process) -> R
 unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(
     handle: Handle,
     count: *mut c_uint,
-    to: *mut Process,
+    to: *mut ProcessInfo,
 ) -> c_int {
     // SAFETY: the caller's pointers are valid.
-    ask(handle, |scenario, gpu| unsafe { put_list(&processes(scenario, gpu), count, to) })
+    query_device(handle, |scenario, gpu| unsafe { put_list(&processes(scenario, gpu), count, to) })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetGraphicsRunningProcesses_v3(
     handle: Handle,
     count: *mut c_uint,
-    to: *mut Process,
+    to: *mut ProcessInfo,
 ) -> c_int {
     // SAFETY: the caller's pointers are valid.
-    ask(handle, |scenario, gpu| unsafe {
+    query_device(handle, |scenario, gpu| unsafe {
         put_list(&others(scenario, gpu, true).collect::<Vec<_>>(), count, to)
     })
 }
@@ -156,7 +155,7 @@ const RTLD_NOLOAD: i32 = 4;
 
 /// This process's current use of a GPU.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Now {
+pub(crate) struct ProcessUsage {
     /// Bytes of memory in use.
     pub(crate) used: u64,
     /// Whether it has a context.
@@ -166,16 +165,16 @@ pub(crate) struct Now {
 }
 
 /// This process's current use of a GPU.
-pub(crate) fn now(gpu: usize) -> Now {
+pub(crate) fn own_usage(gpu: usize) -> ProcessUsage {
     // SAFETY: nothing is loaded, so no initialiser runs.
     let library = unsafe { Library::open(Some("libcuda.so.1"), RTLD_LAZY | RTLD_NOLOAD) };
-    let Ok(library) = library else { return Now::default() };
+    let Ok(library) = library else { return ProcessUsage::default() };
     // SAFETY: the simulated libcuda's function has this type; NVIDIA's library has no function of this name.
-    let ask = unsafe { library.get::<unsafe extern "C" fn(usize, *mut [u64; 3])>(b"simgpu_now\0") };
-    let Ok(ask) = ask else { return Now::default() };
+    let usage_function = unsafe { library.get::<unsafe extern "C" fn(usize, *mut [u64; 3])>(b"simgpu_now\0") };
+    let Ok(usage_function) = usage_function else { return ProcessUsage::default() };
     let mut found = [0; 3];
     // SAFETY: the function writes three numbers.
-    unsafe { ask(gpu, &raw mut found) };
+    unsafe { usage_function(gpu, &raw mut found) };
     let [used, context, busy] = found;
-    Now { used, context: context != 0, busy: busy != 0 }
+    ProcessUsage { used, context: context != 0, busy: busy != 0 }
 }

@@ -50,7 +50,7 @@ pub(crate) fn hang() -> ! {
 }
 
 /// Makes a query about one device.
-pub(crate) fn ask(device: Handle, f: impl FnOnce(&Scenario, usize) -> Result<()>) -> c_int {
+pub(crate) fn query_device(device: Handle, f: impl FnOnce(&Scenario, usize) -> Result<()>) -> c_int {
     call(|scenario| f(scenario, gpu(scenario, device)?))
 }
 

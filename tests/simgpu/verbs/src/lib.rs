@@ -1,17 +1,14 @@
 //! A simulated `libibverbs.so.1`: RDMA cards whose transfers go through a socket between two processes of one host. Their
 //! faults are in the scenario next to the library. A panic here ends the process with its message.
 
-#![expect(
-    unsafe_code,
-    reason = "the interface is one of C: exported names, and pointers that the caller vouches for"
-)]
+#![expect(unsafe_code, reason = "the interface is one of C: exported names, and pointers that the caller vouches for")]
 
 mod memory;
 mod work;
 
-use memory::{Completion, Context, Device, Pair, Queue, Region, Registered};
+use memory::{Completion, CompletionQueue, Context, Device, MemoryRegion, QueuePair, Registration};
 use simgpu_model::scenario::{VerbsFault, VerbsKind};
-use simgpu_model::{Scenario, beside};
+use simgpu_model::{Scenario, library_folder};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use work::{Burst, post};
@@ -28,7 +25,7 @@ const RATE: u64 = 100;
 fn scenario() -> &'static Scenario {
     static READ: OnceLock<Scenario> = OnceLock::new();
     READ.get_or_init(|| {
-        beside::scenario().unwrap_or_else(|why| {
+        library_folder::scenario().unwrap_or_else(|why| {
             eprintln!("simgpu: {why}");
             std::process::abort();
         })
@@ -59,9 +56,7 @@ unsafe extern "C" {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut Device {
-    let one = |name: &String| {
-        Box::into_raw(Box::new(Device { name: CString::new(name.as_str()).unwrap_or_default() }))
-    };
+    let one = |name: &String| Box::into_raw(Box::new(Device { name: CString::new(name.as_str()).unwrap_or_default() }));
     let mut all: Vec<_> = scenario().verbs.devices.iter().map(one).collect();
     // SAFETY: the caller's pointer is valid.
     unsafe { *count = c_int::try_from(all.len()).unwrap_or_default() };
@@ -106,12 +101,7 @@ unsafe extern "C" fn ibv_query_port(_context: *mut Context, port: u8, attr: *mut
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_query_gid(
-    _context: *mut Context,
-    _port: u8,
-    index: c_int,
-    gid: *mut [u8; 16],
-) -> c_int {
+unsafe extern "C" fn ibv_query_gid(_context: *mut Context, _port: u8, index: c_int, gid: *mut [u8; 16]) -> c_int {
     // SAFETY: the caller's 16 bytes.
     unsafe { gid.write([0; 16]) };
     if index < 8 { 0 } else { -1 }
@@ -129,25 +119,16 @@ extern "C" fn ibv_dealloc_pd(_domain: *mut c_void) -> c_int {
 
 /// # Safety
 /// The domain is a context.
-unsafe fn register(domain: *mut c_void, address: u64, bytes: usize, gpu: bool) -> *mut Registered {
+unsafe fn register(domain: *mut c_void, address: u64, bytes: usize, gpu: bool) -> *mut MemoryRegion {
     let context = domain.cast::<Context>();
     // SAFETY: guaranteed by the caller.
     let device = unsafe { &(*(*context).device).name };
-    if faults(Some(VerbsKind::Unregistered), device).any(|fault| fault.gpu.is_none_or(|wanted| wanted == gpu))
-    {
+    if faults(Some(VerbsKind::Unregistered), device).any(|fault| fault.gpu.is_none_or(|wanted| wanted == gpu)) {
         return fail(12);
     }
-    let key = memory::add(Region { address, bytes: bytes as u64, gpu });
+    let key = memory::add(Registration { address, bytes: bytes as u64, gpu });
     let address = std::ptr::null_mut();
-    Box::into_raw(Box::new(Registered {
-        context,
-        domain,
-        address,
-        length: bytes,
-        handle: 0,
-        lkey: key,
-        rkey: key,
-    }))
+    Box::into_raw(Box::new(MemoryRegion { context, domain, address, length: bytes, handle: 0, lkey: key, rkey: key }))
 }
 
 #[unsafe(no_mangle)]
@@ -156,9 +137,9 @@ unsafe extern "C" fn ibv_reg_mr(
     address: *mut c_void,
     bytes: usize,
     _access: c_int,
-) -> *mut Registered {
+) -> *mut MemoryRegion {
     // GPU memory cannot be registered this way, as without nvidia_peermem.
-    if memory::card(address.addr() as u64, &mut [0], false) {
+    if memory::access_gpu_memory(address.addr() as u64, &mut [0], false) {
         return fail(14);
     }
     // SAFETY: the caller's domain.
@@ -173,15 +154,15 @@ unsafe extern "C" fn ibv_reg_dmabuf_mr(
     iova: u64,
     _descriptor: c_int,
     _access: c_int,
-) -> *mut Registered {
+) -> *mut MemoryRegion {
     // SAFETY: the caller's domain.
     unsafe { register(domain, iova, bytes, true) }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_dereg_mr(registered: *mut Registered) -> c_int {
+unsafe extern "C" fn ibv_dereg_mr(region: *mut MemoryRegion) -> c_int {
     // SAFETY: `register` created it.
-    memory::remove(unsafe { (*registered).rkey });
+    memory::remove(unsafe { (*region).rkey });
     0
 }
 
@@ -192,17 +173,17 @@ extern "C" fn ibv_create_cq(
     _own: *mut c_void,
     _channel: *mut c_void,
     _vector: c_int,
-) -> *mut Queue {
-    Box::into_raw(Box::new(Queue { context, done: Mutex::default() }))
+) -> *mut CompletionQueue {
+    Box::into_raw(Box::new(CompletionQueue { context, done: Mutex::default() }))
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ibv_destroy_cq(_queue: *mut Queue) -> c_int {
+extern "C" fn ibv_destroy_cq(_queue: *mut CompletionQueue) -> c_int {
     0
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_create_qp(domain: *mut c_void, init: *const *mut Queue) -> *mut Pair {
+unsafe extern "C" fn ibv_create_qp(domain: *mut c_void, init: *const *mut CompletionQueue) -> *mut QueuePair {
     // SAFETY: the domain is an open context.
     let device = unsafe { &(*(*domain.cast::<Context>()).device).name };
     if work::serve(device).is_err() {
@@ -212,20 +193,20 @@ unsafe extern "C" fn ibv_create_qp(domain: *mut c_void, init: *const *mut Queue)
     let queue = unsafe { *init.add(1) };
     let (context, reserved) = (domain.cast(), [std::ptr::null_mut(); 5]);
     let number = std::process::id();
-    Box::into_raw(Box::new(Pair {
+    Box::into_raw(Box::new(QueuePair {
         context,
         reserved,
         handle: 0,
         number,
         queue,
-        other: 0,
+        remote_qp: 0,
         posted: 0,
         burst: Burst::default(),
     }))
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_modify_qp(pair: *mut Pair, attr: *const u32, _mask: c_int) -> c_int {
+unsafe extern "C" fn ibv_modify_qp(pair: *mut QueuePair, attr: *const u32, _mask: c_int) -> c_int {
     // SAFETY: the caller's structures: the state, and the number of the other queue pair.
     let (state, other, device) = unsafe { (*attr, *attr.add(7), &(*(*(*pair).context).device).name) };
     if state == 2 {
@@ -233,13 +214,13 @@ unsafe extern "C" fn ibv_modify_qp(pair: *mut Pair, attr: *const u32, _mask: c_i
             return ETIMEDOUT;
         }
         // SAFETY: as above.
-        unsafe { (*pair).other = other };
+        unsafe { (*pair).remote_qp = other };
     }
     0
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ibv_destroy_qp(_pair: *mut Pair) -> c_int {
+extern "C" fn ibv_destroy_qp(_pair: *mut QueuePair) -> c_int {
     0
 }
 
@@ -254,7 +235,7 @@ extern "C" fn ibv_wc_status_str(status: c_int) -> *const c_char {
     text.as_ptr()
 }
 
-unsafe extern "C" fn poll(queue: *mut Queue, _count: c_int, to: *mut Completion) -> c_int {
+unsafe extern "C" fn poll(queue: *mut CompletionQueue, _count: c_int, to: *mut Completion) -> c_int {
     // SAFETY: the caller's queue.
     let mut done = unsafe { &*queue }.done.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(completion) = done.pop_front() else { return 0 };

@@ -1,8 +1,8 @@
 //! Work requests: a transfer is done when it is posted, and its completion is put into the queue.
 
-use crate::memory::{self, Completion, Pair, Place, Region, Work};
+use crate::memory::{self, Completion, QueuePair, Registration, ScatterGatherEntry, WorkRequest};
 use crate::{RATE, REMOTE_ACCESS, RETRY_EXCEEDED, faults};
-use simgpu_model::beside::{count, count_data};
+use simgpu_model::library_folder::{count, count_data};
 use simgpu_model::scenario::{VerbsFault, VerbsKind};
 use std::ffi::{CStr, CString, c_int};
 use std::io::{self, Read, Write};
@@ -12,16 +12,20 @@ use std::sync::{Mutex, Once, PoisonError};
 use std::thread::{self, park, sleep};
 use std::time::{Duration, Instant};
 
-pub(crate) unsafe extern "C" fn post(pair: *mut Pair, work: *mut Work, _refused: *mut *mut Work) -> c_int {
+pub(crate) unsafe extern "C" fn post(
+    pair: *mut QueuePair,
+    work: *mut WorkRequest,
+    _refused: *mut *mut WorkRequest,
+) -> c_int {
     // SAFETY: the caller's structures.
     let (pair, work) = unsafe { (&mut *pair, &*work) };
     // SAFETY: as above; there is exactly one scatter/gather entry.
-    let place = unsafe { &*work.places };
+    let entry = unsafe { &*work.sg_list };
     pair.posted += 1;
     // SAFETY: the context is open.
     let device = unsafe { &(*(*pair.context).device).name };
-    let (bytes, read) = (u64::from(place.bytes), work.what == 4);
-    let Some(region) = memory::by_rkey(place.lkey, place.address, bytes) else { return crate::EINVAL };
+    let (bytes, read) = (u64::from(entry.bytes), work.opcode == 4);
+    let Some(region) = memory::by_rkey(entry.lkey, entry.address, bytes) else { return crate::EINVAL };
     let concerns = |fault: &&VerbsFault| {
         bytes >= fault.from_bytes
             && fault.read.is_none_or(|wanted| wanted == read)
@@ -30,15 +34,15 @@ pub(crate) unsafe extern "C" fn post(pair: *mut Pair, work: *mut Work, _refused:
     };
     let fault = faults(None, device).find(concerns).map(|fault| fault.kind);
     let begun = Instant::now();
-    let status = transfer(&region, place, work, (pair.other, device), fault);
+    let status = transfer(&region, entry, work, (pair.remote_qp, device), fault);
     let Some(status) = status else { return 0 };
     // Small transfers are not slowed down, and one that is lost or failed ends immediately.
     if bytes >= 1 << 16 && fault.is_none_or(|kind| !matches!(kind, VerbsKind::Error | VerbsKind::Dropped)) {
         let slow = if fault == Some(VerbsKind::Slow) { 10 } else { 1 };
         pair.burst.pace(begun, bytes, !read, Duration::from_micros(slow * bytes / RATE));
     }
-    let (id, what, vendor) = (work.id, work.what, 0);
-    let completion = Completion { id, status, what, vendor, bytes: place.bytes, reserved: [0; 6] };
+    let (id, opcode, vendor) = (work.id, work.opcode, 0);
+    let completion = Completion { id, status, opcode, vendor, bytes: entry.bytes, reserved: [0; 6] };
     // SAFETY: the queue of this pair.
     unsafe { &*pair.queue }.done.lock().unwrap_or_else(PoisonError::into_inner).push_back(completion);
     0
@@ -46,14 +50,14 @@ pub(crate) unsafe extern "C" fn post(pair: *mut Pair, work: *mut Work, _refused:
 
 /// Moves the data; returns the status of its completion, if there is one.
 fn transfer(
-    region: &Region,
-    place: &Place,
-    work: &Work,
+    region: &Registration,
+    entry: &ScatterGatherEntry,
+    work: &WorkRequest,
     (other, device): (u32, &CStr),
     fault: Option<VerbsKind>,
 ) -> Option<c_int> {
-    let bytes = u64::from(place.bytes);
-    let write = work.what == 0;
+    let bytes = u64::from(entry.bytes);
+    let write = work.opcode == 0;
     match fault {
         Some(VerbsKind::Late) => return None,
         Some(VerbsKind::Error) => return Some(RETRY_EXCEEDED),
@@ -67,9 +71,9 @@ fn transfer(
     let short = usize::from(fault == Some(VerbsKind::Short) && bytes > 1);
     // A stray byte after the last transfer of the memory would be outside of the test's memory.
     let stray = usize::from(fault == Some(VerbsKind::Stray) && bytes < 1 << 16);
-    let length = (place.bytes as usize).saturating_sub(short) + stray;
+    let length = (entry.bytes as usize).saturating_sub(short) + stray;
     let mut data = vec![0; length];
-    let spoil = |data: &mut [u8]| {
+    let flip_bit = |data: &mut [u8]| {
         if let Some(byte) = data.first_mut().filter(|_| fault == Some(VerbsKind::Wrong)) {
             *byte ^= 4;
         }
@@ -84,17 +88,17 @@ fn transfer(
         wanted.for_each(|fault| count(&device.to_string_lossy(), &fault.counter, 1));
     }
     let moved = if write {
-        let mut read = memory::access(region, place.address, &mut data, false);
-        spoil(&mut data);
-        read &= access(other, work.rkey, work.remote, &mut data, true).unwrap_or_default();
+        let mut read = memory::access(region, entry.address, &mut data, false);
+        flip_bit(&mut data);
+        read &= access_remote(other, work.rkey, work.remote, &mut data, true).unwrap_or_default();
         read
     } else {
-        let mut read = match access(other, work.rkey, work.remote, &mut data, false) {
+        let mut read = match access_remote(other, work.rkey, work.remote, &mut data, false) {
             Ok(read) => read,
             Err(_) => return Some(RETRY_EXCEEDED),
         };
-        spoil(&mut data);
-        read &= memory::access(region, place.address, &mut data, true);
+        flip_bit(&mut data);
+        read &= memory::access(region, entry.address, &mut data, true);
         read
     };
     Some(if moved { 0 } else { REMOTE_ACCESS })
@@ -106,7 +110,7 @@ fn transfer(
 /// Size of a request's header: operation, key, address, number of bytes.
 const HEAD: usize = 1 + 4 + 8 + 8;
 
-static OTHER: Mutex<Option<(u32, UnixStream)>> = Mutex::new(None);
+static CONNECTION: Mutex<Option<(u32, UnixStream)>> = Mutex::new(None);
 
 fn name(pid: u32) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(format!("simgpu-verbs-{pid}"))
@@ -122,7 +126,7 @@ pub(crate) fn serve(device: &CStr) -> io::Result<()> {
             thread::spawn(move || {
                 for stream in listener.incoming().flatten() {
                     let device = device.clone();
-                    thread::spawn(move || while answer(&stream, &device).is_ok() {});
+                    thread::spawn(move || while serve_request(&stream, &device).is_ok() {});
                 }
             });
         });
@@ -130,20 +134,20 @@ pub(crate) fn serve(device: &CStr) -> io::Result<()> {
     result
 }
 
-fn answer(mut stream: &UnixStream, device: &CString) -> io::Result<()> {
+fn serve_request(mut stream: &UnixStream, device: &CString) -> io::Result<()> {
     let mut head = [0; HEAD];
     stream.read_exact(&mut head)?;
-    let (what, rest) = head.split_at(1);
+    let (opcode, rest) = head.split_at(1);
     let (key, rest) = rest.split_at(4);
     let (address, bytes) = rest.split_at(8);
     let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
     let (key, address, bytes) = (number(key), number(address), number(bytes));
     let mut data = vec![0; usize::try_from(bytes).unwrap_or_default()];
     if faults(Some(VerbsKind::Uncounted), device).next().is_none() {
-        count_data(&device.to_string_lossy(), what != [1], bytes);
+        count_data(&device.to_string_lossy(), opcode != [1], bytes);
     }
     let region = u32::try_from(key).ok().and_then(|key| memory::by_rkey(key, address, bytes));
-    if what == [1] {
+    if opcode == [1] {
         stream.read_exact(&mut data)?;
         let done = region.is_some_and(|region| memory::access(&region, address, &mut data, true));
         stream.write_all(&[u8::from(done)])
@@ -158,8 +162,8 @@ fn answer(mut stream: &UnixStream, device: &CString) -> io::Result<()> {
 ///
 /// # Errors
 /// If that process is gone.
-pub(crate) fn access(pid: u32, rkey: u32, address: u64, data: &mut [u8], write: bool) -> io::Result<bool> {
-    let mut other = OTHER.lock().unwrap_or_else(PoisonError::into_inner);
+pub(crate) fn access_remote(pid: u32, rkey: u32, address: u64, data: &mut [u8], write: bool) -> io::Result<bool> {
+    let mut other = CONNECTION.lock().unwrap_or_else(PoisonError::into_inner);
     if other.as_ref().is_none_or(|(of, _)| *of != pid) {
         *other = Some((pid, UnixStream::connect_addr(&name(pid)?)?));
     }

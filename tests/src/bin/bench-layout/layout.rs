@@ -1,7 +1,7 @@
 //! Makes the layouts that are compared: the shipped image taken apart and put together in other ways, each with the
 //! measuring script in place of init.
 
-use harness::boot::medium::Served;
+use harness::boot::medium::FolderServer;
 use harness::stick::Fat;
 use harness::{Image, Medium, Overlay, driver_image, workspace};
 use std::error::Error;
@@ -55,9 +55,9 @@ impl Origin {
     }
 }
 
-/// A layout on a medium.
+/// A layout on a medium, ready to boot.
 #[derive(Debug)]
-pub struct Ready {
+pub struct BootableLayout {
     /// The medium to boot from.
     pub medium: Medium,
     /// Kernel words with the location of the driver image, for the measuring script.
@@ -68,11 +68,11 @@ pub struct Ready {
     pub all_bytes: u64,
 }
 
-/// All parts of all layouts, in a folder that is served; removed when dropped.
+/// Builds the layouts from their parts in a folder that is served over HTTP; removed when dropped.
 #[derive(Debug)]
-pub struct Parts {
+pub struct LayoutBuilder {
     dir: TempDir,
-    served: Served,
+    served: FolderServer,
 }
 
 /// Runs in the tools tree, in a folder with the shipped driver image, and packs its files again, compressed per block as a
@@ -83,7 +83,7 @@ mkfs.erofs -zlz4hc,level=12 -C1048576 -T"$SOURCE_DATE_EPOCH" --all-root --quiet 
 mksquashfs tree zstd.squashfs -comp zstd -Xcompression-level 19 -b 1M -no-xattrs -all-root -noappend -no-progress -quiet
 rm -rf tree"#;
 
-impl Parts {
+impl LayoutBuilder {
     /// Takes the shipped image apart and packs its driver in the other ways.
     pub fn make() -> Result<Self, Box<dyn Error>> {
         let dir = tempfile::tempdir()?;
@@ -108,12 +108,12 @@ impl Parts {
             command.extend(initrds);
             in_tools(dir.path(), &command)?;
         }
-        let served = Served::folder(dir.path())?;
+        let served = FolderServer::folder(dir.path())?;
         Ok(Self { dir, served })
     }
 
     /// Puts a layout on a medium.
-    pub fn ready(&self, layout: &Layout, from: Origin) -> Result<Ready, Box<dyn Error>> {
+    pub fn build(&self, layout: &Layout, from: Origin) -> Result<BootableLayout, Box<dyn Error>> {
         let uki = match (layout.inside, layout.file) {
             (true, SHIPPED) => "shipped.efi",
             (true, _) => "inside.efi",
@@ -123,13 +123,13 @@ impl Parts {
         let beside = (!layout.inside).then_some(layout.file);
         let firmware_bytes = bytes(uki)?;
         let all_bytes = firmware_bytes + beside.map_or(Ok(0), bytes)?;
-        let (medium, place) = match from {
+        let (medium, location) = match from {
             Origin::Stick => (Medium::Stick(self.stick(uki, beside, all_bytes)?), "stick".to_owned()),
             Origin::Http => (Medium::UefiHttp(self.served.url(uki)), self.served.url(layout.file)),
         };
-        let place = if layout.inside { "initrd" } else { &place };
-        let words = format!("layout.from={place} layout.file={}", layout.file);
-        Ok(Ready { medium, words, firmware_bytes, all_bytes })
+        let location = if layout.inside { "initrd" } else { &location };
+        let words = format!("layout.from={location} layout.file={}", layout.file);
+        Ok(BootableLayout { medium, words, firmware_bytes, all_bytes })
     }
 
     /// A FAT file system without a partition table that contains these files, with a twentieth more room.

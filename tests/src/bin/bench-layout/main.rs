@@ -12,7 +12,7 @@
 mod layout;
 
 use harness::Boot;
-use layout::{LAYOUTS, Origin, Parts, Ready};
+use layout::{BootableLayout, LAYOUTS, LayoutBuilder, Origin};
 use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -27,10 +27,9 @@ fn main() -> ExitCode {
         .into_iter()
         .flat_map(|from| LAYOUTS.iter().map(move |layout| (from, layout)))
         .collect();
-    let names: Vec<_> =
-        rows.iter().map(|(from, layout)| format!("{}: {}", from.name(), layout.name)).collect();
-    let measured = Parts::make().and_then(|parts| {
-        let boots = rows.iter().map(|(from, layout)| parts.ready(layout, *from));
+    let names: Vec<_> = rows.iter().map(|(from, layout)| format!("{}: {}", from.name(), layout.name)).collect();
+    let measured = LayoutBuilder::make().and_then(|builder| {
+        let boots = rows.iter().map(|(from, layout)| builder.build(layout, *from));
         measure(runs, &names, &boots.collect::<Result<Vec<_>, _>>()?)
     });
     match measured {
@@ -47,18 +46,16 @@ fn main() -> ExitCode {
 }
 
 /// One row per run, one column per boot: a busy host slows all boots of a row alike.
-fn measure(runs: usize, names: &[String], boots: &[Ready]) -> Result<Vec<Vec<Figures>>, Box<dyn Error>> {
+fn measure(runs: usize, names: &[String], boots: &[BootableLayout]) -> Result<Vec<Vec<Figures>>, Box<dyn Error>> {
     let mut read = None;
     let mut measured = Vec::new();
     for run in 1..=runs {
         let mut row = Vec::new();
-        for (name, ready) in names.iter().zip(boots) {
-            let (figures, bytes) = boot(ready)?;
+        for (name, layout) in names.iter().zip(boots) {
+            let (figures, bytes) = boot(layout)?;
             eprintln!("run {run}: {name}: {figures:.1?}");
             if *read.get_or_insert(bytes) != bytes {
-                return Err(
-                    format!("{name}: {bytes} bytes of the driver were read, not the same as before").into()
-                );
+                return Err(format!("{name}: {bytes} bytes of the driver were read, not the same as before").into());
             }
             row.push(figures);
         }
@@ -67,11 +64,11 @@ fn measure(runs: usize, names: &[String], boots: &[Ready]) -> Result<Vec<Vec<Fig
     Ok(measured)
 }
 
-fn boot(ready: &Ready) -> Result<(Figures, u64), Box<dyn Error>> {
-    let boot = Boot::shipped().compressed().memory(2048).append(&ready.words).from(ready.medium.clone());
+fn boot(layout: &BootableLayout) -> Result<(Figures, u64), Box<dyn Error>> {
+    let boot = Boot::shipped().compressed().memory(2048).append(&layout.words).from(layout.medium.clone());
     let boot = boot.stop_after("LAYOUT-END", Duration::ZERO);
     let booted = boot.run().map_err(|e| e.one_line())?;
-    of(&booted.console, booted.took, ready)
+    parse_figures(&booted.console, booted.took, layout)
         .ok_or_else(|| format!("the script printed no figures\n{booted}").into())
 }
 
@@ -92,7 +89,7 @@ pub type Figures = [f64; COLUMNS.len()];
 
 /// Parses what the measuring script printed in a boot that took `took`; also returns how many bytes of the driver it read.
 /// `None` without its line. Times begin at power-on; the script's own clock began with the kernel.
-pub fn of(console: &str, took: Duration, ready: &Ready) -> Option<(Figures, u64)> {
+pub fn parse_figures(console: &str, took: Duration, layout: &BootableLayout) -> Option<(Figures, u64)> {
     let line = console.lines().find(|line| line.starts_with("LAYOUT "))?;
     let value = |key: &str| {
         let word = line.split_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('='))?;
@@ -102,9 +99,9 @@ pub fn of(console: &str, took: Duration, ready: &Ready) -> Option<(Figures, u64)
     let since_power_on = |key: &str| Some(took.as_secs_f64() - (now - value(key)?));
     let megabytes = |bytes: f64| bytes / 1e6;
     let figures = [
-        megabytes(ready.firmware_bytes as f64),
+        megabytes(layout.firmware_bytes as f64),
         megabytes(value("later")?),
-        megabytes(ready.all_bytes as f64),
+        megabytes(layout.all_bytes as f64),
         since_power_on("init")?,
         since_power_on("mounted")?,
         since_power_on("read")?,
@@ -157,22 +154,16 @@ mod tests {
     use super::*;
     use harness::Medium;
 
-    const LINE: &str =
-        "LAYOUT init=2.00 mounted=3.00 read=7.50 now=8.00 bytes=99 later=0 used=1000 taken=2000";
+    const LINE: &str = "LAYOUT init=2.00 mounted=3.00 read=7.50 now=8.00 bytes=99 later=0 used=1000 taken=2000";
 
-    fn ready() -> Ready {
-        Ready {
-            medium: Medium::Direct,
-            words: String::new(),
-            firmware_bytes: 5_000_000,
-            all_bytes: 7_000_000,
-        }
+    fn ready() -> BootableLayout {
+        BootableLayout { medium: Medium::Direct, words: String::new(), firmware_bytes: 5_000_000, all_bytes: 7_000_000 }
     }
 
     #[test]
     fn times_begin_at_power_on_and_not_with_the_kernel() {
         let console = format!("[    0.1] LAYOUT\n{LINE}\nLAYOUT-END\n");
-        let (figures, bytes) = of(&console, Duration::from_secs(20), &ready()).unwrap();
+        let (figures, bytes) = parse_figures(&console, Duration::from_secs(20), &ready()).unwrap();
         assert_eq!((figures, bytes), ([5.0, 0.0, 7.0, 14.0, 15.0, 19.5, 1.024, 2.048], 99));
     }
 
@@ -180,7 +171,7 @@ mod tests {
     fn a_line_with_a_figure_missing_is_no_measurement() {
         for key in ["init", "mounted", "read", "now", "bytes", "later", "used", "taken"] {
             let without = LINE.replace(&format!("{key}="), "x=");
-            assert!(of(&without, Duration::from_secs(20), &ready()).is_none(), "{key}");
+            assert!(parse_figures(&without, Duration::from_secs(20), &ready()).is_none(), "{key}");
         }
     }
 
@@ -196,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_to_nothing_is_not_told() {
+    fn a_ratio_to_zero_is_not_shown() {
         let runs = [vec![[0.0; COLUMNS.len()], [3.0; COLUMNS.len()]]];
         assert!(!table(&["a".to_owned(), "b".to_owned()], |_| 0, &runs).contains("inf"));
     }

@@ -2,13 +2,13 @@
 //! smallest, and that no element is wrong. A missing figure counts as missed. The result is printed as tables: every size,
 //! then a line for each figure that has a limit.
 
-use super::{Asked, PLACES, Row, Sweep, Theirs};
-use crate::hardware::compare::{Mark, mark};
+use super::{NcclRun, PLACEMENTS, ReferenceTable, SizeRow, Sweep};
+use crate::hardware::compare::{LimitResult, limit_result};
 use std::fmt::Write;
 
 /// The kind of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub enum FigureKind {
     /// Bus bandwidth, GB/s.
     Busbw,
     /// Time of one call, microseconds.
@@ -17,13 +17,13 @@ pub enum What {
 
 /// A figure that has a limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Held {
+pub struct LimitedFigure {
     /// Its kind.
-    pub what: What,
+    pub kind: FigureKind,
     /// Its size in bytes.
     pub bytes: u64,
-    /// One of [`PLACES`].
-    pub place: &'static str,
+    /// One of [`PLACEMENTS`].
+    pub placement: &'static str,
     /// Ours; `None` if we have no such row.
     pub ours: Option<f64>,
     /// Theirs.
@@ -34,65 +34,65 @@ pub struct Held {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comparison {
     /// The collective.
-    pub asked: Asked,
+    pub run: NcclRun,
     /// The figures that have limits.
-    pub held: Vec<Held>,
+    pub figures: Vec<LimitedFigure>,
     /// Our wrong elements; an error if we did not check elements that they checked.
     pub wrong: Result<u64, String>,
     /// Size by size: theirs and, if we have it, ours.
-    pub rows: Vec<(Row, Option<Row>)>,
+    pub rows: Vec<(SizeRow, Option<SizeRow>)>,
 }
 
 /// Compares ours with theirs.
 ///
 /// # Errors
 /// If their element types differ, or theirs has no size above 0.
-pub fn compare(ours: &Sweep, theirs: &Theirs) -> Result<Comparison, String> {
-    let Theirs { asked, sweep: peer, .. } = theirs;
-    if ours.data != peer.data {
-        return Err(format!("ours is of {}, theirs of {}", ours.data, peer.data));
+pub fn compare(ours: &Sweep, theirs: &ReferenceTable) -> Result<Comparison, String> {
+    let ReferenceTable { run, sweep: reference, .. } = theirs;
+    if ours.data != reference.data {
+        return Err(format!("ours is of {}, theirs of {}", ours.data, reference.data));
     }
-    let (smallest, largest) = peer.ends().ok_or("theirs has no size above 0")?;
-    let held = [(What::Busbw, largest), (What::Time, smallest)];
-    let held = held.into_iter().flat_map(|(what, bytes)| at(what, bytes, ours, peer)).collect();
-    let rows = peer.rows.iter().filter(|row| row.bytes > 0);
+    let (smallest, largest) = reference.ends().ok_or("theirs has no size above 0")?;
+    let kinds = [(FigureKind::Busbw, largest), (FigureKind::Time, smallest)];
+    let figures = kinds.into_iter().flat_map(|(kind, bytes)| figures_at(kind, bytes, ours, reference)).collect();
+    let rows = reference.rows.iter().filter(|row| row.bytes > 0);
     let rows: Vec<_> = rows.map(|row| (*row, ours.row(row.bytes).copied())).collect();
     let wrong = wrong(ours, &rows);
-    Ok(Comparison { asked: *asked, held, wrong, rows })
+    Ok(Comparison { run: *run, figures, wrong, rows })
 }
 
-fn at(what: What, bytes: u64, ours: &Sweep, theirs: &Sweep) -> Vec<Held> {
-    let of = |row: &Row, n: usize| match what {
-        What::Busbw => row.places[n].busbw,
-        What::Time => row.places[n].us,
+fn figures_at(kind: FigureKind, bytes: u64, ours: &Sweep, theirs: &Sweep) -> Vec<LimitedFigure> {
+    let of = |row: &SizeRow, n: usize| match kind {
+        FigureKind::Busbw => row.placements[n].busbw,
+        FigureKind::Time => row.placements[n].us,
     };
-    let held = |(n, place)| {
+    let figure = |(n, placement)| {
         let theirs = of(theirs.row(bytes)?, n);
-        Some(Held { what, bytes, place, ours: ours.row(bytes).map(|row| of(row, n)), theirs })
+        Some(LimitedFigure { kind, bytes, placement, ours: ours.row(bytes).map(|row| of(row, n)), theirs })
     };
-    PLACES.into_iter().enumerate().filter_map(held).collect()
+    PLACEMENTS.into_iter().enumerate().filter_map(figure).collect()
 }
 
 /// The sum over all our rows, including those that they do not have.
-fn wrong(ours: &Sweep, rows: &[(Row, Option<Row>)]) -> Result<u64, String> {
+fn wrong(ours: &Sweep, rows: &[(SizeRow, Option<SizeRow>)]) -> Result<u64, String> {
     for (theirs, ours) in rows {
-        for (n, place) in PLACES.iter().enumerate() {
-            let checked = ours.is_none_or(|ours| ours.places[n].wrong.is_some());
-            if theirs.places[n].wrong.is_some() && !checked {
-                return Err(format!("{} B {place} was not checked", theirs.bytes));
+        for (n, placement) in PLACEMENTS.iter().enumerate() {
+            let checked = ours.is_none_or(|ours| ours.placements[n].wrong.is_some());
+            if theirs.placements[n].wrong.is_some() && !checked {
+                return Err(format!("{} B {placement} was not checked", theirs.bytes));
             }
         }
     }
-    Ok(ours.rows.iter().flat_map(|row| row.places).filter_map(|timed| timed.wrong).sum())
+    Ok(ours.rows.iter().flat_map(|row| row.placements).filter_map(|timed| timed.wrong).sum())
 }
 
-impl Held {
+impl LimitedFigure {
     /// How much worse ours may be, as a fraction: bandwidth 2 %, time 10 %.
     #[must_use]
     pub fn limit(&self) -> f64 {
-        match self.what {
-            What::Busbw => 0.02,
-            What::Time => 0.10,
+        match self.kind {
+            FigureKind::Busbw => 0.02,
+            FigureKind::Time => 0.10,
         }
     }
 
@@ -104,58 +104,58 @@ impl Held {
 
     /// The result against its limit.
     #[must_use]
-    pub fn mark(&self) -> Mark {
+    pub fn limit_result(&self) -> LimitResult {
         // A time of 0 is invalid.
         let ratio = self.ratio().filter(|ratio| *ratio > 0.0);
-        let worse = ratio.map(|ratio| if self.what == What::Time { ratio - 1.0 } else { 1.0 - ratio });
-        mark(worse, self.limit())
+        let worse = ratio.map(|ratio| if self.kind == FigureKind::Time { ratio - 1.0 } else { 1.0 - ratio });
+        limit_result(worse, self.limit())
     }
 }
 
 impl Comparison {
     /// The number of figures with this result.
     #[must_use]
-    pub fn count(&self, mark: Mark) -> usize {
-        self.held.iter().filter(|held| held.mark() == mark).count()
+    pub fn count(&self, limit_result: LimitResult) -> usize {
+        self.figures.iter().filter(|figure| figure.limit_result() == limit_result).count()
     }
 
     /// Whether nothing is wrong, nothing is unchecked, and every limit is kept.
     #[must_use]
     pub fn reached(&self) -> bool {
-        self.wrong == Ok(0) && self.count(Mark::Miss) == 0
+        self.wrong == Ok(0) && self.count(LimitResult::Missed) == 0
     }
 }
 
 /// Lists every size, the figures that have limits, and their sum; `unrun` collectives are missing.
 #[must_use]
-pub fn all(comparisons: &[Comparison], unrun: usize) -> String {
-    let mut text: String = comparisons.iter().map(|c| sizes(c) + "\n").collect();
+pub fn tables(comparisons: &[Comparison], unrun: usize) -> String {
+    let mut text: String = comparisons.iter().map(|c| size_table(c) + "\n").collect();
     // Writing into a String cannot fail, here and below.
     let _ = writeln!(
         text,
         "{:<14} {:<13} {:<8} {:>8} {:>8} {:>6} limit",
         "collective", "figure", "place", "ours", "theirs", "ratio"
     );
-    text.extend(comparisons.iter().map(held));
-    let count = |mark: Mark| comparisons.iter().map(|c| c.count(mark)).sum::<usize>();
-    let figures: usize = comparisons.iter().map(|c| c.held.len()).sum();
+    text.extend(comparisons.iter().map(limit_lines));
+    let count = |limit_result: LimitResult| comparisons.iter().map(|c| c.count(limit_result)).sum::<usize>();
+    let figures: usize = comparisons.iter().map(|c| c.figures.len()).sum();
     let right = comparisons.iter().filter(|c| c.wrong == Ok(0)).count();
     let _ = writeln!(
         text,
         "{} collectives, {figures} figures: {} not reached, {} better than the limit (+); {right} without a wrong \
          element; {unrun} not run",
         comparisons.len(),
-        count(Mark::Miss),
-        count(Mark::Over)
+        count(LimitResult::Missed),
+        count(LimitResult::Better)
     );
     text
 }
 
 /// Lists the limits of one collective and whether they were kept.
-fn held(comparison: &Comparison) -> String {
-    let name = comparison.asked.name();
+fn limit_lines(comparison: &Comparison) -> String {
+    let name = comparison.run.name();
     let mut text: String =
-        comparison.held.iter().map(|held| format!("{name:<14} {}\n", figure(held))).collect();
+        comparison.figures.iter().map(|figure| format!("{name:<14} {}\n", figure_line(figure))).collect();
     let wrong = match &comparison.wrong {
         Ok(0) => format!("{:>17}{:22}reached", 0, ""),
         Ok(wrong) => format!("{wrong:>17}{:22}not reached", ""),
@@ -165,36 +165,33 @@ fn held(comparison: &Comparison) -> String {
     text
 }
 
-fn figure(held: &Held) -> String {
-    let (what, unit) = match held.what {
-        What::Busbw => ("busbw", "GB/s"),
-        What::Time => ("time", "us"),
+fn figure_line(figure: &LimitedFigure) -> String {
+    let (what, unit) = match figure.kind {
+        FigureKind::Busbw => ("busbw", "GB/s"),
+        FigureKind::Time => ("time", "us"),
     };
-    let label = format!("{what:<5} {}", size(held.bytes));
-    let word = match held.mark() {
-        Mark::Fine => "reached",
-        Mark::Over => "reached +",
-        Mark::Miss => "not reached",
+    let label = format!("{what:<5} {}", size(figure.bytes));
+    let word = match figure.limit_result() {
+        LimitResult::Within => "reached",
+        LimitResult::Better => "reached +",
+        LimitResult::Missed => "not reached",
     };
-    let (ours, ratio) = (number(held.ours, 2), number(held.ratio(), 3));
-    let (place, limit) = (held.place.split(' ').next().unwrap_or_default(), held.limit() * 100.0);
-    format!(
-        "{label:<13} {place:<3} {unit:<4} {ours:>8} {:>8.2} {ratio:>6} {limit:>2.0} % {word}",
-        held.theirs
-    )
+    let (ours, ratio) = (number(figure.ours, 2), number(figure.ratio(), 3));
+    let (placement, limit) = (figure.placement.split(' ').next().unwrap_or_default(), figure.limit() * 100.0);
+    format!("{label:<13} {placement:<3} {unit:<4} {ours:>8} {:>8.2} {ratio:>6} {limit:>2.0} % {word}", figure.theirs)
 }
 
 /// Lists every size of one collective.
-fn sizes(comparison: &Comparison) -> String {
-    let mut text = format!("{}, us: ours, theirs, ours / theirs\n", comparison.asked.name());
+fn size_table(comparison: &Comparison) -> String {
+    let mut text = format!("{}, us: ours, theirs, ours / theirs\n", comparison.run.name());
     let _ = writeln!(text, "{:>12}  {:^28}  {:^28}", "bytes", "out of place", "in place");
     for (theirs, ours) in &comparison.rows {
-        let place = |n: usize| {
-            let (ours, theirs) = (ours.map(|row| row.places[n].us), theirs.places[n].us);
+        let placement = |n: usize| {
+            let (ours, theirs) = (ours.map(|row| row.placements[n].us), theirs.placements[n].us);
             let ratio = number(ours.map(|ours| ours / theirs), 3);
             format!("{:>10} {theirs:>10.2} {ratio:>6}", number(ours, 2))
         };
-        let _ = writeln!(text, "{:>12}  {}  {}", theirs.bytes, place(0), place(1));
+        let _ = writeln!(text, "{:>12}  {}  {}", theirs.bytes, placement(0), placement(1));
     }
     text
 }

@@ -8,28 +8,19 @@ pub mod table;
 use std::path::PathBuf;
 
 /// The names of the collectives, in our order.
-pub const NAMES: [&str; 9] = [
-    "all_reduce",
-    "all_gather",
-    "reduce_scatter",
-    "broadcast",
-    "reduce",
-    "alltoall",
-    "sendrecv",
-    "gather",
-    "scatter",
-];
+pub const NAMES: [&str; 9] =
+    ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "alltoall", "sendrecv", "gather", "scatter"];
 
 /// What to run: a collective, with peer-to-peer or without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Asked {
+pub struct NcclRun {
     /// One of [`NAMES`].
     pub collective: &'static str,
     /// `NCCL_P2P_DISABLE=1`
     pub without_p2p: bool,
 }
 
-/// One run over several sizes.
+/// The figures of one run, which covers several sizes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sweep {
     /// Number of GPUs that took part.
@@ -37,21 +28,21 @@ pub struct Sweep {
     /// Element type, by nccl-tests' name.
     pub data: String,
     /// In increasing order of size.
-    pub rows: Vec<Row>,
+    pub rows: Vec<SizeRow>,
 }
 
-/// One size.
+/// The figures of one size.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Row {
+pub struct SizeRow {
     /// Size of the larger buffer; 0 if the size is too small to give every GPU an element.
     pub bytes: u64,
     /// Out of place, then in place.
-    pub places: [Timed; 2],
+    pub placements: [PlacementFigures; 2],
 }
 
 /// One placement's figures.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Timed {
+pub struct PlacementFigures {
     /// Time of one call, microseconds.
     pub us: f64,
     /// GB/s
@@ -60,22 +51,22 @@ pub struct Timed {
     pub wrong: Option<u64>,
 }
 
-/// The names of the placements, in the order of [`Row::places`].
-pub const PLACES: [&str; 2] = ["out of place", "in place"];
+/// The names of the placements, in the order of [`SizeRow::placements`].
+pub const PLACEMENTS: [&str; 2] = ["out of place", "in place"];
 
 /// A saved table of nccl-tests.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Theirs {
+pub struct ReferenceTable {
     /// The file.
     pub path: PathBuf,
     /// What was run.
-    pub asked: Asked,
+    pub run: NcclRun,
     /// The table.
     pub sweep: Sweep,
 }
 
-impl Asked {
-    /// Everything for which a peer may have a table.
+impl NcclRun {
+    /// Every run for which there may be a reference table.
     #[must_use]
     pub fn all() -> Vec<Self> {
         let on = NAMES.map(|collective| Self { collective, without_p2p: false });
@@ -106,7 +97,7 @@ impl Asked {
 impl Sweep {
     /// The row of this size; sizes of 0 do not count.
     #[must_use]
-    pub fn row(&self, bytes: u64) -> Option<&Row> {
+    pub fn row(&self, bytes: u64) -> Option<&SizeRow> {
         self.rows.iter().find(|row| row.bytes == bytes && bytes > 0)
     }
 

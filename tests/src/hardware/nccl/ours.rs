@@ -1,32 +1,32 @@
 //! One run of `firstlight nccl` on this machine, for its JSON, or the JSON of an earlier run, and parsing it. It has the
 //! structure of nccl-tests' JSON: `config`, `devices`, `results`.
 
-use super::{Asked, Row, Sweep, Timed};
+use super::{NcclRun, PlacementFigures, SizeRow, Sweep};
 use crate::error::{Error, Result};
-use crate::hardware::run::{Folder, Words, firstlight, read};
+use crate::hardware::run::{Options, OutputFolder, firstlight, read};
 use serde_json::Value;
 use std::io;
 use std::process::Stdio;
 
-/// The sizes of the tables that peers usually print, following guides: 8 B to 128 MiB by factor 2.
+/// The sizes that nccl-tests' tables usually have, following guides: 8 B to 128 MiB by factor 2.
 const SIZES: [&str; 6] = ["-b", "8", "-e", "128M", "-f", "2"];
 
 /// The JSON of the requested run.
 ///
 /// # Errors
 /// If the program is not built, did not start, or left no JSON.
-pub fn sweep(words: &Words, asked: &Asked, into: &Folder) -> Result<String> {
-    let name = asked.our_file();
-    if let Some(folder) = &words.nccl {
+pub fn sweep(options: &Options, run: &NcclRun, into: &OutputFolder) -> Result<String> {
+    let name = run.our_file();
+    if let Some(folder) = &options.nccl {
         return read(&folder.join(name));
     }
-    let (path, mut command) = (into.fresh(&name)?, firstlight(words)?);
-    command.args(["nccl", asked.collective]).args(SIZES);
-    if asked.without_p2p {
+    let (path, mut command) = (into.fresh(&name)?, firstlight(options)?);
+    command.args(["nccl", run.collective]).args(SIZES);
+    if run.without_p2p {
         command.args(["--p2p", "off"]);
     }
     command.arg("-J").arg(&path).stdin(Stdio::null()).stdout(io::stderr());
-    let program = format!("firstlight nccl {}", asked.name());
+    let program = format!("firstlight nccl {}", run.name());
     let failed = |why: String| Error::Program { program: program.clone(), why };
     let status = command.status().map_err(|e| failed(e.to_string()))?;
     // Wrong elements cause another exit status, and are in the JSON too.
@@ -61,20 +61,24 @@ pub fn parse(text: &str) -> Result<Sweep, String> {
     Ok(Sweep { gpus, data: data.to_owned(), rows })
 }
 
-fn row(result: &Value) -> Result<Row, String> {
+fn row(result: &Value) -> Result<SizeRow, String> {
     let bytes = result["size"].as_u64().ok_or_else(|| format!("size: {} is no size", result["size"]))?;
-    let place = |key: &str| timed(&result[key]).map_err(|why| format!("{bytes} B, {key}: {why}"));
-    Ok(Row { bytes, places: [place("out_of_place")?, place("in_place")?] })
+    let placement = |key: &str| placement_figures(&result[key]).map_err(|why| format!("{bytes} B, {key}: {why}"));
+    Ok(SizeRow { bytes, placements: [placement("out_of_place")?, placement("in_place")?] })
 }
 
-fn timed(place: &Value) -> Result<Timed, String> {
+fn placement_figures(placement: &Value) -> Result<PlacementFigures, String> {
     let number = |key: &str| {
-        let number = place[key].as_f64().filter(|f| *f >= 0.0);
-        number.ok_or_else(|| format!("{key}: {} is no figure", place[key]))
+        let number = placement[key].as_f64().filter(|f| *f >= 0.0);
+        number.ok_or_else(|| format!("{key}: {} is no figure", placement[key]))
     };
-    let wrong = match &place["nwrong"] {
-        Value::Null if place.get("nwrong").is_some() => None,
+    let wrong = match &placement["nwrong"] {
+        Value::Null if placement.get("nwrong").is_some() => None,
         _ => Some(number("nwrong")?),
     };
-    Ok(Timed { us: number("time")?, busbw: number("bus_bw")?, wrong: wrong.map(|wrong| wrong.ceil() as u64) })
+    Ok(PlacementFigures {
+        us: number("time")?,
+        busbw: number("bus_bw")?,
+        wrong: wrong.map(|wrong| wrong.ceil() as u64),
+    })
 }

@@ -2,7 +2,7 @@
 //! size and time, and the average below the rows must be their mean, so that a damaged or truncated table is rejected and
 //! not used.
 
-use super::{NAMES, Row, Sweep, Timed};
+use super::{NAMES, PlacementFigures, SizeRow, Sweep};
 
 /// The first line of an output.
 const FIRST: &str = "# nccl-tests version";
@@ -14,7 +14,7 @@ const ROUNDED: f64 = 0.01;
 ///
 /// # Errors
 /// If the file has no output, one of an unknown program, two of one program, or a table that [`parse`] rejects.
-pub fn all(text: &str) -> Result<Vec<(&'static str, Sweep)>, String> {
+pub fn parse_all(text: &str) -> Result<Vec<(&'static str, Sweep)>, String> {
     let mut tables: Vec<(&'static str, Sweep)> = Vec::new();
     for output in outputs(text) {
         let collective = collective(output)?;
@@ -70,7 +70,7 @@ pub fn parse(text: &str, collective: &str) -> Result<Sweep, String> {
     }
     sweep.ends().ok_or("it has no row of a size above 0")?;
     let errors = after(text, "# Out of bounds values : ")?;
-    if errors != "0 OK" || sweep.rows.iter().flat_map(|row| row.places).any(|t| t.wrong > Some(0)) {
+    if errors != "0 OK" || sweep.rows.iter().flat_map(|row| row.placements).any(|t| t.wrong > Some(0)) {
         return Err(format!("elements were wrong there ({errors}): it is no yardstick"));
     }
     average(text, &sweep)?;
@@ -111,7 +111,7 @@ fn bus_factor(collective: &str, gpus: usize) -> f64 {
 }
 
 /// A row's element type and figures.
-fn row(line: &str, factor: f64) -> Result<(String, Row), String> {
+fn row(line: &str, factor: f64) -> Result<(String, SizeRow), String> {
     let words: Vec<_> = line.split_whitespace().collect();
     let [bytes, count, data, _, _, ref figures @ ..] = words[..] else {
         return Err(format!("{} columns, expected 13", words.len()));
@@ -122,7 +122,7 @@ fn row(line: &str, factor: f64) -> Result<(String, Row), String> {
         [a, b, c, d, e, f, g, h] => ([a, b, c, d], [e, f, g, h]),
         _ => return Err(format!("{} columns, expected 13", words.len())),
     };
-    let place = |[time, algbw, busbw, wrong]: [&str; 4]| {
+    let placement = |[time, algbw, busbw, wrong]: [&str; 4]| {
         let (us, algbw, busbw) = (figure(time)?, figure(algbw)?, figure(busbw)?);
         if us == 0.0 {
             return Err("it took no time".to_owned());
@@ -135,13 +135,13 @@ fn row(line: &str, factor: f64) -> Result<(String, Row), String> {
             }
         }
         let wrong = if wrong == "N/A" { None } else { Some(whole(wrong)?) };
-        Ok(Timed { us, busbw, wrong })
+        Ok(PlacementFigures { us, busbw, wrong })
     };
-    let out_of_place = place([time, algbw, busbw, wrong])?;
+    let out_of_place = placement([time, algbw, busbw, wrong])?;
     if out_of_place.wrong.is_none() {
         return Err("its elements were not checked (-c 0)".to_owned());
     }
-    Ok((data.to_owned(), Row { bytes, places: [out_of_place, place([time2, algbw2, busbw2, wrong2])?] }))
+    Ok((data.to_owned(), SizeRow { bytes, placements: [out_of_place, placement([time2, algbw2, busbw2, wrong2])?] }))
 }
 
 fn figure(word: &str) -> Result<f64, String> {
@@ -152,7 +152,7 @@ fn figure(word: &str) -> Result<f64, String> {
 /// Checks that the average below the rows is their mean, so that none is missing or changed.
 fn average(text: &str, sweep: &Sweep) -> Result<(), String> {
     let printed = figure(after(text, "# Avg bus bandwidth    : ")?)?;
-    let all: Vec<_> = sweep.rows.iter().flat_map(|row| row.places).map(|timed| timed.busbw).collect();
+    let all: Vec<_> = sweep.rows.iter().flat_map(|row| row.placements).map(|timed| timed.busbw).collect();
     let made = all.iter().sum::<f64>() / all.len() as f64;
     if (printed - made).abs() > ROUNDED {
         return Err(format!("the average is {printed}, but the {} rows make {made:.3}", sweep.rows.len()));

@@ -1,7 +1,7 @@
 //! Does each boot entry boot to a hand-over, and does it do what its title says?
 
-use super::handed_over;
-use harness::config_space::{KEEP, KEEP_BARS};
+use super::assert_handed_over;
+use harness::config_space::{SAVE_ALL_DEVICES, SAVE_PORTS};
 use harness::fakepci::Topology;
 use harness::{Boot, Booted};
 
@@ -12,7 +12,7 @@ fn boot(entry: &str) -> Booted {
 #[test]
 fn the_entry_pt_boots_the_other_kernel_and_expects_it() {
     let booted = boot("pt");
-    handed_over(&booted);
+    assert_handed_over(&booted);
     booted.says("3 of 3 required parameters");
 }
 
@@ -20,7 +20,7 @@ fn the_entry_pt_boots_the_other_kernel_and_expects_it() {
 fn three_entries_change_the_level() {
     for level in ["quick", "full", "acceptance"] {
         let booted = boot(level);
-        handed_over(&booted);
+        assert_handed_over(&booted);
         booted.says(&format!("level {level}"));
     }
 }
@@ -28,7 +28,7 @@ fn three_entries_change_the_level() {
 /// The tests of init's `screen` cover the release of a framebuffer on a GPU; this one checks that the word is accepted.
 #[test]
 fn the_entry_headless_boots_without_any_screen() {
-    handed_over(&boot("headless"));
+    assert_handed_over(&boot("headless"));
 }
 
 /// Boots an entry after firmware that left ACS on and BAR1 small, on two ports with a GPU each.
@@ -45,8 +45,8 @@ fn left_by_firmware(entry: &str) -> Booted {
         .unwrap()
         .fakepci(&topology)
         .unwrap()
-        .workload(&[KEEP_BARS, KEEP].concat())
-        .whatever_the_verdict()
+        .workload(&[SAVE_ALL_DEVICES, SAVE_PORTS].concat())
+        .on_any_verdict()
         .run()
         .unwrap()
 }
@@ -55,7 +55,7 @@ const PORTS: [&str; 2] = ["0001:00:01.0", "0001:00:02.0"];
 const GPUS: [&str; 2] = ["0001:01:00.0", "0001:02:00.0"];
 
 /// How many registers and BARs the pass changed or tried to change.
-fn journalled(booted: &Booted) -> usize {
+fn journalled_changes(booted: &Booted) -> usize {
     let Some(journal) = booted.find("firstlight/fabric.json") else { return 0 };
     let journal: serde_json::Value = serde_json::from_slice(journal).unwrap();
     ["entries", "bars"].iter().filter_map(|list| journal[*list].as_array()).map(Vec::len).sum()
@@ -68,9 +68,9 @@ fn the_entry_firmware_writes_nothing_and_reports_what_firmware_set() {
         assert_eq!(booted.acs_control(port), 0x1d, "{port}\n{booted}");
     }
     for gpu in GPUS {
-        assert!(booted.bar1(gpu).is(256 << 20), "{:x?}\n{booted}", booted.bar1(gpu));
+        assert!(booted.bar1(gpu).agrees_on(256 << 20), "{:x?}\n{booted}", booted.bar1(gpu));
     }
-    assert_eq!(journalled(&booted), 0, "{booted}");
+    assert_eq!(journalled_changes(&booted), 0, "{booted}");
     let report = booted.report();
     for port in PORTS {
         assert_eq!(report.device(port)["acs"]["ctrl"], 0x1d);
@@ -86,8 +86,8 @@ fn the_entry_default_changes_what_firmware_set() {
         assert_eq!(booted.acs_control(port), 0, "{port}\n{booted}");
     }
     for gpu in GPUS {
-        assert!(booted.bar1(gpu).is(32 << 30), "{:x?}\n{booted}", booted.bar1(gpu));
+        assert!(booted.bar1(gpu).agrees_on(32 << 30), "{:x?}\n{booted}", booted.bar1(gpu));
     }
-    assert_eq!(journalled(&booted), 2, "{booted}");
+    assert_eq!(journalled_changes(&booted), 2, "{booted}");
     booted.says("BAR1 2 of 2 full size");
 }

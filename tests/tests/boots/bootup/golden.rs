@@ -8,14 +8,12 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-const EXPECTED: &str =
-    "firstlight.expect.gpus=0 firstlight.expect.golden=true firstlight.validate.level=quick";
+const EXPECTED: &str = "firstlight.expect.gpus=0 firstlight.expect.golden=true firstlight.validate.level=quick";
 
 /// The image's id and the hash of its file list, as the build recorded them.
-fn built() -> (String, String) {
+fn recorded_id_and_hash() -> (String, String) {
     let image = Image::shipped();
-    let record: Value =
-        serde_json::from_slice(&image.file("etc/firstlight/image.json").unwrap().data).unwrap();
+    let record: Value = serde_json::from_slice(&image.file("etc/firstlight/image.json").unwrap().data).unwrap();
     let id = fs::read_to_string(image.uki().unwrap().with_file_name(".image-id")).unwrap();
     assert_eq!(record["image_id"], id.trim());
     (id.trim().to_owned(), record["manifest_sha256"].as_str().unwrap().to_owned())
@@ -26,8 +24,8 @@ pub(super) const SETTINGS: &str = "[expect]\ngpus = 0\ngolden = true\n[validate]
 
 /// Checks what the screen and the report of such a boot say about the image.
 #[track_caller]
-pub(super) fn golden(booted: &Booted, report: &Value) {
-    let (id, manifest) = built();
+pub(super) fn assert_golden(booted: &Booted, report: &Value) {
+    let (id, manifest) = recorded_id_and_hash();
     let first = booted.lines().find(|line| line.starts_with("firstlight-init ")).unwrap();
     let version = env!("CARGO_PKG_VERSION");
     assert_eq!(first, format!("firstlight-init {version}   image {version} {id}"));
@@ -55,13 +53,9 @@ fn an_image_with_a_changed_an_added_and_an_unlisted_file_fails_and_names_them() 
     let script = "firstlight image > /run/kept/text; echo $? > /run/kept/status
 firstlight image --json /run/kept/image.json";
     let boot = Boot::shipped().append(EXPECTED).append("lockdown=integrity").overlay(over);
-    let booted = boot.workload(script).whatever_the_verdict().run().unwrap();
+    let booted = boot.workload(script).on_any_verdict().run().unwrap();
     let verdict = booted.verdict();
-    assert_eq!(
-        (verdict.verdict.as_str(), &verdict.failed[..]),
-        ("FAIL", &["image".to_owned()][..]),
-        "{booted}"
-    );
+    assert_eq!((verdict.verdict.as_str(), &verdict.failed[..]), ("FAIL", &["image".to_owned()][..]), "{booted}");
     assert_eq!(booted.text("kept/status"), "1");
     let text = booted.text("kept/text");
     let lists = |change: &str, path: &str| {
@@ -86,9 +80,9 @@ firstlight image --json /run/kept/image.json";
     let json = booted.json("kept/image.json");
     assert_eq!((&json["schema"], &json["golden"]), (&"firstlight.image/1".into(), &false.into()));
     assert_eq!(json["cmdline"], booted.report().0["machine"]["cmdline"]);
-    assert_eq!(booted.report().about("image", "image"), [("IMAGE-CHANGED", "fail")]);
+    assert_eq!(booted.report().findings_about("image", "image"), [("IMAGE-CHANGED", "fail")]);
     // It also reports a protection that this kernel does not have.
-    assert_eq!(booted.report().about("cmdline", "kernel"), [("LOCKDOWN-IGNORED", "warn")]);
+    assert_eq!(booted.report().findings_about("cmdline", "kernel"), [("LOCKDOWN-IGNORED", "warn")]);
 }
 
 /// The whole shipped image, unpacked to a folder.
@@ -127,7 +121,7 @@ fn an_unpacked_image_is_golden_until_anything_in_it_changes() {
     let dir = tempfile::tempdir().unwrap();
     let root = unpacked(dir.path());
     let whole = check(&root, 0);
-    assert_eq!((&whole["golden"], &whole["image_id"]), (&true.into(), &built().0.into()), "{whole}");
+    assert_eq!((&whole["golden"], &whole["image_id"]), (&true.into(), &recorded_id_and_hash().0.into()), "{whole}");
     assert!(whole["cmdline"].is_null() && whole["driver"] != "mounted", "{whole}");
 
     let the_only_change = |change: &str, path: &str| {

@@ -1,10 +1,10 @@
 //! Does each medium boot to a hand-over, and does the stick keep the report? Does `just pxe --serve` boot nodes with a BIOS
 //! on a separate network (those with UEFI are in secure_boot.rs), and refuse what it cannot serve?
 
-use super::{golden, handed_over};
+use super::{assert_handed_over, golden};
 use crate::pixels;
 use harness::boot::medium::{FIRMWARE_VARIABLES, MAC};
-use harness::lab::{INTERFACE, Lab, Serving};
+use harness::lab::{INTERFACE, Lab, LabServer};
 use harness::stick::{DATA, Stick};
 use harness::{Boot, Booted, End, Image, Medium};
 use serde_json::Value;
@@ -38,7 +38,7 @@ fn the_stick_boots_to_a_hand_over_takes_its_settings_keeps_the_report_and_is_gol
     // The firmware supports Secure Boot but has no keys.
     let boot = boot(Medium::Stick(stick.path().into())).secure(Path::new(FIRMWARE_VARIABLES));
     let booted = boot.run().unwrap();
-    handed_over(&booted);
+    assert_handed_over(&booted);
     booted.says("firmware  secure boot off\n");
     // The menu has every entry, also those that this test does not boot.
     for [id, ..] in Image::shipped().entries().unwrap() {
@@ -50,7 +50,7 @@ fn the_stick_boots_to_a_hand_over_takes_its_settings_keeps_the_report_and_is_gol
     let words = words(&report);
     assert!(words.contains(&"firstlight.booted_from=stick"), "{words:?}");
     // The files that systemd-stub adds and the settings on the stick do not change the image.
-    golden::golden(&booted, &report);
+    golden::assert_golden(&booted, &report);
 }
 
 /// Boot loader and UKI say which partition they are from. A second disk with the same partitions makes that ambiguous.
@@ -60,17 +60,18 @@ fn the_built_in_disk_booted_from_provides_settings_and_a_copy_of_it_stops_the_bo
     let stick = Stick::shipped(dir.path()).unwrap();
     stick.put(DATA, "config.toml", "[expect]\ngpus = 0\n[validate]\nlevel = \"quick\"\n").unwrap();
     let booted = boot(Medium::BuiltIn(stick.path().into())).run().unwrap();
-    handed_over(&booted);
+    assert_handed_over(&booted);
     booted.never_says("is ignored");
     assert_eq!(report(&stick, &booted)["level"], "quick");
     let copy = Stick::copy(stick.path(), other.path()).unwrap();
     let both = boot(Medium::BuiltIn(stick.path().into())).disk(copy.path());
     let booted = both.stop_after("FIRSTLIGHT verdict", Duration::from_secs(3)).run().unwrap();
     assert_eq!(booted.verdict().failed, ["config"], "{booted}");
-    let ignored =
-        "(LABEL=FIRSTLIGHT) is ignored: it is neither removable, nor on USB, nor the disk booted from";
+    let ignored = "(LABEL=FIRSTLIGHT) is ignored: it is neither removable, nor on USB, nor the disk booted from";
     assert_eq!(booted.console.matches(ignored).count(), 2, "{booted}");
-    booted.says("ERROR     INIT-CONFIG: report.partition LABEL=FIRSTLIGHT: LABEL=FIRSTLIGHT: on no disk that may be used");
+    booted.says(
+        "ERROR     INIT-CONFIG: report.partition LABEL=FIRSTLIGHT: LABEL=FIRSTLIGHT: on no disk that may be used",
+    );
     booted.ended(&End::StillRunning);
 }
 
@@ -83,10 +84,10 @@ fn the_cd_boots_to_a_hand_over_and_shows_its_lines_on_the_screen() {
     let booted = boot(medium)
         .append("firstlight.expect.gpus=0 firstlight.validate.level=quick")
         .qemu(&["-vga", "std"])
-        .look_at("FIRSTLIGHT verdict", &picture, &[], Duration::from_secs(1))
+        .screenshot_at("FIRSTLIGHT verdict", &picture, &[], Duration::from_secs(1))
         .run()
         .unwrap();
-    handed_over(&booted);
+    assert_handed_over(&booted);
     for [id, ..] in Image::shipped().entries().unwrap() {
         booted.says(&format!("({id}: "));
     }
@@ -111,15 +112,15 @@ pub(super) fn folder(pxe: &Path, dir: &Path, node: &str) -> PathBuf {
 pub(super) const NODE: &str = "set wait 1\nset words firstlight.expect.gpus=0 panic=-1 no_timer_check";
 
 /// A machine that is connected to the lab's network.
-pub(super) fn tapped(lab: &Lab, uefi: bool) -> Boot {
+pub(super) fn connected_machine(lab: &Lab, uefi: bool) -> Boot {
     let inside = lab.inside();
     let inside: Vec<_> = inside.iter().map(String::as_str).collect();
     let medium = Medium::Tap(uefi, INTERFACE.to_owned());
-    Boot::shipped().memory(2048).from(medium).within(&inside)
+    Boot::shipped().memory(2048).from(medium).wrapper(&inside)
 }
 
 #[track_caller]
-pub(super) fn serving(lab: &Lab, words: &[&str]) -> Serving {
+pub(super) fn start_pxe_server(lab: &Lab, words: &[&str]) -> LabServer {
     let mut serving = lab.serve(words).unwrap();
     assert!(serving.says("; Ctrl-C ends it"), "{}", serving.said());
     serving
@@ -131,9 +132,9 @@ fn a_bios_node_gets_the_menu_and_its_own_settings_on_a_separate_network() {
     let node = format!("{NODE} firstlight.network.hostname=node-7\nset entry quick");
     let folder = folder(&Image::shipped().pxe().unwrap(), dir.path(), &node);
     let lab = Lab::new("192.168.77.1/24").unwrap();
-    let mut serving = serving(&lab, &[INTERFACE, "--folder", folder.to_str().unwrap()]);
-    let booted = tapped(&lab, false).run().unwrap();
-    handed_over(&booted);
+    let mut serving = start_pxe_server(&lab, &[INTERFACE, "--folder", folder.to_str().unwrap()]);
+    let booted = connected_machine(&lab, false).run().unwrap();
+    assert_handed_over(&booted);
     booted.says("level quick");
     booted.says("node-7, ");
     assert!(serving.said().contains("GET /boot.ipxe"), "{}", serving.said());
@@ -157,12 +158,12 @@ fn a_bios_node_without_ipxe_gets_undionly_first_and_an_unknown_entry_is_not_repl
     let words: Vec<_> = words.split_whitespace().chain([tftp.as_str(), &leases, &interface]).collect();
     let mut first = lab.run(&words).unwrap();
     // With this, the BIOS prints on the serial port what iPXE prints on the screen.
-    let mut node = tapped(&lab, false).qemu(&["-machine", "graphics=off"]).start().unwrap();
+    let mut node = connected_machine(&lab, false).qemu(&["-machine", "graphics=off"]).start().unwrap();
     assert!(first.says("undionly.kpxe to 192.168.77."), "{}", first.said());
     drop(first);
     let pxe = Image::shipped().pxe().unwrap();
     let folder = folder(&pxe, dir.path(), &format!("{NODE}\nset entry quik"));
-    let mut serving = serving(&lab, &[INTERFACE, "--folder", folder.to_str().unwrap()]);
+    let mut serving = start_pxe_server(&lab, &[INTERFACE, "--folder", folder.to_str().unwrap()]);
     node.until("there is no entry quik; allowed: default pt firmware headless quick").unwrap();
     node.cut();
     for file in ["/boot.ipxe", "/node/52-54-00-12-34-56.ipxe"] {
@@ -177,7 +178,7 @@ fn a_bios_node_without_ipxe_gets_undionly_first_and_an_unknown_entry_is_not_repl
 #[test]
 fn beside_another_dhcp_server_no_addresses_are_assigned() {
     let lab = Lab::new("192.168.77.1/24").unwrap();
-    let mut serving = serving(&lab, &[INTERFACE, "--proxy"]);
+    let mut serving = start_pxe_server(&lab, &[INTERFACE, "--proxy"]);
     assert!(serving.says("DHCP, proxy on subnet 192.168.77.1"), "{}", serving.said());
     assert!(!serving.said().contains("IP range"), "{}", serving.said());
 }

@@ -11,14 +11,14 @@ use std::process::{Command, Stdio};
 
 /// The machine passed, and its demo workload ended it.
 #[track_caller]
-fn handed_over(booted: &Booted) {
+fn assert_handed_over(booted: &Booted) {
     assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
     booted.says("demo workload: done");
     booted.ended(&End::PowerOff);
 }
 
 #[track_caller]
-fn ends_with(code: i32, words: &[&str], verdict: &str) {
+fn assert_exit_status(code: i32, words: &[&str], verdict: &str) {
     let mut command = Command::new(workspace().join("image/boot.sh"));
     let output = command.args(words).stdin(Stdio::null()).output().unwrap();
     let console = String::from_utf8_lossy(&output.stdout).replace('\r', "");
@@ -30,7 +30,7 @@ fn ends_with(code: i32, words: &[&str], verdict: &str) {
 /// One boot after the other: they share the log of `./run boot`.
 #[test]
 fn the_exit_status_follows_the_verdict() {
-    ends_with(2, &["none", "firstlight.validate.levl=quick", "firstlight.policy.on_error=poweroff"], "ERROR");
-    ends_with(0, &["none", "--pt", "firstlight.fabric.iommu=pt"], "PASS");
-    ends_with(1, &["stock"], "FAIL");
+    assert_exit_status(2, &["none", "firstlight.validate.levl=quick", "firstlight.policy.on_error=poweroff"], "ERROR");
+    assert_exit_status(0, &["none", "--pt", "firstlight.fabric.iommu=pt"], "PASS");
+    assert_exit_status(1, &["stock"], "FAIL");
 }

@@ -5,8 +5,7 @@ use harness::stick::Fat;
 use harness::{Boot, Booted, End};
 use std::path::Path;
 
-const WORDS: &str =
-    "firstlight.expect.gpus=0 firstlight.validate.level=quick firstlight.policy.on_error=poweroff";
+const WORDS: &str = "firstlight.expect.gpus=0 firstlight.validate.level=quick firstlight.policy.on_error=poweroff";
 /// The driver image.
 const DRIVER: &str = "/usr/lib/firstlight/driver.squashfs";
 
@@ -28,10 +27,8 @@ fn hanging(boot: Boot, step: &str) -> Boot {
         return boot.overlay(|o| o.program("t/first", first)).append("rdinit=/t/first");
     }
     let command = if step == "fabric" { "*fabric*fix*" } else { "*' validate '*" };
-    boot.validator(&format!(
-        "case \" $* \" in {command}) {says}; sleep 600 ;; esac\nexec /t/firstlight \"$@\""
-    ))
-    .unwrap()
+    boot.validator(&format!("case \" $* \" in {command}) {says}; sleep 600 ;; esac\nexec /t/firstlight \"$@\""))
+        .unwrap()
 }
 
 #[track_caller]
@@ -42,13 +39,12 @@ fn reset_during(boot: Boot, step: &str) {
 
 /// Checks the verdict, its cause, and which stages did not run.
 #[track_caller]
-fn vetoed(booted: &Booted, step: &str) {
+fn assert_vetoed(booted: &Booted, step: &str) {
     let verdict = booted.verdict();
     assert_eq!((verdict.verdict.as_str(), verdict.failed[0].as_str()), ("ERROR", "reset"), "{booted}");
     assert_eq!(verdict.codes, ["RESET-DURING"], "{booted}");
     booted.says(&format!("VERDICT  ERROR   reset: the machine was reset during {step}; image "));
-    let skipped =
-        |stage: &str| booted.lines().any(|l| l.starts_with(&format!("{stage:<9} ERROR: not run: ")));
+    let skipped = |stage: &str| booted.lines().any(|l| l.starts_with(&format!("{stage:<9} ERROR: not run: ")));
     assert_eq!(skipped("fabric"), step == "fabric", "{booted}");
     assert_eq!(skipped("driver"), step != "validate", "{booted}");
     booted.says("validate  the validator was not run");
@@ -60,7 +56,7 @@ fn a_step_is_named_and_vetoed_and_the_kernel_word_allows_it_again() {
     let variables = dir.path().join("variables.fd");
     reset_during(machine(&variables), "driver-load");
     let booted = machine(&variables).run().unwrap();
-    vetoed(&booted, "driver-load");
+    assert_vetoed(&booted, "driver-load");
     booted.ended(&End::PowerOff);
     let again = machine(&variables).append("firstlight.reset=clear").run().unwrap();
     again.says("reset     firstlight.reset=clear: no mark is left");
@@ -83,7 +79,7 @@ firstlight reset > after; echo $? >> after";
 /// Resets the machine when the mark has the part's name. The next boot skips only the tests of this part, and its workload
 /// clears the mark.
 #[track_caller]
-fn part_is_vetoed(part: &str, scenario: &str, words: &str, runs: &[&str], is_not_run: &str) {
+fn assert_part_vetoed(part: &str, scenario: &str, words: &str, runs: &[&str], is_not_run: &str) {
     let dir = tempfile::tempdir().unwrap();
     let variables = dir.path().join("variables.fd");
     let script = format!(
@@ -110,13 +106,13 @@ fn part_is_vetoed(part: &str, scenario: &str, words: &str, runs: &[&str], is_not
 #[test]
 fn after_a_reset_during_the_first_transfers_between_gpus_each_gpu_is_tested_alone() {
     let words = "firstlight.validate.level=quick";
-    part_is_vetoed("peer-write", "hang-copy", words, &["cuda", "host-bandwidth"], "p2p-capability");
+    assert_part_vetoed("peer-write", "hang-copy", words, &["cuda", "host-bandwidth"], "p2p-capability");
 }
 
 #[test]
 fn after_a_reset_under_full_load_the_tests_with_full_load_are_skipped() {
     let words = "firstlight.validate.acceptance_s=60 firstlight.validate.only=cuda,gpu-memory,p2p-capability";
-    part_is_vetoed("full-load", "healthy", words, &["cuda", "p2p-capability"], "gpu-memory");
+    assert_part_vetoed("full-load", "healthy", words, &["cuda", "p2p-capability"], "gpu-memory");
 }
 
 /// If the firmware has no variables, the mark is on the partition that keeps the reports.
@@ -129,7 +125,7 @@ fn without_variables_the_data_partition_keeps_the_mark() {
     let mark = String::from_utf8(stick.read("reset-mark").unwrap()).unwrap();
     assert!(mark.starts_with("firstlight-mark/1 step=validate image=") && mark.len() == 256, "{mark}");
     let booted = machine().run().unwrap();
-    vetoed(&booted, "validate");
+    assert_vetoed(&booted, "validate");
     let again = machine().append("firstlight.reset=clear").run().unwrap();
     assert_eq!(again.verdict().verdict, "PASS", "{again}");
     assert!(stick.read("reset-mark").is_err(), "{again}");

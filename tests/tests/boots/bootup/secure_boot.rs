@@ -6,7 +6,7 @@
 use super::media;
 use harness::boot::medium::NO_PXE;
 use harness::lab::{INTERFACE, Lab};
-use harness::signed::Signed;
+use harness::signed::SignedMedia;
 use harness::stick::{DATA, SYSTEM, Stick};
 use harness::{Boot, Booted, Medium, workspace};
 use memchr::memmem;
@@ -19,7 +19,7 @@ use std::sync::LazyLock;
 const UKI: &str = "EFI/Linux/firstlight.efi";
 const ADDON: &str = "EFI/Linux/firstlight.efi.extra.d/stick.addon.efi";
 
-static SIGNED: LazyLock<Signed> = LazyLock::new(|| Signed::shipped("secure-boot").unwrap());
+static SIGNED: LazyLock<SignedMedia> = LazyLock::new(|| SignedMedia::shipped("secure-boot").unwrap());
 
 fn boot(medium: Medium, variables: &Path) -> Boot {
     Boot::shipped().memory(2048).from(medium).secure(variables).append("firstlight.expect.gpus=0")
@@ -40,20 +40,20 @@ fn without_data(stick: &Stick) {
 }
 
 /// Changes one bit of the byte `at`.
-fn changed(mut bytes: Vec<u8>, at: usize) -> Vec<u8> {
+fn with_bit_changed(mut bytes: Vec<u8>, at: usize) -> Vec<u8> {
     bytes[at] ^= 1;
     bytes
 }
 
 #[track_caller]
-fn handed_over(booted: &Booted) {
+fn assert_handed_over(booted: &Booted) {
     booted.says("EFI stub: UEFI Secure Boot is enabled.");
     booted.says("firmware  secure boot on\n");
-    super::handed_over(booted);
+    super::assert_handed_over(booted);
 }
 
 /// The kernel's command line, from the report on the stick.
-fn words(stick: &Stick) -> String {
+fn kernel_words(stick: &Stick) -> String {
     let [name] = &stick.list(DATA, "reports").unwrap()[..] else { panic!("not one report") };
     let report = stick.get(DATA, &format!("reports/{name}")).unwrap();
     let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
@@ -71,16 +71,15 @@ fn unsigned_and_changed_sticks_are_refused_and_the_signed_one_boots_without_the_
     let changed_uki = signed_stick(dir.path(), "changed");
     let uki = changed_uki.get(SYSTEM, UKI).unwrap();
     let middle = uki.len() / 2;
-    changed_uki.put(SYSTEM, UKI, changed(uki, middle)).unwrap();
+    changed_uki.put(SYSTEM, UKI, with_bit_changed(uki, middle)).unwrap();
     [&unsigned, &changed_uki].into_iter().for_each(without_data);
     let stick = signed_stick(dir.path(), "signed");
     let addon = stick.get(SYSTEM, ADDON).unwrap();
     let at = memmem::find(&addon, b"firstlight.booted_from").unwrap();
-    stick.put(SYSTEM, &ADDON.replace("stick", "changed"), changed(addon, at)).unwrap();
+    stick.put(SYSTEM, &ADDON.replace("stick", "changed"), with_bit_changed(addon, at)).unwrap();
     stick.put(SYSTEM, "loader/loader.conf", "timeout 0\ndefault firstlight.efi@pt\n").unwrap();
 
-    let mut boot =
-        boot(Medium::Stick(unsigned.path().into()), &variables).qemu(&["-device", "qemu-xhci,id=more"]);
+    let mut boot = boot(Medium::Stick(unsigned.path().into()), &variables).qemu(&["-device", "qemu-xhci,id=more"]);
     for (next, stick) in [(2, &changed_uki), (3, &stick)] {
         let drive = format!("if=none,id=stick{next},format=raw,file={}", stick.path().display());
         let device = format!("usb-storage,bus=more.0,drive=stick{next},bootindex={next}");
@@ -99,8 +98,8 @@ fn unsigned_and_changed_sticks_are_refused_and_the_signed_one_boots_without_the_
         assert!(!before.contains("EFI stub:"), "{message}\n{booted}");
         rest = after;
     }
-    handed_over(&booted);
-    let words = words(&stick);
+    assert_handed_over(&booted);
+    let words = kernel_words(&stick);
     assert!(words.contains("firstlight.fabric.iommu=pt"), "{words}");
     assert_eq!(words.matches("booted_from=stick").count(), 1, "{words}");
 }
@@ -112,15 +111,15 @@ fn on_network(qemu: &[&str]) -> (Booted, String) {
     let variables = SIGNED.variables(dir.path()).unwrap();
     let folder = media::folder(&SIGNED.folder().join("pxe"), dir.path(), media::NODE);
     let lab = Lab::new("192.168.77.1/24").unwrap();
-    let mut serving = media::serving(&lab, &[INTERFACE, "--folder", folder.to_str().unwrap()]);
-    let boot = media::tapped(&lab, true).secure(&variables).append("firstlight.expect.gpus=0").qemu(qemu);
+    let mut serving = media::start_pxe_server(&lab, &[INTERFACE, "--folder", folder.to_str().unwrap()]);
+    let boot = media::connected_machine(&lab, true).secure(&variables).append("firstlight.expect.gpus=0").qemu(qemu);
     (boot.run().unwrap(), serving.said().to_owned())
 }
 
 #[test]
 fn the_signed_image_boots_over_http_on_a_separate_network() {
     let (booted, served) = on_network(&NO_PXE);
-    handed_over(&booted);
+    assert_handed_over(&booted);
     booted.says("level standard");
     assert!(served.contains("GET /firstlight.efi"), "{served}");
 }
@@ -129,10 +128,8 @@ fn the_signed_image_boots_over_http_on_a_separate_network() {
 #[test]
 fn signed_ipxe_boots_the_signed_kernel_on_a_separate_network() {
     let (booted, served) = on_network(&[]);
-    handed_over(&booted);
-    for text in
-        ["ipxe.efi to 192.168.77.", "GET /boot.ipxe", "GET /node/52-54-00-12-34-56.ipxe", "GET /vmlinuz"]
-    {
+    assert_handed_over(&booted);
+    for text in ["ipxe.efi to 192.168.77.", "GET /boot.ipxe", "GET /node/52-54-00-12-34-56.ipxe", "GET /vmlinuz"] {
         assert!(served.contains(text), "{text}: {served}");
     }
 }
@@ -180,14 +177,14 @@ fn machine(words: &str) -> Booted {
         .device("pcie-root-port,id=port2,chassis=2,slot=2,addr=6")
         .append(&format!("{} {WORDS} {words}", built_in()))
         .workload(SCRIPT)
-        .whatever_the_verdict()
+        .on_any_verdict()
         .run()
         .unwrap()
 }
 
 /// The ids of the failed tests. `driver` fails in both boots: the driver image cannot be mounted, because Debian's
 /// kernel has loop devices only as a module.
-fn failed(tests: &[&str]) -> Vec<String> {
+fn failed_tests(tests: &[&str]) -> Vec<String> {
     tests.iter().map(|id| (*id).to_owned()).collect()
 }
 
@@ -204,7 +201,7 @@ fn a_locked_down_kernel_is_named_with_its_mode_and_fails_the_machine() {
     booted.says("fix ended with 1");
     booted.says("Operation not permitted");
     let verdict = booted.verdict();
-    assert_eq!((verdict.verdict.as_str(), verdict.failed), ("FAIL", failed(&["driver", "acs"])), "{booted}");
+    assert_eq!((verdict.verdict.as_str(), verdict.failed), ("FAIL", failed_tests(&["driver", "acs"])), "{booted}");
     booted.never_says("LOCKDOWN-IGNORED");
 }
 
@@ -217,7 +214,7 @@ fn the_same_kernel_without_lockdown_has_its_ports_cleared() {
     booted.says("fix ended with 0");
     booted.never_says("Operation not permitted");
     booted.never_says("LOCKDOWN");
-    assert_eq!(booted.verdict().failed, failed(&["driver"]), "{booted}");
+    assert_eq!(booted.verdict().failed, failed_tests(&["driver"]), "{booted}");
 }
 
 /// A processor with the vulnerabilities of its generation. An emulated one has no new microcode: the kernel mitigates

@@ -14,21 +14,13 @@ const PORTS: [&str; 2] = ["0000:00:05.0", "0000:00:06.0"];
 const AS_FIRMWARE: &str = "pci=config_acs=xxxxxxx@pci:0:0";
 
 fn boot(topology: &Topology, acs_word: &str) -> Boot {
-    Boot::shipped()
-        .fakepci(topology)
-        .unwrap()
-        .append(acs_word)
-        .workload(config_space::KEEP)
-        .whatever_the_verdict()
+    Boot::shipped().fakepci(topology).unwrap().append(acs_word).workload(config_space::SAVE_PORTS).on_any_verdict()
 }
 
-fn journalled(booted: &Booted) -> Vec<String> {
+fn journalled_ports(booted: &Booted) -> Vec<String> {
     let journal = booted.json("firstlight/fabric.json");
     let entries = journal["entries"].as_array().unwrap();
-    entries
-        .iter()
-        .map(|e| format!("{} {} {}", e["bdf"].as_str().unwrap(), e["before"], e["readback"]))
-        .collect()
+    entries.iter().map(|e| format!("{} {} {}", e["bdf"].as_str().unwrap(), e["before"], e["readback"])).collect()
 }
 
 #[test]
@@ -48,7 +40,7 @@ fn ports_on_gpu_paths_are_cleared_and_the_others_left_alone() {
         assert_eq!(booted.acs_control(port), 0, "{port}\n{booted}");
     }
     assert_eq!(booted.acs_control("0001:00:03.0"), 0x1d, "nothing is below it\n{booted}");
-    assert_eq!(journalled(&booted), on_paths.map(|port| format!("{port} 29 0")));
+    assert_eq!(journalled_ports(&booted), on_paths.map(|port| format!("{port} 29 0")));
     let report = booted.report();
     assert_eq!(report.outcome("acs"), "pass", "{}", report.0);
     assert_eq!(report.path("0001:03:00.0", "0001:04:00.0"), Some("PIX"));
@@ -77,10 +69,10 @@ fn a_port_that_keeps_acs_or_takes_it_back_fails_and_is_named() {
 
     let report = booted.report();
     assert_eq!(report.outcome("acs"), "fail", "{}", report.0);
-    assert_eq!(report.about("acs", "0001:02:00.0"), []);
-    assert_eq!(report.about("acs", "0001:02:01.0"), [("ACS-STUCK", "fail")]);
+    assert_eq!(report.findings_about("acs", "0001:02:00.0"), []);
+    assert_eq!(report.findings_about("acs", "0001:02:01.0"), [("ACS-STUCK", "fail")]);
     for port in ["0001:02:02.0", "0001:02:03.0"] {
-        assert_eq!(report.about("acs", port), [("ACS-REVERTED", "fail")], "{port}\n{}", report.0);
+        assert_eq!(report.findings_about("acs", port), [("ACS-REVERTED", "fail")], "{port}\n{}", report.0);
     }
     let verdict = booted.verdict();
     assert_eq!(verdict.verdict, "FAIL", "{booted}");
@@ -112,10 +104,10 @@ exit $status";
     let booted = boot.run().unwrap();
 
     // 0x5f is everything that the ports support; the pass had cleared it.
-    assert!(journalled(&booted).contains(&"0001:02:00.0 95 0".to_owned()), "{:?}", journalled(&booted));
+    assert!(journalled_ports(&booted).contains(&"0001:02:00.0 95 0".to_owned()), "{:?}", journalled_ports(&booted));
     let report = booted.report();
     assert_eq!(report.outcome("acs"), "fail", "{}", report.0);
-    assert_eq!(report.about("acs", "0001:02:00.0"), [("ACS-REVERTED", "fail")]);
+    assert_eq!(report.findings_about("acs", "0001:02:00.0"), [("ACS-REVERTED", "fail")]);
     assert_eq!(booted.acs_control("0001:02:00.0"), 0x5f);
     assert_eq!(booted.verdict().verdict, "FAIL");
 }
@@ -125,8 +117,8 @@ fn machine(policy: &str) -> Booted {
         .device("pcie-root-port,id=port1,chassis=1,slot=1,addr=5")
         .device("pcie-root-port,id=port2,chassis=2,slot=2,addr=6")
         .append(&format!("firstlight.expect.gpus=0 firstlight.fabric.acs={policy} {LEFT_ON}"))
-        .workload(config_space::KEEP)
-        .whatever_the_verdict()
+        .workload(config_space::SAVE_PORTS)
+        .on_any_verdict()
         .run()
         .unwrap()
 }
@@ -140,10 +132,7 @@ fn acs_that_firmware_left_on_is_cleared_journalled_and_reported() {
         let entries = journal["entries"].as_array().unwrap();
         let entry = entries.iter().find(|e| e["bdf"] == port).unwrap_or_else(|| panic!("{journal}"));
         // Everything that QEMU's port supports: SV TB RR CR UF DT.
-        assert_eq!(
-            (&entry["before"], &entry["after"], &entry["readback"]),
-            (&0x5f.into(), &0.into(), &0.into())
-        );
+        assert_eq!((&entry["before"], &entry["after"], &entry["readback"]), (&0x5f.into(), &0.into(), &0.into()));
         assert_eq!(booted.report().device(port)["acs"]["ctrl"], 0);
     }
     assert_eq!(booted.report().outcome("acs"), "pass");
@@ -158,8 +147,7 @@ fn the_policy_off_leaves_acs_as_it_is() {
         assert_eq!(booted.acs_control(port), 0x5f, "{port}");
         assert_eq!(booted.report().device(port)["acs"]["ctrl"], 0x5f);
     }
-    let journalled =
-        booted.find("firstlight/fabric.json").is_some_and(|j| j.windows(5).any(|w| w == b"\"bdf\""));
+    let journalled = booted.find("firstlight/fabric.json").is_some_and(|j| j.windows(5).any(|w| w == b"\"bdf\""));
     assert!(!journalled, "{booted}");
 }
 
@@ -179,14 +167,14 @@ fn iommu_machine(iommu: &str, words: &str) -> Booted {
         // With interrupt remapping the kernel panics if the emulated timer is late, as on a busy host (check_timer).
         .append("no_timer_check")
         .append(words)
-        .workload(&format!("{WITNESSES}{}", config_space::KEEP))
-        .whatever_the_verdict()
+        .workload(&format!("{WITNESSES}{}", config_space::SAVE_PORTS))
+        .on_any_verdict()
         .run()
         .unwrap()
 }
 
 #[track_caller]
-fn is_off(booted: &Booted, firmware_table: &str) {
+fn assert_iommu_off(booted: &Booted, firmware_table: &str) {
     assert!(booted.text("kept/tables").contains(firmware_table), "the machine has no IOMMU\n{booted}");
     for witness in ["classes", "groups", "members"] {
         assert_eq!(booted.text(&format!("kept/{witness}")), "", "{witness}\n{booted}");
@@ -208,13 +196,12 @@ fn is_off(booted: &Booted, firmware_table: &str) {
 #[test]
 fn intels_iommu_stays_off_despite_words_that_switch_it_on() {
     let booted = iommu_machine("intel-iommu,intremap=on", "iommu=on intel_iommu=on");
-    is_off(&booted, "DMAR");
+    assert_iommu_off(&booted, "DMAR");
     // The words are reported, because the boot medium should not have them.
     let report = booted.report();
     for (built_in, later) in [("iommu=off", "iommu=on"), ("intel_iommu=off", "intel_iommu=on")] {
         let findings = report.test("cmdline")["findings"].as_array().unwrap();
-        let finding =
-            findings.iter().find(|f| f["expected"] == built_in).unwrap_or_else(|| panic!("{findings:?}"));
+        let finding = findings.iter().find(|f| f["expected"] == built_in).unwrap_or_else(|| panic!("{findings:?}"));
         assert_eq!((&finding["code"], &finding["measured"]), (&"CMDLINE-OVERRIDDEN".into(), &later.into()));
     }
 }
@@ -223,5 +210,5 @@ fn intels_iommu_stays_off_despite_words_that_switch_it_on() {
 /// serial line: the console of this boot shows the kernel's log.
 #[test]
 fn amds_iommu_stays_off_despite_words_that_switch_it_on() {
-    is_off(&iommu_machine("amd-iommu", "iommu=on amd_iommu=on loglevel=7"), "IVRS");
+    assert_iommu_off(&iommu_machine("amd-iommu", "iommu=on amd_iommu=on loglevel=7"), "IVRS");
 }

@@ -10,9 +10,9 @@ use std::sync::LazyLock;
 // Is an unusual fabric read correctly? Each broken device is named with its fault, without a hang and without blaming
 // its neighbours; a second domain and a second root bus are recognised.
 
-fn pass_over(topology: &Topology) -> Booted {
+fn boot_topology(topology: &Topology) -> Booted {
     let boot = Boot::shipped().fakepci(topology).unwrap();
-    boot.workload("").whatever_the_verdict().run().unwrap()
+    boot.workload("").on_any_verdict().run().unwrap()
 }
 
 /// One boot with a broken device behind each of several root ports. A switch at 0001:01:00.0 has two GPUs, 0001:03:00.0 and
@@ -27,15 +27,15 @@ static BROKEN: LazyLock<Booted> = LazyLock::new(|| {
         let root = topology.root_port(dev, "");
         topology.gpu(root, options);
     }
-    pass_over(&topology)
+    boot_topology(&topology)
 });
 
 #[test]
 fn a_port_without_extended_configuration_space_is_never_a_pass() {
     let report = BROKEN.report();
     assert_eq!(report.device("0001:02:01.0")["config"]["bytes"], 256);
-    assert_eq!(report.about("acs", "0001:02:00.0"), []);
-    let [(code, severity)] = report.about("acs", "0001:02:01.0")[..] else { panic!("{}", report.0) };
+    assert_eq!(report.findings_about("acs", "0001:02:00.0"), []);
+    let [(code, severity)] = report.findings_about("acs", "0001:02:01.0")[..] else { panic!("{}", report.0) };
     assert_eq!(code, "NO-ECAM");
     assert!(["fail", "error"].contains(&severity), "{severity}");
 }
@@ -44,8 +44,8 @@ fn a_port_without_extended_configuration_space_is_never_a_pass() {
 fn a_gpu_that_fell_off_the_bus_fails_and_does_not_hang_the_boot() {
     let report = BROKEN.report();
     assert_eq!(report.outcome("fabric"), "fail", "{}", report.0);
-    assert_eq!(report.about("fabric", "0001:05:00.0"), [("GPU-GONE", "fail")]);
-    assert_eq!(report.about("fabric", "0001:03:00.0"), []);
+    assert_eq!(report.findings_about("fabric", "0001:05:00.0"), [("GPU-GONE", "fail")]);
+    assert_eq!(report.findings_about("fabric", "0001:03:00.0"), []);
     assert!(["FAIL", "ERROR"].contains(&BROKEN.verdict().verdict.as_str()), "{}", *BROKEN);
 }
 
@@ -53,9 +53,9 @@ fn a_gpu_that_fell_off_the_bus_fails_and_does_not_hang_the_boot() {
 fn a_narrow_link_degrades_and_an_idle_gpus_slow_link_does_not() {
     let report = BROKEN.report();
     assert_eq!(report.outcome("links"), "warn", "{}", report.0);
-    assert_eq!(report.about("links", "0001:03:00.0"), []);
-    assert_eq!(report.about("links", "0001:06:00.0"), [("LINK-NARROW", "warn")]);
-    assert_eq!(report.about("links", "0001:07:00.0"), [("LINK-SLOW", "info")]);
+    assert_eq!(report.findings_about("links", "0001:03:00.0"), []);
+    assert_eq!(report.findings_about("links", "0001:06:00.0"), [("LINK-NARROW", "warn")]);
+    assert_eq!(report.findings_about("links", "0001:07:00.0"), [("LINK-SLOW", "info")]);
     let link = &report.device("0001:06:00.0")["link"];
     assert_eq!((&link["width"], &link["max_width"]), (&4.into(), &16.into()));
 }
@@ -71,8 +71,8 @@ fn two_gpus(parameters: &[&str]) -> Topology {
 }
 
 #[test]
-fn a_domain_of_five_digits_with_resizable_bars() {
-    let booted = pass_over(&two_gpus(&["domain=0x10002"]));
+fn gpus_in_a_domain_of_five_digits_are_listed_with_their_bar_sizes() {
+    let booted = boot_topology(&two_gpus(&["domain=0x10002"]));
     let report = booted.report();
     let gpus = ["10002:01:00.0", "10002:02:00.0"];
     assert_eq!(report.0["fabric"]["gpus"], serde_json::json!(gpus));
@@ -86,8 +86,8 @@ fn a_domain_of_five_digits_with_resizable_bars() {
 }
 
 #[test]
-fn a_second_root_bus_in_the_first_domain() {
-    let booted = pass_over(&two_gpus(&["domain=0", "bus=0x40"]));
+fn gpus_on_a_second_root_bus_of_the_first_domain_are_found() {
+    let booted = boot_topology(&two_gpus(&["domain=0", "bus=0x40"]));
     let report = booted.report();
     assert_eq!(report.0["fabric"]["gpus"], serde_json::json!(["0000:41:00.0", "0000:42:00.0"]));
     assert_eq!(report.path("0000:41:00.0", "0000:42:00.0"), Some("PHB"));

@@ -54,16 +54,10 @@ touch /run/firstlight/mark && echo yes > /run/kept/writable";
     // The stages before the tests, in order, with times of the kernel's clock.
     let stages = report.0["boot"].as_array().unwrap();
     let names: Vec<_> = stages.iter().filter_map(|stage| stage["stage"].as_str()).collect();
-    assert_eq!(
-        names,
-        ["kernel", "mounts", "config", "watchdog", "reset", "screen", "fabric", "driver", "network"]
-    );
+    assert_eq!(names, ["kernel", "mounts", "config", "watchdog", "reset", "screen", "fabric", "driver", "network"]);
     let began: Vec<_> = stages.iter().filter_map(|stage| stage["began"].as_f64()).collect();
     assert!(began.is_sorted() && began[1] > 0.0, "{began:?}");
-    assert!(
-        stages[0]["seconds"].as_f64().is_some_and(|kernel| kernel > 0.0 && kernel <= began[1]),
-        "{stages:?}"
-    );
+    assert!(stages[0]["seconds"].as_f64().is_some_and(|kernel| kernel > 0.0 && kernel <= began[1]), "{stages:?}");
     assert_eq!(verdict["fingerprint"].as_str().unwrap().len(), 64, "{verdict}");
     assert!(booted.find("firstlight/validated").is_some());
     assert!(booted.find("firstlight/boot.log").is_some());
@@ -115,10 +109,7 @@ while :; do sleep 1; done";
 #[test]
 fn ctrl_alt_del_restarts_a_machine_that_holds() {
     let booted = Boot::shipped().ctrl_alt_del_at("FIRSTLIGHT verdict=ERROR").run().unwrap();
-    assert_eq!(
-        (booted.verdict().failed, booted.verdict().codes),
-        (vec!["gpus".into()], vec!["GPU-NONE".into()])
-    );
+    assert_eq!((booted.verdict().failed, booted.verdict().codes), (vec!["gpus".into()], vec!["GPU-NONE".into()]));
     booted.never_says("panic");
     booted.ended(&End::Reboot);
 }
@@ -131,8 +122,7 @@ fn boot(on_exit: &str) -> Boot {
 /// If the console were the controlling terminal of the workload's session, its unsent lines would be lost when it ends.
 #[test]
 fn the_last_lines_of_a_workload_and_its_status_appear_and_on_exit_applies() {
-    let script =
-        "for n in $(seq 60); do echo \"line $n of what a workload says before it ends\"; done; exit 7";
+    let script = "for n in $(seq 60); do echo \"line $n of what a workload says before it ends\"; done; exit 7";
     let booted = boot("reboot").workload(script).run().unwrap();
     let lines: Vec<&str> = booted.lines().collect();
     let last = lines.iter().position(|l| l.contains("line 60 of what a workload says"));

@@ -41,10 +41,10 @@ fn the_screen_shows_tests_then_the_verdict_and_its_menu_works() {
         .memory(2048)
         .overlay(|_| overlay(&scenario).unwrap())
         .screen()
-        .look_at("PASS   p2p-integrity", &running, &[], Duration::from_secs(2))
+        .screenshot_at("PASS   p2p-integrity", &running, &[], Duration::from_secs(2))
         // After b, y confirms and any other key goes back.
-        .look_at("HOLD ", &failed, &["b", "n", "1"], DRAWN)
-        .look_at("HOLD ", &again, &["b", "y"], DRAWN)
+        .screenshot_at("HOLD ", &failed, &["b", "n", "1"], DRAWN)
+        .screenshot_at("HOLD ", &again, &["b", "y"], DRAWN)
         .run()
         .unwrap();
     booted.says("FIRSTLIGHT verdict=FAIL failed=nccl");

@@ -2,7 +2,7 @@
 
 use super::{ext4_of, write_root};
 use harness::driver_image::squashfs;
-use harness::servers::{Answer, Receiver};
+use harness::servers::{HttpReply, HttpServer};
 use harness::{Boot, Booted, End, Image};
 use std::fs;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ sleep 1
 poweroff -f
 ";
 
-fn tree(image: &Image, label: &str) -> TempDir {
+fn root_tree(image: &Image, label: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     write_root(image, dir.path(), INIT);
     std::fs::write(dir.path().join("label"), label).unwrap();
@@ -33,11 +33,10 @@ fn tree(image: &Image, label: &str) -> TempDir {
 }
 
 #[track_caller]
-fn arrived(booted: &Booted, label: &str, kind: &str) {
+fn assert_arrived(booted: &Booted, label: &str, kind: &str) {
     assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
     booted.says(&format!("new root pid 1 label {label}"));
-    let files =
-        booted.lines().find(|l| l.starts_with("new root files")).unwrap_or_else(|| panic!("{booted}"));
+    let files = booted.lines().find(|l| l.starts_with("new root files")).unwrap_or_else(|| panic!("{booted}"));
     for file in ["report.json", "verdict.json", "env", "validated", "boot.log"] {
         assert!(files.contains(file), "no {file} in {files:?}");
     }
@@ -61,28 +60,28 @@ fn boot(root: &str) -> Boot {
 #[test]
 fn into_an_ext4_partition_by_label() {
     let image = Image::shipped();
-    let dir = tree(&image, "ROOTDISK");
+    let dir = root_tree(&image, "ROOTDISK");
     let scratch = tempfile::tempdir().unwrap();
     let disk = ext4_of(dir.path(), "ROOTDISK", 16, scratch.path().join("disk"));
-    arrived(&boot("LABEL=ROOTDISK").disk(&disk).run().unwrap(), "ROOTDISK", "ext4");
+    assert_arrived(&boot("LABEL=ROOTDISK").disk(&disk).run().unwrap(), "ROOTDISK", "ext4");
 }
 
 /// A squashfs is read-only; an overlay in memory lets its init write files.
 #[test]
 fn into_a_squashfs_file_on_a_disk() {
     let image = Image::shipped();
-    let inner = tree(&image, "INNER");
+    let inner = root_tree(&image, "INNER");
     let outer = tempfile::tempdir().unwrap();
     let scratch = tempfile::tempdir().unwrap();
     squashfs(inner.path(), outer.path().join("node.squashfs")).unwrap();
     let disk = ext4_of(outer.path(), "IMAGES", 16, scratch.path().join("disk"));
-    arrived(&boot("LABEL=IMAGES:/node.squashfs").disk(&disk).run().unwrap(), "INNER", "overlay");
+    assert_arrived(&boot("LABEL=IMAGES:/node.squashfs").disk(&disk).run().unwrap(), "INNER", "overlay");
 }
 
 /// A squashfs, and its checksum.
-fn image(scratch: &TempDir, label: &str) -> (Vec<u8>, String) {
+fn squashfs_image(scratch: &TempDir, label: &str) -> (Vec<u8>, String) {
     let file: PathBuf = scratch.path().join("root.squashfs");
-    squashfs(tree(&Image::shipped(), label).path(), file.clone()).unwrap();
+    squashfs(root_tree(&Image::shipped(), label).path(), file.clone()).unwrap();
     let output = Command::new("sha256sum").arg(&file).output().unwrap();
     let sum = String::from_utf8(output.stdout).unwrap().split(' ').next().unwrap().to_owned();
     (fs::read(&file).unwrap(), sum)
@@ -96,22 +95,22 @@ fn from_server(root: &str) -> Boot {
 #[test]
 fn into_a_squashfs_from_a_server() {
     let scratch = tempfile::tempdir().unwrap();
-    let (bytes, sum) = image(&scratch, "SERVED");
-    let server = Receiver::start(move |_, _| Answer::Status(200, bytes.clone()));
+    let (bytes, sum) = squashfs_image(&scratch, "SERVED");
+    let server = HttpServer::start(move |_, _| HttpReply::Status(200, bytes.clone()));
     let url = server.url("10.0.2.2", "/root.squashfs");
     let booted = from_server(&format!("{url}#sha256={sum}")).run().unwrap();
     booted.says("network   firstlight, eth0 by DHCP");
     booted.says(&format!("hand off  switch root to {url}"));
     booted.says(&format!("root      fetches {url}, at most "));
-    arrived(&booted, "SERVED", "overlay");
-    assert_eq!(server.got().len(), 1);
+    assert_arrived(&booted, "SERVED", "overlay");
+    assert_eq!(server.requests().len(), 1);
 }
 
 #[test]
 fn a_root_with_a_wrong_checksum_or_that_is_too_large_is_named_and_on_error_applies() {
-    let server = Receiver::start(|_, request| match request.line.contains("/large") {
-        true => Answer::Status(200, vec![0; 600 << 20]),
-        false => Answer::Status(200, b"something else".to_vec()),
+    let server = HttpServer::start(|_, request| match request.line.contains("/large") {
+        true => HttpReply::Status(200, vec![0; 600 << 20]),
+        false => HttpReply::Status(200, b"something else".to_vec()),
     });
     for (path, why) in [("/other", "sha256 is "), ("/large", "larger than ")] {
         let url = server.url("10.0.2.2", path);
@@ -127,9 +126,9 @@ fn a_root_with_a_wrong_checksum_or_that_is_too_large_is_named_and_on_error_appli
 
 #[test]
 fn a_server_that_does_not_answer_is_named_and_on_error_applies() {
-    let server = Receiver::start(|_, _| Answer::Silence);
+    let server = HttpServer::start(|_, _| HttpReply::Silence);
     let url = server.url("10.0.2.2", "/root.squashfs");
-    let booted = from_server(&format!("{url}#sha256={}", "0".repeat(64))).waits().run().unwrap();
+    let booted = from_server(&format!("{url}#sha256={}", "0".repeat(64))).mostly_waits().run().unwrap();
     booted.says(&format!("ERROR     INIT-HANDOFF: workload.root {url}: nothing came for 30 s"));
     booted.ended(&End::PowerOff);
 }

@@ -11,7 +11,7 @@ const TIMEOUT: u64 = 15;
 /// The watchdog of QEMU's chipset is switched off, so that only the device that a test adds can be used.
 fn boot(mode: &str) -> Boot {
     let words = format!("{PASS} firstlight.watchdog.mode={mode} firstlight.watchdog.timeout_s={TIMEOUT}");
-    Boot::shipped().waits().append(&words).qemu(&["-global", "ICH9-LPC.noreboot=true"])
+    Boot::shipped().mostly_waits().append(&words).qemu(&["-global", "ICH9-LPC.noreboot=true"])
 }
 
 fn device() -> Boot {
@@ -27,7 +27,7 @@ echo process 1: $(grep frozen /sys/fs/cgroup/still/cgroup.events)
 sleep 100";
 
 #[track_caller]
-fn restarts(booted: &Booted, name: &str) {
+fn assert_restarts(booted: &Booted, name: &str) {
     booted.says(&format!("watchdog  {name}, {TIMEOUT} s"));
     booted.says("process 1: frozen 1");
     booted.never_says("POWEROFF");
@@ -37,32 +37,31 @@ fn restarts(booted: &Booted, name: &str) {
 #[test]
 fn the_device_resets_a_machine_whose_process_1_hangs() {
     let booted = device().workload(FREEZE).run().unwrap();
-    restarts(&booted, "i6300ESB timer");
+    assert_restarts(&booted, "i6300ESB timer");
 }
 
 #[test]
 fn the_chipsets_watchdog_is_found_and_resets_the_machine() {
     let words = format!("{PASS} firstlight.watchdog.timeout_s={TIMEOUT}");
-    let boot = Boot::shipped().waits().append(&words).qemu(&["-global", "ICH9-LPC.noreboot=false"]);
-    restarts(&boot.workload(FREEZE).run().unwrap(), "iTCO_wdt");
+    let boot = Boot::shipped().mostly_waits().append(&words).qemu(&["-global", "ICH9-LPC.noreboot=false"]);
+    assert_restarts(&boot.workload(FREEZE).run().unwrap(), "iTCO_wdt");
 }
 
 /// A chipset without a watchdog.
-fn without(boot: Boot) -> Boot {
+fn without_watchdog(boot: Boot) -> Boot {
     boot.qemu(&["-machine", "pc"])
 }
 
 #[test]
 fn without_a_device_the_kernels_software_watchdog_resets_the_machine() {
-    restarts(&without(boot("auto")).workload(FREEZE).run().unwrap(), "Software Watchdog");
+    assert_restarts(&without_watchdog(boot("auto")).workload(FREEZE).run().unwrap(), "Software Watchdog");
 }
 
 /// Both the validator and the hold take longer than the timeout.
 #[test]
 fn a_long_validation_and_a_long_hold_do_not_reset_the_machine() {
     let longer = TIMEOUT + 10;
-    let script =
-        format!("case \"$*\" in *--json*report.json*) sleep {longer} ;; esac\nexec /t/firstlight \"$@\"");
+    let script = format!("case \"$*\" in *--json*report.json*) sleep {longer} ;; esac\nexec /t/firstlight \"$@\"");
     let boot = device().validator(&script).unwrap().append("firstlight.policy.on_pass=hold");
     let booted = boot.stop_after("HOLD ", Duration::from_secs(longer)).run().unwrap();
     assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
@@ -71,8 +70,7 @@ fn a_long_validation_and_a_long_hold_do_not_reset_the_machine() {
 
 #[test]
 fn a_workload_that_does_not_use_the_watchdog_may_run_longer_than_the_timeout() {
-    let script =
-        format!("env | grep -c WATCHDOG > /run/kept/variables\nsleep {}\necho at the end", TIMEOUT + 10);
+    let script = format!("env | grep -c WATCHDOG > /run/kept/variables\nsleep {}\necho at the end", TIMEOUT + 10);
     let booted = device().workload(&script).run().unwrap();
     booted.says("at the end");
     assert_eq!(booted.text("kept/variables"), "0");
@@ -102,13 +100,9 @@ sleep 100";
 
 #[test]
 fn a_machine_without_its_own_watchdog_is_an_error_if_one_is_required() {
-    let booted = without(boot("hardware")).append("firstlight.policy.on_error=poweroff").run().unwrap();
+    let booted = without_watchdog(boot("hardware")).append("firstlight.policy.on_error=poweroff").run().unwrap();
     let verdict = booted.verdict();
-    assert_eq!(
-        (verdict.verdict.as_str(), verdict.failed),
-        ("ERROR", vec!["watchdog".to_owned()]),
-        "{booted}"
-    );
+    assert_eq!((verdict.verdict.as_str(), verdict.failed), ("ERROR", vec!["watchdog".to_owned()]), "{booted}");
     assert_eq!(verdict.codes, ["WATCHDOG-NONE"], "{booted}");
     booted.says("no watchdog of the machine's own");
     booted.ended(&End::PowerOff);

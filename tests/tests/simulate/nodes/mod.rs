@@ -6,7 +6,7 @@ mod cards;
 mod faults;
 mod healthy;
 
-use harness::simgpu::{Scenario, prepared};
+use harness::simgpu::{Scenario, with_prepared};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener};
@@ -19,19 +19,18 @@ use std::time::{Duration, Instant};
 const TOKEN: &str = "a token of the simulation";
 
 /// A scenario of four GPUs, with additional keys.
-pub(super) fn machine(more: &str) -> Scenario {
+pub(super) fn four_gpus(more: &str) -> Scenario {
     let text = format!("on = \"epyc-8x4090\"\n{more}");
     Scenario::of(text.parse().unwrap()).unwrap().gpus(4)
 }
 
 /// Writes an RDMA card with one ACTIVE port, as the kernel shows it in sysfs.
-pub(super) fn card(dir: &Path, name: &str) {
+pub(super) fn write_card(dir: &Path, name: &str) {
     let port = dir.join(format!("root/sys/class/infiniband/{name}/ports/1"));
     for folder in ["gids", "counters", "hw_counters"] {
         fs::create_dir_all(port.join(folder)).unwrap();
     }
-    let counters =
-        ["port_xmit_data", "port_rcv_data", "symbol_error", "link_downed"].map(|c| format!("counters/{c}"));
+    let counters = ["port_xmit_data", "port_rcv_data", "symbol_error", "link_downed"].map(|c| format!("counters/{c}"));
     for counter in counters.into_iter().chain(["hw_counters/out_of_sequence".to_owned()]) {
         fs::write(port.join(counter), "7\n").unwrap();
     }
@@ -46,12 +45,12 @@ pub(super) fn card(dir: &Path, name: &str) {
 }
 
 /// A port that is free now.
-fn port() -> u16 {
+fn free_port() -> u16 {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
 }
 
-/// The nodes of one meeting.
-pub(super) struct Meeting<'c> {
+/// The nodes of one run, which meet on one port.
+pub(super) struct NodeGroup<'c> {
     /// The program with its options for the simulated machine, without a command.
     pub(super) base: &'c Command,
     pub(super) dir: &'c Path,
@@ -61,17 +60,17 @@ pub(super) struct Meeting<'c> {
 }
 
 /// A node that has ended: its exit status, standard output and standard error.
-pub(super) struct Ended {
+pub(super) struct NodeResult {
     pub(super) status: i32,
     pub(super) text: String,
     pub(super) log: String,
 }
 
-impl<'c> Meeting<'c> {
+impl<'c> NodeGroup<'c> {
     fn new(base: &'c Command, dir: &'c Path, size: usize) -> Self {
         fs::write(dir.join("token"), TOKEN).unwrap();
         fs::write(dir.join("other"), "another token, as long").unwrap();
-        Self { base, dir, port: port(), size, timeout: 30 }
+        Self { base, dir, port: free_port(), size, timeout: 30 }
     }
 
     /// The command line of a node, not yet started; `words` come before the options.
@@ -117,15 +116,15 @@ impl<'c> Meeting<'c> {
     }
 }
 
-pub(super) fn ended(child: Child) -> Ended {
+pub(super) fn wait_for_node(child: Child) -> NodeResult {
     let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ended { status: status.code().unwrap_or(-1), text: text(&stdout), log: text(&stderr) }
+    NodeResult { status: status.code().unwrap_or(-1), text: text(&stdout), log: text(&stderr) }
 }
 
-impl Ended {
+impl NodeResult {
     #[track_caller]
-    pub(super) fn ends(&self, status: i32, has: &[&str]) {
+    pub(super) fn assert_ended(&self, status: i32, has: &[&str]) {
         assert_eq!(self.status, status, "{}\n{}", self.text, self.log);
         // Long texts are wrapped.
         let text = self.text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -135,31 +134,31 @@ impl Ended {
     }
 }
 
-pub(super) fn with(scenario: &Scenario, size: usize, then: impl FnOnce(&Meeting<'_>)) {
-    prepared(scenario, &[], |base, dir| {
-        then(&Meeting::new(&base, dir, size));
+pub(super) fn with_nodes(scenario: &Scenario, size: usize, then: impl FnOnce(&NodeGroup<'_>)) {
+    with_prepared(scenario, &[], |base, dir| {
+        then(&NodeGroup::new(&base, dir, size));
         Ok(())
     })
     .unwrap();
 }
 
 /// Runs two nodes with two GPUs each; `then` receives the results of both.
-fn two(scenario: &Scenario, then: impl FnOnce(&Meeting<'_>, &Ended, &Ended)) {
-    with(scenario, 2, |meeting| {
-        let leader = meeting.start_leader("0,1");
-        let member = meeting.start("b", "2,3");
-        let (leader, member) = (ended(leader), ended(member));
-        then(meeting, &leader, &member);
+fn two_nodes(scenario: &Scenario, then: impl FnOnce(&NodeGroup<'_>, &NodeResult, &NodeResult)) {
+    with_nodes(scenario, 2, |group| {
+        let leader = group.start_leader("0,1");
+        let member = group.start("b", "2,3");
+        let (leader, member) = (wait_for_node(leader), wait_for_node(member));
+        then(group, &leader, &member);
     });
 }
 
 /// The time from `since` until a node has met the others, taken at the first line that reports it, and the node's result;
 /// `sender` sends a message at that time.
-fn met(
+fn wait_for_meeting(
     mut node: Child,
     since: Instant,
     sender: &mpsc::Sender<()>,
-) -> thread::JoinHandle<(Option<Duration>, Ended)> {
+) -> thread::JoinHandle<(Option<Duration>, NodeResult)> {
     let (out, sender) = (node.stdout.take().unwrap(), sender.clone());
     thread::spawn(move || {
         let (mut when, mut text) = (None, String::new());
@@ -171,6 +170,6 @@ fn met(
             }
             text += &(line + "\n");
         }
-        (when, Ended { text, ..ended(node) })
+        (when, NodeResult { text, ..wait_for_node(node) })
     })
 }

@@ -167,8 +167,7 @@ mod tests {
             found: None,
         });
         account.nodes.push(Node { path: "/dev/nvidiactl".into(), major: 195, minor: 255 });
-        let finding =
-            Finding::fail(Code::DriverNoGpu, "nvidia", "m".into()).shown_by(vec!["kernel: x".into()]);
+        let finding = Finding::fail(Code::DriverNoGpu, "nvidia", "m".into()).shown_by(vec!["kernel: x".into()]);
         account.findings.push(finding.as_severe_as(Severity::Info));
         let value = serde_json::to_value(&account).unwrap();
         assert_eq!(
@@ -243,14 +242,8 @@ mod tests {
 
     #[test]
     fn values_of_parameters_are_compared_by_meaning() {
-        let alike = [
-            ("17", "0x11"),
-            ("a=1;b=2", "\"a=1;b=2;\""),
-            ("1", "Y"),
-            ("0", "n"),
-            ("", "\"\""),
-            ("-1", "4294967295"),
-        ];
+        let alike =
+            [("17", "0x11"), ("a=1;b=2", "\"a=1;b=2;\""), ("1", "Y"), ("0", "n"), ("", "\"\""), ("-1", "4294967295")];
         for (a, b) in alike {
             assert!(same_value(a, b) && same_value(b, a), "{a} {b}");
         }

@@ -109,9 +109,7 @@ struct Fixed {
 /// Parses the value of such an option.
 fn only<const DEFAULT: u64>(text: &str) -> Result<u64, String> {
     let value = text.parse().ok().filter(|value| *value == DEFAULT);
-    value.ok_or_else(|| {
-        format!("firstlight nccl has this option of nccl-tests at its default only, {DEFAULT}")
-    })
+    value.ok_or_else(|| format!("firstlight nccl has this option of nccl-tests at its default only, {DEFAULT}"))
 }
 
 /// The transports that NCCL may use between GPUs.
@@ -147,9 +145,7 @@ impl Nccl {
 
 /// Parses a rank; the caller checks it against the number of GPUs.
 fn rank(text: &str) -> Result<Rank, String> {
-    text.parse()
-        .map(Rank::new)
-        .map_err(|_| format!("'{text}' is not a rank; allowed are whole numbers from 0"))
+    text.parse().map(Rank::new).map_err(|_| format!("'{text}' is not a rank; allowed are whole numbers from 0"))
 }
 
 /// Parses a factor; with 1 the sizes would never end.
@@ -160,8 +156,7 @@ fn factor(text: &str) -> Result<u64, String> {
 
 /// `8`, `64K`, `128M`, `1G`
 fn bytes(text: &str) -> Result<u64, String> {
-    let bad =
-        || format!("'{text}' is not a size; allowed are whole numbers, optionally followed by K, M or G");
+    let bad = || format!("'{text}' is not a size; allowed are whole numbers, optionally followed by K, M or G");
     let (number, unit) = match text.char_indices().last() {
         Some((at, 'k' | 'K')) => (text.get(..at), 1 << 10),
         Some((at, 'm' | 'M')) => (text.get(..at), 1 << 20),
@@ -200,8 +195,7 @@ mod tests {
 
     #[test]
     fn options_of_nccl_tests_are_accepted_at_their_defaults() {
-        let asked =
-            of("all_reduce -t 1 -p 0 -m 1 -N 1 -T 0 -G 0 -C 0 -S 0 -a 1 -z 0 -y 0 -u 0 -R 0 -D 0").unwrap();
+        let asked = of("all_reduce -t 1 -p 0 -m 1 -N 1 -T 0 -G 0 -C 0 -S 0 -a 1 -z 0 -y 0 -u 0 -R 0 -D 0").unwrap();
         assert_eq!(asked.sweep(), of("all_reduce --nthreads 1 --blocking 0").unwrap().sweep());
         assert_eq!(of("all_reduce --gpus 0,0000:41:00.0").unwrap().only.len(), 2);
         let help = parse("firstlight nccl -h".split(' ').map(OsString::from));

@@ -102,7 +102,7 @@ pub struct Time {
 }
 
 fn address(word: &str) -> Result<String, String> {
-    http::checked(word).map(str::to_owned).map_err(|e| e.to_string())
+    http::checked_url(word).map(str::to_owned).map_err(|e| e.to_string())
 }
 
 fn checksum(word: &str) -> Result<String, String> {
@@ -125,9 +125,7 @@ mod tests {
             ("fetch http://h/f -o f --sha256 12", ["'12'", "64 hexadecimal"]),
         ] {
             let words = format!("firstlight {line}");
-            let Err(NoArgs::Wrong(why)) = parse(words.split(' ').map(OsString::from)) else {
-                panic!("{line}")
-            };
+            let Err(NoArgs::Wrong(why)) = parse(words.split(' ').map(OsString::from)) else { panic!("{line}") };
             assert!(parts.iter().all(|p| why.contains(p)), "{line}: {why}");
         }
     }

@@ -1,6 +1,6 @@
 //! What this node contributes to the meeting: its GPUs, ports, versions and name.
 
-use super::terms::launched;
+use super::settings::launched_process;
 use crate::cli::CommandError;
 use crate::cli::args::Meet;
 use crate::config::{Config, GpuName, Leaf, Limit};
@@ -10,22 +10,22 @@ use crate::machine::host::nvidia::gpus;
 use crate::machine::host::rdma::{self, Hca, Port};
 use crate::machine::pcie::link::raw_gb_s;
 use crate::machine::pcie::model::Fabric;
-use crate::machine::pcie::path::{self, Ways};
+use crate::machine::pcie::path::{self, NicPaths};
 use crate::machine::root::Root;
 use crate::nccl::advice::{ADVISED_INTERFACE, INTERFACE};
-use crate::net::meeting::NAME;
+use crate::net::meeting::MAX_NAME;
 use crate::nodes::card::{Card, Leaves, Versions};
-use crate::nodes::member::Local;
+use crate::nodes::member::NodeResources;
 use crate::nodes::rdma::Rail;
 use crate::text::shown_text;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// The node's facts.
+/// What this node contributes to the meeting.
 #[derive(Debug, Clone)]
-pub(super) struct Here {
+pub(super) struct LocalNode {
     pub(super) card: Card,
-    pub(super) local: Local,
+    pub(super) local: NodeResources,
 }
 
 /// The variable with NCCL's name for a node, for a machine that represents several nodes.
@@ -36,27 +36,21 @@ const RDMA: &str = "sys/class/infiniband";
 /// The library of RDMA cards.
 const VERBS: &str = "libibverbs.so.1";
 
-fn set(name: &str) -> Option<String> {
+fn env_value(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.trim().is_empty())
 }
 
 /// Reads the node's facts.
-pub(super) fn read(
-    root: &Root,
-    config: &Config,
-    meet: &Meet,
-    names: &[GpuName],
-) -> Result<Here, CommandError> {
+pub(super) fn read(root: &Root, config: &Config, meet: &Meet, names: &[GpuName]) -> Result<LocalNode, CommandError> {
     let fabric = Fabric::read(root).map_err(|e| CommandError::undone(&e))?;
     if !root.is_live() && config.validate.library_path.is_empty() {
         let why = format!("{}: this is a recorded machine, whose GPUs are not in this computer", fabric.root);
         return Err(CommandError::Undone(why));
     }
-    let place = launched()?;
+    let place = launched_process()?;
     let mut chosen = chosen(root, &fabric, names)?;
     // Several processes of a launcher on one machine share its GPUs: one each.
-    if let Some((own, all)) =
-        place.as_ref().and_then(|p| Some((p.local_rank?, p.local_size?))).filter(|(_, n)| *n > 1)
+    if let Some((own, all)) = place.as_ref().and_then(|p| Some((p.local_rank?, p.local_size?))).filter(|(_, n)| *n > 1)
     {
         let gpu = chosen.get(own).copied().filter(|_| all <= chosen.len());
         let none = || {
@@ -71,7 +65,7 @@ pub(super) fn read(
         return Err(CommandError::Undone("there is no NVIDIA GPU".to_owned()));
     }
     let about = identity::read(root);
-    let host_id = set(HOST_ID);
+    let host_id = env_value(HOST_ID);
     let host = about.host.as_deref().unwrap_or("unknown").trim().to_owned();
     let machine = host_id.as_ref().map_or_else(|| host.clone(), |id| format!("{host}.{id}"));
     let sharing = place.as_ref().filter(|place| place.local_size.is_some_and(|n| n > 1));
@@ -79,13 +73,13 @@ pub(super) fn read(
         Some(local) => format!("{machine}/{local}"),
         None => machine.clone(),
     };
-    let name: String = shown_text(&meet.name.clone().unwrap_or_else(default)).chars().take(NAME).collect();
+    let name: String = shown_text(&meet.name.clone().unwrap_or_else(default)).chars().take(MAX_NAME).collect();
     let part = format!("{chosen:?} {:?}", place.as_ref().and_then(|place| place.local_rank));
     // The boot id is that of the running system: several systems may use the same recorded machine.
     let boot = Root::new("/").text("proc/sys/kernel/random/boot_id").unwrap_or_default();
     let machine = format!("{} {}", host_id.as_deref().unwrap_or(&host), boot.trim());
     let identity = format!("{machine} {part}");
-    let cards = of_cards(root, config);
+    let cards = rdma_root(root, config);
     let rails = rails(&cards, &fabric)?;
     // A card that is near none of the participating GPUs uses the first of them.
     let rails: Vec<_> = rails
@@ -115,38 +109,39 @@ pub(super) fn read(
         gbit_s: rails.iter().map(|rail| rail.gbit_s).collect(),
         leaves,
     };
-    let local = Local {
+    let local = NodeResources {
         gpus: chosen,
         nvls: config.validate.nvls,
         library_path: config.validate.library_path.clone(),
-        interface: set(INTERFACE)
+        interface: env_value(INTERFACE)
             // A value that was set on firstlight's own advice is not the user's choice.
-            .filter(|value| set(ADVISED_INTERFACE).as_ref() != Some(value))
+            .filter(|value| env_value(ADVISED_INTERFACE).as_ref() != Some(value))
             .map(|name| name.trim_start_matches('=').to_owned()),
         hcas,
         rails,
-        cards,
+        rdma_root: cards,
         host_id,
     };
-    Ok(Here { card, local })
+    Ok(LocalNode { card, local })
 }
 
-/// The system whose RDMA ports take part. A recorded machine uses the ports that it has. If it has no ports and no libibverbs
-/// beside its GPUs' libraries, the ports are those of the running system, which the system's own libibverbs opens.
-fn of_cards(root: &Root, config: &Config) -> Root {
+/// The system whose RDMA ports take part. A recorded machine uses the ports that it has. If it has no ports and no
+/// libibverbs beside its GPUs' libraries, the ports are those of the running system, which the system's own
+/// libibverbs opens.
+fn rdma_root(root: &Root, config: &Config) -> Root {
     let brought = |dir: &String| Path::new(dir).join(VERBS).exists();
     let shown = root.exists(RDMA).unwrap_or(true);
     let is_root = shown || root.is_live() || config.validate.library_path.iter().any(brought);
     if is_root { root.clone() } else { Root::new("/") }
 }
 
-/// The leaf switches of this node: from the configured map, under one of the node's names, or without a map from its launcher.
+/// The leaf switches of this node: from the configured map, under one of the node's names, or without a map from its
+/// launcher.
 fn leaves(map: &[Leaf], names: &[&str], rails: usize, of_launcher: Option<String>) -> Leaves {
     if map.is_empty() {
         return of_launcher.map_or(Leaves::Unknown, Leaves::OfNode);
     }
-    let own: Vec<_> =
-        map.iter().filter(|leaf| leaf.nodes.iter().any(|n| names.contains(&n.as_str()))).collect();
+    let own: Vec<_> = map.iter().filter(|leaf| leaf.nodes.iter().any(|n| names.contains(&n.as_str()))).collect();
     if let Some(whole) = own.iter().find(|leaf| leaf.rail.is_none()) {
         return Leaves::OfNode(whole.name.clone());
     }
@@ -177,20 +172,21 @@ fn rails(root: &Root, fabric: &Fabric) -> Result<Vec<Rail>, CommandError> {
     let mut names: Vec<_> = names.into_iter().filter_map(|name| name.into_string().ok()).collect();
     names.sort();
     let all = rdma::read(root, names.iter().map(String::as_str)).map_err(CommandError::Undone)?;
-    let ways = path::ways(fabric);
+    let nic_paths = path::nic_paths(fabric);
     let ports = all.iter().flat_map(|hca| hca.ports.iter().map(move |port| (hca, port)));
     let active = ports.filter(|(_, port)| port.is_active());
-    Ok(active.map(|(hca, port)| rail(hca, port, fabric, &ways)).collect())
+    Ok(active.map(|(hca, port)| rail(hca, port, fabric, &nic_paths)).collect())
 }
 
-fn rail(hca: &Hca, port: &Port, fabric: &Fabric, ways: &[Ways]) -> Rail {
+fn rail(hca: &Hca, port: &Port, fabric: &Fabric, nic_paths: &[NicPaths]) -> Rail {
     let gid = port.roce_v2_ipv4().filter(|_| port.is_ethernet());
     // A software device has no slot, and the rate that it reports is fictitious.
     let slot = fabric.rdma.iter().find(|rdma| rdma.name == hca.name);
     let link = slot.and_then(|rdma| fabric.devices.iter().find(|d| d.bdf == rdma.bdf)?.link.as_ref());
     let of_slot = link.filter(|link| link.gts > 0.0).map(|link| raw_gb_s(link.gts, link.width) * 8.0);
-    let near = |ways: &Ways| ways.to.iter().find(|(name, _)| *name == hca.name).map(|(_, kind)| *kind);
-    let gpu = GpuId::each(ways).filter_map(|(gpu, ways)| Some((near(ways)?, gpu))).min().map(|(_, gpu)| gpu);
+    let near = |nic_paths: &NicPaths| nic_paths.to.iter().find(|(name, _)| *name == hca.name).map(|(_, kind)| *kind);
+    let gpu =
+        GpuId::each(nic_paths).filter_map(|(gpu, nic_paths)| Some((near(nic_paths)?, gpu))).min().map(|(_, gpu)| gpu);
     Rail {
         device: hca.name.clone(),
         port: u8::try_from(port.number).unwrap_or_default(),
@@ -202,9 +198,9 @@ fn rail(hca: &Hca, port: &Port, fabric: &Fabric, ways: &[Ways]) -> Rail {
     }
 }
 
-impl Here {
+impl LocalNode {
     /// Keeps only the first GPUs.
-    pub(super) fn take(&mut self, gpus: usize) -> Result<(), CommandError> {
+    pub(super) fn limit_gpus(&mut self, gpus: usize) -> Result<(), CommandError> {
         let there = self.local.gpus.len();
         if gpus > there {
             return Err(CommandError::Undone(format!("-g {gpus}: {there} NVIDIA GPUs take part here")));

@@ -1,18 +1,18 @@
 //! Brings this node into the meeting, as the node that leads or as one that joins. The leading node also joins its own
 //! meeting, in a thread.
 
-use super::local::Here;
-use super::shown::Screen;
-use super::terms::{Terms, terms};
+use super::display::NodesConsole;
+use super::local::LocalNode;
+use super::settings::{MeetingSettings, meeting_settings};
 use crate::cli::args::Meet;
-use crate::cli::{CommandError, UNDONE};
+use crate::cli::{CommandError, NOT_DONE};
 use crate::config::Config;
-use crate::net::discovery::{self, Beacon, Met, Unmet};
-use crate::net::meeting::{Cut, Host, Link, NoEntry, Token, join, random_id};
+use crate::net::discovery::{self, Beacon, MeetingError, MeetingRole};
+use crate::net::meeting::{Host, JoinError, Link, LinkError, Token, join, random_id};
 use crate::nodes::cluster::Cluster;
-use crate::nodes::gather::{Gathered, gather};
+use crate::nodes::gather::{GatheredNodes, gather_nodes};
 use crate::nodes::interface;
-use crate::nodes::member::{Ended, serve};
+use crate::nodes::member::{MemberResult, serve};
 use crate::nodes::order::{Ending, Order};
 use crate::outcome::finding::{Code, Finding, Severity};
 use std::io::ErrorKind;
@@ -36,36 +36,34 @@ pub(super) enum Role {
 
 /// The node that leads.
 pub(super) struct Leader {
-    pub(super) gathered: Gathered,
-    own: Option<JoinHandle<Option<Ended>>>,
+    pub(super) gathered: GatheredNodes,
+    own: Option<JoinHandle<Option<MemberResult>>>,
 }
 
 /// Meets the others.
-pub(super) fn meet(config: &Config, asked: &Meet, here: &Here) -> Result<Role, CommandError> {
-    let terms = terms(config, asked)?;
-    let due = Instant::now() + terms.timeout;
-    if terms.rendezvous == MDNS {
-        return found(&config.nodes.interfaces, &terms, here, due);
+pub(super) fn meet(config: &Config, asked: &Meet, node: &LocalNode) -> Result<Role, CommandError> {
+    let settings = meeting_settings(config, asked)?;
+    let due = Instant::now() + settings.timeout;
+    if settings.rendezvous == MDNS {
+        return meet_by_mdns(&config.nodes.interfaces, &settings, node, due);
     }
-    let at = match resolve(&terms.rendezvous, due) {
+    let at = match resolve(&settings.rendezvous, due) {
         Ok(at) => at,
-        Err(why) => return Ok(alone(here, format!("{}: {why}", terms.rendezvous))),
+        Err(why) => return Ok(no_meeting(node, format!("{}: {why}", settings.rendezvous))),
     };
-    let listened = match terms.leads {
+    let listened = match settings.leads {
         Some(false) => Ok(None),
-        Some(true) => listen(&own(&terms.rendezvous, &at), &terms.token).map(Some),
-        None => match listen(&at, &terms.token) {
+        Some(true) => listen(&listen_addresses(&settings.rendezvous, &at), &settings.token).map(Some),
+        None => match listen(&at, &settings.token) {
             // The address is another machine's, or another node of this machine already listens there.
-            Err(error) if matches!(error.kind(), ErrorKind::AddrNotAvailable | ErrorKind::AddrInUse) => {
-                Ok(None)
-            }
+            Err(error) if matches!(error.kind(), ErrorKind::AddrNotAvailable | ErrorKind::AddrInUse) => Ok(None),
             listened => listened.map(Some),
         },
     };
     match listened {
-        Ok(Some(host)) => lead(host, &terms, here, due),
-        Ok(None) => Ok(joined(&at, &terms, here, due)),
-        Err(error) => Ok(alone(here, format!("this node cannot listen at {}: {error}", terms.rendezvous))),
+        Ok(Some(host)) => lead(host, &settings, node, due),
+        Ok(None) => Ok(join_as_member(&at, &settings, node, due)),
+        Err(error) => Ok(no_meeting(node, format!("this node cannot listen at {}: {error}", settings.rendezvous))),
     }
 }
 
@@ -75,34 +73,39 @@ const MDNS: &str = "mdns";
 const PORT: u16 = 29_517;
 
 /// Meets the others without an address; the nodes themselves decide which one leads.
-fn found(interfaces: &[String], terms: &Terms, here: &Here, due: Instant) -> Result<Role, CommandError> {
+fn meet_by_mdns(
+    interfaces: &[String],
+    settings: &MeetingSettings,
+    node: &LocalNode,
+    due: Instant,
+) -> Result<Role, CommandError> {
     // IPv6 and IPv4, if the kernel has both.
     let all = |port| [SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)), (Ipv4Addr::UNSPECIFIED, port).into()];
-    let host = match listen(&all(PORT), &terms.token).or_else(|_| listen(&all(0), &terms.token)) {
+    let host = match listen(&all(PORT), &settings.token).or_else(|_| listen(&all(0), &settings.token)) {
         Ok(host) => host,
-        Err(error) => return Ok(alone(here, format!("this node cannot listen: {error}"))),
+        Err(error) => return Ok(no_meeting(node, format!("this node cannot listen: {error}"))),
     };
     let port = host.address().map_err(|e| CommandError::undone(&e))?.port();
     let id = random_id().map_err(|e| CommandError::undone(&e))?;
     let no_id = || CommandError::Undone("no MAC".to_owned());
-    let meeting = terms.token.meeting(terms.size).ok_or_else(no_id)?;
+    let meeting = settings.token.meeting(settings.size).ok_or_else(no_id)?;
     let beacon = match Beacon::new(&meeting, &id, port, interfaces) {
         Ok(beacon) => beacon,
-        Err(why) => return Ok(alone(here, why)),
+        Err(why) => return Ok(no_meeting(node, why)),
     };
-    match discovery::meet(beacon, host, (terms.size, &terms.token, &here.card.name), due) {
-        Ok(Met::Leads(host, _announced)) => lead(host, terms, here, due),
-        Ok(Met::Joined(link)) => {
-            Ok(introduced(link, here, "the node that leads").map_or_else(Role::Alone, Role::Member))
+    match discovery::meet(beacon, host, (settings.size, &settings.token, &node.card.name), due) {
+        Ok(MeetingRole::Leads(host, _announced)) => lead(host, settings, node, due),
+        Ok(MeetingRole::Joined(link)) => {
+            Ok(send_card(link, node, "the node that leads").map_or_else(Role::Alone, Role::Member))
         }
-        Err(why) => Ok(Role::Alone(Box::new(unmet(&why, terms.size, terms.timeout, &here.card.name)))),
+        Err(why) => Ok(Role::Alone(Box::new(meeting_finding(&why, settings.size, settings.timeout, &node.card.name)))),
     }
 }
 
-fn unmet(why: &Unmet, size: usize, timeout: Duration, name: &str) -> Finding {
+fn meeting_finding(why: &MeetingError, size: usize, timeout: Duration, name: &str) -> Finding {
     let within = timeout.as_secs();
     let (code, message) = match why {
-        Unmet::Few(number, others) => {
+        MeetingError::Few(number, others) => {
             let others = match others {
                 0 => String::new(),
                 1 => "; 1 firstlight node with another token or another nodes.size was seen".to_owned(),
@@ -114,17 +117,17 @@ fn unmet(why: &Unmet, size: usize, timeout: Duration, name: &str) -> Finding {
             };
             (Code::NodesAbsent, format!("mDNS: {seen} within {within} s{others}"))
         }
-        Unmet::Many(number) => {
+        MeetingError::Many(number) => {
             (Code::NodesMany, format!("mDNS: {number} nodes with this token were seen; nodes.size is {size}"))
         }
-        Unmet::Protocol(theirs) => (Code::NodesUnreached, format!("mDNS: the leading node uses {theirs}")),
-        Unmet::System(error) => (Code::NodesUnreached, format!("this node cannot listen: {error}")),
+        MeetingError::Protocol(theirs) => (Code::NodesUnreached, format!("mDNS: the leading node uses {theirs}")),
+        MeetingError::System(error) => (Code::NodesUnreached, format!("this node cannot listen: {error}")),
     };
     code.finding(Severity::Error, name, message)
 }
 
-fn joined(at: &[SocketAddr], terms: &Terms, here: &Here, due: Instant) -> Role {
-    match enter(at, &terms.token, here, due) {
+fn join_as_member(at: &[SocketAddr], settings: &MeetingSettings, node: &LocalNode, due: Instant) -> Role {
+    match join_meeting(at, &settings.token, node, due) {
         Ok(link) => Role::Member(link),
         Err(finding) => Role::Alone(finding),
     }
@@ -134,12 +137,11 @@ fn listen(at: &[SocketAddr], token: &Token) -> std::io::Result<Host> {
     Host::bind(at, token.clone())
 }
 
-/// Where rank 0 listens: on all addresses if the name resolves to loopback (distributions write the machine's own name to
-/// /etc/hosts so), because the other nodes resolve it to another address.
-fn own(rendezvous: &str, at: &[SocketAddr]) -> Vec<SocketAddr> {
+/// Where rank 0 listens: on all addresses if the name resolves to loopback (distributions write the machine's own
+/// name to /etc/hosts so), because the other nodes resolve it to another address.
+fn listen_addresses(rendezvous: &str, at: &[SocketAddr]) -> Vec<SocketAddr> {
     let host = rendezvous.rsplit_once(':').map_or(rendezvous, |(host, _)| host);
-    let literal =
-        host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().is_ok() || host == "localhost";
+    let literal = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().is_ok() || host == "localhost";
     let all = |to: &SocketAddr| match to {
         SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, to.port())),
         SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, to.port())),
@@ -160,37 +162,37 @@ fn resolve(rendezvous: &str, due: Instant) -> Result<Vec<SocketAddr>, String> {
     }
 }
 
-fn alone(here: &Here, message: String) -> Role {
-    Role::Alone(Box::new(Code::NodesUnreached.finding(Severity::Error, &here.card.name, message)))
+fn no_meeting(node: &LocalNode, message: String) -> Role {
+    Role::Alone(Box::new(Code::NodesUnreached.finding(Severity::Error, &node.card.name, message)))
 }
 
-fn enter(at: &[SocketAddr], token: &Token, here: &Here, due: Instant) -> Result<Link, Box<Finding>> {
-    let name = &here.card.name;
+fn join_meeting(at: &[SocketAddr], token: &Token, node: &LocalNode, due: Instant) -> Result<Link, Box<Finding>> {
+    let name = &node.card.name;
     let to = at.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let link = join(at, token, name, due).map_err(|why| {
-        let code = if why == NoEntry::Token { Code::NodesToken } else { Code::NodesUnreached };
+        let code = if why == JoinError::Token { Code::NodesToken } else { Code::NodesUnreached };
         Box::new(code.finding(Severity::Error, name, format!("node {name}, joining at {to}: {why}")))
     })?;
-    introduced(link, here, &format!("the node that leads, at {to}"))
+    send_card(link, node, &format!("the node that leads, at {to}"))
 }
 
 /// Sends this node's card.
-fn introduced(mut link: Link, here: &Here, to: &str) -> Result<Link, Box<Finding>> {
+fn send_card(mut link: Link, node: &LocalNode, to: &str) -> Result<Link, Box<Finding>> {
     let lost = |why| Box::new(Code::NodesLost.finding(Severity::Error, &to, format!("{to}: {why}")));
-    link.to.say(&here.card, SENDING).map_err(lost)?;
+    link.to.send(&node.card, SENDING).map_err(lost)?;
     Ok(link)
 }
 
-fn lead(host: Host, terms: &Terms, here: &Here, due: Instant) -> Result<Role, CommandError> {
+fn lead(host: Host, settings: &MeetingSettings, node: &LocalNode, due: Instant) -> Result<Role, CommandError> {
     let at = host.address().map_err(|e| CommandError::undone(&e))?;
     let loopback = match at {
         SocketAddr::V4(_) => IpAddr::from(Ipv4Addr::LOCALHOST),
         SocketAddr::V6(_) => IpAddr::from(Ipv6Addr::LOCALHOST),
     };
     let to = if at.ip().is_unspecified() { SocketAddr::from((loopback, at.port())) } else { at };
-    let (token, mut own) = (terms.token.clone(), here.clone());
+    let (token, mut own) = (settings.token.clone(), node.clone());
     own.card.hosts = true;
-    let work = move || match enter(&[to], &token, &own, due) {
+    let work = move || match join_meeting(&[to], &token, &own, due) {
         // The leading side of this process reports whatever happens in this thread.
         Ok(link) => serve_with(link, &own, &mut |_| ()).ok().and_then(Result::ok),
         Err(finding) => {
@@ -200,16 +202,16 @@ fn lead(host: Host, terms: &Terms, here: &Here, due: Instant) -> Result<Role, Co
     };
     let own = thread::Builder::new().name("own node".to_owned()).spawn(work);
     let own = own.map_err(|e| CommandError::undone(&e))?;
-    let gathered = gather(host, terms.size, due).map_err(|e| CommandError::undone(&e))?;
+    let gathered = gather_nodes(host, settings.size, due).map_err(|e| CommandError::undone(&e))?;
     Ok(Role::Leader(Box::new(Leader { gathered, own: Some(own) })))
 }
 
 /// Follows the orders of the node that leads; returns the result from that node, and the names of all nodes if all were
 /// present. If the leading node is lost, the loss is the result.
-pub(super) fn obey(link: Link, here: &Here, shown: bool) -> Result<(Ended, Vec<String>), CommandError> {
+pub(super) fn follow(link: Link, node: &LocalNode, shown: bool) -> Result<(MemberResult, Vec<String>), CommandError> {
     let at = link.to.other_address().map_err(|e| CommandError::undone(&e))?;
-    let (mut screen, mut names) = (Screen::new(shown), Vec::<String>::new());
-    let served = serve_with(link, here, &mut |order| match order {
+    let (mut screen, mut names) = (NodesConsole::new(shown), Vec::<String>::new());
+    let served = serve_with(link, node, &mut |order| match order {
         Order::Welcome(welcome) => {
             names.clone_from(&welcome.names);
             screen.welcome(welcome);
@@ -225,12 +227,12 @@ pub(super) fn obey(link: Link, here: &Here, shown: bool) -> Result<(Ended, Vec<S
     let ended = served.unwrap_or_else(|why| {
         let message = format!("node {leader} at {at}, which leads, is lost: {why}");
         let finding = Code::NodesLost.finding(Severity::Error, &leader, message);
-        let ending = Ending { status: UNDONE, findings: vec![finding], network: None };
-        Ended { ending, interface: Err(why.to_string()) }
+        let ending = Ending { status: NOT_DONE, findings: vec![finding], network: None };
+        MemberResult { ending, interface: Err(why.to_string()) }
     });
-    Screen::new(true).findings(&ended.ending.findings);
+    NodesConsole::new(true).findings(&ended.ending.findings);
     screen.member(
-        &here.card.name,
+        &node.card.name,
         &ended.ending,
         if is_lost { "the node that leads is lost" } else { "of the node that leads" },
     );
@@ -240,27 +242,23 @@ pub(super) fn obey(link: Link, here: &Here, shown: bool) -> Result<(Ended, Vec<S
 /// As `serve`; the outer error is one of the operating system.
 fn serve_with(
     link: Link,
-    here: &Here,
+    node: &LocalNode,
     heard: &mut dyn FnMut(&Order),
-) -> Result<Result<Ended, Cut>, CommandError> {
+) -> Result<Result<MemberResult, LinkError>, CommandError> {
     let address = link.to.own_address().map_err(|e| CommandError::undone(&e))?.ip();
-    let find = |other: Option<IpAddr>| interface::of(other.unwrap_or(address));
-    Ok(serve(link, &here.local, &find, heard))
+    let find = |other: Option<IpAddr>| interface::name_of(other.unwrap_or(address));
+    Ok(serve(link, &node.local, &find, heard))
 }
 
 impl Leader {
     /// All nodes, if the tests over them can run.
     pub(super) fn complete(&mut self) -> Result<&mut Cluster, Vec<Finding>> {
         super::messages(&self.gathered.findings).for_each(|line| log::warn!("{line}"));
-        if self.gathered.complete {
-            Ok(&mut self.gathered.cluster)
-        } else {
-            Err(self.gathered.findings.clone())
-        }
+        if self.gathered.complete { Ok(&mut self.gathered.cluster) } else { Err(self.gathered.findings.clone()) }
     }
 
     /// Sends the end to all nodes, and waits for this node's own member thread; returns that thread's result.
-    pub(super) fn end(&mut self, ending: &Ending) -> Option<Ended> {
+    pub(super) fn end(&mut self, ending: &Ending) -> Option<MemberResult> {
         self.gathered.cluster.end(ending);
         // The thread does not panic.
         self.own.take()?.join().ok()?
@@ -274,12 +272,12 @@ mod tests {
     #[test]
     fn why_nodes_did_not_meet_by_mdns_has_a_code_and_the_numbers() {
         let said = |why| {
-            let finding = unmet(&why, 2, Duration::from_secs(9), "node1");
+            let finding = meeting_finding(&why, 2, Duration::from_secs(9), "node1");
             (finding.code.to_string(), finding.message)
         };
         let many = "mDNS: 3 nodes with this token were seen; nodes.size is 2";
-        assert_eq!(said(Unmet::Many(3)), ("NODES-MANY".to_owned(), many.to_owned()));
+        assert_eq!(said(MeetingError::Many(3)), ("NODES-MANY".to_owned(), many.to_owned()));
         let few = "mDNS: no other node was seen within 9 s; 1 firstlight node with another token or another nodes.size was seen";
-        assert_eq!(said(Unmet::Few(1, 1)), ("NODES-ABSENT".to_owned(), few.to_owned()));
+        assert_eq!(said(MeetingError::Few(1, 1)), ("NODES-ABSENT".to_owned(), few.to_owned()));
     }
 }

@@ -1,60 +1,60 @@
-//! `firstlight nodes`, and `firstlight nccl --nodes`: this node meets the others. The node that leads runs the tests over
-//! all nodes and prints their results; the others follow its orders and print the final result.
+//! `firstlight nodes`, and `firstlight nccl --nodes`: this node meets the others. The node that leads runs the tests
+//! over all nodes and prints their results; the others follow its orders and print the final result.
 
+mod display;
 mod local;
 mod meet;
-mod shown;
-mod terms;
+mod settings;
 
-use super::{CommandError, FAILING, FINE, UNDONE};
+use super::{CommandError, FAILURE, NOT_DONE, SUCCESS};
 use crate::cli::args::{Meet, Nccl, Nodes, Place};
 use crate::config::Config;
 use crate::machine::root::Root;
 use crate::nccl::advice::between_nodes;
 use crate::nccl::{Row, Sweep};
-use crate::nodes::member::Ended;
+use crate::nodes::member::MemberResult;
 use crate::nodes::order::Ending;
-use crate::nodes::suite::{self, Which};
+use crate::nodes::suite::{self, TestSelection};
 use crate::outcome::finding::{Finding, Severity};
 use crate::outcome::{Advice, Outcome};
 use crate::report::TestEntry;
 use contract::status::DEGRADED;
-use local::Here;
+use display::{CollectiveTable, Node, NodesConsole};
+use local::LocalNode;
 use meet::Role;
-use shown::{Node, Screen, Table};
+pub(super) use settings::launched_process;
 use std::time::{Instant, SystemTime};
-pub(super) use terms::launched;
 
 /// Runs tests over the nodes.
-pub(super) fn run(root: &Root, config: &Config, asked: &Nodes, which: Which) -> Result<u8, CommandError> {
+pub(super) fn run(root: &Root, config: &Config, asked: &Nodes, selection: TestSelection) -> Result<u8, CommandError> {
     let started = SystemTime::now();
     let begun = Instant::now();
     let shown = asked.json != Some(Place::Stdout);
     let local = local::read(root, config, &asked.meet, &asked.gpus)?;
-    let mut screen = Screen::new(shown);
+    let mut screen = NodesConsole::new(shown);
     let write = |nodes: Vec<Node<'_>>, tests: &[TestEntry], ending: &Ending, workload: &[Advice]| {
         let Some(place) = &asked.json else { return Ok(()) };
-        shown::write(place, nodes, tests, (ending, workload), (started, begun))
+        display::write(place, nodes, tests, (ending, workload), (started, begun))
     };
     match meet::meet(config, &asked.meet, &local)? {
         Role::Member(link) => {
-            let (ended, names) = meet::obey(link, &local, shown)?;
+            let (ended, names) = meet::follow(link, &local, shown)?;
             let nodes = names.iter().map(|name| Node::Name { name }).collect();
             write(nodes, &[], &ended.ending, &workload(&ended, &local))?;
             Ok(ended.ending.status)
         }
         Role::Alone(finding) => {
-            let ending = Ending { status: UNDONE, findings: vec![*finding], network: None };
+            let ending = Ending { status: NOT_DONE, findings: vec![*finding], network: None };
             screen.findings(&ending.findings);
             write(Vec::new(), &[], &ending, &[])?;
-            Ok(UNDONE)
+            Ok(NOT_DONE)
         }
         Role::Leader(mut leader) => {
-            let (tests, network) = suite::run(&mut leader.gathered, which, &mut screen);
-            let tests = shown::entries(&tests);
+            let (tests, network) = suite::run(&mut leader.gathered, selection, &mut screen);
+            let tests = display::entries(&tests);
             let findings: Vec<_> = tests.iter().flat_map(|test| test.findings.clone()).collect();
             let status = worst(tests.iter().map(|test| test.outcome));
-            let network = network.filter(|_| matches!(status, FINE | DEGRADED));
+            let network = network.filter(|_| matches!(status, SUCCESS | DEGRADED));
             let ending = Ending { status, findings, network };
             let own = leader.end(&ending);
             let seconds = begun.elapsed().as_secs_f64();
@@ -78,32 +78,32 @@ pub(super) fn nccl(
 ) -> Result<u8, CommandError> {
     let mut local = local::read(root, config, &asked.meet, &[])?;
     if let Some(gpus) = asked.gpus {
-        local.take(usize::from(gpus))?;
+        local.limit_gpus(usize::from(gpus))?;
     }
     let shown = asked.json != Some(Place::Stdout);
     match meet::meet(config, &asked.meet, &local)? {
-        Role::Member(link) => Ok(meet::obey(link, &local, false)?.0.ending.status),
+        Role::Member(link) => Ok(meet::follow(link, &local, false)?.0.ending.status),
         Role::Alone(finding) => {
-            Screen::new(true).findings(&[*finding]);
-            Ok(UNDONE)
+            NodesConsole::new(true).findings(&[*finding]);
+            Ok(NOT_DONE)
         }
         Role::Leader(mut leader) => {
-            let mut table = Table::new(shown, asked.json.clone());
+            let mut table = CollectiveTable::new(shown, asked.json.clone());
             let (status, findings) = match leader.complete() {
-                Err(findings) => (UNDONE, findings),
+                Err(findings) => (NOT_DONE, findings),
                 Ok(cluster) => {
-                    super::nccl::exact(sweep, cluster.gpus())?;
-                    match suite::collective(cluster, sweep, sizes, asked.root_rank, &mut table) {
+                    super::nccl::check_exact(sweep, cluster.gpus())?;
+                    match suite::run_collective(cluster, sweep, sizes, asked.root_rank, &mut table) {
                         Ok(rows) => (of_rows(&rows), Vec::new()),
                         Err(finding) => {
-                            let status = if finding.severity == Severity::Fail { FAILING } else { UNDONE };
+                            let status = if finding.severity == Severity::Fail { FAILURE } else { NOT_DONE };
                             (status, vec![*finding])
                         }
                     }
                 }
             };
             leader.end(&Ending { status, findings: findings.clone(), network: None });
-            Screen::new(true).findings(&findings);
+            NodesConsole::new(true).findings(&findings);
             table.finish(sweep, findings.is_empty())?;
             Ok(status)
         }
@@ -111,15 +111,15 @@ pub(super) fn nccl(
 }
 
 /// The workload's settings for traffic between the nodes, with this node's device names; none without a good result.
-fn workload(ended: &Ended, here: &Here) -> Vec<Advice> {
+fn workload(ended: &MemberResult, node: &LocalNode) -> Vec<Advice> {
     let Some(choice) = &ended.ending.network else { return Vec::new() };
-    let hcas: Vec<_> = choice.rails.iter().filter_map(|rail| here.local.hcas.get(*rail).cloned()).collect();
+    let hcas: Vec<_> = choice.rails.iter().filter_map(|rail| node.local.hcas.get(*rail).cloned()).collect();
     between_nodes(ended.interface.as_deref().ok(), &hcas, choice.merge)
 }
 
 fn of_rows(rows: &[Row]) -> u8 {
-    super::nccl::wrong(rows);
-    if rows.iter().any(|row| row.wrong() > 0) { FAILING } else { FINE }
+    super::nccl::log_first_wrong(rows);
+    if rows.iter().any(|row| row.wrong() > 0) { FAILURE } else { SUCCESS }
 }
 
 /// The exit status of these outcomes; an error if no test ran.
@@ -135,17 +135,17 @@ fn worst(outcomes: impl Iterator<Item = Outcome>) -> u8 {
         });
     }
     match worst {
-        0 if passed => FINE,
+        0 if passed => SUCCESS,
         1 => DEGRADED,
-        2 => FAILING,
-        _ => UNDONE,
+        2 => FAILURE,
+        _ => NOT_DONE,
     }
 }
 
 /// Whether the options ask for several nodes, or a launcher has started several processes.
 pub(super) fn wanted(nodes: bool, meet: &Meet) -> Result<bool, CommandError> {
     let asked = nodes || *meet != Meet::default();
-    Ok(asked || launched()?.is_some())
+    Ok(asked || launched_process()?.is_some())
 }
 
 fn messages(findings: &[Finding]) -> impl Iterator<Item = String> {

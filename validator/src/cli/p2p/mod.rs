@@ -5,13 +5,13 @@
 mod pairs;
 
 use crate::cli::console::Console;
-use crate::cli::deliver::{Sheet, deliver};
+use crate::cli::deliver::{ReportCopy, deliver};
 use crate::cli::fabric::nvlinks;
-use crate::cli::output::either;
+use crate::cli::output::write_json_or_text;
 
 use crate::cli::args::{P2p, Place};
 use crate::cli::validate::{limit, status};
-use crate::cli::{CommandError, FINE};
+use crate::cli::{CommandError, SUCCESS};
 use crate::config::Config;
 use crate::engine;
 use crate::fabric::text::layout::wrapped;
@@ -41,12 +41,12 @@ pub(in crate::cli) fn run(root: &Root, mut config: Config, asked: &P2p) -> Resul
     let chosen = suite::selection(&config.validate, TESTS);
     let interrupts = engine::Interrupts::catch().map_err(|e| CommandError::undone(&e))?;
     let mut console = Console::new(asked.json != Some(Place::Stdout), asked.output)?;
-    let mut report = engine::planned(root, &config, &chosen, &interrupts, &mut console);
+    let mut report = engine::run_plan(root, &config, &chosen, &interrupts, &mut console);
     pairs::finish(root, &config, &mut report, &interrupts, &mut console);
-    for text in [p2p::of(&report), p2p::pairs(&report)].into_iter().flatten() {
+    for text in [p2p::report_tables(&report), p2p::pairs(&report)].into_iter().flatten() {
         console.say(&format!("\n{text}"));
     }
-    deliver(&mut report, asked.json.clone().map(Sheet::Json).into_iter().collect(), &mut console);
+    deliver(&mut report, asked.json.clone().map(ReportCopy::Json).into_iter().collect(), &mut console);
     Ok(status(&report, &interrupts))
 }
 
@@ -63,16 +63,16 @@ fn plan(root: &Root, config: &Config, json: Option<&Place>) -> Result<u8, Comman
     let fabric = Fabric::read(root).map_err(|e| CommandError::undone(&e))?;
     let nvlinks = nvlinks(root, config, &fabric)?;
     let known = nvlinks.is_some();
-    let routes = Routes::new(&fabric, &fabric.gpus, &nvlinks.unwrap_or_default())
-        .map_err(|e| CommandError::undone(&e))?;
+    let routes =
+        Routes::new(&fabric, &fabric.gpus, &nvlinks.unwrap_or_default()).map_err(|e| CommandError::undone(&e))?;
     let plans = Plans {
         schema: "firstlight.p2p-plan/1",
         root: &fabric.root,
         ordered: Plan::ordered(&routes),
         unordered: Plan::unordered(&routes),
     };
-    either(json, &plans, &plan_text(&fabric, known, &plans))?;
-    Ok(FINE)
+    write_json_or_text(json, &plans, &plan_text(&fabric, known, &plans))?;
+    Ok(SUCCESS)
 }
 
 fn plan_text(fabric: &Fabric, nvlinks_known: bool, plans: &Plans<'_>) -> String {

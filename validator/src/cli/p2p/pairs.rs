@@ -4,7 +4,7 @@
 
 use crate::cli::console::Console;
 use crate::config::Config;
-use crate::engine::{self, Audience, Interrupts};
+use crate::engine::{self, Interrupts, ProgressListener};
 use crate::machine::root::Root;
 use crate::outcome::finding::{Code, Finding};
 use crate::outcome::{Judgement, Outcome};
@@ -25,7 +25,7 @@ const GOOD: &str = "ok";
 /// Shows nothing: the rows of these additional runs are shown when they are added to the report.
 struct Silent;
 
-impl Audience for Silent {
+impl ProgressListener for Silent {
     fn machine(&mut self, _: &Report) {}
     fn ended(&mut self, _: &TestEntry) {}
 }
@@ -40,7 +40,7 @@ pub(super) fn finish(
 ) {
     let mut known = results(report);
     // Without a single result the test could not run, and another run would not change that.
-    if known.is_empty() || interrupts.come().is_some() {
+    if known.is_empty() || interrupts.received().is_some() {
         return;
     }
     let run = |tests: &[&str], avoid: Vec<Pair>, spent: f64| {
@@ -49,7 +49,7 @@ pub(super) fn finish(
         (config.validate.timeout_s, config.validate.avoid) =
             (whole(left)?, avoid.iter().map(|pair| (pair.from, pair.to)).collect());
         let plan = suite::selection(&config.validate, tests);
-        interrupts.come().is_none().then(|| engine::planned(root, &config, &plan, interrupts, &mut Silent))
+        interrupts.received().is_none().then(|| engine::run_plan(root, &config, &plan, interrupts, &mut Silent))
     };
     let gpus = report.gpus.len();
     while known.len() < gpus * gpus.saturating_sub(1) {
@@ -80,16 +80,12 @@ pub(super) fn finish(
             }
         }
     }
-    report.settle();
-    engine::settle(report, Vec::new());
+    report.update_verdict();
+    engine::finish_report(report, Vec::new());
 }
 
 /// Whole seconds; `None` if none is left.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "1 to 86400 by the check before the cast"
-)]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 86400 by the check before the cast")]
 fn whole(seconds: f64) -> Option<u64> {
     (1.0..=86_400.0).contains(&seconds).then_some(seconds as u64)
 }
@@ -143,8 +139,7 @@ mod tests {
 
     #[test]
     fn a_silent_test_names_its_pair_and_another_message_names_none() {
-        let of =
-            |message: &str| pair_of(&Code::TestTimeout.finding(Severity::Error, "p2p-integrity", message));
+        let of = |message: &str| pair_of(&Code::TestTimeout.finding(Severity::Error, "p2p-integrity", message));
         assert_eq!(of("GPU 3 -> 12: copy engine write of 4 B: no answer"), Some(Pair::of(3, 12)));
         assert_eq!((of("GPU 3: mapping memory"), of("preparing memory on every GPU")), (None, None));
     }

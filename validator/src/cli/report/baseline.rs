@@ -1,10 +1,10 @@
-//! `baseline save`, `baseline compare` and `compare`: read the files, compare the reports through `report`, and write the
-//! result.
+//! `baseline save`, `baseline compare` and `compare`: read the files, compare the reports through `report`, and write
+//! the result.
 
 use super::read_any;
 use crate::cli::args::{Baseline as Asked, Compare, Place};
-use crate::cli::output::{either, write};
-use crate::cli::{CommandError, FINE, UNDONE};
+use crate::cli::output::{write, write_json_or_text};
+use crate::cli::{CommandError, NOT_DONE, SUCCESS};
 use crate::files;
 use crate::net::publish::LARGEST;
 use crate::render::{fleet as text, html, pretty};
@@ -12,7 +12,7 @@ use crate::report::baseline::{Baseline, baseline};
 use crate::report::drift::drift;
 use crate::report::fleet::Fleet;
 use crate::report::summary::Summary;
-use crate::report::{BadReport, Report, from_json};
+use crate::report::{Report, ReportError, from_json};
 use crate::text::{shown, shown_text};
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,14 +24,12 @@ pub(in crate::cli) fn run(asked: Asked) -> Result<u8, CommandError> {
         Asked::Save { files, to, force } => save(&files, to.as_ref(), force),
         Asked::Compare { baseline, report, json } => {
             if baseline.as_os_str() == "-" {
-                return Err(CommandError::Usage(
-                    "baseline compare: the baseline is a file, not -".to_owned(),
-                ));
+                return Err(CommandError::Usage("baseline compare: the baseline is a file, not -".to_owned()));
             }
             let known = from_file(&baseline).map_err(CommandError::Undone)?;
             let found = drift(&known, &read_any(&report)?);
             let found = found.map_err(|why| CommandError::Undone(here(&report, &why)))?;
-            either(json.as_ref(), &found, &text::drift(&found))?;
+            write_json_or_text(json.as_ref(), &found, &text::drift(&found))?;
             Ok(found.verdict.exit_status())
         }
     }
@@ -82,12 +80,12 @@ fn save(files: &[PathBuf], to: Option<&PathBuf>, force: bool) -> Result<u8, Comm
         made.noise
     );
     write(&Place::Stdout, &shown_text(&line))?;
-    Ok(FINE)
+    Ok(SUCCESS)
 }
 
 /// `compare`: status 2 if a file could not be read.
 pub(in crate::cli) fn compare(asked: &Compare) -> Result<u8, CommandError> {
-    let mut found = Found::default();
+    let mut found = ReportFiles::default();
     for place in &asked.places {
         if place.is_dir() {
             found.folder(place, 0).map_err(CommandError::Undone)?;
@@ -98,7 +96,7 @@ pub(in crate::cli) fn compare(asked: &Compare) -> Result<u8, CommandError> {
     let mut all = Vec::new();
     for path in &found.files {
         let name = path.display().to_string();
-        let read = one(path, found.listed.contains(path));
+        let read = read_report(path, found.listed.contains(path));
         match read {
             // Only the summary is kept.
             Ok(Some(report)) => all.push((name, Ok(Summary::of(&report)))),
@@ -120,7 +118,7 @@ pub(in crate::cli) fn compare(asked: &Compare) -> Result<u8, CommandError> {
     if ![&asked.html, &asked.json].contains(&&Some(Place::Stdout)) {
         write(&Place::Stdout, &shown_text(&text::fleet(&fleet)))?;
     }
-    Ok(if fleet.unread() > 0 { UNDONE } else { FINE })
+    Ok(if fleet.unread() > 0 { NOT_DONE } else { SUCCESS })
 }
 
 /// The most files that are compared.
@@ -130,13 +128,13 @@ const DEEPEST: usize = 4;
 
 /// The files to compare.
 #[derive(Default)]
-struct Found {
+struct ReportFiles {
     files: Vec<PathBuf>,
     /// Those that were found in a folder, not named on the command line.
     listed: BTreeSet<PathBuf>,
 }
 
-impl Found {
+impl ReportFiles {
     fn add(&mut self, path: PathBuf) -> Result<(), String> {
         if self.files.len() >= MOST {
             return Err(format!("compare: more than {MOST} files, allowed: at most {MOST}"));
@@ -168,12 +166,13 @@ impl Found {
     }
 }
 
-/// The report in a file; `None` for another file that firstlight writes beside its reports, if it was found in a folder.
-fn one(path: &Path, listed: bool) -> Result<Option<Report>, String> {
+/// The report in a file; `None` for another file that firstlight writes beside its reports, if it was found in a
+/// folder.
+fn read_report(path: &Path, listed: bool) -> Result<Option<Report>, String> {
     match from_json(&files::read(path, LARGEST)?) {
         Ok(report) => Ok(Some(report)),
-        Err(BadReport::Schema(schema))
-            if listed && BESIDE.iter().any(|known| schema == format!("\"{known}\"")) =>
+        Err(ReportError::Schema(schema))
+            if listed && OTHER_SCHEMAS.iter().any(|known| schema == format!("\"{known}\"")) =>
         {
             Ok(None)
         }
@@ -183,7 +182,7 @@ fn one(path: &Path, listed: bool) -> Result<Option<Report>, String> {
 
 /// Schemas of other files that a folder of reports may contain. The verdict's is not among them: a verdict without a
 /// report means that no report could be made.
-const BESIDE: [&str; 5] = [
+const OTHER_SCHEMAS: [&str; 5] = [
     contract::schema::FIX,
     contract::schema::DRIVER,
     contract::schema::RECOVERY,

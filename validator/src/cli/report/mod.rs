@@ -1,12 +1,12 @@
-//! Commands that read a finished report: `render` and `env`, which also writes the peer-to-peer file that vLLM reads; and
-//! in `baseline` the commands that compare reports.
+//! Commands that read a finished report: `render` and `env`, which also writes the peer-to-peer file that vLLM reads;
+//! and in `baseline` the commands that compare reports.
 
 pub(super) mod baseline;
 
 use super::output::write;
-use super::{CommandError, FINE};
+use super::{CommandError, SUCCESS};
 use crate::cli::args::{Form, Place, Render};
-use crate::files::{self, whole};
+use crate::files::{self, atomic};
 use crate::net::publish::LARGEST;
 use crate::outcome::scope::Scope;
 use crate::outcome::{Advice, Outcome, Verdict};
@@ -35,20 +35,20 @@ pub(super) fn render(asked: &Render) -> Result<u8, CommandError> {
     let report = read_any(path)?;
     let place = (path.as_os_str() != "-").then(|| path.display().to_string());
     let text = match to {
-        Form::Text => shown_text(&text::whole(&report, place.as_deref())),
+        Form::Text => shown_text(&text::full_text(&report, place.as_deref())),
         Form::Json => pretty(&report).map_err(|e| CommandError::undone(&e))?,
         Form::Html => html::page(&report).map_err(|e| CommandError::undone(&e))?,
         Form::Junit => junit::suites(&report).map_err(|e| CommandError::undone(&e))?,
         Form::Prometheus => prometheus::families(&report, without.is_none()),
     };
     write(output, &text)?;
-    Ok(FINE)
+    Ok(SUCCESS)
 }
 
 /// Prints the JSON Schema of the report.
 pub(super) fn schema() -> Result<u8, CommandError> {
     write(&Place::Stdout, &pretty(&crate::report::schema()).map_err(|e| CommandError::undone(&e))?)?;
-    Ok(FINE)
+    Ok(SUCCESS)
 }
 
 /// Prints NAME=value lines, each after its reason as a comment; writes the files for vLLM below `vllm`.
@@ -80,31 +80,29 @@ pub(super) fn env(path: &Path, nodes: Option<&Path>, vllm: Option<&Path>) -> Res
         }
         lines.push_str(&format!("{name}={value}\n"));
     }
-    for Advice { name, value, reason } in vllm.map_or(Ok(Vec::new()), |dir| for_vllm(&report, dir))? {
+    for Advice { name, value, reason } in vllm.map_or(Ok(Vec::new()), |dir| write_vllm_files(&report, dir))? {
         lines.push_str(&format!("# {reason}\n{name}={value}\n"));
     }
     write(&Place::Stdout, &lines)?;
-    Ok(FINE)
+    Ok(SUCCESS)
 }
 
 /// Writes the two files, and returns the settings that make vLLM read the one that applies; no settings if the
 /// report neither proves nor forbids peer-to-peer, so that vLLM tests it itself.
-fn for_vllm(report: &Report, dir: &Path) -> Result<Vec<Advice>, CommandError> {
+fn write_vllm_files(report: &Report, dir: &Path) -> Result<Vec<Advice>, CommandError> {
     let (gpus, proven) = (report.gpus.len(), proven(report));
     let undone = |e: io::Error| CommandError::Undone(format!("{}: {e}", dir.display()));
     if dir.to_str().is_none_or(|dir| dir.contains(['\n', '\0']) || !dir.starts_with('/')) {
         let read = dir.display().to_string();
-        return Err(CommandError::Usage(format!(
-            "env --vllm: read {read:?}, allowed: an absolute path in one line"
-        )));
+        return Err(CommandError::Usage(format!("env --vllm: read {read:?}, allowed: an absolute path in one line")));
     }
     if gpus == 0 {
         return Ok(Vec::new());
     }
     // Both files are written before a choice is made, so that no file of an earlier report stays.
     let pairs = proven.clone().map(|pairs| move |pair: Pair| pair.from == pair.to || pairs.contains(&pair));
-    answer(&dir.join(PROVEN), gpus, pairs).map_err(undone)?;
-    answer(&dir.join(NONE), gpus, Some(|_| false)).map_err(undone)?;
+    write_access_cache(&dir.join(PROVEN), gpus, pairs).map_err(undone)?;
+    write_access_cache(&dir.join(NONE), gpus, Some(|_| false)).map_err(undone)?;
     let off = report.workload_env.get("NCCL_P2P_DISABLE").is_some_and(|value| value == "1");
     let bad = |t: &TestEntry| t.id == P2P_ALLREDUCE && matches!(t.outcome, Outcome::Fail | Outcome::Error);
     let (folder, reason) = match (off, proven) {
@@ -141,26 +139,24 @@ fn proven(report: &Report) -> Option<Vec<Pair>> {
         return None;
     }
     let rows = access.values.iter().enumerate();
-    let yes =
-        rows.flat_map(|(from, row)| row.iter().enumerate().map(move |(to, yes)| (Pair::of(from, to), *yes)));
+    let yes = rows.flat_map(|(from, row)| row.iter().enumerate().map(move |(to, yes)| (Pair::of(from, to), *yes)));
     Some(yes.filter(|(_, yes)| *yes == Some(1.0)).map(|(pair, _)| pair).collect())
 }
 
 /// Writes the file that vLLM's `gpu_p2p_access_check` reads: whether GPU i reaches GPU j, for all ordered pairs
 /// of `gpus` GPUs and each with itself. The file name contains the numbers of all GPUs, as vLLM expects it without
 /// `CUDA_VISIBLE_DEVICES`. `None` removes the file.
-fn answer(folder: &Path, gpus: usize, reaches: Option<impl Fn(Pair) -> bool>) -> io::Result<()> {
+fn write_access_cache(folder: &Path, gpus: usize, reaches: Option<impl Fn(Pair) -> bool>) -> io::Result<()> {
     let numbers: Vec<_> = (0..gpus).map(|gpu| gpu.to_string()).collect();
     let file = folder.join(format!("gpu_p2p_access_cache_for_{}.json", numbers.join(",")));
     let Some(reaches) = reaches else {
-        return fs::remove_file(file)
-            .or_else(|e| if e.kind() == ErrorKind::NotFound { Ok(()) } else { Err(e) });
+        return fs::remove_file(file).or_else(|e| if e.kind() == ErrorKind::NotFound { Ok(()) } else { Err(e) });
     };
     let named = |pair: Pair| (format!("{}->{}", pair.from, pair.to), Value::Bool(reaches(pair)));
     let all = Pair::all(gpus).map(named);
     let text = serde_json::to_string_pretty(&Value::Object(all.collect::<Map<_, _>>()))?;
     fs::create_dir_all(folder)?;
-    whole::write(&file, text.as_bytes())
+    atomic::write(&file, text.as_bytes())
 }
 
 /// The report in a file, or from standard input.
@@ -187,11 +183,7 @@ fn read_nodes(path: &Path) -> Result<Between, CommandError> {
     let between: Between = serde_json::from_slice(&bytes).map_err(|e| here(e.to_string()))?;
     let read = &between.schema;
     let expected = contract::schema::NODES;
-    if read == expected {
-        Ok(between)
-    } else {
-        Err(here(format!("read schema {read:?}, expected {expected}")))
-    }
+    if read == expected { Ok(between) } else { Err(here(format!("read schema {read:?}, expected {expected}"))) }
 }
 
 pub(super) fn read(path: &Path) -> Result<Report, CommandError> {

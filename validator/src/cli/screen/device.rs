@@ -19,7 +19,7 @@ const END: &[u8] = b"\x1b[0m\x1b[2J\x1b[?25h\x1b[?1049l";
 const USUAL: (u16, u16) = crate::render::screen::SMALLEST;
 
 /// The terminal.
-pub(super) struct Device {
+pub(super) struct ScreenDevice {
     terminal: Terminal<TermionBackend<File>>,
     file: File,
     size: (u16, u16),
@@ -27,7 +27,7 @@ pub(super) struct Device {
     before: Option<Termios>,
 }
 
-impl Device {
+impl ScreenDevice {
     /// The terminal of standard input and output; keys arrive one by one and are not echoed.
     pub(super) fn of_standard_streams() -> io::Result<Self> {
         let before = tcgetattr(io::stdin())?;
@@ -94,7 +94,7 @@ fn terminal(file: &File, (width, height): (u16, u16)) -> io::Result<Terminal<Ter
     Terminal::with_options(TermionBackend::new(file.try_clone()?), TerminalOptions { viewport })
 }
 
-impl Drop for Device {
+impl Drop for ScreenDevice {
     fn drop(&mut self) {
         // A terminal that was only written to keeps the screen, so that it can still be read.
         let Some(before) = self.before.take() else { return };

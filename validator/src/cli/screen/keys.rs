@@ -1,6 +1,6 @@
 //! Keys of a terminal, and what they do to the screen.
 
-use crate::render::screen::{Ended, Item, Page};
+use crate::render::screen::{MenuItem, Page, ResultScreen};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Rows of a page of the report.
 const PAGE: usize = 20;
 
-/// A key.
+/// A key of the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Key {
     /// A character.
@@ -31,7 +31,7 @@ pub(super) enum Key {
 
 /// The effect of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Press {
+pub(super) enum KeyEffect {
     /// The screen has handled it; what it shows may have changed.
     Shown,
     /// The item of this key was chosen.
@@ -83,14 +83,14 @@ impl Key {
 }
 
 /// Applies a key to the screen. `rows`: the rows of the terminal.
-pub(super) fn press(ended: &mut Ended, key: Key, rows: u16) -> Press {
+pub(super) fn press(ended: &mut ResultScreen, key: Key, rows: u16) -> KeyEffect {
     if matches!(key, Key::End) {
-        return Press::Gone;
+        return KeyEffect::Gone;
     }
     if let Some(asked) = ended.asked.take() {
         ended.note = None;
         // Only one answer means yes.
-        return if key == Key::Char('y') { Press::Chosen(asked) } else { Press::Shown };
+        return if key == Key::Char('y') { KeyEffect::Chosen(asked) } else { KeyEffect::Shown };
     }
     ended.note = None;
     if let Page::Report(from) = ended.page {
@@ -103,7 +103,7 @@ pub(super) fn press(ended: &mut Ended, key: Key, rows: u16) -> Press {
             _ => return leave(ended),
         };
         ended.page = Page::Report(to.min(last));
-        return Press::Shown;
+        return KeyEffect::Shown;
     }
     if ended.page == Page::Code {
         return leave(ended);
@@ -113,7 +113,7 @@ pub(super) fn press(ended: &mut Ended, key: Key, rows: u16) -> Press {
         Key::Left | Key::Up => ended.chosen = (ended.chosen + count - 1) % count,
         Key::Right | Key::Down => ended.chosen = (ended.chosen + 1) % count,
         Key::Enter => {
-            return ended.menu.get(ended.chosen).copied().map_or(Press::Shown, |item| choose(ended, item));
+            return ended.menu.get(ended.chosen).copied().map_or(KeyEffect::Shown, |item| choose(ended, item));
         }
         Key::Char(key) => {
             let at = ended.menu.iter().position(|item| item.key == key.to_ascii_lowercase());
@@ -123,18 +123,18 @@ pub(super) fn press(ended: &mut Ended, key: Key, rows: u16) -> Press {
             }
         }
         // The machine's own screen has no item to quit, and there this key does nothing.
-        Key::Interrupt if ended.menu.iter().any(|item| item.key == 'q') => return Press::Gone,
+        Key::Interrupt if ended.menu.iter().any(|item| item.key == 'q') => return KeyEffect::Gone,
         _ => {}
     }
-    Press::Shown
+    KeyEffect::Shown
 }
 
-fn leave(ended: &mut Ended) -> Press {
+fn leave(ended: &mut ResultScreen) -> KeyEffect {
     ended.page = Page::Verdict;
-    Press::Shown
+    KeyEffect::Shown
 }
 
-fn choose(ended: &mut Ended, item: Item) -> Press {
+fn choose(ended: &mut ResultScreen, item: MenuItem) -> KeyEffect {
     match item.key {
         'r' => ended.page = Page::Report(0),
         'c' => ended.page = Page::Code,
@@ -143,9 +143,9 @@ fn choose(ended: &mut Ended, item: Item) -> Press {
             ended.asked = Some(item.key);
             ended.note = Some(format!("{}: press y, or any other key to go back", item.name));
         }
-        key => return Press::Chosen(key),
+        key => return KeyEffect::Chosen(key),
     }
-    Press::Shown
+    KeyEffect::Shown
 }
 
 #[cfg(test)]
@@ -153,35 +153,35 @@ mod tests {
     use super::*;
     use crate::outcome::Verdict;
 
-    fn screen() -> Ended {
-        let mut ended = Ended::without_report(Verdict::Error, "the validator was killed");
+    fn screen() -> ResultScreen {
+        let mut ended = ResultScreen::without_report(Verdict::Error, "the validator was killed");
         let items = [('1', "test quickly"), ('b', "reboot"), ('r', "report"), ('c', "code")];
-        ended.menu = items.map(|(key, name)| Item { key, name }).to_vec();
+        ended.menu = items.map(|(key, name)| MenuItem { key, name }).to_vec();
         ended
     }
 
     #[test]
     fn a_reboot_is_asked_about_and_only_y_means_yes() {
         let mut ended = screen();
-        assert_eq!(press(&mut ended, Key::Char('b'), 25), Press::Shown);
+        assert_eq!(press(&mut ended, Key::Char('b'), 25), KeyEffect::Shown);
         assert!(ended.note.as_ref().is_some_and(|note| note.starts_with("reboot: press y")));
-        assert_eq!(press(&mut ended, Key::Enter, 25), Press::Shown);
-        assert_eq!(press(&mut ended, Key::Char('y'), 25), Press::Shown);
-        assert_eq!(press(&mut ended, Key::Char('b'), 25), Press::Shown);
-        assert_eq!(press(&mut ended, Key::Char('y'), 25), Press::Chosen('b'));
+        assert_eq!(press(&mut ended, Key::Enter, 25), KeyEffect::Shown);
+        assert_eq!(press(&mut ended, Key::Char('y'), 25), KeyEffect::Shown);
+        assert_eq!(press(&mut ended, Key::Char('b'), 25), KeyEffect::Shown);
+        assert_eq!(press(&mut ended, Key::Char('y'), 25), KeyEffect::Chosen('b'));
     }
 
     #[test]
     fn arrows_choose_and_enter_does_it() {
         let mut ended = screen();
-        assert_eq!(press(&mut ended, Key::Enter, 25), Press::Chosen('1'));
-        assert_eq!(press(&mut ended, Key::Left, 25), Press::Shown);
-        assert_eq!((ended.chosen, press(&mut ended, Key::Enter, 25)), (3, Press::Shown));
+        assert_eq!(press(&mut ended, Key::Enter, 25), KeyEffect::Chosen('1'));
+        assert_eq!(press(&mut ended, Key::Left, 25), KeyEffect::Shown);
+        assert_eq!((ended.chosen, press(&mut ended, Key::Enter, 25)), (3, KeyEffect::Shown));
         assert_eq!(ended.page, Page::Code);
-        assert_eq!((press(&mut ended, Key::Other, 25), ended.page), (Press::Shown, Page::Verdict));
-        assert_eq!(press(&mut ended, Key::Interrupt, 25), Press::Shown);
-        ended.menu.push(Item { key: 'q', name: "quit" });
-        assert_eq!(press(&mut ended, Key::Interrupt, 25), Press::Gone);
+        assert_eq!((press(&mut ended, Key::Other, 25), ended.page), (KeyEffect::Shown, Page::Verdict));
+        assert_eq!(press(&mut ended, Key::Interrupt, 25), KeyEffect::Shown);
+        ended.menu.push(MenuItem { key: 'q', name: "quit" });
+        assert_eq!(press(&mut ended, Key::Interrupt, 25), KeyEffect::Gone);
     }
 
     #[test]
@@ -189,11 +189,11 @@ mod tests {
         let mut ended = screen();
         let _shown = press(&mut ended, Key::Char('R'), 25);
         for key in [Key::PageDown, Key::Down, Key::Up, Key::Up] {
-            assert_eq!(press(&mut ended, key, 25), Press::Shown);
+            assert_eq!(press(&mut ended, key, 25), KeyEffect::Shown);
             // There is no report: nothing to scroll.
             assert_eq!(ended.page, Page::Report(0));
         }
-        assert_eq!(press(&mut ended, Key::End, 25), Press::Gone);
+        assert_eq!(press(&mut ended, Key::End, 25), KeyEffect::Gone);
     }
 
     #[test]

@@ -5,20 +5,20 @@ mod device;
 mod keys;
 mod running;
 
-pub(super) use running::Running;
+pub(super) use running::RunningScreen;
 
-use super::{CommandError, FINE};
+use super::{CommandError, SUCCESS};
 use crate::cli::args::Screen;
 use crate::cli::report::read;
 use crate::engine::Interrupts;
 use crate::files;
 use crate::net::publish::LARGEST;
 use crate::outcome::Verdict;
-use crate::render::screen::{Ended, Item};
+use crate::render::screen::{MenuItem, ResultScreen};
 use contract::schema;
 use contract::screen::Choice;
-use device::Device;
-use keys::{Key, Press};
+use device::ScreenDevice;
+use keys::{Key, KeyEffect};
 use serde::Deserialize;
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -49,19 +49,17 @@ struct VerdictFile {
 /// `screen`; the exit status is that of the choice.
 pub(super) fn run(asked: &Screen) -> Result<u8, CommandError> {
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
-        return Err(CommandError::Usage(
-            "screen needs a terminal as its standard input and output".to_owned(),
-        ));
+        return Err(CommandError::Usage("screen needs a terminal as its standard input and output".to_owned()));
     }
     let mut ended = ended(asked)?;
     (ended.menu, ended.note) = (menu(asked), asked.note.clone());
     let interrupts = Interrupts::catch().map_err(|e| CommandError::undone(&e))?;
-    let mut device = Device::of_standard_streams().map_err(|e| CommandError::undone(&e))?;
+    let mut device = ScreenDevice::of_standard_streams().map_err(|e| CommandError::undone(&e))?;
     let mut drawn = Instant::now();
     loop {
         device.draw(&ended).map_err(|e| CommandError::undone(&e))?;
         let key = Key::read(AGAIN).map_err(|e| CommandError::undone(&e))?;
-        if let Some(interrupt) = interrupts.come() {
+        if let Some(interrupt) = interrupts.received() {
             return Ok(interrupt.exit_status());
         }
         if drawn.elapsed() >= AGAIN {
@@ -69,35 +67,34 @@ pub(super) fn run(asked: &Screen) -> Result<u8, CommandError> {
             drawn = Instant::now();
         }
         match key.map(|key| keys::press(&mut ended, key, device.rows())) {
-            Some(Press::Chosen('q')) | Some(Press::Gone) => return Ok(FINE),
-            Some(Press::Chosen(key)) => {
+            Some(KeyEffect::Chosen('q')) | Some(KeyEffect::Gone) => return Ok(SUCCESS),
+            Some(KeyEffect::Chosen(key)) => {
                 if let Some((.., choice)) = MACHINE.iter().find(|(own, ..)| *own == key) {
                     return Ok(choice.status());
                 }
             }
-            Some(Press::Shown) | None => {}
+            Some(KeyEffect::Shown) | None => {}
         }
     }
 }
 
-fn menu(asked: &Screen) -> Vec<Item> {
-    let machine =
-        MACHINE.iter().filter(|(.., choice)| asked.machine && (asked.shell || *choice != Choice::Shell));
-    let machine = machine.map(|(key, name, _)| Item { key: *key, name });
-    let end = (!asked.machine).then_some(Item { key: 'q', name: "quit" });
-    machine.chain([Item { key: 'r', name: "report" }, Item { key: 'c', name: "code" }]).chain(end).collect()
+fn menu(asked: &Screen) -> Vec<MenuItem> {
+    let machine = MACHINE.iter().filter(|(.., choice)| asked.machine && (asked.shell || *choice != Choice::Shell));
+    let machine = machine.map(|(key, name, _)| MenuItem { key: *key, name });
+    let end = (!asked.machine).then_some(MenuItem { key: 'q', name: "quit" });
+    machine.chain([MenuItem { key: 'r', name: "report" }, MenuItem { key: 'c', name: "code" }]).chain(end).collect()
 }
 
 /// The report, with the verdict of process 1 if that is different.
-fn ended(asked: &Screen) -> Result<Ended, CommandError> {
-    let Some(path) = &asked.verdict else { return Ok(Ended::of_report(&read(&asked.report)?, None)) };
+fn ended(asked: &Screen) -> Result<ResultScreen, CommandError> {
+    let Some(path) = &asked.verdict else { return Ok(ResultScreen::of_report(&read(&asked.report)?, None)) };
     let file = verdict(path)?;
     let cause = file.cause.unwrap_or_default();
     Ok(match read(&asked.report) {
-        Ok(report) if report.verdict == file.verdict => Ended::of_report(&report, None),
-        Ok(report) => Ended::of_report(&report, Some((file.verdict, &cause))),
+        Ok(report) if report.verdict == file.verdict => ResultScreen::of_report(&report, None),
+        Ok(report) => ResultScreen::of_report(&report, Some((file.verdict, &cause))),
         // Process 1 could not read the report either, and its verdict has the cause.
-        Err(_) => Ended::without_report(file.verdict, &cause),
+        Err(_) => ResultScreen::without_report(file.verdict, &cause),
     })
 }
 

@@ -1,8 +1,8 @@
-//! The screen while `validate` runs. A separate thread draws it, so that the seconds advance while a test reports nothing,
-//! and so that a stopped terminal does not block the run.
+//! The screen while `validate` runs. A separate thread draws it, so that the seconds advance while a test reports
+//! nothing, and so that a stopped terminal does not block the run.
 
-use super::device::Device;
-use crate::render::screen::{Ended, Live, Now};
+use super::device::ScreenDevice;
+use crate::render::screen::{ProgressScreen, ResultScreen, RunningTest};
 use crate::report::{Report, TestEntry};
 use crate::schedule::Pair;
 use std::io;
@@ -20,28 +20,28 @@ const AGAIN: u32 = 10;
 const LAST: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
-struct State {
-    live: Live,
+struct RunningState {
+    live: ProgressScreen,
     since: Instant,
-    ended: Option<Ended>,
+    ended: Option<ResultScreen>,
 }
 
 /// The handle of the drawing thread.
-pub(in crate::cli) struct Running {
-    state: Arc<Mutex<State>>,
+pub(in crate::cli) struct RunningScreen {
+    state: Arc<Mutex<RunningState>>,
     /// Dropping it ends the thread.
     stop: Option<Sender<()>>,
     done: std::sync::mpsc::Receiver<()>,
 }
 
-impl Running {
+impl RunningScreen {
     /// Starts to draw the tests of these ids on the terminal at `path`.
     ///
     /// # Errors
     /// The terminal cannot be opened, or the thread cannot be started.
     pub(in crate::cli) fn start(path: &Path, ids: impl Iterator<Item = &'static str>) -> io::Result<Self> {
-        let mut device = Device::open(path)?;
-        let state = State { live: Live::new(ids), since: Instant::now(), ended: None };
+        let mut device = ScreenDevice::open(path)?;
+        let state = RunningState { live: ProgressScreen::new(ids), since: Instant::now(), ended: None };
         let state = Arc::new(Mutex::new(state));
         let shared = Arc::clone(&state);
         let ((stop, stopped), (last, done)) = (channel::<()>(), channel());
@@ -65,7 +65,7 @@ impl Running {
     }
 
     /// Updates the state of the run.
-    pub(in crate::cli) fn with(&self, change: impl FnOnce(&mut Live)) {
+    pub(in crate::cli) fn with(&self, change: impl FnOnce(&mut ProgressScreen)) {
         change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner).live);
     }
 
@@ -76,7 +76,7 @@ impl Running {
 
     /// A test has begun.
     pub(in crate::cli) fn begun(&self, id: &str, deadline: Duration) {
-        let now = Now { id: id.to_owned(), spent_s: 0, deadline_s: deadline.as_secs(), what: String::new() };
+        let now = RunningTest { id: id.to_owned(), spent_s: 0, deadline_s: deadline.as_secs(), what: String::new() };
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         (state.live.now, state.since) = (Some(now), Instant::now());
     }
@@ -103,15 +103,14 @@ impl Running {
 
     /// All tests have ended: the verdict is shown and stays.
     pub(in crate::cli) fn finish(mut self, report: &Report) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).ended =
-            Some(Ended::of_report(report, None));
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).ended = Some(ResultScreen::of_report(report, None));
         self.stop = None;
         // A stopped terminal must not delay the verdict.
         let _late = self.done.recv_timeout(LAST);
     }
 }
 
-fn show(device: &mut Device, state: &Mutex<State>) -> io::Result<()> {
+fn show(device: &mut ScreenDevice, state: &Mutex<RunningState>) -> io::Result<()> {
     let (live, ended) = {
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
         let spent = state.since.elapsed().as_secs();

@@ -17,26 +17,26 @@ use std::time::{Duration, Instant};
 /// How many of a worker's last lines are kept.
 const LAST_LINES: usize = 20;
 /// Maximum length of one line: the facts of a machine with thousands of functions have 4 MB.
-const LONGEST: u64 = 64 << 20;
+const MAX_LINE: u64 = 64 << 20;
 /// How long a worker that closed its pipes, or was killed, may take to exit. A worker that hangs in the
 /// kernel never exits; it is left behind.
-const GRACE: Duration = Duration::from_secs(2);
-/// How long the last messages of a killed worker may take to arrive.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long earlier messages are still processed after a signal or after the worker was killed.
+const DRAIN_TIME: Duration = Duration::from_secs(1);
 /// How often this process checks for a signal.
-const LOOK: Duration = Duration::from_millis(50);
+const SIGNAL_POLL: Duration = Duration::from_millis(50);
 
 /// How a worker ended.
 #[derive(Debug)]
 pub(super) enum Ending {
-    /// It finished normally.
+    /// It exited successfully.
     Done,
     /// It died by a signal or exited with an error status.
     Died(ExitStatus),
     /// It did not send its next message in time and was killed.
     Silent(Duration),
     /// It sent an invalid message and was killed.
-    Nonsense(String),
+    InvalidMessage(String),
     /// It could not be started, or did not accept the request.
     NotStarted(io::Error),
     /// This process received SIGINT or SIGTERM, and killed it.
@@ -52,7 +52,7 @@ impl fmt::Display for Ending {
             Self::Silent(after) => {
                 write!(f, "no answer within {:.1} s; the worker was killed", after.as_secs_f64())
             }
-            Self::Nonsense(line) => write!(f, "the worker sent an invalid message: {line}"),
+            Self::InvalidMessage(line) => write!(f, "the worker sent an invalid message: {line}"),
             Self::NotStarted(error) => write!(f, "the worker could not be started: {error}"),
             Self::Interrupted(by) => write!(f, "{by} ended the run"),
         }
@@ -62,16 +62,16 @@ impl fmt::Display for Ending {
 /// A message and its arrival time, so that a message that the parent reads late does not count as late.
 struct Event {
     at: Instant,
-    what: What,
+    kind: EventKind,
 }
 
-enum What {
-    Said(String),
-    Logged(String),
+enum EventKind {
+    Output(String),
+    Log(String),
     Closed,
 }
 
-/// Runs `command`, sends it the line `request`, and passes each message to `hear` with its arrival time; `hear`
+/// Runs `command`, sends it the line `request`, and passes each message with its arrival time to `on_message`, which
 /// returns the time limit for the next message, counted from that time. The message is then answered with an empty line.
 /// The second value contains the last lines of the worker's standard error.
 pub(super) fn supervise(
@@ -79,7 +79,7 @@ pub(super) fn supervise(
     request: &[u8],
     first: Duration,
     interrupts: &Interrupts,
-    mut hear: impl FnMut(Message, Instant) -> Duration,
+    mut on_message: impl FnMut(Message, Instant) -> Duration,
 ) -> (Ending, Vec<String>) {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = match command.spawn() {
@@ -89,24 +89,24 @@ pub(super) fn supervise(
     let (answer, answers) = channel();
     let events = listen(&mut child, request, answers);
     let mut last_lines = VecDeque::new();
-    let mut hear = |message, at| {
-        let patience = hear(message, at);
+    let mut on_message = |message, at| {
+        let patience = on_message(message, at);
         // A worker that does not read its answers dies or becomes silent, and that is noticed below.
         let _ = answer.send(());
         patience
     };
-    let ending = converse(&events, first, interrupts, &mut last_lines, &mut hear);
+    let ending = receive_messages(&events, first, interrupts, &mut last_lines, &mut on_message);
     let ending = match ending {
         None => finish(&mut child),
         Some(ending) => {
             kill(&mut child);
             // The worker's last messages may still be in transit.
-            let due = Instant::now() + LAST_WORDS;
+            let due = Instant::now() + DRAIN_TIME;
             while let Ok(event) = events.recv_timeout(Duration::from_millis(50))
                 && Instant::now() < due
             {
-                if let What::Logged(line) = event.what {
-                    keep(&mut last_lines, line);
+                if let EventKind::Log(line) = event.kind {
+                    keep_line(&mut last_lines, line);
                 }
             }
             ending
@@ -128,39 +128,39 @@ fn listen(child: &mut Child, request: &[u8], answers: Receiver<()>) -> Receiver<
     }
     if let Some(output) = child.stdout.take() {
         let sender = sender.clone();
-        thread::spawn(move || forward(output, &sender, What::Said));
+        thread::spawn(move || forward(output, &sender, EventKind::Output));
     }
     if let Some(log) = child.stderr.take() {
-        thread::spawn(move || forward(log, &sender, What::Logged));
+        thread::spawn(move || forward(log, &sender, EventKind::Log));
     }
     events
 }
 
-fn forward(pipe: impl Read, events: &SyncSender<Event>, what: fn(String) -> What) {
-    let event = |what| Event { at: Instant::now(), what };
+fn forward(pipe: impl Read, events: &SyncSender<Event>, kind: fn(String) -> EventKind) {
+    let event = |kind| Event { at: Instant::now(), kind };
     let mut pipe = BufReader::new(pipe);
     loop {
         let mut line = Vec::new();
-        match pipe.by_ref().take(LONGEST).read_until(b'\n', &mut line) {
+        match pipe.by_ref().take(MAX_LINE).read_until(b'\n', &mut line) {
             Ok(n) if n > 0 => {}
             _ => break,
         }
         let line = String::from_utf8_lossy(&line).trim_end().to_owned();
-        if events.send(event(what(line))).is_err() {
+        if events.send(event(kind(line))).is_err() {
             break;
         }
     }
     // If the parent has stopped listening, the message is not needed.
-    let _ = events.send(event(What::Closed));
+    let _ = events.send(event(EventKind::Closed));
 }
 
-/// `None` when both pipes were closed in time.
-fn converse(
+/// Passes on messages until the worker closes both pipes; returns `None` then, or why the worker must be killed.
+fn receive_messages(
     events: &Receiver<Event>,
     first: Duration,
     interrupts: &Interrupts,
     last_lines: &mut VecDeque<String>,
-    hear: &mut impl FnMut(Message, Instant) -> Duration,
+    on_message: &mut impl FnMut(Message, Instant) -> Duration,
 ) -> Option<Ending> {
     let mut patience = first;
     let mut due = Instant::now() + patience;
@@ -168,12 +168,12 @@ fn converse(
     let mut since = None;
     while open > 0 {
         // Earlier messages are processed first, unless they never end.
-        let asked = interrupts.come();
-        if let Some(by) = asked.filter(|_| since.get_or_insert_with(Instant::now).elapsed() > LAST_WORDS) {
+        let asked = interrupts.received();
+        if let Some(by) = asked.filter(|_| since.get_or_insert_with(Instant::now).elapsed() > DRAIN_TIME) {
             return Some(Ending::Interrupted(by));
         }
-        let Event { at, what } =
-            match events.recv_timeout(due.saturating_duration_since(Instant::now()).min(LOOK)) {
+        let Event { at, kind } =
+            match events.recv_timeout(due.saturating_duration_since(Instant::now()).min(SIGNAL_POLL)) {
                 Ok(event) => event,
                 Err(RecvTimeoutError::Timeout) if asked.is_none() && Instant::now() < due => continue,
                 Err(RecvTimeoutError::Timeout) if asked.is_some() => return asked.map(Ending::Interrupted),
@@ -184,22 +184,22 @@ fn converse(
         if at > due {
             return Some(Ending::Silent(patience));
         }
-        match what {
-            What::Said(line) => match serde_json::from_str(&line) {
+        match kind {
+            EventKind::Output(line) => match serde_json::from_str(&line) {
                 Ok(message) => {
-                    patience = hear(message, at);
+                    patience = on_message(message, at);
                     due = at + patience;
                 }
-                Err(_) => return Some(Ending::Nonsense(line.chars().take(200).collect())),
+                Err(_) => return Some(Ending::InvalidMessage(line.chars().take(200).collect())),
             },
-            What::Logged(line) => keep(last_lines, line),
-            What::Closed => open -= 1,
+            EventKind::Log(line) => keep_line(last_lines, line),
+            EventKind::Closed => open -= 1,
         }
     }
     None
 }
 
-fn keep(last_lines: &mut VecDeque<String>, line: String) {
+fn keep_line(last_lines: &mut VecDeque<String>, line: String) {
     log::warn!("worker: {line}");
     if last_lines.len() == LAST_LINES {
         last_lines.pop_front();
@@ -210,7 +210,7 @@ fn keep(last_lines: &mut VecDeque<String>, line: String) {
 fn finish(child: &mut Child) -> Ending {
     if !has_ended(child) {
         kill(child);
-        return Ending::Silent(GRACE);
+        return Ending::Silent(EXIT_TIMEOUT);
     }
     // Until it is waited for, its process group id cannot be reused.
     kill_group(child);
@@ -230,16 +230,16 @@ fn kill(child: &mut Child) {
     }
 }
 
-/// Kills it and all processes that it started.
+/// Kills the worker and all processes that it started.
 fn kill_group(child: &Child) {
     // This fails only for an empty group.
-    let _ = number(child).map(|pid| kill_process_group(pid, Signal::KILL));
+    let _ = pid_of(child).map(|pid| kill_process_group(pid, Signal::KILL));
 }
 
-/// Whether it exits in time; its status can still be read afterwards.
+/// Whether the worker exits in time; its status can still be read afterwards.
 fn has_ended(child: &Child) -> bool {
-    let Some(pid) = number(child) else { return false };
-    let due = Instant::now() + GRACE;
+    let Some(pid) = pid_of(child) else { return false };
+    let due = Instant::now() + EXIT_TIMEOUT;
     loop {
         let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         match waitid(WaitId::Pid(pid), how) {
@@ -249,7 +249,7 @@ fn has_ended(child: &Child) -> bool {
     }
 }
 
-fn number(child: &Child) -> Option<Pid> {
+fn pid_of(child: &Child) -> Option<Pid> {
     Pid::from_raw(i32::try_from(child.id()).ok()?)
 }
 

@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf, absolute};
 /// write is not checked; a function that no longer exists cannot be written anyway.
 pub(super) fn belongs(journal: &Journal, path: &Path, root: &Path) -> Result<(), JournalError> {
     let at = || path.to_owned();
-    let expected = whole(root);
+    let expected = absolute_path(root);
     let found = Path::new(&journal.root);
     // A relative path may mean any root.
-    if found.is_relative() || whole(found) != expected {
+    if found.is_relative() || absolute_path(found) != expected {
         let (found, expected) = (journal.root.clone(), expected.display().to_string());
         return Err(JournalError::Root { path: at(), found, expected });
     }
@@ -51,7 +51,7 @@ pub(super) fn identify(journal: &mut Journal, root: &Root) {
 }
 
 /// The absolute path of a folder, with existing links resolved.
-pub(super) fn whole(path: &Path) -> PathBuf {
+pub(super) fn absolute_path(path: &Path) -> PathBuf {
     path.canonicalize().or_else(|_| absolute(path)).unwrap_or_else(|_| path.to_owned())
 }
 
@@ -78,12 +78,12 @@ const LEAST: u64 = 1 << 20;
 const LAST_BAR: u8 = 5;
 
 /// The first entry that no pass can have written, and what is allowed.
-pub(super) fn fault(journal: &Journal) -> Option<String> {
-    let entries = journal.entries.iter().find_map(entry);
-    entries.or_else(|| journal.bars.iter().find_map(grown))
+pub(super) fn first_invalid(journal: &Journal) -> Option<String> {
+    let entries = journal.entries.iter().find_map(invalid_register);
+    entries.or_else(|| journal.bars.iter().find_map(invalid_bar))
 }
 
-fn entry(entry: &Entry) -> Option<String> {
+fn invalid_register(entry: &Entry) -> Option<String> {
     let Entry { bdf, register, width, before, after, .. } = entry;
     if register != ACS_CONTROL_NAME {
         let register = register.escape_default();
@@ -96,7 +96,7 @@ fn entry(entry: &Entry) -> Option<String> {
     Some(format!("{bdf} {register} has the value {value:#06x}, allowed are the bits of {ACS_BITS:#06x}"))
 }
 
-fn grown(grown: &Grown) -> Option<String> {
+fn invalid_bar(grown: &Grown) -> Option<String> {
     let Grown { bdf, bar, before_bytes, wanted_bytes, .. } = grown;
     if *bar > LAST_BAR {
         return Some(format!("{bdf} has the BAR {bar}, allowed is 0 to {LAST_BAR}"));

@@ -3,7 +3,7 @@
 
 mod checks;
 
-use crate::files::whole;
+use crate::files::atomic;
 use crate::machine::pcie::model::Bdf;
 use crate::machine::root::{Root, read_regular};
 use crate::outcome::finding::Finding;
@@ -235,7 +235,7 @@ impl Journal {
     pub fn new(root: &Path) -> Self {
         Self {
             schema: SCHEMA.to_owned(),
-            root: checks::whole(root).display().to_string(),
+            root: checks::absolute_path(root).display().to_string(),
             boot: checks::boot(&Root::new(root)),
             functions: Vec::new(),
             entries: Vec::new(),
@@ -256,12 +256,12 @@ impl Journal {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(JournalError::Read { path: here(), source }),
         };
-        let journal: Self = serde_json::from_slice(&bytes)
-            .map_err(|source| JournalError::Malformed { path: here(), source })?;
+        let journal: Self =
+            serde_json::from_slice(&bytes).map_err(|source| JournalError::Malformed { path: here(), source })?;
         if journal.schema != SCHEMA {
             return Err(JournalError::Schema { path: here(), schema: journal.schema });
         }
-        if let Some(why) = checks::fault(&journal) {
+        if let Some(why) = checks::first_invalid(&journal) {
             return Err(JournalError::Nonsense { path: here(), why });
         }
         checks::belongs(&journal, path, root)?;
@@ -282,7 +282,7 @@ impl Journal {
             let mut text = serde_json::to_vec_pretty(self)?;
             text.push(b'\n');
             path.parent().map_or(Ok(()), fs::create_dir_all)?;
-            whole::write(path, &text)
+            atomic::write(path, &text)
         };
         written().map_err(|source| JournalError::Write { path: path.to_owned(), source })
     }

@@ -159,10 +159,7 @@ fn entries_that_no_pass_can_have_written_are_refused() {
     assert!(Journal::load(&path, dir.path()).is_ok());
     let wrong: [(Spoil, &str); 7] = [
         (|j| j.entries[0].width = 9, "0000:00:01.1 ACS control has the width 9, allowed is 2"),
-        (
-            |j| j.entries[0].register = "nonsense".into(),
-            "has the register 'nonsense', allowed is 'ACS control'",
-        ),
+        (|j| j.entries[0].register = "nonsense".into(), "has the register 'nonsense', allowed is 'ACS control'"),
         (|j| j.entries[0].before = 0xffff, "has the value 0xffff, allowed are the bits of 0x1fff"),
         (|j| j.entries[0].after = 0x8000, "has the value 0x8000, allowed are the bits of 0x1fff"),
         (|j| j.bars[0].bar = 6, "has the BAR 6, allowed is 0 to 5"),

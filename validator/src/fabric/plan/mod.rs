@@ -1,7 +1,7 @@
 //! What the fabric pass would write, as data: which ACS control registers get which value, and what it does
 //! not change and why. Pure; `fabric::apply` carries it out.
 
-use super::acs::{self, AcsPolicy, State};
+use super::acs::{self, AcsPolicy, AcsState};
 use super::pass_through;
 use super::turn::{Effect, Turns};
 use crate::machine::pcie::model::{Acs, Bdf, Device, Fabric};
@@ -51,7 +51,7 @@ pub struct Plan {
 #[must_use]
 pub fn plan(fabric: &Fabric, policy: AcsPolicy) -> Plan {
     let turns = Turns::of(fabric);
-    let kept = pass_through::kept(fabric);
+    let kept = pass_through::functions_keeping_acs(fabric);
     let asked = |d: &&Device| match policy {
         AcsPolicy::Path => turns.contains(d.bdf),
         AcsPolicy::All => true,
@@ -59,20 +59,20 @@ pub fn plan(fabric: &Fabric, policy: AcsPolicy) -> Plan {
     };
     let keep = |step: Step| match &step {
         Step::Write(action) => match kept.get(&action.bdf) {
-            Some((device, why)) => Step::Leave(left(action, *device, why)),
+            Some((device, why)) => Step::Leave(acs_kept(action, *device, why)),
             None => step,
         },
         _ => step,
     };
     let devices = fabric.devices.iter().filter(asked);
     let steps: Vec<Step> = devices.map(|d| keep(step(d, &turns))).collect();
-    let covered = steps.iter().filter(|s| matches!(s, Step::Clear | Step::Write(_) | Step::Leave(_))).count();
+    let covered = steps.iter().filter(|s| matches!(s, Step::AlreadyClear | Step::Write(_) | Step::Leave(_))).count();
     let mut plan = Plan { policy, covered, actions: Vec::new(), findings: Vec::new() };
     for step in steps {
         match step {
             Step::Write(action) => plan.actions.push(action),
-            Step::Leave(finding) | Step::Blind(finding) => plan.findings.push(finding),
-            Step::Clear | Step::Nothing => {}
+            Step::Leave(finding) | Step::Unknown(finding) => plan.findings.push(finding),
+            Step::AlreadyClear | Step::Nothing => {}
         }
     }
     match lockdown(fabric) {
@@ -90,32 +90,32 @@ enum Step {
     /// It has no ACS.
     Nothing,
     /// Its ACS is already off.
-    Clear,
+    AlreadyClear,
     /// Its ACS must be disabled.
     Write(Action),
     /// Its ACS is on and must not be written.
     Leave(Finding),
     /// Its ACS state is unknown.
-    Blind(Finding),
+    Unknown(Finding),
 }
 
 fn step(device: &Device, turns: &Turns) -> Step {
     let on_path = turns.contains(device.bdf);
     match acs::state(device) {
-        State::Absent => Step::Nothing,
-        State::Known(acs) if acs.ctrl == 0 => Step::Clear,
-        State::Known(acs) if acs.quirk => {
+        AcsState::Absent => Step::Nothing,
+        AcsState::Known(acs) if acs.ctrl == 0 => Step::AlreadyClear,
+        AcsState::Known(acs) if acs.quirk => {
             let harmful = on_path && turns.effect(device.bdf, acs) != Effect::Direct;
             let severity = if harmful { Severity::Fail } else { Severity::Info };
             Step::Leave(acs::quirk(device, acs, severity))
         }
-        State::Known(acs) if on_path && turns.effect(device.bdf, acs) == Effect::TranslatedPass => {
+        AcsState::Known(acs) if on_path && turns.effect(device.bdf, acs) == Effect::TranslatedPass => {
             Step::Leave(acs::translated(device, acs))
         }
-        State::Known(acs) => Step::Write(clear(device.bdf, acs)),
-        State::NoEcam if !on_path => Step::Blind(acs::no_ecam(device, Severity::Info)),
-        State::Unknown if !on_path => Step::Nothing,
-        State::NoEcam | State::Unknown => acs::judge_port(turns, device).map_or(Step::Nothing, Step::Blind),
+        AcsState::Known(acs) => Step::Write(clear(device.bdf, acs)),
+        AcsState::NoEcam if !on_path => Step::Unknown(acs::no_ecam(device, Severity::Info)),
+        AcsState::Unknown if !on_path => Step::Nothing,
+        AcsState::NoEcam | AcsState::Unknown => acs::judge_port(turns, device).map_or(Step::Nothing, Step::Unknown),
     }
 }
 
@@ -139,7 +139,7 @@ fn locked_down(mode: &str) -> Finding {
 }
 
 /// Pass-through needs the isolation that ACS gives; Data Direct needs its own setting.
-fn left(action: &Action, device: Bdf, why: &str) -> Finding {
+fn acs_kept(action: &Action, device: Bdf, why: &str) -> Finding {
     let message = format!("ACS of {} was not changed: {device} {why}", action.bdf);
     let finding = Code::AcsKept.finding(Severity::Warn, &action.bdf, message);
     finding.values(action.before, action.after, None)

@@ -47,10 +47,7 @@ fn one_gpu_alone_has_no_path_and_nothing_is_written() {
 fn an_intel_chipset_port_is_refused() {
     let mut devices = two_gpus();
     devices[0].acs.as_mut().unwrap().quirk = true;
-    assert_eq!(
-        planned(devices.clone(), AcsPolicy::Path),
-        (vec![], vec![("ACS-QUIRK".into(), Severity::Fail)])
-    );
+    assert_eq!(planned(devices.clone(), AcsPolicy::Path), (vec![], vec![("ACS-QUIRK".into(), Severity::Fail)]));
     devices[0] = with_acs(devices[0].clone(), 0x0001);
     devices[0].acs.as_mut().unwrap().quirk = true;
     assert_eq!(planned(devices, AcsPolicy::Path).1, [("ACS-QUIRK".into(), Severity::Info)]);
@@ -85,10 +82,7 @@ fn a_port_of_unknown_state_is_an_error() {
     for fault in faults {
         let mut devices = two_gpus();
         fault(&mut devices[0]);
-        assert_eq!(
-            planned(devices, AcsPolicy::Path),
-            (vec![], vec![("ACS-UNKNOWN".into(), Severity::Error)])
-        );
+        assert_eq!(planned(devices, AcsPolicy::Path), (vec![], vec![("ACS-UNKNOWN".into(), Severity::Error)]));
     }
 }
 
@@ -138,10 +132,7 @@ fn a_passed_through_gpu_keeps_the_acs_of_its_own_port_only() {
     for driver in ["mlx5_vfio_pci", "nvgrace-gpu-vfio-pci", "nvgrace_gpu_vfio_pci"] {
         passed.devices[5].driver = Some(driver.into());
         let message = &plan(&passed, AcsPolicy::All).findings[0].message;
-        assert!(
-            message.ends_with(&format!("0000:03:00.0 is passed to a virtual machine by {driver}")),
-            "{message}"
-        );
+        assert!(message.ends_with(&format!("0000:03:00.0 is passed to a virtual machine by {driver}")), "{message}");
     }
     for driver in ["nvidia", "vfio-platform", "mlx5_core"] {
         passed.devices[5].driver = Some(driver.into());

@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// The location that a function's path gives.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct BusLocation {
     /// The bridge directly above.
     pub(super) parent: Option<Bdf>,
     /// The root bus, `pci0000:c0`.
@@ -19,13 +19,13 @@ pub(super) struct Place {
 }
 
 /// Reads a path; the nearest root bus counts (behind Intel VMD there are two).
-pub(super) fn parse(link: &Path, own: Bdf) -> Option<Place> {
+pub(super) fn parse(link: &Path, own: Bdf) -> Option<BusLocation> {
     let names: Vec<&str> = link.iter().filter_map(|n| n.to_str()).collect();
     let (last, above) = names.split_last()?;
     (last.parse() == Ok(own)).then_some(())?;
     let root_bus = above.iter().rev().find(|n| is_root_bus(n)).map(|n| (*n).to_owned());
     let parent = above.last().and_then(|n| n.parse().ok());
-    (root_bus.is_some()).then_some(Place { parent, root_bus })
+    (root_bus.is_some()).then_some(BusLocation { parent, root_bus })
 }
 
 /// `pci0000:c0`
@@ -38,12 +38,7 @@ fn is_root_bus(name: &str) -> bool {
 // Single files of sysfs: an absent file may be valid; an unreadable one gives a finding.
 
 /// A file that some functions do not have: absent is `None`, unreadable gives a finding.
-pub(super) fn optional(
-    root: &Root,
-    file: &str,
-    subject: &str,
-    findings: &mut Vec<Finding>,
-) -> Option<String> {
+pub(super) fn optional(root: &Root, file: &str, subject: &str, findings: &mut Vec<Finding>) -> Option<String> {
     match root.text(file) {
         Ok(text) => Some(text),
         Err(e) if e.kind() == ErrorKind::NotFound => None,
@@ -55,12 +50,7 @@ pub(super) fn optional(
 }
 
 /// A file that every function has: absent and unreadable are findings.
-pub(super) fn required(
-    root: &Root,
-    file: &str,
-    subject: &str,
-    findings: &mut Vec<Finding>,
-) -> Option<String> {
+pub(super) fn required(root: &Root, file: &str, subject: &str, findings: &mut Vec<Finding>) -> Option<String> {
     root.text(file).map_err(|e| findings.push(unreadable(file, subject, &e))).ok()
 }
 

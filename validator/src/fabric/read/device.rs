@@ -2,7 +2,7 @@
 
 use super::DEVICES;
 use super::attributes::{self, optional, required, unreadable};
-use crate::machine::pcie::bus_address::{self, Window};
+use crate::machine::pcie::bus_address::{self, BusWindow};
 use crate::machine::pcie::config_space::{self, ConfigSpace, Express, PortType};
 use crate::machine::pcie::model::{Bar, Bdf, ConfigState, Device, Kind, Link, Routing, Undetermined};
 use crate::machine::pcie::{link, resource};
@@ -12,51 +12,51 @@ use crate::text::{quoted, shown};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-/// One function's folder, and the findings about what cannot be read there.
-struct Folder<'a> {
+/// Reads the files of one function's folder, and collects findings about what cannot be read there.
+struct FunctionReader<'a> {
     root: &'a Root,
     subject: String,
     findings: &'a mut Vec<Finding>,
 }
 
-/// The addresses in a function's registers, for comparison with the kernel's view.
-pub(super) struct Addresses {
+/// The addresses in a function's registers; the kernel's view is compared with them.
+pub(super) struct RegisterAddresses {
     /// The contents of the memory BARs.
     pub(super) bases: [Option<u64>; 6],
     /// The windows of a bridge.
-    pub(super) windows: Vec<Window>,
+    pub(super) windows: Vec<BusWindow>,
 }
 
 /// Reads what sysfs provides about `bdf`.
-pub(super) fn read(root: &Root, bdf: Bdf, findings: &mut Vec<Finding>) -> (Device, Option<Addresses>) {
-    let mut folder = Folder { root, subject: bdf.to_string(), findings };
-    let physfn = folder.physfn();
-    let space = folder.config();
-    let class = folder.id("class", space.as_ref().map(|s| format!("{:#08x}", s.class)));
-    let place = folder.place(bdf);
-    let vendor = folder.id("vendor", space.as_ref().map(|s| format!("{:#06x}", s.vendor)));
-    let id = folder.id("device", space.as_ref().map(|s| format!("{:#06x}", s.device)));
+pub(super) fn read(root: &Root, bdf: Bdf, findings: &mut Vec<Finding>) -> (Device, Option<RegisterAddresses>) {
+    let mut reader = FunctionReader { root, subject: bdf.to_string(), findings };
+    let physfn = reader.physfn();
+    let space = reader.config();
+    let class = reader.id("class", space.as_ref().map(|s| format!("{:#08x}", s.class)));
+    let location = reader.location(bdf);
+    let vendor = reader.id("vendor", space.as_ref().map(|s| format!("{:#06x}", s.vendor)));
+    let id = reader.id("device", space.as_ref().map(|s| format!("{:#06x}", s.device)));
     // The ids of a virtual function read as ones, and it has no link.
     let space = space.map(|s| if physfn.is_none() { s.of(&vendor, &id) } else { s });
-    let resource = folder.required("resource");
+    let resource = reader.required("resource");
     let windows = |s: &ConfigSpace| bus_address::windows(s, resource.as_deref().unwrap_or_default());
-    let addresses = space.as_ref().map(|s| Addresses { bases: s.bases, windows: windows(s) });
+    let addresses = space.as_ref().map(|s| RegisterAddresses { bases: s.bases, windows: windows(s) });
     let device = Device {
         bdf,
         vendor,
         device: id,
         kind: kind(space.as_ref(), &class),
         class,
-        parent: place.as_ref().and_then(|p| p.parent),
+        parent: location.as_ref().and_then(|p| p.parent),
         physfn,
-        root_bus: place.and_then(|p| p.root_bus),
-        numa: folder.numa(),
-        local_cpus: folder.optional("local_cpulist").filter(|t| !t.is_empty()).map(|t| quoted(&t)),
-        driver: folder.driver(),
-        boot_vga: folder.boot_vga(),
+        root_bus: location.and_then(|p| p.root_bus),
+        numa: reader.numa(),
+        local_cpus: reader.optional("local_cpulist").filter(|t| !t.is_empty()).map(|t| quoted(&t)),
+        driver: reader.driver(),
+        boot_vga: reader.boot_vga(),
         config: state(space.as_ref()),
-        link: if physfn.is_none() { folder.link(space.as_ref()) } else { None },
-        bars: resource.map_or_else(Vec::new, |text| folder.bars(&text)),
+        link: if physfn.is_none() { reader.link(space.as_ref()) } else { None },
+        bars: resource.map_or_else(Vec::new, |text| reader.bars(&text)),
         routing: space.as_ref().map_or_else(Routing::default, |s| s.routing),
         acs: space.as_ref().and_then(|s| s.acs.clone()),
         slot: space.as_ref().and_then(|s| s.express?.slot),
@@ -65,7 +65,7 @@ pub(super) fn read(root: &Root, bdf: Bdf, findings: &mut Vec<Finding>) -> (Devic
     (device, addresses)
 }
 
-impl Folder<'_> {
+impl FunctionReader<'_> {
     fn file(&self, name: &str) -> String {
         format!("{DEVICES}/{}/{name}", self.subject)
     }
@@ -78,7 +78,7 @@ impl Folder<'_> {
         required(self.root, &self.file(name), &self.subject, self.findings)
     }
 
-    fn complain(&mut self, name: &str, why: &impl std::fmt::Display) {
+    fn report_unreadable(&mut self, name: &str, why: &impl std::fmt::Display) {
         self.findings.push(unreadable(&self.file(name), &self.subject, why));
     }
 
@@ -86,7 +86,7 @@ impl Folder<'_> {
         match self.root.read(self.file("config")) {
             Ok(bytes) => {
                 if bytes.len() < config_space::CONVENTIONAL_BYTES {
-                    self.complain(
+                    self.report_unreadable(
                         "config",
                         &format!("only {} bytes are readable, root can read 256 or 4096", bytes.len()),
                     );
@@ -94,7 +94,7 @@ impl Folder<'_> {
                 Some(config_space::parse(&bytes))
             }
             Err(e) => {
-                self.complain("config", &e);
+                self.report_unreadable("config", &e);
                 None
             }
         }
@@ -107,21 +107,21 @@ impl Folder<'_> {
         match text {
             Some(text) if good(&text) => text,
             Some(text) => {
-                self.complain(name, &format!("'{}' is not a hexadecimal number", quoted(&text)));
+                self.report_unreadable(name, &format!("'{}' is not a hexadecimal number", quoted(&text)));
                 register.unwrap_or_else(|| "unknown".to_owned())
             }
             None => register.unwrap_or_else(|| "unknown".to_owned()),
         }
     }
 
-    fn place(&mut self, bdf: Bdf) -> Option<attributes::Place> {
+    fn location(&mut self, bdf: Bdf) -> Option<attributes::BusLocation> {
         let link = self.root.link(PathBuf::from(DEVICES).join(bdf.to_string()));
         let why = match link.as_ref().map(|l| attributes::parse(l, bdf)) {
-            Ok(Some(place)) => return Some(place),
+            Ok(Some(location)) => return Some(location),
             Ok(None) => "its link names no root bus".to_owned(),
             Err(e) => format!("no link into /sys/devices: {e}"),
         };
-        self.complain("", &why);
+        self.report_unreadable("", &why);
         None
     }
 
@@ -132,7 +132,7 @@ impl Folder<'_> {
             Ok(-1) => None,
             Ok(node) if u32::try_from(node).is_ok() => u32::try_from(node).ok(),
             _ => {
-                self.complain("numa_node", &format!("'{}' is not a node number", quoted(&text)));
+                self.report_unreadable("numa_node", &format!("'{}' is not a node number", quoted(&text)));
                 None
             }
         }
@@ -143,7 +143,7 @@ impl Folder<'_> {
             Ok(target) => target.file_name().map(|n| shown(&n.to_string_lossy())),
             Err(e) if e.kind() == ErrorKind::NotFound => None,
             Err(e) => {
-                self.complain("driver", &e);
+                self.report_unreadable("driver", &e);
                 None
             }
         }
@@ -159,7 +159,7 @@ impl Folder<'_> {
             Err(e) if e.kind() == ErrorKind::NotFound => return None,
             Err(e) => e.to_string(),
         };
-        self.complain("physfn", &why);
+        self.report_unreadable("physfn", &why);
         None
     }
 
@@ -169,7 +169,7 @@ impl Folder<'_> {
 
     fn bars(&mut self, text: &str) -> Vec<Bar> {
         resource::parse(text).unwrap_or_else(|why| {
-            self.complain("resource", &why);
+            self.report_unreadable("resource", &why);
             Vec::new()
         })
     }
@@ -181,7 +181,7 @@ impl Folder<'_> {
         if let (Some(sysfs), Some(registers)) = (&sysfs, &registers)
             && sysfs != registers
         {
-            self.findings.push(disagree(&self.subject, sysfs, registers));
+            self.findings.push(links_disagree(&self.subject, sysfs, registers));
         }
         sysfs.or(registers)
     }
@@ -197,7 +197,7 @@ impl Folder<'_> {
     /// The value of an optional file; an invalid value gives a finding.
     fn parsed<T>(&mut self, name: &str, parse: fn(&str) -> Result<T, &'static str>) -> Option<T> {
         let text = self.optional(name)?;
-        parse(&text).map_err(|why| self.complain(name, &format!("'{}' is {why}", quoted(&text)))).ok()
+        parse(&text).map_err(|why| self.report_unreadable(name, &format!("'{}' is {why}", quoted(&text)))).ok()
     }
 }
 
@@ -215,9 +215,8 @@ fn from_registers(express: &Express) -> Option<Link> {
     up(link::gts(express.speed), u32::from(express.width), max_gts, u32::from(express.max_width))
 }
 
-fn disagree(subject: &str, sysfs: &Link, registers: &Link) -> Finding {
-    let words =
-        |l: &Link| format!("x{} at {} GT/s of x{} at {} GT/s", l.width, l.gts, l.max_width, l.max_gts);
+fn links_disagree(subject: &str, sysfs: &Link, registers: &Link) -> Finding {
+    let words = |l: &Link| format!("x{} at {} GT/s of x{} at {} GT/s", l.width, l.gts, l.max_width, l.max_gts);
     let (sysfs, registers) = (words(sysfs), words(registers));
     Code::LinkDisagrees
         .finding(Severity::Warn, subject, format!("{subject}: sysfs says {sysfs}, registers say {registers}"))

@@ -14,7 +14,7 @@ use crate::machine::pcie::{bus_address, nic, path};
 use crate::machine::root::Root;
 use crate::outcome::finding::Finding;
 use crate::text::{quoted, shown};
-use device::Addresses;
+use device::RegisterAddresses;
 use std::collections::BTreeMap;
 use std::io;
 
@@ -48,8 +48,8 @@ impl Fabric {
     pub fn read(root: &Root) -> Result<Self, ReadError> {
         let mut findings = Vec::new();
         let devices = devices(root, &mut findings)?;
-        let (iommu, doubts) = iommu::read(root);
-        findings.extend(doubts);
+        let (iommu, iommu_findings) = iommu::read(root);
+        findings.extend(iommu_findings);
         let of = |wanted: fn(&Device) -> bool| devices.iter().filter(|d| wanted(d)).map(|d| d.bdf).collect();
         let gpus: Vec<Bdf> = of(is_gpu);
         let nics: Vec<Bdf> = of(is_nic);
@@ -59,24 +59,11 @@ impl Fabric {
         let lockdown = lockdown(root, &mut findings);
         let schema = SCHEMA.to_owned();
         let cpus = cpu::read(root)?;
-        let numa_nodes =
-            attributes::optional(root, "sys/devices/system/node/online", "machine", &mut findings)
-                .map(|nodes| quoted(&nodes));
+        let numa_nodes = attributes::optional(root, "sys/devices/system/node/online", "machine", &mut findings)
+            .map(|nodes| quoted(&nodes));
         let root = root.path().display().to_string();
-        let mut fabric = Self {
-            schema,
-            root,
-            iommu,
-            cpus,
-            numa_nodes,
-            devices,
-            rdma,
-            lockdown,
-            gpus,
-            nics,
-            paths,
-            findings,
-        };
+        let mut fabric =
+            Self { schema, root, iommu, cpus, numa_nodes, devices, rdma, lockdown, gpus, nics, paths, findings };
         fabric.findings.extend(judge::all(&fabric));
         Ok(fabric)
     }
@@ -102,18 +89,18 @@ fn devices(root: &Root, findings: &mut Vec<Finding>) -> Result<Vec<Device>, Read
     devices.sort_by_key(|d| d.bdf);
     virtual_links(&mut devices, findings);
     roles::derive(&mut devices);
-    findings.extend(astray(root, &devices, &addresses));
+    findings.extend(misplaced_bar1s(root, &devices, &addresses));
     Ok(devices)
 }
 
 /// GPUs whose BAR1 is not where the kernel expects it.
-fn astray(root: &Root, devices: &[Device], addresses: &BTreeMap<Bdf, Addresses>) -> Vec<Finding> {
+fn misplaced_bar1s(root: &Root, devices: &[Device], addresses: &BTreeMap<Bdf, RegisterAddresses>) -> Vec<Finding> {
     let tree = Tree::new(devices);
     let wrong = |gpu: &Device| {
         let above = tree.above(gpu.bdf).into_iter().filter_map(|d| addresses.get(&d.bdf));
         let windows = || above.map(|bridge| bridge.windows.clone()).collect();
         let windows: Vec<_> = bus_address::of_this_machine(root).unwrap_or_else(windows);
-        rebar::wrong_now(gpu, &addresses.get(&gpu.bdf)?.bases, &windows)
+        rebar::bar1_fault(gpu, &addresses.get(&gpu.bdf)?.bases, &windows)
     };
     devices.iter().filter(|d| is_gpu(d)).filter_map(wrong).collect()
 }
@@ -148,11 +135,7 @@ fn lockdown(root: &Root, findings: &mut Vec<Finding>) -> Option<String> {
     let text = attributes::optional(root, FILE, "machine", findings)?;
     let mode = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(mode, _)| shown(mode));
     if mode.is_none() {
-        findings.push(attributes::unreadable(
-            FILE,
-            "machine",
-            &format!("no mode in brackets in '{}'", quoted(&text)),
-        ));
+        findings.push(attributes::unreadable(FILE, "machine", &format!("no mode in brackets in '{}'", quoted(&text))));
     }
     mode
 }

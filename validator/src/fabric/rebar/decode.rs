@@ -2,10 +2,10 @@
 //! recorded before the first attempt, so that a pass that dies partway leaves no function without memory
 //! decode for good.
 
+use super::joint::NO_BAR;
 use super::resize::Resize;
-use super::state::{Base, State};
-use super::together::NO_BAR;
-use super::{DEVICES, Kernel, Machine, Trouble};
+use super::state::{BarState, FunctionState};
+use super::{AccessError, DEVICES, Kernel, Machine};
 use crate::fabric::journal::{Decode, Grown};
 use crate::machine::pcie::model::Bdf;
 use crate::machine::root::Root;
@@ -51,18 +51,13 @@ impl fmt::Display for DecodeStep {
     }
 }
 
-/// Switches memory decode on again if `noted` says that it was on. Functions that need no change are not reported.
+/// Switches memory decode on again if `recorded` says that it was on. Functions that need no change are not reported.
 #[must_use]
-pub fn restore_decode(
-    root: &Root,
-    kernel: &dyn Kernel,
-    noted: &[Decode],
-    entries: &[Grown],
-) -> Vec<DecodeStep> {
+pub fn restore_decode(root: &Root, kernel: &dyn Kernel, recorded: &[Decode], entries: &[Grown]) -> Vec<DecodeStep> {
     let machine = Machine { root, kernel };
-    let known = noted.iter().filter_map(|decode| machine.step(decode));
-    let alone = entries.iter().filter(|e| interrupted(e) && !noted.iter().any(|n| n.bdf == e.bdf));
-    known.chain(alone.filter_map(|entry| machine.unknown(entry.bdf))).collect()
+    let known = recorded.iter().filter_map(|decode| machine.step(decode));
+    let unrecorded = entries.iter().filter(|e| interrupted(e) && !recorded.iter().any(|n| n.bdf == e.bdf));
+    known.chain(unrecorded.filter_map(|entry| machine.unknown(entry.bdf))).collect()
 }
 
 /// True if a pass died while this GPU and its neighbors had memory decode off.
@@ -77,7 +72,7 @@ fn decodes(command: u16) -> bool {
 impl Machine<'_> {
     /// Records every function whose decode may be switched off while `gpus`, which are below one root port,
     /// are resized. Earlier records stay: an earlier pass may have died since.
-    pub(super) fn note(&self, gpus: &[Resize], noted: &mut Vec<Decode>) -> Result<(), Trouble> {
+    pub(super) fn record_decode(&self, gpus: &[Resize], recorded: &mut Vec<Decode>) -> Result<(), AccessError> {
         let mut states = Vec::new();
         for gpu in gpus {
             states.push(self.state(gpu.bdf, NO_BAR)?);
@@ -85,44 +80,44 @@ impl Machine<'_> {
         if let Some(port) = gpus.first().and_then(|gpu| gpu.port) {
             states.extend(self.below(port, &[])?.into_iter().map(|below| below.was));
         }
-        for State { bdf, command, .. } in states.into_iter().filter(|state| !state.bridge) {
-            if !noted.iter().any(|decode| decode.bdf == bdf) {
-                noted.push(Decode { bdf, command });
+        for FunctionState { bdf, command, .. } in states.into_iter().filter(|state| !state.bridge) {
+            if !recorded.iter().any(|decode| decode.bdf == bdf) {
+                recorded.push(Decode { bdf, command });
             }
         }
         Ok(())
     }
 
     /// Removes the records of functions whose memory decode is as it was.
-    pub(super) fn settle(&self, noted: &mut Vec<Decode>) {
+    pub(super) fn drop_restored(&self, recorded: &mut Vec<Decode>) {
         let now = |bdf| self.state(bdf, NO_BAR).ok().map(|state| decodes(state.command));
-        noted.retain(|was| now(was.bdf) != Some(decodes(was.command)));
+        recorded.retain(|was| now(was.bdf) != Some(decodes(was.command)));
     }
 
     /// `None` if there is nothing to do.
-    fn step(&self, noted: &Decode) -> Option<DecodeStep> {
+    fn step(&self, recorded: &Decode) -> Option<DecodeStep> {
         let left = |why| Some(DecodeOutcome::Left { why });
-        let outcome = self.decode_on(noted).unwrap_or_else(|e| left(e.to_string()));
-        outcome.map(|outcome| DecodeStep { bdf: noted.bdf, outcome })
+        let outcome = self.decode_on(recorded).unwrap_or_else(|e| left(e.to_string()));
+        outcome.map(|outcome| DecodeStep { bdf: recorded.bdf, outcome })
     }
 
-    fn decode_on(&self, noted: &Decode) -> Result<Option<DecodeOutcome>, Trouble> {
+    fn decode_on(&self, recorded: &Decode) -> Result<Option<DecodeOutcome>, AccessError> {
         let left = |why: String| Ok(Some(DecodeOutcome::Left { why }));
-        let now = self.state(noted.bdf, NO_BAR)?;
-        if !decodes(noted.command) || decodes(now.command) {
+        let now = self.state(recorded.bdf, NO_BAR)?;
+        if !decodes(recorded.command) || decodes(now.command) {
             return Ok(None);
         }
         if let Some(driver) = now.driver {
             return left(format!("it is off, and the driver {driver} is bound"));
         }
-        self.mend(&now)?;
-        let mut now = self.state(noted.bdf, NO_BAR)?;
-        if let Some(base) = now.bars.iter().find(|base| base.unsafe_to_decode()) {
-            return left(format!("it is off, and BAR {} has no address of its own", base.bar.index));
+        self.correct_registers(&now)?;
+        let mut now = self.state(recorded.bdf, NO_BAR)?;
+        if let Some(state) = now.bars.iter().find(|state| state.unsafe_to_decode()) {
+            return left(format!("it is off, and BAR {} has no address of its own", state.bar.index));
         }
         now.command |= COMMAND_MEMORY;
-        self.decode_as(&now)?;
-        let on = decodes(self.state(noted.bdf, NO_BAR)?.command);
+        self.restore_command(&now)?;
+        let on = decodes(self.state(recorded.bdf, NO_BAR)?.command);
         if on { Ok(Some(DecodeOutcome::Restored)) } else { left("it cannot be switched on".to_owned()) }
     }
 
@@ -148,24 +143,24 @@ const FIRST_BAR: u16 = 0x10;
 const SIZE: u32 = 0x3f00;
 
 impl Machine<'_> {
-    fn write(&self, bdf: Bdf, offset: u16, bytes: &[u8]) -> Result<(), Trouble> {
+    fn write(&self, bdf: Bdf, offset: u16, bytes: &[u8]) -> Result<(), AccessError> {
         let file = format!("{DEVICES}/{bdf}/config");
-        let failed = |source| Trouble::Io { what: "writing", file: file.clone(), source };
+        let failed = |source| AccessError::Io { what: "writing", file: file.clone(), source };
         self.root.write_at(&file, u64::from(offset), bytes).map_err(failed)
     }
 
     /// Switches memory decode off.
-    pub(super) fn decode_off(&self, state: &State) -> Result<(), Trouble> {
+    pub(super) fn decode_off(&self, state: &FunctionState) -> Result<(), AccessError> {
         self.write(state.bdf, COMMAND, &(state.command & !COMMAND_MEMORY).to_le_bytes())
     }
 
     /// Restores the command register to its value in `state`.
-    pub(super) fn decode_as(&self, state: &State) -> Result<(), Trouble> {
+    pub(super) fn restore_command(&self, state: &FunctionState) -> Result<(), AccessError> {
         self.write(state.bdf, COMMAND, &state.command.to_le_bytes())
     }
 
     /// Requests a size from the hardware; the address bits below it are lost. Decode must be off.
-    pub(super) fn set_size(&self, state: &State, bytes: u64) -> Result<(), Trouble> {
+    pub(super) fn set_size(&self, state: &FunctionState, bytes: u64) -> Result<(), AccessError> {
         let code = bytes.checked_ilog2().and_then(|n| n.checked_sub(20));
         let (Some((offset, value)), Some(code)) = (state.control, code) else { return Ok(()) };
         let value = (value & !SIZE) | ((code << 8) & SIZE);
@@ -174,22 +169,22 @@ impl Machine<'_> {
 
     /// Sets every register with a wrong address to the kernel's address, translated to the bus. A register
     /// whose bus address is unknown is not changed.
-    pub(super) fn mend(&self, state: &State) -> Result<(), Trouble> {
+    pub(super) fn correct_registers(&self, state: &FunctionState) -> Result<(), AccessError> {
         // The kernel's flags and the register's flags have the same bit positions.
-        let known = |base: &Base| Some((u16::from(base.bar.index), base.on_bus? | (base.bar.flags & 0xf)));
-        let astray = state.bars.iter().filter(|b| b.astray()).filter_map(known);
-        let astray: Vec<(u16, u64)> = astray.collect();
-        if astray.is_empty() {
+        let known = |state: &BarState| Some((u16::from(state.bar.index), state.on_bus? | (state.bar.flags & 0xf)));
+        let misplaced = state.bars.iter().filter(|b| b.is_misplaced()).filter_map(known);
+        let misplaced: Vec<(u16, u64)> = misplaced.collect();
+        if misplaced.is_empty() {
             return Ok(());
         }
         self.decode_off(state)?;
-        for (index, address) in astray {
+        for (index, address) in misplaced {
             let at = FIRST_BAR.saturating_add(4 * index);
             let [low, high] = halves(address);
             self.write(state.bdf, at, &low)?;
             self.write(state.bdf, at.saturating_add(4), &high)?;
         }
-        self.decode_as(state)
+        self.restore_command(state)
     }
 }
 

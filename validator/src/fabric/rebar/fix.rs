@@ -1,7 +1,7 @@
 //! The pass itself: handles the plan's GPUs one root port at a time, keeps the journal, reads the state of
 //! all GPUs once more at the end, and makes the findings.
 
-use super::group::{End, Group, Member};
+use super::group::{Group, Member, StopReason};
 use super::plan::{Plan, RebarChoice};
 use super::resize::Resize;
 use super::{Kernel, Machine, reasons};
@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 /// the whole fabric pass a minute.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// What was done.
+/// The result of the Resizable BAR pass.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Fixed {
+pub struct ResizeReport {
     /// Whether changes were allowed.
     pub choice: RebarChoice,
     /// How many GPUs there are.
@@ -29,11 +29,11 @@ pub struct Fixed {
     pub full: usize,
     /// Each GPU whose BAR1 should be enlarged.
     pub rebar: Vec<Grown>,
-    /// The findings about each, and about what was not changed.
+    /// The findings about each of these GPUs, and about GPUs that were not changed.
     pub findings: Vec<Finding>,
 }
 
-impl Fixed {
+impl ResizeReport {
     /// True when addresses or sizes may have changed since the plan was made.
     #[must_use]
     pub fn touched(&self) -> bool {
@@ -45,23 +45,23 @@ impl Fixed {
 ///
 /// # Errors
 /// If the journal cannot be read or written; nothing is tried that is not in the journal.
-pub fn fix(root: &Root, kernel: &dyn Kernel, plan: &Plan, journal: &Path) -> Result<Fixed, JournalError> {
+pub fn fix(root: &Root, kernel: &dyn Kernel, plan: &Plan, journal: &Path) -> Result<ResizeReport, JournalError> {
     let machine = Machine { root, kernel };
     let earlier = Journal::load(journal, root.path())?;
     let mut kept = earlier.unwrap_or_else(|| Journal::new(root.path()));
     let Plan { choice, gpus, full, .. } = *plan;
-    let mut fixed = Fixed { choice, gpus, full, rebar: Vec::new(), findings: Vec::new() };
+    let mut fixed = ResizeReport { choice, gpus, full, rebar: Vec::new(), findings: Vec::new() };
     let until = Instant::now() + LONGEST;
     let before = kept.bars.len();
     let mut done: Vec<Member> = Vec::new();
     for (_, gpus) in by_port(&plan.rebar) {
         let mut members: Vec<Member> = gpus.into_iter().map(member).collect();
-        let shared = machine.note(&resizes(&members), &mut kept.decode);
+        let shared = machine.record_decode(&resizes(&members), &mut kept.decode);
         let why = shared.err().map(|e| e.to_string());
-        let together = why.is_none();
+        let joint_allowed = why.is_none();
         members.iter_mut().for_each(|member| member.blocked.clone_from(&why));
         let mut save = |now: &[Member]| save(root, &mut kept, before, done.iter().chain(now), journal);
-        Group { machine, until, together }.grow(&mut members, &mut save)?;
+        Group { machine, until, joint_allowed }.grow(&mut members, &mut save)?;
         done.extend(members);
     }
     // Only now, because changes below one port may have affected the GPUs below another.
@@ -69,7 +69,7 @@ pub fn fix(root: &Root, kernel: &dyn Kernel, plan: &Plan, journal: &Path) -> Res
         fixed.findings.extend(finish(machine, member));
     }
     if !done.is_empty() {
-        machine.settle(&mut kept.decode);
+        machine.drop_restored(&mut kept.decode);
         save(root, &mut kept, before, done.iter(), journal)?;
     }
     fixed.full += done.iter().filter(|m| m.entry.is_full()).count();
@@ -124,30 +124,30 @@ fn member(gpu: Resize) -> Member {
         finding: None,
         when: now(),
     };
-    Member { gpu, entry, reached: None, blocked: None, end: None }
+    Member { gpu, entry, reached: None, blocked: None, stopped: None }
 }
 
 /// Reads the state of a GPU once more, when the GPUs of all ports are done, and makes its findings.
 fn finish(machine: Machine<'_>, member: &mut Member) -> Vec<Finding> {
     let gpu = &member.gpu;
     let look = machine.state(gpu.bdf, gpu.bar).and_then(|now| {
-        machine.mend(&now)?;
+        machine.correct_registers(&now)?;
         machine.state(gpu.bdf, gpu.bar)
     });
     let expected = member.reached.unwrap_or(gpu.before_bytes);
     let assigned = gpu.assigned || member.reached.is_some();
     let mut findings = Vec::new();
-    let wrong = match (&look, member.end.take()) {
-        (_, Some(End::Broken(why))) => Some(why),
+    let wrong = match (&look, member.stopped.take()) {
+        (_, Some(StopReason::Broken(why))) => Some(why),
         (Err(e), _) => Some(e.to_string()),
-        (Ok(now), _) if assigned && !now.holds(gpu.bar, expected) => Some(now.words(gpu.bar)),
-        (Ok(_), Some(End::Never(code, why))) => {
+        (Ok(now), _) if assigned && !now.has_size(gpu.bar, expected) => Some(now.describe(gpu.bar)),
+        (Ok(_), Some(StopReason::Never(code, why))) => {
             findings.push(reasons::never(gpu, code, &why));
             None
         }
         (Ok(_), None) => None,
     };
-    let present = look.ok().and_then(|now| Some(now.base(gpu.bar)?.bar.bytes));
+    let present = look.ok().and_then(|now| Some(now.bar(gpu.bar)?.bar.bytes));
     member.entry.after_bytes = present;
     if let Some(why) = wrong {
         findings = vec![reasons::broken(gpu, &why)];

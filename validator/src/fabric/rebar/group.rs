@@ -1,10 +1,10 @@
-//! The GPUs below one root port, from the largest size down: each alone, then those without room together
-//! with their neighbors. Every attempt is in the journal before it is made.
+//! Resizes the GPUs below one root port, from the largest size down: first each GPU alone, then those without room
+//! together with their neighbors. Every attempt is recorded in the journal before it is made.
 
 use super::Machine;
-use super::alone::Alone;
+use super::joint::JointResize;
 use super::resize::Resize;
-use super::together::Together;
+use super::single::SingleResize;
 use crate::fabric::journal::{Grown, JournalError, Try};
 use crate::outcome::finding::Code;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use std::time::Instant;
 /// The result of an attempt for which the kernel found no room.
 const NO_SPACE: &str = "ENOSPC";
 
-/// One GPU in progress.
+/// One GPU of a group, with its progress.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) gpu: Resize,
@@ -22,12 +22,12 @@ pub(super) struct Member {
     /// Why its neighbors were not moved to make room.
     pub(super) blocked: Option<String>,
     /// Why no other size is tried.
-    pub(super) end: Option<End>,
+    pub(super) stopped: Option<StopReason>,
 }
 
 /// Why no more sizes are tried for a GPU.
 #[derive(Debug)]
-pub(super) enum End {
+pub(super) enum StopReason {
     /// No size will work; nothing changed.
     Never(Code, String),
     /// Something changed.
@@ -38,10 +38,10 @@ impl Member {
     /// The size to request if no GPU may have more than `most`; `None` if there is nothing to do.
     fn target(&self, most: u64) -> Option<u64> {
         let target = self.gpu.sizes().into_iter().find(|n| *n <= most)?;
-        (self.end.is_none() && self.reached.is_none_or(|has| has < target)).then_some(target)
+        (self.stopped.is_none() && self.reached.is_none_or(|has| has < target)).then_some(target)
     }
 
-    fn note(&mut self, bytes: u64, together: bool) {
+    fn start_try(&mut self, bytes: u64, together: bool) {
         self.entry.tries.push(Try { bytes, together, outcome: None });
     }
 
@@ -50,7 +50,7 @@ impl Member {
         self.entry.tries.last().is_some_and(|t| t.outcome.as_deref() == Some(NO_SPACE))
     }
 
-    fn outcome(&mut self, text: &str) {
+    fn record_outcome(&mut self, text: &str) {
         if let Some(last) = self.entry.tries.last_mut() {
             last.outcome = Some(text.to_owned());
         }
@@ -66,7 +66,7 @@ pub(super) struct Group<'a> {
     /// No new attempt is started after this.
     pub(super) until: Instant,
     /// Whether the journal has recorded memory decode, so that neighbors may be taken off the bus.
-    pub(super) together: bool,
+    pub(super) joint_allowed: bool,
 }
 
 impl Group<'_> {
@@ -78,112 +78,106 @@ impl Group<'_> {
         let mut sizes: Vec<u64> = members.iter().flat_map(|m| m.gpu.sizes()).collect();
         sizes.sort_unstable();
         sizes.dedup();
-        let mut sharing = self.together;
+        let mut joint = self.joint_allowed;
         for most in sizes.into_iter().rev() {
             for at in 0..members.len() {
-                self.alone(members, at, most, save)?;
+                self.try_single(members, at, most, save)?;
             }
             // Each round that ends in Ignored removes one GPU.
             for _ in 0..members.len() {
-                sharing = sharing && self.together(members, most, save)?;
+                joint = joint && self.try_joint(members, most, save)?;
             }
         }
         Ok(())
     }
 
-    fn alone(
-        &self,
-        members: &mut [Member],
-        at: usize,
-        most: u64,
-        save: Save<'_>,
-    ) -> Result<(), JournalError> {
+    fn try_single(&self, members: &mut [Member], at: usize, most: u64, save: Save<'_>) -> Result<(), JournalError> {
         let Some(bytes) = members.get(at).and_then(|m| m.target(most)) else { return Ok(()) };
         if let Some(member) = members.get_mut(at) {
             if Instant::now() > self.until {
                 let why = "the time limit for attempts was reached".to_owned();
-                member.end = Some(End::Never(Code::RebarNoRoom, why));
+                member.stopped = Some(StopReason::Never(Code::RebarNoRoom, why));
                 return Ok(());
             }
-            member.note(bytes, false);
+            member.start_try(bytes, false);
         }
         save(members)?;
         let Some(member) = members.get_mut(at) else { return Ok(()) };
-        match self.machine.alone(&member.gpu, bytes) {
-            Alone::Done => {
+        match self.machine.resize_single(&member.gpu, bytes) {
+            SingleResize::Done => {
                 member.reached = Some(bytes);
-                member.outcome("done");
+                member.record_outcome("done");
             }
-            Alone::NoSpace => member.outcome(NO_SPACE),
-            Alone::NoRoom(why) => member.outcome(&why),
-            Alone::Never(code, why) => {
-                member.outcome(&why);
-                member.end = Some(End::Never(code, why));
+            SingleResize::NoSpace => member.record_outcome(NO_SPACE),
+            SingleResize::NoRoom(why) => member.record_outcome(&why),
+            SingleResize::Never(code, why) => {
+                member.record_outcome(&why);
+                member.stopped = Some(StopReason::Never(code, why));
             }
-            Alone::Broken(why) => {
-                member.outcome(&why);
-                member.end = Some(End::Broken(why));
+            SingleResize::Broken(why) => {
+                member.record_outcome(&why);
+                member.stopped = Some(StopReason::Broken(why));
             }
         }
         Ok(())
     }
 
     /// Returns false if further joint attempts are useless.
-    fn together(&self, members: &mut [Member], most: u64, save: Save<'_>) -> Result<bool, JournalError> {
+    fn try_joint(&self, members: &mut [Member], most: u64, save: Save<'_>) -> Result<bool, JournalError> {
         let wanting: Vec<(usize, u64)> =
             members.iter().enumerate().filter_map(|(at, m)| Some((at, m.target(most)?))).collect();
         let Some(port) = members.first().and_then(|m| m.gpu.port) else { return Ok(false) };
-        let broken = members.iter().any(|m| matches!(m.end, Some(End::Broken(_))));
+        let broken = members.iter().any(|m| matches!(m.stopped, Some(StopReason::Broken(_))));
         if broken || wanting.is_empty() || Instant::now() > self.until {
             return Ok(!broken);
         }
         if let [(at, _)] = wanting[..]
             && members
                 .get(at)
-                .is_some_and(|m| m.no_space() && !self.machine.shares(port, m.gpu.bdf).unwrap_or(true))
+                .is_some_and(|m| m.no_space() && !self.machine.shares_window(port, m.gpu.bdf).unwrap_or(true))
         {
             return Ok(true);
         }
         for (at, bytes) in &wanting {
             if let Some(member) = members.get_mut(*at) {
-                member.note(*bytes, true);
+                member.start_try(*bytes, true);
             }
         }
         save(members)?;
         let targets: Vec<(Resize, u64)> =
             wanting.iter().filter_map(|(at, bytes)| Some((members.get(*at)?.gpu.clone(), *bytes))).collect();
         let targets: Vec<_> = targets.iter().map(|(gpu, bytes)| (gpu, *bytes)).collect();
-        let result = self.machine.together(port, &targets);
+        let result = self.machine.resize_joint(port, &targets);
         for (at, bytes) in wanting {
             if let Some(member) = members.get_mut(at) {
-                take(member, bytes, &result);
+                record_joint_result(member, bytes, &result);
             }
         }
-        Ok(!matches!(result, Together::Blocked(_) | Together::Broken(_)))
+        Ok(!matches!(result, JointResize::Blocked(_) | JointResize::Broken(_)))
     }
 }
 
 /// Records the result of a joint attempt for one of its GPUs.
-fn take(member: &mut Member, bytes: u64, result: &Together) {
+fn record_joint_result(member: &mut Member, bytes: u64, result: &JointResize) {
     match result {
-        Together::Done => {
+        JointResize::Done => {
             member.reached = Some(bytes);
-            member.outcome("done");
+            member.record_outcome("done");
         }
-        Together::NoRoom(why) => member.outcome(why),
-        Together::Blocked(why) => {
-            member.outcome(why);
+        JointResize::NoRoom(why) => member.record_outcome(why),
+        JointResize::Blocked(why) => {
+            member.record_outcome(why);
             member.blocked = Some(why.clone());
         }
-        Together::Ignored(gpu, why) => {
-            member.outcome(why);
+        JointResize::Ignored(gpu, why) => {
+            member.record_outcome(why);
             if *gpu == member.gpu.bdf {
-                member.end = Some(End::Never(Code::RebarIgnored, why.clone()));
+                member.stopped = Some(StopReason::Never(Code::RebarIgnored, why.clone()));
             }
         }
-        Together::Broken(why) => {
-            member.outcome(why);
-            member.end = Some(End::Broken(why.clone()));
+        JointResize::Broken(why) => {
+            member.record_outcome(why);
+            member.stopped = Some(StopReason::Broken(why.clone()));
         }
     }
 }

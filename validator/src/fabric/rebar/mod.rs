@@ -2,29 +2,29 @@
 //! far as the bus has addresses. It runs before the driver, which reports the amount of memory, is loaded, so
 //! "largest" means "covers all memory".
 //!
-//! `plan` determines what is wanted, `alone` resizes one GPU, `together` lays out everything below one root
+//! `plan` determines what is wanted, `single` resizes one GPU, `joint` lays out everything below one root
 //! port again, `group` goes through the sizes, `fix` and `restore` keep the journal, `decode` records memory
 //! decode, `reasons` makes the findings. The kernel's answers are not trusted: after each step `state`
 //! reads ReBAR control, BAR registers and the kernel's own view, and all three must agree.
 
-mod alone;
 mod decode;
 mod fix;
 mod group;
+mod joint;
 pub mod plan;
 mod reasons;
 pub mod resize;
 mod restore;
+mod single;
 mod state;
 pub mod static_map;
-mod together;
 mod windows;
 
 pub use decode::{DecodeOutcome, DecodeStep, restore_decode};
-pub use fix::{Fixed, fix};
+pub use fix::{ResizeReport, fix};
 pub use plan::RebarChoice;
+pub(super) use reasons::bar1_fault;
 pub use reasons::disagrees;
-pub(super) use reasons::wrong_now;
 pub use restore::{BarOutcome, BarStep, restore};
 
 use crate::machine::pcie::model::Bdf;
@@ -34,16 +34,16 @@ use std::io;
 /// Where Linux lists PCI functions.
 const DEVICES: &str = "sys/bus/pci/devices";
 
-/// The machine that the pass works on.
+/// The machine that the pass works on: its files, and the kernel's operations on its devices.
 #[derive(Clone, Copy)]
 struct Machine<'a> {
     root: &'a Root,
     kernel: &'a dyn Kernel,
 }
 
-/// Something could not be read or written.
+/// A file of sysfs or configuration space that could not be read or written.
 #[derive(Debug, thiserror::Error)]
-enum Trouble {
+enum AccessError {
     /// The kernel returned an error.
     #[error("{what} /{file}: {source}")]
     Io {
@@ -64,8 +64,8 @@ enum Trouble {
     },
 }
 
-/// What the pass requests from the kernel. A trait, so that unit tests can return every answer that the kernel was seen to
-/// give, including wrong ones. Each request returns when the kernel is done.
+/// What the pass requests from the kernel. A trait, so that unit tests can return every answer that the kernel was
+/// seen to give, including wrong ones. Each request returns when the kernel is done.
 pub trait Kernel {
     /// Resize BAR `bar` of `bdf` and find addresses for it.
     ///
@@ -96,8 +96,7 @@ pub struct Sysfs<'a>(pub &'a Root);
 impl Kernel for Sysfs<'_> {
     fn resize(&self, bdf: Bdf, bar: u8, bytes: u64) -> io::Result<()> {
         // Size code n is 2^(20+n) bytes.
-        let code =
-            bytes.checked_ilog2().and_then(|n| n.checked_sub(20)).ok_or(io::ErrorKind::InvalidInput)?;
+        let code = bytes.checked_ilog2().and_then(|n| n.checked_sub(20)).ok_or(io::ErrorKind::InvalidInput)?;
         self.0.write_at(format!("{DEVICES}/{bdf}/resource{bar}_resize"), 0, code.to_string().as_bytes())
     }
 

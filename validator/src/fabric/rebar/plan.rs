@@ -3,7 +3,7 @@
 
 use super::reasons;
 use super::resize::Resize;
-use crate::machine::host::screen::Framebuffer;
+use crate::machine::host::framebuffer::Framebuffer;
 use crate::machine::pcie::model::{Device, Fabric, Undetermined};
 use crate::machine::pcie::tree::Tree;
 use crate::outcome::finding::{Finding, Severity};

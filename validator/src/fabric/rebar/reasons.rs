@@ -1,10 +1,10 @@
 //! The findings of the Resizable BAR pass: one for each reason why a BAR1 is not as large as possible.
 
 use super::resize::Resize;
-use super::state::bases;
+use super::state::bar_states;
 use crate::fabric::journal::Grown;
 use crate::machine::pcie::aperture;
-use crate::machine::pcie::bus_address::Window;
+use crate::machine::pcie::bus_address::BusWindow;
 use crate::machine::pcie::model::Device;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::text::size;
@@ -46,8 +46,7 @@ pub(super) fn screen(gpu: &Device, present: u64, wanted: u64, name: &str) -> Fin
 
 /// The kernel forbids the writes that a restore would need.
 pub(super) fn locked(mode: &str) -> Finding {
-    let message =
-        format!("BAR1 was not changed: the kernel is locked down ({mode}), so a change could not be undone");
+    let message = format!("BAR1 was not changed: the kernel is locked down ({mode}), so a change could not be undone");
     Code::Lockdown.finding(Severity::Warn, "machine", message).values(mode, "none", None)
 }
 
@@ -62,15 +61,14 @@ pub(super) fn resized(gpu: &Resize, bytes: u64) -> Finding {
 pub(super) fn no_room(gpu: &Resize, present: u64, assigned: bool, blocked: Option<&str>) -> Finding {
     let place = if assigned { "" } else { " and no address" };
     let (bdf, wanted) = (gpu.bdf, size(gpu.wanted_bytes));
-    let message =
-        format!("{bdf} has BAR1 of {}{place}, expected {wanted}: no address space for more", size(present));
+    let message = format!("{bdf} has BAR1 of {}{place}, expected {wanted}: no address space for more", size(present));
     let severity = if assigned { Severity::Warn } else { Severity::Fail };
     let finding = Code::RebarNoRoom.finding(severity, &bdf, message);
     let finding = finding.values(present, gpu.wanted_bytes, Some("bytes"));
     match blocked {
-        Some(why) => finding.because(why).remedy(
-            "run the fabric pass before drivers and displays use the other devices below this root port",
-        ),
+        Some(why) => finding
+            .because(why)
+            .remedy("run the fabric pass before drivers and displays use the other devices below this root port"),
         None => finding,
     }
 }
@@ -108,40 +106,35 @@ pub fn disagrees(gpu: &Device) -> Option<Finding> {
 
 /// Findings from the registers and the kernel about a GPU's BAR1, before and after any pass; `above`: the
 /// windows of the bridges above it, the nearest first.
-pub(crate) fn wrong_now(
-    gpu: &Device,
-    registers: &[Option<u64>; 6],
-    above: &[Vec<Window>],
-) -> Option<Finding> {
+pub(crate) fn bar1_fault(gpu: &Device, registers: &[Option<u64>; 6], above: &[Vec<BusWindow>]) -> Option<Finding> {
     if let Some(finding) = disagrees(gpu) {
         return Some(finding);
     }
     let index = aperture::in_registers(registers)?;
-    let bases = bases(gpu.bars.clone(), registers, above);
-    let Some(base) = bases.iter().find(|base| base.bar.index == index && base.bar.start != 0) else {
+    let states = bar_states(gpu.bars.clone(), registers, above);
+    let Some(state) = states.iter().find(|state| state.bar.index == index && state.bar.start != 0) else {
         let message = format!("{} has no address for BAR1", gpu.bdf);
         return Some(Code::RebarNoRoom.finding(Severity::Fail, &gpu.bdf, message));
     };
-    base.astray().then(|| {
-        let (bdf, start) = (gpu.bdf, base.bar.start);
-        let held = base.register.map_or_else(|| "no address".to_owned(), |r| format!("{r:#x}"));
-        let on_bus = match base.on_bus {
+    state.is_misplaced().then(|| {
+        let (bdf, start) = (gpu.bdf, state.bar.start);
+        let held = state.register.map_or_else(|| "no address".to_owned(), |r| format!("{r:#x}"));
+        let on_bus = match state.on_bus {
             Some(on_bus) if on_bus == start => String::new(),
             Some(on_bus) => format!(", which is {on_bus:#x} on the bus"),
             None => ", whose bus address is unknown".to_owned(),
         };
         let message = format!("{bdf} has {held} in BAR1, the kernel expects {start:#x}{on_bus}");
-        let expected = base.on_bus.map(|address| format!("{address:#x}"));
+        let expected = state.on_bus.map(|address| format!("{address:#x}"));
         let finding = Code::RebarBroken.finding(Severity::Fail, &bdf, message).values(held, expected, None);
         // A resize leaves some addresses; a GPU without any has lost all of them.
-        let lost = base.register == Some(0) && bases.iter().all(|b| b.register.is_none_or(|r| r == 0));
+        let lost = state.register == Some(0) && states.iter().all(|b| b.register.is_none_or(|r| r == 0));
         if lost { finding.because(RESET) } else { finding }
     })
 }
 
 /// Why all of a GPU's BARs are empty.
-const RESET: &str =
-    "the GPU was reset, or fell off the bus and came back, and nothing assigned its addresses again";
+const RESET: &str = "the GPU was reset, or fell off the bus and came back, and nothing assigned its addresses again";
 
 /// The attempts, for a finding's evidence.
 pub(super) fn tried(entry: &Grown) -> Vec<String> {

@@ -2,10 +2,10 @@
 //! the pass set. A smaller BAR always fits where the larger one was. The kernel's view is not sufficient: a
 //! pass that died may have left a size in the hardware that the kernel does not know.
 
-use super::alone::Alone;
 use super::resize::Resize;
-use super::state::State;
-use super::{Kernel, Machine, Trouble};
+use super::single::SingleResize;
+use super::state::FunctionState;
+use super::{AccessError, Kernel, Machine};
 use crate::fabric::journal::Grown;
 use crate::machine::pcie::model::Bdf;
 use crate::machine::root::Root;
@@ -58,8 +58,7 @@ impl fmt::Display for BarStep {
                 write!(f, "has its size of {before} already; its registers were restored")
             }
             BarOutcome::Restored => {
-                let after =
-                    self.after_bytes.map_or_else(|| "the size that an unfinished pass left".to_owned(), size);
+                let after = self.after_bytes.map_or_else(|| "the size that an unfinished pass left".to_owned(), size);
                 write!(f, "{after} -> {before}")
             }
             BarOutcome::Already => write!(f, "is {before} already"),
@@ -77,12 +76,12 @@ pub fn restore(root: &Root, kernel: &dyn Kernel, entries: &[Grown]) -> Vec<BarSt
 
 fn step(machine: Machine<'_>, entry: &Grown) -> BarStep {
     let left = |why: String| BarOutcome::Left { why };
-    let outcome = put_back(machine, entry).unwrap_or_else(|e| left(e.to_string()));
+    let outcome = restore_bar(machine, entry).unwrap_or_else(|e| left(e.to_string()));
     let Grown { bdf, before_bytes, after_bytes, .. } = *entry;
     BarStep { bdf, before_bytes, after_bytes, outcome }
 }
 
-fn put_back(machine: Machine<'_>, entry: &Grown) -> Result<BarOutcome, Trouble> {
+fn restore_bar(machine: Machine<'_>, entry: &Grown) -> Result<BarOutcome, AccessError> {
     let left = |why: String| Ok(BarOutcome::Left { why });
     let now = machine.state(entry.bdf, entry.bar).or_else(|e| {
         // A pass that died between removing and rescanning leaves this state.
@@ -90,12 +89,12 @@ fn put_back(machine: Machine<'_>, entry: &Grown) -> Result<BarOutcome, Trouble> 
         let _ = machine.kernel.rescan(port);
         machine.state(entry.bdf, entry.bar)
     })?;
-    let Some(present) = now.base(entry.bar).map(|b| b.bar.bytes) else {
+    let Some(present) = now.bar(entry.bar).map(|b| b.bar.bytes) else {
         return left("it has no BAR1".into());
     };
     if present == entry.before_bytes {
-        let sound = !entry.assigned || now.holds(entry.bar, present);
-        return if sound { Ok(BarOutcome::Already) } else { registers(machine, entry, &now) };
+        let sound = !entry.assigned || now.has_size(entry.bar, present);
+        return if sound { Ok(BarOutcome::Already) } else { restore_registers(machine, entry, &now) };
     }
     if let Some(after) = entry.after_bytes.filter(|after| *after != present) {
         return left(format!("is {}, the pass had made it {}", size(present), size(after)));
@@ -115,34 +114,34 @@ fn put_back(machine: Machine<'_>, entry: &Grown) -> Result<BarOutcome, Trouble> 
         supported_bytes: Vec::new(),
         port: entry.port,
     };
-    match machine.alone(&gpu, entry.before_bytes) {
-        Alone::Done => Ok(BarOutcome::Restored),
-        Alone::NoSpace => left("there is no room for it".to_owned()),
-        Alone::NoRoom(why) | Alone::Never(_, why) | Alone::Broken(why) => left(why),
+    match machine.resize_single(&gpu, entry.before_bytes) {
+        SingleResize::Done => Ok(BarOutcome::Restored),
+        SingleResize::NoSpace => left("there is no room for it".to_owned()),
+        SingleResize::NoRoom(why) | SingleResize::Never(_, why) | SingleResize::Broken(why) => left(why),
     }
 }
 
 /// The kernel has the old size but the registers differ: they are corrected, if it was the pass that changed
 /// them.
-fn registers(machine: Machine<'_>, entry: &Grown, now: &State) -> Result<BarOutcome, Trouble> {
+fn restore_registers(machine: Machine<'_>, entry: &Grown, now: &FunctionState) -> Result<BarOutcome, AccessError> {
     let left = |why: String| Ok(BarOutcome::Left { why });
     let (bar, before) = (entry.bar, entry.before_bytes);
     let asked = |bytes: u64| bytes == before || entry.tries.iter().any(|t| t.bytes == bytes);
     if !now.hardware_bytes().is_some_and(asked) {
-        return left(format!("the pass did not request this size: {}", now.words(bar)));
+        return left(format!("the pass did not request this size: {}", now.describe(bar)));
     }
     if let Some(driver) = &now.driver {
-        return left(format!("the driver {driver} is bound: {}", now.words(bar)));
+        return left(format!("the driver {driver} is bound: {}", now.describe(bar)));
     }
     if now.hardware_bytes() != Some(before) {
         machine.decode_off(now)?;
         machine.set_size(now, before)?;
     }
-    machine.mend(&machine.state(entry.bdf, bar)?)?;
+    machine.correct_registers(&machine.state(entry.bdf, bar)?)?;
     let done = machine.state(entry.bdf, bar)?;
-    if !done.holds(bar, before) {
-        return left(done.words(bar));
+    if !done.has_size(bar, before) {
+        return left(done.describe(bar));
     }
-    machine.decode_as(now)?;
+    machine.restore_command(now)?;
     Ok(BarOutcome::Restored)
 }

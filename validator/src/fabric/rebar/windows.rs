@@ -17,7 +17,7 @@ impl Machine<'_> {
             Err(why) => return why,
         };
         let windows: Vec<_> = resource::windows(&text).into_iter().filter(|w| w.prefetchable).collect();
-        let end = |w: &resource::Window| w.start.saturating_add(w.bytes.saturating_sub(1));
+        let end = |w: &resource::ResourceWindow| w.start.saturating_add(w.bytes.saturating_sub(1));
         let own = windows.iter().map(|w| format!("window of {port}: {}", words(w.start, end(w))));
         let around = read(&map).map(|map| {
             let found = windows.iter().filter_map(|w| outermost(&map, w.start));

@@ -1,8 +1,8 @@
 //! The text of `firstlight fabric`: 80 columns, no color, pure functions that return the whole text.
 
-mod last;
 pub(crate) mod layout;
 mod show;
+mod summary;
 
 pub use show::show;
 
@@ -36,7 +36,7 @@ pub fn plan(fabric: &Fabric, plan: &Plan, bars: &rebar::plan::Plan) -> String {
 
 /// What the pass did.
 #[must_use]
-pub fn fixed(fabric: &Fabric, plan: &Plan, applied: &Applied, bars: &rebar::Fixed) -> String {
+pub fn fixed(fabric: &Fabric, plan: &Plan, applied: &Applied, bars: &rebar::ResizeReport) -> String {
     let mut text = headline("fabric fix", &fabric.root);
     text.push_str(&largest(bars.gpus, bars.full, bars.choice));
     for grown in &bars.rebar {
@@ -54,8 +54,8 @@ pub fn fixed(fabric: &Fabric, plan: &Plan, applied: &Applied, bars: &rebar::Fixe
 
 /// The pass in one line of at most 58 columns: what was cleared, and the codes of the findings that remain.
 #[must_use]
-pub fn summary(plan: &Plan, applied: &Applied, bars: &rebar::Fixed) -> String {
-    last::line(plan, applied, bars)
+pub fn summary(plan: &Plan, applied: &Applied, bars: &rebar::ResizeReport) -> String {
+    summary::line(plan, applied, bars)
 }
 
 /// What was restored.
@@ -63,8 +63,7 @@ pub fn summary(plan: &Plan, applied: &Applied, bars: &rebar::Fixed) -> String {
 pub fn restored(root: &str, restored: &Restored) -> String {
     let mut text = headline("fabric restore", root);
     let done = restored.steps.iter().filter(|s| s.is_done()).count();
-    let _ =
-        writeln!(text, "{done} of {} registers have their values from before the pass", restored.steps.len());
+    let _ = writeln!(text, "{done} of {} registers have their values from before the pass", restored.steps.len());
     for step in &restored.steps {
         text.push_str(&wrapped("  ", "    ", &step.to_string()));
     }

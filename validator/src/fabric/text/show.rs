@@ -2,7 +2,7 @@
 
 use super::layout::wrapped;
 use super::{findings, headline};
-use crate::fabric::acs::{self, State};
+use crate::fabric::acs::{self, AcsState};
 use crate::fabric::turn::{Effect, Turns};
 use crate::machine::host::iommu::IommuMode;
 use crate::machine::pcie::model::{Bdf, Device, Fabric, Kind, Link, Path, PathKind};
@@ -20,17 +20,10 @@ pub fn show(fabric: &Fabric) -> String {
     let mut text = headline("fabric show", &fabric.root);
     text.push_str(&wrapped("  iommu    ", "           ", &iommu(fabric)));
     let cpus = fabric.cpus;
-    let _ = writeln!(
-        text,
-        "  cpus     {} possible, {} present, {} online",
-        cpus.possible, cpus.present, cpus.online
-    );
+    let _ = writeln!(text, "  cpus     {} possible, {} present, {} online", cpus.possible, cpus.present, cpus.online);
     let (gpus, nics) = (fabric.gpus.len(), fabric.nics.len());
     let (functions, crossed) = (fabric.devices.len(), ports.len());
-    let _ = writeln!(
-        text,
-        "  devices  functions {functions}, GPUs {gpus}, NICs {nics}, ports on GPU paths {crossed}"
-    );
+    let _ = writeln!(text, "  devices  functions {functions}, GPUs {gpus}, NICs {nics}, ports on GPU paths {crossed}");
     for (title, ends) in [("GPU", &fabric.gpus), ("NIC", &fabric.nics)] {
         section(&mut text, &format!("{title:<12}  id         link"), &tree, ends.iter(), end);
     }
@@ -98,10 +91,10 @@ fn port(device: &Device, turns: &Turns) -> String {
         Kind::Other => "other",
     };
     let acs = match acs::state(device) {
-        State::Absent => "none".to_owned(),
-        State::NoEcam => "unknown: no ECAM".to_owned(),
-        State::Unknown => "unknown".to_owned(),
-        State::Known(acs) => {
+        AcsState::Absent => "none".to_owned(),
+        AcsState::NoEcam => "unknown: no ECAM".to_owned(),
+        AcsState::Unknown => "unknown".to_owned(),
+        AcsState::Known(acs) => {
             let effect = match turns.effect(device.bdf, acs) {
                 Effect::Direct => "redirect off",
                 Effect::Redirects if turns.contains(device.bdf) => "redirects",
@@ -117,8 +110,7 @@ fn port(device: &Device, turns: &Turns) -> String {
 
 /// The number of pairs at each distance, and the slowest of them.
 fn paths(fabric: &Fabric) -> String {
-    let (peers, network): (Vec<&Path>, Vec<&Path>) =
-        fabric.paths.iter().partition(|p| fabric.gpus.contains(&p.b));
+    let (peers, network): (Vec<&Path>, Vec<&Path>) = fabric.paths.iter().partition(|p| fabric.gpus.contains(&p.b));
     let line = |title: &str, paths: &[&Path]| {
         let mut kinds: BTreeMap<PathKind, usize> = BTreeMap::new();
         for path in paths {

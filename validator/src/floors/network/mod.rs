@@ -4,7 +4,7 @@
 
 use crate::machine::GpuId;
 use crate::machine::pcie::model::Bdf;
-use crate::schedule::{Lane, Pair, Resource, Routes, Way};
+use crate::schedule::{LinkDirection, Pair, Resource, RouteKind, Routes};
 use std::collections::BTreeMap;
 
 /// The fraction of a link's raw rate that is available for data: on record 0.81 to 0.89.
@@ -12,18 +12,18 @@ const PAYLOAD: f64 = 0.8;
 
 /// One direction of a shared resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Key<'a> {
+enum ResourceKey<'a> {
     /// A GPU's own links: those of PCIe, or NVLinks.
-    Own { gpu: GpuId, lane: Lane, nvlink: bool },
+    Own { gpu: GpuId, direction: LinkDirection, nvlink: bool },
     /// A bridge's link.
-    Port(Bdf, Lane),
+    Port(Bdf, LinkDirection),
     /// Any other resource between GPUs, as pairs of one class use it.
-    Between(&'a Resource, Lane, usize),
+    Between(&'a Resource, LinkDirection, usize),
 }
 
 /// What is known about the paths.
 #[derive(Debug, Clone, Copy)]
-pub struct Known<'a> {
+pub struct KnownPaths<'a> {
     /// The resources that they occupy.
     pub routes: &'a Routes,
     /// The speed of every ordered pair alone, GB/s.
@@ -61,7 +61,7 @@ pub fn classes(alone: &BTreeMap<Pair, f64>, like: &dyn Fn(Pair) -> String) -> BT
 /// Transfers of the same number of bytes that ran together, and what they moved together from the first start
 /// to the last stop, GB/s.
 #[derive(Debug, Clone, Copy)]
-pub struct Ran<'a> {
+pub struct JointTransfers<'a> {
     /// The transfers.
     pub pairs: &'a [Pair],
     /// GB/s.
@@ -70,17 +70,17 @@ pub struct Ran<'a> {
 
 /// The rates of all resources, GB/s.
 #[derive(Debug)]
-pub struct Network<'a> {
-    known: Known<'a>,
+pub struct ResourceRates<'a> {
+    known: KnownPaths<'a>,
     /// The rates of links, from single pairs and from the raw rates.
-    links: BTreeMap<Key<'a>, f64>,
+    links: BTreeMap<ResourceKey<'a>, f64>,
     /// The highest observed rate of each other resource.
-    seen: BTreeMap<Key<'a>, f64>,
+    seen: BTreeMap<ResourceKey<'a>, f64>,
 }
 
 /// What transfers should move together.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Expected {
+pub struct ExpectedSpeed {
     /// GB/s; where no rate is known, with the highest observed rate.
     pub total: f64,
     /// GB/s by the links alone.
@@ -89,11 +89,11 @@ pub struct Expected {
     pub limit: String,
 }
 
-impl<'a> Network<'a> {
+impl<'a> ResourceRates<'a> {
     /// The rates from the known paths and the transfers that were measured on them; `raw`: GB/s that the link
     /// of a bridge carries, where known.
     #[must_use]
-    pub fn new(known: Known<'a>, raw: &dyn Fn(Bdf) -> Option<f64>, ran: &[Ran<'a>]) -> Self {
+    pub fn new(known: KnownPaths<'a>, raw: &dyn Fn(Bdf) -> Option<f64>, ran: &[JointTransfers<'a>]) -> Self {
         let mut network = Self { known, links: BTreeMap::new(), seen: BTreeMap::new() };
         for (pair, gb_s) in known.alone {
             for key in network.keys(*pair) {
@@ -104,11 +104,11 @@ impl<'a> Network<'a> {
             }
         }
         for (key, most) in &mut network.links {
-            if let Key::Port(port, _) = key {
+            if let ResourceKey::Port(port, _) = key {
                 *most = most.max(raw(*port).unwrap_or(0.0) * PAYLOAD);
             }
         }
-        for Ran { pairs, total } in ran {
+        for JointTransfers { pairs, total } in ran {
             let each = total / count(pairs.len());
             for (key, users) in network.users(pairs) {
                 if !is_link(&key) {
@@ -122,7 +122,7 @@ impl<'a> Network<'a> {
 
     /// What `pairs` should move together; `None` when one of them has no figure alone.
     #[must_use]
-    pub fn expected(&self, pairs: &[Pair]) -> Option<Expected> {
+    pub fn expected(&self, pairs: &[Pair]) -> Option<ExpectedSpeed> {
         let mut each = pairs
             .iter()
             .map(|pair| Some((*self.known.alone.get(pair)?, format!("{pair} alone"))))
@@ -130,7 +130,7 @@ impl<'a> Network<'a> {
             .into_iter()
             .min_by(|a, b| a.0.total_cmp(&b.0))?;
         let users = self.users(pairs);
-        let share = |(key, n): (&Key<'_>, &f64), map: &BTreeMap<Key<'a>, f64>| Some(map.get(key)? / n);
+        let share = |(key, n): (&ResourceKey<'_>, &f64), map: &BTreeMap<ResourceKey<'a>, f64>| Some(map.get(key)? / n);
         for user in &users {
             if let Some(gb_s) = share(user, &self.links).filter(|gb_s| *gb_s < each.0) {
                 each = (gb_s, resource_name(user.0));
@@ -143,11 +143,11 @@ impl<'a> Network<'a> {
             }
         }
         let all = count(pairs.len());
-        Some(Expected { total: each.0 * all, links: links * all, limit: each.1 })
+        Some(ExpectedSpeed { total: each.0 * all, links: links * all, limit: each.1 })
     }
 
     /// How many of `pairs` use each resource.
-    fn users(&self, pairs: &[Pair]) -> BTreeMap<Key<'a>, f64> {
+    fn users(&self, pairs: &[Pair]) -> BTreeMap<ResourceKey<'a>, f64> {
         let mut users = BTreeMap::new();
         for key in pairs.iter().flat_map(|pair| self.keys(*pair)) {
             *users.entry(key).or_insert(0.0) += 1.0;
@@ -155,31 +155,33 @@ impl<'a> Network<'a> {
         users
     }
 
-    fn keys(&self, pair: Pair) -> Vec<Key<'a>> {
-        let way = self.known.routes.get(pair).map(|route| route.way);
-        let nvlink = matches!(way, Some(Way::NvLink(_)));
+    fn keys(&self, pair: Pair) -> Vec<ResourceKey<'a>> {
+        let kind = self.known.routes.get(pair).map(|route| route.kind);
+        let nvlink = matches!(kind, Some(RouteKind::NvLink(_)));
         let class = self.known.classes.get(&pair).copied().unwrap_or(0);
-        let key = |(resource, lane): (&'a Resource, Lane)| match resource {
-            Resource::Gpu(gpu) => Key::Own { gpu: *gpu, lane, nvlink },
-            Resource::Port(port) => Key::Port(*port, lane),
-            resource => Key::Between(resource, lane, class),
+        let key = |(resource, direction): (&'a Resource, LinkDirection)| match resource {
+            Resource::Gpu(gpu) => ResourceKey::Own { gpu: *gpu, direction, nvlink },
+            Resource::Port(port) => ResourceKey::Port(*port, direction),
+            resource => ResourceKey::Between(resource, direction, class),
         };
-        self.known.routes.lanes(pair).into_iter().map(key).collect()
+        self.known.routes.directed_resources(pair).into_iter().map(key).collect()
     }
 
     /// How many times the speed of `pair` a GPU's own links carry: GPUs with NVLinks and no switch have
     /// separate links for each peer.
-    fn links_of(&self, key: Key<'_>, pair: Pair) -> f64 {
-        let way = self.known.routes.get(pair).map(|route| route.way);
-        let (Key::Own { gpu, nvlink: true, .. }, Some(Way::NvLink(links))) = (key, way) else { return 1.0 };
+    fn links_of(&self, key: ResourceKey<'_>, pair: Pair) -> f64 {
+        let kind = self.known.routes.get(pair).map(|route| route.kind);
+        let (ResourceKey::Own { gpu, nvlink: true, .. }, Some(RouteKind::NvLink(links))) = (key, kind) else {
+            return 1.0;
+        };
         let all = self.known.nvlinks.get(gpu.index()).copied().unwrap_or(0);
         (f64::from(all) / f64::from(links.max(1))).max(1.0)
     }
 }
 
 /// Whether its rate is known: of any other resource only the highest observed rate is known.
-const fn is_link(key: &Key<'_>) -> bool {
-    matches!(key, Key::Own { .. } | Key::Port(..))
+const fn is_link(key: &ResourceKey<'_>) -> bool {
+    matches!(key, ResourceKey::Own { .. } | ResourceKey::Port(..))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "thousands at most")]
@@ -187,16 +189,16 @@ const fn count(n: usize) -> f64 {
     n as f64
 }
 
-fn resource_name(key: &Key<'_>) -> String {
-    let way = |lane: Lane, up, down| match lane {
-        Lane::Up => up,
-        Lane::Down => down,
-        Lane::Whole => "",
+fn resource_name(key: &ResourceKey<'_>) -> String {
+    let way = |direction: LinkDirection, up, down| match direction {
+        LinkDirection::Up => up,
+        LinkDirection::Down => down,
+        LinkDirection::Both => "",
     };
     match key {
-        Key::Own { gpu, lane, .. } => format!("GPU {gpu}{}", way(*lane, " out", " in")),
-        Key::Port(port, lane) => format!("{port}{}", way(*lane, " up", " down")),
-        Key::Between(resource, ..) => resource.to_string(),
+        ResourceKey::Own { gpu, direction, .. } => format!("GPU {gpu}{}", way(*direction, " out", " in")),
+        ResourceKey::Port(port, direction) => format!("{port}{}", way(*direction, " up", " down")),
+        ResourceKey::Between(resource, ..) => resource.to_string(),
     }
 }
 

@@ -1,4 +1,4 @@
-use super::super::{Share, collapse, starved};
+use super::super::{PatternTransfer, collapse, starved};
 use super::*;
 use crate::machine::pcie::sample::{bdf, fabric};
 use crate::machine::pcie::topo::NvLinks;
@@ -18,8 +18,8 @@ fn everyone(routes: &Routes, gb_s: f64) -> BTreeMap<Pair, f64> {
 }
 
 /// What `pairs` should move by the links alone.
-fn total(known: Known<'_>, pairs: &[Pair]) -> f64 {
-    Network::new(known, &|_| None, &[]).expected(pairs).unwrap().total
+fn total(known: KnownPaths<'_>, pairs: &[Pair]) -> f64 {
+    ResourceRates::new(known, &|_| None, &[]).expected(pairs).unwrap().total
 }
 
 #[track_caller]
@@ -32,17 +32,17 @@ fn behind_a_switch_each_gpu_sends_and_receives_what_its_own_links_carry() {
     let routes = joined(4, 18);
     let alone = everyone(&routes, 392.0);
     let none = BTreeMap::new();
-    let known = Known { routes: &routes, alone: &alone, nvlinks: &[18; 4], classes: &none };
+    let known = KnownPaths { routes: &routes, alone: &alone, nvlinks: &[18; 4], classes: &none };
     let ring: Vec<_> = (0..4).map(|n| Pair::of(n, (n + 1) % 4)).collect();
     near(total(known, &ring), 4.0 * 392.0);
     let all: Vec<_> = alone.keys().copied().collect();
     near(total(known, &all), 4.0 * 392.0);
     let to_one: Vec<_> = (1..4).map(|n| Pair::of(n, 0)).collect();
     near(total(known, &to_one), 392.0);
-    let network = Network::new(known, &|_| None, &[]);
+    let network = ResourceRates::new(known, &|_| None, &[]);
     assert_eq!(network.expected(&to_one).unwrap().limit, "GPU 0 in");
     let nothing = BTreeMap::new();
-    assert!(Network::new(Known { alone: &nothing, ..known }, &|_| None, &[]).expected(&ring).is_none());
+    assert!(ResourceRates::new(KnownPaths { alone: &nothing, ..known }, &|_| None, &[]).expected(&ring).is_none());
 }
 
 #[test]
@@ -51,11 +51,11 @@ fn without_a_switch_every_peer_has_separate_links() {
     let alone = everyone(&routes, 95.0);
     let all: Vec<_> = alone.keys().copied().collect();
     near(
-        total(Known { routes: &routes, alone: &alone, nvlinks: &[12; 4], classes: &BTreeMap::new() }, &all),
+        total(KnownPaths { routes: &routes, alone: &alone, nvlinks: &[12; 4], classes: &BTreeMap::new() }, &all),
         12.0 * 95.0,
     );
     near(
-        total(Known { routes: &routes, alone: &alone, nvlinks: &[0; 4], classes: &BTreeMap::new() }, &all),
+        total(KnownPaths { routes: &routes, alone: &alone, nvlinks: &[0; 4], classes: &BTreeMap::new() }, &all),
         4.0 * 95.0,
     );
 }
@@ -85,14 +85,14 @@ fn two_writers_share_their_uplink_and_a_collapse_is_found() {
     let routes = uplink();
     let alone = everyone(&routes, 37.0);
     let none = BTreeMap::new();
-    let known = Known { routes: &routes, alone: &alone, nvlinks: &[0; 4], classes: &none };
+    let known = KnownPaths { routes: &routes, alone: &alone, nvlinks: &[0; 4], classes: &none };
     let writers = [Pair::of(0, 2), Pair::of(1, 3)];
     // Of the resources between the root ports only the observed rates are known.
     let expected = |gen5: bool, moved: f64| {
         let raw = |_: Bdf| gen5.then_some(63.0);
         let others = [Pair::of(2, 3), Pair::of(3, 2)];
-        let ran = [Ran { pairs: &writers, total: moved }, Ran { pairs: &others, total: 60.0 }];
-        Network::new(known, &raw, &ran).expected(&writers).unwrap()
+        let ran = [JointTransfers { pairs: &writers, total: moved }, JointTransfers { pairs: &others, total: 60.0 }];
+        ResourceRates::new(known, &raw, &ran).expected(&writers).unwrap()
     };
     near(expected(false, 36.0).total, 37.0);
     near(expected(true, 36.0).total, 50.4);
@@ -105,9 +105,9 @@ fn two_writers_share_their_uplink_and_a_collapse_is_found() {
     let finding = judged(5.4, Some(5.5)).unwrap();
     assert!(finding.is(Code::P2pCollapse));
     assert!(
-        finding.message.contains(
-            "2 transfers at once move 5.40 GB/s (5.50 when measured again), expected at least 25.90"
-        ),
+        finding
+            .message
+            .contains("2 transfers at once move 5.40 GB/s (5.50 when measured again), expected at least 25.90"),
         "{finding:?}"
     );
     assert_eq!(judged(f64::NAN, None).unwrap().severity, Severity::Fail, "no figure is never good");
@@ -134,12 +134,13 @@ fn an_unknown_resource_carries_what_was_seen_to_pass() {
     let alone = everyone(&routes, 22.0);
     let far = |pair: &Pair| usize::from(pair.from.index() / 2 != pair.to.index() / 2);
     let classes: BTreeMap<_, _> = alone.keys().map(|pair| (*pair, far(pair))).collect();
-    let known = Known { routes: &routes, alone: &alone, nvlinks: &[0; 4], classes: &classes };
+    let known = KnownPaths { routes: &routes, alone: &alone, nvlinks: &[0; 4], classes: &classes };
     let across = [Pair::of(0, 2), Pair::of(1, 3), Pair::of(2, 0), Pair::of(3, 1)];
     let all: Vec<_> = alone.keys().copied().collect();
     let expected = |across_gb_s, all_gb_s: f64| {
-        let ran = [Ran { pairs: &across, total: across_gb_s }, Ran { pairs: &all, total: all_gb_s }];
-        Network::new(known, &|_| None, &ran).expected(&all).unwrap()
+        let ran =
+            [JointTransfers { pairs: &across, total: across_gb_s }, JointTransfers { pairs: &all, total: all_gb_s }];
+        ResourceRates::new(known, &|_| None, &ran).expected(&all).unwrap()
     };
     // 8 of 12 transfers cross; each GPU's own link allows 4 times 22 GB/s.
     near(expected(88.0, 80.0).total, 88.0);
@@ -165,7 +166,7 @@ fn classes_are_pairs_of_one_kind_and_speed() {
 
 #[test]
 fn a_starved_transfer_in_its_group_is_named() {
-    let share = |pair, gb_s, alone, like: &str| Share { pair, gb_s, alone, like: like.to_owned() };
+    let share = |pair, gb_s, alone, like: &str| PatternTransfer { pair, gb_s, alone, like: like.to_owned() };
     let each = |slow: f64| -> Vec<_> {
         let one = |n| share(Pair::of(0, n), if n == 3 { slow } else { 12.5 }, 25.0, "SYS");
         let others = [share(Pair::of(1, 2), 2.0, 25.0, "PIX"), share(Pair::of(1, 3), 4.0, 8.0, "SYS")];
@@ -173,10 +174,7 @@ fn a_starved_transfer_in_its_group_is_named() {
     };
     assert_eq!(starved("all to all", &each(6.5)), []);
     let found = starved("all to all", &each(6.0));
-    assert_eq!(
-        (found.len(), found[0].subject.as_str(), found[0].severity),
-        (1, "GPU 0 -> 3", Severity::Warn)
-    );
+    assert_eq!((found.len(), found[0].subject.as_str(), found[0].severity), (1, "GPU 0 -> 3", Severity::Warn));
 }
 
 /// A promise, together with the plan: 64 GPUs in under a second (optimized).
@@ -187,7 +185,7 @@ fn sixty_four_gpus_are_distributed_quickly() {
     let all: Vec<_> = alone.keys().copied().collect();
     let start = std::time::Instant::now();
     near(
-        total(Known { routes: &routes, alone: &alone, nvlinks: &[18; 64], classes: &BTreeMap::new() }, &all),
+        total(KnownPaths { routes: &routes, alone: &alone, nvlinks: &[18; 64], classes: &BTreeMap::new() }, &all),
         64.0 * 392.0,
     );
     println!("{} transfers distributed in {:?}", all.len(), start.elapsed());
@@ -202,7 +200,7 @@ proptest! {
         let pairs = Plan::ordered(&routes).rounds.concat();
         let alone: BTreeMap<_, _> = pairs.iter().copied().zip(seed.iter().copied()).collect();
         let nvlinks = vec![18; gpus];
-        let expected = total(Known { routes: &routes, alone: &alone, nvlinks: &nvlinks, classes: &BTreeMap::new() }, &pairs);
+        let expected = total(KnownPaths { routes: &routes, alone: &alone, nvlinks: &nvlinks, classes: &BTreeMap::new() }, &pairs);
         prop_assert!(expected > 0.0 && expected <= alone.values().sum::<f64>() + 1e-6);
         for gpu in GpuId::all(gpus) {
             let most = alone.iter().filter(|(p, _)| p.from == gpu).map(|(_, s)| *s).fold(0.0, f64::max);

@@ -4,7 +4,7 @@
 
 mod repeat;
 
-pub use repeat::{BANDWIDTH, LATENCY, Measured, Policy, STAGED, median};
+pub use repeat::{BANDWIDTH, LATENCY, Measured, RepeatPolicy, STAGED, median};
 
 /// Why there is no figure.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]

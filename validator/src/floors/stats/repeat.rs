@@ -4,9 +4,9 @@
 use super::Unusable;
 use serde::{Deserialize, Serialize};
 
-/// How a figure is measured.
+/// How many samples a figure needs, how far they may differ, and how often it is measured again.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Policy {
+pub struct RepeatPolicy {
     /// The least number of samples, and how many must agree.
     pub samples: usize,
     /// How far agreeing samples may differ, as a fraction of the median.
@@ -19,16 +19,16 @@ pub struct Policy {
 /// Bandwidth: 2 %. The figures are promised to be within 2 % of nvbandwidth's, so a sample that is further
 /// off is useless; on an undisturbed machine samples agree within 0.1 % (four H200: all cells of one matrix,
 /// 391.5 to 392.7 GB/s) and up to 2 % over PCIe between sockets.
-pub const BANDWIDTH: Policy = Policy { samples: 3, spread: 0.02, repeats: 2 };
+pub const BANDWIDTH: RepeatPolicy = RepeatPolicy { samples: 3, spread: 0.02, repeats: 2 };
 
 /// Bandwidth of copies staged through host memory: 5 %. Two processors' memory and a thread of the driver
 /// take part; on four H200 the cells of one matrix differ by 4 %.
-pub const STAGED: Policy = Policy { samples: 3, spread: 0.05, repeats: 2 };
+pub const STAGED: RepeatPolicy = RepeatPolicy { samples: 3, spread: 0.05, repeats: 2 };
 
 /// Latency: 10 %, the promised distance from the figures of NVIDIA's sample.
-pub const LATENCY: Policy = Policy { samples: 3, spread: 0.10, repeats: 2 };
+pub const LATENCY: RepeatPolicy = RepeatPolicy { samples: 3, spread: 0.10, repeats: 2 };
 
-/// A figure.
+/// A figure and its samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// All samples, in order.
@@ -43,15 +43,12 @@ pub struct Measured {
     pub noisy: bool,
 }
 
-impl Policy {
+impl RepeatPolicy {
     /// Takes samples until enough of them agree or the repeats are used up.
     ///
     /// # Errors
     /// The first error of `sample`, or a sample that is not a positive, finite number.
-    pub fn measure<E: From<Unusable>>(
-        &self,
-        mut sample: impl FnMut() -> Result<f64, E>,
-    ) -> Result<Measured, E> {
+    pub fn measure<E: From<Unusable>>(&self, mut sample: impl FnMut() -> Result<f64, E>) -> Result<Measured, E> {
         let mut samples = Vec::new();
         loop {
             samples.push(usable(sample()?)?);
@@ -127,7 +124,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Samples as a machine would give them, and how many of them were taken.
-    fn run(policy: Policy, given: &[f64]) -> (Result<Measured, Unusable>, usize) {
+    fn run(policy: RepeatPolicy, given: &[f64]) -> (Result<Measured, Unusable>, usize) {
         let mut taken = 0;
         let measured = policy.measure(|| {
             taken += 1;
@@ -162,19 +159,16 @@ mod tests {
 
     #[test]
     fn repeats_never_outnumber_the_majority() {
-        let policy = Policy { repeats: 100, ..BANDWIDTH };
+        let policy = RepeatPolicy { repeats: 100, ..BANDWIDTH };
         assert_eq!(run(policy, &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0]).1, 5);
-        assert_eq!(run(Policy { samples: 0, ..policy }, &[1.0]).1, 1);
+        assert_eq!(run(RepeatPolicy { samples: 0, ..policy }, &[1.0]).1, 1);
     }
 
     #[test]
     fn simultaneous_measurements_learn_whether_to_continue() {
         let more = |samples: &[f64]| BANDWIDTH.wants_more(samples);
         assert_eq!([more(&[]), more(&[392.0, 361.0])], [Ok(true), Ok(true)]);
-        assert_eq!(
-            [more(&[392.0, 361.0, 391.0]), more(&[392.0, 361.0, 391.0, 392.1])],
-            [Ok(true), Ok(false)]
-        );
+        assert_eq!([more(&[392.0, 361.0, 391.0]), more(&[392.0, 361.0, 391.0, 392.1])], [Ok(true), Ok(false)]);
         assert_eq!(more(&[1.0, 2.0, 3.0, 4.0, 5.0]), Ok(false), "the repeats are used up");
         assert!(more(&[f64::NAN]).is_err());
     }

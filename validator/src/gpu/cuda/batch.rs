@@ -39,7 +39,7 @@ const BYTES: u64 = NUMBERS * 8;
 
 /// Memory for the descriptions of pieces.
 #[derive(Debug)]
-pub struct Table {
+pub struct PieceTable {
     host: Pinned,
     room: u64,
 }
@@ -52,7 +52,7 @@ pub struct Batch<'m> {
     memory: PhantomData<Span<'m>>,
 }
 
-impl Table {
+impl PieceTable {
     /// A table with room for `room` pieces.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "calls into the CUDA driver")]
 
 use super::api::{Api, api};
-use super::error::{GpuError, is_spoiled};
+use super::error::{GpuError, is_cuda_lost};
 use super::kernels::Kernels;
 use crate::gpu::poll::pause;
 use cudarc::driver::sys;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 pub(super) const NOT_READY: i32 = 600;
 /// How long dropping memory waits for queued work. Tests wait for their own work; some is left over only if a
 /// test ends early, and no single piece of it takes this long.
-const LEFT_OVER: Duration = Duration::from_secs(4);
+const DRAIN_LIMIT: Duration = Duration::from_secs(4);
 
 /// A retained context; released when dropped.
 pub(super) struct Context {
@@ -30,26 +30,26 @@ thread_local! {
     static CURRENT: Cell<sys::CUcontext> = const { Cell::new(ptr::null_mut()) };
     /// All streams of this thread. Contexts, and with them memory and spans, do not leave their thread, so no
     /// other stream of this process can use the memory.
-    static STREAMS: RefCell<Vec<Listed>> = const { RefCell::new(Vec::new()) };
+    static STREAMS: RefCell<Vec<StreamEntry>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A stream and its context, which the stream keeps alive.
 #[derive(Clone, Copy)]
-struct Listed {
+struct StreamEntry {
     stream: sys::CUstream,
     context: sys::CUcontext,
     ordinal: usize,
 }
 
-/// Adds a new stream to this thread's list; `strike` removes it.
-pub(super) fn enlist(context: &Context, stream: sys::CUstream) {
-    let listed = Listed { stream, context: context.handle, ordinal: context.ordinal };
-    STREAMS.with_borrow_mut(|all| all.push(listed));
+/// Adds a new stream to the list of this thread; `unregister_stream` removes it.
+pub(super) fn register_stream(context: &Context, stream: sys::CUstream) {
+    let entry = StreamEntry { stream, context: context.handle, ordinal: context.ordinal };
+    STREAMS.with_borrow_mut(|all| all.push(entry));
 }
 
 /// Removes a stream that is about to be destroyed, or that can no longer be used.
-pub(super) fn strike(stream: sys::CUstream) {
-    STREAMS.with_borrow_mut(|all| all.retain(|listed| listed.stream != stream));
+pub(super) fn unregister_stream(stream: sys::CUstream) {
+    STREAMS.with_borrow_mut(|all| all.retain(|entry| entry.stream != stream));
 }
 
 /// Makes a context the current one. Cheap if it is already.
@@ -70,12 +70,7 @@ pub(in crate::gpu) fn forget_current() {
 
 impl Context {
     /// Retains the primary context of a device and loads the kernels into it.
-    pub(super) fn retain(
-        device: sys::CUdevice,
-        ordinal: usize,
-        sms: u32,
-        image: &[u8],
-    ) -> Result<Self, GpuError> {
+    pub(super) fn retain(device: sys::CUdevice, ordinal: usize, sms: u32, image: &[u8]) -> Result<Self, GpuError> {
         let api = api()?;
         let mut handle = ptr::null_mut();
         // SAFETY: one handle is written; the device was counted by the driver.
@@ -97,29 +92,24 @@ impl Context {
         make_current(self.api, self.handle, self.ordinal)
     }
 
-    pub(super) fn check(
-        &self,
-        call: &'static str,
-        code: i32,
-        doing: impl FnOnce() -> String,
-    ) -> Result<(), GpuError> {
+    pub(super) fn check(&self, call: &'static str, code: i32, doing: impl FnOnce() -> String) -> Result<(), GpuError> {
         self.api.check(call, code, doing)
     }
 
     /// For destructors: whether the driver may still be called, with this context current.
     pub(super) fn may_free(&self) -> bool {
-        !is_spoiled() && self.bind().is_ok()
+        !is_cuda_lost() && self.bind().is_ok()
     }
 
     /// For destructors of resources that queued work uses: waits until all work of this thread is done, and
     /// returns whether the driver may be called to free them. They stay allocated if work hangs or fails.
-    pub(super) fn is_quiet(&self) -> bool {
-        if is_spoiled() {
+    pub(super) fn wait_until_idle(&self) -> bool {
+        if is_cuda_lost() {
             return false;
         }
         let all = STREAMS.with_borrow(Clone::clone);
         let start = Instant::now();
-        match all.iter().try_for_each(|listed| self.wait_for(*listed, start)) {
+        match all.iter().try_for_each(|entry| self.wait_for(*entry, start)) {
             Ok(()) => self.bind().is_ok(),
             Err(error) => {
                 log::warn!("memory is not freed, because work may still use it: {error}");
@@ -128,8 +118,8 @@ impl Context {
         }
     }
 
-    fn wait_for(&self, listed: Listed, start: Instant) -> Result<(), GpuError> {
-        let Listed { stream, context, ordinal } = listed;
+    fn wait_for(&self, entry: StreamEntry, start: Instant) -> Result<(), GpuError> {
+        let StreamEntry { stream, context, ordinal } = entry;
         loop {
             make_current(self.api, context, ordinal)?;
             // SAFETY: listed streams are alive, and each keeps its context.
@@ -138,7 +128,7 @@ impl Context {
                 return self.check("cuStreamQuery", code, || format!("GPU {ordinal}: work left over"));
             }
             let waited = start.elapsed();
-            if waited > LEFT_OVER {
+            if waited > DRAIN_LIMIT {
                 return Err(GpuError::hang(&format!("GPU {ordinal}: work left over"), waited));
             }
             pause(waited);

@@ -80,21 +80,21 @@ impl Gpu {
         // SAFETY: one handle is written.
         let code = unsafe { (api.device)(&raw mut device, n) };
         api.check("cuDeviceGet", code, || format!("GPU {n}"))?;
-        let known = Device { api, device, n };
+        let query = DeviceQuery { api, device, n };
         let ordinal = usize::try_from(n).unwrap_or_default();
-        let name = known.text("cuDeviceGetName", |at, room| {
+        let name = query.text("cuDeviceGetName", |at, room| {
             // SAFETY: at most `room` characters are written, ended by a zero.
             unsafe { (api.device_name)(at, room, device) }
         })?;
-        let address = known.text("cuDeviceGetPCIBusId", |at, room| {
+        let address = query.text("cuDeviceGetPCIBusId", |at, room| {
             // SAFETY: as above.
             unsafe { (api.device_address)(at, room, device) }
         })?;
         let bdf = address.parse().map_err(|e| GpuError::Nonsense(format!("GPU {n}: {e}")))?;
-        let sms = known.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        let sms = query.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
         let capability = (
-            known.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-            known.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+            query.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            query.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         );
         let image = kernels::fitting(capability)
             .ok_or_else(|| GpuError::Image { gpu: format!("GPU {n} ({name})"), capability })?;
@@ -102,11 +102,11 @@ impl Gpu {
             ordinal,
             bdf,
             name,
-            uuid: known.uuid()?,
+            uuid: query.uuid()?,
             sms,
             capability,
-            clock_khz: known.attribute(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
-            memory_bytes: known.memory()?,
+            clock_khz: query.attribute(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
+            memory_bytes: query.memory()?,
             context: Rc::new(Context::retain(device, ordinal, sms, image)?),
         })
     }
@@ -150,8 +150,8 @@ impl Gpu {
     pub fn direct_rdma(&self) -> Result<DirectRdma, GpuError> {
         const UNKNOWN: i32 = 1; // CUDA_ERROR_INVALID_VALUE
         let n = c_int::try_from(self.ordinal).unwrap_or_default();
-        let asked = Device { api: self.context.api, device: self.context.device, n };
-        let offers = |attribute| match asked.attribute(attribute) {
+        let query = DeviceQuery { api: self.context.api, device: self.context.device, n };
+        let offers = |attribute| match query.attribute(attribute) {
             Err(error) if error.code() == Some(UNKNOWN) => Ok(false),
             other => other.map(|value| value != 0),
         };
@@ -163,14 +163,14 @@ impl Gpu {
     }
 }
 
-/// A device while its properties are read.
-struct Device {
+/// Queries the properties of one device.
+struct DeviceQuery {
     api: &'static Api,
     device: sys::CUdevice,
     n: c_int,
 }
 
-impl Device {
+impl DeviceQuery {
     fn attribute(&self, attribute: Attribute) -> Result<u32, GpuError> {
         let mut value = 0;
         // SAFETY: one int is written; the driver refuses attributes that it does not know.
@@ -198,11 +198,7 @@ impl Device {
         Ok(format!("GPU-{}-{}-{}-{}-{}", part(0, 4), part(4, 6), part(6, 8), part(8, 10), part(10, 16)))
     }
 
-    fn text(
-        &self,
-        call: &'static str,
-        ask: impl Fn(*mut c_char, c_int) -> c_int,
-    ) -> Result<String, GpuError> {
+    fn text(&self, call: &'static str, ask: impl Fn(*mut c_char, c_int) -> c_int) -> Result<String, GpuError> {
         // One byte more than the driver may write, so that the text always ends with a zero.
         let mut room = [0; 257];
         let code = ask(room.as_mut_ptr(), 256);

@@ -81,13 +81,13 @@ pub enum GpuError {
 }
 
 thread_local! {
-    static SPOILED: Cell<bool> = const { Cell::new(false) };
+    static CUDA_LOST: Cell<bool> = const { Cell::new(false) };
 }
 
 /// True once a GPU hung or a context is lost: this process can no longer call CUDA, not even to free memory.
 #[must_use]
-pub fn is_spoiled() -> bool {
-    SPOILED.get()
+pub fn is_cuda_lost() -> bool {
+    CUDA_LOST.get()
 }
 
 impl GpuError {
@@ -106,13 +106,13 @@ impl GpuError {
     pub(super) fn call(call: &'static str, code: c_int, name: String, doing: impl Into<String>) -> Self {
         let error = Self::Call { call, code, name, doing: doing.into() };
         if error.is_sticky() {
-            SPOILED.set(true);
+            CUDA_LOST.set(true);
         }
         error
     }
 
     pub(super) fn hang(doing: &str, after: Duration) -> Self {
-        SPOILED.set(true);
+        CUDA_LOST.set(true);
         Self::Hang { doing: doing.to_owned(), after }
     }
 
@@ -153,26 +153,26 @@ mod tests {
         let line = "GPU 1: all_reduce of 8 float: ncclAllReduce returned 2 unhandled system error";
         assert_eq!(error("").to_string(), line);
         assert_eq!(error("no socket").to_string(), format!("{line}: no socket"));
-        assert!(!error("").is_sticky() && !is_spoiled());
+        assert!(!error("").is_sticky() && !is_cuda_lost());
     }
 
     #[test]
     fn an_error_contains_number_name_call_and_purpose() {
         let error = GpuError::call("cuMemcpyAsync", 205, "CUDA_ERROR_MAP_FAILED".into(), "GPU 0 -> 1: copy");
         assert_eq!(error.to_string(), "GPU 0 -> 1: copy: cuMemcpyAsync returned 205 CUDA_ERROR_MAP_FAILED");
-        assert!(!error.is_sticky() && !is_spoiled());
+        assert!(!error.is_sticky() && !is_cuda_lost());
     }
 
     #[test]
     fn a_lost_context_spoils_the_process() {
         let error = GpuError::call("cuStreamQuery", 700, "CUDA_ERROR_ILLEGAL_ADDRESS".into(), "copy");
-        assert!(error.is_sticky() && is_spoiled());
+        assert!(error.is_sticky() && is_cuda_lost());
     }
 
     #[test]
     fn a_hang_names_the_work_and_the_time() {
         let error = GpuError::hang("GPU 0 -> 1: write of 4 B", Duration::from_secs(3));
         assert_eq!(error.to_string(), "GPU 0 -> 1: write of 4 B: no end within 3.0 s");
-        assert!(is_spoiled());
+        assert!(is_cuda_lost());
     }
 }

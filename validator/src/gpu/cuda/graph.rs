@@ -292,7 +292,7 @@ impl Stream {
 
 impl Drop for Graph<'_> {
     fn drop(&mut self) {
-        if self.context.is_quiet() {
+        if self.context.wait_until_idle() {
             // SAFETY: made once, destroyed once; no launch of it runs.
             unsafe { (self.context.api.graph_exec_destroy)(self.exec) };
         }

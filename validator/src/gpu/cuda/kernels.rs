@@ -1,5 +1,6 @@
-//! The kernels of `validator/kernels`: as machine code for each GPU family and as PTX for later ones, compiled by `just kernels`
-//! and kept with the source; in one context, loading the image that fits and finding each kernel by name.
+//! The kernels of `validator/kernels`: as machine code for each GPU family and as PTX for later ones, compiled by
+//! `just kernels` and kept with the source; in one context, loading the image that fits and finding each kernel by
+//! name.
 #![expect(unsafe_code, reason = "calls into the CUDA driver")]
 
 use super::api::Api;
@@ -28,8 +29,7 @@ static CUBINS: &[((u32, u32), &[u8])] = &[
 
 /// PTX, which the driver compiles itself where no machine code fits; it ends with a zero, as the driver
 /// requires for text.
-static PTX: &[u8] =
-    concat!(include_str!("../../../kernels/images/firstlight.compute_75.ptx"), "\0").as_bytes();
+static PTX: &[u8] = concat!(include_str!("../../../kernels/images/firstlight.compute_75.ptx"), "\0").as_bytes();
 /// The lowest capability that the PTX runs on.
 const PTX_FROM: (u32, u32) = (7, 5);
 
@@ -93,12 +93,7 @@ fn module(api: &Api, image: &[u8], ordinal: usize) -> Result<sys::CUmodule, GpuE
     Ok(module)
 }
 
-fn function(
-    api: &Api,
-    module: sys::CUmodule,
-    name: &CStr,
-    ordinal: usize,
-) -> Result<sys::CUfunction, GpuError> {
+fn function(api: &Api, module: sys::CUmodule, name: &CStr, ordinal: usize) -> Result<sys::CUfunction, GpuError> {
     let mut found = ptr::null_mut();
     // SAFETY: the module is loaded; the name ends with a zero.
     let code = unsafe { (api.function)(&raw mut found, module, name.as_ptr()) };

@@ -25,12 +25,8 @@ impl Stream {
     /// The driver's error.
     pub fn fill(&self, to: Span<'_>, seed: u64, first: u64) -> Result<(), GpuError> {
         let mut arguments = (to.address, to.words(), seed, first);
-        let list = [
-            at(&raw mut arguments.0),
-            at(&raw mut arguments.1),
-            at(&raw mut arguments.2),
-            at(&raw mut arguments.3),
-        ];
+        let list =
+            [at(&raw mut arguments.0), at(&raw mut arguments.1), at(&raw mut arguments.2), at(&raw mut arguments.3)];
         self.launch(self.kernels().fill, self.grid(to.words()), THREADS, &list, "fl_fill")
     }
 
@@ -117,9 +113,8 @@ impl Stream {
         let none = ptr::null_mut();
         // SAFETY: the kernel belongs to this context; the arguments match those of its source in number and type,
         // and the driver copies them before it returns.
-        let code = unsafe {
-            (context.api.launch)(kernel, blocks, 1, 1, threads, 1, 1, 0, self.handle, arguments, none)
-        };
+        let code =
+            unsafe { (context.api.launch)(kernel, blocks, 1, 1, threads, 1, 1, 0, self.handle, arguments, none) };
         self.check_call("cuLaunchKernel", code, || name.to_owned())
     }
 }

@@ -39,8 +39,7 @@ impl Gpu {
         let (from, to) = (self.context.device, peer.context.device);
         // SAFETY: one int is written; both devices come from the driver.
         let code = unsafe { (self.context.api.p2p_attribute)(&raw mut value, attribute as u32, from, to) };
-        self.context
-            .check("cuDeviceGetP2PAttribute", code, || format!("{}: {attribute:?}", self.towards(peer)))?;
+        self.context.check("cuDeviceGetP2PAttribute", code, || format!("{}: {attribute:?}", self.towards(peer)))?;
         Ok(value)
     }
 

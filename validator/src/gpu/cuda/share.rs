@@ -26,7 +26,7 @@ pub struct IpcHandle(pub [u8; 64]);
 
 /// A descriptor with which another process maps a buffer.
 #[derive(Debug)]
-pub struct Exported {
+pub struct ExportedBuffer {
     /// The descriptor.
     pub descriptor: OwnedFd,
     /// The buffer's size.
@@ -64,18 +64,16 @@ impl Buffer {
     ///
     /// # Errors
     /// The driver's error.
-    pub fn export(&self) -> Result<Exported, GpuError> {
+    pub fn export(&self) -> Result<ExportedBuffer, GpuError> {
         let context = self.context();
         context.bind()?;
-        let mapping =
-            self.mapping().ok_or_else(|| GpuError::Nonsense("the buffer is not mapped".to_owned()))?;
+        let mapping = self.mapping().ok_or_else(|| GpuError::Nonsense("the buffer is not mapped".to_owned()))?;
         let mut descriptor: c_int = -1;
         // SAFETY: one descriptor is written; the handle is held by the mapping.
-        let code =
-            unsafe { (context.api.export)((&raw mut descriptor).cast(), mapping.handle, FILE_DESCRIPTOR, 0) };
+        let code = unsafe { (context.api.export)((&raw mut descriptor).cast(), mapping.handle, FILE_DESCRIPTOR, 0) };
         context.check("cuMemExportToShareableHandle", code, || format!("GPU {}", context.ordinal))?;
         let descriptor = owned(descriptor, "cuMemExportToShareableHandle")?;
-        Ok(Exported { descriptor, bytes: self.whole().bytes })
+        Ok(ExportedBuffer { descriptor, bytes: self.whole().bytes })
     }
 
     /// A dma-buf of it, through which other devices reach it; start and size must be whole pages of the host.

@@ -1,7 +1,7 @@
 //! A queue of work for one GPU. Only `finish` waits, with a deadline.
 #![expect(unsafe_code, reason = "calls into the CUDA driver")]
 
-use super::context::{Context, NOT_READY, enlist, strike};
+use super::context::{Context, NOT_READY, register_stream, unregister_stream};
 use super::device::Gpu;
 use super::error::GpuError;
 use super::event::Event;
@@ -33,7 +33,7 @@ impl Gpu {
         // SAFETY: one handle is written.
         let code = unsafe { (self.context.api.stream)(&raw mut handle, NON_BLOCKING) };
         self.context.check("cuStreamCreate", code, || format!("GPU {}", self.ordinal))?;
-        enlist(&self.context, handle);
+        register_stream(&self.context, handle);
         Ok(Stream { handle, context: Rc::clone(&self.context) })
     }
 }
@@ -55,20 +55,12 @@ impl Stream {
     ///
     /// # Errors
     /// The driver's error; [`GpuError::Bounds`] if the sizes differ.
-    pub fn copy_peer(
-        &self,
-        to: Span<'_>,
-        to_gpu: &Gpu,
-        from: Span<'_>,
-        from_gpu: &Gpu,
-    ) -> Result<(), GpuError> {
+    pub fn copy_peer(&self, to: Span<'_>, to_gpu: &Gpu, from: Span<'_>, from_gpu: &Gpu) -> Result<(), GpuError> {
         let bytes = same_size(to, from)?;
         self.context.bind()?;
         let (there, here) = (to_gpu.context.handle, from_gpu.context.handle);
         // SAFETY: as above; both contexts are retained.
-        let code = unsafe {
-            (self.context.api.copy_peer)(to.address, there, from.address, here, bytes, self.handle)
-        };
+        let code = unsafe { (self.context.api.copy_peer)(to.address, there, from.address, here, bytes, self.handle) };
         self.check_call("cuMemcpyPeerAsync", code, || {
             format!("copying {bytes} bytes from GPU {} to GPU {}", from_gpu.ordinal, to_gpu.ordinal)
         })
@@ -190,9 +182,9 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         // Otherwise work would outlive the stream, and destructors of the memory that it uses could not wait for it.
-        let quiet = self.context.is_quiet();
-        strike(self.handle);
-        if quiet {
+        let idle = self.context.wait_until_idle();
+        unregister_stream(self.handle);
+        if idle {
             // SAFETY: created once, destroyed once; all its work is done.
             unsafe { (self.context.api.stream_destroy)(self.handle) };
         }

@@ -77,13 +77,7 @@ impl Stream {
     ///
     /// # Errors
     /// The driver's error.
-    pub fn check_tags(
-        &self,
-        pages: &Pages<'_>,
-        tags: &Tags,
-        restore: bool,
-        tally: &Tally,
-    ) -> Result<(), GpuError> {
+    pub fn check_tags(&self, pages: &Pages<'_>, tags: &Tags, restore: bool, tally: &Tally) -> Result<(), GpuError> {
         let mut a = (pages.span.address, pages.count(), pages.first, pages.shift, writer(tags)?);
         let mut b = (pages.nonce, tags.seed, tags.sentinel, u32::from(restore), tally.place().address);
         let list = [

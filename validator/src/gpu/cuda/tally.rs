@@ -13,8 +13,8 @@ const BYTES: u64 = 64;
 
 /// The result of a check: `Stream::check` counts words, `Stream::check_values` elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Checked {
-    /// How many were checked.
+pub struct CheckCounts {
+    /// How many words or elements were checked.
     pub looked: u64,
     /// How many are wrong.
     pub wrong: u64,
@@ -94,10 +94,10 @@ impl Tally {
 
     /// The result of the last check, or of all between `begin` and `end`; only after `finish` of its stream.
     #[must_use]
-    pub fn checked(&self) -> Checked {
+    pub fn checked(&self) -> CheckCounts {
         let wrong = self.number(0);
         let some = |n| (wrong > 0).then(|| self.number(n));
-        Checked {
+        CheckCounts {
             looked: self.number(5),
             wrong,
             zeros: self.number(1),

@@ -225,10 +225,7 @@ mod tests {
     fn texts_come_in_one_line_or_empty() {
         // SAFETY: constant strings, and null.
         let read = |from: &CStr| unsafe { text(from.as_ptr()) };
-        assert_eq!(
-            read(c"\n Call to bind failed\n  Address in use \n"),
-            "Call to bind failed; Address in use"
-        );
+        assert_eq!(read(c"\n Call to bind failed\n  Address in use \n"), "Call to bind failed; Address in use");
         assert_eq!(read(c""), "");
         // SAFETY: null is allowed.
         assert_eq!(unsafe { text(std::ptr::null()) }, "");

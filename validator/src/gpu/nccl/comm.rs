@@ -3,7 +3,7 @@
 
 use super::UniqueId;
 use super::api::{Api, api};
-use crate::gpu::cuda::{Gpu, GpuError, forget_current, is_spoiled};
+use crate::gpu::cuda::{Gpu, GpuError, forget_current, is_cuda_lost};
 use crate::machine::Rank;
 use cudarc::nccl::sys;
 use std::cell::Cell;
@@ -21,7 +21,7 @@ pub struct Comm {
     /// Null after an abort.
     pub(super) handle: sys::ncclComm_t,
     /// Whether it has failed.
-    broken: Cell<bool>,
+    failed: Cell<bool>,
     rank: Rank,
     ranks: usize,
     /// Holds the context, which must outlive the communicator, and the thread.
@@ -81,7 +81,7 @@ impl Comm {
         if handle.is_null() {
             return Err(GpuError::Nonsense(format!("{call} gave rank {rank} no communicator")));
         }
-        Ok(Self { api, handle, broken: Cell::new(false), rank, ranks, gpu: gpu.clone() })
+        Ok(Self { api, handle, failed: Cell::new(false), rank, ranks, gpu: gpu.clone() })
     }
 
     /// Its number.
@@ -100,17 +100,17 @@ impl Comm {
     ///
     /// # Errors
     /// An error that occurred since it was made, or the failure of the check itself.
-    pub fn trouble(&self) -> Result<(), GpuError> {
+    pub fn async_error(&self) -> Result<(), GpuError> {
         let mut state = 0;
         // SAFETY: the handle is alive; one int is written, because the enum is an int.
         let code = unsafe { (self.api.async_error)(self.handle, &raw mut state) };
-        let doing = || format!("{}: checking for errors", self.whose());
+        let doing = || format!("{}: checking for errors", self.label());
         self.api.check("ncclCommGetAsyncError", code, doing)?;
         if matches!(state, 0 | IN_PROGRESS) {
             return Ok(());
         }
-        self.give_up();
-        Err(self.api.error("ncclCommGetAsyncError", state, self.whose()))
+        self.mark_failed();
+        Err(self.api.error("ncclCommGetAsyncError", state, self.label()))
     }
 
     /// Aborts it with all its running work, even if nothing responds any more. May itself never return.
@@ -122,23 +122,23 @@ impl Comm {
         // SAFETY: the handle was alive until now and is not used afterwards.
         let code = unsafe { (self.api.abort)(handle) };
         forget_current();
-        self.api.check("ncclCommAbort", code, || format!("{}: aborting", self.whose()))
+        self.api.check("ncclCommAbort", code, || format!("{}: aborting", self.label()))
     }
 
     /// Marks it as failed: it will not be destroyed.
-    pub(super) fn give_up(&self) {
-        self.broken.set(true);
+    pub(super) fn mark_failed(&self) {
+        self.failed.set(true);
     }
 
     /// The GPU and rank, for messages.
-    pub(super) fn whose(&self) -> String {
+    pub(super) fn label(&self) -> String {
         format!("GPU {}, rank {} of {}", self.gpu.ordinal, self.rank, self.ranks)
     }
 }
 
 impl Drop for Comm {
     fn drop(&mut self) {
-        let over = self.handle.is_null() || self.broken.get() || is_spoiled();
+        let over = self.handle.is_null() || self.failed.get() || is_cuda_lost();
         if over || self.gpu.make_current().is_err() {
             return;
         }
@@ -150,7 +150,7 @@ impl Drop for Comm {
 
 impl std::fmt::Debug for Comm {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.whose())
+        f.write_str(&self.label())
     }
 }
 

@@ -68,7 +68,7 @@ impl<'a> Group<'a> {
         forget_current();
         let done = queued.and(api.check("ncclGroupEnd", code, || first.text()));
         if done.is_err() {
-            parts.iter().for_each(|part| part.comm.give_up());
+            parts.iter().for_each(|part| part.comm.mark_failed());
         }
         done
     }
@@ -140,8 +140,7 @@ impl<'a> Part<'a> {
                 ("ncclReduce", unsafe { (api.reduce)(from, to, count, data, op, root, comm, stream) })
             }
             Step::Alltoall(from, to) => {
-                let (from, to, all_to_all) =
-                    (source(from)?, place(to)?, newer("ncclAlltoAll", api.all_to_all)?);
+                let (from, to, all_to_all) = (source(from)?, place(to)?, newer("ncclAlltoAll", api.all_to_all)?);
                 // SAFETY: as above.
                 ("ncclAlltoAll", unsafe { all_to_all(from, to, count, data, comm, stream) })
             }
@@ -170,15 +169,14 @@ impl<'a> Part<'a> {
 
     /// The rank and its call, for messages.
     fn text(&self) -> String {
-        format!("{}: {} of {} {}", self.comm.whose(), self.call.collective, self.call.count, self.call.data)
+        format!("{}: {} of {} {}", self.comm.label(), self.call.collective, self.call.count, self.call.data)
     }
 }
 
 /// GPU memory in the form of NCCL's functions: only the address, because only GPUs access it.
 fn place(span: Span<'_>) -> Result<*mut c_void, GpuError> {
     let address = usize::try_from(span.address);
-    let address =
-        address.map_err(|_| GpuError::Nonsense(format!("{:#x} is not a valid address", span.address)))?;
+    let address = address.map_err(|_| GpuError::Nonsense(format!("{:#x} is not a valid address", span.address)))?;
     Ok(ptr::without_provenance_mut(address))
 }
 

@@ -5,10 +5,10 @@
 #![expect(unsafe_code, reason = "calls into NCCL; C's standard output is a variable of the C library")]
 
 mod api;
+mod collective;
 mod comm;
 mod data;
 mod enqueue;
-mod kind;
 mod steps;
 mod value;
 
@@ -20,15 +20,15 @@ use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 use std::sync::OnceLock;
 
+pub use collective::{Collective, ExpectedRun, Shape};
 pub use comm::Comm;
 pub use data::{DataType, RedOp, Values};
 pub use enqueue::{Call, Group};
-pub use kind::{Collective, Expected, Shape};
 
 /// Bytes of a communicator's id (`NCCL_UNIQUE_ID_BYTES`).
 const ID_BYTES: usize = 128;
 
-/// The library.
+/// The loaded NCCL library.
 pub struct Nccl {
     api: &'static Api,
 }
@@ -101,7 +101,7 @@ unsafe extern "C" {
 /// Makes C's standard output, to which NCCL writes its log, line buffered; must be called before anything is
 /// written. Output to a file would be fully buffered, and a killed process would lose its last lines, which
 /// matter most.
-pub fn log_at_once() {
+pub fn line_buffer_stdout() {
     // SAFETY: the C library sets the variable before `main` and our code does not write to it.
     let stream = unsafe { stdout };
     // SAFETY: an open stream before any output; without a buffer C allocates its own. A failure only means

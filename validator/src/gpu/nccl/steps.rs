@@ -28,12 +28,7 @@ pub(super) enum Step<'m> {
 ///
 /// # Errors
 /// [`GpuError::Bounds`] if a buffer is too small; a root outside the ranks.
-pub(super) fn steps<'m>(
-    call: &Call<'m>,
-    rank: Rank,
-    ranks: usize,
-    whole: bool,
-) -> Result<Vec<Step<'m>>, GpuError> {
+pub(super) fn steps<'m>(call: &Call<'m>, rank: Rank, ranks: usize, whole: bool) -> Result<Vec<Step<'m>>, GpuError> {
     if call.collective.rooted() && call.root.index() >= ranks {
         let (root, what) = (call.root, call.collective);
         return Err(GpuError::Nonsense(format!("{what} from or to rank {root} of {ranks}")));
@@ -58,9 +53,7 @@ pub(super) fn steps<'m>(
         Collective::Alltoall if whole => one(Step::Alltoall, of_all, of_all),
         Collective::Gather if whole => one(Step::Gather, bytes, at_root(of_all)),
         Collective::Scatter if whole => one(Step::Scatter, at_root(of_all), bytes),
-        Collective::Alltoall => {
-            Rank::all(ranks).flat_map(|r| [send(r.index(), r), receive(r.index(), r)]).collect()
-        }
+        Collective::Alltoall => Rank::all(ranks).flat_map(|r| [send(r.index(), r), receive(r.index(), r)]).collect(),
         Collective::Sendrecv => Ok(vec![send(0, rank.next(ranks))?, receive(0, rank.before(ranks))?]),
         Collective::Gather => {
             let mine = std::iter::once(send(0, call.root));
@@ -134,8 +127,7 @@ mod tests {
                 assert_eq!(source.bytes, to.bytes);
                 received += 1;
                 for k in 0..to.bytes {
-                    arrived[rank.index()][place(to.address - RECEIVE + k)] =
-                        (*from, source.address - SEND + k);
+                    arrived[rank.index()][place(to.address - RECEIVE + k)] = (*from, source.address - SEND + k);
                 }
             }
         }
@@ -166,11 +158,7 @@ mod tests {
     #[test]
     fn a_collective_that_nccl_has_is_one_call_with_its_parts() {
         let part = Span::fixture;
-        let one = |collective,
-                   rank: usize,
-                   step: fn(Span<'static>, Span<'static>) -> Step<'static>,
-                   send,
-                   receive| {
+        let one = |collective, rank: usize, step: fn(Span<'static>, Span<'static>) -> Step<'static>, send, receive| {
             let wanted = [step(part(SEND, send), part(RECEIVE, receive))];
             assert_eq!(steps(&call(collective), rank.into(), RANKS, true).unwrap(), wanted, "{collective}");
         };

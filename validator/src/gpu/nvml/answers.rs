@@ -86,7 +86,7 @@ pub struct Link {
 
 /// BAR1 of a GPU and the memory behind it, bytes (`nvmlDeviceGetBAR1MemoryInfo`, `nvmlDeviceGetMemoryInfo_v2`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Window {
+pub struct Bar1Memory {
     /// The size of BAR1.
     pub bar1: u64,
     /// How much of it is mapped to memory.

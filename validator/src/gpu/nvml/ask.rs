@@ -2,7 +2,7 @@
 
 use super::Nvml;
 use super::answers::Process;
-use super::standing::{ComputeMode, Counted, Counter, Presence, Standing};
+use super::status::{ComputeMode, Counter, CounterValue, GpuStatus, Presence};
 use crate::machine::pcie::model::Bdf;
 use crate::text::chain;
 use nvml_wrapper::Device;
@@ -27,7 +27,7 @@ const REMAPS: [(u32, Counter); 4] = [
 /// The field for what must be done to use a GPU again (`NVML_FI_DEV_GET_GPU_RECOVERY_ACTION` of nvml.h).
 const RECOVERY: u32 = 230;
 
-impl Counted {
+impl CounterValue {
     fn of(answer: Result<u64, NvmlError>) -> Self {
         match answer {
             Ok(count) => Self::At(count),
@@ -43,37 +43,36 @@ impl Counted {
 impl Nvml {
     /// The present state of each of `gpus`. `ours` recognizes the processes of this run.
     #[must_use]
-    pub fn standing(&self, gpus: &[Bdf], ours: &dyn Fn(u32) -> bool) -> Vec<Standing> {
+    pub fn gpu_status(&self, gpus: &[Bdf], ours: &dyn Fn(u32) -> bool) -> Vec<GpuStatus> {
         let mut all: Vec<_> = gpus.iter().map(|gpu| self.one(*gpu, ours)).collect();
         // CUDA hides GPUs that NVML does not know, and shows instances instead of split GPUs.
-        let shown =
-            |standing: &&mut Standing| !standing.mig && !matches!(standing.presence, Presence::Unlisted(_));
-        for (ordinal, standing) in all.iter_mut().filter(shown).enumerate() {
-            standing.ordinal = Some(ordinal);
+        let shown = |status: &&mut GpuStatus| !status.mig && !matches!(status.presence, Presence::Unlisted(_));
+        for (ordinal, status) in all.iter_mut().filter(shown).enumerate() {
+            status.ordinal = Some(ordinal);
         }
         all
     }
 
-    fn one(&self, gpu: Bdf, ours: &dyn Fn(u32) -> bool) -> Standing {
+    fn one(&self, gpu: Bdf, ours: &dyn Fn(u32) -> bool) -> GpuStatus {
         let device = match self.0.device_by_pci_bus_id(gpu.to_string()) {
             Ok(device) => device,
-            Err(NvmlError::GpuLost) => return Standing::unknown(gpu, Presence::Lost),
-            Err(why) => return Standing::unknown(gpu, Presence::Unlisted(chain(&why))),
+            Err(NvmlError::GpuLost) => return GpuStatus::unknown(gpu, Presence::Lost),
+            Err(why) => return GpuStatus::unknown(gpu, Presence::Unlisted(chain(&why))),
         };
         // A handle may outlive its GPU: memory is read from the GPU itself.
         let used_bytes = match device.memory_info() {
-            Err(NvmlError::GpuLost) => return Standing::unknown(gpu, Presence::Lost),
+            Err(NvmlError::GpuLost) => return GpuStatus::unknown(gpu, Presence::Lost),
             memory_info => memory_info.ok().map(|memory| memory.used),
         };
-        Standing {
+        GpuStatus {
             mig: device.mig_mode().is_ok_and(|mode| mode.current == 1),
             mode: device.compute_mode().map_or(ComputeMode::Unknown, ComputeMode::from),
             used_bytes,
             busy_percent: device.utilization_rates().ok().map(|rates| rates.gpu),
             users: self.users(&device, ours),
             counted: counted(&device),
-            recovery: Counted::of(recovery(&device)),
-            ..Standing::unknown(gpu, Presence::Here)
+            recovery: CounterValue::of(recovery(&device)),
+            ..GpuStatus::unknown(gpu, Presence::Here)
         }
     }
 
@@ -101,23 +100,23 @@ impl Nvml {
     }
 }
 
-fn counted(device: &Device<'_>) -> BTreeMap<Counter, Counted> {
-    let total = |kind, over| Counted::of(device.total_ecc_errors(kind, over));
+fn counted(device: &Device<'_>) -> BTreeMap<Counter, CounterValue> {
+    let total = |kind, over| CounterValue::of(device.total_ecc_errors(kind, over));
     let pending = device.are_pages_pending_retired().map(u64::from);
     let mut all = BTreeMap::from([
         (Counter::VolatileCorrected, total(MemoryError::Corrected, EccCounter::Volatile)),
         (Counter::VolatileUncorrected, total(MemoryError::Uncorrected, EccCounter::Volatile)),
         (Counter::AggregateCorrected, total(MemoryError::Corrected, EccCounter::Aggregate)),
         (Counter::AggregateUncorrected, total(MemoryError::Uncorrected, EccCounter::Aggregate)),
-        (Counter::RetirePending, Counted::of(pending)),
+        (Counter::RetirePending, CounterValue::of(pending)),
     ]);
     match device.field_values_for(&REMAPS.map(|(id, _)| FieldId(id))) {
         Ok(values) => {
             let values = values.into_iter().map(|sample| number(&sample?.value?));
-            all.extend(REMAPS.iter().map(|(_, counter)| *counter).zip(values.map(Counted::of)));
+            all.extend(REMAPS.iter().map(|(_, counter)| *counter).zip(values.map(CounterValue::of)));
         }
         Err(why) => {
-            let unread = Counted::of(Err(why));
+            let unread = CounterValue::of(Err(why));
             all.extend(REMAPS.iter().map(|(_, counter)| (*counter, unread.clone())));
         }
     }
@@ -155,10 +154,10 @@ mod tests {
 
     #[test]
     fn a_counter_that_a_gpu_lacks_is_none_and_one_that_fails_is_unread() {
-        assert_eq!(Counted::of(Ok(3)), Counted::At(3));
-        assert_eq!(Counted::of(Err(NvmlError::NotSupported)), Counted::Unsupported);
+        assert_eq!(CounterValue::of(Ok(3)), CounterValue::At(3));
+        assert_eq!(CounterValue::of(Err(NvmlError::NotSupported)), CounterValue::Unsupported);
         assert!(
-            matches!(Counted::of(Err(NvmlError::GpuLost)), Counted::Unread(why) if why.contains("fell off"))
+            matches!(CounterValue::of(Err(NvmlError::GpuLost)), CounterValue::Unread(why) if why.contains("fell off"))
         );
     }
 }

@@ -4,11 +4,11 @@
 mod answers;
 mod ask;
 mod nvlink;
-mod standing;
+mod status;
 
-pub use answers::{Link, P2pAnswers, Process, State, Status, Window};
-pub use nvlink::{NvLink, NvLinkStates, Remote, joined};
-pub use standing::{ComputeMode, Counted, Counter, Look, Presence, Standing};
+pub use answers::{Bar1Memory, Link, P2pAnswers, Process, State, Status};
+pub use nvlink::{NvLink, NvLinkStates, Remote, count_nvlinks};
+pub use status::{ComputeMode, Counter, CounterValue, GpuSnapshot, GpuStatus, Presence};
 
 use crate::machine::pcie::model::Bdf;
 use crate::text::chain;
@@ -74,11 +74,11 @@ impl Nvml {
     ///
     /// # Errors
     /// NVML's error.
-    pub fn window(&self, gpu: Bdf) -> Result<Window, String> {
+    pub fn bar1_memory(&self, gpu: Bdf) -> Result<Bar1Memory, String> {
         let device = self.device(gpu)?;
         let bar1 = device.bar1_memory_info().map_err(|e| chain(&e))?;
         let memory = device.memory_info().map_err(|e| chain(&e))?;
-        Ok(Window {
+        Ok(Bar1Memory {
             bar1: bar1.total,
             mapped: bar1.used,
             memory: memory.total,

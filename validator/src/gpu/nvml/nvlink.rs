@@ -65,8 +65,7 @@ impl Nvml {
             let link = device.link_wrapper_for(index);
             match link.is_active() {
                 Ok(true) => {
-                    let at =
-                        link.remote_pci_info().ok().and_then(|info| info.bus_id.to_lowercase().parse().ok());
+                    let at = link.remote_pci_info().ok().and_then(|info| info.bus_id.to_lowercase().parse().ok());
                     states.up.push(NvLink { index, remote: at.map_or(Remote::Unknown, Remote::At) });
                 }
                 Ok(false) => states.down.push(index),
@@ -85,7 +84,7 @@ impl Nvml {
     /// NVML's error.
     pub fn nvlink_pairs(&self, gpus: &[Bdf]) -> Result<NvLinks, String> {
         let states: Vec<_> = gpus.iter().map(|g| self.nvlinks(*g)).collect::<Result<_, _>>()?;
-        Ok(joined(gpus, &states))
+        Ok(count_nvlinks(gpus, &states))
     }
 
     /// The signalling rate of one NVLink of a GPU in one direction, GB/s. In virtual machines NVML does not report
@@ -107,16 +106,15 @@ impl Nvml {
 
 /// How many NVLinks connect each pair of `gpus`, whose links are in `states`; pairs without any are left out.
 #[must_use]
-pub fn joined(gpus: &[Bdf], states: &[NvLinkStates]) -> NvLinks {
+pub fn count_nvlinks(gpus: &[Bdf], states: &[NvLinkStates]) -> NvLinks {
     let links: Vec<_> = states.iter().map(NvLinkStates::counted).collect();
     pairs(gpus, &links)
 }
 
 fn pairs(gpus: &[Bdf], links: &[Vec<NvLink>]) -> NvLinks {
     let direct = |from: &[NvLink], to: Bdf| count(from.iter().filter(|l| l.remote == Remote::At(to)));
-    let switched = |from: &[NvLink]| {
-        count(from.iter().filter(|l| !matches!(l.remote, Remote::At(at) if gpus.contains(&at))))
-    };
+    let switched =
+        |from: &[NvLink]| count(from.iter().filter(|l| !matches!(l.remote, Remote::At(at) if gpus.contains(&at))));
     let mut all = NvLinks::new();
     for (n, (a, from)) in gpus.iter().zip(links).enumerate() {
         for (b, to) in gpus.iter().zip(links).skip(n + 1) {
@@ -170,6 +168,6 @@ mod tests {
             silent: vec![(17, "unknown".to_owned())],
             ..NvLinkStates::default()
         };
-        assert_eq!(joined(&[a, b], &[states(17), states(16)]), NvLinks::from([((a, b), 17)]));
+        assert_eq!(count_nvlinks(&[a, b], &[states(17), states(16)]), NvLinks::from([((a, b), 17)]));
     }
 }

@@ -39,10 +39,10 @@ impl Counts {
 
 /// Words that were copied to the host, and the position of the first of them in the transfer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Piece {
+pub struct Excerpt {
     /// Words before it.
     pub place: u64,
-    /// What was found.
+    /// The words found there.
     pub words: Vec<u32>,
 }
 

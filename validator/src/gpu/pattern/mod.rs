@@ -3,14 +3,14 @@
 //! was found. Pure: the tests move the data.
 
 mod compare;
+mod fault;
 mod origin;
 mod product;
-mod wrong;
 
-pub use compare::{Counts, Piece, compare, pieces};
-pub use origin::{Nonces, from, index, origin};
+pub use compare::{Counts, Excerpt, compare, pieces};
+pub use fault::{ActualLocation, DataFault, Evidence, Source, classify};
+pub use origin::{Nonces, displacement, index_of, origin};
 pub use product::{PRODUCTS, product_sum};
-pub use wrong::{Elsewhere, Evidence, Source, Wrong, classify};
 
 /// Makes neighbouring numbers unlike each other: 2^32 over the golden ratio, odd.
 const STEP: u32 = 0x9e37_79b1;
@@ -19,8 +19,8 @@ const UPPER_STEP: u32 = 0x85eb_ca6b;
 /// The two multipliers of the finalizer `lowbias32` (constants by Chris Wellons' hash prospector).
 const MIX: [u32; 2] = [0x7feb_352d, 0x846c_a68b];
 
-/// Word number `i` of the pattern with this seed. Tests compute millions of them without optimization: there the calls would
-/// cost more than the words.
+/// Word number `i` of the pattern with this seed. Tests compute millions of them without optimization: there the
+/// calls would cost more than the words.
 #[must_use]
 #[inline(always)]
 pub const fn word(seed: u64, i: u64) -> u32 {
@@ -63,9 +63,8 @@ mod tests {
         let vectors = table["vectors"].as_array().unwrap();
         assert!(vectors.len() >= 16);
         for vector in vectors {
-            let hex = |key: &str| {
-                u64::from_str_radix(vector[key].as_str().unwrap().trim_start_matches("0x"), 16).unwrap()
-            };
+            let hex =
+                |key: &str| u64::from_str_radix(vector[key].as_str().unwrap().trim_start_matches("0x"), 16).unwrap();
             assert_eq!(u64::from(word(hex("seed"), hex("i"))), hex("word"), "{vector}");
         }
     }
@@ -73,7 +72,7 @@ mod tests {
     #[test]
     fn a_word_reveals_its_number() {
         for i in [0, 1, 7, 65_535, 1 << 24, 0xffff_ffff] {
-            assert_eq!(u64::from(index(NEW, word(NEW, i))), i);
+            assert_eq!(u64::from(index_of(NEW, word(NEW, i))), i);
         }
         let found: Vec<_> = (600..608).map(|i| word(NEW, i)).collect();
         assert_eq!(origin(&found, NEW, &(0..1 << 24)), Some(600));
@@ -110,15 +109,8 @@ mod tests {
         assert!(compare(&found, FIRST, NEW, SENTINEL).all_right(WORDS));
         (found[3], found[5]) = (0, word(SENTINEL, FIRST + 5));
         let counts = compare(&found, FIRST, NEW, SENTINEL);
-        let expected = Counts {
-            looked: WORDS,
-            wrong: 2,
-            zeros: 1,
-            ones: 0,
-            sentinels: 1,
-            first: Some(3),
-            last: Some(5),
-        };
+        let expected =
+            Counts { looked: WORDS, wrong: 2, zeros: 1, ones: 0, sentinels: 1, first: Some(3), last: Some(5) };
         assert_eq!(counts, expected);
     }
 
@@ -130,11 +122,11 @@ mod tests {
         words(NEW, FIRST)
     }
 
-    fn with(change: impl FnOnce(&mut Evidence<'_>), found: &[u32]) -> Wrong {
+    fn with(change: impl FnOnce(&mut Evidence<'_>), found: &[u32]) -> DataFault {
         let counts = compare(found, FIRST, NEW, SENTINEL);
         let from = usize::try_from(counts.first.unwrap()).unwrap();
         let to = (from + 32).min(found.len());
-        let pieces = [Piece { place: counts.first.unwrap(), words: found[from..to].to_vec() }];
+        let pieces = [Excerpt { place: counts.first.unwrap(), words: found[from..to].to_vec() }];
         let mut evidence = Evidence {
             counts,
             first: FIRST,
@@ -150,48 +142,45 @@ mod tests {
         classify(&evidence)
     }
 
-    fn classified(found: &[u32]) -> Wrong {
+    fn classified(found: &[u32]) -> DataFault {
         with(|_| {}, found)
     }
 
     #[test]
     fn zeros_old_data_and_ones_are_distinguished() {
-        assert_eq!(classified(&[0; 10_000]), Wrong::Zeros);
-        assert_eq!(classified(&words(SENTINEL, FIRST)), Wrong::Stale);
-        assert_eq!(classified(&[u32::MAX; 10_000]), Wrong::Ones);
+        assert_eq!(classified(&[0; 10_000]), DataFault::Zeros);
+        assert_eq!(classified(&words(SENTINEL, FIRST)), DataFault::Stale);
+        assert_eq!(classified(&[u32::MAX; 10_000]), DataFault::Ones);
         let mut part = right();
         part[5000..9000].fill(u32::MAX);
-        assert_eq!(classified(&part), Wrong::Ones, "a window that ends is not decoded behind its end");
+        assert_eq!(classified(&part), DataFault::Ones, "a window that ends is not decoded behind its end");
         // Parts of a word at both ends.
         (part[4999], part[9000]) = (0xff12_3456, 0x0012_34ff);
-        assert_eq!(classified(&part), Wrong::Ones);
+        assert_eq!(classified(&part), DataFault::Ones);
         part[100] = 7;
-        assert_eq!(classified(&part), Wrong::Garbage);
-        assert_eq!(classified(&words(OLD, FIRST)), Wrong::OldRound);
-        assert_eq!(classified(&words(0x1234, FIRST)), Wrong::Garbage);
+        assert_eq!(classified(&part), DataFault::Garbage);
+        assert_eq!(classified(&words(OLD, FIRST)), DataFault::OldRound);
+        assert_eq!(classified(&words(0x1234, FIRST)), DataFault::Garbage);
     }
 
     #[test]
     fn data_that_only_the_writer_sees_is_a_mirror_and_data_that_comes_later_is_late() {
         let good = compare(&right(), FIRST, NEW, SENTINEL);
         let stale = words(SENTINEL, FIRST);
-        assert_eq!(with(|e| e.through_peer = Some(good), &stale), Wrong::Mirror);
-        assert_eq!(with(|e| e.again = Some(good), &stale), Wrong::Late);
+        assert_eq!(with(|e| e.through_peer = Some(good), &stale), DataFault::Mirror);
+        assert_eq!(with(|e| e.again = Some(good), &stale), DataFault::Late);
         let never_ran = Counts { looked: 0, ..good };
-        assert_eq!(with(|e| e.again = Some(never_ran), &stale), Wrong::Stale);
+        assert_eq!(with(|e| e.again = Some(never_ran), &stale), DataFault::Stale);
     }
 
     #[test]
     fn shifted_data_is_reported_with_its_distance_and_direction() {
-        assert_eq!(classified(&words(NEW, FIRST + 16)), Wrong::Offset(-64));
+        assert_eq!(classified(&words(NEW, FIRST + 16)), DataFault::Offset(-64));
         let mut behind = words(SENTINEL, FIRST);
         behind[1024..].copy_from_slice(&right()[..8976]);
-        let wrong = with(|e| e.elsewhere = Some(Elsewhere::Shifted(4096)), &behind);
-        assert_eq!(wrong, Wrong::Offset(4096), "nothing has arrived at its beginning");
-        assert_eq!(
-            with(|e| e.elsewhere = Some(Elsewhere::Gpu(3.into())), &behind),
-            Wrong::OtherGpu(3.into())
-        );
+        let wrong = with(|e| e.elsewhere = Some(ActualLocation::Shifted(4096)), &behind);
+        assert_eq!(wrong, DataFault::Offset(4096), "nothing has arrived at its beginning");
+        assert_eq!(with(|e| e.elsewhere = Some(ActualLocation::Gpu(3.into())), &behind), DataFault::OtherGpu(3.into()));
     }
 
     #[test]
@@ -199,17 +188,17 @@ mod tests {
         const AROUND: u64 = 0x0bad_cafe_1234_5678;
         let source = Some(Source { seed: AROUND, first: 20_000 });
         let read = |found: &[u32]| with(|e| e.source = source, found);
-        assert_eq!(read(&words(AROUND, 20_000 + 1024)), Wrong::From(4096));
-        assert_eq!(read(&words(NEW, FIRST + 16)), Wrong::From(64), "within the data itself");
-        assert_eq!(read(&words(AROUND, 19_000)), Wrong::From(-4000));
-        assert_eq!(read(&words(OLD, FIRST)), Wrong::OldRound);
-        assert_eq!(read(&words(SENTINEL, FIRST)), Wrong::Stale);
+        assert_eq!(read(&words(AROUND, 20_000 + 1024)), DataFault::From(4096));
+        assert_eq!(read(&words(NEW, FIRST + 16)), DataFault::From(64), "within the data itself");
+        assert_eq!(read(&words(AROUND, 19_000)), DataFault::From(-4000));
+        assert_eq!(read(&words(OLD, FIRST)), DataFault::OldRound);
+        assert_eq!(read(&words(SENTINEL, FIRST)), DataFault::Stale);
     }
 
     #[test]
     fn a_missing_part_is_reported_by_its_bytes() {
         for (from, to) in [(5000, 10_000), (0, 100), (40, 60)] {
-            let bytes = Wrong::Partial { from: from as u64 * 4, to: to as u64 * 4 };
+            let bytes = DataFault::Partial { from: from as u64 * 4, to: to as u64 * 4 };
             let mut found = right();
             found[from..to].fill(0);
             assert_eq!(classified(&found), bytes);
@@ -219,21 +208,21 @@ mod tests {
         }
         let mut found = right();
         found.iter_mut().step_by(100).for_each(|w| *w = 0);
-        assert_eq!(classified(&found), Wrong::Holes);
+        assert_eq!(classified(&found), DataFault::Holes);
     }
 
     #[test]
     fn a_flipped_bit_is_not_garbage() {
         let mut found = right();
         found[777] ^= 1 << 9;
-        assert_eq!(classified(&found), Wrong::Flip);
+        assert_eq!(classified(&found), DataFault::Flip);
     }
 
     #[test]
     fn a_single_word_is_classified_too() {
         let one = |found: u32| {
             let counts = compare(&[found], FIRST, NEW, SENTINEL);
-            let pieces = [Piece { place: 0, words: vec![found] }];
+            let pieces = [Excerpt { place: 0, words: vec![found] }];
             classify(&Evidence {
                 counts,
                 first: FIRST,
@@ -246,9 +235,9 @@ mod tests {
                 elsewhere: None,
             })
         };
-        assert_eq!(one(0), Wrong::Zeros);
-        assert_eq!(one(u32::MAX), Wrong::Ones);
-        assert_eq!(one(word(SENTINEL, FIRST)), Wrong::Stale);
-        assert_eq!(one(12), Wrong::Garbage);
+        assert_eq!(one(0), DataFault::Zeros);
+        assert_eq!(one(u32::MAX), DataFault::Ones);
+        assert_eq!(one(word(SENTINEL, FIRST)), DataFault::Stale);
+        assert_eq!(one(12), DataFault::Garbage);
     }
 }

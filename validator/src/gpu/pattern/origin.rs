@@ -13,7 +13,7 @@ const SMALL: u64 = 4096;
 
 /// The number below 2^32 whose word this is.
 #[must_use]
-pub const fn index(seed: u64, found: u32) -> u32 {
+pub const fn index_of(seed: u64, found: u32) -> u32 {
     let mut h = found ^ (found >> 16);
     h = h.wrapping_mul(inverse(MIX[1]));
     h ^= (h >> 15) ^ (h >> 30);
@@ -26,7 +26,7 @@ pub const fn index(seed: u64, found: u32) -> u32 {
 /// The number in `meant` of the first word of `found`, if it and the following words come from there.
 #[must_use]
 pub fn origin(found: &[u32], seed: u64, meant: &Range<u64>) -> Option<u64> {
-    let begin = u64::from(index(seed, *found.first()?));
+    let begin = u64::from(index_of(seed, *found.first()?));
     if !meant.contains(&begin) {
         return None;
     }
@@ -38,9 +38,9 @@ pub fn origin(found: &[u32], seed: u64, meant: &Range<u64>) -> Option<u64> {
 /// How many words after number `here` (before it if negative) the words of `found` belong. A single word counts
 /// only if its place is near `here`: 2^21 of 2^32 numbers are.
 #[must_use]
-pub fn from(found: &[u32], seed: u64, here: u64) -> Option<i64> {
+pub fn displacement(found: &[u32], seed: u64, here: u64) -> Option<i64> {
     const NEAR: u64 = 1 << 20;
-    let begin = u64::from(index(seed, *found.first()?));
+    let begin = u64::from(index_of(seed, *found.first()?));
     let run = found.iter().zip(begin..).take_while(|(f, i)| **f == word(seed, *i)).count();
     (run >= SURE || begin.abs_diff(here) < NEAR).then(|| begin.checked_signed_diff(here)).flatten()
 }

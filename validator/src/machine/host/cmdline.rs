@@ -65,10 +65,7 @@ mod tests {
 
     #[test]
     fn quotes_hold_a_word_together() {
-        assert_eq!(
-            pairs("a=\"b c\" \"d=e f\""),
-            [("a".into(), Some("b c".into())), ("d".into(), Some("e f".into()))]
-        );
+        assert_eq!(pairs("a=\"b c\" \"d=e f\""), [("a".into(), Some("b c".into())), ("d".into(), Some("e f".into()))]);
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub fn read(root: &Root) -> Result<Cpus, CpuError> {
 
 /// A processor's maker, family and model.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Model {
+pub struct CpuModel {
     /// `GenuineIntel`, `AuthenticAMD`.
     pub vendor: String,
     /// Its family.
@@ -70,22 +70,18 @@ pub struct Model {
 /// The model of the first processor of /proc/cpuinfo; `None` if that has none, as on other architectures or in a
 /// recording.
 #[must_use]
-pub fn model(root: &Root) -> Option<Model> {
+pub fn model(root: &Root) -> Option<CpuModel> {
     root.text("proc/cpuinfo").ok().as_deref().and_then(first_model)
 }
 
-fn first_model(cpuinfo: &str) -> Option<Model> {
+fn first_model(cpuinfo: &str) -> Option<CpuModel> {
     let first = cpuinfo.split("\n\n").next()?;
     let value = |name: &str| {
         let pairs = first.lines().filter_map(|line| line.split_once(':'));
         pairs.into_iter().find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim())
     };
     let number = |name: &str| value(name)?.parse().ok();
-    Some(Model {
-        vendor: value("vendor_id")?.to_owned(),
-        family: number("cpu family")?,
-        model: number("model")?,
-    })
+    Some(CpuModel { vendor: value("vendor_id")?.to_owned(), family: number("cpu family")?, model: number("model")? })
 }
 
 /// How many processors a list such as `0-3,8` names.
@@ -114,7 +110,7 @@ mod tests {
     fn the_first_processor_gives_the_model() {
         let text = "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 143\n\
             model name\t: x: y\n\nprocessor\t: 1\nmodel\t\t: 1\n";
-        let model = Model { vendor: "GenuineIntel".to_owned(), family: 6, model: 143 };
+        let model = CpuModel { vendor: "GenuineIntel".to_owned(), family: 6, model: 143 };
         assert_eq!(first_model(text), Some(model));
         assert_eq!(first_model("processor: 0\nBogoMIPS: 1\n"), None);
     }

@@ -53,8 +53,7 @@ impl Identity {
     /// Whether firstlight's own kernel or image is running, which must meet stricter requirements.
     #[must_use]
     pub fn is_own(&self) -> bool {
-        let own_kernel =
-            self.kernel.as_deref().is_some_and(|release| release.trim_end().ends_with(OWN_KERNEL));
+        let own_kernel = self.kernel.as_deref().is_some_and(|release| release.trim_end().ends_with(OWN_KERNEL));
         own_kernel || self.appliance.image_id.is_some()
     }
 }
@@ -139,8 +138,7 @@ mod tests {
         let files = [("etc/machine-id", id), ("sys/class/dmi/id/product_serial", "S-42\n")];
         let found = machine(&files);
         assert_eq!((found.machine_id.as_deref(), found.serial.as_deref()), (Some(id), Some("S-42")));
-        let found =
-            machine(&[("etc/machine-id", "uninitialized\n"), ("sys/class/dmi/id/product_serial", "\n")]);
+        let found = machine(&[("etc/machine-id", "uninitialized\n"), ("sys/class/dmi/id/product_serial", "\n")]);
         assert_eq!((found.machine_id, found.serial, found.problems), (None, None, vec![]));
     }
 
@@ -148,10 +146,7 @@ mod tests {
     fn the_image_names_itself() {
         let json = r#"{"version":"9.1","image_id":"abc","manifest_sha256":null}"#;
         let found = machine(&[("etc/firstlight/image.json", json)]);
-        assert_eq!(
-            (found.appliance.version.as_str(), found.appliance.image_id.as_deref()),
-            ("9.1", Some("abc"))
-        );
+        assert_eq!((found.appliance.version.as_str(), found.appliance.image_id.as_deref()), ("9.1", Some("abc")));
     }
 
     #[test]
@@ -159,11 +154,8 @@ mod tests {
         let kernel = |release| machine(&[("proc/sys/kernel/osrelease", release)]).is_own();
         assert!(kernel("6.12.107-firstlight\n") && !kernel("6.12.107+deb13-amd64\n"));
         assert!(
-            machine(&[(
-                "etc/firstlight/image.json",
-                r#"{"version":"1","image_id":"a","manifest_sha256":null}"#
-            )])
-            .is_own()
+            machine(&[("etc/firstlight/image.json", r#"{"version":"1","image_id":"a","manifest_sha256":null}"#)])
+                .is_own()
         );
         assert!(!machine(&[]).is_own());
     }

@@ -40,20 +40,20 @@ pub struct Iommu {
     pub firmware_tables: Vec<String>,
 }
 
-/// The sources, and a finding for each doubt about them.
+/// The sources, and a finding for each source that cannot be read or contradicts another.
 #[must_use]
 pub fn read(root: &Root) -> (Iommu, Vec<Finding>) {
-    let mut doubts = Vec::new();
+    let mut findings = Vec::new();
     let grouped = grouped_device(root);
     if grouped.is_none() && has_no_iommu_api(root) {
-        let firmware_tables = firmware_tables(root, &mut doubts);
+        let firmware_tables = firmware_tables(root, &mut findings);
         let (classes, groups) = (Vec::new(), 0);
-        return (Iommu { mode: IommuMode::Off, classes, groups, firmware_tables }, doubts);
+        return (Iommu { mode: IommuMode::Off, classes, groups, firmware_tables }, findings);
     }
     let mut names = |folder: &str| match names(root, folder) {
         Ok(names) => Some(names),
         Err(e) => {
-            doubts.push(doubt(format!("/{folder} cannot be read: {e}")));
+            findings.push(iommu_unknown(format!("/{folder} cannot be read: {e}")));
             None
         }
     };
@@ -62,18 +62,18 @@ pub fn read(root: &Root) -> (Iommu, Vec<Finding>) {
     let types = groups.iter().flatten().map(|g| (g, root.text(format!("{GROUPS}/{g}/type"))));
     let types: Vec<(&String, io::Result<String>)> = types.collect();
     for (group, e) in types.iter().filter_map(|(g, t)| Some((g, t.as_ref().err()?))) {
-        doubts.push(doubt(format!("/{GROUPS}/{group}/type cannot be read: {e}")));
+        findings.push(iommu_unknown(format!("/{GROUPS}/{group}/type cannot be read: {e}")));
     }
     let types: Vec<&str> = types.iter().filter_map(|(_, t)| t.as_deref().ok()).collect();
     let translated = types.iter().any(|t| *t != "identity");
     let off = classes.as_ref().is_some_and(Vec::is_empty) && groups.as_ref().is_some_and(Vec::is_empty);
     let mode = match () {
         () if translated => IommuMode::Translated,
-        () if !doubts.is_empty() => IommuMode::Unknown,
+        () if !findings.is_empty() => IommuMode::Unknown,
         () if off && grouped.is_none() => IommuMode::Off,
         () if !types.is_empty() => IommuMode::Identity,
         () => {
-            doubts.push(contradiction(classes.as_deref(), grouped.as_deref()));
+            findings.push(contradiction(classes.as_deref(), grouped.as_deref()));
             IommuMode::Unknown
         }
     };
@@ -81,9 +81,9 @@ pub fn read(root: &Root) -> (Iommu, Vec<Finding>) {
         mode,
         classes: classes.into_iter().flatten().collect(),
         groups: groups.map_or(0, |g| g.len()),
-        firmware_tables: firmware_tables(root, &mut doubts),
+        firmware_tables: firmware_tables(root, &mut findings),
     };
-    (iommu, doubts)
+    (iommu, findings)
 }
 
 /// A kernel without IOMMU_API has neither of the two folders; one with it always creates them, even without
@@ -102,12 +102,12 @@ fn is_built_without(root: &Root) -> bool {
 }
 
 /// Firmware without ACPI describes no IOMMU.
-fn firmware_tables(root: &Root, doubts: &mut Vec<Finding>) -> Vec<String> {
+fn firmware_tables(root: &Root, findings: &mut Vec<Finding>) -> Vec<String> {
     match names(root, TABLES) {
         Ok(names) => names.into_iter().filter(|n| n == "DMAR" || n == "IVRS").collect(),
         Err(e) if e.kind() == ErrorKind::NotFound => Vec::new(),
         Err(e) => {
-            doubts.push(doubt(format!("/{TABLES} cannot be read: {e}")));
+            findings.push(iommu_unknown(format!("/{TABLES} cannot be read: {e}")));
             Vec::new()
         }
     }
@@ -123,7 +123,7 @@ fn names(root: &Root, folder: &str) -> io::Result<Vec<String>> {
     Ok(root.names(folder)?.into_iter().map(|n| n.to_string_lossy().into_owned()).collect())
 }
 
-fn doubt(message: String) -> Finding {
+fn iommu_unknown(message: String) -> Finding {
     Code::IommuUnknown.finding(Severity::Error, "machine", message)
 }
 
@@ -131,9 +131,7 @@ fn contradiction(classes: Option<&[String]>, grouped: Option<&str>) -> Finding {
     let classes = classes.unwrap_or_default().join(" ");
     let grouped = grouped.unwrap_or("none");
     let message = "there is no IOMMU group, but another source shows an IOMMU".to_owned();
-    doubt(message)
-        .seen(format!("/{CLASS}: {classes}"))
-        .seen(format!("function with an iommu_group: {grouped}"))
+    iommu_unknown(message).seen(format!("/{CLASS}: {classes}")).seen(format!("function with an iommu_group: {grouped}"))
 }
 
 /// The groups and the devices in them.
@@ -194,8 +192,8 @@ mod tests {
 
     #[track_caller]
     fn mode(dir: &TempDir) -> (IommuMode, usize) {
-        let (iommu, doubts) = read(&Root::new(dir.path()));
-        (iommu.mode, doubts.len())
+        let (iommu, findings) = read(&Root::new(dir.path()));
+        (iommu.mode, findings.len())
     }
 
     #[test]

@@ -45,9 +45,9 @@ fn record(line: &str) -> Option<Line> {
     Some(Line { seq, at, text: text.to_owned() })
 }
 
-/// New lines, and the number of records that were overwritten before they could be read.
+/// New lines of the log, and the number of records that were overwritten before they could be read.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct News {
+pub struct NewLines {
     /// Lines that are not firstlight's own.
     pub lines: Vec<Line>,
     /// Records that are missing among them.
@@ -58,8 +58,8 @@ pub struct News {
 ///
 /// # Errors
 /// The error, with the name of the file.
-pub fn read(root: &Root) -> Result<News, String> {
-    Cursor::open(root)?.news()
+pub fn read(root: &Root) -> Result<NewLines, String> {
+    Cursor::open(root)?.read_new()
 }
 
 /// A position in the kernel log.
@@ -78,7 +78,7 @@ impl Cursor {
     /// As [`read`].
     pub fn at_end(root: &Root) -> Result<Self, String> {
         let mut cursor = Self::open(root)?;
-        cursor.news()?;
+        cursor.read_new()?;
         Ok(cursor)
     }
 
@@ -96,12 +96,12 @@ impl Cursor {
     ///
     /// # Errors
     /// As [`read`].
-    pub fn news(&mut self) -> Result<News, String> {
+    pub fn read_new(&mut self) -> Result<NewLines, String> {
         let (all, overrun) = records(&self.file).map_err(|e| format!("/{FILE}: {e}"))?;
         let lines = parse(&all);
         let lost = missing(self.last, &lines).max(u64::from(overrun));
         self.last = lines.last().map(|line| line.seq).or(self.last);
-        Ok(News { lines: foreign(lines), lost })
+        Ok(NewLines { lines: foreign(lines), lost })
     }
 }
 
@@ -179,9 +179,9 @@ mod tests {
         std::fs::create_dir(dir.path().join("dev")).unwrap();
         std::fs::write(dir.path().join(FILE), LOG).unwrap();
         let mut cursor = Cursor::at_end(&root).unwrap();
-        assert_eq!(cursor.news().unwrap(), News::default());
+        assert_eq!(cursor.read_new().unwrap(), NewLines::default());
         std::fs::write(dir.path().join(FILE), format!("{LOG}6,342,7,-;new\n")).unwrap();
-        let news = cursor.news().unwrap();
+        let news = cursor.read_new().unwrap();
         assert_eq!((news.lines.iter().map(|l| l.seq).collect::<Vec<_>>(), news.lost), (vec![342], 0));
         assert_eq!(read(&root).unwrap().lines.len(), 4);
     }
@@ -195,14 +195,11 @@ mod tests {
         let mut cursor = Cursor::at_end(&root).unwrap();
         let more = format!("{LOG}6,342,7,-;firstlight: own\n6,346,8,-;new\n");
         std::fs::write(dir.path().join(FILE), more).unwrap();
-        let news = cursor.news().unwrap();
+        let news = cursor.read_new().unwrap();
         assert_eq!((news.lines.len(), news.lost), (1, 3));
         assert_eq!(read(&root).unwrap().lost, 3);
         let lines = parse(LOG.as_bytes());
-        assert_eq!(
-            (missing(None, &lines), missing(Some(300), &lines), missing(Some(500), &lines)),
-            (0, 38, 0)
-        );
+        assert_eq!((missing(None, &lines), missing(Some(300), &lines), missing(Some(500), &lines)), (0, 38, 0));
         assert_eq!(
             missing(
                 None,

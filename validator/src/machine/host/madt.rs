@@ -68,8 +68,7 @@ mod tests {
     #[test]
     fn enabled_processors_of_both_kinds_count_once() {
         let io_apic = [1, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        let all =
-            table(&[&lapic(0, 1), &lapic(1, 1), &lapic(2, 0), &io_apic, &x2apic(1, 1), &x2apic(200, 1)]);
+        let all = table(&[&lapic(0, 1), &lapic(1, 1), &lapic(2, 0), &io_apic, &x2apic(1, 1), &x2apic(200, 1)]);
         assert_eq!(enabled_cpus(&all), Some(3));
     }
 

@@ -1,14 +1,14 @@
 //! Compares what exists with the list. Pure, except for a function that hashes files; it is called once per
 //! file and for listed files only.
 
-use super::list::{Content, List, Listed};
+use super::list::{Content, FileList, ListedFile};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io;
 
 /// What exists at a path; folders are not recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
+pub enum FoundObject {
     /// A file.
     File,
     /// A symbolic link to this.
@@ -17,8 +17,8 @@ pub enum Found {
     Special,
 }
 
-/// By path.
-pub type Tree = BTreeMap<String, Found>;
+/// What exists, by path.
+pub type FoundFiles = BTreeMap<String, FoundObject>;
 
 /// How something differs from the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -80,14 +80,14 @@ impl Difference {
 /// # Errors
 /// The first file that could not be hashed, with the reason; a file that has disappeared is missing.
 pub fn compare(
-    list: &List,
-    tree: &Tree,
+    list: &FileList,
+    tree: &FoundFiles,
     mut hash: impl FnMut(&str) -> io::Result<String>,
 ) -> Result<Vec<Difference>, (String, io::Error)> {
     let mut differences = Vec::new();
     for (path, listed) in list {
         let found = match (tree.get(path), &listed.content) {
-            (Some(Found::File), Content::File(_)) => match hash(path) {
+            (Some(FoundObject::File), Content::File(_)) => match hash(path) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => None,
                 hashed => Some(hashed.map_err(|e| (path.clone(), e))?),
             },
@@ -101,7 +101,7 @@ pub fn compare(
     Ok(differences)
 }
 
-fn difference(path: &str, listed: &Listed, found: Option<String>) -> Option<Difference> {
+fn difference(path: &str, listed: &ListedFile, found: Option<String>) -> Option<Difference> {
     let expected = match &listed.content {
         Content::File(sum) => sum.clone(),
         Content::Link(target) => format!("-> {target}"),
@@ -116,11 +116,11 @@ fn difference(path: &str, listed: &Listed, found: Option<String>) -> Option<Diff
     })
 }
 
-fn word(found: &Found) -> String {
+fn word(found: &FoundObject) -> String {
     match found {
-        Found::File => "a file".to_owned(),
-        Found::Link(target) => format!("-> {target}"),
-        Found::Special => "a device, a socket or a pipe".to_owned(),
+        FoundObject::File => "a file".to_owned(),
+        FoundObject::Link(target) => format!("-> {target}"),
+        FoundObject::Special => "a device, a socket or a pipe".to_owned(),
     }
 }
 
@@ -131,22 +131,21 @@ mod tests {
 
     const SUM: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 
-    fn list() -> List {
-        parse(&format!("{SUM}\t/init\tbuilt here\n{SUM}\t/usr/a\tp 1\n-> usr/bin\t/bin\tbuilt here\n"))
-            .unwrap()
+    fn list() -> FileList {
+        parse(&format!("{SUM}\t/init\tbuilt here\n{SUM}\t/usr/a\tp 1\n-> usr/bin\t/bin\tbuilt here\n")).unwrap()
     }
 
-    fn tree() -> Tree {
-        let link = Found::Link("usr/bin".into());
-        [("/bin", link), ("/init", Found::File), ("/usr/a", Found::File)].map(|(p, f)| (p.into(), f)).into()
+    fn tree() -> FoundFiles {
+        let link = FoundObject::Link("usr/bin".into());
+        [("/bin", link), ("/init", FoundObject::File), ("/usr/a", FoundObject::File)].map(|(p, f)| (p.into(), f)).into()
     }
 
-    fn differences(tree: &Tree) -> Vec<(Change, String)> {
+    fn differences(tree: &FoundFiles) -> Vec<(Change, String)> {
         let found = compare(&list(), tree, |_| Ok(SUM.to_owned())).unwrap();
         found.into_iter().map(|d| (d.change, d.path)).collect()
     }
 
-    fn with(path: &str, found: Found) -> Tree {
+    fn with(path: &str, found: FoundObject) -> FoundFiles {
         let mut tree = tree();
         tree.insert(path.to_owned(), found);
         tree
@@ -159,18 +158,14 @@ mod tests {
 
     #[test]
     fn a_different_content_kind_or_target_is_a_change() {
-        let found =
-            compare(&list(), &tree(), |path| Ok(if path == "/init" { "00".into() } else { SUM.into() }));
+        let found = compare(&list(), &tree(), |path| Ok(if path == "/init" { "00".into() } else { SUM.into() }));
         let found = found.unwrap();
-        assert_eq!(
-            (found.len(), found[0].path.as_str(), found[0].found.as_deref()),
-            (1, "/init", Some("00"))
-        );
+        assert_eq!((found.len(), found[0].path.as_str(), found[0].found.as_deref()), (1, "/init", Some("00")));
         for (path, kind) in [
-            ("/init", Found::Link("x".into())),
-            ("/init", Found::Special),
-            ("/bin", Found::File),
-            ("/bin", Found::Link("usr/sbin".into())),
+            ("/init", FoundObject::Link("x".into())),
+            ("/init", FoundObject::Special),
+            ("/bin", FoundObject::File),
+            ("/bin", FoundObject::Link("usr/sbin".into())),
         ] {
             assert_eq!(differences(&with(path, kind)), [(Change::Changed, path.to_owned())]);
         }
@@ -178,7 +173,7 @@ mod tests {
 
     #[test]
     fn missing_and_added_files_are_reported() {
-        assert_eq!(differences(&with("/etc/x", Found::File)), [(Change::Added, "/etc/x".to_owned())]);
+        assert_eq!(differences(&with("/etc/x", FoundObject::File)), [(Change::Added, "/etc/x".to_owned())]);
         for path in ["/bin", "/usr/a"] {
             let mut less = tree();
             less.remove(path);
@@ -190,11 +185,8 @@ mod tests {
     fn a_link_in_place_of_a_folder_hides_the_files_below_it() {
         let mut other = tree();
         other.remove("/usr/a");
-        other.insert("/usr".into(), Found::Link("/evil".into()));
-        assert_eq!(
-            differences(&other),
-            [(Change::Added, "/usr".to_owned()), (Change::Missing, "/usr/a".to_owned())]
-        );
+        other.insert("/usr".into(), FoundObject::Link("/evil".into()));
+        assert_eq!(differences(&other), [(Change::Added, "/usr".to_owned()), (Change::Missing, "/usr/a".to_owned())]);
     }
 
     #[test]
@@ -208,7 +200,7 @@ mod tests {
     #[test]
     fn a_link_is_not_a_file_that_contains_its_target() {
         // A file of a link's bytes has a hash, never `-> ..`.
-        let found = compare(&list(), &with("/bin", Found::File), |_| Ok("-> usr/bin".into())).unwrap();
+        let found = compare(&list(), &with("/bin", FoundObject::File), |_| Ok("-> usr/bin".into())).unwrap();
         assert!(found.iter().any(|d| d.path == "/bin"), "{found:?}");
     }
 }

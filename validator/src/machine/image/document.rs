@@ -2,7 +2,7 @@
 //! first are shown, but all are counted.
 
 use super::compare::{Change, Difference};
-use super::{Examined, NAMES_ITSELF, Unknown};
+use super::{ExamineError, Examined, IDENTITY_FILE};
 use crate::machine::root::Root;
 use crate::text::shown;
 use serde::Serialize;
@@ -41,7 +41,7 @@ pub struct Document<'a> {
 impl<'a> Document<'a> {
     /// The document for a result.
     #[must_use]
-    pub fn of(root: &Root, cmdline: Option<&'a str>, seen: &'a Result<Option<Examined>, Unknown>) -> Self {
+    pub fn of(root: &Root, cmdline: Option<&'a str>, seen: &'a Result<Option<Examined>, ExamineError>) -> Self {
         let nothing = |summary| Self {
             schema: "firstlight.image/1",
             root: root.path().display().to_string(),
@@ -61,9 +61,7 @@ impl<'a> Document<'a> {
         };
         match seen {
             Err(why) => nothing(format!("not known: {why}")),
-            Ok(None) => {
-                nothing(format!("not applicable: no {NAMES_ITSELF}, so this is not a firstlight image"))
-            }
+            Ok(None) => nothing(format!("not applicable: no {IDENTITY_FILE}, so this is not a firstlight image")),
             Ok(Some(seen)) => Self {
                 version: Some(&seen.appliance.version),
                 image_id: seen.appliance.image_id.as_deref(),

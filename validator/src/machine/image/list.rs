@@ -14,19 +14,19 @@ pub enum Content {
 
 /// One line of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedFile {
     /// The expected content.
     pub content: Content,
     /// The package that it is from, and its version.
     pub origin: String,
 }
 
-/// By path.
-pub type List = BTreeMap<String, Listed>;
+/// The listed files, by path.
+pub type FileList = BTreeMap<String, ListedFile>;
 
-/// An invalid list.
+/// Why a list is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadList {
+pub enum InvalidList {
     /// It lists no file.
     #[error("lists no file")]
     Empty,
@@ -43,23 +43,22 @@ pub enum BadList {
 /// Reads a list.
 ///
 /// # Errors
-/// See [`BadList`].
-pub fn parse(text: &str) -> Result<List, BadList> {
-    let mut list = List::new();
+/// See [`InvalidList`].
+pub fn parse(text: &str) -> Result<FileList, InvalidList> {
+    let mut list = FileList::new();
     for (at, line) in text.lines().enumerate() {
-        let bad = |why| BadList::Line { line: at + 1, why };
+        let bad = |why| InvalidList::Line { line: at + 1, why };
         let (path, listed) = entry(line).map_err(bad)?;
         if list.insert(path, listed).is_some() {
             return Err(bad("lists a path twice"));
         }
     }
-    if list.is_empty() { Err(BadList::Empty) } else { Ok(list) }
+    if list.is_empty() { Err(InvalidList::Empty) } else { Ok(list) }
 }
 
-fn entry(line: &str) -> Result<(String, Listed), &'static str> {
+fn entry(line: &str) -> Result<(String, ListedFile), &'static str> {
     let mut parts = line.split('\t');
-    let (Some(content), Some(path), Some(origin), None) =
-        (parts.next(), parts.next(), parts.next(), parts.next())
+    let (Some(content), Some(path), Some(origin), None) = (parts.next(), parts.next(), parts.next(), parts.next())
     else {
         return Err("does not have three parts separated by tabs");
     };
@@ -72,7 +71,7 @@ fn entry(line: &str) -> Result<(String, Listed), &'static str> {
     if !is_path(path) {
         return Err("has no path from the root");
     }
-    Ok((path.to_owned(), Listed { content, origin: origin.to_owned() }))
+    Ok((path.to_owned(), ListedFile { content, origin: origin.to_owned() }))
 }
 
 fn is_sum(text: &str) -> bool {
@@ -94,7 +93,7 @@ mod tests {
     fn files_and_links_are_read_with_their_packages() {
         let text = format!("{SUM}\t/usr/bin/busybox\tbusybox-static 1:1.37\n-> usr/bin\t/bin\tbuilt here\n");
         let list = parse(&text).unwrap();
-        let busybox = Listed { content: Content::File(SUM.into()), origin: "busybox-static 1:1.37".into() };
+        let busybox = ListedFile { content: Content::File(SUM.into()), origin: "busybox-static 1:1.37".into() };
         assert_eq!((list.len(), &list["/usr/bin/busybox"]), (2, &busybox));
         assert_eq!(list["/bin"].content, Content::Link("usr/bin".into()));
     }
@@ -102,7 +101,7 @@ mod tests {
     #[test]
     fn one_malformed_line_invalidates_the_list() {
         let good = format!("{SUM}\t/a\tx\n");
-        assert_eq!(parse(""), Err(BadList::Empty));
+        assert_eq!(parse(""), Err(InvalidList::Empty));
         for bad in [
             format!("{SUM}\t/b"),
             format!("{SUM}\t/b\tx\ty"),
@@ -117,7 +116,7 @@ mod tests {
             good.trim_end().to_owned(),
         ] {
             let error = parse(&format!("{good}{bad}\n")).unwrap_err();
-            assert!(matches!(error, BadList::Line { line: 2, .. }), "{bad}: {error}");
+            assert!(matches!(error, InvalidList::Line { line: 2, .. }), "{bad}: {error}");
         }
     }
 }

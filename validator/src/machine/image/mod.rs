@@ -11,16 +11,16 @@ pub mod list;
 pub mod read;
 
 pub use document::Document;
-pub use read::{Unknown, examine};
+pub use read::{ExamineError, examine};
 
 use crate::machine::host::identity::Appliance;
 use crate::text::count;
 use compare::{Change, Difference};
-use driver::Driver;
+use driver::DriverImage;
 use std::fmt;
 
 /// The file in which the image identifies itself.
-pub const NAMES_ITSELF: &str = "/etc/firstlight/image.json";
+pub const IDENTITY_FILE: &str = "/etc/firstlight/image.json";
 /// The list of its files.
 pub const LIST: &str = "/usr/lib/firstlight/files";
 
@@ -30,20 +30,17 @@ pub const MADE_HERE: &[(&str, &str)] = &[
     ("/dev/", "the kernel's device nodes"),
     ("/proc/", "the kernel's processes"),
     ("/sys/", "the kernel's devices"),
-    (
-        "/run/",
-        "init's data about this boot, in memory; the driver that is mounted there is checked separately",
-    ),
+    ("/run/", "init's data about this boot, in memory; the driver that is mounted there is checked separately"),
     ("/tmp/", "in memory, for programs"),
     ("/newroot/", "where init mounts a workload's root before that becomes the root"),
     ("/.extra/", "data of the UEFI stub about its boot; nothing in the image reads it"),
     ("/etc/resolv.conf", "name servers, from DHCP or the configuration"),
     ("/etc/nccl.conf", "NCCL settings that init writes after the tests"),
-    (NAMES_ITSELF, "contains the list's hash, so the list cannot contain it"),
+    (IDENTITY_FILE, "contains the list's hash, so the list cannot contain it"),
     (LIST, "the list itself; image.json has its hash"),
 ];
 
-/// The result for an image.
+/// The result of examining an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Examined {
     /// Its identity.
@@ -53,7 +50,7 @@ pub struct Examined {
     /// The amount of hashed data, bytes.
     pub bytes: u64,
     /// The state of its driver image.
-    pub driver: Driver,
+    pub driver: DriverImage,
     /// All differences from the list, by path.
     pub differences: Vec<Difference>,
 }

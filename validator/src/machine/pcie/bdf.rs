@@ -39,12 +39,12 @@ impl JsonSchema for Bdf {
 /// The text that is not an address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not a PCI address; it looks like 0000:41:00.0")]
-pub struct BadBdf(pub String);
+pub struct InvalidBdf(pub String);
 
 impl FromStr for Bdf {
-    type Err = BadBdf;
+    type Err = InvalidBdf;
 
-    fn from_str(s: &str) -> Result<Self, BadBdf> {
+    fn from_str(s: &str) -> Result<Self, InvalidBdf> {
         let parse = || {
             let (domain, rest) = s.split_once(':')?;
             let (bus, rest) = rest.split_once(':')?;
@@ -61,7 +61,7 @@ impl FromStr for Bdf {
                 function: u8::try_from(hex(function, 1)?).ok().filter(|f| *f < 8)?,
             })
         };
-        parse().ok_or_else(|| BadBdf(s.to_owned()))
+        parse().ok_or_else(|| InvalidBdf(s.to_owned()))
     }
 }
 

@@ -9,33 +9,32 @@ use crate::machine::root::Root;
 
 /// A bridge's window in processor addresses, and the offset that is subtracted from them to get bus addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Window {
+pub(crate) struct BusWindow {
     start: u64,
     bytes: u64,
     offset: u64,
 }
 
 /// The windows of a bridge for which kernel and registers show the same size.
-pub(crate) fn windows(space: &ConfigSpace, resource: &str) -> Vec<Window> {
+pub(crate) fn windows(space: &ConfigSpace, resource: &str) -> Vec<BusWindow> {
     let kernel = resource::windows(resource);
-    let seen = |register: &config_space::Window| {
-        let same =
-            |w: &&resource::Window| w.prefetchable == register.prefetchable && w.bytes == register.bytes;
+    let seen = |register: &config_space::BridgeWindow| {
+        let same = |w: &&resource::ResourceWindow| w.prefetchable == register.prefetchable && w.bytes == register.bytes;
         let window = kernel.iter().find(same)?;
         let (start, bytes) = (window.start, window.bytes);
-        Some(Window { start, bytes, offset: start.wrapping_sub(register.base) })
+        Some(BusWindow { start, bytes, offset: start.wrapping_sub(register.base) })
     };
     space.windows.iter().filter_map(seen).collect()
 }
 
-/// The windows above every function of a running PC, whose host bridges add no offset. The registers of bridges are not a
-/// better source: the kernel writes a window's registers later than it assigns addresses in it.
-pub(crate) fn of_this_machine(root: &Root) -> Option<Vec<Vec<Window>>> {
-    let everything = Window { start: 0, bytes: u64::MAX, offset: 0 };
+/// The windows above every function of a running PC, whose host bridges add no offset. The registers of bridges are
+/// not a better source: the kernel writes a window's registers later than it assigns addresses in it.
+pub(crate) fn of_this_machine(root: &Root) -> Option<Vec<Vec<BusWindow>>> {
+    let everything = BusWindow { start: 0, bytes: u64::MAX, offset: 0 };
     (std::env::consts::ARCH == "x86_64" && root.is_live()).then(|| vec![vec![everything]])
 }
 
-impl Window {
+impl BusWindow {
     fn holds(&self, bar: &Bar) -> bool {
         let inside = bar.start.checked_sub(self.start).and_then(|from| from.checked_add(bar.bytes));
         inside.is_some_and(|end| end <= self.bytes)
@@ -45,7 +44,7 @@ impl Window {
 /// The expected bus address of `bar`: from the window of the nearest bridge `above` that contains it,
 /// otherwise from the function's `own` BARs, each with its register's content. One BAR at the processor's
 /// address shows that nothing is added; otherwise the BARs must agree. `None` if it is unknown.
-pub(crate) fn of(bar: &Bar, above: &[Vec<Window>], own: &[(Bar, Option<u64>)]) -> Option<u64> {
+pub(crate) fn of(bar: &Bar, above: &[Vec<BusWindow>], own: &[(Bar, Option<u64>)]) -> Option<u64> {
     let window = above.iter().flatten().find(|window| window.holds(bar)).map(|window| window.offset);
     window.or_else(|| constant(own)).map(|offset| bar.start.wrapping_sub(offset))
 }
@@ -76,7 +75,7 @@ mod tests {
     }
 
     /// The root port of a Raspberry Pi CM4.
-    fn cm4() -> Vec<Window> {
+    fn cm4() -> Vec<BusWindow> {
         let mut bytes = vec![0; 64];
         bytes[0x0e] = 1;
         bytes[0x20..0x24].copy_from_slice(&[0x00, 0xc0, 0xf0, 0xdf]);

@@ -81,9 +81,9 @@ fn narrowest(from: &Device, to: &Device, ports: &[&Device]) -> f64 {
 
 // The distance of every GPU to every RDMA device, and the nearest devices. Pure.
 
-/// A GPU's paths to the RDMA devices, in their order.
+/// The distances from one GPU to all RDMA devices, in the devices' order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ways {
+pub struct NicPaths {
     /// The GPU.
     pub gpu: Bdf,
     /// Name of a device and the path to it.
@@ -98,16 +98,16 @@ pub fn letters(kind: PathKind) -> String {
 
 /// The paths of every GPU, ordered by address.
 #[must_use]
-pub fn ways(fabric: &Fabric) -> Vec<Ways> {
+pub fn nic_paths(fabric: &Fabric) -> Vec<NicPaths> {
     let tree = Tree::of(fabric);
     let to = |gpu: Bdf| {
         let way = |bdf| between(&tree, gpu, bdf).map(|p| p.kind);
         fabric.rdma.iter().filter_map(|r| Some((r.name.clone(), way(r.bdf)?))).collect()
     };
-    fabric.gpus.iter().map(|gpu| Ways { gpu: *gpu, to: to(*gpu) }).collect()
+    fabric.gpus.iter().map(|gpu| NicPaths { gpu: *gpu, to: to(*gpu) }).collect()
 }
 
-impl Ways {
+impl NicPaths {
     /// The nearest devices and their distance.
     #[must_use]
     pub fn nearest(&self) -> Option<(PathKind, Vec<&str>)> {
@@ -160,10 +160,8 @@ mod tests {
 
     #[test]
     fn the_return_path_is_the_path_reversed() {
-        let (there, back) = (
-            way(&switches(), "0000:03:00.0", "0000:07:00.0"),
-            way(&switches(), "0000:07:00.0", "0000:03:00.0"),
-        );
+        let (there, back) =
+            (way(&switches(), "0000:03:00.0", "0000:07:00.0"), way(&switches(), "0000:07:00.0", "0000:03:00.0"));
         assert_eq!(there.0, back.0);
         assert_eq!(there.1, back.1.into_iter().rev().collect::<Vec<_>>());
     }
@@ -273,18 +271,14 @@ mod near_tests {
         };
         let far = nic("0000:81:00.0", None);
         devices.push(nic("0000:01:00.1", Some("0000:00:01.0")));
-        devices.push(super::super::model::Device {
-            numa: Some(1),
-            root_bus: Some("pci0000:80".into()),
-            ..far
-        });
+        devices.push(super::super::model::Device { numa: Some(1), root_bus: Some("pci0000:80".into()), ..far });
         let mut fabric = sample::fabric(devices);
         let rdma = |name: &str, at| Rdma { name: name.into(), bdf: sample::bdf(at) };
         fabric.rdma = vec![rdma("mlx5_0", "0000:01:00.1"), rdma("mlx5_1", "0000:81:00.0")];
-        let ways = ways(&fabric);
-        assert_eq!(ways[0].nearest(), Some((PathKind::Pix, vec!["mlx5_0"])));
-        assert_eq!(ways[1].nearest(), Some((PathKind::Phb, vec!["mlx5_0"])));
-        assert_eq!(letters(ways[1].to[1].1), "SYS");
-        assert_eq!(Ways { gpu: ways[0].gpu, to: vec![] }.nearest(), None);
+        let nic_paths = nic_paths(&fabric);
+        assert_eq!(nic_paths[0].nearest(), Some((PathKind::Pix, vec!["mlx5_0"])));
+        assert_eq!(nic_paths[1].nearest(), Some((PathKind::Phb, vec!["mlx5_0"])));
+        assert_eq!(letters(nic_paths[1].to[1].1), "SYS");
+        assert_eq!(NicPaths { gpu: nic_paths[0].gpu, to: vec![] }.nearest(), None);
     }
 }

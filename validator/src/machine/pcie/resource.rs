@@ -21,24 +21,20 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Bar>, String> {
 fn bar(index: u8, line: &str) -> Result<Option<Bar>, String> {
     let numbers: Option<Vec<u64>> = line.split_whitespace().map(number).collect();
     let Some([start, end, flags]) = numbers.as_deref() else {
-        return Err(format!(
-            "line {} is '{}', expected start, end and flags in hexadecimal",
-            index + 1,
-            quoted(line)
-        ));
+        return Err(format!("line {} is '{}', expected start, end and flags in hexadecimal", index + 1, quoted(line)));
     };
     if *flags == 0 {
         return Ok(None);
     }
     let bytes = end.checked_sub(*start).and_then(|b| b.checked_add(1));
-    let bytes = bytes
-        .ok_or_else(|| format!("line {} is '{}': the end is before the start", index + 1, quoted(line)))?;
+    let bytes =
+        bytes.ok_or_else(|| format!("line {} is '{}': the end is before the start", index + 1, quoted(line)))?;
     Ok(Some(Bar { index, start: *start, bytes, flags: *flags }))
 }
 
 /// A memory window of a bridge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Window {
+pub(crate) struct ResourceWindow {
     /// Its first address.
     pub(crate) start: u64,
     /// Its size, bytes.
@@ -48,16 +44,16 @@ pub(crate) struct Window {
 }
 
 /// The open memory windows of a bridge; malformed lines are skipped.
-pub(crate) fn windows(text: &str) -> Vec<Window> {
+pub(crate) fn windows(text: &str) -> Vec<ResourceWindow> {
     text.lines().skip(NO_WINDOWS).filter_map(window).collect()
 }
 
-fn window(line: &str) -> Option<Window> {
+fn window(line: &str) -> Option<ResourceWindow> {
     let mut numbers = line.split_whitespace().map(number);
     let (start, end, flags) = (numbers.next()??, numbers.next()??, numbers.next()??);
     let bytes = end.checked_sub(start)?.checked_add(1)?;
     let open = flags & MEMORY != 0 && start != 0;
-    open.then_some(Window { start, bytes, prefetchable: flags & PREFETCHABLE != 0 })
+    open.then_some(ResourceWindow { start, bytes, prefetchable: flags & PREFETCHABLE != 0 })
 }
 
 fn number(text: &str) -> Option<u64> {
@@ -74,10 +70,7 @@ mod tests {
                     0x0000028800000000 0x0000028fffffffff 0x000000000014220c\n\
                     0x0000000000000000 0x0000000000000000 0x0000000000000000";
         let bars = parse(text).unwrap();
-        assert_eq!(
-            bars.iter().map(|b| (b.index, b.bytes)).collect::<Vec<_>>(),
-            [(0, 16 << 20), (1, 32 << 30)]
-        );
+        assert_eq!(bars.iter().map(|b| (b.index, b.bytes)).collect::<Vec<_>>(), [(0, 16 << 20), (1, 32 << 30)]);
     }
 
     #[test]
@@ -91,7 +84,7 @@ mod tests {
         let none = "0x0 0x0 0x0\n".repeat(8);
         let at = |line: &str| windows(&format!("{none}{line}\n"));
         let found = at("0x0000004000000000 0x00000057ffffffff 0x000000000014220c");
-        assert_eq!(found, [Window { start: 0x40_0000_0000, bytes: 96 << 30, prefetchable: true }]);
+        assert_eq!(found, [ResourceWindow { start: 0x40_0000_0000, bytes: 96 << 30, prefetchable: true }]);
         assert!(!at("0xb2000000 0xb2ffffff 0x200")[0].prefetchable);
         for other in ["0x1000 0x1fff 0x100", "0x0 0xfff 0x2200", "0x2000 0x1000 0x200", "rubbish", ""] {
             assert_eq!(at(other), [], "{other}");

@@ -41,8 +41,7 @@ pub(crate) fn gpu(at: &str, parent: &str) -> Device {
 }
 
 pub(crate) fn with_acs(device: Device, ctrl: u16) -> Device {
-    let acs =
-        Acs { offset: 0x148, cap: 0x5f, ctrl, quirk: false, enabled: routing::acs_names(ctrl), egress: None };
+    let acs = Acs { offset: 0x148, cap: 0x5f, ctrl, quirk: false, enabled: routing::acs_names(ctrl), egress: None };
     Device { acs: Some(acs), ..device }
 }
 

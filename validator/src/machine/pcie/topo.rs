@@ -108,12 +108,8 @@ impl Topology {
     /// The table as `nvidia-smi topo -m` prints it, with tabs between the columns.
     #[must_use]
     pub fn text(&self) -> String {
-        let names: Vec<&str> = self
-            .gpus
-            .iter()
-            .map(|g| g.name.as_str())
-            .chain(self.nics.iter().map(|n| n.name.as_str()))
-            .collect();
+        let names: Vec<&str> =
+            self.gpus.iter().map(|g| g.name.as_str()).chain(self.nics.iter().map(|n| n.name.as_str())).collect();
         let mut text = format!("\t{}\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n", names.join("\t"));
         let affinities = self.gpus.iter().map(affinity).chain(std::iter::repeat(String::new()));
         for ((name, row), affinity) in names.iter().zip(&self.matrix).zip(affinities) {

@@ -1,8 +1,9 @@
-//! A recorded machine: what its kernel and GPU driver show, as one text file that a user can attach to a bug report. `take`
-//! records, `text` writes and reads the file, and `lay_out` unpacks it into a folder that a `Root` can use.
+//! A recorded machine: what its kernel and GPU driver show, as one text file that a user can attach to a bug report.
+//! `record` records a machine, `text` writes and reads the file, and `unpack` turns the file into a folder that a
+//! `Root` can use.
 //!
-//! The first line is `firstlight machine 1`. Empty lines and lines that begin with `#` are ignored. Every other line that does
-//! not begin with a tab is an entry, `KIND PATH`; the lines below it that begin with a tab are its content:
+//! The first line is `firstlight machine 1`. Empty lines and lines that begin with `#` are ignored. Every other line
+//! that does not begin with a tab is an entry, `KIND PATH`; the lines below it that begin with a tab are its content:
 //!
 //! - `folder`: none. Only empty folders need an entry.
 //! - `link`: one line, the target of the symbolic link.
@@ -12,13 +13,13 @@
 //! A path is relative to the machine's root, has no empty, `.` or `..` part, occurs once, and is not below a
 //! link or file. A device node is a `text` whose line is `c MAJOR MINOR`.
 
-mod lay_out;
-mod take;
+mod record;
 mod text;
+mod unpack;
 
-pub use lay_out::{OpenError, open};
-pub use take::{Taken, take};
-pub use text::Malformed;
+pub use record::{RecordResult, record};
+pub use text::ParseError;
+pub use unpack::{OpenError, open};
 
 use std::collections::BTreeMap;
 

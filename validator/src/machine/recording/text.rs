@@ -14,7 +14,7 @@ const LINE: usize = 16;
 /// A line that breaks the format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {why}")]
-pub struct Malformed {
+pub struct ParseError {
     /// Its number, from 1.
     pub line: usize,
     /// What is wrong with it.
@@ -34,26 +34,26 @@ impl Recording {
     ///
     /// # Errors
     /// The first line that breaks the format.
-    pub fn parse(text: &str) -> Result<Self, Malformed> {
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
         let mut recording = Self::default();
         for entry in entries(text)? {
             let line = entry.line;
-            add(&mut recording, &entry).map_err(|why| Malformed { line, why })?;
+            add(&mut recording, &entry).map_err(|why| ParseError { line, why })?;
         }
         Ok(recording)
     }
 }
 
-fn entries(text: &str) -> Result<Vec<Entry<'_>>, Malformed> {
+fn entries(text: &str) -> Result<Vec<Entry<'_>>, ParseError> {
     let mut lines = (1..).zip(text.lines());
     if lines.next().is_none_or(|(_, first)| first != FIRST) {
-        return Err(Malformed { line: 1, why: format!("a recorded machine begins with '{FIRST}'") });
+        return Err(ParseError { line: 1, why: format!("a recorded machine begins with '{FIRST}'") });
     }
     let mut entries = Vec::<Entry<'_>>::new();
     for (line, text) in lines.filter(|(_, text)| !text.is_empty() && !text.starts_with('#')) {
         match (text.strip_prefix('\t'), entries.last_mut()) {
             (Some(content), Some(entry)) => entry.content.push(content),
-            (Some(_), None) => return Err(Malformed { line, why: "content before the first entry".into() }),
+            (Some(_), None) => return Err(ParseError { line, why: "content before the first entry".into() }),
             (None, _) => {
                 let (kind, path) = text.split_once(' ').unwrap_or((text, ""));
                 entries.push(Entry { line, kind, path, content: Vec::new() });
@@ -107,9 +107,7 @@ fn bytes(lines: &[&str]) -> Result<Vec<u8>, String> {
                 bytes.resize(bytes.len() + count, 0);
             }
             None => {
-                bytes.extend(
-                    hexadecimal(line).ok_or_else(|| format!("'{}' is not hexadecimal", shown(line)))?,
-                );
+                bytes.extend(hexadecimal(line).ok_or_else(|| format!("'{}' is not hexadecimal", shown(line)))?);
             }
         }
     }
@@ -117,8 +115,7 @@ fn bytes(lines: &[&str]) -> Result<Vec<u8>, String> {
 }
 
 fn hexadecimal(line: &str) -> Option<Vec<u8>> {
-    let digits: Option<Vec<u8>> =
-        line.chars().map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok())).collect();
+    let digits: Option<Vec<u8>> = line.chars().map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok())).collect();
     let (pairs, rest) = digits.as_ref()?.as_chunks::<2>();
     rest.is_empty().then(|| pairs.iter().map(|[high, low]| high << 4 | low).collect())
 }
@@ -216,10 +213,7 @@ mod tests {
             ("\tx\n", "line 2: content before the first entry"),
             ("text ../etc/passwd\n", "line 2: '../etc/passwd' is not a path below the machine's root"),
             ("text /etc/passwd\n", "line 2: '/etc/passwd' is not a path below the machine's root"),
-            (
-                "mode a\n\t644\n",
-                "line 2: 'mode' with 1 lines is not a valid entry; allowed: folder, link, text, bytes",
-            ),
+            ("mode a\n\t644\n", "line 2: 'mode' with 1 lines is not a valid entry; allowed: folder, link, text, bytes"),
             ("link a\n\t/etc\ntext a/passwd\n", "line 4: 'a/passwd' is below 'a', which is not a folder"),
             ("text a/passwd\nlink a\n\t/etc\n", "line 3: 'a' has entries below it, so it must be a folder"),
             ("text a\ntext a\n", "line 3: 'a' appears twice"),

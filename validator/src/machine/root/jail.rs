@@ -2,8 +2,7 @@
 //! inside the machine: neither an absolute link nor one with many `..` leads out of it.
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, openat, openat2, readlinkat, statat,
-    unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, openat, openat2, readlinkat, statat, unlinkat,
 };
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -181,9 +180,7 @@ mod tests {
         assert_eq!(resolved(&root, Path::new("in/up")).unwrap(), Path::new("out/file"));
         assert!(entries(&root, Path::new("folder")).is_err());
         assert!(remove(&root, Path::new("folder/file")).is_err() && dir.path().join("out/file").exists());
-        assert!(
-            stat(&root, Path::new("folder/file")).is_err() && link(&root, Path::new("folder/x")).is_err()
-        );
+        assert!(stat(&root, Path::new("folder/file")).is_err() && link(&root, Path::new("folder/x")).is_err());
     }
 
     #[test]

@@ -283,14 +283,9 @@ mod tests {
         let (live, dir) = (Root::new("/"), tempfile::tempdir().unwrap());
         assert_eq!(live.character_device("dev/null").unwrap(), (1, 3));
         fs::write(dir.path().join("node"), "c 1 3").unwrap();
-        assert!(
-            live.character_device(dir.path().join("node")).is_err(),
-            "only a recording represents it like this"
-        );
+        assert!(live.character_device(dir.path().join("node")).is_err(), "only a recording represents it like this");
         let recorded = Root::new(dir.path());
-        for (text, device) in
-            [("c 195 255\n", Some((195, 255))), ("b 8 0\n", None), ("", None), ("c 195 0 1", None)]
-        {
+        for (text, device) in [("c 195 255\n", Some((195, 255))), ("b 8 0\n", None), ("", None), ("c 195 0 1", None)] {
             fs::write(dir.path().join("node"), text).unwrap();
             assert_eq!(recorded.character_device("node").ok(), device, "{text}");
         }

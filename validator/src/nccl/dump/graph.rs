@@ -28,7 +28,7 @@ pub enum Pattern {
     Other(u32),
 }
 
-/// One graph.
+/// The channels that NCCL built for one communication pattern.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Graph {
     /// NCCL's number: 0 ring, 1 tree, 2 collnet, 3 NVLS.
@@ -92,17 +92,17 @@ impl Graph {
 
 /// NVML's number of a GPU. Older versions write it in decimal, newer ones in hexadecimal, with the number of
 /// the host in the uppermost byte (`NCCL_TOPO_ID`; seen in NCCL 2.28.9: `dev="0x1"`).
-struct Device(u64);
+struct DeviceNumber(u64);
 
 /// The bits that hold the GPU's number.
-const LOCAL: u64 = (1 << 56) - 1;
+const DEVICE_BITS: u64 = (1 << 56) - 1;
 
-impl FromStr for Device {
+impl FromStr for DeviceNumber {
     type Err = ParseIntError;
 
     fn from_str(text: &str) -> Result<Self, ParseIntError> {
         match text.strip_prefix("0x") {
-            Some(digits) => u64::from_str_radix(digits, 16).map(|id| Self(id & LOCAL)),
+            Some(digits) => u64::from_str_radix(digits, 16).map(|id| Self(id & DEVICE_BITS)),
             None => text.parse().map(Self),
         }
     }
@@ -118,7 +118,7 @@ pub fn graphs(text: &str) -> Result<Vec<Graph>, BadDump> {
     let found = top.children().filter(|n| n.has_tag_name("graph"));
     let graphs = found.map(|n| graph(&dump, n)).collect::<Result<Vec<_>, _>>()?;
     if graphs.is_empty() {
-        return Err(dump.bad(top, "there is no <graph>".to_owned()));
+        return Err(dump.error(top, "there is no <graph>".to_owned()));
     }
     Ok(graphs)
 }
@@ -126,28 +126,28 @@ pub fn graphs(text: &str) -> Result<Vec<Graph>, BadDump> {
 fn graph(dump: &Dump<'_>, node: Node<'_, '_>) -> Result<Graph, BadDump> {
     let channels = node.children().filter(|n| n.has_tag_name("channel"));
     let channels = channels.map(|n| channel(dump, n)).collect::<Result<Vec<_>, _>>()?;
-    let expected: usize = dump.needed(node, "nchannels")?;
+    let expected: usize = dump.required(node, "nchannels")?;
     if expected != channels.len() {
         let what = format!("nchannels=\"{expected}\", but there are {}", channels.len());
-        return Err(dump.bad(node, what));
+        return Err(dump.error(node, what));
     }
-    let gb_s: f64 = dump.needed(node, "speedintra")?;
+    let gb_s: f64 = dump.required(node, "speedintra")?;
     if !gb_s.is_finite() || gb_s < 0.0 {
-        return Err(dump.bad(node, format!("speedintra=\"{gb_s}\" is not a speed")));
+        return Err(dump.error(node, format!("speedintra=\"{gb_s}\" is not a speed")));
     }
     Ok(Graph {
-        id: dump.needed(node, "id")?,
-        pattern: Pattern::of(dump.needed(node, "pattern")?),
+        id: dump.required(node, "id")?,
+        pattern: Pattern::of(dump.required(node, "pattern")?),
         gb_s,
-        distance: dump.needed(node, "typeintra")?,
+        distance: dump.required(node, "typeintra")?,
         channels,
     })
 }
 
 fn channel(dump: &Dump<'_>, node: Node<'_, '_>) -> Result<Vec<Hop>, BadDump> {
     let hop = |n| {
-        let Device(dev) = dump.needed(n, "dev")?;
-        Ok(Hop { dev, rank: dump.known(n, "rank")?.map(Rank::new) })
+        let DeviceNumber(dev) = dump.required(n, "dev")?;
+        Ok(Hop { dev, rank: dump.optional(n, "rank")?.map(Rank::new) })
     };
     node.children().filter(|n| n.has_tag_name("gpu")).map(hop).collect()
 }

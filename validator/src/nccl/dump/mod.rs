@@ -46,25 +46,25 @@ impl<'a> Dump<'a> {
         if top.has_tag_name(root) {
             return Ok(dump);
         }
-        Err(dump.bad(top, format!("<{}> where <{root}> belongs", top.tag_name().name())))
+        Err(dump.error(top, format!("<{}> where <{root}> belongs", top.tag_name().name())))
     }
 
-    fn bad(&self, node: Node<'_, '_>, what: String) -> BadDump {
+    fn error(&self, node: Node<'_, '_>, what: String) -> BadDump {
         let line = self.document.text_pos_at(node.range().start).row;
         BadDump { dump: self.name, line, what }
     }
 
     /// A required attribute.
-    fn needed<T: FromStr>(&self, node: Node<'_, '_>, attribute: &str) -> Result<T, BadDump> {
-        let missing = || self.bad(node, format!("<{}> lacks {attribute}", node.tag_name().name()));
-        self.known(node, attribute)?.ok_or_else(missing)
+    fn required<T: FromStr>(&self, node: Node<'_, '_>, attribute: &str) -> Result<T, BadDump> {
+        let missing = || self.error(node, format!("<{}> lacks {attribute}", node.tag_name().name()));
+        self.optional(node, attribute)?.ok_or_else(missing)
     }
 
     /// An attribute that not every version writes.
-    fn known<T: FromStr>(&self, node: Node<'_, '_>, attribute: &str) -> Result<Option<T>, BadDump> {
+    fn optional<T: FromStr>(&self, node: Node<'_, '_>, attribute: &str) -> Result<Option<T>, BadDump> {
         let Some(text) = node.attribute(attribute) else { return Ok(None) };
         let name = node.tag_name().name();
-        let bad = |_| self.bad(node, format!("{attribute}=\"{text}\" of <{name}> cannot be read"));
+        let bad = |_| self.error(node, format!("{attribute}=\"{text}\" of <{name}> cannot be read"));
         text.trim().parse().map(Some).map_err(bad)
     }
 }
@@ -98,21 +98,22 @@ pub fn topology(text: &str) -> Result<Topology, BadDump> {
     let all = dump.document.descendants();
     let gpus = all.filter(|n| n.has_tag_name("gpu")).map(|n| gpu(&dump, n)).collect::<Result<Vec<_>, _>>()?;
     if gpus.is_empty() {
-        return Err(dump.bad(dump.document.root_element(), "there is no <gpu>".to_owned()));
+        return Err(dump.error(dump.document.root_element(), "there is no <gpu>".to_owned()));
     }
     Ok(Topology { gpus })
 }
 
 fn gpu(dump: &Dump<'_>, node: Node<'_, '_>) -> Result<Gpu, BadDump> {
-    let bdf = slot(dump, node)?.ok_or_else(|| dump.bad(node, "<gpu> outside of a <pci>".to_owned()))?;
-    let (dev, rank) = (dump.needed(node, "dev")?, dump.known(node, "rank")?.map(Rank::new));
-    Ok(Gpu { dev, rank, bdf, sm: dump.needed(node, "sm")? })
+    let outside = || dump.error(node, "<gpu> outside of a <pci>".to_owned());
+    let bdf = pci_address(dump, node)?.ok_or_else(outside)?;
+    let (dev, rank) = (dump.required(node, "dev")?, dump.optional(node, "rank")?.map(Rank::new));
+    Ok(Gpu { dev, rank, bdf, sm: dump.required(node, "sm")? })
 }
 
 /// The PCIe function of a device.
-fn slot(dump: &Dump<'_>, node: Node<'_, '_>) -> Result<Option<Bdf>, BadDump> {
+fn pci_address(dump: &Dump<'_>, node: Node<'_, '_>) -> Result<Option<Bdf>, BadDump> {
     let Some(pci) = node.ancestors().find(|n| n.has_tag_name("pci")) else { return Ok(None) };
-    dump.needed(pci, "busid").map(Some)
+    dump.required(pci, "busid").map(Some)
 }
 
 #[cfg(test)]
@@ -169,10 +170,8 @@ mod tests {
     fn gpus_are_read_among_other_elements() {
         let topology = topology(SYSTEM).unwrap();
         let gpus: Vec<_> = topology.gpus.iter().map(|g| (g.dev, g.rank, g.bdf.to_string(), g.sm)).collect();
-        let expected = [
-            (0, Some(1.into()), "0000:41:00.0".to_owned(), 89),
-            (1, Some(0.into()), "0000:81:00.0".to_owned(), 90),
-        ];
+        let expected =
+            [(0, Some(1.into()), "0000:41:00.0".to_owned(), 89), (1, Some(0.into()), "0000:81:00.0".to_owned(), 90)];
         assert_eq!(gpus, expected);
     }
 
@@ -180,19 +179,10 @@ mod tests {
     fn graphs_are_read_and_their_gpus_become_ranks() {
         let graphs = graphs(GRAPHS).unwrap();
         let ring = &graphs[0];
-        assert_eq!(
-            (ring.id, ring.pattern, ring.gb_s, ring.distance),
-            (0, Pattern::Ring, 12.5, Distance::Sys)
-        );
-        assert_eq!(
-            ring.orders(&topology(SYSTEM).unwrap()),
-            Some(vec![Rank::list([1, 0]), Rank::list([0, 1])])
-        );
+        assert_eq!((ring.id, ring.pattern, ring.gb_s, ring.distance), (0, Pattern::Ring, 12.5, Distance::Sys));
+        assert_eq!(ring.orders(&topology(SYSTEM).unwrap()), Some(vec![Rank::list([1, 0]), Rank::list([0, 1])]));
         assert_eq!((graphs[1].pattern, graphs[1].channels.len()), (Pattern::Other(9), 0));
-        assert_eq!(
-            (Pattern::Ring.to_string(), Pattern::Other(9).to_string()),
-            ("ring".into(), "pattern 9".into())
-        );
+        assert_eq!((Pattern::Ring.to_string(), Pattern::Other(9).to_string()), ("ring".into(), "pattern 9".into()));
         let other = topology(&SYSTEM.replace("dev=\"0\"", "dev=\"7\"")).unwrap();
         assert_eq!(ring.orders(&other), None);
     }
@@ -219,17 +209,11 @@ mod tests {
         let error = |from: &str, to: &str| graphs(&GRAPHS.replace(from, to)).unwrap_err().to_string();
         let counted = error("nchannels=\"2\"", "nchannels=\"3\"");
         assert_eq!(counted, "NCCL's graph dump, line 2: nchannels=\"3\", but there are 2");
+        assert!(error("speedintra=\"12.5\"", "speedintra=\"inf\"").ends_with("speedintra=\"inf\" is not a speed"));
         assert!(
-            error("speedintra=\"12.5\"", "speedintra=\"inf\"").ends_with("speedintra=\"inf\" is not a speed")
+            error("typeintra=\"SYS\"", "typeintra=\"QPI\"").ends_with("typeintra=\"QPI\" of <graph> cannot be read")
         );
-        assert!(
-            error("typeintra=\"SYS\"", "typeintra=\"QPI\"")
-                .ends_with("typeintra=\"QPI\" of <graph> cannot be read")
-        );
-        assert_eq!(
-            graphs("<graphs/>").unwrap_err().to_string(),
-            "NCCL's graph dump, line 1: there is no <graph>"
-        );
+        assert_eq!(graphs("<graphs/>").unwrap_err().to_string(), "NCCL's graph dump, line 1: there is no <graph>");
     }
 
     #[test]

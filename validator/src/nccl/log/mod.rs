@@ -6,22 +6,22 @@ mod network;
 mod proof;
 mod scan;
 
-pub use proof::{Expect, Pairs, Proof};
-pub use scan::Via;
+pub use proof::{ExpectedTransport, Pairs, Proof};
+pub use scan::Transport;
 
 use crate::machine::Rank;
-use scan::{after, number, setting};
+use scan::{number, setting, split_at_mark};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Everything that was recognized in a log.
+/// Everything that was recognized in NCCL's log.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Said {
+pub struct NcclLog {
     /// NCCL's version as printed: `2.28.9+cuda13.0`.
     pub version: Option<String>,
     /// Every connection, in the order of the lines.
     pub links: Vec<Link>,
     /// The order of the ranks on each channel.
-    pub rings: Vec<Ring>,
+    pub rings: Vec<ChannelRing>,
     /// The settings that NCCL found, each name and value once: ours, or from the host's `/etc/nccl.conf`.
     pub settings: Vec<(String, String)>,
     /// Warnings, each once.
@@ -43,10 +43,10 @@ pub struct Link {
     pub from: Rank,
     /// The receiving rank.
     pub to: Rank,
-    /// The half of the connection that the line is about.
-    pub half: Half,
+    /// The side of the connection that the line is about.
+    pub side: LinkSide,
     /// The transport.
-    pub via: Via,
+    pub transport: Transport,
     /// The text after the transport's name: `/read`, `/direct/direct`, `/IB/0/GDRDMA`.
     pub suffix: String,
 }
@@ -55,13 +55,13 @@ impl Link {
     /// The transport as NCCL wrote it.
     #[must_use]
     pub fn text(&self) -> String {
-        format!("{}{}", self.via, self.suffix)
+        format!("{}{}", self.transport, self.suffix)
     }
 }
 
-/// Over a network each side logs its half, otherwise the sender logs both.
+/// Over a network each side logs its own line; otherwise the sender logs one for both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Half {
+pub enum LinkSide {
     /// The sender's.
     Send,
     /// The receiver's.
@@ -72,7 +72,7 @@ pub enum Half {
 
 /// One channel's ring: each rank sends to the next, the last to the first.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ring {
+pub struct ChannelRing {
     /// Its channel.
     pub channel: u32,
     /// How many channels there are.
@@ -81,24 +81,24 @@ pub struct Ring {
     pub order: Vec<Rank>,
 }
 
-impl Said {
+impl NcclLog {
     /// Parses a log.
     #[must_use]
     pub fn read(log: &str) -> Self {
-        let mut said = Self::default();
+        let mut parsed = Self::default();
         let mut settings = BTreeSet::new();
         for line in log.lines() {
             let line = line.trim();
-            match after(line, &[" NCCL WARN ", " NCCL INFO "]) {
-                Some((" NCCL WARN ", message)) => said.warned(message),
-                Some((_, message)) => said.info(message, &mut settings),
+            match split_at_mark(line, &[" NCCL WARN ", " NCCL INFO "]) {
+                Some((" NCCL WARN ", message)) => parsed.warned(message),
+                Some((_, message)) => parsed.info(message, &mut settings),
                 // At level VERSION, and before 2.20 at every level, this line has no prefix.
-                None if line.starts_with("NCCL version ") => said.info(line, &mut settings),
+                None if line.starts_with("NCCL version ") => parsed.info(line, &mut settings),
                 None => {}
             }
         }
-        said.settings = settings.into_iter().collect();
-        said
+        parsed.settings = settings.into_iter().collect();
+        parsed
     }
 
     /// The number of channels of the rings.
@@ -109,28 +109,27 @@ impl Said {
 
     /// The transports from each rank to each other.
     #[must_use]
-    pub fn transports(&self) -> Vec<(Rank, Rank, Vec<Via>)> {
+    pub fn transports(&self) -> Vec<(Rank, Rank, Vec<Transport>)> {
         let mut pairs = BTreeMap::<_, BTreeSet<_>>::new();
         for link in &self.links {
-            pairs.entry((link.from, link.to)).or_default().insert(link.via.clone());
+            pairs.entry((link.from, link.to)).or_default().insert(link.transport.clone());
         }
         pairs.into_iter().map(|((from, to), via)| (from, to, via.into_iter().collect())).collect()
     }
 
     /// Settings that are not ours: in effect although not requested, or with another value.
     #[must_use]
-    pub fn foreign(&self, ours: &[(String, String)]) -> Vec<(String, String)> {
-        let is_ours =
-            |(name, value): &&(String, String)| ours.iter().any(|(n, v)| n == name && same(v, value));
+    pub fn foreign_settings(&self, ours: &[(String, String)]) -> Vec<(String, String)> {
+        let is_ours = |(name, value): &&(String, String)| ours.iter().any(|(n, v)| n == name && same(v, value));
         self.settings.iter().filter(|s| !is_ours(s)).cloned().collect()
     }
 
     fn warned(&mut self, message: &str) {
         if let Some(pair) = scan::no_transport(message) {
-            note(&mut self.unconnected, pair);
+            push_new(&mut self.unconnected, pair);
         }
         self.p2p_message(message);
-        note(&mut self.warnings, message.to_owned());
+        push_new(&mut self.warnings, message.to_owned());
     }
 
     fn info(&mut self, message: &str, settings: &mut BTreeSet<(String, String)>) {
@@ -147,7 +146,7 @@ impl Said {
 
     fn p2p_message(&mut self, message: &str) {
         if message.starts_with("P2P is disabled between") {
-            note(&mut self.p2p_disabled, message.to_owned());
+            push_new(&mut self.p2p_disabled, message.to_owned());
         }
     }
 
@@ -156,7 +155,7 @@ impl Said {
         if text.contains("->") {
             match scan::link(text) {
                 Some(link) => self.links.push(link),
-                None => note(&mut self.unread, text.to_owned()),
+                None => push_new(&mut self.unread, text.to_owned()),
             }
         } else if let Some(ring) = ring(text) {
             self.rings.push(ring);
@@ -164,12 +163,11 @@ impl Said {
     }
 }
 
-fn ring(text: &str) -> Option<Ring> {
+fn ring(text: &str) -> Option<ChannelRing> {
     let (channels, order) = text.split_once(" :")?;
     let (channel, of) = channels.trim().split_once('/')?;
-    let order =
-        order.split_whitespace().map(|rank| number(rank).map(Rank::new)).collect::<Option<Vec<_>>>()?;
-    Some(Ring { channel: number(channel)?, of: number(of)?, order })
+    let order = order.split_whitespace().map(|rank| number(rank).map(Rank::new)).collect::<Option<Vec<_>>>()?;
+    Some(ChannelRing { channel: number(channel)?, of: number(of)?, order })
 }
 
 /// NCCL prints numbers as it parsed them: `0x1` becomes `1`.
@@ -182,10 +180,10 @@ fn same(ours: &str, printed: &str) -> bool {
     ours.eq_ignore_ascii_case(printed) || whole(ours).is_some_and(|value| whole(printed) == Some(value))
 }
 
-/// The most distinct entries that are kept; one is enough for a doubt or a contradiction.
+/// The most distinct entries that are kept; one is enough to make the proof fail.
 const MOST: usize = 256;
 
-fn note<T: PartialEq>(list: &mut Vec<T>, item: T) {
+fn push_new<T: PartialEq>(list: &mut Vec<T>, item: T) {
     if list.len() < MOST && !list.contains(&item) {
         list.push(item);
     }

@@ -1,11 +1,11 @@
 //! What a log proves about the network between nodes.
 
-use super::{Half, Pairs, Proof, Said, Via};
+use super::{LinkSide, NcclLog, Pairs, Proof, Transport};
 use crate::machine::Rank;
 use crate::nccl::ranks::NetworkKind;
 use std::collections::{BTreeMap, BTreeSet};
 
-impl Said {
+impl NcclLog {
     /// Judges whether all data between `ranks` ranks on several nodes used the network that was allowed. `node` returns a
     /// rank's node. NCCL names the network in both ranks' lines: `NET/Socket/0`, `NET/IB/0`, `NET/IB/0/GDRDMA`.
     #[must_use]
@@ -13,7 +13,7 @@ impl Said {
         let between: Vec<_> = self.links.iter().filter(|link| node(link.from) != node(link.to)).collect();
         let wrong: BTreeSet<_> = between
             .iter()
-            .filter(|link| link.via != Via::Net || !is_of(kind, &link.suffix))
+            .filter(|link| link.transport != Transport::Net || !is_of(kind, &link.suffix))
             .map(|link| format!("{} -> {} via {}", link.from, link.to, link.text()))
             .collect();
         let none = self.unconnected.iter().map(|(a, b)| format!("no transport between ranks {a} and {b}"));
@@ -21,12 +21,12 @@ impl Said {
         if !wrong.is_empty() {
             return Proof::Disproven(wrong);
         }
-        if let Some(why) = self.doubt(ranks, Pairs::Ring) {
+        if let Some(why) = self.missing_evidence(ranks, Pairs::Ring) {
             return Proof::Unproven(why);
         }
-        let mut pairs = BTreeMap::<_, BTreeSet<Half>>::new();
+        let mut pairs = BTreeMap::<_, BTreeSet<LinkSide>>::new();
         for link in &between {
-            pairs.entry((link.from, link.to)).or_default().insert(link.half);
+            pairs.entry((link.from, link.to)).or_default().insert(link.side);
         }
         if pairs.is_empty() {
             return Proof::Unproven("NCCL logged no connection between nodes".to_owned());
@@ -34,11 +34,7 @@ impl Said {
         let names: BTreeSet<_> = between.iter().map(|link| short(&link.text())).collect();
         let names: Vec<_> = names.into_iter().collect();
         let ordered = if pairs.len() == 1 { "ordered pair" } else { "ordered pairs" };
-        Proof::Proven(format!(
-            "{} for {} {ordered} of ranks on different nodes",
-            names.join(" and "),
-            pairs.len()
-        ))
+        Proof::Proven(format!("{} for {} {ordered} of ranks on different nodes", names.join(" and "), pairs.len()))
     }
 }
 
@@ -66,11 +62,9 @@ mod tests {
         let mut log = "vm:1:1 [0] NCCL INFO Channel 00/01 : 0 1 2 3\n".to_owned();
         for (from, to) in [(0, 1), (1, 2), (2, 3), (3, 0)] {
             let inside = from / 2 == to / 2;
-            let lines =
-                if inside { vec![("", "P2P/CUMEM")] } else { vec![("[send] ", way), ("[receive] ", way)] };
+            let lines = if inside { vec![("", "P2P/CUMEM")] } else { vec![("[send] ", way), ("[receive] ", way)] };
             for (half, way) in lines {
-                let line =
-                    format!("vm:1:1 [0] NCCL INFO Channel 00/0 : {from}[0] -> {to}[1] {half}via {way}\n");
+                let line = format!("vm:1:1 [0] NCCL INFO Channel 00/0 : {from}[0] -> {to}[1] {half}via {way}\n");
                 log += &line;
             }
         }
@@ -79,7 +73,7 @@ mod tests {
     }
 
     fn proof(log: &str, kind: NetworkKind) -> Proof {
-        Said::read(log).proves_network(4, &|rank| rank.index() / 2, kind)
+        NcclLog::read(log).proves_network(4, &|rank| rank.index() / 2, kind)
     }
 
     #[test]

@@ -2,14 +2,14 @@
 //! nothing about a pair that must have been connected, or something that is unknown here, the transport is
 //! unproven.
 
-use super::{Half, Link, Said};
+use super::{Link, LinkSide, NcclLog};
 use crate::machine::Rank;
 use crate::text::count;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The transport that an arm allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Expect {
+pub enum ExpectedTransport {
     /// All GPUs reach each other's memory.
     P2p,
     /// No GPU reaches another one's memory.
@@ -25,7 +25,7 @@ pub enum Pairs {
     All,
 }
 
-/// The result.
+/// What a log proves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Proof {
     /// As expected; the transports, and the number of pairs.
@@ -36,11 +36,11 @@ pub enum Proof {
     Unproven(String),
 }
 
-impl Said {
+impl NcclLog {
     /// Judges whether `ranks` ranks were connected as expected.
     #[must_use]
-    pub fn proves(&self, ranks: usize, expect: Expect, pairs: Pairs) -> Proof {
-        self.proves_within(ranks, expect, pairs, &|_, _| true)
+    pub fn proves(&self, ranks: usize, expected: ExpectedTransport, pairs: Pairs) -> Proof {
+        self.proves_within(ranks, expected, pairs, &|_, _| true)
     }
 
     /// The same if not all ranks can reach each other: any transport is accepted between two ranks that are not
@@ -49,38 +49,38 @@ impl Said {
     pub fn proves_within(
         &self,
         ranks: usize,
-        expect: Expect,
+        expected: ExpectedTransport,
         pairs: Pairs,
         together: &dyn Fn(Rank, Rank) -> bool,
     ) -> Proof {
-        let against = self.against(expect, together);
-        if !against.is_empty() {
-            return Proof::Disproven(against);
+        let contradictions = self.contradictions(expected, together);
+        if !contradictions.is_empty() {
+            return Proof::Disproven(contradictions);
         }
-        match self.doubt(ranks, pairs) {
+        match self.missing_evidence(ranks, pairs) {
             Some(why) => Proof::Unproven(why),
             None => Proof::Proven(self.summary(ranks)),
         }
     }
 
     /// Everything that contradicts the expectation.
-    fn against(&self, expect: Expect, together: &dyn Fn(Rank, Rank) -> bool) -> Vec<String> {
-        let wanted = expect == Expect::P2p;
+    fn contradictions(&self, expected: ExpectedTransport, together: &dyn Fn(Rank, Rank) -> bool) -> Vec<String> {
+        let wanted = expected == ExpectedTransport::P2p;
         let mut wrong = BTreeMap::<_, BTreeSet<u32>>::new();
-        let expected = self.links.iter().filter(|l| !wanted || together(l.from, l.to));
-        for link in expected.filter(|l| l.via.is_p2p() == Some(!wanted)) {
+        let judged = self.links.iter().filter(|l| !wanted || together(l.from, l.to));
+        for link in judged.filter(|l| l.transport.is_p2p() == Some(!wanted)) {
             wrong.entry((link.from, link.to, link.text())).or_default().insert(link.channel);
         }
-        let links = wrong.iter().map(|((from, to, text), on)| {
-            format!("{from} -> {to} via {text} on {}", count(on.len(), "channel"))
-        });
+        let links = wrong
+            .iter()
+            .map(|((from, to, text), on)| format!("{from} -> {to} via {text} on {}", count(on.len(), "channel")));
         let none = self.unconnected.iter().map(|(a, b)| format!("no transport between ranks {a} and {b}"));
         let disabled = self.p2p_disabled.iter().filter(|_| wanted).cloned();
         links.chain(none).chain(disabled).collect()
     }
 
-    /// The first reason to doubt.
-    pub(super) fn doubt(&self, ranks: usize, pairs: Pairs) -> Option<String> {
+    /// Why the log is not sufficient evidence: the first reason; `None` if it is sufficient.
+    pub(super) fn missing_evidence(&self, ranks: usize, pairs: Pairs) -> Option<String> {
         if ranks < 2 {
             return Some(format!("{ranks} ranks have no connections"));
         }
@@ -90,11 +90,10 @@ impl Said {
         if self.links.is_empty() {
             return Some("NCCL logged no connection".to_owned());
         }
-        if let Some(link) = self.links.iter().find(|l| l.via.is_p2p().is_none()) {
-            return Some(format!("unknown transport: {} -> {} via {}", link.from, link.to, link.via));
+        if let Some(link) = self.links.iter().find(|l| l.transport.is_p2p().is_none()) {
+            return Some(format!("unknown transport: {} -> {} via {}", link.from, link.to, link.transport));
         }
-        let strange =
-            |link: &&Link| link.from.index() >= ranks || link.to.index() >= ranks || link.from == link.to;
+        let strange = |link: &&Link| link.from.index() >= ranks || link.to.index() >= ranks || link.from == link.to;
         if let Some(link) = self.links.iter().find(strange) {
             return Some(format!("a connection {} -> {} among {ranks} ranks", link.from, link.to));
         }
@@ -132,27 +131,23 @@ impl Said {
     }
 
     fn summary(&self, ranks: usize) -> String {
-        let via: BTreeSet<_> = self.links.iter().map(|l| l.via.clone()).collect();
-        let via: Vec<_> = via.iter().map(ToString::to_string).collect();
+        let transports: BTreeSet<_> = self.links.iter().map(|l| l.transport.clone()).collect();
+        let transports: Vec<_> = transports.iter().map(ToString::to_string).collect();
         let pairs = connected(self.links.iter(), |link| (link.from, link.to)).len();
         let on: BTreeSet<_> = self.links.iter().map(|l| l.channel).collect();
         let all = ranks.saturating_mul(ranks.saturating_sub(1));
-        format!(
-            "{} between {pairs} of {all} ordered pairs, {}",
-            via.join(" and "),
-            count(on.len(), "channel")
-        )
+        format!("{} between {pairs} of {all} ordered pairs, {}", transports.join(" and "), count(on.len(), "channel"))
     }
 }
 
 /// Connections that both sides logged.
 fn connected<'a, K: Ord>(links: impl Iterator<Item = &'a Link>, key: impl Fn(&Link) -> K) -> BTreeSet<K> {
-    let mut halves = BTreeMap::<K, BTreeSet<Half>>::new();
+    let mut sides = BTreeMap::<K, BTreeSet<LinkSide>>::new();
     for link in links {
-        halves.entry(key(link)).or_default().insert(link.half);
+        sides.entry(key(link)).or_default().insert(link.side);
     }
-    let whole = |seen: &BTreeSet<Half>| seen.contains(&Half::Both) || seen.len() == 2;
-    halves.into_iter().filter(|(_, seen)| whole(seen)).map(|(key, _)| key).collect()
+    let complete = |seen: &BTreeSet<LinkSide>| seen.contains(&LinkSide::Both) || seen.len() == 2;
+    sides.into_iter().filter(|(_, seen)| complete(seen)).map(|(key, _)| key).collect()
 }
 
 fn more(missing: usize) -> String {

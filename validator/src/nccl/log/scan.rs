@@ -1,12 +1,12 @@
 //! Parsers for parts of NCCL's lines: messages, links and their transports, settings. All return `None` for unknown input.
 
-use super::{Half, Link};
+use super::{Link, LinkSide};
 use crate::machine::Rank;
 use std::fmt;
 use std::str::FromStr;
 
 /// The first of `marks` in a line, and the text after it.
-pub(super) fn after<'a>(line: &'a str, marks: &[&'static str]) -> Option<(&'static str, &'a str)> {
+pub(super) fn split_at_mark<'a>(line: &'a str, marks: &[&'static str]) -> Option<(&'static str, &'a str)> {
     let found = marks.iter().filter_map(|mark| line.split_once(mark).map(|parts| (*mark, parts)));
     let (mark, (_, message)) = found.min_by_key(|(_, (before, _))| before.len())?;
     Some((mark, message.trim()))
@@ -23,16 +23,16 @@ pub(super) fn link(text: &str) -> Option<Link> {
     let (channel, rest) = text.split_once(" : ")?;
     let (ends, via) = rest.split_once(" via ")?;
     let (from, to) = ends.split_once(" -> ")?;
-    let (to, half) = match to.trim().rsplit_once(' ') {
-        Some((to, "[send]")) => (to, Half::Send),
-        Some((to, "[receive]")) => (to, Half::Receive),
+    let (to, side) = match to.trim().rsplit_once(' ') {
+        Some((to, "[send]")) => (to, LinkSide::Send),
+        Some((to, "[receive]")) => (to, LinkSide::Receive),
         Some(_) => return None,
-        None => (to.trim(), Half::Both),
+        None => (to.trim(), LinkSide::Both),
     };
     let channel = channel.trim();
     let channel = number(channel.split_once('/').map_or(channel, |(channel, _)| channel))?;
-    let (via, suffix) = Via::read(via.trim());
-    Some(Link { channel, from: rank(from.trim())?, to: rank(to)?, half, via, suffix })
+    let (transport, suffix) = Transport::read(via.trim());
+    Some(Link { channel, from: rank(from.trim())?, to: rank(to)?, side, transport, suffix })
 }
 
 /// `3[90]`, or the number alone.
@@ -45,8 +45,7 @@ fn rank(text: &str) -> Option<Rank> {
 
 /// `NCCL_X set by environment to V`; numbers are followed by a full stop, words are not.
 pub(super) fn setting(message: &str) -> Option<(String, String)> {
-    let (name, value) =
-        message.split_once(" set by environment to ").or_else(|| message.split_once(" set to "))?;
+    let (name, value) = message.split_once(" set by environment to ").or_else(|| message.split_once(" set to "))?;
     let plain = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_';
     let known = name.starts_with("NCCL_") && name.bytes().all(plain);
     let value = value.trim();
@@ -63,7 +62,7 @@ pub(super) fn no_transport(message: &str) -> Option<(Rank, Rank)> {
 
 /// The transport of data from one rank to another.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Via {
+pub enum Transport {
     /// The peer's memory under its own address: both ranks are in one process.
     Direct,
     /// The peer's memory, mapped through CUDA's virtual memory management.
@@ -83,22 +82,22 @@ pub enum Via {
 }
 
 /// The transports and their names in NCCL's log.
-const NAMES: [(Via, &str); 7] = [
-    (Via::Direct, "P2P/direct pointer"),
-    (Via::Cumem, "P2P/CUMEM"),
-    (Via::Ipc, "P2P/IPC"),
-    (Via::Indirect, "P2P/indirect"),
-    (Via::Mnnvl, "P2P/MNNVL"),
-    (Via::Shm, "SHM"),
-    (Via::Net, "NET"),
+const NAMES: [(Transport, &str); 7] = [
+    (Transport::Direct, "P2P/direct pointer"),
+    (Transport::Cumem, "P2P/CUMEM"),
+    (Transport::Ipc, "P2P/IPC"),
+    (Transport::Indirect, "P2P/indirect"),
+    (Transport::Mnnvl, "P2P/MNNVL"),
+    (Transport::Shm, "SHM"),
+    (Transport::Net, "NET"),
 ];
 
-impl Via {
+impl Transport {
     /// The transport and the text after its name. A name of which only the beginning is known does not match.
     pub(super) fn read(text: &str) -> (Self, String) {
-        let known = NAMES.iter().find_map(|(via, name)| Some((via, text.strip_prefix(name)?)));
+        let known = NAMES.iter().find_map(|(transport, name)| Some((transport, text.strip_prefix(name)?)));
         match known {
-            Some((via, rest)) if rest.is_empty() || rest.starts_with('/') => (via.clone(), rest.to_owned()),
+            Some((transport, rest)) if rest.is_empty() || rest.starts_with('/') => (transport.clone(), rest.to_owned()),
             _ => (Self::Other(text.to_owned()), String::new()),
         }
     }
@@ -114,9 +113,9 @@ impl Via {
     }
 }
 
-impl fmt::Display for Via {
+impl fmt::Display for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known = NAMES.iter().find(|(via, _)| via == self).map(|(_, name)| *name);
+        let known = NAMES.iter().find(|(transport, _)| transport == self).map(|(_, name)| *name);
         match (self, known) {
             (Self::Other(text), _) => f.write_str(text),
             (_, name) => f.write_str(name.unwrap_or("?")),

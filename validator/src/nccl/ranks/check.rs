@@ -2,14 +2,14 @@
 //! all on the GPUs that own the memory. Calls use consecutive parts of the buffers; no two parts hold the same
 //! values.
 
-use super::layout::{Layout, Part};
+use super::layout::{BufferPart, Layout};
+use super::local_ranks::LocalRanks;
 use super::messages::Fault;
-use super::seat::{GUARD, Seat};
-use super::team::Team;
-use super::watch::{patience, wait};
+use super::rank_gpu::{GUARD, RankGpu};
+use super::watch::{calls_time_limit, wait};
 use super::{RowAsk, element};
 use crate::gpu::pattern;
-use crate::gpu::{Expected, GpuError, Runs, Shape, Span, Values, ValuesExpected};
+use crate::gpu::{ExpectedRun, GpuError, Runs, Shape, Span, Values, ValuesExpected};
 use crate::nccl::{FirstWrong, Placement, Stray, Wrongs};
 
 /// The content of receive buffers before a call: bytes that no value has, and not zero.
@@ -17,10 +17,10 @@ const POISON: u8 = 0xa5;
 /// Eight such bytes, for comparing a gap.
 const POISONED: u64 = u64::from_le_bytes([POISON; 8]);
 /// Makes the pattern of the guard bands differ from the words of the values.
-const BANDS: u64 = 0x6261_6e64_735f_5f5f;
+const BAND_SEED: u64 = 0x6261_6e64_735f_5f5f;
 
 /// A guard band of a rank's buffer, or the bytes between the buffer's used part and the band.
-struct Band<'s> {
+struct GuardBand<'s> {
     receive: bool,
     /// The used bytes of the buffer, for a band behind them.
     used: Option<u64>,
@@ -29,9 +29,9 @@ struct Band<'s> {
     first: u64,
 }
 
-/// One placement's calls.
-pub(super) struct Check<'t> {
-    pub(super) team: &'t Team,
+/// The data of one placement's calls.
+pub(super) struct DataCheck<'t> {
+    pub(super) local: &'t LocalRanks,
     pub(super) ask: &'t RowAsk,
     pub(super) shape: Shape,
     pub(super) values: Values,
@@ -41,79 +41,80 @@ pub(super) struct Check<'t> {
     pub(super) calls: u64,
 }
 
-impl Check<'_> {
+impl DataCheck<'_> {
     /// Fills every call's data, on the ranks' streams.
     pub(super) fn prepare(&self) -> Result<(), Fault> {
-        self.each(|seat| {
-            let all = Part { receive: true, offset: 0, bytes: self.shape.bytes.saturating_mul(self.calls) };
-            seat.stream.set_bytes(seat.span(all)?, POISON)?;
-            let to = self.places(seat, self.layout(seat).send)?;
+        self.each(|gpu| {
+            let bytes = self.shape.bytes.saturating_mul(self.calls);
+            let all = BufferPart { receive: true, offset: 0, bytes };
+            gpu.stream.set_bytes(gpu.span(all)?, POISON)?;
+            let to = self.places(gpu, self.layout(gpu).send)?;
             let runs = self.runs(self.shape.send, 1);
-            seat.stream.fill_values(to, self.ask.data, self.values, seat.rank, self.seed, &runs)?;
-            for (_, gap) in self.gaps(seat)? {
-                seat.stream.set_bytes(gap, POISON)?;
+            gpu.stream.fill_values(to, self.ask.data, self.values, gpu.rank, self.seed, &runs)?;
+            for (_, gap) in self.gaps(gpu)? {
+                gpu.stream.set_bytes(gap, POISON)?;
             }
-            let mut bands = self.bands(seat)?.into_iter();
-            bands.try_for_each(|band| seat.stream.fill(band.span, self.seed ^ BANDS, band.first))
+            let mut bands = self.bands(gpu)?.into_iter();
+            bands.try_for_each(|band| gpu.stream.fill(band.span, self.seed ^ BAND_SEED, band.first))
         })
     }
 
     /// The used bytes of a rank's buffer: up to the end of the last call's data.
-    fn used(&self, seat: &Seat, receive: bool) -> u64 {
-        let layout = self.layout(seat);
+    fn used(&self, gpu: &RankGpu, receive: bool) -> u64 {
+        let layout = self.layout(gpu);
         let parts = [layout.send, layout.receive].into_iter().filter(|part| part.receive == receive);
         let before = self.shape.bytes.saturating_mul(self.calls.saturating_sub(1));
         let end = parts.map(|part| part.offset.saturating_add(part.bytes)).max();
         end.map_or(0, |end| end.saturating_add(before))
     }
 
-    fn bands<'s>(&self, seat: &'s Seat) -> Result<Vec<Band<'s>>, GpuError> {
-        let both = [false, true]
-            .into_iter()
-            .flat_map(|receive| [(receive, None), (receive, Some(self.used(seat, receive)))]);
+    fn bands<'s>(&self, gpu: &'s RankGpu) -> Result<Vec<GuardBand<'s>>, GpuError> {
+        let both =
+            [false, true].into_iter().flat_map(|receive| [(receive, None), (receive, Some(self.used(gpu, receive)))]);
         let band = |(n, (receive, used)): (u64, (bool, Option<u64>))| {
-            let first = (seat.rank.index() as u64 * 4 + n) * (GUARD / 4);
-            Ok(Band { receive, used, span: seat.band(receive, used)?, first })
+            let first = (gpu.rank.index() as u64 * 4 + n) * (GUARD / 4);
+            Ok(GuardBand { receive, used, span: gpu.band(receive, used)?, first })
         };
         (0..).zip(both).map(band).collect()
     }
 
     /// The gaps before the bands (after an odd number of 16-bit elements), each with whether it is in the receive buffer.
-    fn gaps<'s>(&self, seat: &'s Seat) -> Result<Vec<(bool, Span<'s>)>, GpuError> {
-        let gap = |receive| Ok((receive, seat.gap(receive, self.used(seat, receive))?));
+    fn gaps<'s>(&self, gpu: &'s RankGpu) -> Result<Vec<(bool, Span<'s>)>, GpuError> {
+        let gap = |receive| Ok((receive, gpu.gap(receive, self.used(gpu, receive))?));
         let gaps: Result<Vec<_>, GpuError> = [false, true].into_iter().map(gap).collect();
         Ok(gaps?.into_iter().filter(|(_, gap)| gap.bytes > 0).collect())
     }
 
     /// Checks the results of all calls after they are done.
-    pub(super) fn look(&self) -> Result<Wrongs, Fault> {
-        self.each(|seat| self.look_at(seat))?;
-        wait(self.team, patience(self.shape.bytes, u32::try_from(self.calls).unwrap_or(u32::MAX)))?;
+    pub(super) fn verify(&self) -> Result<Wrongs, Fault> {
+        self.each(|gpu| self.queue_check(gpu))?;
+        let calls = u32::try_from(self.calls).unwrap_or(u32::MAX);
+        wait(self.local, calls_time_limit(self.shape.bytes, calls))?;
         let mut wrongs = Wrongs { calls: self.calls, ..Wrongs::default() };
-        for seat in &self.team.seats {
+        for gpu in &self.local.gpus {
             // Must precede `count`, which fetches too: the gaps were fetched together with the check.
             if wrongs.stray.is_none() {
-                wrongs.stray = self.stray(seat)?.map(Box::new);
+                wrongs.stray = self.stray(gpu)?.map(Box::new);
             }
-            self.count(seat, &mut wrongs)?;
+            self.count(gpu, &mut wrongs)?;
         }
         Ok(wrongs)
     }
 
-    fn each(&self, act: impl Fn(&Seat) -> Result<(), GpuError>) -> Result<(), Fault> {
-        self.team.seats.iter().try_for_each(|seat| act(seat).map_err(|e| Fault::of(Some(seat.rank), &e)))
+    fn each(&self, act: impl Fn(&RankGpu) -> Result<(), GpuError>) -> Result<(), Fault> {
+        self.local.gpus.iter().try_for_each(|gpu| act(gpu).map_err(|e| Fault::of(Some(gpu.rank), &e)))
     }
 
     /// The layout of the first call's data.
-    fn layout(&self, seat: &Seat) -> Layout {
+    fn layout(&self, gpu: &RankGpu) -> Layout {
         let element = self.ask.data.bytes();
-        Layout::new(self.ask.collective, self.shape, element, seat.rank, self.placement, 0)
+        Layout::new(self.ask.collective, self.shape, element, gpu.rank, self.placement, 0)
     }
 
     /// The memory from a part in the first call to the same part in the last call.
-    fn places<'s>(&self, seat: &'s Seat, part: Part) -> Result<Span<'s>, GpuError> {
+    fn places<'s>(&self, gpu: &'s RankGpu, part: BufferPart) -> Result<Span<'s>, GpuError> {
         let before = self.shape.bytes.saturating_mul(self.calls.saturating_sub(1));
-        seat.span(Part { bytes: before.saturating_add(part.bytes), ..part })
+        gpu.span(BufferPart { bytes: before.saturating_add(part.bytes), ..part })
     }
 
     /// Runs of `count` elements in each call's part. Numbers continue from call to call.
@@ -123,52 +124,52 @@ impl Check<'_> {
     }
 
     /// The expected content of a rank's receive buffer after one call.
-    fn expected(&self, seat: &Seat) -> Vec<Expected> {
-        self.ask.collective.expected(self.shape, self.team.ranks, seat.rank, self.ask.root)
+    fn expected(&self, gpu: &RankGpu) -> Vec<ExpectedRun> {
+        self.ask.collective.expected(self.shape, self.local.ranks, gpu.rank, self.ask.root)
     }
 
-    fn look_at(&self, seat: &Seat) -> Result<(), GpuError> {
-        let (data, op, ranks, seed) = (self.ask.data, self.ask.op, self.team.ranks, self.seed);
-        seat.tally.begin(&seat.stream)?;
-        let parts = self.expected(seat);
-        if let Some(Expected { count, first, from, .. }) = parts.first().copied() {
+    fn queue_check(&self, gpu: &RankGpu) -> Result<(), GpuError> {
+        let (data, op, ranks, seed) = (self.ask.data, self.ask.op, self.local.ranks, self.seed);
+        gpu.tally.begin(&gpu.stream)?;
+        let parts = self.expected(gpu);
+        if let Some(ExpectedRun { count, first, from, .. }) = parts.first().copied() {
             // Parts of several ranks are consecutive, in the ranks' order.
             let runs = self.runs(count, parts.len() as u64);
-            let what = self.places(seat, self.layout(seat).receive)?;
+            let what = self.places(gpu, self.layout(gpu).receive)?;
             let expect = ValuesExpected { from, op, ranks, seed, first };
-            seat.stream.check_values(what, data, self.values, &expect, &runs, &seat.tally)?;
+            gpu.stream.check_values(what, data, self.values, &expect, &runs, &gpu.tally)?;
         }
-        seat.tally.end(&seat.stream)?;
-        for (place, (_, gap)) in (1..).zip(self.gaps(seat)?) {
-            seat.fetch(place, gap)?;
+        gpu.tally.end(&gpu.stream)?;
+        for (place, (_, gap)) in (1..).zip(self.gaps(gpu)?) {
+            gpu.fetch(place, gap)?;
         }
-        seat.bands.begin(&seat.stream)?;
-        for band in self.bands(seat)? {
-            seat.stream.check_more(band.span, band.first, seed ^ BANDS, seed, &seat.bands)?;
+        gpu.bands.begin(&gpu.stream)?;
+        for band in self.bands(gpu)? {
+            gpu.stream.check_more(band.span, band.first, seed ^ BAND_SEED, seed, &gpu.bands)?;
         }
-        seat.bands.end(&seat.stream)
+        gpu.bands.end(&gpu.stream)
     }
 
     /// What was changed beside one GPU's buffers.
-    fn stray(&self, seat: &Seat) -> Result<Option<Stray>, Fault> {
-        let failed = |error: GpuError| Fault::of(Some(seat.rank), &error);
-        let (gaps, bands) = (self.gaps(seat).map_err(failed)?, self.bands(seat).map_err(failed)?);
-        let rank = seat.rank;
+    fn stray(&self, gpu: &RankGpu) -> Result<Option<Stray>, Fault> {
+        let failed = |error: GpuError| Fault::of(Some(gpu.rank), &error);
+        let (gaps, bands) = (self.gaps(gpu).map_err(failed)?, self.bands(gpu).map_err(failed)?);
+        let rank = gpu.rank;
         for (place, (receive, gap)) in (1..).zip(gaps) {
             let low = u64::MAX >> (64 - 8 * gap.bytes.min(8));
-            let bits = seat.fetched(place) & low;
+            let bits = gpu.fetched(place) & low;
             if bits != POISONED & low {
                 let found = self.words(bits, low, None);
                 return Ok(Some(Stray { rank, receive, behind: true, distance: 0, words: 1, found }));
             }
         }
-        let (counts, all) = (seat.bands.checked(), bands.len() as u64 * (GUARD / 4));
+        let (counts, all) = (gpu.bands.checked(), bands.len() as u64 * (GUARD / 4));
         if counts.looked != all {
             let text = format!("rank {rank}: {} words of {all} in guard bands were checked", counts.looked);
             return Err(Fault::broken(text));
         }
         for band in bands.iter().filter(|_| counts.wrong > 0) {
-            if let Some(stray) = self.in_band(seat, band)? {
+            if let Some(stray) = self.examine_band(gpu, band)? {
                 return Ok(Some(stray));
             }
         }
@@ -180,26 +181,26 @@ impl Check<'_> {
     }
 
     /// Examines one band more closely.
-    fn in_band(&self, seat: &Seat, band: &Band<'_>) -> Result<Option<Stray>, Fault> {
-        let failed = |error: GpuError| Fault::of(Some(seat.rank), &error);
-        let seed = self.seed ^ BANDS;
-        seat.stream.check(band.span, band.first, seed, self.seed, &seat.bands).map_err(failed)?;
-        wait(self.team, patience(GUARD, 1))?;
-        let counts = seat.bands.checked();
+    fn examine_band(&self, gpu: &RankGpu, band: &GuardBand<'_>) -> Result<Option<Stray>, Fault> {
+        let failed = |error: GpuError| Fault::of(Some(gpu.rank), &error);
+        let seed = self.seed ^ BAND_SEED;
+        gpu.stream.check(band.span, band.first, seed, self.seed, &gpu.bands).map_err(failed)?;
+        wait(self.local, calls_time_limit(GUARD, 1))?;
+        let counts = gpu.bands.checked();
         // The nearest change to the buffer.
         let nearest = if band.used.is_some() { counts.first } else { counts.last };
         let Some(word) = nearest else { return Ok(None) };
         let at = band.span.part(word * 4, 4).map_err(failed)?;
-        seat.fetch(0, at).map_err(failed)?;
-        wait(self.team, patience(4, 1))?;
-        let bits = seat.fetched(0) & u64::from(u32::MAX);
+        gpu.fetch(0, at).map_err(failed)?;
+        wait(self.local, calls_time_limit(4, 1))?;
+        let bits = gpu.fetched(0) & u64::from(u32::MAX);
         let place = word.saturating_mul(4);
         let distance = match band.used {
             Some(used) => (used.next_multiple_of(4) - used).saturating_add(place),
             None => GUARD.saturating_sub(place.saturating_add(4)),
         };
         let found = self.words(bits, u64::from(u32::MAX), Some(word));
-        let (rank, receive, behind) = (seat.rank, band.receive, band.used.is_some());
+        let (rank, receive, behind) = (gpu.rank, band.receive, band.used.is_some());
         Ok(Some(Stray { rank, receive, behind, distance, words: counts.wrong, found }))
     }
 
@@ -207,9 +208,9 @@ impl Check<'_> {
     fn words(&self, bits: u64, low: u64, word: Option<u64>) -> String {
         let of_band = |n: u64| {
             let i = n.saturating_mul(GUARD / 4).saturating_add(word?);
-            (u64::from(pattern::word(self.seed ^ BANDS, i)) == bits).then_some(n / 4)
+            (u64::from(pattern::word(self.seed ^ BAND_SEED, i)) == bits).then_some(n / 4)
         };
-        let band = (0..self.team.ranks as u64 * 4).find_map(of_band);
+        let band = (0..self.local.ranks as u64 * 4).find_map(of_band);
         let text = element::text(self.ask.data, bits);
         match band {
             Some(rank) => format!("{text}, the guard pattern of rank {rank}"),
@@ -224,13 +225,13 @@ impl Check<'_> {
     }
 
     /// Adds the counts of one GPU.
-    fn count(&self, seat: &Seat, wrongs: &mut Wrongs) -> Result<(), Fault> {
-        let parts = self.expected(seat);
+    fn count(&self, gpu: &RankGpu, wrongs: &mut Wrongs) -> Result<(), Fault> {
+        let parts = self.expected(gpu);
         let of_call: u64 = parts.iter().map(|part| part.count).sum();
         let all = of_call.saturating_mul(self.calls);
-        let counts = seat.tally.checked();
+        let counts = gpu.tally.checked();
         if counts.looked != all {
-            let text = format!("rank {}: {} elements of {all} were checked", seat.rank, counts.looked);
+            let text = format!("rank {}: {} elements of {all} were checked", gpu.rank, counts.looked);
             return Err(Fault::broken(text));
         }
         wrongs.looked += all;
@@ -240,26 +241,25 @@ impl Check<'_> {
         let (call, element) = (number / of_call.max(1), number % of_call.max(1));
         let part = parts.iter().find(|p| element.checked_sub(p.at).is_some_and(|k| k < p.count));
         let part = part.ok_or_else(|| Fault::broken(format!("element {element} does not exist")))?;
-        let part =
-            Expected { first: part.first.saturating_add(call.saturating_mul(self.shape.send)), ..*part };
-        let (op, ranks) = (self.ask.op, self.team.ranks);
+        let part = ExpectedRun { first: part.first.saturating_add(call.saturating_mul(self.shape.send)), ..*part };
+        let (op, ranks) = (self.ask.op, self.local.ranks);
         let wanted = element::expected(part, element - part.at, op, ranks, self.values, self.seed);
-        let found = self.found(seat, call, element)?;
+        let found = self.found(gpu, call, element)?;
         let expected = wanted.to_string();
-        wrongs.first = Some(FirstWrong { rank: seat.rank, call, element, found, expected });
+        wrongs.first = Some(FirstWrong { rank: gpu.rank, call, element, found, expected });
         Ok(())
     }
 
     /// The content of a received element.
-    fn found(&self, seat: &Seat, call: u64, element: u64) -> Result<String, Fault> {
+    fn found(&self, gpu: &RankGpu, call: u64, element: u64) -> Result<String, Fault> {
         let bytes = self.ask.data.bytes();
         let fetch = || {
             let place = self.shape.bytes.saturating_mul(call);
             let within = place.saturating_add(element.saturating_mul(bytes));
-            seat.fetch(0, self.places(seat, self.layout(seat).receive)?.part(within, bytes)?)
+            gpu.fetch(0, self.places(gpu, self.layout(gpu).receive)?.part(within, bytes)?)
         };
-        fetch().map_err(|error| Fault::of(Some(seat.rank), &error))?;
-        wait(self.team, patience(bytes, 1))?;
-        Ok(element::text(self.ask.data, seat.fetched(0)))
+        fetch().map_err(|error| Fault::of(Some(gpu.rank), &error))?;
+        wait(self.local, calls_time_limit(bytes, 1))?;
+        Ok(element::text(self.ask.data, gpu.fetched(0)))
     }
 }

@@ -14,7 +14,7 @@ const LAST: usize = 4;
 const LONGEST: usize = 240;
 
 /// The lines to show from each process's output.
-pub(super) fn last_words(outputs: &[String]) -> Vec<String> {
+pub(super) fn failure_lines(outputs: &[String]) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let warnings = outputs.iter().flat_map(|text| text.lines()).filter(|line| line.contains(WARNING));
     let last = outputs.iter().flat_map(|text| {
@@ -52,7 +52,7 @@ vm:2344:2377 [3] NCCL INFO group.cc:76 -> 2 [Async thread]
 
     #[test]
     fn warnings_come_first_and_no_line_is_repeated() {
-        let lines = last_words(&[FORBIDDEN.to_owned(), "one\nvm:1:1 [0] NCCL WARN two\n".to_owned()]);
+        let lines = failure_lines(&[FORBIDDEN.to_owned(), "one\nvm:1:1 [0] NCCL WARN two\n".to_owned()]);
         assert!(lines[0].contains("No transport found for rank 3[90]"), "{lines:#?}");
         assert_eq!(lines[1], "vm:1:1 [0] NCCL WARN two");
         assert!(lines[5].contains("group.cc:76"), "{lines:#?}");
@@ -62,10 +62,9 @@ vm:2344:2377 [3] NCCL INFO group.cc:76 -> 2 [Async thread]
     #[test]
     fn many_ranks_give_a_bounded_list() {
         let long = format!("{}\n", "x".repeat(5000));
-        let outputs: Vec<_> = (0..64)
-            .map(|rank| format!("{long}vm:{rank}:1 NCCL WARN first\nrank {rank} a\nrank {rank} b\n"))
-            .collect();
-        let lines = last_words(&outputs);
+        let outputs: Vec<_> =
+            (0..64).map(|rank| format!("{long}vm:{rank}:1 NCCL WARN first\nrank {rank} a\nrank {rank} b\n")).collect();
+        let lines = failure_lines(&outputs);
         assert_eq!(lines.len(), MOST);
         assert!(lines.iter().all(|line| line.len() <= LONGEST));
         assert!(lines.iter().any(|line| line == "rank 0 b"));

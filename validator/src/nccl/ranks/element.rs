@@ -2,7 +2,7 @@
 //! is `collective::Values`, and `kernels/nccl.cu` follows it too.
 
 use crate::gpu::pattern::word;
-use crate::gpu::{DataType, Expected, RedOp, Values};
+use crate::gpu::{DataType, ExpectedRun, RedOp, Values};
 use crate::machine::Rank;
 
 /// Distinguishes the ranks' values: 2^64 over the golden ratio, odd.
@@ -16,7 +16,7 @@ fn value(values: Values, seed: u64, rank: Rank, i: u64) -> u64 {
 }
 
 /// The expected value `k` elements after the beginning of `part`.
-pub(super) fn expected(part: Expected, k: u64, op: RedOp, ranks: usize, values: Values, seed: u64) -> u64 {
+pub(super) fn expected(part: ExpectedRun, k: u64, op: RedOp, ranks: usize, values: Values, seed: u64) -> u64 {
     let of = |rank| value(values, seed, rank, part.first.saturating_add(k));
     let Some(from) = part.from else {
         let all = Rank::all(ranks).map(of);
@@ -129,16 +129,11 @@ mod tests {
     fn reductions_expect_the_values_of_all_ranks() {
         let values = Values::exact(DataType::Float, Some(RedOp::Sum), 4).unwrap();
         let shape = Collective::ReduceScatter.shape(256, 4, 4);
-        let [part] = Collective::ReduceScatter.expected(shape, 4, 2.into(), Rank::FIRST)[..] else {
-            panic!()
-        };
+        let [part] = Collective::ReduceScatter.expected(shape, 4, 2.into(), Rank::FIRST)[..] else { panic!() };
         let each: Vec<_> = Rank::all(4).map(|rank| value(values, 77, rank, part.first + 5)).collect();
         let of = |op| expected(part, 5, op, 4, values, 77);
         assert_eq!(of(RedOp::Sum), each.iter().sum::<u64>());
-        assert_eq!(
-            [of(RedOp::Min), of(RedOp::Max)],
-            [each.iter().min(), each.iter().max()].map(|n| *n.unwrap())
-        );
+        assert_eq!([of(RedOp::Min), of(RedOp::Max)], [each.iter().min(), each.iter().max()].map(|n| *n.unwrap()));
         assert!(each.iter().all(|n| *n > 0) && each[0] != each[1]);
         let values = Values::exact(DataType::Float, Some(RedOp::Avg), 4).unwrap();
         let mean = expected(part, 5, RedOp::Avg, 4, values, 77);

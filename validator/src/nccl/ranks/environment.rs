@@ -6,9 +6,9 @@ use super::{Arm, Network, NetworkKind, Setup};
 use crate::nccl::advice::{HCA, MERGE};
 use std::net::SocketAddr;
 
-/// What the arm's environment depends on, besides its setup.
+/// The part of the environment that differs from launch to launch: paths and addresses.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Surroundings {
+pub(super) struct LaunchContext {
     /// The search path of the driver's and NCCL's libraries, as set for the worker.
     pub(super) library_path: Option<String>,
     /// The file for NCCL's topology dump.
@@ -20,10 +20,10 @@ pub(super) struct Surroundings {
 }
 
 /// Names and values.
-pub(super) fn environment(setup: &Setup, around: &Surroundings) -> Vec<(String, String)> {
+pub(super) fn environment(setup: &Setup, context: &LaunchContext) -> Vec<(String, String)> {
     let flag = |on: bool| if on { "1" } else { "0" };
     let channels = setup.channels.map(|n| n.to_string()).unwrap_or_default();
-    let ras = around.ras.map(|at| at.to_string()).unwrap_or_default();
+    let ras = context.ras.map(|at| at.to_string()).unwrap_or_default();
     let off = matches!(setup.arm, Arm::Off | Arm::Withheld);
     let strict = matches!(setup.arm, Arm::Strict | Arm::Withheld);
     let pairs = [
@@ -47,12 +47,12 @@ pub(super) fn environment(setup: &Setup, around: &Surroundings) -> Vec<(String, 
         ("NCCL_RUNTIME_CONNECT", "1"),
         ("NCCL_MIN_NCHANNELS", &channels),
         ("NCCL_MAX_NCHANNELS", &channels),
-        ("NCCL_TOPO_DUMP_FILE", &around.topology),
-        ("NCCL_GRAPH_DUMP_FILE", &around.graph),
-        ("NCCL_RAS_ENABLE", flag(around.ras.is_some())),
+        ("NCCL_TOPO_DUMP_FILE", &context.topology),
+        ("NCCL_GRAPH_DUMP_FILE", &context.graph),
+        ("NCCL_RAS_ENABLE", flag(context.ras.is_some())),
         ("NCCL_RAS_ADDR", &ras),
     ];
-    let library_path = around.library_path.as_deref().map(|path| ("LD_LIBRARY_PATH", path));
+    let library_path = context.library_path.as_deref().map(|path| ("LD_LIBRARY_PATH", path));
     let all = library_path.into_iter().chain(pairs);
     let mut all: Vec<_> = all.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     for (name, value) in setup.part.iter().flat_map(|part| network(&part.network)) {
@@ -106,8 +106,8 @@ mod tests {
         }
     }
 
-    fn around() -> Surroundings {
-        Surroundings {
+    fn context() -> LaunchContext {
+        LaunchContext {
             library_path: Some("/drivers".to_owned()),
             topology: "/proc/self/fd/7".to_owned(),
             graph: "/proc/self/fd/8".to_owned(),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     fn of(setup: &Setup) -> BTreeMap<String, String> {
-        let all = environment(setup, &around());
+        let all = environment(setup, &context());
         let map: BTreeMap<_, _> = all.iter().cloned().collect();
         assert_eq!(all.len(), map.len(), "each name is unique");
         map
@@ -124,8 +124,7 @@ mod tests {
 
     #[test]
     fn the_p2p_arms_environment_is_complete() {
-        let said: Vec<_> =
-            environment(&setup(Arm::P2p), &around()).iter().map(|(n, v)| format!("{n}={v}")).collect();
+        let said: Vec<_> = environment(&setup(Arm::P2p), &context()).iter().map(|(n, v)| format!("{n}={v}")).collect();
         let expected = "LD_LIBRARY_PATH=/drivers CUDA_DEVICE_ORDER=PCI_BUS_ID NCCL_CONF_FILE=/dev/null \
             NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,GRAPH,P2P,SHM,NET NCCL_DEBUG_FILE= \
             NCCL_P2P_DISABLE=0 NCCL_P2P_LEVEL=SYS NCCL_SHM_DISABLE=0 NCCL_NET_DISABLE_INTRA=0 \
@@ -146,8 +145,7 @@ mod tests {
         };
         assert_eq!(changed(&setup(Arm::Off)), ["NCCL_P2P_DISABLE=1", "NCCL_P2P_LEVEL=LOC"]);
         assert_eq!(changed(&setup(Arm::Strict)), ["NCCL_NET_DISABLE_INTRA=1", "NCCL_SHM_DISABLE=1"]);
-        let none =
-            ["NCCL_NET_DISABLE_INTRA=1", "NCCL_P2P_DISABLE=1", "NCCL_P2P_LEVEL=LOC", "NCCL_SHM_DISABLE=1"];
+        let none = ["NCCL_NET_DISABLE_INTRA=1", "NCCL_P2P_DISABLE=1", "NCCL_P2P_LEVEL=LOC", "NCCL_SHM_DISABLE=1"];
         assert_eq!(changed(&setup(Arm::Withheld)), none);
         let more = Setup { channels: Some(16), nvls: true, ..setup(Arm::P2p) };
         let more = changed(&more);
@@ -158,10 +156,9 @@ mod tests {
     fn between_nodes_the_network_is_set_and_every_variable_is_set_once() {
         let with = |kind| {
             let (interface, hcas) = ("eth0".to_owned(), "=mlx5_0:1".to_owned());
-            let network =
-                Network { kind, interface, hcas, merge: Some(false), host_id: Some("a".to_owned()) };
+            let network = Network { kind, interface, hcas, merge: Some(false), host_id: Some("a".to_owned()) };
             of(&Setup {
-                part: Some(super::super::Part { first: 2.into(), ranks: 4, network }),
+                part: Some(super::super::CommunicatorPart { first: 2.into(), ranks: 4, network }),
                 ..setup(Arm::P2p)
             })
         };
@@ -184,8 +181,8 @@ mod tests {
 
     #[test]
     fn without_a_port_ras_is_off() {
-        let around = Surroundings { ras: None, library_path: None, ..around() };
-        let all = environment(&setup(Arm::P2p), &around);
+        let context = LaunchContext { ras: None, library_path: None, ..context() };
+        let all = environment(&setup(Arm::P2p), &context);
         let of = |name: &str| all.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str());
         assert_eq!((of("NCCL_RAS_ENABLE"), of("NCCL_RAS_ADDR")), (Some("0"), Some("")));
         assert_eq!(of("LD_LIBRARY_PATH"), None);

@@ -7,7 +7,7 @@ use crate::nccl::Placement;
 
 /// A part of one of a rank's buffers, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct BufferPart {
     /// Whether it is in the receive buffer; else in the send buffer.
     pub(super) receive: bool,
     pub(super) offset: u64,
@@ -17,8 +17,8 @@ pub(super) struct Part {
 /// Where a rank sends from and where it receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layout {
-    pub(super) send: Part,
-    pub(super) receive: Part,
+    pub(super) send: BufferPart,
+    pub(super) receive: BufferPart,
 }
 
 impl Layout {
@@ -31,7 +31,7 @@ impl Layout {
         placement: Placement,
         shift: u64,
     ) -> Self {
-        let part = |receive, inside: u64, elements: u64| Part {
+        let part = |receive, inside: u64, elements: u64| BufferPart {
             receive,
             offset: shift.saturating_add(inside),
             bytes: elements.saturating_mul(element),

@@ -6,7 +6,7 @@ use crate::gpu::Shape;
 use crate::nccl::{Row, Timed, Wrongs};
 
 /// A row without elements: no call is made.
-pub(super) fn nothing(ask: &RowAsk) -> Done {
+pub(super) fn empty_row(ask: &RowAsk) -> Done {
     let timed = |checked: bool| Timed { us: 0.0, wrong: checked.then(Wrongs::default) };
     Done { out_of_place: timed(ask.check), in_place: timed(ask.check && ask.collective.checks_in_place()) }
 }
@@ -22,19 +22,19 @@ pub(super) fn row(ask: &RowAsk, shape: Shape, ranks: usize, done: Vec<Done>) -> 
         op: ask.collective.names_op().then_some(ask.op),
         root: ask.collective.rooted().then_some(ask.root),
         ranks,
-        out_of_place: together(out_of_place),
-        in_place: together(in_place),
+        out_of_place: merge_timed(out_of_place),
+        in_place: merge_timed(in_place),
     }
 }
 
 /// Merges the results of one node's processes into one.
 pub(super) fn sum(done: Vec<Done>) -> Done {
     let (out_of_place, in_place) = done.into_iter().map(|d| (d.out_of_place, d.in_place)).unzip();
-    Done { out_of_place: together(out_of_place), in_place: together(in_place) }
+    Done { out_of_place: merge_timed(out_of_place), in_place: merge_timed(in_place) }
 }
 
 /// The mean of all processes' times, and all wrong elements.
-fn together(all: Vec<Timed>) -> Timed {
+fn merge_timed(all: Vec<Timed>) -> Timed {
     let processes = u32::try_from(all.len()).unwrap_or(u32::MAX).max(1);
     let us = all.iter().map(|timed| timed.us).sum::<f64>() / f64::from(processes);
     let wrongs: Option<Vec<_>> = all.into_iter().map(|timed| timed.wrong).collect();
@@ -60,8 +60,8 @@ mod tests {
     fn a_row_unchecked_by_one_process_is_unchecked() {
         let timed = |us, looked| Timed { us, wrong: looked };
         let looked = Some(Wrongs { looked: 8, calls: 20, ..Wrongs::default() });
-        let both = together(vec![timed(2.0, looked.clone()), timed(4.0, looked.clone())]);
+        let both = merge_timed(vec![timed(2.0, looked.clone()), timed(4.0, looked.clone())]);
         assert_eq!(both, timed(3.0, Some(Wrongs { looked: 16, calls: 20, ..Wrongs::default() })));
-        assert_eq!(together(vec![timed(2.0, looked), timed(4.0, None)]), timed(3.0, None));
+        assert_eq!(merge_timed(vec![timed(2.0, looked), timed(4.0, None)]), timed(3.0, None));
     }
 }

@@ -3,27 +3,27 @@
 //! mean.
 
 mod check;
-mod crew;
 mod diagnosis;
 mod element;
 mod environment;
 mod layout;
+mod local_ranks;
 mod merge;
 mod messages;
 mod output;
+mod processes;
+mod rank_gpu;
 mod ras;
 mod row;
-mod seat;
 mod serve;
 mod session;
-mod team;
 mod trouble;
 mod watch;
 
 pub use messages::Done;
 pub use ras::diagnosis;
 pub use serve::{COMMAND, serve};
-pub use session::{Opening, Ranks, Whole};
+pub use session::{Opening, Ranks, WholeCommunicator};
 pub use trouble::{Trouble, TroubleKind};
 
 use crate::gpu::{Collective, DataType, RedOp, Shape};
@@ -61,7 +61,7 @@ impl fmt::Display for Arm {
 /// The setup of an arm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setup {
-    /// Its kind, which decides the environment.
+    /// What NCCL may use, which decides the environment.
     pub arm: Arm,
     /// One process for each GPU, as in frameworks; else one for all.
     pub processes: bool,
@@ -78,7 +78,7 @@ pub struct Setup {
     /// Folders that are searched for the libraries before the loader's own; empty: those of this process.
     pub library_path: Vec<String>,
     /// The communicator that these ranks are a part of, if other nodes have ranks too; `None`: these are all ranks.
-    pub part: Option<Part>,
+    pub part: Option<CommunicatorPart>,
 }
 
 impl Setup {
@@ -91,7 +91,7 @@ impl Setup {
 
 /// Ranks of a communicator that has more ranks on other nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
+pub struct CommunicatorPart {
     /// The first rank here; the others follow.
     pub first: Rank,
     /// The number of ranks on all nodes.
@@ -129,7 +129,7 @@ pub enum NetworkKind {
     Gdr,
 }
 
-/// The started arm.
+/// What is known of an arm once its communicator exists.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Started {
     /// NCCL's version, 22907 for 2.29.7.
@@ -155,7 +155,7 @@ pub struct Device {
     pub name: String,
 }
 
-/// One row: one size.
+/// A request for one row: one size of a sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowAsk {
     /// Which collective.
@@ -190,11 +190,7 @@ impl RowAsk {
     const fn shape(&self, ranks: usize) -> Shape {
         let Self { collective, bytes, data, .. } = *self;
         let (ranks, element) = (ranks as u64, data.bytes());
-        if self.odd {
-            collective.odd_shape(bytes, ranks, element)
-        } else {
-            collective.shape(bytes, ranks, element)
-        }
+        if self.odd { collective.odd_shape(bytes, ranks, element) } else { collective.shape(bytes, ranks, element) }
     }
 }
 

@@ -30,7 +30,7 @@ pub fn diagnosis(at: SocketAddr, within: Duration) -> Vec<String> {
     let mut last = None;
     for tries_left in (1..=TRIES).rev() {
         let left = due.saturating_duration_since(Instant::now());
-        match ask(at, Instant::now() + left / tries_left) {
+        match query(at, Instant::now() + left / tries_left) {
             Ok(text) => match lines(&text) {
                 lines if lines.is_empty() => last = Some(io::ErrorKind::UnexpectedEof.into()),
                 lines => return lines,
@@ -46,15 +46,15 @@ fn lines(text: &str) -> Vec<String> {
     text.lines().map(str::trim_end).filter(|l| !l.is_empty()).take(MOST_LINES).map(str::to_owned).collect()
 }
 
-fn ask(at: SocketAddr, due: Instant) -> io::Result<String> {
+fn query(at: SocketAddr, due: Instant) -> io::Result<String> {
     let stream = TcpStream::connect_timeout(&at, CONNECT.min(left(due)?))?;
-    let mut talk = Talk { stream, due };
-    talk.say("CLIENT PROTOCOL 2\n")?;
-    talk.expect("SERVER PROTOCOL ")?;
-    talk.say("TIMEOUT 3\n")?;
-    talk.expect("OK")?;
-    talk.say("VERBOSE STATUS\n")?;
-    talk.rest()
+    let mut connection = RasConnection { stream, due };
+    connection.send_line("CLIENT PROTOCOL 2\n")?;
+    connection.expect_line("SERVER PROTOCOL ")?;
+    connection.send_line("TIMEOUT 3\n")?;
+    connection.expect_line("OK")?;
+    connection.send_line("VERBOSE STATUS\n")?;
+    connection.rest()
 }
 
 /// The remaining time; never zero, because the kernel treats zero as no limit.
@@ -64,19 +64,19 @@ fn left(due: Instant) -> io::Result<Duration> {
 }
 
 /// A connection that ends in time, even if the other side is slow.
-struct Talk {
+struct RasConnection {
     stream: TcpStream,
     due: Instant,
 }
 
-impl Talk {
-    fn say(&mut self, line: &str) -> io::Result<()> {
+impl RasConnection {
+    fn send_line(&mut self, line: &str) -> io::Result<()> {
         self.stream.set_write_timeout(Some(left(self.due)?))?;
         self.stream.write_all(line.as_bytes())
     }
 
     /// The next line, which must begin with `begin`.
-    fn expect(&mut self, begin: &str) -> io::Result<()> {
+    fn expect_line(&mut self, begin: &str) -> io::Result<()> {
         let mut line = Vec::new();
         while !line.ends_with(b"\n") && line.len() < 1024 {
             let mut byte = [0];
@@ -143,11 +143,9 @@ mod tests {
     fn polite(stream: TcpStream, status: &str) {
         let mut hear = BufReader::new(stream.try_clone().unwrap());
         let mut say = stream;
-        for (asked, answer) in [
-            ("CLIENT PROTOCOL 2\n", "SERVER PROTOCOL 3\n"),
-            ("TIMEOUT 3\n", "OK\n"),
-            ("VERBOSE STATUS\n", status),
-        ] {
+        for (asked, answer) in
+            [("CLIENT PROTOCOL 2\n", "SERVER PROTOCOL 3\n"), ("TIMEOUT 3\n", "OK\n"), ("VERBOSE STATUS\n", status)]
+        {
             let mut line = String::new();
             hear.read_line(&mut line).unwrap();
             assert_eq!(line, asked);
@@ -157,8 +155,7 @@ mod tests {
 
     #[test]
     fn nccls_state_is_returned_line_by_line() {
-        let (at, serving) =
-            server(vec![|s| polite(s, "NCCL version 2.29.7\n\nErrors\n======\n#0-1: RUNNING  \n")]);
+        let (at, serving) = server(vec![|s| polite(s, "NCCL version 2.29.7\n\nErrors\n======\n#0-1: RUNNING  \n")]);
         let said = diagnosis(at, Duration::from_secs(5));
         assert_eq!(said, ["NCCL version 2.29.7", "Errors", "======", "#0-1: RUNNING"]);
         serving.join().unwrap();

@@ -3,32 +3,33 @@
 //! the last calls have one. `check` handles the expected results.
 
 use super::RowAsk;
-use super::check::Check;
+use super::check::DataCheck;
 use super::layout::{Layout, places, shift};
+use super::local_ranks::LocalRanks;
 use super::messages::{Done, Fault};
-use super::seat::{GUARD, STEP, Seat};
-use super::team::Team;
-use super::watch::{patience, wait};
+use super::rank_gpu::{GUARD, RankGpu, SYNC_ROOM};
+use super::watch::{calls_time_limit, wait};
 use crate::gpu::{Call, Group, Shape, Values};
 use crate::nccl::{Placement, Timed};
 
 /// The most calls that are prepared; more calls reuse them.
-const READY: u32 = 256;
+const MOST_PREPARED: u32 = 256;
 /// Bytes for each rank in the call that synchronizes the ranks.
-const SMALL: u64 = 16;
+const SYNC_BYTES: u64 = 16;
 
 /// Runs the row, with a seed for each placement; rows use `room` bytes of the buffers.
-pub(super) fn row(team: &Team, ask: &RowAsk, seeds: [u64; 2], room: u64) -> Result<Done, Fault> {
-    let task = Task::new(team, ask, room)?;
+pub(super) fn row(local: &LocalRanks, ask: &RowAsk, seeds: [u64; 2], room: u64) -> Result<Done, Fault> {
+    let run = RowRun::new(local, ask, room)?;
     let [out_of_place, in_place] = seeds;
     Ok(Done {
-        out_of_place: task.placement(Placement::OutOfPlace, out_of_place)?,
-        in_place: task.placement(Placement::InPlace, in_place)?,
+        out_of_place: run.placement(Placement::OutOfPlace, out_of_place)?,
+        in_place: run.placement(Placement::InPlace, in_place)?,
     })
 }
 
-struct Task<'t> {
-    team: &'t Team,
+/// One row in this process.
+struct RowRun<'t> {
+    local: &'t LocalRanks,
     ask: &'t RowAsk,
     shape: Shape,
     room: u64,
@@ -37,20 +38,20 @@ struct Task<'t> {
 }
 
 /// Calls on one stream of each rank, between two of its events.
-struct Burst {
+struct TimedCalls {
     events: usize,
     calls: u32,
 }
 
-impl<'t> Task<'t> {
-    fn new(team: &'t Team, ask: &'t RowAsk, room: u64) -> Result<Self, Fault> {
-        let shape = ask.shape(team.ranks);
-        let room = room.min(team.room);
-        if team.comms.is_empty() || shape.count == 0 || shape.bytes > room {
+impl<'t> RowRun<'t> {
+    fn new(local: &'t LocalRanks, ask: &'t RowAsk, room: u64) -> Result<Self, Fault> {
+        let shape = ask.shape(local.ranks);
+        let room = room.min(local.room);
+        if local.comms.is_empty() || shape.count == 0 || shape.bytes > room {
             return Err(Fault::broken(format!("{} bytes of {room} were asked for", shape.bytes)));
         }
-        let values = if ask.check { Some(values(ask, team.ranks)?) } else { None };
-        Ok(Self { team, ask, shape, room, values })
+        let values = if ask.check { Some(values(ask, local.ranks)?) } else { None };
+        Ok(Self { local, ask, shape, room, values })
     }
 
     fn placement(&self, placement: Placement, seed: u64) -> Result<Timed, Fault> {
@@ -70,10 +71,10 @@ impl<'t> Task<'t> {
     fn checked(&self, placement: Placement, values: Values, seed: u64) -> Result<Timed, Fault> {
         let all = self.ask.iterations.max(1);
         let room = u32::try_from(places(self.shape.bytes, self.room)).unwrap_or(u32::MAX);
-        let last = Burst { events: 1, calls: all.min(room).min(READY) };
-        let first = Burst { events: 0, calls: all - last.calls };
-        let check = Check {
-            team: self.team,
+        let last = TimedCalls { events: 1, calls: all.min(room).min(MOST_PREPARED) };
+        let first = TimedCalls { events: 0, calls: all - last.calls };
+        let check = DataCheck {
+            local: self.local,
             ask: self.ask,
             shape: self.shape,
             values,
@@ -83,29 +84,30 @@ impl<'t> Task<'t> {
         };
         let (warm, before) = (self.warm_up(placement)?, self.groups(placement, first.calls)?);
         // Prepared before the measurement: for small sizes nearly all of the time is the processor's.
-        let (step, timed) = (self.step(placement)?, self.groups(placement, last.calls)?);
+        let (sync, timed) = (self.sync_call(placement)?, self.groups(placement, last.calls)?);
         self.enqueue(&warm, self.ask.warmups.max(1))?;
-        self.burst(&first, &before)?;
+        self.queue_timed(&first, &before)?;
         check.prepare()?;
         // This small call synchronizes the ranks again, which have drifted apart since the previous calls.
-        self.team.enqueue(&step)?;
-        self.burst(&last, &timed)?;
-        wait(self.team, self.patience())?;
+        self.local.enqueue(&sync)?;
+        self.queue_timed(&last, &timed)?;
+        wait(self.local, self.time_limit())?;
         let us = (self.ms(&first)? + self.ms(&last)?) * 1e3 / f64::from(all);
-        Ok(Timed { us, wrong: Some(check.look()?) })
+        Ok(Timed { us, wrong: Some(check.verify()?) })
     }
 
     fn unchecked(&self, placement: Placement) -> Result<Timed, Fault> {
-        let all = Burst { events: 0, calls: self.ask.iterations.max(1) };
+        let all = TimedCalls { events: 0, calls: self.ask.iterations.max(1) };
         let (warm, timed) = (self.warm_up(placement)?, self.groups(placement, all.calls)?);
         self.enqueue(&warm, self.ask.warmups.max(1))?;
-        self.burst(&all, &timed)?;
-        wait(self.team, self.patience())?;
+        self.queue_timed(&all, &timed)?;
+        wait(self.local, self.time_limit())?;
         Ok(Timed { us: self.ms(&all)? * 1e3 / f64::from(all.calls), wrong: None })
     }
 
-    fn patience(&self) -> std::time::Duration {
-        patience(self.shape.bytes, self.ask.warmups.max(1).saturating_add(self.ask.iterations.max(1)))
+    fn time_limit(&self) -> std::time::Duration {
+        let calls = self.ask.warmups.max(1).saturating_add(self.ask.iterations.max(1));
+        calls_time_limit(self.shape.bytes, calls)
     }
 
     /// Calls before the measurement, in which NCCL sets up what it needs for this size.
@@ -114,53 +116,54 @@ impl<'t> Task<'t> {
     }
 
     fn groups(&self, placement: Placement, count: u32) -> Result<Vec<Group<'_>>, Fault> {
-        let places = (0..count.min(READY)).map(|n| shift(n, self.shape.bytes, self.room));
+        let places = (0..count.min(MOST_PREPARED)).map(|n| shift(n, self.shape.bytes, self.room));
         places.map(|shift| self.call(placement, self.shape, shift)).collect()
     }
 
     /// A call of a few bytes, in memory behind all other parts and their guard band.
-    fn step(&self, placement: Placement) -> Result<Group<'_>, Fault> {
-        let (ranks, element) = (self.team.ranks as u64, self.ask.data.bytes());
-        let shape = self.ask.collective.shape(SMALL.saturating_mul(ranks).min(STEP), ranks, element);
+    fn sync_call(&self, placement: Placement) -> Result<Group<'_>, Fault> {
+        let (ranks, element) = (self.local.ranks as u64, self.ask.data.bytes());
+        let bytes = SYNC_BYTES.saturating_mul(ranks).min(SYNC_ROOM);
+        let shape = self.ask.collective.shape(bytes, ranks, element);
         self.call(placement, shape, self.room.saturating_add(GUARD))
     }
 
     fn call(&self, placement: Placement, shape: Shape, shift: u64) -> Result<Group<'_>, Fault> {
         let RowAsk { collective, data, op, root, .. } = *self.ask;
-        self.team.group(|seat| {
-            let layout = Layout::new(collective, shape, data.bytes(), seat.rank, placement, shift);
-            let (send, receive) = seat.spans(&layout)?;
+        self.local.group(|gpu| {
+            let layout = Layout::new(collective, shape, data.bytes(), gpu.rank, placement, shift);
+            let (send, receive) = gpu.spans(&layout)?;
             Ok(Call { collective, send, receive, count: shape.count, data, op, root })
         })
     }
 
     fn enqueue(&self, groups: &[Group<'_>], count: u32) -> Result<(), Fault> {
-        groups.iter().cycle().zip(0..count).try_for_each(|(group, _)| self.team.enqueue(group))
+        groups.iter().cycle().zip(0..count).try_for_each(|(group, _)| self.local.enqueue(group))
     }
 
     /// Queues calls between two events on each stream.
-    fn burst(&self, burst: &Burst, groups: &[Group<'_>]) -> Result<(), Fault> {
-        if burst.calls == 0 {
+    fn queue_timed(&self, timed_calls: &TimedCalls, groups: &[Group<'_>]) -> Result<(), Fault> {
+        if timed_calls.calls == 0 {
             return Ok(());
         }
-        self.record(burst, 0)?;
-        self.enqueue(groups, burst.calls)?;
-        self.record(burst, 1)
+        self.record(timed_calls, 0)?;
+        self.enqueue(groups, timed_calls.calls)?;
+        self.record(timed_calls, 1)
     }
 
-    fn record(&self, burst: &Burst, which: usize) -> Result<(), Fault> {
-        let record = |seat: &Seat| {
-            let event = seat.events.get(burst.events).and_then(|pair| pair.get(which));
-            event.map_or(Ok(()), |event| seat.stream.record(event))
+    fn record(&self, timed_calls: &TimedCalls, which: usize) -> Result<(), Fault> {
+        let record = |gpu: &RankGpu| {
+            let event = gpu.events.get(timed_calls.events).and_then(|pair| pair.get(which));
+            event.map_or(Ok(()), |event| gpu.stream.record(event))
         };
-        Ok(self.team.seats.iter().try_for_each(record)?)
+        Ok(self.local.gpus.iter().try_for_each(record)?)
     }
 
-    /// Milliseconds of a burst: those of the slowest rank of this process, by its GPU's clock.
-    fn ms(&self, burst: &Burst) -> Result<f64, Fault> {
+    /// Milliseconds of timed calls: those of the slowest rank of this process, by its GPU's clock.
+    fn ms(&self, timed_calls: &TimedCalls) -> Result<f64, Fault> {
         let mut slowest = 0.0_f64;
-        for seat in self.team.seats.iter().filter(|_| burst.calls > 0) {
-            if let Some([begin, end]) = seat.events.get(burst.events) {
+        for gpu in self.local.gpus.iter().filter(|_| timed_calls.calls > 0) {
+            if let Some([begin, end]) = gpu.events.get(timed_calls.events) {
                 slowest = slowest.max(end.ms_since(begin)?);
             }
         }

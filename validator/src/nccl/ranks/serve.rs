@@ -1,9 +1,9 @@
 //! The arm process's side: executes the worker's requests one after the other. A failure is its last message:
 //! first the worker examines it, then this process aborts the communicator and exits.
 
+use super::local_ranks::LocalRanks;
 use super::messages::{Answer, Ask, Fault};
 use super::row::row;
-use super::team::Team;
 use crate::gpu;
 use crate::process::lineage;
 use crate::process::partner::Worker;
@@ -22,49 +22,47 @@ pub(super) const ABORT: Duration = Duration::from_secs(2);
 /// # Errors
 /// The worker sent something malformed, or is gone.
 pub fn serve() -> io::Result<()> {
-    let worker = Worker::meet()?;
-    gpu::log_at_once();
-    let mut team = None;
-    while let Some((ask, _)) = worker.hear()? {
-        match answer(&mut team, ask) {
-            Ok(answer) => worker.say(&answer)?,
-            Err(fault) => return give_up(&worker, team, fault),
+    let worker = Worker::connect()?;
+    gpu::line_buffer_stdout();
+    let mut local = None;
+    while let Some((ask, _)) = worker.receive()? {
+        match answer(&mut local, ask) {
+            Ok(answer) => worker.send(&answer)?,
+            Err(fault) => return give_up(&worker, local, fault),
         }
     }
     Ok(())
 }
 
-fn answer(team: &mut Option<Team>, ask: Ask) -> Result<Answer, Fault> {
-    match (ask, team) {
-        (Ask::Open(open), team @ None) => {
-            let (opened_team, opened) = Team::open(&open)?;
-            *team = Some(opened_team);
+fn answer(local: &mut Option<LocalRanks>, ask: Ask) -> Result<Answer, Fault> {
+    match (ask, local) {
+        (Ask::Open(open), local @ None) => {
+            let (opened_ranks, opened) = LocalRanks::open(&open)?;
+            *local = Some(opened_ranks);
             Ok(Answer::Opened(opened))
         }
-        (Ask::Join { id, ranks }, Some(team)) if team.comms.is_empty() => {
-            team.join(id.as_ref(), ranks)?;
+        (Ask::Join { id, ranks }, Some(local)) if local.comms.is_empty() => {
+            local.join(id.as_ref(), ranks)?;
             Ok(Answer::Joined)
         }
-        (Ask::Row { ask, seeds, room }, Some(team)) => {
-            Ok(Answer::Row(Box::new(row(team, &ask, seeds, room)?)))
-        }
+        (Ask::Row { ask, seeds, room }, Some(local)) => Ok(Answer::Row(Box::new(row(local, &ask, seeds, room)?))),
         _ => Err(Fault::broken("the worker asked for this at the wrong time")),
     }
 }
 
 /// Runs no destructors, because they might never return.
-fn give_up(worker: &Worker, mut team: Option<Team>, fault: Fault) -> io::Result<()> {
+fn give_up(worker: &Worker, mut local: Option<LocalRanks>, fault: Fault) -> io::Result<()> {
     // If the worker is gone, this process ends anyway.
-    let _ = worker.say(&Answer::Failed(fault));
+    let _ = worker.send(&Answer::Failed(fault));
     worker.wait_for_end(LOOKED_AT);
     thread::spawn(|| {
         thread::sleep(ABORT);
-        lineage::end();
+        lineage::kill_self();
     });
-    if let Some(team) = &mut team {
-        team.abort();
+    if let Some(local) = &mut local {
+        local.abort();
     }
-    std::mem::forget(team);
-    lineage::end();
+    std::mem::forget(local);
+    lineage::kill_self();
     Ok(())
 }

@@ -52,7 +52,7 @@ const REMOTE_ERROR: i32 = 6;
 /// The reply of one process.
 #[derive(Clone)]
 pub(super) enum Reply {
-    Said(Answer),
+    Answered(Answer),
     Silent(Duration),
     Died(String),
     Broken(String),
@@ -60,14 +60,14 @@ pub(super) enum Reply {
 
 /// The process that replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(super) enum Responder {
     /// The process of all ranks.
     All,
     /// The process of one rank.
     Rank(Rank),
 }
 
-impl fmt::Display for Whose {
+impl fmt::Display for Responder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::All => f.write_str("the process of all ranks"),
@@ -78,33 +78,33 @@ impl fmt::Display for Whose {
 
 impl Reply {
     /// Why the arm cannot continue; `None` for an answer.
-    fn fault(&self, whose: Whose) -> Option<Fault> {
-        let rank = match whose {
-            Whose::All => None,
-            Whose::Rank(rank) => Some(rank),
+    fn fault(&self, responder: Responder) -> Option<Fault> {
+        let rank = match responder {
+            Responder::All => None,
+            Responder::Rank(rank) => Some(rank),
         };
         let fault = |kind, text| Some(Fault { rank, kind, text });
         match self {
-            Self::Said(Answer::Failed(own)) => Some(Fault { rank: own.rank.or(rank), ..own.clone() }),
-            Self::Said(_) => None,
+            Self::Answered(Answer::Failed(own)) => Some(Fault { rank: own.rank.or(rank), ..own.clone() }),
+            Self::Answered(_) => None,
             Self::Silent(after) => {
-                let text = format!("{whose} does not answer within {:.1} s", after.as_secs_f64());
+                let text = format!("{responder} does not answer within {:.1} s", after.as_secs_f64());
                 fault(TroubleKind::Hang, text)
             }
-            Self::Died(how) => fault(TroubleKind::Died, format!("{whose} died: {how}")),
-            Self::Broken(why) => fault(TroubleKind::Broken, format!("{whose} cannot be reached: {why}")),
+            Self::Died(how) => fault(TroubleKind::Died, format!("{responder} died: {how}")),
+            Self::Broken(why) => fault(TroubleKind::Broken, format!("{responder} cannot be reached: {why}")),
         }
     }
 
     /// How close this reply is to the cause: a dead process or a broken GPU makes others fail, and a hanging
     /// process keeps others waiting.
     fn weight(&self) -> u8 {
-        let Self::Said(Answer::Failed(fault)) = self else {
+        let Self::Answered(Answer::Failed(fault)) = self else {
             return match self {
                 Self::Died(_) => 9,
                 Self::Broken(_) => 5,
                 Self::Silent(_) => 3,
-                Self::Said(_) => 0,
+                Self::Answered(_) => 0,
             };
         };
         match fault.kind {
@@ -121,30 +121,30 @@ impl Reply {
 
 /// The fault closest to the cause; `None` when there is none. A silent hanging process is reported together
 /// with those that notice it.
-pub(super) fn cause(replies: &[(Whose, Reply)]) -> Option<Fault> {
-    let mut worst: Option<&(Whose, Reply)> = None;
+pub(super) fn cause(replies: &[(Responder, Reply)]) -> Option<Fault> {
+    let mut worst: Option<&(Responder, Reply)> = None;
     for reply in replies {
         // Of equal weights the first counts.
         if reply.1.weight() > worst.map_or(0, |(_, w)| w.weight()) {
             worst = Some(reply);
         }
     }
-    let (whose, worst) = worst?;
-    let mut fault = worst.fault(*whose)?;
-    let hang = |(_, reply): &&(Whose, Reply)| {
-        matches!(reply, Reply::Said(Answer::Failed(Fault { kind: TroubleKind::Hang, .. })))
+    let (responder, worst) = worst?;
+    let mut fault = worst.fault(*responder)?;
+    let hang = |(_, reply): &&(Responder, Reply)| {
+        matches!(reply, Reply::Answered(Answer::Failed(Fault { kind: TroubleKind::Hang, .. })))
     };
     let hanging: Vec<_> = replies.iter().filter(hang).collect();
-    if let (Reply::Silent(_), Some((whose, reply))) = (worst, hanging.first())
-        && let Some(other) = reply.fault(*whose)
+    if let (Reply::Silent(_), Some((responder, reply))) = (worst, hanging.first())
+        && let Some(other) = reply.fault(*responder)
     {
         fault.text = format!("{}; {}", fault.text, other.text);
     }
-    if matches!(worst, Reply::Said(_)) && fault.kind == TroubleKind::Hang && hanging.len() > 1 {
+    if matches!(worst, Reply::Answered(_)) && fault.kind == TroubleKind::Hang && hanging.len() > 1 {
         // All of them wait: no single rank is the cause.
         fault.rank = None;
-        for (whose, _) in hanging.iter().skip(1) {
-            fault.text = format!("{}, {whose}", fault.text);
+        for (responder, _) in hanging.iter().skip(1) {
+            fault.text = format!("{}, {responder}", fault.text);
         }
     }
     Some(fault)
@@ -155,12 +155,12 @@ mod tests {
     use super::*;
 
     fn failed(kind: TroubleKind, text: &str) -> Reply {
-        Reply::Said(Answer::Failed(Fault { rank: None, kind, text: text.to_owned() }))
+        Reply::Answered(Answer::Failed(Fault { rank: None, kind, text: text.to_owned() }))
     }
 
     fn of(replies: Vec<Reply>) -> Fault {
         let replies: Vec<_> =
-            replies.into_iter().enumerate().map(|(n, reply)| (Whose::Rank(n.into()), reply)).collect();
+            replies.into_iter().enumerate().map(|(n, reply)| (Responder::Rank(n.into()), reply)).collect();
         cause(&replies).unwrap()
     }
 
@@ -185,9 +185,9 @@ mod tests {
     #[test]
     fn where_all_wait_no_single_rank_is_named() {
         let waits = failed(TroubleKind::Hang, "no end within 10.0 s at rank 0");
-        let fault = of(vec![waits.clone(), Reply::Said(Answer::Joined), waits.clone()]);
+        let fault = of(vec![waits.clone(), Reply::Answered(Answer::Joined), waits.clone()]);
         assert_eq!((fault.rank, fault.text.as_str()), (None, "no end within 10.0 s at rank 0, rank 2"));
-        assert_eq!(of(vec![Reply::Said(Answer::Joined), waits]).rank, Some(1.into()));
+        assert_eq!(of(vec![Reply::Answered(Answer::Joined), waits]).rank, Some(1.into()));
     }
 
     #[test]
@@ -201,8 +201,8 @@ mod tests {
     #[test]
     fn answers_are_not_trouble() {
         let all = [
-            (Whose::Rank(Rank::FIRST), Reply::Said(Answer::Joined)),
-            (Whose::All, Reply::Said(Answer::Joined)),
+            (Responder::Rank(Rank::FIRST), Reply::Answered(Answer::Joined)),
+            (Responder::All, Reply::Answered(Answer::Joined)),
         ];
         assert!(cause(&all).is_none() && cause(&[]).is_none());
     }

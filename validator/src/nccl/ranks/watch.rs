@@ -1,7 +1,7 @@
 //! Waits for the ranks' GPUs: always with a time limit, and always checking whether NCCL has failed.
 
+use super::local_ranks::LocalRanks;
 use super::messages::Fault;
-use super::team::Team;
 use super::trouble::TroubleKind;
 use crate::gpu::poll::pause;
 use crate::machine::Rank;
@@ -10,46 +10,46 @@ use std::time::{Duration, Instant};
 /// Slower than any transport that works, such as a narrow link of an old generation on a busy host.
 const SLOW_BYTES_PER_S: u64 = 200_000_000;
 /// Extra time for starting, connecting and a busy machine.
-const BESIDE: Duration = Duration::from_secs(10);
+const EXTRA_TIME: Duration = Duration::from_secs(10);
 /// How often NCCL is checked for errors.
-const ASK: Duration = Duration::from_millis(1);
+const ERROR_CHECK: Duration = Duration::from_millis(1);
 
 /// The time limit of this many calls with this many bytes.
-pub(super) fn patience(bytes: u64, calls: u32) -> Duration {
+pub(super) fn calls_time_limit(bytes: u64, calls: u32) -> Duration {
     let ns = u128::from(bytes) * u128::from(calls) * 1_000_000_000 / u128::from(SLOW_BYTES_PER_S);
-    BESIDE.saturating_add(Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX)))
+    EXTRA_TIME.saturating_add(Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX)))
 }
 
 /// Waits until all work of the ranks' GPUs is done.
-pub(super) fn wait(team: &Team, within: Duration) -> Result<(), Fault> {
+pub(super) fn wait(local: &LocalRanks, within: Duration) -> Result<(), Fault> {
     let start = Instant::now();
-    let mut next_ask = ASK;
+    let mut next_check = ERROR_CHECK;
     loop {
         let mut working = Vec::new();
-        for seat in &team.seats {
-            if !seat.stream.done().map_err(|e| Fault::of(Some(seat.rank), &e))? {
-                working.push(seat.rank);
+        for gpu in &local.gpus {
+            if !gpu.stream.done().map_err(|e| Fault::of(Some(gpu.rank), &e))? {
+                working.push(gpu.rank);
             }
         }
         let waited = start.elapsed();
         if working.is_empty() {
             // Work may be done because NCCL has given up.
-            return trouble(team);
+            return check_errors(local);
         }
         if waited > within {
             return Err(hang(&working, waited));
         }
-        if waited > next_ask {
-            trouble(team)?;
-            next_ask = waited + ASK;
+        if waited > next_check {
+            check_errors(local)?;
+            next_check = waited + ERROR_CHECK;
         }
         pause(waited);
     }
 }
 
-fn trouble(team: &Team) -> Result<(), Fault> {
-    let mut ranks = team.seats.iter().zip(&team.comms);
-    ranks.try_for_each(|(seat, comm)| comm.trouble().map_err(|e| Fault::of(Some(seat.rank), &e)))
+fn check_errors(local: &LocalRanks) -> Result<(), Fault> {
+    let mut ranks = local.gpus.iter().zip(&local.comms);
+    ranks.try_for_each(|(gpu, comm)| comm.async_error().map_err(|e| Fault::of(Some(gpu.rank), &e)))
 }
 
 fn hang(working: &[Rank], after: Duration) -> Fault {
@@ -65,16 +65,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patience_grows_with_the_bytes() {
-        assert_eq!(patience(8, 20).as_secs(), 10);
-        assert_eq!(patience(128 << 20, 21).as_secs(), 24);
-        assert!(patience(u64::MAX, u32::MAX) > Duration::from_secs(1 << 30));
+    fn the_time_limit_grows_with_the_bytes() {
+        assert_eq!(calls_time_limit(8, 20).as_secs(), 10);
+        assert_eq!(calls_time_limit(128 << 20, 21).as_secs(), 24);
+        assert!(calls_time_limit(u64::MAX, u32::MAX) > Duration::from_secs(1 << 30));
     }
 
     #[test]
     fn a_hang_names_the_ranks_that_are_still_working() {
         let fault = hang(&Rank::list([0, 2]), Duration::from_secs(10));
         assert_eq!(fault.text, "no end within 10.0 s at ranks 0, 2");
-        assert_eq!((fault.rank, hang(&Rank::list([3]), BESIDE).rank), (None, Some(3.into())));
+        assert_eq!((fault.rank, hang(&Rank::list([3]), EXTRA_TIME).rank), (None, Some(3.into())));
     }
 }

@@ -5,9 +5,9 @@
 mod search;
 
 /// The most GPUs for which all orders are tried; that stores 2^15 sets of them.
-const MOST: usize = 16;
+const MOST_EXACT: usize = 16;
 
-/// A ring.
+/// A ring through all GPUs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ring {
     /// The GPUs in order; the last sends to the first.
@@ -26,7 +26,7 @@ pub struct Ring {
 #[must_use]
 pub fn best_ring(matrix: &[Vec<Option<f64>>]) -> Option<Ring> {
     let edges = Edges::of(matrix)?;
-    if matrix.len() > MOST {
+    if matrix.len() > MOST_EXACT {
         return search::ring(&edges);
     }
     let mut speeds: Vec<f64> = edges.all().map(|(_, _, speed)| speed).collect();
@@ -46,8 +46,7 @@ impl Edges {
     /// best.
     fn with_slowest(&self, order: Vec<usize>, most: Option<f64>) -> Option<Ring> {
         let next = order.iter().cycle().skip(1);
-        let hops =
-            order.iter().zip(next).filter_map(|(from, to)| Some((*from, *to, self.speed(*from, *to)?)));
+        let hops = order.iter().zip(next).filter_map(|(from, to)| Some((*from, *to, self.speed(*from, *to)?)));
         let (from, to, slowest) = hops.min_by(|a, b| a.2.total_cmp(&b.2))?;
         let most = most.unwrap_or(slowest).max(slowest);
         Some(Ring { order, slowest, edge: (from, to), most })
@@ -97,20 +96,19 @@ impl Edges {
                 }
             }
         }
-        way_back(&to, &ends)
+        trace_back(&to, &ends)
     }
 }
 
 /// Follows the sets from the full one back to GPU 0.
-fn way_back(to: &[u32], ends: &[u32]) -> Option<Vec<usize>> {
+fn trace_back(to: &[u32], ends: &[u32]) -> Option<Vec<usize>> {
     let size = to.len();
     let mut set = (1_usize << size) - 1;
     let mut order = Vec::new();
     let mut target = 0;
     for _ in 0..size {
         let here = ends.get(set)?;
-        let leads =
-            |gpu: &usize| here & (1 << gpu) != 0 && to.get(*gpu).is_some_and(|b| b & (1 << target) != 0);
+        let leads = |gpu: &usize| here & (1 << gpu) != 0 && to.get(*gpu).is_some_and(|b| b & (1 << target) != 0);
         let gpu = (0..size).find(leads)?;
         order.push(gpu);
         set &= !(1 << gpu);
@@ -169,8 +167,7 @@ mod tests {
         for size in [2, 3, 4, 5, 6, 7] {
             for _ in 0..12 {
                 let mut next = || {
-                    word =
-                        word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                     (word >> 50) as f64 + 1.0
                 };
                 let cells: Vec<Vec<f64>> = (0..size).map(|_| (0..size).map(|_| next()).collect()).collect();
@@ -189,10 +186,7 @@ mod tests {
     #[test]
     fn sixteen_gpus_are_searched_quickly() {
         let matrix =
-            matrix(
-                16,
-                |from, to| if (from + 5) % 16 == to { 9.0 } else { 1.0 + (from * 16 + to) as f64 / 256.0 },
-            );
+            matrix(16, |from, to| if (from + 5) % 16 == to { 9.0 } else { 1.0 + (from * 16 + to) as f64 / 256.0 });
         let start = std::time::Instant::now();
         assert_eq!(best_ring(&matrix).unwrap().slowest, 9.0);
         assert!(start.elapsed().as_secs() < 50, "{:?}", start.elapsed());
@@ -224,8 +218,7 @@ mod tests {
         for size in [4, 8, 12, 16] {
             for _ in 0..20 {
                 let mut next = || {
-                    word =
-                        word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                     20.0 + (word >> 40) as f64 / 16_777_216.0 * 6.0
                 };
                 let cells: Vec<Vec<f64>> = (0..size).map(|_| (0..size).map(|_| next()).collect()).collect();

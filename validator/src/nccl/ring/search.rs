@@ -10,15 +10,15 @@ use super::{Edges, Ring};
 /// A ring and the bound for all rings.
 pub(super) fn ring(edges: &Edges) -> Option<Ring> {
     let size = edges.0.len();
-    let most = bound(edges)?;
+    let most = upper_bound(edges)?;
     let mut best: Option<Vec<usize>> = None;
     for first in 0..size {
-        let order = improved(edges, nearest(edges, first));
-        let worth = |order: &[usize]| worth(edges, order);
-        if best.as_ref().is_none_or(|best| worth(&order) > worth(best)) {
+        let order = improve(edges, greedy_path(edges, first));
+        let score = |order: &[usize]| score(edges, order);
+        if best.as_ref().is_none_or(|best| score(&order) > score(best)) {
             best = Some(order);
         }
-        if best.as_ref().is_some_and(|best| worth(best).0 >= most) {
+        if best.as_ref().is_some_and(|best| score(best).0 >= most) {
             break;
         }
     }
@@ -29,29 +29,29 @@ pub(super) fn ring(edges: &Edges) -> Option<Ring> {
 }
 
 /// The fastest speed at which each GPU can have a separate receiver.
-fn bound(edges: &Edges) -> Option<f64> {
+fn upper_bound(edges: &Edges) -> Option<f64> {
     let mut speeds: Vec<f64> = edges.all().map(|(_, _, speed)| speed).collect();
     speeds.sort_by(f64::total_cmp);
     speeds.dedup();
-    let possible = speeds.partition_point(|least| matched(edges, *least));
+    let possible = speeds.partition_point(|least| has_assignment(edges, *least));
     speeds.get(possible.checked_sub(1)?).copied()
 }
 
 /// Whether each GPU can have a separate receiver over edges with at least this speed.
-fn matched(edges: &Edges, least: f64) -> bool {
+fn has_assignment(edges: &Edges, least: f64) -> bool {
     let size = edges.0.len();
     let mut taken: Vec<Option<usize>> = vec![None; size];
-    (0..size).all(|from| give(edges, least, from, &mut taken, &mut vec![false; size]))
+    (0..size).all(|from| assign(edges, least, from, &mut taken, &mut vec![false; size]))
 }
 
 /// Assigns a receiver to `from`; the previous sender of that receiver is assigned another one.
-fn give(edges: &Edges, least: f64, from: usize, taken: &mut [Option<usize>], seen: &mut [bool]) -> bool {
+fn assign(edges: &Edges, least: f64, from: usize, taken: &mut [Option<usize>], seen: &mut [bool]) -> bool {
     for to in 0..taken.len() {
         let good = to != from && edges.speed(from, to).is_some_and(|speed| speed >= least);
         let Some(new) = seen.get_mut(to).filter(|seen| good && !**seen) else { continue };
         *new = true;
         let owner = taken.get(to).copied().flatten();
-        if owner.is_none_or(|owner| give(edges, least, owner, taken, seen)) {
+        if owner.is_none_or(|owner| assign(edges, least, owner, taken, seen)) {
             if let Some(slot) = taken.get_mut(to) {
                 *slot = Some(from);
             }
@@ -62,7 +62,7 @@ fn give(edges: &Edges, least: f64, from: usize, taken: &mut [Option<usize>], see
 }
 
 /// A path from `first` on that always continues to the fastest remaining GPU.
-fn nearest(edges: &Edges, first: usize) -> Vec<usize> {
+fn greedy_path(edges: &Edges, first: usize) -> Vec<usize> {
     let mut left: Vec<usize> = (0..edges.0.len()).filter(|gpu| *gpu != first).collect();
     let (mut order, mut here) = (vec![first], first);
     while !left.is_empty() {
@@ -80,7 +80,7 @@ fn nearest(edges: &Edges, first: usize) -> Vec<usize> {
 
 /// The speed of the slowest edge, and how many edges are as slow: of two rings the one with fewer of them is
 /// closer to a better one.
-fn worth(edges: &Edges, order: &[usize]) -> (f64, std::cmp::Reverse<usize>) {
+fn score(edges: &Edges, order: &[usize]) -> (f64, std::cmp::Reverse<usize>) {
     let next = order.iter().cycle().skip(1);
     let speeds: Vec<f64> = order.iter().zip(next).filter_map(|(a, b)| edges.speed(*a, *b)).collect();
     let slowest = speeds.iter().copied().fold(f64::INFINITY, f64::min);
@@ -89,10 +89,10 @@ fn worth(edges: &Edges, order: &[usize]) -> (f64, std::cmp::Reverse<usize>) {
 }
 
 /// Reassembles the ring around its slowest edge, as long as that helps.
-fn improved(edges: &Edges, mut order: Vec<usize>) -> Vec<usize> {
+fn improve(edges: &Edges, mut order: Vec<usize>) -> Vec<usize> {
     // Each step improves the ring, so this ends; the limit is a safeguard.
     for _ in 0..order.len().saturating_mul(order.len()) {
-        let Some(better) = step(edges, &order) else { break };
+        let Some(better) = best_reassembly(edges, &order) else { break };
         order = better;
     }
     order
@@ -100,7 +100,7 @@ fn improved(edges: &Edges, mut order: Vec<usize>) -> Vec<usize> {
 
 /// The best of all rings without the slowest edge: with that edge at the seam, the ring has three parts, and
 /// the last two are swapped.
-fn step(edges: &Edges, order: &[usize]) -> Option<Vec<usize>> {
+fn best_reassembly(edges: &Edges, order: &[usize]) -> Option<Vec<usize>> {
     let size = order.len();
     let edge = |order: &[usize], n: usize| edges.speed(*order.get(n % size)?, *order.get((n + 1) % size)?);
     let slowest = (0..size).min_by(|a, b| {
@@ -126,5 +126,5 @@ fn step(edges: &Edges, order: &[usize]) -> Option<Vec<usize>> {
     let mut changed = ring.get(..=i)?.to_vec();
     changed.extend_from_slice(ring.get(j + 1..)?);
     changed.extend_from_slice(ring.get(i + 1..=j)?);
-    (worth(edges, &changed) > worth(edges, order)).then_some(changed)
+    (score(edges, &changed) > score(edges, order)).then_some(changed)
 }

@@ -1,4 +1,4 @@
-//! The announcement of this node, and the announcements of others.
+//! Announces this node by mDNS, and collects the announcements of other nodes.
 
 use mdns_sd::{IfKind, Receiver, ResolvedService, ScopedIp, ServiceDaemon, ServiceEvent, ServiceInfo};
 use rustix::net::{AddressFamily, SocketType, netdevice::name_to_index, socket};
@@ -6,15 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, SocketAddrV6};
 use std::time::{Duration, Instant};
 
-/// The kind of service.
+/// The service type.
 const SERVICE: &str = "_firstlight._tcp.local.";
-/// Keys of its TXT record: the meeting, and the node.
+/// Keys of the TXT record: the name of the meeting, and the id of the node.
 const MEETING: &str = "meeting";
 const NODE: &str = "node";
-/// How long the last announcements may take.
-const FAREWELL: Duration = Duration::from_millis(500);
+/// The time limit for withdrawing the announcement.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 /// The most nodes, and addresses of each, that are kept: any machine on the network can announce anything.
-const MOST: (usize, usize) = (4096, 16);
+const MAX_NODES_AND_ADDRESSES: (usize, usize) = (4096, 16);
 
 /// This node's announcement, and the nodes that it has found; the announcement ends when this is dropped.
 pub struct Beacon {
@@ -24,7 +24,7 @@ pub struct Beacon {
     pub(super) own: String,
     pub(super) nodes: BTreeMap<String, Vec<SocketAddr>>,
     pub(super) refused: BTreeSet<String>,
-    pub(super) strangers: BTreeSet<String>,
+    pub(super) other_meetings: BTreeSet<String>,
     pub(super) changed: Instant,
 }
 
@@ -35,7 +35,7 @@ impl Beacon {
     /// # Errors
     /// An interface does not exist, or none can be used; in one line.
     pub fn new(meeting: &str, own: &str, port: u16, interfaces: &[String]) -> Result<Self, String> {
-        interfaces.iter().try_for_each(|name| exists(name))?;
+        interfaces.iter().try_for_each(|name| check_interface(name))?;
         let begin = || -> mdns_sd::Result<Self> {
             let daemon = ServiceDaemon::new()?;
             if interfaces.is_empty() {
@@ -47,8 +47,7 @@ impl Beacon {
             }
             let host = format!("firstlight-{own}.local.");
             let about = [(MEETING, meeting), (NODE, own)];
-            let mut info =
-                ServiceInfo::new(SERVICE, own, &host, "", port, about.as_slice())?.enable_addr_auto();
+            let mut info = ServiceInfo::new(SERVICE, own, &host, "", port, about.as_slice())?.enable_addr_auto();
             // The name is random, so no other machine has it: probing for it first would take most of a second.
             info.set_requires_probe(false);
             daemon.register(info)?;
@@ -60,7 +59,7 @@ impl Beacon {
                 own: own.to_owned(),
                 nodes: BTreeMap::new(),
                 refused: BTreeSet::new(),
-                strangers: BTreeSet::new(),
+                other_meetings: BTreeSet::new(),
                 changed: Instant::now(),
             })
         };
@@ -71,7 +70,7 @@ impl Beacon {
     pub(super) fn listen(&mut self, until: Instant) {
         while let Ok(event) = self.events.recv_deadline(until) {
             match event {
-                ServiceEvent::ServiceResolved(service) => self.take(&service),
+                ServiceEvent::ServiceResolved(service) => self.add_node(&service),
                 ServiceEvent::ServiceRemoved(_, name) => {
                     let node = name.split('.').next().unwrap_or_default();
                     if self.nodes.remove(node).is_some() {
@@ -83,28 +82,27 @@ impl Beacon {
         }
     }
 
-    fn take(&mut self, service: &ResolvedService) {
+    fn add_node(&mut self, service: &ResolvedService) {
         let text = |key| service.get_property_val_str(key).unwrap_or_default();
         let (meeting, node) = (text(MEETING), text(NODE));
         let is_id = !node.is_empty() && node.len() <= 64 && node.bytes().all(|b| b.is_ascii_hexdigit());
-        if !is_id || node == self.own || self.nodes.len() + self.strangers.len() >= MOST.0 {
+        if !is_id || node == self.own || self.nodes.len() + self.other_meetings.len() >= MAX_NODES_AND_ADDRESSES.0 {
             return;
         }
         if meeting != self.meeting {
-            self.strangers.insert(node.to_owned());
+            self.other_meetings.insert(node.to_owned());
             return;
         }
-        let mut at: Vec<_> =
-            service.get_addresses().iter().filter_map(|ip| socket_of(ip, service.port)).collect();
+        let mut at: Vec<_> = service.get_addresses().iter().filter_map(|ip| socket_of(ip, service.port)).collect();
         at.sort_by_key(|at| (at.is_ipv6(), *at));
-        at.truncate(MOST.1);
+        at.truncate(MAX_NODES_AND_ADDRESSES.1);
         if !at.is_empty() && self.nodes.insert(node.to_owned(), at.clone()) != Some(at) {
             self.changed = Instant::now();
         }
     }
 }
 
-/// An address with its interface, if it needs one.
+/// The socket address, with the scope of its interface if the address is link-local.
 fn socket_of(ip: &ScopedIp, port: u16) -> Option<SocketAddr> {
     match ip {
         ScopedIp::V4(v4) => Some((*v4.addr(), port).into()),
@@ -116,7 +114,7 @@ fn socket_of(ip: &ScopedIp, port: u16) -> Option<SocketAddr> {
     }
 }
 
-fn exists(name: &str) -> Result<(), String> {
+fn check_interface(name: &str) -> Result<(), String> {
     let any = socket(AddressFamily::INET, SocketType::DGRAM, None);
     let found = any.and_then(|any| name_to_index(&any, name));
     found.map(drop).map_err(|e| format!("nodes.interfaces: {name}: {e}"))
@@ -126,7 +124,7 @@ impl Drop for Beacon {
     fn drop(&mut self) {
         // The process can end even if the last announcements fail.
         if let Ok(ended) = self.daemon.shutdown() {
-            let _ = ended.recv_timeout(FAREWELL);
+            let _ = ended.recv_timeout(SHUTDOWN_TIMEOUT);
         }
     }
 }

@@ -4,7 +4,7 @@
 
 mod beacon;
 
-use super::meeting::{Cut, Host, Link, NoEntry, Token, join};
+use super::meeting::{Host, JoinError, Link, LinkError, Token, join};
 pub use beacon::Beacon;
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
@@ -12,43 +12,43 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long the list of nodes must be unchanged before their ports are tried, and the pause between two rounds.
-const SETTLED: Duration = Duration::from_millis(300);
-const PAUSE: Duration = Duration::from_millis(500);
-const MOMENT: Duration = Duration::from_millis(50);
+const SETTLE_TIME: Duration = Duration::from_millis(300);
+const ROUND_PAUSE: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The time limit for a connection to a node, and for the first byte from a node that admits others.
-const CONNECT: Duration = Duration::from_millis(500);
-const FIRST_BYTE: Duration = Duration::from_millis(200);
-/// How long a node tries to join the node that should lead, before it determines the leader again.
-const AT_LEADER: Duration = Duration::from_secs(3);
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
+const FIRST_BYTE_TIMEOUT: Duration = Duration::from_millis(200);
+/// How long a node tries to join the expected leader, before it determines the leader again.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The result of finding each other.
+/// The role of this node in the meeting.
 #[derive(Debug)]
-pub enum Met {
-    /// This node leads; the announcement continues until all have joined, because a node may not have seen it yet.
+pub enum MeetingRole {
+    /// This node leads. The announcement continues until all nodes have joined, because some may not have seen it yet.
     Leads(Host, Beacon),
-    /// It has joined the node that leads.
+    /// This node has joined the node that leads.
     Joined(Link),
 }
 
 /// Why there is no meeting.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Unmet {
-    /// Not all nodes were found: how many there are with this one, and how many of other meetings were seen.
+pub enum MeetingError {
+    /// Not all nodes were found; with the number of nodes including this one, and the number seen of other meetings.
     Few(usize, usize),
-    /// More nodes than the meeting has.
+    /// More nodes were found than the meeting has; with their number.
     Many(usize),
-    /// The leading node uses another version of the protocol.
+    /// The leading node uses another version of the protocol; with that version.
     Protocol(String),
-    /// The system's error.
+    /// An error of the operating system.
     System(String),
 }
 
 /// The state of a node, as seen at its port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Port {
+enum PortState {
     /// It admits others, because it leads.
     Admits,
-    /// It listens, and has not decided yet.
+    /// It listens, and does not admit others yet.
     Listens,
     /// It does not answer.
     Silent,
@@ -59,68 +59,67 @@ enum Port {
 /// a moment, so this is repeated until `due`.
 ///
 /// # Errors
-/// See [`Unmet`].
+/// See [`MeetingError`].
 pub fn meet(
     mut beacon: Beacon,
     host: Host,
     (size, token, name): (usize, &Token, &str),
     due: Instant,
-) -> Result<Met, Unmet> {
-    let mut answer = 1;
+) -> Result<MeetingRole, MeetingError> {
+    let mut reachable = 1;
     loop {
-        beacon.listen((Instant::now() + MOMENT).min(due));
-        host.turn_away().map_err(|e| Unmet::System(e.to_string()))?;
+        beacon.listen((Instant::now() + POLL_INTERVAL).min(due));
+        host.close_pending().map_err(|e| MeetingError::System(e.to_string()))?;
         if Instant::now() >= due {
-            return Err(Unmet::Few(answer, beacon.strangers.len()));
+            return Err(MeetingError::Few(reachable, beacon.other_meetings.len()));
         }
-        if beacon.changed.elapsed() < SETTLED {
+        if beacon.changed.elapsed() < SETTLE_TIME {
             continue;
         }
-        let asked = ask(&beacon);
-        let first = |port| asked.iter().find(|(.., does)| *does == port).map(|(node, at, _)| (*node, *at));
-        answer = 1 + asked.iter().filter(|(.., does)| *does != Port::Silent).count();
-        let leader = match first(Port::Admits) {
+        let probed = probe_ports(&beacon);
+        let first = |port| probed.iter().find(|(.., state)| *state == port).map(|(node, at, _)| (*node, *at));
+        reachable = 1 + probed.iter().filter(|(.., state)| *state != PortState::Silent).count();
+        let leader = match first(PortState::Admits) {
             Some(leader) => Some(leader),
-            None if answer < size => {
-                beacon.listen((Instant::now() + PAUSE).min(due));
+            None if reachable < size => {
+                beacon.listen((Instant::now() + ROUND_PAUSE).min(due));
                 continue;
             }
-            None if answer > size => return Err(Unmet::Many(answer)),
-            None => first(Port::Listens).filter(|(node, _)| **node < beacon.own),
+            None if reachable > size => return Err(MeetingError::Many(reachable)),
+            None => first(PortState::Listens).filter(|(node, _)| **node < beacon.own),
         };
-        let Some((node, at)) = leader else { return Ok(Met::Leads(host, beacon)) };
-        match join(at, token, name, due.min(Instant::now() + AT_LEADER)) {
-            Ok(link) => return Ok(Met::Joined(link)),
-            Err(NoEntry::Protocol(theirs)) => return Err(Unmet::Protocol(theirs)),
+        let Some((node, at)) = leader else { return Ok(MeetingRole::Leads(host, beacon)) };
+        match join(at, token, name, due.min(Instant::now() + JOIN_TIMEOUT)) {
+            Ok(link) => return Ok(MeetingRole::Joined(link)),
+            Err(JoinError::Protocol(theirs)) => return Err(MeetingError::Protocol(theirs)),
             // The announcement was false.
-            Err(NoEntry::Token | NoEntry::Stranger(Cut::Malformed(_))) => {
+            Err(JoinError::Token | JoinError::Stranger(LinkError::Malformed(_))) => {
                 let node = node.clone();
                 beacon.refused.insert(node);
             }
             // That node still waits for others, or joins another node that leads.
-            Err(NoEntry::Nothing(_) | NoEntry::Stranger(_)) => {}
+            Err(JoinError::Nothing(_) | JoinError::Stranger(_)) => {}
         }
     }
 }
 
 /// The state of each node; all ports are tried at the same time.
-fn ask(beacon: &Beacon) -> Vec<(&String, &Vec<SocketAddr>, Port)> {
+fn probe_ports(beacon: &Beacon) -> Vec<(&String, &Vec<SocketAddr>, PortState)> {
     let wanted = beacon.nodes.iter().filter(|(node, _)| !beacon.refused.contains(*node));
     thread::scope(|scope| {
-        let asked: Vec<_> = wanted.map(|(node, at)| (node, at, scope.spawn(move || port(at)))).collect();
-        let answer =
-            asked.into_iter().map(|(node, at, does)| (node, at, does.join().unwrap_or(Port::Silent)));
+        let probed: Vec<_> = wanted.map(|(node, at)| (node, at, scope.spawn(move || probe_port(at)))).collect();
+        let answer = probed.into_iter().map(|(node, at, state)| (node, at, state.join().unwrap_or(PortState::Silent)));
         answer.collect()
     })
 }
 
-fn port(at: &[SocketAddr]) -> Port {
-    let Some(mut stream) = at.iter().find_map(|at| TcpStream::connect_timeout(at, CONNECT).ok()) else {
-        return Port::Silent;
+fn probe_port(at: &[SocketAddr]) -> PortState {
+    let Some(mut stream) = at.iter().find_map(|at| TcpStream::connect_timeout(at, CONNECT_TIMEOUT).ok()) else {
+        return PortState::Silent;
     };
     // A node that admits others sends the first byte.
-    let spoke = stream.set_read_timeout(Some(FIRST_BYTE)).and_then(|()| stream.read(&mut [0]));
-    if matches!(spoke, Ok(1)) { Port::Admits } else { Port::Listens }
+    let spoke = stream.set_read_timeout(Some(FIRST_BYTE_TIMEOUT)).and_then(|()| stream.read(&mut [0]));
+    if matches!(spoke, Ok(1)) { PortState::Admits } else { PortState::Listens }
 }
 
 #[cfg(test)]
@@ -145,7 +144,7 @@ mod tests {
         (Beacon::new(&meeting, &format!("{meeting}{id}"), port, &["lo".to_owned()]).unwrap(), host)
     }
 
-    fn met(token: &Token, id: &str, size: usize, within: Duration) -> Result<Met, Unmet> {
+    fn met(token: &Token, id: &str, size: usize, within: Duration) -> Result<MeetingRole, MeetingError> {
         let (beacon, host) = node(token, id, size);
         meet(beacon, host, (size, token, id), Instant::now() + within)
     }
@@ -155,13 +154,11 @@ mod tests {
         let token = token();
         let other = token.clone();
         let high = thread::spawn(move || match met(&other, "bb", 2, SOON).unwrap() {
-            Met::Joined(mut link) => link.to.say(&"card", SOON).unwrap(),
-            Met::Leads(..) => panic!("both lead"),
+            MeetingRole::Joined(mut link) => link.to.send(&"card", SOON).unwrap(),
+            MeetingRole::Leads(..) => panic!("both lead"),
         });
-        let Met::Leads(host, _beacon) = met(&token, "aa", 2, SOON).unwrap() else {
-            panic!("it does not lead")
-        };
-        let is_there = |event: Event<String>| matches!(event, Event::Came(guest) if guest.card == "card");
+        let MeetingRole::Leads(host, _beacon) = met(&token, "aa", 2, SOON).unwrap() else { panic!("it does not lead") };
+        let is_there = |event: Event<String>| matches!(event, Event::Admitted(guest) if guest.card == "card");
         assert!(host.admit(Instant::now() + SOON, is_there).unwrap(), "it did not come");
         high.join().unwrap();
     }
@@ -171,10 +168,10 @@ mod tests {
         let token = token();
         let (_beacon, host) = node(&token, "ff", 3);
         let admits = thread::spawn(move || {
-            host.admit(Instant::now() + SOON, |event: Event<String>| matches!(event, Event::Came(_)))
+            host.admit(Instant::now() + SOON, |event: Event<String>| matches!(event, Event::Admitted(_)))
         });
-        let Met::Joined(mut link) = met(&token, "aa", 3, SOON).unwrap() else { panic!("it does not join") };
-        link.to.say(&"card", SOON).unwrap();
+        let MeetingRole::Joined(mut link) = met(&token, "aa", 3, SOON).unwrap() else { panic!("it does not join") };
+        link.to.send(&"card", SOON).unwrap();
         assert!(admits.join().unwrap().unwrap(), "it did not come");
     }
 
@@ -186,9 +183,9 @@ mod tests {
         let due = Instant::now() + SOON;
         // With one of them alone it would be a meeting.
         while beacon.nodes.len() < 2 && Instant::now() < due {
-            beacon.listen(Instant::now() + MOMENT);
+            beacon.listen(Instant::now() + POLL_INTERVAL);
         }
-        assert_eq!(meet(beacon, host, (2, &token, "aa"), due).unwrap_err(), Unmet::Many(3));
+        assert_eq!(meet(beacon, host, (2, &token, "aa"), due).unwrap_err(), MeetingError::Many(3));
     }
 
     #[test]
@@ -199,7 +196,7 @@ mod tests {
         let _stranger = node(&other, "cc", 2);
         let why = met(&mine, "aa", 2, Duration::from_secs(3)).unwrap_err();
         // Other tests announce meetings too.
-        assert!(matches!(why, Unmet::Few(1, others) if others > 0), "{why:?}");
+        assert!(matches!(why, MeetingError::Few(1, others) if others > 0), "{why:?}");
     }
 
     #[test]

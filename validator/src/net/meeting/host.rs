@@ -1,8 +1,8 @@
 //! The listening side: admits peers, each in its own thread, so that a silent one does not delay the others. The port
 //! is open as long as a [`Host`] exists.
 
+use super::handshake::{HandshakeError, Token, handshake_as_host};
 use super::link::Link;
-use super::seal::{Refusal, Token, admit};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::de::DeserializeOwned;
 use std::io;
@@ -11,11 +11,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The time limit of a peer's proof and first message.
-const PROOF: Duration = Duration::from_secs(5);
+/// The time limit of a peer's handshake, and of its first message.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The most peers that are being admitted at the same time; more are turned away.
-const AT_ONCE: usize = 64;
-const MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+const MAX_PENDING: usize = 64;
+const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// A listening port.
 #[derive(Debug)]
@@ -24,22 +24,22 @@ pub struct Host {
     token: Token,
 }
 
-/// A peer that has proven itself, and its first message.
+/// A peer that has proven that it knows the token.
 #[derive(Debug)]
-pub struct Came<C> {
-    /// Its first message.
+pub struct Admitted<C> {
+    /// The first message of the peer.
     pub card: C,
     /// The connection.
     pub link: Link,
-    /// Its address.
+    /// The address of the peer.
     pub from: SocketAddr,
 }
 
-/// What happened at the port.
+/// The result of one incoming connection.
 #[derive(Debug)]
 pub enum Event<C> {
     /// A peer was admitted.
-    Came(Box<Came<C>>),
+    Admitted(Box<Admitted<C>>),
     /// A peer has another token; with its address and the name that it claims, which is not proven.
     WrongToken(SocketAddr, String),
     /// Something else connected; with its address and why it was turned away.
@@ -47,7 +47,7 @@ pub enum Event<C> {
 }
 
 impl Host {
-    /// Listens.
+    /// Listens at these addresses.
     ///
     /// # Errors
     /// The system's error: the address is another machine's, or in use.
@@ -69,7 +69,7 @@ impl Host {
     ///
     /// # Errors
     /// The system's error.
-    pub fn turn_away(&self) -> io::Result<()> {
+    pub fn close_pending(&self) -> io::Result<()> {
         loop {
             match self.listener.accept() {
                 Ok(stream) => drop(stream),
@@ -81,7 +81,7 @@ impl Host {
         }
     }
 
-    /// Admits peers until `each` returns true, or until `due`, when it returns false.
+    /// Admits peers until `each` returns true, or until `due`. Returns whether `each` has returned true.
     ///
     /// # Errors
     /// The system's error.
@@ -91,14 +91,14 @@ impl Host {
         mut each: impl FnMut(Event<C>) -> bool,
     ) -> io::Result<bool> {
         let (sender, events): (Sender<Event<C>>, Receiver<Event<C>>) = channel();
-        let mut under_way = 0;
+        let mut pending = 0;
         while Instant::now() < due {
             let mut polled = [PollFd::new(&self.listener, PollFlags::IN)];
-            if poll(&mut polled, Some(&MOMENT)).is_ok_and(|ready| ready > 0) {
-                under_way += usize::from(self.accept(under_way, &sender)?);
+            if poll(&mut polled, Some(&POLL_INTERVAL)).is_ok_and(|ready| ready > 0) {
+                pending += usize::from(self.accept(pending, &sender)?);
             }
             while let Ok(event) = events.try_recv() {
-                under_way = under_way.saturating_sub(1);
+                pending = pending.saturating_sub(1);
                 if each(event) {
                     return Ok(true);
                 }
@@ -110,27 +110,27 @@ impl Host {
     /// Accepts one connection; returns whether a thread was started to admit it.
     fn accept<C: DeserializeOwned + Send + 'static>(
         &self,
-        under_way: usize,
+        pending: usize,
         events: &Sender<Event<C>>,
     ) -> io::Result<bool> {
         let Ok((stream, from)) = self.listener.accept() else { return Ok(false) };
         // A port for both families reports IPv4 addresses as IPv6 ones.
         let from = SocketAddr::new(from.ip().to_canonical(), from.port());
-        if under_way >= AT_ONCE {
-            log::warn!("{from}: turned away, {AT_ONCE} others are being admitted");
+        if pending >= MAX_PENDING {
+            log::warn!("{from}: turned away, {MAX_PENDING} others are being admitted");
             return Ok(false);
         }
         stream.set_nonblocking(false)?;
         let (token, events) = (self.token.clone(), events.clone());
         let work = move || {
-            let event = match admit(stream, &token, PROOF) {
-                Ok(mut link) => match link.from.hear(PROOF) {
-                    Ok(card) => Event::Came(Box::new(Came { card, link, from })),
-                    Err(cut) => Event::Stranger(from, cut.to_string()),
+            let event = match handshake_as_host(stream, &token, HANDSHAKE_TIMEOUT) {
+                Ok(mut link) => match link.from.receive(HANDSHAKE_TIMEOUT) {
+                    Ok(card) => Event::Admitted(Box::new(Admitted { card, link, from })),
+                    Err(error) => Event::Stranger(from, error.to_string()),
                 },
-                Err(Refusal::Token(name)) => Event::WrongToken(from, name),
-                Err(Refusal::Protocol(why)) => Event::Stranger(from, why),
-                Err(Refusal::Cut(cut)) => Event::Stranger(from, cut.to_string()),
+                Err(HandshakeError::Token(name)) => Event::WrongToken(from, name),
+                Err(HandshakeError::Protocol(why)) => Event::Stranger(from, why),
+                Err(HandshakeError::Link(error)) => Event::Stranger(from, error.to_string()),
             };
             // The meeting may be over.
             let _ = events.send(event);

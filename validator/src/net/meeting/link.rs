@@ -1,9 +1,9 @@
 //! A connection to a proven peer. Every message has a MAC with the key of this connection that also covers its direction
 //! and number, so that it cannot be changed, repeated, or sent by another machine.
 
-use super::LONGEST;
-use super::seal::{BYTES, Bytes, fed};
-use super::wire::{Cut, receive, send};
+use super::MAX_MESSAGE;
+use super::handshake::{Bytes32, HASH_BYTES, keyed_mac};
+use super::wire::{LinkError, receive, send};
 use hmac::Mac;
 use rustix::net::sockopt::{
     set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl, set_tcp_user_timeout,
@@ -40,65 +40,65 @@ impl Side {
 /// A connection to a proven peer.
 #[derive(Debug)]
 pub struct Link {
-    /// Sends.
-    pub to: Speaker,
-    /// Receives.
-    pub from: Listener,
+    /// The sending half.
+    pub to: LinkSender,
+    /// The receiving half.
+    pub from: LinkReceiver,
 }
 
-/// How long a peer's machine may acknowledge nothing before the kernel closes the connection, ms. This applies to data
-/// that was sent; while nothing is sent, the kernel sends keep-alive probes after 3 s of silence and then each second.
-const GONE_MS: u32 = 10_000;
-const IDLE: Duration = Duration::from_secs(3);
-const BETWEEN: Duration = Duration::from_secs(1);
-const PROBES: u32 = 7;
+/// How long sent data may remain unacknowledged before the kernel closes the connection, ms. While nothing is sent, the
+/// kernel sends keep-alive probes after 3 s of silence and then each second.
+const USER_TIMEOUT_MS: u32 = 10_000;
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(3);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
+const KEEPALIVE_PROBES: u32 = 7;
 
 impl Link {
-    pub(super) fn new(stream: TcpStream, key: Bytes, own: Side) -> Result<Self, Cut> {
+    pub(super) fn new(stream: TcpStream, key: Bytes32, own: Side) -> Result<Self, LinkError> {
         stream.set_nodelay(true)?;
-        let alive = || {
+        let enable_keepalive = || {
             set_socket_keepalive(&stream, true)?;
-            set_tcp_keepidle(&stream, IDLE)?;
-            set_tcp_keepintvl(&stream, BETWEEN)?;
-            set_tcp_keepcnt(&stream, PROBES)?;
-            set_tcp_user_timeout(&stream, GONE_MS)
+            set_tcp_keepidle(&stream, KEEPALIVE_IDLE)?;
+            set_tcp_keepintvl(&stream, KEEPALIVE_INTERVAL)?;
+            set_tcp_keepcnt(&stream, KEEPALIVE_PROBES)?;
+            set_tcp_user_timeout(&stream, USER_TIMEOUT_MS)
         };
-        alive().map_err(io::Error::from)?;
-        let from = Listener { stream: stream.try_clone()?, key, side: own.other(), count: 0 };
-        Ok(Self { to: Speaker { stream, key, side: own, count: 0 }, from })
+        enable_keepalive().map_err(io::Error::from)?;
+        let from = LinkReceiver { stream: stream.try_clone()?, key, side: own.other(), count: 0 };
+        Ok(Self { to: LinkSender { stream, key, side: own, count: 0 }, from })
     }
 }
 
-/// The sending half.
-pub struct Speaker {
+/// The sending half of a [`Link`].
+pub struct LinkSender {
     stream: TcpStream,
-    key: Bytes,
+    key: Bytes32,
     side: Side,
     count: u64,
 }
 
-/// The receiving half.
-pub struct Listener {
+/// The receiving half of a [`Link`].
+pub struct LinkReceiver {
     stream: TcpStream,
-    key: Bytes,
+    key: Bytes32,
     side: Side,
     count: u64,
 }
 
-impl Speaker {
+impl LinkSender {
     /// Sends a message.
     ///
     /// # Errors
-    /// See [`Cut`].
-    pub fn say(&mut self, what: &impl Serialize, within: Duration) -> Result<(), Cut> {
-        let body = serde_json::to_vec(what).map_err(|e| Cut::Broken(e.to_string()))?;
-        let mac = fed(&self.key, self.side.label(), &[&self.count.to_le_bytes(), &body]);
-        let mac = mac.ok_or_else(|| Cut::Broken("no MAC".to_owned()))?.finalize().into_bytes();
+    /// See [`LinkError`].
+    pub fn send(&mut self, message: &impl Serialize, within: Duration) -> Result<(), LinkError> {
+        let body = serde_json::to_vec(message).map_err(|e| LinkError::Broken(e.to_string()))?;
+        let mac = keyed_mac(&self.key, self.side.label(), &[&self.count.to_le_bytes(), &body]);
+        let mac = mac.ok_or_else(|| LinkError::Broken("no MAC".to_owned()))?.finalize().into_bytes();
         self.count += 1;
         let mut bytes = mac.to_vec();
         bytes.extend_from_slice(&body);
-        if bytes.len() > LONGEST {
-            return Err(Cut::Broken(format!("a message of {} bytes, allowed: {LONGEST}", bytes.len())));
+        if bytes.len() > MAX_MESSAGE {
+            return Err(LinkError::Broken(format!("a message of {} bytes, allowed: {MAX_MESSAGE}", bytes.len())));
         }
         send(&mut self.stream, &bytes, within)
     }
@@ -123,7 +123,7 @@ impl Speaker {
 
     /// Makes the next message reuse the number of the last one.
     #[cfg(test)]
-    pub(super) fn again(&mut self) {
+    pub(super) fn reuse_last_number(&mut self) {
         self.count -= 1;
     }
 
@@ -139,31 +139,31 @@ impl Speaker {
     }
 }
 
-impl Listener {
-    /// The next message.
+impl LinkReceiver {
+    /// Receives the next message.
     ///
     /// # Errors
-    /// See [`Cut`].
-    pub fn hear<T: DeserializeOwned>(&mut self, within: Duration) -> Result<T, Cut> {
-        let bytes = receive(&mut self.stream, LONGEST, within)?;
-        let refused = |why: &str| Cut::Malformed(why.to_owned());
-        let (mac, body) = bytes.split_at_checked(BYTES).ok_or_else(|| refused("it has no MAC"))?;
-        let fed = fed(&self.key, self.side.label(), &[&self.count.to_le_bytes(), body]);
-        if fed.is_none_or(|fed| fed.verify_slice(mac).is_err()) {
-            return Err(refused("its MAC is wrong: it was changed, repeated, or sent by another"));
+    /// See [`LinkError`].
+    pub fn receive<T: DeserializeOwned>(&mut self, within: Duration) -> Result<T, LinkError> {
+        let bytes = receive(&mut self.stream, MAX_MESSAGE, within)?;
+        let malformed = |why: &str| LinkError::Malformed(why.to_owned());
+        let (mac, body) = bytes.split_at_checked(HASH_BYTES).ok_or_else(|| malformed("it has no MAC"))?;
+        let mac_state = keyed_mac(&self.key, self.side.label(), &[&self.count.to_le_bytes(), body]);
+        if mac_state.is_none_or(|state| state.verify_slice(mac).is_err()) {
+            return Err(malformed("its MAC is wrong: it was changed, repeated, or sent by another"));
         }
         self.count += 1;
-        serde_json::from_slice(body).map_err(|e| Cut::Malformed(e.to_string()))
+        serde_json::from_slice(body).map_err(|e| LinkError::Malformed(e.to_string()))
     }
 }
 
-impl std::fmt::Debug for Speaker {
+impl std::fmt::Debug for LinkSender {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Speaker({:?})", self.stream.peer_addr())
     }
 }
 
-impl std::fmt::Debug for Listener {
+impl std::fmt::Debug for LinkReceiver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Listener({:?})", self.stream.peer_addr())
     }

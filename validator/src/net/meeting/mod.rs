@@ -4,34 +4,34 @@
 //! the content of messages.
 
 mod guest;
+mod handshake;
 mod host;
 mod link;
-mod seal;
 mod wire;
 
-pub use guest::{NoEntry, join};
-pub use host::{Came, Event, Host};
-pub use link::{Link, Listener, Speaker};
-pub use seal::Token;
-pub use wire::Cut;
+pub use guest::{JoinError, join};
+pub use handshake::Token;
+pub use host::{Admitted, Event, Host};
+pub use link::{Link, LinkReceiver, LinkSender};
+pub use wire::LinkError;
 
 /// A random number for a node, 16 hexadecimal digits.
 ///
 /// # Errors
 /// The kernel returns no random bytes.
-pub fn random_id() -> Result<String, Cut> {
-    let bytes = seal::nonce()?;
+pub fn random_id() -> Result<String, LinkError> {
+    let bytes = handshake::nonce()?;
     Ok(bytes.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// The name and version of the protocol, which must be the same on both sides.
 const PROTOCOL: &str = "firstlight.meeting/1";
 /// The longest message before a peer is proven to know the token, bytes.
-const FIRST: usize = 4 << 10;
+const MAX_UNPROVEN_MESSAGE: usize = 4 << 10;
 /// The longest message after that, bytes.
-const LONGEST: usize = 4 << 20;
+const MAX_MESSAGE: usize = 4 << 20;
 /// The longest name of a node, characters.
-pub const NAME: usize = 64;
+pub const MAX_NAME: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -56,11 +56,11 @@ mod tests {
     }
 
     /// Admits until one peer came, or `within` is over; returns the peer, and the other events as text.
-    fn one(host: &Host, within: Duration) -> (Option<Came<String>>, Vec<String>) {
+    fn one(host: &Host, within: Duration) -> (Option<Admitted<String>>, Vec<String>) {
         let (mut came, mut others) = (None, Vec::new());
         host.admit(Instant::now() + within, |event| {
             match event {
-                Event::Came(guest) => came = Some(*guest),
+                Event::Admitted(guest) => came = Some(*guest),
                 Event::WrongToken(_, name) => others.push(format!("token of {name}")),
                 Event::Stranger(_, why) => others.push(why),
             }
@@ -70,10 +70,10 @@ mod tests {
         (came, others)
     }
 
-    fn guest(at: SocketAddr, text: &'static str) -> thread::JoinHandle<Result<Link, NoEntry>> {
+    fn guest(at: SocketAddr, text: &'static str) -> thread::JoinHandle<Result<Link, JoinError>> {
         thread::spawn(move || {
             let mut link = join(&[at], &token(text), "b", Instant::now() + SOON)?;
-            link.to.say(&"card", SOON).unwrap();
+            link.to.send(&"card", SOON).unwrap();
             Ok(link)
         })
     }
@@ -95,13 +95,13 @@ mod tests {
         drop(host);
         assert!(TcpStream::connect(at).is_err());
         for number in 0..3 {
-            ours.to.say(&number, SOON).unwrap();
-            assert_eq!(theirs.from.hear::<i32>(SOON).unwrap(), number);
-            theirs.to.say(&(number + 10), SOON).unwrap();
-            assert_eq!(ours.from.hear::<i32>(SOON).unwrap(), number + 10);
+            ours.to.send(&number, SOON).unwrap();
+            assert_eq!(theirs.from.receive::<i32>(SOON).unwrap(), number);
+            theirs.to.send(&(number + 10), SOON).unwrap();
+            assert_eq!(ours.from.receive::<i32>(SOON).unwrap(), number + 10);
         }
         drop(theirs);
-        assert_eq!(ours.from.hear::<i32>(SOON), Err(Cut::Gone));
+        assert_eq!(ours.from.receive::<i32>(SOON), Err(LinkError::Gone));
     }
 
     #[test]
@@ -111,7 +111,7 @@ mod tests {
         let (none, said) = one(&host, Duration::from_secs(1));
         assert!(none.is_none());
         assert_eq!(said, ["token of b"]);
-        assert_eq!(wrong.join().unwrap().unwrap_err(), NoEntry::Token);
+        assert_eq!(wrong.join().unwrap().unwrap_err(), JoinError::Token);
         let right = guest(at, TOKEN);
         assert!(one(&host, SOON).0.is_some());
         assert!(right.join().unwrap().is_ok());
@@ -129,13 +129,13 @@ mod tests {
         let (mut stream, _) = posing.accept().unwrap();
         let hello = serde_json::json!({ "protocol": PROTOCOL, "nonce": vec![7; 32] });
         send(&mut stream, hello.to_string().as_bytes(), SOON).unwrap();
-        let join = receive(&mut stream, FIRST, SOON).unwrap();
+        let join = receive(&mut stream, MAX_UNPROVEN_MESSAGE, SOON).unwrap();
         assert!(!String::from_utf8_lossy(&join).contains(TOKEN), "the token is never sent");
         // The node's own MAC, sent back.
         let mac = serde_json::from_slice::<serde_json::Value>(&join).unwrap()["mac"].clone();
         let welcome = serde_json::json!({ "Welcome": mac });
         send(&mut stream, welcome.to_string().as_bytes(), SOON).unwrap();
-        assert_eq!(victim.join().unwrap().unwrap_err(), NoEntry::Token);
+        assert_eq!(victim.join().unwrap().unwrap_err(), JoinError::Token);
     }
 
     /// Forwards bytes between a node and a host, and records those of the node.
@@ -147,7 +147,7 @@ mod tests {
             let mut host = TcpStream::connect(at).unwrap();
             let mut kept = Vec::new();
             let pass = |from: &mut TcpStream, to: &mut TcpStream| {
-                let message = receive(from, LONGEST, SOON).unwrap();
+                let message = receive(from, MAX_MESSAGE, SOON).unwrap();
                 send(to, &message, SOON).unwrap();
                 message
             };
@@ -185,18 +185,18 @@ mod tests {
         let card = kept.join().unwrap().pop().unwrap();
         // The tap has closed; the same bytes on a connection of the same key.
         drop(theirs);
-        assert_eq!(ours.from.hear::<String>(SOON), Err(Cut::Gone));
+        assert_eq!(ours.from.receive::<String>(SOON), Err(LinkError::Gone));
         let (mut ours, mut theirs) = pair();
         send(raw(&mut theirs), &card, SOON).unwrap();
-        let why = ours.from.hear::<String>(SOON).unwrap_err().to_string();
+        let why = ours.from.receive::<String>(SOON).unwrap_err().to_string();
         assert!(why.contains("its MAC is wrong"), "{why}");
         let (mut ours, mut theirs) = pair();
-        theirs.to.say(&1, SOON).unwrap();
-        assert_eq!(ours.from.hear::<i32>(SOON), Ok(1));
-        theirs.to.again();
-        theirs.to.say(&1, SOON).unwrap();
+        theirs.to.send(&1, SOON).unwrap();
+        assert_eq!(ours.from.receive::<i32>(SOON), Ok(1));
+        theirs.to.reuse_last_number();
+        theirs.to.send(&1, SOON).unwrap();
         assert!(
-            matches!(ours.from.hear::<i32>(SOON), Err(Cut::Malformed(_))),
+            matches!(ours.from.receive::<i32>(SOON), Err(LinkError::Malformed(_))),
             "the same message a second time"
         );
     }
@@ -230,14 +230,14 @@ mod tests {
         drop(host);
         let soon = Instant::now() + Duration::from_millis(300);
         let why = join(&[at], &token(TOKEN), "b", soon).unwrap_err();
-        assert!(matches!(why, NoEntry::Nothing(_)), "{why}");
+        assert!(matches!(why, JoinError::Nothing(_)), "{why}");
         let other = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let at = other.local_addr().unwrap();
         let node = guest(at, TOKEN);
         let (mut stream, _) = other.accept().unwrap();
         stream.write_all(b"SSH-2.0-OpenSSH_9.9\r\n").unwrap();
         let why = node.join().unwrap().unwrap_err();
-        assert!(matches!(why, NoEntry::Stranger(_)), "{why}");
+        assert!(matches!(why, JoinError::Stranger(_)), "{why}");
         let mut rest = Vec::new();
         let _ = stream.read_to_end(&mut rest);
         assert!(rest.is_empty(), "nothing is said to a stranger");

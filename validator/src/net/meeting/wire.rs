@@ -4,9 +4,9 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// Why a connection ended.
+/// Why a connection failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Cut {
+pub enum LinkError {
     /// The peer closed it.
     #[error("it closed the connection")]
     Gone,
@@ -24,7 +24,7 @@ pub enum Cut {
     Broken(String),
 }
 
-impl From<io::Error> for Cut {
+impl From<io::Error> for LinkError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => Self::Gone,
@@ -38,60 +38,60 @@ impl From<io::Error> for Cut {
 }
 
 /// Sends one message.
-pub(super) fn send(stream: &mut TcpStream, bytes: &[u8], within: Duration) -> Result<(), Cut> {
-    let length = u32::try_from(bytes.len()).map_err(|_| Cut::Broken("the message is too long".to_owned()))?;
+pub(super) fn send(stream: &mut TcpStream, bytes: &[u8], within: Duration) -> Result<(), LinkError> {
+    let length = u32::try_from(bytes.len()).map_err(|_| LinkError::Broken("the message is too long".to_owned()))?;
     let mut whole = length.to_le_bytes().to_vec();
     whole.extend_from_slice(bytes);
     let due = Instant::now() + within;
     let mut rest = whole.as_slice();
     while !rest.is_empty() {
-        stream.set_write_timeout(Some(left(due, within)?))?;
+        stream.set_write_timeout(Some(time_left(due, within)?))?;
         match stream.write(rest) {
-            Ok(0) => return Err(Cut::Gone),
+            Ok(0) => return Err(LinkError::Gone),
             Ok(n) => rest = rest.get(n..).unwrap_or_default(),
-            Err(error) => waited(error, due, within)?,
+            Err(error) => check_timeout(error, due, within)?,
         }
     }
     Ok(())
 }
 
 /// Receives one message of at most `most` bytes.
-pub(super) fn receive(stream: &mut TcpStream, most: usize, within: Duration) -> Result<Vec<u8>, Cut> {
+pub(super) fn receive(stream: &mut TcpStream, most: usize, within: Duration) -> Result<Vec<u8>, LinkError> {
     let due = Instant::now() + within;
     let mut length = [0; 4];
-    fill(stream, &mut length, due, within)?;
+    read_full(stream, &mut length, due, within)?;
     let length = usize::try_from(u32::from_le_bytes(length)).unwrap_or(usize::MAX);
     if length > most {
-        return Err(Cut::Malformed(format!("{length} bytes, allowed: {most}")));
+        return Err(LinkError::Malformed(format!("{length} bytes, allowed: {most}")));
     }
     let mut bytes = vec![0; length];
-    fill(stream, &mut bytes, due, within)?;
+    read_full(stream, &mut bytes, due, within)?;
     Ok(bytes)
 }
 
-fn fill(stream: &mut TcpStream, bytes: &mut [u8], due: Instant, within: Duration) -> Result<(), Cut> {
+fn read_full(stream: &mut TcpStream, bytes: &mut [u8], due: Instant, within: Duration) -> Result<(), LinkError> {
     let mut rest = bytes;
     while !rest.is_empty() {
-        stream.set_read_timeout(Some(left(due, within)?))?;
+        stream.set_read_timeout(Some(time_left(due, within)?))?;
         match stream.read(rest) {
-            Ok(0) => return Err(Cut::Gone),
+            Ok(0) => return Err(LinkError::Gone),
             Ok(n) => rest = rest.get_mut(n..).unwrap_or_default(),
-            Err(error) => waited(error, due, within)?,
+            Err(error) => check_timeout(error, due, within)?,
         }
     }
     Ok(())
 }
 
-fn left(due: Instant, within: Duration) -> Result<Duration, Cut> {
+fn time_left(due: Instant, within: Duration) -> Result<Duration, LinkError> {
     let left = due.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(Cut::Silent(within)) } else { Ok(left.max(Duration::from_millis(1))) }
+    if left.is_zero() { Err(LinkError::Silent(within)) } else { Ok(left.max(Duration::from_millis(1))) }
 }
 
-fn waited(error: io::Error, due: Instant, within: Duration) -> Result<(), Cut> {
+fn check_timeout(error: io::Error, due: Instant, within: Duration) -> Result<(), LinkError> {
     match error.kind() {
         ErrorKind::Interrupted => Ok(()),
         // The socket's timeout, which may expire a little early.
-        ErrorKind::WouldBlock => left(due, within).map(drop),
+        ErrorKind::WouldBlock => time_left(due, within).map(drop),
         _ => Err(error.into()),
     }
 }

@@ -1,7 +1,7 @@
 //! A finished report, or init's verdict if there is no report: its bytes unchanged, and the few values that
 //! publishing it needs. Nothing else in it is checked here.
 
-use super::shelf::plain;
+use super::store::file_name_part;
 use contract::schema;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
@@ -14,14 +14,14 @@ pub const LARGEST: u64 = 64 << 20;
 
 /// A finished report.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finished {
+pub struct FinishedReport {
     /// The bytes as they were written.
     pub bytes: Vec<u8>,
     /// `20261120T100000Z-PASS`: start and verdict.
     pub name: String,
 }
 
-/// The values that are read from it.
+/// The values that are read from a report.
 #[derive(Debug, Deserialize)]
 struct Head {
     schema: String,
@@ -29,23 +29,23 @@ struct Head {
     started: Option<String>,
 }
 
-impl Finished {
-    /// Parses a report. `verdict` overrides the report's own.
+impl FinishedReport {
+    /// Parses a report; `verdict` overrides its own verdict.
     ///
     /// # Errors
-    /// Why it is not a report.
+    /// The bytes are not a report; one line.
     pub fn from_json(bytes: Vec<u8>, verdict: Option<&str>) -> Result<Self, String> {
         let head: Head = serde_json::from_slice(&bytes).map_err(|e| e.to_string())?;
         if !SCHEMAS.contains(&head.schema.as_str()) {
             return Err(format!("schema: read {:?}, allowed: {}", head.schema, SCHEMAS.join(", ")));
         }
-        let started = plain(head.started.as_deref().unwrap_or("unknown"));
-        let name = format!("{started}-{}", plain(verdict.unwrap_or(&head.verdict)));
+        let started = file_name_part(head.started.as_deref().unwrap_or("unknown"));
+        let name = format!("{started}-{}", file_name_part(verdict.unwrap_or(&head.verdict)));
         Ok(Self { bytes, name })
     }
 }
 
-/// The values of a report that identify its machine.
+/// The part of a report that identifies its machine.
 #[derive(Debug, Default, Deserialize)]
 struct Whose {
     #[serde(default)]
@@ -59,9 +59,9 @@ struct Machine {
     serial: Option<String>,
 }
 
-/// The headers that identify a report's machine. Values that the report lacks are `unknown`; a missing serial number
-/// is left out.
-pub(super) fn whose(bytes: &[u8]) -> Vec<(&'static str, String)> {
+/// The HTTP headers that identify a report's machine. Values that the report lacks are `unknown`; a missing serial
+/// number is left out.
+pub(super) fn machine_headers(bytes: &[u8]) -> Vec<(&'static str, String)> {
     let Whose { machine } = serde_json::from_slice(bytes).unwrap_or_default();
     let known = |value: Option<String>| value.map_or("unknown".to_owned(), |text| in_header(&text));
     let mut headers =
@@ -101,31 +101,26 @@ mod tests {
     #[test]
     fn the_headers_say_which_machine_it_is_and_cannot_be_broken() {
         let json = br#"{"machine":{"host":"n\r\nX: 1","machine_id":null,"serial":"S 4"}}"#;
-        let said = [
-            ("Firstlight-Host", "n??X: 1"),
-            ("Firstlight-Machine-Id", "unknown"),
-            ("Firstlight-Serial", "S 4"),
-        ];
-        assert_eq!(whose(json), said.map(|(name, value)| (name, value.to_owned())));
-        assert_eq!(whose(b"{}").len(), 2);
+        let said = [("Firstlight-Host", "n??X: 1"), ("Firstlight-Machine-Id", "unknown"), ("Firstlight-Serial", "S 4")];
+        assert_eq!(machine_headers(json), said.map(|(name, value)| (name, value.to_owned())));
+        assert_eq!(machine_headers(b"{}").len(), 2);
     }
 
     #[test]
     fn a_report_is_named_by_its_start_and_the_verdict_that_counts() {
-        let text =
-            r#"{"schema":"firstlight.report/1","verdict":"PASS","started":"2026-11-20T10:00:00Z","x":[]}"#;
-        let read = |verdict| Finished::from_json(text.into(), verdict).unwrap().name;
+        let text = r#"{"schema":"firstlight.report/1","verdict":"PASS","started":"2026-11-20T10:00:00Z","x":[]}"#;
+        let read = |verdict| FinishedReport::from_json(text.into(), verdict).unwrap().name;
         assert_eq!(read(None), "20261120T100000Z-PASS");
         assert_eq!(read(Some("ERROR")), "20261120T100000Z-ERROR");
         assert_eq!(verdict_of("000001-20261120T100000Z-ERROR.json"), "ERROR");
         let verdict = r#"{"schema":"firstlight.verdict/1","verdict":"ERROR","cause":null}"#;
-        assert_eq!(Finished::from_json(verdict.into(), None).unwrap().name, "unknown-ERROR");
+        assert_eq!(FinishedReport::from_json(verdict.into(), None).unwrap().name, "unknown-ERROR");
     }
 
     #[test]
     fn anything_else_is_not_published() {
         for bad in ["", "{}", "[]", r#"{"schema":"other/1","verdict":"PASS"}"#, "no json"] {
-            assert!(Finished::from_json(bad.into(), None).is_err(), "{bad}");
+            assert!(FinishedReport::from_json(bad.into(), None).is_err(), "{bad}");
         }
     }
 

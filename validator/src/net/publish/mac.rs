@@ -4,7 +4,7 @@
 //! report, in hexadecimal.
 
 use super::finished::{hex, verdict_of};
-use super::shelf::Shelf;
+use super::store::ReportStore;
 use crate::files;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -14,13 +14,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Fewest and most bytes of a key; fewer than the hash has would make the MAC weaker than the hash.
-const LENGTHS: (usize, u64) = (32, 4096);
+const KEY_LENGTHS: (usize, u64) = (32, 4096);
 /// Fewest and most characters of a token.
-const TOKEN: (usize, usize) = (16, 256);
-/// The suffix for the name of a report whose MAC is missing or wrong.
-const ASIDE: &str = "unproven";
+const TOKEN_LENGTHS: (usize, usize) = (16, 256);
+/// The suffix of the name of a report whose MAC is missing or wrong.
+const REJECTED_SUFFIX: &str = "unproven";
 
-/// A key.
+/// The key for the MACs of reports.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(Vec<u8>);
 
@@ -31,7 +31,7 @@ impl Key {
     /// One line with the file's name: it cannot be read, or is too short or too long.
     pub fn read(path: &Path) -> Result<Self, String> {
         let named = |why: String| format!("{}: {why}", path.display());
-        let (least, most) = LENGTHS;
+        let (least, most) = KEY_LENGTHS;
         let bytes = files::read(path, most).map_err(named)?;
         if bytes.len() < least {
             return Err(named(format!("a key of {} bytes, allowed: {least} to {most}", bytes.len())));
@@ -42,7 +42,7 @@ impl Key {
     /// The MAC in hexadecimal.
     #[must_use]
     pub(super) fn mac(&self, verdict: &str, body: &[u8]) -> String {
-        self.fed(verdict, body).map_or_else(String::new, |mac| hex(&mac.finalize().into_bytes()))
+        self.mac_of(verdict, body).map_or_else(String::new, |mac| hex(&mac.finalize().into_bytes()))
     }
 
     /// Whether `mac`, in hexadecimal, is the MAC; the time that this takes reveals nothing about the right one.
@@ -54,10 +54,10 @@ impl Key {
             _ => None,
         };
         let bytes: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
-        bytes.zip(self.fed(verdict, body)).is_some_and(|(bytes, mac)| mac.verify_slice(&bytes).is_ok())
+        bytes.zip(self.mac_of(verdict, body)).is_some_and(|(bytes, mac)| mac.verify_slice(&bytes).is_ok())
     }
 
-    fn fed(&self, verdict: &str, body: &[u8]) -> Option<Hmac<Sha256>> {
+    fn mac_of(&self, verdict: &str, body: &[u8]) -> Option<Hmac<Sha256>> {
         // A key of any length is valid.
         let mut mac = <Hmac<Sha256> as Mac>::new_from_slice(&self.0).ok()?;
         [verdict.as_bytes(), b"\n", body].into_iter().for_each(|part| mac.update(part));
@@ -71,7 +71,7 @@ impl Key {
 /// One line with the file's name: it cannot be read, or has other content.
 pub fn token(path: &Path) -> Result<String, String> {
     let named = |why: String| format!("{}: {why}", path.display());
-    let (least, most) = TOKEN;
+    let (least, most) = TOKEN_LENGTHS;
     let text = String::from_utf8(files::read(path, 4096).map_err(named)?).unwrap_or_default();
     let text = text.trim_end_matches(['\r', '\n']);
     if (least..=most).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic()) {
@@ -92,7 +92,7 @@ impl std::fmt::Debug for Key {
 ///
 /// # Errors
 /// One line with both names.
-pub(super) fn apart(key: &Path, partition: &Path) -> Result<(), String> {
+pub(super) fn check_key_location(key: &Path, partition: &Path) -> Result<(), String> {
     let named = |path: &Path| {
         let why = |e: io::Error| format!("{}: {e}", path.display());
         let real = fs::canonicalize(path).map_err(why)?;
@@ -107,8 +107,8 @@ pub(super) fn apart(key: &Path, partition: &Path) -> Result<(), String> {
     Ok(())
 }
 
-impl Shelf {
-    /// The same, with a key.
+impl ReportStore {
+    /// Sets the key.
     #[must_use]
     pub(super) fn with_key(mut self, key: Option<Key>) -> Self {
         self.key = key;
@@ -120,13 +120,13 @@ impl Shelf {
         self.key.as_ref().map(|key| key.mac(verdict_of(name), body))
     }
 
-    /// The MAC of a stored report; `None` without a key.
+    /// Verifies the MAC of a stored report, and returns it; `None` without a key.
     ///
     /// # Errors
-    /// Why it is not proven to be ours.
+    /// The MAC is missing, unreadable or wrong.
     pub(super) fn proven(&self, name: &str, body: &[u8]) -> Result<Option<String>, String> {
         let Some(key) = &self.key else { return Ok(None) };
-        let stored = self.read(&beside(name)).map_err(|e| match e.kind() {
+        let stored = self.read(&mac_file_name(name)).map_err(|e| match e.kind() {
             ErrorKind::NotFound => "it has no MAC".to_owned(),
             _ => format!("its MAC cannot be read: {e}"),
         })?;
@@ -140,14 +140,14 @@ impl Shelf {
 
     /// Renames a report so that it is not sent and no longer counts as ours; returns its new name.
     pub(super) fn set_aside(&self, name: &str) -> io::Result<String> {
-        let aside = format!("{name}.{ASIDE}");
+        let aside = format!("{name}.{REJECTED_SUFFIX}");
         fs::rename(self.dir().join(name), self.dir().join(&aside))?;
         Ok(aside)
     }
 }
 
 /// The name of the file with a report's MAC.
-pub(super) fn beside(name: &str) -> String {
+pub(super) fn mac_file_name(name: &str) -> String {
     format!("{name}.hmac")
 }
 
@@ -187,11 +187,7 @@ mod tests {
         for (bytes, why) in [(31, Some("a key of 31 bytes, allowed: 32 to 4096")), (32, None), (4096, None)] {
             fs::write(&at, vec![b'x'; bytes]).unwrap();
             let read = Key::read(&at);
-            assert_eq!(
-                read.clone().err().map(|e| e.ends_with(why.unwrap_or("?"))),
-                why.map(|_| true),
-                "{read:?}"
-            );
+            assert_eq!(read.clone().err().map(|e| e.ends_with(why.unwrap_or("?"))), why.map(|_| true), "{read:?}");
         }
         fs::write(&at, vec![b'x'; 4097]).unwrap();
         assert!(Key::read(&at).unwrap_err().ends_with("larger than 4 KiB"), "{:?}", Key::read(&at));
@@ -227,16 +223,13 @@ mod tests {
         fs::write(&inside, "x").unwrap();
         std::os::unix::fs::symlink(&inside, &outside).unwrap();
         for key in [&inside, &outside] {
-            let why = apart(key, partition).unwrap_err();
-            assert!(
-                why.starts_with(&key.display().to_string()) && why.contains("is on the partition"),
-                "{why}"
-            );
+            let why = check_key_location(key, partition).unwrap_err();
+            assert!(why.starts_with(&key.display().to_string()) && why.contains("is on the partition"), "{why}");
         }
         let beside = elsewhere.path().join("other");
         fs::write(&beside, "x").unwrap();
-        assert_eq!(apart(&beside, partition), Ok(()));
-        assert!(apart(&partition.join("none"), partition).is_err());
-        assert!(apart(Path::new("/proc/version"), Path::new("/proc")).is_err());
+        assert_eq!(check_key_location(&beside, partition), Ok(()));
+        assert!(check_key_location(&partition.join("none"), partition).is_err());
+        assert!(check_key_location(Path::new("/proc/version"), Path::new("/proc")).is_err());
     }
 }

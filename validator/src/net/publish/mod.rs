@@ -5,25 +5,25 @@ mod finished;
 mod mac;
 mod partition;
 mod send;
-mod shelf;
+mod store;
 
-pub use finished::{Finished, LARGEST, digest, hex};
+pub use finished::{FinishedReport, LARGEST, digest, hex};
 pub use mac::{Key, token};
 
 use crate::net::http::{self, Authorities, HttpError};
-use send::{Letter, Line, Sent};
-use shelf::Shelf;
+use send::{ReportPost, SendResult, UploadClient};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use store::ReportStore;
 
-/// The spool if there is no partition: it lasts for this boot.
+/// The spool if there is no partition; its content is lost at the next boot.
 pub const SPOOL: &str = "/run/firstlight/spool";
 
-/// A server to send it to.
+/// The server that receives the report.
 #[derive(Debug)]
-pub struct AtUrl {
+pub struct UploadTarget {
     /// `http` or `https`
     pub url: String,
     /// Time limit for all attempts together.
@@ -32,13 +32,13 @@ pub struct AtUrl {
     pub authorities: Authorities,
     /// The token that the server demands.
     pub token: Option<String>,
-    /// Why it cannot be sent now: then it goes into the spool immediately.
+    /// Why the report cannot be sent now; then it is put into the spool without an attempt.
     pub offline: Option<String>,
 }
 
-/// How many reports are kept, and the key that proves them.
+/// How reports are stored on this machine.
 #[derive(Debug, Clone, Copy)]
-pub struct Keeping<'a> {
+pub struct StorageOptions<'a> {
     /// The most reports that are kept on the partition, and the most that wait to be sent.
     pub keep: usize,
     /// The folder of unsent reports where there is no partition.
@@ -47,10 +47,10 @@ pub struct Keeping<'a> {
     pub key: Option<&'a Path>,
 }
 
-/// The result of one place: one line, and whether it succeeded.
+/// The result of saving a report to one place.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PlaceResult {
-    /// `partition: ..` or `url: ..`
+    /// One line for people: `partition: ..` or `url: ..`
     pub line: String,
     /// Whether the report was saved there.
     pub done: bool,
@@ -61,17 +61,17 @@ pub struct PlaceResult {
 /// place's result as soon as it is known. With a key, each report has a MAC. If the key cannot be used, the report
 /// is kept without a MAC and nothing is sent, because no waiting report can be proven.
 pub fn publish(
-    finished: &Finished,
+    finished: &FinishedReport,
     partition: Option<&str>,
-    url: Option<&AtUrl>,
-    keeping: Keeping<'_>,
+    url: Option<&UploadTarget>,
+    storage: StorageOptions<'_>,
     mut report: impl FnMut(PlaceResult),
 ) {
     let folder = partition.map(partition::folder);
     let on = folder.as_ref().and_then(|folder| folder.as_ref().ok());
-    let key = usable_key(keeping.key, on.map(PathBuf::as_path));
+    let key = usable_key(storage.key, on.map(PathBuf::as_path));
     if let Some(folder) = &folder {
-        let kept = |dir: &PathBuf| keep_on(finished, dir, (keeping.keep, &key));
+        let kept = |dir: &PathBuf| save_on(finished, dir, (storage.keep, &key));
         report(match folder.as_ref().map_err(Clone::clone).and_then(kept) {
             Ok(text) => PlaceResult { line: format!("partition: {text}"), done: key.is_ok() },
             Err(why) => PlaceResult { line: format!("partition: not kept: {why}"), done: false },
@@ -85,10 +85,10 @@ pub fn publish(
         (key, _) => key.unwrap_or_default(),
     };
     if let Some(at) = url {
-        let spool = on.map_or_else(|| keeping.spool.to_owned(), |dir| dir.join("spool"));
-        let spool = Shelf::new(spool, keeping.keep).with_key(key);
+        let spool = on.map_or_else(|| storage.spool.to_owned(), |dir| dir.join("spool"));
+        let spool = ReportStore::new(spool, storage.keep).with_key(key);
         let sent = match &at.offline {
-            Some(why) => send::put_aside(finished, &spool, why),
+            Some(why) => send::keep_unsent(finished, &spool, why),
             None => send::send(finished, &spool, at.timeout, &mut Http { at, started: Instant::now() }),
         };
         report(PlaceResult {
@@ -98,26 +98,26 @@ pub fn publish(
     }
 }
 
-/// The key, if there is one, or why it cannot be used.
+/// The configured key, if any; or why it cannot be used.
 type UsableKey = Result<Option<Key>, String>;
 
-/// The key in that file, which must not be on the partition.
+/// Reads the key from a file, which must not be on the partition.
 fn usable_key(file: Option<&Path>, partition: Option<&Path>) -> UsableKey {
     let Some(file) = file else { return Ok(None) };
-    partition.map_or(Ok(()), |partition| mac::apart(file, partition))?;
+    partition.map_or(Ok(()), |partition| mac::check_key_location(file, partition))?;
     Key::read(file).map(Some)
 }
 
-fn keep_on(finished: &Finished, dir: &Path, (keep, key): (usize, &UsableKey)) -> Result<String, String> {
-    let shelf = Shelf::new(dir.join("reports"), keep).with_key(key.clone().unwrap_or_default());
-    let kept = shelf.keep(&finished.name, &finished.bytes).map_err(|e| unkept(&e, finished.bytes.len()))?;
-    let remark = kept.left.map_or_else(String::new, |why| format!("; an old one cannot go: {why}"));
+fn save_on(finished: &FinishedReport, dir: &Path, (keep, key): (usize, &UsableKey)) -> Result<String, String> {
+    let store = ReportStore::new(dir.join("reports"), keep).with_key(key.clone().unwrap_or_default());
+    let saved = store.save(&finished.name, &finished.bytes).map_err(|e| save_error(&e, finished.bytes.len()))?;
+    let remark = saved.left.map_or_else(String::new, |why| format!("; an old one cannot go: {why}"));
     let unproven = key.as_ref().err().map_or_else(String::new, |why| format!(" without a MAC: {why}"));
-    Ok(format!("kept as reports/{}{unproven}{remark}", kept.name))
+    Ok(format!("kept as reports/{}{unproven}{remark}", saved.name))
 }
 
-/// Why a report is not on the disk, and a remedy.
-fn unkept(error: &io::Error, bytes: usize) -> String {
+/// Why a report could not be saved, with a remedy.
+fn save_error(error: &io::Error, bytes: usize) -> String {
     match error.kind() {
         ErrorKind::StorageFull => {
             format!("reports/: no room for {bytes} bytes; nothing was removed: delete files there")
@@ -126,7 +126,7 @@ fn unkept(error: &io::Error, bytes: usize) -> String {
     }
 }
 
-fn sent_line(sent: &Sent, url: &str, spool: &Shelf) -> String {
+fn sent_line(sent: &SendResult, url: &str, spool: &ReportStore) -> String {
     let mut line = match &sent.why_not {
         None if sent.tries == 1 => format!("sent to {url}"),
         None => format!("sent to {url} at try {}", sent.tries),
@@ -146,23 +146,23 @@ fn sent_line(sent: &Sent, url: &str, spool: &Shelf) -> String {
 
 /// The real network and clock.
 struct Http<'a> {
-    at: &'a AtUrl,
+    at: &'a UploadTarget,
     started: Instant,
 }
 
-impl Line for Http<'_> {
-    fn post(&mut self, letter: Letter<'_>, within: Duration) -> Result<u16, HttpError> {
+impl UploadClient for Http<'_> {
+    fn post(&mut self, post: ReportPost<'_>, within: Duration) -> Result<u16, HttpError> {
         let mut headers = vec![
             ("Content-Type", "application/json"),
-            ("Idempotency-Key", letter.key),
-            ("Firstlight-Verdict", letter.verdict),
+            ("Idempotency-Key", post.key),
+            ("Firstlight-Verdict", post.verdict),
         ];
-        let whose = finished::whose(letter.body);
-        headers.extend(whose.iter().map(|(name, value)| (*name, value.as_str())));
-        headers.extend(letter.mac.map(|mac| ("Firstlight-MAC", mac)));
+        let machine_headers = finished::machine_headers(post.body);
+        headers.extend(machine_headers.iter().map(|(name, value)| (*name, value.as_str())));
+        headers.extend(post.mac.map(|mac| ("Firstlight-MAC", mac)));
         let token = self.at.token.as_ref().map(|token| format!("Bearer {token}"));
         headers.extend(token.as_deref().map(|token| ("Authorization", token)));
-        http::post(&self.at.url, &headers, letter.body, &self.at.authorities, within)
+        http::post(&self.at.url, &headers, post.body, &self.at.authorities, within)
     }
 
     fn elapsed(&self) -> Duration {

@@ -16,9 +16,8 @@ pub(super) fn folder(place: &str) -> Result<PathBuf, String> {
     };
     let device = fs::canonicalize(&device).map_err(|e| format!("{place}: {}: {e}", device.display()))?;
     let mounts = fs::read_to_string(MOUNTS).map_err(|e| format!("{MOUNTS}: {e}"))?;
-    mounted_at(&mounts, |source| fs::canonicalize(source).is_ok_and(|source| source == device)).ok_or_else(
-        || format!("{place} is {} and not mounted: mount it, or name its folder", device.display()),
-    )
+    mounted_at(&mounts, |source| fs::canonicalize(source).is_ok_and(|source| source == device))
+        .ok_or_else(|| format!("{place} is {} and not mounted: mount it, or name its folder", device.display()))
 }
 
 const MOUNTS: &str = "/proc/self/mounts";
@@ -26,9 +25,9 @@ const MOUNTS: &str = "/proc/self/mounts";
 /// The device file that a place names; `None` for a folder.
 fn device(place: &str) -> Result<Option<PathBuf>, String> {
     let by = |kind: &str, name: &str| {
-        let plain = !name.is_empty() && !name.contains('/');
+        let is_plain = !name.is_empty() && !name.contains('/');
         let path = Path::new("/dev/disk").join(kind).join(escaped(name));
-        if plain { Ok(Some(path)) } else { Err(format!("{place}: not a name of a file system")) }
+        if is_plain { Ok(Some(path)) } else { Err(format!("{place}: not a name of a file system")) }
     };
     if let Some(label) = place.strip_prefix("LABEL=") {
         return by("by-label", label);

@@ -7,7 +7,7 @@ mod plan;
 mod tally;
 
 pub use accuse::infer;
-pub use plan::{Round, again, rounds};
+pub use plan::{Round, retry_rounds, rounds};
 
 use crate::outcome::finding::{Code, Finding, Severity};
 
@@ -43,26 +43,26 @@ pub struct Port {
     pub rail: usize,
 }
 
-/// The result of one measurement.
+/// What was measured between two nodes.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Got {
+pub enum MeasurementResult {
     /// All data arrived intact, at this many GB/s.
     Rate(f64),
     /// Wrong data arrived.
-    Wrong,
+    WrongData,
     /// No connection, or the transfer did not end.
-    Nothing,
+    NoTransfer,
 }
 
 /// One measurement between two nodes on one rail.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Measure {
+pub struct Measurement {
     /// The two nodes.
     pub pair: (usize, usize),
     /// The rail.
     pub rail: usize,
-    /// The result.
-    pub got: Got,
+    /// The result of the measurement.
+    pub result: MeasurementResult,
 }
 
 /// A part that can be at fault.
@@ -78,7 +78,7 @@ pub enum Part {
     Rail(usize),
 }
 
-/// The figures behind an accusation.
+/// The counts behind an accusation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figures {
     /// Bad measurements with proven partners.
@@ -98,20 +98,20 @@ pub struct Figures {
 pub struct Blame {
     /// The part.
     pub part: Part,
-    /// Why.
+    /// The counts that prove it.
     pub figures: Figures,
 }
 
 /// A fault that cannot be attributed to one part.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Unclear {
+pub struct UnclearFault {
     /// The parts that can be its cause, in order.
     pub candidates: Vec<Part>,
     /// Why no part is accused.
     pub why: &'static str,
 }
 
-/// The result.
+/// The result of [`infer`].
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Inference {
     /// A measurement below this is bad, GB/s; `None`: nothing has a rate.
@@ -121,10 +121,10 @@ pub struct Inference {
     /// The parts at fault.
     pub blames: Vec<Blame>,
     /// The faults that cannot be attributed to one part.
-    pub unclear: Vec<Unclear>,
+    pub unclear: Vec<UnclearFault>,
     /// Ports that were bad at first and good when they were tried again.
     pub passing: Vec<Port>,
-    /// Ports whose measurements are mostly bad; `again` chooses the partners with which they are tried again.
+    /// Ports whose measurements are mostly bad; `retry_rounds` chooses the partners with which they are tried again.
     pub suspects: Vec<Port>,
     /// Ports that are good by majority.
     pub proven: Vec<Port>,
@@ -138,11 +138,11 @@ impl Inference {
     }
 }
 
-/// The names of parts.
+/// Functions that return the names of parts.
 pub struct Names<'a> {
-    /// A node's.
+    /// The name of a node.
     pub node: &'a dyn Fn(usize) -> String,
-    /// A leaf switch's.
+    /// The name of a leaf switch.
     pub leaf: &'a dyn Fn(usize) -> String,
 }
 
@@ -173,16 +173,14 @@ impl Figures {
         if self.dead > 0 {
             how.push(format!("no end or no connection in {}", self.dead));
         }
-        if let (Some(best), Some(limit), Some(usual)) =
-            (self.best_gb_s, inference.limit_gb_s, inference.usual_gb_s)
-        {
+        if let (Some(best), Some(limit), Some(usual)) = (self.best_gb_s, inference.limit_gb_s, inference.usual_gb_s) {
             how.push(format!("at most {best:.2} GB/s; {usual:.2} are usual, {limit:.2} are the least"));
         }
         format!("{} of {} measurements are bad: {}", self.bad, self.of, how.join(", "))
     }
 }
 
-impl Unclear {
+impl UnclearFault {
     /// The candidates and the reason, in one sentence.
     #[must_use]
     pub fn text(&self, names: &Names<'_>) -> String {
@@ -191,9 +189,9 @@ impl Unclear {
     }
 }
 
-/// The parts at fault, from measurements between pairs; `node` and `leaf` give the names of nodes and leaf switches.
+/// The findings about an inference; `node` and `leaf` return the names of nodes and leaf switches.
 #[must_use]
-pub fn blamed(
+pub fn blame_findings(
     inference: &Inference,
     node: &dyn Fn(usize) -> String,
     leaf: &dyn Fn(usize) -> String,
@@ -210,8 +208,7 @@ pub fn blamed(
     });
     let passing = inference.passing.iter().map(|port| {
         let name = node(port.node);
-        let message =
-            format!("node {name} was bad with most others on rail {}, and good when tried again", port.rail);
+        let message = format!("node {name} was bad with most others on rail {}, and good when tried again", port.rail);
         Code::NodesUnclear.finding(Severity::Warn, &name, message)
     });
     bad.chain(unclear).chain(passing).collect()

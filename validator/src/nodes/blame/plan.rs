@@ -5,7 +5,7 @@ use crate::schedule::circle;
 use std::collections::BTreeMap;
 
 /// The number of proven partners with which a suspect is tried again.
-const PARTNERS: usize = 3;
+const RETRY_PARTNERS: usize = 3;
 
 /// Pairs of nodes that are measured at the same time, on one rail.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,15 +21,14 @@ pub struct Round {
 #[must_use]
 pub fn rounds(nodes: usize, rails: usize) -> Vec<Round> {
     let pairs = circle(nodes).into_iter().filter(|round| !round.is_empty());
-    let pairs =
-        pairs.map(|round| round.iter().map(|pair| (pair.from.index(), pair.to.index())).collect::<Vec<_>>());
+    let pairs = pairs.map(|round| round.iter().map(|pair| (pair.from.index(), pair.to.index())).collect::<Vec<_>>());
     pairs.flat_map(|pairs| (0..rails).map(move |rail| Round { rail, pairs: pairs.clone() })).collect()
 }
 
 /// Rounds that try the suspects again, each with some proven partners of its rail. Empty if there are no suspects or
 /// no proven ports.
 #[must_use]
-pub fn again(inference: &Inference) -> Vec<Round> {
+pub fn retry_rounds(inference: &Inference) -> Vec<Round> {
     let by_rail = |ports: &[Port]| {
         let mut rails = BTreeMap::<usize, Vec<usize>>::new();
         ports.iter().for_each(|port| rails.entry(port.rail).or_default().push(port.node));
@@ -40,7 +39,7 @@ pub fn again(inference: &Inference) -> Vec<Round> {
     for (rail, suspects) in by_rail(&inference.suspects) {
         let Some(proven) = proven.get(&rail) else { continue };
         for suspects in suspects.chunks(proven.len()) {
-            for turn in 0..PARTNERS.min(proven.len()) {
+            for turn in 0..RETRY_PARTNERS.min(proven.len()) {
                 let partners = proven.iter().cycle().skip(turn);
                 let pairs = suspects.iter().zip(partners).map(|(a, b)| (*a.min(b), *a.max(b)));
                 rounds.push(Round { rail, pairs: pairs.collect() });
@@ -81,7 +80,7 @@ mod tests {
             proven: (5..8).map(port).collect(),
             ..Inference::default()
         };
-        let all = again(&inference);
+        let all = retry_rounds(&inference);
         assert_eq!(all.len(), 6);
         for round in &all {
             let ends: BTreeSet<_> = round.pairs.iter().flat_map(|(a, b)| [a, b]).collect();
@@ -92,6 +91,6 @@ mod tests {
                 all.iter().flat_map(|r| &r.pairs).filter(|(a, _)| *a == suspect).map(|(_, b)| *b).collect();
             assert_eq!(partners.len(), 3);
         }
-        assert!(again(&Inference { proven: Vec::new(), ..inference }).is_empty());
+        assert!(retry_rounds(&Inference { proven: Vec::new(), ..inference }).is_empty());
     }
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// A small generator (xorshift): the same numbers in every run.
-struct Dice(u64);
+struct Random(u64);
 
-impl Dice {
+impl Random {
     fn next(&mut self, below: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -23,22 +23,22 @@ impl Dice {
 
 /// The effect of a planted fault.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum How {
+enum FaultKind {
     Slow,
     Wrong,
     Dead,
 }
 
 #[derive(Debug, Clone)]
-struct World {
+struct TestNetwork {
     network: Network,
     /// Parts at fault; a leaf's fault affects everything that passes through it.
-    parts: Vec<(Part, How)>,
+    parts: Vec<(Part, FaultKind)>,
     /// Leaves that are cut off from all others, and work within.
     uplinks: Vec<usize>,
 }
 
-impl World {
+impl TestNetwork {
     fn new(nodes: usize, rails: usize) -> Self {
         Self { network: Network { nodes, rails, leaves: None }, parts: Vec::new(), uplinks: Vec::new() }
     }
@@ -52,8 +52,8 @@ impl World {
         self
     }
 
-    fn with(mut self, part: Part, how: How) -> Self {
-        self.parts.push((part, how));
+    fn with(mut self, part: Part, kind: FaultKind) -> Self {
+        self.parts.push((part, kind));
         self
     }
 
@@ -66,47 +66,46 @@ impl World {
         }
     }
 
-    fn got(&self, pair: (usize, usize), rail: usize, dice: &mut Dice) -> Got {
+    fn result(&self, pair: (usize, usize), rail: usize, random: &mut Random) -> MeasurementResult {
         let [a, b] = [pair.0, pair.1].map(|node| Port { node, rail });
         let [la, lb] = [a, b].map(|port| self.network.leaf(port));
         if la != lb && self.uplinks.iter().any(|up| la == Some(*up) || lb == Some(*up)) {
-            return Got::Rate(2.0 * dice.noise());
+            return MeasurementResult::Rate(2.0 * random.noise());
         }
-        let met = self.parts.iter().find(|(part, _)| self.touches(*part, a) || self.touches(*part, b));
-        match met.map(|(_, how)| how) {
-            Some(How::Slow) => Got::Rate(5.0 * dice.noise()),
-            Some(How::Wrong) => Got::Wrong,
-            Some(How::Dead) => Got::Nothing,
-            None => Got::Rate(24.0 * dice.noise()),
+        let fault = self.parts.iter().find(|(part, _)| self.touches(*part, a) || self.touches(*part, b));
+        match fault.map(|(_, kind)| kind) {
+            Some(FaultKind::Slow) => MeasurementResult::Rate(5.0 * random.noise()),
+            Some(FaultKind::Wrong) => MeasurementResult::WrongData,
+            Some(FaultKind::Dead) => MeasurementResult::NoTransfer,
+            None => MeasurementResult::Rate(24.0 * random.noise()),
         }
     }
 
-    fn measure(&self, rounds: &[Round], dice: &mut Dice) -> Vec<Measure> {
+    fn measure(&self, rounds: &[Round], random: &mut Random) -> Vec<Measurement> {
         let each = |round: &Round| round.pairs.iter().map(|pair| (round.rail, *pair)).collect::<Vec<_>>();
         let all = rounds.iter().flat_map(each);
-        all.map(|(rail, pair)| Measure { pair, rail, got: self.got(pair, rail, dice) }).collect()
+        all.map(|(rail, pair)| Measurement { pair, rail, result: self.result(pair, rail, random) }).collect()
     }
 
     /// Everything, with the second attempt.
-    fn inference(&self, dice: &mut Dice) -> Inference {
-        self.inference_above(None, dice)
+    fn inference(&self, random: &mut Random) -> Inference {
+        self.inference_above(None, random)
     }
 
-    fn inference_above(&self, floor: Option<f64>, dice: &mut Dice) -> Inference {
-        let first = self.measure(&rounds(self.network.nodes, self.network.rails), dice);
+    fn inference_above(&self, floor: Option<f64>, random: &mut Random) -> Inference {
+        let first = self.measure(&rounds(self.network.nodes, self.network.rails), random);
         let before = infer(&self.network, &first, &[], floor);
-        let retried = self.measure(&again(&before), dice);
+        let retried = self.measure(&retry_rounds(&before), random);
         infer(&self.network, &first, &retried, floor)
     }
 
     /// Fails if a part is accused that is not at fault.
     #[track_caller]
-    fn judged(&self, dice: &mut Dice) -> Inference {
-        let inference = self.inference(dice);
+    fn checked(&self, random: &mut Random) -> Inference {
+        let inference = self.inference(random);
         for blame in &inference.blames {
             let uplink = matches!(blame.part, Part::Leaf(leaf) if self.uplinks.contains(&leaf));
-            let planted =
-                self.parts.iter().any(|(part, _)| *part == blame.part || self.same(*part, blame.part));
+            let planted = self.parts.iter().any(|(part, _)| *part == blame.part || self.same(*part, blame.part));
             assert!(uplink || planted, "{self:?}\n{inference:?}");
         }
         if !self.parts.is_empty() && self.network.nodes > 1 {
@@ -122,7 +121,7 @@ impl World {
 
     #[track_caller]
     fn names(&self, parts: &[Part]) -> Inference {
-        let inference = self.judged(&mut Dice(7));
+        let inference = self.checked(&mut Random(7));
         let named: BTreeSet<_> = inference.blames.iter().map(|blame| blame.part).collect();
         assert_eq!(named, parts.iter().copied().collect(), "{self:?}\n{inference:?}");
         inference
@@ -138,7 +137,7 @@ impl World {
 
 const NAMES: Names<'_> = Names { node: &|node| format!("n{node}"), leaf: &|leaf| format!("l{leaf}") };
 
-const ALL: [How; 3] = [How::Slow, How::Wrong, How::Dead];
+const ALL: [FaultKind; 3] = [FaultKind::Slow, FaultKind::Wrong, FaultKind::Dead];
 
 const fn port(node: usize, rail: usize) -> Part {
     Part::Port(Port { node, rail })
@@ -146,10 +145,10 @@ const fn port(node: usize, rail: usize) -> Part {
 
 #[test]
 fn a_healthy_network_accuses_nothing_in_any_size() {
-    let mut dice = Dice(99);
+    let mut random = Random(99);
     for nodes in (2..=40).chain([63, 64, 65, 128]) {
         for rails in [1, 2, 4] {
-            let inference = World::new(nodes, rails).leaves(4).inference(&mut dice);
+            let inference = TestNetwork::new(nodes, rails).leaves(4).inference(&mut random);
             assert!(inference.is_clean(), "{nodes} {rails} {inference:?}");
             assert_eq!(inference.proven.len(), nodes * rails);
         }
@@ -158,26 +157,26 @@ fn a_healthy_network_accuses_nothing_in_any_size() {
 
 #[test]
 fn one_bad_node_of_three_and_more_is_named_with_its_figures() {
-    for how in ALL {
+    for kind in ALL {
         for nodes in [3, 4, 5, 8, 17, 64] {
             for rails in [1, 2] {
-                World::new(nodes, rails).with(Part::Node(nodes - 1), how).names(&[Part::Node(nodes - 1)]);
+                TestNetwork::new(nodes, rails).with(Part::Node(nodes - 1), kind).names(&[Part::Node(nodes - 1)]);
             }
         }
     }
-    let inference = World::new(8, 1).with(Part::Node(3), How::Slow).names(&[Part::Node(3)]);
+    let inference = TestNetwork::new(8, 1).with(Part::Node(3), FaultKind::Slow).names(&[Part::Node(3)]);
     let figures = inference.blames[0].figures.text(&inference);
     assert!(figures.starts_with("7 of 7 measurements are bad: at most 5."), "{figures}");
     assert!(figures.contains(" are usual, "), "{figures}");
-    let inference = World::new(4, 1).with(Part::Node(3), How::Dead).names(&[Part::Node(3)]);
+    let inference = TestNetwork::new(4, 1).with(Part::Node(3), FaultKind::Dead).names(&[Part::Node(3)]);
     let figures = inference.blames[0].figures.text(&inference);
     assert_eq!(figures, "3 of 3 measurements are bad: no end or no connection in 3");
 }
 
 #[test]
 fn a_bad_port_is_named_and_not_its_node() {
-    for how in ALL {
-        let world = World::new(8, 2).with(port(5, 1), how);
+    for kind in ALL {
+        let world = TestNetwork::new(8, 2).with(port(5, 1), kind);
         world.names(&[port(5, 1)]);
         world.leaves(4).names(&[port(5, 1)]);
     }
@@ -186,34 +185,34 @@ fn a_bad_port_is_named_and_not_its_node() {
 
 #[test]
 fn of_two_nodes_neither_is_accused() {
-    for how in [How::Wrong, How::Dead] {
-        World::new(2, 1).with(Part::Node(1), how).lists_only(&[Part::Node(0), Part::Node(1)]);
-        World::new(2, 2).with(port(0, 1), how).lists_only(&[port(0, 1), port(1, 1)]);
+    for kind in [FaultKind::Wrong, FaultKind::Dead] {
+        TestNetwork::new(2, 1).with(Part::Node(1), kind).lists_only(&[Part::Node(0), Part::Node(1)]);
+        TestNetwork::new(2, 2).with(port(0, 1), kind).lists_only(&[port(0, 1), port(1, 1)]);
     }
 }
 
 #[test]
 fn two_slow_nodes_are_measured_against_a_floor() {
-    let slow = [Measure { pair: (0, 1), rail: 0, got: Got::Rate(3.0) }];
-    let network = World::new(2, 1).network;
+    let slow = [Measurement { pair: (0, 1), rail: 0, result: MeasurementResult::Rate(3.0) }];
+    let network = TestNetwork::new(2, 1).network;
     assert!(infer(&network, &slow, &[], None).is_clean(), "nothing else was measured");
     assert_eq!(infer(&network, &slow, &[], Some(20.0)).unclear.len(), 1);
 }
 
 #[test]
 fn a_leaf_is_named_where_the_switches_are_known_and_a_list_is_given_where_they_are_not() {
-    for how in ALL {
-        let world = World::new(16, 2).leaves(4).with(Part::Leaf(5), how);
+    for kind in ALL {
+        let world = TestNetwork::new(16, 2).leaves(4).with(Part::Leaf(5), kind);
         world.names(&[Part::Leaf(5)]);
         let nodes: Vec<_> = (4..8).map(|node| port(node, 1)).collect();
-        let ports = nodes.iter().fold(World::new(16, 2), |world, part| world.with(*part, how));
+        let ports = nodes.iter().fold(TestNetwork::new(16, 2), |world, part| world.with(*part, kind));
         ports.lists_only(&nodes);
     }
 }
 
 #[test]
 fn a_leaf_that_works_within_and_not_to_others_is_named_if_there_are_two_others() {
-    let cut = |nodes, of| World { uplinks: vec![1], ..World::new(nodes, 1).leaves(of) };
+    let cut = |nodes, of| TestNetwork { uplinks: vec![1], ..TestNetwork::new(nodes, 1).leaves(of) };
     cut(16, 4).names(&[Part::Leaf(1)]);
     // With two leaves it may be the one or the other.
     for (nodes, of) in [(8, 4), (7, 4), (10, 8), (5, 4)] {
@@ -224,8 +223,8 @@ fn a_leaf_that_works_within_and_not_to_others_is_named_if_there_are_two_others()
 
 #[test]
 fn leaves_with_few_ports_are_not_distinguished_from_their_ports() {
-    World::new(6, 1).leaves(1).with(Part::Node(2), How::Slow).lists_only(&[Part::Node(2), Part::Leaf(2)]);
-    World::new(8, 2).leaves(2).with(Part::Leaf(1), How::Dead).lists_only(&[
+    TestNetwork::new(6, 1).leaves(1).with(Part::Node(2), FaultKind::Slow).lists_only(&[Part::Node(2), Part::Leaf(2)]);
+    TestNetwork::new(8, 2).leaves(2).with(Part::Leaf(1), FaultKind::Dead).lists_only(&[
         port(2, 0),
         port(3, 0),
         Part::Leaf(1),
@@ -234,17 +233,17 @@ fn leaves_with_few_ports_are_not_distinguished_from_their_ports() {
 
 #[test]
 fn a_rail_on_which_nothing_works_is_named() {
-    for how in ALL {
-        World::new(8, 4).with(Part::Rail(2), how).names(&[Part::Rail(2)]);
-        World::new(3, 2).with(Part::Rail(1), How::Dead).names(&[]);
+    for kind in ALL {
+        TestNetwork::new(8, 4).with(Part::Rail(2), kind).names(&[Part::Rail(2)]);
+        TestNetwork::new(3, 2).with(Part::Rail(1), FaultKind::Dead).names(&[]);
     }
 }
 
 #[test]
 fn a_bad_way_between_two_good_nodes_accuses_neither() {
-    let world = World::new(8, 1);
-    let mut first = world.measure(&rounds(8, 1), &mut Dice(3));
-    first.iter_mut().filter(|m| m.pair == (2, 6)).for_each(|m| m.got = Got::Rate(1.0));
+    let world = TestNetwork::new(8, 1);
+    let mut first = world.measure(&rounds(8, 1), &mut Random(3));
+    first.iter_mut().filter(|m| m.pair == (2, 6)).for_each(|m| m.result = MeasurementResult::Rate(1.0));
     let inference = infer(&world.network, &first, &[], None);
     assert!(inference.blames.is_empty());
     let text = inference.unclear[0].text(&NAMES);
@@ -253,11 +252,11 @@ fn a_bad_way_between_two_good_nodes_accuses_neither() {
 
 #[test]
 fn what_is_good_when_tried_again_is_not_accused() {
-    let world = World::new(6, 1).with(Part::Node(4), How::Slow);
-    let first = world.measure(&rounds(6, 1), &mut Dice(3));
+    let world = TestNetwork::new(6, 1).with(Part::Node(4), FaultKind::Slow);
+    let first = world.measure(&rounds(6, 1), &mut Random(3));
     let before = infer(&world.network, &first, &[], None);
     assert_eq!(before.suspects, [Port { node: 4, rail: 0 }]);
-    let healthy = World::new(6, 1).measure(&again(&before), &mut Dice(4));
+    let healthy = TestNetwork::new(6, 1).measure(&retry_rounds(&before), &mut Random(4));
     assert_eq!(healthy.len(), 3);
     let after = infer(&world.network, &first, &healthy, None);
     assert!(after.blames.is_empty() && after.unclear.is_empty(), "{after:?}");
@@ -266,10 +265,10 @@ fn what_is_good_when_tried_again_is_not_accused() {
 
 #[test]
 fn a_node_that_is_bad_only_most_of_the_time_is_named_by_majority() {
-    let world = World::new(16, 1).with(Part::Node(9), How::Slow);
-    let mut first = world.measure(&rounds(16, 1), &mut Dice(3));
+    let world = TestNetwork::new(16, 1).with(Part::Node(9), FaultKind::Slow);
+    let mut first = world.measure(&rounds(16, 1), &mut Random(3));
     let own = first.iter_mut().filter(|m| m.pair.0 == 9 || m.pair.1 == 9);
-    own.step_by(4).for_each(|m| m.got = Got::Rate(24.0));
+    own.step_by(4).for_each(|m| m.result = MeasurementResult::Rate(24.0));
     let inference = infer(&world.network, &first, &[], None);
     assert_eq!(inference.blames.iter().map(|b| b.part).collect::<Vec<_>>(), [Part::Node(9)]);
     assert_eq!((inference.blames[0].figures.bad, inference.blames[0].figures.of), (11, 15));
@@ -277,56 +276,55 @@ fn a_node_that_is_bad_only_most_of_the_time_is_named_by_majority() {
 
 #[test]
 fn whatever_is_planted_no_other_part_is_accused() {
-    let mut dice = Dice(20_261_123);
+    let mut random = Random(20_261_123);
     let (mut named, mut worlds) = (0, 0);
     for _ in 0..800 {
-        let nodes = 2 + dice.next(if worlds % 20 == 0 { 100 } else { 30 });
-        let rails = 1 + dice.next(4);
-        let mut world = World::new(nodes, rails);
-        if dice.next(2) == 1 {
-            world = world.leaves(1 + dice.next(8));
+        let nodes = 2 + random.next(if worlds % 20 == 0 { 100 } else { 30 });
+        let rails = 1 + random.next(4);
+        let mut world = TestNetwork::new(nodes, rails);
+        if random.next(2) == 1 {
+            world = world.leaves(1 + random.next(8));
         }
-        for _ in 0..=dice.next(3) {
-            let node = dice.next(nodes);
-            let leaf = world.network.leaf(Port { node, rail: dice.next(rails) });
-            let part = match (dice.next(5), leaf) {
+        for _ in 0..=random.next(3) {
+            let node = random.next(nodes);
+            let leaf = world.network.leaf(Port { node, rail: random.next(rails) });
+            let part = match (random.next(5), leaf) {
                 (0, Some(leaf)) => Part::Leaf(leaf),
-                (1, _) if nodes > 3 && rails > 1 => Part::Rail(dice.next(rails)),
-                (2 | 3, _) => port(node, dice.next(rails)),
+                (1, _) if nodes > 3 && rails > 1 => Part::Rail(random.next(rails)),
+                (2 | 3, _) => port(node, random.next(rails)),
                 _ => Part::Node(node),
             };
-            let how = ALL[dice.next(3)];
-            world = world.with(part, how);
+            let kind = ALL[random.next(3)];
+            world = world.with(part, kind);
         }
-        if let (true, 0, Some(leaf)) = (
-            world.parts.len() < 3,
-            dice.next(4),
-            world.network.leaf(Port { node: dice.next(nodes), rail: 0 }),
-        ) {
+        if let (true, 0, Some(leaf)) =
+            (world.parts.len() < 3, random.next(4), world.network.leaf(Port { node: random.next(nodes), rail: 0 }))
+        {
             world.uplinks.push(leaf);
         }
         let rates = (0..nodes).any(|a| {
             (a + 1..nodes).any(|b| {
-                (0..rails)
-                    .any(|rail| world.got((a, b), rail, &mut Dice(1)) == Got::Rate(24.0 * Dice(1).noise()))
+                (0..rails).any(|rail| {
+                    world.result((a, b), rail, &mut Random(1)) == MeasurementResult::Rate(24.0 * Random(1).noise())
+                })
             })
         });
         if !rates {
             continue;
         }
         worlds += 1;
-        named += usize::from(!world.judged_loosely(&mut dice).blames.is_empty());
+        named += usize::from(!world.checked_loosely(&mut random).blames.is_empty());
     }
     assert!(worlds > 400 && named * 3 > worlds, "{named} of {worlds}");
 }
 
-impl World {
-    /// As `judged`, for faults that hide each other: an accused part is at fault if everything that passes through it
+impl TestNetwork {
+    /// As `checked`, for faults that hide each other: an accused part is at fault if everything that passes through it
     /// meets planted faults.
     #[track_caller]
-    fn judged_loosely(&self, dice: &mut Dice) -> Inference {
+    fn checked_loosely(&self, random: &mut Random) -> Inference {
         // If most parts are slow, the usual rate is a slow one, so a floor is given.
-        let inference = self.inference_above(Some(20.0), dice);
+        let inference = self.inference_above(Some(20.0), random);
         let ports: Vec<_> = (0..self.network.rails).flat_map(|rail| self.network.ports(rail)).collect();
         for blame in &inference.blames {
             let own = ports.iter().copied().filter(|port| self.touches(blame.part, *port));
@@ -342,14 +340,16 @@ impl World {
 
 #[test]
 fn a_thousand_nodes_are_planned_and_judged_in_a_moment() {
-    let world =
-        World::new(1024, 1).leaves(32).with(Part::Node(700), How::Slow).with(Part::Leaf(3), How::Wrong);
-    let mut dice = Dice(5);
+    let world = TestNetwork::new(1024, 1)
+        .leaves(32)
+        .with(Part::Node(700), FaultKind::Slow)
+        .with(Part::Leaf(3), FaultKind::Wrong);
+    let mut random = Random(5);
     let begun = Instant::now();
     let plan = rounds(1024, 1);
     let planned = begun.elapsed();
     assert_eq!((plan.len(), plan[0].pairs.len()), (1023, 512));
-    let first = world.measure(&plan, &mut dice);
+    let first = world.measure(&plan, &mut random);
     let begun = Instant::now();
     let inference = infer(&world.network, &first, &[], None);
     let judged = begun.elapsed();
@@ -361,19 +361,14 @@ fn a_thousand_nodes_are_planned_and_judged_in_a_moment() {
 
 #[test]
 fn a_fault_without_a_place_fails_and_one_that_passes_warns() {
-    let unclear =
-        Unclear { candidates: vec![Part::Node(2), Part::Node(6)], why: "only the path between them" };
+    let unclear = UnclearFault { candidates: vec![Part::Node(2), Part::Node(6)], why: "only the path between them" };
     let passing = Port { node: 4, rail: 0 };
     let inference = Inference { unclear: vec![unclear], passing: vec![passing], ..Inference::default() };
-    let found = blamed(&inference, &|node| format!("n{node}"), &|leaf| format!("l{leaf}"));
+    let found = blame_findings(&inference, &|node| format!("n{node}"), &|leaf| format!("l{leaf}"));
     let found: Vec<_> = found.iter().map(|f| (f.code.as_str(), f.severity, f.message.as_str())).collect();
     let expected = [
         ("NODES-UNCLEAR", Severity::Fail, "node n2 or node n6: only the path between them"),
-        (
-            "NODES-UNCLEAR",
-            Severity::Warn,
-            "node n4 was bad with most others on rail 0, and good when tried again",
-        ),
+        ("NODES-UNCLEAR", Severity::Warn, "node n4 was bad with most others on rail 0, and good when tried again"),
     ];
     assert_eq!(found, expected);
 }

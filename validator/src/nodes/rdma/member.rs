@@ -1,7 +1,7 @@
 //! A node's side: passes the leading node's requests on to a child process, with a time limit for each. This file also
 //! has the child process, which calls libibverbs, so that a call that does not return cannot block the node.
 
-use super::content::{BOX, Piece, Plan, compare, content};
+use super::content::{BOX, Plan, Transfer, compare, content};
 use super::messages::{Answer, Ask, Make};
 use crate::gpu::Clique;
 use crate::machine::GpuId;
@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// The time limit of an answer; that of the transfers in the child process is shorter.
-pub(super) const ANSWER: Duration = Duration::from_secs(30);
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A port of a rail.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,11 +34,11 @@ pub struct Rail {
     pub gbit_s: Option<f64>,
 }
 
-/// The child process, if it is running.
+/// The child process that calls libibverbs, if it is running.
 #[derive(Debug, Default)]
-pub struct Verbs(Option<Partner>);
+pub struct VerbsProcess(Option<Partner>);
 
-impl Verbs {
+impl VerbsProcess {
     /// Answers a request of the leading node.
     pub fn answer(&mut self, ask: Ask, rails: &[Rail], library_path: &[String]) -> Answer {
         let answered = match ask {
@@ -48,19 +48,19 @@ impl Verbs {
             }
             Ask::Open { rail, gpu } => {
                 self.0 = None;
-                let made = rails
+                let request = rails
                     .get(rail)
                     .ok_or_else(|| format!("this node has no rail {rail}"))
-                    .and_then(|rail| wanted(rail, gpu));
-                match made {
-                    Ok(made) => self
+                    .and_then(|rail| open_request(rail, gpu));
+                match request {
+                    Ok(request) => self
                         .start(library_path)
                         .map_err(|e| e.to_string())
-                        .and_then(|()| self.pass(&Ask::Make(made))),
+                        .and_then(|()| self.forward(&Ask::Make(request))),
                     Err(why) => Err(why),
                 }
             }
-            ask => self.pass(&ask),
+            ask => self.forward(&ask),
         };
         let answer = answered.unwrap_or_else(Answer::Failed);
         if matches!(answer, Answer::Failed(_) | Answer::Unsupported(_)) {
@@ -75,17 +75,17 @@ impl Verbs {
         if !library_path.is_empty() {
             command.env("LD_LIBRARY_PATH", library_path.join(":"));
         }
-        self.0 = Some(Partner::of(command)?);
+        self.0 = Some(Partner::spawn(command)?);
         Ok(())
     }
 
-    fn pass(&mut self, ask: &Ask) -> Result<Answer, String> {
+    fn forward(&mut self, ask: &Ask) -> Result<Answer, String> {
         let partner = self.0.as_mut().ok_or("no port is open")?;
-        partner.ask(ask, None, ANSWER).map_err(|lost| format!("libibverbs: {lost}"))
+        partner.ask(ask, None, ANSWER_TIMEOUT).map_err(|lost| format!("libibverbs: {lost}"))
     }
 }
 
-fn wanted(rail: &Rail, gpu: bool) -> Result<Make, String> {
+fn open_request(rail: &Rail, gpu: bool) -> Result<Make, String> {
     if rail.ethernet && rail.gid.is_none() {
         return Err(format!("{}:{} has no RoCE v2 address on IPv4", rail.device, rail.port));
     }
@@ -96,15 +96,15 @@ fn wanted(rail: &Rail, gpu: bool) -> Result<Make, String> {
     Ok(Make { device: rail.device.clone(), port: rail.port, gid: rail.gid, gpu })
 }
 
-/// The name of the hidden command that runs the child process.
+/// The hidden command that runs the child process.
 pub const COMMAND: &str = "verbs";
 /// The time limit of one request's transfers.
-const TRANSFERS: Duration = Duration::from_secs(20);
-/// How long a burst takes.
-const BURST: Duration = Duration::from_millis(80);
+const TRANSFERS_TIMEOUT: Duration = Duration::from_secs(20);
+/// The duration of a burst.
+const BURST_TIME: Duration = Duration::from_millis(80);
 /// The most single transfers that are timed, and the time limit for all of them.
-const TIMED: usize = 1000;
-const TIMING: Duration = Duration::from_millis(80);
+const MAX_TIMED: usize = 1000;
+const MAX_TIMING: Duration = Duration::from_millis(80);
 const TIMED_BYTES: usize = 8;
 
 /// Serves the node until it has no more requests.
@@ -123,7 +123,7 @@ struct Open {
 }
 
 fn answer(open: &mut Option<Open>, ask: Ask) -> Result<Answer, VerbsError> {
-    let due = Instant::now() + TRANSFERS;
+    let due = Instant::now() + TRANSFERS_TIMEOUT;
     match (ask, open) {
         (Ask::Make(wanted), open @ None) => make(open, &wanted),
         (Ask::Connect(other), Some(open)) => Ok(Answer::Connected(open.connection.connect(&other)?)),
@@ -135,23 +135,23 @@ fn answer(open: &mut Option<Open>, ask: Ask) -> Result<Answer, VerbsError> {
         }
         (Ask::Sizes(verb), Some(open)) => {
             // A write moves data from the first box here to the second one there, a read in the other direction.
-            let places = |piece: Piece| match verb {
+            let places = |piece: Transfer| match verb {
                 Verb::Write => (piece.from, BOX + piece.to, piece.bytes),
                 Verb::Read => (BOX + piece.to, piece.from, piece.bytes),
             };
-            open.connection.all(verb, Plan::Sizes.pieces().into_iter().map(places), due)?;
+            open.connection.all(verb, Plan::Sizes.transfers().into_iter().map(places), due)?;
             Ok(Answer::Done)
         }
         (Ask::Check { plan, source, sentinel }, Some(open)) => {
             let found = open.connection.region().get(BOX, BOX)?;
-            let transfers = plan.pieces().len() as u64;
+            let transfers = plan.transfers().len() as u64;
             Ok(Answer::Checked { transfers, wrong: compare(&found, plan, source, sentinel) })
         }
         (Ask::Burst { verb, bytes }, Some(open)) => {
             let (here, there) = if verb == Verb::Write { (0, BOX) } else { (BOX, 0) };
             let slots = BOX.checked_div(bytes).unwrap_or_default();
             let burst = Burst { verb, bytes, here, there, slots };
-            let (count, took) = open.connection.burst(&burst, BURST, due)?;
+            let (count, took) = open.connection.burst(&burst, BURST_TIME, due)?;
             Ok(Answer::Rate { count, seconds: took.as_secs_f64() })
         }
         (Ask::Latency(verb), Some(open)) => latency(&open.connection, verb, due),
@@ -188,7 +188,7 @@ fn make(open: &mut Option<Open>, wanted: &Make) -> Result<Answer, VerbsError> {
 fn latency(connection: &Connection, verb: Verb, due: Instant) -> Result<Answer, VerbsError> {
     let (here, there) = if verb == Verb::Write { (0, BOX) } else { (BOX, 0) };
     let (begun, mut times) = (Instant::now(), Vec::new());
-    while times.len() < TIMED && (begun.elapsed() < TIMING || times.len() < 10) {
+    while times.len() < MAX_TIMED && (begun.elapsed() < MAX_TIMING || times.len() < 10) {
         let took = connection.transfer(verb, here, there, TIMED_BYTES, due)?;
         times.push(took.as_secs_f64() * 1e6);
     }

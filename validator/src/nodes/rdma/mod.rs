@@ -5,28 +5,28 @@ mod content;
 mod judge;
 mod member;
 mod messages;
+mod pair_result;
 mod pairs;
-mod pass;
 
-pub use member::{COMMAND, Rail, Verbs, serve};
+pub use member::{COMMAND, Rail, VerbsProcess, serve};
 pub use messages::{Answer, Ask};
 
 use super::blame::rounds;
 use super::cluster::Cluster;
-use super::rails::{self, port};
-use super::watcher::{About, Watcher};
+use super::rails::{self, port_name};
+use super::watcher::{TestInfo, Watcher};
 use crate::outcome::Judgement;
-use pairs::Pairs;
-use pass::{Pass, Trouble};
+use pair_result::{PairError, PairResult};
+use pairs::RoundRun;
 use std::collections::BTreeSet;
 
 /// Each node is tried with this many others on each rail; NCCL's test tries all pairs.
 const PARTNERS: usize = 2;
 
-/// How often the slow pairs of a round are tried again together, before each is tried alone.
-const AGAIN: usize = 2;
+/// How often the slow pairs of a round are measured again at the same time, before each is measured alone.
+const MAX_RETRIES: usize = 2;
 
-/// Which memory.
+/// The memory between which data is transferred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Memory {
     /// The host's.
@@ -36,9 +36,9 @@ pub(super) enum Memory {
 }
 
 /// The tests, in order.
-pub(super) const TESTS: [(About, Memory); 2] = [
+pub(super) const TESTS: [(TestInfo, Memory); 2] = [
     (
-        About {
+        TestInfo {
             id: "rdma-host",
             title: "RDMA between host memory",
             proves: "each rail delivers every byte between the host memory of two nodes, at the rate of its port",
@@ -46,7 +46,7 @@ pub(super) const TESTS: [(About, Memory); 2] = [
         Memory::Host,
     ),
     (
-        About {
+        TestInfo {
             id: "rdma-gpu",
             title: "RDMA between GPU memory",
             proves: "each rail delivers every byte between the GPU memory of two nodes (GPUDirect RDMA), as fast as host memory",
@@ -55,60 +55,55 @@ pub(super) const TESTS: [(About, Memory); 2] = [
     ),
 ];
 
-/// The results of both tests; `host` has those of the first one.
+/// The results of both tests; `host` has those of the test between host memory.
 #[derive(Debug, Default)]
-pub(super) struct Results {
-    host: Vec<Pass>,
+pub(super) struct RdmaResults {
+    host: Vec<PairResult>,
     /// The rails that carried nearly nothing of the data that they should have carried.
     pub(super) idle: BTreeSet<usize>,
 }
 
-impl Results {
+impl RdmaResults {
     /// Runs one test on all rails; all nodes have the same number of ports.
-    pub(super) fn test(
-        &mut self,
-        cluster: &mut Cluster,
-        memory: Memory,
-        watcher: &mut dyn Watcher,
-    ) -> Judgement {
-        let rails = rails::number(cluster);
-        let mut all: Vec<Pass> = Vec::new();
+    pub(super) fn test(&mut self, cluster: &mut Cluster, memory: Memory, watcher: &mut dyn Watcher) -> Judgement {
+        let rails = rails::rail_count(cluster);
+        let mut all: Vec<PairResult> = Vec::new();
         for round in rounds(cluster.len(), rails).into_iter().take(PARTNERS * rails) {
-            let mut passes = Pairs::new(cluster, round.rail, memory, &round.pairs).run();
+            let mut results = RoundRun::new(cluster, round.rail, memory, &round.pairs).run();
             // Slow pairs are measured again later; the better figure counts.
-            for _ in 0..AGAIN {
-                let slow = passes.iter().filter(|pass| self.is_slow(cluster, pass, memory));
-                let pairs: Vec<_> = slow.map(|pass| pass.pair).collect();
+            for _ in 0..MAX_RETRIES {
+                let slow = results.iter().filter(|result| self.is_slow(cluster, result, memory));
+                let pairs: Vec<_> = slow.map(|result| result.pair).collect();
                 if pairs.is_empty() {
                     break;
                 }
-                for again in Pairs::new(cluster, round.rail, memory, &pairs).run() {
-                    if let Some(pass) = passes.iter_mut().find(|pass| pass.pair == again.pair) {
-                        pass.merge(again);
+                for again in RoundRun::new(cluster, round.rail, memory, &pairs).run() {
+                    if let Some(result) = results.iter_mut().find(|result| result.pair == again.pair) {
+                        result.merge(again);
                     }
                 }
             }
-            all.extend(passes);
+            all.extend(results);
         }
-        let slow = all.iter().enumerate().filter(|(_, pass)| self.is_slow(cluster, pass, memory));
-        let slow: Vec<_> = slow.map(|(n, pass)| (n, pass.pair, pass.rail)).collect();
+        let slow = all.iter().enumerate().filter(|(_, result)| self.is_slow(cluster, result, memory));
+        let slow: Vec<_> = slow.map(|(n, result)| (n, result.pair, result.rail)).collect();
         for (n, pair, rail) in slow {
-            let again = Pairs::new(cluster, rail, memory, &[pair]).run().pop();
-            if let (Some(pass), Some(again)) = (all.get_mut(n), again) {
-                pass.merge(again);
+            let again = RoundRun::new(cluster, rail, memory, &[pair]).run().pop();
+            if let (Some(result), Some(again)) = (all.get_mut(n), again) {
+                result.merge(again);
             }
         }
-        watcher.text(&judge::text(&all, memory, &|node, rail| port(cluster, node, rail)));
+        watcher.text(&judge::console_text(&all, memory, &|node, rail| port_name(cluster, node, rail)));
         let judgement = judge::judge(&all, &self.host, memory, cluster);
-        let idle = all.iter().filter(|pass| pass.sent.iter().any(pass::Sent::is_elsewhere));
-        self.idle.extend(idle.map(|pass| pass.rail));
+        let idle = all.iter().filter(|result| result.sent.iter().any(pair_result::SentBytes::bypassed_port));
+        self.idle.extend(idle.map(|result| result.rail));
         if memory == Memory::Host {
             self.host = all;
         }
         judgement
     }
 
-    fn is_slow(&self, cluster: &Cluster, pass: &Pass, memory: Memory) -> bool {
-        !judge::slow(pass, &self.host, memory, cluster).is_empty()
+    fn is_slow(&self, cluster: &Cluster, result: &PairResult, memory: Memory) -> bool {
+        !judge::slow_findings(result, &self.host, memory, cluster).is_empty()
     }
 }

@@ -3,12 +3,12 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-/// A device that is not open; only libibverbs looks inside.
+/// `struct ibv_device`: a device that is not open; only libibverbs accesses its fields.
 pub(super) type Device = c_void;
-/// A protection domain; only libibverbs looks inside.
+/// `struct ibv_pd`: a protection domain; only libibverbs accesses its fields.
 pub(super) type Pd = c_void;
 
-/// An open device.
+/// `struct ibv_context`: an open device.
 #[repr(C)]
 pub(super) struct Context {
     device: *mut Device,
@@ -17,16 +17,16 @@ pub(super) struct Context {
     pub(super) poll_cq: Option<unsafe extern "C" fn(*mut Cq, c_int, *mut Completion) -> c_int>,
     reserved_too: [*mut c_void; 13],
     /// Queues work; returns 0, or an errno.
-    pub(super) post_send: Option<unsafe extern "C" fn(*mut Qp, *mut Work, *mut *mut Work) -> c_int>,
+    pub(super) post_send: Option<unsafe extern "C" fn(*mut Qp, *mut SendRequest, *mut *mut SendRequest) -> c_int>,
 }
 
-/// A completion queue.
+/// `struct ibv_cq`: a completion queue.
 #[repr(C)]
 pub(super) struct Cq {
     pub(super) context: *mut Context,
 }
 
-/// A queue pair.
+/// `struct ibv_qp`: a queue pair.
 #[repr(C)]
 pub(super) struct Qp {
     pub(super) context: *mut Context,
@@ -35,7 +35,7 @@ pub(super) struct Qp {
     pub(super) number: u32,
 }
 
-/// Registered memory.
+/// `struct ibv_mr`: registered memory.
 #[repr(C)]
 pub(super) struct Mr {
     context: *mut Context,
@@ -82,8 +82,8 @@ pub(super) struct QpInit {
 pub(super) struct QpCap {
     pub(super) send: u32,
     pub(super) recv: u32,
-    pub(super) send_pieces: u32,
-    pub(super) recv_pieces: u32,
+    pub(super) max_send_sge: u32,
+    pub(super) max_recv_sge: u32,
     pub(super) inline: u32,
 }
 
@@ -101,10 +101,10 @@ pub(super) struct QpAttr {
     pub(super) peer: u32,
     pub(super) access: u32,
     pub(super) cap: QpCap,
-    pub(super) way: Way,
-    pub(super) other_way: Way,
+    pub(super) ah_attr: AhAttr,
+    pub(super) alternate_ah_attr: AhAttr,
     pub(super) pkey_index: u16,
-    pub(super) other_pkey: u16,
+    pub(super) alternate_pkey: u16,
     pub(super) notify: u8,
     pub(super) draining: u8,
     pub(super) reads: u8,
@@ -114,16 +114,16 @@ pub(super) struct QpAttr {
     pub(super) timeout: u8,
     pub(super) retries: u8,
     pub(super) rnr_retries: u8,
-    pub(super) other_port: u8,
-    pub(super) other_timeout: u8,
+    pub(super) alternate_port: u8,
+    pub(super) alternate_timeout: u8,
     pub(super) rate_limit: u32,
 }
 
 /// `struct ibv_ah_attr`
 #[repr(C)]
 #[derive(Default)]
-pub(super) struct Way {
-    pub(super) route: Route,
+pub(super) struct AhAttr {
+    pub(super) route: GlobalRoute,
     pub(super) lid: u16,
     pub(super) level: u8,
     pub(super) path_bits: u8,
@@ -135,7 +135,7 @@ pub(super) struct Way {
 /// `struct ibv_global_route`
 #[repr(C, align(8))]
 #[derive(Default)]
-pub(super) struct Route {
+pub(super) struct GlobalRoute {
     pub(super) gid: [u8; 16],
     pub(super) flow: u32,
     pub(super) index: u8,
@@ -145,7 +145,7 @@ pub(super) struct Route {
 
 /// `struct ibv_sge`
 #[repr(C)]
-pub(super) struct Place {
+pub(super) struct ScatterGather {
     pub(super) address: u64,
     pub(super) bytes: u32,
     pub(super) lkey: u32,
@@ -153,12 +153,12 @@ pub(super) struct Place {
 
 /// `struct ibv_send_wr`
 #[repr(C)]
-pub(super) struct Work {
+pub(super) struct SendRequest {
     pub(super) id: u64,
     pub(super) next: *mut Self,
-    pub(super) places: *mut Place,
-    pub(super) count: c_int,
-    pub(super) what: c_int,
+    pub(super) sg_list: *mut ScatterGather,
+    pub(super) sge_count: c_int,
+    pub(super) opcode: c_int,
     pub(super) flags: u32,
     pub(super) immediate: u32,
     pub(super) remote: u64,
@@ -172,7 +172,7 @@ pub(super) struct Work {
 pub(super) struct Completion {
     pub(super) id: u64,
     pub(super) status: c_int,
-    what: c_int,
+    opcode: c_int,
     pub(super) vendor: u32,
     bytes: u32,
     reserved: [u32; 6],
@@ -186,7 +186,7 @@ pub(super) mod mask {
     const ACCESS: c_int = 1 << 3;
     const PKEY: c_int = 1 << 4;
     const PORT: c_int = 1 << 5;
-    const WAY: c_int = 1 << 7;
+    const AH_ATTR: c_int = 1 << 7;
     const MTU: c_int = 1 << 8;
     const TIMEOUT: c_int = 1 << 9;
     const RETRIES: c_int = 1 << 10;
@@ -199,26 +199,26 @@ pub(super) mod mask {
     const PEER: c_int = 1 << 20;
 
     pub(in super::super) const INIT: c_int = STATE | PKEY | PORT | ACCESS;
-    pub(in super::super) const RECEIVE: c_int = STATE | WAY | MTU | PEER | RQ_PSN | PEER_READS | RNR_TIMER;
+    pub(in super::super) const RECEIVE: c_int = STATE | AH_ATTR | MTU | PEER | RQ_PSN | PEER_READS | RNR_TIMER;
     pub(in super::super) const SEND: c_int = STATE | TIMEOUT | RETRIES | RNR_RETRIES | SQ_PSN | READS;
 }
 
 /// States of a queue pair: initialized, ready to receive, ready to send.
 pub(super) const STATES: [c_int; 3] = [1, 2, 3];
-/// A reliable connection.
+/// `IBV_QPT_RC`: a reliable connection.
 pub(super) const RELIABLE: c_int = 2;
 /// `IBV_WR_RDMA_WRITE`, `IBV_WR_RDMA_READ`
 pub(super) const WRITE: c_int = 0;
 pub(super) const READ: c_int = 4;
-/// The work reports its completion.
+/// `IBV_SEND_SIGNALED`: the request reports its completion.
 pub(super) const SIGNALED: u32 = 2;
 /// Local write, remote write, remote read.
 pub(super) const ACCESS: c_int = 1 | 2 | 4;
 /// `IBV_PORT_ACTIVE`
 pub(super) const ACTIVE: c_int = 4;
 
-/// A name or text of the library.
-pub(super) type Text = *const c_char;
+/// A NUL-terminated string of the library.
+pub(super) type CStrPtr = *const c_char;
 
 #[cfg(test)]
 mod tests {
@@ -232,14 +232,17 @@ mod tests {
         assert_eq!((offset_of!(PortAttr, active_mtu), offset_of!(PortAttr, lid)), (8, 34));
         assert!(size_of::<PortAttr>() >= 64);
         assert_eq!((size_of::<QpInit>(), offset_of!(QpInit, kind)), (64, 52));
-        assert_eq!((size_of::<QpAttr>(), size_of::<Way>(), size_of::<Route>()), (144, 32, 24));
-        assert_eq!((offset_of!(QpAttr, way), offset_of!(QpAttr, pkey_index)), (56, 120));
+        assert_eq!((size_of::<QpAttr>(), size_of::<AhAttr>(), size_of::<GlobalRoute>()), (144, 32, 24));
+        assert_eq!((offset_of!(QpAttr, ah_attr), offset_of!(QpAttr, pkey_index)), (56, 120));
         assert_eq!((offset_of!(QpAttr, peer), offset_of!(QpAttr, access)), (28, 32));
         assert_eq!((offset_of!(QpAttr, reads), offset_of!(QpAttr, rnr_retries)), (126, 132));
-        assert_eq!((offset_of!(Way, lid), offset_of!(Way, is_global), offset_of!(Way, port)), (24, 29, 30));
-        assert_eq!((offset_of!(Route, index), offset_of!(Route, hops)), (20, 21));
-        assert_eq!((size_of::<Work>(), offset_of!(Work, remote), offset_of!(Work, rkey)), (128, 40, 48));
-        assert_eq!((size_of::<Place>(), size_of::<Completion>()), (16, 48));
+        assert_eq!((offset_of!(AhAttr, lid), offset_of!(AhAttr, is_global), offset_of!(AhAttr, port)), (24, 29, 30));
+        assert_eq!((offset_of!(GlobalRoute, index), offset_of!(GlobalRoute, hops)), (20, 21));
+        assert_eq!(
+            (size_of::<SendRequest>(), offset_of!(SendRequest, remote), offset_of!(SendRequest, rkey)),
+            (128, 40, 48)
+        );
+        assert_eq!((size_of::<ScatterGather>(), size_of::<Completion>()), (16, 48));
         assert_eq!((offset_of!(Completion, status), offset_of!(Completion, vendor)), (8, 16));
     }
 }

@@ -2,11 +2,11 @@
 #![expect(unsafe_code, reason = "calls into libibverbs")]
 
 use super::abi::{
-    ACCESS, Completion, Place, QpAttr, QpCap, QpInit, READ, RELIABLE, Route, SIGNALED, STATES, WRITE, Way,
-    Work, mask,
+    ACCESS, AhAttr, Completion, GlobalRoute, QpAttr, QpCap, QpInit, READ, RELIABLE, SIGNALED, STATES, ScatterGather,
+    SendRequest, WRITE, mask,
 };
 use super::memory::Region;
-use super::port::{COMPLETIONS, Port};
+use super::port::{MAX_COMPLETIONS, Port};
 use super::{Endpoint, Verb, VerbsError};
 use std::fmt;
 use std::ptr;
@@ -14,9 +14,9 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// The most work requests in progress.
-const DEPTH: u32 = 16;
+const MAX_REQUESTS: u32 = 16;
 /// The most reads in progress at the other side; every card supports that many.
-const READS: u8 = 4;
+const MAX_READS: u8 = 4;
 /// The time until a lost packet is sent again: 4.096 us times 2 to this power, 0.54 s.
 const TIMEOUT: u8 = 17;
 /// How often it is sent again.
@@ -26,36 +26,36 @@ const RNR_TIMER: u8 = 12;
 /// The hop limit: there may be routers between the ports.
 const HOPS: u8 = 64;
 
-/// Transfers of equal size, one after the other through `slots` places of both memories.
+/// Transfers of equal size, which cycle through `slots` consecutive slots of both memories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Burst {
     /// Write or read.
     pub verb: Verb,
     /// Bytes of each.
     pub bytes: usize,
-    /// The first place of this side.
+    /// The first offset in this side's memory, bytes.
     pub here: usize,
-    /// The first place of the other side.
+    /// The first offset in the other side's memory, bytes.
     pub there: usize,
-    /// How many places there are.
+    /// How many slots of `bytes` there are.
     pub slots: usize,
 }
 
 /// One side of a connection; closed when dropped.
 pub struct Connection {
     // Fields are dropped in this order: the queue pair must be first.
-    pair: Pair,
+    queue_pair: QueuePair,
     region: Region,
     packet: u32,
     other: Option<Endpoint>,
 }
 
-struct Pair {
+struct QueuePair {
     qp: *mut super::abi::Qp,
     port: Rc<Port>,
 }
 
-impl Drop for Pair {
+impl Drop for QueuePair {
     fn drop(&mut self) {
         // SAFETY: made at this port, destroyed once.
         unsafe { (self.port.api.destroy_qp)(self.qp) };
@@ -73,7 +73,7 @@ impl Connection {
             send_cq: port.cq,
             recv_cq: port.cq,
             srq: ptr::null_mut(),
-            cap: QpCap { send: DEPTH, recv: 1, send_pieces: 1, recv_pieces: 1, inline: 0 },
+            cap: QpCap { send: MAX_REQUESTS, recv: 1, max_send_sge: 1, max_recv_sge: 1, inline: 0 },
             kind: RELIABLE,
             signal_all: 0,
         };
@@ -82,19 +82,19 @@ impl Connection {
         if qp.is_null() {
             return Err(VerbsError::last(format!("ibv_create_qp on {}", port.name)));
         }
-        let pair = Pair { qp, port: Rc::clone(port) };
+        let queue_pair = QueuePair { qp, port: Rc::clone(port) };
         let access = u32::try_from(ACCESS).unwrap_or_default();
         let attr = QpAttr { port: port.number, access, ..QpAttr::default() };
-        pair.change(attr, 0, mask::INIT)?;
-        Ok(Self { pair, region, packet: packet & 0xff_ffff, other: None })
+        queue_pair.change(attr, 0, mask::INIT)?;
+        Ok(Self { queue_pair, region, packet: packet & 0xff_ffff, other: None })
     }
 
     /// What the other side needs to connect.
     #[must_use]
     pub fn endpoint(&self) -> Endpoint {
         // SAFETY: it exists.
-        let number = unsafe { (*self.pair.qp).number };
-        let address = self.pair.port.address().clone();
+        let number = unsafe { (*self.queue_pair.qp).number };
+        let address = self.queue_pair.port.address().clone();
         let (_, key) = self.region.keys();
         let (memory, bytes) = (self.region.address(), self.region.bytes() as u64);
         Endpoint { address, number, packet: self.packet, memory, key, bytes }
@@ -105,42 +105,42 @@ impl Connection {
     /// # Errors
     /// The library's error.
     pub fn connect(&mut self, other: &Endpoint) -> Result<u32, VerbsError> {
-        let port = &self.pair.port;
+        let port = &self.queue_pair.port;
         let mtu = port.address().mtu.min(other.address.mtu);
-        let route = |gid: [u8; 16]| Route {
+        let route = |gid: [u8; 16]| GlobalRoute {
             gid,
             index: port.gid_index.unwrap_or_default(),
             hops: HOPS,
-            ..Route::default()
+            ..GlobalRoute::default()
         };
         let global = other.address.gid.filter(|_| port.gid_index.is_some());
-        let way = Way {
+        let ah_attr = AhAttr {
             is_global: u8::from(global.is_some()),
             route: global.map(route).unwrap_or_default(),
             lid: other.address.lid,
             port: port.number,
-            ..Way::default()
+            ..AhAttr::default()
         };
         let attr = QpAttr {
             path_mtu: mtu,
             peer: other.number,
             rq_psn: other.packet,
-            peer_reads: READS,
+            peer_reads: MAX_READS,
             min_rnr_timer: RNR_TIMER,
-            way,
+            ah_attr,
             ..QpAttr::default()
         };
-        self.pair.change(attr, 1, mask::RECEIVE)?;
+        self.queue_pair.change(attr, 1, mask::RECEIVE)?;
         let (timeout, retries) = (TIMEOUT, RETRIES);
         let attr = QpAttr {
             sq_psn: self.packet,
             timeout,
             retries,
             rnr_retries: RETRIES,
-            reads: READS,
+            reads: MAX_READS,
             ..QpAttr::default()
         };
-        self.pair.change(attr, 2, mask::SEND)?;
+        self.queue_pair.change(attr, 2, mask::SEND)?;
         self.other = Some(other.clone());
         Ok(128u32.checked_shl(u32::try_from(mtu).unwrap_or_default()).unwrap_or_default())
     }
@@ -164,11 +164,11 @@ impl Connection {
     ) -> Result<Duration, VerbsError> {
         let begun = Instant::now();
         self.post(verb, here, there, bytes, 0)?;
-        self.completed(verb, bytes, due)?;
+        self.wait_for_completion(verb, bytes, due)?;
         Ok(begun.elapsed())
     }
 
-    /// Runs transfers for about `long`, at least one through each place; returns how many, and how long they took.
+    /// Runs transfers for about `long`, at least one through each slot; returns how many, and how long they took.
     ///
     /// # Errors
     /// As [`Self::transfer`].
@@ -183,7 +183,7 @@ impl Connection {
         Ok((self.all(verb, pieces, due)?, begun.elapsed()))
     }
 
-    /// Transfers pieces (the place here, the place there, bytes), many at the same time; returns how many.
+    /// Runs transfers (the offset here, the offset there, bytes), many at the same time; returns how many.
     ///
     /// # Errors
     /// As [`Self::transfer`].
@@ -195,26 +195,24 @@ impl Connection {
     ) -> Result<u64, VerbsError> {
         let (mut posted, mut done) = (0u64, 0u64);
         for (here, there, bytes) in pieces {
-            if posted - done >= u64::from(DEPTH) {
-                self.completed(verb, bytes, due)?;
+            if posted - done >= u64::from(MAX_REQUESTS) {
+                self.wait_for_completion(verb, bytes, due)?;
                 done += 1;
             }
             self.post(verb, here, there, bytes, posted)?;
             posted += 1;
         }
         while done < posted {
-            self.completed(verb, 0, due)?;
+            self.wait_for_completion(verb, 0, due)?;
             done += 1;
         }
         Ok(done)
     }
 
     fn post(&self, verb: Verb, here: usize, there: usize, bytes: usize, id: u64) -> Result<(), VerbsError> {
-        let other = self
-            .other
-            .as_ref()
-            .ok_or_else(|| VerbsError::Missing("the connection has no other side".to_owned()))?;
-        self.region.inside(here, bytes)?;
+        let other =
+            self.other.as_ref().ok_or_else(|| VerbsError::Missing("the connection has no other side".to_owned()))?;
+        self.region.check_range(here, bytes)?;
         let end = (there as u64).checked_add(bytes as u64);
         if end.is_none_or(|end| end > other.bytes) {
             return Err(VerbsError::Bounds(format!(
@@ -225,13 +223,13 @@ impl Connection {
         let too_long = |_| VerbsError::Bounds(format!("{bytes} bytes at once"));
         let (lkey, _) = self.region.keys();
         let address = self.region.address().wrapping_add(here as u64);
-        let mut place = Place { address, bytes: u32::try_from(bytes).map_err(too_long)?, lkey };
-        let mut work = Work {
+        let mut sge = ScatterGather { address, bytes: u32::try_from(bytes).map_err(too_long)?, lkey };
+        let mut request = SendRequest {
             id,
             next: ptr::null_mut(),
-            places: &raw mut place,
-            count: 1,
-            what: if verb == Verb::Write { WRITE } else { READ },
+            sg_list: &raw mut sge,
+            sge_count: 1,
+            opcode: if verb == Verb::Write { WRITE } else { READ },
             flags: SIGNALED,
             immediate: 0,
             remote: other.memory.wrapping_add(there as u64),
@@ -239,12 +237,12 @@ impl Connection {
             reserved: [0; 19],
         };
         // SAFETY: the context is open; its table is filled in by the provider.
-        let post = unsafe { (*(*self.pair.qp).context).post_send };
-        let port = &self.pair.port;
+        let post = unsafe { (*(*self.queue_pair.qp).context).post_send };
+        let port = &self.queue_pair.port;
         let post = post.ok_or_else(|| VerbsError::Missing(format!("{}: no ibv_post_send", port.name)))?;
         let mut refused = ptr::null_mut();
         // SAFETY: the queue pair exists; the provider copies the request; its memory is registered and outlives the queue pair.
-        let code = unsafe { post(self.pair.qp, &raw mut work, &raw mut refused) };
+        let code = unsafe { post(self.queue_pair.qp, &raw mut request, &raw mut refused) };
         if code == 0 {
             Ok(())
         } else {
@@ -252,8 +250,8 @@ impl Connection {
         }
     }
 
-    fn completed(&self, verb: Verb, bytes: usize, due: Instant) -> Result<(), VerbsError> {
-        let port = &self.pair.port;
+    fn wait_for_completion(&self, verb: Verb, bytes: usize, due: Instant) -> Result<(), VerbsError> {
+        let port = &self.queue_pair.port;
         let what = || match bytes {
             0 => format!("an RDMA {verb} from {}", port.name),
             bytes => format!("an RDMA {verb} of up to {bytes} B from {}", port.name),
@@ -266,7 +264,7 @@ impl Connection {
     }
 }
 
-impl Pair {
+impl QueuePair {
     /// Changes the state to `STATES[state]`.
     fn change(&self, mut attr: QpAttr, state: usize, mask: i32) -> Result<(), VerbsError> {
         attr.state = STATES.get(state).copied().unwrap_or_default();
@@ -281,13 +279,10 @@ impl Pair {
     }
 }
 
-const _: () = assert!(DEPTH as i32 * 2 <= COMPLETIONS);
+const _: () = assert!(MAX_REQUESTS as i32 * 2 <= MAX_COMPLETIONS);
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection")
-            .field("region", &self.region)
-            .field("other", &self.other)
-            .finish_non_exhaustive()
+        f.debug_struct("Connection").field("region", &self.region).field("other", &self.other).finish_non_exhaustive()
     }
 }

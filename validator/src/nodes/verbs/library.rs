@@ -6,7 +6,7 @@
 )]
 
 use super::VerbsError;
-use super::abi::{Context, Cq, Device, Mr, Pd, PortAttr, Qp, QpAttr, QpInit, Text};
+use super::abi::{CStrPtr, Context, Cq, Device, Mr, Pd, PortAttr, Qp, QpAttr, QpInit};
 use libloading::Library;
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
@@ -44,7 +44,7 @@ type RegDmabuf = unsafe extern "C" fn(*mut Pd, u64, usize, u64, c_int, c_int) ->
 functions! {
     devices = "ibv_get_device_list" (*mut c_int) -> *mut *mut Device;
     free_devices = "ibv_free_device_list" (*mut *mut Device) -> ();
-    device_name = "ibv_get_device_name" (*mut Device) -> Text;
+    device_name = "ibv_get_device_name" (*mut Device) -> CStrPtr;
     open = "ibv_open_device" (*mut Device) -> *mut Context;
     close = "ibv_close_device" (*mut Context) -> c_int;
     query_port = "ibv_query_port" (*mut Context, u8, *mut PortAttr) -> c_int;
@@ -58,7 +58,7 @@ functions! {
     create_qp = "ibv_create_qp" (*mut Pd, *mut QpInit) -> *mut Qp;
     modify_qp = "ibv_modify_qp" (*mut Qp, *mut QpAttr, c_int) -> c_int;
     destroy_qp = "ibv_destroy_qp" (*mut Qp) -> c_int;
-    status_text = "ibv_wc_status_str" (c_int) -> Text;
+    status_text = "ibv_wc_status_str" (c_int) -> CStrPtr;
 }
 
 /// The library's functions; it is loaded at the first call and stays.

@@ -42,29 +42,29 @@ impl fmt::Display for Registration {
 /// Registered memory; released when dropped.
 pub struct Region {
     // Fields are dropped in this order: the registration must be first.
-    mr: Registered,
-    held: Held,
+    mr: RegisteredMr,
+    backing: Backing,
     bytes: usize,
     how: Registration,
 }
 
-struct Registered {
+struct RegisteredMr {
     mr: *mut Mr,
     port: Rc<Port>,
 }
 
-enum Held {
-    Host(Host),
-    Gpu { buffer: Buffer, beside: Pinned, stream: Stream },
+enum Backing {
+    Host(HostPages),
+    Gpu { buffer: Buffer, staging: Pinned, stream: Stream },
 }
 
 /// Pages of the host's memory.
-struct Host {
+struct HostPages {
     at: NonNull<u8>,
     layout: Layout,
 }
 
-impl Host {
+impl HostPages {
     fn new(bytes: usize) -> Result<Self, VerbsError> {
         let none = || VerbsError::Bounds(format!("{bytes} bytes of host memory cannot be allocated"));
         let layout = Layout::from_size_align(bytes.max(PAGE), PAGE).map_err(|_| none())?;
@@ -74,14 +74,14 @@ impl Host {
     }
 }
 
-impl Drop for Host {
+impl Drop for HostPages {
     fn drop(&mut self) {
         // SAFETY: allocated with this layout, freed once; its registration is dropped before.
         unsafe { dealloc(self.at.as_ptr(), self.layout) };
     }
 }
 
-impl Drop for Registered {
+impl Drop for RegisteredMr {
     fn drop(&mut self) {
         // SAFETY: registered at this port, released once.
         unsafe { (self.port.api.dereg_mr)(self.mr) };
@@ -94,11 +94,12 @@ impl Region {
     /// # Errors
     /// There is not enough, or it cannot be registered with the card.
     pub fn host(port: &Rc<Port>, bytes: usize) -> Result<Self, VerbsError> {
-        let host = Host::new(bytes)?;
+        let host = HostPages::new(bytes)?;
         let at = host.at.as_ptr();
         // SAFETY: the memory lives longer than the registration.
-        let mr = unsafe { register(port, at, bytes) }.map_err(|e| named(port, bytes, "host memory", &e))?;
-        Ok(Self { mr, held: Held::Host(host), bytes, how: Registration::Host })
+        let mr =
+            unsafe { register(port, at, bytes) }.map_err(|e| registration_error(port, bytes, "host memory", &e))?;
+        Ok(Self { mr, backing: Backing::Host(host), bytes, how: Registration::Host })
     }
 
     /// `bytes` of the memory of `gpu`: through a dma-buf, or else through `nvidia_peermem`.
@@ -108,7 +109,7 @@ impl Region {
     pub fn gpu(port: &Rc<Port>, gpu: &Gpu, bytes: usize) -> Result<Self, VerbsError> {
         let failed = |e: GpuError| VerbsError::Call { what: "CUDA".to_owned(), why: e.to_string() };
         let buffer = gpu.alloc(bytes as u64).map_err(failed)?;
-        let beside = Pinned::alloc(gpu, bytes as u64).map_err(failed)?;
+        let staging = Pinned::alloc(gpu, bytes as u64).map_err(failed)?;
         let stream = gpu.stream().map_err(failed)?;
         let address = buffer.whole().address;
         let by_dma_buf = by_dma_buf(port, &buffer, bytes);
@@ -127,7 +128,7 @@ impl Region {
                 (mr, Registration::Peermem)
             }
         };
-        Ok(Self { mr, held: Held::Gpu { buffer, beside, stream }, bytes, how })
+        Ok(Self { mr, backing: Backing::Gpu { buffer, staging, stream }, bytes, how })
     }
 
     /// How the card reaches it.
@@ -143,9 +144,9 @@ impl Region {
 
     /// Its first address, as the card uses it.
     pub(super) fn address(&self) -> u64 {
-        match &self.held {
-            Held::Host(host) => host.at.as_ptr().expose_provenance() as u64,
-            Held::Gpu { buffer, .. } => buffer.whole().address,
+        match &self.backing {
+            Backing::Host(host) => host.at.as_ptr().expose_provenance() as u64,
+            Backing::Gpu { buffer, .. } => buffer.whole().address,
         }
     }
 
@@ -160,18 +161,18 @@ impl Region {
     /// # Errors
     /// A range outside, or CUDA's error.
     pub fn put(&mut self, offset: usize, with: &[u8]) -> Result<(), VerbsError> {
-        self.inside(offset, with.len())?;
-        match &mut self.held {
-            Held::Host(host) => {
+        self.check_range(offset, with.len())?;
+        match &mut self.backing {
+            Backing::Host(host) => {
                 // SAFETY: inside of the allocation; nothing else has a reference into it.
                 unsafe { ptr::copy_nonoverlapping(with.as_ptr(), host.at.as_ptr().add(offset), with.len()) };
                 Ok(())
             }
-            Held::Gpu { buffer, beside, stream } => {
-                beside.write(with);
+            Backing::Gpu { buffer, staging, stream } => {
+                staging.write(with);
                 let (at, bytes) = (offset as u64, with.len() as u64);
                 let copied = || -> Result<(), GpuError> {
-                    stream.copy_in(buffer.span(at, bytes)?, beside.span(0, bytes)?)?;
+                    stream.copy_in(buffer.span(at, bytes)?, staging.span(0, bytes)?)?;
                     stream.finish("copying the memory under test", COPY)
                 };
                 copied().map_err(|e| VerbsError::Call { what: "CUDA".to_owned(), why: e.to_string() })
@@ -184,27 +185,26 @@ impl Region {
     /// # Errors
     /// As [`Self::put`].
     pub fn get(&self, offset: usize, bytes: usize) -> Result<Vec<u8>, VerbsError> {
-        self.inside(offset, bytes)?;
-        match &self.held {
-            Held::Host(host) => {
+        self.check_range(offset, bytes)?;
+        match &self.backing {
+            Backing::Host(host) => {
                 let mut found = vec![0; bytes];
                 // SAFETY: inside of the allocation.
                 unsafe { ptr::copy_nonoverlapping(host.at.as_ptr().add(offset), found.as_mut_ptr(), bytes) };
                 Ok(found)
             }
-            Held::Gpu { buffer, beside, stream } => {
+            Backing::Gpu { buffer, staging, stream } => {
                 let copied = || -> Result<(), GpuError> {
-                    stream
-                        .copy_out(beside.span(0, bytes as u64)?, buffer.span(offset as u64, bytes as u64)?)?;
+                    stream.copy_out(staging.span(0, bytes as u64)?, buffer.span(offset as u64, bytes as u64)?)?;
                     stream.finish("copying the memory under test", COPY)
                 };
                 copied().map_err(|e| VerbsError::Call { what: "CUDA".to_owned(), why: e.to_string() })?;
-                Ok(beside.read(bytes))
+                Ok(staging.read(bytes))
             }
         }
     }
 
-    pub(super) fn inside(&self, offset: usize, bytes: usize) -> Result<(), VerbsError> {
+    pub(super) fn check_range(&self, offset: usize, bytes: usize) -> Result<(), VerbsError> {
         let end = offset.checked_add(bytes);
         if end.is_some_and(|end| end <= self.bytes) {
             return Ok(());
@@ -213,25 +213,22 @@ impl Region {
     }
 }
 
-fn named(port: &Port, bytes: usize, what: &str, error: &VerbsError) -> VerbsError {
-    VerbsError::Unregistered(format!(
-        "{bytes} bytes of {what} cannot be registered at {}: {error}",
-        port.name
-    ))
+fn registration_error(port: &Port, bytes: usize, what: &str, error: &VerbsError) -> VerbsError {
+    VerbsError::Unregistered(format!("{bytes} bytes of {what} cannot be registered at {}: {error}", port.name))
 }
 
 /// # Safety
 /// The memory must live longer than the returned registration.
-unsafe fn register(port: &Rc<Port>, at: *mut u8, bytes: usize) -> Result<Registered, VerbsError> {
+unsafe fn register(port: &Rc<Port>, at: *mut u8, bytes: usize) -> Result<RegisteredMr, VerbsError> {
     // SAFETY: the caller's promise; the domain exists.
     let mr = unsafe { (port.api.reg_mr)(port.pd, at.cast(), bytes, ACCESS) };
     if mr.is_null() {
         return Err(VerbsError::last("ibv_reg_mr"));
     }
-    Ok(Registered { mr, port: Rc::clone(port) })
+    Ok(RegisteredMr { mr, port: Rc::clone(port) })
 }
 
-fn by_dma_buf(port: &Rc<Port>, buffer: &Buffer, bytes: usize) -> Result<Registered, VerbsError> {
+fn by_dma_buf(port: &Rc<Port>, buffer: &Buffer, bytes: usize) -> Result<RegisteredMr, VerbsError> {
     let missing = || VerbsError::Missing("this libibverbs has no ibv_reg_dmabuf_mr".to_owned());
     let reg = port.api.reg_dmabuf_mr.ok_or_else(missing)?;
     let exported = buffer.dma_buf();
@@ -242,7 +239,7 @@ fn by_dma_buf(port: &Rc<Port>, buffer: &Buffer, bytes: usize) -> Result<Register
     if mr.is_null() {
         return Err(VerbsError::last("ibv_reg_dmabuf_mr"));
     }
-    Ok(Registered { mr, port: Rc::clone(port) })
+    Ok(RegisteredMr { mr, port: Rc::clone(port) })
 }
 
 impl fmt::Debug for Region {

@@ -49,7 +49,7 @@ impl fmt::Display for Verb {
     }
 }
 
-/// Why something did not work.
+/// The errors of RDMA.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VerbsError {
     /// libibverbs is missing, or lacks a function.

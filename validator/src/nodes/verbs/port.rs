@@ -12,10 +12,10 @@ use std::thread::yield_now;
 use std::time::{Duration, Instant};
 
 /// The capacity of a completion queue.
-pub(super) const COMPLETIONS: i32 = 64;
+pub(super) const MAX_COMPLETIONS: i32 = 64;
 /// How long a completion is polled for without a pause: longer than a transfer of the largest size takes. After that the card
 /// has probably failed, and a processor need not be kept busy until the deadline.
-const SPIN: Duration = Duration::from_millis(20);
+const SPIN_TIME: Duration = Duration::from_millis(20);
 
 /// How another port reaches this one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,14 +55,14 @@ impl Port {
         let address = Address { lid: 0, gid: None, mtu: 0 };
         let (pd, cq) = (ptr::null_mut(), ptr::null_mut());
         let mut port = Self { api, context, pd, cq, name, number, gid_index: gid, address };
-        port.look()?;
+        port.query()?;
         // SAFETY: the context is open.
         port.pd = unsafe { (api.alloc_pd)(context) };
         if port.pd.is_null() {
             return Err(VerbsError::last(format!("ibv_alloc_pd on {}", port.name)));
         }
         // SAFETY: the context is open; no event channel and no data of ours are attached.
-        port.cq = unsafe { (api.create_cq)(context, COMPLETIONS, ptr::null_mut(), ptr::null_mut(), 0) };
+        port.cq = unsafe { (api.create_cq)(context, MAX_COMPLETIONS, ptr::null_mut(), ptr::null_mut(), 0) };
         if port.cq.is_null() {
             return Err(VerbsError::last(format!("ibv_create_cq on {}", port.name)));
         }
@@ -70,7 +70,7 @@ impl Port {
     }
 
     /// Reads its state and its addresses.
-    fn look(&mut self) -> Result<(), VerbsError> {
+    fn query(&mut self) -> Result<(), VerbsError> {
         let mut attr = PortAttr::default();
         // SAFETY: the context is open, and the structure is at least as large as the library's.
         let code = unsafe { (self.api.query_port)(self.context, self.number, &raw mut attr) };
@@ -84,8 +84,7 @@ impl Port {
         if let Some(index) = self.gid_index {
             let mut found = [0; 16];
             // SAFETY: as above; 16 bytes are written.
-            let code =
-                unsafe { (self.api.query_gid)(self.context, self.number, index.into(), &raw mut found) };
+            let code = unsafe { (self.api.query_gid)(self.context, self.number, index.into(), &raw mut found) };
             if code != 0 {
                 return Err(VerbsError::code(format!("ibv_query_gid {index} on {}", self.name), code));
             }
@@ -117,7 +116,7 @@ impl Port {
                         return Ok(None);
                     }
                     let waited = now.duration_since(*waits_since.get_or_insert(now));
-                    if waited < SPIN { yield_now() } else { pause(waited) }
+                    if waited < SPIN_TIME { yield_now() } else { pause(waited) }
                 }
                 1 => return Ok(Some(completion)),
                 code => return Err(VerbsError::code(format!("ibv_poll_cq on {}", self.name), code)),
@@ -129,12 +128,12 @@ impl Port {
     pub(super) fn status(&self, completion: &Completion) -> String {
         // SAFETY: any number is allowed; the text is static.
         let text = unsafe { (self.api.status_text)(completion.status) };
-        let text = if text.is_null() { "unknown".to_owned() } else { words(text) };
+        let text = if text.is_null() { "unknown".to_owned() } else { text_of(text) };
         format!("{text} (status {}, vendor's {:#x})", completion.status, completion.vendor)
     }
 }
 
-fn words(text: super::abi::Text) -> String {
+fn text_of(text: super::abi::CStrPtr) -> String {
     // SAFETY: the library's text, which ends with 0.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
@@ -152,7 +151,7 @@ fn open(api: &Api, device: &str) -> Result<*mut Context, VerbsError> {
         // SAFETY: the list has that many devices.
         let one = unsafe { *all.add(n) };
         // SAFETY: a device of the list, which is not freed yet.
-        let name = words(unsafe { (api.device_name)(one) });
+        let name = text_of(unsafe { (api.device_name)(one) });
         if name == device {
             // SAFETY: as above.
             opened = Some(unsafe { (api.open)(one) });
@@ -161,11 +160,7 @@ fn open(api: &Api, device: &str) -> Result<*mut Context, VerbsError> {
         names.push(name);
     }
     let opened = opened.map(|context| {
-        if context.is_null() {
-            Err(VerbsError::last(format!("ibv_open_device {device}")))
-        } else {
-            Ok(context)
-        }
+        if context.is_null() { Err(VerbsError::last(format!("ibv_open_device {device}"))) } else { Ok(context) }
     });
     // SAFETY: the library's list, freed once; an open device stays.
     unsafe { (api.free_devices)(all) };
@@ -193,9 +188,6 @@ impl Drop for Port {
 
 impl std::fmt::Debug for Port {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Port")
-            .field("name", &self.name)
-            .field("address", &self.address)
-            .finish_non_exhaustive()
+        f.debug_struct("Port").field("name", &self.name).field("address", &self.address).finish_non_exhaustive()
     }
 }

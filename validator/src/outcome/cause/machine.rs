@@ -1,6 +1,6 @@
-//! The places of findings about the run, the machine, its fabric and NVIDIA's driver.
+//! The entries for findings about the run, the machine, its fabric and NVIDIA's driver.
 
-use super::{Place, place};
+use super::{CauseEntry, entry};
 use crate::outcome::finding::Code::{self, *};
 
 /// Parts of the machine could not be read.
@@ -14,8 +14,7 @@ const LOCKED: &[Code] = &[Lockdown];
 /// The IOMMU changes or blocks addresses.
 pub(super) const IOMMU: &[Code] = &[IommuTranslating, IommuNotOff, IommuFault];
 /// Peer traffic goes through the root complex.
-pub(super) const ACS: &[Code] =
-    &[AcsQuirk, AcsKept, AcsStuck, AcsRefused, AcsUnknown, AcsReverted, AcsRedirect];
+pub(super) const ACS: &[Code] = &[AcsQuirk, AcsKept, AcsStuck, AcsRefused, AcsUnknown, AcsReverted, AcsRedirect];
 /// BAR1 was not enlarged.
 const REBAR: &[Code] = &[RebarPreserved, RebarAbsent, RebarNoRoom, RebarIgnored, RebarBusy, RebarRefused];
 /// No driver can run, or only parts of one.
@@ -38,136 +37,116 @@ pub(super) const DRIVER: &[Code] = &[
     NvswitchNoManager,
 ];
 /// BAR1 cannot carry peer traffic.
-pub(super) const BAR1: &[Code] = &[
-    Bar1Small,
-    Bar1MapShort,
-    DriverParameters,
-    PatchMissing,
-    PatchNotEffective,
-    Bar1NotStatic,
-    Bar1Witnesses,
-];
+pub(super) const BAR1: &[Code] =
+    &[Bar1Small, Bar1MapShort, DriverParameters, PatchMissing, PatchNotEffective, Bar1NotStatic, Bar1Witnesses];
 /// What the kernel or the driver logged about a broken device.
-pub(super) const LOGGED: &[Code] =
-    &[MachineCheck, GpuXid, NvswitchSxid, KernelFault, DriverFault, GpuNeedsRecovery];
+pub(super) const LOGGED: &[Code] = &[MachineCheck, GpuXid, NvswitchSxid, KernelFault, DriverFault, GpuNeedsRecovery];
 
 /// The first part of the table.
-pub(super) const PLACES: &[Place] = &[
+pub(super) const ENTRIES: &[CauseEntry] = &[
     // The run.
-    place(Interrupted, "the run was ended from outside", &[]),
-    place(ReportUnwritable, "the report could not be written", &[]),
-    place(FabricUnreadable, "the machine's PCI devices could not be read", &[]),
-    place(PciUnreadable, "a file of a PCI function could not be read", &[&[FabricUnreadable]]),
-    place(SysUnreadable, "a system file could not be read", &[&[FabricUnreadable]]),
-    place(KmsgUnreadable, "the kernel log could not be read", &[&[SysUnreadable]]),
-    place(KmsgLost, "records of the kernel log were lost", &[]),
-    place(ResetDuring, "an earlier boot was reset during a step", &[]),
-    place(RecoveryFailed, "GPUs could not be recovered", &[]),
-    place(Recovered, "the machine was rebooted to recover its GPUs", &[]),
-    place(WatchdogNone, "no watchdog can be used", &[]),
+    entry(Interrupted, "the run was ended from outside", &[]),
+    entry(ReportUnwritable, "the report could not be written", &[]),
+    entry(FabricUnreadable, "the machine's PCI devices could not be read", &[]),
+    entry(PciUnreadable, "a file of a PCI function could not be read", &[&[FabricUnreadable]]),
+    entry(SysUnreadable, "a system file could not be read", &[&[FabricUnreadable]]),
+    entry(KmsgUnreadable, "the kernel log could not be read", &[&[SysUnreadable]]),
+    entry(KmsgLost, "records of the kernel log were lost", &[]),
+    entry(ResetDuring, "an earlier boot was reset during a step", &[]),
+    entry(RecoveryFailed, "GPUs could not be recovered", &[]),
+    entry(Recovered, "the machine was rebooted to recover its GPUs", &[]),
+    entry(WatchdogNone, "no watchdog can be used", &[]),
     // Devices.
-    place(MachineCheck, "a processor, memory or the chipset reported an error", &[]),
-    place(PcieAer, "its PCIe link has errors", &[]),
-    place(GpuGone, "the GPU no longer answers", &[]),
-    place(PciGone, "the PCI function no longer answers", &[&[GpuGone]]),
-    place(PciMalformed, "its configuration space is inconsistent", &[&[GpuGone, PciGone]]),
-    place(RebarBroken, "its BAR addresses were lost", &[&[GpuGone, PciGone]]),
-    place(GpuNone, "there is no NVIDIA GPU", &[UNREAD, GONE]),
-    place(GpuCount, "the number of GPUs is not the expected one", &[UNREAD, GONE, &[GpuNone]]),
-    place(GpuName, "the GPU is not of the expected model", &[&[GpuCount]]),
+    entry(MachineCheck, "a processor, memory or the chipset reported an error", &[]),
+    entry(PcieAer, "its PCIe link has errors", &[]),
+    entry(GpuGone, "the GPU no longer answers", &[]),
+    entry(PciGone, "the PCI function no longer answers", &[&[GpuGone]]),
+    entry(PciMalformed, "its configuration space is inconsistent", &[&[GpuGone, PciGone]]),
+    entry(RebarBroken, "its BAR addresses were lost", &[&[GpuGone, PciGone]]),
+    entry(GpuNone, "there is no NVIDIA GPU", &[UNREAD, GONE]),
+    entry(GpuCount, "the number of GPUs is not the expected one", &[UNREAD, GONE, &[GpuNone]]),
+    entry(GpuName, "the GPU is not of the expected model", &[&[GpuCount]]),
     // The boot.
-    place(ImageNone, "the running system is no firstlight image", &[]),
-    place(ImageChanged, "the files of the running image were changed", &[]),
-    place(CmdlineOverridden, "a later kernel word contradicts a required one", &[]),
-    place(CmdlineMissing, "a required kernel word is missing", &[&[CmdlineOverridden, ImageNone]]),
-    place(LockdownIgnored, "the requested lockdown is not in force", &[]),
-    place(Lockdown, "the kernel forbids writes to configuration space", &[]),
-    place(CpusLost, "processors are missing", &[&[CmdlineMissing, MachineCheck]]),
+    entry(ImageNone, "the running system is no firstlight image", &[]),
+    entry(ImageChanged, "the files of the running image were changed", &[]),
+    entry(CmdlineOverridden, "a later kernel word contradicts a required one", &[]),
+    entry(CmdlineMissing, "a required kernel word is missing", &[&[CmdlineOverridden, ImageNone]]),
+    entry(LockdownIgnored, "the requested lockdown is not in force", &[]),
+    entry(Lockdown, "the kernel forbids writes to configuration space", &[]),
+    entry(CpusLost, "processors are missing", &[&[CmdlineMissing, MachineCheck]]),
     // IOMMU and ACS.
-    place(IommuTranslating, "the IOMMU translates addresses", &[BOOT]),
-    place(IommuNotOff, "the IOMMU is in use", &[BOOT, &[IommuTranslating]]),
-    place(IommuUnknown, "the state of the IOMMU is unknown", &[UNREAD]),
-    place(IommuFault, "the IOMMU blocked memory accesses", &[&[IommuTranslating, IommuNotOff]]),
-    place(NoEcam, "only 256 bytes of configuration space can be read", &[&[PciUnreadable]]),
-    place(AcsQuirk, "a chipset port has ACS of its own kind", &[]),
-    place(AcsKept, "ACS was left on for another device", &[]),
-    place(AcsStuck, "a port keeps its ACS bits", &[]),
-    place(AcsRefused, "the kernel refused access to ACS", &[LOCKED]),
-    place(AcsUnknown, "the state of ACS is unknown", &[UNREAD, GONE, &[NoEcam, PciMalformed]]),
-    place(AcsReverted, "ACS redirection is on again", &[]),
-    place(
+    entry(IommuTranslating, "the IOMMU translates addresses", &[BOOT]),
+    entry(IommuNotOff, "the IOMMU is in use", &[BOOT, &[IommuTranslating]]),
+    entry(IommuUnknown, "the state of the IOMMU is unknown", &[UNREAD]),
+    entry(IommuFault, "the IOMMU blocked memory accesses", &[&[IommuTranslating, IommuNotOff]]),
+    entry(NoEcam, "only 256 bytes of configuration space can be read", &[&[PciUnreadable]]),
+    entry(AcsQuirk, "a chipset port has ACS of its own kind", &[]),
+    entry(AcsKept, "ACS was left on for another device", &[]),
+    entry(AcsStuck, "a port keeps its ACS bits", &[]),
+    entry(AcsRefused, "the kernel refused access to ACS", &[LOCKED]),
+    entry(AcsUnknown, "the state of ACS is unknown", &[UNREAD, GONE, &[NoEcam, PciMalformed]]),
+    entry(AcsReverted, "ACS redirection is on again", &[]),
+    entry(
         AcsRedirect,
         "ACS redirects peer traffic",
         &[BOOT, LOCKED, &[AcsQuirk, AcsKept, AcsStuck, AcsRefused, AcsReverted]],
     ),
-    place(AcsCleared, "ACS was switched off", &[]),
+    entry(AcsCleared, "ACS was switched off", &[]),
     // BAR1.
-    place(RebarPreserved, "the firmware forbids to move PCI resources", &[]),
-    place(RebarAbsent, "the GPU has no Resizable BAR", &[]),
-    place(RebarNoRoom, "there is no bus address space for a full BAR1", &[&[RebarPreserved]]),
-    place(RebarIgnored, "the GPU ignores a new size of BAR1", &[]),
-    place(RebarBusy, "the GPU was in use when BAR1 was to be enlarged", &[]),
-    place(RebarRefused, "the kernel refused to enlarge BAR1", &[LOCKED]),
-    place(RebarResized, "BAR1 was enlarged", &[]),
-    place(Bar1Small, "BAR1 does not cover the GPU's memory", &[REBAR, LOCKED]),
-    place(Bar1MapShort, "BAR1 has no room for the driver's map of all memory", &[&[Bar1Small]]),
-    place(Bar1MapUnknown, "whether BAR1 has room for the driver's map is unknown", &[&[Bar1Small]]),
+    entry(RebarPreserved, "the firmware forbids to move PCI resources", &[]),
+    entry(RebarAbsent, "the GPU has no Resizable BAR", &[]),
+    entry(RebarNoRoom, "there is no bus address space for a full BAR1", &[&[RebarPreserved]]),
+    entry(RebarIgnored, "the GPU ignores a new size of BAR1", &[]),
+    entry(RebarBusy, "the GPU was in use when BAR1 was to be enlarged", &[]),
+    entry(RebarRefused, "the kernel refused to enlarge BAR1", &[LOCKED]),
+    entry(RebarResized, "BAR1 was enlarged", &[]),
+    entry(Bar1Small, "BAR1 does not cover the GPU's memory", &[REBAR, LOCKED]),
+    entry(Bar1MapShort, "BAR1 has no room for the driver's map of all memory", &[&[Bar1Small]]),
+    entry(Bar1MapUnknown, "whether BAR1 has room for the driver's map is unknown", &[&[Bar1Small]]),
     // The driver.
-    place(DriverForeign, "another driver is bound to the GPU", &[]),
-    place(DriverNoGpu, "the NVIDIA module found no GPU", &[GONE, &[GpuNone]]),
-    place(DriverMissing, "a part of the NVIDIA driver is missing", &[]),
-    place(DriverVermagic, "the NVIDIA module is for another kernel", &[]),
-    place(DriverRefused, "the kernel refused the NVIDIA module", &[LOCKED]),
-    place(DriverMismatch, "parts of the NVIDIA driver differ in version", &[]),
-    place(GspMissing, "the GPU's firmware was not found", &[&[DriverMissing]]),
-    place(GpuNoGsp, "the open NVIDIA module cannot drive the GPU", &[GONE]),
-    place(GpuNoIrq, "the driver got no interrupt for the GPU", &[]),
-    place(GpuVbios, "the driver does not accept the GPU's VBIOS", &[GONE]),
-    place(GpuInit, "the driver could not start the GPU", &[GONE, IOMMU, &[GspMissing, GpuVbios, GpuNoIrq]]),
-    place(DriverTimeout, "the driver did not finish starting", &[GONE, &[GpuInit]]),
-    place(NvmlTimeout, "the driver's NVML does not answer", &[GONE, &[GpuInit, DriverTimeout]]),
-    place(
+    entry(DriverForeign, "another driver is bound to the GPU", &[]),
+    entry(DriverNoGpu, "the NVIDIA module found no GPU", &[GONE, &[GpuNone]]),
+    entry(DriverMissing, "a part of the NVIDIA driver is missing", &[]),
+    entry(DriverVermagic, "the NVIDIA module is for another kernel", &[]),
+    entry(DriverRefused, "the kernel refused the NVIDIA module", &[LOCKED]),
+    entry(DriverMismatch, "parts of the NVIDIA driver differ in version", &[]),
+    entry(GspMissing, "the GPU's firmware was not found", &[&[DriverMissing]]),
+    entry(GpuNoGsp, "the open NVIDIA module cannot drive the GPU", &[GONE]),
+    entry(GpuNoIrq, "the driver got no interrupt for the GPU", &[]),
+    entry(GpuVbios, "the driver does not accept the GPU's VBIOS", &[GONE]),
+    entry(GpuInit, "the driver could not start the GPU", &[GONE, IOMMU, &[GspMissing, GpuVbios, GpuNoIrq]]),
+    entry(DriverTimeout, "the driver did not finish starting", &[GONE, &[GpuInit]]),
+    entry(NvmlTimeout, "the driver's NVML does not answer", &[GONE, &[GpuInit, DriverTimeout]]),
+    entry(
         DriverFailed,
         "the NVIDIA driver could not be started",
         &[
             GONE,
-            &[
-                DriverForeign,
-                DriverMissing,
-                DriverVermagic,
-                DriverRefused,
-                DriverMismatch,
-                GspMissing,
-                GpuNoGsp,
-            ],
+            &[DriverForeign, DriverMissing, DriverVermagic, DriverRefused, DriverMismatch, GspMissing, GpuNoGsp],
             &[GpuNoIrq, GpuVbios, GpuInit],
         ],
     ),
-    place(DriverParameters, "a parameter of the module has another value", &[BOOT, &[DriverFailed]]),
-    place(
+    entry(DriverParameters, "a parameter of the module has another value", &[BOOT, &[DriverFailed]]),
+    entry(
         NodesMissing,
         "a device node of the driver is missing",
         &[&[DriverMissing, DriverVermagic, DriverRefused, DriverFailed, DriverTimeout]],
     ),
-    place(
-        NvswitchNoManager,
-        "the fabric manager does not run",
-        &[&[DriverMissing, DriverMismatch, DriverFailed]],
-    ),
-    place(DisplayOnGpu, "a display is on the GPU", &[]),
-    place(PatchMissing, "the module lacks the peer-to-peer patch", &[&[DriverMismatch, ImageChanged]]),
-    place(PatchNotEffective, "the peer-to-peer patch has no effect", &[&[PatchMissing, Bar1Small]]),
-    place(
+    entry(NvswitchNoManager, "the fabric manager does not run", &[&[DriverMissing, DriverMismatch, DriverFailed]]),
+    entry(DisplayOnGpu, "a display is on the GPU", &[]),
+    entry(PatchMissing, "the module lacks the peer-to-peer patch", &[&[DriverMismatch, ImageChanged]]),
+    entry(PatchNotEffective, "the peer-to-peer patch has no effect", &[&[PatchMissing, Bar1Small]]),
+    entry(
         Bar1NotStatic,
         "the driver has not mapped all memory into BAR1",
         &[&[Bar1Small, Bar1MapShort, DriverParameters, DisplayOnGpu, PatchMissing, PatchNotEffective]],
     ),
-    place(Bar1Witnesses, "the kernel log and NVML disagree about the driver's map", &[&[Bar1NotStatic]]),
+    entry(Bar1Witnesses, "the kernel log and NVML disagree about the driver's map", &[&[Bar1NotStatic]]),
     // The log.
-    place(NvswitchSxid, "an NVSwitch reported an error", &[]),
-    place(GpuXid, "the driver logged an Xid error", &[GONE, IOMMU, &[PcieAer, NvswitchSxid]]),
-    place(KernelFault, "the kernel had a fault of its own", &[GONE, &[PcieAer, MachineCheck, GpuXid]]),
-    place(DriverFault, "the NVIDIA driver had an internal error", &[GONE, &[PcieAer, GpuXid]]),
-    place(KernelTainted, "the kernel is tainted", &[&[MachineCheck, KernelFault, DriverFault]]),
-    place(GpuNeedsRecovery, "the GPU must be recovered", &[GONE, &[GpuXid, NvswitchSxid, DriverFault]]),
+    entry(NvswitchSxid, "an NVSwitch reported an error", &[]),
+    entry(GpuXid, "the driver logged an Xid error", &[GONE, IOMMU, &[PcieAer, NvswitchSxid]]),
+    entry(KernelFault, "the kernel had a fault of its own", &[GONE, &[PcieAer, MachineCheck, GpuXid]]),
+    entry(DriverFault, "the NVIDIA driver had an internal error", &[GONE, &[PcieAer, GpuXid]]),
+    entry(KernelTainted, "the kernel is tainted", &[&[MachineCheck, KernelFault, DriverFault]]),
+    entry(GpuNeedsRecovery, "the GPU must be recovered", &[GONE, &[GpuXid, NvswitchSxid, DriverFault]]),
 ];

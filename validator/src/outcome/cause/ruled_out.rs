@@ -19,11 +19,7 @@ const fn out(test: &'static str, what: &'static str, codes: &'static [Code]) -> 
 
 /// Every test, in the order of the suite.
 pub const RULED_OUT: &[RuledOut] = &[
-    out(
-        "fabric",
-        "an unreadable or malformed PCI function",
-        &[FabricUnreadable, PciUnreadable, PciMalformed, PciGone],
-    ),
+    out("fabric", "an unreadable or malformed PCI function", &[FabricUnreadable, PciUnreadable, PciMalformed, PciGone]),
     out("cmdline", "a missing kernel word", &[CmdlineMissing, CmdlineOverridden]),
     out("image", "a changed image", &[ImageChanged, ImageNone]),
     out("iommu", "an IOMMU", &[IommuTranslating, IommuNotOff]),
@@ -45,20 +41,12 @@ pub const RULED_OUT: &[RuledOut] = &[
     out("links", "a narrow PCIe link at rest", &[LinkNarrow]),
     out("nics", "a network port that is down", &[NicPort]),
     out("display", "a display on a GPU", &[DisplayOnGpu]),
-    out(
-        "cuda",
-        "a GPU that CUDA cannot use",
-        &[CudaMissing, CudaStart, GpuCountCuda, GpuMig, GpuComputeMode],
-    ),
+    out("cuda", "a GPU that CUDA cannot use", &[CudaMissing, CudaStart, GpuCountCuda, GpuMig, GpuComputeMode]),
     out("gdr", "missing GPUDirect RDMA", &[GdrNoWay]),
     out("gpu-memory", "bad GPU memory", &[GpuMemory, GpuEcc]),
     out("gpu-products", "wrong arithmetic of a GPU", &[GpuArithmetic]),
     out("gpu-power", "faults under full power", &[GpuThrottled]),
-    out(
-        "p2p-capability",
-        "a refusal by the driver",
-        &[P2pUnsupported, PeersGrouped, P2pRefused, P2pWitnesses],
-    ),
+    out("p2p-capability", "a refusal by the driver", &[P2pUnsupported, PeersGrouped, P2pRefused, P2pWitnesses]),
     out("p2p-integrity", "wrong data between GPUs", &[P2pWrongData, P2pStray]),
     out("p2p-processes", "wrong data between processes", &[P2pWrongData]),
     out("p2p-reach", "wrong data at high addresses", &[P2pWrongData, P2pStray]),

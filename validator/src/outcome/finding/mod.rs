@@ -72,9 +72,7 @@ impl Code {
             // The action in NVIDIA's catalogue for Xid 79, which is the same fault.
             Self::GpuGone => Some(Recovery::RebootNode),
             // Work that hangs on a GPU does not end by itself.
-            Self::DriverTimeout | Self::NvmlTimeout | Self::P2pHang | Self::NcclHang => {
-                Some(Recovery::ResetGpu)
-            }
+            Self::DriverTimeout | Self::NvmlTimeout | Self::P2pHang | Self::NcclHang => Some(Recovery::ResetGpu),
             _ => None,
         }
     }
@@ -83,12 +81,7 @@ impl Code {
 impl Finding {
     /// The measured and the expected value; `unit` if they are numbers.
     #[must_use]
-    pub fn values(
-        mut self,
-        measured: impl Into<Value>,
-        expected: impl Into<Value>,
-        unit: Option<&str>,
-    ) -> Self {
+    pub fn values(mut self, measured: impl Into<Value>, expected: impl Into<Value>, unit: Option<&str>) -> Self {
         self.measured = measured.into();
         self.expected = expected.into();
         self.unit = unit.map(str::to_owned);

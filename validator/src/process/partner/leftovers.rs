@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 
 const FOLDER: &str = "dev/shm";
 /// How long the kernel may take to clean up a killed process and to release its files.
-const PATIENCE: Duration = Duration::from_secs(3);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The files that existed when a run began.
+/// Removes NCCL's shared memory files that did not exist when a run began.
 #[derive(Debug)]
 pub struct Leftovers {
     root: Root,
-    /// `None` if they are unknown: then nothing is removed.
+    /// The files at that time; `None` if they are unknown: then nothing is removed.
     before: Option<BTreeSet<String>>,
 }
 
@@ -38,20 +38,20 @@ impl Leftovers {
     /// are none, and within seconds if a process keeps using them.
     #[must_use]
     pub fn remove(&self) -> Vec<String> {
-        self.remove_within(PATIENCE)
+        self.remove_within(RELEASE_TIMEOUT)
     }
 
     fn remove_within(&self, patience: Duration) -> Vec<String> {
         let due = Instant::now() + patience;
         let mut removed = Vec::new();
         loop {
-            let left = self.left();
-            if left.is_empty() {
+            let new_files = self.new_files();
+            if new_files.is_empty() {
                 return removed;
             }
             // If the users are unknown, all files count as used.
-            let held = held(&self.root, &left).unwrap_or_else(|_| left.clone());
-            for name in left.difference(&held) {
+            let in_use = files_in_use(&self.root, &new_files).unwrap_or_else(|_| new_files.clone());
+            for name in new_files.difference(&in_use) {
                 let path = Path::new(FOLDER).join(name);
                 let shown = self.root.join(&path);
                 match self.root.remove(&path) {
@@ -70,7 +70,7 @@ impl Leftovers {
     }
 
     /// Our files that did not exist before.
-    fn left(&self) -> BTreeSet<String> {
+    fn new_files(&self) -> BTreeSet<String> {
         let Some(before) = &self.before else { return BTreeSet::new() };
         let now = files(&self.root).unwrap_or_default();
         let ours = |name: &String| {
@@ -83,31 +83,31 @@ impl Leftovers {
 }
 
 /// `nccl-` and the six letters and digits of `mkstemp`.
-fn is_nccl(name: &str) -> bool {
+fn is_nccl_file(name: &str) -> bool {
     let made = name.strip_prefix("nccl-");
     made.is_some_and(|made| made.len() == 6 && made.bytes().all(|b| b.is_ascii_alphanumeric()))
 }
 
 fn files(root: &Root) -> io::Result<BTreeSet<String>> {
     let names = root.names(FOLDER)?.into_iter().filter_map(|name| name.into_string().ok());
-    Ok(names.filter(|name| is_nccl(name)).collect())
+    Ok(names.filter(|name| is_nccl_file(name)).collect())
 }
 
-/// Those of `names` that a process has mapped or open.
-fn held(root: &Root, names: &BTreeSet<String>) -> io::Result<BTreeSet<String>> {
-    let mut held = BTreeSet::new();
+/// Those of the named files that any process has mapped or open.
+fn files_in_use(root: &Root, names: &BTreeSet<String>) -> io::Result<BTreeSet<String>> {
+    let mut in_use = BTreeSet::new();
     for process in root.names("proc")?.iter().filter(|name| is_number(name)) {
         let process = Path::new("proc").join(process);
-        match uses(root, &process, names) {
-            Ok(used) => held.extend(used),
-            Err(error) if is_gone(&error) || is_anothers(root, &process) => {}
+        match files_used_by(root, &process, names) {
+            Ok(used) => in_use.extend(used),
+            Err(error) if is_gone(&error) || is_other_users(root, &process) => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(held)
+    Ok(in_use)
 }
 
-fn uses(root: &Root, process: &Path, names: &BTreeSet<String>) -> io::Result<BTreeSet<String>> {
+fn files_used_by(root: &Root, process: &Path, names: &BTreeSet<String>) -> io::Result<BTreeSet<String>> {
     let maps = root.read(process.join("maps"))?;
     let maps = String::from_utf8_lossy(&maps);
     let mapped = |name: &&String| maps.contains(name.as_str());
@@ -139,7 +139,7 @@ fn is_gone(error: &io::Error) -> bool {
 
 /// True for a process of another user, which cannot open our files: `mkstemp` makes them accessible to their
 /// owner only. This occurs for non-root users only, because root can read all processes.
-fn is_anothers(root: &Root, process: &Path) -> bool {
+fn is_other_users(root: &Root, process: &Path) -> bool {
     root.stat(process).is_ok_and(|stat| stat.st_uid != getuid().as_raw())
 }
 
@@ -181,15 +181,7 @@ mod tests {
         make(&root, &["nccl-aB3dE9", "nccl-longer1", "nccl-a.b-c_", "sem.nccl-x", "other"]);
         symlink("other", root.join(FOLDER).join("nccl-symlin")).unwrap();
         assert_eq!(leftovers.remove(), ["nccl-aB3dE9"]);
-        let kept = [
-            "nccl-Before",
-            "nccl-a.b-c_",
-            "nccl-before",
-            "nccl-longer1",
-            "nccl-symlin",
-            "other",
-            "sem.nccl-x",
-        ];
+        let kept = ["nccl-Before", "nccl-a.b-c_", "nccl-before", "nccl-longer1", "nccl-symlin", "other", "sem.nccl-x"];
         assert_eq!(there(&root), kept);
         assert!(leftovers.remove().is_empty());
     }

@@ -25,7 +25,7 @@ pub const COMMAND: &str = "partner";
 /// How long a partner may take to exit, by itself or after it was killed.
 pub const GRACE: Duration = Duration::from_secs(2);
 
-/// The other process.
+/// A child process that runs this program, connected by a pair of sockets.
 #[derive(Debug)]
 pub struct Partner {
     child: Child,
@@ -33,9 +33,9 @@ pub struct Partner {
     socket: Option<OwnedFd>,
 }
 
-/// Why there is no answer.
+/// Why a partner does not answer.
 #[derive(Debug, thiserror::Error)]
-pub enum Lost {
+pub enum PartnerError {
     /// It did not answer in time.
     #[error("the other process does not answer within {:.1} s", .0.as_secs_f64())]
     Silent(Duration),
@@ -53,7 +53,7 @@ pub enum Lost {
 /// If the path of the program is unknown.
 pub fn command(word: &str) -> io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
-    lineage::beneath(command.arg(word));
+    lineage::add_ancestors(command.arg(word));
     Ok(command)
 }
 
@@ -68,14 +68,14 @@ impl Partner {
         command.stdout(Stdio::null()).stderr(Stdio::inherit());
         // A kernel that is loaded at its first launch may synchronize, which the capture of a graph forbids.
         command.env("CUDA_MODULE_LOADING", "EAGER");
-        Self::of(command)
+        Self::spawn(command)
     }
 
-    /// Starts `command`, whose standard input becomes its end of the pair.
+    /// Starts `command`; its standard input is its end of the pair of sockets.
     ///
     /// # Errors
     /// The kernel's error.
-    pub fn of(mut command: Command) -> io::Result<Self> {
+    pub fn spawn(mut command: Command) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC;
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         let child = command.stdin(Stdio::from(theirs)).spawn()?;
@@ -88,47 +88,47 @@ impl Partner {
         self.child.id()
     }
 
-    /// Its answer to `ask`; a descriptor may be sent along.
+    /// Sends a request, optionally with a descriptor, and waits for the answer.
     ///
     /// # Errors
-    /// See [`Lost`].
+    /// See [`PartnerError`].
     pub fn ask<R: DeserializeOwned>(
         &mut self,
-        ask: &impl Serialize,
+        request: &impl Serialize,
         descriptor: Option<BorrowedFd<'_>>,
         within: Duration,
-    ) -> Result<R, Lost> {
-        self.say(ask, descriptor)?;
-        self.hear(within)
+    ) -> Result<R, PartnerError> {
+        self.send(request, descriptor)?;
+        self.receive(within)
     }
 
-    /// Sends `what` without waiting for an answer.
+    /// Sends a message without waiting for an answer.
     ///
     /// # Errors
-    /// See [`Lost`].
-    pub fn say(&mut self, what: &impl Serialize, descriptor: Option<BorrowedFd<'_>>) -> Result<(), Lost> {
-        let said = send(self.open()?, what, descriptor);
-        said.map_err(|error| self.lost(error, Duration::ZERO))
+    /// See [`PartnerError`].
+    pub fn send(&mut self, message: &impl Serialize, descriptor: Option<BorrowedFd<'_>>) -> Result<(), PartnerError> {
+        let sent = send(self.open()?, message, descriptor);
+        sent.map_err(|error| self.communication_error(error, Duration::ZERO))
     }
 
     /// Waits for its next message.
     ///
     /// # Errors
-    /// See [`Lost`].
-    pub fn hear<R: DeserializeOwned>(&mut self, within: Duration) -> Result<R, Lost> {
+    /// See [`PartnerError`].
+    pub fn receive<R: DeserializeOwned>(&mut self, within: Duration) -> Result<R, PartnerError> {
         // Zero would mean no timeout.
         let patience = within.max(Duration::from_millis(1));
         let socket = self.open()?;
         let heard = set_socket_timeout(socket, Timeout::Recv, Some(patience));
         match heard.map_err(io::Error::from).and_then(|()| receive(socket)) {
             Ok(Some((answer, _))) => Ok(answer),
-            Ok(None) => Err(self.death()),
-            Err(error) => Err(self.lost(error, within)),
+            Ok(None) => Err(self.exit_error()),
+            Err(error) => Err(self.communication_error(error, within)),
         }
     }
 
-    /// Closes our end, which makes it exit at its next read.
-    pub fn let_go(&mut self) {
+    /// Closes this end, which makes the partner exit at its next read.
+    pub fn close(&mut self) {
         drop(self.socket.take());
     }
 
@@ -138,8 +138,8 @@ impl Partner {
         let _ = self.child.kill();
     }
 
-    /// Its exit status, once it has ended.
-    pub fn gone(&mut self, within: Duration) -> Option<ExitStatus> {
+    /// Waits for the partner to exit, and returns its status; `None` if it is still running after `within`.
+    pub fn wait_exit(&mut self, within: Duration) -> Option<ExitStatus> {
         let due = Instant::now() + within;
         loop {
             match self.child.try_wait() {
@@ -150,36 +150,36 @@ impl Partner {
         }
     }
 
-    fn open(&self) -> Result<BorrowedFd<'_>, Lost> {
-        self.socket.as_ref().map(AsFd::as_fd).ok_or_else(|| Lost::Died("it was ended".to_owned()))
+    fn open(&self) -> Result<BorrowedFd<'_>, PartnerError> {
+        self.socket.as_ref().map(AsFd::as_fd).ok_or_else(|| PartnerError::Died("it was ended".to_owned()))
     }
 
-    fn lost(&mut self, error: io::Error, within: Duration) -> Lost {
+    fn communication_error(&mut self, error: io::Error, within: Duration) -> PartnerError {
         match Errno::from_io_error(&error) {
-            Some(Errno::AGAIN) => Lost::Silent(within),
-            Some(Errno::PIPE | Errno::CONNRESET) => self.death(),
+            Some(Errno::AGAIN) => PartnerError::Silent(within),
+            Some(Errno::PIPE | Errno::CONNRESET) => self.exit_error(),
             _ => error.into(),
         }
     }
 
-    fn death(&mut self) -> Lost {
-        let status = self.gone(GRACE).map_or("it closed its socket".to_owned(), |status| status.to_string());
-        Lost::Died(status)
+    fn exit_error(&mut self) -> PartnerError {
+        let status = self.wait_exit(GRACE).map_or("it closed its socket".to_owned(), |status| status.to_string());
+        PartnerError::Died(status)
     }
 }
 
 impl Drop for Partner {
     fn drop(&mut self) {
-        self.let_go();
-        if self.gone(GRACE).is_none() {
+        self.close();
+        if self.wait_exit(GRACE).is_none() {
             // A process that hangs in the kernel is left behind; nothing more can be done.
             self.kill();
-            self.gone(GRACE);
+            self.wait_exit(GRACE);
         }
     }
 }
 
-/// Which of `partners` have sent something or are gone; none if nothing happens `within` that time.
+/// Waits until a partner has sent something or has exited, at most `within`; returns for each partner whether it has.
 ///
 /// # Errors
 /// The kernel's error.
@@ -196,7 +196,7 @@ pub fn ready(partners: &[&Partner], within: Duration) -> io::Result<Vec<bool>> {
     }
 }
 
-/// The partner's side: the worker, at the other end of standard input.
+/// The worker as the partner sees it: the other end of the socket at standard input.
 #[derive(Debug)]
 pub struct Worker(io::Stdin);
 
@@ -205,26 +205,26 @@ impl Worker {
     ///
     /// # Errors
     /// The kernel's error.
-    pub fn meet() -> io::Result<Self> {
+    pub fn connect() -> io::Result<Self> {
         set_parent_process_death_signal(Some(Signal::KILL))?;
         Ok(Self(io::stdin()))
     }
 
-    /// Its next request, with its descriptor; `None` if it has no more requests, or ended before it got an
-    /// answer.
+    /// The next request and its descriptor; `None` if the worker has no more requests, or ended before it
+    /// received an answer.
     ///
     /// # Errors
     /// An invalid packet.
-    pub fn hear<A: DeserializeOwned>(&self) -> io::Result<Option<(A, Option<OwnedFd>)>> {
-        unless_gone(receive(self.0.as_fd())).map(Option::flatten)
+    pub fn receive<A: DeserializeOwned>(&self) -> io::Result<Option<(A, Option<OwnedFd>)>> {
+        none_if_closed(receive(self.0.as_fd())).map(Option::flatten)
     }
 
-    /// Sends an answer. If the worker is gone, `hear` reports it.
+    /// Sends an answer. If the worker is gone, [`Self::receive`] reports it.
     ///
     /// # Errors
     /// The kernel's error.
-    pub fn say(&self, answer: &impl Serialize) -> io::Result<()> {
-        unless_gone(send(self.0.as_fd(), answer, None)).map(drop)
+    pub fn send(&self, answer: &impl Serialize) -> io::Result<()> {
+        none_if_closed(send(self.0.as_fd(), answer, None)).map(drop)
     }
 
     /// Waits until the worker has closed its end, but no longer than that; further requests are ignored.
@@ -234,15 +234,15 @@ impl Worker {
             let left = due.saturating_duration_since(Instant::now());
             // An error does not stop a process that is about to exit.
             let waits = !left.is_zero() && set_socket_timeout(&self.0, Timeout::Recv, Some(left)).is_ok();
-            if !waits || !matches!(self.hear::<serde::de::IgnoredAny>(), Ok(Some(_))) {
+            if !waits || !matches!(self.receive::<serde::de::IgnoredAny>(), Ok(Some(_))) {
                 return;
             }
         }
     }
 }
 
-/// `None` if the other end is closed.
-fn unless_gone<T>(done: io::Result<T>) -> io::Result<Option<T>> {
+/// Turns the error of a closed socket into `None`.
+fn none_if_closed<T>(done: io::Result<T>) -> io::Result<Option<T>> {
     match done {
         Ok(done) => Ok(Some(done)),
         Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::PIPE | Errno::CONNRESET)) => Ok(None),
@@ -250,16 +250,14 @@ fn unless_gone<T>(done: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Answers until the worker has no more requests.
+/// Answers requests until the worker has no more.
 ///
 /// # Errors
 /// As [`Worker`]'s.
-pub fn serve<A: DeserializeOwned, R: Serialize>(
-    mut answer: impl FnMut(A, Option<OwnedFd>) -> R,
-) -> io::Result<()> {
-    let worker = Worker::meet()?;
-    while let Some((ask, descriptor)) = worker.hear()? {
-        worker.say(&answer(ask, descriptor))?;
+pub fn serve<A: DeserializeOwned, R: Serialize>(mut answer: impl FnMut(A, Option<OwnedFd>) -> R) -> io::Result<()> {
+    let worker = Worker::connect()?;
+    while let Some((request, descriptor)) = worker.receive()? {
+        worker.send(&answer(request, descriptor))?;
     }
     Ok(())
 }

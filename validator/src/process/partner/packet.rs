@@ -1,8 +1,8 @@
 //! The packets on the pair of sockets: one JSON value each, and optionally an open descriptor.
 
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    recvmsg, sendmsg,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -10,37 +10,35 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// Maximum length of a packet.
-const LONGEST: usize = 64 << 10;
+/// Maximum length of a packet, bytes.
+const MAX_PACKET: usize = 64 << 10;
 
 pub(super) fn send(
     socket: BorrowedFd<'_>,
-    what: &impl Serialize,
+    message: &impl Serialize,
     descriptor: Option<BorrowedFd<'_>>,
 ) -> io::Result<()> {
-    let bytes = serde_json::to_vec(what)?;
+    let bytes = serde_json::to_vec(message)?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut extra = SendAncillaryBuffer::new(&mut space);
+    let mut control = SendAncillaryBuffer::new(&mut space);
     let descriptors: Vec<_> = descriptor.into_iter().collect();
     if !descriptors.is_empty() {
-        extra.push(SendAncillaryMessage::ScmRights(&descriptors));
+        control.push(SendAncillaryMessage::ScmRights(&descriptors));
     }
-    sendmsg(socket, &[IoSlice::new(&bytes)], &mut extra, SendFlags::NOSIGNAL)?;
+    sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL)?;
     Ok(())
 }
 
 /// One packet and its descriptor; `None` if the other side is closed.
-pub(super) fn receive<T: DeserializeOwned>(
-    socket: BorrowedFd<'_>,
-) -> io::Result<Option<(T, Option<OwnedFd>)>> {
-    let mut bytes = vec![0; LONGEST];
+pub(super) fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::Result<Option<(T, Option<OwnedFd>)>> {
+    let mut bytes = vec![0; MAX_PACKET];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut extra = RecvAncillaryBuffer::new(&mut space);
-    let got = recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut extra, RecvFlags::CMSG_CLOEXEC)?;
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let got = recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
     if got.bytes == 0 {
         return Ok(None);
     }
-    let descriptor = extra.drain().find_map(|message| match message {
+    let descriptor = control.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
         _ => None,
     });

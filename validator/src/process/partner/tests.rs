@@ -5,7 +5,7 @@ use super::*;
 fn partner(script: &str) -> Partner {
     let mut command = Command::new("sh");
     command.args(["-c", script]);
-    Partner::of(command).unwrap()
+    Partner::spawn(command).unwrap()
 }
 
 #[test]
@@ -13,7 +13,7 @@ fn a_silent_partner_is_killed_at_the_deadline() {
     let start = Instant::now();
     let mut silent = partner("exec sleep 60");
     let said = silent.ask::<u32>(&1, None, Duration::from_millis(50));
-    assert!(matches!(said, Err(Lost::Silent(_))), "{said:?}");
+    assert!(matches!(said, Err(PartnerError::Silent(_))), "{said:?}");
     drop(silent);
     assert!(start.elapsed() < Duration::from_secs(50), "it is killed");
 }
@@ -22,7 +22,7 @@ fn a_silent_partner_is_killed_at_the_deadline() {
 fn a_dead_partner_is_reported_with_its_status() {
     let mut dead = partner("exit 3");
     let said = dead.ask::<u32>(&1, None, Duration::from_secs(5));
-    assert!(matches!(&said, Err(Lost::Died(how)) if how.contains('3')), "{said:?}");
+    assert!(matches!(&said, Err(PartnerError::Died(how)) if how.contains('3')), "{said:?}");
 }
 
 #[test]
@@ -36,9 +36,9 @@ fn partners_with_messages_are_found_without_asking_each() {
     }
     assert_eq!(said, [false, true]);
     let [silent, mut loud] = partners;
-    assert_eq!(loud.hear::<u32>(Duration::from_secs(1)).unwrap(), 7);
+    assert_eq!(loud.receive::<u32>(Duration::from_secs(1)).unwrap(), 7);
     for mut partner in [silent, loud] {
         partner.kill();
-        assert!(partner.gone(Duration::from_secs(5)).is_some());
+        assert!(partner.wait_exit(Duration::from_secs(5)).is_some());
     }
 }

@@ -1,7 +1,7 @@
 //! Curves over a logarithmic axis of sizes, or over time: a drawing with axes, and for each curve its own color, dash and
 //! marker, so that no curve is identified by color alone. Also the section of NCCL, with such a drawing for each collective.
 
-use super::frame::{drawing, label, line, place, short};
+use super::frame::{coordinate, drawing, label, line, shape};
 use super::frame::{note, section};
 use crate::render::element::{Element, element};
 use crate::report::Report;
@@ -12,7 +12,7 @@ const SIZE: (f64, f64) = (344.0, 214.0);
 /// The plot inside it: left, top, right, bottom.
 const PLOT: (f64, f64, f64, f64) = (44.0, 14.0, 332.0, 156.0);
 /// The number of styles. Further curves are not drawn; the table has their figures.
-const STYLES: usize = 6;
+const MAX_CURVES: usize = 6;
 
 /// One curve: its name and its points.
 pub(crate) struct Curve {
@@ -47,12 +47,11 @@ pub(crate) fn curves(axes: &Axes<'_>, all: &[Curve]) -> Option<Element> {
     while at <= steps {
         let height = y(at * step);
         parts.push(line((left, height), (right, height), "grid"));
-        parts
-            .push(label(left - 4.0, height + 4.0, "small dim", &short(at * step)).with("text-anchor", "end"));
+        parts.push(label(left - 4.0, height + 4.0, "small dim", &coordinate(at * step)).with("text-anchor", "end"));
         at += 1.0;
     }
     for (n, value) in ticks(axes.sizes, first, last).into_iter().enumerate() {
-        let words = if axes.sizes { bytes(value) } else { format!("{} s", short(value)) };
+        let words = if axes.sizes { bytes(value) } else { format!("{} s", coordinate(value)) };
         let anchor = match n {
             0 => "start",
             4 => "end",
@@ -62,8 +61,8 @@ pub(crate) fn curves(axes: &Axes<'_>, all: &[Curve]) -> Option<Element> {
         parts.push(label(x(value), bottom + 15.0, "small dim", &words).with("text-anchor", anchor));
     }
     parts.push(line((left, bottom), (right, bottom), "axis"));
-    for (n, curve) in all.iter().enumerate().take(STYLES) {
-        parts.extend(drawn(n, curve, &x, &y));
+    for (n, curve) in all.iter().enumerate().take(MAX_CURVES) {
+        parts.extend(curve_elements(n, curve, &x, &y));
     }
     let summaries: Vec<_> = all.iter().filter_map(|curve| summary(curve, axes)).collect();
     let figure = element("figure").child(element("figcaption").text(axes.title));
@@ -71,11 +70,10 @@ pub(crate) fn curves(axes: &Axes<'_>, all: &[Curve]) -> Option<Element> {
 }
 
 /// A curve's line, its markers and its entry in the legend.
-fn drawn(n: usize, curve: &Curve, x: &impl Fn(f64) -> f64, y: &impl Fn(f64) -> f64) -> Vec<Element> {
+fn curve_elements(n: usize, curve: &Curve, x: &impl Fn(f64) -> f64, y: &impl Fn(f64) -> f64) -> Vec<Element> {
     let class = format!("curve c{n}");
-    let places: Vec<_> =
-        curve.points.iter().filter(|(_, v)| v.is_finite()).map(|(a, b)| (x(*a), y(*b))).collect();
-    let path: Vec<_> = places.iter().map(|(x, y)| format!("{},{}", short(*x), short(*y))).collect();
+    let places: Vec<_> = curve.points.iter().filter(|(_, v)| v.is_finite()).map(|(a, b)| (x(*a), y(*b))).collect();
+    let path: Vec<_> = places.iter().map(|(x, y)| format!("{},{}", coordinate(*x), coordinate(*y))).collect();
     let mut parts = vec![element("polyline").with("class", &class).with("points", &path.join(" "))];
     parts.extend(places.iter().filter(|_| places.len() <= 40).map(|place| marker(n, *place)));
     let column = if n.is_multiple_of(2) { 4.0 } else { SIZE.0 / 2.0 };
@@ -90,12 +88,11 @@ fn drawn(n: usize, curve: &Curve, x: &impl Fn(f64) -> f64, y: &impl Fn(f64) -> f
 fn marker(n: usize, (x, y): (f64, f64)) -> Element {
     let class = format!("dot c{n}");
     match n % 3 {
-        0 => place("circle", [("cx", x), ("cy", y), ("r", 2.6)]).with("class", &class),
-        1 => place("rect", [("x", x - 2.4), ("y", y - 2.4), ("width", 4.8), ("height", 4.8)])
-            .with("class", &class),
+        0 => shape("circle", [("cx", x), ("cy", y), ("r", 2.6)]).with("class", &class),
+        1 => shape("rect", [("x", x - 2.4), ("y", y - 2.4), ("width", 4.8), ("height", 4.8)]).with("class", &class),
         _ => {
             let corners = [(x, y - 3.4), (x - 3.2, y + 2.4), (x + 3.2, y + 2.4)];
-            let corners = corners.map(|(x, y)| format!("{},{}", short(x), short(y)));
+            let corners = corners.map(|(x, y)| format!("{},{}", coordinate(x), coordinate(y)));
             element("polygon").with("class", &class).with("points", &corners.join(" "))
         }
     }
@@ -129,11 +126,7 @@ fn ticks(sizes: bool, first: f64, last: f64) -> Vec<f64> {
     all
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a size of a test, a power of two"
-)]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a size of a test, a power of two")]
 fn bytes(value: f64) -> String {
     crate::text::size(value as u64)
 }
@@ -169,7 +162,7 @@ pub(super) fn section_of(report: &Report) -> Option<Element> {
     }
     let off = collectives.iter().any(|(_, all)| all.iter().any(|curve| curve.name == "P2P off"));
     let drawn = collectives.iter_mut().filter_map(|(name, all)| {
-        all.iter_mut().for_each(ordered);
+        all.iter_mut().for_each(sort_by_size);
         let title = format!("{name}, bus bandwidth");
         curves(&Axes { title: &title, unit: "GB/s", sizes: true }, all)
     });
@@ -185,15 +178,14 @@ pub(super) fn section_of(report: &Report) -> Option<Element> {
 }
 
 /// Sorts a curve by size; of several rows of one size (other types) the first is kept.
-fn ordered(curve: &mut Curve) {
+fn sort_by_size(curve: &mut Curve) {
     curve.points.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     curve.points.dedup_by(|(a, _), (b, _)| a.total_cmp(b).is_eq());
 }
 
 /// Collective, size in bytes and bus bandwidth of each row; `None` if the table has no such columns.
 fn rows(table: &Value) -> Option<Vec<(String, f64, f64)>> {
-    let at =
-        |name: &str| table["columns"].as_array()?.iter().position(|c| c["heading"].as_str() == Some(name));
+    let at = |name: &str| table["columns"].as_array()?.iter().position(|c| c["heading"].as_str() == Some(name));
     let (collective, size, busbw) = (at("collective")?, at("size")?, at(BUSBW)?);
     let row = |row: &Value| {
         Some((row.get(collective)?.as_str()?.to_owned(), row.get(size)?.as_f64()?, row.get(busbw)?.as_f64()?))

@@ -1,9 +1,9 @@
 //! Many reports on one page: a table of the machines, one of their figures with the outliers marked, and what each
 //! IOMMU setting of a machine costs.
 
-use super::frame::{cell, framed, mark, number, row, section, table};
+use super::frame::{cell, colored, number, page_frame, row, section, table};
 use crate::render::element::{Element, element};
-use crate::render::fleet::{HEAD, below, cells, cost};
+use crate::render::fleet::{HEADINGS, cost_text, detail_lines, summary_cells};
 use crate::render::words;
 use crate::report::fleet::{Fleet, Machine, Sweep};
 use crate::report::summary::Summary;
@@ -18,21 +18,20 @@ use std::io;
 pub fn fleet(fleet: &Fleet) -> io::Result<String> {
     let title = format!("firstlight: {}", count(fleet.machines.len(), "report"));
     let unread = fleet.unread();
-    let note =
-        element("p").with("class", "note").text(&format!("{} could not be read.", count(unread, "file")));
+    let note = element("p").with("class", "note").text(&format!("{} could not be read.", count(unread, "file")));
     let head = element("header")
         .child(element("p").text("firstlight"))
         .child(element("h1").text(&count(fleet.machines.len(), "report")))
         .child(element("p").text(&verdicts(fleet)))
         .children((unread > 0).then_some(note));
     let sweeps = fleet.sweeps.iter().map(sweep);
-    framed(&title, [head].into_iter().chain(sweeps).chain([machines(fleet), figures(fleet)]))
+    page_frame(&title, [head].into_iter().chain(sweeps).chain([machines(fleet), figures(fleet)]))
 }
 
 /// The readable name of a series: that of `ce.write` for `p2p-bandwidth/ce.write`, followed by a table's column.
-fn named(series: &str) -> String {
+fn series_name(series: &str) -> String {
     let mut parts = series.split('/').skip(1);
-    let first = parts.next().map_or_else(|| series.to_owned(), words::name);
+    let first = parts.next().map_or_else(|| series.to_owned(), words::readable_name);
     [first].into_iter().chain(parts.map(str::to_owned)).collect::<Vec<_>>().join(", ")
 }
 
@@ -53,10 +52,10 @@ fn machines(fleet: &Fleet) -> Element {
             let all = cell(why).with("class", "bad").with("colspan", "9");
             return row(&machine.file, [all]);
         };
-        let [host, started, verdict, pairs, nccl, driver, kernel] = cells(summary);
-        let verdict = element("td").child(mark("b", &verdict));
+        let [host, started, verdict, pairs, nccl, driver, kernel] = summary_cells(summary);
+        let verdict = element("td").child(colored("b", &verdict));
         let said = |label: &str| {
-            let line = below(machine).into_iter().find(|(name, _)| *name == label);
+            let line = detail_lines(machine).into_iter().find(|(name, _)| *name == label);
             line.map(|(_, text)| text).unwrap_or_default()
         };
         let recorded = if summary.recorded { " (a recorded machine)" } else { "" };
@@ -75,14 +74,14 @@ fn machines(fleet: &Fleet) -> Element {
             ],
         )
     };
-    let head: Vec<_> = HEAD.into_iter().chain(["GPUs", "answer", "differs from the others"]).collect();
+    let head: Vec<_> = HEADINGS.into_iter().chain(["GPUs", "answer", "differs from the others"]).collect();
     section("Machines").child(table(None, &head, fleet.machines.iter().map(of)))
 }
 
 /// A column for each series, with the worst and the median of a machine.
 fn figures(fleet: &Fleet) -> Element {
     let series = fleet.series();
-    let head: Vec<_> = series.iter().map(|(name, unit)| format!("{}, {unit}", named(name))).collect();
+    let head: Vec<_> = series.iter().map(|(name, unit)| format!("{}, {unit}", series_name(name))).collect();
     let head: Vec<_> = ["host", "started"].into_iter().chain(head.iter().map(String::as_str)).collect();
     let of = |(machine, summary): (&Machine, &Summary)| {
         let figure = |name: &&str| {
@@ -108,21 +107,18 @@ fn sweep(sweep: &Sweep) -> Element {
     let verdict = |name: &str, of: &dyn Fn(usize) -> Element| row(name, (0..settings.len()).map(of));
     let verdicts = verdict("verdict", &|n| {
         let word = settings.get(n).map(|s| s.verdict.to_string()).unwrap_or_default();
-        element("td").child(mark("b", &word))
+        element("td").child(colored("b", &word))
     });
     let answers = verdict("answer", &|n| cell(settings.get(n).map_or("", |s| s.answer.as_str())));
     let names: std::collections::BTreeSet<_> = settings.iter().flat_map(|s| s.figures.keys()).collect();
     let figure = |name: &String| {
         let of = |n: usize| match settings.get(n).and_then(|s| s.figures.get(name)) {
-            Some((span, ratio)) => number(&format!("{:.2} {}, {}", span.median, span.unit, cost(*ratio))),
+            Some((span, ratio)) => number(&format!("{:.2} {}, {}", span.median, span.unit, cost_text(*ratio))),
             None => number("not measured"),
         };
-        row(&named(name), (0..settings.len()).map(of)).with("title", name)
+        row(&series_name(name), (0..settings.len()).map(of)).with("title", name)
     };
     let rows: Vec<_> = [verdicts, answers].into_iter().chain(names.into_iter().map(figure)).collect();
-    let note =
-        "Each figure is the median of its pairs; behind it, how much worse it is than with the best setting.";
-    section(&format!("IOMMU settings of {}", sweep.host))
-        .child(element("p").text(note))
-        .child(table(None, &head, rows))
+    let note = "Each figure is the median of its pairs; behind it, how much worse it is than with the best setting.";
+    section(&format!("IOMMU settings of {}", sweep.host)).child(element("p").text(note)).child(table(None, &head, rows))
 }

@@ -11,7 +11,7 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'n
 ///
 /// # Errors
 /// The XML writer's error.
-pub fn framed(title: &str, body: impl IntoIterator<Item = Element>) -> io::Result<String> {
+pub fn page_frame(title: &str, body: impl IntoIterator<Item = Element>) -> io::Result<String> {
     let meta = |name: &str, content: &str| element("meta").with("name", name).with("content", content);
     let head = element("head")
         .child(element("meta").with("charset", "utf-8"))
@@ -25,7 +25,7 @@ pub fn framed(title: &str, body: impl IntoIterator<Item = Element>) -> io::Resul
 }
 
 /// The color class of a word: an outcome, a severity or a verdict.
-pub(crate) fn meaning(word: &str) -> &'static str {
+pub(crate) fn color_class(word: &str) -> &'static str {
     match word {
         "PASS" => "good",
         "WARN" | "DEGRADED" => "warn",
@@ -34,10 +34,10 @@ pub(crate) fn meaning(word: &str) -> &'static str {
     }
 }
 
-/// A word in the color of its meaning.
+/// An element with a word in the color of its meaning: an outcome, a severity or a verdict.
 #[must_use]
-pub fn mark(name: &'static str, word: &str) -> Element {
-    element(name).with("class", meaning(word)).text(word)
+pub fn colored(name: &'static str, word: &str) -> Element {
+    element(name).with("class", color_class(word)).text(word)
 }
 
 /// A section with its heading.
@@ -83,8 +83,8 @@ pub fn number(text: &str) -> Element {
     cell(text).with("class", "number")
 }
 
-/// A part that the reader can fold.
-pub(crate) fn folded(title: &str, open: bool, inside: impl IntoIterator<Item = Element>) -> Element {
+/// A part that the reader can open and close.
+pub(crate) fn collapsible(title: &str, open: bool, inside: impl IntoIterator<Item = Element>) -> Element {
     let details = element("details").child(element("summary").text(title)).children(inside);
     if open { details.with("open", "") } else { details }
 }
@@ -106,28 +106,28 @@ pub(crate) fn drawing(size: (f64, f64), title: &str, desc: &str, parts: Vec<Elem
 
 /// A text of a drawing; `x` and `y` are the left end of its baseline.
 pub(crate) fn label(x: f64, y: f64, class: &str, text: &str) -> Element {
-    place("text", [("x", x), ("y", y)]).with("class", class).text(text)
+    shape("text", [("x", x), ("y", y)]).with("class", class).text(text)
 }
 
 /// A straight line of a drawing.
 pub(crate) fn line(from: (f64, f64), to: (f64, f64), class: &str) -> Element {
-    place("line", [("x1", from.0), ("y1", from.1), ("x2", to.0), ("y2", to.1)]).with("class", class)
+    shape("line", [("x1", from.0), ("y1", from.1), ("x2", to.0), ("y2", to.1)]).with("class", class)
 }
 
 /// A box of a drawing, with rounded corners.
 pub(crate) fn rectangle(x: f64, y: f64, width: f64, height: f64, class: &str) -> Element {
     let sizes = [("x", x), ("y", y), ("width", width), ("height", height), ("rx", 2.0)];
-    place("rect", sizes).with("class", class)
+    shape("rect", sizes).with("class", class)
 }
 
-/// An element with numbers, which have one decimal.
-pub(crate) fn place<const N: usize>(name: &'static str, numbers: [(&'static str, f64); N]) -> Element {
-    let with = |element: Element, (name, value): (&'static str, f64)| element.with(name, &short(value));
+/// An SVG element with numeric attributes.
+pub(crate) fn shape<const N: usize>(name: &'static str, numbers: [(&'static str, f64); N]) -> Element {
+    let with = |element: Element, (name, value): (&'static str, f64)| element.with(name, &coordinate(value));
     numbers.into_iter().fold(element(name), with)
 }
 
-/// A coordinate: one decimal at most.
-pub(crate) fn short(value: f64) -> String {
+/// A number as text, with one decimal at most.
+pub(crate) fn coordinate(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
 }

@@ -13,10 +13,10 @@ use super::words;
 use crate::machine::GpuId;
 use crate::outcome::finding::{Finding, Severity};
 use crate::outcome::scope::Scope;
-use crate::render::alike;
+use crate::render::group_by_key;
 use crate::report::{Cause, Gpu, Report, TestEntry, gpus_of};
 pub use fleet::fleet;
-use frame::{caption, cell, folded, framed, mark, number, row, section, table};
+use frame::{caption, cell, collapsible, colored, number, page_frame, row, section, table};
 use std::collections::BTreeSet;
 use std::io;
 
@@ -29,7 +29,7 @@ pub fn page(report: &Report) -> io::Result<String> {
     let (verdict, host) = (report.verdict, words::host(report));
     let title = format!("firstlight: {verdict}{of}, {host}, {}", report.gpu_names());
     let parts = [
-        Some(top(report)),
+        Some(page_header(report)),
         topology::section_of(report),
         figures::section_of(report),
         curve::section_of(report),
@@ -40,16 +40,16 @@ pub fn page(report: &Report) -> io::Result<String> {
         figures::tables_of(report),
         logs(report),
     ];
-    framed(&title, parts.into_iter().flatten())
+    page_frame(&title, parts.into_iter().flatten())
 }
 
-fn top(report: &Report) -> Element {
+fn page_header(report: &Report) -> Element {
     let verdict = report.verdict.to_string();
     let answer = if report.answer.is_empty() { "no answer" } else { &report.answer };
     let line = format!("{}; {}, {:.1} s", words::counts(&report.tests), report.started, report.seconds);
     let recorded = format!("This report is about the machine in {}, not about a running one.", report.root);
     let recorded = report.is_recorded().then(|| element("p").with("class", "note").text(&recorded));
-    let all = report.causes.iter().map(|cause| todo(report, cause));
+    let all = report.causes.iter().map(|cause| remedy_item(report, cause));
     let first = element("p").with("class", "first").text(if report.causes.len() > 1 {
         "What to do, in this order:"
     } else {
@@ -58,10 +58,10 @@ fn top(report: &Report) -> Element {
     let some = !report.causes.is_empty();
     element("header")
         .child(element("p").with("class", "dim").text(&format!("firstlight, {}", words::host(report))))
-        .child(element("h1").child(mark("strong", &verdict)).child(element("span").text(answer)))
+        .child(element("h1").child(colored("strong", &verdict)).child(element("span").text(answer)))
         .children(some.then_some(first))
         .children(some.then(|| element("ol").children(all)))
-        .children(glance(report))
+        .children(overview(report))
         .child(element("p").text(&report.gpu_names()))
         .child(element("p").text(&format!("Scope {}: {}", report.scope, report.covers)))
         .child(element("p").text(&line))
@@ -69,7 +69,7 @@ fn top(report: &Report) -> Element {
 }
 
 /// The usual next questions of a reader, and the tests that answer them.
-const ASKED: [(&str, &str); 8] = [
+const OVERVIEW: [(&str, &str); 8] = [
     ("Data", "p2p-integrity"),
     ("Speed", "p2p-bandwidth"),
     ("NCCL's transport", "nccl"),
@@ -81,18 +81,18 @@ const ASKED: [(&str, &str); 8] = [
 ];
 
 /// The answers to the usual next questions, at the top of the page. A test that the report lacks has no row.
-fn glance(report: &Report) -> Option<Element> {
+fn overview(report: &Report) -> Option<Element> {
     let answer = |(what, id): (&str, &str)| {
         let test = report.tests.iter().find(|test| test.id == id)?;
-        let outcome = element("td").child(mark("b", words::outcome(test.outcome)));
+        let outcome = element("td").child(colored("b", words::outcome(test.outcome)));
         Some(row(what, [outcome, cell(&test.summary)]))
     };
-    let rows: Vec<_> = ASKED.into_iter().filter_map(answer).collect();
+    let rows: Vec<_> = OVERVIEW.into_iter().filter_map(answer).collect();
     (!rows.is_empty()).then(|| table(None, &["question", "outcome", "answer"], rows).with("id", "glance"))
 }
 
 /// A cause as one thing to do: the remedy first, then why.
-fn todo(report: &Report, cause: &Cause) -> Element {
+fn remedy_item(report: &Report, cause: &Cause) -> Element {
     let gpus = report.gpus.len();
     let all = gpus * gpus.saturating_sub(1);
     let pairs = cause.pairs.map(|pairs| format!(", {} of {all} pairs", pairs.min(all))).unwrap_or_default();
@@ -107,7 +107,7 @@ fn tests(report: &Report) -> Element {
     let line = |test: &TestEntry| {
         let about = format!("{}. {}", test.title, test.proves);
         element("tr")
-            .child(element("td").child(mark("b", words::outcome(test.outcome))))
+            .child(element("td").child(colored("b", words::outcome(test.outcome))))
             .child(element("th").with("scope", "row").with("title", &about).text(&test.id))
             .child(cell(&test.summary))
             .child(number(&format!("{:.1}", test.seconds)))
@@ -141,7 +141,7 @@ fn machine(report: &Report) -> Element {
 fn logs(report: &Report) -> Option<Element> {
     let log = |test: &TestEntry| {
         let lines = element("pre").text(&test.log_tail.join("\n"));
-        folded(&format!("{}: last lines", test.id), false, [lines])
+        collapsible(&format!("{}: last lines", test.id), false, [lines])
     };
     let logs: Vec<_> = report.tests.iter().filter(|t| !t.log_tail.is_empty()).map(log).collect();
     (!logs.is_empty()).then(|| section("Logs").children(logs))
@@ -151,7 +151,7 @@ fn logs(report: &Report) -> Option<Element> {
 // shown once; harmless findings are folded.
 
 /// More subjects, GPUs or messages than this are counted or folded.
-const SPELLED: usize = 4;
+const MAX_LISTED: usize = 4;
 
 /// All findings; `None` if there are none.
 fn section_of(report: &Report) -> Option<Element> {
@@ -162,39 +162,37 @@ fn section_of(report: &Report) -> Option<Element> {
     let some = !bad.is_empty() || !harmless.is_empty();
     let mut seen = BTreeSet::new();
     let mut articles = |of: Vec<(&'_ str, &'_ Finding)>| -> Vec<Element> {
-        let groups =
-            alike(of, |(id, f)| (*id, f.severity, f.code.clone(), f.cause.clone(), f.remedy.clone()));
-        groups.iter().filter_map(|group| article(report, group, &mut seen)).collect()
+        let groups = group_by_key(of, |(id, f)| (*id, f.severity, f.code.clone(), f.cause.clone(), f.remedy.clone()));
+        groups.iter().filter_map(|group| finding_article(report, group, &mut seen)).collect()
     };
     let count = harmless.len();
     let bad = articles(bad);
-    let harmless = folded(&format!("harmless: {count}"), false, articles(harmless));
+    let harmless = collapsible(&format!("harmless: {count}"), false, articles(harmless));
     let section = section("Findings").with("id", "findings").children(bad);
     some.then(|| section.children((count > 0).then_some(harmless)))
 }
 
 /// Findings of one test that have one cause and one remedy.
-fn article(report: &Report, group: &[(&str, &Finding)], seen: &mut BTreeSet<String>) -> Option<Element> {
+fn finding_article(report: &Report, group: &[(&str, &Finding)], seen: &mut BTreeSet<String>) -> Option<Element> {
     let (test, first) = group.first()?;
     let mut subjects: Vec<_> = group.iter().map(|(_, finding)| finding.subject.as_str()).collect();
-    subjects = alike(subjects, |subject| *subject).iter().filter_map(|same| same.first().copied()).collect();
-    let more = subjects.len().saturating_sub(SPELLED);
-    subjects.truncate(SPELLED);
+    subjects = group_by_key(subjects, |subject| *subject).iter().filter_map(|same| same.first().copied()).collect();
+    let more = subjects.len().saturating_sub(MAX_LISTED);
+    subjects.truncate(MAX_LISTED);
     let more = if more > 0 { format!(", and {more} more") } else { String::new() };
     let head = element("h3")
-        .child(mark("b", words::severity(first.severity)))
+        .child(colored("b", words::severity(first.severity)))
         .child(element("span").text(&format!("{}: {}{more}", first.code, subjects.join(", "))));
     let gpus = subjects.iter().flat_map(|subject| gpus_of(subject, report)).collect::<BTreeSet<_>>();
     let gpus = gpus.into_iter().map(|gpu| words::gpu(report, gpu)).collect::<Vec<_>>();
-    let place = (1..=SPELLED).contains(&gpus.len()).then(|| ("where", gpus.join("; ")));
-    let said =
-        [("cause", first.cause.clone()), ("remedy", first.remedy.clone()), ("test", (*test).to_owned())];
+    let place = (1..=MAX_LISTED).contains(&gpus.len()).then(|| ("where", gpus.join("; ")));
+    let said = [("cause", first.cause.clone()), ("remedy", first.remedy.clone()), ("test", (*test).to_owned())];
     let list = place.into_iter().chain(said);
     let list = list.flat_map(|(name, text)| [element("dt").text(name), element("dd").text(&text)]);
-    let mut messages = group.iter().map(|(_, f)| element("p").text(&words::named(&f.message)));
-    let shown: Vec<_> = messages.by_ref().take(SPELLED).collect();
+    let mut messages = group.iter().map(|(_, f)| element("p").text(&words::with_readable_names(&f.message)));
+    let shown: Vec<_> = messages.by_ref().take(MAX_LISTED).collect();
     let rest: Vec<_> = messages.collect();
-    let rest = (!rest.is_empty()).then(|| folded(&format!("{} more", rest.len()), false, rest));
+    let rest = (!rest.is_empty()).then(|| collapsible(&format!("{} more", rest.len()), false, rest));
     let findings = group.iter().map(|(_, finding)| *finding);
     let article = element("article").child(head).children(shown).children(rest);
     Some(article.child(element("dl").children(list)).children(evidence(findings, seen)))
@@ -210,7 +208,7 @@ fn evidence<'a>(findings: impl Iterator<Item = &'a Finding>, seen: &mut BTreeSet
     };
     let lines = element("pre").text(&new.iter().map(|line| line.as_str()).collect::<Vec<_>>().join("\n"));
     let lines = (!new.is_empty()).then_some(lines);
-    (!all.is_empty()).then(|| folded(&format!("evidence: {} lines{again}", all.len()), false, lines))
+    (!all.is_empty()).then(|| collapsible(&format!("evidence: {} lines{again}", all.len()), false, lines))
 }
 
 #[cfg(test)]

@@ -38,8 +38,7 @@ fn full() -> Report {
         vec![found(Code::LinkSlow, Severity::Info), found(Code::AcsRedirect, Severity::Fail)],
     );
     broken.log_tail = vec!["one".into(), "two".into()];
-    let mut measured =
-        test("p2p-bandwidth", Outcome::Warn, "slow", vec![found(Code::P2pSlow, Severity::Warn)]);
+    let mut measured = test("p2p-bandwidth", Outcome::Warn, "slow", vec![found(Code::P2pSlow, Severity::Warn)]);
     measured.matrices = vec![Matrix {
         name: "ce.write".into(),
         unit: "GB/s".into(),
@@ -103,8 +102,7 @@ fn every_test_finding_and_measurement_is_there() {
                 "{row}: {rows:?}"
             );
         }
-        let heads: Vec<_> =
-            root.descendants().filter(|n| n.has_tag_name("th")).map(|n| n.attribute("scope")).collect();
+        let heads: Vec<_> = root.descendants().filter(|n| n.has_tag_name("th")).map(|n| n.attribute("scope")).collect();
         assert!(heads.contains(&Some("row")) && heads.contains(&Some("col")) && !heads.contains(&None));
         let captions = texts(root, "figcaption");
         let caption = "Copy engine, write, GB/sscale20.6026.00see the findings of the test";
@@ -144,26 +142,21 @@ fn large() -> Report {
     };
     let slow = Code::P2pSlow.finding(Severity::Fail, "GPU 0 -> 1", "ce.write is slow");
     let slow = slow.values(figure(0, 0, 1), 200.5, Some("GB/s"));
-    let cleared =
-        Code::AcsCleared.finding(Severity::Info, "machine", "x").seen("0000:00:00.0: 0x001d -> 0x0000");
+    let cleared = Code::AcsCleared.finding(Severity::Info, "machine", "x").seen("0000:00:00.0: 0x001d -> 0x0000");
     let mut p2p = test("p2p-bandwidth", Outcome::Fail, "slow", vec![slow.clone(), slow, cleared]);
     p2p.matrices = (0..24).map(matrix).collect();
-    let columns =
-        |names: &[&str]| names.iter().map(|name| json!({ "heading": name, "unit": "" })).collect::<Vec<_>>();
+    let columns = |names: &[&str]| names.iter().map(|name| json!({ "heading": name, "unit": "" })).collect::<Vec<_>>();
     let swept = |name: &str| {
         let size = |n: u32| (1_u64 << (n % 25 + 3), f64::from(n % 25) + 0.25);
         let row = |n| json!(["all_reduce", size(n).0, size(n).1, "float", "sum", 1.5, 2.5, 3.5, 0]);
-        let columns =
-            columns(&["collective", "size", "out-of-place busbw", "type", "redop", "a", "b", "c", "d"]);
+        let columns = columns(&["collective", "size", "out-of-place busbw", "type", "redop", "a", "b", "c", "d"]);
         json!({ "name": name, "columns": columns, "rows": (0..200).map(row).collect::<Vec<_>>() })
     };
     let names = ["nccl.all_reduce", "nccl.all_reduce.off", "nccl.collectives", "nccl.processes"];
     p2p.tables = names.map(swept).to_vec();
     let second = |n: u32| json!([f64::from(n / 16), n % 16, 2500, 10_000, 30 + n % 16, 250.5, "", 8]);
     let columns = columns(&["time", "GPU", "SM", "memory", "temperature", "power", "held down by", "link"]);
-    p2p.tables.push(
-        json!({ "name": "seconds", "columns": columns, "rows": (0..960).map(second).collect::<Vec<_>>() }),
-    );
+    p2p.tables.push(json!({ "name": "seconds", "columns": columns, "rows": (0..960).map(second).collect::<Vec<_>>() }));
     let mut devices = Vec::new();
     for n in 0..16 {
         let (port, end) = (format!("0000:{:02x}:00.0", n * 2), format!("0000:{:02x}:00.0", n * 2 + 1));
@@ -194,10 +187,7 @@ fn every_number_of_the_json_is_on_the_page() {
                 let mut numbers = Vec::new();
                 for part in ["matrices", "tables"] {
                     for item in test[part].as_array().unwrap() {
-                        collect(
-                            item.get("values").or_else(|| item.get("rows")).unwrap_or(&json!([])),
-                            &mut numbers,
-                        );
+                        collect(item.get("values").or_else(|| item.get("rows")).unwrap_or(&json!([])), &mut numbers);
                     }
                 }
                 count += numbers.len();
@@ -238,16 +228,13 @@ fn drawings_show_slots_links_acs_and_the_pair_that_is_slow() {
             }
         }
         let topology = texts(drawings[0], "text");
-        for text in
-            ["GPU 0, slot 1", "0000:01:00.0", "Gen4", "x16", "x8 load", "ACS cleared", "P2P-SLOW", "NUMA 0"]
-        {
+        for text in ["GPU 0, slot 1", "0000:01:00.0", "Gen4", "x16", "x8 load", "ACS cleared", "P2P-SLOW", "NUMA 0"] {
             assert!(topology.iter().any(|t| t == text), "{text}: {topology:?}");
         }
         assert_eq!(topology.iter().filter(|t| *t == "ACS cleared").count(), 1);
         let arcs = drawings[0].descendants().filter(|n| n.attribute("class") == Some("arc bad")).count();
         assert_eq!(arcs, 1);
-        let missed: Vec<_> =
-            root.descendants().filter(|n| n.attribute("class") == Some("number missed")).collect();
+        let missed: Vec<_> = root.descendants().filter(|n| n.attribute("class") == Some("number missed")).collect();
         assert_eq!(missed.len(), 1, "the slow pair in one matrix");
         assert!(
             missed[0].text().unwrap().starts_with("▼ ")
@@ -260,8 +247,7 @@ fn drawings_show_slots_links_acs_and_the_pair_that_is_slow() {
         let articles = texts(root, "article");
         assert_eq!(articles.len(), 2, "equal findings are one: {articles:?}");
         assert!(
-            articles[0].contains("(Copy engine, write) is slow")
-                && articles[0].contains("GPU 0, 0000:01:00.0, slot 1")
+            articles[0].contains("(Copy engine, write) is slow") && articles[0].contains("GPU 0, 0000:01:00.0, slot 1")
         );
     });
 }
@@ -272,8 +258,7 @@ fn refused_access_is_drawn_between_all_gpus() {
     let mut large = large();
     let refused = Code::P2pUnsupported.finding(Severity::Fail, "GPU 0 -> 1, GPU 0 -> 2, ..", "refused");
     let mut test = test("p2p-capability", Outcome::Fail, "refused", vec![refused]);
-    let values =
-        (0..4).map(|row| (0..4).map(|column| Some(f64::from(u8::from(row == column)))).collect()).collect();
+    let values = (0..4).map(|row| (0..4).map(|column| Some(f64::from(u8::from(row == column)))).collect()).collect();
     let labels: Vec<_> = (0..4).map(|n: usize| n.to_string()).collect();
     test.matrices = vec![Matrix {
         name: "p2p.connectivity".into(),
@@ -301,18 +286,14 @@ fn a_machine_without_anything_has_a_page() {
 #[test]
 fn the_page_loads_and_runs_nothing() {
     let text = page(&large()).unwrap();
-    assert!(
-        text.starts_with("<!DOCTYPE html>\n<html lang=\"en\">\n <head>\n  <meta charset=\"utf-8\"/>\n"),
-        "{text}"
-    );
+    assert!(text.starts_with("<!DOCTYPE html>\n<html lang=\"en\">\n <head>\n  <meta charset=\"utf-8\"/>\n"), "{text}");
     // HTML parsers do not unescape the content of `style`.
     let style = text.split("<style>").nth(1).unwrap().split("</style>").next().unwrap();
     assert!(!style.contains('&') && !style.contains("url(") && !style.contains("@import"), "{style}");
     let mut large = large();
     large.workload_env.insert("NCCL_P2P_LEVEL".into(), "SYS".into());
     parsed(&large, |root| {
-        let known: BTreeSet<_> =
-            root.descendants().filter(Node::is_element).map(|n| n.tag_name().name()).collect();
+        let known: BTreeSet<_> = root.descendants().filter(Node::is_element).map(|n| n.tag_name().name()).collect();
         let ours = [
             "article",
             "b",
@@ -392,22 +373,14 @@ fn the_page_loads_and_runs_nothing() {
             "y2",
         ];
         assert_eq!(attributes.into_iter().collect::<Vec<_>>(), ours);
-        let policy =
-            root.descendants().find(|n| n.attribute("http-equiv") == Some("Content-Security-Policy"));
+        let policy = root.descendants().find(|n| n.attribute("http-equiv") == Some("Content-Security-Policy"));
         assert!(
-            policy
-                .unwrap()
-                .attribute("content")
-                .unwrap()
-                .starts_with("default-src 'none'; style-src 'unsafe-inline'")
+            policy.unwrap().attribute("content").unwrap().starts_with("default-src 'none'; style-src 'unsafe-inline'")
         );
     });
     // In HTML only `meta` and `br` may end with `/>`; in SVG, as in XML, every element may.
-    let svg: usize = text
-        .split("<svg ")
-        .skip(1)
-        .map(|svg| svg.split("</svg>").next().unwrap().matches("/>").count())
-        .sum();
+    let svg: usize =
+        text.split("<svg ").skip(1).map(|svg| svg.split("</svg>").next().unwrap().matches("/>").count()).sum();
     let page = text.matches("/>").count() - svg;
     assert_eq!(page, text.matches("<meta ").count() + text.matches("<br/>").count());
 }
@@ -416,8 +389,7 @@ fn the_page_loads_and_runs_nothing() {
 fn markup(report: &Report) -> Vec<String> {
     parsed(report, |root| {
         let all = root.descendants().filter(Node::is_element);
-        all.map(|n| n.attributes().fold(n.tag_name().name().to_owned(), |text, a| text + " " + a.name()))
-            .collect()
+        all.map(|n| n.attributes().fold(n.tag_name().name().to_owned(), |text, a| text + " " + a.name())).collect()
     })
 }
 
@@ -444,9 +416,7 @@ fn saying(text: &str) -> Report {
 #[test]
 fn markup_in_a_report_is_shown_as_text() {
     let plain = markup(&saying("plain"));
-    for text in
-        ["<script>alert(1)</script>", "--></style></pre><img src=x onerror=y>", "\"><b onclick='x'>&lt;"]
-    {
+    for text in ["<script>alert(1)</script>", "--></style></pre><img src=x onerror=y>", "\"><b onclick='x'>&lt;"] {
         let hostile = saying(text);
         assert_eq!(markup(&hostile), plain);
         assert!(!page(&hostile).unwrap().contains("<script"));

@@ -2,7 +2,7 @@
 //! power over the seconds of a load, if a test has measured them.
 
 use super::curve::{Axes, Curve, curves};
-use super::frame::{drawing, label, line, meaning, note, rectangle, section, short};
+use super::frame::{color_class, coordinate, drawing, label, line, note, rectangle, section};
 use crate::outcome::Outcome;
 use crate::render::element::{Element, element};
 use crate::render::words;
@@ -11,36 +11,32 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Good tests that took less are counted and not drawn, seconds.
-const SHORT: f64 = 0.05;
+const MIN_SECONDS: f64 = 0.05;
 /// Height of a row.
 const ROW: f64 = 17.0;
 /// The left end of the bars, and the width of the whole time.
 const BARS: (f64, f64) = (138.0, 170.0);
 const WIDTH: f64 = 354.0;
 /// The columns of a load's table that are drawn, and their names.
-const LOAD: [(&str, &str, &str); 3] = [
-    ("temperature", "Temperature", "°C"),
-    ("SM", "Clock of the multiprocessors", "MHz"),
-    ("power", "Power", "W"),
-];
+const LOAD: [(&str, &str, &str); 3] =
+    [("temperature", "Temperature", "°C"), ("SM", "Clock of the multiprocessors", "MHz"), ("power", "Power", "W")];
 
 /// The time line; `None` if no test ran.
 pub(super) fn section_of(report: &Report) -> Option<Element> {
-    let bars = bars(report)?;
-    let loads = report.tests.iter().flat_map(|test| test.tables.iter().flat_map(|table| load(test, table)));
+    let bars = test_bars(report)?;
+    let loads = report.tests.iter().flat_map(|test| test.tables.iter().flat_map(|table| load_charts(test, table)));
     let loads: Vec<_> = loads.collect();
     let states = if loads.is_empty() {
         "No test of this report has temperatures or clocks over time; levels full and acceptance measure them."
     } else {
         "Below: temperature, clock and power of the GPUs under load; of more than six GPUs those with the highest figures."
     };
-    let before =
-        format!("The tests began at {} UTC.", report.started.trim_end_matches('Z').replace('T', " "));
+    let before = format!("The tests began at {} UTC.", report.started.trim_end_matches('Z').replace('T', " "));
     let loads = (!loads.is_empty()).then(|| element("div").with("class", "curves").children(loads));
     Some(
         section("Time")
             .with("id", "time")
-            .children(boot(report))
+            .children(boot_chart(report))
             .child(note(&before))
             .child(bars)
             .child(note(states))
@@ -49,7 +45,7 @@ pub(super) fn section_of(report: &Report) -> Option<Element> {
 }
 
 /// When each test began: as reported, or, in reports without that time, after all tests before it.
-fn beginnings(report: &Report) -> Vec<f64> {
+fn start_times(report: &Report) -> Vec<f64> {
     let mut end = 0.0;
     let begin = |test: &TestEntry| {
         let began = test.began.unwrap_or(end);
@@ -68,7 +64,7 @@ struct Bar {
 }
 
 /// The stages of the boot; `None` if process 1 did not start the tests.
-fn boot(report: &Report) -> Option<Element> {
+fn boot_chart(report: &Report) -> Option<Element> {
     let bars: Vec<_> = report
         .boot
         .iter()
@@ -78,24 +74,19 @@ fn boot(report: &Report) -> Option<Element> {
     drawing.map(|drawing| figure("The boot before the tests, from the start of the kernel", Some(drawing)))
 }
 
-fn bars(report: &Report) -> Option<Element> {
-    let all = report.tests.iter().zip(beginnings(report));
-    let bar = |(t, began): (&TestEntry, f64)| Bar {
-        name: t.id.clone(),
-        outcome: Some(t.outcome),
-        began,
-        seconds: t.seconds,
-    };
+fn test_bars(report: &Report) -> Option<Element> {
+    let all = report.tests.iter().zip(start_times(report));
+    let bar =
+        |(t, began): (&TestEntry, f64)| Bar { name: t.id.clone(), outcome: Some(t.outcome), began, seconds: t.seconds };
     let good = |bar: &Bar| matches!(bar.outcome, Some(Outcome::Pass | Outcome::NotApplicable));
-    let (drawn, left_out): (Vec<_>, Vec<_>) =
-        all.map(bar).partition(|bar| !good(bar) || bar.seconds >= SHORT);
+    let (drawn, left_out): (Vec<_>, Vec<_>) = all.map(bar).partition(|bar| !good(bar) || bar.seconds >= MIN_SECONDS);
     if drawn.is_empty() && left_out.is_empty() {
         return None;
     }
     let title = match left_out.len() {
         0 => "All tests".to_owned(),
         n => {
-            format!("{n} tests that passed or do not apply took less than {SHORT} s each, and are not drawn")
+            format!("{n} tests that passed or do not apply took less than {MIN_SECONDS} s each, and are not drawn")
         }
     };
     let svg = (!drawn.is_empty()).then(|| chart("When each test ran", &drawn, report.seconds));
@@ -117,20 +108,19 @@ fn chart(title: &str, bars: &[Bar], least: f64) -> Element {
         let at = end * quarter;
         parts.push(line((x(at), 2.0), (x(at), foot), "grid"));
         if quarter != 0.25 && quarter != 0.75 {
-            parts.push(label(x(at), foot + 12.0, "small dim", &axis(at, end)).with("text-anchor", "middle"));
+            parts.push(label(x(at), foot + 12.0, "small dim", &axis_label(at, end)).with("text-anchor", "middle"));
         }
     }
     let mut summaries = Vec::new();
     let mut y = 2.0;
     for Bar { name, outcome, began, seconds } in bars {
         let word = outcome.map(words::outcome).unwrap_or_default();
-        let class = outcome.map(|_| meaning(word)).unwrap_or_default();
+        let class = outcome.map(|_| color_class(word)).unwrap_or_default();
         parts.extend(outcome.map(|_| label(0.0, y + 12.0, &format!("small {class}"), &format!("{word:<5}"))));
         parts.push(label(40.0, y + 12.0, "small", name));
         let width = (seconds / end * long).max(1.5);
         parts.push(rectangle(x(*began), y + 2.0, width, ROW - 5.0, &format!("bar {class}")));
-        parts
-            .push(label(WIDTH, y + 12.0, "small dim", &format!("{seconds:.2} s")).with("text-anchor", "end"));
+        parts.push(label(WIDTH, y + 12.0, "small dim", &format!("{seconds:.2} s")).with("text-anchor", "end"));
         summaries.push(format!("{name} {word} at {began:.1} s for {seconds:.2} s"));
         y += ROW;
     }
@@ -138,17 +128,15 @@ fn chart(title: &str, bars: &[Bar], least: f64) -> Element {
 }
 
 /// A time on the axis: two decimals if the whole time is short.
-fn axis(at: f64, end: f64) -> String {
+fn axis_label(at: f64, end: f64) -> String {
     if end < 2.0 { format!("{at:.2} s") } else { format!("{at:.1} s") }
 }
 
 /// The drawings of a table that has a row for each second and GPU.
-fn load(test: &TestEntry, table: &Value) -> Vec<Element> {
-    let heading = |name: &str| {
-        table["columns"].as_array()?.iter().position(|column| column["heading"].as_str() == Some(name))
-    };
-    let (Some(time), Some(gpu), Some(rows)) = (heading("time"), heading("GPU"), table["rows"].as_array())
-    else {
+fn load_charts(test: &TestEntry, table: &Value) -> Vec<Element> {
+    let heading =
+        |name: &str| table["columns"].as_array()?.iter().position(|column| column["heading"].as_str() == Some(name));
+    let (Some(time), Some(gpu), Some(rows)) = (heading("time"), heading("GPU"), table["rows"].as_array()) else {
         return Vec::new();
     };
     let drawing = |(name, title, unit): &(&str, &str, &str)| {
@@ -168,10 +156,7 @@ fn load(test: &TestEntry, table: &Value) -> Vec<Element> {
         all.sort_by_key(|(gpu, _)| *gpu);
         let all: Vec<_> = all
             .into_iter()
-            .map(|(gpu, points)| Curve {
-                name: format!("GPU {gpu}, at most {}", short(most(&points))),
-                points,
-            })
+            .map(|(gpu, points)| Curve { name: format!("GPU {gpu}, at most {}", coordinate(most(&points))), points })
             .collect();
         curves(&Axes { title: &title, unit, sizes: false }, &all)
     };

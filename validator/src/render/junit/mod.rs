@@ -48,25 +48,23 @@ fn properties(report: &Report) -> Element {
 }
 
 fn case(test: &TestEntry) -> Element {
-    let case = named(&test.id, test.seconds);
+    let case = test_case(&test.id, test.seconds);
     let (case, details) = match test.outcome {
         Outcome::Pass | Outcome::Warn => (case, findings(test)),
-        Outcome::Fail => (case.child(bad("failure", test)), String::new()),
-        Outcome::Error => (case.child(bad("error", test)), String::new()),
-        Outcome::NotApplicable => {
-            (case.child(element("skipped").with("message", &test.summary)), findings(test))
-        }
+        Outcome::Fail => (case.child(failure_element("failure", test)), String::new()),
+        Outcome::Error => (case.child(failure_element("error", test)), String::new()),
+        Outcome::NotApplicable => (case.child(element("skipped").with("message", &test.summary)), findings(test)),
     };
     let first = format!("{}  {}\n", words::outcome(test.outcome), test.summary);
     case.child(element("system-out").text(&format!("{first}{details}{}", log(test))))
 }
 
-fn named(id: &str, time: f64) -> Element {
+fn test_case(id: &str, time: f64) -> Element {
     element("testcase").with("classname", "firstlight").with("name", id).with("time", &seconds(time))
 }
 
 /// `failure` or `error`; its type is the code of the worst finding.
-fn bad(name: &'static str, test: &TestEntry) -> Element {
+fn failure_element(name: &'static str, test: &TestEntry) -> Element {
     let worst = test.findings.iter().rev().max_by_key(|f| f.severity);
     let code = worst.map_or(words::outcome(test.outcome), |f| f.code.as_str());
     element(name).with("message", &test.summary).with("type", code).text(&findings(test))
@@ -94,7 +92,7 @@ fn unexplained(report: &Report) -> Option<Element> {
     let bad = matches!(report.verdict, Verdict::Fail | Verdict::Error) && report.failed().is_empty();
     let message = format!("verdict {}: {}", report.verdict, words::counts(&report.tests));
     let error = element("error").with("message", &message).with("type", &report.verdict.to_string());
-    bad.then(|| named("validator", 0.0).child(error))
+    bad.then(|| test_case("validator", 0.0).child(error))
 }
 
 #[cfg(test)]

@@ -88,10 +88,7 @@ fn elements_have_only_the_attributes_of_the_schema() {
             }
             // SUREFIRE_TIME: digits with at most one point.
             let time = node.attribute("time").unwrap_or("0");
-            assert!(
-                time.parse::<f64>().is_ok() && time.bytes().all(|b| b.is_ascii_digit() || b == b'.'),
-                "{time}"
-            );
+            assert!(time.parse::<f64>().is_ok() && time.bytes().all(|b| b.is_ascii_digit() || b == b'.'), "{time}");
         }
     });
 }

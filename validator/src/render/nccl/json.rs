@@ -2,13 +2,13 @@
 //! booleans that are strings. Figures are not rounded. If the measurement was not completed, the keys that
 //! judge or average rows are absent.
 
-use super::{Device, Head, average, redop, root, wrong};
+use super::{Device, RunInfo, mean_busbw, redop, root, wrong_placements};
 use crate::nccl::{Row, Timed};
 use serde_json::{Map, Value, json};
 
-/// Values from the caller. Times have the form `2026-11-20 10:24:45`.
+/// The parts of the file that do not come from the measurement. Times have the form `2026-11-20 10:24:45`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Run<'a> {
+pub struct RunMetadata<'a> {
     /// The start of the run.
     pub start: &'a str,
     /// The end of the run.
@@ -21,9 +21,9 @@ pub struct Run<'a> {
     pub errors: &'a [String],
 }
 
-/// The whole file.
+/// The content of the file.
 #[must_use]
-pub fn json(head: &Head<'_>, rows: &[Row], run: &Run<'_>) -> Value {
+pub fn json(head: &RunInfo<'_>, rows: &[Row], run: &RunMetadata<'_>) -> Value {
     let environment: Vec<_> = run.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let mut all = json!({
         "version": 1,
@@ -37,18 +37,17 @@ pub fn json(head: &Head<'_>, rows: &[Row], run: &Run<'_>) -> Value {
         "end_time": run.end,
     });
     if let Some(keys) = all.as_object_mut().filter(|_| !rows.is_empty()) {
-        let wrong = wrong(rows);
-        keys.insert("out_of_bounds".to_owned(), json!({ "count": wrong, "okay": truth(wrong == 0) }));
-        let average = json!({ "bandwidth": average(rows), "okay": "unchecked" });
+        let wrong = wrong_placements(rows);
+        keys.insert("out_of_bounds".to_owned(), json!({ "count": wrong, "okay": bool_text(wrong == 0) }));
+        let average = json!({ "bandwidth": mean_busbw(rows), "okay": "unchecked" });
         keys.insert("average_bus_bandwidth".to_owned(), average);
     }
     all
 }
 
-fn config(head: &Head<'_>) -> Value {
+fn config(head: &RunInfo<'_>) -> Value {
     let sweep = head.sweep;
-    let (step, value) =
-        if sweep.factor > 1 { ("step_factor", sweep.factor) } else { ("step_bytes", sweep.step) };
+    let (step, value) = if sweep.factor > 1 { ("step_factor", sweep.factor) } else { ("step_bytes", sweep.step) };
     let mut config = json!({
         "nthreads": 1,
         "ngpus": head.gpus,
@@ -59,8 +58,8 @@ fn config(head: &Head<'_>) -> Value {
         "aggregated_iterations": 1,
         "validation": u8::from(sweep.check),
         "graph": 0,
-        "blocking_collectives": truth(false),
-        "parallel_init": truth(false),
+        "blocking_collectives": bool_text(false),
+        "parallel_init": bool_text(false),
         "devices": head.devices.iter().map(device).collect::<Vec<_>>(),
     });
     if let Some(keys) = config.as_object_mut() {
@@ -105,6 +104,6 @@ fn timed(row: &Row, timed: &Timed) -> Value {
     figures.into()
 }
 
-fn truth(value: bool) -> &'static str {
+fn bool_text(value: bool) -> &'static str {
     if value { "true" } else { "false" }
 }

@@ -5,7 +5,7 @@ mod json;
 mod number;
 mod table;
 
-pub use json::{Run, json};
+pub use json::{RunMetadata, json};
 pub use table::{columns, head, row, tail};
 
 use crate::floors::gain::{Gain, percent};
@@ -20,7 +20,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// One rank's GPU.
+/// The GPU of a rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
     /// The rank.
@@ -37,9 +37,9 @@ pub struct Device {
     pub name: String,
 }
 
-/// A run and its devices.
+/// What the header of the table shows about a run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Head<'a> {
+pub struct RunInfo<'a> {
     /// firstlight's version.
     pub version: &'a str,
     /// NCCL's version: 22907 for 2.29.7.
@@ -63,27 +63,26 @@ fn root(row: &Row) -> String {
 }
 
 /// Placements with wrong elements, which nccl-tests calls out of bounds.
-fn wrong(rows: &[Row]) -> usize {
+fn wrong_placements(rows: &[Row]) -> usize {
     let timed = rows.iter().flat_map(|row| [&row.out_of_place, &row.in_place]);
     timed.filter(|t| t.wrong.as_ref().is_some_and(|w| w.count > 0)).count()
 }
 
 /// The mean bus bandwidth of all rows and placements, GB/s.
 #[expect(clippy::cast_precision_loss, reason = "rows are few")]
-fn average(rows: &[Row]) -> f64 {
+fn mean_busbw(rows: &[Row]) -> f64 {
     let all = rows.iter().map(|row| row.busbw(&row.out_of_place) + row.busbw(&row.in_place));
     if rows.is_empty() { 0.0 } else { all.sum::<f64>() / (2 * rows.len()) as f64 }
 }
 
-/// A console's width.
+/// The width of a console, columns.
 const WIDTH: usize = 80;
 
-/// The table. `off` and `on` are the proven transports of each arm, as the title shows them.
+/// The table of the gains from peer-to-peer; `off` and `on` are the proven transports without and with it.
 #[must_use]
 pub fn gain_table(collective: Collective, off: &str, on: &str, gains: &[Gain]) -> String {
     let title = format!("{collective}, busbw in GB/s   off: {off}   on: {on}");
-    let mut text =
-        format!("{}\n{:>10}{:>11}{:>11}{:>10}\n", cut(&title), "size", "P2P off", "P2P on", "gain");
+    let mut text = format!("{}\n{:>10}{:>11}{:>11}{:>10}\n", truncate(&title), "size", "P2P off", "P2P on", "gain");
     for gain in gains {
         let size = size(gain.bytes);
         let (off, on) = (figure(gain.off_gb_s, 6), figure(gain.on_gb_s, 6));
@@ -93,12 +92,12 @@ pub fn gain_table(collective: Collective, off: &str, on: &str, gains: &[Gain]) -
     text
 }
 
-/// The table of a report; `None` unless both arms were measured.
+/// The gains that a report contains, as a table; `None` unless both arms were measured.
 #[must_use]
-pub fn gain_of(report: &Report) -> Option<String> {
+pub fn report_gain_table(report: &Report) -> Option<String> {
     let test = report.tests.iter().find(|test| test.id == "nccl-allreduce")?;
     let rows = |name: &str| test.tables.iter().find(|table| table["name"] == name)?["rows"].as_array();
-    let gains: Vec<_> = rows("nccl.gain")?.iter().filter_map(gain).collect();
+    let gains: Vec<_> = rows("nccl.gain")?.iter().filter_map(parse_gain).collect();
     let via = |name: &str| {
         let all = rows(name).into_iter().flatten().filter_map(|row| row.get(2)?.as_str());
         all.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(", ")
@@ -108,7 +107,7 @@ pub fn gain_of(report: &Report) -> Option<String> {
 }
 
 /// A row of the report's table: size, times, bandwidths, speedup.
-fn gain(row: &Value) -> Option<Gain> {
+fn parse_gain(row: &Value) -> Option<Gain> {
     let figure = |n: usize| row.get(n)?.as_f64();
     Some(Gain {
         bytes: row.get(0)?.as_u64()?,
@@ -121,8 +120,8 @@ fn gain(row: &Value) -> Option<Gain> {
     })
 }
 
-/// A line that fits the console.
-fn cut(line: &str) -> String {
+/// Truncates a line to the width of the console.
+fn truncate(line: &str) -> String {
     if line.chars().count() <= WIDTH {
         return line.to_owned();
     }

@@ -2,14 +2,14 @@
 //! after.
 
 use super::number::{figure, general};
-use super::{Head, average, redop, root, wrong};
+use super::{RunInfo, mean_busbw, redop, root, wrong_placements};
 use crate::gpu::Collective;
 use crate::nccl::{Row, Timed};
 use std::fmt::Write as _;
 
 /// The text above the columns: what is run, how, and on which devices.
 #[must_use]
-pub fn head(head: &Head<'_>) -> String {
+pub fn head(head: &RunInfo<'_>) -> String {
     let sweep = head.sweep;
     let (step, unit) = if sweep.factor > 1 { (sweep.factor, "factor") } else { (sweep.step, "bytes") };
     let mut text = format!(
@@ -33,15 +33,7 @@ pub fn head(head: &Head<'_>) -> String {
         let _ = writeln!(
             text,
             "#  Rank {:>2} Group {:>2} Pid {:>6} on {:>10} device {:>2} [{:04x}:{:02x}:{:02x}] {}",
-            device.rank,
-            0,
-            device.pid,
-            device.host,
-            device.ordinal,
-            bdf.domain,
-            bdf.bus,
-            bdf.device,
-            device.name
+            device.rank, 0, device.pid, device.host, device.ordinal, bdf.domain, bdf.bus, bdf.device, device.name
         );
     }
     text
@@ -98,12 +90,12 @@ fn count(wrong: u64) -> f64 {
 /// The text below the rows.
 #[must_use]
 pub fn tail(collective: Collective, rows: &[Row]) -> String {
-    let wrong = wrong(rows);
+    let wrong = wrong_placements(rows);
     let verdict = if wrong == 0 { "OK" } else { "FAILED" };
     format!(
         "# {:<20} : {wrong} {verdict}\n# {:<20} : {} \n#\n# Collective test concluded: {collective}_perf\n#\n\n",
         "Out of bounds values",
         "Avg bus bandwidth",
-        general(average(rows))
+        general(mean_busbw(rows))
     )
 }

@@ -18,8 +18,7 @@ const FILES: [(&str, Collective); 8] = [
 ];
 
 fn peer(name: &str) -> String {
-    let (program, arm) =
-        name.split_once('.').map_or((name, ""), |(program, _)| (program, ".NCCL_P2P_DISABLE"));
+    let (program, arm) = name.split_once('.').map_or((name, ""), |(program, _)| (program, ".NCCL_P2P_DISABLE"));
     let path = format!("../tests/data/peers/h200-4/nccl-tests{arm}.txt");
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
     let first = "# nccl-tests version";
@@ -44,8 +43,7 @@ fn exact(collective: Collective, bytes: u64, printed: [&str; 3]) -> f64 {
 
 fn read(collective: Collective, line: &str) -> Row {
     let words: Vec<_> = line.split_whitespace().collect();
-    let [bytes, count, data, op, root, out_us, out_alg, out_bus, out_wrong, us, alg, bus, wrong] = words[..]
-    else {
+    let [bytes, count, data, op, root, out_us, out_alg, out_bus, out_wrong, us, alg, bus, wrong] = words[..] else {
         panic!("{line}");
     };
     let bytes = bytes.parse().unwrap();
@@ -105,7 +103,7 @@ fn the_tables_of_nccl_tests_are_rendered_byte_for_byte() {
         let rows = rows(collective, &peer);
         assert_eq!(rows.len(), 25, "{name}");
         let (sweep, devices) = (Sweep::standard(collective), devices(&peer));
-        let about = Head { version: "0.1.0", library: 22907, sweep: &sweep, gpus: 4, devices: &devices };
+        let about = RunInfo { version: "0.1.0", library: 22907, sweep: &sweep, gpus: 4, devices: &devices };
         let mut ours = head(&about) + &columns();
         rows.iter().for_each(|r| ours += &row(r));
         ours += &tail(collective, &rows);
@@ -120,8 +118,7 @@ fn the_tables_of_nccl_tests_are_rendered_byte_for_byte() {
 }
 
 fn one(us: f64, wrong: Option<u64>) -> Row {
-    let timed =
-        |wrong: Option<u64>| Timed { us, wrong: wrong.map(|count| Wrongs { count, ..Wrongs::default() }) };
+    let timed = |wrong: Option<u64>| Timed { us, wrong: wrong.map(|count| Wrongs { count, ..Wrongs::default() }) };
     Row {
         collective: Collective::Gather,
         bytes: 64,
@@ -141,10 +138,7 @@ fn wrong_elements_and_unchecked_rows_are_shown() {
     let expected = "          64             4  bfloat16    none       3  12345.0    0.00    0.00  1.23457e+06  12345.0    0.00    0.00    N/A\n";
     assert_eq!(line, expected);
     let end = tail(Collective::Gather, &[one(1.0, Some(2)), one(1.0, Some(0))]);
-    assert!(
-        end.starts_with("# Out of bounds values : 1 FAILED\n# Avg bus bandwidth    : 0.048 \n#\n"),
-        "{end}"
-    );
+    assert!(end.starts_with("# Out of bounds values : 1 FAILED\n# Avg bus bandwidth    : 0.048 \n#\n"), "{end}");
     assert!(end.ends_with("# Collective test concluded: gather_perf\n#\n\n"), "{end}");
 }
 
@@ -167,12 +161,8 @@ fn processes_are_listed_with_their_own_numbers() {
     };
     let sweep = Sweep { factor: 1, check: false, ..Sweep::standard(Collective::Reduce) };
     let devices = [device(0), device(11)];
-    let text = head(&Head { version: "0.1.0", library: 21903, sweep: &sweep, gpus: 1, devices: &devices });
-    assert!(
-        text.contains(
-            "# nThread 1 nGpus 1 minBytes 8 maxBytes 134217728 step: 1048576(bytes) warmup iters: 1 "
-        )
-    );
+    let text = head(&RunInfo { version: "0.1.0", library: 21903, sweep: &sweep, gpus: 1, devices: &devices });
+    assert!(text.contains("# nThread 1 nGpus 1 minBytes 8 maxBytes 134217728 step: 1048576(bytes) warmup iters: 1 "));
     assert!(text.contains("validation: 0 graph: 0"));
     let line = "#  Rank 11 Group  0 Pid   1011 on a-long-host-name device 11 [10000:c1:00] NVIDIA GeForce RTX 4090\n";
     assert!(text.ends_with(line), "{text}");
@@ -182,10 +172,10 @@ fn processes_are_listed_with_their_own_numbers() {
 fn json_has_the_keys_of_nccl_tests() {
     let sweep = Sweep::standard(Collective::Gather);
     let devices = devices(&peer("all_reduce_perf"));
-    let about = Head { version: "0.1.0", library: 22907, sweep: &sweep, gpus: 4, devices: &devices };
+    let about = RunInfo { version: "0.1.0", library: 22907, sweep: &sweep, gpus: 4, devices: &devices };
     let args = ["firstlight".to_owned(), "nccl".to_owned()];
     let environment = [("NCCL_P2P_LEVEL".to_owned(), "SYS".to_owned())];
-    let run = Run {
+    let run = RunMetadata {
         start: "2026-11-20 10:24:45",
         end: "2026-11-20 10:24:46",
         args: &args,
@@ -198,20 +188,11 @@ fn json_has_the_keys_of_nccl_tests() {
     assert_eq!(value["config"]["devices"][3]["device_hex"], "0000:00:09");
     assert_eq!((&value["env"][0], &value["args"][1]), (&"NCCL_P2P_LEVEL=SYS".into(), &"nccl".into()));
     let result = &value["results"][0];
-    assert_eq!(
-        (&result["size"], &result["redop"], &result["root"]),
-        (&64.into(), &"none".into(), &"     3".into())
-    );
-    assert_eq!(
-        (&result["out_of_place"]["time"], &result["out_of_place"]["nwrong"]),
-        (&64.0.into(), &1.into())
-    );
+    assert_eq!((&result["size"], &result["redop"], &result["root"]), (&64.into(), &"none".into(), &"     3".into()));
+    assert_eq!((&result["out_of_place"]["time"], &result["out_of_place"]["nwrong"]), (&64.0.into(), &1.into()));
     assert!((result["out_of_place"]["bus_bw"].as_f64().unwrap() - 0.000_75).abs() < 1e-9);
     assert!(result["in_place"]["nwrong"].is_null());
-    assert_eq!(
-        (&value["out_of_bounds"]["count"], &value["out_of_bounds"]["okay"]),
-        (&1.into(), &"false".into())
-    );
+    assert_eq!((&value["out_of_bounds"]["count"], &value["out_of_bounds"]["okay"]), (&1.into(), &"false".into()));
     assert_eq!(value["average_bus_bandwidth"]["okay"], "unchecked");
     let nothing = json(&about, &[], &run);
     assert_eq!(nothing["results"], serde_json::json!([]));

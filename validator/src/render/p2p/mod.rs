@@ -52,7 +52,7 @@ pub struct Device {
 /// The tables of a report; `None` if it has none of these matrices. GPUs are numbered by address, as in the
 /// tests.
 #[must_use]
-pub fn of(report: &Report) -> Option<String> {
+pub fn report_tables(report: &Report) -> Option<String> {
     let matrices: Vec<_> = report.tests.iter().flat_map(|t| &t.matrices).collect();
     let wanted = |m: &&Matrix| m.name == CONNECTIVITY || m.name.starts_with("sample.");
     matrices.iter().copied().find(wanted)?;
@@ -69,10 +69,8 @@ pub fn text(devices: &[Device], matrices: &[&Matrix]) -> String {
     for (n, Device { name, bdf }) in devices.iter().enumerate() {
         let Bdf { domain, bus, device, .. } = bdf;
         // Writing into a String cannot fail, here and below.
-        let _ = writeln!(
-            text,
-            "Device: {n}, {name}, pciBusID: {bus:x}, pciDeviceID: {device:x}, pciDomainID:{domain:x}"
-        );
+        let _ =
+            writeln!(text, "Device: {n}, {name}, pciBusID: {bus:x}, pciDeviceID: {device:x}, pciDomainID:{domain:x}");
     }
     text += &table.access();
     let _ = write!(text, "\n{NOTE_ACCESS}\n\n{}", table.connectivity());
@@ -86,7 +84,7 @@ pub fn text(devices: &[Device], matrices: &[&Matrix]) -> String {
     text
 }
 
-/// The content of the matrices for `size` GPUs.
+/// The matrices of `size` GPUs.
 struct Table<'a> {
     size: usize,
     matrices: &'a [&'a Matrix],
@@ -210,19 +208,13 @@ mod tests {
         assert!(text.contains("Device=0 CANNOT Access Peer Device=1\nDevice=1 CAN Access Peer Device=0\n"));
         assert!(text.contains("     0\t     1   N/A\n     1\t     1     1\n"), "{text}");
         assert!(text.contains("     0 3941.35    N/A \n     1 392.47 3959.14 \n"), "{text}");
-        assert!(
-            text.contains("   CPU     0      1 \n     0    N/A    N/A \n     1    N/A    N/A \n"),
-            "{text}"
-        );
+        assert!(text.contains("   CPU     0      1 \n     0    N/A    N/A \n     1    N/A    N/A \n"), "{text}");
     }
 
     #[test]
     fn addresses_are_hexadecimal_as_in_the_sample() {
         let device = Device { name: "X".into(), bdf: "10000:c1:1f.0".parse().unwrap() };
         let text = text(&[device], &[]);
-        assert!(
-            text.contains("\nDevice: 0, X, pciBusID: c1, pciDeviceID: 1f, pciDomainID:10000\n"),
-            "{text}"
-        );
+        assert!(text.contains("\nDevice: 0, X, pciBusID: c1, pciDeviceID: 1f, pciDomainID:10000\n"), "{text}");
     }
 }

@@ -32,8 +32,7 @@ pub fn pairs(report: &Report) -> Option<String> {
     let good = results.values().filter(|result| *result == "ok").count();
     let all = gpus * gpus.saturating_sub(1);
     let columns: String = (0..gpus).map(|n| format!("{n:>9}")).collect();
-    let mut text =
-        format!("Pairs: {good} of {all} ok; from row to column, GB/s where data arrives\n   GPU{columns}\n");
+    let mut text = format!("Pairs: {good} of {all} ok; from row to column, GB/s where data arrives\n   GPU{columns}\n");
     for from in 0..gpus {
         let cells: String = (0..gpus).map(|to| format!("{:>9}", cell(Pair::of(from, to)))).collect();
         // Writing into a String cannot fail.
@@ -47,8 +46,7 @@ fn speed(report: &Report, pair: Pair) -> Option<String> {
     let matrix = report.tests.iter().flat_map(|test| &test.matrices).find(|m| m.name == "sample.uni.on")?;
     let value = (*matrix.values.get(pair.from.index())?.get(pair.to.index())?)?;
     let subject = pair.to_string();
-    let mut found =
-        report.tests.iter().flat_map(|test| &test.findings).filter(|f| f.severity > Severity::Info);
+    let mut found = report.tests.iter().flat_map(|test| &test.findings).filter(|f| f.severity > Severity::Info);
     let slow = found.any(|f| f.subject == subject && SLOW.iter().any(|code| f.is(*code)));
     Some(if slow { format!("slow{value:.1}") } else { format!("{value:.2}") })
 }
@@ -68,11 +66,9 @@ mod tests {
         let slow = Code::P2pSlow.finding(Severity::Warn, "GPU 2 -> 0", "8 GB/s");
         let mut measured = test("p2p-bandwidth", Outcome::Warn, "", vec![slow]);
         let labels: Vec<_> = (0..3).map(|n| n.to_string()).collect();
-        let values =
-            vec![vec![Some(900.0), None, Some(25.9)], vec![None, None, None], vec![Some(8.44), None, None]];
+        let values = vec![vec![Some(900.0), None, Some(25.9)], vec![None, None, None], vec![Some(8.44), None, None]];
         let name = "sample.uni.on".to_owned();
-        measured.matrices =
-            vec![Matrix { name, unit: "GB/s".into(), rows: labels.clone(), columns: labels, values }];
+        measured.matrices = vec![Matrix { name, unit: "GB/s".into(), rows: labels.clone(), columns: labels, values }];
         let mut report = report(vec![tried, measured]);
         report.gpus = vec![gpu("a"), gpu("b"), gpu("c")];
         let expected = "\

@@ -24,14 +24,14 @@ impl Family {
 
     /// The same metric as a counter, which only grows while the program runs.
     #[must_use]
-    pub const fn counting(mut self) -> Self {
+    pub const fn into_counter(mut self) -> Self {
         self.kind = "counter";
         self
     }
 
     /// A gauge with a single series.
     #[must_use]
-    pub fn one(name: &'static str, help: &'static str, labels: &[(&str, &str)], value: f64) -> Self {
+    pub fn single(name: &'static str, help: &'static str, labels: &[(&str, &str)], value: f64) -> Self {
         let mut family = Self::new(name, help);
         family.add(labels, value);
         family

@@ -39,28 +39,26 @@ pub fn families(report: &Report, with_matrices: bool) -> String {
 fn run(report: &Report) -> Vec<Family> {
     let facts = words::facts(report);
     let facts: Vec<_> = facts.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    let info = Family::one("firstlight_info", "What was validated, as labels; always 1.", &facts, 1.0);
+    let info = Family::single("firstlight_info", "What was validated, as labels; always 1.", &facts, 1.0);
 
     let mut verdict = Family::new("firstlight_verdict", "The verdict: 1 for the one that was given.");
     let names = VERDICTS.map(|verdict| verdict.to_string());
     verdict.states(&[], "verdict", &names.each_ref().map(String::as_str), &report.verdict.to_string());
 
-    let scope = Family::one(
+    let scope = Family::single(
         "firstlight_scope",
         "The scope of the verdict; always 1. A verdict whose scope is not machine says nothing about its GPUs.",
         &[("scope", &report.scope.to_string())],
         1.0,
     );
 
-    let mut start =
-        Family::new("firstlight_start_time_seconds", "When the run began, seconds since 1970 UTC.");
+    let mut start = Family::new("firstlight_start_time_seconds", "When the run began, seconds since 1970 UTC.");
     if let Some(seconds) = time::since_1970(&report.started) {
         start.add(&[], seconds as f64);
     }
-    let took = Family::one("firstlight_duration_seconds", "How long the run took.", &[], report.seconds);
+    let took = Family::single("firstlight_duration_seconds", "How long the run took.", &[], report.seconds);
 
-    let mut boot =
-        Family::new("firstlight_boot_stage_duration_seconds", "How long a stage of the boot took.");
+    let mut boot = Family::new("firstlight_boot_stage_duration_seconds", "How long a stage of the boot took.");
     for stage in &report.boot {
         boot.add(&[("stage", &stage.stage)], stage.seconds);
     }
@@ -76,8 +74,7 @@ fn run(report: &Report) -> Vec<Family> {
 }
 
 fn tests(report: &Report) -> [Family; 2] {
-    let mut outcomes =
-        Family::new("firstlight_test_outcome", "How a test ended: 1 for the outcome that it had.");
+    let mut outcomes = Family::new("firstlight_test_outcome", "How a test ended: 1 for the outcome that it had.");
     let mut seconds = Family::new("firstlight_test_duration_seconds", "How long a test took.");
     for test in &report.tests {
         let id = [("test", test.id.as_str())];
@@ -101,24 +98,17 @@ fn findings(report: &Report) -> Family {
 }
 
 fn matrices(report: &Report) -> [Family; 4] {
-    let mut rates =
-        Family::new("firstlight_matrix_bytes_per_second", "A matrix of speeds; row: from, column: to.");
+    let mut rates = Family::new("firstlight_matrix_bytes_per_second", "A matrix of speeds; row: from, column: to.");
     let mut times = Family::new("firstlight_matrix_seconds", "A matrix of times; row: from, column: to.");
     let mut ratios = Family::new(
         "firstlight_matrix_ratio",
         "A matrix without a unit; of connectivity: 1 where the row's GPU may reach the column's, else 0.",
     );
-    let mut others =
-        Family::new("firstlight_matrix_value", "A matrix in the unit that its label names, as reported.");
+    let mut others = Family::new("firstlight_matrix_value", "A matrix in the unit that its label names, as reported.");
     for test in &report.tests {
         for matrix in &test.matrices {
             for (row, column, value) in cells(matrix) {
-                let place = [
-                    ("test", test.id.as_str()),
-                    ("matrix", &matrix.name),
-                    ("row", &row),
-                    ("column", &column),
-                ];
+                let place = [("test", test.id.as_str()), ("matrix", &matrix.name), ("row", &row), ("column", &column)];
                 match matrix.unit.as_str() {
                     "GB/s" => rates.add(&place, value * 1e9),
                     "s" => times.add(&place, value),
@@ -146,10 +136,8 @@ fn cells(matrix: &Matrix) -> impl Iterator<Item = (String, String, f64)> {
 }
 
 fn effects(report: &Report) -> Family {
-    let mut family = Family::new(
-        "firstlight_effect_ratio",
-        "Effect of switching something on, as a ratio: 1 is no change.",
-    );
+    let mut family =
+        Family::new("firstlight_effect_ratio", "Effect of switching something on, as a ratio: 1 is no change.");
     for (name, ratio) in &report.effects {
         if let Some(ratio) = ratio {
             family.add(&[("effect", name)], *ratio);

@@ -49,13 +49,8 @@ fn matrices_can_be_left_out_and_nothing_else_goes_with_them() {
     let mut entry = test("p2p-bandwidth", Outcome::Pass, "fine", vec![]);
     let labels = vec!["0".to_owned()];
     let values = vec![vec![Some(20.6)]];
-    entry.matrices = vec![Matrix {
-        name: "ce.write".into(),
-        unit: "GB/s".into(),
-        rows: labels.clone(),
-        columns: labels,
-        values,
-    }];
+    entry.matrices =
+        vec![Matrix { name: "ce.write".into(), unit: "GB/s".into(), rows: labels.clone(), columns: labels, values }];
     let report = report(vec![entry]);
     let lines = |with| families(&report, with).lines().map(str::to_owned).collect::<Vec<_>>();
     let (all, without) = (lines(true), lines(false));
@@ -68,10 +63,7 @@ fn the_verdict_and_each_outcome_are_sets_of_states() {
     let tests = vec![test("acs", Outcome::Pass, "", vec![]), test("bar1", Outcome::Warn, "", vec![])];
     let text = families(&report(tests), true);
     let verdicts = ["PASS\"} 0", "DEGRADED\"} 1", "FAIL\"} 0", "ERROR\"} 0"];
-    assert_eq!(
-        lines(&text, "firstlight_verdict"),
-        verdicts.map(|v| format!("firstlight_verdict{{verdict=\"{v}"))
-    );
+    assert_eq!(lines(&text, "firstlight_verdict"), verdicts.map(|v| format!("firstlight_verdict{{verdict=\"{v}")));
     let outcomes = lines(&text, "firstlight_test_outcome");
     assert_eq!(outcomes.len(), 10);
     let is: Vec<_> = outcomes.iter().filter(|l| l.ends_with(" 1")).collect();
@@ -126,8 +118,7 @@ fn every_figure_of_a_matrix_and_every_time_is_a_series() {
         let figure = |n: u32| f64::from(n) + 0.5 + f64::from(u32::try_from(number).unwrap()) * 100.0;
         let mut entry = test(&format!("test-{number}"), Outcome::Pass, "", vec![]);
         entry.seconds = figure(50);
-        entry.matrices =
-            vec![matrix("m", unit, &[&[Some(figure(1)), None], &[Some(figure(2)), Some(figure(3))]])];
+        entry.matrices = vec![matrix("m", unit, &[&[Some(figure(1)), None], &[Some(figure(2)), Some(figure(3))]])];
         written.extend([1, 2, 3].map(|n| format!("{:.9e}", figure(n) * factor)));
         written.insert(format!("{:.9e}", figure(50)));
         tests.push(entry);
@@ -148,10 +139,7 @@ fn findings_are_counted_by_severity_and_code() {
     ];
     let text = families(&report(tests), true);
     let expected = ["info\",code=\"CPUS-LOST\"} 1", "fail\",code=\"CPUS-LOST\"} 3"];
-    assert_eq!(
-        lines(&text, "firstlight_findings"),
-        expected.map(|l| format!("firstlight_findings{{severity=\"{l}"))
-    );
+    assert_eq!(lines(&text, "firstlight_findings"), expected.map(|l| format!("firstlight_findings{{severity=\"{l}")));
 }
 
 #[test]
@@ -161,8 +149,7 @@ fn values_missing_in_the_report_are_absent() {
     bare.boot.clear();
     bare.effects.insert("p2p_speedup_8".into(), None);
     let metrics = families(&bare, true);
-    let expected =
-        ["firstlight_duration_seconds", "firstlight_info", "firstlight_scope", "firstlight_verdict"];
+    let expected = ["firstlight_duration_seconds", "firstlight_info", "firstlight_scope", "firstlight_verdict"];
     assert_eq!(keeps_the_format(&metrics).into_iter().collect::<Vec<_>>(), expected);
     assert!(metrics.contains("firstlight_verdict{verdict=\"ERROR\"} 1"), "{metrics}");
     bare.effects.insert("p2p_speedup_1M".into(), Some(1.43));

@@ -71,8 +71,7 @@ mod tests {
         assert!(code.len() <= 37 && code.iter().all(|row| row.len() == code.len()), "{}", code.len());
         assert!(code.iter().take(2).flatten().all(|light| *light));
         // A corner: seven dark modules, below them a ring with five light ones in it.
-        let row =
-            |y: usize| code[y][2..9].iter().map(|light| if *light { '.' } else { '#' }).collect::<String>();
+        let row = |y: usize| code[y][2..9].iter().map(|light| if *light { '.' } else { '#' }).collect::<String>();
         assert_eq!((row(2), row(3), row(4)), ("#######".into(), "#.....#".into(), "#.###.#".into()));
         assert_eq!(super::code(&"x".repeat(4000)), None);
     }

@@ -1,13 +1,13 @@
 //! A full screen for a person in front of the machine: the results of tests and pairs of GPUs fill in during the run, then
 //! come the verdict in large letters, the first thing to do, and a menu. Pure: turns a state into cells.
 
-mod ended;
 mod letters;
-mod live;
+mod progress;
+mod result;
 
-pub use ended::{Ended, Item, Page};
 pub use letters::code;
-pub use live::{Live, Now};
+pub use progress::{ProgressScreen, RunningTest};
+pub use result::{MenuItem, Page, ResultScreen};
 
 use crate::outcome::{Outcome, Verdict};
 use ratatui_core::layout::Rect;
@@ -52,7 +52,7 @@ fn wrapped<'a>(lines: Vec<Line<'a>>) -> Paragraph<'a> {
 }
 
 /// Rows that a text needs in this width, as [`wrapped`] breaks it.
-fn height(text: &str, width: u16) -> u16 {
+fn wrapped_height(text: &str, width: u16) -> u16 {
     let width = usize::from(width.max(1));
     let mut rows = 1_u16;
     let mut at = 0;
@@ -69,7 +69,7 @@ fn height(text: &str, width: u16) -> u16 {
 }
 
 /// Text from the machine, which may contain anything, without its control characters.
-fn plain(text: &str) -> String {
+fn replace_controls(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
@@ -104,14 +104,14 @@ mod tests {
         (0..rows).filter(|y| (0..columns).any(|x| cells[(x, *y)].bg == color)).count()
     }
 
-    fn running() -> Live {
-        let mut live = Live::new(["iommu", "acs", "p2p-integrity", "p2p-bandwidth", "nccl"].into_iter());
+    fn running() -> ProgressScreen {
+        let mut live = ProgressScreen::new(["iommu", "acs", "p2p-integrity", "p2p-bandwidth", "nccl"].into_iter());
         let mut machine = report(vec![]);
         machine.gpus = (1..=4).map(|n| crate::render::fixture::gpu(&format!("0000:0{n}:00.0"))).collect();
         live.machine(&machine);
         live.ended(&test("iommu", Outcome::Pass, "off", vec![]));
         live.pair(crate::schedule::Pair::of(0, 1));
-        live.now = Some(Now {
+        live.now = Some(RunningTest {
             id: "p2p-integrity".into(),
             spent_s: 12,
             deadline_s: 60,
@@ -142,8 +142,7 @@ mod tests {
     #[test]
     fn a_screen_of_any_size_is_drawn() {
         let finding = Code::LinkNarrow.finding(Severity::Fail, "0000:01:00.0", "x4 of x16");
-        let ended =
-            Ended::of_report(&report(vec![test("link", Outcome::Fail, "narrow", vec![finding])]), None);
+        let ended = ResultScreen::of_report(&report(vec![test("link", Outcome::Fail, "narrow", vec![finding])]), None);
         for (columns, rows) in [(1, 1), (3, 2), (20, 5), (80, 25), (132, 43), (240, 67)] {
             assert_eq!(shown(&running(), columns, rows).len(), usize::from(rows));
             for page in [Page::Verdict, Page::Report(0), Page::Report(9999), Page::Code] {
@@ -158,8 +157,8 @@ mod tests {
     fn the_verdict_is_large_and_the_cause_and_the_remedy_are_beside_it() {
         let finding = Code::LinkNarrow.finding(Severity::Fail, "0000:01:00.0", "x4 of x16");
         let mut ended =
-            Ended::of_report(&report(vec![test("link", Outcome::Fail, "narrow", vec![finding])]), None);
-        ended.menu = vec![Item { key: 'b', name: "reboot" }, Item { key: 'r', name: "report" }];
+            ResultScreen::of_report(&report(vec![test("link", Outcome::Fail, "narrow", vec![finding])]), None);
+        ended.menu = vec![MenuItem { key: 'b', name: "reboot" }, MenuItem { key: 'r', name: "report" }];
         let rows = shown(&ended, 80, 25);
         assert_eq!(painted(&ended, 80, 25, Color::Red), 7, "the rows of FAIL");
         assert!(rows.iter().any(|row| row.trim_start().starts_with("First: ")), "{rows:#?}");
@@ -172,7 +171,7 @@ mod tests {
     #[test]
     fn a_worse_verdict_of_process_1_takes_the_place_of_the_reports() {
         let good = report(vec![test("iommu", Outcome::Pass, "off", vec![])]);
-        let ended = Ended::of_report(&good, Some((Verdict::Error, "driver: it was not loaded\x07")));
+        let ended = ResultScreen::of_report(&good, Some((Verdict::Error, "driver: it was not loaded\x07")));
         let rows = shown(&ended, 80, 25);
         assert!(rows.iter().any(|row| row.contains("ERROR  driver: it was not loaded?")), "{rows:#?}");
         assert!(!rows.iter().any(|row| row.contains("First: ")), "{rows:#?}");
@@ -180,11 +179,12 @@ mod tests {
 
     #[test]
     fn a_height_is_what_the_words_need() {
-        for (text, width, rows) in
-            [("", 10, 1), ("one", 10, 1), ("one two three", 7, 2), ("one two three", 3, 4)]
-        {
-            assert!(height(text, width) >= rows || text.len() > 12, "{text}");
+        for (text, width, rows) in [("", 10, 1), ("one", 10, 1), ("one two three", 7, 2), ("one two three", 3, 4)] {
+            assert!(wrapped_height(text, width) >= rows || text.len() > 12, "{text}");
         }
-        assert_eq!((height("aa bb cc", 5), height("aa bb cc", 8), height("aa bb cc", 2)), (2, 1, 3));
+        assert_eq!(
+            (wrapped_height("aa bb cc", 5), wrapped_height("aa bb cc", 8), wrapped_height("aa bb cc", 2)),
+            (2, 1, 3)
+        );
     }
 }

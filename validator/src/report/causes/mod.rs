@@ -14,7 +14,7 @@ use crate::outcome::finding::{Code, Finding, Severity};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use subject::{Gpus, Pairs};
+use subject::{SubjectGpus, SubjectPairs};
 
 /// One cause with everything that it explains.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -62,19 +62,19 @@ pub struct NotCause {
     pub what: String,
 }
 
-/// A finding with its place.
-struct Found<'a> {
+/// A finding, its test, and its rank among the causes.
+struct PlacedFinding<'a> {
     test: &'a TestEntry,
     finding: &'a Finding,
     code: Option<Code>,
     /// Its rank in the order of repair; a code without a place comes last.
     rank: usize,
-    gpus: Gpus,
+    gpus: SubjectGpus,
 }
 
-/// Every kind of finding as a cause without symptoms, for tests that are not about one machine.
+/// Each kind of finding as a cause without symptoms, for tests that are not about a single machine.
 #[must_use]
-pub fn unfolded(tests: &[TestEntry]) -> Vec<Cause> {
+pub fn ungrouped_causes(tests: &[TestEntry]) -> Vec<Cause> {
     let mut causes: Vec<Cause> = Vec::new();
     for (test, f) in tests.iter().flat_map(|test| test.findings.iter().map(move |f| (test, f))) {
         let known = causes.iter_mut().find(|c| c.code == f.code && c.remedy == f.remedy);
@@ -105,14 +105,13 @@ pub fn unfolded(tests: &[TestEntry]) -> Vec<Cause> {
 
 /// The causes in a report; the first one must be repaired first.
 pub(super) fn causes(report: &Report) -> Vec<Cause> {
-    let all = found(report);
+    let all = placed_findings(report);
     // By rank, so that a finding that explains another one already has its own root.
     let mut order: Vec<usize> = (0..all.len()).collect();
     order.sort_by_key(|n| all.get(*n).map_or(usize::MAX, |f| f.rank));
     let mut roots: Vec<usize> = (0..all.len()).collect();
     for (at, n) in order.iter().enumerate() {
-        let explains =
-            |m: &&usize| matches!((all.get(**m), all.get(*n)), (Some(a), Some(b)) if a.explains(b));
+        let explains = |m: &&usize| matches!((all.get(**m), all.get(*n)), (Some(a), Some(b)) if a.explains(b));
         let by = order.iter().take(at).find(explains).and_then(|m| roots.get(*m).copied());
         if let (Some(by), Some(root)) = (by, roots.get_mut(*n)) {
             *root = by;
@@ -132,26 +131,26 @@ pub(super) fn causes(report: &Report) -> Vec<Cause> {
 }
 
 /// All findings that are worse than information.
-fn found<'a>(report: &'a Report) -> Vec<Found<'a>> {
+fn placed_findings<'a>(report: &'a Report) -> Vec<PlacedFinding<'a>> {
     let all = report.tests.iter().flat_map(|test| test.findings.iter().map(move |finding| (test, finding)));
     let bad = all.filter(|(_, finding)| finding.severity > Severity::Info);
     let placed = |(test, finding): (&'a TestEntry, &'a Finding)| {
-        let (rank, place) = cause::place_of(&finding.code).unzip();
-        Found {
+        let (rank, place) = cause::entry_of(&finding.code).unzip();
+        PlacedFinding {
             test,
             finding,
             code: place.map(|place| place.code),
             rank: rank.unwrap_or(usize::MAX),
-            gpus: Gpus::of(&finding.subject, report),
+            gpus: SubjectGpus::of(&finding.subject, report),
         }
     };
     bad.map(placed).collect()
 }
 
-impl Found<'_> {
+impl PlacedFinding<'_> {
     fn explains(&self, other: &Self) -> bool {
         let (Some(cause), Some(symptom)) = (self.code, other.code) else { return false };
-        cause::explains(cause, symptom) && self.gpus.meets(&other.gpus)
+        cause::explains(cause, symptom) && self.gpus.overlaps(&other.gpus)
     }
 
     /// Whether both have the same code and the same remedy.
@@ -162,8 +161,8 @@ impl Found<'_> {
 
 /// A cause and all findings under it.
 struct Group<'a> {
-    head: &'a Found<'a>,
-    members: Vec<&'a Found<'a>>,
+    head: &'a PlacedFinding<'a>,
+    members: Vec<&'a PlacedFinding<'a>>,
 }
 
 impl Group<'_> {
@@ -178,41 +177,40 @@ impl Group<'_> {
 
     fn cause(&self, report: &Report) -> Cause {
         let Finding { code, cause, remedy, .. } = self.head.finding;
-        let (own, others): (Vec<_>, Vec<_>) =
-            self.members.iter().copied().partition(|f| f.is_like(self.head));
-        let place = cause::place_of(code).map(|(_, place)| place);
-        let says = place.map_or(self.head.finding.message.as_str(), |place| cause::says(place, cause));
+        let (own, others): (Vec<_>, Vec<_>) = self.members.iter().copied().partition(|f| f.is_like(self.head));
+        let place = cause::entry_of(code).map(|(_, place)| place);
+        let says = place.map_or(self.head.finding.message.as_str(), |place| cause::describe(place, cause));
         let mut symptoms: Vec<Symptom> = Vec::new();
-        let keys = |f: &Found<'_>| (f.finding.code.clone(), f.test.id.clone());
+        let keys = |f: &PlacedFinding<'_>| (f.finding.code.clone(), f.test.id.clone());
         let mut seen = BTreeSet::new();
         for key in others.iter().map(|f| keys(f)).filter(|key| seen.insert(key.clone())) {
             let about = others.iter().filter(|f| keys(f) == key).map(|f| f.finding.subject.as_str());
-            symptoms.push(Symptom { subject: listed(about), code: key.0, test: key.1 });
+            symptoms.push(Symptom { subject: join_unique(about), code: key.0, test: key.1 });
         }
-        let pairs: Pairs = self.members.iter().map(|f| Pairs::of(f.finding, report)).collect();
+        let pairs: SubjectPairs = self.members.iter().map(|f| SubjectPairs::of(f.finding, report)).collect();
         Cause {
             code: code.clone(),
             severity: self.severity(),
             says: says.to_owned(),
             test: self.head.test.id.clone(),
-            subject: listed(own.iter().map(|f| f.finding.subject.as_str())),
+            subject: join_unique(own.iter().map(|f| f.finding.subject.as_str())),
             cause: cause.clone(),
             remedy: remedy.clone(),
             pairs: pairs.count(),
             symptoms,
-            ruled_out: self.head.code.map(|code| not_causes(report, code)).unwrap_or_default(),
+            ruled_out: self.head.code.map(|code| ruled_out_causes(report, code)).unwrap_or_default(),
         }
     }
 }
 
 /// Each subject once, in the order of first appearance.
-fn listed<'a>(subjects: impl Iterator<Item = &'a str>) -> String {
+fn join_unique<'a>(subjects: impl Iterator<Item = &'a str>) -> String {
     let mut seen = BTreeSet::new();
     subjects.filter(|subject| seen.insert(*subject)).collect::<Vec<_>>().join(", ")
 }
 
 /// Possible direct causes of `code` that a passed test rules out.
-fn not_causes(report: &Report, code: Code) -> Vec<NotCause> {
+fn ruled_out_causes(report: &Report, code: Code) -> Vec<NotCause> {
     let passed = |id: &str| report.tests.iter().any(|test| test.id == id && test.outcome == Outcome::Pass);
     let could = |codes: &[Code]| cause::explained_by(code).any(|by| codes.contains(&by));
     let out = RULED_OUT.iter().filter(|out| could(out.codes) && passed(out.test));

@@ -9,25 +9,25 @@ use std::collections::BTreeSet;
 
 /// The GPUs of a subject, by number; `None` is all of them, or the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Gpus(Option<BTreeSet<GpuId>>);
+pub(super) struct SubjectGpus(Option<BTreeSet<GpuId>>);
 
-impl Gpus {
+impl SubjectGpus {
     /// `GPU 1`, `GPU 0 -> 1`, the address of a GPU or of a port above it; anything else is about all GPUs.
     pub(super) fn of(subject: &str, report: &Report) -> Self {
         // A list that was cut names only some of the pairs.
         if subject.contains(", ..") {
             return Self(None);
         }
-        let pairs = pairs(subject).into_iter().flat_map(|pair| [pair.from, pair.to]);
-        let mut gpus: BTreeSet<_> = numbers(subject).into_iter().chain(pairs).collect();
+        let pairs = parse_pairs(subject).into_iter().flat_map(|pair| [pair.from, pair.to]);
+        let mut gpus: BTreeSet<_> = gpu_numbers(subject).into_iter().chain(pairs).collect();
         for word in subject.split([' ', ',']) {
-            gpus.extend(below(word, report));
+            gpus.extend(gpus_below(word, report));
         }
         Self((!gpus.is_empty()).then_some(gpus))
     }
 
     /// Whether both are about a GPU in common.
-    pub(super) fn meets(&self, other: &Self) -> bool {
+    pub(super) fn overlaps(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Some(one), Some(other)) => !one.is_disjoint(other),
             _ => true,
@@ -36,7 +36,7 @@ impl Gpus {
 }
 
 /// The GPUs at an address, with or without its function, or below the port there.
-fn below(word: &str, report: &Report) -> Vec<GpuId> {
+fn gpus_below(word: &str, report: &Report) -> Vec<GpuId> {
     let address = |text: &str| text.parse::<Bdf>().ok();
     let Some(at) = address(word).or_else(|| address(&format!("{word}.0"))) else { return Vec::new() };
     let parent = |bdf: Bdf| report.fabric.as_ref()?.devices.iter().find(|d| d.bdf == bdf)?.parent;
@@ -47,19 +47,19 @@ fn below(word: &str, report: &Report) -> Vec<GpuId> {
 }
 
 /// The number that `text` starts with, and what follows it.
-fn number(text: &str) -> Option<(usize, &str)> {
+fn leading_number(text: &str) -> Option<(usize, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     Some((text.get(..end)?.parse().ok()?, text.get(end..)?))
 }
 
-fn numbers(text: &str) -> Vec<GpuId> {
-    text.split("GPU ").skip(1).filter_map(|rest| number(rest).map(|(n, _)| GpuId::new(n))).collect()
+fn gpu_numbers(text: &str) -> Vec<GpuId> {
+    text.split("GPU ").skip(1).filter_map(|rest| leading_number(rest).map(|(n, _)| GpuId::new(n))).collect()
 }
 
-fn pairs(text: &str) -> Vec<Pair> {
+fn parse_pairs(text: &str) -> Vec<Pair> {
     let pair = |rest: &str| {
-        let (from, rest) = number(rest)?;
-        let (to, _) = number(rest.strip_prefix(" -> ")?)?;
+        let (from, rest) = leading_number(rest)?;
+        let (to, _) = leading_number(rest.strip_prefix(" -> ")?)?;
         Some(Pair::of(from, to))
     };
     text.split("GPU ").skip(1).filter_map(pair).collect()
@@ -68,43 +68,43 @@ fn pairs(text: &str) -> Vec<Pair> {
 /// The ordered pairs of GPUs that a finding is about, by their numbers; empty if it names none.
 #[must_use]
 pub fn pairs_of(finding: &Finding, report: &Report) -> BTreeSet<Pair> {
-    Pairs::of(finding, report).named
+    SubjectPairs::of(finding, report).named
 }
 
 /// The GPUs that a subject names, by number; empty if it is about all of them, or about none.
 #[must_use]
 pub fn gpus_of(subject: &str, report: &Report) -> BTreeSet<GpuId> {
-    Gpus::of(subject, report).0.unwrap_or_default()
+    SubjectGpus::of(subject, report).0.unwrap_or_default()
 }
 
 /// Ordered pairs of GPUs, and the minimum number of pairs if not all are named.
 #[derive(Debug, Default)]
-pub(super) struct Pairs {
+pub(super) struct SubjectPairs {
     named: BTreeSet<Pair>,
     at_least: usize,
 }
 
-impl Pairs {
+impl SubjectPairs {
     /// The pairs that the subject names, and the further pairs that the finding represents, which its evidence names. If
     /// only GPUs are named, as in `GPU 1`, all pairs of these GPUs.
     pub(super) fn of(finding: &Finding, report: &Report) -> Self {
         // The second wording is that of reports before November 2026.
-        let represents_more =
-            [" more of this kind", " more like it"].iter().any(|end| finding.message.ends_with(end));
+        let represents_more = [" more of this kind", " more like it"].iter().any(|end| finding.message.ends_with(end));
         let lines = finding.evidence.iter().filter(|line| represents_more && line.starts_with("GPU "));
-        let first = |line: &String| line.split(':').next().map(pairs).unwrap_or_default();
-        let mut named: BTreeSet<_> =
-            pairs(&finding.subject).into_iter().chain(lines.flat_map(first)).collect();
+        let first = |line: &String| line.split(':').next().map(parse_pairs).unwrap_or_default();
+        let mut named: BTreeSet<_> = parse_pairs(&finding.subject).into_iter().chain(lines.flat_map(first)).collect();
         let gpus = report.gpus.len();
         if named.is_empty()
-            && let Gpus(Some(some)) = Gpus::of(&finding.subject, report)
+            && let SubjectGpus(Some(some)) = SubjectGpus::of(&finding.subject, report)
         {
             let others = |gpu: GpuId| GpuId::all(gpus).filter(move |other| *other != gpu);
-            named.extend(some.iter().flat_map(|gpu| {
-                others(*gpu).map(|other| Pair::new(*gpu, other)).flat_map(|pair| [pair, pair.back()])
-            }));
+            named.extend(
+                some.iter().flat_map(|gpu| {
+                    others(*gpu).map(|other| Pair::new(*gpu, other)).flat_map(|pair| [pair, pair.back()])
+                }),
+            );
         }
-        let at_least = number(&finding.subject).filter(|(_, rest)| rest.starts_with(" pairs ("));
+        let at_least = leading_number(&finding.subject).filter(|(_, rest)| rest.starts_with(" pairs ("));
         Self { named, at_least: at_least.map_or(0, |(n, _)| n) }
     }
 
@@ -114,7 +114,7 @@ impl Pairs {
     }
 }
 
-impl FromIterator<Self> for Pairs {
+impl FromIterator<Self> for SubjectPairs {
     fn from_iter<T: IntoIterator<Item = Self>>(all: T) -> Self {
         let join = |mut sum: Self, one: Self| {
             sum.named.extend(one.named);

@@ -24,9 +24,8 @@ fn report(found: &[(&str, Code, Severity, &str)]) -> Report {
     ids.dedup();
     for (n, id) in ids.iter().enumerate().filter(|(n, id)| !ids[..*n].contains(id)) {
         let of = found.iter().filter(|(test, ..)| test == id);
-        let findings: Vec<_> = of
-            .map(|(_, code, severity, about)| code.finding(*severity, about, format!("seen {n}")))
-            .collect();
+        let findings: Vec<_> =
+            of.map(|(_, code, severity, about)| code.finding(*severity, about, format!("seen {n}"))).collect();
         let said = crate::outcome::Judgement::of("", findings);
         let entry = json!({ "id": id, "title": "", "proves": "", "level": "quick", "outcome": said.outcome(), "seconds": 0.0,
             "summary": "", "findings": said.findings, "matrices": [], "tables": [], "log_tail": [] });
@@ -110,12 +109,7 @@ fn what_fails_comes_before_what_warns_and_harmless_findings_are_no_cause() {
 fn a_failed_test_rules_nothing_out() {
     let found = report(&[
         ("iommu", Code::IommuTranslating, Fail, "machine"),
-        (
-            "p2p-integrity",
-            Code::P2pWrongData,
-            Fail,
-            "12 pairs (GPU 0 -> 1, GPU 0 -> 2, GPU 0 -> 3, GPU 1 -> 0, ..)",
-        ),
+        ("p2p-integrity", Code::P2pWrongData, Fail, "12 pairs (GPU 0 -> 1, GPU 0 -> 2, GPU 0 -> 3, GPU 1 -> 0, ..)"),
         ("nccl", Code::NcclWrongData, Fail, "all_reduce"),
     ]);
     assert_eq!(codes(&found), ["IOMMU-TRANSLATING"]);
@@ -155,13 +149,8 @@ fn measured_speeds_are_in_the_answer() {
     let mut good = report(&[]);
     let labels = || vec!["0".to_owned(), "1".to_owned()];
     let values = vec![vec![Some(900.0), Some(20.64)], vec![Some(25.96), None]];
-    let speeds = Matrix {
-        name: "sample.uni.on".to_owned(),
-        unit: "GB/s".to_owned(),
-        rows: labels(),
-        columns: labels(),
-        values,
-    };
+    let speeds =
+        Matrix { name: "sample.uni.on".to_owned(), unit: "GB/s".to_owned(), rows: labels(), columns: labels(), values };
     good.tests[2].matrices.push(speeds);
     good.explain();
     assert_eq!(good.answer, "P2P: YES, 12 of 12 pairs, 20.6 to 26.0 GB/s");
@@ -190,13 +179,8 @@ fn pairs_without_access_are_not_counted() {
     let mut some = report(&[]);
     let labels = || ["0", "1"].map(str::to_owned).to_vec();
     let values = vec![vec![Some(1.0), Some(1.0)], vec![Some(1.0), Some(1.0)]];
-    let access = Matrix {
-        name: "p2p.connectivity".to_owned(),
-        unit: "1".to_owned(),
-        rows: labels(),
-        columns: labels(),
-        values,
-    };
+    let access =
+        Matrix { name: "p2p.connectivity".to_owned(), unit: "1".to_owned(), rows: labels(), columns: labels(), values };
     some.tests[2].matrices.push(access);
     some.explain();
     assert_eq!(some.answer, "P2P: PARTLY, 2 of 12 pairs");

@@ -6,14 +6,14 @@ use crate::machine::pcie::model::Fabric;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::machine::unreadable;
-use crate::suite::{Group, Machine, READING, Test};
+use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
 
 pub(in crate::suite) const TEST: Test = Test {
     id: "drivers",
     title: "Kernel drivers",
     proves: "no driver other than NVIDIA's is bound to a GPU or loaded for it, and NVIDIA's has the expected version",
     level: Level::Quick,
-    deadline: READING,
+    deadline: FILE_DEADLINE,
     mandatory: true,
     group: Group::Host,
     run,
@@ -21,10 +21,8 @@ pub(in crate::suite) const TEST: Test = Test {
 
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let fabric = machine.fabric()?;
-    let loaded =
-        modules::loaded(&machine.root, modules::FOREIGN).map_err(|e| unreadable("sys/module", &e))?;
-    let version =
-        modules::nvidia_version(&machine.root).map_err(|e| unreadable("sys/module/nvidia/version", &e))?;
+    let loaded = modules::loaded(&machine.root, modules::FOREIGN).map_err(|e| unreadable("sys/module", &e))?;
+    let version = modules::nvidia_version(&machine.root).map_err(|e| unreadable("sys/module/nvidia/version", &e))?;
     Ok(judge(fabric, &loaded, version.as_deref(), machine.config.expect.driver.as_deref()))
 }
 
@@ -59,16 +57,10 @@ fn judge(fabric: &Fabric, loaded: &[&str], version: Option<&str>, expected: Opti
 fn mismatch(version: Option<&str>, expected: &str) -> Option<Finding> {
     let (code, severity, message) = match version {
         Some(version) if version == expected => return None,
-        Some(version) => (
-            Code::DriverMismatch,
-            Severity::Fail,
-            format!("the NVIDIA driver is {version}, expected {expected}"),
-        ),
-        None => (
-            Code::ExpectUnchecked,
-            Severity::Error,
-            format!("no NVIDIA driver is loaded, expected {expected}"),
-        ),
+        Some(version) => {
+            (Code::DriverMismatch, Severity::Fail, format!("the NVIDIA driver is {version}, expected {expected}"))
+        }
+        None => (Code::ExpectUnchecked, Severity::Error, format!("no NVIDIA driver is loaded, expected {expected}")),
     };
     Some(code.finding(severity, "nvidia", message).values(version, expected, None))
 }

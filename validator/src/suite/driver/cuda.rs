@@ -2,7 +2,7 @@
 //! their names: they distort measurements.
 
 use crate::config::Level;
-use crate::gpu::{Gpu, GpuError, Look, Process, Standing};
+use crate::gpu::{Gpu, GpuError, GpuSnapshot, GpuStatus, Process};
 use crate::machine::pcie::model::{Bdf, Fabric};
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
@@ -26,7 +26,7 @@ pub(in crate::suite) const TEST: Test = Test {
 };
 
 /// One GPU as CUDA and NVML see it.
-struct Seen {
+struct CudaGpu {
     ordinal: usize,
     bdf: Bdf,
     name: String,
@@ -38,54 +38,50 @@ struct Seen {
     busy: Option<u32>,
 }
 
-fn standing(before: &Look, gpu: Bdf) -> Option<&Standing> {
+fn status(before: &GpuSnapshot, gpu: Bdf) -> Option<&GpuStatus> {
     before.known().iter().find(|g| g.gpu == gpu)
 }
 
 /// The processes that used a GPU before the tests.
-fn users(before: &Look, gpu: Bdf) -> Result<Vec<Process>, String> {
+fn users(before: &GpuSnapshot, gpu: Bdf) -> Result<Vec<Process>, String> {
     before.gpus.as_ref().map_err(Clone::clone)?;
-    let standing = standing(before, gpu).ok_or("NVML was not asked about it")?;
-    standing.users.as_ref().map_err(Clone::clone)?;
-    Ok(standing.others().cloned().collect())
+    let status = status(before, gpu).ok_or("NVML was not asked about it")?;
+    status.users.as_ref().map_err(Clone::clone)?;
+    Ok(status.others().cloned().collect())
 }
 
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     if let Some(none) = machine.no_gpus(false)? {
         return Ok(none);
     }
-    let before = machine.before();
+    let before = machine.snapshot_before();
     let clique = machine.clique()?;
-    let look = |gpu: &Gpu| -> Result<Seen, GpuError> {
+    let look = |gpu: &Gpu| -> Result<CudaGpu, GpuError> {
         let (free, total_bytes) = gpu.memory()?;
         let used_bytes = total_bytes.saturating_sub(free);
-        Ok(Seen {
+        Ok(CudaGpu {
             ordinal: gpu.ordinal,
             bdf: gpu.bdf,
             name: gpu.name.clone(),
             used_bytes,
             total_bytes,
             users: users(before, gpu.bdf),
-            busy: standing(before, gpu.bdf).filter(|g| g.is_busy()).and_then(|g| g.busy_percent),
+            busy: status(before, gpu.bdf).filter(|g| g.is_busy()).and_then(|g| g.busy_percent),
         })
     };
     let seen = clique.gpus.iter().map(look).collect::<Result<Vec<_>, _>>();
-    let seen = seen.map_err(|e| crate::suite::shared::gpu_fault::during("machine", &e))?;
-    let kind =
-        clique.gpus.first().map(|g| format!("compute capability {}.{}", g.capability.0, g.capability.1));
+    let seen = seen.map_err(|e| crate::suite::shared::gpu_fault::fault_finding("machine", &e))?;
+    let kind = clique.gpus.first().map(|g| format!("compute capability {}.{}", g.capability.0, g.capability.1));
     let about = format!("CUDA {}, {}", clique.cuda, kind.unwrap_or_default());
     Ok(judge(machine.fabric()?, &seen, &about))
 }
 
-fn judge(fabric: &Fabric, seen: &[Seen], about: &str) -> Judgement {
-    let held = fabric
-        .devices
-        .iter()
-        .filter(|d| fabric.gpus.contains(&d.bdf) && d.driver.as_deref() == Some("nvidia"));
+fn judge(fabric: &Fabric, seen: &[CudaGpu], about: &str) -> Judgement {
+    let held = fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf) && d.driver.as_deref() == Some("nvidia"));
     let held: Vec<Bdf> = held.map(|d| d.bdf).collect();
     let mut findings = Vec::new();
     findings.extend(held.iter().filter(|bdf| seen.iter().all(|s| s.bdf != **bdf)).map(missing));
-    findings.extend(seen.iter().filter(|s| !held.contains(&s.bdf)).map(stranger));
+    findings.extend(seen.iter().filter(|s| !held.contains(&s.bdf)).map(unbound));
     findings.extend(seen.iter().filter_map(in_use));
     let summary = findings.iter().max_by_key(|f| f.severity).map_or_else(
         || {
@@ -98,7 +94,7 @@ fn judge(fabric: &Fabric, seen: &[Seen], about: &str) -> Judgement {
 }
 
 /// `8 x NVIDIA H200`; models that differ are all named.
-fn models(seen: &[Seen]) -> String {
+fn models(seen: &[CudaGpu]) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for seen in seen {
         *counts.entry(&seen.name).or_default() += 1;
@@ -111,13 +107,12 @@ fn missing(bdf: &Bdf) -> Finding {
     Code::GpuCountCuda.finding(Severity::Fail, bdf, message)
 }
 
-fn stranger(seen: &Seen) -> Finding {
-    let message =
-        format!("CUDA sees a GPU at {}, where the bus shows none that is bound to the driver", seen.bdf);
+fn unbound(seen: &CudaGpu) -> Finding {
+    let message = format!("CUDA sees a GPU at {}, where the bus shows none that is bound to the driver", seen.bdf);
     Code::GpuCountCuda.finding(Severity::Error, &seen.bdf, message)
 }
 
-fn in_use(seen: &Seen) -> Option<Finding> {
+fn in_use(seen: &CudaGpu) -> Option<Finding> {
     let name = format!("GPU {}", seen.ordinal);
     let users = match &seen.users {
         Ok(users) => users,
@@ -131,18 +126,18 @@ fn in_use(seen: &Seen) -> Option<Finding> {
     }
     let busy = seen.busy.map_or(String::new(), |percent| format!("{percent} % busy, "));
     let taken = format!("{busy}{:.1} of {:.1} GiB taken", gib(seen.used_bytes), gib(seen.total_bytes));
-    let who = if users.is_empty() { "processes that NVML does not name".to_owned() } else { names(users) };
-    let finding =
-        Code::GpuInUse.finding(Severity::Warn, &name, format!("{name} is in use: {taken} by {who}"));
-    Some(finding.values(seen.used_bytes, OWN_BYTES, Some("bytes")).seen_all(users.iter().map(line).collect()))
+    let who = if users.is_empty() { "processes that NVML does not name".to_owned() } else { process_names(users) };
+    let finding = Code::GpuInUse.finding(Severity::Warn, &name, format!("{name} is in use: {taken} by {who}"));
+    let finding = finding.values(seen.used_bytes, OWN_BYTES, Some("bytes"));
+    Some(finding.seen_all(users.iter().map(process_line).collect()))
 }
 
-fn names(users: &[Process]) -> String {
+fn process_names(users: &[Process]) -> String {
     let name = |p: &Process| if p.name.is_empty() { format!("process {}", p.pid) } else { p.name.clone() };
     users.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
-fn line(process: &Process) -> String {
+fn process_line(process: &Process) -> String {
     let bytes = process.bytes.map_or("unknown".to_owned(), |b| b.to_string());
     format!("process {} {}: {bytes} bytes", process.pid, process.name)
 }
@@ -153,12 +148,12 @@ mod tests {
     use crate::outcome::Outcome;
     use crate::suite::shared::fixture;
 
-    fn machine() -> (Fabric, Vec<Seen>) {
+    fn machine() -> (Fabric, Vec<CudaGpu>) {
         let mut fabric = fixture::machine(2);
         for gpu in fabric.gpus.clone() {
             fixture::device(&mut fabric, gpu).driver = Some("nvidia".into());
         }
-        let seen = fabric.gpus.iter().enumerate().map(|(ordinal, bdf)| Seen {
+        let seen = fabric.gpus.iter().enumerate().map(|(ordinal, bdf)| CudaGpu {
             ordinal,
             bdf: *bdf,
             name: "NVIDIA A".into(),
@@ -171,7 +166,7 @@ mod tests {
         (fabric, seen)
     }
 
-    fn said(fabric: &Fabric, seen: &[Seen]) -> Judgement {
+    fn said(fabric: &Fabric, seen: &[CudaGpu]) -> Judgement {
         judge(fabric, seen, "CUDA 12.5, compute capability 8.9")
     }
 

@@ -2,14 +2,14 @@
 //! must exist and have the device numbers that the driver uses.
 
 use crate::config::Level;
-use crate::machine::host::nvidia::Read;
+use crate::machine::host::nvidia::ReadResult;
 use crate::machine::host::nvidia::account::Account;
 use crate::machine::host::nvidia::nodes;
-use crate::machine::host::nvidia::nodes::{Stands, Wanted};
+use crate::machine::host::nvidia::nodes::{DeviceNode, NodeState};
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::machine::{Machine, known};
-use crate::suite::{Group, READING, Test};
+use crate::suite::{FILE_DEADLINE, Group, Test};
 use crate::text::count;
 
 pub(in crate::suite) const TEST: Test = Test {
@@ -17,36 +17,36 @@ pub(in crate::suite) const TEST: Test = Test {
     title: "Device nodes",
     proves: "the driver's device nodes exist and have the numbers that the driver uses",
     level: Level::Quick,
-    deadline: READING,
+    deadline: FILE_DEADLINE,
     mandatory: true,
     group: Group::Host,
     run,
 };
 
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    if let Some(nothing) = machine.idle()? {
+    if let Some(nothing) = machine.no_driver()? {
         return Ok(nothing);
     }
     let account = known(&machine.nvidia.account)?.as_ref();
     let majors = nodes::majors(&machine.root);
-    let wanted = nodes::wanted(known(&machine.nvidia.gpus)?, known(&majors)?);
+    let wanted = nodes::needed_nodes(known(&machine.nvidia.gpus)?, known(&majors)?);
     let mut wanted = known(&wanted)?.clone();
     add(&mut wanted, account);
-    let all: Vec<_> = wanted.into_iter().map(|w| (nodes::stands(&machine.root, &w.path), w)).collect();
+    let all: Vec<_> = wanted.into_iter().map(|w| (nodes::state(&machine.root, &w.path), w)).collect();
     Ok(judge(&all, account.is_some()))
 }
 
 /// Adds the nodes that init reports to those that every CUDA program needs.
-fn add(wanted: &mut Vec<Wanted>, account: Option<&Account>) {
+fn add(wanted: &mut Vec<DeviceNode>, account: Option<&Account>) {
     for node in account.iter().flat_map(|a| &a.nodes) {
         if !wanted.iter().any(|w| w.path == node.path) {
-            wanted.push(Wanted { path: node.path.clone(), numbers: Some((node.major, node.minor)) });
+            wanted.push(DeviceNode { path: node.path.clone(), numbers: Some((node.major, node.minor)) });
         }
     }
 }
 
 /// `ours`: firstlight's init started this machine, so every node must already exist.
-fn judge(all: &[(Read<Stands>, Wanted)], ours: bool) -> Judgement {
+fn judge(all: &[(ReadResult<NodeState>, DeviceNode)], ours: bool) -> Judgement {
     let findings: Vec<_> = all.iter().filter_map(|(found, wanted)| finding(found, wanted, ours)).collect();
     let summary = match findings.iter().rev().max_by_key(|f| f.severity) {
         Some(worst) => worst.message.clone(),
@@ -55,7 +55,7 @@ fn judge(all: &[(Read<Stands>, Wanted)], ours: bool) -> Judgement {
     Judgement::of(summary, findings)
 }
 
-fn names(all: &[(Read<Stands>, Wanted)]) -> String {
+fn names(all: &[(ReadResult<NodeState>, DeviceNode)]) -> String {
     let gpus = all.iter().filter(|(_, w)| w.path.strip_prefix("/dev/nvidia").is_some_and(is_number)).count();
     format!("nvidiactl, {}, uvm", count(gpus, "GPU"))
 }
@@ -64,7 +64,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
-fn finding(found: &Read<Stands>, wanted: &Wanted, ours: bool) -> Option<Finding> {
+fn finding(found: &ReadResult<NodeState>, wanted: &DeviceNode, ours: bool) -> Option<Finding> {
     let path = &wanted.path;
     let (severity, message) = match (found, wanted.numbers) {
         (Err(why), _) => (Severity::Error, format!("a device node cannot be read: {why}")),
@@ -73,19 +73,19 @@ fn finding(found: &Read<Stands>, wanted: &Wanted, ours: bool) -> Option<Finding>
             let severity = if ours { Severity::Fail } else { Severity::Warn };
             (severity, format!("nvidia-uvm is not loaded, so {path} does not work"))
         }
-        (Ok(Stands::Device(a, b)), Some((c, d))) if (*a, *b) == (c, d) => return None,
+        (Ok(NodeState::Device(a, b)), Some((c, d))) if (*a, *b) == (c, d) => return None,
         (Ok(state), Some((major, minor))) => {
             let found = match state {
-                Stands::Nothing => "missing".to_owned(),
-                Stands::Other => "not a character device".to_owned(),
-                Stands::Device(a, b) => format!("device {a}:{b}"),
+                NodeState::Missing => "missing".to_owned(),
+                NodeState::Other => "not a character device".to_owned(),
+                NodeState::Device(a, b) => format!("device {a}:{b}"),
             };
             (Severity::Fail, format!("{path} is {found}, expected device {major}:{minor}"))
         }
     };
     let expected = wanted.numbers.map(|(major, minor)| format!("{major}:{minor}"));
     let measured = match found {
-        Ok(Stands::Device(a, b)) => Some(format!("{a}:{b}")),
+        Ok(NodeState::Device(a, b)) => Some(format!("{a}:{b}")),
         _ => None,
     };
     Some(Code::NodesMissing.finding(severity, path, message).values(measured, expected, None))
@@ -98,22 +98,19 @@ mod tests {
     use crate::outcome::Outcome;
     use serde_json::json;
 
-    fn node(name: &str, numbers: Option<(u32, u32)>) -> Wanted {
-        Wanted { path: format!("/dev/{name}"), numbers }
+    fn node(name: &str, numbers: Option<(u32, u32)>) -> DeviceNode {
+        DeviceNode { path: format!("/dev/{name}"), numbers }
     }
 
-    fn say(found: Read<Stands>, numbers: Option<(u32, u32)>, ours: bool) -> Judgement {
+    fn say(found: ReadResult<NodeState>, numbers: Option<(u32, u32)>, ours: bool) -> Judgement {
         judge(&[(found, node("nvidia0", numbers))], ours)
     }
 
     #[test]
     fn the_right_numbers_pass_and_anything_else_fails() {
-        let said = say(Ok(Stands::Device(195, 0)), Some((195, 0)), true);
-        assert_eq!(
-            (said.outcome(), said.summary.as_str()),
-            (Outcome::Pass, "1 of 1 nodes: nvidiactl, 1 GPU, uvm")
-        );
-        for found in [Stands::Nothing, Stands::Other, Stands::Device(195, 1), Stands::Device(511, 0)] {
+        let said = say(Ok(NodeState::Device(195, 0)), Some((195, 0)), true);
+        assert_eq!((said.outcome(), said.summary.as_str()), (Outcome::Pass, "1 of 1 nodes: nvidiactl, 1 GPU, uvm"));
+        for found in [NodeState::Missing, NodeState::Other, NodeState::Device(195, 1), NodeState::Device(511, 0)] {
             let said = say(Ok(found), Some((195, 0)), false);
             assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::NodesMissing), "{found:?}");
         }
@@ -122,8 +119,8 @@ mod tests {
 
     #[test]
     fn a_missing_uvm_fails_where_it_would_not_be_loaded_later() {
-        assert_eq!(say(Ok(Stands::Nothing), None, true).outcome(), Outcome::Fail);
-        assert_eq!(say(Ok(Stands::Nothing), None, false).outcome(), Outcome::Warn);
+        assert_eq!(say(Ok(NodeState::Missing), None, true).outcome(), Outcome::Fail);
+        assert_eq!(say(Ok(NodeState::Missing), None, false).outcome(), Outcome::Warn);
     }
 
     #[test]

@@ -2,13 +2,13 @@
 //! similar parameters the patched driver behaves like the stock driver.
 
 use crate::config::Level;
-use crate::machine::host::nvidia::Read;
+use crate::machine::host::nvidia::ReadResult;
 use crate::machine::host::nvidia::account::{Account, Parameter};
 use crate::machine::host::nvidia::params;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::machine::{Machine, known};
-use crate::suite::{Group, READING, Test};
+use crate::suite::{FILE_DEADLINE, Group, Test};
 use contract::driver::same_value;
 use serde_json::Value;
 
@@ -17,20 +17,18 @@ pub(in crate::suite) const TEST: Test = Test {
     title: "Driver parameters",
     proves: "every module parameter that firstlight asked for is in force",
     level: Level::Quick,
-    deadline: READING,
+    deadline: FILE_DEADLINE,
     mandatory: false,
     group: Group::Host,
     run,
 };
 
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    if let Some(nothing) = machine.idle()? {
+    if let Some(nothing) = machine.no_driver()? {
         return Ok(nothing);
     }
     let Some(account) = known(&machine.nvidia.account)? else {
-        return Ok(Judgement::not_applicable(
-            "not started by firstlight: the requested parameters are unknown",
-        ));
+        return Ok(Judgement::not_applicable("not started by firstlight: the requested parameters are unknown"));
     };
     let own = params::read(&machine.root);
     let own = known(&own)?;
@@ -42,7 +40,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
 }
 
 /// `in_force` is a parameter's present value; `None` when the module does not show it.
-fn judge(account: &Account, in_force: impl Fn(&Parameter) -> Read<Option<String>>) -> Judgement {
+fn judge(account: &Account, in_force: impl Fn(&Parameter) -> ReadResult<Option<String>>) -> Judgement {
     if account.parameters.is_empty() {
         return Judgement::not_applicable("no parameter was asked for");
     }
@@ -57,7 +55,7 @@ fn judge(account: &Account, in_force: impl Fn(&Parameter) -> Read<Option<String>
     Judgement::of(summary, findings)
 }
 
-fn finding(asked: &Parameter, now: Read<Option<String>>) -> Option<Finding> {
+fn finding(asked: &Parameter, now: ReadResult<Option<String>>) -> Option<Finding> {
     let Parameter { module, name, wanted, found } = asked;
     let mismatch = |severity, message: String, now: Value| {
         let finding = Code::DriverParameters.finding(severity, module, message);
@@ -69,11 +67,9 @@ fn finding(asked: &Parameter, now: Read<Option<String>>) -> Option<Finding> {
         Ok(Some(now)) => {
             mismatch(Severity::Fail, format!("{name} is '{now}', expected '{wanted}'"), now.as_str().into())
         }
-        Ok(None) => mismatch(
-            Severity::Error,
-            format!("{module} does not show {name}, expected '{wanted}'"),
-            Value::Null,
-        ),
+        Ok(None) => {
+            mismatch(Severity::Error, format!("{module} does not show {name}, expected '{wanted}'"), Value::Null)
+        }
         Err(why) => mismatch(Severity::Error, why, Value::Null),
     }
 }

@@ -8,8 +8,8 @@ use crate::machine::host::nvidia::log;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::machine::{Machine, known};
-use crate::suite::shared::peer;
-use crate::suite::{Group, READING, Test};
+use crate::suite::shared::peer_mechanism;
+use crate::suite::{FILE_DEADLINE, Group, Test};
 use crate::text::count;
 
 pub(in crate::suite) const TEST: Test = Test {
@@ -17,7 +17,7 @@ pub(in crate::suite) const TEST: Test = Test {
     title: "Peer-to-peer patch",
     proves: "the loaded module has the patch level of the driver image, and the kernel's log has no line that shows the patch to be ineffective",
     level: Level::Quick,
-    deadline: READING,
+    deadline: FILE_DEADLINE,
     mandatory: true,
     group: Group::Host,
     run,
@@ -28,10 +28,10 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     if let Some(finding) = not_effective(&log::patch_fails(lines)) {
         return Ok(Judgement::by(finding));
     }
-    if let Some(nothing) = machine.idle()? {
+    if let Some(nothing) = machine.no_driver()? {
         return Ok(nothing);
     }
-    let needed = !peer::through_bar1(machine.fabric()?, known(&machine.nvidia.gpus)?).is_empty();
+    let needed = !peer_mechanism::through_bar1(machine.fabric()?, known(&machine.nvidia.gpus)?).is_empty();
     let account = known(&machine.nvidia.account)?.as_ref();
     let loaded = known(&machine.nvidia.loaded)?.as_ref();
     let srcversion = loaded.and_then(|l| l.hash.srcversion.as_deref());
@@ -45,10 +45,8 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
 
 fn not_effective(lines: &[&str]) -> Option<Finding> {
     let first = lines.first()?;
-    let message = format!(
-        "the kernel logged {} of an ineffective patch, the first: {first}",
-        count(lines.len(), "line")
-    );
+    let message =
+        format!("the kernel logged {} of an ineffective patch, the first: {first}", count(lines.len(), "line"));
     let seen = lines.iter().take(8).map(|l| format!("kmsg: {l}")).collect();
     let finding = Code::PatchNotEffective.finding(Severity::Fail, "nvidia", message);
     Some(finding.values(lines.len(), 0, Some("lines")).seen_all(seen))
@@ -79,16 +77,13 @@ fn judge(account: Option<&Account>, needed: bool, loaded: Option<&str>) -> Judge
     // it, or else by the hash of the sources.
     let same = file.and_then(|m| Some(m.srcversion.as_deref()? == loaded?));
     match (file.map(|m| m.outcome), same) {
-        (_, Some(false)) => {
-            missing(Severity::Fail, "the loaded module is not the one of the driver image".to_owned())
-        }
+        (_, Some(false)) => missing(Severity::Fail, "the loaded module is not the one of the driver image".to_owned()),
         (Some(Outcome::Loaded), _) | (_, Some(true)) => {
             Judgement::of(format!("level {expected}, and no kernel line of an ineffective patch"), Vec::new())
         }
         _ => missing(
             Severity::Error,
-            "it is unknown whether the loaded module is the one of the driver image: it has no srcversion"
-                .to_owned(),
+            "it is unknown whether the loaded module is the one of the driver image: it has no srcversion".to_owned(),
         ),
     }
 }

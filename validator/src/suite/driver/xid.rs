@@ -7,10 +7,10 @@ use crate::machine::host::faults;
 use crate::machine::host::faults::{Taint, faults, tainted};
 use crate::machine::host::kmsg::Line;
 use crate::machine::host::nvidia::log;
-use crate::machine::host::nvidia::xid::When;
+use crate::machine::host::nvidia::xid::TestPhase;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Finding, Severity};
-use crate::suite::{Group, Machine, READING, Test};
+use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
 use crate::text::count;
 
 pub(in crate::suite) const TEST: Test = Test {
@@ -18,7 +18,7 @@ pub(in crate::suite) const TEST: Test = Test {
     title: "Xid errors",
     proves: "as far back as the kernel's log goes, the driver lost no GPU and reported no Xid errors except those that programs cause",
     level: Level::Quick,
-    deadline: READING,
+    deadline: FILE_DEADLINE,
     mandatory: false,
     group: Group::Host,
     run,
@@ -26,7 +26,7 @@ pub(in crate::suite) const TEST: Test = Test {
 
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     // Flags that cannot be read are reported by the watch that runs during all tests.
-    let taint = Taint::read(&machine.root).ok().and_then(|taint| tainted(taint, When::Before));
+    let taint = Taint::read(&machine.root).ok().and_then(|taint| tainted(taint, TestPhase::Before));
     Ok(with_taint(logged(machine)?, taint))
 }
 
@@ -43,7 +43,7 @@ fn logged(machine: &Machine) -> Result<Judgement, Box<Finding>> {
 }
 
 fn judge(lines: &[Line], missing: u64) -> Judgement {
-    let mut findings = faults(lines, When::Before);
+    let mut findings = faults(lines, TestPhase::Before);
     if missing > 0 {
         findings.push(faults::lost(missing));
     }
@@ -81,17 +81,13 @@ mod tests {
     use std::time::Duration;
 
     fn say(first: u64, texts: &[&str]) -> Judgement {
-        let line =
-            |(seq, text): (u64, &&str)| Line { seq, at: Duration::from_secs(seq), text: (*text).into() };
+        let line = |(seq, text): (u64, &&str)| Line { seq, at: Duration::from_secs(seq), text: (*text).into() };
         judge(&(first..).zip(texts).map(line).collect::<Vec<_>>(), 0)
     }
 
     #[test]
     fn a_quiet_log_passes_and_says_how_far_back_it_goes() {
-        assert_eq!(
-            say(0, &["NVRM: loading NVIDIA UNIX Open Kernel Module"]).summary,
-            "none since the machine started"
-        );
+        assert_eq!(say(0, &["NVRM: loading NVIDIA UNIX Open Kernel Module"]).summary, "none since the machine started");
         assert_eq!(say(512, &["x"]).summary, "none since 512 s after the start; older lines are gone");
     }
 
@@ -114,10 +110,7 @@ mod tests {
         let said = with_taint(quiet(), taint(Severity::Warn));
         assert_eq!((said.outcome(), said.summary.as_str()), (Outcome::Warn, "an oops"));
         let said = with_taint(quiet(), taint(Severity::Info));
-        assert_eq!(
-            (said.outcome(), said.summary.as_str()),
-            (Outcome::Pass, "none since the machine started")
-        );
+        assert_eq!((said.outcome(), said.summary.as_str()), (Outcome::Pass, "none since the machine started"));
         let lost = say(0, &["NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus."]);
         let said = with_taint(lost, taint(Severity::Warn));
         assert!(said.outcome() == Outcome::Fail && said.summary.starts_with("Xid 79"), "{}", said.summary);

@@ -7,7 +7,7 @@ use crate::machine::pcie::model::{Bdf, Device, Fabric};
 use crate::machine::pcie::nic;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
-use crate::suite::{Group, READING, Test};
+use crate::suite::{FILE_DEADLINE, Group, Test};
 use crate::text::count;
 
 pub(in crate::suite) const TEST: Test = Test {
@@ -15,7 +15,7 @@ pub(in crate::suite) const TEST: Test = Test {
     title: "PCIe links",
     proves: "the links of GPUs, NICs and the switches between them use all their lanes",
     level: Level::Quick,
-    deadline: READING,
+    deadline: FILE_DEADLINE,
     mandatory: false,
     group: Group::Host,
     run: |machine| Ok(judge(machine.fabric()?)),
@@ -35,8 +35,7 @@ fn judge(fabric: &Fabric) -> Judgement {
         // Virtual machines show GPUs without a link.
         return Judgement::not_applicable("neither sysfs nor the registers show the link of any GPU");
     }
-    let findings: Vec<_> =
-        found.cloned().chain(gpus.iter().filter(|d| d.link.is_none()).map(|d| unknown(d))).collect();
+    let findings: Vec<_> = found.cloned().chain(gpus.iter().filter(|d| d.link.is_none()).map(|d| unknown(d))).collect();
     let summary = match findings.iter().max_by_key(|f| f.severity) {
         Some(worst) => worst.message.clone(),
         None => format!(

@@ -2,5 +2,5 @@
 
 pub(super) mod acs;
 pub(super) mod bar1;
+pub(super) mod inventory;
 pub(super) mod links;
-pub(super) mod reading;

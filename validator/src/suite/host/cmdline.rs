@@ -10,7 +10,7 @@ use crate::machine::host::cmdline::words;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::machine::unreadable;
-use crate::suite::{Group, READING, Test};
+use crate::suite::{FILE_DEADLINE, Group, Test};
 use std::fmt;
 
 pub(in crate::suite) const TEST: Test = Test {
@@ -18,7 +18,7 @@ pub(in crate::suite) const TEST: Test = Test {
     title: "Kernel command line",
     proves: "firstlight's own kernel was started with the parameters that keep the IOMMU and ACS as configured",
     level: Level::Quick,
-    deadline: READING,
+    deadline: FILE_DEADLINE,
     mandatory: true,
     group: Group::Host,
     run: |machine| {
@@ -27,46 +27,49 @@ pub(in crate::suite) const TEST: Test = Test {
         // If the fabric cannot be read, lockdown does not matter.
         let ignored = lockdown.ok().and_then(|mode| lockdown_ignored(&line, mode));
         let policy = machine.config.fabric.iommu.unwrap_or(IommuPolicy::Off);
-        let judgement =
-            if machine.identity.is_own() { judge(policy, &line) } else { elsewhere(policy, &line) };
+        let is_own = machine.identity.is_own();
+        let judgement = if is_own { judge(policy, &line) } else { judge_foreign_kernel(policy, &line) };
         Ok(judgement.with(ignored.into_iter().collect()))
     },
 };
 
-/// `key=..,value,..` must be present.
-struct Need {
+/// A required kernel parameter: `key=..,value,..` must be present.
+struct BootParameter {
     key: &'static str,
     value: &'static str,
     /// The severity if it is missing.
     severity: Severity,
     /// A later parameter with the same key revokes it if one of its items begins with one of these.
-    rivals: &'static [&'static str],
+    overrides: &'static [&'static str],
     /// Another parameter with the same effect.
-    same: Option<&'static Need>,
+    equivalent: Option<&'static BootParameter>,
 }
 
 /// Keeps peer traffic direct after every reset, when the kernel re-applies its ACS policy.
-const ACS: Need = Need::of("pci", "config_acs=0000000@pci:0:0", Severity::Fail, &["config_acs="]);
+const ACS: BootParameter = BootParameter::of("pci", "config_acs=0000000@pci:0:0", Severity::Fail, &["config_acs="]);
 /// Links keep their full speed when idle.
-const ASPM: Need = Need::of("pcie_aspm.policy", "performance", Severity::Warn, &["default", "power"]);
-const OFF: &[Need] = &[
-    Need::of("iommu", "off", Severity::Fail, &["on", "force", "pt", "nopt"]),
+const ASPM: BootParameter = BootParameter::of("pcie_aspm.policy", "performance", Severity::Warn, &["default", "power"]);
+const OFF: &[BootParameter] = &[
+    BootParameter::of("iommu", "off", Severity::Fail, &["on", "force", "pt", "nopt"]),
     // Without it, devices that can address only 4 GiB of memory (old USB controllers) fail.
-    Need::of("iommu", "soft", Severity::Warn, &[]),
-    Need::of("intel_iommu", "off", Severity::Fail, &["on"]),
-    Need::of("amd_iommu", "off", Severity::Fail, &["on", "force"]),
+    BootParameter::of("iommu", "soft", Severity::Warn, &[]),
+    BootParameter::of("intel_iommu", "off", Severity::Fail, &["on"]),
+    BootParameter::of("amd_iommu", "off", Severity::Fail, &["on", "force"]),
     ACS,
     ASPM,
 ];
 /// `iommu=pt` is specific to x86; `iommu.passthrough=1` exists on all architectures and is the only one on arm64.
-const PT: &[Need] = &[
-    Need { same: Some(&PASS_THROUGH), ..Need::of("iommu", "pt", Severity::Fail, &["nopt", "off"]) },
+const PT: &[BootParameter] = &[
+    BootParameter {
+        equivalent: Some(&PASS_THROUGH),
+        ..BootParameter::of("iommu", "pt", Severity::Fail, &["nopt", "off"])
+    },
     ACS,
     ASPM,
 ];
-const PASS_THROUGH: Need = Need::of("iommu.passthrough", "1", Severity::Fail, &["0"]);
+const PASS_THROUGH: BootParameter = BootParameter::of("iommu.passthrough", "1", Severity::Fail, &["0"]);
 
-const fn needs(policy: IommuPolicy) -> Option<&'static [Need]> {
+const fn required(policy: IommuPolicy) -> Option<&'static [BootParameter]> {
     match policy {
         IommuPolicy::Off => Some(OFF),
         IommuPolicy::Pt => Some(PT),
@@ -74,19 +77,20 @@ const fn needs(policy: IommuPolicy) -> Option<&'static [Need]> {
     }
 }
 
-fn nothing_asked() -> Judgement {
+fn nothing_required() -> Judgement {
     Judgement::not_applicable("fabric.iommu = \"firmware\" requires no parameters")
 }
 
 /// For a kernel that is not firstlight's: its parameters are only reported.
-fn elsewhere(policy: IommuPolicy, line: &str) -> Judgement {
-    let Some(needs) = needs(policy) else { return nothing_asked() };
+fn judge_foreign_kernel(policy: IommuPolicy, line: &str) -> Judgement {
+    let Some(required) = required(policy) else { return nothing_required() };
     let words = cmdline::words(line);
-    let lacking: Vec<_> = needs.iter().filter(|n| n.met_at(&words).is_none()).map(Need::to_string).collect();
+    let lacking = required.iter().filter(|n| n.position(&words).is_none());
+    let lacking: Vec<_> = lacking.map(BootParameter::to_string).collect();
     let summary = format!(
         "not firstlight's kernel: {} of {} of its parameters; the tests iommu and acs judge their effect",
-        needs.len() - lacking.len(),
-        needs.len()
+        required.len() - lacking.len(),
+        required.len()
     );
     let missing = missing(Severity::Info, &lacking).map(|f| f.seen(format!("/proc/cmdline: {line}")));
     Judgement::of(summary, missing.into_iter().collect())
@@ -95,20 +99,21 @@ fn elsewhere(policy: IommuPolicy, line: &str) -> Judgement {
 /// The required parameters must be present; a later rival is reported only, because `iommu` and `acs` see
 /// what is in force.
 fn judge(policy: IommuPolicy, line: &str) -> Judgement {
-    let Some(needs) = needs(policy) else { return nothing_asked() };
+    let Some(required) = required(policy) else { return nothing_required() };
     let words = cmdline::words(line);
-    let (there, lacking): (Vec<_>, Vec<_>) = needs.iter().partition(|n| n.met_at(&words).is_some());
+    let (there, lacking): (Vec<_>, Vec<_>) = required.iter().partition(|n| n.position(&words).is_some());
     let of = |severity| lacking.iter().filter(move |n| n.severity == severity).map(|n| n.to_string());
     let missing = [Severity::Fail, Severity::Warn]
         .into_iter()
         .filter_map(|severity| missing(severity, &of(severity).collect::<Vec<_>>()));
-    let overridden = there.iter().flat_map(|n| [Some(*n), n.same]).flatten();
+    let overridden = there.iter().flat_map(|n| [Some(*n), n.equivalent]).flatten();
     let overridden = overridden.filter_map(|n| overridden_by(n, &words));
-    let findings: Vec<_> =
-        missing.chain(overridden).map(|f| f.seen(format!("/proc/cmdline: {line}"))).collect();
+    let findings: Vec<_> = missing.chain(overridden).map(|f| f.seen(format!("/proc/cmdline: {line}"))).collect();
     let summary = match lacking.first() {
-        Some(first) => format!("{} of {} required parameters; {first} is missing", there.len(), needs.len()),
-        None => format!("{} of {} required parameters", there.len(), needs.len()),
+        Some(first) => {
+            format!("{} of {} required parameters; {first} is missing", there.len(), required.len())
+        }
+        None => format!("{} of {} required parameters", there.len(), required.len()),
     };
     Judgement::of(summary, findings)
 }
@@ -116,43 +121,41 @@ fn judge(policy: IommuPolicy, line: &str) -> Judgement {
 fn missing(severity: Severity, words: &[String]) -> Option<Finding> {
     let list = (!words.is_empty()).then(|| words.join(" "))?;
     let message = format!("the kernel command line lacks {list}");
-    Some(Code::CmdlineMissing.finding(severity, "kernel", message).values(
-        serde_json::Value::Null,
-        list,
-        None,
-    ))
+    Some(Code::CmdlineMissing.finding(severity, "kernel", message).values(serde_json::Value::Null, list, None))
 }
 
-fn overridden_by(need: &Need, words: &[Word]) -> Option<Finding> {
-    let mut later = words.iter().skip(need.own_at(words)?).filter(|w| w.key == need.key);
-    let rival =
-        later.find(|w| w.items().any(|i| need.rivals.iter().any(|r| i.starts_with(r) && i != need.value)))?;
+fn overridden_by(parameter: &BootParameter, words: &[Word]) -> Option<Finding> {
+    let mut later = words.iter().skip(parameter.own_position(words)?).filter(|w| w.key == parameter.key);
+    let overrides =
+        |item: &str| parameter.overrides.iter().any(|begin| item.starts_with(begin) && item != parameter.value);
+    let rival = later.find(|w| w.items().any(overrides))?;
     let rival = format!("{}={}", rival.key, rival.value.as_deref().unwrap_or_default());
-    let message = format!("{need} is followed by {rival}");
-    Some(Code::CmdlineOverridden.finding(Severity::Info, need, message).values(rival, need.to_string(), None))
+    let message = format!("{parameter} is followed by {rival}");
+    let finding = Code::CmdlineOverridden.finding(Severity::Info, parameter, message);
+    Some(finding.values(rival, parameter.to_string(), None))
 }
 
-impl Need {
+impl BootParameter {
     const fn of(
         key: &'static str,
         value: &'static str,
         severity: Severity,
-        rivals: &'static [&'static str],
+        overrides: &'static [&'static str],
     ) -> Self {
-        Self { key, value, severity, rivals, same: None }
+        Self { key, value, severity, overrides, equivalent: None }
     }
 
     /// The position of this parameter or of one with the same effect.
-    fn met_at(&self, words: &[Word]) -> Option<usize> {
-        self.own_at(words).or_else(|| self.same?.own_at(words))
+    fn position(&self, words: &[Word]) -> Option<usize> {
+        self.own_position(words).or_else(|| self.equivalent?.own_position(words))
     }
 
-    fn own_at(&self, words: &[Word]) -> Option<usize> {
+    fn own_position(&self, words: &[Word]) -> Option<usize> {
         words.iter().position(|w| w.key == self.key && w.items().any(|i| i == self.value))
     }
 }
 
-impl fmt::Display for Need {
+impl fmt::Display for BootParameter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}={}", self.key, self.value)
     }
@@ -213,8 +216,7 @@ mod tests {
         let said = judge(IommuPolicy::Off, "quiet iommu=off");
         assert_eq!(said.summary, "1 of 6 required parameters; iommu=soft is missing");
         assert_eq!(said.findings.len(), 2);
-        let message =
-            "the kernel command line lacks intel_iommu=off amd_iommu=off pci=config_acs=0000000@pci:0:0";
+        let message = "the kernel command line lacks intel_iommu=off amd_iommu=off pci=config_acs=0000000@pci:0:0";
         assert_eq!(said.findings[0].message, message);
         assert_eq!(said.findings[0].evidence, ["/proc/cmdline: quiet iommu=off"]);
     }
@@ -235,11 +237,7 @@ mod tests {
         assert_eq!(judge(IommuPolicy::Pt, line).outcome(), Outcome::Pass);
         assert_eq!(judge(IommuPolicy::Pt, BUILT_IN).outcome(), Outcome::Fail);
         let arm64 = line.replace("iommu=pt", "iommu.passthrough=1");
-        assert_eq!(
-            judge(IommuPolicy::Pt, &arm64),
-            Judgement::of("3 of 3 required parameters", vec![]),
-            "{arm64}"
-        );
+        assert_eq!(judge(IommuPolicy::Pt, &arm64), Judgement::of("3 of 3 required parameters", vec![]), "{arm64}");
         assert_eq!(
             judge(IommuPolicy::Pt, &arm64.replace("=1", "=0")).summary,
             "2 of 3 required parameters; iommu=pt is missing"
@@ -250,20 +248,20 @@ mod tests {
 
     #[test]
     fn another_kernels_parameters_are_reported_and_not_judged() {
-        let said = elsewhere(IommuPolicy::Off, "quiet iommu=pt amd_iommu=on");
+        let said = judge_foreign_kernel(IommuPolicy::Off, "quiet iommu=pt amd_iommu=on");
         assert_eq!((said.outcome(), said.findings.len()), (Outcome::Pass, 1));
         assert_eq!(said.findings[0].severity, Severity::Info);
         assert_eq!(
             said.summary,
             "not firstlight's kernel: 0 of 6 of its parameters; the tests iommu and acs judge their effect"
         );
-        assert_eq!(elsewhere(IommuPolicy::Off, BUILT_IN).findings, []);
+        assert_eq!(judge_foreign_kernel(IommuPolicy::Off, BUILT_IN).findings, []);
     }
 
     #[test]
     fn the_firmwares_choice_requires_nothing() {
         assert_eq!(judge(IommuPolicy::Firmware, "").outcome(), Outcome::NotApplicable);
-        assert_eq!(elsewhere(IommuPolicy::Firmware, "").outcome(), Outcome::NotApplicable);
+        assert_eq!(judge_foreign_kernel(IommuPolicy::Firmware, "").outcome(), Outcome::NotApplicable);
     }
 
     #[test]

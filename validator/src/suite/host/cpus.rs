@@ -7,7 +7,7 @@ use crate::machine::host::madt;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::machine::unreadable;
-use crate::suite::{Group, Machine, READING, Test};
+use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
 use std::io::ErrorKind;
 
 pub(in crate::suite) const TEST: Test = Test {
@@ -15,7 +15,7 @@ pub(in crate::suite) const TEST: Test = Test {
     title: "Processors",
     proves: "every processor that firmware and kernel know of is in use",
     level: Level::Quick,
-    deadline: READING,
+    deadline: FILE_DEADLINE,
     mandatory: true,
     group: Group::Host,
     run,
@@ -119,8 +119,7 @@ mod tests {
 
     #[test]
     fn a_kernel_for_fewer_processors_is_distinguished_from_x2apic() {
-        let line =
-            "kmsg: APIC: NR_CPUS/possible_cpus limit of 8 reached. Processor 8/0x8 ignored.".to_owned();
+        let line = "kmsg: APIC: NR_CPUS/possible_cpus limit of 8 reached. Processor 8/0x8 ignored.".to_owned();
         let said = judge(cpus(8, 8, 8), Some(16), vec![line]);
         assert!(said.findings[0].remedy.contains("nr_cpus="));
     }

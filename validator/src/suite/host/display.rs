@@ -2,20 +2,20 @@
 //! direction; the integrity test decides by measurement, so this test only warns and names the pairs.
 
 use crate::config::Level;
-use crate::machine::host::screen;
-use crate::machine::host::screen::Framebuffer;
+use crate::machine::host::framebuffer;
+use crate::machine::host::framebuffer::Framebuffer;
 use crate::machine::pcie::model::{Bdf, Fabric};
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::machine::unreadable;
-use crate::suite::{Group, Machine, READING, Test};
+use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
 
 pub(in crate::suite) const TEST: Test = Test {
     id: "display",
     title: "Display on a GPU",
     proves: "no framebuffer is on an NVIDIA GPU",
     level: Level::Quick,
-    deadline: READING,
+    deadline: FILE_DEADLINE,
     mandatory: false,
     group: Group::Host,
     run,
@@ -23,7 +23,7 @@ pub(in crate::suite) const TEST: Test = Test {
 
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let fabric = machine.fabric()?;
-    let screens = screen::read(&machine.root).map_err(|e| unreadable("sys/class/graphics", &e))?;
+    let screens = framebuffer::read(&machine.root).map_err(|e| unreadable("sys/class/graphics", &e))?;
     Ok(judge(fabric, &screens))
 }
 
@@ -33,7 +33,7 @@ fn judge(fabric: &Fabric, screens: &[Framebuffer]) -> Judgement {
     }
     let devices = || fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf));
     let findings: Vec<_> =
-        devices().filter_map(|gpu| Some(finding(fabric, gpu.bdf, screen::on(gpu, screens)?))).collect();
+        devices().filter_map(|gpu| Some(finding(fabric, gpu.bdf, framebuffer::on(gpu, screens)?))).collect();
     let summary = match (findings.first(), devices().find(|d| d.boot_vga)) {
         (Some(first), _) => first.message.clone(),
         (None, Some(gpu)) => format!("{} is the boot display; no framebuffer is on it", gpu.bdf),

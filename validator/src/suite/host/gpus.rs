@@ -10,7 +10,7 @@ use crate::suite::machine::known;
 use crate::suite::p2p::bandwidth;
 use crate::suite::p2p::capability::unknown_peer;
 use crate::suite::selection::plan;
-use crate::suite::{Group, Machine, READING, Test};
+use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
 use std::collections::BTreeMap;
 
 pub(in crate::suite) const TEST: Test = Test {
@@ -18,7 +18,7 @@ pub(in crate::suite) const TEST: Test = Test {
     title: "GPU inventory",
     proves: "the number and the model of the NVIDIA GPUs on the bus are as expected",
     level: Level::Quick,
-    deadline: READING,
+    deadline: FILE_DEADLINE,
     mandatory: true,
     group: Group::Host,
     run,
@@ -65,11 +65,7 @@ fn count(expected: Option<u64>, found: usize, fabric: &Fabric) -> Option<Finding
     let finding = match expected {
         None if found == 0 => {
             let message = format!("0 NVIDIA GPUs among {} PCI functions", fabric.devices.len());
-            Code::GpuNone.finding(Severity::Error, "machine", message).values(
-                0,
-                "expect.gpus is not set",
-                Some("GPUs"),
-            )
+            Code::GpuNone.finding(Severity::Error, "machine", message).values(0, "expect.gpus is not set", Some("GPUs"))
         }
         Some(expected) if expected != found => {
             let message = format!("{found} NVIDIA GPUs on the bus, expected {expected}");

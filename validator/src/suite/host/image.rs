@@ -2,7 +2,7 @@
 //! requires this, because there may be a good reason for an added file.
 
 use crate::config::Level;
-use crate::machine::image::{Examined, NAMES_ITSELF, Unknown, document, examine};
+use crate::machine::image::{ExamineError, Examined, IDENTITY_FILE, document, examine};
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::{Group, Test};
@@ -23,11 +23,11 @@ pub(in crate::suite) const TEST: Test = Test {
     },
 };
 
-fn judge(expected: bool, seen: &Result<Option<Examined>, Unknown>) -> Judgement {
+fn judge(expected: bool, seen: &Result<Option<Examined>, ExamineError>) -> Judgement {
     match seen {
         Err(why) => Judgement::by(Code::SysUnreadable.finding(Severity::Error, "image", why.to_string())),
         Ok(None) if expected => {
-            let message = format!("expect.golden = true, but there is no {NAMES_ITSELF}");
+            let message = format!("expect.golden = true, but there is no {IDENTITY_FILE}");
             Judgement::by(Code::ImageNone.finding(Severity::Fail, "image", message))
         }
         Ok(None) => Judgement::not_applicable("this is not an image of firstlight"),
@@ -54,19 +54,16 @@ mod tests {
     use super::*;
     use crate::machine::host::identity::Appliance;
     use crate::machine::image::compare::Difference;
-    use crate::machine::image::driver::Driver;
+    use crate::machine::image::driver::DriverImage;
     use crate::outcome::Outcome;
 
-    fn image(differences: Vec<Difference>) -> Result<Option<Examined>, Unknown> {
-        let appliance = Appliance {
-            version: "1".into(),
-            image_id: Some("abc".into()),
-            manifest_sha256: Some("0".into()),
-        };
-        Ok(Some(Examined { appliance, listed: 3, bytes: 9, driver: Driver::None, differences }))
+    fn image(differences: Vec<Difference>) -> Result<Option<Examined>, ExamineError> {
+        let appliance =
+            Appliance { version: "1".into(), image_id: Some("abc".into()), manifest_sha256: Some("0".into()) };
+        Ok(Some(Examined { appliance, listed: 3, bytes: 9, driver: DriverImage::None, differences }))
     }
 
-    fn added() -> Result<Option<Examined>, Unknown> {
+    fn added() -> Result<Option<Examined>, ExamineError> {
         image(vec![Difference::added("/etc/x", "a file")])
     }
 
@@ -101,7 +98,7 @@ mod tests {
     #[test]
     fn an_unreadable_image_is_an_error_either_way() {
         for expected in [false, true] {
-            let why = Unknown::Senseless { path: "/x".into(), why: "y".into() };
+            let why = ExamineError::Invalid { path: "/x".into(), why: "y".into() };
             assert_eq!(judge(expected, &Err(why)).outcome(), Outcome::Error);
         }
     }

@@ -8,7 +8,7 @@ use crate::machine::pcie::model::Fabric;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::machine::unreadable;
-use crate::suite::{Group, Machine, READING, Test};
+use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
 use std::collections::BTreeSet;
 
 pub(in crate::suite) const TEST: Test = Test {
@@ -16,7 +16,7 @@ pub(in crate::suite) const TEST: Test = Test {
     title: "IOMMU",
     proves: "no IOMMU translates device addresses, so that GPUs reach each other by physical address",
     level: Level::Quick,
-    deadline: READING,
+    deadline: FILE_DEADLINE,
     mandatory: true,
     group: Group::Host,
     run,
@@ -27,19 +27,19 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let groups = dma_groups(&machine.root).map_err(|e| unreadable("sys/kernel/iommu_groups", &e))?;
     let log = machine.log_evidence(&["DMAR: IOMMU", "DMAR-IR:", "AMD-Vi:", "iommu: Default domain type"]);
     let doubts = fabric.findings.iter().filter(|f| f.is(Code::IommuUnknown)).cloned().collect();
-    let asked = Asked::of(machine, fabric);
-    Ok(judge(&asked, &fabric.iommu, doubts, &groups, log))
+    let requirement = Requirement::of(machine, fabric);
+    Ok(judge(&requirement, &fabric.iommu, doubts, &groups, log))
 }
 
 /// The requirement on the IOMMU.
 #[derive(Debug)]
-struct Asked {
+struct Requirement {
     policy: IommuPolicy,
     /// The functions whose addresses must not be translated; `None`: all.
     functions: Option<BTreeSet<String>>,
 }
 
-impl Asked {
+impl Requirement {
     /// From the configuration; without one, firstlight's own kernel must have no IOMMU in use, and another
     /// kernel may have IOMMU groups that do not translate for a GPU or a network card.
     fn of(machine: &Machine, fabric: &Fabric) -> Self {
@@ -55,7 +55,7 @@ impl Asked {
     }
 
     /// Groups that may translate because none of the functions is in one of them.
-    fn spares(&self, groups: &DmaGroups) -> BTreeSet<String> {
+    fn exempt_groups(&self, groups: &DmaGroups) -> BTreeSet<String> {
         let Some(functions) = &self.functions else { return BTreeSet::new() };
         let known = |function: &String| groups.members.iter().any(|(member, _)| member == function);
         // An unknown group of a function may be any group; with no group known, none is exempt.
@@ -70,16 +70,16 @@ impl Asked {
 
 /// `doubts` are sources that could not be read or contradict each other.
 fn judge(
-    asked: &Asked,
+    requirement: &Requirement,
     iommu: &Iommu,
     doubts: Vec<Finding>,
     groups: &DmaGroups,
     log: Vec<String>,
 ) -> Judgement {
-    let (policy, spared) = (asked.policy, asked.spares(groups));
+    let (policy, exempt) = (requirement.policy, requirement.exempt_groups(groups));
     let translates = |(_, kind): &&(String, String)| kind != "identity";
     let (harmless, translating): (Vec<_>, Vec<_>) =
-        groups.types.iter().filter(translates).partition(|(group, _)| spared.contains(group));
+        groups.types.iter().filter(translates).partition(|(group, _)| exempt.contains(group));
     let finding = if let Some((group, kind)) = translating.first() {
         // A choice that is left to the firmware already has a finding; the tests that measure decide whether it is harmful.
         let severity = if policy == IommuPolicy::Firmware { Severity::Warn } else { Severity::Fail };
@@ -88,11 +88,7 @@ fn judge(
             translating.len(),
             groups.types.len()
         );
-        Code::IommuTranslating.finding(severity, "machine", message).values(
-            translating.len(),
-            0,
-            Some("groups"),
-        )
+        Code::IommuTranslating.finding(severity, "machine", message).values(translating.len(), 0, Some("groups"))
     } else if policy == IommuPolicy::Off && in_use(iommu, groups) {
         let message = format!(
             "an IOMMU is in use: {} classes, {} groups, {} devices in groups, expected 0 of each",
@@ -108,7 +104,7 @@ fn judge(
         return Judgement::of(summary(iommu, groups, harmless.len()), doubts);
     };
     let doubts = doubts.into_iter().map(|d| d.message).collect();
-    Judgement::by(finding.seen_all(witnesses(iommu, groups)).seen_all(doubts).seen_all(log))
+    Judgement::by(finding.seen_all(evidence(iommu, groups)).seen_all(doubts).seen_all(log))
 }
 
 fn in_use(iommu: &Iommu, groups: &DmaGroups) -> bool {
@@ -130,7 +126,7 @@ fn summary(iommu: &Iommu, groups: &DmaGroups, harmless: usize) -> String {
     }
 }
 
-fn witnesses(iommu: &Iommu, groups: &DmaGroups) -> Vec<String> {
+fn evidence(iommu: &Iommu, groups: &DmaGroups) -> Vec<String> {
     let list = |names: &[String]| match names {
         [] => "none".to_owned(),
         names => names.iter().take(8).cloned().collect::<Vec<_>>().join(" "),
@@ -162,8 +158,8 @@ mod tests {
         }
     }
 
-    const fn all(policy: IommuPolicy) -> Asked {
-        Asked { policy, functions: None }
+    const fn all(policy: IommuPolicy) -> Requirement {
+        Requirement { policy, functions: None }
     }
 
     fn off() -> Iommu {
@@ -185,8 +181,7 @@ mod tests {
             (iommu(IommuMode::Identity, &[], 1), groups(&["identity"], &[])),
             (off(), groups(&[], &[gpu])),
         ] {
-            let said =
-                judge(&all(IommuPolicy::Off), &class, vec![], &dma, vec!["kmsg: DMAR: IOMMU enabled".into()]);
+            let said = judge(&all(IommuPolicy::Off), &class, vec![], &dma, vec!["kmsg: DMAR: IOMMU enabled".into()]);
             assert_eq!(said.outcome(), Outcome::Fail);
             assert!(said.findings[0].is(Code::IommuNotOff));
             assert_eq!(said.findings[0].evidence.len(), 5);
@@ -211,10 +206,7 @@ mod tests {
         let said = judge(&all(IommuPolicy::Pt), &class, vec![], &groups(&["identity"; 2], &[]), vec![]);
         assert_eq!(said.outcome(), Outcome::Pass);
         assert_eq!(said.summary, "2 groups, all identity (firmware offers DMAR)");
-        assert_eq!(
-            judge(&all(IommuPolicy::Pt), &off(), vec![], &groups(&[], &[]), vec![]).outcome(),
-            Outcome::Pass
-        );
+        assert_eq!(judge(&all(IommuPolicy::Pt), &off(), vec![], &groups(&[], &[]), vec![]).outcome(), Outcome::Pass);
     }
 
     #[test]
@@ -241,11 +233,12 @@ mod tests {
     fn on_another_kernel_only_the_groups_of_gpus_and_cards_must_not_translate() {
         let (gpu, usb) = ("0000:41:00.0", "0000:05:00.0");
         let member = |function: &str, group: &str| (function.to_owned(), group.to_owned());
-        let asked = Asked { policy: IommuPolicy::Pt, functions: Some(BTreeSet::from([gpu.to_owned()])) };
+        let functions = Some(BTreeSet::from([gpu.to_owned()]));
+        let requirement = Requirement { policy: IommuPolicy::Pt, functions };
         let said = |types: &[&str], gpus_group: &str| {
             let members = vec![member(gpu, gpus_group), member(usb, "1")];
             let groups = DmaGroups { members, ..groups(types, &[]) };
-            judge(&asked, &iommu(IommuMode::Translated, &["dmar0"], 2), vec![], &groups, vec![])
+            judge(&requirement, &iommu(IommuMode::Translated, &["dmar0"], 2), vec![], &groups, vec![])
         };
         let fine = said(&["identity", "DMA-FQ"], "0");
         assert_eq!(fine.outcome(), Outcome::Pass);
@@ -255,6 +248,6 @@ mod tests {
         // A function whose group is unknown may be in the one that translates.
         let unknown = DmaGroups { members: vec![], ..groups(&["identity", "DMA-FQ"], &[]) };
         let class = iommu(IommuMode::Translated, &["dmar0"], 2);
-        assert_eq!(judge(&asked, &class, vec![], &unknown, vec![]).outcome(), Outcome::Fail);
+        assert_eq!(judge(&requirement, &class, vec![], &unknown, vec![]).outcome(), Outcome::Fail);
     }
 }

@@ -2,10 +2,10 @@
 //! does not matter: whether the values are right, whether the speed is what the links allow, and what
 //! peer-to-peer gains.
 
-use super::arms::{self, Which};
+use super::arms::{self, ArmKind};
 use super::limits::Limits;
-use super::remeasure::{self, Again};
-use super::{checked, connected, groups, limits_of_all, proof, sweep, tables};
+use super::remeasure::{self, Remeasured};
+use super::{checked, groups, limits_of_all, not_connected, proof, sweep, tables};
 use crate::config::Level;
 use crate::floors::gain::{self, Gain};
 use crate::gpu::Collective;
@@ -33,78 +33,77 @@ pub(in crate::suite) const TEST: Test = Test {
 /// How many times each arm is measured, in turns.
 const TURNS: usize = 2;
 /// Both arms' sweeps, and what NCCL's log lines prove about them.
-struct Taken {
+struct ArmSweeps {
     on: Vec<Vec<Row>>,
     off: Vec<Vec<Row>>,
     /// Odd counts and one size over 128 MiB, with peer-to-peer.
     odd: Vec<Row>,
-    seen: [proof::Seen; 2],
+    proofs: [proof::TransportProof; 2],
 }
 
-/// The comparison with the links.
-struct Compared {
+/// The rows compared with the speed of the links.
+struct LinkComparison {
     /// The rows with peer-to-peer: means of the turns, or better times where a row was measured again.
     on: Vec<Row>,
-    again: Again,
+    again: Remeasured,
     limits: Option<Limits>,
 }
 
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    if let Some(none) = connected(machine)? {
+    if let Some(none) = not_connected(machine)? {
         return Ok(none);
     }
     let clique = machine.clique()?;
     // All arms are idle before a measurement starts.
-    for which in [Which::Processes, Which::P2p, Which::Off] {
+    for which in [ArmKind::Processes, ArmKind::P2p, ArmKind::Off] {
         arms::settle(machine, which);
     }
     let watch = Watch::begin(machine, &clique.addresses());
-    let taken = measure(machine, &groups::as_ranks(&groups::of(machine)?))?;
-    let mut on = mean(&taken.on);
+    let sweeps = measure(machine, &groups::as_ranks(&groups::of(machine)?))?;
+    let mut on = mean(&sweeps.on);
     let limits = limits_of_all(machine, &on)?;
     let again = match &limits {
-        Ok(limits) => remeasure::judge(machine, Which::P2p, &mut on, limits)?,
-        Err(unjudged) => Again { findings: vec![unjudged.clone()], rows: Vec::new() },
+        Ok(limits) => remeasure::judge(machine, ArmKind::P2p, &mut on, limits)?,
+        Err(unjudged) => Remeasured { findings: vec![unjudged.clone()], rows: Vec::new() },
     };
     let limits = limits.ok();
     let (watched, states) = watch.end(machine);
-    let judgement = judge(&taken, Compared { on, again, limits }, &states)?;
+    let judgement = judge(&sweeps, LinkComparison { on, again, limits }, &states)?;
     Ok(judgement.with(watched))
 }
 
-/// Judges everything.
-fn judge(taken: &Taken, compared: Compared, states: &[String]) -> Result<Judgement, Box<Finding>> {
-    let Taken { on: with, off: without, odd, seen } = taken;
-    let Compared { on, again, limits } = compared;
+/// Judges the values, the speed compared with the links, the gain, and the transports.
+fn judge(sweeps: &ArmSweeps, comparison: LinkComparison, states: &[String]) -> Result<Judgement, Box<Finding>> {
+    let ArmSweeps { on: with, off: without, odd, proofs } = sweeps;
+    let LinkComparison { on, again, limits } = comparison;
     let off = mean(without);
     let gains = gain::gains(without, with, Placement::OutOfPlace).map_err(|e| incomplete(&e))?;
     let slow = again.findings.into_iter().chain(slower(&gains));
     let slow = slow.map(|finding| finding.seen_all(states.to_vec()));
     let all = [with.concat(), odd.clone(), again.rows.clone()].concat();
-    let mut findings = sweep::wrong(Which::P2p, &all);
-    findings.extend(sweep::wrong(Which::Off, &without.concat()));
-    findings.extend(slow.chain(seen.iter().flat_map(|seen| seen.findings.clone())));
+    let mut findings = sweep::wrong(ArmKind::P2p, &all);
+    findings.extend(sweep::wrong(ArmKind::Off, &without.concat()));
+    findings.extend(slow.chain(proofs.iter().flat_map(|proof| proof.findings.clone())));
     let beside = [odd.as_slice(), again.rows.as_slice()].concat();
     let rows = [("", &on), (".off", &off), (".odd", &beside)];
     let rows = rows.map(|(name, rows)| tables::rows(&format!("nccl.all_reduce{name}"), rows));
-    let seen = seen.iter().flat_map(|seen| seen.tables.clone());
-    let tables = std::iter::once(tables::gains(&gains)).chain(rows).chain(seen);
+    let proven = proofs.iter().flat_map(|proof| proof.tables.clone());
+    let tables = std::iter::once(tables::gains(&gains)).chain(rows).chain(proven);
     let effects = gain::effects(&gains).into_iter().map(|(name, times)| (name, rounded(times))).collect();
-    let over = if checked::over(odd) { " and 256 MiB" } else { ", no size over 128 MiB (memory is short)" };
+    let over = if checked::has_large_row(odd) { " and 256 MiB" } else { ", no size over 128 MiB (memory is short)" };
     let summary = summary(&on, &off, limits.as_ref(), &gains);
-    let judgement =
-        judged(format!("{summary}; odd counts{over} are right too; {}", checked::evidence(&all)), findings);
+    let judgement = judged(format!("{summary}; odd counts{over} are right too; {}", checked::evidence(&all)), findings);
     Ok(judgement.with_tables(tables.collect()).with_effects(effects))
 }
 
-fn measure(machine: &Machine, groups: &[Vec<Rank>]) -> Result<Taken, Box<Finding>> {
+fn measure(machine: &Machine, groups: &[Vec<Rank>]) -> Result<ArmSweeps, Box<Finding>> {
     let sweep = Sweep::standard(Collective::AllReduce);
-    for which in [Which::P2p, Which::Off] {
+    for which in [ArmKind::P2p, ArmKind::Off] {
         arms::with(machine, which, |ranks| sweep::warm_up(machine, which, ranks, &sweep))?;
     }
     let (mut on, mut off) = (Vec::new(), Vec::new());
     for _ in 0..TURNS {
-        for (which, sweeps) in [(Which::P2p, &mut on), (Which::Off, &mut off)] {
+        for (which, sweeps) in [(ArmKind::P2p, &mut on), (ArmKind::Off, &mut off)] {
             sweeps.push(arms::with(machine, which, |ranks| {
                 // This arm was idle while the other one worked, so its first row would include waking up.
                 let first = Sweep { check: false, ..sweep.at(sweep.from) };
@@ -113,13 +112,13 @@ fn measure(machine: &Machine, groups: &[Vec<Rank>]) -> Result<Taken, Box<Finding
             })?);
         }
     }
-    let odd = arms::with(machine, Which::P2p, |ranks| {
-        let mut odd = checked::odd(machine, Which::P2p, ranks, Collective::AllReduce)?;
-        odd.extend(checked::big(machine, Which::P2p, ranks, Collective::AllReduce)?);
+    let odd = arms::with(machine, ArmKind::P2p, |ranks| {
+        let mut odd = checked::odd(machine, ArmKind::P2p, ranks, Collective::AllReduce)?;
+        odd.extend(checked::big(machine, ArmKind::P2p, ranks, Collective::AllReduce)?);
         Ok(odd)
     })?;
-    let seen = |which| arms::with(machine, which, |ranks| Ok(proof::of(which, ranks, Pairs::Ring, groups)));
-    Ok(Taken { on, off, odd, seen: [seen(Which::P2p)?, seen(Which::Off)?] })
+    let proof = |which| arms::with(machine, which, |ranks| Ok(proof::of(which, ranks, Pairs::Ring, groups)));
+    Ok(ArmSweeps { on, off, odd, proofs: [proof(ArmKind::P2p)?, proof(ArmKind::Off)?] })
 }
 
 /// One row for each size, with the mean of its times and all wrong values of all turns.
@@ -131,8 +130,7 @@ fn mean(sweeps: &[Vec<Row>]) -> Vec<Row> {
             let own = of(row);
             let sum: f64 = own.us + others.iter().map(|row| of(row).us).sum::<f64>();
             // The number of sweeps is 2.
-            let wrong =
-                std::iter::once(row).chain(others.iter().copied()).filter_map(|r| of(r).wrong.clone());
+            let wrong = std::iter::once(row).chain(others.iter().copied()).filter_map(|r| of(r).wrong.clone());
             Timed { us: sum / (others.len() as f64 + 1.0), wrong: wrong.reduce(Wrongs::and) }
         };
         Row { out_of_place: timed(|r| &r.out_of_place), in_place: timed(|r| &r.in_place), ..row.clone() }
@@ -141,7 +139,7 @@ fn mean(sweeps: &[Vec<Row>]) -> Vec<Row> {
 }
 
 /// The finding that the arms measured different rows and cannot be compared.
-fn incomplete(why: &gain::NoGain) -> Box<Finding> {
+fn incomplete(why: &gain::GainError) -> Box<Finding> {
     Box::new(Code::NcclError.finding(Severity::Error, "all_reduce", format!("all_reduce: {why}")))
 }
 
@@ -180,8 +178,8 @@ mod tests {
     use super::*;
     use crate::outcome::Outcome;
 
-    fn seen() -> proof::Seen {
-        proof::Seen { summary: String::new(), findings: Vec::new(), tables: Vec::new() }
+    fn proof() -> proof::TransportProof {
+        proof::TransportProof { summary: String::new(), findings: Vec::new(), tables: Vec::new() }
     }
 
     /// Two turns of 8 B and 128 MiB; `on` and `off`: GB/s of bus bandwidth at the large size.
@@ -189,16 +187,16 @@ mod tests {
         let (states, limits) = (["GPU 0: 35 C".to_owned()], limits(4, 21.0, PCI));
         let large = |gb_s: f64| 1.5 * 134_217_728.0 / 1e3 / gb_s;
         let sweep = |gb_s, wrong| vec![row(8, 20.0, 0), row(134_217_728, large(gb_s), wrong)];
-        let taken = Taken {
+        let sweeps = ArmSweeps {
             on: vec![sweep(on, 0), sweep(on, wrong)],
             off: vec![sweep(off, 0), sweep(off, 0)],
             odd: vec![row(4036, 20.0, 0)],
-            seen: [seen(), seen()],
+            proofs: [proof(), proof()],
         };
-        let on = mean(&taken.on);
+        let on = mean(&sweeps.on);
         let findings = speed::findings(&speed::slow(&on, &limits, &[]), &limits, "with peer-to-peer");
-        let again = Again { findings, rows: Vec::new() };
-        judge(&taken, Compared { on, again, limits: Some(limits) }, &states).unwrap()
+        let again = Remeasured { findings, rows: Vec::new() };
+        judge(&sweeps, LinkComparison { on, again, limits: Some(limits) }, &states).unwrap()
     }
 
     #[test]
@@ -220,10 +218,7 @@ mod tests {
         assert_eq!(said.outcome(), Outcome::Fail);
         assert!(said.findings[0].is(Code::NcclWrongData));
         // The table names it too: 134217728 bytes, in place.
-        assert_eq!(
-            (&said.tables[1]["name"], &said.tables[1]["rows"][1][12]),
-            (&"nccl.all_reduce".into(), &1.into())
-        );
+        assert_eq!((&said.tables[1]["name"], &said.tables[1]["rows"][1][12]), (&"nccl.all_reduce".into(), &1.into()));
     }
 
     #[test]

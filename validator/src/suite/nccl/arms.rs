@@ -16,15 +16,15 @@ use std::time::Duration;
 
 /// The time limit for starting CUDA and NCCL, from the start of an arm: several times what healthy machines take. Arms
 /// that were started together share the end of this limit, so that a hang costs this time only once.
-const START: Duration = Duration::from_secs(90);
+const START_TIMEOUT: Duration = Duration::from_secs(90);
 /// An arm that was started long ago has at least this time to answer.
-const LEAST: Duration = Duration::from_secs(5);
+const LEAST_TIMEOUT: Duration = Duration::from_secs(5);
 /// One part in this many of the time left is kept for the work after the start.
-const KEPT: u32 = 4;
+const RESERVED_PART: u32 = 4;
 
-/// Which arm.
+/// The arms: what NCCL may use, and in how many processes it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Which {
+pub(super) enum ArmKind {
     /// Only peer-to-peer, one process.
     Strict,
     /// Peer-to-peer allowed, one process.
@@ -39,7 +39,7 @@ pub(super) enum Which {
     Group(usize),
 }
 
-impl fmt::Display for Which {
+impl fmt::Display for ArmKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Self::Group(n) = self {
             return write!(f, "with peer-to-peer only, in group {n}");
@@ -57,9 +57,9 @@ impl fmt::Display for Which {
 /// All arms of a worker.
 #[derive(Debug, Default)]
 pub struct Arms {
-    running: RefCell<BTreeMap<Which, Ranks>>,
+    running: RefCell<BTreeMap<ArmKind, Ranks>>,
     /// Errors that occurred in an arm before a test needed it; that test reports them.
-    broken: RefCell<BTreeMap<Which, Box<Finding>>>,
+    failed: RefCell<BTreeMap<ArmKind, Box<Finding>>>,
 }
 
 /// Largest rows, bytes.
@@ -70,7 +70,7 @@ pub(super) const fn most_bytes(level: Level) -> u64 {
     }
 }
 
-impl Which {
+impl ArmKind {
     /// Its name as a part of table names.
     pub(super) const fn word(self) -> &'static str {
         match self {
@@ -114,11 +114,7 @@ impl Which {
             },
             nvls: machine.config.validate.nvls && self != Self::Withheld,
             channels: None,
-            most_bytes: if self == Self::Withheld {
-                1 << 20
-            } else {
-                most_bytes(machine.config.validate.level)
-            },
+            most_bytes: if self == Self::Withheld { 1 << 20 } else { most_bytes(machine.config.validate.level) },
             room: self.room(),
             library_path: machine.config.validate.library_path.clone(),
             part: None,
@@ -127,7 +123,7 @@ impl Which {
 }
 
 /// Starts those of `which` that are not running yet, without waiting.
-pub(super) fn begin(machine: &Machine, which: &[Which]) -> Result<(), Box<Finding>> {
+pub(super) fn start(machine: &Machine, which: &[ArmKind]) -> Result<(), Box<Finding>> {
     let mut arms = machine.nccl.running.borrow_mut();
     for which in which {
         if !arms.contains_key(which) {
@@ -145,18 +141,18 @@ pub(super) fn begin(machine: &Machine, which: &[Which]) -> Result<(), Box<Findin
 /// An error of the arm, as a finding; the arm is stopped then.
 pub(super) fn with<T>(
     machine: &Machine,
-    which: Which,
+    which: ArmKind,
     work: impl FnOnce(&mut Ranks) -> Result<T, Trouble>,
 ) -> Result<T, Box<Finding>> {
-    if let Some(finding) = machine.nccl.broken.borrow_mut().remove(&which) {
+    if let Some(finding) = machine.nccl.failed.borrow_mut().remove(&which) {
         return Err(finding);
     }
-    begin(machine, &[which])?;
+    start(machine, &[which])?;
     // Removed for the call: after a fault it is not put back.
     let taken = machine.nccl.running.borrow_mut().remove(&which);
     let Some(mut ranks) = taken else { return Err(trouble::gone(&which.to_string())) };
     machine.doing(&format!("connecting the GPUs by NCCL, {which}"));
-    let within = patience(machine.left(), ranks.age());
+    let within = join_timeout(machine.time_left(), ranks.age());
     let done = ranks.join(within).map(drop).and_then(|()| work(&mut ranks));
     match done {
         Ok(done) => {
@@ -169,12 +165,12 @@ pub(super) fn with<T>(
 
 /// Waits until an arm that is starting has started, so that nothing else runs during a measurement. An error
 /// is kept for the test that needs the arm.
-pub(super) fn settle(machine: &Machine, which: Which) {
+pub(super) fn settle(machine: &Machine, which: ArmKind) {
     if !machine.nccl.running.borrow().contains_key(&which) {
         return;
     }
     if let Err(finding) = with(machine, which, |_| Ok(())) {
-        machine.nccl.broken.borrow_mut().insert(which, finding);
+        machine.nccl.failed.borrow_mut().insert(which, finding);
     }
 }
 
@@ -186,9 +182,9 @@ pub(in crate::suite) fn settle_all(machine: &Machine) {
 
 /// The time limit for an arm that has been starting for `age`: what is left of its limit, and no more than the time
 /// `left` until the test's deadline, less the part for the work after it.
-pub(super) fn patience(left: Option<Duration>, age: Duration) -> Duration {
-    let own = START.saturating_sub(age).max(LEAST);
-    left.map_or(own, |left| own.min(left.saturating_sub(left / KEPT)))
+pub(super) fn join_timeout(left: Option<Duration>, age: Duration) -> Duration {
+    let own = START_TIMEOUT.saturating_sub(age).max(LEAST_TIMEOUT);
+    left.map_or(own, |left| own.min(left.saturating_sub(left / RESERVED_PART)))
 }
 
 impl Drop for Arms {
@@ -206,15 +202,11 @@ mod tests {
 
     #[test]
     fn a_start_gets_its_limit_and_at_most_most_of_the_remaining_deadline() {
-        let patience = |left: u64, age: u64| {
-            patience(Some(Duration::from_secs(left)), Duration::from_secs(age)).as_secs()
-        };
-        assert_eq!((patience(150, 0), patience(60, 0), patience(0, 0)), (90, 45, 0));
+        let timeout =
+            |left: u64, age: u64| join_timeout(Some(Duration::from_secs(left)), Duration::from_secs(age)).as_secs();
+        assert_eq!((timeout(150, 0), timeout(60, 0), timeout(0, 0)), (90, 45, 0));
         // An arm that began at the same time as one that hung has used up its time.
-        assert_eq!(
-            (patience(150, 60), patience(150, 90), patience(150, 500), patience(4, 500)),
-            (30, 5, 5, 3)
-        );
-        assert_eq!(super::patience(None, Duration::ZERO), START);
+        assert_eq!((timeout(150, 60), timeout(150, 90), timeout(150, 500), timeout(4, 500)), (30, 5, 5, 3));
+        assert_eq!(super::join_timeout(None, Duration::ZERO), START_TIMEOUT);
     }
 }

@@ -1,9 +1,9 @@
 //! The other eight collectives, over all sizes, with every value of every timed call checked; odd counts and
 //! one size over 128 MiB too. Each is compared with the links by the bytes that cross them.
 
-use super::arms::{self, Which};
-use super::remeasure::{self, Again};
-use super::{checked, connected, limits_of_all, sweep, tables};
+use super::arms::{self, ArmKind};
+use super::remeasure::{self, Remeasured};
+use super::{checked, limits_of_all, not_connected, sweep, tables};
 use crate::config::Level;
 use crate::gpu::Collective;
 use crate::nccl::ranks::{Ranks, Trouble};
@@ -28,19 +28,19 @@ pub(in crate::suite) const TEST: Test = Test {
 };
 
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    if let Some(none) = connected(machine)? {
+    if let Some(none) = not_connected(machine)? {
         return Ok(none);
     }
-    let (mut rows, odd) = arms::with(machine, Which::P2p, |ranks| measure(machine, ranks))?;
+    let (mut rows, odd) = arms::with(machine, ArmKind::P2p, |ranks| measure(machine, ranks))?;
     let again = match limits_of_all(machine, &rows)? {
-        Ok(limits) => remeasure::judge(machine, Which::P2p, &mut rows, &limits)?,
-        Err(unjudged) => Again { findings: vec![unjudged], rows: Vec::new() },
+        Ok(limits) => remeasure::judge(machine, ArmKind::P2p, &mut rows, &limits)?,
+        Err(unjudged) => Remeasured { findings: vec![unjudged], rows: Vec::new() },
     };
     let beside = [odd.as_slice(), again.rows.as_slice()].concat();
     let all = [rows.as_slice(), beside.as_slice()].concat();
-    let mut findings = sweep::wrong(Which::P2p, &all);
+    let mut findings = sweep::wrong(ArmKind::P2p, &all);
     findings.extend(again.findings);
-    let summary = format!("{}; {}", summary(&rows, checked::over(&odd)), checked::evidence(&all));
+    let summary = format!("{}; {}", summary(&rows, checked::has_large_row(&odd)), checked::evidence(&all));
     let tables = [tables::rows("nccl.collectives", &rows), tables::rows("nccl.collectives.odd", &beside)];
     Ok(judged(summary, findings).with_tables(tables.into()))
 }
@@ -50,10 +50,10 @@ fn measure(machine: &Machine, ranks: &mut Ranks) -> Result<(Vec<Row>, Vec<Row>),
     let (mut rows, mut odd) = (Vec::new(), Vec::new());
     for collective in Collective::ALL.into_iter().filter(|c| *c != Collective::AllReduce) {
         let sweep = Sweep::standard(collective);
-        sweep::warm_up(machine, Which::P2p, ranks, &sweep)?;
-        rows.extend(sweep::rows(machine, Which::P2p, ranks, &sweep)?);
-        odd.extend(checked::odd(machine, Which::P2p, ranks, collective)?);
-        odd.extend(checked::big(machine, Which::P2p, ranks, collective)?);
+        sweep::warm_up(machine, ArmKind::P2p, ranks, &sweep)?;
+        rows.extend(sweep::rows(machine, ArmKind::P2p, ranks, &sweep)?);
+        odd.extend(checked::odd(machine, ArmKind::P2p, ranks, collective)?);
+        odd.extend(checked::big(machine, ArmKind::P2p, ranks, collective)?);
     }
     Ok((rows, odd))
 }

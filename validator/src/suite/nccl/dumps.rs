@@ -1,7 +1,7 @@
 //! NCCL's dumps of topology and graphs: a second source besides its log lines. NCCL was asked for them, so a
 //! dump that is missing, unreadable or without one of the GPUs is a finding.
 
-use super::arms::Which;
+use super::arms::ArmKind;
 use crate::machine::Rank;
 use crate::nccl::dump;
 use crate::nccl::dump::{Graph, Topology};
@@ -10,30 +10,30 @@ use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::shared::speed::{rounded, table};
 use serde_json::Value;
 
-/// The content of the dumps.
-pub(super) struct Witness {
+/// What the dumps contain, and the finding if they are not sufficient.
+pub(super) struct DumpCheck {
     /// One row for each graph that NCCL searched for.
     pub(super) table: Value,
     pub(super) finding: Option<Finding>,
 }
 
 /// Reads an arm's dumps.
-pub(super) fn of(which: Which, ranks: &Ranks) -> Witness {
+pub(super) fn of(which: ArmKind, ranks: &Ranks) -> DumpCheck {
     judge(which, ranks.topology().as_deref(), ranks.graph().as_deref(), ranks.ranks())
 }
 
-fn judge(which: Which, topology: Option<&str>, graph: Option<&str>, ranks: usize) -> Witness {
+fn judge(which: ArmKind, topology: Option<&str>, graph: Option<&str>, ranks: usize) -> DumpCheck {
     let read = read(topology, graph);
-    let doubt = match &read {
-        Ok((topology, graphs)) => doubt(topology, graphs, ranks),
+    let why = match &read {
+        Ok((topology, graphs)) => missing_evidence(topology, graphs, ranks),
         Err(why) => Some(why.clone()),
     };
-    let finding = doubt.map(|why| {
+    let finding = why.map(|why| {
         let message = format!("NCCL {which}: {why}");
         Code::NcclUnproven.finding(Severity::Warn, &which, message)
     });
     let graphs = read.map(|(_, graphs)| graphs).unwrap_or_default();
-    Witness { table: shown(which, &graphs), finding }
+    DumpCheck { table: graph_table(which, &graphs), finding }
 }
 
 fn read(topology: Option<&str>, graph: Option<&str>) -> Result<(Topology, Vec<Graph>), String> {
@@ -46,7 +46,7 @@ fn read(topology: Option<&str>, graph: Option<&str>) -> Result<(Topology, Vec<Gr
     Ok((topology, graphs))
 }
 
-fn doubt(topology: &Topology, graphs: &[Graph], ranks: usize) -> Option<String> {
+fn missing_evidence(topology: &Topology, graphs: &[Graph], ranks: usize) -> Option<String> {
     let gpus = topology.gpus.len();
     if gpus < ranks {
         return Some(format!("its topology has {gpus} of {ranks} GPUs"));
@@ -57,7 +57,7 @@ fn doubt(topology: &Topology, graphs: &[Graph], ranks: usize) -> Option<String> 
     (whole == 0).then(|| format!("no channel of its graphs leads through all {ranks} ranks"))
 }
 
-fn shown(which: Which, graphs: &[Graph]) -> Value {
+fn graph_table(which: ArmKind, graphs: &[Graph]) -> Value {
     let columns = [("graph", ""), ("channels", ""), ("speed", "GB/s"), ("way", "")];
     let line = |graph: &Graph| {
         vec![
@@ -83,13 +83,13 @@ mod tests {
         <graph id="0" pattern="4" nchannels="1" speedintra="12.5" speedinter="12.5" typeintra="SYS" typeinter="PIX">
         <channel><gpu dev="0"/><gpu dev="1"/></channel></graph></graphs>"#;
 
-    fn doubt(topology: Option<&str>, graph: Option<&str>, ranks: usize) -> Option<String> {
-        judge(Which::P2p, topology, graph, ranks).finding.map(|finding| finding.message)
+    fn missing_evidence(topology: Option<&str>, graph: Option<&str>, ranks: usize) -> Option<String> {
+        judge(ArmKind::P2p, topology, graph, ranks).finding.map(|finding| finding.message)
     }
 
     #[test]
     fn dumps_with_all_ranks_are_shown_and_raise_no_doubt() {
-        let seen = judge(Which::P2p, Some(TOPOLOGY), Some(GRAPHS), 2);
+        let seen = judge(ArmKind::P2p, Some(TOPOLOGY), Some(GRAPHS), 2);
         assert_eq!(seen.finding, None);
         assert_eq!(seen.table["name"], "nccl.graph.p2p");
         assert_eq!(seen.table["rows"][0], serde_json::json!(["ring", 1, 12.5, "SYS"]));
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_dump_that_is_missing_broken_or_without_a_gpu_is_reported() {
-        let said = |topology, graph, ranks| doubt(topology, graph, ranks).unwrap();
+        let said = |topology, graph, ranks| missing_evidence(topology, graph, ranks).unwrap();
         assert!(said(None, Some(GRAPHS), 2).ends_with("it wrote no topology"));
         assert!(said(Some(TOPOLOGY), Some(" "), 2).ends_with("it wrote no graph"));
         assert!(said(Some("<system"), Some(GRAPHS), 2).contains("NCCL's topology dump, line 1"));

@@ -7,8 +7,8 @@ use crate::outcome::finding::Finding;
 use crate::outcome::{Matrix, Outcome};
 use crate::schedule::Pair;
 use crate::suite::Machine;
-use crate::suite::shared::gpu_fault::during;
-use crate::suite::shared::peers;
+use crate::suite::shared::gpu_fault::fault_finding;
+use crate::suite::shared::peer_groups;
 
 /// The test that has queried each pair's access, and its matrix.
 const ACCESS: (&str, &str) = ("p2p-capability", "p2p.connectivity");
@@ -16,10 +16,9 @@ const ACCESS: (&str, &str) = ("p2p-capability", "p2p.connectivity");
 /// All groups, including groups of a single GPU; one group of all GPUs if access does not form groups.
 pub(super) fn of(machine: &Machine) -> Result<Vec<Vec<GpuId>>, Box<Finding>> {
     let clique = machine.clique()?;
-    let known =
-        machine.matrix(ACCESS.0, ACCESS.1).filter(|_| machine.outcome(ACCESS.0) != Some(Outcome::Error));
-    let access = known.map_or_else(|| asked(clique), |known| Ok(known.values))?;
-    Ok(found(clique.len(), &access))
+    let known = machine.matrix(ACCESS.0, ACCESS.1).filter(|_| machine.outcome(ACCESS.0) != Some(Outcome::Error));
+    let access = known.map_or_else(|| query_access(clique), |known| Ok(known.values))?;
+    Ok(form_groups(clique.len(), &access))
 }
 
 /// The groups as ranks of a communicator of all GPUs, whose rank `n` is on GPU `n`.
@@ -28,22 +27,22 @@ pub(super) fn as_ranks(groups: &[Vec<GpuId>]) -> Vec<Vec<Rank>> {
     groups.iter().map(of).collect()
 }
 
-fn found(gpus: usize, access: &[Vec<Option<f64>>]) -> Vec<Vec<GpuId>> {
+fn form_groups(gpus: usize, access: &[Vec<Option<f64>>]) -> Vec<Vec<GpuId>> {
     let reaches = |pair: Pair| {
         access
             .get(pair.from.index())
             .and_then(|row| row.get(pair.to.index()).copied().flatten())
             .is_some_and(|can| can > 0.0)
     };
-    let groups = peers::groups(gpus, reaches).filter(|groups| groups.iter().any(|group| group.len() > 1));
+    let groups = peer_groups::groups(gpus, reaches).filter(|groups| groups.iter().any(|group| group.len() > 1));
     groups.unwrap_or_else(|| vec![GpuId::all(gpus).collect()])
 }
 
-fn asked(clique: &Clique) -> Result<Vec<Vec<Option<f64>>>, Box<Finding>> {
+fn query_access(clique: &Clique) -> Result<Vec<Vec<Option<f64>>>, Box<Finding>> {
     let mut access = vec![vec![None; clique.len()]; clique.len()];
     for (from, to) in clique.pairs() {
         let pair = Pair::new(from.id(), to.id());
-        let can = from.can_access(to).map_err(|e| during(&pair.to_string(), &e))?;
+        let can = from.can_access(to).map_err(|e| fault_finding(&pair.to_string(), &e))?;
         if let Some(cell) = access.get_mut(pair.from.index()).and_then(|row| row.get_mut(pair.to.index())) {
             *cell = Some(f64::from(u8::from(can)));
         }
@@ -52,7 +51,7 @@ fn asked(clique: &Clique) -> Result<Vec<Vec<Option<f64>>>, Box<Finding>> {
 }
 
 /// The part of a matrix of all GPUs that belongs to a group.
-pub(super) fn part(matrix: &Matrix, group: &[GpuId]) -> Matrix {
+pub(super) fn submatrix(matrix: &Matrix, group: &[GpuId]) -> Matrix {
     let pick = |labels: &[String]| group.iter().filter_map(|gpu| labels.get(gpu.index()).cloned()).collect();
     let row = |from: &GpuId| {
         let row = matrix.values.get(from.index());
@@ -78,17 +77,17 @@ mod tests {
 
     #[test]
     fn bridged_pairs_are_groups_and_anything_else_is_one_group() {
-        assert_eq!(found(4, &access(4, |a, b| a / 2 == b / 2)), [vec![0, 1], vec![2, 3]]);
-        assert_eq!(found(4, &access(4, |_, _| true)), [vec![0, 1, 2, 3]]);
+        assert_eq!(form_groups(4, &access(4, |a, b| a / 2 == b / 2)), [vec![0, 1], vec![2, 3]]);
+        assert_eq!(form_groups(4, &access(4, |_, _| true)), [vec![0, 1, 2, 3]]);
         // If one direction is missing or no GPU reaches another, the test must prove all GPUs together.
-        assert_eq!(found(3, &access(3, |a, b| (a, b) != (0, 1))), [vec![0, 1, 2]]);
-        assert_eq!(found(2, &access(2, |_, _| false)), [vec![0, 1]]);
+        assert_eq!(form_groups(3, &access(3, |a, b| (a, b) != (0, 1))), [vec![0, 1, 2]]);
+        assert_eq!(form_groups(2, &access(2, |_, _| false)), [vec![0, 1]]);
     }
 
     #[test]
     fn a_groups_part_has_its_own_rows_and_columns() {
         let all = super::super::limits::tests::edges(4, 20.0);
-        let part = part(&all, &GpuId::list([1, 3]));
+        let part = submatrix(&all, &GpuId::list([1, 3]));
         assert_eq!(
             (part.rows, part.values),
             (vec!["1".into(), "3".into()], vec![vec![None, Some(20.0)], vec![Some(20.0), None]])

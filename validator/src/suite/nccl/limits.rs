@@ -55,18 +55,17 @@ impl Limits {
     ) -> Option<Self> {
         let edges = edges?;
         let ring = best_ring(&edges.values)?;
-        let nvlink =
-            matches!(carrier(Rank::new(ring.edge.0), Rank::new(ring.edge.1)), Carrier::NvLink { .. });
-        let pair = others(edges).fold(f64::INFINITY, f64::min);
-        let latency_us = latency.map(|m| others(m).fold(0.0, f64::max)).filter(|us| *us > 0.0);
+        let nvlink = matches!(carrier(Rank::new(ring.edge.0), Rank::new(ring.edge.1)), Carrier::NvLink { .. });
+        let pair = pair_values(edges).fold(f64::INFINITY, f64::min);
+        let latency_us = latency.map(|m| pair_values(m).fold(0.0, f64::max)).filter(|us| *us > 0.0);
         let ranks = u32::try_from(edges.values.len()).ok()?.into();
         Some(Self { ring, pair, nvlink, ranks, latency_us: latency_us.unwrap_or(LATENCY_US) })
     }
 
     /// The bus bandwidth that large calls must reach at least, GB/s.
     pub(super) fn least_gb_s(&self, collective: Collective) -> f64 {
-        let edge = if exchanges(collective) { self.pair } else { self.ring.slowest };
-        edge * self.part(collective)
+        let edge = if uses_all_pairs(collective) { self.pair } else { self.ring.slowest };
+        edge * self.reachable_part(collective)
     }
 
     /// The part of the slowest edge's speed that must be reached. Rings over PCIe were recorded to reach 1.00
@@ -74,16 +73,14 @@ impl Limits {
     /// MiB do not saturate NVLink, and NCCL moves data with kernels, which reach less than copy engines.
     /// Recorded: 0.84 and 0.73 (all_reduce on 4 and 2 H200), 0.74 (all_gather, reduce_scatter), 0.86 (broadcast,
     /// reduce), 0.75 (alltoall), and 0.41 (sendrecv, which has few channels to one peer).
-    fn part(&self, collective: Collective) -> f64 {
+    fn reachable_part(&self, collective: Collective) -> f64 {
         const TO_ONE_PEER: f64 = 0.3;
         let peers = self.ranks - 1.0;
         match (collective, self.nvlink) {
             (Collective::AllReduce, true) => 0.65,
             (Collective::AllReduce, false) => 0.85,
             (Collective::Sendrecv, true) => TO_ONE_PEER,
-            (Collective::Alltoall | Collective::Gather | Collective::Scatter, true) => {
-                (TO_ONE_PEER * peers).min(0.5)
-            }
+            (Collective::Alltoall | Collective::Gather | Collective::Scatter, true) => (TO_ONE_PEER * peers).min(0.5),
             (Collective::Alltoall, false) => 0.25,
             (Collective::Sendrecv | Collective::Gather | Collective::Scatter, false) => 0.5,
             (_, true) => 0.6,
@@ -95,7 +92,7 @@ impl Limits {
     pub(super) fn most_us(&self, row: &Row, small_us: f64) -> f64 {
         let mb_s = self.least_gb_s(row.collective) * 1e3;
         let short = SHORT.iter().find(|(below, _)| row.bytes < *below).map_or(1.0, |(_, times)| *times);
-        let bytes_us = short * moved(row) / mb_s;
+        let bytes_us = short * bytes_over_edge(row) / mb_s;
         // The cost of filling pipelines grows with their length.
         let pipeline = if row.bytes >= LARGE { self.ranks / 4.0 } else { 0.0 };
         (RAMP + pipeline) * small_us.max(SCATTER_US) + bytes_us
@@ -109,20 +106,17 @@ impl Limits {
 
 /// Bytes that cross the slowest edge.
 #[expect(clippy::cast_precision_loss, reason = "bytes of a buffer are exact in 53 bits")]
-fn moved(row: &Row) -> f64 {
+fn bytes_over_edge(row: &Row) -> f64 {
     row.bytes as f64 * row.collective.bus_factor(row.ranks as u64)
 }
 
 /// Whether all pairs communicate, not only neighbours on a ring.
-const fn exchanges(collective: Collective) -> bool {
-    matches!(
-        collective,
-        Collective::Alltoall | Collective::Sendrecv | Collective::Gather | Collective::Scatter
-    )
+const fn uses_all_pairs(collective: Collective) -> bool {
+    matches!(collective, Collective::Alltoall | Collective::Sendrecv | Collective::Gather | Collective::Scatter)
 }
 
 /// The values of all pairs of two GPUs.
-fn others(matrix: &Matrix) -> impl Iterator<Item = f64> {
+fn pair_values(matrix: &Matrix) -> impl Iterator<Item = f64> {
     let row = |(a, row): (usize, &Vec<Option<f64>>)| {
         let others = row.iter().enumerate().filter(move |(b, _)| *b != a);
         others.filter_map(|(_, value)| *value).collect::<Vec<_>>()

@@ -28,7 +28,7 @@ pub(super) use arms::settle_all;
 pub(super) use channels::TEST as CHANNELS;
 pub(super) use collectives::TEST as OTHERS;
 pub(super) use processes::TEST as PROCESSES;
-pub(super) use transport::{TEST as TRANSPORT, ahead};
+pub(super) use transport::{TEST as TRANSPORT, start_ahead};
 pub(super) use types::TEST as TYPES;
 
 use super::Machine;
@@ -39,13 +39,13 @@ use crate::outcome::finding::{Finding, Severity};
 use crate::outcome::{Judgement, Outcome};
 use crate::schedule::Pair;
 use crate::suite::shared::gate::gate;
-use crate::suite::shared::speed::{Links, Ways};
+use crate::suite::shared::speed::{GpuPaths, LinkStates};
 use limits::Limits;
 
 /// The expected speeds between these GPUs, from the figures of earlier tests; `None` where they were not
 /// measured.
 fn limits(machine: &Machine, gpus: &[GpuId], carrier: &dyn Fn(Pair) -> Carrier) -> Option<Limits> {
-    let part = |(test, name)| machine.matrix(test, name).map(|matrix| groups::part(&matrix, gpus));
+    let part = |(test, name)| machine.matrix(test, name).map(|matrix| groups::submatrix(&matrix, gpus));
     let gpu = |rank: Rank| gpus.get(rank.index()).copied().unwrap_or(GpuId::new(rank.index()));
     let carrier = |from, to| carrier(Pair::new(gpu(from), gpu(to)));
     Limits::of(part(EDGES).as_ref(), part(LATENCY).as_ref(), &carrier)
@@ -55,7 +55,7 @@ fn limits(machine: &Machine, gpus: &[GpuId], carrier: &dyn Fn(Pair) -> Carrier) 
 /// speed is expected of that, and the missing limit is not a fault of the machine.
 fn limits_of_all(machine: &Machine, rows: &[Row]) -> Result<Result<Limits, Finding>, Box<Finding>> {
     let (clique, groups) = (machine.clique()?, groups::of(machine)?);
-    let carrier = Ways::new(machine, clique).carriers(machine.fabric()?, &Links::default());
+    let carrier = GpuPaths::new(machine, clique).carriers(machine.fabric()?, &LinkStates::default());
     let all: Vec<_> = GpuId::all(clique.len()).collect();
     let known = limits(machine, &all, &carrier).filter(|_| groups.len() == 1);
     let unjudged = || {
@@ -69,8 +69,8 @@ fn limits_of_all(machine: &Machine, rows: &[Row]) -> Result<Result<Limits, Findi
 const EDGES: (&str, &str) = ("p2p-bandwidth", "ce.write");
 const LATENCY: (&str, &str) = ("p2p-latency", "sample.latency.on.gpu");
 
-/// Whether the preconditions of an NCCL test hold.
-fn open(machine: &Machine) -> Result<Option<Judgement>, Box<Finding>> {
+/// Why an NCCL test cannot run; `None`: its preconditions hold.
+fn not_testable(machine: &Machine) -> Result<Option<Judgement>, Box<Finding>> {
     if let Some(none) = gate(machine, true)? {
         return Ok(Some(none));
     }
@@ -83,8 +83,8 @@ fn open(machine: &Machine) -> Result<Option<Judgement>, Box<Finding>> {
 }
 
 /// The same for tests after the first: NCCL must have connected the GPUs.
-fn connected(machine: &Machine) -> Result<Option<Judgement>, Box<Finding>> {
-    if let Some(none) = open(machine)? {
+fn not_connected(machine: &Machine) -> Result<Option<Judgement>, Box<Finding>> {
+    if let Some(none) = not_testable(machine)? {
         return Ok(Some(none));
     }
     let broken = matches!(machine.outcome(TRANSPORT.id), Some(Outcome::Fail | Outcome::Error));

@@ -1,8 +1,8 @@
 //! One process for each GPU, as frameworks run NCCL: different code in NCCL and in the driver connects the
 //! GPUs in this case. Shared memory and network are forbidden here too, so that success is the proof.
 
-use super::arms::{self, Which};
-use super::{checked, connected, groups, limits_of_all, proof, remeasure, sweep, tables};
+use super::arms::{self, ArmKind};
+use super::{checked, groups, limits_of_all, not_connected, proof, remeasure, sweep, tables};
 use crate::config::Level;
 use crate::gpu::Collective;
 use crate::machine::Rank;
@@ -28,27 +28,27 @@ pub(in crate::suite) const TEST: Test = Test {
 };
 
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    if let Some(none) = connected(machine)? {
+    if let Some(none) = not_connected(machine)? {
         return Ok(none);
     }
     let groups = groups::as_ranks(&groups::of(machine)?);
     let measure = |ranks: &mut Ranks| measure(machine, ranks, &groups);
-    let (mut rows, seen) = arms::with(machine, Which::Processes, measure)?;
+    let (mut rows, proof) = arms::with(machine, ArmKind::Processes, measure)?;
     let mut slow = Vec::new();
     let mut again = Vec::new();
     // Where no comparison with the links is possible, nccl-allreduce reports that.
     if let Ok(limits) = limits_of_all(machine, &rows)? {
-        let judged = remeasure::judge(machine, Which::Processes, &mut rows, &limits)?;
+        let judged = remeasure::judge(machine, ArmKind::Processes, &mut rows, &limits)?;
         (slow, again) = (judged.findings, judged.rows);
     }
     let shown = rows.clone();
     rows.extend(again);
-    let mut findings = sweep::wrong(Which::Processes, &rows);
+    let mut findings = sweep::wrong(ArmKind::Processes, &rows);
     findings.extend(slow);
-    findings.extend(seen.findings);
+    findings.extend(proof.findings);
     let mut tables = vec![tables::rows("nccl.processes", &shown)];
-    tables.extend(seen.tables);
-    let summary = format!("{}; {}; {}", seen.summary, speed(&shown), checked::evidence(&rows));
+    tables.extend(proof.tables);
+    let summary = format!("{}; {}; {}", proof.summary, speed(&shown), checked::evidence(&rows));
     Ok(judged(summary, findings).with_tables(tables))
 }
 
@@ -56,16 +56,16 @@ fn measure(
     machine: &Machine,
     ranks: &mut Ranks,
     groups: &[Vec<Rank>],
-) -> Result<(Vec<Row>, proof::Seen), Trouble> {
-    let which = Which::Processes;
+) -> Result<(Vec<Row>, proof::TransportProof), Trouble> {
+    let which = ArmKind::Processes;
     let sweep = Sweep::standard(Collective::AllReduce);
     sweep::warm_up(machine, which, ranks, &sweep)?;
     let mut rows = sweep::rows(machine, which, ranks, &sweep)?;
     let pairs = Sweep::standard(Collective::Alltoall).at(1 << 20);
     rows.extend(sweep::rows(machine, which, ranks, &pairs)?);
     rows.extend(checked::many(machine, which, ranks)?);
-    let seen = proof::of(which, ranks, Pairs::All, groups);
-    Ok((rows, seen))
+    let proof = proof::of(which, ranks, Pairs::All, groups);
+    Ok((rows, proof))
 }
 
 /// `all_reduce 328.1 GB/s at 128 MiB, 9.8 us at 8 B`

@@ -2,7 +2,7 @@
 //! that stays too slow counts. The best of a row's times is its time. Calls that are compared with each other are measured
 //! again together, because a host may become slower meanwhile: what is alike once is alike.
 
-use super::arms::{self, Which};
+use super::arms::{self, ArmKind};
 use super::limits::Limits;
 use super::speed::{self, Slow};
 use super::sweep;
@@ -18,8 +18,8 @@ const ROUNDS: usize = 3;
 /// The pause before each: a disturbance may be over then.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The result.
-pub(super) struct Again {
+/// The result of measuring slow rows again.
+pub(super) struct Remeasured {
     /// Rows that stayed too slow, as findings; each with all measurements.
     pub(super) findings: Vec<Finding>,
     /// All rows that were measured again, because their values were checked too.
@@ -29,10 +29,10 @@ pub(super) struct Again {
 /// Judges `rows`, an arm's sweeps, and replaces their times with the best of all measurements.
 pub(super) fn judge(
     machine: &Machine,
-    which: Which,
+    which: ArmKind,
     rows: &mut [Row],
     limits: &Limits,
-) -> Result<Again, Box<Finding>> {
+) -> Result<Remeasured, Box<Finding>> {
     let mut alike = Vec::new();
     let mut slow = speed::slow(rows, limits, &alike);
     let mut measured: Vec<Row> = Vec::new();
@@ -43,10 +43,10 @@ pub(super) fn judge(
         }
         before.extend(slow.iter().cloned());
         thread::sleep(PAUSE);
-        let new = arms::with(machine, which, |ranks| take(machine, which, ranks, &slow))?;
-        new.iter().for_each(|new| better(rows, new));
-        let now: Vec<_> = speed::slow(&new, limits, &[]).iter().map(Slow::place).collect();
-        alike.extend(slow.iter().map(Slow::place).filter(|place| !now.contains(place)));
+        let new = arms::with(machine, which, |ranks| measure_again(machine, which, ranks, &slow))?;
+        new.iter().for_each(|new| keep_best_times(rows, new));
+        let now: Vec<_> = speed::slow(&new, limits, &[]).iter().map(Slow::row_placement).collect();
+        alike.extend(slow.iter().map(Slow::row_placement).filter(|place| !now.contains(place)));
         measured.extend(new);
         slow = speed::slow(rows, limits, &alike);
     }
@@ -57,11 +57,11 @@ pub(super) fn judge(
     let evidence: Vec<_> = slow.iter().flat_map(lines).collect();
     let findings = speed::findings(&slow, limits, &which.to_string());
     let findings = findings.into_iter().map(|finding| finding.seen_all(evidence.clone())).collect();
-    Ok(Again { findings, rows: measured })
+    Ok(Remeasured { findings, rows: measured })
 }
 
 /// Measures each slow size once more, and the size that it is compared with, in both placements.
-fn take(machine: &Machine, which: Which, ranks: &mut Ranks, slow: &[Slow]) -> Result<Vec<Row>, Trouble> {
+fn measure_again(machine: &Machine, which: ArmKind, ranks: &mut Ranks, slow: &[Slow]) -> Result<Vec<Row>, Trouble> {
     let of = |slow: &Slow| slow.sizes().into_iter().map(|bytes| (slow.collective, bytes)).collect::<Vec<_>>();
     let mut kinds: Vec<_> = slow.iter().flat_map(of).collect();
     kinds.sort_unstable();
@@ -75,7 +75,7 @@ fn take(machine: &Machine, which: Which, ranks: &mut Ranks, slow: &[Slow]) -> Re
 }
 
 /// Stores the better times in the row of the same size.
-fn better(rows: &mut [Row], new: &Row) {
+fn keep_best_times(rows: &mut [Row], new: &Row) {
     let same = |row: &&mut Row| row.collective == new.collective && row.bytes == new.bytes;
     let Some(row) = rows.iter_mut().find(same) else { return };
     for placement in [Placement::OutOfPlace, Placement::InPlace] {
@@ -102,7 +102,7 @@ mod tests {
         let mut rows = vec![row(8, 20.0, 0), row(64, 50.0, 1)];
         let mut new = row(64, 30.0, 0);
         new.in_place.us = 90.0;
-        better(&mut rows, &new);
+        keep_best_times(&mut rows, &new);
         assert_eq!((rows[1].out_of_place.us, rows[1].in_place.us, rows[1].wrong()), (30.0, 50.0, 1));
         assert_eq!(rows[0], row(8, 20.0, 0));
     }

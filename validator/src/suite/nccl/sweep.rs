@@ -1,6 +1,6 @@
 //! Runs sizes on an arm, and turns wrong values into findings.
 
-use super::arms::Which;
+use super::arms::ArmKind;
 use crate::gpu::{Collective, DataType, RedOp};
 use crate::machine::Rank;
 use crate::nccl::ranks::{Ranks, RowAsk, Trouble, TroubleKind};
@@ -15,17 +15,12 @@ use std::collections::BTreeSet;
 const LEAST_CALLS: u64 = 4;
 /// With more ranks than this, fewer calls are made: no single machine has that many, and the number of pairs grows
 /// with their square.
-const MANY: usize = 16;
-const CALLS_OF_MANY: u32 = 5;
+const MANY_RANKS: usize = 16;
+const CALLS_OF_MANY_RANKS: u32 = 5;
 
 /// Every size of a sweep, smallest first; large rows make as many calls of each as the buffers hold, because
 /// only those are checked.
-pub(super) fn rows(
-    machine: &Machine,
-    which: Which,
-    ranks: &mut Ranks,
-    sweep: &Sweep,
-) -> Result<Vec<Row>, Trouble> {
+pub(super) fn rows(machine: &Machine, which: ArmKind, ranks: &mut Ranks, sweep: &Sweep) -> Result<Vec<Row>, Trouble> {
     let sizes = sweep.sizes().map_err(|e| Trouble {
         rank: None,
         text: e.to_string(),
@@ -41,8 +36,8 @@ pub(super) fn rows(
 }
 
 fn calls(bytes: u64, ranks: &Ranks) -> u32 {
-    if ranks.ranks() > MANY {
-        return CALLS_OF_MANY;
+    if ranks.ranks() > MANY_RANKS {
+        return CALLS_OF_MANY_RANKS;
     }
     let places = ranks.room().checked_div(bytes).unwrap_or(u64::MAX);
     u32::try_from(places.max(LEAST_CALLS)).unwrap_or(u32::MAX)
@@ -50,20 +45,15 @@ fn calls(bytes: u64, ranks: &Ranks) -> u32 {
 
 /// Every size once, untimed: NCCL connects the paths of a size at its first use, and the GPUs' clocks rise.
 /// nccl-tests does the same before its first row.
-pub(super) fn warm_up(
-    machine: &Machine,
-    which: Which,
-    ranks: &mut Ranks,
-    sweep: &Sweep,
-) -> Result<(), Trouble> {
+pub(super) fn warm_up(machine: &Machine, which: ArmKind, ranks: &mut Ranks, sweep: &Sweep) -> Result<(), Trouble> {
     rows(machine, which, ranks, &sweep.untimed()).map(drop)
 }
 
 /// One finding for each collective, type and reduction with wrong values: the first of its rows, and the
 /// number of further sizes, however often each was measured.
-pub(super) fn wrong(which: Which, rows: &[Row]) -> Vec<Finding> {
-    let mut kinds: Vec<(Kind, Vec<&Row>)> = Vec::new();
-    for row in rows.iter().filter(|row| row.wrong() > 0 || unchecked(row)) {
+pub(super) fn wrong(which: ArmKind, rows: &[Row]) -> Vec<Finding> {
+    let mut kinds: Vec<(RowKind, Vec<&Row>)> = Vec::new();
+    for row in rows.iter().filter(|row| row.wrong() > 0 || lacks_check(row)) {
         let kind = (row.collective, row.data, row.op);
         match kinds.iter_mut().find(|(known, _)| *known == kind) {
             Some((_, rows)) => rows.push(row),
@@ -72,15 +62,14 @@ pub(super) fn wrong(which: Which, rows: &[Row]) -> Vec<Finding> {
     }
     let sizes = |rows: &[&Row]| rows.iter().map(|row| row.bytes).collect::<BTreeSet<_>>().len();
     let wrong = kinds.iter().filter_map(|(_, rows)| Some(finding(which, rows.first()?, sizes(rows))));
-    wrong.chain(strays(which, rows)).collect()
+    wrong.chain(stray_finding(which, rows)).collect()
 }
 
 /// Memory beside a buffer that was changed: one finding for all rows, with those of other collectives as evidence.
-fn strays(which: Which, rows: &[Row]) -> Option<Finding> {
+fn stray_finding(which: ArmKind, rows: &[Row]) -> Option<Finding> {
     let of = |row: &'_ Row| -> Option<(String, Stray)> {
         let places = [("out of place", &row.out_of_place), ("in place", &row.in_place)];
-        let (place, stray) =
-            places.into_iter().find_map(|(p, t)| Some((p, t.wrong.as_ref()?.stray.as_deref()?)))?;
+        let (place, stray) = places.into_iter().find_map(|(p, t)| Some((p, t.wrong.as_ref()?.stray.as_deref()?)))?;
         Some((format!("{} of {} B, {}, {place}", row.collective, row.bytes, row.data), stray.clone()))
     };
     let all: Vec<_> = rows.iter().filter_map(of).collect();
@@ -90,29 +79,28 @@ fn strays(which: Which, rows: &[Row]) -> Option<Finding> {
     let message = format!(
         "NCCL {which}: {row}: {words} words beside the {buffer} buffer of rank {rank} were changed, the nearest {distance} bytes {side}: {found}"
     );
-    let seen =
-        all.iter().take(STRAYS).map(|(row, stray)| format!("{row}: rank {}: {}", stray.rank, stray.found));
+    let seen = all.iter().take(MOST_STRAYS).map(|(row, stray)| format!("{row}: rank {}: {}", stray.rank, stray.found));
     let finding = Code::NcclStray.finding(Severity::Fail, &format!("rank {rank}"), message);
     Some(finding.values(*words, 0, Some("words")).seen_all(seen.collect()))
 }
 
 /// The most rows that are evidence of one finding.
-const STRAYS: usize = 8;
+const MOST_STRAYS: usize = 8;
 
-type Kind = (Collective, DataType, Option<RedOp>);
+type RowKind = (Collective, DataType, Option<RedOp>);
 
 /// Whether a check covered too little to count.
-fn unchecked(row: &Row) -> bool {
+fn lacks_check(row: &Row) -> bool {
     let expected = row.count > 0;
-    expected && looked(&row.out_of_place) == Some(0)
-        || expected && row.collective.checks_in_place() && looked(&row.in_place) == Some(0)
+    expected && checked_elements(&row.out_of_place) == Some(0)
+        || expected && row.collective.checks_in_place() && checked_elements(&row.in_place) == Some(0)
 }
 
-fn looked(timed: &Timed) -> Option<u64> {
+fn checked_elements(timed: &Timed) -> Option<u64> {
     timed.wrong.as_ref().map(|wrong| wrong.looked)
 }
 
-fn finding(which: Which, row: &Row, sizes: usize) -> Finding {
+fn finding(which: ArmKind, row: &Row, sizes: usize) -> Finding {
     let places = [("out of place", &row.out_of_place), ("in place", &row.in_place)];
     let wrong = |timed: &&Timed| timed.wrong.as_ref().is_some_and(|w| w.count > 0);
     let op = row.op.filter(|_| row.collective.reduces()).map_or(String::new(), |op| format!(" {op}"));
@@ -126,11 +114,10 @@ fn finding(which: Which, row: &Row, sizes: usize) -> Finding {
         let message = format!("{what}: no value was checked{more}");
         return Code::P2pChecker.finding(Severity::Error, &row.collective, message);
     };
-    let first =
-        wrongs.first.as_ref().map_or(String::new(), |FirstWrong { rank, call, element, found, expected }| {
-            let call = if wrongs.calls > 1 { format!(" of call {call}") } else { String::new() };
-            format!("; the first is element {element} of rank {rank}{call}: {found}, expected {expected}")
-        });
+    let first = wrongs.first.as_ref().map_or(String::new(), |FirstWrong { rank, call, element, found, expected }| {
+        let call = if wrongs.calls > 1 { format!(" of call {call}") } else { String::new() };
+        format!("; the first is element {element} of rank {rank}{call}: {found}, expected {expected}")
+    });
     let (wrong, looked, calls) = (wrongs.count, wrongs.looked, wrongs.calls);
     let of = count(calls, "call");
     let ones = if wrongs.ones == wrong { ", all of them all ones" } else { "" };
@@ -155,9 +142,8 @@ pub(super) mod tests {
             found: "0".to_owned(),
             expected: "41".to_owned(),
         });
-        let wrongs = |count, first| {
-            Some(Wrongs { count, looked: 4 * shape.count, calls: 1, first, ..Wrongs::default() })
-        };
+        let wrongs =
+            |count, first| Some(Wrongs { count, looked: 4 * shape.count, calls: 1, first, ..Wrongs::default() });
         Row {
             collective: Collective::AllReduce,
             bytes,
@@ -173,7 +159,7 @@ pub(super) mod tests {
 
     #[test]
     fn right_values_are_no_finding() {
-        assert_eq!(wrong(Which::P2p, &[row(8, 20.0, 0), row(64, 20.0, 0)]), []);
+        assert_eq!(wrong(ArmKind::P2p, &[row(8, 20.0, 0), row(64, 20.0, 0)]), []);
     }
 
     #[test]
@@ -187,12 +173,12 @@ pub(super) mod tests {
             found: "7 (0x40e00000), a number as these calls move them".to_owned(),
         };
         let mut rows = vec![row(1024, 1.0, 0), row(4096, 1.0, 0), row(8192, 1.0, 0)];
-        assert_eq!(wrong(Which::P2p, &rows), []);
+        assert_eq!(wrong(ArmKind::P2p, &rows), []);
         for (row, distance) in rows.iter_mut().skip(1).zip([0, 8]) {
             let wrongs = Wrongs { stray: Some(Box::new(stray(distance))), ..Wrongs::default() };
             row.out_of_place.wrong = Some(Wrongs { looked: 1, ..wrongs });
         }
-        let found = wrong(Which::P2p, &rows);
+        let found = wrong(ArmKind::P2p, &rows);
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].is(Code::NcclStray) && found[0].severity == Severity::Fail);
         assert!(
@@ -208,9 +194,9 @@ pub(super) mod tests {
     #[test]
     fn values_that_are_all_ones_have_a_cause_and_a_remedy_of_their_own() {
         let mut row = row(4096, 1.0, 3);
-        assert!(!wrong(Which::P2p, std::slice::from_ref(&row))[0].cause.contains("no device answered"));
+        assert!(!wrong(ArmKind::P2p, std::slice::from_ref(&row))[0].cause.contains("no device answered"));
         row.in_place.wrong.as_mut().unwrap().ones = 3;
-        let found = wrong(Which::P2p, &[row]);
+        let found = wrong(ArmKind::P2p, &[row]);
         assert!(found[0].message.contains("are wrong, all of them all ones"), "{found:?}");
         assert!(found[0].cause.contains("no device answered"), "{found:?}");
     }
@@ -218,9 +204,8 @@ pub(super) mod tests {
     #[test]
     fn wrong_values_are_reported_with_their_first_position() {
         // 64 B and 128 B are measured in two turns.
-        let rows =
-            [(8, 0), (64, 1), (128, 3), (8, 0), (64, 0), (128, 1)].map(|(n, wrong)| row(n, 20.0, wrong));
-        let found = wrong(Which::P2p, &rows);
+        let rows = [(8, 0), (64, 1), (128, 3), (8, 0), (64, 0), (128, 1)].map(|(n, wrong)| row(n, 20.0, wrong));
+        let found = wrong(ArmKind::P2p, &rows);
         assert_eq!(found.len(), 1);
         assert!(found[0].is(Code::NcclWrongData) && found[0].severity == Severity::Fail);
         assert_eq!(
@@ -234,7 +219,7 @@ pub(super) mod tests {
     fn a_check_of_no_values_is_an_error() {
         let mut blind = row(64, 20.0, 0);
         blind.out_of_place.wrong = Some(Wrongs::default());
-        let found = wrong(Which::P2p, &[blind]);
+        let found = wrong(ArmKind::P2p, &[blind]);
         assert!(found[0].is(Code::P2pChecker) && found[0].severity == Severity::Error);
     }
 }

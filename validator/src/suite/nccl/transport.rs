@@ -4,8 +4,8 @@
 //! third is its speed. It runs before the other NCCL tests, and the workload's peer-to-peer level depends on
 //! it.
 
-use super::arms::{self, Which};
-use super::{checked, groups, limits, open, proof, remeasure, sweep, withheld};
+use super::arms::{self, ArmKind};
+use super::{checked, groups, limits, not_testable, proof, remeasure, sweep, withheld};
 use crate::config::Level;
 use crate::floors::Carrier;
 use crate::gpu::Collective;
@@ -17,7 +17,7 @@ use crate::outcome::Advice;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::outcome::{Judgement, Outcome};
 use crate::schedule::Pair;
-use crate::suite::shared::speed::{Links, Ways, judged};
+use crate::suite::shared::speed::{GpuPaths, LinkStates, judged};
 use crate::suite::{Group, Machine, Test};
 use serde_json::Value;
 use std::time::Duration;
@@ -37,30 +37,29 @@ pub(in crate::suite) const TEST: Test = Test {
 const SIZES: [u64; 3] = [8, 1 << 20, 32 << 20];
 
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    if let Some(none) = open(machine)? {
+    if let Some(none) = not_testable(machine)? {
         return Ok(none);
     }
-    let later: &[Which] = match machine.config.validate.level {
+    let later: &[ArmKind] = match machine.config.validate.level {
         Level::Quick => &[],
-        Level::Standard | Level::Full | Level::Acceptance => &[Which::P2p, Which::Off, Which::Processes],
+        Level::Standard | Level::Full | Level::Acceptance => &[ArmKind::P2p, ArmKind::Off, ArmKind::Processes],
     };
     // The arms of later tests start meanwhile; those tests report their errors.
     let groups = groups::of(machine)?;
-    let strict = strict(&groups);
-    arms::begin(machine, &first(&strict))?;
-    let ahead = arms::begin(machine, later);
+    let strict = strict_arms(&groups);
+    arms::start(machine, &first_arms(&strict))?;
+    let ahead = arms::start(machine, later);
     let clique = machine.clique()?;
-    let carrier = Ways::new(machine, clique).carriers(machine.fabric()?, &Links::default());
-    let mut taken = Taken::default();
+    let carrier = GpuPaths::new(machine, clique).carriers(machine.fabric()?, &LinkStates::default());
+    let mut results = ArmResults::default();
     for (which, gpus) in &strict {
-        taken.add(one(machine, *which, gpus, &carrier)?);
+        results.add(run_arm(machine, *which, gpus, &carrier)?);
     }
-    let withheld = withheld::ask(machine);
-    let forbidden =
-        if withheld.is_none() { "; with peer-to-peer forbidden too it cannot connect" } else { "" };
-    let compared = if taken.compared { "" } else { "; not compared with the links, which were not measured" };
-    let withheld = withheld.filter(|_| !names_another_way(&taken.findings));
-    let Taken { rows, mut findings, summaries, tables, .. } = taken;
+    let withheld = withheld::check(machine);
+    let forbidden = if withheld.is_none() { "; with peer-to-peer forbidden too it cannot connect" } else { "" };
+    let compared = if results.compared { "" } else { "; not compared with the links, which were not measured" };
+    let withheld = withheld.filter(|_| !names_other_transport(&results.findings));
+    let ArmResults { rows, mut findings, summaries, tables, .. } = results;
     findings.extend(withheld);
     findings.extend(ahead.err().map(|finding| *finding));
     let summary = format!("{}{forbidden}{compared}; {}", summaries.join("; "), checked::evidence(&rows));
@@ -71,37 +70,38 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
 
 /// Starts what this test needs first, if this process runs it: CUDA and a communicator take seconds, during which other
 /// tests run. This test reports any error.
-pub(in crate::suite) fn ahead(machine: &Machine) {
+pub(in crate::suite) fn start_ahead(machine: &Machine) {
     if !machine.runs(&TEST) {
         return;
     }
-    let begun = groups::of(machine).and_then(|groups| arms::begin(machine, &first(&strict(&groups))));
+    let start = |groups: Vec<Vec<GpuId>>| arms::start(machine, &first_arms(&strict_arms(&groups)));
+    let begun = groups::of(machine).and_then(start);
     if let Err(finding) = begun {
         log::debug!("NCCL is not started ahead: {}", finding.message);
     }
 }
 
-fn first(strict: &[(Which, Vec<GpuId>)]) -> Vec<Which> {
-    strict.iter().map(|(which, _)| *which).chain([Which::Withheld]).collect()
+fn first_arms(strict: &[(ArmKind, Vec<GpuId>)]) -> Vec<ArmKind> {
+    strict.iter().map(|(which, _)| *which).chain([ArmKind::Withheld]).collect()
 }
 
 /// Whether the log names another transport; if so, it is known that NCCL ignores the settings that forbid it.
-fn names_another_way(findings: &[Finding]) -> bool {
+fn names_other_transport(findings: &[Finding]) -> bool {
     findings.iter().any(|f| f.severity == Severity::Fail && f.is(Code::NcclTransport))
 }
 
 /// The arms of the proof: one of all GPUs, or one of each group with at least one pair.
-fn strict(groups: &[Vec<GpuId>]) -> Vec<(Which, Vec<GpuId>)> {
+fn strict_arms(groups: &[Vec<GpuId>]) -> Vec<(ArmKind, Vec<GpuId>)> {
     if let [all] = groups {
-        return vec![(Which::Strict, all.clone())];
+        return vec![(ArmKind::Strict, all.clone())];
     }
     let pairs = groups.iter().enumerate().filter(|(_, group)| group.len() > 1);
-    pairs.map(|(n, group)| (Which::Group(n), group.clone())).collect()
+    pairs.map(|(n, group)| (ArmKind::Group(n), group.clone())).collect()
 }
 
-/// The results of arms.
+/// The results of one or several arms.
 #[derive(Default)]
-struct Taken {
+struct ArmResults {
     rows: Vec<Row>,
     findings: Vec<Finding>,
     summaries: Vec<String>,
@@ -110,7 +110,7 @@ struct Taken {
     compared: bool,
 }
 
-impl Taken {
+impl ArmResults {
     fn add(&mut self, other: Self) {
         self.compared = other.compared && (self.compared || self.rows.is_empty());
         self.rows.extend(other.rows);
@@ -121,23 +121,22 @@ impl Taken {
 }
 
 /// Runs one arm. Data through host memory is slower than the links, whatever the log says.
-fn one(
+fn run_arm(
     machine: &Machine,
-    which: Which,
+    which: ArmKind,
     gpus: &[GpuId],
     carrier: &dyn Fn(Pair) -> Carrier,
-) -> Result<Taken, Box<Finding>> {
-    let (mut rows, seen) = arms::with(machine, which, |ranks| measure(machine, which, ranks))?;
+) -> Result<ArmResults, Box<Finding>> {
+    let (mut rows, proof) = arms::with(machine, which, |ranks| measure(machine, which, ranks))?;
     let limits = limits(machine, gpus, carrier);
-    let again =
-        limits.as_ref().map(|limits| remeasure::judge(machine, which, &mut rows, limits)).transpose()?;
+    let again = limits.as_ref().map(|limits| remeasure::judge(machine, which, &mut rows, limits)).transpose()?;
     let (slow, again) = again.map_or_else(Default::default, |again| (again.findings, again.rows));
     rows.extend(again);
     let mut findings = sweep::wrong(which, &rows);
-    findings.extend(seen.findings);
+    findings.extend(proof.findings);
     findings.extend(slow);
     let compared = limits.is_some();
-    Ok(Taken { rows, findings, summaries: vec![seen.summary], tables: seen.tables, compared })
+    Ok(ArmResults { rows, findings, summaries: vec![proof.summary], tables: proof.tables, compared })
 }
 
 /// The peer-to-peer level for the workload, once it is proven between all pairs that reach each other.
@@ -158,7 +157,7 @@ fn level(outcome: Outcome, groups: &[Vec<GpuId>], carrier: impl Fn(Pair) -> Carr
 }
 
 /// All reduce for rings and trees, all to all for every pair.
-fn measure(machine: &Machine, which: Which, ranks: &mut Ranks) -> Result<(Vec<Row>, proof::Seen), Trouble> {
+fn measure(machine: &Machine, which: ArmKind, ranks: &mut Ranks) -> Result<(Vec<Row>, proof::TransportProof), Trouble> {
     let mut rows = Vec::new();
     for collective in [Collective::AllReduce, Collective::Alltoall] {
         for bytes in SIZES {
@@ -168,8 +167,8 @@ fn measure(machine: &Machine, which: Which, ranks: &mut Ranks) -> Result<(Vec<Ro
     }
     rows.extend(checked::many(machine, which, ranks)?);
     let whole = [Rank::all(ranks.ranks()).collect()];
-    let seen = proof::of(which, ranks, Pairs::All, &whole);
-    Ok((rows, seen))
+    let proof = proof::of(which, ranks, Pairs::All, &whole);
+    Ok((rows, proof))
 }
 
 #[cfg(test)]
@@ -179,9 +178,9 @@ mod tests {
 
     #[test]
     fn every_group_with_a_pair_has_an_arm_of_its_own() {
-        assert_eq!(strict(&[GpuId::list([0, 1, 2])]), [(Which::Strict, GpuId::list([0, 1, 2]))]);
+        assert_eq!(strict_arms(&[GpuId::list([0, 1, 2])]), [(ArmKind::Strict, GpuId::list([0, 1, 2]))]);
         let [a, b, c] = [GpuId::list([0, 3]), GpuId::list([1]), GpuId::list([2, 4])];
-        assert_eq!(strict(&[a.clone(), b, c.clone()]), [(Which::Group(0), a), (Which::Group(2), c)]);
+        assert_eq!(strict_arms(&[a.clone(), b, c.clone()]), [(ArmKind::Group(0), a), (ArmKind::Group(2), c)]);
     }
 
     #[test]
@@ -190,9 +189,8 @@ mod tests {
             kind: if pair == Pair::of(2, 0) { PathKind::Sys } else { PathKind::Pix },
             raw_gb_s: 31.5,
         };
-        let of = |outcome, gpus: usize| {
-            level(outcome, &[GpuId::all(gpus).collect()], carrier).map(|a| (a.name, a.value))
-        };
+        let of =
+            |outcome, gpus: usize| level(outcome, &[GpuId::all(gpus).collect()], carrier).map(|a| (a.name, a.value));
         let is = |value: &str| Some(("NCCL_P2P_LEVEL".to_owned(), value.to_owned()));
         assert_eq!((of(Outcome::Pass, 2), of(Outcome::Warn, 3)), (is("PIX"), is("SYS")));
         let bridged = level(Outcome::Warn, &[GpuId::list([0, 1]), GpuId::list([2])], carrier);

@@ -38,12 +38,8 @@ mod tests {
             (TroubleKind::Nccl(1), Code::NcclError, Severity::Fail),
             (TroubleKind::Died, Code::TestCrashed, Severity::Error),
         ] {
-            let trouble = Trouble {
-                rank: Some(2.into()),
-                text: "why".into(),
-                kind,
-                diagnosis: vec!["line".to_owned()],
-            };
+            let trouble =
+                Trouble { rank: Some(2.into()), text: "why".into(), kind, diagnosis: vec!["line".to_owned()] };
             let found = finding("with peer-to-peer", &trouble);
             assert!(found.is(code) && found.severity == severity);
             assert_eq!(found.message, "NCCL with peer-to-peer, rank 2: why");

@@ -1,8 +1,8 @@
 //! Every element type with every reduction. Values are whole numbers whose reduction is exact in the type, so
 //! a value that is off by the last bit is wrong.
 
-use super::arms::{self, Which};
-use super::{checked, connected, sweep, tables};
+use super::arms::{self, ArmKind};
+use super::{checked, not_connected, sweep, tables};
 use crate::config::Level;
 use crate::gpu::{Collective, DataType, RedOp, Values};
 use crate::nccl::ranks::{Ranks, Trouble};
@@ -30,20 +30,18 @@ const COUNTS: [u64; 3] = [257, 65_537, 2_000_003];
 const EVEN: u64 = 1 << 20;
 
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    if let Some(none) = connected(machine)? {
+    if let Some(none) = not_connected(machine)? {
         return Ok(none);
     }
     let collectives: &[Collective] = match machine.config.validate.level {
         Level::Quick | Level::Standard => &[Collective::AllReduce, Collective::ReduceScatter],
-        Level::Full | Level::Acceptance => {
-            &[Collective::AllReduce, Collective::ReduceScatter, Collective::Reduce]
-        }
+        Level::Full | Level::Acceptance => &[Collective::AllReduce, Collective::ReduceScatter, Collective::Reduce],
     };
     let gpus = u32::try_from(machine.clique()?.len()).unwrap_or(u32::MAX);
     let (kinds, left_out) = kinds(gpus);
     let measure = |ranks: &mut Ranks| measure(machine, ranks, collectives, &kinds);
-    let rows = arms::with(machine, Which::P2p, measure)?;
-    let findings = sweep::wrong(Which::P2p, &rows);
+    let rows = arms::with(machine, ArmKind::P2p, measure)?;
+    let findings = sweep::wrong(ArmKind::P2p, &rows);
     let names: Vec<_> = collectives.iter().map(|collective| collective.name()).collect();
     let mut summary = format!(
         "{} types with {} reductions in {}: all exact; {}",
@@ -79,7 +77,7 @@ fn measure(
             let odd = COUNTS.map(|count| own.of_count(count, ranks.ranks() as u64));
             let room = ranks.room();
             for sweep in odd.iter().chain(&[own.at(EVEN)]).filter(|sweep| sweep.to <= room) {
-                rows.extend(sweep::rows(machine, Which::P2p, ranks, sweep)?);
+                rows.extend(sweep::rows(machine, ArmKind::P2p, ranks, sweep)?);
             }
         }
     }

@@ -2,7 +2,7 @@
 //! them, it ignores the settings that forbid shared memory and network too, and its success with those
 //! forbidden proves nothing, whatever its log says.
 
-use super::arms::{self, Which};
+use super::arms::{self, ArmKind};
 use crate::gpu::Collective;
 use crate::machine::Rank;
 use crate::nccl::Sweep;
@@ -14,34 +14,34 @@ use crate::suite::Machine;
 const BYTES: u64 = 1 << 10;
 
 /// Runs the arm. `None`: it cannot connect, as it must.
-pub(super) fn ask(machine: &Machine) -> Option<Finding> {
-    let which = Which::Withheld;
+pub(super) fn check(machine: &Machine) -> Option<Finding> {
+    let which = ArmKind::Withheld;
     let sweep = Sweep { iterations: 1, ..Sweep::standard(Collective::AllReduce).at(BYTES) };
-    let mut ended = Ended::Works;
+    let mut result = ConnectResult::Connected;
     // The arm must fail: its failure is judged here and is not a finding by itself.
     let tried = arms::with(machine, which, |ranks| {
         ranks.row(&RowAsk::of(&sweep, BYTES, Rank::FIRST)).inspect_err(|trouble| {
-            ended = match trouble.kind {
-                TroubleKind::NoTransport | TroubleKind::Nccl(_) => Ended::NoWay,
-                _ => Ended::Else,
+            result = match trouble.kind {
+                TroubleKind::NoTransport | TroubleKind::Nccl(_) => ConnectResult::NoTransport,
+                _ => ConnectResult::OtherError,
             };
         })
     });
-    judge(ended, tried.err().map(|finding| *finding))
+    judge(result, tried.err().map(|finding| *finding))
 }
 
-/// How the arm ended.
+/// How the attempt to connect ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ended {
-    Works,
-    NoWay,
-    Else,
+enum ConnectResult {
+    Connected,
+    NoTransport,
+    OtherError,
 }
 
-fn judge(ended: Ended, error: Option<Finding>) -> Option<Finding> {
-    let which = Which::Withheld.to_string();
-    match (ended, error) {
-        (Ended::NoWay, _) => None,
+fn judge(result: ConnectResult, error: Option<Finding>) -> Option<Finding> {
+    let which = ArmKind::Withheld.to_string();
+    match (result, error) {
+        (ConnectResult::NoTransport, _) => None,
         (_, Some(error)) if error.code == Code::NcclNoTransport.entry().code => None,
         (_, None) => {
             let message = format!(
@@ -65,12 +65,12 @@ mod tests {
     #[test]
     fn only_a_failed_connection_is_a_proof() {
         let said = |code: Code| Some(code.finding(Severity::Fail, "x", "why"));
-        assert_eq!(judge(Ended::NoWay, said(Code::NcclNoTransport)), None);
+        assert_eq!(judge(ConnectResult::NoTransport, said(Code::NcclNoTransport)), None);
         // NCCL may search for transports already when the communicator is made.
-        assert_eq!(judge(Ended::Works, said(Code::NcclNoTransport)), None);
-        let works = judge(Ended::Works, None).unwrap();
+        assert_eq!(judge(ConnectResult::Connected, said(Code::NcclNoTransport)), None);
+        let works = judge(ConnectResult::Connected, None).unwrap();
         assert!(works.is(Code::NcclUnforbidden) && works.severity == Severity::Error);
-        let hangs = judge(Ended::Else, said(Code::NcclHang)).unwrap();
+        let hangs = judge(ConnectResult::OtherError, said(Code::NcclHang)).unwrap();
         assert!(hangs.is(Code::NcclUnproven) && hangs.message.ends_with("settings: why"));
     }
 }

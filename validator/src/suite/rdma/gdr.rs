@@ -8,12 +8,12 @@ use crate::machine::GpuId;
 use crate::machine::host::modules;
 use crate::machine::pcie::model::PathKind;
 use crate::machine::pcie::path;
-use crate::machine::pcie::path::Ways;
+use crate::machine::pcie::path::NicPaths;
 use crate::outcome::Advice;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::outcome::{Judgement, Outcome};
 use crate::suite::machine::unreadable;
-use crate::suite::shared::gpu_fault::during;
+use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::{Group, Machine, Test};
 use crate::text::count;
 use serde_json::{Value, json};
@@ -33,9 +33,9 @@ pub(in crate::suite) const TEST: Test = Test {
 /// The module that implements the old mechanism.
 const PEERMEM: &str = "nvidia_peermem";
 
-/// What carries a card's access to a GPU's memory.
+/// The mechanism by which a card reaches a GPU's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Carrier {
+enum RdmaMechanism {
     DmaBuf,
     Peermem,
     /// The GPU supports it, but the kernel part is missing.
@@ -59,32 +59,27 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let clique = machine.clique()?;
     let ask = |gpu: &Gpu| Ok((gpu.id(), gpu.direct_rdma()?));
     let offered = clique.gpus.iter().map(ask).collect::<Result<Vec<_>, _>>();
-    let offered = offered.map_err(|e| during("machine", &e))?;
-    Ok(judge(&offered, !loaded.is_empty(), &path::ways(fabric)))
+    let offered = offered.map_err(|e| fault_finding("machine", &e))?;
+    Ok(judge(&offered, !loaded.is_empty(), &path::nic_paths(fabric)))
 }
 
-const fn carrier(offered: DirectRdma, peermem: bool) -> Carrier {
+const fn mechanism(offered: DirectRdma, peermem: bool) -> RdmaMechanism {
     match offered {
-        DirectRdma { dma_buf: true, .. } => Carrier::DmaBuf,
-        DirectRdma { peer_memory: true, .. } if peermem => Carrier::Peermem,
-        DirectRdma { peer_memory: true, .. } => Carrier::Missing,
-        DirectRdma { .. } => Carrier::Unsupported,
+        DirectRdma { dma_buf: true, .. } => RdmaMechanism::DmaBuf,
+        DirectRdma { peer_memory: true, .. } if peermem => RdmaMechanism::Peermem,
+        DirectRdma { peer_memory: true, .. } => RdmaMechanism::Missing,
+        DirectRdma { .. } => RdmaMechanism::Unsupported,
     }
 }
 
-fn judge(offered: &[(GpuId, DirectRdma)], peermem: bool, ways: &[Ways]) -> Judgement {
+fn judge(offered: &[(GpuId, DirectRdma)], peermem: bool, nic_paths: &[NicPaths]) -> Judgement {
     let of = |wanted| {
-        let gpus = offered.iter().filter(move |(_, offered)| carrier(*offered, peermem) == wanted);
+        let gpus = offered.iter().filter(move |(_, offered)| mechanism(*offered, peermem) == wanted);
         gpus.map(|(gpu, _)| gpu.to_string()).collect::<Vec<_>>()
     };
     let findings = [
-        (
-            Carrier::Missing,
-            Code::GdrNoWay,
-            Severity::Warn,
-            "has no dma-buf, and nvidia_peermem is not loaded",
-        ),
-        (Carrier::Unsupported, Code::GdrUnsupported, Severity::Info, "has no GPUDirect RDMA in this driver"),
+        (RdmaMechanism::Missing, Code::GdrNoWay, Severity::Warn, "has no dma-buf, and nvidia_peermem is not loaded"),
+        (RdmaMechanism::Unsupported, Code::GdrUnsupported, Severity::Info, "has no GPUDirect RDMA in this driver"),
     ];
     let findings: Vec<_> = findings
         .into_iter()
@@ -98,22 +93,22 @@ fn judge(offered: &[(GpuId, DirectRdma)], peermem: bool, ways: &[Ways]) -> Judge
         .collect();
     let worst = findings.iter().find(|f| f.severity > Severity::Info);
     let summary = worst.map_or_else(|| summary(&of), |f| f.message.clone());
-    let carried: Vec<_> = offered.iter().map(|(_, offered)| carrier(*offered, peermem)).collect();
+    let mechanisms: Vec<_> = offered.iter().map(|(_, offered)| mechanism(*offered, peermem)).collect();
     Judgement::of(summary, findings)
         .with_tables(vec![table(offered, peermem)])
-        .advising(advice(&carried, ways).into_iter().collect())
+        .advising(advice(&mechanisms, nic_paths).into_iter().collect())
 }
 
 /// `8 GPUs: by dma-buf; card traffic is not tested, which requires a second machine`, or that there is none.
-fn summary(of: &impl Fn(Carrier) -> Vec<String>) -> String {
+fn summary(of: &impl Fn(RdmaMechanism) -> Vec<String>) -> String {
     let offered = [
-        (Carrier::DmaBuf, "by dma-buf"),
-        (Carrier::Peermem, "by nvidia_peermem"),
-        (Carrier::Unsupported, "not offered, data goes through host memory"),
+        (RdmaMechanism::DmaBuf, "by dma-buf"),
+        (RdmaMechanism::Peermem, "by nvidia_peermem"),
+        (RdmaMechanism::Unsupported, "not offered, data goes through host memory"),
     ];
     let offered = offered.into_iter().map(|(which, word)| (of(which).len(), word)).filter(|(n, _)| *n > 0);
     let offered: Vec<_> = offered.map(|(n, word)| format!("{}: {word}", count(n, "GPU"))).collect();
-    let carried = !of(Carrier::DmaBuf).is_empty() || !of(Carrier::Peermem).is_empty();
+    let carried = !of(RdmaMechanism::DmaBuf).is_empty() || !of(RdmaMechanism::Peermem).is_empty();
     let untried = if carried { "; card traffic is not tested, which requires a second machine" } else { "" };
     format!("{}{untried}", offered.join(", "))
 }
@@ -121,9 +116,7 @@ fn summary(of: &impl Fn(Carrier) -> Vec<String>) -> String {
 fn evidence(offered: &[(GpuId, DirectRdma)], peermem: bool) -> Vec<String> {
     let line = |(gpu, offered): &(GpuId, DirectRdma)| {
         let (old, new, mapped) = (offered.peer_memory, offered.dma_buf, offered.mapped);
-        format!(
-            "GPU {gpu}: GPU_DIRECT_RDMA_SUPPORTED {old}, DMA_BUF_SUPPORTED {new}, with mapped memory {mapped}"
-        )
+        format!("GPU {gpu}: GPU_DIRECT_RDMA_SUPPORTED {old}, DMA_BUF_SUPPORTED {new}, with mapped memory {mapped}")
     };
     let module = if peermem { "loaded" } else { "not loaded" };
     offered.iter().map(line).chain([format!("/sys/module/{PEERMEM}: {module}")]).collect()
@@ -132,27 +125,23 @@ fn evidence(offered: &[(GpuId, DirectRdma)], peermem: bool) -> Vec<String> {
 fn table(offered: &[(GpuId, DirectRdma)], peermem: bool) -> Value {
     let columns = [("GPU", ""), ("by", ""), ("dma-buf", ""), ("peer memory", ""), ("mapped memory", "")];
     let row = |(gpu, offered): &(GpuId, DirectRdma)| {
-        let by = match carrier(*offered, peermem) {
-            Carrier::DmaBuf => "dma-buf",
-            Carrier::Peermem => PEERMEM,
-            Carrier::Missing => "nothing",
-            Carrier::Unsupported => "unsupported",
+        let by = match mechanism(*offered, peermem) {
+            RdmaMechanism::DmaBuf => "dma-buf",
+            RdmaMechanism::Peermem => PEERMEM,
+            RdmaMechanism::Missing => "nothing",
+            RdmaMechanism::Unsupported => "unsupported",
         };
         vec![json!(gpu), json!(by), json!(offered.dma_buf), json!(offered.peer_memory), json!(offered.mapped)]
     };
-    crate::suite::shared::speed::table(
-        "GPUDirect RDMA",
-        &columns,
-        &offered.iter().map(row).collect::<Vec<_>>(),
-    )
+    crate::suite::shared::speed::table("GPUDirect RDMA", &columns, &offered.iter().map(row).collect::<Vec<_>>())
 }
 
 /// NCCL uses GPUDirect RDMA up to a distance, PXB by default. Cards that share a host bridge with a GPU are
 /// close enough too; beyond it the detour is not worthwhile.
-fn advice(carried: &[Carrier], ways: &[Ways]) -> Option<Advice> {
-    let all = carried.iter().all(|c| matches!(c, Carrier::DmaBuf | Carrier::Peermem));
-    let nearest = ways.iter().filter_map(Ways::nearest).map(|(kind, _)| kind);
-    let far = nearest.filter(|kind| *kind <= PathKind::Phb).max().filter(|_| all && !carried.is_empty())?;
+fn advice(mechanisms: &[RdmaMechanism], nic_paths: &[NicPaths]) -> Option<Advice> {
+    let all = mechanisms.iter().all(|c| matches!(c, RdmaMechanism::DmaBuf | RdmaMechanism::Peermem));
+    let nearest = nic_paths.iter().filter_map(NicPaths::nearest).map(|(kind, _)| kind);
+    let far = nearest.filter(|kind| *kind <= PathKind::Phb).max().filter(|_| all && !mechanisms.is_empty())?;
     let level = path::letters(far.max(PathKind::Pxb));
     let reason = format!(
         "GPUs have their nearest network card at {level} or nearer, and the driver lets the card access GPU memory"
@@ -169,14 +158,14 @@ mod tests {
     const OLD: DirectRdma = DirectRdma { peer_memory: true, ..NONE };
     const NEW: DirectRdma = DirectRdma { dma_buf: true, mapped: true, ..OLD };
 
-    fn ways(kinds: &[PathKind]) -> Vec<Ways> {
+    fn nic_paths(kinds: &[PathKind]) -> Vec<NicPaths> {
         let gpu: Bdf = "0000:01:00.0".parse().unwrap();
-        kinds.iter().map(|kind| Ways { gpu, to: vec![("mlx5_0".into(), *kind)] }).collect()
+        kinds.iter().map(|kind| NicPaths { gpu, to: vec![("mlx5_0".into(), *kind)] }).collect()
     }
 
     fn say(offered: &[DirectRdma], peermem: bool) -> Judgement {
         let offered: Vec<_> = GpuId::each(offered.iter().copied()).collect();
-        judge(&offered, peermem, &ways(&[PathKind::Pix]))
+        judge(&offered, peermem, &nic_paths(&[PathKind::Pix]))
     }
 
     #[test]
@@ -212,7 +201,7 @@ mod tests {
 
     #[test]
     fn the_level_goes_as_far_as_the_host_bridge_and_has_a_name() {
-        let level = |kinds: &[PathKind]| Some(advice(&[Carrier::DmaBuf], &ways(kinds))?.value);
+        let level = |kinds: &[PathKind]| Some(advice(&[RdmaMechanism::DmaBuf], &nic_paths(kinds))?.value);
         assert_eq!(level(&[PathKind::Pix, PathKind::Phb]).as_deref(), Some("PHB"));
         assert_eq!(level(&[PathKind::Pix]).as_deref(), Some("PXB"));
         assert_eq!(level(&[PathKind::Sys, PathKind::Pxb]).as_deref(), Some("PXB"));

@@ -9,8 +9,7 @@ use crate::machine::pcie::tree::Tree;
 
 /// A machine with that many GPUs.
 pub(in crate::suite) fn machine(gpus: u8) -> Fabric {
-    let mut devices =
-        vec![part(bdf(0, 1), Kind::RootPort, None), part(bdf(1, 0), Kind::Upstream, Some(bdf(0, 1)))];
+    let mut devices = vec![part(bdf(0, 1), Kind::RootPort, None), part(bdf(1, 0), Kind::Upstream, Some(bdf(0, 1)))];
     devices.extend((0..gpus).map(|n| part(bdf(2, n), Kind::Downstream, Some(bdf(1, 0)))));
     devices.extend((0..gpus).map(|n| part(bdf(0x10 + n, 0), Kind::Endpoint, Some(bdf(2, n)))));
     let gpus: Vec<Bdf> = (0..gpus).map(|n| bdf(0x10 + n, 0)).collect();

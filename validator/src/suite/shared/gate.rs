@@ -5,10 +5,10 @@ use crate::outcome::finding::Finding;
 use crate::outcome::{Judgement, Outcome};
 use crate::suite::Machine;
 
-/// The test that proves delivery.
+/// The test that proves that data arrives.
 const PROOF: &str = "p2p-integrity";
 
-/// Why a test does not run; `pairs`: one GPU is too few.
+/// The judgement of a test that does not run, `None` if it may run; `pairs`: it needs two GPUs.
 ///
 /// # Errors
 /// When this is unknown.
@@ -19,7 +19,8 @@ pub(in crate::suite) fn gate(machine: &Machine, pairs: bool) -> Result<Option<Ju
     Ok(unproven(machine.outcome(PROOF)).map(Judgement::not_applicable))
 }
 
-/// Why the test of delivery stops other tests. If it was left out it stops none: every test checks its own data too.
+/// Why the result of `p2p-integrity` stops another test. If that test was left out, it stops none: every test
+/// checks its own data too.
 const fn unproven(proof: Option<Outcome>) -> Option<&'static str> {
     match proof {
         Some(Outcome::Fail) => Some("data does not arrive (see p2p-integrity), so this test does not run"),

@@ -1,7 +1,7 @@
 //! Turns a fault of CUDA or of a GPU into a test's finding, with its severity. A GPU that hangs or breaks its
 //! context is faulty; a missing library says nothing about the GPU.
 
-use super::room;
+use super::free_memory;
 use crate::gpu::GpuError;
 use crate::outcome::finding::{Code, Finding, Severity};
 
@@ -9,7 +9,7 @@ use crate::outcome::finding::{Code, Finding, Severity};
 const MISMATCH: i32 = 803;
 
 /// The finding that CUDA could not be started, so that nothing is known about the GPUs.
-pub(in crate::suite) fn starting(error: &GpuError) -> Box<Finding> {
+pub(in crate::suite) fn start_finding(error: &GpuError) -> Box<Finding> {
     let code = match error {
         GpuError::Library { .. } | GpuError::Symbol { .. } => Code::CudaMissing,
         GpuError::Image { .. } => Code::KernelImage,
@@ -20,11 +20,11 @@ pub(in crate::suite) fn starting(error: &GpuError) -> Box<Finding> {
 }
 
 /// The finding about a fault in the middle of a test; `subject` is the GPU or the pair.
-pub(in crate::suite) fn during(subject: &str, error: &GpuError) -> Box<Finding> {
+pub(in crate::suite) fn fault_finding(subject: &str, error: &GpuError) -> Box<Finding> {
     let (code, severity) = match error {
         GpuError::Hang { .. } => (Code::P2pHang, Severity::Fail),
         _ if error.is_sticky() => (Code::CudaSticky, Severity::Fail),
-        _ if room::is_short(error) => (Code::GpuInUse, Severity::Error),
+        _ if free_memory::is_out_of_memory(error) => (Code::GpuInUse, Severity::Error),
         _ => (Code::CudaError, Severity::Error),
     };
     Box::new(code.finding(severity, subject, error.to_string()))

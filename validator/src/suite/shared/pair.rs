@@ -11,10 +11,10 @@ const NAMED: usize = 4;
 
 /// One finding for each kind: findings that differ only in the pair become one whose subject names the pairs,
 /// with the evidence of all.
-pub(in crate::suite) fn together(found: Vec<(Pair, Finding)>) -> Vec<Finding> {
+pub(in crate::suite) fn merge_pairs(found: Vec<(Pair, Finding)>) -> Vec<Finding> {
     let mut groups: Vec<(Vec<Pair>, Finding)> = Vec::new();
     for (pair, finding) in found {
-        match groups.iter_mut().find(|(_, first)| alike(first, &finding)) {
+        match groups.iter_mut().find(|(_, first)| same_except_pair(first, &finding)) {
             Some((pairs, first)) => {
                 pairs.push(pair);
                 first.evidence.extend(finding.evidence);
@@ -22,14 +22,14 @@ pub(in crate::suite) fn together(found: Vec<(Pair, Finding)>) -> Vec<Finding> {
             None => groups.push((vec![pair], finding)),
         }
     }
-    groups.into_iter().map(|(pairs, finding)| named(&pairs, finding)).collect()
+    groups.into_iter().map(|(pairs, finding)| name_pairs(&pairs, finding)).collect()
 }
 
-fn alike(a: &Finding, b: &Finding) -> bool {
+fn same_except_pair(a: &Finding, b: &Finding) -> bool {
     a.code == b.code && a.severity == b.severity && a.message == b.message && a.cause == b.cause
 }
 
-fn named(pairs: &[Pair], mut finding: Finding) -> Finding {
+fn name_pairs(pairs: &[Pair], mut finding: Finding) -> Finding {
     let subject = subject(pairs);
     finding.message = format!("{subject}: {}", finding.message);
     finding.subject = subject;
@@ -49,12 +49,7 @@ pub(in crate::suite) fn subject(pairs: &[Pair]) -> String {
 }
 
 /// A matrix of all GPUs; row: from, column: to.
-pub(in crate::suite) fn matrix(
-    name: &str,
-    unit: &str,
-    gpus: usize,
-    value: impl Fn(Pair) -> Option<f64>,
-) -> Matrix {
+pub(in crate::suite) fn matrix(name: &str, unit: &str, gpus: usize, value: impl Fn(Pair) -> Option<f64>) -> Matrix {
     let labels: Vec<String> = (0..gpus).map(|n| n.to_string()).collect();
     let row = |from| GpuId::all(gpus).map(|to| value(Pair { from, to })).collect();
     Matrix {
@@ -77,7 +72,7 @@ mod tests {
         let pairs = (1..7).map(|to| (Pair::of(0, to), found("no")));
         let mut all: Vec<_> = pairs.collect();
         all.push((Pair::of(1, 0), found("never")));
-        let said = together(all);
+        let said = merge_pairs(all);
         assert_eq!(said.len(), 2);
         assert_eq!(said[0].message, "6 pairs (GPU 0 -> 1, GPU 0 -> 2, GPU 0 -> 3, GPU 0 -> 4, ..): no");
         assert_eq!((said[1].subject.as_str(), said[1].message.as_str()), ("GPU 1 -> 0", "GPU 1 -> 0: never"));

@@ -27,7 +27,7 @@ pub(super) struct WrongSum {
 
 /// One queue of products of one GPU.
 #[derive(Debug)]
-struct Lane<'g> {
+struct WorkQueue<'g> {
     gpu: &'g Gpu,
     stream: Stream,
     sums: Sums,
@@ -42,7 +42,7 @@ struct Lane<'g> {
 /// All GPUs at work.
 #[derive(Debug)]
 pub(super) struct Load<'g> {
-    lanes: Vec<Lane<'g>>,
+    queues: Vec<WorkQueue<'g>>,
     nonces: Nonces,
     /// The present seed, and the sum of its batches.
     seed: (u64, u64),
@@ -54,8 +54,8 @@ pub(super) struct Load<'g> {
 impl<'g> Load<'g> {
     /// Creates two queues for each GPU, so that it always has work, and measures how long work takes there.
     pub(super) fn new(clique: &'g Clique) -> Result<Self, GpuError> {
-        let lane = |gpu: &'g Gpu| {
-            Ok(Lane {
+        let queue = |gpu: &'g Gpu| {
+            Ok(WorkQueue {
                 gpu,
                 stream: gpu.stream()?,
                 sums: Sums::new(gpu)?,
@@ -65,18 +65,18 @@ impl<'g> Load<'g> {
             })
         };
         let twice = clique.gpus.iter().chain(&clique.gpus);
-        let lanes = twice.map(lane).collect::<Result<_, GpuError>>()?;
+        let queues = twice.map(queue).collect::<Result<_, GpuError>>()?;
         let right = vec![0.0; clique.gpus.len()];
-        let mut load = Self { lanes, nonces: Nonces::new(), seed: (0, 0), wrong: Vec::new(), right };
-        load.renew();
-        for n in 0..load.lanes.len() {
+        let mut load = Self { queues, nonces: Nonces::new(), seed: (0, 0), wrong: Vec::new(), right };
+        load.next_seed();
+        for n in 0..load.queues.len() {
             load.measure(n)?;
         }
         Ok(load)
     }
 
     /// Another seed for what is launched next.
-    pub(super) fn renew(&mut self) {
+    pub(super) fn next_seed(&mut self) {
         let seed = self.nonces.next();
         self.seed = (seed, product_sum(seed, BATCHES));
     }
@@ -90,20 +90,20 @@ impl<'g> Load<'g> {
             self.collect(n)?;
             took = start.elapsed().as_secs_f64() * 1000.0 / f64::from(times);
         }
-        if let Some(lane) = self.lanes.get_mut(n) {
-            lane.per_ms = 1.0 / took.max(1e-4);
+        if let Some(queue) = self.queues.get_mut(n) {
+            queue.per_ms = 1.0 / took.max(1e-4);
         }
         Ok(())
     }
 
     /// Launches work of about this duration on every queue that has none, and checks finished work.
-    pub(super) fn keep_busy(&mut self, long: Duration) -> Result<(), GpuError> {
-        for n in 0..self.lanes.len() {
-            let Some(lane) = self.lanes.get(n) else { break };
-            if lane.job.is_some() && !lane.stream.done()? {
+    pub(super) fn keep_busy(&mut self, duration: Duration) -> Result<(), GpuError> {
+        for n in 0..self.queues.len() {
+            let Some(queue) = self.queues.get(n) else { break };
+            if queue.job.is_some() && !queue.stream.done()? {
                 continue;
             }
-            let times = repetitions(lane.per_ms, long);
+            let times = repetitions(queue.per_ms, duration);
             self.collect(n)?;
             self.launch(n, times)?;
         }
@@ -111,16 +111,16 @@ impl<'g> Load<'g> {
     }
 
     /// Waits for all queues and checks their results.
-    pub(super) fn rest(&mut self) -> Result<(), GpuError> {
-        (0..self.lanes.len()).try_for_each(|n| self.collect(n))
+    pub(super) fn drain(&mut self) -> Result<(), GpuError> {
+        (0..self.queues.len()).try_for_each(|n| self.collect(n))
     }
 
     fn launch(&mut self, n: usize, times: u32) -> Result<(), GpuError> {
         let (seed, sum) = self.seed;
-        let Some(lane) = self.lanes.get_mut(n) else { return Ok(()) };
-        lane.stream.products(lane.next, seed, (BATCHES, times), &lane.sums)?;
-        lane.job = Some((lane.next, times, sum));
-        lane.next = match lane.next {
+        let Some(queue) = self.queues.get_mut(n) else { return Ok(()) };
+        queue.stream.products(queue.next, seed, (BATCHES, times), &queue.sums)?;
+        queue.job = Some((queue.next, times, sum));
+        queue.next = match queue.next {
             Arithmetic::Int8 => Arithmetic::Float,
             Arithmetic::Float => Arithmetic::Int8,
         };
@@ -128,20 +128,19 @@ impl<'g> Load<'g> {
     }
 
     fn collect(&mut self, n: usize) -> Result<(), GpuError> {
-        let Some(lane) = self.lanes.get_mut(n) else { return Ok(()) };
-        let Some((arithmetic, times, sum)) = lane.job.take() else { return Ok(()) };
-        let gpu = lane.gpu.id();
-        lane.stream.finish(&format!("GPU {gpu}: matrix products"), HANG)?;
+        let Some(queue) = self.queues.get_mut(n) else { return Ok(()) };
+        let Some((arithmetic, times, sum)) = queue.job.take() else { return Ok(()) };
+        let gpu = queue.gpu.id();
+        queue.stream.finish(&format!("GPU {gpu}: matrix products"), HANG)?;
         let expected = sum.wrapping_mul(u64::from(times));
-        let wrong: Vec<_> =
-            lane.sums.read().filter(|(found, _)| *found != expected).map(|(_, sm)| sm).collect();
+        let wrong: Vec<_> = queue.sums.read().filter(|(found, _)| *found != expected).map(|(_, sm)| sm).collect();
         if wrong.is_empty() {
-            let done = f64::from(lane.sums.blocks()) * f64::from(BATCHES) * f64::from(times) * batch();
+            let done = f64::from(queue.sums.blocks()) * f64::from(BATCHES) * f64::from(times) * batch();
             if let Some(right) = self.right.get_mut(gpu.index()) {
                 *right += done;
             }
         } else {
-            self.wrong.push(WrongSum::of(gpu, arithmetic, wrong, lane.sums.blocks()));
+            self.wrong.push(WrongSum::of(gpu, arithmetic, wrong, queue.sums.blocks()));
         }
         Ok(())
     }
@@ -167,8 +166,8 @@ const fn batch() -> f64 {
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
-fn repetitions(per_ms: f64, long: Duration) -> u32 {
-    (per_ms * long.as_secs_f64() * 1000.0).clamp(1.0, f64::from(MOST_TIMES)) as u32
+fn repetitions(per_ms: f64, duration: Duration) -> u32 {
+    (per_ms * duration.as_secs_f64() * 1000.0).clamp(1.0, f64::from(MOST_TIMES)) as u32
 }
 
 #[cfg(test)]

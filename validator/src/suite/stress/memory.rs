@@ -1,15 +1,17 @@
 //! Moving inversions over nearly all memory of every GPU: each word has its own content, which is read, checked
 //! and inverted in place, in all bits and in every second one.
 
-use super::{end, progress};
+use super::{end_time, progress};
 use crate::gpu::pattern::{Counts, Nonces};
 use crate::gpu::{GpuError, March};
 use crate::machine::GpuId;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::Machine;
-use crate::suite::shared::gpu_fault::during;
-use crate::suite::shared::plot::{Changed, Chunk, Plot, Share, changed, coverage, fill_all};
+use crate::suite::shared::gpu_fault::fault_finding;
+use crate::suite::shared::held_memory::{
+    ChangedMemory, Chunk, HeldMemory, MemoryShare, coverage, fill_all, find_changes,
+};
 use crate::suite::shared::speed::table;
 use crate::suite::shared::transfer::Memory;
 use crate::text::gib;
@@ -23,7 +25,7 @@ const ENOUGH: usize = 4;
 
 /// Wrong words of one piece of memory in one step.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Wrong {
+struct WrongWords {
     gpu: GpuId,
     /// Bytes from the beginning of the tested memory to the first and the last wrong word.
     first: u64,
@@ -33,12 +35,12 @@ struct Wrong {
     bits: u32,
 }
 
-/// Everything that was seen.
+/// The results of all rounds.
 #[derive(Debug, Default)]
-struct Seen {
-    shares: Vec<Share>,
+struct Results {
+    shares: Vec<MemoryShare>,
     rounds: u64,
-    wrong: Vec<Wrong>,
+    wrong: Vec<WrongWords>,
     broken: Vec<Finding>,
 }
 
@@ -47,88 +49,89 @@ pub(super) fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         return Ok(none);
     }
     let clique = machine.clique()?;
-    let broken = |e: GpuError| during("machine", &e);
+    let broken = |e: GpuError| fault_finding("machine", &e);
     machine.doing("allocating nearly all memory of every GPU");
-    let plots = Plot::take_all(clique, Memory::Plain, 0).map_err(broken)?;
-    let mut seen = Seen { shares: plots.iter().map(Plot::share).collect(), ..Seen::default() };
-    let until = end(machine, 1);
+    let memories = HeldMemory::take_all(clique, Memory::Plain, 0).map_err(broken)?;
+    let mut results = Results { shares: memories.iter().map(HeldMemory::share).collect(), ..Results::default() };
+    let until = end_time(machine, 1);
     let mut nonces = Nonces::new();
-    while seen.wrong.is_empty() && seen.broken.is_empty() && (seen.rounds == 0 || Instant::now() < until) {
-        progress(machine, &format!("moving inversions over all memory, round {}", seen.rounds + 1), until);
-        if let Err(error) = round(&plots, &mut nonces, &mut seen) {
-            seen.broken.push(*during("machine", &error));
+    while results.wrong.is_empty() && results.broken.is_empty() && (results.rounds == 0 || Instant::now() < until) {
+        progress(machine, &format!("moving inversions over all memory, round {}", results.rounds + 1), until);
+        if let Err(error) = round(&memories, &mut nonces, &mut results) {
+            results.broken.push(*fault_finding("machine", &error));
         }
     }
-    Ok(judge(&seen))
+    Ok(judge(&results))
 }
 
 /// Fills all memory afresh, and inverts it in every step.
-fn round(plots: &[Plot<'_>], nonces: &mut Nonces, seen: &mut Seen) -> Result<(), GpuError> {
-    fill_all(plots, nonces)?;
+fn round(memories: &[HeldMemory<'_>], nonces: &mut Nonces, results: &mut Results) -> Result<(), GpuError> {
+    fill_all(memories, nonces)?;
     for (before, after) in INVERTED.iter().zip(INVERTED.iter().skip(1)) {
-        step(plots, (*before, *after), seen)?;
+        step(memories, (*before, *after), results)?;
     }
-    seen.wrong.extend(changed(plots)?.iter().map(last_look));
-    seen.rounds += 1;
+    results.wrong.extend(find_changes(memories)?.iter().map(final_check));
+    results.rounds += 1;
     Ok(())
 }
 
 /// One step on all GPUs at once, piece by piece.
-fn step(plots: &[Plot<'_>], (before, after): (u32, u32), seen: &mut Seen) -> Result<(), GpuError> {
-    let most = plots.iter().map(|plot| plot.chunks().len()).max().unwrap_or_default();
+fn step(memories: &[HeldMemory<'_>], (before, after): (u32, u32), results: &mut Results) -> Result<(), GpuError> {
+    let most = memories.iter().map(|held_memory| held_memory.chunks().len()).max().unwrap_or_default();
     for n in 0..most {
-        let pieces: Vec<_> = plots.iter().filter_map(|plot| Some((plot, plot.chunks().get(n)?))).collect();
-        for (plot, chunk) in &pieces {
-            let march = March { first: chunk.byte(0) / 4, seed: plot.seed(), before, after };
-            plot.tally.begin(&plot.stream)?;
-            plot.stream.march(chunk.span(), &march, &plot.tally)?;
-            plot.tally.end(&plot.stream)?;
+        let pieces: Vec<_> =
+            memories.iter().filter_map(|held_memory| Some((held_memory, held_memory.chunks().get(n)?))).collect();
+        for (held_memory, chunk) in &pieces {
+            let march = March { first: chunk.byte(0) / 4, seed: held_memory.seed(), before, after };
+            held_memory.tally.begin(&held_memory.stream)?;
+            held_memory.stream.march(chunk.span(), &march, &held_memory.tally)?;
+            held_memory.tally.end(&held_memory.stream)?;
         }
-        for (plot, chunk) in pieces {
-            plot.wait()?;
-            seen.wrong.extend(wrong(plot, chunk));
+        for (held_memory, chunk) in pieces {
+            held_memory.wait()?;
+            results.wrong.extend(wrong(held_memory, chunk));
         }
     }
     Ok(())
 }
 
-fn wrong(plot: &Plot<'_>, chunk: &Chunk) -> Option<Wrong> {
-    let counts = Counts::from(plot.tally.checked());
+fn wrong(held_memory: &HeldMemory<'_>, chunk: &Chunk) -> Option<WrongWords> {
+    let counts = Counts::from(held_memory.tally.checked());
     let at = |word: Option<u64>| chunk.byte(word.unwrap_or_default() * 4);
-    let (gpu, first, last) = (plot.gpu.id(), at(counts.first), at(counts.last));
+    let (gpu, first, last) = (held_memory.gpu.id(), at(counts.first), at(counts.last));
     let whole = counts.all_right(chunk.span().words());
-    (!whole).then(|| Wrong { gpu, first, last, counts, bits: plot.tally.wrong_bits() })
+    (!whole).then(|| WrongWords { gpu, first, last, counts, bits: held_memory.tally.wrong_bits() })
 }
 
 /// A fault that the last check of a round's content found; the sampled words show the wrong bits.
-fn last_look(changed: &Changed) -> Wrong {
+fn final_check(changed: &ChangedMemory) -> WrongWords {
     let at = |word: Option<u64>| (changed.first + word.unwrap_or_default()) * 4;
     let place = changed.first + changed.counts.first.unwrap_or_default();
     let expected = crate::gpu::pattern::word(changed.seed, place);
     let bits = changed.found.first().map_or(0, |found| found ^ expected);
     let (first, last) = (at(changed.counts.first), at(changed.counts.last));
-    Wrong { gpu: changed.gpu, first, last, counts: changed.counts, bits }
+    WrongWords { gpu: changed.gpu, first, last, counts: changed.counts, bits }
 }
 
-fn judge(seen: &Seen) -> Judgement {
-    let mut findings: Vec<Finding> = seen.shares.iter().filter_map(Share::untested).collect();
-    for gpu in seen.shares.iter().map(|share| share.gpu) {
-        findings.extend(seen.wrong.iter().filter(|w| w.gpu == gpu).take(ENOUGH).map(finding));
+fn judge(results: &Results) -> Judgement {
+    let mut findings: Vec<Finding> = results.shares.iter().filter_map(MemoryShare::untested).collect();
+    for gpu in results.shares.iter().map(|share| share.gpu) {
+        findings.extend(results.wrong.iter().filter(|w| w.gpu == gpu).take(ENOUGH).map(finding));
     }
-    findings.extend(seen.broken.iter().cloned());
-    if seen.shares.is_empty() && findings.is_empty() {
+    findings.extend(results.broken.iter().cloned());
+    if results.shares.is_empty() && findings.is_empty() {
         return Judgement::not_applicable("no GPU");
     }
-    let steps = seen.rounds * INVERTED.len() as u64;
+    let steps = results.rounds * INVERTED.len() as u64;
     let good = || {
-        let share = coverage(&seen.shares);
+        let share = coverage(&results.shares);
         format!("{share} of each GPU: every bit right in {steps} passes of moving inversions")
     };
-    Judgement::summed_up(good, findings).with_tables(vec![memory_table(seen, steps)])
+    Judgement::summed_up(good, findings).with_tables(vec![memory_table(results, steps)])
 }
 
-fn finding(wrong: &Wrong) -> Finding {
-    let Wrong { gpu, first, last, counts, bits } = wrong;
+fn finding(wrong: &WrongWords) -> Finding {
+    let WrongWords { gpu, first, last, counts, bits } = wrong;
     let subject = format!("GPU {gpu}");
     if counts.wrong == 0 {
         let message = format!("GPU {gpu}: only {} words of its memory could be checked", counts.looked);
@@ -145,20 +148,17 @@ fn finding(wrong: &Wrong) -> Finding {
         "wrong bits {bits:08x}; {} words read as 0, {} as all ones, {} as if inverted twice",
         counts.zeros, counts.ones, counts.sentinels
     );
-    Code::GpuMemory
-        .finding(Severity::Fail, &subject, message)
-        .values(counts.wrong, 0, Some("words"))
-        .seen(bits)
+    Code::GpuMemory.finding(Severity::Fail, &subject, message).values(counts.wrong, 0, Some("words")).seen(bits)
 }
 
-fn memory_table(seen: &Seen, steps: u64) -> Value {
+fn memory_table(results: &Results, steps: u64) -> Value {
     let columns = [("GPU", ""), ("tested", "GiB"), ("of", "GiB"), ("passes", ""), ("wrong words", "")];
-    let row = |share: &Share| {
-        let wrong: u64 = seen.wrong.iter().filter(|w| w.gpu == share.gpu).map(|w| w.counts.wrong).sum();
+    let row = |share: &MemoryShare| {
+        let wrong: u64 = results.wrong.iter().filter(|w| w.gpu == share.gpu).map(|w| w.counts.wrong).sum();
         let rounded = |bytes: u64| ((gib(bytes) * 10.0).floor() / 10.0).into();
         vec![share.gpu.index().into(), rounded(share.bytes), rounded(share.total), steps.into(), wrong.into()]
     };
-    table("memory", &columns, &seen.shares.iter().map(row).collect::<Vec<_>>())
+    table("memory", &columns, &results.shares.iter().map(row).collect::<Vec<_>>())
 }
 
 #[cfg(test)]
@@ -166,11 +166,10 @@ mod tests {
     use super::*;
     use crate::outcome::Outcome;
 
-    fn seen(wrong: Option<Counts>) -> Seen {
-        let share = |gpu| Share { gpu, bytes: 79 << 30, total: 80 << 30 };
-        let wrong =
-            wrong.map(|counts| Wrong { gpu: 1.into(), first: 3 << 30, last: 3 << 30, counts, bits: 0x10 });
-        Seen {
+    fn results(wrong: Option<Counts>) -> Results {
+        let share = |gpu| MemoryShare { gpu, bytes: 79 << 30, total: 80 << 30 };
+        let wrong = wrong.map(|counts| WrongWords { gpu: 1.into(), first: 3 << 30, last: 3 << 30, counts, bits: 0x10 });
+        Results {
             shares: GpuId::list([0, 1]).into_iter().map(share).collect(),
             rounds: 3,
             wrong: wrong.into_iter().collect(),
@@ -180,32 +179,25 @@ mod tests {
 
     #[test]
     fn right_words_pass_with_the_number_of_passes() {
-        let said = judge(&seen(None));
+        let said = judge(&results(None));
         assert_eq!(said.outcome(), Outcome::Pass);
-        assert_eq!(
-            said.summary,
-            "98.7 % of 80.0 GiB of each GPU: every bit right in 15 passes of moving inversions"
-        );
+        assert_eq!(said.summary, "98.7 % of 80.0 GiB of each GPU: every bit right in 15 passes of moving inversions");
     }
 
     #[test]
     fn one_wrong_word_fails_and_names_its_bits() {
-        let counts =
-            Counts { looked: 100, wrong: 1, zeros: 0, ones: 0, sentinels: 0, first: Some(3), last: Some(3) };
-        let said = judge(&seen(Some(counts)));
+        let counts = Counts { looked: 100, wrong: 1, zeros: 0, ones: 0, sentinels: 0, first: Some(3), last: Some(3) };
+        let said = judge(&results(Some(counts)));
         assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::GpuMemory));
-        assert_eq!(
-            said.summary,
-            "GPU 1: 1 of 100 words of its own memory are wrong, from 3.000 to 3.000 GiB"
-        );
+        assert_eq!(said.summary, "GPU 1: 1 of 100 words of its own memory are wrong, from 3.000 to 3.000 GiB");
         assert!(said.findings[0].evidence[0].starts_with("wrong bits 00000010"));
     }
 
     #[test]
     fn words_that_were_not_checked_are_an_error() {
         let counts = Counts { looked: 7, wrong: 0, zeros: 0, ones: 0, sentinels: 0, first: None, last: None };
-        assert_eq!(judge(&seen(Some(counts))).outcome(), Outcome::Error);
-        assert_eq!(judge(&Seen::default()).outcome(), Outcome::NotApplicable);
+        assert_eq!(judge(&results(Some(counts))).outcome(), Outcome::Error);
+        assert_eq!(judge(&Results::default()).outcome(), Outcome::NotApplicable);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 mod load;
 mod memory;
 mod products;
-mod second;
+mod sample;
 
 use crate::config::Level;
 use crate::suite::{Group, Machine, Test};
@@ -48,7 +48,7 @@ pub(in crate::suite) const POWER: Test = Test {
 const SPARE: Duration = Duration::from_secs(60);
 
 /// The end of a test that runs for `parts` quarters of `validate.acceptance_s`.
-fn end(machine: &Machine, parts: u64) -> Instant {
+fn end_time(machine: &Machine, parts: u64) -> Instant {
     let all = Duration::from_secs(machine.config.validate.acceptance_s);
     Instant::now() + all * u32::try_from(parts).unwrap_or(1) / 4
 }

@@ -2,14 +2,14 @@
 //! moment, which is the hardest load for a power supply.
 
 use super::load::{Load, WrongSum};
-use super::second::{Second, findings, heat_of, seconds_table};
-use super::{end, progress};
+use super::sample::{Sample, findings, heat_of, samples_table};
+use super::{end_time, progress};
 use crate::gpu::GpuError;
 use crate::machine::GpuId;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::Machine;
-use crate::suite::shared::gpu_fault::during;
+use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::shared::speed::{Watch, rounded, table};
 use serde_json::Value;
 use std::thread::sleep;
@@ -19,18 +19,17 @@ use std::time::{Duration, Instant};
 const LAUNCH: Duration = Duration::from_millis(50);
 /// Half of a step's period: fans and the power supply's control can follow half a second; the supply's capacitors
 /// must absorb the shorter ones.
-const HALVES: [Duration; 3] =
-    [Duration::from_millis(500), Duration::from_millis(100), Duration::from_millis(20)];
+const HALVES: [Duration; 3] = [Duration::from_millis(500), Duration::from_millis(100), Duration::from_millis(20)];
 /// How long steps of one period are repeated.
 const STRETCH: Duration = Duration::from_secs(3);
 const SECOND: Duration = Duration::from_secs(1);
 /// After this many launches with wrong sums the test ends; more would add nothing new.
 const ENOUGH: usize = 16;
 
-/// Everything that was seen.
+/// The results of one run.
 #[derive(Debug, Default)]
-struct Seen {
-    seconds: Vec<Second>,
+struct Results {
+    samples: Vec<Sample>,
     wrong: Vec<WrongSum>,
     /// Products of two numbers that were right, by GPU.
     right: Vec<f64>,
@@ -51,33 +50,33 @@ struct Task<'m> {
 
 pub(super) fn steady(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let task = Task::new(machine, "matrix products on all GPUs", 2);
-    during_load(&task, None, |load, seen| {
+    under_load(&task, None, |load, results| {
         let mut due = Instant::now();
         while task.continues(load) {
             load.keep_busy(LAUNCH)?;
             if Instant::now() >= due {
-                task.note(load, seen);
+                task.take_sample(load, results);
                 due = Instant::now() + SECOND;
             }
         }
-        load.rest()
+        load.drain()
     })
 }
 
 pub(super) fn in_steps(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let task = Task::new(machine, "steps of power of all GPUs", 1);
-    during_load(&task, Some(0), |load, seen| {
+    under_load(&task, Some(0), |load, results| {
         for half in HALVES.iter().cycle() {
             if !task.continues(load) {
                 break;
             }
-            task.note(load, seen);
+            task.take_sample(load, results);
             let stretch = Instant::now() + STRETCH;
             while Instant::now() < stretch && task.continues(load) {
                 load.keep_busy(*half / 2)?;
-                load.rest()?;
+                load.drain()?;
                 sleep(*half);
-                seen.steps = seen.steps.map(|steps| steps + 1);
+                results.steps = results.steps.map(|steps| steps + 1);
             }
         }
         Ok(())
@@ -87,26 +86,26 @@ pub(super) fn in_steps(machine: &Machine) -> Result<Judgement, Box<Finding>> {
 impl<'m> Task<'m> {
     /// A task that has `parts` quarters of the time.
     fn new(machine: &'m Machine, what: &'static str, parts: u64) -> Self {
-        Self { machine, what, began: Instant::now(), until: end(machine, parts) }
+        Self { machine, what, began: Instant::now(), until: end_time(machine, parts) }
     }
 
     fn continues(&self, load: &Load<'_>) -> bool {
         Instant::now() < self.until && load.wrong.len() < ENOUGH
     }
 
-    /// Ends a second: records the GPUs' states, changes the operands, and reports to the parent.
-    fn note(&self, load: &mut Load<'_>, seen: &mut Seen) {
-        seen.seconds.push(Second::now(self.machine, self.began));
-        load.renew();
+    /// Records the GPUs' states, changes the operands, and reports to the parent.
+    fn take_sample(&self, load: &mut Load<'_>, results: &mut Results) {
+        results.samples.push(Sample::now(self.machine, self.began));
+        load.next_seed();
         progress(self.machine, self.what, self.until);
     }
 }
 
 /// Runs `work` on all GPUs, watched, and judges it.
-fn during_load(
+fn under_load(
     task: &Task<'_>,
     steps: Option<u64>,
-    work: impl FnOnce(&mut Load<'_>, &mut Seen) -> Result<(), GpuError>,
+    work: impl FnOnce(&mut Load<'_>, &mut Results) -> Result<(), GpuError>,
 ) -> Result<Judgement, Box<Finding>> {
     let machine = task.machine;
     if let Some(none) = machine.no_gpus(false)? {
@@ -115,82 +114,80 @@ fn during_load(
     let clique = machine.clique()?;
     progress(machine, task.what, task.until);
     let watch = Watch::begin(machine, &clique.addresses());
-    let mut load = Load::new(clique).map_err(|e| during("machine", &e))?;
-    let mut seen = Seen { steps, ..Seen::default() };
-    if let Err(error) = work(&mut load, &mut seen) {
-        seen.found.push(*during("machine", &error));
+    let mut load = Load::new(clique).map_err(|e| fault_finding("machine", &e))?;
+    let mut results = Results { steps, ..Results::default() };
+    if let Err(error) = work(&mut load, &mut results) {
+        results.found.push(*fault_finding("machine", &error));
     }
-    seen.took = task.began.elapsed().as_secs_f64();
-    (seen.wrong, seen.right) = (load.wrong, load.right);
+    results.took = task.began.elapsed().as_secs_f64();
+    (results.wrong, results.right) = (load.wrong, load.right);
     // The states of each second show the clocks in more detail than the state at the end.
-    seen.found.extend(watch.end(machine).0.into_iter().filter(|f| !f.is(Code::GpuThrottled)));
-    Ok(judge(&seen))
+    results.found.extend(watch.end(machine).0.into_iter().filter(|f| !f.is(Code::GpuThrottled)));
+    Ok(judge(&results))
 }
 
-fn judge(seen: &Seen) -> Judgement {
-    let mut all: Vec<Finding> = seen.wrong.iter().take(ENOUGH).map(finding).collect();
-    all.extend(seen.found.iter().cloned());
-    if seen.right.iter().any(|products| *products <= 0.0) && all.is_empty() {
+fn judge(results: &Results) -> Judgement {
+    let mut all: Vec<Finding> = results.wrong.iter().take(ENOUGH).map(finding).collect();
+    all.extend(results.found.iter().cloned());
+    if results.right.iter().any(|products| *products <= 0.0) && all.is_empty() {
         let message = "a GPU computed no products, so nothing is known about its arithmetic";
         all.push(Code::P2pChecker.finding(Severity::Error, "machine", message));
     }
-    all.extend(findings(&seen.seconds));
-    Judgement::summed_up(|| good(seen), all)
-        .with_tables(vec![rates(seen), seconds_table("seconds", &seen.seconds)])
+    all.extend(findings(&results.samples));
+    Judgement::summed_up(|| passed(results), all)
+        .with_tables(vec![rates(results), samples_table("seconds", &results.samples)])
 }
 
 /// `300 s: all of 1.2e17 products of each GPU are right; 41 to 71 C, at most 690 W`
-fn good(seen: &Seen) -> String {
-    let least = seen.right.iter().copied().reduce(f64::min).unwrap_or_default();
-    let steps = seen.steps.map(|steps| format!(", {steps} steps from idle to full load")).unwrap_or_default();
-    let heat = heat_of(&seen.seconds);
-    format!("{:.0} s: all of {least:.1e} products of each GPU are right{steps}{heat}", seen.took)
+fn passed(results: &Results) -> String {
+    let least = results.right.iter().copied().reduce(f64::min).unwrap_or_default();
+    let steps = results.steps.map(|steps| format!(", {steps} steps from idle to full load")).unwrap_or_default();
+    let heat = heat_of(&results.samples);
+    format!("{:.0} s: all of {least:.1e} products of each GPU are right{steps}{heat}", results.took)
 }
 
 fn finding(wrong: &WrongSum) -> Finding {
     let WrongSum { gpu, arithmetic, blocks, of, multiprocessors } = wrong;
-    let message =
-        format!("GPU {gpu}: {blocks} of {of} blocks have a wrong sum of exact {arithmetic} products");
+    let message = format!("GPU {gpu}: {blocks} of {of} blocks have a wrong sum of exact {arithmetic} products");
     let listed: Vec<_> = multiprocessors.iter().take(16).map(ToString::to_string).collect();
     let evidence = format!("GPU {gpu}: multiprocessors {}", listed.join(", "));
     let finding = Code::GpuArithmetic.finding(Severity::Fail, &format!("GPU {gpu}"), message);
     finding.values(*blocks, 0, Some("blocks")).seen(evidence)
 }
 
-fn rates(seen: &Seen) -> Value {
+fn rates(results: &Results) -> Value {
     let columns = [("GPU", ""), ("right products", "10^12"), ("rate", "10^12/s"), ("wrong launches", "")];
     let row = |(gpu, right): (GpuId, &f64)| {
-        let wrong = seen.wrong.iter().filter(|w| w.gpu == gpu).count();
-        let rate = if seen.took > 0.0 { right / 1e12 / seen.took } else { 0.0 };
+        let wrong = results.wrong.iter().filter(|w| w.gpu == gpu).count();
+        let rate = if results.took > 0.0 { right / 1e12 / results.took } else { 0.0 };
         vec![gpu.index().into(), rounded(right / 1e12).into(), rounded(rate).into(), wrong.into()]
     };
-    table("products", &columns, &GpuId::each(&seen.right).map(row).collect::<Vec<_>>())
+    table("products", &columns, &GpuId::each(&results.right).map(row).collect::<Vec<_>>())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::second::of_widths;
+    use super::super::sample::of_widths;
     use super::*;
     use crate::outcome::Outcome;
 
-    fn seen() -> Seen {
-        Seen { seconds: of_widths(&[16, 16]), right: vec![2.5e15, 2e15], took: 10.0, ..Seen::default() }
+    fn results() -> Results {
+        Results { samples: of_widths(&[16, 16]), right: vec![2.5e15, 2e15], took: 10.0, ..Results::default() }
     }
 
     #[test]
     fn right_sums_pass_with_the_number_of_products() {
-        let said = judge(&seen());
+        let said = judge(&results());
         assert_eq!(said.outcome(), Outcome::Pass, "{:?}", said.findings);
         assert_eq!(said.summary, "10 s: all of 2.0e15 products of each GPU are right");
-        let said = judge(&Seen { steps: Some(40), ..seen() });
+        let said = judge(&Results { steps: Some(40), ..results() });
         assert!(said.summary.ends_with("right, 40 steps from idle to full load"), "{}", said.summary);
     }
 
     #[test]
     fn one_wrong_block_fails_and_names_its_multiprocessor() {
-        let wrong =
-            WrongSum { gpu: 1.into(), arithmetic: "int8", blocks: 1, of: 264, multiprocessors: vec![77] };
-        let said = judge(&Seen { wrong: vec![wrong], ..seen() });
+        let wrong = WrongSum { gpu: 1.into(), arithmetic: "int8", blocks: 1, of: 264, multiprocessors: vec![77] };
+        let said = judge(&Results { wrong: vec![wrong], ..results() });
         assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::GpuArithmetic));
         assert_eq!(said.summary, "GPU 1: 1 of 264 blocks have a wrong sum of exact int8 products");
         assert_eq!(said.findings[0].evidence, ["GPU 1: multiprocessors 77"]);
@@ -198,6 +195,6 @@ mod tests {
 
     #[test]
     fn a_gpu_that_did_nothing_is_an_error() {
-        assert_eq!(judge(&Seen { right: vec![1e15, 0.0], ..seen() }).outcome(), Outcome::Error);
+        assert_eq!(judge(&Results { right: vec![1e15, 0.0], ..results() }).outcome(), Outcome::Error);
     }
 }

@@ -3,7 +3,7 @@
 
 mod modelled;
 
-use crate::modelled::{Copy, bdf, fabric, names};
+use crate::modelled::{MachineCopy, bdf, fabric, names};
 use firstlight::machine::pcie::model::Fabric;
 use firstlight::outcome::finding::Severity::{self, Error, Info, Warn};
 use std::fs;
@@ -16,7 +16,7 @@ fn findings(fabric: &Fabric) -> Vec<(&str, Severity, &str)> {
 }
 
 /// Adds a function next to `of` that Linux shows like a virtual one: no ids, no link.
-fn virtual_function(copy: &Copy, of: &str, own: &str) {
+fn virtual_function(copy: &MachineCopy, of: &str, own: &str) {
     let real = copy.file(of, "").canonicalize().unwrap();
     let folder = real.with_file_name(own);
     fs::create_dir(&folder).unwrap();
@@ -36,7 +36,7 @@ fn virtual_function(copy: &Copy, of: &str, own: &str) {
 
 #[test]
 fn virtual_functions_use_the_link_of_their_physical_one_and_are_no_further_gpus() {
-    let copy = Copy::of("epyc-8x4090");
+    let copy = MachineCopy::of("epyc-8x4090");
     virtual_function(&copy, "0000:c4:00.0", "0000:c4:00.2");
     virtual_function(&copy, "0000:01:00.0", "0000:01:00.4");
     let fabric = copy.fabric();
@@ -49,7 +49,7 @@ fn virtual_functions_use_the_link_of_their_physical_one_and_are_no_further_gpus(
 
 #[test]
 fn without_a_physical_function_ids_of_ones_are_a_contradiction() {
-    let copy = Copy::of("epyc-8x4090");
+    let copy = MachineCopy::of("epyc-8x4090");
     virtual_function(&copy, "0000:01:00.0", "0000:01:00.4");
     fs::remove_file(copy.file("0000:01:00.4", "physfn")).unwrap();
     assert!(findings(&copy.fabric()).contains(&("PCI-MALFORMED", Error, "0000:01:00.4")));
@@ -60,7 +60,7 @@ fn without_a_physical_function_ids_of_ones_are_a_contradiction() {
 #[test]
 fn link_files_that_make_no_sense_are_told_and_what_the_kernel_says_of_a_link_that_is_down_is_not() {
     let says = |name: &str, text: &str| {
-        let copy = Copy::of("epyc-8x4090");
+        let copy = MachineCopy::of("epyc-8x4090");
         fs::write(copy.file("0000:01:00.0", name), text).unwrap();
         copy.fabric().findings
     };
@@ -74,16 +74,14 @@ fn link_files_that_make_no_sense_are_told_and_what_the_kernel_says_of_a_link_tha
         let found = says(name, text);
         assert!(found[0].code == "PCI-UNREADABLE" && found[0].message.contains(name), "{found:?}");
     }
-    for (name, text) in
-        [("current_link_speed", "Unknown"), ("max_link_width", "255"), ("current_link_width", "0")]
-    {
+    for (name, text) in [("current_link_speed", "Unknown"), ("max_link_width", "255"), ("current_link_width", "0")] {
         assert!(says(name, text).iter().all(|f| f.code.starts_with("LINK-")), "{name} {text}");
     }
 }
 
 #[test]
 fn sysfs_and_registers_must_tell_the_same_link() {
-    let copy = Copy::of("epyc-8x4090");
+    let copy = MachineCopy::of("epyc-8x4090");
     fs::write(copy.file("0000:01:00.0", "current_link_width"), "8\n").unwrap();
     let fabric = copy.fabric();
     let codes: Vec<_> = findings(&fabric).iter().map(|f| (f.0.to_owned(), f.1)).collect();
@@ -92,7 +90,7 @@ fn sysfs_and_registers_must_tell_the_same_link() {
 
 #[test]
 fn registers_tell_the_link_where_sysfs_is_silent() {
-    let copy = Copy::of("narrow-link");
+    let copy = MachineCopy::of("narrow-link");
     for name in ["current_link_width", "current_link_speed", "max_link_width", "max_link_speed"] {
         fs::remove_file(copy.file("0000:02:00.0", name)).unwrap();
     }
@@ -101,7 +99,7 @@ fn registers_tell_the_link_where_sysfs_is_silent() {
 
 #[test]
 fn an_idle_gpus_slow_link_is_only_information() {
-    let copy = Copy::of("epyc-8x4090");
+    let copy = MachineCopy::of("epyc-8x4090");
     fs::write(copy.file("0000:01:00.0", "current_link_speed"), "2.5 GT/s PCIe\n").unwrap();
     let slow = copy.fabric().findings.into_iter().find(|f| f.code == "LINK-SLOW").unwrap();
     assert_eq!((slow.severity, slow.unit.as_deref()), (Info, Some("GT/s")));
@@ -109,7 +107,7 @@ fn an_idle_gpus_slow_link_is_only_information() {
 
 #[test]
 fn an_rdma_device_without_a_function_is_no_nic_and_one_with_a_strange_one_is_told() {
-    let copy = Copy::of("epyc-8x4090");
+    let copy = MachineCopy::of("epyc-8x4090");
     fs::create_dir(copy.at("sys/class/infiniband/rxe0")).unwrap();
     assert_eq!(copy.fabric().rdma.len(), 4);
     fs::create_dir(copy.at("sys/class/infiniband/odd0")).unwrap();
@@ -121,7 +119,7 @@ fn an_rdma_device_without_a_function_is_no_nic_and_one_with_a_strange_one_is_tol
 /// Drivers such as `irdma` and `bnxt_re` are on an auxiliary device, whose name is not an address.
 #[test]
 fn an_rdma_device_on_an_auxiliary_device_stands_on_the_function_above_it() {
-    let copy = Copy::of("epyc-8x4090");
+    let copy = MachineCopy::of("epyc-8x4090");
     let class = copy.at("sys/class/infiniband");
     let function = fs::read_link(copy.at("sys/bus/pci/devices/0000:c4:00.0")).unwrap();
     let place = function.strip_prefix("../../../devices").unwrap();
@@ -142,7 +140,7 @@ fn an_rdma_device_on_an_auxiliary_device_stands_on_the_function_above_it() {
 /// A laptop: one GPU, Wi-Fi and a wired port that trained one lane of four.
 #[test]
 fn a_boards_own_network_is_no_peer_of_gpus() {
-    let copy = Copy::of("narrow-link");
+    let copy = MachineCopy::of("narrow-link");
     for (name, lanes) in [("current_link_width", "1\n"), ("max_link_width", "4\n")] {
         fs::write(copy.file("0000:03:00.0", name), lanes).unwrap();
     }

@@ -29,10 +29,7 @@ fn the_server_is_read_whole() {
     assert_eq!(fabric.paths.iter().filter(|p| p.kind == PathKind::Phb).count(), 4);
     let gpu = fabric.devices.iter().find(|d| d.bdf == bdf("0000:c1:00.0")).unwrap();
     assert_eq!((gpu.numa, gpu.driver.as_deref(), gpu.boot_vga), (Some(5), Some("nvidia"), false));
-    assert_eq!(
-        gpu.bars.iter().map(|b| (b.index, b.bytes)).collect::<Vec<_>>(),
-        [(0, 16 << 20), (1, 32 << 30)]
-    );
+    assert_eq!(gpu.bars.iter().map(|b| (b.index, b.bytes)).collect::<Vec<_>>(), [(0, 16 << 20), (1, 32 << 30)]);
     assert_eq!(gpu.rebar.iter().map(|r| (r.bar, r.current_bytes)).nth(1), Some((1, 32 << 30)));
     assert_eq!(fabric.iommu.mode, IommuMode::Off);
     assert_eq!(fabric.iommu.firmware_tables, ["IVRS"]);
@@ -62,8 +59,7 @@ fn only_ports_that_are_crossed_redirect() {
 
 #[test]
 fn an_intel_chipset_port_is_read_at_8() {
-    let fabric =
-        found("intel-pch", &[("ACS-QUIRK", Fail, "0000:00:1c.0"), ("LINK-NARROW", Warn, "0000:02:00.0")]);
+    let fabric = found("intel-pch", &[("ACS-QUIRK", Fail, "0000:00:1c.0"), ("LINK-NARROW", Warn, "0000:02:00.0")]);
     let port = fabric.devices.iter().find(|d| d.bdf == bdf("0000:00:1c.0")).unwrap();
     assert_eq!(port.acs.as_ref().map(|a| (a.quirk, a.ctrl)), Some((true, 0x001d)));
     assert!(fabric.findings[1].message.ends_with("4 lanes of its 16, expected 16 (the slot offers 4)"));
@@ -96,10 +92,7 @@ fn broken_chains_are_told_with_their_offsets() {
             ("ACS-UNKNOWN", Error, "0000:00:01.2"),
         ],
     );
-    assert_eq!(
-        fabric.findings[1].message,
-        "0000:01:00.0: capability chain loops at 0x148: points back to 0x100"
-    );
+    assert_eq!(fabric.findings[1].message, "0000:01:00.0: capability chain loops at 0x148: points back to 0x100");
 }
 
 #[test]
@@ -153,7 +146,7 @@ fn every_machine_survives_a_round_trip_through_json() {
 
 #[test]
 fn a_missing_list_of_devices_is_an_error_and_not_zero_gpus() {
-    let copy = Copy::of("narrow-link");
+    let copy = MachineCopy::of("narrow-link");
     fs::rename(copy.at("sys/bus/pci/devices"), copy.at("sys/bus/pci/elsewhere")).unwrap();
     let error = Fabric::read(&copy.root()).unwrap_err();
     assert!(error.to_string().contains("sys/bus/pci/devices"), "{error}");
@@ -163,15 +156,13 @@ fn a_missing_list_of_devices_is_an_error_and_not_zero_gpus() {
 #[test]
 fn each_file_that_cannot_be_read_is_told_about() {
     for name in ["config", "resource", "vendor", "class"] {
-        let copy = Copy::of("narrow-link");
+        let copy = MachineCopy::of("narrow-link");
         let file = copy.file("0000:01:00.0", name);
         fs::remove_file(&file).unwrap();
         fs::create_dir(&file).unwrap();
         let fabric = copy.fabric();
         let reported = fabric.findings.iter().any(|f| {
-            f.code == "PCI-UNREADABLE"
-                && f.severity == Error
-                && f.message.contains(&format!("0000:01:00.0/{name}"))
+            f.code == "PCI-UNREADABLE" && f.severity == Error && f.message.contains(&format!("0000:01:00.0/{name}"))
         });
         assert!(reported, "{name}: {:?}", findings(&fabric));
     }
@@ -179,7 +170,7 @@ fn each_file_that_cannot_be_read_is_told_about() {
 
 #[test]
 fn ids_that_sysfs_lost_come_from_the_registers_so_that_no_gpu_is_lost() {
-    let copy = Copy::of("narrow-link");
+    let copy = MachineCopy::of("narrow-link");
     fs::remove_file(copy.file("0000:01:00.0", "vendor")).unwrap();
     fs::write(copy.file("0000:01:00.0", "class"), "display\n").unwrap();
     assert_eq!(copy.fabric().gpus.len(), 2);
@@ -187,7 +178,7 @@ fn ids_that_sysfs_lost_come_from_the_registers_so_that_no_gpu_is_lost() {
 
 #[test]
 fn a_port_whose_configuration_cannot_be_read_is_not_taken_for_clear() {
-    let copy = Copy::of("narrow-link");
+    let copy = MachineCopy::of("narrow-link");
     fs::remove_file(copy.file("0000:00:01.1", "config")).unwrap();
     let codes: Vec<_> = findings(&copy.fabric()).iter().map(|f| f.0.to_owned()).collect();
     assert_eq!(codes, ["PCI-UNREADABLE", "ACS-UNKNOWN", "LINK-NARROW"]);
@@ -195,13 +186,10 @@ fn a_port_whose_configuration_cannot_be_read_is_not_taken_for_clear() {
 
 #[test]
 fn a_port_that_is_not_listed_is_not_taken_for_clear() {
-    let copy = Copy::of("epyc-8x4090");
+    let copy = MachineCopy::of("epyc-8x4090");
     fs::remove_file(copy.at("sys/bus/pci/devices/0000:00:01.1")).unwrap();
     let fabric = copy.fabric();
-    assert_eq!(
-        findings(&fabric),
-        [("PCI-UNREADABLE", Error, "0000:00:01.1"), ("ACS-UNKNOWN", Error, "0000:00:01.1")]
-    );
+    assert_eq!(findings(&fabric), [("PCI-UNREADABLE", Error, "0000:00:01.1"), ("ACS-UNKNOWN", Error, "0000:00:01.1")]);
     let message = &fabric.findings[0].message;
     assert_eq!(message, "0000:00:01.1 is above 0000:01:00.0 but is not in /sys/bus/pci/devices");
 }
@@ -214,9 +202,8 @@ fn a_port_whose_registers_cannot_be_its_own_is_not_taken_for_clear() {
         bytes[0x100..].fill(0xff);
         bytes
     };
-    let copy = Copy::of("epyc-8x4090");
-    let (own, other) =
-        (fs::read(copy.file(port, "config")).unwrap(), fs::read(copy.file(gpu, "config")).unwrap());
+    let copy = MachineCopy::of("epyc-8x4090");
+    let (own, other) = (fs::read(copy.file(port, "config")).unwrap(), fs::read(copy.file(gpu, "config")).unwrap());
     for bytes in [vec![0; 4096], silent(own), other] {
         fs::write(copy.file(port, "config"), bytes).unwrap();
         let codes: Vec<_> = findings(&copy.fabric()).iter().map(|f| (f.0.to_owned(), f.1)).collect();
@@ -226,7 +213,7 @@ fn a_port_whose_registers_cannot_be_its_own_is_not_taken_for_clear() {
 
 #[test]
 fn a_gpu_with_the_registers_of_another_card_is_an_error() {
-    let copy = Copy::of("epyc-8x4090");
+    let copy = MachineCopy::of("epyc-8x4090");
     fs::copy(copy.file("0000:c4:00.0", "config"), copy.file("0000:01:00.0", "config")).unwrap();
     let fabric = copy.fabric();
     assert_eq!(findings(&fabric), [("PCI-MALFORMED", Error, "0000:01:00.0")]);
@@ -235,9 +222,8 @@ fn a_gpu_with_the_registers_of_another_card_is_an_error() {
 
 #[test]
 fn what_a_file_holds_is_quoted_short_and_without_control_characters() {
-    let copy = Copy::of("epyc-8x4090");
-    fs::write(copy.file("0000:01:00.0", "numa_node"), format!("a\x1b[2Jevil\nline{}", "x".repeat(1 << 20)))
-        .unwrap();
+    let copy = MachineCopy::of("epyc-8x4090");
+    fs::write(copy.file("0000:01:00.0", "numa_node"), format!("a\x1b[2Jevil\nline{}", "x".repeat(1 << 20))).unwrap();
     let finding = &copy.fabric().findings[0];
     assert!(
         finding.message.contains("'a\\u{1b}[2Jevil\\nlinexxx") && finding.message.len() < 250,
@@ -249,7 +235,7 @@ fn what_a_file_holds_is_quoted_short_and_without_control_characters() {
 
 #[test]
 fn what_an_ordinary_user_sees_is_told_as_that() {
-    let copy = Copy::of("narrow-link");
+    let copy = MachineCopy::of("narrow-link");
     let config = copy.file("0000:00:01.1", "config");
     let header = fs::read(&config).unwrap()[..64].to_vec();
     fs::write(&config, header).unwrap();
@@ -260,7 +246,7 @@ fn what_an_ordinary_user_sees_is_told_as_that() {
 
 #[test]
 fn a_flattened_machine_has_no_tree_and_says_so() {
-    let copy = Copy::of("narrow-link");
+    let copy = MachineCopy::of("narrow-link");
     let link = copy.at("sys/bus/pci/devices/0000:01:00.0");
     let real = link.canonicalize().unwrap();
     fs::remove_file(&link).unwrap();
@@ -271,7 +257,7 @@ fn a_flattened_machine_has_no_tree_and_says_so() {
 
 #[test]
 fn names_from_sysfs_hold_no_control_characters() {
-    let copy = Copy::of("epyc-8x4090");
+    let copy = MachineCopy::of("epyc-8x4090");
     let evil = "a\u{1b}[2Jb\nc";
     fs::write(copy.file("0000:01:00.0", "local_cpulist"), evil).unwrap();
     let first = copy.fabric().gpus[0].to_string();
@@ -284,9 +270,5 @@ fn names_from_sysfs_hold_no_control_characters() {
     let json = serde_json::to_string(&fabric).unwrap();
     assert!(!json.contains("\\u001b") && json.contains("[2Jb"), "{json}");
     let names = fabric.rdma.iter().map(|r| r.name.as_str());
-    assert!(
-        names
-            .chain(fabric.findings.iter().map(|f| f.message.as_str()))
-            .all(|n| !n.contains(char::is_control))
-    );
+    assert!(names.chain(fabric.findings.iter().map(|f| f.message.as_str())).all(|n| !n.contains(char::is_control)));
 }

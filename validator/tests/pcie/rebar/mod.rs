@@ -3,12 +3,12 @@
 
 mod grown;
 
-use crate::modelled::{Copy, Lie, Simulated, bdf};
+use crate::modelled::{MachineCopy, ResizeFault, SimulatedKernel, bdf};
 use firstlight::fabric::journal::Journal;
 use firstlight::fabric::rebar::plan::{Plan, plan};
-use firstlight::fabric::rebar::{BarOutcome, Fixed, Kernel, RebarChoice, fix, restore};
+use firstlight::fabric::rebar::{BarOutcome, Kernel, RebarChoice, ResizeReport, fix, restore};
 use firstlight::fabric::restore::Restored;
-use firstlight::machine::host::screen::Framebuffer;
+use firstlight::machine::host::framebuffer::Framebuffer;
 use firstlight::machine::pcie::model::Fabric;
 use firstlight::outcome::finding::{Finding, Severity};
 use std::collections::BTreeMap;
@@ -22,16 +22,16 @@ const SWITCHED: [&str; 2] = ["0000:03:00.0", "0000:04:00.0"];
 const CARD: &str = "0000:05:00.0";
 const JOURNAL: &str = "run/firstlight/fabric.json";
 
-fn machine() -> Copy {
-    Copy::of("rebar-small")
+fn machine() -> MachineCopy {
+    MachineCopy::of("rebar-small")
 }
 
-fn planned(copy: &Copy) -> Plan {
+fn planned(copy: &MachineCopy) -> Plan {
     plan(&copy.fabric(), RebarChoice::Fix, &[])
 }
 
 #[track_caller]
-fn fixed(copy: &Copy, kernel: &dyn Kernel) -> Fixed {
+fn fixed(copy: &MachineCopy, kernel: &dyn Kernel) -> ResizeReport {
     fix(&copy.root(), kernel, &planned(copy), &copy.at("run/firstlight/fabric.json")).unwrap()
 }
 
@@ -41,8 +41,7 @@ fn found(findings: &[Finding], gpu: &str) -> Vec<(String, Severity)> {
 
 /// BAR1 of each GPU if all three sources agree; otherwise a message.
 fn sizes(fabric: &Fabric) -> BTreeMap<String, Result<u64, String>> {
-    let wrong =
-        |bdf: String| fabric.findings.iter().find(|f| f.subject == bdf && f.severity >= Severity::Fail);
+    let wrong = |bdf: String| fabric.findings.iter().find(|f| f.subject == bdf && f.severity >= Severity::Fail);
     let gpus = fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf));
     let size = |d: &firstlight::machine::pcie::model::Device| match (
         wrong(d.bdf.to_string()),
@@ -57,20 +56,20 @@ fn sizes(fabric: &Fabric) -> BTreeMap<String, Result<u64, String>> {
 }
 
 #[track_caller]
-fn has(copy: &Copy, gpu: &str, bytes: u64) {
+fn has(copy: &MachineCopy, gpu: &str, bytes: u64) {
     assert_eq!(sizes(&copy.fabric())[gpu], Ok(bytes), "{gpu}");
 }
 
 /// Every configuration space and `resource` of the machine.
-fn files(copy: &Copy) -> BTreeMap<String, (Vec<u8>, String)> {
+fn files(copy: &MachineCopy) -> BTreeMap<String, (Vec<u8>, String)> {
     let read = |bdf: &str| {
         (fs::read(copy.file(bdf, "config")).unwrap(), fs::read_to_string(copy.file(bdf, "resource")).unwrap())
     };
     copy.fabric().devices.iter().map(|d| (d.bdf.to_string(), read(&d.bdf.to_string()))).collect()
 }
 
-fn lying<'a>(copy: &'a Copy, gpu: &str, lie: Lie) -> Simulated<'a> {
-    Simulated { lies: BTreeMap::from([(bdf(gpu), lie)]), ..Simulated::new(copy) }
+fn faulty_kernel<'a>(copy: &'a MachineCopy, gpu: &str, fault: ResizeFault) -> SimulatedKernel<'a> {
+    SimulatedKernel { faults: BTreeMap::from([(bdf(gpu), fault)]), ..SimulatedKernel::new(copy) }
 }
 
 #[test]
@@ -94,8 +93,8 @@ fn who_only_looks_plans_nothing() {
 
 #[test]
 fn a_large_bar1_is_left_alone_and_no_journal_is_written() {
-    let copy = Copy::of("epyc-8x4090");
-    let kernel = Simulated::new(&copy);
+    let copy = MachineCopy::of("epyc-8x4090");
+    let kernel = SimulatedKernel::new(&copy);
     let done = fixed(&copy, &kernel);
     assert_eq!((done.full, done.gpus, done.findings.len()), (8, 8, 0));
     assert!(kernel.asked.borrow().is_empty() && !copy.at("run/firstlight/fabric.json").exists());
@@ -111,8 +110,7 @@ fn a_bound_driver_a_screen_or_no_capability_keep_bar1_as_it_is() {
     let at = (0x100..4096).step_by(4).find(|at| bytes[*at] == 0x15 && bytes[at + 1] == 0).unwrap();
     bytes[at] = 0x16;
     fs::write(&config, bytes).unwrap();
-    let screen =
-        Framebuffer { name: "fb0".into(), device: format!("../../devices/pci0000:00/{}/x/fb0", SWITCHED[1]) };
+    let screen = Framebuffer { name: "fb0".into(), device: format!("../../devices/pci0000:00/{}/x/fb0", SWITCHED[1]) };
     let plan = plan(&copy.fabric(), RebarChoice::Fix, &[screen]);
     assert_eq!(plan.rebar, []);
     let expected = [(SWITCHED[0], "REBAR-ABSENT"), (SWITCHED[1], "REBAR-BUSY"), (ALONE, "REBAR-BUSY")];
@@ -124,7 +122,7 @@ fn a_bound_driver_a_screen_or_no_capability_keep_bar1_as_it_is() {
 /// As an H200 appears in a virtual machine.
 #[test]
 fn a_large_bar1_without_the_capability_is_as_good_as_full() {
-    let copy = Copy::of("epyc-8x4090");
+    let copy = MachineCopy::of("epyc-8x4090");
     let mut fabric = copy.fabric();
     for device in &mut fabric.devices {
         device.rebar.clear();
@@ -140,17 +138,14 @@ fn a_locked_down_kernel_is_left_alone() {
     let copy = machine();
     fs::write(copy.at("sys/kernel/security/lockdown"), "none [integrity] confidentiality\n").unwrap();
     let plan = planned(&copy);
-    assert_eq!(
-        (plan.rebar.len(), found(&plan.findings, "machine")),
-        (0, vec![("LOCKDOWN".into(), Severity::Warn)])
-    );
+    assert_eq!((plan.rebar.len(), found(&plan.findings, "machine")), (0, vec![("LOCKDOWN".into(), Severity::Warn)]));
 }
 
 #[test]
 fn a_size_that_only_one_side_knows_is_told_and_nothing_is_tried() {
     for bytes in [FIRMWARE / 2, 32 * GIB, 64 * GIB] {
         let copy = machine();
-        let kernel = Simulated::new(&copy);
+        let kernel = SimulatedKernel::new(&copy);
         kernel.control(bdf(ALONE), bytes);
         assert_eq!(found(&copy.fabric().findings, ALONE), [("REBAR-BROKEN".into(), Severity::Fail)]);
         let plan = planned(&copy);
@@ -162,15 +157,15 @@ fn a_size_that_only_one_side_knows_is_told_and_nothing_is_tried() {
 // Restoring must give each BAR1 its old size, even after a pass that died midway.
 
 #[track_caller]
-fn put_back(copy: &Copy) -> Restored {
+fn put_back(copy: &MachineCopy) -> Restored {
     firstlight::fabric::restore::restore(&copy.root(), &copy.at(JOURNAL)).unwrap()
 }
 
 /// A pass over everything that died at the worst moment: sizes are in the hardware, decode is off, and nothing has been
 /// removed yet.
 #[track_caller]
-fn killed(copy: &Copy) -> Vec<u8> {
-    let kernel = Simulated { movable: false, dies: true, ..Simulated::new(copy) };
+fn killed(copy: &MachineCopy) -> Vec<u8> {
+    let kernel = SimulatedKernel { movable: false, dies: true, ..SimulatedKernel::new(copy) };
     let died = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| fixed(copy, &kernel)));
     assert!(died.is_err());
     fs::read(copy.at(JOURNAL)).unwrap()
@@ -213,14 +208,11 @@ fn registers_that_a_dead_pass_left_are_told_where_a_driver_is_bound_and_where_it
     let copy = machine();
     killed(&copy);
     symlink("../../../bus/pci/drivers/nvidia", copy.file(SWITCHED[0], "driver")).unwrap();
-    Simulated::new(&copy).control(bdf(SWITCHED[1]), 128 * GIB);
+    SimulatedKernel::new(&copy).control(bdf(SWITCHED[1]), 128 * GIB);
     let before = files(&copy);
     let lines: Vec<String> = put_back(&copy).bars.iter().map(ToString::to_string).collect();
     let left = |why: &str| lines.iter().any(|line| line.contains(why));
-    assert!(
-        left("0000:03:00.0 BAR1 not changed: the driver nvidia is bound: ReBAR control 32 GiB"),
-        "{lines:?}"
-    );
+    assert!(left("0000:03:00.0 BAR1 not changed: the driver nvidia is bound: ReBAR control 32 GiB"), "{lines:?}");
     assert!(left("0000:04:00.0 BAR1 not changed: the pass did not request this size"), "{lines:?}");
     assert_eq!(files(&copy)[SWITCHED[0]], before[SWITCHED[0]]);
 }
@@ -229,7 +221,7 @@ fn registers_that_a_dead_pass_left_are_told_where_a_driver_is_bound_and_where_it
 fn a_pass_that_ended_leaves_no_decode_in_its_journal() {
     for movable in [true, false] {
         let copy = machine();
-        fixed(&copy, &Simulated { movable, ..Simulated::new(&copy) });
+        fixed(&copy, &SimulatedKernel { movable, ..SimulatedKernel::new(&copy) });
         let journal = Journal::load(&copy.at(JOURNAL), copy.root().path()).unwrap().unwrap();
         assert_eq!(journal.decode, []);
     }
@@ -238,7 +230,7 @@ fn a_pass_that_ended_leaves_no_decode_in_its_journal() {
 #[test]
 fn restore_gives_every_bar1_its_old_size() {
     let copy = machine();
-    let kernel = Simulated::new(&copy);
+    let kernel = SimulatedKernel::new(&copy);
     let done = fixed(&copy, &kernel);
     for expected in [BarOutcome::Restored, BarOutcome::Already] {
         let steps = restore(&copy.root(), &kernel, &done.rebar);
@@ -250,12 +242,11 @@ fn restore_gives_every_bar1_its_old_size() {
 #[test]
 fn restore_leaves_what_somebody_else_changed_and_what_is_in_use() {
     let copy = machine();
-    let kernel = Simulated::new(&copy);
+    let kernel = SimulatedKernel::new(&copy);
     let done = fixed(&copy, &kernel);
     kernel.resize(bdf(ALONE), 1, GIB).unwrap();
     symlink("../../../bus/pci/drivers/nvidia", copy.file(SWITCHED[0], "driver")).unwrap();
-    let steps: Vec<String> =
-        restore(&copy.root(), &kernel, &done.rebar).iter().map(ToString::to_string).collect();
+    let steps: Vec<String> = restore(&copy.root(), &kernel, &done.rebar).iter().map(ToString::to_string).collect();
     assert_eq!(steps[0], "0000:06:00.0 BAR1 not changed: is 1 GiB, the pass had made it 32 GiB");
     assert_eq!(steps[1], "0000:04:00.0 BAR1 32 GiB -> 256 MiB");
     assert_eq!(steps[2], "0000:03:00.0 BAR1 not changed: the driver nvidia is bound");
@@ -265,7 +256,7 @@ fn restore_leaves_what_somebody_else_changed_and_what_is_in_use() {
 #[test]
 fn restore_looks_for_gpus_that_were_removed() {
     let copy = machine();
-    let kernel = Simulated::new(&copy);
+    let kernel = SimulatedKernel::new(&copy);
     let mut done = fixed(&copy, &kernel);
     kernel.remove(bdf("0000:00:01.0")).unwrap();
     done.rebar.iter_mut().for_each(|entry| entry.after_bytes = None);

@@ -17,7 +17,7 @@ pub struct Simulation {
     /// The GPUs that the driver shows, in order: ordinals index this list, which contains GPU numbers of the machine.
     visible: Vec<usize>,
     /// Reference count of each GPU's primary context.
-    held: Vec<u64>,
+    retain_counts: Vec<u64>,
     /// Each GPU's stream 0.
     default_streams: BTreeMap<usize, StreamId>,
     modules: BTreeMap<u64, Module>,
@@ -31,7 +31,7 @@ impl Simulation {
         let gpus = scenario.machine.gpus;
         Self {
             visible: scenario.shown(),
-            held: vec![0; gpus],
+            retain_counts: vec![0; gpus],
             default_streams: BTreeMap::new(),
             modules: BTreeMap::new(),
             next_module: 0,
@@ -69,16 +69,16 @@ impl Simulation {
 
     /// cuDevicePrimaryCtxRetain.
     pub fn retain(&mut self, gpu: usize) {
-        if let Some(held) = self.held.get_mut(gpu) {
-            *held += 1;
+        if let Some(count) = self.retain_counts.get_mut(gpu) {
+            *count += 1;
         }
     }
 
     /// cuDevicePrimaryCtxRelease: the last release destroys everything in the context.
     pub fn release(&mut self, gpu: usize) -> Result<()> {
-        let held = self.held.get_mut(gpu).filter(|n| **n > 0).ok_or(Status::INVALID_CONTEXT)?;
-        *held -= 1;
-        if *held == 0 {
+        let count = self.retain_counts.get_mut(gpu).filter(|n| **n > 0).ok_or(Status::INVALID_CONTEXT)?;
+        *count -= 1;
+        if *count == 0 {
             self.engine.run();
             self.engine.forget(gpu);
             self.default_streams.remove(&gpu);
@@ -90,7 +90,7 @@ impl Simulation {
     /// Whether a GPU has a context.
     #[must_use]
     pub fn has_context(&self, gpu: usize) -> bool {
-        self.held.get(gpu).is_some_and(|n| *n > 0)
+        self.retain_counts.get(gpu).is_some_and(|n| *n > 0)
     }
 
     /// A GPU's stream 0.
@@ -165,7 +165,7 @@ impl Simulation {
         if !image.starts_with(ELF) && !text {
             return Err(Status::INVALID_IMAGE);
         }
-        let kernels = (0..kernel::ALL.len()).filter(|k| names(image, *k)).collect();
+        let kernels = (0..kernel::ALL.len()).filter(|k| contains_name(image, *k)).collect();
         self.next_module += 1;
         self.modules.insert(self.next_module, Module { gpu, kernels });
         Ok(self.next_module)
@@ -190,11 +190,10 @@ impl Simulation {
 }
 
 /// Whether an image contains a kernel's name, and not only as a prefix of a longer name.
-fn names(image: &[u8], kernel: usize) -> bool {
+fn contains_name(image: &[u8], kernel: usize) -> bool {
     let Some((name, _)) = kernel::ALL.get(kernel) else { return false };
     let places = image.windows(name.len()).enumerate().filter(|(_, w)| *w == name.as_bytes());
-    let after =
-        |at: usize| image.get(at + name.len()).is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_');
+    let after = |at: usize| image.get(at + name.len()).is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_');
     places.map(|(at, _)| at).any(|at| !after(at))
 }
 
@@ -204,7 +203,7 @@ mod tests {
     use crate::engine::tests::simulation;
 
     #[test]
-    fn an_image_is_as_long_as_it_says() {
+    fn an_images_length_follows_from_its_header() {
         let mut image = vec![0u8; 300];
         image[..4].copy_from_slice(b"\x7fELF");
         image[0x28] = 200;
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn peers_are_enabled_once_and_not_without_end() {
+    fn peers_are_enabled_once_and_up_to_a_limit() {
         let mut simulation = simulation("");
         for gpu in 0..8 {
             simulation.retain(gpu);
@@ -243,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_a_pair_can_be_a_lie() {
+    fn reported_peer_access_can_differ_from_real_access() {
         let lie = "[[fault]]\nkind = \"capability\"\npair = [1, 0]\nnvml = \"CNS\"\n[[fault]]\nkind = \"refuse\"\npair = [2, 3]\ncode = 205\n";
         let mut simulation = simulation(lie);
         for gpu in 0..8 {
@@ -258,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_released_context_takes_everything_with_it() {
+    fn releasing_a_context_frees_its_memory() {
         let mut simulation = simulation("");
         simulation.retain(0);
         let before = simulation.memory(0);

@@ -7,7 +7,7 @@ use crate::pattern::Pattern;
 
 /// One copy of a table, as the kernels read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Copy {
+pub struct TableCopy {
     /// Target address.
     pub to: u64,
     /// Source address.
@@ -20,10 +20,10 @@ pub struct Copy {
     pub place: u64,
 }
 
-impl Copy {
+impl TableCopy {
     /// The whole words that contain the target and `guard` bytes on both sides: address and length.
     #[must_use]
-    pub fn looked(&self, guard: u64) -> (u64, u64) {
+    pub fn checked_range(&self, guard: u64) -> (u64, u64) {
         let begin = (self.to - guard) / WORD * WORD;
         (begin, (self.to + self.bytes + guard).next_multiple_of(WORD) - begin)
     }
@@ -31,25 +31,25 @@ impl Copy {
     /// The correct contents of those words.
     #[must_use]
     pub fn expected(&self, guard: u64, seed: u64, sentinel: u64) -> Vec<Piece> {
-        let (begin, all) = self.looked(guard);
+        let (begin, all) = self.checked_range(guard);
         let before = self.to - begin;
         vec![
-            (before, Some(part(sentinel, self.place - before))),
-            (self.bytes, Some(part(seed, self.first))),
-            (all - before - self.bytes, Some(part(sentinel, self.place + self.bytes))),
+            (before, Some(pattern_from(sentinel, self.place - before))),
+            (self.bytes, Some(pattern_from(seed, self.first))),
+            (all - before - self.bytes, Some(pattern_from(sentinel, self.place + self.bytes))),
         ]
     }
 }
 
 /// A pattern, starting at one of its bytes.
 #[must_use]
-pub fn part(seed: u64, byte: u64) -> Content {
+pub fn pattern_from(seed: u64, byte: u64) -> Content {
     let first = u8::try_from(byte % WORD).unwrap_or_default();
     Content::Pattern(Pattern { seed, first: byte / WORD, flip: 0 }, first)
 }
 
 /// Differing stretches that are longer than this are counted as a whole, not word by word.
-const LONG: u64 = 1 << 20;
+const MAX_EXPANDED: u64 = 1 << 20;
 
 /// Counts the words of `found` that differ from `expected`; `before` is the sentinel. All have the same length.
 #[must_use]
@@ -59,7 +59,7 @@ pub fn count(found: &[Piece], expected: &[Piece], before: &[Piece]) -> Counts {
     for (from, to) in differing(found, expected) {
         // Widened to whole words, without counting a word twice.
         let (from, to) = ((from / WORD * WORD).max(at), to.next_multiple_of(WORD));
-        if to - from > LONG {
+        if to - from > MAX_EXPANDED {
             let [f, b] = [found, before].map(|p| cut(&after(p, from), to - from));
             let zeros = f.iter().all(|(_, c)| matches!(c, None | Some(Content::Byte(0))));
             let ones = f.iter().all(|(_, c)| matches!(c, Some(Content::Byte(0xff))));
@@ -94,9 +94,8 @@ pub fn differing(a: &[Piece], b: &[Piece]) -> Vec<(u64, u64)> {
     let (mut x, mut y) = (None, None);
     let mut at = 0;
     loop {
-        let next = |open: &mut Option<Piece>, rest: &mut dyn Iterator<Item = Piece>| {
-            open.take().or_else(|| rest.next())
-        };
+        let next =
+            |open: &mut Option<Piece>, rest: &mut dyn Iterator<Item = Piece>| open.take().or_else(|| rest.next());
         let (Some((n, c)), Some((m, d))) = (next(&mut x, &mut a), next(&mut y, &mut b)) else { return found };
         let both = n.min(m);
         let [c, d] = [c, d].map(|c| c.unwrap_or(Content::ZEROS));
@@ -124,35 +123,35 @@ fn same(a: &Content, b: &Content) -> bool {
 mod tests {
     use super::*;
 
-    const COPY: Copy = Copy { to: 0x1003, from: 0x5001, bytes: 4001, first: 77, place: 4003 };
+    const COPY: TableCopy = TableCopy { to: 0x1003, from: 0x5001, bytes: 4001, first: 77, place: 4003 };
 
-    fn counted(found: &[Piece]) -> Counts {
+    fn count_found(found: &[Piece]) -> Counts {
         let expected = COPY.expected(64, 1, 2);
-        let (begin, all) = COPY.looked(64);
-        let before = [(all, Some(part(2, COPY.place - (COPY.to - begin))))];
+        let (begin, all) = COPY.checked_range(64);
+        let before = [(all, Some(pattern_from(2, COPY.place - (COPY.to - begin))))];
         count(found, &expected, &before)
     }
 
     #[test]
-    fn what_should_be_there_counts_as_nothing_however_it_is_said() {
+    fn expected_contents_count_as_correct_symbolic_or_as_bytes() {
         let expected = COPY.expected(64, 1, 2);
-        assert_eq!(expected.iter().map(|(n, _)| n).sum::<u64>(), COPY.looked(64).1);
-        assert_eq!(counted(&expected), Counts::NONE);
+        assert_eq!(expected.iter().map(|(n, _)| n).sum::<u64>(), COPY.checked_range(64).1);
+        assert_eq!(count_found(&expected), Counts::NONE);
         let real = bytes(&expected);
         let n = real.len() as u64;
-        assert_eq!(counted(&[(n, Some(Content::bytes(real)))]), Counts::NONE);
+        assert_eq!(count_found(&[(n, Some(Content::bytes(real)))]), Counts::NONE);
     }
 
     #[test]
-    fn words_that_are_wrong_are_counted_by_their_number() {
+    fn wrong_words_are_counted_with_their_indices() {
         let expected = COPY.expected(64, 1, 2);
         let mut real = bytes(&expected);
         let n = real.len() as u64;
         real[70] ^= 1;
-        let found = counted(&[(n, Some(Content::bytes(real)))]);
+        let found = count_found(&[(n, Some(Content::bytes(real)))]);
         assert_eq!((found.bad, found.first, found.last), (1, 17, 17));
-        let (begin, all) = COPY.looked(64);
-        let nothing = counted(&[(all, Some(part(2, COPY.place - (COPY.to - begin))))]);
+        let (begin, all) = COPY.checked_range(64);
+        let nothing = count_found(&[(all, Some(pattern_from(2, COPY.place - (COPY.to - begin))))]);
         assert_eq!((nothing.bad, nothing.sentinels), (1001, 1001));
         assert_eq!(nothing.first, (COPY.to - begin) / 4);
     }

@@ -5,18 +5,18 @@ pub mod values;
 
 use crate::content::{Content, WORD};
 use crate::extents::{Piece, bytes};
-use crate::pattern::{Hits, Pattern};
+use crate::pattern::{EqualWords, Pattern};
 
-/// The expected words and the sentinel that is also compared with; word 0 is the first word that is checked.
+/// The two patterns that words are compared with. Word 0 is the first word that is checked.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted {
+pub struct CheckPatterns {
     /// The words that should be there.
     pub expected: Pattern,
     /// The words that were there before.
     pub sentinel: Pattern,
 }
 
-/// What was found.
+/// The counts of a check, with word numbers from the first checked word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
     /// Words that differ from the expected ones.
@@ -37,7 +37,7 @@ impl Counts {
     /// No bad word.
     pub const NONE: Self = Self { bad: 0, zeros: 0, ones: 0, sentinels: 0, first: u64::MAX, last: 0 };
 
-    fn add(&mut self, at: u64, word: u32, wanted: &Wanted) {
+    fn add(&mut self, at: u64, word: u32, wanted: &CheckPatterns) {
         if word != wanted.expected.at(at) {
             self.bad += 1;
             self.zeros += u64::from(word == 0);
@@ -62,7 +62,7 @@ impl Counts {
 
 /// Counts over `pieces`, whose total length is a multiple of the word size.
 #[must_use]
-pub fn count(pieces: &[Piece], wanted: &Wanted) -> Counts {
+pub fn count(pieces: &[Piece], wanted: &CheckPatterns) -> Counts {
     let mut counts = Counts::NONE;
     let mut at = 0;
     // Pieces that do not begin and end at a word boundary are joined until they do.
@@ -76,12 +76,12 @@ pub fn count(pieces: &[Piece], wanted: &Wanted) -> Counts {
             odd.push((take, Some(content.clone())));
             (n, content) = (n - take, content.skip(take));
             if take == need {
-                at += by_word(&bytes(&odd), at, wanted, &mut counts);
+                at += count_words(&bytes(&odd), at, wanted, &mut counts);
                 odd.clear();
             }
         }
         let whole = n / WORD;
-        run(&content, whole, at, wanted, &mut counts);
+        count_run(&content, whole, at, wanted, &mut counts);
         at += whole;
         if n % WORD > 0 {
             odd.push((n % WORD, Some(content.skip(whole * WORD))));
@@ -91,15 +91,15 @@ pub fn count(pieces: &[Piece], wanted: &Wanted) -> Counts {
 }
 
 /// Adds the counts of `words` words of one content, starting at word `at`.
-fn run(content: &Content, words: u64, at: u64, wanted: &Wanted, counts: &mut Counts) {
+fn count_run(content: &Content, words: u64, at: u64, wanted: &CheckPatterns, counts: &mut Counts) {
     let (mut content, mut left, mut at) = (content.clone(), words, at);
     while left > 0 {
-        let now = Wanted { expected: wanted.expected.from(at), sentinel: wanted.sentinel.from(at) };
-        let own = if let Content::Pattern(p, _) = &content { p.even() } else { u64::MAX };
-        let n = left.min(own).min(now.expected.even()).min(now.sentinel.even());
-        match symbolic(&content, n, &now) {
+        let now = CheckPatterns { expected: wanted.expected.from(at), sentinel: wanted.sentinel.from(at) };
+        let own = if let Content::Pattern(p, _) = &content { p.until_carry() } else { u64::MAX };
+        let n = left.min(own).min(now.expected.until_carry()).min(now.sentinel.until_carry());
+        match count_symbolically(&content, n, &now) {
             Some(found) => counts.plus(at, found),
-            None => real(&content, n, at, wanted, counts),
+            None => count_generated(&content, n, at, wanted, counts),
         }
         content = content.skip(n * WORD);
         (left, at) = (left - n, at + n);
@@ -107,8 +107,8 @@ fn run(content: &Content, words: u64, at: u64, wanted: &Wanted, counts: &mut Cou
 }
 
 /// The counts without generating words; `None` if they are unknown without that.
-fn symbolic(content: &Content, n: u64, wanted: &Wanted) -> Option<Counts> {
-    let none = || Hits::At(Vec::new());
+fn count_symbolically(content: &Content, n: u64, wanted: &CheckPatterns) -> Option<Counts> {
+    let none = || EqualWords::At(Vec::new());
     let (right, zero, ones, sentinel) = match content {
         Content::Pattern(p, 0) => {
             let [zero, ones] = [0, u32::MAX].map(|word| p.equal_to(word, n));
@@ -116,20 +116,20 @@ fn symbolic(content: &Content, n: u64, wanted: &Wanted) -> Option<Counts> {
         }
         Content::Byte(b) => {
             let value = u32::from_le_bytes([*b; 4]);
-            let [zero, ones] = [0, 0xff].map(|byte| if *b == byte { Hits::All } else { none() });
+            let [zero, ones] = [0, 0xff].map(|byte| if *b == byte { EqualWords::All } else { none() });
             (wanted.expected.equal_to(value, n), zero, ones, wanted.sentinel.equal_to(value, n))
         }
         _ => return None,
     };
     let right = match right {
-        Hits::All => return Some(Counts::NONE),
-        Hits::At(at) => at,
-        Hits::Some => return None,
+        EqualWords::All => return Some(Counts::NONE),
+        EqualWords::At(at) => at,
+        EqualWords::Unknown => return None,
     };
-    let also = |hits: Hits| match hits {
-        Hits::All => Some(n - right.len() as u64),
-        Hits::At(at) => Some(at.iter().filter(|k| !right.contains(k)).count() as u64),
-        Hits::Some => None,
+    let also = |hits: EqualWords| match hits {
+        EqualWords::All => Some(n - right.len() as u64),
+        EqualWords::At(at) => Some(at.iter().filter(|k| !right.contains(k)).count() as u64),
+        EqualWords::Unknown => None,
     };
     let bad = n - right.len() as u64;
     if bad == 0 {
@@ -143,18 +143,18 @@ fn symbolic(content: &Content, n: u64, wanted: &Wanted) -> Option<Counts> {
 /// Words generated at a time.
 const CHUNK: u64 = 4096;
 
-fn real(content: &Content, words: u64, at: u64, wanted: &Wanted, counts: &mut Counts) {
+fn count_generated(content: &Content, words: u64, at: u64, wanted: &CheckPatterns, counts: &mut Counts) {
     let mut done = 0;
     while done < words {
         let n = CHUNK.min(words - done);
         let piece = (n * WORD, Some(content.skip(done * WORD)));
-        by_word(&bytes(&[piece]), at + done, wanted, counts);
+        count_words(&bytes(&[piece]), at + done, wanted, counts);
         done += n;
     }
 }
 
 /// Checks each word of `bytes`; returns the number of words.
-fn by_word(bytes: &[u8], at: u64, wanted: &Wanted, counts: &mut Counts) -> u64 {
+fn count_words(bytes: &[u8], at: u64, wanted: &CheckPatterns, counts: &mut Counts) -> u64 {
     let (words, _) = bytes.as_chunks::<4>();
     for (k, word) in (at..).zip(words) {
         counts.add(k, u32::from_le_bytes(*word), wanted);
@@ -166,19 +166,19 @@ fn by_word(bytes: &[u8], at: u64, wanted: &Wanted, counts: &mut Counts) -> u64 {
 mod tests {
     use super::*;
 
-    const WANTED: Wanted = Wanted {
+    const WANTED: CheckPatterns = CheckPatterns {
         expected: Pattern { seed: 0xfeed_0000_0001, first: 64, flip: 0 },
         sentinel: Pattern { seed: 0xbead_0000_0002, first: 64, flip: 0 },
     };
 
-    fn by_hand(pieces: &[Piece]) -> Counts {
+    fn word_by_word(pieces: &[Piece]) -> Counts {
         let mut counts = Counts::NONE;
-        by_word(&bytes(pieces), 0, &WANTED, &mut counts);
+        count_words(&bytes(pieces), 0, &WANTED, &mut counts);
         counts
     }
 
     #[test]
-    fn extents_count_as_words_do() {
+    fn extents_count_like_words() {
         let right = |k: u64| Some(Content::pattern(WANTED.expected.seed, 64 + k));
         let old = |k: u64| Some(Content::pattern(WANTED.sentinel.seed, 64 + k));
         let cases = [
@@ -194,12 +194,12 @@ mod tests {
             vec![(6, right(0)), (1, old(0)), (1, None), (8, right(2))],
         ];
         for pieces in cases {
-            assert_eq!(count(&pieces, &WANTED), by_hand(&pieces), "{pieces:?}");
+            assert_eq!(count(&pieces, &WANTED), word_by_word(&pieces), "{pieces:?}");
         }
     }
 
     #[test]
-    fn twenty_gigabytes_are_counted_at_once() {
+    fn twenty_gigabytes_are_counted_symbolically() {
         let words = 20 << 28;
         let pieces = [(words * WORD, Some(Content::pattern(WANTED.sentinel.seed, 64)))];
         let counts = count(&pieces, &WANTED);
@@ -211,11 +211,10 @@ mod tests {
     }
 
     #[test]
-    fn a_zero_that_is_right_is_not_counted() {
-        let seed = (0..)
-            .find(|s| Pattern { seed: *s, first: 0, flip: 0 }.equal_to(0, 1) != Hits::At(vec![]))
-            .unwrap();
-        let wanted = Wanted {
+    fn an_expected_zero_is_not_counted() {
+        let seed =
+            (0..).find(|s| Pattern { seed: *s, first: 0, flip: 0 }.equal_to(0, 1) != EqualWords::At(vec![])).unwrap();
+        let wanted = CheckPatterns {
             expected: Pattern { seed, first: 0, flip: 0 },
             sentinel: Pattern { seed: 99, first: 0, flip: 0 },
         };

@@ -1,31 +1,31 @@
 //! Collectives as values: what each rank contributes, what each receives, and which nccl-tests program a group of sends and
-//! receives corresponds to. `time` computes durations, `code` the bytes that are passed between processes.
+//! receives corresponds to. `time` computes durations, `encoding` the bytes that are passed between processes.
 
-mod code;
+mod encoding;
 mod time;
 
-pub use time::{Path, shape};
+pub use time::{Path, nccl_tests_shape};
 
 use crate::scenario::{Fault, Program};
 
-use crate::element::{Op, Type};
+use crate::element::{DataType, ReduceOp};
 use crate::extents::{Piece, after, cut};
 use crate::reduce::reduce;
 use std::collections::{BTreeMap, VecDeque};
 
-/// The requested operation.
+/// A collective operation with its parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ask {
+pub enum Collective {
     /// Every rank receives the reduction of all.
-    AllReduce(Type, Op),
+    AllReduce(DataType, ReduceOp),
     /// Every rank receives the data of every rank.
     AllGather,
     /// Every rank receives its part of the reduction of all.
-    ReduceScatter(Type, Op),
+    ReduceScatter(DataType, ReduceOp),
     /// Every rank receives the root's data.
     Broadcast(usize),
     /// The root receives the reduction of all.
-    Reduce(Type, Op, usize),
+    Reduce(DataType, ReduceOp, usize),
     /// Sends and receives of one group.
     Exchange,
 }
@@ -39,8 +39,8 @@ pub struct Call {
     pub number: u64,
     /// The calling rank.
     pub rank: usize,
-    /// The requested operation.
-    pub ask: Ask,
+    /// The operation.
+    pub collective: Collective,
     /// Memory that is sent: target rank, address, bytes. Only an exchange has several entries, or uses the target rank.
     pub send: Vec<(usize, u64, u64)>,
     /// Memory that is received: source rank, address, bytes.
@@ -53,11 +53,11 @@ pub struct Call {
     pub channels: u32,
 }
 
-/// A rank's part in a collective: everything that the other ranks need to know.
+/// A rank's contribution to a collective: everything that the other ranks need to know.
 #[derive(Debug, Clone)]
-pub struct Part {
-    /// The requested operation, which must be the same on all ranks.
-    pub ask: Ask,
+pub struct Contribution {
+    /// The operation, which must be the same on all ranks.
+    pub collective: Collective,
     /// Whether it is in place.
     pub in_place: bool,
     /// What it sends: target rank and contents.
@@ -70,7 +70,7 @@ pub struct Part {
     pub follows: bool,
 }
 
-impl Part {
+impl Contribution {
     fn first(&self) -> Vec<Piece> {
         self.sent.first().map(|(_, pieces)| pieces.clone()).unwrap_or_default()
     }
@@ -90,16 +90,16 @@ impl Fault {
     /// Whether an NCCL call with these `parts` meets this fault. If `parts` has only one rank, only that rank's size is
     /// known, and the program of an exchange is unknown.
     #[must_use]
-    pub fn meets_call(&self, parts: &[Part]) -> bool {
+    pub fn meets_call(&self, parts: &[Contribution]) -> bool {
         let Some(first) = parts.first() else { return false };
-        let (program, bytes) = shape(parts);
-        let open = parts.len() == 1 && first.ask == Ask::Exchange;
+        let (program, bytes) = nccl_tests_shape(parts);
+        let open = parts.len() == 1 && first.collective == Collective::Exchange;
         let meant = |c: Program| if open { c.is_exchange() } else { c == program };
-        let element = first.ask.reduction().map_or(4, |(t, _)| t.bytes());
-        let part = if first.ask == Ask::Exchange {
+        let element = first.collective.reduction().map_or(4, |(t, _)| t.bytes());
+        let part = if first.collective == Collective::Exchange {
             first.sent.first().map_or(0, |(_, pieces)| pieces.iter().map(|(n, _)| n).sum())
         } else {
-            first.sends().max(first.receives()) / divided(first.ask, parts.len())
+            first.sends().max(first.receives()) / counts_per_buffer(first.collective, parts.len())
         };
         let is = |wanted: Option<bool>, found: bool| wanted.is_none_or(|w| w == found);
         let code = |wanted: Option<u32>, found: Option<u32>| wanted.is_none() || wanted == found;
@@ -110,21 +110,21 @@ impl Fault {
             && is(calls.in_place, parts.iter().any(|p| p.in_place))
             && is(calls.odd, part / element % 2 == 1)
             && is(calls.timed, parts.iter().all(|p| p.follows))
-            && code(calls.data, first.ask.reduction().map(|(t, _)| t.code()))
-            && code(calls.op, first.ask.reduction().map(|(_, op)| op.code()))
+            && code(calls.data, first.collective.reduction().map(|(t, _)| t.code()))
+            && code(calls.op, first.collective.reduction().map(|(_, op)| op.code()))
     }
 }
 
 /// How many times the call's count the larger buffer contains.
-fn divided(ask: Ask, ranks: usize) -> u64 {
-    let parted = matches!(ask, Ask::AllGather | Ask::ReduceScatter(..));
-    if parted { (ranks as u64).max(1) } else { 1 }
+fn counts_per_buffer(collective: Collective, ranks: usize) -> u64 {
+    let is_divided = matches!(collective, Collective::AllGather | Collective::ReduceScatter(..));
+    if is_divided { (ranks as u64).max(1) } else { 1 }
 }
 
-impl Ask {
+impl Collective {
     /// Type and reduction, if it has any.
     #[must_use]
-    pub const fn reduction(self) -> Option<(Type, Op)> {
+    pub const fn reduction(self) -> Option<(DataType, ReduceOp)> {
         match self {
             Self::AllReduce(t, op) | Self::ReduceScatter(t, op) | Self::Reduce(t, op, _) => Some((t, op)),
             Self::AllGather | Self::Broadcast(_) | Self::Exchange => None,
@@ -134,21 +134,21 @@ impl Ask {
 
 /// Whether all ranks requested the same operation; otherwise none of them returns.
 #[must_use]
-pub fn agree(parts: &[Part]) -> bool {
+pub fn agree(parts: &[Contribution]) -> bool {
     let Some(first) = parts.first() else { return false };
-    let alike = |p: &Part| {
-        p.ask == first.ask
-            && match p.ask {
-                Ask::Exchange => true,
-                Ask::Broadcast(_) => p.receives() == first.receives(),
+    let alike = |p: &Contribution| {
+        p.collective == first.collective
+            && match p.collective {
+                Collective::Exchange => true,
+                Collective::Broadcast(_) => p.receives() == first.receives(),
                 _ => p.sends() == first.sends(),
             }
     };
-    parts.iter().all(alike) && (first.ask != Ask::Exchange || met(parts))
+    parts.iter().all(alike) && (first.collective != Collective::Exchange || is_matched(parts))
 }
 
-/// Whether each rank receives from each other rank what that one sends to it, in as many buffers.
-fn met(parts: &[Part]) -> bool {
+/// Whether the receives of each rank match the sends of the other ranks to it, in number and size.
+fn is_matched(parts: &[Contribution]) -> bool {
     let mut open: BTreeMap<(usize, usize), Vec<u64>> = BTreeMap::new();
     for (from, part) in parts.iter().enumerate() {
         for (to, pieces) in &part.sent {
@@ -160,39 +160,38 @@ fn met(parts: &[Part]) -> bool {
         part.wanted.iter().for_each(|(from, _)| *wanted.entry((*from, rank)).or_default() += 1);
     }
     let sent = |from: usize, rank: usize| open.get(&(from, rank));
-    let all = |(rank, part): (usize, &Part)| {
+    let all = |(rank, part): (usize, &Contribution)| {
         let one = |(from, bytes): &(usize, u64)| sent(*from, rank).is_some_and(|sent| sent.contains(bytes));
         part.wanted.iter().all(one)
     };
-    let counts =
-        |(way, count): (&(usize, usize), &usize)| open.get(way).is_some_and(|sent| sent.len() == *count);
+    let counts = |(way, count): (&(usize, usize), &usize)| open.get(way).is_some_and(|sent| sent.len() == *count);
     parts.iter().enumerate().all(all) && wanted.iter().all(counts)
 }
 
 /// What each of `ranks` receives, one entry for each of its receive buffers.
 #[must_use]
-pub fn results(parts: &[Part], ranks: &[usize]) -> Vec<Vec<Vec<Piece>>> {
-    let Some(ask) = parts.first().map(|p| p.ask) else { return Vec::new() };
-    let all = || parts.iter().map(Part::first).collect::<Vec<_>>();
+pub fn results(parts: &[Contribution], ranks: &[usize]) -> Vec<Vec<Vec<Piece>>> {
+    let Some(collective) = parts.first().map(|p| p.collective) else { return Vec::new() };
+    let all = || parts.iter().map(Contribution::first).collect::<Vec<_>>();
     let same = |what: Vec<Piece>| ranks.iter().map(|_| vec![what.clone()]).collect();
-    match ask {
-        Ask::AllReduce(r#type, op) | Ask::Reduce(r#type, op, _) => same(reduce(&all(), r#type, op)),
-        Ask::AllGather => same(all().concat()),
-        Ask::Broadcast(root) => same(parts.get(root).map(Part::first).unwrap_or_default()),
-        Ask::ReduceScatter(r#type, op) => {
-            let bytes = parts.first().map(Part::sends).unwrap_or_default() / parts.len() as u64;
+    match collective {
+        Collective::AllReduce(r#type, op) | Collective::Reduce(r#type, op, _) => same(reduce(&all(), r#type, op)),
+        Collective::AllGather => same(all().concat()),
+        Collective::Broadcast(root) => same(parts.get(root).map(Contribution::first).unwrap_or_default()),
+        Collective::ReduceScatter(r#type, op) => {
+            let bytes = parts.first().map(Contribution::sends).unwrap_or_default() / parts.len() as u64;
             let own = |rank: &usize| {
-                let slice = |all: Vec<Piece>| part(&all, *rank as u64 * bytes, bytes);
+                let slice = |all: Vec<Piece>| slice_of(&all, *rank as u64 * bytes, bytes);
                 vec![reduce(&all().into_iter().map(slice).collect::<Vec<_>>(), r#type, op)]
             };
             ranks.iter().map(own).collect()
         }
-        Ask::Exchange => exchanged(parts, ranks),
+        Collective::Exchange => exchanged(parts, ranks),
     }
 }
 
 /// What ranks receive in an exchange: the n-th receive from a rank matches that rank's n-th send.
-fn exchanged(parts: &[Part], ranks: &[usize]) -> Vec<Vec<Vec<Piece>>> {
+fn exchanged(parts: &[Contribution], ranks: &[usize]) -> Vec<Vec<Vec<Piece>>> {
     let mut open: BTreeMap<(usize, usize), VecDeque<&Vec<Piece>>> = BTreeMap::new();
     for (from, part) in parts.iter().enumerate() {
         for (to, pieces) in &part.sent {
@@ -208,7 +207,7 @@ fn exchanged(parts: &[Part], ranks: &[usize]) -> Vec<Vec<Vec<Piece>>> {
 }
 
 /// `bytes` bytes from `at` on.
-fn part(pieces: &[Piece], at: u64, bytes: u64) -> Vec<Piece> {
+fn slice_of(pieces: &[Piece], at: u64, bytes: u64) -> Vec<Piece> {
     cut(&after(pieces, at), bytes)
 }
 

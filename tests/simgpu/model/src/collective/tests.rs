@@ -1,78 +1,90 @@
 use super::*;
 use crate::content::Content;
-use crate::element::{Op, Type};
+use crate::element::{DataType, ReduceOp};
 use crate::extents::bytes;
 use crate::scenario::{Program, Scenario};
-use crate::values::{Of, Values};
+use crate::values::{ValueOrigin, Values};
 
-const TYPES: [Type; 5] = [Type::Int32, Type::Half, Type::Float, Type::Double, Type::Bfloat16];
-const OPS: [Op; 4] = [Op::Sum, Op::Max, Op::Min, Op::Avg];
+const TYPES: [DataType; 5] = [DataType::Int32, DataType::Half, DataType::Float, DataType::Double, DataType::Bfloat16];
+const OPS: [ReduceOp; 4] = [ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min, ReduceOp::Avg];
 
-fn values(kind: Type, op: Option<Op>, ranks: usize, rank: usize) -> Values {
+fn values(kind: DataType, op: Option<ReduceOp>, ranks: usize, rank: usize) -> Values {
     let rank = u32::try_from(rank).unwrap();
     let ranks = u32::try_from(ranks).unwrap();
-    Values { of: Of::Rank(rank), ..crate::values::tests::values(kind, op, ranks) }
+    Values { origin: ValueOrigin::Rank(rank), ..crate::values::tests::values(kind, op, ranks) }
 }
 
 fn piece(content: Content, n: u64) -> Vec<Piece> {
     vec![(n, Some(content))]
 }
 
-fn asked(ask: Ask, sent: Vec<(usize, Vec<Piece>)>, wanted: Vec<(usize, u64)>, gpu: usize) -> Part {
-    Part { ask, in_place: false, sent, wanted, gpu, follows: false }
+fn contribution(
+    collective: Collective,
+    sent: Vec<(usize, Vec<Piece>)>,
+    wanted: Vec<(usize, u64)>,
+    gpu: usize,
+) -> Contribution {
+    Contribution { collective, in_place: false, sent, wanted, gpu, follows: false }
 }
 
-/// `count` elements of each rank, sent as `ask` requires.
-fn parts(ask: Ask, kind: Type, op: Option<Op>, ranks: usize, count: u64) -> Vec<Part> {
+/// `count` elements of each rank, sent as `collective` requires.
+fn parts(collective: Collective, kind: DataType, op: Option<ReduceOp>, ranks: usize, count: u64) -> Vec<Contribution> {
     let n = count * kind.bytes();
     let one = |r| {
         let sent = piece(Content::Values(values(kind, op, ranks, r), 0), n);
-        asked(ask, vec![(0, sent)], vec![(0, n)], r)
+        contribution(collective, vec![(0, sent)], vec![(0, n)], r)
     };
     (0..ranks).map(one).collect()
 }
 
 /// The bytes that follow from the definition of a collective, element by element.
-fn by_hand(ask: Ask, kind: Type, ranks: usize, count: u64, rank: usize, op: Option<Op>) -> Vec<u8> {
+fn by_definition(
+    collective: Collective,
+    kind: DataType,
+    ranks: usize,
+    count: u64,
+    rank: usize,
+    op: Option<ReduceOp>,
+) -> Vec<u8> {
     let own = |r| values(kind, op, ranks, r);
     let size = usize::try_from(kind.bytes()).unwrap();
     let element = |bits: u64| bits.to_le_bytes()[..size].to_vec();
-    let reduced = |k, op: Op| {
+    let reduced = |k, op: ReduceOp| {
         let all: Vec<_> = (0..ranks).map(|r| own(r).at(k)).collect();
         element(op.reduce(kind, &all))
     };
-    match ask {
-        Ask::AllReduce(_, op) | Ask::Reduce(_, op, _) => (0..count).flat_map(|k| reduced(k, op)).collect(),
-        Ask::AllGather => {
-            (0..ranks).flat_map(|r| (0..count).flat_map(move |k| element(own(r).at(k)))).collect()
+    match collective {
+        Collective::AllReduce(_, op) | Collective::Reduce(_, op, _) => {
+            (0..count).flat_map(|k| reduced(k, op)).collect()
         }
-        Ask::Broadcast(root) => (0..count).flat_map(|k| element(own(root).at(k))).collect(),
-        Ask::ReduceScatter(_, op) => {
+        Collective::AllGather => (0..ranks).flat_map(|r| (0..count).flat_map(move |k| element(own(r).at(k)))).collect(),
+        Collective::Broadcast(root) => (0..count).flat_map(|k| element(own(root).at(k))).collect(),
+        Collective::ReduceScatter(_, op) => {
             let part = count / ranks as u64;
             (rank as u64 * part..(rank as u64 + 1) * part).flat_map(|k| reduced(k, op)).collect()
         }
-        Ask::Exchange => Vec::new(),
+        Collective::Exchange => Vec::new(),
     }
 }
 
 #[test]
-fn each_collective_is_what_it_is_by_definition() {
+fn each_collective_equals_its_definition() {
     for kind in TYPES {
         for ranks in [2, 3, 8] {
             let count = 6 * ranks as u64;
             let reducing = OPS.into_iter().flat_map(|op| {
-                [Ask::AllReduce(kind, op), Ask::ReduceScatter(kind, op), Ask::Reduce(kind, op, 1)]
-                    .map(|ask| (ask, Some(op)))
+                [Collective::AllReduce(kind, op), Collective::ReduceScatter(kind, op), Collective::Reduce(kind, op, 1)]
+                    .map(|collective| (collective, Some(op)))
             });
-            for (ask, op) in reducing.chain([(Ask::AllGather, None), (Ask::Broadcast(1), None)]) {
-                let parts = parts(ask, kind, op, ranks, count);
+            for (collective, op) in reducing.chain([(Collective::AllGather, None), (Collective::Broadcast(1), None)]) {
+                let parts = parts(collective, kind, op, ranks, count);
                 assert!(agree(&parts));
                 let all: Vec<_> = (0..ranks).collect();
                 for (rank, got) in results(&parts, &all).into_iter().enumerate() {
                     assert_eq!(
                         bytes(&got[0]),
-                        by_hand(ask, kind, ranks, count, rank, op),
-                        "{ask:?} {ranks} {rank}"
+                        by_definition(collective, kind, ranks, count, rank, op),
+                        "{collective:?} {ranks} {rank}"
                     );
                 }
             }
@@ -81,21 +93,21 @@ fn each_collective_is_what_it_is_by_definition() {
 }
 
 /// Each rank sends a different part to each rank that receives from it.
-fn exchange(ranks: usize, bytes: u64, from: impl Fn(usize) -> Vec<usize>) -> Vec<Part> {
+fn exchange(ranks: usize, bytes: u64, from: impl Fn(usize) -> Vec<usize>) -> Vec<Contribution> {
     let to = |rank: usize| (0..ranks).filter(|r| from(*r).contains(&rank)).collect::<Vec<_>>();
     let one = |rank| {
         let part = |to| {
             let first = to as u64 * bytes / 4;
-            (to, piece(Content::Values(Values { first, ..values(Type::Float, None, ranks, rank) }, 0), bytes))
+            (to, piece(Content::Values(Values { first, ..values(DataType::Float, None, ranks, rank) }, 0), bytes))
         };
         let sent = to(rank).into_iter().map(part).collect();
-        asked(Ask::Exchange, sent, from(rank).into_iter().map(|r| (r, bytes)).collect(), rank)
+        contribution(Collective::Exchange, sent, from(rank).into_iter().map(|r| (r, bytes)).collect(), rank)
     };
     (0..ranks).map(one).collect()
 }
 
 #[test]
-fn sends_and_receives_are_what_nccl_tests_makes_of_them() {
+fn sends_and_receives_map_to_nccl_tests_programs() {
     let n = 4_usize;
     let all = |_| (0..n).collect::<Vec<_>>();
     let root = |r| if r == 1 { (0..n).collect() } else { Vec::new() };
@@ -105,24 +117,24 @@ fn sends_and_receives_are_what_nccl_tests_makes_of_them() {
         (exchange(n, 64, root), Program::Gather, 256),
         (exchange(n, 64, |_| vec![1]), Program::Scatter, 256),
     ] {
-        assert_eq!(shape(&parts), (program, bytes));
+        assert_eq!(nccl_tests_shape(&parts), (program, bytes));
         assert!(agree(&parts));
         let ranks: Vec<_> = (0..n).collect();
         for (rank, got) in results(&parts, &ranks).into_iter().enumerate() {
             for (pieces, (from, _)) in got.iter().zip(&parts[rank].wanted) {
                 let sent = parts[*from].sent.iter().find(|(to, _)| *to == rank).unwrap();
-                assert_eq!(extents_of(pieces), extents_of(&sent.1));
+                assert_eq!(bytes_of(pieces), bytes_of(&sent.1));
             }
         }
     }
 }
 
-fn extents_of(pieces: &[Piece]) -> Vec<u8> {
+fn bytes_of(pieces: &[Piece]) -> Vec<u8> {
     bytes(pieces)
 }
 
 #[test]
-fn a_receive_without_its_send_is_no_agreement() {
+fn a_receive_without_a_matching_send_does_not_agree() {
     let mut parts = exchange(3, 64, |r| vec![(r + 2) % 3]);
     parts[0].sent.clear();
     assert!(!agree(&parts));
@@ -132,38 +144,42 @@ fn a_receive_without_its_send_is_no_agreement() {
     assert!(agree(&sizes));
 }
 
-fn parts_of_two_sizes() -> Vec<Part> {
-    let ask = Ask::AllReduce(Type::Float, Op::Sum);
-    let mut all = parts(ask, Type::Float, None, 2, 8);
+fn parts_of_two_sizes() -> Vec<Contribution> {
+    let collective = Collective::AllReduce(DataType::Float, ReduceOp::Sum);
+    let mut all = parts(collective, DataType::Float, None, 2, 8);
     all[1].sent[0].1 = piece(Content::ZEROS, 64);
     all
 }
 
 #[test]
-fn a_part_comes_through_a_wire_as_it_was() {
-    let ask = Ask::Reduce(Type::Half, Op::Avg, 3);
+fn an_encoded_contribution_decodes_unchanged() {
+    let collective = Collective::Reduce(DataType::Half, ReduceOp::Avg, 3);
     let pieces = vec![
-        (10, Some(Content::Values(values(Type::Half, Some(Op::Avg), 4, 2), 0))),
+        (10, Some(Content::Values(values(DataType::Half, Some(ReduceOp::Avg), 4, 2), 0))),
         (6, None),
         (4, Some(Content::bytes(vec![1, 2, 3, 4]))),
     ];
-    let part =
-        Part { in_place: true, ..asked(ask, vec![(1, pieces.clone()), (2, Vec::new())], vec![(3, 20)], 7) };
-    let back = Part::decode(&part.encode()).unwrap();
-    assert_eq!((back.ask, back.in_place, back.gpu, &back.wanted), (ask, true, 7, &part.wanted));
+    let part = Contribution {
+        in_place: true,
+        ..contribution(collective, vec![(1, pieces.clone()), (2, Vec::new())], vec![(3, 20)], 7)
+    };
+    let back = Contribution::decode(&part.encode()).unwrap();
+    assert_eq!((back.collective, back.in_place, back.gpu, &back.wanted), (collective, true, 7, &part.wanted));
     assert_eq!(back.sent.len(), 2);
     assert_eq!(bytes(&back.sent[0].1), bytes(&pieces));
-    assert!(Part::decode(&part.encode()[..50]).is_none());
+    assert!(Contribution::decode(&part.encode()[..50]).is_none());
 }
 
 #[test]
-fn much_is_reduced_and_gathered_at_once() {
+fn large_collectives_are_computed_symbolically() {
     let began = std::time::Instant::now();
     for _ in 0..100 {
-        for ask in
-            [Ask::AllReduce(Type::Float, Op::Sum), Ask::AllGather, Ask::ReduceScatter(Type::Float, Op::Max)]
-        {
-            let parts = parts(ask, Type::Float, None, 8, 32 << 20);
+        for collective in [
+            Collective::AllReduce(DataType::Float, ReduceOp::Sum),
+            Collective::AllGather,
+            Collective::ReduceScatter(DataType::Float, ReduceOp::Max),
+        ] {
+            let parts = parts(collective, DataType::Float, None, 8, 32 << 20);
             let got = results(&parts, &[0, 7]);
             assert!(got[1][0].iter().all(|(_, c)| matches!(c, Some(Content::Values(..)))));
         }
@@ -175,20 +191,22 @@ fn scenario(name: &str, more: &str) -> Scenario {
     Scenario::parse(&crate::scenario::tests::machine(name, more)).unwrap()
 }
 
-fn us(scenario: &Scenario, parts: &[Part], path: Path) -> f64 {
+fn us(scenario: &Scenario, parts: &[Contribution], path: Path) -> f64 {
     scenario.collective_ns(parts, path, scenario.nccl.channels) / 1e3
 }
 
-fn all_reduce(ranks: usize, bytes: u64, in_place: bool) -> Vec<Part> {
-    let ask = Ask::AllReduce(Type::Float, Op::Sum);
-    let part =
-        |gpu| Part { in_place, ..asked(ask, vec![(0, piece(Content::ZEROS, bytes))], vec![(0, bytes)], gpu) };
+fn all_reduce(ranks: usize, bytes: u64, in_place: bool) -> Vec<Contribution> {
+    let collective = Collective::AllReduce(DataType::Float, ReduceOp::Sum);
+    let part = |gpu| Contribution {
+        in_place,
+        ..contribution(collective, vec![(0, piece(Content::ZEROS, bytes))], vec![(0, bytes)], gpu)
+    };
     (0..ranks).map(part).collect()
 }
 
 /// Checks both recorded tables of 8 RTX 4090, to all printed digits.
 #[test]
-fn the_reference_machines_tables_come_out() {
+fn the_reference_machines_tables_are_reproduced() {
     let scenario = scenario("epyc-8x4090", "");
     let tables = include_str!("../../../machines/tables/epyc-8x4090.all_reduce.txt");
     // Each table begins with a comment line; the first one is without peer access.
@@ -216,18 +234,17 @@ fn other_numbers_of_gpus_keep_the_bus_bandwidth() {
     let bytes = 128 << 20;
     let of = |ranks: usize| {
         let n = u32::try_from(ranks).unwrap();
-        bytes as f64 / 1e3 / us(&scenario, &all_reduce(ranks, bytes, false), Path::P2p)
-            * Program::AllReduce.factor(n)
+        bytes as f64 / 1e3 / us(&scenario, &all_reduce(ranks, bytes, false), Path::P2p) * Program::AllReduce.factor(n)
     };
     assert!((of(8) - 20.64).abs() < 0.01 && (of(2) - of(8)).abs() < 1e-6 && (of(5) - of(8)).abs() < 1e-6);
-    let half = parts(Ask::Broadcast(0), Type::Half, None, 8, bytes / 2);
-    let float = parts(Ask::Broadcast(0), Type::Float, None, 8, bytes / 4);
+    let half = parts(Collective::Broadcast(0), DataType::Half, None, 8, bytes / 2);
+    let float = parts(Collective::Broadcast(0), DataType::Float, None, 8, bytes / 4);
     let [half, float] = [half, float].map(|p| us(&scenario, &p, Path::P2p));
     assert!((half - float).abs() < 1e-9 && (bytes as f64 / 1e3 / half - 20.64).abs() < 0.01);
 }
 
 #[test]
-fn slow_ways_slow_the_ring_down_and_a_slow_rank_everything() {
+fn a_slow_pair_slows_its_ring_and_a_slow_rank_slows_every_collective() {
     let bytes = 128 << 20;
     let time = |more: &str, path| us(&scenario("epyc-8x4090", more), &all_reduce(8, bytes, false), path);
     let (p2p, shm) = (time("", Path::P2p), time("", Path::Shm));
@@ -245,7 +262,7 @@ fn slow_ways_slow_the_ring_down_and_a_slow_rank_everything() {
 }
 
 #[test]
-fn channels_and_the_network_have_their_price() {
+fn few_channels_and_the_network_are_slower() {
     let scenario = scenario("epyc-8x4090", "");
     let parts = all_reduce(8, 128 << 20, false);
     let with = |channels| scenario.collective_ns(&parts, Path::P2p, channels);

@@ -1,7 +1,7 @@
 //! The duration of a collective: as nccl-tests measured it on such a machine, or derived from those measurements, plus
 //! everything that slows its routes.
 
-use super::{Ask, Part};
+use super::{Collective, Contribution};
 use crate::scenario::{Engine, Kind, Program, Scenario, Way};
 
 /// How ranks reach each other; if the ranks differ, the slowest way.
@@ -16,7 +16,7 @@ pub enum Path {
 }
 
 impl Path {
-    /// The path of a number.
+    /// The path that has this number.
     #[must_use]
     pub const fn of(number: u32) -> Self {
         match number {
@@ -39,22 +39,22 @@ impl Path {
 
 /// The nccl-tests program that does the same, and the bytes that it would print.
 #[must_use]
-pub fn shape(parts: &[Part]) -> (Program, u64) {
+pub fn nccl_tests_shape(parts: &[Contribution]) -> (Program, u64) {
     let (Some(first), ranks) = (parts.first(), parts.len()) else { return (Program::AllReduce, 0) };
-    match first.ask {
-        Ask::AllReduce(..) => (Program::AllReduce, first.sends()),
-        Ask::AllGather => (Program::AllGather, first.sends() * ranks as u64),
-        Ask::ReduceScatter(..) => (Program::ReduceScatter, first.sends()),
-        Ask::Broadcast(_) => (Program::Broadcast, first.receives()),
-        Ask::Reduce(..) => (Program::Reduce, first.sends()),
-        Ask::Exchange => exchange(parts),
+    match first.collective {
+        Collective::AllReduce(..) => (Program::AllReduce, first.sends()),
+        Collective::AllGather => (Program::AllGather, first.sends() * ranks as u64),
+        Collective::ReduceScatter(..) => (Program::ReduceScatter, first.sends()),
+        Collective::Broadcast(_) => (Program::Broadcast, first.receives()),
+        Collective::Reduce(..) => (Program::Reduce, first.sends()),
+        Collective::Exchange => exchange_shape(parts),
     }
 }
 
-fn exchange(parts: &[Part]) -> (Program, u64) {
+fn exchange_shape(parts: &[Contribution]) -> (Program, u64) {
     let ranks = parts.len();
-    let most = |f: fn(&Part) -> u64| parts.iter().map(f).max().unwrap_or_default();
-    let (sent, received) = (most(Part::sends), most(Part::receives));
+    let most = |f: fn(&Contribution) -> u64| parts.iter().map(f).max().unwrap_or_default();
+    let (sent, received) = (most(Contribution::sends), most(Contribution::receives));
     let to = |n: usize| parts.iter().filter(|p| p.sent.len() == n).count();
     let from = |n: usize| parts.iter().filter(|p| p.wanted.len() == n).count();
     let program = match () {
@@ -67,33 +67,31 @@ fn exchange(parts: &[Part]) -> (Program, u64) {
 }
 
 /// The time of a call without bytes, as nccl-tests measures it.
-const NOTHING_US: f64 = 0.6;
+const EMPTY_US: f64 = 0.6;
 /// Without measurements: the time of a small call, and the fraction of its slowest link's rate that a ring reaches.
 const SMALL_US: f64 = 20.0;
-const KEPT: f64 = 0.8;
+const RING_EFFICIENCY: f64 = 0.8;
 /// How many times longer everything takes through a socket than through host memory.
-const SOCKET: f64 = 2.0;
+const SOCKET_FACTOR: f64 = 2.0;
 
 impl Scenario {
     /// The duration in ns of a collective of the ranks with these `parts`.
     #[must_use]
-    pub fn collective_ns(&self, parts: &[Part], path: Path, channels: u32) -> f64 {
-        let (program, bytes) = shape(parts);
+    pub fn collective_ns(&self, parts: &[Contribution], path: Path, channels: u32) -> f64 {
+        let (program, bytes) = nccl_tests_shape(parts);
         if bytes == 0 {
-            return NOTHING_US * 1e3;
+            return EMPTY_US * 1e3;
         }
         let in_place = parts.iter().any(|p| p.in_place);
         let ranks = u32::try_from(parts.len()).unwrap_or(u32::MAX);
         let (time, latency) = self.measured(program, path, ranks, bytes, in_place);
-        let kept = self.kept(parts, path, bytes) * self.by_channels(channels);
-        let time = if (kept - 1.0).abs() < 1e-9 { time } else { latency + (time - latency).max(0.0) / kept };
+        let rate_left = self.rate_left(parts, path, bytes) * self.channel_rate(channels);
+        let time = if (rate_left - 1.0).abs() < 1e-9 { time } else { latency + (time - latency).max(0.0) / rate_left };
         let slow = |f: &&crate::scenario::Fault| {
-            f.kind == Kind::NcclSlow
-                && parts.iter().any(|p| f.gpu.is_none_or(|g| g == p.gpu))
-                && f.meets_call(parts)
+            f.kind == Kind::NcclSlow && parts.iter().any(|p| f.gpu.is_none_or(|g| g == p.gpu)) && f.meets_call(parts)
         };
         let slow: f64 = self.fault.iter().filter(slow).filter_map(|f| f.rate).product();
-        let socket = if path == Path::Net { SOCKET } else { 1.0 };
+        let socket = if path == Path::Net { SOCKET_FACTOR } else { 1.0 };
         time * socket / slow * 1e3
     }
 
@@ -101,13 +99,10 @@ impl Scenario {
     fn measured(&self, program: Program, path: Path, ranks: u32, bytes: u64, in_place: bool) -> (f64, f64) {
         let tables = if path == Path::P2p { &self.nccl.p2p } else { &self.nccl.shm };
         let own = tables.get(&program).map(|t| (program, t));
-        let Some((like, table)) =
-            own.or_else(|| Some((Program::AllReduce, tables.get(&Program::AllReduce)?)))
-        else {
-            let most =
-                if path == Path::P2p { self.figures.near.sm.write.0 } else { self.figures.staged.one.0 };
+        let Some((like, table)) = own.or_else(|| Some((Program::AllReduce, tables.get(&Program::AllReduce)?))) else {
+            let most = if path == Path::P2p { self.figures.near.sm.write.0 } else { self.figures.staged.one.0 };
             let bus = bytes as f64 * program.factor(ranks) / 1e3;
-            return (SMALL_US + bus / (most * KEPT), SMALL_US);
+            return (SMALL_US + bus / (most * RING_EFFICIENCY), SMALL_US);
         };
         // Assumes the same bus bandwidth, which is bytes times factor over time.
         let same = like == program && table.ranks == ranks;
@@ -115,20 +110,20 @@ impl Scenario {
         (table.us(bytes, in_place) * factor, table.latency() * factor)
     }
 
-    fn by_channels(&self, channels: u32) -> f64 {
+    fn channel_rate(&self, channels: u32) -> f64 {
         let rates = &self.nccl.rate_by_channels;
         let reached = rates.iter().rev().find(|(n, _)| *n <= channels).or(rates.first());
         reached.map_or(1.0, |(_, rate)| *rate)
     }
 
     /// The fraction of the rate that faults leave on the slowest route in use.
-    fn kept(&self, parts: &[Part], path: Path, bytes: u64) -> f64 {
+    fn rate_left(&self, parts: &[Contribution], path: Path, bytes: u64) -> f64 {
         if self.fault.is_empty() {
             return 1.0;
         }
-        let ways = ways(parts);
+        let gpu_pairs = gpu_pairs(parts);
         let of = |(a, b): &(usize, usize)| {
-            let narrow = self.narrowed(*a).min(self.narrowed(*b));
+            let narrow = self.narrow_rate_left(*a).min(self.narrow_rate_left(*b));
             let meets = |f: &&crate::scenario::Fault| {
                 let slows = f.kind == Kind::Slow || (f.kind == Kind::Collapse && f.flows <= 2);
                 slows
@@ -141,25 +136,21 @@ impl Scenario {
             let slow: f64 = self.fault.iter().filter(meets).filter_map(|f| f.rate).product();
             if path == Path::P2p { narrow * slow } else { narrow }
         };
-        ways.iter().map(of).fold(1.0, f64::min)
+        gpu_pairs.iter().map(of).fold(1.0, f64::min)
     }
 }
 
 /// The GPU pairs between which data moves: around the ring, or along the group's sends.
-fn ways(parts: &[Part]) -> Vec<(usize, usize)> {
+fn gpu_pairs(parts: &[Contribution]) -> Vec<(usize, usize)> {
     let gpu = |rank: usize| parts.get(rank).map(|p| p.gpu);
     let ring = |rank: usize| vec![(rank + 1) % parts.len().max(1)];
-    let to = |(rank, part): (usize, &Part)| match part.ask {
-        Ask::Exchange => part.sent.iter().map(|(to, _)| *to).collect(),
+    let to = |(rank, part): (usize, &Contribution)| match part.collective {
+        Collective::Exchange => part.sent.iter().map(|(to, _)| *to).collect(),
         _ => ring(rank),
     };
-    let one = |(rank, part): (usize, &Part)| {
+    let one = |(rank, part): (usize, &Contribution)| {
         let peers: Vec<usize> = to((rank, part));
-        peers
-            .into_iter()
-            .filter_map(|p| Some((part.gpu, gpu(p)?)))
-            .filter(|(a, b)| a != b)
-            .collect::<Vec<_>>()
+        peers.into_iter().filter_map(|p| Some((part.gpu, gpu(p)?))).filter(|(a, b)| a != b).collect::<Vec<_>>()
     };
     parts.iter().enumerate().flat_map(one).collect()
 }

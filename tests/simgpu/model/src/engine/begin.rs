@@ -1,30 +1,30 @@
 //! Starts work when its turn comes: determines its route, the faults that it meets, and its effect on completion.
 
-use super::finish::{From, Job, Move};
-use super::pages::Looked;
-use super::pingpong::Waiting;
-use super::reach::Reach;
-use super::{Engine, PATIENCE, Running, SMALL, StreamId, Work};
+use super::finish::{Effect, Source, Transfer};
+use super::pages::BatchCheck;
+use super::pingpong::PingPongSide;
+use super::resolve::MemoryRange;
+use super::{Engine, MIN_WAIT, Running, SMALL, StreamId, Work};
 use crate::content::{Content, Ring};
-use crate::fault::Passage;
+use crate::fault::PeerTransfer;
 use crate::kernel::{Calls, Kernel, PingPong};
 use crate::links::Route;
-use crate::scenario::{Engine as Who, Fault, Kind, Way};
+use crate::scenario::{Engine as EngineKind, Fault, Kind, Way};
 use crate::status::{Result, Status};
 use crate::values::Values;
 use std::time::Duration;
 
-/// The outcome of starting a piece of work.
-pub(super) enum Begun {
+/// The result of starting a piece of work.
+pub(super) enum StartOutcome {
     /// It is complete.
     Done,
-    /// It cannot start yet.
-    NotYet,
+    /// It waits for an event or another transfer, and is tried again.
+    Blocked,
     /// It is running.
     Running(Box<Running>),
 }
 
-impl Begun {
+impl StartOutcome {
     pub(super) fn running(running: Running) -> Self {
         Self::Running(Box::new(running))
     }
@@ -32,7 +32,7 @@ impl Begun {
 
 impl Engine {
     /// Starts a piece of work of a stream of GPU `by`.
-    pub(super) fn begin(&mut self, id: StreamId, by: usize, work: &Work) -> Result<Begun> {
+    pub(super) fn begin(&mut self, id: StreamId, by: usize, work: &Work) -> Result<StartOutcome> {
         // Event records and waits may occur between timed calls.
         if !matches!(work, Work::Record { .. } | Work::Wait { .. } | Work::Collective(_))
             && let Some(stream) = self.streams.get_mut(&id)
@@ -45,64 +45,61 @@ impl Engine {
                 if let Some(event) = self.events.get_mut(event) {
                     event.done = Some((*version, now));
                 }
-                Ok(Begun::Done)
+                Ok(StartOutcome::Done)
             }
             Work::Wait { event, version } => {
                 // An event that no longer exists is not waited for.
-                let reached =
-                    self.events.get(event).is_none_or(|e| e.done.is_some_and(|(v, _)| v >= *version));
-                Ok(if reached { Begun::Done } else { Begun::NotYet })
+                let reached = self.events.get(event).is_none_or(|e| e.done.is_some_and(|(v, _)| v >= *version));
+                Ok(if reached { StartOutcome::Done } else { StartOutcome::Blocked })
             }
-            Work::Copy { dst, src, bytes, kept } => self.copy(by, *dst, *src, *bytes, kept.clone()),
-            Work::Set { dst, byte, bytes } => self.fill(by, *dst, *bytes, Content::Byte(*byte), Who::Ce),
+            Work::Copy { dst, src, bytes, pageable_bytes } => self.copy(by, *dst, *src, *bytes, pageable_bytes.clone()),
+            Work::Set { dst, byte, bytes } => self.fill(by, *dst, *bytes, Content::Byte(*byte), EngineKind::Ce),
             Work::Launch { kernel, threads } => self.launch(id, by, *kernel, *threads),
             Work::Collective(call) => self.collective(id, by, call),
         }
     }
 
-    fn launch(&mut self, id: StreamId, by: usize, kernel: Kernel, threads: u64) -> Result<Begun> {
+    fn launch(&mut self, id: StreamId, by: usize, kernel: Kernel, threads: u64) -> Result<StartOutcome> {
         match kernel {
             Kernel::Fill { dst, words, seed, first } => {
-                self.fill(by, dst, words * 4, Content::pattern(seed, first), Who::Sm)
+                self.fill(by, dst, words * 4, Content::pattern(seed, first), EngineKind::Sm)
             }
             Kernel::Check { src, words, first, expected, sentinel, out } => {
-                self.reach(by, out, 64, Who::Sm)?;
-                let (route, from) = self.looked_at(by, src, words * 4)?;
-                let wanted = crate::check::Wanted {
+                self.resolve(by, out, 64, EngineKind::Sm)?;
+                let (route, from) = self.check_source(by, src, words * 4)?;
+                let wanted = crate::check::CheckPatterns {
                     expected: crate::pattern::Pattern { seed: expected, first, flip: 0 },
                     sentinel: crate::pattern::Pattern { seed: sentinel, first, flip: 0 },
                 };
-                self.moving(route, words * 4, Job::Check { from, wanted, out })
+                self.moving(route, words * 4, Effect::Check { from, wanted, out })
             }
             Kernel::March { memory, vectors, first, seed, before, after, out } => {
                 let wanted = super::stress::inverted(seed, first, before, after);
                 self.march(by, (memory, vectors), wanted, out)
             }
-            Kernel::Products { seed, batches, times, out } => {
-                self.products(by, (seed, batches, times), threads, out)
-            }
+            Kernel::Products { seed, batches, times, out } => self.products(by, (seed, batches, times), threads, out),
             Kernel::Copy { dst, src, bytes } => self.kernel_copy(by, dst, src, bytes),
             Kernel::Spin { flag, cycles } => {
-                self.reach(by, flag, 4, Who::Sm)?;
+                self.resolve(by, flag, 4, EngineKind::Sm)?;
                 let takes = self.nanoseconds(cycles);
                 let since = (self.host.clock(), self.now);
-                Ok(Begun::running(Running::Spin { flag, until: self.patience(takes), takes, since }))
+                Ok(StartOutcome::running(Running::Spin { flag, until: self.deadline(takes), takes, since }))
             }
             Kernel::ChaseInit { ring, count, stride } => {
                 if stride < 8 {
                     return Err(Status::ILLEGAL_ADDRESS);
                 }
                 let all = Content::Ring(Ring { base: ring, stride, count }, 0);
-                self.fill(by, ring, count.saturating_sub(1) * stride + 8, all, Who::Sm)
+                self.fill(by, ring, count.saturating_sub(1) * stride + 8, all, EngineKind::Sm)
             }
             Kernel::Chase { start, steps, out } => self.chase(by, start, steps, out),
             Kernel::Count { counter, times } => {
-                let reach = self.reach(by, counter, 8, Who::Sm)?;
-                let (route, faults) = self.access(by, &reach, Way::Write, 8, [0, 0]);
+                let range = self.resolve(by, counter, 8, EngineKind::Sm)?;
+                let (route, faults) = self.access(by, &range, Way::Write, 8, [0, 0]);
                 // The atomic operations are serialised at one address.
                 let takes = (threads * times) as f64;
-                let job = Job::Count { counter, reach, add: threads * times, by, faults };
-                self.moving(Route { latency: route.latency + takes, ..route }, 8, job)
+                let effect = Effect::Count { counter, range, add: threads * times, by, faults };
+                self.moving(Route { latency: route.latency + takes, ..route }, 8, effect)
             }
             Kernel::Reduce(args) => self.reduce(id, by, args),
             Kernel::ReduceFill { input, words, seed, rank, n, books } => {
@@ -114,38 +111,36 @@ impl Engine {
             Kernel::ReduceNext { books, rounds } => self.reduce_next(by, books, rounds),
             Kernel::PingPong(args) => self.ping_pong(id, by, args),
             Kernel::Tag { base, tags } => {
-                let (route, tagged) = self.tagged(by, base, tags, Way::Write)?;
-                self.moving(route, tags.pages * crate::memory::TAG, Job::Tag(Box::new(tagged)))
+                let (route, tagged) = self.tag_transfer(by, base, tags, Way::Write)?;
+                self.moving(route, tags.pages * crate::memory::TAG, Effect::Tag(Box::new(tagged)))
             }
             Kernel::CheckTags { base, tags, sentinel, restore, out } => {
-                self.reach(by, out, 64, Who::Sm)?;
-                let (route, tagged) = self.tagged(by, base, tags, Way::Read)?;
-                let job = Job::CheckTags { tagged: Box::new(tagged), sentinel, restore, out };
-                self.moving(route, tags.pages * crate::memory::TAG, job)
+                self.resolve(by, out, 64, EngineKind::Sm)?;
+                let (route, tagged) = self.tag_transfer(by, base, tags, Way::Read)?;
+                let effect = Effect::CheckTags { tagged: Box::new(tagged), sentinel, restore, out };
+                self.moving(route, tags.pages * crate::memory::TAG, effect)
             }
             Kernel::CopyBatch { table, count } => self.copy_batch(by, table, count),
             Kernel::CheckBatch { table, count, seed, sentinel, guard, restore, out } => {
-                let looked = Looked { by, copies: Vec::new(), seed, sentinel, guard, restore };
-                self.check_batch(table, count, looked, out)
+                let check = BatchCheck { by, copies: Vec::new(), seed, sentinel, guard, restore };
+                self.check_batch(table, count, check, out)
             }
-            Kernel::FillValues { dst, count, values, calls } => {
-                self.fill_values(by, dst, count, values, calls)
-            }
+            Kernel::FillValues { dst, count, values, calls } => self.fill_values(by, dst, count, values, calls),
             Kernel::CheckValues { src, count, expected, parts, calls, out } => {
                 let elements = calls.count.saturating_sub(1) * calls.stride + parts * count;
                 let bytes = if calls.count == 0 { 0 } else { elements * expected.size() };
-                self.reach(by, out, 64, Who::Sm)?;
-                let (route, from) = self.looked_at(by, src, bytes)?;
-                self.moving(route, bytes, Job::CheckValues { from, expected, count, parts, calls, out })
+                self.resolve(by, out, 64, EngineKind::Sm)?;
+                let (route, from) = self.check_source(by, src, bytes)?;
+                self.moving(route, bytes, Effect::CheckValues { from, expected, count, parts, calls, out })
             }
         }
     }
 
     /// Memory that a kernel reads for a check, and the route to it.
-    pub(super) fn looked_at(&mut self, by: usize, src: u64, bytes: u64) -> Result<(Route, Move)> {
-        let reach = self.reach(by, src, bytes, Who::Sm)?;
-        let (route, faults) = self.access(by, &reach, Way::Read, bytes, [src, 0]);
-        Ok((route, Move { to: None, from: Self::source(&reach), bytes, by, faults, way: Way::Read }))
+    pub(super) fn check_source(&mut self, by: usize, src: u64, bytes: u64) -> Result<(Route, Transfer)> {
+        let range = self.resolve(by, src, bytes, EngineKind::Sm)?;
+        let (route, faults) = self.access(by, &range, Way::Read, bytes, [src, 0]);
+        Ok((route, Transfer { to: None, from: Self::source(&range), bytes, by, faults, way: Way::Read }))
     }
 
     /// Writes `content` to an address, by a kernel or a copy engine.
@@ -155,61 +150,54 @@ impl Engine {
         dst: u64,
         bytes: u64,
         content: Content,
-        who: Who,
-    ) -> Result<Begun> {
+        engine: EngineKind,
+    ) -> Result<StartOutcome> {
         if bytes == 0 {
-            return Ok(Begun::Done);
+            return Ok(StartOutcome::Done);
         }
-        let reach = self.reach(by, dst, bytes, who)?;
-        let (route, faults) = match who {
-            Who::Sm => self.access(by, &reach, Way::Write, bytes, [0, dst]),
-            Who::Ce => (self.scenario.local(by, Who::Ce, 1.0), Vec::new()),
+        let range = self.resolve(by, dst, bytes, engine)?;
+        let (route, faults) = match engine {
+            EngineKind::Sm => self.access(by, &range, Way::Write, bytes, [0, dst]),
+            EngineKind::Ce => (self.scenario.local(by, EngineKind::Ce, 1.0), Vec::new()),
         };
-        let to = Some(reach);
+        let to = Some(range);
         self.moving(
             route,
             bytes,
-            Job::Move(Move { to, from: From::Content(content), bytes, by, faults, way: Way::Write }),
+            Effect::Move(Transfer { to, from: Source::Content(content), bytes, by, faults, way: Way::Write }),
         )
     }
 
     /// Writes a rank's values into the buffers of all calls.
-    fn fill_values(
-        &mut self,
-        by: usize,
-        dst: u64,
-        count: u64,
-        values: Values,
-        calls: Calls,
-    ) -> Result<Begun> {
+    fn fill_values(&mut self, by: usize, dst: u64, count: u64, values: Values, calls: Calls) -> Result<StartOutcome> {
         let bytes = count * values.size();
         if calls.count == 1 {
-            return self.fill(by, dst, bytes, Content::Values(values, 0), Who::Sm);
+            return self.fill(by, dst, bytes, Content::Values(values, 0), EngineKind::Sm);
         }
         let run = |call: u64| {
-            let to = self.reach(by, dst + call * calls.stride * values.size(), bytes, Who::Sm)?;
+            let to = self.resolve(by, dst + call * calls.stride * values.size(), bytes, EngineKind::Sm)?;
             Ok((to, vec![(bytes, Some(Content::Values(values.from(call * calls.step), 0)))]))
         };
         let all = (0..calls.count).map(run).collect::<Result<Vec<_>>>()?;
-        let route = self.scenario.local(by, Who::Sm, 1.0);
-        self.moving(route, bytes * calls.count, Job::Leave(all))
+        let route = self.scenario.local(by, EngineKind::Sm, 1.0);
+        self.moving(route, bytes * calls.count, Effect::WriteResults(all))
     }
 
-    fn kernel_copy(&mut self, by: usize, dst: u64, src: u64, bytes: u64) -> Result<Begun> {
+    fn kernel_copy(&mut self, by: usize, dst: u64, src: u64, bytes: u64) -> Result<StartOutcome> {
         if bytes == 0 {
-            return Ok(Begun::Done);
+            return Ok(StartOutcome::Done);
         }
-        let (route, one) = self.kernel_move(by, dst, src, bytes)?;
-        self.moving(route, bytes, Job::Move(one))
+        let (route, one) = self.kernel_transfer(by, dst, src, bytes)?;
+        self.moving(route, bytes, Effect::Move(one))
     }
 
     /// A copy by a kernel, and its route.
-    pub(super) fn kernel_move(&mut self, by: usize, dst: u64, src: u64, bytes: u64) -> Result<(Route, Move)> {
-        let from = self.reach(by, src, bytes, Who::Sm)?;
-        let to = self.reach(by, dst, bytes, Who::Sm)?;
-        let own = |r: &Reach| matches!(r, Reach::Gpu { owner, .. } if *owner == by);
+    pub(super) fn kernel_transfer(&mut self, by: usize, dst: u64, src: u64, bytes: u64) -> Result<(Route, Transfer)> {
+        let from = self.resolve(by, src, bytes, EngineKind::Sm)?;
+        let to = self.resolve(by, dst, bytes, EngineKind::Sm)?;
+        let own = |r: &MemoryRange| matches!(r, MemoryRange::Gpu { owner, .. } if *owner == by);
         let (route, faults, way) = match (own(&from), own(&to)) {
-            (true, true) => (self.scenario.local(by, Who::Sm, 2.0), Vec::new(), Way::Write),
+            (true, true) => (self.scenario.local(by, EngineKind::Sm, 2.0), Vec::new(), Way::Write),
             (false, true) => {
                 let (route, faults) = self.access(by, &from, Way::Read, bytes, [src, dst]);
                 (route, faults, Way::Read)
@@ -220,154 +208,164 @@ impl Engine {
             }
         };
         let from = Self::source(&from);
-        Ok((route, Move { to: Some(to), from, bytes, by, faults, way }))
+        Ok((route, Transfer { to: Some(to), from, bytes, by, faults, way }))
     }
 
     /// The route of a kernel to memory, and the faults on it; `addresses` are source and target, or 0.
     pub(super) fn access(
         &mut self,
         by: usize,
-        reach: &Reach,
+        range: &MemoryRange,
         way: Way,
         bytes: u64,
         addresses: [u64; 2],
     ) -> (Route, Vec<Fault>) {
-        match reach {
-            Reach::Host { .. } => (self.scenario.host(by, way == Way::Read, Who::Sm), Vec::new()),
-            Reach::Gpu { owner, .. } if *owner == by => (self.scenario.local(by, Who::Sm, 1.0), Vec::new()),
-            Reach::Gpu { spans, owner, .. } => {
+        match range {
+            MemoryRange::Host { .. } => (self.scenario.host(by, way == Way::Read, EngineKind::Sm), Vec::new()),
+            MemoryRange::Gpu { owner, .. } if *owner == by => {
+                (self.scenario.local(by, EngineKind::Sm, 1.0), Vec::new())
+            }
+            MemoryRange::Gpu { spans, owner, .. } => {
                 let (from, to) = if way == Way::Write { (by, *owner) } else { (*owner, by) };
-                let passage = self.passage(by, (from, to), (Who::Sm, way), spans, bytes, addresses);
-                let Some(passage) = passage else {
+                let transfer = self.peer_transfer(by, (from, to), (EngineKind::Sm, way), spans, bytes, addresses);
+                let Some(transfer) = transfer else {
                     return (Route::alone(0.0, f64::INFINITY), Vec::new());
                 };
-                let faults = self.faults.of(&self.scenario, &passage);
-                (self.scenario.direct(from, to, Who::Sm, way), faults)
+                let faults = self.faults.met_by(&self.scenario, &transfer);
+                (self.scenario.direct(from, to, EngineKind::Sm, way), faults)
             }
         }
     }
 
     /// A copy by a copy engine of GPU `by`.
-    fn copy(&mut self, by: usize, dst: u64, src: u64, bytes: u64, kept: Option<Vec<u8>>) -> Result<Begun> {
+    fn copy(
+        &mut self,
+        by: usize,
+        dst: u64,
+        src: u64,
+        bytes: u64,
+        pageable_bytes: Option<Vec<u8>>,
+    ) -> Result<StartOutcome> {
         if bytes == 0 {
-            return Ok(Begun::Done);
+            return Ok(StartOutcome::Done);
         }
-        let to = self.reach(by, dst, bytes, Who::Ce)?;
-        let reached = if kept.is_some() { None } else { Some(self.reach(by, src, bytes, Who::Ce)?) };
-        if let (Some(Reach::Gpu { owner: a, .. }), Reach::Gpu { owner: b, .. }) = (&reached, &to)
+        let to = self.resolve(by, dst, bytes, EngineKind::Ce)?;
+        let reached =
+            if pageable_bytes.is_some() { None } else { Some(self.resolve(by, src, bytes, EngineKind::Ce)?) };
+        if let (Some(MemoryRange::Gpu { owner: a, .. }), MemoryRange::Gpu { owner: b, .. }) = (&reached, &to)
             && a != b
             && self.scenario.one_by_one()
             && self.moves_to_another(by)
         {
-            return Ok(Begun::NotYet);
+            return Ok(StartOutcome::Blocked);
         }
         let (route, faults, way) = match (&reached, &to) {
-            (None | Some(Reach::Host { .. }), Reach::Gpu { owner, .. }) => {
-                (self.scenario.host(*owner, true, Who::Ce), Vec::new(), Way::Read)
+            (None | Some(MemoryRange::Host { .. }), MemoryRange::Gpu { owner, .. }) => {
+                (self.scenario.host(*owner, true, EngineKind::Ce), Vec::new(), Way::Read)
             }
-            (Some(Reach::Gpu { owner, .. }), Reach::Host { .. }) => {
-                (self.scenario.host(*owner, false, Who::Ce), Vec::new(), Way::Write)
+            (Some(MemoryRange::Gpu { owner, .. }), MemoryRange::Host { .. }) => {
+                (self.scenario.host(*owner, false, EngineKind::Ce), Vec::new(), Way::Write)
             }
-            (None | Some(Reach::Host { .. }), Reach::Host { .. }) => {
+            (None | Some(MemoryRange::Host { .. }), MemoryRange::Host { .. }) => {
                 (Route::alone(1000.0, self.scenario.figures.host.memory), Vec::new(), Way::Write)
             }
             (Some(from), to) => self.between(by, from, to, bytes, [src, dst]),
         };
-        let from = match (kept, &reached) {
-            (Some(bytes), _) => From::Content(Content::bytes(bytes)),
-            (None, Some(reach)) => Self::source(reach),
+        let from = match (pageable_bytes, &reached) {
+            (Some(bytes), _) => Source::Content(Content::bytes(bytes)),
+            (None, Some(range)) => Self::source(range),
             (None, None) => return Err(Status::INVALID_VALUE),
         };
-        self.moving(route, bytes, Job::Move(Move { to: Some(to), from, bytes, by, faults, way }))
+        self.moving(route, bytes, Effect::Move(Transfer { to: Some(to), from, bytes, by, faults, way }))
     }
 
     /// The route from GPU memory to GPU memory: within one GPU, directly, or through the host.
     fn between(
         &mut self,
         by: usize,
-        from: &Reach,
-        to: &Reach,
+        from: &MemoryRange,
+        to: &MemoryRange,
         bytes: u64,
         addresses: [u64; 2],
     ) -> (Route, Vec<Fault>, Way) {
-        let (Reach::Gpu { owner: a, direct: d, .. }, Reach::Gpu { owner: b, direct: e, .. }) = (from, to)
+        let (MemoryRange::Gpu { owner: a, direct: d, .. }, MemoryRange::Gpu { owner: b, direct: e, .. }) = (from, to)
         else {
             return (Route::alone(0.0, f64::INFINITY), Vec::new(), Way::Write);
         };
         let (a, b) = (*a, *b);
         if a == b {
-            return (self.scenario.local(a, Who::Ce, 2.0), Vec::new(), Way::Write);
+            return (self.scenario.local(a, EngineKind::Ce, 2.0), Vec::new(), Way::Write);
         }
         let (way, remote) = if by == b { (Way::Read, from) } else { (Way::Write, to) };
-        let passage = self.passage(by, (a, b), (Who::Ce, way), remote.spans(), bytes, addresses);
-        match passage {
-            Some(passage) if *d && *e => {
-                let faults = self.faults.of(&self.scenario, &passage);
-                (self.scenario.direct(a, b, Who::Ce, way), faults, way)
+        let transfer = self.peer_transfer(by, (a, b), (EngineKind::Ce, way), remote.spans(), bytes, addresses);
+        match transfer {
+            Some(transfer) if *d && *e => {
+                let faults = self.faults.met_by(&self.scenario, &transfer);
+                (self.scenario.direct(a, b, EngineKind::Ce, way), faults, way)
             }
             _ => (self.scenario.staged(a, b), Vec::new(), way),
         }
     }
 
-    fn chase(&mut self, by: usize, start: u64, steps: u64, out: u64) -> Result<Begun> {
-        let reach = self.reach(by, start, 8, Who::Sm)?;
-        let (route, faults) = self.access(by, &reach, Way::Read, 8, [start, 0]);
-        let each = match &reach {
-            Reach::Host { .. } => self.scenario.figures.host.chase_ns,
-            Reach::Gpu { owner, .. } if *owner == by => self.scenario.figures.local.chase_ns,
-            Reach::Gpu { owner, .. } => self.scenario.pair(by, *owner).chase_ns.of(by, *owner),
+    fn chase(&mut self, by: usize, start: u64, steps: u64, out: u64) -> Result<StartOutcome> {
+        let range = self.resolve(by, start, 8, EngineKind::Sm)?;
+        let (route, faults) = self.access(by, &range, Way::Read, 8, [start, 0]);
+        let each = match &range {
+            MemoryRange::Host { .. } => self.scenario.figures.host.chase_ns,
+            MemoryRange::Gpu { owner, .. } if *owner == by => self.scenario.figures.local.chase_ns,
+            MemoryRange::Gpu { owner, .. } => self.scenario.pair(by, *owner).chase_ns.of(by, *owner),
         };
         let slow = faults.iter().filter(|f| f.kind == Kind::Slow).filter_map(|f| f.rate).product::<f64>();
-        let takes = steps as f64 * each / slow * late(&faults);
+        let takes = steps as f64 * each / slow * latency_factor(&faults);
         let cycles = self.cycles(takes);
-        let job = Job::Chase { start, steps, out, cycles, by, faults: faults.clone() };
-        self.moving_with(Route { latency: route.latency + takes, ..route }, 8, job, &faults)
+        let effect = Effect::Chase { start, steps, out, cycles, by, faults: faults.clone() };
+        self.moving_with(Route { latency: route.latency + takes, ..route }, 8, effect, &faults)
     }
 
-    fn ping_pong(&mut self, id: StreamId, by: usize, args: PingPong) -> Result<Begun> {
-        let mine = self.reach(by, args.mine, 256, Who::Sm)?;
-        let theirs = self.reach(by, args.theirs, 256, Who::Sm)?;
-        self.reach(by, args.out, 40, Who::Sm)?;
-        let until = self.patience(self.nanoseconds(args.cycles));
-        Ok(match self.meet(id, Waiting { by, args, mine, theirs }) {
-            Ok(running) => Begun::running(running),
-            Err(waiting) => Begun::running(Running::Partner { waiting: *waiting, until }),
+    fn ping_pong(&mut self, id: StreamId, by: usize, args: PingPong) -> Result<StartOutcome> {
+        let mine = self.resolve(by, args.mine, 256, EngineKind::Sm)?;
+        let theirs = self.resolve(by, args.theirs, 256, EngineKind::Sm)?;
+        self.resolve(by, args.out, 40, EngineKind::Sm)?;
+        let until = self.deadline(self.nanoseconds(args.cycles));
+        Ok(match self.start_ping_pong(id, PingPongSide { by, args, mine, theirs }) {
+            Ok(running) => StartOutcome::running(running),
+            Err(waiting) => StartOutcome::running(Running::AwaitPartner { waiting: *waiting, until }),
         })
     }
 
     /// Where data comes from.
-    fn source(reach: &Reach) -> From {
-        match reach {
-            Reach::Host { address, pinned } => From::Host { address: *address, pinned: *pinned },
-            Reach::Gpu { spans, .. } => From::Spans(spans.clone()),
+    fn source(range: &MemoryRange) -> Source {
+        match range {
+            MemoryRange::Host { address, pinned } => Source::Host { address: *address, pinned: *pinned },
+            MemoryRange::Gpu { spans, .. } => Source::Spans(spans.clone()),
         }
     }
 
     /// Starts a transfer over `route`, applying faults that slow it down or make it fail.
-    pub(super) fn moving(&self, route: Route, bytes: u64, job: Job) -> Result<Begun> {
-        let faults = job.faults();
-        self.moving_with(route, bytes, job, &faults)
+    pub(super) fn moving(&self, route: Route, bytes: u64, effect: Effect) -> Result<StartOutcome> {
+        let faults = effect.faults();
+        self.moving_with(route, bytes, effect, &faults)
     }
 
-    fn moving_with(&self, mut route: Route, bytes: u64, job: Job, faults: &[Fault]) -> Result<Begun> {
+    fn moving_with(&self, mut route: Route, bytes: u64, effect: Effect, faults: &[Fault]) -> Result<StartOutcome> {
         // The copies of one table often meet the same fault, which slows them down only once.
         let mut slow = 1.0_f64;
         for fault in faults {
             match (fault.kind, fault.rate) {
-                (Kind::Hang, _) => return Ok(Begun::running(Running::Never(None))),
+                (Kind::Hang, _) => return Ok(StartOutcome::running(Running::Hung(None))),
                 (Kind::Error, _) => return Err(Status(fault.code)),
                 (Kind::Slow, Some(rate)) => slow = slow.min(rate),
                 _ => {}
             }
         }
-        route.flow.most *= slow;
+        route.flow.max_rate *= slow;
         // A chase has already applied this to each load.
-        let late = if matches!(job, Job::Chase { .. }) { 1.0 } else { late(faults) };
+        let late = if matches!(effect, Effect::Chase { .. }) { 1.0 } else { latency_factor(faults) };
         let (latency, bytes) = (route.latency * late, bytes as f64);
         let small = bytes <= SMALL;
         let begins = self.now + latency;
         let left = if small { 0.0 } else { bytes };
-        Ok(Begun::running(Running::Moving { begins, left, route, job }))
+        Ok(StartOutcome::running(Running::Moving { begins, left, route, effect }))
     }
 
     /// Simulated ns of `cycles` cycles.
@@ -376,73 +374,69 @@ impl Engine {
     }
 
     /// Cycles in `ns` ns.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "times are positive and small"
-    )]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "times are positive and small")]
     pub(super) fn cycles(&self, ns: f64) -> u64 {
         (ns * f64::from(self.scenario.machine.clock_mhz) / 1000.0) as u64
     }
 
     /// The real time until which something waits that would wait for `ns` simulated ns.
-    pub(super) fn patience(&self, ns: f64) -> Duration {
+    pub(super) fn deadline(&self, ns: f64) -> Duration {
         let wait = Duration::try_from_secs_f64(ns / 1e9).unwrap_or(Duration::MAX);
-        self.host.clock().saturating_add(wait.max(PATIENCE))
+        self.host.clock().saturating_add(wait.max(MIN_WAIT))
     }
 }
 
 impl Engine {
     /// A direct transfer; `None` if it involves no peer's memory.
-    pub(super) fn passage(
+    pub(super) fn peer_transfer(
         &self,
         by: usize,
         (from, to): (usize, usize),
-        (engine, way): (Who, Way),
+        (engine, way): (EngineKind, Way),
         remote: &[crate::memory::Span],
         bytes: u64,
         addresses: [u64; 2],
-    ) -> Option<Passage> {
+    ) -> Option<PeerTransfer> {
         let first = remote.first()?;
         let shared = self.memory.stores.get(&first.store).is_some_and(|s| s.adopted || s.shared.is_some());
         let counts = self.scenario.fault.iter().any(|f| f.load > 0);
-        let load = if counts { self.under_way() } else { 0 };
+        let load = if counts { self.transfers_in_progress() } else { 0 };
         let (memory, physical) = (first.kind, first.physical);
-        Some(Passage { by, from, to, engine, way, memory, physical, bytes, addresses, shared, load })
+        Some(PeerTransfer { by, from, to, engine, way, memory, physical, bytes, addresses, shared, load })
     }
 
     /// The transfer that a copy by a copy engine of GPU `by` would be, if it goes directly between GPUs.
-    pub(super) fn copy_passage(&self, by: usize, dst: u64, src: u64, bytes: u64) -> Option<Passage> {
-        let [from, to] = [src, dst].map(|at| self.reach(by, at, bytes, Who::Ce).ok());
+    pub(super) fn copy_transfer(&self, by: usize, dst: u64, src: u64, bytes: u64) -> Option<PeerTransfer> {
+        let [from, to] = [src, dst].map(|at| self.resolve(by, at, bytes, EngineKind::Ce).ok());
         let (
-            Reach::Gpu { owner: a, direct: true, spans: s },
-            Reach::Gpu { owner: b, direct: true, spans: t },
+            MemoryRange::Gpu { owner: a, direct: true, spans: s },
+            MemoryRange::Gpu { owner: b, direct: true, spans: t },
         ) = (from?, to?)
         else {
             return None;
         };
         let (way, remote) = if by == b { (Way::Read, s) } else { (Way::Write, t) };
-        if a == b { None } else { self.passage(by, (a, b), (Who::Ce, way), &remote, bytes, [src, dst]) }
+        if a == b { None } else { self.peer_transfer(by, (a, b), (EngineKind::Ce, way), &remote, bytes, [src, dst]) }
     }
 
     /// Number of transfers between GPUs that are in progress.
-    fn under_way(&self) -> usize {
-        self.streams.values().filter(|s| moves(s)).count()
+    fn transfers_in_progress(&self) -> usize {
+        self.streams.values().filter(|s| moves_between_gpus(s)).count()
     }
 
     /// Whether this GPU moves data to or from another one.
     fn moves_to_another(&self, gpu: usize) -> bool {
-        self.streams.values().any(|s| s.gpu == gpu && moves(s))
+        self.streams.values().any(|s| s.gpu == gpu && moves_between_gpus(s))
     }
 }
 
 /// Whether a stream moves data between two GPUs.
-fn moves(stream: &super::Stream) -> bool {
+fn moves_between_gpus(stream: &super::Stream) -> bool {
     matches!(&stream.running, Some(Running::Moving { route, .. }) if route.peers.is_some())
 }
 
 /// The factor by which small operations take longer: the maximum over all faults, as a table's copies often meet the same
 /// one.
-pub(super) fn late(faults: &[Fault]) -> f64 {
+pub(super) fn latency_factor(faults: &[Fault]) -> f64 {
     faults.iter().filter(|f| f.kind == Kind::Late).filter_map(|f| f.rate).fold(1.0, f64::max)
 }

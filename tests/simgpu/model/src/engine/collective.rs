@@ -2,31 +2,31 @@
 //! processes; it takes its time and writes its results. Its data between two GPUs meets the faults of transfers by kernels
 //! that write to a peer.
 
-use super::begin::Begun;
-use super::finish::{Job, arriving, flipped};
-use super::reach::Reach;
+use super::begin::StartOutcome;
+use super::finish::{Effect, arriving, flipped};
+use super::resolve::MemoryRange;
 use super::{Engine, Running, StreamId, Work};
-use crate::collective::{Ask, Call, Part, Path, agree, results};
+use crate::collective::{Call, Collective, Contribution, Path, agree, results};
 use crate::content::Content;
 use crate::extents::{Piece, after, cut};
-use crate::fault::Passage;
+use crate::fault::PeerTransfer;
 use crate::links::Route;
-use crate::scenario::{Engine as Who, Fault, Kind, MemoryKind, Way};
+use crate::scenario::{Engine as EngineKind, Fault, Kind, MemoryKind, Way};
 use crate::status::{Result, Status};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 /// How many bytes too many a collective writes (fault `nccl-beyond`).
-const ELEMENT: u64 = 4;
+const OVERRUN: u64 = 4;
 
 /// The connection to a communicator's ranks in other processes.
-pub trait Wire: Debug + Send {
+pub trait RemoteRanks: Debug + Send {
     /// Sends them what a rank of this process contributes to collective `number`.
-    fn give(&self, rank: usize, number: u64, part: &[u8]);
+    fn send_contribution(&self, rank: usize, number: u64, part: &[u8]);
     /// What all ranks contributed to it, once all have.
-    fn all(&self, number: u64) -> Option<Vec<Vec<u8>>>;
+    fn contributions(&self, number: u64) -> Option<Vec<Vec<u8>>>;
     /// Waits a moment for a message. Returns false if there is none.
-    fn news(&self) -> bool;
+    fn wait_for_message(&self) -> bool;
 }
 
 /// A communicator.
@@ -35,9 +35,9 @@ pub struct Comm {
     /// Number of ranks.
     pub ranks: usize,
     /// The connection to the other processes, if they have some of the ranks.
-    pub wire: Option<Box<dyn Wire>>,
+    pub remote: Option<Box<dyn RemoteRanks>>,
     /// The ranks of this process.
-    here: BTreeSet<usize>,
+    local_ranks: BTreeSet<usize>,
     /// Waiting streams, by the collective's number.
     waiting: BTreeMap<u64, Vec<StreamId>>,
 }
@@ -45,15 +45,15 @@ pub struct Comm {
 impl Comm {
     /// A communicator that no rank has joined yet.
     #[must_use]
-    pub fn new(ranks: usize, wire: Option<Box<dyn Wire>>) -> Self {
-        Self { ranks, wire, here: BTreeSet::new(), waiting: BTreeMap::new() }
+    pub fn new(ranks: usize, remote: Option<Box<dyn RemoteRanks>>) -> Self {
+        Self { ranks, remote, local_ranks: BTreeSet::new(), waiting: BTreeMap::new() }
     }
 }
 
 impl Engine {
     /// Lets a rank of this process join a communicator, which `make` creates for the first rank.
     pub fn join(&mut self, id: u64, rank: usize, make: impl FnOnce() -> Comm) {
-        self.comms.entry(id).or_insert_with(make).here.insert(rank);
+        self.comms.entry(id).or_insert_with(make).local_ranks.insert(rank);
     }
 
     /// Lets a rank of this process leave its communicator. Collectives that its streams still had to do are dropped.
@@ -63,8 +63,8 @@ impl Engine {
             let before = stream.queue.len();
             stream.queue.retain(|w| !matches!(w, Work::Collective(call) if own(call)));
             let waits = match &stream.running {
-                Some(Running::Ranks { call, .. }) => own(call),
-                Some(Running::Never(comm)) => *comm == Some((id, rank)),
+                Some(Running::AwaitRanks { call, .. }) => own(call),
+                Some(Running::Hung(comm)) => *comm == Some((id, rank)),
                 _ => false,
             };
             if waits {
@@ -75,8 +75,8 @@ impl Engine {
             }
         }
         let left = self.comms.get_mut(&id).is_some_and(|comm| {
-            comm.here.remove(&rank);
-            comm.here.is_empty()
+            comm.local_ranks.remove(&rank);
+            comm.local_ranks.is_empty()
         });
         if left {
             self.comms.remove(&id);
@@ -84,65 +84,63 @@ impl Engine {
     }
 
     /// Called when a stream reaches a collective.
-    pub(super) fn collective(&mut self, id: StreamId, by: usize, call: &Call) -> Result<Begun> {
+    pub(super) fn collective(&mut self, id: StreamId, by: usize, call: &Call) -> Result<StartOutcome> {
         let follows = self.streams.get_mut(&id).is_some_and(|s| std::mem::replace(&mut s.in_calls, true));
-        let part = Part { follows, ..self.part(by, call)? };
+        let part = Contribution { follows, ..self.contribution(by, call)? };
         let key = (call.comm, call.number);
         let hangs = self.nccl_fault(Kind::NcclHang, std::slice::from_ref(&part)).is_some();
         let comm = self.comms.get_mut(&call.comm).ok_or(Status::INVALID_HANDLE)?;
         if hangs {
-            return Ok(Begun::running(Running::Never(Some((call.comm, call.rank)))));
+            return Ok(StartOutcome::running(Running::Hung(Some((call.comm, call.rank)))));
         }
         comm.waiting.entry(call.number).or_default().push(id);
-        if let Some(wire) = &comm.wire {
-            wire.give(call.rank, call.number, &part.encode());
+        if let Some(remote) = &comm.remote {
+            remote.send_contribution(call.rank, call.number, &part.encode());
         }
-        self.set_running(id, Running::Ranks { call: Box::new(call.clone()), part });
-        self.answer(key);
+        self.set_running(id, Running::AwaitRanks { call: Box::new(call.clone()), part });
+        self.start_if_complete(key);
         // Either it waits for other ranks, or all of them have just started.
         let running = self.streams.get_mut(&id).and_then(|s| s.running.take());
-        Ok(running.map_or(Begun::Done, Begun::running))
+        Ok(running.map_or(StartOutcome::Done, StartOutcome::running))
     }
 
     /// A rank's contribution: the content of its buffers now.
-    fn part(&mut self, by: usize, call: &Call) -> Result<Part> {
+    fn contribution(&mut self, by: usize, call: &Call) -> Result<Contribution> {
         let mut sent = Vec::new();
         for (to, address, bytes) in &call.send {
             sent.push((*to, self.contents(by, *address, *bytes)?));
         }
         for (_, address, bytes) in &call.receive {
-            self.reach(by, *address, *bytes, Who::Sm)?;
+            self.resolve(by, *address, *bytes, EngineKind::Sm)?;
         }
         let wanted = call.receive.iter().map(|(from, _, bytes)| (*from, *bytes)).collect();
-        Ok(Part { ask: call.ask, in_place: call.in_place, sent, wanted, gpu: by, follows: false })
+        Ok(Contribution { collective: call.collective, in_place: call.in_place, sent, wanted, gpu: by, follows: false })
     }
 
     fn contents(&mut self, by: usize, address: u64, bytes: u64) -> Result<Vec<Piece>> {
-        Ok(match self.reach(by, address, bytes, Who::Sm)? {
-            Reach::Host { address, pinned } => self.fetch(address, bytes, pinned),
-            Reach::Gpu { spans, .. } => self.memory.read(&spans, by),
+        Ok(match self.resolve(by, address, bytes, EngineKind::Sm)? {
+            MemoryRange::Host { address, pinned } => self.fetch(address, bytes, pinned),
+            MemoryRange::Gpu { spans, .. } => self.memory.read(&spans, by),
         })
     }
 
     /// Starts a collective on its streams, if all its ranks have reached it.
-    pub(super) fn answer(&mut self, (comm, number): (u64, u64)) {
+    pub(super) fn start_if_complete(&mut self, (comm, number): (u64, u64)) {
         let Some(known) = self.comms.get(&comm) else { return };
         let Some(waiting) = known.waiting.get(&number) else { return };
         let own = waiting.iter().filter_map(|id| match self.streams.get(id)?.running.as_ref()? {
-            Running::Ranks { call, part } => Some((*id, call.clone(), part)),
+            Running::AwaitRanks { call, part } => Some((*id, call.clone(), part)),
             _ => None,
         });
         let own: Vec<_> = own.collect();
-        let parts: Option<Vec<Part>> = match &known.wire {
+        let parts: Option<Vec<Contribution>> = match &known.remote {
             None if own.len() < known.ranks => return,
             None => (0..known.ranks)
-                .map(|rank| {
-                    own.iter().find(|(_, call, _)| call.rank == rank).map(|(_, _, part)| (*part).clone())
-                })
+                .map(|rank| own.iter().find(|(_, call, _)| call.rank == rank).map(|(_, _, part)| (*part).clone()))
                 .collect(),
-            Some(wire) => {
-                let Some(all) = wire.all(number) else { return };
-                all.iter().map(|bytes| Part::decode(bytes)).collect()
+            Some(remote) => {
+                let Some(all) = remote.contributions(number) else { return };
+                all.iter().map(|bytes| Contribution::decode(bytes)).collect()
             }
         };
         let own: Vec<_> = own.into_iter().map(|(id, call, _)| (id, call)).collect();
@@ -152,11 +150,11 @@ impl Engine {
         match parts.filter(|parts| agree(parts)) {
             Some(parts) => self.start_collective(own, &parts),
             // As in the real library, each rank waits for something that the others do not do.
-            None => own.into_iter().for_each(|(id, call)| self.never(id, &call)),
+            None => own.into_iter().for_each(|(id, call)| self.hang(id, &call)),
         }
     }
 
-    fn start_collective(&mut self, own: Vec<(StreamId, Box<Call>)>, parts: &[Part]) {
+    fn start_collective(&mut self, own: Vec<(StreamId, Box<Call>)>, parts: &[Contribution]) {
         let Some((_, call)) = own.first() else { return };
         let takes = self.scenario.collective_ns(parts, call.path, call.channels);
         let mut turn = |kind| {
@@ -168,35 +166,34 @@ impl Engine {
         let ranks: Vec<_> = own.iter().map(|(_, call)| call.rank).collect();
         for ((id, call), got) in own.into_iter().zip(results(parts, &ranks)) {
             let by = parts.get(call.rank).map_or(0, |p| p.gpu);
-            let is_hit =
-                |fault: &Option<Fault>| fault.as_ref().is_some_and(|f| f.gpu.unwrap_or_default() == by);
+            let is_hit = |fault: &Option<Fault>| fault.as_ref().is_some_and(|f| f.gpu.unwrap_or_default() == by);
             let (hit, overruns) = (is_hit(&wrong), is_hit(&beyond));
             let mut left = Vec::new();
             for (pieces, (from, address, bytes)) in got.into_iter().zip(&call.receive).filter(|_| !skipped) {
                 let pieces = if hit { flipped(&pieces, bytes / 2) } else { pieces };
-                let Some(pieces) = self.carried(parts, &call, *from, pieces) else {
-                    return self.never(id, &call);
+                let Some(pieces) = self.arriving_pieces(parts, &call, *from, pieces) else {
+                    return self.hang(id, &call);
                 };
-                if overruns && *bytes >= ELEMENT {
-                    let more = after(&pieces, bytes - ELEMENT);
-                    let behind = self.reach(by, address + bytes, ELEMENT, Who::Sm);
+                if overruns && *bytes >= OVERRUN {
+                    let more = after(&pieces, bytes - OVERRUN);
+                    let behind = self.resolve(by, address + bytes, OVERRUN, EngineKind::Sm);
                     left.extend(behind.ok().map(|to| (to, more)));
                 }
-                left.extend(self.reach(by, *address, *bytes, Who::Sm).ok().map(|to| (to, pieces)));
+                left.extend(self.resolve(by, *address, *bytes, EngineKind::Sm).ok().map(|to| (to, pieces)));
             }
-            let job = Job::Leave(left);
+            let effect = Effect::WriteResults(left);
             let (begins, route) = (self.now + takes, Route::alone(takes, f64::INFINITY));
-            self.set_running(id, Running::Moving { begins, left: 0.0, route, job });
+            self.set_running(id, Running::Moving { begins, left: 0.0, route, effect });
         }
     }
 
     /// Makes a call on a stream hang.
-    fn never(&mut self, id: StreamId, call: &Call) {
-        self.set_running(id, Running::Never(Some((call.comm, call.rank))));
+    fn hang(&mut self, id: StreamId, call: &Call) {
+        self.set_running(id, Running::Hung(Some((call.comm, call.rank))));
     }
 
     /// The first NCCL fault of this kind that these ranks meet.
-    fn nccl_fault(&self, kind: Kind, parts: &[Part]) -> Option<usize> {
+    fn nccl_fault(&self, kind: Kind, parts: &[Contribution]) -> Option<usize> {
         if self.scenario.fault.iter().all(|f| f.kind != kind) {
             return None;
         }
@@ -204,9 +201,10 @@ impl Engine {
     }
 
     /// Whether a message of another process has arrived that streams here wait for.
-    pub(super) fn news_arrived(&self) -> bool {
-        let waits =
-            |comm: &Comm| comm.wire.as_ref().filter(|_| !comm.waiting.is_empty()).is_some_and(|w| w.news());
+    pub(super) fn message_arrived(&self) -> bool {
+        let waits = |comm: &Comm| {
+            comm.remote.as_ref().filter(|_| !comm.waiting.is_empty()).is_some_and(|w| w.wait_for_message())
+        };
         self.comms.values().any(waits)
     }
 }
@@ -214,15 +212,15 @@ impl Engine {
 impl Engine {
     /// What arrives at a rank of the `pieces` that it should receive: in an exchange from rank `from`, else from the
     /// previous rank on the ring. `None` if the call hangs. Data that goes through host memory meets no fault.
-    fn carried(
+    fn arriving_pieces(
         &mut self,
-        parts: &[Part],
+        parts: &[Contribution],
         call: &Call,
         from: usize,
         pieces: Vec<Piece>,
     ) -> Option<Vec<Piece>> {
         let before = (call.rank + parts.len().saturating_sub(1)) % parts.len().max(1);
-        let from = if call.ask == Ask::Exchange { from } else { before };
+        let from = if call.collective == Collective::Exchange { from } else { before };
         let gpu = |rank: usize| parts.get(rank).map(|part| part.gpu);
         let (Some(a), Some(b)) = (gpu(from), gpu(call.rank)) else { return Some(pieces) };
         if a == b || call.path != Path::P2p {
@@ -230,19 +228,19 @@ impl Engine {
         }
         let bytes = pieces.iter().map(|(n, _)| n).sum();
         let memory = if self.scenario.machine.vmm { MemoryKind::Vmm } else { MemoryKind::Alloc };
-        let (engine, way) = (Who::Sm, Way::Write);
+        let (engine, way) = (EngineKind::Sm, Way::Write);
         // Every rank of a collective sends at the same time.
         let load = parts.len().saturating_sub(1);
         let (physical, addresses, shared) = (0, [0, 0], false);
-        let passage =
-            Passage { by: a, from: a, to: b, engine, way, memory, physical, bytes, addresses, shared, load };
-        let faults = self.faults.of(&self.scenario, &passage);
-        faults.iter().try_fold(pieces, |pieces, fault| left(fault, pieces, bytes))
+        let transfer =
+            PeerTransfer { by: a, from: a, to: b, engine, way, memory, physical, bytes, addresses, shared, load };
+        let faults = self.faults.met_by(&self.scenario, &transfer);
+        faults.iter().try_fold(pieces, |pieces, fault| after_fault(fault, pieces, bytes))
     }
 }
 
 /// What a fault leaves of the data. On a ring only part of it crosses each link, here the second half.
-fn left(fault: &Fault, pieces: Vec<Piece>, bytes: u64) -> Option<Vec<Piece>> {
+fn after_fault(fault: &Fault, pieces: Vec<Piece>, bytes: u64) -> Option<Vec<Piece>> {
     let half = bytes / 2;
     let lost = |pieces: &[Piece]| cut(pieces, half);
     Some(match fault.kind {

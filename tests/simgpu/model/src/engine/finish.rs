@@ -1,23 +1,23 @@
 //! The effects of completed work, and how faults change them.
 
 use super::Engine;
-use super::pages::{Looked, Tagged};
-use super::pingpong::Result5;
-use super::reach::Reach;
+use super::pages::{BatchCheck, TagTransfer};
+use super::pingpong::PingPongResult;
+use super::resolve::MemoryRange;
 use super::stress::{Inversion, Products};
 use crate::check::values;
-use crate::check::{Wanted, count};
+use crate::check::{CheckPatterns, count};
 use crate::content::Content;
 use crate::extents::{Piece, after, bytes as real, cut};
 use crate::kernel::Calls;
 use crate::memory::Span;
-use crate::scenario::{Engine as Who, Fault, Kind, Way};
+use crate::scenario::{Engine as EngineKind, Fault, Kind, Way};
 use crate::status::Result;
 use crate::values::Values;
 
 /// The source of data.
 #[derive(Debug, Clone)]
-pub(super) enum From {
+pub(super) enum Source {
     /// A GPU's memory.
     Spans(Vec<Span>),
     /// Host memory.
@@ -26,11 +26,11 @@ pub(super) enum From {
     Content(Content),
 }
 
-/// A transfer in progress; without `to` the data is only checked.
+/// A transfer in progress. Without `to`, a kernel only reads the data to check it.
 #[derive(Debug)]
-pub(super) struct Move {
-    pub to: Option<Reach>,
-    pub from: From,
+pub(super) struct Transfer {
+    pub to: Option<MemoryRange>,
+    pub from: Source,
     pub bytes: u64,
     pub by: usize,
     pub faults: Vec<Fault>,
@@ -39,27 +39,27 @@ pub(super) struct Move {
 
 /// The effect of a piece of work on completion.
 #[derive(Debug)]
-pub(super) enum Job {
+pub(super) enum Effect {
     /// Nothing.
     Nothing,
     /// Moves data.
-    Move(Move),
+    Move(Transfer),
     /// Writes six numbers about data.
-    Check { from: Move, wanted: Wanted, out: u64 },
+    Check { from: Transfer, wanted: CheckPatterns, out: u64 },
     /// Writes four of six numbers about values: `parts` runs of `count` elements for each call.
-    CheckValues { from: Move, expected: Values, count: u64, parts: u64, calls: Calls, out: u64 },
+    CheckValues { from: Transfer, expected: Values, count: u64, parts: u64, calls: Calls, out: u64 },
     /// Moves the data of several copies of one launch.
-    Batch(Vec<Move>),
+    Batch(Vec<Transfer>),
     /// Writes tags into pages.
-    Tag(Box<Tagged>),
+    Tag(Box<TagTransfer>),
     /// Writes six numbers about tags.
-    CheckTags { tagged: Box<Tagged>, sentinel: u64, restore: bool, out: u64 },
+    CheckTags { tagged: Box<TagTransfer>, sentinel: u64, restore: bool, out: u64 },
     /// Writes six numbers about several copies.
-    CheckBatch { looked: Looked, out: u64 },
+    CheckBatch { check: BatchCheck, out: u64 },
     /// Writes a collective's results on one GPU: where, and what.
-    Leave(Vec<(Reach, Vec<Piece>)>),
+    WriteResults(Vec<(MemoryRange, Vec<Piece>)>),
     /// Increases a counter.
-    Count { counter: u64, reach: Reach, add: u64, by: usize, faults: Vec<Fault> },
+    Count { counter: u64, range: MemoryRange, add: u64, by: usize, faults: Vec<Fault> },
     /// Writes the last pointer, and how long following them took.
     Chase { start: u64, steps: u64, out: u64, cycles: u64, by: usize, faults: Vec<Fault> },
     /// Checks and inverts memory.
@@ -67,18 +67,16 @@ pub(super) enum Job {
     /// Writes sums of products.
     Products(Products),
     /// Writes the findings of a check of sums.
-    CheckSums(Box<super::reduce::Sums>),
+    CheckSums(Box<super::reduce::SumCheck>),
     /// Writes what one side of a ping-pong found.
-    PingPong(Box<Result5>),
+    PingPong(Box<PingPongResult>),
 }
 
-impl Job {
+impl Effect {
     /// The faults that it meets.
     pub(super) fn faults(&self) -> Vec<Fault> {
         match self {
-            Self::Move(m) | Self::Check { from: m, .. } | Self::CheckValues { from: m, .. } => {
-                m.faults.clone()
-            }
+            Self::Move(m) | Self::Check { from: m, .. } | Self::CheckValues { from: m, .. } => m.faults.clone(),
             Self::CheckSums(sums) => sums.from.faults.clone(),
             Self::March(inversion) => inversion.from.faults.clone(),
             Self::Batch(all) => all.iter().flat_map(|m| m.faults.iter().cloned()).collect(),
@@ -86,94 +84,82 @@ impl Job {
                 tagged.faulty.values().flat_map(|m| m.faults.iter().cloned()).collect()
             }
             Self::Count { faults, .. } | Self::Chase { faults, .. } => faults.clone(),
-            Self::Nothing
-            | Self::Products(_)
-            | Self::PingPong(_)
-            | Self::Leave(_)
-            | Self::CheckBatch { .. } => Vec::new(),
+            Self::Nothing | Self::Products(_) | Self::PingPong(_) | Self::WriteResults(_) | Self::CheckBatch { .. } => {
+                Vec::new()
+            }
         }
     }
 }
 
 /// Only stores of at least this size are hit at random: the tests' own bookkeeping is smaller.
-const WORTH_HITTING: u64 = 64 << 10;
+const MIN_VICTIM_BYTES: u64 = 64 << 10;
 
 impl Engine {
     /// Applies the effect of a piece of work.
-    pub(super) fn finish(&mut self, job: Job) -> Result<()> {
-        match job {
-            Job::Nothing => Ok(()),
-            Job::Move(data) => self.arrive(&data),
-            Job::Check { from, wanted, out } => {
+    pub(super) fn finish(&mut self, effect: Effect) -> Result<()> {
+        match effect {
+            Effect::Nothing => Ok(()),
+            Effect::Move(data) => self.arrive(&data),
+            Effect::Check { from, wanted, out } => {
                 let found = count(&self.seen(&from), &wanted);
-                let n = [
-                    found.bad,
-                    found.zeros,
-                    found.sentinels,
-                    found.first,
-                    found.last,
-                    from.bytes / 4,
-                    found.ones,
-                ];
+                let n = [found.bad, found.zeros, found.sentinels, found.first, found.last, from.bytes / 4, found.ones];
                 self.tally(from.by, out, n)
             }
-            Job::CheckValues { from, expected, count, parts, calls, out } => {
+            Effect::CheckValues { from, expected, count, parts, calls, out } => {
                 let found = values::runs(self.seen(&from), &expected, count, parts, calls);
-                let looked = count * parts * calls.count;
-                let n = [found.wrong, found.zeros, 0, found.first, found.last, looked, found.ones];
+                let checked = count * parts * calls.count;
+                let n = [found.wrong, found.zeros, 0, found.first, found.last, checked, found.ones];
                 self.tally(from.by, out, n)
             }
-            Job::Batch(all) => all.iter().try_for_each(|one| self.arrive(one)),
-            Job::Tag(tagged) => self.lay(*tagged),
-            Job::CheckTags { tagged, sentinel, restore, out } => {
-                self.count_tags(&tagged, sentinel, restore, out)
-            }
-            Job::CheckBatch { looked, out } => self.count_batch(looked, out),
-            Job::Leave(all) => {
+            Effect::Batch(all) => all.iter().try_for_each(|one| self.arrive(one)),
+            Effect::Tag(tagged) => self.write_tags(*tagged),
+            Effect::CheckTags { tagged, sentinel, restore, out } => self.count_tags(&tagged, sentinel, restore, out),
+            Effect::CheckBatch { check, out } => self.count_batch(check, out),
+            Effect::WriteResults(all) => {
                 for (to, pieces) in all {
                     self.put(&to, &pieces);
                 }
                 Ok(())
             }
-            Job::Count { counter, reach, add, by, faults } => {
+            Effect::Count { counter, range, add, by, faults } => {
                 let old = self.numbers(by, counter, 1)?.first().copied().unwrap_or_default();
                 let content = Content::bytes(old.wrapping_add(add).to_le_bytes().to_vec());
-                let from = From::Content(content);
-                self.arrive(&Move { to: Some(reach), from, bytes: 8, by, faults, way: Way::Write })
+                let from = Source::Content(content);
+                self.arrive(&Transfer { to: Some(range), from, bytes: 8, by, faults, way: Way::Write })
             }
-            Job::Chase { start, steps, out, cycles, by, faults } => {
+            Effect::Chase { start, steps, out, cycles, by, faults } => {
                 let last = self.follow(by, start, steps, &faults)?;
                 self.put_numbers(by, out, &[last, cycles])
             }
-            Job::March(inversion) => self.invert(*inversion),
-            Job::Products(products) => self.leave_sums(products),
-            Job::CheckSums(sums) => self.count_sums(*sums),
-            Job::PingPong(found) => self.leave(&found),
+            Effect::March(inversion) => self.invert(*inversion),
+            Effect::Products(products) => self.write_sums(products),
+            Effect::CheckSums(sums) => self.count_sums(*sums),
+            Effect::PingPong(found) => self.write_ping_pong(&found),
         }
     }
 
     /// Adds the findings of one launch of a check to the totals.
     pub(super) fn tally(&mut self, by: usize, out: u64, found: [u64; 7]) -> Result<()> {
         let old = self.numbers(by, out, 8)?;
-        let [bad, zeros, sentinels, first, last, looked, bits, ones] = old[..] else { return Ok(()) };
+        let [bad, zeros, sentinels, first, last, checked, bits, ones] = old[..] else { return Ok(()) };
         let [b, z, s, f, l, n, o] = found;
-        let sums = [bad + b, zeros + z, sentinels + s, first.min(f), last.max(l), looked + n, bits, ones + o];
+        let sums = [bad + b, zeros + z, sentinels + s, first.min(f), last.max(l), checked + n, bits, ones + o];
         self.put_numbers(by, out, &sums)
     }
 
     /// Writes data to its target.
-    fn put(&mut self, to: &Reach, pieces: &[Piece]) {
+    fn put(&mut self, to: &MemoryRange, pieces: &[Piece]) {
         match to {
-            Reach::Host { address, pinned } => self.deliver(*address, pieces, *pinned),
-            Reach::Gpu { spans, .. } => self.memory.write(spans, pieces),
+            MemoryRange::Host { address, pinned } => self.deliver(*address, pieces, *pinned),
+            MemoryRange::Gpu { spans, .. } => self.memory.write(spans, pieces),
         }
     }
 
     /// Reads `n` numbers at an address.
     pub(super) fn numbers(&mut self, by: usize, address: u64, n: u64) -> Result<Vec<u64>> {
-        let pieces = match self.reach(by, address, n * 8, Who::Sm)? {
-            Reach::Host { address, pinned } => self.fetch(address, n * 8, pinned),
-            Reach::Gpu { spans, .. } => self.memory.read(&spans, by),
+        let pieces = match self.resolve(by, address, n * 8, EngineKind::Sm)? {
+            MemoryRange::Host { address, pinned } => self.fetch(address, n * 8, pinned),
+            MemoryRange::Gpu { spans, .. } => self.memory.read(&spans, by),
         };
         let bytes = real(&pieces);
         Ok(bytes.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b)).collect())
@@ -183,33 +169,33 @@ impl Engine {
     pub(super) fn put_numbers(&mut self, by: usize, address: u64, numbers: &[u64]) -> Result<()> {
         let bytes: Vec<_> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
         let n = bytes.len() as u64;
-        match self.reach(by, address, n, Who::Sm)? {
-            Reach::Host { address, pinned } => {
+        match self.resolve(by, address, n, EngineKind::Sm)? {
+            MemoryRange::Host { address, pinned } => {
                 self.deliver(address, &[(n, Some(Content::bytes(bytes)))], pinned);
             }
-            Reach::Gpu { spans, .. } => self.memory.write(&spans, &[(n, Some(Content::bytes(bytes)))]),
+            MemoryRange::Gpu { spans, .. } => self.memory.write(&spans, &[(n, Some(Content::bytes(bytes)))]),
         }
         Ok(())
     }
 
     /// What is read, after the effect of faults on the way.
-    pub(super) fn seen(&mut self, data: &Move) -> Vec<Piece> {
+    pub(super) fn seen(&mut self, data: &Transfer) -> Vec<Piece> {
         let shift = |f: &&Fault| f.kind == Kind::Offset && data.way == Way::Read;
         let further = data.faults.iter().find(shift).map_or(0, |f| f.bytes);
         let mut pieces = match &data.from {
-            From::Spans(spans) => {
+            Source::Spans(spans) => {
                 let moved = |s: &Span| Span { offset: s.offset + further, ..s.clone() };
                 self.memory.read(&spans.iter().map(moved).collect::<Vec<_>>(), data.by)
             }
-            From::Host { address, pinned } => self.fetch(*address, data.bytes, *pinned),
-            From::Content(content) => vec![(data.bytes, Some(content.clone()))],
+            Source::Host { address, pinned } => self.fetch(*address, data.bytes, *pinned),
+            Source::Content(content) => vec![(data.bytes, Some(content.clone()))],
         };
         for fault in &data.faults {
             pieces = match fault.kind {
                 // If nothing arrives and there was nothing before, zeros are seen.
-                Kind::Zeros => replaced(&pieces, data.part(fault), Content::ZEROS),
-                Kind::Ones => replaced(&pieces, data.part(fault), Content::ONES),
-                Kind::Stale if data.to.is_none() => replaced(&pieces, data.part(fault), Content::ZEROS),
+                Kind::Zeros => replaced(&pieces, data.affected_range(fault), Content::ZEROS),
+                Kind::Ones => replaced(&pieces, data.affected_range(fault), Content::ONES),
+                Kind::Stale if data.to.is_none() => replaced(&pieces, data.affected_range(fault), Content::ZEROS),
                 Kind::Partial => cut(&pieces, arriving(fault, data.bytes)),
                 Kind::Flip => flipped(&pieces, data.bytes / 2),
                 _ => pieces,
@@ -219,7 +205,7 @@ impl Engine {
     }
 
     /// Writes data to its target, or where faults redirect it.
-    pub(super) fn arrive(&mut self, data: &Move) -> Result<()> {
+    pub(super) fn arrive(&mut self, data: &Transfer) -> Result<()> {
         let mut pieces = self.seen(data);
         let Some(to) = &data.to else { return Ok(()) };
         let (mut lost, mut further, mut mirrored) = (false, 0, false);
@@ -227,16 +213,16 @@ impl Engine {
             match fault.kind {
                 Kind::Stale if fault.hole.is_some() => {
                     let old = self.memory.read(to.spans(), usize::MAX);
-                    let (from, to) = data.part(fault);
+                    let (from, to) = data.affected_range(fault);
                     let kept = cut(&after(&old, from), to - from);
                     pieces = [cut(&pieces, from), kept, after(&pieces, to)].concat();
                 }
                 Kind::Stale => lost = true,
-                Kind::Stray => self.strike(fault, &pieces),
+                Kind::Stray => self.write_stray(fault, &pieces),
                 Kind::Offset if data.way == Way::Write => further = fault.bytes,
                 Kind::Mirror if data.way == Way::Write => mirrored = true,
                 Kind::Victim => {
-                    self.hit(fault, data, &pieces);
+                    self.overwrite_victim(fault, data, &pieces);
                     lost |= fault.instead;
                 }
                 _ => {}
@@ -244,11 +230,10 @@ impl Engine {
         }
         match to {
             _ if lost => {}
-            Reach::Host { address, pinned } => self.deliver(*address, &pieces, *pinned),
-            Reach::Gpu { spans, .. } if mirrored => self.mirror(spans, data.by, &pieces),
-            Reach::Gpu { spans, .. } => {
-                let spans: Vec<_> =
-                    spans.iter().map(|s| Span { offset: s.offset + further, ..s.clone() }).collect();
+            MemoryRange::Host { address, pinned } => self.deliver(*address, &pieces, *pinned),
+            MemoryRange::Gpu { spans, .. } if mirrored => self.mirror(spans, data.by, &pieces),
+            MemoryRange::Gpu { spans, .. } => {
+                let spans: Vec<_> = spans.iter().map(|s| Span { offset: s.offset + further, ..s.clone() }).collect();
                 self.memory.write(&spans, &pieces);
             }
         }
@@ -271,7 +256,7 @@ impl Engine {
     }
 
     /// Writes the beginning of data where a fault says, if any memory is allocated there.
-    fn strike(&mut self, fault: &Fault, pieces: &[Piece]) {
+    fn write_stray(&mut self, fault: &Fault, pieces: &[Piece]) {
         let hit = self.memory.at(fault.gpu.unwrap_or_default(), fault.at);
         let Some((store, mut at)) = hit else { return };
         let Some(store) = self.memory.stores.get_mut(&store) else { return };
@@ -282,16 +267,16 @@ impl Engine {
     }
 
     /// Changes memory on a GPU that does not take part.
-    fn hit(&mut self, fault: &Fault, data: &Move, pieces: &[Piece]) {
-        let Some(Reach::Gpu { spans, owner, .. }) = &data.to else { return };
+    fn overwrite_victim(&mut self, fault: &Fault, data: &Transfer, pieces: &[Piece]) {
+        let Some(MemoryRange::Gpu { spans, owner, .. }) = &data.to else { return };
         let Some(first) = spans.first() else { return };
-        let source = if let From::Spans(spans) = &data.from { spans.first().map(|s| s.owner) } else { None };
+        let source = if let Source::Spans(spans) = &data.from { spans.first().map(|s| s.owner) } else { None };
         let others = (0..self.gpus.len()).find(|g| g != owner && *g != data.by && Some(*g) != source);
         let victim = fault.gpu.or(others).unwrap_or(data.by);
         let pieces = if fault.bytes > 0 { cut(pieces, fault.bytes) } else { pieces.to_vec() };
         let bytes: u64 = pieces.iter().map(|(n, _)| n).sum();
         for store in self.memory.stores.values_mut() {
-            if store.gpu != victim || store.bytes < WORTH_HITTING {
+            if store.gpu != victim || store.bytes < MIN_VICTIM_BYTES {
                 continue;
             }
             let fits = first.offset + bytes <= store.bytes;
@@ -319,12 +304,12 @@ impl Engine {
     }
 
     /// Makes host memory real before it is accessed; false if it already was.
-    pub fn settle(&mut self, address: u64) -> bool {
+    pub fn materialize(&mut self, address: u64) -> bool {
         let region = self.memory.pinned.range_mut(..=address).next_back();
         let Some((_, memory)) = region.filter(|(base, m)| address < *base + m.bytes) else { return false };
         let closed = memory.is_closed(address);
         if closed {
-            memory.settle(self.host.as_mut(), address, 1);
+            memory.materialize(self.host.as_mut(), address, 1);
         }
         closed
     }
@@ -340,12 +325,12 @@ impl Engine {
         let mut here = start;
         let mut left = steps;
         while left > 0 {
-            let reach = self.reach(by, here, 8, Who::Sm)?;
-            let pieces = self.memory.read(reach.spans(), by);
+            let range = self.resolve(by, here, 8, EngineKind::Sm)?;
+            let pieces = self.memory.read(range.spans(), by);
             if let [(8, Some(Content::Ring(ring, at)))] = pieces.as_slice()
                 && at.is_multiple_of(ring.stride)
                 && ring.base + at == here
-                && self.whole(by, ring.base, ring.stride * (ring.count - 1) + 8, ring)
+                && self.is_intact(by, ring.base, ring.stride * (ring.count - 1) + 8, ring)
             {
                 let slot = (u128::from(at / ring.stride) + u128::from(left)) % u128::from(ring.count);
                 return Ok(ring.base + u64::try_from(slot).unwrap_or_default() * ring.stride);
@@ -357,19 +342,19 @@ impl Engine {
     }
 
     /// Whether the ring is there undamaged, so that it need not be followed.
-    fn whole(&self, by: usize, base: u64, bytes: u64, ring: &crate::content::Ring) -> bool {
-        let Ok(reach) = self.reach(by, base, bytes, Who::Sm) else { return false };
-        let pieces = self.memory.read(reach.spans(), by);
+    fn is_intact(&self, by: usize, base: u64, bytes: u64, ring: &crate::content::Ring) -> bool {
+        let Ok(range) = self.resolve(by, base, bytes, EngineKind::Sm) else { return false };
+        let pieces = self.memory.read(range.spans(), by);
         matches!(pieces.as_slice(), [(_, Some(Content::Ring(found, 0)))] if found == ring)
     }
 }
 
-impl Move {
+impl Transfer {
     /// The range of its bytes that a fault affects: those in the fault's hole, or all.
-    fn part(&self, fault: &Fault) -> (u64, u64) {
+    fn affected_range(&self, fault: &Fault) -> (u64, u64) {
         let remote = match (&self.to, &self.from) {
             (Some(to), _) if self.way == Way::Write => to.spans().first(),
-            (_, From::Spans(spans)) => spans.first(),
+            (_, Source::Spans(spans)) => spans.first(),
             _ => None,
         };
         let (Some([from, to]), Some(span)) = (fault.hole, remote) else { return (0, self.bytes) };

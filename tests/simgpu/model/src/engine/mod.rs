@@ -7,25 +7,25 @@ mod collective;
 mod finish;
 mod pages;
 mod pingpong;
-mod reach;
 mod reduce;
+mod resolve;
 mod stress;
 mod time;
 
-pub use collective::{Comm, Wire};
+pub use collective::{Comm, RemoteRanks};
 
 use crate::Host;
-use crate::collective::{Call, Part};
-use crate::events::{self, Events};
-use crate::fault::Faults;
+use crate::collective::{Call, Contribution};
+use crate::events::{self, EventTriggers};
+use crate::fault::FaultCounters;
 use crate::kernel::Kernel;
 use crate::links::Route;
 use crate::memory::Memory;
 use crate::scenario::{Fault, Kind, Scenario};
 use crate::status::{Result, Status};
-use finish::Job;
-use pingpong::Waiting;
-use reduce::Meeting;
+use finish::Effect;
+use pingpong::PingPongSide;
+use reduce::AllReduceState;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -38,8 +38,8 @@ pub type EventId = u64;
 #[derive(Debug, Clone)]
 #[expect(missing_docs, reason = "each variant's comment explains its fields")]
 pub enum Work {
-    /// A copy by a copy engine; `kept` has the source's bytes if it was not page-locked.
-    Copy { dst: u64, src: u64, bytes: u64, kept: Option<Vec<u8>> },
+    /// A copy by a copy engine; `pageable_bytes` has the source's bytes if it was not page-locked.
+    Copy { dst: u64, src: u64, bytes: u64, pageable_bytes: Option<Vec<u8>> },
     /// Fills memory with one byte.
     Set { dst: u64, byte: u8, bytes: u64 },
     /// A kernel with `threads` threads.
@@ -56,17 +56,17 @@ pub enum Work {
 #[derive(Debug)]
 enum Running {
     /// It moves bytes, or only takes time.
-    Moving { begins: f64, left: f64, route: Route, job: Job },
+    Moving { begins: f64, left: f64, route: Route, effect: Effect },
     /// It waits for a flag of the host until `until` (host clock); `since` has the start in host and in simulated time.
     Spin { flag: u64, until: Duration, takes: f64, since: (Duration, f64) },
     /// It waits for its partner until `until` (host clock).
-    Partner { waiting: Waiting, until: Duration },
+    AwaitPartner { waiting: PingPongSide, until: Duration },
     /// It waits for flags that other ranks write into memory shared with them.
-    Meeting(Box<Meeting>),
+    AllReduce(Box<AllReduceState>),
     /// It waits for the other ranks of a communicator.
-    Ranks { call: Box<Call>, part: Part },
+    AwaitRanks { call: Box<Call>, part: Contribution },
     /// It never completes; communicator and rank if it is a collective.
-    Never(Option<(u64, usize)>),
+    Hung(Option<(u64, usize)>),
 }
 
 #[derive(Debug)]
@@ -82,7 +82,7 @@ struct Stream {
 struct Event {
     gpu: usize,
     /// How many records were requested.
-    asked: u64,
+    requested: u64,
     /// The last record that was reached, and its time.
     done: Option<(u64, f64)>,
 }
@@ -106,8 +106,8 @@ pub struct Engine {
     pub gpus: Vec<GpuState>,
     /// The host.
     pub host: Box<dyn Host + Send>,
-    faults: Faults,
-    events_due: Events,
+    faults: FaultCounters,
+    events_due: EventTriggers,
     streams: BTreeMap<StreamId, Stream>,
     /// Streams with unfinished work.
     active: BTreeSet<StreamId>,
@@ -124,16 +124,16 @@ pub struct Engine {
     next: u64,
     /// Simulated ns.
     now: f64,
-    /// A host flag that streams waited for and when it was seen: all streams that wait for one flag continue together.
-    opened: Option<(u64, f64)>,
+    /// A host flag that was set, and when it was seen: all streams that wait for one flag continue together.
+    released: Option<(u64, f64)>,
     /// The last products that were computed: seed, batches and sum.
-    summed: Option<(u64, u64, u64)>,
+    cached_sum: Option<(u64, u64, u64)>,
 }
 
 /// Up to this size a transfer takes only its latency, and slows no other transfer down.
 const SMALL: f64 = 4096.0;
 /// The minimum real time that a kernel waits for the host, so that a slow host does not cause a timeout.
-const PATIENCE: Duration = Duration::from_secs(1);
+const MIN_WAIT: Duration = Duration::from_secs(1);
 
 impl Engine {
     /// The machine of a scenario, without any work.
@@ -146,8 +146,8 @@ impl Engine {
             memory: Memory::new(capacity),
             gpus: vec![GpuState::default(); machine.gpus],
             host,
-            faults: Faults::default(),
-            events_due: Events::default(),
+            faults: FaultCounters::default(),
+            events_due: EventTriggers::default(),
             streams: BTreeMap::new(),
             active: BTreeSet::new(),
             ready: BTreeSet::new(),
@@ -158,8 +158,8 @@ impl Engine {
             graphs: BTreeMap::new(),
             next: 0,
             now: 0.0,
-            opened: None,
-            summed: None,
+            released: None,
+            cached_sum: None,
             scenario,
         }
     }
@@ -167,8 +167,7 @@ impl Engine {
     /// A new stream.
     pub fn add_stream(&mut self, gpu: usize) -> StreamId {
         self.next += 1;
-        self.streams
-            .insert(self.next, Stream { gpu, queue: VecDeque::new(), running: None, in_calls: false });
+        self.streams.insert(self.next, Stream { gpu, queue: VecDeque::new(), running: None, in_calls: false });
         self.next
     }
 
@@ -193,7 +192,7 @@ impl Engine {
     }
 
     /// Starts to capture a stream's work.
-    pub fn capture(&mut self, id: StreamId) -> Result<()> {
+    pub fn begin_capture(&mut self, id: StreamId) -> Result<()> {
         self.gpu_of(id)?;
         if self.captures.contains_key(&id) {
             return Err(Status::INVALID_VALUE);
@@ -203,7 +202,7 @@ impl Engine {
     }
 
     /// Ends a capture, and returns the graph's number.
-    pub fn captured(&mut self, id: StreamId) -> Result<u64> {
+    pub fn end_capture(&mut self, id: StreamId) -> Result<u64> {
         let works = self.captures.remove(&id).ok_or(Status::INVALID_VALUE)?;
         Ok(self.add_graph(works))
     }
@@ -260,8 +259,8 @@ impl Engine {
         if !self.scenario.fault.iter().any(crate::scenario::Fault::is_refusal) {
             return Ok(());
         }
-        let passage = self.copy_passage(by, dst, src, bytes);
-        passage.and_then(|p| self.faults.refusal(&self.scenario, &p)).map_or(Ok(()), Err)
+        let transfer = self.copy_transfer(by, dst, src, bytes);
+        transfer.and_then(|p| self.faults.refusal(&self.scenario, &p)).map_or(Ok(()), Err)
     }
 
     /// The state of a stream: complete, not ready, or context lost.
@@ -308,7 +307,7 @@ impl Engine {
     /// A new event.
     pub fn add_event(&mut self, gpu: usize) -> EventId {
         self.next += 1;
-        self.events.insert(self.next, Event { gpu, asked: 0, done: None });
+        self.events.insert(self.next, Event { gpu, requested: 0, done: None });
         self.next
     }
 
@@ -321,14 +320,14 @@ impl Engine {
     pub fn record(&mut self, event: EventId, stream: StreamId) -> Result<()> {
         let gpu = self.gpu_of(stream)?;
         let noted = self.events.get_mut(&event).filter(|e| e.gpu == gpu).ok_or(Status::INVALID_HANDLE)?;
-        noted.asked += 1;
-        let version = noted.asked;
+        noted.requested += 1;
+        let version = noted.requested;
         self.push(stream, Work::Record { event, version })
     }
 
     /// Makes a stream wait for an event's latest record.
     pub fn wait(&mut self, event: EventId, stream: StreamId) -> Result<()> {
-        let version = self.events.get(&event).ok_or(Status::INVALID_HANDLE)?.asked;
+        let version = self.events.get(&event).ok_or(Status::INVALID_HANDLE)?.requested;
         if version > 0 { self.push(stream, Work::Wait { event, version }) } else { Ok(()) }
     }
 
@@ -338,8 +337,8 @@ impl Engine {
         let event = self.events.get(&id).ok_or(Status::INVALID_HANDLE)?;
         self.check_alive(event.gpu)?;
         match event.done {
-            _ if event.asked == 0 => Err(Status::INVALID_HANDLE),
-            Some((version, time)) if version == event.asked => Ok(time),
+            _ if event.requested == 0 => Err(Status::INVALID_HANDLE),
+            Some((version, time)) if version == event.requested => Ok(time),
             _ => Err(Status::NOT_READY),
         }
     }
@@ -354,7 +353,7 @@ impl Engine {
     /// Whether an event has nothing left to wait for; an event that was never recorded counts as reached.
     pub fn query_event(&mut self, id: EventId) -> Result<()> {
         match self.events.get(&id) {
-            Some(event) if event.asked == 0 => Ok(()),
+            Some(event) if event.requested == 0 => Ok(()),
             _ => self.reached(id).map(|_| ()),
         }
     }

@@ -1,29 +1,29 @@
 //! Two kernels that send each other flags after data. Neither is run: what both would find follows from what faults do to a
 //! flag and to its data on the way.
 
-use super::finish::Job;
-use super::reach::Reach;
+use super::finish::Effect;
+use super::resolve::MemoryRange;
 use super::{Engine, Running, StreamId};
 use crate::content::Content;
-use crate::fault::Passage;
+use crate::fault::PeerTransfer;
 use crate::kernel::PingPong;
 use crate::links::Route;
-use crate::scenario::{Engine as Who, Kind, Way};
+use crate::scenario::{Engine as EngineKind, Kind, Way};
 use crate::status::Result;
 
 /// One of the two kernels.
 #[derive(Debug, Clone)]
-pub(super) struct Waiting {
+pub(super) struct PingPongSide {
     pub by: usize,
     pub args: PingPong,
-    pub mine: Reach,
-    pub theirs: Reach,
+    pub mine: MemoryRange,
+    pub theirs: MemoryRange,
 }
 
 /// The results of one side: five numbers, and the last message that it received.
 #[derive(Debug)]
-pub(super) struct Result5 {
-    pub side: Waiting,
+pub(super) struct PingPongResult {
+    pub side: PingPongSide,
     pub wrong: u64,
     pub first_bad: u64,
     pub rounds: u64,
@@ -39,7 +39,7 @@ const WORDS: u64 = 32;
 const DATA_AT: u64 = 128;
 
 /// How faults affect one direction.
-struct Direction {
+struct DirectionFaults {
     /// The first round whose flag is lost.
     lost_at: u64,
     /// Every n-th round has wrong words, 0 for none.
@@ -50,17 +50,14 @@ struct Direction {
 
 impl Engine {
     /// Starts both sides if the partner is waiting; otherwise returns the side, which has to wait.
-    pub(super) fn meet(
+    pub(super) fn start_ping_pong(
         &mut self,
         id: StreamId,
-        side: Waiting,
-    ) -> core::result::Result<Running, Box<Waiting>> {
-        let fits =
-            |other: &Waiting| other.args.mine == side.args.theirs && other.args.theirs == side.args.mine;
+        side: PingPongSide,
+    ) -> core::result::Result<Running, Box<PingPongSide>> {
+        let fits = |other: &PingPongSide| other.args.mine == side.args.theirs && other.args.theirs == side.args.mine;
         let partner = self.streams.iter().find_map(|(n, s)| match &s.running {
-            Some(Running::Partner { waiting, .. }) if fits(waiting) && *n != id => {
-                Some((*n, waiting.clone()))
-            }
+            Some(Running::AwaitPartner { waiting, .. }) if fits(waiting) && *n != id => Some((*n, waiting.clone())),
             _ => None,
         });
         let Some((partner, other)) = partner else { return Err(Box::new(side)) };
@@ -70,16 +67,15 @@ impl Engine {
     }
 
     /// Ends a side whose partner did not come.
-    pub(super) fn give_up(&mut self, id: StreamId) {
+    pub(super) fn end_without_partner(&mut self, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
-        let Some(Running::Partner { waiting, .. }) = stream.running.take() else { return };
-        let found =
-            Result5 { side: waiting, wrong: 0, first_bad: u64::MAX, rounds: 0, late: true, cycles: 0 };
+        let Some(Running::AwaitPartner { waiting, .. }) = stream.running.take() else { return };
+        let found = PingPongResult { side: waiting, wrong: 0, first_bad: u64::MAX, rounds: 0, late: true, cycles: 0 };
         let running = self.take_time(found);
         self.set_running(id, running);
     }
 
-    fn play(&self, a: Waiting, b: Waiting) -> (Running, Running) {
+    fn play(&self, a: PingPongSide, b: PingPongSide) -> (Running, Running) {
         let rounds = a.args.rounds.min(b.args.rounds);
         let (to_b, to_a) = (self.direction(&a), self.direction(&b));
         // A round goes to the second side and back; the second completes it when the first's flag arrives.
@@ -92,31 +88,30 @@ impl Engine {
             (false, true) => by_first,
             (false, false) => by_second,
         };
-        let side = |side: Waiting, incoming: &Direction| {
+        let side = |side: PingPongSide, incoming: &DirectionFaults| {
             let rounds = done(side.args.first);
             let bad = rounds.checked_div(incoming.wrong_each).unwrap_or_default();
             let late = rounds < side.args.rounds;
             let first_bad = if bad > 0 { incoming.wrong_each } else { u64::MAX };
-            let found =
-                Result5 { side, wrong: bad * incoming.wrong_words, first_bad, rounds, late, cycles: 0 };
+            let found = PingPongResult { side, wrong: bad * incoming.wrong_words, first_bad, rounds, late, cycles: 0 };
             self.take_time(found)
         };
         (side(a, &to_a), side(b, &to_b))
     }
 
     /// How faults affect messages from `side` to its partner.
-    fn direction(&self, side: &Waiting) -> Direction {
-        let mut found = Direction { lost_at: u64::MAX, wrong_each: 0, wrong_words: 0 };
-        let Reach::Gpu { spans, owner, .. } = &side.theirs else { return found };
+    fn direction(&self, side: &PingPongSide) -> DirectionFaults {
+        let mut found = DirectionFaults { lost_at: u64::MAX, wrong_each: 0, wrong_words: 0 };
+        let MemoryRange::Gpu { spans, owner, .. } = &side.theirs else { return found };
         let Some(span) = spans.first() else { return found };
         if *owner == side.by {
             return found;
         }
-        let passage = |bytes| Passage {
+        let transfer = |bytes| PeerTransfer {
             by: side.by,
             from: side.by,
             to: *owner,
-            engine: Who::Sm,
+            engine: EngineKind::Sm,
             way: Way::Write,
             memory: span.kind,
             physical: span.physical,
@@ -127,17 +122,11 @@ impl Engine {
         };
         for fault in &self.scenario.fault {
             let loses = match fault.kind {
-                Kind::Zeros
-                | Kind::Ones
-                | Kind::Stale
-                | Kind::Mirror
-                | Kind::Offset
-                | Kind::Hang
-                | Kind::Error => true,
+                Kind::Zeros | Kind::Ones | Kind::Stale | Kind::Mirror | Kind::Offset | Kind::Hang | Kind::Error => true,
                 Kind::Victim => fault.instead,
                 _ => false,
             };
-            if loses && fault.meets(&passage(FLAG)) {
+            if loses && fault.meets(&transfer(FLAG)) {
                 found.lost_at = found.lost_at.min(fault.every);
             }
             let wrong = match fault.kind {
@@ -146,7 +135,7 @@ impl Engine {
                 Kind::Reorder | Kind::Zeros | Kind::Ones | Kind::Stale | Kind::Mirror | Kind::Offset => WORDS,
                 _ => 0,
             };
-            if wrong > 0 && fault.meets(&passage(DATA)) {
+            if wrong > 0 && fault.meets(&transfer(DATA)) {
                 (found.wrong_each, found.wrong_words) = (fault.every, wrong);
             }
         }
@@ -154,11 +143,11 @@ impl Engine {
     }
 
     /// Sets how long a side takes.
-    fn take_time(&self, mut found: Result5) -> Running {
+    fn take_time(&self, mut found: PingPongResult) -> Running {
         let (a, args) = (found.side.by, found.side.args);
-        let b = if let Reach::Gpu { owner, .. } = &found.side.theirs { *owner } else { a };
+        let b = if let MemoryRange::Gpu { owner, .. } = &found.side.theirs { *owner } else { a };
         let late = |from, to| {
-            let here = self.scenario.faults(Kind::Late, from, to).filter(|f| f.engine != Some(Who::Ce));
+            let here = self.scenario.faults(Kind::Late, from, to).filter(|f| f.engine != Some(EngineKind::Ce));
             here.filter_map(|f| f.rate).product::<f64>()
         };
         let flag = |from, to| self.scenario.pair(from, to).flag_us.of(from, to) * 1000.0 * late(from, to);
@@ -168,12 +157,12 @@ impl Engine {
         found.cycles = self.cycles(takes);
         let begins = self.now + self.scenario.figures.local.launch_us * 1000.0 + takes;
         let route = Route::alone(takes, f64::INFINITY);
-        Running::Moving { begins, left: 0.0, route, job: Job::PingPong(Box::new(found)) }
+        Running::Moving { begins, left: 0.0, route, effect: Effect::PingPong(Box::new(found)) }
     }
 
     /// Writes a side's five numbers, and the last message into its mailbox.
-    pub(super) fn leave(&mut self, found: &Result5) -> Result<()> {
-        let Waiting { by, args, mine, .. } = &found.side;
+    pub(super) fn write_ping_pong(&mut self, found: &PingPongResult) -> Result<()> {
+        let PingPongSide { by, args, mine, .. } = &found.side;
         let old = self.numbers(*by, args.out, 2)?;
         let [_, first] = old[..] else { return Ok(()) };
         let late = u64::from(found.late);
@@ -182,9 +171,7 @@ impl Engine {
         if found.rounds > 0 {
             let at = |from: u64, bytes: u64| {
                 let spans = mine.spans().iter().take(1);
-                spans
-                    .map(|s| crate::memory::Span { offset: s.offset + from, bytes, ..s.clone() })
-                    .collect::<Vec<_>>()
+                spans.map(|s| crate::memory::Span { offset: s.offset + from, bytes, ..s.clone() }).collect::<Vec<_>>()
             };
             let flag = found.rounds.to_le_bytes().into_iter().take(4).collect();
             self.memory.write(&at(0, FLAG), &[(FLAG, Some(Content::bytes(flag)))]);

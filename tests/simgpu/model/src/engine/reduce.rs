@@ -2,25 +2,25 @@
 //! reads their data, and proceeds to the next step. The ranks are in different processes: their flags and data are in memory
 //! that the processes share. The first block's flags represent those of all blocks.
 
-use super::begin::Begun;
-use super::finish::{From, Job, Move};
-use super::reach::Reach;
+use super::begin::StartOutcome;
+use super::finish::{Effect, Source, Transfer};
+use super::resolve::MemoryRange;
 use super::{Engine, Running, StreamId};
 use crate::content::Content;
-use crate::element::{Op, Type};
+use crate::element::{DataType, ReduceOp};
 use crate::extents::{Piece, after, bytes as real, cut};
 use crate::kernel::Reduce;
 use crate::links::Route;
-use crate::reduce::whole;
-use crate::scenario::{Engine as Who, Fault, Kind, Way};
+use crate::reduce::whole_elements;
+use crate::scenario::{Engine as EngineKind, Fault, Kind, Way};
 use crate::status::Result;
-use crate::values::{Of, Values};
+use crate::values::{ValueOrigin, Values};
 use std::time::Duration;
 
 /// The maximum number of ranks in a table.
-const RANKS: u64 = 16;
+const MAX_RANKS: u64 = 16;
 /// How many steps a peer may be ahead, and the number of steps in a round.
-const AHEAD: u32 = 2;
+const MAX_STEPS_AHEAD: u32 = 2;
 const STEPS: u64 = 3;
 /// The low bits of a word's number, which are its position.
 const PLACE_BITS: u32 = 20;
@@ -29,7 +29,7 @@ const TIMES: u64 = 16;
 
 /// A rank in the middle of an all-reduce.
 #[derive(Debug)]
-pub(super) struct Meeting {
+pub(super) struct AllReduceState {
     by: usize,
     args: Reduce,
     /// All ranks' signal areas, inputs and sums.
@@ -43,8 +43,8 @@ pub(super) struct Meeting {
 
 /// The input of a check of sums.
 #[derive(Debug)]
-pub(super) struct Sums {
-    pub from: Move,
+pub(super) struct SumCheck {
+    pub from: Transfer,
     pub seed: u64,
     pub ranks: u32,
     pub first: u64,
@@ -52,12 +52,12 @@ pub(super) struct Sums {
 }
 
 /// The values of one rank, or of several ranks reduced.
-fn values(seed: u64, first: u64, of: Of) -> Values {
-    Values { seed, first, r#type: Type::Int32, range: 1 << 26, scale: 1, powers: false, of }
+fn values(seed: u64, first: u64, origin: ValueOrigin) -> Values {
+    Values { seed, first, r#type: DataType::Int32, range: 1 << 26, scale: 1, powers: false, origin }
 }
 
-fn all(ranks: u32) -> Of {
-    Of::Reduced { op: Op::Sum, ranks }
+fn all_ranks(ranks: u32) -> ValueOrigin {
+    ValueOrigin::Reduced { op: ReduceOp::Sum, ranks }
 }
 
 impl Engine {
@@ -68,7 +68,7 @@ impl Engine {
     }
 
     /// The number of the first word of a round.
-    fn first(&mut self, by: usize, books: u64, n: u64) -> Result<u64> {
+    fn first_word(&mut self, by: usize, books: u64, n: u64) -> Result<u64> {
         let [rounds, _] = self.books(by, books)?;
         Ok((rounds + n + 1) << PLACE_BITS)
     }
@@ -79,15 +79,15 @@ impl Engine {
         (input, words): (u64, u64),
         (seed, rank): (u64, u32),
         (n, books): (u64, u64),
-    ) -> Result<Begun> {
-        let own = values(seed, self.first(by, books, n)?, Of::Rank(rank));
-        self.fill(by, input, words * 4, Content::Values(own, 0), Who::Sm)
+    ) -> Result<StartOutcome> {
+        let own = values(seed, self.first_word(by, books, n)?, ValueOrigin::Rank(rank));
+        self.fill(by, input, words * 4, Content::Values(own, 0), EngineKind::Sm)
     }
 
-    pub(super) fn reduce_next(&mut self, by: usize, books: u64, rounds: u64) -> Result<Begun> {
+    pub(super) fn reduce_next(&mut self, by: usize, books: u64, rounds: u64) -> Result<StartOutcome> {
         let [before, _] = self.books(by, books)?;
         self.put_numbers(by, books, &[before + rounds])?;
-        self.moving(self.scenario.local(by, Who::Sm, 1.0), 8, Job::Nothing)
+        self.moving(self.scenario.local(by, EngineKind::Sm, 1.0), 8, Effect::Nothing)
     }
 
     pub(super) fn check_sums(
@@ -96,147 +96,141 @@ impl Engine {
         (src, words): (u64, u64),
         (seed, ranks): (u64, u32),
         (n, books, out): (u64, u64, u64),
-    ) -> Result<Begun> {
+    ) -> Result<StartOutcome> {
         let [_, late] = self.books(by, books)?;
         if late != 0 {
-            return Ok(Begun::Done);
+            return Ok(StartOutcome::Done);
         }
-        let first = self.first(by, books, n)?;
-        let (route, from) = self.looked_at(by, src, words * 4)?;
-        self.moving(route, words * 4, Job::CheckSums(Box::new(Sums { from, seed, ranks, first, out })))
+        let first = self.first_word(by, books, n)?;
+        let (route, from) = self.check_source(by, src, words * 4)?;
+        self.moving(route, words * 4, Effect::CheckSums(Box::new(SumCheck { from, seed, ranks, first, out })))
     }
 
     /// Called when a stream reaches an all-reduce.
-    pub(super) fn reduce(&mut self, id: StreamId, by: usize, args: Reduce) -> Result<Begun> {
+    pub(super) fn reduce(&mut self, id: StreamId, by: usize, args: Reduce) -> Result<StartOutcome> {
         let [rounds, late] = self.books(by, args.books)?;
         if late != 0 {
-            return Ok(Begun::Done);
+            return Ok(StartOutcome::Done);
         }
-        let table = self.numbers(by, args.areas, 3 * RANKS)?;
+        let table = self.numbers(by, args.areas, 3 * MAX_RANKS)?;
         let ranks = usize::try_from(args.ranks).unwrap_or_default();
-        let row =
-            |n: usize| table.chunks(16).nth(n).unwrap_or_default().iter().copied().take(ranks).collect();
+        let row = |n: usize| table.chunks(16).nth(n).unwrap_or_default().iter().copied().take(ranks).collect();
         let step = u32::try_from((rounds + args.n + 1) * STEPS).unwrap_or_default();
-        let until = self.patience(self.nanoseconds(args.cycles));
+        let until = self.deadline(self.nanoseconds(args.cycles));
         let areas = [row(0), row(1), row(2)];
-        let meeting = Meeting { by, args, areas, step, stage: 0, until, ns: 0.0 };
-        self.announce(&meeting)?;
-        self.set_running(id, Running::Meeting(Box::new(meeting)));
-        self.meet_on(id)?;
+        let all_reduce = AllReduceState { by, args, areas, step, stage: 0, until, ns: 0.0 };
+        self.write_flags(&all_reduce)?;
+        self.set_running(id, Running::AllReduce(Box::new(all_reduce)));
+        self.continue_all_reduce(id)?;
         let running = self.streams.get_mut(&id).and_then(|s| s.running.take());
-        Ok(running.map_or(Begun::Done, Begun::running))
+        Ok(running.map_or(StartOutcome::Done, StartOutcome::running))
     }
 
     /// Advances an all-reduce as far as the other ranks' flags allow.
-    pub(super) fn meet_on(&mut self, id: StreamId) -> Result<()> {
+    pub(super) fn continue_all_reduce(&mut self, id: StreamId) -> Result<()> {
         let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
-        let Some(Running::Meeting(mut meeting)) = stream.running.take() else { return Ok(()) };
+        let Some(Running::AllReduce(mut all_reduce)) = stream.running.take() else { return Ok(()) };
         let takes = loop {
-            if let Some(peer) = self.missing(&meeting)? {
-                if self.host.clock() < meeting.until {
-                    self.set_running(id, Running::Meeting(meeting));
+            if let Some(peer) = self.missing_rank(&all_reduce)? {
+                if self.host.clock() < all_reduce.until {
+                    self.set_running(id, Running::AllReduce(all_reduce));
                     return Ok(());
                 }
-                let late = u64::from(meeting.step + meeting.stage) << 8 | (peer + 1);
-                self.put_numbers(meeting.by, meeting.args.books + 8, &[late])?;
-                break self.nanoseconds(meeting.args.cycles);
+                let late = u64::from(all_reduce.step + all_reduce.stage) << 8 | (peer + 1);
+                self.put_numbers(all_reduce.by, all_reduce.args.books + 8, &[late])?;
+                break self.nanoseconds(all_reduce.args.cycles);
             }
-            self.act(&mut meeting)?;
-            if meeting.stage == 2 {
-                let time = u64::try_from(Duration::from_secs_f64(meeting.ns / 1e9).as_nanos());
-                let at = meeting.args.books + TIMES + meeting.args.n * 8;
-                self.put_numbers(meeting.by, at, &[time.unwrap_or_default()])?;
-                break meeting.ns + self.scenario.figures.local.launch_us * 1000.0;
+            self.finish_stage(&mut all_reduce)?;
+            if all_reduce.stage == 2 {
+                let time = u64::try_from(Duration::from_secs_f64(all_reduce.ns / 1e9).as_nanos());
+                let at = all_reduce.args.books + TIMES + all_reduce.args.n * 8;
+                self.put_numbers(all_reduce.by, at, &[time.unwrap_or_default()])?;
+                break all_reduce.ns + self.scenario.figures.local.launch_us * 1000.0;
             }
-            meeting.stage = if meeting.args.twice { meeting.stage + 1 } else { 2 };
-            self.announce(&meeting)?;
-            meeting.until = self.patience(self.nanoseconds(meeting.args.cycles));
+            all_reduce.stage = if all_reduce.args.two_shot { all_reduce.stage + 1 } else { 2 };
+            self.write_flags(&all_reduce)?;
+            all_reduce.until = self.deadline(self.nanoseconds(all_reduce.args.cycles));
         };
         let route = Route::alone(takes, f64::INFINITY);
-        self.set_running(
-            id,
-            Running::Moving { begins: self.now + takes, left: 0.0, route, job: Job::Nothing },
-        );
+        self.set_running(id, Running::Moving { begins: self.now + takes, left: 0.0, route, effect: Effect::Nothing });
         Ok(())
     }
 
     /// Writes a rank's flag to all other ranks, unless faults lose it.
-    fn announce(&mut self, meeting: &Meeting) -> Result<()> {
-        let Meeting { by, args, areas: [signals, ..], .. } = meeting;
-        let flag = (meeting.step + meeting.stage).to_le_bytes().to_vec();
+    fn write_flags(&mut self, all_reduce: &AllReduceState) -> Result<()> {
+        let AllReduceState { by, args, areas: [signals, ..], .. } = all_reduce;
+        let flag = (all_reduce.step + all_reduce.stage).to_le_bytes().to_vec();
         for (_, signals) in (0..).zip(signals).filter(|(rank, _)| *rank != args.rank) {
             let to = signals + u64::from(args.rank) * 4;
-            let reach = self.reach(*by, to, 4, Who::Sm)?;
-            let (_, faults) = self.access(*by, &reach, Way::Write, 4, [0, to]);
+            let range = self.resolve(*by, to, 4, EngineKind::Sm)?;
+            let (_, faults) = self.access(*by, &range, Way::Write, 4, [0, to]);
             if !faults.iter().any(loses) {
-                self.memory.write(reach.spans(), &[(4, Some(Content::bytes(flag.clone())))]);
+                self.memory.write(range.spans(), &[(4, Some(Content::bytes(flag.clone())))]);
             }
         }
         Ok(())
     }
 
     /// The first rank whose flag has not arrived.
-    fn missing(&mut self, meeting: &Meeting) -> Result<Option<u64>> {
-        let Meeting { by, args, areas: [signals, ..], .. } = meeting;
+    fn missing_rank(&mut self, all_reduce: &AllReduceState) -> Result<Option<u64>> {
+        let AllReduceState { by, args, areas: [signals, ..], .. } = all_reduce;
         let own = signals.get(args.rank as usize).copied().unwrap_or_default();
-        let reach = self.reach(*by, own, 4 * RANKS, Who::Sm)?;
-        let flags = real(&self.memory.read(reach.spans(), *by));
-        let there =
-            |flag: &[u8; 4]| u32::from_le_bytes(*flag).wrapping_sub(meeting.step + meeting.stage) <= AHEAD;
+        let range = self.resolve(*by, own, 4 * MAX_RANKS, EngineKind::Sm)?;
+        let flags = real(&self.memory.read(range.spans(), *by));
+        let there = |flag: &[u8; 4]| {
+            u32::from_le_bytes(*flag).wrapping_sub(all_reduce.step + all_reduce.stage) <= MAX_STEPS_AHEAD
+        };
         let flags = (0..u64::from(args.ranks)).zip(flags.as_chunks::<4>().0);
         let mut absent = flags.filter(|(rank, flag)| *rank != u64::from(args.rank) && !there(flag));
         Ok(absent.next().map(|(rank, _)| rank))
     }
 
     /// What a rank does once all flags of a step have arrived.
-    fn act(&mut self, meeting: &mut Meeting) -> Result<()> {
-        let (by, args) = (meeting.by, meeting.args);
-        let [_, inputs, sums] = meeting.areas.clone();
+    fn finish_stage(&mut self, all_reduce: &mut AllReduceState) -> Result<()> {
+        let (by, args) = (all_reduce.by, all_reduce.args);
+        let [_, inputs, sums] = all_reduce.areas.clone();
         let part = args.vectors.div_ceil(u64::from(args.ranks.max(1)));
         let length = |rank: u64| part.min(args.vectors.saturating_sub(rank * part)) * 16;
         let own = u64::from(args.rank);
-        let to = match (args.twice, meeting.stage) {
+        let to = match (args.two_shot, all_reduce.stage) {
             (false, 0) => args.out,
             (true, 0) => sums.get(args.rank as usize).copied().unwrap_or_default(),
             _ => args.out,
         };
-        let flags = self.flags(by, &inputs)?;
-        let pieces = match (args.twice, meeting.stage) {
+        let flags = self.flag_latency(by, &inputs)?;
+        let pieces = match (args.two_shot, all_reduce.stage) {
             (_, 0) => {
-                let (at, bytes) =
-                    if args.twice { (own * part * 16, length(own)) } else { (0, args.vectors * 16) };
-                let read: Result<Vec<_>> = inputs
-                    .iter()
-                    .map(|input| self.of_a_rank(by, input + at, bytes, &mut meeting.ns))
-                    .collect();
-                added(&read?)
+                let (at, bytes) = if args.two_shot { (own * part * 16, length(own)) } else { (0, args.vectors * 16) };
+                let read: Result<Vec<_>> =
+                    inputs.iter().map(|input| self.read_from_rank(by, input + at, bytes, &mut all_reduce.ns)).collect();
+                sum_of(&read?)
             }
             (_, 1) => {
                 let mut gathered = Vec::new();
                 for (rank, sums) in (0..).zip(&sums) {
-                    gathered.extend(self.of_a_rank(by, *sums, length(rank), &mut meeting.ns)?);
+                    gathered.extend(self.read_from_rank(by, *sums, length(rank), &mut all_reduce.ns)?);
                 }
                 gathered
             }
             _ => Vec::new(),
         };
-        meeting.ns += flags;
+        all_reduce.ns += flags;
         let bytes = pieces.iter().map(|(n, _)| n).sum();
         if bytes > 0 {
-            let reach = self.reach(by, to, bytes, Who::Sm)?;
-            self.memory.write(reach.spans(), &pieces);
+            let range = self.resolve(by, to, bytes, EngineKind::Sm)?;
+            self.memory.write(range.spans(), &pieces);
         }
         Ok(())
     }
 
     /// The latency of the flags of all ranks, in ns.
-    fn flags(&self, by: usize, inputs: &[u64]) -> Result<f64> {
+    fn flag_latency(&self, by: usize, inputs: &[u64]) -> Result<f64> {
         let mut most = 0.0_f64;
         for input in inputs {
-            if let Reach::Gpu { owner, .. } = self.reach(by, *input, 16, Who::Sm)?
+            if let MemoryRange::Gpu { owner, .. } = self.resolve(by, *input, 16, EngineKind::Sm)?
                 && owner != by
             {
-                let late = self.scenario.faults(Kind::Late, owner, by).filter(|f| f.engine != Some(Who::Ce));
+                let late = self.scenario.faults(Kind::Late, owner, by).filter(|f| f.engine != Some(EngineKind::Ce));
                 let late = late.filter_map(|f| f.rate).product::<f64>();
                 most = most.max(self.scenario.pair(by, owner).flag_us.of(owner, by) * 1000.0 * late);
             }
@@ -245,16 +239,16 @@ impl Engine {
     }
 
     /// What a kernel reads from a rank's memory; adds the time that this takes to `ns`.
-    fn of_a_rank(&mut self, by: usize, address: u64, bytes: u64, ns: &mut f64) -> Result<Vec<Piece>> {
+    fn read_from_rank(&mut self, by: usize, address: u64, bytes: u64, ns: &mut f64) -> Result<Vec<Piece>> {
         if bytes == 0 {
             return Ok(Vec::new());
         }
-        let reach = self.reach(by, address, bytes, Who::Sm)?;
-        let (route, faults) = self.access(by, &reach, Way::Read, bytes, [address, 0]);
-        *ns += bytes as f64 / route.flow.most;
+        let range = self.resolve(by, address, bytes, EngineKind::Sm)?;
+        let (route, faults) = self.access(by, &range, Way::Read, bytes, [address, 0]);
+        *ns += bytes as f64 / route.flow.max_rate;
         let (old, faults): (Vec<_>, _) = faults.into_iter().partition(|f| f.kind == Kind::Stale);
-        let from = From::Spans(reach.spans().to_vec());
-        let pieces = self.seen(&Move { to: None, from, bytes, by, faults, way: Way::Read });
+        let from = Source::Spans(range.spans().to_vec());
+        let pieces = self.seen(&Transfer { to: None, from, bytes, by, faults, way: Way::Read });
         // The contents of the previous round.
         let before = |content| match content {
             Some(Content::Values(values, at)) => {
@@ -267,11 +261,11 @@ impl Engine {
     }
 
     /// Counts the words that differ from the sum of all ranks, and classifies them.
-    pub(super) fn count_sums(&mut self, Sums { from, seed, ranks, first, out }: Sums) -> Result<()> {
-        let expected = values(seed, first, all(ranks));
+    pub(super) fn count_sums(&mut self, SumCheck { from, seed, ranks, first, out }: SumCheck) -> Result<()> {
+        let expected = values(seed, first, all_ranks(ranks));
         let mut found = [0, 0, 0, u64::MAX, 0, from.bytes / 4, 0];
         let (mut peers, mut sample, mut at) = (u64::MAX, None, 0);
-        for (n, content) in whole(&self.seen(&from), 4) {
+        for (n, content) in whole_elements(&self.seen(&from), 4) {
             let words = n / 4;
             if !matches!(content, Content::Values(values, 0) if values == expected.from(at)) {
                 let made = real(&[(n, Some(content))]);
@@ -280,7 +274,7 @@ impl Engine {
                     if got == want {
                         continue;
                     }
-                    let [zeros, stale, all_ones, bits] = why(got, seed, ranks, first + k);
+                    let [zeros, stale, all_ones, bits] = classify(got, seed, ranks, first + k);
                     let [wrong, z, s, least, most, _, ones] = &mut found;
                     (*wrong, *z, *s, *ones) = (*wrong + 1, *z + zeros, *s + stale, *ones + all_ones);
                     (*least, *most) = ((*least).min(first + k), (*most).max(first + k));
@@ -315,7 +309,7 @@ fn low(n: u64) -> u32 {
 }
 
 /// The sum of all ranks' words: symbolically if all are complete inputs, else word by word.
-fn added(ranks: &[Vec<Piece>]) -> Vec<Piece> {
+fn sum_of(ranks: &[Vec<Piece>]) -> Vec<Piece> {
     let own = |pieces: &Vec<Piece>| match pieces.as_slice() {
         [(n, Some(Content::Values(values, 0)))] => Some((*n, *values)),
         _ => None,
@@ -323,8 +317,8 @@ fn added(ranks: &[Vec<Piece>]) -> Vec<Piece> {
     let known: Option<Vec<_>> = ranks.iter().map(own).collect();
     let length = ranks.first().map_or(0, |pieces| pieces.iter().map(|(n, _)| n).sum::<u64>());
     let symbolic = known.filter(|all| all.iter().all(|(n, _)| *n == length));
-    let symbolic = symbolic
-        .and_then(|all| Values::reduced(&all.into_iter().map(|(_, v)| v).collect::<Vec<_>>(), Op::Sum));
+    let symbolic =
+        symbolic.and_then(|all| Values::reduced(&all.into_iter().map(|(_, v)| v).collect::<Vec<_>>(), ReduceOp::Sum));
     if let Some(sum) = symbolic {
         return vec![(length, Some(Content::Values(sum, 0)))];
     }
@@ -340,22 +334,21 @@ fn added(ranks: &[Vec<Piece>]) -> Vec<Piece> {
 
 /// Classifies a wrong sum: whether the inputs of some ranks were replaced by zeros, by those of the previous round or by
 /// all ones, and a bit for each of these ranks.
-fn why(found: u32, seed: u64, ranks: u32, i: u64) -> [u64; 4] {
+fn classify(found: u32, seed: u64, ranks: u32, i: u64) -> [u64; 4] {
     let before = i.wrapping_sub(1 << PLACE_BITS);
-    let value = |of, i| low(values(seed, i, of).at(0));
-    let (wanted, old) = (value(all(ranks), i), value(all(ranks), before));
+    let value = |origin, i| low(values(seed, i, origin).at(0));
+    let (wanted, old) = (value(all_ranks(ranks), i), value(all_ranks(ranks), before));
     let mut why = [0; 4];
     let mut suspect = |instead: u32, others: [u32; 3], peers: u64| {
         let [zeros, stale, ones, bits] = &mut why;
-        for (class, _) in [zeros, stale, ones].into_iter().zip(others).filter(|(_, other)| *other == instead)
-        {
+        for (class, _) in [zeros, stale, ones].into_iter().zip(others).filter(|(_, other)| *other == instead) {
             *class = 1;
             *bits |= peers;
         }
     };
     suspect(found, [0, old, u32::MAX], 0);
     for rank in 0..ranks {
-        let (own, then) = (value(Of::Rank(rank), i), value(Of::Rank(rank), before));
+        let (own, then) = (value(ValueOrigin::Rank(rank), i), value(ValueOrigin::Rank(rank), before));
         suspect(found.wrapping_sub(wanted.wrapping_sub(own)), [0, then, u32::MAX], 1 << rank);
         if ranks > 2 {
             let others = [0, old.wrapping_sub(then), 1_u32.wrapping_sub(ranks)];
@@ -372,7 +365,7 @@ mod tests {
     const FIRST: u64 = 7 << PLACE_BITS;
 
     fn input(rank: u32, first: u64) -> Vec<Piece> {
-        vec![(64, Some(Content::Values(values(3, first, Of::Rank(rank)), 0)))]
+        vec![(64, Some(Content::Values(values(3, first, ValueOrigin::Rank(rank)), 0)))]
     }
 
     fn words(pieces: &[Piece]) -> Vec<u32> {
@@ -380,17 +373,17 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_is_the_same_as_what_it_means_and_word_by_word() {
+    fn a_symbolic_sum_equals_the_sum_word_by_word() {
         let ranks: Vec<_> = (0..3).map(|rank| input(rank, FIRST)).collect();
         let unknown: Vec<_> = ranks.iter().map(|p| vec![(64, Some(Content::bytes(real(p))))]).collect();
-        let (symbolic, done) = (added(&ranks), added(&unknown));
+        let (symbolic, done) = (sum_of(&ranks), sum_of(&unknown));
         assert!(matches!(symbolic.as_slice(), [(64, Some(Content::Values(..)))]));
         assert_eq!(words(&symbolic), words(&done));
     }
 
     #[test]
-    fn a_wrong_sum_tells_whose_input_was_what() {
-        let of = |inputs: [Vec<Piece>; 3]| why(words(&added(&inputs))[0], 3, 3, FIRST);
+    fn a_wrong_sum_identifies_the_rank_and_its_replaced_input() {
+        let of = |inputs: [Vec<Piece>; 3]| classify(words(&sum_of(&inputs))[0], 3, 3, FIRST);
         let right = |rank| input(rank, FIRST);
         let filled = |byte| vec![(64, Some(Content::Byte(byte)))];
         assert_eq!(of([right(0), filled(0), right(2)]), [1, 0, 0, 2]);

@@ -2,14 +2,14 @@
 //! `every`.
 
 use super::Engine;
-use super::begin::Begun;
-use super::finish::{From, Job, Move};
-use crate::check::{Counts, Wanted, count};
+use super::begin::StartOutcome;
+use super::finish::{Effect, Source, Transfer};
+use crate::check::{CheckPatterns, Counts, count};
 use crate::content::Content;
 use crate::links::Route;
 use crate::memory::Span;
 use crate::pattern::{Pattern, word};
-use crate::scenario::{Engine as Who, Kind};
+use crate::scenario::{Engine as EngineKind, Kind};
 use crate::status::Result;
 
 /// The bit that fault `stuck` forces to one.
@@ -24,8 +24,8 @@ const RATE: f64 = 300_000.0;
 /// One step of moving inversions.
 #[derive(Debug)]
 pub(super) struct Inversion {
-    pub from: Move,
-    pub wanted: Wanted,
+    pub from: Transfer,
+    pub wanted: CheckPatterns,
     pub out: u64,
 }
 
@@ -45,20 +45,20 @@ impl Engine {
         &mut self,
         by: usize,
         (memory, vectors): (u64, u64),
-        wanted: Wanted,
+        wanted: CheckPatterns,
         out: u64,
-    ) -> Result<Begun> {
-        self.reach(by, out, 64, Who::Sm)?;
+    ) -> Result<StartOutcome> {
+        self.resolve(by, out, 64, EngineKind::Sm)?;
         let bytes = vectors * 16;
-        let (route, from) = self.looked_at(by, memory, bytes)?;
-        self.moving(route, bytes * 2, Job::March(Box::new(Inversion { from, wanted, out })))
+        let (route, from) = self.check_source(by, memory, bytes)?;
+        self.moving(route, bytes * 2, Effect::March(Box::new(Inversion { from, wanted, out })))
     }
 
     pub(super) fn invert(&mut self, Inversion { from, wanted, out }: Inversion) -> Result<()> {
         let mut found = count(&self.seen(&from), &wanted);
-        let From::Spans(spans) = &from.from else { return Ok(()) };
+        let Source::Spans(spans) = &from.from else { return Ok(()) };
         let mut bits = if found.bad > 0 { u64::from(u32::MAX) } else { 0 };
-        for at in self.stuck(from.by, spans) {
+        for at in self.stuck_words(from.by, spans) {
             let right = wanted.expected.at(at);
             if right & STUCK == 0 {
                 bits |= u64::from(STUCK);
@@ -66,8 +66,7 @@ impl Engine {
                 found = Counts { bad: found.bad + 1, first, last, ..found };
             }
         }
-        let n =
-            [found.bad, found.zeros, found.sentinels, found.first, found.last, from.bytes / 4, found.ones];
+        let n = [found.bad, found.zeros, found.sentinels, found.first, found.last, from.bytes / 4, found.ones];
         self.tally(from.by, out, n)?;
         let old = self.numbers(from.by, out + 48, 1)?.first().copied().unwrap_or_default();
         self.put_numbers(from.by, out + 48, &[old | bits])?;
@@ -77,7 +76,7 @@ impl Engine {
     }
 
     /// Indices of the words in a stretch of a GPU's memory that have a stuck bit.
-    fn stuck(&self, gpu: usize, spans: &[Span]) -> Vec<u64> {
+    fn stuck_words(&self, gpu: usize, spans: &[Span]) -> Vec<u64> {
         let faults = self.scenario.fault.iter().filter(|f| f.kind == Kind::Stuck && f.gpu == Some(gpu));
         let mut words = Vec::new();
         for fault in faults {
@@ -97,18 +96,18 @@ impl Engine {
         (seed, batches, times): (u64, u64, u64),
         threads: u64,
         out: u64,
-    ) -> Result<Begun> {
+    ) -> Result<StartOutcome> {
         let blocks = threads / THREADS;
-        self.reach(by, out, blocks * 16, Who::Sm)?;
+        self.resolve(by, out, blocks * 16, EngineKind::Sm)?;
         let sum = self.sum_of(seed, batches).wrapping_mul(times);
         let each = batches * times * BATCH;
         let takes = (blocks * each) as f64 / RATE;
-        let job = Job::Products(Products { by, blocks, sum, each, out });
-        self.moving(Route::alone(takes, f64::INFINITY), 8, job)
+        let effect = Effect::Products(Products { by, blocks, sum, each, out });
+        self.moving(Route::alone(takes, f64::INFINITY), 8, effect)
     }
 
-    pub(super) fn leave_sums(&mut self, Products { by, blocks, sum, each, out }: Products) -> Result<()> {
-        let wrong = self.faults.products(&self.scenario, by, blocks * each);
+    pub(super) fn write_sums(&mut self, Products { by, blocks, sum, each, out }: Products) -> Result<()> {
+        let wrong = self.faults.wrong_product(&self.scenario, by, blocks * each);
         let number = |block: u64| [if wrong && block == blocks / 2 { sum ^ 1 } else { sum }, block / 2];
         let numbers: Vec<u64> = (0..blocks).flat_map(number).collect();
         self.put_numbers(by, out, &numbers)
@@ -116,11 +115,11 @@ impl Engine {
 
     /// The sum of all batches; the last one is cached, since programs launch the same ones again and again.
     fn sum_of(&mut self, seed: u64, batches: u64) -> u64 {
-        match self.summed {
+        match self.cached_sum {
             Some((known, of, sum)) if (known, of) == (seed, batches) => sum,
             _ => {
-                let sum = (0..batches).fold(0_u64, |sum, n| sum.wrapping_add(batch(seed.wrapping_add(n))));
-                self.summed = Some((seed, batches, sum));
+                let sum = (0..batches).fold(0_u64, |sum, n| sum.wrapping_add(batch_sum(seed.wrapping_add(n))));
+                self.cached_sum = Some((seed, batches, sum));
                 sum
             }
         }
@@ -129,7 +128,7 @@ impl Engine {
 
 /// The sum of one batch: A has 128 rows of 64 numbers, B 128 columns of 64. In 16 turns over 16 rows each, every element
 /// of the result accumulates the rows whose number is congruent to its own modulo 16, each of them twice.
-fn batch(seed: u64) -> u64 {
+fn batch_sum(seed: u64) -> u64 {
     let number = |n: u64| match (word(seed, n / 4) >> (n % 4 * 8)) & 0xff {
         128 => 0_i64,
         byte if byte > 128 => i64::from(byte) - 256,
@@ -153,7 +152,7 @@ fn batch(seed: u64) -> u64 {
 }
 
 /// What a step of moving inversions must find, and what it writes.
-pub(super) fn inverted(seed: u64, first: u64, before: u32, after: u32) -> Wanted {
+pub(super) fn inverted(seed: u64, first: u64, before: u32, after: u32) -> CheckPatterns {
     let pattern = |flip| Pattern { seed, first, flip };
-    Wanted { expected: pattern(before), sentinel: pattern(after) }
+    CheckPatterns { expected: pattern(before), sentinel: pattern(after) }
 }

@@ -14,10 +14,7 @@ impl Host {
     #[track_caller]
     fn touch(&self, address: u64, bytes: u64) {
         let closed = &self.0.lock().unwrap().2;
-        assert!(
-            !closed.iter().any(|(a, n)| address < a + n && *a < address + bytes),
-            "{address:#x} is closed"
-        );
+        assert!(!closed.iter().any(|(a, n)| address < a + n && *a < address + bytes), "{address:#x} is closed");
     }
 }
 
@@ -66,7 +63,7 @@ fn machine(name: &str, faults: &str) -> (Simulation, Host) {
 }
 
 /// GPUs from 0 on, each with a stream and a buffer of 64 MiB, with peer access between all of them.
-pub(super) struct Bench {
+pub(super) struct EngineFixture {
     pub(super) engine: Engine,
     pub(super) host: Host,
     streams: Vec<StreamId>,
@@ -77,7 +74,7 @@ pub(super) const SIZE: u64 = 64 << 20;
 /// Address of the host's result numbers.
 pub(super) const OUT: u64 = 0x5000_0000_0000;
 
-pub(super) fn bench(name: &str, faults: &str) -> Bench {
+pub(super) fn fixture(name: &str, faults: &str) -> EngineFixture {
     let (mut simulation, host) = machine(name, faults);
     let gpus = simulation.count();
     (0..gpus).for_each(|g| simulation.retain(g));
@@ -90,10 +87,10 @@ pub(super) fn bench(name: &str, faults: &str) -> Bench {
     engine.memory.pinned.insert(OUT, crate::memory::Pinned::new(1 << 20));
     let streams = (0..gpus).map(|g| engine.add_stream(g)).collect();
     let buffers = (0..gpus).map(|g| engine.memory.alloc(g, SIZE).unwrap()).collect();
-    Bench { engine, host, streams, buffers }
+    EngineFixture { engine, host, streams, buffers }
 }
 
-impl Bench {
+impl EngineFixture {
     pub(super) fn launch(&mut self, gpu: usize, kernel: Kernel) {
         self.engine.push(self.streams[gpu], Work::Launch { kernel, threads: 64 }).unwrap();
     }
@@ -105,7 +102,7 @@ impl Bench {
 
     pub(super) fn copy(&mut self, by: usize, from: usize, to: usize, bytes: u64) {
         let (dst, src) = (self.buffers[to], self.buffers[from]);
-        self.engine.push(self.streams[by], Work::Copy { dst, src, bytes, kept: None }).unwrap();
+        self.engine.push(self.streams[by], Work::Copy { dst, src, bytes, pageable_bytes: None }).unwrap();
     }
 
     pub(super) fn finish(&mut self, gpu: usize) {
@@ -118,8 +115,8 @@ impl Bench {
         let src = self.buffers[gpu];
         self.launch(gpu, Kernel::Check { src, words: bytes / 4, first: 0, expected, sentinel, out: OUT });
         self.finish(gpu);
-        let looked = crate::Host::read(&self.host, OUT + 40, 8);
-        assert_eq!(looked, (bytes / 4).to_le_bytes());
+        let checked = crate::Host::read(&self.host, OUT + 40, 8);
+        assert_eq!(checked, (bytes / 4).to_le_bytes());
         self.out()
     }
 
@@ -146,88 +143,88 @@ impl Bench {
                 self.engine.record(events[0], stream).unwrap();
                 for _ in 0..5 {
                     let (dst, src) = (self.buffers[*to], self.buffers[*from]);
-                    self.engine.push(stream, Work::Copy { dst, src, bytes: SIZE, kept: None }).unwrap();
+                    self.engine.push(stream, Work::Copy { dst, src, bytes: SIZE, pageable_bytes: None }).unwrap();
                 }
                 self.engine.record(events[1], stream).unwrap();
                 events
             })
             .collect();
-        let reached = |bench: &mut Self, e| bench.engine.reached(e).unwrap();
+        let reached = |fixture: &mut Self, e| fixture.engine.reached(e).unwrap();
         let longest = times.iter().map(|[a, b]| reached(self, *b) - reached(self, *a)).fold(0.0, f64::max);
         (SIZE * 5 * copies.len() as u64) as f64 / longest
     }
 }
 
-fn about(rate: f64, low: f64, high: f64) {
+fn assert_within(rate: f64, low: f64, high: f64) {
     assert!((low..=high).contains(&rate), "{rate} is not within {low} and {high}");
 }
 
 #[test]
-fn the_reference_machine_has_its_figures() {
-    let mut bench = bench("epyc-8x4090", "");
-    about(bench.rate(&[(0, 0, 1)]), 25.4, 26.0);
-    about(bench.rate(&[(0, 0, 4)]), 20.5, 22.5);
-    about(bench.rate(&[(0, 0, 1), (1, 1, 0)]), 49.5, 50.6);
-    about(bench.rate(&[(0, 0, 0)]) * 2.0, 905.0, 941.0);
+fn the_reference_machine_reaches_its_figures() {
+    let mut fixture = fixture("epyc-8x4090", "");
+    assert_within(fixture.rate(&[(0, 0, 1)]), 25.4, 26.0);
+    assert_within(fixture.rate(&[(0, 0, 4)]), 20.5, 22.5);
+    assert_within(fixture.rate(&[(0, 0, 1), (1, 1, 0)]), 49.5, 50.6);
+    assert_within(fixture.rate(&[(0, 0, 0)]) * 2.0, 905.0, 941.0);
     // Pairs that share no link do not slow each other down; two copies out of one GPU do.
-    about(bench.rate(&[(0, 0, 1), (2, 2, 3)]), 50.8, 52.0);
-    about(bench.rate(&[(0, 0, 1), (0, 0, 2)]), 25.5, 26.3);
-    bench.engine.gpus[0].peers.clear();
-    about(bench.rate(&[(0, 0, 1)]), 18.2, 20.5);
-    bench.engine.gpus[1].peers.clear();
-    about(bench.rate(&[(0, 0, 1), (1, 1, 0)]), 19.9, 21.7);
+    assert_within(fixture.rate(&[(0, 0, 1), (2, 2, 3)]), 50.8, 52.0);
+    assert_within(fixture.rate(&[(0, 0, 1), (0, 0, 2)]), 25.5, 26.3);
+    fixture.engine.gpus[0].peers.clear();
+    assert_within(fixture.rate(&[(0, 0, 1)]), 18.2, 20.5);
+    fixture.engine.gpus[1].peers.clear();
+    assert_within(fixture.rate(&[(0, 0, 1), (1, 1, 0)]), 19.9, 21.7);
 }
 
 #[test]
-fn nvlink_has_its_figures() {
-    let mut bench = bench("h200-nvlink", "");
-    about(bench.rate(&[(0, 0, 1)]), 388.0, 396.2);
-    about(bench.rate(&[(1, 0, 1)]), 388.0, 394.0);
-    about(bench.rate(&[(0, 0, 1), (1, 1, 0)]), 765.0, 784.0);
-    about(bench.rate(&[(0, 0, 1), (2, 2, 3)]), 765.0, 793.0);
+fn nvlink_reaches_its_figures() {
+    let mut fixture = fixture("h200-nvlink", "");
+    assert_within(fixture.rate(&[(0, 0, 1)]), 388.0, 396.2);
+    assert_within(fixture.rate(&[(1, 0, 1)]), 388.0, 394.0);
+    assert_within(fixture.rate(&[(0, 0, 1), (1, 1, 0)]), 765.0, 784.0);
+    assert_within(fixture.rate(&[(0, 0, 1), (2, 2, 3)]), 765.0, 793.0);
 }
 
 #[test]
 fn small_copies_take_their_latency() {
-    let mut bench = bench("epyc-8x4090", "");
-    let events = [0; 2].map(|_| bench.engine.add_event(0));
-    bench.engine.record(events[0], bench.streams[0]).unwrap();
+    let mut fixture = fixture("epyc-8x4090", "");
+    let events = [0; 2].map(|_| fixture.engine.add_event(0));
+    fixture.engine.record(events[0], fixture.streams[0]).unwrap();
     for _ in 0..100 {
-        bench.copy(0, 0, 1, 16);
+        fixture.copy(0, 0, 1, 16);
     }
-    bench.engine.record(events[1], bench.streams[0]).unwrap();
-    let took = bench.engine.reached(events[1]).unwrap() - bench.engine.reached(events[0]).unwrap();
-    about(took / 1e5, 1.17, 1.6);
+    fixture.engine.record(events[1], fixture.streams[0]).unwrap();
+    let took = fixture.engine.reached(events[1]).unwrap() - fixture.engine.reached(events[0]).unwrap();
+    assert_within(took / 1e5, 1.17, 1.6);
 }
 
 #[test]
 fn data_arrives_and_nothing_else_changes() {
-    let mut bench = bench("epyc-8x4090", "");
+    let mut fixture = fixture("epyc-8x4090", "");
     for gpu in 0..8 {
-        bench.fill(gpu, 100 + gpu as u64);
-        bench.finish(gpu);
+        fixture.fill(gpu, 100 + gpu as u64);
+        fixture.finish(gpu);
     }
-    bench.copy(0, 0, 1, SIZE / 2);
-    bench.finish(0);
-    assert_eq!(bench.check(1, SIZE / 2, 100, 101), [0, 0, 0, u64::MAX, 0]);
+    fixture.copy(0, 0, 1, SIZE / 2);
+    fixture.finish(0);
+    assert_eq!(fixture.check(1, SIZE / 2, 100, 101), [0, 0, 0, u64::MAX, 0]);
     let words = SIZE / 4;
-    assert_eq!(bench.check(1, SIZE, 100, 101), [words / 2, 0, words / 2, words / 2, words - 1]);
+    assert_eq!(fixture.check(1, SIZE, 100, 101), [words / 2, 0, words / 2, words / 2, words - 1]);
     for gpu in [0, 2, 7] {
-        assert_eq!(bench.check(gpu, SIZE, 100 + gpu as u64, 0)[0], 0);
+        assert_eq!(fixture.check(gpu, SIZE, 100 + gpu as u64, 0)[0], 0);
     }
 }
 
 /// The result of a copy of the whole buffer from GPU 0 to 1, checked on GPU 1, and whether GPU 2 is unchanged.
 fn with_fault(fault: &str) -> ([u64; 5], bool) {
-    let mut bench = bench("epyc-8x4090", &format!("[[fault]]\n{fault}\n"));
+    let mut fixture = fixture("epyc-8x4090", &format!("[[fault]]\n{fault}\n"));
     for gpu in 0..3 {
-        bench.fill(gpu, 100 + gpu as u64);
-        bench.finish(gpu);
+        fixture.fill(gpu, 100 + gpu as u64);
+        fixture.finish(gpu);
     }
-    bench.copy(0, 0, 1, SIZE);
-    bench.finish(0);
-    let found = bench.check(1, SIZE, 100, 101);
-    let victim = bench.check(2, SIZE, 102, 0)[0] == 0;
+    fixture.copy(0, 0, 1, SIZE);
+    fixture.finish(0);
+    let found = fixture.check(1, SIZE, 100, 101);
+    let victim = fixture.check(2, SIZE, 102, 0)[0] == 0;
     (found, victim)
 }
 
@@ -244,10 +241,7 @@ fn each_fault_leaves_its_signature() {
     assert_eq!(with_fault("kind = \"zeros\"\nway = \"read\""), (right, true));
     assert_eq!(with_fault("kind = \"zeros\"\nfrom_bytes = 67108865"), (right, true));
     assert_eq!(with_fault("kind = \"zeros\"\nevery = 2"), (right, true));
-    assert_eq!(
-        with_fault("kind = \"partial\"\nrate = 0.5").0,
-        [words / 2, 0, words / 2, words / 2, words - 1]
-    );
+    assert_eq!(with_fault("kind = \"partial\"\nrate = 0.5").0, [words / 2, 0, words / 2, words / 2, words - 1]);
     assert_eq!(with_fault("kind = \"offset\"\nbytes = 4096").0, [words, 0, 1024, 0, words - 1]);
     assert_eq!(with_fault("kind = \"flip\"").0, [1, 0, 0, words / 2, words / 2]);
     assert_eq!(with_fault("kind = \"victim\""), (right, false));
@@ -255,140 +249,140 @@ fn each_fault_leaves_its_signature() {
 }
 
 #[test]
-fn who_wrote_a_mirror_reads_it_back() {
-    let mut bench = bench("epyc-8x4090", "[[fault]]\nkind = \"mirror\"\n");
-    bench.fill(0, 100);
-    bench.fill(1, 101);
-    bench.finish(1);
-    bench.copy(0, 0, 1, SIZE);
-    bench.fill(0, 0);
-    bench.finish(0);
-    bench.launch(0, Kernel::Copy { dst: bench.buffers[0], src: bench.buffers[1], bytes: SIZE });
-    bench.finish(0);
-    assert_eq!(bench.check(0, SIZE, 100, 0)[0], 0);
-    assert_eq!(bench.check(1, SIZE, 101, 0)[0], 0);
+fn the_writer_of_a_mirror_reads_it_back() {
+    let mut fixture = fixture("epyc-8x4090", "[[fault]]\nkind = \"mirror\"\n");
+    fixture.fill(0, 100);
+    fixture.fill(1, 101);
+    fixture.finish(1);
+    fixture.copy(0, 0, 1, SIZE);
+    fixture.fill(0, 0);
+    fixture.finish(0);
+    fixture.launch(0, Kernel::Copy { dst: fixture.buffers[0], src: fixture.buffers[1], bytes: SIZE });
+    fixture.finish(0);
+    assert_eq!(fixture.check(0, SIZE, 100, 0)[0], 0);
+    assert_eq!(fixture.check(1, SIZE, 101, 0)[0], 0);
 }
 
 #[test]
-fn without_access_kernels_fault_and_copies_take_the_long_way() {
-    let mut bench = bench("epyc-8x4090", "");
-    bench.engine.gpus[0].peers.clear();
-    bench.fill(0, 100);
-    bench.copy(0, 0, 1, SIZE);
-    bench.finish(0);
-    assert_eq!(bench.check(1, SIZE, 100, 0)[0], 0);
-    bench.launch(0, Kernel::Copy { dst: bench.buffers[1], src: bench.buffers[0], bytes: SIZE });
-    let stream = bench.streams[0];
-    assert_eq!(bench.engine.query(stream), Err(Status::ILLEGAL_ADDRESS));
-    let work = Work::Set { dst: bench.buffers[0], byte: 0, bytes: 4 };
-    assert_eq!(bench.engine.push(stream, work), Err(Status::ILLEGAL_ADDRESS));
-    bench.finish(1);
+fn without_peer_access_kernels_fault_and_copies_are_staged() {
+    let mut fixture = fixture("epyc-8x4090", "");
+    fixture.engine.gpus[0].peers.clear();
+    fixture.fill(0, 100);
+    fixture.copy(0, 0, 1, SIZE);
+    fixture.finish(0);
+    assert_eq!(fixture.check(1, SIZE, 100, 0)[0], 0);
+    fixture.launch(0, Kernel::Copy { dst: fixture.buffers[1], src: fixture.buffers[0], bytes: SIZE });
+    let stream = fixture.streams[0];
+    assert_eq!(fixture.engine.query(stream), Err(Status::ILLEGAL_ADDRESS));
+    let work = Work::Set { dst: fixture.buffers[0], byte: 0, bytes: 4 };
+    assert_eq!(fixture.engine.push(stream, work), Err(Status::ILLEGAL_ADDRESS));
+    fixture.finish(1);
 }
 
 #[test]
-fn what_touches_nothing_may_lie_anywhere() {
-    let mut bench = bench("epyc-8x4090", "");
-    let src = bench.buffers[0] + SIZE;
-    bench.launch(0, Kernel::Check { src, words: 0, first: 0, expected: 1, sentinel: 2, out: OUT });
-    bench.launch(0, Kernel::Fill { dst: src, words: 0, seed: 1, first: 0 });
-    bench.finish(0);
+fn empty_accesses_may_have_any_address() {
+    let mut fixture = fixture("epyc-8x4090", "");
+    let src = fixture.buffers[0] + SIZE;
+    fixture.launch(0, Kernel::Check { src, words: 0, first: 0, expected: 1, sentinel: 2, out: OUT });
+    fixture.launch(0, Kernel::Fill { dst: src, words: 0, seed: 1, first: 0 });
+    fixture.finish(0);
 }
 
 #[test]
-fn a_parked_stream_waits_for_the_host() {
-    let mut bench = bench("epyc-8x4090", "");
+fn a_spinning_kernel_waits_for_the_host_flag() {
+    let mut fixture = fixture("epyc-8x4090", "");
     let flag = OUT + 4096;
-    bench.launch(0, Kernel::Spin { flag, cycles: u64::MAX });
-    let event = bench.engine.add_event(0);
-    bench.fill(0, 100);
-    bench.engine.record(event, bench.streams[0]).unwrap();
-    bench.engine.wait(event, bench.streams[1]).unwrap();
-    bench.fill(1, 101);
+    fixture.launch(0, Kernel::Spin { flag, cycles: u64::MAX });
+    let event = fixture.engine.add_event(0);
+    fixture.fill(0, 100);
+    fixture.engine.record(event, fixture.streams[0]).unwrap();
+    fixture.engine.wait(event, fixture.streams[1]).unwrap();
+    fixture.fill(1, 101);
     for gpu in 0..2 {
-        assert_eq!(bench.engine.query(bench.streams[gpu]), Err(Status::NOT_READY));
+        assert_eq!(fixture.engine.query(fixture.streams[gpu]), Err(Status::NOT_READY));
     }
-    assert_eq!(bench.engine.reached(event), Err(Status::NOT_READY));
-    crate::Host::write(&mut bench.host, flag, &[1, 0, 0, 0]);
-    bench.finish(0);
-    bench.finish(1);
+    assert_eq!(fixture.engine.reached(event), Err(Status::NOT_READY));
+    crate::Host::write(&mut fixture.host, flag, &[1, 0, 0, 0]);
+    fixture.finish(0);
+    fixture.finish(1);
     // A kernel whose flag is never set continues after its timeout.
-    crate::Host::write(&mut bench.host, flag, &[0; 4]);
-    bench.launch(0, Kernel::Spin { flag, cycles: 1000 });
-    assert_eq!(bench.engine.query(bench.streams[0]), Err(Status::NOT_READY));
-    bench.host.0.lock().unwrap().1 = Duration::from_secs(2);
-    bench.finish(0);
+    crate::Host::write(&mut fixture.host, flag, &[0; 4]);
+    fixture.launch(0, Kernel::Spin { flag, cycles: 1000 });
+    assert_eq!(fixture.engine.query(fixture.streams[0]), Err(Status::NOT_READY));
+    fixture.host.0.lock().unwrap().1 = Duration::from_secs(2);
+    fixture.finish(0);
 }
 
 /// While streams wait for the host, simulated time passes as the host's does, and those that wait for one flag continue
 /// together, whenever each began. A GPU with a wrong clock reports different times.
 #[test]
-fn parked_streams_wait_as_long_as_the_host_lets_them() {
+fn spinning_streams_take_as_long_as_the_host_and_continue_together() {
     for (fault, rate) in [("", 1.0), ("[[fault]]\nkind = \"clock\"\ngpu = 1\nrate = 0.5\n", 0.5)] {
-        let mut bench = bench("epyc-8x4090", fault);
+        let mut fixture = fixture("epyc-8x4090", fault);
         let flag = OUT + 4096;
-        let set = |bench: &Bench, ms: u64| bench.host.0.lock().unwrap().1 = Duration::from_millis(ms);
+        let set = |fixture: &EngineFixture, ms: u64| fixture.host.0.lock().unwrap().1 = Duration::from_millis(ms);
         let mut events = Vec::new();
         for gpu in 0..2 {
-            let all: Vec<_> = (0..2).map(|_| bench.engine.add_event(gpu)).collect();
-            bench.engine.record(all[0], bench.streams[gpu]).unwrap();
-            bench.launch(gpu, Kernel::Spin { flag, cycles: u64::MAX });
-            bench.engine.record(all[1], bench.streams[gpu]).unwrap();
-            assert_eq!(bench.engine.query(bench.streams[gpu]), Err(Status::NOT_READY));
+            let all: Vec<_> = (0..2).map(|_| fixture.engine.add_event(gpu)).collect();
+            fixture.engine.record(all[0], fixture.streams[gpu]).unwrap();
+            fixture.launch(gpu, Kernel::Spin { flag, cycles: u64::MAX });
+            fixture.engine.record(all[1], fixture.streams[gpu]).unwrap();
+            assert_eq!(fixture.engine.query(fixture.streams[gpu]), Err(Status::NOT_READY));
             events.push(all);
-            set(&bench, 3);
+            set(&fixture, 3);
         }
-        set(&bench, 8);
-        crate::Host::write(&mut bench.host, flag, &[1, 0, 0, 0]);
-        bench.finish(0);
-        bench.finish(1);
-        let took: Vec<_> = events.iter().map(|e| bench.engine.elapsed(e[0], e[1]).unwrap()).collect();
+        set(&fixture, 8);
+        crate::Host::write(&mut fixture.host, flag, &[1, 0, 0, 0]);
+        fixture.finish(0);
+        fixture.finish(1);
+        let took: Vec<_> = events.iter().map(|e| fixture.engine.elapsed(e[0], e[1]).unwrap()).collect();
         assert_eq!(took, [8e6, 8e6 * rate]);
     }
 }
 
 #[test]
-fn what_hangs_is_never_ready_and_the_others_go_on() {
+fn a_hung_stream_is_never_ready_and_others_continue() {
     for (fault, gpu) in [("hang\"\npair = [0, 1]", 0), ("error\"\ncode = 719\npair = [0, 1]", 0)] {
-        let mut bench = bench("epyc-8x4090", &format!("[[fault]]\nkind = \"{fault}\n"));
-        bench.copy(0, 0, 1, 64);
-        bench.copy(2, 2, 3, 64);
-        bench.finish(2);
+        let mut fixture = fixture("epyc-8x4090", &format!("[[fault]]\nkind = \"{fault}\n"));
+        fixture.copy(0, 0, 1, 64);
+        fixture.copy(2, 2, 3, 64);
+        fixture.finish(2);
         let expected = if fault.starts_with("hang") { Status::NOT_READY } else { Status::LAUNCH_FAILED };
-        assert_eq!(bench.engine.query(bench.streams[gpu]), Err(expected));
+        assert_eq!(fixture.engine.query(fixture.streams[gpu]), Err(expected));
     }
 }
 
 #[test]
-fn much_traffic_at_once_collapses() {
-    let mut bench = bench("epyc-8x4090", "[[fault]]\nkind = \"collapse\"\nrate = 0.1\n");
-    about(bench.rate(&[(0, 0, 1), (1, 1, 0)]), 49.5, 50.6);
-    about(bench.rate(&[(0, 0, 1), (1, 1, 0), (0, 0, 2)]), 1.0, 8.0);
+fn simultaneous_transfers_collapse() {
+    let mut fixture = fixture("epyc-8x4090", "[[fault]]\nkind = \"collapse\"\nrate = 0.1\n");
+    assert_within(fixture.rate(&[(0, 0, 1), (1, 1, 0)]), 49.5, 50.6);
+    assert_within(fixture.rate(&[(0, 0, 1), (1, 1, 0), (0, 0, 2)]), 1.0, 8.0);
 }
 
 #[test]
 fn a_slow_pair_and_a_narrow_link_are_slow() {
-    let mut bench = bench(
+    let mut fixture = fixture(
         "epyc-8x4090",
         "[[fault]]\nkind = \"slow\"\npair = [0, 1]\nrate = 0.5\n[[fault]]\nkind = \"narrow\"\ngpu = 3\nrate = 0.25\n",
     );
-    about(bench.rate(&[(0, 0, 1)]), 12.6, 13.0);
-    about(bench.rate(&[(1, 1, 0)]), 25.4, 26.0);
-    about(bench.rate(&[(0, 0, 3)]), 6.3, 6.6);
-    about(bench.rate(&[(0, 0, 2)]), 25.4, 26.0);
+    assert_within(fixture.rate(&[(0, 0, 1)]), 12.6, 13.0);
+    assert_within(fixture.rate(&[(1, 1, 0)]), 25.4, 26.0);
+    assert_within(fixture.rate(&[(0, 0, 3)]), 6.3, 6.6);
+    assert_within(fixture.rate(&[(0, 0, 2)]), 25.4, 26.0);
 }
 
 fn ping_pong(fault: &str) -> [[u64; 5]; 2] {
-    let mut bench = bench("epyc-8x4090", fault);
+    let mut fixture = fixture("epyc-8x4090", fault);
     let outs = [OUT, OUT + 64];
     for (gpu, out) in outs.into_iter().enumerate() {
         let mut old = [0u64; 5];
         old[1] = u64::MAX;
         for (n, word) in old.into_iter().enumerate() {
-            crate::Host::write(&mut bench.host, out + 8 * n as u64, &word.to_le_bytes());
+            crate::Host::write(&mut fixture.host, out + 8 * n as u64, &word.to_le_bytes());
         }
         let args = crate::kernel::PingPong {
-            mine: bench.buffers[gpu],
-            theirs: bench.buffers[1 - gpu],
+            mine: fixture.buffers[gpu],
+            theirs: fixture.buffers[1 - gpu],
             rounds: 1000,
             seed_mine: gpu as u64,
             seed_theirs: 1 - gpu as u64,
@@ -396,22 +390,22 @@ fn ping_pong(fault: &str) -> [[u64; 5]; 2] {
             cycles: 1_000_000,
             out,
         };
-        bench.launch(gpu, Kernel::PingPong(args));
+        fixture.launch(gpu, Kernel::PingPong(args));
         if gpu == 0 {
-            assert_eq!(bench.engine.query(bench.streams[0]), Err(Status::NOT_READY));
+            assert_eq!(fixture.engine.query(fixture.streams[0]), Err(Status::NOT_READY));
         }
     }
-    bench.finish(0);
-    bench.finish(1);
+    fixture.finish(0);
+    fixture.finish(1);
     outs.map(|out| {
-        let bytes = crate::Host::read(&bench.host, out, 40);
+        let bytes = crate::Host::read(&fixture.host, out, 40);
         let words: Vec<_> = bytes.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
         words.try_into().unwrap()
     })
 }
 
 #[test]
-fn a_ping_pong_finds_what_is_wrong_with_flags_and_data() {
+fn a_ping_pong_detects_faulty_flags_and_data() {
     for side in ping_pong("") {
         assert_eq!(side[..4], [0, u64::MAX, 1000, 0]);
         assert!(side[4] > 0);
@@ -423,35 +417,35 @@ fn a_ping_pong_finds_what_is_wrong_with_flags_and_data() {
 }
 
 #[test]
-fn loads_in_a_ring_come_round() {
-    let mut bench = bench("epyc-8x4090", "");
-    let ring = bench.buffers[1];
-    bench.launch(1, Kernel::ChaseInit { ring, count: 100, stride: 128 });
-    bench.finish(1);
-    let event = [0; 2].map(|_| bench.engine.add_event(0));
-    bench.engine.record(event[0], bench.streams[0]).unwrap();
-    bench.launch(0, Kernel::Chase { start: ring, steps: 1_000_003, out: OUT });
-    bench.engine.record(event[1], bench.streams[0]).unwrap();
-    bench.finish(0);
-    assert_eq!(bench.out()[0], ring + 3 * 128);
-    let took = bench.engine.reached(event[1]).unwrap() - bench.engine.reached(event[0]).unwrap();
-    about(took / 1e6, 1310.0, 1490.0);
+fn dependent_loads_go_around_a_ring() {
+    let mut fixture = fixture("epyc-8x4090", "");
+    let ring = fixture.buffers[1];
+    fixture.launch(1, Kernel::ChaseInit { ring, count: 100, stride: 128 });
+    fixture.finish(1);
+    let event = [0; 2].map(|_| fixture.engine.add_event(0));
+    fixture.engine.record(event[0], fixture.streams[0]).unwrap();
+    fixture.launch(0, Kernel::Chase { start: ring, steps: 1_000_003, out: OUT });
+    fixture.engine.record(event[1], fixture.streams[0]).unwrap();
+    fixture.finish(0);
+    assert_eq!(fixture.out()[0], ring + 3 * 128);
+    let took = fixture.engine.reached(event[1]).unwrap() - fixture.engine.reached(event[0]).unwrap();
+    assert_within(took / 1e6, 1310.0, 1490.0);
 }
 
 #[test]
-fn every_thread_counts() {
-    let mut bench = bench("epyc-8x4090", "");
-    let counter = bench.buffers[1];
+fn every_thread_increments_the_counter() {
+    let mut fixture = fixture("epyc-8x4090", "");
+    let counter = fixture.buffers[1];
     for gpu in 0..2 {
-        bench.launch(gpu, Kernel::Count { counter, times: 10 });
+        fixture.launch(gpu, Kernel::Count { counter, times: 10 });
     }
-    bench.finish(0);
-    bench.finish(1);
-    assert_eq!(bench.engine.numbers(1, counter, 1), Ok(vec![2 * 64 * 10]));
+    fixture.finish(0);
+    fixture.finish(1);
+    assert_eq!(fixture.engine.numbers(1, counter, 1), Ok(vec![2 * 64 * 10]));
 }
 
 #[test]
-fn sixty_four_gpus_talk_all_at_once() {
+fn sixty_four_gpus_transfer_all_at_once() {
     let (simulation, _) = machine("epyc-8x4090", "");
     let mut scenario = simulation.engine.scenario;
     scenario.machine.gpus = 64;
@@ -461,7 +455,7 @@ fn sixty_four_gpus_talk_all_at_once() {
         engine.gpus[a].peers = (0..64).filter(|b| *b != a).collect();
         for b in (0..64).filter(|b| *b != a) {
             let stream = engine.add_stream(a);
-            let work = Work::Copy { dst: buffers[b], src: buffers[a], bytes: SIZE, kept: None };
+            let work = Work::Copy { dst: buffers[b], src: buffers[a], bytes: SIZE, pageable_bytes: None };
             engine.push(stream, work).unwrap();
         }
     }
@@ -471,38 +465,38 @@ fn sixty_four_gpus_talk_all_at_once() {
 }
 
 #[test]
-fn hours_of_simulated_time_do_not_stop_the_clock() {
-    let mut bench = bench("epyc-8x4090", "");
-    bench.engine.now = 1e13;
+fn the_clock_advances_after_hours_of_simulated_time() {
+    let mut fixture = fixture("epyc-8x4090", "");
+    fixture.engine.now = 1e13;
     for _ in 0..200 {
-        bench.fill(0, 1);
-        bench.copy(0, 0, 1, SIZE - 4);
-        bench.copy(1, 1, 2, 12_345);
+        fixture.fill(0, 1);
+        fixture.copy(0, 0, 1, SIZE - 4);
+        fixture.copy(1, 1, 2, 12_345);
     }
-    bench.finish(0);
-    bench.finish(1);
+    fixture.finish(0);
+    fixture.finish(1);
 }
 
 #[test]
-fn what_the_program_changes_in_large_memory_of_the_host_arrives() {
-    let mut bench = bench("epyc-8x4090", "");
+fn a_change_of_closed_host_memory_is_copied() {
+    let mut fixture = fixture("epyc-8x4090", "");
     let host = 0x5100_0000_0000;
-    bench.engine.memory.pinned.insert(host, crate::memory::Pinned::new(SIZE));
-    let (gpu, stream) = (bench.buffers[0], bench.streams[0]);
-    let copy = |dst, src| Work::Copy { dst, src, bytes: SIZE, kept: None };
-    bench.engine.push(stream, Work::Set { dst: gpu, byte: 0xa5, bytes: SIZE }).unwrap();
-    bench.engine.push(stream, copy(host, gpu)).unwrap();
-    bench.finish(0);
+    fixture.engine.memory.pinned.insert(host, crate::memory::Pinned::new(SIZE));
+    let (gpu, stream) = (fixture.buffers[0], fixture.streams[0]);
+    let copy = |dst, src| Work::Copy { dst, src, bytes: SIZE, pageable_bytes: None };
+    fixture.engine.push(stream, Work::Set { dst: gpu, byte: 0xa5, bytes: SIZE }).unwrap();
+    fixture.engine.push(stream, copy(host, gpu)).unwrap();
+    fixture.finish(0);
     let touched = host + SIZE / 3;
-    assert!(bench.engine.settle(touched) && !bench.engine.settle(touched));
-    crate::Host::write(&mut bench.host, touched, &[1]);
-    bench.engine.push(stream, copy(gpu, host)).unwrap();
-    bench.finish(0);
+    assert!(fixture.engine.materialize(touched) && !fixture.engine.materialize(touched));
+    crate::Host::write(&mut fixture.host, touched, &[1]);
+    fixture.engine.push(stream, copy(gpu, host)).unwrap();
+    fixture.finish(0);
     let back = 0x5000_0000_8000;
-    bench
+    fixture
         .engine
-        .push(stream, Work::Copy { dst: back, src: gpu + SIZE / 3 - 1, bytes: 3, kept: None })
+        .push(stream, Work::Copy { dst: back, src: gpu + SIZE / 3 - 1, bytes: 3, pageable_bytes: None })
         .unwrap();
-    bench.finish(0);
-    assert_eq!(crate::Host::read(&bench.host, back, 3), [0xa5, 1, 0xa5]);
+    fixture.finish(0);
+    assert_eq!(crate::Host::read(&fixture.host, back, 3), [0xa5, 1, 0xa5]);
 }

@@ -1,7 +1,7 @@
 //! Advances time: starts work, computes the rates of simultaneous transfers, and completes what ends next.
 
-use super::begin::Begun;
-use super::finish::Job;
+use super::begin::StartOutcome;
+use super::finish::Effect;
 use super::{Engine, Running, StreamId};
 use crate::flow;
 use crate::links::{Link, Route};
@@ -17,14 +17,14 @@ impl Engine {
     pub fn run(&mut self) {
         // The host may meanwhile have done what a stream waits for.
         self.ready.clone_from(&self.active);
-        self.opened = None;
+        self.released = None;
         loop {
             while let Some(id) = self.ready.pop_first() {
                 while self.begin_next(id) {}
             }
-            match self.step() {
-                Some(step) => self.advance(&step),
-                None if self.news_arrived() => self.ready.clone_from(&self.active),
+            match self.next_interval() {
+                Some(interval) => self.advance(&interval),
+                None if self.message_arrived() => self.ready.clone_from(&self.active),
                 None => return,
             }
         }
@@ -38,7 +38,7 @@ impl Engine {
         };
         let gpu = stream.gpu;
         if stream.running.is_some() {
-            self.wake(id);
+            self.check_wait(id);
             return false;
         }
         let Some(work) = stream.queue.pop_front() else {
@@ -46,62 +46,64 @@ impl Engine {
             return false;
         };
         match self.begin(id, gpu, &work) {
-            Ok(Begun::Done) => {
+            Ok(StartOutcome::Done) => {
                 // A blocked stream may be waiting for this record.
                 self.ready.append(&mut self.blocked);
                 true
             }
-            Ok(Begun::NotYet) => {
+            Ok(StartOutcome::Blocked) => {
                 if let Some(stream) = self.streams.get_mut(&id) {
                     stream.queue.push_front(work);
                 }
                 self.blocked.insert(id);
                 false
             }
-            Ok(Begun::Running(running)) => {
+            Ok(StartOutcome::Running(running)) => {
                 self.set_running(id, *running);
                 false
             }
             Err(status) => {
-                self.lose(gpu, status);
+                self.lose_context(gpu, status);
                 true
             }
         }
     }
 
     /// Ends waiting for the host, if the host has set the flag or the timeout has passed.
-    fn wake(&mut self, id: StreamId) {
+    fn check_wait(&mut self, id: StreamId) {
         match self.streams.get(&id).and_then(|s| s.running.as_ref()) {
             Some(Running::Spin { flag, until, takes, .. }) => {
                 let (flag, until, takes) = (*flag, *until, *takes);
-                self.settle(flag);
+                self.materialize(flag);
                 let set = self.host.word(flag) != 0;
                 if !set && self.host.clock() < until {
                     return;
                 }
-                let begins = if set { self.opened(flag) } else { self.now + takes };
+                let begins = if set { self.released_at(flag) } else { self.now + takes };
                 let route = Route::alone(begins - self.now, f64::INFINITY);
-                self.set_running(id, Running::Moving { begins, left: 0.0, route, job: Job::Nothing });
+                self.set_running(id, Running::Moving { begins, left: 0.0, route, effect: Effect::Nothing });
             }
-            Some(Running::Ranks { call, .. }) => {
+            Some(Running::AwaitRanks { call, .. }) => {
                 let key = (call.comm, call.number);
-                self.answer(key);
+                self.start_if_complete(key);
             }
-            Some(Running::Meeting(_)) => {
+            Some(Running::AllReduce(_)) => {
                 let gpu = self.streams.get(&id).map(|s| s.gpu).unwrap_or_default();
-                if let Err(status) = self.meet_on(id) {
-                    self.lose(gpu, status);
+                if let Err(status) = self.continue_all_reduce(id) {
+                    self.lose_context(gpu, status);
                 }
             }
-            Some(Running::Partner { until, .. }) if self.host.clock() >= *until => self.give_up(id),
+            Some(Running::AwaitPartner { until, .. }) if self.host.clock() >= *until => {
+                self.end_without_partner(id);
+            }
             _ => {}
         }
     }
 
     /// When the streams that waited for this flag continue: as much simulated time has passed as host time, since this is
     /// the one duration that a program can compare.
-    fn opened(&mut self, flag: u64) -> f64 {
-        if let Some((_, at)) = self.opened.filter(|(known, _)| *known == flag) {
+    fn released_at(&mut self, flag: u64) -> f64 {
+        if let Some((_, at)) = self.released.filter(|(known, _)| *known == flag) {
             return at.max(self.now);
         }
         let clock = self.host.clock();
@@ -112,7 +114,7 @@ impl Engine {
             _ => None,
         });
         let at = spins.fold(self.now, f64::max);
-        self.opened = Some((flag, at));
+        self.released = Some((flag, at));
         at
     }
 
@@ -123,7 +125,7 @@ impl Engine {
     }
 
     /// Marks a GPU's context as lost and drops all its work.
-    fn lose(&mut self, gpu: usize, status: Status) {
+    fn lose_context(&mut self, gpu: usize, status: Status) {
         if let Some(state) = self.gpus.get_mut(gpu) {
             state.lost.get_or_insert(status);
         }
@@ -135,7 +137,7 @@ impl Engine {
     }
 
     /// The rates of all transfers in progress, and when the next one ends; `None` if none is in progress.
-    fn step(&self) -> Option<Step> {
+    fn next_interval(&self) -> Option<Interval> {
         let mut moving = Vec::new();
         let mut flows = Vec::new();
         let mut until = f64::INFINITY;
@@ -151,14 +153,14 @@ impl Engine {
         }
         let collapsed = self.collapsed(&flows);
         let shares: Vec<_> = flows.iter().map(|r| &r.flow).collect();
-        let rates = flow::share(&shares, |link| self.scenario.capacity(link) * collapse(&collapsed, link));
+        let rates = flow::share(&shares, |link| self.scenario.capacity(link) * collapse_factor(&collapsed, link));
         for ((_, left, rate), new) in moving.iter_mut().zip(rates) {
             *rate = new.max(1e-9);
             until = until.min(self.now + *left / *rate);
         }
-        let grain = grain(moving.len());
-        let until = if grain > 0.0 { (until / grain).ceil() * grain } else { until };
-        until.is_finite().then_some(Step { until, moving })
+        let resolution = resolution(moving.len());
+        let until = if resolution > 0.0 { (until / resolution).ceil() * resolution } else { until };
+        until.is_finite().then_some(Interval { until, moving })
     }
 
     /// The GPUs on which enough transfers run simultaneously for a collapse, with the fraction of their links' rate that is
@@ -179,10 +181,10 @@ impl Engine {
     }
 
     /// Advances the clock, and completes what has ended.
-    fn advance(&mut self, step: &Step) {
-        let passed = step.until - self.now;
+    fn advance(&mut self, interval: &Interval) {
+        let passed = interval.until - self.now;
         let instant = INSTANT.max(self.now * 1e-15);
-        for (id, left, rate) in &step.moving {
+        for (id, left, rate) in &interval.moving {
             let running = self.streams.get_mut(id).and_then(|s| s.running.as_mut());
             if let Some(Running::Moving { left: bytes, .. }) = running {
                 let rest = left - passed * rate;
@@ -191,7 +193,7 @@ impl Engine {
                 *bytes = if rest < rate * instant { 0.0 } else { rest };
             }
         }
-        self.now = step.until;
+        self.now = interval.until;
         let active: Vec<_> = self.active.iter().copied().collect();
         for id in active {
             let Some(stream) = self.streams.get_mut(&id) else { continue };
@@ -205,10 +207,10 @@ impl Engine {
             if self.scenario.one_by_one() {
                 self.ready.append(&mut self.blocked);
             }
-            if let Some(Running::Moving { job, .. }) = stream.running.take()
-                && let Err(status) = self.finish(job)
+            if let Some(Running::Moving { effect, .. }) = stream.running.take()
+                && let Err(status) = self.finish(effect)
             {
-                self.lose(gpu, status);
+                self.lose_context(gpu, status);
             }
         }
     }
@@ -216,7 +218,7 @@ impl Engine {
 
 /// Resolution of time in ns while `moving` transfers run: transfers that end at nearly the same time end in one step, since
 /// each step computes all shares again. With many at a time, each takes thousands of times as long.
-fn grain(moving: usize) -> f64 {
+fn resolution(moving: usize) -> f64 {
     match moving {
         0..=32 => 0.0,
         33..=512 => 5_000.0,
@@ -225,13 +227,13 @@ fn grain(moving: usize) -> f64 {
 }
 
 /// The transfers until the next step: stream, bytes left, GB/s.
-struct Step {
+struct Interval {
     until: f64,
     moving: Vec<(StreamId, f64, f64)>,
 }
 
 /// The fraction of a link's rate that a collapse leaves.
-fn collapse(collapsed: &BTreeMap<usize, f64>, link: Link) -> f64 {
+fn collapse_factor(collapsed: &BTreeMap<usize, f64>, link: Link) -> f64 {
     match link {
         Link::Out(gpu) | Link::In(gpu) | Link::Link(gpu) => collapsed.get(&gpu).copied().unwrap_or(1.0),
         _ => 1.0,

@@ -8,8 +8,8 @@ mod vmm;
 
 pub use pinned::{GRAIN, Pinned};
 pub use shared::{Backing, StoreInfo, decode, encode};
-pub use tags::{Laid, TAG, Tags};
-pub use vmm::{GPU_WINDOW, GRANULARITY, Handle, Spaces};
+pub use tags::{TAG, TagSet, Tags};
+pub use vmm::{AddressWindows, GPU_WINDOW, GRANULARITY, Handle};
 
 use crate::content::Content;
 use crate::extents::{Extents, Piece};
@@ -32,7 +32,7 @@ pub struct Store {
     /// Its content.
     pub content: Extents,
     /// Tags that were written into it and are not part of its content yet.
-    pub(crate) laid: Vec<Laid>,
+    pub(crate) tag_sets: Vec<TagSet>,
     /// What peers wrote here that only they can see (fault `mirror`), by peer.
     pub mirrors: BTreeMap<usize, Extents>,
     /// The content if it is shared with other processes, instead of `content`.
@@ -43,9 +43,9 @@ pub struct Store {
 
 /// A set of GPUs, of which there are 64 at most.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Gpus(u64);
+pub struct GpuSet(u64);
 
-impl Gpus {
+impl GpuSet {
     /// No GPU.
     pub const NONE: Self = Self(0);
 
@@ -74,7 +74,7 @@ pub struct Mapping {
     /// How it was made.
     pub kind: MemoryKind,
     /// The GPUs that have access to a virtual memory mapping.
-    pub access: Gpus,
+    pub access: GpuSet,
 }
 
 /// A stretch of a store that an address range maps.
@@ -91,14 +91,14 @@ pub struct Span {
     /// How it was mapped.
     pub kind: MemoryKind,
     /// The GPUs that have access to a virtual memory mapping.
-    pub access: Gpus,
+    pub access: GpuSet,
     /// Its offset in the owner's physical memory.
     pub physical: u64,
 }
 
 /// What an address refers to.
 #[derive(Debug, Clone)]
-pub enum Place {
+pub enum Location {
     /// GPU memory, through one mapping or several consecutive ones.
     Gpu(Vec<Span>),
     /// Page-locked host memory.
@@ -118,7 +118,7 @@ pub struct Memory {
     pub pinned: BTreeMap<u64, Pinned>,
     /// Virtual memory management: handles and reservations.
     pub(crate) vmm: vmm::Vmm,
-    spaces: Spaces,
+    windows: AddressWindows,
     used: Vec<u64>,
     capacity: Vec<u64>,
     next: StoreId,
@@ -136,7 +136,7 @@ impl Memory {
             maps: BTreeMap::new(),
             pinned: BTreeMap::new(),
             vmm: vmm::Vmm::default(),
-            spaces: Spaces::new(capacity.len()),
+            windows: AddressWindows::new(capacity.len()),
             used: vec![0; capacity.len()],
             capacity,
             next: 0,
@@ -179,12 +179,12 @@ impl Memory {
             return Err(Status::INVALID_VALUE);
         }
         let store = self.add_store(gpu, bytes)?;
-        let Some(address) = self.spaces.take(gpu, bytes, &self.maps) else {
+        let Some(address) = self.windows.take(gpu, bytes, &self.maps) else {
             self.drop_store(store);
             return Err(Status::OUT_OF_MEMORY);
         };
         let kind = MemoryKind::Alloc;
-        self.maps.insert(address, Mapping { bytes, store, offset: 0, kind, access: Gpus::NONE });
+        self.maps.insert(address, Mapping { bytes, store, offset: 0, kind, access: GpuSet::NONE });
         Ok(address)
     }
 
@@ -216,13 +216,13 @@ impl Memory {
     }
 
     /// What the `bytes` bytes from `address` on refer to.
-    pub fn place(&self, address: u64, bytes: u64) -> Result<Place> {
-        if self.spaces.are(address) {
-            return self.spans(address, bytes).map(Place::Gpu);
+    pub fn locate(&self, address: u64, bytes: u64) -> Result<Location> {
+        if self.windows.contains(address) {
+            return self.spans(address, bytes).map(Location::Gpu);
         }
         let before = self.pinned.range(..=address).next_back();
         let inside = before.is_some_and(|(start, p)| address + bytes <= start + p.bytes);
-        Ok(if inside { Place::Pinned } else { Place::Pageable })
+        Ok(if inside { Location::Pinned } else { Location::Pageable })
     }
 
     fn spans(&self, address: u64, bytes: u64) -> Result<Vec<Span>> {
@@ -260,7 +260,7 @@ impl Memory {
             let Some(store) = self.stores.get(&span.store) else { return Vec::new() };
             let pieces = store.pieces(span.offset, span.bytes);
             match store.mirrors.get(&by) {
-                Some(mirror) if by != store.gpu => over(&pieces, &mirror.read(span.offset, span.bytes)),
+                Some(mirror) if by != store.gpu => overlay(&pieces, &mirror.read(span.offset, span.bytes)),
                 _ => pieces,
             }
         };
@@ -308,7 +308,7 @@ fn lowest_gap<'a>(stores: impl Iterator<Item = &'a Store>, bytes: u64) -> u64 {
 }
 
 /// `top` laid over `bottom`; both have the same length.
-fn over(bottom: &[Piece], top: &[Piece]) -> Vec<Piece> {
+fn overlay(bottom: &[Piece], top: &[Piece]) -> Vec<Piece> {
     let mut extents = Extents::default();
     let mut end = 0;
     for layer in [bottom, top] {
@@ -331,14 +331,14 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn spans(memory: &Memory, address: u64, bytes: u64) -> Result<Vec<Span>> {
-        match memory.place(address, bytes)? {
-            Place::Gpu(spans) => Ok(spans),
+        match memory.locate(address, bytes)? {
+            Location::Gpu(spans) => Ok(spans),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn memory_runs_out_and_comes_back() {
+    fn memory_runs_out_and_is_freed() {
         let mut memory = Memory::new(vec![10 * MIB, 10 * MIB]);
         let first = memory.alloc(0, 7 * MIB).unwrap();
         assert_eq!(memory.free(0), 2 * MIB);
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn no_address_leads_beyond_its_allocation() {
+    fn accesses_beyond_an_allocation_fail() {
         let mut memory = Memory::new(vec![100 * MIB; 2]);
         let a = memory.alloc(0, 4096).unwrap();
         let b = memory.alloc(0, 4096).unwrap();
@@ -358,11 +358,11 @@ mod tests {
         for (address, bytes) in [(a, 4097), (a + 4096, 1), (b - 1, 1), (a - 1, 2)] {
             assert_eq!(spans(&memory, address, bytes).unwrap_err(), Status::ILLEGAL_ADDRESS);
         }
-        assert!(matches!(memory.place(0x5555_0000_0000, 4).unwrap(), Place::Pageable));
+        assert!(matches!(memory.locate(0x5555_0000_0000, 4).unwrap(), Location::Pageable));
     }
 
     #[test]
-    fn addresses_do_not_run_out_by_use() {
+    fn addresses_are_reused() {
         let mut memory = Memory::new(vec![u64::MAX >> 10]);
         let kept = memory.alloc(0, MIB).unwrap();
         for _ in 0..100 {
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn hand_made_mappings_are_one_stretch_of_addresses() {
+    fn adjacent_vmm_mappings_form_one_address_range() {
         let mut memory = Memory::new(vec![100 * MIB; 2]);
         let (a, b) = (memory.create(0, 2 * MIB).unwrap(), memory.create(1, 2 * MIB).unwrap());
         assert_eq!(memory.create(0, MIB), Err(Status::INVALID_VALUE));
@@ -384,10 +384,7 @@ mod tests {
         memory.release(a).unwrap();
         memory.set_access(address, 4 * MIB, 1, true).unwrap();
         let all = spans(&memory, address + MIB, 2 * MIB).unwrap();
-        assert_eq!(
-            all.iter().map(|s| (s.owner, s.offset, s.bytes)).collect::<Vec<_>>(),
-            [(0, MIB, MIB), (1, 0, MIB)]
-        );
+        assert_eq!(all.iter().map(|s| (s.owner, s.offset, s.bytes)).collect::<Vec<_>>(), [(0, MIB, MIB), (1, 0, MIB)]);
         memory.write(&all, &[(2 * MIB, Some(Content::pattern(1, 0)))]);
         assert_eq!(memory.read(&all, 0).len(), 2);
         assert_eq!(memory.unreserve(address, 4 * MIB), Err(Status::INVALID_VALUE));
@@ -398,14 +395,14 @@ mod tests {
     }
 
     #[test]
-    fn a_mirror_is_seen_by_the_writer_alone() {
+    fn a_mirror_is_visible_only_to_its_writer() {
         let mut memory = Memory::new(vec![100 * MIB; 2]);
         let address = memory.alloc(1, 4096).unwrap();
-        let place = spans(&memory, address, 4096).unwrap();
-        memory.write(&place, &[(4096, Some(Content::Byte(1)))]);
-        let store = memory.stores.get_mut(&place[0].store).unwrap();
+        let stretch = spans(&memory, address, 4096).unwrap();
+        memory.write(&stretch, &[(4096, Some(Content::Byte(1)))]);
+        let store = memory.stores.get_mut(&stretch[0].store).unwrap();
         store.mirrors.entry(0).or_default().write(8, 8, Content::Byte(2));
-        let seen = |by| crate::extents::bytes(&memory.read(&place, by));
+        let seen = |by| crate::extents::bytes(&memory.read(&stretch, by));
         assert_eq!((seen(0)[7], seen(0)[8], seen(0)[16]), (1, 2, 1));
         assert!(seen(1).iter().all(|b| *b == 1));
     }

@@ -52,7 +52,7 @@ impl Pinned {
             let (from, to) = self.close(host, here, *n, &content).unwrap_or((here, here));
             for (at, length) in [(here, from - here), (to, here + n - to)] {
                 if length > 0 {
-                    self.settle(host, at, length);
+                    self.materialize(host, at, length);
                     host.write(at, &extents::bytes(&[(length, Some(content.skip(at - here)))]));
                 }
             }
@@ -61,7 +61,7 @@ impl Pinned {
     }
 
     /// Makes the content of these bytes, and of the grains around them, real.
-    pub fn settle(&mut self, host: &mut dyn Host, address: u64, bytes: u64) {
+    pub fn materialize(&mut self, host: &mut dyn Host, address: u64, bytes: u64) {
         let start = address / GRAIN * GRAIN;
         let end = (address + bytes).next_multiple_of(GRAIN);
         let mut here = start;
@@ -82,13 +82,7 @@ impl Pinned {
     }
 
     /// Closes the whole grains of a stretch if there are enough of them, and returns their address range.
-    fn close(
-        &mut self,
-        host: &mut dyn Host,
-        address: u64,
-        bytes: u64,
-        content: &Content,
-    ) -> Option<(u64, u64)> {
+    fn close(&mut self, host: &mut dyn Host, address: u64, bytes: u64, content: &Content) -> Option<(u64, u64)> {
         let (start, end) = (address.next_multiple_of(GRAIN), (address + bytes) / GRAIN * GRAIN);
         if end < start + SMALL {
             return None;
@@ -107,20 +101,18 @@ mod tests {
     const BASE: u64 = 1 << 40;
 
     #[test]
-    fn what_was_written_at_large_is_read_and_touched_byte_by_byte() {
+    fn a_large_write_is_closed_and_materialized_on_access() {
         let (mut host, mut pinned) = (Map::default(), Pinned::new(16 * GRAIN));
         let pattern = Content::pattern(5, 0);
         pinned.write(&mut host, BASE + 4, &[(10 * GRAIN, Some(pattern.clone()))]);
-        assert!(
-            !pinned.is_closed(BASE) && pinned.is_closed(BASE + GRAIN) && pinned.is_closed(BASE + 9 * GRAIN)
-        );
+        assert!(!pinned.is_closed(BASE) && pinned.is_closed(BASE + GRAIN) && pinned.is_closed(BASE + 9 * GRAIN));
         assert!(!pinned.is_closed(BASE + 10 * GRAIN));
         let all = pinned.read(&mut host, BASE + 4, 10 * GRAIN);
         let mut expected = vec![0; usize::try_from(10 * GRAIN).unwrap()];
         pattern.write(&mut expected);
         assert_eq!(extents::bytes(&all), expected);
         // The program touches a byte, and changes it.
-        pinned.settle(&mut host, BASE + 5 * GRAIN + 7, 1);
+        pinned.materialize(&mut host, BASE + 5 * GRAIN + 7, 1);
         assert!(!pinned.is_closed(BASE + 5 * GRAIN) && pinned.is_closed(BASE + 6 * GRAIN));
         let at = usize::try_from(5 * GRAIN + 3).unwrap();
         assert_eq!(host.read(BASE + 5 * GRAIN + 7, 1), expected[at..=at]);
@@ -138,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_once_is_known() {
+    fn memory_that_was_read_is_closed() {
         let (mut host, mut pinned) = (Map::default(), Pinned::new(8 * GRAIN));
         pinned.read(&mut host, BASE, 8 * GRAIN);
         assert!(pinned.is_closed(BASE));

@@ -1,14 +1,14 @@
 //! Memory that several processes share: its content is in a file that all of them have open, in the model's short form. The
 //! library creates, locks and passes on that file.
 
-use super::{Gpus, Mapping, Memory, Store, StoreId};
+use super::{GpuSet, Mapping, Memory, Store, StoreId};
 use crate::content::{Content, Ring};
-use crate::element::{Op, Type};
+use crate::element::{DataType, ReduceOp};
 use crate::extents::{Extents, Piece};
 use crate::pattern::Pattern;
 use crate::scenario::MemoryKind;
 use crate::status::{Result, Status};
-use crate::values::{Of, Values};
+use crate::values::{ValueOrigin, Values};
 use std::fmt::Debug;
 
 /// A file that several processes share.
@@ -41,7 +41,7 @@ impl Store {
     pub(super) fn pieces(&self, at: u64, bytes: u64) -> Vec<Piece> {
         match &self.shared {
             Some(file) => decode(&file.load()).read(at, bytes),
-            None if self.laid.is_empty() => self.content.read(at, bytes),
+            None if self.tag_sets.is_empty() => self.content.read(at, bytes),
             None => self.with_tags(at, bytes),
         }
     }
@@ -49,7 +49,7 @@ impl Store {
     /// Writes content into a stretch of it, up to its end.
     pub fn put(&mut self, at: u64, bytes: u64, content: &Content) {
         let bytes = bytes.min(self.bytes.saturating_sub(at));
-        self.settle_tags(at, bytes);
+        self.materialize_tags(at, bytes);
         match &self.shared {
             Some(file) => file.change(&mut |old| {
                 let mut extents = decode(old);
@@ -65,7 +65,7 @@ impl Memory {
     /// Moves a store's content into a file.
     pub fn share(&mut self, id: StoreId, file: Box<dyn Backing>) -> Result<()> {
         let store = self.stores.get_mut(&id).ok_or(Status::INVALID_VALUE)?;
-        store.settle_tags(0, store.bytes.saturating_sub(1));
+        store.materialize_tags(0, store.bytes.saturating_sub(1));
         let content = encode(&std::mem::take(&mut store.content));
         file.change(&mut |_| content.clone());
         store.shared = Some(file);
@@ -81,13 +81,8 @@ impl Memory {
     /// The allocation that contains an address: its store, and the address's offset in it.
     pub fn allocation(&self, address: u64) -> Result<(StoreId, u64)> {
         let before = self.maps.range(..=address).next_back();
-        let (start, map) =
-            before.filter(|(start, m)| address < *start + m.bytes).ok_or(Status::INVALID_VALUE)?;
-        if map.kind == MemoryKind::Alloc {
-            Ok((map.store, address - start))
-        } else {
-            Err(Status::INVALID_VALUE)
-        }
+        let (start, map) = before.filter(|(start, m)| address < *start + m.bytes).ok_or(Status::INVALID_VALUE)?;
+        if map.kind == MemoryKind::Alloc { Ok((map.store, address - start)) } else { Err(Status::INVALID_VALUE) }
     }
 
     /// Adds a store of another process. It uses none of this process's GPU memory.
@@ -95,17 +90,15 @@ impl Memory {
         self.next += 1;
         let StoreInfo { gpu, bytes, physical } = info;
         let shared = Some(file);
-        self.stores
-            .insert(self.next, Store { gpu, bytes, physical, shared, adopted: true, ..Store::default() });
+        self.stores.insert(self.next, Store { gpu, bytes, physical, shared, adopted: true, ..Store::default() });
         self.next
     }
 
     /// Maps an adopted store, as an allocation.
     pub fn open(&mut self, store: StoreId) -> Result<u64> {
         let info = self.info(store)?;
-        let address = self.spaces.take(info.gpu, info.bytes, &self.maps).ok_or(Status::OUT_OF_MEMORY)?;
-        let map =
-            Mapping { bytes: info.bytes, store, offset: 0, kind: MemoryKind::Alloc, access: Gpus::NONE };
+        let address = self.windows.take(info.gpu, info.bytes, &self.maps).ok_or(Status::OUT_OF_MEMORY)?;
+        let map = Mapping { bytes: info.bytes, store, offset: 0, kind: MemoryKind::Alloc, access: GpuSet::NONE };
         self.maps.insert(address, map);
         Ok(address)
     }
@@ -125,9 +118,7 @@ pub fn encode(extents: &Extents) -> Vec<u8> {
     for (start, bytes, content) in extents.iter() {
         let (numbers, tail) = match content {
             Content::Byte(b) => ([BYTE, u64::from(*b), 0, 0, 0], None),
-            Content::Pattern(p, byte) => {
-                ([PATTERN, p.seed, p.first, u64::from(*byte), u64::from(p.flip)], None)
-            }
+            Content::Pattern(p, byte) => ([PATTERN, p.seed, p.first, u64::from(*byte), u64::from(p.flip)], None),
             Content::Values(v, byte) => (values(v, *byte), None),
             Content::Ring(r, at) => ([RING, r.base, r.stride, r.count, *at], None),
             Content::Bytes(..) => ([BYTES, 0, 0, 0, 0], Some((bytes, content))),
@@ -144,11 +135,11 @@ pub fn encode(extents: &Extents) -> Vec<u8> {
 
 /// Encodes values as a kind and four numbers.
 fn values(v: &Values, byte: u64) -> [u64; 5] {
-    let (of, more) = match v.of {
-        Of::Rank(rank) => (u64::from(rank), 0),
-        Of::Reduced { op, ranks } => (u64::from(ranks), 1 + u64::from(op.code())),
+    let (number, more) = match v.origin {
+        ValueOrigin::Rank(rank) => (u64::from(rank), 0),
+        ValueOrigin::Reduced { op, ranks } => (u64::from(ranks), 1 + u64::from(op.code())),
     };
-    let small = u64::from(v.r#type.code()) | byte << 8 | u64::from(v.powers) << 16 | more << 24 | of << 32;
+    let small = u64::from(v.r#type.code()) | byte << 8 | u64::from(v.powers) << 16 | more << 24 | number << 32;
     [VALUES, v.seed, v.first, u64::from(v.range) | u64::from(v.scale) << 32, small]
 }
 
@@ -156,13 +147,13 @@ fn values(v: &Values, byte: u64) -> [u64; 5] {
 fn to_values([seed, first, numbers, small]: [u64; 4]) -> Option<Content> {
     let low = |n: u64| u32::try_from(n & 0xffff_ffff).unwrap_or_default();
     let more = low(small >> 24 & 0xff);
-    let of = match more.checked_sub(1) {
-        None => Of::Rank(low(small >> 32)),
-        Some(op) => Of::Reduced { op: Op::of(op)?, ranks: low(small >> 32) },
+    let origin = match more.checked_sub(1) {
+        None => ValueOrigin::Rank(low(small >> 32)),
+        Some(op) => ValueOrigin::Reduced { op: ReduceOp::of(op)?, ranks: low(small >> 32) },
     };
     let (range, scale, powers) = (low(numbers), low(numbers >> 32), small >> 16 & 1 == 1);
-    let r#type = Type::of(low(small & 0xff))?;
-    Some(Content::Values(Values { seed, first, r#type, range, scale, powers, of }, small >> 8 & 0xff))
+    let r#type = DataType::of(low(small & 0xff))?;
+    Some(Content::Values(Values { seed, first, r#type, range, scale, powers, origin }, small >> 8 & 0xff))
 }
 
 /// Decodes extents.
@@ -185,8 +176,7 @@ pub fn decode(bytes: &[u8]) -> Extents {
             VALUES => to_values([a, b, c, d]).unwrap_or(Content::NOISE),
             RING => Content::Ring(Ring { base: a, stride: b, count: c }, d),
             _ => {
-                let Some((own, others)) = rest.split_at_checked(usize::try_from(length).unwrap_or_default())
-                else {
+                let Some((own, others)) = rest.split_at_checked(usize::try_from(length).unwrap_or_default()) else {
                     return extents;
                 };
                 rest = others;
@@ -218,15 +208,15 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_content_comes_back() {
+    fn every_kind_of_content_survives_encoding() {
         let mut extents = Extents::default();
         extents.write(0, 100, Content::Byte(7));
         extents.write(100, 50, Content::pattern(3, 4).skip(2));
         extents.write(200, 64, Content::Ring(Ring { base: 9, stride: 16, count: 4 }, 8));
-        let of = Of::Reduced { op: Op::Avg, ranks: 7 };
-        for (at, of) in [(400, of), (500, Of::Rank(9))] {
-            let own = crate::values::tests::values(Type::Bfloat16, Some(Op::Avg), 7);
-            extents.write(at, 50, Content::Values(Values { of, ..own }, 1));
+        let origin = ValueOrigin::Reduced { op: ReduceOp::Avg, ranks: 7 };
+        for (at, origin) in [(400, origin), (500, ValueOrigin::Rank(9))] {
+            let own = crate::values::tests::values(DataType::Bfloat16, Some(ReduceOp::Avg), 7);
+            extents.write(at, 50, Content::Values(Values { origin, ..own }, 1));
         }
         extents.write(300, 3, Content::bytes(vec![1, 2, 3]));
         let back = decode(&encode(&extents));
@@ -235,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_process_writes_the_other_one_reads() {
+    fn processes_see_each_others_writes() {
         let file = File::default();
         let mut memories = [0, 1].map(|_| Memory::new(vec![8 << 20; 2]));
         let [own, other] = &mut memories;
@@ -246,8 +236,8 @@ mod tests {
         let adopted = other.adopt(own.info(store).unwrap(), Box::new(file));
         assert_eq!(other.free(1), 8 << 20);
         let there = other.open(adopted).unwrap();
-        let seen = |memory: &Memory, address| match memory.place(address, 4096) {
-            Ok(super::super::Place::Gpu(spans)) => bytes(&memory.read(&spans, 0)),
+        let seen = |memory: &Memory, address| match memory.locate(address, 4096) {
+            Ok(super::super::Location::Gpu(spans)) => bytes(&memory.read(&spans, 0)),
             other => panic!("{other:?}"),
         };
         assert_eq!(seen(other, there), seen(own, address));

@@ -30,9 +30,9 @@ pub struct Tags {
     pub seed: u64,
 }
 
-/// Tags that were written into a store.
+/// One writer's tags in a store.
 #[derive(Debug, Clone)]
-pub struct Laid {
+pub struct TagSet {
     /// The tags.
     pub tags: Tags,
     /// Pages without them, or where they became content.
@@ -69,24 +69,20 @@ impl Tags {
     fn within(&self, at: u64, bytes: u64) -> std::ops::Range<u64> {
         let page = |offset: u64| self.first + (offset.saturating_sub(self.at) >> self.shift).min(self.pages);
         let end = at + bytes;
-        if end <= self.at {
-            self.first..self.first
-        } else {
-            page(at)..(page(end - 1) + 1).min(self.all().end)
-        }
+        if end <= self.at { self.first..self.first } else { page(at)..(page(end - 1) + 1).min(self.all().end) }
     }
 }
 
 impl Store {
     /// Writes tags into it, except into some pages.
-    pub fn lay(&mut self, tags: Tags, except: BTreeSet<u64>) {
+    pub fn write_tags(&mut self, tags: Tags, except: BTreeSet<u64>) {
         if self.shared.is_some() {
             for page in tags.all().filter(|page| !except.contains(page)) {
                 self.put(tags.place(page), TAG, &tags.content(page));
             }
             return;
         }
-        self.laid.push(Laid { tags, except });
+        self.tag_sets.push(TagSet { tags, except });
     }
 
     /// The contents of a stretch of it, including tags.
@@ -99,29 +95,28 @@ impl Store {
             }
             here += n;
         }
-        for (place, tag) in self.laid.iter().flat_map(|laid| laid.touching(at, bytes)).map(|(_, p, c)| (p, c))
-        {
+        for (place, tag) in self.tag_sets.iter().flat_map(|set| set.touching(at, bytes)).map(|(_, p, c)| (p, c)) {
             over.write(place, TAG, tag);
         }
         over.read(at, bytes)
     }
 
     /// Turns the tags in a stretch that is about to change into content.
-    pub(super) fn settle_tags(&mut self, at: u64, bytes: u64) {
+    pub(super) fn materialize_tags(&mut self, at: u64, bytes: u64) {
         if at == 0 && bytes == self.bytes {
-            self.laid.clear();
+            self.tag_sets.clear();
         }
-        for laid in &mut self.laid {
-            let hit: Vec<_> = laid.touching(at, bytes).collect();
+        for set in &mut self.tag_sets {
+            let hit: Vec<_> = set.touching(at, bytes).collect();
             for (page, place, tag) in hit {
-                laid.except.insert(page);
+                set.except.insert(page);
                 self.content.write(place, TAG, tag);
             }
         }
     }
 }
 
-impl Laid {
+impl TagSet {
     /// The tags that overlap a stretch: page, offset, content.
     fn touching(&self, at: u64, bytes: u64) -> impl Iterator<Item = (u64, u64, Content)> {
         let pages = self.tags.within(at, bytes).filter(|page| !self.except.contains(page));
@@ -144,19 +139,19 @@ mod tests {
     }
 
     #[test]
-    fn laid_tags_read_as_written_ones() {
-        let (mut laid, mut written) = (store(), store());
-        laid.lay(TAGS, BTreeSet::from([5]));
+    fn symbolic_tags_read_like_written_bytes() {
+        let (mut symbolic, mut written) = (store(), store());
+        symbolic.write_tags(TAGS, BTreeSet::from([5]));
         for page in TAGS.all().filter(|page| *page != 5) {
             written.put(TAGS.place(page), TAG, &TAGS.content(page));
         }
-        assert_eq!(bytes(&laid.pieces(0, 8 << 16)), bytes(&written.pieces(0, 8 << 16)));
+        assert_eq!(bytes(&symbolic.pieces(0, 8 << 16)), bytes(&written.pieces(0, 8 << 16)));
         let odd = TAGS.place(6) + 3;
-        for store in [&mut laid, &mut written] {
+        for store in [&mut symbolic, &mut written] {
             store.put(odd, 5, &Content::Byte(9));
         }
-        assert_eq!(bytes(&laid.pieces(0, 8 << 16)), bytes(&written.pieces(0, 8 << 16)));
-        laid.put(0, 8 << 16, &Content::ZEROS);
-        assert!(laid.laid.is_empty());
+        assert_eq!(bytes(&symbolic.pieces(0, 8 << 16)), bytes(&written.pieces(0, 8 << 16)));
+        symbolic.put(0, 8 << 16, &Content::ZEROS);
+        assert!(symbolic.tag_sets.is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! Virtual memory management (cuMemCreate and so on): handles to GPU memory, reserved addresses, and mappings.
 
-use super::{Gpus, Mapping, Memory, StoreId};
+use super::{GpuSet, Mapping, Memory, StoreId};
 use crate::scenario::MemoryKind;
 use crate::status::{Result, Status};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +25,7 @@ pub(crate) struct Vmm {
 impl Memory {
     /// cuMemCreate.
     pub fn create(&mut self, gpu: usize, bytes: u64) -> Result<Handle> {
-        multiple(bytes)?;
+        check_multiple(bytes)?;
         let store = self.add_store(gpu, bytes)?;
         self.vmm.next_handle += 1;
         self.vmm.handles.insert(self.vmm.next_handle, store);
@@ -53,7 +53,7 @@ impl Memory {
 
     /// cuMemAddressReserve.
     pub fn reserve(&mut self, bytes: u64, align: u64) -> Result<u64> {
-        multiple(bytes)?;
+        check_multiple(bytes)?;
         let align = align.max(GRANULARITY);
         if !align.is_power_of_two() {
             return Err(Status::INVALID_VALUE);
@@ -63,7 +63,7 @@ impl Memory {
             return Err(Status::OUT_OF_MEMORY);
         }
         self.vmm.next_address = offset + bytes + GRANULARITY;
-        let address = Spaces::by_hand() + offset;
+        let address = AddressWindows::vmm_base() + offset;
         self.vmm.reserved.insert(address, bytes);
         Ok(address)
     }
@@ -80,7 +80,7 @@ impl Memory {
 
     /// cuMemMap.
     pub fn map(&mut self, address: u64, bytes: u64, offset: u64, handle: Handle) -> Result<()> {
-        multiple(bytes)?;
+        check_multiple(bytes)?;
         let store = self.store_of(handle)?;
         let size = self.stores.get(&store).map_or(0, |s| s.bytes);
         let before = self.vmm.reserved.range(..=address).next_back();
@@ -90,13 +90,13 @@ impl Memory {
             return Err(Status::INVALID_VALUE);
         }
         let kind = MemoryKind::Vmm;
-        self.maps.insert(address, Mapping { bytes, store, offset, kind, access: Gpus::NONE });
+        self.maps.insert(address, Mapping { bytes, store, offset, kind, access: GpuSet::NONE });
         Ok(())
     }
 
     /// cuMemUnmap.
     pub fn unmap(&mut self, address: u64, bytes: u64) -> Result<()> {
-        for start in self.by_hand(address, bytes)? {
+        for start in self.vmm_mappings(address, bytes)? {
             if let Some(map) = self.maps.remove(&start) {
                 self.drop_if_unused(map.store);
             }
@@ -106,14 +106,14 @@ impl Memory {
 
     /// For cuMemSetAccess: the GPUs whose memory the mappings in this stretch lead to.
     pub fn owners(&self, address: u64, bytes: u64) -> Result<BTreeSet<usize>> {
-        let maps = self.by_hand(address, bytes)?;
+        let maps = self.vmm_mappings(address, bytes)?;
         let stores = maps.iter().filter_map(|start| self.maps.get(start)).map(|m| m.store);
         Ok(stores.filter_map(|s| self.stores.get(&s)).map(|s| s.gpu).collect())
     }
 
     /// cuMemSetAccess, for one GPU.
     pub fn set_access(&mut self, address: u64, bytes: u64, gpu: usize, allowed: bool) -> Result<()> {
-        for start in self.by_hand(address, bytes)? {
+        for start in self.vmm_mappings(address, bytes)? {
             if let Some(map) = self.maps.get_mut(&start) {
                 map.access.set(gpu, allowed);
             }
@@ -122,7 +122,7 @@ impl Memory {
     }
 
     /// The virtual memory mappings that together cover exactly this stretch.
-    fn by_hand(&self, address: u64, bytes: u64) -> Result<Vec<u64>> {
+    fn vmm_mappings(&self, address: u64, bytes: u64) -> Result<Vec<u64>> {
         let end = address.saturating_add(bytes);
         let maps = self.maps.range(address..end).filter(|(_, m)| m.kind == MemoryKind::Vmm);
         let mut here = address;
@@ -146,7 +146,7 @@ impl Memory {
     }
 }
 
-fn multiple(bytes: u64) -> Result<()> {
+fn check_multiple(bytes: u64) -> Result<()> {
     if bytes > 0 && bytes.is_multiple_of(GRANULARITY) { Ok(()) } else { Err(Status::INVALID_VALUE) }
 }
 
@@ -162,25 +162,25 @@ const GPUS: u64 = 64;
 /// Where allocations begin in a window, and the minimum gap between them.
 const STEP: u64 = 2 << 20;
 
-/// How much of each window is used.
+/// The address windows of the GPUs, and how much of each is used.
 #[derive(Debug)]
-pub struct Spaces {
+pub struct AddressWindows {
     next: Vec<u64>,
 }
 
-impl Spaces {
+impl AddressWindows {
     /// Windows for `gpus` GPUs.
     pub fn new(gpus: usize) -> Self {
         Self { next: vec![STEP; gpus] }
     }
 
     /// Whether an address is in one of the windows.
-    pub fn are(&self, address: u64) -> bool {
+    pub fn contains(&self, address: u64) -> bool {
         (BASE..BASE + 2 * GPUS * GPU_WINDOW).contains(&address)
     }
 
     /// The first address for virtual memory mappings.
-    pub fn by_hand() -> u64 {
+    pub fn vmm_base() -> u64 {
         BASE + GPUS * GPU_WINDOW
     }
 

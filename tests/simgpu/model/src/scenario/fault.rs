@@ -303,8 +303,7 @@ impl Fault {
         let needs = |there: bool, what: &str| if there { Ok(()) } else { Err(format!("needs {what}")) };
         needs(self.every > 0, "every above 0")?;
         needs(self.no_multiple != Some(0) && self.unaligned != Some(0), "no_multiple and unaligned above 0")?;
-        let counted =
-            !self.kind.is_nccl() || matches!(self.kind, Kind::NcclWrong | Kind::NcclBeyond | Kind::NcclSkip);
+        let counted = !self.kind.is_nccl() || matches!(self.kind, Kind::NcclWrong | Kind::NcclBeyond | Kind::NcclSkip);
         needs(
             counted || self.every == 1,
             "no every: of NCCL's faults only nccl-wrong, nccl-beyond and nccl-skip count",

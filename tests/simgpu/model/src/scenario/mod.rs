@@ -166,7 +166,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_machines_can_be_read() {
+    fn the_machine_files_parse() {
         for (name, gpus) in [("epyc-8x4090", 8), ("h200-nvlink", 4)] {
             let scenario = Scenario::parse(&machine(name, "")).unwrap();
             assert_eq!(scenario.machine.gpus, gpus);
@@ -182,7 +182,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_is_refused() {
+    fn unknown_keys_and_values_are_errors() {
         for (more, what) in [
             ("[[fault]]\nkind = \"zeroes\"\n", "zeroes"),
             ("[[fault]]\nkind = \"zeros\"\nparts = 1\n", "parts"),

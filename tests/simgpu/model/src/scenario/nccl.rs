@@ -36,15 +36,7 @@ impl Default for Nccl {
     fn default() -> Self {
         let none = BTreeMap::new;
         let (channels, version) = (channels(), version());
-        Self {
-            channels,
-            rate_by_channels: Vec::new(),
-            version,
-            hca: None,
-            apart: None,
-            p2p: none(),
-            shm: none(),
-        }
+        Self { channels, rate_by_channels: Vec::new(), version, hca: None, apart: None, p2p: none(), shm: none() }
     }
 }
 

@@ -90,18 +90,12 @@ impl Mapping {
     }
 
     /// Lets these devices read and write; on failure the mapping is undone.
-    pub(in crate::gpu::cuda) fn allow(
-        &self,
-        context: &Context,
-        devices: &[sys::CUdevice],
-    ) -> Result<(), GpuError> {
+    pub(in crate::gpu::cuda) fn allow(&self, context: &Context, devices: &[sys::CUdevice]) -> Result<(), GpuError> {
         context.bind()?;
         let flags = sys::CUmemAccess_flags_enum::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-        let access: Vec<_> =
-            devices.iter().map(|d| sys::CUmemAccessDesc { location: place(*d), flags }).collect();
+        let access: Vec<_> = devices.iter().map(|d| sys::CUmemAccessDesc { location: place(*d), flags }).collect();
         // SAFETY: the list lives for the call and has the length that is given.
-        let code =
-            unsafe { (context.api.set_access)(self.address, self.bytes, access.as_ptr(), access.len()) };
+        let code = unsafe { (context.api.set_access)(self.address, self.bytes, access.as_ptr(), access.len()) };
         let allowed = context.check("cuMemSetAccess", code, || {
             format!("GPU {}: letting {} GPUs use its memory", context.ordinal, devices.len())
         });
@@ -133,9 +127,7 @@ fn granularity(context: &Context, properties: &sys::CUmemAllocationProp) -> Resu
 /// `bytes` rounded up to whole steps.
 fn rounded(bytes: u64, step: usize) -> Result<usize, GpuError> {
     let bytes = size(bytes.max(1))?;
-    bytes
-        .checked_next_multiple_of(step)
-        .ok_or_else(|| GpuError::Nonsense(format!("{bytes} bytes are too many")))
+    bytes.checked_next_multiple_of(step).ok_or_else(|| GpuError::Nonsense(format!("{bytes} bytes are too many")))
 }
 
 #[cfg(test)]

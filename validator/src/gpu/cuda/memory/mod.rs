@@ -19,15 +19,15 @@ use std::rc::Rc;
 #[derive(Debug)]
 pub struct Buffer {
     extent: Extent,
-    held: Held,
+    backing: Backing,
     /// Whether another process may have it open through its CUDA IPC handle.
     lent: Cell<bool>,
     context: Rc<Context>,
 }
 
-/// How the memory is held.
+/// Where the memory comes from, which decides how it is freed.
 #[derive(Debug)]
-enum Held {
+enum Backing {
     Allocated,
     Mapped(Mapping),
     /// Memory of another process, opened through CUDA IPC.
@@ -46,7 +46,7 @@ impl Gpu {
         // SAFETY: one address is written.
         let code = unsafe { (context.api.alloc)(&raw mut address, size(bytes)?) };
         context.check("cuMemAlloc", code, || format!("GPU {}: {bytes} bytes", self.ordinal))?;
-        Ok(self.buffer(Extent { address, bytes }, Held::Allocated))
+        Ok(self.buffer(Extent { address, bytes }, Backing::Allocated))
     }
 
     /// `bytes` of memory from the driver's virtual memory functions, rounded up to their granularity, which
@@ -61,19 +61,18 @@ impl Gpu {
 
     /// A buffer over a mapping that this GPU and `peers` may use.
     pub(super) fn over(&self, mapping: Mapping, peers: &[&Gpu]) -> Result<Buffer, GpuError> {
-        let devices =
-            std::iter::once(self).chain(peers.iter().copied()).map(|g| g.context.device).collect::<Vec<_>>();
+        let devices = std::iter::once(self).chain(peers.iter().copied()).map(|g| g.context.device).collect::<Vec<_>>();
         mapping.allow(&self.context, &devices)?;
-        Ok(self.buffer(mapping.extent(), Held::Mapped(mapping)))
+        Ok(self.buffer(mapping.extent(), Backing::Mapped(mapping)))
     }
 
     /// A buffer over memory of another process.
     pub(super) fn opened(&self, extent: Extent) -> Buffer {
-        self.buffer(extent, Held::Opened)
+        self.buffer(extent, Backing::Opened)
     }
 
-    fn buffer(&self, extent: Extent, held: Held) -> Buffer {
-        Buffer { extent, held, lent: Cell::new(false), context: Rc::clone(&self.context) }
+    fn buffer(&self, extent: Extent, backing: Backing) -> Buffer {
+        Buffer { extent, backing, lent: Cell::new(false), context: Rc::clone(&self.context) }
     }
 }
 
@@ -94,9 +93,9 @@ impl Buffer {
 
     /// The mapping of a mapped buffer.
     pub(super) const fn mapping(&self) -> Option<&Mapping> {
-        match &self.held {
-            Held::Mapped(mapping) => Some(mapping),
-            Held::Allocated | Held::Opened => None,
+        match &self.backing {
+            Backing::Mapped(mapping) => Some(mapping),
+            Backing::Allocated | Backing::Opened => None,
         }
     }
 
@@ -116,17 +115,17 @@ impl Drop for Buffer {
         // freed when all work of this thread is done, and leaked if that work does not end. Memory that another
         // process may have open is leaked too: CUDA forbids freeing it before that process has closed it. The
         // driver frees leaked memory when this process ends.
-        if self.lent.get() || !self.context.is_quiet() {
+        if self.lent.get() || !self.context.wait_until_idle() {
             return;
         }
         let (api, address) = (self.context.api, self.extent.address);
-        match &self.held {
+        match &self.backing {
             // SAFETY: allocated by cuMemAlloc in this context, freed once; spans borrow the buffer, so none is
             // left, and no queued work uses it any more.
-            Held::Allocated => drop(unsafe { (api.free)(address) }),
+            Backing::Allocated => drop(unsafe { (api.free)(address) }),
             // SAFETY: opened by cuIpcOpenMemHandle in this context, closed once.
-            Held::Opened => drop(unsafe { (api.ipc_close)(address) }),
-            Held::Mapped(mapping) => mapping.undo(api),
+            Backing::Opened => drop(unsafe { (api.ipc_close)(address) }),
+            Backing::Mapped(mapping) => mapping.undo(api),
         }
     }
 }

@@ -115,7 +115,7 @@ impl Drop for Pinned {
     fn drop(&mut self) {
         // As for a buffer: freed only when no queued work can reach it any more, otherwise leaked. A GPU that
         // writes here after the memory is freed would overwrite whatever the process uses it for next.
-        if self.context.is_quiet() {
+        if self.context.wait_until_idle() {
             // SAFETY: allocated by cuMemHostAlloc, freed once; spans borrow it, so none is left.
             unsafe { (self.context.api.host_free)(self.at.as_ptr().cast()) };
         }

@@ -6,7 +6,7 @@ mod taint;
 pub use taint::{Taint, tainted};
 
 use crate::machine::host::kmsg::Line;
-use crate::machine::host::nvidia::xid::When;
+use crate::machine::host::nvidia::xid::TestPhase;
 use crate::machine::host::nvidia::{log, xid};
 use crate::outcome::finding::{Code, Finding, Severity};
 
@@ -15,13 +15,10 @@ const MOST: usize = 10;
 
 /// Every fault in `lines`: one finding per GPU and Xid number, and one per kind of other faults.
 #[must_use]
-pub fn faults(lines: &[Line], when: When) -> Vec<Finding> {
+pub fn faults(lines: &[Line], when: TestPhase) -> Vec<Finding> {
     let mut found = xids(lines, when);
     found.extend(
-        KINDS
-            .iter()
-            .filter(|kind| when == When::During || kind.before)
-            .filter_map(|k| k.finding(lines, when)),
+        KINDS.iter().filter(|kind| when == TestPhase::During || kind.before).filter_map(|k| k.finding(lines, when)),
     );
     apply_driver_action(&mut found, lines);
     found
@@ -45,7 +42,7 @@ pub fn lost(records: u64) -> Finding {
     Code::KmsgLost.finding(Severity::Warn, "machine", message).values(records, 0, Some("records"))
 }
 
-fn xids(lines: &[Line], when: When) -> Vec<Finding> {
+fn xids(lines: &[Line], when: TestPhase) -> Vec<Finding> {
     let mut groups: Vec<Vec<log::Xid<'_>>> = Vec::new();
     for xid in log::xids(lines) {
         let same = |g: &&mut Vec<log::Xid<'_>>| g.iter().any(|x| (x.gpu, x.number) == (xid.gpu, xid.number));
@@ -58,7 +55,7 @@ fn xids(lines: &[Line], when: When) -> Vec<Finding> {
 }
 
 /// One finding per GPU and number, however often it occurred. A line without a number counts as the worst.
-fn of_one(group: &[log::Xid<'_>], when: When) -> Option<Finding> {
+fn of_one(group: &[log::Xid<'_>], when: TestPhase) -> Option<Finding> {
     let first = group.first()?;
     let lines: Vec<_> = group.iter().map(|x| x.line).collect();
     let meaning = xid::meaning_of(first.number, &lines);
@@ -74,7 +71,7 @@ fn of_one(group: &[log::Xid<'_>], when: When) -> Option<Finding> {
 }
 
 /// A kind of fault that is recognized by words.
-struct Kind {
+struct LogFaultKind {
     code: Code,
     /// Whether lines from before the tests count too.
     before: bool,
@@ -86,29 +83,28 @@ struct Kind {
 /// drivers/pci/hotplug/pciehp_ctrl.c, drivers/iommu/{amd,intel/dmar.c}, arch/x86/kernel/cpu/mce,
 /// arch/x86/kernel/nmi.c, drivers/edac, drivers/acpi/apei/ghes.c, kernel/{hung_task,watchdog,panic}.c,
 /// mm/page_alloc.c, mm/memory.c and kernel/rcu.
-const KINDS: &[Kind] = &[
-    Kind { code: Code::GpuGone, before: true, judge: gone },
-    Kind {
+const KINDS: &[LogFaultKind] = &[
+    LogFaultKind { code: Code::GpuGone, before: true, judge: gone },
+    LogFaultKind {
         code: Code::GpuInit,
         before: true,
         judge: |l| has(l, &["RmInitAdapter failed"]).then_some(Severity::Fail),
     },
-    Kind { code: Code::NvswitchSxid, before: true, judge: sxid },
-    Kind { code: Code::DriverFault, before: false, judge: driver },
-    Kind { code: Code::PcieAer, before: false, judge: pcie },
-    Kind { code: Code::IommuFault, before: false, judge: iommu },
-    Kind { code: Code::MachineCheck, before: false, judge: machine_check },
-    Kind { code: Code::KernelFault, before: false, judge: kernel },
+    LogFaultKind { code: Code::NvswitchSxid, before: true, judge: sxid },
+    LogFaultKind { code: Code::DriverFault, before: false, judge: driver },
+    LogFaultKind { code: Code::PcieAer, before: false, judge: pcie },
+    LogFaultKind { code: Code::IommuFault, before: false, judge: iommu },
+    LogFaultKind { code: Code::MachineCheck, before: false, judge: machine_check },
+    LogFaultKind { code: Code::KernelFault, before: false, judge: kernel },
 ];
 
-impl Kind {
-    fn finding(&self, lines: &[Line], when: When) -> Option<Finding> {
+impl LogFaultKind {
+    fn finding(&self, lines: &[Line], when: TestPhase) -> Option<Finding> {
         let bad = lines.iter().filter_map(|line| Some(((self.judge)(&line.text)?, &line.text)));
-        let bad: Vec<_> =
-            bad.filter(|(_, text)| when == When::During || !text.contains("NVRM: Xid")).collect();
+        let bad: Vec<_> = bad.filter(|(_, text)| when == TestPhase::During || !text.contains("NVRM: Xid")).collect();
         let severity = self.overall(bad.iter().map(|(severity, _)| *severity).max()?, &bad);
         let worst = bad.iter().find(|(s, _)| *s == severity).or(bad.first()).map(|(_, text)| *text)?;
-        let during = if when == When::During { "while the test ran: " } else { "" };
+        let during = if when == TestPhase::During { "while the test ran: " } else { "" };
         let subject = address(worst).unwrap_or("machine");
         let finding = self.code.finding(severity, subject, format!("{during}kmsg: {worst}"));
         Some(finding.seen_all(bad.iter().take(MOST).map(|(_, text)| format!("kmsg: {text}")).collect()))
@@ -155,8 +151,7 @@ fn driver(line: &str) -> Option<Severity> {
 }
 
 fn pcie(line: &str) -> Option<Severity> {
-    let reported =
-        has(line, &["PCIe Bus Error:", "AER: ", "DPC: containment event"]) && !line.contains("AER: enabled");
+    let reported = has(line, &["PCIe Bus Error:", "AER: ", "DPC: containment event"]) && !line.contains("AER: enabled");
     let dropped = line.contains("pciehp") && has(line, &["Link Down", "Card not present"]);
     let bad = has(line, &["ncorrect", "Fatal", "recovery failed", "DPC: "]) || dropped;
     (reported || dropped).then_some(if bad { Severity::Fail } else { Severity::Warn })

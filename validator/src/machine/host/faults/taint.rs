@@ -3,7 +3,7 @@
 //! the kernel's Documentation/admin-guide/tainted-kernels.rst. Flags that NVIDIA's modules, a distribution or
 //! the firmware set on a healthy machine are not faults. Pure, except for the reading.
 
-use crate::machine::host::nvidia::xid::When;
+use crate::machine::host::nvidia::xid::TestPhase;
 use crate::machine::root::Root;
 use crate::outcome::finding::{Code, Finding, Severity};
 use Severity::{Fail, Info, Warn};
@@ -72,9 +72,9 @@ impl Taint {
 
 /// The finding about the flags in `taint`, if they show more than that NVIDIA's modules are loaded.
 #[must_use]
-pub fn tainted(taint: Taint, when: When) -> Option<Finding> {
+pub fn tainted(taint: Taint, when: TestPhase) -> Option<Finding> {
     let of = |(_, letter, means, before, during): &Flag| {
-        (if when == When::During { *during } else { *before }, format!("{letter}: {means}"))
+        (if when == TestPhase::During { *during } else { *before }, format!("{letter}: {means}"))
     };
     let known = FLAGS.iter().filter(|flag| taint.has(flag.0)).map(of);
     let is_known = |bit: &u32| HARMLESS.contains(bit) || FLAGS.iter().any(|flag| flag.0 == *bit);
@@ -83,7 +83,7 @@ pub fn tainted(taint: Taint, when: When) -> Option<Finding> {
     let mut all: Vec<_> = known.chain(unknown).collect();
     all.sort_by_key(|(severity, _)| std::cmp::Reverse(*severity));
     let worst = all.first()?.0;
-    let since = if when == When::During { "while the test ran" } else { "before the tests" };
+    let since = if when == TestPhase::During { "while the test ran" } else { "before the tests" };
     let words: Vec<_> = all.iter().map(|(_, words)| words.as_str()).collect();
     let message = format!("the kernel set taint flags {since}: {}", words.join("; "));
     let finding = Code::KernelTainted.finding(worst, "machine", message);
@@ -94,14 +94,14 @@ pub fn tainted(taint: Taint, when: When) -> Option<Finding> {
 mod tests {
     use super::*;
 
-    fn severity(bits: &[u32], when: When) -> Option<Severity> {
+    fn severity(bits: &[u32], when: TestPhase) -> Option<Severity> {
         let all = bits.iter().fold(0, |all, bit| all | 1 << bit);
         Some(tainted(Taint(all), when)?.severity)
     }
 
     #[test]
     fn a_healthy_machine_with_nvidias_modules_has_no_finding() {
-        for when in [When::Before, When::During] {
+        for when in [TestPhase::Before, TestPhase::During] {
             assert_eq!(severity(&[], when), None);
             assert_eq!(severity(&HARMLESS, when), None);
             // Open modules, and proprietary ones that are not signed.
@@ -112,23 +112,23 @@ mod tests {
     #[test]
     fn a_fault_of_the_kernel_fails_the_test_that_runs_and_an_earlier_one_warns() {
         for bit in [4, 5, 7, 14] {
-            assert_eq!(severity(&[bit, 12, 13], When::During), Some(Fail), "{bit}");
-            assert_eq!(severity(&[bit, 12, 13], When::Before), Some(Warn), "{bit}");
+            assert_eq!(severity(&[bit, 12, 13], TestPhase::During), Some(Fail), "{bit}");
+            assert_eq!(severity(&[bit, 12, 13], TestPhase::Before), Some(Warn), "{bit}");
         }
         for bit in [2, 6, 8, 9, 15, 18, 19] {
-            assert_eq!(severity(&[bit], When::During), Some(Warn), "{bit}");
-            assert_eq!(severity(&[bit], When::Before), Some(Info), "{bit}");
+            assert_eq!(severity(&[bit], TestPhase::During), Some(Warn), "{bit}");
+            assert_eq!(severity(&[bit], TestPhase::Before), Some(Info), "{bit}");
         }
-        assert_eq!(severity(&[9, 7], When::During), Some(Fail), "the worst counts");
+        assert_eq!(severity(&[9, 7], TestPhase::During), Some(Fail), "the worst counts");
     }
 
     #[test]
     fn a_finding_names_each_flag_the_worst_first_and_one_that_is_not_known() {
-        let found = tainted(Taint(1 << 7 | 1 << 9 | 1 << 12), When::During).unwrap();
+        let found = tainted(Taint(1 << 7 | 1 << 9 | 1 << 12), TestPhase::During).unwrap();
         let words = "D: the kernel had an oops; W: the kernel issued a warning";
         assert_eq!(found.message, format!("the kernel set taint flags while the test ran: {words}"));
         assert_eq!(found.evidence, ["/proc/sys/kernel/tainted: 4736 while the test ran"]);
-        let found = tainted(Taint(1 << 40), When::Before).unwrap();
+        let found = tainted(Taint(1 << 40), TestPhase::Before).unwrap();
         assert!(found.severity == Warn && found.message.contains("bit 40"), "{found:?}");
     }
 

@@ -2,14 +2,13 @@ use super::*;
 use std::time::Duration;
 
 fn log(texts: &[&str]) -> Vec<Line> {
-    let line =
-        |(seq, text): (u64, &&str)| Line { seq, at: Duration::from_secs(seq), text: (*text).to_owned() };
+    let line = |(seq, text): (u64, &&str)| Line { seq, at: Duration::from_secs(seq), text: (*text).to_owned() };
     (0..).zip(texts).map(line).collect()
 }
 
 #[track_caller]
 fn one(text: &str, code: Code, severity: Severity) -> Finding {
-    let [finding] = &faults(&log(&[text]), When::During)[..] else { panic!("one finding of {text}") };
+    let [finding] = &faults(&log(&[text]), TestPhase::During)[..] else { panic!("one finding of {text}") };
     assert!(finding.is(code) && finding.severity == severity, "{text}: {finding:?}");
     assert!(finding.evidence[0].contains(text));
     finding.clone()
@@ -22,19 +21,11 @@ fn each_kind_of_fault_has_its_code_and_severity() {
         ("NVRM: GPU 0000:41:00.0: GPU has fallen off the bus.", Code::GpuGone, Fail),
         ("NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x62:0x40:2426)", Code::GpuInit, Fail),
         ("NVRM: nvAssertFailedNoLog: Assertion failed: pGpu != NULL @ gpu.c:1", Code::DriverFault, Fail),
-        (
-            "NVRM: nvAssertOkFailedNoLog: Assertion failed: Timeout [NV_ERR_TIMEOUT] (0x65)",
-            Code::DriverFault,
-            Fail,
-        ),
+        ("NVRM: nvAssertOkFailedNoLog: Assertion failed: Timeout [NV_ERR_TIMEOUT] (0x65)", Code::DriverFault, Fail),
         ("NVRM: nvCheckOkFailedNoLog: Check failed: Invalid state @ x.c:1", Code::DriverFault, Warn),
         ("NVRM: _kgspRpcRecvPoll: Timeout waiting for RPC from GSP0!", Code::DriverFault, Fail),
         ("NVRM: kgspHealthCheck_TU102: GSP-RM crashed", Code::DriverFault, Fail),
-        (
-            "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
-            Code::NvswitchSxid,
-            Fail,
-        ),
+        ("nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up", Code::NvswitchSxid, Fail),
         ("nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32", Code::NvswitchSxid, Warn),
         ("pcieport 0000:00:01.0: AER: Corrected error message received", Code::PcieAer, Warn),
         (
@@ -42,16 +33,8 @@ fn each_kind_of_fault_has_its_code_and_severity() {
             Code::PcieAer,
             Fail,
         ),
-        (
-            "pcieport 0000:00:01.0: PCIe Bus Error: severity=Uncorrectable (Fatal), type=x",
-            Code::PcieAer,
-            Fail,
-        ),
-        (
-            "pcieport 0000:00:01.0: PCIe Bus Error: severity=Correctable, type=Data Link Layer",
-            Code::PcieAer,
-            Warn,
-        ),
+        ("pcieport 0000:00:01.0: PCIe Bus Error: severity=Uncorrectable (Fatal), type=x", Code::PcieAer, Fail),
+        ("pcieport 0000:00:01.0: PCIe Bus Error: severity=Correctable, type=Data Link Layer", Code::PcieAer, Warn),
         ("pcieport 0000:00:01.0: DPC: containment event, status:0x1f01 source:0x0000", Code::PcieAer, Fail),
         ("pcieport 0000:00:01.0: pciehp: Slot(4): Link Down", Code::PcieAer, Fail),
         ("AMD-Vi: Event logged [IO_PAGE_FAULT device=41:00.0 domain=0x1]", Code::IommuFault, Fail),
@@ -89,7 +72,7 @@ fn harmless_lines_are_no_faults() {
         "nvidia: loading out-of-tree module taints kernel.",
         "nvidia 0000:41:00.0: vgaarb: VGA decodes changed",
     ];
-    assert_eq!(faults(&log(&quiet), When::During), []);
+    assert_eq!(faults(&log(&quiet), TestPhase::During), []);
 }
 
 #[test]
@@ -99,15 +82,15 @@ fn a_corrected_machine_check_warns() {
         "[Hardware Error]: Corrected error, no action required.",
         "[Hardware Error]: CPU:0 (17:31:0) MC2_STATUS[Over|CE|MiscV]: 0xdc20",
     ];
-    let [finding] = &faults(&log(&lines), When::During)[..] else { panic!("one") };
+    let [finding] = &faults(&log(&lines), TestPhase::During)[..] else { panic!("one") };
     assert_eq!((finding.severity, finding.evidence.len()), (Severity::Warn, 3));
     let worse = [&lines[..], &["{1}[Hardware Error]: event severity: fatal"]].concat();
-    assert_eq!(faults(&log(&worse), When::During)[0].severity, Severity::Fail);
+    assert_eq!(faults(&log(&worse), TestPhase::During)[0].severity, Severity::Fail);
 }
 
 #[test]
 fn a_gpu_that_falls_off_during_a_test_is_reported_with_address_and_number() {
-    let found = faults(&log(&["NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus."]), When::During);
+    let found = faults(&log(&["NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus."]), TestPhase::During);
     let all: Vec<_> = found.iter().map(|f| (f.code.as_str(), f.severity, f.subject.as_str())).collect();
     assert_eq!(all, [("GPU-XID", Severity::Fail, "0000:41:00"), ("GPU-GONE", Severity::Fail, "0000:41:00")]);
 }
@@ -126,17 +109,14 @@ fn the_newest_action_of_the_driver_stands_for_all_errors_of_its_gpu() {
         "NVRM: Xid (PCI:0000:01:00): 999, new".to_owned(),
     ];
     let lines: Vec<_> = lines.iter().map(String::as_str).collect();
-    let found = faults(&log(&lines), When::During);
+    let found = faults(&log(&lines), TestPhase::During);
     let actions: Vec<_> = found.iter().map(|f| (f.subject.as_str(), f.recovery)).collect();
     let reset = Some(Recovery::ResetGpu);
     let (a, b) = ("0000:41:00", "0000:01:00");
     assert_eq!(actions, [(a, reset), (a, reset), (b, reset), (b, None), (a, reset)]);
-    assert_eq!(
-        found[1].message,
-        "Xid 154 on 0000:41:00 (the driver says that the GPU must be reset), 2 times"
-    );
+    assert_eq!(found[1].message, "Xid 154 on 0000:41:00 (the driver says that the GPU must be reset), 2 times");
     assert!(found.iter().take(3).all(|f| f.remedy.contains("reset it")), "{found:?}");
-    let alone = &faults(&log(&lines[..1]), When::During);
+    let alone = &faults(&log(&lines[..1]), TestPhase::During);
     assert!(alone.len() == 2 && alone.iter().all(|f| f.recovery == Some(Recovery::RebootNode)), "{alone:?}");
 }
 
@@ -149,9 +129,9 @@ fn before_the_tests_only_driver_messages_about_gpus_count() {
         "NVRM: Xid (PCI:0000:41:00): 31, pid=7, name=train, MMU Fault",
         "NVRM: Xid (PCI:0000:41:00): 999, something new",
     ]);
-    let found: Vec<_> = faults(&lines, When::Before).iter().map(|f| (f.code.clone(), f.severity)).collect();
+    let found: Vec<_> = faults(&lines, TestPhase::Before).iter().map(|f| (f.code.clone(), f.severity)).collect();
     assert_eq!(found, [("GPU-XID".to_owned(), Severity::Info), ("GPU-XID".to_owned(), Severity::Warn)]);
-    let during: Vec<_> = faults(&lines, When::During).iter().map(|f| f.severity).collect();
+    let during: Vec<_> = faults(&lines, TestPhase::During).iter().map(|f| f.severity).collect();
     assert_eq!(during.iter().filter(|s| **s == Severity::Fail).count(), 4);
     assert!(during.contains(&Severity::Error));
 }
@@ -164,7 +144,7 @@ fn each_gpu_and_xid_number_gives_one_finding() {
         "NVRM: Xid (PCI:0000:41:00): 48, DBE",
         "NVRM: Xid something new",
     ]);
-    let found = faults(&lines, When::Before);
+    let found = faults(&lines, TestPhase::Before);
     let messages: Vec<_> = found.iter().map(|f| (f.message.as_str(), f.severity)).collect();
     assert_eq!(
         messages,

@@ -2,7 +2,7 @@
 //! findings as code, severity, subject, message and evidence. Cause and remedy come from the validator's
 //! table. Keys that a newer init adds are ignored; a missing key is an error.
 
-use super::{Read, at};
+use super::{ReadResult, at};
 use crate::machine::host::modules::absent_is_none;
 use crate::machine::root::Root;
 use crate::outcome::finding::{Code, Finding, Severity};
@@ -18,7 +18,7 @@ impl From<&contract::driver::Finding> for Finding {
     /// two programs, and an error.
     fn from(noted: &contract::driver::Finding) -> Self {
         let (code, severity, message) = match Noted::named(&noted.code) {
-            Some(code) => (of_the_table(code), noted.severity, noted.message.clone()),
+            Some(code) => (table_code(code), noted.severity, noted.message.clone()),
             None => {
                 let message = format!("/{FILE} has the unknown code {}: {}", noted.code, noted.message);
                 (Code::SysUnreadable, Severity::Error, message)
@@ -29,7 +29,7 @@ impl From<&contract::driver::Finding> for Finding {
 }
 
 /// The table has a cause and a remedy for every code that init may write.
-const fn of_the_table(code: Noted) -> Code {
+const fn table_code(code: Noted) -> Code {
     match code {
         Noted::DriverNoGpu => Code::DriverNoGpu,
         Noted::DriverMismatch => Code::DriverMismatch,
@@ -60,7 +60,7 @@ const fn of_the_table(code: Noted) -> Code {
 ///
 /// # Errors
 /// If it exists but cannot be read or is not a valid account.
-pub fn read(root: &Root) -> Read<Option<Account>> {
+pub fn read(root: &Root) -> ReadResult<Option<Account>> {
     let bytes = absent_is_none(root.read(FILE)).map_err(|e| at(FILE, &e))?;
     bytes.map(|bytes| parse(&bytes).map_err(|e| at(FILE, &e))).transpose()
 }
@@ -138,11 +138,10 @@ pub(crate) mod tests {
 
     #[test]
     fn the_table_has_the_codes_that_init_may_write_and_no_other_is_taken() {
-        let known: Vec<_> =
-            Code::ALL.iter().filter(|code| Noted::named(code.entry().code).is_some()).collect();
+        let known: Vec<_> = Code::ALL.iter().filter(|code| Noted::named(code.entry().code).is_some()).collect();
         assert_eq!(known.len(), 22);
         for code in known {
-            assert_eq!(Noted::named(code.entry().code).map(of_the_table), Some(*code));
+            assert_eq!(Noted::named(code.entry().code).map(table_code), Some(*code));
         }
     }
 

@@ -8,7 +8,7 @@ pub fn modinfo(file: &[u8]) -> Option<Vec<(String, String)>> {
     if file.get(..6)? != b"\x7fELF\x02\x01" {
         return None;
     }
-    let table = Table { file, at: long(file, 0x28)?, size: short(file, 0x3a)?, count: short(file, 0x3c)? };
+    let table = SectionTable { file, at: long(file, 0x28)?, size: short(file, 0x3a)?, count: short(file, 0x3c)? };
     let names = table.content(short(file, 0x3e)?)?;
     let wanted = (0..table.count).find(|n| table.name(*n, names) == Some(b".modinfo"))?;
     let fields = table.content(wanted)?.split(|b| *b == 0).filter(|f| !f.is_empty());
@@ -27,14 +27,14 @@ fn field(bytes: &[u8]) -> Option<(String, String)> {
 }
 
 /// The section table.
-struct Table<'a> {
+struct SectionTable<'a> {
     file: &'a [u8],
     at: usize,
     size: usize,
     count: usize,
 }
 
-impl<'a> Table<'a> {
+impl<'a> SectionTable<'a> {
     /// sh_name at 0, sh_offset at 0x18, sh_size at 0x20.
     fn header(&self, n: usize) -> Option<&'a [u8]> {
         let from = self.at.checked_add(n.checked_mul(self.size)?)?;

@@ -2,7 +2,7 @@
 //! list of modules.
 
 use super::elf::{modinfo, value};
-use super::{Read, at};
+use super::{ReadResult, at};
 use crate::machine::host::modules::absent_is_none;
 use crate::machine::root::Root;
 
@@ -28,7 +28,7 @@ pub struct ModuleFile {
 ///
 /// # Errors
 /// A file that exists but cannot be read, or is not a module (compressed ones are not unpacked).
-pub fn read(root: &Root, kernel: Option<&str>) -> Read<Option<ModuleFile>> {
+pub fn read(root: &Root, kernel: Option<&str>) -> ReadResult<Option<ModuleFile>> {
     let path = match kernel.filter(|_| !root.exists(IMAGES).unwrap_or(false)) {
         None => Some(IMAGES.to_owned()),
         Some(kernel) => {
@@ -85,8 +85,7 @@ mod tests {
     fn a_missing_list_or_file_is_none_and_a_compressed_file_an_error() {
         assert_eq!(read(&Root::new(machine(&[]).path()), KERNEL), Ok(None));
         assert_eq!(read(&Root::new(machine(&[(DEP, "a/nvidia.ko:\n")]).path()), KERNEL), Ok(None));
-        let packed =
-            machine(&[(DEP, "a/nvidia.ko.zst:\n"), ("lib/modules/6.12.0/a/nvidia.ko.zst", "packed")]);
+        let packed = machine(&[(DEP, "a/nvidia.ko.zst:\n"), ("lib/modules/6.12.0/a/nvidia.ko.zst", "packed")]);
         assert!(read(&Root::new(packed.path()), KERNEL).unwrap_err().ends_with("not an uncompressed module"));
     }
 

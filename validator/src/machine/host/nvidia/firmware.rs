@@ -1,7 +1,7 @@
 //! The versions for which the kernel can find GSP firmware: folders `nvidia/VERSION` with a `gsp_*.bin`.
 
 use super::version::is_version;
-use super::{Read, at};
+use super::{ReadResult, at};
 use crate::machine::host::modules::absent_is_none;
 use crate::machine::root::Root;
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ pub const FOLDERS: &[&str] = &["run/firstlight/driver/firmware", "usr/lib/firmwa
 ///
 /// # Errors
 /// A folder that exists but cannot be read.
-pub fn versions(root: &Root) -> Read<Vec<String>> {
+pub fn versions(root: &Root) -> ReadResult<Vec<String>> {
     let set = absent_is_none(root.text(SETTING)).map_err(|e| at(SETTING, &e))?;
     let set = set.filter(|folder| !folder.is_empty());
     let mut found = BTreeSet::new();

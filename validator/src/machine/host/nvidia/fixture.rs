@@ -4,7 +4,7 @@ use super::Nvidia;
 use super::account::tests::with;
 use super::gpus::Information;
 use super::library::Library;
-use super::module::{Loaded, ModuleHash};
+use super::module::{LoadedModule, ModuleHash};
 use std::fs;
 use tempfile::TempDir;
 
@@ -37,9 +37,9 @@ pub(crate) fn nvidia(version: &str, gpus: u8) -> Nvidia {
     };
     Nvidia {
         account: Ok(Some(with("/image/version", version.into()))),
-        loaded: Ok(Some(Loaded {
+        loaded: Ok(Some(LoadedModule {
             version: version.to_owned(),
-            says: version.to_owned(),
+            own_version: version.to_owned(),
             open: true,
             hash: ModuleHash { srcversion: Some("ABC".to_owned()), build_id: None },
         })),

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 /// From this version on `RMForceP2PType` no longer chooses BAR1: 2 is NVLink, and `RMPcieP2PType` chooses instead.
 const NEW_TYPES: u32 = 575;
 
-/// The setting in one part of `ForceP2P`.
+/// The setting of `ForceP2P` for reads or for writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Force {
+pub enum ForceP2p {
     /// Peer access is refused.
     Off,
     /// Peer access is reported without checking host and GPU.
@@ -28,10 +28,10 @@ pub enum StaticMap {
     Auto,
 }
 
-/// How peers are reached over PCIe.
+/// The mechanism for peers over PCIe that the keys request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Through {
-    /// Through BAR1.
+pub enum RequestedMechanism {
+    /// RequestedMechanism BAR1.
     Bar1,
     /// No key asks for BAR1.
     Unset,
@@ -39,17 +39,17 @@ pub enum Through {
     Other(&'static str, u32),
 }
 
-/// The keys in force.
+/// The registry keys in force that control peer-to-peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Keys {
+pub struct RegistryKeys {
     /// Reads of a peer's memory.
-    pub read: Force,
+    pub read: ForceP2p,
     /// Writes to a peer's memory.
-    pub write: Force,
+    pub write: ForceP2p,
     /// The static map of BAR1.
     pub static_map: StaticMap,
-    /// The mechanism.
-    pub through: Through,
+    /// The requested mechanism.
+    pub through: RequestedMechanism,
 }
 
 /// The number before the first dot of `580.95.05`.
@@ -58,7 +58,7 @@ pub fn major(version: &str) -> Option<u32> {
     version.split('.').next()?.parse().ok()
 }
 
-impl Keys {
+impl RegistryKeys {
     /// The keys of a module of this `version` whose parameter `RegistryDwords` is `dwords`: `a=1;b=0x2`.
     #[must_use]
     pub fn of(version: u32, dwords: &str) -> Self {
@@ -67,12 +67,12 @@ impl Keys {
         let force = value("ForceP2P");
         let new = version >= NEW_TYPES;
         let through = match (value("RMForceP2PType"), value("RMPcieP2PType")) {
-            (Some(2), _) if !new => Through::Bar1,
-            (Some(other @ 1..), _) if !new => Through::Other("RMForceP2PType", other),
+            (Some(2), _) if !new => RequestedMechanism::Bar1,
+            (Some(other @ 1..), _) if !new => RequestedMechanism::Other("RMForceP2PType", other),
             // 1 is any mechanism over PCIe.
-            (Some(other @ 2..), _) if new => Through::Other("RMForceP2PType", other),
-            (_, Some(1 | 2)) if new => Through::Bar1,
-            _ => Through::Unset,
+            (Some(other @ 2..), _) if new => RequestedMechanism::Other("RMForceP2PType", other),
+            (_, Some(1 | 2)) if new => RequestedMechanism::Bar1,
+            _ => RequestedMechanism::Unset,
         };
         Self {
             read: part(force, 0),
@@ -89,16 +89,16 @@ impl Keys {
     /// True if the keys ask for peer-to-peer through BAR1, which needs the static map.
     #[must_use]
     pub fn ask_for_bar1(&self) -> bool {
-        self.static_map == StaticMap::Forced || self.through == Through::Bar1
+        self.static_map == StaticMap::Forced || self.through == RequestedMechanism::Bar1
     }
 }
 
 /// Two bits of `ForceP2P`.
-const fn part(force: Option<u32>, shift: u32) -> Force {
+const fn part(force: Option<u32>, shift: u32) -> ForceP2p {
     match force {
-        Some(value) if (value >> shift) & 3 == 0 => Force::Off,
-        Some(value) if (value >> shift) & 3 == 1 => Force::On,
-        _ => Force::Unset,
+        Some(value) if (value >> shift) & 3 == 0 => ForceP2p::Off,
+        Some(value) if (value >> shift) & 3 == 1 => ForceP2p::On,
+        _ => ForceP2p::Unset,
     }
 }
 
@@ -118,25 +118,36 @@ mod tests {
     #[test]
     fn a_value_has_the_meaning_of_its_version() {
         let both = "ForceP2P=17;RMForceP2PType=2;RMForceStaticBar1=1";
-        let old = Keys::of(555, both);
-        assert_eq!((old.read, old.write), (Force::On, Force::On));
-        assert_eq!((old.through, old.static_map), (Through::Bar1, StaticMap::Forced));
-        assert_eq!(Keys::of(570, both).through, Through::Bar1);
+        let old = RegistryKeys::of(555, both);
+        assert_eq!((old.read, old.write), (ForceP2p::On, ForceP2p::On));
+        assert_eq!((old.through, old.static_map), (RequestedMechanism::Bar1, StaticMap::Forced));
+        assert_eq!(RegistryKeys::of(570, both).through, RequestedMechanism::Bar1);
         for version in [575, 580, 590, 595] {
-            assert_eq!(Keys::of(version, both).through, Through::Other("RMForceP2PType", 2), "{version}");
-            assert_eq!(Keys::of(version, "RMPcieP2PType=1").through, Through::Bar1);
+            assert_eq!(
+                RegistryKeys::of(version, both).through,
+                RequestedMechanism::Other("RMForceP2PType", 2),
+                "{version}"
+            );
+            assert_eq!(RegistryKeys::of(version, "RMPcieP2PType=1").through, RequestedMechanism::Bar1);
         }
-        assert_eq!(Keys::of(570, "RMPcieP2PType=1").through, Through::Unset, "570 does not know this key");
+        assert_eq!(
+            RegistryKeys::of(570, "RMPcieP2PType=1").through,
+            RequestedMechanism::Unset,
+            "570 does not know this key"
+        );
     }
 
     #[test]
     fn no_key_leaves_the_decision_to_the_driver() {
-        let none = Keys::of(580, "");
-        assert_eq!((none.read, none.write, none.through), (Force::Unset, Force::Unset, Through::Unset));
+        let none = RegistryKeys::of(580, "");
+        assert_eq!(
+            (none.read, none.write, none.through),
+            (ForceP2p::Unset, ForceP2p::Unset, RequestedMechanism::Unset)
+        );
         assert!(!none.ask_for_bar1() && none.static_map == StaticMap::Auto);
-        assert_eq!(Keys::of(580, "ForceP2P=0x22").read, Force::Unset);
-        let off = Keys::of(580, " ForceP2P = 0x0 ; RMForceStaticBar1=0;nonsense;x=y");
-        assert_eq!((off.read, off.write, off.static_map), (Force::Off, Force::Off, StaticMap::Off));
+        assert_eq!(RegistryKeys::of(580, "ForceP2P=0x22").read, ForceP2p::Unset);
+        let off = RegistryKeys::of(580, " ForceP2P = 0x0 ; RMForceStaticBar1=0;nonsense;x=y");
+        assert_eq!((off.read, off.write, off.static_map), (ForceP2p::Off, ForceP2p::Off, StaticMap::Off));
     }
 
     #[test]

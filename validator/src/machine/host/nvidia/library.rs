@@ -1,7 +1,7 @@
 //! The path at which the loader would find a library of the driver, and the version in its file's name.
 
 use super::version::is_version;
-use super::{Read, at};
+use super::{ReadResult, at};
 use crate::machine::root::Root;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -36,10 +36,10 @@ pub struct Library {
 ///
 /// # Errors
 /// A folder or link that cannot be read, or a dangling link.
-pub fn find(root: &Root, first: &[String], name: &str) -> Read<Option<Library>> {
+pub fn find(root: &Root, first: &[String], name: &str) -> ReadResult<Option<Library>> {
     for folder in first.iter().map(String::as_str).chain(USUAL.iter().copied()) {
         let path = Path::new(folder.trim_start_matches('/')).join(name);
-        match end(root, &path) {
+        match resolve_links(root, &path) {
             Ok(Some(file)) => {
                 let version = version(&file, name).map(str::to_owned);
                 return Ok(Some(Library { path: format!("/{}", path.display()), version }));
@@ -53,7 +53,7 @@ pub fn find(root: &Root, first: &[String], name: &str) -> Read<Option<Library>> 
 
 /// The file that a path leads to; `None` if there is none. Links are resolved here, because an absolute link
 /// is relative to the machine under test, not to this one.
-fn end(root: &Root, path: &Path) -> Result<Option<PathBuf>, String> {
+fn resolve_links(root: &Root, path: &Path) -> Result<Option<PathBuf>, String> {
     let mut here = path.to_owned();
     for _ in 0..MOST_LINKS {
         match root.link(&here) {
@@ -92,7 +92,7 @@ mod tests {
 
     const NAME: &str = "libcuda.so.1";
 
-    fn found(library: Read<Option<Library>>) -> (String, Option<String>) {
+    fn found(library: ReadResult<Option<Library>>) -> (String, Option<String>) {
         let library = library.unwrap().unwrap();
         (library.path, library.version)
     }
@@ -103,17 +103,11 @@ mod tests {
         let lib = dir.path().join("usr/lib/x86_64-linux-gnu");
         symlink("libcuda.so.550.163.01", lib.join("nvidia/current").join(NAME)).unwrap();
         std::fs::create_dir_all(dir.path().join("etc/alternatives")).unwrap();
-        symlink(
-            "/usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.1",
-            dir.path().join("etc/alternatives/cuda"),
-        )
-        .unwrap();
+        symlink("/usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.1", dir.path().join("etc/alternatives/cuda"))
+            .unwrap();
         symlink("/etc/alternatives/cuda", lib.join(NAME)).unwrap();
         let (path, version) = found(find(&Root::new(dir.path()), &[], NAME));
-        assert_eq!(
-            (path.as_str(), version.as_deref()),
-            ("/usr/lib/x86_64-linux-gnu/libcuda.so.1", Some("550.163.01"))
-        );
+        assert_eq!((path.as_str(), version.as_deref()), ("/usr/lib/x86_64-linux-gnu/libcuda.so.1", Some("550.163.01")));
     }
 
     #[test]
@@ -130,10 +124,7 @@ mod tests {
         let link = dir.path().join("usr/lib64").join(NAME);
         symlink("libcuda.so.555.58.02", &link).unwrap();
         let error = find(&Root::new(dir.path()), &[], NAME).unwrap_err();
-        assert_eq!(
-            error,
-            "/usr/lib64/libcuda.so.1: leads to /usr/lib64/libcuda.so.555.58.02, which does not exist"
-        );
+        assert_eq!(error, "/usr/lib64/libcuda.so.1: leads to /usr/lib64/libcuda.so.555.58.02, which does not exist");
         std::fs::remove_file(&link).unwrap();
         symlink(NAME, &link).unwrap();
         assert!(find(&Root::new(dir.path()), &[], NAME).unwrap_err().ends_with("loop"));

@@ -83,8 +83,8 @@ pub fn peer_maps(lines: &[Line]) -> usize {
     lines.iter().filter(|l| l.text.contains("added PCIe BAR1 P2P mapping between")).count()
 }
 
-/// The lines that show that peer-to-peer through BAR1 is enabled in the driver but faulty: page table entries whose bus address
-/// does not fit into the peer field (field_desc.h), and the resulting fault of the copy engine.
+/// The lines that show that peer-to-peer through BAR1 is enabled in the driver but faulty: page table entries whose
+/// bus address does not fit into the peer field (field_desc.h), and the resulting fault of the copy engine.
 #[must_use]
 pub fn patch_fails(lines: &[Line]) -> Vec<&str> {
     let all = lines.iter().map(|l| l.text.as_str());
@@ -107,8 +107,7 @@ mod tests {
     use super::*;
 
     fn log(texts: &[&str]) -> Vec<Line> {
-        let line =
-            |(seq, text): (u64, &&str)| Line { seq, at: Duration::from_secs(seq), text: (*text).to_owned() };
+        let line = |(seq, text): (u64, &&str)| Line { seq, at: Duration::from_secs(seq), text: (*text).to_owned() };
         (0..).zip(texts).map(line).collect()
     }
 

@@ -25,32 +25,32 @@ use account::Account;
 use file::ModuleFile;
 use gpus::Information;
 use library::Library;
-use module::Loaded;
+use module::LoadedModule;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
 /// A value, or a line that says which file could not be read and why.
-pub type Read<T> = Result<T, String>;
+pub type ReadResult<T> = Result<T, String>;
 
 /// The state of the driver.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Nvidia {
     /// init's report on its driver stage; `None` on a machine that firstlight's init did not start.
-    pub account: Read<Option<Account>>,
+    pub account: ReadResult<Option<Account>>,
     /// The loaded module; `None` if there is none.
-    pub loaded: Read<Option<Loaded>>,
+    pub loaded: ReadResult<Option<LoadedModule>>,
     /// What the driver reports about each of its GPUs, by address.
-    pub gpus: Read<BTreeMap<String, Information>>,
+    pub gpus: ReadResult<BTreeMap<String, Information>>,
     /// libcuda.so.1
-    pub cuda: Read<Option<Library>>,
+    pub cuda: ReadResult<Option<Library>>,
     /// libnvidia-ml.so.1
-    pub ml: Read<Option<Library>>,
+    pub ml: ReadResult<Option<Library>>,
     /// libnccl.so.2
-    pub nccl: Read<Option<Library>>,
+    pub nccl: ReadResult<Option<Library>>,
     /// Versions for which the kernel can find GSP firmware.
-    pub firmware: Read<Vec<String>>,
+    pub firmware: ReadResult<Vec<String>>,
     /// The module's file, if one can be found.
-    pub file: Read<Option<ModuleFile>>,
+    pub file: ReadResult<Option<ModuleFile>>,
 }
 
 /// Reads it. `folders` are searched for libraries before the usual ones.

@@ -1,6 +1,6 @@
 //! The loaded NVIDIA module, according to the kernel and to the module itself.
 
-use super::{Read, at, version};
+use super::{ReadResult, at, version};
 use crate::machine::host::modules::absent_is_none;
 use crate::machine::root::Root;
 use serde::{Deserialize, Serialize};
@@ -11,11 +11,11 @@ const PROC: &str = "proc/driver/nvidia/version";
 
 /// The loaded module.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Loaded {
+pub struct LoadedModule {
     /// Its version, according to the kernel.
     pub version: String,
     /// Its version, according to itself.
-    pub says: String,
+    pub own_version: String,
     /// True for NVIDIA's open modules, which require GSP firmware.
     pub open: bool,
     /// Its hashes.
@@ -35,7 +35,7 @@ pub struct ModuleHash {
 ///
 /// # Errors
 /// If it is loaded but its version cannot be read in both places.
-pub fn read(root: &Root) -> Read<Option<Loaded>> {
+pub fn read(root: &Root) -> ReadResult<Option<LoadedModule>> {
     if absent_is_none(root.names(FOLDER)).map_err(|e| at(FOLDER, &e))?.is_none() {
         // Some sandboxes show the driver's own files but not the kernel's.
         return match root.exists(PROC) {
@@ -46,10 +46,10 @@ pub fn read(root: &Root) -> Read<Option<Loaded>> {
     let path = format!("{FOLDER}/version");
     let version = root.text(&path).map_err(|e| at(&path, &e))?;
     let line = root.text(PROC).map_err(|e| at(PROC, &e))?;
-    let says = version::in_line(&line).ok_or_else(|| at(PROC, &format!("no version in '{line}'")))?;
-    Ok(Some(Loaded {
+    let own_version = version::in_line(&line).ok_or_else(|| at(PROC, &format!("no version in '{line}'")))?;
+    Ok(Some(LoadedModule {
         version,
-        says: says.to_owned(),
+        own_version: own_version.to_owned(),
         open: line.contains("Open Kernel Module"),
         hash: hash(root),
     }))
@@ -87,10 +87,11 @@ mod tests {
 
     #[test]
     fn a_loaded_module_has_its_version_in_two_places() {
-        let line = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  555.58.02  Release Build\nGCC version: gcc\n";
+        let line =
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  555.58.02  Release Build\nGCC version: gcc\n";
         let dir = machine(&[VERSION, (PROC, line), ("sys/module/nvidia/srcversion", "ABC\n")]);
         let loaded = read(&Root::new(dir.path())).unwrap().unwrap();
-        assert_eq!((loaded.version.as_str(), loaded.says.as_str()), ("555.58.02", "555.58.02"));
+        assert_eq!((loaded.version.as_str(), loaded.own_version.as_str()), ("555.58.02", "555.58.02"));
         assert!(loaded.open && loaded.hash.build_id.is_none());
         assert_eq!(loaded.hash.srcversion.as_deref(), Some("ABC"));
     }

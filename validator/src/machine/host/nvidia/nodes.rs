@@ -2,7 +2,7 @@
 //! paths.
 
 use super::gpus::Information;
-use super::{Read, at};
+use super::{ReadResult, at};
 use crate::machine::root::Root;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -14,7 +14,7 @@ const CONTROL: u32 = 255;
 
 /// One node: its path and its numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub struct DeviceNode {
     /// `/dev/nvidia0`
     pub path: String,
     /// Major and minor number; `None` if the module that serves it is not loaded.
@@ -26,13 +26,15 @@ pub struct Wanted {
 ///
 /// # Errors
 /// See above.
-pub fn wanted(gpus: &BTreeMap<String, Information>, majors: &BTreeMap<String, u32>) -> Read<Vec<Wanted>> {
-    let node = |name: &str, numbers| Wanted { path: format!("/dev/{name}"), numbers };
+pub fn needed_nodes(
+    gpus: &BTreeMap<String, Information>,
+    majors: &BTreeMap<String, u32>,
+) -> ReadResult<Vec<DeviceNode>> {
+    let node = |name: &str, numbers| DeviceNode { path: format!("/dev/{name}"), numbers };
     let uvm = |minor| majors.get("nvidia-uvm").map(|major| (*major, minor));
     let mut all = vec![node("nvidiactl", Some((MAJOR, CONTROL)))];
     for (gpu, information) in gpus {
-        let minor =
-            information.minor.ok_or_else(|| format!("the driver reports no Device Minor for {gpu}"))?;
+        let minor = information.minor.ok_or_else(|| format!("the driver reports no Device Minor for {gpu}"))?;
         all.push(node(&format!("nvidia{minor}"), Some((MAJOR, minor))));
     }
     all.push(node("nvidia-uvm", uvm(0)));
@@ -44,7 +46,7 @@ pub fn wanted(gpus: &BTreeMap<String, Information>, majors: &BTreeMap<String, u3
 ///
 /// # Errors
 /// If the file cannot be read.
-pub fn majors(root: &Root) -> Read<BTreeMap<String, u32>> {
+pub fn majors(root: &Root) -> ReadResult<BTreeMap<String, u32>> {
     let text = root.text("proc/devices").map_err(|e| at("proc/devices", &e))?;
     Ok(parse(&text))
 }
@@ -58,9 +60,9 @@ fn parse(devices: &str) -> BTreeMap<String, u32> {
 
 /// What exists at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stands {
+pub enum NodeState {
     /// Nothing.
-    Nothing,
+    Missing,
     /// A file, a folder, a disk.
     Other,
     /// A character device: major and minor number.
@@ -71,11 +73,11 @@ pub enum Stands {
 ///
 /// # Errors
 /// If the check fails.
-pub fn stands(root: &Root, path: &str) -> Read<Stands> {
+pub fn state(root: &Root, path: &str) -> ReadResult<NodeState> {
     match root.character_device(path) {
-        Ok((major, minor)) => Ok(Stands::Device(major, minor)),
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(Stands::Nothing),
-        Err(e) if e.kind() == ErrorKind::InvalidData => Ok(Stands::Other),
+        Ok((major, minor)) => Ok(NodeState::Device(major, minor)),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(NodeState::Missing),
+        Err(e) if e.kind() == ErrorKind::InvalidData => Ok(NodeState::Other),
         Err(e) => Err(format!("{path}: {e}")),
     }
 }
@@ -93,7 +95,7 @@ mod tests {
 
     #[test]
     fn nodes_follow_from_minors_and_majors() {
-        let all = wanted(&gpu(Some(3)), &parse(DEVICES)).unwrap();
+        let all = needed_nodes(&gpu(Some(3)), &parse(DEVICES)).unwrap();
         let all: Vec<_> = all.iter().map(|n| (n.path.as_str(), n.numbers)).collect();
         assert_eq!(
             all,
@@ -108,7 +110,7 @@ mod tests {
 
     #[test]
     fn without_uvm_its_nodes_have_no_numbers_and_a_gpu_without_minor_is_an_error() {
-        assert_eq!(wanted(&gpu(Some(0)), &BTreeMap::new()).unwrap()[2].numbers, None);
-        assert!(wanted(&gpu(None), &BTreeMap::new()).unwrap_err().contains("0000:01:00.0"));
+        assert_eq!(needed_nodes(&gpu(Some(0)), &BTreeMap::new()).unwrap()[2].numbers, None);
+        assert!(needed_nodes(&gpu(None), &BTreeMap::new()).unwrap_err().contains("0000:01:00.0"));
     }
 }

@@ -1,6 +1,6 @@
 //! The parameters of the loaded NVIDIA modules that are in force.
 
-use super::{Read, at};
+use super::{ReadResult, at};
 use crate::machine::host::modules::absent_is_none;
 use crate::machine::root::Root;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ const FILE: &str = "proc/driver/nvidia/params";
 ///
 /// # Errors
 /// If the read fails.
-pub fn read(root: &Root) -> Read<BTreeMap<String, String>> {
+pub fn read(root: &Root) -> ReadResult<BTreeMap<String, String>> {
     let text = absent_is_none(root.text(FILE)).map_err(|e| at(FILE, &e))?;
     Ok(text.map(|t| parse(&t)).unwrap_or_default())
 }
@@ -43,7 +43,7 @@ pub fn parse(text: &str) -> BTreeMap<String, String> {
 ///
 /// # Errors
 /// If the read fails; a parameter that the kernel hides is `None`.
-pub fn of_module(root: &Root, module: &str, name: &str) -> Read<Option<String>> {
+pub fn of_module(root: &Root, module: &str, name: &str) -> ReadResult<Option<String>> {
     let file = format!("sys/module/{}/parameters/{name}", module.replace('-', "_"));
     absent_is_none(root.text(&file)).map_err(|e| at(&file, &e))
 }
@@ -59,9 +59,7 @@ mod tests {
 
     #[test]
     fn the_list_is_read_without_its_quotes() {
-        let found = parse(
-            "EnableResizableBar: 0\nRegistryDwords: \"ForceP2P=17;RMForceStaticBar1=1\"\nRmMsg: \"\"\n",
-        );
+        let found = parse("EnableResizableBar: 0\nRegistryDwords: \"ForceP2P=17;RMForceStaticBar1=1\"\nRmMsg: \"\"\n");
         assert_eq!(found["EnableResizableBar"], "0");
         assert_eq!(found["RegistryDwords"], "ForceP2P=17;RMForceStaticBar1=1");
         assert_eq!(found["RmMsg"], "");
@@ -69,7 +67,8 @@ mod tests {
 
     #[test]
     fn a_gpus_own_registry_keys_come_after_those_of_all() {
-        let text = "RegistryDwords: \"A=1\"\nRegistryDwordsPerDevice: \"pci=0000:01:00.0;A=2;B=3;pci=0000:02:00.0;C=4;\"\n";
+        let text =
+            "RegistryDwords: \"A=1\"\nRegistryDwordsPerDevice: \"pci=0000:01:00.0;A=2;B=3;pci=0000:02:00.0;C=4;\"\n";
         let all = parse(text);
         assert_eq!(registry_keys(&all, "0000:01:00.0"), "A=1;A=2;B=3");
         assert_eq!(registry_keys(&all, "0000:02:00.0"), "A=1;C=4;");

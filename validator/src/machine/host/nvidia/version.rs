@@ -30,11 +30,9 @@ mod tests {
 
     #[test]
     fn the_version_is_found_in_either_drivers_line() {
-        let open =
-            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  555.58.02  Release Build  (root@host)";
+        let open = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  555.58.02  Release Build  (root@host)";
         assert_eq!(in_line(open), Some("555.58.02"));
-        let closed =
-            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024";
+        let closed = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024";
         assert_eq!(in_line(closed), Some("550.54.15"));
         assert_eq!(in_line("NVRM version: unknown"), None);
     }

@@ -1,14 +1,14 @@
-//! The counters of RDMA ports: bytes in both directions, and errors. RDMA traffic bypasses the network interface of a card, so
-//! the counters of the interface include it only if RDMA is software on that interface.
+//! The counters of RDMA ports: bytes in both directions, and errors. RDMA traffic bypasses the network interface of a
+//! card, so the counters of the interface include it only if RDMA is software on that interface.
 
 use super::read::CLASS;
 use crate::machine::host::modules::absent_is_none;
 use crate::machine::root::Root;
 use serde::{Deserialize, Serialize};
 
-/// What a port has counted so far.
+/// The values of a port's counters at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Counted {
+pub struct RdmaCounters {
     /// Bytes; `None` if the port does not count them.
     pub bytes: Option<Bytes>,
     /// Errors, with the names of their counters.
@@ -55,14 +55,14 @@ const ERRORS: [&str; 12] = [
 ///
 /// # Errors
 /// The first counter that exists but cannot be read, with its name.
-pub fn counted(root: &Root, device: &str, port: u32, interface: Option<&str>) -> Result<Counted, String> {
+pub fn read_counters(root: &Root, device: &str, port: u32, interface: Option<&str>) -> Result<RdmaCounters, String> {
     let folder = format!("{CLASS}/{device}/ports/{port}");
     let mut errors = Vec::new();
     for name in ERRORS {
         let short = name.rsplit('/').next().unwrap_or(name);
         errors.extend(number(root, &format!("{folder}/{name}"))?.map(|count| (short.to_owned(), count)));
     }
-    Ok(Counted { bytes: bytes(root, device, &folder, interface)?, errors })
+    Ok(RdmaCounters { bytes: bytes(root, device, &folder, interface)?, errors })
 }
 
 fn bytes(root: &Root, device: &str, folder: &str, interface: Option<&str>) -> Result<Option<Bytes>, String> {
@@ -74,9 +74,7 @@ fn bytes(root: &Root, device: &str, folder: &str, interface: Option<&str>) -> Re
         }
     }
     // An RDMA device on a card has the link `device`; a software device does not.
-    let Some(interface) =
-        interface.filter(|_| !root.exists(format!("{CLASS}/{device}/device")).unwrap_or(true))
-    else {
+    let Some(interface) = interface.filter(|_| !root.exists(format!("{CLASS}/{device}/device")).unwrap_or(true)) else {
         return Ok(None);
     };
     let of = |name: &str| number(root, &format!("sys/class/net/{interface}/statistics/{name}"));
@@ -90,8 +88,7 @@ fn number(root: &Root, file: &str) -> Result<Option<u64>, String> {
         Err(e) if matches!(e.raw_os_error(), Some(NOT_SUPPORTED | INVALID)) => None,
         read => absent_is_none(read).map_err(|e| format!("/{file}: {e}"))?,
     };
-    let parse =
-        |text: String| text.trim().parse().map_err(|_| format!("/{file}: read {text:?}, which is no number"));
+    let parse = |text: String| text.trim().parse().map_err(|_| format!("/{file}: read {text:?}, which is no number"));
     text.map(parse).transpose()
 }
 
@@ -99,7 +96,7 @@ fn number(root: &Root, file: &str) -> Result<Option<u64>, String> {
 const NOT_SUPPORTED: i32 = 95;
 const INVALID: i32 = 22;
 
-impl Counted {
+impl RdmaCounters {
     /// The errors that were counted since `before`: name, earlier count, present count.
     #[must_use]
     pub fn grown<'a>(&'a self, before: &'a Self) -> Vec<(&'a str, u64, u64)> {
@@ -137,23 +134,18 @@ mod tests {
 
     fn bytes_of(files: &[(&str, &str)]) -> Option<(u64, u64, bool)> {
         let mut found = None;
-        with(files, |root| found = counted(root, "c0", 1, Some("eth0")).unwrap().bytes);
+        with(files, |root| found = read_counters(root, "c0", 1, Some("eth0")).unwrap().bytes);
         found.map(|bytes| (bytes.sent, bytes.received, bytes.hardware))
     }
 
     #[test]
     fn infinibands_counters_are_in_words_and_come_first() {
         let port = "infiniband/c0/ports/1";
-        let words = [
-            (format!("{port}/counters/port_xmit_data"), "10"),
-            (format!("{port}/counters/port_rcv_data"), "3"),
-        ];
-        let octets =
-            [(format!("{port}/hw_counters/tx_bytes"), "7"), (format!("{port}/hw_counters/rx_bytes"), "8")];
-        let of_interface = [
-            ("net/eth0/statistics/tx_bytes".to_owned(), "5"),
-            ("net/eth0/statistics/rx_bytes".to_owned(), "6"),
-        ];
+        let words =
+            [(format!("{port}/counters/port_xmit_data"), "10"), (format!("{port}/counters/port_rcv_data"), "3")];
+        let octets = [(format!("{port}/hw_counters/tx_bytes"), "7"), (format!("{port}/hw_counters/rx_bytes"), "8")];
+        let of_interface =
+            [("net/eth0/statistics/tx_bytes".to_owned(), "5"), ("net/eth0/statistics/rx_bytes".to_owned(), "6")];
         let all = |lists: &[&[(String, &'static str)]]| {
             let files: Vec<_> = lists.concat();
             bytes_of(&files.iter().map(|(path, text)| (path.as_str(), *text)).collect::<Vec<_>>())
@@ -172,12 +164,12 @@ mod tests {
         let file = "infiniband/c0/ports/1/counters/symbol_error";
         let read = |count: &str| {
             let mut read = Err(String::new());
-            with(&[(file, count)], |root| read = counted(root, "c0", 1, None));
+            with(&[(file, count)], |root| read = read_counters(root, "c0", 1, None));
             read
         };
         let (before, after) = (read("5").unwrap(), read("12").unwrap());
         assert_eq!(after.grown(&before), [("symbol_error", 5, 12)]);
-        assert!(before.grown(&after).is_empty() && after.grown(&Counted::default()).is_empty());
+        assert!(before.grown(&after).is_empty() && after.grown(&RdmaCounters::default()).is_empty());
         assert!(read("many").unwrap_err().contains(file));
     }
 }

@@ -6,7 +6,7 @@ mod counters;
 mod read;
 mod text;
 
-pub use counters::{Bytes, Counted, counted};
+pub use counters::{Bytes, RdmaCounters, read_counters};
 pub use read::read;
 
 use std::fmt;
@@ -27,7 +27,7 @@ pub struct Port {
     /// Counted from 1.
     pub number: u32,
     /// The logical state: only an ACTIVE port carries traffic.
-    pub state: State,
+    pub state: PortState,
     /// The physical state in the kernel's word: `LinkUp`, `Polling`, `Disabled` ..
     pub physical: String,
     /// `Ethernet` (RoCE) or `InfiniBand`.
@@ -42,7 +42,7 @@ pub struct Port {
 
 /// The logical state of a port, by the numbers of `enum ib_port_state`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum PortState {
     /// 1: no link, or disabled.
     Down,
     /// 2: a link, but no subnet manager has configured it yet.
@@ -90,7 +90,7 @@ pub struct Netdev {
     pub mbit_s: Option<u64>,
 }
 
-impl fmt::Display for State {
+impl fmt::Display for PortState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Down => f.write_str("DOWN"),
@@ -106,7 +106,7 @@ impl Port {
     /// Whether it can carry traffic. Its addresses do not show that: they remain when the link goes down.
     #[must_use]
     pub fn is_active(&self) -> bool {
-        self.state == State::Active
+        self.state == PortState::Active
     }
 
     /// RoCE: RDMA over Ethernet.
@@ -132,8 +132,7 @@ impl Hca {
     pub fn ibdev2netdev(&self) -> impl Iterator<Item = String> {
         self.ports.iter().filter_map(|port| {
             let netdev = port.netdev.as_ref()?;
-            let up =
-                netdev.operstate == "up" || (netdev.operstate == "unknown" && netdev.carrier == Some(true));
+            let up = netdev.operstate == "up" || (netdev.operstate == "unknown" && netdev.carrier == Some(true));
             let state = if up { "Up" } else { "Down" };
             Some(format!("{} port {} ==> {} ({state})", self.name, port.number, netdev.name))
         })

@@ -62,14 +62,16 @@ fn gids(root: &Root, port: &str) -> Result<Vec<Gid>, String> {
 
 /// One address; `None` if it disappeared during the read.
 fn gid(root: &Root, port: &str, index: u32, address: Ipv6Addr) -> Result<Option<Gid>, String> {
-    let Some(kind) = set(root, &format!("{port}/gid_attrs/types/{index}"))? else { return Ok(None) };
-    let netdev = set(root, &format!("{port}/gid_attrs/ndevs/{index}"))?;
+    let Some(kind) = optional_text(root, &format!("{port}/gid_attrs/types/{index}"))? else {
+        return Ok(None);
+    };
+    let netdev = optional_text(root, &format!("{port}/gid_attrs/ndevs/{index}"))?;
     Ok(Some(Gid { index, kind, ipv4: text::ipv4(address), netdev }))
 }
 
 /// A file that may have no value, for an empty slot or a disabled link: the kernel then returns EINVAL, and a
 /// recording has no file.
-fn set(root: &Root, file: &str) -> Result<Option<String>, String> {
+fn optional_text(root: &Root, file: &str) -> Result<Option<String>, String> {
     let optional = |read: io::Result<String>| match read {
         Err(e) if e.kind() == ErrorKind::InvalidInput => Ok(None),
         other => absent_is_none(other),
@@ -84,12 +86,12 @@ fn netdev(root: &Root, hca: &str, number: u32, gids: &[Gid]) -> Result<Option<Ne
     let named = gids.iter().find_map(|gid| gid.netdev.clone());
     let name = match named {
         Some(name) => Some(name),
-        None => beside(root, hca, number)?,
+        None => same_function_interface(root, hca, number)?,
     };
     name.map(|name| interface(root, name)).transpose()
 }
 
-fn beside(root: &Root, hca: &str, number: u32) -> Result<Option<String>, String> {
+fn same_function_interface(root: &Root, hca: &str, number: u32) -> Result<Option<String>, String> {
     let folder = format!("{CLASS}/{hca}/device/net");
     let names = absent_is_none(root.names(&folder)).map_err(|e| format!("/{folder}: {e}"))?;
     for name in names.unwrap_or_default().iter().filter_map(|n| n.to_str()) {
@@ -104,16 +106,16 @@ fn beside(root: &Root, hca: &str, number: u32) -> Result<Option<String>, String>
 fn interface(root: &Root, name: String) -> Result<Netdev, String> {
     let folder = format!("sys/class/net/{name}");
     let operstate = parsed(root, &format!("{folder}/operstate"), |t| Some(t.to_owned()))?;
-    let carrier = set(root, &format!("{folder}/carrier"))?.map(|t| t == "1");
+    let carrier = optional_text(root, &format!("{folder}/carrier"))?.map(|t| t == "1");
     // -1 and 4294967295 mean unknown.
     let known = |mbit_s: &u64| (1..u64::from(u32::MAX)).contains(mbit_s);
-    let mbit_s = set(root, &format!("{folder}/speed"))?.and_then(|t| t.parse().ok()).filter(known);
+    let mbit_s = optional_text(root, &format!("{folder}/speed"))?.and_then(|t| t.parse().ok()).filter(known);
     Ok(Netdev { name, operstate, carrier, mbit_s })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
+    use super::super::PortState;
     use super::*;
     use std::fs;
     use std::net::Ipv4Addr;
@@ -175,14 +177,11 @@ mod tests {
         let dir = moved();
         write(
             dir.path(),
-            &[
-                ("sys/class/infiniband/rxe0/ports/1/state", "1: DOWN"),
-                ("sys/class/net/eth0/operstate", "down"),
-            ],
+            &[("sys/class/infiniband/rxe0/ports/1/state", "1: DOWN"), ("sys/class/net/eth0/operstate", "down")],
         );
         let hca = only(dir.path()).unwrap();
         let port = &hca.ports[0];
-        assert_eq!((port.state, port.is_active()), (State::Down, false));
+        assert_eq!((port.state, port.is_active()), (PortState::Down, false));
         assert!(port.roce_v2_ipv4().is_some());
         assert_eq!(hca.ibdev2netdev().collect::<Vec<_>>(), ["rxe0 port 1 ==> eth0 (Down)"]);
     }

@@ -1,16 +1,16 @@
 //! Parses the files of an RDMA port. Pure.
 
-use super::{Rate, State};
+use super::{PortState, Rate};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// `4: ACTIVE`
-pub(super) fn state(text: &str) -> Option<State> {
+pub(super) fn state(text: &str) -> Option<PortState> {
     Some(match text.split_once(": ")?.0.parse().ok()? {
-        1 => State::Down,
-        2 => State::Init,
-        3 => State::Armed,
-        4 => State::Active,
-        other => State::Other(other),
+        1 => PortState::Down,
+        2 => PortState::Init,
+        3 => PortState::Armed,
+        4 => PortState::Active,
+        other => PortState::Other(other),
     })
 }
 
@@ -49,11 +49,11 @@ mod tests {
     #[test]
     fn states_are_recognized_by_their_number() {
         for (text, expected) in [
-            ("4: ACTIVE", State::Active),
-            ("1: DOWN", State::Down),
-            ("2: INIT", State::Init),
-            ("3: ARMED", State::Armed),
-            ("5: ACTIVE_DEFER", State::Other(5)),
+            ("4: ACTIVE", PortState::Active),
+            ("1: DOWN", PortState::Down),
+            ("2: INIT", PortState::Init),
+            ("3: ARMED", PortState::Armed),
+            ("5: ACTIVE_DEFER", PortState::Other(5)),
         ] {
             assert_eq!(state(text), Some(expected));
         }
@@ -69,9 +69,7 @@ mod tests {
         assert_eq!(rate("100 Gb/sec (4X EDR)"), Some(Rate { gbit_s: 100.0, lanes: 4 }));
         assert_eq!(rate("2.5 Gb/sec (1X SDR)"), Some(Rate { gbit_s: 2.5, lanes: 1 }));
         assert_eq!(rate("400 Gb/sec (4X NDR)"), Some(Rate { gbit_s: 400.0, lanes: 4 }));
-        for nonsense in
-            ["", "100", "100 Gb/sec", "x Gb/sec (4X EDR)", "100 Gb/sec (EDR)", "NaN Gb/sec (4X x)"]
-        {
+        for nonsense in ["", "100", "100 Gb/sec", "x Gb/sec (4X EDR)", "100 Gb/sec (EDR)", "NaN Gb/sec (4X x)"] {
             assert_eq!(rate(nonsense), None, "{nonsense}");
         }
     }

@@ -1,10 +1,10 @@
 //! Reads an image: its identity, its list, its files, the mounts. Everything goes through `Root`, so that an
 //! unpacked image can be checked too.
 
-use super::compare::{Difference, Found, Tree, compare};
-use super::driver::{self, Driver, Seen};
-use super::list::{self, List};
-use super::{Examined, LIST, MADE_HERE, NAMES_ITSELF};
+use super::compare::{Difference, FoundFiles, FoundObject, compare};
+use super::driver::{self, DriverImage, DriverMounts};
+use super::list::{self, FileList};
+use super::{Examined, IDENTITY_FILE, LIST, MADE_HERE};
 use crate::machine::host::identity::Appliance;
 use crate::machine::host::modules::absent_is_none;
 use crate::machine::root::Root;
@@ -24,7 +24,7 @@ const DEEPEST: usize = 40;
 
 /// Why it is unknown whether an image is golden.
 #[derive(Debug, thiserror::Error)]
-pub enum Unknown {
+pub enum ExamineError {
     /// Something could not be read.
     #[error("{path}: cannot be read: {why}")]
     Unreadable {
@@ -35,7 +35,7 @@ pub enum Unknown {
     },
     /// A file is invalid.
     #[error("{path}: {why}")]
-    Senseless {
+    Invalid {
         /// The path.
         path: String,
         /// The error.
@@ -43,39 +43,39 @@ pub enum Unknown {
     },
 }
 
-fn unreadable(path: &str) -> impl FnOnce(io::Error) -> Unknown {
+fn unreadable(path: &str) -> impl FnOnce(io::Error) -> ExamineError {
     let path = shown(path);
-    |why| Unknown::Unreadable { path, why }
+    |why| ExamineError::Unreadable { path, why }
 }
 
-fn senseless(path: &str, why: &(impl ToString + ?Sized)) -> Unknown {
-    Unknown::Senseless { path: path.to_owned(), why: shown(&why.to_string()) }
+fn invalid(path: &str, why: &(impl ToString + ?Sized)) -> ExamineError {
+    ExamineError::Invalid { path: path.to_owned(), why: shown(&why.to_string()) }
 }
 
 /// Checks the image in `root`; `None` if it is not a firstlight image.
 ///
 /// # Errors
-/// See [`Unknown`]: the image then counts as not golden.
-pub fn examine(root: &Root) -> Result<Option<Examined>, Unknown> {
-    let Some(bytes) = absent_is_none(root.read(NAMES_ITSELF)).map_err(unreadable(NAMES_ITSELF))? else {
+/// See [`ExamineError`]: the image then counts as not golden.
+pub fn examine(root: &Root) -> Result<Option<Examined>, ExamineError> {
+    let Some(bytes) = absent_is_none(root.read(IDENTITY_FILE)).map_err(unreadable(IDENTITY_FILE))? else {
         return Ok(None);
     };
-    let appliance: Appliance = serde_json::from_slice(&bytes).map_err(|e| senseless(NAMES_ITSELF, &e))?;
+    let appliance: Appliance = serde_json::from_slice(&bytes).map_err(|e| invalid(IDENTITY_FILE, &e))?;
     let Some(manifest) = appliance.manifest_sha256.clone() else {
-        return Err(senseless(NAMES_ITSELF, "names no manifest_sha256"));
+        return Err(invalid(IDENTITY_FILE, "names no manifest_sha256"));
     };
     let mut differences = Vec::new();
     let mut list = listed(root, &manifest, &mut differences)?;
     let listed = list.len();
-    let carries = driver::split_off(&mut list);
-    let mut tree = Tree::new();
+    let has_image = driver::split_off(&mut list);
+    let mut tree = FoundFiles::new();
     walk(root, Path::new(""), 0, &mut tree)?;
     let seen = mounted(root)?;
-    let (driver, foreign) = driver::judge(carries, &seen);
+    let (driver, foreign) = driver::judge(has_image, &seen);
     differences.extend(foreign);
-    let at = Path::new(driver::AT.trim_start_matches('/'));
-    let empty = matches!(driver, Driver::NotMounted | Driver::None);
-    if empty && root.exists(at).map_err(unreadable(driver::AT))? {
+    let at = Path::new(driver::MOUNT_POINT.trim_start_matches('/'));
+    let empty = matches!(driver, DriverImage::NotMounted | DriverImage::None);
+    if empty && root.exists(at).map_err(unreadable(driver::MOUNT_POINT))? {
         // If nothing is mounted there must be no files either, because links of the image lead there.
         walk(root, at, 0, &mut tree)?;
     }
@@ -90,7 +90,7 @@ pub fn examine(root: &Root) -> Result<Option<Examined>, Unknown> {
 }
 
 /// The list, which must have the hash that the image names.
-fn listed(root: &Root, manifest: &str, differences: &mut Vec<Difference>) -> Result<List, Unknown> {
+fn listed(root: &Root, manifest: &str, differences: &mut Vec<Difference>) -> Result<FileList, ExamineError> {
     let mut text = Vec::new();
     let mut sum = Sha256::new();
     root.stream(LIST, |piece| {
@@ -101,22 +101,22 @@ fn listed(root: &Root, manifest: &str, differences: &mut Vec<Difference>) -> Res
     })
     .map_err(unreadable(LIST))?;
     if text.len() > LARGEST_LIST {
-        return Err(senseless(LIST, &format!("is larger than {LARGEST_LIST} bytes")));
+        return Err(invalid(LIST, &format!("is larger than {LARGEST_LIST} bytes")));
     }
     let sum = hex(&sum.finalize());
     if sum != manifest {
         differences.push(Difference::changed(LIST, shown(manifest), sum));
     }
-    let text = String::from_utf8(text).map_err(|_| senseless(LIST, "is not UTF-8"))?;
-    list::parse(&text).map_err(|e| senseless(LIST, &e))
+    let text = String::from_utf8(text).map_err(|_| invalid(LIST, "is not UTF-8"))?;
+    list::parse(&text).map_err(|e| invalid(LIST, &e))
 }
 
 /// Everything below a folder of the image except files made at run time. A folder's path has no trailing
 /// slash, so the root's is empty.
-fn walk(root: &Root, folder: &Path, depth: usize, tree: &mut Tree) -> Result<(), Unknown> {
+fn walk(root: &Root, folder: &Path, depth: usize, tree: &mut FoundFiles) -> Result<(), ExamineError> {
     let shown = format!("/{}", folder.display());
     if depth > DEEPEST || tree.len() > MOST {
-        return Err(senseless(&shown, "more files or folders than an image has"));
+        return Err(invalid(&shown, "more files or folders than an image has"));
     }
     for (name, kind) in root.entries(folder).map_err(unreadable(&shown))? {
         let place = folder.join(&name);
@@ -129,11 +129,11 @@ fn walk(root: &Root, folder: &Path, depth: usize, tree: &mut Tree) -> Result<(),
             walk(root, &place, depth + 1, tree)?;
             continue;
         } else if kind.is_symlink() {
-            Found::Link(root.link(&place).map_err(unreadable(&path))?.display().to_string())
+            FoundObject::Link(root.link(&place).map_err(unreadable(&path))?.display().to_string())
         } else if kind.is_file() {
-            Found::File
+            FoundObject::File
         } else {
-            Found::Special
+            FoundObject::Special
         };
         tree.insert(path, found);
     }
@@ -141,25 +141,26 @@ fn walk(root: &Root, folder: &Path, depth: usize, tree: &mut Tree) -> Result<(),
 }
 
 /// What is mounted at the place of the driver image. Only possible on a running machine.
-fn mounted(root: &Root) -> Result<Seen, Unknown> {
+fn mounted(root: &Root) -> Result<DriverMounts, ExamineError> {
     let text = match root.text(MOUNTS) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound && !root.is_live() => return Ok(Seen::default()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound && !root.is_live() => {
+            return Ok(DriverMounts::default());
+        }
         text => text.map_err(unreadable(MOUNTS))?,
     };
-    let mounts =
-        driver::mounts(&text).map_err(|line| senseless(MOUNTS, &format!("not understood: {line}")))?;
-    let Some(first) = mounts.first() else { return Ok(Seen::default()) };
+    let mounts = driver::mounts(&text).map_err(|line| invalid(MOUNTS, &format!("not understood: {line}")))?;
+    let Some(first) = mounts.first() else { return Ok(DriverMounts::default()) };
     let (major, minor) = first.device;
-    let device = absent_is_none(root.file_system(driver::AT)).map_err(unreadable(driver::AT))?;
+    let device = absent_is_none(root.file_system(driver::MOUNT_POINT)).map_err(unreadable(driver::MOUNT_POINT))?;
     let backing = backing(root, &format!("/sys/dev/block/{major}:{minor}/loop"))?;
-    Ok(Seen { mounts, device, backing })
+    Ok(DriverMounts { mounts, device, backing })
 }
 
 /// The file behind a loop device, with the device's offset and size in it (0: all).
-fn backing(root: &Root, device: &str) -> Result<Option<(String, u64, u64)>, Unknown> {
+fn backing(root: &Root, device: &str) -> Result<Option<(String, u64, u64)>, ExamineError> {
     let path = |name: &str| format!("{device}/{name}");
     let text = |name: &str| root.text(path(name)).map_err(unreadable(&path(name)));
-    let number = |name: &str| text(name)?.parse().map_err(|e| senseless(&path(name), &e));
+    let number = |name: &str| text(name)?.parse().map_err(|e| invalid(&path(name), &e));
     if !root.exists(device).map_err(unreadable(device))? {
         return Ok(None);
     }

@@ -1,7 +1,7 @@
 //! Intact and modified images in a folder.
 
 use super::super::compare::Change;
-use super::super::{Document, LIST, NAMES_ITSELF};
+use super::super::{Document, IDENTITY_FILE, LIST};
 use super::*;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -31,7 +31,7 @@ impl Image {
         self.write(LIST, list);
         let sum = hex(&Sha256::digest(list));
         let text = format!(r#"{{ "version": "9.1", "image_id": "abc", "manifest_sha256": "{sum}" }}"#);
-        self.write(NAMES_ITSELF, &text);
+        self.write(IDENTITY_FILE, &text);
     }
 
     fn at(&self, path: &str) -> std::path::PathBuf {
@@ -43,7 +43,7 @@ impl Image {
         fs::write(self.at(path), text).unwrap();
     }
 
-    fn examined(&self) -> Result<Option<Examined>, Unknown> {
+    fn examined(&self) -> Result<Option<Examined>, ExamineError> {
         examine(&Root::new(self.0.path()))
     }
 
@@ -60,7 +60,7 @@ fn an_image_as_it_was_built_is_golden() {
     let seen = Image::whole().examined().unwrap().unwrap();
     assert!(seen.is_golden(), "{:?}", seen.differences);
     assert_eq!(seen.to_string(), "golden: 5 files as listed, image abc");
-    assert_eq!((seen.driver, seen.bytes), (Driver::NotMounted, 5 + 16 + 35));
+    assert_eq!((seen.driver, seen.bytes), (DriverImage::NotMounted, 5 + 16 + 35));
 }
 
 #[test]
@@ -139,12 +139,8 @@ fn the_first_differences_are_shown_and_all_are_counted() {
 #[test]
 fn unreadable_or_invalid_files_are_errors_and_never_golden() {
     for (path, text, why) in [
-        (NAMES_ITSELF, "{", "/etc/firstlight/image.json: EOF"),
-        (
-            NAMES_ITSELF,
-            r#"{"version":"1","image_id":null,"manifest_sha256":null}"#,
-            "names no manifest_sha256",
-        ),
+        (IDENTITY_FILE, "{", "/etc/firstlight/image.json: EOF"),
+        (IDENTITY_FILE, r#"{"version":"1","image_id":null,"manifest_sha256":null}"#, "names no manifest_sha256"),
         (LIST, "", "/usr/lib/firstlight/files: lists no file"),
         (LIST, "x\ty\tz\n", "line 1: has neither"),
         ("/proc/self/mountinfo", "nonsense\n", "/proc/self/mountinfo: not understood: nonsense"),
@@ -161,7 +157,7 @@ fn unreadable_or_invalid_files_are_errors_and_never_golden() {
     fs::remove_file(image.at(LIST)).unwrap();
     assert!(image.examined().unwrap_err().to_string().starts_with(LIST));
     let image = Image::whole();
-    fs::remove_file(image.at(NAMES_ITSELF)).unwrap();
+    fs::remove_file(image.at(IDENTITY_FILE)).unwrap();
     assert_eq!(image.examined().unwrap(), None);
 }
 
@@ -179,7 +175,7 @@ fn a_driver_mounted_from_elsewhere_is_reported() {
     {
         image.write(&format!("{block}/{name}"), text);
     }
-    assert_eq!(image.examined().unwrap().unwrap().driver, Driver::Mounted);
+    assert_eq!(image.examined().unwrap().unwrap().driver, DriverImage::Mounted);
     assert_eq!(image.differences(), []);
     image.write(&format!("{block}/backing_file"), "/tmp/mine\n");
     assert_eq!(image.differences(), [(Change::Changed, "/run/firstlight/driver".to_owned())]);

@@ -31,7 +31,7 @@ pub enum PortType {
     Integrated,
 }
 
-/// The content of the capability.
+/// The PCI Express capability's registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Express {
     /// Where the capability starts, bytes.
@@ -85,8 +85,7 @@ pub(super) fn parse(space: Registers, offset: u16, faults: &mut Vec<Fault>) -> O
 /// Physical Slot Number, bits 31:19 of Slot Capabilities (7.5.3.9). Only ports that lead down have slots.
 fn slot(space: Registers, offset: u16, flags: u16) -> Option<u16> {
     let leads_down = matches!(port((flags >> 4) & 0xf)?, PortType::RootPort | PortType::Downstream);
-    let register =
-        space.u32(offset.checked_add(SLOT_CAPABILITIES)?).filter(|_| leads_down && flags & HAS_SLOT != 0)?;
+    let register = space.u32(offset.checked_add(SLOT_CAPABILITIES)?).filter(|_| leads_down && flags & HAS_SLOT != 0)?;
     u16::try_from(register >> 19).ok()
 }
 

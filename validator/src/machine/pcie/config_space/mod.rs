@@ -9,7 +9,7 @@ mod routing;
 mod walk;
 
 pub use express::{Express, PortType};
-pub use registers::Window;
+pub use registers::BridgeWindow;
 pub use walk::Capability;
 
 use super::model::{Acs, Rebar};
@@ -50,7 +50,7 @@ pub struct ConfigSpace {
     /// have none.
     pub bases: [Option<u64>; 6],
     /// The memory windows of a bridge that are open.
-    pub windows: Vec<Window>,
+    pub windows: Vec<BridgeWindow>,
     /// Other registers that determine how peer traffic is routed.
     pub routing: Routing,
     /// Malformed parts, each with its offset.
@@ -67,7 +67,7 @@ pub enum Fault {
     Short(usize),
     /// A pointer leads outside the range of capabilities.
     #[error("capability chain leaves its range at {at:#05x}: points to {to:#05x}")]
-    Astray {
+    OutOfRange {
         /// The offset of the pointer.
         at: u16,
         /// Its value.
@@ -155,8 +155,7 @@ pub fn parse(bytes: &[u8]) -> ConfigSpace {
     let found = at(&capabilities, express::ID);
     let express = found.and_then(|o| express::parse(space, o, &mut faults));
     hidden(Undetermined::PortType, near_broken, found, express.is_some());
-    let quirk =
-        express.is_some_and(|e| e.port == PortType::RootPort) && routing::is_intel_pch(vendor, device);
+    let quirk = express.is_some_and(|e| e.port == PortType::RootPort) && routing::is_intel_pch(vendor, device);
     let found = at(&extended, routing::ACS);
     let acs = found.and_then(|o| routing::acs(space, o, quirk, &mut faults));
     hidden(Undetermined::Acs, far_broken, found, acs.is_some());

@@ -1,6 +1,6 @@
-//! Checked little-endian reads: reads beyond the end return nothing and never panic. And the registers of a header that hold
-//! bus addresses: a device's BARs, and a bridge's memory windows (PCI-to-PCI Bridge Architecture Specification, 3.2.5.8 and
-//! 3.2.5.9).
+//! Checked little-endian reads: reads beyond the end return nothing and never panic. And the registers of a header
+//! that hold bus addresses: a device's BARs, and a bridge's memory windows (PCI-to-PCI Bridge Architecture
+//! Specification, 3.2.5.8 and 3.2.5.9).
 
 /// A configuration space's bytes.
 #[derive(Debug, Clone, Copy)]
@@ -46,7 +46,7 @@ pub(super) fn bases(space: Registers) -> [Option<u64>; 6] {
 
 /// One memory window that is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Window {
+pub struct BridgeWindow {
     /// Whether it is the prefetchable one.
     pub prefetchable: bool,
     /// Its first address on the bus.
@@ -62,7 +62,7 @@ const PREFETCHABLE_UPPER: u16 = 0x28;
 /// Windows are multiples of 1 MiB.
 const PIECE: u64 = 1 << 20;
 
-pub(super) fn windows(space: Registers) -> Vec<Window> {
+pub(super) fn windows(space: Registers) -> Vec<BridgeWindow> {
     let memory = window(space, MEMORY, false, (0, 0));
     let wide = space.u16(PREFETCHABLE).is_some_and(|base| base & 0xf == 1);
     let upper = space.u32(PREFETCHABLE_UPPER).zip(space.u32(PREFETCHABLE_UPPER + 4)).filter(|_| wide);
@@ -71,10 +71,10 @@ pub(super) fn windows(space: Registers) -> Vec<Window> {
 }
 
 /// None if the limit is below the base, or if both registers are empty.
-fn window(space: Registers, at: u16, prefetchable: bool, upper: (u32, u32)) -> Option<Window> {
+fn window(space: Registers, at: u16, prefetchable: bool, upper: (u32, u32)) -> Option<BridgeWindow> {
     let (base, limit) = space.u16(at).zip(space.u16(at + 2))?;
     let address = |low: u16, high: u32| (u64::from(high) << 32) | (u64::from(low & 0xfff0) << 16);
     let (base, limit) = (address(base, upper.0), address(limit, upper.1));
     let bytes = limit.checked_sub(base)?.checked_add(PIECE)?;
-    (limit != 0).then_some(Window { prefetchable, base, bytes })
+    (limit != 0).then_some(BridgeWindow { prefetchable, base, bytes })
 }

@@ -1,6 +1,6 @@
-//! Registers that determine how peer traffic is routed: Access Control Services (include/uapi/linux/pci_regs.h), also of the
-//! Intel ports that lay them out differently (drivers/pci/quirks.c, `pci_quirk_intel_spt_pch_acs_match`); a port's number,
-//! Address Translation Services, and Intel's older chipsets, which isolate without an ACS capability.
+//! Registers that determine how peer traffic is routed: Access Control Services (include/uapi/linux/pci_regs.h), also
+//! of the Intel ports that lay them out differently (drivers/pci/quirks.c, `pci_quirk_intel_spt_pch_acs_match`); a
+//! port's number, Address Translation Services, and Intel's older chipsets, which isolate without an ACS capability.
 
 use super::Fault;
 use super::express::PortType;
@@ -20,13 +20,9 @@ const ATS_ENABLE: u16 = 0x8000;
 const MPC: u16 = 0xd8;
 const IRBNCE: u32 = 1 << 26;
 
-/// The routing registers besides ACS. `express`: port type and offset of that capability; `ats`: offset of that capability.
-pub(super) fn other(
-    space: Registers,
-    ids: (u16, u16),
-    express: Option<(PortType, u16)>,
-    ats: Option<u16>,
-) -> Routing {
+/// The routing registers besides ACS. `express`: port type and offset of that capability; `ats`: offset of that
+/// capability.
+pub(super) fn other(space: Registers, ids: (u16, u16), express: Option<(PortType, u16)>, ats: Option<u16>) -> Routing {
     let port = express.filter(|(port, _)| !matches!(port, PortType::Endpoint | PortType::Integrated));
     let capabilities = port.and_then(|(_, at)| space.u32(at.checked_add(LINK_CAPABILITIES)?));
     let control = ats.and_then(|at| space.u16(at.checked_add(ATS_CONTROL)?));

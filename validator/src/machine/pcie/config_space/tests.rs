@@ -144,10 +144,7 @@ fn a_capability_that_is_cut_off_is_a_fault() {
     let mut bytes = image(256);
     bytes[0x34] = 0xf8;
     bytes[0xf8] = 0x10;
-    assert_eq!(
-        fault(&bytes),
-        "PCI Express capability at 0x0f8 is cut off after 256 bytes of configuration space"
-    );
+    assert_eq!(fault(&bytes), "PCI Express capability at 0x0f8 is cut off after 256 bytes of configuration space");
     let mut bytes = image(4096);
     extended(&mut bytes, 0x100, 0x0003, 0xffc);
     extended(&mut bytes, 0xffc, 0x000d, 0);
@@ -242,9 +239,7 @@ fn intel_chipset_root_ports_have_their_control_at_8() {
         assert_eq!(acs.ctrl, if acs.quirk { 0x001d } else { 0 });
         acs.quirk
     };
-    for (first, last) in
-        [(0xa110, 0xa11f), (0xa167, 0xa16a), (0xa290, 0xa29f), (0xa2e7, 0xa2ee), (0x9d10, 0x9d1b)]
-    {
+    for (first, last) in [(0xa110, 0xa11f), (0xa167, 0xa16a), (0xa290, 0xa29f), (0xa2e7, 0xa2ee), (0x9d10, 0x9d1b)] {
         assert!(quirk(0x8086, first, 4) && quirk(0x8086, last, 4));
         assert!(!quirk(0x8086, first - 1, 4) && !quirk(0x8086, last + 1, 4));
     }
@@ -266,11 +261,7 @@ fn every_resizable_bar_is_read() {
     assert_eq!(rebar[0].supported_bytes, [16 << 20]);
     assert_eq!((rebar[1].bar, rebar[1].current_bytes), (1, 256 << 20));
     assert_eq!(rebar[1].supported_bytes.first(), Some(&(64 << 20)));
-    assert_eq!(
-        rebar[1].supported_bytes.last(),
-        Some(&(1 << 48)),
-        "sizes beyond 128 TiB are in the control register"
-    );
+    assert_eq!(rebar[1].supported_bytes.last(), Some(&(1 << 48)), "sizes beyond 128 TiB are in the control register");
 }
 
 #[test]
@@ -306,8 +297,8 @@ fn a_bridges_open_windows_are_read_as_bus_addresses() {
     put(&mut bytes, 0x20, &[0x00, 0xc0, 0xf0, 0xcf]);
     put(&mut bytes, 0x24, &[0x01, 0x00, 0xf1, 0xff]);
     put(&mut bytes, 0x28, &[0x40, 0, 0, 0, 0x47, 0, 0, 0]);
-    let memory = Window { prefetchable: false, base: 0xc000_0000, bytes: 256 << 20 };
-    let wide = Window { prefetchable: true, base: 0x40_0000_0000, bytes: 32 << 30 };
+    let memory = BridgeWindow { prefetchable: false, base: 0xc000_0000, bytes: 256 << 20 };
+    let wide = BridgeWindow { prefetchable: true, base: 0x40_0000_0000, bytes: 32 << 30 };
     assert_eq!(parse(&bytes).windows, [memory, wide]);
     put(&mut bytes, 0x20, &[0xf0, 0xff, 0x00, 0x00]);
     assert_eq!(parse(&bytes).windows, [wide], "the limit is below the base");

@@ -38,7 +38,7 @@ pub(super) fn conventional(space: Registers, faults: &mut Vec<Fault>) -> Vec<Cap
         }
         let fits = usize::from(to) >= HEADER_BYTES && usize::from(to) + 2 <= space.len();
         match space.u8(to).filter(|_| fits) {
-            None => faults.push(Fault::Astray { at: from, to }),
+            None => faults.push(Fault::OutOfRange { at: from, to }),
             Some(0xff) => faults.push(Fault::Ones(to)),
             Some(_) if seen(&chain, to) => faults.push(Fault::Loop { at: from, to }),
             Some(id) => {
@@ -61,7 +61,7 @@ pub(super) fn extended(space: Registers, faults: &mut Vec<Fault>) -> Vec<Capabil
     for _ in 0..EXTENDED_STEPS {
         let Some(header) = space.u32(to) else {
             if space.len() > CONVENTIONAL_BYTES {
-                faults.push(Fault::Astray { at: from, to });
+                faults.push(Fault::OutOfRange { at: from, to });
             }
             break;
         };
@@ -78,7 +78,7 @@ pub(super) fn extended(space: Registers, faults: &mut Vec<Fault>) -> Vec<Capabil
             break;
         }
         if usize::from(next) < CONVENTIONAL_BYTES {
-            faults.push(Fault::Astray { at: to, to: next });
+            faults.push(Fault::OutOfRange { at: to, to: next });
             break;
         }
         if seen(&chain, next) {

@@ -3,16 +3,16 @@
 
 mod part;
 
-pub use part::{Opening, Whole};
+pub use part::{Opening, WholeCommunicator};
 
-use super::crew::Crew;
-use super::diagnosis::{last_words, no_transport};
-use super::environment::{Surroundings, environment};
-use super::merge::{nothing, row};
+use super::diagnosis::{failure_lines, no_transport};
+use super::environment::{LaunchContext, environment};
+use super::merge::{empty_row, row};
 use super::messages::{Answer, Ask, Fault, Open, Opened};
 use super::output::Output;
+use super::processes::RankProcesses;
 use super::serve::COMMAND;
-use super::trouble::{Reply, Trouble, TroubleKind, Whose, cause};
+use super::trouble::{Reply, Responder, Trouble, TroubleKind, cause};
 use super::{RowAsk, Setup, Started, ras};
 use crate::gpu::pattern::Nonces;
 use crate::machine::Rank;
@@ -28,15 +28,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The time limit for NCCL's report of its state while it hangs.
-const LOOKING: Duration = Duration::from_secs(8);
+const RAS_TIMEOUT: Duration = Duration::from_secs(8);
 /// The processes notice a hang themselves, and have this much more time to report it.
-const BESIDE: Duration = Duration::from_secs(5);
+const REPORT_MARGIN: Duration = Duration::from_secs(5);
 
 /// The processes of an arm. Dropping it stops them, in bounded time.
 #[derive(Debug)]
 pub struct Ranks {
     setup: Setup,
-    crew: Crew,
+    processes: RankProcesses,
     environment: Vec<(String, String)>,
     topology: Output,
     graph: Output,
@@ -75,11 +75,11 @@ impl Ranks {
         let ras = ras::free_port().inspect_err(|e| log::warn!("no port for NCCL's RAS: {e}")).ok();
         let folders = Some(setup.library_path.join(":")).filter(|folders| !folders.is_empty());
         let library_path = folders.or_else(|| std::env::var("LD_LIBRARY_PATH").ok());
-        let around = Surroundings { library_path, topology: topology.path(), graph: graph.path(), ras };
+        let context = LaunchContext { library_path, topology: topology.path(), graph: graph.path(), ras };
         Ok(Self {
-            environment: environment(setup, &around),
+            environment: environment(setup, &context),
             setup: setup.clone(),
-            crew: Crew::default(),
+            processes: RankProcesses::default(),
             topology,
             graph,
             ras,
@@ -97,18 +97,18 @@ impl Ranks {
     fn spawn(&mut self, command: &dyn Fn() -> io::Result<Command>) -> io::Result<()> {
         self.dumps(true)?;
         let (ranks, first) = (self.setup.gpus.len(), self.first().index());
-        let all = (first..first.saturating_add(ranks)).map(Rank::new).map(Whose::Rank);
-        let all: Vec<_> = if self.setup.processes { all.collect() } else { vec![Whose::All] };
-        for whose in all {
+        let all = (first..first.saturating_add(ranks)).map(Rank::new).map(Responder::Rank);
+        let all: Vec<_> = if self.setup.processes { all.collect() } else { vec![Responder::All] };
+        for responder in all {
             let mut command = command()?;
             command.env_clear().envs(self.environment.iter().cloned()).stderr(Stdio::inherit());
-            command.envs(lineage::limit().map(|gpus| (lineage::LIMIT, gpus)));
-            self.crew.start(command, whose)?;
+            command.envs(lineage::visible_devices().map(|gpus| (lineage::VISIBLE_DEVICES, gpus)));
+            self.processes.start(command, responder)?;
         }
         // The next arm's processes must not inherit them.
         self.dumps(false)?;
         let Setup { processes, gpus, most_bytes, room, .. } = &self.setup;
-        self.crew.say(|n| {
+        self.processes.send_all(|n| {
             let gpus = if *processes { gpus.get(n).copied().into_iter().collect() } else { gpus.clone() };
             let rank = Rank::new(first.saturating_add(n));
             let id = *processes && rank == Rank::FIRST;
@@ -116,7 +116,7 @@ impl Ranks {
         });
         if !processes {
             // A single process needs no id.
-            self.crew.say(|_| Ask::Join { id: None, ranks });
+            self.processes.send_all(|_| Ask::Join { id: None, ranks });
         }
         Ok(())
     }
@@ -157,7 +157,7 @@ impl Ranks {
 
     /// Waits until CUDA has started.
     pub(super) fn opened(&mut self, due: Instant) -> Result<Vec<Opened>, Trouble> {
-        let opened = self.hear("starting CUDA", due, |answer| match answer {
+        let opened = self.receive("starting CUDA", due, |answer| match answer {
             Answer::Opened(opened) => Some(opened),
             _ => None,
         })?;
@@ -174,7 +174,7 @@ impl Ranks {
         if self.setup.processes {
             let id = opened.iter().find_map(|opened| opened.id.clone());
             // If no process made an id, each process reports the error itself.
-            self.crew.say(|_| Ask::Join { id: id.clone(), ranks });
+            self.processes.send_all(|_| Ask::Join { id: id.clone(), ranks });
         }
         self.joined(due)?;
         let seconds = self.begun.elapsed().as_secs_f64();
@@ -185,7 +185,7 @@ impl Ranks {
 
     fn joined(&mut self, due: Instant) -> Result<(), Trouble> {
         let joined = |answer| matches!(answer, Answer::Joined).then_some(());
-        self.hear("making the communicator", due, joined).map(drop)
+        self.receive("making the communicator", due, joined).map(drop)
     }
 
     /// The largest row, bytes.
@@ -204,7 +204,7 @@ impl Ranks {
         let shape = ask.shape(ranks);
         self.allow(ask, shape)?;
         let done = if shape.count == 0 {
-            vec![nothing(ask)]
+            vec![empty_row(ask)]
         } else {
             let seeds = [self.nonces.next(), self.nonces.next()];
             self.measure(ask, shape, seeds, self.room)?
@@ -214,8 +214,8 @@ impl Ranks {
 
     /// All of NCCL's lines so far, of all its processes, including those that have exited.
     #[must_use]
-    pub fn said(&self) -> String {
-        self.crew.output().concat()
+    pub fn output(&self) -> String {
+        self.processes.output().concat()
     }
 
     /// NCCL's topology dump, as XML; `None` until it is written.
@@ -238,24 +238,20 @@ impl Ranks {
 
     /// Lets the processes exit, without waiting for that: they release their GPUs meanwhile.
     pub fn release(&mut self) {
-        self.crew.let_go();
+        self.processes.close();
     }
 
-    fn hear<T>(
-        &mut self,
-        doing: &str,
-        due: Instant,
-        want: impl Fn(Answer) -> Option<T>,
-    ) -> Result<Vec<T>, Trouble> {
+    fn receive<T>(&mut self, doing: &str, due: Instant, want: impl Fn(Answer) -> Option<T>) -> Result<Vec<T>, Trouble> {
         if self.ended {
             return Err(Trouble::broken(format!("{doing}: the arm has ended")));
         }
-        let replies = self.crew.hear(due.saturating_duration_since(Instant::now()), &self.abandoned);
+        let left = due.saturating_duration_since(Instant::now());
+        let replies = self.processes.receive_all(left, &self.abandoned);
         if let Some(fault) = cause(&replies) {
             return Err(self.end(doing, fault, &replies));
         }
         let all = replies.iter().map(|(_, reply)| match reply {
-            Reply::Said(answer) => want(answer.clone()),
+            Reply::Answered(answer) => want(answer.clone()),
             _ => None,
         });
         let all: Option<Vec<_>> = all.collect();
@@ -263,18 +259,18 @@ impl Ranks {
     }
 
     /// Stops everything, after the cause has been collected.
-    fn end(&mut self, doing: &str, fault: Fault, replies: &[(Whose, Reply)]) -> Trouble {
+    fn end(&mut self, doing: &str, fault: Fault, replies: &[(Responder, Reply)]) -> Trouble {
         let mut diagnosis = match self.ras {
             Some(at) if fault.kind == TroubleKind::Hang && !self.abandoned.load(Ordering::Acquire) => {
-                ras::diagnosis(at, LOOKING)
+                ras::diagnosis(at, RAS_TIMEOUT)
             }
             _ => Vec::new(),
         };
         // Collected now: what they print while they are stopped says nothing about the cause.
-        let outputs = self.crew.output();
-        diagnosis.extend(last_words(&outputs));
+        let outputs = self.processes.output();
+        diagnosis.extend(failure_lines(&outputs));
         self.ended = true;
-        self.crew.end_after(replies);
+        self.processes.end_after(replies);
         let _ = self.leftovers.remove();
         let Fault { rank, mut kind, text } = fault;
         let mut text = format!("{doing}: {text}");
@@ -290,7 +286,7 @@ impl Ranks {
 
 impl Drop for Ranks {
     fn drop(&mut self) {
-        if !self.ended && !self.crew.end() {
+        if !self.ended && !self.processes.end() {
             let _ = self.leftovers.remove();
         }
     }

@@ -1,14 +1,14 @@
 //! One node's ranks of a communicator over several nodes: the same steps as on one machine, but the leading node
 //! provides the id, the seeds and the size, and receives the results.
 
-use super::{BESIDE, Ranks};
+use super::{REPORT_MARGIN, Ranks};
 use crate::gpu::pattern::Nonces;
 use crate::gpu::{Shape, UniqueId};
 use crate::nccl::Row;
-use crate::nccl::ranks::merge::{nothing, row, sum};
+use crate::nccl::ranks::merge::{empty_row, row, sum};
 use crate::nccl::ranks::messages::{Answer, Ask, Done};
 use crate::nccl::ranks::row::values;
-use crate::nccl::ranks::watch::patience;
+use crate::nccl::ranks::watch::calls_time_limit;
 use crate::nccl::ranks::{Device, RowAsk, Started, Trouble};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -29,8 +29,8 @@ pub struct Opening {
 }
 
 impl Ranks {
-    /// From now on every wait ends once `abandoned` is set.
-    pub fn until(&mut self, abandoned: &Arc<AtomicBool>) {
+    /// Makes every later wait end once `abandoned` is set.
+    pub fn set_abandoned(&mut self, abandoned: &Arc<AtomicBool>) {
         self.abandoned = Arc::clone(abandoned);
     }
 
@@ -69,7 +69,7 @@ impl Ranks {
     /// Joins a communicator with other nodes.
     fn enter(&mut self, id: &UniqueId, due: Instant) -> Result<(), Trouble> {
         let ranks = self.setup.ranks();
-        self.crew.say(|_| Ask::Join { id: Some(id.clone()), ranks });
+        self.processes.send_all(|_| Ask::Join { id: Some(id.clone()), ranks });
         self.joined(due)?;
         let seconds = self.begun.elapsed().as_secs_f64();
         self.started = Some(Started { nccl: 0, devices: Vec::new(), seconds });
@@ -84,9 +84,9 @@ impl Ranks {
         seeds: [u64; 2],
         room: u64,
     ) -> Result<Vec<Done>, Trouble> {
-        self.crew.say(|_| Ask::Row { ask: *ask, seeds, room });
+        self.processes.send_all(|_| Ask::Row { ask: *ask, seeds, room });
         let due = Instant::now() + time_limit(ask, shape);
-        self.hear(&ask.to_string(), due, |answer| match answer {
+        self.receive(&ask.to_string(), due, |answer| match answer {
             Answer::Row(done) => Some(*done),
             _ => None,
         })
@@ -112,19 +112,19 @@ impl Ranks {
 /// The time limit of a row.
 fn time_limit(ask: &RowAsk, shape: Shape) -> Duration {
     let calls = ask.warmups.max(1).saturating_add(ask.iterations.max(1)).saturating_add(1);
-    patience(shape.bytes, calls.saturating_mul(2)) + BESIDE
+    calls_time_limit(shape.bytes, calls.saturating_mul(2)) + REPORT_MARGIN
 }
 
-/// The leading node's side: a row of all nodes, and its time limit.
+/// The leading node's view of a communicator over several nodes: the rows of all nodes, and their time limit.
 #[derive(Debug)]
-pub struct Whole {
+pub struct WholeCommunicator {
     /// The number of ranks on all nodes.
     pub ranks: usize,
     nonces: Nonces,
 }
 
-impl Whole {
-    /// Rows of a communicator of this many ranks.
+impl WholeCommunicator {
+    /// A communicator of this many ranks.
     #[must_use]
     pub fn new(ranks: usize) -> Self {
         Self { ranks, nonces: Nonces::new() }
@@ -145,7 +145,7 @@ impl Whole {
     #[must_use]
     pub fn empty(&self, ask: &RowAsk) -> Option<Row> {
         let shape = ask.shape(self.ranks);
-        (shape.count == 0).then(|| row(ask, shape, self.ranks, vec![nothing(ask)]))
+        (shape.count == 0).then(|| row(ask, shape, self.ranks, vec![empty_row(ask)]))
     }
 
     /// The row, merged from all nodes' parts.

@@ -4,7 +4,7 @@ use super::*;
 use crate::gpu::{Collective, DataType, RedOp};
 use crate::machine::{GpuId, Rank};
 use crate::nccl::ranks::messages::Done;
-use crate::nccl::ranks::watch::patience;
+use crate::nccl::ranks::watch::calls_time_limit;
 use crate::nccl::ranks::{Arm, Device};
 use crate::nccl::{FirstWrong, Timed, Wrongs};
 use std::cell::Cell;
@@ -51,13 +51,7 @@ fn say(answer: &Answer) -> String {
 
 fn device(rank: usize) -> Device {
     let bdf = format!("0000:0{rank}:00.0").parse().unwrap();
-    Device {
-        rank: rank.into(),
-        pid: 70,
-        ordinal: GpuId::new(4 + rank),
-        bdf,
-        name: "NVIDIA Something".to_owned(),
-    }
+    Device { rank: rank.into(), pid: 70, ordinal: GpuId::new(4 + rank), bdf, name: "NVIDIA Something".to_owned() }
 }
 
 fn opened(ranks: std::ops::Range<usize>) -> Answer {
@@ -65,8 +59,7 @@ fn opened(ranks: std::ops::Range<usize>) -> Answer {
 }
 
 fn done(us: f64, first: Option<FirstWrong>) -> Answer {
-    let wrong =
-        Wrongs { count: u64::from(first.is_some()), looked: 256, calls: 2, first, ..Wrongs::default() };
+    let wrong = Wrongs { count: u64::from(first.is_some()), looked: 256, calls: 2, first, ..Wrongs::default() };
     let timed = |us, wrong| Timed { us, wrong };
     Answer::Row(Box::new(Done { out_of_place: timed(us, Some(wrong)), in_place: timed(us + 1.0, None) }))
 }
@@ -103,7 +96,7 @@ fn joined(setup: &Setup, begin: &str, then: &[&str]) -> Ranks {
 
 /// The processes' ids, which each has printed first.
 fn pids(ranks: &Ranks) -> Vec<String> {
-    let outputs = ranks.crew.output();
+    let outputs = ranks.processes.output();
     outputs.iter().map(|text| text.lines().next().unwrap().to_owned()).collect()
 }
 
@@ -128,12 +121,9 @@ fn an_arm_of_one_process_starts_does_a_row_and_returns_nccls_output() {
     assert_eq!((row.out_of_place.us, row.in_place.us), (5.0, 6.0));
     assert_eq!(ranks.topology().as_deref(), Some("<system/>\n"));
     assert_eq!(ranks.graph(), None);
-    assert!(ranks.crew.end(), "it exits by itself");
-    let said = ranks.said();
-    assert!(
-        said.contains(r#"{"Open":{"gpus":[4,5],"first":0,"most_bytes":1024,"room":4096,"id":false}}"#),
-        "{said}"
-    );
+    assert!(ranks.processes.end(), "it exits by itself");
+    let said = ranks.output();
+    assert!(said.contains(r#"{"Open":{"gpus":[4,5],"first":0,"most_bytes":1024,"room":4096,"id":false}}"#), "{said}");
     assert!(said.contains(r#"{"Join":{"id":null,"ranks":2}}"#) && said.contains(r#""seeds":["#), "{said}");
     for (name, value) in ranks.environment() {
         assert!(said.lines().any(|line| line == format!("{name}={value}")), "{name} in {said}");
@@ -157,12 +147,10 @@ fn several_processes_times_are_averaged_and_their_wrong_elements_added_up() {
     assert_eq!((row.out_of_place.us, row.in_place.us), (6.0, 7.0));
     let sum = Wrongs { count: 2, looked: 768, calls: 2, first: Some(wrong(1)), ..Wrongs::default() };
     assert_eq!((row.out_of_place.wrong, row.in_place.wrong), (Some(sum), None));
-    let outputs = ranks.crew.output();
+    let outputs = ranks.processes.output();
     for (rank, said) in outputs.iter().enumerate() {
         let (gpu, id) = (4 + rank, rank == 0);
-        let open = format!(
-            r#"{{"Open":{{"gpus":[{gpu}],"first":{rank},"most_bytes":1024,"room":4096,"id":{id}}}}}"#
-        );
+        let open = format!(r#"{{"Open":{{"gpus":[{gpu}],"first":{rank},"most_bytes":1024,"room":4096,"id":{id}}}}}"#);
         assert!(said.contains(&open), "{said}");
     }
 }
@@ -180,7 +168,7 @@ fn a_dead_process_is_reported_with_nccls_last_lines_and_stops_the_others() {
     assert!(trouble.text.starts_with(text), "{trouble}");
     assert_eq!(trouble.diagnosis[0], "vm:1:1 [1] NCCL WARN Cuda failure");
     assert_gone(&pids);
-    assert!(ranks.said().contains("Cuda failure"), "the output can still be read");
+    assert!(ranks.output().contains("Cuda failure"), "the output can still be read");
     assert!(ranks.row(&ROW).unwrap_err().text.contains("gone"));
 }
 
@@ -208,11 +196,11 @@ fn while_ranks_hang_nccl_is_asked_for_its_state_and_the_silent_rank_is_named() {
     assert!(nccl.join().unwrap(), "it is asked while they live");
     assert_eq!((trouble.rank, trouble.kind), (Some(1.into()), TroubleKind::Hang));
     assert!(trouble.text.contains("rank 1 does not answer within "), "{trouble}");
-    let patient = format!("within {:.1} s", (patience(1024, 8) + BESIDE).as_secs_f64());
+    let patient = format!("within {:.1} s", (calls_time_limit(1024, 8) + REPORT_MARGIN).as_secs_f64());
     assert!(!trouble.text.contains(&patient), "it was not waited for that long: {trouble}");
     assert!(trouble.text.contains("no end within 10.0 s at rank 0"), "{trouble}");
     assert_eq!(trouble.diagnosis[0], "rank 1: in launch 7");
-    assert!(ranks.said().contains("let go"), "one that answers may abort its communicator");
+    assert!(ranks.output().contains("let go"), "one that answers may abort its communicator");
     assert_gone(&pids);
 }
 
@@ -220,7 +208,7 @@ fn while_ranks_hang_nccl_is_asked_for_its_state_and_the_silent_rank_is_named() {
 fn an_arm_that_does_not_start_in_time_is_a_hang_with_its_stage() {
     let mut ranks = arm(&setup(0), &["echo $$; exec sleep 60".to_owned()]);
     let due = Instant::now() + SOON;
-    while ranks.said().is_empty() && Instant::now() < due {
+    while ranks.output().is_empty() && Instant::now() < due {
         thread::sleep(Duration::from_millis(5));
     }
     let pids = pids(&ranks);
@@ -254,7 +242,7 @@ fn a_row_without_elements_sends_no_request() {
     assert_eq!((row.out_of_place.wrong, row.in_place.wrong), (Some(Wrongs::default()), None));
     let none = RowAsk { collective: Collective::AllGather, check: false, ..none };
     assert_eq!(ranks.row(&none).unwrap().out_of_place.wrong, None);
-    ranks.crew.end_after(&[]);
+    ranks.processes.end_after(&[]);
 }
 
 #[test]
@@ -301,13 +289,13 @@ fn arms_start_in_parallel_and_share_nothing() {
     let script = format!("test -e {dumps} && echo of another; {own}; echo done; exec sleep 60");
     let second = arm(&Setup { arm: Arm::Off, ..setup(0) }, &[script]);
     let due = Instant::now() + SOON;
-    while !second.said().contains("done") && Instant::now() < due {
+    while !second.output().contains("done") && Instant::now() < due {
         thread::sleep(Duration::from_millis(5));
     }
-    assert_eq!(second.said(), "own\ndone\n");
+    assert_eq!(second.output(), "own\ndone\n");
     assert_ne!(first.environment(), second.environment());
     for mut arm in [first, second] {
-        arm.crew.end_after(&[]);
+        arm.processes.end_after(&[]);
     }
 }
 

@@ -24,13 +24,13 @@ impl Server {
     }
 }
 
-impl Line for Server {
-    fn post(&mut self, letter: Letter<'_>, within: Duration) -> Result<u16, HttpError> {
-        assert!(within <= LONGEST_TRY && !within.is_zero());
+impl UploadClient for Server {
+    fn post(&mut self, post: ReportPost<'_>, within: Duration) -> Result<u16, HttpError> {
+        assert!(within <= MAX_ATTEMPT && !within.is_zero());
         self.now += Duration::from_millis(10);
-        assert_eq!(letter.key, digest(letter.body));
-        self.macs.push(letter.mac.map(str::to_owned));
-        self.got.push((String::from_utf8_lossy(letter.body).into_owned(), letter.verdict.to_owned()));
+        assert_eq!(post.key, digest(post.body));
+        self.macs.push(post.mac.map(str::to_owned));
+        self.got.push((String::from_utf8_lossy(post.body).into_owned(), post.verdict.to_owned()));
         if self.answers.len() > 1 { self.answers.pop_front().unwrap() } else { self.answers[0].clone() }
     }
 
@@ -50,14 +50,14 @@ fn refused() -> Result<u16, HttpError> {
     Err(HttpError::NoAnswer("Connection refused".into()))
 }
 
-fn finished(text: &str) -> Finished {
-    Finished { bytes: text.into(), name: "20261120T100000Z-FAIL".into() }
+fn finished(text: &str) -> FinishedReport {
+    FinishedReport { bytes: text.into(), name: "20261120T100000Z-FAIL".into() }
 }
 
-fn spool(keep: usize) -> (tempfile::TempDir, Shelf) {
+fn spool(keep: usize) -> (tempfile::TempDir, ReportStore) {
     let dir = tempfile::tempdir().unwrap();
-    let shelf = Shelf::new(dir.path().join("spool"), keep);
-    (dir, shelf)
+    let store = ReportStore::new(dir.path().join("spool"), keep);
+    (dir, store)
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn a_failing_server_is_retried_until_it_accepts() {
     let (_dir, spool) = spool(9);
     let mut server = Server::new([Ok(500), refused(), Ok(201)]);
     let sent = send(&finished("r"), &spool, MINUTE, &mut server);
-    assert_eq!(sent, Sent { tries: 3, ..Sent::default() });
+    assert_eq!(sent, SendResult { tries: 3, ..SendResult::default() });
     assert_eq!(server.bodies(), ["r", "r", "r"]);
     assert_eq!(server.pauses, [500, 1000]);
     assert_eq!(spool.files().unwrap(), []);
@@ -98,14 +98,11 @@ fn an_unreachable_server_costs_the_deadline_and_not_more() {
 #[test]
 fn a_refused_report_is_not_retried_and_does_not_block_others() {
     let (_dir, spool) = spool(9);
-    put_aside(&finished("bad"), &spool, "no network");
+    keep_unsent(&finished("bad"), &spool, "no network");
     let mut server = Server::new([Ok(413), Ok(204)]);
     let sent = send(&finished("good"), &spool, MINUTE, &mut server);
     assert_eq!((server.bodies(), sent.why_not, sent.waiting), (vec!["bad", "good"], None, 1));
-    assert_eq!(
-        sent.remarks,
-        ["000001-20261120T100000Z-FAIL.json from the spool: answered 413 Payload Too Large"]
-    );
+    assert_eq!(sent.remarks, ["000001-20261120T100000Z-FAIL.json from the spool: answered 413 Payload Too Large"]);
     let mut server = Server::new([Ok(302)]);
     let sent = send(&finished("moved"), &spool, MINUTE, &mut server);
     assert_eq!(sent.why_not.unwrap(), "answered 302 Found");
@@ -115,9 +112,9 @@ fn a_refused_report_is_not_retried_and_does_not_block_others() {
 fn the_spool_is_bounded_and_reports_losses() {
     let (_dir, spool) = spool(2);
     for text in ["one", "two"] {
-        assert_eq!(put_aside(&finished(text), &spool, "no network").remarks, [""; 0]);
+        assert_eq!(keep_unsent(&finished(text), &spool, "no network").remarks, [""; 0]);
     }
-    let sent = put_aside(&finished("three"), &spool, "no network");
+    let sent = keep_unsent(&finished("three"), &spool, "no network");
     assert_eq!(sent.waiting, 2);
     assert_eq!(sent.remarks, ["never sent, because the spool is full: 000001-20261120T100000Z-FAIL.json"]);
 }
@@ -126,16 +123,16 @@ fn the_spool_is_bounded_and_reports_losses() {
 fn an_unwritable_spool_does_not_prevent_sending() {
     let dir = tempfile::tempdir().unwrap();
     fs_file(&dir.path().join("spool"));
-    let spool = Shelf::new(dir.path().join("spool"), 9);
+    let spool = ReportStore::new(dir.path().join("spool"), 9);
     let sent = send(&finished("r"), &spool, MINUTE, &mut Server::new([Ok(200)]));
     assert_eq!(sent.why_not, None);
     assert!(sent.remarks.iter().any(|r| r.starts_with("not in the spool: ")), "{:?}", sent.remarks);
 }
 
-fn keyed(spool: &Shelf, letter: u8) -> Shelf {
+fn keyed(spool: &ReportStore, byte: u8) -> ReportStore {
     let dir = tempfile::tempdir().unwrap();
     let at = dir.path().join("key");
-    std::fs::write(&at, [letter; 32]).unwrap();
+    std::fs::write(&at, [byte; 32]).unwrap();
     spool.clone().with_key(Some(Key::read(&at).unwrap()))
 }
 
@@ -143,7 +140,7 @@ fn keyed(spool: &Shelf, letter: u8) -> Shelf {
 fn with_a_key_each_report_is_sent_with_its_mac() {
     let (_dir, plain) = spool(9);
     let spool = keyed(&plain, b'k');
-    put_aside(&finished("one"), &spool, "no network");
+    keep_unsent(&finished("one"), &spool, "no network");
     let mut server = Server::new([Ok(200)]);
     let sent = send(&finished("two"), &spool, MINUTE, &mut server);
     assert_eq!((sent.older, &sent.why_not, sent.waiting, &sent.remarks[..]), (1, &None, 0, &[][..]));
@@ -162,16 +159,16 @@ fn a_report_that_is_not_proven_is_named_set_aside_and_never_sent() {
     let spool = keyed(&plain, b'k');
     let name = |n: u32, verdict| format!("{n:06}-20261120T100000Z-{verdict}.json");
     // Without a MAC, with another key's, changed, and renamed to a better verdict.
-    put_aside(&finished("forged"), &plain, "");
-    put_aside(&finished("other"), &keyed(&plain, b'o'), "");
-    put_aside(&finished("changed"), &spool, "");
+    keep_unsent(&finished("forged"), &plain, "");
+    keep_unsent(&finished("other"), &keyed(&plain, b'o'), "");
+    keep_unsent(&finished("changed"), &spool, "");
     std::fs::write(spool.dir().join(name(3, "FAIL")), "better").unwrap();
-    put_aside(&finished("renamed"), &spool, "");
+    keep_unsent(&finished("renamed"), &spool, "");
     for end in ["", ".hmac"] {
         let [from, to] = ["FAIL", "PASS"].map(|v| spool.dir().join(name(4, v) + end));
         std::fs::rename(from, to).unwrap();
     }
-    put_aside(&finished("good"), &spool, "");
+    keep_unsent(&finished("good"), &spool, "");
     let mut server = Server::new([Ok(200)]);
     let sent = send(&finished("now"), &spool, MINUTE, &mut server);
     assert_eq!((server.bodies(), sent.older, sent.waiting), (vec!["good", "now"], 1, 0));

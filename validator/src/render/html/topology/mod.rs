@@ -23,8 +23,8 @@ const ARCS: f64 = 54.0;
 const ROW: f64 = 52.0;
 const BOX: f64 = 44.0;
 /// More NICs, and more pairs, are counted and not drawn.
-const MOST_NICS: usize = 24;
-const MOST_PAIRS: usize = 24;
+const MAX_NICS: usize = 24;
+const MAX_PAIRS: usize = 24;
 /// The matrix of peer access, and the table with the result of each pair.
 const ACCESS: &str = "p2p.connectivity";
 const PAIRS: &str = "p2p.pairs";
@@ -36,7 +36,7 @@ struct Node<'a> {
 }
 
 /// The drawing in progress, and the data that it needs.
-struct Picture<'a> {
+struct TopologyDrawing<'a> {
     report: &'a Report,
     ends: BTreeSet<Bdf>,
     acs: BTreeSet<String>,
@@ -53,9 +53,8 @@ struct Picture<'a> {
 pub(super) fn section_of(report: &Report) -> Option<Element> {
     let fabric = report.fabric.as_ref().filter(|_| !report.gpus.is_empty())?;
     let tree = Tree::of(fabric);
-    let all: Vec<_> =
-        fabric.nics.iter().filter(|nic| tree.get(**nic).is_some_and(|d| d.physfn.is_none())).collect();
-    let nics = all.iter().take(MOST_NICS).map(|nic| **nic);
+    let all: Vec<_> = fabric.nics.iter().filter(|nic| tree.get(**nic).is_some_and(|d| d.physfn.is_none())).collect();
+    let nics = all.iter().take(MAX_NICS).map(|nic| **nic);
     let ends: BTreeSet<Bdf> = fabric.gpus.iter().copied().chain(nics).collect();
     let mut roots: BTreeMap<Option<u32>, Vec<Node<'_>>> = BTreeMap::new();
     let mut deepest = 0.0_f64;
@@ -69,12 +68,12 @@ pub(super) fn section_of(report: &Report) -> Option<Element> {
     }
     let right = SOCKET + 12.0 + deepest;
     let (ends, bad) = (ends.clone(), bad_pairs(report));
-    let mut picture = Picture {
+    let mut canvas = TopologyDrawing {
         report,
         ends,
-        acs: cleared(report),
+        acs: ports_with_cleared_acs(report),
         bad,
-        lanes: lanes(report),
+        lanes: lanes_under_load(report),
         right,
         y: 4.0,
         middle: BTreeMap::new(),
@@ -82,14 +81,14 @@ pub(super) fn section_of(report: &Report) -> Option<Element> {
         summary: Vec::new(),
     };
     for (numa, nodes) in &roots {
-        picture.socket(*numa, nodes);
+        canvas.draw_socket(*numa, nodes);
     }
-    let left_out = picture.pairs();
-    let size = (right + END + if picture.bad.is_empty() { 4.0 } else { ARCS }, picture.y);
-    let desc = picture.summary.join("; ");
-    let drawn = drawing(size, "Topology of the machine", &desc, picture.parts);
-    let more = all.len().saturating_sub(MOST_NICS);
-    let notes = notes(&picture.bad, left_out, more, !picture.lanes.is_empty(), !picture.acs.is_empty());
+    let left_out = canvas.draw_pairs();
+    let size = (right + END + if canvas.bad.is_empty() { 4.0 } else { ARCS }, canvas.y);
+    let desc = canvas.summary.join("; ");
+    let drawn = drawing(size, "Topology of the machine", &desc, canvas.parts);
+    let more = all.len().saturating_sub(MAX_NICS);
+    let notes = notes(&canvas.bad, left_out, more, !canvas.lanes.is_empty(), !canvas.acs.is_empty());
     Some(
         section("Topology")
             .with("id", "topology")
@@ -123,7 +122,7 @@ fn insert<'a>(nodes: &mut Vec<Node<'a>>, chain: &[&'a Device]) {
 }
 
 /// The ports whose ACS the fabric pass cleared, as its finding lists them.
-fn cleared(report: &Report) -> BTreeSet<String> {
+fn ports_with_cleared_acs(report: &Report) -> BTreeSet<String> {
     let findings = report.tests.iter().flat_map(|test| &test.findings).filter(|f| f.is(Code::AcsCleared));
     findings.flat_map(|f| &f.evidence).filter_map(|line| Some(line.split_once(": ")?.0.to_owned())).collect()
 }
@@ -152,9 +151,8 @@ fn bad_pairs(report: &Report) -> BTreeMap<Pair, (Severity, String)> {
         }
         for matrix in test.matrices.iter().filter(|matrix| matrix.name == ACCESS) {
             let values = matrix.values.iter().enumerate();
-            let cells = values.flat_map(|(from, row)| {
-                row.iter().enumerate().map(move |(to, value)| (Pair::of(from, to), *value))
-            });
+            let cells = values
+                .flat_map(|(from, row)| row.iter().enumerate().map(move |(to, value)| (Pair::of(from, to), *value)));
             let none = cells.filter(|(pair, value)| pair.from != pair.to && *value == Some(0.0));
             none.for_each(|(pair, _)| keep(pair, worst));
         }
@@ -163,19 +161,16 @@ fn bad_pairs(report: &Report) -> BTreeMap<Pair, (Severity, String)> {
 }
 
 /// The fewest lanes of each GPU's link under load, if a test has measured them.
-fn lanes(report: &Report) -> BTreeMap<GpuId, u64> {
+fn lanes_under_load(report: &Report) -> BTreeMap<GpuId, u64> {
     let mut all = BTreeMap::new();
     for table in report.tests.iter().flat_map(|test| &test.tables) {
-        let at = |name: &str| {
-            table["columns"].as_array()?.iter().position(|c| c["heading"].as_str() == Some(name))
-        };
+        let at = |name: &str| table["columns"].as_array()?.iter().position(|c| c["heading"].as_str() == Some(name));
         let (Some(gpu), Some(link), Some(rows)) = (at("GPU"), at("link"), table["rows"].as_array()) else {
             continue;
         };
         let of = |n: usize, row: &serde_json::Value| row.get(n)?.as_u64();
-        for (gpu, lanes) in rows
-            .iter()
-            .filter_map(|row| Some((GpuId::new(usize::try_from(of(gpu, row)?).ok()?), of(link, row)?)))
+        for (gpu, lanes) in
+            rows.iter().filter_map(|row| Some((GpuId::new(usize::try_from(of(gpu, row)?).ok()?), of(link, row)?)))
         {
             let least = all.entry(gpu).or_insert(lanes);
             *least = lanes.min(*least);
@@ -192,11 +187,8 @@ fn notes(
     acs: bool,
 ) -> Vec<String> {
     let mut text = "PCI Express links: generation and lanes".to_owned();
-    text += if loaded {
-        " at rest, and the fewest lanes under load."
-    } else {
-        " at rest, when GPUs lower the generation."
-    };
+    text +=
+        if loaded { " at rest, and the fewest lanes under load." } else { " at rest, when GPUs lower the generation." };
     if acs {
         text += " ACS cleared: the fabric pass changed this port's register. ACS with letters: redirection that is on.";
     }
@@ -208,8 +200,7 @@ fn notes(
     if !named.is_empty() {
         let more = bad.len().saturating_sub(named.len());
         let more = if more > 0 { format!(", and {more} more pairs") } else { String::new() };
-        let left_out =
-            if left_out > 0 { format!("; {left_out} of them are not drawn") } else { String::new() };
+        let left_out = if left_out > 0 { format!("; {left_out} of them are not drawn") } else { String::new() };
         notes.push(format!("Lines at the right: pairs with findings, {}{more}{left_out}.", named.join(", ")));
     }
     notes

@@ -7,7 +7,7 @@ use crate::config::Level;
 use crate::machine::host::kmsg;
 use crate::machine::host::kmsg::Line;
 use crate::machine::host::nvidia::account::Account;
-use crate::machine::host::nvidia::keys::{self, Keys};
+use crate::machine::host::nvidia::keys::{self, RegistryKeys};
 use crate::machine::host::nvidia::log;
 use crate::machine::host::nvidia::log::Bar1Peer;
 use crate::machine::host::nvidia::params;
@@ -15,24 +15,24 @@ use crate::machine::pcie::model::Device;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::machine::{Machine, known};
-use crate::suite::shared::peer;
-use crate::suite::shared::window::{Count, Windows, counted};
-use crate::suite::{ASKING, Group, Test};
+use crate::suite::shared::bar1_mapping::{Bar1ByGpu, Bar1Mapping, mapping_of};
+use crate::suite::shared::peer_mechanism;
+use crate::suite::{Group, NVML_DEADLINE, Test};
 
 pub(in crate::suite) const TEST: Test = Test {
     id: "bar1-static",
     title: "Static BAR1",
     proves: "according to NVML or the kernel's log the driver has mapped the memory of every GPU that needs it into BAR1 permanently",
     level: Level::Quick,
-    deadline: ASKING,
+    deadline: NVML_DEADLINE,
     mandatory: false,
     group: Group::Host,
     run,
 };
 
-/// Why the map is expected.
+/// Whether the static map is expected, and whether the driver logs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum MapRequest {
     /// It is not expected.
     No,
     /// Our patches create it on Ada and log it.
@@ -42,41 +42,41 @@ enum Asked {
 }
 
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    if let Some(nothing) = machine.idle()? {
+    if let Some(nothing) = machine.no_driver()? {
         return Ok(nothing);
     }
-    let gpus = peer::through_bar1(machine.fabric()?, known(&machine.nvidia.gpus)?);
+    let gpus = peer_mechanism::through_bar1(machine.fabric()?, known(&machine.nvidia.gpus)?);
     if gpus.is_empty() {
         return Ok(Judgement::not_applicable("no GPU here is reached through BAR1"));
     }
-    let windows = machine.windows();
+    let bar1_by_gpu = machine.bar1_by_gpu();
     let patched = known(&machine.nvidia.account)?.as_ref().is_some_and(is_patched);
     let version = known(&machine.nvidia.loaded)?.as_ref().and_then(|l| keys::major(&l.version));
     let by_keys = match version {
-        Some(version) if machine.asks_nvml().is_ok() => {
+        Some(version) if machine.check_nvml().is_ok() => {
             let all = params::read(&machine.root);
             let all = known(&all)?;
-            let keys = |gpu: &&Device| Keys::of(version, &params::registry_keys(all, &gpu.bdf.to_string()));
+            let keys = |gpu: &&Device| RegistryKeys::of(version, &params::registry_keys(all, &gpu.bdf.to_string()));
             gpus.iter().any(|gpu| keys(gpu).ask_for_bar1())
         }
         _ => false,
     };
     let asked = match () {
-        () if patched && version.is_none_or(|version| version < SILENT) => Asked::Logged,
-        () if patched || by_keys => Asked::Silent,
-        () => Asked::No,
+        () if patched && version.is_none_or(|version| version < UNLOGGED_SINCE) => MapRequest::Logged,
+        () if patched || by_keys => MapRequest::Silent,
+        () => MapRequest::No,
     };
     // NVML alone suffices where it answers about every GPU.
-    let is_counted = |gpu: &&Device| !matches!(counted(gpu, windows), Count::Unknown(_));
+    let is_counted = |gpu: &&Device| !matches!(mapping_of(gpu, bar1_by_gpu), Bar1Mapping::Unknown(_));
     let lines = match machine.log() {
         Err(_) if gpus.iter().all(is_counted) => &[],
         lines => lines?,
     };
-    Ok(judge(lines, &gpus, asked, windows))
+    Ok(judge(lines, &gpus, asked, bar1_by_gpu))
 }
 
 /// From this version on, NVIDIA's own modules create the map, and their release builds do not log it.
-const SILENT: u32 = 570;
+const UNLOGGED_SINCE: u32 = 570;
 
 /// Whether the image's module carries the patch and init holds GPUs open, which means that they were started.
 fn is_patched(account: &Account) -> bool {
@@ -84,24 +84,24 @@ fn is_patched(account: &Account) -> bool {
     level.is_some_and(|level| !level.is_empty()) && !account.held.is_empty()
 }
 
-fn judge(lines: &[Line], gpus: &[&Device], asked: Asked, windows: &Result<Windows, String>) -> Judgement {
+fn judge(lines: &[Line], gpus: &[&Device], asked: MapRequest, bar1_by_gpu: &Result<Bar1ByGpu, String>) -> Judgement {
     let (maps, pairs) = (log::static_maps(lines).len(), log::peer_maps(lines));
     // Other drivers' lines do not name the GPU, so only their number can be compared.
-    let all = maps >= gpus.len();
-    let seen: Vec<_> = gpus.iter().map(|gpu| Seen::of(gpu, lines, all, windows)).collect();
-    let some = asked != Asked::No || maps + pairs > 0 || seen.iter().any(Seen::is_mapped);
-    let found: Vec<_> = seen.iter().filter_map(|seen| seen.fault(lines, some)).collect();
+    let all_logged = maps >= gpus.len();
+    let seen: Vec<_> = gpus.iter().map(|gpu| MapEvidence::of(gpu, lines, all_logged, bar1_by_gpu)).collect();
+    let relevant = asked != MapRequest::No || maps + pairs > 0 || seen.iter().any(MapEvidence::is_mapped);
+    let found: Vec<_> = seen.iter().filter_map(|seen| seen.fault(lines, relevant)).collect();
     if let Some(first) = found.first() {
         return Judgement::of(first.message.clone(), found);
     }
-    let counted = seen.iter().all(|s| !matches!(s.count, Count::Unknown(_)));
+    let counted = seen.iter().all(|s| !matches!(s.count, Bar1Mapping::Unknown(_)));
     let mapped = seen.iter().filter(|s| s.is_mapped()).count();
     let mapped = if counted { mapped } else { mapped.max(maps.min(gpus.len())) };
     let expected = match asked {
         _ if mapped + pairs > 0 => gpus.len(),
-        Asked::Logged => gpus.iter().filter(|gpu| peer::is_ada(gpu)).count(),
-        Asked::Silent => gpus.len(),
-        Asked::No => 0,
+        MapRequest::Logged => gpus.iter().filter(|gpu| peer_mechanism::is_ada(gpu)).count(),
+        MapRequest::Silent => gpus.len(),
+        MapRequest::No => 0,
     };
     let numbers = seen.first().and_then(|s| s.count.words()).map(|words| format!("; {words}"));
     let numbers = numbers.unwrap_or_default();
@@ -112,55 +112,54 @@ fn judge(lines: &[Line], gpus: &[&Device], asked: Asked, windows: &Result<Window
     if mapped >= expected {
         return Judgement::of(format!("{mapped} of {expected} GPUs{numbers}"), Vec::new());
     }
-    let missing: Vec<_> = seen.iter().filter_map(Seen::not_mapped).collect();
+    let missing: Vec<_> = seen.iter().filter_map(MapEvidence::not_mapped).collect();
     match missing.first() {
         Some(first) if counted => Judgement::of(first.message.clone(), missing),
         _ => {
-            let silent = asked == Asked::Silent && mapped + pairs == 0;
+            let silent = asked == MapRequest::Silent && mapped + pairs == 0;
             Judgement::by(unlogged(mapped, expected, silent, &seen, lines))
         }
     }
 }
 
 /// What both sources report about one GPU.
-struct Seen<'a> {
+struct MapEvidence<'a> {
     gpu: &'a Device,
     /// The last line that our patches logged about it.
     line: Option<Bar1Peer<'a>>,
     /// Whether the log shows a map for every GPU.
-    all: bool,
-    count: Count,
+    all_logged: bool,
+    count: Bar1Mapping,
 }
 
-impl<'a> Seen<'a> {
-    fn of(gpu: &'a Device, lines: &'a [Line], all: bool, windows: &Result<Windows, String>) -> Self {
+impl<'a> MapEvidence<'a> {
+    fn of(gpu: &'a Device, lines: &'a [Line], all_logged: bool, bar1_by_gpu: &Result<Bar1ByGpu, String>) -> Self {
         let address = gpu.bdf.to_string();
         let line = log::bar1_peers(lines).into_iter().rev().find(|line| line.gpu == address);
-        Self { gpu, line, all, count: counted(gpu, windows) }
+        Self { gpu, line, all_logged, count: mapping_of(gpu, bar1_by_gpu) }
     }
 
     fn is_logged(&self) -> bool {
-        self.line.as_ref().map_or(self.all, |line| line.off.is_none())
+        self.line.as_ref().map_or(self.all_logged, |line| line.off.is_none())
     }
 
     fn is_mapped(&self) -> bool {
         match &self.count {
-            Count::All(_) => true,
-            Count::Little(_) | Count::Part(_) => false,
-            Count::Unknown(_) => self.line.as_ref().is_some_and(|line| line.off.is_none()),
+            Bar1Mapping::All(_) => true,
+            Bar1Mapping::Little(_) | Bar1Mapping::Part(_) => false,
+            Bar1Mapping::Unknown(_) => self.line.as_ref().is_some_and(|line| line.off.is_none()),
         }
     }
 
     /// A fault that does not depend on what the driver was asked for: it refuses, or the sources disagree.
-    /// `some`: the map is expected, or another GPU has it.
-    fn fault(&self, lines: &[Line], some: bool) -> Option<Finding> {
+    /// `relevant`: the map is expected, or another GPU has it.
+    fn fault(&self, lines: &[Line], relevant: bool) -> Option<Finding> {
         let bdf = self.gpu.bdf;
         let off = self.line.as_ref().and_then(|line| line.off);
         let seen = kmsg::mentioning(lines, &[&format!("BAR1 peer-to-peer of {bdf}"), "tatic bar1"], 8);
         match (&self.count, off) {
-            (Count::All(words), Some(why)) => {
-                let message =
-                    format!("the kernel's log says that BAR1 of {bdf} is not mapped ({why}), but {words}");
+            (Bar1Mapping::All(words), Some(why)) => {
+                let message = format!("the kernel's log says that BAR1 of {bdf} is not mapped ({why}), but {words}");
                 Some(Code::Bar1Witnesses.finding(Severity::Warn, &bdf, message).seen_all(seen))
             }
             (_, Some(why)) => {
@@ -168,18 +167,15 @@ impl<'a> Seen<'a> {
                 let finding = Code::Bar1NotStatic.finding(Severity::Fail, &bdf, message).because(why);
                 Some(finding.seen_all(seen).seen_all(self.count.words().into_iter().collect()))
             }
-            (Count::Little(words), None) if self.is_logged() => {
+            (Bar1Mapping::Little(words), None) if self.is_logged() => {
                 let message = format!("the kernel's log says that BAR1 of {bdf} is mapped, but {words}");
                 Some(Code::Bar1Witnesses.finding(Severity::Fail, &bdf, message).seen_all(seen))
             }
-            (Count::Part(words), None) if some => {
-                let message =
-                    format!("it is unknown whether the memory of {bdf} is in BAR1 permanently: {words}");
+            (Bar1Mapping::Part(words), None) if relevant => {
+                let message = format!("it is unknown whether the memory of {bdf} is in BAR1 permanently: {words}");
                 let finding = Code::Bar1NotStatic.finding(Severity::Error, &bdf, message);
                 let cause = "other programs map its memory too, such as drivers of network cards";
-                Some(
-                    finding.because(cause).remedy("end programs that use the GPUs, then run the tests again"),
-                )
+                Some(finding.because(cause).remedy("end programs that use the GPUs, then run the tests again"))
             }
             _ => None,
         }
@@ -187,7 +183,7 @@ impl<'a> Seen<'a> {
 
     /// The finding that NVML counts too little.
     fn not_mapped(&self) -> Option<Finding> {
-        let Count::Little(words) = &self.count else { return None };
+        let Bar1Mapping::Little(words) = &self.count else { return None };
         let bdf = self.gpu.bdf;
         let message = format!("the memory of {bdf} is not in BAR1 permanently: {words}");
         Some(Code::Bar1NotStatic.finding(Severity::Fail, &bdf, message).seen(words.clone()))
@@ -195,7 +191,7 @@ impl<'a> Seen<'a> {
 }
 
 /// The finding that the log lacks mappings and NVML does not answer.
-fn unlogged(mapped: usize, expected: usize, silent: bool, seen: &[Seen<'_>], lines: &[Line]) -> Finding {
+fn unlogged(mapped: usize, expected: usize, silent: bool, seen: &[MapEvidence<'_>], lines: &[Line]) -> Finding {
     let (severity, since) = match log::begins(lines) {
         // The missing beginning of the log may have contained the lines.
         Some(at) => (Severity::Error, format!("; lines before {} s are gone", at.as_secs())),
@@ -205,7 +201,7 @@ fn unlogged(mapped: usize, expected: usize, silent: bool, seen: &[Seen<'_>], lin
     let message = format!("{mapped} of {expected} GPUs have their memory in BAR1 permanently{since}");
     let logged = kmsg::mentioning(lines, &["tatic bar1", "BAR1 P2P mapping", "BAR1 peer-to-peer"], 8);
     let nvml = seen.iter().filter_map(|s| match &s.count {
-        Count::Unknown(why) => Some(format!("NVML about {}: {why}", s.gpu.bdf)),
+        Bar1Mapping::Unknown(why) => Some(format!("NVML about {}: {why}", s.gpu.bdf)),
         _ => None,
     });
     let finding = Code::Bar1NotStatic.finding(severity, "nvidia", message);

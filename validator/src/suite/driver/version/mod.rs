@@ -11,7 +11,7 @@ use crate::machine::pcie::model::Fabric;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::machine::{Machine, known};
-use crate::suite::{Group, READING, Test};
+use crate::suite::{FILE_DEADLINE, Group, Test};
 use crate::text::count;
 
 pub(in crate::suite) const TEST: Test = Test {
@@ -19,7 +19,7 @@ pub(in crate::suite) const TEST: Test = Test {
     title: "NVIDIA driver",
     proves: "module, libraries and GPU firmware of the driver have one version, the module was built for this kernel, and it is bound to every GPU",
     level: Level::Quick,
-    deadline: READING,
+    deadline: FILE_DEADLINE,
     mandatory: true,
     group: Group::Host,
     run,
@@ -32,11 +32,11 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let loaded = known(&nvidia.loaded)?.as_ref();
     let mut findings = account.map(Account::findings).unwrap_or_default();
     let Some(loaded) = loaded.filter(|_| !fabric.gpus.is_empty()) else {
-        return Ok(without(fabric, account, findings));
+        return Ok(judge_unloaded(fabric, account, findings));
     };
     findings.extend(parts::judge(nvidia, loaded, machine.identity.kernel.as_deref()));
-    findings.extend(left_alone(fabric, &findings));
-    findings.extend(complaints(machine.log.as_deref().unwrap_or_default()));
+    findings.extend(unbound_gpus(fabric, &findings));
+    findings.extend(api_mismatch(machine.log.as_deref().unwrap_or_default()));
     let summary = match worst(&findings) {
         Some(finding) => finding.message.clone(),
         None => parts::summary(nvidia, loaded, machine.identity.kernel.as_deref()),
@@ -46,7 +46,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
 
 /// Judges a machine on which the driver does not run. Without a GPU no driver is needed. With a GPU only
 /// `driver.load = false` excuses that; otherwise a GPU without its driver fails.
-fn without(fabric: &Fabric, account: Option<&Account>, mut findings: Vec<Finding>) -> Judgement {
+fn judge_unloaded(fabric: &Fabric, account: Option<&Account>, mut findings: Vec<Finding>) -> Judgement {
     let gpus = fabric.gpus.len();
     let why = match account {
         _ if gpus == 0 => match account.and_then(|a| a.module("nvidia")?.error.as_deref()) {
@@ -58,7 +58,7 @@ fn without(fabric: &Fabric, account: Option<&Account>, mut findings: Vec<Finding
         }
         _ => {
             if worst(&findings).is_none_or(|f| f.severity < Severity::Fail) {
-                findings.push(absent(gpus, account.is_some()));
+                findings.push(not_loaded(gpus, account.is_some()));
             }
             String::new()
         }
@@ -69,37 +69,30 @@ fn without(fabric: &Fabric, account: Option<&Account>, mut findings: Vec<Finding
     }
 }
 
-fn absent(gpus: usize, tried: bool) -> Finding {
+fn not_loaded(gpus: usize, tried: bool) -> Finding {
     let message = format!("no NVIDIA driver is loaded for {}", count(gpus, "GPU"));
     let finding = Code::DriverMissing
         .finding(Severity::Fail, "nvidia", message)
         .values("not loaded", "loaded", None)
         .seen("/sys/module/nvidia: missing");
-    if tried {
-        finding.because("init should have loaded it, but does not report why that failed")
-    } else {
-        finding
-    }
+    if tried { finding.because("init should have loaded it, but does not report why that failed") } else { finding }
 }
 
 /// GPUs that respond but are not bound although NVIDIA's driver is loaded. The test `drivers` reports those
 /// that another driver holds; those in `known`, which init names, are reported already.
-fn left_alone(fabric: &Fabric, known: &[Finding]) -> Vec<Finding> {
+fn unbound_gpus(fabric: &Fabric, known: &[Finding]) -> Vec<Finding> {
     let gpus = fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf));
     let alone = gpus.filter(|d| d.driver.is_none() && !d.config.gone);
-    let new = alone
-        .filter(|d| !known.iter().any(|f| f.subject == d.bdf.to_string() && f.severity >= Severity::Fail));
+    let new = alone.filter(|d| !known.iter().any(|f| f.subject == d.bdf.to_string() && f.severity >= Severity::Fail));
     let finding = |bdf| {
         let message = format!("the NVIDIA driver is loaded but not bound to {bdf}");
-        Code::GpuInit
-            .finding(Severity::Fail, &bdf, message)
-            .seen(format!("/sys/bus/pci/devices/{bdf}/driver: missing"))
+        Code::GpuInit.finding(Severity::Fail, &bdf, message).seen(format!("/sys/bus/pci/devices/{bdf}/driver: missing"))
     };
     new.map(|d| finding(d.bdf)).collect()
 }
 
 /// Programs of another version that called the driver since the machine started.
-fn complaints(log: &[kmsg::Line]) -> Option<Finding> {
+fn api_mismatch(log: &[kmsg::Line]) -> Option<Finding> {
     let lines = kmsg::mentioning(log, &["NVRM: API mismatch"], 8);
     let first = lines.first()?;
     let message = format!("a program of another version called the driver: {first}");
@@ -124,7 +117,8 @@ mod tests {
     use std::time::Duration;
 
     fn noted(code: &str, severity: &str) -> Vec<Finding> {
-        let noted = json!([{ "code": code, "severity": severity, "subject": "nvidia", "message": "said", "evidence": [] }]);
+        let noted =
+            json!([{ "code": code, "severity": severity, "subject": "nvidia", "message": "said", "evidence": [] }]);
         with("/findings", noted).findings()
     }
 
@@ -135,25 +129,25 @@ mod tests {
     #[test]
     fn no_gpu_is_not_applicable_and_enodev_is_named() {
         let none = fixture::machine(0);
-        assert_eq!(without(&none, None, vec![]), Judgement::not_applicable("no NVIDIA GPU"));
-        let said = without(&none, Some(&enodev()), noted("DRIVER-NO-GPU", "info"));
+        assert_eq!(judge_unloaded(&none, None, vec![]), Judgement::not_applicable("no NVIDIA GPU"));
+        let said = judge_unloaded(&none, Some(&enodev()), noted("DRIVER-NO-GPU", "info"));
         assert_eq!((said.outcome(), said.findings.len()), (Outcome::NotApplicable, 1));
         assert_eq!(said.summary, "no NVIDIA GPU; loading nvidia failed with ENODEV");
     }
 
     #[test]
     fn a_failed_stage_is_reported_even_without_a_gpu() {
-        let said = without(&fixture::machine(0), Some(&enodev()), noted("DRIVER-TIMEOUT", "error"));
+        let said = judge_unloaded(&fixture::machine(0), Some(&enodev()), noted("DRIVER-TIMEOUT", "error"));
         assert_eq!((said.outcome(), said.summary.as_str()), (Outcome::Error, "said"));
     }
 
     #[test]
     fn a_gpu_without_its_driver_fails_unless_configured() {
         let two = fixture::machine(2);
-        let said = without(&two, None, vec![]);
+        let said = judge_unloaded(&two, None, vec![]);
         assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::DriverMissing));
         let left_out = with("/load", json!(false));
-        let said = without(&two, Some(&left_out), vec![]);
+        let said = judge_unloaded(&two, Some(&left_out), vec![]);
         assert_eq!(said.outcome(), Outcome::NotApplicable);
         assert_eq!(said.summary, "driver.load = false: 2 GPUs without a driver");
     }
@@ -162,10 +156,10 @@ mod tests {
     fn a_driver_that_init_could_not_load_is_never_a_pass() {
         let two = fixture::machine(2);
         for (severity, outcome) in [("fail", Outcome::Fail), ("error", Outcome::Error)] {
-            let said = without(&two, Some(&enodev()), noted("DRIVER-VERMAGIC", severity));
+            let said = judge_unloaded(&two, Some(&enodev()), noted("DRIVER-VERMAGIC", severity));
             assert_eq!((said.outcome(), said.findings.len()), (outcome, 1));
         }
-        let silent = without(&two, Some(&enodev()), noted("DRIVER-NO-GPU", "info"));
+        let silent = judge_unloaded(&two, Some(&enodev()), noted("DRIVER-NO-GPU", "info"));
         assert_eq!((silent.outcome(), silent.findings.len()), (Outcome::Fail, 2));
         assert!(silent.findings[1].cause.starts_with("init should have loaded it"));
     }
@@ -176,23 +170,22 @@ mod tests {
         let [first, second, gone] = fabric.gpus[..] else { panic!("three") };
         fixture::device(&mut fabric, first).driver = Some("nvidia".into());
         fixture::device(&mut fabric, gone).config.gone = true;
-        let found = left_alone(&fabric, &[]);
+        let found = unbound_gpus(&fabric, &[]);
         assert!(found.len() == 1 && found[0].is(Code::GpuInit) && found[0].subject == second.to_string());
-        assert_eq!(left_alone(&fabric, &found), vec![]);
+        assert_eq!(unbound_gpus(&fabric, &found), vec![]);
     }
 
     #[test]
     fn a_program_of_another_version_warns() {
         let line = |text: &str| kmsg::Line { seq: 0, at: Duration::ZERO, text: text.into() };
         let log = [line("NVRM: API mismatch: the client has the version 1.0")];
-        assert_eq!(complaints(&log).map(|f| f.severity), Some(Severity::Warn));
-        assert_eq!(complaints(&[line("NVRM: fine")]), None);
+        assert_eq!(api_mismatch(&log).map(|f| f.severity), Some(Severity::Warn));
+        assert_eq!(api_mismatch(&[line("NVRM: fine")]), None);
     }
 
     #[test]
     fn the_first_of_the_worst_is_reported() {
-        let found =
-            [noted("DRIVER-NO-GPU", "info"), noted("GPU-INIT", "fail"), noted("GPU-VBIOS", "fail")].concat();
+        let found = [noted("DRIVER-NO-GPU", "info"), noted("GPU-INIT", "fail"), noted("GPU-VBIOS", "fail")].concat();
         assert!(worst(&found).is_some_and(|f| f.is(Code::GpuInit)));
         assert_eq!(worst(&found[..1]), None);
     }

@@ -1,8 +1,8 @@
 //! Compares the driver's parts: module, libraries, GPU firmware, and the kernel that the module is built for.
 
 use crate::machine::host::nvidia::library::Library;
-use crate::machine::host::nvidia::module::Loaded;
-use crate::machine::host::nvidia::{Nvidia, Read};
+use crate::machine::host::nvidia::module::LoadedModule;
+use crate::machine::host::nvidia::{Nvidia, ReadResult};
 use crate::outcome::finding::{Code, Finding, Severity};
 
 /// One part: its name, its version, and where the version was read.
@@ -13,9 +13,9 @@ struct Part {
 }
 
 /// All faults of the parts of a loaded driver.
-pub(super) fn judge(nvidia: &Nvidia, loaded: &Loaded, kernel: Option<&str>) -> Vec<Finding> {
+pub(super) fn judge(nvidia: &Nvidia, loaded: &LoadedModule, kernel: Option<&str>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut parts = own(nvidia, loaded);
+    let mut parts = module_parts(nvidia, loaded);
     for (name, library) in [("libcuda", &nvidia.cuda), ("libnvidia-ml", &nvidia.ml)] {
         match library_part(name, library) {
             Ok(part) => parts.push(part),
@@ -32,7 +32,7 @@ pub(super) fn judge(nvidia: &Nvidia, loaded: &Loaded, kernel: Option<&str>) -> V
 }
 
 /// The summary when nothing is wrong.
-pub(super) fn summary(nvidia: &Nvidia, loaded: &Loaded, kernel: Option<&str>) -> String {
+pub(super) fn summary(nvidia: &Nvidia, loaded: &LoadedModule, kernel: Option<&str>) -> String {
     let version = &loaded.version;
     let firmware = if firmware(nvidia, loaded).is_ok_and(|f| !f.is_empty()) { ", GSP firmware" } else { "" };
     let kernel = match (built_for(nvidia), kernel) {
@@ -43,11 +43,11 @@ pub(super) fn summary(nvidia: &Nvidia, loaded: &Loaded, kernel: Option<&str>) ->
     format!("{version}: module, libcuda, libnvidia-ml{firmware}{kernel}")
 }
 
-fn own(nvidia: &Nvidia, loaded: &Loaded) -> Vec<Part> {
+fn module_parts(nvidia: &Nvidia, loaded: &LoadedModule) -> Vec<Part> {
     let part = |name, version: &str, seen: &str| Part { name, version: version.into(), seen: seen.into() };
     let mut parts = vec![
         part("module", &loaded.version, "/sys/module/nvidia/version"),
-        part("module's own version", &loaded.says, "/proc/driver/nvidia/version"),
+        part("module's own version", &loaded.own_version, "/proc/driver/nvidia/version"),
     ];
     if let Ok(Some(account)) = &nvidia.account {
         let version = account.image.as_ref().map(|i| i.version.as_str());
@@ -59,7 +59,7 @@ fn own(nvidia: &Nvidia, loaded: &Loaded) -> Vec<Part> {
     parts
 }
 
-fn library_part(name: &'static str, library: &Read<Option<Library>>) -> Result<Part, Box<Finding>> {
+fn library_part(name: &'static str, library: &ReadResult<Option<Library>>) -> Result<Part, Box<Finding>> {
     let missing = |why: String| Box::new(Code::DriverMissing.finding(Severity::Error, name, why));
     match library {
         Ok(Some(Library { path, version: Some(version) })) => {
@@ -68,16 +68,14 @@ fn library_part(name: &'static str, library: &Read<Option<Library>>) -> Result<P
         Ok(Some(Library { path, version: None })) => Err(missing(format!(
             "{path} does not lead to a file with a version in its name, so its version is unknown"
         ))),
-        Ok(None) => {
-            Err(missing(format!("{name} is in none of the usual folders, so its version is unknown")))
-        }
+        Ok(None) => Err(missing(format!("{name} is in none of the usual folders, so its version is unknown"))),
         Err(why) => Err(missing(why.clone())),
     }
 }
 
 /// The firmware that runs on the GPUs; before their first use, the firmware that the kernel would load. Only
 /// NVIDIA's closed module works without firmware.
-fn firmware(nvidia: &Nvidia, loaded: &Loaded) -> Result<Vec<Part>, Box<Finding>> {
+fn firmware(nvidia: &Nvidia, loaded: &LoadedModule) -> Result<Vec<Part>, Box<Finding>> {
     let gpus = nvidia.gpus.iter().flatten();
     let running = gpus.filter_map(|(gpu, recorded)| Some((gpu, recorded.firmware.clone()?)));
     let running: Vec<_> = running
@@ -99,9 +97,7 @@ fn firmware(nvidia: &Nvidia, loaded: &Loaded) -> Result<Vec<Part>, Box<Finding>>
     match found.iter().find(|version| **version == loaded.version).or(found.first()) {
         Some(version) => Ok(vec![part(version)]),
         None if !loaded.open => Ok(Vec::new()),
-        None => {
-            Err(error("no GPU reports its GSP firmware, and there is none in the usual folders".to_owned()))
-        }
+        None => Err(error("no GPU reports its GSP firmware, and there is none in the usual folders".to_owned())),
     }
 }
 
@@ -154,7 +150,7 @@ mod tests {
         finding
     }
 
-    fn other(path: &str) -> Read<Option<Library>> {
+    fn other(path: &str) -> ReadResult<Option<Library>> {
         Ok(Some(Library { path: path.to_owned(), version: Some("550.163.01".to_owned()) }))
     }
 
@@ -163,10 +159,7 @@ mod tests {
         assert_eq!(spoilt(|_| ()), vec![]);
         let good = nvidia("555.58.02", 2);
         let said = summary(&good, good.loaded.as_ref().unwrap().as_ref().unwrap(), KERNEL);
-        assert_eq!(
-            said,
-            "555.58.02: module, libcuda, libnvidia-ml, GSP firmware; built for 6.12.107-firstlight"
-        );
+        assert_eq!(said, "555.58.02: module, libcuda, libnvidia-ml, GSP firmware; built for 6.12.107-firstlight");
     }
 
     #[test]
@@ -178,7 +171,7 @@ mod tests {
         for spoil in [
             (|n| n.ml = other("/x")) as fn(&mut Nvidia),
             |n| n.gpus.as_mut().unwrap().values_mut().next().unwrap().firmware = Some("550.163.01".into()),
-            |n| n.loaded.as_mut().unwrap().as_mut().unwrap().says = "550.163.01".into(),
+            |n| n.loaded.as_mut().unwrap().as_mut().unwrap().own_version = "550.163.01".into(),
             |n| {
                 let account = n.account.as_mut().unwrap().as_mut().unwrap();
                 account.image.as_mut().unwrap().version = "550.163.01".into();

@@ -7,7 +7,7 @@ use crate::machine::root::Root;
 use crate::outcome::finding::{Code, Finding, Severity};
 
 /// Why a port that the pass cleared redirects again.
-const AGAIN: &str = "something set ACS again: a reset, a rescan, a driver that binds, management firmware, \
+const CAUSE: &str = "something set ACS again: a reset, a rescan, a driver that binds, management firmware, \
                      or `firstlight fabric restore`";
 
 /// The journal's entries, and their findings. Without a journal the pass did not run.
@@ -37,17 +37,17 @@ fn cleared(entries: &[Entry]) -> Vec<Finding> {
 
 /// A port that redirects although the pass wrote to it: the result of the write is the fault, and running the
 /// pass again is no remedy. Any other finding stays unchanged.
-pub(super) fn explained(found: Finding, journal: &[Entry]) -> Finding {
+pub(super) fn with_write_result(found: Finding, journal: &[Entry]) -> Finding {
     let about = |e: &&Entry| e.register == ACS_CONTROL_NAME && e.bdf.to_string() == found.subject;
     match journal.iter().rev().find(about) {
-        Some(entry) if found.is(Code::AcsRedirect) => outcome(entry, &found).unwrap_or(found),
+        Some(entry) if found.is(Code::AcsRedirect) => write_result(entry, &found).unwrap_or(found),
         _ => found,
     }
 }
 
 /// The result of a write to a port that redirects now. An entry with neither a result nor a failure comes from
 /// a pass that died.
-fn outcome(entry: &Entry, found: &Finding) -> Option<Finding> {
+fn write_result(entry: &Entry, found: &Finding) -> Option<Finding> {
     let codes = [Code::AcsStuck, Code::AcsReverted, Code::AcsRefused];
     let code = match &entry.finding {
         Some(findings) => codes.into_iter().find(|c| c.entry().code == findings)?,
@@ -66,7 +66,7 @@ fn outcome(entry: &Entry, found: &Finding) -> Option<Finding> {
     let seen = format!("fabric pass, {bdf} {register}: held {before:#06x}, wrote {after:#06x}, {reads}");
     let finding = code.finding(found.severity, bdf, message).seen_all(found.evidence.clone()).seen(seen);
     let finding = finding.values(found.measured.clone(), *after, None);
-    Some(if entry.finding.is_none() { finding.because(AGAIN) } else { finding })
+    Some(if entry.finding.is_none() { finding.because(CAUSE) } else { finding })
 }
 
 /// The register's present value, in the usual notation.
@@ -76,11 +76,7 @@ fn control(found: &Finding) -> String {
 
 /// An entry for tests: the register held 0x001d and zero was written.
 #[cfg(test)]
-pub(super) fn entry(
-    bdf: crate::machine::pcie::model::Bdf,
-    readback: Option<u16>,
-    finding: Option<&str>,
-) -> Entry {
+pub(super) fn entry(bdf: crate::machine::pcie::model::Bdf, readback: Option<u16>, finding: Option<&str>) -> Entry {
     let (register, finding) = (ACS_CONTROL_NAME.to_owned(), finding.map(str::to_owned));
     Entry { bdf, register, offset: 0x14e, width: 2, before: 0x1d, after: 0, readback, finding, when: 0 }
 }
@@ -97,7 +93,7 @@ mod tests {
 
     #[track_caller]
     fn said(journal: &[Entry]) -> Finding {
-        explained(redirects(), journal)
+        with_write_result(redirects(), journal)
     }
 
     #[test]
@@ -120,9 +116,7 @@ mod tests {
 
     #[test]
     fn a_failed_write_is_the_ports_fault() {
-        for (code, readback) in
-            [("ACS-STUCK", Some(0x1d)), ("ACS-REVERTED", Some(0x1d)), ("ACS-REFUSED", None)]
-        {
+        for (code, readback) in [("ACS-STUCK", Some(0x1d)), ("ACS-REVERTED", Some(0x1d)), ("ACS-REFUSED", None)] {
             let said = said(&[entry(port(0), readback, Some(code))]);
             assert_eq!((said.code.as_str(), said.severity), (code, Severity::Fail));
             assert!(!said.remedy.contains("fabric fix"), "{}", said.remedy);
@@ -164,6 +158,6 @@ mod tests {
     fn another_finding_about_the_port_stays() {
         let quirk = Code::AcsQuirk.finding(Severity::Fail, &port(0), "not written");
         let stuck = entry(port(0), Some(0x1d), Some("ACS-STUCK"));
-        assert_eq!(explained(quirk.clone(), &[stuck]), quirk);
+        assert_eq!(with_write_result(quirk.clone(), &[stuck]), quirk);
     }
 }

@@ -6,7 +6,7 @@ mod fabric_pass;
 use crate::config::Level;
 use crate::fabric::acs::{self, AcsPolicy};
 use crate::fabric::journal::Entry;
-use crate::fabric::pass_through::{self, Kept};
+use crate::fabric::pass_through::{self, KeptAcs};
 use crate::fabric::plan::lockdown;
 use crate::fabric::turn::Turns;
 use crate::machine::pcie::model::{Bdf, Device, Fabric};
@@ -14,7 +14,7 @@ use crate::machine::pcie::routing::REDIRECT;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::machine::unreadable;
-use crate::suite::{Group, Machine, READING, Test};
+use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
 use crate::text::count;
 use std::collections::BTreeSet;
 use std::thread::sleep;
@@ -25,7 +25,7 @@ pub(in crate::suite) const TEST: Test = Test {
     title: "ACS on GPU paths",
     proves: "every port between GPUs, and between GPUs and NICs, lets peer traffic pass directly",
     level: Level::Quick,
-    deadline: READING,
+    deadline: FILE_DEADLINE,
     mandatory: true,
     group: Group::Host,
     run,
@@ -37,9 +37,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let fabric = machine.fabric()?;
     let policy = machine.config.fabric.acs;
-    let ports = covered(fabric, policy);
+    let ports = judged_ports(fabric, policy);
     if ports.is_empty() && acs::unread(fabric).is_empty() {
-        return Ok(Judgement::not_applicable(nothing(fabric)));
+        return Ok(Judgement::not_applicable(no_ports(fabric)));
     }
     sleep(PAUSE);
     let again = Fabric::read(&machine.root).map_err(|e| unreadable("sys/bus/pci/devices", &e))?;
@@ -47,7 +47,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     Ok(judge(policy, fabric, &again, &journal).with(findings))
 }
 
-fn nothing(fabric: &Fabric) -> String {
+fn no_ports(fabric: &Fabric) -> String {
     let ports: Vec<_> = fabric.devices.iter().filter_map(|d| d.acs.as_ref()).collect();
     let redirecting = ports.iter().filter(|a| a.ctrl & REDIRECT != 0).count();
     let functions = match ports.len() {
@@ -58,7 +58,7 @@ fn nothing(fabric: &Fabric) -> String {
 }
 
 /// Ports at which GPU paths turn; with `all` also every other function with ACS.
-fn covered(fabric: &Fabric, policy: AcsPolicy) -> BTreeSet<Bdf> {
+fn judged_ports(fabric: &Fabric, policy: AcsPolicy) -> BTreeSet<Bdf> {
     let mut ports = Turns::of(fabric).ports();
     if policy == AcsPolicy::All {
         ports.extend(fabric.devices.iter().filter(|d| d.acs.is_some()).map(|d| d.bdf));
@@ -67,10 +67,10 @@ fn covered(fabric: &Fabric, policy: AcsPolicy) -> BTreeSet<Bdf> {
 }
 
 fn judge(policy: AcsPolicy, first: &Fabric, again: &Fabric, journal: &[Entry]) -> Judgement {
-    let ports = covered(first, policy);
+    let ports = judged_ports(first, policy);
     let turns = [Turns::of(first), Turns::of(again)];
     let found = ports.iter().filter_map(|p| port(*p, [first, again], &turns));
-    let now: Vec<_> = found.map(|f| fabric_pass::explained(f, journal)).collect();
+    let now: Vec<_> = found.map(|f| fabric_pass::with_write_result(f, journal)).collect();
     let unread = acs::unread(first);
     // A port with a finding above is not reported a second time.
     let wrong: Vec<_> = now.iter().map(|f| f.subject.clone()).collect();
@@ -87,19 +87,19 @@ fn judge(policy: AcsPolicy, first: &Fabric, again: &Fabric, journal: &[Entry]) -
     // If ports redirect, lockdown prevents clearing them and must be fixed first.
     let redirects = now.iter().any(|f| f.is(Code::AcsRedirect) && f.severity > Severity::Info);
     let locked = (redirects && policy != AcsPolicy::Off).then(|| lockdown(again)).flatten();
-    let kept = pass_through::kept(again);
-    let now = now.into_iter().map(|f| reasoned(f, &kept));
+    let kept = pass_through::functions_keeping_acs(again);
+    let now = now.into_iter().map(|f| with_skip_reason(f, &kept));
     let lowered = now.chain(unread).map(|f| Finding { severity: f.severity.min(most), ..f });
     Judgement::of(summary, locked.into_iter().chain(lowered).chain(quirks).collect())
 }
 
 /// A port's present fault; if the port was right a moment ago, the finding that it changed.
 fn port(bdf: Bdf, [first, again]: [&Fabric; 2], turns: &[Turns; 2]) -> Option<Finding> {
-    let Some(now) = find(again, bdf) else {
+    let Some(now) = device(again, bdf) else {
         let message = format!("{bdf} was present and is gone a moment later");
         return Some(Code::FabricUnreadable.finding(Severity::Error, &bdf, message));
     };
-    let before = find(first, bdf)?;
+    let before = device(first, bdf)?;
     let [was, is] = turns;
     match (acs::judge_port(was, before), acs::judge_port(is, now)) {
         (was, None) => was,
@@ -109,17 +109,17 @@ fn port(bdf: Bdf, [first, again]: [&Fabric; 2], turns: &[Turns; 2]) -> Option<Fi
 }
 
 /// For a port that the fabric pass skips, the finding names the reason and a remedy other than running the pass.
-fn reasoned(found: Finding, kept: &Kept) -> Finding {
+fn with_skip_reason(found: Finding, kept: &KeptAcs) -> Finding {
     let own = kept.iter().find(|(port, _)| port.to_string() == found.subject);
     match own {
-        Some((_, (device, why))) if found.is(Code::AcsRedirect) && found.severity > Severity::Info => found
-            .because(format!("the fabric pass skips it: {device} {why}"))
-            .remedy(Code::AcsKept.entry().remedy),
+        Some((_, (device, why))) if found.is(Code::AcsRedirect) && found.severity > Severity::Info => {
+            found.because(format!("the fabric pass skips it: {device} {why}")).remedy(Code::AcsKept.entry().remedy)
+        }
         _ => found,
     }
 }
 
-fn find(fabric: &Fabric, bdf: Bdf) -> Option<&Device> {
+fn device(fabric: &Fabric, bdf: Bdf) -> Option<&Device> {
     fabric.devices.iter().find(|d| d.bdf == bdf)
 }
 
@@ -148,10 +148,7 @@ mod tests {
 
     #[test]
     fn clear_ports_pass_and_one_that_redirects_fails() {
-        assert_eq!(
-            say(AcsPolicy::Path, 0, 0),
-            Judgement::of("2 of 2 ports on GPU paths: redirect off", vec![])
-        );
+        assert_eq!(say(AcsPolicy::Path, 0, 0), Judgement::of("2 of 2 ports on GPU paths: redirect off", vec![]));
         let said = say(AcsPolicy::Path, 0x1d, 0x1d);
         assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::AcsRedirect));
         assert_eq!(said.summary, "1 of 2 ports on GPU paths: redirect off");
@@ -195,10 +192,7 @@ mod tests {
     fn a_port_that_comes_back_on_is_caught() {
         let said = say(AcsPolicy::Path, 0, 0x1d);
         assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::AcsReverted));
-        assert_eq!(
-            said.findings[0].message,
-            "0000:02:01.0: ACS control was 0x0000 and reads 0x001d a moment later"
-        );
+        assert_eq!(said.findings[0].message, "0000:02:01.0: ACS control was 0x0000 and reads 0x001d a moment later");
     }
 
     #[test]
@@ -255,8 +249,8 @@ mod tests {
     #[test]
     fn without_gpus_no_port_is_covered_unless_all_are_requested() {
         let fabric = fixture::machine(0);
-        assert!(covered(&fabric, AcsPolicy::Path).is_empty());
-        assert_eq!(covered(&fabric, AcsPolicy::All).len(), 1);
-        assert_eq!(nothing(&fabric), "no port on a GPU path; 1 function with ACS, 0 redirecting");
+        assert!(judged_ports(&fabric, AcsPolicy::Path).is_empty());
+        assert_eq!(judged_ports(&fabric, AcsPolicy::All).len(), 1);
+        assert_eq!(no_ports(&fabric), "no port on a GPU path; 1 function with ACS, 0 redirecting");
     }
 }

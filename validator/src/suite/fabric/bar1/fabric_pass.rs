@@ -1,7 +1,7 @@
 //! The findings of the Resizable BAR pass about each GPU, from the fabric pass's journal: why BAR1 is small,
 //! or that the pass enlarged it.
 
-use super::Way;
+use super::PeerMechanism;
 use crate::fabric::journal::Journal;
 use crate::machine::pcie::model::Device;
 use crate::machine::root::Root;
@@ -21,9 +21,14 @@ pub(super) fn read(root: &Root) -> Vec<Finding> {
 
 /// Adds the pass's findings to the judgement. Where peers do not use BAR1, its size is not a fault; a GPU whose
 /// registers the pass could not repair always fails.
-pub(super) fn explained(judgement: Judgement, findings: Vec<Finding>, gpus: &[(&Device, Way)]) -> Judgement {
-    let native =
-        |f: &Finding| gpus.iter().any(|(gpu, way)| *way == Way::Native && gpu.bdf.to_string() == f.subject);
+pub(super) fn with_pass_findings(
+    judgement: Judgement,
+    findings: Vec<Finding>,
+    gpus: &[(&Device, PeerMechanism)],
+) -> Judgement {
+    let native = |f: &Finding| {
+        gpus.iter().any(|(gpu, mechanism)| *mechanism == PeerMechanism::Native && gpu.bdf.to_string() == f.subject)
+    };
     let weighed = findings.into_iter().map(|mut finding| {
         if native(&finding) && !finding.is(Code::RebarBroken) {
             finding.severity = Severity::Info;
@@ -48,29 +53,26 @@ mod tests {
         vec![code.finding(severity, "0000:10:00.0", "said")]
     }
 
-    fn after(findings: Vec<Finding>, way: Way) -> Judgement {
+    fn after(findings: Vec<Finding>, mechanism: PeerMechanism) -> Judgement {
         let fabric = fixture::machine(1);
         let gpus: Vec<_> =
-            fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf)).map(|d| (d, way)).collect();
-        explained(Judgement::of("1 GPU: 32 GiB", vec![]), findings, &gpus)
+            fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf)).map(|d| (d, mechanism)).collect();
+        with_pass_findings(Judgement::of("1 GPU: 32 GiB", vec![]), findings, &gpus)
     }
 
     #[test]
     fn the_passs_findings_are_added_to_the_measured_ones() {
-        let said = after(findings(Code::RebarResized, Severity::Info), Way::Bar1);
-        assert_eq!(
-            (said.outcome(), said.findings.len(), said.summary.as_str()),
-            (Outcome::Pass, 1, "1 GPU: 32 GiB")
-        );
-        let said = after(findings(Code::RebarNoRoom, Severity::Fail), Way::Bar1);
+        let said = after(findings(Code::RebarResized, Severity::Info), PeerMechanism::Bar1);
+        assert_eq!((said.outcome(), said.findings.len(), said.summary.as_str()), (Outcome::Pass, 1, "1 GPU: 32 GiB"));
+        let said = after(findings(Code::RebarNoRoom, Severity::Fail), PeerMechanism::Bar1);
         assert_eq!((said.outcome(), said.summary.as_str()), (Outcome::Fail, "said"));
     }
 
     #[test]
     fn without_peers_through_bar1_only_a_broken_gpu_counts() {
-        assert_eq!(after(findings(Code::RebarNoRoom, Severity::Fail), Way::Native).outcome(), Outcome::Pass);
+        assert_eq!(after(findings(Code::RebarNoRoom, Severity::Fail), PeerMechanism::Native).outcome(), Outcome::Pass);
         assert_eq!(
-            after(findings(Code::RebarBroken, Severity::Error), Way::Native).outcome(),
+            after(findings(Code::RebarBroken, Severity::Error), PeerMechanism::Native).outcome(),
             Outcome::Error
         );
     }

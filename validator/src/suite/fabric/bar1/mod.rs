@@ -4,7 +4,7 @@
 //! BAR1 that peers use is not a pass.
 
 mod fabric_pass;
-mod map;
+mod static_map;
 
 use crate::config::Level;
 use crate::fabric::rebar;
@@ -14,9 +14,9 @@ use crate::machine::pcie::model::Device;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::machine::{Machine, known};
-use crate::suite::shared::peer;
-use crate::suite::shared::peer::Way;
-use crate::suite::{ASKING, Group, Test};
+use crate::suite::shared::peer_mechanism;
+use crate::suite::shared::peer_mechanism::PeerMechanism;
+use crate::suite::{Group, NVML_DEADLINE, Test};
 use crate::text::count;
 use crate::text::size;
 use std::collections::BTreeMap;
@@ -26,28 +26,29 @@ pub(in crate::suite) const TEST: Test = Test {
     title: "BAR1",
     proves: "BAR1 covers the memory of every GPU whose peers reach it through BAR1",
     level: Level::Quick,
-    deadline: ASKING,
+    deadline: NVML_DEADLINE,
     mandatory: true,
     group: Group::Host,
     run,
 };
 
 /// BAR1 without Resizable BAR.
-const SMALL: u64 = 256 << 20;
+const DEFAULT_BAR1: u64 = 256 << 20;
 /// The whole configuration space, which contains the offered sizes.
-const WHOLE: usize = 4096;
+const CONFIG_SPACE_BYTES: usize = 4096;
 
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let fabric = machine.fabric()?;
-    let gpus = peer::ways(fabric, known(&machine.nvidia.gpus)?);
+    let gpus = peer_mechanism::mechanisms(fabric, known(&machine.nvidia.gpus)?);
     // Without the log the offered sizes are still known.
-    let memory = memory(&gpus, machine.log.as_deref().unwrap_or_default());
-    let judgement = fabric_pass::explained(judge(&gpus, &memory), fabric_pass::read(&machine.root), &gpus);
-    Ok(map::added(judgement, map::findings(machine, &gpus)?))
+    let memory = logged_memory(&gpus, machine.log.as_deref().unwrap_or_default());
+    let by_pass = fabric_pass::read(&machine.root);
+    let judgement = fabric_pass::with_pass_findings(judge(&gpus, &memory), by_pass, &gpus);
+    Ok(static_map::with_map_findings(judgement, static_map::findings(machine, &gpus)?))
 }
 
 /// The memory of GPUs as the driver logged it: by address, or for all where all are of the same model.
-fn memory(gpus: &[(&Device, Way)], lines: &[Line]) -> BTreeMap<String, u64> {
+fn logged_memory(gpus: &[(&Device, PeerMechanism)], lines: &[Line]) -> BTreeMap<String, u64> {
     let alike = gpus.iter().all(|(gpu, _)| gpus.first().is_some_and(|(first, _)| first.device == gpu.device));
     let of_all = log::static_maps(lines).into_iter().max().filter(|_| alike);
     let of_all = gpus.iter().filter_map(|(gpu, _)| Some((gpu.bdf.to_string(), of_all?)));
@@ -56,14 +57,14 @@ fn memory(gpus: &[(&Device, Way)], lines: &[Line]) -> BTreeMap<String, u64> {
     memory
 }
 
-fn judge(gpus: &[(&Device, Way)], memory: &BTreeMap<String, u64>) -> Judgement {
+fn judge(gpus: &[(&Device, PeerMechanism)], memory: &BTreeMap<String, u64>) -> Judgement {
     if gpus.is_empty() {
         return Judgement::not_applicable("no NVIDIA GPU");
     }
     // The test `fabric` reports a GPU that does not respond.
     let there: Vec<_> = gpus.iter().filter(|(gpu, _)| !gpu.config.gone).copied().collect();
     let of = |gpu: &Device| memory.get(&gpu.bdf.to_string()).copied();
-    let findings: Vec<_> = there.iter().filter_map(|(gpu, way)| finding(gpu, *way, of(gpu))).collect();
+    let findings: Vec<_> = there.iter().filter_map(|(gpu, mechanism)| finding(gpu, *mechanism, of(gpu))).collect();
     let worst = findings.iter().rev().filter(|f| f.severity > Severity::Info).max_by_key(|f| f.severity);
     let summary = match worst {
         Some(worst) => worst.message.clone(),
@@ -73,7 +74,7 @@ fn judge(gpus: &[(&Device, Way)], memory: &BTreeMap<String, u64>) -> Judgement {
 }
 
 /// What the sizes were compared with.
-fn compared(gpus: &[(&Device, Way)], memory: &BTreeMap<String, u64>, all: bool) -> &'static str {
+fn compared(gpus: &[(&Device, PeerMechanism)], memory: &BTreeMap<String, u64>, all: bool) -> &'static str {
     let known = gpus.iter().filter(|(gpu, _)| memory.contains_key(&gpu.bdf.to_string())).count();
     let offering = gpus.iter().filter(|(gpu, _)| !gpu.rebar.is_empty()).count();
     match () {
@@ -85,7 +86,7 @@ fn compared(gpus: &[(&Device, Way)], memory: &BTreeMap<String, u64>, all: bool) 
 }
 
 /// `8 GPUs: 32 GiB`
-fn sizes(gpus: &[(&Device, Way)]) -> String {
+fn sizes(gpus: &[(&Device, PeerMechanism)]) -> String {
     let mut all: Vec<_> = gpus.iter().filter_map(|(gpu, _)| Some(gpu.aperture()?.bytes)).collect();
     all.sort_unstable();
     all.dedup();
@@ -93,30 +94,28 @@ fn sizes(gpus: &[(&Device, Way)]) -> String {
     format!("{}: {}", count(gpus.len(), "GPU"), all.join(", "))
 }
 
-fn finding(gpu: &Device, way: Way, memory: Option<u64>) -> Option<Finding> {
+fn finding(gpu: &Device, mechanism: PeerMechanism, memory: Option<u64>) -> Option<Finding> {
     // If the GPU's register and the kernel disagree about its size, it is unknown what BAR1 covers.
     if let Some(finding) = rebar::disagrees(gpu) {
         return Some(finding);
     }
-    let severity = if way == Way::Bar1 { Severity::Fail } else { Severity::Info };
+    let severity = if mechanism == PeerMechanism::Bar1 { Severity::Fail } else { Severity::Info };
     let too_small = |severity, found: Option<u64>, wanted: Option<u64>, message: String| {
-        let finding =
-            Code::Bar1Small.finding(severity, &gpu.bdf, message).values(found, wanted, Some("bytes"));
+        let finding = Code::Bar1Small.finding(severity, &gpu.bdf, message).values(found, wanted, Some("bytes"));
         Some(finding.seen(format!("/sys/bus/pci/devices/{}/resource", gpu.bdf)))
     };
     let Some(bar) = gpu.aperture().filter(|bar| bar.start != 0) else {
         return too_small(severity, None, None, format!("BAR1 of {} has no address", gpu.bdf));
     };
-    let offered =
-        gpu.rebar.iter().find(|r| r.bar == bar.index).and_then(|r| r.supported_bytes.last().copied());
+    let offered = gpu.rebar.iter().find(|r| r.bar == bar.index).and_then(|r| r.supported_bytes.last().copied());
     let (wanted, what) = match (memory, offered) {
         (Some(memory), _) => (memory, "of memory"),
         (None, Some(offered)) => (offered, "that the GPU offers"),
-        (None, None) if bar.bytes <= SMALL => (SMALL + 1, "more than 256 MiB"),
-        (None, None) if way == Way::Native => return None,
+        (None, None) if bar.bytes <= DEFAULT_BAR1 => (DEFAULT_BAR1 + 1, "more than 256 MiB"),
+        (None, None) if mechanism == PeerMechanism::Native => return None,
         // A hypervisor may hide the offered sizes, and a fixed size need not be large enough.
         (None, None) => {
-            let why = if gpu.config.bytes >= WHOLE {
+            let why = if gpu.config.bytes >= CONFIG_SPACE_BYTES {
                 "it offers no sizes, and the size of its memory is unknown"
             } else {
                 "neither the sizes that it offers nor the size of its memory can be read"
@@ -128,9 +127,9 @@ fn finding(gpu: &Device, way: Way, memory: Option<u64>) -> Option<Finding> {
     if bar.bytes >= wanted {
         return None;
     }
-    let expected = if wanted == SMALL + 1 { what.to_owned() } else { format!("the {} {what}", size(wanted)) };
+    let expected = if wanted == DEFAULT_BAR1 + 1 { what.to_owned() } else { format!("the {} {what}", size(wanted)) };
     let message = format!("BAR1 of {} is {}, expected {expected}", gpu.bdf, size(bar.bytes));
-    too_small(severity, Some(bar.bytes), (wanted != SMALL + 1).then_some(wanted), message)
+    too_small(severity, Some(bar.bytes), (wanted != DEFAULT_BAR1 + 1).then_some(wanted), message)
 }
 
 #[cfg(test)]
@@ -155,8 +154,8 @@ mod tests {
         fabric
     }
 
-    fn say(fabric: &Fabric, way: Way, memory: Option<u64>) -> Judgement {
-        let gpus = fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf)).map(|d| (d, way));
+    fn say(fabric: &Fabric, mechanism: PeerMechanism, memory: Option<u64>) -> Judgement {
+        let gpus = fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf)).map(|d| (d, mechanism));
         let of = fabric.gpus.iter().filter_map(|gpu| Some((gpu.to_string(), memory?)));
         judge(&gpus.collect::<Vec<_>>(), &of.collect())
     }
@@ -167,36 +166,32 @@ mod tests {
 
     #[test]
     fn the_largest_size_passes_and_256_mib_is_the_failure() {
-        let said = say(&machine(32 << 30, OFFERED), Way::Bar1, None);
+        let said = say(&machine(32 << 30, OFFERED), PeerMechanism::Bar1, None);
         assert_eq!(
             (said.outcome(), said.summary.as_str()),
             (Outcome::Pass, "2 GPUs: 32 GiB; the largest size that each offers")
         );
-        let said = say(&machine(256 << 20, OFFERED), Way::Bar1, None);
-        assert!(
-            said.outcome() == Outcome::Fail
-                && said.findings.len() == 2
-                && said.findings[0].is(Code::Bar1Small)
-        );
+        let said = say(&machine(256 << 20, OFFERED), PeerMechanism::Bar1, None);
+        assert!(said.outcome() == Outcome::Fail && said.findings.len() == 2 && said.findings[0].is(Code::Bar1Small));
         assert_eq!(said.summary, "BAR1 of 0000:10:00.0 is 256 MiB, expected the 32 GiB that the GPU offers");
         assert_eq!(said.findings[0].expected, 32_u64 << 30);
     }
 
     #[test]
     fn known_memory_overrides_the_offered_sizes() {
-        let said = say(&machine(32 << 30, &[64 << 30]), Way::Bar1, Some(MEMORY));
+        let said = say(&machine(32 << 30, &[64 << 30]), PeerMechanism::Bar1, Some(MEMORY));
         assert_eq!(said.summary, "2 GPUs: 32 GiB; this covers all of their memory");
-        let said = say(&machine(16 << 30, &[16 << 30]), Way::Bar1, Some(MEMORY));
+        let said = say(&machine(16 << 30, &[16 << 30]), PeerMechanism::Bar1, Some(MEMORY));
         assert_eq!(said.summary, "BAR1 of 0000:10:00.0 is 16 GiB, expected the 24210 MiB of memory");
     }
 
     #[test]
     fn a_bar1_that_is_smaller_in_hardware_than_for_the_kernel_is_broken() {
-        for way in [Way::Bar1, Way::Native] {
+        for mechanism in [PeerMechanism::Bar1, PeerMechanism::Native] {
             let mut fabric = machine(32 << 30, OFFERED);
             let gpu = fabric.gpus[1];
             fixture::device(&mut fabric, gpu).rebar[0].current_bytes = 256 << 20;
-            let said = say(&fabric, way, Some(MEMORY));
+            let said = say(&fabric, mechanism, Some(MEMORY));
             assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::RebarBroken), "{said:?}");
             assert_eq!(
                 said.summary,
@@ -207,21 +202,21 @@ mod tests {
 
     #[test]
     fn half_of_the_offered_size_is_not_enough() {
-        assert_eq!(say(&machine(16 << 30, OFFERED), Way::Bar1, None).outcome(), Outcome::Fail);
+        assert_eq!(say(&machine(16 << 30, OFFERED), PeerMechanism::Bar1, None).outcome(), Outcome::Fail);
     }
 
     #[test]
     fn a_gpu_with_its_own_mechanism_is_only_reported() {
-        let said = say(&machine(256 << 20, OFFERED), Way::Native, None);
+        let said = say(&machine(256 << 20, OFFERED), PeerMechanism::Native, None);
         assert_eq!((said.outcome(), said.findings.len()), (Outcome::Pass, 2));
         assert_eq!(said.summary, "2 GPUs: 256 MiB; peers do not reach these GPUs through BAR1");
     }
 
     #[test]
     fn without_offered_sizes_256_mib_fails_and_more_is_an_error_unless_the_memory_is_known() {
-        assert_eq!(say(&machine(256 << 20, &[]), Way::Bar1, None).outcome(), Outcome::Fail);
+        assert_eq!(say(&machine(256 << 20, &[]), PeerMechanism::Bar1, None).outcome(), Outcome::Fail);
         let mut fabric = machine(32 << 30, &[]);
-        let said = say(&fabric, Way::Bar1, None);
+        let said = say(&fabric, PeerMechanism::Bar1, None);
         assert_eq!(
             (said.outcome(), said.summary.as_str()),
             (
@@ -229,14 +224,14 @@ mod tests {
                 "BAR1 of 0000:10:00.0 is 32 GiB; it offers no sizes, and the size of its memory is unknown"
             )
         );
-        assert_eq!(say(&fabric, Way::Native, None).outcome(), Outcome::Pass);
-        assert_eq!(say(&fabric, Way::Bar1, Some(MEMORY)).outcome(), Outcome::Pass);
+        assert_eq!(say(&fabric, PeerMechanism::Native, None).outcome(), Outcome::Pass);
+        assert_eq!(say(&fabric, PeerMechanism::Bar1, Some(MEMORY)).outcome(), Outcome::Pass);
         for device in &mut fabric.devices {
             device.config.bytes = 256;
         }
-        assert_eq!(say(&fabric, Way::Bar1, None).outcome(), Outcome::Error);
-        assert_eq!(say(&fabric, Way::Native, None).outcome(), Outcome::Pass);
-        assert_eq!(say(&fabric, Way::Bar1, Some(MEMORY)).outcome(), Outcome::Pass);
+        assert_eq!(say(&fabric, PeerMechanism::Bar1, None).outcome(), Outcome::Error);
+        assert_eq!(say(&fabric, PeerMechanism::Native, None).outcome(), Outcome::Pass);
+        assert_eq!(say(&fabric, PeerMechanism::Bar1, Some(MEMORY)).outcome(), Outcome::Pass);
     }
 
     #[test]
@@ -244,13 +239,10 @@ mod tests {
         let mut fabric = machine(32 << 30, OFFERED);
         let gpu = fabric.gpus[1];
         fixture::device(&mut fabric, gpu).bars[1].start = 0;
-        let said = say(&fabric, Way::Bar1, None);
-        assert_eq!(
-            (said.outcome(), said.summary.as_str()),
-            (Outcome::Fail, "BAR1 of 0000:11:00.0 has no address")
-        );
+        let said = say(&fabric, PeerMechanism::Bar1, None);
+        assert_eq!((said.outcome(), said.summary.as_str()), (Outcome::Fail, "BAR1 of 0000:11:00.0 has no address"));
         fixture::device(&mut fabric, gpu).config.gone = true;
-        assert_eq!(say(&fabric, Way::Bar1, None).outcome(), Outcome::Pass);
+        assert_eq!(say(&fabric, PeerMechanism::Bar1, None).outcome(), Outcome::Pass);
     }
 
     #[test]
@@ -262,19 +254,18 @@ mod tests {
     fn memory_is_what_the_driver_logged_of_each_gpu() {
         let fabric = machine(32 << 30, OFFERED);
         let gpus: Vec<_> =
-            fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf)).map(|d| (d, Way::Bar1)).collect();
+            fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf)).map(|d| (d, PeerMechanism::Bar1)).collect();
         let line = |text: &str| Line { seq: 0, at: std::time::Duration::ZERO, text: text.into() };
-        let ours = line(
-            "BAR1 peer-to-peer of 0000:10:00.0 possible: video memory 0x5e9200000, BAR1 0x800000000 at 0x0",
-        );
+        let ours =
+            line("BAR1 peer-to-peer of 0000:10:00.0 possible: video memory 0x5e9200000, BAR1 0x800000000 at 0x0");
         let theirs = line("Static bar1 mapped offset 0x0 size 0x100000000");
-        assert_eq!(memory(&gpus, std::slice::from_ref(&ours)).get("0000:10:00.0"), Some(&MEMORY));
-        assert_eq!(memory(&gpus, &[ours, theirs.clone()]).get("0000:11:00.0"), Some(&(4 << 30)));
+        assert_eq!(logged_memory(&gpus, std::slice::from_ref(&ours)).get("0000:10:00.0"), Some(&MEMORY));
+        assert_eq!(logged_memory(&gpus, &[ours, theirs.clone()]).get("0000:11:00.0"), Some(&(4 << 30)));
         let mut mixed = fabric.clone();
         let gpu = mixed.gpus[0];
         fixture::device(&mut mixed, gpu).device = "0x2204".into();
         let gpus: Vec<_> =
-            mixed.devices.iter().filter(|d| mixed.gpus.contains(&d.bdf)).map(|d| (d, Way::Bar1)).collect();
-        assert_eq!(memory(&gpus, &[theirs]), BTreeMap::new(), "the line's GPU is unknown");
+            mixed.devices.iter().filter(|d| mixed.gpus.contains(&d.bdf)).map(|d| (d, PeerMechanism::Bar1)).collect();
+        assert_eq!(logged_memory(&gpus, &[theirs]), BTreeMap::new(), "the line's GPU is unknown");
     }
 }

@@ -36,15 +36,15 @@ pub(super) struct Slow {
     gb_s: f64,
     /// The time limit, us.
     most_us: f64,
-    why: Why,
+    basis: LimitBasis,
 }
 
 /// One placement of one row: the collective and the bytes of the row.
-pub(super) type Place = (Collective, u64, Placement);
+pub(super) type RowPlacement = (Collective, u64, Placement);
 
-/// The limit that it exceeds.
+/// What the time limit is derived from.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Why {
+enum LimitBasis {
     /// The links, which allow at least this bus bandwidth, GB/s.
     Links(f64),
     /// Latency.
@@ -56,15 +56,15 @@ enum Why {
 }
 
 /// All rows that are too slow. `rows` are sweeps of any collectives; those in `alike` are not compared with other rows.
-pub(super) fn slow(rows: &[Row], limits: &Limits, alike: &[Place]) -> Vec<Slow> {
+pub(super) fn slow(rows: &[Row], limits: &Limits, alike: &[RowPlacement]) -> Vec<Slow> {
     let of = |collective: &Collective| {
         let own: Vec<_> = rows.iter().filter(|r| r.collective == *collective && r.count > 0).collect();
-        one(&own, limits, alike)
+        slow_in_collective(&own, limits, alike)
     };
     Collective::ALL.iter().flat_map(of).collect()
 }
 
-fn one(rows: &[&Row], limits: &Limits, alike: &[Place]) -> Vec<Slow> {
+fn slow_in_collective(rows: &[&Row], limits: &Limits, alike: &[RowPlacement]) -> Vec<Slow> {
     let both = |row: &&Row| [row.out_of_place.us, row.in_place.us];
     let small = rows.iter().filter(|row| row.bytes <= SMALL);
     let small_us = small.flat_map(both).fold(f64::INFINITY, f64::min).min(limits.most_small_us());
@@ -72,43 +72,43 @@ fn one(rows: &[&Row], limits: &Limits, alike: &[Place]) -> Vec<Slow> {
     for row in rows {
         for placement in [Placement::OutOfPlace, Placement::InPlace] {
             let mut compared = compared(row, placement, rows, limits, small_us);
-            compared.retain(|slow| !slow.why.is_other_row() || !alike.contains(&slow.place()));
+            compared.retain(|slow| !slow.basis.is_other_row() || !alike.contains(&slow.row_placement()));
             // Each row once, by the limit that it exceeds most.
             let worst = compared.into_iter().filter(|slow| slow.us > slow.most_us);
             found.extend(worst.max_by(|a, b| a.times().total_cmp(&b.times())));
         }
     }
-    found.extend(start(rows, limits));
+    found.extend(slow_start(rows, limits));
     found
 }
 
 /// A row with each of the limits that apply to it, whether it exceeds them or not.
 fn compared(row: &Row, placement: Placement, rows: &[&Row], limits: &Limits, small_us: f64) -> Vec<Slow> {
-    let slow = |most_us, why| Slow { most_us, why, ..Slow::of(row, placement) };
-    let links = Why::Links(limits.least_gb_s(row.collective));
-    let why = if row.bytes >= LARGE { links } else { Why::Start };
-    let mut all = vec![slow(limits.most_us(row, small_us), why)];
+    let slow = |most_us, basis| Slow { most_us, basis, ..Slow::of(row, placement) };
+    let links = LimitBasis::Links(limits.least_gb_s(row.collective));
+    let basis = if row.bytes >= LARGE { links } else { LimitBasis::Start };
+    let mut all = vec![slow(limits.most_us(row, small_us), basis)];
     if row.bytes < NEIGHBOURS {
         return all;
     }
     // Where ranks do not divide a size, the next row has a little less than twice its bytes.
     let near = |bytes: u64| rows.iter().find(|r| r.bytes.abs_diff(bytes) <= bytes >> 10);
     if let Some(twice) = near(row.bytes * 2) {
-        all.push(slow(at_least(twice, placement) * OF_TWICE, Why::Neighbour(twice.bytes)));
+        all.push(slow(reference_time(twice, placement) * OF_TWICE, LimitBasis::Neighbour(twice.bytes)));
     }
     if let Some(half) = near(row.bytes / 2).filter(|half| half.bytes >= LARGE) {
-        all.push(slow(at_least(half, placement) * TWICE, Why::Neighbour(half.bytes)));
+        all.push(slow(reference_time(half, placement) * TWICE, LimitBasis::Neighbour(half.bytes)));
     }
     let other = match placement {
         Placement::OutOfPlace => Placement::InPlace,
         Placement::InPlace => Placement::OutOfPlace,
     };
-    all.push(slow(at_least(row, other) * OTHER, Why::Other));
+    all.push(slow(reference_time(row, other) * OTHER, LimitBasis::Other));
     all
 }
 
 /// The quickest of the small calls.
-fn start(rows: &[&Row], limits: &Limits) -> Option<Slow> {
+fn slow_start(rows: &[&Row], limits: &Limits) -> Option<Slow> {
     let small = rows.iter().filter(|row| row.bytes <= SMALL);
     let placed = small.flat_map(|row| [(row, Placement::OutOfPlace), (row, Placement::InPlace)]);
     let quickest = placed.map(|(row, placement)| Slow::of(row, placement));
@@ -118,7 +118,7 @@ fn start(rows: &[&Row], limits: &Limits) -> Option<Slow> {
 }
 
 /// The time that another row is compared with: at least `SCATTER_US`, because shorter times vary too much.
-fn at_least(row: &Row, placement: Placement) -> f64 {
+fn reference_time(row: &Row, placement: Placement) -> f64 {
     time(row, placement).max(SCATTER_US)
 }
 
@@ -129,7 +129,7 @@ const fn time(row: &Row, placement: Placement) -> f64 {
     }
 }
 
-impl Why {
+impl LimitBasis {
     /// Whether the limit is the time of other calls: of another size, or in the other placement.
     const fn is_other_row(self) -> bool {
         matches!(self, Self::Neighbour(_) | Self::Other)
@@ -137,15 +137,15 @@ impl Why {
 }
 
 impl Slow {
-    pub(super) const fn place(&self) -> Place {
+    pub(super) const fn row_placement(&self) -> RowPlacement {
         (self.collective, self.bytes, self.placement)
     }
 
     /// The sizes to measure, bytes: its own, and the one that it is compared with.
     pub(super) fn sizes(&self) -> Vec<u64> {
-        match self.why {
-            Why::Neighbour(other) => vec![self.bytes, other],
-            Why::Other | Why::Links(_) | Why::Start => vec![self.bytes],
+        match self.basis {
+            LimitBasis::Neighbour(other) => vec![self.bytes, other],
+            LimitBasis::Other | LimitBasis::Links(_) | LimitBasis::Start => vec![self.bytes],
         }
     }
 
@@ -162,7 +162,7 @@ impl Slow {
             us: timed.us,
             gb_s: row.busbw(timed),
             most_us: f64::INFINITY,
-            why: Why::Start,
+            basis: LimitBasis::Start,
         }
     }
 
@@ -172,7 +172,7 @@ impl Slow {
     }
 
     fn severity(&self) -> Severity {
-        let clearly = if matches!(self.why, Why::Links(_)) { CLEARLY_OF_BYTES } else { CLEARLY };
+        let clearly = if matches!(self.basis, LimitBasis::Links(_)) { CLEARLY_OF_BYTES } else { CLEARLY };
         if self.times() > clearly { Severity::Fail } else { Severity::Warn }
     }
 }
@@ -186,11 +186,11 @@ impl fmt::Display for Slow {
             f,
             "{collective} of {bytes} {place} takes {us:.1} us ({gb_s:.2} GB/s), expected at most {most_us:.1} us"
         )?;
-        match self.why {
-            Why::Links(least) => write!(f, " (the links allow {least:.2} GB/s)"),
-            Why::Start => f.write_str(" (latency)"),
-            Why::Neighbour(bytes) => write!(f, " (from the time of {})", size(bytes)),
-            Why::Other => f.write_str(" (from the other placement)"),
+        match self.basis {
+            LimitBasis::Links(least) => write!(f, " (the links allow {least:.2} GB/s)"),
+            LimitBasis::Start => f.write_str(" (latency)"),
+            LimitBasis::Neighbour(bytes) => write!(f, " (from the time of {})", size(bytes)),
+            LimitBasis::Other => f.write_str(" (from the other placement)"),
         }
     }
 }
@@ -201,8 +201,7 @@ pub(super) fn findings(slow: &[Slow], limits: &Limits, arm: &str) -> Vec<Finding
         let mut own: Vec<_> = slow.iter().filter(|slow| slow.collective == *collective).collect();
         own.sort_by(|a, b| b.severity().cmp(&a.severity()).then(b.times().total_cmp(&a.times())));
         let worst = own.first()?;
-        let more =
-            if own.len() > 1 { format!("; and {} more of this kind", own.len() - 1) } else { String::new() };
+        let more = if own.len() > 1 { format!("; and {} more of this kind", own.len() - 1) } else { String::new() };
         let message = format!("NCCL {arm}: {worst}{more}");
         let finding = Code::NcclSlow.finding(worst.severity(), collective, message);
         let finding = finding.values(rounded(worst.us), rounded(worst.most_us), Some("us"));
@@ -215,8 +214,7 @@ pub(super) fn findings(slow: &[Slow], limits: &Limits, arm: &str) -> Vec<Finding
 /// The finding that nothing was compared with the links.
 pub(super) fn unjudged(rows: &[Row]) -> Finding {
     let best = rows.iter().map(|row| row.busbw(&row.out_of_place)).fold(0.0, f64::max);
-    let message =
-        format!("NCCL reaches {best:.2} GB/s, but the links' speed was not measured for comparison");
+    let message = format!("NCCL reaches {best:.2} GB/s, but the links' speed was not measured for comparison");
     let finding = Code::NcclUnjudged.finding(Severity::Warn, "all_reduce", message);
     finding.values(rounded(best), Value::Null, Some("GB/s"))
 }
@@ -225,8 +223,7 @@ fn ring_line(limits: &Limits) -> String {
     let ring = &limits.ring;
     let order: Vec<_> = ring.order.iter().map(ToString::to_string).collect();
     let (order, slowest, (a, b)) = (order.join(" -> "), ring.slowest, ring.edge);
-    let most =
-        if ring.most > slowest { format!("; no ring has more than {:.2}", ring.most) } else { String::new() };
+    let most = if ring.most > slowest { format!("; no ring has more than {:.2}", ring.most) } else { String::new() };
     format!("best ring by measured speeds: {order}; slowest edge GPU {a} -> {b}, {slowest:.2} GB/s{most}")
 }
 

@@ -18,7 +18,7 @@ const STEPS: u64 = 3;
 /// The two kinds of all-reduce, in their order.
 const KINDS: [&str; 2] = ["one-shot", "two-shot"];
 
-/// Everything that was tried.
+/// The results of all groups and sizes.
 #[derive(Debug, Default)]
 pub(super) struct Results {
     pub(super) reductions: Vec<Reduction>,
@@ -49,7 +49,7 @@ impl Results {
 
 impl Reduction {
     /// Adds the results of all ranks from `launches` more launches.
-    pub(super) fn take(&mut self, launches: u64, ran: Vec<Ran>) {
+    pub(super) fn add(&mut self, launches: u64, ran: Vec<Ran>) {
         self.launches += launches;
         let [once, _] = ROUNDS;
         for launch in 0..usize::try_from(launches).unwrap_or_default() {
@@ -94,7 +94,7 @@ impl Reduction {
     }
 
     /// The rank that computes the sum of a word in a two-shot all-reduce.
-    fn keeper(&self, place: u64) -> Rank {
+    fn reducing_rank(&self, place: u64) -> Rank {
         let part = (self.bytes / 16).div_ceil((self.gpus.len() as u64).max(1));
         Rank::new(usize::try_from((place / 4).checked_div(part).unwrap_or_default()).unwrap_or_default())
     }
@@ -102,19 +102,17 @@ impl Reduction {
     /// One finding about the wrong words of a kind: which GPU read them, and from which GPU.
     fn wrong(&self, kind: usize) -> Option<Finding> {
         let all = || Rank::each(self.reduced.iter().filter_map(|both| both.get(kind)));
-        let (rank, worst) =
-            all().filter(|(_, found)| found.wrong > 0).min_by_key(|(_, found)| found.first)?;
+        let (rank, worst) = all().filter(|(_, found)| found.wrong > 0).min_by_key(|(_, found)| found.first)?;
         let everywhere = all().all(|(_, found)| found.wrong > 0);
-        let keeper = self.keeper(worst.first);
-        let input = usize::try_from(worst.peers.trailing_zeros())
-            .ok()
-            .filter(|_| worst.peers.count_ones() == 1)
-            .map(Rank::new);
+        let reducing_rank = self.reducing_rank(worst.first);
+        let input =
+            usize::try_from(worst.peers.trailing_zeros()).ok().filter(|_| worst.peers.count_ones() == 1).map(Rank::new);
         let (reader, source) = match (kind, input) {
             (0, input) => (rank, input),
-            // If a two-shot sum is wrong on all ranks, the keeper read wrong input; otherwise a rank fetched it wrongly.
-            (_, Some(input)) if everywhere && input != keeper => (keeper, Some(input)),
-            _ => (rank, Some(keeper)),
+            // If a two-shot sum is wrong on all ranks, the reducing rank read wrong input; else a rank fetched it
+            // wrongly.
+            (_, Some(input)) if everywhere && input != reducing_rank => (reducing_rank, Some(input)),
+            _ => (rank, Some(reducing_rank)),
         };
         let reader = self.gpu(reader);
         let pair = source.map(|rank| self.gpu(rank)).filter(|from| *from != reader);
@@ -123,7 +121,7 @@ impl Reduction {
         let message = format!(
             "{subject}: {kind_name} all-reduce of {} by kernels reads {}: {} of {} words are wrong",
             size(self.bytes),
-            class(worst),
+            fault_name(worst),
             worst.wrong,
             worst.looked
         );
@@ -151,8 +149,7 @@ impl Reduction {
     /// The flag that did not arrive although its sender had sent it. Other ranks that gave up only waited for a
     /// rank that had given up before.
     fn stalled(&self) -> Option<Finding> {
-        let step =
-            |rank: Rank| self.late.get(rank.index()).copied().flatten().map_or(u64::MAX, |late| late.step);
+        let step = |rank: Rank| self.late.get(rank.index()).copied().flatten().map_or(u64::MAX, |late| late.step);
         let all = || Rank::each(&self.late).filter_map(|(rank, late)| Some((rank, (*late)?)));
         let (rank, late) = all().find(|(_, late)| step(late.peer) >= late.step)?;
         let pair = Pair { from: self.gpu(late.peer), to: self.gpu(rank) };
@@ -180,8 +177,8 @@ impl Reduction {
     }
 }
 
-/// What was read in place of the data.
-fn class(found: &Reduced) -> &'static str {
+/// What most wrong words hold in place of the data.
+fn fault_name(found: &Reduced) -> &'static str {
     let Reduced { wrong, zeros, stale, ones, .. } = found;
     let most = |n: &u64| *n > 0 && n.saturating_mul(2) > *wrong;
     match () {
@@ -212,11 +209,11 @@ pub(super) fn judge(results: &Results) -> Judgement {
         let message = "no all-reduce was made";
         findings.push(Code::P2pChecker.finding(Severity::Error, "machine", message));
     }
-    Judgement::summed_up(|| good(results), findings).with_tables(vec![times(results)])
+    Judgement::summed_up(|| summary(results), findings).with_tables(vec![times_table(results)])
 }
 
 /// `2 GPUs: 4000 one-shot and 4000 two-shot all-reduces in a graph are right; 4 KiB in 6.1 and 8.0 us`
-fn good(results: &Results) -> String {
+fn summary(results: &Results) -> String {
     let rounds = |kind| results.reductions.iter().map(|r| r.rounds(kind)).sum::<u64>();
     let mut gpus: Vec<_> = results.reductions.iter().map(|r| &r.gpus).collect();
     gpus.dedup();
@@ -228,15 +225,11 @@ fn good(results: &Results) -> String {
         let us = |kind| r.median(kind).unwrap_or_default();
         format!("; {} in {:.1} and {:.1} us", size(r.bytes), us(0), us(1))
     });
-    format!(
-        "{who}: {} one-shot and {} two-shot all-reduces in a graph are right{least}",
-        rounds(0),
-        rounds(1)
-    )
+    format!("{who}: {} one-shot and {} two-shot all-reduces in a graph are right{least}", rounds(0), rounds(1))
 }
 
 /// The time of a round, by size.
-fn times(results: &Results) -> Value {
+fn times_table(results: &Results) -> Value {
     let columns = [("GPUs", ""), ("size", "B"), ("all-reduce", ""), ("rounds", ""), ("median", "us")];
     let row = |r: &Reduction, kind: usize| {
         let gpus: Vec<_> = r.gpus.iter().map(ToString::to_string).collect();

@@ -2,9 +2,9 @@
 //! wait for flags in memory shared through CUDA IPC, replayed from a CUDA graph. One process for each GPU; each
 //! GPU checks every value of every round. The verdict is separate from NCCL's, which uses other mechanisms.
 
-mod crew;
 mod judge;
 mod rank;
+mod rank_processes;
 pub(in crate::suite) use rank::serve;
 
 use crate::config::Level;
@@ -14,11 +14,11 @@ use crate::machine::GpuId;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::shared::gate::gate;
-use crate::suite::shared::gpu_fault::during;
+use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::{Group, Machine, Test};
-use crew::{Crew, Stop};
 use judge::{Reduction, Results};
 use rank::{LARGEST, Run};
+use rank_processes::{RankProcesses, Stop};
 use std::time::{Duration, Instant};
 
 /// Its id: if it fails, the frameworks' own all-reduce is switched off, and NCCL's peer-to-peer stays on.
@@ -37,8 +37,8 @@ pub(in crate::suite) const TEST: Test = Test {
 
 /// Sizes of the all-reduces, bytes.
 const SIZES: [u64; 4] = [4 << 10, 32 << 10, 128 << 10, LARGEST];
-/// How many rounds of each size, and for how long at most; one graph is launched in any case.
-const fn effort(level: Level) -> (u64, Duration) {
+/// The number of rounds of each size, and the time limit for them; one graph is launched in any case.
+const fn rounds_and_limit(level: Level) -> (u64, Duration) {
     match level {
         Level::Quick | Level::Standard => (1000, Duration::from_millis(150)),
         Level::Full | Level::Acceptance => (20_000, Duration::from_millis(1500)),
@@ -50,7 +50,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         return Ok(none);
     }
     let clique = machine.clique()?;
-    let mut open = groups(clique).map_err(|e| during("machine", &e))?;
+    let mut open = groups(clique).map_err(|e| fault_finding("machine", &e))?;
     open.reverse();
     if open.is_empty() {
         let why = "no two GPUs have access to each other's memory; see p2p-capability";
@@ -59,12 +59,12 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let mut results = Results::default();
     let gpus: Vec<GpuId> = open.iter().flatten().copied().collect();
     machine.doing("starting a process for each GPU");
-    let mut crew = match Crew::start(clique, &gpus) {
-        Ok(crew) => crew,
-        Err(stop) => return ended(stop),
+    let mut processes = match RankProcesses::start(clique, &gpus) {
+        Ok(processes) => processes,
+        Err(stop) => return judge_stop(stop),
     };
     while let Some(group) = open.pop() {
-        match reduce(machine, &mut crew, &group, &mut results) {
+        match reduce(machine, &mut processes, &group, &mut results) {
             Ok(()) => {}
             Err(Stop::TooMany) if group.len() > 2 => {
                 let (first, second) = group.split_at(group.len() / 2);
@@ -75,19 +75,19 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
                 results.broken.push(*finding);
                 break;
             }
-            Err(stop) => return ended(stop),
+            Err(stop) => return judge_stop(stop),
         }
         if results.has_stalled() {
             break;
         }
     }
     if !results.broken.is_empty() {
-        crew.kill();
+        processes.kill();
     }
     Ok(judge::judge(&results))
 }
 
-fn ended(stop: Stop) -> Result<Judgement, Box<Finding>> {
+fn judge_stop(stop: Stop) -> Result<Judgement, Box<Finding>> {
     match stop {
         Stop::All(finding) => Err(finding),
         Stop::Unsupported(why) => {
@@ -125,11 +125,16 @@ fn groups(clique: &Clique) -> Result<Vec<Vec<GpuId>>, GpuError> {
     Ok(groups)
 }
 
-/// All sizes in one group.
-fn reduce(machine: &Machine, crew: &mut Crew, group: &[GpuId], results: &mut Results) -> Result<(), Stop> {
+/// Runs all-reduces of all sizes in one group.
+fn reduce(
+    machine: &Machine,
+    processes: &mut RankProcesses,
+    group: &[GpuId],
+    results: &mut Results,
+) -> Result<(), Stop> {
     machine.doing(&format!("GPUs {group:?}: opening each other's memory"));
-    crew.join(group)?;
-    let (rounds, most) = effort(machine.config.validate.level);
+    processes.join(group)?;
+    let (rounds, most) = rounds_and_limit(machine.config.validate.level);
     let mut nonces = Nonces::new();
     for bytes in SIZES {
         machine.doing(&format!("GPUs {group:?}: all-reduces of {bytes} bytes"));
@@ -137,9 +142,9 @@ fn reduce(machine: &Machine, crew: &mut Crew, group: &[GpuId], results: &mut Res
         let mut reduction = Reduction { gpus: group.to_vec(), bytes, ..Reduction::default() };
         let mut launches = 1;
         while launches > 0 && !reduction.is_bad() {
-            let ran = crew.run(group, Run { bytes, seed, launches })?;
-            reduction.take(launches, ran);
-            launches = more(reduction.launches, rounds, begun.elapsed(), most);
+            let ran = processes.run(group, Run { bytes, seed, launches })?;
+            reduction.add(launches, ran);
+            launches = next_launches(reduction.launches, rounds, begun.elapsed(), most);
         }
         let bad = reduction.has_stalled();
         results.reductions.push(reduction);
@@ -147,11 +152,11 @@ fn reduce(machine: &Machine, crew: &mut Crew, group: &[GpuId], results: &mut Res
             return Ok(());
         }
     }
-    crew.leave(group)
+    processes.leave(group)
 }
 
-/// How many launches are next: as many as are still wanted and fit into the time.
-fn more(done: u64, rounds: u64, taken: Duration, most: Duration) -> u64 {
+/// The number of launches that come next: as many as are still required and fit into the time.
+fn next_launches(done: u64, rounds: u64, taken: Duration, most: Duration) -> u64 {
     let each = taken / u32::try_from(done.max(1)).unwrap_or(u32::MAX);
     let fit = most.saturating_sub(taken).as_nanos().checked_div(each.as_nanos()).unwrap_or_default();
     let [once, _] = ROUNDS;
@@ -186,12 +191,9 @@ mod tests {
 
     /// Ranks of GPUs 4, 5 and so on.
     fn of(ranks: Vec<Ran>) -> Reduction {
-        let mut it = Reduction {
-            gpus: (4..4 + ranks.len()).map(Into::into).collect(),
-            bytes: BYTES,
-            ..Reduction::default()
-        };
-        it.take(1, ranks);
+        let mut it =
+            Reduction { gpus: (4..4 + ranks.len()).map(Into::into).collect(), bytes: BYTES, ..Reduction::default() };
+        it.add(1, ranks);
         it
     }
 
@@ -220,8 +222,7 @@ mod tests {
 
     #[test]
     fn a_stale_input_names_both_gpus_the_kind_and_the_words() {
-        let wrong =
-            Reduced { wrong: 9, stale: 9, peers: 1 << 2, first: 7, sample: Some([1, 7, 2, 3]), ..right(0) };
+        let wrong = Reduced { wrong: 9, stale: 9, peers: 1 << 2, first: 7, sample: Some([1, 7, 2, 3]), ..right(0) };
         let said = said(vec![of(vec![ran(looked()), bad(0, wrong), ran(looked())])]);
         let finding = &said.findings[0];
         assert!(said.outcome() == Outcome::Fail && finding.is(Code::P2pWrongData), "{said:?}");
@@ -229,9 +230,7 @@ mod tests {
             said.summary,
             "GPU 6 -> 5: one-shot all-reduce of 4 KiB by kernels reads the data of the round before: 9 of 20480 words are wrong"
         );
-        assert!(
-            finding.evidence[0].ends_with("first word 7; in round 1 word 7 is 00000002, expected 00000003")
-        );
+        assert!(finding.evidence[0].ends_with("first word 7; in round 1 word 7 is 00000002, expected 00000003"));
         assert!(finding.remedy.contains("--disable-custom-all-reduce"));
     }
 
@@ -241,31 +240,20 @@ mod tests {
         let made = Reduced { wrong: 5, zeros: 5, peers: 1, first: 600, ..right(0) };
         let said_of = |ranks| said(vec![of(ranks)]).summary;
         let line = said_of(vec![bad(1, made), bad(1, made)]);
-        assert!(
-            line.starts_with("GPU 4 -> 5: two-shot all-reduce of 4 KiB by kernels reads zeros"),
-            "{line}"
-        );
+        assert!(line.starts_with("GPU 4 -> 5: two-shot all-reduce of 4 KiB by kernels reads zeros"), "{line}");
         // Rank 0 computes this sum and reads its own input correctly, so rank 1 fetched the sum wrongly.
         let both = Reduced { first: 0, ..made };
         let line = said_of(vec![bad(1, made), bad(1, both)]);
-        assert!(
-            line.starts_with("GPU 4 -> 5: two-shot all-reduce of 4 KiB by kernels reads zeros"),
-            "{line}"
-        );
+        assert!(line.starts_with("GPU 4 -> 5: two-shot all-reduce of 4 KiB by kernels reads zeros"), "{line}");
         let fetched = Reduced { wrong: 5, ones: 5, first: 600, ..right(0) };
         let line = said_of(vec![bad(1, fetched), ran(looked())]);
-        assert!(
-            line.starts_with("GPU 5 -> 4: two-shot all-reduce of 4 KiB by kernels reads all ones"),
-            "{line}"
-        );
+        assert!(line.starts_with("GPU 5 -> 4: two-shot all-reduce of 4 KiB by kernels reads all ones"), "{line}");
     }
 
     #[test]
     fn the_flag_that_was_sent_and_did_not_come_is_blamed_and_not_those_that_were_never_sent() {
-        let late = |step, peer: usize| Ran {
-            late: Some(Late { step, peer: peer.into() }),
-            ..ran(looked().map(|_| right(0)))
-        };
+        let late =
+            |step, peer: usize| Ran { late: Some(Late { step, peer: peer.into() }), ..ran(looked().map(|_| right(0))) };
         // Rank 1 misses rank 0's flag; the others then wait for rank 1.
         let said = said(vec![of(vec![late(6, 1), late(4, 0), late(6, 1)])]);
         assert_eq!((said.outcome(), said.findings.len()), (Outcome::Fail, 1));

@@ -3,8 +3,7 @@
 
 use super::super::processes::messages::Trouble;
 use crate::gpu::{
-    Books, Buffer, Clique, Gpu, GpuError, Graph, IpcHandle, LAUNCHES, Late, Reduced, Reduction, SIGNALS,
-    Stream,
+    Books, Buffer, Clique, Gpu, GpuError, Graph, IpcHandle, LAUNCHES, Late, Reduced, Reduction, SIGNALS, Stream,
 };
 use crate::machine::{GpuId, Rank};
 use crate::process::partner::Worker;
@@ -79,7 +78,7 @@ pub(super) struct Ran {
 }
 
 /// The rank's own GPU, stream and memory.
-struct Own {
+struct RankGpu {
     gpu: Gpu,
     stream: Stream,
     signals: Buffer,
@@ -93,30 +92,30 @@ struct Own {
 /// # Errors
 /// The worker sent something malformed, or is gone.
 pub(in crate::suite) fn serve() -> io::Result<()> {
-    let worker = Worker::meet()?;
+    let worker = Worker::connect()?;
     let Some(Ask::Open { gpu }) = next(&worker)? else { return Err(malformed()) };
-    let own = match Own::open(gpu) {
+    let own = match RankGpu::open(gpu) {
         Ok((own, answer)) => {
-            worker.say(&answer)?;
+            worker.send(&answer)?;
             own
         }
-        Err(error) => return worker.say(&failed(&error)),
+        Err(error) => return worker.send(&failed(&error)),
     };
     let mut asked = next(&worker)?;
     while let Some(ask) = asked {
         let Ask::Join(join) = ask else { return Err(malformed()) };
         asked = match own.peers(&join) {
             Ok(peers) => {
-                worker.say(&Answer::Joined)?;
+                worker.send(&Answer::Joined)?;
                 if !joined(&worker, &own, join.rank, &peers)? {
                     return Ok(());
                 }
                 drop(peers);
-                worker.say(&Answer::Left)?;
+                worker.send(&Answer::Left)?;
                 next(&worker)?
             }
             Err(error) => {
-                worker.say(&failed(&error))?;
+                worker.send(&failed(&error))?;
                 next(&worker)?
             }
         };
@@ -125,7 +124,7 @@ pub(in crate::suite) fn serve() -> io::Result<()> {
 }
 
 fn next(worker: &Worker) -> io::Result<Option<Ask>> {
-    Ok(worker.hear()?.map(|(ask, _)| ask))
+    Ok(worker.receive()?.map(|(ask, _)| ask))
 }
 
 fn malformed() -> io::Error {
@@ -137,7 +136,7 @@ fn failed(error: &GpuError) -> Answer {
 }
 
 /// Makes all-reduces in one group. True when it must leave the group, false when the worker has no more requests.
-fn joined(worker: &Worker, own: &Own, rank: Rank, peers: &[Option<[Buffer; 2]>]) -> io::Result<bool> {
+fn joined(worker: &Worker, own: &RankGpu, rank: Rank, peers: &[Option<[Buffer; 2]>]) -> io::Result<bool> {
     let mut graph = None;
     loop {
         let run = match next(worker)? {
@@ -150,18 +149,17 @@ fn joined(worker: &Worker, own: &Own, rank: Rank, peers: &[Option<[Buffer; 2]>])
             if graph.as_ref().is_none_or(|(of, _)| *of != (run.bytes, run.seed)) {
                 // The graph of the previous size is destroyed first.
                 drop(graph.take());
-                graph =
-                    Some(((run.bytes, run.seed), own.stream.reductions(&own.reduction(rank, peers, run)?)?));
+                graph = Some(((run.bytes, run.seed), own.stream.reductions(&own.reduction(rank, peers, run)?)?));
             }
             let graph = graph.as_ref().ok_or_else(|| GpuError::Nonsense("no graph".to_owned()))?;
             own.run(&graph.1, run)
         };
         let answer = work().map_or_else(|error| failed(&error), Answer::Ran);
-        worker.say(&answer)?;
+        worker.send(&answer)?;
     }
 }
 
-impl Own {
+impl RankGpu {
     fn open(gpu: GpuId) -> Result<(Self, Answer), GpuError> {
         let clique = Clique::open_only(&[gpu])?;
         let none = || GpuError::Nonsense(format!("there is no GPU {gpu}"));
@@ -197,10 +195,8 @@ impl Own {
         run: Run,
     ) -> Result<Reduction<'m>, GpuError> {
         let own = || [&self.signals, &self.data];
-        let all: Vec<[&Buffer; 2]> = peers
-            .iter()
-            .map(|peer| peer.as_ref().map_or_else(own, |[signals, data]| [signals, data]))
-            .collect();
+        let all: Vec<[&Buffer; 2]> =
+            peers.iter().map(|peer| peer.as_ref().map_or_else(own, |[signals, data]| [signals, data])).collect();
         let signals = all.iter().map(|[signals, _]| signals.span(0, SIGNALS));
         Ok(Reduction {
             rank,

@@ -1,14 +1,14 @@
 //! What is measured for one pair of GPUs, by level: which copies fill which cells. Pure.
 
 use crate::config::Level;
-use crate::floors::stats::{BANDWIDTH, Policy, STAGED};
+use crate::floors::stats::{BANDWIDTH, RepeatPolicy, STAGED};
 use crate::machine::GpuId;
 use crate::schedule::Pair;
-use crate::suite::shared::speed::{Figure, Flow, How, Job, Side};
+use crate::suite::shared::speed::{CopyMethod, Flow, Job, Metric, Side};
 
 /// p2pBandwidthLatencyTest's buffer: 40,000,000 integers.
 const SAMPLE_BYTES: u64 = 160_000_000;
-/// The number of times it copies them.
+/// The number of times that p2pBandwidthLatencyTest copies it.
 const SAMPLE_TIMES: u32 = 5;
 /// The matrices in the report's order, and the lowest level that has each.
 pub(super) const MATRICES: &[(&str, Level)] = &[
@@ -27,18 +27,18 @@ pub(super) const MATRICES: &[(&str, Level)] = &[
 ];
 
 /// How the figures of a matrix are sampled.
-pub(super) fn policy(name: &str, level: Level) -> Policy {
+pub(super) fn policy(name: &str, level: Level) -> RepeatPolicy {
     // Staged copies are ten times slower than others and less informative: two samples, a third where they
     // differ.
-    let policy = if name.ends_with(".off") { Policy { samples: 2, repeats: 1, ..STAGED } } else { BANDWIDTH };
-    if level >= Level::Full { Policy { samples: policy.samples + 2, repeats: 4, ..policy } } else { policy }
+    let policy = if name.ends_with(".off") { RepeatPolicy { samples: 2, repeats: 1, ..STAGED } } else { BANDWIDTH };
+    if level >= Level::Full { RepeatPolicy { samples: policy.samples + 2, repeats: 4, ..policy } } else { policy }
 }
 
-/// One cell, or two cells that one measurement fills, and the transfers for it.
+/// One cell of a matrix, or two cells that one measurement fills, and the transfers for it.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Cell {
+pub(super) struct MatrixCell {
     pub(super) name: &'static str,
-    pub(super) cells: Vec<Pair>,
+    pub(super) pairs: Vec<Pair>,
     pub(super) job: Job,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Cell {
 pub(super) struct Sizes {
     /// The buffers' size.
     pub(super) bytes: u64,
-    /// The same in whole rounds of the two GPUs' kernels, of `from` and `to`.
+    /// The buffers' size in whole rounds of the kernels of `from` and of `to`.
     pub(super) rounds: (u64, u64),
     /// The number of nvbandwidth's copies.
     pub(super) times: u32,
@@ -59,76 +59,76 @@ impl Sizes {
         SAMPLE_BYTES.min(self.bytes / 2) / 16 * 16
     }
 
-    fn of(self, how: How, first: bool) -> u64 {
-        match how {
-            How::Sm if first => self.rounds.0,
-            How::Sm => self.rounds.1,
-            How::Peer | How::Ce => self.bytes,
+    fn of(self, method: CopyMethod, first: bool) -> u64 {
+        match method {
+            CopyMethod::Sm if first => self.rounds.0,
+            CopyMethod::Sm => self.rounds.1,
+            CopyMethod::Peer | CopyMethod::Ce => self.bytes,
         }
     }
 }
 
 /// Copies that are not measured: links wake up, clocks rise, and the driver maps memory.
-pub(super) fn warm_up(way: Pair, how: How, sizes: Sizes, times: u32) -> Flow {
-    Flow::write(way, how, if how == How::Peer { sizes.sample() } else { sizes.bytes }, times)
+pub(super) fn warm_up(pair: Pair, method: CopyMethod, sizes: Sizes, times: u32) -> Flow {
+    Flow::write(pair, method, if method == CopyMethod::Peer { sizes.sample() } else { sizes.bytes }, times)
 }
 
 /// The sample program's cells of one GPU with itself.
-pub(super) fn within(gpu: GpuId, on: bool, sizes: Sizes, level: Level) -> Vec<Cell> {
-    let way = Pair::new(gpu, gpu);
-    let (one, other) = (sample(way, sizes), sample(way, sizes).at(sizes.bytes / 2, sizes.bytes / 2));
-    let uni = Cell {
+pub(super) fn within(gpu: GpuId, on: bool, sizes: Sizes, level: Level) -> Vec<MatrixCell> {
+    let pair = Pair::new(gpu, gpu);
+    let (one, other) = (sample(pair, sizes), sample(pair, sizes).at(sizes.bytes / 2, sizes.bytes / 2));
+    let uni = MatrixCell {
         name: if on { "sample.uni.on" } else { "sample.uni.off" },
-        cells: vec![way],
-        job: Job::new(vec![one], Figure::Within),
+        pairs: vec![pair],
+        job: Job::new(vec![one], Metric::Within),
     };
-    let both = Cell {
+    let both = MatrixCell {
         name: if on { "sample.bi.on" } else { "sample.bi.off" },
-        cells: vec![way],
-        job: Job::new(vec![one, other], Figure::TotalWithin),
+        pairs: vec![pair],
+        job: Job::new(vec![one, other], Metric::TotalWithin),
     };
     of_level(vec![uni, both], level)
 }
 
 /// The sample program's cells of one pair.
-pub(super) fn between(pair: Pair, on: bool, sizes: Sizes, level: Level) -> Vec<Cell> {
-    let one = |way: Pair| Cell {
+pub(super) fn between(pair: Pair, on: bool, sizes: Sizes, level: Level) -> Vec<MatrixCell> {
+    let one = |pair: Pair| MatrixCell {
         name: if on { "sample.uni.on" } else { "sample.uni.off" },
-        cells: vec![way],
-        job: Job::new(vec![sample(way, sizes)], Figure::First),
+        pairs: vec![pair],
+        job: Job::new(vec![sample(pair, sizes)], Metric::First),
     };
-    let both = Cell {
+    let both = MatrixCell {
         name: if on { "sample.bi.on" } else { "sample.bi.off" },
-        cells: vec![pair, pair.back()],
-        job: Job::new(vec![sample(pair, sizes), sample(pair.back(), sizes)], Figure::Total),
+        pairs: vec![pair, pair.back()],
+        job: Job::new(vec![sample(pair, sizes), sample(pair.back(), sizes)], Metric::Total),
     };
     of_level(vec![one(pair), one(pair.back()), both], level)
 }
 
-fn sample(way: Pair, sizes: Sizes) -> Flow {
-    Flow::write(way, How::Peer, sizes.sample(), SAMPLE_TIMES)
+fn sample(pair: Pair, sizes: Sizes) -> Flow {
+    Flow::write(pair, CopyMethod::Peer, sizes.sample(), SAMPLE_TIMES)
 }
 
 /// nvbandwidth's cells of one pair: a row's GPU writes to, or reads from, the column's.
-pub(super) fn devices(pair: Pair, sizes: Sizes, level: Level) -> Vec<Cell> {
+pub(super) fn devices(pair: Pair, sizes: Sizes, level: Level) -> Vec<MatrixCell> {
     let kinds = [
-        ("ce.write", "ce.bi.write", How::Ce, Side::Source),
-        ("ce.read", "ce.bi.read", How::Ce, Side::Target),
-        ("sm.write", "sm.bi.write", How::Sm, Side::Source),
-        ("sm.read", "sm.bi.read", How::Sm, Side::Target),
+        ("ce.write", "ce.bi.write", CopyMethod::Ce, Side::Source),
+        ("ce.read", "ce.bi.read", CopyMethod::Ce, Side::Target),
+        ("sm.write", "sm.bi.write", CopyMethod::Sm, Side::Source),
+        ("sm.read", "sm.bi.read", CopyMethod::Sm, Side::Target),
     ];
-    let cells = kinds.into_iter().flat_map(|(uni, bi, how, side)| {
-        let flow = |actor: Pair, first: bool| Flow::by(side, actor, how, sizes.of(how, first), sizes.times);
+    let cells = kinds.into_iter().flat_map(|(uni, bi, method, side)| {
+        let flow = |actor: Pair, first: bool| Flow::by(side, actor, method, sizes.of(method, first), sizes.times);
         let (there, back) = (flow(pair, true), flow(pair.back(), false));
-        let one = |way, flow| Cell { name: uni, cells: vec![way], job: Job::new(vec![flow], Figure::First) };
+        let one = |pair, flow| MatrixCell { name: uni, pairs: vec![pair], job: Job::new(vec![flow], Metric::First) };
         let both =
-            Cell { name: bi, cells: vec![pair, pair.back()], job: Job::new(vec![there, back], Figure::Sum) };
+            MatrixCell { name: bi, pairs: vec![pair, pair.back()], job: Job::new(vec![there, back], Metric::Sum) };
         [one(pair, there), one(pair.back(), back), both]
     });
     of_level(cells.collect(), level)
 }
 
-fn of_level(mut cells: Vec<Cell>, level: Level) -> Vec<Cell> {
+fn of_level(mut cells: Vec<MatrixCell>, level: Level) -> Vec<MatrixCell> {
     cells.retain(|cell| MATRICES.iter().any(|(name, from)| *name == cell.name && *from <= level));
     cells
 }

@@ -1,48 +1,48 @@
 //! The judgement over all pairs: matrices, tables, findings and the summary. Pure.
 
 use super::Basis;
-use super::Seen;
+use super::Results;
 use super::cells::{MATRICES, policy};
-use super::doubt::{Doubt, doubts};
 use super::spread::{bursts, spreads};
+use super::suspects::{Suspect, suspects};
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
-use crate::suite::shared::speed::{judged, moments, noisy};
+use crate::suite::shared::speed::{judged, noisy, repeat_differences};
 use serde_json::Value;
 
 /// The figures that must be measured again later, before they are judged.
-pub(super) fn doubtful(seen: &Seen, basis: &Basis<'_>) -> Vec<(&'static str, Pair)> {
-    let bad = doubts(seen, basis).into_iter().filter(|doubt| doubt.finding.severity > Severity::Info);
-    let mut cells: Vec<_> = bad.flat_map(|doubt| doubt.cells).collect();
+pub(super) fn suspect_cells(results: &Results, basis: &Basis<'_>) -> Vec<(&'static str, Pair)> {
+    let bad = suspects(results, basis).into_iter().filter(|suspect| suspect.finding.severity > Severity::Info);
+    let mut cells: Vec<_> = bad.flat_map(|suspect| suspect.cells).collect();
     cells.sort_unstable();
     cells.dedup();
     cells
 }
 
 /// Judges everything; `states`: the GPUs' states, a line each.
-pub(super) fn judge(seen: Seen, basis: &Basis<'_>, states: &[String]) -> Judgement {
+pub(super) fn judge(results: Results, basis: &Basis<'_>, states: &[String]) -> Judgement {
     let mut findings: Vec<_> =
-        doubts(&seen, basis).into_iter().map(|doubt| with_both(doubt, &seen)).collect();
+        suspects(&results, basis).into_iter().map(|suspect| with_both(suspect, &results)).collect();
     for finding in &mut findings {
         finding.evidence.extend(states.iter().cloned());
     }
-    findings.extend(noisy(&seen.grid, "GB/s", |name| Some(policy(name, basis.level))));
-    findings.extend(bursts(&seen.grid));
-    findings.extend(moments(&seen.grid, "GB/s"));
-    findings.extend(seen.apart.iter().flat_map(|(pair, why)| apart(*pair, why, basis.least)));
-    let summary = summary(&seen);
+    findings.extend(noisy(&results.grid, "GB/s", |name| Some(policy(name, basis.level))));
+    findings.extend(bursts(&results.grid));
+    findings.extend(repeat_differences(&results.grid, "GB/s"));
+    findings.extend(results.without_access.iter().flat_map(|(pair, why)| unmeasured_floor(*pair, why, basis.least)));
+    let summary = summary(&results);
     let shown = MATRICES.iter().filter(|(_, from)| *from <= basis.level);
-    let matrices = shown.map(|(name, _)| seen.grid.matrix(name, "GB/s", basis.gpus)).collect();
-    let tables = super::sizes::by_size(&seen.sizes).into_iter().chain(spreads(&seen.grid)).collect();
-    judged(summary, seen.findings.into_iter().chain(findings)).showing(matrices).with_tables(tables)
+    let matrices = shown.map(|(name, _)| results.grid.matrix(name, "GB/s", basis.gpus)).collect();
+    let tables = super::sizes::by_size(&results.sizes).into_iter().chain(spreads(&results.grid)).collect();
+    judged(summary, results.findings.into_iter().chain(findings)).showing(matrices).with_tables(tables)
 }
 
 /// Adds both values of a figure that was measured twice.
-fn with_both(doubt: Doubt, seen: &Seen) -> Finding {
-    let Doubt { cells, mut finding } = doubt;
+fn with_both(suspect: Suspect, results: &Results) -> Finding {
+    let Suspect { cells, mut finding } = suspect;
     let both = |(name, pair): &(&'static str, Pair)| {
-        let grid = if *name == super::LATENCY_CELL { &seen.latency } else { &seen.grid };
+        let grid = if *name == super::LATENCY_CELL { &results.latency } else { &results.grid };
         let unit = if *name == super::LATENCY_CELL { "us" } else { "GB/s" };
         let (first, again) = grid.both(name, *pair)?;
         Some(format!("{pair}: {name} {first:.2} {unit}, and {:.2} {unit} when measured again", again?))
@@ -55,7 +55,7 @@ fn with_both(doubt: Doubt, seen: &Seen) -> Finding {
 }
 
 /// Missing peer access is judged by `p2p-capability`; here it means that a configured floor was not measured.
-fn apart(pair: Pair, why: &str, least: Option<f64>) -> Option<Finding> {
+fn unmeasured_floor(pair: Pair, why: &str, least: Option<f64>) -> Option<Finding> {
     least.map(|least| {
         let message = format!("{pair}: expect.min_p2p_gb_s is {least}, and there is no peer access: {why}");
         let finding = Code::ExpectUnchecked.finding(Severity::Error, &pair, message);
@@ -64,13 +64,13 @@ fn apart(pair: Pair, why: &str, least: Option<f64>) -> Option<Finding> {
 }
 
 /// `12 ordered pairs: 391.5 to 393.7 GB/s, both directions 778.2 to 783.1; without peer access 37.3 to 38.8`
-fn summary(seen: &Seen) -> String {
-    let range = |name| seen.grid.range(name).map(|(low, high)| format!("{low:.1} to {high:.1}"));
-    let off = seen.grid.all("sample.uni.off").filter(|(pair, _)| pair.from != pair.to);
+fn summary(results: &Results) -> String {
+    let range = |name| results.grid.range(name).map(|(low, high)| format!("{low:.1} to {high:.1}"));
+    let off = results.grid.all("sample.uni.off").filter(|(pair, _)| pair.from != pair.to);
     let off: Vec<_> = off.map(|(_, gb_s)| gb_s).collect();
     let ends = (off.iter().copied().reduce(f64::min), off.iter().copied().reduce(f64::max));
     let (Some(low), Some(high)) = ends else { return "nothing was measured".to_owned() };
-    let pairs = seen.grid.all("ce.write").count();
+    let pairs = results.grid.all("ce.write").count();
     let Some(on) = range("ce.write") else {
         return format!("no pair has peer access; through host memory {low:.1} to {high:.1} GB/s");
     };

@@ -3,11 +3,11 @@
 //! sample's data is checked. Latency is left to `p2p_latency`, many pairs at once to `p2p_together`.
 
 mod cells;
-mod doubt;
 mod judge;
 mod measure;
 mod sizes;
 mod spread;
+mod suspects;
 #[cfg(test)]
 mod tests;
 
@@ -18,8 +18,8 @@ use crate::outcome::{Judgement, Outcome};
 use crate::schedule::Pair;
 use crate::suite::p2p::capability::expected;
 use crate::suite::shared::gate::gate;
-use crate::suite::shared::peers::joins;
-use crate::suite::shared::speed::{Bench, FULL, Grid, Links, Watch, Ways};
+use crate::suite::shared::peer_groups::in_same_group;
+use crate::suite::shared::speed::{Bench, FULL, GpuPaths, Grid, LinkStates, Watch};
 use crate::suite::{Group, Machine, Test, nccl};
 use serde_json::Value;
 use std::time::Duration;
@@ -39,34 +39,34 @@ pub(in crate::suite) const TEST: Test = Test {
 /// The name of the latencies' cells.
 const LATENCY_CELL: &str = "latency";
 
-/// Everything that was measured.
+/// The figures and findings of all measurements.
 #[derive(Debug)]
-struct Seen {
+struct Results {
     grid: Grid,
-    links: Links,
+    links: LinkStates,
     /// Time of 16 bytes, us, by the GPU's clock: it reveals staged copies.
     latency: Grid,
     findings: Vec<Finding>,
     /// Pairs without peer access, and why.
-    apart: Vec<(Pair, String)>,
+    without_access: Vec<(Pair, String)>,
     /// Bandwidth by size.
     sizes: Vec<sizes::Row>,
 }
 
-impl Default for Seen {
+impl Default for Results {
     fn default() -> Self {
         Self {
             grid: Grid::default(),
-            links: Links::default(),
+            links: LinkStates::default(),
             latency: Grid::times(),
             findings: Vec::new(),
-            apart: Vec::new(),
+            without_access: Vec::new(),
             sizes: Vec::new(),
         }
     }
 }
 
-/// The configuration of the test, and what is known about the machine.
+/// What figures are judged by: the configuration, and what is known about the paths.
 pub(super) struct Basis<'a> {
     pub(super) gpus: usize,
     pub(super) level: Level,
@@ -78,8 +78,8 @@ pub(super) struct Basis<'a> {
     pub(super) ceiling: &'a dyn Fn(Pair) -> Option<f64>,
     /// What the GPUs' own links carry under load, GB/s.
     pub(super) own: &'a dyn Fn(Pair) -> Option<f64>,
-    /// The group that a pair is compared with.
-    pub(super) like: &'a dyn Fn(Pair) -> String,
+    /// The name of the group of pairs with similar paths, which are compared with each other.
+    pub(super) path_group: &'a dyn Fn(Pair) -> String,
 }
 
 impl Basis<'_> {
@@ -96,33 +96,33 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let clique = machine.clique()?;
     // No timing while NCCL starts.
     nccl::settle_all(machine);
-    let ways = Ways::new(machine, clique);
+    let paths = GpuPaths::new(machine, clique);
     let watch = Watch::begin(machine, &clique.addresses());
     let bench = Bench::new(machine, 2, FULL)?;
-    let mut seen = Seen::default();
-    measure::all(machine, &bench, &ways, &mut seen)?;
+    let mut results = Results::default();
+    measure::all(machine, &bench, &paths, &mut results)?;
     // Links were read under load and are not read again.
-    let (fabric, links) = (machine.fabric()?, std::mem::take(&mut seen.links));
-    let carrier = ways.carriers(fabric, &links);
+    let (fabric, links) = (machine.fabric()?, std::mem::take(&mut results.links));
+    let carrier = paths.carriers(fabric, &links);
     let basis = Basis {
         gpus: clique.len(),
         level: machine.config.validate.level,
         least: floor,
         carrier: &carrier,
-        ceiling: &|pair| ways.ceiling(fabric, &links, pair),
-        own: &|pair| ways.own(&links, pair),
-        like: &|pair| ways.like(pair),
+        ceiling: &|pair| paths.ceiling(fabric, &links, pair),
+        own: &|pair| paths.own(&links, pair),
+        path_group: &|pair| paths.path_group(pair),
     };
-    let doubtful = judge::doubtful(&seen, &basis);
-    measure::again(machine, &bench, &doubtful, &mut seen)?;
+    let suspect_cells = judge::suspect_cells(&results, &basis);
+    measure::again(machine, &bench, &suspect_cells, &mut results)?;
     let (found, states) = watch.end(machine);
-    seen.findings.extend(found);
+    results.findings.extend(found);
     // A floor applies to pairs that are meant to reach each other.
     let groups = expected(machine, clique)?;
-    seen.apart.retain(|(pair, _)| groups.as_ref().is_none_or(|groups| joins(groups, *pair)));
-    seen.findings.extend(ways.findings());
-    seen.findings.extend(links.findings(&clique.addresses()));
-    Ok(judge::judge(seen, &basis, &states))
+    results.without_access.retain(|(pair, _)| groups.as_ref().is_none_or(|groups| in_same_group(groups, *pair)));
+    results.findings.extend(paths.findings());
+    results.findings.extend(links.findings(&clique.addresses()));
+    Ok(judge::judge(results, &basis, &states))
 }
 
 /// A configured floor needs a measurement, and no other test makes it.

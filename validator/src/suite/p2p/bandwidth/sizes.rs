@@ -1,16 +1,18 @@
 //! Bandwidth by size, for one pair of each kind of path: from which size on transfers are efficient, and
 //! whether one size is slower than its neighbours suggest.
 
-use super::Seen;
+use super::Results;
 use super::cells::policy;
 use crate::config::Level;
-use crate::floors::{Size, expected_by_size, slow_size};
+use crate::floors::{SizeFigure, expected_by_size, slow_size};
 use crate::gpu::PeerAccess;
 use crate::outcome::finding::Finding;
 use crate::schedule::Pair;
 use crate::suite::Machine;
-use crate::suite::shared::gpu_fault::during;
-use crate::suite::shared::speed::{Bench, Figure, Flow, How, Job, Taken, Ways, kind, rounded, table, wrong};
+use crate::suite::shared::gpu_fault::fault_finding;
+use crate::suite::shared::speed::{
+    Bench, CopyMethod, Flow, GpuPaths, Job, JobResult, Metric, kind, rounded, table, wrong_data,
+};
 use serde_json::Value;
 
 /// From a page to nvbandwidth's size, each four times the one before.
@@ -20,7 +22,7 @@ const LARGEST: u64 = 512 << 20;
 const SAMPLE_BYTES: u64 = 64 << 20;
 const MOST_COPIES: u64 = 64;
 /// The engines, by their matrix.
-const ENGINES: [(&str, How); 2] = [("ce.write", How::Ce), ("sm.write", How::Sm)];
+const ENGINES: [(&str, CopyMethod); 2] = [("ce.write", CopyMethod::Ce), ("sm.write", CopyMethod::Sm)];
 
 /// The speed of copies of one size, GB/s, by engine; `None` where the data was wrong.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,53 +33,54 @@ pub(super) struct Row {
     gb_s: [Option<f64>; 2],
 }
 
-/// Measures them where peer access works; sizes that look slow are measured again after all others.
+/// Measures all sizes for one pair of each kind of path that has peer access; sizes that look slow are measured again
+/// after all others.
 pub(super) fn measure(
     machine: &Machine,
     bench: &Bench<'_>,
-    ways: &Ways,
-    seen: &mut Seen,
+    paths: &GpuPaths,
+    results: &mut Results,
 ) -> Result<(), Box<Finding>> {
     let clique = machine.clique()?;
-    let pairs: Vec<_> = ways.rounds().concat();
-    let apart: Vec<_> = seen.apart.iter().map(|(pair, _)| *pair).collect();
-    for pair in one_of_each(pairs.into_iter().filter(|p| !apart.contains(p)), |p| kind(&ways.routes, p)) {
+    let pairs: Vec<_> = paths.rounds().concat();
+    let without_access: Vec<_> = results.without_access.iter().map(|(pair, _)| *pair).collect();
+    for pair in one_of_each(pairs.into_iter().filter(|p| !without_access.contains(p)), |p| kind(&paths.routes, p)) {
         let (Some(a), Some(b)) = (clique.gpu(pair.from), clique.gpu(pair.to)) else { continue };
-        let _on = PeerAccess::both_ways(a, b).map_err(|e| during(&pair.to_string(), &e))?;
+        let _on = PeerAccess::both_ways(a, b).map_err(|e| fault_finding(&pair.to_string(), &e))?;
         let mut rows = Vec::new();
         for bytes in sizes(bench.bytes) {
-            let gb_s = [0, 1].map(|engine| one(machine, bench, (pair, bytes, engine), seen));
+            let gb_s = [0, 1].map(|engine| measure_one(machine, bench, (pair, bytes, engine), results));
             let [ce, sm] = gb_s;
-            rows.push(Row { pair, kind: kind(&ways.routes, pair), bytes, gb_s: [ce?, sm?] });
+            rows.push(Row { pair, kind: kind(&paths.routes, pair), bytes, gb_s: [ce?, sm?] });
         }
         for engine in [0, 1] {
             let slow = slow(&rows, engine);
             for (size, least) in slow {
-                let again = one(machine, bench, (pair, size.bytes, engine), seen)?;
+                let again = measure_one(machine, bench, (pair, size.bytes, engine), results)?;
                 let name = ENGINES.get(engine).map_or("", |(name, _)| name);
-                seen.findings.extend(slow_size(pair, name, &size, least, again));
+                results.findings.extend(slow_size(pair, name, &size, least, again));
             }
         }
-        seen.sizes.extend(rows);
+        results.sizes.extend(rows);
     }
     Ok(())
 }
 
-/// One size by one engine; `None` where the data was wrong, which is a finding.
-fn one(
+/// Measures one size by one engine, GB/s; `None` where the data was wrong, which is a finding.
+fn measure_one(
     machine: &Machine,
     bench: &Bench<'_>,
     (pair, bytes, engine): (Pair, u64, usize),
-    seen: &mut Seen,
+    results: &mut Results,
 ) -> Result<Option<f64>, Box<Finding>> {
-    let Some((name, how)) = ENGINES.get(engine) else { return Ok(None) };
+    let Some((name, method)) = ENGINES.get(engine) else { return Ok(None) };
     let times = u32::try_from((SAMPLE_BYTES / bytes).clamp(1, MOST_COPIES)).unwrap_or(1);
-    let job = Job::new(vec![Flow::write(pair, *how, bytes, times)], Figure::First);
+    let job = Job::new(vec![Flow::write(pair, *method, bytes, times)], Metric::First);
     let taken = bench.sampled(machine, &policy(name, Level::Standard), &[job])?;
     Ok(match taken.into_iter().next() {
-        Some(Taken::Figures(figures)) => figures.first().map(|f| f.median),
-        Some(Taken::Wrong(flow, checked)) => {
-            seen.findings.push(wrong(&flow, &checked));
+        Some(JobResult::Figures(figures)) => figures.first().map(|f| f.median),
+        Some(JobResult::Wrong(flow, checked)) => {
+            results.findings.push(wrong_data(&flow, &checked));
             None
         }
         None => None,
@@ -85,14 +88,14 @@ fn one(
 }
 
 /// Sizes that are slower than the others suggest, and the expected speed.
-fn slow(rows: &[Row], engine: usize) -> Vec<(Size, f64)> {
-    let size = |row: &Row| Some(Size { bytes: row.bytes, gb_s: (*row.gb_s.get(engine)?)? });
+fn slow(rows: &[Row], engine: usize) -> Vec<(SizeFigure, f64)> {
+    let size = |row: &Row| Some(SizeFigure { bytes: row.bytes, gb_s: (*row.gb_s.get(engine)?)? });
     let sizes: Vec<_> = rows.iter().filter_map(size).collect();
     let least = expected_by_size(&sizes);
     sizes.into_iter().zip(least).filter(|(size, least)| size.gb_s < *least).collect()
 }
 
-/// The table, where anything was measured.
+/// The table of speeds by size, if any was measured.
 pub(super) fn by_size(rows: &[Row]) -> Option<Value> {
     let columns = [("pair", ""), ("way", ""), ("size", "bytes"), ("ce.write", "GB/s"), ("sm.write", "GB/s")];
     let row = |Row { pair, kind, bytes, gb_s }: &Row| {
@@ -135,8 +138,7 @@ mod tests {
 
     #[test]
     fn a_size_below_what_its_neighbours_suggest_is_slow() {
-        let row =
-            |n: u32, gb_s| Row { pair: Pair::of(0, 1), kind: "PIX".to_owned(), bytes: 4096 << (2 * n), gb_s };
+        let row = |n: u32, gb_s| Row { pair: Pair::of(0, 1), kind: "PIX".to_owned(), bytes: 4096 << (2 * n), gb_s };
         let speeds = [2.0, 6.5, 14.0, 4.0, 24.0, 25.0];
         let rows: Vec<_> = (0..).zip(speeds).map(|(n, gb_s)| row(n, [Some(gb_s), None])).collect();
         let found: Vec<_> = slow(&rows, 0).into_iter().map(|(size, _)| size.bytes).collect();

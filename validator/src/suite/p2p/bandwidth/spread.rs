@@ -124,15 +124,8 @@ mod tests {
     #[test]
     fn the_spread_is_reported() {
         let table = spreads(&grid(&[25.0, 25.1, 5.0, 25.0], 2, 4)).unwrap();
-        let row = [
-            "ce.write".into(),
-            4.into(),
-            14.into(),
-            80.4.into(),
-            "GPU 1 -> 2".into(),
-            20.0.into(),
-            Value::from(2),
-        ];
+        let row =
+            ["ce.write".into(), 4.into(), 14.into(), 80.4.into(), "GPU 1 -> 2".into(), 20.0.into(), Value::from(2)];
         assert_eq!(table["rows"][0], Value::from(row.to_vec()));
         assert_eq!(spreads(&Grid::default()), None);
     }

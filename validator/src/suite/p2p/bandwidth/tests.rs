@@ -1,11 +1,11 @@
 use super::Basis;
-use super::cells::{Cell, MATRICES, Sizes, between, devices, policy, within};
+use super::cells::{MATRICES, MatrixCell, Sizes, between, devices, policy, within};
 use super::judge::judge;
 use super::*;
 use crate::floors::Carrier;
 use crate::floors::stats::Measured;
 use crate::machine::pcie::model::PathKind;
-use crate::suite::shared::speed::{Figure, How, Side};
+use crate::suite::shared::speed::{CopyMethod, Metric, Side};
 use std::collections::BTreeSet;
 
 const SIZES: Sizes = Sizes { bytes: 512 << 20, rounds: (536_346_624, 530_000_000), times: 4 };
@@ -17,20 +17,20 @@ fn figure(median: f64) -> Measured {
 }
 
 /// Two GPUs with these figures in both directions.
-fn seen(figures: &[(&'static str, f64)]) -> Seen {
-    let mut seen = Seen::default();
+fn results(figures: &[(&'static str, f64)]) -> Results {
+    let mut results = Results::default();
     for pair in [Pair::of(0, 1), Pair::of(1, 0)] {
         for (name, gb_s) in figures {
-            let grid = if *name == "latency" { &mut seen.latency } else { &mut seen.grid };
+            let grid = if *name == "latency" { &mut results.latency } else { &mut results.grid };
             grid.put(name, pair, figure(*gb_s));
         }
     }
-    seen
+    results
 }
 
-fn said(seen: Seen, carrier: Carrier, least: Option<f64>) -> Judgement {
+fn said(results: Results, carrier: Carrier, least: Option<f64>) -> Judgement {
     let states = ["GPU 0: SM 1980 MHz".to_owned()];
-    with(carrier, least, |basis| judge(seen, basis, &states))
+    with(carrier, least, |basis| judge(results, basis, &states))
 }
 
 fn with<T>(carrier: Carrier, least: Option<f64>, f: impl FnOnce(&Basis<'_>) -> T) -> T {
@@ -42,7 +42,7 @@ fn with<T>(carrier: Carrier, least: Option<f64>, f: impl FnOnce(&Basis<'_>) -> T
         carrier: &move |_| carrier,
         ceiling: &move |_| raw,
         own: &move |_| raw,
-        like: &|_| "NV18".to_owned(),
+        path_group: &|_| "NV18".to_owned(),
     })
 }
 
@@ -61,7 +61,7 @@ const HEALTHY: &[(&str, f64)] = &[
 
 #[test]
 fn two_healthy_gpus_pass_with_all_matrices() {
-    let judgement = said(seen(HEALTHY), H200, None);
+    let judgement = said(results(HEALTHY), H200, None);
     assert_eq!(judgement.outcome(), Outcome::Pass, "{:?}", judgement.findings);
     assert_eq!(
         judgement.summary,
@@ -75,7 +75,7 @@ fn two_healthy_gpus_pass_with_all_matrices() {
 
 #[test]
 fn a_slow_pair_fails_with_the_expected_speed_and_the_gpus_states() {
-    let judgement = said(seen(&[("ce.write", 6.5), ("sample.uni.off", 5.0), ("latency", 1.4)]), GEN4, None);
+    let judgement = said(results(&[("ce.write", 6.5), ("sample.uni.off", 5.0), ("latency", 1.4)]), GEN4, None);
     assert_eq!(judgement.outcome(), Outcome::Fail);
     let finding = &judgement.findings[0];
     assert!(finding.is(Code::P2pSlow) && finding.message.contains("expected at least 23.6"), "{finding:?}");
@@ -85,25 +85,23 @@ fn a_slow_pair_fails_with_the_expected_speed_and_the_gpus_states() {
 #[test]
 fn copies_through_host_memory_are_reported_as_staged() {
     let figures = [("ce.write", 19.5), ("sample.uni.off", 19.4), ("ce.bi.write", 21.0), ("latency", 15.0)];
-    let judgement = said(seen(&figures), GEN4, None);
+    let judgement = said(results(&figures), GEN4, None);
     assert!(judgement.findings.iter().all(|f| f.is(Code::P2pStaged)), "{:?}", judgement.findings);
     assert_eq!(judgement.outcome(), Outcome::Fail);
 }
 
 #[test]
 fn each_engine_and_direction_is_compared_with_its_own_floor() {
-    for (name, gb_s, outcome) in [
-        ("ce.read", 310.0, Outcome::Warn),
-        ("sm.read", 100.0, Outcome::Fail),
-        ("sm.write", 180.0, Outcome::Fail),
-    ] {
-        let mut figures = seen(HEALTHY);
+    for (name, gb_s, outcome) in
+        [("ce.read", 310.0, Outcome::Warn), ("sm.read", 100.0, Outcome::Fail), ("sm.write", 180.0, Outcome::Fail)]
+    {
+        let mut figures = results(HEALTHY);
         figures.grid.put(name, Pair::of(0, 1), figure(gb_s));
         let judgement = said(figures, H200, None);
         assert_eq!(judgement.outcome(), outcome, "{name}: {:?}", judgement.findings);
         assert!(judgement.summary.contains(name), "{}", judgement.summary);
     }
-    let mut figures = seen(&[("ce.write", 26.0), ("sample.uni.off", 5.0)]);
+    let mut figures = results(&[("ce.write", 26.0), ("sample.uni.off", 5.0)]);
     figures.grid.put("ce.write", Pair::of(1, 0), figure(20.5));
     let judgement = said(figures, Carrier::Pcie { kind: PathKind::Sys, raw_gb_s: 31.5 }, None);
     assert!(judgement.findings[0].is(Code::P2pAsymmetric), "{:?}", judgement.findings);
@@ -111,11 +109,14 @@ fn each_engine_and_direction_is_compared_with_its_own_floor() {
 
 #[test]
 fn low_figures_are_measured_again_and_reported_with_both_values() {
-    let slow = || seen(&[("ce.write", 6.5), ("sample.uni.off", 5.0), ("latency", 1.4)]);
+    let slow = || results(&[("ce.write", 6.5), ("sample.uni.off", 5.0), ("latency", 1.4)]);
     let pair = Pair::of(0, 1);
-    let doubtful = with(GEN4, None, |basis| super::judge::doubtful(&slow(), basis));
-    assert!(doubtful.contains(&("ce.write", pair)) && doubtful.contains(&("latency", pair)), "{doubtful:?}");
-    assert_eq!(with(H200, None, |basis| super::judge::doubtful(&seen(HEALTHY), basis)), []);
+    let suspect_cells = with(GEN4, None, |basis| super::judge::suspect_cells(&slow(), basis));
+    assert!(
+        suspect_cells.contains(&("ce.write", pair)) && suspect_cells.contains(&("latency", pair)),
+        "{suspect_cells:?}"
+    );
+    assert_eq!(with(H200, None, |basis| super::judge::suspect_cells(&results(HEALTHY), basis)), []);
     let mut stays = slow();
     stays.grid.put_again("ce.write", pair, figure(6.6));
     let judgement = said(stays, GEN4, None);
@@ -131,7 +132,7 @@ fn low_figures_are_measured_again_and_reported_with_both_values() {
 
 #[test]
 fn a_speed_above_what_the_links_carry_is_an_error() {
-    let judgement = said(seen(&[("ce.write", 26_000.0), ("sample.uni.off", 5.0)]), GEN4, None);
+    let judgement = said(results(&[("ce.write", 26_000.0), ("sample.uni.off", 5.0)]), GEN4, None);
     assert_eq!(judgement.outcome(), Outcome::Error);
     assert!(judgement.findings.iter().any(|f| f.is(Code::SpeedImpossible)), "{:?}", judgement.findings);
 }
@@ -147,26 +148,26 @@ fn links_that_report_less_than_they_carry_lower_no_floor() {
             carrier: &move |_| reported,
             ceiling: &|_| Some(31.5),
             own: &|_| Some(0.25),
-            like: &|_| "PHB".to_owned(),
+            path_group: &|_| "PHB".to_owned(),
         };
-        judge(seen(&[("ce.write", gb_s), ("sample.uni.off", 5.0)]), &basis, &[])
+        judge(results(&[("ce.write", gb_s), ("sample.uni.off", 5.0)]), &basis, &[])
     };
     assert_eq!(judged(25.8).outcome(), Outcome::Warn);
     assert!(judged(25.8).findings[0].is(Code::LinkContradicted));
     let asked_for_more = Carrier::Pcie { kind: PathKind::Phb, raw_gb_s: 31.5 };
     assert_eq!(
-        said(seen(&[("ce.write", 6.0), ("sample.uni.off", 5.0)]), asked_for_more, None).outcome(),
+        said(results(&[("ce.write", 6.0), ("sample.uni.off", 5.0)]), asked_for_more, None).outcome(),
         Outcome::Fail
     );
 }
 
 #[test]
 fn the_configured_floor_decides() {
-    assert_eq!(said(seen(HEALTHY), H200, Some(390.0)).outcome(), Outcome::Pass);
-    assert_eq!(said(seen(HEALTHY), H200, Some(397.0)).outcome(), Outcome::Fail);
+    assert_eq!(said(results(HEALTHY), H200, Some(390.0)).outcome(), Outcome::Pass);
+    assert_eq!(said(results(HEALTHY), H200, Some(397.0)).outcome(), Outcome::Fail);
     let unknown = Carrier::Pcie { kind: PathKind::Phb, raw_gb_s: 0.0 };
-    assert_eq!(said(seen(HEALTHY), unknown, None).outcome(), Outcome::Error);
-    assert_eq!(said(seen(HEALTHY), unknown, Some(390.0)).outcome(), Outcome::Pass);
+    assert_eq!(said(results(HEALTHY), unknown, None).outcome(), Outcome::Error);
+    assert_eq!(said(results(HEALTHY), unknown, Some(390.0)).outcome(), Outcome::Pass);
 }
 
 #[test]
@@ -175,15 +176,15 @@ fn a_floor_that_cannot_be_measured_is_an_error() {
     assert_eq!(unmeasured(none(), None), none());
     let judgement = unmeasured(none(), Some(20.0));
     assert!(judgement.outcome() == Outcome::Error && judgement.findings[0].is(Code::ExpectUnchecked));
-    let mut apart = seen(&[("sample.uni.off", 19.0)]);
-    apart.apart = vec![(Pair::of(0, 1), "no".to_owned())];
+    let mut apart = results(&[("sample.uni.off", 19.0)]);
+    apart.without_access = vec![(Pair::of(0, 1), "no".to_owned())];
     assert_eq!(said(apart, GEN4, Some(20.0)).outcome(), Outcome::Error);
 }
 
 #[test]
 fn pairs_without_peer_access_have_no_figure_with_it_on() {
-    let mut apart = seen(&[("sample.uni.off", 19.0)]);
-    apart.apart = vec![(Pair::of(0, 1), "no".to_owned())];
+    let mut apart = results(&[("sample.uni.off", 19.0)]);
+    apart.without_access = vec![(Pair::of(0, 1), "no".to_owned())];
     let judgement = said(apart, GEN4, None);
     assert_eq!(judgement.outcome(), Outcome::Pass, "p2p-capability fails");
     assert_eq!(judgement.summary, "no pair has peer access; through host memory 19.0 to 19.0 GB/s");
@@ -192,12 +193,12 @@ fn pairs_without_peer_access_have_no_figure_with_it_on() {
 
 #[test]
 fn data_that_is_wrong_fails_however_fast() {
-    let mut wrong = seen(HEALTHY);
+    let mut wrong = results(HEALTHY);
     wrong.findings.push(Code::P2pWrongData.finding(Severity::Fail, "GPU 0 -> 1", "wrong"));
     assert_eq!(said(wrong, H200, None).outcome(), Outcome::Fail);
 }
 
-fn names(cells: &[Cell]) -> BTreeSet<&'static str> {
+fn names(cells: &[MatrixCell]) -> BTreeSet<&'static str> {
     cells.iter().map(|cell| cell.name).collect()
 }
 
@@ -212,7 +213,7 @@ fn standard_fills_every_matrix_and_quick_one_direction() {
     assert_eq!(names(&all(Level::Quick)), BTreeSet::from(["sample.uni.off", "sample.uni.on", "ce.write"]));
     for (name, _) in MATRICES {
         let all = all(Level::Standard);
-        let cells: BTreeSet<_> = all.iter().filter(|c| c.name == *name).flat_map(|c| &c.cells).collect();
+        let cells: BTreeSet<_> = all.iter().filter(|c| c.name == *name).flat_map(|c| &c.pairs).collect();
         assert_eq!(cells, BTreeSet::from([&pair, &pair.back()]), "{name}");
     }
 }
@@ -221,16 +222,16 @@ fn standard_fills_every_matrix_and_quick_one_direction() {
 fn copies_are_those_of_the_reference_programs() {
     let pair = Pair::of(0, 1);
     let sample = &between(pair, true, SIZES, Level::Standard)[2];
-    assert_eq!((sample.name, sample.job.figure), ("sample.bi.on", Figure::Total));
+    assert_eq!((sample.name, sample.job.metric), ("sample.bi.on", Metric::Total));
     let flow = sample.job.flows[1];
-    assert_eq!((flow.way, flow.how, flow.bytes, flow.times), (pair.back(), How::Peer, 160_000_000, 5));
+    assert_eq!((flow.pair, flow.method, flow.bytes, flow.times), (pair.back(), CopyMethod::Peer, 160_000_000, 5));
     let cells = devices(pair, SIZES, Level::Standard);
-    let sm_read = cells.iter().find(|c| c.name == "sm.read" && c.cells == [pair.back()]).unwrap();
+    let sm_read = cells.iter().find(|c| c.name == "sm.read" && c.pairs == [pair.back()]).unwrap();
     let flow = sm_read.job.flows[0];
-    assert_eq!((flow.way, flow.actor(), flow.by), (pair, 1.into(), Side::Target));
+    assert_eq!((flow.pair, flow.actor(), flow.by), (pair, 1.into(), Side::Target));
     assert_eq!((flow.bytes, flow.times), (530_000_000, 4));
     let both = within(3.into(), false, SIZES, Level::Standard).pop().unwrap();
-    assert_eq!((both.job.figure, both.job.flows[1].from), (Figure::TotalWithin, 256 << 20));
+    assert_eq!((both.job.metric, both.job.flows[1].from), (Metric::TotalWithin, 256 << 20));
 }
 
 #[test]

@@ -1,51 +1,51 @@
-//! Reads the facts that a prediction needs.
+//! Reads what a prediction is based on.
 
-use super::predict::{self, Driver, Prediction, Side};
+use super::predict::{self, Driver, GpuFacts, Prediction};
 use crate::gpu::{Clique, Nvml};
-use crate::machine::host::cpu::{self, Model};
+use crate::machine::host::cpu::{self, CpuModel};
 use crate::machine::host::nvidia::chip;
-use crate::machine::host::nvidia::keys::{self, Keys};
+use crate::machine::host::nvidia::keys::{self, RegistryKeys};
 use crate::machine::host::nvidia::{Nvidia, params};
 use crate::machine::pcie::model::{Bdf, PathKind};
 use crate::machine::pcie::topo::NvLinks;
 use crate::outcome::finding::Finding;
 use crate::suite::Machine;
 use crate::suite::machine::known;
-use crate::suite::shared::peer::{self, Way};
-use crate::suite::shared::window::{Count, counted};
+use crate::suite::shared::bar1_mapping::{Bar1Mapping, mapping_of};
+use crate::suite::shared::peer_mechanism::{self, PeerMechanism};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is known of a machine.
+/// What is known about a machine's GPUs and its driver.
 #[derive(Debug)]
 pub(super) struct Facts {
-    sides: BTreeMap<Bdf, Side>,
+    gpus: BTreeMap<Bdf, GpuFacts>,
     nvlinks: NvLinks,
     /// Pairs with a switch above both, the lower address first.
     switched: BTreeSet<(Bdf, Bdf)>,
     /// The driver as each GPU has it, by address.
     drivers: BTreeMap<Bdf, Driver>,
-    host: Option<Model>,
+    host: Option<CpuModel>,
 }
 
-/// Reads the facts.
+/// Reads what is known about the machine.
 ///
 /// # Errors
 /// The fabric or the driver's list of GPUs cannot be read.
-pub(super) fn of(machine: &Machine, clique: &Clique, nvml: &Nvml) -> Result<Facts, Box<Finding>> {
+pub(super) fn read(machine: &Machine, clique: &Clique, nvml: &Nvml) -> Result<Facts, Box<Finding>> {
     let fabric = machine.fabric()?;
-    let windows = machine.windows();
-    let side = |(gpu, way): (&_, Way)| {
-        let mapped = match counted(gpu, windows) {
-            Count::All(_) => Some(true),
-            Count::Little(_) => Some(false),
-            Count::Part(_) | Count::Unknown(_) => None,
+    let bar1_by_gpu = machine.bar1_by_gpu();
+    let gpu_facts = |(gpu, mechanism): (&_, PeerMechanism)| {
+        let mapped = match mapping_of(gpu, bar1_by_gpu) {
+            Bar1Mapping::All(_) => Some(true),
+            Bar1Mapping::Little(_) => Some(false),
+            Bar1Mapping::Part(_) | Bar1Mapping::Unknown(_) => None,
         };
         let chip = chip::number(&gpu.device).and_then(chip::of);
-        (gpu.bdf, Side { chip, geforce: way == Way::Bar1, mapped })
+        (gpu.bdf, GpuFacts { chip, geforce: mechanism == PeerMechanism::Bar1, mapped })
     };
     let near = fabric.paths.iter().filter(|path| matches!(path.kind, PathKind::Pix | PathKind::Pxb));
     Ok(Facts {
-        sides: peer::ways(fabric, known(&machine.nvidia.gpus)?).into_iter().map(side).collect(),
+        gpus: peer_mechanism::mechanisms(fabric, known(&machine.nvidia.gpus)?).into_iter().map(gpu_facts).collect(),
         nvlinks: nvml.nvlink_pairs(&clique.addresses()).unwrap_or_default(),
         switched: near.map(|path| (path.a.min(path.b), path.a.max(path.b))).collect(),
         drivers: clique.addresses().iter().filter_map(|gpu| Some((*gpu, driver(machine, *gpu)?))).collect(),
@@ -58,7 +58,7 @@ fn driver(machine: &Machine, gpu: Bdf) -> Option<Driver> {
     let loaded = machine.nvidia.loaded.as_ref().ok()?.as_ref()?;
     let version = keys::major(&loaded.version)?;
     let all = params::read(&machine.root).ok().filter(|all| !all.is_empty())?;
-    let keys = Keys::of(version, &params::registry_keys(&all, &gpu.to_string()));
+    let keys = RegistryKeys::of(version, &params::registry_keys(&all, &gpu.to_string()));
     Some(Driver { version, changed: changed(&machine.nvidia), keys })
 }
 
@@ -77,10 +77,10 @@ fn changed(nvidia: &Nvidia) -> Option<bool> {
 impl Facts {
     /// The prediction for a pair.
     pub(super) fn predict(&self, from: Bdf, to: Bdf) -> Prediction {
-        let unknown = Side { chip: None, geforce: true, mapped: None };
+        let unknown = GpuFacts { chip: None, geforce: true, mapped: None };
         let key = (from.min(to), from.max(to));
-        predict::predict(&predict::Pair {
-            gpus: [from, to].map(|gpu| self.sides.get(&gpu).copied().unwrap_or(unknown)),
+        predict::predict(&predict::PairFacts {
+            gpus: [from, to].map(|gpu| self.gpus.get(&gpu).copied().unwrap_or(unknown)),
             nvlinks: self.nvlinks.get(&key).copied().unwrap_or_default(),
             switch: self.switched.contains(&key),
             driver: self.drivers.get(&from).copied(),

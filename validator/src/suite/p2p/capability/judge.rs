@@ -1,27 +1,27 @@
 //! Judges the answers of the three sources about peer access. Pure.
 
-use super::beside::{against, evidence, nvml, predictions, unpredicted, word};
+use super::comparison::{compare_with_prediction, evidence, nvml, predictions, unpredicted_access, yes_or_no};
 use super::predict::Expected;
-use super::{Answers, Enabling};
+use super::{Answers, EnableResult};
 use crate::gpu::Status;
 use crate::machine::GpuId;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
-use crate::suite::shared::pair::{matrix, together};
-use crate::suite::shared::peers;
+use crate::suite::shared::pair::{matrix, merge_pairs};
+use crate::suite::shared::peer_groups;
 use std::collections::BTreeSet;
 
 /// Judges all pairs; `expected` are the groups within which access is configured, if any.
 pub(super) fn judge(gpus: usize, all: &[Answers], expected: Option<&[Vec<GpuId>]>) -> Judgement {
-    let found: Vec<(Pair, Finding)> = all.iter().filter_map(|s| Some((s.pair, one(s)?))).collect();
+    let found: Vec<(Pair, Finding)> = all.iter().filter_map(|s| Some((s.pair, judge_pair(s)?))).collect();
     let (found, grouped) = match expected {
-        Some(groups) => (found.into_iter().map(|f| as_meant(f, groups)).collect(), None),
-        None => in_groups(gpus, found),
+        Some(groups) => (found.into_iter().map(|f| apply_expected(f, groups)).collect(), None),
+        None => group_findings(gpus, found),
     };
     let mixed = found.iter().filter(|(_, f)| f.is(Code::P2pMixed) && f.severity == Severity::Info).count();
     let atomics = all.iter().filter(|s| s.atomics).count();
-    let findings: Vec<_> = grouped.into_iter().chain(together(found)).collect();
+    let findings: Vec<_> = grouped.into_iter().chain(merge_pairs(found)).collect();
     let summary = match findings.iter().max_by_key(|f| f.severity) {
         Some(worst) if worst.severity > Severity::Info => worst.message.clone(),
         Some(_) if expected.is_some() => format!(
@@ -47,36 +47,35 @@ pub(super) fn judge(gpus: usize, all: &[Answers], expected: Option<&[Vec<GpuId>]
 }
 
 /// A missing access that the configuration does not ask for is harmless.
-fn as_meant((pair, finding): (Pair, Finding), groups: &[Vec<GpuId>]) -> (Pair, Finding) {
-    let lacking = finding.is(Code::P2pUnsupported) || finding.is(Code::P2pMixed);
-    let severity = if peers::joins(groups, pair) { Severity::Fail } else { Severity::Info };
-    (pair, if lacking { Finding { severity, ..finding } } else { finding })
+fn apply_expected((pair, finding): (Pair, Finding), groups: &[Vec<GpuId>]) -> (Pair, Finding) {
+    let missing = finding.is(Code::P2pUnsupported) || finding.is(Code::P2pMixed);
+    let severity = if peer_groups::in_same_group(groups, pair) { Severity::Fail } else { Severity::Info };
+    (pair, if missing { Finding { severity, ..finding } } else { finding })
 }
 
 /// If access is missing exactly between whole groups, one finding replaces many.
-fn in_groups(gpus: usize, found: Vec<(Pair, Finding)>) -> (Vec<(Pair, Finding)>, Option<Finding>) {
-    let (refused, others): (Vec<_>, Vec<_>) =
-        found.into_iter().partition(|(_, f)| f.is(Code::P2pUnsupported));
-    let lacking: BTreeSet<Pair> = refused.iter().map(|(pair, _)| *pair).collect();
-    let groups = peers::groups(gpus, |pair| !lacking.contains(&pair));
+fn group_findings(gpus: usize, found: Vec<(Pair, Finding)>) -> (Vec<(Pair, Finding)>, Option<Finding>) {
+    let (refused, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|(_, f)| f.is(Code::P2pUnsupported));
+    let missing: BTreeSet<Pair> = refused.iter().map(|(pair, _)| *pair).collect();
+    let groups = peer_groups::groups(gpus, |pair| !missing.contains(&pair));
     // GPUs none of which reaches another form no groups.
     let groups = groups.filter(|groups| !refused.is_empty() && groups.iter().any(|group| group.len() > 1));
     let Some(groups) = groups else { return ([refused, others].concat(), None) };
-    let named = peers::named(&groups);
+    let group_names = peer_groups::format_groups(&groups);
     let message = format!(
-        "GPUs have peer access within groups only: {named}; {} of {} ordered pairs have none",
+        "GPUs have peer access within groups only: {group_names}; {} of {} ordered pairs have none",
         refused.len(),
         gpus * gpus.saturating_sub(1)
     );
     let finding = Code::PeersGrouped.finding(Severity::Warn, "machine", message);
     let seen = refused.iter().take(SEEN).flat_map(|(_, finding)| finding.evidence.clone()).collect();
-    (others, Some(finding.values(named, "one group", None).seen_all(seen)))
+    (others, Some(finding.values(group_names, "one group", None).seen_all(seen)))
 }
 
 /// The number of pairs whose evidence is kept.
 const SEEN: usize = 4;
 
-fn one(answers: &Answers) -> Option<Finding> {
+fn judge_pair(answers: &Answers) -> Option<Finding> {
     let nvml = match nvml(answers) {
         Ok(nvml) => nvml,
         Err(why) => {
@@ -86,54 +85,50 @@ fn one(answers: &Answers) -> Option<Finding> {
     };
     let finding = match (answers.can, nvml, &answers.enabling) {
         _ if answers.can != answers.supported => {
-            let (a, b) = (word(answers.can), word(answers.supported));
-            lie(
+            let (a, b) = (yes_or_no(answers.can), yes_or_no(answers.supported));
+            contradiction(
                 format!("cuDeviceCanAccessPeer reports {a} and cuDeviceGetP2PAttribute reports {b}"),
                 "CUDA contradicts itself",
             )
         }
-        (true, Ok(()), Enabling::Works) => return unpredicted(answers).or_else(|| atomics(answers)),
-        (true, Ok(()), Enabling::Refused(why)) => {
-            let message =
-                format!("CUDA and NVML report that peer access works, but it cannot be enabled: {why}");
+        (true, Ok(()), EnableResult::Works) => {
+            return unpredicted_access(answers).or_else(|| atomics(answers));
+        }
+        (true, Ok(()), EnableResult::Refused(why)) => {
+            let message = format!("CUDA and NVML report that peer access works, but it cannot be enabled: {why}");
             Code::P2pRefused.finding(Severity::Fail, "", message)
         }
-        (true, Err(status), Enabling::Works) => lie(
-            format!(
-                "CUDA enables peer access, but NVML reports {status}; NCCL obeys NVML and will not use it"
-            ),
+        (true, Err(status), EnableResult::Works) => contradiction(
+            format!("CUDA enables peer access, but NVML reports {status}; NCCL obeys NVML and will not use it"),
             "the driver patch changed CUDA's answer but not NVML's",
         ),
-        (true, Err(status), Enabling::Refused(why)) => lie(
-            format!(
-                "CUDA reports that peer access works, NVML reports {status}, and enabling it fails: {why}"
-            ),
+        (true, Err(status), EnableResult::Refused(why)) => contradiction(
+            format!("CUDA reports that peer access works, NVML reports {status}, and enabling it fails: {why}"),
             "CUDA's answer is wrong",
         ),
-        (false, Ok(()), Enabling::Refused(_)) => lie(
+        (false, Ok(()), EnableResult::Refused(_)) => contradiction(
             "NVML reports that peer access works, CUDA reports that it does not".to_owned(),
             "NVML's answer is wrong: the driver does not let CUDA use what NVML offers",
         ),
-        (false, _, Enabling::Works) => lie(
+        (false, _, EnableResult::Works) => contradiction(
             "CUDA reports that peer access does not work, but it can be enabled".to_owned(),
             "CUDA's answer is wrong",
         ),
-        (false, Err(status), Enabling::Refused(_)) if answers.predicted.0 == Expected::NotApplicable => {
+        (false, Err(status), EnableResult::Refused(_)) if answers.predicted.0 == Expected::NotApplicable => {
             let why = &answers.predicted.1;
-            let message =
-                format!("peer access is not applicable: {why}; CUDA reports no, NVML reports {status}");
+            let message = format!("peer access is not applicable: {why}; CUDA reports no, NVML reports {status}");
             Code::P2pMixed.finding(Severity::Info, "", message).because(why.as_str())
         }
-        (false, Err(status), Enabling::Refused(_)) => {
+        (false, Err(status), EnableResult::Refused(_)) => {
             let message = format!("no peer access: CUDA reports no, NVML reports {status}");
             let finding = Code::P2pUnsupported.finding(Severity::Fail, "", message);
             match &answers.predicted {
                 (Expected::Refused(_), why) => finding.because(why.as_str()),
-                _ => because(finding, status),
+                _ => with_status_cause(finding, status),
             }
         }
     };
-    Some(finding.seen(evidence(answers)).seen(against(answers)))
+    Some(finding.seen(evidence(answers)).seen(compare_with_prediction(answers)))
 }
 
 /// Atomics on the peer's memory: a disagreement is reported for information. The test p2p-order tries what
@@ -149,27 +144,23 @@ fn atomics(answers: &Answers) -> Option<Finding> {
     Some(Code::P2pWitnesses.finding(Severity::Info, "", answer).seen(evidence(answers)))
 }
 
-fn lie(message: String, cause: &str) -> Finding {
+fn contradiction(message: String, cause: &str) -> Finding {
     Code::P2pWitnesses.finding(Severity::Fail, "", message).because(cause)
 }
 
 /// What NVML's status codes mean for peer access.
-fn because(finding: Finding, status: Status) -> Finding {
+fn with_status_cause(finding: Finding, status: Status) -> Finding {
     let cause = match status {
         Status::Chipset => {
             "the driver does not trust this processor's root complex with peer traffic; a stock driver reports the same for GeForce GPUs"
         }
         Status::Gpu => "the driver does not offer peer access between these GPU models",
-        Status::Topology => {
-            "the GPUs are too far apart for the driver: they share no root complex that it trusts"
-        }
+        Status::Topology => "the GPUs are too far apart for the driver: they share no root complex that it trusts",
         Status::Disabled => "a registry key of the driver switches peer access off",
         Status::NotSupported => {
             "the driver has no mechanism for these two GPUs: their chips differ, BAR1 is not mapped, or GPUs with NVLink lack its links"
         }
-        Status::Unknown => {
-            "NVML does not know this pair: a GPU is not started, or libraries and module differ"
-        }
+        Status::Unknown => "NVML does not know this pair: a GPU is not started, or libraries and module differ",
         Status::Ok => return finding,
     };
     finding.because(cause)

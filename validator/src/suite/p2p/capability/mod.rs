@@ -3,7 +3,7 @@
 //! Their answers are predicted before they are asked.
 //! Whether data then arrives is left to `p2p_integrity`.
 
-mod beside;
+mod comparison;
 mod facts;
 mod judge;
 mod predict;
@@ -14,7 +14,7 @@ use crate::machine::GpuId;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
-use crate::suite::shared::gpu_fault::during;
+use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::{Group, Machine, Test, nccl};
 use predict::Prediction;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(in crate::suite) const TEST: Test = Test {
 
 /// The result of actually enabling access.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Enabling {
+enum EnableResult {
     /// It was enabled and disabled again.
     Works,
     /// The driver's error.
@@ -50,7 +50,7 @@ struct Answers {
     /// CUDA's answer about atomics in the owner's memory.
     atomics: bool,
     nvml: P2pAnswers,
-    enabling: Enabling,
+    enabling: EnableResult,
     /// What was expected before any of them was asked.
     predicted: Prediction,
 }
@@ -60,20 +60,19 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         return Ok(none);
     }
     let clique = machine.clique()?;
-    let nvml =
-        machine.nvml().map_err(|why| Box::new(Code::CudaMissing.finding(Severity::Error, "machine", why)))?;
-    let facts = facts::of(machine, clique, nvml)?;
+    let nvml = machine.nvml().map_err(|why| Box::new(Code::CudaMissing.finding(Severity::Error, "machine", why)))?;
+    let facts = facts::read(machine, clique, nvml)?;
     let ask = |(from, to): (&Gpu, &Gpu)| {
         let pair = Pair { from: from.id(), to: to.id() };
         let predicted = facts.predict(from.bdf, to.bdf);
         machine.doing(&format!("{pair}: asking about peer access"));
-        answers(nvml, from, to, (pair, predicted)).map_err(|e| during(&pair.to_string(), &e))
+        answers(nvml, from, to, (pair, predicted)).map_err(|e| fault_finding(&pair.to_string(), &e))
     };
     let all = clique.pairs().map(ask).collect::<Result<Vec<_>, _>>()?;
     let expected = expected(machine, clique)?;
     // Tests of level quick leave enough memory free; later levels first run tests that need all of it.
     if machine.config.validate.level == Level::Quick {
-        nccl::ahead(machine);
+        nccl::start_ahead(machine);
     }
     Ok(judge::judge(clique.len(), &all, expected.as_deref()))
 }
@@ -82,10 +81,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
 ///
 /// # Errors
 /// `EXPECT-UNCHECKED`: a group names a GPU that does not exist.
-pub(in crate::suite) fn expected(
-    machine: &Machine,
-    clique: &Clique,
-) -> Result<Option<Vec<Vec<GpuId>>>, Box<Finding>> {
+pub(in crate::suite) fn expected(machine: &Machine, clique: &Clique) -> Result<Option<Vec<Vec<GpuId>>>, Box<Finding>> {
     let gpus: Vec<_> = clique.gpus.iter().map(|gpu| gpu.bdf).collect();
     let wished = machine.config.expect.peers.as_ref().map(|groups| numbered(groups, &gpus));
     let groups = wished.transpose().map_err(|why| Box::new(unknown_peer(&why)))?;
@@ -98,12 +94,7 @@ pub(in crate::suite) fn unknown_peer(why: &str) -> Finding {
     Code::ExpectUnchecked.finding(Severity::Error, "machine", format!("expect.peers {why}"))
 }
 
-fn answers(
-    nvml: &Nvml,
-    from: &Gpu,
-    to: &Gpu,
-    (pair, predicted): (Pair, Prediction),
-) -> Result<Answers, GpuError> {
+fn answers(nvml: &Nvml, from: &Gpu, to: &Gpu, (pair, predicted): (Pair, Prediction)) -> Result<Answers, GpuError> {
     let attribute = |attribute| from.p2p_attribute(attribute, to).map(|value| value != 0);
     Ok(Answers {
         pair,
@@ -111,17 +102,17 @@ fn answers(
         supported: attribute(P2pAttribute::AccessSupported)?,
         atomics: attribute(P2pAttribute::NativeAtomics)?,
         nvml: nvml.p2p(from.bdf, to.bdf),
-        enabling: enabling(from, to)?,
+        enabling: try_enable(from, to)?,
         predicted,
     })
 }
 
 /// Enables access and disables it again, because without NVSwitch a GPU can have at most eight peers.
-fn enabling(from: &Gpu, to: &Gpu) -> Result<Enabling, GpuError> {
+fn try_enable(from: &Gpu, to: &Gpu) -> Result<EnableResult, GpuError> {
     match from.enable_peer(to) {
-        Ok(()) => from.disable_peer(to).map(|()| Enabling::Works),
+        Ok(()) => from.disable_peer(to).map(|()| EnableResult::Works),
         Err(error) if error.is_sticky() => Err(error),
-        Err(error) => Ok(Enabling::Refused(error.to_string())),
+        Err(error) => Ok(EnableResult::Refused(error.to_string())),
     }
 }
 

@@ -11,7 +11,7 @@ fn nvml_answers(status: Status) -> P2pAnswers {
     P2pAnswers { read: each(), write: each(), atomics: each(), prop: each() }
 }
 
-fn answers(can: bool, nvml: Status, enabling: Enabling) -> Answers {
+fn answers(can: bool, nvml: Status, enabling: EnableResult) -> Answers {
     Answers {
         pair: Pair::of(0, 1),
         can,
@@ -23,8 +23,8 @@ fn answers(can: bool, nvml: Status, enabling: Enabling) -> Answers {
     }
 }
 
-fn refused() -> Enabling {
-    Enabling::Refused("cuCtxEnablePeerAccess returned 217 CUDA_ERROR_PEER_ACCESS_UNSUPPORTED".into())
+fn refused() -> EnableResult {
+    EnableResult::Refused("cuCtxEnablePeerAccess returned 217 CUDA_ERROR_PEER_ACCESS_UNSUPPORTED".into())
 }
 
 #[track_caller]
@@ -37,14 +37,14 @@ fn finds(answers: Answers, code: Code, word: &str) {
 
 #[test]
 fn three_sources_that_agree_on_yes_pass() {
-    let judgement = judge(2, &[answers(true, Status::Ok, Enabling::Works)], None);
+    let judgement = judge(2, &[answers(true, Status::Ok, EnableResult::Works)], None);
     assert_eq!(judgement.outcome(), Outcome::Pass);
     assert_eq!(judgement.matrices[0].values, [[Some(1.0), Some(1.0)], [Some(0.0), Some(1.0)]]);
 }
 
 #[test]
 fn disagreement_about_atomics_is_reported_and_passes() {
-    let mut one = answers(true, Status::Ok, Enabling::Works);
+    let mut one = answers(true, Status::Ok, EnableResult::Works);
     let judgement = judge(2, &[one.clone()], None);
     assert_eq!((judgement.outcome(), judgement.findings.len()), (Outcome::Pass, 1));
     one.atomics = true;
@@ -60,11 +60,11 @@ fn three_sources_that_agree_on_no_give_the_drivers_reason() {
 
 #[test]
 fn the_source_that_disagrees_is_named() {
-    finds(answers(true, Status::Chipset, Enabling::Works), Code::P2pWitnesses, "NCCL obeys NVML");
+    finds(answers(true, Status::Chipset, EnableResult::Works), Code::P2pWitnesses, "NCCL obeys NVML");
     finds(answers(false, Status::Ok, refused()), Code::P2pWitnesses, "CUDA reports that it does not");
     finds(answers(true, Status::Chipset, refused()), Code::P2pWitnesses, "enabling it fails");
-    finds(answers(false, Status::Chipset, Enabling::Works), Code::P2pWitnesses, "can be enabled");
-    let mut itself = answers(true, Status::Ok, Enabling::Works);
+    finds(answers(false, Status::Chipset, EnableResult::Works), Code::P2pWitnesses, "can be enabled");
+    let mut itself = answers(true, Status::Ok, EnableResult::Works);
     itself.supported = false;
     finds(itself, Code::P2pWitnesses, "cuDeviceGetP2PAttribute reports no");
 }
@@ -76,7 +76,7 @@ fn promised_access_that_is_refused_fails_with_the_drivers_error() {
 
 #[test]
 fn a_source_that_does_not_answer_is_an_error() {
-    let mut silent = answers(true, Status::Ok, Enabling::Works);
+    let mut silent = answers(true, Status::Ok, EnableResult::Works);
     silent.nvml.write = Err("the GPU is lost".into());
     let judgement = judge(2, &[silent], None);
     assert_eq!(judgement.outcome(), Outcome::Error);
@@ -87,7 +87,7 @@ fn a_source_that_does_not_answer_is_an_error() {
 fn pairs(gpus: usize, apart: impl Fn(usize, usize) -> bool) -> Vec<Answers> {
     let one = |pair: Pair| match apart(pair.from.index(), pair.to.index()) {
         true => Answers { pair, ..answers(false, Status::Topology, refused()) },
-        false => Answers { pair, ..answers(true, Status::Ok, Enabling::Works) },
+        false => Answers { pair, ..answers(true, Status::Ok, EnableResult::Works) },
     };
     Pair::all(gpus).filter(|pair| pair.from != pair.to).map(one).collect()
 }
@@ -156,13 +156,10 @@ fn boards_of_two_generations_are_not_applicable_unless_access_is_asked_for() {
     assert_eq!(judgement.outcome(), Outcome::NotApplicable);
     assert!(judgement.summary.contains("Ada AD102 and Ampere GA102"), "{}", judgement.summary);
     assert!(judgement.findings[0].is(Code::P2pMixed) && judgement.findings[0].severity == Severity::Info);
-    assert_eq!(
-        judge(2, &[one.clone()], Some(&[GpuId::list([0]), GpuId::list([1])])).outcome(),
-        Outcome::Pass
-    );
+    assert_eq!(judge(2, &[one.clone()], Some(&[GpuId::list([0]), GpuId::list([1])])).outcome(), Outcome::Pass);
     assert_eq!(judge(2, &[one.clone()], Some(&[GpuId::list([0, 1])])).outcome(), Outcome::Fail);
     // Other pairs are judged as usual.
-    let other = Answers { atomics: true, ..answers(true, Status::Ok, Enabling::Works) };
+    let other = Answers { atomics: true, ..answers(true, Status::Ok, EnableResult::Works) };
     let judgement = judge(2, &[one, Answers { pair: Pair::of(1, 0), ..other }], None);
     assert_eq!((judgement.outcome(), judgement.findings.len()), (Outcome::Pass, 1));
 }
@@ -175,13 +172,13 @@ fn the_prediction_is_in_the_table_and_its_contradiction_is_evidence() {
     let evidence = &judgement.findings[0].evidence;
     assert!(evidence.iter().any(|line| line.contains("contradicts the prediction: access (through BAR1)")));
     assert_eq!(judgement.tables[0]["rows"][0][1], "access");
-    let mut one = answers(true, Status::Ok, Enabling::Works);
+    let mut one = answers(true, Status::Ok, EnableResult::Works);
     one.predicted = (Expected::Claimed, "only mailboxes are left".to_owned());
     let judgement = judge(2, &[one], None);
     assert_eq!((judgement.outcome(), judgement.findings.len()), (Outcome::Pass, 1));
     let finding = &judgement.findings[0];
     assert!(finding.is(Code::P2pUnpredicted) && finding.cause == "only mailboxes are left", "{finding:?}");
-    let mut one = answers(true, Status::Ok, Enabling::Works);
+    let mut one = answers(true, Status::Ok, EnableResult::Works);
     (one.atomics, one.predicted) = (true, (Expected::Access, "through BAR1".to_owned()));
     assert_eq!(judge(2, &[one], None).findings, []);
 }

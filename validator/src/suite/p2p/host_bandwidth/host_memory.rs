@@ -3,18 +3,18 @@
 
 use crate::gpu::{Clique, GpuError, Pinned, Span};
 use crate::machine::GpuId;
-use crate::machine::host::near::near;
+use crate::machine::host::affinity::pin_to_cpus;
 use crate::machine::pcie::model::Fabric;
 use crate::outcome::finding::Finding;
 use crate::suite::Machine;
-use crate::suite::shared::gpu_fault::during;
+use crate::suite::shared::gpu_fault::fault_finding;
 
 /// Bytes of all blocks together: nvbandwidth's size where there is one node.
 const BYTES: u64 = 512 << 20;
-/// Sizes are multiples of this.
+/// Sizes are multiples of this, bytes.
 const GRAIN: u64 = 1 << 16;
 
-/// Memory near some GPUs.
+/// Page-locked host memory on the NUMA node of some GPUs.
 #[derive(Debug)]
 pub(super) struct HostBlock {
     pub(super) gpus: Vec<GpuId>,
@@ -35,13 +35,13 @@ pub(super) fn blocks(machine: &Machine, clique: &Clique) -> Result<Vec<HostBlock
     let bytes = share(BYTES, nodes.len());
     let block = |(processors, gpus): (Option<String>, Vec<GpuId>)| {
         machine.doing(&format!("locking {bytes} bytes of the host's memory"));
-        let _near = processors.as_deref().and_then(near);
+        let _pinned = processors.as_deref().and_then(pin_to_cpus);
         let gpu = gpus.first().and_then(|n| clique.gpu(*n));
         let gpu = gpu.ok_or_else(|| GpuError::Nonsense("a node without a GPU".to_owned()))?;
         Ok(HostBlock { pinned: Pinned::alloc(gpu, bytes)?, gpus })
     };
     let blocks = nodes.into_iter().map(block).collect::<Result<_, GpuError>>();
-    blocks.map_err(|e| during("machine", &e))
+    blocks.map_err(|e| fault_finding("machine", &e))
 }
 
 /// GPUs by the processors near them.

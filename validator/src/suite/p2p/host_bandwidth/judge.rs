@@ -1,13 +1,13 @@
 //! The judgement over all GPUs: matrices of one row, findings and the summary. Pure.
 
-use super::Seen;
+use super::Results;
 use crate::floors::stats::BANDWIDTH;
-use crate::floors::{contradicted, host, impossible};
+use crate::floors::{contradicted_link, impossible_speed, slow_host_copy};
 use crate::machine::GpuId;
 use crate::outcome::finding::Finding;
 use crate::outcome::{Judgement, Matrix};
 use crate::schedule::Pair;
-use crate::suite::shared::speed::{judged, moments, noisy, rounded};
+use crate::suite::shared::speed::{judged, noisy, repeat_differences, rounded};
 use crate::text::count;
 
 /// The matrices in the report's order, and their row.
@@ -21,14 +21,14 @@ const MATRICES: &[(&str, &str)] = &[
     ("local", "GPU"),
 ];
 
-/// What a GPU's path to the host carries, GB/s, where known.
+/// The limits of a GPU's path to the host, GB/s, where known.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Way {
-    /// Limited by the narrowest link under load.
+pub(super) struct HostLimits {
+    /// What the narrowest link carries under load.
     pub(super) raw: Option<f64>,
-    /// Limited by the GPU's own link under load.
+    /// What the GPU's own link carries under load.
     pub(super) own: Option<f64>,
-    /// Limited by that link at its best.
+    /// What the GPU's own link carries at its best.
     pub(super) most: Option<f64>,
 }
 
@@ -39,68 +39,70 @@ const BOUNDED: [&str; 6] =
     ["host.to.ce", "host.from.ce", "host.bi.to.ce", "host.bi.from.ce", "host.to.all.ce", "host.from.all.ce"];
 
 /// The GPUs that must be measured again before they are judged.
-pub(super) fn low(seen: &Seen, ways: &[Way]) -> Vec<GpuId> {
-    let gpus = GpuId::each(ways);
-    gpus.filter(|(gpu, way)| !slow(seen, *gpu, **way).is_empty()).map(|(gpu, _)| gpu).collect()
+pub(super) fn slow_gpus(results: &Results, all_limits: &[HostLimits]) -> Vec<GpuId> {
+    let gpus = GpuId::each(all_limits);
+    gpus.filter(|(gpu, limits)| !slow_findings(results, *gpu, **limits).is_empty()).map(|(gpu, _)| gpu).collect()
 }
 
-fn slow(seen: &Seen, gpu: GpuId, way: Way) -> Vec<Finding> {
-    let moved = JUDGED.iter().filter_map(|(name, _)| seen.grid.get(name, Pair::new(gpu, gpu)));
+fn slow_findings(results: &Results, gpu: GpuId, limits: HostLimits) -> Vec<Finding> {
+    let moved = JUDGED.iter().filter_map(|(name, _)| results.grid.get(name, Pair::new(gpu, gpu)));
     let moved = moved.reduce(f64::max);
     // If the links carry more than they report, the report is not used for the floor.
-    let raw = match (way.raw, moved, way.own.or(way.most)) {
+    let raw = match (limits.raw, moved, limits.own.or(limits.most)) {
         (Some(raw), Some(moved), Some(own)) if moved > raw && own > raw => Some(own),
         (raw, ..) => raw,
     };
-    let one = |(name, what): &(&str, &str)| host(gpu, what, seen.grid.both(name, Pair::new(gpu, gpu))?, raw);
+    let one =
+        |(name, what): &(&str, &str)| slow_host_copy(gpu, what, results.grid.both(name, Pair::new(gpu, gpu))?, raw);
     JUDGED.iter().filter_map(one).collect()
 }
 
 /// Figures above what the links can carry.
-fn beyond(seen: &Seen, gpu: GpuId, way: Way) -> Vec<Finding> {
+fn above_ceiling(results: &Results, gpu: GpuId, limits: HostLimits) -> Vec<Finding> {
     let (subject, own) = (format!("GPU {gpu}"), Pair::new(gpu, gpu));
-    let above = |name: &&str| impossible(&subject, name, seen.grid.get(name, own)?, way.most);
+    let above = |name: &&str| impossible_speed(&subject, name, results.grid.get(name, own)?, limits.most);
     let all: Vec<_> = BOUNDED.iter().filter_map(above).collect();
     if !all.is_empty() {
         return all;
     }
-    let one = |(name, _): &(&str, &str)| contradicted(&subject, seen.grid.get(name, own)?, way.raw, way.own);
+    let one =
+        |(name, _): &(&str, &str)| contradicted_link(&subject, results.grid.get(name, own)?, limits.raw, limits.own);
     JUDGED.iter().find_map(one).into_iter().collect()
 }
 
-/// Judges everything; `ways`: what carries each GPU's data; `states`: the GPUs' states, a line each. The
+/// Judges everything; `all_limits`: what carries each GPU's data; `states`: the GPUs' states, a line each. The
 /// figures of all GPUs at once and of both directions depend on what GPUs share, and are reported only.
-pub(super) fn judge(seen: Seen, ways: &[Way], states: &[String]) -> Judgement {
-    let figure = |name: &str, gpu| seen.grid.get(name, Pair::new(gpu, gpu));
-    let gpus = || GpuId::each(ways.iter().copied());
-    let mut findings: Vec<_> = gpus().flat_map(|(gpu, way)| beyond(&seen, gpu, way)).collect();
-    findings.extend(gpus().flat_map(|(gpu, way)| slow(&seen, gpu, way)));
+pub(super) fn judge(results: Results, all_limits: &[HostLimits], states: &[String]) -> Judgement {
+    let figure = |name: &str, gpu| results.grid.get(name, Pair::new(gpu, gpu));
+    let gpus = || GpuId::each(all_limits.iter().copied());
+    let mut findings: Vec<_> = gpus().flat_map(|(gpu, limits)| above_ceiling(&results, gpu, limits)).collect();
+    findings.extend(gpus().flat_map(|(gpu, limits)| slow_findings(&results, gpu, limits)));
     for finding in &mut findings {
         finding.evidence.extend(states.iter().cloned());
     }
     let policy = |name: &str| matches!(name, "host.to.ce" | "host.from.ce").then_some(BANDWIDTH);
-    findings.extend(noisy(&seen.grid, "GB/s", policy));
-    findings.extend(moments(&seen.grid, "GB/s"));
-    let summary = summary(&seen);
+    findings.extend(noisy(&results.grid, "GB/s", policy));
+    findings.extend(repeat_differences(&results.grid, "GB/s"));
+    let summary = summary(&results);
     let row = |(name, label): &(&str, &str)| Matrix {
         name: (*name).to_owned(),
         unit: "GB/s".to_owned(),
         rows: vec![(*label).to_owned()],
-        columns: (0..ways.len()).map(|n| n.to_string()).collect(),
-        values: vec![GpuId::all(ways.len()).map(|gpu| figure(name, gpu).map(rounded)).collect()],
+        columns: (0..all_limits.len()).map(|n| n.to_string()).collect(),
+        values: vec![GpuId::all(all_limits.len()).map(|gpu| figure(name, gpu).map(rounded)).collect()],
     };
     let matrices = MATRICES.iter().map(row).collect();
-    judged(summary, seen.findings.into_iter().chain(findings)).showing(matrices)
+    judged(summary, results.findings.into_iter().chain(findings)).showing(matrices)
 }
 
 /// `4 GPUs: 54.9 to 55.6 GB/s from the host, 55.4 to 55.4 to it; all at once at least 55.3 and 55.3 each`
-fn summary(seen: &Seen) -> String {
-    let gpus = seen.grid.all("host.to.ce").count();
-    let range = |name| seen.grid.range(name).map(|(low, high)| format!("{low:.1} to {high:.1}"));
+fn summary(results: &Results) -> String {
+    let gpus = results.grid.all("host.to.ce").count();
+    let range = |name| results.grid.range(name).map(|(low, high)| format!("{low:.1} to {high:.1}"));
     let (Some(to), Some(from)) = (range("host.to.ce"), range("host.from.ce")) else {
         return "nothing was measured".to_owned();
     };
-    let least = |name| seen.grid.range(name).map(|(low, _)| format!("{low:.1}"));
+    let least = |name| results.grid.range(name).map(|(low, _)| format!("{low:.1}"));
     let all = least("host.to.all.ce").zip(least("host.from.all.ce"));
     let all = all.map(|(to, from)| format!("; all at once at least {to} and {from} each"));
     format!("{}: {to} GB/s from the host, {from} to it{}", count(gpus, "GPU"), all.unwrap_or_default())
@@ -114,26 +116,25 @@ mod tests {
     use crate::outcome::finding::{Code, Severity};
 
     /// Two GPUs as recorded on H200, with this figure from the host to GPU 0.
-    fn seen(to: f64) -> Seen {
-        let mut seen = Seen::default();
+    fn results(to: f64) -> Results {
+        let mut results = Results::default();
         for (name, _) in MATRICES {
             for gpu in GpuId::all(2) {
                 let median = if *name == "host.to.ce" && gpu.index() == 0 { to } else { 55.4 };
-                let figure =
-                    Measured { samples: vec![median; 3], median, spread: 0.0, repeats: 0, noisy: false };
-                seen.grid.put(name, Pair::new(gpu, gpu), figure);
+                let figure = Measured { samples: vec![median; 3], median, spread: 0.0, repeats: 0, noisy: false };
+                results.grid.put(name, Pair::new(gpu, gpu), figure);
             }
         }
-        seen
+        results
     }
 
-    fn said(seen: Seen, raw: Option<f64>, states: &[String]) -> Judgement {
-        judge(seen, &[Way { raw, own: raw, most: raw }; 2], states)
+    fn said(results: Results, raw: Option<f64>, states: &[String]) -> Judgement {
+        judge(results, &[HostLimits { raw, own: raw, most: raw }; 2], states)
     }
 
     #[test]
     fn healthy_gpus_pass_with_all_matrices() {
-        let said = said(seen(54.9), Some(63.0), &[]);
+        let said = said(results(54.9), Some(63.0), &[]);
         assert_eq!(said.outcome(), Outcome::Pass, "{:?}", said.findings);
         assert_eq!(
             said.summary,
@@ -146,48 +147,40 @@ mod tests {
 
     #[test]
     fn a_gpu_that_stays_slow_warns_with_its_state() {
-        let way = Way { raw: Some(63.0), own: Some(63.0), most: Some(63.0) };
+        let limits = HostLimits { raw: Some(63.0), own: Some(63.0), most: Some(63.0) };
         assert_eq!(
-            (low(&seen(13.0), &[way; 2]), low(&seen(54.9), &[way; 2])),
+            (slow_gpus(&results(13.0), &[limits; 2]), slow_gpus(&results(54.9), &[limits; 2])),
             (GpuId::list([0]), Vec::new())
         );
-        let judged = said(seen(13.0), Some(63.0), &["GPU 0: 35 C".to_owned()]);
+        let judged = said(results(13.0), Some(63.0), &["GPU 0: 35 C".to_owned()]);
         assert_eq!(judged.outcome(), Outcome::Warn);
         assert!(judged.findings[0].is(Code::HostSlow));
         assert_eq!(judged.findings[0].evidence, ["GPU 0: 35 C"]);
-        let mut moment = seen(13.0);
+        let mut moment = results(13.0);
         let figure = Measured { samples: vec![54.0; 3], median: 54.0, spread: 0.0, repeats: 0, noisy: false };
         moment.grid.put_again("host.to.ce", Pair::of(0, 0), figure);
         assert_eq!(said(moment, Some(63.0), &[]).outcome(), Outcome::Pass);
-        assert_eq!(
-            said(seen(44.9), Some(63.0), &[]).outcome(),
-            Outcome::Pass,
-            "a shared host is busy at times"
-        );
+        assert_eq!(said(results(44.9), Some(63.0), &[]).outcome(), Outcome::Pass, "a shared host is busy at times");
     }
 
     #[test]
     fn more_than_the_link_carries_is_an_error_and_more_than_it_reports_a_warning() {
-        let judged = said(seen(640.0), Some(63.0), &[]);
+        let judged = said(results(640.0), Some(63.0), &[]);
         assert_eq!(judged.outcome(), Outcome::Error);
         assert!(judged.findings[0].is(Code::SpeedImpossible));
-        let way = Way { raw: Some(0.25), own: Some(0.25), most: Some(63.0) };
-        let judged = judge(seen(54.9), &[way; 2], &[]);
+        let limits = HostLimits { raw: Some(0.25), own: Some(0.25), most: Some(63.0) };
+        let judged = judge(results(54.9), &[limits; 2], &[]);
         assert!(judged.outcome() == Outcome::Warn && judged.findings[0].is(Code::LinkContradicted));
         // A virtual machine's port may report this; the GPU itself does not.
-        let port = Way { own: Some(63.0), ..way };
-        assert_eq!(judge(seen(54.9), &[port; 2], &[]).outcome(), Outcome::Pass);
-        assert_eq!(judge(seen(54.9), &[port; 2], &[]).findings.len(), 2);
-        assert_eq!(
-            judge(seen(13.0), &[port; 2], &[]).outcome(),
-            Outcome::Warn,
-            "the floor is not 0.75 of 0.25"
-        );
+        let port = HostLimits { own: Some(63.0), ..limits };
+        assert_eq!(judge(results(54.9), &[port; 2], &[]).outcome(), Outcome::Pass);
+        assert_eq!(judge(results(54.9), &[port; 2], &[]).findings.len(), 2);
+        assert_eq!(judge(results(13.0), &[port; 2], &[]).outcome(), Outcome::Warn, "the floor is not 0.75 of 0.25");
     }
 
     #[test]
     fn data_that_is_wrong_fails_and_has_no_figure() {
-        let mut wrong = Seen::default();
+        let mut wrong = Results::default();
         wrong.findings.push(Code::HostWrongData.finding(Severity::Fail, "GPU 0", "wrong"));
         let judged = said(wrong, Some(63.0), &[]);
         assert_eq!((judged.outcome(), &judged.matrices[0].values), (Outcome::Fail, &vec![vec![None; 2]]));

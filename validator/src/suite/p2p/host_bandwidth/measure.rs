@@ -1,37 +1,37 @@
 //! Takes the samples: each GPU alone, then all at once. A sample writes a fresh pattern to the host and reads
 //! it back, so that reading proves both, and neither needs a check over the link.
 
-use super::Seen;
+use super::Results;
 use super::host_memory::HostBlock;
 use crate::config::Level;
-use crate::floors::stats::{BANDWIDTH, Policy, Unusable, gb_s};
+use crate::floors::stats::{BANDWIDTH, RepeatPolicy, Unusable, gb_s};
 use crate::gpu::pattern::Counts;
 use crate::gpu::{GpuError, Span};
 use crate::machine::GpuId;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
 use crate::suite::Machine;
-use crate::suite::shared::gpu_fault::during;
+use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::shared::speed::{
-    Bench, Figure, Flow, Grid, HostFlow, HostTimed, How, Job, Taken, Towards, wrong,
+    Bench, CopyMethod, Flow, Grid, HostDirection, HostFlow, HostTiming, Job, JobResult, Metric, wrong_data,
 };
 use crate::suite::shared::transfer::unanswered;
 
-/// A sample moves about this much for each GPU when all move at once.
+/// The bytes that a sample moves for each GPU when all move at once.
 const TOGETHER: u64 = 512 << 20;
 /// Copies of one sample: nvbandwidth makes 16 of 512 MiB, one of which takes 10 ms at 55 GB/s.
 const MOST: u32 = 16;
 /// Copies within a GPU are forty times as fast.
 const LOCAL: u32 = 8;
 
-/// All measurements.
+/// Measures each GPU alone, then all at once.
 pub(super) fn all(
     machine: &Machine,
     bench: &Bench<'_>,
     blocks: &[HostBlock],
-    seen: &mut Seen,
+    results: &mut Results,
 ) -> Result<(), Box<Finding>> {
-    let mut run = Run::new(machine, bench, seen);
+    let mut run = Run::new(machine, bench, results);
     for block in blocks {
         for gpu in &block.gpus {
             run.alone(block, *gpu)?;
@@ -48,9 +48,9 @@ pub(super) fn again(
     bench: &Bench<'_>,
     blocks: &[HostBlock],
     gpus: &[GpuId],
-    seen: &mut Seen,
+    results: &mut Results,
 ) -> Result<(), Box<Finding>> {
-    let mut run = Run { again: true, ..Run::new(machine, bench, seen) };
+    let mut run = Run { again: true, ..Run::new(machine, bench, results) };
     for block in blocks {
         block.gpus.iter().filter(|gpu| gpus.contains(gpu)).try_for_each(|gpu| run.alone(block, *gpu))?;
     }
@@ -60,21 +60,19 @@ pub(super) fn again(
 struct Run<'a, 'b> {
     machine: &'a Machine,
     bench: &'a Bench<'b>,
-    seen: &'a mut Seen,
-    policy: Policy,
+    results: &'a mut Results,
+    policy: RepeatPolicy,
     /// Whether this is the second measurement.
     again: bool,
 }
 
 impl<'a, 'b> Run<'a, 'b> {
-    fn new(machine: &'a Machine, bench: &'a Bench<'b>, seen: &'a mut Seen) -> Self {
+    fn new(machine: &'a Machine, bench: &'a Bench<'b>, results: &'a mut Results) -> Self {
         let policy = match machine.config.validate.level {
-            Level::Full | Level::Acceptance => {
-                Policy { samples: BANDWIDTH.samples + 2, repeats: 4, ..BANDWIDTH }
-            }
+            Level::Full | Level::Acceptance => RepeatPolicy { samples: BANDWIDTH.samples + 2, repeats: 4, ..BANDWIDTH },
             Level::Quick | Level::Standard => BANDWIDTH,
         };
-        Self { machine, bench, seen, policy, again: false }
+        Self { machine, bench, results, policy, again: false }
     }
 }
 
@@ -87,8 +85,9 @@ impl Run<'_, '_> {
         }
         let (mut from, mut to) = (Vec::new(), Vec::new());
         while self.wants_more(&from)? || self.wants_more(&to)? {
-            let pattern = self.bench.fresh();
-            let [out, back] = [Towards::Host(pattern), Towards::Gpu(pattern)].map(|t| flow(gpu, t, host, 1));
+            let pattern = self.bench.fresh_seed();
+            let [out, back] =
+                [HostDirection::ToHost(pattern), HostDirection::ToGpu(pattern)].map(|t| flow(gpu, t, host, 1));
             from.extend(self.figures(&[out])?);
             let figures = self.figures(&[back])?;
             if figures.is_empty() {
@@ -105,15 +104,15 @@ impl Run<'_, '_> {
     fn both(&mut self, block: &HostBlock, gpu: GpuId) -> Result<(), Box<Finding>> {
         let parts = self.parts(block) * 2;
         let (mut full, mut empty) = (self.part(block, 0, parts)?, self.part(block, 1, parts)?);
-        let mut held = self.bench.fresh();
-        self.figures(&[flow(gpu, Towards::Host(held), full, 1)])?;
+        let mut held = self.bench.fresh_seed();
+        self.figures(&[flow(gpu, HostDirection::ToHost(held), full, 1)])?;
         for name in ["host.bi.to.ce", "host.bi.from.ce"] {
             let mut samples = Vec::new();
             while self.wants_more(&samples)? {
-                let next = self.bench.fresh();
+                let next = self.bench.fresh_seed();
                 let busy = |t: &str| if name == t { 2 } else { 4 };
-                let to = flow(gpu, Towards::Gpu(held), full, busy("host.bi.to.ce"));
-                let from = flow(gpu, Towards::Host(next), empty, busy("host.bi.from.ce"));
+                let to = flow(gpu, HostDirection::ToGpu(held), full, busy("host.bi.to.ce"));
+                let from = flow(gpu, HostDirection::ToHost(next), empty, busy("host.bi.from.ce"));
                 let flows = if name == "host.bi.to.ce" { [to, from] } else { [from, to] };
                 let Some(first) = self.figures(&flows)?.first().copied() else { return Ok(()) };
                 samples.push(first);
@@ -122,7 +121,7 @@ impl Run<'_, '_> {
             }
             self.put(name, gpu, &samples)?;
         }
-        self.figures(&[flow(gpu, Towards::Gpu(held), full, 1)]).map(drop)
+        self.figures(&[flow(gpu, HostDirection::ToGpu(held), full, 1)]).map(drop)
     }
 
     /// All GPUs to the host at once, then all back.
@@ -136,13 +135,13 @@ impl Run<'_, '_> {
         }
         let mut samples = vec![(Vec::new(), Vec::new()); spans.len()];
         for _ in 0..self.policy.samples {
-            let patterns: Vec<_> = spans.iter().map(|_| self.bench.fresh()).collect();
-            let flows = |towards: fn(u64) -> Towards| -> Vec<_> {
+            let patterns: Vec<_> = spans.iter().map(|_| self.bench.fresh_seed()).collect();
+            let flows = |direction: fn(u64) -> HostDirection| -> Vec<_> {
                 let all = spans.iter().zip(&patterns);
-                all.map(|((gpu, host), p)| flow(*gpu, towards(*p), *host, repeats(host.bytes))).collect()
+                all.map(|((gpu, host), p)| flow(*gpu, direction(*p), *host, repeats(host.bytes))).collect()
             };
-            let from = self.figures(&flows(Towards::Host))?;
-            let to = self.figures(&flows(Towards::Gpu))?;
+            let from = self.figures(&flows(HostDirection::ToHost))?;
+            let to = self.figures(&flows(HostDirection::ToGpu))?;
             if to.is_empty() {
                 return Ok(());
             }
@@ -161,16 +160,16 @@ impl Run<'_, '_> {
     /// Copies within each GPU, all GPUs at once: they share no link.
     fn local(&mut self) -> Result<(), Box<Finding>> {
         let job = |gpu: GpuId| {
-            let flow = Flow::write(Pair::new(gpu, gpu), How::Ce, self.bench.bytes, LOCAL);
-            Job::new(vec![flow], Figure::First)
+            let flow = Flow::write(Pair::new(gpu, gpu), CopyMethod::Ce, self.bench.bytes, LOCAL);
+            Job::new(vec![flow], Metric::First)
         };
         let jobs: Vec<_> = GpuId::all(self.bench.gpus()).map(job).collect();
         for (gpu, taken) in GpuId::each(self.bench.sampled(self.machine, &self.policy, &jobs)?) {
             match taken {
-                Taken::Wrong(flow, checked) => self.seen.findings.push(wrong(&flow, &checked)),
-                Taken::Figures(figures) => {
+                JobResult::Wrong(flow, checked) => self.results.findings.push(wrong_data(&flow, &checked)),
+                JobResult::Figures(figures) => {
                     for figure in figures {
-                        self.seen.grid.put("local", Pair::new(gpu, gpu), figure);
+                        self.results.grid.put("local", Pair::new(gpu, gpu), figure);
                     }
                 }
             }
@@ -185,52 +184,52 @@ impl Run<'_, '_> {
         let Some(bdf) = machine.clique()?.gpu(gpu).map(|g| g.bdf) else { return Ok(()) };
         let above = crate::machine::pcie::tree::Tree::of(fabric).above(bdf);
         let devices: Vec<_> = std::iter::once(bdf).chain(above.iter().map(|d| d.bdf)).collect();
-        let links = &mut self.seen.links;
-        let flow = flow(gpu, Towards::Host(self.bench.fresh()), host, 2);
+        let links = &mut self.results.links;
+        let flow = flow(gpu, HostDirection::ToHost(self.bench.fresh_seed()), host, 2);
         machine.doing(&flow.to_string());
-        let timed = self.bench.with_host(&[flow], &mut || links.look(machine, &devices));
-        timed.map(drop).map_err(|e| during(&format!("GPU {gpu}"), &e))
+        let timed = self.bench.with_host(&[flow], &mut || links.read(machine, &devices));
+        timed.map(drop).map_err(|e| fault_finding(&format!("GPU {gpu}"), &e))
     }
 
-    /// GB/s of each; empty where data came back wrong, which is a finding.
+    /// Runs `flows` at the same time: GB/s of each; empty if data came back wrong, which is a finding.
     fn figures(&mut self, flows: &[HostFlow<'_>]) -> Result<Vec<f64>, Box<Finding>> {
         let names: Vec<_> = flows.iter().take(4).map(ToString::to_string).collect();
         self.machine.doing(&names.join(", "));
         let timed = self.bench.with_host(flows, &mut || true);
-        let timed = timed.map_err(|e: GpuError| during(&subject(flows), &e))?;
-        let bad = flows.iter().zip(&timed).find_map(|(flow, t)| Some(damaged(flow, t.wrong.as_ref()?)));
+        let timed = timed.map_err(|e: GpuError| fault_finding(&subject(flows), &e))?;
+        let bad = flows.iter().zip(&timed).find_map(|(flow, t)| Some(wrong_round_trip(flow, t.wrong.as_ref()?)));
         if let Some(finding) = bad {
-            self.seen.findings.push(finding);
+            self.results.findings.push(finding);
             return Ok(Vec::new());
         }
-        let figure = |(flow, t): (&HostFlow<'_>, &HostTimed)| gb_s(flow.total(), t.ms);
+        let figure = |(flow, t): (&HostFlow<'_>, &HostTiming)| gb_s(flow.total(), t.ms);
         let figures = flows.iter().zip(&timed).map(figure).collect::<Result<_, _>>();
-        figures.map_err(|why| odd(&subject(flows), why))
+        figures.map_err(|why| unusable(&subject(flows), why))
     }
 
-    /// The number of parts of a block, so that one fits the GPU's buffer.
+    /// The smallest number of parts of a block of which one fits into a GPU's buffer.
     fn parts(&self, block: &HostBlock) -> usize {
         (1..64).find(|n| block.part(0, *n).is_ok_and(|part| part.bytes <= self.bench.bytes)).unwrap_or(64)
     }
 
     fn part<'h>(&self, block: &'h HostBlock, n: usize, parts: usize) -> Result<Span<'h>, Box<Finding>> {
-        block.part(n, parts).map_err(|e| during("machine", &e))
+        block.part(n, parts).map_err(|e| fault_finding("machine", &e))
     }
 
     fn wants_more(&self, samples: &[f64]) -> Result<bool, Box<Finding>> {
-        self.policy.wants_more(samples).map_err(|why| odd("machine", why))
+        self.policy.wants_more(samples).map_err(|why| unusable("machine", why))
     }
 
     fn put(&mut self, name: &'static str, gpu: GpuId, samples: &[f64]) -> Result<(), Box<Finding>> {
-        let figure = self.policy.of(samples).map_err(|why| odd(&format!("GPU {gpu}"), why))?;
+        let figure = self.policy.of(samples).map_err(|why| unusable(&format!("GPU {gpu}"), why))?;
         let put = if self.again { Grid::put_again } else { Grid::put };
-        put(&mut self.seen.grid, name, Pair::new(gpu, gpu), figure);
+        put(&mut self.results.grid, name, Pair::new(gpu, gpu), figure);
         Ok(())
     }
 }
 
-const fn flow(gpu: GpuId, towards: Towards, host: Span<'_>, times: u32) -> HostFlow<'_> {
-    HostFlow { gpu, towards, host, times }
+const fn flow(gpu: GpuId, direction: HostDirection, host: Span<'_>, times: u32) -> HostFlow<'_> {
+    HostFlow { gpu, direction, host, times }
 }
 
 /// The number of copies of `bytes` that make a sample when all GPUs copy at once.
@@ -246,7 +245,7 @@ fn subject(flows: &[HostFlow<'_>]) -> String {
     }
 }
 
-fn damaged(flow: &HostFlow<'_>, checked: &crate::gpu::Checked) -> Finding {
+fn wrong_round_trip(flow: &HostFlow<'_>, checked: &crate::gpu::CheckCounts) -> Finding {
     let words = flow.host.words();
     let message = format!(
         "{flow}: {} of {words} words that went to the host and back are wrong, {} were checked",
@@ -257,7 +256,7 @@ fn damaged(flow: &HostFlow<'_>, checked: &crate::gpu::Checked) -> Finding {
     if Counts::from(*checked).are_ones() { unanswered(finding) } else { finding }
 }
 
-fn odd(subject: &str, why: Unusable) -> Box<Finding> {
+fn unusable(subject: &str, why: Unusable) -> Box<Finding> {
     let message = format!("{subject}: copies to and from the host: {why}");
     Box::new(Code::CudaError.finding(Severity::Error, subject, message))
 }

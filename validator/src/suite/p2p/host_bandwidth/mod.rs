@@ -13,7 +13,7 @@ use crate::machine::pcie::tree::Tree;
 use crate::outcome::Judgement;
 use crate::outcome::finding::Finding;
 use crate::suite::shared::gate::gate;
-use crate::suite::shared::speed::{Bench, FULL, Grid, Links, Watch};
+use crate::suite::shared::speed::{Bench, FULL, Grid, LinkStates, Watch};
 use crate::suite::{Group, Machine, Test};
 use std::time::Duration;
 
@@ -28,11 +28,11 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
-/// Everything that was measured; the figures of GPU n are those of the pair n, n.
+/// The figures and findings of all measurements; the figures of GPU n are those of the pair n, n.
 #[derive(Debug, Default)]
-struct Seen {
+struct Results {
     grid: Grid,
-    links: Links,
+    links: LinkStates,
     findings: Vec<Finding>,
 }
 
@@ -45,20 +45,20 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let watch = Watch::begin(machine, &gpus);
     let bench = Bench::new(machine, 2, FULL)?;
     let blocks = host_memory::blocks(machine, clique)?;
-    let mut seen = Seen::default();
-    measure::all(machine, &bench, &blocks, &mut seen)?;
-    let links = std::mem::take(&mut seen.links);
+    let mut results = Results::default();
+    measure::all(machine, &bench, &blocks, &mut results)?;
+    let links = std::mem::take(&mut results.links);
     let (read, fabric) = (machine.fabric()?, links.applied(machine.fabric()?));
     let tree = Tree::of(&fabric);
-    let way = |gpu: &Bdf| judge::Way {
+    let limits = |gpu: &Bdf| judge::HostLimits {
         raw: raw_to_host(&tree, *gpu),
         own: links.own(*gpu),
         most: links.most(read, *gpu),
     };
-    let ways: Vec<_> = gpus.iter().map(way).collect();
-    measure::again(machine, &bench, &blocks, &judge::low(&seen, &ways), &mut seen)?;
+    let all_limits: Vec<_> = gpus.iter().map(limits).collect();
+    measure::again(machine, &bench, &blocks, &judge::slow_gpus(&results, &all_limits), &mut results)?;
     let (found, states) = watch.end(machine);
-    seen.findings.extend(found);
-    seen.findings.extend(links.findings(&gpus));
-    Ok(judge::judge(seen, &ways, &states))
+    results.findings.extend(found);
+    results.findings.extend(links.findings(&gpus));
+    Ok(judge::judge(results, &all_limits, &states))
 }

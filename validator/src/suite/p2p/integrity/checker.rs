@@ -1,7 +1,7 @@
 //! Tests the checker itself: before any pair is judged, every GPU checks its own memory with known content, wrong
 //! words included, and must report exactly that content.
 
-use super::field::Station;
+use super::test_gpu::TestGpu;
 use crate::gpu::pattern::{Counts, Nonces, compare, word};
 use crate::gpu::{GpuError, Span};
 use crate::outcome::finding::{Code, Finding, Severity};
@@ -13,21 +13,21 @@ const WORDS: u64 = (16 << 10) - 3;
 /// The word that is flipped.
 const FLIPPED: u64 = 12_345;
 
-/// A case: the content of memory, and the pattern that it is checked against.
+/// A test case: the content of memory, and the seed of the pattern that it is checked against.
 struct Case {
     name: &'static str,
     stored: Vec<u32>,
     seed: u64,
 }
 
-/// The finding about a wrong result of this GPU's checker, if any. The field holds its sentinel before and after.
-pub(super) fn test(station: &Station<'_>, nonces: &mut Nonces) -> Result<Option<Finding>, GpuError> {
-    let field = station.field(Memory::Plain)?;
+/// The finding about a wrong result of this GPU's checker, if any. The buffer holds its sentinel before and after.
+pub(super) fn test_checker(test_gpu: &TestGpu<'_>, nonces: &mut Nonces) -> Result<Option<Finding>, GpuError> {
+    let buffer = test_gpu.buffer(Memory::Plain)?;
     let first = 1;
-    let span = field.part(first * 4, WORDS * 4)?;
+    let span = buffer.part(first * 4, WORDS * 4)?;
     let (seed, other) = (nonces.next(), nonces.next());
     let right: Vec<u32> = (first..first + WORDS).map(|i| word(seed, i)).collect();
-    let sentinel: Vec<u32> = (first..first + WORDS).map(|i| word(field.sentinel(), i)).collect();
+    let sentinel: Vec<u32> = (first..first + WORDS).map(|i| word(buffer.sentinel(), i)).collect();
     let mut flipped = right.clone();
     if let Some(word) = usize::try_from(FLIPPED).ok().and_then(|n| flipped.get_mut(n)) {
         *word ^= 1;
@@ -44,34 +44,34 @@ pub(super) fn test(station: &Station<'_>, nonces: &mut Nonces) -> Result<Option<
     ];
     for (n, case) in cases.iter().enumerate() {
         match n {
-            1 => station.stream.fill(span, seed, first)?,
-            3 => put(station, span, FLIPPED, case)?,
-            4 => station.stream.set_bytes(span, 0)?,
-            5 => station.stream.set_bytes(span, u8::MAX)?,
+            1 => test_gpu.stream.fill(span, seed, first)?,
+            3 => write_word(test_gpu, span, FLIPPED, case)?,
+            4 => test_gpu.stream.set_bytes(span, 0)?,
+            5 => test_gpu.stream.set_bytes(span, u8::MAX)?,
             _ => {}
         }
-        let counted = station.check(span, first, case.seed, field.sentinel())?;
-        let host = station.words(span, 0, WORDS)?.words;
-        let true_counts = compare(&case.stored, first, case.seed, field.sentinel());
+        let counted = test_gpu.check(span, first, case.seed, buffer.sentinel())?;
+        let host = test_gpu.words(span, 0, WORDS)?.words;
+        let true_counts = compare(&case.stored, first, case.seed, buffer.sentinel());
         if counted != true_counts || host != case.stored {
-            return Ok(Some(finding(station, case.name, &counted, &true_counts, host == case.stored)));
+            return Ok(Some(finding(test_gpu, case.name, &counted, &true_counts, host == case.stored)));
         }
     }
-    station.stream.fill(field.whole(), field.sentinel(), 0)?;
-    large(station, nonces)
+    test_gpu.stream.fill(buffer.whole(), buffer.sentinel(), 0)?;
+    test_large_buffer(test_gpu, nonces)
 }
 
-/// One wrong word near the end of the whole field.
-fn large(station: &Station<'_>, nonces: &mut Nonces) -> Result<Option<Finding>, GpuError> {
-    let field = station.field(Memory::Plain)?;
-    let span = field.whole();
+/// Tests one wrong word near the end of the whole buffer.
+fn test_large_buffer(test_gpu: &TestGpu<'_>, nonces: &mut Nonces) -> Result<Option<Finding>, GpuError> {
+    let buffer = test_gpu.buffer(Memory::Plain)?;
+    let span = buffer.whole();
     let place = span.words() - 5;
-    let wrong = word(field.sentinel(), place) ^ (1 << 31);
-    station.host.set_word(0, wrong);
-    station.stream.copy_in(span.part(place * 4, 4)?, station.host.span(0, 4)?)?;
-    let counted = station.check(span, 0, field.sentinel(), nonces.next())?;
-    station.stream.fill(span, field.sentinel(), 0)?;
-    station.wait()?;
+    let wrong = word(buffer.sentinel(), place) ^ (1 << 31);
+    test_gpu.host.set_word(0, wrong);
+    test_gpu.stream.copy_in(span.part(place * 4, 4)?, test_gpu.host.span(0, 4)?)?;
+    let counted = test_gpu.check(span, 0, buffer.sentinel(), nonces.next())?;
+    test_gpu.stream.fill(span, buffer.sentinel(), 0)?;
+    test_gpu.wait()?;
     let known = |n: u64| Some(n);
     let zeros = u64::from(wrong == 0);
     let expected = Counts {
@@ -84,19 +84,19 @@ fn large(station: &Station<'_>, nonces: &mut Nonces) -> Result<Option<Finding>, 
         last: known(place),
     };
     let name = "one flipped bit in a large field";
-    Ok((counted != expected).then(|| finding(station, name, &counted, &expected, true)))
+    Ok((counted != expected).then(|| finding(test_gpu, name, &counted, &expected, true)))
 }
 
 /// Writes the case's word `n` from the host.
-fn put(station: &Station<'_>, span: Span<'_>, n: u64, case: &Case) -> Result<(), GpuError> {
+fn write_word(test_gpu: &TestGpu<'_>, span: Span<'_>, n: u64, case: &Case) -> Result<(), GpuError> {
     let word = usize::try_from(n).ok().and_then(|n| case.stored.get(n).copied()).unwrap_or_default();
-    station.host.set_word(0, word);
-    station.stream.copy_in(span.part(n * 4, 4)?, station.host.span(0, 4)?)?;
-    station.wait()
+    test_gpu.host.set_word(0, word);
+    test_gpu.stream.copy_in(span.part(n * 4, 4)?, test_gpu.host.span(0, 4)?)?;
+    test_gpu.wait()
 }
 
-fn finding(station: &Station<'_>, case: &str, counted: &Counts, expected: &Counts, host: bool) -> Finding {
-    let gpu = format!("GPU {}", station.gpu.id());
+fn finding(test_gpu: &TestGpu<'_>, case: &str, counted: &Counts, expected: &Counts, host: bool) -> Finding {
+    let gpu = format!("GPU {}", test_gpu.gpu.id());
     let message = format!(
         "{gpu}: the checker reports {} wrong words of {}, first {}, for {case}; expected {} of {}, first {}",
         counted.wrong,

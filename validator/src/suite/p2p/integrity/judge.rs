@@ -1,13 +1,13 @@
 //! The judgement over all pairs' transfers. Pure.
 
-use super::level_plan::Plan;
-use super::results::{Access, All, Crowd, Tried};
-use super::tried_table::{self, checked};
+use super::level_plan::LevelPlan;
+use super::results::{AccessState, AllPairsRun, OverallResults, PairResult};
+use super::tried_table::{self, checked_transfers};
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
-use crate::suite::shared::pair::together;
-use crate::suite::shared::plot::{Share, coverage};
+use crate::suite::shared::held_memory::{MemoryShare, coverage};
+use crate::suite::shared::pair::merge_pairs;
 use crate::suite::shared::transfer::{findings, ruled_out, size};
 
 /// Lines of evidence that one finding keeps.
@@ -15,21 +15,21 @@ const LINES: usize = 24;
 
 /// Judges all pairs; `pairs` is their number, `tried` those that the test reached.
 pub(super) fn judge(
-    plan: &Plan,
+    plan: &LevelPlan,
     pairs: usize,
-    tried: &[Tried],
+    tried: &[PairResult],
     more: Vec<Finding>,
-    beside: &All,
+    overall: &OverallResults,
 ) -> Judgement {
-    let crowd = beside.crowd.as_ref();
-    let watched = &beside.watched;
+    let all_pairs = overall.all_pairs.as_ref();
+    let watched = &overall.watched;
     let mut found: Vec<(Pair, Finding)> = tried.iter().flat_map(|t| findings(t.pair, &t.faults)).collect();
     found.extend(tried.iter().filter_map(not_tried));
-    let mut all = together(found);
+    let mut all = merge_pairs(found);
     all.extend(more);
     all.extend(tried.iter().filter_map(|t| t.ended.as_deref().cloned()));
-    let on = tried.iter().filter(|t| t.access == Access::On).count();
-    let claimed = tried.iter().any(|t| t.access != Access::No);
+    let on = tried.iter().filter(|t| t.access == AccessState::On).count();
+    let claimed = tried.iter().any(|t| t.access != AccessState::No);
     if tried.len() < pairs && all.iter().all(|f| f.severity < Severity::Fail) {
         let message = format!("{} of {pairs} pairs were reached", tried.len());
         all.push(Code::P2pChecker.finding(Severity::Error, "machine", message));
@@ -43,16 +43,21 @@ pub(super) fn judge(
         let why = "CUDA reports that no pair has peer access; see p2p-capability";
         return Judgement::not_applicable(why)
             .with(all.into_iter().filter(|f| f.severity > Severity::Info).collect())
-            .with_tables(vec![tried_table::pairs(tried)]);
+            .with_tables(vec![tried_table::pairs_table(tried)]);
     }
-    Judgement::summed_up(|| good(plan, (pairs, on), crowd, watched), all)
-        .with_tables(vec![tried_table::tried(plan, crowd), tried_table::pairs(tried)])
+    Judgement::summed_up(|| summary(plan, (pairs, on), all_pairs, watched), all)
+        .with_tables(vec![tried_table::transfers_table(plan, all_pairs), tried_table::pairs_table(tried)])
 }
 
-fn good(plan: &Plan, (pairs, on): (usize, usize), crowd: Option<&Crowd>, watched: &[Share]) -> String {
-    let checked = checked(plan, crowd);
+fn summary(
+    plan: &LevelPlan,
+    (pairs, on): (usize, usize),
+    all_pairs: Option<&AllPairsRun>,
+    watched: &[MemoryShare],
+) -> String {
+    let checked = checked_transfers(plan, all_pairs);
     let transfers: u64 = checked.iter().sum();
-    let odd = crowd.into_iter().flat_map(|c| c.copy.iter().chain(&c.kernel));
+    let odd = all_pairs.into_iter().flat_map(|c| c.copy.iter().chain(&c.kernel));
     let sizes = || plan.sizes.iter();
     let least = size(odd.chain(sizes()).min().copied().unwrap_or_default());
     let most = size(sizes().max().copied().unwrap_or_default());
@@ -68,13 +73,11 @@ fn good(plan: &Plan, (pairs, on): (usize, usize), crowd: Option<&Crowd>, watched
     )
 }
 
-fn not_tried(tried: &Tried) -> Option<(Pair, Finding)> {
+fn not_tried(tried: &PairResult) -> Option<(Pair, Finding)> {
     let finding = match &tried.access {
-        Access::On => return None,
-        Access::No => {
-            Code::P2pUnsupported.finding(Severity::Info, "", "not tried: CUDA reports no peer access")
-        }
-        Access::Refused(why) => {
+        AccessState::On => return None,
+        AccessState::No => Code::P2pUnsupported.finding(Severity::Info, "", "not tried: CUDA reports no peer access"),
+        AccessState::Refused(why) => {
             Code::P2pRefused.finding(Severity::Info, "", format!("not tried: peer access is refused: {why}"))
         }
     };

@@ -2,25 +2,25 @@
 
 use crate::config::Level;
 use crate::outcome::finding::{Code, Finding, Severity};
-use crate::suite::shared::transfer::{Engine, Kind, Memory, Way, size};
+use crate::suite::shared::transfer::{Direction, Engine, Memory, TransferKind, size};
 
-/// What is tried with every pair.
+/// The transfers that a level tries with every pair.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Plan {
-    /// Ascending.
+pub(super) struct LevelPlan {
+    /// Bytes, ascending.
     pub(super) sizes: Vec<u64>,
     pub(super) memories: Vec<Memory>,
     pub(super) shifts: Vec<(u64, u64)>,
     /// Small transfers of a pair, for each engine and direction, while all pairs make theirs.
     pub(super) small: u64,
     /// Whether all other memory of all GPUs is watched.
-    pub(super) ground: bool,
+    pub(super) watch_unused: bool,
 }
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-impl Plan {
+impl LevelPlan {
     /// The plan of a level. The sizes: a word, a page, just less than the large page, more than any cache.
     pub(super) fn of(level: Level) -> Self {
         let (sizes, shifts) = match level {
@@ -32,12 +32,12 @@ impl Plan {
             }
         };
         // NCCL and frameworks map memory by default: a proof for ordinary memory alone is not enough.
-        let (small, ground) = match level {
+        let (small, watch_unused) = match level {
             Level::Quick => (256, false),
             Level::Standard => (512, true),
             Level::Full | Level::Acceptance => (4096, true),
         };
-        Self { sizes, memories: vec![Memory::Plain, Memory::Mapped], shifts, small, ground }
+        Self { sizes, memories: vec![Memory::Plain, Memory::Mapped], shifts, small, watch_unused }
     }
 
     /// Without the sizes that do not fit into this much memory of a GPU; the smallest sizes always stay.
@@ -68,11 +68,13 @@ impl Plan {
     }
 
     /// Every kind of transfer, those of ordinary memory first.
-    pub(super) fn kinds(&self) -> Vec<Kind> {
-        let ways = [Way::Write, Way::Read];
+    pub(super) fn kinds(&self) -> Vec<TransferKind> {
+        let directions = [Direction::Write, Direction::Read];
         let engines = [Engine::Copy, Engine::Sm];
         let of = |memory: Memory| {
-            ways.into_iter().flat_map(move |way| engines.map(|engine| Kind { engine, way, memory }))
+            directions
+                .into_iter()
+                .flat_map(move |direction| engines.map(|engine| TransferKind { engine, direction, memory }))
         };
         self.memories.iter().copied().flat_map(of).collect()
     }
@@ -83,8 +85,8 @@ impl Plan {
     }
 }
 
-/// How one GPU's field is divided: guard, source, guard, target, guard. All of it holds the sentinel except
-/// for the parts that a transfer uses.
+/// How a buffer is divided: guard, source area, guard, target area, guard. All of it holds the sentinel, except for
+/// the parts that a transfer uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layout {
     /// Bytes of source and target each.
@@ -97,7 +99,7 @@ pub(super) const GUARD: u64 = 64 * KIB;
 const SLACK: u64 = 4 * KIB;
 
 impl Layout {
-    /// The field's size.
+    /// The size of a buffer.
     pub(super) const fn bytes(self) -> u64 {
         3 * GUARD + 2 * self.area
     }
@@ -107,12 +109,12 @@ impl Layout {
         self.area
     }
 
-    /// The offset of sources, bytes.
+    /// The offset of the source area, bytes.
     pub(super) const fn source(self) -> u64 {
         GUARD
     }
 
-    /// The offset of targets, bytes.
+    /// The offset of the target area, bytes.
     pub(super) const fn target(self) -> u64 {
         2 * GUARD + self.area
     }

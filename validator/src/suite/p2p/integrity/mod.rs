@@ -2,18 +2,18 @@
 //! fresh data by copy engine and by kernel, writing and reading; the owner checks its own memory, the host
 //! checks samples, and all other memory must stay unchanged. Nothing is timed here.
 
+mod all_pairs;
 mod bench;
 mod checker;
-mod closer;
-mod crowd;
-mod field;
-mod ground;
+mod diagnosis;
 mod judge;
 mod level_plan;
 mod results;
+mod test_gpu;
 #[cfg(test)]
 mod tests;
 mod tried_table;
+mod unused_memory;
 
 use crate::config::Level;
 use crate::gpu::{self, Gpu, GpuError, PeerAccess};
@@ -22,13 +22,13 @@ use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
 use crate::suite::p2p::processes;
 use crate::suite::p2p::processes::NOT_SUPPORTED;
-use crate::suite::shared::gpu_fault::during;
-use crate::suite::shared::room;
-use crate::suite::shared::transfer::{Cell, Engine, Kind, Memory, Way};
+use crate::suite::shared::free_memory;
+use crate::suite::shared::gpu_fault::fault_finding;
+use crate::suite::shared::transfer::{Direction, Engine, Memory, Transfer, TransferKind};
 use crate::suite::{Group, Machine, Test};
-use bench::Bench;
-use level_plan::Plan;
-use results::{Access, All, Tried};
+use bench::IntegrityBench;
+use level_plan::LevelPlan;
+use results::{AccessState, OverallResults, PairResult};
 use std::time::Duration;
 
 /// With more GPUs than this, other memory is checked only once for each pair, because its content shows whose data
@@ -51,15 +51,15 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         return Ok(none);
     }
     let clique = machine.clique()?;
-    let broken = |e: GpuError| during("machine", &e);
-    if let Some(full) = room::full(clique, room::LEAST).map_err(broken)? {
+    let broken = |e: GpuError| fault_finding("machine", &e);
+    if let Some(full) = free_memory::shortage(clique, free_memory::MIN_FREE).map_err(broken)? {
         return Ok(Judgement::by(full));
     }
-    // It starts while pairs are tried.
-    let starting = machine.beside.begin(machine);
+    // The other process starts while pairs are tried.
+    let starting = machine.prestarted.begin(machine);
     machine.doing("preparing memory on every GPU");
-    let asked = Plan::of(machine.config.validate.level);
-    let mut bench = Bench::new(machine, clique, asked.clone()).map_err(broken)?;
+    let asked = LevelPlan::of(machine.config.validate.level);
+    let mut bench = IntegrityBench::new(machine, clique, asked.clone()).map_err(broken)?;
     let wrong = bench.checkers().map_err(broken)?;
     let avoid = &machine.config.validate.avoid;
     let wanted = |(from, to): &(&Gpu, &Gpu)| !avoid.contains(&(from.id(), to.id()));
@@ -72,29 +72,29 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     if bench.plan.memories.contains(&Memory::Mapped) {
         more.extend(bench.map().map_err(broken)?);
     }
-    bench.lay_ground(clique, if starting { processes::CONTEXT } else { 0 }).map_err(broken)?;
+    bench.hold_unused_memory(clique, if starting { processes::CONTEXT } else { 0 }).map_err(broken)?;
     let mut tried = Vec::new();
     for (from, to) in clique.pairs().filter(wanted) {
         tried.push(bench.pair(from, to).map_err(broken)?);
-        if gpu::is_spoiled() {
+        if gpu::is_cuda_lost() {
             break;
         }
     }
-    let mut all = All { watched: bench.watched(), crowd: None };
-    if !gpu::is_spoiled() {
-        all.crowd = bench.crowd(clique, &mut tried, &mut more).map_err(broken)?;
-        more.extend(bench.look_around(clique, &mut tried).map_err(broken)?);
+    let mut all = OverallResults { watched: bench.watched(), all_pairs: None };
+    if !gpu::is_cuda_lost() {
+        all.all_pairs = bench.run_all_pairs(clique, &mut tried, &mut more).map_err(broken)?;
+        more.extend(bench.check_unused_memory(clique, &mut tried).map_err(broken)?);
     }
     Ok(judge::judge(&bench.plan, pairs, &tried, more, &all))
 }
 
-impl<'m> Bench<'m> {
+impl<'m> IntegrityBench<'m> {
     /// Wrong results of the GPUs' checkers.
     fn checkers(&self) -> Result<Vec<Finding>, GpuError> {
         let mut wrong = Vec::new();
-        for station in &self.stations {
-            self.machine.doing(&format!("GPU {}: testing the checker", station.gpu.id()));
-            wrong.extend(checker::test(station, &mut self.nonces.borrow_mut())?);
+        for test_gpu in &self.test_gpus {
+            self.machine.doing(&format!("GPU {}: testing the checker", test_gpu.gpu.id()));
+            wrong.extend(checker::test_checker(test_gpu, &mut self.nonces.borrow_mut())?);
         }
         Ok(wrong)
     }
@@ -102,25 +102,25 @@ impl<'m> Bench<'m> {
     /// Adds mapped memory to every GPU, for all that may reach it; a refusal is a finding, and mapped memory
     /// is left out.
     fn map(&mut self) -> Result<Option<Finding>, GpuError> {
-        let gpus: Vec<&Gpu> = self.stations.iter().map(|s| s.gpu).collect();
+        let gpus: Vec<&Gpu> = self.test_gpus.iter().map(|s| s.gpu).collect();
         let layout = self.plan.layout();
         let mut refused = None;
-        for station in &mut self.stations {
-            let peers = reaching(&gpus, station.gpu)?;
-            self.machine.doing(&format!("GPU {}: mapping memory for its peers", station.gpu.id()));
-            match station.map(layout, &peers) {
+        for test_gpu in &mut self.test_gpus {
+            let peers = reaching(&gpus, test_gpu.gpu)?;
+            self.machine.doing(&format!("GPU {}: mapping memory for its peers", test_gpu.gpu.id()));
+            match test_gpu.map(layout, &peers) {
                 Err(error) if error.is_sticky() => return Err(error),
                 // One refused peer, which p2p-capability reports, must not stop the others.
-                Err(_) => match station.map(layout, &enabling(&peers, station.gpu)?) {
+                Err(_) => match test_gpu.map(layout, &enabling(&peers, test_gpu.gpu)?) {
                     Err(error) if error.is_sticky() => return Err(error),
-                    Err(error) => refused = Some((station.gpu.id(), error)),
+                    Err(error) => refused = Some((test_gpu.gpu.id(), error)),
                     Ok(()) => {}
                 },
                 Ok(()) => {}
             }
         }
         if let Some((n, error)) = refused {
-            self.stations.iter_mut().for_each(|station| station.mapped = None);
+            self.test_gpus.iter_mut().for_each(|test_gpu| test_gpu.mapped = None);
             self.plan.memories.retain(|m| *m != Memory::Mapped);
             // A driver without such memory does not refuse it.
             let none = error.code() == Some(NOT_SUPPORTED);
@@ -129,28 +129,28 @@ impl<'m> Bench<'m> {
             let message = format!("GPU {n}: mapped memory that its peers may use {what}: {error}");
             return Ok(Some(Code::P2pRefused.finding(severity, &format!("GPU {n}"), message)));
         }
-        self.rest()?;
+        self.reset_sentinels()?;
         Ok(None)
     }
 
-    /// All transfers of one pair. An error that ends it early is recorded, and other pairs are still tried,
-    /// with memory restored.
-    fn pair(&self, from: &Gpu, to: &Gpu) -> Result<Tried, GpuError> {
+    /// Runs all transfers of one pair. An error ends them early and is recorded; the memory is then restored,
+    /// and other pairs are still tried.
+    fn pair(&self, from: &Gpu, to: &Gpu) -> Result<PairResult, GpuError> {
         let pair = Pair { from: from.id(), to: to.id() };
-        let mut tried = Tried { pair, access: Access::No, faults: Vec::new(), ended: None };
+        let mut tried = PairResult { pair, access: AccessState::No, faults: Vec::new(), ended: None };
         if let Err(error) = self.transfers(from, to, &mut tried) {
-            tried.ended = Some(during(&pair.to_string(), &error));
-            if !gpu::is_spoiled() {
+            tried.ended = Some(fault_finding(&pair.to_string(), &error));
+            if !gpu::is_cuda_lost() {
                 let since = self.since.take();
                 self.history.borrow_mut().extend(since);
-                self.rest()?;
+                self.reset_sentinels()?;
             }
         }
         Ok(tried)
     }
 
-    fn transfers(&self, from: &Gpu, to: &Gpu, tried: &mut Tried) -> Result<(), GpuError> {
-        self.control(tried)?;
+    fn transfers(&self, from: &Gpu, to: &Gpu, tried: &mut PairResult) -> Result<(), GpuError> {
+        self.try_staged(tried)?;
         if !from.can_access(to)? {
             return Ok(());
         }
@@ -158,38 +158,38 @@ impl<'m> Bench<'m> {
             Ok(access) => Some(access),
             Err(error) if error.is_sticky() => return Err(error),
             Err(error) => {
-                tried.access = Access::Refused(error.to_string());
+                tried.access = AccessState::Refused(error.to_string());
                 return Ok(());
             }
         };
-        tried.access = Access::On;
-        let mut failed: Vec<Kind> = Vec::new();
-        for alike in self.plan.kinds().chunk_by(|a, b| (a.memory, a.way) == (b.memory, b.way)) {
+        tried.access = AccessState::On;
+        let mut failed: Vec<TransferKind> = Vec::new();
+        for alike in self.plan.kinds().chunk_by(|a, b| (a.memory, a.direction) == (b.memory, b.direction)) {
             for kind in alike {
                 if kind.memory == Memory::Mapped {
                     // Mapped memory needs no enabled access, and must not benefit from it.
                     access = None;
                 }
                 // The same transfer in another kind of memory would prove nothing new.
-                let known = failed.iter().any(|f| (f.engine, f.way) == (kind.engine, kind.way));
-                if !known && !self.round(tried.pair, *kind, &mut tried.faults)? {
+                let known = failed.iter().any(|f| (f.engine, f.direction) == (kind.engine, kind.direction));
+                if !known && !self.try_kind(tried.pair, *kind, &mut tried.faults)? {
                     failed.push(*kind);
                 }
             }
-            if self.stations.len() <= MANY {
-                self.strays(&mut tried.faults)?;
+            if self.test_gpus.len() <= MANY {
+                self.find_strays(&mut tried.faults)?;
             }
         }
         drop(access);
-        self.strays(&mut tried.faults)
+        self.find_strays(&mut tried.faults)
     }
 
     /// With peer access off the driver copies through host memory, and the data must arrive: then any fault
     /// with peer access on is caused by peer access.
-    fn control(&self, tried: &mut Tried) -> Result<(), GpuError> {
-        let kind = Kind { engine: Engine::Staged, way: Way::Write, memory: Memory::Plain };
-        let cell = Cell { pair: tried.pair, kind, bytes: (64 << 10) + 4, shift: (0, 0) };
-        self.judge(cell, &mut tried.faults)?;
+    fn try_staged(&self, tried: &mut PairResult) -> Result<(), GpuError> {
+        let kind = TransferKind { engine: Engine::Staged, direction: Direction::Write, memory: Memory::Plain };
+        let transfer = Transfer { pair: tried.pair, kind, bytes: (64 << 10) + 4, shift: (0, 0) };
+        self.try_transfer(transfer, &mut tried.faults)?;
         Ok(())
     }
 }

@@ -1,47 +1,48 @@
-//! What was tried, and the results.
+//! The results of the pairs, one by one and all together.
 
 use crate::machine::GpuId;
 use crate::outcome::finding::Finding;
 use crate::schedule::Pair;
-use crate::suite::shared::plot::Share;
+use crate::suite::shared::held_memory::MemoryShare;
 use crate::suite::shared::transfer::Fault;
 
 /// Whether a pair could be tried.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Access {
+pub(super) enum AccessState {
     /// CUDA reports that there is none.
     No,
     /// CUDA reports access but refuses it: the error.
     Refused(String),
-    /// It was enabled.
+    /// Access was enabled.
     On,
 }
 
-/// The result of one pair.
+/// The result of one pair's transfers.
 #[derive(Debug)]
-pub(super) struct Tried {
+pub(super) struct PairResult {
     pub(super) pair: Pair,
-    pub(super) access: Access,
+    pub(super) access: AccessState,
     pub(super) faults: Vec<Fault>,
     /// What ended its transfers early.
     pub(super) ended: Option<Box<Finding>>,
 }
 
-/// What was tried besides the pairs one by one.
+/// The results beyond those of single pairs.
 #[derive(Debug, Default)]
-pub(super) struct All {
-    /// All pairs together.
-    pub(super) crowd: Option<Crowd>,
+pub(super) struct OverallResults {
+    /// The copies of all pairs at the same time, if they were made.
+    pub(super) all_pairs: Option<AllPairsRun>,
     /// How much memory was watched.
-    pub(super) watched: Vec<Share>,
+    pub(super) watched: Vec<MemoryShare>,
 }
 
-/// What each pair did while all pairs were active.
+/// The copies that each pair made while all pairs were active.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Crowd {
+pub(super) struct AllPairsRun {
     /// The seed of the sizes and addresses.
     pub(super) seed: u64,
-    /// Sizes of small and of large copies, one direction of one engine: kernels, then copy engines.
+    /// Sizes of the copies in one direction, bytes: small ones by kernels, small ones by copy engines, large
+    /// ones by both.
     pub(super) kernel: Vec<u64>,
     pub(super) copy: Vec<u64>,
     pub(super) large: Vec<u64>,
@@ -49,9 +50,9 @@ pub(super) struct Crowd {
     pub(super) at_once: usize,
 }
 
-/// Data that was in a source area.
+/// The pattern that a GPU's source area held.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sent {
+pub(super) struct SentPattern {
     pub(super) gpu: GpuId,
     pub(super) seed: u64,
 }

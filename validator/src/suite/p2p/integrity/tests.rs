@@ -1,20 +1,20 @@
 //! The findings for each kind of fault, and results that must not pass.
 
 use super::judge::judge;
-use super::results::{Access, Tried};
+use super::results::{AccessState, PairResult};
 use super::*;
-use crate::gpu::pattern::{Counts, Wrong, word};
+use crate::gpu::pattern::{Counts, DataFault, word};
 use crate::outcome::Outcome;
-use crate::suite::shared::transfer::{Fault, Traces, What, findings};
+use crate::suite::shared::transfer::{Fault, FaultKind, Traces, findings};
 
 const PAIR: Pair = Pair::of(0, 1);
 
-fn cell(engine: Engine, way: Way, bytes: u64) -> Cell {
-    Cell { pair: PAIR, kind: Kind { engine, way, memory: Memory::Plain }, bytes, shift: (0, 0) }
+fn transfer(engine: Engine, direction: Direction, bytes: u64) -> Transfer {
+    Transfer { pair: PAIR, kind: TransferKind { engine, direction, memory: Memory::Plain }, bytes, shift: (0, 0) }
 }
 
-fn fault(cell: Cell, what: What) -> Fault {
-    let words = cell.bytes / 4;
+fn fault(transfer: Transfer, what: FaultKind) -> Fault {
+    let words = transfer.bytes / 4;
     let counts = Counts {
         looked: words,
         wrong: words,
@@ -24,23 +24,22 @@ fn fault(cell: Cell, what: What) -> Fault {
         first: Some(0),
         last: Some(words - 1),
     };
-    let traces =
-        Traces { counts, address: 0x7f00_0000_0000, first: 10, seed: 7, found: vec![0; 8], expected: None };
-    Fault { cell, what, traces, times: Some((5, 5)), amid: false }
+    let traces = Traces { counts, address: 0x7f00_0000_0000, first: 10, seed: 7, found: vec![0; 8], expected: None };
+    Fault { transfer, what, traces, times: Some((5, 5)), concurrent: false }
 }
 
-fn tried(pair: Pair, access: Access, faults: Vec<Fault>) -> Tried {
-    Tried { pair, access, faults, ended: None }
+fn tried(pair: Pair, access: AccessState, faults: Vec<Fault>) -> PairResult {
+    PairResult { pair, access, faults, ended: None }
 }
 
-fn both(access: &Access, faults: Vec<Fault>) -> Judgement {
+fn both(access: &AccessState, faults: Vec<Fault>) -> Judgement {
     let back = Pair::of(1, 0);
     judge(
-        &Plan::of(Level::Standard),
+        &LevelPlan::of(Level::Standard),
         2,
         &[tried(PAIR, access.clone(), faults), tried(back, access.clone(), vec![])],
         vec![],
-        &All::default(),
+        &OverallResults::default(),
     )
 }
 
@@ -52,7 +51,7 @@ fn sizes_are_shown_in_the_usual_units() {
 
 #[test]
 fn levels_add_to_each_other() {
-    let [quick, standard, full] = [Level::Quick, Level::Standard, Level::Full].map(Plan::of);
+    let [quick, standard, full] = [Level::Quick, Level::Standard, Level::Full].map(LevelPlan::of);
     assert_eq!((quick.transfers(), standard.transfers(), full.transfers()), (24, 32, 168));
     for (less, more) in [(&quick, &standard), (&standard, &full)] {
         assert!(less.sizes.iter().all(|s| more.sizes.contains(s)));
@@ -65,17 +64,17 @@ fn levels_add_to_each_other() {
 
 #[test]
 fn little_free_memory_leaves_out_large_sizes() {
-    let plan = Plan::of(Level::Standard).within(100 << 20);
+    let plan = LevelPlan::of(Level::Standard).within(100 << 20);
     assert_eq!(plan.sizes, [4, 4096, (2 << 20) - 4]);
-    let asked = Plan::of(Level::Standard);
+    let asked = LevelPlan::of(Level::Standard);
     assert!(plan.left_out(&asked).unwrap().message.ends_with("transfers of up to 64 MiB do not fit"));
     assert_eq!(asked.left_out(&asked), None);
-    assert_eq!(Plan::of(Level::Standard).within(0).sizes, [4, 4096]);
+    assert_eq!(LevelPlan::of(Level::Standard).within(0).sizes, [4, 4096]);
 }
 
 #[test]
 fn source_and_target_are_apart_with_guards_around_them() {
-    let plan = Plan::of(Level::Full);
+    let plan = LevelPlan::of(Level::Full);
     let (layout, most) = (plan.layout(), 64 << 20);
     let shift = plan.shifts.iter().map(|(a, b)| a.max(b)).max().unwrap();
     assert!(layout.source() >= level_plan::GUARD);
@@ -85,7 +84,7 @@ fn source_and_target_are_apart_with_guards_around_them() {
 
 #[test]
 fn pairs_whose_data_all_arrives_pass_and_report_what_was_tried() {
-    let said = both(&Access::On, vec![]);
+    let said = both(&AccessState::On, vec![]);
     assert_eq!(said.outcome(), Outcome::Pass);
     assert_eq!(
         said.summary,
@@ -96,11 +95,11 @@ fn pairs_whose_data_all_arrives_pass_and_report_what_was_tried() {
 #[test]
 fn a_pair_has_one_finding_for_each_direction_with_all_that_failed() {
     let faults = vec![
-        fault(cell(Engine::Copy, Way::Write, 4096), What::Data(Wrong::Zeros)),
-        fault(cell(Engine::Sm, Way::Write, 4), What::Data(Wrong::Stale)),
-        fault(cell(Engine::Copy, Way::Read, 4), What::Data(Wrong::Ones)),
+        fault(transfer(Engine::Copy, Direction::Write, 4096), FaultKind::Data(DataFault::Zeros)),
+        fault(transfer(Engine::Sm, Direction::Write, 4), FaultKind::Data(DataFault::Stale)),
+        fault(transfer(Engine::Copy, Direction::Read, 4), FaultKind::Data(DataFault::Ones)),
     ];
-    let said = both(&Access::On, faults);
+    let said = both(&AccessState::On, faults);
     assert_eq!((said.outcome(), said.findings.len()), (Outcome::Fail, 2));
     let first = &said.findings[0];
     assert!(first.is(Code::P2pWrongData));
@@ -118,41 +117,41 @@ fn a_pair_has_one_finding_for_each_direction_with_all_that_failed() {
     assert!(first.cause.contains("dropped"));
     let second = &said.findings[1];
     assert!(second.cause.contains("no device answered") && second.remedy.contains("gpus, bar1 and xid"));
-    let mut read = fault(cell(Engine::Copy, Way::Read, 64), What::Data(Wrong::Ones));
+    let mut read = fault(transfer(Engine::Copy, Direction::Read, 64), FaultKind::Data(DataFault::Ones));
     (read.traces.counts.zeros, read.traces.counts.ones) = (0, 16);
-    let line = &both(&Access::On, vec![read]).findings[0].evidence[0];
+    let line = &both(&AccessState::On, vec![read]).findings[0].evidence[0];
     assert!(line.contains("(0 zero, 16 all ones, 0 unchanged)"), "{line}");
 }
 
 #[test]
 fn each_kind_of_fault_has_its_code_and_its_words() {
-    use Wrong::{Flip, From, Garbage, Holes, Late, Mirror, Offset, OldRound, OtherGpu, Partial};
-    let write = cell(Engine::Sm, Way::Write, 4096);
+    use DataFault::{Flip, From, Garbage, Holes, Late, Mirror, Offset, OldRound, OtherGpu, Partial};
+    let write = transfer(Engine::Sm, Direction::Write, 4096);
     for (what, code, words) in [
-        (What::Data(Mirror), Code::P2pWrongData, "although the writer reads it back"),
-        (What::Data(Late), Code::P2pWrongData, "only after the transfer was reported as complete"),
-        (What::Data(Offset(-4096)), Code::P2pWrongData, "arrives 4096 bytes before its place"),
-        (What::Data(Offset(64)), Code::P2pWrongData, "arrives 64 bytes after its place"),
-        (What::Data(From(4096)), Code::P2pWrongData, "delivers the data 4096 bytes after its source"),
-        (What::Data(Partial { from: 8, to: 16 }), Code::P2pWrongData, "bytes 8 to 16 are missing"),
-        (What::Data(Holes), Code::P2pWrongData, "with holes"),
-        (What::Data(OldRound), Code::P2pWrongData, "data of an earlier transfer"),
-        (What::Data(Flip), Code::P2pWrongData, "flipped bits"),
-        (What::Data(Garbage), Code::P2pWrongData, "no known pattern"),
-        (What::Data(OtherGpu(3.into())), Code::P2pStray, "arrives in GPU 3 instead"),
-        (What::Beside, Code::P2pStray, "changes memory beside its target"),
-        (What::Source, Code::P2pStray, "changes its source"),
+        (FaultKind::Data(Mirror), Code::P2pWrongData, "although the writer reads it back"),
+        (FaultKind::Data(Late), Code::P2pWrongData, "only after the transfer was reported as complete"),
+        (FaultKind::Data(Offset(-4096)), Code::P2pWrongData, "arrives 4096 bytes before its place"),
+        (FaultKind::Data(Offset(64)), Code::P2pWrongData, "arrives 64 bytes after its place"),
+        (FaultKind::Data(From(4096)), Code::P2pWrongData, "delivers the data 4096 bytes after its source"),
+        (FaultKind::Data(Partial { from: 8, to: 16 }), Code::P2pWrongData, "bytes 8 to 16 are missing"),
+        (FaultKind::Data(Holes), Code::P2pWrongData, "with holes"),
+        (FaultKind::Data(OldRound), Code::P2pWrongData, "data of an earlier transfer"),
+        (FaultKind::Data(Flip), Code::P2pWrongData, "flipped bits"),
+        (FaultKind::Data(Garbage), Code::P2pWrongData, "no known pattern"),
+        (FaultKind::Data(OtherGpu(3.into())), Code::P2pStray, "arrives in GPU 3 instead"),
+        (FaultKind::Beside, Code::P2pStray, "changes memory beside its target"),
+        (FaultKind::Source, Code::P2pStray, "changes its source"),
         (
-            What::Stray { gpu: 2.into(), sure: false },
+            FaultKind::Stray { gpu: 2.into(), sure: false },
             Code::P2pStray,
             "writes change memory of GPU 2 that is not their target",
         ),
         (
-            What::Stray { gpu: 2.into(), sure: true },
+            FaultKind::Stray { gpu: 2.into(), sure: true },
             Code::P2pStray,
             "of 4 KiB changes memory of GPU 2 that is not",
         ),
-        (What::Checker("x"), Code::P2pChecker, "SM write of 4 KiB: x"),
+        (FaultKind::Checker("x"), Code::P2pChecker, "SM write of 4 KiB: x"),
     ] {
         let found = findings(PAIR, &[fault(write, what)]);
         assert!(found.len() == 1 && found[0].1.is(code), "{what:?}");
@@ -165,11 +164,11 @@ fn many_pairs_with_one_fault_are_one_finding_with_limited_evidence() {
     let pairs: Vec<_> = Pair::all(16)
         .filter(|p| p.from != p.to)
         .map(|pair| {
-            let cell = Cell { pair, ..cell(Engine::Copy, Way::Write, 4) };
-            tried(pair, Access::On, vec![fault(cell, What::Data(Wrong::Stale))])
+            let transfer = Transfer { pair, ..transfer(Engine::Copy, Direction::Write, 4) };
+            tried(pair, AccessState::On, vec![fault(transfer, FaultKind::Data(DataFault::Stale))])
         })
         .collect();
-    let said = judge(&Plan::of(Level::Quick), 240, &pairs, vec![], &All::default());
+    let said = judge(&LevelPlan::of(Level::Quick), 240, &pairs, vec![], &OverallResults::default());
     assert_eq!(said.findings.len(), 1);
     assert!(said.summary.starts_with("240 pairs (GPU 0 -> 1, "), "{}", said.summary);
     assert_eq!(said.findings[0].evidence.len(), 25);
@@ -178,10 +177,10 @@ fn many_pairs_with_one_fault_are_one_finding_with_limited_evidence() {
 
 #[test]
 fn a_refusal_is_reported_and_left_to_capability_but_no_pair_tried_is_not_a_pass() {
-    let refused = Access::Refused("217".into());
+    let refused = AccessState::Refused("217".into());
     let back = Pair::of(1, 0);
-    let one = [tried(PAIR, Access::On, vec![]), tried(back, refused.clone(), vec![])];
-    let said = judge(&Plan::of(Level::Quick), 2, &one, vec![], &All::default());
+    let one = [tried(PAIR, AccessState::On, vec![]), tried(back, refused.clone(), vec![])];
+    let said = judge(&LevelPlan::of(Level::Quick), 2, &one, vec![], &OverallResults::default());
     assert_eq!(said.outcome(), Outcome::Pass);
     assert!(said.findings[0].message.contains("GPU 1 -> 0: not tried: peer access is refused: 217"));
     assert!(said.summary.starts_with("1 of 2 ordered pairs"));
@@ -190,30 +189,33 @@ fn a_refusal_is_reported_and_left_to_capability_but_no_pair_tried_is_not_a_pass(
 
 #[test]
 fn without_any_peer_access_nothing_applies_unless_even_staged_copies_are_wrong() {
-    assert_eq!(both(&Access::No, vec![]).outcome(), Outcome::NotApplicable);
-    let staged = fault(cell(Engine::Staged, Way::Write, 65_540), What::Data(Wrong::Garbage));
-    let said = both(&Access::No, vec![staged]);
+    assert_eq!(both(&AccessState::No, vec![]).outcome(), Outcome::NotApplicable);
+    let staged = fault(transfer(Engine::Staged, Direction::Write, 65_540), FaultKind::Data(DataFault::Garbage));
+    let said = both(&AccessState::No, vec![staged]);
     assert_eq!(said.outcome(), Outcome::Fail);
     assert!(said.findings[0].cause.contains("not even copies through host memory"));
 }
 
 #[test]
 fn a_hang_fails_and_pairs_not_reached_are_not_a_pass() {
-    let mut hung = tried(PAIR, Access::On, vec![]);
+    let mut hung = tried(PAIR, AccessState::On, vec![]);
     hung.ended = Some(Box::new(Code::P2pHang.finding(Severity::Fail, "GPU 0 -> 1", "no end within 4.0 s")));
-    let said = judge(&Plan::of(Level::Quick), 2, &[hung], vec![], &All::default());
+    let said = judge(&LevelPlan::of(Level::Quick), 2, &[hung], vec![], &OverallResults::default());
     assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::P2pHang));
-    let said = judge(&Plan::of(Level::Quick), 2, &[tried(PAIR, Access::On, vec![])], vec![], &All::default());
+    let said = judge(
+        &LevelPlan::of(Level::Quick),
+        2,
+        &[tried(PAIR, AccessState::On, vec![])],
+        vec![],
+        &OverallResults::default(),
+    );
     assert_eq!(said.outcome(), Outcome::Error);
 }
 
 #[test]
 fn every_level_lets_the_kernels_move_16_bytes_at_a_time() {
     for level in [Level::Quick, Level::Standard, Level::Full] {
-        let layout = Plan::of(level).layout();
-        assert!(
-            [layout.source(), layout.target(), layout.bytes()].iter().all(|at| at.is_multiple_of(4096)),
-            "{level}"
-        );
+        let layout = LevelPlan::of(level).layout();
+        assert!([layout.source(), layout.target(), layout.bytes()].iter().all(|at| at.is_multiple_of(4096)), "{level}");
     }
 }

@@ -1,14 +1,14 @@
 //! What was tried with each pair, as a table of the report, and the rate of faults that this rules out. Pure.
 
-use super::level_plan::Plan;
-use super::results::{Access, Crowd, Tried};
-use crate::gpu::pattern::Wrong;
+use super::level_plan::LevelPlan;
+use super::results::{AccessState, AllPairsRun, PairResult};
+use crate::gpu::pattern::DataFault;
 use crate::outcome::finding::Code;
 use crate::suite::shared::speed::table;
-use crate::suite::shared::transfer::{Engine, What, ruled_out};
+use crate::suite::shared::transfer::{Engine, FaultKind, ruled_out};
 use serde_json::{Value, json};
 
-/// Transfers of one kind.
+/// A row of the table: transfers of one kind.
 struct Row {
     what: String,
     by: &'static str,
@@ -20,37 +20,33 @@ struct Row {
 }
 
 /// Transfers of a pair that were checked one by one, by copy engine and by kernel.
-pub(super) fn checked(plan: &Plan, crowd: Option<&Crowd>) -> [u64; 2] {
+pub(super) fn checked_transfers(plan: &LevelPlan, all_pairs: Option<&AllPairsRun>) -> [u64; 2] {
     let alone = (plan.transfers() / 2) as u64;
-    let of = |small: &dyn Fn(&Crowd) -> usize| crowd.map_or(0, |c| 2 * (small(c) + c.large.len()) as u64);
+    let of = |small: &dyn Fn(&AllPairsRun) -> usize| all_pairs.map_or(0, |c| 2 * (small(c) + c.large.len()) as u64);
     [alone + of(&|c| c.copy.len()), alone + of(&|c| c.kernel.len())]
 }
 
 /// The result of each pair: `ok`, `ZEROS`, `WRONG`, `HANG`, `refused` or `ERROR`.
-pub(super) fn pairs(tried: &[Tried]) -> Value {
-    let row = |t: &Tried| vec![json!(t.pair.from), json!(t.pair.to), json!(result(t))];
-    table(
-        "p2p.pairs",
-        &[("from", ""), ("to", ""), ("result", "")],
-        &tried.iter().map(row).collect::<Vec<_>>(),
-    )
+pub(super) fn pairs_table(tried: &[PairResult]) -> Value {
+    let row = |t: &PairResult| vec![json!(t.pair.from), json!(t.pair.to), json!(result(t))];
+    table("p2p.pairs", &[("from", ""), ("to", ""), ("result", "")], &tried.iter().map(row).collect::<Vec<_>>())
 }
 
-fn result(tried: &Tried) -> &'static str {
+fn result(tried: &PairResult) -> &'static str {
     if let Some(ended) = &tried.ended {
         return if ended.is(Code::P2pHang) { "HANG" } else { "ERROR" };
     }
     match (tried.faults.first().map(|fault| fault.what), &tried.access) {
-        (Some(What::Data(Wrong::Zeros)), _) => "ZEROS",
-        (Some(What::Checker(_)), _) => "ERROR",
+        (Some(FaultKind::Data(DataFault::Zeros)), _) => "ZEROS",
+        (Some(FaultKind::Checker(_)), _) => "ERROR",
         (Some(_), _) => "WRONG",
-        (None, Access::On) => "ok",
-        (None, Access::No | Access::Refused(_)) => "refused",
+        (None, AccessState::On) => "ok",
+        (None, AccessState::No | AccessState::Refused(_)) => "refused",
     }
 }
 
-/// Everything, by kind.
-pub(super) fn tried(plan: &Plan, crowd: Option<&Crowd>) -> Value {
+/// The table of all transfers, by kind.
+pub(super) fn transfers_table(plan: &LevelPlan, all_pairs: Option<&AllPairsRun>) -> Value {
     let mut rows = Vec::new();
     for by in [Engine::Copy, Engine::Sm] {
         for memory in &plan.memories {
@@ -64,20 +60,20 @@ pub(super) fn tried(plan: &Plan, crowd: Option<&Crowd>) -> Value {
             });
         }
     }
-    if let Some(crowd) = crowd {
-        let peers = crowd.at_once;
+    if let Some(all_pairs) = all_pairs {
+        let peers = all_pairs.at_once;
         let row = |what: &str, by, sizes: &Vec<u64>| Row {
             what: format!("{what}, {peers} peers on at once"),
             by: name(by),
             memory: "ordinary",
             sizes: sizes.clone(),
             times: 2,
-            seed: Some(crowd.seed),
+            seed: Some(all_pairs.seed),
         };
-        rows.push(row("odd sizes and addresses, all pairs at once", Engine::Sm, &crowd.kernel));
-        rows.push(row("large, all pairs at once", Engine::Sm, &crowd.large));
-        rows.push(row("odd sizes and addresses", Engine::Copy, &crowd.copy));
-        rows.push(row("large", Engine::Copy, &crowd.large));
+        rows.push(row("odd sizes and addresses, all pairs at once", Engine::Sm, &all_pairs.kernel));
+        rows.push(row("large, all pairs at once", Engine::Sm, &all_pairs.large));
+        rows.push(row("odd sizes and addresses", Engine::Copy, &all_pairs.copy));
+        rows.push(row("large", Engine::Copy, &all_pairs.large));
     }
     let columns = [
         ("what", ""),
@@ -122,20 +118,20 @@ mod tests {
     use super::*;
     use crate::config::Level;
 
-    fn crowd() -> Crowd {
-        Crowd { seed: 7, kernel: vec![1, 900, 33], copy: vec![5, 6], large: vec![1 << 20], at_once: 7 }
+    fn all_pairs() -> AllPairsRun {
+        AllPairsRun { seed: 7, kernel: vec![1, 900, 33], copy: vec![5, 6], large: vec![1 << 20], at_once: 7 }
     }
 
     #[test]
     fn every_kind_has_a_row_with_its_sizes_and_its_seed() {
-        let plan = Plan::of(Level::Standard);
-        let said = tried(&plan, Some(&crowd()));
+        let plan = LevelPlan::of(Level::Standard);
+        let said = transfers_table(&plan, Some(&all_pairs()));
         let rows = said["rows"].as_array().unwrap();
         assert_eq!(rows.len(), 8);
         assert!(rows.iter().all(|row| row.as_array().unwrap().len() == 9));
         assert_eq!((&rows[4][3], &rows[4][4], &rows[4][5]), (&1.into(), &900.into(), &6.into()));
         assert_eq!((&rows[4][6], &rows[4][8]), (&1868.into(), &"0000000000000007".into()));
-        assert_eq!(checked(&plan, Some(&crowd())), [16 + 6, 16 + 8]);
-        assert_eq!(checked(&plan, None), [16, 16]);
+        assert_eq!(checked_transfers(&plan, Some(&all_pairs())), [16 + 6, 16 + 8]);
+        assert_eq!(checked_transfers(&plan, None), [16, 16]);
     }
 }

@@ -1,13 +1,13 @@
 //! The judgement over the latencies: matrices, findings and the summary. Pure.
 
-use super::Seen;
+use super::Results;
 use crate::config::Level;
 use crate::floors::stats::{LATENCY, median};
-use crate::floors::{Like, Small, latency};
+use crate::floors::{LatencyKind, LatencyReference, latency};
 use crate::outcome::Judgement;
 use crate::outcome::finding::Finding;
 use crate::schedule::Pair;
-use crate::suite::shared::speed::{Grid, LOADS, judged, moments, noisy};
+use crate::suite::shared::speed::{Grid, LOADS, judged, noisy, repeat_differences};
 use std::collections::BTreeMap;
 
 /// The matrices of copies, in the report's order.
@@ -17,79 +17,73 @@ const COPIES: &[&str] =
 const JUDGED: &str = "sample.latency.on.gpu";
 
 /// What is known about the pairs' paths.
-pub(super) struct Kinds<'a> {
-    /// The group that a pair is compared with.
-    pub(super) like: &'a dyn Fn(Pair) -> String,
+pub(super) struct Basis<'a> {
+    /// The name of the group of pairs with similar paths, which are compared with each other.
+    pub(super) path_group: &'a dyn Fn(Pair) -> String,
     /// Whether NVLinks carry a pair's data.
     pub(super) nvlink: &'a dyn Fn(Pair) -> bool,
 }
 
 /// The ordered pairs that are too slow, to be measured again before they are judged.
-pub(super) fn late(seen: &Seen, kinds: &Kinds<'_>) -> Vec<Pair> {
-    let mut pairs: Vec<_> = found(seen, kinds).into_iter().map(|(pair, _)| pair).collect();
+pub(super) fn slow_pairs(results: &Results, basis: &Basis<'_>) -> Vec<Pair> {
+    let mut pairs: Vec<_> = latency_findings(results, basis).into_iter().map(|(pair, _)| pair).collect();
     pairs.sort_unstable();
     pairs.dedup();
     pairs
 }
 
-fn found(seen: &Seen, kinds: &Kinds<'_>) -> Vec<(Pair, Finding)> {
+fn latency_findings(results: &Results, basis: &Basis<'_>) -> Vec<(Pair, Finding)> {
     let within: Vec<_> =
-        seen.copies.all(JUDGED).filter(|(pair, _)| pair.from == pair.to).map(|(_, us)| us).collect();
+        results.copies.all(JUDGED).filter(|(pair, _)| pair.from == pair.to).map(|(_, us)| us).collect();
     let local = median(&within).ok();
-    let copies = against(&seen.copies, JUDGED, Small::Copy, local, kinds);
-    copies.into_iter().chain(against(&seen.loads, "chase", Small::Load, None, kinds)).collect()
+    let copies = compare_with_best(&results.copies, JUDGED, LatencyKind::Copy, local, basis);
+    copies.into_iter().chain(compare_with_best(&results.loads, "chase", LatencyKind::Load, None, basis)).collect()
 }
 
 /// Compares each pair with the best of its group.
-fn against(
+fn compare_with_best(
     grid: &Grid,
     name: &str,
-    small: Small,
+    small: LatencyKind,
     local: Option<f64>,
-    kinds: &Kinds<'_>,
+    basis: &Basis<'_>,
 ) -> Vec<(Pair, Finding)> {
     let pairs = || grid.all(name).filter(|(pair, _)| pair.from != pair.to);
     let mut best: BTreeMap<String, f64> = BTreeMap::new();
     for (pair, figure) in pairs() {
-        let least = best.entry((kinds.like)(pair)).or_insert(figure);
+        let least = best.entry((basis.path_group)(pair)).or_insert(figure);
         *least = least.min(figure);
     }
     let one = |(pair, _)| {
-        let best = best.get(&(kinds.like)(pair)).copied();
-        let like = Like { nvlink: (kinds.nvlink)(pair), best, local };
+        let best = best.get(&(basis.path_group)(pair)).copied();
+        let like = LatencyReference { nvlink: (basis.nvlink)(pair), best, local };
         Some((pair, latency(pair, small, grid.both(name, pair)?, &like)?))
     };
     pairs().filter_map(one).collect()
 }
 
 /// Judges everything; `states`: the GPUs' states, a line each.
-pub(super) fn judge(
-    seen: Seen,
-    kinds: &Kinds<'_>,
-    gpus: usize,
-    level: Level,
-    states: &[String],
-) -> Judgement {
-    let mut findings: Vec<_> = found(&seen, kinds).into_iter().map(|(_, finding)| finding).collect();
+pub(super) fn judge(results: Results, basis: &Basis<'_>, gpus: usize, level: Level, states: &[String]) -> Judgement {
+    let mut findings: Vec<_> = latency_findings(&results, basis).into_iter().map(|(_, finding)| finding).collect();
     for finding in &mut findings {
         finding.evidence.extend(states.iter().cloned());
     }
     let policy = |name: &str| (name == JUDGED || name == "chase").then_some(LATENCY);
-    findings.extend(noisy(&seen.copies, "us", policy));
-    findings.extend(noisy(&seen.loads, "ns", policy));
-    findings.extend(moments(&seen.copies, "us").chain(moments(&seen.loads, "ns")));
-    let summary = summary(&seen);
-    let mut matrices: Vec<_> = COPIES.iter().map(|name| seen.copies.matrix(name, "us", gpus)).collect();
+    findings.extend(noisy(&results.copies, "us", policy));
+    findings.extend(noisy(&results.loads, "ns", policy));
+    findings.extend(repeat_differences(&results.copies, "us").chain(repeat_differences(&results.loads, "ns")));
+    let summary = summary(&results);
+    let mut matrices: Vec<_> = COPIES.iter().map(|name| results.copies.matrix(name, "us", gpus)).collect();
     if level >= Level::Standard {
-        matrices.push(seen.loads.matrix("chase", "ns", gpus));
+        matrices.push(results.loads.matrix("chase", "ns", gpus));
     }
-    judged(summary, seen.findings.into_iter().chain(findings)).showing(matrices)
+    judged(summary, results.findings.into_iter().chain(findings)).showing(matrices)
 }
 
 /// `16 bytes: 2.2 to 2.7 us; without peer access 13.7 to 18.7; each of 16384 loads 827 to 827 ns`
-fn summary(seen: &Seen) -> String {
+fn summary(results: &Results) -> String {
     let range = |name| {
-        let all = || seen.copies.all(name).filter(|(pair, _)| pair.from != pair.to).map(|(_, us)| us);
+        let all = || results.copies.all(name).filter(|(pair, _)| pair.from != pair.to).map(|(_, us)| us);
         let (low, high) = (all().reduce(f64::min)?, all().reduce(f64::max)?);
         Some(format!("{low:.1} to {high:.1}"))
     };
@@ -97,7 +91,7 @@ fn summary(seen: &Seen) -> String {
     let Some(on) = range(JUDGED) else {
         return format!("no pair has peer access; 16 bytes through host memory take {off} us");
     };
-    let chase = seen.loads.range("chase");
+    let chase = results.loads.range("chase");
     let chase = chase.map(|(low, high)| format!("; each of {LOADS} loads {low:.0} to {high:.0} ns"));
     format!("16 bytes: {on} us; without peer access {off}{}", chase.unwrap_or_default())
 }
@@ -114,28 +108,28 @@ mod tests {
     }
 
     /// Two GPUs as recorded on H200, with this latency from 0 to 1.
-    fn seen(us: f64) -> Seen {
-        let mut seen = Seen::default();
+    fn results(us: f64) -> Results {
+        let mut results = Results::default();
         for pair in [Pair::of(0, 1), Pair::of(1, 0)] {
-            seen.copies.put("sample.latency.off.gpu", pair, figure(15.42));
-            seen.copies.put("sample.latency.off.cpu", pair, figure(4.75));
-            seen.copies.put("sample.latency.on.gpu", pair, figure(if pair.from == 0 { us } else { 2.2 }));
-            seen.copies.put("sample.latency.on.cpu", pair, figure(1.33));
-            seen.loads.put("chase", pair, figure(827.3));
+            results.copies.put("sample.latency.off.gpu", pair, figure(15.42));
+            results.copies.put("sample.latency.off.cpu", pair, figure(4.75));
+            results.copies.put("sample.latency.on.gpu", pair, figure(if pair.from == 0 { us } else { 2.2 }));
+            results.copies.put("sample.latency.on.cpu", pair, figure(1.33));
+            results.loads.put("chase", pair, figure(827.3));
         }
-        seen.copies.put("sample.latency.on.gpu", Pair::of(0, 0), figure(1.8));
-        seen
+        results.copies.put("sample.latency.on.gpu", Pair::of(0, 0), figure(1.8));
+        results
     }
 
-    fn judge(seen: Seen, gpus: usize, level: Level, states: &[String]) -> Judgement {
-        super::judge(seen, &KINDS, gpus, level, states)
+    fn judge(results: Results, gpus: usize, level: Level, states: &[String]) -> Judgement {
+        super::judge(results, &BASIS, gpus, level, states)
     }
 
-    const KINDS: Kinds<'_> = Kinds { like: &|_| String::new(), nvlink: &|_| true };
+    const BASIS: Basis<'_> = Basis { path_group: &|_| String::new(), nvlink: &|_| true };
 
     #[test]
     fn healthy_gpus_pass_with_all_matrices() {
-        let said = judge(seen(2.23), 2, Level::Standard, &[]);
+        let said = judge(results(2.23), 2, Level::Standard, &[]);
         assert_eq!(said.outcome(), Outcome::Pass, "{:?}", said.findings);
         assert_eq!(
             said.summary,
@@ -143,25 +137,21 @@ mod tests {
         );
         assert_eq!(said.matrices.len(), 5);
         assert_eq!(said.matrices[4].values, [vec![None, Some(827.3)], vec![Some(827.3), None]]);
-        assert_eq!(judge(seen(2.23), 2, Level::Quick, &[]).matrices.len(), 4);
+        assert_eq!(judge(results(2.23), 2, Level::Quick, &[]).matrices.len(), 4);
     }
 
     #[test]
     fn a_slow_copy_warns_and_one_through_host_memory_fails() {
-        assert_eq!(judge(seen(4.0), 2, Level::Standard, &[]).outcome(), Outcome::Warn);
-        assert_eq!(late(&seen(4.0), &KINDS), [Pair::of(0, 1)]);
-        let mut moment = seen(4.0);
+        assert_eq!(judge(results(4.0), 2, Level::Standard, &[]).outcome(), Outcome::Warn);
+        assert_eq!(slow_pairs(&results(4.0), &BASIS), [Pair::of(0, 1)]);
+        let mut moment = results(4.0);
         moment.copies.put_again(JUDGED, Pair::of(0, 1), figure(2.3));
         assert_eq!(judge(moment, 2, Level::Standard, &[]).outcome(), Outcome::Pass);
-        let mut chase = seen(2.23);
+        let mut chase = results(2.23);
         chase.loads.put("chase", Pair::of(1, 0), figure(1700.0));
         let said = judge(chase, 2, Level::Standard, &[]);
-        assert!(
-            said.outcome() == Outcome::Warn && said.summary.contains("1.8 times the best"),
-            "{}",
-            said.summary
-        );
-        let said = judge(seen(15.0), 2, Level::Standard, &["GPU 0: 35 C".to_owned()]);
+        assert!(said.outcome() == Outcome::Warn && said.summary.contains("1.8 times the best"), "{}", said.summary);
+        let said = judge(results(15.0), 2, Level::Standard, &["GPU 0: 35 C".to_owned()]);
         assert_eq!(said.outcome(), Outcome::Fail);
         assert!(said.findings[0].is(Code::P2pLatency));
         assert_eq!(said.findings[0].evidence, ["GPU 0: 35 C"]);
@@ -170,10 +160,10 @@ mod tests {
     #[test]
     fn figures_by_the_hosts_clock_may_scatter_and_by_the_gpus_clock_may_not() {
         let noisy = Measured { spread: 0.9, noisy: true, ..figure(2.2) };
-        let mut scattered = seen(2.23);
+        let mut scattered = results(2.23);
         scattered.copies.put("sample.latency.on.cpu", Pair::of(0, 1), noisy.clone());
         assert_eq!(judge(scattered, 2, Level::Standard, &[]).outcome(), Outcome::Pass);
-        let mut scattered = seen(2.23);
+        let mut scattered = results(2.23);
         scattered.copies.put("sample.latency.on.gpu", Pair::of(0, 1), noisy);
         assert_eq!(judge(scattered, 2, Level::Standard, &[]).outcome(), Outcome::Warn);
     }

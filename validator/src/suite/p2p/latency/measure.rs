@@ -1,6 +1,6 @@
 //! Takes the samples: with peer access off pair by pair, then with it on, round by round.
 
-use super::Seen;
+use super::Results;
 use crate::config::Level;
 use crate::floors::stats::{LATENCY, ns_per_load};
 use crate::gpu::GpuError;
@@ -8,9 +8,9 @@ use crate::machine::GpuId;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
 use crate::suite::Machine;
-use crate::suite::shared::gpu_fault::during;
+use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::shared::speed::{
-    Access, Bench, Chased, Figure, Flow, Grid, How, Job, LOADS, Taken, Ways, wrong,
+    Bench, ChaseResult, CopyMethod, Flow, GpuPaths, Grid, Job, JobResult, LOADS, Metric, RoundAccess, wrong_data,
 };
 
 /// Copies of one sample, and bytes of each: p2pBandwidthLatencyTest's numbers.
@@ -26,14 +26,14 @@ type Names = (&'static str, &'static str);
 const OFF: Names = ("sample.latency.off.gpu", "sample.latency.off.cpu");
 const ON: Names = ("sample.latency.on.gpu", "sample.latency.on.cpu");
 
-/// Everything that the level asks for.
+/// Measures everything that the level requires.
 pub(super) fn all(
     machine: &Machine,
     bench: &Bench<'_>,
-    ways: &Ways,
-    seen: &mut Seen,
+    paths: &GpuPaths,
+    results: &mut Results,
 ) -> Result<(), Box<Finding>> {
-    let mut run = Run { machine, bench, seen, again: false };
+    let mut run = Run { machine, bench, results, again: false };
     let within: Vec<_> = GpuId::all(bench.gpus()).map(|gpu| Pair::new(gpu, gpu)).collect();
     run.copies(OFF, &within)?;
     for pair in Pair::all(bench.gpus()) {
@@ -41,8 +41,8 @@ pub(super) fn all(
             run.copies(OFF, &[pair])?;
         }
     }
-    for round in ways.rounds() {
-        let access = Access::of(machine, &round)?;
+    for round in paths.rounds() {
+        let access = RoundAccess::of(machine, &round)?;
         let back: Vec<_> = access.pairs.iter().map(|pair| pair.back()).collect();
         for pairs in [&access.pairs, &back] {
             run.copies(ON, pairs)?;
@@ -59,11 +59,11 @@ pub(super) fn again(
     machine: &Machine,
     bench: &Bench<'_>,
     pairs: &[Pair],
-    seen: &mut Seen,
+    results: &mut Results,
 ) -> Result<(), Box<Finding>> {
-    let mut run = Run { machine, bench, seen, again: true };
+    let mut run = Run { machine, bench, results, again: true };
     for pair in pairs.iter().take(MOST_AGAIN) {
-        let access = Access::of(machine, &[*pair])?;
+        let access = RoundAccess::of(machine, &[*pair])?;
         if !access.pairs.is_empty() {
             run.copies(ON, &[*pair])?;
             if machine.config.validate.level >= Level::Standard {
@@ -77,27 +77,27 @@ pub(super) fn again(
 struct Run<'a, 'b> {
     machine: &'a Machine,
     bench: &'a Bench<'b>,
-    seen: &'a mut Seen,
+    results: &'a mut Results,
     /// Whether this is the second measurement.
     again: bool,
 }
 
 impl Run<'_, '_> {
     fn copies(&mut self, (gpu, cpu): Names, pairs: &[Pair]) -> Result<(), Box<Finding>> {
-        let flow = |pair: &Pair| vec![Flow::write(*pair, How::Peer, BYTES, COPIES)];
+        let flow = |pair: &Pair| vec![Flow::write(*pair, CopyMethod::Peer, BYTES, COPIES)];
         // The first copies of a pair set up the driver's paths; p2pBandwidthLatencyTest includes them in its
         // figure.
         let warm: Vec<_> = pairs.iter().map(flow).collect();
         self.bench.once(self.machine, &warm, &mut || true)?;
-        let jobs: Vec<_> = pairs.iter().map(|pair| Job::new(flow(pair), Figure::Latency)).collect();
+        let jobs: Vec<_> = pairs.iter().map(|pair| Job::new(flow(pair), Metric::Latency)).collect();
         let taken = self.bench.sampled(self.machine, &LATENCY, &jobs)?;
         for (pair, taken) in pairs.iter().zip(taken) {
             match taken {
-                Taken::Wrong(flow, checked) => self.seen.findings.push(wrong(&flow, &checked)),
-                Taken::Figures(figures) => {
+                JobResult::Wrong(flow, checked) => self.results.findings.push(wrong_data(&flow, &checked)),
+                JobResult::Figures(figures) => {
                     let put = if self.again { Grid::put_again } else { Grid::put };
                     for (name, figure) in [gpu, cpu].into_iter().zip(figures) {
-                        put(&mut self.seen.copies, name, *pair, figure);
+                        put(&mut self.results.copies, name, *pair, figure);
                     }
                 }
             }
@@ -112,36 +112,35 @@ impl Run<'_, '_> {
         for run in 0..=LATENCY.samples {
             for ((pair, samples), chased) in pairs.iter().zip(&mut samples).zip(self.chased(pairs)?) {
                 if !chased.right {
-                    self.seen.findings.push(broken_ring(*pair));
+                    self.results.findings.push(broken_ring(*pair));
                 } else if run > 0 {
-                    samples.push(ns_per_load(chased.ms, LOADS).map_err(|why| odd(*pair, &why))?);
+                    samples.push(ns_per_load(chased.ms, LOADS).map_err(|why| unusable(*pair, &why))?);
                 }
             }
         }
         for (pair, samples) in pairs.iter().zip(samples).filter(|(_, s)| s.len() == LATENCY.samples) {
-            let figure = LATENCY.of(&samples).map_err(|why| odd(*pair, &why))?;
+            let figure = LATENCY.of(&samples).map_err(|why| unusable(*pair, &why))?;
             let put = if self.again { Grid::put_again } else { Grid::put };
-            put(&mut self.seen.loads, "chase", *pair, figure);
+            put(&mut self.results.loads, "chase", *pair, figure);
         }
         Ok(())
     }
 
-    fn chased(&self, pairs: &[Pair]) -> Result<Vec<Chased>, Box<Finding>> {
+    fn chased(&self, pairs: &[Pair]) -> Result<Vec<ChaseResult>, Box<Finding>> {
         let names: Vec<_> = pairs.iter().map(ToString::to_string).collect();
         let names = names.join(", ");
         self.machine.doing(&format!("{names}: following {LOADS} addresses through the peer's memory"));
         let subject = if pairs.len() == 1 { names.as_str() } else { "machine" };
-        self.bench.chase(pairs).map_err(|e: GpuError| during(subject, &e))
+        self.bench.chase(pairs).map_err(|e: GpuError| fault_finding(subject, &e))
     }
 }
 
 fn broken_ring(pair: Pair) -> Finding {
-    let message =
-        format!("{pair}: {LOADS} loads from the peer's memory did not end where the ring of addresses began");
+    let message = format!("{pair}: {LOADS} loads from the peer's memory did not end where the ring of addresses began");
     Code::P2pWrongData.finding(Severity::Fail, &pair, message)
 }
 
-fn odd(pair: Pair, why: &impl ToString) -> Box<Finding> {
+fn unusable(pair: Pair, why: &impl ToString) -> Box<Finding> {
     let message = format!("{pair}: loads from the peer's memory: {}", why.to_string());
     Box::new(Code::CudaError.finding(Severity::Error, &pair, message))
 }

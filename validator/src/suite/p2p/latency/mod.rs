@@ -9,7 +9,7 @@ use crate::config::Level;
 use crate::outcome::Judgement;
 use crate::outcome::finding::Finding;
 use crate::suite::shared::gate::gate;
-use crate::suite::shared::speed::{Bench, Grid, Watch, Ways};
+use crate::suite::shared::speed::{Bench, GpuPaths, Grid, Watch};
 use crate::suite::{Group, Machine, Test};
 use std::time::Duration;
 
@@ -24,20 +24,20 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
-/// Room for the ring of the chase, and more.
+/// The size of the buffers: the pointer chase's ring fits twice, bytes.
 const BYTES: u64 = 4 << 20;
 
-/// Everything that was measured.
+/// The figures and findings of all measurements.
 #[derive(Debug)]
-struct Seen {
-    /// Microseconds.
+struct Results {
+    /// Times of copies of 16 bytes, us.
     copies: Grid,
-    /// Nanoseconds.
+    /// Times of single loads, ns.
     loads: Grid,
     findings: Vec<Finding>,
 }
 
-impl Default for Seen {
+impl Default for Results {
     fn default() -> Self {
         Self { copies: Grid::times(), loads: Grid::times(), findings: Vec::new() }
     }
@@ -48,15 +48,15 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         return Ok(none);
     }
     let clique = machine.clique()?;
-    let ways = Ways::new(machine, clique);
+    let paths = GpuPaths::new(machine, clique);
     let watch = Watch::begin(machine, &clique.addresses());
     let bench = Bench::new(machine, 1, BYTES)?;
-    let mut seen = Seen::default();
-    measure::all(machine, &bench, &ways, &mut seen)?;
-    let kinds = judge::Kinds { like: &|pair| ways.like(pair), nvlink: &|pair| ways.is_nvlink(pair) };
-    let late = judge::late(&seen, &kinds);
-    measure::again(machine, &bench, &late, &mut seen)?;
+    let mut results = Results::default();
+    measure::all(machine, &bench, &paths, &mut results)?;
+    let basis = judge::Basis { path_group: &|pair| paths.path_group(pair), nvlink: &|pair| paths.is_nvlink(pair) };
+    let slow_pairs = judge::slow_pairs(&results, &basis);
+    measure::again(machine, &bench, &slow_pairs, &mut results)?;
     let (found, states) = watch.end(machine);
-    seen.findings.extend(found);
-    Ok(judge::judge(seen, &kinds, clique.len(), machine.config.validate.level, &states))
+    results.findings.extend(found);
+    Ok(judge::judge(results, &basis, clique.len(), machine.config.validate.level, &states))
 }

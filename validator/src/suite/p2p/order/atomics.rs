@@ -1,7 +1,7 @@
 //! Two GPUs add to one counter at the same time, by atomic addition and by compare-and-swap.
 
 use super::pingpong::{Player, player};
-use super::{Adding, Counted, ends};
+use super::{AtomicOperation, CounterResult, ends};
 use crate::gpu::{Clique, GpuError, P2pAttribute};
 use crate::schedule::Pair;
 use std::time::Duration;
@@ -22,25 +22,33 @@ pub(super) fn count(
     clique: &Clique,
     players: &[Player<'_>],
     pair: Pair,
-) -> Result<Option<[Counted; 2]>, GpuError> {
+) -> Result<Option<[CounterResult; 2]>, GpuError> {
     let (from, to) = ends(clique, pair)?;
     if from.p2p_attribute(P2pAttribute::NativeAtomics, to)? == 0 {
         return Ok(None);
     }
     let (peer, owner) = (player(players, pair.from)?, player(players, pair.to)?);
-    let counted = [one(pair, peer, owner, Adding::Add)?, one(pair, peer, owner, Adding::CompareAndSwap)?];
+    let counted = [
+        count_once(pair, peer, owner, AtomicOperation::Add)?,
+        count_once(pair, peer, owner, AtomicOperation::CompareAndSwap)?,
+    ];
     Ok(Some(counted))
 }
 
-fn one(pair: Pair, peer: &Player<'_>, owner: &Player<'_>, how: Adding) -> Result<Counted, GpuError> {
+fn count_once(
+    pair: Pair,
+    peer: &Player<'_>,
+    owner: &Player<'_>,
+    operation: AtomicOperation,
+) -> Result<CounterResult, GpuError> {
     owner.clear()?;
     let counter = owner.memory.span(PLACE, 8)?;
-    let (blocks, times) = if how == Adding::Add { ADD } else { SWAP };
+    let (blocks, times) = if operation == AtomicOperation::Add { ADD } else { SWAP };
     // The peer begins because its path is longer.
     for it in [peer, owner] {
-        match how {
-            Adding::Add => it.stream.atomic_add(counter, times, blocks)?,
-            Adding::CompareAndSwap => it.stream.atomic_cas(counter, times, blocks)?,
+        match operation {
+            AtomicOperation::Add => it.stream.atomic_add(counter, times, blocks)?,
+            AtomicOperation::CompareAndSwap => it.stream.atomic_cas(counter, times, blocks)?,
         }
     }
     let doing = format!("{pair}: atomic additions");
@@ -49,5 +57,5 @@ fn one(pair: Pair, peer: &Player<'_>, owner: &Player<'_>, how: Adding) -> Result
     owner.stream.copy_out(owner.host.span(0, 8)?, counter)?;
     owner.stream.finish(&doing, HANG)?;
     let counted = u64::from(owner.host.word(0)) | u64::from(owner.host.word(1)) << 32;
-    Ok(Counted { pair, how, counted, expected: 2 * u64::from(blocks) * THREADS * times })
+    Ok(CounterResult { pair, operation, counted, expected: 2 * u64::from(blocks) * THREADS * times })
 }

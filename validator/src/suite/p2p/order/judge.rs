@@ -1,89 +1,77 @@
 //! The judgement over the ping-pongs and counters. Pure.
 
-use super::{Adding, Counted, Played, Results};
-use crate::gpu::Round;
+use super::{AtomicOperation, CounterResult, PairPingpong, Results};
+use crate::gpu::PingpongResult;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
-use crate::suite::shared::pair::{matrix, together};
+use crate::suite::shared::pair::{matrix, merge_pairs};
 
 /// Judges all pairs.
 pub(super) fn judge(gpus: usize, rounds: u64, results: &Results) -> Judgement {
-    let mut found: Vec<(Pair, Finding)> = results.played.iter().flat_map(|p| game(p, rounds)).collect();
-    found.extend(results.counted.iter().filter_map(counter));
-    let mut findings = together(found);
+    let mut found: Vec<(Pair, Finding)> = results.pingpongs.iter().flat_map(|p| game_findings(p, rounds)).collect();
+    found.extend(results.counted.iter().filter_map(lost_additions));
+    let mut findings = merge_pairs(found);
     findings.extend(results.broken.iter().cloned());
-    if results.played.is_empty() && findings.iter().all(|f| f.severity == Severity::Info) {
+    if results.pingpongs.is_empty() && findings.iter().all(|f| f.severity == Severity::Info) {
         let why = "no two GPUs have access to each other's memory; see p2p-capability";
         return Judgement::not_applicable(why).with(findings);
     }
     let hop = |pair: Pair| {
-        let same = |p: &&Played| p.pair == pair || p.pair == pair.back();
-        results.played.iter().find(same).filter(|p| whole(p, rounds)).map(|p| p.hop_ns.round())
+        let same = |p: &&PairPingpong| p.pair == pair || p.pair == pair.back();
+        results.pingpongs.iter().find(same).filter(|p| is_complete(p, rounds)).map(|p| p.hop_ns.round())
     };
-    Judgement::summed_up(|| good(rounds, results), findings).showing(vec![matrix(
-        "order.hop",
-        "ns",
-        gpus,
-        hop,
-    )])
+    Judgement::summed_up(|| summary(rounds, results), findings).showing(vec![matrix("order.hop", "ns", gpus, hop)])
 }
 
-fn good(rounds: u64, results: &Results) -> String {
-    let hops = || results.played.iter().map(|p| p.hop_ns);
+fn summary(rounds: u64, results: &Results) -> String {
+    let hops = || results.pingpongs.iter().map(|p| p.hop_ns);
     let (least, most) = (hops().fold(f64::INFINITY, f64::min), hops().fold(0.0, f64::max));
     let counters = match (results.counted.is_empty(), results.unclaimed) {
         (true, _) => "atomics are not claimed".to_owned(),
         (false, 0) => "no atomic addition is lost".to_owned(),
         (false, n) => format!("no atomic addition is lost, atomics are not claimed for {n} ordered pairs"),
     };
-    let pairs = match results.played.len() {
+    let pairs = match results.pingpongs.len() {
         1 => "1 pair".to_owned(),
         n => format!("{n} pairs"),
     };
-    format!(
-        "{pairs}: {rounds} flags each way arrive after their data, {least:.0} to {most:.0} ns per hop; {counters}"
-    )
+    format!("{pairs}: {rounds} flags each way arrive after their data, {least:.0} to {most:.0} ns per hop; {counters}")
 }
 
-fn whole(played: &Played, rounds: u64) -> bool {
-    played.sides.iter().all(|side| side.done == rounds && !side.timed_out)
+fn is_complete(pingpong: &PairPingpong, rounds: u64) -> bool {
+    pingpong.sides.iter().all(|side| side.done == rounds && !side.timed_out)
 }
 
 /// The faults of one game: words that arrive after their flag in either direction, and why it stopped.
-fn game(played: &Played, rounds: u64) -> Vec<(Pair, Finding)> {
-    let there = played.pair;
-    let [one, two] = &played.sides;
-    let mut found: Vec<(Pair, Finding)> = [(there.back(), one), (there, two)]
-        .into_iter()
-        .filter_map(|(pair, side)| behind(pair, side))
-        .collect();
+fn game_findings(pingpong: &PairPingpong, rounds: u64) -> Vec<(Pair, Finding)> {
+    let there = pingpong.pair;
+    let [one, two] = &pingpong.sides;
+    let mut found: Vec<(Pair, Finding)> =
+        [(there.back(), one), (there, two)].into_iter().filter_map(|(pair, side)| late_words(pair, side)).collect();
     found.extend(stopped(there, one, two, rounds));
     found
 }
 
 /// Words that `pair.to` did not see although it saw their flag.
-fn behind(pair: Pair, side: &Round) -> Option<(Pair, Finding)> {
+fn late_words(pair: Pair, side: &PingpongResult) -> Option<(Pair, Finding)> {
     let first = side.first_bad?;
     let words = side.done.saturating_mul(32);
     let seen = format!(
         "{pair}: GPU {} saw {} of {words} words late, the first in round {first} of {}",
         pair.to, side.wrong, side.done
     );
-    let finding =
-        Code::P2pOrder.finding(Severity::Fail, "", "flags arrive before the data that was sent before them");
+    let finding = Code::P2pOrder.finding(Severity::Fail, "", "flags arrive before the data that was sent before them");
     Some((pair, finding.values(side.wrong, 0, Some("words")).seen(seen)))
 }
 
 /// Why a game ended early.
-fn stopped(pair: Pair, one: &Round, two: &Round, rounds: u64) -> Option<(Pair, Finding)> {
+fn stopped(pair: Pair, one: &PingpongResult, two: &PingpongResult, rounds: u64) -> Option<(Pair, Finding)> {
     if one.done == rounds && two.done == rounds {
         return None;
     }
-    let results = format!(
-        "{pair}: GPU {} finished {} of {rounds} rounds, GPU {} {}",
-        pair.from, one.done, pair.to, two.done
-    );
+    let results =
+        format!("{pair}: GPU {} finished {} of {rounds} rounds, GPU {} {}", pair.from, one.done, pair.to, two.done);
     if !one.timed_out && !two.timed_out {
         let message = "a ping-pong ended early, but neither GPU reports that it gave up";
         return Some((pair, Code::P2pChecker.finding(Severity::Error, "", message).seen(results)));
@@ -97,17 +85,17 @@ fn stopped(pair: Pair, one: &Round, two: &Round, rounds: u64) -> Option<(Pair, F
     Some((lost, Code::P2pHang.finding(Severity::Fail, "", message).seen(results)))
 }
 
-fn counter(counted: &Counted) -> Option<(Pair, Finding)> {
-    let Counted { pair, how, counted, expected } = counted;
+fn lost_additions(counted: &CounterResult) -> Option<(Pair, Finding)> {
+    let CounterResult { pair, operation, counted, expected } = counted;
     if counted == expected {
         return None;
     }
-    let how = match how {
-        Adding::Add => "atomic additions",
-        Adding::CompareAndSwap => "atomic compare-and-swaps",
+    let operation = match operation {
+        AtomicOperation::Add => "atomic additions",
+        AtomicOperation::CompareAndSwap => "atomic compare-and-swaps",
     };
-    let message = format!("{how} by both GPUs in the second GPU's memory are lost");
+    let message = format!("{operation} by both GPUs in the second GPU's memory are lost");
     let finding = Code::P2pAtomics.finding(Severity::Fail, "", message);
-    let seen = format!("{pair}: {how} in GPU {}'s memory gave {counted}, expected {expected}", pair.to);
+    let seen = format!("{pair}: {operation} in GPU {}'s memory gave {counted}, expected {expected}", pair.to);
     Some((*pair, finding.values(*counted, *expected, Some("additions")).seen(seen)))
 }

@@ -5,17 +5,17 @@
 
 mod atomics;
 mod judge;
-mod late;
 mod pingpong;
+mod slow_hops;
 
 use crate::config::Level;
-use crate::gpu::{self, Clique, Gpu, GpuError, PeerAccess, Round};
+use crate::gpu::{self, Clique, Gpu, GpuError, PeerAccess, PingpongResult};
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::{Pair, circle};
 use crate::suite::shared::gate::gate;
-use crate::suite::shared::gpu_fault::during;
-use crate::suite::shared::speed::Ways;
+use crate::suite::shared::gpu_fault::fault_finding;
+use crate::suite::shared::speed::GpuPaths;
 use crate::suite::{Group, Machine, Test, nccl};
 use std::time::Duration;
 
@@ -33,37 +33,37 @@ pub(in crate::suite) const TEST: Test = Test {
 /// Rounds of one ping-pong: 0.3 s over PCIe, where one hop takes 1.5 us.
 const ROUNDS: u64 = 100_000;
 
-/// One ping-pong; `from` sends first.
+/// The result of one pair's ping-pong; `from` sends first.
 #[derive(Debug)]
-struct Played {
+struct PairPingpong {
     pair: Pair,
-    /// What `from` saw, and what `to` saw.
-    sides: [Round; 2],
+    /// What the kernel of `from` saw, and what that of `to` saw.
+    sides: [PingpongResult; 2],
     /// Nanoseconds from sending to arrival, the mean of both directions.
     hop_ns: f64,
 }
 
 /// The operation by which GPUs add.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Adding {
+enum AtomicOperation {
     Add,
     CompareAndSwap,
 }
 
 /// The result of a counter to which `from` and its owner `to` added at the same time.
 #[derive(Debug)]
-struct Counted {
+struct CounterResult {
     pair: Pair,
-    how: Adding,
+    operation: AtomicOperation,
     counted: u64,
     expected: u64,
 }
 
-/// Everything that was tried.
+/// The results of all pairs.
 #[derive(Debug, Default)]
 struct Results {
-    played: Vec<Played>,
-    counted: Vec<Counted>,
+    pingpongs: Vec<PairPingpong>,
+    counted: Vec<CounterResult>,
     /// Pairs with peer access for which atomics are not claimed.
     unclaimed: usize,
     /// Pairs whose access was refused, or whose test was aborted.
@@ -76,54 +76,48 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     }
     let clique = machine.clique()?;
     // From here on no test needs all memory for itself.
-    nccl::ahead(machine);
+    nccl::start_ahead(machine);
     let players = clique.gpus.iter().map(pingpong::Player::new).collect::<Result<Vec<_>, _>>();
-    let players = players.map_err(|e| during("machine", &e))?;
+    let players = players.map_err(|e| fault_finding("machine", &e))?;
     let mut results = Results::default();
     for matching in circle(clique.len()) {
-        let (pairs, access) = open(clique, matching, &mut results).map_err(|e| during("machine", &e))?;
+        let (pairs, access) = enable_pairs(clique, matching, &mut results).map_err(|e| fault_finding("machine", &e))?;
         machine.doing(&format!("flags after data: {}", names(&pairs)));
         match pingpong::play(&players, &pairs, ROUNDS) {
-            Ok(played) => results.played.extend(played),
-            Err(error) => results.broken.push(*during(&names(&pairs), &error)),
+            Ok(pingpongs) => results.pingpongs.extend(pingpongs),
+            Err(error) => results.broken.push(*fault_finding(&names(&pairs), &error)),
         }
         for pair in pairs {
-            if !gpu::is_spoiled() {
+            if !gpu::is_cuda_lost() {
                 atomics(machine, clique, &players, pair, &mut results);
             }
         }
         drop(access);
-        if gpu::is_spoiled() {
+        if gpu::is_cuda_lost() {
             break;
         }
     }
-    let late = if results.broken.is_empty() && !gpu::is_spoiled() {
-        let ways = Ways::new(machine, clique);
-        late::late(clique, &players, &ways, &mut results).map_err(|e| during("machine", &e))?
+    let slow_hops = if results.broken.is_empty() && !gpu::is_cuda_lost() {
+        let paths = GpuPaths::new(machine, clique);
+        slow_hops::slow_hops(clique, &players, &paths, &mut results).map_err(|e| fault_finding("machine", &e))?
     } else {
         Vec::new()
     };
-    let line = late.first().map(|finding| finding.message.clone());
-    let mut judgement = judge::judge(clique.len(), ROUNDS, &results).with(late);
+    let line = slow_hops.first().map(|finding| finding.message.clone());
+    let mut judgement = judge::judge(clique.len(), ROUNDS, &results).with(slow_hops);
     judgement.summary = line.unwrap_or(judgement.summary);
     Ok(judgement)
 }
 
-/// Both directions of one pair, one owner after the other.
-fn atomics(
-    machine: &Machine,
-    clique: &Clique,
-    players: &[pingpong::Player<'_>],
-    pair: Pair,
-    results: &mut Results,
-) {
+/// Tests atomics in both GPUs' memory, one owner after the other.
+fn atomics(machine: &Machine, clique: &Clique, players: &[pingpong::Player<'_>], pair: Pair, results: &mut Results) {
     for pair in [pair, pair.back()] {
         machine.doing(&format!("{pair}: atomic additions"));
         match atomics::count(clique, players, pair) {
             Ok(None) => results.unclaimed += 1,
             Ok(Some(counted)) => results.counted.extend(counted),
             Err(error) => {
-                results.broken.push(*during(&pair.to_string(), &error));
+                results.broken.push(*fault_finding(&pair.to_string(), &error));
                 return;
             }
         }
@@ -131,7 +125,7 @@ fn atomics(
 }
 
 /// Enables access for the pairs that reach each other. A refusal is recorded, and judged by `p2p_capability`.
-fn open(
+fn enable_pairs(
     clique: &Clique,
     pairs: Vec<Pair>,
     results: &mut Results,
@@ -177,15 +171,12 @@ mod tests {
 
     const PAIR: Pair = Pair::of(0, 1);
 
-    fn side(done: u64) -> Round {
-        Round { wrong: 0, first_bad: None, done, timed_out: done < ROUNDS, cycles: 1 }
+    fn side(done: u64) -> PingpongResult {
+        PingpongResult { wrong: 0, first_bad: None, done, timed_out: done < ROUNDS, cycles: 1 }
     }
 
-    fn played(one: Round, two: Round) -> Results {
-        Results {
-            played: vec![Played { pair: PAIR, sides: [one, two], hop_ns: 702.4 }],
-            ..Results::default()
-        }
+    fn pingpongs(one: PingpongResult, two: PingpongResult) -> Results {
+        Results { pingpongs: vec![PairPingpong { pair: PAIR, sides: [one, two], hop_ns: 702.4 }], ..Results::default() }
     }
 
     fn said(results: &Results) -> Judgement {
@@ -194,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_complete_game_passes_and_shows_its_hops() {
-        let mut results = played(side(ROUNDS), side(ROUNDS));
+        let mut results = pingpongs(side(ROUNDS), side(ROUNDS));
         let judgement = said(&results);
         assert_eq!(judgement.outcome(), Outcome::Pass);
         assert_eq!(
@@ -202,19 +193,19 @@ mod tests {
             "1 pair: 100000 flags each way arrive after their data, 702 to 702 ns per hop; atomics are not claimed"
         );
         assert_eq!(judgement.matrices[0].values, [[None, Some(702.0)], [Some(702.0), None]]);
-        results.counted = vec![Counted { pair: PAIR, how: Adding::Add, counted: 9, expected: 9 }];
+        results.counted = vec![CounterResult { pair: PAIR, operation: AtomicOperation::Add, counted: 9, expected: 9 }];
         assert!(said(&results).summary.ends_with("no atomic addition is lost"));
     }
 
     #[test]
     fn words_later_than_their_flag_name_the_faulty_direction() {
-        let bad = Round { wrong: 3, first_bad: Some(77), ..side(ROUNDS) };
-        let judgement = said(&played(bad, side(ROUNDS)));
+        let bad = PingpongResult { wrong: 3, first_bad: Some(77), ..side(ROUNDS) };
+        let judgement = said(&pingpongs(bad, side(ROUNDS)));
         let finding = &judgement.findings[0];
         assert!(judgement.outcome() == Outcome::Fail && finding.is(Code::P2pOrder));
         assert!(finding.message.starts_with("GPU 1 -> 0: flags arrive before"), "{}", finding.message);
         assert!(finding.evidence[0].contains("saw 3 of 3200000 words late, the first in round 77"));
-        assert!(said(&played(side(ROUNDS), bad)).summary.starts_with("GPU 0 -> 1: "));
+        assert!(said(&pingpongs(side(ROUNDS), bad)).summary.starts_with("GPU 0 -> 1: "));
     }
 
     #[test]
@@ -225,7 +216,7 @@ mod tests {
             (side(41), side(41), "GPU 0 -> 1: a flag does not arrive"),
             (side(41), side(42), "GPU 1 -> 0: a flag does not arrive"),
         ] {
-            let judgement = said(&played(one, two));
+            let judgement = said(&pingpongs(one, two));
             assert!(judgement.findings[0].is(Code::P2pHang) && judgement.outcome() == Outcome::Fail);
             assert!(judgement.summary.starts_with(words), "{}", judgement.summary);
             assert_eq!(judgement.matrices[0].values[0][1], None);
@@ -234,14 +225,15 @@ mod tests {
 
     #[test]
     fn a_kernel_that_never_ran_is_an_error_and_not_a_pass() {
-        let none = Round { timed_out: false, ..side(0) };
-        assert_eq!(said(&played(none, none)).outcome(), Outcome::Error);
+        let none = PingpongResult { timed_out: false, ..side(0) };
+        assert_eq!(said(&pingpongs(none, none)).outcome(), Outcome::Error);
     }
 
     #[test]
     fn lost_additions_fail_with_both_numbers() {
-        let mut results = played(side(ROUNDS), side(ROUNDS));
-        results.counted = vec![Counted { pair: PAIR, how: Adding::CompareAndSwap, counted: 7, expected: 9 }];
+        let mut results = pingpongs(side(ROUNDS), side(ROUNDS));
+        results.counted =
+            vec![CounterResult { pair: PAIR, operation: AtomicOperation::CompareAndSwap, counted: 7, expected: 9 }];
         let judgement = said(&results);
         assert!(judgement.outcome() == Outcome::Fail && judgement.findings[0].is(Code::P2pAtomics));
         assert!(judgement.findings[0].evidence[0].contains("gave 7, expected 9"));
@@ -249,7 +241,7 @@ mod tests {
 
     #[test]
     fn an_aborted_test_is_not_a_pass_and_no_pairs_is_not_applicable() {
-        let mut results = played(side(ROUNDS), side(ROUNDS));
+        let mut results = pingpongs(side(ROUNDS), side(ROUNDS));
         results.broken.push(Code::CudaError.finding(Severity::Error, "GPU 0 -> 1", "2"));
         assert_eq!(said(&results).outcome(), Outcome::Error);
         assert_eq!(said(&Results::default()).outcome(), Outcome::NotApplicable);

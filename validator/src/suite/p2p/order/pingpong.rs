@@ -1,7 +1,7 @@
 //! Plays ping-pong between GPUs; pairs without a common GPU play at the same time, because their traffic is
 //! too small to disturb others.
 
-use super::{Played, names};
+use super::{PairPingpong, names};
 use crate::gpu::pattern::Nonces;
 use crate::gpu::{Buffer, Event, Gpu, GpuError, Pingpong, Pinned, Stream, Tally};
 use crate::machine::GpuId;
@@ -12,10 +12,10 @@ use std::time::Duration;
 const GIVE_UP_S: u64 = 2;
 /// The host waits longer: clocks of an idle GPU are slow at first.
 const HANG: Duration = Duration::from_secs(6);
-/// A mailbox and counters: a page.
+/// The size of a GPU's mailbox and counters: a page, bytes.
 const BYTES: u64 = 4096;
 
-/// One GPU with what it needs, made once.
+/// One GPU with the mailbox, stream and events of its ping-pongs, allocated once.
 pub(super) struct Player<'g> {
     gpu: &'g Gpu,
     pub(super) memory: Buffer,
@@ -59,8 +59,8 @@ pub(super) fn player<'p, 'g>(players: &'p [Player<'g>], gpu: GpuId) -> Result<&'
     players.get(gpu.index()).ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {gpu}")))
 }
 
-/// One game for each of these pairs, all at the same time; access is on.
-pub(super) fn play(players: &[Player<'_>], pairs: &[Pair], rounds: u64) -> Result<Vec<Played>, GpuError> {
+/// Plays one game for each of these pairs, all at the same time; access is on.
+pub(super) fn play(players: &[Player<'_>], pairs: &[Pair], rounds: u64) -> Result<Vec<PairPingpong>, GpuError> {
     for pair in pairs {
         player(players, pair.from)?.clear()?;
         player(players, pair.to)?.clear()?;
@@ -77,15 +77,15 @@ pub(super) fn play(players: &[Player<'_>], pairs: &[Pair], rounds: u64) -> Resul
         player(players, pair.from)?.stream.finish(&doing, HANG)?;
         player(players, pair.to)?.stream.finish(&doing, HANG)?;
     }
-    pairs.iter().map(|pair| played(players, *pair, rounds)).collect()
+    pairs.iter().map(|pair| pair_pingpong(players, *pair, rounds)).collect()
 }
 
-fn played(players: &[Player<'_>], pair: Pair, rounds: u64) -> Result<Played, GpuError> {
+fn pair_pingpong(players: &[Player<'_>], pair: Pair, rounds: u64) -> Result<PairPingpong, GpuError> {
     let (one, two) = (player(players, pair.from)?, player(players, pair.to)?);
     let [begin, end] = &one.times;
     let ms = end.ms_since(begin)?;
-    let sides = [one.tally.round(), two.tally.round()];
-    Ok(Played { pair, sides, hop_ns: ms * 1e6 / (2.0 * count(rounds)) })
+    let sides = [one.tally.pingpong_result(), two.tally.pingpong_result()];
+    Ok(PairPingpong { pair, sides, hop_ns: ms * 1e6 / (2.0 * count(rounds)) })
 }
 
 #[expect(clippy::cast_precision_loss, reason = "rounds are fewer than 2^32")]

@@ -4,26 +4,26 @@
 
 mod judge;
 pub(super) mod messages;
-mod other;
-mod owner;
+mod owner_process;
+mod peer_process;
 #[cfg(test)]
 mod tests;
 
-pub(in crate::suite) use other::serve;
+pub(in crate::suite) use peer_process::serve;
 
 use crate::config::Level;
 use crate::gpu::{self, Clique, GpuError};
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
-use crate::process::partner::{COMMAND, Lost, Partner};
+use crate::process::partner::{COMMAND, Partner, PartnerError};
 use crate::schedule::Pair;
 use crate::suite::shared::gate::gate;
-use crate::suite::shared::gpu_fault::during;
-use crate::suite::shared::seat::Seat;
+use crate::suite::shared::gpu_fault::fault_finding;
+use crate::suite::shared::gpu_resources::GpuResources;
 use crate::suite::shared::transfer::Fault;
 use crate::suite::{Group, Machine, Test};
 use messages::{Answer, Ask, Trouble};
-use owner::Shared;
+use owner_process::SharedBuffer;
 use std::cell::RefCell;
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -40,34 +40,33 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
-/// For starting CUDA a second time, with all GPUs.
+/// The time limit for starting CUDA a second time, with all GPUs.
 const START: Duration = Duration::from_secs(60);
-/// Allowed beyond the time limit of the transfer itself.
+/// The time limit of an answer, longer than that of a transfer.
 const ANSWER: Duration = Duration::from_secs(12);
 /// `CUDA_ERROR_NOT_SUPPORTED`
 pub(in crate::suite) const NOT_SUPPORTED: i32 = 801;
 
-/// The most memory that its contexts use on each GPU, bytes.
+/// The most memory that the other process's contexts use on each GPU, bytes.
 pub(in crate::suite) const CONTEXT: u64 = 768 << 20;
 
-/// The other process, started before the test that needs it: starting CUDA takes seconds, during which other
-/// tests run.
+/// The other process, started before the test that needs it: starting CUDA takes seconds, in which other tests run.
 #[derive(Debug, Default)]
-pub struct Beside(RefCell<Option<Partner>>);
+pub struct PrestartedPeer(RefCell<Option<Partner>>);
 
-impl Beside {
+impl PrestartedPeer {
     /// Starts it if that test was requested; true while it is starting. That test tries again after an error, and
     /// reports it.
     pub(in crate::suite) fn begin(&self, machine: &Machine) -> bool {
-        let mut beside = self.0.borrow_mut();
-        if machine.runs(&TEST) && beside.is_none() {
-            *beside = Partner::start(COMMAND).ok();
-            let sent = beside.as_mut().map(|partner| partner.say(&Ask::Start, None));
+        let mut prestarted = self.0.borrow_mut();
+        if machine.runs(&TEST) && prestarted.is_none() {
+            *prestarted = Partner::start(COMMAND).ok();
+            let sent = prestarted.as_mut().map(|partner| partner.send(&Ask::Start, None));
             if sent.is_none_or(|sent| sent.is_err()) {
-                *beside = None;
+                *prestarted = None;
             }
         }
-        beside.is_some()
+        prestarted.is_some()
     }
 
     fn take(&self) -> Option<Partner> {
@@ -75,7 +74,7 @@ impl Beside {
     }
 }
 
-impl Drop for Beside {
+impl Drop for PrestartedPeer {
     fn drop(&mut self) {
         // It was not needed, and may still be starting.
         if let Some(mut partner) = self.take() {
@@ -86,14 +85,14 @@ impl Drop for Beside {
 
 /// How a buffer is passed from one process to the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum How {
+enum ShareMethod {
     /// By its CUDA IPC handle.
     Ipc,
     /// By an exported descriptor of mapped memory.
     Descriptor,
 }
 
-impl fmt::Display for How {
+impl fmt::Display for ShareMethod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Ipc => "CUDA IPC",
@@ -102,13 +101,13 @@ impl fmt::Display for How {
     }
 }
 
-/// Everything that was tried.
+/// The results of all pairs and methods.
 #[derive(Debug, Default)]
 struct Results {
-    tried: Vec<(Pair, How)>,
-    faults: Vec<(How, Fault)>,
+    tried: Vec<(Pair, ShareMethod)>,
+    faults: Vec<(ShareMethod, Fault)>,
     /// What the driver does not support, and its error.
-    unsupported: Vec<(How, String)>,
+    unsupported: Vec<(ShareMethod, String)>,
     broken: Vec<Finding>,
     /// Sizes of the transfers, each made by both engines in both directions.
     sizes: [u64; 2],
@@ -125,21 +124,21 @@ enum Stop {
 }
 
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    let begun = machine.beside.take();
+    let begun = machine.prestarted.take();
     if let Some(none) = gate(machine, true)? {
         begun.into_iter().for_each(|mut partner| partner.kill());
         return Ok(none);
     }
     let clique = machine.clique()?;
-    let seats = clique.gpus.iter().map(Seat::new).collect::<Result<Vec<_>, _>>();
-    let seats = seats.map_err(|e| during("machine", &e))?;
+    let gpus = clique.gpus.iter().map(GpuResources::new).collect::<Result<Vec<_>, _>>();
+    let gpus = gpus.map_err(|e| fault_finding("machine", &e))?;
     machine.doing("starting CUDA in a second process");
-    let mut other = Other::start(clique, begun)?;
-    let mut results = Results { sizes: owner::sizes(machine.config.validate.level), ..Results::default() };
-    for how in [How::Ipc, How::Descriptor] {
-        match all(machine, &mut other, &seats, how, &mut results) {
+    let mut other = PeerProcess::start(clique, begun)?;
+    let mut results = Results { sizes: owner_process::sizes(machine.config.validate.level), ..Results::default() };
+    for method in [ShareMethod::Ipc, ShareMethod::Descriptor] {
+        match try_all_pairs(machine, &mut other, &gpus, method, &mut results) {
             Ok(()) => {}
-            Err(Stop::Unsupported(why)) => results.unsupported.push((how, why)),
+            Err(Stop::Unsupported(why)) => results.unsupported.push((method, why)),
             Err(Stop::Pair(finding)) => results.broken.push(*finding),
             Err(Stop::All(finding)) => {
                 results.broken.push(*finding);
@@ -150,28 +149,28 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     Ok(judge::judge(&results))
 }
 
-/// Every ordered pair, one owner after the other.
-fn all(
+/// Tries every ordered pair, one owner after the other.
+fn try_all_pairs(
     machine: &Machine,
-    other: &mut Other,
-    seats: &[Seat<'_>],
-    how: How,
+    other: &mut PeerProcess,
+    gpus: &[GpuResources<'_>],
+    method: ShareMethod,
     results: &mut Results,
 ) -> Result<(), Stop> {
-    for owner in seats {
+    for owner in gpus {
         let subject = format!("GPU {}", owner.gpu.id());
-        let here = |e: GpuError| stop(&subject, &Trouble::from(&e));
-        let peers = seats.iter().filter(|p| p.gpu.id() != owner.gpu.id());
-        let shared = Shared::new(owner, how, results.sizes).map_err(here)?;
+        let to_stop = |e: GpuError| stop(&subject, &Trouble::from(&e));
+        let peers = gpus.iter().filter(|p| p.gpu.id() != owner.gpu.id());
+        let shared = SharedBuffer::new(owner, method, results.sizes).map_err(to_stop)?;
         for peer in peers {
-            if !peer.gpu.can_access(owner.gpu).map_err(here)? {
+            if !peer.gpu.can_access(owner.gpu).map_err(to_stop)? {
                 continue;
             }
             let pair = Pair { from: peer.gpu.id(), to: owner.gpu.id() };
-            machine.doing(&format!("{pair}: between processes by {how}"));
-            match owner::pair(other, &shared, pair, &mut results.faults) {
-                Ok(()) => results.tried.push((pair, how)),
-                Err(Stop::Pair(finding)) if !gpu::is_spoiled() => results.broken.push(*finding),
+            machine.doing(&format!("{pair}: between processes by {method}"));
+            match owner_process::try_pair(other, &shared, pair, &mut results.faults) {
+                Ok(()) => results.tried.push((pair, method)),
+                Err(Stop::Pair(finding)) if !gpu::is_cuda_lost() => results.broken.push(*finding),
                 Err(stop) => return Err(stop),
             }
         }
@@ -179,7 +178,7 @@ fn all(
     Ok(())
 }
 
-/// The consequence of a GPU's fault, in either process.
+/// What a GPU's fault in either process ends.
 fn stop(subject: &str, trouble: &Trouble) -> Stop {
     let finding = |code: Code, severity| Box::new(code.finding(severity, subject, trouble.text.clone()));
     match trouble {
@@ -190,10 +189,10 @@ fn stop(subject: &str, trouble: &Trouble) -> Stop {
     }
 }
 
-/// The other process, with CUDA started.
-struct Other(Partner);
+/// The other process, in which CUDA has started.
+struct PeerProcess(Partner);
 
-impl Other {
+impl PeerProcess {
     /// Starts it, or waits for its start, and checks that it has the same GPUs under the same numbers.
     fn start(clique: &Clique, begun: Option<Partner>) -> Result<Self, Box<Finding>> {
         let broken = |why: String| {
@@ -204,11 +203,9 @@ impl Other {
             Some(partner) => (partner, true),
             None => (Partner::start(COMMAND).map_err(|e| broken(e.to_string()))?, false),
         };
-        let answer = if is_starting { partner.hear(START) } else { partner.ask(&Ask::Start, None, START) };
+        let answer = if is_starting { partner.receive(START) } else { partner.ask(&Ask::Start, None, START) };
         match answer {
-            Ok(Answer::Started(ids)) if ids.iter().eq(clique.gpus.iter().map(|g| &g.uuid)) => {
-                Ok(Self(partner))
-            }
+            Ok(Answer::Started(ids)) if ids.iter().eq(clique.gpus.iter().map(|g| &g.uuid)) => Ok(Self(partner)),
             Ok(Answer::Started(ids)) => Err(broken(format!("it sees other GPUs: {}", ids.join(", ")))),
             Ok(Answer::Failed(trouble)) => Err(broken(trouble.text)),
             Ok(answer) => Err(broken(format!("unexpected answer {answer:?}"))),
@@ -223,8 +220,8 @@ impl Other {
             Ok(answer) => Ok(answer),
             Err(lost) => {
                 let (code, severity) = match lost {
-                    Lost::Silent(_) => (Code::P2pHang, Severity::Fail),
-                    Lost::Died(_) | Lost::Broken(_) => (Code::TestCrashed, Severity::Error),
+                    PartnerError::Silent(_) => (Code::P2pHang, Severity::Fail),
+                    PartnerError::Died(_) | PartnerError::Broken(_) => (Code::TestCrashed, Severity::Error),
                 };
                 Err(Stop::All(Box::new(code.finding(severity, &subject, lost.to_string()))))
             }

@@ -2,75 +2,54 @@
 
 use super::judge::judge;
 use super::*;
-use crate::gpu::pattern::{Counts, Wrong};
+use crate::gpu::pattern::{Counts, DataFault};
 use crate::outcome::Outcome;
-use crate::suite::shared::transfer::{Cell, Engine, Kind, Memory, Traces, Way, What};
+use crate::suite::shared::transfer::{Direction, Engine, FaultKind, Memory, Traces, Transfer, TransferKind};
 
 const PAIR: Pair = Pair::of(0, 1);
 
 fn results() -> Results {
-    Results { tried: vec![(PAIR, How::Ipc), (PAIR, How::Descriptor)], ..Results::default() }
+    Results { tried: vec![(PAIR, ShareMethod::Ipc), (PAIR, ShareMethod::Descriptor)], ..Results::default() }
 }
 
 fn fault() -> Fault {
-    let kind = Kind { engine: Engine::Copy, way: Way::Write, memory: Memory::Plain };
-    let counts = Counts {
-        looked: 1024,
-        wrong: 1024,
-        zeros: 1024,
-        ones: 0,
-        sentinels: 0,
-        first: Some(0),
-        last: Some(1023),
-    };
+    let kind = TransferKind { engine: Engine::Copy, direction: Direction::Write, memory: Memory::Plain };
+    let counts =
+        Counts { looked: 1024, wrong: 1024, zeros: 1024, ones: 0, sentinels: 0, first: Some(0), last: Some(1023) };
     let traces = Traces { counts, address: 0x7000, first: 0, seed: 1, found: vec![0], expected: None };
-    let cell = Cell { pair: PAIR, kind, bytes: 4096, shift: (0, 0) };
-    Fault { cell, what: What::Data(Wrong::Zeros), traces, times: None, amid: false }
+    let transfer = Transfer { pair: PAIR, kind, bytes: 4096, shift: (0, 0) };
+    Fault { transfer, what: FaultKind::Data(DataFault::Zeros), traces, times: None, concurrent: false }
 }
 
 #[test]
 fn data_that_arrives_by_both_mechanisms_passes() {
     let said = judge(&results());
     assert_eq!(said.outcome(), Outcome::Pass);
-    assert_eq!(
-        said.summary,
-        "data arrives between two processes: 1 ordered pairs by CUDA IPC, 1 by descriptor"
-    );
+    assert_eq!(said.summary, "data arrives between two processes: 1 ordered pairs by CUDA IPC, 1 by descriptor");
 }
 
 #[test]
 fn wrong_data_names_the_mechanism() {
-    let results = Results { faults: vec![(How::Ipc, fault())], ..results() };
+    let results = Results { faults: vec![(ShareMethod::Ipc, fault())], ..results() };
     let said = judge(&results);
     assert!(said.outcome() == Outcome::Fail && said.findings.len() == 1);
-    assert_eq!(
-        said.summary,
-        "GPU 0 -> 1: between processes, by CUDA IPC: copy engine write of 4 KiB arrives as zeros"
-    );
+    assert_eq!(said.summary, "GPU 0 -> 1: between processes, by CUDA IPC: copy engine write of 4 KiB arrives as zeros");
 }
 
 #[test]
 fn an_unsupported_mechanism_warns_and_is_not_a_crash() {
-    let trouble = Trouble {
-        text: "cuIpcGetMemHandle returned 801".into(),
-        code: Some(801),
-        hang: false,
-        sticky: false,
-    };
+    let trouble =
+        Trouble { text: "cuIpcGetMemHandle returned 801".into(), code: Some(801), hang: false, sticky: false };
     let Stop::Unsupported(why) = stop("GPU 0", &trouble) else { panic!("801 is not a fault") };
-    let mut results = Results { unsupported: vec![(How::Ipc, why)], ..results() };
+    let mut results = Results { unsupported: vec![(ShareMethod::Ipc, why)], ..results() };
     let said = judge(&results);
     assert_eq!(said.outcome(), Outcome::Warn);
-    assert!(
-        said.summary.starts_with("CUDA IPC cannot be used between processes on this machine"),
-        "{}",
-        said.summary
-    );
+    assert!(said.summary.starts_with("CUDA IPC cannot be used between processes on this machine"), "{}", said.summary);
     results.tried.clear();
     assert_eq!(judge(&results).outcome(), Outcome::Warn, "nothing tried is not a pass");
-    results.unsupported = vec![(How::Descriptor, "cuMemGetAllocationGranularity returned 801".into())];
+    results.unsupported = vec![(ShareMethod::Descriptor, "cuMemGetAllocationGranularity returned 801".into())];
     assert_eq!(judge(&results).outcome(), Outcome::Warn);
-    results.tried = vec![(PAIR, How::Ipc)];
+    results.tried = vec![(PAIR, ShareMethod::Ipc)];
     let said = judge(&results);
     assert_eq!((said.outcome(), said.findings.len()), (Outcome::Pass, 1), "programs have CUDA IPC");
     assert!(said.summary.ends_with("1 ordered pairs by CUDA IPC, 0 by descriptor"), "{}", said.summary);

@@ -4,29 +4,29 @@ use crate::gpu::pattern::Counts;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
-use crate::suite::shared::pair::together;
-use crate::suite::shared::plot::{Changed, Share};
+use crate::suite::shared::held_memory::{ChangedMemory, MemoryShare};
+use crate::suite::shared::pair::merge_pairs;
 use crate::suite::shared::speed::table;
-use crate::suite::shared::transfer::{Fault, Kind, Way, findings, ruled_out, size, unanswered};
+use crate::suite::shared::transfer::{Direction, Fault, TransferKind, findings, ruled_out, size, unanswered};
 use crate::text::gib;
 use serde_json::Value;
 use std::fmt;
 
-/// The result for the tags of one pair.
+/// The result of one pair's tags in one direction.
 #[derive(Debug)]
-pub(super) struct Swept {
+pub(super) struct TagSweep {
     pub(super) pair: Pair,
-    pub(super) kind: Kind,
+    pub(super) kind: TransferKind,
     /// The number of pages, and their size in bytes.
     pub(super) pages: u64,
     pub(super) page: u64,
     pub(super) counts: Counts,
-    pub(super) missed: Option<Missed>,
+    pub(super) wrong_page: Option<WrongPage>,
 }
 
 /// The first page with a wrong tag.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Missed {
+pub(super) struct WrongPage {
     /// Its offset in the memory that is tested, bytes.
     pub(super) at: u64,
     pub(super) what: TagFault,
@@ -34,12 +34,12 @@ pub(super) struct Missed {
     pub(super) expected: Vec<u32>,
 }
 
-/// The kind of fault.
+/// What a page holds instead of its tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TagFault {
-    /// Zeros.
+    /// All bits are 0.
     Zeros,
-    /// All ones.
+    /// All bits are 1.
     Ones,
     /// The previous content.
     Stale,
@@ -51,66 +51,63 @@ pub(super) enum TagFault {
     Other,
 }
 
-/// Copies that each pair made.
+/// Copies of one kind that each pair made.
 #[derive(Debug)]
-pub(super) struct Tried {
-    pub(super) kind: Kind,
+pub(super) struct CopySeries {
+    pub(super) kind: TransferKind,
     pub(super) sizes: Vec<u64>,
     pub(super) seed: u64,
 }
 
-/// Everything that was tried.
+/// The results of all sweeps and copies.
 #[derive(Debug, Default)]
 pub(super) struct Results {
     /// How much of each GPU's memory was tested.
-    pub(super) shares: Vec<Share>,
+    pub(super) shares: Vec<MemoryShare>,
     pub(super) pairs: Vec<Pair>,
     /// How many peers a GPU had at once.
     pub(super) at_once: usize,
-    pub(super) swept: Vec<Swept>,
-    pub(super) tried: Vec<Tried>,
+    pub(super) sweeps: Vec<TagSweep>,
+    pub(super) tried: Vec<CopySeries>,
     /// Pairs of which the first wrote all of the second's memory.
     pub(super) whole: Vec<Pair>,
     pub(super) faults: Vec<Fault>,
     pub(super) found: Vec<(Pair, Finding)>,
     /// Memory that changed although no GPU wrote to it.
-    pub(super) strays: Vec<Changed>,
+    pub(super) strays: Vec<ChangedMemory>,
     /// What could not be tried, or was aborted.
     pub(super) broken: Vec<Finding>,
 }
 
-/// A GPU with less than this fraction tested is named: other processes use its memory.
+/// A GPU of whose memory less than this fraction was tested is named in the summary.
 const MUCH: f64 = 0.9;
 
 /// Judges all pairs.
 pub(super) fn judge(results: &Results) -> Judgement {
-    let mut found: Vec<(Pair, Finding)> = results.swept.iter().filter_map(sweep).collect();
+    let mut found: Vec<(Pair, Finding)> = results.sweeps.iter().filter_map(sweep_finding).collect();
     for pair in &results.pairs {
-        let own: Vec<Fault> = results.faults.iter().filter(|f| f.cell.pair == *pair).cloned().collect();
+        let own: Vec<Fault> = results.faults.iter().filter(|f| f.transfer.pair == *pair).cloned().collect();
         found.extend(findings(*pair, &own));
     }
     found.extend(results.found.iter().cloned());
-    let mut all = together(found);
+    let mut all = merge_pairs(found);
     let known = !all.is_empty();
     // If data is known to be misdirected, stray changes need no second finding.
     all.extend(results.strays.iter().filter(|_| !known).map(stray));
     all.extend(results.broken.iter().cloned());
-    if results.swept.is_empty() && all.iter().all(|f| f.severity == Severity::Info) {
+    if results.sweeps.is_empty() && all.iter().all(|f| f.severity == Severity::Info) {
         let why = "no pair has peer access; see p2p-capability";
         return Judgement::not_applicable(why).with(all);
     }
-    Judgement::summed_up(|| good(results), all).with_tables(vec![tried(results)])
+    Judgement::summed_up(|| summary(results), all).with_tables(vec![transfers_table(results)])
 }
 
-fn good(results: &Results) -> String {
-    let pages = results.swept.iter().map(|s| s.pages).min().unwrap_or_default();
-    let page = results.swept.iter().map(|s| s.page).max().unwrap_or_default();
-    let less: Vec<_> = results.shares.iter().filter(|s| part(s) < MUCH).map(less).collect();
-    let less = if less.is_empty() {
-        String::new()
-    } else {
-        format!("; other processes use the rest of {}", less.join(", "))
-    };
+fn summary(results: &Results) -> String {
+    let pages = results.sweeps.iter().map(|s| s.pages).min().unwrap_or_default();
+    let page = results.sweeps.iter().map(|s| s.page).max().unwrap_or_default();
+    let less: Vec<_> = results.shares.iter().filter(|s| part(s) < MUCH).map(tested_part).collect();
+    let less =
+        if less.is_empty() { String::new() } else { format!("; other processes use the rest of {}", less.join(", ")) };
     let most = results.tried.iter().flat_map(|t| t.sizes.iter()).max().copied().unwrap_or_default();
     format!(
         "{} ordered pairs reach {}: every {} page is correct ({pages}), copies of up to {:.2} GiB arrive, and nothing else changes{less}",
@@ -121,36 +118,35 @@ fn good(results: &Results) -> String {
     )
 }
 
-fn less(share: &Share) -> String {
+fn tested_part(share: &MemoryShare) -> String {
     format!("GPU {}: {:.1} of {:.1} GiB tested", share.gpu, gib(share.bytes), gib(share.total))
 }
 
-/// The finding of one sweep.
-fn sweep(swept: &Swept) -> Option<(Pair, Finding)> {
-    let Swept { pair, kind, pages, page, counts, missed } = swept;
+/// The finding about one sweep, if a page is wrong or was not checked.
+fn sweep_finding(sweep: &TagSweep) -> Option<(Pair, Finding)> {
+    let TagSweep { pair, kind, pages, page, counts, wrong_page } = sweep;
     if counts.looked != *pages {
         let message = format!("{kind}s of tags: {} of {pages} pages were checked", counts.looked);
         return Some((*pair, Code::P2pChecker.finding(Severity::Error, "", message)));
     }
-    let missed = missed.as_ref().filter(|_| counts.wrong > 0)?;
-    let words = Words(missed.what, kind.way);
+    let wrong_page = wrong_page.as_ref().filter(|_| counts.wrong > 0)?;
+    let words = WrongPageText(wrong_page.what, kind.direction);
     let message = format!(
         "{kind}s miss {} of {pages} pages of {}, the first at {}: {words}",
         counts.wrong,
         size(*page),
-        size(missed.at)
+        size(wrong_page.at)
     );
     let hex = |words: &[u32]| words.iter().take(4).map(|w| format!("{w:08x}")).collect::<Vec<_>>().join(" ");
-    let sample = match missed.found.as_slice() {
+    let sample = match wrong_page.found.as_slice() {
         [] => String::new(),
-        found => format!(": found {}, expected {}", hex(found), hex(&missed.expected)),
+        found => format!(": found {}, expected {}", hex(found), hex(&wrong_page.expected)),
     };
     let last = counts.last.unwrap_or_default() * page;
-    let line =
-        format!("{pair}, {kind}s: the first at {:#x}, the last at {last:#x}: {words}{sample}", missed.at);
+    let line = format!("{pair}, {kind}s: the first at {:#x}, the last at {last:#x}: {words}{sample}", wrong_page.at);
     let finding = Code::P2pWrongData.finding(Severity::Fail, "", message);
     let finding = finding.values(counts.wrong, 0, Some("pages")).seen(line);
-    let finding = match missed.what {
+    let finding = match wrong_page.what {
         TagFault::Ones => unanswered(finding),
         TagFault::Alias(_) => finding.because("two addresses lead to the same memory: the window through which peers reach the memory is too small or displaced"),
         TagFault::Foreign(_) => finding.because("addresses of different GPUs lead to the same memory: the driver and the GPUs disagree about which GPU owns an address"),
@@ -159,7 +155,7 @@ fn sweep(swept: &Swept) -> Option<(Pair, Finding)> {
     Some((*pair, finding))
 }
 
-fn stray(it: &Changed) -> Finding {
+fn stray(it: &ChangedMemory) -> Finding {
     let place = it.counts.first.unwrap_or_default();
     let words: Vec<_> = it.found.iter().take(8).map(|w| format!("{w:08x}")).collect();
     let gpu = format!("GPU {}", it.gpu);
@@ -171,27 +167,27 @@ fn stray(it: &Changed) -> Finding {
     Code::P2pStray.finding(Severity::Fail, &gpu, message).values(it.counts.wrong, 0, Some("words")).seen(seen)
 }
 
-/// The description of a wrong page.
-struct Words(TagFault, Way);
+/// What a wrong page holds, in words; the fault and the direction.
+struct WrongPageText(TagFault, Direction);
 
-impl fmt::Display for Words {
+impl fmt::Display for WrongPageText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.0, self.1) {
             (TagFault::Zeros, _) => f.write_str("zeros arrive"),
             (TagFault::Ones, _) => f.write_str("all ones arrive"),
             (TagFault::Stale, _) => f.write_str("nothing arrives"),
-            (TagFault::Alias(at), Way::Write) => write!(f, "it holds what was written to {at:#x}"),
-            (TagFault::Alias(at), Way::Read) => write!(f, "the read returns the content of {at:#x}"),
+            (TagFault::Alias(at), Direction::Write) => write!(f, "it holds what was written to {at:#x}"),
+            (TagFault::Alias(at), Direction::Read) => write!(f, "the read returns the content of {at:#x}"),
             (TagFault::Foreign(pair), _) => write!(f, "it holds what {pair} wrote"),
             (TagFault::Other, _) => f.write_str("wrong data arrives"),
         }
     }
 }
 
-/// What was tried with each pair.
-fn tried(results: &Results) -> Value {
+/// The table of what was tried with each pair.
+fn transfers_table(results: &Results) -> Value {
     let row =
-        |what: &str, kind: Kind, pairs: usize, sizes: (u64, u64), n: u64, bytes: u64, seed: Option<u64>| {
+        |what: &str, kind: TransferKind, pairs: usize, sizes: (u64, u64), n: u64, bytes: u64, seed: Option<u64>| {
             let seed = seed.map_or(Value::Null, |seed| format!("{seed:016x}").into());
             let (least, most) = sizes;
             vec![
@@ -207,8 +203,8 @@ fn tried(results: &Results) -> Value {
             ]
         };
     let mut rows = Vec::new();
-    for way in [Way::Write, Way::Read] {
-        let of: Vec<_> = results.swept.iter().filter(|s| s.kind.way == way).collect();
+    for direction in [Direction::Write, Direction::Read] {
+        let of: Vec<_> = results.sweeps.iter().filter(|s| s.kind.direction == direction).collect();
         let Some(least) = of.iter().min_by_key(|s| s.pages) else { continue };
         let tag = crate::gpu::TAG;
         let what = format!("a tag in every {} page, {} peers at once", size(least.page), results.at_once);
@@ -257,6 +253,6 @@ fn tried(results: &Results) -> Value {
     table("tried", &columns, &rows)
 }
 
-fn part(share: &Share) -> f64 {
+fn part(share: &MemoryShare) -> f64 {
     gib(share.bytes) / gib(share.total.max(1))
 }

@@ -4,23 +4,23 @@
 //! order of magnitude go between odd addresses across all memory, and one pass over all of it finds any other
 //! change.
 
-mod carry;
+mod copies;
 mod judge;
 mod tags;
 
 use crate::config::Level;
 use crate::gpu::pattern::Nonces;
-use crate::gpu::{Clique, GpuError, is_spoiled};
+use crate::gpu::{Clique, GpuError, is_cuda_lost};
 use crate::machine::GpuId;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::outcome::{Judgement, Outcome};
 use crate::schedule::Pair;
+use crate::suite::shared::free_memory;
 use crate::suite::shared::gate::gate;
-use crate::suite::shared::gpu_fault::during;
-use crate::suite::shared::open::{Open, with_all};
-use crate::suite::shared::plot;
-use crate::suite::shared::plot::{LITTLE, Plot, changed, fill_all};
-use crate::suite::shared::room;
+use crate::suite::shared::gpu_fault::fault_finding;
+use crate::suite::shared::held_memory;
+use crate::suite::shared::held_memory::{HeldMemory, MIN_TESTED, fill_all, find_changes};
+use crate::suite::shared::peer_access::{AccessGroup, with_peer_access};
 use crate::suite::shared::transfer::Memory;
 use crate::suite::{Group, Machine, Test};
 use judge::Results;
@@ -37,20 +37,20 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
-/// How thorough a level is.
+/// How thoroughly a level tests.
 #[derive(Debug, Clone, Copy)]
-struct Care {
+struct LevelPlan {
     /// A tagged page has `1 << shift` bytes.
     shift: u32,
     /// Small copies by copy engines, in each direction.
     small: u64,
-    /// Copies in each doubling of size.
+    /// The number of copies in each doubling of size.
     each: u64,
     /// Whether every peer's copy engines write all memory of a GPU, or only those of one peer.
     every_peer: bool,
 }
 
-impl Care {
+impl LevelPlan {
     const fn of(level: Level) -> Self {
         match level {
             Level::Quick | Level::Standard => Self { shift: 21, small: 256, each: 1, every_peer: false },
@@ -64,26 +64,26 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         return Ok(none);
     }
     let clique = machine.clique()?;
-    let broken = |e: GpuError| during("machine", &e);
+    let broken = |e: GpuError| fault_finding("machine", &e);
     machine.doing("allocating nearly all memory of every GPU");
-    let mut plots = Plot::take_all(clique, Memory::Plain, 0).map_err(broken)?;
+    let mut memories = HeldMemory::take_all(clique, Memory::Plain, 0).map_err(broken)?;
     let mut results = Results::default();
-    results.broken.extend(plots.iter().filter_map(|plot| plot.share().untested()));
-    let pairs = pairs(clique, &plots).map_err(broken)?;
+    results.broken.extend(memories.iter().filter_map(|held| held.share().untested()));
+    let pairs = pairs(clique, &memories).map_err(broken)?;
     if pairs.is_empty() {
         return Ok(judge::judge(&results));
     }
-    let done = over_all(machine, clique, &mut plots, &pairs, &mut results);
+    let done = over_all(machine, clique, &mut memories, &pairs, &mut results);
     if let Err(error) = done {
-        results.broken.push(*during("machine", &error));
+        results.broken.push(*fault_finding("machine", &error));
     }
-    results.shares = plots.iter().filter(|plot| plot.bytes() >= LITTLE).map(Plot::share).collect();
+    results.shares = memories.iter().filter(|held| held.bytes() >= MIN_TESTED).map(HeldMemory::share).collect();
     Ok(judge::judge(&results))
 }
 
 /// Ordered pairs of peer and owner, where there is memory to test.
-fn pairs(clique: &Clique, plots: &[Plot<'_>]) -> Result<Vec<Pair>, GpuError> {
-    let worth = |gpu: GpuId| plots.get(gpu.index()).is_some_and(|plot| plot.bytes() >= LITTLE);
+fn pairs(clique: &Clique, memories: &[HeldMemory<'_>]) -> Result<Vec<Pair>, GpuError> {
+    let worth = |gpu: GpuId| memories.get(gpu.index()).is_some_and(|held| held.bytes() >= MIN_TESTED);
     let mut pairs = Vec::new();
     for (peer, owner) in clique.pairs() {
         if worth(peer.id()) && worth(owner.id()) && peer.can_access(owner)? {
@@ -93,55 +93,55 @@ fn pairs(clique: &Clique, plots: &[Plot<'_>]) -> Result<Vec<Pair>, GpuError> {
     Ok(pairs)
 }
 
-/// Runs everything with all these pairs.
+/// Fills the memory, runs all tests with these pairs, and looks for other changes.
 fn over_all(
     machine: &Machine,
     clique: &Clique,
-    plots: &mut [Plot<'_>],
+    memories: &mut [HeldMemory<'_>],
     pairs: &[Pair],
     results: &mut Results,
 ) -> Result<(), GpuError> {
     let mut nonces = Nonces::new();
     machine.doing("filling nearly all memory of every GPU");
-    fill_all(plots, &mut nonces)?;
+    fill_all(memories, &mut nonces)?;
     machine.doing("enabling peer access to nearly all memory of every GPU");
     for last in [false, true] {
         let mut short = false;
-        results.at_once = with_all(clique, pairs, |open| {
-            // The driver needs memory for mappings: a part of the plots is freed, once.
-            short = !last && open.refused.iter().any(|(_, error)| room::is_short(error));
-            if short { Ok(()) } else { group(machine, plots, open, &mut nonces, results) }
+        results.at_once = with_peer_access(clique, pairs, |access| {
+            // The driver needs memory for mappings: a part of the held memory is freed, once.
+            short = !last && access.refused.iter().any(|(_, error)| free_memory::is_out_of_memory(error));
+            if short { Ok(()) } else { group(machine, memories, access, &mut nonces, results) }
         })?;
         if !short {
             break;
         }
-        plots.iter_mut().for_each(Plot::give_way);
+        memories.iter_mut().for_each(HeldMemory::free_last);
     }
-    if !is_spoiled() {
+    if !is_cuda_lost() {
         machine.doing("checking nearly all memory of every GPU");
-        results.strays = changed(plots)?;
+        results.strays = find_changes(memories)?;
     }
     Ok(())
 }
 
-/// Pairs that have access at the same time.
+/// Tests the pairs of one access group, all at the same time.
 fn group(
     machine: &Machine,
-    plots: &[Plot<'_>],
-    open: &Open,
+    memories: &[HeldMemory<'_>],
+    access: &AccessGroup,
     nonces: &mut Nonces,
     results: &mut Results,
 ) -> Result<(), GpuError> {
-    let care = Care::of(machine.config.validate.level);
-    for (pair, error) in &open.refused {
+    let plan = LevelPlan::of(machine.config.validate.level);
+    for (pair, error) in &access.refused {
         let message = format!("{pair}: not tried: peer access is refused: {error}");
         results.broken.push(Code::P2pRefused.finding(refusal(machine), pair, message));
     }
-    results.pairs.extend(&open.pairs);
-    tags::written(machine, plots, &open.pairs, (care.shift, nonces), results)?;
-    tags::read(machine, plots, &open.pairs, (care.shift, nonces), results)?;
-    carry::odd(machine, plots, &open.pairs, (care, nonces), results)?;
-    carry::whole(machine, plots, &open.pairs, care, results)
+    results.pairs.extend(&access.pairs);
+    tags::peers_write(machine, memories, &access.pairs, (plan.shift, nonces), results)?;
+    tags::peers_read(machine, memories, &access.pairs, (plan.shift, nonces), results)?;
+    copies::odd_copies(machine, memories, &access.pairs, (plan, nonces), results)?;
+    copies::full_copies(machine, memories, &access.pairs, plan, results)
 }
 
 /// The severity of a refusal: if peers could access small buffers, it is caused by the size of the memory.
@@ -150,25 +150,25 @@ fn refusal(machine: &Machine) -> Severity {
 }
 
 /// The memory held on one GPU.
-fn plot<'p, 'g>(plots: &'p [Plot<'g>], gpu: GpuId) -> Result<&'p Plot<'g>, GpuError> {
-    plots.get(gpu.index()).ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {gpu}")))
+fn held<'p, 'g>(memories: &'p [HeldMemory<'g>], gpu: GpuId) -> Result<&'p HeldMemory<'g>, GpuError> {
+    memories.get(gpu.index()).ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {gpu}")))
 }
 
 /// How much memory is tested, for the summary.
 fn covered(results: &Results) -> String {
-    plot::coverage(&results.shares)
+    held_memory::coverage(&results.shares)
 }
 
 #[cfg(test)]
 mod tests {
     //! Findings about missed pages and changed memory.
 
-    use super::judge::{Missed, Swept, TagFault, judge};
+    use super::judge::{TagFault, TagSweep, WrongPage, judge};
     use super::*;
     use crate::gpu::Extent;
     use crate::gpu::pattern::Counts;
-    use crate::suite::shared::plot::{Changed, Share};
-    use crate::suite::shared::transfer::{Engine, Kind, Way};
+    use crate::suite::shared::held_memory::{ChangedMemory, MemoryShare};
+    use crate::suite::shared::transfer::{Direction, Engine, TransferKind};
 
     const PAIR: Pair = Pair::of(0, 1);
 
@@ -177,18 +177,18 @@ mod tests {
         Counts { looked: 11_000, wrong, zeros: 0, ones: 0, sentinels: wrong, first, last: first }
     }
 
-    fn results(way: Way, fault: Option<TagFault>) -> Results {
-        let kind = Kind { engine: Engine::Sm, way, memory: Memory::Plain };
-        let missed = fault.map(|what| Missed { at: 256 << 20, what, found: vec![1], expected: vec![2] });
-        let counts = counts(if missed.is_some() { 2 } else { 0 });
-        let swept = vec![Swept { pair: PAIR, kind, pages: 11_000, page: 2 << 20, counts, missed }];
-        let shares = vec![Share { gpu: 1.into(), bytes: 22 << 30, total: 24 << 30 }];
-        Results { shares, swept, pairs: vec![PAIR], at_once: 1, ..Results::default() }
+    fn results(direction: Direction, fault: Option<TagFault>) -> Results {
+        let kind = TransferKind { engine: Engine::Sm, direction, memory: Memory::Plain };
+        let wrong_page = fault.map(|what| WrongPage { at: 256 << 20, what, found: vec![1], expected: vec![2] });
+        let counts = counts(if wrong_page.is_some() { 2 } else { 0 });
+        let sweeps = vec![TagSweep { pair: PAIR, kind, pages: 11_000, page: 2 << 20, counts, wrong_page }];
+        let shares = vec![MemoryShare { gpu: 1.into(), bytes: 22 << 30, total: 24 << 30 }];
+        Results { shares, sweeps, pairs: vec![PAIR], at_once: 1, ..Results::default() }
     }
 
     #[test]
     fn all_pages_reached_pass_and_memory_of_other_processes_is_reported() {
-        let mut all = results(Way::Write, None);
+        let mut all = results(Direction::Write, None);
         let said = judge(&all);
         assert_eq!(said.outcome(), Outcome::Pass);
         assert_eq!(
@@ -202,14 +202,12 @@ mod tests {
             (&"a tag in every 2 MiB page, 1 peers at once".into(), &11_000.into(), &"0.03 %".into())
         );
         all.shares[0].bytes = 10 << 30;
-        assert!(
-            judge(&all).summary.ends_with("other processes use the rest of GPU 1: 10.0 of 24.0 GiB tested")
-        );
+        assert!(judge(&all).summary.ends_with("other processes use the rest of GPU 1: 10.0 of 24.0 GiB tested"));
     }
 
     #[test]
     fn the_first_missed_page_is_named() {
-        let said = judge(&results(Way::Write, Some(TagFault::Stale)));
+        let said = judge(&results(Direction::Write, Some(TagFault::Stale)));
         assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::P2pWrongData));
         assert_eq!(
             said.summary,
@@ -220,25 +218,25 @@ mod tests {
 
     #[test]
     fn addresses_that_lead_to_the_same_memory_are_reported() {
-        let said = judge(&results(Way::Write, Some(TagFault::Alias(256 << 20))));
+        let said = judge(&results(Direction::Write, Some(TagFault::Alias(256 << 20))));
         assert!(said.summary.ends_with("it holds what was written to 0x10000000"));
         assert!(said.findings[0].cause.contains("two addresses lead to the same memory"));
-        let said = judge(&results(Way::Read, Some(TagFault::Alias(0))));
+        let said = judge(&results(Direction::Read, Some(TagFault::Alias(0))));
         assert!(said.summary.ends_with("the read returns the content of 0x0"), "{}", said.summary);
-        let said = judge(&results(Way::Write, Some(TagFault::Foreign(Pair::of(2, 3)))));
+        let said = judge(&results(Direction::Write, Some(TagFault::Foreign(Pair::of(2, 3)))));
         assert!(said.summary.ends_with("it holds what GPU 2 -> 3 wrote"), "{}", said.summary);
     }
 
     #[test]
     fn memory_that_changed_unwritten_is_a_stray_and_unchecked_pages_are_an_error() {
-        let mut stray = results(Way::Write, None);
+        let mut stray = results(Direction::Write, None);
         let place = Extent { address: 0x7000_0000, bytes: 4096 };
         stray.strays =
-            vec![Changed { gpu: 2.into(), place, first: 0, seed: 1, counts: counts(2), found: vec![9] }];
+            vec![ChangedMemory { gpu: 2.into(), place, first: 0, seed: 1, counts: counts(2), found: vec![9] }];
         let said = judge(&stray);
         assert!(said.findings[0].is(Code::P2pStray) && said.outcome() == Outcome::Fail);
-        let mut unlooked = results(Way::Write, None);
-        unlooked.swept[0].counts.looked = 0;
+        let mut unlooked = results(Direction::Write, None);
+        unlooked.sweeps[0].counts.looked = 0;
         let said = judge(&unlooked);
         assert!(said.findings[0].is(Code::P2pChecker) && said.outcome() == Outcome::Error);
     }

@@ -1,172 +1,183 @@
 //! Tags in every page: written by peers and checked by the owner, then the other way round. All pairs work at
 //! the same time, each in its own part of a page.
 
-use super::judge::{Missed, Results, Swept, TagFault};
-use super::plot;
+use super::held;
+use super::judge::{Results, TagFault, TagSweep, WrongPage};
 use crate::gpu::pattern::{Counts, Nonces, origin, word};
 use crate::gpu::{GpuError, Pages, TAG, Tags};
 use crate::machine::GpuId;
 use crate::schedule::Pair;
 use crate::suite::Machine;
-use crate::suite::shared::plot::Plot;
-use crate::suite::shared::transfer::{Engine, Kind, Memory, Way};
+use crate::suite::shared::held_memory::HeldMemory;
+use crate::suite::shared::transfer::{Direction, Engine, Memory, TransferKind};
 use std::time::Duration;
 
-/// A tag in each of 70 thousand pages takes milliseconds.
+/// The time limit for a tag in each of 70 thousand pages, which takes milliseconds.
 const ACROSS: Duration = Duration::from_secs(8);
 
-/// One pair's tags.
+/// The tags that one pair writes or reads, one in every page of `1 << shift` bytes.
 #[derive(Debug, Clone, Copy)]
-struct Round {
+struct PairTags {
     pair: Pair,
     tags: Tags,
     nonce: u64,
     shift: u32,
 }
 
-/// Every peer writes into every page of its owners.
-pub(super) fn written(
+/// Every peer writes a tag into every page of its owners, which check them.
+pub(super) fn peers_write(
     machine: &Machine,
-    plots: &[Plot<'_>],
+    memories: &[HeldMemory<'_>],
     pairs: &[Pair],
     (shift, nonces): (u32, &mut Nonces),
     results: &mut Results,
 ) -> Result<(), GpuError> {
     let nonce = nonces.next();
-    let mut rounds = Vec::new();
+    let mut all_tags = Vec::new();
     for pair in pairs {
-        let sentinel = plot(plots, pair.to)?.seed();
+        let sentinel = held(memories, pair.to)?.seed();
         let tags = Tags { writer: pair.from.index() as u64, seed: nonces.next(), sentinel };
-        rounds.push(Round { pair: *pair, tags, nonce, shift });
+        all_tags.push(PairTags { pair: *pair, tags, nonce, shift });
     }
     let doing = format!("{} pairs write into every page", pairs.len());
     machine.doing(&doing);
-    for round in &rounds {
-        let (peer, owner) = (plot(plots, round.pair.from)?, plot(plots, round.pair.to)?);
+    for pair_tags in &all_tags {
+        let (peer, owner) = (held(memories, pair_tags.pair.from)?, held(memories, pair_tags.pair.to)?);
         for chunk in owner.chunks() {
-            peer.stream.tag(&chunk.pages(shift, nonce), &round.tags)?;
+            peer.stream.tag(&chunk.pages(shift, nonce), &pair_tags.tags)?;
         }
     }
-    for peer in plots {
+    for peer in memories {
         peer.stream.finish(&doing, ACROSS)?;
     }
     machine.doing("owners check the tags in every page");
-    for wave in waves(&rounds, |pair| pair.to) {
-        for round in &wave {
-            ask(plot(plots, round.pair.to)?, plot(plots, round.pair.to)?, round, true)?;
+    for wave in waves(&all_tags, |pair| pair.to) {
+        for pair_tags in &wave {
+            start_check(held(memories, pair_tags.pair.to)?, held(memories, pair_tags.pair.to)?, pair_tags, true)?;
         }
-        for round in &wave {
-            let owner = plot(plots, round.pair.to)?;
-            let counts = counted(owner)?;
-            let missed = closer(owner, round, &rounds, &counts)?;
-            results.swept.push(swept(owner, round, Way::Write, counts, missed));
+        for pair_tags in &wave {
+            let owner = held(memories, pair_tags.pair.to)?;
+            let counts = finish_check(owner)?;
+            let wrong_page = find_wrong_page(owner, pair_tags, &all_tags, &counts)?;
+            results.sweeps.push(tag_sweep(owner, pair_tags, Direction::Write, counts, wrong_page));
             if counts.wrong > 0 {
                 // This fault is recorded; the last pass must find only other faults.
-                owner.chunks().iter().try_for_each(|chunk| owner.mend(*chunk.span()))?;
+                owner.chunks().iter().try_for_each(|chunk| owner.restore(*chunk.span()))?;
                 owner.wait()?;
-                relay(owner, round, &rounds)?;
+                rewrite_tags(owner, pair_tags, &all_tags)?;
             }
         }
     }
     Ok(())
 }
 
-/// Restores the tags of other peers that are not checked yet, which mending removed.
-fn relay(owner: &Plot<'_>, done: &Round, rounds: &[Round]) -> Result<(), GpuError> {
-    let of = |round: &&Round| round.pair.to == done.pair.to && round.pair.from > done.pair.from;
-    for round in rounds.iter().filter(of) {
+/// Writes the tags of other peers that are not checked yet again, because restoring the pattern removed them.
+fn rewrite_tags(owner: &HeldMemory<'_>, done: &PairTags, all_tags: &[PairTags]) -> Result<(), GpuError> {
+    let of = |pair_tags: &&PairTags| pair_tags.pair.to == done.pair.to && pair_tags.pair.from > done.pair.from;
+    for pair_tags in all_tags.iter().filter(of) {
         for chunk in owner.chunks() {
-            owner.stream.tag(&chunk.pages(round.shift, round.nonce), &round.tags)?;
+            owner.stream.tag(&chunk.pages(pair_tags.shift, pair_tags.nonce), &pair_tags.tags)?;
         }
     }
     owner.wait()
 }
 
-/// Every peer reads what owners wrote into every page.
-pub(super) fn read(
+/// Every peer reads and checks the tags that owners wrote into every page.
+pub(super) fn peers_read(
     machine: &Machine,
-    plots: &[Plot<'_>],
+    memories: &[HeldMemory<'_>],
     pairs: &[Pair],
     (shift, nonces): (u32, &mut Nonces),
     results: &mut Results,
 ) -> Result<(), GpuError> {
     let nonce = nonces.next();
-    let seeds: Vec<u64> = plots.iter().map(|_| nonces.next()).collect();
+    let seeds: Vec<u64> = memories.iter().map(|_| nonces.next()).collect();
     let tags = |gpu: GpuId| -> Result<Tags, GpuError> {
         let seed = seeds.get(gpu.index()).copied().unwrap_or_default();
-        Ok(Tags { writer: gpu.index() as u64, seed, sentinel: plot(plots, gpu)?.seed() })
+        Ok(Tags { writer: gpu.index() as u64, seed, sentinel: held(memories, gpu)?.seed() })
     };
-    for (gpu, owner) in GpuId::each(plots) {
+    for (gpu, owner) in GpuId::each(memories) {
         for chunk in owner.chunks() {
             owner.stream.tag(&chunk.pages(shift, nonce), &tags(gpu)?)?;
         }
     }
-    plots.iter().try_for_each(Plot::wait)?;
-    let mut rounds = Vec::new();
+    memories.iter().try_for_each(HeldMemory::wait)?;
+    let mut all_tags = Vec::new();
     for pair in pairs {
-        rounds.push(Round { pair: *pair, tags: tags(pair.to)?, nonce, shift });
+        all_tags.push(PairTags { pair: *pair, tags: tags(pair.to)?, nonce, shift });
     }
     machine.doing(&format!("{} pairs read every page", pairs.len()));
-    for wave in waves(&rounds, |pair| pair.from) {
-        for round in &wave {
-            ask(plot(plots, round.pair.from)?, plot(plots, round.pair.to)?, round, false)?;
+    for wave in waves(&all_tags, |pair| pair.from) {
+        for pair_tags in &wave {
+            start_check(held(memories, pair_tags.pair.from)?, held(memories, pair_tags.pair.to)?, pair_tags, false)?;
         }
-        for round in &wave {
-            let counts = counted(plot(plots, round.pair.from)?)?;
-            let owner = plot(plots, round.pair.to)?;
-            let what = sort(&counts).unwrap_or(TagFault::Other);
-            let missed = (counts.wrong > 0).then(|| Missed {
+        for pair_tags in &wave {
+            let counts = finish_check(held(memories, pair_tags.pair.from)?)?;
+            let owner = held(memories, pair_tags.pair.to)?;
+            let what = common_fault(&counts).unwrap_or(TagFault::Other);
+            let wrong_page = (counts.wrong > 0).then(|| WrongPage {
                 at: counts.first.unwrap_or_default() << shift,
                 what,
                 found: Vec::new(),
                 expected: Vec::new(),
             });
-            results.swept.push(swept(owner, round, Way::Read, counts, missed));
+            results.sweeps.push(tag_sweep(owner, pair_tags, Direction::Read, counts, wrong_page));
         }
     }
-    for (gpu, owner) in GpuId::each(plots) {
-        let round = Round { pair: Pair::new(gpu, gpu), tags: tags(gpu)?, nonce, shift };
-        ask(owner, owner, &round, true)?;
+    for (gpu, owner) in GpuId::each(memories) {
+        let pair_tags = PairTags { pair: Pair::new(gpu, gpu), tags: tags(gpu)?, nonce, shift };
+        start_check(owner, owner, &pair_tags, true)?;
     }
-    plots.iter().try_for_each(Plot::wait)
+    memories.iter().try_for_each(HeldMemory::wait)
 }
 
-/// Rounds in waves in which each checking GPU occurs at most once.
-fn waves(rounds: &[Round], who: impl Fn(Pair) -> GpuId) -> Vec<Vec<Round>> {
-    let mut waves: Vec<Vec<Round>> = Vec::new();
-    for round in rounds {
-        let same = |other: &Round| who(other.pair) == who(round.pair);
+/// Tags in waves in which each checking GPU occurs at most once, because it has only one tally.
+fn waves(all_tags: &[PairTags], who: impl Fn(Pair) -> GpuId) -> Vec<Vec<PairTags>> {
+    let mut waves: Vec<Vec<PairTags>> = Vec::new();
+    for pair_tags in all_tags {
+        let same = |other: &PairTags| who(other.pair) == who(pair_tags.pair);
         match waves.iter_mut().find(|wave| !wave.iter().any(same)) {
-            Some(wave) => wave.push(*round),
-            None => waves.push(vec![*round]),
+            Some(wave) => wave.push(*pair_tags),
+            None => waves.push(vec![*pair_tags]),
         }
     }
     waves
 }
 
 /// Starts the check of the tags in a GPU's memory, by another GPU or by itself.
-fn ask(by: &Plot<'_>, owner: &Plot<'_>, round: &Round, restore: bool) -> Result<(), GpuError> {
+fn start_check(
+    by: &HeldMemory<'_>,
+    owner: &HeldMemory<'_>,
+    pair_tags: &PairTags,
+    restore: bool,
+) -> Result<(), GpuError> {
     by.tally.begin(&by.stream)?;
     for chunk in owner.chunks() {
-        let pages = chunk.pages(round.shift, round.nonce);
-        by.stream.check_tags(&pages, &round.tags, restore, &by.tally)?;
+        let pages = chunk.pages(pair_tags.shift, pair_tags.nonce);
+        by.stream.check_tags(&pages, &pair_tags.tags, restore, &by.tally)?;
     }
     by.tally.end(&by.stream)
 }
 
-fn counted(by: &Plot<'_>) -> Result<Counts, GpuError> {
+fn finish_check(by: &HeldMemory<'_>) -> Result<Counts, GpuError> {
     by.wait()?;
     Ok(by.tally.checked().into())
 }
 
-fn swept(owner: &Plot<'_>, round: &Round, way: Way, counts: Counts, missed: Option<Missed>) -> Swept {
-    let pages = owner.chunks().iter().map(|chunk| chunk.pages(round.shift, round.nonce).count()).sum();
-    let kind = Kind { engine: Engine::Sm, way, memory: Memory::Plain };
-    Swept { pair: round.pair, kind, pages, page: 1 << round.shift, counts, missed }
+fn tag_sweep(
+    owner: &HeldMemory<'_>,
+    pair_tags: &PairTags,
+    direction: Direction,
+    counts: Counts,
+    wrong_page: Option<WrongPage>,
+) -> TagSweep {
+    let pages = owner.chunks().iter().map(|chunk| chunk.pages(pair_tags.shift, pair_tags.nonce).count()).sum();
+    let kind = TransferKind { engine: Engine::Sm, direction, memory: Memory::Plain };
+    TagSweep { pair: pair_tags.pair, kind, pages, page: 1 << pair_tags.shift, counts, wrong_page }
 }
 
-/// The kind of fault, where all missing tags have the same.
-fn sort(counts: &Counts) -> Option<TagFault> {
+/// The kind of fault, if it is the same for all wrong tags.
+fn common_fault(counts: &Counts) -> Option<TagFault> {
     match counts.wrong {
         n if n == counts.zeros => Some(TagFault::Zeros),
         n if n == counts.ones => Some(TagFault::Ones),
@@ -175,32 +186,32 @@ fn sort(counts: &Counts) -> Option<TagFault> {
     }
 }
 
-/// A closer look at the first page with a wrong tag.
-fn closer(
-    owner: &Plot<'_>,
-    round: &Round,
-    rounds: &[Round],
+/// Fetches the first page with a wrong tag, and classifies its fault.
+fn find_wrong_page(
+    owner: &HeldMemory<'_>,
+    pair_tags: &PairTags,
+    all_tags: &[PairTags],
     counts: &Counts,
-) -> Result<Option<Missed>, GpuError> {
+) -> Result<Option<WrongPage>, GpuError> {
     let Some(page) = counts.first else { return Ok(None) };
-    let at = page << round.shift;
-    let mut all = owner.chunks().iter().map(|chunk| chunk.pages(round.shift, round.nonce));
+    let at = page << pair_tags.shift;
+    let mut all = owner.chunks().iter().map(|chunk| chunk.pages(pair_tags.shift, pair_tags.nonce));
     let of = |pages: &Pages<'_>| (pages.first..pages.first + pages.count()).contains(&page);
     let Some(pages) = all.find(of) else { return Ok(None) };
-    let place = pages.span.part(pages.place(page, round.tags.writer), TAG)?;
+    let place = pages.span.part(pages.place(page, pair_tags.tags.writer), TAG)?;
     let found = owner.words(place, 0)?;
-    let expected = (page * 4..page * 4 + 4).map(|i| word(round.tags.seed, i)).collect();
-    let page_of = |other: &Round| Some(origin(&found, other.tags.seed, &(0..u64::MAX))? / 4);
-    let to = |other: &&Round| other.pair.to == round.pair.to;
+    let expected = (page * 4..page * 4 + 4).map(|i| word(pair_tags.tags.seed, i)).collect();
+    let page_of = |other: &PairTags| Some(origin(&found, other.tags.seed, &(0..u64::MAX))? / 4);
+    let to = |other: &&PairTags| other.pair.to == pair_tags.pair.to;
     let foreign = || {
-        let others = rounds.iter().filter(|other| other.pair.to != round.pair.to || other.pair != round.pair);
-        others.filter(|o| o.pair != round.pair).find_map(|o| page_of(o).map(|_| TagFault::Foreign(o.pair)))
+        let others = all_tags.iter().filter(|other| other.pair.to != pair_tags.pair.to || other.pair != pair_tags.pair);
+        others.filter(|o| o.pair != pair_tags.pair).find_map(|o| page_of(o).map(|_| TagFault::Foreign(o.pair)))
     };
-    let own = rounds.iter().filter(to).find(|other| other.pair == round.pair).and_then(page_of);
+    let own = all_tags.iter().filter(to).find(|other| other.pair == pair_tags.pair).and_then(page_of);
     let what = own
-        .map(|page| TagFault::Alias(page << round.shift))
-        .or_else(|| sort(counts))
+        .map(|page| TagFault::Alias(page << pair_tags.shift))
+        .or_else(|| common_fault(counts))
         .or_else(foreign)
         .unwrap_or(TagFault::Other);
-    Ok(Some(Missed { at, what, found, expected }))
+    Ok(Some(WrongPage { at, what, found, expected }))
 }

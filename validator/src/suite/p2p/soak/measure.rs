@@ -1,13 +1,13 @@
 //! Keeps all pairs busy for a minute. Where GPUs cannot have all their peers at once, the rounds of the plan
 //! take turns.
 
-use super::{SOAK, Second, Seen};
+use super::{Results, SOAK, Second};
 use crate::floors::stats::gb_s;
 use crate::gpu::State;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
 use crate::suite::Machine;
-use crate::suite::shared::speed::{Access, Bench, Flow, How, Ways, states_now, wrong};
+use crate::suite::shared::speed::{Bench, CopyMethod, Flow, GpuPaths, RoundAccess, states_now, wrong_data};
 use std::time::{Duration, Instant};
 
 /// The approximate time between two checks, ms.
@@ -17,26 +17,26 @@ const SECOND: Duration = Duration::from_secs(1);
 /// More findings of wrong data than this add nothing.
 const ENOUGH: usize = 16;
 
-/// Runs the minute.
+/// Runs and measures the traffic.
 pub(super) fn all(
     machine: &Machine,
     bench: &Bench<'_>,
-    ways: &Ways,
-    seen: &mut Seen,
+    paths: &GpuPaths,
+    results: &mut Results,
 ) -> Result<(), Box<Finding>> {
-    let rounds = ways.rounds();
+    let rounds = paths.rounds();
     let mut soak =
-        Soak { machine, bench, ways, seen, start: Instant::now(), second: Instant::now(), moved: (0, 0.0) };
-    let everything = Access::of(machine, &rounds.concat())?;
-    if everything.apart.is_empty() {
-        return soak.keep_up(&everything.pairs, SOAK);
+        Soak { machine, bench, paths, results, start: Instant::now(), second: Instant::now(), moved: (0, 0.0) };
+    let everything = RoundAccess::of(machine, &rounds.concat())?;
+    if everything.without_access.is_empty() {
+        return soak.run_traffic(&everything.pairs, SOAK);
     }
     drop(everything);
-    soak.seen.in_turns = true;
+    soak.results.in_turns = true;
     let turn = SOAK / u32::try_from(rounds.len()).unwrap_or(u32::MAX).max(1);
     for round in rounds {
-        let access = Access::of(machine, &round)?;
-        soak.keep_up(&access.pairs, turn)?;
+        let access = RoundAccess::of(machine, &round)?;
+        soak.run_traffic(&access.pairs, turn)?;
     }
     Ok(())
 }
@@ -44,8 +44,8 @@ pub(super) fn all(
 struct Soak<'a, 'b> {
     machine: &'a Machine,
     bench: &'a Bench<'b>,
-    ways: &'a Ways,
-    seen: &'a mut Seen,
+    paths: &'a GpuPaths,
+    results: &'a mut Results,
     start: Instant,
     /// The current second.
     second: Instant,
@@ -56,62 +56,62 @@ struct Soak<'a, 'b> {
 
 impl Soak<'_, '_> {
     /// Keeps both directions of all `pairs` busy for `duration`.
-    fn keep_up(&mut self, pairs: &[Pair], duration: Duration) -> Result<(), Box<Finding>> {
+    fn run_traffic(&mut self, pairs: &[Pair], duration: Duration) -> Result<(), Box<Finding>> {
         if pairs.is_empty() {
             return Ok(());
         }
-        let ways = by_shift(pairs, self.bench.gpus());
+        let directed = by_shift(pairs, self.bench.gpus());
         let flows = |times, in_turn| {
-            let flow = |way: &Pair| Flow { in_turn, ..Flow::write(*way, How::Ce, 0, times) };
-            ways.iter().map(|way| self.bench.for_peer(flow(way))).collect::<Vec<_>>()
+            let flow = |pair: &Pair| Flow { in_turn, ..Flow::write(*pair, CopyMethod::Ce, 0, times) };
+            directed.iter().map(|pair| self.bench.for_peer(flow(pair))).collect::<Vec<_>>()
         };
-        let in_turn = self.bench.one_by_one(self.machine, self.ways, &ways)?;
+        let in_turn = self.bench.serializes_transfers(self.machine, self.paths, &directed)?;
         let first = self.bench.once(self.machine, &[flows(1, in_turn)], &mut || true)?;
         let group = [flows(first.first().map_or(1, |timed| copies(timed.total)), in_turn)];
         let bytes: u64 = group.iter().flatten().map(Flow::total).sum();
         let until = Instant::now() + duration;
         (self.second, self.moved) = (Instant::now(), (0, 0.0));
-        while Instant::now() < until && self.seen.findings.len() < ENOUGH {
+        while Instant::now() < until && self.results.findings.len() < ENOUGH {
             let due = self.second.elapsed() >= SECOND;
             let mut states = None;
             let machine = self.machine;
-            let look = &mut || {
+            let poll = &mut || {
                 if due && states.is_none() {
                     states = Some(states_now(machine));
                 }
                 true
             };
-            for timed in self.bench.once(machine, &group, look)? {
-                self.seen.findings.extend(timed.wrong.map(|(flow, checked)| wrong(&flow, &checked)));
+            for timed in self.bench.once(machine, &group, poll)? {
+                self.results.findings.extend(timed.wrong.map(|(flow, checked)| wrong_data(&flow, &checked)));
                 self.moved.0 += bytes;
                 self.moved.1 += timed.total;
             }
-            self.seen.transfers += pairs.len() as u64 * 2;
-            self.note(states)?;
+            self.results.transfers += pairs.len() as u64 * 2;
+            self.end_second(states)?;
         }
         Ok(())
     }
 
     /// Ends a second once its states were read.
-    fn note(&mut self, states: Option<Vec<Option<State>>>) -> Result<(), Box<Finding>> {
+    fn end_second(&mut self, states: Option<Vec<Option<State>>>) -> Result<(), Box<Finding>> {
         let Some(states) = states else { return Ok(()) };
         let (bytes, ms) = self.moved;
         let gb_s = gb_s(bytes, ms).map_err(|why| {
             let message = format!("all pairs at once: {why}");
             Box::new(Code::CudaError.finding(Severity::Error, "machine", message))
         })?;
-        self.seen.seconds.push(Second { at: self.start.elapsed().as_secs_f64(), gb_s, states });
+        self.results.seconds.push(Second { at: self.start.elapsed().as_secs_f64(), gb_s, states });
         (self.second, self.moved) = (Instant::now(), (0, 0.0));
         Ok(())
     }
 }
 
-/// Both directions of the pairs, shift by shift: GPUs that move one transfer after the other then never send to the same one,
-/// and their speed does not depend on chance.
+/// Both directions of the pairs, ordered by shift: then GPUs that move one transfer after the other never send to the
+/// same GPU at the same time, and their speed does not depend on chance.
 fn by_shift(pairs: &[Pair], gpus: usize) -> Vec<Pair> {
-    let mut ways: Vec<_> = pairs.iter().flat_map(|pair| [*pair, pair.back()]).collect();
-    ways.sort_by_key(|way| ((way.to.index() + gpus - way.from.index()) % gpus, way.from));
-    ways
+    let mut directed: Vec<_> = pairs.iter().flat_map(|pair| [*pair, pair.back()]).collect();
+    directed.sort_by_key(|pair| ((pair.to.index() + gpus - pair.from.index()) % gpus, pair.from));
+    directed
 }
 
 /// The number of copies that keep all busy between two checks, when one of each takes `ms`.
@@ -127,10 +127,10 @@ mod tests {
     #[test]
     fn within_a_shift_no_two_gpus_send_to_the_same_one() {
         let pairs: Vec<_> = Pair::all(4).filter(|pair| pair.from < pair.to).collect();
-        let ways = by_shift(&pairs, 4);
-        assert_eq!(ways.len(), 12);
-        for shift in ways.chunks(4) {
-            let receivers: std::collections::BTreeSet<_> = shift.iter().map(|way| way.to).collect();
+        let directed = by_shift(&pairs, 4);
+        assert_eq!(directed.len(), 12);
+        for shift in directed.chunks(4) {
+            let receivers: std::collections::BTreeSet<_> = shift.iter().map(|pair| pair.to).collect();
             assert_eq!(receivers.len(), 4, "{shift:?}");
         }
     }

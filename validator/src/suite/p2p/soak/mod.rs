@@ -10,7 +10,7 @@ use crate::gpu::State;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding};
 use crate::suite::shared::gate::gate;
-use crate::suite::shared::speed::{Bench, FULL, Watch, Ways};
+use crate::suite::shared::speed::{Bench, FULL, GpuPaths, Watch};
 use crate::suite::{Group, Machine, Test};
 use std::time::Duration;
 
@@ -25,10 +25,10 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
-/// The duration.
+/// How long all pairs are kept busy.
 const SOAK: Duration = Duration::from_secs(60);
 
-/// One second.
+/// The measurements of one second.
 #[derive(Debug, Clone, PartialEq)]
 struct Second {
     /// Seconds since the start.
@@ -39,9 +39,9 @@ struct Second {
     states: Vec<Option<State>>,
 }
 
-/// Everything that was measured.
+/// The measurements of all seconds, and findings.
 #[derive(Debug, Default)]
-struct Seen {
+struct Results {
     seconds: Vec<Second>,
     /// The number of checked transfers.
     transfers: u64,
@@ -55,12 +55,12 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         return Ok(none);
     }
     let clique = machine.clique()?;
-    let ways = Ways::new(machine, clique);
+    let paths = GpuPaths::new(machine, clique);
     let watch = Watch::begin(machine, &clique.addresses());
     let bench = Bench::new(machine, clique.len().saturating_sub(1), FULL)?;
-    let mut seen = Seen::default();
-    measure::all(machine, &bench, &ways, &mut seen)?;
+    let mut results = Results::default();
+    measure::all(machine, &bench, &paths, &mut results)?;
     // The table shows clocks second by second.
-    seen.findings.extend(watch.end(machine).0.into_iter().filter(|f| !f.is(Code::GpuThrottled)));
-    Ok(judge::judge(seen))
+    results.findings.extend(watch.end(machine).0.into_iter().filter(|f| !f.is(Code::GpuThrottled)));
+    Ok(judge::judge(results))
 }

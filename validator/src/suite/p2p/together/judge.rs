@@ -1,8 +1,10 @@
 //! The judgement over the patterns: a table with the links' limits, findings and the summary. Pure.
 
-use super::pattern::Kind;
-use super::{Moved, Seen};
-use crate::floors::{Expected, Known, Network, Ran, Share, classes, collapse, starved};
+use super::pattern::PatternKind;
+use super::{PatternSpeeds, Results};
+use crate::floors::{
+    ExpectedSpeed, JointTransfers, KnownPaths, PatternTransfer, ResourceRates, classes, collapse, starved,
+};
 use crate::machine::pcie::model::Bdf;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
@@ -14,21 +16,21 @@ use std::collections::BTreeMap;
 /// Below this part of what the links allow, many GPUs that send to several others may be slow by the order alone.
 const BY_ORDER: f64 = 0.9;
 
-/// What is known about the machine.
+/// What figures are judged by: the paths and links of the machine.
 pub(super) struct Basis<'a> {
     pub(super) routes: &'a Routes,
     /// How many NVLinks each GPU has up.
     pub(super) nvlinks: &'a [u32],
     /// What a bridge's link carries, GB/s.
     pub(super) raw: &'a dyn Fn(Bdf) -> Option<f64>,
-    /// The group that a pair is compared with.
-    pub(super) like: &'a dyn Fn(Pair) -> String,
+    /// The name of the group of pairs with similar paths, which are compared with each other.
+    pub(super) path_group: &'a dyn Fn(Pair) -> String,
 }
 
 /// A pattern compared with what the links allow; `expected` is `None` if a pair was not measured alone.
 struct Row<'a> {
-    moved: &'a Moved,
-    expected: Option<Expected>,
+    speeds: &'a PatternSpeeds,
+    expected: Option<ExpectedSpeed>,
     /// The class of each pair: links between packages carry other transfers than links inside a package.
     classes: &'a BTreeMap<Pair, usize>,
 }
@@ -36,77 +38,78 @@ struct Row<'a> {
 impl Row<'_> {
     fn ratio(&self) -> Option<f64> {
         let expected = self.expected.as_ref().map(|e| e.total).filter(|total| *total > 0.0)?;
-        Some(self.moved.best() / expected)
+        Some(self.speeds.best() / expected)
     }
 
     fn finding(&self) -> Option<Finding> {
-        let Moved { pattern, total, again, .. } = self.moved;
+        let PatternSpeeds { pattern, total, again, .. } = self.speeds;
         let again = again.as_ref().map(|again| again.0);
         collapse(&pattern.kind.to_string(), pattern.pairs.len(), (*total, again), self.expected.as_ref()?)
     }
 
     fn may_be_slow_by_order(&self) -> bool {
-        let sends_to_several = matches!(self.moved.pattern.kind, Kind::All | Kind::Next(_));
+        let sends_to_several = matches!(self.speeds.pattern.kind, PatternKind::All | PatternKind::Next(_));
         sends_to_several && self.ratio().is_some_and(|ratio| ratio < BY_ORDER)
     }
 
-    fn starved(&self, seen: &Seen, basis: &Basis<'_>) -> Vec<Finding> {
-        let Moved { pattern, .. } = self.moved;
+    fn starved(&self, results: &Results, basis: &Basis<'_>) -> Vec<Finding> {
+        let PatternSpeeds { pattern, .. } = self.speeds;
         let share = |(pair, gb_s): (&Pair, f64)| {
-            let like = format!("{} {:?}", (basis.like)(*pair), self.classes.get(pair));
-            Some(Share { pair: *pair, gb_s, alone: *seen.alone.get(pair)?, like })
+            let like = format!("{} {:?}", (basis.path_group)(*pair), self.classes.get(pair));
+            Some(PatternTransfer { pair: *pair, gb_s, alone: *results.alone.get(pair)?, like })
         };
-        let each: Vec<_> = pattern.pairs.iter().zip(self.moved.each()).filter_map(share).collect();
+        let each: Vec<_> = pattern.pairs.iter().zip(self.speeds.each()).filter_map(share).collect();
         starved(&pattern.kind.to_string(), &each)
     }
 }
 
-fn rows<'a>(seen: &'a Seen, basis: &'a Basis<'_>, classes: &'a BTreeMap<Pair, usize>) -> Vec<Row<'a>> {
-    let known = Known { routes: basis.routes, alone: &seen.alone, nvlinks: basis.nvlinks, classes };
-    let ran: Vec<_> = seen.moved.iter().map(|m| Ran { pairs: &m.pattern.pairs, total: m.best() }).collect();
-    let network = Network::new(known, basis.raw, &ran);
-    let row = |moved: &'a Moved| Row { moved, expected: network.expected(&moved.pattern.pairs), classes };
-    seen.moved.iter().map(row).collect()
+fn rows<'a>(results: &'a Results, basis: &'a Basis<'_>, classes: &'a BTreeMap<Pair, usize>) -> Vec<Row<'a>> {
+    let known = KnownPaths { routes: basis.routes, alone: &results.alone, nvlinks: basis.nvlinks, classes };
+    let ran: Vec<_> =
+        results.speeds.iter().map(|m| JointTransfers { pairs: &m.pattern.pairs, total: m.best() }).collect();
+    let network = ResourceRates::new(known, basis.raw, &ran);
+    let row = |speeds: &'a PatternSpeeds| Row { speeds, expected: network.expected(&speeds.pattern.pairs), classes };
+    results.speeds.iter().map(row).collect()
 }
 
 /// The patterns that must be measured once more before they are judged.
-pub(super) fn low(seen: &Seen, basis: &Basis<'_>) -> Vec<Kind> {
-    let low = |row: &&Row<'_>| {
-        row.finding().is_some() || row.may_be_slow_by_order() || !row.starved(seen, basis).is_empty()
+pub(super) fn suspect_patterns(results: &Results, basis: &Basis<'_>) -> Vec<PatternKind> {
+    let suspect = |row: &&Row<'_>| {
+        row.finding().is_some() || row.may_be_slow_by_order() || !row.starved(results, basis).is_empty()
     };
-    rows(seen, basis, &classes(&seen.alone, basis.like))
+    rows(results, basis, &classes(&results.alone, basis.path_group))
         .iter()
-        .filter(low)
-        .map(|row| row.moved.pattern.kind)
+        .filter(suspect)
+        .map(|row| row.speeds.pattern.kind)
         .collect()
 }
 
 /// Judges everything; `states`: the GPUs' states, a line each.
-pub(super) fn judge(seen: Seen, basis: &Basis<'_>, states: &[String]) -> Judgement {
-    if seen.alone.is_empty() && seen.findings.iter().all(|f| f.severity == Severity::Info) {
+pub(super) fn judge(results: Results, basis: &Basis<'_>, states: &[String]) -> Judgement {
+    if results.alone.is_empty() && results.findings.iter().all(|f| f.severity == Severity::Info) {
         return Judgement::not_applicable("no pair has peer access; see p2p-capability");
     }
-    let classes = classes(&seen.alone, basis.like);
-    let rows = rows(&seen, basis, &classes);
+    let classes = classes(&results.alone, basis.path_group);
+    let rows = rows(&results, basis, &classes);
     let mut findings: Vec<_> = rows.iter().filter_map(Row::finding).collect();
-    findings.extend(rows.iter().flat_map(|row| row.starved(&seen, basis)));
+    findings.extend(rows.iter().flat_map(|row| row.starved(&results, basis)));
     for finding in &mut findings {
         finding.evidence.extend(states.iter().cloned());
     }
-    findings.extend(left_out(&seen));
-    let summary = summary(&rows, &seen);
-    let tables = vec![pattern_table(&rows, &seen)];
-    let matrices = seen.matrices(basis.routes.gpus().len());
+    findings.extend(left_out(&results));
+    let summary = summary(&rows, &results);
+    let tables = vec![pattern_table(&rows, &results)];
+    let matrices = results.matrices(basis.routes.gpus().len());
     drop(rows);
-    judged(summary, seen.findings.into_iter().chain(findings)).showing(matrices).with_tables(tables)
+    judged(summary, results.findings.into_iter().chain(findings)).showing(matrices).with_tables(tables)
 }
 
 /// The finding about patterns that did not run, and so prove nothing. `p2p-capability` judges pairs without access.
-fn left_out(seen: &Seen) -> Option<Finding> {
-    let (pattern, why) = seen.left_out.first()?;
-    let all = seen.left_out.len();
+fn left_out(results: &Results) -> Option<Finding> {
+    let (pattern, why) = results.left_out.first()?;
+    let all = results.left_out.len();
     let message = format!("{all} patterns were not run, the first is {}: {why}", pattern.kind);
-    let names = seen.left_out.iter().map(|(pattern, why)| format!("{}: {why}", pattern.kind)).collect();
+    let names = results.left_out.iter().map(|(pattern, why)| format!("{}: {why}", pattern.kind)).collect();
     Some(Code::P2pNotRun.finding(Severity::Info, "machine", message).seen_all(names))
 }
 
@@ -114,7 +117,7 @@ fn left_out(seen: &Seen) -> Option<Finding> {
 /// where it was measured again; `expected`: what the links allow, from each pair's speed alone, and for
 /// shared links from the most that was seen to pass; `links`: by the links alone; `sum`: of each transfer's
 /// speed by its own clock; `alone`: of the pairs one by one.
-fn pattern_table(rows: &[Row<'_>], seen: &Seen) -> Value {
+fn pattern_table(rows: &[Row<'_>], results: &Results) -> Value {
     let columns = [
         ("pattern", ""),
         ("transfers", ""),
@@ -128,22 +131,22 @@ fn pattern_table(rows: &[Row<'_>], seen: &Seen) -> Value {
     ];
     let number = |figure: Option<f64>| figure.map_or(Value::Null, |figure| rounded(figure).into());
     let line = |row: &Row<'_>| {
-        let (Moved { pattern, .. }, expected) = (row.moved, row.expected.as_ref());
-        let alone = pattern.pairs.iter().map(|pair| seen.alone.get(pair)).sum::<Option<f64>>();
+        let (PatternSpeeds { pattern, .. }, expected) = (row.speeds, row.expected.as_ref());
+        let alone = pattern.pairs.iter().map(|pair| results.alone.get(pair)).sum::<Option<f64>>();
         vec![
             pattern.kind.to_string().into(),
             pattern.pairs.len().into(),
-            number(Some(row.moved.best())),
+            number(Some(row.speeds.best())),
             number(expected.map(|e| e.total)),
             number(row.ratio()),
             expected.map_or(Value::Null, |e| e.limit.clone().into()),
             number(expected.map(|e| e.links)),
-            number(Some(row.moved.each().iter().sum())),
+            number(Some(row.speeds.each().iter().sum())),
             number(alone),
         ]
     };
     let mut lines: Vec<_> = rows.iter().map(line).collect();
-    lines.extend(seen.left_out.iter().map(|(pattern, why)| {
+    lines.extend(results.left_out.iter().map(|(pattern, why)| {
         let mut line = vec![format!("{} (not run: {why})", pattern.kind).into(), pattern.pairs.len().into()];
         line.resize(columns.len(), Value::Null);
         line
@@ -152,22 +155,21 @@ fn pattern_table(rows: &[Row<'_>], seen: &Seen) -> Value {
 }
 
 /// `all to all 1543.2 GB/s (0.98), ring 1540.1 GB/s (0.98), lowest: all to GPU 2 380.1 GB/s (0.95) ..`
-fn summary(rows: &[Row<'_>], seen: &Seen) -> String {
-    let of = |kind: Kind| rows.iter().find(|row| row.moved.pattern.kind == kind);
+fn summary(rows: &[Row<'_>], results: &Results) -> String {
+    let of = |kind: PatternKind| rows.iter().find(|row| row.speeds.pattern.kind == kind);
     let ratio = |row: &Row<'_>| row.ratio().map_or("unknown".to_owned(), |ratio| format!("{ratio:.2}"));
-    let one =
-        |row: &Row<'_>| format!("{} {:.1} GB/s ({})", row.moved.pattern.kind, row.moved.best(), ratio(row));
-    let mut parts: Vec<_> = [Kind::All, Kind::Ring].into_iter().filter_map(of).map(one).collect();
+    let one = |row: &Row<'_>| format!("{} {:.1} GB/s ({})", row.speeds.pattern.kind, row.speeds.best(), ratio(row));
+    let mut parts: Vec<_> = [PatternKind::All, PatternKind::Ring].into_iter().filter_map(of).map(one).collect();
     let least = rows
         .iter()
         .filter(|row| row.ratio().is_some())
         .min_by(|a, b| a.ratio().unwrap_or(f64::MAX).total_cmp(&b.ratio().unwrap_or(f64::MAX)));
     parts.extend(least.map(|row| format!("lowest: {}", one(row))));
-    let not_run = match seen.left_out.first() {
+    let not_run = match results.left_out.first() {
         Some((pattern, _)) => format!(
             "; not run: {} of {} patterns, the first is {}",
-            seen.left_out.len(),
-            seen.left_out.len() + rows.len(),
+            results.left_out.len(),
+            results.left_out.len() + rows.len(),
             pattern.kind
         ),
         None => String::new(),
@@ -196,42 +198,41 @@ mod tests {
     }
 
     /// Every transfer reaches this fraction of what a GPU's links provide.
-    fn seen(part: f64) -> Seen {
-        let mut seen = Seen::default();
+    fn results(part: f64) -> Results {
+        let mut results = Results::default();
         for pattern in patterns(4) {
             let busiest = (0..4).map(|n| pattern.pairs.iter().filter(|p| p.from == n).count());
             let busiest = busiest.chain((0..4).map(|n| pattern.pairs.iter().filter(|p| p.to == n).count()));
             let each = vec![392.0 / busiest.max().unwrap() as f64 * part; pattern.pairs.len()];
             let total = each.iter().sum();
-            if pattern.kind == Kind::All {
-                seen.alone = pattern.pairs.iter().map(|pair| (*pair, 392.0)).collect();
+            if pattern.kind == PatternKind::All {
+                results.alone = pattern.pairs.iter().map(|pair| (*pair, 392.0)).collect();
             }
-            seen.moved.push(Moved { total, pattern, each, times: 1, again: None });
+            results.speeds.push(PatternSpeeds { total, pattern, each, times: 1, again: None });
         }
-        seen
+        results
     }
 
     fn with<T>(judge: impl FnOnce(&Basis<'_>) -> T) -> T {
-        judge(&Basis { routes: &routes(), nvlinks: &[18; 4], raw: &|_| None, like: &|_| String::new() })
+        judge(&Basis { routes: &routes(), nvlinks: &[18; 4], raw: &|_| None, path_group: &|_| String::new() })
     }
 
-    fn said(seen: Seen, states: &[String]) -> Judgement {
-        with(|basis| judge(seen, basis, states))
+    fn said(results: Results, states: &[String]) -> Judgement {
+        with(|basis| judge(results, basis, states))
     }
 
-    fn low_of(seen: &Seen) -> Vec<Kind> {
-        with(|basis| low(seen, basis))
+    fn suspects_of(results: &Results) -> Vec<PatternKind> {
+        with(|basis| suspect_patterns(results, basis))
     }
 
     #[test]
     fn full_link_speed_passes_with_a_row_for_each_pattern() {
-        assert_eq!(low_of(&seen(0.98)), []);
-        let said = said(seen(0.98), &[]);
+        assert_eq!(suspects_of(&results(0.98)), []);
+        let said = said(results(0.98), &[]);
         assert_eq!(said.outcome(), Outcome::Pass, "{:?}", said.findings);
         assert!(said.summary.starts_with("all to all 1536.6 GB/s (0.98), ring 1536.6"), "{}", said.summary);
         let names: Vec<_> = said.matrices.iter().map(|m| m.name.as_str()).collect();
-        let wanted =
-            ["together.ring", "together.ring.back", "together.all", "together.to-one", "together.from-one"];
+        let wanted = ["together.ring", "together.ring.back", "together.all", "together.to-one", "together.from-one"];
         assert_eq!(names, wanted);
         assert_eq!(said.matrices[0].values[0][1], Some(384.16));
         assert_eq!(said.matrices[3].values, [vec![Some(384.16); 4]]);
@@ -244,33 +245,33 @@ mod tests {
 
     #[test]
     fn half_the_speed_is_a_collapse_that_fails_when_it_persists() {
-        let mut half = seen(1.0);
-        half.moved[2].total *= 0.5;
-        assert_eq!(low_of(&half), [Kind::All]);
-        let mut stays = seen(1.0);
-        (stays.moved[2].total, stays.moved[2].again) = (784.0, Some((790.0, vec![65.0; 12])));
+        let mut half = results(1.0);
+        half.speeds[2].total *= 0.5;
+        assert_eq!(suspects_of(&half), [PatternKind::All]);
+        let mut stays = results(1.0);
+        (stays.speeds[2].total, stays.speeds[2].again) = (784.0, Some((790.0, vec![65.0; 12])));
         let judged = said(stays, &["GPU 0: 35 C".to_owned()]);
         assert_eq!(judged.outcome(), Outcome::Fail);
         let finding = &judged.findings[0];
         assert!(finding.is(Code::P2pCollapse) && finding.evidence.contains(&"GPU 0: 35 C".to_owned()));
         assert!(finding.message.contains("move 784.00 GB/s (790.00 when measured again)"), "{finding:?}");
-        half.moved[2].again = Some((1550.0, vec![129.0; 12]));
+        half.speeds[2].again = Some((1550.0, vec![129.0; 12]));
         assert_eq!(said(half, &[]).outcome(), Outcome::Pass, "it was low only once");
     }
 
     #[test]
     fn all_to_all_that_may_be_slow_by_order_is_measured_again_although_it_passes() {
-        let mut slow = seen(0.8);
-        assert_eq!(low_of(&slow), [Kind::All]);
-        slow.moved[2].again = Some((1540.0, vec![128.0; 12]));
+        let mut slow = results(0.8);
+        assert_eq!(suspects_of(&slow), [PatternKind::All]);
+        slow.speeds[2].again = Some((1540.0, vec![128.0; 12]));
         assert!(said(slow, &[]).summary.starts_with("all to all 1540.0 GB/s (0.98)"));
     }
 
     #[test]
     fn one_starved_transfer_in_its_group_is_named() {
-        let mut starved = seen(1.0);
-        starved.moved[2].each[5] = 50.0;
-        assert_eq!(low_of(&starved), [Kind::All]);
+        let mut starved = results(1.0);
+        starved.speeds[2].each[5] = 50.0;
+        assert_eq!(suspects_of(&starved), [PatternKind::All]);
         let judged = said(starved, &[]);
         assert_eq!(judged.outcome(), Outcome::Warn);
         assert_eq!(judged.findings[0].subject, "GPU 1 -> 3");
@@ -278,8 +279,8 @@ mod tests {
 
     #[test]
     fn a_pattern_that_could_not_be_run_is_reported() {
-        let mut part = seen(1.0);
-        let left_out = part.moved.remove(2).pattern;
+        let mut part = results(1.0);
+        let left_out = part.speeds.remove(2).pattern;
         part.left_out.push((left_out, "GPU 0 -> 3: too many peers".to_owned()));
         let judged = said(part, &[]);
         let rows = judged.tables[0]["rows"].as_array().unwrap();
@@ -288,6 +289,6 @@ mod tests {
         let end = "; not run: 1 of 12 patterns, the first is all to all";
         assert!(judged.summary.ends_with(end), "{}", judged.summary);
         assert!(judged.findings[0].is(Code::P2pNotRun) && judged.outcome() == Outcome::Pass);
-        assert_eq!(said(Seen::default(), &[]).outcome(), Outcome::NotApplicable);
+        assert_eq!(said(Results::default(), &[]).outcome(), Outcome::NotApplicable);
     }
 }

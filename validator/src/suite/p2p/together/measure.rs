@@ -1,15 +1,15 @@
 //! Takes the samples: each pair alone, then the patterns.
 
-use super::pattern::{Kind, Pattern, fewer_peers, patterns};
-use super::{Moved, Seen};
+use super::pattern::{Pattern, PatternKind, fewer_peers, patterns};
+use super::{PatternSpeeds, Results};
 use crate::config::Level;
-use crate::floors::stats::{BANDWIDTH, Policy};
+use crate::floors::stats::{BANDWIDTH, RepeatPolicy};
 use crate::outcome::Matrix;
 use crate::outcome::finding::Finding;
 use crate::schedule::Pair;
 use crate::suite::Machine;
 use crate::suite::shared::speed::{
-    Access, Bench, Figure, Flow, How, Job, Taken, Ways, copies, copies_at, wrong,
+    Bench, CopyMethod, Flow, GpuPaths, Job, JobResult, Metric, RoundAccess, copies, copies_at, wrong_data,
 };
 use std::collections::BTreeMap;
 
@@ -23,41 +23,42 @@ const MEASURED: (&str, &str) = ("p2p-bandwidth", "ce.write");
 pub(super) fn all(
     machine: &Machine,
     bench: &Bench<'_>,
-    ways: &Ways,
-    seen: &mut Seen,
+    paths: &GpuPaths,
+    results: &mut Results,
 ) -> Result<(), Box<Finding>> {
     let samples = if machine.config.validate.level >= Level::Full { 5 } else { 3 };
-    let policy = Policy { samples, repeats: 0, ..BANDWIDTH };
-    let rounds = ways.rounds();
-    let mut run = Run { machine, bench, policy, in_turn: false, seen, times: BTreeMap::new() };
+    let policy = RepeatPolicy { samples, repeats: 0, ..BANDWIDTH };
+    let rounds = paths.rounds();
+    let mut run = Run { machine, bench, policy, in_turn: false, results, times: BTreeMap::new() };
     run.alone(&rounds)?;
     run.patterns(&rounds.concat(), patterns(bench.gpus()))
 }
 
-/// Measures some patterns once more, after all others: a figure that was low only once is not low. GPUs that move one transfer
-/// after the other now do so in an order in which no two send to the same one.
+/// Measures some patterns once more, after all others: a figure that was low only once is not low. GPUs that move one
+/// transfer after the other now do so in an order in which no two send to the same GPU.
 pub(super) fn again(
     machine: &Machine,
     bench: &Bench<'_>,
-    ways: &Ways,
-    kinds: &[Kind],
-    seen: &mut Seen,
+    paths: &GpuPaths,
+    kinds: &[PatternKind],
+    results: &mut Results,
 ) -> Result<(), Box<Finding>> {
-    let first: Vec<Moved> = seen.moved.iter().filter(|m| kinds.contains(&m.pattern.kind)).cloned().collect();
-    let mut second = Seen { alone: seen.alone.clone(), ..Seen::default() };
-    let policy = Policy { samples: 3, repeats: 0, ..BANDWIDTH };
+    let first: Vec<PatternSpeeds> =
+        results.speeds.iter().filter(|m| kinds.contains(&m.pattern.kind)).cloned().collect();
+    let mut second = Results { alone: results.alone.clone(), ..Results::default() };
+    let policy = RepeatPolicy { samples: 3, repeats: 0, ..BANDWIDTH };
     let times = first.iter().flat_map(|m| m.pattern.pairs.iter().map(|pair| (*pair, m.times))).collect();
-    let mut run = Run { machine, bench, policy, in_turn: false, seen: &mut second, times };
-    for Moved { pattern, .. } in first {
-        let access = Access::of(machine, &pattern.access())?;
-        if access.apart.is_empty() {
-            run.in_turn = bench.one_by_one(machine, ways, &pattern.pairs)?;
+    let mut run = Run { machine, bench, policy, in_turn: false, results: &mut second, times };
+    for PatternSpeeds { pattern, .. } in first {
+        let access = RoundAccess::of(machine, &pattern.access())?;
+        if access.without_access.is_empty() {
+            run.in_turn = bench.serializes_transfers(machine, paths, &pattern.pairs)?;
             run.pattern(&pattern)?;
         }
     }
-    seen.findings.extend(second.findings);
-    for again in second.moved {
-        if let Some(first) = seen.moved.iter_mut().find(|m| m.pattern == again.pattern) {
+    results.findings.extend(second.findings);
+    for again in second.speeds {
+        if let Some(first) = results.speeds.iter_mut().find(|m| m.pattern == again.pattern) {
             first.again = Some((again.total, again.each));
         }
     }
@@ -67,10 +68,10 @@ pub(super) fn again(
 struct Run<'a, 'b> {
     machine: &'a Machine,
     bench: &'a Bench<'b>,
-    policy: Policy,
+    policy: RepeatPolicy,
     /// Each GPU moves its transfers of a pattern one after the other.
     in_turn: bool,
-    seen: &'a mut Seen,
+    results: &'a mut Results,
     /// How many copies each pair makes for a sample.
     times: BTreeMap<Pair, u32>,
 }
@@ -78,17 +79,17 @@ struct Run<'a, 'b> {
 impl Run<'_, '_> {
     /// All patterns that the number of peers allows; `pairs`: all pairs.
     fn patterns(&mut self, pairs: &[Pair], all: Vec<Pattern>) -> Result<(), Box<Finding>> {
-        let everything = Access::of(self.machine, pairs)?;
-        if everything.apart.is_empty() {
+        let everything = RoundAccess::of(self.machine, pairs)?;
+        if everything.without_access.is_empty() {
             return all.iter().try_for_each(|pattern| self.pattern(pattern));
         }
         // Too many peers for a GPU, or pairs without access: each pattern needs only some pairs.
         drop(everything);
         for pattern in all.into_iter().chain(fewer_peers(self.bench.gpus())) {
-            let access = Access::of(self.machine, &pattern.access())?;
-            match access.apart.first() {
+            let access = RoundAccess::of(self.machine, &pattern.access())?;
+            match access.without_access.first() {
                 None => self.pattern(&pattern)?,
-                Some((pair, why)) => self.seen.left_out.push((pattern, format!("{pair}: {why}"))),
+                Some((pair, why)) => self.results.left_out.push((pattern, format!("{pair}: {why}"))),
             }
         }
         Ok(())
@@ -99,12 +100,12 @@ impl Run<'_, '_> {
         if let Some(known) = known(self.machine, rounds) {
             let bytes = self.flow(Pair::of(0, 1), 1).bytes;
             self.times = known.iter().map(|(pair, gb_s)| (*pair, copies_at(bytes, *gb_s))).collect();
-            self.seen.alone = known;
+            self.results.alone = known;
             return Ok(());
         }
         let few = self.bench.gpus() * self.bench.gpus().saturating_sub(1) <= ALONE;
         for round in rounds {
-            let access = Access::of(self.machine, round)?;
+            let access = RoundAccess::of(self.machine, round)?;
             let directions = [access.pairs.clone(), access.pairs.iter().map(|p| p.back()).collect()];
             for pairs in directions {
                 let together = if few { 1 } else { pairs.len().max(1) };
@@ -119,15 +120,13 @@ impl Run<'_, '_> {
         for (pair, timed) in pairs.iter().zip(self.bench.once(self.machine, &warm, &mut || true)?) {
             self.times.insert(*pair, timed.each.first().map_or(1, |ms| copies(*ms)));
         }
-        let jobs: Vec<_> = pairs
-            .iter()
-            .map(|pair| Job::new(vec![self.flow(*pair, self.times(*pair))], Figure::First))
-            .collect();
+        let jobs: Vec<_> =
+            pairs.iter().map(|pair| Job::new(vec![self.flow(*pair, self.times(*pair))], Metric::First)).collect();
         for (pair, taken) in pairs.iter().zip(self.bench.sampled(self.machine, &self.policy, &jobs)?) {
             match taken {
-                Taken::Wrong(flow, checked) => self.seen.findings.push(wrong(&flow, &checked)),
-                Taken::Figures(figures) => {
-                    self.seen.alone.extend(figures.first().map(|figure| (*pair, figure.median)));
+                JobResult::Wrong(flow, checked) => self.results.findings.push(wrong_data(&flow, &checked)),
+                JobResult::Figures(figures) => {
+                    self.results.alone.extend(figures.first().map(|figure| (*pair, figure.median)));
                 }
             }
         }
@@ -138,16 +137,16 @@ impl Run<'_, '_> {
         // The same number of copies each: transfers that share fairly then end together.
         let times = pattern.pairs.iter().map(|pair| self.times(*pair)).min().unwrap_or(1);
         let flows = pattern.pairs.iter().map(|pair| self.flow(*pair, times)).collect();
-        let jobs = [Job::new(flows, Figure::Each)];
+        let jobs = [Job::new(flows, Metric::Each)];
         for taken in self.bench.sampled(self.machine, &self.policy, &jobs)? {
             match taken {
-                Taken::Wrong(flow, checked) => self.seen.findings.push(wrong(&flow, &checked)),
-                Taken::Figures(figures) => {
+                JobResult::Wrong(flow, checked) => self.results.findings.push(wrong_data(&flow, &checked)),
+                JobResult::Figures(figures) => {
                     let mut figures = figures.into_iter().map(|figure| figure.median);
                     let Some(total) = figures.next() else { continue };
                     let each = figures.collect();
-                    let moved = Moved { pattern: pattern.clone(), total, each, times, again: None };
-                    self.seen.moved.push(moved);
+                    let speeds = PatternSpeeds { pattern: pattern.clone(), total, each, times, again: None };
+                    self.results.speeds.push(speeds);
                 }
             }
         }
@@ -159,7 +158,7 @@ impl Run<'_, '_> {
     }
 
     fn flow(&self, pair: Pair, times: u32) -> Flow {
-        let flow = Flow { in_turn: self.in_turn, ..Flow::write(pair, How::Ce, 0, times) };
+        let flow = Flow { in_turn: self.in_turn, ..Flow::write(pair, CopyMethod::Ce, 0, times) };
         self.bench.for_peer(flow)
     }
 }

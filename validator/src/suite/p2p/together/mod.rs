@@ -15,9 +15,9 @@ use crate::outcome::{Judgement, Matrix};
 use crate::schedule::Pair;
 use crate::suite::shared::gate::gate;
 use crate::suite::shared::pair::matrix;
-use crate::suite::shared::speed::{Bench, FULL, Watch, Ways, rounded};
+use crate::suite::shared::speed::{Bench, FULL, GpuPaths, Watch, rounded};
 use crate::suite::{Group, Machine, Test};
-use pattern::{Kind, Pattern};
+use pattern::{Pattern, PatternKind};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -33,12 +33,15 @@ pub(in crate::suite) const TEST: Test = Test {
 };
 
 /// Patterns whose transfers are reported one by one, and the matrix of each.
-const MATRICES: &[(&str, Kind)] =
-    &[("together.ring", Kind::Ring), ("together.ring.back", Kind::RingBack), ("together.all", Kind::All)];
+const MATRICES: &[(&str, PatternKind)] = &[
+    ("together.ring", PatternKind::Ring),
+    ("together.ring.back", PatternKind::RingBack),
+    ("together.all", PatternKind::All),
+];
 
-/// A pattern's figures.
+/// The speeds of one pattern's transfers.
 #[derive(Debug, Clone, PartialEq)]
-struct Moved {
+struct PatternSpeeds {
     pattern: Pattern,
     /// From the first start to the last stop, all bytes, GB/s.
     total: f64,
@@ -50,7 +53,7 @@ struct Moved {
     again: Option<(f64, Vec<f64>)>,
 }
 
-impl Moved {
+impl PatternSpeeds {
     /// The better of the two, GB/s.
     fn best(&self) -> f64 {
         self.again.as_ref().map_or(self.total, |again| again.0.max(self.total))
@@ -64,36 +67,35 @@ impl Moved {
     }
 }
 
-/// Everything that was measured.
+/// The figures and findings of all measurements.
 #[derive(Debug, Default)]
-struct Seen {
+struct Results {
     /// Each ordered pair by itself, GB/s.
     alone: BTreeMap<Pair, f64>,
-    moved: Vec<Moved>,
+    speeds: Vec<PatternSpeeds>,
     /// Patterns that could not be run, and why.
     left_out: Vec<(Pattern, String)>,
     findings: Vec<Finding>,
 }
 
-impl Seen {
+impl Results {
     /// The speeds of pairs, and the totals of each GPU as sender and receiver.
     fn matrices(&self, gpus: usize) -> Vec<Matrix> {
-        let cell = |kind: Kind, pair: Pair| {
-            let moved = self.moved.iter().find(|m| m.pattern.kind == kind)?;
-            let place = moved.pattern.pairs.iter().position(|p| *p == pair)?;
-            moved.each().get(place).copied().map(rounded)
+        let cell = |kind: PatternKind, pair: Pair| {
+            let speeds = self.speeds.iter().find(|m| m.pattern.kind == kind)?;
+            let place = speeds.pattern.pairs.iter().position(|p| *p == pair)?;
+            speeds.each().get(place).copied().map(rounded)
         };
         let pairs = MATRICES.iter().map(|(name, kind)| matrix(name, "GB/s", gpus, |pair| cell(*kind, pair)));
-        let total =
-            |kind: Kind| self.moved.iter().find(|m| m.pattern.kind == kind).map(|m| rounded(m.best()));
-        let row = |name: &str, kind: fn(GpuId) -> Kind| Matrix {
+        let total = |kind: PatternKind| self.speeds.iter().find(|m| m.pattern.kind == kind).map(|m| rounded(m.best()));
+        let row = |name: &str, kind: fn(GpuId) -> PatternKind| Matrix {
             name: name.to_owned(),
             unit: "GB/s".to_owned(),
             rows: vec!["total".to_owned()],
             columns: (0..gpus).map(|n| n.to_string()).collect(),
             values: vec![GpuId::all(gpus).map(|gpu| total(kind(gpu))).collect()],
         };
-        let ones = [row("together.to-one", Kind::ToOne), row("together.from-one", Kind::FromOne)];
+        let ones = [row("together.to-one", PatternKind::ToOne), row("together.from-one", PatternKind::FromOne)];
         pairs.chain(ones.into_iter().filter(|_| gpus > 2)).collect()
     }
 }
@@ -103,21 +105,22 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         return Ok(none);
     }
     let clique = machine.clique()?;
-    let ways = Ways::new(machine, clique);
+    let paths = GpuPaths::new(machine, clique);
     let watch = Watch::begin(machine, &clique.addresses());
     let bench = Bench::new(machine, clique.len().saturating_sub(1), FULL)?;
-    let mut seen = Seen::default();
-    measure::all(machine, &bench, &ways, &mut seen)?;
+    let mut results = Results::default();
+    measure::all(machine, &bench, &paths, &mut results)?;
     let fabric = machine.fabric()?;
     let raw = |port: Bdf| {
         let link = fabric.devices.iter().find(|d| d.bdf == port)?.link.as_ref()?;
         Some(raw_gb_s(link.gts, link.width))
     };
-    let like = |pair| ways.like(pair);
-    let basis = judge::Basis { routes: &ways.routes, nvlinks: &ways.nvlinks_up(), raw: &raw, like: &like };
-    let low = judge::low(&seen, &basis);
-    measure::again(machine, &bench, &ways, &low, &mut seen)?;
+    let path_group = |pair| paths.path_group(pair);
+    let basis =
+        judge::Basis { routes: &paths.routes, nvlinks: &paths.nvlinks_up(), raw: &raw, path_group: &path_group };
+    let suspect_patterns = judge::suspect_patterns(&results, &basis);
+    measure::again(machine, &bench, &paths, &suspect_patterns, &mut results)?;
     let (found, states) = watch.end(machine);
-    seen.findings.extend(found);
-    Ok(judge::judge(seen, &basis, &states))
+    results.findings.extend(found);
+    Ok(judge::judge(results, &basis, &states))
 }

@@ -4,16 +4,16 @@ use crate::machine::GpuId;
 use crate::schedule::Pair;
 use std::fmt;
 
-/// Transfers that run at the same time.
+/// A set of transfers that run at the same time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pattern {
-    pub(super) kind: Kind,
+    pub(super) kind: PatternKind,
     pub(super) pairs: Vec<Pair>,
 }
 
-/// Their shape.
+/// Which GPUs send to which.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum PatternKind {
     /// Each GPU to the next.
     Ring,
     /// Each GPU to the one before.
@@ -30,7 +30,7 @@ pub(super) enum Kind {
     Next(usize),
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for PatternKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ring => f.write_str("ring"),
@@ -64,14 +64,14 @@ const NEXT: usize = 4;
 pub(super) fn patterns(gpus: usize) -> Vec<Pattern> {
     let all = || Pair::all(gpus).filter(|p| p.from != p.to);
     let mut patterns = vec![
-        shift(gpus, Kind::Ring, 1),
-        shift(gpus, Kind::RingBack, gpus.saturating_sub(1)),
-        Pattern { kind: Kind::All, pairs: nearest(gpus, gpus.saturating_sub(1)) },
+        shift(gpus, PatternKind::Ring, 1),
+        shift(gpus, PatternKind::RingBack, gpus.saturating_sub(1)),
+        Pattern { kind: PatternKind::All, pairs: nearest(gpus, gpus.saturating_sub(1)) },
     ];
     let ones = GpuId::all(gpus).flat_map(|n| {
         let to = all().filter(|p| p.to == n).collect();
         let from = all().filter(|p| p.from == n).collect();
-        [(Kind::ToOne(n), to), (Kind::FromOne(n), from)].map(|(kind, pairs)| Pattern { kind, pairs })
+        [(PatternKind::ToOne(n), to), (PatternKind::FromOne(n), from)].map(|(kind, pairs)| Pattern { kind, pairs })
     });
     // With two GPUs the ring is everything.
     patterns.extend(ones.filter(|_| gpus > 2));
@@ -79,22 +79,23 @@ pub(super) fn patterns(gpus: usize) -> Vec<Pattern> {
     let step = between.len().div_ceil(SHIFTS).max(1);
     // In the shift by half, every transfer crosses the middle.
     let shifts = between.step_by(step).filter(|n| *n != gpus / 2).chain((gpus > 3).then_some(gpus / 2));
-    patterns.extend(shifts.map(|n| shift(gpus, Kind::Shift(n), n)));
+    patterns.extend(shifts.map(|n| shift(gpus, PatternKind::Shift(n), n)));
     patterns
 }
 
 /// Replaces all to all where that needs more peers than a GPU can have.
 pub(super) fn fewer_peers(gpus: usize) -> Option<Pattern> {
-    (gpus > 2 * NEXT).then(|| Pattern { kind: Kind::Next(NEXT), pairs: nearest(gpus, NEXT) })
+    (gpus > 2 * NEXT).then(|| Pattern { kind: PatternKind::Next(NEXT), pairs: nearest(gpus, NEXT) })
 }
 
-/// Each GPU to the `most` that follow it, shift by shift: GPUs that send one transfer after the other then never send to the
-/// same one. In the order of the senders all would begin with GPU 0, and healthy machines reach half of what the links allow.
+/// Each GPU to the `most` that follow it, ordered by shift: then GPUs that send one transfer after the other
+/// never send to the same GPU. In the order of the senders all would begin with GPU 0, and healthy machines
+/// would reach half of what the links allow.
 fn nearest(gpus: usize, most: usize) -> Vec<Pair> {
     (1..=most).flat_map(|n| shifted(gpus, n)).collect()
 }
 
-fn shift(gpus: usize, kind: Kind, n: usize) -> Pattern {
+fn shift(gpus: usize, kind: PatternKind, n: usize) -> Pattern {
     Pattern { kind, pairs: shifted(gpus, n).collect() }
 }
 
@@ -114,15 +115,13 @@ mod tests {
     fn four_gpus_have_every_pattern() {
         let lines = of(4);
         assert_eq!(lines[..3], ["ring: 4", "ring backwards: 4", "all to all: 12"]);
-        assert!(
-            lines.contains(&"all to GPU 2: 3".to_owned()) && lines.contains(&"GPU 0 to all: 3".to_owned())
-        );
+        assert!(lines.contains(&"all to GPU 2: 3".to_owned()) && lines.contains(&"GPU 0 to all: 3".to_owned()));
         assert_eq!(lines[11..], ["each to the GPU 2 further: 4"]);
     }
 
     #[test]
     fn all_to_all_is_every_shift_one_after_the_other() {
-        let all = patterns(4).into_iter().find(|p| p.kind == Kind::All).unwrap().pairs;
+        let all = patterns(4).into_iter().find(|p| p.kind == PatternKind::All).unwrap().pairs;
         assert_eq!(all[..5], [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)].map(|(from, to)| Pair::of(from, to)));
         assert_eq!(all.len(), 12);
     }

@@ -13,14 +13,14 @@ use crate::nccl::advice::HCA;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::outcome::{Advice, Judgement};
 use crate::suite::machine::known;
-use crate::suite::{Group, Machine, READING, Test};
+use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
 
 pub(in crate::suite) const TEST: Test = Test {
     id: "nics",
     title: "Network cards",
     proves: "every port of an RDMA device that has a link is in use, with all its lanes",
     level: Level::Standard,
-    deadline: READING,
+    deadline: FILE_DEADLINE,
     mandatory: false,
     group: Group::Host,
     run,
@@ -37,14 +37,14 @@ fn judge(fabric: &Fabric, hcas: &[Hca]) -> Judgement {
         let others = fabric.nics.len();
         return Judgement::not_applicable(format!("no RDMA device; network functions: {others}"));
     }
-    let ways = path::ways(fabric);
+    let nic_paths = path::nic_paths(fabric);
     let ports: Vec<(&Hca, &Port)> = hcas.iter().flat_map(|h| h.ports.iter().map(move |p| (h, p))).collect();
     let look = |(hca, port): &(&Hca, &Port)| findings(device(fabric, hca), &name(hca, port), port);
     let findings: Vec<_> = ports.iter().flat_map(look).collect();
     let worst = findings.iter().filter(|f| f.severity > Severity::Info).max_by_key(|f| f.severity);
-    let summary = worst.map_or_else(|| show::summary(&ports, &ways), |f| f.message.clone());
+    let summary = worst.map_or_else(|| show::summary(&ports, &nic_paths), |f| f.message.clone());
     Judgement::of(summary, findings)
-        .with_tables(vec![show::ibdev2netdev(hcas), show::ports(&ports), show::ways(hcas, &ways)])
+        .with_tables(vec![show::ibdev2netdev(hcas), show::ports(&ports), show::nic_paths(hcas, &nic_paths)])
         .advising(advice(&ports).into_iter().collect())
 }
 
@@ -103,8 +103,7 @@ fn slot(device: Option<&Device>, name: &str, port: &Port) -> Option<Finding> {
     }
     let rate = port.rate.gbit_s;
     let (gts, width) = (link.gts, link.width);
-    let message =
-        format!("{name} runs at {rate} Gb/s, its card's {width} lanes at {gts} GT/s carry {carries}");
+    let message = format!("{name} runs at {rate} Gb/s, its card's {width} lanes at {gts} GT/s carry {carries}");
     Some(Code::NicSlot.finding(Severity::Info, name, message).values(carries, rate, Some("Gb/s")))
 }
 
@@ -130,12 +129,12 @@ mod tests {
     //! Findings about ports in every state, with two GPUs and one or two cards.
 
     use super::*;
-    use crate::machine::host::rdma::{Gid, Netdev, Rate, State};
+    use crate::machine::host::rdma::{Gid, Netdev, PortState, Rate};
     use crate::machine::pcie::model::Rdma;
     use crate::outcome::Outcome;
     use crate::suite::shared::fixture;
 
-    fn port(state: State, physical: &str, layer: &str) -> Port {
+    fn port(state: PortState, physical: &str, layer: &str) -> Port {
         let gid = Gid {
             index: 5,
             kind: "RoCE v2".into(),
@@ -152,14 +151,14 @@ mod tests {
             netdev: Some(Netdev {
                 name: "ens1f0np0".into(),
                 operstate: "up".into(),
-                carrier: Some(state == State::Active),
+                carrier: Some(state == PortState::Active),
                 mbit_s: Some(100_000),
             }),
         }
     }
 
     fn active() -> Port {
-        port(State::Active, "LinkUp", "Ethernet")
+        port(PortState::Active, "LinkUp", "Ethernet")
     }
 
     /// The first of the fixture's GPUs serves as the card's function, because it has a link.
@@ -178,44 +177,38 @@ mod tests {
 
     #[test]
     fn an_active_port_passes_and_is_handed_over_by_its_exact_name() {
-        let said = say(vec![active(), port(State::Down, "Disabled", "Ethernet")]);
+        let said = say(vec![active(), port(PortState::Down, "Disabled", "Ethernet")]);
         assert_eq!(said.outcome(), Outcome::Pass);
         let summary = "1 of 2 ports ACTIVE: mlx5_0 100 Gb/s; GPUs to their nearest card: 2 PIX";
         assert_eq!(said.summary, summary);
-        assert_eq!(
-            (said.advice[0].name.as_str(), said.advice[0].value.as_str()),
-            ("NCCL_IB_HCA", "=mlx5_0:1")
-        );
+        assert_eq!((said.advice[0].name.as_str(), said.advice[0].value.as_str()), ("NCCL_IB_HCA", "=mlx5_0:1"));
         assert_eq!(said.tables[0]["rows"][0][0], "mlx5_0 port 1 ==> ens1f0np0 (Up)");
-        assert_eq!(
-            (&said.tables[1]["rows"][0][10], &said.tables[1]["rows"][0][11]),
-            (&5.into(), &"10.0.0.1".into())
-        );
+        assert_eq!((&said.tables[1]["rows"][0][10], &said.tables[1]["rows"][0][11]), (&5.into(), &"10.0.0.1".into()));
         assert_eq!(said.tables[2]["rows"][0][4], "PIX");
     }
 
     #[test]
     fn a_port_without_a_link_is_reported_and_an_unused_one_with_a_link_warns() {
         for (state, physical, severity) in [
-            (State::Down, "Disabled", Severity::Info),
-            (State::Down, "Polling", Severity::Info),
-            (State::Init, "LinkUp", Severity::Warn),
-            (State::Armed, "LinkUp", Severity::Warn),
-            (State::Down, "LinkErrorRecovery", Severity::Warn),
-            (State::Other(0), "Phy Test", Severity::Warn),
+            (PortState::Down, "Disabled", Severity::Info),
+            (PortState::Down, "Polling", Severity::Info),
+            (PortState::Init, "LinkUp", Severity::Warn),
+            (PortState::Armed, "LinkUp", Severity::Warn),
+            (PortState::Down, "LinkErrorRecovery", Severity::Warn),
+            (PortState::Other(0), "Phy Test", Severity::Warn),
         ] {
             let said = say(vec![port(state, physical, "InfiniBand")]);
             assert_eq!(codes(&said), [("NIC-PORT", severity)], "{state} {physical}");
             assert!(said.advice.is_empty());
         }
-        let mut lit = port(State::Down, "Disabled", "Ethernet");
+        let mut lit = port(PortState::Down, "Disabled", "Ethernet");
         lit.netdev.as_mut().unwrap().carrier = Some(true);
         assert_eq!(say(vec![lit]).outcome(), Outcome::Warn);
     }
 
     #[test]
     fn an_address_does_not_make_a_port_active() {
-        let down = port(State::Down, "Disabled", "Ethernet");
+        let down = port(PortState::Down, "Disabled", "Ethernet");
         assert!(down.roce_v2_ipv4().is_some());
         assert!(say(vec![down]).advice.is_empty());
     }
@@ -223,7 +216,7 @@ mod tests {
     #[test]
     fn a_narrow_infiniband_port_warns_and_ethernet_has_no_lanes() {
         let lanes = |layer, lanes| {
-            let mut port = port(State::Active, "LinkUp", layer);
+            let mut port = port(PortState::Active, "LinkUp", layer);
             port.rate.lanes = lanes;
             say(vec![port])
         };

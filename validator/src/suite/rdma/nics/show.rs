@@ -2,18 +2,18 @@
 //! and address, and the distance from every GPU to every card.
 
 use crate::machine::host::rdma::{Hca, Port};
-use crate::machine::pcie::path::{Ways, letters};
+use crate::machine::pcie::path::{NicPaths, letters};
 use crate::suite::shared::speed::table;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// `2 of 4 ports ACTIVE: mlx5_0 100 Gb/s; GPUs to their nearest: 1 PHB, 7 SYS`
-pub(super) fn summary(ports: &[(&Hca, &Port)], ways: &[Ways]) -> String {
+pub(super) fn summary(ports: &[(&Hca, &Port)], nic_paths: &[NicPaths]) -> String {
     let active: Vec<_> = ports.iter().filter(|(_, port)| port.is_active()).collect();
     let names = active.iter().map(|(hca, port)| format!("{} {} Gb/s", hca.name, port.rate.gbit_s));
     let names = names.collect::<Vec<_>>().join(", ");
     let mut counts = BTreeMap::new();
-    for (kind, _) in ways.iter().filter_map(Ways::nearest) {
+    for (kind, _) in nic_paths.iter().filter_map(NicPaths::nearest) {
         *counts.entry(kind).or_insert(0) += 1;
     }
     let nearest: Vec<_> = counts.into_iter().map(|(kind, n)| format!("{n} {}", letters(kind))).collect();
@@ -69,19 +69,18 @@ pub(super) fn ports(ports: &[(&Hca, &Port)]) -> Value {
 }
 
 /// A row for each GPU: the distance letters to every card, then the nearest.
-pub(super) fn ways(hcas: &[Hca], ways: &[Ways]) -> Value {
+pub(super) fn nic_paths(hcas: &[Hca], nic_paths: &[NicPaths]) -> Value {
     let mut columns = vec![("GPU", ""), ("address", "")];
     columns.extend(hcas.iter().map(|hca| (hca.name.as_str(), "")));
     columns.extend([("nearest", ""), ("nearest cards", "")]);
-    let row = |(n, ways): (usize, &Ways)| {
-        let to =
-            |hca: &Hca| ways.to.iter().find(|(name, _)| *name == hca.name).map(|(_, kind)| letters(*kind));
-        let nearest = ways.nearest();
-        let mut row = vec![json!(n), json!(ways.gpu)];
+    let row = |(n, nic_paths): (usize, &NicPaths)| {
+        let to = |hca: &Hca| nic_paths.to.iter().find(|(name, _)| *name == hca.name).map(|(_, kind)| letters(*kind));
+        let nearest = nic_paths.nearest();
+        let mut row = vec![json!(n), json!(nic_paths.gpu)];
         row.extend(hcas.iter().map(|hca| json!(to(hca))));
         row.push(json!(nearest.as_ref().map(|(kind, _)| letters(*kind))));
         row.push(json!(nearest.map(|(_, names)| names.join(" "))));
         row
     };
-    table("GPU to network card", &columns, &ways.iter().enumerate().map(row).collect::<Vec<_>>())
+    table("GPU to network card", &columns, &nic_paths.iter().enumerate().map(row).collect::<Vec<_>>())
 }

@@ -1,8 +1,8 @@
-//! What transfers need, made once for a whole test: buffers, queues and clocks of every GPU, and the latch
-//! that starts all of them at once.
+//! What timed transfers need, allocated once for a whole test: buffers, streams and events of every GPU, and the
+//! latch that starts all transfers at once.
 
-use super::super::gpu_fault::during;
-use super::flow::{Flow, How};
+use super::super::gpu_fault::fault_finding;
+use super::flow::{CopyMethod, Flow};
 use crate::gpu::pattern::Nonces;
 use crate::gpu::{Buffer, Clique, Event, Gpu, GpuError, Latch, Span, Stream, Tally};
 use crate::machine::GpuId;
@@ -12,32 +12,32 @@ use crate::suite::Machine;
 use std::cell::RefCell;
 use std::time::Duration;
 
-/// The size of each GPU's buffers, as large as nvbandwidth's.
+/// The size of each GPU's two buffers, the same as nvbandwidth's, bytes.
 pub(in crate::suite) const FULL: u64 = 512 << 20;
-/// The smallest size that still gives meaningful figures.
+/// The smallest size that still gives meaningful figures, bytes.
 const LEAST: u64 = 32 << 20;
 
-/// Parts of buffers are multiples of this.
+/// Parts of buffers are multiples of this, bytes.
 const GRAIN: u64 = 1 << 16;
 
-/// The GPUs with everything that transfers between them need.
+/// All GPUs, with everything that timed transfers between them need.
 #[derive(Debug)]
 pub(in crate::suite) struct Bench<'a> {
     pub(super) clique: &'a Clique,
-    pub(super) kits: Vec<Kit>,
+    pub(super) bench_gpus: Vec<BenchGpu>,
     pub(super) latch: Latch,
     nonces: RefCell<Nonces>,
     /// Bytes of every buffer.
     pub(in crate::suite) bytes: u64,
 }
 
-/// One GPU's part.
+/// One GPU's buffers, streams and tallies.
 #[derive(Debug)]
-pub(super) struct Kit {
+pub(super) struct BenchGpu {
     pub(super) source: Buffer,
     pub(super) target: Buffer,
     /// The stream that fills and checks this GPU's own memory.
-    pub(super) keeper: Stream,
+    pub(super) own_stream: Stream,
     /// Signals that its memory is filled.
     pub(super) ready: Event,
     /// For transfers that this GPU runs at the same time.
@@ -46,7 +46,7 @@ pub(super) struct Kit {
     pub(super) tallies: Vec<Tally>,
 }
 
-/// One transfer's queue and clocks.
+/// The stream and the events of one transfer.
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) stream: Stream,
@@ -60,35 +60,30 @@ impl<'a> Bench<'a> {
     /// Made for at most `lanes` transfers from and to each GPU at the same time, with buffers of `bytes` at
     /// most. Every kernel is run once, because loading one while another waits at the latch would spoil the
     /// sample; and the GPUs' clocks are compared with the host's.
-    pub(in crate::suite) fn new(
-        machine: &Machine,
-        lanes: usize,
-        bytes: u64,
-    ) -> Result<Bench<'_>, Box<Finding>> {
+    pub(in crate::suite) fn new(machine: &Machine, lanes: usize, bytes: u64) -> Result<Bench<'_>, Box<Finding>> {
         machine.doing("allocating memory on every GPU");
-        let bench = Bench::made(machine.clique()?, lanes, bytes).map_err(|e| during("machine", &e))?;
-        bench.clocks(machine)?;
+        let bench = Bench::allocate(machine.clique()?, lanes, bytes).map_err(|e| fault_finding("machine", &e))?;
+        bench.check_clocks(machine)?;
         Ok(bench)
     }
 
-    fn made(clique: &'a Clique, lanes: usize, bytes: u64) -> Result<Self, GpuError> {
+    fn allocate(clique: &'a Clique, lanes: usize, bytes: u64) -> Result<Self, GpuError> {
         let first = clique.gpus.first().ok_or_else(|| GpuError::Nonsense("CUDA sees no GPU".to_owned()))?;
         let free = clique.gpus.iter().map(|g| Ok(g.memory()?.0)).collect::<Result<Vec<_>, GpuError>>()?;
-        let bytes = fitting(bytes, free.into_iter().min().unwrap_or_default());
-        let kits = clique.gpus.iter().map(|gpu| Kit::new(gpu, bytes, lanes)).collect::<Result<_, _>>()?;
-        let bench = Self { clique, kits, latch: Latch::new(first)?, nonces: RefCell::default(), bytes };
+        let bytes = buffer_bytes(bytes, free.into_iter().min().unwrap_or_default());
+        let bench_gpus = clique.gpus.iter().map(|gpu| BenchGpu::new(gpu, bytes, lanes)).collect::<Result<_, _>>()?;
+        let bench = Self { clique, bench_gpus, latch: Latch::new(first)?, nonces: RefCell::default(), bytes };
         bench.load_kernels()?;
         Ok(bench)
     }
 
     fn load_kernels(&self) -> Result<(), GpuError> {
         let alone = |gpu: &Gpu| {
-            let way = Pair::new(gpu.id(), gpu.id());
-            [How::Peer, How::Ce, How::Sm].map(|how| Flow::write(way, how, 1 << 20, 1))
+            let pair = Pair::new(gpu.id(), gpu.id());
+            [CopyMethod::Peer, CopyMethod::Ce, CopyMethod::Sm].map(|method| Flow::write(pair, method, 1 << 20, 1))
         };
         for n in 0..3 {
-            let groups: Vec<_> =
-                self.clique.gpus.iter().filter_map(|g| Some(vec![*alone(g).get(n)?])).collect();
+            let groups: Vec<_> = self.clique.gpus.iter().filter_map(|g| Some(vec![*alone(g).get(n)?])).collect();
             self.run(&groups)?;
         }
         Ok(())
@@ -99,12 +94,12 @@ impl<'a> Bench<'a> {
     pub(in crate::suite) fn for_peer(&self, flow: Flow) -> Flow {
         let peers = self.gpus().saturating_sub(1).max(1) as u64;
         let bytes = (self.bytes / peers / GRAIN * GRAIN).max(GRAIN);
-        let Pair { from, to } = flow.way;
-        Flow { bytes, ..flow }.at(place(from, to, bytes), place(to, from, bytes))
+        let Pair { from, to } = flow.pair;
+        Flow { bytes, ..flow }.at(peer_offset(from, to, bytes), peer_offset(to, from, bytes))
     }
 
     /// An unused seed.
-    pub(in crate::suite) fn fresh(&self) -> u64 {
+    pub(in crate::suite) fn fresh_seed(&self) -> u64 {
         self.nonces.borrow_mut().next()
     }
 
@@ -117,18 +112,18 @@ impl<'a> Bench<'a> {
         self.clique.gpu(gpu).ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {gpu}")))
     }
 
-    pub(super) fn kit(&self, gpu: GpuId) -> Result<&Kit, GpuError> {
-        self.kits.get(gpu.index()).ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {gpu}")))
+    pub(super) fn bench_gpu(&self, gpu: GpuId) -> Result<&BenchGpu, GpuError> {
+        self.bench_gpus.get(gpu.index()).ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {gpu}")))
     }
 
     /// Where a transfer reads its data.
     pub(super) fn source(&self, flow: &Flow) -> Result<Span<'_>, GpuError> {
-        self.kit(flow.way.from)?.source.span(flow.from, flow.bytes)
+        self.bench_gpu(flow.pair.from)?.source.span(flow.from, flow.bytes)
     }
 
-    /// Where it writes its data.
+    /// Where a transfer writes its data.
     pub(super) fn target(&self, flow: &Flow) -> Result<Span<'_>, GpuError> {
-        self.kit(flow.way.to)?.target.span(flow.to, flow.bytes)
+        self.bench_gpu(flow.pair.to)?.target.span(flow.to, flow.bytes)
     }
 
     /// A size that the kernels of `gpu` copy in whole rounds.
@@ -137,12 +132,12 @@ impl<'a> Bench<'a> {
     }
 }
 
-impl Kit {
+impl BenchGpu {
     fn new(gpu: &Gpu, bytes: u64, lanes: usize) -> Result<Self, GpuError> {
         Ok(Self {
             source: gpu.alloc(bytes)?,
             target: gpu.alloc(bytes)?,
-            keeper: gpu.stream()?,
+            own_stream: gpu.stream()?,
             ready: gpu.event()?,
             lanes: (0..lanes).map(|_| Lane::new(gpu)).collect::<Result<_, _>>()?,
             tallies: (0..lanes).map(|_| Tally::new(gpu)).collect::<Result<_, _>>()?,
@@ -165,13 +160,13 @@ impl Lane {
 }
 
 /// Where the part for `peer` begins in the buffers of `gpu`.
-const fn place(gpu: GpuId, peer: GpuId, bytes: u64) -> u64 {
+const fn peer_offset(gpu: GpuId, peer: GpuId, bytes: u64) -> u64 {
     let n = if peer.index() > gpu.index() { peer.index() - 1 } else { peer.index() };
     n as u64 * bytes
 }
 
 /// The buffers' size for this much free memory: two of them take less than half of it.
-fn fitting(most: u64, free: u64) -> u64 {
+fn buffer_bytes(most: u64, free: u64) -> u64 {
     let halves = std::iter::successors(Some(most), |bytes| Some(bytes / 2)).take_while(|b| *b > LEAST);
     halves.into_iter().find(|bytes| bytes * 4 <= free).unwrap_or(LEAST.min(most))
 }
@@ -182,15 +177,15 @@ mod tests {
 
     #[test]
     fn every_peer_has_its_own_part() {
-        assert_eq!([0, 1, 3].map(|peer: usize| place(2.into(), peer.into(), 10)), [0, 10, 20]);
-        assert_eq!([1, 2, 3].map(|peer: usize| place(0.into(), peer.into(), 10)), [0, 10, 20]);
+        assert_eq!([0, 1, 3].map(|peer: usize| peer_offset(2.into(), peer.into(), 10)), [0, 10, 20]);
+        assert_eq!([1, 2, 3].map(|peer: usize| peer_offset(0.into(), peer.into(), 10)), [0, 10, 20]);
     }
 
     #[test]
     fn buffers_are_smaller_where_little_memory_is_free() {
-        assert_eq!(fitting(FULL, 24 << 30), 512 << 20);
-        assert_eq!(fitting(FULL, 1 << 30), 256 << 20);
-        assert_eq!(fitting(FULL, 0), 32 << 20);
-        assert_eq!(fitting(4 << 20, 24 << 30), 4 << 20);
+        assert_eq!(buffer_bytes(FULL, 24 << 30), 512 << 20);
+        assert_eq!(buffer_bytes(FULL, 1 << 30), 256 << 20);
+        assert_eq!(buffer_bytes(FULL, 0), 32 << 20);
+        assert_eq!(buffer_bytes(4 << 20, 24 << 30), 4 << 20);
     }
 }

@@ -1,7 +1,7 @@
 //! The pointer chase: one thread of a GPU follows a ring of addresses through its peer's memory, one load at
 //! a time, as nvbandwidth does. The check is that it ends where it began.
 
-use super::super::gpu_fault::during;
+use super::super::gpu_fault::fault_finding;
 use super::bench::Bench;
 use crate::gpu::{GpuError, PeerAccess};
 use crate::outcome::finding::Finding;
@@ -13,16 +13,16 @@ use std::time::Duration;
 const RING: u64 = 2 << 20;
 /// Bytes between two addresses: a cache line, and nvbandwidth's stride.
 const STRIDE: u64 = 128;
-/// Addresses of the ring.
+/// The number of addresses in the ring.
 const COUNT: u64 = RING / STRIDE;
 /// Loads of one sample: once around the ring. nvbandwidth makes 1,000,000, which take 0.8 s for each pair.
 pub(in crate::suite) const LOADS: u64 = COUNT;
-/// Every load takes less time than this.
+/// The longest time of one load, for the time limit.
 const SLOWEST: Duration = Duration::from_micros(200);
 
-/// One chase.
+/// The result of one pointer chase.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(in crate::suite) struct Chased {
+pub(in crate::suite) struct ChaseResult {
     pub(in crate::suite) ms: f64,
     /// Whether it ended where it began.
     pub(in crate::suite) right: bool,
@@ -30,14 +30,14 @@ pub(in crate::suite) struct Chased {
 
 impl Bench<'_> {
     /// Each `from` chases through the memory of its `to`, all at the same time.
-    pub(in crate::suite) fn chase(&self, pairs: &[Pair]) -> Result<Vec<Chased>, GpuError> {
+    pub(in crate::suite) fn chase(&self, pairs: &[Pair]) -> Result<Vec<ChaseResult>, GpuError> {
         for pair in pairs {
-            let owner = self.kit(pair.to)?;
-            owner.keeper.chase_init(owner.source.span(0, RING)?, COUNT, STRIDE)?;
-            owner.keeper.finish(&format!("GPU {}: making a ring of addresses", pair.to), patience())?;
+            let owner = self.bench_gpu(pair.to)?;
+            owner.own_stream.chase_init(owner.source.span(0, RING)?, COUNT, STRIDE)?;
+            owner.own_stream.finish(&format!("GPU {}: making a ring of addresses", pair.to), patience())?;
         }
         let parts = |pair: &Pair| {
-            let (actor, owner) = (self.kit(pair.from)?, self.kit(pair.to)?);
+            let (actor, owner) = (self.bench_gpu(pair.from)?, self.bench_gpu(pair.to)?);
             let none = || GpuError::Nonsense(format!("{pair}: no lane"));
             let (lane, tally) = actor.lanes.first().zip(actor.tallies.first()).ok_or_else(none)?;
             Ok((lane, tally, owner.source.span(0, RING)?))
@@ -51,7 +51,7 @@ impl Bench<'_> {
         let finish = |pair: &Pair| {
             let (lane, tally, ring) = parts(pair)?;
             lane.finish(&format!("{pair}: following {LOADS} addresses through its memory"), patience())?;
-            Ok(Chased { ms: lane.stop.ms_since(&lane.start)?, right: tally.chased().0 == ring.address })
+            Ok(ChaseResult { ms: lane.stop.ms_since(&lane.start)?, right: tally.chased().0 == ring.address })
         };
         pairs.iter().map(finish).collect()
     }
@@ -63,16 +63,16 @@ fn patience() -> Duration {
 
 // Peer access for the pairs of one round only: without NVSwitch a GPU has eight peers at most.
 
-/// The pairs of a round that have peer access as long as this value lives.
+/// Peer access of the pairs of a round; it is disabled again when this value is dropped.
 #[derive(Debug, Default)]
-pub(in crate::suite) struct Access {
+pub(in crate::suite) struct RoundAccess {
     pub(in crate::suite) pairs: Vec<Pair>,
     /// Pairs without access, and why.
-    pub(in crate::suite) apart: Vec<(Pair, String)>,
-    on: Vec<PeerAccess>,
+    pub(in crate::suite) without_access: Vec<(Pair, String)>,
+    guards: Vec<PeerAccess>,
 }
 
-impl Access {
+impl RoundAccess {
     /// Enables both directions for each of `round`, where that works.
     ///
     /// # Errors
@@ -82,10 +82,10 @@ impl Access {
         for pair in round {
             match enabled(machine, *pair)? {
                 Ok(on) => {
-                    access.on.push(on);
+                    access.guards.push(on);
                     access.pairs.push(*pair);
                 }
-                Err(why) => access.apart.push((*pair, why)),
+                Err(why) => access.without_access.push((*pair, why)),
             }
         }
         Ok(access)
@@ -97,7 +97,7 @@ fn enabled(machine: &Machine, pair: Pair) -> Result<Result<PeerAccess, String>, 
     if [(pair.from, pair.to), (pair.to, pair.from)].iter().any(|way| avoid.contains(way)) {
         return Ok(Err("data does not arrive between them".to_owned()));
     }
-    let fault = |e: GpuError| during(&pair.to_string(), &e);
+    let fault = |e: GpuError| fault_finding(&pair.to_string(), &e);
     let clique = machine.clique()?;
     let (Some(a), Some(b)) = (clique.gpu(pair.from), clique.gpu(pair.to)) else {
         return Ok(Err("there is no such GPU".to_owned()));

@@ -1,9 +1,9 @@
 //! Compares the GPUs' clocks with the host's before anything is measured by them: every GPU waits while a
 //! known time passes on the host.
 
-use super::super::gpu_fault::during;
+use super::super::gpu_fault::fault_finding;
 use super::bench::Bench;
-use crate::floors::{Stretch, clock};
+use crate::floors::{ClockPeriod, clock_deviation};
 use crate::gpu::GpuError;
 use crate::machine::GpuId;
 use crate::outcome::finding::Finding;
@@ -17,7 +17,7 @@ const HELD: Duration = Duration::from_millis(5);
 const MOST_CLOCKS: u64 = 4_000_000_000;
 /// A host that sleeps this long is busy with other work, and tries again.
 const OVERSLEPT: Duration = Duration::from_secs(1);
-/// The number of tries.
+/// How often the clocks are compared, if the host is busy.
 const TRIES: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -26,22 +26,22 @@ impl Bench<'_> {
     ///
     /// # Errors
     /// `GPU-CLOCK` for the first GPU that disagrees; a fault of CUDA or of a GPU.
-    pub(super) fn clocks(&self, machine: &Machine) -> Result<(), Box<Finding>> {
+    pub(super) fn check_clocks(&self, machine: &Machine) -> Result<(), Box<Finding>> {
         machine.doing("comparing the GPUs' clocks with the host's");
         let mut all = Vec::new();
         for _ in 0..TRIES {
-            let (slept, measured) = self.held().map_err(|e| during("machine", &e))?;
+            let (slept, measured) = self.measure_wait().map_err(|e| fault_finding("machine", &e))?;
             all = measured;
             if slept < OVERSLEPT {
                 break;
             }
         }
-        all.iter().find_map(clock).map_or(Ok(()), |finding| Err(Box::new(finding)))
+        all.iter().find_map(clock_deviation).map_or(Ok(()), |finding| Err(Box::new(finding)))
     }
 
     /// How long the host slept, and how long each GPU measured.
-    fn held(&self) -> Result<(Duration, Vec<Stretch>), GpuError> {
-        let lanes: Vec<_> = self.kits.iter().filter_map(|kit| kit.lanes.first()).collect();
+    fn measure_wait(&self) -> Result<(Duration, Vec<ClockPeriod>), GpuError> {
+        let lanes: Vec<_> = self.bench_gpus.iter().filter_map(|bench_gpu| bench_gpu.lanes.first()).collect();
         let begun = Instant::now();
         for lane in &lanes {
             lane.stream.record(&lane.start)?;
@@ -66,7 +66,7 @@ impl Bench<'_> {
         let all = begun.elapsed();
         let stretch = |(gpu, lane): (GpuId, &&super::bench::Lane)| {
             let gpu_ms = lane.stop.ms_since(&lane.start)?;
-            Ok(Stretch { gpu, gpu_ms, least_ms: ms(slept), most_ms: ms(all) })
+            Ok(ClockPeriod { gpu, gpu_ms, least_ms: ms(slept), most_ms: ms(all) })
         };
         Ok((slept, GpuId::each(&lanes).map(stretch).collect::<Result<_, GpuError>>()?))
     }

@@ -5,33 +5,31 @@ use super::super::transfer::{ones, unanswered};
 use super::flow::Flow;
 use super::grid::Grid;
 use crate::floors::noise;
-use crate::floors::stats::Policy;
-use crate::gpu::Checked;
+use crate::floors::stats::RepeatPolicy;
+use crate::gpu::CheckCounts;
 use crate::gpu::pattern::Counts;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 
 /// How many findings of one kind are listed one by one.
-const ALONE: usize = 4;
+const MOST_LISTED: usize = 4;
 
 /// Two measurements that differ by more than this fraction are reported.
-const MOMENT: f64 = 0.1;
+const REPEAT_DIFFERENCE: f64 = 0.1;
 
 /// `P2P-WRONG-DATA`: the wrong data of a timed transfer.
-pub(in crate::suite) fn wrong(flow: &Flow, checked: &Checked) -> Finding {
+pub(in crate::suite) fn wrong_data(flow: &Flow, checked: &CheckCounts) -> Finding {
     let words = flow.bytes / 4;
-    let Checked { looked, wrong, zeros, sentinels, first, .. } = checked;
+    let CheckCounts { looked, wrong, zeros, sentinels, first, .. } = checked;
     let all_ones = ones(checked.ones);
     let what = if *looked == words {
-        format!(
-            "{wrong} of {words} words are wrong ({zeros} are 0, {all_ones}{sentinels} were never written)"
-        )
+        format!("{wrong} of {words} words are wrong ({zeros} are 0, {all_ones}{sentinels} were never written)")
     } else {
         format!("{looked} of {words} words could be checked, {wrong} of them wrong")
     };
     let first = first.map_or(String::new(), |word| format!("; the first at byte {}", word * 4));
     let message = format!("{flow}: {what}{first}, so no speed is reported");
-    let finding = Code::P2pWrongData.finding(Severity::Fail, &flow.way, message);
+    let finding = Code::P2pWrongData.finding(Severity::Fail, &flow.pair, message);
     let finding = finding.values(*wrong, 0, Some("words"));
     if Counts::from(*checked).are_ones() { unanswered(finding) } else { finding }
 }
@@ -40,15 +38,15 @@ pub(in crate::suite) fn wrong(flow: &Flow, checked: &Checked) -> Finding {
 pub(in crate::suite) fn noisy(
     grid: &Grid,
     unit: &str,
-    policy: impl Fn(&str) -> Option<Policy>,
+    policy: impl Fn(&str) -> Option<RepeatPolicy>,
 ) -> impl Iterator<Item = Finding> {
     grid.measured().filter_map(move |(name, pair, figure)| noise(&pair, name, unit, &policy(name)?, figure))
 }
 
-/// Figures that were low, or late, in only one of two measurements.
-pub(in crate::suite) fn moments(grid: &Grid, unit: &str) -> impl Iterator<Item = Finding> {
-    let apart = |first: f64, again: f64| (first - again).abs() > first.min(again) * MOMENT;
-    grid.repeated().filter(move |(.., first, again)| apart(*first, *again)).map(move |(name, pair, first, again)| {
+/// Findings about figures whose second measurement differs from the first.
+pub(in crate::suite) fn repeat_differences(grid: &Grid, unit: &str) -> impl Iterator<Item = Finding> {
+    let differ = |first: f64, again: f64| (first - again).abs() > first.min(again) * REPEAT_DIFFERENCE;
+    grid.repeated().filter(move |(.., first, again)| differ(*first, *again)).map(move |(name, pair, first, again)| {
         let message = format!(
             "{pair}: {name} {first:.2} {unit} at first and {again:.2} {unit} when measured again, expected the same"
         );
@@ -58,7 +56,7 @@ pub(in crate::suite) fn moments(grid: &Grid, unit: &str) -> impl Iterator<Item =
 
 /// Reduces each kind with many findings to its first finding, with the others as its evidence: 64 GPUs have
 /// 4032 pairs.
-pub(in crate::suite) fn few(findings: impl IntoIterator<Item = Finding>) -> Vec<Finding> {
+pub(in crate::suite) fn limit_each_kind(findings: impl IntoIterator<Item = Finding>) -> Vec<Finding> {
     let mut kinds: Vec<Vec<Finding>> = Vec::new();
     for finding in findings {
         let alike = |kind: &&mut Vec<Finding>| {
@@ -69,15 +67,15 @@ pub(in crate::suite) fn few(findings: impl IntoIterator<Item = Finding>) -> Vec<
             None => kinds.push(vec![finding]),
         }
     }
-    kinds.into_iter().flat_map(|kind| if kind.len() > ALONE { first_of(kind) } else { kind }).collect()
+    kinds.into_iter().flat_map(|kind| if kind.len() > MOST_LISTED { merge_into_first(kind) } else { kind }).collect()
 }
 
 /// The test's judgement: its summary is the first of the worst findings, or else `fine`.
 pub(in crate::suite) fn judged(fine: String, findings: impl IntoIterator<Item = Finding>) -> Judgement {
-    Judgement::summed_up(|| fine, few(findings))
+    Judgement::summed_up(|| fine, limit_each_kind(findings))
 }
 
-fn first_of(kind: Vec<Finding>) -> Vec<Finding> {
+fn merge_into_first(kind: Vec<Finding>) -> Vec<Finding> {
     let others = kind.len().saturating_sub(1);
     let mut all = kind.into_iter();
     let Some(first) = all.next() else { return Vec::new() };
@@ -88,17 +86,17 @@ fn first_of(kind: Vec<Finding>) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::flow::How;
+    use super::super::flow::CopyMethod;
     use super::*;
     use crate::schedule::Pair;
 
-    const FLOW: Flow = Flow::write(Pair::of(0, 1), How::Ce, 64, 2);
+    const FLOW: Flow = Flow::write(Pair::of(0, 1), CopyMethod::Ce, 64, 2);
 
     #[test]
     fn wrong_data_is_reported_with_what_was_found_in_its_place() {
         let checked =
-            Checked { looked: 16, wrong: 3, zeros: 2, ones: 0, sentinels: 1, first: Some(5), last: Some(9) };
-        let finding = wrong(&FLOW, &checked);
+            CheckCounts { looked: 16, wrong: 3, zeros: 2, ones: 0, sentinels: 1, first: Some(5), last: Some(9) };
+        let finding = wrong_data(&FLOW, &checked);
         assert_eq!(
             finding.message,
             "GPU 0 -> 1: copy engine writes 2 x 64 bytes: 3 of 16 words are wrong (2 are 0, 1 were never \
@@ -109,16 +107,15 @@ mod tests {
 
     #[test]
     fn an_incomplete_check_is_not_a_pass() {
-        let checked =
-            Checked { looked: 0, wrong: 0, zeros: 0, ones: 0, sentinels: 0, first: None, last: None };
-        assert!(wrong(&FLOW, &checked).message.contains("0 of 16 words could be checked"));
+        let checked = CheckCounts { looked: 0, wrong: 0, zeros: 0, ones: 0, sentinels: 0, first: None, last: None };
+        assert!(wrong_data(&FLOW, &checked).message.contains("0 of 16 words could be checked"));
     }
 
     #[test]
     fn many_of_a_kind_become_one() {
         let slow = |n: usize| Code::P2pSlow.finding(Severity::Fail, &n, format!("GPU {n} is slow"));
-        assert_eq!(few((0..4).map(slow)).len(), 4);
-        let said = few((0..9).map(slow).chain([Code::P2pLatency.finding(Severity::Warn, "x", "y")]));
+        assert_eq!(limit_each_kind((0..4).map(slow)).len(), 4);
+        let said = limit_each_kind((0..9).map(slow).chain([Code::P2pLatency.finding(Severity::Warn, "x", "y")]));
         assert_eq!(said.len(), 2);
         let slow = said.iter().find(|f| f.is(Code::P2pSlow)).unwrap();
         assert_eq!(slow.message, "GPU 0 is slow; and 8 more of this kind");

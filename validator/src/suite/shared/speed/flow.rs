@@ -12,9 +12,9 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// Time for everything other than copying: starting, checking, a busy host.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// The engine that moves data.
+/// How data is copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::suite) enum How {
+pub(in crate::suite) enum CopyMethod {
     /// `cuMemcpyPeerAsync`, as p2pBandwidthLatencyTest does: through host memory without peer access.
     Peer,
     /// `cuMemcpyAsync`: a copy engine.
@@ -35,7 +35,7 @@ pub(in crate::suite) enum Side {
 /// How many copies make one sample, at most. nvbandwidth makes 16; 4 of 512 MiB take 5 ms at 400 GB/s, ten
 /// thousand times the resolution of a clock.
 pub(super) const MOST_COPIES: u32 = 4;
-/// No sample needs to be longer than this, ms.
+/// The time that a sample should take, ms.
 const SAMPLE_MS: f64 = 10.0;
 
 /// The number of copies for a sample, when one takes `ms`.
@@ -50,13 +50,13 @@ pub(in crate::suite) fn copies_at(bytes: u64, gb_s: f64) -> u32 {
     if gb_s > 0.0 { copies(bytes as f64 / gb_s / 1e6) } else { 1 }
 }
 
-/// One transfer, `times` copies of `bytes` one after the other.
+/// One timed transfer: `times` copies of `bytes`, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::suite) struct Flow {
     /// From where to where; a pair of one GPU is a copy within it.
-    pub(in crate::suite) way: Pair,
+    pub(in crate::suite) pair: Pair,
     pub(in crate::suite) by: Side,
-    pub(in crate::suite) how: How,
+    pub(in crate::suite) method: CopyMethod,
     /// Bytes of one copy.
     pub(in crate::suite) bytes: u64,
     pub(in crate::suite) times: u32,
@@ -69,16 +69,16 @@ pub(in crate::suite) struct Flow {
 }
 
 impl Flow {
-    /// `way.from` writes to `way.to`.
-    pub(in crate::suite) const fn write(way: Pair, how: How, bytes: u64, times: u32) -> Self {
-        Self { way, by: Side::Source, how, bytes, times, from: 0, to: 0, in_turn: false }
+    /// `pair.from` writes to `pair.to`.
+    pub(in crate::suite) const fn write(pair: Pair, method: CopyMethod, bytes: u64, times: u32) -> Self {
+        Self { pair, by: Side::Source, method, bytes, times, from: 0, to: 0, in_turn: false }
     }
 
     /// `actor` reads from or writes to `peer`: rows and columns of nvbandwidth's matrices.
-    pub(in crate::suite) const fn by(side: Side, actor: Pair, how: How, bytes: u64, times: u32) -> Self {
+    pub(in crate::suite) const fn by(side: Side, actor: Pair, method: CopyMethod, bytes: u64, times: u32) -> Self {
         match side {
-            Side::Source => Self::write(actor, how, bytes, times),
-            Side::Target => Self { by: side, ..Self::write(actor.back(), how, bytes, times) },
+            Side::Source => Self::write(actor, method, bytes, times),
+            Side::Target => Self { by: side, ..Self::write(actor.back(), method, bytes, times) },
         }
     }
 
@@ -90,8 +90,8 @@ impl Flow {
     /// The GPU that moves it.
     pub(in crate::suite) const fn actor(&self) -> GpuId {
         match self.by {
-            Side::Source => self.way.from,
-            Side::Target => self.way.to,
+            Side::Source => self.pair.from,
+            Side::Target => self.pair.to,
         }
     }
 
@@ -124,16 +124,16 @@ pub(in crate::suite) fn whole_rounds(bytes: u64, sms: u32) -> u64 {
 /// `GPU 0 -> 1: copy engine writes 4 x 536870912 bytes`
 impl fmt::Display for Flow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let how = match self.how {
-            How::Peer => "peer copy",
-            How::Ce => "copy engine",
-            How::Sm => "kernel",
+        let method = match self.method {
+            CopyMethod::Peer => "peer copy",
+            CopyMethod::Ce => "copy engine",
+            CopyMethod::Sm => "kernel",
         };
         let acts = match self.by {
             Side::Source => "writes",
             Side::Target => "reads",
         };
-        write!(f, "{}: {how} {acts} {} x {} bytes", self.way, self.times, self.bytes)
+        write!(f, "{}: {method} {acts} {} x {} bytes", self.pair, self.times, self.bytes)
     }
 }
 
@@ -144,10 +144,10 @@ mod tests {
     #[test]
     fn the_row_of_a_matrix_acts_and_the_column_is_its_peer() {
         let actor = Pair::of(2, 5);
-        let write = Flow::by(Side::Source, actor, How::Ce, 16, 1);
-        let read = Flow::by(Side::Target, actor, How::Ce, 16, 1);
-        assert_eq!((write.actor(), write.way), (2.into(), Pair::of(2, 5)));
-        assert_eq!((read.actor(), read.way), (2.into(), Pair::of(5, 2)));
+        let write = Flow::by(Side::Source, actor, CopyMethod::Ce, 16, 1);
+        let read = Flow::by(Side::Target, actor, CopyMethod::Ce, 16, 1);
+        assert_eq!((write.actor(), write.pair), (2.into(), Pair::of(2, 5)));
+        assert_eq!((read.actor(), read.pair), (2.into(), Pair::of(5, 2)));
         assert_eq!(read.to_string(), "GPU 5 -> 2: copy engine reads 1 x 16 bytes");
     }
 
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn patience_grows_with_the_bytes() {
-        let flow = Flow::write(Pair::of(0, 1), How::Peer, 160_000_000, 5);
+        let flow = Flow::write(Pair::of(0, 1), CopyMethod::Peer, 160_000_000, 5);
         assert_eq!(patience([&flow]), Duration::from_secs(7));
         assert_eq!(patience([&flow, &flow]), Duration::from_secs(11));
         assert_eq!(patience_for(u64::MAX), Duration::from_secs(33));

@@ -6,8 +6,8 @@ use crate::outcome::Matrix;
 use crate::schedule::Pair;
 use std::collections::BTreeMap;
 
-/// All figures of a test. A figure that looks wrong is measured again later; the better of the two counts, and
-/// both are reported.
+/// All figures of a test, by name and pair. A figure that looks wrong is measured again later; the better of
+/// the two counts, and both are reported.
 #[derive(Debug, Default)]
 pub(in crate::suite) struct Grid {
     figures: Cells,
@@ -25,17 +25,17 @@ impl Grid {
         Self { times: true, ..Self::default() }
     }
 
-    /// Keeps a figure.
+    /// Adds a figure.
     pub(in crate::suite) fn put(&mut self, name: &'static str, pair: Pair, figure: Measured) {
         self.figures.entry(name).or_default().insert(pair, figure);
     }
 
-    /// Keeps a figure of a second measurement.
+    /// Adds a figure of a second measurement.
     pub(in crate::suite) fn put_again(&mut self, name: &'static str, pair: Pair, figure: Measured) {
         self.again.entry(name).or_default().insert(pair, figure);
     }
 
-    /// A figure.
+    /// The figure of a pair: the better one, if it was measured twice.
     pub(in crate::suite) fn get(&self, name: &str, pair: Pair) -> Option<f64> {
         let first = self.figures.get(name)?.get(&pair)?;
         Some(self.better(name, pair, first).median)
@@ -49,8 +49,7 @@ impl Grid {
 
     /// All figures that were measured again: name, pair, first and second figure.
     pub(in crate::suite) fn repeated(&self) -> impl Iterator<Item = (&'static str, Pair, f64, f64)> {
-        let cells =
-            self.again.iter().flat_map(|(name, cells)| cells.iter().map(|(pair, m)| (*name, *pair, m)));
+        let cells = self.again.iter().flat_map(|(name, cells)| cells.iter().map(|(pair, m)| (*name, *pair, m)));
         cells.filter_map(|(name, pair, m)| Some((name, pair, self.both(name, pair)?.0, m.median)))
     }
 
@@ -63,22 +62,19 @@ impl Grid {
         self.second(name, pair).filter(beats).unwrap_or(first)
     }
 
-    /// All figures of a name.
+    /// The figures of all pairs with this name.
     pub(in crate::suite) fn all(&self, name: &str) -> impl Iterator<Item = (Pair, f64)> {
         let cells = self.figures.get_key_value(name).into_iter();
-        cells.flat_map(|(name, cells)| {
-            cells.iter().map(|(pair, m)| (*pair, self.better(name, *pair, m).median))
-        })
+        cells.flat_map(|(name, cells)| cells.iter().map(|(pair, m)| (*pair, self.better(name, *pair, m).median)))
     }
 
-    /// Everything, with all samples.
+    /// All figures with their samples: name, pair, and the better measurement.
     pub(in crate::suite) fn measured(&self) -> impl Iterator<Item = (&'static str, Pair, &Measured)> {
-        let cells =
-            self.figures.iter().flat_map(|(name, cells)| cells.iter().map(|(pair, m)| (*name, *pair, m)));
+        let cells = self.figures.iter().flat_map(|(name, cells)| cells.iter().map(|(pair, m)| (*name, *pair, m)));
         cells.map(|(name, pair, first)| (name, pair, self.better(name, pair, first)))
     }
 
-    /// Everything, each with the samples of both measurements.
+    /// All figures, each with the samples of both measurements.
     pub(in crate::suite) fn everything(&self) -> impl Iterator<Item = (&'static str, Pair, Measured)> {
         self.figures.iter().flat_map(move |(name, cells)| {
             cells.iter().map(move |(pair, first)| {
@@ -102,8 +98,8 @@ impl Grid {
     }
 }
 
-/// The n-th items of all iterators together: what different pairs do at the same time.
-pub(in crate::suite) fn across<T>(mut all: Vec<impl Iterator<Item = T>>) -> Vec<Vec<T>> {
+/// The first items of all iterators, then their second items, and so on: what different pairs do at the same time.
+pub(in crate::suite) fn transpose<T>(mut all: Vec<impl Iterator<Item = T>>) -> Vec<Vec<T>> {
     let next = || {
         let round: Vec<_> = all.iter_mut().filter_map(Iterator::next).collect();
         (!round.is_empty()).then_some(round)
@@ -123,7 +119,7 @@ mod tests {
 
     #[test]
     fn first_items_come_first() {
-        assert_eq!(across(vec!["ab".chars(), "cde".chars()]), [vec!['a', 'c'], vec!['b', 'd'], vec!['e']]);
+        assert_eq!(transpose(vec!["ab".chars(), "cde".chars()]), [vec!['a', 'c'], vec!['b', 'd'], vec!['e']]);
     }
 
     #[test]

@@ -2,13 +2,13 @@
 //! again, a bounded number of times. A sample with wrong data ends its figure: data that did not arrive has no speed.
 
 use super::flow::Flow;
-use super::run::Timed;
-use crate::floors::stats::{Measured, Policy, Unusable, gb_s, us};
-use crate::gpu::Checked;
+use super::run::GroupTiming;
+use crate::floors::stats::{Measured, RepeatPolicy, Unusable, gb_s, us};
+use crate::gpu::CheckCounts;
 
-/// How a figure is computed from the clocks of a group.
+/// Which figures are computed from the times of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::suite) enum Figure {
+pub(in crate::suite) enum Metric {
     /// GB/s of the first transfer by its own clock.
     First,
     /// GB/s within one GPU: bytes read plus bytes written, as p2pBandwidthLatencyTest counts.
@@ -16,7 +16,7 @@ pub(in crate::suite) enum Figure {
     /// GB/s of all together, from the first start to the last stop: both directions in CUDA's sample
     /// programs.
     Total,
-    /// The same within one GPU.
+    /// As `Total`, within one GPU: bytes read plus bytes written.
     TotalWithin,
     /// Sum of the GB/s that each has by its own clock: both directions in nvbandwidth.
     Sum,
@@ -26,42 +26,40 @@ pub(in crate::suite) enum Figure {
     Latency,
 }
 
-/// Transfers that run together, and the figure wanted from them.
+/// Transfers that run together, and the metric that is computed from their times.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::suite) struct Job {
     pub(in crate::suite) flows: Vec<Flow>,
-    pub(in crate::suite) figure: Figure,
+    pub(in crate::suite) metric: Metric,
 }
 
 /// The result of a job.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::suite) enum Taken {
-    /// Its figures.
+pub(in crate::suite) enum JobResult {
+    /// The job's figures.
     Figures(Vec<Measured>),
     /// A transfer delivered wrong data, so there is no figure.
-    Wrong(Flow, Checked),
+    Wrong(Flow, CheckCounts),
 }
 
 impl Job {
-    pub(in crate::suite) const fn new(flows: Vec<Flow>, figure: Figure) -> Self {
-        Self { flows, figure }
+    pub(in crate::suite) const fn new(flows: Vec<Flow>, metric: Metric) -> Self {
+        Self { flows, metric }
     }
 
-    /// One sample's figures; the first decides whether it is taken again.
-    fn figures(&self, timed: &Timed) -> Result<Vec<f64>, Unusable> {
+    /// The figures of one sample; the first of them decides whether the job is sampled again.
+    fn figures(&self, timed: &GroupTiming) -> Result<Vec<f64>, Unusable> {
         let each = || self.flows.iter().zip(&timed.each).map(|(flow, ms)| gb_s(flow.total(), *ms));
         let all = self.flows.iter().map(Flow::total).sum::<u64>();
         let first = || each().next().unwrap_or(Err(Unusable::None));
-        Ok(match self.figure {
-            Figure::First => vec![first()?],
-            Figure::Within => vec![first()? * 2.0],
-            Figure::Total => vec![gb_s(all, timed.total)?],
-            Figure::TotalWithin => vec![gb_s(all, timed.total)? * 2.0],
-            Figure::Sum => vec![each().sum::<Result<f64, _>>()?],
-            Figure::Each => {
-                std::iter::once(gb_s(all, timed.total)).chain(each()).collect::<Result<_, _>>()?
-            }
-            Figure::Latency => {
+        Ok(match self.metric {
+            Metric::First => vec![first()?],
+            Metric::Within => vec![first()? * 2.0],
+            Metric::Total => vec![gb_s(all, timed.total)?],
+            Metric::TotalWithin => vec![gb_s(all, timed.total)? * 2.0],
+            Metric::Sum => vec![each().sum::<Result<f64, _>>()?],
+            Metric::Each => std::iter::once(gb_s(all, timed.total)).chain(each()).collect::<Result<_, _>>()?,
+            Metric::Latency => {
                 let times = self.flows.first().map_or(0, |flow| u64::from(flow.times));
                 let first = |of: &[f64]| us(of.first().copied().unwrap_or(f64::NAN), times);
                 vec![first(&timed.each)?, first(&timed.queued)?]
@@ -70,22 +68,21 @@ impl Job {
     }
 }
 
-/// One job's samples so far.
+/// The samples of one job so far.
 struct Samples {
     /// One list per figure.
     figures: Vec<Vec<f64>>,
-    wrong: Option<(Flow, Checked)>,
+    wrong: Option<(Flow, CheckCounts)>,
 }
 
 /// Samples `jobs` with `run`, which runs all that it is given at the same time. All jobs are sampled
 /// `policy.samples` times, then those that vary too much are sampled again.
 pub(super) fn sampled<E: From<Unusable>>(
-    policy: &Policy,
+    policy: &RepeatPolicy,
     jobs: &[Job],
-    mut run: impl FnMut(&[&Job]) -> Result<Vec<Timed>, E>,
-) -> Result<Vec<Taken>, E> {
-    let mut samples: Vec<Samples> =
-        jobs.iter().map(|_| Samples { figures: Vec::new(), wrong: None }).collect();
+    mut run: impl FnMut(&[&Job]) -> Result<Vec<GroupTiming>, E>,
+) -> Result<Vec<JobResult>, E> {
+    let mut samples: Vec<Samples> = jobs.iter().map(|_| Samples { figures: Vec::new(), wrong: None }).collect();
     loop {
         let mut open = Vec::new();
         for (job, samples) in jobs.iter().zip(&mut samples) {
@@ -106,7 +103,7 @@ pub(super) fn sampled<E: From<Unusable>>(
 }
 
 impl Samples {
-    fn add(&mut self, job: &Job, timed: &Timed) -> Result<(), Unusable> {
+    fn add(&mut self, job: &Job, timed: &GroupTiming) -> Result<(), Unusable> {
         if timed.wrong.is_some() {
             self.wrong = timed.wrong;
             return Ok(());
@@ -117,79 +114,79 @@ impl Samples {
         Ok(())
     }
 
-    fn want_more(&self, policy: &Policy) -> Result<bool, Unusable> {
+    fn want_more(&self, policy: &RepeatPolicy) -> Result<bool, Unusable> {
         let first = self.figures.first().map_or(&[][..], Vec::as_slice);
         Ok(self.wrong.is_none() && policy.wants_more(first)?)
     }
 
-    fn taken(self, policy: &Policy) -> Result<Taken, Unusable> {
+    fn taken(self, policy: &RepeatPolicy) -> Result<JobResult, Unusable> {
         if let Some((flow, checked)) = self.wrong {
-            return Ok(Taken::Wrong(flow, checked));
+            return Ok(JobResult::Wrong(flow, checked));
         }
         let figures = self.figures.iter().map(|samples| policy.of(samples)).collect::<Result<_, _>>()?;
-        Ok(Taken::Figures(figures))
+        Ok(JobResult::Figures(figures))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::flow::How;
+    use super::super::flow::CopyMethod;
     use super::*;
     use crate::floors::stats::BANDWIDTH;
     use crate::schedule::Pair;
 
     /// One GB in two copies.
     fn flow(from: usize, to: usize) -> Flow {
-        Flow::write(Pair::of(from, to), How::Ce, 500_000_000, 2)
+        Flow::write(Pair::of(from, to), CopyMethod::Ce, 500_000_000, 2)
     }
 
-    fn timed(each: &[f64], total: f64) -> Timed {
-        Timed { each: each.to_vec(), total, queued: vec![0.5; each.len()], wrong: None }
+    fn timed(each: &[f64], total: f64) -> GroupTiming {
+        GroupTiming { each: each.to_vec(), total, queued: vec![0.5; each.len()], wrong: None }
     }
 
-    fn figures(flows: Vec<Flow>, figure: Figure, timed: &Timed) -> Vec<f64> {
-        Job::new(flows, figure).figures(timed).unwrap()
+    fn figures(flows: Vec<Flow>, metric: Metric, timed: &GroupTiming) -> Vec<f64> {
+        Job::new(flows, metric).figures(timed).unwrap()
     }
 
     #[test]
     fn each_matrix_counts_as_its_reference_program_does() {
         let both = || vec![flow(0, 1), flow(1, 0)];
         let clocks = timed(&[2.0, 4.0], 5.0);
-        assert_eq!(figures(both(), Figure::First, &clocks), [500.0]);
-        assert_eq!(figures(both(), Figure::Within, &clocks), [1000.0]);
-        assert_eq!(figures(both(), Figure::Total, &clocks), [400.0]);
-        assert_eq!(figures(both(), Figure::TotalWithin, &clocks), [800.0]);
-        assert_eq!(figures(both(), Figure::Sum, &clocks), [750.0]);
-        assert_eq!(figures(both(), Figure::Each, &clocks), [400.0, 500.0, 250.0]);
-        assert_eq!(figures(both(), Figure::Latency, &clocks), [1000.0, 250.0]);
+        assert_eq!(figures(both(), Metric::First, &clocks), [500.0]);
+        assert_eq!(figures(both(), Metric::Within, &clocks), [1000.0]);
+        assert_eq!(figures(both(), Metric::Total, &clocks), [400.0]);
+        assert_eq!(figures(both(), Metric::TotalWithin, &clocks), [800.0]);
+        assert_eq!(figures(both(), Metric::Sum, &clocks), [750.0]);
+        assert_eq!(figures(both(), Metric::Each, &clocks), [400.0, 500.0, 250.0]);
+        assert_eq!(figures(both(), Metric::Latency, &clocks), [1000.0, 250.0]);
     }
 
     #[test]
     fn only_scattering_jobs_are_sampled_again() {
-        let jobs = [Job::new(vec![flow(0, 1)], Figure::First), Job::new(vec![flow(2, 3)], Figure::First)];
+        let jobs = [Job::new(vec![flow(0, 1)], Metric::First), Job::new(vec![flow(2, 3)], Metric::First)];
         let mut runs = Vec::new();
         let taken = sampled::<Unusable>(&BANDWIDTH, &jobs, |chosen| {
             runs.push(chosen.len());
-            let ms = |job: &&Job| if job.flows[0].way.from == 0 { 2.0 } else { 2.0 + runs.len() as f64 };
+            let ms = |job: &&Job| if job.flows[0].pair.from == 0 { 2.0 } else { 2.0 + runs.len() as f64 };
             Ok(chosen.iter().map(|job| timed(&[ms(job)], 9.0)).collect())
         });
         assert_eq!(runs, [2, 2, 2, 1, 1]);
-        let [Taken::Figures(calm), Taken::Figures(noisy)] = &taken.unwrap()[..] else { panic!() };
+        let [JobResult::Figures(calm), JobResult::Figures(noisy)] = &taken.unwrap()[..] else { panic!() };
         assert_eq!((calm[0].median, calm[0].repeats, calm[0].noisy), (500.0, 0, false));
         assert_eq!((noisy[0].repeats, noisy[0].noisy), (2, true));
     }
 
     #[test]
     fn wrong_data_in_any_sample_leaves_no_figure() {
-        let jobs = [Job::new(vec![flow(0, 1)], Figure::First)];
+        let jobs = [Job::new(vec![flow(0, 1)], Metric::First)];
         let checked =
-            Checked { looked: 9, wrong: 1, zeros: 1, ones: 0, sentinels: 0, first: Some(3), last: Some(3) };
+            CheckCounts { looked: 9, wrong: 1, zeros: 1, ones: 0, sentinels: 0, first: Some(3), last: Some(3) };
         let mut runs = 0;
         let taken = sampled::<Unusable>(&BANDWIDTH, &jobs, |_| {
             runs += 1;
             let wrong = (runs == 2).then_some((flow(0, 1), checked));
-            Ok(vec![Timed { wrong, ..timed(&[2.0], 2.0) }])
+            Ok(vec![GroupTiming { wrong, ..timed(&[2.0], 2.0) }])
         });
-        assert_eq!((taken, runs), (Ok(vec![Taken::Wrong(flow(0, 1), checked)]), 2));
+        assert_eq!((taken, runs), (Ok(vec![JobResult::Wrong(flow(0, 1), checked)]), 2));
     }
 }

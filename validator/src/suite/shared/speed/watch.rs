@@ -11,30 +11,31 @@ use std::collections::BTreeMap;
 
 use super::rounded;
 
-/// One GPU's replay counter before and after.
+/// One GPU's PCIe replay counter; `None` where NVML does not report it.
 #[derive(Debug)]
-struct Seen {
+struct ReplayCounter {
     gpu: GpuId,
     bdf: Bdf,
     replays: Option<u32>,
 }
 
-/// The GPUs since a test began.
+/// The GPUs' replay counters at the beginning of a test.
 #[derive(Debug)]
-pub(in crate::suite) struct Watch(Vec<Seen>);
+pub(in crate::suite) struct Watch(Vec<ReplayCounter>);
 
 impl Watch {
-    /// Starts to watch.
+    /// Reads the counters.
     pub(in crate::suite) fn begin(machine: &Machine, gpus: &[Bdf]) -> Self {
-        let seen = |(gpu, bdf): (GpuId, &Bdf)| Seen { gpu, bdf: *bdf, replays: replays(machine, *bdf) };
-        Self(GpuId::each(gpus).map(seen).collect())
+        let counter = |(gpu, bdf): (GpuId, &Bdf)| ReplayCounter { gpu, bdf: *bdf, replays: replays(machine, *bdf) };
+        Self(GpuId::each(gpus).map(counter).collect())
     }
 
-    /// What has happened since, and the GPUs' present state, for the evidence of other findings.
+    /// Findings about what has happened since, and a line about each GPU's present state, for the evidence of other
+    /// findings.
     pub(in crate::suite) fn end(&self, machine: &Machine) -> (Vec<Finding>, Vec<String>) {
         let mut findings = Vec::new();
         let mut lines = Vec::new();
-        for Seen { gpu, bdf, replays: before } in &self.0 {
+        for ReplayCounter { gpu, bdf, replays: before } in &self.0 {
             findings.extend(replayed(*gpu, *bdf, *before, replays(machine, *bdf)));
             if let Some(state) = machine.nvml().ok().and_then(|nvml| nvml.state(*bdf).ok()) {
                 findings.extend(throttled(*gpu, &state));
@@ -106,14 +107,8 @@ pub(in crate::suite) fn throttled_for(seconds: &[&[Option<State>]]) -> Vec<Findi
 }
 
 /// Columns of a table with a row for each second and GPU.
-pub(in crate::suite) const STATE_COLUMNS: [(&str, &str); 6] = [
-    ("GPU", ""),
-    ("SM", "MHz"),
-    ("memory", "MHz"),
-    ("temperature", "C"),
-    ("power", "W"),
-    ("held down by", ""),
-];
+pub(in crate::suite) const STATE_COLUMNS: [(&str, &str); 6] =
+    [("GPU", ""), ("SM", "MHz"), ("memory", "MHz"), ("temperature", "C"), ("power", "W"), ("held down by", "")];
 
 /// The cells of one row.
 pub(in crate::suite) fn state_cells(gpu: GpuId, state: Option<&State>) -> [Value; 6] {
@@ -130,7 +125,7 @@ pub(in crate::suite) fn state_cells(gpu: GpuId, state: Option<&State>) -> [Value
 }
 
 /// `; 31 to 44 C, at most 280 W`; empty where NVML reports neither.
-pub(in crate::suite) fn heat(seconds: &[&[Option<State>]]) -> String {
+pub(in crate::suite) fn thermal_summary(seconds: &[&[Option<State>]]) -> String {
     let states = || seconds.iter().flat_map(|states| states.iter().flatten());
     let celsius = || states().filter_map(|s| s.celsius);
     let heat = celsius().min().zip(celsius().max()).map(|(low, high)| format!("; {low} to {high} C"));
@@ -146,13 +141,7 @@ mod tests {
 
     fn state(throttled: &[&str]) -> State {
         let throttled = throttled.iter().map(|t| (*t).to_owned()).collect();
-        State {
-            sm_mhz: Some(1980),
-            memory_mhz: Some(3201),
-            celsius: Some(35),
-            watts: Some(121.44),
-            throttled,
-        }
+        State { sm_mhz: Some(1980), memory_mhz: Some(3201), celsius: Some(35), watts: Some(121.44), throttled }
     }
 
     #[test]
@@ -167,10 +156,7 @@ mod tests {
     fn heat_warns_and_the_power_limit_is_reported() {
         assert_eq!(throttled(0.into(), &state(&[])), None);
         assert_eq!(throttled(0.into(), &state(&["power cap"])).unwrap().severity, Severity::Info);
-        assert_eq!(
-            throttled(0.into(), &state(&["power cap", "power brake"])).unwrap().severity,
-            Severity::Warn
-        );
+        assert_eq!(throttled(0.into(), &state(&["power cap", "power brake"])).unwrap().severity, Severity::Warn);
         assert_eq!(state_line(0.into(), &state(&[])), "GPU 0: SM 1980 MHz, memory 3201 MHz, 35 C, 121.4 W");
     }
 }

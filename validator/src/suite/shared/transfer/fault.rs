@@ -1,16 +1,16 @@
 //! A transfer that went wrong, and its finding. Pure.
 
-use super::cell::{Cell, Engine, Way};
-use crate::gpu::pattern::{Counts, Wrong, word};
+use super::definition::{Direction, Engine, Transfer};
+use crate::gpu::pattern::{Counts, DataFault, word};
 use crate::machine::GpuId;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
 
 /// What is wrong after a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::suite) enum What {
+pub(in crate::suite) enum FaultKind {
     /// The data that arrived.
-    Data(Wrong),
+    Data(DataFault),
     /// Memory beside the target.
     Beside,
     /// The source itself.
@@ -21,19 +21,19 @@ pub(in crate::suite) enum What {
     Checker(&'static str),
 }
 
-/// A transfer that went wrong, with its traces.
+/// A transfer that went wrong, with the evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::suite) struct Fault {
-    pub(in crate::suite) cell: Cell,
-    pub(in crate::suite) what: What,
+    pub(in crate::suite) transfer: Transfer,
+    pub(in crate::suite) what: FaultKind,
     pub(in crate::suite) traces: Traces,
     /// How many times it went wrong, of how many.
     pub(in crate::suite) times: Option<(u32, u32)>,
     /// Whether other pairs moved data at the same time.
-    pub(in crate::suite) amid: bool,
+    pub(in crate::suite) concurrent: bool,
 }
 
-/// What was counted and found in the memory that is wrong.
+/// The counts of a check, and a sample of the wrong memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::suite) struct Traces {
     pub(in crate::suite) counts: Counts,
@@ -60,49 +60,50 @@ pub(in crate::suite) fn unanswered(finding: Finding) -> Finding {
     finding.because(cause).remedy(remedy)
 }
 
-/// Words of a sample.
+/// The most words that a fault's sample has.
 pub(in crate::suite) const SAMPLE: usize = 8;
 
 impl Fault {
     pub(in crate::suite) const fn code(&self) -> Code {
         match self.what {
-            What::Data(Wrong::OtherGpu(_)) | What::Beside | What::Source | What::Stray { .. } => {
-                Code::P2pStray
-            }
-            What::Data(_) => Code::P2pWrongData,
-            What::Checker(_) => Code::P2pChecker,
+            FaultKind::Data(DataFault::OtherGpu(_))
+            | FaultKind::Beside
+            | FaultKind::Source
+            | FaultKind::Stray { .. } => Code::P2pStray,
+            FaultKind::Data(_) => Code::P2pWrongData,
+            FaultKind::Checker(_) => Code::P2pChecker,
         }
     }
 
     pub(in crate::suite) fn message(&self) -> String {
-        let amid = if self.amid { ", while other pairs move data too" } else { "" };
-        format!("{}{amid}", self.words())
+        let concurrent = if self.concurrent { ", while other pairs move data too" } else { "" };
+        format!("{}{concurrent}", self.words())
     }
 
     fn words(&self) -> String {
-        let cell = &self.cell;
+        let transfer = &self.transfer;
         match self.what {
-            What::Data(wrong) => format!("{cell} {wrong}"),
-            What::Beside => format!("{cell} changes memory beside its target"),
-            What::Source => format!("{cell} changes its source"),
-            What::Stray { gpu, sure: true } => {
-                format!("{cell} changes memory of GPU {gpu} that is not its target")
+            FaultKind::Data(wrong) => format!("{transfer} {wrong}"),
+            FaultKind::Beside => format!("{transfer} changes memory beside its target"),
+            FaultKind::Source => format!("{transfer} changes its source"),
+            FaultKind::Stray { gpu, sure: true } => {
+                format!("{transfer} changes memory of GPU {gpu} that is not its target")
             }
-            What::Stray { gpu, .. } => {
-                format!("{}s change memory of GPU {gpu} that is not their target", cell.kind.way.name())
+            FaultKind::Stray { gpu, .. } => {
+                format!("{}s change memory of GPU {gpu} that is not their target", transfer.kind.direction.name())
             }
-            What::Checker(why) => format!("{cell}: {why}"),
+            FaultKind::Checker(why) => format!("{transfer}: {why}"),
         }
     }
 
     /// The finding of this pair; `more` are others of the same kind, as evidence.
     pub(in crate::suite) fn finding(&self, more: &[&Self]) -> Finding {
-        let severity = if matches!(self.what, What::Checker(_)) { Severity::Error } else { Severity::Fail };
+        let severity = if matches!(self.what, FaultKind::Checker(_)) { Severity::Error } else { Severity::Fail };
         let finding = self.code().finding(severity, "", self.message());
         let finding = finding.values(self.traces.counts.wrong, 0, Some("words"));
         let lines = std::iter::once(self).chain(more.iter().copied()).map(Self::evidence).collect();
         let finding = finding.seen_all(lines);
-        if matches!(self.what, What::Data(Wrong::Ones)) {
+        if matches!(self.what, FaultKind::Data(DataFault::Ones)) {
             return unanswered(finding);
         }
         match self.cause() {
@@ -113,33 +114,31 @@ impl Fault {
 
     /// A more specific cause than the table's.
     fn cause(&self) -> Option<&'static str> {
-        let What::Data(wrong) = self.what else { return None };
-        if self.cell.kind.engine == Engine::Staged {
-            return Some(
-                "not even copies through host memory arrive: a GPU, its link or the host's memory is broken",
-            );
+        let FaultKind::Data(wrong) = self.what else { return None };
+        if self.transfer.kind.engine == Engine::Staged {
+            return Some("not even copies through host memory arrive: a GPU, its link or the host's memory is broken");
         }
-        Some(match (wrong, self.cell.kind.way) {
-            (Wrong::Zeros, Way::Read) => {
+        Some(match (wrong, self.transfer.kind.direction) {
+            (DataFault::Zeros, Direction::Read) => {
                 "reads of the peer get no data: its BAR1 does not map the memory, or ACS or an IOMMU stops them"
             }
-            (Wrong::Stale | Wrong::Zeros, Way::Write) => {
+            (DataFault::Stale | DataFault::Zeros, Direction::Write) => {
                 "writes to the peer are dropped or misdirected: its BAR1 does not map the memory, or ACS or an IOMMU stops them"
             }
-            (Wrong::Mirror, _) => {
+            (DataFault::Mirror, _) => {
                 "the writer's path to the peer leads back to itself, or its cache keeps the data back"
             }
-            (Wrong::Late, _) => {
+            (DataFault::Late, _) => {
                 "the path delays writes, or a cache is not flushed, when work is reported as complete"
             }
-            (Wrong::Offset(_) | Wrong::From(_), _) => {
+            (DataFault::Offset(_) | DataFault::From(_), _) => {
                 "the driver and the GPU disagree on where the peer's memory begins in BAR1: a driver patch that does not fit"
             }
-            (Wrong::Partial { .. } | Wrong::Holes, _) => {
+            (DataFault::Partial { .. } | DataFault::Holes, _) => {
                 "part of the memory is not mapped for the peer: BAR1 is smaller than the memory, or packets are lost"
             }
-            (Wrong::OldRound, _) => "a cache between the GPUs returns its previous content",
-            (Wrong::Flip, _) => {
+            (DataFault::OldRound, _) => "a cache between the GPUs returns its previous content",
+            (DataFault::Flip, _) => {
                 "bits are flipped on the way or in a GPU's memory: link, riser, or memory without ECC"
             }
             _ => return None,
@@ -148,7 +147,7 @@ impl Fault {
 
     /// `GPU 0 -> 1: copy engine write of 4 KiB: 1024 of 1024 words wrong (..); first ..; 5 of 5 times`
     fn evidence(&self) -> String {
-        let Self { cell, traces, .. } = self;
+        let Self { transfer, traces, .. } = self;
         let counts = &traces.counts;
         let place = counts.first.unwrap_or_default();
         let pattern = || (traces.first + place..).take(traces.found.len()).map(|i| word(traces.seed, i));
@@ -156,7 +155,7 @@ impl Fault {
         let times = self.times.map_or(String::new(), |(bad, all)| format!("; {bad} of {all} times"));
         format!(
             "{}: {}; {} of {} words wrong ({} zero, {}{} unchanged), first at byte {} ({:#x}): found {}, expected {}{times}",
-            cell.pair,
+            transfer.pair,
             self.message(),
             counts.wrong,
             counts.looked,
@@ -171,7 +170,7 @@ impl Fault {
     }
 }
 
-/// The number of words that are all ones; empty if there are none.
+/// The number of words that are all ones, as part of a sentence; empty if there are none.
 pub(in crate::suite) fn ones(words: u64) -> String {
     if words == 0 { String::new() } else { format!("{words} all ones, ") }
 }
@@ -185,7 +184,8 @@ pub(in crate::suite) fn findings(pair: Pair, faults: &[Fault]) -> Vec<(Pair, Fin
     let mut groups: Vec<Vec<&Fault>> = Vec::new();
     for fault in faults {
         let alike = |g: &&mut Vec<&Fault>| {
-            g.first().is_some_and(|f| f.code() == fault.code() && f.cell.kind.way == fault.cell.kind.way)
+            g.first()
+                .is_some_and(|f| f.code() == fault.code() && f.transfer.kind.direction == fault.transfer.kind.direction)
         };
         match groups.iter_mut().find(alike) {
             Some(group) => group.push(fault),

@@ -1,10 +1,10 @@
-//! One transfer between two GPUs: its definition, its faults, and how much many good ones prove.
+//! One transfer between two GPUs: its definition, its faults, and the fault rate that many good ones rule out.
 
-mod cell;
+mod definition;
 mod fault;
 
-pub(in crate::suite) use cell::{Cell, Engine, Kind, Memory, Way, size};
-pub(in crate::suite) use fault::{Fault, SAMPLE, Traces, What, findings, ones, unanswered};
+pub(in crate::suite) use definition::{Direction, Engine, Memory, Transfer, TransferKind, size};
+pub(in crate::suite) use fault::{Fault, FaultKind, SAMPLE, Traces, findings, ones, unanswered};
 
 /// The rate of faults, in percent, that `n` transfers without one rule out with 95 % confidence: 3 in n (the
 /// rule of three: (1 - p)^n = 0.05), rounded up to one digit.

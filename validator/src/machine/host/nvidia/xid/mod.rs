@@ -1,12 +1,12 @@
-//! The meaning of Xid numbers, from NVIDIA's catalogue of Xid errors (docs.nvidia.com/deploy/xid-errors): what happened, what
-//! is at fault, and what recovers the GPU. Numbers that the catalogue calls unused on newer GPUs have the meaning of its
-//! earlier editions and no action. A number that is not in the table is unknown.
+//! The meaning of Xid numbers, from NVIDIA's catalogue of Xid errors (docs.nvidia.com/deploy/xid-errors): what
+//! happened, what is at fault, and what recovers the GPU. Numbers that the catalogue calls unused on newer GPUs have
+//! the meaning of its earlier editions and no action. A number that is not in the table is unknown.
 
 use crate::outcome::finding::{Recovery, Severity};
 
-/// What is at fault.
+/// What caused an Xid error, according to its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub enum FaultSource {
     /// Usually a program that used the GPU wrongly.
     Program,
     /// Usually the driver; it may be the hardware.
@@ -18,16 +18,16 @@ pub enum Fault {
     /// PCIe, an NVLink, or the link to the processor's chip.
     Link,
     /// Something that the GPU has repaired or disabled by itself.
-    Mended,
+    Repaired,
     /// Not in the table.
     Unknown,
 }
 
-use Fault::{Driver, Gpu, Link, Memory, Mended, Program};
+use FaultSource::{Driver, Gpu, Link, Memory, Program, Repaired};
 
-/// Whether lines are from before the tests or from a test.
+/// Whether lines of the kernel's log are from before the tests or from a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
+pub enum TestPhase {
     /// From before: only driver messages about GPUs count.
     Before,
     /// From a test.
@@ -35,18 +35,18 @@ pub enum When {
 }
 
 // The catalogue's immediate actions.
-const UNSAID: Option<Recovery> = None;
+const UNSPECIFIED: Option<Recovery> = None;
 const IGNORE: Option<Recovery> = Some(Recovery::None);
 const RESTART: Option<Recovery> = Some(Recovery::RestartProgram);
 const RESET: Option<Recovery> = Some(Recovery::ResetGpu);
 const REBOOT: Option<Recovery> = Some(Recovery::RebootNode);
 const POWER: Option<Recovery> = Some(Recovery::PowerCycle);
 
-/// What an error means.
+/// What an Xid error means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meaning {
     /// What is at fault.
-    pub fault: Fault,
+    pub fault: FaultSource,
     /// What recovers the GPU, if the catalogue states it for the number.
     pub recovery: Option<Recovery>,
     /// What happened; empty if it is unknown.
@@ -54,7 +54,7 @@ pub struct Meaning {
 }
 
 /// First and last number, fault, action, and what happened.
-type Row = (u32, u32, Fault, Option<Recovery>, &'static str);
+type Row = (u32, u32, FaultSource, Option<Recovery>, &'static str);
 
 const RECOVERY_CHANGED: u32 = 154;
 /// Errors of NVLinks since Blackwell: the line says whether one is fatal.
@@ -62,17 +62,17 @@ const NVLINK5: std::ops::RangeInclusive<u32> = 144..=150;
 
 const TABLE: &[Row] = &[
     (8, 8, Driver, RESTART, "the GPU stopped working on a channel"),
-    (9, 9, Driver, UNSAID, "the driver set the GPU up wrongly"),
+    (9, 9, Driver, UNSPECIFIED, "the driver set the GPU up wrongly"),
     (11, 11, Program, RESTART, "a program's commands for the GPU were invalid"),
-    (12, 12, Driver, UNSAID, "the driver failed to handle an exception"),
+    (12, 12, Driver, UNSPECIFIED, "the driver failed to handle an exception"),
     (13, 13, Program, RESTART, "a kernel broke a rule of the GPU, such as an address out of range"),
     (14, 14, Program, IGNORE, "a program injected an error"),
-    (16, 16, Driver, UNSAID, "the display engine hung"),
-    (18, 18, Driver, UNSAID, "bus mastering was off"),
-    (19, 19, Driver, UNSAID, "the display engine failed"),
-    (24, 24, Driver, UNSAID, "a semaphore was not released in time"),
+    (16, 16, Driver, UNSPECIFIED, "the display engine hung"),
+    (18, 18, Driver, UNSPECIFIED, "bus mastering was off"),
+    (19, 19, Driver, UNSPECIFIED, "the display engine failed"),
+    (24, 24, Driver, UNSPECIFIED, "a semaphore was not released in time"),
     (25, 25, Program, RESTART, "a program's commands for the GPU were invalid"),
-    (26, 26, Driver, UNSAID, "the framebuffer did not answer in time"),
+    (26, 26, Driver, UNSPECIFIED, "the framebuffer did not answer in time"),
     (31, 31, Program, RESTART, "a program used an address that was not mapped for it"),
     (32, 32, Link, RESTART, "the commands that reached the GPU over PCIe were damaged"),
     (37, 38, Driver, IGNORE, "the GPU's firmware failed"),
@@ -83,12 +83,12 @@ const TABLE: &[Row] = &[
     (46, 46, Gpu, RESET, "the GPU stopped working"),
     (48, 48, Memory, RESET, "uncorrectable memory error"),
     (54, 54, Gpu, POWER, "auxiliary power is not connected"),
-    (56, 56, Driver, UNSAID, "the display engine failed"),
-    (57, 58, Memory, UNSAID, "the memory interface could not be set up, or is unstable"),
+    (56, 56, Driver, UNSPECIFIED, "the display engine failed"),
+    (57, 58, Memory, UNSPECIFIED, "the memory interface could not be set up, or is unstable"),
     (60, 60, Driver, RESTART, "the security processor had an exception"),
-    (61, 61, Gpu, UNSAID, "a microcontroller of the GPU stopped at a breakpoint"),
+    (61, 61, Gpu, UNSPECIFIED, "a microcontroller of the GPU stopped at a breakpoint"),
     (62, 62, Gpu, RESET, "a microcontroller of the GPU halted"),
-    (63, 63, Mended, IGNORE, "bad memory was recorded for row remapping or page retirement"),
+    (63, 63, Repaired, IGNORE, "bad memory was recorded for row remapping or page retirement"),
     (64, 64, Memory, RESET, "bad memory could not be recorded for row remapping or page retirement"),
     (66, 67, Driver, IGNORE, "the driver used a register that it may not use"),
     (68, 68, Program, RESTART, "the video decoder had an exception"),
@@ -99,13 +99,13 @@ const TABLE: &[Row] = &[
     (78, 78, Driver, IGNORE, "a virtual GPU could not be started: the software does not fit"),
     (79, 79, Link, REBOOT, "the GPU has fallen off the bus"),
     (80, 80, Link, RESTART, "the commands that reached the GPU did not match their checksum"),
-    (81, 81, Driver, UNSAID, "the VGA part of the GPU failed"),
+    (81, 81, Driver, UNSPECIFIED, "the VGA part of the GPU failed"),
     (82, 84, Program, RESTART, "a video or image decoder had an exception"),
     (85, 85, Driver, RESTART, "a copy engine had an exception"),
     (86, 86, Program, RESTART, "the optical flow engine had an exception"),
     (88, 89, Program, RESTART, "the video decoder had an exception"),
-    (92, 92, Mended, IGNORE, "memory errors are corrected at a high rate"),
-    (93, 93, Mended, IGNORE, "the GPU's InfoROM was written more often than planned"),
+    (92, 92, Repaired, IGNORE, "memory errors are corrected at a high rate"),
+    (93, 93, Repaired, IGNORE, "the GPU's InfoROM was written more often than planned"),
     (94, 94, Memory, RESTART, "uncorrectable memory error, contained to one program"),
     (95, 95, Memory, RESET, "uncorrectable memory error that was not contained"),
     (96, 105, Program, RESTART, "a video or image decoder had an exception"),
@@ -114,9 +114,9 @@ const TABLE: &[Row] = &[
     (110, 110, Gpu, RESET, "a security fault of the GPU"),
     (119, 119, Gpu, RESET, "the GPU's firmware (GSP) did not answer"),
     (120, 120, Gpu, RESET, "the GPU's firmware (GSP) failed"),
-    (121, 121, Mended, IGNORE, "an error on the link between processor and GPU was corrected"),
-    (122, 124, Gpu, UNSAID, "the GPU's flash could not be read, written or erased"),
-    (125, 125, Gpu, UNSAID, "the GPU's InfoROM is damaged"),
+    (121, 121, Repaired, IGNORE, "an error on the link between processor and GPU was corrected"),
+    (122, 124, Gpu, UNSPECIFIED, "the GPU's flash could not be read, written or erased"),
+    (125, 125, Gpu, UNSPECIFIED, "the GPU's InfoROM is damaged"),
     (126, 135, Driver, RESTART, "a copy engine had an exception"),
     (136, 136, Link, RESET, "a link could not be trained"),
     (137, 137, Program, IGNORE, "a program used another GPU's memory over NVLink without permission"),
@@ -124,39 +124,33 @@ const TABLE: &[Row] = &[
     (140, 140, Memory, RESET, "a memory error that the GPU did not recover from"),
     (141, 141, Driver, IGNORE, "the driver's fast path failed"),
     (143, 143, Gpu, RESET, "the GPU could not be started"),
-    (144, 150, Link, UNSAID, "an NVLink failed"),
+    (144, 150, Link, UNSPECIFIED, "an NVLink failed"),
     (151, 151, Driver, REBOOT, "the encryption keys of a channel could not be exchanged"),
     (152, 153, Driver, IGNORE, "the deep learning accelerator failed"),
-    (
-        154,
-        154,
-        Gpu,
-        UNSAID,
-        "the driver changed what recovers the GPU, and this version does not know the action",
-    ),
+    (154, 154, Gpu, UNSPECIFIED, "the driver changed what recovers the GPU, and this version does not know the action"),
     (155, 155, Link, RESET, "an NVLink was taken down"),
-    (156, 156, Mended, RESET, "a part of the GPU was disabled"),
+    (156, 156, Repaired, RESET, "a part of the GPU was disabled"),
     (157, 157, Gpu, IGNORE, "a part of the GPU could not be disabled"),
     (158, 158, Gpu, RESET, "the GPU did not answer in time"),
-    (159, 159, Link, UNSAID, "a request over the link between processor and GPU failed"),
-    (160, 160, Mended, IGNORE, "a memory channel was disabled"),
+    (159, 159, Link, UNSPECIFIED, "a request over the link between processor and GPU failed"),
+    (160, 160, Repaired, IGNORE, "a memory channel was disabled"),
     (161, 161, Memory, IGNORE, "a memory channel could not be disabled"),
-    (162, 163, Mended, IGNORE, "the circuit that smooths the GPU's power was switched on or off"),
-    (164, 165, Mended, IGNORE, "the circuit that smooths the GPU's power is worn out, or nearly so"),
-    (166, 166, Link, UNSAID, "an NVLink carried encrypted data before it was set up for that"),
-    (167, 167, Link, UNSAID, "a PCIe request of the GPU was not answered in time"),
+    (162, 163, Repaired, IGNORE, "the circuit that smooths the GPU's power was switched on or off"),
+    (164, 165, Repaired, IGNORE, "the circuit that smooths the GPU's power is worn out, or nearly so"),
+    (166, 166, Link, UNSPECIFIED, "an NVLink carried encrypted data before it was set up for that"),
+    (167, 167, Link, UNSPECIFIED, "a PCIe request of the GPU was not answered in time"),
     (168, 168, Memory, REBOOT, "errors are in the part of the memory that the GPU's firmware uses"),
-    (169, 169, Gpu, UNSAID, "a microcontroller of the GPU halted"),
-    (170, 170, Link, UNSAID, "an NVLink of a GPU in confidential mode reported an error"),
+    (169, 169, Gpu, UNSPECIFIED, "a microcontroller of the GPU halted"),
+    (170, 170, Link, UNSPECIFIED, "an NVLink of a GPU in confidential mode reported an error"),
     (171, 172, Memory, RESET, "uncorrectable error of the GPU's memory or SRAM"), // beside Xid 48
-    (173, 173, Link, UNSAID, "the link between processor and GPU failed"),
+    (173, 173, Link, UNSPECIFIED, "the link between processor and GPU failed"),
 ];
 
 /// The meaning of a number.
 #[must_use]
 pub fn meaning(number: u32) -> Meaning {
     let known = TABLE.iter().find(|(first, last, ..)| (*first..=*last).contains(&number));
-    let unknown = (number, number, Fault::Unknown, UNSAID, "");
+    let unknown = (number, number, FaultSource::Unknown, UNSPECIFIED, "");
     let (_, _, fault, recovery, words) = *known.unwrap_or(&unknown);
     Meaning { fault, recovery, words }
 }
@@ -188,7 +182,7 @@ pub fn changed_to(line: &str) -> Option<Recovery> {
 
 /// An action that the driver asks for is evidence against the GPU, unless it asks for none.
 const fn by_driver(action: Recovery) -> Meaning {
-    let fault = if matches!(action, Recovery::None) { Fault::Mended } else { Fault::Gpu };
+    let fault = if matches!(action, Recovery::None) { FaultSource::Repaired } else { FaultSource::Gpu };
     Meaning { fault, recovery: Some(action), words: demand(action) }
 }
 
@@ -228,9 +222,9 @@ pub const fn remedy(action: Recovery) -> Option<&'static str> {
         Recovery::DrainAndReset => Some(
             "start no new programs on the GPU, wait for those on it, and reset it (`nvidia-smi -i GPU --gpu-reset`)",
         ),
-        Recovery::PowerCycle => Some(
-            "power the machine off and on; while it is off, check the GPU's power cables, its riser and its slot",
-        ),
+        Recovery::PowerCycle => {
+            Some("power the machine off and on; while it is off, check the GPU's power cables, its riser and its slot")
+        }
         Recovery::Replace => Some("replace the GPU, or ask NVIDIA's support"),
     }
 }
@@ -250,16 +244,16 @@ impl Meaning {
     }
 }
 
-impl Fault {
+impl FaultSource {
     /// The severity of such an error. A program's error before the tests says nothing about the machine;
     /// during the tests it makes their results unusable.
     #[must_use]
-    pub const fn severity(self, when: When) -> Severity {
+    pub const fn severity(self, when: TestPhase) -> Severity {
         match (self, when) {
-            (Gpu | Memory | Link, _) | (Driver | Self::Unknown, When::During) => Severity::Fail,
-            (Mended, _) | (Driver | Self::Unknown, When::Before) => Severity::Warn,
-            (Program, When::Before) => Severity::Info,
-            (Program, When::During) => Severity::Error,
+            (Gpu | Memory | Link, _) | (Driver | Self::Unknown, TestPhase::During) => Severity::Fail,
+            (Repaired, _) | (Driver | Self::Unknown, TestPhase::Before) => Severity::Warn,
+            (Program, TestPhase::Before) => Severity::Info,
+            (Program, TestPhase::During) => Severity::Error,
         }
     }
 
@@ -269,10 +263,8 @@ impl Fault {
         match self {
             Gpu => Some("the GPU, its power or its firmware"),
             Memory => Some("the GPU's memory"),
-            Link => {
-                Some("a link of the GPU, its slot, riser or bridge, or the device at the link's other end")
-            }
-            Mended => Some("a worn or defective part of the GPU, which the GPU repaired or disabled itself"),
+            Link => Some("a link of the GPU, its slot, riser or bridge, or the device at the link's other end"),
+            Repaired => Some("a worn or defective part of the GPU, which the GPU repaired or disabled itself"),
             Driver => Some("the driver, or a GPU in a state that the driver did not expect"),
             Program => Some("a program that used the GPU wrongly, or whose memory was corrupted"),
             Self::Unknown => None,
@@ -284,7 +276,7 @@ impl Fault {
             Gpu | Memory | Link => Some(
                 "power the machine off and on; look up the number in NVIDIA's list; replace the GPU if it happens again",
             ),
-            Mended => Some(
+            Repaired => Some(
                 "reset the GPU when it is idle (`nvidia-smi -i GPU --gpu-reset`); replace it if this happens often",
             ),
             Driver => Some("update the driver; look up the number in NVIDIA's list of Xid errors"),

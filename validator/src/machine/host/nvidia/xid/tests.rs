@@ -8,7 +8,7 @@ const CHANGED: &str = "NVRM: Xid (PCI:0000:41:00): 154, GPU recovery action chan
 fn numbers_are_sorted_do_not_overlap_and_are_described() {
     assert!(TABLE.windows(2).all(|rows| rows[0].1 < rows[1].0));
     for (first, last, fault, _, words) in TABLE {
-        assert!(first <= last && *fault != Fault::Unknown && words.len() > 8, "{first}");
+        assert!(first <= last && *fault != FaultSource::Unknown && words.len() > 8, "{first}");
     }
 }
 
@@ -16,8 +16,8 @@ fn numbers_are_sorted_do_not_overlap_and_are_described() {
 fn program_errors_are_information_before_the_tests_and_errors_in_them() {
     for number in [13, 31, 43, 45, 68, 137] {
         let fault = meaning(number).fault;
-        assert_eq!(fault.severity(When::Before), Severity::Info, "{number}");
-        assert_eq!(fault.severity(When::During), Severity::Error, "{number}");
+        assert_eq!(fault.severity(TestPhase::Before), Severity::Info, "{number}");
+        assert_eq!(fault.severity(TestPhase::During), Severity::Error, "{number}");
     }
 }
 
@@ -25,7 +25,7 @@ fn program_errors_are_information_before_the_tests_and_errors_in_them() {
 fn hardware_errors_fail_and_unknown_ones_warn_before_the_tests() {
     let severities = |number: u32| {
         let fault = meaning(number).fault;
-        (fault.severity(When::Before), fault.severity(When::During))
+        (fault.severity(TestPhase::Before), fault.severity(TestPhase::During))
     };
     for number in [32, 48, 74, 79, 95, 119, 154] {
         assert_eq!(severities(number), (Severity::Fail, Severity::Fail), "{number}");
@@ -34,7 +34,7 @@ fn hardware_errors_fail_and_unknown_ones_warn_before_the_tests() {
         assert_eq!(severities(number), (Severity::Warn, Severity::Fail), "{number}");
     }
     assert_eq!(severities(63), (Severity::Warn, Severity::Warn));
-    let unknown = Meaning { fault: Fault::Unknown, recovery: None, words: "" };
+    let unknown = Meaning { fault: FaultSource::Unknown, recovery: None, words: "" };
     assert!(meaning(9999) == unknown && unknown.remedy().is_none());
 }
 
@@ -46,7 +46,7 @@ fn the_actions_are_those_of_the_catalogue() {
         (RESET, &[46, 48, 62, 64, 74, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158]),
         (REBOOT, &[79, 151]),
         (POWER, &[54]),
-        (UNSAID, &[56, 57, 58, 61, 81, 123, 167, 169, 9999]),
+        (UNSPECIFIED, &[56, 57, 58, 61, 81, 123, 167, 169, 9999]),
     ] {
         for number in numbers {
             assert_eq!(meaning(*number).recovery, action, "{number}");
@@ -93,9 +93,9 @@ fn the_newest_action_of_the_driver_counts() {
     assert_eq!(now.remedy(), remedy(Recovery::RebootNode));
     let over = format!("{CHANGED} 0x2 (y) to 0x0 (None)");
     let over = meaning_of(154, &[lines[0], &over]);
-    assert_eq!((over.fault, over.recovery), (Mended, IGNORE));
+    assert_eq!((over.fault, over.recovery), (Repaired, IGNORE));
     let unclear = meaning_of(154, &["NVRM: Xid (PCI:0000:41:00): 154, something new"]);
-    assert_eq!((unclear.fault, unclear.recovery), (Gpu, UNSAID));
+    assert_eq!((unclear.fault, unclear.recovery), (Gpu, UNSPECIFIED));
 }
 
 #[test]
@@ -104,6 +104,6 @@ fn a_newer_nvlink_error_asks_for_a_reset_only_where_its_line_says_fatal() {
     let bad = "NVRM: Xid (PCI:0001:00:00): 145, RLW_REMAP Fatal XC1 i0 Link 10 (0x00000082)";
     assert_eq!(meaning_of(145, &[mild]).recovery, IGNORE);
     assert_eq!(meaning_of(145, &[mild, bad, mild]).recovery, RESET);
-    assert_eq!(meaning_of(145, &[mild, "cut off"]).recovery, UNSAID);
+    assert_eq!(meaning_of(145, &[mild, "cut off"]).recovery, UNSPECIFIED);
     assert_eq!(meaning_of(145, &[mild]).fault, Link);
 }

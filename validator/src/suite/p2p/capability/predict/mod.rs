@@ -3,9 +3,9 @@
 //! 595) and on public forum threads. Cases that these do not cover are predicted as unknown. Pure.
 
 use crate::gpu::Status;
-use crate::machine::host::cpu::Model;
+use crate::machine::host::cpu::CpuModel;
 use crate::machine::host::nvidia::chip::{Chip, Family};
-use crate::machine::host::nvidia::keys::{Force, Keys, StaticMap, Through};
+use crate::machine::host::nvidia::keys::{ForceP2p, RegistryKeys, RequestedMechanism, StaticMap};
 use std::fmt;
 
 /// From this version on, the driver has page entries for peers through BAR1 on Blackwell, and on Ada with our changes.
@@ -13,9 +13,9 @@ const NEW_PEERS: u32 = 580;
 /// Our patches for versions before this one add the same for Ada, and refuse peer access that would not deliver data.
 const OLD_PEERS: u32 = 575;
 
-/// One GPU.
+/// What is known about one GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Side {
+pub(super) struct GpuFacts {
     /// Its chip; `None` if its device id is not known.
     pub(super) chip: Option<Chip>,
     /// Whether it is a GeForce, which has no mailboxes.
@@ -24,7 +24,7 @@ pub(super) struct Side {
     pub(super) mapped: Option<bool>,
 }
 
-/// The driver.
+/// What is known about the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Driver {
     /// The first number of its version.
@@ -32,28 +32,28 @@ pub(super) struct Driver {
     /// Whether it has firstlight's changes; `None` if that is unknown.
     pub(super) changed: Option<bool>,
     /// The registry keys in force.
-    pub(super) keys: Keys,
+    pub(super) keys: RegistryKeys,
 }
 
-/// A pair.
+/// What is known about a pair of GPUs.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pair<'a> {
+pub(super) struct PairFacts<'a> {
     /// Both GPUs.
-    pub(super) gpus: [Side; 2],
+    pub(super) gpus: [GpuFacts; 2],
     /// How many NVLinks join them.
     pub(super) nvlinks: u32,
     /// Whether a PCIe switch is above both, below the root port.
     pub(super) switch: bool,
     /// The driver; `None` if its version or keys are unknown.
     pub(super) driver: Option<Driver>,
-    /// The processor.
-    pub(super) host: Option<&'a Model>,
+    /// The processor's model, where known.
+    pub(super) host: Option<&'a CpuModel>,
 }
 
 /// What is expected of a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Expected {
-    /// Peer access.
+    /// Peer access works.
     Access,
     /// No peer access, with NVML's status for it.
     Refused(Status),
@@ -61,7 +61,7 @@ pub(super) enum Expected {
     Claimed,
     /// No peer access between such boards, on any machine.
     NotApplicable,
-    /// Unknown.
+    /// Nothing can be predicted.
     Unknown,
 }
 
@@ -81,7 +81,7 @@ impl fmt::Display for Expected {
 pub(super) type Prediction = (Expected, String);
 
 /// The prediction for a pair.
-pub(super) fn predict(pair: &Pair<'_>) -> Prediction {
+pub(super) fn predict(pair: &PairFacts<'_>) -> Prediction {
     if pair.nvlinks > 0 {
         return (Expected::Access, format!("{} NVLinks join the GPUs", pair.nvlinks));
     }
@@ -99,12 +99,9 @@ pub(super) fn predict(pair: &Pair<'_>) -> Prediction {
         );
         return (Expected::NotApplicable, why);
     }
-    let forced = keys.read == Force::On && keys.write == Force::On;
-    if keys.read == Force::Off || keys.write == Force::Off {
-        return (
-            Expected::Refused(Status::Disabled),
-            "the registry key ForceP2P forbids peer access".to_owned(),
-        );
+    let forced = keys.read == ForceP2p::On && keys.write == ForceP2p::On;
+    if keys.read == ForceP2p::Off || keys.write == ForceP2p::Off {
+        return (Expected::Refused(Status::Disabled), "the registry key ForceP2P forbids peer access".to_owned());
     }
     if one.name != other.name && !forced {
         let why = format!("the chips differ ({} and {}), and ForceP2P is not set", one.name, other.name);
@@ -118,7 +115,7 @@ pub(super) fn predict(pair: &Pair<'_>) -> Prediction {
         return (Expected::Refused(Status::Chipset), stock());
     }
     // From here on the driver claims peers, whether or not they work.
-    if let Through::Other(key, value) = keys.through {
+    if let RequestedMechanism::Other(key, value) = keys.through {
         let why = format!(
             "{key}={value} does not mean BAR1 in driver {version}, so only mailboxes are left, which a GeForce does not have"
         );
@@ -129,7 +126,11 @@ pub(super) fn predict(pair: &Pair<'_>) -> Prediction {
             return (Expected::Unknown, "the patch level of the driver's module is unknown".to_owned());
         }
         Family::Ada if !ours => {
-            return claimed(false, "NVIDIA's own module has no peer-to-peer through BAR1 for Ada, and ForceP2P makes it claim peers".to_owned());
+            return claimed(
+                false,
+                "NVIDIA's own module has no peer-to-peer through BAR1 for Ada, and ForceP2P makes it claim peers"
+                    .to_owned(),
+            );
         }
         Family::Ada if !(OLD_PEERS..NEW_PEERS).contains(&version) => {}
         Family::Blackwell if version >= NEW_PEERS => {}
@@ -144,13 +145,11 @@ pub(super) fn predict(pair: &Pair<'_>) -> Prediction {
             return claimed(false, why);
         }
     }
-    if keys.through != Through::Bar1 {
+    if keys.through != RequestedMechanism::Bar1 {
         let key = if version >= NEW_PEERS { "RMPcieP2PType=1" } else { "RMForceP2PType=2" };
         return claimed(
             ours && version < OLD_PEERS,
-            format!(
-                "the registry key {key} is not set, so only mailboxes are left, which a GeForce does not have"
-            ),
+            format!("the registry key {key} is not set, so only mailboxes are left, which a GeForce does not have"),
         );
     }
     static_map([a, b], keys, ours).unwrap_or_else(|| {
@@ -169,7 +168,7 @@ fn stock() -> String {
 }
 
 /// The prediction unless both GPUs have their memory in BAR1; `None` if they have.
-fn static_map(gpus: [Side; 2], keys: Keys, ours: bool) -> Option<Prediction> {
+fn static_map(gpus: [GpuFacts; 2], keys: RegistryKeys, ours: bool) -> Option<Prediction> {
     if keys.static_map == StaticMap::Off {
         return Some(claimed(ours, "RMForceStaticBar1=0 forbids the static map of BAR1".to_owned()));
     }
@@ -184,8 +183,8 @@ fn static_map(gpus: [Side; 2], keys: Keys, ours: bool) -> Option<Prediction> {
 }
 
 /// Boards with their own mechanism: firmware and host decide about access.
-fn professional(pair: &Pair<'_>, keys: Keys) -> Prediction {
-    if keys.through != Through::Bar1 || keys.read == Force::On {
+fn professional(pair: &PairFacts<'_>, keys: RegistryKeys) -> Prediction {
+    if keys.through != RequestedMechanism::Bar1 || keys.read == ForceP2p::On {
         return (Expected::Unknown, "the firmware of these boards decides".to_owned());
     }
     if pair.switch {
@@ -193,10 +192,9 @@ fn professional(pair: &Pair<'_>, keys: Keys) -> Prediction {
     }
     match pair.host {
         None => (Expected::Unknown, "through BAR1, and the processor's model is unknown".to_owned()),
-        Some(host) if trusted(host) => (
-            Expected::Access,
-            "through BAR1: NVIDIA's driver trusts this processor's root complex".to_owned(),
-        ),
+        Some(host) if trusted(host) => {
+            (Expected::Access, "through BAR1: NVIDIA's driver trusts this processor's root complex".to_owned())
+        }
         Some(host) => {
             let why = format!(
                 "through BAR1 NVIDIA's driver trusts AMD Zen, Intel Sapphire Rapids, or a switch above both; this is {} family {} model {}",
@@ -208,7 +206,7 @@ fn professional(pair: &Pair<'_>, keys: Keys) -> Prediction {
 }
 
 /// AMD's families from Zen (0x17) on, and Intel's model 143.
-fn trusted(host: &Model) -> bool {
+fn trusted(host: &CpuModel) -> bool {
     match host.vendor.as_str() {
         "AuthenticAMD" => host.family >= 0x17,
         "GenuineIntel" => host.family == 6 && host.model == 143,

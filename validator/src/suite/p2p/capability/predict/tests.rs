@@ -3,21 +3,21 @@
 use super::*;
 use crate::machine::host::nvidia::chip;
 
-fn side(device: u16, geforce: bool, mapped: Option<bool>) -> Side {
-    Side { chip: chip::of(device), geforce, mapped }
+fn side(device: u16, geforce: bool, mapped: Option<bool>) -> GpuFacts {
+    GpuFacts { chip: chip::of(device), geforce, mapped }
 }
 
 fn driver(version: u32, changed: Option<bool>, dwords: &str) -> Option<Driver> {
-    Some(Driver { version, changed, keys: Keys::of(version, dwords) })
+    Some(Driver { version, changed, keys: RegistryKeys::of(version, dwords) })
 }
 
-fn pair(devices: [u16; 2], driver: Option<Driver>) -> Pair<'static> {
+fn pair(devices: [u16; 2], driver: Option<Driver>) -> PairFacts<'static> {
     let gpus = devices.map(|device| side(device, true, Some(true)));
-    Pair { gpus, nvlinks: 0, switch: false, driver, host: None }
+    PairFacts { gpus, nvlinks: 0, switch: false, driver, host: None }
 }
 
 #[track_caller]
-fn is(pair: &Pair<'_>, expected: Expected, word: &str) {
+fn is(pair: &PairFacts<'_>, expected: Expected, word: &str) {
     let (found, why) = predict(pair);
     assert_eq!(found, expected, "{why}");
     assert!(why.contains(word), "{why}");
@@ -86,11 +86,11 @@ fn mixed_boards_are_not_applicable_across_generations_and_need_a_key_within_one(
 
 #[test]
 fn the_host_decides_for_boards_with_bar1_peers_of_their_own_unless_a_switch_is_above_both() {
-    let model = |vendor: &str, family, model| Model { vendor: vendor.to_owned(), family, model };
+    let model = |vendor: &str, family, model| CpuModel { vendor: vendor.to_owned(), family, model };
     let keys = driver(590, Some(false), "RMPcieP2PType=1");
     let pro = |host, switch| {
         let gpus = [side(0x2bb1, false, Some(true)); 2];
-        Pair { gpus, nvlinks: 0, switch, driver: keys, host }
+        PairFacts { gpus, nvlinks: 0, switch, driver: keys, host }
     };
     let (zen, spr) = (model("AuthenticAMD", 0x19, 17), model("GenuineIntel", 6, 143));
     let others = [model("GenuineIntel", 6, 106), model("AuthenticAMD", 0x15, 2), model("x", 0x19, 143)];
@@ -101,13 +101,13 @@ fn the_host_decides_for_boards_with_bar1_peers_of_their_own_unless_a_switch_is_a
         is(&pro(Some(other), true), Expected::Access, "switch");
     }
     is(&pro(None, false), Expected::Unknown, "processor");
-    let own = Pair { driver: driver(590, Some(false), ""), ..pro(Some(&zen), false) };
+    let own = PairFacts { driver: driver(590, Some(false), ""), ..pro(Some(&zen), false) };
     is(&own, Expected::Unknown, "firmware");
 }
 
 #[test]
 fn nvlinks_are_access_and_what_is_not_known_is_unknown() {
-    is(&Pair { nvlinks: 4, ..pair([0x2204; 2], None) }, Expected::Access, "4 NVLinks");
+    is(&PairFacts { nvlinks: 4, ..pair([0x2204; 2], None) }, Expected::Access, "4 NVLinks");
     is(&pair(ADA, None), Expected::Unknown, "driver");
     is(&pair([0x2684, 0x1234], driver(580, Some(true), NEW)), Expected::Unknown, "chip");
 }

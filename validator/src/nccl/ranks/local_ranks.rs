@@ -1,0 +1,99 @@
+//! A process's ranks: their GPUs, and their parts of the communicator.
+
+use super::Device;
+use super::messages::{Fault, Open, Opened};
+use super::rank_gpu::RankGpu;
+use crate::gpu::{Call, Clique, Comm, Gpu, GpuError, Group, Nccl, UniqueId};
+use crate::machine::{GpuId, Rank};
+
+/// When it is dropped, communicators are dropped first and contexts last.
+#[derive(Debug)]
+pub(super) struct LocalRanks {
+    /// Empty before it has joined.
+    pub(super) comms: Vec<Comm>,
+    pub(super) gpus: Vec<RankGpu>,
+    clique: Clique,
+    /// The number of ranks of the communicator, in all processes.
+    pub(super) ranks: usize,
+    /// Bytes of the smallest of its GPUs' buffers.
+    pub(super) room: u64,
+}
+
+impl LocalRanks {
+    /// Starts CUDA on these GPUs only, and allocates memory there.
+    pub(super) fn open(open: &Open) -> Result<(Self, Opened), Fault> {
+        let nccl = Nccl::load()?;
+        let version = nccl.version()?;
+        let clique = Clique::open_only(&open.gpus)?;
+        let (mut rank_gpus, mut devices) = (Vec::new(), Vec::new());
+        for (rank, ordinal) in (open.first.index()..).map(Rank::new).zip(&open.gpus) {
+            let gpu = find(&clique, *ordinal)?;
+            rank_gpus.push(RankGpu::alloc(gpu, rank, open.most_bytes, open.room)?);
+            let (bdf, name, pid) = (gpu.bdf, gpu.name.clone(), std::process::id());
+            devices.push(Device { rank, pid, ordinal: *ordinal, bdf, name });
+        }
+        let id = open.id.then(|| nccl.unique_id()).transpose()?;
+        let room = rank_gpus.iter().map(|own| own.room).min().unwrap_or_default();
+        let local = Self { comms: Vec::new(), gpus: rank_gpus, clique, ranks: 0, room };
+        Ok((local, Opened { nccl: version, devices, room, id }))
+    }
+
+    /// Joins the communicator of `ranks`.
+    pub(super) fn join(&mut self, id: Option<&UniqueId>, ranks: usize) -> Result<(), Fault> {
+        let opened = self.gpus.iter().map(|own| find(&self.clique, own.gpu));
+        let opened = opened.collect::<Result<Vec<_>, _>>()?;
+        let comms = match (id, self.gpus.as_slice(), opened.as_slice()) {
+            (None, own, opened) if own.len() == ranks => Comm::all(opened)?,
+            (Some(id), [own], [gpu]) => {
+                let joined = Comm::join(gpu, id, ranks, own.rank);
+                vec![joined.map_err(|error| Fault::of(Some(own.rank), &error))?]
+            }
+            (_, own, _) => {
+                let have = own.len();
+                return Err(Fault::broken(format!("a process with {have} GPUs cannot join {ranks} ranks in this way")));
+            }
+        };
+        let (found, wanted) = (comms.iter().map(|c| (c.rank(), c.ranks())), self.gpus.iter());
+        if !found.eq(wanted.map(|own| (own.rank, ranks))) {
+            return Err(Fault::broken("NCCL has assigned ranks that were not requested"));
+        }
+        (self.comms, self.ranks) = (comms, ranks);
+        Ok(())
+    }
+
+    /// One call of every rank here, ready to be queued.
+    pub(super) fn group<'t>(
+        &'t self,
+        call: impl Fn(&'t RankGpu) -> Result<Call<'t>, GpuError>,
+    ) -> Result<Group<'t>, Fault> {
+        let ranks = self.comms.iter().zip(&self.gpus);
+        let calls = ranks.map(|(comm, own)| Ok((comm, &own.stream, call(own)?)));
+        let group = calls.collect::<Result<Vec<_>, GpuError>>().and_then(|calls| Group::new(&calls));
+        group.map_err(|error| self.fault(&error))
+    }
+
+    /// Queues a call.
+    pub(super) fn enqueue(&self, group: &Group<'_>) -> Result<(), Fault> {
+        group.enqueue().map_err(|error| self.fault(&error))
+    }
+
+    /// An error of all ranks of this process; of the one rank if it has only one.
+    fn fault(&self, error: &GpuError) -> Fault {
+        let only = if let [own] = self.gpus.as_slice() { Some(own.rank) } else { None };
+        Fault::of(only, error)
+    }
+
+    /// Aborts the communicator. NCCL may never return from that.
+    pub(super) fn abort(&mut self) {
+        for comm in self.comms.drain(..) {
+            if let Err(error) = comm.abort() {
+                log::warn!("aborting the communicator: {error}");
+            }
+        }
+    }
+}
+
+fn find(clique: &Clique, id: GpuId) -> Result<&Gpu, Fault> {
+    let found = clique.gpus.iter().find(|gpu| gpu.id() == id);
+    found.ok_or_else(|| Fault::broken(format!("GPU {id} was not opened")))
+}

@@ -1,0 +1,181 @@
+//! The handshake: both sides prove that they know the token, each by a MAC over fresh random numbers of both sides. The
+//! key of the connection is derived from the same numbers. A recorded proof is useless on another connection.
+
+use super::link::{Link, Side};
+use super::wire::{LinkError, receive, send};
+use super::{MAX_NAME, MAX_UNPROVEN_MESSAGE, PROTOCOL};
+use crate::text::shown;
+use hmac::{Hmac, Mac};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use sha2::Sha256;
+use std::io;
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// Fewest and most characters of a token. A node sends a MAC of it to any program that listens, which may try tokens
+/// offline: a short one could be found.
+const TOKEN_LENGTHS: (usize, usize) = (16, 256);
+/// Bytes of an HMAC-SHA256, of a nonce and of a key.
+pub(super) const HASH_BYTES: usize = 32;
+
+pub(super) type Bytes32 = [u8; HASH_BYTES];
+
+/// The secret that the nodes of one meeting share.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(String);
+
+impl Token {
+    /// A token of 16 to 256 characters.
+    ///
+    /// # Errors
+    /// The allowed lengths.
+    pub fn new(text: &str) -> Result<Self, String> {
+        let (least, most) = TOKEN_LENGTHS;
+        let text = text.trim();
+        let fits = (least..=most).contains(&text.chars().count()) && !text.contains(char::is_control);
+        let refused = || format!("a token of {} characters; allowed: {least} to {most}", text.chars().count());
+        if fits { Ok(Self(text.to_owned())) } else { Err(refused()) }
+    }
+
+    /// The name of a meeting of `size` nodes: 16 hexadecimal digits, which do not reveal the token.
+    #[must_use]
+    pub fn meeting(&self, size: usize) -> Option<String> {
+        let mac = self.mac("meeting", &[&(size as u64).to_le_bytes()])?;
+        Some(mac.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    fn mac(&self, label: &str, parts: &[&[u8]]) -> Option<Bytes32> {
+        Some(keyed_mac(self.0.as_bytes(), label, parts)?.finalize().into_bytes().into())
+    }
+
+    fn proves(&self, mac: &Bytes32, label: &str, parts: &[&[u8]]) -> bool {
+        keyed_mac(self.0.as_bytes(), label, parts).is_some_and(|state| state.verify_slice(mac).is_ok())
+    }
+}
+
+/// The token itself is never shown.
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a token")
+    }
+}
+
+/// A MAC over each part and its length, so that no two lists of parts give the same bytes.
+pub(super) fn keyed_mac(key: &[u8], label: &str, parts: &[&[u8]]) -> Option<Hmac<Sha256>> {
+    // A key of any length is valid.
+    let mut mac = <Hmac<Sha256> as Mac>::new_from_slice(key).ok()?;
+    for part in [label.as_bytes()].iter().chain(parts) {
+        mac.update(&(part.len() as u64).to_le_bytes());
+        mac.update(part);
+    }
+    Some(mac)
+}
+
+/// Random bytes from the kernel.
+pub(super) fn nonce() -> Result<Bytes32, LinkError> {
+    let mut bytes = [0; HASH_BYTES];
+    let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    match got.map_err(io::Error::from)? {
+        HASH_BYTES => Ok(bytes),
+        few => Err(LinkError::Broken(format!("the kernel gave {few} random bytes of {HASH_BYTES}"))),
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Hello {
+    protocol: String,
+    nonce: Bytes32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Join {
+    name: String,
+    nonce: Bytes32,
+    mac: Bytes32,
+}
+
+#[derive(Serialize, Deserialize)]
+enum Answer {
+    Welcome(Bytes32),
+    Refused,
+}
+
+/// Why a handshake failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum HandshakeError {
+    /// The peer has another token; with the name that it claims.
+    Token(String),
+    /// The peer has another version of the protocol.
+    Protocol(String),
+    /// The connection failed, or the peer does not follow the protocol.
+    Link(LinkError),
+}
+
+impl From<LinkError> for HandshakeError {
+    fn from(error: LinkError) -> Self {
+        Self::Link(error)
+    }
+}
+
+/// The handshake of the listening side.
+pub(super) fn handshake_as_host(
+    mut stream: TcpStream,
+    token: &Token,
+    within: Duration,
+) -> Result<Link, HandshakeError> {
+    let own = nonce()?;
+    send_json(&mut stream, &Hello { protocol: PROTOCOL.to_owned(), nonce: own }, within)?;
+    let join: Join = receive_json(&mut stream, within)?;
+    if !token.proves(&join.mac, "node", &[&own, &join.nonce]) {
+        // The peer may be gone already.
+        let _ = send_json(&mut stream, &Answer::Refused, within);
+        return Err(HandshakeError::Token(displayable(&join.name)));
+    }
+    let failed = || HandshakeError::Link(LinkError::Broken("no MAC".to_owned()));
+    let mac = token.mac("host", &[&join.nonce, &own]).ok_or_else(failed)?;
+    send_json(&mut stream, &Answer::Welcome(mac), within)?;
+    let key = token.mac("messages", &[&own, &join.nonce]).ok_or_else(failed)?;
+    Ok(Link::new(stream, key, Side::Host)?)
+}
+
+/// The handshake of the connecting side.
+pub(super) fn handshake_as_guest(
+    mut stream: TcpStream,
+    token: &Token,
+    name: &str,
+    within: Duration,
+) -> Result<Link, HandshakeError> {
+    let hello: Hello = receive_json(&mut stream, within)?;
+    if hello.protocol != PROTOCOL {
+        return Err(HandshakeError::Protocol(displayable(&hello.protocol)));
+    }
+    let own = nonce()?;
+    let failed = || HandshakeError::Link(LinkError::Broken("no MAC".to_owned()));
+    let mac = token.mac("node", &[&hello.nonce, &own]).ok_or_else(failed)?;
+    let name = name.chars().take(MAX_NAME).collect();
+    send_json(&mut stream, &Join { name, nonce: own, mac }, within)?;
+    match receive_json(&mut stream, within)? {
+        Answer::Welcome(mac) if token.proves(&mac, "host", &[&own, &hello.nonce]) => {
+            let key = token.mac("messages", &[&hello.nonce, &own]).ok_or_else(failed)?;
+            Ok(Link::new(stream, key, Side::Guest)?)
+        }
+        Answer::Welcome(_) | Answer::Refused => Err(HandshakeError::Token(String::new())),
+    }
+}
+
+/// A text from an unproven peer, made safe for display.
+fn displayable(text: &str) -> String {
+    shown(&text.chars().take(MAX_NAME).collect::<String>())
+}
+
+fn send_json(stream: &mut TcpStream, message: &impl Serialize, within: Duration) -> Result<(), LinkError> {
+    let bytes = serde_json::to_vec(message).map_err(|e| LinkError::Broken(e.to_string()))?;
+    send(stream, &bytes, within)
+}
+
+fn receive_json<T: DeserializeOwned>(stream: &mut TcpStream, within: Duration) -> Result<T, LinkError> {
+    let bytes = receive(stream, MAX_UNPROVEN_MESSAGE, within)?;
+    serde_json::from_slice(&bytes)
+        .map_err(|_| LinkError::Malformed("it does not begin like one of firstlight".to_owned()))
+}

@@ -1,0 +1,276 @@
+//! The findings about the driver's static map of all memory, computed before the driver creates it: how many MiB of
+//! BAR1 are missing, and the remedies. The test bar1-static checks the map that the driver actually created.
+
+use crate::fabric::rebar::static_map::{Fit, Memory, Room, fit};
+use crate::machine::host::framebuffer;
+use crate::machine::host::nvidia::keys::{self, RegistryKeys, RequestedMechanism, StaticMap};
+use crate::machine::host::nvidia::{boards, chip};
+use crate::machine::host::{nvidia::log, nvidia::params};
+use crate::machine::pcie::model::Device;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::{Judgement, Outcome};
+use crate::suite::Machine;
+use crate::suite::machine::{known, unreadable};
+use crate::suite::shared::bar1_mapping::{Bar1Mapping, mapping_of};
+use crate::suite::shared::peer_mechanism::PeerMechanism;
+use crate::text::size;
+
+/// From this version on, NVIDIA's own modules create the map as it is computed here.
+const SINCE_VERSION: u32 = 570;
+
+/// What is known of the driver that creates the map.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum DriverState {
+    /// No driver is loaded.
+    Absent,
+    /// It is loaded, with these registry keys.
+    Loaded(RegistryKeys),
+}
+
+/// The findings about the GPUs of a machine with peers through BAR1.
+///
+/// # Errors
+/// `SYS-UNREADABLE`: the driver's parameters or the framebuffers cannot be read.
+pub(super) fn findings(machine: &Machine, gpus: &[(&Device, PeerMechanism)]) -> Result<Vec<Finding>, Box<Finding>> {
+    let peers: Vec<_> =
+        gpus.iter().filter(|(gpu, mechanism)| *mechanism == PeerMechanism::Bar1 && !gpu.config.gone).collect();
+    let loaded = machine.nvidia.loaded.as_ref().ok().and_then(Option::as_ref);
+    let driver = match loaded.map(|loaded| keys::major(&loaded.version)) {
+        None => DriverState::Absent,
+        // Older versions compute the map differently; for an unknown version, the computation is unknown.
+        Some(version) if version.is_none_or(|version| version < SINCE_VERSION) => return Ok(Vec::new()),
+        Some(version) => {
+            let all = params::read(&machine.root);
+            // All GPUs with peers through BAR1 are of one kind, so the first one's keys apply to all.
+            let first = peers.first().map_or_else(String::new, |(gpu, _)| gpu.bdf.to_string());
+            let keys = params::registry_keys(known(&all)?, &first);
+            DriverState::Loaded(RegistryKeys::of(version.unwrap_or_default(), &keys))
+        }
+    };
+    if peers.len() < 2 {
+        return Ok(Vec::new());
+    }
+    let screens = framebuffer::read(&machine.root).map_err(|e| unreadable("sys/class/graphics", &e))?;
+    let lines = machine.log.as_deref().unwrap_or_default();
+    let one = |(gpu, _): &&(&Device, PeerMechanism)| {
+        let console = framebuffer::on(gpu, &screens).map(|screen| screen.name.as_str());
+        let address = gpu.bdf.to_string();
+        // The driver has created the map or has logged why not.
+        let done = loaded.is_some()
+            && (matches!(mapping_of(gpu, machine.bar1_by_gpu()), Bar1Mapping::All(_))
+                || log::bar1_peers(lines).iter().any(|line| line.gpu == address));
+        if done { None } else { finding(gpu, gpu_memory(machine, gpu, loaded.is_some()), console, driver) }
+    };
+    Ok(peers.iter().filter_map(one).collect())
+}
+
+/// Adds these findings to the judgement.
+pub(super) fn with_map_findings(judgement: Judgement, findings: Vec<Finding>) -> Judgement {
+    let worst = findings.iter().find(|f| f.severity > Severity::Info).map(|f| f.message.clone());
+    let passed = judgement.outcome() == Outcome::Pass;
+    let mut judgement = judgement.with(findings);
+    if let Some(worst) = worst.filter(|_| passed) {
+        judgement.summary = worst;
+    }
+    judgement
+}
+
+/// A GPU's name and memory.
+type BoardMemory = Option<(String, Memory)>;
+
+/// Read from NVML if the driver is loaded, otherwise from the table of boards.
+fn gpu_memory(machine: &Machine, gpu: &Device, loaded: bool) -> BoardMemory {
+    let window = || machine.bar1_by_gpu().as_ref().ok()?.get(&gpu.bdf)?.as_ref().ok().copied();
+    let window = if loaded { window() } else { None };
+    if let Some(window) = window.filter(|window| window.memory > 0) {
+        let all = window.memory >> 20;
+        return Some(("by NVML".to_owned(), Memory { all: (all, all), usable: Some(window.usable >> 20) }));
+    }
+    board_memory(gpu)
+}
+
+fn board_memory(gpu: &Device) -> BoardMemory {
+    let device = chip::number(&gpu.device)?;
+    let offered = gpu.aperture_sizes().and_then(|r| r.supported_bytes.last().copied());
+    let boards = boards::of(device, offered.map(|bytes| bytes >> 20));
+    let (least, most) = boards.iter().map(|board| board.memory_mib).fold(None, |range, mib| {
+        let (least, most) = range.unwrap_or((mib, mib));
+        Some((mib.min(least), mib.max(most)))
+    })?;
+    let usable = boards.first().filter(|_| boards.len() == 1).and_then(|board| board.usable_mib);
+    let name = format!("GeForce RTX {}", boards.first()?.name);
+    Some((name, Memory { all: (least, most), usable }))
+}
+
+fn finding(gpu: &Device, known: BoardMemory, console: Option<&str>, driver: DriverState) -> Option<Finding> {
+    let sizes = gpu.aperture_sizes();
+    let largest = sizes.and_then(|r| r.supported_bytes.last().copied()).unwrap_or_default();
+    // The fabric pass sets BAR1 to its largest size; if it cannot, another finding reports that.
+    let bar1 = gpu.aperture().map(|bar| bar.bytes).unwrap_or_default().max(largest);
+    let Some((name, memory)) = known else {
+        let message = format!(
+            "whether all memory of {} fits into BAR1 ({}) is unknown: the board {} is not known, and no driver reports its memory",
+            gpu.bdf,
+            size(bar1),
+            gpu.device
+        );
+        return Some(Code::Bar1MapUnknown.finding(Severity::Info, &gpu.bdf, message));
+    };
+    // Before a driver is loaded, the appliance's keys are assumed; the map without these keys is reported too.
+    let (map, mailboxes, asked) = match driver {
+        DriverState::Absent => (StaticMap::Forced, false, true),
+        DriverState::Loaded(keys) => (keys.static_map, keys.through != RequestedMechanism::Bar1, keys.ask_for_bar1()),
+    };
+    let room = Room { bar1: bar1 >> 20, first_taken: console.is_some() || mailboxes };
+    let about = format!("{} ({name}, {})", gpu.bdf, range(memory.all));
+    let automatic = if driver == DriverState::Absent { fit(memory, room, StaticMap::Auto) } else { Fit::Fits };
+    let severity = if asked { Severity::Warn } else { Severity::Info };
+    let (finding, map) = match (fit(memory, room, map), automatic) {
+        (Fit::Short { needed, there }, _) => (too_small(&about, gpu, severity, (needed, there)), map),
+        (Fit::Fits, Fit::Short { needed, there }) => {
+            (too_small(&about, gpu, Severity::Info, (needed, there)), StaticMap::Auto)
+        }
+        (Fit::Unknown, Fit::Short { needed, there }) => {
+            let mut finding = too_small(&about, gpu, severity, (needed, there));
+            finding.message += "; with RMForceStaticBar1=1 it depends on what the driver keeps for itself";
+            (finding, StaticMap::Auto)
+        }
+        (Fit::Unknown, _) => {
+            let message = format!(
+                "whether all memory of {about} fits into BAR1 ({}) is unknown: it depends on what the driver keeps for itself",
+                size(bar1)
+            );
+            (Code::Bar1MapUnknown.finding(Severity::Info, &gpu.bdf, message), map)
+        }
+        (Fit::Fits, Fit::Fits | Fit::Unknown) => return None,
+    };
+    Some(with_help(finding, gpu, console, mailboxes, map))
+}
+
+fn range((least, most): (u64, u64)) -> String {
+    if least == most { format!("{least} MiB") } else { format!("{least} or {most} MiB") }
+}
+
+fn too_small(about: &str, gpu: &Device, severity: Severity, (needed, there): (u64, u64)) -> Finding {
+    let message = format!(
+        "BAR1 of {about} is at least {} MiB too small for the driver's map of all memory: it has {there} MiB, and {needed} MiB are needed",
+        needed - there
+    );
+    Code::Bar1MapShort.finding(severity, &gpu.bdf, message).values(there, needed, Some("MiB"))
+}
+
+/// Adds causes and remedies, the most direct first.
+fn with_help(finding: Finding, gpu: &Device, console: Option<&str>, mailboxes: bool, map: StaticMap) -> Finding {
+    let mut causes = Vec::new();
+    let mut help = Vec::new();
+    if let Some(name) = console {
+        causes.push(format!("the console {name} on this GPU takes the first 512 MiB of BAR1"));
+        help.push(
+            "connect the screen to another display adapter, or release it: boot the appliance with \
+             firstlight.console.screen=release, another system with video=efifb:off"
+                .to_owned(),
+        );
+    }
+    if mailboxes || map == StaticMap::Auto {
+        causes.push("the driver reserves room in BAR1 besides all memory".to_owned());
+        help.push(format!(
+            "put `{}` into /etc/modprobe.d/nvidia.conf and reboot",
+            "options nvidia NVreg_RegistryDwords=\"ForceP2P=17;RMPcieP2PType=1;RMForceStaticBar1=1\""
+        ));
+    }
+    causes.push("BAR1 of this board is hardly larger than its memory".to_owned());
+    if help.is_empty() {
+        help.push("do not expect peer-to-peer through BAR1 of this board".to_owned());
+    }
+    let offered = gpu.aperture_sizes().map(|r| r.supported_bytes.iter().map(|b| size(*b)).collect::<Vec<_>>());
+    let seen = match offered.as_deref() {
+        Some([first, .., last]) => format!("Resizable BAR offers {first} to {last}"),
+        Some([only]) => format!("Resizable BAR offers only {only}"),
+        _ => "no Resizable BAR sizes can be read".to_owned(),
+    };
+    finding.because(causes.join("; ")).remedy(help.join("; ")).seen(seen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::pcie::model::{Bar, Rebar};
+    use crate::suite::shared::fixture;
+
+    /// A GPU of this id that offers BAR1 of up to `mib` MiB and has that size.
+    fn gpu(device: &str, mib: u64) -> Device {
+        let mut fabric = fixture::machine(1);
+        let at = fabric.gpus[0];
+        let gpu = fixture::device(&mut fabric, at);
+        gpu.device = device.into();
+        gpu.bars = vec![Bar { index: 1, start: 0x40_0000_0000, bytes: mib << 20, flags: 0x14220c }];
+        gpu.rebar =
+            vec![Rebar { bar: 1, current_bytes: mib << 20, supported_bytes: vec![64 << 20, 256 << 20, mib << 20] }];
+        gpu.clone()
+    }
+
+    fn say(device: &str, mib: u64, console: Option<&str>, driver: DriverState) -> Option<Finding> {
+        let gpu = gpu(device, mib);
+        finding(&gpu, board_memory(&gpu), console, driver)
+    }
+
+    fn loaded(dwords: &str) -> DriverState {
+        DriverState::Loaded(RegistryKeys::of(590, dwords))
+    }
+
+    const FORCED: &str = "ForceP2P=17;RMPcieP2PType=1;RMForceStaticBar1=1";
+
+    #[test]
+    fn a_5090_without_a_console_fits_and_one_with_a_console_needs_the_forced_map() {
+        assert_eq!(say("0x2b85", 32768, None, DriverState::Absent), None);
+        let said = say("0x2b85", 32768, Some("fb0"), DriverState::Absent).unwrap();
+        assert!(said.is(Code::Bar1MapShort) && said.severity == Severity::Warn, "{said:?}");
+        assert!(said.message.ends_with("what the driver keeps for itself"), "{}", said.message);
+        let said = say("0x2b85", 32768, Some("fb0"), loaded(FORCED)).unwrap();
+        assert!(said.is(Code::Bar1MapUnknown) && said.severity == Severity::Info, "{said:?}");
+        let said = say("0x2b85", 32768, Some("fb0"), loaded("RMPcieP2PType=1")).unwrap();
+        assert!(said.is(Code::Bar1MapShort) && said.severity == Severity::Warn, "{said:?}");
+        assert_eq!(
+            said.message,
+            "BAR1 of 0000:10:00.0 (GeForce RTX 5090, 32607 MiB) is at least 362 MiB too small for the driver's map of \
+         all memory: it has 32766 MiB, and 33128 MiB are needed"
+        );
+        assert!(said.remedy.contains("firstlight.console.screen=release"), "{}", said.remedy);
+        assert!(said.remedy.contains("RMForceStaticBar1=1"), "{}", said.remedy);
+        assert_eq!(said.evidence, ["Resizable BAR offers 64 MiB to 32 GiB"]);
+    }
+
+    #[test]
+    fn mailboxes_take_the_first_512_mib_where_no_key_says_bar1() {
+        // Nothing requests peers through BAR1, so the finding is only information.
+        let said = say("0x2c05", 16384, None, loaded("")).unwrap();
+        assert!(said.is(Code::Bar1MapShort) && said.severity == Severity::Info, "{said:?}");
+        assert_eq!((said.measured, said.expected), (16382.into(), (16304 + 8 + 512).into()));
+        assert_eq!(say("0x2c05", 16384, None, loaded(FORCED)), None);
+    }
+
+    #[test]
+    fn a_4080_has_no_automatic_map_and_the_remedy_is_the_key() {
+        let said = say("0x2704", 16384, None, DriverState::Absent).unwrap();
+        assert!(said.is(Code::Bar1MapShort) && said.severity == Severity::Info, "{said:?}");
+        assert!(said.message.contains("at least 2 MiB too small"), "{}", said.message);
+        assert!(said.remedy.contains("/etc/modprobe.d/nvidia.conf"), "{}", said.remedy);
+    }
+
+    #[test]
+    fn an_unknown_board_is_unknown() {
+        for (device, mib) in [("0x2fff", 32768), ("0x2b85", 65536), ("odd", 32768)] {
+            let said = say(device, mib, None, DriverState::Absent).unwrap();
+            assert!(said.is(Code::Bar1MapUnknown) && said.severity == Severity::Info, "{said:?}");
+        }
+    }
+
+    #[test]
+    fn a_board_with_room_to_spare_has_no_finding() {
+        for console in [None, Some("fb0")] {
+            for driver in [DriverState::Absent, loaded(FORCED), loaded("RMForceStaticBar1=0")] {
+                assert_eq!(say("0x2684", 32768, console, driver), None, "{console:?} {driver:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Whether the machine could be read without a contradiction: all findings from reading it that no other test
+//! covers, such as missing devices, damaged configuration space, unreadable files.
+
+use crate::config::Level;
+use crate::machine::pcie::model::Fabric;
+use crate::outcome::Judgement;
+use crate::outcome::finding::Finding;
+use crate::suite::{FILE_DEADLINE, Group, Test};
+use crate::text::count;
+
+pub(in crate::suite) const TEST: Test = Test {
+    id: "fabric",
+    title: "PCI inventory",
+    proves: "every PCI function answers and could be read without a contradiction",
+    level: Level::Quick,
+    deadline: FILE_DEADLINE,
+    mandatory: true,
+    group: Group::Host,
+    run: |machine| Ok(judge(machine.fabric()?, &machine.identity.problems)),
+};
+
+/// Prefixes of codes that the tests acs, iommu and links cover.
+const OF_OTHER_TESTS: &[&str] = &["ACS-", "NO-ECAM", "IOMMU-", "LINK-"];
+
+fn judge(fabric: &Fabric, problems: &[Finding]) -> Judgement {
+    let own = fabric.findings.iter().filter(|f| !OF_OTHER_TESTS.iter().any(|e| f.code.starts_with(e)));
+    let findings: Vec<_> = own.chain(problems).cloned().collect();
+    let summary = match findings.iter().max_by_key(|f| f.severity) {
+        Some(worst) => worst.message.clone(),
+        None => format!(
+            "{}, {}, {}",
+            count(fabric.devices.len(), "PCI function"),
+            count(fabric.gpus.len(), "GPU"),
+            count(fabric.nics.len(), "NIC")
+        ),
+    };
+    Judgement::of(summary, findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::judge;
+    use crate::outcome::Outcome;
+    use crate::suite::shared::fixture;
+
+    fn spoilt(spoil: impl Fn(&mut Fabric)) -> Judgement {
+        let mut fabric = fixture::machine(2);
+        spoil(&mut fabric);
+        fabric.findings = judge::all(&fabric);
+        super::judge(&fabric, &[])
+    }
+
+    #[test]
+    fn a_healthy_machine_passes_and_one_with_a_gpu_off_the_bus_fails() {
+        assert_eq!(spoilt(|_| ()).summary, "6 PCI functions, 2 GPUs, 0 NICs");
+        let said = spoilt(|f| {
+            let gpu = f.gpus[1];
+            fixture::device(f, gpu).config.gone = true;
+        });
+        assert_eq!(said.outcome(), Outcome::Fail);
+        assert!(said.summary.contains("0000:11:00.0"), "{}", said.summary);
+    }
+
+    #[test]
+    fn findings_that_another_test_covers_are_left_to_it() {
+        let said = spoilt(|f| fixture::device(f, fixture::port(0)).acs.as_mut().unwrap().ctrl = 0x1d);
+        assert_eq!((said.outcome(), said.findings.len()), (Outcome::Pass, 0));
+    }
+}

@@ -1,0 +1,97 @@
+//! What NVML reports about the GPUs second by second while they work: clocks, heat, power and links.
+
+use crate::gpu::{Clique, State};
+use crate::machine::GpuId;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::suite::Machine;
+use crate::suite::shared::speed::{
+    STATE_COLUMNS, rounded, state_cells, states_now, table, thermal_summary, throttled_for,
+};
+use serde_json::Value;
+use std::time::Instant;
+
+/// The GPUs' states at one time, by GPU; `None` where NVML does not report it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Sample {
+    /// Seconds since the work began.
+    at: f64,
+    states: Vec<Option<State>>,
+    /// Lanes of each GPU's link.
+    widths: Vec<Option<u32>>,
+}
+
+impl Sample {
+    /// The present state during work that began at `began`.
+    pub(super) fn now(machine: &Machine, began: Instant) -> Self {
+        let gpus = machine.clique().map(Clique::addresses).unwrap_or_default();
+        let width = |bdf| machine.nvml().ok().and_then(|nvml| nvml.link(bdf).ok()).map(|link| link.width);
+        let widths = gpus.into_iter().map(width).collect();
+        Self { at: began.elapsed().as_secs_f64(), states: states_now(machine), widths }
+    }
+}
+
+/// The findings from all samples together.
+pub(super) fn findings(samples: &[Sample]) -> Vec<Finding> {
+    let mut all = throttled_for(&states(samples));
+    let gpus = samples.iter().map(|sample| sample.widths.len()).max().unwrap_or_default();
+    all.extend(GpuId::all(gpus).filter_map(|gpu| narrowed(gpu, samples)));
+    all
+}
+
+/// A link that lost lanes while its GPU worked.
+fn narrowed(gpu: GpuId, samples: &[Sample]) -> Option<Finding> {
+    let mut widths = samples.iter().filter_map(|s| Some((s.at, (*s.widths.get(gpu.index())?)?)));
+    let (_, before) = widths.next()?;
+    let (at, after) = widths.find(|(_, width)| *width < before)?;
+    let message = format!("GPU {gpu}: after {at:.0} s of load its link has {after} lanes, expected {before} as before");
+    let finding = Code::GpuLinkLoad.finding(Severity::Fail, &format!("GPU {gpu}"), message);
+    Some(finding.values(after, before, Some("lanes")))
+}
+
+/// A row for each sample and GPU.
+pub(super) fn samples_table(name: &str, samples: &[Sample]) -> Value {
+    let columns = [&[("time", "s")][..], &STATE_COLUMNS, &[("link", "lanes")]].concat();
+    let row = |sample: &Sample, gpu: GpuId| {
+        let mut row = vec![rounded(sample.at).into()];
+        row.extend(state_cells(gpu, sample.states.get(gpu.index()).and_then(Option::as_ref)));
+        row.push(sample.widths.get(gpu.index()).copied().flatten().map_or(Value::Null, Value::from));
+        row
+    };
+    let rows = samples.iter().flat_map(|sample| GpuId::all(sample.states.len()).map(move |gpu| row(sample, gpu)));
+    table(name, &columns, &rows.collect::<Vec<_>>())
+}
+
+/// `; 31 to 44 C, at most 280 W`
+pub(super) fn heat_of(samples: &[Sample]) -> String {
+    thermal_summary(&states(samples))
+}
+
+fn states(samples: &[Sample]) -> Vec<&[Option<State>]> {
+    samples.iter().map(|sample| sample.states.as_slice()).collect()
+}
+
+#[cfg(test)]
+pub(super) fn of_widths(widths: &[u32]) -> Vec<Sample> {
+    let sample = |(n, width): (u32, &u32)| Sample { at: f64::from(n), states: vec![None], widths: vec![Some(*width)] };
+    (0..).zip(widths).map(sample).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_that_loses_lanes_fails_and_one_that_keeps_them_does_not() {
+        assert_eq!(findings(&of_widths(&[16, 16, 16])), Vec::new());
+        assert_eq!(findings(&[]), Vec::new());
+        let found = findings(&of_widths(&[16, 16, 8, 16]));
+        assert!(found[0].is(Code::GpuLinkLoad) && found[0].severity == Severity::Fail);
+        assert_eq!(found[0].message, "GPU 0: after 2 s of load its link has 8 lanes, expected 16 as before");
+    }
+
+    #[test]
+    fn every_second_and_gpu_has_a_row() {
+        let rows = samples_table("load", &of_widths(&[16, 8]));
+        assert_eq!((rows["rows"].as_array().unwrap().len(), &rows["rows"][1][7]), (2, &8.into()));
+    }
+}
