@@ -129,8 +129,7 @@ fn start_driver(load: &str, deadline_s: &str, words: &[&str]) -> Result<(), Stri
     let pairs = words.iter().filter_map(|word| word.split_once('='));
     let parameters: BTreeMap<_, _> = pairs.map(|(m, p)| (m.to_owned(), p.to_owned())).collect();
     let load = load.parse().map_err(|_| format!("{load}: neither true nor false"))?;
-    let deadline =
-        Duration::from_secs(deadline_s.parse().map_err(|_| format!("{deadline_s}: not a number of seconds"))?);
+    let deadline = seconds(deadline_s)?;
     let socket = std::io::stdin();
     let wanted = DriverSettings { load, modules, parameters, deadline };
     // Without a loopback the fabric manager reports what is missing.
@@ -140,6 +139,10 @@ fn start_driver(load: &str, deadline_s: &str, words: &[&str]) -> Result<(), Stri
 
 fn to_status(result: Result<(), String>) -> Result<i32, String> {
     result.map(|()| SUCCESS)
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    text.parse().map(Duration::from_secs).map_err(|_| format!("{text}: not a number of seconds"))
 }
 
 /// Prints a line for process 1; an error is ignored, because process 1 may have stopped reading.

@@ -1,7 +1,7 @@
 //! The children that configure network interfaces. One finds the interface to use: it loads the drivers of
 //! network cards, brings candidates up, and waits for one with a carrier. Another sets an address, and one starts RDMA.
 
-use super::say;
+use super::{say, seconds};
 use crate::config::mac::Mac;
 use crate::config::values;
 use crate::modules::{ModuleTree, alias};
@@ -20,7 +20,7 @@ pub(super) struct NetworkCard {
 }
 
 pub(super) fn find_interface(card: &str, timeout_s: &str) -> Result<(), String> {
-    let timeout = Duration::from_secs(timeout_s.parse().map_err(|_| format!("{timeout_s}: not a number of seconds"))?);
+    let timeout = seconds(timeout_s)?;
     if let Err(why) = load_drivers() {
         // A card whose driver is built in needs no module.
         let _no_reader = writeln!(io::stderr(), "{why}");

@@ -2,7 +2,7 @@
 //! ends, in whatever way, the partition is no longer mounted.
 
 use super::spec::{ANY_DISK, REMOVABLE_OR_BOOT, SIGNED, UNSIGNED};
-use super::{ABSENT, HAS_CONFIG, IGNORED, NO_FILE, NO_SIGNATURE, SUCCESS, firmware, say};
+use super::{ABSENT, HAS_CONFIG, IGNORED, NO_FILE, NO_SIGNATURE, SUCCESS, firmware, say, seconds};
 use crate::config::node::{NAMES, NodeIdentity, NodeMatch, match_node};
 use crate::config::types::DeviceSpec;
 use crate::config::{LARGEST, signature, values};
@@ -21,7 +21,7 @@ use std::time::Duration;
 const AT: &str = "/run/firstlight/partition";
 
 pub(super) fn fetch_config(place: &str, disks: &str, wait_s: &str, signed: &str) -> Result<i32, String> {
-    let wait = Duration::from_secs(wait_s.parse().map_err(|_| format!("{wait_s}: not a number of seconds"))?);
+    let wait = seconds(wait_s)?;
     let signed = match signed {
         SIGNED => true,
         UNSIGNED => false,

@@ -3,7 +3,7 @@
 //! each peer that it hears. `link_local` decides what must be done.
 
 use super::network::{candidates, cards, has_carrier, link_up, load_drivers, not_found};
-use super::{SUCCESS, say};
+use super::{SUCCESS, say, seconds};
 use crate::config::mac::Mac;
 use crate::link_local::PortAction::{self, AddAddress, RemoveAddress, SendArp, SetRoute};
 use crate::link_local::{Ports, arp};
@@ -62,10 +62,6 @@ pub(super) fn take_addresses(timeout_s: &str, ports: &[&str]) -> Result<i32, Str
     let _unreadable = child.stderr.take().map(|mut err| err.read_to_string(&mut why));
     let ended = child.wait().map_or_else(|e| e.to_string(), |status| status.to_string());
     Err(why.lines().last().map_or_else(|| format!("the keeper of the addresses: {ended}"), str::to_owned))
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    text.parse().map(Duration::from_secs).map_err(|_| format!("{text}: not a number of seconds"))
 }
 
 /// Brings the ports up, and waits for their carriers: those that are named, or all cards. Cards without a carrier have
@@ -151,7 +147,7 @@ impl Link {
         Ok(Self { name, index, mac, mtu, socket, is_awaited, is_left_out: false })
     }
 
-    /// Performs the act; returns a description of it, and its result.
+    /// Performs the action; returns a description of it, and its result.
     fn perform(&self, action: PortAction) -> (String, io::Result<()>) {
         match action {
             SendArp(_, sender, target) => {
@@ -204,7 +200,6 @@ pub(super) fn keep_addresses(limit_ms: &str, names: &[&str]) -> Result<i32, Stri
 struct AddressKeeper {
     links: Vec<Link>,
     ports: Ports,
-    /// The last failure.
     last_failure: Option<String>,
     is_ready: bool,
 }
