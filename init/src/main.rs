@@ -84,8 +84,7 @@ fn boot(m: &mut Machine) -> Result<FinalState, Fault> {
     let validation = m.stage("validate", |m| {
         reset.guard(m, Step::Validate, validate::skipped, |m| validate::run_tests(m, &config.validator, reset.tests()))
     })?;
-    let rebooted = reset.rebooted().map(str::to_owned);
-    let rebooted = rebooted.map(|cause| StageError { stage: "reset", code: None, cause });
+    let rebooted = reset.rebooted().map(|why| StageError { stage: "reset", code: None, cause: why.to_owned() });
     let (fabric, driver) = (fabric.stage_error("fabric"), driver.stage_error("driver"));
     let before = [reset.stage_error(), watchdog_state.stage_error(), fabric, driver];
     let before: Vec<_> = before.into_iter().flatten().collect();

@@ -93,7 +93,7 @@ pub(super) fn setting_findings(now: &[GpuStatus]) -> Vec<Finding> {
             "set to serve no process (compute mode PROHIBITED)",
         ),
     ];
-    let of = |(code, has, text): (Code, fn(&GpuStatus) -> bool, &str)| {
+    let of = |(code, has, text): (Code, Has, &str)| {
         let gpus: Vec<_> = now.iter().filter(|gpu| has(gpu)).map(GpuStatus::name).collect();
         let be = if gpus.len() == 1 { "is" } else { "are" };
         let gpus = gpus.join(", ");

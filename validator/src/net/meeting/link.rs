@@ -159,12 +159,12 @@ impl LinkReceiver {
 
 impl std::fmt::Debug for LinkSender {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Speaker({:?})", self.stream.peer_addr())
+        write!(f, "LinkSender({:?})", self.stream.peer_addr())
     }
 }
 
 impl std::fmt::Debug for LinkReceiver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Listener({:?})", self.stream.peer_addr())
+        write!(f, "LinkReceiver({:?})", self.stream.peer_addr())
     }
 }
