@@ -13,6 +13,7 @@ pub mod nccl;
 pub mod net;
 pub mod nodes;
 pub mod outcome;
+pub mod platform;
 pub mod process;
 pub mod render;
 pub mod report;

@@ -8,6 +8,7 @@ type Layers = &'static [&'static [&'static str]];
 /// The modules of `validator/src`.
 const VALIDATOR: Layers = &[
     &["text"],
+    &["platform"],
     &["files", "outcome"],
     &["machine", "net"],
     &["fabric", "gpu", "process"],

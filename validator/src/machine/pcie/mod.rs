@@ -2,7 +2,6 @@
 //! distance. `fabric` reads a fabric from /sys and changes it.
 
 pub mod aperture;
-pub mod bdf;
 pub mod bus_address;
 pub mod config_space;
 pub mod link;

@@ -1,8 +1,8 @@
 //! The fabric as data: printed by `firstlight fabric show --json` and the basis of all PCIe judgements
 //! (schema `firstlight.fabric/1`). Pure: reading fills it, judging uses it.
 
-pub use super::bdf::{Bdf, InvalidBdf};
 pub use super::routing::{Routing, Undetermined};
+pub use crate::platform::{Bdf, InvalidBdf};
 
 use crate::machine::host::cpu::Cpus;
 use crate::machine::host::iommu::Iommu;

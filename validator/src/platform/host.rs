@@ -1,0 +1,295 @@
+//! What kind of machine this is. Read once, and given to every judge and every remedy, so that nobody demands what this
+//! machine does not need and nobody advises what cannot work on it. Pure data; every part may be unknown.
+
+use super::{Bdf, BootLoader, GpuId};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The kind of one machine. `Default` is a machine about which nothing is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Host {
+    /// The processor's architecture.
+    pub architecture: Architecture,
+    /// The processor's maker.
+    pub vendor: Vendor,
+    /// The kernel.
+    pub kernel: KernelVersion,
+    /// Bare metal, or a guest of which hypervisor.
+    pub environment: Environment,
+    /// Whether these files are those of a container.
+    pub container: bool,
+    /// Its processors.
+    pub processors: Processors,
+    /// The appliance, or an installed system and how its kernel line is changed.
+    pub system: System,
+    /// Its GPUs, in the order of their numbers.
+    pub gpus: Vec<HostGpu>,
+    /// The devices that are meant to exchange data directly.
+    pub peers: Peers,
+}
+
+/// An architecture, by the ELF type of its programs or by its /proc/cpuinfo.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Architecture {
+    /// x86-64.
+    X86,
+    /// arm64.
+    Arm64,
+    /// Another one.
+    Other,
+    /// The machine does not show it.
+    #[default]
+    Unknown,
+}
+
+/// The maker of a processor.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Vendor {
+    /// Intel: its IOMMU is VT-d.
+    Intel,
+    /// AMD or Hygon: its IOMMU is AMD-Vi.
+    Amd,
+    /// NVIDIA Grace, which has its own link to the GPU.
+    Grace,
+    /// Another one.
+    Other,
+    /// The machine does not show it.
+    #[default]
+    Unknown,
+}
+
+/// A kernel by its release.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct KernelVersion {
+    /// As `uname -r` prints it; `null` if unknown.
+    pub release: Option<String>,
+    /// The first two numbers of it.
+    pub version: Option<(u32, u32)>,
+    /// Whether it is firstlight's own kernel.
+    pub own: bool,
+}
+
+impl KernelVersion {
+    /// Whether the kernel is known to be at least `version`.
+    #[must_use]
+    pub fn at_least(&self, version: (u32, u32)) -> bool {
+        self.version.is_some_and(|own| own >= version)
+    }
+}
+
+/// A hypervisor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Hypervisor {
+    /// QEMU, with KVM or without: also Proxmox VE, libvirt, OpenStack, Incus.
+    Qemu,
+    /// VMware ESXi or Workstation.
+    Vmware,
+    /// Microsoft Hyper-V or Azure.
+    HyperV,
+    /// Windows Subsystem for Linux 2.
+    Wsl,
+    /// Xen.
+    Xen,
+    /// Oracle VirtualBox.
+    VirtualBox,
+    /// Amazon EC2 (Nitro).
+    Amazon,
+    /// Google Compute Engine.
+    Google,
+    /// Cloud Hypervisor.
+    CloudHypervisor,
+    /// Bhyve, Parallels and others, or one that does not give its name.
+    Other,
+}
+
+/// Bare metal or a guest.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Environment {
+    /// The operating system runs on the hardware.
+    BareMetal,
+    /// It runs in a virtual machine.
+    Guest(Hypervisor),
+    /// The machine does not show it.
+    #[default]
+    Unknown,
+}
+
+/// Logical processors; `null` where unknown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Processors {
+    /// How many are present.
+    pub present: Option<usize>,
+    /// How many the firmware lists as enabled (ACPI table MADT).
+    pub firmware: Option<usize>,
+    /// The largest APIC id of an enabled one (ACPI table MADT); x86 only.
+    pub largest_apic_id: Option<u32>,
+}
+
+impl Processors {
+    /// Whether the kernel needs an IOMMU to reach all of them by interrupts: an APIC id above 254 needs x2APIC with
+    /// interrupt remapping (arch/x86/kernel/apic/apic.c, `try_to_enable_x2apic`). More than 255 processors have such
+    /// an id.
+    #[must_use]
+    pub fn need_iommu(&self) -> bool {
+        let many = |count: Option<usize>| count.is_some_and(|count| count > 255);
+        many(self.present) || many(self.firmware) || self.largest_apic_id.is_some_and(|id| id > 254)
+    }
+}
+
+/// A Linux distribution, as far as its commands differ.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Distribution {
+    /// Debian, Ubuntu and others with apt.
+    Debian,
+    /// Fedora, RHEL, Rocky Linux and others with dnf.
+    Fedora,
+    /// openSUSE, SLES.
+    Suse,
+    /// Arch Linux and others with pacman.
+    Arch,
+    /// NixOS.
+    NixOs,
+    /// Another one.
+    Other,
+    /// There is no /etc/os-release.
+    #[default]
+    Unknown,
+}
+
+/// The running system.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum System {
+    /// firstlight's own image.
+    Appliance,
+    /// Another system, with its distribution and its way to change the kernel's command line.
+    Installed(Distribution, BootLoader),
+    /// Unknown, as in a recording without these files.
+    #[default]
+    Unknown,
+}
+
+/// A value with its source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Known<T> {
+    /// The value.
+    pub value: T,
+    /// Where it is from.
+    pub source: MemorySource,
+}
+
+/// Where a GPU's model or memory is from, the best first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum MemorySource {
+    /// NVML, or the driver's files in /proc.
+    Driver,
+    /// The driver's lines in the kernel log.
+    Log,
+    /// The table of boards.
+    Boards,
+    /// The GPU's registers.
+    Registers,
+}
+
+impl fmt::Display for MemorySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Driver => "the driver",
+            Self::Log => "the kernel log",
+            Self::Boards => "the table of boards",
+            Self::Registers => "the GPU's registers",
+        })
+    }
+}
+
+/// One GPU of a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HostGpu {
+    /// Its address.
+    pub bdf: Bdf,
+    /// Its number.
+    pub number: GpuId,
+    /// Its model.
+    pub model: Option<Known<String>>,
+    /// Its memory, bytes.
+    pub memory_bytes: Option<Known<u64>>,
+    /// Whether it is a GeForce board, which has no GPUDirect RDMA with NVIDIA's own driver; `null` if unknown.
+    pub geforce: Option<bool>,
+    /// Whether it is integrated (GB10): its memory is the processor's, it has no BAR1 and no GPUDirect RDMA.
+    pub integrated: bool,
+    /// Whether the processor reaches it over its own link (Grace Hopper, Grace Blackwell), which needs translation.
+    pub own_link: bool,
+    /// The driver that passes it to a virtual machine (`vfio-pci`); then it belongs to a guest.
+    pub passed_by: Option<String>,
+    /// The hot-plug or Thunderbolt port above it.
+    pub hot_plug: Option<Bdf>,
+    /// The peer-to-peer clique that a hypervisor gave it (QEMU's `x-nv-gpudirect-clique`).
+    pub clique: Option<u8>,
+    /// The number that the firmware gave to its slot.
+    pub slot: Option<u16>,
+}
+
+/// The devices that are meant to exchange data directly: two GPUs where the driver gives peer access or could, and a
+/// GPU and a network card where GPUDirect RDMA exists.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Peers {
+    /// The unordered pairs; the first is a GPU.
+    pub pairs: Vec<(Bdf, Bdf)>,
+    /// Why there is none; `null` if there is one, or if this is unknown.
+    pub none: Option<NoPeers>,
+}
+
+impl Peers {
+    /// Whether a function is one of a pair.
+    #[must_use]
+    pub fn contain(&self, function: Bdf) -> bool {
+        self.pairs.iter().any(|(a, b)| *a == function || *b == function)
+    }
+
+    /// Whether these two are a pair, in any order.
+    #[must_use]
+    pub fn are(&self, one: Bdf, other: Bdf) -> bool {
+        self.pairs.iter().any(|(a, b)| (*a, *b) == (one, other) || (*a, *b) == (other, one))
+    }
+}
+
+/// Why no two devices of a machine are meant to exchange data directly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum NoPeers {
+    /// There is no GPU.
+    NoGpu,
+    /// There is one GPU and no network card that could reach it.
+    OneGpu,
+    /// There is one GeForce board; the network cards do not reach it, because it has no GPUDirect RDMA.
+    GeForce,
+    /// There is one integrated GPU, which has no GPUDirect RDMA.
+    Integrated,
+    /// All but at most one GPU are passed to virtual machines.
+    PassedThrough,
+}
+
+impl fmt::Display for NoPeers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoGpu => "no NVIDIA GPU",
+            Self::OneGpu => "one GPU, and no network card that exchanges data with it",
+            Self::GeForce => {
+                "one GPU, a GeForce board, which has no GPUDirect RDMA: nothing exchanges data with it directly"
+            }
+            Self::Integrated => {
+                "one GPU, which is integrated and has no GPUDirect RDMA: nothing exchanges data with it directly"
+            }
+            Self::PassedThrough => {
+                "GPUs are passed to virtual machines; no other two devices here exchange data directly"
+            }
+        })
+    }
+}
