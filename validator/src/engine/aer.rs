@@ -27,7 +27,7 @@ pub(super) struct Aer {
 
 impl Aer {
     /// Starts watching.
-    pub(super) fn begin(root: &Root, fabric: &Fabric) -> Self {
+    pub(super) fn begin<F>(root: &Root, fabric: &Fabric<F>) -> Self {
         let ports = fabric.paths.iter().flat_map(|p| p.ports.iter().copied());
         let functions: BTreeSet<Bdf> = fabric.gpus.iter().copied().chain(ports).collect();
         let functions: Vec<Bdf> =

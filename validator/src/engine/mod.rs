@@ -20,10 +20,10 @@ use crate::config::{Config, IdentityPolicy, Validate};
 use crate::machine::host::interfaces;
 use crate::machine::root::Root;
 use crate::outcome::Advice;
-use crate::outcome::finding::{Code, Severity};
+use crate::outcome::finding::{Code, FindingEntry, Reason, Severity, Subject};
 use crate::outcome::{Judgement, Verdict};
 use crate::report::{BoundTo, Driver, Gpu, MachineEntry, Report, ReportIdentity, SCHEMA, TestEntry, fingerprint};
-use crate::suite::protocol::Facts;
+use crate::suite::protocol::{Activity, Facts};
 use crate::suite::{Test, TestPlan};
 use crate::text::time::utc;
 use aer::Aer;
@@ -39,7 +39,7 @@ pub trait ProgressListener {
     /// A test has begun, with this time limit.
     fn begun(&mut self, _id: &str, _deadline: Duration) {}
     /// The running test has started another step.
-    fn doing(&mut self, _what: &str) {}
+    fn doing(&mut self, _what: &Activity) {}
     /// A test has ended.
     fn ended(&mut self, test: &TestEntry);
 }
@@ -163,7 +163,7 @@ impl<A: ProgressListener> Run<'_, A> {
             began: self.begun.take().map(|at| seconds(at.saturating_duration_since(self.start))),
             seconds: seconds(took),
             summary: judgement.summary,
-            findings: judgement.findings,
+            findings: FindingEntry::all(&judgement.findings, &self.report.machine.platform),
             matrices: judgement.matrices,
             tables: judgement.tables,
             log_tail,
@@ -199,7 +199,7 @@ fn empty_report(root: &Root, config: &Config, plan: &TestPlan) -> Report {
 }
 
 fn add_facts(report: &mut Report, facts: Facts, how: IdentityPolicy) {
-    let Facts { identity, fabric, driver, module, gpus } = facts;
+    let Facts { identity, fabric, driver, module, gpus, host } = facts;
     report.gpus = fabric.as_ref().map(|fabric| Gpu::all(fabric, &gpus)).unwrap_or_default();
     let named = ReportIdentity::of(&identity, how);
     let bound_to = BoundTo::of(&identity, &driver, &module, &report.gpus, fabric.as_ref());
@@ -210,17 +210,19 @@ fn add_facts(report: &mut Report, facts: Facts, how: IdentityPolicy) {
         host: named.host,
         machine_id: named.machine_id,
         serial: named.serial,
+        platform: host,
         dmi: identity.dmi,
         kernel: identity.kernel,
         cmdline: identity.cmdline,
     };
     report.appliance = Some(identity.appliance);
-    report.fabric = fabric;
+    report.fabric = fabric.map(|fabric| fabric.shown(&report.machine.platform));
 }
 
 fn not_run(test: &Test, why: &str) -> Judgement {
     let message = format!("mandatory, but skipped {why}");
-    Judgement::by(Code::TestNotRun.finding(Severity::Error, test.id, message).because(format!("skipped {why}")))
+    let finding = Code::TestNotRun.finding(Severity::Error, Subject::test(test.id), message);
+    Judgement::by(finding.because(Reason::LeftOut(why.into())))
 }
 
 /// Seconds with three decimals: readable, and as precise as a clock under load.

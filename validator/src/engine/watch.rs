@@ -5,7 +5,7 @@ use crate::machine::host::faults::{self, Taint, faults, tainted};
 use crate::machine::host::kmsg::{Cursor, NewLines};
 use crate::machine::host::nvidia::xid::TestPhase;
 use crate::machine::root::Root;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use std::io::ErrorKind;
 
 /// The watch on the kernel log.
@@ -48,7 +48,7 @@ impl KernelLogWatch {
             Self::Failed(why) => {
                 let message = format!("the kernel log is not watched for faults: {why}");
                 *self = Self::Reported;
-                vec![Code::KmsgUnreadable.finding(Severity::Info, "machine", message)]
+                vec![Code::KmsgUnreadable.finding(Severity::Info, Subject::Machine, message)]
             }
             Self::Reported => Vec::new(),
         }
@@ -89,7 +89,7 @@ impl TaintWatch {
         }
         let Self::Failed(severity, why) = std::mem::replace(self, Self::Reported) else { return None };
         let message = format!("the kernel's taint flags are not watched: {why}");
-        Some(Code::KernelTainted.finding(severity, "machine", message))
+        Some(Code::KernelTainted.finding(severity, Subject::Machine, message))
     }
 }
 

@@ -8,6 +8,7 @@ use crate::machine::host::{identity, kmsg, nvidia};
 use crate::machine::pcie::model::{Bdf, Fabric};
 use crate::machine::root::Root;
 use crate::outcome::Judgement;
+use crate::platform::Host;
 use crate::process::lineage;
 use crate::report::Driver;
 use crate::suite::protocol::{Facts, Message, Request};
@@ -119,6 +120,7 @@ fn facts(machine: &Machine) -> Facts {
         driver: Driver::of(&machine.nvidia),
         module: loaded.map(|l| l.hash.clone()).unwrap_or_default(),
         gpus: machine.nvidia.gpus.clone().unwrap_or_default(),
+        host: Host::default(),
     }
 }
 

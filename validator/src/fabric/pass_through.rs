@@ -15,11 +15,11 @@ pub(crate) type KeptAcs = BTreeMap<Bdf, (Bdf, String)>;
 
 /// True for a function that is passed to a virtual machine: no program on this machine can reach it.
 #[must_use]
-pub fn is_passed_through(fabric: &Fabric, device: &Device) -> bool {
+pub fn is_passed_through<F>(fabric: &Fabric<F>, device: &Device) -> bool {
     pass_through_driver(fabric, device).is_some()
 }
 
-fn pass_through_driver<'a>(fabric: &Fabric, device: &'a Device) -> Option<&'a str> {
+fn pass_through_driver<'a, F>(fabric: &Fabric<F>, device: &'a Device) -> Option<&'a str> {
     device.driver.as_deref().filter(|driver| fabric.iommu.groups > 0 && is_vfio_driver(driver))
 }
 

@@ -46,7 +46,7 @@ pub struct Turns<'a> {
 impl<'a> Turns<'a> {
     /// The turns of all paths between functions that this machine uses itself.
     #[must_use]
-    pub fn of(fabric: &'a Fabric) -> Self {
+    pub fn of<F>(fabric: &'a Fabric<F>) -> Self {
         let tree = Tree::of(fabric);
         let used = |bdf| tree.get(bdf).is_some_and(|d| !is_passed_through(fabric, d));
         let mut at: BTreeMap<Bdf, BTreeSet<Turn>> = BTreeMap::new();

@@ -1,7 +1,6 @@
 //! The outcome of a test, its advice for the workload, and the verdict of all tests. There is no default
 //! outcome: absence of evidence is never a pass.
 
-pub mod cause;
 pub mod finding;
 pub(crate) mod schema;
 pub mod scope;
@@ -40,14 +39,7 @@ impl Judgement {
     /// The outcome is that of the worst finding; a pass when there is none worse than `Info`.
     #[must_use]
     pub fn of(summary: impl Into<String>, findings: Vec<Finding>) -> Self {
-        let worst = findings.iter().map(|f| f.severity).max();
-        let outcome = match worst {
-            None | Some(Severity::Info) => Outcome::Pass,
-            Some(Severity::Warn) => Outcome::Warn,
-            Some(Severity::Fail) => Outcome::Fail,
-            Some(Severity::Error) => Outcome::Error,
-        };
-        Self::ended(outcome, summary.into(), findings)
+        Self::ended(of_severities(findings.iter().map(|f| f.severity)), summary.into(), findings)
     }
 
     /// As [`Judgement::of`]; the summary is the message of the first of the worst findings, or `good` when there is
@@ -55,7 +47,7 @@ impl Judgement {
     #[must_use]
     pub fn summed_up(good: impl FnOnce() -> String, findings: Vec<Finding>) -> Self {
         let worse = findings.iter().rev().filter(|f| f.severity > Severity::Info);
-        let summary = worse.max_by_key(|f| f.severity).map_or_else(good, |worst| worst.message.clone());
+        let summary = worse.max_by_key(|f| f.severity).map_or_else(good, |worst| worst.message.to_string());
         Self::of(summary, findings)
     }
 
@@ -74,7 +66,7 @@ impl Judgement {
     /// A judgement from one finding, whose message is the summary.
     #[must_use]
     pub fn by(finding: Finding) -> Self {
-        Self::of(finding.message.clone(), vec![finding])
+        Self::of(finding.message.to_string(), vec![finding])
     }
 
     /// The machine has nothing of the kind to test; `why` is the summary.
@@ -126,6 +118,18 @@ impl Judgement {
         let Self { summary, mut findings, matrices, tables, advice, effects, .. } = self;
         findings.extend(more);
         Self { matrices, tables, advice, effects, ..Self::of(summary, findings) }
+    }
+}
+
+/// The outcome of a test with findings of these severities: that of the worst, and a pass when there is none worse than
+/// `Info`.
+#[must_use]
+pub fn of_severities(severities: impl Iterator<Item = Severity>) -> Outcome {
+    match severities.max() {
+        None | Some(Severity::Info) => Outcome::Pass,
+        Some(Severity::Warn) => Outcome::Warn,
+        Some(Severity::Fail) => Outcome::Fail,
+        Some(Severity::Error) => Outcome::Error,
     }
 }
 
@@ -189,10 +193,10 @@ impl Advice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::finding::Code;
+    use crate::outcome::finding::{Code, Subject};
 
     fn found(severity: Severity) -> Finding {
-        Code::LinkNarrow.finding(severity, "machine", "seen")
+        Code::LinkNarrow.finding(severity, Subject::Machine, "seen")
     }
 
     #[test]

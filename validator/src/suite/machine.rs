@@ -10,10 +10,10 @@ use crate::machine::host::nvidia::{Nvidia, ReadResult};
 use crate::machine::pcie::model::Fabric;
 use crate::machine::root::Root;
 use crate::outcome::Matrix;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::outcome::{Judgement, Outcome};
 use crate::suite::p2p::processes::PrestartedPeer;
-use crate::suite::protocol::Message;
+use crate::suite::protocol::{Activity, Message};
 use crate::suite::shared::bar1_mapping::Bar1ByGpu;
 use crate::suite::shared::gpu_fault;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -116,7 +116,7 @@ impl Machine {
         if self.is_recorded() {
             return Err(RECORDED.to_owned());
         }
-        self.start_timeout().map_or(Ok(()), |stuck| Err(stuck.message))
+        self.start_timeout().map_or(Ok(()), |stuck| Err(stuck.message.to_string()))
     }
 
     /// Whether the machine was read from recorded files and no library simulates its GPUs.
@@ -137,8 +137,8 @@ impl Machine {
     }
 
     /// Reports the current activity to the parent, which names it if this process hangs or dies.
-    pub fn doing(&self, what: &str) {
-        (self.send)(Message::Doing(what.to_owned()));
+    pub fn doing(&self, what: impl Into<Activity>) {
+        (self.send)(Message::Doing(what.into()));
     }
 
     /// The outcome of an earlier test; `None` when it did not run.
@@ -170,7 +170,7 @@ impl Machine {
         }
         if let Some(why) = self.nvml_hang() {
             let message = format!("not run, because the driver does not answer: {why}");
-            return Err(Box::new(Code::NvmlTimeout.finding(Severity::Error, "machine", message)));
+            return Err(Box::new(Code::NvmlTimeout.finding(Severity::Error, Subject::Machine, message)));
         }
         if !pairs {
             return Ok(None);
@@ -188,7 +188,7 @@ impl Machine {
     pub fn fabric(&self) -> Result<&Fabric, Box<Finding>> {
         self.fabric.as_ref().map_err(|why| {
             let message = format!("the fabric cannot be read: {why}");
-            Box::new(Code::FabricUnreadable.finding(Severity::Error, "machine", message))
+            Box::new(Code::FabricUnreadable.finding(Severity::Error, Subject::Machine, message))
         })
     }
 
@@ -199,7 +199,7 @@ impl Machine {
     pub fn log(&self) -> Result<&[kmsg::Line], Box<Finding>> {
         let unreadable = |why: &str| {
             let message = format!("the kernel's log cannot be read: {why}");
-            Box::new(Code::KmsgUnreadable.finding(Severity::Error, "machine", message))
+            Box::new(Code::KmsgUnreadable.finding(Severity::Error, Subject::Machine, message))
         };
         match &self.log {
             // A running kernel has always logged something, so an empty log is not the kernel's log.
@@ -251,13 +251,13 @@ fn no_pair(there: usize, seen: usize) -> Option<String> {
 
 /// The value that was read, or `SYS-UNREADABLE` with the file and the reason.
 pub(super) fn known<T>(read: &ReadResult<T>) -> Result<&T, Box<Finding>> {
-    read.as_ref().map_err(|why| Box::new(Code::SysUnreadable.finding(Severity::Error, "machine", why)))
+    read.as_ref().map_err(|why| Box::new(Code::SysUnreadable.finding(Severity::Error, Subject::Machine, why)))
 }
 
 /// `SYS-UNREADABLE`: a test cannot judge because `path` could not be read.
 pub(super) fn unreadable(path: &str, why: &impl Display) -> Box<Finding> {
     let message = format!("/{path} could not be read: {why}");
-    Box::new(Code::SysUnreadable.finding(Severity::Error, "machine", message))
+    Box::new(Code::SysUnreadable.finding(Severity::Error, Subject::Machine, message))
 }
 
 #[cfg(test)]

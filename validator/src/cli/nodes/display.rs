@@ -11,8 +11,9 @@ use crate::nodes::cluster::Cluster;
 use crate::nodes::communicators::Communicator;
 use crate::nodes::order::{Ending, Welcome};
 use crate::nodes::watcher::{TestInfo, Watcher};
-use crate::outcome::finding::{Finding, Severity};
+use crate::outcome::finding::{Finding, FindingEntry, Severity};
 use crate::outcome::{Advice, Judgement, Verdict};
+use crate::platform::Host;
 use crate::render::last_line::nodes_line;
 use crate::render::nccl::{Device, RunInfo, RunMetadata, columns, head, json, row, tail};
 use crate::render::{causes, pretty, text};
@@ -148,7 +149,7 @@ fn entry(about: &TestInfo, judgement: &Judgement, seconds: f64) -> TestEntry {
         began: None,
         seconds,
         summary: judgement.summary.clone(),
-        findings: judgement.findings.clone(),
+        findings: FindingEntry::all(&judgement.findings, &Host::default()),
         matrices: judgement.matrices.clone(),
         tables: judgement.tables.clone(),
         log_tail: Vec::new(),
@@ -177,7 +178,7 @@ struct Report<'a> {
     seconds: f64,
     nodes: Vec<Node<'a>>,
     tests: &'a [TestEntry],
-    findings: &'a [Finding],
+    findings: Vec<FindingEntry>,
     /// The settings that this node's workload should use between the nodes, and the reasons.
     workload_env: BTreeMap<&'a str, &'a str>,
     workload_reasons: BTreeMap<&'a str, &'a str>,
@@ -198,7 +199,7 @@ pub(super) fn write(
         seconds: begun.elapsed().as_secs_f64(),
         nodes,
         tests,
-        findings: &ending.findings,
+        findings: FindingEntry::all(&ending.findings, &Host::default()),
         workload_env: workload.iter().map(|a| (a.name.as_str(), a.value.as_str())).collect(),
         workload_reasons: workload.iter().map(|a| (a.name.as_str(), a.reason.as_str())).collect(),
     };

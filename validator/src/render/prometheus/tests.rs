@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::outcome::finding::Code;
+use crate::outcome::finding::Subject;
 use crate::render::fixture::{gpu, report, test};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -132,7 +133,7 @@ fn every_figure_of_a_matrix_and_every_time_is_a_series() {
 
 #[test]
 fn findings_are_counted_by_severity_and_code() {
-    let found = |severity, n: usize| vec![Code::CpusLost.finding(severity, "machine", ""); n];
+    let found = |severity, n: usize| vec![Code::CpusLost.finding(severity, Subject::Machine, ""); n];
     let tests = vec![
         test("a", Outcome::Fail, "", found(Severity::Fail, 2)),
         test("b", Outcome::Fail, "", [found(Severity::Fail, 1), found(Severity::Info, 1)].concat()),

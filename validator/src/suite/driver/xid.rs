@@ -56,7 +56,7 @@ fn judge(lines: &[Line], missing: u64) -> Judgement {
         Some(worst) if worst.severity == Severity::Info => {
             format!("{} caused by programs, no other {since}", count(findings.len(), "Xid error"))
         }
-        Some(worst) => worst.message.clone(),
+        Some(worst) => worst.message.to_string(),
     };
     Judgement::of(summary, findings)
 }
@@ -69,7 +69,7 @@ fn with_taint(judgement: Judgement, taint: Option<Finding>) -> Judgement {
     if !is_worst {
         return judgement.with(vec![taint]);
     }
-    let summary = taint.message.clone();
+    let summary = taint.message.to_string();
     Judgement::of(summary, judgement.findings.into_iter().chain([taint]).collect())
 }
 
@@ -77,7 +77,7 @@ fn with_taint(judgement: Judgement, taint: Option<Finding>) -> Judgement {
 mod tests {
     use super::*;
     use crate::outcome::Outcome;
-    use crate::outcome::finding::Code;
+    use crate::outcome::finding::{Code, Subject};
     use std::time::Duration;
 
     fn say(first: u64, texts: &[&str]) -> Judgement {
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn an_earlier_fault_of_the_kernel_warns_and_a_mark_of_less_is_information() {
-        let taint = |severity| Some(Code::KernelTainted.finding(severity, "machine", "an oops"));
+        let taint = |severity| Some(Code::KernelTainted.finding(severity, Subject::Machine, "an oops"));
         let quiet = || say(0, &["NVRM: loading NVIDIA UNIX Open Kernel Module"]);
         let said = with_taint(quiet(), taint(Severity::Warn));
         assert_eq!((said.outcome(), said.summary.as_str()), (Outcome::Warn, "an oops"));

@@ -30,14 +30,14 @@ fn judge(fabric: &Fabric) -> Judgement {
         fabric.devices.iter().filter(|d| wanted.contains(&d.bdf) && !d.config.gone).collect()
     };
     let (gpus, nics) = (of(&fabric.gpus), of(&nic::exchanging(fabric)));
-    let found = fabric.findings.iter().filter(|f| f.code.starts_with("LINK-"));
+    let found = fabric.findings.iter().filter(|f| is_of_link(f.code));
     if !gpus.iter().any(|d| d.link.is_some()) {
         // Virtual machines show GPUs without a link.
         return Judgement::not_applicable("neither sysfs nor the registers show the link of any GPU");
     }
     let findings: Vec<_> = found.cloned().chain(gpus.iter().filter(|d| d.link.is_none()).map(|d| unknown(d))).collect();
     let summary = match findings.iter().max_by_key(|f| f.severity) {
-        Some(worst) => worst.message.clone(),
+        Some(worst) => worst.message.to_string(),
         None => format!(
             "links of {} and {} at full width",
             count(gpus.len(), "GPU"),
@@ -45,6 +45,11 @@ fn judge(fabric: &Fabric) -> Judgement {
         ),
     };
     Judgement::of(summary, findings)
+}
+
+/// Whether a code is about links at rest.
+pub(super) const fn is_of_link(code: Code) -> bool {
+    matches!(code, Code::LinkNarrow | Code::LinkSlow | Code::LinkDisagrees | Code::LinkContradicted)
 }
 
 /// The finding for a GPU without a readable link: another GPU's link is readable, so this one's should be too.

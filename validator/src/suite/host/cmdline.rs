@@ -8,7 +8,7 @@ use crate::machine::host::cmdline;
 use crate::machine::host::cmdline::Word;
 use crate::machine::host::cmdline::words;
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::suite::machine::unreadable;
 use crate::suite::{FILE_DEADLINE, Group, Test};
 use std::fmt;
@@ -121,7 +121,11 @@ fn judge(policy: IommuPolicy, line: &str) -> Judgement {
 fn missing(severity: Severity, words: &[String]) -> Option<Finding> {
     let list = (!words.is_empty()).then(|| words.join(" "))?;
     let message = format!("the kernel command line lacks {list}");
-    Some(Code::CmdlineMissing.finding(severity, "kernel", message).values(serde_json::Value::Null, list, None))
+    Some(Code::CmdlineMissing.finding(severity, Subject::part("kernel"), message).values(
+        serde_json::Value::Null,
+        list,
+        None,
+    ))
 }
 
 fn overridden_by(parameter: &BootParameter, words: &[Word]) -> Option<Finding> {
@@ -131,7 +135,7 @@ fn overridden_by(parameter: &BootParameter, words: &[Word]) -> Option<Finding> {
     let rival = later.find(|w| w.items().any(overrides))?;
     let rival = format!("{}={}", rival.key, rival.value.as_deref().unwrap_or_default());
     let message = format!("{parameter} is followed by {rival}");
-    let finding = Code::CmdlineOverridden.finding(Severity::Info, parameter, message);
+    let finding = Code::CmdlineOverridden.finding(Severity::Info, Subject::kernel_word(parameter), message);
     Some(finding.values(rival, parameter.to_string(), None))
 }
 
@@ -184,7 +188,7 @@ fn lockdown_ignored(line: &str, held: Option<&str>) -> Option<Finding> {
     let seen = held.map_or("missing".to_owned(), str::to_owned);
     Some(
         Code::LockdownIgnored
-            .finding(Severity::Warn, "kernel", message)
+            .finding(Severity::Warn, Subject::part("kernel"), message)
             .values(held, asked.as_str(), None)
             .seen(format!("/sys/kernel/security/lockdown: {seen}")),
     )

@@ -6,7 +6,7 @@ use crate::machine::host::iommu::{DmaGroups, dma_groups};
 use crate::machine::host::iommu::{Iommu, IommuMode};
 use crate::machine::pcie::model::Fabric;
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::suite::machine::unreadable;
 use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
 use std::collections::BTreeSet;
@@ -88,7 +88,7 @@ fn judge(
             translating.len(),
             groups.types.len()
         );
-        Code::IommuTranslating.finding(severity, "machine", message).values(translating.len(), 0, Some("groups"))
+        Code::IommuTranslating.finding(severity, Subject::Machine, message).values(translating.len(), 0, Some("groups"))
     } else if policy == IommuPolicy::Off && in_use(iommu, groups) {
         let message = format!(
             "an IOMMU is in use: {} classes, {} groups, {} devices in groups, expected 0 of each",
@@ -96,14 +96,14 @@ fn judge(
             iommu.groups,
             groups.members.len()
         );
-        Code::IommuNotOff.finding(Severity::Fail, "machine", message).values("in use", "off", None)
+        Code::IommuNotOff.finding(Severity::Fail, Subject::Machine, message).values("in use", "off", None)
     } else if iommu.mode == IommuMode::Unknown || iommu.groups != groups.types.len() {
         let message = "the sources about the IOMMU contradict each other or cannot be read";
-        Code::IommuUnknown.finding(Severity::Error, "machine", message)
+        Code::IommuUnknown.finding(Severity::Error, Subject::Machine, message)
     } else {
         return Judgement::of(summary(iommu, groups, harmless.len()), doubts);
     };
-    let doubts = doubts.into_iter().map(|d| d.message).collect();
+    let doubts = doubts.into_iter().map(|d| d.message.to_string()).collect();
     Judgement::by(finding.seen_all(evidence(iommu, groups)).seen_all(doubts).seen_all(log))
 }
 
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn an_unreadable_source_is_an_error_not_off() {
-        let doubt = Code::IommuUnknown.finding(Severity::Error, "machine", "/sys/class/iommu: denied");
+        let doubt = Code::IommuUnknown.finding(Severity::Error, Subject::Machine, "/sys/class/iommu: denied");
         let said = judge(&all(IommuPolicy::Off), &off(), vec![doubt], &groups(&[], &[]), vec![]);
         assert_eq!(said.outcome(), Outcome::Error);
         let unknown = iommu(IommuMode::Unknown, &[], 0);

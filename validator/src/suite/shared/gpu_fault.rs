@@ -3,7 +3,7 @@
 
 use super::free_memory;
 use crate::gpu::GpuError;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 
 /// `CUDA_ERROR_SYSTEM_DRIVER_MISMATCH`: libcuda and the kernel module are of different versions.
 const MISMATCH: i32 = 803;
@@ -16,16 +16,18 @@ pub(in crate::suite) fn start_finding(error: &GpuError) -> Box<Finding> {
         GpuError::Call { code: MISMATCH, .. } => Code::DriverMismatch,
         _ => Code::CudaStart,
     };
-    Box::new(code.finding(Severity::Error, "machine", error.to_string()))
+    let text = error.to_string();
+    Box::new(code.finding(Severity::Error, Subject::Machine, text.as_str()).lacking([text.as_str()]))
 }
 
 /// The finding about a fault in the middle of a test; `subject` is the GPU or the pair.
-pub(in crate::suite) fn fault_finding(subject: &str, error: &GpuError) -> Box<Finding> {
+pub(in crate::suite) fn fault_finding(subject: impl Into<Subject>, error: &GpuError) -> Box<Finding> {
     let (code, severity) = match error {
         GpuError::Hang { .. } => (Code::P2pHang, Severity::Fail),
         _ if error.is_sticky() => (Code::CudaSticky, Severity::Fail),
         _ if free_memory::is_out_of_memory(error) => (Code::GpuInUse, Severity::Error),
         _ => (Code::CudaError, Severity::Error),
     };
-    Box::new(code.finding(severity, subject, error.to_string()))
+    let text = error.to_string();
+    Box::new(code.finding(severity, subject, text.as_str()).lacking([text.as_str()]))
 }

@@ -8,7 +8,7 @@ pub use taint::{Taint, tainted};
 use crate::machine::host::kmsg::Line;
 use crate::machine::host::nvidia::xid::TestPhase;
 use crate::machine::host::nvidia::{log, xid};
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Reason, Recovery, Severity, Subject};
 
 /// Maximum number of evidence lines in a finding.
 const MOST: usize = 10;
@@ -28,18 +28,30 @@ pub fn faults(lines: &[Line], when: TestPhase) -> Vec<Finding> {
 fn apply_driver_action(found: &mut [Finding], lines: &[Line]) {
     for xid in log::xids(lines) {
         let Some(action) = xid::changed_to(xid.line) else { continue };
-        for finding in found.iter_mut().filter(|f| f.recovery.is_some() && f.subject.starts_with(xid.gpu)) {
+        let gpu = subject(xid.gpu);
+        let about = |f: &Finding| gpu.address().map_or(f.subject == gpu, |address| f.subject.is_at(address));
+        for finding in found.iter_mut().filter(|f| f.recovery.is_some() && about(f)) {
             finding.recovery = Some(action);
-            finding.remedy = xid::remedy(action).map_or_else(|| finding.remedy.clone(), str::to_owned);
+            finding.reason = match finding.reason.take() {
+                kept if action == Recovery::None => kept,
+                Some(Reason::Xid(source, _)) => Some(Reason::Xid(source, Some(action))),
+                _ => Some(Reason::DriverAsks(action)),
+            };
         }
     }
+}
+
+/// What a line names: a PCI address with or without a function, or the machine.
+fn subject(named: &str) -> Subject {
+    let Ok(subject) = named.parse();
+    subject
 }
 
 /// The finding if records of the log were overwritten before they could be read.
 #[must_use]
 pub fn lost(records: u64) -> Finding {
     let message = format!("{records} records of the kernel log were lost before they were read");
-    Code::KmsgLost.finding(Severity::Warn, "machine", message).values(records, 0, Some("records"))
+    Code::KmsgLost.finding(Severity::Warn, Subject::Machine, message).values(records, 0, Some("records"))
 }
 
 fn xids(lines: &[Line], when: TestPhase) -> Vec<Finding> {
@@ -59,15 +71,14 @@ fn of_one(group: &[log::Xid<'_>], when: TestPhase) -> Option<Finding> {
     let first = group.first()?;
     let lines: Vec<_> = group.iter().map(|x| x.line).collect();
     let meaning = xid::meaning_of(first.number, &lines);
-    let severity = if first.number == 0 { Severity::Fail } else { meaning.fault.severity(when) };
+    let severity = if first.number == 0 { Severity::Fail } else { xid::severity(meaning.fault, when) };
     let times = if group.len() == 1 { String::new() } else { format!(", {} times", group.len()) };
     let words = if meaning.words.is_empty() { String::new() } else { format!(" ({})", meaning.words) };
     let message = format!("Xid {} on {}{words}{times}", first.number, first.gpu);
     let seen = group.iter().take(MOST).map(|x| format!("kmsg: {}", x.line)).collect();
-    let finding = Code::GpuXid.finding(severity, first.gpu, message).seen_all(seen);
+    let finding = Code::GpuXid.finding(severity, subject(first.gpu), message).seen_all(seen);
     let finding = finding.values(group.len(), 0, Some("lines")).recovery(meaning.recovery);
-    let finding = meaning.fault.cause().into_iter().fold(finding, Finding::because);
-    Some(meaning.remedy().into_iter().fold(finding, Finding::remedy))
+    Some(finding.because(Reason::Xid(meaning.fault, meaning.recovery)))
 }
 
 /// A kind of fault that is recognized by words.
@@ -105,7 +116,7 @@ impl LogFaultKind {
         let severity = self.overall(bad.iter().map(|(severity, _)| *severity).max()?, &bad);
         let worst = bad.iter().find(|(s, _)| *s == severity).or(bad.first()).map(|(_, text)| *text)?;
         let during = if when == TestPhase::During { "while the test ran: " } else { "" };
-        let subject = address(worst).unwrap_or("machine");
+        let subject = address(worst).map_or(Subject::Machine, subject);
         let finding = self.code.finding(severity, subject, format!("{during}kmsg: {worst}"));
         Some(finding.seen_all(bad.iter().take(MOST).map(|(_, text)| format!("kmsg: {text}")).collect()))
     }

@@ -91,13 +91,13 @@ fn a_corrected_machine_check_warns() {
 #[test]
 fn a_gpu_that_falls_off_during_a_test_is_reported_with_address_and_number() {
     let found = faults(&log(&["NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus."]), TestPhase::During);
-    let all: Vec<_> = found.iter().map(|f| (f.code.as_str(), f.severity, f.subject.as_str())).collect();
-    assert_eq!(all, [("GPU-XID", Severity::Fail, "0000:41:00"), ("GPU-GONE", Severity::Fail, "0000:41:00")]);
+    let all: Vec<_> = found.iter().map(|f| (f.code, f.severity, f.subject.to_string())).collect();
+    let gpu = || "0000:41:00".to_owned();
+    assert_eq!(all, [(Code::GpuXid, Severity::Fail, gpu()), (Code::GpuGone, Severity::Fail, gpu())]);
 }
 
 #[test]
 fn the_newest_action_of_the_driver_stands_for_all_errors_of_its_gpu() {
-    use contract::recovery::Recovery;
     let changed = |gpu: &str, to: &str| {
         format!("NVRM: Xid (PCI:{gpu}): 154, GPU recovery action changed from 0x0 (None) to {to}")
     };
@@ -110,12 +110,15 @@ fn the_newest_action_of_the_driver_stands_for_all_errors_of_its_gpu() {
     ];
     let lines: Vec<_> = lines.iter().map(String::as_str).collect();
     let found = faults(&log(&lines), TestPhase::During);
-    let actions: Vec<_> = found.iter().map(|f| (f.subject.as_str(), f.recovery)).collect();
+    let named: Vec<_> = found.iter().map(|f| f.subject.to_string()).collect();
+    let actions: Vec<_> = named.iter().map(String::as_str).zip(found.iter().map(|f| f.recovery)).collect();
     let reset = Some(Recovery::ResetGpu);
     let (a, b) = ("0000:41:00", "0000:01:00");
     assert_eq!(actions, [(a, reset), (a, reset), (b, reset), (b, None), (a, reset)]);
     assert_eq!(found[1].message, "Xid 154 on 0000:41:00 (the driver says that the GPU must be reset), 2 times");
-    assert!(found.iter().take(3).all(|f| f.remedy.contains("reset it")), "{found:?}");
+    let reset = |f: &Finding| matches!(f.reason, Some(Reason::Xid(_, Some(Recovery::ResetGpu))));
+    assert!(found.iter().take(3).all(reset), "{found:?}");
+    assert_eq!(found[4].reason, Some(Reason::DriverAsks(Recovery::ResetGpu)));
     let alone = &faults(&log(&lines[..1]), TestPhase::During);
     assert!(alone.len() == 2 && alone.iter().all(|f| f.recovery == Some(Recovery::RebootNode)), "{alone:?}");
 }
@@ -129,8 +132,8 @@ fn before_the_tests_only_driver_messages_about_gpus_count() {
         "NVRM: Xid (PCI:0000:41:00): 31, pid=7, name=train, MMU Fault",
         "NVRM: Xid (PCI:0000:41:00): 999, something new",
     ]);
-    let found: Vec<_> = faults(&lines, TestPhase::Before).iter().map(|f| (f.code.clone(), f.severity)).collect();
-    assert_eq!(found, [("GPU-XID".to_owned(), Severity::Info), ("GPU-XID".to_owned(), Severity::Warn)]);
+    let found: Vec<_> = faults(&lines, TestPhase::Before).iter().map(|f| (f.code, f.severity)).collect();
+    assert_eq!(found, [(Code::GpuXid, Severity::Info), (Code::GpuXid, Severity::Warn)]);
     let during: Vec<_> = faults(&lines, TestPhase::During).iter().map(|f| f.severity).collect();
     assert_eq!(during.iter().filter(|s| **s == Severity::Fail).count(), 4);
     assert!(during.contains(&Severity::Error));
@@ -145,7 +148,7 @@ fn each_gpu_and_xid_number_gives_one_finding() {
         "NVRM: Xid something new",
     ]);
     let found = faults(&lines, TestPhase::Before);
-    let messages: Vec<_> = found.iter().map(|f| (f.message.as_str(), f.severity)).collect();
+    let messages: Vec<_> = found.iter().map(|f| (&*f.message, f.severity)).collect();
     assert_eq!(
         messages,
         [

@@ -67,7 +67,7 @@ fn judge(gpus: &[(&Device, PeerMechanism)], memory: &BTreeMap<String, u64>) -> J
     let findings: Vec<_> = there.iter().filter_map(|(gpu, mechanism)| finding(gpu, *mechanism, of(gpu))).collect();
     let worst = findings.iter().rev().filter(|f| f.severity > Severity::Info).max_by_key(|f| f.severity);
     let summary = match worst {
-        Some(worst) => worst.message.clone(),
+        Some(worst) => worst.message.to_string(),
         None => format!("{}; {}", sizes(&there), compared(&there, memory, findings.is_empty())),
     };
     Judgement::of(summary, findings)

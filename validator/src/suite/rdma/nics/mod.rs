@@ -10,7 +10,7 @@ use crate::machine::pcie::link::raw_gb_s;
 use crate::machine::pcie::model::{Device, Fabric};
 use crate::machine::pcie::path;
 use crate::nccl::advice::HCA;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::outcome::{Advice, Judgement};
 use crate::suite::machine::known;
 use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
@@ -42,7 +42,7 @@ fn judge(fabric: &Fabric, hcas: &[Hca]) -> Judgement {
     let look = |(hca, port): &(&Hca, &Port)| findings(device(fabric, hca), &name(hca, port), port);
     let findings: Vec<_> = ports.iter().flat_map(look).collect();
     let worst = findings.iter().filter(|f| f.severity > Severity::Info).max_by_key(|f| f.severity);
-    let summary = worst.map_or_else(|| show::summary(&ports, &nic_paths), |f| f.message.clone());
+    let summary = worst.map_or_else(|| show::summary(&ports, &nic_paths), |f| f.message.to_string());
     Judgement::of(summary, findings)
         .with_tables(vec![show::ibdev2netdev(hcas), show::ports(&ports), show::nic_paths(hcas, &nic_paths)])
         .advising(advice(&ports).into_iter().collect())
@@ -77,7 +77,7 @@ fn inactive(name: &str, port: &Port) -> Finding {
         format!("interface {}: {}, carrier {carrier}", n.name, n.operstate)
     });
     let values = (state.to_string(), "ACTIVE");
-    let finding = Code::NicPort.finding(severity, name, message).values(values.0, values.1, None);
+    let finding = Code::NicPort.finding(severity, Subject::port(name), message).values(values.0, values.1, None);
     finding.seen_all(seen.into_iter().collect())
 }
 
@@ -90,7 +90,7 @@ fn narrow(name: &str, port: &Port) -> Option<Finding> {
     }
     let severity = if lanes == 2 { Severity::Info } else { Severity::Warn };
     let message = format!("{name} runs on {lanes} lanes at {} Gb/s, expected 4 lanes", port.rate.gbit_s);
-    Some(Code::NicNarrow.finding(severity, name, message).values(lanes, 4, Some("lanes")))
+    Some(Code::NicNarrow.finding(severity, Subject::port(name), message).values(lanes, 4, Some("lanes")))
 }
 
 /// What the card's PCIe link carries in one direction, Gb/s, against the port's rate. Some cards are built
@@ -104,7 +104,7 @@ fn slot(device: Option<&Device>, name: &str, port: &Port) -> Option<Finding> {
     let rate = port.rate.gbit_s;
     let (gts, width) = (link.gts, link.width);
     let message = format!("{name} runs at {rate} Gb/s, its card's {width} lanes at {gts} GT/s carry {carries}");
-    Some(Code::NicSlot.finding(Severity::Info, name, message).values(carries, rate, Some("Gb/s")))
+    Some(Code::NicSlot.finding(Severity::Info, Subject::port(name), message).values(carries, rate, Some("Gb/s")))
 }
 
 fn no_address(name: &str, port: &Port) -> Option<Finding> {
@@ -112,7 +112,7 @@ fn no_address(name: &str, port: &Port) -> Option<Finding> {
         return None;
     }
     let message = format!("{name} is ACTIVE but has no RoCE v2 address on IPv4");
-    Some(Code::NicNoGid.finding(Severity::Info, name, message))
+    Some(Code::NicNoGid.finding(Severity::Info, Subject::port(name), message))
 }
 
 /// Selects ports by state: an inactive port in NCCL's list makes its connections fail. `=` makes names exact,

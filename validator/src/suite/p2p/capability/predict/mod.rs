@@ -6,6 +6,7 @@ use crate::gpu::Status;
 use crate::machine::host::cpu::CpuModel;
 use crate::machine::host::nvidia::chip::{Chip, Family};
 use crate::machine::host::nvidia::keys::{ForceP2p, RegistryKeys, RequestedMechanism, StaticMap};
+use crate::outcome::finding::Refusal;
 use std::fmt;
 
 /// From this version on, the driver has page entries for peers through BAR1 on Blackwell, and on Ada with our changes.
@@ -55,8 +56,8 @@ pub(super) struct PairFacts<'a> {
 pub(super) enum Expected {
     /// Peer access works.
     Access,
-    /// No peer access, with NVML's status for it.
-    Refused(Status),
+    /// No peer access, with NVML's status for it and the kind of reason.
+    Refused(Status, Refusal),
     /// The driver claims peer access, but no data arrives.
     Claimed,
     /// No peer access between such boards, on any machine.
@@ -69,7 +70,7 @@ impl fmt::Display for Expected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Access => f.write_str("access"),
-            Self::Refused(status) => write!(f, "none, {status}"),
+            Self::Refused(status, _) => write!(f, "none, {status}"),
             Self::Claimed => f.write_str("claims without delivery"),
             Self::NotApplicable => f.write_str("not applicable"),
             Self::Unknown => f.write_str("unknown"),
@@ -101,18 +102,19 @@ pub(super) fn predict(pair: &PairFacts<'_>) -> Prediction {
     }
     let forced = keys.read == ForceP2p::On && keys.write == ForceP2p::On;
     if keys.read == ForceP2p::Off || keys.write == ForceP2p::Off {
-        return (Expected::Refused(Status::Disabled), "the registry key ForceP2P forbids peer access".to_owned());
+        let why = "the registry key ForceP2P forbids peer access".to_owned();
+        return (Expected::Refused(Status::Disabled, Refusal::RegistryKey), why);
     }
     if one.name != other.name && !forced {
         let why = format!("the chips differ ({} and {}), and ForceP2P is not set", one.name, other.name);
-        return (Expected::Refused(Status::NotSupported), why);
+        return (Expected::Refused(Status::NotSupported, Refusal::Models), why);
     }
     if !(a.geforce && b.geforce) {
         return professional(pair, keys);
     }
     let ours = changed == Some(true);
     if !forced {
-        return (Expected::Refused(Status::Chipset), stock());
+        return (Expected::Refused(Status::Chipset, Refusal::Other), stock());
     }
     // From here on the driver claims peers, whether or not they work.
     if let RequestedMechanism::Other(key, value) = keys.through {
@@ -147,7 +149,8 @@ pub(super) fn predict(pair: &PairFacts<'_>) -> Prediction {
     }
     if keys.through != RequestedMechanism::Bar1 {
         let key = if version >= NEW_PEERS { "RMPcieP2PType=1" } else { "RMForceP2PType=2" };
-        return claimed(
+        return claimed_by(
+            Refusal::RegistryKey,
             ours && version < OLD_PEERS,
             format!("the registry key {key} is not set, so only mailboxes are left, which a GeForce does not have"),
         );
@@ -160,7 +163,11 @@ pub(super) fn predict(pair: &PairFacts<'_>) -> Prediction {
 
 /// A claim of peer access that would not deliver data: with our changes, the driver refuses access instead.
 fn claimed(ours: bool, why: String) -> Prediction {
-    if ours { (Expected::Refused(Status::NotSupported), why) } else { (Expected::Claimed, why) }
+    claimed_by(Refusal::Other, ours, why)
+}
+
+fn claimed_by(refusal: Refusal, ours: bool, why: String) -> Prediction {
+    if ours { (Expected::Refused(Status::NotSupported, refusal), why) } else { (Expected::Claimed, why) }
 }
 
 fn stock() -> String {
@@ -200,7 +207,7 @@ fn professional(pair: &PairFacts<'_>, keys: RegistryKeys) -> Prediction {
                 "through BAR1 NVIDIA's driver trusts AMD Zen, Intel Sapphire Rapids, or a switch above both; this is {} family {} model {}",
                 host.vendor, host.family, host.model
             );
-            (Expected::Refused(Status::Chipset), why)
+            (Expected::Refused(Status::Chipset, Refusal::Other), why)
         }
     }
 }

@@ -27,8 +27,8 @@ const OLD: &str = "ForceP2P=17;RMForceP2PType=2;RMForceStaticBar1=1";
 const NEW: &str = "ForceP2P=17;RMPcieP2PType=1;RMForceStaticBar1=1";
 const ADA: [u16; 2] = [0x2684; 2];
 const BLACKWELL: [u16; 2] = [0x2b85; 2];
-const NOT_SUPPORTED: Expected = Expected::Refused(Status::NotSupported);
-const CHIPSET: Expected = Expected::Refused(Status::Chipset);
+const NOT_SUPPORTED: Expected = Expected::Refused(Status::NotSupported, Refusal::Other);
+const CHIPSET: Expected = Expected::Refused(Status::Chipset, Refusal::Other);
 
 #[test]
 fn ada_needs_our_changes_and_the_keys_of_its_version() {
@@ -43,10 +43,11 @@ fn ada_needs_our_changes_and_the_keys_of_its_version() {
 
 #[test]
 fn a_key_of_another_version_leaves_mailboxes_that_deliver_nothing() {
+    let no_key = Expected::Refused(Status::NotSupported, Refusal::RegistryKey);
     is(&pair(ADA, driver(580, Some(true), OLD)), Expected::Claimed, "RMForceP2PType=2");
     is(&pair(BLACKWELL, driver(580, Some(false), OLD)), Expected::Claimed, "RMForceP2PType=2");
     is(&pair(BLACKWELL, driver(590, Some(false), "ForceP2P=17")), Expected::Claimed, "RMPcieP2PType=1");
-    is(&pair(ADA, driver(555, Some(true), "ForceP2P=17")), NOT_SUPPORTED, "RMForceP2PType=2");
+    is(&pair(ADA, driver(555, Some(true), "ForceP2P=17")), no_key, "RMForceP2PType=2");
 }
 
 #[test]
@@ -59,7 +60,7 @@ fn blackwell_needs_580_and_no_changes() {
 
 #[test]
 fn a_key_that_forbids_is_the_cause() {
-    let off = Expected::Refused(Status::Disabled);
+    let off = Expected::Refused(Status::Disabled, Refusal::RegistryKey);
     is(&pair(ADA, driver(555, Some(true), "ForceP2P=0")), off, "forbids");
     let no_map = "ForceP2P=17;RMPcieP2PType=1;RMForceStaticBar1=0";
     is(&pair(ADA, driver(590, Some(true), no_map)), NOT_SUPPORTED, "static map");
@@ -79,7 +80,8 @@ fn mixed_boards_are_not_applicable_across_generations_and_need_a_key_within_one(
     for devices in [[0x2684, 0x2204], [0x2b85, 0x2684]] {
         is(&pair(devices, driver(580, Some(true), NEW)), Expected::NotApplicable, "generations");
     }
-    is(&pair([0x2c05, 0x2d04], driver(590, Some(false), "")), NOT_SUPPORTED, "GB203 and GB206");
+    let models = Expected::Refused(Status::NotSupported, Refusal::Models);
+    is(&pair([0x2c05, 0x2d04], driver(590, Some(false), "")), models, "GB203 and GB206");
     is(&pair([0x2c05, 0x2d04], driver(590, Some(false), NEW)), Expected::Access, "BAR1");
     is(&pair([0x2204; 2], driver(580, Some(true), NEW)), Expected::Claimed, "Ampere");
 }
