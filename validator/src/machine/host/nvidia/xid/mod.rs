@@ -17,13 +17,15 @@ pub enum FaultSource {
     Memory,
     /// PCIe, an NVLink, or the link to the processor's chip.
     Link,
+    /// An NVLink, whose error was corrected or contained.
+    MildLink,
     /// Something that the GPU has repaired or disabled by itself.
     Repaired,
     /// Not in the table.
     Unknown,
 }
 
-use FaultSource::{Driver, Gpu, Link, Memory, Program, Repaired};
+use FaultSource::{Driver, Gpu, Link, Memory, MildLink, Program, Repaired};
 
 /// Whether lines of the kernel's log are from before the tests or from a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +61,7 @@ type Row = (u32, u32, FaultSource, Option<Recovery>, &'static str);
 const RECOVERY_CHANGED: u32 = 154;
 /// Errors of NVLinks since Blackwell: the line says whether one is fatal.
 const NVLINK5: std::ops::RangeInclusive<u32> = 144..=150;
+const MILD_NVLINK: &str = "an NVLink had an error that was corrected or contained";
 
 const TABLE: &[Row] = &[
     (8, 8, Driver, RESTART, "the GPU stopped working on a channel"),
@@ -162,13 +165,25 @@ pub fn meaning_of(number: u32, lines: &[&str]) -> Meaning {
     match number {
         RECOVERY_CHANGED => lines.last().and_then(|line| changed_to(line)).map_or(by_number, by_driver),
         _ if NVLINK5.contains(&number) => {
-            let fatal = lines.iter().any(|line| line.contains(" Fatal "));
-            let mild = lines.iter().all(|line| line.contains(" Nonfatal "));
-            let recovery = if fatal { RESET } else { mild.then_some(Recovery::None) };
-            Meaning { recovery, ..by_number }
+            let says = |line: &&str, words: &[&str]| line.split([' ', ',']).any(|word| words.contains(&word));
+            let fatal = lines.iter().any(|line| says(line, &["Fatal"]));
+            let mild = !lines.is_empty() && lines.iter().all(|line| says(line, &["Nonfatal", "Non-fatal", "NonFatal"]));
+            match () {
+                () if fatal => Meaning { recovery: RESET, ..by_number },
+                () if mild => Meaning { fault: MildLink, recovery: IGNORE, words: MILD_NVLINK },
+                // Cut off, or named by another line only: it may have been fatal.
+                () => by_number,
+            }
         }
         _ => by_number,
     }
+}
+
+/// The earlier Xid that a line names as its cause: `.. 45, pid=7, name=train, Ch 00000001 caused by previous Xid 149`.
+#[must_use]
+pub fn caused_by(line: &str) -> Option<u32> {
+    let (_, rest) = line.split_once("previous Xid ")?;
+    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
 /// The action that the driver asks for in Xid 154: `GPU recovery action changed from 0x0 (None) to 0x1 (GPU
@@ -235,8 +250,9 @@ impl Meaning {
     pub fn remedy(self) -> Option<&'static str> {
         match self.recovery {
             Some(Recovery::RestartProgram) if self.fault == Program => self.fault.remedy(),
+            // The catalogue asks for no action, but the error is not over.
             Some(Recovery::None) if matches!(self.fault, Gpu | Memory | Link) => {
-                Some("nothing now; look up the number in NVIDIA's list; replace the GPU if it happens often")
+                Some("look up the number in NVIDIA's list; run the tests again; replace the GPU if it happens again")
             }
             Some(action) => remedy(action).or_else(|| self.fault.remedy()),
             None => self.fault.remedy(),
@@ -251,7 +267,7 @@ impl FaultSource {
     pub const fn severity(self, when: TestPhase) -> Severity {
         match (self, when) {
             (Gpu | Memory | Link, _) | (Driver | Self::Unknown, TestPhase::During) => Severity::Fail,
-            (Repaired, _) | (Driver | Self::Unknown, TestPhase::Before) => Severity::Warn,
+            (Repaired | MildLink, _) | (Driver | Self::Unknown, TestPhase::Before) => Severity::Warn,
             (Program, TestPhase::Before) => Severity::Info,
             (Program, TestPhase::During) => Severity::Error,
         }
@@ -263,7 +279,7 @@ impl FaultSource {
         match self {
             Gpu => Some("the GPU, its power or its firmware"),
             Memory => Some("the GPU's memory"),
-            Link => Some("a link of the GPU, its slot, riser or bridge, or the device at the link's other end"),
+            Link | MildLink => Some("a link of the GPU, its slot, riser or bridge, or the device at the link's other end"),
             Repaired => Some("a worn or defective part of the GPU, which the GPU repaired or disabled itself"),
             Driver => Some("the driver, or a GPU in a state that the driver did not expect"),
             Program => Some("a program that used the GPU wrongly, or whose memory was corrupted"),
@@ -276,6 +292,9 @@ impl FaultSource {
             Gpu | Memory | Link => Some(
                 "power the machine off and on; look up the number in NVIDIA's list; replace the GPU if it happens again",
             ),
+            MildLink => {
+                Some("nothing now; look up the number in NVIDIA's list; check the NVLink if this happens often")
+            }
             Repaired => Some(
                 "reset the GPU when it is idle (`nvidia-smi -i GPU --gpu-reset`); replace it if this happens often",
             ),
