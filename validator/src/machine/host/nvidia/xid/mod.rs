@@ -2,6 +2,10 @@
 //! happened, what is at fault, and what recovers the GPU. Numbers that the catalogue calls unused on newer GPUs have
 //! the meaning of its earlier editions and no action. A number that is not in the table is unknown.
 
+mod line;
+
+pub use line::{caused_by, changed_to};
+
 use crate::outcome::finding::{Recovery, Severity};
 
 /// What caused an Xid error, according to its number.
@@ -165,9 +169,8 @@ pub fn meaning_of(number: u32, lines: &[&str]) -> Meaning {
     match number {
         RECOVERY_CHANGED => lines.last().and_then(|line| changed_to(line)).map_or(by_number, by_driver),
         _ if NVLINK5.contains(&number) => {
-            let says = |line: &&str, words: &[&str]| line.split([' ', ',']).any(|word| words.contains(&word));
-            let fatal = lines.iter().any(|line| says(line, &["Fatal"]));
-            let mild = !lines.is_empty() && lines.iter().all(|line| says(line, &["Nonfatal", "Non-fatal", "NonFatal"]));
+            let fatal = lines.iter().any(|line| line::is_fatal(line));
+            let mild = !lines.is_empty() && lines.iter().all(|line| line::is_nonfatal(line));
             match () {
                 () if fatal => Meaning { recovery: RESET, ..by_number },
                 () if mild => Meaning { fault: MildLink, recovery: IGNORE, words: MILD_NVLINK },
@@ -177,22 +180,6 @@ pub fn meaning_of(number: u32, lines: &[&str]) -> Meaning {
         }
         _ => by_number,
     }
-}
-
-/// The earlier Xid that a line names as its cause: `.. 45, pid=7, name=train, Ch 00000001 caused by previous Xid 149`.
-#[must_use]
-pub fn caused_by(line: &str) -> Option<u32> {
-    let (_, rest) = line.split_once("previous Xid ")?;
-    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
-}
-
-/// The action that the driver asks for in Xid 154: `GPU recovery action changed from 0x0 (None) to 0x1 (GPU
-/// Reset Required)`. The number decides, because drivers use different words for the same one.
-#[must_use]
-pub fn changed_to(line: &str) -> Option<Recovery> {
-    let (_, now) = line.split_once("recovery action changed from ")?.1.split_once(" to 0x")?;
-    let digits = now.split(|c: char| !c.is_ascii_hexdigit()).next()?;
-    Recovery::of_driver(u64::from_str_radix(digits, 16).ok()?)
 }
 
 /// An action that the driver asks for is evidence against the GPU, unless it asks for none.
@@ -279,7 +266,9 @@ impl FaultSource {
         match self {
             Gpu => Some("the GPU, its power or its firmware"),
             Memory => Some("the GPU's memory"),
-            Link | MildLink => Some("a link of the GPU, its slot, riser or bridge, or the device at the link's other end"),
+            Link | MildLink => {
+                Some("a link of the GPU, its slot, riser or bridge, or the device at the link's other end")
+            }
             Repaired => Some("a worn or defective part of the GPU, which the GPU repaired or disabled itself"),
             Driver => Some("the driver, or a GPU in a state that the driver did not expect"),
             Program => Some("a program that used the GPU wrongly, or whose memory was corrupted"),
