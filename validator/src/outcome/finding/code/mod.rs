@@ -224,7 +224,7 @@ driver! { [gpu nccl nic nodes itself codes]
         cause "the host memory, a processor, or a PCIe device that did not answer"
         remedy "decode the lines with mcelog or rasdaemon; test the memory modules that they name"
     PcieAer "PCIE-AER"
-        means "the kernel logged or counted a PCIe error during a test"
+        means "the kernel logged or counted a PCIe error during a test, or logged a severe one before the tests"
         cause "a link with bit errors: card, riser, cable or slot"
         remedy "reseat the device that the line names and run the tests again; check its link's speed and width"
     GpuXid "GPU-XID"
