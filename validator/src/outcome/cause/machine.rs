@@ -114,7 +114,11 @@ pub(super) const ENTRIES: &[CauseEntry] = &[
     entry(GpuNoGsp, "the open NVIDIA module cannot drive the GPU", &[GONE]),
     entry(GpuNoIrq, "the driver got no interrupt for the GPU", &[]),
     entry(GpuVbios, "the driver does not accept the GPU's VBIOS", &[GONE]),
-    entry(GpuInit, "the driver could not start the GPU", &[GONE, IOMMU, &[GspMissing, GpuVbios, GpuNoIrq]]),
+    entry(
+        GpuInit,
+        "the driver could not start the GPU",
+        &[GONE, IOMMU, &[RebarNoRoom, GspMissing, GpuVbios, GpuNoIrq]],
+    ),
     entry(DriverTimeout, "the driver did not finish starting", &[GONE, &[GpuInit]]),
     entry(NvmlTimeout, "the driver's NVML does not answer", &[GONE, &[GpuInit, DriverTimeout]]),
     entry(
