@@ -194,6 +194,13 @@ mod tests {
     }
 
     #[test]
+    fn the_line_about_a_kernel_word_is_no_evidence() {
+        let shown = |text: &str| STATES.iter().any(|words| text.contains(words));
+        assert!(!shown("DMAR: IOMMU enabled") && shown("AMD-Vi: Interrupt remapping enabled"));
+        assert!(shown("DMAR: Intel(R) Virtualization Technology for Directed I/O"));
+    }
+
+    #[test]
     fn one_translating_group_among_many_fails_off_and_pt() {
         let class = iommu(IommuMode::Translated, &["dmar0"], 3);
         let dma = groups(&["identity", "DMA-FQ", "identity"], &[]);

@@ -119,6 +119,7 @@ fn finding(kind: &Kind, group: &[Fault<'_>], when: TestPhase) -> Option<Found> {
     let worst = group.iter().find(|fault| fault.severity == severity).or(group.first())?;
     let (place, what) = match worst.whose {
         Whose::Ours(place) => (place, ""),
+        Whose::Others(place) if kind.code == Code::KernelFault => (place, "a task that waits for another device: "),
         Whose::Others(place) => (place, "no GPU, and not on the path of one: "),
         Whose::Unnamed => (None, "a device that the line does not name: "),
     };

@@ -29,6 +29,12 @@ impl NoRoom<'_> {
         self.place.matches(device.bdf) && !fits
     }
 
+    /// Whether the BAR has an address now.
+    #[must_use]
+    pub fn has_address(&self, device: &Device) -> bool {
+        device.bars.iter().any(|bar| bar.index == self.bar && bar.start != 0)
+    }
+
     /// The size for which there was no room, bytes.
     #[must_use]
     pub const fn bytes(&self) -> Option<u64> {

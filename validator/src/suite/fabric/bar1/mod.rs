@@ -45,9 +45,8 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let lines = machine.log.as_deref().unwrap_or_default();
     let memory = logged_memory(&gpus, lines);
     let by_pass = fabric_pass::read(&machine.root);
-    // The pass, which tries sizes itself, knows more than the kernel's lines about that.
-    let by_kernel =
-        if by_pass.iter().any(|f| f.is(Code::RebarNoRoom)) { vec![] } else { no_room::findings(&gpus, lines) };
+    // The pass, which tries sizes itself, knows more about a BAR1 that is too small.
+    let by_kernel = no_room::findings(&gpus, &memory, lines, by_pass.iter().any(|f| f.is(Code::RebarNoRoom)));
     let judgement = judge(&gpus, &memory).with(by_kernel);
     let judgement = fabric_pass::with_pass_findings(judgement, by_pass, &gpus);
     Ok(static_map::with_map_findings(judgement, static_map::findings(machine, &gpus)?))
