@@ -28,7 +28,9 @@ pub(super) fn findings(lines: &[Line], scene: &Scene) -> Vec<Found> {
         let at = At { lines, n, text: &line.text };
         let Some((code, place, is_grave)) = event(scene, at) else { continue };
         let between = place.is_some_and(|place| scene.is_between_gpus(place));
-        fatal |= between && is_fatal(at.text);
+        if between && at.text.contains("Fatal") {
+            fatal = is_fatal(at.text);
+        }
         let running = start.is_some_and(|start| n >= start);
         let lost = fatal && at.text.contains("recovery failed");
         let warns = between && ((is_grave && running) || lost);

@@ -73,7 +73,9 @@ pub(super) fn apply_driver_action(found: &mut [Found], lines: &[Line]) {
         };
         for Found { finding, .. } in found.iter_mut().filter(|f| f.finding.recovery.is_some() && same(f.place)) {
             finding.recovery = Some(action);
-            finding.remedy = xid::remedy(action).map_or_else(|| finding.remedy.clone(), str::to_owned);
+            if let Some(remedy) = xid::remedy(action) {
+                remedy.clone_into(&mut finding.remedy);
+            }
         }
     }
 }
