@@ -17,6 +17,7 @@ pub use interrupt::{Interrupt, Interrupts};
 pub use query::{nvlinks, nvml_hangs};
 
 use crate::config::{Config, IdentityPolicy, Validate};
+use crate::machine::host::faults::Scene;
 use crate::machine::host::interfaces;
 use crate::machine::root::Root;
 use crate::outcome::Advice;
@@ -59,6 +60,7 @@ pub fn run_plan(
         announced: false,
         root,
         kernel_log: KernelLogWatch::begin(root),
+        scene: Scene::default(),
         taint: TaintWatch::begin(root),
         aer: Aer::default(),
         gpu_monitor: GpuMonitor::default(),
@@ -114,6 +116,8 @@ struct Run<'a, A: ProgressListener> {
     announced: bool,
     root: &'a Root,
     kernel_log: KernelLogWatch,
+    /// Whose devices the lines of the log may be about.
+    scene: Scene,
     taint: TaintWatch,
     aer: Aer,
     gpu_monitor: GpuMonitor,
@@ -138,16 +142,15 @@ impl<A: ProgressListener> Run<'_, A> {
     fn add_facts(&mut self, facts: Facts) {
         if !self.announced {
             add_facts(&mut self.report, facts, self.identity);
-            if let Some(fabric) = &self.report.fabric {
-                self.aer = Aer::begin(self.root, fabric);
-            }
+            self.scene = Scene::of(self.report.fabric.as_ref());
+            self.aer = Aer::begin(self.root, &self.scene);
         }
         self.announce_machine();
     }
 
     fn end(&mut self, test: &Test, took: Duration, judgement: Judgement, log_tail: Vec<String>) {
         self.announce_machine();
-        let mut kernel = self.kernel_log.new_findings();
+        let mut kernel = self.kernel_log.new_findings(&self.scene);
         kernel.extend(self.taint.new_findings(self.root));
         kernel.extend(self.aer.new_findings(self.root));
         let judgement = self.gpu_monitor.explain(test, judgement, kernel);

@@ -116,6 +116,8 @@ pub enum FaultSource {
     Memory,
     /// PCIe, an NVLink, or the link to the processor's chip.
     Link,
+    /// An NVLink, whose error was corrected or contained.
+    MildLink,
     /// Something that the GPU has repaired or disabled by itself.
     Repaired,
     /// Not in the table.
@@ -332,6 +334,7 @@ impl Reason {
             FaultSource::Gpu,
             FaultSource::Memory,
             FaultSource::Link,
+            FaultSource::MildLink,
             FaultSource::Repaired,
         ];
         let xids = sources.into_iter().flat_map(|source| {
@@ -378,7 +381,7 @@ impl FaultSource {
         match self {
             Self::Gpu => Some("the GPU, its power or its firmware"),
             Self::Memory => Some("the GPU's memory"),
-            Self::Link => Some("a link of the GPU, its slot, riser or bridge, or the device at the link's other end"),
+            Self::Link | Self::MildLink => Some("a link of the GPU, its slot, riser or bridge, or the device at the link's other end"),
             Self::Repaired => Some("a worn or defective part of the GPU, which the GPU repaired or disabled itself"),
             Self::Driver => Some("the driver, or a GPU in a state that the driver did not expect"),
             Self::Program => Some("a program that used the GPU wrongly, or whose memory was corrupted"),
@@ -390,6 +393,9 @@ impl FaultSource {
         match self {
             Self::Gpu | Self::Memory | Self::Link => {
                 Some("{power}; look up the number in NVIDIA's list; replace the GPU if it happens again")
+            }
+            Self::MildLink => {
+                Some("nothing now; look up the number in NVIDIA's list; check the NVLink if this happens often")
             }
             Self::Repaired => Some(
                 "reset the GPU when it is idle (`nvidia-smi -i {gpu} --gpu-reset`); replace it if this happens often",
@@ -408,7 +414,8 @@ fn xid_remedy(source: FaultSource, recovery: Option<Recovery>) -> Option<&'stati
     match recovery {
         Some(Recovery::RestartProgram) if source == FaultSource::Program => source.remedy(),
         Some(Recovery::None) if matches!(source, FaultSource::Gpu | FaultSource::Memory | FaultSource::Link) => {
-            Some("nothing now; look up the number in NVIDIA's list; replace the GPU if it happens often")
+            // The catalogue asks for no action, but the error is not over.
+            Some("look up the number in NVIDIA's list; run the tests again; replace the GPU if it happens again")
         }
         Some(action) => recovery_remedy(action).or_else(|| source.remedy()),
         None => source.remedy(),

@@ -187,7 +187,7 @@ codes! {
         .cause("the host memory, a processor, or a PCIe device that did not answer")
         .remedy("decode the lines with mcelog or rasdaemon; test the memory modules that they name");
     PcieAer = row("PCIE-AER", "its PCIe link has errors")
-        .means("the kernel logged or counted a PCIe error during a test")
+        .means("the kernel logged or counted a PCIe error during a test, or logged a severe one before the tests")
         .cause("a link with bit errors: card, riser, cable or slot")
         .remedy("{reseat} if the line is about a card, and run the tests again; check its link's speed and width");
     GpuGone = row("GPU-GONE", "the GPU no longer answers")
@@ -439,7 +439,7 @@ codes! {
         .means("the NVIDIA driver could not start a GPU")
         .cause("the GPU or its firmware does not initialize; the codes in the kernel log line say at which step")
         .remedy("{power}; if it happens again, {slot}")
-        .explained_by(&[GONE, IOMMU, &[GspMissing, GpuVbios, GpuNoIrq]])
+        .explained_by(&[GONE, IOMMU, &[RebarNoRoom, GspMissing, GpuVbios, GpuNoIrq]])
         .ruled_out_by(&[&passed::DRIVER]);
     DriverTimeout = row("DRIVER-TIMEOUT", "the driver did not finish starting")
         .means("the NVIDIA driver did not finish starting within its time limit")

@@ -4,6 +4,7 @@
 //! BAR1 that peers use is not a pass.
 
 mod fabric_pass;
+mod no_room;
 mod static_map;
 
 use crate::config::Level;
@@ -41,9 +42,13 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let fabric = machine.fabric()?;
     let gpus = peer_mechanism::mechanisms(fabric, known(&machine.nvidia.gpus)?);
     // Without the log the offered sizes are still known.
-    let memory = logged_memory(&gpus, machine.log.as_deref().unwrap_or_default());
+    let lines = machine.log.as_deref().unwrap_or_default();
+    let memory = logged_memory(&gpus, lines);
     let by_pass = fabric_pass::read(&machine.root);
-    let judgement = fabric_pass::with_pass_findings(judge(&gpus, &memory), by_pass, &gpus);
+    // The pass, which tries sizes itself, knows more about a BAR1 that is too small.
+    let by_kernel = no_room::findings(&gpus, &memory, lines, by_pass.iter().any(|f| f.is(Code::RebarNoRoom)));
+    let judgement = judge(&gpus, &memory).with(by_kernel);
+    let judgement = fabric_pass::with_pass_findings(judgement, by_pass, &gpus);
     Ok(static_map::with_map_findings(judgement, static_map::findings(machine, &gpus)?))
 }
 

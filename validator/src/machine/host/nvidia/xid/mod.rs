@@ -2,10 +2,13 @@
 //! happened, what is at fault, and what recovers the GPU. Numbers that the catalogue calls unused on newer GPUs have
 //! the meaning of its earlier editions and no action. A number that is not in the table is unknown.
 
+mod line;
+
 pub use crate::outcome::finding::FaultSource;
+pub use line::{caused_by, changed_to};
 
 use crate::outcome::finding::{Recovery, Severity};
-use FaultSource::{Driver, Gpu, Link, Memory, Program, Repaired};
+use FaultSource::{Driver, Gpu, Link, Memory, MildLink, Program, Repaired};
 
 /// Whether lines of the kernel's log are from before the tests or from a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +44,7 @@ type Row = (u32, u32, FaultSource, Option<Recovery>, &'static str);
 const RECOVERY_CHANGED: u32 = 154;
 /// Errors of NVLinks since Blackwell: the line says whether one is fatal.
 const NVLINK5: std::ops::RangeInclusive<u32> = 144..=150;
+const MILD_NVLINK: &str = "an NVLink had an error that was corrected or contained";
 
 const TABLE: &[Row] = &[
     (8, 8, Driver, RESTART, "the GPU stopped working on a channel"),
@@ -144,22 +148,17 @@ pub fn meaning_of(number: u32, lines: &[&str]) -> Meaning {
     match number {
         RECOVERY_CHANGED => lines.last().and_then(|line| changed_to(line)).map_or(by_number, by_driver),
         _ if NVLINK5.contains(&number) => {
-            let fatal = lines.iter().any(|line| line.contains(" Fatal "));
-            let mild = lines.iter().all(|line| line.contains(" Nonfatal "));
-            let recovery = if fatal { RESET } else { mild.then_some(Recovery::None) };
-            Meaning { recovery, ..by_number }
+            let fatal = lines.iter().any(|line| line::is_fatal(line));
+            let mild = !lines.is_empty() && lines.iter().all(|line| line::is_nonfatal(line));
+            match () {
+                () if fatal => Meaning { recovery: RESET, ..by_number },
+                () if mild => Meaning { fault: MildLink, recovery: IGNORE, words: MILD_NVLINK },
+                // Cut off, or named by another line only: it may have been fatal.
+                () => by_number,
+            }
         }
         _ => by_number,
     }
-}
-
-/// The action that the driver asks for in Xid 154: `GPU recovery action changed from 0x0 (None) to 0x1 (GPU
-/// Reset Required)`. The number decides, because drivers use different words for the same one.
-#[must_use]
-pub fn changed_to(line: &str) -> Option<Recovery> {
-    let (_, now) = line.split_once("recovery action changed from ")?.1.split_once(" to 0x")?;
-    let digits = now.split(|c: char| !c.is_ascii_hexdigit()).next()?;
-    Recovery::of_driver(u64::from_str_radix(digits, 16).ok()?)
 }
 
 /// An action that the driver asks for is evidence against the GPU, unless it asks for none.
@@ -190,7 +189,7 @@ pub const fn demand(action: Recovery) -> &'static str {
 pub const fn severity(source: FaultSource, when: TestPhase) -> Severity {
     match (source, when) {
         (Gpu | Memory | Link, _) | (Driver | FaultSource::Unknown, TestPhase::During) => Severity::Fail,
-        (Repaired, _) | (Driver | FaultSource::Unknown, TestPhase::Before) => Severity::Warn,
+        (Repaired | MildLink, _) | (Driver | FaultSource::Unknown, TestPhase::Before) => Severity::Warn,
         (Program, TestPhase::Before) => Severity::Info,
         (Program, TestPhase::During) => Severity::Error,
     }

@@ -73,7 +73,7 @@ fn every_action_has_a_remedy_and_a_program_is_checked_before_it_is_started_again
     }
     assert!(shown(meaning(31)).1.starts_with("end other programs on the GPUs"));
     assert!(shown(meaning(94)).1.starts_with("start the program that the line names again"));
-    assert!(shown(meaning(161)).1.starts_with("nothing now"));
+    assert!(shown(meaning(161)).1.starts_with("look up the number"), "it fails");
     assert!(shown(meaning(79)).1.starts_with("reboot the machine"));
 }
 
@@ -116,5 +116,37 @@ fn a_newer_nvlink_error_asks_for_a_reset_only_where_its_line_says_fatal() {
     assert_eq!(meaning_of(145, &[mild]).recovery, IGNORE);
     assert_eq!(meaning_of(145, &[mild, bad, mild]).recovery, RESET);
     assert_eq!(meaning_of(145, &[mild, "cut off"]).recovery, UNSPECIFIED);
-    assert_eq!(meaning_of(145, &[mild]).fault, Link);
+    assert_eq!((meaning_of(145, &[mild, bad]).fault, meaning_of(145, &[]).fault), (Link, Link));
+}
+
+#[test]
+fn an_nvlink_error_that_says_nonfatal_warns_and_its_remedy_says_so() {
+    for line in [
+        "NVRM: Xid (PCI:0000:19:00): 145, RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x04000000)",
+        "NVRM: Xid (PCI:0000:19:00): 150, MSE Non-fatal XC0 i0 Link 13 (0x04000000)",
+    ] {
+        let mild = meaning_of(145, &[line, line]);
+        for when in [TestPhase::Before, TestPhase::During] {
+            assert_eq!(mild.fault.severity(when), Severity::Warn, "{line}");
+        }
+        assert!(mild.remedy().unwrap().starts_with("nothing now") && mild.recovery == IGNORE, "{mild:?}");
+    }
+}
+
+#[test]
+fn no_remedy_says_to_do_nothing_about_an_error_that_fails() {
+    for number in 0..=200 {
+        let meaning = meaning(number);
+        let fails = meaning.fault.severity(TestPhase::Before) == Severity::Fail;
+        assert!(!fails || !meaning.remedy().unwrap_or_default().starts_with("nothing"), "{number}");
+    }
+}
+
+#[test]
+fn a_line_may_name_an_earlier_xid_as_its_cause() {
+    let line = "NVRM: Xid (PCI:0000:4c:00): 45, pid=1000, name=python3, Ch 00000000 caused by previous Xid 149";
+    assert_eq!(caused_by(line), Some(149));
+    for other in ["NVRM: Xid (PCI:0000:4c:00): 45, pid=1000, Ch 00000000", "caused by previous Xid", "previous Xid x"] {
+        assert_eq!(caused_by(other), None, "{other}");
+    }
 }
