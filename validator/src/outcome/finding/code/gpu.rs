@@ -99,7 +99,7 @@ macro_rules! gpu {
         remedy "nothing to do if such pairs need no peer access: list the GPUs that do with `--set 'expect.peers=[[0,1],[2]]'`; otherwise use boards of one generation"
     P2pUnpredicted "P2P-UNPREDICTED"
         means "CUDA and NVML report peer access that this driver version, with these registry keys, is not known to give between these GPUs"
-        cause "a module with a patch that is not firstlight's, or registry keys for another version, with which the driver reports peer access but delivers no data"
+        cause "a module with a patch that is not firstlight's, with which data may arrive, or registry keys for another version, with which none arrives"
         remedy "run `firstlight validate --only p2p-capability,p2p-integrity,p2p-order`, and trust peer access only if data arrives"
     P2pWitnesses "P2P-WITNESSES"
         means "CUDA, NVML and an actual attempt disagree on whether a pair of GPUs has peer access"
