@@ -13,7 +13,7 @@ use crate::text::count;
 pub(in crate::suite) const TEST: Test = Test {
     id: "links",
     title: "PCIe links",
-    proves: "the links of GPUs, NICs and the switches between them use all their lanes",
+    proves: "the links of GPUs, NICs and the switches between them use all lanes that both ends offer",
     level: Level::Quick,
     deadline: FILE_DEADLINE,
     mandatory: false,
@@ -36,13 +36,19 @@ fn judge(fabric: &Fabric) -> Judgement {
         return Judgement::not_applicable("neither sysfs nor the registers show the link of any GPU");
     }
     let findings: Vec<_> = found.cloned().chain(gpus.iter().filter(|d| d.link.is_none()).map(|d| unknown(d))).collect();
+    let narrow_ports = findings.iter().filter(|f| f.is(Code::LinkNarrow)).count();
+    let all = format!(
+        "links of {} and {}",
+        count(gpus.len(), "GPU"),
+        count(nics.iter().filter(|d| d.link.is_some()).count(), "NIC")
+    );
     let summary = match findings.iter().max_by_key(|f| f.severity) {
-        Some(worst) => worst.message.clone(),
-        None => format!(
-            "links of {} and {} at full width",
-            count(gpus.len(), "GPU"),
-            count(nics.iter().filter(|d| d.link.is_some()).count(), "NIC")
-        ),
+        Some(worst) if worst.severity > Severity::Info => worst.message.clone(),
+        Some(_) if narrow_ports > 0 => {
+            format!("{all} use all lanes of their ports, {narrow_ports} of which have fewer than the device")
+        }
+        Some(other) => other.message.clone(),
+        None => format!("{all} at full width"),
     };
     Judgement::of(summary, findings)
 }
@@ -75,6 +81,20 @@ mod tests {
         let said = with_link(16.0, 8);
         assert_eq!(said.outcome(), Outcome::Warn);
         assert!(said.summary.contains("0000:10:00.0"), "{}", said.summary);
+    }
+
+    #[test]
+    fn a_port_with_fewer_lanes_than_its_card_passes_and_says_so() {
+        let mut fabric = fixture::machine(2);
+        let gpu = fabric.gpus[0];
+        fixture::device(&mut fabric, gpu).link.as_mut().unwrap().width = 8;
+        for (offered, outcome) in [(8, Outcome::Pass), (16, Outcome::Warn)] {
+            fixture::device(&mut fabric, fixture::port(0)).link.as_mut().unwrap().max_width = offered;
+            fabric.findings = judge::all(&fabric);
+            let said = super::judge(&fabric);
+            assert_eq!((said.outcome(), said.findings.len()), (outcome, 1), "{said:?}");
+            assert_eq!(said.summary.contains("1 of which have fewer"), offered == 8, "{}", said.summary);
+        }
     }
 
     #[test]

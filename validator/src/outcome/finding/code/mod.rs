@@ -114,7 +114,7 @@ driver! { [gpu nccl nic nodes itself codes]
         cause "the GPU fell off the bus: power, heat, riser or slot"
         remedy "reboot the machine; if that does not help, power it off and on; if it happens again, reseat the card, its riser and its power cables"
     LinkNarrow "LINK-NARROW"
-        means "a PCIe link uses fewer lanes than both its ends support"
+        means "a PCIe link uses fewer lanes than both its ends support, or, as information, than the device has, because its port has no more"
         cause "a badly seated card, riser or cable, or a slot that shares its lanes"
         remedy "reseat the card and its riser; check the slot's number of lanes in the board's manual"
     LinkSlow "LINK-SLOW"
