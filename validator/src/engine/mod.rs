@@ -155,18 +155,10 @@ impl<A: ProgressListener> Run<'_, A> {
         let effects = judgement.effects.iter().map(|(name, ratio)| (name.clone(), Some(*ratio)));
         self.report.effects.extend(effects);
         let entry = TestEntry {
-            id: test.id.to_owned(),
-            title: test.title.to_owned(),
-            proves: test.proves.to_owned(),
-            level: test.level,
-            outcome: judgement.outcome(),
             began: self.begun.take().map(|at| seconds(at.saturating_duration_since(self.start))),
             seconds: seconds(took),
-            summary: judgement.summary,
-            findings: judgement.findings,
-            matrices: judgement.matrices,
-            tables: judgement.tables,
             log_tail,
+            ..TestEntry::from_judgement(test.id, test.title, test.proves, test.level, judgement)
         };
         self.listener.ended(&entry);
         self.report.push(entry);

@@ -154,6 +154,9 @@ pub struct TestEntry {
     pub summary: String,
     /// All findings.
     pub findings: Vec<Finding>,
+    /// Codes that the test did not look for in this run, or not everywhere: a pass does not rule them out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unchecked: Vec<String>,
     /// Measurements by row and column.
     pub matrices: Vec<Matrix>,
     /// Measurements by size.
@@ -222,6 +225,7 @@ impl TestEntry {
             began: None,
             seconds: 0.0,
             summary: judgement.summary,
+            unchecked: judgement.unchecked.iter().map(|code| code.entry().code.to_owned()).collect(),
             findings: judgement.findings,
             matrices: judgement.matrices,
             tables: judgement.tables,

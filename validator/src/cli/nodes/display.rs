@@ -139,20 +139,8 @@ pub(super) fn entries(tests: &[(TestInfo, Judgement, f64)]) -> Vec<TestEntry> {
 }
 
 fn entry(about: &TestInfo, judgement: &Judgement, seconds: f64) -> TestEntry {
-    TestEntry {
-        id: about.id.to_owned(),
-        title: about.title.to_owned(),
-        proves: about.proves.to_owned(),
-        level: Level::Standard,
-        outcome: judgement.outcome(),
-        began: None,
-        seconds,
-        summary: judgement.summary.clone(),
-        findings: judgement.findings.clone(),
-        matrices: judgement.matrices.clone(),
-        tables: judgement.tables.clone(),
-        log_tail: Vec::new(),
-    }
+    let TestInfo { id, title, proves, .. } = about;
+    TestEntry { seconds, ..TestEntry::from_judgement(id, title, proves, Level::Standard, judgement.clone()) }
 }
 
 /// A node in the report.

@@ -9,7 +9,7 @@ pub use subject::{gpus_of, pairs_of};
 
 use super::{Report, TestEntry};
 use crate::outcome::Outcome;
-use crate::outcome::cause::{self, RULED_OUT};
+use crate::outcome::cause::{self, RULED_OUT, RuledOut};
 use crate::outcome::finding::{Code, Finding, Severity};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -209,11 +209,18 @@ fn join_unique<'a>(subjects: impl Iterator<Item = &'a str>) -> String {
     subjects.filter(|subject| seen.insert(*subject)).collect::<Vec<_>>().join(", ")
 }
 
-/// Possible direct causes of `code` that a passed test rules out.
+/// Possible direct causes of `code` that a passed test rules out: it looked for all of them everywhere, and found none of
+/// them, not even a harmless one.
 fn ruled_out_causes(report: &Report, code: Code) -> Vec<NotCause> {
-    let passed = |id: &str| report.tests.iter().any(|test| test.id == id && test.outcome == Outcome::Pass);
+    let unseen = |test: &TestEntry, code: &Code| {
+        let unchecked = test.unchecked.iter().any(|unchecked| unchecked == code.entry().code);
+        !unchecked && !test.findings.iter().any(|finding| finding.is(*code))
+    };
+    let rules_out =
+        |test: &TestEntry, codes: &[Code]| test.outcome == Outcome::Pass && codes.iter().all(|code| unseen(test, code));
+    let passed = |out: &RuledOut| report.tests.iter().any(|test| test.id == out.test && rules_out(test, out.codes));
     let could = |codes: &[Code]| cause::explained_by(code).any(|by| codes.contains(&by));
-    let out = RULED_OUT.iter().filter(|out| could(out.codes) && passed(out.test));
+    let out = RULED_OUT.iter().filter(|out| could(out.codes) && passed(out));
     out.map(|out| NotCause { test: out.test.to_owned(), what: out.what.to_owned() }).collect()
 }
 

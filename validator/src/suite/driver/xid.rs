@@ -9,7 +9,7 @@ use crate::machine::host::kmsg::Line;
 use crate::machine::host::nvidia::log;
 use crate::machine::host::nvidia::xid::TestPhase;
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
 use crate::text::count;
 
@@ -48,6 +48,7 @@ fn judge(lines: &[Line], missing: u64) -> Judgement {
         findings.push(faults::lost(missing));
     }
     let since = match log::begins(lines) {
+        None if lines.is_empty() => "in a log without a line".to_owned(),
         None => "since the machine started".to_owned(),
         Some(at) => format!("since {} s after the start; older lines are gone", at.as_secs()),
     };
@@ -58,7 +59,8 @@ fn judge(lines: &[Line], missing: u64) -> Judgement {
         }
         Some(worst) => worst.message.clone(),
     };
-    Judgement::of(summary, findings)
+    let whole = missing == 0 && !lines.is_empty() && log::begins(lines).is_none();
+    Judgement::of(summary, findings).without_checking(if whole { &[] } else { &[Code::GpuXid] })
 }
 
 /// Adds the taint finding; the summary names the worst finding of both.
@@ -70,14 +72,15 @@ fn with_taint(judgement: Judgement, taint: Option<Finding>) -> Judgement {
         return judgement.with(vec![taint]);
     }
     let summary = taint.message.clone();
-    Judgement::of(summary, judgement.findings.into_iter().chain([taint]).collect())
+    let mut worse = judgement.with(vec![taint]);
+    worse.summary = summary;
+    worse
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::outcome::Outcome;
-    use crate::outcome::finding::Code;
     use std::time::Duration;
 
     fn say(first: u64, texts: &[&str]) -> Judgement {
@@ -89,6 +92,17 @@ mod tests {
     fn a_quiet_log_passes_and_says_how_far_back_it_goes() {
         assert_eq!(say(0, &["NVRM: loading NVIDIA UNIX Open Kernel Module"]).summary, "none since the machine started");
         assert_eq!(say(512, &["x"]).summary, "none since 512 s after the start; older lines are gone");
+        assert_eq!(judge(&[], 0).summary, "none in a log without a line");
+    }
+
+    #[test]
+    fn a_log_without_its_beginning_rules_no_earlier_error_out() {
+        assert_eq!(say(0, &["x"]).unchecked, []);
+        for part in [say(512, &["x"]), judge(&[], 0), judge(&[], 3)] {
+            assert_eq!(with_taint(part, None).unchecked, [Code::GpuXid]);
+        }
+        let taint = Code::KernelTainted.finding(Severity::Warn, "machine", "an oops");
+        assert_eq!(with_taint(say(512, &["x"]), Some(taint)).unchecked, [Code::GpuXid]);
     }
 
     #[test]

@@ -31,6 +31,9 @@ fn judge(fabric: &Fabric) -> Judgement {
     };
     let (gpus, nics) = (of(&fabric.gpus), of(&nic::exchanging(fabric)));
     let found = fabric.findings.iter().filter(|f| f.code.starts_with("LINK-"));
+    if gpus.is_empty() {
+        return Judgement::not_applicable("no GPU answers, see the test fabric: nothing is known about its link");
+    }
     if !gpus.iter().any(|d| d.link.is_some()) {
         // Virtual machines show GPUs without a link.
         return Judgement::not_applicable("neither sysfs nor the registers show the link of any GPU");
@@ -50,7 +53,8 @@ fn judge(fabric: &Fabric) -> Judgement {
         Some(other) => other.message.clone(),
         None => format!("{all} at full width"),
     };
-    Judgement::of(summary, findings)
+    let unchecked: &[Code] = if gpus.len() < fabric.gpus.len() { &[Code::LinkNarrow] } else { &[] };
+    Judgement::of(summary, findings).without_checking(unchecked)
 }
 
 /// The finding for a GPU without a readable link: another GPU's link is readable, so this one's should be too.
@@ -111,6 +115,17 @@ mod tests {
         let said = super::judge(&fabric);
         assert!(said.outcome() == Outcome::Error && said.summary.contains("0000:10:00.0"), "{said:?}");
         fixture::device(&mut fabric, second).link = None;
+        assert_eq!(super::judge(&fabric).outcome(), Outcome::NotApplicable);
+    }
+
+    #[test]
+    fn a_gpu_that_does_not_answer_has_no_link_to_judge() {
+        let mut fabric = fixture::machine(2);
+        let gpus = fabric.gpus.clone();
+        fixture::device(&mut fabric, gpus[0]).config.gone = true;
+        let said = super::judge(&fabric);
+        assert_eq!((said.outcome(), &said.unchecked[..]), (Outcome::Pass, &[Code::LinkNarrow][..]));
+        fixture::device(&mut fabric, gpus[1]).config.gone = true;
         assert_eq!(super::judge(&fabric).outcome(), Outcome::NotApplicable);
     }
 

@@ -94,6 +94,7 @@ fn judge_foreign_kernel(policy: IommuPolicy, line: &str) -> Judgement {
     );
     let missing = missing(Severity::Info, &lacking).map(|f| f.seen(format!("/proc/cmdline: {line}")));
     Judgement::of(summary, missing.into_iter().collect())
+        .without_checking(&[Code::CmdlineMissing, Code::CmdlineOverridden])
 }
 
 /// The required parameters must be present; a later rival is reported only, because `iommu` and `acs` see
@@ -251,6 +252,7 @@ mod tests {
         let said = judge_foreign_kernel(IommuPolicy::Off, "quiet iommu=pt amd_iommu=on");
         assert_eq!((said.outcome(), said.findings.len()), (Outcome::Pass, 1));
         assert_eq!(said.findings[0].severity, Severity::Info);
+        assert_eq!(said.unchecked, [Code::CmdlineMissing, Code::CmdlineOverridden]);
         assert_eq!(
             said.summary,
             "not firstlight's kernel: 0 of 6 of its parameters; the tests iommu and acs judge their effect"
