@@ -181,6 +181,13 @@ fn measured_speeds_are_in_the_answer() {
     good.tests[2].matrices.push(speeds);
     good.explain();
     assert_eq!(good.answer, "P2P: YES, 12 of 12 pairs, 20.6 to 26.0 GB/s");
+    // The figure in the row of p2p-bandwidth.
+    let values = vec![vec![None, Some(21.2)], vec![Some(26.3), None]];
+    let writes =
+        Matrix { name: "ce.write".to_owned(), unit: "GB/s".to_owned(), rows: labels(), columns: labels(), values };
+    good.tests[2].matrices.push(writes);
+    good.explain();
+    assert_eq!(good.answer, "P2P: YES, 12 of 12 pairs, 21.2 to 26.3 GB/s");
 }
 
 #[test]
