@@ -71,6 +71,7 @@ pub(super) const ENTRIES: &[CauseEntry] = &[
     entry(ImageChanged, "the files of the running image were changed", &[]),
     entry(CmdlineOverridden, "a later kernel word contradicts a required one", &[]),
     entry(CmdlineMissing, "a required kernel word is missing", &[&[CmdlineOverridden, ImageNone]]),
+    entry(CmdlineNoEffect, "a kernel word has no effect", &[]),
     entry(LockdownIgnored, "the requested lockdown is not in force", &[]),
     entry(Lockdown, "the kernel forbids writes to configuration space", &[]),
     entry(CpusLost, "processors are missing", &[&[CmdlineMissing, MachineCheck]]),
