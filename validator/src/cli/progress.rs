@@ -92,7 +92,8 @@ impl Progress {
         self.with(|state| {
             if let Some(doing) = &mut state.doing {
                 activity.what.clone_into(&mut doing.what);
-                doing.pairs.extend(activity.pair);
+                // A GPU with itself is not one of the pairs.
+                doing.pairs.extend(activity.pair.filter(|pair| pair.from != pair.to));
             }
         });
     }
@@ -127,7 +128,12 @@ fn line(state: &ProgressState, now: Instant) -> Option<String> {
     let doing = state.doing.as_ref()?;
     let spent = now.saturating_duration_since(doing.since).as_secs();
     let all = state.gpus * state.gpus.saturating_sub(1);
-    let pairs = if doing.pairs.is_empty() { String::new() } else { format!("  pair {} of {all}", doing.pairs.len()) };
+    let pairs = match doing.pairs.len() {
+        0 => String::new(),
+        // More than there are: the number of GPUs is not known yet, or is not that of CUDA.
+        tried if tried > all => format!("  pair {tried}"),
+        tried => format!("  pair {tried} of {all}"),
+    };
     let what = if doing.what.is_empty() { String::new() } else { format!("  {}", shown(&doing.what)) };
     Some(format!("{}  {spent} s of {} s{pairs}{what}", doing.id, doing.deadline.as_secs()))
 }
@@ -174,6 +180,16 @@ mod tests {
         assert!(said.starts_with("p2p-integrity  12 s of 60 s  pair 2 of 12  GPU 0 -> 2: "), "{said}");
         assert!(!said.contains('\x1b'), "{said}");
         assert_eq!(line(&ProgressState::default(), since), None);
+    }
+
+    /// The sample program also copies within each GPU.
+    #[test]
+    fn no_more_pairs_are_counted_than_there_are() {
+        let all: Vec<_> = Pair::all(4).map(|pair| format!("{pair}: copying")).collect();
+        let (mut state, since) = state(&all.iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(line(&state, since).unwrap().contains("  pair 12 of 12  "));
+        state.gpus = 0;
+        assert!(line(&state, since).unwrap().contains("  pair 12  "));
     }
 
     #[test]

@@ -114,6 +114,7 @@ mod tests {
                 seconds: 0.0,
                 summary: String::new(),
                 findings: vec![],
+                unchecked: vec![],
                 matrices: vec![],
                 tables: vec![],
                 log_tail: vec![],

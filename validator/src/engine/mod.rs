@@ -21,7 +21,7 @@ use crate::machine::host::faults::Scene;
 use crate::machine::host::interfaces;
 use crate::machine::root::Root;
 use crate::outcome::Advice;
-use crate::outcome::finding::{Code, FindingEntry, Reason, Severity, Subject};
+use crate::outcome::finding::{Code, Reason, Severity, Subject};
 use crate::outcome::{Judgement, Verdict};
 use crate::report::{BoundTo, Driver, Gpu, MachineEntry, Report, ReportIdentity, SCHEMA, TestEntry, fingerprint};
 use crate::suite::protocol::{Activity, Facts};
@@ -158,18 +158,17 @@ impl<A: ProgressListener> Run<'_, A> {
         let effects = judgement.effects.iter().map(|(name, ratio)| (name.clone(), Some(*ratio)));
         self.report.effects.extend(effects);
         let entry = TestEntry {
-            id: test.id.to_owned(),
-            title: test.title.to_owned(),
-            proves: test.proves.to_owned(),
-            level: test.level,
-            outcome: judgement.outcome(),
             began: self.begun.take().map(|at| seconds(at.saturating_duration_since(self.start))),
             seconds: seconds(took),
-            summary: judgement.summary,
-            findings: FindingEntry::all(&judgement.findings, &self.report.machine.platform),
-            matrices: judgement.matrices,
-            tables: judgement.tables,
             log_tail,
+            ..TestEntry::from_judgement(
+                test.id,
+                test.title,
+                test.proves,
+                test.level,
+                judgement,
+                &self.report.machine.platform,
+            )
         };
         self.listener.ended(&entry);
         self.report.push(entry);

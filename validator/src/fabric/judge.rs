@@ -4,10 +4,10 @@
 
 use super::acs::{self, AcsState};
 use super::turn::{Effect, Turns};
-use crate::machine::pcie::model::{Bdf, Device, Fabric, Kind, Undetermined};
+use crate::machine::pcie::model::{Bdf, Device, Fabric, Kind, Link, Undetermined};
 use crate::machine::pcie::nic;
 use crate::machine::pcie::tree::Tree;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Reason, Severity};
 use std::collections::BTreeMap;
 
 /// Every finding about `fabric`, in the order of the devices.
@@ -104,17 +104,9 @@ pub fn links(fabric: &Fabric) -> Vec<Finding> {
 fn link(tree: &Tree, lower: &Device) -> Vec<Finding> {
     let Some(link) = &lower.link else { return Vec::new() };
     let upper = lower.parent.and_then(|p| tree.get(p)).and_then(|p| p.link.as_ref());
-    let width = upper.map_or(link.max_width, |u| u.max_width.min(link.max_width));
     let gts = upper.map_or(link.max_gts, |u| u.max_gts.min(link.max_gts));
     let bdf = lower.bdf;
-    let mut findings = Vec::new();
-    if link.width < link.max_width {
-        let slot = if width < link.max_width { format!(" (the slot offers {width})") } else { String::new() };
-        let message =
-            format!("{bdf} uses {} lanes of its {}, expected {}{slot}", link.width, link.max_width, link.max_width);
-        let finding = Code::LinkNarrow.finding(Severity::Warn, &bdf, message);
-        findings.push(finding.values(link.width, link.max_width, Some("lanes")));
-    }
+    let mut findings: Vec<_> = narrow(bdf, link, upper).into_iter().collect();
     if link.gts < gts {
         let message = format!("{bdf} runs at {} GT/s now, both ends support {gts} GT/s", link.gts);
         let finding = Code::LinkSlow.finding(Severity::Info, &bdf, message);
@@ -123,10 +115,64 @@ fn link(tree: &Tree, lower: &Device) -> Vec<Finding> {
     findings
 }
 
+/// Fewer lanes than the device has. If the port above it offers no more (a split slot, a chipset's slot, a soldered
+/// device), nothing is wrong with the contact.
+fn narrow(bdf: Bdf, link: &Link, upper: Option<&Link>) -> Option<Finding> {
+    let Link { width, max_width, .. } = *link;
+    if width >= max_width {
+        return None;
+    }
+    // A port that offers fewer lanes than are in use is not the real one: hypervisors make such ports.
+    let offered = upper.map(|port| port.max_width).filter(|offered| (width..max_width).contains(offered));
+    let expected = offered.unwrap_or(max_width);
+    if width == expected {
+        let message = format!("{bdf} uses all {width} lanes that its port offers; the device itself has {max_width}");
+        let finding = Code::LinkNarrow.finding(Severity::Info, &bdf, message).because(Reason::NarrowPort);
+        return Some(finding.values(width, expected, Some("lanes")));
+    }
+    let port = offered.map_or_else(String::new, |offered| format!(" (its port offers {offered})"));
+    let message = format!("{bdf} uses {width} lanes of its {max_width}, expected {expected}{port}");
+    Some(Code::LinkNarrow.finding(Severity::Warn, &bdf, message).values(width, expected, Some("lanes")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::machine::pcie::sample::{device, fabric, two_gpus};
+
+    /// The finding about a device of 16 lanes that uses `width`, below a port of `port` lanes.
+    fn narrow_of(width: u32, port: Option<u32>) -> Option<(Severity, String, String)> {
+        let link = |width, max_width| Link { gts: 16.0, width, max_gts: 16.0, max_width };
+        let port = port.map(|lanes| link(width, lanes));
+        let finding = narrow(crate::machine::pcie::sample::bdf("0000:01:00.0"), &link(width, 16), port.as_ref())?;
+        Some((finding.severity, finding.message, finding.remedy))
+    }
+
+    #[test]
+    fn a_port_with_fewer_lanes_than_its_card_is_information_and_no_reason_to_reseat() {
+        for lanes in [8, 4, 2, 1] {
+            let (severity, message, remedy) = narrow_of(lanes, Some(lanes)).unwrap();
+            assert_eq!(severity, Severity::Info);
+            assert!(message.contains(&format!("all {lanes} lanes that its port offers")), "{message}");
+            assert!(remedy.contains("bifurcation") && !remedy.contains("seat"), "{remedy}");
+        }
+    }
+
+    #[test]
+    fn fewer_lanes_than_both_ends_offer_are_a_warning() {
+        let warned = |width, port| {
+            let (severity, message, remedy) = narrow_of(width, port).unwrap();
+            assert!(severity == Severity::Warn && remedy.contains("reseat"), "{message}");
+            message
+        };
+        assert_eq!(warned(8, Some(16)), "0000:01:00.0 uses 8 lanes of its 16, expected 16");
+        assert_eq!(warned(8, Some(32)), "0000:01:00.0 uses 8 lanes of its 16, expected 16");
+        assert_eq!(warned(4, Some(8)), "0000:01:00.0 uses 4 lanes of its 16, expected 8 (its port offers 8)");
+        // Nothing is known about the port, or what it says cannot be.
+        assert_eq!(warned(8, None), "0000:01:00.0 uses 8 lanes of its 16, expected 16");
+        assert_eq!(warned(8, Some(1)), "0000:01:00.0 uses 8 lanes of its 16, expected 16");
+        assert_eq!(narrow_of(16, Some(1)), None);
+    }
 
     #[test]
     fn a_gpu_that_does_not_answer_fails_and_another_function_warns() {

@@ -22,7 +22,7 @@ pub use link::{contradicted_link, impossible_speed};
 pub use link::{link_disagreement, raw_to_host, slow_host_copy, slow_link};
 pub use network::{ExpectedSpeed, JointTransfers, KnownPaths, ResourceRates, classes};
 pub use nvlink::{NvLinkCounts, NvLinkGpu, nvlinks};
-pub use pair::{PairFigures, asymmetric, is_staged, pair_findings, slow_mover};
+pub use pair::{PairFigures, asymmetric, basis_of_both, is_staged, pair_findings, slow_mover};
 pub use scatter::{noise, outliers};
 pub use sizes::{SizeFigure, expected_by_size, slow_size};
 pub use together::{PatternTransfer, collapse, starved};
@@ -49,7 +49,7 @@ mod tests {
     }
 
     fn moved(carrier: Carrier, one_way: f64) -> PairFigures {
-        PairFigures { pair: PAIR, carrier, one_way, off: None, both_ways: None, latency_us: None }
+        PairFigures { pair: PAIR, carrier, one_way, back: None, off: None, both_ways: None, latency_us: None }
     }
 
     /// The stock driver of the reference machine: 19.5 GB/s one way, 21 both, 14 us, on or off.

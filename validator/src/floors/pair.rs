@@ -27,6 +27,8 @@ pub struct PairFigures {
     pub carrier: Carrier,
     /// One direction alone, GB/s.
     pub one_way: f64,
+    /// The other direction alone, GB/s, if it was measured.
+    pub back: Option<f64>,
     /// The same with peer access off, if it was measured.
     pub off: Option<f64>,
     /// The sum of both directions at once, GB/s, if it was measured.
@@ -52,7 +54,9 @@ pub fn pair_findings(figures: &PairFigures, least: Option<f64>) -> Vec<Finding> 
 pub fn is_staged(figures: &PairFigures) -> bool {
     let answers = |is: fn(f64) -> bool| figures.latency_us.is_some_and(is);
     let alike = figures.off.is_some_and(|off| (figures.one_way - off).abs() <= off * ALIKE);
-    let ratio = figures.both_ways.map(|both| both / figures.one_way);
+    // A slow partner makes both at once slow, too.
+    let slower = figures.back.map_or(figures.one_way, |back| back.min(figures.one_way));
+    let ratio = figures.both_ways.map(|both| both / slower);
     let one_at_a_time = ratio.is_some_and(|ratio| ratio < ONE_WAY);
     (alike && answers(|us| us > STAGED_US)) || (one_at_a_time && !answers(|us| us <= STRAIGHT_US))
 }
@@ -111,19 +115,29 @@ fn unknown(pair: Pair, gb_s: f64) -> Finding {
         .because(Reason::LinkSpeedUnknown)
 }
 
+/// The speed of one direction alone of which both directions at once must be a multiple: that of the slower direction.
+/// `None` if the other direction alone is too slow: then both at once say nothing about this direction.
+#[must_use]
+pub fn basis_of_both(carrier: &Carrier, mover: Mover, one_way: f64, back: Option<f64>) -> Option<f64> {
+    let Some(back) = back else { return Some(one_way) };
+    let below = carrier.floor(mover).is_some_and(|floor| floor.grade(back) != Grade::Good);
+    (!below && back >= one_way * ASYMMETRIC).then_some(one_way.min(back))
+}
+
 fn both_ways(figures: &PairFigures) -> Option<Finding> {
-    let PairFigures { pair, one_way, carrier, .. } = figures;
+    let PairFigures { pair, one_way, carrier, back, .. } = figures;
     let both = figures.both_ways?;
+    let alone = basis_of_both(carrier, Mover::WRITES, *one_way, *back)?;
     let floor = carrier.both_ways(Mover::WRITES);
-    let severity = match floor.grade(both / one_way) {
+    let severity = match floor.grade(both / alone) {
         Grade::Good => return None,
         Grade::Low => Severity::Warn,
         Grade::Bad => Severity::Fail,
     };
-    let least = floor.least * one_way;
+    let least = floor.least * alone;
     let message = format!(
         "{pair}: {both:.2} GB/s in both directions at once, expected at least {least:.2} GB/s ({}, \
-         {one_way:.2} GB/s)",
+         {alone:.2} GB/s)",
         floor.because
     );
     Some(Code::P2pSlow.finding(severity, pair, message).values(rounded(both), rounded(least), Some("GB/s")))

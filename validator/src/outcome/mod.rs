@@ -7,7 +7,7 @@ pub mod scope;
 
 pub use contract::outcome::{Outcome, Verdict};
 
-use finding::{Finding, Severity};
+use finding::{Code, Finding, Severity};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -33,6 +33,10 @@ pub struct Judgement {
     /// The effects of switching something on, by name, as ratios.
     #[serde(default)]
     pub effects: BTreeMap<String, f64>,
+    /// Codes that the test can find on other machines or in other runs, but did not look for in this one, or not
+    /// everywhere: its pass does not rule them out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unchecked: Vec<Code>,
 }
 
 impl Judgement {
@@ -60,6 +64,7 @@ impl Judgement {
             tables: Vec::new(),
             advice: Vec::new(),
             effects: BTreeMap::new(),
+            unchecked: Vec::new(),
         }
     }
 
@@ -99,6 +104,14 @@ impl Judgement {
         Self { effects, ..self }
     }
 
+    /// The same, with codes that this run could not have found, in addition to those that it has.
+    #[must_use]
+    pub fn without_checking(mut self, codes: &[Code]) -> Self {
+        let new: Vec<_> = codes.iter().copied().filter(|code| !self.unchecked.contains(code)).collect();
+        self.unchecked.extend(new);
+        self
+    }
+
     /// How the test ended.
     #[must_use]
     pub const fn outcome(&self) -> Outcome {
@@ -115,9 +128,9 @@ impl Judgement {
         if self.outcome == Outcome::NotApplicable && only_info {
             return Self { findings: more, ..self };
         }
-        let Self { summary, mut findings, matrices, tables, advice, effects, .. } = self;
+        let Self { summary, mut findings, matrices, tables, advice, effects, unchecked, .. } = self;
         findings.extend(more);
-        Self { matrices, tables, advice, effects, ..Self::of(summary, findings) }
+        Self { matrices, tables, advice, effects, unchecked, ..Self::of(summary, findings) }
     }
 }
 
@@ -193,7 +206,7 @@ impl Advice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::finding::{Code, Subject};
+    use crate::outcome::finding::Subject;
 
     fn found(severity: Severity) -> Finding {
         Code::LinkNarrow.finding(severity, Subject::Machine, "seen")
@@ -225,9 +238,12 @@ mod tests {
         let advice = Advice { name: "A".into(), value: "1".into(), reason: "why".into() };
         let first = Judgement::of("fine", vec![])
             .advising(vec![advice])
-            .with_effects(BTreeMap::from([("gain".to_owned(), 1.5)]));
+            .with_effects(BTreeMap::from([("gain".to_owned(), 1.5)]))
+            .without_checking(&[Code::LinkNarrow])
+            .without_checking(&[Code::LinkNarrow, Code::CpusLost]);
         let worse = first.clone().with(vec![found(Severity::Warn)]);
         assert_eq!((&worse.advice, &worse.effects), (&first.advice, &first.effects));
+        assert_eq!(worse.unchecked, [Code::LinkNarrow, Code::CpusLost]);
         let text = serde_json::to_string(&first).unwrap();
         assert_eq!(serde_json::from_str::<Judgement>(&text).unwrap(), first);
     }

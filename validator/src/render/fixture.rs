@@ -48,6 +48,7 @@ pub(super) fn test(id: &str, outcome: Outcome, summary: &str, findings: Vec<Find
         seconds: 0.04,
         summary: summary.into(),
         findings: FindingEntry::all(&findings, &Host::default()),
+        unchecked: vec![],
         matrices: vec![],
         tables: vec![],
         log_tail: vec![],

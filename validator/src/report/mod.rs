@@ -159,6 +159,9 @@ pub struct TestEntry {
     pub summary: String,
     /// All findings.
     pub findings: Vec<FindingEntry>,
+    /// Codes that the test did not look for in this run, or not everywhere: a pass does not rule them out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unchecked: Vec<String>,
     /// Measurements by row and column.
     pub matrices: Vec<Matrix>,
     /// Measurements by size.
@@ -235,6 +238,7 @@ impl TestEntry {
             began: None,
             seconds: 0.0,
             summary: judgement.summary,
+            unchecked: judgement.unchecked.iter().map(|code| code.as_str().to_owned()).collect(),
             findings: FindingEntry::all(&judgement.findings, host),
             matrices: judgement.matrices,
             tables: judgement.tables,

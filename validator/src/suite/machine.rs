@@ -7,6 +7,7 @@ use crate::gpu::{Clique, GpuError, GpuSnapshot, Nvml};
 use crate::machine::host::identity::Identity;
 use crate::machine::host::kmsg;
 use crate::machine::host::nvidia::{Nvidia, ReadResult};
+use crate::machine::host::sva;
 use crate::machine::pcie::model::Fabric;
 use crate::machine::root::Root;
 use crate::outcome::Matrix;
@@ -97,7 +98,15 @@ impl Machine {
             (self.send)(Message::Cuda(clique.cuda.clone()));
             Ok(clique)
         };
-        self.gpus.clique.get_or_init(open).as_ref().map_err(gpu_fault::start_finding)
+        let failed = |error| gpu_fault::start_finding(error, || self.lacking_sva());
+        self.gpus.clique.get_or_init(open).as_ref().map_err(failed)
+    }
+
+    /// The evidence that the kernel cannot share page tables with a GPU here that needs it, if the driver works otherwise.
+    fn lacking_sva(&self) -> Option<String> {
+        let fabric = self.fabric.as_ref().ok()?;
+        let works = gpu_fault::may_share_page_tables(fabric) && self.nvml().is_ok();
+        works.then(|| sva::lacking(&self.root, self.identity.kernel.as_deref())).flatten()
     }
 
     /// NVML, or why it does not start.

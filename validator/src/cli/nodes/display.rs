@@ -59,11 +59,8 @@ impl NodesConsole {
     }
 
     /// Prints the end on a node that does not lead; `why`: the source of the verdict.
-    pub(super) fn member(&mut self, name: &str, ending: &Ending, why: &str) {
-        let verdict = verdict_of(ending.status);
-        self.say(&format!("\nVERDICT  {verdict}   {why}\n"));
-        let codes = ending.findings.iter().filter(|f| f.severity > Severity::Info).map(|f| f.code.as_str());
-        self.say(&nodes_line(verdict, &[], codes.collect(), name, 0.0));
+    pub(super) fn member(&mut self, name: &str, ending: &Ending, why: &str, seconds: f64) {
+        self.say(&member_end(name, ending, why, seconds));
     }
 
     pub(super) fn end(&mut self, tests: &[TestEntry], status: u8, name: &str, seconds: f64) {
@@ -76,6 +73,12 @@ impl NodesConsole {
         );
         self.say(&text);
     }
+}
+
+fn member_end(name: &str, ending: &Ending, why: &str, seconds: f64) -> String {
+    let verdict = verdict_of(ending.status);
+    let codes = ending.findings.iter().filter(|f| f.severity > Severity::Info).map(|f| f.code.as_str());
+    format!("\nVERDICT  {verdict}   {why}\n{}", nodes_line(verdict, &[], codes.collect(), name, seconds))
 }
 
 /// The findings of a node that met no other.
@@ -140,20 +143,9 @@ pub(super) fn entries(tests: &[(TestInfo, Judgement, f64)]) -> Vec<TestEntry> {
 }
 
 fn entry(about: &TestInfo, judgement: &Judgement, seconds: f64) -> TestEntry {
-    TestEntry {
-        id: about.id.to_owned(),
-        title: about.title.to_owned(),
-        proves: about.proves.to_owned(),
-        level: Level::Standard,
-        outcome: judgement.outcome(),
-        began: None,
-        seconds,
-        summary: judgement.summary.clone(),
-        findings: FindingEntry::all(&judgement.findings, &Host::default()),
-        matrices: judgement.matrices.clone(),
-        tables: judgement.tables.clone(),
-        log_tail: Vec::new(),
-    }
+    let TestInfo { id, title, proves, .. } = about;
+    let host = Host::default();
+    TestEntry { seconds, ..TestEntry::from_judgement(id, title, proves, Level::Standard, judgement.clone(), &host) }
 }
 
 /// A node in the report.
@@ -262,4 +254,17 @@ impl Watcher for CollectiveTable {
     fn tail(&mut self, _: Collective, _: &[Row]) {}
 
     fn ended(&mut self, _: &TestInfo, _: &Judgement, _: f64) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_of_a_node_that_does_not_lead_has_the_time_it_took() {
+        let ending = Ending { status: SUCCESS, findings: Vec::new(), network: None };
+        let text = member_end("node2", &ending, "of the node that leads", 12.34);
+        assert!(text.starts_with("\nVERDICT  PASS   of the node that leads\nFIRSTLIGHT verdict=PASS"), "{text}");
+        assert!(text.ends_with("host=node2 seconds=12.3\n"), "{text}");
+    }
 }

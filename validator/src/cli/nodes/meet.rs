@@ -207,8 +207,13 @@ fn lead(host: Host, settings: &MeetingSettings, node: &LocalNode, due: Instant) 
 }
 
 /// Follows the orders of the node that leads; returns the result from that node, and the names of all nodes if all were
-/// present. If the leading node is lost, the loss is the result.
-pub(super) fn follow(link: Link, node: &LocalNode, shown: bool) -> Result<(MemberResult, Vec<String>), CommandError> {
+/// present. If the leading node is lost, the loss is the result. `begun`: when the command began.
+pub(super) fn follow(
+    link: Link,
+    node: &LocalNode,
+    shown: bool,
+    begun: Instant,
+) -> Result<(MemberResult, Vec<String>), CommandError> {
     let at = link.to.other_address().map_err(|e| CommandError::undone(&e))?;
     let (mut screen, mut names) = (NodesConsole::new(shown), Vec::<String>::new());
     let served = serve_with(link, node, &mut |order| match order {
@@ -235,6 +240,7 @@ pub(super) fn follow(link: Link, node: &LocalNode, shown: bool) -> Result<(Membe
         &node.card.name,
         &ended.ending,
         if is_lost { "the node that leads is lost" } else { "of the node that leads" },
+        begun.elapsed().as_secs_f64(),
     );
     Ok((ended, names))
 }

@@ -38,7 +38,7 @@ pub(super) fn run(root: &Root, config: &Config, asked: &Nodes, selection: TestSe
     };
     match meet::meet(config, &asked.meet, &local)? {
         Role::Member(link) => {
-            let (ended, names) = meet::follow(link, &local, shown)?;
+            let (ended, names) = meet::follow(link, &local, shown, begun)?;
             let nodes = names.iter().map(|name| Node::Name { name }).collect();
             write(nodes, &[], &ended.ending, &workload(&ended, &local))?;
             Ok(ended.ending.status)
@@ -76,13 +76,14 @@ pub(super) fn nccl(
     sweep: &Sweep,
     sizes: &[u64],
 ) -> Result<u8, CommandError> {
+    let begun = Instant::now();
     let mut local = local::read(root, config, &asked.meet, &[])?;
     if let Some(gpus) = asked.gpus {
         local.limit_gpus(usize::from(gpus))?;
     }
     let shown = asked.json != Some(Place::Stdout);
     match meet::meet(config, &asked.meet, &local)? {
-        Role::Member(link) => Ok(meet::follow(link, &local, false)?.0.ending.status),
+        Role::Member(link) => Ok(meet::follow(link, &local, false, begun)?.0.ending.status),
         Role::Alone(finding) => {
             NodesConsole::new(true).findings(&[*finding]);
             Ok(NOT_DONE)

@@ -124,6 +124,7 @@ fn evidence_lines(findings: &[Finding]) -> Vec<String> {
 
 /// The same judgement with other findings, whose severity decides the outcome.
 fn with_findings(judgement: Judgement, summary: String, findings: Vec<Finding>) -> Judgement {
-    let Judgement { matrices, tables, advice, effects, .. } = judgement;
-    Judgement::of(summary, findings).showing(matrices).with_tables(tables).advising(advice).with_effects(effects)
+    let Judgement { matrices, tables, advice, effects, unchecked, .. } = judgement;
+    let same = Judgement::of(summary, findings).showing(matrices).with_tables(tables);
+    same.advising(advice).with_effects(effects).without_checking(&unchecked)
 }

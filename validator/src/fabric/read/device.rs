@@ -61,6 +61,7 @@ pub(super) fn read(root: &Root, bdf: Bdf, findings: &mut Vec<Finding>) -> (Devic
         routing: space.as_ref().map_or_else(Routing::default, |s| s.routing),
         acs: space.as_ref().and_then(|s| s.acs.clone()),
         slot: space.as_ref().and_then(|s| s.express?.slot),
+        clique: space.as_ref().and_then(|s| s.clique),
         rebar: space.map_or_else(Vec::new, |s| s.rebar),
     };
     (device, addresses)

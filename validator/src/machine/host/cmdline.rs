@@ -13,6 +13,13 @@ pub struct Word {
 }
 
 impl Word {
+    /// Whether this is its key; for the kernel, `-` and `_` are the same in a key.
+    #[must_use]
+    pub fn has_key(&self, key: &str) -> bool {
+        let same = |c: u8| if c == b'-' { b'_' } else { c };
+        self.key.bytes().map(same).eq(key.bytes().map(same))
+    }
+
     /// The value's comma-separated items, as in `iommu=off,soft` and `pci=a,b`.
     pub fn items(&self) -> impl Iterator<Item = &str> {
         self.value.iter().flat_map(|v| v.split(','))

@@ -74,6 +74,12 @@ pub fn model(root: &Root) -> Option<CpuModel> {
     root.text("proc/cpuinfo").ok().as_deref().and_then(first_model)
 }
 
+/// Whether /proc/cpuinfo is that of arm64, which names the implementer of its processors.
+#[must_use]
+pub fn is_arm64(root: &Root) -> bool {
+    root.text("proc/cpuinfo").is_ok_and(|text| text.lines().any(|line| line.starts_with("CPU implementer")))
+}
+
 fn first_model(cpuinfo: &str) -> Option<CpuModel> {
     let first = cpuinfo.split("\n\n").next()?;
     let value = |name: &str| {

@@ -15,3 +15,4 @@ pub mod modules;
 pub mod nvidia;
 pub mod own_processes;
 pub mod rdma;
+pub mod sva;

@@ -129,6 +129,10 @@ pub struct Device {
     /// The number that the firmware gave to the slot below this port (PCIe Slot Capabilities); `null` if there is none.
     #[serde(default)]
     pub slot: Option<u16>,
+    /// The peer-to-peer clique that a hypervisor gave to this GPU (QEMU's `x-nv-gpudirect-clique`): NVIDIA's driver
+    /// gives GPUs of one clique access to each other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clique: Option<u8>,
 }
 
 /// How far a function's configuration space could be read and is valid.

@@ -29,6 +29,7 @@ pub(crate) fn device(at: &str, kind: Kind, parent: Option<&str>) -> Device {
         acs: None,
         routing: Routing::default(),
         slot: None,
+        clique: None,
         rebar: Vec::new(),
         bars: Vec::new(),
         link: Some(Link { gts: 16.0, width: 16, max_gts: 16.0, max_width: 16 }),

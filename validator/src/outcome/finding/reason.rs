@@ -16,6 +16,8 @@ pub enum Reason {
     NoBridge,
     /// A link on the path reports no speed.
     LinkSpeedUnknown,
+    /// The port has fewer lanes than the device.
+    NarrowPort,
     // BAR1.
     /// The size of BAR1 cannot be changed.
     FixedBar,
@@ -52,6 +54,8 @@ pub enum Reason {
     Xid(FaultSource, Option<Recovery>),
     /// The driver asks for an action.
     DriverAsks(Recovery),
+    /// The kernel cannot share page tables with a GPU.
+    NoSharedPageTables,
     // The run.
     /// All tests together took too long.
     OutOfTime,
@@ -220,6 +224,12 @@ impl Reason {
         let text = match self {
             Self::NoBridge => "no bridge connects this card's links",
             Self::LinkSpeedUnknown => "a link on the path reports no speed, as in some virtual machines",
+            Self::NarrowPort => {
+                "the port has fewer lanes than the device: a slot whose lanes are split, a slot of the chipset, or a soldered device"
+            }
+            Self::NoSharedPageTables => {
+                "the kernel was built without CONFIG_ARM_SMMU_V3_SVA: NVIDIA's driver needs it for a GPU that shares the page tables of programs, such as GB10"
+            }
             Self::FixedBar => "the board or a hypervisor fixes the size of BAR1",
             Self::DisplayKept => "the firmware's display is on this GPU and was kept",
             Self::AddressesLost => {
@@ -293,6 +303,12 @@ impl Reason {
         let text = match self {
             Self::NoBridge => "fit a bridge if NVLink is wanted",
             Self::LinkSpeedUnknown => "set expect.min_p2p_gb_s to the expected speed",
+            Self::NarrowPort => {
+                "nothing, if these lanes are enough; otherwise use another slot, another lane split (bifurcation) {firmware}, or newer firmware of the board or the device"
+            }
+            Self::NoSharedPageTables => {
+                "boot a kernel that was built with CONFIG_ARM_SMMU_V3_SVA=y, such as NVIDIA's own or a newer one of the distribution"
+            }
             Self::FixedBar => "nothing to do if BAR1 covers the GPU's memory",
             Self::DisplayKept => return Some(remedy::display(case)),
             Self::NeighbourInUse(_) => {
@@ -344,6 +360,8 @@ impl Reason {
         let others = [
             Self::NoBridge,
             Self::LinkSpeedUnknown,
+            Self::NarrowPort,
+            Self::NoSharedPageTables,
             Self::FixedBar,
             Self::DisplayKept,
             Self::NeighbourInUse("why".into()),
@@ -381,7 +399,9 @@ impl FaultSource {
         match self {
             Self::Gpu => Some("the GPU, its power or its firmware"),
             Self::Memory => Some("the GPU's memory"),
-            Self::Link | Self::MildLink => Some("a link of the GPU, its slot, riser or bridge, or the device at the link's other end"),
+            Self::Link | Self::MildLink => {
+                Some("a link of the GPU, its slot, riser or bridge, or the device at the link's other end")
+            }
             Self::Repaired => Some("a worn or defective part of the GPU, which the GPU repaired or disabled itself"),
             Self::Driver => Some("the driver, or a GPU in a state that the driver did not expect"),
             Self::Program => Some("a program that used the GPU wrongly, or whose memory was corrupted"),

@@ -90,7 +90,7 @@ mod passed {
     pub(super) const FABRIC: Passed = Passed { test: "fabric", what: "an unreadable or malformed PCI function" };
     pub(super) const CMDLINE: Passed = Passed { test: "cmdline", what: "a missing kernel word" };
     pub(super) const IMAGE: Passed = Passed { test: "image", what: "a changed image" };
-    pub(super) const IOMMU: Passed = Passed { test: "iommu", what: "an IOMMU" };
+    pub(super) const IOMMU: Passed = Passed { test: "iommu", what: "an IOMMU that translates for GPUs" };
     pub(super) const CPUS: Passed = Passed { test: "cpus", what: "missing processors" };
     pub(super) const GPUS: Passed = Passed { test: "gpus", what: "a missing GPU" };
     pub(super) const DRIVERS: Passed = Passed { test: "drivers", what: "another driver on a GPU" };
@@ -230,8 +230,7 @@ codes! {
         .means("a GPU is not of the expected model")
         .cause("a card other than the configured one is installed")
         .remedy("replace the card, or correct expect.gpu_name")
-        .explained_by(&[&[GpuCount]])
-        .ruled_out_by(&[&passed::GPUS]);
+        .explained_by(&[&[GpuCount]]);
     // The boot.
     ImageNone = row("IMAGE-NONE", "the running system is no firstlight image")
         .means("a golden image is expected, but the running system is not a firstlight image")
@@ -254,6 +253,10 @@ codes! {
         .remedy_for(remedy::missing_word)
         .explained_by(&[&[CmdlineOverridden, ImageNone]])
         .ruled_out_by(&[&passed::CMDLINE]);
+    CmdlineNoEffect = row("CMDLINE-NO-EFFECT", "a kernel word has no effect")
+        .means("the kernel ignores a word of its command line about the IOMMU or PCI, because it does not know it")
+        .cause("a misspelt word, a word that no kernel has, or one of a newer or a patched kernel")
+        .remedy("remove the word, and do not rely on it; the remedies of the tests iommu and acs name words that this kernel knows");
     LockdownIgnored = row("LOCKDOWN-IGNORED", "the requested lockdown is not in force")
         .means("the kernel command line requests a lockdown that is not in force")
         .cause("the kernel was built without lockdown, as firstlight's own is, or securityfs is not mounted")
@@ -285,8 +288,7 @@ codes! {
         .means("a source reports that an IOMMU is in use although it should be off")
         .cause("the kernel was started without iommu=off, or the firmware forces the IOMMU on")
         .remedy_for(remedy::iommu_off)
-        .explained_by(&[BOOT, &[IommuTranslating]])
-        .ruled_out_by(&[&passed::IOMMU]);
+        .explained_by(&[BOOT, &[IommuTranslating]]);
     IommuUnknown = row("IOMMU-UNKNOWN", "the state of the IOMMU is unknown")
         .means("the state of the IOMMU could not be determined")
         .cause("sources are missing or contradict each other")
@@ -305,13 +307,11 @@ codes! {
     AcsQuirk = row("ACS-QUIRK", "a chipset port has ACS of its own kind")
         .means("a port of an Intel chipset controls peer traffic in a non-standard way, so firstlight does not change it")
         .cause("these ports have ACS registers that do not follow the PCIe specification, or none")
-        .remedy_for(remedy::acs_quirk)
-        .ruled_out_by(&[&passed::ACS]);
+        .remedy_for(remedy::acs_quirk);
     AcsKept = row("ACS-KEPT", "ACS was left on for another device")
         .means("a port's ACS was not changed, because a device below the port depends on it")
         .cause("a device is passed to a virtual machine, or is a ConnectX-8 Data Direct function")
-        .remedy("unbind the device's vfio driver, or set fabric.acs = \"off\" to accept ACS as it is")
-        .ruled_out_by(&[&passed::ACS]);
+        .remedy("unbind the device's vfio driver, or set fabric.acs = \"off\" to accept ACS as it is");
     AcsStuck = row("ACS-STUCK", "a port keeps its ACS bits")
         .means("a port kept its ACS control bits after zeros were written to them")
         .cause("the port ignores writes, or the firmware locked the register")
@@ -615,7 +615,7 @@ codes! {
         .remedy("compare with the figures of another program; check LD_PRELOAD and look for wrappers of libcuda");
     // Links.
     LinkNarrow = row("LINK-NARROW", "its PCIe link uses too few lanes")
-        .means("a PCIe link uses fewer lanes than both its ends support")
+        .means("a PCIe link uses fewer lanes than both its ends support, or, as information, than the device has, because its port has no more")
         .cause("a badly seated card, riser or cable, or a slot that shares its lanes")
         .remedy("{reseat}; check the slot's number of lanes in the board's manual")
         .explained_by(&[&[PcieAer]])
@@ -635,7 +635,6 @@ codes! {
         .cause("link training fell back (riser, cable, slot), or the firmware limits the speed")
         .remedy("{reseat}; set the slot's speed to the highest value {firmware}")
         .explained_by(&[&[LinkNarrow, LinkSlow, LinkDisagrees, PcieAer]])
-        .ruled_out_by(&[&passed::P2P_BANDWIDTH])
         .p2p(P2pEffect::Slow);
     LinkContradicted = row("LINK-CONTRADICTED", "NVML and the kernel disagree about its link")
         .means("NVML, the kernel and the measured speed disagree about a PCIe link under load")
@@ -660,7 +659,7 @@ codes! {
         .remedy("nothing to do if such pairs need no peer access: list the GPUs that do with `--set 'expect.peers=[[0,1],[2]]'`; otherwise use boards of one generation");
     P2pUnpredicted = row("P2P-UNPREDICTED", "the driver reports access that it is not known to give")
         .means("CUDA and NVML report peer access that this driver version, with these registry keys, is not known to give between these GPUs")
-        .cause("a module with a patch that is not firstlight's, or registry keys for another version, with which the driver reports peer access but delivers no data")
+        .cause("a module with a patch that is not firstlight's, with which data may arrive, or registry keys for another version, with which none arrives")
         .remedy("run `firstlight validate --only p2p-capability,p2p-integrity,p2p-order`, and trust peer access only if data arrives")
         .explained_by(&[DRIVER]);
     P2pUnsupported = row("P2P-UNSUPPORTED", "the driver refuses it")
@@ -688,7 +687,6 @@ codes! {
         .cause("libraries and kernel module of different versions; the message says which of the three is wrong")
         .remedy("install all parts of the driver in one version; NCCL relies on NVML, frameworks rely on CUDA")
         .explained_by(&[DRIVER, BAR1, &[P2pUnsupported, P2pRefused]])
-        .ruled_out_by(&[&passed::P2P_CAPABILITY])
         .p2p(P2pEffect::Broken);
     // Delivery.
     P2pChecker = row("P2P-CHECKER", "the check itself is wrong")
@@ -927,7 +925,8 @@ codes! {
     GdrUnsupported = row("GDR-UNSUPPORTED", "the GPU does not support GPUDirect RDMA")
         .means("the driver does not support GPUDirect RDMA (network cards that access GPU memory directly) on this GPU")
         .cause("NVIDIA supports it on workstation and data-center GPUs, not on GeForce or integrated GPUs")
-        .remedy("nothing to do: NCCL sends the data of such a GPU through host memory");
+        .remedy("nothing to do: NCCL sends the data of such a GPU through host memory")
+        .ruled_out_by(&[&passed::GDR]);
     GdrNoWay = row("GDR-NO-WAY", "no module offers GPUDirect RDMA")
         .means("a GPU supports GPUDirect RDMA, but neither dma-buf nor the module nvidia_peermem is available for it")
         .cause("NVIDIA's closed module does not support dma-buf, and nvidia_peermem is not loaded")

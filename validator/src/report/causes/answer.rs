@@ -11,8 +11,8 @@ use crate::report::{Report, TestEntry};
 const PROOF: [&str; 2] = ["p2p-capability", "p2p-integrity"];
 /// The matrix of peer access between GPUs, 1 or 0.
 const ACCESS: &str = "p2p.connectivity";
-/// The matrix of the speeds between all GPUs.
-const SPEEDS: &str = "sample.uni.on";
+/// The matrices of the speeds between all GPUs: the first that was measured. The summary of p2p-bandwidth has the same.
+const SPEEDS: [&str; 2] = ["ce.write", "sample.uni.on"];
 
 /// The state of peer-to-peer according to the tests.
 enum P2pState {
@@ -133,7 +133,7 @@ fn pairs_with_access(report: &Report) -> Option<usize> {
 
 /// The range of the speeds between different GPUs; empty if they were not measured.
 fn speed_range(report: &Report) -> String {
-    let all = off_diagonal(report, SPEEDS).unwrap_or_default();
+    let all = SPEEDS.iter().find_map(|name| off_diagonal(report, name)).unwrap_or_default();
     let (least, most) = (all.iter().copied().reduce(f64::min), all.iter().copied().reduce(f64::max));
     least.zip(most).map(|(least, most)| format!(", {least:.1} to {most:.1} GB/s")).unwrap_or_default()
 }

@@ -9,7 +9,7 @@ pub use subject::{gpus_of, pairs_of};
 
 use super::{Report, TestEntry};
 use crate::outcome::Outcome;
-use crate::outcome::finding::{Code, FindingEntry, Severity, Subject, Words};
+use crate::outcome::finding::{Code, FindingEntry, Passed, Severity, Subject, Words};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -219,11 +219,21 @@ fn unique<'a, T: Ord + Clone + 'a>(all: impl Iterator<Item = &'a T>) -> Vec<T> {
     all.filter(|one| seen.insert(*one)).cloned().collect()
 }
 
-/// Possible direct causes of `code` that a passed test rules out.
+/// Possible direct causes of `code` that a passed test rules out: it looked for all of them everywhere, and found none of
+/// them, not even a harmless one.
 fn ruled_out_causes(report: &Report, code: Code) -> Vec<NotCause> {
-    let could: Vec<_> = code.explained_by().flat_map(|by| by.row().ruled_out_by).collect();
-    let passed = report.tests.iter().filter(|test| test.outcome == Outcome::Pass);
-    let out = passed.filter_map(|test| could.iter().find(|out| out.test == test.id));
+    let unseen = |test: &TestEntry, code: &Code| {
+        let unchecked = test.unchecked.iter().any(|unchecked| unchecked == code.as_str());
+        !unchecked && !test.findings.iter().any(|finding| finding.is(*code))
+    };
+    let could: Vec<&Passed> = code.explained_by().flat_map(|by| by.row().ruled_out_by).copied().collect();
+    // Its words are about all codes that the test rules out.
+    let rules_out = |test: &TestEntry, out: &Passed| {
+        let mut codes = Code::ALL.iter().filter(|code| code.row().ruled_out_by.iter().any(|other| *other == out));
+        test.outcome == Outcome::Pass && codes.all(|code| unseen(test, code))
+    };
+    let out =
+        report.tests.iter().filter_map(|test| could.iter().find(|out| out.test == test.id && rules_out(test, out)));
     out.map(|out| NotCause { test: out.test.to_owned(), what: out.what.to_owned() }).collect()
 }
 

@@ -126,6 +126,33 @@ fn a_failed_test_rules_nothing_out() {
 }
 
 #[test]
+fn a_pass_rules_out_only_what_its_test_looked_for_and_did_not_find() {
+    let found = [
+        ("cmdline", Code::CmdlineMissing, Info, "kernel"),
+        ("links", Code::LinkSlow, Info, "0000:11:00.0"),
+        ("p2p-integrity", Code::P2pWrongData, Fail, "GPU 0 -> 1"),
+        ("iommu", Code::IommuTranslating, Fail, "machine"),
+    ];
+    let ruled_out = |report: &Report, head: &str| {
+        let cause = report.causes.iter().find(|cause| cause.code == head).unwrap();
+        cause.ruled_out.iter().map(|out| out.test.clone()).collect::<Vec<_>>()
+    };
+    // A harmless finding of the code.
+    assert!(!ruled_out(&report(&found), "IOMMU-TRANSLATING").contains(&"cmdline".to_owned()));
+    // It looked, and found nothing.
+    let mut quiet = report(&found);
+    let cmdline = quiet.tests.iter().position(|test| test.id == "cmdline").unwrap();
+    quiet.tests[cmdline].findings.clear();
+    quiet.explain();
+    assert!(ruled_out(&quiet, "IOMMU-TRANSLATING").contains(&"cmdline".to_owned()));
+    // It did not look.
+    quiet.tests[cmdline].unchecked = vec!["CMDLINE-MISSING".to_owned()];
+    let json = serde_json::to_vec(&quiet).unwrap();
+    let read = crate::report::from_json(&json).unwrap();
+    assert!(!ruled_out(&read, "IOMMU-TRANSLATING").contains(&"cmdline".to_owned()));
+}
+
+#[test]
 fn without_the_proof_the_answer_is_never_yes() {
     let lost = report(&[("p2p-integrity", Code::TestTimeout, Error, "p2p-integrity")]);
     assert_eq!(lost.answer, "P2P: UNKNOWN, p2p-integrity: a test did not finish");
@@ -162,6 +189,13 @@ fn measured_speeds_are_in_the_answer() {
     good.tests[2].matrices.push(speeds);
     good.explain();
     assert_eq!(good.answer, "P2P: YES, 12 of 12 pairs, 20.6 to 26.0 GB/s");
+    // The figure in the row of p2p-bandwidth.
+    let values = vec![vec![None, Some(21.2)], vec![Some(26.3), None]];
+    let writes =
+        Matrix { name: "ce.write".to_owned(), unit: "GB/s".to_owned(), rows: labels(), columns: labels(), values };
+    good.tests[2].matrices.push(writes);
+    good.explain();
+    assert_eq!(good.answer, "P2P: YES, 12 of 12 pairs, 21.2 to 26.3 GB/s");
 }
 
 #[test]

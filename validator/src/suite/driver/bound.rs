@@ -49,6 +49,7 @@ fn judge(fabric: &Fabric, loaded: &[&str], version: Option<&str>, expected: Opti
     let summary = match (findings.first(), version) {
         (Some(first), _) => first.message.to_string(),
         (None, Some(version)) => format!("nvidia {version}; no other driver on a GPU"),
+        (None, None) if fabric.gpus.is_empty() => "no NVIDIA GPU; no driver for one is loaded".to_owned(),
         (None, None) => "no driver on a GPU, none loaded for one".to_owned(),
     };
     Judgement::of(summary, findings)

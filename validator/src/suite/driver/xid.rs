@@ -79,7 +79,8 @@ fn judge(lines: &[Line], missing: u64, scene: &Scene) -> Judgement {
         }
         Some(worst) => worst.message.to_string(),
     };
-    Judgement::of(summary, findings)
+    let whole = missing == 0 && !lines.is_empty() && log::begins(lines).is_none();
+    Judgement::of(summary, findings).without_checking(if whole { &[] } else { &[Code::GpuXid] })
 }
 
 /// Adds the taint finding; the summary names the worst finding of both.
@@ -91,7 +92,9 @@ fn with_taint(judgement: Judgement, taint: Option<Finding>) -> Judgement {
         return judgement.with(vec![taint]);
     }
     let summary = taint.message.to_string();
-    Judgement::of(summary, judgement.findings.into_iter().chain([taint]).collect())
+    let mut worse = judgement.with(vec![taint]);
+    worse.summary = summary;
+    worse
 }
 
 #[cfg(test)]
@@ -109,6 +112,16 @@ mod tests {
     fn a_quiet_log_passes_and_says_how_far_back_it_goes() {
         assert_eq!(say(0, &["NVRM: loading NVIDIA UNIX Open Kernel Module"]).summary, "none since the machine started");
         assert_eq!(say(512, &["x"]).summary, "none since 512 s after the start; older lines are gone");
+    }
+
+    #[test]
+    fn a_log_without_its_beginning_rules_no_earlier_error_out() {
+        assert_eq!(say(0, &["x"]).unchecked, []);
+        for part in [say(512, &["x"]), judge(&[], 0), judge(&[], 3)] {
+            assert_eq!(with_taint(part, None).unchecked, [Code::GpuXid]);
+        }
+        let taint = Code::KernelTainted.finding(Severity::Warn, "machine", "an oops");
+        assert_eq!(with_taint(say(512, &["x"]), Some(taint)).unchecked, [Code::GpuXid]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::text::count;
 pub(in crate::suite) const TEST: Test = Test {
     id: "links",
     title: "PCIe links",
-    proves: "the links of GPUs, NICs and the switches between them use all their lanes",
+    proves: "the links of GPUs, NICs and the switches between them use all lanes that both ends offer",
     level: Level::Quick,
     deadline: FILE_DEADLINE,
     mandatory: false,
@@ -31,20 +31,30 @@ fn judge(fabric: &Fabric) -> Judgement {
     };
     let (gpus, nics) = (of(&fabric.gpus), of(&nic::exchanging(fabric)));
     let found = fabric.findings.iter().filter(|f| is_of_link(f.code));
+    if gpus.is_empty() {
+        return Judgement::not_applicable("no GPU answers, see the test fabric: nothing is known about its link");
+    }
     if !gpus.iter().any(|d| d.link.is_some()) {
         // Virtual machines show GPUs without a link.
         return Judgement::not_applicable("neither sysfs nor the registers show the link of any GPU");
     }
     let findings: Vec<_> = found.cloned().chain(gpus.iter().filter(|d| d.link.is_none()).map(|d| unknown(d))).collect();
+    let narrow_ports = findings.iter().filter(|f| f.is(Code::LinkNarrow)).count();
+    let all = format!(
+        "links of {} and {}",
+        count(gpus.len(), "GPU"),
+        count(nics.iter().filter(|d| d.link.is_some()).count(), "NIC")
+    );
     let summary = match findings.iter().max_by_key(|f| f.severity) {
-        Some(worst) => worst.message.to_string(),
-        None => format!(
-            "links of {} and {} at full width",
-            count(gpus.len(), "GPU"),
-            count(nics.iter().filter(|d| d.link.is_some()).count(), "NIC")
-        ),
+        Some(worst) if worst.severity > Severity::Info => worst.message.to_string(),
+        Some(_) if narrow_ports > 0 => {
+            format!("{all} use all lanes of their ports, {narrow_ports} of which have fewer than the device")
+        }
+        Some(other) => other.message.to_string(),
+        None => format!("{all} at full width"),
     };
-    Judgement::of(summary, findings)
+    let unchecked: &[Code] = if gpus.len() < fabric.gpus.len() { &[Code::LinkNarrow] } else { &[] };
+    Judgement::of(summary, findings).without_checking(unchecked)
 }
 
 /// Whether a code is about links at rest.
@@ -83,6 +93,20 @@ mod tests {
     }
 
     #[test]
+    fn a_port_with_fewer_lanes_than_its_card_passes_and_says_so() {
+        let mut fabric = fixture::machine(2);
+        let gpu = fabric.gpus[0];
+        fixture::device(&mut fabric, gpu).link.as_mut().unwrap().width = 8;
+        for (offered, outcome) in [(8, Outcome::Pass), (16, Outcome::Warn)] {
+            fixture::device(&mut fabric, fixture::port(0)).link.as_mut().unwrap().max_width = offered;
+            fabric.findings = judge::all(&fabric);
+            let said = super::judge(&fabric);
+            assert_eq!((said.outcome(), said.findings.len()), (outcome, 1), "{said:?}");
+            assert_eq!(said.summary.contains("1 of which have fewer"), offered == 8, "{}", said.summary);
+        }
+    }
+
+    #[test]
     fn an_idle_gpu_at_its_slowest_speed_is_reported_and_passes() {
         let said = with_link(2.5, 16);
         assert_eq!((said.outcome(), said.findings.len()), (Outcome::Pass, 1));
@@ -96,6 +120,17 @@ mod tests {
         let said = super::judge(&fabric);
         assert!(said.outcome() == Outcome::Error && said.summary.contains("0000:10:00.0"), "{said:?}");
         fixture::device(&mut fabric, second).link = None;
+        assert_eq!(super::judge(&fabric).outcome(), Outcome::NotApplicable);
+    }
+
+    #[test]
+    fn a_gpu_that_does_not_answer_has_no_link_to_judge() {
+        let mut fabric = fixture::machine(2);
+        let gpus = fabric.gpus.clone();
+        fixture::device(&mut fabric, gpus[0]).config.gone = true;
+        let said = super::judge(&fabric);
+        assert_eq!((said.outcome(), &said.unchecked[..]), (Outcome::Pass, &[Code::LinkNarrow][..]));
+        fixture::device(&mut fabric, gpus[1]).config.gone = true;
         assert_eq!(super::judge(&fabric).outcome(), Outcome::NotApplicable);
     }
 

@@ -82,11 +82,35 @@ fn not_testable(machine: &Machine) -> Result<Option<Judgement>, Box<Finding>> {
     Ok(Some(Judgement::not_applicable(why)))
 }
 
-/// The same for tests after the first: NCCL must have connected the GPUs.
+/// The same for tests after the first: NCCL must have passed that one.
 fn not_connected(machine: &Machine) -> Result<Option<Judgement>, Box<Finding>> {
     if let Some(none) = not_testable(machine)? {
         return Ok(Some(none));
     }
-    let broken = matches!(machine.outcome(TRANSPORT.id), Some(Outcome::Fail | Outcome::Error));
-    Ok(broken.then(|| Judgement::not_applicable("NCCL does not connect the GPUs (see nccl)")))
+    Ok(first_failed(machine.outcome(TRANSPORT.id)).map(Judgement::not_applicable))
+}
+
+/// Why the result of the first test stops the others. It fails in several ways: no connection, wrong data, low speed.
+const fn first_failed(first: Option<Outcome>) -> Option<&'static str> {
+    match first {
+        Some(Outcome::Fail) => Some("the first test of NCCL failed (see nccl), so this test does not run"),
+        Some(Outcome::Error) => Some("it is unknown whether NCCL works (see nccl), so this test does not run"),
+        Some(Outcome::Pass | Outcome::Warn | Outcome::NotApplicable) | None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It also fails where NCCL connected the GPUs and was slow.
+    #[test]
+    fn a_test_that_does_not_run_claims_nothing_about_connections() {
+        for stops in [Outcome::Fail, Outcome::Error] {
+            assert!(!first_failed(Some(stops)).unwrap().contains("connect"));
+        }
+        for goes_on in [Some(Outcome::Pass), Some(Outcome::Warn), Some(Outcome::NotApplicable), None] {
+            assert_eq!(first_failed(goes_on), None);
+        }
+    }
 }

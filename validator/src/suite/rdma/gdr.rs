@@ -97,9 +97,12 @@ fn judge(offered: &[(GpuId, DirectRdma)], peermem: bool, nic_paths: &[NicPaths])
     let worst = findings.iter().find(|f| f.severity > Severity::Info);
     let summary = worst.map_or_else(|| summary(&of), |f| f.message.to_string());
     let mechanisms: Vec<_> = offered.iter().map(|(_, offered)| mechanism(*offered, peermem)).collect();
-    Judgement::of(summary, findings)
-        .with_tables(vec![table(offered, peermem)])
-        .advising(advice(&mechanisms, nic_paths).into_iter().collect())
+    let judgement = if mechanisms.iter().all(|one| *one == RdmaMechanism::Unsupported) {
+        Judgement::not_applicable(summary).with(findings)
+    } else {
+        Judgement::of(summary, findings)
+    };
+    judgement.with_tables(vec![table(offered, peermem)]).advising(advice(&mechanisms, nic_paths).into_iter().collect())
 }
 
 /// `8 GPUs: by dma-buf; card traffic is not tested, which requires a second machine`, or that there is none.
@@ -178,11 +181,14 @@ mod tests {
             (NEW, false, format!("2 GPUs: by dma-buf{untried}")),
             (NEW, true, format!("2 GPUs: by dma-buf{untried}")),
             (OLD, true, format!("2 GPUs: by nvidia_peermem{untried}")),
-            (NONE, true, "2 GPUs: not offered, data goes through host memory".to_owned()),
         ] {
             let said = say(&[offered, offered], peermem);
             assert_eq!((said.outcome(), said.summary), (Outcome::Pass, word));
         }
+        let said = say(&[NONE, NONE], true);
+        let word = "2 GPUs: not offered, data goes through host memory";
+        assert_eq!((said.outcome(), said.summary.as_str()), (Outcome::NotApplicable, word));
+        assert_eq!(say(&[NONE, NEW], true).outcome(), Outcome::Pass);
     }
 
     #[test]

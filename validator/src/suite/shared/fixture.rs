@@ -67,6 +67,7 @@ fn part(bdf: Bdf, kind: Kind, parent: Option<Bdf>) -> Device {
         acs: has_acs.then_some(acs),
         routing: Routing::default(),
         slot: None,
+        clique: None,
         rebar: vec![],
         bars: if gpu { vec![bar] } else { vec![] },
         link: Some(Link { gts: 16.0, width: 16, max_gts: 16.0, max_width: 16 }),

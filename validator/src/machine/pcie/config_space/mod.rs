@@ -2,6 +2,7 @@
 //! The bytes are not trusted: every walk is bounded, every read is checked, and malformed data is reported
 //! with its offset instead of guessed. `fabric::read` reads the bytes.
 
+mod clique;
 mod express;
 mod rebar;
 mod registers;
@@ -40,6 +41,8 @@ pub struct ConfigSpace {
     pub capabilities: Vec<Capability>,
     /// Extended capabilities, in chain order.
     pub extended: Vec<Capability>,
+    /// The clique of GPUs that may reach each other, by a hypervisor's capability.
+    pub clique: Option<u8>,
     /// The PCI Express capability.
     pub express: Option<Express>,
     /// Access Control Services.
@@ -176,6 +179,7 @@ pub fn parse(bytes: &[u8]) -> ConfigSpace {
         bases: if usable { registers::bases(space) } else { [None; 6] },
         windows: if usable && layout == 1 { registers::windows(space) } else { Vec::new() },
         routing: routing::other(space, (vendor, device), port, at(&extended, routing::ATS)),
+        clique: clique::clique(space, &capabilities),
         express,
         capabilities,
         extended,
@@ -201,7 +205,7 @@ impl ConfigSpace {
             return self;
         }
         self.faults.push(Fault::Ids { registers: self.ids(), sysfs: format!("{vendor:04x}:{device:04x}") });
-        (self.express, self.acs, self.bases) = (None, None, [None; 6]);
+        (self.express, self.acs, self.bases, self.clique) = (None, None, [None; 6], None);
         self.rebar.clear();
         self.windows.clear();
         self.routing = Routing::default();

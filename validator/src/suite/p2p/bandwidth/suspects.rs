@@ -4,7 +4,8 @@
 use super::Basis;
 use super::{LATENCY_CELL, Results};
 use crate::floors::{
-    Carrier, Mover, PairFigures, asymmetric, contradicted_link, impossible_speed, outliers, pair_findings, slow_mover,
+    Carrier, Mover, PairFigures, asymmetric, basis_of_both, contradicted_link, impossible_speed, outliers,
+    pair_findings, slow_mover,
 };
 use crate::outcome::finding::Finding;
 use crate::schedule::Pair;
@@ -49,6 +50,9 @@ const COMPARED_IN_GROUP: &[&str] = &[
     "sm.bi.write",
     "sm.bi.read",
 ];
+/// Each matrix of both directions at once, and that of one direction alone.
+const ALONE: &[(&str, &str)] =
+    &[("ce.bi.write", "ce.write"), ("ce.bi.read", "ce.read"), ("sm.bi.write", "sm.write"), ("sm.bi.read", "sm.read")];
 /// Matrices of one direction, and of both: no figure may exceed what the links carry, or twice that for both.
 const ONE_WAY: &[&str] = &["sample.uni.on", "ce.write", "ce.read", "sm.write", "sm.read"];
 const BOTH_WAYS: &[&str] = &["sample.bi.on", "ce.bi.write", "ce.bi.read", "sm.bi.write", "sm.bi.read"];
@@ -61,8 +65,13 @@ pub(super) fn suspects(results: &Results, basis: &Basis<'_>) -> Vec<Suspect> {
     all.extend(pairs.iter().filter(|p| p.from < p.to).flat_map(|pair| asymmetric_engines(results, *pair)));
     all.extend(pairs.iter().flat_map(|pair| slow_engines(results, basis, *pair)));
     let known: Vec<_> = all.iter().flat_map(|suspect| suspect.cells.clone()).collect();
+    // If one direction alone is slow, both at once are too, which is no fault of the other direction.
+    let explained = |(name, pair): &(&'static str, Pair)| {
+        let alone = ALONE.iter().find(|(both, _)| both == name);
+        known.contains(&(name, *pair)) || alone.is_some_and(|(_, alone)| known.contains(&(alone, pair.back())))
+    };
     let outliers_found = COMPARED_IN_GROUP.iter().flat_map(|name| group_outliers(results, basis, name));
-    all.extend(outliers_found.filter(|suspect| !suspect.cells.iter().any(|cell| known.contains(cell))));
+    all.extend(outliers_found.filter(|suspect| !suspect.cells.iter().any(explained)));
     all
 }
 
@@ -104,6 +113,7 @@ fn below_floor(results: &Results, basis: &Basis<'_>, pair: Pair) -> Vec<Suspect>
         pair,
         carrier: carrier(results, basis, pair),
         one_way,
+        back: results.grid.get("ce.write", pair.back()),
         off: figure("sample.uni.off"),
         both_ways: figure("ce.bi.write"),
         latency_us: results.latency.get(LATENCY_CELL, pair),
@@ -132,11 +142,14 @@ fn slow_engines(results: &Results, basis: &Basis<'_>, pair: Pair) -> Vec<Suspect
     let carrier = carrier(results, basis, pair);
     let low = |(name, by, alone): &(&'static str, Mover, Option<&str>)| {
         let gb_s = results.grid.get(name, pair)?;
-        let alone = alone.map(|alone| results.grid.get(alone, pair));
-        if alone == Some(None) {
-            return None;
-        }
-        let finding = slow_mover(pair, name, *by, &carrier, (gb_s, alone.flatten()))?;
+        let basis = match alone {
+            None => None,
+            Some(alone) => {
+                let (one_way, back) = (results.grid.get(alone, pair)?, results.grid.get(alone, pair.back()));
+                Some(basis_of_both(&carrier, *by, one_way, back)?)
+            }
+        };
+        let finding = slow_mover(pair, name, *by, &carrier, (gb_s, basis))?;
         Some(Suspect::of(&[(*name, pair)], finding))
     };
     MOVERS.iter().filter_map(low).collect()

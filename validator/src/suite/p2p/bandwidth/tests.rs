@@ -108,6 +108,52 @@ fn each_engine_and_direction_is_compared_with_its_own_floor() {
     assert!(judgement.findings[0].is(Code::P2pAsymmetric), "{:?}", judgement.findings);
 }
 
+/// GPU 1 -> 0 is slow, which also slows both directions at once.
+#[test]
+fn a_direction_is_not_blamed_for_its_partner() {
+    let (healthy, slow) = (Pair::of(0, 1), Pair::of(1, 0));
+    for (both_slow, latency) in [(27.0, 1.4), (27.0, 5.0), (13.0, 1.4), (13.0, 5.0)] {
+        let figures = [
+            ("ce.write", 26.0),
+            ("sm.write", 25.0),
+            ("sm.bi.write", both_slow),
+            ("sample.uni.off", 5.0),
+            ("ce.bi.write", both_slow),
+            ("latency", latency),
+        ];
+        let mut one_slow = results(&figures);
+        one_slow.grid.put("ce.write", slow, figure(6.6));
+        one_slow.grid.put("sm.write", slow, figure(6.5));
+        let judgement = said(one_slow, GEN4, None);
+        let blamed: Vec<_> = judgement.findings.iter().map(|f| f.subject.as_str()).collect();
+        assert!(!blamed.is_empty() && blamed.iter().all(|of| *of == slow.to_string()), "{:?}", judgement.findings);
+    }
+    // Only both directions at once are slow: the pair, both ways.
+    let figures = [("ce.write", 26.0), ("sample.uni.off", 5.0), ("ce.bi.write", 36.0), ("latency", 1.4)];
+    let judgement = said(results(&figures), GEN4, None);
+    let blamed: Vec<_> = judgement.findings.iter().map(|f| f.subject.clone()).collect();
+    assert_eq!(blamed, [healthy, slow].map(|pair| pair.to_string()));
+    assert!(judgement.findings.iter().all(|f| f.message.contains("in both directions at once")));
+}
+
+/// Four GPUs, of whose 12 directions one is slow.
+#[test]
+fn a_figure_of_both_directions_is_no_outlier_because_of_its_partner() {
+    let slow = Pair::of(3, 0);
+    let mut results = Results::default();
+    for pair in Pair::all(4).filter(|pair| pair.from != pair.to) {
+        let of_slow = pair == slow || pair == slow.back();
+        results.grid.put("sample.uni.off", pair, figure(5.0));
+        results.grid.put("ce.write", pair, figure(if pair == slow { 6.6 } else { 26.0 }));
+        results.grid.put("ce.bi.write", pair, figure(if of_slow { 13.0 } else { 50.0 }));
+    }
+    let blamed = with(GEN4, None, |basis| {
+        let basis = Basis { gpus: 4, ..*basis };
+        super::suspects::suspects(&results, &basis).into_iter().map(|s| s.finding.subject).collect::<BTreeSet<_>>()
+    });
+    assert_eq!(blamed, BTreeSet::from([slow.to_string()]));
+}
+
 #[test]
 fn low_figures_are_measured_again_and_reported_with_both_values() {
     let slow = || results(&[("ce.write", 6.5), ("sample.uni.off", 5.0), ("latency", 1.4)]);

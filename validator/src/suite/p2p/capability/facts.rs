@@ -41,7 +41,7 @@ pub(super) fn read(machine: &Machine, clique: &Clique, nvml: &Nvml) -> Result<Fa
             Bar1Mapping::Part(_) | Bar1Mapping::Unknown(_) => None,
         };
         let chip = chip::number(&gpu.device).and_then(chip::of);
-        (gpu.bdf, GpuFacts { chip, geforce: mechanism == PeerMechanism::Bar1, mapped })
+        (gpu.bdf, GpuFacts { chip, geforce: mechanism == PeerMechanism::Bar1, mapped, clique: gpu.clique })
     };
     let near = fabric.paths.iter().filter(|path| matches!(path.kind, PathKind::Pix | PathKind::Pxb));
     Ok(Facts {
@@ -77,7 +77,7 @@ fn changed(nvidia: &Nvidia) -> Option<bool> {
 impl Facts {
     /// The prediction for a pair.
     pub(super) fn predict(&self, from: Bdf, to: Bdf) -> Prediction {
-        let unknown = GpuFacts { chip: None, geforce: true, mapped: None };
+        let unknown = GpuFacts { chip: None, geforce: true, mapped: None, clique: None };
         let key = (from.min(to), from.max(to));
         predict::predict(&predict::PairFacts {
             gpus: [from, to].map(|gpu| self.gpus.get(&gpu).copied().unwrap_or(unknown)),

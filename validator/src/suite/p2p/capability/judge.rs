@@ -124,8 +124,8 @@ fn judge_pair(answers: &Answers) -> Option<Finding> {
             let message = format!("no peer access: CUDA reports no, NVML reports {status}");
             let finding = Code::P2pUnsupported.finding(Severity::Fail, Subject::Machine, message);
             match &answers.predicted {
-                (Expected::Refused(_, refusal), why) => {
-                    finding.because(Reason::Predicted(*refusal, why.as_str().into()))
+                (expected @ Expected::Refused(_), why) => {
+                    finding.because(Reason::Predicted(expected.refusal(), why.as_str().into()))
                 }
                 _ => Finding { reason: status_reason(status), ..finding },
             }

@@ -188,7 +188,7 @@ fn the_prediction_is_in_the_table_and_its_contradiction_is_evidence() {
 #[test]
 fn a_predicted_refusal_gives_the_cause() {
     let mut one = answers(false, Status::Chipset, refused());
-    one.predicted = (Expected::Refused(Status::Chipset, Refusal::Other), "ForceP2P is not set".to_owned());
+    one.predicted = (Expected::Refused(&[Status::Chipset]), "ForceP2P is not set".to_owned());
     let judgement = judge(2, &[one], None);
     let reason = Reason::Predicted(Refusal::Other, "ForceP2P is not set".into());
     assert_eq!(judgement.findings[0].reason, Some(reason));

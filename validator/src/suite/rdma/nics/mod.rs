@@ -14,6 +14,7 @@ use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::outcome::{Advice, Judgement};
 use crate::suite::machine::known;
 use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
+use crate::text::count;
 
 pub(in crate::suite) const TEST: Test = Test {
     id: "nics",
@@ -42,8 +43,19 @@ fn judge(fabric: &Fabric, hcas: &[Hca]) -> Judgement {
     let look = |(hca, port): &(&Hca, &Port)| findings(device(fabric, hca), &name(hca, port), port);
     let findings: Vec<_> = ports.iter().flat_map(look).collect();
     let worst = findings.iter().filter(|f| f.severity > Severity::Info).max_by_key(|f| f.severity);
-    let summary = worst.map_or_else(|| show::summary(&ports, &nic_paths), |f| f.message.to_string());
-    Judgement::of(summary, findings)
+    let judgement = match worst {
+        Some(worst) => Judgement::of(worst.message.to_string(), findings),
+        None if ports.is_empty() => {
+            let devices = count(hcas.len(), "RDMA device");
+            Judgement::not_applicable(format!("{devices} without a port")).with(findings)
+        }
+        None if !ports.iter().any(|(_, port)| port.is_active()) => {
+            let why = format!("no port has a link; {}", show::summary(&ports, &nic_paths));
+            Judgement::not_applicable(why).with(findings)
+        }
+        None => Judgement::of(show::summary(&ports, &nic_paths), findings),
+    };
+    judgement
         .with_tables(vec![show::ibdev2netdev(hcas), show::ports(&ports), show::nic_paths(hcas, &nic_paths)])
         .advising(advice(&ports).into_iter().collect())
 }
@@ -238,7 +250,15 @@ mod tests {
     }
 
     #[test]
-    fn no_rdma_device_is_not_applicable() {
+    fn no_rdma_device_no_port_and_no_link_are_not_applicable() {
         assert_eq!(say(vec![]).outcome(), Outcome::NotApplicable);
+        let without = Hca { name: "mlx5_0".into(), ports: vec![] };
+        let said = judge(&fixture::machine(1), &[without]);
+        assert_eq!((said.outcome(), said.summary.as_str()), (Outcome::NotApplicable, "1 RDMA device without a port"));
+        let said = say(vec![port(PortState::Down, "Disabled", "InfiniBand"); 2]);
+        assert_eq!((said.outcome(), said.findings.len()), (Outcome::NotApplicable, 2));
+        assert!(said.summary.starts_with("no port has a link; 0 of 2 ports ACTIVE"), "{}", said.summary);
+        let said = say(vec![port(PortState::Down, "Disabled", "InfiniBand"), active()]);
+        assert_eq!(said.outcome(), Outcome::Pass);
     }
 }

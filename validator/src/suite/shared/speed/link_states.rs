@@ -113,7 +113,9 @@ fn nvml(machine: &Machine, bdf: Bdf) -> Option<Link> {
     let readings = machine.nvml().ok().and_then(|nvml| nvml.link(bdf).ok())?;
     let rate = |generation: u32| gts(u8::try_from(generation).ok()?);
     let (gts, max_gts) = (rate(readings.generation)?, rate(readings.max_generation)?);
-    Some(Link { gts, width: readings.width, max_gts, max_width: readings.max_width })
+    // NVML's maximum should be that of both ends, but some drivers give that of the GPU alone.
+    let link = Link { gts, width: readings.width, max_gts, max_width: readings.max_width };
+    Some(limited(link, machine.fabric.as_ref().ok().and_then(|fabric| above(fabric, bdf))))
 }
 
 /// The present state of a device's link by sysfs, and the capability of both ends.
@@ -135,10 +137,13 @@ fn above(fabric: &Fabric, bdf: Bdf) -> Option<&Link> {
     device(bdf).and_then(|d| d.parent).and_then(device)?.link.as_ref()
 }
 
-/// A link cannot exceed the port above it.
+/// A link cannot exceed the port above it. A port that offers less than is in use is not the real one: hypervisors make
+/// such ports.
 fn limited(link: Link, above: Option<&Link>) -> Link {
     let Some(above) = above else { return link };
-    Link { max_gts: link.max_gts.min(above.max_gts), max_width: link.max_width.min(above.max_width), ..link }
+    let max_gts = if above.max_gts < link.gts { link.max_gts } else { link.max_gts.min(above.max_gts) };
+    let max_width = if above.max_width < link.width { link.max_width } else { link.max_width.min(above.max_width) };
+    Link { max_gts, max_width, ..link }
 }
 
 #[cfg(test)]
@@ -197,5 +202,14 @@ mod tests {
         let gpu = fabric.gpus[0];
         fixture::device(&mut fabric, fixture::port(0)).link.as_mut().unwrap().max_width = 8;
         assert_eq!(limited(link(16.0, 8), above(&fabric, gpu)).max_width, 8);
+        let mut links = LinkStates::default();
+        links.0.insert(gpu, Readings { nvml: Some(limited(link(16.0, 8), above(&fabric, gpu))), sysfs: None });
+        assert_eq!(links.findings(&fabric.gpus), [], "all lanes that the port offers are in use");
+        links.0.insert(gpu, Readings { nvml: Some(limited(link(16.0, 4), above(&fabric, gpu))), sysfs: None });
+        assert!(links.findings(&fabric.gpus)[0].message.ends_with("expected x8 at 16 GT/s"));
+        // The port of a virtual machine says less than is in use.
+        assert_eq!(limited(link(16.0, 16), above(&fabric, gpu)).max_width, 16);
+        fixture::device(&mut fabric, fixture::port(0)).link.as_mut().unwrap().max_gts = 2.5;
+        assert!((limited(link(8.0, 4), above(&fabric, gpu)).max_gts - 16.0).abs() < 0.1);
     }
 }

@@ -143,7 +143,8 @@ fn before_the_tests_only_driver_messages_about_gpus_count() {
         "NVRM: Xid (PCI:0000:41:00): 31, pid=7, name=train, MMU Fault",
         "NVRM: Xid (PCI:0000:41:00): 999, something new",
     ]);
-    let found: Vec<_> = faults(&lines, TestPhase::Before, &Scene::default()).iter().map(|f| (f.code, f.severity)).collect();
+    let found: Vec<_> =
+        faults(&lines, TestPhase::Before, &Scene::default()).iter().map(|f| (f.code, f.severity)).collect();
     assert_eq!(found, [(Code::GpuXid, Severity::Info), (Code::GpuXid, Severity::Warn)]);
     let during: Vec<_> = faults(&lines, TestPhase::During, &Scene::default()).iter().map(|f| f.severity).collect();
     assert_eq!(during.iter().filter(|s| **s == Severity::Fail).count(), 4);

@@ -23,6 +23,8 @@ pub(super) struct GpuFacts {
     pub(super) geforce: bool,
     /// Whether NVML counts all of its memory as mapped into BAR1; `None` if it does not answer.
     pub(super) mapped: Option<bool>,
+    /// The clique that a hypervisor gave it.
+    pub(super) clique: Option<u8>,
 }
 
 /// What is known about the driver.
@@ -56,8 +58,8 @@ pub(super) struct PairFacts<'a> {
 pub(super) enum Expected {
     /// Peer access works.
     Access,
-    /// No peer access, with NVML's status for it and the kind of reason.
-    Refused(Status, Refusal),
+    /// No peer access, with the status, or the possible statuses, that NVML gives for it.
+    Refused(&'static [Status]),
     /// The driver claims peer access, but no data arrives.
     Claimed,
     /// No peer access between such boards, on any machine.
@@ -70,13 +72,33 @@ impl fmt::Display for Expected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Access => f.write_str("access"),
-            Self::Refused(status, _) => write!(f, "none, {status}"),
+            Self::Refused(possible) => {
+                let names: Vec<_> = possible.iter().map(ToString::to_string).collect();
+                write!(f, "none, {}", names.join(" or "))
+            }
             Self::Claimed => f.write_str("claims without delivery"),
             Self::NotApplicable => f.write_str("not applicable"),
             Self::Unknown => f.write_str("unknown"),
         }
     }
 }
+
+impl Expected {
+    /// The kind of a refusal.
+    pub(super) fn refusal(self) -> Refusal {
+        match self {
+            DISABLED => Refusal::RegistryKey,
+            CHIPSET_OR_GPU => Refusal::StockDriver,
+            _ => Refusal::Other,
+        }
+    }
+}
+
+const DISABLED: Expected = Expected::Refused(&[Status::Disabled]);
+const NOT_SUPPORTED: Expected = Expected::Refused(&[Status::NotSupported]);
+const CHIPSET: Expected = Expected::Refused(&[Status::Chipset]);
+/// The firmware tests the host first: where it trusts the host, the board is the reason.
+const CHIPSET_OR_GPU: Expected = Expected::Refused(&[Status::Chipset, Status::Gpu]);
 
 /// What is expected and why, in one line.
 pub(super) type Prediction = (Expected, String);
@@ -86,71 +108,73 @@ pub(super) fn predict(pair: &PairFacts<'_>) -> Prediction {
     if pair.nvlinks > 0 {
         return (Expected::Access, format!("{} NVLinks join the GPUs", pair.nvlinks));
     }
-    let Some(Driver { version, changed, keys }) = pair.driver else {
-        return (Expected::Unknown, "the driver's version or keys are unknown".to_owned());
-    };
     let [a, b] = pair.gpus;
-    let (Some(one), Some(other)) = (a.chip, b.chip) else {
-        return (Expected::Unknown, "the chip of a GPU is unknown".to_owned());
-    };
-    if one.family != other.family {
+    let chips = a.chip.zip(b.chip);
+    if let Some((one, other)) = chips.filter(|(one, other)| one.family != other.family) {
         let why = format!(
             "the boards are of two generations ({} {} and {} {}), between which NVIDIA's libcuda gives no peer access",
             one.family, one.name, other.family, other.name
         );
         return (Expected::NotApplicable, why);
     }
-    let forced = keys.read == ForceP2p::On && keys.write == ForceP2p::On;
-    if keys.read == ForceP2p::Off || keys.write == ForceP2p::Off {
-        let why = "the registry key ForceP2P forbids peer access".to_owned();
-        return (Expected::Refused(Status::Disabled, Refusal::RegistryKey), why);
+    let off = |keys: RegistryKeys| keys.read == ForceP2p::Off || keys.write == ForceP2p::Off;
+    if pair.driver.is_some_and(|driver| off(driver.keys)) {
+        return (DISABLED, "the registry key ForceP2P forbids peer access".to_owned());
     }
+    if let Some(clique) = a.clique.filter(|clique| b.clique == Some(*clique)) {
+        let why = format!(
+            "the hypervisor put both GPUs into peer-to-peer clique {clique}, and NVIDIA's driver gives access within a clique"
+        );
+        return (Expected::Access, why);
+    }
+    let Some(Driver { version, changed, keys }) = pair.driver else {
+        return (Expected::Unknown, "the driver's version or keys are unknown".to_owned());
+    };
+    let Some((one, other)) = chips else {
+        return (Expected::Unknown, "the chip of a GPU is unknown".to_owned());
+    };
+    let forced = keys.read == ForceP2p::On && keys.write == ForceP2p::On;
     if one.name != other.name && !forced {
         let why = format!("the chips differ ({} and {}), and ForceP2P is not set", one.name, other.name);
-        return (Expected::Refused(Status::NotSupported, Refusal::Models), why);
+        return (NOT_SUPPORTED, why);
     }
     if !(a.geforce && b.geforce) {
         return professional(pair, keys);
     }
     let ours = changed == Some(true);
     if !forced {
-        return (Expected::Refused(Status::Chipset, Refusal::Other), stock());
+        return (CHIPSET_OR_GPU, stock());
     }
-    // From here on the driver claims peers, whether or not they work.
+    // From here on the driver claims peers, whether or not they work. Modules of others cannot be told from NVIDIA's own,
+    // and need not obey the keys below.
+    let whose = |boards: String| (Expected::Unknown, others_decide(&boards));
+    match one.family {
+        Family::Ada if changed.is_none() => {
+            return (Expected::Unknown, "the patch level of the driver's module is unknown".to_owned());
+        }
+        Family::Ada if !ours => return whose(format!("GeForce boards of {}", one.family)),
+        Family::Turing | Family::Ampere | Family::Hopper => return whose(format!("GeForce boards of {}", one.family)),
+        Family::Blackwell if !ours && version < NEW_PEERS => {
+            return whose(format!("GeForce boards of {} before version {NEW_PEERS}", one.family));
+        }
+        Family::Ada | Family::Blackwell => {}
+    }
     if let RequestedMechanism::Other(key, value) = keys.through {
         let why = format!(
             "{key}={value} does not mean BAR1 in driver {version}, so only mailboxes are left, which a GeForce does not have"
         );
         return claimed(ours && version < OLD_PEERS, why);
     }
-    match one.family {
-        Family::Ada if changed.is_none() => {
-            return (Expected::Unknown, "the patch level of the driver's module is unknown".to_owned());
-        }
-        Family::Ada if !ours => {
-            return claimed(
-                false,
-                "NVIDIA's own module has no peer-to-peer through BAR1 for Ada, and ForceP2P makes it claim peers"
-                    .to_owned(),
-            );
-        }
-        Family::Ada if !(OLD_PEERS..NEW_PEERS).contains(&version) => {}
-        Family::Blackwell if version >= NEW_PEERS => {}
-        Family::Ada | Family::Blackwell => {
-            return claimed(
-                ours,
-                format!("driver {version} has no page entries for peers through BAR1; {NEW_PEERS} has"),
-            );
-        }
-        Family::Turing | Family::Ampere | Family::Hopper => {
-            let why = format!("no driver has peer-to-peer through BAR1 for GeForce boards of {}", one.family);
-            return claimed(false, why);
-        }
+    let has_entries = match one.family {
+        Family::Ada => !(OLD_PEERS..NEW_PEERS).contains(&version),
+        _ => version >= NEW_PEERS,
+    };
+    if !has_entries {
+        return claimed(ours, format!("driver {version} has no page entries for peers through BAR1; {NEW_PEERS} has"));
     }
     if keys.through != RequestedMechanism::Bar1 {
         let key = if version >= NEW_PEERS { "RMPcieP2PType=1" } else { "RMForceP2PType=2" };
-        return claimed_by(
-            Refusal::RegistryKey,
+        return claimed(
             ours && version < OLD_PEERS,
             format!("the registry key {key} is not set, so only mailboxes are left, which a GeForce does not have"),
         );
@@ -163,15 +187,19 @@ pub(super) fn predict(pair: &PairFacts<'_>) -> Prediction {
 
 /// A claim of peer access that would not deliver data: with our changes, the driver refuses access instead.
 fn claimed(ours: bool, why: String) -> Prediction {
-    claimed_by(Refusal::Other, ours, why)
-}
-
-fn claimed_by(refusal: Refusal, ours: bool, why: String) -> Prediction {
-    if ours { (Expected::Refused(Status::NotSupported, refusal), why) } else { (Expected::Claimed, why) }
+    if ours { (NOT_SUPPORTED, why) } else { (Expected::Claimed, why) }
 }
 
 fn stock() -> String {
-    "a driver without the key ForceP2P offers no PCIe peer access between GeForce boards".to_owned()
+    "without the key ForceP2P, NVIDIA's own driver offers no PCIe peer access between GeForce boards".to_owned()
+}
+
+/// For boards for which only modules of others have peers through BAR1.
+fn others_decide(boards: &str) -> String {
+    format!(
+        "NVIDIA's own module has no peer-to-peer through BAR1 for {boards}, and ForceP2P makes it claim peers; modules of \
+         others have it: the measured tests decide whether data arrives"
+    )
 }
 
 /// The prediction unless both GPUs have their memory in BAR1; `None` if they have.
@@ -207,7 +235,7 @@ fn professional(pair: &PairFacts<'_>, keys: RegistryKeys) -> Prediction {
                 "through BAR1 NVIDIA's driver trusts AMD Zen, Intel Sapphire Rapids, or a switch above both; this is {} family {} model {}",
                 host.vendor, host.family, host.model
             );
-            (Expected::Refused(Status::Chipset, Refusal::Other), why)
+            (CHIPSET, why)
         }
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::machine::host::nvidia::chip;
 
 fn side(device: u16, geforce: bool, mapped: Option<bool>) -> GpuFacts {
-    GpuFacts { chip: chip::of(device), geforce, mapped }
+    GpuFacts { chip: chip::of(device), geforce, mapped, clique: None }
 }
 
 fn driver(version: u32, changed: Option<bool>, dwords: &str) -> Option<Driver> {
@@ -27,16 +27,13 @@ const OLD: &str = "ForceP2P=17;RMForceP2PType=2;RMForceStaticBar1=1";
 const NEW: &str = "ForceP2P=17;RMPcieP2PType=1;RMForceStaticBar1=1";
 const ADA: [u16; 2] = [0x2684; 2];
 const BLACKWELL: [u16; 2] = [0x2b85; 2];
-const NOT_SUPPORTED: Expected = Expected::Refused(Status::NotSupported, Refusal::Other);
-const CHIPSET: Expected = Expected::Refused(Status::Chipset, Refusal::Other);
 
 #[test]
 fn ada_needs_our_changes_and_the_keys_of_its_version() {
     is(&pair(ADA, driver(555, Some(true), OLD)), Expected::Access, "BAR1");
     is(&pair(ADA, driver(580, Some(true), NEW)), Expected::Access, "BAR1");
     is(&pair(ADA, driver(595, Some(true), NEW)), Expected::Access, "BAR1");
-    is(&pair(ADA, driver(555, Some(false), "")), CHIPSET, "ForceP2P");
-    is(&pair(ADA, driver(555, Some(false), OLD)), Expected::Claimed, "own module");
+    is(&pair(ADA, driver(555, Some(false), "")), CHIPSET_OR_GPU, "ForceP2P");
     is(&pair(ADA, driver(555, None, OLD)), Expected::Unknown, "patch level");
     is(&pair(ADA, driver(575, Some(true), NEW)), NOT_SUPPORTED, "580");
 }
@@ -54,14 +51,14 @@ fn a_key_of_another_version_leaves_mailboxes_that_deliver_nothing() {
 fn blackwell_needs_580_and_no_changes() {
     is(&pair(BLACKWELL, driver(590, Some(false), NEW)), Expected::Access, "BAR1");
     is(&pair(BLACKWELL, driver(590, None, NEW)), Expected::Access, "BAR1");
-    is(&pair(BLACKWELL, driver(570, Some(false), OLD)), Expected::Claimed, "580");
-    is(&pair(BLACKWELL, driver(590, Some(false), "")), CHIPSET, "GeForce");
+    is(&pair(BLACKWELL, driver(570, Some(false), OLD)), Expected::Unknown, "before version 580");
+    is(&pair(BLACKWELL, driver(570, Some(true), OLD)), NOT_SUPPORTED, "580");
+    is(&pair(BLACKWELL, driver(590, Some(false), "")), CHIPSET_OR_GPU, "GeForce");
 }
 
 #[test]
 fn a_key_that_forbids_is_the_cause() {
-    let off = Expected::Refused(Status::Disabled, Refusal::RegistryKey);
-    is(&pair(ADA, driver(555, Some(true), "ForceP2P=0")), off, "forbids");
+    is(&pair(ADA, driver(555, Some(true), "ForceP2P=0")), DISABLED, "forbids");
     let no_map = "ForceP2P=17;RMPcieP2PType=1;RMForceStaticBar1=0";
     is(&pair(ADA, driver(590, Some(true), no_map)), NOT_SUPPORTED, "static map");
 }
@@ -83,7 +80,6 @@ fn mixed_boards_are_not_applicable_across_generations_and_need_a_key_within_one(
     let models = Expected::Refused(Status::NotSupported, Refusal::Models);
     is(&pair([0x2c05, 0x2d04], driver(590, Some(false), "")), models, "GB203 and GB206");
     is(&pair([0x2c05, 0x2d04], driver(590, Some(false), NEW)), Expected::Access, "BAR1");
-    is(&pair([0x2204; 2], driver(580, Some(true), NEW)), Expected::Claimed, "Ampere");
 }
 
 #[test]
@@ -112,4 +108,54 @@ fn nvlinks_are_access_and_what_is_not_known_is_unknown() {
     is(&PairFacts { nvlinks: 4, ..pair([0x2204; 2], None) }, Expected::Access, "4 NVLinks");
     is(&pair(ADA, None), Expected::Unknown, "driver");
     is(&pair([0x2684, 0x1234], driver(580, Some(true), NEW)), Expected::Unknown, "chip");
+}
+
+/// Several public modules have peers through BAR1 for these boards, and nothing in a module tells whose it is.
+#[test]
+fn what_modules_of_others_may_give_is_unknown_with_any_keys() {
+    let only_forced = "ForceP2P=17";
+    for keys in [NEW, OLD, only_forced] {
+        for changed in [Some(false), None, Some(true)] {
+            is(&pair([0x2204; 2], driver(580, changed, keys)), Expected::Unknown, "modules of others have it");
+        }
+        is(&pair(ADA, driver(580, Some(false), keys)), Expected::Unknown, "modules of others have it");
+    }
+    let mut unmapped = pair([0x2204; 2], driver(580, Some(false), NEW));
+    unmapped.gpus[0].mapped = Some(false);
+    is(&unmapped, Expected::Unknown, "measured tests decide");
+    is(&pair([0x2204; 2], driver(580, Some(false), "")), CHIPSET_OR_GPU, "NVIDIA's own driver");
+}
+
+fn in_cliques(of: [Option<u8>; 2], devices: [u16; 2], driver: Option<Driver>) -> PairFacts<'static> {
+    let mut pair = pair(devices, driver);
+    (pair.gpus[0].clique, pair.gpus[1].clique) = (of[0], of[1]);
+    pair
+}
+
+#[test]
+fn within_a_clique_access_is_expected_whatever_the_board_and_the_keys() {
+    let stock = driver(580, Some(false), "");
+    for devices in [[0x2204; 2], ADA, BLACKWELL, [0x2c05, 0x2d04], [0x1234; 2]] {
+        for driver in [stock, driver(580, None, NEW), None] {
+            is(&in_cliques([Some(0); 2], devices, driver), Expected::Access, "clique 0");
+        }
+    }
+    let mut board = in_cliques([Some(7); 2], [0x2231; 2], stock);
+    board.gpus.iter_mut().for_each(|gpu| gpu.geforce = false);
+    is(&board, Expected::Access, "clique 7");
+    is(&in_cliques([Some(0); 2], ADA, driver(580, None, "ForceP2P=0")), DISABLED, "forbids");
+    is(&in_cliques([Some(0); 2], [0x2684, 0x2204], stock), Expected::NotApplicable, "generations");
+}
+
+#[test]
+fn other_cliques_or_none_change_nothing() {
+    for of in [[Some(0), Some(1)], [Some(0), None], [None, Some(0)], [None; 2]] {
+        is(&in_cliques(of, [0x2204; 2], driver(580, Some(false), "")), CHIPSET_OR_GPU, "ForceP2P");
+        is(&in_cliques(of, [0x2204; 2], None), Expected::Unknown, "driver");
+    }
+}
+
+#[test]
+fn a_refusal_whose_letter_depends_on_the_host_names_both() {
+    assert_eq!(CHIPSET_OR_GPU.to_string(), "none, CNS (chipset not supported) or GNS (GPU not supported)");
 }
