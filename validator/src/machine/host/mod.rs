@@ -14,4 +14,5 @@ pub mod madt;
 pub mod modules;
 pub mod nvidia;
 pub mod own_processes;
+pub mod platform;
 pub mod rdma;
