@@ -299,6 +299,12 @@ impl Peers {
         self.pairs.iter().any(|(a, b)| *a == function || *b == function)
     }
 
+    /// Whether a GPU is one of a pair whose other end is one of `gpus`.
+    #[must_use]
+    pub fn has_gpu(&self, gpu: Bdf, gpus: &[Bdf]) -> bool {
+        self.pairs.iter().any(|(a, b)| (*a == gpu && gpus.contains(b)) || (*b == gpu && gpus.contains(a)))
+    }
+
     /// Whether these two are a pair, in any order.
     #[must_use]
     pub fn are(&self, one: Bdf, other: Bdf) -> bool {
@@ -322,9 +328,11 @@ pub enum NoPeers {
     PassedThrough,
 }
 
-impl fmt::Display for NoPeers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl NoPeers {
+    /// The reason in words.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
             Self::NoGpu => "no NVIDIA GPU",
             Self::OneGpu => "one GPU, and no network card that exchanges data with it",
             Self::GeForce => {
@@ -336,6 +344,12 @@ impl fmt::Display for NoPeers {
             Self::PassedThrough => {
                 "GPUs are passed to virtual machines; no other two devices here exchange data directly"
             }
-        })
+        }
+    }
+}
+
+impl fmt::Display for NoPeers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
     }
 }

@@ -10,7 +10,7 @@ use crate::config::Level;
 use crate::fabric::rebar;
 use crate::machine::host::kmsg::Line;
 use crate::machine::host::nvidia::log;
-use crate::machine::pcie::model::Device;
+use crate::machine::pcie::model::{Device, Fabric, Peers};
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::machine::{Machine, known};
@@ -39,12 +39,25 @@ const CONFIG_SPACE_BYTES: usize = 4096;
 
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let fabric = machine.fabric()?;
-    let gpus = peer_mechanism::mechanisms(fabric, known(&machine.nvidia.gpus)?);
+    if let Some(why) = no_gpu_peer(fabric, &machine.host.peers) {
+        return Ok(Judgement::not_applicable(why));
+    }
+    let mut gpus = peer_mechanism::mechanisms(fabric, known(&machine.nvidia.gpus)?);
+    gpus.retain(|(gpu, _)| machine.host.peers.has_gpu(gpu.bdf, &fabric.gpus));
     // Without the log the offered sizes are still known.
     let memory = logged_memory(&gpus, machine.log.as_deref().unwrap_or_default());
     let by_pass = fabric_pass::read(&machine.root);
     let judgement = fabric_pass::with_pass_findings(judge(&gpus, &memory), by_pass, &gpus);
     Ok(static_map::with_map_findings(judgement, static_map::findings(machine, &gpus)?))
+}
+
+/// Why no GPU reaches another one.
+fn no_gpu_peer(fabric: &Fabric, peers: &Peers) -> Option<String> {
+    let any = fabric.gpus.iter().any(|gpu| peers.has_gpu(*gpu, &fabric.gpus));
+    let why = || {
+        peers.none.map_or_else(|| "no GPU exchanges data with another one directly".to_owned(), |why| why.to_string())
+    };
+    (!any).then(why)
 }
 
 /// The memory of GPUs as the driver logged it: by address, or for all where all are of the same model.
@@ -137,7 +150,7 @@ mod tests {
     //! Sizes against the size of a GPU's memory, by the mechanism through which peers reach it.
 
     use super::*;
-    use crate::machine::pcie::model::{Bar, Fabric, Rebar};
+    use crate::machine::pcie::model::{Bar, Rebar};
     use crate::outcome::Outcome;
     use crate::suite::shared::fixture;
 
@@ -243,6 +256,21 @@ mod tests {
         assert_eq!((said.outcome(), said.summary.as_str()), (Outcome::Fail, "BAR1 of 0000:11:00.0 has no address"));
         fixture::device(&mut fabric, gpu).config.gone = true;
         assert_eq!(say(&fabric, PeerMechanism::Bar1, None).outcome(), Outcome::Pass);
+    }
+
+    #[test]
+    fn without_a_second_gpu_nothing_reaches_bar1() {
+        let of = |gpus| {
+            let fabric = fixture::machine(gpus);
+            no_gpu_peer(&fabric, &fabric.peers)
+        };
+        assert_eq!(of(2), None);
+        assert_eq!(of(1).unwrap(), "one GPU, and no network card that exchanges data with it");
+        assert_eq!(of(0).unwrap(), "no NVIDIA GPU");
+        let mut card = fixture::machine(1);
+        card.peers.none = None;
+        card.peers.pairs = vec![(card.gpus[0], fixture::port(0))];
+        assert!(no_gpu_peer(&card, &card.peers).unwrap().starts_with("no GPU exchanges data"));
     }
 
     #[test]
