@@ -50,7 +50,7 @@ const SMBIOS: &str = "sys/firmware/dmi/entries/0-0/raw";
 const VIRTUAL: (usize, u8) = (0x13, 1 << 4);
 
 /// What shows it.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Evidence {
     /// The kernel's release is one of WSL, or WSL's device is there and no firmware.
     wsl: bool,
