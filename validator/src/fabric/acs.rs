@@ -84,10 +84,10 @@ fn is_port(kind: Kind) -> bool {
     matches!(kind, Kind::RootPort | Kind::Upstream | Kind::Downstream)
 }
 
-/// Every port on a GPU-GPU or GPU-NIC path, sorted.
+/// Every port on a path between peers, sorted.
 #[must_use]
 pub fn ports_on_paths<F>(fabric: &Fabric<F>) -> BTreeSet<Bdf> {
-    fabric.paths.iter().flat_map(|p| p.ports.iter().copied()).collect()
+    fabric.peer_paths().flat_map(|p| p.ports.iter().copied()).collect()
 }
 
 /// Findings on GPU paths: ports that redirect, and ports whose ACS state is unknown.
@@ -102,7 +102,7 @@ pub fn judge(fabric: &Fabric) -> Vec<Finding> {
 #[must_use]
 pub fn unread(fabric: &Fabric) -> Vec<Finding> {
     let tree = Tree::of(fabric);
-    let ends = fabric.paths.iter().flat_map(|p| [p.a, p.b]);
+    let ends = fabric.peer_paths().flat_map(|p| [p.a, p.b]);
     let ports: BTreeSet<Bdf> = ends.filter_map(|end| tree.unread(end)).collect();
     ports.iter().map(|port| state_unknown(port, "it is not in /sys/bus/pci/devices")).collect()
 }

@@ -20,13 +20,7 @@ pub fn is_passed_through<F>(fabric: &Fabric<F>, device: &Device) -> bool {
 }
 
 fn pass_through_driver<'a, F>(fabric: &Fabric<F>, device: &'a Device) -> Option<&'a str> {
-    device.driver.as_deref().filter(|driver| fabric.iommu.groups > 0 && is_vfio_driver(driver))
-}
-
-/// Linux names the pass-through driver `vfio-pci`; vendor variants end with that: `mlx5_vfio_pci`,
-/// `nvgrace-gpu-vfio-pci`.
-fn is_vfio_driver(driver: &str) -> bool {
-    driver.replace('_', "-").ends_with("vfio-pci")
+    device.pass_through_driver().filter(|_| fabric.iommu.groups > 0)
 }
 
 /// Every function whose ACS stays: a passed-through function and the bridges above it; the whole hierarchy of

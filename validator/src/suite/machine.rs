@@ -13,6 +13,7 @@ use crate::machine::root::Root;
 use crate::outcome::Matrix;
 use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::outcome::{Judgement, Outcome};
+use crate::platform::Host;
 use crate::suite::p2p::processes::PrestartedPeer;
 use crate::suite::protocol::{Activity, Message};
 use crate::suite::shared::bar1_mapping::Bar1ByGpu;
@@ -42,6 +43,8 @@ pub struct Machine {
     pub identity: Identity,
     /// NVIDIA's driver.
     pub nvidia: Nvidia,
+    /// What kind of machine it is.
+    pub host: Host,
     /// The ids of the tests that this process runs.
     pub tests: Vec<String>,
     /// The outcomes of earlier tests by id, including those of earlier workers.

@@ -7,8 +7,9 @@ mod device;
 mod roles;
 
 use crate::fabric::{judge, rebar};
-use crate::machine::host::{cpu, iommu};
-use crate::machine::pcie::model::{Bdf, Device, Fabric, Link, SCHEMA};
+use crate::machine::host::platform::peers_of;
+use crate::machine::host::{cpu, iommu, nvidia};
+use crate::machine::pcie::model::{Bdf, Device, Fabric, Link, Peers, SCHEMA};
 use crate::machine::pcie::tree::Tree;
 use crate::machine::pcie::{bus_address, nic, path};
 use crate::machine::root::Root;
@@ -61,9 +62,24 @@ impl Fabric {
         let cpus = cpu::read(root)?;
         let numa_nodes = attributes::optional(root, "sys/devices/system/node/online", &Subject::Machine, &mut findings)
             .map(|nodes| quoted(&nodes));
-        let root = root.path().display().to_string();
-        let mut fabric =
-            Self { schema, root, iommu, cpus, numa_nodes, devices, rdma, lockdown, gpus, nics, paths, findings };
+        let from = root.path().display().to_string();
+        let mut fabric = Self {
+            schema,
+            root: from,
+            iommu,
+            cpus,
+            numa_nodes,
+            devices,
+            rdma,
+            lockdown,
+            gpus,
+            nics,
+            paths,
+            peers: Peers::default(),
+            findings,
+        };
+        // Without the driver's names the ids tell boards apart.
+        fabric.peers = peers_of(&fabric, &nvidia::gpus::read(root).unwrap_or_default());
         fabric.findings.extend(judge::all(&fabric));
         Ok(fabric)
     }

@@ -2,7 +2,7 @@
 //! (schema `firstlight.fabric/1`). Pure: reading fills it, judging uses it.
 
 pub use super::routing::{Routing, Undetermined};
-pub use crate::platform::{Bdf, InvalidBdf};
+pub use crate::platform::{Bdf, InvalidBdf, Peers};
 
 use crate::machine::host::cpu::Cpus;
 use crate::machine::host::iommu::Iommu;
@@ -42,6 +42,9 @@ pub struct Fabric<F = Finding> {
     pub nics: Vec<Bdf>,
     /// Every unordered pair of GPUs, then every GPU with every NIC that can exchange data with GPUs.
     pub paths: Vec<Path>,
+    /// The devices among these that are meant to exchange data directly.
+    #[serde(default)]
+    pub peers: Peers,
     /// Findings of the read itself: malformed configuration space, no ECAM, quirks.
     pub findings: Vec<F>,
 }
@@ -62,8 +65,16 @@ impl Fabric {
             gpus: self.gpus.clone(),
             nics: self.nics.clone(),
             paths: self.paths.clone(),
+            peers: self.peers.clone(),
             findings: FindingEntry::all(&self.findings, host),
         }
+    }
+}
+
+impl<F> Fabric<F> {
+    /// The paths between devices that are meant to exchange data directly: only there do ports matter.
+    pub fn peer_paths(&self) -> impl Iterator<Item = &Path> {
+        self.paths.iter().filter(|path| self.peers.are(path.a, path.b))
     }
 }
 

@@ -35,7 +35,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         read => read.map_err(|e| unreadable("sys/firmware/acpi/tables/APIC", &e))?,
     };
     let words: Vec<_> = X2APIC.iter().copied().chain([LIMIT]).collect();
-    Ok(judge(fabric.cpus, firmware, machine.log_evidence(&words)))
+    Ok(judge(fabric.cpus, firmware.map(|madt| madt.enabled), machine.log_evidence(&words)))
 }
 
 fn judge(cpus: Cpus, firmware: Option<usize>, log: Vec<String>) -> Judgement {

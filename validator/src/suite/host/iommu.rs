@@ -4,9 +4,9 @@
 use crate::config::{IommuPolicy, Level};
 use crate::machine::host::iommu::{DmaGroups, dma_groups};
 use crate::machine::host::iommu::{Iommu, IommuMode};
-use crate::machine::pcie::model::Fabric;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity, Subject};
+use crate::platform::Host;
 use crate::suite::machine::unreadable;
 use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
 use std::collections::BTreeSet;
@@ -26,15 +26,29 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let fabric = machine.fabric()?;
     let groups = dma_groups(&machine.root).map_err(|e| unreadable("sys/kernel/iommu_groups", &e))?;
     let log = machine.log_evidence(STATES);
-    let doubts = fabric.findings.iter().filter(|f| f.is(Code::IommuUnknown)).cloned().collect();
-    let requirement = Requirement::of(machine, fabric);
-    Ok(judge(&requirement, &fabric.iommu, doubts, &groups, log))
+    let doubts: Vec<_> = fabric.findings.iter().filter(|f| f.is(Code::IommuUnknown)).cloned().collect();
+    let explicit = machine.config.fabric.iommu;
+    let judged = |requirement: &Requirement| judge(requirement, &fabric.iommu, doubts, &groups, log);
+    Ok(match Requirement::of(explicit, machine.identity.is_own(), &machine.host) {
+        Ok(requirement) => judged(&requirement),
+        Err(why) => nothing_demanded(why, judged(&Requirement { policy: IommuPolicy::Pt, functions: None })),
+    })
 }
 
 /// Lines of the kernel that show a state. `DMAR: IOMMU enabled` shows only that a kernel word was read: it is written even if
 /// another word then leaves the IOMMU off.
 const STATES: &[&str] =
     &["DMAR: Intel(R) Virtualization Technology for Directed I/O", "DMAR-IR:", "AMD-Vi:", "iommu: Default domain type"];
+
+/// Not applicable, with what the test would have found, as information.
+fn nothing_demanded(why: &str, found: Judgement) -> Judgement {
+    let translates = found.findings.into_iter().filter(|finding| finding.is(Code::IommuTranslating));
+    let translates = translates.map(|finding| Finding { severity: Severity::Info, ..finding });
+    Judgement::not_applicable(why).with(translates.collect())
+}
+
+/// Why translation is right on a machine with Grace.
+const OWN_LINK: &str = "the processor reaches these GPUs over its own link, which needs the IOMMU to translate";
 
 /// The requirement on the IOMMU.
 #[derive(Debug)]
@@ -45,16 +59,23 @@ struct Requirement {
 }
 
 impl Requirement {
-    /// From the configuration; without one, firstlight's own kernel must have no IOMMU in use, and another
-    /// kernel may have IOMMU groups that do not translate for a GPU or a network card.
-    fn of(machine: &Machine, fabric: &Fabric) -> Self {
-        match machine.config.fabric.iommu {
-            Some(policy) => Self { policy, functions: None },
-            None if machine.identity.is_own() => Self { policy: IommuPolicy::Off, functions: None },
-            None => {
-                let both = fabric.gpus.iter().chain(&fabric.nics);
-                let functions = both.map(ToString::to_string).collect();
-                Self { policy: IommuPolicy::Pt, functions: Some(functions) }
+    /// From the configuration. Without one, no function that exchanges data with another directly may be translated;
+    /// firstlight's own kernel must have no IOMMU in use, unless the machine needs one.
+    ///
+    /// # Errors
+    /// Why nothing is demanded.
+    fn of(explicit: Option<IommuPolicy>, own_kernel: bool, host: &Host) -> Result<Self, &'static str> {
+        let all = |policy| Ok(Self { policy, functions: None });
+        let own_link = host.gpus.iter().any(|gpu| gpu.own_link);
+        let needed = host.processors.need_iommu() || host.gpus.iter().any(|gpu| gpu.integrated);
+        match (explicit, host.peers.none) {
+            (Some(policy), _) => all(policy),
+            (None, _) if own_link => Err(OWN_LINK),
+            (None, _) if own_kernel && !needed => all(IommuPolicy::Off),
+            (None, Some(why)) => Err(why.text()),
+            (None, None) => {
+                let both = host.peers.pairs.iter().flat_map(|(a, b)| [a, b]);
+                Ok(Self { policy: IommuPolicy::Pt, functions: Some(both.map(ToString::to_string).collect()) })
             }
         }
     }
@@ -126,7 +147,7 @@ fn summary(iommu: &Iommu, groups: &DmaGroups, harmless: usize) -> String {
         (classes, 0) => format!("no groups, {classes} IOMMU classes{firmware}"),
         (_, groups) if harmless == 0 => format!("{groups} groups, all identity{firmware}"),
         (_, groups) => format!(
-            "{groups} groups: {harmless} translate, none of a GPU or network card; the others identity{firmware}"
+            "{groups} groups: {harmless} translate, none of a GPU or network card that exchanges data directly; the others identity{firmware}"
         ),
     }
 }
@@ -149,7 +170,11 @@ fn evidence(iommu: &Iommu, groups: &DmaGroups) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::host::{identity, platform};
+    use crate::machine::root::Root;
     use crate::outcome::Outcome;
+    use crate::suite::shared::fixture;
+    use std::collections::BTreeMap;
 
     fn iommu(mode: IommuMode, classes: &[&str], groups: usize) -> Iommu {
         let classes = classes.iter().map(|c| (*c).to_owned()).collect();
@@ -238,6 +263,59 @@ mod tests {
             judge(&all(IommuPolicy::Off), &unknown, vec![], &groups(&[], &[]), vec![]).outcome(),
             Outcome::Error
         );
+    }
+
+    /// The host of so many GPUs of one device id.
+    fn host(gpus: u8, device: &str) -> Host {
+        let mut fabric = fixture::machine(gpus);
+        for gpu in fabric.gpus.clone() {
+            fixture::device(&mut fabric, gpu).device = device.to_owned();
+        }
+        let root = Root::new("/nowhere");
+        platform::read(&root, Some(&fabric), &identity::read(&root), &BTreeMap::new(), &BTreeMap::new())
+    }
+
+    const GEFORCE: &str = "0x2684";
+
+    fn policy(explicit: Option<IommuPolicy>, own_kernel: bool, host: &Host) -> Result<IommuPolicy, &'static str> {
+        Requirement::of(explicit, own_kernel, host).map(|requirement| requirement.policy)
+    }
+
+    #[test]
+    fn without_peers_nothing_is_demanded_and_translation_is_information() {
+        let why = policy(None, false, &host(1, GEFORCE)).unwrap_err();
+        assert_eq!(why, "one GPU, and no network card that exchanges data with it");
+        let class = iommu(IommuMode::Translated, &["dmar0"], 1);
+        let found = judge(&all(IommuPolicy::Pt), &class, vec![], &groups(&["DMA-FQ"], &[]), vec![]);
+        let said = nothing_demanded(why, found);
+        assert_eq!((said.outcome(), said.summary.as_str()), (Outcome::NotApplicable, why));
+        assert_eq!((said.findings.len(), said.findings[0].severity), (1, Severity::Info));
+        let off = nothing_demanded(why, judge(&all(IommuPolicy::Pt), &off(), vec![], &groups(&[], &[]), vec![]));
+        assert_eq!((off.outcome(), off.findings.len()), (Outcome::NotApplicable, 0));
+    }
+
+    #[test]
+    fn two_gpus_must_not_be_translated_and_a_configuration_demands_its_own() {
+        let requirement = Requirement::of(None, false, &host(2, GEFORCE)).unwrap();
+        assert_eq!((requirement.policy, requirement.functions.map(|all| all.len())), (IommuPolicy::Pt, Some(2)));
+        assert_eq!(policy(Some(IommuPolicy::Off), false, &host(1, GEFORCE)), Ok(IommuPolicy::Off));
+    }
+
+    #[test]
+    fn our_own_kernel_has_no_iommu_unless_the_machine_needs_one() {
+        assert_eq!(policy(None, true, &host(2, GEFORCE)), Ok(IommuPolicy::Off));
+        assert_eq!(policy(None, true, &host(0, GEFORCE)), Ok(IommuPolicy::Off));
+        let mut many = host(2, GEFORCE);
+        many.processors.present = Some(512);
+        assert_eq!(policy(None, true, &many), Ok(IommuPolicy::Pt));
+        assert!(policy(None, true, &host(1, "0x2e12")).is_err(), "an integrated GPU");
+    }
+
+    #[test]
+    fn grace_needs_translation() {
+        for own_kernel in [false, true] {
+            assert_eq!(policy(None, own_kernel, &host(2, "0x2342")), Err(OWN_LINK));
+        }
     }
 
     /// Group 0 is the GPU's, group 1 a USB controller's.

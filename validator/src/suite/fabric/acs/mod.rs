@@ -23,7 +23,7 @@ use std::time::Duration;
 pub(in crate::suite) const TEST: Test = Test {
     id: "acs",
     title: "ACS on GPU paths",
-    proves: "every port between GPUs, and between GPUs and NICs, lets peer traffic pass directly",
+    proves: "every port between GPUs, and between GPUs and NICs that exchange data with them, lets peer traffic pass directly",
     level: Level::Quick,
     deadline: FILE_DEADLINE,
     mandatory: true,
@@ -39,7 +39,8 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let policy = machine.config.fabric.acs;
     let ports = judged_ports(fabric, policy);
     if ports.is_empty() && acs::unread(fabric).is_empty() {
-        return Ok(Judgement::not_applicable(no_ports(fabric)));
+        let why = machine.host.peers.none.filter(|_| !fabric.gpus.is_empty());
+        return Ok(Judgement::not_applicable(why.map_or_else(|| no_ports(fabric), |why| why.to_string())));
     }
     sleep(PAUSE);
     let again = Fabric::read(&machine.root).map_err(|e| unreadable("sys/bus/pci/devices", &e))?;
