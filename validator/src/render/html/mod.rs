@@ -118,7 +118,8 @@ fn tests(report: &Report) -> Element {
 
 fn machine(report: &Report) -> Element {
     let facts = words::facts(report);
-    let facts = table(None, &["what", "is"], facts.iter().map(|(name, value)| row(name, [cell(value)])));
+    let facts =
+        table(None, &["what", "is"], facts.iter().map(|(name, value)| row(&name.replace('_', " "), [cell(value)])));
     let gpu = |(number, gpu): (GpuId, &Gpu)| {
         let link = gpu.link.as_ref().map(|link| format!("x{}, {:.1} GT/s", link.width, link.gts));
         let bar1 = gpu.bar1_bytes.map(|bytes| format!("{} MiB", bytes >> 20));

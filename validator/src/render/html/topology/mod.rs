@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const SOCKET: f64 = 26.0;
 const PORT: f64 = 84.0;
 const LINK: f64 = 56.0;
-const END: f64 = 124.0;
+const END: f64 = 156.0;
 const ARCS: f64 = 54.0;
 const ROW: f64 = 52.0;
 const BOX: f64 = 44.0;
