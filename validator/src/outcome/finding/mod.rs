@@ -237,7 +237,7 @@ mod tests {
             }
             if guest {
                 let firmware = remedy.match_indices("in the firmware setup");
-                let mut rest = firmware.map(|(at, words)| &remedy[at + words.len()..]);
+                let mut rest = firmware.map(|(at, words)| remedy.get(at + words.len()..).unwrap_or_default());
                 broken(rest.all(|rest| rest.starts_with(" of the virtual machine's host")));
                 broken(!has(&["reseat", "riser", "slot's", "power cable", "fans"]) || has(&["host"]));
             }
