@@ -83,7 +83,7 @@ mod tests {
     use crate::suite::shared::fixture::port;
 
     fn redirects() -> Finding {
-        let found = Code::AcsRedirect.finding(Severity::Fail, &port(0), "redirects");
+        let found = Code::AcsRedirect.finding(Severity::Fail, port(0), "redirects");
         found.values(0x1d, 0, None).seen("now")
     }
 
@@ -115,7 +115,7 @@ mod tests {
         for (code, readback) in [("ACS-STUCK", Some(0x1d)), ("ACS-REVERTED", Some(0x1d)), ("ACS-REFUSED", None)] {
             let said = said(&[entry(port(0), readback, Some(code))]);
             assert_eq!((said.code.as_str(), said.severity), (code, Severity::Fail));
-            assert!(said.reason.is_none() && !said.code.row().remedy.contains("fabric fix"), "{said:?}");
+            assert!(said.reason.is_none() && !said.shown_remedy().contains("fabric fix"), "{said:?}");
         }
         assert_eq!(said(&[entry(port(0), Some(0x1d), Some("ACS-OTHER"))]), redirects());
     }
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn another_finding_about_the_port_stays() {
-        let quirk = Code::AcsQuirk.finding(Severity::Fail, &port(0), "not written");
+        let quirk = Code::AcsQuirk.finding(Severity::Fail, port(0), "not written");
         let stuck = entry(port(0), Some(0x1d), Some("ACS-STUCK"));
         assert_eq!(with_write_result(quirk.clone(), &[stuck]), quirk);
     }
