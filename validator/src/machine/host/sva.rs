@@ -110,7 +110,7 @@ mod tests {
             assert_eq!(lacks(&[ARM, (file, WITHOUT), A_SYMBOL]), None, "{file}: the running kernel has it");
         }
         assert_eq!(lacks(&[ARM, ("boot/config-6.12.8", WITHOUT)]), None, "of another kernel");
-        assert_eq!(lacks(&[ARM, ("boot/config-6.12.9", "CONFIG_ARM_SMMU_V3_SVA=yes\nCONFIG_X=y")]).is_some(), true);
+        assert!(lacks(&[ARM, ("boot/config-6.12.9", "CONFIG_ARM_SMMU_V3_SVA=yes\nCONFIG_X=y")]).is_some());
     }
 
     #[test]
