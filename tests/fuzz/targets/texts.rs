@@ -5,7 +5,7 @@
 
 use contract::mark::{Mark, SIZE};
 use firstlight::fabric::journal::Journal;
-use firstlight::machine::host::madt::enabled_cpus;
+use firstlight::machine::host::madt;
 use firstlight::machine::recording::Recording;
 use firstlight::nccl::ranks::diagnosis;
 use firstlight::net::publish::{FinishedReport, StorageOptions, UploadTarget, publish};
@@ -26,7 +26,7 @@ pub fn texts(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     match reader {
         b'a' => ras_answers(bytes),
-        b'c' => assert!(enabled_cpus(bytes).is_none_or(|count| count <= bytes.len() / 8)),
+        b'c' => assert!(madt::parse(bytes).is_none_or(|madt| madt.enabled <= bytes.len() / 8)),
         b'e' => variables(&text),
         b'f' => finished_report(bytes),
         b'j' => journal(&text),

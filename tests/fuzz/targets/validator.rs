@@ -52,7 +52,7 @@ pub fn config_space(bytes: &[u8]) {
 /// The kernel's log, into which every driver and program may write: parsing it terminates, and a line is never longer than
 /// its record.
 pub fn kmsg(bytes: &[u8]) {
-    use firstlight::machine::host::faults::faults;
+    use firstlight::machine::host::faults::{Scene, faults, no_room};
     use firstlight::machine::host::kmsg::parse;
     use firstlight::machine::host::nvidia::log;
     use firstlight::machine::host::nvidia::xid::TestPhase;
@@ -63,8 +63,9 @@ pub fn kmsg(bytes: &[u8]) {
     assert!(lines.iter().all(|line| text.contains(&line.text)));
     assert!(log::xids(&lines).len() <= lines.len() && log::bar1_peers(&lines).len() <= lines.len());
     assert!(log::static_maps(&lines).len() <= lines.len() && log::patch_fails(&lines).len() <= lines.len());
-    for finding in faults(&lines, TestPhase::During).into_iter().chain(faults(&lines, TestPhase::Before)) {
-        assert!(!finding.evidence.is_empty());
+    assert!(no_room(&lines).len() <= lines.len());
+    for when in [TestPhase::During, TestPhase::Before] {
+        assert!(faults(&lines, when, &Scene::default()).iter().all(|finding| !finding.evidence.is_empty()));
     }
 }
 

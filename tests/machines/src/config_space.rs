@@ -75,6 +75,14 @@ impl ConfigSpace {
         self
     }
 
+    /// The number that the firmware gave to the slot below this port; after `express`.
+    pub fn slot(mut self, number: u8) -> Self {
+        let flags = u16::from_le_bytes([self.bytes[EXPRESS + 2], self.bytes[EXPRESS + 3]]);
+        self.put16(EXPRESS + 2, flags | 1 << 8);
+        self.put32(EXPRESS + 0x14, u32::from(number) << 19);
+        self
+    }
+
     /// Access Control Services.
     pub fn acs(mut self, cap: u16, ctrl: u16) -> Self {
         let at = self.extended(0x000d, 8);

@@ -145,9 +145,17 @@ fn add_host(machine: &Machine, to: &mut Tree) {
     for (name, text) in ["sys_vendor", "product_name", "bios_version"].iter().zip(machine.dmi) {
         to.file(&format!("sys/class/dmi/id/{name}"), &format!("{text}\n"));
     }
+    to.file("sys/class/dmi/id/product_serial", &format!("SN-{}\n", machine.name));
+    to.file("etc/machine-id", &format!("{}\n", machine_id(machine.name)));
     to.file("proc/cmdline", &format!("{}\n", machine.cmdline));
     to.file("proc/sys/kernel/osrelease", "6.12.0\n");
     // O and E: NVIDIA's modules are out of tree and unsigned.
     to.file("proc/sys/kernel/tainted", "12288\n");
     to.file("sys/kernel/security/lockdown", "[none] integrity confidentiality\n");
+}
+
+/// 32 hexadecimal digits that differ between machines: the beginning of the name in hexadecimal, filled up with zeros.
+fn machine_id(name: &str) -> String {
+    let digits: String = name.bytes().map(|byte| format!("{byte:02x}")).collect();
+    format!("{digits:0<32.32}")
 }

@@ -34,6 +34,14 @@ pub struct Function {
     pub group: Option<u32>,
 }
 
+impl Function {
+    /// Makes it another device of the same vendor.
+    pub fn set_device(&mut self, device: u16) {
+        self.ids.1 = device;
+        self.config[2..4].copy_from_slice(&device.to_le_bytes());
+    }
+}
+
 /// A whole machine.
 #[derive(Debug, Clone)]
 pub struct Machine {

@@ -75,13 +75,14 @@ pub struct Bridge {
     pub acs: Option<u16>,
 }
 
-/// A bridge's configuration space.
+/// A bridge's configuration space. A port that leads down has a slot, with the number of the bus behind it.
 pub fn bridge_config(bdf: &str, bridge: &Bridge) -> ConfigSpace {
     let (vendor, device) = bridge.ids;
     let config = ConfigSpace::new(vendor, device, 0x060400, 1)
         .buses(bus(bdf), bridge.buses.0, bridge.buses.1)
-        .express(bridge.port, Some(bridge.link))
-        .aer();
+        .express(bridge.port, Some(bridge.link));
+    let leads_down = matches!(bridge.port, Port::Root | Port::Downstream);
+    let config = if leads_down { config.slot(bridge.buses.0) } else { config }.aer();
     match bridge.acs {
         Some(ctrl) => config.acs(ACS_OFFERED, ctrl),
         None => config,

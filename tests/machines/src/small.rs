@@ -43,6 +43,9 @@ pub(super) fn workstation_with(name: &'static str, about: &'static str, change: 
     machine
 }
 
+/// RTX 4500 Ada: memory and BAR1 as an RTX 4090, and GPUDirect RDMA.
+const WORKSTATION_GPU: u16 = 0x27b1;
+
 /// A switch with ACS on: two GPUs and an RDMA card behind it, and a third GPU behind a second switch that is below the
 /// first.
 pub fn switch() -> Machine {
@@ -68,9 +71,14 @@ pub fn switch() -> Machine {
         nic(&bus.under("0000:02:10.0"), "0000:05:00.0", (0x15b3, 0x1017), "mlx5_core", GEN3_X16),
         gpu(&bus.under("0000:07:08.0"), "0000:08:00.0", BAR1 + 2 * BAR1_STRIDE, BAR1_32G, GEN3_X16),
     ];
-    let about = "PLX switches with ACS on: GPUs at PIX and PXB, a NIC beside them";
+    let about = "PLX switches with ACS on: workstation GPUs at PIX and PXB, a NIC beside them";
     let rdma = vec![Rdma::infiniband("mlx5_0", "0000:05:00.0", "ib0")];
-    Machine { rdma, ..Machine::new("switch-acs", about, functions) }
+    let mut machine = Machine { rdma, ..Machine::new("switch-acs", about, functions) };
+    for gpu in ["0000:03:00.0", "0000:04:00.0", "0000:08:00.0"] {
+        machine.at(gpu).set_device(WORKSTATION_GPU);
+    }
+    machine.driver.model = "NVIDIA RTX 4500 Ada Generation";
+    machine
 }
 
 /// A GPU behind a root port of an Intel 100-series chipset, whose ACS control register is at +8.

@@ -75,13 +75,14 @@ fn laid_out(gpus: &Scenario, folder: &Path, seen_at: &str) -> PathBuf {
     config
 }
 
-/// A folder with this scenario, and the report of the package's program at level `quick`.
+/// A folder with this scenario, and the report of the package's program at level `quick`, with all that identifies the
+/// machine.
 fn judged(scenario: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let at = dir.path().join("sim");
     let config = simulated(scenario, &at, &at.display().to_string());
     let mut command = Command::new(firstlight());
-    command.arg("--config").arg(config).args(["validate", "--quiet", "--json"]);
+    command.arg("--config").arg(config).args(["validate", "--quiet", "--identity", "full", "--json"]);
     command.arg(dir.path().join("report.json")).output().unwrap();
     assert!(dir.path().join("report.json").exists());
     dir

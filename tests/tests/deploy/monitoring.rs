@@ -62,9 +62,13 @@ fn each_rule_fires_when_it_should_and_not_otherwise() {
         add(&line(series, values), alert, fires);
     }
     // The rules that compare two series.
-    let verdict = "firstlight_verdict{verdict=\"PASS\",instance=\"a\"}";
-    let both = line("up{job=\"gpu-nodes\",instance=\"a\"}", "1x40") + &line(verdict, "1x40");
-    add(&both, "FirstlightMissing", 0);
+    let own = ["verdict", "info", "scope", "start_time_seconds"];
+    for lost in [None].into_iter().chain(own.map(Some)) {
+        let kept = own.iter().filter(|name| Some(**name) != lost);
+        let kept: String = kept.map(|name| line(&format!("firstlight_{name}{{instance=\"a\"}}"), "1x40")).collect();
+        let all = line("up{job=\"gpu-nodes\",instance=\"a\"}", "1x40") + &kept;
+        add(&all, "FirstlightMissing", usize::from(lost.is_some()));
+    }
     for (began, boot, fires) in [("10x40", "20x40", 1), ("20x40", "10x40", 0)] {
         let both = line("firstlight_start_time_seconds{instance=\"a\"}", began)
             + &line("node_boot_time_seconds{instance=\"a\"}", boot);
@@ -107,6 +111,10 @@ fn wrong_data_becomes_an_alert_and_the_dashboard_s_queries_have_answers() {
     let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/firstlight ")).unwrap();
     let line = line.replace("/run/firstlight/report.json", &report.path().join("report.json").display().to_string());
     sh(at, &format!("TEXTFILES=text; {} {line}; promtool check metrics < {}", firstlight().display(), out.display()));
+    let metrics = fs::read_to_string(&out).unwrap();
+    for label in ["host", "machine_id", "serial", "product", "kernel", "driver", "uuid", "vbios"] {
+        assert!(metrics.contains(&format!(",{label}=\"")), "no {label}: {metrics}");
+    }
     sh(at, "sed -i '1iglobal: { scrape_interval: 1s, evaluation_interval: 1s }' prometheus.yml");
 
     let words = |all: &[String]| all.to_vec();
@@ -145,6 +153,10 @@ fn wrong_data_becomes_an_alert_and_the_dashboard_s_queries_have_answers() {
     );
     assert_eq!(alert["annotations"]["summary"], format!("localhost:{node}: GPU test FAIL"));
 
+    let url = format!("http://127.0.0.1:{prometheus}/api/v1/query");
+    let error = get(&url, "query=node_textfile_scrape_error").unwrap();
+    assert_eq!(error["data"]["result"][0]["value"][1], "0", "{error}");
+
     let board = fs::read_to_string(workspace().join("docs/deploy/grafana.json")).unwrap();
     let board: Value = serde_json::from_str(&board).unwrap();
     let panels = board["panels"].as_array().unwrap();
@@ -156,7 +168,6 @@ fn wrong_data_becomes_an_alert_and_the_dashboard_s_queries_have_answers() {
     let mut asked = 0;
     for expr in exprs.map(|target| target["expr"].as_str().unwrap()) {
         let query = format!("query={}", expr.replace("$instance", ".*"));
-        let url = format!("http://127.0.0.1:{prometheus}/api/v1/query");
         let answer = get(&url, &query).unwrap_or_else(|| panic!("Prometheus refuses {query}"));
         assert!(!answer["data"]["result"].as_array().unwrap().is_empty(), "no answer to {query}");
         asked += 1;

@@ -7,7 +7,7 @@ mod layers;
 mod recipes;
 
 use harness::workspace;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -180,77 +180,13 @@ fn nothing_in_the_product_selects_a_simulation() {
 }
 
 #[test]
-fn no_test_is_ignored_and_nothing_is_left_to_do() {
-    // Joined here, so that this file does not contain them.
-    let words = [["TO", "DO"], ["FIX", "ME"], ["#[ig", "nore"], ["todo", "!("], ["unimplemented", "!("]];
-    let words = words.map(|w| w.concat());
-    for file in files().iter().filter(|f| !is_data(f)) {
-        let text = written_here(file);
-        for word in &words {
-            assert!(!text.contains(word.as_str()), "{file} has {word}");
-        }
+fn no_test_is_ignored() {
+    // Joined here, so that this file does not contain it.
+    let word = ["#[ig", "nore"].concat();
+    for folder in ["init", "validator", "tests"] {
+        let ignoring: Vec<_> = rust_files(folder).into_iter().filter(|file| text(file).contains(&word)).collect();
+        assert!(ignoring.is_empty(), "{ignoring:?}");
     }
-}
-
-/// A file's text; of a patch only the added lines, because the rest belongs to the patched file.
-fn written_here(file: &str) -> String {
-    let text = text(file);
-    if !file.ends_with(".patch") {
-        return text;
-    }
-    text.lines().filter(|line| line.starts_with('+')).collect::<Vec<_>>().join("\n")
-}
-
-/// True for lock files, licences and the kernel's resolved configuration, which are not written by hand.
-fn is_data(file: &str) -> bool {
-    let made = ["kernel-config/resolved.config", "kernel-config/arm64/resolved.config", "LICENSE", "Cargo.lock"];
-    made.iter().any(|m| file.starts_with(m)) || file.ends_with(".lock")
-}
-
-#[test]
-fn the_top_level_holds_what_it_should() {
-    let allowed = [
-        "Cargo.toml",
-        "Cargo.lock",
-        "Justfile",
-        "run",
-        "README.md",
-        "ARCHITECTURE.md",
-        "CONTRIBUTING.md",
-        "LICENSE-MIT",
-        "LICENSE-APACHE",
-        "clippy.toml",
-        "deny.toml",
-        "rustfmt.toml",
-        "rust-toolchain.toml",
-        "docs",
-        "init",
-        "validator",
-        "image",
-        "kernel-config",
-        "tests",
-    ];
-    let top: BTreeSet<_> = files().iter().map(|f| f.split('/').next().unwrap().to_owned()).collect();
-    let strange: Vec<_> = top.iter().filter(|n| !n.starts_with('.') && !allowed.contains(&n.as_str())).collect();
-    assert!(strange.is_empty(), "{strange:?}");
-    let missing: Vec<_> = allowed.iter().filter(|n| !top.contains(**n)).collect();
-    assert!(missing.is_empty(), "{missing:?}");
-}
-
-/// A newcomer can read a list of this length at a glance. The top level has its own test above.
-#[test]
-fn folders_are_short_and_files_are_few() {
-    let mut folders = BTreeMap::<String, BTreeSet<String>>::new();
-    let files = files();
-    for file in &files {
-        for (at, _) in file.match_indices('/') {
-            let entry = file[at + 1..].split('/').next().unwrap();
-            folders.entry(file[..at].to_owned()).or_default().insert(entry.to_owned());
-        }
-    }
-    let long: Vec<_> = folders.iter().filter(|(_, entries)| entries.len() > 20).collect();
-    assert!(long.is_empty(), "more than 20 entries: {long:?}");
-    assert!(folders.len() > 100 && files.len() < 1200, "{} folders, {} files", folders.len(), files.len());
 }
 
 #[test]
@@ -270,27 +206,18 @@ fn no_file_names_a_package_mirror_or_a_local_path() {
 }
 
 #[test]
-fn product_files_are_small_and_begin_with_their_purpose() {
+fn rust_files_begin_with_their_purpose() {
     let folders = ["init/src", "validator/src", "validator/contract/src", "validator/collect/src"];
-    let product = || folders.into_iter().flat_map(rust_files);
-    for file in product().filter(|f| !is_test(f)) {
-        let lines = text(&file).lines().count();
-        assert!(lines <= 300, "{file} has {lines} lines");
-    }
-    // Without the unit tests, which share the file with the code where both are short.
-    let mut sizes: Vec<_> = product().filter(|f| !is_test(f)).map(|f| code(&f).len()).collect();
-    sizes.sort_unstable();
-    let median = sizes[sizes.len() / 2];
-    assert!(median <= 115, "the median file has {median} lines");
+    let product = folders.into_iter().flat_map(rust_files).filter(|f| !is_test(f));
     let mine = rust_files("tests").into_iter().filter(|f| !f.ends_with("/tests.rs"));
-    for file in product().filter(|f| !is_test(f)).chain(mine) {
+    for file in product.chain(mine) {
         assert!(text(&file).starts_with("//!"), "{file} does not open with its paragraph");
     }
 }
 
 #[test]
 fn scripts_say_what_they_are_for_and_stop_at_the_first_error() {
-    let scripts = files().into_iter().filter(|f| text(f).starts_with("#!/") && !is_data(f));
+    let scripts = files().into_iter().filter(|f| text(f).starts_with("#!/"));
     for file in scripts {
         let text = text(&file);
         let second = text.lines().nth(1).unwrap_or_default();
@@ -311,27 +238,4 @@ fn every_dependency_has_its_reason() {
     let lines = section.lines().skip(1).take_while(|l| !l.starts_with('['));
     let bare: Vec<_> = lines.filter(|l| l.contains(" = ") && !l.starts_with('#') && !l.contains(" # ")).collect();
     assert!(bare.is_empty(), "{bare:?}");
-}
-
-#[test]
-fn every_parser_of_hostile_input_has_a_fuzz_target() {
-    let program = text("tests/fuzz/targets/lib.rs");
-    let table = program.split("const TARGETS").nth(1).unwrap().split("];").next().unwrap();
-    let names: Vec<_> = table.lines().filter_map(|l| l.trim().strip_prefix("(\"")?.split('"').next()).collect();
-    let parsers = [
-        "arp",
-        "config_space",
-        "cmdline",
-        "toml",
-        "kmsg",
-        "modules_dep",
-        "modinfo",
-        "driver_files",
-        "nccl_log",
-        "nccl_dump",
-        "image_list",
-    ];
-    for parser in parsers {
-        assert!(names.iter().any(|n| n.starts_with(parser)), "no target for {parser} among {names:?}");
-    }
 }

@@ -66,3 +66,52 @@ pub(crate) fn text(nodes: &[StoredReport], reports: u32, counters: &Counters, no
     }
     [verdict, received, age, pair, busbw, took, stored, taken, refused].iter().map(Family::text).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A released line never changes: a metric that means something else gets another name.
+    const HELP: [(&str, &str); 9] = [
+        ("firstlight_node_verdict", "The verdict of the node's newest report: 1 for the one it has."),
+        (
+            "firstlight_node_received_timestamp_seconds",
+            "When the node's newest report was received, seconds since 1970 UTC.",
+        ),
+        ("firstlight_node_report_age_seconds", "How old the node's newest report is."),
+        (
+            "firstlight_node_slowest_pair_bytes_per_second",
+            "Bandwidth of the slowest pair of GPUs in the node's newest report.",
+        ),
+        (
+            "firstlight_node_allreduce_bytes_per_second",
+            "NCCL's best bus bandwidth of all_reduce in the node's newest report.",
+        ),
+        ("firstlight_node_duration_seconds", "How long the run of the node's newest report took."),
+        ("firstlight_collect_reports", "Stored reports."),
+        ("firstlight_collect_received_total", "Reports that were received."),
+        ("firstlight_collect_refused_total", "Requests that were refused."),
+    ];
+
+    #[test]
+    fn the_help_of_a_metric_is_the_same_in_every_version() {
+        let node = StoredReport {
+            digest: "0a".into(),
+            node: "a1".into(),
+            received: 0,
+            host: "node7".into(),
+            started: None,
+            verdict: "PASS".into(),
+            scope: "machine".into(),
+            codes: String::new(),
+            says: String::new(),
+            gpus: String::new(),
+            level: "quick".into(),
+            figures: [Some(1.0); 3],
+            signed: true,
+        };
+        let text = text(&[node], 1, &Counters::default(), 60);
+        let help: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split_once(' ')).collect();
+        assert_eq!(help, HELP);
+    }
+}

@@ -2,13 +2,14 @@
 
 use super::CommandError;
 use super::output::to_stdout;
-use super::progress::{Progress, pair};
+use super::progress::Progress;
 use super::screen::RunningScreen;
 use crate::cli::args::Output;
 use crate::engine::ProgressListener;
 use crate::render::last_line::{last_line, short_line};
 use crate::render::text;
 use crate::report::{Report, TestEntry};
+use crate::suite::protocol::Activity;
 use crate::text::shown_text;
 use std::path::Path;
 use std::time::Duration;
@@ -104,12 +105,12 @@ impl ProgressListener for Console {
         }
     }
 
-    fn doing(&mut self, what: &str) {
+    fn doing(&mut self, activity: &Activity) {
         if let Some(progress) = &self.progress {
-            progress.doing(what);
+            progress.doing(activity);
         }
         if let Some(screen) = &self.screen {
-            screen.doing(what, pair(what));
+            screen.doing(&activity.what, activity.pair);
         }
     }
 

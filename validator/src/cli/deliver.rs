@@ -6,7 +6,7 @@ use super::output::{self, OutputError};
 use crate::cli::args::Place;
 use crate::engine;
 use crate::files::atomic::AtomicFile;
-use crate::outcome::finding::{Code, Severity};
+use crate::outcome::finding::{Code, FindingEntry, Severity, Subject};
 use crate::render::{pretty, text};
 use crate::report::{Report, TestEntry};
 use crate::text::shown_text;
@@ -92,14 +92,15 @@ impl ReportCopy {
 /// Adds the failed write to the report.
 fn add_failure(report: &mut Report, why: &str, console: &mut Console) {
     log::error!("{why}");
-    let finding = Code::ReportUnwritable.finding(Severity::Error, "report", why);
+    let finding = Code::ReportUnwritable.finding(Severity::Error, Subject::file("report"), why);
+    let host = &report.machine.platform;
     // One entry for all failures, because a test is listed only once.
     if let Some(entry) = report.tests.iter_mut().find(|entry| entry.id == ID) {
-        entry.findings.push(finding);
+        entry.findings.push(FindingEntry::of(&finding, host));
         return;
     }
-    let entry =
-        TestEntry::for_run(ID, "Report", "the report was written to every requested place", report.level, finding);
+    let proves = "the report was written to every requested place";
+    let entry = TestEntry::for_run(ID, "Report", proves, report.level, &finding, host);
     console.row(&entry);
     report.push(entry);
     engine::finish_report(report, Vec::new());

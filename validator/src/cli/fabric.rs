@@ -14,6 +14,8 @@ use crate::fabric::text;
 use crate::machine::pcie::model::{Bdf, Fabric};
 use crate::machine::pcie::topo::{NvLinks, Topology};
 use crate::machine::root::Root;
+use crate::outcome::finding::FindingEntry;
+use crate::platform::Host;
 use crate::suite::NVML_HANGS;
 use contract::schema;
 use serde::Serialize;
@@ -48,7 +50,8 @@ fn read(root: &Root) -> Result<Fabric, CommandError> {
 
 fn show(root: &Root, json: Option<&Place>) -> Result<u8, CommandError> {
     let fabric = read(root)?;
-    write_json_or_text(json, &fabric, &text::show(&fabric))?;
+    let shown = fabric.shown(&Host::default());
+    write_json_or_text(json, &shown, &text::show(&shown))?;
     Ok(status(&fabric.findings))
 }
 
@@ -60,14 +63,16 @@ struct AcsAndRebar<'a, A, B> {
     summary: Option<String>,
     #[serde(flatten)]
     acs: &'a A,
+    findings: &'a [FindingEntry],
     rebar: &'a B,
 }
 
 fn make_plan(root: &Root, options: PassOptions, json: Option<&Place>) -> Result<u8, CommandError> {
     let PassPlan { fabric, bars, acs } = pass::make_plan(root, options).map_err(|e| CommandError::undone(&e))?;
-    let content = &AcsAndRebar { summary: None, acs: &acs, rebar: &bars.rebar };
+    let findings = &FindingEntry::all(&acs.findings, &Host::default())[..];
+    let content = &AcsAndRebar { summary: None, acs: &acs, findings, rebar: &bars.rebar };
     let document = Document { schema: "firstlight.plan/1", root: &fabric.root, content };
-    write_json_or_text(json, &document, &text::plan(&fabric, &acs, &bars))?;
+    write_json_or_text(json, &document, &text::plan(&fabric.root, &acs, &bars, findings))?;
     Ok(status(&acs.findings))
 }
 
@@ -76,9 +81,10 @@ fn fix(root: &Root, options: PassOptions, journal: Option<PathBuf>, json: Option
     let done = pass::run(root, options, &journal).map_err(|e| CommandError::undone(&e))?;
     let PassResult { fabric, bars, plan, applied } = &done;
     let summary = Some(text::summary(plan, applied, bars));
-    let content = &AcsAndRebar { summary, acs: applied, rebar: &bars.rebar };
+    let findings = &FindingEntry::all(&applied.findings, &Host::default())[..];
+    let content = &AcsAndRebar { summary, acs: applied, findings, rebar: &bars.rebar };
     let document = Document { schema: schema::FIX, root: &fabric.root, content };
-    write_json_or_text(json, &document, &text::fixed(fabric, plan, applied, bars))?;
+    write_json_or_text(json, &document, &text::fixed(&fabric.root, plan, applied, bars, findings))?;
     Ok(status(&applied.findings))
 }
 

@@ -3,6 +3,7 @@
 //! separate thread writes it, so that the seconds advance while a test reports nothing.
 
 use crate::schedule::Pair;
+use crate::suite::protocol::Activity;
 use crate::text::shown;
 use contract::last_line::PROGRESS;
 use std::collections::BTreeSet;
@@ -87,12 +88,12 @@ impl Progress {
     }
 
     /// The running test has started another step.
-    pub(super) fn doing(&self, what: &str) {
+    pub(super) fn doing(&self, activity: &Activity) {
         self.with(|state| {
             if let Some(doing) = &mut state.doing {
-                what.clone_into(&mut doing.what);
+                activity.what.clone_into(&mut doing.what);
                 // A GPU with itself is not one of the pairs.
-                doing.pairs.extend(pair(what).filter(|pair| pair.from != pair.to));
+                doing.pairs.extend(activity.pair.filter(|pair| pair.from != pair.to));
             }
         });
     }
@@ -120,12 +121,6 @@ impl Drop for Progress {
         let _ = self.thread.take().map(JoinHandle::join);
         self.clear();
     }
-}
-
-/// The pair that a test's step names at its beginning, such as `GPU 0 -> 1`.
-pub(super) fn pair(what: &str) -> Option<Pair> {
-    let (from, to) = what.split(':').next()?.strip_prefix("GPU ")?.split_once(" -> ")?;
-    Some(Pair::of(from.parse().ok()?, to.parse().ok()?))
 }
 
 /// `p2p-integrity  12 s of 60 s  pair 5 of 12  GPU 0 -> 1: ..`; `None` if no test is running.
@@ -159,11 +154,15 @@ fn columns() -> usize {
 mod tests {
     use super::*;
 
-    fn state(whats: &[&str]) -> (ProgressState, Instant) {
+    fn step(pair: Option<(usize, usize)>, what: &str) -> Activity {
+        Activity { what: what.to_owned(), pair: pair.map(|(from, to)| Pair::of(from, to)) }
+    }
+
+    fn state(steps: &[Activity]) -> (ProgressState, Instant) {
         let progress = Progress { state: Arc::default(), stop: None, thread: None, live: false };
         progress.machine(4);
         progress.begun("p2p-integrity", Duration::from_secs(60));
-        whats.iter().for_each(|what| progress.doing(what));
+        steps.iter().for_each(|step| progress.doing(step));
         let state = std::mem::take(&mut *progress.state.lock().unwrap());
         let since = state.doing.as_ref().unwrap().since;
         (state, since)
@@ -171,8 +170,12 @@ mod tests {
 
     #[test]
     fn a_row_says_the_test_its_time_and_the_pair() {
-        let (state, since) =
-            state(&["preparing", "GPU 0 -> 1: copy of 4 B", "GPU 0 -> 1: copy of 8 B", "GPU 0 -> 2: \x1b[2J"]);
+        let (state, since) = state(&[
+            step(None, "preparing"),
+            step(Some((0, 1)), "GPU 0 -> 1: copy of 4 B"),
+            step(Some((0, 1)), "GPU 0 -> 1: copy of 8 B"),
+            step(Some((0, 2)), "GPU 0 -> 2: \x1b[2J"),
+        ]);
         let said = line(&state, since + Duration::from_millis(12_700)).unwrap();
         assert!(said.starts_with("p2p-integrity  12 s of 60 s  pair 2 of 12  GPU 0 -> 2: "), "{said}");
         assert!(!said.contains('\x1b'), "{said}");
@@ -191,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_test_without_pairs_has_none() {
-        let (state, since) = state(&["GPU 1: testing the checker", "GPU x -> 1: no number"]);
+        let (state, since) = state(&[step(None, "GPU 1: testing the checker"), step(None, "GPU x -> 1: no number")]);
         let said = line(&state, since).unwrap();
         assert_eq!(said, "p2p-integrity  0 s of 60 s  GPU x -> 1: no number");
     }

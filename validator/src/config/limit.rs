@@ -50,6 +50,7 @@ impl Limit {
         let out = |bdf: &Bdf| self.left_out.iter().any(|(_, left)| left == bdf);
         fabric.gpus.retain(|gpu| !out(gpu));
         fabric.paths.retain(|path| !out(&path.a) && !out(&path.b));
+        fabric.peers.leave_out(|bdf| out(&bdf));
     }
 
     /// Narrows the expectations to the tested GPUs: groups of peers keep their tested members.

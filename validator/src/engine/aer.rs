@@ -2,7 +2,8 @@
 //! Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats): errors that a link corrected are reported with
 //! the test that moved the data. Functions and kernels without such counters report nothing.
 
-use crate::machine::pcie::model::{Bdf, Fabric};
+use crate::machine::host::faults::Scene;
+use crate::machine::pcie::model::Bdf;
 use crate::machine::root::Root;
 use crate::outcome::finding::{Code, Finding, Severity};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +19,7 @@ const KINDS: [(&str, &str, Severity); 3] = [
 /// Counters by function, file and name of the error.
 type Counters = BTreeMap<(Bdf, &'static str, String), u64>;
 
-/// The functions on the paths between GPUs, and the previous values of their counters.
+/// The functions that matter to the tests, and the previous values of their counters.
 #[derive(Debug, Default)]
 pub(super) struct Aer {
     functions: Vec<Bdf>,
@@ -27,9 +28,8 @@ pub(super) struct Aer {
 
 impl Aer {
     /// Starts watching.
-    pub(super) fn begin(root: &Root, fabric: &Fabric) -> Self {
-        let ports = fabric.paths.iter().flat_map(|p| p.ports.iter().copied());
-        let functions: BTreeSet<Bdf> = fabric.gpus.iter().copied().chain(ports).collect();
+    pub(super) fn begin(root: &Root, scene: &Scene) -> Self {
+        let functions: BTreeSet<Bdf> = scene.functions().collect();
         let functions: Vec<Bdf> =
             functions.into_iter().filter(|bdf| root.text(file(*bdf, CORRECTABLE)).is_ok()).collect();
         let before = read(root, &functions);
@@ -116,7 +116,7 @@ mod tests {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, "BadTLP 1\nTOTAL_ERR_COR 1\n").unwrap();
         let root = Root::new(dir.path());
-        let mut aer = Aer::begin(&root, &fabric);
+        let mut aer = Aer::begin(&root, &Scene::of(Some(&fabric)));
         assert_eq!(aer.functions, [gpu]);
         assert_eq!(aer.new_findings(&root), []);
         std::fs::write(&path, "BadTLP 3\nTOTAL_ERR_COR 3\n").unwrap();

@@ -7,10 +7,11 @@ use super::worker::command;
 use super::{ProgressListener, Run, query};
 use crate::config::Config;
 use crate::machine::root::Root;
-use crate::outcome::finding::{Code, Recovery, Severity};
+use crate::outcome::finding::{Code, Finding, Reason, Recovery, Severity, Subject};
 use crate::outcome::{Judgement, Matrix};
 use crate::process::partner::leftovers::Leftovers;
 use crate::report::Report;
+use crate::suite::protocol::Activity;
 use crate::suite::protocol::{Message, Request};
 use crate::suite::{self, Group, Test};
 use std::collections::{BTreeMap, VecDeque};
@@ -26,10 +27,15 @@ pub(super) fn run<A: ProgressListener>(run: &mut Run<'_, A>, root: &Root, config
     let mut remaining: VecDeque<_> = tests.into();
     while !remaining.is_empty() {
         if let Some(by) = run.interrupts.received() {
-            return end_all(run, &mut remaining, &interrupted("machine", by, Some("not started")), &[]);
+            return end_all(
+                run,
+                &mut remaining,
+                &interrupted("machine", by, Some(&Activity::from("not started"))),
+                &[],
+            );
         }
         if Instant::now() >= run.until {
-            let judgement = out_of_time("machine", run.limit_s, Some("not started"));
+            let judgement = out_of_time("machine", run.limit_s, Some(&Activity::from("not started")));
             return end_all(run, &mut remaining, &judgement, &[]);
         }
         run_worker(run, root, config, &mut remaining);
@@ -124,7 +130,7 @@ fn run_worker<A: ProgressListener>(
         let _ = leftovers.remove();
     }
     let limit_s = run.limit_s;
-    let crashed = |subject: &str, doing: Option<&str>| match ending {
+    let crashed = |subject: &str, doing: Option<&Activity>| match ending {
         Ending::Interrupted(by) => interrupted(subject, by, doing),
         // The test may not be at fault: the run had no time left for it.
         Ending::Silent(_) if Instant::now() >= until => out_of_time(subject, limit_s, doing),
@@ -138,7 +144,7 @@ fn run_worker<A: ProgressListener>(
             if test.group == Group::Gpu && run.gpu_monitor.has_snapshot() {
                 run.gpu_monitor.add_snapshot(&query::gpu_snapshot(root, config));
             }
-            let mut judgement = crashed(test.id, doing.as_deref());
+            let mut judgement = crashed(test.id, doing.as_ref());
             if test.group == Group::Gpu && matches!(ending, Ending::Silent(_)) {
                 // A call into the driver did not return, and the next one may not either.
                 judgement.findings.iter_mut().for_each(|finding| finding.recovery = Some(Recovery::ResetGpu));
@@ -170,24 +176,30 @@ fn earlier_matrices(report: &Report) -> BTreeMap<String, Vec<Matrix>> {
 }
 
 /// The judgement if the time for all tests ran out before this test or, if `doing` is given, during it.
-fn out_of_time(subject: &str, limit_s: u64, doing: Option<&str>) -> Judgement {
-    let doing = doing.unwrap_or("not ended");
-    let message = format!("{doing}: all {limit_s} s of validate.timeout_s were used up");
-    let finding = Code::TestTimeout.finding(Severity::Error, subject, message);
-    Judgement::by(finding.because("the tests together took longer than validate.timeout_s"))
+fn out_of_time(subject: &str, limit_s: u64, doing: Option<&Activity>) -> Judgement {
+    let what = doing.map_or("not ended", |doing| doing.what.as_str());
+    let message = format!("{what}: all {limit_s} s of validate.timeout_s were used up");
+    let finding = Code::TestTimeout.finding(Severity::Error, Subject::test(subject), message);
+    Judgement::by(during(finding.because(Reason::OutOfTime), doing))
 }
 
 /// The judgement if a signal ended the run before this test or, if `doing` is given, during it.
-fn interrupted(subject: &str, by: Interrupt, doing: Option<&str>) -> Judgement {
-    let message = format!("{}: {by} ended the run", doing.unwrap_or("not ended"));
-    Judgement::by(Code::Interrupted.finding(Severity::Error, subject, message))
+fn interrupted(subject: &str, by: Interrupt, doing: Option<&Activity>) -> Judgement {
+    let message = format!("{}: {by} ended the run", doing.map_or("not ended", |doing| doing.what.as_str()));
+    Judgement::by(Code::Interrupted.finding(Severity::Error, Subject::test(subject), message))
 }
 
 /// The judgement if the worker failed; `doing` is its last progress message.
-fn crashed(subject: &str, ending: &Ending, doing: Option<&str>) -> Judgement {
+fn crashed(subject: &str, ending: &Ending, doing: Option<&Activity>) -> Judgement {
     let code = if matches!(ending, Ending::Silent(_)) { Code::TestTimeout } else { Code::TestCrashed };
-    let message = doing.map_or_else(|| ending.to_string(), |doing| format!("{doing}: {ending}"));
-    Judgement::by(code.finding(Severity::Error, subject, message))
+    let message = doing.map_or_else(|| ending.to_string(), |doing| format!("{}: {ending}", doing.what));
+    Judgement::by(during(code.finding(Severity::Error, Subject::test(subject), message), doing))
+}
+
+/// Adds the pair that the test was busy with.
+fn during(mut finding: Finding, doing: Option<&Activity>) -> Finding {
+    finding.represents.extend(doing.and_then(|doing| doing.pair).map(Subject::from));
+    finding
 }
 
 fn end_all<A: ProgressListener>(

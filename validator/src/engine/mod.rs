@@ -17,13 +17,14 @@ pub use interrupt::{Interrupt, Interrupts};
 pub use query::{nvlinks, nvml_hangs};
 
 use crate::config::{Config, IdentityPolicy, Validate};
+use crate::machine::host::faults::Scene;
 use crate::machine::host::interfaces;
 use crate::machine::root::Root;
 use crate::outcome::Advice;
-use crate::outcome::finding::{Code, Severity};
+use crate::outcome::finding::{Code, Reason, Severity, Subject};
 use crate::outcome::{Judgement, Verdict};
 use crate::report::{BoundTo, Driver, Gpu, MachineEntry, Report, ReportIdentity, SCHEMA, TestEntry, fingerprint};
-use crate::suite::protocol::Facts;
+use crate::suite::protocol::{Activity, Facts};
 use crate::suite::{Test, TestPlan};
 use crate::text::time::utc;
 use aer::Aer;
@@ -39,7 +40,7 @@ pub trait ProgressListener {
     /// A test has begun, with this time limit.
     fn begun(&mut self, _id: &str, _deadline: Duration) {}
     /// The running test has started another step.
-    fn doing(&mut self, _what: &str) {}
+    fn doing(&mut self, _what: &Activity) {}
     /// A test has ended.
     fn ended(&mut self, test: &TestEntry);
 }
@@ -59,6 +60,7 @@ pub fn run_plan(
         announced: false,
         root,
         kernel_log: KernelLogWatch::begin(root),
+        scene: Scene::default(),
         taint: TaintWatch::begin(root),
         aer: Aer::default(),
         gpu_monitor: GpuMonitor::default(),
@@ -114,6 +116,8 @@ struct Run<'a, A: ProgressListener> {
     announced: bool,
     root: &'a Root,
     kernel_log: KernelLogWatch,
+    /// Whose devices the lines of the log may be about.
+    scene: Scene,
     taint: TaintWatch,
     aer: Aer,
     gpu_monitor: GpuMonitor,
@@ -138,16 +142,15 @@ impl<A: ProgressListener> Run<'_, A> {
     fn add_facts(&mut self, facts: Facts) {
         if !self.announced {
             add_facts(&mut self.report, facts, self.identity);
-            if let Some(fabric) = &self.report.fabric {
-                self.aer = Aer::begin(self.root, fabric);
-            }
+            self.scene = Scene::of(self.report.fabric.as_ref());
+            self.aer = Aer::begin(self.root, &self.scene);
         }
         self.announce_machine();
     }
 
     fn end(&mut self, test: &Test, took: Duration, judgement: Judgement, log_tail: Vec<String>) {
         self.announce_machine();
-        let mut kernel = self.kernel_log.new_findings();
+        let mut kernel = self.kernel_log.new_findings(&self.scene);
         kernel.extend(self.taint.new_findings(self.root));
         kernel.extend(self.aer.new_findings(self.root));
         let judgement = self.gpu_monitor.explain(test, judgement, kernel);
@@ -158,7 +161,14 @@ impl<A: ProgressListener> Run<'_, A> {
             began: self.begun.take().map(|at| seconds(at.saturating_duration_since(self.start))),
             seconds: seconds(took),
             log_tail,
-            ..TestEntry::from_judgement(test.id, test.title, test.proves, test.level, judgement)
+            ..TestEntry::from_judgement(
+                test.id,
+                test.title,
+                test.proves,
+                test.level,
+                judgement,
+                &self.report.machine.platform,
+            )
         };
         self.listener.ended(&entry);
         self.report.push(entry);
@@ -191,7 +201,7 @@ fn empty_report(root: &Root, config: &Config, plan: &TestPlan) -> Report {
 }
 
 fn add_facts(report: &mut Report, facts: Facts, how: IdentityPolicy) {
-    let Facts { identity, fabric, driver, module, gpus } = facts;
+    let Facts { identity, fabric, driver, module, gpus, host } = facts;
     report.gpus = fabric.as_ref().map(|fabric| Gpu::all(fabric, &gpus)).unwrap_or_default();
     let named = ReportIdentity::of(&identity, how);
     let bound_to = BoundTo::of(&identity, &driver, &module, &report.gpus, fabric.as_ref());
@@ -202,17 +212,19 @@ fn add_facts(report: &mut Report, facts: Facts, how: IdentityPolicy) {
         host: named.host,
         machine_id: named.machine_id,
         serial: named.serial,
+        platform: host,
         dmi: identity.dmi,
         kernel: identity.kernel,
         cmdline: identity.cmdline,
     };
     report.appliance = Some(identity.appliance);
-    report.fabric = fabric;
+    report.fabric = fabric.map(|fabric| fabric.shown(&report.machine.platform));
 }
 
 fn not_run(test: &Test, why: &str) -> Judgement {
     let message = format!("mandatory, but skipped {why}");
-    Judgement::by(Code::TestNotRun.finding(Severity::Error, test.id, message).because(format!("skipped {why}")))
+    let finding = Code::TestNotRun.finding(Severity::Error, Subject::test(test.id), message);
+    Judgement::by(finding.because(Reason::LeftOut(why.into())))
 }
 
 /// Seconds with three decimals: readable, and as precise as a clock under load.

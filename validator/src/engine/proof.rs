@@ -2,7 +2,7 @@
 //! use does not PASS, whatever its files contain. Pure.
 
 use crate::config::Limit;
-use crate::outcome::finding::{Code, Severity};
+use crate::outcome::finding::{Code, Severity, Subject};
 use crate::outcome::scope::Scope;
 use crate::outcome::{Outcome, Verdict};
 use crate::report::{Report, TestEntry};
@@ -56,8 +56,15 @@ pub(super) fn unproven_entry(report: &Report, plan: &TestPlan) -> Option<TestEnt
     let severity = if good { Severity::Error } else { Severity::Warn };
     let (gpus, lacking) = (report.gpu_names(), lacking.join(", "));
     let message = format!("nothing is proven about {gpus}: {lacking} had nothing to run on ({why})");
-    let finding = Code::ScopeUnproven.finding(severity, &report.scope, message);
-    Some(TestEntry::for_run(ID, "Scope", "what the verdict covers was tested", report.level, finding))
+    let finding = Code::ScopeUnproven.finding(severity, Subject::part(&report.scope), message);
+    Some(TestEntry::for_run(
+        ID,
+        "Scope",
+        "what the verdict covers was tested",
+        report.level,
+        &finding,
+        &report.machine.platform,
+    ))
 }
 
 #[cfg(test)]
@@ -66,6 +73,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::machine::root::Root;
+    use crate::platform::Host;
     use crate::report::Gpu;
     use crate::suite::plan;
     use Outcome::{Fail, NotApplicable, Pass};
@@ -95,8 +103,8 @@ mod tests {
         let mut report = empty_report(&Root::new("/rec"), &config, &plan);
         report.gpus = vec![gpu(); gpus];
         for test in &plan.run {
-            let finding = Code::GpuXid.finding(Severity::Fail, "x", "no device is here");
-            let entry = TestEntry::for_run(test.id, "", "", test.level, finding);
+            let finding = Code::GpuXid.finding(Severity::Fail, Subject::Machine, "no device is here");
+            let entry = TestEntry::for_run(test.id, "", "", test.level, &finding, &Host::default());
             report.push(TestEntry { outcome: ends(test), findings: vec![], ..entry });
         }
         let entry = unproven_entry(&report, &plan);

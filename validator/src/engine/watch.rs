@@ -1,11 +1,11 @@
 //! Watches the kernel log and the kernel's taint flags while tests run: a new fault there is reported with the running
 //! test.
 
-use crate::machine::host::faults::{self, Taint, faults, tainted};
+use crate::machine::host::faults::{self, Scene, Taint, faults, tainted};
 use crate::machine::host::kmsg::{Cursor, NewLines};
 use crate::machine::host::nvidia::xid::TestPhase;
 use crate::machine::root::Root;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use std::io::ErrorKind;
 
 /// The watch on the kernel log.
@@ -38,17 +38,17 @@ impl KernelLogWatch {
     }
 
     /// The findings in the lines that [`Self::read_new`] has read since the last call.
-    pub(super) fn new_findings(&mut self) -> Vec<Finding> {
+    pub(super) fn new_findings(&mut self, scene: &Scene) -> Vec<Finding> {
         match self {
             Self::Watching(_, new_lines) => {
                 let NewLines { lines, lost } = std::mem::take(new_lines);
                 let lost_lines = (lost > 0).then(|| faults::lost(lost));
-                faults(&lines, TestPhase::During).into_iter().chain(lost_lines).collect()
+                faults(&lines, TestPhase::During, scene).into_iter().chain(lost_lines).collect()
             }
             Self::Failed(why) => {
                 let message = format!("the kernel log is not watched for faults: {why}");
                 *self = Self::Reported;
-                vec![Code::KmsgUnreadable.finding(Severity::Info, "machine", message)]
+                vec![Code::KmsgUnreadable.finding(Severity::Info, Subject::Machine, message)]
             }
             Self::Reported => Vec::new(),
         }
@@ -89,7 +89,7 @@ impl TaintWatch {
         }
         let Self::Failed(severity, why) = std::mem::replace(self, Self::Reported) else { return None };
         let message = format!("the kernel's taint flags are not watched: {why}");
-        Some(Code::KernelTainted.finding(severity, "machine", message))
+        Some(Code::KernelTainted.finding(severity, Subject::Machine, message))
     }
 }
 
@@ -101,8 +101,8 @@ mod tests {
     fn an_unreadable_log_is_reported_once() {
         let dir = tempfile::tempdir().unwrap();
         let mut watch = KernelLogWatch::begin(&Root::new(dir.path()));
-        assert!(watch.new_findings()[0].is(Code::KmsgUnreadable));
-        assert_eq!(watch.new_findings(), []);
+        assert!(watch.new_findings(&Scene::default())[0].is(Code::KmsgUnreadable));
+        assert_eq!(watch.new_findings(&Scene::default()), []);
     }
 
     #[test]
@@ -143,17 +143,17 @@ mod tests {
         std::fs::write(&log, "3,1,1,-;NVRM: Xid (PCI:0000:41:00): 79, old\n").unwrap();
         let mut watch = KernelLogWatch::begin(&Root::new(dir.path()));
         watch.read_new();
-        assert_eq!(watch.new_findings(), []);
+        assert_eq!(watch.new_findings(&Scene::default()), []);
         let mut text = std::fs::read_to_string(&log).unwrap();
         text.push_str("3,2,1,-;NVRM: Xid (PCI:0000:41:00): 31, new\n");
         std::fs::write(&log, &text).unwrap();
         watch.read_new();
-        let found = watch.new_findings();
+        let found = watch.new_findings(&Scene::default());
         assert!(found.len() == 1 && found[0].evidence[0].contains("new"));
-        assert_eq!(watch.new_findings(), []);
+        assert_eq!(watch.new_findings(&Scene::default()), []);
         text.push_str("6,9,1,-;something\n");
         std::fs::write(&log, text).unwrap();
         watch.read_new();
-        assert!(watch.new_findings()[0].is(Code::KmsgLost));
+        assert!(watch.new_findings(&Scene::default())[0].is(Code::KmsgLost));
     }
 }

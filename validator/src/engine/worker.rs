@@ -4,10 +4,11 @@
 use super::part::PartReporter;
 use crate::config::Config;
 use crate::gpu::{self, GpuSnapshot, Nvml};
-use crate::machine::host::{identity, kmsg, nvidia};
+use crate::machine::host::{identity, kmsg, nvidia, platform};
 use crate::machine::pcie::model::{Bdf, Fabric};
 use crate::machine::root::Root;
 use crate::outcome::Judgement;
+use crate::platform::{Known, MemorySource};
 use crate::process::lineage;
 use crate::report::Driver;
 use crate::suite::protocol::{Facts, Message, Request};
@@ -15,6 +16,7 @@ use crate::suite::{self, Arms, Gpus, Group, Machine, PrestartedPeer, Test};
 use crate::text::chain;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
 use std::process::Command;
 use std::rc::Rc;
@@ -92,6 +94,12 @@ fn read_machine(request: Request, send: Box<dyn Fn(Message)>) -> Machine {
     let log_lost = log.as_ref().map_or(0, |log| log.lost);
     let identity = identity::read(&root);
     let nvidia = nvidia::read(&root, &request.config.validate.library_path, identity.kernel.as_deref());
+    let lines = log.as_ref().map(|log| log.lines.as_slice()).unwrap_or_default();
+    let known = nvidia.gpus.as_ref().ok().cloned().unwrap_or_default();
+    let host = platform::read(&root, fabric.as_ref().ok(), &identity, &known, &logged_memory(lines));
+    if let Ok(fabric) = &mut fabric {
+        fabric.peers.clone_from(&host.peers);
+    }
     Machine {
         root,
         config: request.config,
@@ -100,6 +108,7 @@ fn read_machine(request: Request, send: Box<dyn Fn(Message)>) -> Machine {
         log_lost,
         identity,
         nvidia,
+        host,
         tests: request.tests,
         outcomes: RefCell::new(request.ended),
         matrices: RefCell::new(request.matrices),
@@ -111,6 +120,13 @@ fn read_machine(request: Request, send: Box<dyn Fn(Message)>) -> Machine {
     }
 }
 
+/// The memory of the GPUs about which the driver logged it.
+fn logged_memory(lines: &[kmsg::Line]) -> BTreeMap<Bdf, Known<u64>> {
+    let logged = nvidia::log::bar1_peers(lines);
+    let memory = |value| Known { value, source: MemorySource::Log };
+    logged.iter().filter_map(|line| Some((line.gpu.parse().ok()?, memory(line.memory?)))).collect()
+}
+
 fn facts(machine: &Machine) -> Facts {
     let loaded = machine.nvidia.loaded.as_ref().ok().and_then(Option::as_ref);
     Facts {
@@ -119,6 +135,7 @@ fn facts(machine: &Machine) -> Facts {
         driver: Driver::of(&machine.nvidia),
         module: loaded.map(|l| l.hash.clone()).unwrap_or_default(),
         gpus: machine.nvidia.gpus.clone().unwrap_or_default(),
+        host: machine.host.clone(),
     }
 }
 

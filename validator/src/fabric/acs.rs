@@ -5,7 +5,7 @@
 use super::turn::{Effect, Turns};
 use crate::machine::pcie::model::{Acs, Bdf, Device, Fabric, Kind, Undetermined};
 use crate::machine::pcie::tree::Tree;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Reason, Severity};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -84,10 +84,10 @@ fn is_port(kind: Kind) -> bool {
     matches!(kind, Kind::RootPort | Kind::Upstream | Kind::Downstream)
 }
 
-/// Every port on a GPU-GPU or GPU-NIC path, sorted.
+/// Every port on a path between peers, sorted.
 #[must_use]
-pub fn ports_on_paths(fabric: &Fabric) -> BTreeSet<Bdf> {
-    fabric.paths.iter().flat_map(|p| p.ports.iter().copied()).collect()
+pub fn ports_on_paths<F>(fabric: &Fabric<F>) -> BTreeSet<Bdf> {
+    fabric.peer_paths().flat_map(|p| p.ports.iter().copied()).collect()
 }
 
 /// Findings on GPU paths: ports that redirect, and ports whose ACS state is unknown.
@@ -102,7 +102,7 @@ pub fn judge(fabric: &Fabric) -> Vec<Finding> {
 #[must_use]
 pub fn unread(fabric: &Fabric) -> Vec<Finding> {
     let tree = Tree::of(fabric);
-    let ends = fabric.paths.iter().flat_map(|p| [p.a, p.b]);
+    let ends = fabric.peer_paths().flat_map(|p| [p.a, p.b]);
     let ports: BTreeSet<Bdf> = ends.filter_map(|end| tree.unread(end)).collect();
     ports.iter().map(|port| state_unknown(port, "it is not in /sys/bus/pci/devices")).collect()
 }
@@ -133,8 +133,7 @@ pub(crate) fn translated(port: &Device, acs: &Acs) -> Finding {
     Code::AcsRedirect
         .finding(Severity::Info, &port.bdf, message)
         .values(acs.ctrl, acs.ctrl, None)
-        .because("ACS was set for devices that translate addresses themselves (ATS)")
-        .remedy("nothing to do if the measured tests pass")
+        .because(Reason::SendersTranslate)
 }
 
 /// Linux shows in configuration space that it isolated the port; the registers that isolate it are elsewhere.
@@ -145,8 +144,7 @@ fn isolated(port: &Device) -> Finding {
     Code::AcsQuirk
         .finding(Severity::Warn, &bdf, message)
         .seen(format!("{bdf} register 0xd8: bit 26 (IRBNCE) is set"))
-        .because("an IOMMU was on when Linux started, and these chipsets isolate without an ACS capability")
-        .remedy("boot with the IOMMU off, or move the card to a slot that is connected to the processor")
+        .because(Reason::IsolatedByLinux)
 }
 
 /// A port that is never written: a fault if it redirects on a GPU path.
@@ -159,7 +157,6 @@ pub(crate) fn quirk(port: &Device, acs: &Acs, severity: Severity) -> Finding {
         .finding(severity, &bdf, message)
         .values(ctrl, 0, None)
         .seen(format!("{bdf} ACS capability at {:#05x}, control at +8 {ctrl:#06x}", acs.offset))
-        .at(&bdf)
 }
 
 fn redirects(port: &Device, acs: &Acs) -> Finding {
@@ -191,7 +188,7 @@ fn unknown(port: &Device) -> Finding {
 
 fn state_unknown(port: &Bdf, why: &str) -> Finding {
     let message = format!("{port} is on a GPU path and its ACS state is unknown: {why}");
-    Code::AcsUnknown.finding(Severity::Error, port, message).at(port)
+    Code::AcsUnknown.finding(Severity::Error, port, message)
 }
 
 #[cfg(test)]
@@ -221,12 +218,12 @@ mod tests {
             change(&mut devices[0]);
             judge(&fabric(devices)).into_iter().map(|f| f.code).collect::<Vec<_>>()
         };
-        assert_eq!(judged(|port| port.config.faults.push("resizable BAR's index".into())), [""; 0]);
+        assert_eq!(judged(|port| port.config.faults.push("resizable BAR's index".into())), [] as [Code; 0]);
         assert_eq!(
             judged(|port| port.config.undetermined = vec![Undetermined::Rebar, Undetermined::PortType]),
-            [""; 0]
+            [] as [Code; 0]
         );
-        assert_eq!(judged(|port| port.config.undetermined = vec![Undetermined::Acs]), ["ACS-UNKNOWN"]);
+        assert_eq!(judged(|port| port.config.undetermined = vec![Undetermined::Acs]), [Code::AcsUnknown]);
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub struct Applied {
     /// Each write, with the final value of the register.
     pub entries: Vec<Entry>,
     /// What the plan did not change, and writes that did not last.
+    #[serde(skip)]
     pub findings: Vec<Finding>,
 }
 
@@ -49,7 +50,7 @@ pub fn fix(root: &Root, plan: &Plan, journal: &Path) -> Result<Applied, JournalE
             Ok(first) => verify(root, entry, first),
             Err(refused) => Some(*refused),
         };
-        entry.finding = found.as_ref().map(|f| f.code.clone());
+        entry.finding = found.as_ref().map(|f| f.code.as_str().to_owned());
         findings.extend(found);
     }
     kept.entries.extend(entries.iter().cloned());
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn found(first: u16, last: u16) -> Option<(String, Severity)> {
+    fn found(first: u16, last: u16) -> Option<(Code, Severity)> {
         judge_readback(&entry(), first, last).map(|f| (f.code, f.severity))
     }
 
@@ -141,13 +142,13 @@ mod tests {
 
     #[test]
     fn a_read_only_register_is_stuck() {
-        assert_eq!(found(0x1d, 0x1d), Some(("ACS-STUCK".into(), Severity::Fail)));
-        assert_eq!(found(0x01, 0x01), Some(("ACS-STUCK".into(), Severity::Warn)));
+        assert_eq!(found(0x1d, 0x1d), Some((Code::AcsStuck, Severity::Fail)));
+        assert_eq!(found(0x01, 0x01), Some((Code::AcsStuck, Severity::Warn)));
     }
 
     #[test]
     fn a_register_that_changes_back_is_reverted() {
-        assert_eq!(found(0, 0x1d), Some(("ACS-REVERTED".into(), Severity::Fail)));
+        assert_eq!(found(0, 0x1d), Some((Code::AcsReverted, Severity::Fail)));
         let message = judge_readback(&entry(), 0, 0x1d).unwrap().message;
         assert!(message.ends_with("holds 0x001d, expected 0x0000"), "{message}");
     }

@@ -7,7 +7,7 @@ use super::turn::{Effect, Turns};
 use crate::machine::pcie::model::{Bdf, Device, Fabric, Kind, Link, Undetermined};
 use crate::machine::pcie::nic;
 use crate::machine::pcie::tree::Tree;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Reason, Severity};
 use std::collections::BTreeMap;
 
 /// Every finding about `fabric`, in the order of the devices.
@@ -127,18 +127,13 @@ fn narrow(bdf: Bdf, link: &Link, upper: Option<&Link>) -> Option<Finding> {
     let expected = offered.unwrap_or(max_width);
     if width == expected {
         let message = format!("{bdf} uses all {width} lanes that its port offers; the device itself has {max_width}");
-        let finding =
-            Code::LinkNarrow.finding(Severity::Info, &bdf, message).because(PORT_IS_NARROW).remedy(WIDER_PORT);
+        let finding = Code::LinkNarrow.finding(Severity::Info, &bdf, message).because(Reason::NarrowPort);
         return Some(finding.values(width, expected, Some("lanes")));
     }
     let port = offered.map_or_else(String::new, |offered| format!(" (its port offers {offered})"));
     let message = format!("{bdf} uses {width} lanes of its {max_width}, expected {expected}{port}");
     Some(Code::LinkNarrow.finding(Severity::Warn, &bdf, message).values(width, expected, Some("lanes")))
 }
-
-const PORT_IS_NARROW: &str = "the port has fewer lanes than the device: a slot whose lanes are split, a slot of the chipset, or a soldered device";
-const WIDER_PORT: &str = "nothing, if these lanes are enough; otherwise use another slot, another lane split (bifurcation) in \
-     the firmware setup, or newer firmware of the board or the device";
 
 #[cfg(test)]
 mod tests {

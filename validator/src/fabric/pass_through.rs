@@ -15,18 +15,12 @@ pub(crate) type KeptAcs = BTreeMap<Bdf, (Bdf, String)>;
 
 /// True for a function that is passed to a virtual machine: no program on this machine can reach it.
 #[must_use]
-pub fn is_passed_through(fabric: &Fabric, device: &Device) -> bool {
+pub fn is_passed_through<F>(fabric: &Fabric<F>, device: &Device) -> bool {
     pass_through_driver(fabric, device).is_some()
 }
 
-fn pass_through_driver<'a>(fabric: &Fabric, device: &'a Device) -> Option<&'a str> {
-    device.driver.as_deref().filter(|driver| fabric.iommu.groups > 0 && is_vfio_driver(driver))
-}
-
-/// Linux names the pass-through driver `vfio-pci`; vendor variants end with that: `mlx5_vfio_pci`,
-/// `nvgrace-gpu-vfio-pci`.
-fn is_vfio_driver(driver: &str) -> bool {
-    driver.replace('_', "-").ends_with("vfio-pci")
+fn pass_through_driver<'a, F>(fabric: &Fabric<F>, device: &'a Device) -> Option<&'a str> {
+    device.pass_through_driver().filter(|_| fabric.iommu.groups > 0)
 }
 
 /// Every function whose ACS stays: a passed-through function and the bridges above it; the whole hierarchy of

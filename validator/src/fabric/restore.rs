@@ -147,7 +147,7 @@ fn restore_register(root: &Root, entry: &Entry) -> Result<Outcome, register::Reg
     if held == before {
         return Ok(Outcome::Already);
     }
-    if entry.finding.as_deref() == Some(Code::AcsRefused.entry().code) {
+    if entry.finding.as_deref() == Some(Code::AcsRefused.as_str()) {
         return Ok(Outcome::Refused { present: held });
     }
     // A port may accept a write in part: then it has the value that the pass read back.

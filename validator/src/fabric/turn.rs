@@ -44,13 +44,13 @@ pub struct Turns<'a> {
 }
 
 impl<'a> Turns<'a> {
-    /// The turns of all paths between functions that this machine uses itself.
+    /// The turns of all paths between peers that this machine uses itself.
     #[must_use]
-    pub fn of(fabric: &'a Fabric) -> Self {
+    pub fn of<F>(fabric: &'a Fabric<F>) -> Self {
         let tree = Tree::of(fabric);
         let used = |bdf| tree.get(bdf).is_some_and(|d| !is_passed_through(fabric, d));
         let mut at: BTreeMap<Bdf, BTreeSet<Turn>> = BTreeMap::new();
-        for path in fabric.paths.iter().filter(|p| used(p.a) && used(p.b)) {
+        for path in fabric.peer_paths().filter(|p| used(p.a) && used(p.b)) {
             let (first, second) = tops(&tree, path);
             for (port, from, out) in [(first, path.a, second), (second, path.b, first)] {
                 if let Some(port) = port {

@@ -36,7 +36,7 @@ pub fn clock_deviation(stretch: &ClockPeriod) -> Option<Finding> {
          the host's clock: no speed is reported"
     );
     let expected = if *gpu_ms < least { least_ms } else { most_ms };
-    let finding = Code::GpuClock.finding(Severity::Error, &format!("GPU {gpu}"), message);
+    let finding = Code::GpuClock.finding(Severity::Error, gpu, message);
     Some(finding.values(rounded(*gpu_ms), rounded(*expected), Some("ms")))
 }
 

@@ -83,7 +83,7 @@ pub fn latency(
     let (what, unit) = kind.words();
     let again = again.map_or(String::new(), |again| format!(" ({again:.2} when measured again)"));
     let message = format!("{pair}: {what} {first:.2} {unit}{again}, expected at most {limit:.2} {unit} ({why})");
-    Some(Code::P2pLatency.finding(severity, &pair, message).values(rounded(figure), rounded(limit), Some(unit)))
+    Some(Code::P2pLatency.finding(severity, pair, message).values(rounded(figure), rounded(limit), Some(unit)))
 }
 
 #[cfg(test)]

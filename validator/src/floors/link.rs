@@ -7,7 +7,7 @@ use crate::machine::GpuId;
 use crate::machine::pcie::link::raw_gb_s;
 use crate::machine::pcie::model::{Bdf, Link};
 use crate::machine::pcie::tree::Tree;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 
 /// Copies between host and GPU reach at least this fraction of the raw link: on record 0.87 (H200, Gen5 x16:
 /// 54.9 of 63.0 GB/s); the encoding of packets alone takes 10 to 20 %.
@@ -24,7 +24,7 @@ pub fn slow_link(gpu: GpuId, bdf: Bdf, now: &Link, can_gts: f64, can_width: u32)
     let (is, can) = (words(now.gts, now.width), words(can_gts, can_width));
     let message = format!("GPU {gpu} ({bdf}): {is} under load, expected {can}");
     let (measured, expected) = (raw_gb_s(now.gts, now.width), raw_gb_s(can_gts, can_width));
-    let finding = Code::GpuLinkLoad.finding(Severity::Warn, &format!("GPU {gpu}"), message);
+    let finding = Code::GpuLinkLoad.finding(Severity::Warn, gpu, message);
     Some(finding.values(rounded(measured), rounded(expected), Some("GB/s")))
 }
 
@@ -42,12 +42,11 @@ pub fn raw_to_host(tree: &Tree, gpu: Bdf) -> Option<f64> {
 /// the floor is only information: other tenants of a shared host keep its memory busy.
 #[must_use]
 pub fn slow_host_copy(gpu: GpuId, what: &str, (first, again): (f64, Option<f64>), raw: Option<f64>) -> Option<Finding> {
-    let subject = format!("GPU {gpu}");
     let gb_s = again.map_or(first, |again| again.max(first));
     let again = again.map_or(String::new(), |again| format!(" ({again:.2} when measured again)"));
     let Some(raw) = raw else {
-        let message = format!("{subject}: {first:.2} GB/s{again} {what}, but what its link can carry is unknown");
-        let finding = Code::HostSlow.finding(Severity::Warn, &subject, message);
+        let message = format!("GPU {gpu}: {first:.2} GB/s{again} {what}, but what its link can carry is unknown");
+        let finding = Code::HostSlow.finding(Severity::Warn, gpu, message);
         return Some(finding.values(rounded(gb_s), serde_json::Value::Null, Some("GB/s")));
     };
     let floor = Floor { least: raw * HOST, because: String::new() };
@@ -58,10 +57,10 @@ pub fn slow_host_copy(gpu: GpuId, what: &str, (first, again): (f64, Option<f64>)
     };
     let least = floor.least;
     let message = format!(
-        "{subject}: {first:.2} GB/s{again} {what}, expected at least {least:.2} GB/s ({HOST} of the {raw:.1} GB/s \
+        "GPU {gpu}: {first:.2} GB/s{again} {what}, expected at least {least:.2} GB/s ({HOST} of the {raw:.1} GB/s \
          that its link carries)"
     );
-    let finding = Code::HostSlow.finding(severity, &subject, message);
+    let finding = Code::HostSlow.finding(severity, gpu, message);
     Some(finding.values(rounded(gb_s), rounded(least), Some("GB/s")))
 }
 
@@ -80,7 +79,7 @@ pub fn link_disagreement(gpu: GpuId, bdf: Bdf, nvml: &Link, sysfs: &Link) -> Opt
         words(nvml),
         words(sysfs)
     );
-    let finding = Code::LinkContradicted.finding(severity, &format!("GPU {gpu}"), message);
+    let finding = Code::LinkContradicted.finding(severity, gpu, message);
     Some(finding.values(rounded(by_nvml), rounded(by_kernel), Some("GB/s")))
 }
 
@@ -90,17 +89,12 @@ const ROUNDING: f64 = 1.02;
 /// A figure above what is physically possible. `subject`: a pair or a GPU; `what`: the matrix; `most`: GB/s
 /// that the links carry at their best, `None` where unknown.
 #[must_use]
-pub fn impossible_speed(
-    subject: &(impl ToString + ?Sized),
-    what: &str,
-    gb_s: f64,
-    most: Option<f64>,
-) -> Option<Finding> {
+pub fn impossible_speed(subject: impl Into<Subject>, what: &str, gb_s: f64, most: Option<f64>) -> Option<Finding> {
     let most = most.filter(|most| gb_s > most * ROUNDING)?;
+    let subject = subject.into();
     let message = format!(
-        "{}: {what} {gb_s:.2} GB/s, expected at most {most:.2} GB/s, which its links carry at their best: either \
-         the figure or the reported link state is wrong",
-        subject.to_string()
+        "{subject}: {what} {gb_s:.2} GB/s, expected at most {most:.2} GB/s, which its links carry at their best: \
+         either the figure or the reported link state is wrong"
     );
     let finding = Code::SpeedImpossible.finding(Severity::Error, subject, message);
     Some(finding.values(rounded(gb_s), rounded(most), Some("GB/s")))
@@ -111,7 +105,7 @@ pub fn impossible_speed(
 /// reported wrongly, as in virtual machines.
 #[must_use]
 pub fn contradicted_link(
-    subject: &(impl ToString + ?Sized),
+    subject: impl Into<Subject>,
     gb_s: f64,
     raw: Option<f64>,
     own: Option<f64>,
@@ -119,9 +113,9 @@ pub fn contradicted_link(
     let raw = raw.filter(|raw| gb_s > raw * ROUNDING)?;
     let explained = own.is_some_and(|own| gb_s <= own * ROUNDING);
     let severity = if explained { Severity::Info } else { Severity::Warn };
+    let subject = subject.into();
     let message = format!(
-        "{}: {gb_s:.2} GB/s moved over links that report {raw:.2} GB/s under load, expected at most that",
-        subject.to_string()
+        "{subject}: {gb_s:.2} GB/s moved over links that report {raw:.2} GB/s under load, expected at most that"
     );
     let finding = Code::LinkContradicted.finding(severity, subject, message);
     Some(finding.values(rounded(gb_s), rounded(raw), Some("GB/s")))
@@ -130,24 +124,27 @@ pub fn contradicted_link(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schedule::Pair;
+
+    const PAIR: Pair = Pair::of(0, 1);
 
     #[test]
     fn more_than_a_link_carries_at_its_best_is_an_error() {
-        assert_eq!(impossible_speed("GPU 0 -> 1", "ce.write", 31.6, Some(31.5)), None);
-        assert_eq!(impossible_speed("GPU 0 -> 1", "ce.write", 26_000.0, None), None, "nothing is known");
-        let finding = impossible_speed("GPU 0 -> 1", "ce.write", 52.0, Some(31.5)).unwrap();
+        assert_eq!(impossible_speed(PAIR, "ce.write", 31.6, Some(31.5)), None);
+        assert_eq!(impossible_speed(PAIR, "ce.write", 26_000.0, None), None, "nothing is known");
+        let finding = impossible_speed(PAIR, "ce.write", 52.0, Some(31.5)).unwrap();
         assert!(finding.is(Code::SpeedImpossible) && finding.severity == Severity::Error);
         assert!(finding.message.starts_with("GPU 0 -> 1: ce.write 52.00 GB/s, expected at most 31.50 GB/s"));
     }
 
     #[test]
     fn more_than_a_link_reports_to_carry_contradicts_it() {
-        let severity = |own| contradicted_link("GPU 0 -> 1", 25.0, Some(0.25), own).map(|f| f.severity);
+        let severity = |own| contradicted_link(PAIR, 25.0, Some(0.25), own).map(|f| f.severity);
         assert_eq!(
             [severity(Some(0.25)), severity(None), severity(Some(31.5))],
             [Some(Severity::Warn), Some(Severity::Warn), Some(Severity::Info)]
         );
-        assert_eq!(contradicted_link("GPU 0 -> 1", 25.0, Some(31.5), None), None);
-        assert_eq!(contradicted_link("GPU 0 -> 1", 25.0, None, None), None);
+        assert_eq!(contradicted_link(PAIR, 25.0, Some(31.5), None), None);
+        assert_eq!(contradicted_link(PAIR, 25.0, None, None), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::machine::GpuId;
 use crate::machine::pcie::model::Bdf;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Reason, Severity};
 
 /// One GPU and what NVML reports of its NVLinks.
 #[derive(Debug, Clone, PartialEq)]
@@ -91,19 +91,15 @@ fn down(board: &NvLinkGpu, links: &NvLinkCounts, most: u32) -> Option<Finding> {
     if links.all() < most {
         seen.push(format!("NVML lists {} of them on this GPU, and {most} on others of its model", links.all()));
     }
-    let finding = Code::NvLinkDown.finding(severity, &format!("GPU {gpu}"), message);
+    let finding = Code::NvLinkDown.finding(severity, gpu, message);
     let finding = finding.values(up, most, Some("links")).seen_all(seen);
-    Some(if severity == Severity::Info {
-        finding.because("no bridge connects this card's links").remedy("fit a bridge if NVLink is wanted")
-    } else {
-        finding
-    })
+    Some(if severity == Severity::Info { finding.because(Reason::NoBridge) } else { finding })
 }
 
 fn unreadable(board: &NvLinkGpu, why: &str) -> Finding {
     let NvLinkGpu { gpu, bdf, .. } = board;
     let message = format!("GPU {gpu} ({bdf}): it is unknown whether NVLinks connect it to others: {why}");
-    Code::NvLinkUnknown.finding(Severity::Error, &format!("GPU {gpu}"), message)
+    Code::NvLinkUnknown.finding(Severity::Error, gpu, message)
 }
 
 #[cfg(test)]
@@ -121,7 +117,7 @@ mod tests {
     }
 
     fn judged(name: &str, all: &[(u32, u32)]) -> Vec<(String, Severity)> {
-        nvlinks(&boards(name, all)).into_iter().map(|f| (f.subject, f.severity)).collect()
+        nvlinks(&boards(name, all)).into_iter().map(|f| (f.subject.to_string(), f.severity)).collect()
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! although peer access is on, its latency, and a direction that is slower than the other.
 
 use super::{Carrier, Floor, Grade, Mover, rounded};
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Reason, Severity};
 use crate::schedule::Pair;
 
 /// Staged copies are as fast as with peer access off: within 3 %.
@@ -104,16 +104,15 @@ fn one_way(figures: &PairFigures, least: Option<f64>) -> Option<Finding> {
 fn slow(pair: Pair, gb_s: f64, floor: &Floor, severity: Severity) -> Finding {
     let Floor { least, because } = floor;
     let message = format!("{pair}: {gb_s:.2} GB/s, expected at least {least:.2} GB/s ({because})");
-    Code::P2pSlow.finding(severity, &pair, message).values(rounded(gb_s), rounded(*least), Some("GB/s"))
+    Code::P2pSlow.finding(severity, pair, message).values(rounded(gb_s), rounded(*least), Some("GB/s"))
 }
 
 fn unknown(pair: Pair, gb_s: f64) -> Finding {
     let message = format!("{pair}: {gb_s:.2} GB/s, but what its path can carry is unknown");
     Code::P2pSlow
-        .finding(Severity::Error, &pair, message)
+        .finding(Severity::Error, pair, message)
         .values(rounded(gb_s), serde_json::Value::Null, Some("GB/s"))
-        .because("a link on the path reports no speed, as in some virtual machines")
-        .remedy("set expect.min_p2p_gb_s to the expected speed")
+        .because(Reason::LinkSpeedUnknown)
 }
 
 /// The speed of one direction alone of which both directions at once must be a multiple: that of the slower direction.
@@ -171,7 +170,7 @@ pub fn slow_mover(
     };
     let Floor { least, because } = floor;
     let message = format!("{pair}: {what} {gb_s:.2} GB/s, expected at least {least:.2} GB/s ({because})");
-    Some(Code::P2pSlow.finding(severity, &pair, message).values(rounded(gb_s), rounded(least), Some("GB/s")))
+    Some(Code::P2pSlow.finding(severity, pair, message).values(rounded(gb_s), rounded(least), Some("GB/s")))
 }
 
 /// One direction against the other; `pair` is the one that moved `there` GB/s.
@@ -186,6 +185,6 @@ pub fn asymmetric(pair: Pair, what: &str, there: f64, back: f64) -> Option<Findi
         "{slower}: {what} {slow:.2} GB/s, expected at least {least:.2} GB/s ({ASYMMETRIC} of the {fast:.2} GB/s \
          of the other direction)"
     );
-    let finding = Code::P2pAsymmetric.finding(Severity::Warn, &slower, message);
+    let finding = Code::P2pAsymmetric.finding(Severity::Warn, slower, message);
     Some(finding.values(rounded(slow), rounded(least), Some("GB/s")))
 }

@@ -3,7 +3,7 @@
 
 use super::rounded;
 use crate::floors::stats::{Measured, RepeatPolicy, median};
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::schedule::Pair;
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ const DOUBTFUL: f64 = 5.0;
 /// `what`: the matrix, as in `ce.write`.
 #[must_use]
 pub fn noise(
-    subject: &(impl ToString + ?Sized),
+    subject: impl Into<Subject>,
     what: &str,
     unit: &str,
     policy: &RepeatPolicy,
@@ -70,11 +70,10 @@ pub fn noise(
     let severity = if doubtful { Severity::Warn } else { Severity::Info };
     let percent = |part: f64| (part * 1000.0).round() / 10.0;
     let (spread, allowed) = (percent(measured.spread), percent(policy.spread));
+    let subject = subject.into();
     let message = format!(
-        "{}: {what} {:.2} {unit} scatters by {spread} % after {} repeats, expected at most {allowed} %",
-        subject.to_string(),
-        measured.median,
-        measured.repeats
+        "{subject}: {what} {:.2} {unit} scatters by {spread} % after {} repeats, expected at most {allowed} %",
+        measured.median, measured.repeats
     );
     let samples: Vec<_> = measured.samples.iter().map(|s| format!("{s:.2}")).collect();
     let finding = Code::P2pNoisy.finding(severity, subject, message);

@@ -44,7 +44,7 @@ pub fn slow_size(pair: Pair, what: &str, size: &SizeFigure, least: f64, again: O
          sizes suggest)",
         size.bytes, size.gb_s
     );
-    let finding = Code::P2pSlow.finding(Severity::Warn, &pair, message);
+    let finding = Code::P2pSlow.finding(Severity::Warn, pair, message);
     Some(finding.values(rounded(best), rounded(least), Some("GB/s")))
 }
 

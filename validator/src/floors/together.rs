@@ -3,7 +3,7 @@
 
 use super::network::ExpectedSpeed;
 use super::rounded;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::schedule::Pair;
 
 /// The expected speed is the ideal. Healthy machines reach 0.95 and more of it over NVSwitch; a collapse to
@@ -39,7 +39,7 @@ pub fn collapse(
          ({LOW} of the {:.2} GB/s that {} allows)",
         expected.total, expected.limit
     );
-    let finding = Code::P2pCollapse.finding(severity, what, message);
+    let finding = Code::P2pCollapse.finding(severity, Subject::operation(what), message);
     Some(finding.values(rounded(best), rounded(least), Some("GB/s")))
 }
 

@@ -1,6 +1,6 @@
 //! The description of itself that a node sends first, and what all nodes must have in common.
 
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use serde::{Deserialize, Serialize};
 
 /// A node's first message.
@@ -118,9 +118,9 @@ pub fn differences(cards: &[&Card]) -> Vec<Finding> {
 /// Two nodes with different versions of something.
 #[must_use]
 pub fn differ(severity: Severity, what: &str, one: (&str, &str), other: (&str, &str)) -> Finding {
-    let subject = format!("{} and {}", one.0, other.0);
+    let subject = Subject::node(format_args!("{} and {}", one.0, other.0));
     let message = format!("{what} is {} on node {}, and {} on node {}", one.1, one.0, other.1, other.0);
-    Code::NodesDiffer.finding(severity, &subject, message).values(other.1, one.1, None)
+    Code::NodesDiffer.finding(severity, subject, message).values(other.1, one.1, None)
 }
 
 #[cfg(test)]
@@ -172,7 +172,7 @@ pub(crate) mod tests {
         c.versions.driver = Some("580.1".to_owned());
         c.versions.image = None;
         let found = differences(&[&a, &b, &c]);
-        let messages: Vec<_> = found.iter().map(|f| f.message.as_str()).collect();
+        let messages: Vec<_> = found.iter().map(|f| &*f.message).collect();
         assert_eq!(
             messages,
             ["the image is 1 on node a, and none on node c", "the driver is 550.163.01 on node a, and 580.1 on node c"]

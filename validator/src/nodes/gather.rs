@@ -5,7 +5,7 @@ use super::card::{Card, differences};
 use super::cluster::Cluster;
 use super::order::{Numbered, Order, Welcome};
 use crate::net::meeting::{Admitted, Event, Host};
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use std::io;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ pub fn gather_nodes(host: Host, size: usize, due: Instant) -> io::Result<Gathere
             Event::Admitted(guest) => admit_node(*guest, size, &mut admitted, &mut findings),
             Event::WrongToken(from, name) if findings.len() < MAX_FINDINGS => {
                 let message = format!("the node at {from}, which calls itself {name}, has another token");
-                findings.push(Code::NodesToken.finding(Severity::Warn, &from, message));
+                findings.push(Code::NodesToken.finding(Severity::Warn, Subject::node(from), message));
             }
             Event::Stranger(from, why) if strangers.len() < MAX_FINDINGS => {
                 strangers.push(format!("{from}: {why}"));
@@ -118,7 +118,7 @@ fn admit_node(mut guest: Admitted<Card>, size: usize, admitted: &mut Vec<Admitte
         (None, _) => None,
     };
     let Some(message) = problem else { return admitted.push(guest) };
-    let finding = Code::NodesTwice.finding(Severity::Warn, &guest.card.name, message);
+    let finding = Code::NodesTwice.finding(Severity::Warn, Subject::node(&guest.card.name), message);
     // The node may be gone already.
     let what = Order::TurnedAway(Box::new(finding.clone()));
     let _ = guest.link.to.send(&Numbered { number: 0, what }, SEND_TIMEOUT);
@@ -140,7 +140,7 @@ fn absent_finding(admitted: &[Admitted<Card>], size: usize, after: Duration, str
         after.as_secs_f64(),
         names.join(", ")
     );
-    let finding = Code::NodesAbsent.finding(Severity::Error, &missing, message);
+    let finding = Code::NodesAbsent.finding(Severity::Error, Subject::node(missing), message);
     finding.values(admitted.len(), size, Some("nodes")).seen_all(strangers)
 }
 

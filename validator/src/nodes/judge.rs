@@ -8,7 +8,7 @@ use crate::machine::host::rdma::RdmaCounters;
 use crate::nccl::log::Proof;
 use crate::nccl::ranks::{NetworkKind, TroubleKind};
 use crate::nccl::{Row, Wrongs};
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use std::collections::BTreeSet;
 
 /// The factor by which GPUDirect must improve the bandwidth of the largest size or the time of the smallest.
@@ -19,7 +19,7 @@ fn stop_finding(stop: &StopReason, cluster: &Cluster) -> Finding {
     match stop {
         StopReason::Lost { node, why, doing } => {
             let name = cluster.name(*node);
-            Code::NodesLost.finding(Severity::Error, &name, format!("node {name}, {doing}: {why}"))
+            Code::NodesLost.finding(Severity::Error, Subject::node(&name), format!("node {name}, {doing}: {why}"))
         }
         StopReason::Failed { node, failure, doing } => {
             let name = cluster.name(*node);
@@ -34,7 +34,7 @@ fn stop_finding(stop: &StopReason, cluster: &Cluster) -> Finding {
             } else {
                 format!("node {name}, {doing}: {}", failure.text)
             };
-            code.finding(severity, &name, text).seen_all(failure.lines.clone())
+            code.finding(severity, Subject::node(&name), text).seen_all(failure.lines.clone())
         }
         StopReason::Versions([one, other]) => {
             let names = [one, other].map(|(node, _)| cluster.name(*node));
@@ -57,7 +57,7 @@ pub(super) fn stop_findings(stop: &StopReason, cluster: &Cluster) -> Vec<Finding
 pub(super) fn lost_node_finding(cluster: &Cluster) -> Option<Finding> {
     let (node, why) = cluster.lost()?;
     let name = cluster.name(node);
-    Some(Code::NodesLost.finding(Severity::Error, &name, format!("node {name} is lost: {why}")))
+    Some(Code::NodesLost.finding(Severity::Error, Subject::node(&name), format!("node {name} is lost: {why}")))
 }
 
 /// `2.29.7` for 22907.
@@ -91,11 +91,11 @@ pub(super) fn wrong_data_findings(rows: &[Row], communicator: &Communicator, clu
                 first.found,
                 first.expected
             );
-            let finding = Code::NodesWrongData.finding(Severity::Fail, &name_of(first.rank), message);
+            let finding = Code::NodesWrongData.finding(Severity::Fail, Subject::node(name_of(first.rank)), message);
             add(finding.values(*count, 0, Some("values")));
         } else if *count > 0 {
             let message = format!("{} of {} B: {count} of {looked} values are wrong", row.collective, row.bytes);
-            add(Code::NodesWrongData.finding(Severity::Fail, "nodes", message));
+            add(Code::NodesWrongData.finding(Severity::Fail, Subject::Nodes, message));
         }
         if let Some(stray) = stray {
             let name = name_of(stray.rank);
@@ -103,7 +103,7 @@ pub(super) fn wrong_data_findings(rows: &[Row], communicator: &Communicator, clu
                 "{} of {} B: memory {} B beside a buffer of rank {} (node {name}) was changed: {}",
                 row.collective, row.bytes, stray.distance, stray.rank, stray.found
             );
-            add(Code::NcclStray.finding(Severity::Fail, &name, message));
+            add(Code::NcclStray.finding(Severity::Fail, Subject::node(&name), message));
         }
     }
     findings
@@ -122,11 +122,11 @@ pub(super) fn transport_finding(proof: &Proof, kind: NetworkKind) -> Option<Find
         Proof::Disproven(lines) => {
             let first = lines.first().map_or("", String::as_str);
             let message = format!("ranks of different nodes are not all connected by {wanted}: {first}");
-            Some(Code::NodesPath.finding(Severity::Fail, "nodes", message).seen_all(lines.clone()))
+            Some(Code::NodesPath.finding(Severity::Fail, Subject::Nodes, message).seen_all(lines.clone()))
         }
         Proof::Unproven(why) => {
             let message = format!("NCCL's log does not prove {wanted} between the nodes: {why}");
-            Some(Code::NodesPath.finding(Severity::Error, "nodes", message))
+            Some(Code::NodesPath.finding(Severity::Error, Subject::Nodes, message))
         }
     }
 }
@@ -146,7 +146,7 @@ pub(super) fn gpudirect_finding(direct: &[Row], staged: &[Row]) -> Option<Findin
          one of the two should be {:.0} % better",
         (MIN_GAIN - 1.0) * 100.0
     );
-    let finding = Code::NodesGdrStaged.finding(Severity::Warn, "nodes", message);
+    let finding = Code::NodesGdrStaged.finding(Severity::Warn, Subject::Nodes, message);
     Some(finding.values(with, without * MIN_GAIN, Some("GB/s")))
 }
 
@@ -217,7 +217,7 @@ pub(super) fn idle_rails(
                 )
             };
             let found = 100.0 * carried.fraction(rail);
-            let finding = Code::NodesRail.finding(Severity::Warn, &name, message);
+            let finding = Code::NodesRail.finding(Severity::Warn, Subject::port(&name), message);
             findings.push(finding.values(found, 100.0 * carried.share(rail), Some("%")));
         }
     }
@@ -238,7 +238,7 @@ pub(super) fn port_error_findings(
         let name = name(node, rail);
         let finding = |(counter, then, now): (&str, u64, u64)| {
             let message = format!("{name}: its counter {counter} rose from {then} to {now} while the tests ran");
-            Code::NodesPortErrors.finding(Severity::Warn, &name, message).values(now, then, None)
+            Code::NodesPortErrors.finding(Severity::Warn, Subject::port(&name), message).values(now, then, None)
         };
         after.grown(before).into_iter().map(finding).collect::<Vec<_>>()
     };
@@ -253,7 +253,7 @@ mod tests {
         let carried = RailBytes { node: 1, carried: carried.to_vec(), gbit_s: gbit_s.to_vec() };
         let (findings, idle) = idle_rails(&[carried], 1000, &|node, rail| format!("n{node} r{rail}"));
         assert!(findings.iter().all(|f| f.code.as_str() == "NODES-RAIL" && f.severity == Severity::Warn));
-        (findings.into_iter().map(|f| f.message).collect(), idle.into_iter().collect())
+        (findings.into_iter().map(|f| f.message.to_string()).collect(), idle.into_iter().collect())
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::machine::Rank;
 use crate::machine::host::rdma::RdmaCounters;
 use crate::nccl::ranks::{NetworkKind, RowAsk};
 use crate::nccl::{Row, Sweep};
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use std::time::{Duration, Instant};
 
 /// The time limits of a start: of all nodes for the first time, and of two nodes, or of all once they have started before.
@@ -135,7 +135,7 @@ pub(super) fn measure_all_rails(
     kind: NetworkKind,
     merge: bool,
 ) -> Result<AllRailsResult, Vec<Finding>> {
-    let error = |why: String| vec![Code::NodesRail.finding(Severity::Error, "nodes", why)];
+    let error = |why: String| vec![Code::NodesRail.finding(Severity::Error, Subject::Nodes, why)];
     let before = read_counters(cluster).map_err(error)?;
     let config = CommunicatorConfig {
         kind,

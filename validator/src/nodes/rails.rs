@@ -11,7 +11,7 @@ use crate::machine::host::rdma::Bytes;
 use crate::nccl::advice::LEAST_GAIN;
 use crate::nccl::ranks::NetworkKind;
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::text::count;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -70,7 +70,7 @@ pub(super) fn test_all_rails(cluster: &mut Cluster, kind: NetworkKind, found: &m
     match missing_counters(cluster, rails) {
         Ok(None) => {}
         Ok(Some(judgement)) => return judgement,
-        Err(why) => return Judgement::by(Code::NodesRail.finding(Severity::Error, "nodes", why)),
+        Err(why) => return Judgement::by(Code::NodesRail.finding(Severity::Error, Subject::Nodes, why)),
     }
     let both = [false, true].map(|merge| measure_all_rails(cluster, kind, merge));
     let [Ok(apart), Ok(together)] = both else {
@@ -117,7 +117,7 @@ fn missing_counters(cluster: &mut Cluster, rails: usize) -> Result<Option<Judgem
 /// The finding about a port whose share cannot be measured.
 pub(super) fn no_counters_finding(name: &str) -> Finding {
     let message = format!("{name} has no byte counters, so this rail's traffic cannot be measured");
-    Code::NodesRail.finding(Severity::Warn, name, message)
+    Code::NodesRail.finding(Severity::Warn, Subject::port(name), message)
 }
 
 /// The choice that is faster by more than 5 %, and its gain as a factor.
@@ -182,7 +182,8 @@ pub(super) fn test_pairs(cluster: &mut Cluster, kind: NetworkKind) -> Judgement 
 
 /// The errors that ports have counted since `before`.
 pub(super) fn test_port_errors(cluster: &mut Cluster, before: &Result<ClusterCounters, String>) -> Judgement {
-    let unread = |why: &String| Judgement::by(Code::NodesPortErrors.finding(Severity::Error, "nodes", why.clone()));
+    let unread =
+        |why: &String| Judgement::by(Code::NodesPortErrors.finding(Severity::Error, Subject::Nodes, why.clone()));
     let before = match before {
         Ok(before) => before,
         Err(why) => return unread(why),

@@ -15,7 +15,7 @@ use crate::machine::Rank;
 use crate::nccl::log::{NcclLog, Proof};
 use crate::nccl::ranks::{NetworkKind, RowAsk};
 use crate::nccl::{Row, Sweep};
-use crate::outcome::finding::{Code, Severity};
+use crate::outcome::finding::{Code, Severity, Subject};
 use crate::outcome::{Judgement, Outcome};
 use crate::text::count;
 use std::time::Instant;
@@ -166,7 +166,7 @@ fn lost_node(cluster: &Cluster) -> Option<Judgement> {
     let (node, why) = cluster.lost()?;
     let name = cluster.name(node);
     let message = format!("not run, because node {name} is lost: {why}");
-    Some(Judgement::by(Code::NodesLost.finding(Severity::Error, &name, message)))
+    Some(Judgement::by(Code::NodesLost.finding(Severity::Error, Subject::node(&name), message)))
 }
 
 fn judge_meeting(gathered: &GatheredNodes) -> Judgement {
@@ -190,7 +190,7 @@ fn no_ports(cluster: &Cluster) -> Option<Judgement> {
             };
             let all: Vec<_> = cluster.cards().iter().map(text).collect();
             let message = format!("the nodes have different numbers of ACTIVE RDMA ports: {}", all.join("; "));
-            Some(Judgement::by(Code::NodesPath.finding(Severity::Fail, "nodes", message)))
+            Some(Judgement::by(Code::NodesPath.finding(Severity::Fail, Subject::Nodes, message)))
         }
     }
 }
@@ -250,7 +250,7 @@ fn test_network(
 }
 
 fn no_communicator() -> Judgement {
-    Judgement::by(Code::NcclError.finding(Severity::Error, "nodes", "there is no communicator"))
+    Judgement::by(Code::NcclError.finding(Severity::Error, Subject::Nodes, "there is no communicator"))
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! The outcome of a test, its advice for the workload, and the verdict of all tests. There is no default
 //! outcome: absence of evidence is never a pass.
 
-pub mod cause;
 pub mod finding;
 pub(crate) mod schema;
 pub mod scope;
@@ -36,37 +35,15 @@ pub struct Judgement {
     pub effects: BTreeMap<String, f64>,
     /// Codes that the test can find on other machines or in other runs, but did not look for in this one, or not
     /// everywhere: its pass does not rule them out.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "by_name")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unchecked: Vec<Code>,
-}
-
-/// Codes by their names, which are stable.
-mod by_name {
-    use super::Code;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(codes: &[Code], to: S) -> Result<S::Ok, S::Error> {
-        to.collect_seq(codes.iter().map(|code| code.entry().code))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Code>, D::Error> {
-        let names = Vec::<String>::deserialize(from)?;
-        Ok(names.iter().filter_map(|name| Code::named(name)).collect())
-    }
 }
 
 impl Judgement {
     /// The outcome is that of the worst finding; a pass when there is none worse than `Info`.
     #[must_use]
     pub fn of(summary: impl Into<String>, findings: Vec<Finding>) -> Self {
-        let worst = findings.iter().map(|f| f.severity).max();
-        let outcome = match worst {
-            None | Some(Severity::Info) => Outcome::Pass,
-            Some(Severity::Warn) => Outcome::Warn,
-            Some(Severity::Fail) => Outcome::Fail,
-            Some(Severity::Error) => Outcome::Error,
-        };
-        Self::ended(outcome, summary.into(), findings)
+        Self::ended(of_severities(findings.iter().map(|f| f.severity)), summary.into(), findings)
     }
 
     /// As [`Judgement::of`]; the summary is the message of the first of the worst findings, or `good` when there is
@@ -74,7 +51,7 @@ impl Judgement {
     #[must_use]
     pub fn summed_up(good: impl FnOnce() -> String, findings: Vec<Finding>) -> Self {
         let worse = findings.iter().rev().filter(|f| f.severity > Severity::Info);
-        let summary = worse.max_by_key(|f| f.severity).map_or_else(good, |worst| worst.message.clone());
+        let summary = worse.max_by_key(|f| f.severity).map_or_else(good, |worst| worst.message.to_string());
         Self::of(summary, findings)
     }
 
@@ -94,7 +71,7 @@ impl Judgement {
     /// A judgement from one finding, whose message is the summary.
     #[must_use]
     pub fn by(finding: Finding) -> Self {
-        Self::of(finding.message.clone(), vec![finding])
+        Self::of(finding.message.to_string(), vec![finding])
     }
 
     /// The machine has nothing of the kind to test; `why` is the summary.
@@ -154,6 +131,18 @@ impl Judgement {
         let Self { summary, mut findings, matrices, tables, advice, effects, unchecked, .. } = self;
         findings.extend(more);
         Self { matrices, tables, advice, effects, unchecked, ..Self::of(summary, findings) }
+    }
+}
+
+/// The outcome of a test with findings of these severities: that of the worst, and a pass when there is none worse than
+/// `Info`.
+#[must_use]
+pub fn of_severities(severities: impl Iterator<Item = Severity>) -> Outcome {
+    match severities.max() {
+        None | Some(Severity::Info) => Outcome::Pass,
+        Some(Severity::Warn) => Outcome::Warn,
+        Some(Severity::Fail) => Outcome::Fail,
+        Some(Severity::Error) => Outcome::Error,
     }
 }
 
@@ -217,9 +206,10 @@ impl Advice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outcome::finding::Subject;
 
     fn found(severity: Severity) -> Finding {
-        Code::LinkNarrow.finding(severity, "machine", "seen")
+        Code::LinkNarrow.finding(severity, Subject::Machine, "seen")
     }
 
     #[test]

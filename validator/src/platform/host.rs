@@ -162,6 +162,28 @@ pub enum Distribution {
     Unknown,
 }
 
+impl System {
+    /// The instruction that adds these words to the kernel's command line.
+    #[must_use]
+    pub fn add_words(self, words: &[&str]) -> String {
+        match self {
+            Self::Appliance => format!("add `{}` to the boot entry and reboot", words.join(" ")),
+            Self::Installed(distribution, loader) => loader.add_words(distribution, words),
+            Self::Unknown => BootLoader::Unknown.add_words(Distribution::Unknown, words),
+        }
+    }
+
+    /// The instruction that removes these words from it.
+    #[must_use]
+    pub fn remove_words(self, words: &[&str]) -> String {
+        match self {
+            Self::Appliance => format!("remove `{}` from the boot entry and reboot", words.join(" ")),
+            Self::Installed(distribution, loader) => loader.remove_words(distribution, words),
+            Self::Unknown => BootLoader::Unknown.remove_words(Distribution::Unknown, words),
+        }
+    }
+}
+
 /// The running system.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -228,12 +250,31 @@ pub struct HostGpu {
     pub own_link: bool,
     /// The driver that passes it to a virtual machine (`vfio-pci`); then it belongs to a guest.
     pub passed_by: Option<String>,
-    /// The hot-plug or Thunderbolt port above it.
-    pub hot_plug: Option<Bdf>,
+    /// The nearest port above it through which it can be plugged in while the machine runs.
+    pub hot_plug: Option<HotPlug>,
     /// The peer-to-peer clique that a hypervisor gave it (QEMU's `x-nv-gpudirect-clique`).
     pub clique: Option<u8>,
     /// The number that the firmware gave to its slot.
     pub slot: Option<u16>,
+}
+
+/// A port through which a GPU can be plugged in while the machine runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HotPlug {
+    /// The port.
+    pub port: Bdf,
+    /// Which sort of port.
+    pub kind: HotPlugKind,
+}
+
+/// Which sort of hot-plug port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum HotPlugKind {
+    /// The GPU is in a box outside, at Thunderbolt or USB4.
+    Thunderbolt,
+    /// A slot whose registers say that cards may be plugged in and pulled out, as slots of servers also do.
+    Slot,
 }
 
 /// The devices that are meant to exchange data directly: two GPUs where the driver gives peer access or could, and a
@@ -247,10 +288,21 @@ pub struct Peers {
 }
 
 impl Peers {
+    /// Keeps the pairs of which neither end is `out`.
+    pub fn leave_out(&mut self, out: impl Fn(Bdf) -> bool) {
+        self.pairs.retain(|(a, b)| !out(*a) && !out(*b));
+    }
+
     /// Whether a function is one of a pair.
     #[must_use]
     pub fn contain(&self, function: Bdf) -> bool {
         self.pairs.iter().any(|(a, b)| *a == function || *b == function)
+    }
+
+    /// Whether a GPU is one of a pair whose other end is one of `gpus`.
+    #[must_use]
+    pub fn has_gpu(&self, gpu: Bdf, gpus: &[Bdf]) -> bool {
+        self.pairs.iter().any(|(a, b)| (*a == gpu && gpus.contains(b)) || (*b == gpu && gpus.contains(a)))
     }
 
     /// Whether these two are a pair, in any order.
@@ -270,26 +322,34 @@ pub enum NoPeers {
     OneGpu,
     /// There is one GeForce board; the network cards do not reach it, because it has no GPUDirect RDMA.
     GeForce,
-    /// There is one integrated GPU, which has no GPUDirect RDMA.
+    /// All GPUs are integrated; they have neither peer access nor GPUDirect RDMA.
     Integrated,
     /// All but at most one GPU are passed to virtual machines.
     PassedThrough,
 }
 
-impl fmt::Display for NoPeers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl NoPeers {
+    /// The reason in words.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
             Self::NoGpu => "no NVIDIA GPU",
             Self::OneGpu => "one GPU, and no network card that exchanges data with it",
             Self::GeForce => {
                 "one GPU, a GeForce board, which has no GPUDirect RDMA: nothing exchanges data with it directly"
             }
             Self::Integrated => {
-                "one GPU, which is integrated and has no GPUDirect RDMA: nothing exchanges data with it directly"
+                "an integrated GPU, which has no GPUDirect RDMA: nothing exchanges data with it directly"
             }
             Self::PassedThrough => {
                 "GPUs are passed to virtual machines; no other two devices here exchange data directly"
             }
-        })
+        }
+    }
+}
+
+impl fmt::Display for NoPeers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
     }
 }

@@ -9,10 +9,10 @@ mod number;
 mod pair;
 
 pub use bdf::{Bdf, InvalidBdf};
-pub use boot_loader::BootLoader;
+pub use boot_loader::{BootLoader, Method};
 pub use host::{
-    Architecture, Distribution, Environment, Host, HostGpu, Hypervisor, KernelVersion, Known, MemorySource, NoPeers,
-    Peers, Processors, System, Vendor,
+    Architecture, Distribution, Environment, Host, HostGpu, HotPlug, HotPlugKind, Hypervisor, KernelVersion, Known,
+    MemorySource, NoPeers, Peers, Processors, System, Vendor,
 };
 pub use number::{GpuId, Rank};
 pub use pair::Pair;

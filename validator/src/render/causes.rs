@@ -4,7 +4,7 @@
 use super::group_by_key;
 use super::words;
 use crate::fabric::text::layout::wrapped;
-use crate::outcome::finding::{Finding, Severity};
+use crate::outcome::finding::{FindingEntry, Severity, Words};
 use crate::report::{Cause, Report, TestEntry};
 
 /// The most messages that a cause shows; the JSON has all of them.
@@ -30,9 +30,9 @@ fn cause_text(tests: &[TestEntry], cause: &Cause) -> String {
     let head = format!("  {:<6} {:<19}", words::severity(cause.severity), cause.code);
     let mut text = format!("\n{}", wrapped(&head, &" ".repeat(28), &cause.subject));
     let own = own_findings(tests, cause);
-    let messages = distinct(own.iter().map(|f| f.message.as_str()));
+    let messages = distinct(own.iter().map(|f| &f.message));
     for message in messages.iter().take(MAX_MESSAGES) {
-        text += &wrapped("         ", "           ", message);
+        text += &wrapped("         ", "           ", &message.to_string());
     }
     text += &more_line(messages.len(), MAX_MESSAGES);
     // With several messages the evidence is omitted.
@@ -42,8 +42,8 @@ fn cause_text(tests: &[TestEntry], cause: &Cause) -> String {
         text += &labelled("seen", seen);
     }
     text += &more_line(evidence.len(), kinds.len().min(MAX_EVIDENCE));
-    text += &labelled("cause", &cause.cause);
-    text += &labelled("remedy", &cause.remedy);
+    text += &labelled("cause", &cause.cause.to_string());
+    text += &labelled("remedy", &cause.remedy.to_string());
     let also = group_by_key(&cause.symptoms, |symptom| symptom.code.as_str());
     let also = also.iter().filter_map(|kind| {
         let tests: Vec<_> = kind.iter().map(|symptom| symptom.test.as_str()).collect();
@@ -61,9 +61,9 @@ fn cause_text(tests: &[TestEntry], cause: &Cause) -> String {
 }
 
 /// The findings that are the cause itself.
-pub(super) fn own_findings<'a>(tests: &'a [TestEntry], cause: &Cause) -> Vec<&'a Finding> {
+pub(super) fn own_findings<'a>(tests: &'a [TestEntry], cause: &Cause) -> Vec<&'a FindingEntry> {
     let all = tests.iter().flat_map(|test| &test.findings);
-    let own = |f: &&Finding| f.severity > Severity::Info && f.code == cause.code && f.remedy == cause.remedy;
+    let own = |f: &&FindingEntry| f.severity > Severity::Info && f.code == cause.code && f.remedy == cause.remedy;
     all.filter(own).collect()
 }
 
@@ -74,6 +74,6 @@ fn more_line(all: usize, shown: usize) -> String {
     }
 }
 
-fn distinct<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+fn distinct<'a>(texts: impl Iterator<Item = &'a Words>) -> Vec<&'a Words> {
     group_by_key(texts, |text| *text).into_iter().filter_map(|group| group.first().copied()).collect()
 }

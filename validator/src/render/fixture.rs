@@ -2,9 +2,10 @@
 
 use crate::config::Level;
 use crate::machine::host::identity::Appliance;
-use crate::outcome::finding::Finding;
+use crate::outcome::finding::{Finding, FindingEntry};
 use crate::outcome::scope::Scope;
 use crate::outcome::{Outcome, Verdict};
+use crate::platform::Host;
 use crate::report::{BootStage, Driver, Gpu, MachineEntry, Report, SCHEMA, TestEntry};
 use std::collections::BTreeMap;
 
@@ -46,7 +47,7 @@ pub(super) fn test(id: &str, outcome: Outcome, summary: &str, findings: Vec<Find
         began: Some(1.5),
         seconds: 0.04,
         summary: summary.into(),
-        findings,
+        findings: FindingEntry::all(&findings, &Host::default()),
         unchecked: vec![],
         matrices: vec![],
         tables: vec![],

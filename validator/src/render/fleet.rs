@@ -3,7 +3,7 @@
 use super::causes;
 use super::text::{counts, row};
 use crate::fabric::text::layout::wrapped;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, FindingEntry, Severity};
 use crate::report::drift::{Compared, Drift};
 use crate::report::fleet::{Fleet, Machine, Sweep};
 use crate::report::summary::{PAIRS, Summary};
@@ -33,8 +33,8 @@ pub fn drift(drift: &Drift) -> String {
     text += &wrapped("FIGURES  ", "         ", &format!("{} of {} compared{beside}", drift.compared, drift.expected));
     let tests = std::slice::from_ref(&drift.test);
     text += &format!("\n{}{}", row(&drift.test), causes::details(&ungrouped_causes(tests), tests));
-    let better = |f: &&Finding| f.is(Code::BaselineDrift) && f.severity == Severity::Info;
-    let better: Vec<_> = drift.test.findings.iter().filter(better).map(|f| f.message.clone()).collect();
+    let better = |f: &&FindingEntry| f.is(Code::BaselineDrift) && f.severity == Severity::Info;
+    let better: Vec<_> = drift.test.findings.iter().filter(better).map(|f| f.message.to_string()).collect();
     text += &notes("BETTER", &better);
     text += &notes("CHANGED", &drift.changes.iter().map(ToString::to_string).collect::<Vec<_>>());
     text + &format!("\nVERDICT  {:<5}  {}\n", drift.verdict.to_string(), counts(tests))

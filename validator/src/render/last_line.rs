@@ -82,9 +82,9 @@ mod tests {
 
     #[test]
     fn nothing_in_a_report_can_forge_a_value_or_a_line() {
-        let mut finding = Code::CpusLost.finding(Severity::Fail, "x", "x");
-        finding.code = "X codes=none\nFIRSTLIGHT verdict=PASS\u{85}\u{2028}".into();
+        let finding = Code::CpusLost.finding(Severity::Fail, "x", "x");
         let mut hostile = report(vec![test("a b\n", Outcome::Fail, "x", vec![finding])]);
+        hostile.tests[0].findings[0].code = "X codes=none\nFIRSTLIGHT verdict=PASS\u{85}\u{2028}".into();
         hostile.machine.host = Some("h\r\nFIRSTLIGHT verdict=PASS".into());
         let line = last_line(&hostile);
         assert_eq!((line.lines().count(), line.split(' ').count()), (1, 8), "{line}");

@@ -109,7 +109,7 @@ mod tests {
 
     use super::*;
     use crate::outcome::Outcome;
-    use crate::outcome::finding::{Code, Severity};
+    use crate::outcome::finding::{Code, Severity, Subject};
     use crate::outcome::scope::Scope;
     use crate::render::fixture::{report, test};
 
@@ -147,7 +147,7 @@ FIRSTLIGHT verdict=PASS failed=none warned=none codes=none scope=machine host=no
     #[test]
     fn a_failure_is_shown_with_evidence_cause_and_remedy() {
         let finding = Code::CpusLost
-            .finding(Severity::Fail, "machine", "1 processors are online, expected 2")
+            .finding(Severity::Fail, Subject::Machine, "1 processors are online, expected 2")
             .seen("kmsg: CPU 1 has invalid APIC ID 100. Aborting bringup");
         let cpus = test("cpus", Outcome::Fail, "1 processors are online, expected 2", vec![finding]);
         let text = tail(&report(vec![cpus]), None);

@@ -55,11 +55,16 @@ pub(super) fn host(report: &Report) -> &str {
 
 /// The machine and its software, by short names; absent parts are omitted.
 pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
+    all_facts(report).into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+}
+
+/// Every fact with or without its value. The names are also labels of a metric, which allows letters, digits and `_`.
+pub(super) fn all_facts(report: &Report) -> [(&'static str, Option<String>); 18] {
     let driver = &report.driver;
     let dmi = |name: &str| report.machine.dmi.get(name)?.as_deref();
     let product: Vec<_> = ["sys_vendor", "product_name"].into_iter().filter_map(dmi).collect();
     let first = report.causes.first().map(|cause| format!("{} ({})", cause.remedy, cause.code));
-    let facts = [
+    [
         ("answer", Some(report.answer.clone())),
         ("first", first),
         ("scope", Some(report.scope.to_string())),
@@ -68,7 +73,7 @@ pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
         ("recorded", report.is_recorded().then(|| report.root.clone())),
         ("product", (!product.is_empty()).then(|| product.join(" "))),
         ("host", Some(host(report).to_owned())),
-        ("machine-id", report.machine.machine_id.clone()),
+        ("machine_id", report.machine.machine_id.clone()),
         ("serial", report.machine.serial.clone()),
         ("kernel", report.machine.kernel.clone()),
         ("driver", Some(driver.module.clone().unwrap_or_else(|| "none".to_owned()))),
@@ -78,8 +83,7 @@ pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
         ("version", Some(version(report).to_owned())),
         ("image", report.appliance.as_ref().and_then(|a| a.image_id.clone())),
         ("fingerprint", Some(report.machine.fingerprint.clone())),
-    ];
-    facts.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    ]
 }
 
 /// `GPU 0, 0000:01:00.0, slot 3`: a GPU by its number in the report; with its slot if the firmware numbers slots.

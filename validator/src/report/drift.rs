@@ -5,7 +5,7 @@ use super::baseline::{Baseline, Cell, Expected};
 use super::facts::{Change, changes, models, models_text};
 use super::figures::{Figures, YES_NO, figures, is_larger_better, is_worse};
 use super::{Report, TestEntry};
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::outcome::{self, Judgement, Verdict};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -91,13 +91,14 @@ pub fn as_test(baseline: Result<Baseline, String>, report: &Report) -> TestEntry
     let judgement = baseline.and_then(|baseline| Ok(judge(&baseline, report, None)?.0));
     entry(
         report,
-        judgement.unwrap_or_else(|why| Judgement::by(Code::BaselineMissing.finding(Severity::Error, "machine", why))),
+        judgement
+            .unwrap_or_else(|why| Judgement::by(Code::BaselineMissing.finding(Severity::Error, Subject::Machine, why))),
     )
 }
 
 fn entry(report: &Report, judgement: Judgement) -> TestEntry {
     let proves = "no figure is worse than the baseline by more than its tolerance, and none is missing";
-    TestEntry::from_judgement(ID, "Baseline", proves, report.level, judgement)
+    TestEntry::from_judgement(ID, "Baseline", proves, report.level, judgement, &report.machine.platform)
 }
 
 fn judge(baseline: &Baseline, report: &Report, first: Option<Finding>) -> Result<(Judgement, Vec<Change>), String> {
@@ -160,7 +161,7 @@ fn missing_finding(name: &str, series: &Expected, measured: &Figures, report: &R
     let id = name.split('/').next().unwrap_or_default();
     let test = report.tests.iter().find(|test| test.id == id);
     let why = test.map_or_else(|| format!("the report has no test {id}"), |t| format!("{id}: {}", t.summary));
-    let finding = Code::BaselineMissing.finding(Severity::Error, "machine", message).seen(why);
+    let finding = Code::BaselineMissing.finding(Severity::Error, Subject::Machine, message).seen(why);
     Some(finding.seen_all(gone.iter().take(MAX_EVIDENCE).map(|(place, _)| format!("{name} {place}")).collect()))
 }
 
@@ -193,7 +194,7 @@ fn deviation_finding(name: &str, series: &Expected, measured: &Figures, worse: b
         (true, YES_NO) => Severity::Fail,
         (true, _) => Severity::Warn,
     };
-    let finding = Code::BaselineDrift.finding(severity, "machine", line(first) + &rest);
+    let finding = Code::BaselineDrift.finding(severity, Subject::Machine, line(first) + &rest);
     let unit = Some(series.unit.as_str());
     let finding = finding.values(first.2, first.1.value, unit);
     let finding = finding.seen_all(others.iter().take(MAX_EVIDENCE).map(line).collect());
@@ -215,7 +216,7 @@ fn figure_text(value: f64, unit: &str) -> String {
 fn changes_finding(changes: &[Change]) -> Option<Finding> {
     let (first, others) = changes.split_first()?;
     let rest = if others.is_empty() { String::new() } else { format!("; and {} more", others.len()) };
-    let finding = Code::BaselineChanged.finding(Severity::Info, "machine", format!("{first}{rest}"));
+    let finding = Code::BaselineChanged.finding(Severity::Info, Subject::Machine, format!("{first}{rest}"));
     Some(finding.seen_all(others.iter().take(MAX_EVIDENCE).map(ToString::to_string).collect()))
 }
 
@@ -230,6 +231,6 @@ fn worse_verdict_finding(baseline: &Baseline, report: &Report) -> Option<Finding
     };
     let codes: Vec<_> = report.causes.iter().map(|cause| cause.code.as_str()).collect();
     let message = format!("the verdict is {}, baseline {}: {}", report.verdict, baseline.verdict, codes.join(", "));
-    let finding = Code::BaselineChanged.finding(severity, "machine", message);
+    let finding = Code::BaselineChanged.finding(severity, Subject::Machine, message);
     Some(finding.values(report.verdict.to_string(), baseline.verdict.to_string(), None).seen(report.answer.clone()))
 }

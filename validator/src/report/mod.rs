@@ -6,6 +6,7 @@ mod boot;
 mod causes;
 pub mod drift;
 mod driver;
+mod earlier;
 pub mod facts;
 mod figures;
 mod fingerprint;
@@ -25,9 +26,10 @@ use crate::config::Level;
 use crate::machine::host::identity::Appliance;
 use crate::machine::host::nvidia::gpus::Information;
 use crate::machine::pcie::model::{Bdf, Device, Fabric, Link};
-use crate::outcome::finding::Finding;
+use crate::outcome::finding::{Finding, FindingEntry};
 use crate::outcome::scope::Scope;
 use crate::outcome::{self, Judgement, Matrix, Outcome, Verdict};
+use crate::platform::Host;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -74,7 +76,7 @@ pub struct Report {
     /// NVIDIA GPUs.
     pub gpus: Vec<Gpu>,
     /// The fabric; `null` when it could not be read.
-    pub fabric: Option<Fabric>,
+    pub fabric: Option<Fabric<FindingEntry>>,
     /// Every test that ran, and every mandatory one that did not.
     pub tests: Vec<TestEntry>,
     /// Effects of switching something on, by name, as ratios.
@@ -98,6 +100,9 @@ pub struct MachineEntry {
     /// The firmware's serial number; only if `validate.identity` is `full`.
     #[serde(default)]
     pub serial: Option<String>,
+    /// What kind of machine it is. Earlier reports lack it.
+    #[serde(default)]
+    pub platform: Host,
     /// Kernel release.
     pub kernel: Option<String>,
     /// Kernel command line.
@@ -153,7 +158,7 @@ pub struct TestEntry {
     /// The result in one line.
     pub summary: String,
     /// All findings.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<FindingEntry>,
     /// Codes that the test did not look for in this run, or not everywhere: a pass does not rule them out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unchecked: Vec<String>,
@@ -176,6 +181,7 @@ impl MachineEntry {
             host: None,
             machine_id: None,
             serial: None,
+            platform: Host::default(),
             kernel: None,
             cmdline: None,
             fingerprint,
@@ -209,13 +215,20 @@ impl Gpu {
 impl TestEntry {
     /// An entry that is not a test's: a result about the run itself.
     #[must_use]
-    pub fn for_run(id: &str, title: &str, proves: &str, level: Level, finding: Finding) -> Self {
-        Self::from_judgement(id, title, proves, level, Judgement::by(finding))
+    pub fn for_run(id: &str, title: &str, proves: &str, level: Level, finding: &Finding, host: &Host) -> Self {
+        Self::from_judgement(id, title, proves, level, Judgement::by(finding.clone()), host)
     }
 
     /// As [`Self::for_run`], from a judgement.
     #[must_use]
-    pub fn from_judgement(id: &str, title: &str, proves: &str, level: Level, judgement: Judgement) -> Self {
+    pub fn from_judgement(
+        id: &str,
+        title: &str,
+        proves: &str,
+        level: Level,
+        judgement: Judgement,
+        host: &Host,
+    ) -> Self {
         Self {
             id: id.to_owned(),
             title: title.to_owned(),
@@ -225,8 +238,8 @@ impl TestEntry {
             began: None,
             seconds: 0.0,
             summary: judgement.summary,
-            unchecked: judgement.unchecked.iter().map(|code| code.entry().code.to_owned()).collect(),
-            findings: judgement.findings,
+            unchecked: judgement.unchecked.iter().map(|code| code.as_str().to_owned()).collect(),
+            findings: FindingEntry::all(&judgement.findings, host),
             matrices: judgement.matrices,
             tables: judgement.tables,
             log_tail: Vec::new(),

@@ -2,9 +2,9 @@
 //! contradictions are errors ([`NoDuplicateKeys`] refuses duplicates). An incomplete report must not be shown as a
 //! complete one. Also generates the JSON Schema of a report from the types that are written.
 
-use super::{Report, SCHEMA, TestEntry};
+use super::{Report, SCHEMA, TestEntry, earlier};
 use crate::outcome::scope::Scope;
-use crate::outcome::{self, Judgement, Matrix, Outcome, Verdict};
+use crate::outcome::{self, Matrix, Outcome, Verdict};
 use crate::text::shown;
 use schemars::generate::SchemaSettings;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -41,6 +41,7 @@ pub fn from_json(bytes: &[u8]) -> Result<Report, ReportError> {
     }
     serde_json::from_slice::<NoDuplicateKeys>(bytes).map_err(|e| ReportError::Shape(line(&e)))?;
     let mut report: Report = serde_json::from_value(value).map_err(|e| ReportError::Shape(line(&e)))?;
+    earlier::complete(&mut report);
     // Causes and answer follow from the findings: they are computed again, not taken from the file.
     report.explain();
     contradiction(&report).map_or(Ok(report), |why| Err(ReportError::Contradiction(why)))
@@ -166,7 +167,7 @@ fn test_contradiction(test: &TestEntry) -> Option<String> {
     if test.id.is_empty() || !test.id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
         return Some("allowed in an id: letters, digits and -".to_owned());
     }
-    let found = Judgement::of("", test.findings.clone()).outcome();
+    let found = outcome::of_severities(test.findings.iter().map(|finding| finding.severity));
     if badness(found) > badness(test.outcome) {
         return Some("its outcome is better than its findings".to_owned());
     }

@@ -6,7 +6,8 @@ use super::figures::{figures, is_worse};
 use super::fleet::Fleet;
 use super::summary::Summary;
 use super::*;
-use crate::outcome::finding::{Code, Severity};
+use crate::outcome::finding::{Code, Severity, Subject};
+use crate::platform::Host;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -117,8 +118,8 @@ fn changes_are_listed_and_a_worse_verdict_counts() {
     let expected =
         ["cmdline.iommu: pt, baseline off", "driver.module: 570, baseline 555", "gpu.1.vbios: none, baseline 1.0"];
     assert_eq!(changes, expected);
-    let worse = Code::LinkNarrow.finding(Severity::Warn, "machine", "x4");
-    other.push(TestEntry::for_run("links", "", "", Level::Quick, worse));
+    let worse = Code::LinkNarrow.finding(Severity::Warn, Subject::Machine, "x4");
+    other.push(TestEntry::for_run("links", "", "", Level::Quick, &worse, &Host::default()));
     other.explain();
     let said = compared(&other);
     assert_eq!(said.verdict, Verdict::Degraded);

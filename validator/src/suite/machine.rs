@@ -11,10 +11,11 @@ use crate::machine::host::sva;
 use crate::machine::pcie::model::Fabric;
 use crate::machine::root::Root;
 use crate::outcome::Matrix;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::outcome::{Judgement, Outcome};
+use crate::platform::Host;
 use crate::suite::p2p::processes::PrestartedPeer;
-use crate::suite::protocol::Message;
+use crate::suite::protocol::{Activity, Message};
 use crate::suite::shared::bar1_mapping::Bar1ByGpu;
 use crate::suite::shared::gpu_fault;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -42,6 +43,8 @@ pub struct Machine {
     pub identity: Identity,
     /// NVIDIA's driver.
     pub nvidia: Nvidia,
+    /// What kind of machine it is.
+    pub host: Host,
     /// The ids of the tests that this process runs.
     pub tests: Vec<String>,
     /// The outcomes of earlier tests by id, including those of earlier workers.
@@ -125,7 +128,7 @@ impl Machine {
         if self.is_recorded() {
             return Err(RECORDED.to_owned());
         }
-        self.start_timeout().map_or(Ok(()), |stuck| Err(stuck.message))
+        self.start_timeout().map_or(Ok(()), |stuck| Err(stuck.message.to_string()))
     }
 
     /// Whether the machine was read from recorded files and no library simulates its GPUs.
@@ -146,8 +149,8 @@ impl Machine {
     }
 
     /// Reports the current activity to the parent, which names it if this process hangs or dies.
-    pub fn doing(&self, what: &str) {
-        (self.send)(Message::Doing(what.to_owned()));
+    pub fn doing(&self, what: impl Into<Activity>) {
+        (self.send)(Message::Doing(what.into()));
     }
 
     /// The outcome of an earlier test; `None` when it did not run.
@@ -179,7 +182,7 @@ impl Machine {
         }
         if let Some(why) = self.nvml_hang() {
             let message = format!("not run, because the driver does not answer: {why}");
-            return Err(Box::new(Code::NvmlTimeout.finding(Severity::Error, "machine", message)));
+            return Err(Box::new(Code::NvmlTimeout.finding(Severity::Error, Subject::Machine, message)));
         }
         if !pairs {
             return Ok(None);
@@ -197,7 +200,7 @@ impl Machine {
     pub fn fabric(&self) -> Result<&Fabric, Box<Finding>> {
         self.fabric.as_ref().map_err(|why| {
             let message = format!("the fabric cannot be read: {why}");
-            Box::new(Code::FabricUnreadable.finding(Severity::Error, "machine", message))
+            Box::new(Code::FabricUnreadable.finding(Severity::Error, Subject::Machine, message))
         })
     }
 
@@ -208,7 +211,7 @@ impl Machine {
     pub fn log(&self) -> Result<&[kmsg::Line], Box<Finding>> {
         let unreadable = |why: &str| {
             let message = format!("the kernel's log cannot be read: {why}");
-            Box::new(Code::KmsgUnreadable.finding(Severity::Error, "machine", message))
+            Box::new(Code::KmsgUnreadable.finding(Severity::Error, Subject::Machine, message))
         };
         match &self.log {
             // A running kernel has always logged something, so an empty log is not the kernel's log.
@@ -260,13 +263,13 @@ fn no_pair(there: usize, seen: usize) -> Option<String> {
 
 /// The value that was read, or `SYS-UNREADABLE` with the file and the reason.
 pub(super) fn known<T>(read: &ReadResult<T>) -> Result<&T, Box<Finding>> {
-    read.as_ref().map_err(|why| Box::new(Code::SysUnreadable.finding(Severity::Error, "machine", why)))
+    read.as_ref().map_err(|why| Box::new(Code::SysUnreadable.finding(Severity::Error, Subject::Machine, why)))
 }
 
 /// `SYS-UNREADABLE`: a test cannot judge because `path` could not be read.
 pub(super) fn unreadable(path: &str, why: &impl Display) -> Box<Finding> {
     let message = format!("/{path} could not be read: {why}");
-    Box::new(Code::SysUnreadable.finding(Severity::Error, "machine", message))
+    Box::new(Code::SysUnreadable.finding(Severity::Error, Subject::Machine, message))
 }
 
 #[cfg(test)]

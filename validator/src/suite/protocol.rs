@@ -9,9 +9,12 @@ use crate::machine::host::nvidia::module::ModuleHash;
 use crate::machine::pcie::model::{Bdf, Fabric};
 use crate::machine::root::Root;
 use crate::outcome::{Judgement, Matrix, Outcome};
+use crate::platform::Host;
 use crate::report::Driver;
+use crate::schedule::Pair;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::PathBuf;
 
 /// A request to a worker.
@@ -65,6 +68,30 @@ pub struct Facts {
     pub module: ModuleHash,
     /// What the driver reports about its GPUs, by address.
     pub gpus: BTreeMap<String, Information>,
+    /// What kind of machine it is.
+    pub host: Host,
+}
+
+/// What a worker does at the moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Activity {
+    /// In words.
+    pub what: String,
+    /// The pair that it is about.
+    pub pair: Option<Pair>,
+}
+
+impl Activity {
+    /// Something with one pair of GPUs, which begins with its name.
+    pub(in crate::suite) fn of_pair(pair: Pair, what: impl Display) -> Self {
+        Self { what: format!("{pair}: {what}"), pair: Some(pair) }
+    }
+}
+
+impl<T: Into<String>> From<T> for Activity {
+    fn from(what: T) -> Self {
+        Self { what: what.into(), pair: None }
+    }
 }
 
 /// A message from a worker.
@@ -81,7 +108,7 @@ pub enum Message {
     /// A test begins.
     Begin(String),
     /// What the running test is doing; the parent names it if this is the last message.
-    Doing(String),
+    Doing(Activity),
     /// The CUDA version that the driver offers, once CUDA has been started.
     Cuda(String),
     /// The running test has ended.

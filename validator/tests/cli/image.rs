@@ -119,7 +119,9 @@ fn real_machines_with_h200_and_h100_are_read() {
         for id in ["fabric", "driver", "bar1", "xid"] {
             let tests = report["tests"].as_array().unwrap();
             let outcome = tests.iter().find(|t| t["id"] == id).map(|t| t["outcome"].as_str().unwrap());
-            assert_eq!(outcome, Some("pass"), "{name} {id}: {report}");
+            // One GPU has no peer.
+            let expected = if id == "bar1" && gpus == 1 { "not-applicable" } else { "pass" };
+            assert_eq!(outcome, Some(expected), "{name} {id}: {report}");
         }
     }
 }

@@ -42,6 +42,7 @@ fn ours(device: &Device) -> Vec<String> {
     if let Some(link) = device.link.as_ref().filter(|_| !device.config.gone) {
         words.push(format!("link {}GT/s x{}", if link.width == 0 { 2.5 } else { link.gts }, link.width));
     }
+    words.extend(device.slot.map(|slot| format!("slot {slot}")));
     for bar in &device.rebar {
         let sizes: Vec<String> = bar.supported_bytes.iter().map(|b| size(*b)).collect();
         words.push(format!("rebar {} {} of {}", bar.bar, size(bar.current_bytes), sizes.join(" ")));
@@ -62,6 +63,7 @@ fn theirs(block: &str) -> Vec<String> {
         let value = |key: &str| status.split(key).nth(1).unwrap().split([' ', ',']).next().unwrap().to_owned();
         words.push(format!("link {} {}", value("Speed "), value("Width ")));
     }
+    words.extend(line(block, "Slot #").map(|rest| format!("slot {}", rest.split(',').next().unwrap())));
     for bar in block.lines().filter(|l| l.contains("current size: ")) {
         let (bar, rest) = bar.trim().strip_prefix("BAR ").unwrap().split_once(": current size: ").unwrap();
         let (current, supported) = rest.split_once(", supported: ").unwrap();

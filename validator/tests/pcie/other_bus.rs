@@ -6,7 +6,7 @@ use crate::modelled::{ResizeFault, SimulatedKernel};
 use firstlight::fabric::rebar::RebarChoice;
 use firstlight::fabric::rebar::fix;
 use firstlight::fabric::rebar::plan::plan;
-use firstlight::outcome::finding::Severity;
+use firstlight::outcome::finding::{Code, Reason, Severity};
 use std::collections::BTreeMap;
 use std::fs;
 
@@ -58,7 +58,7 @@ fn machine() -> MachineCopy {
 
 fn broken(copy: &MachineCopy) -> Vec<String> {
     let findings = copy.fabric().findings;
-    findings.into_iter().filter(|f| f.code == "REBAR-BROKEN").map(|f| f.message).collect()
+    findings.into_iter().filter(|f| f.is(Code::RebarBroken)).map(|f| f.message.to_string()).collect()
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_register_is_mended_with_the_address_of_the_bus() {
     let done = fix(&copy.root(), &kernel, &asked, &copy.at("run/firstlight/fabric.json")).unwrap();
     assert!(!kernel.asked.borrow().is_empty());
     assert_eq!((register(&copy), broken(&copy)), (before, vec![]));
-    assert!(done.findings.iter().all(|f| f.code != "REBAR-BROKEN"), "{:?}", done.findings);
+    assert!(done.findings.iter().all(|f| !f.is(Code::RebarBroken)), "{:?}", done.findings);
 }
 
 #[test]
@@ -94,6 +94,6 @@ fn a_gpu_that_lost_all_its_addresses_was_reset() {
     let copy = MachineCopy::of("rebar-small");
     write(&copy, GPU, 0x10, &[0; 4]);
     write(&copy, GPU, 0x14, &0xc_u64.to_le_bytes());
-    let found = copy.fabric().findings.into_iter().find(|f| f.code == "REBAR-BROKEN").unwrap();
-    assert!(found.severity == Severity::Fail && found.cause.contains("was reset"), "{found:?}");
+    let found = copy.fabric().findings.into_iter().find(|f| f.is(Code::RebarBroken)).unwrap();
+    assert!(found.severity == Severity::Fail && found.reason == Some(Reason::AddressesLost), "{found:?}");
 }

@@ -11,8 +11,9 @@ use crate::nodes::cluster::Cluster;
 use crate::nodes::communicators::Communicator;
 use crate::nodes::order::{Ending, Welcome};
 use crate::nodes::watcher::{TestInfo, Watcher};
-use crate::outcome::finding::{Finding, Severity};
+use crate::outcome::finding::{Finding, FindingEntry, Severity};
 use crate::outcome::{Advice, Judgement, Verdict};
+use crate::platform::Host;
 use crate::render::last_line::nodes_line;
 use crate::render::nccl::{Device, RunInfo, RunMetadata, columns, head, json, row, tail};
 use crate::render::{causes, pretty, text};
@@ -143,7 +144,8 @@ pub(super) fn entries(tests: &[(TestInfo, Judgement, f64)]) -> Vec<TestEntry> {
 
 fn entry(about: &TestInfo, judgement: &Judgement, seconds: f64) -> TestEntry {
     let TestInfo { id, title, proves, .. } = about;
-    TestEntry { seconds, ..TestEntry::from_judgement(id, title, proves, Level::Standard, judgement.clone()) }
+    let host = Host::default();
+    TestEntry { seconds, ..TestEntry::from_judgement(id, title, proves, Level::Standard, judgement.clone(), &host) }
 }
 
 /// A node in the report.
@@ -168,7 +170,7 @@ struct Report<'a> {
     seconds: f64,
     nodes: Vec<Node<'a>>,
     tests: &'a [TestEntry],
-    findings: &'a [Finding],
+    findings: Vec<FindingEntry>,
     /// The settings that this node's workload should use between the nodes, and the reasons.
     workload_env: BTreeMap<&'a str, &'a str>,
     workload_reasons: BTreeMap<&'a str, &'a str>,
@@ -189,7 +191,7 @@ pub(super) fn write(
         seconds: begun.elapsed().as_secs_f64(),
         nodes,
         tests,
-        findings: &ending.findings,
+        findings: FindingEntry::all(&ending.findings, &Host::default()),
         workload_env: workload.iter().map(|a| (a.name.as_str(), a.value.as_str())).collect(),
         workload_reasons: workload.iter().map(|a| (a.name.as_str(), a.reason.as_str())).collect(),
     };

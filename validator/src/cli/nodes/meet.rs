@@ -14,7 +14,7 @@ use crate::nodes::gather::{GatheredNodes, gather_nodes};
 use crate::nodes::interface;
 use crate::nodes::member::{MemberResult, serve};
 use crate::nodes::order::{Ending, Order};
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::thread;
@@ -123,7 +123,7 @@ fn meeting_finding(why: &MeetingError, size: usize, timeout: Duration, name: &st
         MeetingError::Protocol(theirs) => (Code::NodesUnreached, format!("mDNS: the leading node uses {theirs}")),
         MeetingError::System(error) => (Code::NodesUnreached, format!("this node cannot listen: {error}")),
     };
-    code.finding(Severity::Error, name, message)
+    code.finding(Severity::Error, Subject::node(name), message)
 }
 
 fn join_as_member(at: &[SocketAddr], settings: &MeetingSettings, node: &LocalNode, due: Instant) -> Role {
@@ -163,7 +163,7 @@ fn resolve(rendezvous: &str, due: Instant) -> Result<Vec<SocketAddr>, String> {
 }
 
 fn no_meeting(node: &LocalNode, message: String) -> Role {
-    Role::Alone(Box::new(Code::NodesUnreached.finding(Severity::Error, &node.card.name, message)))
+    Role::Alone(Box::new(Code::NodesUnreached.finding(Severity::Error, Subject::node(&node.card.name), message)))
 }
 
 fn join_meeting(at: &[SocketAddr], token: &Token, node: &LocalNode, due: Instant) -> Result<Link, Box<Finding>> {
@@ -171,14 +171,14 @@ fn join_meeting(at: &[SocketAddr], token: &Token, node: &LocalNode, due: Instant
     let to = at.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let link = join(at, token, name, due).map_err(|why| {
         let code = if why == JoinError::Token { Code::NodesToken } else { Code::NodesUnreached };
-        Box::new(code.finding(Severity::Error, name, format!("node {name}, joining at {to}: {why}")))
+        Box::new(code.finding(Severity::Error, Subject::node(name), format!("node {name}, joining at {to}: {why}")))
     })?;
     send_card(link, node, &format!("the node that leads, at {to}"))
 }
 
 /// Sends this node's card.
 fn send_card(mut link: Link, node: &LocalNode, to: &str) -> Result<Link, Box<Finding>> {
-    let lost = |why| Box::new(Code::NodesLost.finding(Severity::Error, &to, format!("{to}: {why}")));
+    let lost = |why| Box::new(Code::NodesLost.finding(Severity::Error, Subject::node(to), format!("{to}: {why}")));
     link.to.send(&node.card, SENDING).map_err(lost)?;
     Ok(link)
 }
@@ -231,7 +231,7 @@ pub(super) fn follow(
     let leader = names.first().map_or("that leads", String::as_str);
     let ended = served.unwrap_or_else(|why| {
         let message = format!("node {leader} at {at}, which leads, is lost: {why}");
-        let finding = Code::NodesLost.finding(Severity::Error, &leader, message);
+        let finding = Code::NodesLost.finding(Severity::Error, Subject::node(leader), message);
         let ending = Ending { status: NOT_DONE, findings: vec![finding], network: None };
         MemberResult { ending, interface: Err(why.to_string()) }
     });
@@ -279,11 +279,11 @@ mod tests {
     fn why_nodes_did_not_meet_by_mdns_has_a_code_and_the_numbers() {
         let said = |why| {
             let finding = meeting_finding(&why, 2, Duration::from_secs(9), "node1");
-            (finding.code.to_string(), finding.message)
+            (finding.code, finding.message.to_string())
         };
         let many = "mDNS: 3 nodes with this token were seen; nodes.size is 2";
-        assert_eq!(said(MeetingError::Many(3)), ("NODES-MANY".to_owned(), many.to_owned()));
+        assert_eq!(said(MeetingError::Many(3)), (Code::NodesMany, many.to_owned()));
         let few = "mDNS: no other node was seen within 9 s; 1 firstlight node with another token or another nodes.size was seen";
-        assert_eq!(said(MeetingError::Few(1, 1)), ("NODES-ABSENT".to_owned(), few.to_owned()));
+        assert_eq!(said(MeetingError::Few(1, 1)), (Code::NodesAbsent, few.to_owned()));
     }
 }

@@ -51,8 +51,8 @@ pub(super) fn run(root: &Root, config: &Config, asked: &Nodes, selection: TestSe
         }
         Role::Leader(mut leader) => {
             let (tests, network) = suite::run(&mut leader.gathered, selection, &mut screen);
+            let findings: Vec<_> = tests.iter().flat_map(|(_, judgement, _)| judgement.findings.clone()).collect();
             let tests = display::entries(&tests);
-            let findings: Vec<_> = tests.iter().flat_map(|test| test.findings.clone()).collect();
             let status = worst(tests.iter().map(|test| test.outcome));
             let network = network.filter(|_| matches!(status, SUCCESS | DEGRADED));
             let ending = Ending { status, findings, network };

@@ -6,8 +6,8 @@ use crate::cli::console::Console;
 use crate::config::Config;
 use crate::engine::{self, Interrupts, ProgressListener};
 use crate::machine::root::Root;
-use crate::outcome::finding::{Code, Finding};
-use crate::outcome::{Judgement, Outcome};
+use crate::outcome::finding::{Code, FindingEntry, Subject};
+use crate::outcome::{Outcome, of_severities};
 use crate::report::{Report, TestEntry};
 use crate::schedule::Pair;
 use crate::suite;
@@ -108,10 +108,10 @@ fn result(row: &Value) -> Option<(Pair, String)> {
     Some((Pair::of(number(0)?, number(1)?), row.get(2)?.as_str()?.to_owned()))
 }
 
-/// The pair that a message starts with: `GPU 0 -> 1: copy engine write ..`.
-fn pair_of(finding: &Finding) -> Option<Pair> {
-    let (from, rest) = finding.message.strip_prefix("GPU ")?.split_once(" -> ")?;
-    Some(Pair::of(from.parse().ok()?, rest.split(':').next()?.parse().ok()?))
+/// The pair that a test hung in, if it names one.
+fn pair_of(finding: &FindingEntry) -> Option<Pair> {
+    let subjects = std::iter::once(finding.about()).chain(&finding.represents);
+    subjects.flat_map(Subject::named_pairs).next().copied()
 }
 
 /// Adds a later run of the same test: its findings, its time, and its results, also those that are in no table of it.
@@ -120,7 +120,7 @@ fn add(report: &mut Report, more: TestEntry, results: &BTreeMap<Pair, String>) {
     test.findings.extend(more.findings);
     test.seconds += more.seconds;
     test.log_tail.extend(more.log_tail);
-    test.outcome = Judgement::of("", test.findings.clone()).outcome();
+    test.outcome = of_severities(test.findings.iter().map(|f| f.severity));
     let rows = results.iter().map(|(pair, result)| json!([pair.from, pair.to, result]));
     match test.tables.iter_mut().find(|table| table["name"] == TABLE).and_then(|t| t["rows"].as_array_mut()) {
         Some(all) => all.extend(rows),
@@ -135,13 +135,22 @@ fn add(report: &mut Report, more: TestEntry, results: &BTreeMap<Pair, String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::GpuId;
     use crate::outcome::finding::Severity;
+    use crate::platform::Host;
 
     #[test]
-    fn a_silent_test_names_its_pair_and_another_message_names_none() {
-        let of = |message: &str| pair_of(&Code::TestTimeout.finding(Severity::Error, "p2p-integrity", message));
-        assert_eq!(of("GPU 3 -> 12: copy engine write of 4 B: no answer"), Some(Pair::of(3, 12)));
-        assert_eq!((of("GPU 3: mapping memory"), of("preparing memory on every GPU")), (None, None));
+    fn a_silent_test_names_its_pair_and_another_subject_names_none() {
+        let of = |represents: &[Subject]| {
+            let mut finding = Code::TestTimeout.finding(Severity::Error, Subject::test(TRIED), "no answer");
+            finding.represents = represents.to_vec();
+            pair_of(&FindingEntry::of(&finding, &Host::default()))
+        };
+        let pair = Pair::of(3, 12);
+        assert_eq!(of(&[pair.into()]), Some(pair));
+        assert_eq!((of(&[GpuId::new(3).into()]), of(&[])), (None, None));
+        let own = Code::TestTimeout.finding(Severity::Error, pair, "no answer");
+        assert_eq!(pair_of(&FindingEntry::of(&own, &Host::default())), Some(pair));
     }
 
     #[test]

@@ -2,13 +2,14 @@
 
 use super::lost_gpu_finding;
 use crate::gpu::{ComputeMode, Counter, CounterValue, GpuStatus, Presence};
+use crate::machine::GpuId;
 use crate::machine::host::nvidia::xid;
-use crate::outcome::finding::{Code, Finding, Recovery, Severity};
+use crate::outcome::finding::{Code, Finding, Reason, Recovery, Severity, Subject};
 
 /// The finding if the state of the GPUs is unknown.
 pub(super) fn unknown_state_finding(why: &str) -> Finding {
     let message = format!("the state of the GPUs is unknown: {why}");
-    Code::GpuUncounted.finding(Severity::Warn, "machine", message)
+    Code::GpuUncounted.finding(Severity::Warn, Subject::Machine, message)
 }
 
 /// Whether a finding is about a persistent condition: it is reported once.
@@ -28,7 +29,7 @@ fn gpu_conditions(gpu: &GpuStatus) -> Vec<Finding> {
     let mut found: Vec<_> = lost_gpu_finding(gpu).into_iter().collect();
     if let Presence::Unlisted(why) = &gpu.presence {
         let message = format!("{}: NVML does not know it: {why}", name(gpu));
-        found.push(Code::GpuUncounted.finding(Severity::Warn, &gpu.name(), message));
+        found.push(Code::GpuUncounted.finding(Severity::Warn, gpu.subject(), message));
     }
     for (counter, severity, text) in [
         (Counter::RemapPending, Severity::Warn, "a row of its memory will be replaced at the next reset"),
@@ -42,7 +43,7 @@ fn gpu_conditions(gpu: &GpuStatus) -> Vec<Finding> {
         if matches!(gpu.counted.get(&counter), Some(CounterValue::At(1..))) {
             let message = format!("{}: {text}", name(gpu));
             let replace = (counter == Counter::RemapFailed).then_some(Recovery::Replace);
-            let finding = Code::GpuRemap.finding(severity, &gpu.name(), message).recovery(replace);
+            let finding = Code::GpuRemap.finding(severity, gpu.subject(), message).recovery(replace);
             found.push(finding.seen(format!("NVML: {counter:?}")));
         }
     }
@@ -56,10 +57,10 @@ fn recovery_finding(gpu: &GpuStatus) -> Option<Finding> {
     let action = Recovery::of_driver(number);
     let asks = action.map_or("the driver asks for an action that this version does not know", xid::demand);
     let message = format!("{}: {asks}", name(gpu));
-    let finding = Code::GpuNeedsRecovery.finding(Severity::Fail, &gpu.name(), message);
+    let finding = Code::GpuNeedsRecovery.finding(Severity::Fail, gpu.subject(), message);
     let finding = finding.values(action.map_or_else(|| number.to_string(), |a| a.to_string()), "none", None);
     let finding = finding.recovery(action).seen(format!("NVML: GPU recovery action {number}"));
-    Some(action.and_then(xid::remedy).into_iter().fold(finding, Finding::remedy))
+    Some(action.map(Reason::DriverAsks).into_iter().fold(finding, Finding::because))
 }
 
 /// GPUs for which the driver does not report whether they must be recovered, in one finding.
@@ -69,12 +70,12 @@ fn unknown_recovery_finding(now: &[GpuStatus]) -> Option<Finding> {
         here().find_map(|gpu| if let CounterValue::Unread(why) = &gpu.recovery { Some((gpu, why)) } else { None })
     {
         let message = format!("{}: whether it needs recovery could not be read: {why}", name(gpu));
-        return Some(Code::GpuNeedsRecovery.finding(Severity::Warn, &gpu.name(), message));
+        return Some(Code::GpuNeedsRecovery.finding(Severity::Warn, gpu.subject(), message));
     }
     let old = here().filter(|gpu| gpu.recovery == CounterValue::Unsupported).map(GpuStatus::name);
     let gpus = old.collect::<Vec<_>>().join(", ");
     let message = format!("the driver does not report whether GPUs need recovery: {gpus}");
-    (!gpus.is_empty()).then(|| Code::GpuNeedsRecovery.finding(Severity::Info, "machine", message))
+    (!gpus.is_empty()).then(|| Code::GpuNeedsRecovery.finding(Severity::Info, Subject::Machine, message))
 }
 
 /// Settings that prevent tests of GPUs, each with all GPUs that have it.
@@ -94,10 +95,13 @@ pub(super) fn setting_findings(now: &[GpuStatus]) -> Vec<Finding> {
         ),
     ];
     let of = |(code, has, text): (Code, Has, &str)| {
-        let gpus: Vec<_> = now.iter().filter(|gpu| has(gpu)).map(GpuStatus::name).collect();
-        let be = if gpus.len() == 1 { "is" } else { "are" };
-        let gpus = gpus.join(", ");
-        (!gpus.is_empty()).then(|| code.finding(Severity::Error, &gpus, format!("{gpus} {be} {text}")))
+        let having: Vec<_> = now.iter().filter(|gpu| has(gpu)).collect();
+        let be = if having.len() == 1 { "is" } else { "are" };
+        let names = having.iter().map(|gpu| gpu.name()).collect::<Vec<_>>().join(", ");
+        let numbers = having.iter().map(|gpu| gpu.ordinal.map(GpuId::new)).collect::<Option<Vec<_>>>();
+        let subject =
+            numbers.map_or_else(|| having.first().map_or(Subject::Machine, |gpu| gpu.subject()), Subject::gpus);
+        (!having.is_empty()).then(|| code.finding(Severity::Error, subject, format!("{names} {be} {text}")))
     };
     kinds.into_iter().filter_map(of).collect()
 }
@@ -114,10 +118,10 @@ fn uncounted_finding(now: &[GpuStatus]) -> Option<Finding> {
     });
     if let Some((gpu, why)) = unread.into_iter().next() {
         let message = format!("{}: its memory errors could not be read: {why}", name(gpu));
-        return Some(Code::GpuUncounted.finding(Severity::Warn, "machine", message));
+        return Some(Code::GpuUncounted.finding(Severity::Warn, Subject::Machine, message));
     }
     let message = format!("memory errors are not counted (no ECC): {}", lacking.join(", "));
-    (!lacking.is_empty()).then(|| Code::GpuUncounted.finding(Severity::Info, "machine", message))
+    (!lacking.is_empty()).then(|| Code::GpuUncounted.finding(Severity::Info, Subject::Machine, message))
 }
 
 /// The errors that GPUs have counted since `before`.
@@ -156,7 +160,7 @@ fn gpu_increases(before: &GpuStatus, now: &GpuStatus) -> impl Iterator<Item = Fi
         let rises: Vec<_> = counters.iter().filter_map(|c| rose(&c)).collect();
         let more = rises.iter().map(|(more, _)| *more).max()?;
         let message = format!("{}: {more} {text} while the test ran, expected 0", name(now));
-        let finding = code.finding(*severity, &now.name(), message).values(more, 0, Some("errors"));
+        let finding = code.finding(*severity, now.subject(), message).values(more, 0, Some("errors"));
         Some(finding.seen_all(rises.into_iter().map(|(_, line)| line).collect()))
     })
 }

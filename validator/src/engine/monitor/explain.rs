@@ -5,71 +5,16 @@ use super::change;
 use super::users::OtherUsers;
 use crate::gpu::GpuStatus;
 use crate::machine::GpuId;
-use crate::outcome::finding::{Code, Finding, Recovery, Severity};
+use crate::machine::pcie::model::Bdf;
+use crate::outcome::finding::{ByLoad, Code, Finding, Lack, Reason, Recovery, Severity, Subject, lost_text};
 use crate::outcome::{Judgement, Outcome};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of evidence lines.
 const MAX_EVIDENCE: usize = 16;
 
-/// Findings that a lost GPU explains: they are not open questions, because the machine has failed.
-const AFTER_LOSS: &[Code] = &[
-    Code::CudaStart,
-    Code::CudaError,
-    Code::GpuCountCuda,
-    Code::GpuInUse,
-    Code::NcclError,
-    Code::NcclUnproven,
-    Code::P2pChecker,
-    Code::P2pNoisy,
-    Code::TestCrashed,
-    Code::TestTimeout,
-];
-
-/// Performance and progress findings that a load on the same GPU explains.
-const BY_LOAD: &[Code] = &[
-    Code::GpuThrottled,
-    Code::HostSlow,
-    Code::NcclHang,
-    Code::NcclP2pSlower,
-    Code::NcclSlow,
-    Code::P2pAsymmetric,
-    Code::P2pCollapse,
-    Code::P2pHang,
-    Code::P2pLatency,
-    Code::P2pNoisy,
-    Code::P2pSlow,
-    Code::P2pStaged,
-    Code::TestTimeout,
-];
-
-/// Findings that no load explains, whatever their text.
-const NOT_BY_LOAD: &[Code] = &[
-    Code::GpuEcc,
-    Code::GpuGone,
-    Code::GpuNeedsRecovery,
-    Code::GpuXid,
-    Code::HostWrongData,
-    Code::NcclStray,
-    Code::NcclWrongData,
-    Code::P2pAtomics,
-    Code::P2pOrder,
-    Code::P2pStray,
-    Code::P2pWrongData,
-];
-
-fn is_one_of(finding: &Finding, codes: &[Code]) -> bool {
-    codes.iter().any(|code| finding.is(*code))
-}
-
 fn is_bad(finding: &Finding) -> bool {
     matches!(finding.severity, Severity::Fail | Severity::Error)
-}
-
-/// Whether a finding's text or evidence contains one of `words`, which are in lower case.
-fn mentions(finding: &Finding, words: &[&str]) -> bool {
-    let mut lines = finding.evidence.iter().chain([&finding.message]).map(|line| line.to_lowercase());
-    lines.any(|line| words.iter().any(|word| line.contains(word)))
 }
 
 /// Whether it reports a lost GPU.
@@ -79,7 +24,7 @@ pub(super) fn is_loss(finding: &Finding) -> bool {
 
 /// Whether it reports that work on the GPUs did not finish.
 pub(super) fn is_hang(finding: &Finding) -> bool {
-    is_one_of(finding, &[Code::P2pHang, Code::NcclHang, Code::TestTimeout])
+    matches!(finding.code, Code::P2pHang | Code::NcclHang | Code::TestTimeout)
 }
 
 /// An Xid error that programs can cause has an unknown origin, unless the test has failed: then it belongs to
@@ -94,39 +39,38 @@ pub(super) fn attribute_xids(judgement: &Judgement, mut kernel: Vec<Finding>) ->
 }
 
 /// The judgement after a GPU was lost; `lost` gives each with the test during which it was noticed.
-pub(super) fn by_loss(judgement: Judgement, lost: &BTreeMap<String, String>) -> Judgement {
-    let gpus: Vec<_> = lost.iter().map(|(gpu, test)| format!("{gpu} was lost while {test} ran")).collect();
-    let why = format!("GPU {}", gpus.join(", GPU "));
+pub(super) fn by_loss(judgement: Judgement, lost: &BTreeMap<Bdf, String>) -> Judgement {
+    let lost: Vec<_> = lost.iter().map(|(gpu, test)| (*gpu, test.clone())).collect();
     let mut findings = judgement.findings.clone();
-    for finding in findings.iter_mut().filter(|f| f.severity == Severity::Error && is_one_of(f, AFTER_LOSS)) {
+    for finding in findings.iter_mut().filter(|f| f.severity == Severity::Error && f.code.row().after_loss) {
         finding.severity = Severity::Fail;
-        finding.cause.clone_from(&why);
-        finding.remedy = Code::GpuGone.entry().remedy.to_owned();
+        finding.reason = Some(Reason::GpuLost(lost.clone()));
         finding.recovery = Some(Recovery::RebootNode);
     }
     let reported = findings.iter().any(is_loss);
-    let summary = if reported { judgement.summary.clone() } else { format!("{why}: {}", judgement.summary) };
+    let summary =
+        if reported { judgement.summary.clone() } else { format!("{}: {}", lost_text(&lost), judgement.summary) };
     with_findings(judgement, summary, findings)
 }
 
 /// The judgement if a setting prevents tests of GPUs.
 pub(super) fn by_setting(judgement: Judgement, gpus: &[GpuStatus]) -> Judgement {
     let settings = change::setting_findings(gpus);
-    let unavailable = ["device_unavailable", "busy or unavailable"];
     // CUDA shows instances instead of the split GPU.
-    let split = |f: &Finding| f.is(Code::GpuCountCuda) && gpus.iter().any(|g| g.mig && g.gpu.to_string() == f.subject);
-    let explained = |f: &Finding| is_bad(f) && (f.is(Code::CudaStart) || split(f) || mentions(f, &unavailable));
+    let split =
+        |f: &Finding| f.is(Code::GpuCountCuda) && gpus.iter().any(|g| g.mig && f.subject == Subject::from(g.gpu));
+    let explained = |f: &Finding| is_bad(f) && (f.is(Code::CudaStart) || split(f) || f.lacks == Some(Lack::Device));
     if settings.is_empty() || !judgement.findings.iter().any(explained) {
         return judgement;
     }
     let (hidden, mut findings): (Vec<_>, Vec<_>) = judgement.findings.iter().cloned().partition(explained);
     for mut setting in settings {
-        if !findings.iter().any(|f| (&f.code, &f.subject) == (&setting.code, &setting.subject)) {
+        if !findings.iter().any(|f| (f.code, &f.subject) == (setting.code, &setting.subject)) {
             setting.evidence = evidence_lines(&hidden);
             findings.push(setting);
         }
     }
-    let worst = findings.iter().max_by_key(|f| f.severity).map_or_else(String::new, |f| f.message.clone());
+    let worst = findings.iter().max_by_key(|f| f.severity).map_or_else(String::new, |f| f.message.to_string());
     with_findings(judgement, worst, findings)
 }
 
@@ -136,8 +80,12 @@ pub(super) fn by_users(judgement: Judgement, others: &OtherUsers) -> Judgement {
     // In a test that ran out of memory, that is also the reason for its failed calls.
     let short = judgement.findings.iter().any(|f| by_memory(f) && !in_use(f, others).is_empty());
     let follows = |f: &Finding| short && f.severity == Severity::Error && f.is(Code::CudaError);
-    let by_others = |f: &Finding| (is_one_of(f, BY_LOAD) || by_memory(f)) && !in_use(f, others).is_empty();
-    let explained = |f: &Finding| is_bad(f) && !is_one_of(f, NOT_BY_LOAD) && (by_others(f) || follows(f));
+    let possible = |f: &Finding| match f.code.row().by_load {
+        ByLoad::Possible => true,
+        ByLoad::OnlyMemory => by_memory(f),
+        ByLoad::Never => false,
+    };
+    let explained = |f: &Finding| is_bad(f) && (possible(f) && !in_use(f, others).is_empty() || follows(f));
     if !judgement.findings.iter().any(explained) {
         return judgement;
     }
@@ -148,31 +96,23 @@ pub(super) fn by_users(judgement: Judgement, others: &OtherUsers) -> Judgement {
         format!("GPU {gpu} is in use by {names}")
     };
     let users = gpus.iter().map(users).collect::<Vec<_>>().join("; ");
-    let first = hidden.first().map_or("", |f| f.message.as_str());
+    let first = hidden.first().map(|f| f.message.to_string()).unwrap_or_default();
     let stays = findings.iter().any(|f| f.severity == Severity::Fail);
     let severity = if stays { Severity::Warn } else { Severity::Error };
     let message = format!("cannot be judged: {users}; seen: {first}");
-    let subject = gpus.iter().map(|g| format!("GPU {g}")).collect::<Vec<_>>().join(", ");
     let summary = if stays { judgement.summary.clone() } else { message.clone() };
-    findings.push(Code::GpuInUse.finding(severity, &subject, message).seen_all(evidence_lines(&hidden)));
+    findings.push(Code::GpuInUse.finding(severity, Subject::gpus(gpus), message).seen_all(evidence_lines(&hidden)));
     with_findings(judgement, summary, findings)
 }
 
 fn by_memory(finding: &Finding) -> bool {
-    mentions(finding, &["out_of_memory", "out of memory"])
+    finding.lacks == Some(Lack::Memory)
 }
 
 /// The GPUs of a finding that other programs use: those in its subject, or all if it names none.
 fn in_use(finding: &Finding, others: &OtherUsers) -> BTreeSet<GpuId> {
-    let named = named_gpus(&finding.subject);
+    let named = finding.subject.numbers();
     others.on.keys().copied().filter(|gpu| named.is_empty() || named.contains(gpu)).collect()
-}
-
-/// The GPUs that a subject names: `GPU 3`, `GPU 0 -> 1`, `GPU 0 -> GPU 1`, `GPU 0, GPU 1`.
-fn named_gpus(subject: &str) -> BTreeSet<GpuId> {
-    let Some((_, rest)) = subject.split_once("GPU ") else { return BTreeSet::new() };
-    let words = rest.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
-    words.filter_map(|word| word.parse().ok().map(GpuId::new)).collect()
 }
 
 fn evidence_lines(findings: &[Finding]) -> Vec<String> {

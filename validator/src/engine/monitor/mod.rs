@@ -7,7 +7,8 @@ mod explain;
 mod users;
 
 use crate::gpu::{GpuSnapshot, GpuStatus, Presence};
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::machine::pcie::model::Bdf;
+use crate::outcome::finding::{Code, Finding, Severity, Subject, Words};
 use crate::outcome::{Judgement, Outcome};
 use crate::suite::{Group, Test};
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,9 +25,9 @@ pub(super) struct GpuMonitor {
     /// Whether our own work may still be on the GPUs: then a busy GPU does not indicate other programs.
     has_hung: bool,
     /// Lost GPUs, each with the test during which it was noticed.
-    lost: BTreeMap<String, String>,
+    lost: BTreeMap<Bdf, String>,
     /// Persistent findings that are reported once, by code and message.
-    reported: BTreeSet<(String, String)>,
+    reported: BTreeSet<(Code, Words)>,
 }
 
 impl GpuMonitor {
@@ -47,7 +48,7 @@ impl GpuMonitor {
             }
             Err(why) => vec![change::unknown_state_finding(why)],
         };
-        new_findings.retain(|f| !change::persists(f) || self.reported.insert((f.code.clone(), f.message.clone())));
+        new_findings.retain(|f| !change::persists(f) || self.reported.insert((f.code, f.message.clone())));
         self.new_findings.extend(new_findings);
     }
 
@@ -58,12 +59,18 @@ impl GpuMonitor {
         let judgement = judgement.with(kernel);
         let mut new_findings = std::mem::take(&mut self.new_findings);
         new_findings.retain(|new| {
-            !judgement.findings.iter().any(|f| explain::is_loss(new) && explain::is_loss(f) && f.subject == new.subject)
+            !judgement.findings.iter().any(|f| {
+                explain::is_loss(new)
+                    && explain::is_loss(f)
+                    && f.subject.without_function() == new.subject.without_function()
+            })
         });
         let judgement = judgement.with(new_findings);
         // Test `xid` reads the earlier log, and its losses may be over.
         for gone in judgement.findings.iter().filter(|f| test.id != "xid" && explain::is_loss(f)) {
-            self.lost.entry(without_function(&gone.subject)).or_insert_with(|| test.id.to_owned());
+            if let Some(gpu) = gone.subject.without_function().address() {
+                self.lost.entry(gpu).or_insert_with(|| test.id.to_owned());
+            }
         }
         let users = self.users.take();
         self.has_hung |= judgement.findings.iter().any(explain::is_hang);
@@ -78,17 +85,12 @@ impl GpuMonitor {
     }
 }
 
-/// The name of a lost GPU in all findings: its address without the function, which Xid lines omit.
-fn without_function(address: &str) -> String {
-    address.rsplit_once('.').map_or(address, |(place, _)| place).to_owned()
-}
-
 /// The finding about a GPU that NVML reports as lost.
 fn lost_gpu_finding(gpu: &GpuStatus) -> Option<Finding> {
     let message = format!("{} ({}) is lost: NVML no longer reaches it", gpu.name(), gpu.gpu);
     let finding = || {
         let seen = "NVML: GPU is lost (NVML_ERROR_GPU_IS_LOST)";
-        Code::GpuGone.finding(Severity::Fail, &without_function(&gpu.gpu.to_string()), message).seen(seen)
+        Code::GpuGone.finding(Severity::Fail, Subject::from(gpu.gpu).without_function(), message).seen(seen)
     };
     (gpu.presence == Presence::Lost).then(finding)
 }

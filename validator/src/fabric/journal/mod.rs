@@ -2,11 +2,13 @@
 //! changed, so that `firstlight fabric restore` can restore them even after a crash.
 
 mod checks;
+mod kept;
+
+pub use kept::KeptFinding;
 
 use crate::files::atomic;
 use crate::machine::pcie::model::Bdf;
 use crate::machine::root::{Root, read_regular};
-use crate::outcome::finding::Finding;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -133,7 +135,7 @@ pub struct Journal {
     pub decode: Vec<Decode>,
     /// The findings of the passes about BAR1s, the latest about each GPU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub findings: Vec<Finding>,
+    pub findings: Vec<KeptFinding>,
 }
 
 /// Why a journal could not be used.

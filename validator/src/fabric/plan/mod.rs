@@ -5,7 +5,7 @@ use super::acs::{self, AcsPolicy, AcsState};
 use super::pass_through;
 use super::turn::{Effect, Turns};
 use crate::machine::pcie::model::{Acs, Bdf, Device, Fabric};
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -44,6 +44,7 @@ pub struct Plan {
     /// What to write, ordered by address.
     pub actions: Vec<Action>,
     /// What is not changed although the policy covers it.
+    #[serde(skip)]
     pub findings: Vec<Finding>,
 }
 
@@ -133,7 +134,7 @@ pub fn lockdown(fabric: &Fabric) -> Option<Finding> {
 fn locked_down(mode: &str) -> Finding {
     let message = format!("the kernel is locked down ({mode}): it refuses writes to configuration space");
     Code::Lockdown
-        .finding(Severity::Fail, "machine", message)
+        .finding(Severity::Fail, Subject::Machine, message)
         .values(mode, "none", None)
         .seen(format!("/sys/kernel/security/lockdown: {mode}"))
 }

@@ -3,7 +3,7 @@
 
 use crate::machine::pcie::model::Bdf;
 use crate::machine::root::Root;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::text::shown;
 use std::fmt::Display;
 use std::io::ErrorKind;
@@ -38,7 +38,7 @@ fn is_root_bus(name: &str) -> bool {
 // Single files of sysfs: an absent file may be valid; an unreadable one gives a finding.
 
 /// A file that some functions do not have: absent is `None`, unreadable gives a finding.
-pub(super) fn optional(root: &Root, file: &str, subject: &str, findings: &mut Vec<Finding>) -> Option<String> {
+pub(super) fn optional(root: &Root, file: &str, subject: &Subject, findings: &mut Vec<Finding>) -> Option<String> {
     match root.text(file) {
         Ok(text) => Some(text),
         Err(e) if e.kind() == ErrorKind::NotFound => None,
@@ -50,12 +50,12 @@ pub(super) fn optional(root: &Root, file: &str, subject: &str, findings: &mut Ve
 }
 
 /// A file that every function has: absent and unreadable are findings.
-pub(super) fn required(root: &Root, file: &str, subject: &str, findings: &mut Vec<Finding>) -> Option<String> {
+pub(super) fn required(root: &Root, file: &str, subject: &Subject, findings: &mut Vec<Finding>) -> Option<String> {
     root.text(file).map_err(|e| findings.push(unreadable(file, subject, &e))).ok()
 }
 
 /// A file with invalid content is treated like an unreadable one.
-pub(super) fn unreadable(file: &str, subject: &str, why: &impl Display) -> Finding {
+pub(super) fn unreadable(file: &str, subject: &Subject, why: &impl Display) -> Finding {
     let (file, why) = (shown(file), why.to_string());
     Code::PciUnreadable
         .finding(Severity::Error, subject, format!("{subject}: /{file} cannot be read: {why}"))

@@ -7,7 +7,7 @@ use crate::machine::pcie::config_space::{self, ConfigSpace, Express, PortType};
 use crate::machine::pcie::model::{Bar, Bdf, ConfigState, Device, Kind, Link, Routing, Undetermined};
 use crate::machine::pcie::{link, resource};
 use crate::machine::root::Root;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::text::{quoted, shown};
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -15,7 +15,8 @@ use std::path::PathBuf;
 /// Reads the files of one function's folder, and collects findings about what cannot be read there.
 struct FunctionReader<'a> {
     root: &'a Root,
-    subject: String,
+    bdf: Bdf,
+    subject: Subject,
     findings: &'a mut Vec<Finding>,
 }
 
@@ -29,7 +30,7 @@ pub(super) struct RegisterAddresses {
 
 /// Reads what sysfs provides about `bdf`.
 pub(super) fn read(root: &Root, bdf: Bdf, findings: &mut Vec<Finding>) -> (Device, Option<RegisterAddresses>) {
-    let mut reader = FunctionReader { root, subject: bdf.to_string(), findings };
+    let mut reader = FunctionReader { root, bdf, subject: bdf.into(), findings };
     let physfn = reader.physfn();
     let space = reader.config();
     let class = reader.id("class", space.as_ref().map(|s| format!("{:#08x}", s.class)));
@@ -68,7 +69,7 @@ pub(super) fn read(root: &Root, bdf: Bdf, findings: &mut Vec<Finding>) -> (Devic
 
 impl FunctionReader<'_> {
     fn file(&self, name: &str) -> String {
-        format!("{DEVICES}/{}/{name}", self.subject)
+        format!("{DEVICES}/{}/{name}", self.bdf)
     }
 
     fn optional(&mut self, name: &str) -> Option<String> {
@@ -182,7 +183,7 @@ impl FunctionReader<'_> {
         if let (Some(sysfs), Some(registers)) = (&sysfs, &registers)
             && sysfs != registers
         {
-            self.findings.push(links_disagree(&self.subject, sysfs, registers));
+            self.findings.push(links_disagree(self.bdf, sysfs, registers));
         }
         sysfs.or(registers)
     }
@@ -216,11 +217,11 @@ fn from_registers(express: &Express) -> Option<Link> {
     up(link::gts(express.speed), u32::from(express.width), max_gts, u32::from(express.max_width))
 }
 
-fn links_disagree(subject: &str, sysfs: &Link, registers: &Link) -> Finding {
+fn links_disagree(bdf: Bdf, sysfs: &Link, registers: &Link) -> Finding {
     let words = |l: &Link| format!("x{} at {} GT/s of x{} at {} GT/s", l.width, l.gts, l.max_width, l.max_gts);
     let (sysfs, registers) = (words(sysfs), words(registers));
     Code::LinkDisagrees
-        .finding(Severity::Warn, subject, format!("{subject}: sysfs says {sysfs}, registers say {registers}"))
+        .finding(Severity::Warn, bdf, format!("{bdf}: sysfs says {sysfs}, registers say {registers}"))
         .values(sysfs, registers, None)
 }
 

@@ -7,12 +7,13 @@ mod device;
 mod roles;
 
 use crate::fabric::{judge, rebar};
-use crate::machine::host::{cpu, iommu};
-use crate::machine::pcie::model::{Bdf, Device, Fabric, Link, SCHEMA};
+use crate::machine::host::platform::peers_of;
+use crate::machine::host::{cpu, iommu, nvidia};
+use crate::machine::pcie::model::{Bdf, Device, Fabric, Link, Peers, SCHEMA};
 use crate::machine::pcie::tree::Tree;
 use crate::machine::pcie::{bus_address, nic, path};
 use crate::machine::root::Root;
-use crate::outcome::finding::Finding;
+use crate::outcome::finding::{Finding, Subject};
 use crate::text::{quoted, shown};
 use device::RegisterAddresses;
 use std::collections::BTreeMap;
@@ -59,11 +60,26 @@ impl Fabric {
         let lockdown = lockdown(root, &mut findings);
         let schema = SCHEMA.to_owned();
         let cpus = cpu::read(root)?;
-        let numa_nodes = attributes::optional(root, "sys/devices/system/node/online", "machine", &mut findings)
+        let numa_nodes = attributes::optional(root, "sys/devices/system/node/online", &Subject::Machine, &mut findings)
             .map(|nodes| quoted(&nodes));
-        let root = root.path().display().to_string();
-        let mut fabric =
-            Self { schema, root, iommu, cpus, numa_nodes, devices, rdma, lockdown, gpus, nics, paths, findings };
+        let from = root.path().display().to_string();
+        let mut fabric = Self {
+            schema,
+            root: from,
+            iommu,
+            cpus,
+            numa_nodes,
+            devices,
+            rdma,
+            lockdown,
+            gpus,
+            nics,
+            paths,
+            peers: Peers::default(),
+            findings,
+        };
+        // Without the driver's names the ids tell boards apart.
+        fabric.peers = peers_of(&fabric, &nvidia::gpus::read(root).unwrap_or_default());
         fabric.findings.extend(judge::all(&fabric));
         Ok(fabric)
     }
@@ -81,7 +97,7 @@ fn devices(root: &Root, findings: &mut Vec<Finding>) -> Result<Vec<Device>, Read
                 addresses.extend(own.map(|own| (bdf, own)));
             }
             Err(bad) => {
-                let subject = shown(&name.to_string_lossy());
+                let subject = Subject::file(shown(&name.to_string_lossy()));
                 findings.push(attributes::unreadable(DEVICES, &subject, &shown(&bad.to_string())));
             }
         }
@@ -114,7 +130,7 @@ fn virtual_links(devices: &mut [Device], findings: &mut Vec<Finding>) {
             None => {
                 let file = format!("{DEVICES}/{}/physfn", device.bdf);
                 let why = format!("it leads to {physfn}, which is not a listed PCI function");
-                findings.push(attributes::unreadable(&file, &device.bdf.to_string(), &why));
+                findings.push(attributes::unreadable(&file, &device.bdf.into(), &why));
             }
         }
     }
@@ -132,10 +148,11 @@ fn is_nic(device: &Device) -> bool {
 /// The mode in brackets of `none [integrity] confidentiality`.
 fn lockdown(root: &Root, findings: &mut Vec<Finding>) -> Option<String> {
     const FILE: &str = "sys/kernel/security/lockdown";
-    let text = attributes::optional(root, FILE, "machine", findings)?;
+    let text = attributes::optional(root, FILE, &Subject::Machine, findings)?;
     let mode = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(mode, _)| shown(mode));
     if mode.is_none() {
-        findings.push(attributes::unreadable(FILE, "machine", &format!("no mode in brackets in '{}'", quoted(&text))));
+        let why = format!("no mode in brackets in '{}'", quoted(&text));
+        findings.push(attributes::unreadable(FILE, &Subject::Machine, &why));
     }
     mode
 }

@@ -6,7 +6,7 @@
 use super::attributes::unreadable;
 use crate::machine::pcie::model::{Bdf, Device, Kind, Rdma, Undetermined};
 use crate::machine::root::Root;
-use crate::outcome::finding::Finding;
+use crate::outcome::finding::{Finding, Subject};
 use crate::text::shown;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -60,7 +60,7 @@ pub(super) fn rdma(root: &Root, listed: &[Device], findings: &mut Vec<Finding>) 
         Ok(names) => names,
         Err(e) if e.kind() == ErrorKind::NotFound => return Vec::new(),
         Err(e) => {
-            findings.push(unreadable(CLASS, "machine", &e));
+            findings.push(unreadable(CLASS, &Subject::Machine, &e));
             return Vec::new();
         }
     };
@@ -77,7 +77,7 @@ fn one(root: &Root, name: &str, listed: &[Device], findings: &mut Vec<Finding>) 
         Ok(target) => target,
         Err(e) if e.kind() == ErrorKind::NotFound => return None,
         Err(e) => {
-            findings.push(unreadable(&file, &label, &e));
+            findings.push(unreadable(&file, &Subject::file(&label), &e));
             return None;
         }
     };
@@ -92,7 +92,7 @@ fn one(root: &Root, name: &str, listed: &[Device], findings: &mut Vec<Finding>) 
     // No PCI function above it: a soft device, or a platform device.
     let named = functions.first()?;
     let why = format!("it leads to {named}, which is not a listed PCI function");
-    findings.push(unreadable(&file, &label, &why));
+    findings.push(unreadable(&file, &Subject::file(&label), &why));
     None
 }
 

@@ -6,7 +6,7 @@ use super::plan::{Plan, RebarChoice};
 use super::resize::Resize;
 use super::{Kernel, Machine, reasons};
 use crate::fabric::apply::now;
-use crate::fabric::journal::{Grown, Journal, JournalError};
+use crate::fabric::journal::{Grown, Journal, JournalError, KeptFinding};
 use crate::machine::pcie::model::Bdf;
 use crate::machine::root::Root;
 use crate::outcome::finding::{Code, Finding};
@@ -76,9 +76,9 @@ pub fn fix(root: &Root, kernel: &dyn Kernel, plan: &Plan, journal: &Path) -> Res
     fixed.rebar.extend(done.into_iter().map(|m| m.entry));
     fixed.findings.extend(plan.findings.iter().cloned());
     if !fixed.findings.is_empty() {
-        let anew = |old: &Finding| !fixed.findings.iter().any(|f| f.subject == old.subject);
+        let anew = |old: &KeptFinding| !fixed.findings.iter().any(|f| f.subject == *old.about());
         kept.findings.retain(anew);
-        kept.findings.extend(fixed.findings.iter().cloned());
+        kept.findings.extend(fixed.findings.iter().map(KeptFinding::of));
         kept.save(journal)?;
     }
     Ok(fixed)
@@ -162,6 +162,6 @@ fn finish(machine: Machine<'_>, member: &mut Member) -> Vec<Finding> {
     tried.extend(gpu.port.map(|port| machine.windows(port)).unwrap_or_default());
     let with_evidence = |f: Finding| if f.is(Code::RebarResized) { f } else { f.seen_all(tried.clone()) };
     let findings: Vec<Finding> = findings.into_iter().map(with_evidence).collect();
-    member.entry.finding = findings.iter().rfind(|f| !f.is(Code::RebarResized)).map(|f| f.code.clone());
+    member.entry.finding = findings.iter().rfind(|f| !f.is(Code::RebarResized)).map(|f| f.code.as_str().to_owned());
     findings
 }

@@ -6,7 +6,7 @@ use crate::fabric::journal::Grown;
 use crate::machine::pcie::aperture;
 use crate::machine::pcie::bus_address::BusWindow;
 use crate::machine::pcie::model::Device;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
 use crate::text::size;
 
 /// The size of BAR1 under firmware without Resizable BAR support, which is too small.
@@ -22,12 +22,7 @@ pub(super) fn absent(gpu: &Device) -> Finding {
     let why = if shown < 4096 { format!(" in the {shown} bytes that can be read") } else { String::new() };
     let message = format!("{} has {has} and no Resizable BAR capability for it{why}", gpu.bdf);
     let finding = Code::RebarAbsent.finding(severity, &gpu.bdf, message);
-    if small {
-        return finding;
-    }
-    finding
-        .because("the board or a hypervisor fixes the size of BAR1")
-        .remedy("nothing to do if BAR1 covers the GPU's memory")
+    if small { finding } else { finding.because(Reason::FixedBar) }
 }
 
 /// The GPU is in use.
@@ -39,15 +34,13 @@ pub(super) fn busy(gpu: &Device, present: u64, wanted: u64, why: &str) -> Findin
 
 /// A framebuffer is on the GPU.
 pub(super) fn screen(gpu: &Device, present: u64, wanted: u64, name: &str) -> Finding {
-    busy(gpu, present, wanted, &format!("{name} is on it"))
-        .because("the firmware's display is on this GPU and was kept")
-        .remedy("set console.screen = \"release\", or switch Resizable BAR on in the firmware setup")
+    busy(gpu, present, wanted, &format!("{name} is on it")).because(Reason::DisplayKept)
 }
 
 /// The kernel forbids the writes that a restore would need.
 pub(super) fn locked(mode: &str) -> Finding {
     let message = format!("BAR1 was not changed: the kernel is locked down ({mode}), so a change could not be undone");
-    Code::Lockdown.finding(Severity::Warn, "machine", message).values(mode, "none", None)
+    Code::Lockdown.finding(Severity::Warn, Subject::Machine, message).values(mode, "none", None)
 }
 
 /// BAR1 has another size than before.
@@ -66,9 +59,7 @@ pub(super) fn no_room(gpu: &Resize, present: u64, assigned: bool, blocked: Optio
     let finding = Code::RebarNoRoom.finding(severity, &bdf, message);
     let finding = finding.values(present, gpu.wanted_bytes, Some("bytes"));
     match blocked {
-        Some(why) => finding
-            .because(why)
-            .remedy("run the fabric pass before drivers and displays use the other devices below this root port"),
+        Some(why) => finding.because(Reason::NeighbourInUse(why.into())),
         None => finding,
     }
 }
@@ -129,12 +120,9 @@ pub(crate) fn bar1_fault(gpu: &Device, registers: &[Option<u64>; 6], above: &[Ve
         let finding = Code::RebarBroken.finding(Severity::Fail, &bdf, message).values(held, expected, None);
         // A resize leaves some addresses; a GPU without any has lost all of them.
         let lost = state.register == Some(0) && states.iter().all(|b| b.register.is_none_or(|r| r == 0));
-        if lost { finding.because(RESET) } else { finding }
+        if lost { finding.because(Reason::AddressesLost) } else { finding }
     })
 }
-
-/// Why all of a GPU's BARs are empty.
-const RESET: &str = "the GPU was reset, or fell off the bus and came back, and nothing assigned its addresses again";
 
 /// The attempts, for a finding's evidence.
 pub(super) fn tried(entry: &Grown) -> Vec<String> {

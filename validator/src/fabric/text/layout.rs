@@ -1,6 +1,6 @@
 //! Lines that fit 80 columns.
 
-use crate::outcome::finding::{Finding, Severity};
+use crate::outcome::finding::{FindingEntry, Severity};
 
 const COLUMNS: usize = 80;
 
@@ -31,7 +31,7 @@ pub(crate) fn wrapped(first: &str, rest: &str, text: &str) -> String {
 const INDENT: &str = "         ";
 
 /// A finding's severity, code and sentence.
-pub(super) fn message(finding: &Finding) -> String {
+pub(super) fn message(finding: &FindingEntry) -> String {
     let severity = match finding.severity {
         Severity::Info => "INFO ",
         Severity::Warn => "WARN ",
@@ -42,7 +42,7 @@ pub(super) fn message(finding: &Finding) -> String {
 }
 
 /// A finding's cause and remedy.
-pub(super) fn cause_and_remedy(finding: &Finding) -> String {
+pub(super) fn cause_and_remedy(finding: &FindingEntry) -> String {
     wrapped(INDENT, INDENT, &format!("cause: {}", finding.cause))
         + &wrapped(INDENT, INDENT, &format!("remedy: {}", finding.remedy))
 }

@@ -11,17 +11,16 @@ use super::plan::Plan;
 use super::rebar;
 use super::restore::Restored;
 use crate::fabric::rebar::RebarChoice;
-use crate::machine::pcie::model::Fabric;
-use crate::outcome::finding::Finding;
+use crate::outcome::finding::FindingEntry;
 use crate::text::count;
 use crate::text::size;
 use layout::{cause_and_remedy, message, wrapped};
 use std::fmt::Write;
 
-/// What the pass would do.
+/// What the pass would do; `found`: the plan's findings.
 #[must_use]
-pub fn plan(fabric: &Fabric, plan: &Plan, bars: &rebar::plan::Plan) -> String {
-    let mut text = headline("fabric plan", &fabric.root);
+pub fn plan(root: &str, plan: &Plan, bars: &rebar::plan::Plan, found: &[FindingEntry]) -> String {
+    let mut text = headline("fabric plan", root);
     text.push_str(&largest(bars.gpus, bars.full, bars.choice));
     for resize in &bars.rebar {
         let _ = writeln!(text, "  would resize  {resize}");
@@ -30,14 +29,14 @@ pub fn plan(fabric: &Fabric, plan: &Plan, bars: &rebar::plan::Plan) -> String {
     for action in &plan.actions {
         let _ = writeln!(text, "  would write  {action}");
     }
-    text.push_str(&findings(&plan.findings));
+    text.push_str(&findings(found));
     text
 }
 
-/// What the pass did.
+/// What the pass did; `found`: its findings.
 #[must_use]
-pub fn fixed(fabric: &Fabric, plan: &Plan, applied: &Applied, bars: &rebar::ResizeReport) -> String {
-    let mut text = headline("fabric fix", &fabric.root);
+pub fn fixed(root: &str, plan: &Plan, applied: &Applied, bars: &rebar::ResizeReport, found: &[FindingEntry]) -> String {
+    let mut text = headline("fabric fix", root);
     text.push_str(&largest(bars.gpus, bars.full, bars.choice));
     for grown in &bars.rebar {
         let after = grown.after_bytes.map_or_else(|| "not read back".to_owned(), size);
@@ -48,7 +47,7 @@ pub fn fixed(fabric: &Fabric, plan: &Plan, applied: &Applied, bars: &rebar::Resi
         let (bdf, register) = (entry.bdf, &entry.register);
         let _ = writeln!(text, "  {bdf} {register} {:#06x} -> {:#06x}  {read}", entry.before, entry.after);
     }
-    text.push_str(&findings(&applied.findings));
+    text.push_str(&findings(found));
     text + &summary(plan, applied, bars) + "\n"
 }
 
@@ -99,10 +98,10 @@ fn largest(gpus: usize, full: usize, choice: RebarChoice) -> String {
 }
 
 /// Consecutive findings with the same cause and remedy share the lines that show them.
-fn findings(findings: &[Finding]) -> String {
-    let advice = |f: &Finding| (f.cause.clone(), f.remedy.clone());
+fn findings(findings: &[FindingEntry]) -> String {
+    let advice = |f: &FindingEntry| (f.cause.clone(), f.remedy.clone());
     let groups = findings.chunk_by(|a, b| advice(a) == advice(b));
-    let block = |group: &[Finding]| {
+    let block = |group: &[FindingEntry]| {
         let messages: String = group.iter().map(message).collect();
         messages + &group.last().map_or_else(String::new, cause_and_remedy)
     };
@@ -115,7 +114,9 @@ mod tests {
     use crate::fabric::acs::AcsPolicy;
     use crate::fabric::judge;
     use crate::fabric::plan as planning;
+    use crate::machine::pcie::model::Fabric;
     use crate::machine::pcie::sample::{fabric, two_gpus};
+    use crate::platform::Host;
 
     fn sample() -> Fabric {
         let mut fabric = fabric(two_gpus());
@@ -127,7 +128,7 @@ mod tests {
     fn a_plan_lists_what_it_would_write() {
         let fabric = sample();
         let bars = rebar::plan::plan(&fabric, RebarChoice::Check, &[]);
-        let text = plan(&fabric, &planning::plan(&fabric, AcsPolicy::Path), &bars);
+        let text = plan(&fabric.root, &planning::plan(&fabric, AcsPolicy::Path), &bars, &[]);
         assert_eq!(
             text,
             "fabric plan   this machine\n\
@@ -141,13 +142,13 @@ mod tests {
     fn a_recording_is_marked() {
         let mut fabric = sample();
         fabric.root = "/somewhere".into();
-        let first = show(&fabric).lines().next().map(str::to_owned);
+        let first = show(&fabric.shown(&Host::default())).lines().next().map(str::to_owned);
         assert_eq!(first.as_deref(), Some("fabric show   the machine in /somewhere"));
     }
 
     #[test]
     fn show_names_ports_paths_and_findings_in_80_columns() {
-        let text = show(&sample());
+        let text = show(&sample().shown(&Host::default()));
         for part in [
             "0000:00:01.0  root-port   0x001d SV RR CR UF  redirects\n",
             "0000:00:02.0  root-port   0x0000  redirect off\n",

@@ -8,13 +8,14 @@ use crate::machine::host::iommu::IommuMode;
 use crate::machine::pcie::model::{Bdf, Device, Fabric, Kind, Link, Path, PathKind};
 use crate::machine::pcie::topo::Cell;
 use crate::machine::pcie::tree::Tree;
+use crate::outcome::finding::FindingEntry;
 use crate::text::size;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// The whole fabric as text.
 #[must_use]
-pub fn show(fabric: &Fabric) -> String {
+pub fn show(fabric: &Fabric<FindingEntry>) -> String {
     let tree = Tree::of(fabric);
     let ports = acs::ports_on_paths(fabric);
     let mut text = headline("fabric show", &fabric.root);
@@ -50,7 +51,7 @@ fn section<'a>(
     }
 }
 
-fn iommu(fabric: &Fabric) -> String {
+fn iommu(fabric: &Fabric<FindingEntry>) -> String {
     let iommu = &fabric.iommu;
     let mode = match iommu.mode {
         IommuMode::Off => "off",
@@ -109,7 +110,7 @@ fn port(device: &Device, turns: &Turns) -> String {
 }
 
 /// The number of pairs at each distance, and the slowest of them.
-fn paths(fabric: &Fabric) -> String {
+fn paths(fabric: &Fabric<FindingEntry>) -> String {
     let (peers, network): (Vec<&Path>, Vec<&Path>) = fabric.paths.iter().partition(|p| fabric.gpus.contains(&p.b));
     let line = |title: &str, paths: &[&Path]| {
         let mut kinds: BTreeMap<PathKind, usize> = BTreeMap::new();

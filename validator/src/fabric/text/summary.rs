@@ -4,19 +4,31 @@
 use crate::fabric::apply::Applied;
 use crate::fabric::plan::Plan;
 use crate::fabric::rebar;
-use crate::outcome::finding::{Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::text::count;
 use std::cmp::Reverse;
 
 /// The width of a stage's line on the boot console.
 const COLUMNS: usize = 58;
 
+/// The codes about BAR1s; all others that the pass reports are about ACS.
+const OF_BARS: &[Code] = &[
+    Code::RebarBroken,
+    Code::RebarPreserved,
+    Code::RebarAbsent,
+    Code::RebarNoRoom,
+    Code::RebarIgnored,
+    Code::RebarBusy,
+    Code::RebarRefused,
+    Code::RebarResized,
+];
+
 /// The line, at most 58 columns.
 pub(super) fn line(plan: &Plan, applied: &Applied, bars: &rebar::ResizeReport) -> String {
     let lasting = applied.entries.iter().filter(|e| e.readback == Some(e.after)).count();
     let (policy, covered, asked) = (plan.policy, plan.covered, plan.actions.len());
     let left = by_code(&applied.findings);
-    let about_acs = left.iter().any(|(code, _)| !code.starts_with("REBAR-"));
+    let about_acs = left.iter().any(|(code, _)| !OF_BARS.contains(code));
     let done = match asked {
         0 if about_acs => "none cleared".to_owned(),
         0 => "none to clear".to_owned(),
@@ -36,7 +48,7 @@ pub(super) fn line(plan: &Plan, applied: &Applied, bars: &rebar::ResizeReport) -
 }
 
 /// The code of findings that remain, and their subjects.
-type RemainingCode<'a> = (&'a str, Vec<&'a str>);
+type RemainingCode<'a> = (Code, Vec<&'a Subject>);
 
 /// The findings that remain, the worst first.
 fn by_code(findings: &[Finding]) -> Vec<RemainingCode<'_>> {
@@ -46,7 +58,7 @@ fn by_code(findings: &[Finding]) -> Vec<RemainingCode<'_>> {
     for finding in worst {
         match left.iter_mut().find(|(code, _)| *code == finding.code) {
             Some((_, subjects)) => subjects.push(&finding.subject),
-            None => left.push((&finding.code, vec![&finding.subject])),
+            None => left.push((finding.code, vec![&finding.subject])),
         }
     }
     left
@@ -59,7 +71,7 @@ fn variants(left: &[RemainingCode<'_>]) -> Vec<String> {
         let one = |(at, (code, subjects)): (usize, &RemainingCode<'_>)| match (&subjects[..], at < named) {
             ([first], true) => format!("{code} {first}"),
             ([first, more @ ..], true) => format!("{code} {first} +{}", more.len()),
-            _ => (*code).to_owned(),
+            _ => code.to_string(),
         };
         left.iter().enumerate().map(one).collect::<Vec<_>>()
     };
@@ -80,7 +92,6 @@ mod tests {
     use crate::fabric::plan::Action;
     use crate::fabric::rebar::RebarChoice;
     use crate::machine::pcie::model::Bdf;
-    use crate::outcome::finding::Code;
 
     fn port(n: u8) -> Bdf {
         Bdf { domain: 0, bus: 2, device: n, function: 0 }
@@ -108,7 +119,7 @@ mod tests {
             finding: None,
             when: 0,
         };
-        let findings = (lasts..).zip(left).map(|(n, (code, severity))| code.finding(*severity, &port(n), "x"));
+        let findings = (lasts..).zip(left).map(|(n, (code, severity))| code.finding(*severity, port(n), "x"));
         let applied = Applied { entries: (0..ports).map(entry).collect(), findings: findings.collect() };
         let plan = Plan { policy: AcsPolicy::Path, covered: actions.len(), actions, findings: vec![] };
         let choice = RebarChoice::Fix;

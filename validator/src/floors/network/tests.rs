@@ -174,7 +174,7 @@ fn a_starved_transfer_in_its_group_is_named() {
     };
     assert_eq!(starved("all to all", &each(6.5)), []);
     let found = starved("all to all", &each(6.0));
-    assert_eq!((found.len(), found[0].subject.as_str(), found[0].severity), (1, "GPU 0 -> 3", Severity::Warn));
+    assert_eq!((found.len(), &found[0].subject, found[0].severity), (1, &Pair::of(0, 3).into(), Severity::Warn));
 }
 
 /// A promise, together with the plan: 64 GPUs in under a second (optimized).

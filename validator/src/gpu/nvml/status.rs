@@ -3,7 +3,9 @@
 //! judge them.
 
 use super::answers::Process;
+use crate::machine::GpuId;
 use crate::machine::pcie::model::Bdf;
+use crate::outcome::finding::Subject;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -134,6 +136,12 @@ impl GpuStatus {
         let users = self.users.as_deref().unwrap_or_default();
         let counts = |p: &&Process| p.compute || self.is_busy() || p.bytes.is_some_and(|bytes| bytes >= DRAWING);
         users.iter().filter(|p| !p.ours).filter(counts)
+    }
+
+    /// It as the subject of a finding: its number, or its address if it has none.
+    #[must_use]
+    pub fn subject(&self) -> Subject {
+        self.ordinal.map_or_else(|| self.gpu.into(), |n| GpuId::new(n).into())
     }
 
     /// `GPU 1`, or its address where CUDA does not show it.

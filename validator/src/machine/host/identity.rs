@@ -3,7 +3,7 @@
 
 use crate::machine::host::modules::{absent_is_none, nvidia_version};
 use crate::machine::root::Root;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -103,7 +103,7 @@ fn appliance(root: &Root, problems: &mut Vec<Finding>) -> Appliance {
 fn note<T>(problems: &mut Vec<Finding>, path: &str, read: io::Result<T>) -> Option<T> {
     absent_is_none(read).unwrap_or_else(|e| {
         let message = format!("/{path} could not be read: {e}");
-        problems.push(Code::SysUnreadable.finding(Severity::Warn, "machine", message));
+        problems.push(Code::SysUnreadable.finding(Severity::Warn, Subject::Machine, message));
         None
     })
 }

@@ -3,7 +3,7 @@
 
 use crate::machine::host::modules::absent_is_none;
 use crate::machine::root::Root;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind};
@@ -124,7 +124,7 @@ fn names(root: &Root, folder: &str) -> io::Result<Vec<String>> {
 }
 
 fn iommu_unknown(message: String) -> Finding {
-    Code::IommuUnknown.finding(Severity::Error, "machine", message)
+    Code::IommuUnknown.finding(Severity::Error, Subject::Machine, message)
 }
 
 fn contradiction(classes: Option<&[String]>, grouped: Option<&str>) -> Finding {

@@ -14,5 +14,6 @@ pub mod madt;
 pub mod modules;
 pub mod nvidia;
 pub mod own_processes;
+pub mod platform;
 pub mod rdma;
 pub mod sva;

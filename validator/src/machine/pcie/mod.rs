@@ -12,6 +12,7 @@ pub(crate) mod resource;
 pub mod routing;
 pub mod topo;
 pub mod tree;
+pub mod vfio;
 
 #[cfg(test)]
 pub(crate) mod sample;

@@ -2,20 +2,22 @@
 //! (schema `firstlight.fabric/1`). Pure: reading fills it, judging uses it.
 
 pub use super::routing::{Routing, Undetermined};
-pub use crate::platform::{Bdf, InvalidBdf};
+pub use crate::platform::{Bdf, InvalidBdf, Peers};
 
 use crate::machine::host::cpu::Cpus;
 use crate::machine::host::iommu::Iommu;
-use crate::outcome::finding::Finding;
+use crate::outcome::finding::{Finding, FindingEntry};
+use crate::platform::Host;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The version of the file format.
 pub const SCHEMA: &str = "firstlight.fabric/1";
 
-/// Everything that was read about one machine's fabric.
+/// Everything that was read about one machine's fabric; its findings are typed, or in words where it is shown.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Fabric {
+#[schemars(rename = "Fabric")]
+pub struct Fabric<F = Finding> {
     /// `firstlight.fabric/1`.
     pub schema: String,
     /// The root that it was read from.
@@ -40,8 +42,40 @@ pub struct Fabric {
     pub nics: Vec<Bdf>,
     /// Every unordered pair of GPUs, then every GPU with every NIC that can exchange data with GPUs.
     pub paths: Vec<Path>,
+    /// The devices among these that are meant to exchange data directly.
+    #[serde(default)]
+    pub peers: Peers,
     /// Findings of the read itself: malformed configuration space, no ECAM, quirks.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<F>,
+}
+
+impl Fabric {
+    /// The fabric with its findings in words, for this kind of machine.
+    #[must_use]
+    pub fn shown(&self, host: &Host) -> Fabric<FindingEntry> {
+        Fabric {
+            schema: self.schema.clone(),
+            root: self.root.clone(),
+            iommu: self.iommu.clone(),
+            cpus: self.cpus,
+            numa_nodes: self.numa_nodes.clone(),
+            devices: self.devices.clone(),
+            rdma: self.rdma.clone(),
+            lockdown: self.lockdown.clone(),
+            gpus: self.gpus.clone(),
+            nics: self.nics.clone(),
+            paths: self.paths.clone(),
+            peers: self.peers.clone(),
+            findings: FindingEntry::all(&self.findings, host),
+        }
+    }
+}
+
+impl<F> Fabric<F> {
+    /// The paths between devices that are meant to exchange data directly: only there do ports matter.
+    pub fn peer_paths(&self) -> impl Iterator<Item = &Path> {
+        self.paths.iter().filter(|path| self.peers.are(path.a, path.b))
+    }
 }
 
 /// The role of a function in the fabric.

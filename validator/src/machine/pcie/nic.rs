@@ -20,7 +20,7 @@ pub fn exchanges(device: &Device, rdma: &[Rdma]) -> bool {
 
 /// All such functions of a fabric, ordered by address.
 #[must_use]
-pub fn exchanging(fabric: &Fabric) -> Vec<Bdf> {
+pub fn exchanging<F>(fabric: &Fabric<F>) -> Vec<Bdf> {
     fabric.devices.iter().filter(|d| exchanges(d, &fabric.rdma)).map(|d| d.bdf).collect()
 }
 

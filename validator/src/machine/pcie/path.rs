@@ -98,7 +98,7 @@ pub fn letters(kind: PathKind) -> String {
 
 /// The paths of every GPU, ordered by address.
 #[must_use]
-pub fn nic_paths(fabric: &Fabric) -> Vec<NicPaths> {
+pub fn nic_paths<F>(fabric: &Fabric<F>) -> Vec<NicPaths> {
     let tree = Tree::of(fabric);
     let to = |gpu: Bdf| {
         let way = |bdf| between(&tree, gpu, bdf).map(|p| p.kind);

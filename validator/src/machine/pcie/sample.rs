@@ -1,10 +1,12 @@
 //! Small fabrics for unit tests.
 
-use super::model::{Acs, Bdf, ConfigState, Device, Fabric, Kind, Link, Routing, SCHEMA};
+use super::model::{Acs, Bdf, ConfigState, Device, Fabric, Kind, Link, Peers, Routing, SCHEMA};
 use super::tree::Tree;
 use super::{path, routing};
 use crate::machine::host::cpu::Cpus;
 use crate::machine::host::iommu::{Iommu, IommuMode};
+use crate::machine::host::platform::peers_of;
+use std::collections::BTreeMap;
 
 pub(crate) fn bdf(text: &str) -> Bdf {
     text.parse().unwrap()
@@ -61,7 +63,7 @@ pub(crate) fn fabric(devices: Vec<Device>) -> Fabric {
     let gpus: Vec<Bdf> = devices.iter().filter(|d| d.vendor == "0x10de").map(|d| d.bdf).collect();
     let paths = path::all(&Tree::new(&devices), &gpus, &[]);
     let iommu = Iommu { mode: IommuMode::Off, classes: Vec::new(), groups: 0, firmware_tables: Vec::new() };
-    Fabric {
+    let mut fabric = Fabric {
         schema: SCHEMA.into(),
         root: "/".into(),
         iommu,
@@ -73,6 +75,9 @@ pub(crate) fn fabric(devices: Vec<Device>) -> Fabric {
         gpus,
         nics: Vec::new(),
         paths,
+        peers: Peers::default(),
         findings: Vec::new(),
-    }
+    };
+    fabric.peers = peers_of(&fabric, &BTreeMap::new());
+    fabric
 }

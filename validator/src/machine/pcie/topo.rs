@@ -89,7 +89,7 @@ pub struct Topology {
 impl Topology {
     /// The topology of `fabric`; NVLinks come from NVML.
     #[must_use]
-    pub fn from(fabric: &Fabric, nvlinks: &NvLinks) -> Self {
+    pub fn from<F>(fabric: &Fabric<F>, nvlinks: &NvLinks) -> Self {
         let tree = Tree::of(fabric);
         let ends: Vec<Bdf> = fabric.gpus.iter().copied().chain(fabric.rdma.iter().map(|r| r.bdf)).collect();
         let cell = |(row, a): (usize, Bdf), (column, b): (usize, Bdf)| {
@@ -127,7 +127,7 @@ impl Topology {
     }
 }
 
-fn gpu(fabric: &Fabric, tree: &Tree, n: usize, bdf: Bdf) -> Option<Gpu> {
+fn gpu<F>(fabric: &Fabric<F>, tree: &Tree, n: usize, bdf: Bdf) -> Option<Gpu> {
     let device = tree.get(bdf)?;
     let cpu_affinity = device.local_cpus.clone();
     let numa_affinity = device.numa.map(|node| node.to_string()).or_else(|| fabric.numa_nodes.clone());

@@ -19,7 +19,7 @@ impl<'a> Tree<'a> {
 
     /// The tree of a whole fabric.
     #[must_use]
-    pub fn of(fabric: &'a Fabric) -> Self {
+    pub fn of<F>(fabric: &'a Fabric<F>) -> Self {
         Self::new(&fabric.devices)
     }
 

@@ -9,7 +9,7 @@ mod tally;
 pub use accuse::infer;
 pub use plan::{Round, retry_rounds, rounds};
 
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 
 /// The network as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -160,6 +160,16 @@ impl Part {
             Self::Rail(rail) => format!("rail {rail}"),
         }
     }
+
+    /// The same as a finding's subject.
+    fn subject(&self, names: &Names<'_>) -> Subject {
+        let text = self.text(names);
+        match self {
+            Self::Node(_) => Subject::node(text),
+            Self::Port(_) => Subject::port(text),
+            Self::Leaf(_) | Self::Rail(_) => Subject::part(text),
+        }
+    }
 }
 
 impl Figures {
@@ -198,18 +208,18 @@ pub fn blame_findings(
 ) -> Vec<Finding> {
     let name = Names { node, leaf };
     let bad = inference.blames.iter().map(|blame| {
-        let part = blame.part.text(&name);
-        let message = format!("{part}: {}", blame.figures.text(inference));
-        Code::NodesBad.finding(Severity::Fail, &part, message)
+        let subject = blame.part.subject(&name);
+        let message = format!("{subject}: {}", blame.figures.text(inference));
+        Code::NodesBad.finding(Severity::Fail, subject, message)
     });
     let unclear = inference.unclear.iter().map(|unclear| {
         let text = unclear.text(&name);
-        Code::NodesUnclear.finding(Severity::Fail, "nodes", text)
+        Code::NodesUnclear.finding(Severity::Fail, Subject::Nodes, text)
     });
     let passing = inference.passing.iter().map(|port| {
         let name = node(port.node);
         let message = format!("node {name} was bad with most others on rail {}, and good when tried again", port.rail);
-        Code::NodesUnclear.finding(Severity::Warn, &name, message)
+        Code::NodesUnclear.finding(Severity::Warn, Subject::node(name), message)
     });
     bad.chain(unclear).chain(passing).collect()
 }

@@ -365,7 +365,7 @@ fn a_fault_without_a_place_fails_and_one_that_passes_warns() {
     let passing = Port { node: 4, rail: 0 };
     let inference = Inference { unclear: vec![unclear], passing: vec![passing], ..Inference::default() };
     let found = blame_findings(&inference, &|node| format!("n{node}"), &|leaf| format!("l{leaf}"));
-    let found: Vec<_> = found.iter().map(|f| (f.code.as_str(), f.severity, f.message.as_str())).collect();
+    let found: Vec<_> = found.iter().map(|f| (f.code.as_str(), f.severity, &*f.message)).collect();
     let expected = [
         ("NODES-UNCLEAR", Severity::Fail, "node n2 or node n6: only the path between them"),
         ("NODES-UNCLEAR", Severity::Warn, "node n4 was bad with most others on rail 0, and good when tried again"),

@@ -6,7 +6,7 @@ use crate::nodes::cluster::Cluster;
 use crate::nodes::rails::{self, port_name};
 use crate::nodes::verbs::Verb;
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -46,7 +46,7 @@ fn wrong_data_findings(result: &PairResult, name: PortName<'_>) -> Vec<Finding> 
             "RDMA {verb} between {here} and {other}: {} bytes are wrong in the memory of {here}; the first one, {of}, is {:#04x}, expected {:#04x}",
             wrong.count, wrong.found, wrong.expected
         );
-        Code::RdmaData.finding(Severity::Fail, &here, message).values(wrong.count, 0, Some("bytes"))
+        Code::RdmaData.finding(Severity::Fail, Subject::port(&here), message).values(wrong.count, 0, Some("bytes"))
     };
     result.wrong.iter().map(finding).collect()
 }
@@ -62,14 +62,14 @@ fn error_finding(
     match error {
         PairError::Failed { node, why, doing } => {
             let message = format!("RDMA between {between}: node {}, {doing}: {why}", node_name(*node));
-            Code::RdmaError.finding(Severity::Error, &name(*node, result.rail), message)
+            Code::RdmaError.finding(Severity::Error, Subject::port(name(*node, result.rail)), message)
         }
         PairError::Unsupported { node, why } => {
-            Code::RdmaError.finding(Severity::Error, &name(*node, result.rail), why.clone())
+            Code::RdmaError.finding(Severity::Error, Subject::port(name(*node, result.rail)), why.clone())
         }
         PairError::Lost { node, why, doing } => {
             let lost = node_name(*node);
-            Code::NodesLost.finding(Severity::Error, &lost, format!("node {lost}, {doing}: {why}"))
+            Code::NodesLost.finding(Severity::Error, Subject::node(&lost), format!("node {lost}, {doing}: {why}"))
         }
     }
 }
@@ -82,12 +82,16 @@ fn bypass_findings(result: &PairResult, cluster: &Cluster) -> Vec<Finding> {
         let name = port_name(cluster, sent.node, result.rail);
         let is_card = cluster.card(sent.node).is_some_and(|card| matches!(card.gbit_s.get(result.rail), Some(Some(_))));
         match &sent.counted {
-            Err(why) => Some(Code::NodesRail.finding(Severity::Error, &name, format!("{name}: {why}"))),
+            Err(why) => Some(Code::NodesRail.finding(Severity::Error, Subject::port(&name), format!("{name}: {why}"))),
             Ok(None) => (several && is_card).then(|| rails::no_counters_finding(&name)),
             Ok(Some(counted)) => sent.bypassed_port().then(|| {
                 let bytes = sent.bytes;
                 let message = format!("RDMA sent {bytes} B by {name}, whose counter rose by {counted} B");
-                Code::NodesRail.finding(Severity::Warn, &name, message).values(*counted, bytes, Some("B"))
+                Code::NodesRail.finding(Severity::Warn, Subject::port(&name), message).values(
+                    *counted,
+                    bytes,
+                    Some("B"),
+                )
             }),
         }
     };
@@ -123,7 +127,11 @@ pub(super) fn slow_findings(
                 "RDMA {verb} by {by} at {at}: {got:.2} Gb/s, expected at least {floor:.2} Gb/s ({:.0} % of {of})",
                 100.0 * if memory == Memory::Host { MIN_OF_PORT_RATE } else { MIN_OF_HOST_RATE }
             );
-            findings.push(Code::RdmaSlow.finding(Severity::Warn, &by, message).values(got, floor, Some("Gb/s")));
+            findings.push(Code::RdmaSlow.finding(Severity::Warn, Subject::port(&by), message).values(
+                got,
+                floor,
+                Some("Gb/s"),
+            ));
         }
     }
     findings

@@ -1,79 +1,74 @@
-//! A finding: one fact about the machine that the user should know, with its evidence, one cause and one
-//! remedy. `Code` lists all findings by the codes that users quote and search for.
+//! A finding: one fact about the machine that the user should know. It is typed: its code, its subject, what was measured,
+//! and its reason. Its cause and its remedy are made when it is shown ([`FindingEntry`]), from the row of its code and from
+//! what kind of machine this is.
 
 mod code;
+mod entry;
+mod kinds;
+mod reason;
+mod remedy;
+mod subject;
+mod table;
+mod words;
 
-pub use code::Code;
+pub use code::{ByLoad, Code, P2pEffect, Passed, Row};
 pub use contract::outcome::Severity;
 pub use contract::recovery::Recovery;
+pub use entry::FindingEntry;
+pub use reason::{FaultSource, Lack, MapObstacle, Reason, Refusal, WrongWitness, lost_text};
+pub use subject::Subject;
+pub use words::Words;
 
-use schemars::JsonSchema;
+use crate::platform::Host;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt::Write as _;
 
-/// One finding, as every report and every `--json` shows it (`design: FINDING`).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// One finding.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// Short and stable, e.g. `ACS-REDIRECT`; `docs/findings.md` lists all of them.
-    pub code: String,
+    /// Its code.
+    pub code: Code,
     /// How bad it is.
-    #[schemars(schema_with = "crate::outcome::schema::severity")]
     pub severity: Severity,
-    /// The subject: a BDF, a pair `A -> B`, or `machine`.
-    pub subject: String,
+    /// What it is about.
+    pub subject: Subject,
+    /// Subjects of findings of the same kind that it stands for.
+    pub represents: Vec<Subject>,
     /// One sentence with the measured and the expected value, with units.
-    pub message: String,
+    pub message: Words,
     /// What was read or measured; a number if there is a unit.
     pub measured: Value,
     /// The expected value, in the same unit.
     pub expected: Value,
-    /// The unit of `measured` and `expected`; `null` if they are words.
+    /// The unit of `measured` and `expected`; `None` if they are words.
     pub unit: Option<String>,
     /// The sources: file paths with their content, register reads, kernel log lines.
     pub evidence: Vec<String>,
-    /// The most likely cause.
-    pub cause: String,
-    /// The next thing to do.
-    pub remedy: String,
+    /// Why it was made, where more is known than the row of its code says.
+    pub reason: Option<Reason>,
     /// The next action as a word for programs, where NVIDIA's driver or its documents give one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::outcome::schema::recovery")]
     pub recovery: Option<Recovery>,
+    /// What a failed call of CUDA or NCCL lacked.
+    pub lacks: Option<Lack>,
 }
 
 impl Code {
-    /// A finding of this code with the table's cause and remedy, and nothing measured yet.
-    pub fn finding(
-        self,
-        severity: Severity,
-        subject: &(impl ToString + ?Sized),
-        message: impl Into<String>,
-    ) -> Finding {
-        let entry = self.entry();
+    /// A finding of this code, with nothing measured yet.
+    pub fn finding(self, severity: Severity, subject: impl Into<Subject>, message: impl Into<Words>) -> Finding {
         Finding {
-            code: entry.code.to_owned(),
+            code: self,
             severity,
-            subject: subject.to_string(),
+            subject: subject.into(),
+            represents: Vec::new(),
             message: message.into(),
             measured: Value::Null,
             expected: Value::Null,
             unit: None,
             evidence: Vec::new(),
-            cause: entry.cause.to_owned(),
-            remedy: entry.remedy.to_owned(),
-            recovery: self.recovery(),
-        }
-    }
-
-    /// The action for a code that always requires one.
-    const fn recovery(self) -> Option<Recovery> {
-        match self {
-            // The action in NVIDIA's catalogue for Xid 79, which is the same fault.
-            Self::GpuGone => Some(Recovery::RebootNode),
-            // Work that hangs on a GPU does not end by itself.
-            Self::DriverTimeout | Self::NvmlTimeout | Self::P2pHang | Self::NcclHang => Some(Recovery::ResetGpu),
-            _ => None,
+            reason: None,
+            recovery: self.row().recovery,
+            lacks: None,
         }
     }
 }
@@ -102,24 +97,10 @@ impl Finding {
         self
     }
 
-    /// Replaces the placeholder `ADDRESS` in the table's remedy.
+    /// Sets the reason.
     #[must_use]
-    pub fn at(mut self, address: &impl ToString) -> Self {
-        self.remedy = self.remedy.replace("ADDRESS", &address.to_string());
-        self
-    }
-
-    /// Replaces the table's cause with a more exact one.
-    #[must_use]
-    pub fn because(mut self, cause: impl Into<String>) -> Self {
-        self.cause = cause.into();
-        self
-    }
-
-    /// Replaces the table's remedy with a more exact one.
-    #[must_use]
-    pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
-        self.remedy = remedy.into();
+    pub fn because(mut self, reason: Reason) -> Self {
+        self.reason = Some(reason);
         self
     }
 
@@ -130,32 +111,64 @@ impl Finding {
         self
     }
 
+    /// Notes what the failed call lacked, by the name of its error in `texts` of CUDA or NCCL.
+    #[must_use]
+    pub fn lacking<'a>(mut self, texts: impl IntoIterator<Item = &'a str>) -> Self {
+        self.lacks = texts.into_iter().find_map(Lack::named_in);
+        self
+    }
+
     /// True if this finding has `code`.
     #[must_use]
     pub fn is(&self, code: Code) -> bool {
-        self.code == code.entry().code
+        self.code == code
     }
 }
 
-/// The table of findings, as Markdown, with a newline at the end.
+/// The table of findings, as Markdown, with a newline at the end. A remedy that depends on the machine is there once for each
+/// of its texts, with the kinds of machines that get it.
 #[must_use]
 pub fn markdown() -> String {
+    let kinds = kinds::kinds();
     let mut out = String::from("| code | what it says | usual cause | what to do |\n|---|---|---|---|\n");
-    for entry in Code::ALL.iter().map(|c| c.entry()) {
+    for code in Code::ALL {
+        let row = code.row();
+        let remedies = remedies(*code, &kinds);
         // Writing into a String cannot fail.
-        let _ = writeln!(out, "| `{}` | {} | {} | {} |", entry.code, entry.means, entry.cause, entry.remedy);
+        let _ = writeln!(out, "| `{}` | {} | {} | {remedies} |", row.code, row.means, row.cause);
     }
     out
+}
+
+/// The remedies of a code, each with the kinds of machines that it is for.
+fn remedies(code: Code, kinds: &[(&str, Host)]) -> String {
+    let mut texts: Vec<(String, Vec<&str>)> = Vec::new();
+    for (kind, host) in kinds {
+        let text = FindingEntry::of(&code.finding(Severity::Fail, Subject::Machine, ""), host).remedy.to_string();
+        match texts.iter_mut().find(|(other, _)| *other == text) {
+            Some((_, same)) => same.push(kind),
+            None => texts.push((text, vec![kind])),
+        }
+    }
+    match &texts[..] {
+        [(text, _)] => text.clone(),
+        several => several
+            .iter()
+            .map(|(text, kinds)| format!("*{}*: {text}", kinds.join(", ")))
+            .collect::<Vec<_>>()
+            .join("<br>"),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::platform::{GpuId, Pair};
 
     #[test]
     fn the_codes_of_process_one_are_in_the_table() {
         for code in contract::outcome::code::ALL {
-            assert_eq!(Code::named(code).map(|known| known.entry().code), Some(*code));
+            assert!(Code::named(code).is_some(), "{code}");
         }
     }
 
@@ -164,5 +177,78 @@ mod tests {
         let text = markdown();
         assert_eq!(text.lines().count(), Code::ALL.len() + 2);
         assert!(text.lines().all(|l| l.matches(" | ").count() == 3 || l.starts_with("|---")), "{text}");
+    }
+
+    /// All remedies: of each code and each reason, for each kind of machine and several subjects.
+    fn all_remedies() -> Vec<(String, &'static str, Host, String)> {
+        let subjects = [Subject::Machine, kinds::GPU.into(), GpuId::new(0).into(), Pair::of(0, 1).into()];
+        let reasons = Reason::samples();
+        let mut all = Vec::new();
+        for (kind, host) in kinds::kinds() {
+            for subject in &subjects {
+                for code in Code::ALL {
+                    let finding = code.finding(Severity::Fail, subject, "x").values("nouveau", "a=b", None);
+                    let own = (code.as_str().to_owned(), finding.clone());
+                    let with =
+                        reasons.iter().map(|reason| (format!("{reason:?}"), finding.clone().because(reason.clone())));
+                    // A reason replaces the remedy of any code, so one code shows all of them.
+                    let with: Vec<_> = with.filter(|_| *code == Code::GpuXid).collect();
+                    for (name, finding) in std::iter::once(own).chain(with) {
+                        let remedy = FindingEntry::of(&finding, &host).remedy.to_string();
+                        all.push((name, kind, host.clone(), remedy));
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn no_remedy_asks_for_what_a_machine_cannot_do() {
+        for (name, kind, host, remedy) in all_remedies() {
+            let has = |words: &[&str]| words.iter().any(|word| remedy.contains(word));
+            let said = || format!("{name} on {kind}: {remedy}");
+            let guest = matches!(host.environment, crate::platform::Environment::Guest(_));
+            let arm = host.architecture == crate::platform::Architecture::Arm64;
+            let passed = host.gpus.iter().any(|gpu| gpu.passed_by.is_some());
+            assert!(!remedy.is_empty() && !remedy.contains(['{', '}']) && !remedy.ends_with('.'), "{}", said());
+            // iommu=off loses processors, virtual machines and the guest's own setting.
+            let adds_off = remedy.contains("add `iommu=off") || remedy.contains("args=\"iommu=off");
+            assert!(!adds_off, "{}", said());
+            if host.processors.need_iommu() || guest || arm || passed {
+                assert!(!has(&["IOMMU (VT-d", "IOMMU (AMD-Vi", "IOMMU off in"]), "{}", said());
+            }
+            if arm {
+                assert!(!has(&["VT-d", "AMD-Vi", "intel_iommu", "amd_iommu", "iommu=pt"]), "{}", said());
+            }
+            if guest {
+                let firmware = remedy
+                    .match_indices("in the firmware setup")
+                    .all(|(at, words)| remedy[at + words.len()..].starts_with(" of the virtual machine's host"));
+                assert!(firmware, "{}", said());
+                assert!(!remedy.contains("reseat") || has(&["host"]), "{}", said());
+            }
+            if !host.kernel.own && !host.kernel.at_least((6, 11)) {
+                let adds = remedy.split(';').any(|part| part.contains("`pci=config_acs"));
+                assert!(!adds, "{}", said());
+            }
+            if host.system == crate::platform::System::Appliance {
+                assert!(!has(&["/etc/default/grub", "grubby", "update-grub"]), "{}", said());
+            }
+        }
+    }
+
+    #[test]
+    fn a_finding_survives_the_pipe() {
+        let all = [
+            Code::GpuXid.finding(Severity::Fail, Subject::Machine, "x").because(Reason::Xid(FaultSource::Link, None)),
+            Code::P2pUnsupported
+                .finding(Severity::Fail, crate::platform::Pair::of(0, 1), "no")
+                .because(Reason::Predicted(Refusal::StockDriver, "why".into())),
+        ];
+        for finding in all {
+            let text = serde_json::to_string(&finding).unwrap();
+            assert_eq!(serde_json::from_str::<Finding>(&text).unwrap(), finding);
+        }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::frame::{cell, collapsible, note, number, row, section, table};
 use crate::machine::GpuId;
-use crate::outcome::finding::{Finding, Severity};
+use crate::outcome::finding::{FindingEntry, Severity};
 use crate::outcome::{Matrix, Outcome};
 use crate::render::element::{Element, element};
 use crate::render::words;
@@ -67,7 +67,7 @@ pub(crate) struct FlaggedCell {
 /// The cells of a matrix that findings of its test are about: the same pair, unit and value.
 fn flagged_cells(report: &Report, test: &TestEntry, matrix: &Matrix) -> Vec<FlaggedCell> {
     let bad = test.findings.iter().filter(|f| f.severity > Severity::Info);
-    let of = |finding: &Finding| {
+    let of = |finding: &FindingEntry| {
         let (measured, expected) = (finding.measured.as_f64()?, finding.expected.as_f64()?);
         finding.unit.as_deref().filter(|unit| *unit == matrix.unit)?;
         let Pair { from, to } = pairs_of(finding, report).into_iter().next()?;

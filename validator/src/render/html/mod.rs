@@ -11,7 +11,7 @@ mod topology;
 use super::element::{Element, element};
 use super::words;
 use crate::machine::GpuId;
-use crate::outcome::finding::{Finding, Severity};
+use crate::outcome::finding::{FindingEntry, Severity};
 use crate::outcome::scope::Scope;
 use crate::render::group_by_key;
 use crate::report::{Cause, Gpu, Report, TestEntry, gpus_of};
@@ -98,7 +98,7 @@ fn remedy_item(report: &Report, cause: &Cause) -> Element {
     let pairs = cause.pairs.map(|pairs| format!(", {} of {all} pairs", pairs.min(all))).unwrap_or_default();
     let why = format!("{}{pairs} ({})", cause.says, cause.code);
     element("li")
-        .child(element("span").text(&cause.remedy))
+        .child(element("span").text(&cause.remedy.to_string()))
         .child(element("br"))
         .child(element("span").with("class", "dim").text(&why))
 }
@@ -118,7 +118,8 @@ fn tests(report: &Report) -> Element {
 
 fn machine(report: &Report) -> Element {
     let facts = words::facts(report);
-    let facts = table(None, &["what", "is"], facts.iter().map(|(name, value)| row(name, [cell(value)])));
+    let facts =
+        table(None, &["what", "is"], facts.iter().map(|(name, value)| row(&name.replace('_', " "), [cell(value)])));
     let gpu = |(number, gpu): (GpuId, &Gpu)| {
         let link = gpu.link.as_ref().map(|link| format!("x{}, {:.1} GT/s", link.width, link.gts));
         let bar1 = gpu.bar1_bytes.map(|bytes| format!("{} MiB", bytes >> 20));
@@ -161,7 +162,7 @@ fn section_of(report: &Report) -> Option<Element> {
     bad.sort_by_key(|(_, finding)| std::cmp::Reverse(finding.severity));
     let some = !bad.is_empty() || !harmless.is_empty();
     let mut seen = BTreeSet::new();
-    let mut articles = |of: Vec<(&'_ str, &'_ Finding)>| -> Vec<Element> {
+    let mut articles = |of: Vec<(&'_ str, &'_ FindingEntry)>| -> Vec<Element> {
         let groups = group_by_key(of, |(id, f)| (*id, f.severity, f.code.clone(), f.cause.clone(), f.remedy.clone()));
         groups.iter().filter_map(|group| finding_article(report, group, &mut seen)).collect()
     };
@@ -173,23 +174,25 @@ fn section_of(report: &Report) -> Option<Element> {
 }
 
 /// Findings of one test that have one cause and one remedy.
-fn finding_article(report: &Report, group: &[(&str, &Finding)], seen: &mut BTreeSet<String>) -> Option<Element> {
+fn finding_article(report: &Report, group: &[(&str, &FindingEntry)], seen: &mut BTreeSet<String>) -> Option<Element> {
     let (test, first) = group.first()?;
-    let mut subjects: Vec<_> = group.iter().map(|(_, finding)| finding.subject.as_str()).collect();
-    subjects = group_by_key(subjects, |subject| *subject).iter().filter_map(|same| same.first().copied()).collect();
-    let more = subjects.len().saturating_sub(MAX_LISTED);
-    subjects.truncate(MAX_LISTED);
+    let mut named = group_by_key(group, |(_, finding)| &finding.subject);
+    let more = named.len().saturating_sub(MAX_LISTED);
+    named.truncate(MAX_LISTED);
+    let named: Vec<_> = named.iter().filter_map(|same| Some(same.first()?.1)).collect();
+    let subjects: Vec<_> = named.iter().map(|finding| finding.subject.to_string()).collect();
     let more = if more > 0 { format!(", and {more} more") } else { String::new() };
     let head = element("h3")
         .child(colored("b", words::severity(first.severity)))
         .child(element("span").text(&format!("{}: {}{more}", first.code, subjects.join(", "))));
-    let gpus = subjects.iter().flat_map(|subject| gpus_of(subject, report)).collect::<BTreeSet<_>>();
+    let gpus = named.iter().flat_map(|finding| gpus_of(finding.about(), report)).collect::<BTreeSet<_>>();
     let gpus = gpus.into_iter().map(|gpu| words::gpu(report, gpu)).collect::<Vec<_>>();
     let place = (1..=MAX_LISTED).contains(&gpus.len()).then(|| ("where", gpus.join("; ")));
-    let said = [("cause", first.cause.clone()), ("remedy", first.remedy.clone()), ("test", (*test).to_owned())];
+    let said = [("cause", first.cause.to_string()), ("remedy", first.remedy.to_string()), ("test", (*test).to_owned())];
     let list = place.into_iter().chain(said);
     let list = list.flat_map(|(name, text)| [element("dt").text(name), element("dd").text(&text)]);
-    let mut messages = group.iter().map(|(_, f)| element("p").text(&words::with_readable_names(&f.message)));
+    let mut messages =
+        group.iter().map(|(_, f)| element("p").text(&words::with_readable_names(&f.message.to_string())));
     let shown: Vec<_> = messages.by_ref().take(MAX_LISTED).collect();
     let rest: Vec<_> = messages.collect();
     let rest = (!rest.is_empty()).then(|| collapsible(&format!("{} more", rest.len()), false, rest));
@@ -199,7 +202,7 @@ fn finding_article(report: &Report, group: &[(&str, &Finding)], seen: &mut BTree
 }
 
 /// The evidence lines that no earlier article has, and the number of those that an earlier one has.
-fn evidence<'a>(findings: impl Iterator<Item = &'a Finding>, seen: &mut BTreeSet<String>) -> Option<Element> {
+fn evidence<'a>(findings: impl Iterator<Item = &'a FindingEntry>, seen: &mut BTreeSet<String>) -> Option<Element> {
     let all: BTreeSet<_> = findings.flat_map(|finding| &finding.evidence).collect();
     let new: Vec<_> = all.iter().filter(|line| seen.insert((**line).clone())).collect();
     let again = match all.len() - new.len() {

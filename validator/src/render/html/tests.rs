@@ -3,9 +3,11 @@
 use super::*;
 use crate::machine::pcie::model::{Device, Kind};
 use crate::machine::pcie::sample::{self, device};
-use crate::outcome::finding::{Code, Severity};
+use crate::outcome::finding::{Code, Severity, Subject};
 use crate::outcome::{Matrix, Outcome};
+use crate::platform::Host;
 use crate::render::fixture::{gpu, report, test};
+use crate::schedule::Pair;
 use proptest::prelude::*;
 use roxmltree::{Document, Node, ParsingOptions};
 use serde_json::json;
@@ -28,9 +30,8 @@ fn texts(root: Node<'_, '_>, name: &str) -> Vec<String> {
 }
 
 fn full() -> Report {
-    let found = |code: Code, severity| {
-        code.finding(severity, "port <1>", "seen & told").seen(format!("kmsg: {}", code.entry().code))
-    };
+    let found =
+        |code: Code, severity| code.finding(severity, "port <1>", "seen & told").seen(format!("kmsg: {}", code));
     let mut broken = test(
         "acs",
         Outcome::Fail,
@@ -115,8 +116,13 @@ fn every_test_finding_and_measurement_is_there() {
             (&report.tests[0].findings[0], "INFO"),
         ]) {
             assert!(article.starts_with(&format!("{place}{}: port <1>", finding.code)), "{article}");
-            for part in [&finding.message, &finding.cause, &finding.remedy, &finding.evidence[0]] {
-                assert!(article.contains(part.as_str()), "{article} lacks {part}");
+            for part in [
+                finding.message.as_str(),
+                finding.cause.as_str(),
+                finding.remedy.as_str(),
+                finding.evidence[0].as_str(),
+            ] {
+                assert!(article.contains(part), "{article} lacks {part}");
             }
         }
         let folded = texts(root, "details");
@@ -140,9 +146,10 @@ fn large() -> Report {
         columns: labels.clone(),
         values: (0..16).map(|r| row(n, r)).collect(),
     };
-    let slow = Code::P2pSlow.finding(Severity::Fail, "GPU 0 -> 1", "ce.write is slow");
+    let slow = Code::P2pSlow.finding(Severity::Fail, Pair::of(0, 1), "ce.write is slow");
     let slow = slow.values(figure(0, 0, 1), 200.5, Some("GB/s"));
-    let cleared = Code::AcsCleared.finding(Severity::Info, "machine", "x").seen("0000:00:00.0: 0x001d -> 0x0000");
+    let cleared =
+        Code::AcsCleared.finding(Severity::Info, Subject::Machine, "x").seen("0000:00:00.0: 0x001d -> 0x0000");
     let mut p2p = test("p2p-bandwidth", Outcome::Fail, "slow", vec![slow.clone(), slow, cleared]);
     p2p.matrices = (0..24).map(matrix).collect();
     let columns = |names: &[&str]| names.iter().map(|name| json!({ "heading": name, "unit": "" })).collect::<Vec<_>>();
@@ -166,7 +173,7 @@ fn large() -> Report {
     let fabric = sample::fabric(devices);
     let mut report = report(vec![p2p]);
     report.gpus = Gpu::all(&fabric, &BTreeMap::new());
-    report.fabric = Some(fabric);
+    report.fabric = Some(fabric.shown(&Host::default()));
     report.explain();
     report
 }
@@ -394,8 +401,9 @@ fn markup(report: &Report) -> Vec<String> {
 }
 
 fn saying(text: &str) -> Report {
-    let finding = Code::CpusLost.finding(Severity::Fail, text, text).seen(text).because(text).remedy(text);
+    let finding = Code::CpusLost.finding(Severity::Fail, text, text).seen(text);
     let mut entry = test(text, Outcome::Fail, text, vec![finding]);
+    (entry.findings[0].cause, entry.findings[0].remedy) = (text.into(), text.into());
     entry.log_tail = vec![text.into()];
     entry.matrices = vec![Matrix {
         name: text.into(),

@@ -5,7 +5,7 @@
 
 use super::element::{Element, element, xml};
 use super::words;
-use crate::outcome::finding::{Finding, Severity};
+use crate::outcome::finding::{FindingEntry, Severity};
 use crate::outcome::{Outcome, Verdict};
 use crate::report::{Report, TestEntry};
 use std::io;
@@ -74,8 +74,8 @@ fn findings(test: &TestEntry) -> String {
     test.findings.iter().map(finding).collect()
 }
 
-fn finding(finding: &Finding) -> String {
-    let Finding { severity, code, subject, message, cause, remedy, .. } = finding;
+fn finding(finding: &FindingEntry) -> String {
+    let FindingEntry { severity, code, subject, message, cause, remedy, .. } = finding;
     let seen: String = finding.evidence.iter().map(|line| format!("  seen    {line}\n")).collect();
     let head = format!("{} {code} {subject}\n  {message}\n{seen}", words::severity(*severity));
     let harmless = *severity == Severity::Info;

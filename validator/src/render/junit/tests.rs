@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::outcome::finding::Code;
+use crate::outcome::finding::Subject;
 use crate::render::fixture::{gpu, report, test};
 use proptest::prelude::*;
 use roxmltree::{Document, Node};
@@ -74,7 +75,7 @@ fn required(element: &str) -> (&'static [&'static str], &'static [&'static str])
 #[test]
 fn elements_have_only_the_attributes_of_the_schema() {
     let outcomes = [Outcome::Pass, Outcome::Fail, Outcome::Error, Outcome::NotApplicable];
-    let found = || vec![Code::CpusLost.finding(Severity::Fail, "machine", "1 is online, expected 2")];
+    let found = || vec![Code::CpusLost.finding(Severity::Fail, Subject::Machine, "1 is online, expected 2")];
     parsed(&report(outcomes.map(|outcome| test("a", outcome, "said", found())).to_vec()), |root| {
         for node in root.descendants().filter(Node::is_element) {
             let name = node.tag_name().name();
@@ -95,7 +96,7 @@ fn elements_have_only_the_attributes_of_the_schema() {
 
 #[test]
 fn every_outcome_has_its_junit_form() {
-    let found = |severity| vec![Code::CpusLost.finding(severity, "machine", "1 is online, expected 2")];
+    let found = |severity| vec![Code::CpusLost.finding(severity, Subject::Machine, "1 is online, expected 2")];
     let tests = vec![
         test("a", Outcome::Pass, "fine", vec![]),
         test("b", Outcome::Warn, "less", found(Severity::Warn)),

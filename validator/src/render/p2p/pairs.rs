@@ -45,9 +45,8 @@ pub fn pairs(report: &Report) -> Option<String> {
 fn speed(report: &Report, pair: Pair) -> Option<String> {
     let matrix = report.tests.iter().flat_map(|test| &test.matrices).find(|m| m.name == "sample.uni.on")?;
     let value = (*matrix.values.get(pair.from.index())?.get(pair.to.index())?)?;
-    let subject = pair.to_string();
     let mut found = report.tests.iter().flat_map(|test| &test.findings).filter(|f| f.severity > Severity::Info);
-    let slow = found.any(|f| f.subject == subject && SLOW.iter().any(|code| f.is(*code)));
+    let slow = found.any(|f| f.about().named_pairs() == [pair] && SLOW.iter().any(|code| f.is(*code)));
     Some(if slow { format!("slow{value:.1}") } else { format!("{value:.2}") })
 }
 
@@ -63,7 +62,7 @@ mod tests {
         let mut tried = test("p2p-integrity", Outcome::Fail, "", vec![]);
         let rows = json!([[0, 1, "ZEROS"], [0, 2, "ok"], [1, 0, "HANG"], [1, 2, "ok"], [2, 0, "ok"]]);
         tried.tables = vec![json!({ "name": "p2p.pairs", "rows": rows })];
-        let slow = Code::P2pSlow.finding(Severity::Warn, "GPU 2 -> 0", "8 GB/s");
+        let slow = Code::P2pSlow.finding(Severity::Warn, Pair::of(2, 0), "8 GB/s");
         let mut measured = test("p2p-bandwidth", Outcome::Warn, "", vec![slow]);
         let labels: Vec<_> = (0..3).map(|n| n.to_string()).collect();
         let values = vec![vec![Some(900.0), None, Some(25.9)], vec![None, None, None], vec![Some(8.44), None, None]];

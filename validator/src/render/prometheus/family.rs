@@ -1,5 +1,5 @@
 //! One metric of the text exposition format 0.0.4 with all its series. The format requires the lines of a
-//! metric to be together and no duplicate series; both hold for any report.
+//! metric to be together and no duplicate series; both hold for any report, and so do the rules for names and escapes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,7 +16,9 @@ pub struct Family {
 }
 
 impl Family {
-    /// A gauge without series, which writes nothing.
+    /// A gauge without series, which writes nothing. The HELP text is the same in every version and for every report:
+    /// node_exporter silently drops series of a metric that has two texts in its folder. So a metric that means something
+    /// else gets another name.
     #[must_use]
     pub const fn new(name: &'static str, help: &'static str) -> Self {
         Self { name, kind: "gauge", help, series: Vec::new(), seen: BTreeMap::new() }
@@ -63,6 +65,7 @@ impl Family {
         if series.is_empty() {
             return String::new();
         }
+        let help = help.replace('\\', "\\\\").replace('\n', "\\n");
         let mut text = format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
         for (labels, value) in series {
             let labels = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
@@ -74,7 +77,7 @@ impl Family {
 }
 
 fn label(name: &str, value: &str) -> String {
-    let mut text = format!("{name}=\"");
+    let mut text = label_name(name) + "=\"";
     for c in value.chars() {
         match c {
             '\\' => text.push_str("\\\\"),
@@ -85,4 +88,11 @@ fn label(name: &str, value: &str) -> String {
         }
     }
     text + "\""
+}
+
+/// The name with `_` for whatever a label's name may not have: one bad name would make the whole file invalid.
+fn label_name(name: &str) -> String {
+    let allowed: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    let starts_well = allowed.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    if starts_well { allowed } else { format!("_{allowed}") }
 }

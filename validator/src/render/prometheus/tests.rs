@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::outcome::finding::Code;
+use crate::outcome::finding::Subject;
 use crate::render::fixture::{gpu, report, test};
+use crate::report::Gpu;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -22,6 +24,34 @@ fn lines<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
     text.lines().filter(|l| l.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))).collect()
 }
 
+/// Whether a text follows `[a-zA-Z_][a-zA-Z0-9_]*`, with `:` too where it is the name of a metric.
+fn is_name(text: &str, of_metric: bool) -> bool {
+    let letter = |c: char| c.is_ascii_alphabetic() || c == '_' || of_metric && c == ':';
+    text.starts_with(letter) && text.chars().all(|c| letter(c) || c.is_ascii_digit())
+}
+
+/// A series as Prometheus reads it: its name, and its labels with their values.
+#[track_caller]
+fn parsed(series: &str) -> (&str, Vec<(&str, String)>) {
+    let Some((name, mut rest)) = series.split_once('{') else {
+        assert!(is_name(series, true), "{series}");
+        return (series, vec![]);
+    };
+    assert!(is_name(name, true), "{series}");
+    let mut labels: Vec<(&str, String)> = Vec::new();
+    while rest != "}" {
+        let (label, value) = rest.split_once("=\"").unwrap();
+        let escapes = |text: &str| text.chars().rev().take_while(|c| *c == '\\').count();
+        let mut ends = value.match_indices('"').map(|(at, _)| value.split_at(at));
+        let (value, after) = ends.find(|(before, _)| escapes(before) % 2 == 0).unwrap();
+        assert!(is_name(label, false) && labels.iter().all(|(other, _)| *other != label), "{label} in {series}");
+        labels.push((label, unescaped(value)));
+        let after = after.strip_prefix('"').unwrap();
+        rest = after.strip_prefix(',').unwrap_or(after);
+    }
+    (name, labels)
+}
+
 /// Fails if the format is violated: comments first, then the metric's lines, each series once.
 #[track_caller]
 fn keeps_the_format(text: &str) -> BTreeSet<&str> {
@@ -36,9 +66,8 @@ fn keeps_the_format(text: &str) -> BTreeSet<&str> {
             assert!(lines.peek().unwrap().starts_with(name), "{name} has no series");
         } else if !line.is_empty() {
             let (labels, value) = line.rsplit_once(' ').unwrap();
-            assert_eq!(labels.split('{').next(), Some(name), "{line}");
+            assert_eq!(parsed(labels).0, name, "{line}");
             assert!(value.parse::<f64>().is_ok() && series.insert(labels), "{line}");
-            assert!(labels == name || labels.ends_with("\"}"), "{line}");
         }
     }
     metrics
@@ -132,7 +161,7 @@ fn every_figure_of_a_matrix_and_every_time_is_a_series() {
 
 #[test]
 fn findings_are_counted_by_severity_and_code() {
-    let found = |severity, n: usize| vec![Code::CpusLost.finding(severity, "machine", ""); n];
+    let found = |severity, n: usize| vec![Code::CpusLost.finding(severity, Subject::Machine, ""); n];
     let tests = vec![
         test("a", Outcome::Fail, "", found(Severity::Fail, 2)),
         test("b", Outcome::Fail, "", [found(Severity::Fail, 1), found(Severity::Info, 1)].concat()),
@@ -166,6 +195,83 @@ fn simulated_gpus_and_recorded_machines_say_so() {
     assert!(info.contains("gpus=\"1 x Simulated NVIDIA H200\",recorded=\"/sim/machine\""), "{info}");
     let gpu = lines(&text, "firstlight_gpu_info");
     assert_eq!(gpu, ["firstlight_gpu_info{bdf=\"0000:01:00.0\",name=\"Simulated NVIDIA H200\"} 1"]);
+}
+
+/// A report with every metric, of a machine that has all that a real one has and a simulated one may lack.
+fn complete() -> Report {
+    let finding = Code::CpusLost.finding(Severity::Fail, "machine", "");
+    let mut entry = test("p2p", Outcome::Fail, "", vec![finding]);
+    entry.matrices = ["GB/s", "us", "1", "K"].map(|unit| matrix(unit, unit, &[&[Some(1.0)]])).into();
+    let mut report = report(vec![entry]);
+    let some = |text: &str| Some(text.to_owned());
+    report.root = "/recorded/machine.txt".into();
+    report.effects.insert("p2p_speedup_1M".into(), Some(1.43));
+    let machine = &mut report.machine;
+    (machine.machine_id, machine.serial) = (some("0c0f51ad713af448fb4b0c0790d41161"), some("S\\N \"42\""));
+    machine.kernel = some("6.12.0");
+    machine.dmi = [("sys_vendor", some("Example")), ("product_name", some("G492"))].map(|(k, v)| (k.into(), v)).into();
+    let driver = &mut report.driver;
+    (driver.module, driver.cuda, driver.nccl) = (some("580.95.05"), some("13.0"), some("2.29.7"));
+    report.appliance.as_mut().unwrap().image_id = some("3f2a");
+    report.gpus = vec![Gpu { uuid: some("GPU-1"), vbios: some("95.02.3c.80.b4"), ..gpu("NVIDIA H200") }];
+    report
+}
+
+/// Prometheus refuses a whole file for one bad name.
+#[test]
+fn every_fact_of_a_machine_is_a_label() {
+    let report = complete();
+    let facts = words::all_facts(&report).map(|(name, value)| (name, value.unwrap_or_else(|| panic!("no {name}"))));
+    let text = families(&report, true);
+    keeps_the_format(&text);
+    let info = lines(&text, "firstlight_info").concat();
+    assert_eq!(parsed(info.strip_suffix(" 1").unwrap()).1, facts);
+    let gpu = lines(&text, "firstlight_gpu_info").concat();
+    let labels: Vec<_> = parsed(gpu.strip_suffix(" 1").unwrap()).1.into_iter().map(|(name, _)| name).collect();
+    assert_eq!(labels, ["bdf", "name", "uuid", "vbios"]);
+}
+
+/// Every metric with its HELP text. A released line never changes, because node_exporter drops series of a metric that has
+/// another text in another file, without an error.
+const HELP: [(&str, &str); 15] = [
+    ("firstlight_info", "What was validated, as labels; always 1."),
+    ("firstlight_verdict", "The verdict: 1 for the one that was given."),
+    (
+        "firstlight_scope",
+        "The scope of the verdict; always 1. A verdict whose scope is not machine says nothing about its GPUs.",
+    ),
+    ("firstlight_start_time_seconds", "When the run began, seconds since 1970 UTC."),
+    ("firstlight_duration_seconds", "How long the run took."),
+    ("firstlight_boot_stage_duration_seconds", "How long a stage of the boot took."),
+    ("firstlight_gpu_info", "One for each NVIDIA GPU; always 1."),
+    ("firstlight_test_outcome", "How a test ended: 1 for the outcome that it had."),
+    ("firstlight_test_duration_seconds", "How long a test took."),
+    ("firstlight_findings", "How many findings have that severity and code."),
+    ("firstlight_matrix_bytes_per_second", "A matrix of speeds; row: from, column: to."),
+    ("firstlight_matrix_seconds", "A matrix of times; row: from, column: to."),
+    (
+        "firstlight_matrix_ratio",
+        "A matrix without a unit; of connectivity: 1 where the row's GPU may reach the column's, else 0.",
+    ),
+    ("firstlight_matrix_value", "A matrix in the unit that its label names, as reported."),
+    ("firstlight_effect_ratio", "Effect of switching something on, as a ratio: 1 is no change."),
+];
+
+#[test]
+fn the_help_of_a_metric_is_the_same_in_every_version_and_for_every_report() {
+    let text = families(&complete(), true);
+    let help: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split_once(' ')).collect();
+    assert_eq!(help, HELP);
+}
+
+#[test]
+fn bad_label_names_and_special_characters_in_help_are_mended() {
+    let labels = [("machine-id", "a"), ("2nd", "b"), ("", "c"), ("gr\u{f6}\u{df}e:x", "d\\\n\"")];
+    let text = Family::single("firstlight_x", "One \\ and\nanother.", &labels, 1.0).text();
+    let expected = "# HELP firstlight_x One \\\\ and\\nanother.\n# TYPE firstlight_x gauge\n\
+        firstlight_x{machine_id=\"a\",_2nd=\"b\",_=\"c\",gr__e_x=\"d\\\\\\n\\\"\"} 1\n";
+    assert_eq!(text, expected);
+    keeps_the_format(&text);
 }
 
 #[test]

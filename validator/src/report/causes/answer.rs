@@ -3,8 +3,7 @@
 
 use super::Cause;
 use crate::outcome::Outcome;
-use crate::outcome::cause::{P2P_BROKEN, P2P_SLOW};
-use crate::outcome::finding::{Code, Severity};
+use crate::outcome::finding::{Code, P2pEffect, Severity, Subject};
 use crate::outcome::scope::Scope;
 use crate::report::{Report, TestEntry};
 
@@ -31,9 +30,9 @@ pub(in crate::report) fn answer(report: &Report, causes: &[Cause]) -> String {
     let state = state(report);
     let why = match state {
         P2pState::Yes => None,
-        P2pState::Slow => find_cause(causes, P2P_SLOW),
-        P2pState::Partly => find_cause(causes, &[Code::PeersGrouped]),
-        P2pState::No => find_cause(causes, P2P_BROKEN),
+        P2pState::Slow => find_cause(causes, |code| code.row().p2p == P2pEffect::Slow),
+        P2pState::Partly => find_cause(causes, |code| code == Code::PeersGrouped),
+        P2pState::No => find_cause(causes, |code| code.row().p2p == P2pEffect::Broken),
         P2pState::Unknown | P2pState::NotTested(_) | P2pState::None(_) => None,
     };
     let why = why.or_else(|| causes.first().filter(|_| matches!(state, P2pState::Unknown | P2pState::No)));
@@ -69,11 +68,11 @@ fn state(report: &Report) -> P2pState {
     }
     let peer = |test: &&TestEntry| test.id.starts_with("p2p-");
     let tests: Vec<_> = report.tests.iter().filter(peer).collect();
-    let found = |severity: Severity, codes: &[Code]| {
+    let found = |severity: Severity, is: fn(Code) -> bool| {
         let mut all = tests.iter().flat_map(|test| &test.findings).filter(|f| f.severity >= severity);
-        all.any(|finding| codes.iter().any(|code| finding.is(*code)))
+        all.any(|finding| finding.known().is_some_and(is))
     };
-    if found(Severity::Fail, P2P_BROKEN) {
+    if found(Severity::Fail, |code| code.row().p2p == P2pEffect::Broken) {
         return P2pState::No;
     }
     let ended = |id: &str| tests.iter().find(|test| test.id == id).map(|test| test.outcome);
@@ -86,16 +85,16 @@ fn state(report: &Report) -> P2pState {
     if !proof.into_iter().all(good) || tests.iter().any(|test| test.outcome == Outcome::Error) {
         return P2pState::Unknown;
     }
-    if found(Severity::Warn, &[Code::PeersGrouped]) {
+    if found(Severity::Warn, |code| code == Code::PeersGrouped) {
         return P2pState::Partly;
     }
-    if found(Severity::Warn, P2P_SLOW) { P2pState::Slow } else { P2pState::Yes }
+    if found(Severity::Warn, |code| code.row().p2p == P2pEffect::Slow) { P2pState::Slow } else { P2pState::Yes }
 }
 
-/// The first cause that is one of `codes`, or explains one.
-fn find_cause<'a>(causes: &'a [Cause], codes: &[Code]) -> Option<&'a Cause> {
-    let is = |code: &str| codes.iter().any(|one| one.entry().code == code);
-    causes.iter().find(|cause| is(&cause.code) || cause.symptoms.iter().any(|s| is(&s.code)))
+/// The first cause that is of such a code, or explains one.
+fn find_cause(causes: &[Cause], is: impl Fn(Code) -> bool) -> Option<&Cause> {
+    let named = |code: &str| Code::named(code).is_some_and(&is);
+    causes.iter().find(|cause| named(&cause.code) || cause.symptoms.iter().any(|s| named(&s.code)))
 }
 
 fn reason_text(report: &Report, why: Option<&Cause>, all: usize) -> String {
@@ -106,14 +105,18 @@ fn reason_text(report: &Report, why: Option<&Cause>, all: usize) -> String {
 
 /// `GPU 1: its PCIe link uses too few lanes`; a subject of many GPUs, or of the machine, is left out.
 fn cause_text(report: &Report, cause: &Cause) -> String {
-    let Cause { subject, says, .. } = cause;
-    let gpu = report.gpus.iter().position(|gpu| gpu.bdf.to_string() == *subject);
-    match gpu {
+    let Cause { subject, says, about, .. } = cause;
+    let [only] = &about[..] else { return says.to_string() };
+    let number = only.address().and_then(|at| report.gpus.iter().position(|gpu| gpu.bdf == at));
+    match number {
         Some(number) => format!("GPU {number} ({subject}): {says}"),
-        None if subject.len() <= 16 && subject != "machine" => format!("{subject}: {says}"),
-        None => says.clone(),
+        None if *only != Subject::Machine && subject.len() <= MAX_SUBJECT => format!("{subject}: {says}"),
+        None => says.to_string(),
     }
 }
+
+/// The most characters of a subject that the answer's line names.
+const MAX_SUBJECT: usize = 16;
 
 /// The values of a matrix between different GPUs; `None` if there is no such matrix.
 fn off_diagonal(report: &Report, name: &str) -> Option<Vec<f64>> {

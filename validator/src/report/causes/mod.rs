@@ -1,5 +1,5 @@
 //! The causes of a report's findings: findings that one cause explains are grouped under it, and the causes are in the
-//! order of repair. [`crate::outcome::cause`] has the table; here it is applied to the subjects. Pure.
+//! order of repair. The rows of the codes say what explains what; here that is applied to the subjects. Pure.
 
 mod answer;
 mod subject;
@@ -9,12 +9,11 @@ pub use subject::{gpus_of, pairs_of};
 
 use super::{Report, TestEntry};
 use crate::outcome::Outcome;
-use crate::outcome::cause::{self, RULED_OUT, RuledOut};
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, FindingEntry, Passed, Severity, Subject, Words};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use subject::{SubjectGpus, SubjectPairs};
+use subject::SubjectGpus;
 
 /// One cause with everything that it explains.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -25,15 +24,18 @@ pub struct Cause {
     #[schemars(schema_with = "crate::outcome::schema::severity")]
     pub severity: Severity,
     /// What is wrong, as a clause.
-    pub says: String,
+    pub says: Words,
     /// The first test that found it.
     pub test: String,
     /// What it is about: the subjects of its findings.
     pub subject: String,
+    /// The same for programs.
+    #[serde(default)]
+    pub about: Vec<Subject>,
     /// The cause of the first finding.
-    pub cause: String,
+    pub cause: Words,
     /// The next thing to do.
-    pub remedy: String,
+    pub remedy: Words,
     /// How many ordered pairs of GPUs it and its symptoms name; `null` if they name none.
     pub pairs: Option<usize>,
     /// What follows from it.
@@ -65,7 +67,7 @@ pub struct NotCause {
 /// A finding, its test, and its rank among the causes.
 struct PlacedFinding<'a> {
     test: &'a TestEntry,
-    finding: &'a Finding,
+    finding: &'a FindingEntry,
     code: Option<Code>,
     /// Its rank in the order of repair; a code without a place comes last.
     rank: usize,
@@ -82,8 +84,9 @@ pub fn ungrouped_causes(tests: &[TestEntry]) -> Vec<Cause> {
             _ if f.severity <= Severity::Info => {}
             Some(cause) => {
                 cause.severity = cause.severity.max(f.severity);
-                if !cause.subject.split(", ").any(|subject| subject == f.subject) {
+                if !cause.about.contains(f.about()) {
                     cause.subject = format!("{}, {}", cause.subject, f.subject);
+                    cause.about.push(f.about().clone());
                 }
             }
             None => causes.push(Cause {
@@ -91,7 +94,8 @@ pub fn ungrouped_causes(tests: &[TestEntry]) -> Vec<Cause> {
                 severity: f.severity,
                 says: f.message.clone(),
                 test: test.id.clone(),
-                subject: f.subject.clone(),
+                subject: f.subject.to_string(),
+                about: vec![f.about().clone()],
                 cause: f.cause.clone(),
                 remedy: f.remedy.clone(),
                 pairs: None,
@@ -134,14 +138,14 @@ pub(super) fn causes(report: &Report) -> Vec<Cause> {
 fn placed_findings<'a>(report: &'a Report) -> Vec<PlacedFinding<'a>> {
     let all = report.tests.iter().flat_map(|test| test.findings.iter().map(move |finding| (test, finding)));
     let bad = all.filter(|(_, finding)| finding.severity > Severity::Info);
-    let placed = |(test, finding): (&'a TestEntry, &'a Finding)| {
-        let (rank, place) = cause::entry_of(&finding.code).unzip();
+    let placed = |(test, finding): (&'a TestEntry, &'a FindingEntry)| {
+        let code = finding.known();
         PlacedFinding {
             test,
             finding,
-            code: place.map(|place| place.code),
-            rank: rank.unwrap_or(usize::MAX),
-            gpus: SubjectGpus::of(&finding.subject, report),
+            code,
+            rank: code.map_or(usize::MAX, Code::rank),
+            gpus: SubjectGpus::of(finding.about(), report),
         }
     };
     bad.map(placed).collect()
@@ -150,7 +154,7 @@ fn placed_findings<'a>(report: &'a Report) -> Vec<PlacedFinding<'a>> {
 impl PlacedFinding<'_> {
     fn explains(&self, other: &Self) -> bool {
         let (Some(cause), Some(symptom)) = (self.code, other.code) else { return false };
-        cause::explains(cause, symptom) && self.gpus.overlaps(&other.gpus)
+        cause.explains(symptom) && self.gpus.overlaps(&other.gpus)
     }
 
     /// Whether both have the same code and the same remedy.
@@ -176,51 +180,60 @@ impl Group<'_> {
     }
 
     fn cause(&self, report: &Report) -> Cause {
-        let Finding { code, cause, remedy, .. } = self.head.finding;
+        let FindingEntry { code, cause, remedy, clause, message, .. } = self.head.finding;
         let (own, others): (Vec<_>, Vec<_>) = self.members.iter().copied().partition(|f| f.is_like(self.head));
-        let place = cause::entry_of(code).map(|(_, place)| place);
-        let says = place.map_or(self.head.finding.message.as_str(), |place| cause::describe(place, cause));
+        let known = self.head.code.map(|code| Words::from(code.row().clause));
+        let says = clause.clone().or(known).unwrap_or_else(|| message.clone());
         let mut symptoms: Vec<Symptom> = Vec::new();
         let keys = |f: &PlacedFinding<'_>| (f.finding.code.clone(), f.test.id.clone());
         let mut seen = BTreeSet::new();
         for key in others.iter().map(|f| keys(f)).filter(|key| seen.insert(key.clone())) {
-            let about = others.iter().filter(|f| keys(f) == key).map(|f| f.finding.subject.as_str());
+            let about = others.iter().filter(|f| keys(f) == key).map(|f| f.finding);
             symptoms.push(Symptom { subject: join_unique(about), code: key.0, test: key.1 });
         }
-        let pairs: SubjectPairs = self.members.iter().map(|f| SubjectPairs::of(f.finding, report)).collect();
+        let pairs: BTreeSet<_> = self.members.iter().flat_map(|f| pairs_of(f.finding, report)).collect();
         Cause {
             code: code.clone(),
             severity: self.severity(),
-            says: says.to_owned(),
+            says,
             test: self.head.test.id.clone(),
-            subject: join_unique(own.iter().map(|f| f.finding.subject.as_str())),
+            subject: join_unique(own.iter().map(|f| f.finding)),
+            about: unique(own.iter().map(|f| f.finding.about())),
             cause: cause.clone(),
             remedy: remedy.clone(),
-            pairs: pairs.count(),
+            pairs: Some(pairs.len()).filter(|count| *count > 0),
             symptoms,
             ruled_out: self.head.code.map(|code| ruled_out_causes(report, code)).unwrap_or_default(),
         }
     }
 }
 
-/// Each subject once, in the order of first appearance.
-fn join_unique<'a>(subjects: impl Iterator<Item = &'a str>) -> String {
+/// The text of each subject once, in the order of first appearance.
+fn join_unique<'a>(findings: impl Iterator<Item = &'a FindingEntry>) -> String {
+    let texts: Vec<_> = findings.map(|finding| &finding.subject).collect();
+    unique(texts.into_iter()).iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn unique<'a, T: Ord + Clone + 'a>(all: impl Iterator<Item = &'a T>) -> Vec<T> {
     let mut seen = BTreeSet::new();
-    subjects.filter(|subject| seen.insert(*subject)).collect::<Vec<_>>().join(", ")
+    all.filter(|one| seen.insert(*one)).cloned().collect()
 }
 
 /// Possible direct causes of `code` that a passed test rules out: it looked for all of them everywhere, and found none of
 /// them, not even a harmless one.
 fn ruled_out_causes(report: &Report, code: Code) -> Vec<NotCause> {
     let unseen = |test: &TestEntry, code: &Code| {
-        let unchecked = test.unchecked.iter().any(|unchecked| unchecked == code.entry().code);
+        let unchecked = test.unchecked.iter().any(|unchecked| unchecked == code.as_str());
         !unchecked && !test.findings.iter().any(|finding| finding.is(*code))
     };
-    let rules_out =
-        |test: &TestEntry, codes: &[Code]| test.outcome == Outcome::Pass && codes.iter().all(|code| unseen(test, code));
-    let passed = |out: &RuledOut| report.tests.iter().any(|test| test.id == out.test && rules_out(test, out.codes));
-    let could = |codes: &[Code]| cause::explained_by(code).any(|by| codes.contains(&by));
-    let out = RULED_OUT.iter().filter(|out| could(out.codes) && passed(out));
+    let could: Vec<&Passed> = code.explained_by().flat_map(|by| by.row().ruled_out_by).copied().collect();
+    // Its words are about all codes that the test rules out.
+    let rules_out = |test: &TestEntry, out: &Passed| {
+        let mut codes = Code::ALL.iter().filter(|code| code.row().ruled_out_by.iter().any(|other| *other == out));
+        test.outcome == Outcome::Pass && codes.all(|code| unseen(test, code))
+    };
+    let out =
+        report.tests.iter().filter_map(|test| could.iter().find(|out| out.test == test.id && rules_out(test, out)));
     out.map(|out| NotCause { test: out.test.to_owned(), what: out.what.to_owned() }).collect()
 }
 

@@ -4,7 +4,7 @@ use crate::config::Level;
 use crate::machine::host::modules;
 use crate::machine::pcie::model::Fabric;
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::suite::machine::unreadable;
 use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
 
@@ -40,14 +40,14 @@ fn judge(fabric: &Fabric, loaded: &[&str], version: Option<&str>, expected: Opti
         .collect();
     findings.extend(loaded.iter().map(|module| {
         Code::DriverForeign
-            .finding(Severity::Fail, *module, format!("{module} is loaded, expected not to be"))
+            .finding(Severity::Fail, Subject::part(module), format!("{module} is loaded, expected not to be"))
             .values("loaded", "not loaded", None)
             .seen(format!("/sys/module/{module}"))
     }));
     // A machine without GPUs needs no driver, even if the configuration names one.
     findings.extend(expected.filter(|_| !fabric.gpus.is_empty()).and_then(|e| mismatch(version, e)));
     let summary = match (findings.first(), version) {
-        (Some(first), _) => first.message.clone(),
+        (Some(first), _) => first.message.to_string(),
         (None, Some(version)) => format!("nvidia {version}; no other driver on a GPU"),
         (None, None) if fabric.gpus.is_empty() => "no NVIDIA GPU; no driver for one is loaded".to_owned(),
         (None, None) => "no driver on a GPU, none loaded for one".to_owned(),
@@ -63,7 +63,7 @@ fn mismatch(version: Option<&str>, expected: &str) -> Option<Finding> {
         }
         None => (Code::ExpectUnchecked, Severity::Error, format!("no NVIDIA driver is loaded, expected {expected}")),
     };
-    Some(code.finding(severity, "nvidia", message).values(version, expected, None))
+    Some(code.finding(severity, Subject::part("nvidia"), message).values(version, expected, None))
 }
 
 #[cfg(test)]

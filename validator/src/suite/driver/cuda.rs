@@ -3,9 +3,10 @@
 
 use crate::config::Level;
 use crate::gpu::{Gpu, GpuError, GpuSnapshot, GpuStatus, Process};
+use crate::machine::GpuId;
 use crate::machine::pcie::model::{Bdf, Fabric};
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::suite::{Group, Machine, Test};
 use crate::text::gib;
 use std::collections::BTreeMap;
@@ -70,7 +71,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         })
     };
     let seen = clique.gpus.iter().map(look).collect::<Result<Vec<_>, _>>();
-    let seen = seen.map_err(|e| crate::suite::shared::gpu_fault::fault_finding("machine", &e))?;
+    let seen = seen.map_err(|e| crate::suite::shared::gpu_fault::fault_finding(Subject::Machine, &e))?;
     let kind = clique.gpus.first().map(|g| format!("compute capability {}.{}", g.capability.0, g.capability.1));
     let about = format!("CUDA {}, {}", clique.cuda, kind.unwrap_or_default());
     Ok(judge(machine.fabric()?, &seen, &about))
@@ -88,7 +89,7 @@ fn judge(fabric: &Fabric, seen: &[CudaGpu], about: &str) -> Judgement {
             let least = seen.iter().map(|s| s.total_bytes).min().unwrap_or_default();
             format!("{}: {about}, {:.1} GiB", models(seen), gib(least))
         },
-        |worst| worst.message.clone(),
+        |worst| worst.message.to_string(),
     );
     Judgement::of(summary, findings)
 }
@@ -113,12 +114,13 @@ fn unbound(seen: &CudaGpu) -> Finding {
 }
 
 fn in_use(seen: &CudaGpu) -> Option<Finding> {
-    let name = format!("GPU {}", seen.ordinal);
+    let subject = Subject::from(GpuId::new(seen.ordinal));
+    let name = subject.to_string();
     let users = match &seen.users {
         Ok(users) => users,
         Err(why) => {
             let message = format!("{name}: the processes that use it are unknown: {why}");
-            return Some(Code::GpuInUse.finding(Severity::Warn, &name, message));
+            return Some(Code::GpuInUse.finding(Severity::Warn, subject, message));
         }
     };
     if users.is_empty() && seen.used_bytes <= OWN_BYTES && seen.busy.is_none() {
@@ -127,7 +129,7 @@ fn in_use(seen: &CudaGpu) -> Option<Finding> {
     let busy = seen.busy.map_or(String::new(), |percent| format!("{percent} % busy, "));
     let taken = format!("{busy}{:.1} of {:.1} GiB taken", gib(seen.used_bytes), gib(seen.total_bytes));
     let who = if users.is_empty() { "processes that NVML does not name".to_owned() } else { process_names(users) };
-    let finding = Code::GpuInUse.finding(Severity::Warn, &name, format!("{name} is in use: {taken} by {who}"));
+    let finding = Code::GpuInUse.finding(Severity::Warn, subject, format!("{name} is in use: {taken} by {who}"));
     let finding = finding.values(seen.used_bytes, OWN_BYTES, Some("bytes"));
     Some(finding.seen_all(users.iter().map(process_line).collect()))
 }

@@ -7,7 +7,7 @@ use crate::machine::host::nvidia::account::Account;
 use crate::machine::host::nvidia::nodes;
 use crate::machine::host::nvidia::nodes::{DeviceNode, NodeState};
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::suite::machine::{Machine, known};
 use crate::suite::{FILE_DEADLINE, Group, Test};
 use crate::text::count;
@@ -49,7 +49,7 @@ fn add(wanted: &mut Vec<DeviceNode>, account: Option<&Account>) {
 fn judge(all: &[(ReadResult<NodeState>, DeviceNode)], ours: bool) -> Judgement {
     let findings: Vec<_> = all.iter().filter_map(|(found, wanted)| finding(found, wanted, ours)).collect();
     let summary = match findings.iter().rev().max_by_key(|f| f.severity) {
-        Some(worst) => worst.message.clone(),
+        Some(worst) => worst.message.to_string(),
         None => format!("{} of {} nodes: {}", all.len(), all.len(), names(all)),
     };
     Judgement::of(summary, findings)
@@ -88,7 +88,7 @@ fn finding(found: &ReadResult<NodeState>, wanted: &DeviceNode, ours: bool) -> Op
         Ok(NodeState::Device(a, b)) => Some(format!("{a}:{b}")),
         _ => None,
     };
-    Some(Code::NodesMissing.finding(severity, path, message).values(measured, expected, None))
+    Some(Code::NodesMissing.finding(severity, Subject::file(path), message).values(measured, expected, None))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::machine::host::nvidia::ReadResult;
 use crate::machine::host::nvidia::account::{Account, Parameter};
 use crate::machine::host::nvidia::params;
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::suite::machine::{Machine, known};
 use crate::suite::{FILE_DEADLINE, Group, Test};
 use contract::driver::same_value;
@@ -46,7 +46,7 @@ fn judge(account: &Account, in_force: impl Fn(&Parameter) -> ReadResult<Option<S
     }
     let findings: Vec<_> = account.parameters.iter().filter_map(|p| finding(p, in_force(p))).collect();
     let summary = match findings.first() {
-        Some(first) => first.message.clone(),
+        Some(first) => first.message.to_string(),
         None => {
             let names: Vec<_> = account.parameters.iter().map(|p| p.name.as_str()).collect();
             format!("{} in force: {}", names.len(), names.join(", "))
@@ -58,7 +58,7 @@ fn judge(account: &Account, in_force: impl Fn(&Parameter) -> ReadResult<Option<S
 fn finding(asked: &Parameter, now: ReadResult<Option<String>>) -> Option<Finding> {
     let Parameter { module, name, wanted, found } = asked;
     let mismatch = |severity, message: String, now: Value| {
-        let finding = Code::DriverParameters.finding(severity, module, message);
+        let finding = Code::DriverParameters.finding(severity, Subject::part(module), message);
         Some(finding.values(now, wanted.as_str(), None))
     };
     // The module may hide a parameter that init was able to read in another way.

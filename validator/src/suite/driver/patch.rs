@@ -6,7 +6,7 @@ use crate::machine::host::nvidia::account;
 use crate::machine::host::nvidia::account::{Account, Outcome};
 use crate::machine::host::nvidia::log;
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::suite::machine::{Machine, known};
 use crate::suite::shared::peer_mechanism;
 use crate::suite::{FILE_DEADLINE, Group, Test};
@@ -49,7 +49,7 @@ fn not_effective(lines: &[&str]) -> Option<Finding> {
     let message =
         format!("the kernel logged {} of an ineffective patch, the first: {first}", count(lines.len(), "line"));
     let seen = lines.iter().take(8).map(|l| format!("kmsg: {l}")).collect();
-    let finding = Code::PatchNotEffective.finding(Severity::Fail, "nvidia", message);
+    let finding = Code::PatchNotEffective.finding(Severity::Fail, Subject::part("nvidia"), message);
     Some(finding.values(lines.len(), 0, Some("lines")).seen_all(seen))
 }
 
@@ -67,7 +67,8 @@ fn judge(account: Option<&Account>, needed: bool, loaded: Option<&str>) -> Judge
     let level = file.and_then(|m| m.patch.as_deref()).filter(|level| !level.is_empty());
     let missing = |severity, message: String| {
         let found = level.map_or(serde_json::Value::Null, Into::into);
-        let finding = Code::PatchMissing.finding(severity, "nvidia", message).values(found, expected, None);
+        let finding =
+            Code::PatchMissing.finding(severity, Subject::part("nvidia"), message).values(found, expected, None);
         Judgement::by(finding.seen(format!("/{}: patch of nvidia.ko", account::FILE)))
     };
     if level != Some(expected) {

@@ -1,10 +1,12 @@
 //! Whether the driver has logged errors since the machine started. Past Xid errors, GPUs that fell off the bus and
 //! GPUs that could not be started appear only in the kernel's log. Errors that programs caused before the tests
-//! are information. The kernel's taint flags show the kernel's own faults since the start.
+//! are information, and so are failed starts that are over. Severe PCIe errors and blocked accesses of GPUs are information
+//! too, or a warning if the loaded driver was already running. The kernel's taint flags show the kernel's own faults since
+//! the start.
 
 use crate::config::Level;
 use crate::machine::host::faults;
-use crate::machine::host::faults::{Taint, faults, tainted};
+use crate::machine::host::faults::{Scene, Taint, faults, tainted};
 use crate::machine::host::kmsg::Line;
 use crate::machine::host::nvidia::log;
 use crate::machine::host::nvidia::xid::TestPhase;
@@ -32,7 +34,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
 
 fn logged(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     // Lines count even if no GPU is left on the bus: they show why.
-    let judgement = judge(machine.log.as_deref().unwrap_or_default(), machine.log_lost);
+    let judgement = judge(machine.log.as_deref().unwrap_or_default(), machine.log_lost, &scene(machine));
     if judgement.findings.is_empty() {
         if machine.fabric()?.gpus.is_empty() {
             return Ok(Judgement::not_applicable("no NVIDIA GPU"));
@@ -42,8 +44,20 @@ fn logged(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     Ok(judgement)
 }
 
-fn judge(lines: &[Line], missing: u64) -> Judgement {
-    let mut findings = faults(lines, TestPhase::Before);
+/// Whose devices the lines may be about, and which GPUs work. The driver knows the identity of a GPU that it has started, and
+/// NVML answers about one that runs; it is asked only if the log has a failed start.
+fn scene(machine: &Machine) -> Scene {
+    let loaded = machine.nvidia.loaded.as_ref().is_ok_and(Option::is_some);
+    let gpus = machine.nvidia.gpus.iter().flatten();
+    let known = gpus.filter(|(_, gpu)| gpu.uuid.is_some()).filter_map(|(address, _)| address.parse().ok());
+    let failed = machine.log.iter().flatten().any(|line| line.text.contains("RmInitAdapter failed"));
+    let by_nvml = if failed && loaded { machine.bar1_by_gpu().as_ref().ok() } else { None };
+    let answers = by_nvml.into_iter().flatten().filter(|(_, bar1)| bar1.is_ok()).map(|(gpu, _)| *gpu).collect();
+    Scene::of(machine.fabric.as_ref().ok()).with_driver(loaded, known.collect(), answers)
+}
+
+fn judge(lines: &[Line], missing: u64, scene: &Scene) -> Judgement {
+    let mut findings = faults(lines, TestPhase::Before, scene);
     if missing > 0 {
         findings.push(faults::lost(missing));
     }
@@ -54,9 +68,16 @@ fn judge(lines: &[Line], missing: u64) -> Judgement {
     let summary = match findings.iter().max_by_key(|f| f.severity) {
         None => format!("none {since}"),
         Some(worst) if worst.severity == Severity::Info => {
-            format!("{} caused by programs, no other {since}", count(findings.len(), "Xid error"))
+            let by_programs = findings.iter().filter(|f| f.is(Code::GpuXid)).count();
+            let other = findings.len() - by_programs;
+            let earlier = format!("{} that may be over", count(other, "other event"));
+            match (by_programs, other) {
+                (_, 0) => format!("{} caused by programs, no other {since}", count(by_programs, "Xid error")),
+                (0, _) => format!("no Xid error, {earlier}, {since}"),
+                _ => format!("{} caused by programs, and {earlier}, {since}", count(by_programs, "Xid error")),
+            }
         }
-        Some(worst) => worst.message.clone(),
+        Some(worst) => worst.message.to_string(),
     };
     let whole = missing == 0 && !lines.is_empty() && log::begins(lines).is_none();
     Judgement::of(summary, findings).without_checking(if whole { &[] } else { &[Code::GpuXid] })
@@ -70,7 +91,7 @@ fn with_taint(judgement: Judgement, taint: Option<Finding>) -> Judgement {
     if !is_worst {
         return judgement.with(vec![taint]);
     }
-    let summary = taint.message.clone();
+    let summary = taint.message.to_string();
     let mut worse = judgement.with(vec![taint]);
     worse.summary = summary;
     worse
@@ -84,7 +105,7 @@ mod tests {
 
     fn say(first: u64, texts: &[&str]) -> Judgement {
         let line = |(seq, text): (u64, &&str)| Line { seq, at: Duration::from_secs(seq), text: (*text).into() };
-        judge(&(first..).zip(texts).map(line).collect::<Vec<_>>(), 0)
+        judge(&(first..).zip(texts).map(line).collect::<Vec<_>>(), 0, &Scene::default())
     }
 
     #[test]
@@ -117,7 +138,7 @@ mod tests {
 
     #[test]
     fn an_earlier_fault_of_the_kernel_warns_and_a_mark_of_less_is_information() {
-        let taint = |severity| Some(Code::KernelTainted.finding(severity, "machine", "an oops"));
+        let taint = |severity| Some(Code::KernelTainted.finding(severity, Subject::Machine, "an oops"));
         let quiet = || say(0, &["NVRM: loading NVIDIA UNIX Open Kernel Module"]);
         let said = with_taint(quiet(), taint(Severity::Warn));
         assert_eq!((said.outcome(), said.summary.as_str()), (Outcome::Warn, "an oops"));
@@ -131,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_log_with_a_gap_is_not_a_pass() {
-        let said = judge(&[], 3);
+        let said = judge(&[], 3, &Scene::default());
         assert_eq!(said.outcome(), Outcome::Warn);
         assert!(said.findings[0].is(Code::KmsgLost) && !said.summary.starts_with("none"));
     }

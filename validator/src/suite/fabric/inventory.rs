@@ -4,7 +4,8 @@
 use crate::config::Level;
 use crate::machine::pcie::model::Fabric;
 use crate::outcome::Judgement;
-use crate::outcome::finding::Finding;
+use crate::outcome::finding::{Code, Finding};
+use crate::suite::fabric::links::is_of_link;
 use crate::suite::{FILE_DEADLINE, Group, Test};
 use crate::text::count;
 
@@ -19,14 +20,31 @@ pub(in crate::suite) const TEST: Test = Test {
     run: |machine| Ok(judge(machine.fabric()?, &machine.identity.problems)),
 };
 
-/// Prefixes of codes that the tests acs, iommu and links cover.
-const OF_OTHER_TESTS: &[&str] = &["ACS-", "NO-ECAM", "IOMMU-", "LINK-"];
+/// Whether the test acs, iommu or links covers a code.
+const fn is_of_other_test(code: Code) -> bool {
+    matches!(
+        code,
+        Code::AcsQuirk
+            | Code::AcsKept
+            | Code::AcsStuck
+            | Code::AcsRefused
+            | Code::AcsUnknown
+            | Code::AcsReverted
+            | Code::AcsRedirect
+            | Code::AcsCleared
+            | Code::NoEcam
+            | Code::IommuTranslating
+            | Code::IommuNotOff
+            | Code::IommuUnknown
+            | Code::IommuFault
+    ) || is_of_link(code)
+}
 
 fn judge(fabric: &Fabric, problems: &[Finding]) -> Judgement {
-    let own = fabric.findings.iter().filter(|f| !OF_OTHER_TESTS.iter().any(|e| f.code.starts_with(e)));
+    let own = fabric.findings.iter().filter(|f| !is_of_other_test(f.code));
     let findings: Vec<_> = own.chain(problems).cloned().collect();
     let summary = match findings.iter().max_by_key(|f| f.severity) {
-        Some(worst) => worst.message.clone(),
+        Some(worst) => worst.message.to_string(),
         None => format!(
             "{}, {}, {}",
             count(fabric.devices.len(), "PCI function"),

@@ -30,7 +30,7 @@ fn judge(fabric: &Fabric) -> Judgement {
         fabric.devices.iter().filter(|d| wanted.contains(&d.bdf) && !d.config.gone).collect()
     };
     let (gpus, nics) = (of(&fabric.gpus), of(&nic::exchanging(fabric)));
-    let found = fabric.findings.iter().filter(|f| f.code.starts_with("LINK-"));
+    let found = fabric.findings.iter().filter(|f| is_of_link(f.code));
     if gpus.is_empty() {
         return Judgement::not_applicable("no GPU answers, see the test fabric: nothing is known about its link");
     }
@@ -46,15 +46,20 @@ fn judge(fabric: &Fabric) -> Judgement {
         count(nics.iter().filter(|d| d.link.is_some()).count(), "NIC")
     );
     let summary = match findings.iter().max_by_key(|f| f.severity) {
-        Some(worst) if worst.severity > Severity::Info => worst.message.clone(),
+        Some(worst) if worst.severity > Severity::Info => worst.message.to_string(),
         Some(_) if narrow_ports > 0 => {
             format!("{all} use all lanes of their ports, {narrow_ports} of which have fewer than the device")
         }
-        Some(other) => other.message.clone(),
+        Some(other) => other.message.to_string(),
         None => format!("{all} at full width"),
     };
     let unchecked: &[Code] = if gpus.len() < fabric.gpus.len() { &[Code::LinkNarrow] } else { &[] };
     Judgement::of(summary, findings).without_checking(unchecked)
+}
+
+/// Whether a code is about links at rest.
+pub(super) const fn is_of_link(code: Code) -> bool {
+    matches!(code, Code::LinkNarrow | Code::LinkSlow | Code::LinkDisagrees | Code::LinkContradicted)
 }
 
 /// The finding for a GPU without a readable link: another GPU's link is readable, so this one's should be too.

@@ -35,7 +35,7 @@ fn judge(fabric: &Fabric, screens: &[Framebuffer]) -> Judgement {
     let findings: Vec<_> =
         devices().filter_map(|gpu| Some(finding(fabric, gpu.bdf, framebuffer::on(gpu, screens)?))).collect();
     let summary = match (findings.first(), devices().find(|d| d.boot_vga)) {
-        (Some(first), _) => first.message.clone(),
+        (Some(first), _) => first.message.to_string(),
         (None, Some(gpu)) => format!("{} is the boot display; no framebuffer is on it", gpu.bdf),
         (None, None) => "no framebuffer on a GPU".to_owned(),
     };

@@ -2,9 +2,9 @@
 //! say that none is expected.
 
 use crate::config::{Expect, Level, numbered};
-use crate::machine::pcie::model::Fabric;
+use crate::machine::pcie::model::{Bdf, Fabric};
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::outcome::scope::Scope;
 use crate::suite::machine::known;
 use crate::suite::p2p::bandwidth;
@@ -43,7 +43,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
 fn unmeasured(expect: &Expect, fabric: &Fabric, measured: bool) -> Option<Finding> {
     let floor = expect.min_p2p_gb_s.filter(|_| !measured && !fabric.gpus.is_empty())?;
     let message = format!("expect.min_p2p_gb_s is {floor}, but p2p-bandwidth is left out");
-    let finding = Code::ExpectUnchecked.finding(Severity::Error, "machine", message);
+    let finding = Code::ExpectUnchecked.finding(Severity::Error, Subject::Machine, message);
     Some(finding.values(serde_json::Value::Null, floor, Some("GB/s")))
 }
 
@@ -52,11 +52,11 @@ fn judge(expect: &Expect, fabric: &Fabric, left_out: usize, names: &BTreeMap<Str
     let found = fabric.gpus.len() + left_out;
     let count = count(expect.gpus, found, fabric);
     let summary = match (&count, expect.gpus) {
-        (Some(finding), _) => finding.message.clone(),
+        (Some(finding), _) => finding.message.to_string(),
         (None, Some(n)) => format!("{found} of {n} on the bus"),
         (None, None) => format!("{found} on the bus"),
     };
-    let models = fabric.gpus.iter().filter_map(|g| model(expect.gpu_name.as_deref()?, &g.to_string(), names));
+    let models = fabric.gpus.iter().filter_map(|g| model(expect.gpu_name.as_deref()?, *g, names));
     let unchecked: &[Code] = if expect.gpus.is_none() { &[Code::GpuCount] } else { &[] };
     Judgement::of(summary, count.into_iter().chain(models).collect()).without_checking(unchecked)
 }
@@ -66,11 +66,15 @@ fn count(expected: Option<u64>, found: usize, fabric: &Fabric) -> Option<Finding
     let finding = match expected {
         None if found == 0 => {
             let message = format!("0 NVIDIA GPUs among {} PCI functions", fabric.devices.len());
-            Code::GpuNone.finding(Severity::Error, "machine", message).values(0, "expect.gpus is not set", Some("GPUs"))
+            Code::GpuNone.finding(Severity::Error, Subject::Machine, message).values(
+                0,
+                "expect.gpus is not set",
+                Some("GPUs"),
+            )
         }
         Some(expected) if expected != found => {
             let message = format!("{found} NVIDIA GPUs on the bus, expected {expected}");
-            Code::GpuCount.finding(Severity::Fail, "machine", message).values(found, expected, Some("GPUs"))
+            Code::GpuCount.finding(Severity::Fail, Subject::Machine, message).values(found, expected, Some("GPUs"))
         }
         _ => return None,
     };
@@ -78,8 +82,8 @@ fn count(expected: Option<u64>, found: usize, fabric: &Fabric) -> Option<Finding
     Some(finding.seen(format!("/sys/bus/pci/devices: GPUs {}", list.join(" "))))
 }
 
-fn model(expected: &str, gpu: &str, names: &BTreeMap<String, String>) -> Option<Finding> {
-    let Some(name) = names.get(gpu) else {
+fn model(expected: &str, gpu: Bdf, names: &BTreeMap<String, String>) -> Option<Finding> {
+    let Some(name) = names.get(&gpu.to_string()) else {
         let message = format!("the model of {gpu} is unknown, expected {expected}");
         let finding = Code::ExpectUnchecked.finding(Severity::Error, gpu, message);
         return Some(finding.values(serde_json::Value::Null, expected, None));

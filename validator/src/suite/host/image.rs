@@ -4,7 +4,7 @@
 use crate::config::Level;
 use crate::machine::image::{ExamineError, Examined, IDENTITY_FILE, document, examine};
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::suite::{Group, Test};
 use std::time::Duration;
 
@@ -25,10 +25,12 @@ pub(in crate::suite) const TEST: Test = Test {
 
 fn judge(expected: bool, seen: &Result<Option<Examined>, ExamineError>) -> Judgement {
     match seen {
-        Err(why) => Judgement::by(Code::SysUnreadable.finding(Severity::Error, "image", why.to_string())),
+        Err(why) => {
+            Judgement::by(Code::SysUnreadable.finding(Severity::Error, Subject::part("image"), why.to_string()))
+        }
         Ok(None) if expected => {
             let message = format!("expect.golden = true, but there is no {IDENTITY_FILE}");
-            Judgement::by(Code::ImageNone.finding(Severity::Fail, "image", message))
+            Judgement::by(Code::ImageNone.finding(Severity::Fail, Subject::part("image"), message))
         }
         Ok(None) => Judgement::not_applicable("this is not an image of firstlight"),
         Ok(Some(image)) if image.is_golden() => Judgement::of(image.to_string(), Vec::new()),
@@ -44,7 +46,7 @@ fn changed(image: &Examined, severity: Severity) -> Finding {
     let shown = image.differences.iter().take(document::SHOWN);
     let seen = shown.map(|d| format!("{}: {}", d.change.word(), document::worded(d))).collect();
     Code::ImageChanged
-        .finding(severity, "image", image.to_string())
+        .finding(severity, Subject::part("image"), image.to_string())
         .values(image.differences.len(), 0, Some("files"))
         .seen_all(seen)
 }

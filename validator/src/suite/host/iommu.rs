@@ -4,9 +4,9 @@
 use crate::config::{IommuPolicy, Level};
 use crate::machine::host::iommu::{DmaGroups, dma_groups};
 use crate::machine::host::iommu::{Iommu, IommuMode};
-use crate::machine::pcie::model::Fabric;
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
+use crate::platform::Host;
 use crate::suite::machine::unreadable;
 use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
 use std::collections::BTreeSet;
@@ -25,11 +25,30 @@ pub(in crate::suite) const TEST: Test = Test {
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let fabric = machine.fabric()?;
     let groups = dma_groups(&machine.root).map_err(|e| unreadable("sys/kernel/iommu_groups", &e))?;
-    let log = machine.log_evidence(&["DMAR: IOMMU", "DMAR-IR:", "AMD-Vi:", "iommu: Default domain type"]);
-    let doubts = fabric.findings.iter().filter(|f| f.is(Code::IommuUnknown)).cloned().collect();
-    let requirement = Requirement::of(machine, fabric);
-    Ok(judge(&requirement, &fabric.iommu, doubts, &groups, log))
+    let log = machine.log_evidence(STATES);
+    let doubts: Vec<_> = fabric.findings.iter().filter(|f| f.is(Code::IommuUnknown)).cloned().collect();
+    let explicit = machine.config.fabric.iommu;
+    let judged = |requirement: &Requirement| judge(requirement, &fabric.iommu, doubts, &groups, log);
+    Ok(match Requirement::of(explicit, machine.identity.is_own(), &machine.host) {
+        Ok(requirement) => judged(&requirement),
+        Err(why) => nothing_demanded(why, judged(&Requirement { policy: IommuPolicy::Pt, functions: None })),
+    })
 }
+
+/// Lines of the kernel that show a state. `DMAR: IOMMU enabled` shows only that a kernel word was read: it is written even if
+/// another word then leaves the IOMMU off.
+const STATES: &[&str] =
+    &["DMAR: Intel(R) Virtualization Technology for Directed I/O", "DMAR-IR:", "AMD-Vi:", "iommu: Default domain type"];
+
+/// Not applicable, with what the test would have found, as information.
+fn nothing_demanded(why: &str, found: Judgement) -> Judgement {
+    let translates = found.findings.into_iter().filter(|finding| finding.is(Code::IommuTranslating));
+    let translates = translates.map(|finding| Finding { severity: Severity::Info, ..finding });
+    Judgement::not_applicable(why).with(translates.collect())
+}
+
+/// Why translation is right on a machine with Grace.
+const OWN_LINK: &str = "the processor reaches these GPUs over its own link, which needs the IOMMU to translate";
 
 /// The requirement on the IOMMU.
 #[derive(Debug)]
@@ -40,16 +59,23 @@ struct Requirement {
 }
 
 impl Requirement {
-    /// From the configuration; without one, firstlight's own kernel must have no IOMMU in use, and another
-    /// kernel may have IOMMU groups that do not translate for a GPU or a network card.
-    fn of(machine: &Machine, fabric: &Fabric) -> Self {
-        match machine.config.fabric.iommu {
-            Some(policy) => Self { policy, functions: None },
-            None if machine.identity.is_own() => Self { policy: IommuPolicy::Off, functions: None },
-            None => {
-                let both = fabric.gpus.iter().chain(&fabric.nics);
-                let functions = both.map(ToString::to_string).collect();
-                Self { policy: IommuPolicy::Pt, functions: Some(functions) }
+    /// From the configuration. Without one, no function that exchanges data with another directly may be translated;
+    /// firstlight's own kernel must have no IOMMU in use, unless the machine needs one.
+    ///
+    /// # Errors
+    /// Why nothing is demanded.
+    fn of(explicit: Option<IommuPolicy>, own_kernel: bool, host: &Host) -> Result<Self, &'static str> {
+        let all = |policy| Ok(Self { policy, functions: None });
+        let own_link = host.gpus.iter().any(|gpu| gpu.own_link);
+        let needed = host.processors.need_iommu() || host.gpus.iter().any(|gpu| gpu.integrated);
+        match (explicit, host.peers.none) {
+            (Some(policy), _) => all(policy),
+            (None, _) if own_link => Err(OWN_LINK),
+            (None, _) if own_kernel && !needed => all(IommuPolicy::Off),
+            (None, Some(why)) => Err(why.text()),
+            (None, None) => {
+                let both = host.peers.pairs.iter().flat_map(|(a, b)| [a, b]);
+                Ok(Self { policy: IommuPolicy::Pt, functions: Some(both.map(ToString::to_string).collect()) })
             }
         }
     }
@@ -88,7 +114,7 @@ fn judge(
             translating.len(),
             groups.types.len()
         );
-        Code::IommuTranslating.finding(severity, "machine", message).values(translating.len(), 0, Some("groups"))
+        Code::IommuTranslating.finding(severity, Subject::Machine, message).values(translating.len(), 0, Some("groups"))
     } else if policy == IommuPolicy::Off && in_use(iommu, groups) {
         let message = format!(
             "an IOMMU is in use: {} classes, {} groups, {} devices in groups, expected 0 of each",
@@ -96,14 +122,14 @@ fn judge(
             iommu.groups,
             groups.members.len()
         );
-        Code::IommuNotOff.finding(Severity::Fail, "machine", message).values("in use", "off", None)
+        Code::IommuNotOff.finding(Severity::Fail, Subject::Machine, message).values("in use", "off", None)
     } else if iommu.mode == IommuMode::Unknown || iommu.groups != groups.types.len() {
         let message = "the sources about the IOMMU contradict each other or cannot be read";
-        Code::IommuUnknown.finding(Severity::Error, "machine", message)
+        Code::IommuUnknown.finding(Severity::Error, Subject::Machine, message)
     } else {
         return Judgement::of(summary(iommu, groups, harmless.len()), doubts);
     };
-    let doubts = doubts.into_iter().map(|d| d.message).collect();
+    let doubts = doubts.into_iter().map(|d| d.message.to_string()).collect();
     Judgement::by(finding.seen_all(evidence(iommu, groups)).seen_all(doubts).seen_all(log))
 }
 
@@ -121,7 +147,7 @@ fn summary(iommu: &Iommu, groups: &DmaGroups, harmless: usize) -> String {
         (classes, 0) => format!("no groups, {classes} IOMMU classes{firmware}"),
         (_, groups) if harmless == 0 => format!("{groups} groups, all identity{firmware}"),
         (_, groups) => format!(
-            "{groups} groups: {harmless} translate, none of a GPU or network card; the others identity{firmware}"
+            "{groups} groups: {harmless} translate, none of a GPU or network card that exchanges data directly; the others identity{firmware}"
         ),
     }
 }
@@ -144,7 +170,11 @@ fn evidence(iommu: &Iommu, groups: &DmaGroups) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::host::{identity, platform};
+    use crate::machine::root::Root;
     use crate::outcome::Outcome;
+    use crate::suite::shared::fixture;
+    use std::collections::BTreeMap;
 
     fn iommu(mode: IommuMode, classes: &[&str], groups: usize) -> Iommu {
         let classes = classes.iter().map(|c| (*c).to_owned()).collect();
@@ -181,11 +211,18 @@ mod tests {
             (iommu(IommuMode::Identity, &[], 1), groups(&["identity"], &[])),
             (off(), groups(&[], &[gpu])),
         ] {
-            let said = judge(&all(IommuPolicy::Off), &class, vec![], &dma, vec!["kmsg: DMAR: IOMMU enabled".into()]);
+            let said = judge(&all(IommuPolicy::Off), &class, vec![], &dma, vec!["kmsg: AMD-Vi: x".into()]);
             assert_eq!(said.outcome(), Outcome::Fail);
             assert!(said.findings[0].is(Code::IommuNotOff));
             assert_eq!(said.findings[0].evidence.len(), 5);
         }
+    }
+
+    #[test]
+    fn the_line_about_a_kernel_word_is_no_evidence() {
+        let shown = |text: &str| STATES.iter().any(|words| text.contains(words));
+        assert!(!shown("DMAR: IOMMU enabled") && shown("AMD-Vi: Interrupt remapping enabled"));
+        assert!(shown("DMAR: Intel(R) Virtualization Technology for Directed I/O"));
     }
 
     #[test]
@@ -218,7 +255,7 @@ mod tests {
 
     #[test]
     fn an_unreadable_source_is_an_error_not_off() {
-        let doubt = Code::IommuUnknown.finding(Severity::Error, "machine", "/sys/class/iommu: denied");
+        let doubt = Code::IommuUnknown.finding(Severity::Error, Subject::Machine, "/sys/class/iommu: denied");
         let said = judge(&all(IommuPolicy::Off), &off(), vec![doubt], &groups(&[], &[]), vec![]);
         assert_eq!(said.outcome(), Outcome::Error);
         let unknown = iommu(IommuMode::Unknown, &[], 0);
@@ -226,6 +263,59 @@ mod tests {
             judge(&all(IommuPolicy::Off), &unknown, vec![], &groups(&[], &[]), vec![]).outcome(),
             Outcome::Error
         );
+    }
+
+    /// The host of so many GPUs of one device id.
+    fn host(gpus: u8, device: &str) -> Host {
+        let mut fabric = fixture::machine(gpus);
+        for gpu in fabric.gpus.clone() {
+            fixture::device(&mut fabric, gpu).device = device.to_owned();
+        }
+        let root = Root::new("/nowhere");
+        platform::read(&root, Some(&fabric), &identity::read(&root), &BTreeMap::new(), &BTreeMap::new())
+    }
+
+    const GEFORCE: &str = "0x2684";
+
+    fn policy(explicit: Option<IommuPolicy>, own_kernel: bool, host: &Host) -> Result<IommuPolicy, &'static str> {
+        Requirement::of(explicit, own_kernel, host).map(|requirement| requirement.policy)
+    }
+
+    #[test]
+    fn without_peers_nothing_is_demanded_and_translation_is_information() {
+        let why = policy(None, false, &host(1, GEFORCE)).unwrap_err();
+        assert_eq!(why, "one GPU, and no network card that exchanges data with it");
+        let class = iommu(IommuMode::Translated, &["dmar0"], 1);
+        let found = judge(&all(IommuPolicy::Pt), &class, vec![], &groups(&["DMA-FQ"], &[]), vec![]);
+        let said = nothing_demanded(why, found);
+        assert_eq!((said.outcome(), said.summary.as_str()), (Outcome::NotApplicable, why));
+        assert_eq!((said.findings.len(), said.findings[0].severity), (1, Severity::Info));
+        let off = nothing_demanded(why, judge(&all(IommuPolicy::Pt), &off(), vec![], &groups(&[], &[]), vec![]));
+        assert_eq!((off.outcome(), off.findings.len()), (Outcome::NotApplicable, 0));
+    }
+
+    #[test]
+    fn two_gpus_must_not_be_translated_and_a_configuration_demands_its_own() {
+        let requirement = Requirement::of(None, false, &host(2, GEFORCE)).unwrap();
+        assert_eq!((requirement.policy, requirement.functions.map(|all| all.len())), (IommuPolicy::Pt, Some(2)));
+        assert_eq!(policy(Some(IommuPolicy::Off), false, &host(1, GEFORCE)), Ok(IommuPolicy::Off));
+    }
+
+    #[test]
+    fn our_own_kernel_has_no_iommu_unless_the_machine_needs_one() {
+        assert_eq!(policy(None, true, &host(2, GEFORCE)), Ok(IommuPolicy::Off));
+        assert_eq!(policy(None, true, &host(0, GEFORCE)), Ok(IommuPolicy::Off));
+        let mut many = host(2, GEFORCE);
+        many.processors.present = Some(512);
+        assert_eq!(policy(None, true, &many), Ok(IommuPolicy::Pt));
+        assert!(policy(None, true, &host(1, "0x2e12")).is_err(), "an integrated GPU");
+    }
+
+    #[test]
+    fn grace_needs_translation() {
+        for own_kernel in [false, true] {
+            assert_eq!(policy(None, own_kernel, &host(2, "0x2342")), Err(OWN_LINK));
+        }
     }
 
     /// Group 0 is the GPU's, group 1 a USB controller's.

@@ -13,7 +13,7 @@ use crate::machine::Rank;
 use crate::nccl::log::Pairs;
 use crate::nccl::{Placement, Row, Sweep, Timed, Wrongs};
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::suite::shared::speed::{Watch, judged, rounded};
 use crate::suite::{Group, Machine, Test};
 use crate::text::size;
@@ -140,7 +140,11 @@ fn mean(sweeps: &[Vec<Row>]) -> Vec<Row> {
 
 /// The finding that the arms measured different rows and cannot be compared.
 fn incomplete(why: &gain::GainError) -> Box<Finding> {
-    Box::new(Code::NcclError.finding(Severity::Error, "all_reduce", format!("all_reduce: {why}")))
+    Box::new(Code::NcclError.finding(
+        Severity::Error,
+        Subject::operation(Collective::AllReduce),
+        format!("all_reduce: {why}"),
+    ))
 }
 
 /// The finding that peer-to-peer is slower in every turn at some large sizes.
@@ -154,7 +158,7 @@ fn slower(gains: &[Gain]) -> Option<Finding> {
         worst.off_us
     );
     let seen = bad.iter().map(|gain| format!("{}: {:.2} times as fast", size(gain.bytes), gain.speedup));
-    let finding = Code::NcclP2pSlower.finding(Severity::Fail, "all_reduce", message);
+    let finding = Code::NcclP2pSlower.finding(Severity::Fail, Subject::operation(Collective::AllReduce), message);
     Some(finding.values(rounded(worst.on_us), rounded(worst.off_us), Some("us")).seen_all(seen.collect()))
 }
 

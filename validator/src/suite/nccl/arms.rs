@@ -127,9 +127,9 @@ pub(super) fn start(machine: &Machine, which: &[ArmKind]) -> Result<(), Box<Find
     let mut arms = machine.nccl.running.borrow_mut();
     for which in which {
         if !arms.contains_key(which) {
-            machine.doing(&format!("starting NCCL, {which}"));
+            machine.doing(format!("starting NCCL, {which}"));
             let ranks = Ranks::start(&which.setup(machine)?);
-            arms.insert(*which, ranks.map_err(|t| trouble::finding(&which.to_string(), &t))?);
+            arms.insert(*which, ranks.map_err(|t| trouble::finding(which, &t))?);
         }
     }
     Ok(())
@@ -150,8 +150,8 @@ pub(super) fn with<T>(
     start(machine, &[which])?;
     // Removed for the call: after a fault it is not put back.
     let taken = machine.nccl.running.borrow_mut().remove(&which);
-    let Some(mut ranks) = taken else { return Err(trouble::gone(&which.to_string())) };
-    machine.doing(&format!("connecting the GPUs by NCCL, {which}"));
+    let Some(mut ranks) = taken else { return Err(trouble::gone(which)) };
+    machine.doing(format!("connecting the GPUs by NCCL, {which}"));
     let within = join_timeout(machine.time_left(), ranks.age());
     let done = ranks.join(within).map(drop).and_then(|()| work(&mut ranks));
     match done {
@@ -159,7 +159,7 @@ pub(super) fn with<T>(
             machine.nccl.running.borrow_mut().insert(which, ranks);
             Ok(done)
         }
-        Err(trouble) => Err(trouble::finding(&which.to_string(), &trouble)),
+        Err(trouble) => Err(trouble::finding(which, &trouble)),
     }
 }
 

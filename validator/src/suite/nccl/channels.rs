@@ -76,14 +76,14 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
 
 fn try_channels(machine: &Machine, standard: &Setup, channels: Option<u32>) -> Result<Trial, Box<Finding>> {
     let name = channels.map_or("NCCL's own channels".to_owned(), |n| format!("{n} channels"));
-    machine.doing(&format!("starting NCCL with {name}"));
+    machine.doing(format!("starting NCCL with {name}"));
     let setup = Setup { channels, ..standard.clone() };
     let taken = Ranks::start(&setup).and_then(|mut ranks| {
         ranks.join(arms::join_timeout(machine.time_left(), ranks.age()))?;
         let rows = rows(machine, &mut ranks)?;
         Ok((rows, NcclLog::read(&ranks.output()).channels()))
     });
-    let (rows, used) = taken.map_err(|t| trouble::finding(&name, &t))?;
+    let (rows, used) = taken.map_err(|t| trouble::finding(name, &t))?;
     let us = |bytes| {
         let placed = rows.iter().filter(|r| r.bytes == bytes).flat_map(|r| [r.out_of_place.us, r.in_place.us]);
         placed.fold(f64::INFINITY, f64::min)

@@ -6,7 +6,7 @@ use crate::machine::Rank;
 use crate::nccl::dump;
 use crate::nccl::dump::{Graph, Topology};
 use crate::nccl::ranks::Ranks;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::suite::shared::speed::{rounded, table};
 use serde_json::Value;
 
@@ -30,7 +30,7 @@ fn judge(which: ArmKind, topology: Option<&str>, graph: Option<&str>, ranks: usi
     };
     let finding = why.map(|why| {
         let message = format!("NCCL {which}: {why}");
-        Code::NcclUnproven.finding(Severity::Warn, &which, message)
+        Code::NcclUnproven.finding(Severity::Warn, Subject::operation(which), message)
     });
     let graphs = read.map(|(_, graphs)| graphs).unwrap_or_default();
     DumpCheck { table: graph_table(which, &graphs), finding }
@@ -84,7 +84,7 @@ mod tests {
         <channel><gpu dev="0"/><gpu dev="1"/></channel></graph></graphs>"#;
 
     fn missing_evidence(topology: Option<&str>, graph: Option<&str>, ranks: usize) -> Option<String> {
-        judge(ArmKind::P2p, topology, graph, ranks).finding.map(|finding| finding.message)
+        judge(ArmKind::P2p, topology, graph, ranks).finding.map(|finding| finding.message.to_string())
     }
 
     #[test]

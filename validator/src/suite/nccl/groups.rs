@@ -42,7 +42,7 @@ fn query_access(clique: &Clique) -> Result<Vec<Vec<Option<f64>>>, Box<Finding>> 
     let mut access = vec![vec![None; clique.len()]; clique.len()];
     for (from, to) in clique.pairs() {
         let pair = Pair::new(from.id(), to.id());
-        let can = from.can_access(to).map_err(|e| fault_finding(&pair.to_string(), &e))?;
+        let can = from.can_access(to).map_err(|e| fault_finding(pair, &e))?;
         if let Some(cell) = access.get_mut(pair.from.index()).and_then(|row| row.get_mut(pair.to.index())) {
             *cell = Some(f64::from(u8::from(can)));
         }

@@ -6,7 +6,7 @@ use super::dumps::{self, DumpCheck};
 use crate::machine::Rank;
 use crate::nccl::log::{ExpectedTransport, NcclLog, Pairs, Proof, Transport};
 use crate::nccl::ranks::Ranks;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::suite::shared::speed::table;
 use serde_json::Value;
 
@@ -41,17 +41,17 @@ fn judge(
     pairs: Pairs,
 ) -> TransportProof {
     let expected = if which == ArmKind::Off { ExpectedTransport::NoP2p } else { ExpectedTransport::P2p };
-    let subject = which.to_string();
+    let subject = Subject::operation(which);
     let (summary, mut findings) = match nccl_log.proves_within(ranks, expected, pairs, together) {
         Proof::Proven(summary) => (summary, Vec::new()),
         Proof::Disproven(lines) => {
             let first = lines.first().map_or("", String::as_str);
             let message = format!("NCCL {which}: its log names another transport: {first}");
-            (message.clone(), vec![Code::NcclTransport.finding(Severity::Fail, &subject, message).seen_all(lines)])
+            (message.clone(), vec![Code::NcclTransport.finding(Severity::Fail, subject, message).seen_all(lines)])
         }
         Proof::Unproven(why) => {
             let message = format!("NCCL {which}: its log proves no transport: {why}");
-            let finding = Code::NcclUnproven.finding(Severity::Error, &subject, message.clone());
+            let finding = Code::NcclUnproven.finding(Severity::Error, subject, message.as_str());
             (message, vec![finding.seen_all(nccl_log.warnings.clone())])
         }
     };
@@ -59,7 +59,7 @@ fn judge(
     let foreign: Vec<_> = foreign.iter().map(|(name, value)| format!("{name}={value}")).collect();
     if !foreign.is_empty() {
         let message = format!("NCCL {which}: set by the environment or a file: {}", foreign.join(", "));
-        findings.push(Code::NcclSettings.finding(Severity::Warn, "machine", message));
+        findings.push(Code::NcclSettings.finding(Severity::Warn, Subject::Machine, message));
     }
     TransportProof { summary, findings, tables: vec![transport_table(which, nccl_log)] }
 }

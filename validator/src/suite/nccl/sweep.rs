@@ -5,7 +5,7 @@ use crate::gpu::{Collective, DataType, RedOp};
 use crate::machine::Rank;
 use crate::nccl::ranks::{Ranks, RowAsk, Trouble, TroubleKind};
 use crate::nccl::{FirstWrong, Row, Stray, Sweep, Timed};
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::suite::Machine;
 use crate::suite::shared::transfer::unanswered;
 use crate::text::count;
@@ -28,7 +28,7 @@ pub(super) fn rows(machine: &Machine, which: ArmKind, ranks: &mut Ranks, sweep: 
         diagnosis: Vec::new(),
     })?;
     let row = |bytes: u64| {
-        machine.doing(&format!("NCCL {which}: {} of {bytes} B", sweep.collective));
+        machine.doing(format!("NCCL {which}: {} of {bytes} B", sweep.collective));
         let iterations = sweep.iterations.min(calls(bytes, ranks));
         ranks.row(&RowAsk::of(&Sweep { iterations, ..*sweep }, bytes, Rank::FIRST))
     };
@@ -80,7 +80,7 @@ fn stray_finding(which: ArmKind, rows: &[Row]) -> Option<Finding> {
         "NCCL {which}: {row}: {words} words beside the {buffer} buffer of rank {rank} were changed, the nearest {distance} bytes {side}: {found}"
     );
     let seen = all.iter().take(MOST_STRAYS).map(|(row, stray)| format!("{row}: rank {}: {}", stray.rank, stray.found));
-    let finding = Code::NcclStray.finding(Severity::Fail, &format!("rank {rank}"), message);
+    let finding = Code::NcclStray.finding(Severity::Fail, *rank, message);
     Some(finding.values(*words, 0, Some("words")).seen_all(seen.collect()))
 }
 
@@ -112,7 +112,7 @@ fn finding(which: ArmKind, row: &Row, sizes: usize) -> Finding {
         .and_then(|(place, timed)| Some((place, timed.wrong.as_ref()?)))
     else {
         let message = format!("{what}: no value was checked{more}");
-        return Code::P2pChecker.finding(Severity::Error, &row.collective, message);
+        return Code::P2pChecker.finding(Severity::Error, Subject::operation(row.collective), message);
     };
     let first = wrongs.first.as_ref().map_or(String::new(), |FirstWrong { rank, call, element, found, expected }| {
         let call = if wrongs.calls > 1 { format!(" of call {call}") } else { String::new() };
@@ -122,7 +122,7 @@ fn finding(which: ArmKind, row: &Row, sizes: usize) -> Finding {
     let of = count(calls, "call");
     let ones = if wrongs.ones == wrong { ", all of them all ones" } else { "" };
     let message = format!("{what}, {place}: {wrong} of {looked} values of {of} are wrong{ones}{first}{more}");
-    let finding = Code::NcclWrongData.finding(Severity::Fail, &row.collective, message);
+    let finding = Code::NcclWrongData.finding(Severity::Fail, Subject::operation(row.collective), message);
     let finding = finding.values(wrong, 0, Some("values"));
     if wrongs.ones == wrong { unanswered(finding) } else { finding }
 }
@@ -131,6 +131,7 @@ fn finding(which: ArmKind, row: &Row, sizes: usize) -> Finding {
 pub(super) mod tests {
     use super::*;
     use crate::nccl::Wrongs;
+    use crate::outcome::finding::Reason;
 
     /// A row of 4 ranks with `us` and `wrong` values.
     pub(in crate::suite::nccl) fn row(bytes: u64, us: f64, wrong: u64) -> Row {
@@ -188,17 +189,17 @@ pub(super) mod tests {
             ),
             "{found:?}"
         );
-        assert_eq!((found[0].evidence.len(), found[0].subject.as_str()), (2, "rank 2"));
+        assert_eq!((found[0].evidence.len(), &found[0].subject), (2, &Rank::new(2).into()));
     }
 
     #[test]
     fn values_that_are_all_ones_have_a_cause_and_a_remedy_of_their_own() {
         let mut row = row(4096, 1.0, 3);
-        assert!(!wrong(ArmKind::P2p, std::slice::from_ref(&row))[0].cause.contains("no device answered"));
+        assert_eq!(wrong(ArmKind::P2p, std::slice::from_ref(&row))[0].reason, None);
         row.in_place.wrong.as_mut().unwrap().ones = 3;
         let found = wrong(ArmKind::P2p, &[row]);
         assert!(found[0].message.contains("are wrong, all of them all ones"), "{found:?}");
-        assert!(found[0].cause.contains("no device answered"), "{found:?}");
+        assert_eq!(found[0].reason, Some(Reason::Unanswered));
     }
 
     #[test]

@@ -2,10 +2,12 @@
 //! crash says nothing about them.
 
 use crate::nccl::ranks::{Trouble, TroubleKind};
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
+use std::fmt::Display;
+use std::iter;
 
-/// The finding; `subject` is the arm.
-pub(super) fn finding(subject: &str, trouble: &Trouble) -> Box<Finding> {
+/// The finding; `arm` is NCCL's settings.
+pub(super) fn finding(arm: impl Display, trouble: &Trouble) -> Box<Finding> {
     let (code, severity) = match trouble.kind {
         TroubleKind::Missing => (Code::NcclMissing, Severity::Error),
         TroubleKind::Hang => (Code::NcclHang, Severity::Fail),
@@ -15,14 +17,16 @@ pub(super) fn finding(subject: &str, trouble: &Trouble) -> Box<Finding> {
         TroubleKind::Died | TroubleKind::Broken => (Code::TestCrashed, Severity::Error),
     };
     let rank = trouble.rank.map_or(String::new(), |rank| format!(", rank {rank}"));
-    let message = format!("NCCL {subject}{rank}: {}", trouble.text);
-    Box::new(code.finding(severity, subject, message).seen_all(trouble.diagnosis.clone()))
+    let message = format!("NCCL {arm}{rank}: {}", trouble.text);
+    let texts = iter::once(&trouble.text).chain(&trouble.diagnosis).map(String::as_str);
+    let finding = code.finding(severity, Subject::operation(arm), message).lacking(texts);
+    Box::new(finding.seen_all(trouble.diagnosis.clone()))
 }
 
 /// An arm that is missing from its place: an internal error.
-pub(super) fn gone(subject: &str) -> Box<Finding> {
-    let message = format!("NCCL {subject}: its processes were lost");
-    Box::new(Code::TestCrashed.finding(Severity::Error, subject, message))
+pub(super) fn gone(arm: impl Display) -> Box<Finding> {
+    let message = format!("NCCL {arm}: its processes were lost");
+    Box::new(Code::TestCrashed.finding(Severity::Error, Subject::operation(arm), message))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::gpu::Collective;
 use crate::machine::Rank;
 use crate::nccl::Sweep;
 use crate::nccl::ranks::{RowAsk, TroubleKind};
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
 use crate::suite::Machine;
 
 /// One small call.
@@ -39,21 +39,21 @@ enum ConnectResult {
 }
 
 fn judge(result: ConnectResult, error: Option<Finding>) -> Option<Finding> {
-    let which = ArmKind::Withheld.to_string();
+    let which = ArmKind::Withheld;
     match (result, error) {
         (ConnectResult::NoTransport, _) => None,
-        (_, Some(error)) if error.code == Code::NcclNoTransport.entry().code => None,
+        (_, Some(error)) if error.is(Code::NcclNoTransport) => None,
         (_, None) => {
             let message = format!(
                 "NCCL {which}: it connects two GPUs although every transport is forbidden, so its transport is unproven"
             );
-            Some(Code::NcclUnforbidden.finding(Severity::Error, &which, message))
+            Some(Code::NcclUnforbidden.finding(Severity::Error, Subject::operation(which), message))
         }
         (_, Some(error)) => {
             let message = format!("it is unknown whether NCCL obeys its settings: {}", error.message);
-            let finding = Code::NcclUnproven.finding(Severity::Error, &which, message);
-            let finding = finding.because("NCCL should have failed to connect, but ended differently");
-            Some(finding.seen_all(error.evidence))
+            let finding = Code::NcclUnproven.finding(Severity::Error, Subject::operation(which), message);
+            let finding = finding.because(Reason::EndedOtherwise).seen_all(error.evidence);
+            Some(Finding { lacks: error.lacks, ..finding })
         }
     }
 }
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn only_a_failed_connection_is_a_proof() {
-        let said = |code: Code| Some(code.finding(Severity::Fail, "x", "why"));
+        let said = |code: Code| Some(code.finding(Severity::Fail, Subject::Machine, "why"));
         assert_eq!(judge(ConnectResult::NoTransport, said(Code::NcclNoTransport)), None);
         // NCCL may search for transports already when the communicator is made.
         assert_eq!(judge(ConnectResult::Connected, said(Code::NcclNoTransport)), None);

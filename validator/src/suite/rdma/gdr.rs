@@ -10,7 +10,7 @@ use crate::machine::pcie::model::PathKind;
 use crate::machine::pcie::path;
 use crate::machine::pcie::path::NicPaths;
 use crate::outcome::Advice;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::outcome::{Judgement, Outcome};
 use crate::suite::machine::unreadable;
 use crate::suite::shared::gpu_fault::fault_finding;
@@ -59,7 +59,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let clique = machine.clique()?;
     let ask = |gpu: &Gpu| Ok((gpu.id(), gpu.direct_rdma()?));
     let offered = clique.gpus.iter().map(ask).collect::<Result<Vec<_>, _>>();
-    let offered = offered.map_err(|e| fault_finding("machine", &e))?;
+    let offered = offered.map_err(|e| fault_finding(Subject::Machine, &e))?;
     Ok(judge(&offered, !loaded.is_empty(), &path::nic_paths(fabric)))
 }
 
@@ -75,7 +75,7 @@ const fn mechanism(offered: DirectRdma, peermem: bool) -> RdmaMechanism {
 fn judge(offered: &[(GpuId, DirectRdma)], peermem: bool, nic_paths: &[NicPaths]) -> Judgement {
     let of = |wanted| {
         let gpus = offered.iter().filter(move |(_, offered)| mechanism(*offered, peermem) == wanted);
-        gpus.map(|(gpu, _)| gpu.to_string()).collect::<Vec<_>>()
+        gpus.map(|(gpu, _)| *gpu).collect::<Vec<_>>()
     };
     let findings = [
         (RdmaMechanism::Missing, Code::GdrNoWay, Severity::Warn, "has no dma-buf, and nvidia_peermem is not loaded"),
@@ -86,13 +86,16 @@ fn judge(offered: &[(GpuId, DirectRdma)], peermem: bool, nic_paths: &[NicPaths])
         .map(|(which, code, severity, what)| (of(which), code, severity, what))
         .filter(|(gpus, ..)| !gpus.is_empty())
         .map(|(gpus, code, severity, what)| {
-            let subject = format!("GPU {}", gpus.join(", "));
-            let message = format!("{subject} {what}: cards transfer data through host memory");
-            code.finding(severity, &subject, message).seen_all(evidence(offered, peermem))
+            let numbers = gpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            let message = format!("GPU {numbers} {what}: cards transfer data through host memory");
+            // Several are written as `GPU 0, 1`, other than elsewhere.
+            let several = || Subject::Other { name: format!("GPU {numbers}") };
+            let subject = if let [gpu] = gpus.as_slice() { gpu.into() } else { several() };
+            code.finding(severity, subject, message).seen_all(evidence(offered, peermem))
         })
         .collect();
     let worst = findings.iter().find(|f| f.severity > Severity::Info);
-    let summary = worst.map_or_else(|| summary(&of), |f| f.message.clone());
+    let summary = worst.map_or_else(|| summary(&of), |f| f.message.to_string());
     let mechanisms: Vec<_> = offered.iter().map(|(_, offered)| mechanism(*offered, peermem)).collect();
     let judgement = if mechanisms.iter().all(|one| *one == RdmaMechanism::Unsupported) {
         Judgement::not_applicable(summary).with(findings)
@@ -103,7 +106,7 @@ fn judge(offered: &[(GpuId, DirectRdma)], peermem: bool, nic_paths: &[NicPaths])
 }
 
 /// `8 GPUs: by dma-buf; card traffic is not tested, which requires a second machine`, or that there is none.
-fn summary(of: &impl Fn(RdmaMechanism) -> Vec<String>) -> String {
+fn summary(of: &impl Fn(RdmaMechanism) -> Vec<GpuId>) -> String {
     let offered = [
         (RdmaMechanism::DmaBuf, "by dma-buf"),
         (RdmaMechanism::Peermem, "by nvidia_peermem"),

@@ -3,9 +3,11 @@
 
 use crate::machine::host::cpu::Cpus;
 use crate::machine::host::iommu::{Iommu, IommuMode};
-use crate::machine::pcie::model::{Acs, Bar, Bdf, ConfigState, Device, Fabric, Kind, Link, Routing, SCHEMA};
+use crate::machine::host::platform::peers_of;
+use crate::machine::pcie::model::{Acs, Bar, Bdf, ConfigState, Device, Fabric, Kind, Link, Peers, Routing, SCHEMA};
 use crate::machine::pcie::path;
 use crate::machine::pcie::tree::Tree;
+use std::collections::BTreeMap;
 
 /// A machine with that many GPUs.
 pub(in crate::suite) fn machine(gpus: u8) -> Fabric {
@@ -14,7 +16,7 @@ pub(in crate::suite) fn machine(gpus: u8) -> Fabric {
     devices.extend((0..gpus).map(|n| part(bdf(0x10 + n, 0), Kind::Endpoint, Some(bdf(2, n)))));
     let gpus: Vec<Bdf> = (0..gpus).map(|n| bdf(0x10 + n, 0)).collect();
     let paths = path::all(&Tree::new(&devices), &gpus, &[]);
-    Fabric {
+    let mut fabric = Fabric {
         schema: SCHEMA.into(),
         root: "/".into(),
         iommu: Iommu { mode: IommuMode::Off, classes: vec![], groups: 0, firmware_tables: vec![] },
@@ -26,8 +28,11 @@ pub(in crate::suite) fn machine(gpus: u8) -> Fabric {
         gpus,
         nics: vec![],
         paths,
+        peers: Peers::default(),
         findings: vec![],
-    }
+    };
+    fabric.peers = peers_of(&fabric, &BTreeMap::new());
+    fabric
 }
 
 /// The device at `bdf`, to be changed by a test.

@@ -3,7 +3,7 @@
 
 use crate::gpu::{Clique, GpuError};
 use crate::machine::GpuId;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 
 /// `CUDA_ERROR_OUT_OF_MEMORY`
 const OUT_OF_MEMORY: i32 = 2;
@@ -29,16 +29,15 @@ pub(in crate::suite) fn shortage(clique: &Clique, least: u64) -> Result<Option<F
 /// The finding; `gpus`: each GPU with its free and its total memory, bytes.
 fn finding(gpus: &[(GpuId, u64, u64)], least: u64) -> Option<Finding> {
     let short: Vec<_> = gpus.iter().filter(|(_, free, _)| *free < least).collect();
-    let names: Vec<_> = short.iter().map(|(n, ..)| format!("GPU {n}")).collect();
     let (_, free, total) = short.iter().min_by_key(|(_, free, _)| free)?;
-    let subject = names.join(", ");
+    let subject = Subject::gpus(short.iter().map(|(gpu, ..)| *gpu));
     let message = format!(
         "{subject}: {} of {} MiB are free, and {} are needed: other processes use the rest",
         free >> 20,
         total >> 20,
         least >> 20
     );
-    let finding = Code::GpuInUse.finding(Severity::Error, &subject, message);
+    let finding = Code::GpuInUse.finding(Severity::Error, subject, message);
     Some(finding.values(*free, least, Some("bytes")))
 }
 

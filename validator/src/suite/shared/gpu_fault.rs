@@ -4,9 +4,8 @@
 use super::free_memory;
 use crate::gpu::GpuError;
 use crate::machine::host::nvidia::chip;
-use crate::machine::host::sva;
 use crate::machine::pcie::model::Fabric;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
 
 /// `CUDA_ERROR_SYSTEM_DRIVER_MISMATCH`: libcuda and the kernel module are of different versions.
 const MISMATCH: i32 = 803;
@@ -19,14 +18,8 @@ const NOT_INITIALIZED: i32 = 3;
 pub(in crate::suite) fn start_finding(error: &GpuError, lacking: impl FnOnce() -> Option<String>) -> Box<Finding> {
     let refused = matches!(error, GpuError::Call { call: "cuInit", code: NOT_INITIALIZED, .. });
     if let Some(evidence) = refused.then(lacking).flatten() {
-        let option = sva::OPTION;
-        let finding = Code::CudaStart.finding(Severity::Error, "machine", error.to_string()).because(format!(
-            "the kernel was built without {option}: NVIDIA's driver needs it for a GPU that shares the page tables of programs, such as GB10"
-        ));
-        let remedy = format!(
-            "boot a kernel that was built with {option}=y, such as NVIDIA's own or a newer one of the distribution"
-        );
-        return Box::new(finding.remedy(remedy).seen(evidence));
+        let finding = Code::CudaStart.finding(Severity::Error, Subject::Machine, error.to_string());
+        return Box::new(finding.because(Reason::NoSharedPageTables).seen(evidence));
     }
     let code = match error {
         GpuError::Library { .. } | GpuError::Symbol { .. } => Code::CudaMissing,
@@ -34,7 +27,8 @@ pub(in crate::suite) fn start_finding(error: &GpuError, lacking: impl FnOnce() -
         GpuError::Call { code: MISMATCH, .. } => Code::DriverMismatch,
         _ => Code::CudaStart,
     };
-    Box::new(code.finding(Severity::Error, "machine", error.to_string()))
+    let text = error.to_string();
+    Box::new(code.finding(Severity::Error, Subject::Machine, text.as_str()).lacking([text.as_str()]))
 }
 
 /// Whether a GPU can be one that shares the processor's page tables: GB10, which is in no table of chips, or the chips that
@@ -46,14 +40,15 @@ pub(in crate::suite) fn may_share_page_tables(fabric: &Fabric) -> bool {
 }
 
 /// The finding about a fault in the middle of a test; `subject` is the GPU or the pair.
-pub(in crate::suite) fn fault_finding(subject: &str, error: &GpuError) -> Box<Finding> {
+pub(in crate::suite) fn fault_finding(subject: impl Into<Subject>, error: &GpuError) -> Box<Finding> {
     let (code, severity) = match error {
         GpuError::Hang { .. } => (Code::P2pHang, Severity::Fail),
         _ if error.is_sticky() => (Code::CudaSticky, Severity::Fail),
         _ if free_memory::is_out_of_memory(error) => (Code::GpuInUse, Severity::Error),
         _ => (Code::CudaError, Severity::Error),
     };
-    Box::new(code.finding(severity, subject, error.to_string()))
+    let text = error.to_string();
+    Box::new(code.finding(severity, subject, text.as_str()).lacking([text.as_str()]))
 }
 
 #[cfg(test)]
@@ -70,16 +65,13 @@ mod tests {
         let lacking = || Some("/boot/config-6.12.9: CONFIG_ARM_SMMU_V3_SVA is not set".to_owned());
         let found = start_finding(&error("cuInit", 3), lacking);
         assert!(found.is(Code::CudaStart) && found.severity == Severity::Error);
-        assert!([&found.cause, &found.remedy].iter().all(|text| text.contains("CONFIG_ARM_SMMU_V3_SVA")), "{found:?}");
+        assert_eq!(found.reason, Some(Reason::NoSharedPageTables));
         assert_eq!(found.evidence, ["/boot/config-6.12.9: CONFIG_ARM_SMMU_V3_SVA is not set"]);
         for (other, lacking) in
             [(error("cuInit", 3), None), (error("cuInit", 999), lacking()), (error("cuCtxCreate", 3), lacking())]
         {
             let found = start_finding(&other, || lacking);
-            assert!(
-                found.is(Code::CudaStart) && !found.cause.contains("SVA") && found.evidence.is_empty(),
-                "{found:?}"
-            );
+            assert!(found.is(Code::CudaStart) && found.reason.is_none() && found.evidence.is_empty(), "{found:?}");
         }
     }
 

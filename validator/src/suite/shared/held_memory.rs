@@ -150,9 +150,9 @@ impl<'g> HeldMemory<'g> {
 impl MemoryShare {
     /// The finding that a GPU's memory is not tested because other processes use it.
     pub(in crate::suite) fn untested(&self) -> Option<Finding> {
-        let gpu = format!("GPU {}", self.gpu);
-        let message = || format!("{gpu}: its memory is not tested: other processes use nearly all of it");
-        (self.bytes < MIN_TESTED).then(|| Code::GpuInUse.finding(Severity::Warn, &gpu, message()))
+        let gpu = self.gpu;
+        let message = || format!("GPU {gpu}: its memory is not tested: other processes use nearly all of it");
+        (self.bytes < MIN_TESTED).then(|| Code::GpuInUse.finding(Severity::Warn, gpu, message()))
     }
 }
 

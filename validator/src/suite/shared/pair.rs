@@ -2,12 +2,9 @@
 
 use crate::machine::GpuId;
 use crate::outcome::Matrix;
-use crate::outcome::finding::Finding;
+use crate::outcome::finding::{Finding, Subject};
 use crate::schedule::Pair;
 use std::collections::BTreeSet;
-
-/// The most pairs that a subject names.
-const NAMED: usize = 4;
 
 /// One finding for each kind: findings that differ only in the pair become one whose subject names the pairs,
 /// with the evidence of all.
@@ -22,30 +19,20 @@ pub(in crate::suite) fn merge_pairs(found: Vec<(Pair, Finding)>) -> Vec<Finding>
             None => groups.push((vec![pair], finding)),
         }
     }
-    groups.into_iter().map(|(pairs, finding)| name_pairs(&pairs, finding)).collect()
+    groups.into_iter().map(|(pairs, finding)| name_pairs(pairs, finding)).collect()
 }
 
 fn same_except_pair(a: &Finding, b: &Finding) -> bool {
-    a.code == b.code && a.severity == b.severity && a.message == b.message && a.cause == b.cause
+    a.code == b.code && a.severity == b.severity && a.message == b.message && a.reason == b.reason
 }
 
-fn name_pairs(pairs: &[Pair], mut finding: Finding) -> Finding {
-    let subject = subject(pairs);
-    finding.message = format!("{subject}: {}", finding.message);
+fn name_pairs(pairs: Vec<Pair>, mut finding: Finding) -> Finding {
+    let subject = Subject::pairs(pairs);
+    finding.message = format!("{subject}: {}", finding.message).into();
     finding.subject = subject;
     let mut seen = BTreeSet::new();
     finding.evidence.retain(|line| seen.insert(line.clone()));
     finding
-}
-
-/// `GPU 0 -> 1`, or `12 pairs (GPU 0 -> 1, ..)`.
-pub(in crate::suite) fn subject(pairs: &[Pair]) -> String {
-    let names: Vec<String> = pairs.iter().take(NAMED).map(ToString::to_string).collect();
-    match pairs.len() {
-        1 => names.concat(),
-        n if n <= NAMED => names.join(", "),
-        n => format!("{n} pairs ({}, ..)", names.join(", ")),
-    }
 }
 
 /// A matrix of all GPUs; row: from, column: to.
@@ -68,14 +55,15 @@ mod tests {
 
     #[test]
     fn findings_that_differ_only_in_the_pair_become_one() {
-        let found = |text: &str| Code::P2pUnsupported.finding(Severity::Fail, "", text);
+        let found = |text: &str| Code::P2pUnsupported.finding(Severity::Fail, Subject::Machine, text);
         let pairs = (1..7).map(|to| (Pair::of(0, to), found("no")));
         let mut all: Vec<_> = pairs.collect();
         all.push((Pair::of(1, 0), found("never")));
         let said = merge_pairs(all);
         assert_eq!(said.len(), 2);
         assert_eq!(said[0].message, "6 pairs (GPU 0 -> 1, GPU 0 -> 2, GPU 0 -> 3, GPU 0 -> 4, ..): no");
-        assert_eq!((said[1].subject.as_str(), said[1].message.as_str()), ("GPU 1 -> 0", "GPU 1 -> 0: never"));
+        assert_eq!(said[0].subject.named_pairs().len(), 6);
+        assert_eq!((&said[1].subject, &*said[1].message), (&Pair::of(1, 0).into(), "GPU 1 -> 0: never"));
     }
 
     #[test]

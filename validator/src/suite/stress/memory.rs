@@ -6,7 +6,7 @@ use crate::gpu::pattern::{Counts, Nonces};
 use crate::gpu::{GpuError, March};
 use crate::machine::GpuId;
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::suite::Machine;
 use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::shared::held_memory::{
@@ -49,7 +49,7 @@ pub(super) fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         return Ok(none);
     }
     let clique = machine.clique()?;
-    let broken = |e: GpuError| fault_finding("machine", &e);
+    let broken = |e: GpuError| fault_finding(Subject::Machine, &e);
     machine.doing("allocating nearly all memory of every GPU");
     let memories = HeldMemory::take_all(clique, Memory::Plain, 0).map_err(broken)?;
     let mut results = Results { shares: memories.iter().map(HeldMemory::share).collect(), ..Results::default() };
@@ -58,7 +58,7 @@ pub(super) fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     while results.wrong.is_empty() && results.broken.is_empty() && (results.rounds == 0 || Instant::now() < until) {
         progress(machine, &format!("moving inversions over all memory, round {}", results.rounds + 1), until);
         if let Err(error) = round(&memories, &mut nonces, &mut results) {
-            results.broken.push(*fault_finding("machine", &error));
+            results.broken.push(*fault_finding(Subject::Machine, &error));
         }
     }
     Ok(judge(&results))
@@ -132,10 +132,9 @@ fn judge(results: &Results) -> Judgement {
 
 fn finding(wrong: &WrongWords) -> Finding {
     let WrongWords { gpu, first, last, counts, bits } = wrong;
-    let subject = format!("GPU {gpu}");
     if counts.wrong == 0 {
         let message = format!("GPU {gpu}: only {} words of its memory could be checked", counts.looked);
-        return Code::P2pChecker.finding(Severity::Error, &subject, message);
+        return Code::P2pChecker.finding(Severity::Error, gpu, message);
     }
     let message = format!(
         "GPU {gpu}: {} of {} words of its own memory are wrong, from {:.3} to {:.3} GiB",
@@ -148,7 +147,7 @@ fn finding(wrong: &WrongWords) -> Finding {
         "wrong bits {bits:08x}; {} words read as 0, {} as all ones, {} as if inverted twice",
         counts.zeros, counts.ones, counts.sentinels
     );
-    Code::GpuMemory.finding(Severity::Fail, &subject, message).values(counts.wrong, 0, Some("words")).seen(bits)
+    Code::GpuMemory.finding(Severity::Fail, gpu, message).values(counts.wrong, 0, Some("words")).seen(bits)
 }
 
 fn memory_table(results: &Results, steps: u64) -> Value {

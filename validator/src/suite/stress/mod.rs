@@ -56,5 +56,5 @@ fn end_time(machine: &Machine, parts: u64) -> Instant {
 /// Reports to the parent what is being done and for how much longer.
 fn progress(machine: &Machine, what: &str, until: Instant) {
     let left = until.saturating_duration_since(Instant::now()).as_secs();
-    machine.doing(&format!("{what}, {left} s left"));
+    machine.doing(format!("{what}, {left} s left"));
 }

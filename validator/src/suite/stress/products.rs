@@ -7,7 +7,7 @@ use super::{end_time, progress};
 use crate::gpu::GpuError;
 use crate::machine::GpuId;
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::suite::Machine;
 use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::shared::speed::{Watch, rounded, table};
@@ -114,10 +114,10 @@ fn under_load(
     let clique = machine.clique()?;
     progress(machine, task.what, task.until);
     let watch = Watch::begin(machine, &clique.addresses());
-    let mut load = Load::new(clique).map_err(|e| fault_finding("machine", &e))?;
+    let mut load = Load::new(clique).map_err(|e| fault_finding(Subject::Machine, &e))?;
     let mut results = Results { steps, ..Results::default() };
     if let Err(error) = work(&mut load, &mut results) {
-        results.found.push(*fault_finding("machine", &error));
+        results.found.push(*fault_finding(Subject::Machine, &error));
     }
     results.took = task.began.elapsed().as_secs_f64();
     (results.wrong, results.right) = (load.wrong, load.right);
@@ -131,7 +131,7 @@ fn judge(results: &Results) -> Judgement {
     all.extend(results.found.iter().cloned());
     if results.right.iter().any(|products| *products <= 0.0) && all.is_empty() {
         let message = "a GPU computed no products, so nothing is known about its arithmetic";
-        all.push(Code::P2pChecker.finding(Severity::Error, "machine", message));
+        all.push(Code::P2pChecker.finding(Severity::Error, Subject::Machine, message));
     }
     all.extend(findings(&results.samples));
     Judgement::summed_up(|| passed(results), all)
@@ -151,7 +151,7 @@ fn finding(wrong: &WrongSum) -> Finding {
     let message = format!("GPU {gpu}: {blocks} of {of} blocks have a wrong sum of exact {arithmetic} products");
     let listed: Vec<_> = multiprocessors.iter().take(16).map(ToString::to_string).collect();
     let evidence = format!("GPU {gpu}: multiprocessors {}", listed.join(", "));
-    let finding = Code::GpuArithmetic.finding(Severity::Fail, &format!("GPU {gpu}"), message);
+    let finding = Code::GpuArithmetic.finding(Severity::Fail, gpu, message);
     finding.values(*blocks, 0, Some("blocks")).seen(evidence)
 }
 

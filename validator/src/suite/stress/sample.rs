@@ -44,7 +44,7 @@ fn narrowed(gpu: GpuId, samples: &[Sample]) -> Option<Finding> {
     let (_, before) = widths.next()?;
     let (at, after) = widths.find(|(_, width)| *width < before)?;
     let message = format!("GPU {gpu}: after {at:.0} s of load its link has {after} lanes, expected {before} as before");
-    let finding = Code::GpuLinkLoad.finding(Severity::Fail, &format!("GPU {gpu}"), message);
+    let finding = Code::GpuLinkLoad.finding(Severity::Fail, gpu, message);
     Some(finding.values(after, before, Some("lanes")))
 }
 

@@ -5,14 +5,21 @@ mod modelled;
 
 use crate::modelled::{MachineCopy, bdf, fabric, names};
 use firstlight::machine::pcie::model::Fabric;
+use firstlight::outcome::finding::Code;
 use firstlight::outcome::finding::Severity::{self, Error, Info, Warn};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-/// Code, severity and subject of every finding.
-fn findings(fabric: &Fabric) -> Vec<(&str, Severity, &str)> {
-    fabric.findings.iter().map(|f| (f.code.as_str(), f.severity, f.subject.as_str())).collect()
+/// Code, severity and subject of a finding.
+type Named = (&'static str, Severity, String);
+
+fn named(code: &'static str, severity: Severity, subject: &str) -> Named {
+    (code, severity, subject.to_owned())
+}
+
+fn findings(fabric: &Fabric) -> Vec<Named> {
+    fabric.findings.iter().map(|f| (f.code.as_str(), f.severity, f.subject.to_string())).collect()
 }
 
 /// Adds a function next to `of` that Linux shows like a virtual one: no ids, no link.
@@ -52,9 +59,9 @@ fn without_a_physical_function_ids_of_ones_are_a_contradiction() {
     let copy = MachineCopy::of("epyc-8x4090");
     virtual_function(&copy, "0000:01:00.0", "0000:01:00.4");
     fs::remove_file(copy.file("0000:01:00.4", "physfn")).unwrap();
-    assert!(findings(&copy.fabric()).contains(&("PCI-MALFORMED", Error, "0000:01:00.4")));
+    assert!(findings(&copy.fabric()).contains(&named("PCI-MALFORMED", Error, "0000:01:00.4")));
     symlink("../0000:01:00.7", copy.file("0000:01:00.4", "physfn")).unwrap();
-    assert!(findings(&copy.fabric()).contains(&("PCI-UNREADABLE", Error, "0000:01:00.4")));
+    assert!(findings(&copy.fabric()).contains(&named("PCI-UNREADABLE", Error, "0000:01:00.4")));
 }
 
 #[test]
@@ -72,10 +79,10 @@ fn link_files_that_make_no_sense_are_told_and_what_the_kernel_says_of_a_link_tha
         ("current_link_speed", "-1 GT/s"),
     ] {
         let found = says(name, text);
-        assert!(found[0].code == "PCI-UNREADABLE" && found[0].message.contains(name), "{found:?}");
+        assert!(found[0].is(Code::PciUnreadable) && found[0].message.to_string().contains(name), "{found:?}");
     }
     for (name, text) in [("current_link_speed", "Unknown"), ("max_link_width", "255"), ("current_link_width", "0")] {
-        assert!(says(name, text).iter().all(|f| f.code.starts_with("LINK-")), "{name} {text}");
+        assert!(says(name, text).iter().all(|f| f.code.as_str().starts_with("LINK-")), "{name} {text}");
     }
 }
 
@@ -94,14 +101,14 @@ fn registers_tell_the_link_where_sysfs_is_silent() {
     for name in ["current_link_width", "current_link_speed", "max_link_width", "max_link_speed"] {
         fs::remove_file(copy.file("0000:02:00.0", name)).unwrap();
     }
-    assert_eq!(findings(&copy.fabric()), [("LINK-NARROW", Warn, "0000:02:00.0")]);
+    assert_eq!(findings(&copy.fabric()), [named("LINK-NARROW", Warn, "0000:02:00.0")]);
 }
 
 #[test]
 fn an_idle_gpus_slow_link_is_only_information() {
     let copy = MachineCopy::of("epyc-8x4090");
     fs::write(copy.file("0000:01:00.0", "current_link_speed"), "2.5 GT/s PCIe\n").unwrap();
-    let slow = copy.fabric().findings.into_iter().find(|f| f.code == "LINK-SLOW").unwrap();
+    let slow = copy.fabric().findings.into_iter().find(|f| f.is(Code::LinkSlow)).unwrap();
     assert_eq!((slow.severity, slow.unit.as_deref()), (Info, Some("GT/s")));
 }
 
@@ -113,7 +120,7 @@ fn an_rdma_device_without_a_function_is_no_nic_and_one_with_a_strange_one_is_tol
     fs::create_dir(copy.at("sys/class/infiniband/odd0")).unwrap();
     symlink("../../../0000:77:00.0", copy.at("sys/class/infiniband/odd0/device")).unwrap();
     let fabric = copy.fabric();
-    assert_eq!((fabric.rdma.len(), findings(&fabric)[0]), (4, ("PCI-UNREADABLE", Error, "odd0")));
+    assert_eq!((fabric.rdma.len(), findings(&fabric).swap_remove(0)), (4, named("PCI-UNREADABLE", Error, "odd0")));
 }
 
 /// Drivers such as `irdma` and `bnxt_re` are on an auxiliary device, whose name is not an address.
@@ -146,11 +153,11 @@ fn a_boards_own_network_is_no_peer_of_gpus() {
     }
     let fabric = copy.fabric();
     assert_eq!((fabric.nics.len(), fabric.paths.len()), (1, 1), "the GPUs with each other");
-    let about: Vec<_> = fabric.findings.iter().filter(|f| f.subject == "0000:03:00.0").collect();
-    assert!(about.iter().all(|f| f.code == "LINK-DISAGREES"), "{about:?}");
+    let about: Vec<_> = fabric.findings.iter().filter(|f| f.subject == bdf("0000:03:00.0").into()).collect();
+    assert!(about.iter().all(|f| f.is(Code::LinkDisagrees)), "{about:?}");
     // The same card with RDMA is a peer, and its link matters.
     fs::create_dir_all(copy.at("sys/class/infiniband/i0")).unwrap();
     symlink("../../../0000:03:00.0", copy.at("sys/class/infiniband/i0/device")).unwrap();
     let fabric = copy.fabric();
-    assert!(fabric.paths.len() == 3 && findings(&fabric).contains(&("LINK-NARROW", Info, "0000:03:00.0")));
+    assert!(fabric.paths.len() == 3 && findings(&fabric).contains(&named("LINK-NARROW", Info, "0000:03:00.0")));
 }

@@ -9,8 +9,8 @@ use firstlight::fabric::rebar::plan::{Plan, plan};
 use firstlight::fabric::rebar::{BarOutcome, Kernel, RebarChoice, ResizeReport, fix, restore};
 use firstlight::fabric::restore::Restored;
 use firstlight::machine::host::framebuffer::Framebuffer;
-use firstlight::machine::pcie::model::Fabric;
-use firstlight::outcome::finding::{Finding, Severity};
+use firstlight::machine::pcie::model::{Bdf, Fabric};
+use firstlight::outcome::finding::{Code, Finding, Severity};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -35,20 +35,16 @@ fn fixed(copy: &MachineCopy, kernel: &dyn Kernel) -> ResizeReport {
     fix(&copy.root(), kernel, &planned(copy), &copy.at("run/firstlight/fabric.json")).unwrap()
 }
 
-fn found(findings: &[Finding], gpu: &str) -> Vec<(String, Severity)> {
-    findings.iter().filter(|f| f.subject == gpu).map(|f| (f.code.clone(), f.severity)).collect()
+fn found(findings: &[Finding], subject: &str) -> Vec<(Code, Severity)> {
+    findings.iter().filter(|f| f.subject.to_string() == subject).map(|f| (f.code, f.severity)).collect()
 }
 
 /// BAR1 of each GPU if all three sources agree; otherwise a message.
 fn sizes(fabric: &Fabric) -> BTreeMap<String, Result<u64, String>> {
-    let wrong = |bdf: String| fabric.findings.iter().find(|f| f.subject == bdf && f.severity >= Severity::Fail);
+    let wrong = |bdf: Bdf| fabric.findings.iter().find(|f| f.subject == bdf.into() && f.severity >= Severity::Fail);
     let gpus = fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf));
-    let size = |d: &firstlight::machine::pcie::model::Device| match (
-        wrong(d.bdf.to_string()),
-        d.aperture(),
-        d.aperture_sizes(),
-    ) {
-        (Some(finding), _, _) => Err(finding.message.clone()),
+    let size = |d: &firstlight::machine::pcie::model::Device| match (wrong(d.bdf), d.aperture(), d.aperture_sizes()) {
+        (Some(finding), _, _) => Err(finding.message.to_string()),
         (_, Some(bar), Some(rebar)) if bar.bytes == rebar.current_bytes => Ok(bar.bytes),
         (_, bar, rebar) => Err(format!("{bar:?} {rebar:?}")),
     };
@@ -113,9 +109,9 @@ fn a_bound_driver_a_screen_or_no_capability_keep_bar1_as_it_is() {
     let screen = Framebuffer { name: "fb0".into(), device: format!("../../devices/pci0000:00/{}/x/fb0", SWITCHED[1]) };
     let plan = plan(&copy.fabric(), RebarChoice::Fix, &[screen]);
     assert_eq!(plan.rebar, []);
-    let expected = [(SWITCHED[0], "REBAR-ABSENT"), (SWITCHED[1], "REBAR-BUSY"), (ALONE, "REBAR-BUSY")];
+    let expected = [(SWITCHED[0], Code::RebarAbsent), (SWITCHED[1], Code::RebarBusy), (ALONE, Code::RebarBusy)];
     for (gpu, code) in expected {
-        assert_eq!(found(&plan.findings, gpu), [(code.to_owned(), Severity::Warn)]);
+        assert_eq!(found(&plan.findings, gpu), [(code, Severity::Warn)]);
     }
 }
 
@@ -129,8 +125,8 @@ fn a_large_bar1_without_the_capability_is_as_good_as_full() {
     }
     let plan = plan(&fabric, RebarChoice::Fix, &[]);
     assert_eq!((plan.gpus, plan.full, plan.rebar.len()), (8, 8, 0));
-    let codes: Vec<_> = plan.findings.iter().map(|f| (f.code.as_str(), f.severity)).collect();
-    assert_eq!(codes, [("REBAR-ABSENT", Severity::Info); 8]);
+    let codes: Vec<_> = plan.findings.iter().map(|f| (f.code, f.severity)).collect();
+    assert_eq!(codes, [(Code::RebarAbsent, Severity::Info); 8]);
 }
 
 #[test]
@@ -138,7 +134,7 @@ fn a_locked_down_kernel_is_left_alone() {
     let copy = machine();
     fs::write(copy.at("sys/kernel/security/lockdown"), "none [integrity] confidentiality\n").unwrap();
     let plan = planned(&copy);
-    assert_eq!((plan.rebar.len(), found(&plan.findings, "machine")), (0, vec![("LOCKDOWN".into(), Severity::Warn)]));
+    assert_eq!((plan.rebar.len(), found(&plan.findings, "machine")), (0, vec![(Code::Lockdown, Severity::Warn)]));
 }
 
 #[test]
@@ -147,9 +143,9 @@ fn a_size_that_only_one_side_knows_is_told_and_nothing_is_tried() {
         let copy = machine();
         let kernel = SimulatedKernel::new(&copy);
         kernel.control(bdf(ALONE), bytes);
-        assert_eq!(found(&copy.fabric().findings, ALONE), [("REBAR-BROKEN".into(), Severity::Fail)]);
+        assert_eq!(found(&copy.fabric().findings, ALONE), [(Code::RebarBroken, Severity::Fail)]);
         let plan = planned(&copy);
-        assert_eq!(found(&plan.findings, ALONE), [("REBAR-BROKEN".into(), Severity::Fail)]);
+        assert_eq!(found(&plan.findings, ALONE), [(Code::RebarBroken, Severity::Fail)]);
         assert!(plan.rebar.iter().all(|r| r.bdf != bdf(ALONE)));
     }
 }

@@ -6,6 +6,7 @@ use super::*;
 use crate::gpu::{ComputeMode, Counter, CounterValue};
 use crate::machine::pcie::model::Bdf;
 use crate::outcome::finding::Recovery;
+use crate::outcome::finding::Subject;
 use crate::suite;
 
 fn gpu(ordinal: usize) -> GpuStatus {
@@ -57,7 +58,7 @@ fn fails(code: Code, subject: &str) -> Judgement {
 }
 
 fn errs(code: Code, message: &str) -> Judgement {
-    Judgement::by(code.finding(Severity::Error, "machine", message))
+    Judgement::by(code.finding(Severity::Error, Subject::Machine, message).lacking([message]))
 }
 
 fn fine() -> Judgement {
@@ -66,7 +67,7 @@ fn fine() -> Judgement {
 
 /// Code, severity and subject of each finding.
 fn keys(said: &Judgement) -> Vec<(&str, Severity, &str)> {
-    said.findings.iter().map(|f| (f.code.as_str(), f.severity, f.subject.as_str())).collect()
+    said.findings.iter().map(|f| (f.code.as_str(), f.severity, &*f.subject.to_string().leak())).collect()
 }
 
 #[test]

@@ -1,204 +1,137 @@
 //! Faults in the kernel log, judged by kind: NVIDIA driver messages about GPUs, PCIe errors, machine checks,
-//! accesses that an IOMMU blocked, and the kernel's own faults; and the kernel's taint flags. Pure.
+//! accesses that an IOMMU blocked, and the kernel's own faults; and the kernel's taint flags. A line counts if it is about
+//! a device that the tests use. Pure.
 
+mod earlier;
+mod kinds;
+mod place;
+mod room;
+mod scene;
 mod taint;
+mod tasks;
+mod xids;
 
+pub use room::{NoRoom, no_room};
+pub use scene::Scene;
 pub use taint::{Taint, tainted};
 
 use crate::machine::host::kmsg::Line;
 use crate::machine::host::nvidia::xid::TestPhase;
-use crate::machine::host::nvidia::{log, xid};
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
+use earlier::Starts;
+use kinds::{At, KINDS, Kind, has};
+use place::Place;
+use scene::Whose;
 
 /// Maximum number of evidence lines in a finding.
 const MOST: usize = 10;
 
-/// Every fault in `lines`: one finding per GPU and Xid number, and one per kind of other faults.
-#[must_use]
-pub fn faults(lines: &[Line], when: TestPhase) -> Vec<Finding> {
-    let mut found = xids(lines, when);
-    found.extend(
-        KINDS.iter().filter(|kind| when == TestPhase::During || kind.before).filter_map(|k| k.finding(lines, when)),
-    );
-    apply_driver_action(&mut found, lines);
-    found
+/// A finding, and the device that it is about.
+struct Found {
+    place: Option<Place>,
+    finding: Finding,
 }
 
-/// The newest action that the driver asks for applies to all errors of its GPU.
-fn apply_driver_action(found: &mut [Finding], lines: &[Line]) {
-    for xid in log::xids(lines) {
-        let Some(action) = xid::changed_to(xid.line) else { continue };
-        for finding in found.iter_mut().filter(|f| f.recovery.is_some() && f.subject.starts_with(xid.gpu)) {
-            finding.recovery = Some(action);
-            finding.remedy = xid::remedy(action).map_or_else(|| finding.remedy.clone(), str::to_owned);
-        }
+impl Found {
+    /// Of the machine if no place is given.
+    fn new(code: Code, severity: Severity, place: Option<Place>, message: String, seen: Vec<String>) -> Self {
+        let subject = place.map_or(Subject::Machine, Place::subject);
+        Self { place, finding: code.finding(severity, subject, message).seen_all(seen) }
     }
+
+    fn map(self, change: impl FnOnce(Finding) -> Finding) -> Self {
+        Self { finding: change(self.finding), ..self }
+    }
+}
+
+/// Every fault in `lines`: one finding per GPU and Xid error, and one per kind of other faults and device.
+#[must_use]
+pub fn faults(lines: &[Line], when: TestPhase, scene: &Scene) -> Vec<Finding> {
+    let mut found = xids::findings(lines, when);
+    let counting = KINDS.iter().filter(|kind| when == TestPhase::During || kind.before);
+    found.extend(counting.flat_map(|kind| findings(kind, lines, when, scene)));
+    if when == TestPhase::Before {
+        found.extend(earlier::findings(lines, scene));
+    }
+    xids::apply_driver_action(&mut found, lines);
+    found.into_iter().map(|found| found.finding).collect()
 }
 
 /// The finding if records of the log were overwritten before they could be read.
 #[must_use]
 pub fn lost(records: u64) -> Finding {
     let message = format!("{records} records of the kernel log were lost before they were read");
-    Code::KmsgLost.finding(Severity::Warn, "machine", message).values(records, 0, Some("records"))
+    Code::KmsgLost.finding(Severity::Warn, Subject::Machine, message).values(records, 0, Some("records"))
 }
 
-fn xids(lines: &[Line], when: TestPhase) -> Vec<Finding> {
-    let mut groups: Vec<Vec<log::Xid<'_>>> = Vec::new();
-    for xid in log::xids(lines) {
-        let same = |g: &&mut Vec<log::Xid<'_>>| g.iter().any(|x| (x.gpu, x.number) == (xid.gpu, xid.number));
-        match groups.iter_mut().find(same) {
-            Some(group) => group.push(xid),
-            None => groups.push(vec![xid]),
+/// A line of a kind, with its severity and whose it is.
+struct Fault<'a> {
+    severity: Severity,
+    whose: Whose,
+    text: &'a str,
+    /// Why it is over.
+    over: Option<String>,
+}
+
+/// The faults of one kind: one finding per device that matters, one about all other devices, and one about those that the
+/// lines do not name.
+fn findings(kind: &Kind, lines: &[Line], when: TestPhase, scene: &Scene) -> Vec<Found> {
+    let mut groups: Vec<Vec<Fault<'_>>> = Vec::new();
+    let starts = Starts::of(if kind.code == Code::GpuInit && when == TestPhase::Before { lines } else { &[] });
+    for (n, line) in lines.iter().enumerate() {
+        let at = At { lines, n, text: &line.text };
+        let Some(mut fault) = fault(kind, at, when, scene) else { continue };
+        if let Some(why) = starts.since(at, scene) {
+            fault.severity = Severity::Info;
+            fault.over = Some(format!("{}, and {why}: ", earlier::age(line)));
+        }
+        match groups.iter_mut().find(|g| g.first().is_some_and(|first| first.whose.is_like(fault.whose))) {
+            Some(group) => group.push(fault),
+            None => groups.push(vec![fault]),
         }
     }
-    groups.iter().filter_map(|group| of_one(group, when)).collect()
+    groups.iter().filter_map(|group| finding(kind, group, when)).collect()
 }
 
-/// One finding per GPU and number, however often it occurred. A line without a number counts as the worst.
-fn of_one(group: &[log::Xid<'_>], when: TestPhase) -> Option<Finding> {
-    let first = group.first()?;
-    let lines: Vec<_> = group.iter().map(|x| x.line).collect();
-    let meaning = xid::meaning_of(first.number, &lines);
-    let severity = if first.number == 0 { Severity::Fail } else { meaning.fault.severity(when) };
-    let times = if group.len() == 1 { String::new() } else { format!(", {} times", group.len()) };
-    let words = if meaning.words.is_empty() { String::new() } else { format!(" ({})", meaning.words) };
-    let message = format!("Xid {} on {}{words}{times}", first.number, first.gpu);
-    let seen = group.iter().take(MOST).map(|x| format!("kmsg: {}", x.line)).collect();
-    let finding = Code::GpuXid.finding(severity, first.gpu, message).seen_all(seen);
-    let finding = finding.values(group.len(), 0, Some("lines")).recovery(meaning.recovery);
-    let finding = meaning.fault.cause().into_iter().fold(finding, Finding::because);
-    Some(meaning.remedy().into_iter().fold(finding, Finding::remedy))
-}
-
-/// A kind of fault that is recognized by words.
-struct LogFaultKind {
-    code: Code,
-    /// Whether lines from before the tests count too.
-    before: bool,
-    /// The severity of a line; `None` if it is not of this kind.
-    judge: fn(&str) -> Option<Severity>,
-}
-
-/// The words are those of NVIDIA's open kernel modules and of the kernel's drivers/pci/pcie/{aer,dpc}.c,
-/// drivers/pci/hotplug/pciehp_ctrl.c, drivers/iommu/{amd,intel/dmar.c}, arch/x86/kernel/cpu/mce,
-/// arch/x86/kernel/nmi.c, drivers/edac, drivers/acpi/apei/ghes.c, kernel/{hung_task,watchdog,panic}.c,
-/// mm/page_alloc.c, mm/memory.c and kernel/rcu.
-const KINDS: &[LogFaultKind] = &[
-    LogFaultKind { code: Code::GpuGone, before: true, judge: gone },
-    LogFaultKind {
-        code: Code::GpuInit,
-        before: true,
-        judge: |l| has(l, &["RmInitAdapter failed"]).then_some(Severity::Fail),
-    },
-    LogFaultKind { code: Code::NvswitchSxid, before: true, judge: sxid },
-    LogFaultKind { code: Code::DriverFault, before: false, judge: driver },
-    LogFaultKind { code: Code::PcieAer, before: false, judge: pcie },
-    LogFaultKind { code: Code::IommuFault, before: false, judge: iommu },
-    LogFaultKind { code: Code::MachineCheck, before: false, judge: machine_check },
-    LogFaultKind { code: Code::KernelFault, before: false, judge: kernel },
-];
-
-impl LogFaultKind {
-    fn finding(&self, lines: &[Line], when: TestPhase) -> Option<Finding> {
-        let bad = lines.iter().filter_map(|line| Some(((self.judge)(&line.text)?, &line.text)));
-        let bad: Vec<_> = bad.filter(|(_, text)| when == TestPhase::During || !text.contains("NVRM: Xid")).collect();
-        let severity = self.overall(bad.iter().map(|(severity, _)| *severity).max()?, &bad);
-        let worst = bad.iter().find(|(s, _)| *s == severity).or(bad.first()).map(|(_, text)| *text)?;
-        let during = if when == TestPhase::During { "while the test ran: " } else { "" };
-        let subject = address(worst).unwrap_or("machine");
-        let finding = self.code.finding(severity, subject, format!("{during}kmsg: {worst}"));
-        Some(finding.seen_all(bad.iter().take(MOST).map(|(_, text)| format!("kmsg: {text}")).collect()))
-    }
-
-    /// A machine check is reported in several lines, of which only some say that it was corrected.
-    fn overall(&self, worst: Severity, lines: &[(Severity, &String)]) -> Severity {
-        let any = |words: &[&str]| lines.iter().any(|(_, text)| has(&text.to_lowercase(), words));
-        let bad = ["uncorrected", "fatal", "recoverable", "deferred", " ue ", "exception"];
-        let corrected = self.code == Code::MachineCheck && any(&["corrected", " ce "]) && !any(&bad);
-        if corrected { Severity::Warn } else { worst }
-    }
-}
-
-fn has(line: &str, words: &[&str]) -> bool {
-    words.iter().any(|word| line.contains(word))
-}
-
-fn gone(line: &str) -> Option<Severity> {
-    has(line, &["fallen off the bus", "GPU is lost"]).then_some(Severity::Fail)
-}
-
-/// `nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32 ..`
-fn sxid(line: &str) -> Option<Severity> {
-    let mild = has(&line.to_lowercase(), &["non-fatal", "correctable"]);
-    line.contains("SXid (").then_some(if mild { Severity::Warn } else { Severity::Fail })
-}
-
-/// Assertions of the driver, and its messages about failing firmware (GSP). A failed check is less severe:
-/// the driver continues in another way.
-fn driver(line: &str) -> Option<Severity> {
-    if !line.contains("NVRM") || line.contains("NVRM: Xid") {
+fn fault<'a>(kind: &Kind, at: At<'a>, when: TestPhase, scene: &Scene) -> Option<Fault<'a>> {
+    let severity = (kind.judge)(at)?;
+    let during = when == TestPhase::During;
+    // The finding about the Xid error is enough.
+    if !during && at.text.contains("NVRM: Xid") {
         return None;
     }
-    if has(line, &["nvAssert", "Assertion failed"]) {
-        return Some(Severity::Fail);
-    }
-    let low = line.to_lowercase();
-    let fails = ["timeout", "timed out", "crash", "halt", "panic", "exception", "error", "fail"];
-    if line.contains("GSP") && has(&low, &fails) {
-        return Some(Severity::Fail);
-    }
-    has(line, &["nvCheck", "Check failed"]).then_some(Severity::Warn)
+    let whose = (kind.whose)(scene, at);
+    let severity = match whose {
+        Whose::Others(_) if !during => return None,
+        Whose::Others(_) => Severity::Info,
+        // It may be a GPU's, and it may be any other device's.
+        Whose::Unnamed => severity.min(Severity::Warn),
+        Whose::Ours(_) => severity,
+    };
+    Some(Fault { severity, whose, text: at.text, over: None })
 }
 
-fn pcie(line: &str) -> Option<Severity> {
-    let reported = has(line, &["PCIe Bus Error:", "AER: ", "DPC: containment event"]) && !line.contains("AER: enabled");
-    let dropped = line.contains("pciehp") && has(line, &["Link Down", "Card not present"]);
-    let bad = has(line, &["ncorrect", "Fatal", "recovery failed", "DPC: "]) || dropped;
-    (reported || dropped).then_some(if bad { Severity::Fail } else { Severity::Warn })
+fn finding(kind: &Kind, group: &[Fault<'_>], when: TestPhase) -> Option<Found> {
+    let severity = overall(kind, group.iter().map(|fault| fault.severity).max()?, group);
+    let worst = group.iter().find(|fault| fault.severity == severity).or(group.first())?;
+    let (place, what) = match worst.whose {
+        Whose::Ours(place) => (place, ""),
+        Whose::Others(place) if kind.code == Code::KernelFault => (place, "a task that waits for another device: "),
+        Whose::Others(place) => (place, "no GPU, and not on the path of one: "),
+        Whose::Unnamed => (None, "a device that the line does not name: "),
+    };
+    let during = if when == TestPhase::During { "while the test ran: " } else { "" };
+    let over = worst.over.as_deref().unwrap_or_default();
+    let seen = group.iter().take(MOST).map(|fault| format!("kmsg: {}", fault.text)).collect();
+    Some(Found::new(kind.code, severity, place, format!("{during}{what}{over}kmsg: {}", worst.text), seen))
 }
 
-fn iommu(line: &str) -> Option<Severity> {
-    has(line, &["IO_PAGE_FAULT", "DMAR: [DMA", "DMAR: DRHD: handling fault"]).then_some(Severity::Fail)
-}
-
-fn machine_check(line: &str) -> Option<Severity> {
-    let edac = line.contains("EDAC") && has(line, &[" UE ", " CE "]);
-    let reported = has(line, &["[Hardware Error]", "Machine check", "Machine Check"]);
-    // The chipset reports a PCI or memory error by a non-maskable interrupt. One without a reason may be a
-    // hardware error too, but it may also come from a performance counter or a button.
-    let nmi = has(line, &["NMI: PCI system error (SERR)", "NMI: IOCK error"]);
-    let unexplained = line.contains("NMI received for unknown reason");
-    (edac || reported || nmi).then_some(Severity::Fail).or(unexplained.then_some(Severity::Warn))
-}
-
-fn kernel(line: &str) -> Option<Severity> {
-    let words = [
-        "blocked for more than",
-        "soft lockup",
-        "hard LOCKUP",
-        "self-detected stall",
-        "detected stalls on CPUs",
-        "BUG: unable to handle",
-        "BUG: kernel NULL pointer",
-        "kernel BUG at",
-        "Oops: ",
-        "general protection fault, ",
-        "BUG: Bad page state",
-        "BUG: Bad page map",
-    ];
-    // One of the kernel's own checks failed and the kernel continues: "WARNING: CPU: 3 PID: 812 at ..".
-    let warned = line.starts_with("WARNING: ") && has(line, &["CPU: ", "CPU#"]);
-    has(line, &words).then_some(Severity::Fail).or(warned.then_some(Severity::Warn))
-}
-
-/// The first PCI address in a line: `0000:41:00.0`, or `0000:41:00` as in Xid lines.
-fn address(line: &str) -> Option<&str> {
-    let words = line.split(|c: char| !c.is_ascii_hexdigit() && c != ':' && c != '.');
-    let mut plain = words.map(|word| word.trim_matches([':', '.']));
-    plain.find(|word| {
-        let parts: Vec<_> = word.split([':', '.']).collect();
-        word.matches(':').count() == 2 && matches!(parts[..], [d, b, ..] if d.len() >= 4 && b.len() == 2)
-    })
+/// A machine check is reported in several lines, of which only some say that it was corrected.
+fn overall(kind: &Kind, worst: Severity, group: &[Fault<'_>]) -> Severity {
+    let any = |words: &[&str]| group.iter().any(|fault| has(&fault.text.to_lowercase(), words));
+    let bad = ["uncorrected", "fatal", "recoverable", "deferred", " ue ", "exception"];
+    let corrected = kind.code == Code::MachineCheck && any(&["corrected", " ce "]) && !any(&bad);
+    if corrected { Severity::Warn } else { worst }
 }
 
 #[cfg(test)]

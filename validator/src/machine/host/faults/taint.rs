@@ -5,7 +5,7 @@
 
 use crate::machine::host::nvidia::xid::TestPhase;
 use crate::machine::root::Root;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use Severity::{Fail, Info, Warn};
 use std::io;
 
@@ -86,7 +86,7 @@ pub fn tainted(taint: Taint, when: TestPhase) -> Option<Finding> {
     let since = if when == TestPhase::During { "while the test ran" } else { "before the tests" };
     let words: Vec<_> = all.iter().map(|(_, words)| words.as_str()).collect();
     let message = format!("the kernel set taint flags {since}: {}", words.join("; "));
-    let finding = Code::KernelTainted.finding(worst, "machine", message);
+    let finding = Code::KernelTainted.finding(worst, Subject::Machine, message);
     Some(finding.seen(format!("/{FILE}: {} {since}", taint.0)))
 }
 

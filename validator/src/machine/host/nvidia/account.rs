@@ -5,7 +5,7 @@
 use super::{ReadResult, at};
 use crate::machine::host::modules::absent_is_none;
 use crate::machine::root::Root;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use contract::driver::Code as Noted;
 pub use contract::driver::{Account, Outcome, Parameter};
 use contract::schema;
@@ -24,7 +24,8 @@ impl From<&contract::driver::Finding> for Finding {
                 (Code::SysUnreadable, Severity::Error, message)
             }
         };
-        code.finding(severity, &noted.subject, message).seen_all(noted.evidence.clone())
+        let Ok(subject) = noted.subject.parse::<Subject>();
+        code.finding(severity, subject, message).seen_all(noted.evidence.clone())
     }
 }
 
@@ -123,7 +124,7 @@ pub(crate) mod tests {
     fn inits_findings_get_their_cause_and_remedy_from_the_table() {
         let [finding] = &findings(noted("GPU-NO-IRQ", "fail"))[..] else { panic!("one") };
         assert!(finding.is(Code::GpuNoIrq) && finding.severity == Severity::Fail);
-        assert_eq!(finding.cause, Code::GpuNoIrq.entry().cause);
+        assert_eq!(finding.reason, None);
         assert_eq!(finding.evidence, ["kernel: x"]);
     }
 
@@ -138,10 +139,10 @@ pub(crate) mod tests {
 
     #[test]
     fn the_table_has_the_codes_that_init_may_write_and_no_other_is_taken() {
-        let known: Vec<_> = Code::ALL.iter().filter(|code| Noted::named(code.entry().code).is_some()).collect();
+        let known: Vec<_> = Code::ALL.iter().filter(|code| Noted::named(code.as_str()).is_some()).collect();
         assert_eq!(known.len(), 22);
         for code in known {
-            assert_eq!(Noted::named(code.entry().code).map(table_code), Some(*code));
+            assert_eq!(Noted::named(code.as_str()).map(table_code), Some(*code));
         }
     }
 

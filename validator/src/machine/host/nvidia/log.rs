@@ -20,7 +20,9 @@ pub fn xids(lines: &[Line]) -> Vec<Xid<'_>> {
     lines.iter().filter_map(|line| xid(&line.text)).collect()
 }
 
-fn xid(line: &str) -> Option<Xid<'_>> {
+/// A line as an Xid line, if it is one.
+#[must_use]
+pub fn xid(line: &str) -> Option<Xid<'_>> {
     let (_, rest) = line.split_once("NVRM: Xid")?;
     let parsed = || {
         let (gpu, rest) = rest.trim_start().strip_prefix('(')?.split_once("):")?;

@@ -3,6 +3,7 @@
 //! other parts.
 
 pub mod account;
+pub mod board_kind;
 pub mod boards;
 pub mod chip;
 pub mod elf;

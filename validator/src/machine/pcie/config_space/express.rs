@@ -13,6 +13,8 @@ const LINK_STATUS: u16 = 0x12;
 const SLOT_CAPABILITIES: u16 = 0x14;
 /// Slot implemented, in Flags: the port's link goes to a slot, so that Slot Capabilities has its number.
 const HAS_SLOT: u16 = 1 << 8;
+/// Hot-Plug Surprise and Hot-Plug Capable, in Slot Capabilities.
+const HOT_PLUG: u32 = 1 << 5 | 1 << 6;
 
 /// Device or port type, Flags bits 7:4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +50,9 @@ pub struct Express {
     pub max_width: u8,
     /// The number that the firmware gave to the slot below this port; `None` if it has no slot.
     pub slot: Option<u16>,
+    /// Whether a card may be plugged into that slot and pulled out by surprise (Slot Capabilities, Hot-Plug Capable and
+    /// Hot-Plug Surprise).
+    pub hot_plug: bool,
 }
 
 pub(super) fn parse(space: Registers, offset: u16, faults: &mut Vec<Fault>) -> Option<Express> {
@@ -78,15 +83,15 @@ pub(super) fn parse(space: Registers, offset: u16, faults: &mut Vec<Fault>) -> O
         width: width(sta0, sta1),
         max_speed: cap0 & 0x0f,
         max_width: width(cap0, cap1),
-        slot: slot(space, offset, flags),
+        slot: slot_capabilities(space, offset, flags).and_then(|register| u16::try_from(register >> 19).ok()),
+        hot_plug: slot_capabilities(space, offset, flags).is_some_and(|register| register & HOT_PLUG == HOT_PLUG),
     })
 }
 
-/// Physical Slot Number, bits 31:19 of Slot Capabilities (7.5.3.9). Only ports that lead down have slots.
-fn slot(space: Registers, offset: u16, flags: u16) -> Option<u16> {
+/// Slot Capabilities (7.5.3.9); bits 31:19 are the Physical Slot Number. Only ports that lead down have slots.
+fn slot_capabilities(space: Registers, offset: u16, flags: u16) -> Option<u32> {
     let leads_down = matches!(port((flags >> 4) & 0xf)?, PortType::RootPort | PortType::Downstream);
-    let register = space.u32(offset.checked_add(SLOT_CAPABILITIES)?).filter(|_| leads_down && flags & HAS_SLOT != 0)?;
-    u16::try_from(register >> 19).ok()
+    space.u32(offset.checked_add(SLOT_CAPABILITIES)?).filter(|_| leads_down && flags & HAS_SLOT != 0)
 }
 
 /// Bits 9:4 of a register, given its two low bytes.

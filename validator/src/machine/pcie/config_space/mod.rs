@@ -17,6 +17,8 @@ use super::model::{Acs, Rebar};
 use super::routing::{Routing, Undetermined};
 use registers::Registers;
 
+/// Capability id.
+const VENDOR_SPECIFIC: u16 = 0x09;
 /// Bytes that Linux gives to a reader without privilege: the header alone.
 pub const HEADER_BYTES: usize = 64;
 /// Configuration space without the extended part: conventional PCI, or PCIe without ECAM.
@@ -226,6 +228,28 @@ pub fn rebar_control(bytes: &[u8], bar: u8) -> Option<(u16, u32)> {
 #[must_use]
 pub fn rebar_size(control: u32) -> Option<u64> {
     rebar::bytes((control >> 8) & 0x3f)
+}
+
+/// The peer-to-peer clique that a hypervisor gave a GPU: NVIDIA's vendor-specific capability of 8 bytes with the signature
+/// `P2P`, its version 0 in bits 2:0 and the clique in bits 6:3 of the byte behind it (QEMU's `x-nv-gpudirect-clique`).
+/// `None` if there is none.
+#[must_use]
+pub fn clique(bytes: &[u8]) -> Option<u8> {
+    let space = Registers(bytes);
+    let cliques = walk::conventional(space, &mut Vec::new()).into_iter().filter(|c| c.id == VENDOR_SPECIFIC);
+    cliques.into_iter().find_map(|capability| {
+        let at = |n: u16| space.u8(capability.offset.checked_add(n)?);
+        let signed = at(2)? >= 8 && [at(3)?, at(4)?, at(5)?] == *b"P2P";
+        at(6).filter(|value| signed && value & 0b111 == 0).map(|value| (value >> 3) & 0xf)
+    })
+}
+
+/// The subsystem's vendor and device id of a device that is not a bridge.
+#[must_use]
+pub fn subsystem(bytes: &[u8]) -> Option<(u16, u16)> {
+    let space = Registers(bytes);
+    space.u8(0x0e).filter(|layout| layout & 0x7f == 0)?;
+    space.u16(0x2c).zip(space.u16(0x2e))
 }
 
 /// The command register.

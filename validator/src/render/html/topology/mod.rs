@@ -8,7 +8,7 @@ use super::frame::{drawing, note, section};
 use crate::machine::GpuId;
 use crate::machine::pcie::model::{Bdf, Device, Kind};
 use crate::machine::pcie::tree::Tree;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, FindingEntry, Severity};
 use crate::render::element::Element;
 use crate::report::{Report, pairs_of};
 use crate::schedule::Pair;
@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const SOCKET: f64 = 26.0;
 const PORT: f64 = 84.0;
 const LINK: f64 = 56.0;
-const END: f64 = 124.0;
+const END: f64 = 156.0;
 const ARCS: f64 = 54.0;
 const ROW: f64 = 52.0;
 const BOX: f64 = 44.0;
@@ -131,7 +131,7 @@ fn ports_with_cleared_acs(report: &Report) -> BTreeSet<String> {
 /// pairs names only some of them: the others are the pairs without access, and those whose data did not arrive.
 fn bad_pairs(report: &Report) -> BTreeMap<Pair, (Severity, String)> {
     let mut all: BTreeMap<Pair, (Severity, String)> = BTreeMap::new();
-    let mut keep = |pair: Pair, finding: &Finding| {
+    let mut keep = |pair: Pair, finding: &FindingEntry| {
         let worst = all.entry(pair.sorted()).or_insert((finding.severity, finding.code.clone()));
         if finding.severity > worst.0 {
             *worst = (finding.severity, finding.code.clone());
@@ -139,7 +139,7 @@ fn bad_pairs(report: &Report) -> BTreeMap<Pair, (Severity, String)> {
     };
     for test in &report.tests {
         let bad = || test.findings.iter().filter(|f| f.severity > Severity::Info);
-        for finding in bad().filter(|f| f.subject.contains(" -> ")) {
+        for finding in bad().filter(|f| !f.about().named_pairs().is_empty()) {
             pairs_of(finding, report).into_iter().for_each(|pair| keep(pair, finding));
         }
         let Some(worst) = bad().rev().max_by_key(|f| f.severity) else { continue };

@@ -108,7 +108,7 @@ impl TopologyDrawing<'_> {
     /// Code and severity of the worst finding about a GPU or one of its pairs.
     fn worst_finding(&self, gpu: GpuId) -> Option<(String, Severity)> {
         let findings = self.report.tests.iter().flat_map(|test| &test.findings);
-        let about = findings.filter(|f| f.severity > Severity::Info && gpus_of(&f.subject, self.report).contains(&gpu));
+        let about = findings.filter(|f| f.severity > Severity::Info && gpus_of(f.about(), self.report).contains(&gpu));
         let about = about.rev().max_by_key(|f| f.severity).map(|f| (f.code.clone(), f.severity));
         let pairs = self.bad.iter().filter(|(pair, _)| pair.from == gpu || pair.to == gpu);
         let pair = pairs
@@ -174,7 +174,7 @@ impl TopologyDrawing<'_> {
 }
 
 /// The name of a NIC, with that of its RDMA device if there is one.
-fn nic(fabric: Option<&Fabric>, device: &Device) -> String {
+fn nic<F>(fabric: Option<&Fabric<F>>, device: &Device) -> String {
     let rdma = fabric.and_then(|fabric| fabric.rdma.iter().find(|rdma| rdma.bdf == device.bdf));
     rdma.map_or_else(|| "NIC".to_owned(), |rdma| format!("NIC {}", rdma.name))
 }

@@ -13,7 +13,7 @@ use crate::machine::host::nvidia::log::Bar1Peer;
 use crate::machine::host::nvidia::params;
 use crate::machine::pcie::model::Device;
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
 use crate::suite::machine::{Machine, known};
 use crate::suite::shared::bar1_mapping::{Bar1ByGpu, Bar1Mapping, mapping_of};
 use crate::suite::shared::peer_mechanism;
@@ -92,7 +92,7 @@ fn judge(lines: &[Line], gpus: &[&Device], asked: MapRequest, bar1_by_gpu: &Resu
     let relevant = asked != MapRequest::No || maps + pairs > 0 || seen.iter().any(MapEvidence::is_mapped);
     let found: Vec<_> = seen.iter().filter_map(|seen| seen.fault(lines, relevant)).collect();
     if let Some(first) = found.first() {
-        return Judgement::of(first.message.clone(), found);
+        return Judgement::of(first.message.to_string(), found);
     }
     let counted = seen.iter().all(|s| !matches!(s.count, Bar1Mapping::Unknown(_)));
     let mapped = seen.iter().filter(|s| s.is_mapped()).count();
@@ -114,7 +114,7 @@ fn judge(lines: &[Line], gpus: &[&Device], asked: MapRequest, bar1_by_gpu: &Resu
     }
     let missing: Vec<_> = seen.iter().filter_map(MapEvidence::not_mapped).collect();
     match missing.first() {
-        Some(first) if counted => Judgement::of(first.message.clone(), missing),
+        Some(first) if counted => Judgement::of(first.message.to_string(), missing),
         _ => {
             let silent = asked == MapRequest::Silent && mapped + pairs == 0;
             Judgement::by(unlogged(mapped, expected, silent, &seen, lines))
@@ -164,7 +164,8 @@ impl<'a> MapEvidence<'a> {
             }
             (_, Some(why)) => {
                 let message = format!("the driver does not map {bdf} into BAR1: {why}");
-                let finding = Code::Bar1NotStatic.finding(Severity::Fail, &bdf, message).because(why);
+                let finding =
+                    Code::Bar1NotStatic.finding(Severity::Fail, &bdf, message).because(Reason::NotMapped(why.into()));
                 Some(finding.seen_all(seen).seen_all(self.count.words().into_iter().collect()))
             }
             (Bar1Mapping::Little(words), None) if self.is_logged() => {
@@ -174,8 +175,7 @@ impl<'a> MapEvidence<'a> {
             (Bar1Mapping::Part(words), None) if relevant => {
                 let message = format!("it is unknown whether the memory of {bdf} is in BAR1 permanently: {words}");
                 let finding = Code::Bar1NotStatic.finding(Severity::Error, &bdf, message);
-                let cause = "other programs map its memory too, such as drivers of network cards";
-                Some(finding.because(cause).remedy("end programs that use the GPUs, then run the tests again"))
+                Some(finding.because(Reason::MappedByOthers))
             }
             _ => None,
         }
@@ -204,7 +204,7 @@ fn unlogged(mapped: usize, expected: usize, silent: bool, seen: &[MapEvidence<'_
         Bar1Mapping::Unknown(why) => Some(format!("NVML about {}: {why}", s.gpu.bdf)),
         _ => None,
     });
-    let finding = Code::Bar1NotStatic.finding(severity, "nvidia", message);
+    let finding = Code::Bar1NotStatic.finding(severity, Subject::part("nvidia"), message);
     finding.values(mapped, expected, Some("GPUs")).seen_all(logged).seen_all(nvml.take(2).collect())
 }
 

@@ -66,7 +66,8 @@ fn a_missing_gpu_fails_and_so_do_pairs_without_maps() {
 fn the_drivers_own_reason_is_the_cause() {
     let said = say(&[FIRST, OFF], true);
     let [finding] = &said.findings[..] else { panic!("one finding") };
-    assert_eq!((finding.subject.as_str(), finding.cause.as_str()), ("0000:11:00.0", "BAR1 is too small"));
+    assert_eq!(finding.subject, "0000:11:00.0");
+    assert_eq!(finding.reason, Some(Reason::NotMapped("BAR1 is too small".into())));
     assert_eq!((finding.severity, finding.evidence.len()), (Severity::Fail, 1));
 }
 
@@ -127,7 +128,7 @@ fn witnesses_that_disagree_are_a_finding() {
     assert_eq!(both(&[FIRST, SECOND], MapRequest::Logged, ALL).outcome(), Outcome::Pass);
     // If both sources report no map, the driver's reason counts.
     let said = both(&[FIRST, OFF], MapRequest::Logged, LITTLE);
-    assert_eq!(said.findings[0].cause, "BAR1 is too small");
+    assert_eq!(said.findings[0].reason, Some(Reason::NotMapped("BAR1 is too small".into())));
 }
 
 #[test]

@@ -7,9 +7,9 @@ mod parts;
 use crate::config::Level;
 use crate::machine::host::kmsg;
 use crate::machine::host::nvidia::account::Account;
-use crate::machine::pcie::model::Fabric;
+use crate::machine::pcie::model::{Bdf, Fabric};
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
 use crate::suite::machine::{Machine, known};
 use crate::suite::{FILE_DEADLINE, Group, Test};
 use crate::text::count;
@@ -38,7 +38,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     findings.extend(unbound_gpus(fabric, &findings));
     findings.extend(api_mismatch(machine.log.as_deref().unwrap_or_default()));
     let summary = match worst(&findings) {
-        Some(finding) => finding.message.clone(),
+        Some(finding) => finding.message.to_string(),
         None => parts::summary(nvidia, loaded, machine.identity.kernel.as_deref()),
     };
     Ok(Judgement::of(summary, findings))
@@ -64,7 +64,7 @@ fn judge_unloaded(fabric: &Fabric, account: Option<&Account>, mut findings: Vec<
         }
     };
     match worst(&findings) {
-        Some(finding) => Judgement::of(finding.message.clone(), findings),
+        Some(finding) => Judgement::of(finding.message.to_string(), findings),
         None => Judgement::not_applicable(why).with(findings),
     }
 }
@@ -72,10 +72,10 @@ fn judge_unloaded(fabric: &Fabric, account: Option<&Account>, mut findings: Vec<
 fn not_loaded(gpus: usize, tried: bool) -> Finding {
     let message = format!("no NVIDIA driver is loaded for {}", count(gpus, "GPU"));
     let finding = Code::DriverMissing
-        .finding(Severity::Fail, "nvidia", message)
+        .finding(Severity::Fail, Subject::part("nvidia"), message)
         .values("not loaded", "loaded", None)
         .seen("/sys/module/nvidia: missing");
-    if tried { finding.because("init should have loaded it, but does not report why that failed") } else { finding }
+    if tried { finding.because(Reason::LoadFailed) } else { finding }
 }
 
 /// GPUs that respond but are not bound although NVIDIA's driver is loaded. The test `drivers` reports those
@@ -83,10 +83,11 @@ fn not_loaded(gpus: usize, tried: bool) -> Finding {
 fn unbound_gpus(fabric: &Fabric, known: &[Finding]) -> Vec<Finding> {
     let gpus = fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf));
     let alone = gpus.filter(|d| d.driver.is_none() && !d.config.gone);
-    let new = alone.filter(|d| !known.iter().any(|f| f.subject == d.bdf.to_string() && f.severity >= Severity::Fail));
-    let finding = |bdf| {
+    let is_known = |bdf| known.iter().any(|f| f.subject == Subject::from(bdf) && f.severity >= Severity::Fail);
+    let new = alone.filter(|d| !is_known(d.bdf));
+    let finding = |bdf: Bdf| {
         let message = format!("the NVIDIA driver is loaded but not bound to {bdf}");
-        Code::GpuInit.finding(Severity::Fail, &bdf, message).seen(format!("/sys/bus/pci/devices/{bdf}/driver: missing"))
+        Code::GpuInit.finding(Severity::Fail, bdf, message).seen(format!("/sys/bus/pci/devices/{bdf}/driver: missing"))
     };
     new.map(|d| finding(d.bdf)).collect()
 }
@@ -96,7 +97,7 @@ fn api_mismatch(log: &[kmsg::Line]) -> Option<Finding> {
     let lines = kmsg::mentioning(log, &["NVRM: API mismatch"], 8);
     let first = lines.first()?;
     let message = format!("a program of another version called the driver: {first}");
-    Some(Code::DriverMismatch.finding(Severity::Warn, "nvidia", message).seen_all(lines))
+    Some(Code::DriverMismatch.finding(Severity::Warn, Subject::part("nvidia"), message).seen_all(lines))
 }
 
 /// The worst finding, if it is more than information.
@@ -161,7 +162,7 @@ mod tests {
         }
         let silent = judge_unloaded(&two, Some(&enodev()), noted("DRIVER-NO-GPU", "info"));
         assert_eq!((silent.outcome(), silent.findings.len()), (Outcome::Fail, 2));
-        assert!(silent.findings[1].cause.starts_with("init should have loaded it"));
+        assert_eq!(silent.findings[1].reason, Some(Reason::LoadFailed));
     }
 
     #[test]
@@ -171,7 +172,7 @@ mod tests {
         fixture::device(&mut fabric, first).driver = Some("nvidia".into());
         fixture::device(&mut fabric, gone).config.gone = true;
         let found = unbound_gpus(&fabric, &[]);
-        assert!(found.len() == 1 && found[0].is(Code::GpuInit) && found[0].subject == second.to_string());
+        assert!(found.len() == 1 && found[0].is(Code::GpuInit) && found[0].subject == Subject::from(second));
         assert_eq!(unbound_gpus(&fabric, &found), vec![]);
     }
 

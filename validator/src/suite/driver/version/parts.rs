@@ -3,7 +3,7 @@
 use crate::machine::host::nvidia::library::Library;
 use crate::machine::host::nvidia::module::LoadedModule;
 use crate::machine::host::nvidia::{Nvidia, ReadResult};
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 
 /// One part: its name, its version, and where the version was read.
 struct Part {
@@ -60,7 +60,7 @@ fn module_parts(nvidia: &Nvidia, loaded: &LoadedModule) -> Vec<Part> {
 }
 
 fn library_part(name: &'static str, library: &ReadResult<Option<Library>>) -> Result<Part, Box<Finding>> {
-    let missing = |why: String| Box::new(Code::DriverMissing.finding(Severity::Error, name, why));
+    let missing = |why: String| Box::new(Code::DriverMissing.finding(Severity::Error, Subject::part(name), why));
     match library {
         Ok(Some(Library { path, version: Some(version) })) => {
             Ok(Part { name, version: version.clone(), seen: path.clone() })
@@ -87,7 +87,7 @@ fn firmware(nvidia: &Nvidia, loaded: &LoadedModule) -> Result<Vec<Part>, Box<Fin
     if !running.is_empty() {
         return Ok(running);
     }
-    let error = |why: String| Box::new(Code::GspMissing.finding(Severity::Error, "nvidia", why));
+    let error = |why: String| Box::new(Code::GspMissing.finding(Severity::Error, Subject::part("nvidia"), why));
     let found = nvidia.firmware.as_ref().map_err(|why| error(why.clone()))?;
     let part = |version: &String| Part {
         name: "GSP firmware",
@@ -107,7 +107,7 @@ fn mismatch(parts: &[Part], version: &str) -> Option<Finding> {
     named.dedup();
     let first = others.first()?;
     let message = format!("the loaded module is {version}, but {}", named.join(", "));
-    let finding = Code::DriverMismatch.finding(Severity::Fail, "nvidia", message);
+    let finding = Code::DriverMismatch.finding(Severity::Fail, Subject::part("nvidia"), message);
     let seen = parts.iter().map(|p| format!("{}: {} {}", p.seen, p.name, p.version)).take(12);
     Some(finding.values(first.version.as_str(), version, None).seen_all(seen.collect()))
 }
@@ -123,7 +123,7 @@ fn vermagic(nvidia: &Nvidia, kernel: Option<&str>) -> Option<Finding> {
     let (built_for, kernel) = (built_for(nvidia)?, kernel?);
     (built_for != kernel).then(|| {
         let message = format!("nvidia.ko is built for {built_for}, the kernel is {kernel}");
-        Code::DriverVermagic.finding(Severity::Fail, "nvidia", message).values(built_for, kernel, None)
+        Code::DriverVermagic.finding(Severity::Fail, Subject::part("nvidia"), message).values(built_for, kernel, None)
     })
 }
 

@@ -4,18 +4,14 @@
 use crate::fabric::journal::{Entry, Journal};
 use crate::fabric::plan::ACS_CONTROL_NAME;
 use crate::machine::root::Root;
-use crate::outcome::finding::{Code, Finding, Severity};
-
-/// Why a port that the pass cleared redirects again.
-const CAUSE: &str = "something set ACS again: a reset, a rescan, a driver that binds, management firmware, \
-                     or `firstlight fabric restore`";
+use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
 
 /// The journal's entries, and their findings. Without a journal the pass did not run.
 pub(super) fn read(root: &Root) -> (Vec<Entry>, Vec<Finding>) {
     match Journal::of(root) {
         Err(e) => {
             let message = format!("the results of the fabric pass are unknown: {e}");
-            (Vec::new(), vec![Code::SysUnreadable.finding(Severity::Warn, "machine", message)])
+            (Vec::new(), vec![Code::SysUnreadable.finding(Severity::Warn, Subject::Machine, message)])
         }
         Ok(journal) => {
             let entries = journal.map_or_else(Vec::new, |j| j.entries);
@@ -32,13 +28,13 @@ fn cleared(entries: &[Entry]) -> Vec<Finding> {
     }
     let message = format!("the fabric pass cleared {} ACS control registers", lasting.len());
     let seen = lasting.iter().map(|e| format!("{}: {:#06x} -> {:#06x}", e.bdf, e.before, e.after)).collect();
-    vec![Code::AcsCleared.finding(Severity::Info, "machine", message).seen_all(seen)]
+    vec![Code::AcsCleared.finding(Severity::Info, Subject::Machine, message).seen_all(seen)]
 }
 
 /// A port that redirects although the pass wrote to it: the result of the write is the fault, and running the
 /// pass again is no remedy. Any other finding stays unchanged.
 pub(super) fn with_write_result(found: Finding, journal: &[Entry]) -> Finding {
-    let about = |e: &&Entry| e.register == ACS_CONTROL_NAME && e.bdf.to_string() == found.subject;
+    let about = |e: &&Entry| e.register == ACS_CONTROL_NAME && Subject::from(e.bdf) == found.subject;
     match journal.iter().rev().find(about) {
         Some(entry) if found.is(Code::AcsRedirect) => write_result(entry, &found).unwrap_or(found),
         _ => found,
@@ -50,7 +46,7 @@ pub(super) fn with_write_result(found: Finding, journal: &[Entry]) -> Finding {
 fn write_result(entry: &Entry, found: &Finding) -> Option<Finding> {
     let codes = [Code::AcsStuck, Code::AcsReverted, Code::AcsRefused];
     let code = match &entry.finding {
-        Some(findings) => codes.into_iter().find(|c| c.entry().code == findings)?,
+        Some(name) => codes.into_iter().find(|code| code.as_str() == name)?,
         None if entry.readback == Some(entry.after) => Code::AcsReverted,
         None => return None,
     };
@@ -66,7 +62,7 @@ fn write_result(entry: &Entry, found: &Finding) -> Option<Finding> {
     let seen = format!("fabric pass, {bdf} {register}: held {before:#06x}, wrote {after:#06x}, {reads}");
     let finding = code.finding(found.severity, bdf, message).seen_all(found.evidence.clone()).seen(seen);
     let finding = finding.values(found.measured.clone(), *after, None);
-    Some(if entry.finding.is_none() { finding.because(CAUSE) } else { finding })
+    Some(if entry.finding.is_none() { finding.because(Reason::ChangedAfterPass) } else { finding })
 }
 
 /// The register's present value, in the usual notation.
@@ -119,7 +115,7 @@ mod tests {
         for (code, readback) in [("ACS-STUCK", Some(0x1d)), ("ACS-REVERTED", Some(0x1d)), ("ACS-REFUSED", None)] {
             let said = said(&[entry(port(0), readback, Some(code))]);
             assert_eq!((said.code.as_str(), said.severity), (code, Severity::Fail));
-            assert!(!said.remedy.contains("fabric fix"), "{}", said.remedy);
+            assert!(said.reason.is_none() && !said.code.row().remedy.contains("fabric fix"), "{said:?}");
         }
         assert_eq!(said(&[entry(port(0), Some(0x1d), Some("ACS-OTHER"))]), redirects());
     }
@@ -127,7 +123,7 @@ mod tests {
     #[test]
     fn a_lasting_write_that_is_undone_now_was_reverted() {
         let said = said(&[entry(port(0), Some(0), None)]);
-        assert!(said.is(Code::AcsReverted), "{said:?}");
+        assert!(said.is(Code::AcsReverted) && said.reason == Some(Reason::ChangedAfterPass), "{said:?}");
         assert_eq!(
             said.message,
             "0000:02:00.0 was cleared by the fabric pass and redirects again: ACS control is 0x001d, expected 0x0000"

@@ -12,7 +12,7 @@ use crate::fabric::turn::Turns;
 use crate::machine::pcie::model::{Bdf, Device, Fabric};
 use crate::machine::pcie::routing::REDIRECT;
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
 use crate::suite::machine::unreadable;
 use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
 use crate::text::count;
@@ -23,7 +23,7 @@ use std::time::Duration;
 pub(in crate::suite) const TEST: Test = Test {
     id: "acs",
     title: "ACS on GPU paths",
-    proves: "every port between GPUs, and between GPUs and NICs, lets peer traffic pass directly",
+    proves: "every port between GPUs, and between GPUs and NICs that exchange data with them, lets peer traffic pass directly",
     level: Level::Quick,
     deadline: FILE_DEADLINE,
     mandatory: true,
@@ -39,7 +39,8 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let policy = machine.config.fabric.acs;
     let ports = judged_ports(fabric, policy);
     if ports.is_empty() && acs::unread(fabric).is_empty() {
-        return Ok(Judgement::not_applicable(no_ports(fabric)));
+        let why = machine.host.peers.none.filter(|_| !fabric.gpus.is_empty());
+        return Ok(Judgement::not_applicable(why.map_or_else(|| no_ports(fabric), |why| why.to_string())));
     }
     sleep(PAUSE);
     let again = Fabric::read(&machine.root).map_err(|e| unreadable("sys/bus/pci/devices", &e))?;
@@ -74,12 +75,12 @@ fn judge(policy: AcsPolicy, first: &Fabric, again: &Fabric, journal: &[Entry]) -
     let unread = acs::unread(first);
     // A port with a finding above is not reported a second time.
     let wrong: Vec<_> = now.iter().map(|f| f.subject.clone()).collect();
-    let findings = |f: &&Finding| f.is(Code::AcsQuirk) && ports.iter().any(|p| p.to_string() == f.subject);
+    let findings = |f: &&Finding| f.is(Code::AcsQuirk) && ports.iter().any(|p| Subject::from(p) == f.subject);
     let quirks = first.findings.iter().filter(findings).filter(|f| !wrong.contains(&f.subject)).cloned();
     let clean = ports.len() - now.iter().filter(|f| f.severity > Severity::Info).count();
     let place = if policy == AcsPolicy::All { "ports" } else { "ports on GPU paths" };
     let summary = match unread.first() {
-        Some(port) => port.message.clone(),
+        Some(port) => port.message.to_string(),
         None => format!("{clean} of {} {place}: redirect off", ports.len()),
     };
     // ACS that is kept on purpose already has a finding; the tests that measure decide whether it is harmful.
@@ -110,10 +111,10 @@ fn port(bdf: Bdf, [first, again]: [&Fabric; 2], turns: &[Turns; 2]) -> Option<Fi
 
 /// For a port that the fabric pass skips, the finding names the reason and a remedy other than running the pass.
 fn with_skip_reason(found: Finding, kept: &KeptAcs) -> Finding {
-    let own = kept.iter().find(|(port, _)| port.to_string() == found.subject);
+    let own = kept.iter().find(|(port, _)| Subject::from(*port) == found.subject);
     match own {
         Some((_, (device, why))) if found.is(Code::AcsRedirect) && found.severity > Severity::Info => {
-            found.because(format!("the fabric pass skips it: {device} {why}")).remedy(Code::AcsKept.entry().remedy)
+            found.because(Reason::LeftByPass(*device, why.into()))
         }
         _ => found,
     }

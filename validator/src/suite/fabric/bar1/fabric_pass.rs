@@ -2,19 +2,22 @@
 //! or that the pass enlarged it.
 
 use super::PeerMechanism;
-use crate::fabric::journal::Journal;
+use crate::fabric::journal::{Journal, KeptFinding};
 use crate::machine::pcie::model::Device;
 use crate::machine::root::Root;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::outcome::{Judgement, Outcome};
 
 /// The pass's findings about BARs. Without a journal the pass did not run.
 pub(super) fn read(root: &Root) -> Vec<Finding> {
     match Journal::of(root) {
-        Ok(journal) => journal.map(|j| j.findings).unwrap_or_default(),
+        Ok(journal) => {
+            let kept = journal.map(|j| j.findings).unwrap_or_default();
+            kept.into_iter().filter_map(KeptFinding::into_finding).collect()
+        }
         Err(why) => {
             let message = format!("the results of the fabric pass are unknown: {why}");
-            vec![Code::SysUnreadable.finding(Severity::Warn, "machine", message)]
+            vec![Code::SysUnreadable.finding(Severity::Warn, Subject::Machine, message)]
         }
     }
 }
@@ -27,7 +30,7 @@ pub(super) fn with_pass_findings(
     gpus: &[(&Device, PeerMechanism)],
 ) -> Judgement {
     let native = |f: &Finding| {
-        gpus.iter().any(|(gpu, mechanism)| *mechanism == PeerMechanism::Native && gpu.bdf.to_string() == f.subject)
+        gpus.iter().any(|(gpu, mechanism)| *mechanism == PeerMechanism::Native && Subject::from(gpu.bdf) == f.subject)
     };
     let weighed = findings.into_iter().map(|mut finding| {
         if native(&finding) && !finding.is(Code::RebarBroken) {
@@ -37,7 +40,7 @@ pub(super) fn with_pass_findings(
     });
     let more: Vec<_> = weighed.collect();
     let worst = more.iter().rev().filter(|f| f.severity > Severity::Info).max_by_key(|f| f.severity);
-    let summary = worst.filter(|_| judgement.outcome() == Outcome::Pass).map(|f| f.message.clone());
+    let summary = worst.filter(|_| judgement.outcome() == Outcome::Pass).map(|f| f.message.to_string());
     let mut judgement = judgement.with(more);
     judgement.summary = summary.unwrap_or(judgement.summary);
     judgement
@@ -47,10 +50,11 @@ pub(super) fn with_pass_findings(
 mod tests {
     use super::*;
     use crate::machine::host::nvidia::fixture::machine;
+    use crate::machine::pcie::model::Bdf;
     use crate::suite::shared::fixture;
 
     fn findings(code: Code, severity: Severity) -> Vec<Finding> {
-        vec![code.finding(severity, "0000:10:00.0", "said")]
+        vec![code.finding(severity, Bdf { domain: 0, bus: 0x10, device: 0, function: 0 }, "said")]
     }
 
     fn after(findings: Vec<Finding>, mechanism: PeerMechanism) -> Judgement {
@@ -84,7 +88,7 @@ mod tests {
         let [finding] = &read(&root)[..] else { panic!("one") };
         assert!(finding.is(Code::SysUnreadable) && finding.severity == Severity::Warn);
         let findings = findings(Code::RebarNoRoom, Severity::Warn);
-        let journal = Journal { findings: findings.clone(), ..Journal::new(root.path()) };
+        let journal = Journal { findings: findings.iter().map(KeptFinding::of).collect(), ..Journal::new(root.path()) };
         journal.save(&Journal::place(&root).unwrap()).unwrap();
         assert_eq!(read(&root), findings);
         assert_eq!(read(&Root::new(machine(&[]).path())), vec![]);

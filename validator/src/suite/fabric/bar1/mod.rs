@@ -4,13 +4,14 @@
 //! BAR1 that peers use is not a pass.
 
 mod fabric_pass;
+mod no_room;
 mod static_map;
 
 use crate::config::Level;
 use crate::fabric::rebar;
 use crate::machine::host::kmsg::Line;
 use crate::machine::host::nvidia::log;
-use crate::machine::pcie::model::Device;
+use crate::machine::pcie::model::{Device, Fabric, Peers};
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::machine::{Machine, known};
@@ -39,12 +40,29 @@ const CONFIG_SPACE_BYTES: usize = 4096;
 
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let fabric = machine.fabric()?;
-    let gpus = peer_mechanism::mechanisms(fabric, known(&machine.nvidia.gpus)?);
+    if let Some(why) = no_gpu_peer(fabric, &machine.host.peers) {
+        return Ok(Judgement::not_applicable(why));
+    }
+    let mut gpus = peer_mechanism::mechanisms(fabric, known(&machine.nvidia.gpus)?);
+    gpus.retain(|(gpu, _)| machine.host.peers.has_gpu(gpu.bdf, &fabric.gpus));
     // Without the log the offered sizes are still known.
-    let memory = logged_memory(&gpus, machine.log.as_deref().unwrap_or_default());
+    let lines = machine.log.as_deref().unwrap_or_default();
+    let memory = logged_memory(&gpus, lines);
     let by_pass = fabric_pass::read(&machine.root);
-    let judgement = fabric_pass::with_pass_findings(judge(&gpus, &memory), by_pass, &gpus);
+    // The pass, which tries sizes itself, knows more about a BAR1 that is too small.
+    let by_kernel = no_room::findings(&gpus, &memory, lines, by_pass.iter().any(|f| f.is(Code::RebarNoRoom)));
+    let judgement = judge(&gpus, &memory).with(by_kernel);
+    let judgement = fabric_pass::with_pass_findings(judgement, by_pass, &gpus);
     Ok(static_map::with_map_findings(judgement, static_map::findings(machine, &gpus)?))
+}
+
+/// Why no GPU reaches another one.
+fn no_gpu_peer(fabric: &Fabric, peers: &Peers) -> Option<String> {
+    let any = fabric.gpus.iter().any(|gpu| peers.has_gpu(*gpu, &fabric.gpus));
+    let why = || {
+        peers.none.map_or_else(|| "no GPU exchanges data with another one directly".to_owned(), |why| why.to_string())
+    };
+    (!any).then(why)
 }
 
 /// The memory of GPUs as the driver logged it: by address, or for all where all are of the same model.
@@ -70,7 +88,7 @@ fn judge(gpus: &[(&Device, PeerMechanism)], memory: &BTreeMap<String, u64>) -> J
     let findings: Vec<_> = there.iter().filter_map(|(gpu, mechanism)| finding(gpu, *mechanism, of(gpu))).collect();
     let worst = findings.iter().rev().filter(|f| f.severity > Severity::Info).max_by_key(|f| f.severity);
     let summary = match worst {
-        Some(worst) => worst.message.clone(),
+        Some(worst) => worst.message.to_string(),
         None => format!("{}; {}", sizes(&there), compared(&there, memory, findings.is_empty())),
     };
     let unchecked: &[Code] = if there.len() < gpus.len() { &[Code::Bar1Small] } else { &[] };
@@ -141,7 +159,7 @@ mod tests {
     //! Sizes against the size of a GPU's memory, by the mechanism through which peers reach it.
 
     use super::*;
-    use crate::machine::pcie::model::{Bar, Fabric, Rebar};
+    use crate::machine::pcie::model::{Bar, Rebar};
     use crate::outcome::Outcome;
     use crate::suite::shared::fixture;
 
@@ -254,6 +272,21 @@ mod tests {
         let said = say(&fabric, PeerMechanism::Bar1, None);
         assert_eq!(said.outcome(), Outcome::NotApplicable);
         assert!(said.summary.starts_with("no GPU answers"), "{}", said.summary);
+    }
+
+    #[test]
+    fn without_a_second_gpu_nothing_reaches_bar1() {
+        let of = |gpus| {
+            let fabric = fixture::machine(gpus);
+            no_gpu_peer(&fabric, &fabric.peers)
+        };
+        assert_eq!(of(2), None);
+        assert_eq!(of(1).unwrap(), "one GPU, and no network card that exchanges data with it");
+        assert_eq!(of(0).unwrap(), "no NVIDIA GPU");
+        let mut card = fixture::machine(1);
+        card.peers.none = None;
+        card.peers.pairs = vec![(card.gpus[0], fixture::port(0))];
+        assert!(no_gpu_peer(&card, &card.peers).unwrap().starts_with("no GPU exchanges data"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::machine::host::nvidia::keys::{self, RegistryKeys, RequestedMechanism,
 use crate::machine::host::nvidia::{boards, chip};
 use crate::machine::host::{nvidia::log, nvidia::params};
 use crate::machine::pcie::model::Device;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, MapObstacle, Reason, Severity};
 use crate::outcome::{Judgement, Outcome};
 use crate::suite::Machine;
 use crate::suite::machine::{known, unreadable};
@@ -66,7 +66,7 @@ pub(super) fn findings(machine: &Machine, gpus: &[(&Device, PeerMechanism)]) -> 
 
 /// Adds these findings to the judgement.
 pub(super) fn with_map_findings(judgement: Judgement, findings: Vec<Finding>) -> Judgement {
-    let worst = findings.iter().find(|f| f.severity > Severity::Info).map(|f| f.message.clone());
+    let worst = findings.iter().find(|f| f.severity > Severity::Info).map(|f| f.message.to_string());
     let passed = judgement.outcome() == Outcome::Pass;
     let mut judgement = judgement.with(findings);
     if let Some(worst) = worst.filter(|_| passed) {
@@ -126,14 +126,13 @@ fn finding(gpu: &Device, known: BoardMemory, console: Option<&str>, driver: Driv
     let automatic = if driver == DriverState::Absent { fit(memory, room, StaticMap::Auto) } else { Fit::Fits };
     let severity = if asked { Severity::Warn } else { Severity::Info };
     let (finding, map) = match (fit(memory, room, map), automatic) {
-        (Fit::Short { needed, there }, _) => (too_small(&about, gpu, severity, (needed, there)), map),
+        (Fit::Short { needed, there }, _) => (too_small(&about, gpu, severity, (needed, there), ""), map),
         (Fit::Fits, Fit::Short { needed, there }) => {
-            (too_small(&about, gpu, Severity::Info, (needed, there)), StaticMap::Auto)
+            (too_small(&about, gpu, Severity::Info, (needed, there), ""), StaticMap::Auto)
         }
         (Fit::Unknown, Fit::Short { needed, there }) => {
-            let mut finding = too_small(&about, gpu, severity, (needed, there));
-            finding.message += "; with RMForceStaticBar1=1 it depends on what the driver keeps for itself";
-            (finding, StaticMap::Auto)
+            let forced = "; with RMForceStaticBar1=1 it depends on what the driver keeps for itself";
+            (too_small(&about, gpu, severity, (needed, there), forced), StaticMap::Auto)
         }
         (Fit::Unknown, _) => {
             let message = format!(
@@ -151,44 +150,26 @@ fn range((least, most): (u64, u64)) -> String {
     if least == most { format!("{least} MiB") } else { format!("{least} or {most} MiB") }
 }
 
-fn too_small(about: &str, gpu: &Device, severity: Severity, (needed, there): (u64, u64)) -> Finding {
+fn too_small(about: &str, gpu: &Device, severity: Severity, (needed, there): (u64, u64), forced: &str) -> Finding {
     let message = format!(
-        "BAR1 of {about} is at least {} MiB too small for the driver's map of all memory: it has {there} MiB, and {needed} MiB are needed",
+        "BAR1 of {about} is at least {} MiB too small for the driver's map of all memory: it has {there} MiB, and {needed} MiB are needed{forced}",
         needed - there
     );
     Code::Bar1MapShort.finding(severity, &gpu.bdf, message).values(there, needed, Some("MiB"))
 }
 
-/// Adds causes and remedies, the most direct first.
+/// Adds what takes the room, the most direct first.
 fn with_help(finding: Finding, gpu: &Device, console: Option<&str>, mailboxes: bool, map: StaticMap) -> Finding {
-    let mut causes = Vec::new();
-    let mut help = Vec::new();
-    if let Some(name) = console {
-        causes.push(format!("the console {name} on this GPU takes the first 512 MiB of BAR1"));
-        help.push(
-            "connect the screen to another display adapter, or release it: boot the appliance with \
-             firstlight.console.screen=release, another system with video=efifb:off"
-                .to_owned(),
-        );
-    }
-    if mailboxes || map == StaticMap::Auto {
-        causes.push("the driver reserves room in BAR1 besides all memory".to_owned());
-        help.push(format!(
-            "put `{}` into /etc/modprobe.d/nvidia.conf and reboot",
-            "options nvidia NVreg_RegistryDwords=\"ForceP2P=17;RMPcieP2PType=1;RMForceStaticBar1=1\""
-        ));
-    }
-    causes.push("BAR1 of this board is hardly larger than its memory".to_owned());
-    if help.is_empty() {
-        help.push("do not expect peer-to-peer through BAR1 of this board".to_owned());
-    }
+    let console = console.map(|name| MapObstacle::Console(name.into()));
+    let reserved = (mailboxes || map == StaticMap::Auto).then_some(MapObstacle::Reserved);
+    let obstacles = console.into_iter().chain(reserved).chain([MapObstacle::Size]).collect();
     let offered = gpu.aperture_sizes().map(|r| r.supported_bytes.iter().map(|b| size(*b)).collect::<Vec<_>>());
     let seen = match offered.as_deref() {
         Some([first, .., last]) => format!("Resizable BAR offers {first} to {last}"),
         Some([only]) => format!("Resizable BAR offers only {only}"),
         _ => "no Resizable BAR sizes can be read".to_owned(),
     };
-    finding.because(causes.join("; ")).remedy(help.join("; ")).seen(seen)
+    finding.because(Reason::NoRoomForMap(obstacles)).seen(seen)
 }
 
 #[cfg(test)]
@@ -235,8 +216,8 @@ mod tests {
             "BAR1 of 0000:10:00.0 (GeForce RTX 5090, 32607 MiB) is at least 362 MiB too small for the driver's map of \
          all memory: it has 32766 MiB, and 33128 MiB are needed"
         );
-        assert!(said.remedy.contains("firstlight.console.screen=release"), "{}", said.remedy);
-        assert!(said.remedy.contains("RMForceStaticBar1=1"), "{}", said.remedy);
+        let obstacles = vec![MapObstacle::Console("fb0".into()), MapObstacle::Reserved, MapObstacle::Size];
+        assert_eq!(said.reason, Some(Reason::NoRoomForMap(obstacles)));
         assert_eq!(said.evidence, ["Resizable BAR offers 64 MiB to 32 GiB"]);
     }
 
@@ -254,7 +235,7 @@ mod tests {
         let said = say("0x2704", 16384, None, DriverState::Absent).unwrap();
         assert!(said.is(Code::Bar1MapShort) && said.severity == Severity::Info, "{said:?}");
         assert!(said.message.contains("at least 2 MiB too small"), "{}", said.message);
-        assert!(said.remedy.contains("/etc/modprobe.d/nvidia.conf"), "{}", said.remedy);
+        assert_eq!(said.reason, Some(Reason::NoRoomForMap(vec![MapObstacle::Reserved, MapObstacle::Size])));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Whether the lockdown that the command line requests is in force.
 
 use crate::machine::host::cmdline::words;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 
 /// The kernel's modes, from the weakest to the strongest. The mode can only be raised.
 const MODES: [&str; 3] = ["none", "integrity", "confidentiality"];
@@ -26,7 +26,7 @@ pub(super) fn lockdown_ignored(line: &str, held: Option<&str>) -> Option<Finding
     let seen = held.map_or("missing".to_owned(), str::to_owned);
     Some(
         Code::LockdownIgnored
-            .finding(Severity::Warn, "kernel", message)
+            .finding(Severity::Warn, Subject::part("kernel"), message)
             .values(held, asked.as_str(), None)
             .seen(format!("/sys/kernel/security/lockdown: {seen}")),
     )

@@ -11,7 +11,7 @@ use crate::config::{IommuPolicy, Level};
 use crate::machine::host::cmdline::{self, Word};
 use crate::machine::host::cpu;
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::suite::machine::unreadable;
 use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
 use known::on_or_off;
@@ -147,7 +147,11 @@ fn judge(policy: IommuPolicy, line: &str) -> Judgement {
 fn missing(severity: Severity, words: &[String]) -> Option<Finding> {
     let list = (!words.is_empty()).then(|| words.join(" "))?;
     let message = format!("the kernel command line lacks {list}");
-    Some(Code::CmdlineMissing.finding(severity, "kernel", message).values(serde_json::Value::Null, list, None))
+    Some(Code::CmdlineMissing.finding(severity, Subject::part("kernel"), message).values(
+        serde_json::Value::Null,
+        list,
+        None,
+    ))
 }
 
 /// The word that keeps a parameter from being in force, although it is on the line.
@@ -168,7 +172,11 @@ fn overridden_by(parameter: &BootParameter, words: &[Word]) -> Option<Finding> {
         (None, None) => return None,
     };
     let rival = format!("{}={}", word.key, word.value.as_deref().unwrap_or_default());
-    let finding = Code::CmdlineOverridden.finding(Severity::Info, &written, format!("{written} {how} {rival}"));
+    let finding = Code::CmdlineOverridden.finding(
+        Severity::Info,
+        Subject::kernel_word(&written),
+        format!("{written} {how} {rival}"),
+    );
     Some(finding.values(rival, written, None))
 }
 

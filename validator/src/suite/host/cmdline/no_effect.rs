@@ -5,7 +5,7 @@ use super::known::{CONFIG_ACS_SINCE, KEYS, NEWEST, Values};
 use crate::machine::host::cmdline::{Word, words};
 use crate::machine::host::kmsg::Line;
 use crate::machine::host::nvidia::log;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 
 /// The running kernel.
 #[derive(Debug, Default)]
@@ -52,7 +52,7 @@ pub(super) fn findings(line: &str, kernel: &Kernel<'_>) -> Vec<Finding> {
     }
     let lines: Vec<_> = kernel.log.iter().filter(|line| is_about_words(&line.text)).take(4).collect();
     let found = |message: String| {
-        let finding = Code::CmdlineNoEffect.finding(Severity::Info, "kernel", message);
+        let finding = Code::CmdlineNoEffect.finding(Severity::Info, Subject::part("kernel"), message);
         let logged = lines.iter().map(|line| format!("kmsg: {}", line.text)).collect();
         finding.seen(format!("/proc/cmdline: {line}")).seen_all(logged)
     };

@@ -5,7 +5,7 @@
 use super::limits::{LARGE, Limits, SCATTER_US, SMALL};
 use crate::gpu::Collective;
 use crate::nccl::{Placement, Row};
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::suite::shared::speed::rounded;
 use crate::text::size;
 use serde_json::Value;
@@ -203,7 +203,7 @@ pub(super) fn findings(slow: &[Slow], limits: &Limits, arm: &str) -> Vec<Finding
         let worst = own.first()?;
         let more = if own.len() > 1 { format!("; and {} more of this kind", own.len() - 1) } else { String::new() };
         let message = format!("NCCL {arm}: {worst}{more}");
-        let finding = Code::NcclSlow.finding(worst.severity(), collective, message);
+        let finding = Code::NcclSlow.finding(worst.severity(), Subject::operation(collective), message);
         let finding = finding.values(rounded(worst.us), rounded(worst.most_us), Some("us"));
         let lines = own.iter().skip(1).map(ToString::to_string).collect();
         Some(finding.seen_all(lines).seen(ring_line(limits)))
@@ -215,7 +215,7 @@ pub(super) fn findings(slow: &[Slow], limits: &Limits, arm: &str) -> Vec<Finding
 pub(super) fn unjudged(rows: &[Row]) -> Finding {
     let best = rows.iter().map(|row| row.busbw(&row.out_of_place)).fold(0.0, f64::max);
     let message = format!("NCCL reaches {best:.2} GB/s, but the links' speed was not measured for comparison");
-    let finding = Code::NcclUnjudged.finding(Severity::Warn, "all_reduce", message);
+    let finding = Code::NcclUnjudged.finding(Severity::Warn, Subject::operation(Collective::AllReduce), message);
     finding.values(rounded(best), Value::Null, Some("GB/s"))
 }
 

@@ -134,7 +134,8 @@ fn each_collective_has_its_own_finding() {
         sweep(4, H200.map(|us| us * 9.0)).into_iter().map(|row| Row { collective: Collective::Alltoall, ..row }),
     );
     let limits = limits(4, 390.0, NVL);
-    let subjects: Vec<_> = findings(&slow(&rows, &limits, &[]), &limits, "x").into_iter().map(|f| f.subject).collect();
+    let found = findings(&slow(&rows, &limits, &[]), &limits, "x");
+    let subjects: Vec<_> = found.iter().map(|f| f.subject.to_string()).collect();
     assert_eq!(subjects, ["all_reduce", "alltoall"]);
 }
 

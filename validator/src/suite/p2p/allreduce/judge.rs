@@ -4,14 +4,11 @@ use super::rank::{GIVE_UP_S, Ran};
 use crate::gpu::{Late, ROUNDS, Reduced};
 use crate::machine::{GpuId, Rank};
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
 use crate::schedule::Pair;
 use crate::suite::shared::speed::table;
 use crate::text::size;
 use serde_json::Value;
-
-/// The remedy if the frameworks' own all-reduce fails; NCCL has its own tests.
-pub(super) const REMEDY: &str = "start vLLM and SGLang with --disable-custom-all-reduce, so that they use NCCL, which has tests of its own; see the tests iommu, acs and bar1-static";
 
 /// Steps of a round.
 const STEPS: u64 = 3;
@@ -116,7 +113,7 @@ impl Reduction {
         };
         let reader = self.gpu(reader);
         let pair = source.map(|rank| self.gpu(rank)).filter(|from| *from != reader);
-        let subject = pair.map_or(format!("GPU {reader}"), |from| Pair { from, to: reader }.to_string());
+        let subject = pair.map_or_else(|| Subject::from(reader), |from| Pair { from, to: reader }.into());
         let kind_name = KINDS.get(kind).copied().unwrap_or_default();
         let message = format!(
             "{subject}: {kind_name} all-reduce of {} by kernels reads {}: {} of {} words are wrong",
@@ -125,10 +122,8 @@ impl Reduction {
             worst.wrong,
             worst.looked
         );
-        let finding = Code::P2pWrongData.finding(Severity::Fail, &subject, message);
-        let finding = finding.values(worst.wrong, 0, Some("words")).remedy(REMEDY).because(
-            "reads of a peer's memory by kernels give other data than its owner has: a cache, BAR1, ACS or an IOMMU",
-        );
+        let finding = Code::P2pWrongData.finding(Severity::Fail, subject, message);
+        let finding = finding.values(worst.wrong, 0, Some("words")).because(Reason::KernelReads);
         let bad = all().filter(|(_, found)| found.wrong > 0);
         Some(finding.seen_all(bad.map(|(rank, found)| self.evidence(rank, kind_name, found)).collect()))
     }
@@ -163,7 +158,7 @@ impl Reduction {
             let (round, step) = (late.step / STEPS, late.step % STEPS + 1);
             format!("GPU {gpu} gave up in round {round}, step {step}, waiting for GPU {peer}")
         };
-        let finding = Code::P2pHang.finding(Severity::Fail, &pair, message).remedy(REMEDY);
+        let finding = Code::P2pHang.finding(Severity::Fail, pair, message).because(Reason::KernelAllReduce);
         Some(finding.seen_all(all().map(line).collect()))
     }
 
@@ -173,7 +168,7 @@ impl Reduction {
         let all_ranks = self.reduced.len() == self.gpus.len() && self.launches > 0;
         let bad = !all_ranks || self.reduced.iter().any(|both| both.iter().enumerate().any(short));
         let message = format!("GPUs {:?}: a check did not look at every word of every round", self.gpus);
-        bad.then(|| Code::P2pChecker.finding(Severity::Error, "machine", message))
+        bad.then(|| Code::P2pChecker.finding(Severity::Error, Subject::Machine, message))
     }
 }
 
@@ -207,7 +202,7 @@ pub(super) fn judge(results: &Results) -> Judgement {
     findings.extend(results.broken.iter().cloned());
     if results.reductions.is_empty() && findings.is_empty() {
         let message = "no all-reduce was made";
-        findings.push(Code::P2pChecker.finding(Severity::Error, "machine", message));
+        findings.push(Code::P2pChecker.finding(Severity::Error, Subject::Machine, message));
     }
     Judgement::summed_up(|| summary(results), findings).with_tables(vec![times_table(results)])
 }

@@ -12,7 +12,7 @@ use crate::gpu::pattern::Nonces;
 use crate::gpu::{Clique, GpuError, LAUNCHES, RANKS, ROUNDS};
 use crate::machine::GpuId;
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::suite::shared::gate::gate;
 use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::{Group, Machine, Test};
@@ -50,7 +50,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         return Ok(none);
     }
     let clique = machine.clique()?;
-    let mut open = groups(clique).map_err(|e| fault_finding("machine", &e))?;
+    let mut open = groups(clique).map_err(|e| fault_finding(Subject::Machine, &e))?;
     open.reverse();
     if open.is_empty() {
         let why = "no two GPUs have access to each other's memory; see p2p-capability";
@@ -96,7 +96,7 @@ fn judge_stop(stop: Stop) -> Result<Judgement, Box<Finding>> {
         }
         Stop::TooMany => {
             let message = "two GPUs are more than may have access to each other at once";
-            Err(Box::new(Code::P2pRefused.finding(Severity::Fail, "machine", message)))
+            Err(Box::new(Code::P2pRefused.finding(Severity::Fail, Subject::Machine, message)))
         }
     }
 }
@@ -132,12 +132,12 @@ fn reduce(
     group: &[GpuId],
     results: &mut Results,
 ) -> Result<(), Stop> {
-    machine.doing(&format!("GPUs {group:?}: opening each other's memory"));
+    machine.doing(format!("GPUs {group:?}: opening each other's memory"));
     processes.join(group)?;
     let (rounds, most) = rounds_and_limit(machine.config.validate.level);
     let mut nonces = Nonces::new();
     for bytes in SIZES {
-        machine.doing(&format!("GPUs {group:?}: all-reduces of {bytes} bytes"));
+        machine.doing(format!("GPUs {group:?}: all-reduces of {bytes} bytes"));
         let (seed, begun) = (nonces.next(), Instant::now());
         let mut reduction = Reduction { gpus: group.to_vec(), bytes, ..Reduction::default() };
         let mut launches = 1;
@@ -171,7 +171,7 @@ mod tests {
     use crate::gpu::{Late, ROUNDS, Reduced};
     use crate::outcome::Judgement;
     use crate::outcome::Outcome;
-    use crate::outcome::finding::Code;
+    use crate::outcome::finding::{Code, Reason};
 
     const BYTES: u64 = 4096;
 
@@ -231,7 +231,7 @@ mod tests {
             "GPU 6 -> 5: one-shot all-reduce of 4 KiB by kernels reads the data of the round before: 9 of 20480 words are wrong"
         );
         assert!(finding.evidence[0].ends_with("first word 7; in round 1 word 7 is 00000002, expected 00000003"));
-        assert!(finding.remedy.contains("--disable-custom-all-reduce"));
+        assert_eq!(finding.reason, Some(Reason::KernelReads));
     }
 
     #[test]

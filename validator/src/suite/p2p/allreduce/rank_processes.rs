@@ -2,11 +2,10 @@
 
 use super::super::processes::NOT_SUPPORTED;
 use super::super::processes::messages::Trouble;
-use super::judge::REMEDY;
 use super::rank::{Answer, Ask, COMMAND, HANG, Join, Ran, Run};
 use crate::gpu::Clique;
 use crate::machine::{GpuId, Rank};
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
 use crate::process::partner::{Partner, PartnerError};
 use std::io;
 use std::time::{Duration, Instant};
@@ -45,7 +44,9 @@ impl RankProcesses {
     pub(super) fn start(clique: &Clique, gpus: &[GpuId]) -> Result<Self, Stop> {
         let broken = |why: String| {
             let message = format!("a process for each GPU cannot be started: {why}");
-            Stop::All(Box::new(Code::CudaStart.finding(Severity::Error, "machine", message)))
+            Stop::All(Box::new(
+                Code::CudaStart.finding(Severity::Error, Subject::Machine, message).lacking([why.as_str()]),
+            ))
         };
         let start = |gpu: &GpuId| -> io::Result<RankProcess> {
             Ok(RankProcess { gpu: *gpu, handles: Default::default(), partner: Partner::start(COMMAND)? })
@@ -134,7 +135,7 @@ impl RankProcesses {
             Answer::Ran(ran) => Ok(ran),
             answer => {
                 let message = format!("unexpected answer {answer:?} of a rank's process");
-                Err(Stop::All(Box::new(Code::P2pChecker.finding(Severity::Error, "machine", message))))
+                Err(Stop::All(Box::new(Code::P2pChecker.finding(Severity::Error, Subject::Machine, message))))
             }
         };
         self.ask(group, HANG + ANSWER, |_, _| Ask::Run(run))?.into_iter().map(ran).collect()
@@ -158,9 +159,8 @@ fn gone(gpu: GpuId, lost: &PartnerError) -> Stop {
         PartnerError::Silent(_) => (Code::P2pHang, Severity::Fail),
         PartnerError::Died(_) | PartnerError::Broken(_) => (Code::TestCrashed, Severity::Error),
     };
-    let subject = format!("GPU {gpu}");
-    let finding = code.finding(severity, &subject, format!("{subject}: {lost}"));
-    Stop::All(Box::new(finding.remedy(REMEDY)))
+    let finding = code.finding(severity, gpu, format!("GPU {gpu}: {lost}"));
+    Stop::All(Box::new(finding.because(Reason::KernelAllReduce)))
 }
 
 /// What a GPU's fault in its process ends; `code` and `severity` are for faults without their own code.
@@ -172,6 +172,6 @@ fn stop(gpu: GpuId, trouble: &Trouble, code: Code, severity: Severity) -> Stop {
         Trouble { code: Some(NOT_SUPPORTED), .. } => return Stop::Unsupported(trouble.text.clone()),
         _ => (code, severity),
     };
-    let finding = code.finding(severity, &format!("GPU {gpu}"), trouble.text.clone());
-    Stop::All(Box::new(finding.remedy(REMEDY)))
+    let finding = code.finding(severity, gpu, trouble.text.as_str()).lacking([trouble.text.as_str()]);
+    Stop::All(Box::new(finding.because(Reason::KernelAllReduce)))
 }

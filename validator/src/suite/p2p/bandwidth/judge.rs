@@ -49,7 +49,7 @@ fn with_both(suspect: Suspect, results: &Results) -> Finding {
     };
     let both_values: Vec<_> = cells.iter().filter_map(both).collect();
     if let Some(first) = both_values.first() {
-        finding.message = format!("{}; {first}", finding.message);
+        finding.message = format!("{}; {first}", finding.message).into();
     }
     finding.seen_all(both_values)
 }
@@ -58,8 +58,8 @@ fn with_both(suspect: Suspect, results: &Results) -> Finding {
 fn unmeasured_floor(pair: Pair, why: &str, least: Option<f64>) -> Option<Finding> {
     least.map(|least| {
         let message = format!("{pair}: expect.min_p2p_gb_s is {least}, and there is no peer access: {why}");
-        let finding = Code::ExpectUnchecked.finding(Severity::Error, &pair, message);
-        finding.values(Value::Null, least, Some("GB/s"))
+        let finding = Code::ExpectUnchecked.finding(Severity::Error, pair, message);
+        finding.values(Value::Null, least, Some("GB/s")).lacking([why])
     })
 }
 

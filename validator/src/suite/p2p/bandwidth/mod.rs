@@ -13,7 +13,7 @@ mod tests;
 
 use crate::config::Level;
 use crate::floors::Carrier;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::outcome::{Judgement, Outcome};
 use crate::schedule::Pair;
 use crate::suite::p2p::capability::expected;
@@ -129,6 +129,6 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
 fn unmeasured(none: Judgement, floor: Option<f64>) -> Judgement {
     let Some(floor) = floor.filter(|_| none.outcome() == Outcome::NotApplicable) else { return none };
     let message = format!("expect.min_p2p_gb_s is {floor}, and no bandwidth is measured: {}", none.summary);
-    let finding = Code::ExpectUnchecked.finding(Severity::Error, "machine", message);
+    let finding = Code::ExpectUnchecked.finding(Severity::Error, Subject::Machine, message);
     Judgement::by(finding.values(Value::Null, floor, Some("GB/s")))
 }

@@ -46,7 +46,7 @@ pub(super) fn measure(
     let without_access: Vec<_> = results.without_access.iter().map(|(pair, _)| *pair).collect();
     for pair in one_of_each(pairs.into_iter().filter(|p| !without_access.contains(p)), |p| kind(&paths.routes, p)) {
         let (Some(a), Some(b)) = (clique.gpu(pair.from), clique.gpu(pair.to)) else { continue };
-        let _on = PeerAccess::both_ways(a, b).map_err(|e| fault_finding(&pair.to_string(), &e))?;
+        let _on = PeerAccess::both_ways(a, b).map_err(|e| fault_finding(pair, &e))?;
         let mut rows = Vec::new();
         for bytes in sizes(bench.bytes) {
             let gb_s = [0, 1].map(|engine| measure_one(machine, bench, (pair, bytes, engine), results));

@@ -2,7 +2,7 @@
 //! than by chance. The median hides them, but they slow programs down. Pure.
 
 use crate::floors::stats::Measured;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::schedule::Pair;
 use crate::suite::shared::speed::{Grid, rounded, table};
 use serde_json::Value;
@@ -75,7 +75,7 @@ pub(super) fn bursts(grid: &Grid) -> Option<Finding> {
         format!("{pair}: {name} {:.2} GB/s, samples {}", m.median, samples.join(", "))
     };
     let worst = all.iter().filter(|(.., m)| slow(m) > 0).take(8).map(line).collect();
-    let finding = Code::P2pBursts.finding(severity, "machine", message);
+    let finding = Code::P2pBursts.finding(severity, Subject::Machine, message);
     Some(finding.values(rounded(percent(found, samples)), MANY * 100.0, Some("%")).seen_all(worst))
 }
 

@@ -90,7 +90,7 @@ fn carrier(results: &Results, basis: &Basis<'_>, pair: Pair) -> Carrier {
 fn above_ceiling(results: &Results, basis: &Basis<'_>, pair: Pair) -> Vec<Suspect> {
     let most = (basis.ceiling)(pair);
     let above = |(name, most): (&&'static str, Option<f64>)| {
-        let finding = impossible_speed(&pair, name, results.grid.get(name, pair)?, most)?;
+        let finding = impossible_speed(pair, name, results.grid.get(name, pair)?, most)?;
         Some(Suspect::of(&[(*name, pair)], finding))
     };
     let one = ONE_WAY.iter().map(|name| (name, most));
@@ -99,7 +99,7 @@ fn above_ceiling(results: &Results, basis: &Basis<'_>, pair: Pair) -> Vec<Suspec
     if all.is_empty() {
         let moved = results.grid.get("ce.write", pair);
         let contradiction =
-            moved.and_then(|moved| contradicted_link(&pair, moved, (basis.carrier)(pair).raw(), (basis.own)(pair)));
+            moved.and_then(|moved| contradicted_link(pair, moved, (basis.carrier)(pair).raw(), (basis.own)(pair)));
         all.extend(contradiction.map(|finding| Suspect::of(&[], finding)));
     }
     all

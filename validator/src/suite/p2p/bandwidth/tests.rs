@@ -5,6 +5,7 @@ use super::*;
 use crate::floors::Carrier;
 use crate::floors::stats::Measured;
 use crate::machine::pcie::model::PathKind;
+use crate::schedule::Pair;
 use crate::suite::shared::speed::{CopyMethod, Metric, Side};
 use std::collections::BTreeSet;
 
@@ -240,7 +241,7 @@ fn pairs_without_peer_access_have_no_figure_with_it_on() {
 #[test]
 fn data_that_is_wrong_fails_however_fast() {
     let mut wrong = results(HEALTHY);
-    wrong.findings.push(Code::P2pWrongData.finding(Severity::Fail, "GPU 0 -> 1", "wrong"));
+    wrong.findings.push(Code::P2pWrongData.finding(Severity::Fail, Pair::of(0, 1), "wrong"));
     assert_eq!(said(wrong, H200, None).outcome(), Outcome::Fail);
 }
 

@@ -3,9 +3,8 @@
 use super::predict::Expected;
 use super::{Answers, EnableResult};
 use crate::gpu::Status;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Reason, Refusal, Severity, Subject};
 use crate::schedule::Pair;
-use crate::suite::shared::pair::subject;
 use crate::suite::shared::speed::table;
 use serde_json::Value;
 
@@ -26,8 +25,9 @@ pub(super) fn predictions(all: &[Answers]) -> Value {
         }
     }
     let columns = [("pairs", ""), ("expected", ""), ("CUDA", ""), ("NVML", ""), ("because", "")];
-    let rows =
-        groups.into_iter().map(|(row, pairs)| std::iter::once(subject(&pairs)).chain(row).map(Value::String).collect());
+    let rows = groups
+        .into_iter()
+        .map(|(row, pairs)| std::iter::once(Subject::pairs(pairs).to_string()).chain(row).map(Value::String).collect());
     table("p2p.expected", &columns, &rows.collect::<Vec<_>>())
 }
 
@@ -37,7 +37,7 @@ pub(super) fn compare_with_prediction(answers: &Answers) -> String {
     let how = match (expected, answers.can) {
         (Expected::Unknown, _) => "nothing was predicted",
         (Expected::Access | Expected::Claimed, true) => "CUDA agrees with the prediction",
-        (Expected::Refused(_) | Expected::NotApplicable, false) => "CUDA agrees with the prediction",
+        (Expected::Refused(..) | Expected::NotApplicable, false) => "CUDA agrees with the prediction",
         _ => "CUDA contradicts the prediction",
     };
     format!("{}: {how}: {expected} ({why})", answers.pair)
@@ -51,7 +51,8 @@ pub(super) fn unpredicted_access(answers: &Answers) -> Option<Finding> {
     }
     let message = "CUDA and NVML report peer access, which this driver is not known to give; the test \
         p2p-integrity decides whether data arrives";
-    let finding = Code::P2pUnpredicted.finding(Severity::Info, "", message).because(why.as_str());
+    let reason = Reason::Predicted(Refusal::Other, why.as_str().into());
+    let finding = Code::P2pUnpredicted.finding(Severity::Info, Subject::Machine, message).because(reason);
     Some(finding.seen(evidence(answers)).seen(compare_with_prediction(answers)))
 }
 

@@ -6,7 +6,7 @@ use super::{Answers, EnableResult};
 use crate::gpu::Status;
 use crate::machine::GpuId;
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Reason, Refusal, Severity, Subject, WrongWitness};
 use crate::schedule::Pair;
 use crate::suite::shared::pair::{matrix, merge_pairs};
 use crate::suite::shared::peer_groups;
@@ -23,7 +23,7 @@ pub(super) fn judge(gpus: usize, all: &[Answers], expected: Option<&[Vec<GpuId>]
     let atomics = all.iter().filter(|s| s.atomics).count();
     let findings: Vec<_> = grouped.into_iter().chain(merge_pairs(found)).collect();
     let summary = match findings.iter().max_by_key(|f| f.severity) {
-        Some(worst) if worst.severity > Severity::Info => worst.message.clone(),
+        Some(worst) if worst.severity > Severity::Info => worst.message.to_string(),
         Some(_) if expected.is_some() => format!(
             "{} of {} ordered pairs, as expect.peers demands: CUDA, NVML and enabling agree; atomics on {atomics}",
             all.iter().filter(|s| s.can).count(),
@@ -40,7 +40,7 @@ pub(super) fn judge(gpus: usize, all: &[Answers], expected: Option<&[Vec<GpuId>]
     };
     let none = !all.is_empty() && mixed == all.len() && expected.is_none();
     let judgement = match findings.first().filter(|_| none) {
-        Some(first) => Judgement::not_applicable(first.message.clone()).with(findings),
+        Some(first) => Judgement::not_applicable(first.message.to_string()).with(findings),
         None => Judgement::of(summary, findings),
     };
     judgement.showing(vec![matrix("p2p.connectivity", "1", gpus, yes)]).with_tables(vec![predictions(all)])
@@ -67,7 +67,7 @@ fn group_findings(gpus: usize, found: Vec<(Pair, Finding)>) -> (Vec<(Pair, Findi
         refused.len(),
         gpus * gpus.saturating_sub(1)
     );
-    let finding = Code::PeersGrouped.finding(Severity::Warn, "machine", message);
+    let finding = Code::PeersGrouped.finding(Severity::Warn, Subject::Machine, message);
     let seen = refused.iter().take(SEEN).flat_map(|(_, finding)| finding.evidence.clone()).collect();
     (others, Some(finding.values(group_names, "one group", None).seen_all(seen)))
 }
@@ -80,7 +80,7 @@ fn judge_pair(answers: &Answers) -> Option<Finding> {
         Ok(nvml) => nvml,
         Err(why) => {
             let message = format!("NVML does not report whether peer access works: {why}");
-            return Some(Code::P2pWitnesses.finding(Severity::Error, "", message));
+            return Some(Code::P2pWitnesses.finding(Severity::Error, Subject::Machine, message));
         }
     };
     let finding = match (answers.can, nvml, &answers.enabling) {
@@ -88,7 +88,7 @@ fn judge_pair(answers: &Answers) -> Option<Finding> {
             let (a, b) = (yes_or_no(answers.can), yes_or_no(answers.supported));
             contradiction(
                 format!("cuDeviceCanAccessPeer reports {a} and cuDeviceGetP2PAttribute reports {b}"),
-                "CUDA contradicts itself",
+                WrongWitness::CudaItself,
             )
         }
         (true, Ok(()), EnableResult::Works) => {
@@ -96,39 +96,46 @@ fn judge_pair(answers: &Answers) -> Option<Finding> {
         }
         (true, Ok(()), EnableResult::Refused(why)) => {
             let message = format!("CUDA and NVML report that peer access works, but it cannot be enabled: {why}");
-            Code::P2pRefused.finding(Severity::Fail, "", message)
+            Code::P2pRefused.finding(Severity::Fail, Subject::Machine, message)
         }
         (true, Err(status), EnableResult::Works) => contradiction(
             format!("CUDA enables peer access, but NVML reports {status}; NCCL obeys NVML and will not use it"),
-            "the driver patch changed CUDA's answer but not NVML's",
+            WrongWitness::NvmlUnpatched,
         ),
         (true, Err(status), EnableResult::Refused(why)) => contradiction(
             format!("CUDA reports that peer access works, NVML reports {status}, and enabling it fails: {why}"),
-            "CUDA's answer is wrong",
+            WrongWitness::Cuda,
         ),
         (false, Ok(()), EnableResult::Refused(_)) => contradiction(
             "NVML reports that peer access works, CUDA reports that it does not".to_owned(),
-            "NVML's answer is wrong: the driver does not let CUDA use what NVML offers",
+            WrongWitness::Nvml,
         ),
         (false, _, EnableResult::Works) => contradiction(
             "CUDA reports that peer access does not work, but it can be enabled".to_owned(),
-            "CUDA's answer is wrong",
+            WrongWitness::Cuda,
         ),
         (false, Err(status), EnableResult::Refused(_)) if answers.predicted.0 == Expected::NotApplicable => {
             let why = &answers.predicted.1;
             let message = format!("peer access is not applicable: {why}; CUDA reports no, NVML reports {status}");
-            Code::P2pMixed.finding(Severity::Info, "", message).because(why.as_str())
+            let reason = Reason::Predicted(Refusal::Other, why.as_str().into());
+            Code::P2pMixed.finding(Severity::Info, Subject::Machine, message).because(reason)
         }
         (false, Err(status), EnableResult::Refused(_)) => {
             let message = format!("no peer access: CUDA reports no, NVML reports {status}");
-            let finding = Code::P2pUnsupported.finding(Severity::Fail, "", message);
+            let finding = Code::P2pUnsupported.finding(Severity::Fail, Subject::Machine, message);
             match &answers.predicted {
-                (Expected::Refused(_), why) => finding.because(why.as_str()),
-                _ => with_status_cause(finding, status),
+                (expected @ Expected::Refused(_), why) => {
+                    finding.because(Reason::Predicted(expected.refusal(), why.as_str().into()))
+                }
+                _ => Finding { reason: status_reason(status), ..finding },
             }
         }
     };
-    Some(finding.seen(evidence(answers)).seen(compare_with_prediction(answers)))
+    let error = match &answers.enabling {
+        EnableResult::Refused(why) => Some(why.as_str()),
+        EnableResult::Works => None,
+    };
+    Some(finding.lacking(error).seen(evidence(answers)).seen(compare_with_prediction(answers)))
 }
 
 /// Atomics on the peer's memory: a disagreement is reported for information. The test p2p-order tries what
@@ -141,27 +148,23 @@ fn atomics(answers: &Answers) -> Option<Finding> {
         (false, Status::Ok) => "NVML claims atomics on the peer's memory, but CUDA does not".to_owned(),
         (false, _) => return None,
     };
-    Some(Code::P2pWitnesses.finding(Severity::Info, "", answer).seen(evidence(answers)))
+    Some(Code::P2pWitnesses.finding(Severity::Info, Subject::Machine, answer).seen(evidence(answers)))
 }
 
-fn contradiction(message: String, cause: &str) -> Finding {
-    Code::P2pWitnesses.finding(Severity::Fail, "", message).because(cause)
+fn contradiction(message: String, wrong: WrongWitness) -> Finding {
+    Code::P2pWitnesses.finding(Severity::Fail, Subject::Machine, message).because(Reason::Witness(wrong))
 }
 
 /// What NVML's status codes mean for peer access.
-fn with_status_cause(finding: Finding, status: Status) -> Finding {
-    let cause = match status {
-        Status::Chipset => {
-            "the driver does not trust this processor's root complex with peer traffic; a stock driver reports the same for GeForce GPUs"
-        }
-        Status::Gpu => "the driver does not offer peer access between these GPU models",
-        Status::Topology => "the GPUs are too far apart for the driver: they share no root complex that it trusts",
-        Status::Disabled => "a registry key of the driver switches peer access off",
-        Status::NotSupported => {
-            "the driver has no mechanism for these two GPUs: their chips differ, BAR1 is not mapped, or GPUs with NVLink lack its links"
-        }
-        Status::Unknown => "NVML does not know this pair: a GPU is not started, or libraries and module differ",
-        Status::Ok => return finding,
+fn status_reason(status: Status) -> Option<Reason> {
+    let refusal = match status {
+        Status::Chipset => Refusal::StockDriver,
+        Status::Gpu => Refusal::Models,
+        Status::Topology => Refusal::TooFarApart,
+        Status::Disabled => Refusal::RegistryKey,
+        Status::NotSupported => Refusal::NoMechanism,
+        Status::Unknown => Refusal::UnknownPair,
+        Status::Ok => return None,
     };
-    finding.because(cause)
+    Some(Reason::Status(refusal))
 }

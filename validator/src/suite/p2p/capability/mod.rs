@@ -12,8 +12,9 @@ use crate::config::{Level, numbered};
 use crate::gpu::{Clique, Gpu, GpuError, Nvml, P2pAnswers, P2pAttribute};
 use crate::machine::GpuId;
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::schedule::Pair;
+use crate::suite::protocol::Activity;
 use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::{Group, Machine, Test, nccl};
 use predict::Prediction;
@@ -60,13 +61,14 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         return Ok(none);
     }
     let clique = machine.clique()?;
-    let nvml = machine.nvml().map_err(|why| Box::new(Code::CudaMissing.finding(Severity::Error, "machine", why)))?;
+    let nvml =
+        machine.nvml().map_err(|why| Box::new(Code::CudaMissing.finding(Severity::Error, Subject::Machine, why)))?;
     let facts = facts::read(machine, clique, nvml)?;
     let ask = |(from, to): (&Gpu, &Gpu)| {
         let pair = Pair { from: from.id(), to: to.id() };
         let predicted = facts.predict(from.bdf, to.bdf);
-        machine.doing(&format!("{pair}: asking about peer access"));
-        answers(nvml, from, to, (pair, predicted)).map_err(|e| fault_finding(&pair.to_string(), &e))
+        machine.doing(Activity::of_pair(pair, "asking about peer access"));
+        answers(nvml, from, to, (pair, predicted)).map_err(|e| fault_finding(pair, &e))
     };
     let all = clique.pairs().map(ask).collect::<Result<Vec<_>, _>>()?;
     let expected = expected(machine, clique)?;
@@ -91,7 +93,7 @@ pub(in crate::suite) fn expected(machine: &Machine, clique: &Clique) -> Result<O
 
 /// `EXPECT-UNCHECKED`: `expect.peers` does not fit the machine.
 pub(in crate::suite) fn unknown_peer(why: &str) -> Finding {
-    Code::ExpectUnchecked.finding(Severity::Error, "machine", format!("expect.peers {why}"))
+    Code::ExpectUnchecked.finding(Severity::Error, Subject::Machine, format!("expect.peers {why}"))
 }
 
 fn answers(nvml: &Nvml, from: &Gpu, to: &Gpu, (pair, predicted): (Pair, Prediction)) -> Result<Answers, GpuError> {

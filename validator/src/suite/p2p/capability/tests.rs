@@ -5,6 +5,7 @@ use super::predict::Expected;
 use super::*;
 use crate::gpu::Status;
 use crate::outcome::Outcome;
+use crate::outcome::finding::{Reason, Refusal};
 
 fn nvml_answers(status: Status) -> P2pAnswers {
     let each = || Ok(status);
@@ -55,7 +56,7 @@ fn disagreement_about_atomics_is_reported_and_passes() {
 fn three_sources_that_agree_on_no_give_the_drivers_reason() {
     finds(answers(false, Status::Chipset, refused()), Code::P2pUnsupported, "CNS");
     let judgement = judge(2, &[answers(false, Status::Chipset, refused())], None);
-    assert!(judgement.findings[0].cause.contains("stock driver"));
+    assert_eq!(judgement.findings[0].reason, Some(Reason::Status(Refusal::StockDriver)));
 }
 
 #[test]
@@ -177,7 +178,8 @@ fn the_prediction_is_in_the_table_and_its_contradiction_is_evidence() {
     let judgement = judge(2, &[one], None);
     assert_eq!((judgement.outcome(), judgement.findings.len()), (Outcome::Pass, 1));
     let finding = &judgement.findings[0];
-    assert!(finding.is(Code::P2pUnpredicted) && finding.cause == "only mailboxes are left", "{finding:?}");
+    assert!(finding.is(Code::P2pUnpredicted));
+    assert_eq!(finding.reason, Some(Reason::Predicted(Refusal::Other, "only mailboxes are left".into())));
     let mut one = answers(true, Status::Ok, EnableResult::Works);
     (one.atomics, one.predicted) = (true, (Expected::Access, "through BAR1".to_owned()));
     assert_eq!(judge(2, &[one], None).findings, []);
@@ -188,6 +190,7 @@ fn a_predicted_refusal_gives_the_cause() {
     let mut one = answers(false, Status::Chipset, refused());
     one.predicted = (Expected::Refused(&[Status::Chipset]), "ForceP2P is not set".to_owned());
     let judgement = judge(2, &[one], None);
-    assert_eq!(judgement.findings[0].cause, "ForceP2P is not set");
+    let reason = Reason::Predicted(Refusal::Other, "ForceP2P is not set".into());
+    assert_eq!(judgement.findings[0].reason, Some(reason));
     assert_eq!(judgement.tables[0]["rows"][0][3], "CNS (chipset not supported)");
 }

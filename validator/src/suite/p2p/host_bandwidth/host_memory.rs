@@ -5,7 +5,7 @@ use crate::gpu::{Clique, GpuError, Pinned, Span};
 use crate::machine::GpuId;
 use crate::machine::host::affinity::pin_to_cpus;
 use crate::machine::pcie::model::Fabric;
-use crate::outcome::finding::Finding;
+use crate::outcome::finding::{Finding, Subject};
 use crate::suite::Machine;
 use crate::suite::shared::gpu_fault::fault_finding;
 
@@ -34,14 +34,14 @@ pub(super) fn blocks(machine: &Machine, clique: &Clique) -> Result<Vec<HostBlock
     let nodes = nodes(machine.fabric()?, clique);
     let bytes = share(BYTES, nodes.len());
     let block = |(processors, gpus): (Option<String>, Vec<GpuId>)| {
-        machine.doing(&format!("locking {bytes} bytes of the host's memory"));
+        machine.doing(format!("locking {bytes} bytes of the host's memory"));
         let _pinned = processors.as_deref().and_then(pin_to_cpus);
         let gpu = gpus.first().and_then(|n| clique.gpu(*n));
         let gpu = gpu.ok_or_else(|| GpuError::Nonsense("a node without a GPU".to_owned()))?;
         Ok(HostBlock { pinned: Pinned::alloc(gpu, bytes)?, gpus })
     };
     let blocks = nodes.into_iter().map(block).collect::<Result<_, GpuError>>();
-    blocks.map_err(|e| fault_finding("machine", &e))
+    blocks.map_err(|e| fault_finding(Subject::Machine, &e))
 }
 
 /// GPUs by the processors near them.

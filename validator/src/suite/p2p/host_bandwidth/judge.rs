@@ -59,14 +59,13 @@ fn slow_findings(results: &Results, gpu: GpuId, limits: HostLimits) -> Vec<Findi
 
 /// Figures above what the links can carry.
 fn above_ceiling(results: &Results, gpu: GpuId, limits: HostLimits) -> Vec<Finding> {
-    let (subject, own) = (format!("GPU {gpu}"), Pair::new(gpu, gpu));
-    let above = |name: &&str| impossible_speed(&subject, name, results.grid.get(name, own)?, limits.most);
+    let own = Pair::new(gpu, gpu);
+    let above = |name: &&str| impossible_speed(gpu, name, results.grid.get(name, own)?, limits.most);
     let all: Vec<_> = BOUNDED.iter().filter_map(above).collect();
     if !all.is_empty() {
         return all;
     }
-    let one =
-        |(name, _): &(&str, &str)| contradicted_link(&subject, results.grid.get(name, own)?, limits.raw, limits.own);
+    let one = |(name, _): &(&str, &str)| contradicted_link(gpu, results.grid.get(name, own)?, limits.raw, limits.own);
     JUDGED.iter().find_map(one).into_iter().collect()
 }
 
@@ -181,7 +180,7 @@ mod tests {
     #[test]
     fn data_that_is_wrong_fails_and_has_no_figure() {
         let mut wrong = Results::default();
-        wrong.findings.push(Code::HostWrongData.finding(Severity::Fail, "GPU 0", "wrong"));
+        wrong.findings.push(Code::HostWrongData.finding(Severity::Fail, GpuId::new(0), "wrong"));
         let judged = said(wrong, Some(63.0), &[]);
         assert_eq!((judged.outcome(), &judged.matrices[0].values), (Outcome::Fail, &vec![vec![None; 2]]));
     }

@@ -8,7 +8,7 @@ use crate::floors::stats::{BANDWIDTH, RepeatPolicy, Unusable, gb_s};
 use crate::gpu::pattern::Counts;
 use crate::gpu::{GpuError, Span};
 use crate::machine::GpuId;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::schedule::Pair;
 use crate::suite::Machine;
 use crate::suite::shared::gpu_fault::fault_finding;
@@ -186,17 +186,17 @@ impl Run<'_, '_> {
         let devices: Vec<_> = std::iter::once(bdf).chain(above.iter().map(|d| d.bdf)).collect();
         let links = &mut self.results.links;
         let flow = flow(gpu, HostDirection::ToHost(self.bench.fresh_seed()), host, 2);
-        machine.doing(&flow.to_string());
+        machine.doing(flow.to_string());
         let timed = self.bench.with_host(&[flow], &mut || links.read(machine, &devices));
-        timed.map(drop).map_err(|e| fault_finding(&format!("GPU {gpu}"), &e))
+        timed.map(drop).map_err(|e| fault_finding(gpu, &e))
     }
 
     /// Runs `flows` at the same time: GB/s of each; empty if data came back wrong, which is a finding.
     fn figures(&mut self, flows: &[HostFlow<'_>]) -> Result<Vec<f64>, Box<Finding>> {
         let names: Vec<_> = flows.iter().take(4).map(ToString::to_string).collect();
-        self.machine.doing(&names.join(", "));
+        self.machine.doing(names.join(", "));
         let timed = self.bench.with_host(flows, &mut || true);
-        let timed = timed.map_err(|e: GpuError| fault_finding(&subject(flows), &e))?;
+        let timed = timed.map_err(|e: GpuError| fault_finding(subject(flows), &e))?;
         let bad = flows.iter().zip(&timed).find_map(|(flow, t)| Some(wrong_round_trip(flow, t.wrong.as_ref()?)));
         if let Some(finding) = bad {
             self.results.findings.push(finding);
@@ -204,7 +204,7 @@ impl Run<'_, '_> {
         }
         let figure = |(flow, t): (&HostFlow<'_>, &HostTiming)| gb_s(flow.total(), t.ms);
         let figures = flows.iter().zip(&timed).map(figure).collect::<Result<_, _>>();
-        figures.map_err(|why| unusable(&subject(flows), why))
+        figures.map_err(|why| unusable(subject(flows), why))
     }
 
     /// The smallest number of parts of a block of which one fits into a GPU's buffer.
@@ -213,15 +213,15 @@ impl Run<'_, '_> {
     }
 
     fn part<'h>(&self, block: &'h HostBlock, n: usize, parts: usize) -> Result<Span<'h>, Box<Finding>> {
-        block.part(n, parts).map_err(|e| fault_finding("machine", &e))
+        block.part(n, parts).map_err(|e| fault_finding(Subject::Machine, &e))
     }
 
     fn wants_more(&self, samples: &[f64]) -> Result<bool, Box<Finding>> {
-        self.policy.wants_more(samples).map_err(|why| unusable("machine", why))
+        self.policy.wants_more(samples).map_err(|why| unusable(Subject::Machine, why))
     }
 
     fn put(&mut self, name: &'static str, gpu: GpuId, samples: &[f64]) -> Result<(), Box<Finding>> {
-        let figure = self.policy.of(samples).map_err(|why| unusable(&format!("GPU {gpu}"), why))?;
+        let figure = self.policy.of(samples).map_err(|why| unusable(gpu, why))?;
         let put = if self.again { Grid::put_again } else { Grid::put };
         put(&mut self.results.grid, name, Pair::new(gpu, gpu), figure);
         Ok(())
@@ -237,11 +237,11 @@ fn repeats(bytes: u64) -> u32 {
     u32::try_from(TOGETHER.checked_div(bytes).unwrap_or_default()).unwrap_or(MOST).clamp(1, MOST)
 }
 
-fn subject(flows: &[HostFlow<'_>]) -> String {
+fn subject(flows: &[HostFlow<'_>]) -> Subject {
     match flows {
-        [one] => format!("GPU {}", one.gpu),
-        [one, other] if one.gpu == other.gpu => format!("GPU {}", one.gpu),
-        _ => "machine".to_owned(),
+        [one] => one.gpu.into(),
+        [one, other] if one.gpu == other.gpu => one.gpu.into(),
+        _ => Subject::Machine,
     }
 }
 
@@ -251,12 +251,13 @@ fn wrong_round_trip(flow: &HostFlow<'_>, checked: &crate::gpu::CheckCounts) -> F
         "{flow}: {} of {words} words that went to the host and back are wrong, {} were checked",
         checked.wrong, checked.looked
     );
-    let finding = Code::HostWrongData.finding(Severity::Fail, &format!("GPU {}", flow.gpu), message);
+    let finding = Code::HostWrongData.finding(Severity::Fail, flow.gpu, message);
     let finding = finding.values(checked.wrong, 0, Some("words"));
     if Counts::from(*checked).are_ones() { unanswered(finding) } else { finding }
 }
 
-fn unusable(subject: &str, why: Unusable) -> Box<Finding> {
+fn unusable(subject: impl Into<Subject>, why: Unusable) -> Box<Finding> {
+    let subject = subject.into();
     let message = format!("{subject}: copies to and from the host: {why}");
     Box::new(Code::CudaError.finding(Severity::Error, subject, message))
 }

@@ -206,7 +206,7 @@ impl IntegrityBench<'_> {
                 }
                 BatchResult::Broken(error) => {
                     dirty = true;
-                    tried.ended.get_or_insert_with(|| fault_finding(&copy_batch.pair.to_string(), &error));
+                    tried.ended.get_or_insert_with(|| fault_finding(copy_batch.pair, &error));
                 }
             }
         }
@@ -242,6 +242,7 @@ const fn peer(gpu: GpuId, other: GpuId) -> u64 {
 }
 
 fn refused(pair: Pair, error: &GpuError) -> Finding {
+    let error = error.to_string();
     let message = format!("{pair}: peer access is refused while other pairs have it: {error}");
-    Code::P2pRefused.finding(Severity::Fail, &pair, message)
+    Code::P2pRefused.finding(Severity::Fail, pair, message).lacking([error.as_str()])
 }

@@ -9,6 +9,7 @@ use crate::gpu::{Clique, GpuError, Span};
 use crate::machine::GpuId;
 use crate::schedule::Pair;
 use crate::suite::Machine;
+use crate::suite::protocol::Activity;
 use crate::suite::shared::held_memory::{ChangedMemory, HeldMemory};
 use crate::suite::shared::transfer::{Engine, Fault, FaultKind, SAMPLE, Traces, Transfer, TransferKind};
 use std::cell::RefCell;
@@ -175,7 +176,7 @@ impl<'m> IntegrityBench<'m> {
     fn execute(&self, prepared: &PreparedTransfer<'_, 'm>) -> Result<(), GpuError> {
         let PreparedTransfer { transfer, source, target, .. } = prepared;
         let doing = format!("{}: {transfer}", transfer.pair);
-        self.machine.doing(&doing);
+        self.machine.doing(Activity { what: doing.clone(), pair: Some(transfer.pair) });
         let stream = &self.test_gpu(transfer.pair.from)?.stream;
         match transfer.kind.engine {
             Engine::Copy => stream.copy(*target, *source)?,

@@ -96,9 +96,9 @@ fn write_word(test_gpu: &TestGpu<'_>, span: Span<'_>, n: u64, case: &Case) -> Re
 }
 
 fn finding(test_gpu: &TestGpu<'_>, case: &str, counted: &Counts, expected: &Counts, host: bool) -> Finding {
-    let gpu = format!("GPU {}", test_gpu.gpu.id());
+    let gpu = test_gpu.gpu.id();
     let message = format!(
-        "{gpu}: the checker reports {} wrong words of {}, first {}, for {case}; expected {} of {}, first {}",
+        "GPU {gpu}: the checker reports {} wrong words of {}, first {}, for {case}; expected {} of {}, first {}",
         counted.wrong,
         counted.looked,
         place(counted.first),
@@ -106,7 +106,7 @@ fn finding(test_gpu: &TestGpu<'_>, case: &str, counted: &Counts, expected: &Coun
         expected.looked,
         place(expected.first)
     );
-    let finding = Code::P2pChecker.finding(Severity::Error, &gpu, message);
+    let finding = Code::P2pChecker.finding(Severity::Error, gpu, message);
     let finding = finding.values(counted.wrong, expected.wrong, Some("words"));
     let host = if host { "the host's copy of it is right" } else { "the host's copy of it is wrong too" };
     finding.seen(host).seen(format!("reported {counted:?}")).seen(format!("expected {expected:?}"))

@@ -4,7 +4,7 @@ use super::level_plan::LevelPlan;
 use super::results::{AccessState, AllPairsRun, OverallResults, PairResult};
 use super::tried_table::{self, checked_transfers};
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::schedule::Pair;
 use crate::suite::shared::held_memory::{MemoryShare, coverage};
 use crate::suite::shared::pair::merge_pairs;
@@ -32,11 +32,11 @@ pub(super) fn judge(
     let claimed = tried.iter().any(|t| t.access != AccessState::No);
     if tried.len() < pairs && all.iter().all(|f| f.severity < Severity::Fail) {
         let message = format!("{} of {pairs} pairs were reached", tried.len());
-        all.push(Code::P2pChecker.finding(Severity::Error, "machine", message));
+        all.push(Code::P2pChecker.finding(Severity::Error, Subject::Machine, message));
     }
     if claimed && on == 0 {
         let message = "CUDA reports peer access, but no pair could be tried";
-        all.push(Code::P2pRefused.finding(Severity::Error, "machine", message));
+        all.push(Code::P2pRefused.finding(Severity::Error, Subject::Machine, message));
     }
     all.iter_mut().for_each(shorten);
     if !claimed {
@@ -76,10 +76,14 @@ fn summary(
 fn not_tried(tried: &PairResult) -> Option<(Pair, Finding)> {
     let finding = match &tried.access {
         AccessState::On => return None,
-        AccessState::No => Code::P2pUnsupported.finding(Severity::Info, "", "not tried: CUDA reports no peer access"),
-        AccessState::Refused(why) => {
-            Code::P2pRefused.finding(Severity::Info, "", format!("not tried: peer access is refused: {why}"))
+        AccessState::No => {
+            Code::P2pUnsupported.finding(Severity::Info, Subject::Machine, "not tried: CUDA reports no peer access")
         }
+        AccessState::Refused(why) => Code::P2pRefused.finding(
+            Severity::Info,
+            Subject::Machine,
+            format!("not tried: peer access is refused: {why}"),
+        ),
     };
     Some((tried.pair, finding))
 }

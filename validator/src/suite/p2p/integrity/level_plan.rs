@@ -1,7 +1,7 @@
 //! Which transfers a level tries with every pair, and how memory is divided for them. Pure.
 
 use crate::config::Level;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::suite::shared::transfer::{Direction, Engine, Memory, TransferKind, size};
 
 /// The transfers that a level tries with every pair.
@@ -53,7 +53,7 @@ impl LevelPlan {
         let most = size(asked.sizes.last().copied()?);
         (self.sizes != asked.sizes).then(|| {
             let message = format!("a GPU's memory is in use: transfers of up to {most} do not fit");
-            Code::GpuInUse.finding(Severity::Warn, "machine", message)
+            Code::GpuInUse.finding(Severity::Warn, Subject::Machine, message)
         })
     }
 

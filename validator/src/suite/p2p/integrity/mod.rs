@@ -18,7 +18,7 @@ mod unused_memory;
 use crate::config::Level;
 use crate::gpu::{self, Gpu, GpuError, PeerAccess};
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::schedule::Pair;
 use crate::suite::p2p::processes;
 use crate::suite::p2p::processes::NOT_SUPPORTED;
@@ -51,7 +51,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         return Ok(none);
     }
     let clique = machine.clique()?;
-    let broken = |e: GpuError| fault_finding("machine", &e);
+    let broken = |e: GpuError| fault_finding(Subject::Machine, &e);
     if let Some(full) = free_memory::shortage(clique, free_memory::MIN_FREE).map_err(broken)? {
         return Ok(Judgement::by(full));
     }
@@ -65,7 +65,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let wanted = |(from, to): &(&Gpu, &Gpu)| !avoid.contains(&(from.id(), to.id()));
     let pairs = clique.pairs().filter(wanted).count();
     if !wrong.is_empty() {
-        let summary = wrong.first().map(|f| f.message.clone()).unwrap_or_default();
+        let summary = wrong.first().map(|f| f.message.to_string()).unwrap_or_default();
         return Ok(Judgement::of(summary, wrong));
     }
     let mut more: Vec<Finding> = bench.plan.left_out(&asked).into_iter().collect();
@@ -93,7 +93,7 @@ impl<'m> IntegrityBench<'m> {
     fn checkers(&self) -> Result<Vec<Finding>, GpuError> {
         let mut wrong = Vec::new();
         for test_gpu in &self.test_gpus {
-            self.machine.doing(&format!("GPU {}: testing the checker", test_gpu.gpu.id()));
+            self.machine.doing(format!("GPU {}: testing the checker", test_gpu.gpu.id()));
             wrong.extend(checker::test_checker(test_gpu, &mut self.nonces.borrow_mut())?);
         }
         Ok(wrong)
@@ -107,7 +107,7 @@ impl<'m> IntegrityBench<'m> {
         let mut refused = None;
         for test_gpu in &mut self.test_gpus {
             let peers = reaching(&gpus, test_gpu.gpu)?;
-            self.machine.doing(&format!("GPU {}: mapping memory for its peers", test_gpu.gpu.id()));
+            self.machine.doing(format!("GPU {}: mapping memory for its peers", test_gpu.gpu.id()));
             match test_gpu.map(layout, &peers) {
                 Err(error) if error.is_sticky() => return Err(error),
                 // One refused peer, which p2p-capability reports, must not stop the others.
@@ -126,8 +126,9 @@ impl<'m> IntegrityBench<'m> {
             let none = error.code() == Some(NOT_SUPPORTED);
             let (severity, what) =
                 if none { (Severity::Info, "is not supported") } else { (Severity::Fail, "is refused") };
+            let error = error.to_string();
             let message = format!("GPU {n}: mapped memory that its peers may use {what}: {error}");
-            return Ok(Some(Code::P2pRefused.finding(severity, &format!("GPU {n}"), message)));
+            return Ok(Some(Code::P2pRefused.finding(severity, n, message).lacking([error.as_str()])));
         }
         self.reset_sentinels()?;
         Ok(None)
@@ -139,7 +140,7 @@ impl<'m> IntegrityBench<'m> {
         let pair = Pair { from: from.id(), to: to.id() };
         let mut tried = PairResult { pair, access: AccessState::No, faults: Vec::new(), ended: None };
         if let Err(error) = self.transfers(from, to, &mut tried) {
-            tried.ended = Some(fault_finding(&pair.to_string(), &error));
+            tried.ended = Some(fault_finding(pair, &error));
             if !gpu::is_cuda_lost() {
                 let since = self.since.take();
                 self.history.borrow_mut().extend(since);

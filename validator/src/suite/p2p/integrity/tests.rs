@@ -5,6 +5,8 @@ use super::results::{AccessState, PairResult};
 use super::*;
 use crate::gpu::pattern::{Counts, DataFault, word};
 use crate::outcome::Outcome;
+use crate::outcome::finding::Reason;
+use crate::schedule::Pair;
 use crate::suite::shared::transfer::{Fault, FaultKind, Traces, findings};
 
 const PAIR: Pair = Pair::of(0, 1);
@@ -114,9 +116,8 @@ fn a_pair_has_one_finding_for_each_direction_with_all_that_failed() {
     assert_eq!(first.evidence[0], line);
     assert!(first.evidence[1].contains("SM write of 4 B does not arrive"));
     assert!(said.findings[1].message.contains("read of 4 B from the peer arrives as all ones"));
-    assert!(first.cause.contains("dropped"));
-    let second = &said.findings[1];
-    assert!(second.cause.contains("no device answered") && second.remedy.contains("gpus, bar1 and xid"));
+    assert_eq!(first.reason, Some(Reason::WritesDropped));
+    assert_eq!(said.findings[1].reason, Some(Reason::Unanswered));
     let mut read = fault(transfer(Engine::Copy, Direction::Read, 64), FaultKind::Data(DataFault::Ones));
     (read.traces.counts.zeros, read.traces.counts.ones) = (0, 16);
     let line = &both(&AccessState::On, vec![read]).findings[0].evidence[0];
@@ -193,13 +194,13 @@ fn without_any_peer_access_nothing_applies_unless_even_staged_copies_are_wrong()
     let staged = fault(transfer(Engine::Staged, Direction::Write, 65_540), FaultKind::Data(DataFault::Garbage));
     let said = both(&AccessState::No, vec![staged]);
     assert_eq!(said.outcome(), Outcome::Fail);
-    assert!(said.findings[0].cause.contains("not even copies through host memory"));
+    assert_eq!(said.findings[0].reason, Some(Reason::HostPathBroken));
 }
 
 #[test]
 fn a_hang_fails_and_pairs_not_reached_are_not_a_pass() {
     let mut hung = tried(PAIR, AccessState::On, vec![]);
-    hung.ended = Some(Box::new(Code::P2pHang.finding(Severity::Fail, "GPU 0 -> 1", "no end within 4.0 s")));
+    hung.ended = Some(Box::new(Code::P2pHang.finding(Severity::Fail, Pair::of(0, 1), "no end within 4.0 s")));
     let said = judge(&LevelPlan::of(Level::Quick), 2, &[hung], vec![], &OverallResults::default());
     assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::P2pHang));
     let said = judge(

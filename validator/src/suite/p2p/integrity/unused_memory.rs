@@ -133,5 +133,5 @@ fn unattributed(changed: &ChangedMemory) -> Finding {
     let place = changed.counts.first.unwrap_or_default();
     let words: Vec<_> = changed.found.iter().take(SAMPLE).map(|w| format!("{w:08x}")).collect();
     let seen = format!("first at {:#x}: found {}", changed.place.address.wrapping_add(place * 4), words.join(" "));
-    Code::P2pStray.finding(Severity::Fail, &format!("GPU {}", changed.gpu), message).seen(seen)
+    Code::P2pStray.finding(Severity::Fail, changed.gpu, message).seen(seen)
 }

@@ -5,7 +5,7 @@ use crate::config::Level;
 use crate::floors::stats::{LATENCY, ns_per_load};
 use crate::gpu::GpuError;
 use crate::machine::GpuId;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::schedule::Pair;
 use crate::suite::Machine;
 use crate::suite::shared::gpu_fault::fault_finding;
@@ -129,18 +129,18 @@ impl Run<'_, '_> {
     fn chased(&self, pairs: &[Pair]) -> Result<Vec<ChaseResult>, Box<Finding>> {
         let names: Vec<_> = pairs.iter().map(ToString::to_string).collect();
         let names = names.join(", ");
-        self.machine.doing(&format!("{names}: following {LOADS} addresses through the peer's memory"));
-        let subject = if pairs.len() == 1 { names.as_str() } else { "machine" };
-        self.bench.chase(pairs).map_err(|e: GpuError| fault_finding(subject, &e))
+        self.machine.doing(format!("{names}: following {LOADS} addresses through the peer's memory"));
+        let subject = || if let [pair] = pairs { pair.into() } else { Subject::Machine };
+        self.bench.chase(pairs).map_err(|e: GpuError| fault_finding(subject(), &e))
     }
 }
 
 fn broken_ring(pair: Pair) -> Finding {
     let message = format!("{pair}: {LOADS} loads from the peer's memory did not end where the ring of addresses began");
-    Code::P2pWrongData.finding(Severity::Fail, &pair, message)
+    Code::P2pWrongData.finding(Severity::Fail, pair, message)
 }
 
 fn unusable(pair: Pair, why: &impl ToString) -> Box<Finding> {
     let message = format!("{pair}: loads from the peer's memory: {}", why.to_string());
-    Box::new(Code::CudaError.finding(Severity::Error, &pair, message))
+    Box::new(Code::CudaError.finding(Severity::Error, pair, message))
 }

@@ -3,7 +3,7 @@
 use super::{AtomicOperation, CounterResult, PairPingpong, Results};
 use crate::gpu::PingpongResult;
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::schedule::Pair;
 use crate::suite::shared::pair::{matrix, merge_pairs};
 
@@ -61,7 +61,11 @@ fn late_words(pair: Pair, side: &PingpongResult) -> Option<(Pair, Finding)> {
         "{pair}: GPU {} saw {} of {words} words late, the first in round {first} of {}",
         pair.to, side.wrong, side.done
     );
-    let finding = Code::P2pOrder.finding(Severity::Fail, "", "flags arrive before the data that was sent before them");
+    let finding = Code::P2pOrder.finding(
+        Severity::Fail,
+        Subject::Machine,
+        "flags arrive before the data that was sent before them",
+    );
     Some((pair, finding.values(side.wrong, 0, Some("words")).seen(seen)))
 }
 
@@ -74,7 +78,7 @@ fn stopped(pair: Pair, one: &PingpongResult, two: &PingpongResult, rounds: u64) 
         format!("{pair}: GPU {} finished {} of {rounds} rounds, GPU {} {}", pair.from, one.done, pair.to, two.done);
     if !one.timed_out && !two.timed_out {
         let message = "a ping-pong ended early, but neither GPU reports that it gave up";
-        return Some((pair, Code::P2pChecker.finding(Severity::Error, "", message).seen(results)));
+        return Some((pair, Code::P2pChecker.finding(Severity::Error, Subject::Machine, message).seen(results)));
     }
     // The second finishes a round when it has answered the first.
     let lost = if two.done > one.done { pair.back() } else { pair };
@@ -82,7 +86,7 @@ fn stopped(pair: Pair, one: &PingpongResult, two: &PingpongResult, rounds: u64) 
         0 if lost == pair => "no flag arrives",
         _ => "a flag does not arrive within 2 s",
     };
-    Some((lost, Code::P2pHang.finding(Severity::Fail, "", message).seen(results)))
+    Some((lost, Code::P2pHang.finding(Severity::Fail, Subject::Machine, message).seen(results)))
 }
 
 fn lost_additions(counted: &CounterResult) -> Option<(Pair, Finding)> {
@@ -95,7 +99,7 @@ fn lost_additions(counted: &CounterResult) -> Option<(Pair, Finding)> {
         AtomicOperation::CompareAndSwap => "atomic compare-and-swaps",
     };
     let message = format!("{operation} by both GPUs in the second GPU's memory are lost");
-    let finding = Code::P2pAtomics.finding(Severity::Fail, "", message);
+    let finding = Code::P2pAtomics.finding(Severity::Fail, Subject::Machine, message);
     let seen = format!("{pair}: {operation} in GPU {}'s memory gave {counted}, expected {expected}", pair.to);
     Some((*pair, finding.values(*counted, *expected, Some("additions")).seen(seen)))
 }

@@ -11,8 +11,9 @@ mod slow_hops;
 use crate::config::Level;
 use crate::gpu::{self, Clique, Gpu, GpuError, PeerAccess, PingpongResult};
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::schedule::{Pair, circle};
+use crate::suite::protocol::Activity;
 use crate::suite::shared::gate::gate;
 use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::shared::speed::GpuPaths;
@@ -78,14 +79,15 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     // From here on no test needs all memory for itself.
     nccl::start_ahead(machine);
     let players = clique.gpus.iter().map(pingpong::Player::new).collect::<Result<Vec<_>, _>>();
-    let players = players.map_err(|e| fault_finding("machine", &e))?;
+    let players = players.map_err(|e| fault_finding(Subject::Machine, &e))?;
     let mut results = Results::default();
     for matching in circle(clique.len()) {
-        let (pairs, access) = enable_pairs(clique, matching, &mut results).map_err(|e| fault_finding("machine", &e))?;
-        machine.doing(&format!("flags after data: {}", names(&pairs)));
+        let (pairs, access) =
+            enable_pairs(clique, matching, &mut results).map_err(|e| fault_finding(Subject::Machine, &e))?;
+        machine.doing(format!("flags after data: {}", names(&pairs)));
         match pingpong::play(&players, &pairs, ROUNDS) {
             Ok(pingpongs) => results.pingpongs.extend(pingpongs),
-            Err(error) => results.broken.push(*fault_finding(&names(&pairs), &error)),
+            Err(error) => results.broken.push(*fault_finding(Subject::pairs(pairs.iter().copied()), &error)),
         }
         for pair in pairs {
             if !gpu::is_cuda_lost() {
@@ -99,11 +101,11 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     }
     let slow_hops = if results.broken.is_empty() && !gpu::is_cuda_lost() {
         let paths = GpuPaths::new(machine, clique);
-        slow_hops::slow_hops(clique, &players, &paths, &mut results).map_err(|e| fault_finding("machine", &e))?
+        slow_hops::slow_hops(clique, &players, &paths, &mut results).map_err(|e| fault_finding(Subject::Machine, &e))?
     } else {
         Vec::new()
     };
-    let line = slow_hops.first().map(|finding| finding.message.clone());
+    let line = slow_hops.first().map(|finding| finding.message.to_string());
     let mut judgement = judge::judge(clique.len(), ROUNDS, &results).with(slow_hops);
     judgement.summary = line.unwrap_or(judgement.summary);
     Ok(judgement)
@@ -112,12 +114,12 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
 /// Tests atomics in both GPUs' memory, one owner after the other.
 fn atomics(machine: &Machine, clique: &Clique, players: &[pingpong::Player<'_>], pair: Pair, results: &mut Results) {
     for pair in [pair, pair.back()] {
-        machine.doing(&format!("{pair}: atomic additions"));
+        machine.doing(Activity::of_pair(pair, "atomic additions"));
         match atomics::count(clique, players, pair) {
             Ok(None) => results.unclaimed += 1,
             Ok(Some(counted)) => results.counted.extend(counted),
             Err(error) => {
-                results.broken.push(*fault_finding(&pair.to_string(), &error));
+                results.broken.push(*fault_finding(pair, &error));
                 return;
             }
         }
@@ -144,7 +146,7 @@ fn enable_pairs(
             Err(error) if error.is_sticky() => return Err(error),
             Err(error) => {
                 let message = format!("{pair}: not tried: peer access is refused: {error}");
-                results.broken.push(Code::P2pRefused.finding(Severity::Info, &pair, message));
+                results.broken.push(Code::P2pRefused.finding(Severity::Info, pair, message));
             }
         }
     }
@@ -242,7 +244,7 @@ mod tests {
     #[test]
     fn an_aborted_test_is_not_a_pass_and_no_pairs_is_not_applicable() {
         let mut results = pingpongs(side(ROUNDS), side(ROUNDS));
-        results.broken.push(Code::CudaError.finding(Severity::Error, "GPU 0 -> 1", "2"));
+        results.broken.push(Code::CudaError.finding(Severity::Error, Pair::of(0, 1), "2"));
         assert_eq!(said(&results).outcome(), Outcome::Error);
         assert_eq!(said(&Results::default()).outcome(), Outcome::NotApplicable);
     }

@@ -2,7 +2,7 @@
 
 use super::{Results, ShareMethod};
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
 use crate::schedule::Pair;
 use crate::suite::shared::pair::merge_pairs;
 use crate::suite::shared::speed::table;
@@ -55,7 +55,7 @@ fn summary(results: &Results) -> String {
 }
 
 fn name_method(method: ShareMethod, finding: Finding) -> Finding {
-    Finding { message: format!("between processes, by {method}: {}", finding.message), ..finding }
+    Finding { message: format!("between processes, by {method}: {}", finding.message).into(), ..finding }
 }
 
 /// Programs share memory by CUDA IPC if they can; if that works, the other mechanism may be missing.
@@ -63,8 +63,5 @@ fn unsupported(method: ShareMethod, why: &str, results: &Results) -> Finding {
     let shared = method != ShareMethod::Ipc && results.tried.iter().any(|t| t.1 == ShareMethod::Ipc);
     let severity = if shared { Severity::Info } else { Severity::Warn };
     let message = format!("{method} cannot be used between processes on this machine: {why}");
-    Code::P2pRefused
-        .finding(severity, "machine", message)
-        .because("the driver does not offer it on this system, as in some virtual machines and containers")
-        .remedy("configure frameworks to share memory by the other mechanism, or run them on the host itself")
+    Code::P2pRefused.finding(severity, Subject::Machine, message).because(Reason::NotShared)
 }

@@ -14,9 +14,10 @@ pub(in crate::suite) use peer_process::serve;
 use crate::config::Level;
 use crate::gpu::{self, Clique, GpuError};
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::process::partner::{COMMAND, Partner, PartnerError};
 use crate::schedule::Pair;
+use crate::suite::protocol::Activity;
 use crate::suite::shared::gate::gate;
 use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::shared::gpu_resources::GpuResources;
@@ -131,7 +132,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     }
     let clique = machine.clique()?;
     let gpus = clique.gpus.iter().map(GpuResources::new).collect::<Result<Vec<_>, _>>();
-    let gpus = gpus.map_err(|e| fault_finding("machine", &e))?;
+    let gpus = gpus.map_err(|e| fault_finding(Subject::Machine, &e))?;
     machine.doing("starting CUDA in a second process");
     let mut other = PeerProcess::start(clique, begun)?;
     let mut results = Results { sizes: owner_process::sizes(machine.config.validate.level), ..Results::default() };
@@ -158,8 +159,7 @@ fn try_all_pairs(
     results: &mut Results,
 ) -> Result<(), Stop> {
     for owner in gpus {
-        let subject = format!("GPU {}", owner.gpu.id());
-        let to_stop = |e: GpuError| stop(&subject, &Trouble::from(&e));
+        let to_stop = |e: GpuError| stop(owner.gpu.id(), &Trouble::from(&e));
         let peers = gpus.iter().filter(|p| p.gpu.id() != owner.gpu.id());
         let shared = SharedBuffer::new(owner, method, results.sizes).map_err(to_stop)?;
         for peer in peers {
@@ -167,7 +167,7 @@ fn try_all_pairs(
                 continue;
             }
             let pair = Pair { from: peer.gpu.id(), to: owner.gpu.id() };
-            machine.doing(&format!("{pair}: between processes by {method}"));
+            machine.doing(Activity::of_pair(pair, format!("between processes by {method}")));
             match owner_process::try_pair(other, &shared, pair, &mut results.faults) {
                 Ok(()) => results.tried.push((pair, method)),
                 Err(Stop::Pair(finding)) if !gpu::is_cuda_lost() => results.broken.push(*finding),
@@ -179,8 +179,9 @@ fn try_all_pairs(
 }
 
 /// What a GPU's fault in either process ends.
-fn stop(subject: &str, trouble: &Trouble) -> Stop {
-    let finding = |code: Code, severity| Box::new(code.finding(severity, subject, trouble.text.clone()));
+fn stop(subject: impl Into<Subject>, trouble: &Trouble) -> Stop {
+    let text = trouble.text.as_str();
+    let finding = |code: Code, severity| Box::new(code.finding(severity, subject, text).lacking([text]));
     match trouble {
         Trouble { hang: true, .. } => Stop::All(finding(Code::P2pHang, Severity::Fail)),
         Trouble { sticky: true, .. } => Stop::All(finding(Code::CudaSticky, Severity::Fail)),
@@ -197,7 +198,7 @@ impl PeerProcess {
     fn start(clique: &Clique, begun: Option<Partner>) -> Result<Self, Box<Finding>> {
         let broken = |why: String| {
             let message = format!("a second process cannot use the GPUs: {why}");
-            Box::new(Code::CudaStart.finding(Severity::Error, "machine", message))
+            Box::new(Code::CudaStart.finding(Severity::Error, Subject::Machine, message).lacking([why.as_str()]))
         };
         let (mut partner, is_starting) = match begun {
             Some(partner) => (partner, true),
@@ -214,16 +215,15 @@ impl PeerProcess {
     }
 
     fn ask(&mut self, pair: Pair, ask: &Ask, descriptor: Option<BorrowedFd<'_>>) -> Result<Answer, Stop> {
-        let subject = pair.to_string();
         match self.0.ask(ask, descriptor, ANSWER) {
-            Ok(Answer::Failed(trouble)) => Err(stop(&subject, &trouble)),
+            Ok(Answer::Failed(trouble)) => Err(stop(pair, &trouble)),
             Ok(answer) => Ok(answer),
             Err(lost) => {
                 let (code, severity) = match lost {
                     PartnerError::Silent(_) => (Code::P2pHang, Severity::Fail),
                     PartnerError::Died(_) | PartnerError::Broken(_) => (Code::TestCrashed, Severity::Error),
                 };
-                Err(Stop::All(Box::new(code.finding(severity, &subject, lost.to_string()))))
+                Err(Stop::All(Box::new(code.finding(severity, pair, lost.to_string()))))
             }
         }
     }

@@ -5,7 +5,7 @@ use super::{PeerProcess, ShareMethod, Stop, stop};
 use crate::config::Level;
 use crate::gpu::pattern::{Counts, Evidence, Excerpt, Nonces, classify};
 use crate::gpu::{Buffer, ExportedBuffer, GpuError, IpcHandle, Span};
-use crate::outcome::finding::{Code, Severity};
+use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
 use crate::suite::shared::gpu_resources::GpuResources;
 use crate::suite::shared::transfer::{Direction, Engine, Fault, FaultKind, Memory, Traces, Transfer, TransferKind};
@@ -121,7 +121,8 @@ fn open(other: &mut PeerProcess, shared: &SharedBuffer<'_, '_>, pair: Pair) -> R
         Ok(_) => Ok(()),
         Err(Stop::Pair(finding)) => {
             let message = format!("{pair}: {} is refused: {}", shared.method(), finding.message);
-            Err(Stop::Pair(Box::new(Code::P2pRefused.finding(Severity::Fail, &pair, message))))
+            let refused = Code::P2pRefused.finding(Severity::Fail, pair, message);
+            Err(Stop::Pair(Box::new(Finding { lacks: finding.lacks, ..refused })))
         }
         Err(stop) => Err(stop),
     }
@@ -135,7 +136,7 @@ fn transfer(
     direction: Direction,
     job: Job,
 ) -> Result<Option<Fault>, Stop> {
-    let to_stop = |e: GpuError| stop(&pair.to_string(), &Trouble::from(&e));
+    let to_stop = |e: GpuError| stop(pair, &Trouble::from(&e));
     let stream = &shared.resources.stream;
     stream.fill(shared.buffer.whole(), job.sentinel, 0).map_err(to_stop)?;
     let target = shared.target(job).map_err(to_stop)?;
@@ -195,7 +196,7 @@ fn read(other: &mut PeerProcess, pair: Pair, job: Job) -> Result<(Counts, Vec<u3
         Answer::Read(counts, found) => Ok((counts, found)),
         answer => {
             let message = format!("{pair}: unexpected answer {answer:?} of the other process to a read");
-            Err(Stop::All(Box::new(Code::P2pChecker.finding(Severity::Error, &pair, message))))
+            Err(Stop::All(Box::new(Code::P2pChecker.finding(Severity::Error, pair, message))))
         }
     }
 }

@@ -3,7 +3,9 @@
 use super::judge::judge;
 use super::*;
 use crate::gpu::pattern::{Counts, DataFault};
+use crate::machine::GpuId;
 use crate::outcome::Outcome;
+use crate::schedule::Pair;
 use crate::suite::shared::transfer::{Direction, Engine, FaultKind, Memory, Traces, Transfer, TransferKind};
 
 const PAIR: Pair = Pair::of(0, 1);
@@ -40,7 +42,7 @@ fn wrong_data_names_the_mechanism() {
 fn an_unsupported_mechanism_warns_and_is_not_a_crash() {
     let trouble =
         Trouble { text: "cuIpcGetMemHandle returned 801".into(), code: Some(801), hang: false, sticky: false };
-    let Stop::Unsupported(why) = stop("GPU 0", &trouble) else { panic!("801 is not a fault") };
+    let Stop::Unsupported(why) = stop(GpuId::new(0), &trouble) else { panic!("801 is not a fault") };
     let mut results = Results { unsupported: vec![(ShareMethod::Ipc, why)], ..results() };
     let said = judge(&results);
     assert_eq!(said.outcome(), Outcome::Warn);
@@ -58,16 +60,16 @@ fn an_unsupported_mechanism_warns_and_is_not_a_crash() {
 #[test]
 fn a_hang_or_a_lost_context_of_the_other_process_ends_all_pairs() {
     let trouble = Trouble { text: "x".into(), code: None, hang: true, sticky: false };
-    assert!(matches!(stop("GPU 0", &trouble), Stop::All(f) if f.is(Code::P2pHang)));
+    assert!(matches!(stop(GpuId::new(0), &trouble), Stop::All(f) if f.is(Code::P2pHang)));
     let trouble = Trouble { text: "x".into(), code: Some(700), hang: false, sticky: true };
-    assert!(matches!(stop("GPU 0", &trouble), Stop::All(f) if f.is(Code::CudaSticky)));
+    assert!(matches!(stop(GpuId::new(0), &trouble), Stop::All(f) if f.is(Code::CudaSticky)));
     let trouble = Trouble { text: "x".into(), code: Some(1), hang: false, sticky: false };
-    assert!(matches!(stop("GPU 0", &trouble), Stop::Pair(f) if f.is(Code::CudaError)));
+    assert!(matches!(stop(GpuId::new(0), &trouble), Stop::Pair(f) if f.is(Code::CudaError)));
 }
 
 #[test]
 fn an_aborted_test_is_not_a_pass() {
-    let finding = Code::TestCrashed.finding(Severity::Error, "GPU 0 -> 1", "died");
+    let finding = Code::TestCrashed.finding(Severity::Error, Pair::of(0, 1), "died");
     let results = Results { broken: vec![finding], ..Results::default() };
     assert_eq!(judge(&results).outcome(), Outcome::Error);
     assert_eq!(judge(&Results::default()).outcome(), Outcome::NotApplicable);

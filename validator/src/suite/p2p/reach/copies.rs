@@ -7,7 +7,7 @@ use super::held;
 use super::judge::{CopySeries, Results};
 use crate::gpu::pattern::{Counts, Nonces};
 use crate::gpu::{BatchExpected, GpuError, Piece, PieceTable, Span, is_cuda_lost};
-use crate::outcome::finding::{Code, Severity};
+use crate::outcome::finding::{Code, Severity, Subject};
 use crate::schedule::Pair;
 use crate::suite::Machine;
 use crate::suite::shared::copy_batch::{
@@ -112,7 +112,7 @@ fn record(
     match result {
         BatchResult::Correct | BatchResult::Unknown => return Ok(()),
         BatchResult::Wrong(counts) => results.faults.push(batch.inspect_wrong(table, &counts)?.fault(false)),
-        BatchResult::Broken(error) => results.broken.push(*fault_finding(&batch.pair.to_string(), &error)),
+        BatchResult::Broken(error) => results.broken.push(*fault_finding(batch.pair, &error)),
     }
     if is_cuda_lost() {
         return Ok(());
@@ -136,7 +136,7 @@ pub(super) fn full_copies(
 ) -> Result<(), GpuError> {
     for ring in rings(pairs, plan.every_peer) {
         for upper in [false, true] {
-            machine.doing(&format!("copy engines write half of all memory, {} pairs at once", ring.len()));
+            machine.doing(format!("copy engines write half of all memory, {} pairs at once", ring.len()));
             let spans = ring.iter().map(|p| halves(memories, *p, upper)).collect::<Result<Vec<_>, _>>()?;
             for (pair, spans) in ring.iter().zip(&spans) {
                 let worker = &held(memories, pair.from)?.stream;
@@ -231,7 +231,7 @@ fn check_copy(memories: &[HeldMemory<'_>], pair: Pair, half: &Half<'_>, results:
             counts.sentinels,
             words.join(" ")
         );
-        let finding = Code::P2pWrongData.finding(Severity::Fail, "", message).seen(seen);
+        let finding = Code::P2pWrongData.finding(Severity::Fail, Subject::Machine, message).seen(seen);
         let finding = if counts.are_ones() { unanswered(finding) } else { finding };
         results.found.push((pair, finding.values(counts.wrong, 0, Some("words"))));
     }

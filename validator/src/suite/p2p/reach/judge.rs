@@ -2,7 +2,7 @@
 
 use crate::gpu::pattern::Counts;
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
 use crate::schedule::Pair;
 use crate::suite::shared::held_memory::{ChangedMemory, MemoryShare};
 use crate::suite::shared::pair::merge_pairs;
@@ -127,7 +127,7 @@ fn sweep_finding(sweep: &TagSweep) -> Option<(Pair, Finding)> {
     let TagSweep { pair, kind, pages, page, counts, wrong_page } = sweep;
     if counts.looked != *pages {
         let message = format!("{kind}s of tags: {} of {pages} pages were checked", counts.looked);
-        return Some((*pair, Code::P2pChecker.finding(Severity::Error, "", message)));
+        return Some((*pair, Code::P2pChecker.finding(Severity::Error, Subject::Machine, message)));
     }
     let wrong_page = wrong_page.as_ref().filter(|_| counts.wrong > 0)?;
     let words = WrongPageText(wrong_page.what, kind.direction);
@@ -144,12 +144,12 @@ fn sweep_finding(sweep: &TagSweep) -> Option<(Pair, Finding)> {
     };
     let last = counts.last.unwrap_or_default() * page;
     let line = format!("{pair}, {kind}s: the first at {:#x}, the last at {last:#x}: {words}{sample}", wrong_page.at);
-    let finding = Code::P2pWrongData.finding(Severity::Fail, "", message);
+    let finding = Code::P2pWrongData.finding(Severity::Fail, Subject::Machine, message);
     let finding = finding.values(counts.wrong, 0, Some("pages")).seen(line);
     let finding = match wrong_page.what {
         TagFault::Ones => unanswered(finding),
-        TagFault::Alias(_) => finding.because("two addresses lead to the same memory: the window through which peers reach the memory is too small or displaced"),
-        TagFault::Foreign(_) => finding.because("addresses of different GPUs lead to the same memory: the driver and the GPUs disagree about which GPU owns an address"),
+        TagFault::Alias(_) => finding.because(Reason::Aliased),
+        TagFault::Foreign(_) => finding.because(Reason::ForeignMemory),
         _ => finding,
     };
     Some((*pair, finding))
@@ -158,13 +158,12 @@ fn sweep_finding(sweep: &TagSweep) -> Option<(Pair, Finding)> {
 fn stray(it: &ChangedMemory) -> Finding {
     let place = it.counts.first.unwrap_or_default();
     let words: Vec<_> = it.found.iter().take(8).map(|w| format!("{w:08x}")).collect();
-    let gpu = format!("GPU {}", it.gpu);
     let message = format!(
-        "{gpu}: {} words of memory changed although no transfer wrote to them, while peers wrote elsewhere",
-        it.counts.wrong
+        "GPU {}: {} words of memory changed although no transfer wrote to them, while peers wrote elsewhere",
+        it.gpu, it.counts.wrong
     );
     let seen = format!("first at {:#x}: found {}", it.place.address.wrapping_add(place * 4), words.join(" "));
-    Code::P2pStray.finding(Severity::Fail, &gpu, message).values(it.counts.wrong, 0, Some("words")).seen(seen)
+    Code::P2pStray.finding(Severity::Fail, it.gpu, message).values(it.counts.wrong, 0, Some("words")).seen(seen)
 }
 
 /// What a wrong page holds, in words; the fault and the direction.

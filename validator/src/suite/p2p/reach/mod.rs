@@ -12,7 +12,7 @@ use crate::config::Level;
 use crate::gpu::pattern::Nonces;
 use crate::gpu::{Clique, GpuError, is_cuda_lost};
 use crate::machine::GpuId;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::outcome::{Judgement, Outcome};
 use crate::schedule::Pair;
 use crate::suite::shared::free_memory;
@@ -64,7 +64,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         return Ok(none);
     }
     let clique = machine.clique()?;
-    let broken = |e: GpuError| fault_finding("machine", &e);
+    let broken = |e: GpuError| fault_finding(Subject::Machine, &e);
     machine.doing("allocating nearly all memory of every GPU");
     let mut memories = HeldMemory::take_all(clique, Memory::Plain, 0).map_err(broken)?;
     let mut results = Results::default();
@@ -75,7 +75,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     }
     let done = over_all(machine, clique, &mut memories, &pairs, &mut results);
     if let Err(error) = done {
-        results.broken.push(*fault_finding("machine", &error));
+        results.broken.push(*fault_finding(Subject::Machine, &error));
     }
     results.shares = memories.iter().filter(|held| held.bytes() >= MIN_TESTED).map(HeldMemory::share).collect();
     Ok(judge::judge(&results))
@@ -134,8 +134,10 @@ fn group(
 ) -> Result<(), GpuError> {
     let plan = LevelPlan::of(machine.config.validate.level);
     for (pair, error) in &access.refused {
+        let error = error.to_string();
         let message = format!("{pair}: not tried: peer access is refused: {error}");
-        results.broken.push(Code::P2pRefused.finding(refusal(machine), pair, message));
+        let finding = Code::P2pRefused.finding(refusal(machine), pair, message);
+        results.broken.push(finding.lacking([error.as_str()]));
     }
     results.pairs.extend(&access.pairs);
     tags::peers_write(machine, memories, &access.pairs, (plan.shift, nonces), results)?;
@@ -167,6 +169,7 @@ mod tests {
     use super::*;
     use crate::gpu::Extent;
     use crate::gpu::pattern::Counts;
+    use crate::outcome::finding::Reason;
     use crate::suite::shared::held_memory::{ChangedMemory, MemoryShare};
     use crate::suite::shared::transfer::{Direction, Engine, TransferKind};
 
@@ -220,7 +223,7 @@ mod tests {
     fn addresses_that_lead_to_the_same_memory_are_reported() {
         let said = judge(&results(Direction::Write, Some(TagFault::Alias(256 << 20))));
         assert!(said.summary.ends_with("it holds what was written to 0x10000000"));
-        assert!(said.findings[0].cause.contains("two addresses lead to the same memory"));
+        assert_eq!(said.findings[0].reason, Some(Reason::Aliased));
         let said = judge(&results(Direction::Read, Some(TagFault::Alias(0))));
         assert!(said.summary.ends_with("the read returns the content of 0x0"), "{}", said.summary);
         let said = judge(&results(Direction::Write, Some(TagFault::Foreign(Pair::of(2, 3)))));
@@ -245,7 +248,7 @@ mod tests {
     fn nothing_tried_is_not_a_pass() {
         assert_eq!(judge(&Results::default()).outcome(), Outcome::NotApplicable);
         let mut broken = Results::default();
-        broken.broken.push(Code::CudaError.finding(Severity::Error, "GPU 0", "2"));
+        broken.broken.push(Code::CudaError.finding(Severity::Error, GpuId::new(0), "2"));
         assert_eq!(judge(&broken).outcome(), Outcome::Error);
     }
 }

@@ -40,7 +40,7 @@ pub(super) fn peers_write(
         all_tags.push(PairTags { pair: *pair, tags, nonce, shift });
     }
     let doing = format!("{} pairs write into every page", pairs.len());
-    machine.doing(&doing);
+    machine.doing(doing.as_str());
     for pair_tags in &all_tags {
         let (peer, owner) = (held(memories, pair_tags.pair.from)?, held(memories, pair_tags.pair.to)?);
         for chunk in owner.chunks() {
@@ -106,7 +106,7 @@ pub(super) fn peers_read(
     for pair in pairs {
         all_tags.push(PairTags { pair: *pair, tags: tags(pair.to)?, nonce, shift });
     }
-    machine.doing(&format!("{} pairs read every page", pairs.len()));
+    machine.doing(format!("{} pairs read every page", pairs.len()));
     for wave in waves(&all_tags, |pair| pair.from) {
         for pair_tags in &wave {
             start_check(held(memories, pair_tags.pair.from)?, held(memories, pair_tags.pair.to)?, pair_tags, false)?;

@@ -5,7 +5,7 @@ use crate::floors::stats::median;
 use crate::gpu::State;
 use crate::machine::GpuId;
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::suite::shared::speed::{STATE_COLUMNS, judged, rounded, state_cells, table, thermal_summary, throttled_for};
 use serde_json::Value;
 
@@ -39,7 +39,7 @@ fn speed_drop(seconds: &[Second], middle: f64) -> Option<Finding> {
          all pairs move together otherwise)",
         slowest.gb_s, slowest.at
     );
-    let finding = Code::P2pNoisy.finding(Severity::Warn, "machine", message);
+    let finding = Code::P2pNoisy.finding(Severity::Warn, Subject::Machine, message);
     Some(finding.values(rounded(slowest.gb_s), rounded(least), Some("GB/s")))
 }
 
@@ -74,6 +74,7 @@ fn states(seconds: &[Second]) -> Vec<&[Option<State>]> {
 mod tests {
     use super::*;
     use crate::outcome::Outcome;
+    use crate::schedule::Pair;
 
     fn state(throttled: &[&str]) -> Option<State> {
         Some(State {
@@ -116,7 +117,7 @@ mod tests {
         let said = judge(results(&[(100.0, &[]), (20.0, &[]), (100.0, &[])]));
         assert!(said.outcome() == Outcome::Warn && said.findings[0].is(Code::P2pNoisy));
         let mut wrong = results(&[(100.0, &[])]);
-        wrong.findings.push(Code::P2pWrongData.finding(Severity::Fail, "GPU 0 -> 1", "wrong"));
+        wrong.findings.push(Code::P2pWrongData.finding(Severity::Fail, Pair::of(0, 1), "wrong"));
         assert_eq!(judge(wrong).outcome(), Outcome::Fail);
     }
 

@@ -4,7 +4,7 @@
 use super::{Results, SOAK, Second};
 use crate::floors::stats::gb_s;
 use crate::gpu::State;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::schedule::Pair;
 use crate::suite::Machine;
 use crate::suite::shared::speed::{Bench, CopyMethod, Flow, GpuPaths, RoundAccess, states_now, wrong_data};
@@ -98,7 +98,7 @@ impl Soak<'_, '_> {
         let (bytes, ms) = self.moved;
         let gb_s = gb_s(bytes, ms).map_err(|why| {
             let message = format!("all pairs at once: {why}");
-            Box::new(Code::CudaError.finding(Severity::Error, "machine", message))
+            Box::new(Code::CudaError.finding(Severity::Error, Subject::Machine, message))
         })?;
         self.results.seconds.push(Second { at: self.start.elapsed().as_secs_f64(), gb_s, states });
         (self.second, self.moved) = (Instant::now(), (0, 0.0));

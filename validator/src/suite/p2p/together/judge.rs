@@ -7,7 +7,7 @@ use crate::floors::{
 };
 use crate::machine::pcie::model::Bdf;
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::schedule::{Pair, Routes};
 use crate::suite::shared::speed::{judged, rounded, table};
 use serde_json::Value;
@@ -110,7 +110,7 @@ fn left_out(results: &Results) -> Option<Finding> {
     let all = results.left_out.len();
     let message = format!("{all} patterns were not run, the first is {}: {why}", pattern.kind);
     let names = results.left_out.iter().map(|(pattern, why)| format!("{}: {why}", pattern.kind)).collect();
-    Some(Code::P2pNotRun.finding(Severity::Info, "machine", message).seen_all(names))
+    Some(Code::P2pNotRun.finding(Severity::Info, Subject::Machine, message).seen_all(names))
 }
 
 /// `measured`: all bytes from the first start to the last stop (nvbandwidth's figure), the better of two

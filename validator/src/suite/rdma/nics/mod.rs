@@ -10,7 +10,7 @@ use crate::machine::pcie::link::raw_gb_s;
 use crate::machine::pcie::model::{Device, Fabric};
 use crate::machine::pcie::path;
 use crate::nccl::advice::HCA;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::outcome::{Advice, Judgement};
 use crate::suite::machine::known;
 use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
@@ -44,7 +44,7 @@ fn judge(fabric: &Fabric, hcas: &[Hca]) -> Judgement {
     let findings: Vec<_> = ports.iter().flat_map(look).collect();
     let worst = findings.iter().filter(|f| f.severity > Severity::Info).max_by_key(|f| f.severity);
     let judgement = match worst {
-        Some(worst) => Judgement::of(worst.message.clone(), findings),
+        Some(worst) => Judgement::of(worst.message.to_string(), findings),
         None if ports.is_empty() => {
             let devices = count(hcas.len(), "RDMA device");
             Judgement::not_applicable(format!("{devices} without a port")).with(findings)
@@ -89,7 +89,7 @@ fn inactive(name: &str, port: &Port) -> Finding {
         format!("interface {}: {}, carrier {carrier}", n.name, n.operstate)
     });
     let values = (state.to_string(), "ACTIVE");
-    let finding = Code::NicPort.finding(severity, name, message).values(values.0, values.1, None);
+    let finding = Code::NicPort.finding(severity, Subject::port(name), message).values(values.0, values.1, None);
     finding.seen_all(seen.into_iter().collect())
 }
 
@@ -102,7 +102,7 @@ fn narrow(name: &str, port: &Port) -> Option<Finding> {
     }
     let severity = if lanes == 2 { Severity::Info } else { Severity::Warn };
     let message = format!("{name} runs on {lanes} lanes at {} Gb/s, expected 4 lanes", port.rate.gbit_s);
-    Some(Code::NicNarrow.finding(severity, name, message).values(lanes, 4, Some("lanes")))
+    Some(Code::NicNarrow.finding(severity, Subject::port(name), message).values(lanes, 4, Some("lanes")))
 }
 
 /// What the card's PCIe link carries in one direction, Gb/s, against the port's rate. Some cards are built
@@ -116,7 +116,7 @@ fn slot(device: Option<&Device>, name: &str, port: &Port) -> Option<Finding> {
     let rate = port.rate.gbit_s;
     let (gts, width) = (link.gts, link.width);
     let message = format!("{name} runs at {rate} Gb/s, its card's {width} lanes at {gts} GT/s carry {carries}");
-    Some(Code::NicSlot.finding(Severity::Info, name, message).values(carries, rate, Some("Gb/s")))
+    Some(Code::NicSlot.finding(Severity::Info, Subject::port(name), message).values(carries, rate, Some("Gb/s")))
 }
 
 fn no_address(name: &str, port: &Port) -> Option<Finding> {
@@ -124,7 +124,7 @@ fn no_address(name: &str, port: &Port) -> Option<Finding> {
         return None;
     }
     let message = format!("{name} is ACTIVE but has no RoCE v2 address on IPv4");
-    Some(Code::NicNoGid.finding(Severity::Info, name, message))
+    Some(Code::NicNoGid.finding(Severity::Info, Subject::port(name), message))
 }
 
 /// Selects ports by state: an inactive port in NCCL's list makes its connections fail. `=` makes names exact,

@@ -16,6 +16,7 @@ use crate::gpu::{
 use crate::machine::GpuId;
 use crate::schedule::Pair;
 use crate::suite::Machine;
+use crate::suite::protocol::Activity;
 use std::time::Duration;
 
 /// Time for everything other than copying.
@@ -102,7 +103,10 @@ pub(in crate::suite) fn run(
         before += copy_batch.pieces.len() as u64;
     }
     if let Some(first) = copy_batches.first() {
-        machine.doing(&format!("{}, {} pairs at once", first.doing(), copy_batches.len()));
+        machine.doing(Activity {
+            what: format!("{}, {} pairs at once", first.doing(), copy_batches.len()),
+            pair: Some(first.pair),
+        });
     }
     let work = || copy_batches.iter().zip(&batches);
     for ((copy_batch, batch), result) in work().zip(&mut all) {

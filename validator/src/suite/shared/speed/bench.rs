@@ -6,7 +6,7 @@ use super::flow::{CopyMethod, Flow};
 use crate::gpu::pattern::Nonces;
 use crate::gpu::{Buffer, Clique, Event, Gpu, GpuError, Latch, Span, Stream, Tally};
 use crate::machine::GpuId;
-use crate::outcome::finding::Finding;
+use crate::outcome::finding::{Finding, Subject};
 use crate::schedule::Pair;
 use crate::suite::Machine;
 use std::cell::RefCell;
@@ -62,7 +62,8 @@ impl<'a> Bench<'a> {
     /// sample; and the GPUs' clocks are compared with the host's.
     pub(in crate::suite) fn new(machine: &Machine, lanes: usize, bytes: u64) -> Result<Bench<'_>, Box<Finding>> {
         machine.doing("allocating memory on every GPU");
-        let bench = Bench::allocate(machine.clique()?, lanes, bytes).map_err(|e| fault_finding("machine", &e))?;
+        let bench =
+            Bench::allocate(machine.clique()?, lanes, bytes).map_err(|e| fault_finding(Subject::Machine, &e))?;
         bench.check_clocks(machine)?;
         Ok(bench)
     }

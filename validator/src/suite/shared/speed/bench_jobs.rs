@@ -8,7 +8,7 @@ use super::run::GroupTiming;
 use super::sampling::{Job, JobResult, sampled};
 use crate::floors::stats::{RepeatPolicy, Unusable};
 use crate::gpu::GpuError;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::schedule::Pair;
 use crate::suite::Machine;
 use std::collections::BTreeMap;
@@ -49,8 +49,8 @@ impl Bench<'_> {
         if groups.is_empty() {
             return Ok(Vec::new());
         }
-        machine.doing(&doing(groups));
-        self.run_polling(groups, poll).map_err(|e| fault_finding(&subject(groups), &e))
+        machine.doing(doing(groups));
+        self.run_polling(groups, poll).map_err(|e| fault_finding(subject(groups), &e))
     }
 
     /// Whether a GPU moves its transfers to several others one after the other. The speed of many GPUs together
@@ -92,17 +92,17 @@ impl Bench<'_> {
     ) -> Result<Vec<JobResult>, Box<Finding>> {
         let all: Vec<_> = jobs.iter().map(|job| job.flows.clone()).collect();
         if !all.is_empty() {
-            machine.doing(&doing(&all));
+            machine.doing(doing(&all));
         }
         let taken = sampled(policy, jobs, |chosen| {
             let groups: Vec<_> = chosen.iter().map(|job| job.flows.clone()).collect();
             self.run(&groups).map_err(SampleError::Gpu)
         });
         taken.map_err(|error| match error {
-            SampleError::Gpu(error) => fault_finding(&subject(&all), &error),
+            SampleError::Gpu(error) => fault_finding(subject(&all), &error),
             SampleError::Unusable(why) => {
                 let message = format!("{}: {why}", doing(&all));
-                Box::new(Code::CudaError.finding(Severity::Error, &subject(&all), message))
+                Box::new(Code::CudaError.finding(Severity::Error, subject(&all), message))
             }
         })
     }
@@ -118,11 +118,11 @@ fn doing(groups: &[Vec<Flow>]) -> String {
     }
 }
 
-fn subject(groups: &[Vec<Flow>]) -> String {
+fn subject(groups: &[Vec<Flow>]) -> Subject {
     let mut flows = groups.iter().flatten();
     match (flows.next(), flows.next()) {
-        (Some(flow), None) => flow.pair.to_string(),
-        _ => "machine".to_owned(),
+        (Some(flow), None) => flow.pair.into(),
+        _ => Subject::Machine,
     }
 }
 
@@ -164,6 +164,6 @@ mod tests {
         };
         assert_eq!(doing(&groups(1)), "GPU 0 -> 1: copy engine writes 1 x 4 bytes");
         assert!(doing(&groups(6)).ends_with("and 2 more at once"), "{}", doing(&groups(6)));
-        assert_eq!((subject(&groups(1)), subject(&groups(2))), ("GPU 0 -> 1".into(), "machine".into()));
+        assert_eq!((subject(&groups(1)), subject(&groups(2))), (Pair::of(0, 1).into(), Subject::Machine));
     }
 }

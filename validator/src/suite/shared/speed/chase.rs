@@ -7,6 +7,7 @@ use crate::gpu::{GpuError, PeerAccess};
 use crate::outcome::finding::Finding;
 use crate::schedule::Pair;
 use crate::suite::Machine;
+use crate::suite::protocol::Activity;
 use std::time::Duration;
 
 /// nvbandwidth's ring: 2 MiB.
@@ -97,7 +98,7 @@ fn enabled(machine: &Machine, pair: Pair) -> Result<Result<PeerAccess, String>, 
     if [(pair.from, pair.to), (pair.to, pair.from)].iter().any(|way| avoid.contains(way)) {
         return Ok(Err("data does not arrive between them".to_owned()));
     }
-    let fault = |e: GpuError| fault_finding(&pair.to_string(), &e);
+    let fault = |e: GpuError| fault_finding(pair, &e);
     let clique = machine.clique()?;
     let (Some(a), Some(b)) = (clique.gpu(pair.from), clique.gpu(pair.to)) else {
         return Ok(Err("there is no such GPU".to_owned()));
@@ -106,7 +107,7 @@ fn enabled(machine: &Machine, pair: Pair) -> Result<Result<PeerAccess, String>, 
     if !can.map_err(fault)? {
         return Ok(Err("CUDA reports that they cannot reach each other".to_owned()));
     }
-    machine.doing(&format!("{pair}: enabling peer access"));
+    machine.doing(Activity::of_pair(pair, "enabling peer access"));
     match PeerAccess::both_ways(a, b) {
         Ok(on) => Ok(Ok(on)),
         Err(e) if e.is_sticky() => Err(fault(e)),

@@ -6,7 +6,7 @@ use super::bench::Bench;
 use crate::floors::{ClockPeriod, clock_deviation};
 use crate::gpu::GpuError;
 use crate::machine::GpuId;
-use crate::outcome::finding::Finding;
+use crate::outcome::finding::{Finding, Subject};
 use crate::suite::Machine;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ impl Bench<'_> {
         machine.doing("comparing the GPUs' clocks with the host's");
         let mut all = Vec::new();
         for _ in 0..TRIES {
-            let (slept, measured) = self.measure_wait().map_err(|e| fault_finding("machine", &e))?;
+            let (slept, measured) = self.measure_wait().map_err(|e| fault_finding(Subject::Machine, &e))?;
             all = measured;
             if slept < OVERSLEPT {
                 break;

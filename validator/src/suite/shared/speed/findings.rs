@@ -29,7 +29,7 @@ pub(in crate::suite) fn wrong_data(flow: &Flow, checked: &CheckCounts) -> Findin
     };
     let first = first.map_or(String::new(), |word| format!("; the first at byte {}", word * 4));
     let message = format!("{flow}: {what}{first}, so no speed is reported");
-    let finding = Code::P2pWrongData.finding(Severity::Fail, &flow.pair, message);
+    let finding = Code::P2pWrongData.finding(Severity::Fail, flow.pair, message);
     let finding = finding.values(*wrong, 0, Some("words"));
     if Counts::from(*checked).are_ones() { unanswered(finding) } else { finding }
 }
@@ -40,7 +40,7 @@ pub(in crate::suite) fn noisy(
     unit: &str,
     policy: impl Fn(&str) -> Option<RepeatPolicy>,
 ) -> impl Iterator<Item = Finding> {
-    grid.measured().filter_map(move |(name, pair, figure)| noise(&pair, name, unit, &policy(name)?, figure))
+    grid.measured().filter_map(move |(name, pair, figure)| noise(pair, name, unit, &policy(name)?, figure))
 }
 
 /// Findings about figures whose second measurement differs from the first.
@@ -50,7 +50,7 @@ pub(in crate::suite) fn repeat_differences(grid: &Grid, unit: &str) -> impl Iter
         let message = format!(
             "{pair}: {name} {first:.2} {unit} at first and {again:.2} {unit} when measured again, expected the same"
         );
-        Code::P2pNoisy.finding(Severity::Info, &pair, message)
+        Code::P2pNoisy.finding(Severity::Info, pair, message)
     })
 }
 
@@ -79,15 +79,22 @@ fn merge_into_first(kind: Vec<Finding>) -> Vec<Finding> {
     let others = kind.len().saturating_sub(1);
     let mut all = kind.into_iter();
     let Some(first) = all.next() else { return Vec::new() };
-    let lines = all.map(|f| f.message).collect();
-    let message = format!("{}; and {others} more of this kind", first.message);
-    vec![Finding { message, ..first }.seen_all(lines)]
+    let (mut lines, mut represents, mut lacks) = (Vec::new(), first.represents, first.lacks);
+    for other in all {
+        lines.push(other.message.to_string());
+        represents.push(other.subject);
+        lacks = lacks.or(other.lacks);
+    }
+    let message = format!("{}; and {others} more of this kind", first.message).into();
+    vec![Finding { message, represents, lacks, ..first }.seen_all(lines)]
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::flow::CopyMethod;
     use super::*;
+    use crate::machine::GpuId;
+    use crate::outcome::finding::Subject;
     use crate::schedule::Pair;
 
     const FLOW: Flow = Flow::write(Pair::of(0, 1), CopyMethod::Ce, 64, 2);
@@ -113,18 +120,19 @@ mod tests {
 
     #[test]
     fn many_of_a_kind_become_one() {
-        let slow = |n: usize| Code::P2pSlow.finding(Severity::Fail, &n, format!("GPU {n} is slow"));
+        let slow = |n: usize| Code::P2pSlow.finding(Severity::Fail, GpuId::new(n), format!("GPU {n} is slow"));
         assert_eq!(limit_each_kind((0..4).map(slow)).len(), 4);
-        let said = limit_each_kind((0..9).map(slow).chain([Code::P2pLatency.finding(Severity::Warn, "x", "y")]));
+        let said = limit_each_kind((0..9).map(slow).chain([Code::P2pLatency.finding(Severity::Warn, FLOW.pair, "y")]));
         assert_eq!(said.len(), 2);
         let slow = said.iter().find(|f| f.is(Code::P2pSlow)).unwrap();
         assert_eq!(slow.message, "GPU 0 is slow; and 8 more of this kind");
         assert_eq!(slow.evidence.len(), 8);
+        assert_eq!(slow.represents, (1..9).map(|n| GpuId::new(n).into()).collect::<Vec<Subject>>());
     }
 
     #[test]
     fn the_first_of_the_worst_is_the_summary() {
-        let found = |severity, text: &str| Code::P2pSlow.finding(severity, "x", text);
+        let found = |severity, text: &str| Code::P2pSlow.finding(severity, FLOW.pair, text);
         let all = [found(Severity::Warn, "a"), found(Severity::Fail, "b"), found(Severity::Fail, "c")];
         assert_eq!(judged("fine".to_owned(), all).summary, "b");
         assert_eq!(judged("fine".to_owned(), [found(Severity::Info, "a")]).summary, "fine");

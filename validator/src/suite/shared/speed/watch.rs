@@ -54,7 +54,7 @@ fn replays(machine: &Machine, bdf: Bdf) -> Option<u32> {
 fn replayed(gpu: GpuId, bdf: Bdf, before: Option<u32>, after: Option<u32>) -> Option<Finding> {
     let more = after?.checked_sub(before?).filter(|more| *more > 0)?;
     let message = format!("GPU {gpu} ({bdf}): its PCIe link repeated {more} packets, expected 0");
-    let finding = Code::PcieAer.finding(Severity::Warn, &bdf, message);
+    let finding = Code::PcieAer.finding(Severity::Warn, bdf, message);
     Some(finding.values(more, 0, Some("packets")).seen(format!("NVML's replay counter rose by {more}")))
 }
 
@@ -64,7 +64,7 @@ fn throttled(gpu: GpuId, state: &State) -> Option<Finding> {
     let why = (!state.throttled.is_empty()).then(|| state.throttled.join(", "))?;
     let severity = if bad { Severity::Warn } else { Severity::Info };
     let message = format!("GPU {gpu}: clocks are throttled: {why}");
-    Some(Code::GpuThrottled.finding(severity, &format!("GPU {gpu}"), message).seen(state_line(gpu, state)))
+    Some(Code::GpuThrottled.finding(severity, gpu, message).seen(state_line(gpu, state)))
 }
 
 /// `GPU 0: SM 1980 MHz, memory 3201 MHz, 35 C, 121.4 W`
@@ -101,7 +101,7 @@ pub(in crate::suite) fn throttled_for(seconds: &[&[Option<State>]]) -> Vec<Findi
         let severity = if why == "power cap" { Severity::Info } else { Severity::Warn };
         let all = seconds.len();
         let message = format!("GPU {gpu}: clocks were throttled in {times} of {all} seconds: {why}");
-        Code::GpuThrottled.finding(severity, &format!("GPU {gpu}"), message)
+        Code::GpuThrottled.finding(severity, gpu, message)
     };
     reasons.into_iter().map(finding).collect()
 }

@@ -3,7 +3,7 @@
 use super::definition::{Direction, Engine, Transfer};
 use crate::gpu::pattern::{Counts, DataFault, word};
 use crate::machine::GpuId;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
 use crate::schedule::Pair;
 
 /// What is wrong after a transfer.
@@ -48,16 +48,9 @@ pub(in crate::suite) struct Traces {
     pub(in crate::suite) expected: Option<Vec<u32>>,
 }
 
-/// The cause and the remedy of data that is all ones.
-const UNANSWERED: (&str, &str) = (
-    "no device answered the reads: the peer's BAR1 is not decoded where the driver expects the memory, or a GPU fell off the bus",
-    "see the tests gpus, bar1 and xid for a GPU that no longer answers or a BAR1 that is too small; reboot the machine, and check risers and power cables if it happens again",
-);
-
-/// Adds this cause and this remedy to a finding.
+/// The finding about data that is all ones.
 pub(in crate::suite) fn unanswered(finding: Finding) -> Finding {
-    let (cause, remedy) = UNANSWERED;
-    finding.because(cause).remedy(remedy)
+    finding.because(Reason::Unanswered)
 }
 
 /// The most words that a fault's sample has.
@@ -99,48 +92,31 @@ impl Fault {
     /// The finding of this pair; `more` are others of the same kind, as evidence.
     pub(in crate::suite) fn finding(&self, more: &[&Self]) -> Finding {
         let severity = if matches!(self.what, FaultKind::Checker(_)) { Severity::Error } else { Severity::Fail };
-        let finding = self.code().finding(severity, "", self.message());
+        let finding = self.code().finding(severity, Subject::Machine, self.message());
         let finding = finding.values(self.traces.counts.wrong, 0, Some("words"));
         let lines = std::iter::once(self).chain(more.iter().copied()).map(Self::evidence).collect();
         let finding = finding.seen_all(lines);
         if matches!(self.what, FaultKind::Data(DataFault::Ones)) {
             return unanswered(finding);
         }
-        match self.cause() {
-            Some(cause) => finding.because(cause),
-            None => finding,
-        }
+        Finding { reason: self.reason(), ..finding }
     }
 
-    /// A more specific cause than the table's.
-    fn cause(&self) -> Option<&'static str> {
+    /// Why, where more is known than the table says.
+    fn reason(&self) -> Option<Reason> {
         let FaultKind::Data(wrong) = self.what else { return None };
         if self.transfer.kind.engine == Engine::Staged {
-            return Some("not even copies through host memory arrive: a GPU, its link or the host's memory is broken");
+            return Some(Reason::HostPathBroken);
         }
         Some(match (wrong, self.transfer.kind.direction) {
-            (DataFault::Zeros, Direction::Read) => {
-                "reads of the peer get no data: its BAR1 does not map the memory, or ACS or an IOMMU stops them"
-            }
-            (DataFault::Stale | DataFault::Zeros, Direction::Write) => {
-                "writes to the peer are dropped or misdirected: its BAR1 does not map the memory, or ACS or an IOMMU stops them"
-            }
-            (DataFault::Mirror, _) => {
-                "the writer's path to the peer leads back to itself, or its cache keeps the data back"
-            }
-            (DataFault::Late, _) => {
-                "the path delays writes, or a cache is not flushed, when work is reported as complete"
-            }
-            (DataFault::Offset(_) | DataFault::From(_), _) => {
-                "the driver and the GPU disagree on where the peer's memory begins in BAR1: a driver patch that does not fit"
-            }
-            (DataFault::Partial { .. } | DataFault::Holes, _) => {
-                "part of the memory is not mapped for the peer: BAR1 is smaller than the memory, or packets are lost"
-            }
-            (DataFault::OldRound, _) => "a cache between the GPUs returns its previous content",
-            (DataFault::Flip, _) => {
-                "bits are flipped on the way or in a GPU's memory: link, riser, or memory without ECC"
-            }
+            (DataFault::Zeros, Direction::Read) => Reason::ReadsEmpty,
+            (DataFault::Stale | DataFault::Zeros, Direction::Write) => Reason::WritesDropped,
+            (DataFault::Mirror, _) => Reason::Mirrored,
+            (DataFault::Late, _) => Reason::Late,
+            (DataFault::Offset(_) | DataFault::From(_), _) => Reason::Shifted,
+            (DataFault::Partial { .. } | DataFault::Holes, _) => Reason::Partial,
+            (DataFault::OldRound, _) => Reason::OldContent,
+            (DataFault::Flip, _) => Reason::BitsFlipped,
             _ => return None,
         })
     }

@@ -2,28 +2,13 @@
 //! happened, what is at fault, and what recovers the GPU. Numbers that the catalogue calls unused on newer GPUs have
 //! the meaning of its earlier editions and no action. A number that is not in the table is unknown.
 
+mod line;
+
+pub use crate::outcome::finding::FaultSource;
+pub use line::{caused_by, changed_to};
+
 use crate::outcome::finding::{Recovery, Severity};
-
-/// What caused an Xid error, according to its number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FaultSource {
-    /// Usually a program that used the GPU wrongly.
-    Program,
-    /// Usually the driver; it may be the hardware.
-    Driver,
-    /// The GPU, its power or its firmware.
-    Gpu,
-    /// The GPU's memory.
-    Memory,
-    /// PCIe, an NVLink, or the link to the processor's chip.
-    Link,
-    /// Something that the GPU has repaired or disabled by itself.
-    Repaired,
-    /// Not in the table.
-    Unknown,
-}
-
-use FaultSource::{Driver, Gpu, Link, Memory, Program, Repaired};
+use FaultSource::{Driver, Gpu, Link, Memory, MildLink, Program, Repaired};
 
 /// Whether lines of the kernel's log are from before the tests or from a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +44,7 @@ type Row = (u32, u32, FaultSource, Option<Recovery>, &'static str);
 const RECOVERY_CHANGED: u32 = 154;
 /// Errors of NVLinks since Blackwell: the line says whether one is fatal.
 const NVLINK5: std::ops::RangeInclusive<u32> = 144..=150;
+const MILD_NVLINK: &str = "an NVLink had an error that was corrected or contained";
 
 const TABLE: &[Row] = &[
     (8, 8, Driver, RESTART, "the GPU stopped working on a channel"),
@@ -162,22 +148,17 @@ pub fn meaning_of(number: u32, lines: &[&str]) -> Meaning {
     match number {
         RECOVERY_CHANGED => lines.last().and_then(|line| changed_to(line)).map_or(by_number, by_driver),
         _ if NVLINK5.contains(&number) => {
-            let fatal = lines.iter().any(|line| line.contains(" Fatal "));
-            let mild = lines.iter().all(|line| line.contains(" Nonfatal "));
-            let recovery = if fatal { RESET } else { mild.then_some(Recovery::None) };
-            Meaning { recovery, ..by_number }
+            let fatal = lines.iter().any(|line| line::is_fatal(line));
+            let mild = !lines.is_empty() && lines.iter().all(|line| line::is_nonfatal(line));
+            match () {
+                () if fatal => Meaning { recovery: RESET, ..by_number },
+                () if mild => Meaning { fault: MildLink, recovery: IGNORE, words: MILD_NVLINK },
+                // Cut off, or named by another line only: it may have been fatal.
+                () => by_number,
+            }
         }
         _ => by_number,
     }
-}
-
-/// The action that the driver asks for in Xid 154: `GPU recovery action changed from 0x0 (None) to 0x1 (GPU
-/// Reset Required)`. The number decides, because drivers use different words for the same one.
-#[must_use]
-pub fn changed_to(line: &str) -> Option<Recovery> {
-    let (_, now) = line.split_once("recovery action changed from ")?.1.split_once(" to 0x")?;
-    let digits = now.split(|c: char| !c.is_ascii_hexdigit()).next()?;
-    Recovery::of_driver(u64::from_str_radix(digits, 16).ok()?)
 }
 
 /// An action that the driver asks for is evidence against the GPU, unless it asks for none.
@@ -202,89 +183,15 @@ pub const fn demand(action: Recovery) -> &'static str {
     }
 }
 
-/// How to carry out an action; `None` if there is nothing to do.
+/// The severity of such an error. A program's error before the tests says nothing about the machine;
+/// during the tests it makes their results unusable.
 #[must_use]
-pub const fn remedy(action: Recovery) -> Option<&'static str> {
-    match action {
-        Recovery::None => None,
-        Recovery::RestartProgram => Some(
-            "start the program that the line names again; if the error returns, look up the number in NVIDIA's list of Xid errors",
-        ),
-        Recovery::ResetGpu => Some(
-            "end all programs on the GPU and reset it (`nvidia-smi -i GPU --gpu-reset`); if the error returns, power the machine off and on; then replace the GPU",
-        ),
-        Recovery::RebootNode => Some(
-            "reboot the machine; if that does not help, power it off and on, and check the slot, the riser and the power cables",
-        ),
-        Recovery::DrainP2p => Some(
-            "end all programs that use peer-to-peer; then `nvidia-smi -q` shows whether the GPU needs a reset or a reboot (GPU Recovery Action)",
-        ),
-        Recovery::DrainAndReset => Some(
-            "start no new programs on the GPU, wait for those on it, and reset it (`nvidia-smi -i GPU --gpu-reset`)",
-        ),
-        Recovery::PowerCycle => {
-            Some("power the machine off and on; while it is off, check the GPU's power cables, its riser and its slot")
-        }
-        Recovery::Replace => Some("replace the GPU, or ask NVIDIA's support"),
-    }
-}
-
-impl Meaning {
-    /// The next thing to do; `None` if neither the number nor the line gives it.
-    #[must_use]
-    pub fn remedy(self) -> Option<&'static str> {
-        match self.recovery {
-            Some(Recovery::RestartProgram) if self.fault == Program => self.fault.remedy(),
-            Some(Recovery::None) if matches!(self.fault, Gpu | Memory | Link) => {
-                Some("nothing now; look up the number in NVIDIA's list; replace the GPU if it happens often")
-            }
-            Some(action) => remedy(action).or_else(|| self.fault.remedy()),
-            None => self.fault.remedy(),
-        }
-    }
-}
-
-impl FaultSource {
-    /// The severity of such an error. A program's error before the tests says nothing about the machine;
-    /// during the tests it makes their results unusable.
-    #[must_use]
-    pub const fn severity(self, when: TestPhase) -> Severity {
-        match (self, when) {
-            (Gpu | Memory | Link, _) | (Driver | Self::Unknown, TestPhase::During) => Severity::Fail,
-            (Repaired, _) | (Driver | Self::Unknown, TestPhase::Before) => Severity::Warn,
-            (Program, TestPhase::Before) => Severity::Info,
-            (Program, TestPhase::During) => Severity::Error,
-        }
-    }
-
-    /// The most likely cause; `None` if the number does not give it.
-    #[must_use]
-    pub const fn cause(self) -> Option<&'static str> {
-        match self {
-            Gpu => Some("the GPU, its power or its firmware"),
-            Memory => Some("the GPU's memory"),
-            Link => Some("a link of the GPU, its slot, riser or bridge, or the device at the link's other end"),
-            Repaired => Some("a worn or defective part of the GPU, which the GPU repaired or disabled itself"),
-            Driver => Some("the driver, or a GPU in a state that the driver did not expect"),
-            Program => Some("a program that used the GPU wrongly, or whose memory was corrupted"),
-            Self::Unknown => None,
-        }
-    }
-
-    const fn remedy(self) -> Option<&'static str> {
-        match self {
-            Gpu | Memory | Link => Some(
-                "power the machine off and on; look up the number in NVIDIA's list; replace the GPU if it happens again",
-            ),
-            Repaired => Some(
-                "reset the GPU when it is idle (`nvidia-smi -i GPU --gpu-reset`); replace it if this happens often",
-            ),
-            Driver => Some("update the driver; look up the number in NVIDIA's list of Xid errors"),
-            Program => Some(
-                "end other programs on the GPUs and run the tests again; if there are none, check the program that the line names",
-            ),
-            Self::Unknown => None,
-        }
+pub const fn severity(source: FaultSource, when: TestPhase) -> Severity {
+    match (source, when) {
+        (Gpu | Memory | Link, _) | (Driver | FaultSource::Unknown, TestPhase::During) => Severity::Fail,
+        (Repaired | MildLink, _) | (Driver | FaultSource::Unknown, TestPhase::Before) => Severity::Warn,
+        (Program, TestPhase::Before) => Severity::Info,
+        (Program, TestPhase::During) => Severity::Error,
     }
 }
 

@@ -1,8 +1,17 @@
 //! The table of Xid numbers, and the lines whose text decides.
 
 use super::*;
+use crate::outcome::finding::{Code, FindingEntry, Reason, Subject};
+use crate::platform::Host;
 
 const CHANGED: &str = "NVRM: Xid (PCI:0000:41:00): 154, GPU recovery action changed from";
+
+/// The cause and the remedy of a finding about such an error.
+fn shown(meaning: Meaning) -> (String, String) {
+    let finding = Code::GpuXid.finding(Severity::Fail, Subject::Machine, "x");
+    let entry = FindingEntry::of(&finding.because(Reason::Xid(meaning.fault, meaning.recovery)), &Host::default());
+    (entry.cause.to_string(), entry.remedy.to_string())
+}
 
 #[test]
 fn numbers_are_sorted_do_not_overlap_and_are_described() {
@@ -16,8 +25,8 @@ fn numbers_are_sorted_do_not_overlap_and_are_described() {
 fn program_errors_are_information_before_the_tests_and_errors_in_them() {
     for number in [13, 31, 43, 45, 68, 137] {
         let fault = meaning(number).fault;
-        assert_eq!(fault.severity(TestPhase::Before), Severity::Info, "{number}");
-        assert_eq!(fault.severity(TestPhase::During), Severity::Error, "{number}");
+        assert_eq!(severity(fault, TestPhase::Before), Severity::Info, "{number}");
+        assert_eq!(severity(fault, TestPhase::During), Severity::Error, "{number}");
     }
 }
 
@@ -25,7 +34,7 @@ fn program_errors_are_information_before_the_tests_and_errors_in_them() {
 fn hardware_errors_fail_and_unknown_ones_warn_before_the_tests() {
     let severities = |number: u32| {
         let fault = meaning(number).fault;
-        (fault.severity(TestPhase::Before), fault.severity(TestPhase::During))
+        (severity(fault, TestPhase::Before), severity(fault, TestPhase::During))
     };
     for number in [32, 48, 74, 79, 95, 119, 154] {
         assert_eq!(severities(number), (Severity::Fail, Severity::Fail), "{number}");
@@ -35,7 +44,7 @@ fn hardware_errors_fail_and_unknown_ones_warn_before_the_tests() {
     }
     assert_eq!(severities(63), (Severity::Warn, Severity::Warn));
     let unknown = Meaning { fault: FaultSource::Unknown, recovery: None, words: "" };
-    assert!(meaning(9999) == unknown && unknown.remedy().is_none());
+    assert!(meaning(9999) == unknown && shown(unknown).1 == Code::GpuXid.row().remedy);
 }
 
 #[test]
@@ -58,12 +67,14 @@ fn the_actions_are_those_of_the_catalogue() {
 fn every_action_has_a_remedy_and_a_program_is_checked_before_it_is_started_again() {
     for (.., fault, recovery, _) in TABLE {
         let meaning = Meaning { fault: *fault, recovery: *recovery, words: "" };
-        assert!(meaning.remedy().is_some() && fault.cause().is_some(), "{meaning:?}");
+        let (cause, remedy) = shown(meaning);
+        let row = Code::GpuXid.row();
+        assert!(cause != row.cause && remedy != row.remedy, "{meaning:?}");
     }
-    assert_eq!(meaning(31).remedy(), Program.remedy());
-    assert!(meaning(94).remedy().unwrap().starts_with("start the program that the line names again"));
-    assert!(meaning(161).remedy().unwrap().starts_with("nothing now"));
-    assert!(meaning(79).remedy().unwrap().starts_with("reboot the machine"));
+    assert!(shown(meaning(31)).1.starts_with("end other programs on the GPUs"));
+    assert!(shown(meaning(94)).1.starts_with("start the program that the line names again"));
+    assert!(shown(meaning(161)).1.starts_with("look up the number"), "it fails");
+    assert!(shown(meaning(79)).1.starts_with("reboot the machine"));
 }
 
 #[test]
@@ -90,7 +101,7 @@ fn the_newest_action_of_the_driver_counts() {
     let lines: Vec<_> = lines.iter().map(String::as_str).collect();
     let now = meaning_of(154, &lines);
     assert_eq!((now.fault, now.recovery, now.words), (Gpu, REBOOT, demand(Recovery::RebootNode)));
-    assert_eq!(now.remedy(), remedy(Recovery::RebootNode));
+    assert!(shown(now).1.starts_with("reboot the machine"));
     let over = format!("{CHANGED} 0x2 (y) to 0x0 (None)");
     let over = meaning_of(154, &[lines[0], &over]);
     assert_eq!((over.fault, over.recovery), (Repaired, IGNORE));
@@ -105,5 +116,37 @@ fn a_newer_nvlink_error_asks_for_a_reset_only_where_its_line_says_fatal() {
     assert_eq!(meaning_of(145, &[mild]).recovery, IGNORE);
     assert_eq!(meaning_of(145, &[mild, bad, mild]).recovery, RESET);
     assert_eq!(meaning_of(145, &[mild, "cut off"]).recovery, UNSPECIFIED);
-    assert_eq!(meaning_of(145, &[mild]).fault, Link);
+    assert_eq!((meaning_of(145, &[mild, bad]).fault, meaning_of(145, &[]).fault), (Link, Link));
+}
+
+#[test]
+fn an_nvlink_error_that_says_nonfatal_warns_and_its_remedy_says_so() {
+    for line in [
+        "NVRM: Xid (PCI:0000:19:00): 145, RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x04000000)",
+        "NVRM: Xid (PCI:0000:19:00): 150, MSE Non-fatal XC0 i0 Link 13 (0x04000000)",
+    ] {
+        let mild = meaning_of(145, &[line, line]);
+        for when in [TestPhase::Before, TestPhase::During] {
+            assert_eq!(mild.fault.severity(when), Severity::Warn, "{line}");
+        }
+        assert!(mild.remedy().unwrap().starts_with("nothing now") && mild.recovery == IGNORE, "{mild:?}");
+    }
+}
+
+#[test]
+fn no_remedy_says_to_do_nothing_about_an_error_that_fails() {
+    for number in 0..=200 {
+        let meaning = meaning(number);
+        let fails = meaning.fault.severity(TestPhase::Before) == Severity::Fail;
+        assert!(!fails || !meaning.remedy().unwrap_or_default().starts_with("nothing"), "{number}");
+    }
+}
+
+#[test]
+fn a_line_may_name_an_earlier_xid_as_its_cause() {
+    let line = "NVRM: Xid (PCI:0000:4c:00): 45, pid=1000, name=python3, Ch 00000000 caused by previous Xid 149";
+    assert_eq!(caused_by(line), Some(149));
+    for other in ["NVRM: Xid (PCI:0000:4c:00): 45, pid=1000, Ch 00000000", "caused by previous Xid", "previous Xid x"] {
+        assert_eq!(caused_by(other), None, "{other}");
+    }
 }

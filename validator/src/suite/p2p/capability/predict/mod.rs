@@ -6,6 +6,7 @@ use crate::gpu::Status;
 use crate::machine::host::cpu::CpuModel;
 use crate::machine::host::nvidia::chip::{Chip, Family};
 use crate::machine::host::nvidia::keys::{ForceP2p, RegistryKeys, RequestedMechanism, StaticMap};
+use crate::outcome::finding::Refusal;
 use std::fmt;
 
 /// From this version on, the driver has page entries for peers through BAR1 on Blackwell, and on Ada with our changes.
@@ -78,6 +79,17 @@ impl fmt::Display for Expected {
             Self::Claimed => f.write_str("claims without delivery"),
             Self::NotApplicable => f.write_str("not applicable"),
             Self::Unknown => f.write_str("unknown"),
+        }
+    }
+}
+
+impl Expected {
+    /// The kind of a refusal.
+    pub(super) fn refusal(self) -> Refusal {
+        match self {
+            DISABLED => Refusal::RegistryKey,
+            CHIPSET_OR_GPU => Refusal::StockDriver,
+            _ => Refusal::Other,
         }
     }
 }

@@ -1,5 +1,10 @@
+//! Kinds and severities where every device matters; [`whose`] has a machine with devices of all sorts.
+
 use super::*;
 use std::time::Duration;
+
+mod tasks;
+mod whose;
 
 fn log(texts: &[&str]) -> Vec<Line> {
     let line = |(seq, text): (u64, &&str)| Line { seq, at: Duration::from_secs(seq), text: (*text).to_owned() };
@@ -8,7 +13,9 @@ fn log(texts: &[&str]) -> Vec<Line> {
 
 #[track_caller]
 fn one(text: &str, code: Code, severity: Severity) -> Finding {
-    let [finding] = &faults(&log(&[text]), TestPhase::During)[..] else { panic!("one finding of {text}") };
+    let [finding] = &faults(&log(&[text]), TestPhase::During, &Scene::default())[..] else {
+        panic!("one finding of {text}")
+    };
     assert!(finding.is(code) && finding.severity == severity, "{text}: {finding:?}");
     assert!(finding.evidence[0].contains(text));
     finding.clone()
@@ -72,7 +79,7 @@ fn harmless_lines_are_no_faults() {
         "nvidia: loading out-of-tree module taints kernel.",
         "nvidia 0000:41:00.0: vgaarb: VGA decodes changed",
     ];
-    assert_eq!(faults(&log(&quiet), TestPhase::During), []);
+    assert_eq!(faults(&log(&quiet), TestPhase::During, &Scene::default()), []);
 }
 
 #[test]
@@ -82,22 +89,26 @@ fn a_corrected_machine_check_warns() {
         "[Hardware Error]: Corrected error, no action required.",
         "[Hardware Error]: CPU:0 (17:31:0) MC2_STATUS[Over|CE|MiscV]: 0xdc20",
     ];
-    let [finding] = &faults(&log(&lines), TestPhase::During)[..] else { panic!("one") };
+    let [finding] = &faults(&log(&lines), TestPhase::During, &Scene::default())[..] else { panic!("one") };
     assert_eq!((finding.severity, finding.evidence.len()), (Severity::Warn, 3));
     let worse = [&lines[..], &["{1}[Hardware Error]: event severity: fatal"]].concat();
-    assert_eq!(faults(&log(&worse), TestPhase::During)[0].severity, Severity::Fail);
+    assert_eq!(faults(&log(&worse), TestPhase::During, &Scene::default())[0].severity, Severity::Fail);
 }
 
 #[test]
 fn a_gpu_that_falls_off_during_a_test_is_reported_with_address_and_number() {
-    let found = faults(&log(&["NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus."]), TestPhase::During);
-    let all: Vec<_> = found.iter().map(|f| (f.code.as_str(), f.severity, f.subject.as_str())).collect();
-    assert_eq!(all, [("GPU-XID", Severity::Fail, "0000:41:00"), ("GPU-GONE", Severity::Fail, "0000:41:00")]);
+    let found = faults(
+        &log(&["NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus."]),
+        TestPhase::During,
+        &Scene::default(),
+    );
+    let all: Vec<_> = found.iter().map(|f| (f.code, f.severity, f.subject.to_string())).collect();
+    let gpu = || "0000:41:00".to_owned();
+    assert_eq!(all, [(Code::GpuXid, Severity::Fail, gpu()), (Code::GpuGone, Severity::Fail, gpu())]);
 }
 
 #[test]
 fn the_newest_action_of_the_driver_stands_for_all_errors_of_its_gpu() {
-    use contract::recovery::Recovery;
     let changed = |gpu: &str, to: &str| {
         format!("NVRM: Xid (PCI:{gpu}): 154, GPU recovery action changed from 0x0 (None) to {to}")
     };
@@ -109,14 +120,17 @@ fn the_newest_action_of_the_driver_stands_for_all_errors_of_its_gpu() {
         "NVRM: Xid (PCI:0000:01:00): 999, new".to_owned(),
     ];
     let lines: Vec<_> = lines.iter().map(String::as_str).collect();
-    let found = faults(&log(&lines), TestPhase::During);
-    let actions: Vec<_> = found.iter().map(|f| (f.subject.as_str(), f.recovery)).collect();
+    let found = faults(&log(&lines), TestPhase::During, &Scene::default());
+    let named: Vec<_> = found.iter().map(|f| f.subject.to_string()).collect();
+    let actions: Vec<_> = named.iter().map(String::as_str).zip(found.iter().map(|f| f.recovery)).collect();
     let reset = Some(Recovery::ResetGpu);
     let (a, b) = ("0000:41:00", "0000:01:00");
     assert_eq!(actions, [(a, reset), (a, reset), (b, reset), (b, None), (a, reset)]);
     assert_eq!(found[1].message, "Xid 154 on 0000:41:00 (the driver says that the GPU must be reset), 2 times");
-    assert!(found.iter().take(3).all(|f| f.remedy.contains("reset it")), "{found:?}");
-    let alone = &faults(&log(&lines[..1]), TestPhase::During);
+    let reset = |f: &Finding| matches!(f.reason, Some(Reason::Xid(_, Some(Recovery::ResetGpu))));
+    assert!(found.iter().take(3).all(reset), "{found:?}");
+    assert_eq!(found[4].reason, Some(Reason::DriverAsks(Recovery::ResetGpu)));
+    let alone = &faults(&log(&lines[..1]), TestPhase::During, &Scene::default());
     assert!(alone.len() == 2 && alone.iter().all(|f| f.recovery == Some(Recovery::RebootNode)), "{alone:?}");
 }
 
@@ -129,9 +143,10 @@ fn before_the_tests_only_driver_messages_about_gpus_count() {
         "NVRM: Xid (PCI:0000:41:00): 31, pid=7, name=train, MMU Fault",
         "NVRM: Xid (PCI:0000:41:00): 999, something new",
     ]);
-    let found: Vec<_> = faults(&lines, TestPhase::Before).iter().map(|f| (f.code.clone(), f.severity)).collect();
-    assert_eq!(found, [("GPU-XID".to_owned(), Severity::Info), ("GPU-XID".to_owned(), Severity::Warn)]);
-    let during: Vec<_> = faults(&lines, TestPhase::During).iter().map(|f| f.severity).collect();
+    let found: Vec<_> =
+        faults(&lines, TestPhase::Before, &Scene::default()).iter().map(|f| (f.code, f.severity)).collect();
+    assert_eq!(found, [(Code::GpuXid, Severity::Info), (Code::GpuXid, Severity::Warn)]);
+    let during: Vec<_> = faults(&lines, TestPhase::During, &Scene::default()).iter().map(|f| f.severity).collect();
     assert_eq!(during.iter().filter(|s| **s == Severity::Fail).count(), 4);
     assert!(during.contains(&Severity::Error));
 }
@@ -144,8 +159,8 @@ fn each_gpu_and_xid_number_gives_one_finding() {
         "NVRM: Xid (PCI:0000:41:00): 48, DBE",
         "NVRM: Xid something new",
     ]);
-    let found = faults(&lines, TestPhase::Before);
-    let messages: Vec<_> = found.iter().map(|f| (f.message.as_str(), f.severity)).collect();
+    let found = faults(&lines, TestPhase::Before, &Scene::default());
+    let messages: Vec<_> = found.iter().map(|f| (&*f.message, f.severity)).collect();
     assert_eq!(
         messages,
         [
@@ -155,11 +170,4 @@ fn each_gpu_and_xid_number_gives_one_finding() {
         ]
     );
     assert_eq!(found[0].evidence.len(), 2);
-}
-
-#[test]
-fn an_address_is_found_in_a_line() {
-    assert_eq!(address("pcieport 0000:00:01.0: AER: x from 0000:01:00.0"), Some("0000:00:01.0"));
-    assert_eq!(address("NVRM: Xid (PCI:0000:41:00): 79"), Some("0000:41:00"));
-    assert_eq!((address("at 12:30:01 AM: x"), address("")), (None, None));
 }

@@ -1,0 +1,528 @@
+//! Why a finding was made, where more is known than the row of its code says. A reason replaces the row's cause, its remedy
+//! or its clause.
+
+use super::remedy::{self, Case};
+use super::words::Words;
+use crate::platform::Bdf;
+use contract::recovery::Recovery;
+use serde::{Deserialize, Serialize};
+
+/// The reason of a finding.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    // Links.
+    /// No bridge connects a card's NVLinks.
+    NoBridge,
+    /// A link on the path reports no speed.
+    LinkSpeedUnknown,
+    /// The port has fewer lanes than the device.
+    NarrowPort,
+    // BAR1.
+    /// The size of BAR1 cannot be changed.
+    FixedBar,
+    /// The firmware's display was kept.
+    DisplayKept,
+    /// Devices below the same root port are in use; why.
+    NeighbourInUse(Words),
+    /// All BARs of the GPU are empty.
+    AddressesLost,
+    /// BAR1 has no room for the driver's map of all memory: the obstacles, the most direct first.
+    NoRoomForMap(Vec<MapObstacle>),
+    /// The driver says why it did not map the memory.
+    NotMapped(Words),
+    /// Other programs map the memory too.
+    MappedByOthers,
+    // ACS.
+    /// ACS lets translated requests pass, and all senders translate.
+    SendersTranslate,
+    /// Linux isolated the ports of an older chipset.
+    IsolatedByLinux,
+    /// The fabric pass does not change a port, because a device needs ACS; why.
+    LeftByPass(Bdf, Words),
+    /// The fabric pass had changed the register, and it changed back.
+    ChangedAfterPass,
+    // Processors.
+    /// A kernel word or a kernel option limits the number of processors.
+    ProcessorLimit,
+    /// The kernel left out processors because x2APIC is off.
+    NoX2apic,
+    // The driver.
+    /// Process 1 tried to load it and did not say why that failed.
+    LoadFailed,
+    /// An Xid error by its source, with the action that its number or its line gives.
+    Xid(FaultSource, Option<Recovery>),
+    /// The driver asks for an action.
+    DriverAsks(Recovery),
+    /// The kernel cannot share page tables with a GPU.
+    NoSharedPageTables,
+    // The run.
+    /// All tests together took too long.
+    OutOfTime,
+    /// The test was left out; how.
+    LeftOut(Words),
+    /// A GPU was lost: which, and during which test.
+    GpuLost(Vec<(Bdf, String)>),
+    // Peer access.
+    /// What is known about the driver predicts the refusal.
+    Predicted(Refusal, Words),
+    /// NVML's status gives the reason.
+    Status(Refusal),
+    /// A source of information is wrong.
+    Witness(WrongWitness),
+    // Data.
+    /// No device answered reads.
+    Unanswered,
+    /// Not even copies through host memory arrive.
+    HostPathBroken,
+    /// Reads get no data.
+    ReadsEmpty,
+    /// Writes are dropped or misdirected.
+    WritesDropped,
+    /// The writer gets its own data back.
+    Mirrored,
+    /// Data is late.
+    Late,
+    /// Data comes from another place of the memory.
+    Shifted,
+    /// Parts are missing.
+    Partial,
+    /// A cache returns its previous content.
+    OldContent,
+    /// Bits are flipped.
+    BitsFlipped,
+    /// Two addresses lead to the same memory.
+    Aliased,
+    /// Addresses of two GPUs lead to the same memory.
+    ForeignMemory,
+    /// Kernels read other data than the owner has, in the all-reduce of frameworks.
+    KernelReads,
+    /// The all-reduce of frameworks fails otherwise.
+    KernelAllReduce,
+    /// The driver does not offer this way to share memory.
+    NotShared,
+    // NCCL.
+    /// NCCL ended in another way than by the forbidden transports.
+    EndedOtherwise,
+}
+
+/// What is at fault in an Xid error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FaultSource {
+    /// A program on the GPU.
+    Program,
+    /// Usually the driver; it may be the hardware.
+    Driver,
+    /// The GPU, its power or its firmware.
+    Gpu,
+    /// The GPU's memory.
+    Memory,
+    /// PCIe, an NVLink, or the link to the processor's chip.
+    Link,
+    /// An NVLink, whose error was corrected or contained.
+    MildLink,
+    /// Something that the GPU has repaired or disabled by itself.
+    Repaired,
+    /// Not in the table.
+    Unknown,
+}
+
+/// What a failed call lacked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Lack {
+    /// Memory of the GPU.
+    Memory,
+    /// The GPU itself, which does not accept this process.
+    Device,
+}
+
+impl Lack {
+    /// By the names that CUDA (cuda.h) and NCCL give to errors, somewhere in a text of theirs.
+    #[must_use]
+    pub fn named_in(text: &str) -> Option<Self> {
+        let text = text.to_lowercase();
+        let any = |names: [&str; 2]| names.iter().any(|name| text.contains(name));
+        if any(["out_of_memory", "out of memory"]) {
+            return Some(Self::Memory);
+        }
+        any(["device_unavailable", "busy or unavailable"]).then_some(Self::Device)
+    }
+}
+
+/// Why the driver refuses peer access.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Refusal {
+    /// NVIDIA's own driver has none for these boards, or not with this processor.
+    StockDriver,
+    /// A registry key switches it off.
+    RegistryKey,
+    /// The GPUs are too far apart.
+    TooFarApart,
+    /// Not between these models.
+    Models,
+    /// The driver has no mechanism for the pair.
+    NoMechanism,
+    /// NVML does not know the pair.
+    UnknownPair,
+    /// Another reason.
+    Other,
+}
+
+/// Which source of information about peer access is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WrongWitness {
+    /// Two functions of CUDA contradict each other.
+    CudaItself,
+    /// CUDA.
+    Cuda,
+    /// NVML, which a patch did not change.
+    NvmlUnpatched,
+    /// NVML.
+    Nvml,
+}
+
+/// What takes the room for the driver's map of all memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MapObstacle {
+    /// A console of this name.
+    Console(Words),
+    /// Areas that the driver reserves.
+    Reserved,
+    /// BAR1 itself is hardly larger than the memory.
+    Size,
+}
+
+impl Reason {
+    /// What is wrong, as a clause; `None` where the row's clause is exact enough.
+    #[must_use]
+    pub const fn clause(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Predicted(Refusal::StockDriver, _) | Self::Status(Refusal::StockDriver) => {
+                "the stock driver refuses it"
+            }
+            Self::Predicted(Refusal::RegistryKey, _) | Self::Status(Refusal::RegistryKey) => {
+                "a registry key of the driver switches it off"
+            }
+            Self::Predicted(Refusal::TooFarApart, _) | Self::Status(Refusal::TooFarApart) => {
+                "the driver finds the GPUs too far apart"
+            }
+            Self::WritesDropped => "what is written to the peer does not arrive",
+            Self::ReadsEmpty | Self::KernelReads => "reads of the peer give other data",
+            Self::BitsFlipped => "bits arrive flipped",
+            _ => return None,
+        })
+    }
+
+    /// The cause; `None` where that of the row holds.
+    #[must_use]
+    pub(super) fn cause(&self) -> Option<String> {
+        let text = match self {
+            Self::NoBridge => "no bridge connects this card's links",
+            Self::LinkSpeedUnknown => "a link on the path reports no speed, as in some virtual machines",
+            Self::NarrowPort => {
+                "the port has fewer lanes than the device: a slot whose lanes are split, a slot of the chipset, or a soldered device"
+            }
+            Self::NoSharedPageTables => {
+                "the kernel was built without CONFIG_ARM_SMMU_V3_SVA: NVIDIA's driver needs it for a GPU that shares the page tables of programs, such as GB10"
+            }
+            Self::FixedBar => "the board or a hypervisor fixes the size of BAR1",
+            Self::DisplayKept => "the firmware's display is on this GPU and was kept",
+            Self::AddressesLost => {
+                "the GPU was reset, or fell off the bus and came back, and nothing assigned its addresses again"
+            }
+            Self::MappedByOthers => "other programs map its memory too, such as drivers of network cards",
+            Self::SendersTranslate => "ACS was set for devices that translate addresses themselves (ATS)",
+            Self::IsolatedByLinux => {
+                "an IOMMU was on when Linux started, and these chipsets isolate without an ACS capability"
+            }
+            Self::ChangedAfterPass => {
+                "something set ACS again: a reset, a rescan, a driver that binds, management firmware, or `firstlight fabric restore`"
+            }
+            Self::ProcessorLimit => "the kernel was built or started for fewer processors",
+            Self::NoX2apic => "x2APIC is off: without interrupt remapping the kernel omits APIC ids of 255 and above",
+            Self::LoadFailed => "init should have loaded it, but does not report why that failed",
+            Self::Xid(source, _) => return source.cause().map(str::to_owned),
+            Self::OutOfTime => "the tests together took longer than validate.timeout_s",
+            Self::Status(refusal) => return refusal.cause().map(str::to_owned),
+            Self::Witness(wrong) => wrong.cause(),
+            Self::Unanswered => {
+                "no device answered the reads: the peer's BAR1 is not decoded where the driver expects the memory, or a GPU fell off the bus"
+            }
+            Self::HostPathBroken => {
+                "not even copies through host memory arrive: a GPU, its link or the host's memory is broken"
+            }
+            Self::ReadsEmpty => {
+                "reads of the peer get no data: its BAR1 does not map the memory, or ACS or an IOMMU stops them"
+            }
+            Self::WritesDropped => {
+                "writes to the peer are dropped or misdirected: its BAR1 does not map the memory, or ACS or an IOMMU stops them"
+            }
+            Self::Mirrored => "the writer's path to the peer leads back to itself, or its cache keeps the data back",
+            Self::Late => "the path delays writes, or a cache is not flushed, when work is reported as complete",
+            Self::Shifted => {
+                "the driver and the GPU disagree on where the peer's memory begins in BAR1: a driver patch that does not fit"
+            }
+            Self::Partial => {
+                "part of the memory is not mapped for the peer: BAR1 is smaller than the memory, or packets are lost"
+            }
+            Self::OldContent => "a cache between the GPUs returns its previous content",
+            Self::BitsFlipped => "bits are flipped on the way or in a GPU's memory: link, riser, or memory without ECC",
+            Self::Aliased => {
+                "two addresses lead to the same memory: the window through which peers reach the memory is too small or displaced"
+            }
+            Self::ForeignMemory => {
+                "addresses of different GPUs lead to the same memory: the driver and the GPUs disagree about which GPU owns an address"
+            }
+            Self::KernelReads => {
+                "reads of a peer's memory by kernels give other data than its owner has: a cache, BAR1, ACS or an IOMMU"
+            }
+            Self::NotShared => {
+                "the driver does not offer it on this system, as in some virtual machines and containers"
+            }
+            Self::EndedOtherwise => "NCCL should have failed to connect, but ended differently",
+            Self::LeftByPass(device, why) => return Some(format!("the fabric pass skips it: {device} {why}")),
+            Self::LeftOut(why) => return Some(format!("skipped {why}")),
+            Self::GpuLost(lost) => return Some(lost_text(lost)),
+            Self::NeighbourInUse(why) | Self::NotMapped(why) | Self::Predicted(_, why) => return Some(why.to_string()),
+            Self::NoRoomForMap(obstacles) => {
+                return Some(obstacles.iter().map(MapObstacle::cause).collect::<Vec<_>>().join("; "));
+            }
+            Self::DriverAsks(_) | Self::KernelAllReduce => return None,
+        };
+        Some(text.to_owned())
+    }
+
+    /// The next thing to do; `None` where that of the row holds.
+    #[must_use]
+    pub(super) fn remedy(&self, case: Case<'_>) -> Option<String> {
+        let text = match self {
+            Self::NoBridge => "fit a bridge if NVLink is wanted",
+            Self::LinkSpeedUnknown => "set expect.min_p2p_gb_s to the expected speed",
+            Self::NarrowPort => {
+                "nothing, if these lanes are enough; otherwise use another slot, another lane split (bifurcation) {firmware}, or newer firmware of the board or the device"
+            }
+            Self::NoSharedPageTables => {
+                "boot a kernel that was built with CONFIG_ARM_SMMU_V3_SVA=y, such as NVIDIA's own or a newer one of the distribution"
+            }
+            Self::FixedBar => "nothing to do if BAR1 covers the GPU's memory",
+            Self::DisplayKept => return Some(remedy::display(case)),
+            Self::NeighbourInUse(_) => {
+                "run the fabric pass before drivers and displays use the other devices below this root port"
+            }
+            Self::MappedByOthers => "end programs that use the GPUs, then run the tests again",
+            Self::SendersTranslate => "nothing to do if the measured tests pass",
+            Self::IsolatedByLinux => "move the card to a slot that is connected to the processor",
+            Self::LeftByPass(..) => return Some(super::Code::AcsKept.row().remedy.text(case)),
+            Self::ProcessorLimit => {
+                "remove nr_cpus=, maxcpus= and possible_cpus= from the kernel command line, or use a kernel that was built for more processors"
+            }
+            Self::NoX2apic => return Some(remedy::processors_need_iommu(case)),
+            Self::Xid(source, recovery) => return xid_remedy(*source, *recovery).map(|text| case.fill(text)),
+            Self::DriverAsks(action) => return recovery_remedy(*action).map(|text| case.fill(text)),
+            Self::GpuLost(_) => return Some(super::Code::GpuGone.row().remedy.text(case)),
+            Self::Unanswered => {
+                "see the tests gpus, bar1 and xid for a GPU that no longer answers or a BAR1 that is too small; reboot the machine, and check risers and power cables if it happens again"
+            }
+            Self::NotShared => {
+                "configure frameworks to share memory by the other mechanism, or run them on the host itself"
+            }
+            Self::KernelReads | Self::KernelAllReduce => KERNEL_ALL_REDUCE,
+            Self::NoRoomForMap(obstacles) => return Some(map_remedy(obstacles)),
+            _ => return None,
+        };
+        Some(case.fill(text))
+    }
+}
+
+#[cfg(test)]
+impl Reason {
+    /// One of each kind that has a remedy of its own.
+    pub(super) fn samples() -> Vec<Self> {
+        let recoveries = Recovery::ALL;
+        let sources = [
+            FaultSource::Program,
+            FaultSource::Driver,
+            FaultSource::Gpu,
+            FaultSource::Memory,
+            FaultSource::Link,
+            FaultSource::MildLink,
+            FaultSource::Repaired,
+        ];
+        let xids = sources.into_iter().flat_map(|source| {
+            recoveries.into_iter().map(Some).chain([None]).map(move |action| Self::Xid(source, action))
+        });
+        let one = super::kinds::GPU;
+        let others = [
+            Self::NoBridge,
+            Self::LinkSpeedUnknown,
+            Self::NarrowPort,
+            Self::NoSharedPageTables,
+            Self::FixedBar,
+            Self::DisplayKept,
+            Self::NeighbourInUse("why".into()),
+            Self::NoRoomForMap(vec![MapObstacle::Console("fb0".into()), MapObstacle::Reserved, MapObstacle::Size]),
+            Self::NoRoomForMap(vec![MapObstacle::Size]),
+            Self::MappedByOthers,
+            Self::SendersTranslate,
+            Self::IsolatedByLinux,
+            Self::LeftByPass(one, "why".into()),
+            Self::ProcessorLimit,
+            Self::NoX2apic,
+            Self::GpuLost(vec![(one, "p2p-order".to_owned())]),
+            Self::Predicted(Refusal::RegistryKey, "why".into()),
+            Self::Unanswered,
+            Self::KernelReads,
+            Self::NotShared,
+        ];
+        xids.chain(recoveries.into_iter().map(Self::DriverAsks)).chain(others).collect()
+    }
+}
+
+/// `GPU 0000:41:00 was lost while p2p-order ran`
+#[must_use]
+pub fn lost_text(lost: &[(Bdf, String)]) -> String {
+    let one = |(gpu, test): &(Bdf, String)| {
+        format!("GPU {} was lost while {test} ran", super::Subject::from(*gpu).without_function())
+    };
+    lost.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+const KERNEL_ALL_REDUCE: &str = "start vLLM and SGLang with --disable-custom-all-reduce, so that they use NCCL, which has tests of its own; see the tests iommu, acs and bar1-static";
+
+impl FaultSource {
+    const fn cause(self) -> Option<&'static str> {
+        match self {
+            Self::Gpu => Some("the GPU, its power or its firmware"),
+            Self::Memory => Some("the GPU's memory"),
+            Self::Link | Self::MildLink => {
+                Some("a link of the GPU, its slot, riser or bridge, or the device at the link's other end")
+            }
+            Self::Repaired => Some("a worn or defective part of the GPU, which the GPU repaired or disabled itself"),
+            Self::Driver => Some("the driver, or a GPU in a state that the driver did not expect"),
+            Self::Program => Some("a program that used the GPU wrongly, or whose memory was corrupted"),
+            Self::Unknown => None,
+        }
+    }
+
+    const fn remedy(self) -> Option<&'static str> {
+        match self {
+            Self::Gpu | Self::Memory | Self::Link => {
+                Some("{power}; look up the number in NVIDIA's list; replace the GPU if it happens again")
+            }
+            Self::MildLink => {
+                Some("nothing now; look up the number in NVIDIA's list; check the NVLink if this happens often")
+            }
+            Self::Repaired => Some(
+                "reset the GPU when it is idle (`nvidia-smi -i {gpu} --gpu-reset`); replace it if this happens often",
+            ),
+            Self::Driver => Some("update the driver; look up the number in NVIDIA's list of Xid errors"),
+            Self::Program => Some(
+                "end other programs on the GPUs and run the tests again; if there are none, check the program that the line names",
+            ),
+            Self::Unknown => None,
+        }
+    }
+}
+
+/// The next thing to do after an Xid error; `None` if neither its number nor its line gives it.
+fn xid_remedy(source: FaultSource, recovery: Option<Recovery>) -> Option<&'static str> {
+    match recovery {
+        Some(Recovery::RestartProgram) if source == FaultSource::Program => source.remedy(),
+        Some(Recovery::None) if matches!(source, FaultSource::Gpu | FaultSource::Memory | FaultSource::Link) => {
+            // The catalogue asks for no action, but the error is not over.
+            Some("look up the number in NVIDIA's list; run the tests again; replace the GPU if it happens again")
+        }
+        Some(action) => recovery_remedy(action).or_else(|| source.remedy()),
+        None => source.remedy(),
+    }
+}
+
+/// How to carry out an action; `None` if there is nothing to do.
+const fn recovery_remedy(action: Recovery) -> Option<&'static str> {
+    match action {
+        Recovery::None => None,
+        Recovery::RestartProgram => Some(
+            "start the program that the line names again; if the error returns, look up the number in NVIDIA's list of Xid errors",
+        ),
+        Recovery::ResetGpu => Some(
+            "end all programs on the GPU and reset it (`nvidia-smi -i {gpu} --gpu-reset`); if the error returns, {power}; then replace the GPU",
+        ),
+        Recovery::RebootNode => Some(
+            "reboot the machine; if that does not help, {power}, and check the slot, the riser and the power cables",
+        ),
+        Recovery::DrainP2p => Some(
+            "end all programs that use peer-to-peer; then `nvidia-smi -q` shows whether the GPU needs a reset or a reboot (GPU Recovery Action)",
+        ),
+        Recovery::DrainAndReset => Some(
+            "start no new programs on the GPU, wait for those on it, and reset it (`nvidia-smi -i {gpu} --gpu-reset`)",
+        ),
+        Recovery::PowerCycle => Some("{power}; while it is off, check the GPU's power cables, its riser and its slot"),
+        Recovery::Replace => Some("replace the GPU, or ask NVIDIA's support"),
+    }
+}
+
+impl Refusal {
+    /// The cause, where NVML's status alone is known.
+    const fn cause(self) -> Option<&'static str> {
+        match self {
+            Self::StockDriver => Some(
+                "the driver does not trust this processor's root complex with peer traffic; a stock driver reports the same for GeForce GPUs",
+            ),
+            Self::Models => Some("the driver does not offer peer access between these GPU models"),
+            Self::TooFarApart => {
+                Some("the GPUs are too far apart for the driver: they share no root complex that it trusts")
+            }
+            Self::RegistryKey => Some("a registry key of the driver switches peer access off"),
+            Self::NoMechanism => Some(
+                "the driver has no mechanism for these two GPUs: their chips differ, BAR1 is not mapped, or GPUs with NVLink lack its links",
+            ),
+            Self::UnknownPair => {
+                Some("NVML does not know this pair: a GPU is not started, or libraries and module differ")
+            }
+            Self::Other => None,
+        }
+    }
+}
+
+impl WrongWitness {
+    const fn cause(self) -> &'static str {
+        match self {
+            Self::CudaItself => "CUDA contradicts itself",
+            Self::Cuda => "CUDA's answer is wrong",
+            Self::NvmlUnpatched => "the driver patch changed CUDA's answer but not NVML's",
+            Self::Nvml => "NVML's answer is wrong: the driver does not let CUDA use what NVML offers",
+        }
+    }
+}
+
+impl MapObstacle {
+    fn cause(&self) -> String {
+        match self {
+            Self::Console(name) => format!("the console {name} on this GPU takes the first 512 MiB of BAR1"),
+            Self::Reserved => "the driver reserves room in BAR1 besides all memory".to_owned(),
+            Self::Size => "BAR1 of this board is hardly larger than its memory".to_owned(),
+        }
+    }
+
+    const fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::Console(_) => Some(
+                "connect the screen to another display adapter, or release it: boot the appliance with firstlight.console.screen=release, another system with video=efifb:off",
+            ),
+            Self::Reserved => Some(
+                "put `options nvidia NVreg_RegistryDwords=\"ForceP2P=17;RMPcieP2PType=1;RMForceStaticBar1=1\"` into /etc/modprobe.d/nvidia.conf and reboot",
+            ),
+            Self::Size => None,
+        }
+    }
+}
+
+fn map_remedy(obstacles: &[MapObstacle]) -> String {
+    let help: Vec<_> = obstacles.iter().filter_map(MapObstacle::remedy).collect();
+    if help.is_empty() { "do not expect peer-to-peer through BAR1 of this board".to_owned() } else { help.join("; ") }
+}

@@ -1,0 +1,467 @@
+//! The next thing to do about a finding, on this kind of machine. A remedy is a sentence with places that depend on the
+//! machine, or a function where more than a place depends on it. Nothing is advised that cannot work here. Pure.
+
+use super::{Finding, Reason};
+use crate::platform::{
+    Architecture, Bdf, Distribution, Environment, Host, HostGpu, HotPlugKind, Hypervisor, System, Vendor,
+};
+
+/// What a remedy depends on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Case<'a> {
+    pub(super) host: &'a Host,
+    pub(super) finding: &'a Finding,
+}
+
+/// The remedy in the row of a code.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Remedy {
+    /// A sentence. These places in it are filled: `{at}`, `{name}`, `{gpu}`, `{power}`, `{reseat}`, `{slot}`, `{firmware}`.
+    Words(&'static str),
+    /// A function of the machine and the finding.
+    For(fn(Case<'_>) -> String),
+}
+
+impl Remedy {
+    pub(super) fn text(self, case: Case<'_>) -> String {
+        match self {
+            Self::Words(words) => case.fill(words),
+            Self::For(of) => of(case),
+        }
+    }
+}
+
+impl<'a> Case<'a> {
+    /// A sentence with its places filled.
+    pub(super) fn fill(self, words: &str) -> String {
+        let subject = &self.finding.subject;
+        let at = subject.address().map_or_else(|| "ADDRESS".to_owned(), |at| at.to_string());
+        words
+            .replace("{at}", &at)
+            .replace("{name}", &subject.to_string())
+            .replace("{gpu}", &self.gpu_for_smi())
+            .replace("{power}", self.power())
+            .replace("{reseat}", self.reseat())
+            .replace("{slot}", self.other_slot())
+            .replace("{firmware}", self.firmware())
+    }
+
+    /// How `nvidia-smi -i` names the GPU: by its address, which no selection of GPUs changes.
+    fn gpu_for_smi(self) -> String {
+        let number = self.finding.subject.numbers().into_iter().next();
+        let at = number.and_then(|number| self.host.gpus.get(number.index())).map(|gpu| gpu.bdf);
+        match self.finding.subject.address().or(at) {
+            Some(at) => at.to_string(),
+            None => number.map_or_else(|| "NUMBER".to_owned(), |number| number.to_string()),
+        }
+    }
+
+    fn guest(self) -> Option<Hypervisor> {
+        if let Environment::Guest(hypervisor) = self.host.environment { Some(hypervisor) } else { None }
+    }
+
+    fn power(self) -> &'static str {
+        if self.guest().is_some() {
+            "shut the virtual machine down and start it again; if that does not help, power its host off and on"
+        } else {
+            "power the machine off and on"
+        }
+    }
+
+    fn reseat(self) -> &'static str {
+        if self.guest().is_some() {
+            "on the host of this virtual machine, reseat the card and its riser"
+        } else {
+            "reseat the card and its riser"
+        }
+    }
+
+    fn other_slot(self) -> &'static str {
+        if self.guest().is_some() { "try the card in another slot of the host" } else { "try the card in another slot" }
+    }
+
+    fn firmware(self) -> &'static str {
+        if self.guest().is_some() {
+            "in the firmware setup of the virtual machine's host"
+        } else {
+            "in the firmware setup"
+        }
+    }
+
+    /// The instruction that adds words to the kernel's command line.
+    fn add_words(self, words: &[&str]) -> String {
+        self.host.system.add_words(words)
+    }
+
+    /// The instruction that removes words from it.
+    fn remove_words(self, words: &[&str]) -> String {
+        self.host.system.remove_words(words)
+    }
+
+    /// The kernel word that switches ACS redirection off on all ports of this kernel.
+    fn acs_word(self) -> &'static str {
+        // Linux 6.11 has config_acs, 4.19 has disable_acs_redir. Older kernels ignore an unknown option.
+        if self.knows_config_acs() { "pci=config_acs=0000000@pci:0:0" } else { "pci=disable_acs_redir=pci:0:0" }
+    }
+
+    fn knows_config_acs(self) -> bool {
+        self.host.kernel.own || self.host.kernel.at_least((6, 11))
+    }
+
+    /// The kernel word that leaves the IOMMU on and lets it translate nothing.
+    const fn pass_through_word(self) -> &'static str {
+        match self.host.architecture {
+            Architecture::Arm64 => "iommu.passthrough=1",
+            _ => "iommu=pt",
+        }
+    }
+
+    /// The GPU that the finding is about.
+    fn gpu(self) -> Option<&'a HostGpu> {
+        let subject = &self.finding.subject;
+        let number = subject.numbers().into_iter().next();
+        self.host.gpus.iter().find(|gpu| subject.is_at(gpu.bdf) || number == Some(gpu.number))
+    }
+
+    /// The Thunderbolt port above the GPU: its firmware setup does not decide about the address space behind the port.
+    fn box_port(self) -> Option<Bdf> {
+        self.gpu()?.hot_plug.filter(|above| above.kind == HotPlugKind::Thunderbolt).map(|above| above.port)
+    }
+
+    /// The first GPU that is passed to a virtual machine.
+    fn passed(self) -> Option<&'a HostGpu> {
+        self.host.gpus.iter().find(|gpu| gpu.passed_by.is_some())
+    }
+
+    /// The size of the window for 64-bit BARs that all GPUs need, GiB: a power of two with room to align them.
+    fn window_gib(self) -> u64 {
+        let all: u64 =
+            self.host.gpus.iter().map(|gpu| gpu.memory_bytes.as_ref().map_or(32 << 30, |known| known.value)).sum();
+        (all >> 30).max(16).next_power_of_two().saturating_mul(2)
+    }
+
+    /// The size of BAR1 that covers the GPU's memory, GiB.
+    fn bar1_gib(self) -> u64 {
+        let bytes = self.gpu().and_then(|gpu| gpu.memory_bytes.as_ref()).map_or(32 << 30, |known| known.value);
+        (bytes.next_power_of_two() >> 30).max(1)
+    }
+}
+
+/// Without translation: pass-through is right on every machine that has an IOMMU, because it loses neither processors nor
+/// virtual machines, and translates nothing for the GPUs. ACS redirection stays on with it, so its word is named too.
+pub(super) fn no_translation(case: Case<'_>) -> String {
+    let words = [case.pass_through_word(), case.acs_word()];
+    if let Some(gpu) = case.passed() {
+        let driver = gpu.passed_by.as_deref().unwrap_or_default();
+        return format!(
+            "the GPU at {} belongs to a virtual machine ({driver}), which needs the IOMMU and ACS; for the GPUs that this system uses itself, {}",
+            gpu.bdf,
+            case.add_words(&words[..1])
+        );
+    }
+    if case.guest().is_some() {
+        return format!(
+            "{}; or remove the virtual IOMMU in the settings of the virtual machine on its host",
+            case.add_words(&words[..1])
+        );
+    }
+    if case.host.kernel.own {
+        return "boot the image's entry for pass-through (iommu=pt) or the one without IOMMU, with no words about the IOMMU of your own".to_owned();
+    }
+    case.add_words(&words)
+}
+
+/// The IOMMU is in use although the configuration, or firstlight's own kernel, wants it off.
+pub(super) fn iommu_off(case: Case<'_>) -> String {
+    let keep = "set fabric.iommu = \"pt\": then the IOMMU may stay and must translate nothing";
+    let host = case.host;
+    if host.processors.need_iommu() {
+        return format!("{keep}; this machine's processors cannot all be used without it");
+    }
+    if case.passed().is_some() || case.guest().is_some() || host.architecture == Architecture::Arm64 {
+        return keep.to_owned();
+    }
+    let name = match host.vendor {
+        Vendor::Intel => "VT-d",
+        Vendor::Amd => "AMD-Vi",
+        _ => "VT-d, AMD-Vi",
+    };
+    format!("{keep}; or switch the IOMMU ({name}) off in the firmware setup")
+}
+
+/// Processors are missing, because without an IOMMU the kernel cannot interrupt those with large APIC ids.
+pub(super) fn processors_need_iommu(case: Case<'_>) -> String {
+    if case.host.kernel.own {
+        return "boot the image's pt flavour (iommu=pt) and set fabric.iommu = \"pt\"".to_owned();
+    }
+    let add = case.add_words(&[case.pass_through_word()]);
+    format!(
+        "switch the IOMMU and x2APIC on in the firmware setup, remove words such as iommu=off and nox2apic, and {add}"
+    )
+}
+
+/// The IOMMU blocked an access.
+pub(super) fn blocked_access(case: Case<'_>) -> String {
+    format!("{}; then run the tests again", no_translation(case))
+}
+
+/// Ports redirect.
+pub(super) fn acs_redirect(case: Case<'_>) -> String {
+    if case.guest().is_some() {
+        return "run `firstlight fabric fix` here, which clears the ports of this virtual machine; whether the ports of its host redirect is set on the host".to_owned();
+    }
+    let keep = case.add_words(&[case.acs_word()]);
+    let now = "run `firstlight fabric fix` after each boot";
+    if case.host.kernel.own {
+        return format!("run `firstlight fabric fix`; {keep}");
+    }
+    let earlier = if case.knows_config_acs() {
+        ""
+    } else {
+        " (pci=config_acs came with Linux 6.11; some vendors' kernels have it earlier)"
+    };
+    format!("{now}; or, to keep it off, {keep}{earlier}")
+}
+
+/// ACS came back.
+pub(super) fn acs_reverted(case: Case<'_>) -> String {
+    if case.guest().is_some() {
+        return "run `firstlight fabric fix` again before the tests".to_owned();
+    }
+    format!("so that ACS stays off when the kernel restores it, {}", case.add_words(&[case.acs_word()]))
+}
+
+/// A chipset port that is never written.
+pub(super) fn acs_quirk(case: Case<'_>) -> String {
+    let at = case.fill("{at}");
+    let word = format!("pci=disable_acs_redir={at}");
+    let slot = "move the card to a slot that is connected to the processor";
+    format!("{}; or {slot}", case.add_words(&[&word]))
+}
+
+/// The firmware or a bridge leaves too little address space for BAR1.
+pub(super) fn no_room(case: Case<'_>) -> String {
+    let (window, bar1) = (case.window_gib(), case.bar1_gib());
+    if let Some(hypervisor) = case.guest() {
+        return window_of_guest(hypervisor, window);
+    }
+    if let Some(port) = case.box_port() {
+        let word = format!("pci=realloc,hpmmioprefsize={}G", bar1.saturating_mul(2));
+        return format!(
+            "the Thunderbolt port {port} above the GPU reserves too little address space: {}",
+            case.add_words(&[&word])
+        );
+    }
+    "switch on Above 4G Decoding and Resizable BAR in the firmware setup".to_owned()
+}
+
+/// BAR1 does not cover the memory.
+pub(super) fn small_bar1(case: Case<'_>) -> String {
+    if case.guest().is_some() || case.box_port().is_some() {
+        return no_room(case);
+    }
+    let fix = "`firstlight fabric fix` before the driver is loaded";
+    format!("switch on Above 4G Decoding and Resizable BAR in the firmware setup, and run {fix}")
+}
+
+/// A setting of the virtual machine, on its host.
+fn window_of_guest(hypervisor: Hypervisor, gib: u64) -> String {
+    let first = "on the host, switch on Above 4G Decoding and Resizable BAR, and give the virtual machine a window of";
+    match hypervisor {
+        Hypervisor::Qemu | Hypervisor::CloudHypervisor => format!(
+            "{first} at least {gib} GiB for 64-bit BARs: with OVMF the QEMU option `-fw_cfg name=opt/ovmf/X-PciMmio64Mb,string={}`, with SeaBIOS `-global q35-pcihost.pci-hole64-size={gib}G`",
+            gib.saturating_mul(1024)
+        ),
+        Hypervisor::Vmware => format!(
+            "{first} at least {gib} GiB: pciPassthru.use64bitMMIO = \"TRUE\" and pciPassthru.64bitMMIOSizeGB = \"{gib}\" in its VMX file"
+        ),
+        Hypervisor::HyperV => format!(
+            "{first} at least {gib} GiB: `Set-VM NAME -GuestControlledCacheTypes $true -HighMemoryMappedIoSpace {gib}GB`"
+        ),
+        _ => format!("{first} at least {gib} GiB for 64-bit memory of PCI devices, in its settings"),
+    }
+}
+
+/// A setting of the firmware that only a bare machine has.
+pub(super) fn rebar_in_firmware(case: Case<'_>) -> String {
+    if case.guest().is_some() {
+        no_room(case)
+    } else {
+        "switch on Resizable BAR in the firmware setup, so that the firmware resizes BAR1".to_owned()
+    }
+}
+
+/// The GPU ignores a new size.
+pub(super) fn rebar_ignored(case: Case<'_>) -> String {
+    if case.guest().is_some() {
+        return format!("a hypervisor may not let its guest resize BAR1; {}", no_room(case));
+    }
+    "update the card's VBIOS, or switch on Resizable BAR in the firmware setup".to_owned()
+}
+
+/// The kernel refused to resize.
+pub(super) fn rebar_refused(case: Case<'_>) -> String {
+    // resourceN_resize came with Linux 6.1 (drivers/pci/pci-sysfs.c).
+    if case.host.kernel.version.is_some() && !case.host.kernel.at_least((6, 1)) {
+        return "boot a kernel of version 6.1 or newer, or firstlight's image: this kernel has no files to resize BARs"
+            .to_owned();
+    }
+    "run as root; the message contains the kernel's error".to_owned()
+}
+
+/// The GPU has no Resizable BAR.
+pub(super) fn rebar_absent(case: Case<'_>) -> String {
+    if case.guest().is_some() {
+        return "nothing to do if BAR1 covers the memory: QEMU and other hypervisors hide the sizes; otherwise enlarge BAR1 on the host before the virtual machine starts".to_owned();
+    }
+    "update the card's VBIOS: RTX 30 cards got Resizable BAR with an update, older cards never did".to_owned()
+}
+
+/// The driver at the GPU is not NVIDIA's.
+pub(super) fn foreign_driver(case: Case<'_>) -> String {
+    if let Some(gpu) = case.gpu().filter(|gpu| gpu.passed_by.is_some()) {
+        let driver = gpu.passed_by.as_deref().unwrap_or_default();
+        return format!(
+            "nothing to do here if a virtual machine uses this GPU: {driver} holds it for that machine, and firstlight tests it inside; otherwise end the virtual machine and give {} back to NVIDIA's driver (remove it from the settings of {driver}, reboot)",
+            gpu.bdf
+        );
+    }
+    let driver = case.finding.measured.as_str().filter(|name| is_name(name));
+    match driver {
+        Some(driver) => case.add_words(&[&format!("module_blacklist={driver}")]),
+        None => "keep the other driver from loading, by module_blacklist= and its name on the kernel command line"
+            .to_owned(),
+    }
+}
+
+/// Whether it is the name of a kernel module.
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+}
+
+/// The driver gives no peer access.
+pub(super) fn unsupported(case: Case<'_>) -> String {
+    if matches!(case.finding.reason, Some(Reason::Predicted(super::Refusal::RegistryKey, _))) {
+        return "remove that registry key from the module's options, and load the module again".to_owned();
+    }
+    if let Some(hypervisor) = case.guest() {
+        return match hypervisor {
+            Hypervisor::Qemu => "in a virtual machine the hypervisor approves peer-to-peer: on the host, give these GPUs the same `x-nv-gpudirect-clique` (QEMU's option of vfio-pci); the status in the evidence gives the driver's reason",
+            _ => "in a virtual machine the hypervisor approves peer-to-peer: change its settings on the host; the status in the evidence gives the driver's reason",
+        }
+        .to_owned();
+    }
+    if case.host.system == System::Appliance {
+        return "boot the image with the patched driver; the status in the evidence gives the driver's reason"
+            .to_owned();
+    }
+    "boot firstlight's image with the patched driver, or load modules that have peer-to-peer for these boards; the status in the evidence gives the driver's reason".to_owned()
+}
+
+/// One text for the appliance, and one for an installed system; both where it is unknown which of them runs.
+fn by_system(case: Case<'_>, appliance: &str, installed: &str) -> String {
+    match case.host.system {
+        System::Appliance => appliance.to_owned(),
+        System::Installed(..) => installed.to_owned(),
+        System::Unknown => format!("on the appliance, {appliance}; on a distribution, {installed}"),
+    }
+}
+
+/// A required kernel word is missing.
+pub(super) fn missing_word(case: Case<'_>) -> String {
+    let words: Vec<_> = case.finding.expected.as_str().into_iter().flat_map(str::split_whitespace).collect();
+    if case.host.kernel.own || words.is_empty() {
+        return "boot firstlight's own image, which has the word".to_owned();
+    }
+    case.add_words(&words)
+}
+
+/// A word contradicts a required one.
+pub(super) fn contradicting_word(case: Case<'_>) -> String {
+    let word = case.finding.measured.as_str().filter(|word| !word.contains(char::is_whitespace));
+    let remove =
+        word.map_or_else(|| "remove the word from the boot entry".to_owned(), |word| case.remove_words(&[word]));
+    format!("{remove}; the tests iommu and acs report the actual state")
+}
+
+/// The kernel is locked down.
+pub(super) fn lockdown(case: Case<'_>) -> String {
+    case.fill("switch Secure Boot off {firmware}, and remove lockdown= from the kernel command line if it is there")
+}
+
+/// The kernel refused the module.
+pub(super) fn module_refused(case: Case<'_>) -> String {
+    let sign = match case.host.system {
+        System::Installed(Distribution::Debian, _) => "sign the module with a key that you enrol by `mokutil --import`",
+        _ => "sign the module for this kernel",
+    };
+    format!("{sign}; or {}", lockdown(case))
+}
+
+/// A part of the driver is missing.
+pub(super) fn driver_missing(case: Case<'_>) -> String {
+    let install = match case.host.system {
+        System::Installed(Distribution::NixOs, _) => {
+            "enable hardware.nvidia in the configuration, and set validate.library_path to the folder of the driver's libraries"
+        }
+        _ => "install the driver, and set validate.library_path to the folder of its libraries",
+    };
+    by_system(case, "boot an image that contains the driver", install)
+}
+
+/// The module is for another kernel.
+pub(super) fn vermagic(case: Case<'_>) -> String {
+    let build = match case.host.system {
+        System::Installed(Distribution::Fedora, _) => {
+            "run `akmods --force` or `dkms autoinstall`, or reinstall the driver"
+        }
+        _ => "run `dkms autoinstall`, or reinstall the driver",
+    };
+    by_system(case, "boot an image whose kernel and driver come from one build", build)
+}
+
+/// The GPU's firmware is missing.
+pub(super) fn gsp_missing(case: Case<'_>) -> String {
+    by_system(case, "boot an image that contains the driver", "install the firmware package of the driver's version")
+}
+
+/// A device node is missing.
+pub(super) fn nodes_missing(case: Case<'_>) -> String {
+    if case.host.container {
+        return "start the container with the GPUs' device nodes, as NVIDIA's container toolkit does (`--gpus all`)"
+            .to_owned();
+    }
+    by_system(case, "report the fault with this report", "run `nvidia-modprobe -c 0 -u` (once per GPU) or `nvidia-smi`")
+}
+
+/// The fabric manager does not run.
+pub(super) fn fabric_manager(case: Case<'_>) -> String {
+    if case.guest().is_some() {
+        return "where the virtual machine owns the NVSwitches, run `systemctl start nvidia-fabricmanager` in it; where its host shares them, the fabric manager runs there".to_owned();
+    }
+    by_system(
+        case,
+        "build the image with the fabric manager of the driver's version",
+        "run `systemctl start nvidia-fabricmanager`",
+    )
+}
+
+/// A display is on a GPU.
+pub(super) fn display(case: Case<'_>) -> String {
+    let other = "connect the screen to another display adapter";
+    match case.host.system {
+        System::Appliance => format!("set console.screen = \"release\", or {other}"),
+        _ => {
+            format!("{other}; or, so that the firmware's screen is not used, {}", case.add_words(&["video=efifb:off"]))
+        }
+    }
+}
+
+/// The GPU was in use when BAR1 was to be resized.
+pub(super) fn busy(case: Case<'_>) -> String {
+    by_system(
+        case,
+        "boot again: the image resizes BAR1 before it loads the driver",
+        "run `firstlight fabric fix` at boot before the driver is loaded, as the package's unit does",
+    )
+}
