@@ -11,6 +11,7 @@ use crate::fabric::pass::{self, PassOptions, PassPlan, PassResult};
 use crate::fabric::rebar::RebarChoice;
 use crate::fabric::restore::{self, Restored};
 use crate::fabric::text;
+use crate::machine::host::{identity, platform};
 use crate::machine::pcie::model::{Bdf, Fabric};
 use crate::machine::pcie::topo::{NvLinks, Topology};
 use crate::machine::root::Root;
@@ -19,6 +20,7 @@ use crate::platform::Host;
 use crate::suite::NVML_HANGS;
 use contract::schema;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The JSON document of a command: schema, machine and content.
@@ -48,9 +50,14 @@ fn read(root: &Root) -> Result<Fabric, CommandError> {
     Fabric::read(root).map_err(|e| CommandError::undone(&e))
 }
 
+/// What kind of machine this is, for the remedies. What the driver knows does not matter here.
+fn host(root: &Root, fabric: &Fabric) -> Host {
+    platform::read(root, Some(fabric), &identity::read(root), &BTreeMap::new(), &BTreeMap::new())
+}
+
 fn show(root: &Root, json: Option<&Place>) -> Result<u8, CommandError> {
     let fabric = read(root)?;
-    let shown = fabric.shown(&Host::default());
+    let shown = fabric.shown(&host(root, &fabric));
     write_json_or_text(json, &shown, &text::show(&shown))?;
     Ok(status(&fabric.findings))
 }
@@ -69,7 +76,7 @@ struct AcsAndRebar<'a, A, B> {
 
 fn make_plan(root: &Root, options: PassOptions, json: Option<&Place>) -> Result<u8, CommandError> {
     let PassPlan { fabric, bars, acs } = pass::make_plan(root, options).map_err(|e| CommandError::undone(&e))?;
-    let findings = &FindingEntry::all(&acs.findings, &Host::default())[..];
+    let findings = &FindingEntry::all(&acs.findings, &host(root, &fabric))[..];
     let content = &AcsAndRebar { summary: None, acs: &acs, findings, rebar: &bars.rebar };
     let document = Document { schema: "firstlight.plan/1", root: &fabric.root, content };
     write_json_or_text(json, &document, &text::plan(&fabric.root, &acs, &bars, findings))?;
@@ -81,7 +88,7 @@ fn fix(root: &Root, options: PassOptions, journal: Option<PathBuf>, json: Option
     let done = pass::run(root, options, &journal).map_err(|e| CommandError::undone(&e))?;
     let PassResult { fabric, bars, plan, applied } = &done;
     let summary = Some(text::summary(plan, applied, bars));
-    let findings = &FindingEntry::all(&applied.findings, &Host::default())[..];
+    let findings = &FindingEntry::all(&applied.findings, &host(root, fabric))[..];
     let content = &AcsAndRebar { summary, acs: applied, findings, rebar: &bars.rebar };
     let document = Document { schema: schema::FIX, root: &fabric.root, content };
     write_json_or_text(json, &document, &text::fixed(&fabric.root, plan, applied, bars, findings))?;
