@@ -185,8 +185,8 @@ mod tests {
     /// The sample program also copies within each GPU.
     #[test]
     fn no_more_pairs_are_counted_than_there_are() {
-        let all: Vec<_> = Pair::all(4).map(|pair| format!("{pair}: copying")).collect();
-        let (mut state, since) = state(&all.iter().map(String::as_str).collect::<Vec<_>>());
+        let step = |pair: Pair| Activity { what: format!("{pair}: copying"), pair: Some(pair) };
+        let (mut state, since) = state(&Pair::all(4).map(step).collect::<Vec<_>>());
         assert!(line(&state, since).unwrap().contains("  pair 12 of 12  "));
         state.gpus = 0;
         assert!(line(&state, since).unwrap().contains("  pair 12  "));

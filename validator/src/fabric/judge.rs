@@ -145,7 +145,7 @@ mod tests {
         let link = |width, max_width| Link { gts: 16.0, width, max_gts: 16.0, max_width };
         let port = port.map(|lanes| link(width, lanes));
         let finding = narrow(crate::machine::pcie::sample::bdf("0000:01:00.0"), &link(width, 16), port.as_ref())?;
-        Some((finding.severity, finding.message, finding.remedy))
+        Some((finding.severity, finding.message.to_string(), finding.shown_remedy()))
     }
 
     #[test]

@@ -118,3 +118,17 @@ impl FindingEntry {
         })
     }
 }
+
+/// Tests ask what is shown where the machine is unknown.
+#[cfg(test)]
+impl Finding {
+    /// The cause in words.
+    pub fn shown_cause(&self) -> String {
+        FindingEntry::of(self, &Host::default()).cause.to_string()
+    }
+
+    /// The remedy in words.
+    pub fn shown_remedy(&self) -> String {
+        FindingEntry::of(self, &Host::default()).remedy.to_string()
+    }
+}

@@ -3,7 +3,7 @@
 
 use super::remedy::{self, Case};
 use super::words::Words;
-use crate::platform::Bdf;
+use crate::platform::{Bdf, System};
 use contract::recovery::Recovery;
 use serde::{Deserialize, Serialize};
 
@@ -326,13 +326,13 @@ impl Reason {
             Self::DriverAsks(action) => return recovery_remedy(*action).map(|text| case.fill(text)),
             Self::GpuLost(_) => return Some(super::Code::GpuGone.row().remedy.text(case)),
             Self::Unanswered => {
-                "see the tests gpus, bar1 and xid for a GPU that no longer answers or a BAR1 that is too small; reboot the machine, and check risers and power cables if it happens again"
+                "see the tests gpus, bar1 and xid for a GPU that no longer answers or a BAR1 that is too small; reboot the machine; if it happens again, {on host}check risers and power cables"
             }
             Self::NotShared => {
                 "configure frameworks to share memory by the other mechanism, or run them on the host itself"
             }
             Self::KernelReads | Self::KernelAllReduce => KERNEL_ALL_REDUCE,
-            Self::NoRoomForMap(obstacles) => return Some(map_remedy(obstacles)),
+            Self::NoRoomForMap(obstacles) => return Some(map_remedy(obstacles, case.host.system)),
             _ => return None,
         };
         Some(case.fill(text))
@@ -453,7 +453,7 @@ const fn recovery_remedy(action: Recovery) -> Option<&'static str> {
             "end all programs on the GPU and reset it (`nvidia-smi -i {gpu} --gpu-reset`); if the error returns, {power}; then replace the GPU",
         ),
         Recovery::RebootNode => Some(
-            "reboot the machine; if that does not help, {power}, and check the slot, the riser and the power cables",
+            "reboot the machine; if that does not help, {power}, and {on host}check the slot, the riser and the power cables",
         ),
         Recovery::DrainP2p => Some(
             "end all programs that use peer-to-peer; then `nvidia-smi -q` shows whether the GPU needs a reset or a reboot (GPU Recovery Action)",
@@ -461,7 +461,9 @@ const fn recovery_remedy(action: Recovery) -> Option<&'static str> {
         Recovery::DrainAndReset => Some(
             "start no new programs on the GPU, wait for those on it, and reset it (`nvidia-smi -i {gpu} --gpu-reset`)",
         ),
-        Recovery::PowerCycle => Some("{power}; while it is off, check the GPU's power cables, its riser and its slot"),
+        Recovery::PowerCycle => {
+            Some("{power}; while it is off, {on host}check the GPU's power cables, its riser and its slot")
+        }
         Recovery::Replace => Some("replace the GPU, or ask NVIDIA's support"),
     }
 }
@@ -509,8 +511,11 @@ impl MapObstacle {
         }
     }
 
-    const fn remedy(&self) -> Option<&'static str> {
+    const fn remedy(&self, system: System) -> Option<&'static str> {
         match self {
+            Self::Reserved if matches!(system, System::Appliance) => Some(
+                "set driver.parameters so that the registry keys are ForceP2P=17;RMPcieP2PType=1;RMForceStaticBar1=1, and boot again",
+            ),
             Self::Console(_) => Some(
                 "connect the screen to another display adapter, or release it: boot the appliance with firstlight.console.screen=release, another system with video=efifb:off",
             ),
@@ -522,7 +527,7 @@ impl MapObstacle {
     }
 }
 
-fn map_remedy(obstacles: &[MapObstacle]) -> String {
-    let help: Vec<_> = obstacles.iter().filter_map(MapObstacle::remedy).collect();
+fn map_remedy(obstacles: &[MapObstacle], system: System) -> String {
+    let help: Vec<_> = obstacles.iter().filter_map(|obstacle| obstacle.remedy(system)).collect();
     if help.is_empty() { "do not expect peer-to-peer through BAR1 of this board".to_owned() } else { help.join("; ") }
 }

@@ -16,7 +16,8 @@ pub(super) struct Case<'a> {
 /// The remedy in the row of a code.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Remedy {
-    /// A sentence. These places in it are filled: `{at}`, `{name}`, `{gpu}`, `{power}`, `{reseat}`, `{slot}`, `{firmware}`.
+    /// A sentence. These places in it are filled: `{-s}` (an option of lspci), `{gpu}`, `{power}`,
+    /// `{reseat}`, `{slot}`, `{firmware}`, `{on host}`.
     Words(&'static str),
     /// A function of the machine and the finding.
     For(fn(Case<'_>) -> String),
@@ -35,15 +36,15 @@ impl<'a> Case<'a> {
     /// A sentence with its places filled.
     pub(super) fn fill(self, words: &str) -> String {
         let subject = &self.finding.subject;
-        let at = subject.address().map_or_else(|| "ADDRESS".to_owned(), |at| at.to_string());
+        let at = subject.address().map(|at| format!(" -s {at}")).unwrap_or_default();
         words
-            .replace("{at}", &at)
-            .replace("{name}", &subject.to_string())
+            .replace("{-s}", &at)
             .replace("{gpu}", &self.gpu_for_smi())
             .replace("{power}", self.power())
             .replace("{reseat}", self.reseat())
             .replace("{slot}", self.other_slot())
             .replace("{firmware}", self.firmware())
+            .replace("{on host}", if self.guest().is_some() { "on the host of this virtual machine, " } else { "" })
     }
 
     /// How `nvidia-smi -i` names the GPU: by its address, which no selection of GPUs changes.
@@ -191,6 +192,10 @@ pub(super) fn iommu_off(case: Case<'_>) -> String {
 
 /// Processors are missing, because without an IOMMU the kernel cannot interrupt those with large APIC ids.
 pub(super) fn processors_need_iommu(case: Case<'_>) -> String {
+    if case.guest().is_some() {
+        return "on the host, give the virtual machine an IOMMU with interrupt remapping, or fewer processors"
+            .to_owned();
+    }
     if case.host.kernel.own {
         return "boot the image's pt flavour (iommu=pt) and set fabric.iommu = \"pt\"".to_owned();
     }
@@ -233,10 +238,11 @@ pub(super) fn acs_reverted(case: Case<'_>) -> String {
 
 /// A chipset port that is never written.
 pub(super) fn acs_quirk(case: Case<'_>) -> String {
-    let at = case.fill("{at}");
-    let word = format!("pci=disable_acs_redir={at}");
     let slot = "move the card to a slot that is connected to the processor";
-    format!("{}; or {slot}", case.add_words(&[&word]))
+    match case.finding.subject.address() {
+        Some(at) => format!("{}; or {slot}", case.add_words(&[&format!("pci=disable_acs_redir={at}")])),
+        None => slot.to_owned(),
+    }
 }
 
 /// The firmware or a bridge leaves too little address space for BAR1.
@@ -464,4 +470,22 @@ pub(super) fn busy(case: Case<'_>) -> String {
         "boot again: the image resizes BAR1 before it loads the driver",
         "run `firstlight fabric fix` at boot before the driver is loaded, as the package's unit does",
     )
+}
+
+/// There is no GPU.
+pub(super) fn no_gpu(case: Case<'_>) -> String {
+    let none = "if the machine has none on purpose, set expect.gpus = 0";
+    if case.guest().is_some() {
+        return format!("give the virtual machine a GPU in its settings on the host; {none}");
+    }
+    format!("check power and seating of the cards; {none}")
+}
+
+/// Fewer or more GPUs than expected.
+pub(super) fn gpu_count(case: Case<'_>) -> String {
+    let otherwise = "otherwise correct expect.gpus";
+    if case.guest().is_some() {
+        return format!("give the virtual machine the missing GPU in its settings on the host; {otherwise}");
+    }
+    format!("find the slot that is missing in the list of GPUs and reseat its card; {otherwise}")
 }

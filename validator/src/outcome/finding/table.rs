@@ -189,7 +189,7 @@ codes! {
     PcieAer = row("PCIE-AER", "its PCIe link has errors")
         .means("the kernel logged or counted a PCIe error during a test, or logged a severe one before the tests")
         .cause("a link with bit errors: card, riser, cable or slot")
-        .remedy("{reseat} if the line is about a card, and run the tests again; check its link's speed and width");
+        .remedy("{reseat} where the line is about a card, and run the tests again; check its link's speed and width");
     GpuGone = row("GPU-GONE", "the GPU no longer answers")
         .means("a GPU no longer answers: its configuration space reads as all ones, or the driver reports that it fell off the bus")
         .cause("the GPU fell off the bus: power, heat, riser or slot")
@@ -206,7 +206,7 @@ codes! {
     PciMalformed = row("PCI-MALFORMED", "its configuration space is inconsistent")
         .means("a function's configuration space is inconsistent")
         .cause("the device or its emulation is defective, or the recording is damaged")
-        .remedy("compare with `lspci -xxxx -s {at}`; {reseat}, or replace the device")
+        .remedy("compare with `lspci -xxxx{-s}`; {reseat}, or replace the device")
         .explained_by(&[&[GpuGone, PciGone]])
         .ruled_out_by(&[&passed::FABRIC]);
     RebarBroken = row("REBAR-BROKEN", "its BAR addresses were lost")
@@ -217,13 +217,13 @@ codes! {
     GpuNone = row("GPU-NONE", "there is no NVIDIA GPU")
         .means("there is no NVIDIA GPU, but the configuration does not say that none is expected")
         .cause("no GPU is installed, or none answered when the firmware searched for devices")
-        .remedy("check power and seating of the cards; if the machine has none on purpose, set expect.gpus = 0")
+        .remedy_for(remedy::no_gpu)
         .explained_by(&[UNREAD, GONE])
         .ruled_out_by(&[&passed::GPUS]);
     GpuCount = row("GPU-COUNT", "the number of GPUs is not the expected one")
         .means("there are fewer or more NVIDIA GPUs than expected")
         .cause("a GPU is missing on the bus: power, seating, riser, or a slot that is switched off")
-        .remedy("find the slot that is missing in the list of GPUs and reseat its card; otherwise correct expect.gpus")
+        .remedy_for(remedy::gpu_count)
         .explained_by(&[UNREAD, GONE, &[GpuNone]])
         .ruled_out_by(&[&passed::GPUS]);
     GpuName = row("GPU-NAME", "the GPU is not of the expected model")
@@ -325,7 +325,7 @@ codes! {
     AcsUnknown = row("ACS-UNKNOWN", "the state of ACS is unknown")
         .means("a port is on a GPU path and its ACS state is unknown")
         .cause("the port's configuration space cannot be read or is malformed")
-        .remedy("run `lspci -vvv -s {at}` as root; if the port does not answer, {power}")
+        .remedy("run `lspci -vvv{-s}` as root; if the port does not answer, {power}")
         .explained_by(&[UNREAD, GONE, &[NoEcam, PciMalformed]]);
     AcsReverted = row("ACS-REVERTED", "ACS redirection is on again")
         .means("a port's ACS redirection was off and is on again")
@@ -593,20 +593,20 @@ codes! {
     GpuThrottled = row("GPU-THROTTLED", "the GPU lowered its clocks")
         .means("a GPU lowered its clocks during a test")
         .cause("heat, the power limit, or the power supply's brake signal; the message names the reason")
-        .remedy("check fans, air flow, power cables and the power limit (`nvidia-smi -q -d PERFORMANCE`)")
+        .remedy("{on host}check fans, air flow, power cables and the power limit (`nvidia-smi -q -d PERFORMANCE`)")
         .explained_by(&[&[GpuInUse]])
         .ruled_out_by(&[&passed::GPU_POWER])
         .by_load(ByLoad::Possible);
     GpuMemory = row("GPU-MEMORY", "the GPU's own memory changed")
         .means("words of a GPU's own memory changed, with no other GPU involved")
         .cause("failing GPU memory, overclocked memory, or heat")
-        .remedy("return memory clocks to their defaults and run again; replace the card if it happens again")
+        .remedy("{on host}return memory clocks to their defaults and run again; replace the card if it happens again")
         .explained_by(&[&[GpuRemap, GpuEcc]])
         .ruled_out_by(&[&passed::GPU_MEMORY]);
     GpuArithmetic = row("GPU-ARITHMETIC", "the GPU calculates wrongly")
         .means("a GPU calculated a wrong number: the sum of exact integer products is not the one that the processor calculates")
         .cause("a failing multiprocessor, overclocking, or a power supply that does not hold under load")
-        .remedy("return clocks and voltages to their defaults, check the power cables and run again; replace the card if it happens again")
+        .remedy("{on host}return clocks and voltages to their defaults, check the power cables and run again; replace the card if it happens again")
         .explained_by(&[&[GpuEcc, GpuMemory]])
         .ruled_out_by(&[&passed::GPU_PRODUCTS]);
     GpuClock = row("GPU-CLOCK", "the GPU's clock disagrees with the host's")
@@ -628,7 +628,7 @@ codes! {
     LinkDisagrees = row("LINK-DISAGREES", "sysfs and registers disagree about a link")
         .means("sysfs and the registers disagree about a link")
         .cause("the link retrained between two reads, or the recording is inconsistent")
-        .remedy("run `firstlight fabric show` again; if the link keeps changing, replace the riser or use another slot")
+        .remedy("run `firstlight fabric show` again; if the link keeps changing, {on host}replace the riser or use another slot")
         .explained_by(&[&[LinkNarrow, LinkSlow, PcieAer]]);
     GpuLinkLoad = row("GPU-LINK-LOAD", "its PCIe link stays narrow or slow under load")
         .means("a GPU's link stays narrower or slower under load than both its ends support")

@@ -101,6 +101,7 @@ fn with_taint(judgement: Judgement, taint: Option<Finding>) -> Judgement {
 mod tests {
     use super::*;
     use crate::outcome::Outcome;
+    use crate::outcome::finding::Subject;
     use std::time::Duration;
 
     fn say(first: u64, texts: &[&str]) -> Judgement {
@@ -116,8 +117,8 @@ mod tests {
 
     #[test]
     fn a_log_without_its_beginning_rules_no_earlier_error_out() {
-        assert_eq!(say(0, &["x"]).unchecked, []);
-        for part in [say(512, &["x"]), judge(&[], 0), judge(&[], 3)] {
+        assert_eq!(say(0, &["x"]).unchecked, [] as [Code; 0]);
+        for part in [say(512, &["x"]), judge(&[], 0, &Scene::default()), judge(&[], 3, &Scene::default())] {
             assert_eq!(with_taint(part, None).unchecked, [Code::GpuXid]);
         }
         let taint = Code::KernelTainted.finding(Severity::Warn, "machine", "an oops");

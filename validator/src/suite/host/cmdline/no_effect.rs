@@ -176,7 +176,7 @@ mod tests {
     }
 
     fn said(line: &str, kernel: &Kernel<'_>) -> Vec<String> {
-        findings(line, kernel).into_iter().map(|f| f.message).collect()
+        findings(line, kernel).into_iter().map(|f| f.message.to_string()).collect()
     }
 
     fn old<'a>() -> Kernel<'a> {

@@ -125,14 +125,14 @@ fn a_direction_is_not_blamed_for_its_partner() {
         one_slow.grid.put("ce.write", slow, figure(6.6));
         one_slow.grid.put("sm.write", slow, figure(6.5));
         let judgement = said(one_slow, GEN4, None);
-        let blamed: Vec<_> = judgement.findings.iter().map(|f| f.subject.as_str()).collect();
-        assert!(!blamed.is_empty() && blamed.iter().all(|of| *of == slow.to_string()), "{:?}", judgement.findings);
+        let blamed: Vec<_> = judgement.findings.iter().map(|f| f.subject.named_pairs().to_vec()).collect();
+        assert!(!blamed.is_empty() && blamed.iter().all(|of| *of == [slow]), "{:?}", judgement.findings);
     }
     // Only both directions at once are slow: the pair, both ways.
     let figures = [("ce.write", 26.0), ("sample.uni.off", 5.0), ("ce.bi.write", 36.0), ("latency", 1.4)];
     let judgement = said(results(&figures), GEN4, None);
-    let blamed: Vec<_> = judgement.findings.iter().map(|f| f.subject.clone()).collect();
-    assert_eq!(blamed, [healthy, slow].map(|pair| pair.to_string()));
+    let blamed: Vec<_> = judgement.findings.iter().flat_map(|f| f.subject.named_pairs().to_vec()).collect();
+    assert_eq!(blamed, [healthy, slow]);
     assert!(judgement.findings.iter().all(|f| f.message.contains("in both directions at once")));
 }
 
@@ -149,7 +149,10 @@ fn a_figure_of_both_directions_is_no_outlier_because_of_its_partner() {
     }
     let blamed = with(GEN4, None, |basis| {
         let basis = Basis { gpus: 4, ..*basis };
-        super::suspects::suspects(&results, &basis).into_iter().map(|s| s.finding.subject).collect::<BTreeSet<_>>()
+        super::suspects::suspects(&results, &basis)
+            .into_iter()
+            .map(|s| s.finding.subject.to_string())
+            .collect::<BTreeSet<_>>()
     });
     assert_eq!(blamed, BTreeSet::from([slow.to_string()]));
 }

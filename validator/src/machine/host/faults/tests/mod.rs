@@ -1,6 +1,7 @@
 //! Kinds and severities where every device matters; [`whose`] has a machine with devices of all sorts.
 
 use super::*;
+use crate::outcome::finding::{Reason, Recovery};
 use std::time::Duration;
 
 mod tasks;

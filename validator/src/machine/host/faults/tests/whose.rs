@@ -47,7 +47,7 @@ fn machine() -> Fabric {
 /// The findings, each as code, severity and subject.
 fn said(lines: &[&str], when: TestPhase, scene: &Scene) -> Vec<(String, Severity, String)> {
     let found = faults(&log(lines), when, scene);
-    found.into_iter().map(|f| (f.code, f.severity, f.subject)).collect()
+    found.into_iter().map(|f| (f.code.to_string(), f.severity, f.subject.to_string())).collect()
 }
 
 /// Asserts the findings of a text of one or more lines.

@@ -44,7 +44,7 @@ fn hardware_errors_fail_and_unknown_ones_warn_before_the_tests() {
     }
     assert_eq!(severities(63), (Severity::Warn, Severity::Warn));
     let unknown = Meaning { fault: FaultSource::Unknown, recovery: None, words: "" };
-    assert!(meaning(9999) == unknown && shown(unknown).1 == Code::GpuXid.row().remedy);
+    assert!(meaning(9999) == unknown && shown(unknown).1 == unmarked().shown_remedy());
 }
 
 #[test]
@@ -63,13 +63,18 @@ fn the_actions_are_those_of_the_catalogue() {
     }
 }
 
+/// A finding without a reason.
+fn unmarked() -> crate::outcome::finding::Finding {
+    Code::GpuXid.finding(Severity::Fail, crate::outcome::finding::Subject::Machine, "")
+}
+
 #[test]
 fn every_action_has_a_remedy_and_a_program_is_checked_before_it_is_started_again() {
     for (.., fault, recovery, _) in TABLE {
         let meaning = Meaning { fault: *fault, recovery: *recovery, words: "" };
         let (cause, remedy) = shown(meaning);
-        let row = Code::GpuXid.row();
-        assert!(cause != row.cause && remedy != row.remedy, "{meaning:?}");
+        let row = unmarked();
+        assert!(cause != row.shown_cause() && remedy != row.shown_remedy(), "{meaning:?}");
     }
     assert!(shown(meaning(31)).1.starts_with("end other programs on the GPUs"));
     assert!(shown(meaning(94)).1.starts_with("start the program that the line names again"));
@@ -127,9 +132,9 @@ fn an_nvlink_error_that_says_nonfatal_warns_and_its_remedy_says_so() {
     ] {
         let mild = meaning_of(145, &[line, line]);
         for when in [TestPhase::Before, TestPhase::During] {
-            assert_eq!(mild.fault.severity(when), Severity::Warn, "{line}");
+            assert_eq!(severity(mild.fault, when), Severity::Warn, "{line}");
         }
-        assert!(mild.remedy().unwrap().starts_with("nothing now") && mild.recovery == IGNORE, "{mild:?}");
+        assert!(shown(mild).1.starts_with("nothing now") && mild.recovery == IGNORE, "{mild:?}");
     }
 }
 
@@ -137,8 +142,8 @@ fn an_nvlink_error_that_says_nonfatal_warns_and_its_remedy_says_so() {
 fn no_remedy_says_to_do_nothing_about_an_error_that_fails() {
     for number in 0..=200 {
         let meaning = meaning(number);
-        let fails = meaning.fault.severity(TestPhase::Before) == Severity::Fail;
-        assert!(!fails || !meaning.remedy().unwrap_or_default().starts_with("nothing"), "{number}");
+        let fails = severity(meaning.fault, TestPhase::Before) == Severity::Fail;
+        assert!(!fails || !shown(meaning).1.starts_with("nothing"), "{number}");
     }
 }
 
