@@ -92,6 +92,12 @@ impl FindingEntry {
         self.code == code.as_str()
     }
 
+    /// Whether it is a fault from before the tests: information that may be the cause of a failure.
+    #[must_use]
+    pub fn is_earlier_fault(&self) -> bool {
+        self.severity == Severity::Info && self.known().is_some_and(|code| code.row().earlier.is_some())
+    }
+
     /// What it is about.
     #[must_use]
     pub fn about(&self) -> &Subject {
