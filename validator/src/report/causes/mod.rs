@@ -10,7 +10,7 @@ pub use subject::{gpus_of, pairs_of};
 
 use super::{Report, TestEntry};
 use crate::outcome::finding::{Code, FindingEntry, Passed, Severity, Subject, Words};
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, later};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -31,7 +31,7 @@ pub struct Cause {
     /// What it is about: the subjects of its findings.
     pub subject: String,
     /// The same for programs.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "later::readable")]
     pub about: Vec<Subject>,
     /// The cause of the first finding.
     pub cause: Words,
