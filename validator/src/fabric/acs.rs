@@ -131,7 +131,7 @@ pub(crate) fn translated(port: &Device, acs: &Acs) -> Finding {
         port.bdf, acs.ctrl
     );
     Code::AcsRedirect
-        .finding(Severity::Info, &port.bdf, message)
+        .finding(Severity::Info, port.bdf, message)
         .values(acs.ctrl, acs.ctrl, None)
         .because(Reason::SendersTranslate)
 }
@@ -142,7 +142,7 @@ fn isolated(port: &Device) -> Finding {
     let message =
         format!("{bdf} is a port of an older Intel chipset that Linux isolates from the chipset's other ports");
     Code::AcsQuirk
-        .finding(Severity::Warn, &bdf, message)
+        .finding(Severity::Warn, bdf, message)
         .seen(format!("{bdf} register 0xd8: bit 26 (IRBNCE) is set"))
         .because(Reason::IsolatedByLinux)
 }
@@ -154,7 +154,7 @@ pub(crate) fn quirk(port: &Device, acs: &Acs, severity: Severity) -> Finding {
         "{bdf} is an Intel chipset port with 32-bit ACS registers: its control {ctrl:#06x} is not written, expected 0x0000"
     );
     Code::AcsQuirk
-        .finding(severity, &bdf, message)
+        .finding(severity, bdf, message)
         .values(ctrl, 0, None)
         .seen(format!("{bdf} ACS capability at {:#05x}, control at +8 {ctrl:#06x}", acs.offset))
 }
@@ -164,7 +164,7 @@ fn redirects(port: &Device, acs: &Acs) -> Finding {
     let message =
         format!("{} redirects peer traffic: ACS control is {:#06x} ({bits}), expected 0x0000", port.bdf, acs.ctrl);
     Code::AcsRedirect
-        .finding(Severity::Fail, &port.bdf, message)
+        .finding(Severity::Fail, port.bdf, message)
         .values(acs.ctrl, 0, None)
         .seen(format!("{} ACS capability at {:#05x}, control {:#06x}", port.bdf, acs.offset, acs.ctrl))
 }
@@ -174,7 +174,7 @@ pub(crate) fn no_ecam(port: &Device, severity: Severity) -> Finding {
     let bytes = port.config.bytes;
     let message =
         format!("{} shows {bytes} bytes of configuration space, expected 4096: its ACS state is unknown", port.bdf);
-    Code::NoEcam.finding(severity, &port.bdf, message).values(bytes, 4096, Some("bytes"))
+    Code::NoEcam.finding(severity, port.bdf, message).values(bytes, 4096, Some("bytes"))
 }
 
 fn unknown(port: &Device) -> Finding {

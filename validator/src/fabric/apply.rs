@@ -93,7 +93,7 @@ fn verify(root: &Root, entry: &mut Entry, first: Reading) -> Option<Finding> {
         (Ok(first), Ok(last)) => judge_readback(entry, first, last),
         (Err(e), _) | (_, Err(e)) => {
             let message = format!("{} {} was written but cannot be read: {e}", entry.bdf, entry.register);
-            Some(Code::AcsUnknown.finding(Severity::Error, &entry.bdf, message))
+            Some(Code::AcsUnknown.finding(Severity::Error, entry.bdf, message))
         }
     }
 }

@@ -34,7 +34,7 @@ fn unlisted(fabric: &Fabric) -> Vec<Finding> {
     let missing: BTreeMap<Bdf, Bdf> = missing.rev().collect();
     let findings = missing.into_iter().map(|(bridge, below)| {
         let message = format!("{bridge} is above {below} but is not in /sys/bus/pci/devices");
-        let finding = Code::PciUnreadable.finding(Severity::Error, &bridge, message);
+        let finding = Code::PciUnreadable.finding(Severity::Error, bridge, message);
         finding.seen(format!("/sys/bus/pci/devices/{below} leads below {bridge}"))
     });
     findings.collect()
@@ -48,7 +48,7 @@ fn gone(fabric: &Fabric, device: &Device) -> Option<Finding> {
     device
         .config
         .gone
-        .then(|| code.finding(severity, &device.bdf, message).values("0xffffffff", device.vendor.as_str(), None))
+        .then(|| code.finding(severity, device.bdf, message).values("0xffffffff", device.vendor.as_str(), None))
 }
 
 /// Malformed data is an error only if it hides the Resizable BAR or the link of a GPU. Other malformed data of a GPU
@@ -68,7 +68,7 @@ fn malformed(fabric: &Fabric, device: &Device, on_path: bool) -> Option<Finding>
         (true, false) | (false, true) => Severity::Warn,
         (false, false) => Severity::Info,
     };
-    let mut finding = Code::PciMalformed.finding(severity, &device.bdf, format!("{}: {first}", device.bdf));
+    let mut finding = Code::PciMalformed.finding(severity, device.bdf, format!("{}: {first}", device.bdf));
     finding.evidence.extend(device.config.faults.iter().cloned());
     Some(finding)
 }
@@ -109,7 +109,7 @@ fn link(tree: &Tree, lower: &Device) -> Vec<Finding> {
     let mut findings: Vec<_> = narrow(bdf, link, upper).into_iter().collect();
     if link.gts < gts {
         let message = format!("{bdf} runs at {} GT/s now, both ends support {gts} GT/s", link.gts);
-        let finding = Code::LinkSlow.finding(Severity::Info, &bdf, message);
+        let finding = Code::LinkSlow.finding(Severity::Info, bdf, message);
         findings.push(finding.values(link.gts, gts, Some("GT/s")));
     }
     findings
@@ -127,12 +127,12 @@ fn narrow(bdf: Bdf, link: &Link, upper: Option<&Link>) -> Option<Finding> {
     let expected = offered.unwrap_or(max_width);
     if width == expected {
         let message = format!("{bdf} uses all {width} lanes that its port offers; the device itself has {max_width}");
-        let finding = Code::LinkNarrow.finding(Severity::Info, &bdf, message).because(Reason::NarrowPort);
+        let finding = Code::LinkNarrow.finding(Severity::Info, bdf, message).because(Reason::NarrowPort);
         return Some(finding.values(width, expected, Some("lanes")));
     }
     let port = offered.map_or_else(String::new, |offered| format!(" (its port offers {offered})"));
     let message = format!("{bdf} uses {width} lanes of its {max_width}, expected {expected}{port}");
-    Some(Code::LinkNarrow.finding(Severity::Warn, &bdf, message).values(width, expected, Some("lanes")))
+    Some(Code::LinkNarrow.finding(Severity::Warn, bdf, message).values(width, expected, Some("lanes")))
 }
 
 #[cfg(test)]

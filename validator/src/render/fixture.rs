@@ -47,7 +47,7 @@ pub(super) fn test(id: &str, outcome: Outcome, summary: &str, findings: Vec<Find
         began: Some(1.5),
         seconds: 0.04,
         summary: summary.into(),
-        findings: FindingEntry::all(&findings, &Host::default()),
+        findings: findings.into_iter().map(|finding| FindingEntry::of(&finding, &Host::default())).collect(),
         unchecked: vec![],
         matrices: vec![],
         tables: vec![],

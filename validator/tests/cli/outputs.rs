@@ -18,7 +18,7 @@ fn the_report_has_every_key_of_its_schema() {
         keys(&report),
         "answer appliance boot causes covers driver effects fabric gpus level machine root schema scope seconds started tests verdict workload_env workload_reasons"
     );
-    assert_eq!(keys(&report["machine"]), "bound_to cmdline dmi fingerprint host kernel machine_id serial");
+    assert_eq!(keys(&report["machine"]), "bound_to cmdline dmi fingerprint host kernel machine_id platform serial");
     assert_eq!(keys(&report["driver"]), "cuda gsp module nccl userspace");
     assert_eq!(keys(&report["appliance"]), "image_id manifest_sha256 version");
     assert_eq!(

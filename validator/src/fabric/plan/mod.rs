@@ -142,7 +142,7 @@ fn locked_down(mode: &str) -> Finding {
 /// Pass-through needs the isolation that ACS gives; Data Direct needs its own setting.
 fn acs_kept(action: &Action, device: Bdf, why: &str) -> Finding {
     let message = format!("ACS of {} was not changed: {device} {why}", action.bdf);
-    let finding = Code::AcsKept.finding(Severity::Warn, &action.bdf, message);
+    let finding = Code::AcsKept.finding(Severity::Warn, action.bdf, message);
     finding.values(action.before, action.after, None)
 }
 

@@ -21,14 +21,14 @@ pub(super) fn absent(gpu: &Device) -> Finding {
     let shown = gpu.config.bytes;
     let why = if shown < 4096 { format!(" in the {shown} bytes that can be read") } else { String::new() };
     let message = format!("{} has {has} and no Resizable BAR capability for it{why}", gpu.bdf);
-    let finding = Code::RebarAbsent.finding(severity, &gpu.bdf, message);
+    let finding = Code::RebarAbsent.finding(severity, gpu.bdf, message);
     if small { finding } else { finding.because(Reason::FixedBar) }
 }
 
 /// The GPU is in use.
 pub(super) fn busy(gpu: &Device, present: u64, wanted: u64, why: &str) -> Finding {
     let message = format!("{} keeps BAR1 of {}, expected {}: {why}", gpu.bdf, size(present), size(wanted));
-    let finding = Code::RebarBusy.finding(Severity::Warn, &gpu.bdf, message);
+    let finding = Code::RebarBusy.finding(Severity::Warn, gpu.bdf, message);
     finding.values(present, wanted, Some("bytes"))
 }
 
@@ -46,7 +46,7 @@ pub(super) fn locked(mode: &str) -> Finding {
 /// BAR1 has another size than before.
 pub(super) fn resized(gpu: &Resize, bytes: u64) -> Finding {
     let message = format!("{} BAR1 was {}, is {}", gpu.bdf, size(gpu.before_bytes), size(bytes));
-    let finding = Code::RebarResized.finding(Severity::Info, &gpu.bdf, message);
+    let finding = Code::RebarResized.finding(Severity::Info, gpu.bdf, message);
     finding.values(bytes, gpu.wanted_bytes, Some("bytes"))
 }
 
@@ -56,7 +56,7 @@ pub(super) fn no_room(gpu: &Resize, present: u64, assigned: bool, blocked: Optio
     let (bdf, wanted) = (gpu.bdf, size(gpu.wanted_bytes));
     let message = format!("{bdf} has BAR1 of {}{place}, expected {wanted}: no address space for more", size(present));
     let severity = if assigned { Severity::Warn } else { Severity::Fail };
-    let finding = Code::RebarNoRoom.finding(severity, &bdf, message);
+    let finding = Code::RebarNoRoom.finding(severity, bdf, message);
     let finding = finding.values(present, gpu.wanted_bytes, Some("bytes"));
     match blocked {
         Some(why) => finding.because(Reason::NeighbourInUse(why.into())),
@@ -68,13 +68,13 @@ pub(super) fn no_room(gpu: &Resize, present: u64, assigned: bool, blocked: Optio
 pub(super) fn never(gpu: &Resize, code: Code, why: &str) -> Finding {
     let (bdf, has, wanted) = (gpu.bdf, size(gpu.before_bytes), size(gpu.wanted_bytes));
     let message = format!("{bdf} keeps BAR1 of {has}, expected {wanted}: {why}");
-    code.finding(Severity::Warn, &bdf, message).values(gpu.before_bytes, gpu.wanted_bytes, Some("bytes"))
+    code.finding(Severity::Warn, bdf, message).values(gpu.before_bytes, gpu.wanted_bytes, Some("bytes"))
 }
 
 /// The GPU must not be used.
 pub(super) fn broken(gpu: &Resize, why: &str) -> Finding {
     let message = format!("{} could not be restored to its previous state: {why}", gpu.bdf);
-    Code::RebarBroken.finding(Severity::Fail, &gpu.bdf, message)
+    Code::RebarBroken.finding(Severity::Fail, gpu.bdf, message)
 }
 
 /// The size of BAR1 in the GPU's Resizable BAR control differs from the kernel's: either the GPU answers at
@@ -90,7 +90,7 @@ pub fn disagrees(gpu: &Device) -> Option<Finding> {
             size(control),
             size(bar.bytes)
         );
-        let finding = Code::RebarBroken.finding(Severity::Fail, &gpu.bdf, message);
+        let finding = Code::RebarBroken.finding(Severity::Fail, gpu.bdf, message);
         finding.values(control, bar.bytes, Some("bytes"))
     })
 }
@@ -105,7 +105,7 @@ pub(crate) fn bar1_fault(gpu: &Device, registers: &[Option<u64>; 6], above: &[Ve
     let states = bar_states(gpu.bars.clone(), registers, above);
     let Some(state) = states.iter().find(|state| state.bar.index == index && state.bar.start != 0) else {
         let message = format!("{} has no address for BAR1", gpu.bdf);
-        return Some(Code::RebarNoRoom.finding(Severity::Fail, &gpu.bdf, message));
+        return Some(Code::RebarNoRoom.finding(Severity::Fail, gpu.bdf, message));
     };
     state.is_misplaced().then(|| {
         let (bdf, start) = (gpu.bdf, state.bar.start);
@@ -117,7 +117,7 @@ pub(crate) fn bar1_fault(gpu: &Device, registers: &[Option<u64>; 6], above: &[Ve
         };
         let message = format!("{bdf} has {held} in BAR1, the kernel expects {start:#x}{on_bus}");
         let expected = state.on_bus.map(|address| format!("{address:#x}"));
-        let finding = Code::RebarBroken.finding(Severity::Fail, &bdf, message).values(held, expected, None);
+        let finding = Code::RebarBroken.finding(Severity::Fail, bdf, message).values(held, expected, None);
         // A resize leaves some addresses; a GPU without any has lost all of them.
         let lost = state.register == Some(0) && states.iter().all(|b| b.register.is_none_or(|r| r == 0));
         if lost { finding.because(Reason::AddressesLost) } else { finding }

@@ -144,20 +144,24 @@ pub fn markdown() -> String {
 fn remedies(code: Code, kinds: &[(&str, Host)]) -> String {
     let mut texts: Vec<(String, Vec<&str>)> = Vec::new();
     for (kind, host) in kinds {
-        let text = FindingEntry::of(&code.finding(Severity::Fail, Subject::Machine, ""), host).remedy.to_string();
+        let text = FindingEntry::of(&code.finding(Severity::Fail, kinds::GPU, ""), host).remedy.to_string();
         match texts.iter_mut().find(|(other, _)| *other == text) {
             Some((_, same)) => same.push(kind),
             None => texts.push((text, vec![kind])),
         }
     }
-    match &texts[..] {
-        [(text, _)] => text.clone(),
-        several => several
-            .iter()
-            .map(|(text, kinds)| format!("*{}*: {text}", kinds.join(", ")))
-            .collect::<Vec<_>>()
-            .join("<br>"),
+    if let [(text, _)] = &texts[..] {
+        return text.clone();
     }
+    // The usual remedy comes last, for all machines that are not named.
+    let usual = texts.iter().map(|(_, kinds)| kinds.len()).max().unwrap_or_default();
+    texts.sort_by_key(|(_, kinds)| kinds.len() == usual);
+    let last = texts.len().saturating_sub(1);
+    let line = |(n, (text, kinds)): (usize, &(String, Vec<&str>))| {
+        let named = kinds.join(", ").replace("QEMU guest, VMware guest, Hyper-V guest", "virtual machines");
+        format!("*{}*: {text}", if n == last { "other machines" } else { &named })
+    };
+    texts.iter().enumerate().map(line).collect::<Vec<_>>().join("<br>")
 }
 
 #[cfg(test)]
@@ -233,7 +237,7 @@ mod tests {
             }
             if guest {
                 let firmware = remedy.match_indices("in the firmware setup");
-                let mut rest = firmware.map(|(at, words)| &remedy[at + words.len()..]);
+                let mut rest = firmware.map(|(at, words)| remedy.get(at + words.len()..).unwrap_or_default());
                 broken(rest.all(|rest| rest.starts_with(" of the virtual machine's host")));
                 broken(!has(&["reseat", "riser", "slot's", "power cable", "fans"]) || has(&["host"]));
             }

@@ -88,6 +88,7 @@ pub enum Subject {
     Unknown,
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "names come as texts, numbers and enums")]
 impl Subject {
     /// These GPUs; the machine if there is none.
     pub fn gpus(gpus: impl IntoIterator<Item = GpuId>) -> Self {
@@ -307,14 +308,15 @@ impl<T: AsRef<str> + ?Sized> From<&T> for Subject {
 #[cfg(test)]
 impl PartialEq<&str> for Subject {
     fn eq(&self, text: &&str) -> bool {
-        self.to_string() == *text
+        self == *text
     }
 }
 
 #[cfg(test)]
 impl PartialEq<str> for Subject {
     fn eq(&self, text: &str) -> bool {
-        self.to_string() == text
+        let own = self.to_string();
+        own == text
     }
 }
 

@@ -30,8 +30,7 @@ fn texts(root: Node<'_, '_>, name: &str) -> Vec<String> {
 }
 
 fn full() -> Report {
-    let found =
-        |code: Code, severity| code.finding(severity, "port <1>", "seen & told").seen(format!("kmsg: {}", code));
+    let found = |code: Code, severity| code.finding(severity, "port <1>", "seen & told").seen(format!("kmsg: {code}"));
     let mut broken = test(
         "acs",
         Outcome::Fail,

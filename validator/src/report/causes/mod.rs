@@ -235,7 +235,7 @@ fn ruled_out_causes(report: &Report, code: Code) -> Vec<NotCause> {
     let could: Vec<&Passed> = code.explained_by().flat_map(|by| by.row().ruled_out_by).copied().collect();
     // Its words are about all codes that the test rules out.
     let rules_out = |test: &TestEntry, out: &Passed| {
-        let mut codes = Code::ALL.iter().filter(|code| code.row().ruled_out_by.iter().any(|other| *other == out));
+        let mut codes = Code::ALL.iter().filter(|code| code.row().ruled_out_by.contains(&out));
         test.outcome == Outcome::Pass && codes.all(|code| unseen(test, code))
     };
     let out =

@@ -33,7 +33,7 @@ fn judge(fabric: &Fabric, loaded: &[&str], version: Option<&str>, expected: Opti
         .map(|(gpu, driver)| {
             let message = format!("{gpu} is held by {driver}, expected nvidia or none");
             Code::DriverForeign
-                .finding(Severity::Fail, &gpu, message)
+                .finding(Severity::Fail, gpu, message)
                 .values(driver, "nvidia", None)
                 .seen(format!("/sys/bus/pci/devices/{gpu}/driver: {driver}"))
         })

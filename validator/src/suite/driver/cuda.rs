@@ -110,7 +110,7 @@ fn missing(bdf: &Bdf) -> Finding {
 
 fn unbound(seen: &CudaGpu) -> Finding {
     let message = format!("CUDA sees a GPU at {}, where the bus shows none that is bound to the driver", seen.bdf);
-    Code::GpuCountCuda.finding(Severity::Error, &seen.bdf, message)
+    Code::GpuCountCuda.finding(Severity::Error, seen.bdf, message)
 }
 
 fn in_use(seen: &CudaGpu) -> Option<Finding> {

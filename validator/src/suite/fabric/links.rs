@@ -65,7 +65,7 @@ pub(super) const fn is_of_link(code: Code) -> bool {
 /// The finding for a GPU without a readable link: another GPU's link is readable, so this one's should be too.
 fn unknown(gpu: &Device) -> Finding {
     let message = format!("neither sysfs nor the registers show the link of {}", gpu.bdf);
-    Code::PciUnreadable.finding(Severity::Error, &gpu.bdf, message)
+    Code::PciUnreadable.finding(Severity::Error, gpu.bdf, message)
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ fn finding(fabric: &Fabric, gpu: Bdf, screen: &Framebuffer) -> Finding {
     };
     let message = format!("framebuffer {} is on {gpu}{spoils}", screen.name);
     Code::DisplayOnGpu
-        .finding(Severity::Warn, &gpu, message)
+        .finding(Severity::Warn, gpu, message)
         .values(screen.name.as_str(), serde_json::Value::Null, None)
         .seen(format!("/sys/class/graphics/{}: {}", screen.name, screen.device))
 }

@@ -160,21 +160,21 @@ impl<'a> MapEvidence<'a> {
         match (&self.count, off) {
             (Bar1Mapping::All(words), Some(why)) => {
                 let message = format!("the kernel's log says that BAR1 of {bdf} is not mapped ({why}), but {words}");
-                Some(Code::Bar1Witnesses.finding(Severity::Warn, &bdf, message).seen_all(seen))
+                Some(Code::Bar1Witnesses.finding(Severity::Warn, bdf, message).seen_all(seen))
             }
             (_, Some(why)) => {
                 let message = format!("the driver does not map {bdf} into BAR1: {why}");
                 let finding =
-                    Code::Bar1NotStatic.finding(Severity::Fail, &bdf, message).because(Reason::NotMapped(why.into()));
+                    Code::Bar1NotStatic.finding(Severity::Fail, bdf, message).because(Reason::NotMapped(why.into()));
                 Some(finding.seen_all(seen).seen_all(self.count.words().into_iter().collect()))
             }
             (Bar1Mapping::Little(words), None) if self.is_logged() => {
                 let message = format!("the kernel's log says that BAR1 of {bdf} is mapped, but {words}");
-                Some(Code::Bar1Witnesses.finding(Severity::Fail, &bdf, message).seen_all(seen))
+                Some(Code::Bar1Witnesses.finding(Severity::Fail, bdf, message).seen_all(seen))
             }
             (Bar1Mapping::Part(words), None) if relevant => {
                 let message = format!("it is unknown whether the memory of {bdf} is in BAR1 permanently: {words}");
-                let finding = Code::Bar1NotStatic.finding(Severity::Error, &bdf, message);
+                let finding = Code::Bar1NotStatic.finding(Severity::Error, bdf, message);
                 Some(finding.because(Reason::MappedByOthers))
             }
             _ => None,
@@ -186,7 +186,7 @@ impl<'a> MapEvidence<'a> {
         let Bar1Mapping::Little(words) = &self.count else { return None };
         let bdf = self.gpu.bdf;
         let message = format!("the memory of {bdf} is not in BAR1 permanently: {words}");
-        Some(Code::Bar1NotStatic.finding(Severity::Fail, &bdf, message).seen(words.clone()))
+        Some(Code::Bar1NotStatic.finding(Severity::Fail, bdf, message).seen(words.clone()))
     }
 }
 

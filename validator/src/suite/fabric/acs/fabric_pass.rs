@@ -83,7 +83,7 @@ mod tests {
     use crate::suite::shared::fixture::port;
 
     fn redirects() -> Finding {
-        let found = Code::AcsRedirect.finding(Severity::Fail, &port(0), "redirects");
+        let found = Code::AcsRedirect.finding(Severity::Fail, port(0), "redirects");
         found.values(0x1d, 0, None).seen("now")
     }
 
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn another_finding_about_the_port_stays() {
-        let quirk = Code::AcsQuirk.finding(Severity::Fail, &port(0), "not written");
+        let quirk = Code::AcsQuirk.finding(Severity::Fail, port(0), "not written");
         let stuck = entry(port(0), Some(0x1d), Some("ACS-STUCK"));
         assert_eq!(with_write_result(quirk.clone(), &[stuck]), quirk);
     }

@@ -98,7 +98,7 @@ fn judge(policy: AcsPolicy, first: &Fabric, again: &Fabric, journal: &[Entry]) -
 fn port(bdf: Bdf, [first, again]: [&Fabric; 2], turns: &[Turns; 2]) -> Option<Finding> {
     let Some(now) = device(again, bdf) else {
         let message = format!("{bdf} was present and is gone a moment later");
-        return Some(Code::FabricUnreadable.finding(Severity::Error, &bdf, message));
+        return Some(Code::FabricUnreadable.finding(Severity::Error, bdf, message));
     };
     let before = device(first, bdf)?;
     let [was, is] = turns;
@@ -128,7 +128,7 @@ fn reverted(before: &Device, now: &Device) -> Finding {
     let control = |d: &Device| d.acs.as_ref().map_or(0, |a| a.ctrl);
     let (was, is) = (control(before), control(now));
     let message = format!("{}: ACS control was {was:#06x} and reads {is:#06x} a moment later", now.bdf);
-    Code::AcsReverted.finding(Severity::Fail, &now.bdf, message).values(is, was, None)
+    Code::AcsReverted.finding(Severity::Fail, now.bdf, message).values(is, was, None)
 }
 
 #[cfg(test)]
