@@ -8,6 +8,7 @@ use crate::machine::pcie::link::raw_gb_s;
 use crate::machine::pcie::model::{Bdf, Link};
 use crate::machine::pcie::tree::Tree;
 use crate::outcome::finding::{Code, Finding, Severity, Subject};
+use crate::text::names::name_in_sentence;
 
 /// Copies between host and GPU reach at least this fraction of the raw link: on record 0.87 (H200, Gen5 x16:
 /// 54.9 of 63.0 GB/s); the encoding of packets alone takes 10 to 20 %.
@@ -92,8 +93,9 @@ const ROUNDING: f64 = 1.02;
 pub fn impossible_speed(subject: impl Into<Subject>, what: &str, gb_s: f64, most: Option<f64>) -> Option<Finding> {
     let most = most.filter(|most| gb_s > most * ROUNDING)?;
     let subject = subject.into();
+    let name = name_in_sentence(what);
     let message = format!(
-        "{subject}: {what} {gb_s:.2} GB/s, expected at most {most:.2} GB/s, which its links carry at their best: \
+        "{subject}: {name}: {gb_s:.2} GB/s, expected at most {most:.2} GB/s, which its links carry at their best: \
          either the figure or the reported link state is wrong"
     );
     let finding = Code::SpeedImpossible.finding(Severity::Error, subject, message);
@@ -134,7 +136,7 @@ mod tests {
         assert_eq!(impossible_speed(PAIR, "ce.write", 26_000.0, None), None, "nothing is known");
         let finding = impossible_speed(PAIR, "ce.write", 52.0, Some(31.5)).unwrap();
         assert!(finding.is(Code::SpeedImpossible) && finding.severity == Severity::Error);
-        assert!(finding.message.starts_with("GPU 0 -> 1: ce.write 52.00 GB/s, expected at most 31.50 GB/s"));
+        assert!(finding.message.starts_with("GPU 0 -> 1: copy engine, write: 52.00 GB/s, expected at most 31.50 GB/s"));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use super::{Carrier, Floor, Grade, Mover, rounded};
 use crate::outcome::finding::{Code, Finding, Reason, Severity};
 use crate::schedule::Pair;
+use crate::text::names::name_in_sentence;
 
 /// Staged copies are as fast as with peer access off: within 3 %.
 const ALIKE: f64 = 0.03;
@@ -169,7 +170,8 @@ pub fn slow_mover(
         Grade::Bad => Severity::Fail,
     };
     let Floor { least, because } = floor;
-    let message = format!("{pair}: {what} {gb_s:.2} GB/s, expected at least {least:.2} GB/s ({because})");
+    let name = name_in_sentence(what);
+    let message = format!("{pair}: {name}: {gb_s:.2} GB/s, expected at least {least:.2} GB/s ({because})");
     Some(Code::P2pSlow.finding(severity, pair, message).values(rounded(gb_s), rounded(least), Some("GB/s")))
 }
 
@@ -181,8 +183,9 @@ pub fn asymmetric(pair: Pair, what: &str, there: f64, back: f64) -> Option<Findi
     if slow >= least {
         return None;
     }
+    let name = name_in_sentence(what);
     let message = format!(
-        "{slower}: {what} {slow:.2} GB/s, expected at least {least:.2} GB/s ({ASYMMETRIC} of the {fast:.2} GB/s \
+        "{slower}: {name}: {slow:.2} GB/s, expected at least {least:.2} GB/s ({ASYMMETRIC} of the {fast:.2} GB/s \
          of the other direction)"
     );
     let finding = Code::P2pAsymmetric.finding(Severity::Warn, slower, message);

@@ -5,6 +5,7 @@ use super::rounded;
 use crate::floors::stats::{Measured, RepeatPolicy, median};
 use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::schedule::Pair;
+use crate::text::names::name_in_sentence;
 use std::collections::BTreeMap;
 
 /// The factor from the median absolute deviation to the standard deviation of a normal distribution.
@@ -25,10 +26,11 @@ pub fn outliers(what: &str, all: &[(Pair, f64, String)]) -> Vec<(Pair, Finding)>
         groups.entry(like).or_default().push(*gb_s);
     }
     let limits: BTreeMap<_, _> = groups.into_iter().filter_map(|(like, group)| Some((like, limit(&group)?))).collect();
+    let name = name_in_sentence(what);
     let found = |(pair, gb_s, like): &(Pair, f64, String)| {
         let (middle, least) = limits.get(like.as_str()).filter(|(_, least)| gb_s < least)?;
         let message = format!(
-            "{pair}: {what} {gb_s:.2} GB/s, expected at least {least:.2} GB/s: the median of all comparable pairs is \
+            "{pair}: {name}: {gb_s:.2} GB/s, expected at least {least:.2} GB/s: the median of all comparable pairs is \
              {middle:.2} GB/s"
         );
         let finding = Code::P2pSlow.finding(Severity::Warn, pair, message);
@@ -71,8 +73,9 @@ pub fn noise(
     let percent = |part: f64| (part * 1000.0).round() / 10.0;
     let (spread, allowed) = (percent(measured.spread), percent(policy.spread));
     let subject = subject.into();
+    let name = name_in_sentence(what);
     let message = format!(
-        "{subject}: {what} {:.2} {unit} scatters by {spread} % after {} repeats, expected at most {allowed} %",
+        "{subject}: {name}: {:.2} {unit} scatters by {spread} % after {} repeats, expected at most {allowed} %",
         measured.median, measured.repeats
     );
     let samples: Vec<_> = measured.samples.iter().map(|s| format!("{s:.2}")).collect();

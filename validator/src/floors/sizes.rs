@@ -4,6 +4,7 @@
 use super::rounded;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
+use crate::text::names::name_in_sentence;
 
 /// The lowest accepted fraction of what the smallest and the largest size predict: sizes in between start to
 /// fill the link, and are somewhat slower than a straight line.
@@ -39,8 +40,9 @@ pub fn slow_size(pair: Pair, what: &str, size: &SizeFigure, least: f64, again: O
         return None;
     }
     let again = again.map_or(String::new(), |again| format!(" ({again:.2} when measured again)"));
+    let name = name_in_sentence(what);
     let message = format!(
-        "{pair}: {what} of {} bytes {:.2} GB/s{again}, expected at least {least:.2} GB/s ({PART} of what the other \
+        "{pair}: {name}, {} bytes: {:.2} GB/s{again}, expected at least {least:.2} GB/s ({PART} of what the other \
          sizes suggest)",
         size.bytes, size.gb_s
     );
@@ -92,6 +94,9 @@ mod tests {
         let (size, least) = (all[4], expected_by_size(&all)[4]);
         assert_eq!(slow_size(Pair::of(0, 1), "ce.write", &size, least, Some(25.0)), None);
         let finding = slow_size(Pair::of(0, 1), "ce.write", &size, least, Some(7.0)).unwrap();
-        assert!(finding.message.contains("of 1048576 bytes 7.95 GB/s (7.00 when measured again)"), "{finding:?}");
+        assert!(
+            finding.message.contains("copy engine, write, 1048576 bytes: 7.95 GB/s (7.00 when measured again)"),
+            "{finding:?}"
+        );
     }
 }

@@ -2,6 +2,7 @@
 //! outcome: absence of evidence is never a pass.
 
 pub mod finding;
+pub(crate) mod later;
 pub(crate) mod schema;
 pub mod scope;
 

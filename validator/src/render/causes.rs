@@ -63,7 +63,9 @@ fn cause_text(tests: &[TestEntry], cause: &Cause) -> String {
 /// The findings that are the cause itself.
 pub(super) fn own_findings<'a>(tests: &'a [TestEntry], cause: &Cause) -> Vec<&'a FindingEntry> {
     let all = tests.iter().flat_map(|test| &test.findings);
-    let own = |f: &&FindingEntry| f.severity > Severity::Info && f.code == cause.code && f.remedy == cause.remedy;
+    let counts =
+        |f: &FindingEntry| f.severity > Severity::Info || (f.is_earlier_fault() && cause.about.contains(f.about()));
+    let own = |f: &&FindingEntry| f.code == cause.code && f.remedy == cause.remedy && counts(f);
     all.filter(own).collect()
 }
 

@@ -28,7 +28,7 @@ use crate::machine::host::nvidia::gpus::Information;
 use crate::machine::pcie::model::{Bdf, Device, Fabric, Link};
 use crate::outcome::finding::{Finding, FindingEntry};
 use crate::outcome::scope::Scope;
-use crate::outcome::{self, Judgement, Matrix, Outcome, Verdict};
+use crate::outcome::{self, Judgement, Matrix, Outcome, Verdict, later};
 use crate::platform::Host;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -101,7 +101,7 @@ pub struct MachineEntry {
     #[serde(default)]
     pub serial: Option<String>,
     /// What kind of machine it is. Earlier reports lack it.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "later::or_default")]
     pub platform: Host,
     /// Kernel release.
     pub kernel: Option<String>,

@@ -285,3 +285,57 @@ fn boots_of_one_machine_with_several_iommu_settings_are_a_sweep() {
     let costs: Vec<_> = settings.iter().map(|s| (s.setting.as_str(), s.figures[summary::PAIRS].1)).collect();
     assert_eq!(costs, [("identity (iommu=pt)", 1.0), ("off (iommu=off)", 1.0), ("translated", 0.5)]);
 }
+
+#[test]
+fn what_a_later_version_adds_does_not_make_a_report_unreadable() {
+    let mut written = report([26.0, 25.0], 20.0);
+    let finding = Code::P2pSlow.finding(Severity::Info, crate::schedule::Pair::of(0, 1), "slow");
+    let finding = FindingEntry {
+        represents: vec![crate::schedule::Pair::of(1, 0).into()],
+        ..FindingEntry::of(&finding, &Host::default())
+    };
+    written.tests[0].findings.push(finding);
+    let read = |change: &dyn Fn(&mut Value)| {
+        let mut value = serde_json::to_value(&written).unwrap();
+        change(&mut value);
+        from_json(value.to_string().as_bytes())
+    };
+    let finding = |value: &mut Value, key: &str, with: Value| value["tests"][0]["findings"][0][key] = with;
+    let first = |report: Report| report.tests[0].findings[0].clone();
+    let mut unread = written.clone();
+    unread.machine.platform = Host::default();
+    // The kind of machine, with a vendor, an environment and a loader that this version does not know.
+    for (key, with) in [
+        ("vendor", json!("new-maker")),
+        ("environment", json!({ "guest": "new-hypervisor" })),
+        ("system", json!({ "installed": ["new-distribution", "new-loader"] })),
+        ("kernel", json!(7)),
+    ] {
+        let report = read(&|value| value["machine"]["platform"][key] = with.clone()).unwrap();
+        assert_eq!(report.machine, unread.machine, "{key}");
+    }
+    assert_eq!(read(&|value| value["machine"]["platform"] = json!("x")).unwrap().machine, unread.machine);
+    // A subject of a new kind, and one that is none: the text says it.
+    let new_kind = json!({ "kind": "new-kind", "things": [1, 2] });
+    let report = read(&|value| finding(value, "about", new_kind.clone())).unwrap();
+    assert_eq!(first(report).about(), &Subject::Unknown);
+    for malformed in
+        [json!("x"), json!({ "kind": "pairs" }), json!({ "kind": "pairs", "pairs": "0" }), json!([]), json!(null)]
+    {
+        let report = read(&|value| finding(value, "about", malformed.clone())).unwrap();
+        assert_eq!(first(report).about(), &Subject::from(crate::schedule::Pair::of(0, 1)), "{malformed}");
+    }
+    let known = json!({ "kind": "machine" });
+    let report = read(&|value| finding(value, "represents", json!([known, new_kind, { "no": "kind" }, 1]))).unwrap();
+    assert_eq!(first(report).represents, [Subject::Machine, Subject::Unknown]);
+    assert_eq!(
+        first(read(&|value| finding(value, "represents", json!("x"))).unwrap()).represents,
+        Vec::<Subject>::new()
+    );
+    assert_eq!(first(read(&|value| finding(value, "clause", json!(1))).unwrap()).clause, None);
+    assert_eq!(first(read(&|value| finding(value, "recovery", json!("new-action"))).unwrap()).recovery, None);
+    // Everything else is read strictly.
+    for (key, with) in [("severity", json!("new-severity")), ("subject", json!(1)), ("evidence", json!("x"))] {
+        assert!(matches!(read(&|value| finding(value, key, with.clone())), Err(ReportError::Shape(_))), "{key}");
+    }
+}

@@ -1,6 +1,7 @@
 //! Text for people: counts, times, sizes, errors, and untrusted text made safe to print: it must neither break the
 //! line of a message nor move a terminal's cursor. Pure.
 
+pub(crate) mod names;
 pub(crate) mod time;
 
 use std::error::Error;

@@ -34,6 +34,9 @@ pub struct Row {
     pub by_load: ByLoad,
     /// What it shows about peer-to-peer.
     pub p2p: P2pEffect,
+    /// The clause about such a fault from before the tests. It is information, but the likely cause of a failure that it
+    /// explains; `None` if information of this code is never a cause.
+    pub earlier: Option<&'static str>,
 }
 
 /// Whether load of other programs on the same GPU may cause a finding.
@@ -81,6 +84,7 @@ pub(super) const fn row(code: &'static str, clause: &'static str) -> Row {
         after_loss: false,
         by_load: ByLoad::OnlyMemory,
         p2p: P2pEffect::None,
+        earlier: None,
     }
 }
 
@@ -123,6 +127,10 @@ impl Row {
 
     pub(super) const fn p2p(self, p2p: P2pEffect) -> Self {
         Self { p2p, ..self }
+    }
+
+    pub(super) const fn earlier(self, clause: &'static str) -> Self {
+        Self { earlier: Some(clause), ..self }
     }
 }
 
@@ -218,7 +226,8 @@ mod tests {
 
     #[test]
     fn the_clauses_fit_into_the_answers_line() {
-        for clause in Code::ALL.iter().map(|code| code.row().clause) {
+        for clause in Code::ALL.iter().map(|code| code.row()).flat_map(|row| [Some(row.clause), row.earlier]).flatten()
+        {
             assert!(clause.len() > 5 && clause.len() <= 56 && !clause.ends_with('.'), "{clause}");
         }
     }

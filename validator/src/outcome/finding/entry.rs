@@ -3,6 +3,7 @@
 
 use super::remedy::Case;
 use super::{Code, Finding, Reason, Recovery, Severity, Subject, Words};
+use crate::outcome::later;
 use crate::platform::Host;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,10 +20,10 @@ pub struct FindingEntry {
     /// The subject: a BDF, a pair `A -> B`, or `machine`.
     pub subject: Words,
     /// The same for programs. Earlier reports lack it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "later::or_default")]
     pub about: Option<Subject>,
     /// Subjects of findings of the same kind that it stands for.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "later::readable")]
     pub represents: Vec<Subject>,
     /// One sentence with the measured and the expected value, with units.
     pub message: Words,
@@ -39,10 +40,10 @@ pub struct FindingEntry {
     /// The next thing to do.
     pub remedy: Words,
     /// What is wrong, as a clause, where that is known more exactly than by the code.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "later::or_default")]
     pub clause: Option<Words>,
     /// The next action as a word for programs, where NVIDIA's driver or its documents give one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "later::or_default")]
     #[schemars(schema_with = "crate::outcome::schema::recovery")]
     pub recovery: Option<Recovery>,
 }
@@ -90,6 +91,12 @@ impl FindingEntry {
     #[must_use]
     pub fn is(&self, code: Code) -> bool {
         self.code == code.as_str()
+    }
+
+    /// Whether it is a fault from before the tests: information that may be the cause of a failure.
+    #[must_use]
+    pub fn is_earlier_fault(&self) -> bool {
+        self.severity == Severity::Info && self.known().is_some_and(|code| code.row().earlier.is_some())
     }
 
     /// What it is about.

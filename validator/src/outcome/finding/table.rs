@@ -189,7 +189,8 @@ codes! {
     PcieAer = row("PCIE-AER", "its PCIe link has errors")
         .means("the kernel logged or counted a PCIe error during a test, or logged a severe one before the tests")
         .cause("a link with bit errors: card, riser, cable or slot")
-        .remedy("{reseat} where the line is about a card, and run the tests again; check its link's speed and width");
+        .remedy("{reseat} where the line is about a card, and run the tests again; check its link's speed and width")
+        .earlier("its PCIe link had errors before the tests");
     GpuGone = row("GPU-GONE", "the GPU no longer answers")
         .means("a GPU no longer answers: its configuration space reads as all ones, or the driver reports that it fell off the bus")
         .cause("the GPU fell off the bus: power, heat, riser or slot")
@@ -298,7 +299,8 @@ codes! {
         .means("the IOMMU blocked a device's memory access")
         .cause("a device used an address that was not mapped for it, as peer-to-peer through a translating IOMMU does")
         .remedy_for(remedy::blocked_access)
-        .explained_by(&[&[IommuTranslating, IommuNotOff]]);
+        .explained_by(&[&[IommuTranslating, IommuNotOff]])
+        .earlier("the IOMMU blocked memory accesses before the tests");
     NoEcam = row("NO-ECAM", "only 256 bytes of configuration space can be read")
         .means("only the first 256 bytes of a function's configuration space can be read, so its ACS state is unknown")
         .cause("the kernel found no memory-mapped configuration space (ACPI table MCFG) for this bus")

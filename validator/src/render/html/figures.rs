@@ -6,9 +6,9 @@ use crate::machine::GpuId;
 use crate::outcome::finding::{FindingEntry, Severity};
 use crate::outcome::{Matrix, Outcome};
 use crate::render::element::{Element, element};
-use crate::render::words;
 use crate::report::{Report, TestEntry, pairs_of};
 use crate::schedule::Pair;
+use crate::text::names::readable_name;
 use serde_json::Value;
 
 /// The most columns of a matrix that is not folded; larger ones are folded unless they are important or have findings.
@@ -156,7 +156,7 @@ pub(crate) fn heat_map(matrix: &Matrix, missed: &[FlaggedCell], expected: &str) 
         scale = scale.child(element("span").with("class", &format!("h{n}")).text(&at));
     }
     let scaled = high > low;
-    let title = format!("{}{unit}", words::readable_name(&matrix.name));
+    let title = format!("{}{unit}", readable_name(&matrix.name));
     let caption = element("figcaption")
         .with("title", &matrix.name)
         .text(&title)
@@ -194,13 +194,13 @@ pub(super) fn tables_of(report: &Report) -> Option<Element> {
 /// A table of the report; one of unknown form is shown as JSON.
 fn table_element(test: &str, value: &Value) -> Element {
     let name = value["name"].as_str().unwrap_or("table");
-    let title = format!("{} ({test})", words::readable_name(name));
+    let title = format!("{} ({test})", readable_name(name));
     let (Some(columns), Some(rows)) = (value["columns"].as_array(), value["rows"].as_array()) else {
         return collapsible(&title, false, [element("pre").text(&format!("{value:#}"))]);
     };
     let heading = |column: &Value| match (column["heading"].as_str(), column["unit"].as_str()) {
-        (Some(heading), None | Some("")) => words::readable_name(heading),
-        (Some(heading), Some(unit)) => format!("{}, {unit}", words::readable_name(heading)),
+        (Some(heading), None | Some("")) => readable_name(heading),
+        (Some(heading), Some(unit)) => format!("{}, {unit}", readable_name(heading)),
         (None, _) => value_text(column, 2),
     };
     let head: Vec<_> = columns.iter().map(heading).collect();

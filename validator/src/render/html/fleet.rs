@@ -4,10 +4,10 @@
 use super::frame::{cell, colored, number, page_frame, row, section, table};
 use crate::render::element::{Element, element};
 use crate::render::fleet::{HEADINGS, cost_text, detail_lines, summary_cells};
-use crate::render::words;
 use crate::report::fleet::{Fleet, Machine, Sweep};
 use crate::report::summary::Summary;
 use crate::text::count;
+use crate::text::names::readable_name;
 use std::collections::BTreeMap;
 use std::io;
 
@@ -31,7 +31,7 @@ pub fn fleet(fleet: &Fleet) -> io::Result<String> {
 /// The readable name of a series: that of `ce.write` for `p2p-bandwidth/ce.write`, followed by a table's column.
 fn series_name(series: &str) -> String {
     let mut parts = series.split('/').skip(1);
-    let first = parts.next().map_or_else(|| series.to_owned(), words::readable_name);
+    let first = parts.next().map_or_else(|| series.to_owned(), readable_name);
     [first].into_iter().chain(parts.map(str::to_owned)).collect::<Vec<_>>().join(", ")
 }
 

@@ -191,8 +191,7 @@ fn finding_article(report: &Report, group: &[(&str, &FindingEntry)], seen: &mut 
     let said = [("cause", first.cause.to_string()), ("remedy", first.remedy.to_string()), ("test", (*test).to_owned())];
     let list = place.into_iter().chain(said);
     let list = list.flat_map(|(name, text)| [element("dt").text(name), element("dd").text(&text)]);
-    let mut messages =
-        group.iter().map(|(_, f)| element("p").text(&words::with_readable_names(&f.message.to_string())));
+    let mut messages = group.iter().map(|(_, f)| element("p").text(&f.message.to_string()));
     let shown: Vec<_> = messages.by_ref().take(MAX_LISTED).collect();
     let rest: Vec<_> = messages.collect();
     let rest = (!rest.is_empty()).then(|| collapsible(&format!("{} more", rest.len()), false, rest));

@@ -145,7 +145,7 @@ fn large() -> Report {
         columns: labels.clone(),
         values: (0..16).map(|r| row(n, r)).collect(),
     };
-    let slow = Code::P2pSlow.finding(Severity::Fail, Pair::of(0, 1), "ce.write is slow");
+    let slow = Code::P2pSlow.finding(Severity::Fail, Pair::of(0, 1), "copy engine, write: slow");
     let slow = slow.values(figure(0, 0, 1), 200.5, Some("GB/s"));
     let cleared =
         Code::AcsCleared.finding(Severity::Info, Subject::Machine, "x").seen("0000:00:00.0: 0x001d -> 0x0000");
@@ -253,7 +253,7 @@ fn drawings_show_slots_links_acs_and_the_pair_that_is_slow() {
         let articles = texts(root, "article");
         assert_eq!(articles.len(), 2, "equal findings are one: {articles:?}");
         assert!(
-            articles[0].contains("(Copy engine, write) is slow") && articles[0].contains("GPU 0, 0000:01:00.0, slot 1")
+            articles[0].contains("copy engine, write: slow") && articles[0].contains("GPU 0, 0000:01:00.0, slot 1")
         );
     });
 }

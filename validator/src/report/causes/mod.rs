@@ -2,14 +2,15 @@
 //! order of repair. The rows of the codes say what explains what; here that is applied to the subjects. Pure.
 
 mod answer;
+mod past;
 mod subject;
 
 pub(super) use answer::answer;
 pub use subject::{gpus_of, pairs_of};
 
 use super::{Report, TestEntry};
-use crate::outcome::Outcome;
 use crate::outcome::finding::{Code, FindingEntry, Passed, Severity, Subject, Words};
+use crate::outcome::{Outcome, later};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -30,7 +31,7 @@ pub struct Cause {
     /// What it is about: the subjects of its findings.
     pub subject: String,
     /// The same for programs.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "later::readable")]
     pub about: Vec<Subject>,
     /// The cause of the first finding.
     pub cause: Words,
@@ -113,17 +114,19 @@ pub(super) fn causes(report: &Report) -> Vec<Cause> {
     // By rank, so that a finding that explains another one already has its own root.
     let mut order: Vec<usize> = (0..all.len()).collect();
     order.sort_by_key(|n| all.get(*n).map_or(usize::MAX, |f| f.rank));
-    let mut roots: Vec<usize> = (0..all.len()).collect();
-    for (at, n) in order.iter().enumerate() {
+    let measured = |n: &usize| all.get(*n).is_some_and(|f| !f.finding.is_earlier_fault());
+    let mut roots: Vec<Option<usize>> = (0..all.len()).map(|n| Some(n).filter(measured)).collect();
+    for (at, n) in order.iter().enumerate().filter(|(_, n)| measured(n)) {
         let explains = |m: &&usize| matches!((all.get(**m), all.get(*n)), (Some(a), Some(b)) if a.explains(b));
-        let by = order.iter().take(at).find(explains).and_then(|m| roots.get(*m).copied());
+        let by = order.iter().take(at).filter(|m| measured(m)).find(explains).and_then(|m| roots.get(*m).copied());
         if let (Some(by), Some(root)) = (by, roots.get_mut(*n)) {
             *root = by;
         }
     }
+    past::explain(&all, &order, &mut roots);
     let mut groups: Vec<Group<'_>> = Vec::new();
     for (n, root) in roots.iter().enumerate() {
-        let (Some(one), Some(root)) = (all.get(n), all.get(*root)) else { continue };
+        let (Some(one), Some(root)) = (all.get(n), root.and_then(|root| all.get(root))) else { continue };
         let same = |group: &&mut Group<'_>| group.head.is_like(root);
         match groups.iter_mut().find(same) {
             Some(group) => group.members.push(one),
@@ -134,10 +137,10 @@ pub(super) fn causes(report: &Report) -> Vec<Cause> {
     groups.iter().map(|group| group.cause(report)).collect()
 }
 
-/// All findings that are worse than information.
+/// All findings that are worse than information, and the faults from before the tests.
 fn placed_findings<'a>(report: &'a Report) -> Vec<PlacedFinding<'a>> {
     let all = report.tests.iter().flat_map(|test| test.findings.iter().map(move |finding| (test, finding)));
-    let bad = all.filter(|(_, finding)| finding.severity > Severity::Info);
+    let bad = all.filter(|(_, finding)| finding.severity > Severity::Info || finding.is_earlier_fault());
     let placed = |(test, finding): (&'a TestEntry, &'a FindingEntry)| {
         let code = finding.known();
         PlacedFinding {
@@ -182,8 +185,9 @@ impl Group<'_> {
     fn cause(&self, report: &Report) -> Cause {
         let FindingEntry { code, cause, remedy, clause, message, .. } = self.head.finding;
         let (own, others): (Vec<_>, Vec<_>) = self.members.iter().copied().partition(|f| f.is_like(self.head));
-        let known = self.head.code.map(|code| Words::from(code.row().clause));
-        let says = clause.clone().or(known).unwrap_or_else(|| message.clone());
+        let row = self.head.code.map(Code::row);
+        let known = row.map(|row| row.earlier.filter(|_| self.head.finding.is_earlier_fault()).unwrap_or(row.clause));
+        let says = clause.clone().or(known.map(Words::from)).unwrap_or_else(|| message.clone());
         let mut symptoms: Vec<Symptom> = Vec::new();
         let keys = |f: &PlacedFinding<'_>| (f.finding.code.clone(), f.test.id.clone());
         let mut seen = BTreeSet::new();
@@ -191,7 +195,9 @@ impl Group<'_> {
             let about = others.iter().filter(|f| keys(f) == key).map(|f| f.finding);
             symptoms.push(Symptom { subject: join_unique(about), code: key.0, test: key.1 });
         }
-        let pairs: BTreeSet<_> = self.members.iter().flat_map(|f| pairs_of(f.finding, report)).collect();
+        // Of an earlier fault only what follows from it is known to be affected.
+        let affected = self.members.iter().filter(|f| !f.finding.is_earlier_fault());
+        let pairs: BTreeSet<_> = affected.flat_map(|f| pairs_of(f.finding, report)).collect();
         Cause {
             code: code.clone(),
             severity: self.severity(),

@@ -227,3 +227,71 @@ fn pairs_without_access_are_not_counted() {
     some.explain();
     assert_eq!(some.answer, "P2P: PARTLY, 2 of 12 pairs");
 }
+
+#[test]
+fn a_fault_from_before_the_tests_is_the_cause_of_a_failure_that_nothing_measured_explains() {
+    let wrong = ("p2p-integrity", Code::P2pWrongData, Fail, "GPU 0 -> 1");
+    for (code, says) in [
+        (Code::IommuFault, "the IOMMU blocked memory accesses before the tests"),
+        (Code::PcieAer, "its PCIe link had errors before the tests"),
+    ] {
+        let found = report(&[("xid", code, Info, "0000:11:00.0"), wrong]);
+        assert_eq!(codes(&found), [code.as_str()]);
+        let cause = &found.causes[0];
+        assert_eq!((cause.severity, cause.test.as_str(), cause.pairs), (Fail, "xid", Some(1)));
+        assert_eq!(cause.symptoms.iter().map(|s| s.code.as_str()).collect::<Vec<_>>(), ["P2P-WRONG-DATA"]);
+        assert_eq!(found.answer, format!("P2P: NO, GPU 1 (0000:11:00.0): {says}, 1 of 12 pairs"));
+        assert_eq!(found.verdict, report(&[wrong]).verdict);
+        let text = crate::render::causes::details(&found.causes, &found.tests);
+        assert!(text.contains("FAIL") && text.contains("seen 0") && text.contains("P2P-WRONG-DATA"), "{text}");
+    }
+}
+
+#[test]
+fn faults_of_several_gpus_from_before_the_tests_are_one_cause() {
+    let found = report(&[
+        ("xid", Code::IommuFault, Info, "0000:01:00.0"),
+        ("xid", Code::IommuFault, Info, "0000:11:00.0"),
+        ("xid", Code::IommuFault, Info, "0000:31:00.0"),
+        ("p2p-integrity", Code::P2pWrongData, Fail, "GPU 0 -> 1"),
+    ]);
+    assert_eq!(codes(&found), ["IOMMU-FAULT"]);
+    assert_eq!((found.causes[0].subject.as_str(), found.causes[0].pairs), ("0000:01:00.0, 0000:11:00.0", Some(1)));
+    let text = crate::render::causes::details(&found.causes, &found.tests);
+    assert!(!text.contains("0000:31:00.0"), "{text}");
+}
+
+#[test]
+fn a_fault_from_before_the_tests_that_explains_no_failure_is_no_cause() {
+    let fault = ("xid", Code::IommuFault, Info, "0000:11:00.0");
+    let alone = report(&[fault]);
+    assert_eq!((codes(&alone), alone.verdict), (vec![], crate::outcome::Verdict::Pass));
+    let elsewhere = report(&[fault, ("p2p-integrity", Code::P2pWrongData, Fail, "GPU 2 -> 3")]);
+    assert_eq!(codes(&elsewhere), ["P2P-WRONG-DATA"]);
+    let slow =
+        report(&[("xid", Code::PcieAer, Info, "0000:11:00.0"), ("links", Code::LinkNarrow, Warn, "0000:11:00.0")]);
+    assert_eq!(codes(&slow), ["LINK-NARROW"]);
+    // Other information is none either.
+    let other =
+        report(&[("links", Code::LinkNarrow, Info, "GPU 1"), ("p2p-bandwidth", Code::P2pSlow, Fail, "GPU 0 -> 1")]);
+    assert_eq!(codes(&other), ["P2P-SLOW"]);
+}
+
+#[test]
+fn what_was_measured_explains_before_a_fault_from_before_the_tests() {
+    let wrong = ("p2p-integrity", Code::P2pWrongData, Fail, "GPU 0 -> 1");
+    let fault = ("xid", Code::IommuFault, Info, "0000:11:00.0");
+    let translating = report(&[("iommu", Code::IommuTranslating, Fail, "machine"), fault, wrong]);
+    assert_eq!(codes(&translating), ["IOMMU-TRANSLATING"]);
+    assert_eq!(translating.causes[0].pairs, Some(1));
+    let errors = ("xid", Code::PcieAer, Info, "0000:11:00.0");
+    let redirected = report(&[errors, ("acs", Code::AcsRedirect, Fail, "machine"), wrong]);
+    assert_eq!(codes(&redirected), ["ACS-REDIRECT"]);
+    // A warning that the fault explains too follows from it with the failure, and is not lost without one.
+    let narrow = ("links", Code::LinkNarrow, Warn, "0000:11:00.0");
+    let slow = ("p2p-bandwidth", Code::P2pSlow, Fail, "GPU 0 -> 1");
+    assert_eq!(codes(&report(&[errors, narrow, slow])), ["PCIE-AER"]);
+    assert_eq!(codes(&report(&[fault, errors, narrow, wrong])), ["PCIE-AER"]);
+    let both = report(&[fault, ("p2p-integrity", Code::P2pWrongData, Fail, "GPU 2 -> 3"), narrow]);
+    assert_eq!(codes(&both), ["P2P-WRONG-DATA", "LINK-NARROW"]);
+}

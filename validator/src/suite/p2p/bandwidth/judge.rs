@@ -9,6 +9,7 @@ use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
 use crate::suite::shared::speed::{judged, noisy, repeat_differences};
+use crate::text::names::name_in_sentence;
 use serde_json::Value;
 
 /// The figures that must be measured again later, before they are judged.
@@ -45,7 +46,8 @@ fn with_both(suspect: Suspect, results: &Results) -> Finding {
         let grid = if *name == super::LATENCY_CELL { &results.latency } else { &results.grid };
         let unit = if *name == super::LATENCY_CELL { "us" } else { "GB/s" };
         let (first, again) = grid.both(name, *pair)?;
-        Some(format!("{pair}: {name} {first:.2} {unit}, and {:.2} {unit} when measured again", again?))
+        let name = name_in_sentence(name);
+        Some(format!("{pair}: {name}: {first:.2} {unit}, and {:.2} {unit} when measured again", again?))
     };
     let both_values: Vec<_> = cells.iter().filter_map(both).collect();
     if let Some(first) = both_values.first() {

@@ -5,6 +5,7 @@ use crate::floors::stats::Measured;
 use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::schedule::Pair;
 use crate::suite::shared::speed::{Grid, rounded, table};
+use crate::text::names::name_in_sentence;
 use serde_json::Value;
 
 /// A sample below this fraction of its figure is slow.
@@ -72,7 +73,7 @@ pub(super) fn bursts(grid: &Grid) -> Option<Finding> {
     );
     let line = |(name, pair, m): &(&str, Pair, Measured)| {
         let samples: Vec<_> = m.samples.iter().map(|s| format!("{s:.2}")).collect();
-        format!("{pair}: {name} {:.2} GB/s, samples {}", m.median, samples.join(", "))
+        format!("{pair}: {}: {:.2} GB/s, samples {}", name_in_sentence(name), m.median, samples.join(", "))
     };
     let worst = all.iter().filter(|(.., m)| slow(m) > 0).take(8).map(line).collect();
     let finding = Code::P2pBursts.finding(severity, Subject::Machine, message);

@@ -7,6 +7,7 @@ use crate::floors::stats::Measured;
 use crate::machine::pcie::model::PathKind;
 use crate::schedule::Pair;
 use crate::suite::shared::speed::{CopyMethod, Metric, Side};
+use crate::text::names::name_in_sentence;
 use std::collections::BTreeSet;
 
 const SIZES: Sizes = Sizes { bytes: 512 << 20, rounds: (536_346_624, 530_000_000), times: 4 };
@@ -100,7 +101,11 @@ fn each_engine_and_direction_is_compared_with_its_own_floor() {
         figures.grid.put(name, Pair::of(0, 1), figure(gb_s));
         let judgement = said(figures, H200, None);
         assert_eq!(judgement.outcome(), outcome, "{name}: {:?}", judgement.findings);
-        assert!(judgement.summary.contains(name), "{}", judgement.summary);
+        assert!(
+            judgement.summary.contains(&format!("GPU 0 -> 1: {}: {gb_s:.2} GB/s, ", name_in_sentence(name))),
+            "{}",
+            judgement.summary
+        );
     }
     let mut figures = results(&[("ce.write", 26.0), ("sample.uni.off", 5.0)]);
     figures.grid.put("ce.write", Pair::of(1, 0), figure(20.5));
@@ -171,7 +176,7 @@ fn low_figures_are_measured_again_and_reported_with_both_values() {
     stays.grid.put_again("ce.write", pair, figure(6.6));
     let judgement = said(stays, GEN4, None);
     assert_eq!(judgement.outcome(), Outcome::Fail);
-    let both = "; GPU 0 -> 1: ce.write 6.50 GB/s, and 6.60 GB/s when measured again";
+    let both = "; GPU 0 -> 1: copy engine, write: 6.50 GB/s, and 6.60 GB/s when measured again";
     assert!(judgement.findings[0].message.ends_with(both), "{:?}", judgement.findings);
     let mut moment = slow();
     for pair in [pair, pair.back()] {

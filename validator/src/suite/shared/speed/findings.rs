@@ -10,6 +10,7 @@ use crate::gpu::CheckCounts;
 use crate::gpu::pattern::Counts;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
+use crate::text::names::name_in_sentence;
 
 /// How many findings of one kind are listed one by one.
 const MOST_LISTED: usize = 4;
@@ -47,8 +48,9 @@ pub(in crate::suite) fn noisy(
 pub(in crate::suite) fn repeat_differences(grid: &Grid, unit: &str) -> impl Iterator<Item = Finding> {
     let differ = |first: f64, again: f64| (first - again).abs() > first.min(again) * REPEAT_DIFFERENCE;
     grid.repeated().filter(move |(.., first, again)| differ(*first, *again)).map(move |(name, pair, first, again)| {
+        let name = name_in_sentence(name);
         let message = format!(
-            "{pair}: {name} {first:.2} {unit} at first and {again:.2} {unit} when measured again, expected the same"
+            "{pair}: {name}: {first:.2} {unit} at first and {again:.2} {unit} when measured again, expected the same"
         );
         Code::P2pNoisy.finding(Severity::Info, pair, message)
     })
