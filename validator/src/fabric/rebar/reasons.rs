@@ -30,7 +30,7 @@ pub(super) fn limited(gpu: &Device, largest: u64) -> Option<Finding> {
     let memory = boards.iter().map(|board| board.memory_mib << 20).min();
     let reason = limit(gpu, memory).filter(|reason| *reason == Reason::VbiosLimit)?;
     let message = format!("{} has BAR1 of {largest}, and offers no larger one", gpu.bdf, largest = size(largest));
-    Some(Code::RebarAbsent.finding(Severity::Warn, &gpu.bdf, message).because(reason))
+    Some(Code::RebarAbsent.finding(Severity::Warn, gpu.bdf, message).because(reason))
 }
 
 /// The GPU is in use.

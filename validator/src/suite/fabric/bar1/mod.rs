@@ -123,7 +123,7 @@ fn finding(gpu: &Device, mechanism: PeerMechanism, memory: Option<&Memory>) -> O
     let Some(bar) = gpu.aperture().filter(|bar| bar.start != 0) else {
         // Then the driver cannot use the GPU, by whatever mechanism its peers reach it.
         let message = format!("BAR1 of {} has no address", gpu.bdf);
-        return Some(Code::Bar1Small.finding(Severity::Fail, &gpu.bdf, message).seen(seen));
+        return Some(Code::Bar1Small.finding(Severity::Fail, gpu.bdf, message).seen(seen));
     };
     if memory.is_some_and(|memory| bar.bytes >= memory.most) {
         return None;
@@ -144,14 +144,14 @@ fn finding(gpu: &Device, mechanism: PeerMechanism, memory: Option<&Memory>) -> O
         (None, _) if mechanism == PeerMechanism::Native => return None,
         (None, _) => {
             let message = format!("{has}; whether this covers its memory is unknown");
-            return Some(Code::Bar1Unknown.finding(Severity::Warn, &gpu.bdf, message).seen(seen));
+            return Some(Code::Bar1Unknown.finding(Severity::Warn, gpu.bdf, message).seen(seen));
         }
     };
     let severity = if mechanism == PeerMechanism::Bar1 { Severity::Fail } else { Severity::Info };
     let limit = rebar::limit(gpu, too_short.map(|memory| memory.least));
     let largest = if offered == Some(bar.bytes) { ", the largest size that it offers" } else { "" };
     let message = format!("{has}{largest}, expected {expected}");
-    let finding = Code::Bar1Small.finding(severity, &gpu.bdf, message);
+    let finding = Code::Bar1Small.finding(severity, gpu.bdf, message);
     let finding = finding.values(bar.bytes, wanted, Some("bytes")).seen(seen);
     Some(match limit {
         Some(reason) => finding.because(reason),
@@ -192,9 +192,9 @@ mod tests {
         Some(known(mib, mib, MemorySource::Driver))
     }
 
-    fn say(fabric: &Fabric, mechanism: PeerMechanism, memory: Option<Memory>) -> Judgement {
+    fn say(fabric: &Fabric, mechanism: PeerMechanism, memory: Option<&Memory>) -> Judgement {
         let gpus = fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf)).map(|d| (d, mechanism));
-        let of = fabric.gpus.iter().filter_map(|gpu| Some((*gpu, memory.clone()?)));
+        let of = fabric.gpus.iter().filter_map(|gpu| Some((*gpu, memory?.clone())));
         judge(&gpus.collect::<Vec<_>>(), &of.collect())
     }
 
@@ -208,7 +208,7 @@ mod tests {
         device: &str,
         offered: &[u64],
         present: u64,
-        memory: Option<Memory>,
+        memory: Option<&Memory>,
     ) -> (Outcome, Option<(Code, Option<Reason>)>) {
         let offered: Vec<_> = offered.iter().map(|mib| mib * MIB).collect();
         let mut fabric = machine(present * MIB, &offered);
@@ -258,7 +258,7 @@ mod tests {
             ("0x2fff", &[], 32768, by_driver(32607), pass),
         ] {
             assert_eq!(
-                case(device, offered, present, memory.clone()),
+                case(device, offered, present, memory.as_ref()),
                 expected,
                 "{device} {offered:?} {present} {memory:?}"
             );
@@ -282,14 +282,14 @@ mod tests {
             (MemorySource::Boards, " by the table of boards"),
         ] {
             let memory = Some(known(MEMORY, MEMORY, source));
-            let said = say(&machine(32 << 30, &[64 << 30]), PeerMechanism::Bar1, memory);
+            let said = say(&machine(32 << 30, &[64 << 30]), PeerMechanism::Bar1, memory.as_ref());
             assert_eq!(said.summary, format!("2 GPUs: 32 GiB; this covers all of their memory{words}"));
         }
-        let said = say(&machine(16 << 30, &[16 << 30]), PeerMechanism::Bar1, by_driver(MEMORY));
+        let said = say(&machine(16 << 30, &[16 << 30]), PeerMechanism::Bar1, by_driver(MEMORY).as_ref());
         let size = "BAR1 of 0000:10:00.0 is 16 GiB, the largest size that it offers, expected";
         assert_eq!(said.summary, format!("{size} the 24210 MiB of memory"));
         let memory = Some(known(20000, MEMORY, MemorySource::Boards));
-        let said = say(&machine(16 << 30, &[16 << 30]), PeerMechanism::Bar1, memory);
+        let said = say(&machine(16 << 30, &[16 << 30]), PeerMechanism::Bar1, memory.as_ref());
         assert_eq!(said.summary, format!("{size} at least the 20000 MiB of memory, by the table of boards"));
     }
 
@@ -313,7 +313,7 @@ mod tests {
             let mut fabric = machine(32 << 30, OFFERED);
             let gpu = fabric.gpus[1];
             fixture::device(&mut fabric, gpu).rebar[0].current_bytes = 256 << 20;
-            let said = say(&fabric, mechanism, by_driver(MEMORY));
+            let said = say(&fabric, mechanism, by_driver(MEMORY).as_ref());
             assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::RebarBroken), "{said:?}");
             assert_eq!(
                 said.summary,
@@ -339,7 +339,7 @@ mod tests {
             }
             assert_eq!(say(&fabric, PeerMechanism::Bar1, None).outcome(), Outcome::Warn);
             assert_eq!(say(&fabric, PeerMechanism::Native, None).outcome(), Outcome::Pass);
-            assert_eq!(say(&fabric, PeerMechanism::Bar1, by_driver(MEMORY)).outcome(), Outcome::Pass);
+            assert_eq!(say(&fabric, PeerMechanism::Bar1, by_driver(MEMORY).as_ref()).outcome(), Outcome::Pass);
         }
     }
 
@@ -349,11 +349,11 @@ mod tests {
         let gpu = fabric.gpus[1];
         fixture::device(&mut fabric, gpu).bars[1].start = 0;
         for mechanism in [PeerMechanism::Bar1, PeerMechanism::Native] {
-            let said = say(&fabric, mechanism, by_driver(MEMORY));
+            let said = say(&fabric, mechanism, by_driver(MEMORY).as_ref());
             assert_eq!((said.outcome(), said.summary.as_str()), (Outcome::Fail, "BAR1 of 0000:11:00.0 has no address"));
         }
         fixture::device(&mut fabric, gpu).config.gone = true;
-        let said = say(&fabric, PeerMechanism::Bar1, by_driver(MEMORY));
+        let said = say(&fabric, PeerMechanism::Bar1, by_driver(MEMORY).as_ref());
         assert_eq!((said.outcome(), &said.unchecked[..]), (Outcome::Pass, &[Code::Bar1Small][..]));
         for gpu in fabric.gpus.clone() {
             fixture::device(&mut fabric, gpu).config.gone = true;

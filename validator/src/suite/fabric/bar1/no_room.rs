@@ -35,7 +35,7 @@ pub(super) fn findings(
         let message =
             format!("the kernel found no address space for a BAR of {}{tried}: kmsg: {}", gpu.bdf, first.line);
         let seen = own.iter().take(MOST).map(|line| format!("kmsg: {}", line.line));
-        Some(Code::RebarNoRoom.finding(severity, &gpu.bdf, message).seen_all(seen.collect()))
+        Some(Code::RebarNoRoom.finding(severity, gpu.bdf, message).seen_all(seen.collect()))
     };
     gpus.iter().filter_map(of).collect()
 }

@@ -106,7 +106,7 @@ fn finding(gpu: &Device, known: Option<&Memory>, console: Option<&str>, driver: 
             size(bar1),
             gpu.device
         );
-        return Some(Code::Bar1MapUnknown.finding(Severity::Info, &gpu.bdf, message));
+        return Some(Code::Bar1MapUnknown.finding(Severity::Info, gpu.bdf, message));
     };
     // Before a driver is loaded, the appliance's keys are assumed; the map without these keys is reported too.
     let (map, mailboxes, asked) = match driver {
@@ -131,7 +131,7 @@ fn finding(gpu: &Device, known: Option<&Memory>, console: Option<&str>, driver: 
                 "whether all memory of {about} fits into BAR1 ({}) is unknown: it depends on what the driver keeps for itself",
                 size(bar1)
             );
-            (Code::Bar1MapUnknown.finding(Severity::Info, &gpu.bdf, message), map)
+            (Code::Bar1MapUnknown.finding(Severity::Info, gpu.bdf, message), map)
         }
         (Fit::Fits, Fit::Fits | Fit::Unknown) => return None,
     };
@@ -152,7 +152,7 @@ fn too_small(about: &str, gpu: &Device, severity: Severity, (needed, there): (u6
         "BAR1 of {about} is at least {} MiB too small for the driver's map of all memory: it has {there} MiB, and {needed} MiB are needed{forced}",
         needed - there
     );
-    Code::Bar1MapShort.finding(severity, &gpu.bdf, message).values(there, needed, Some("MiB"))
+    Code::Bar1MapShort.finding(severity, gpu.bdf, message).values(there, needed, Some("MiB"))
 }
 
 /// Adds what takes the room, the most direct first.
