@@ -168,7 +168,7 @@ fn of_report(report: &Report) -> Entry {
         machine_id: report.machine.machine_id.as_deref().map(cut),
         started: Some(cut(&report.started)),
         codes: codes(report.causes.iter().map(|cause| cause.code.as_str())),
-        says: cut(&first.map_or_else(|| report.answer.clone(), |cause| cause.says.clone())),
+        says: cut(&first.map_or_else(|| report.answer.clone(), |cause| cause.says.to_string())),
         gpus: cut(&(report.gpu_names() + &recorded)),
         level: report.level.to_string(),
         pair: pairs.and_then(|all| all.min_by(f64::total_cmp)),
