@@ -24,6 +24,7 @@ pub enum BootLoader {
     /// proxmox-boot-tool, with /etc/kernel/cmdline.
     Proxmox,
     /// The configuration of NixOS.
+    #[serde(rename = "nixos")]
     NixOs,
     /// extlinux, as on Jetson.
     Extlinux,

@@ -154,6 +154,7 @@ pub enum Distribution {
     /// Arch Linux and others with pacman.
     Arch,
     /// NixOS.
+    #[serde(rename = "nixos")]
     NixOs,
     /// Another one.
     Other,
@@ -321,6 +322,7 @@ pub enum NoPeers {
     /// There is one GPU and no network card that could reach it.
     OneGpu,
     /// There is one GeForce board; the network cards do not reach it, because it has no GPUDirect RDMA.
+    #[serde(rename = "geforce")]
     GeForce,
     /// All GPUs are integrated; they have neither peer access nor GPUDirect RDMA.
     Integrated,

@@ -3,7 +3,7 @@
 //! "largest" means "covers all memory".
 //!
 //! `plan` determines what is wanted, `single` resizes one GPU, `joint` lays out everything below one root
-//! port again, `group` goes through the sizes, `fix` and `restore` keep the journal, `decode` records memory
+//! port again, `group` goes through the sizes, `limit` determines whether a board can have a large BAR1 at all, `fix` and `restore` keep the journal, `decode` records memory
 //! decode, `reasons` makes the findings. The kernel's answers are not trusted: after each step `state`
 //! reads ReBAR control, BAR registers and the kernel's own view, and all three must agree.
 
@@ -11,6 +11,7 @@ mod decode;
 mod fix;
 mod group;
 mod joint;
+mod limit;
 pub mod plan;
 mod reasons;
 pub mod resize;
@@ -22,6 +23,7 @@ mod windows;
 
 pub use decode::{DecodeOutcome, DecodeStep, restore_decode};
 pub use fix::{ResizeReport, fix};
+pub use limit::{DEFAULT_BAR1, limit};
 pub use plan::RebarChoice;
 pub(super) use reasons::bar1_fault;
 pub use reasons::disagrees;

@@ -93,7 +93,9 @@ fn step(gpu: &Device, tree: &Tree<'_>, screens: &[Framebuffer]) -> Step {
         return leave(finding);
     }
     if bar.is_some() && present >= wanted {
-        return Step::Full;
+        // The largest size may be that of a VBIOS without Resizable BAR.
+        let limited = || reasons::limited(gpu, wanted);
+        return limited().map_or(Step::Full, leave);
     }
     if let Some(driver) = &gpu.driver {
         return leave(reasons::busy(gpu, present, wanted, &format!("the driver {driver} is bound to it")));

@@ -1,28 +1,36 @@
 //! The findings of the Resizable BAR pass: one for each reason why a BAR1 is not as large as possible.
 
+use super::limit::{DEFAULT_BAR1, limit};
 use super::resize::Resize;
 use super::state::bar_states;
 use crate::fabric::journal::Grown;
+use crate::machine::host::nvidia::{boards, chip};
 use crate::machine::pcie::aperture;
 use crate::machine::pcie::bus_address::BusWindow;
 use crate::machine::pcie::model::Device;
 use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
 use crate::text::size;
 
-/// The size of BAR1 under firmware without Resizable BAR support, which is too small.
-const OLD_FIRMWARE: u64 = 256 << 20;
-
 /// The GPU offers no other size.
 pub(super) fn absent(gpu: &Device) -> Finding {
     let bar = gpu.aperture();
     let has = bar.map_or_else(|| "no BAR1".to_owned(), |b| format!("BAR1 of {}", size(b.bytes)));
-    let small = bar.is_none_or(|b| b.bytes <= OLD_FIRMWARE);
+    let small = bar.is_none_or(|b| b.bytes <= DEFAULT_BAR1);
     let severity = if small { Severity::Warn } else { Severity::Info };
     let shown = gpu.config.bytes;
     let why = if shown < 4096 { format!(" in the {shown} bytes that can be read") } else { String::new() };
     let message = format!("{} has {has} and no Resizable BAR capability for it{why}", gpu.bdf);
     let finding = Code::RebarAbsent.finding(severity, gpu.bdf, message);
     if small { finding } else { finding.because(Reason::FixedBar) }
+}
+
+/// The largest size that the GPU offers does not cover its memory, and a VBIOS could offer more.
+pub(super) fn limited(gpu: &Device, largest: u64) -> Option<Finding> {
+    let boards = chip::number(&gpu.device).map_or_else(Vec::new, |id| boards::possible(id, Some(largest >> 20)));
+    let memory = boards.iter().map(|board| board.memory_mib << 20).min();
+    let reason = limit(gpu, memory).filter(|reason| *reason == Reason::VbiosLimit)?;
+    let message = format!("{} has BAR1 of {largest}, and offers no larger one", gpu.bdf, largest = size(largest));
+    Some(Code::RebarAbsent.finding(Severity::Warn, &gpu.bdf, message).because(reason))
 }
 
 /// The GPU is in use.

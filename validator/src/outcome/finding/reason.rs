@@ -21,6 +21,10 @@ pub enum Reason {
     // BAR1.
     /// The size of BAR1 cannot be changed.
     FixedBar,
+    /// The card's VBIOS offers no BAR1 that covers the memory; another VBIOS can.
+    VbiosLimit,
+    /// Nothing makes BAR1 of this board as large as its memory.
+    BoardLimit,
     /// The firmware's display was kept.
     DisplayKept,
     /// Devices below the same root port are in use; why.
@@ -231,6 +235,12 @@ impl Reason {
                 "the kernel was built without CONFIG_ARM_SMMU_V3_SVA: NVIDIA's driver needs it for a GPU that shares the page tables of programs, such as GB10"
             }
             Self::FixedBar => "the board or a hypervisor fixes the size of BAR1",
+            Self::VbiosLimit => {
+                "the card's VBIOS offers no BAR1 that covers its memory; in a virtual machine, its host may offer more"
+            }
+            Self::BoardLimit => {
+                "this board cannot have a BAR1 as large as its memory: memory was added to it, or it is older than Resizable BAR"
+            }
             Self::DisplayKept => "the firmware's display is on this GPU and was kept",
             Self::AddressesLost => {
                 "the GPU was reset, or fell off the bus and came back, and nothing assigned its addresses again"
@@ -310,6 +320,8 @@ impl Reason {
                 "boot a kernel that was built with CONFIG_ARM_SMMU_V3_SVA=y, such as NVIDIA's own or a newer one of the distribution"
             }
             Self::FixedBar => "nothing to do if BAR1 covers the GPU's memory",
+            Self::VbiosLimit => return Some(remedy::vbios_limit(case)),
+            Self::BoardLimit => NO_BAR1_PEERS,
             Self::DisplayKept => return Some(remedy::display(case)),
             Self::NeighbourInUse(_) => {
                 "run the fabric pass before drivers and displays use the other devices below this root port"
@@ -363,6 +375,8 @@ impl Reason {
             Self::NarrowPort,
             Self::NoSharedPageTables,
             Self::FixedBar,
+            Self::VbiosLimit,
+            Self::BoardLimit,
             Self::DisplayKept,
             Self::NeighbourInUse("why".into()),
             Self::NoRoomForMap(vec![MapObstacle::Console("fb0".into()), MapObstacle::Reserved, MapObstacle::Size]),
@@ -392,6 +406,7 @@ pub fn lost_text(lost: &[(Bdf, String)]) -> String {
     lost.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
+const NO_BAR1_PEERS: &str = "nothing makes BAR1 larger: do not expect peer-to-peer through BAR1 of this board";
 const KERNEL_ALL_REDUCE: &str = "start vLLM and SGLang with --disable-custom-all-reduce, so that they use NCCL, which has tests of its own; see the tests iommu, acs and bar1-static";
 
 impl FaultSource {

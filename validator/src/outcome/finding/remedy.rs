@@ -270,6 +270,21 @@ pub(super) fn small_bar1(case: Case<'_>) -> String {
     format!("switch on Above 4G Decoding and Resizable BAR in the firmware setup, and run {fix}")
 }
 
+/// The largest BAR1 that is offered does not cover the memory. A guest sees only the sizes that its hypervisor shows.
+pub(super) fn vbios_limit(case: Case<'_>) -> String {
+    if case.guest().is_some() {
+        return small_bar1(case);
+    }
+    let mut text = "update the card's VBIOS to one whose Resizable BAR offers more".to_owned();
+    if case.gpu().is_some_and(|gpu| gpu.geforce == Some(false)) {
+        text.push_str(", or choose a larger BAR1 with NVIDIA's Display Mode Selector");
+    }
+    if case.host.environment == Environment::Unknown {
+        text.push_str("; in a virtual machine, enlarge BAR1 on its host instead");
+    }
+    text
+}
+
 /// A setting of the virtual machine, on its host.
 fn window_of_guest(hypervisor: Hypervisor, gib: u64) -> String {
     let first = "on the host, switch on Above 4G Decoding and Resizable BAR, and give the virtual machine a window of";

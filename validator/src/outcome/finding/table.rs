@@ -349,8 +349,8 @@ codes! {
         .means("a GPU's BAR1 was not resized because the firmware forbids the kernel to move PCI resources")
         .cause("the firmware requests this through the ACPI method _DSM, function 5")
         .remedy_for(remedy::rebar_in_firmware);
-    RebarAbsent = row("REBAR-ABSENT", "the GPU has no Resizable BAR")
-        .means("a GPU supports no other size for its BAR1")
+    RebarAbsent = row("REBAR-ABSENT", "the GPU offers no larger BAR1")
+        .means("a GPU offers no larger size for its BAR1")
         .cause("the GPU has no Resizable BAR, or its VBIOS does not support it yet")
         .remedy_for(remedy::rebar_absent);
     RebarNoRoom = row("REBAR-NO-ROOM", "there is no bus address space for a full BAR1")
@@ -381,6 +381,11 @@ codes! {
         .remedy_for(remedy::small_bar1)
         .explained_by(&[REBAR, LOCKED])
         .ruled_out_by(&[&passed::BAR1]);
+    Bar1Unknown = row("BAR1-UNKNOWN", "whether BAR1 covers the GPU's memory is unknown")
+        .means("the size of a GPU's memory is unknown, so it is unknown whether BAR1 covers it")
+        .cause("no driver reports the memory, and the board is not in firstlight's table")
+        .remedy("load NVIDIA's driver, then run `firstlight validate --only bar1,bar1-static`")
+        .explained_by(&[&[Bar1Small]]);
     Bar1MapShort = row("BAR1-MAP-SHORT", "BAR1 has no room for the driver's map of all memory")
         .means("BAR1 is too small for the driver's map of all memory of a GPU, which peer-to-peer through BAR1 needs; the message says how many MiB are missing")
         .cause("BAR1 of this board is hardly larger than its memory, and a console or the driver's mailboxes take the first 512 MiB")
@@ -390,7 +395,7 @@ codes! {
         .means("it cannot be computed whether the driver's map of all memory of a GPU fits into BAR1")
         .cause("the board is not in firstlight's table, or the result depends on how much memory the driver keeps for itself")
         .remedy("load the driver, then run `firstlight validate --only bar1,bar1-static`")
-        .explained_by(&[&[Bar1Small]]);
+        .explained_by(&[&[Bar1Small, Bar1Unknown]]);
     // The driver.
     DriverNoGpu = row("DRIVER-NO-GPU", "the NVIDIA module found no GPU")
         .means("the NVIDIA module was not loaded, because it found no GPU (ENODEV)")

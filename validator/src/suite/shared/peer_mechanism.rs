@@ -1,6 +1,7 @@
 //! How peers reach a GPU's memory over PCIe: through BAR1, which must then cover all of it, or by another
 //! mechanism (NVLink, the mailbox of workstation and data-center boards).
 
+use crate::machine::host::nvidia::board_kind;
 use crate::machine::host::nvidia::chip::{self, Family};
 use crate::machine::host::nvidia::gpus::Information;
 use crate::machine::pcie::model::{Device, Fabric};
@@ -19,13 +20,12 @@ pub(in crate::suite) enum PeerMechanism {
 /// memory; the ids between theirs and this one belong to GA100.
 const FIRST_WITH_BAR1: u32 = 0x2200;
 
-/// The mechanism that a GPU uses. Without a driver its name is unknown; then a board with display outputs
-/// (class 0300) counts as a GeForce, because an unknown board must not pass.
+/// The mechanism that a GPU uses. If neither its name nor its id is known, a board with display outputs (class 0300) counts as
+/// a GeForce, because an unknown board must not pass.
 pub(in crate::suite) fn mechanism(gpu: &Device, known: Option<&Information>) -> PeerMechanism {
-    let consumer = match known.and_then(|t| t.name.as_deref()) {
-        Some(name) => name.contains("GeForce") || name.contains("TITAN"),
-        None => gpu.class.starts_with("0x0300"),
-    };
+    let name = known.and_then(|information| information.name.as_deref());
+    let geforce = board_kind::geforce(chip::number(&gpu.device), name);
+    let consumer = geforce.unwrap_or_else(|| gpu.class.starts_with("0x0300"));
     if consumer && id(gpu) >= FIRST_WITH_BAR1 { PeerMechanism::Bar1 } else { PeerMechanism::Native }
 }
 
@@ -92,8 +92,11 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_without_a_name_is_judged_by_its_display_outputs() {
+    fn a_gpu_without_a_name_is_judged_by_its_id_and_an_unknown_one_by_its_display_outputs() {
         assert_eq!(of("0x2684", "0x030000", None), PeerMechanism::Bar1);
         assert_eq!(of("0x2335", "0x030200", None), PeerMechanism::Native);
+        assert_eq!(of("0x2230", "0x030000", None), PeerMechanism::Native, "RTX A6000");
+        assert_eq!(of("0x2fff", "0x030000", None), PeerMechanism::Bar1);
+        assert_eq!(of("0x2fff", "0x030200", None), PeerMechanism::Native);
     }
 }

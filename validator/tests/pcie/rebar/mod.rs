@@ -10,7 +10,7 @@ use firstlight::fabric::rebar::{BarOutcome, Kernel, RebarChoice, ResizeReport, f
 use firstlight::fabric::restore::Restored;
 use firstlight::machine::host::framebuffer::Framebuffer;
 use firstlight::machine::pcie::model::{Bdf, Fabric};
-use firstlight::outcome::finding::{Code, Finding, Severity};
+use firstlight::outcome::finding::{Code, Finding, Reason, Severity};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -113,6 +113,28 @@ fn a_bound_driver_a_screen_or_no_capability_keep_bar1_as_it_is() {
     for (gpu, code) in expected {
         assert_eq!(found(&plan.findings, gpu), [(code, Severity::Warn)]);
     }
+}
+
+/// As an RTX 4090 with the VBIOS of a time before Resizable BAR, and as an RTX 2080 Ti, which has no other.
+#[test]
+fn a_vbios_that_offers_256_mib_is_told_if_another_could_offer_more() {
+    let copy = machine();
+    let mut fabric = copy.fabric();
+    for device in &mut fabric.devices {
+        for rebar in &mut device.rebar {
+            rebar.supported_bytes.retain(|bytes| *bytes <= FIRMWARE);
+        }
+        if device.bdf.to_string() == ALONE {
+            device.device = "0x1e04".into();
+        }
+    }
+    let plan = plan(&fabric, RebarChoice::Fix, &[]);
+    assert_eq!((plan.gpus, plan.full, plan.rebar.len()), (3, 1, 0));
+    for gpu in SWITCHED {
+        assert_eq!(found(&plan.findings, gpu), [(Code::RebarAbsent, Severity::Warn)]);
+    }
+    assert!(plan.findings.iter().all(|finding| finding.reason == Some(Reason::VbiosLimit)), "{:?}", plan.findings);
+    assert_eq!(plan.findings[0].message, "0000:03:00.0 has BAR1 of 256 MiB, and offers no larger one".into());
 }
 
 /// As an H200 appears in a virtual machine.

@@ -71,6 +71,26 @@ pub fn of(device: u16, largest_bar1_mib: Option<u64>) -> Vec<Board> {
     BOARDS.iter().filter(|board| board.device == device).filter(fits).copied().collect()
 }
 
+/// The boards that a GPU with this device id can be. The largest BAR1 that it offers tells boards of several sizes apart, and
+/// one that is larger than that of any such board shows that it is another board. A smaller one shows nothing: the board's
+/// VBIOS may offer less than its memory needs.
+#[must_use]
+pub fn possible(device: u16, largest_bar1_mib: Option<u64>) -> Vec<Board> {
+    let exact = of(device, largest_bar1_mib);
+    if !exact.is_empty() {
+        return exact;
+    }
+    let mut all = of(device, None);
+    all.retain(|board| largest_bar1_mib.is_none_or(|mib| mib <= board.largest_bar1_mib()));
+    all
+}
+
+/// The largest BAR1 that boards with this device id offer, MiB; `None` if there is no such board.
+#[must_use]
+pub fn largest_bar1_mib(device: u16) -> Option<u64> {
+    of(device, None).iter().map(Board::largest_bar1_mib).max()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,6 +103,17 @@ mod tests {
         assert_eq!(of(0x2b85, Some(32768))[0].name, "5090");
         // A size that the board does not offer belongs to a board that is not in the table.
         assert_eq!((of(0x2b85, Some(65536)), of(0x1234, None)), (vec![], vec![]));
+    }
+
+    #[test]
+    fn a_vbios_that_offers_less_leaves_all_boards_of_the_id_possible() {
+        let sizes = |device, mib| possible(device, mib).iter().map(|board| board.memory_mib).collect::<Vec<_>>();
+        assert_eq!(sizes(0x2204, Some(256)), [24576]);
+        assert_eq!(sizes(0x2204, Some(32768)), [24576]);
+        assert!(possible(0x2204, Some(65536)).is_empty(), "it is another board");
+        assert_eq!((sizes(0x2d04, Some(256)), sizes(0x2d04, None)), (vec![16311, 8151], vec![16311, 8151]));
+        assert_eq!((sizes(0x2d04, Some(8192)), sizes(0x2d04, Some(16384))), (vec![8151], vec![16311]));
+        assert_eq!((largest_bar1_mib(0x2d04), largest_bar1_mib(0x1234)), (Some(16384), None));
     }
 
     #[test]

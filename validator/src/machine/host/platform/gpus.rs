@@ -24,11 +24,12 @@ pub(super) fn of(
             let name = known.get(&gpu.bdf.to_string()).and_then(|information| information.name.as_deref());
             let id = chip::number(&gpu.device);
             let boards = id.map_or_else(Vec::new, |id| boards::of(id, None));
+            let possible = id.map_or_else(Vec::new, |id| boards::possible(id, largest_bar1_mib(gpu)));
             HostGpu {
                 bdf: gpu.bdf,
                 number,
                 model: model(name, &boards),
-                memory_bytes: memory.get(&gpu.bdf).cloned().or_else(|| memory_of(&boards, largest_bar1_mib(gpu))),
+                memory_bytes: memory.get(&gpu.bdf).cloned().or_else(|| memory_of(&possible)),
                 geforce: board_kind::geforce(id, name),
                 integrated: board_kind::is_integrated(id, name),
                 own_link: board_kind::has_own_link(id, name),
@@ -60,21 +61,10 @@ fn model(name: Option<&str>, boards: &[boards::Board]) -> Option<Known<String>> 
     })
 }
 
-/// The one size of the boards with this id. The largest BAR1 tells boards of several sizes apart, and one that no such board
-/// has shows that it is another board. A smaller one shows nothing: the board's VBIOS may offer less.
-fn memory_of(boards: &[boards::Board], largest_bar1_mib: Option<u64>) -> Option<Known<u64>> {
-    let one = |boards: &[&boards::Board]| {
-        let first = boards.first().filter(|first| boards.iter().all(|board| board.memory_mib == first.memory_mib))?;
-        Some(Known { value: first.memory_mib * MIB, source: MemorySource::Boards })
-    };
-    let that = |fits: fn(u64, u64) -> bool| {
-        let offered = |board: &&boards::Board| largest_bar1_mib.is_none_or(|mib| fits(mib, board.largest_bar1_mib()));
-        one(&boards.iter().filter(offered).collect::<Vec<_>>())
-    };
-    that(|offered, largest| offered == largest).filter(|_| largest_bar1_mib.is_some()).or_else(|| {
-        let all: Vec<_> = boards.iter().collect();
-        one(&all).filter(|_| that(|offered, largest| offered <= largest).is_some())
-    })
+/// The memory of the boards that it can be, if all of them have the same.
+fn memory_of(boards: &[boards::Board]) -> Option<Known<u64>> {
+    let first = boards.first().filter(|first| boards.iter().all(|board| board.memory_mib == first.memory_mib))?;
+    Some(Known { value: first.memory_mib * MIB, source: MemorySource::Boards })
 }
 
 #[cfg(test)]

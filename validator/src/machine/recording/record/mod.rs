@@ -4,7 +4,7 @@ mod parts;
 
 use super::{Node, Recording};
 use crate::machine::root::Root;
-use parts::FILES;
+use parts::{FILES, NAMES};
 use std::io::{self, ErrorKind};
 
 /// A recorded machine, and what could not be read.
@@ -26,6 +26,8 @@ pub fn record(root: &Root) -> RecordResult {
     recorder.driver();
     recorder.log();
     FILES.iter().for_each(|path| recorder.record_file(path));
+    NAMES.iter().for_each(|path| recorder.record_name(path));
+    recorder.processor();
     if let Ok(release) = root.text("proc/sys/kernel/osrelease") {
         recorder.record_file(&format!("boot/config-{release}"));
     }
@@ -60,6 +62,18 @@ impl Recorder<'_> {
     fn record_file(&mut self, path: &str) {
         match self.root.read(path) {
             Ok(content) => self.add(path, Node::File(content)),
+            Err(why) => self.note_unreadable(path, &why),
+        }
+    }
+
+    /// The first processor of /proc/cpuinfo: the others are like it.
+    fn processor(&mut self) {
+        let path = "proc/cpuinfo";
+        match self.root.text(path) {
+            Ok(text) => {
+                let first = text.split("\n\n").next().unwrap_or_default();
+                self.add(path, Node::File(format!("{first}\n").into_bytes()));
+            }
             Err(why) => self.note_unreadable(path, &why),
         }
     }

@@ -171,6 +171,7 @@ pub(super) const FUNCTION: &[&str] = &[
     "local_cpulist",
     "resource",
     "boot_vga",
+    "removable",
     "current_link_speed",
     "current_link_width",
     "max_link_speed",
@@ -185,7 +186,14 @@ pub(super) const FILES: &[&str] = &[
     "sys/kernel/security/lockdown",
     "sys/class/dmi/id/sys_vendor",
     "sys/class/dmi/id/product_name",
+    "sys/class/dmi/id/product_version",
+    "sys/class/dmi/id/board_vendor",
+    "sys/class/dmi/id/bios_vendor",
     "sys/class/dmi/id/bios_version",
+    "sys/hypervisor/type",
+    "sys/devices/system/clocksource/clocksource0/available_clocksource",
+    "proc/xen/capabilities",
+    "etc/os-release",
     "proc/cmdline",
     "proc/devices",
     "proc/sys/kernel/osrelease",
@@ -197,6 +205,23 @@ pub(super) const FILES: &[&str] = &[
     "sys/module/nvidia/srcversion",
     "sys/module/nvidia/notes/.note.gnu.build-id",
     "run/firstlight/driver.json",
+];
+/// Files that show by their name how the kernel's words are kept, and whether the machine is a container.
+pub(super) const NAMES: &[&str] = &[
+    "etc/default/grub",
+    "etc/kernel/cmdline",
+    "etc/kernel/proxmox-boot-uuids",
+    "etc/kernelstub/configuration",
+    "etc/NIXOS",
+    "boot/loader/loader.conf",
+    "boot/efi/loader/loader.conf",
+    "efi/loader/loader.conf",
+    "boot/extlinux/extlinux.conf",
+    "usr/sbin/grubby",
+    "run/ostree-booted",
+    "run/.containerenv",
+    "run/systemd/container",
+    ".dockerenv",
 ];
 /// Folders in which distributions and the image keep the driver's libraries.
 pub(super) const LIBRARIES: &[&str] = &[

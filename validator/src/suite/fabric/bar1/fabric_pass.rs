@@ -22,15 +22,17 @@ pub(super) fn read(root: &Root) -> Vec<Finding> {
     }
 }
 
-/// Adds the pass's findings to the judgement. Where peers do not use BAR1, its size is not a fault; a GPU whose
-/// registers the pass could not repair always fails.
+/// Adds the pass's findings to the judgement. Where peers do not use BAR1, its size is not a fault; a GPU whose BAR1 has no
+/// address, or whose registers the pass could not repair, always fails.
 pub(super) fn with_pass_findings(
     judgement: Judgement,
     findings: Vec<Finding>,
     gpus: &[(&Device, PeerMechanism)],
 ) -> Judgement {
     let native = |f: &Finding| {
-        gpus.iter().any(|(gpu, mechanism)| *mechanism == PeerMechanism::Native && Subject::from(gpu.bdf) == f.subject)
+        let placed = |gpu: &Device| gpu.aperture().is_some_and(|bar| bar.start != 0);
+        let harmless = |(gpu, mechanism): &(&Device, _)| *mechanism == PeerMechanism::Native && placed(gpu);
+        gpus.iter().any(|gpu| harmless(gpu) && Subject::from(gpu.0.bdf) == f.subject)
     };
     let weighed = findings.into_iter().map(|mut finding| {
         if native(&finding) && !finding.is(Code::RebarBroken) {
@@ -79,6 +81,17 @@ mod tests {
             after(findings(Code::RebarBroken, Severity::Error), PeerMechanism::Native).outcome(),
             Outcome::Error
         );
+    }
+
+    #[test]
+    fn a_bar1_without_an_address_counts_whatever_the_mechanism() {
+        let mut fabric = fixture::machine(1);
+        let gpu = fabric.gpus[0];
+        fixture::device(&mut fabric, gpu).bars.clear();
+        let gpus: Vec<_> = fabric.devices.iter().filter(|d| d.bdf == gpu).map(|d| (d, PeerMechanism::Native)).collect();
+        let passed = Judgement::of("1 GPU: 32 GiB", vec![]);
+        let said = with_pass_findings(passed, findings(Code::RebarNoRoom, Severity::Fail), &gpus);
+        assert_eq!(said.outcome(), Outcome::Fail);
     }
 
     #[test]

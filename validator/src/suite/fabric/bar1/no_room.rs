@@ -1,12 +1,12 @@
 //! GPUs for a BAR of which the kernel found no address space, from its own log.
 
 use super::PeerMechanism;
+use super::memory::MemoryByGpu;
 use crate::machine::host::faults::no_room;
 use crate::machine::host::kmsg::Line;
 use crate::machine::pcie::model::Device;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::text::size;
-use std::collections::BTreeMap;
 
 /// Maximum number of lines of the log.
 const MOST: usize = 8;
@@ -15,7 +15,7 @@ const MOST: usize = 8;
 /// source tells why. Where peers do not use BAR1, a small one is no fault.
 pub(super) fn findings(
     gpus: &[(&Device, PeerMechanism)],
-    memory: &BTreeMap<String, u64>,
+    memory: &MemoryByGpu,
     lines: &[Line],
     known: bool,
 ) -> Vec<Finding> {
@@ -24,7 +24,7 @@ pub(super) fn findings(
         let own: Vec<_> = all.iter().filter(|line| !gpu.config.gone && line.concerns(gpu)).collect();
         let first = own.first()?;
         let placed = own.iter().all(|line| line.has_address(gpu));
-        let small = || super::finding(gpu, *mechanism, memory.get(&gpu.bdf.to_string()).copied()).is_some();
+        let small = || super::finding(gpu, *mechanism, memory.get(&gpu.bdf)).is_some();
         if placed && (known || !small()) {
             return None;
         }
@@ -42,8 +42,10 @@ pub(super) fn findings(
 
 #[cfg(test)]
 mod tests {
+    use super::super::memory::Memory;
     use super::*;
     use crate::machine::pcie::model::Bar;
+    use crate::platform::MemorySource;
     use crate::suite::shared::fixture;
     use std::time::Duration;
 
@@ -63,7 +65,8 @@ mod tests {
         let gpus: Vec<_> =
             fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf)).map(|d| (d, mechanism)).collect();
         let log = [LINE, LINE].map(|text| Line { seq: 0, at: Duration::ZERO, text: text.into() });
-        let memory = fabric.gpus.iter().filter_map(|gpu| Some((gpu.to_string(), memory?))).collect();
+        let all = |all| Memory { least: all, most: all, usable: None, source: MemorySource::Driver, board: None };
+        let memory = fabric.gpus.iter().filter_map(|gpu| Some((*gpu, all(memory?)))).collect();
         let found = findings(&gpus, &memory, &log, known);
         assert!(found.len() < 2 && found.iter().all(|f| f.is(Code::RebarNoRoom) && f.evidence.len() == 2));
         found.first().map(|finding| finding.severity)

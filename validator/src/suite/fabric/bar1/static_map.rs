@@ -1,14 +1,16 @@
 //! The findings about the driver's static map of all memory, computed before the driver creates it: how many MiB of
 //! BAR1 are missing, and the remedies. The test bar1-static checks the map that the driver actually created.
 
-use crate::fabric::rebar::static_map::{Fit, Memory, Room, fit};
+use super::memory::{Memory, MemoryByGpu};
+use crate::fabric::rebar;
+use crate::fabric::rebar::static_map::{Fit, Memory as MapMemory, Room, fit};
 use crate::machine::host::framebuffer;
 use crate::machine::host::nvidia::keys::{self, RegistryKeys, RequestedMechanism, StaticMap};
-use crate::machine::host::nvidia::{boards, chip};
 use crate::machine::host::{nvidia::log, nvidia::params};
 use crate::machine::pcie::model::Device;
 use crate::outcome::finding::{Code, Finding, MapObstacle, Reason, Severity};
 use crate::outcome::{Judgement, Outcome};
+use crate::platform::MemorySource;
 use crate::suite::Machine;
 use crate::suite::machine::{known, unreadable};
 use crate::suite::shared::bar1_mapping::{Bar1Mapping, mapping_of};
@@ -31,7 +33,11 @@ enum DriverState {
 ///
 /// # Errors
 /// `SYS-UNREADABLE`: the driver's parameters or the framebuffers cannot be read.
-pub(super) fn findings(machine: &Machine, gpus: &[(&Device, PeerMechanism)]) -> Result<Vec<Finding>, Box<Finding>> {
+pub(super) fn findings(
+    machine: &Machine,
+    gpus: &[(&Device, PeerMechanism)],
+    memory: &MemoryByGpu,
+) -> Result<Vec<Finding>, Box<Finding>> {
     let peers: Vec<_> =
         gpus.iter().filter(|(gpu, mechanism)| *mechanism == PeerMechanism::Bar1 && !gpu.config.gone).collect();
     let loaded = machine.nvidia.loaded.as_ref().ok().and_then(Option::as_ref);
@@ -59,7 +65,7 @@ pub(super) fn findings(machine: &Machine, gpus: &[(&Device, PeerMechanism)]) -> 
         let done = loaded.is_some()
             && (matches!(mapping_of(gpu, machine.bar1_by_gpu()), Bar1Mapping::All(_))
                 || log::bar1_peers(lines).iter().any(|line| line.gpu == address));
-        if done { None } else { finding(gpu, gpu_memory(machine, gpu, loaded.is_some()), console, driver) }
+        if done { None } else { finding(gpu, memory.get(&gpu.bdf), console, driver) }
     };
     Ok(peers.iter().filter_map(one).collect())
 }
@@ -75,41 +81,27 @@ pub(super) fn with_map_findings(judgement: Judgement, findings: Vec<Finding>) ->
     judgement
 }
 
-/// A GPU's name and memory.
-type BoardMemory = Option<(String, Memory)>;
-
-/// Read from NVML if the driver is loaded, otherwise from the table of boards.
-fn gpu_memory(machine: &Machine, gpu: &Device, loaded: bool) -> BoardMemory {
-    let window = || machine.bar1_by_gpu().as_ref().ok()?.get(&gpu.bdf)?.as_ref().ok().copied();
-    let window = if loaded { window() } else { None };
-    if let Some(window) = window.filter(|window| window.memory > 0) {
-        let all = window.memory >> 20;
-        return Some(("by NVML".to_owned(), Memory { all: (all, all), usable: Some(window.usable >> 20) }));
-    }
-    board_memory(gpu)
+/// What is known of a GPU's memory, in words, and as the computation needs it.
+fn described(memory: &Memory) -> (String, MapMemory) {
+    let name = match (memory.source, memory.board) {
+        (MemorySource::Driver, _) => "by NVML".to_owned(),
+        (_, Some(board)) => format!("GeForce RTX {board}"),
+        (source, None) => format!("by {source}"),
+    };
+    // The log has only the part that programs can use; the driver keeps at most a twentieth of all memory.
+    let more = if memory.source == MemorySource::Log { memory.most / 19 } else { 0 };
+    let all = (memory.least >> 20, (memory.most + more) >> 20);
+    (name, MapMemory { all, usable: memory.usable.map(|bytes| bytes >> 20) })
 }
 
-fn board_memory(gpu: &Device) -> BoardMemory {
-    let device = chip::number(&gpu.device)?;
-    let offered = gpu.aperture_sizes().and_then(|r| r.supported_bytes.last().copied());
-    let boards = boards::of(device, offered.map(|bytes| bytes >> 20));
-    let (least, most) = boards.iter().map(|board| board.memory_mib).fold(None, |range, mib| {
-        let (least, most) = range.unwrap_or((mib, mib));
-        Some((mib.min(least), mib.max(most)))
-    })?;
-    let usable = boards.first().filter(|_| boards.len() == 1).and_then(|board| board.usable_mib);
-    let name = format!("GeForce RTX {}", boards.first()?.name);
-    Some((name, Memory { all: (least, most), usable }))
-}
-
-fn finding(gpu: &Device, known: BoardMemory, console: Option<&str>, driver: DriverState) -> Option<Finding> {
+fn finding(gpu: &Device, known: Option<&Memory>, console: Option<&str>, driver: DriverState) -> Option<Finding> {
     let sizes = gpu.aperture_sizes();
     let largest = sizes.and_then(|r| r.supported_bytes.last().copied()).unwrap_or_default();
     // The fabric pass sets BAR1 to its largest size; if it cannot, another finding reports that.
     let bar1 = gpu.aperture().map(|bar| bar.bytes).unwrap_or_default().max(largest);
-    let Some((name, memory)) = known else {
+    let Some((name, memory)) = known.map(described) else {
         let message = format!(
-            "whether all memory of {} fits into BAR1 ({}) is unknown: the board {} is not known, and no driver reports its memory",
+            "whether all memory of {} fits into BAR1 ({}) is unknown: no driver reports its memory, and no board {} with such a BAR1 is in the table of boards",
             gpu.bdf,
             size(bar1),
             gpu.device
@@ -143,7 +135,12 @@ fn finding(gpu: &Device, known: BoardMemory, console: Option<&str>, driver: Driv
         }
         (Fit::Fits, Fit::Fits | Fit::Unknown) => return None,
     };
-    Some(with_help(finding, gpu, console, mailboxes, map))
+    // Without room for the memory alone, nothing else in BAR1 is to blame.
+    let limit = known.and_then(|memory| rebar::limit(gpu, Some(memory.least)));
+    Some(match limit {
+        Some(reason) => finding.because(reason).seen(offered(gpu)),
+        None => with_help(finding, gpu, console, mailboxes, map),
+    })
 }
 
 fn range((least, most): (u64, u64)) -> String {
@@ -163,17 +160,22 @@ fn with_help(finding: Finding, gpu: &Device, console: Option<&str>, mailboxes: b
     let console = console.map(|name| MapObstacle::Console(name.into()));
     let reserved = (mailboxes || map == StaticMap::Auto).then_some(MapObstacle::Reserved);
     let obstacles = console.into_iter().chain(reserved).chain([MapObstacle::Size]).collect();
+    finding.because(Reason::NoRoomForMap(obstacles)).seen(offered(gpu))
+}
+
+/// The sizes of BAR1 that can be had.
+fn offered(gpu: &Device) -> String {
     let offered = gpu.aperture_sizes().map(|r| r.supported_bytes.iter().map(|b| size(*b)).collect::<Vec<_>>());
-    let seen = match offered.as_deref() {
+    match offered.as_deref() {
         Some([first, .., last]) => format!("Resizable BAR offers {first} to {last}"),
         Some([only]) => format!("Resizable BAR offers only {only}"),
         _ => "no Resizable BAR sizes can be read".to_owned(),
-    };
-    finding.because(Reason::NoRoomForMap(obstacles)).seen(seen)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::memory::of_board;
     use super::*;
     use crate::machine::pcie::model::{Bar, Rebar};
     use crate::suite::shared::fixture;
@@ -192,7 +194,7 @@ mod tests {
 
     fn say(device: &str, mib: u64, console: Option<&str>, driver: DriverState) -> Option<Finding> {
         let gpu = gpu(device, mib);
-        finding(&gpu, board_memory(&gpu), console, driver)
+        finding(&gpu, of_board(&gpu).as_ref(), console, driver)
     }
 
     fn loaded(dwords: &str) -> DriverState {
@@ -236,6 +238,28 @@ mod tests {
         assert!(said.is(Code::Bar1MapShort) && said.severity == Severity::Info, "{said:?}");
         assert!(said.message.contains("at least 2 MiB too small"), "{}", said.message);
         assert_eq!(said.reason, Some(Reason::NoRoomForMap(vec![MapObstacle::Reserved, MapObstacle::Size])));
+    }
+
+    #[test]
+    fn a_board_that_offers_less_than_its_memory_is_not_helped_by_keys() {
+        let said = say("0x2204", 256, Some("fb0"), DriverState::Absent).unwrap();
+        assert!(said.is(Code::Bar1MapShort) && said.reason == Some(Reason::VbiosLimit), "{said:?}");
+        assert!(said.message.contains("(GeForce RTX 3090, 24576 MiB)"), "{}", said.message);
+        let all = 49140 << 20;
+        let memory = Memory { least: all, most: all, usable: None, source: MemorySource::Driver, board: None };
+        let said = finding(&gpu("0x2684", 32768), Some(&memory), None, loaded(FORCED)).unwrap();
+        assert!(said.is(Code::Bar1MapShort) && said.reason == Some(Reason::BoardLimit), "{said:?}");
+        assert!(said.message.contains("(by NVML, 49140 MiB)"), "{}", said.message);
+    }
+
+    #[test]
+    fn the_log_gives_the_part_that_programs_can_use() {
+        let usable = 24210 << 20;
+        let memory =
+            Memory { least: usable, most: usable, usable: Some(usable), source: MemorySource::Log, board: None };
+        let (name, memory) = described(&memory);
+        assert_eq!((name.as_str(), memory.usable), ("by the kernel log", Some(24210)));
+        assert!(memory.all.0 <= 24564 && memory.all.1 >= 24564, "{memory:?}");
     }
 
     #[test]
