@@ -137,6 +137,7 @@ fn test(id: &str, outcome: Outcome) -> TestEntry {
         seconds: 0.1,
         summary: "a summary".into(),
         findings: vec![],
+        unchecked: vec![],
         matrices: vec![],
         tables: vec![],
         log_tail: vec![],
@@ -520,6 +521,22 @@ fn a_node_has_its_history_and_what_differs_from_it() {
     }
     assert_eq!(page.matches("class=\"warn\"").count(), 2, "{page}");
     assert_eq!(page.matches("<tr>").count(), 5, "{page}");
+}
+
+#[test]
+fn reports_of_an_earlier_version_are_stored_beside_new_ones() {
+    let dir = TempDir::new().unwrap();
+    let running = TestServer::start(&dir.path().join("store"), &[]);
+    let earlier = include_bytes!("../../tests/data/earlier-fail.json");
+    let new = json(&firstlight::report::from_json(earlier).unwrap());
+    assert_ne!(new, earlier);
+    for bytes in [&earlier[..], &new] {
+        assert_eq!(running.post("", bytes).0, 201);
+        let page = running.get(&format!("/report/{}?to=text", digest(bytes)));
+        assert!(page.0 == 200 && page.1.contains("P2P-WRONG-DATA"), "{page:?}");
+    }
+    let (_, page) = running.get(&node_of(&running, "Simulated"));
+    assert_eq!(page.matches("P2P-WRONG-DATA: what is written to the peer does not arrive").count(), 2, "{page}");
 }
 
 #[test]

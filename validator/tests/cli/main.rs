@@ -6,6 +6,8 @@ mod as_root;
 #[cfg(test)]
 mod devices;
 #[cfg(test)]
+mod earlier;
+#[cfg(test)]
 mod fabric;
 #[cfg(test)]
 mod gpus;
