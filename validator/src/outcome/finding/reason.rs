@@ -58,6 +58,18 @@ pub enum Reason {
     Xid(FaultSource, Option<Recovery>),
     /// The driver asks for an action.
     DriverAsks(Recovery),
+    /// The driver said afterwards that the GPU needs no recovery any more: of an Xid error by its source, or of what the driver
+    /// says itself.
+    Recovered(Option<FaultSource>),
+    // Events of the kernel's log.
+    /// A device was unplugged, or lost its power.
+    Unplugged,
+    /// The same, where it matters less: the device was there again later, or no GPU used it.
+    UnpluggedOnce,
+    /// A GPU could not be started, and was started later or got a newly loaded driver.
+    Over,
+    /// An event of the time before the tests, which may be over.
+    Earlier,
     /// The kernel cannot share page tables with a GPU.
     NoSharedPageTables,
     // The run.
@@ -256,7 +268,10 @@ impl Reason {
             Self::ProcessorLimit => "the kernel was built or started for fewer processors",
             Self::NoX2apic => "x2APIC is off: without interrupt remapping the kernel omits APIC ids of 255 and above",
             Self::LoadFailed => "init should have loaded it, but does not report why that failed",
-            Self::Xid(source, _) => return source.cause().map(str::to_owned),
+            Self::Xid(source, _) | Self::Recovered(Some(source)) => return source.cause().map(str::to_owned),
+            Self::Recovered(None) => "an earlier error of the GPU, which it has recovered from",
+            Self::Unplugged | Self::UnpluggedOnce => "the device was unplugged or lost power",
+            Self::Over => "a state of the GPU or the driver that ended before the tests",
             Self::OutOfTime => "the tests together took longer than validate.timeout_s",
             Self::Status(refusal) => return refusal.cause().map(str::to_owned),
             Self::Witness(wrong) => wrong.cause(),
@@ -302,7 +317,7 @@ impl Reason {
             Self::NoRoomForMap(obstacles) => {
                 return Some(obstacles.iter().map(MapObstacle::cause).collect::<Vec<_>>().join("; "));
             }
-            Self::DriverAsks(_) | Self::KernelAllReduce => return None,
+            Self::DriverAsks(_) | Self::Earlier | Self::KernelAllReduce => return None,
         };
         Some(text.to_owned())
     }
@@ -336,6 +351,21 @@ impl Reason {
             Self::NoX2apic => return Some(remedy::processors_need_iommu(case)),
             Self::Xid(source, recovery) => return xid_remedy(*source, *recovery).map(|text| case.fill(text)),
             Self::DriverAsks(action) => return recovery_remedy(*action).map(|text| case.fill(text)),
+            Self::Recovered(None) => "nothing now: the driver asks for no recovery any more",
+            Self::Recovered(Some(_)) => {
+                "no reset is due: the driver said afterwards that the GPU needs no recovery any more; run the tests again if one failed; replace the GPU if the error returns"
+            }
+            Self::Unplugged => {
+                "{on host}check the cable and the power of the box or the slot that the line names, then run the tests again"
+            }
+            Self::UnpluggedOnce => {
+                "nothing now, if the tests pass; if it happens again, {on host}check the cable and the power of the box or the slot that the line names"
+            }
+            Self::Over => "nothing now: the tests show whether the GPU works",
+            Self::Earlier => {
+                let usual = case.finding.code.row().remedy.text(case);
+                return Some(format!("nothing now, if the tests pass; if one fails: {usual}"));
+            }
             Self::GpuLost(_) => return Some(super::Code::GpuGone.row().remedy.text(case)),
             Self::Unanswered => {
                 "see the tests gpus, bar1 and xid for a GPU that no longer answers or a BAR1 that is too small; reboot the machine; if it happens again, {on host}check risers and power cables"
@@ -388,6 +418,12 @@ impl Reason {
             Self::ProcessorLimit,
             Self::NoX2apic,
             Self::GpuLost(vec![(one, "p2p-order".to_owned())]),
+            Self::Recovered(None),
+            Self::Recovered(Some(FaultSource::Memory)),
+            Self::Unplugged,
+            Self::UnpluggedOnce,
+            Self::Over,
+            Self::Earlier,
             Self::Predicted(Refusal::RegistryKey, "why".into()),
             Self::Unanswered,
             Self::KernelReads,

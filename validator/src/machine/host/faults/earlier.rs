@@ -9,7 +9,7 @@ use super::{Found, MOST};
 use crate::machine::host::kmsg::Line;
 use crate::machine::host::nvidia::log;
 use crate::machine::host::nvidia::xid::{self, FaultSource};
-use crate::outcome::finding::{Code, Severity};
+use crate::outcome::finding::{Code, Finding, Reason, Severity};
 
 /// One event.
 struct Event<'a> {
@@ -17,6 +17,17 @@ struct Event<'a> {
     place: Option<Place>,
     severity: Severity,
     line: &'a Line,
+    /// Of a link that went down or a card that was unplugged.
+    unplugged: Option<Unplugged>,
+}
+
+/// How it was with a device that was unplugged.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unplugged {
+    /// No line says that it was there again.
+    Away,
+    /// A later line says so.
+    Back,
 }
 
 /// One finding per kind of event and device that matters.
@@ -33,15 +44,30 @@ pub(super) fn findings(lines: &[Line], scene: &Scene) -> Vec<Found> {
         }
         let running = start.is_some_and(|start| n >= start);
         let lost = fatal && at.text.contains("recovery failed");
-        let warns = between && ((is_grave && running) || lost);
+        let unplugged = kinds::is_link_down(at.text).then(|| unplugged(at));
+        let warns = between && ((is_grave && running) || lost) && unplugged != Some(Unplugged::Back);
         let severity = if warns { Severity::Warn } else { Severity::Info };
-        let event = Event { code, place, severity, line };
-        match groups.iter_mut().find(|g| g.first().is_some_and(|e| (e.code, e.place) == (code, place))) {
+        let event = Event { code, place, severity, line, unplugged };
+        let key = |event: &Event<'_>| (event.code, event.place, event.unplugged);
+        match groups.iter_mut().find(|g| g.first().is_some_and(|first| key(first) == key(&event))) {
             Some(group) => group.push(event),
             None => groups.push(vec![event]),
         }
     }
     groups.iter().filter_map(|group| finding(group)).collect()
+}
+
+/// By the newest line about the port: the port is one above a device that the machine has now.
+fn unplugged(at: At<'_>) -> Unplugged {
+    let port = place::first(at.text);
+    let same = |text: &str| port.zip(place::first(text)).is_some_and(|(one, other)| one.overlaps(other));
+    let state = |line: &Line| match () {
+        () if kinds::is_link_down(&line.text) => Some(Unplugged::Away),
+        () if kinds::is_link_up(&line.text) => Some(Unplugged::Back),
+        () => None,
+    };
+    let later = at.lines.iter().skip(at.n).filter(|line| same(&line.text));
+    later.filter_map(state).next_back().unwrap_or(Unplugged::Away)
 }
 
 /// The kind and the device of an event that matters, and whether it may be a reason for failures to come.
@@ -75,9 +101,15 @@ fn finding(group: &[Event<'_>]) -> Option<Found> {
     let worst = group.iter().map(|event| event.severity).max()?;
     let first = group.iter().find(|event| event.severity == worst)?;
     let times = if group.len() == 1 { String::new() } else { format!(", {} lines of this kind", group.len()) };
-    let message = format!("{}, before the tests{times}: kmsg: {}", age(first.line), first.line.text);
+    let back = if first.unplugged == Some(Unplugged::Back) { ", and the device was there again later" } else { "" };
+    let message = format!("{}, before the tests{times}{back}: kmsg: {}", age(first.line), first.line.text);
     let seen = group.iter().take(MOST).map(|event| format!("kmsg: {}", event.line.text)).collect();
-    Some(Found::new(first.code, worst, first.place, message, seen))
+    let reason = match first.unplugged {
+        Some(_) => Some(super::unplugged_reason(worst)),
+        None => (worst == Severity::Info).then_some(Reason::Earlier),
+    };
+    let found = Found::new(first.code, worst, first.place, message, seen);
+    Some(found.map(|finding| reason.into_iter().fold(finding, Finding::because)))
 }
 
 /// `25 s after the kernel started`

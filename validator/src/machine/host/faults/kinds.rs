@@ -129,6 +129,11 @@ pub(super) fn is_link_down(line: &str) -> bool {
     line.contains("pciehp") && has(line, &["Link Down", "Card not present"]) && !line.contains("ignored")
 }
 
+/// A link came up, or a card was plugged in.
+pub(super) fn is_link_up(line: &str) -> bool {
+    line.contains("pciehp") && has(line, &["Link Up", "Card present"]) && !line.contains("ignored")
+}
+
 pub(super) fn whose_link(scene: &Scene, at: At<'_>) -> Whose {
     if let Some(record) = tasks::pcie_record(at.lines, at.n) {
         return scene.whose(at.text, Extent::Link, record.device);

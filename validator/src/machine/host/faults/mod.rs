@@ -17,7 +17,7 @@ pub use taint::{Taint, tainted};
 
 use crate::machine::host::kmsg::Line;
 use crate::machine::host::nvidia::xid::TestPhase;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
+use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
 use earlier::Starts;
 use kinds::{At, KINDS, Kind, has};
 use place::Place;
@@ -29,6 +29,8 @@ const MOST: usize = 10;
 /// A finding, and the device that it is about.
 struct Found {
     place: Option<Place>,
+    /// The position of its newest line; the largest number if that does not matter.
+    last: usize,
     finding: Finding,
 }
 
@@ -36,7 +38,13 @@ impl Found {
     /// Of the machine if no place is given.
     fn new(code: Code, severity: Severity, place: Option<Place>, message: String, seen: Vec<String>) -> Self {
         let subject = place.map_or(Subject::Machine, Place::subject);
-        Self { place, finding: code.finding(severity, subject, message).seen_all(seen) }
+        Self { place, last: usize::MAX, finding: code.finding(severity, subject, message).seen_all(seen) }
+    }
+
+    /// Sets the position of its newest line.
+    const fn until(mut self, last: usize) -> Self {
+        self.last = last;
+        self
     }
 
     fn map(self, change: impl FnOnce(Finding) -> Finding) -> Self {
@@ -53,7 +61,7 @@ pub fn faults(lines: &[Line], when: TestPhase, scene: &Scene) -> Vec<Finding> {
     if when == TestPhase::Before {
         found.extend(earlier::findings(lines, scene));
     }
-    xids::apply_driver_action(&mut found, lines);
+    xids::apply_driver_action(&mut found, lines, when);
     found.into_iter().map(|found| found.finding).collect()
 }
 
@@ -123,7 +131,18 @@ fn finding(kind: &Kind, group: &[Fault<'_>], when: TestPhase) -> Option<Found> {
     let during = if when == TestPhase::During { "while the test ran: " } else { "" };
     let over = worst.over.as_deref().unwrap_or_default();
     let seen = group.iter().take(MOST).map(|fault| format!("kmsg: {}", fault.text)).collect();
-    Some(Found::new(kind.code, severity, place, format!("{during}{what}{over}kmsg: {}", worst.text), seen))
+    let found = Found::new(kind.code, severity, place, format!("{during}{what}{over}kmsg: {}", worst.text), seen);
+    let unplugged = group.iter().all(|fault| kinds::is_link_down(fault.text));
+    Some(found.map(|finding| match () {
+        () if worst.over.is_some() => finding.because(Reason::Over).recovery(None),
+        () if unplugged => finding.because(unplugged_reason(severity)),
+        () => finding,
+    }))
+}
+
+/// The reason where a link went down or a card is not there any more, and nothing else was reported.
+fn unplugged_reason(severity: Severity) -> Reason {
+    if severity == Severity::Info { Reason::UnpluggedOnce } else { Reason::Unplugged }
 }
 
 /// A machine check is reported in several lines, of which only some say that it was corrected.

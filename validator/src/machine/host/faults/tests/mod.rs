@@ -1,6 +1,7 @@
 //! Kinds and severities where every device matters; [`whose`] has a machine with devices of all sorts.
 
 use super::*;
+use crate::outcome::finding::FaultSource::Gpu;
 use crate::outcome::finding::{Reason, Recovery};
 use std::time::Duration;
 
@@ -171,4 +172,42 @@ fn each_gpu_and_xid_number_gives_one_finding() {
         ]
     );
     assert_eq!(found[0].evidence.len(), 2);
+}
+
+#[test]
+fn a_gpu_that_the_driver_calls_recovered_needs_nothing_and_its_earlier_error_warns() {
+    use crate::outcome::finding::FaultSource::{Memory, Program};
+    use Severity::{Error, Fail, Info, Warn};
+    use TestPhase::{Before, During};
+    const ERROR: &str = "NVRM: Xid (PCI:0000:01:00): 95, pid=7, uncontained";
+    const PROGRAM: &str = "NVRM: Xid (PCI:0000:01:00): 31, pid=7, name=train, MMU Fault";
+    const RESET: &str = "NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (Reset)";
+    const NONE: &str = "NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x1 (Reset) to 0x0 (None)";
+    const OTHER: &str = "NVRM: Xid (PCI:0000:41:00): 154, GPU recovery action changed from 0x1 (Reset) to 0x0 (None)";
+    const NEW: &str = "NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x9 (Other)";
+    let recovered = Reason::Recovered(Some(Memory));
+    let asked = Reason::Xid(Memory, Some(Recovery::ResetGpu));
+    let over = Reason::Recovered(None);
+    for (lines, when, expected) in [
+        (&[NONE][..], Before, vec![(Info, over.clone())]),
+        (&[RESET, NONE], Before, vec![(Info, over.clone())]),
+        (&[RESET, NONE], During, vec![(Warn, over.clone())]),
+        (&[ERROR, RESET, NONE], Before, vec![(Warn, recovered.clone()), (Info, over.clone())]),
+        (&[ERROR, RESET, NONE], During, vec![(Fail, recovered.clone()), (Warn, over.clone())]),
+        (&[ERROR, RESET], Before, vec![(Fail, asked.clone()), (Fail, Reason::Xid(Gpu, Some(Recovery::ResetGpu)))]),
+        // After the recovery, of another GPU, or with an action that is not known.
+        (&[ERROR, RESET, NONE, ERROR], Before, vec![(Fail, asked.clone()), (Info, over.clone())]),
+        (&[ERROR, OTHER], Before, vec![(Fail, asked.clone()), (Info, over.clone())]),
+        (&[ERROR, NONE, NEW], Before, vec![(Fail, asked), (Fail, Reason::Xid(Gpu, None))]),
+        (&[PROGRAM, NONE], During, vec![(Error, Reason::Xid(Program, Some(Recovery::RestartProgram))), (Warn, over)]),
+    ] {
+        let found = faults(&log(lines), when, &Scene::default());
+        let all: Vec<_> = found.iter().map(|f| (f.severity, f.reason.clone().unwrap())).collect();
+        assert_eq!(all, expected, "{lines:?}");
+    }
+    let found = faults(&log(&[ERROR, RESET, NONE]), Before, &Scene::default());
+    let (error, said) = (found[0].shown_remedy(), found[1].shown_remedy());
+    assert!(error.starts_with("no reset is due: the driver said afterwards") && said.starts_with("nothing now"));
+    assert_eq!([found[0].recovery, found[1].recovery], [Some(Recovery::None); 2]);
+    assert_eq!(found[1].shown_cause(), "an earlier error of the GPU, which it has recovered from");
 }

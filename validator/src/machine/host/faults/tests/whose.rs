@@ -7,6 +7,7 @@ use crate::machine::host::nvidia::xid::TestPhase;
 use crate::machine::pcie::model::{Device, Fabric, Kind};
 use crate::machine::pcie::sample::{bdf, device, fabric, gpu};
 use crate::machine::pcie::{path, tree::Tree};
+use crate::outcome::finding::Reason;
 use crate::outcome::finding::Severity::{self, Fail, Info, Warn};
 use std::collections::BTreeSet;
 
@@ -560,4 +561,60 @@ fn each_device_has_its_own_finding_and_other_devices_share_one() {
         "NVRM: GPU 0000:41:00.0: GPU has fallen off the bus.",
     ];
     assert_eq!(said(&lost, TestPhase::During, &Scene::of(Some(&machine()))).len(), 2);
+}
+
+#[test]
+fn a_device_that_was_unplugged_has_its_own_cause_and_is_information_if_it_is_back() {
+    const AWAY: &str = "pcieport 0000:00:03.1: pciehp: Slot(3): Card not present";
+    const DOWN: &str = "pcieport 0000:00:03.1: pciehp: Slot(3): Link Down";
+    const HERE: &str = "pcieport 0000:00:03.1: pciehp: Slot(3): Card present";
+    const UP: &str = "pcieport 0000:00:03.1: pciehp: Slot(3): Link Up";
+    const OTHER: &str = "pcieport 0000:00:01.1: pciehp: Slot(1): Link Up";
+    const FATAL: &str = "pcieport 0000:00:03.1: AER: Uncorrected (Fatal) error message received from 0000:00:03.1";
+    let scene = Scene::of(Some(&machine()));
+    let (before, during) = (TestPhase::Before, TestPhase::During);
+    for (lines, when, expected) in [
+        (&[LOADED, AWAY][..], before, vec![(Warn, Some(Reason::Unplugged))]),
+        (&[LOADED, DOWN, AWAY], before, vec![(Warn, Some(Reason::Unplugged))]),
+        (&[LOADED, DOWN, AWAY, HERE, UP], before, vec![(Info, Some(Reason::UnpluggedOnce))]),
+        (&[LOADED, DOWN, UP], before, vec![(Info, Some(Reason::UnpluggedOnce))]),
+        (&[LOADED, DOWN, OTHER], before, vec![(Warn, Some(Reason::Unplugged))]),
+        (&[LOADED, DOWN, UP, DOWN], before, vec![(Warn, Some(Reason::Unplugged))]),
+        (&[DOWN, LOADED], before, vec![(Info, Some(Reason::UnpluggedOnce))]),
+        (&[LOADED, FATAL, DOWN, UP], before, vec![(Warn, None), (Info, Some(Reason::UnpluggedOnce))]),
+        (&[DOWN, AWAY, HERE, UP], during, vec![(Fail, Some(Reason::Unplugged))]),
+        (&[FATAL, DOWN], during, vec![(Fail, None)]),
+    ] {
+        let found = faults(&log(lines), when, &scene);
+        let all: Vec<_> = found.iter().map(|f| (f.severity, f.reason.clone())).collect();
+        assert_eq!(all, expected, "{lines:?}");
+    }
+    let found = faults(&log(&[LOADED, AWAY]), before, &scene);
+    assert_eq!(found[0].shown_cause(), "the device was unplugged or lost power");
+    assert!(found[0].shown_remedy().starts_with("check the cable and the power"), "{}", found[0].shown_remedy());
+    let found = faults(&log(&[LOADED, DOWN, UP]), before, &scene);
+    let begins = "1 s after the kernel started, before the tests, and the device was there again later: kmsg: ";
+    assert!(found[0].message.starts_with(begins), "{}", found[0].message);
+}
+
+#[test]
+fn what_is_over_needs_nothing_now() {
+    const FATAL: &str = "pcieport 0000:00:03.1: AER: Uncorrected (Fatal) error message received from 0000:61:00.0";
+    const FAILED: &str = "NVRM: GPU 0000:41:00.0: RmInitAdapter failed! (0x62:0x40:2426)";
+    for (lines, reason) in [
+        (&[FAULT, LOADED], Some(Reason::Earlier)),
+        (&[LOADED, FAULT], None),
+        (&[FATAL, LOADED], Some(Reason::Earlier)),
+        (&[LOADED, FATAL], None),
+        (&[FAILED, LOADED], Some(Reason::Over)),
+        (&[LOADED, FAILED], None),
+    ] {
+        let found = faults(&log(lines), TestPhase::Before, &Scene::of(Some(&machine())));
+        let [finding] = &found[..] else { panic!("one: {found:?}") };
+        assert_eq!(finding.reason, reason, "{lines:?}");
+        assert_eq!(finding.severity == Info, reason.is_some(), "{lines:?}");
+        assert_eq!(finding.shown_remedy().starts_with("nothing now"), reason.is_some(), "{lines:?}");
+        // No action is due.
+        assert!(reason.is_none() || finding.recovery.is_none(), "{lines:?}");
+    }
 }

@@ -41,7 +41,8 @@ pub struct Meaning {
 /// First and last number, fault, action, and what happened.
 type Row = (u32, u32, FaultSource, Option<Recovery>, &'static str);
 
-const RECOVERY_CHANGED: u32 = 154;
+/// The number of the line with which the driver says what recovers the GPU now.
+pub const RECOVERY_CHANGED: u32 = 154;
 /// Errors of NVLinks since Blackwell: the line says whether one is fatal.
 const NVLINK5: std::ops::RangeInclusive<u32> = 144..=150;
 const MILD_NVLINK: &str = "an NVLink had an error that was corrected or contained";
