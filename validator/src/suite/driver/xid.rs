@@ -11,7 +11,7 @@ use crate::machine::host::kmsg::Line;
 use crate::machine::host::nvidia::log;
 use crate::machine::host::nvidia::xid::TestPhase;
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, FaultSource, Finding, Reason, Severity};
 use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
 use crate::text::count;
 
@@ -68,7 +68,8 @@ fn judge(lines: &[Line], missing: u64, scene: &Scene) -> Judgement {
     let summary = match findings.iter().max_by_key(|f| f.severity) {
         None => format!("none {since}"),
         Some(worst) if worst.severity == Severity::Info => {
-            let by_programs = findings.iter().filter(|f| f.is(Code::GpuXid)).count();
+            let of_program = |f: &&Finding| matches!(f.reason, Some(Reason::Xid(FaultSource::Program, _)));
+            let by_programs = findings.iter().filter(of_program).count();
             let other = findings.len() - by_programs;
             let earlier = format!("{} that may be over", count(other, "other event"));
             match (by_programs, other) {
