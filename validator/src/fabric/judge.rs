@@ -106,7 +106,7 @@ fn link(tree: &Tree, lower: &Device) -> Vec<Finding> {
     let upper = lower.parent.and_then(|p| tree.get(p)).and_then(|p| p.link.as_ref());
     let gts = upper.map_or(link.max_gts, |u| u.max_gts.min(link.max_gts));
     let bdf = lower.bdf;
-    let mut findings: Vec<_> = narrow(bdf, link, upper).into_iter().collect();
+    let mut findings: Vec<_> = narrow(lower, link, upper).into_iter().collect();
     if link.gts < gts {
         let message = format!("{bdf} runs at {} GT/s now, both ends support {gts} GT/s", link.gts);
         let finding = Code::LinkSlow.finding(Severity::Info, bdf, message);
@@ -117,7 +117,9 @@ fn link(tree: &Tree, lower: &Device) -> Vec<Finding> {
 
 /// Fewer lanes than the device has. If the port above it offers no more (a split slot, a chipset's slot, a soldered
 /// device), nothing is wrong with the contact.
-fn narrow(bdf: Bdf, link: &Link, upper: Option<&Link>) -> Option<Finding> {
+fn narrow(lower: &Device, link: &Link, upper: Option<&Link>) -> Option<Finding> {
+    let bdf = lower.bdf;
+    let what = if lower.kind == Kind::Upstream { format!("the switch at {bdf}") } else { bdf.to_string() };
     let Link { width, max_width, .. } = *link;
     if width >= max_width {
         return None;
@@ -126,12 +128,15 @@ fn narrow(bdf: Bdf, link: &Link, upper: Option<&Link>) -> Option<Finding> {
     let offered = upper.map(|port| port.max_width).filter(|offered| (width..max_width).contains(offered));
     let expected = offered.unwrap_or(max_width);
     if width == expected {
-        let message = format!("{bdf} uses all {width} lanes that its port offers; the device itself has {max_width}");
+        let lanes = if width == 1 { "the one lane".to_owned() } else { format!("all {width} lanes") };
+        let itself = if lower.kind == Kind::Upstream { "the switch itself" } else { "the device itself" };
+        let message = format!("{what} uses {lanes} that its port offers; {itself} has {max_width}");
         let finding = Code::LinkNarrow.finding(Severity::Info, bdf, message).because(Reason::NarrowPort);
         return Some(finding.values(width, expected, Some("lanes")));
     }
     let port = offered.map_or_else(String::new, |offered| format!(" (its port offers {offered})"));
-    let message = format!("{bdf} uses {width} lanes of its {max_width}, expected {expected}{port}");
+    let lanes = if width == 1 { "1 lane" } else { &format!("{width} lanes") };
+    let message = format!("{what} uses {lanes} of its {max_width}, expected {expected}{port}");
     Some(Code::LinkNarrow.finding(Severity::Warn, bdf, message).values(width, expected, Some("lanes")))
 }
 
@@ -144,7 +149,7 @@ mod tests {
     fn narrow_of(width: u32, port: Option<u32>) -> Option<(Severity, String, String)> {
         let link = |width, max_width| Link { gts: 16.0, width, max_gts: 16.0, max_width };
         let port = port.map(|lanes| link(width, lanes));
-        let finding = narrow(crate::machine::pcie::sample::bdf("0000:01:00.0"), &link(width, 16), port.as_ref())?;
+        let finding = narrow(&device("0000:01:00.0", Kind::Endpoint, None), &link(width, 16), port.as_ref())?;
         Some((finding.severity, finding.message.to_string(), finding.shown_remedy()))
     }
 
@@ -153,9 +158,22 @@ mod tests {
         for lanes in [8, 4, 2, 1] {
             let (severity, message, remedy) = narrow_of(lanes, Some(lanes)).unwrap();
             assert_eq!(severity, Severity::Info);
-            assert!(message.contains(&format!("all {lanes} lanes that its port offers")), "{message}");
+            let all = if lanes == 1 { "uses the one lane".to_owned() } else { format!("uses all {lanes} lanes") };
+            assert!(message.contains(&format!("0000:01:00.0 {all} that its port offers")), "{message}");
             assert!(remedy.contains("bifurcation") && !remedy.contains("seat"), "{remedy}");
         }
+    }
+
+    #[test]
+    fn a_switch_below_a_narrow_port_is_called_a_switch() {
+        let link = |max_width| Link { gts: 16.0, width: 8, max_gts: 16.0, max_width };
+        let switch = device("0000:01:00.0", Kind::Upstream, None);
+        let said = |port| narrow(&switch, &link(16), Some(&link(port))).unwrap().message.to_string();
+        assert_eq!(
+            said(8),
+            "the switch at 0000:01:00.0 uses all 8 lanes that its port offers; the switch itself has 16"
+        );
+        assert_eq!(said(16), "the switch at 0000:01:00.0 uses 8 lanes of its 16, expected 16");
     }
 
     #[test]

@@ -328,6 +328,8 @@ pub enum NoPeers {
     Integrated,
     /// All but at most one GPU are passed to virtual machines.
     PassedThrough,
+    /// The GPUs have a link of their own to the processor.
+    OwnLink,
 }
 
 impl NoPeers {
@@ -345,6 +347,9 @@ impl NoPeers {
             }
             Self::PassedThrough => {
                 "GPUs are passed to virtual machines; no other two devices here exchange data directly"
+            }
+            Self::OwnLink => {
+                "the GPUs have their own link to the processor, over which other devices reach them, and NVLink between them"
             }
         }
     }

@@ -230,6 +230,12 @@ impl Machine {
         if self.fabric()?.gpus.is_empty() {
             return Ok(Some(Judgement::not_applicable("no NVIDIA GPU")));
         }
+        let fabric = self.fabric()?;
+        let passed =
+            fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf) && d.pass_through_driver().is_some());
+        if passed.count() >= fabric.gpus.len() {
+            return Ok(Some(Judgement::not_applicable("all GPUs are passed to virtual machines")));
+        }
         let none = || Judgement::not_applicable("no NVIDIA driver is loaded; see the test driver");
         Ok(known(&self.nvidia.loaded)?.is_none().then(none))
     }

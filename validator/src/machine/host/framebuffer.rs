@@ -13,6 +13,8 @@ pub struct Framebuffer {
     /// The folder of /sys/devices that it is in, whose path names every PCI function above it. A firmware
     /// framebuffer of older kernels is below `platform` and names none.
     pub device: String,
+    /// The name in /proc/fb: `EFI VGA`, `simpledrmdrmfb`, `nvidia-drmdrmfb`; `None` if it has none there.
+    pub shown_by: Option<String>,
 }
 
 /// The framebuffer on a GPU. A framebuffer whose folder names no PCI function is the firmware's, which is on the boot
@@ -33,10 +35,16 @@ pub fn on<'a>(gpu: &Device, screens: &'a [Framebuffer]) -> Option<&'a Framebuffe
 pub fn read(root: &Root) -> io::Result<Vec<Framebuffer>> {
     let names = absent_is_none(root.names("sys/class/graphics"))?.unwrap_or_default();
     let names = names.iter().filter_map(|n| n.to_str()).filter(|n| is_framebuffer(n));
+    let all = root.text("proc/fb").unwrap_or_default();
+    let shown_by = |name: &str| {
+        let mut lines = all.lines().filter_map(|line| line.trim().split_once(' '));
+        lines.find(|(number, _)| name.strip_prefix("fb") == Some(number)).map(|(_, shown_by)| shown_by.to_owned())
+    };
     names
         .map(|name| {
             let link = root.link(format!("sys/class/graphics/{name}"))?;
-            Ok(Framebuffer { name: name.to_owned(), device: link.to_string_lossy().into_owned() })
+            let device = link.to_string_lossy().into_owned();
+            Ok(Framebuffer { name: name.to_owned(), device, shown_by: shown_by(name) })
         })
         .collect()
 }
@@ -59,8 +67,15 @@ mod tests {
         let device = "../../devices/pci0000:00/0000:00:01.0/simple-framebuffer.0/graphics/fb0";
         symlink(device, graphics.join("fb0")).unwrap();
         symlink("../../devices/virtual/graphics/fbcon", graphics.join("fbcon")).unwrap();
-        let found = read(&Root::new(dir.path())).unwrap();
-        assert_eq!(found, [Framebuffer { name: "fb0".into(), device: device.into() }]);
+        let found = |shown_by: Option<&str>| {
+            let screens = read(&Root::new(dir.path())).unwrap();
+            let shown_by = shown_by.map(str::to_owned);
+            assert_eq!(screens, [Framebuffer { name: "fb0".into(), device: device.into(), shown_by }]);
+        };
+        found(None);
+        std::fs::create_dir(dir.path().join("proc")).unwrap();
+        std::fs::write(dir.path().join("proc/fb"), "1 other\n0 EFI VGA\n").unwrap();
+        found(Some("EFI VGA"));
     }
 
     #[test]

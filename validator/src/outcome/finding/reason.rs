@@ -51,6 +51,15 @@ pub enum Reason {
     ProcessorLimit,
     /// The kernel left out processors because x2APIC is off.
     NoX2apic,
+    /// This kernel word limits the number of processors.
+    LimitedByWord(Words),
+    /// Simultaneous multithreading is switched off; by what.
+    SmtOff(Words),
+    // The IOMMU and the display.
+    /// Xen programs the IOMMU.
+    XenOwnsIommu,
+    /// The display is of this kind.
+    DisplayKind(DisplayKind),
     // The driver.
     /// Process 1 tried to load it and did not say why that failed.
     LoadFailed,
@@ -72,6 +81,10 @@ pub enum Reason {
     Earlier,
     /// The kernel cannot share page tables with a GPU.
     NoSharedPageTables,
+    /// The driver is loaded, and the GPU has none.
+    NotBound,
+    /// Virtual machines use the GPU.
+    OfGuest,
     // The run.
     /// All tests together took too long.
     OutOfTime,
@@ -142,6 +155,25 @@ pub enum FaultSource {
     Repaired,
     /// Not in the table.
     Unknown,
+}
+
+/// Whose display it is: each needs another word to keep it off a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DisplayKind {
+    /// The firmware's, shown by simpledrm or a driver like it.
+    FirmwareDrm,
+    /// That of nvidia-drm.
+    Driver,
+}
+
+impl DisplayKind {
+    const fn cause(self) -> &'static str {
+        match self {
+            Self::FirmwareDrm => "that GPU is the firmware's boot display, which simpledrm or simplefb shows",
+            Self::Driver => "nvidia-drm put a console on that GPU",
+        }
+    }
 }
 
 /// What a failed call lacked.
@@ -267,6 +299,20 @@ impl Reason {
             }
             Self::ProcessorLimit => "the kernel was built or started for fewer processors",
             Self::NoX2apic => "x2APIC is off: without interrupt remapping the kernel omits APIC ids of 255 and above",
+            Self::LimitedByWord(word) => {
+                return Some(format!("{word} on the kernel command line limits the processors"));
+            }
+            Self::SmtOff(by) => {
+                return Some(format!(
+                    "simultaneous multithreading is switched off ({by}), so each core runs one thread"
+                ));
+            }
+            Self::XenOwnsIommu => "Linux runs as the privileged domain of Xen, which programs the IOMMU itself",
+            Self::DisplayKind(kind) => kind.cause(),
+            Self::NotBound => {
+                "the driver did not accept the GPU when it was loaded, for instance without address space for its BARs, or the GPU was unbound later"
+            }
+            Self::OfGuest => "the GPU is passed to a virtual machine, or ready for that",
             Self::LoadFailed => "init should have loaded it, but does not report why that failed",
             Self::Xid(source, _) | Self::Recovered(Some(source)) => return source.cause().map(str::to_owned),
             Self::Recovered(None) => "an earlier error of the GPU, which it has recovered from",
@@ -349,6 +395,15 @@ impl Reason {
                 "remove nr_cpus=, maxcpus= and possible_cpus= from the kernel command line, or use a kernel that was built for more processors"
             }
             Self::NoX2apic => return Some(remedy::processors_need_iommu(case)),
+            Self::LimitedByWord(word) => return Some(remedy::limiting_word(case, &word.to_string())),
+            Self::SmtOff(_) => "nothing, if it is switched off on purpose",
+            Self::XenOwnsIommu => {
+                "the tests that measure data decide; `xl dmesg` shows whether Xen uses the IOMMU: add dom0-iommu=passthrough to Xen's own command line, or boot Linux without Xen"
+            }
+            Self::DisplayKind(kind) => return Some(remedy::display_of(case, *kind)),
+            Self::NotBound => {
+                "look for the driver's lines (NVRM) in `dmesg`, and see the tests bar1 and fabric for a BAR without address space; load the module again; if that does not help, {power}"
+            }
             Self::Xid(source, recovery) => return xid_remedy(*source, *recovery).map(|text| case.fill(text)),
             Self::DriverAsks(action) => return recovery_remedy(*action).map(|text| case.fill(text)),
             Self::Recovered(None) => "nothing now: the driver asks for no recovery any more",
@@ -417,6 +472,12 @@ impl Reason {
             Self::LeftByPass(one, "why".into()),
             Self::ProcessorLimit,
             Self::NoX2apic,
+            Self::LimitedByWord("nr_cpus=8".into()),
+            Self::SmtOff("nosmt".into()),
+            Self::XenOwnsIommu,
+            Self::DisplayKind(DisplayKind::FirmwareDrm),
+            Self::DisplayKind(DisplayKind::Driver),
+            Self::NotBound,
             Self::GpuLost(vec![(one, "p2p-order".to_owned())]),
             Self::Recovered(None),
             Self::Recovered(Some(FaultSource::Memory)),

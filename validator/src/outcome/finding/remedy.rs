@@ -1,7 +1,7 @@
 //! The next thing to do about a finding, on this kind of machine. A remedy is a sentence with places that depend on the
 //! machine, or a function where more than a place depends on it. Nothing is advised that cannot work here. Pure.
 
-use super::{Finding, Reason};
+use super::{DisplayKind, Finding, Reason};
 use crate::platform::{
     Architecture, Bdf, Distribution, Environment, Host, HostGpu, HotPlugKind, Hypervisor, System, Vendor,
 };
@@ -476,6 +476,27 @@ pub(super) fn display(case: Case<'_>) -> String {
             format!("{other}; or, so that the firmware's screen is not used, {}", case.add_words(&["video=efifb:off"]))
         }
     }
+}
+
+/// A display of this kind is on a GPU.
+pub(super) fn display_of(case: Case<'_>, kind: DisplayKind) -> String {
+    match (kind, case.host.system) {
+        (DisplayKind::FirmwareDrm, System::Appliance) => display(case),
+        (DisplayKind::FirmwareDrm, _) => format!(
+            "connect the screen to another display adapter; or, so that the firmware's screen is not used, {}",
+            case.add_words(&["initcall_blacklist=sysfb_init"])
+        ),
+        (DisplayKind::Driver, System::Appliance) => case.add_words(&["nvidia_drm.fbdev=0"]),
+        (DisplayKind::Driver, _) => format!(
+            "{}; or put `options nvidia_drm fbdev=0` into a file of /etc/modprobe.d",
+            case.add_words(&["nvidia_drm.fbdev=0"])
+        ),
+    }
+}
+
+/// A kernel word limits the processors.
+pub(super) fn limiting_word(case: Case<'_>, word: &str) -> String {
+    format!("if the limit is not intended, {}", case.remove_words(&[word]))
 }
 
 /// The GPU was in use when BAR1 was to be resized.

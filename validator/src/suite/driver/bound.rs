@@ -2,11 +2,12 @@
 
 use crate::config::Level;
 use crate::machine::host::modules;
-use crate::machine::pcie::model::Fabric;
+use crate::machine::pcie::model::{Device, Fabric};
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
+use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
 use crate::suite::machine::unreadable;
 use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
+use crate::text::count;
 
 pub(in crate::suite) const TEST: Test = Test {
     id: "drivers",
@@ -28,16 +29,8 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
 
 fn judge(fabric: &Fabric, loaded: &[&str], version: Option<&str>, expected: Option<&str>) -> Judgement {
     let on_gpus = fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf));
-    let bound = on_gpus.filter_map(|d| Some((d.bdf, d.driver.as_deref().filter(|n| *n != "nvidia")?)));
-    let mut findings: Vec<_> = bound
-        .map(|(gpu, driver)| {
-            let message = format!("{gpu} is held by {driver}, expected nvidia or none");
-            Code::DriverForeign
-                .finding(Severity::Fail, gpu, message)
-                .values(driver, "nvidia", None)
-                .seen(format!("/sys/bus/pci/devices/{gpu}/driver: {driver}"))
-        })
-        .collect();
+    let bound = on_gpus.filter_map(|d| Some((d, d.driver.as_deref().filter(|n| *n != "nvidia")?)));
+    let mut findings: Vec<_> = bound.map(|(gpu, driver)| held(gpu, driver)).collect();
     findings.extend(loaded.iter().map(|module| {
         Code::DriverForeign
             .finding(Severity::Fail, Subject::part(module), format!("{module} is loaded, expected not to be"))
@@ -46,13 +39,34 @@ fn judge(fabric: &Fabric, loaded: &[&str], version: Option<&str>, expected: Opti
     }));
     // A machine without GPUs needs no driver, even if the configuration names one.
     findings.extend(expected.filter(|_| !fabric.gpus.is_empty()).and_then(|e| mismatch(version, e)));
-    let summary = match (findings.first(), version) {
+    let guests = findings.iter().filter(|f| f.severity == Severity::Info).count();
+    let summary = match (findings.iter().find(|f| f.severity > Severity::Info), version) {
         (Some(first), _) => first.message.to_string(),
+        (None, Some(version)) if guests > 0 => {
+            format!("nvidia {version}; {} passed to virtual machines", count(guests, "GPU"))
+        }
+        (None, None) if guests > 0 => format!("{} passed to virtual machines", count(guests, "GPU")),
         (None, Some(version)) => format!("nvidia {version}; no other driver on a GPU"),
         (None, None) if fabric.gpus.is_empty() => "no NVIDIA GPU; no driver for one is loaded".to_owned(),
         (None, None) => "no driver on a GPU, none loaded for one".to_owned(),
     };
     Judgement::of(summary, findings)
+}
+
+/// The finding about a GPU that another driver holds. Passing it to a virtual machine is no fault.
+fn held(gpu: &Device, driver: &str) -> Finding {
+    let bdf = gpu.bdf;
+    let of_guest = gpu.pass_through_driver().is_some();
+    let (severity, message) = if of_guest {
+        (Severity::Info, format!("{bdf} is held by {driver} for a virtual machine"))
+    } else {
+        (Severity::Fail, format!("{bdf} is held by {driver}, expected nvidia or none"))
+    };
+    let finding = Code::DriverForeign
+        .finding(severity, bdf, message)
+        .values(driver, "nvidia", None)
+        .seen(format!("/sys/bus/pci/devices/{bdf}/driver: {driver}"));
+    if of_guest { finding.because(Reason::OfGuest) } else { finding }
 }
 
 fn mismatch(version: Option<&str>, expected: &str) -> Option<Finding> {
@@ -84,11 +98,20 @@ mod tests {
         for driver in [None, Some("nvidia")] {
             assert_eq!(judge(&with_driver(driver), &[], None, None).outcome(), Outcome::Pass);
         }
-        for driver in ["nouveau", "nvidiafb", "vfio-pci"] {
+        for driver in ["nouveau", "nvidiafb"] {
             let said = judge(&with_driver(Some(driver)), &[], None, None);
             assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::DriverForeign));
             assert!(said.summary.contains(driver), "{}", said.summary);
         }
+    }
+
+    #[test]
+    fn a_gpu_of_a_virtual_machine_is_information() {
+        let said = judge(&with_driver(Some("vfio-pci")), &[], Some("550.1"), None);
+        assert_eq!((said.outcome(), said.findings[0].severity), (Outcome::Pass, Severity::Info));
+        assert_eq!(said.summary, "nvidia 550.1; 1 GPU passed to virtual machines");
+        let worse = judge(&with_driver(Some("vfio-pci")), &["nouveau"], None, None);
+        assert_eq!((worse.outcome(), worse.summary.as_str()), (Outcome::Fail, "nouveau is loaded, expected not to be"));
     }
 
     #[test]

@@ -39,7 +39,7 @@ fn judge(fabric: &Fabric) -> Judgement {
         return Judgement::not_applicable("neither sysfs nor the registers show the link of any GPU");
     }
     let findings: Vec<_> = found.cloned().chain(gpus.iter().filter(|d| d.link.is_none()).map(|d| unknown(d))).collect();
-    let narrow_ports = findings.iter().filter(|f| f.is(Code::LinkNarrow)).count();
+    let narrow: Vec<_> = findings.iter().filter(|f| f.is(Code::LinkNarrow)).collect();
     let all = format!(
         "links of {} and {}",
         count(gpus.len(), "GPU"),
@@ -47,9 +47,10 @@ fn judge(fabric: &Fabric) -> Judgement {
     );
     let summary = match findings.iter().max_by_key(|f| f.severity) {
         Some(worst) if worst.severity > Severity::Info => worst.message.to_string(),
-        Some(_) if narrow_ports > 0 => {
-            format!("{all} use all lanes of their ports, {narrow_ports} of which have fewer than the device")
-        }
+        Some(_) if !narrow.is_empty() => match &narrow[..] {
+            [one] => format!("{all} use all lanes of their ports: {}", one.message),
+            more => format!("{all} use all lanes of their ports; {} ports have fewer than the device", more.len()),
+        },
         Some(other) => other.message.to_string(),
         None => format!("{all} at full width"),
     };
@@ -102,7 +103,8 @@ mod tests {
             fabric.findings = judge::all(&fabric);
             let said = super::judge(&fabric);
             assert_eq!((said.outcome(), said.findings.len()), (outcome, 1), "{said:?}");
-            assert_eq!(said.summary.contains("1 of which have fewer"), offered == 8, "{}", said.summary);
+            let port = format!(": {gpu} uses all 8 lanes that its port offers; the device itself has 16");
+            assert_eq!(said.summary.ends_with(&port), offered == 8, "{}", said.summary);
         }
     }
 

@@ -4,9 +4,10 @@
 use crate::config::Level;
 use crate::machine::host::framebuffer;
 use crate::machine::host::framebuffer::Framebuffer;
-use crate::machine::pcie::model::{Bdf, Fabric};
+use crate::machine::pcie::model::{Device, Fabric};
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, DisplayKind, Finding, Reason, Severity};
+use crate::platform::Peers;
 use crate::suite::machine::unreadable;
 use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
 
@@ -24,16 +25,20 @@ pub(in crate::suite) const TEST: Test = Test {
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let fabric = machine.fabric()?;
     let screens = framebuffer::read(&machine.root).map_err(|e| unreadable("sys/class/graphics", &e))?;
-    Ok(judge(fabric, &screens))
+    Ok(judge(fabric, &machine.host.peers, &screens))
 }
 
-fn judge(fabric: &Fabric, screens: &[Framebuffer]) -> Judgement {
+fn judge(fabric: &Fabric, peers: &Peers, screens: &[Framebuffer]) -> Judgement {
     if fabric.gpus.is_empty() {
         return Judgement::not_applicable("no NVIDIA GPU");
     }
-    let devices = || fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf));
+    let has_peer = |gpu: &&Device| peers.has_gpu(gpu.bdf, &fabric.gpus);
+    let devices = || fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf)).filter(has_peer);
+    if devices().next().is_none() {
+        return Judgement::not_applicable("no GPU exchanges data with another one");
+    }
     let findings: Vec<_> =
-        devices().filter_map(|gpu| Some(finding(fabric, gpu.bdf, framebuffer::on(gpu, screens)?))).collect();
+        devices().filter_map(|gpu| Some(finding(fabric, peers, gpu, framebuffer::on(gpu, screens)?))).collect();
     let summary = match (findings.first(), devices().find(|d| d.boot_vga)) {
         (Some(first), _) => first.message.to_string(),
         (None, Some(gpu)) => format!("{} is the boot display; no framebuffer is on it", gpu.bdf),
@@ -42,18 +47,37 @@ fn judge(fabric: &Fabric, screens: &[Framebuffer]) -> Judgement {
     Judgement::of(summary, findings)
 }
 
-fn finding(fabric: &Fabric, gpu: Bdf, screen: &Framebuffer) -> Finding {
-    let others = fabric.gpus.iter().filter(|other| **other != gpu);
-    let pairs: Vec<_> = others.map(|other| format!("{other} -> {gpu}")).collect();
-    let spoils = match &pairs[..] {
-        [] => String::new(),
-        pairs => format!("; it may break {}", pairs.join(", ")),
-    };
-    let message = format!("framebuffer {} is on {gpu}{spoils}", screen.name);
-    Code::DisplayOnGpu
-        .finding(Severity::Warn, gpu, message)
+fn finding(fabric: &Fabric, peers: &Peers, gpu: &Device, screen: &Framebuffer) -> Finding {
+    let bdf = gpu.bdf;
+    let others = fabric.gpus.iter().filter(|other| peers.are(**other, bdf));
+    let pairs: Vec<_> = others.map(|other| format!("{other} -> {bdf}")).collect();
+    let shown_by = screen.shown_by.as_ref().map_or_else(String::new, |by| format!(" ({by})"));
+    let message = format!("framebuffer {}{shown_by} is on {bdf}; it may break {}", screen.name, pairs.join(", "));
+    let finding = Code::DisplayOnGpu
+        .finding(Severity::Warn, bdf, message)
         .values(screen.name.as_str(), serde_json::Value::Null, None)
-        .seen(format!("/sys/class/graphics/{}: {}", screen.name, screen.device))
+        .seen(format!("/sys/class/graphics/{}: {}", screen.name, screen.device));
+    match kind(gpu, screen) {
+        Some(kind) => finding.because(Reason::DisplayKind(kind)),
+        None => finding,
+    }
+}
+
+/// Whose display it is, by its name, else by its folder; `None` for efifb, vesafb and unknown ones, which the row of the
+/// code is about.
+fn kind(gpu: &Device, screen: &Framebuffer) -> Option<DisplayKind> {
+    let below = |device: &str| screen.device.split('/').any(|part| part.starts_with(device));
+    match screen.shown_by.as_deref() {
+        Some(by) if by.starts_with("nvidia") => Some(DisplayKind::Driver),
+        Some(by) if ["simple", "efidrm", "vesadrm"].iter().any(|name| by.starts_with(name)) => {
+            Some(DisplayKind::FirmwareDrm)
+        }
+        Some(_) => None,
+        None if below("simple-framebuffer") => Some(DisplayKind::FirmwareDrm),
+        None if below("efi-framebuffer") || below("vesa-framebuffer") => None,
+        None if below("drm") && gpu.driver.as_deref() == Some("nvidia") => Some(DisplayKind::Driver),
+        None => None,
+    }
 }
 
 #[cfg(test)]
@@ -70,7 +94,11 @@ mod tests {
     }
 
     fn screen(device: &str) -> [Framebuffer; 1] {
-        [Framebuffer { name: "fb0".into(), device: device.into() }]
+        [Framebuffer { name: "fb0".into(), device: device.into(), shown_by: None }]
+    }
+
+    fn judge(fabric: &Fabric, screens: &[Framebuffer]) -> Judgement {
+        super::judge(fabric, &fabric.peers, screens)
     }
 
     #[test]
@@ -96,6 +124,38 @@ mod tests {
         assert_eq!(judge(&with_boot_display(), &elsewhere).outcome(), Outcome::Pass);
         let firmware = screen("../../devices/platform/efi-framebuffer.0/graphics/fb0");
         assert_eq!(judge(&fixture::machine(2), &firmware).outcome(), Outcome::Pass);
+    }
+
+    #[test]
+    fn a_display_is_harmless_where_no_gpu_has_a_peer() {
+        let mut fabric = fixture::machine(1);
+        let gpu = fabric.gpus[0];
+        fixture::device(&mut fabric, gpu).boot_vga = true;
+        let on_gpu = screen(&format!("../../devices/pci0000:00/{gpu}/drm/card0/graphics/fb0"));
+        let said = judge(&fabric, &on_gpu);
+        assert_eq!((said.outcome(), said.findings.len()), (Outcome::NotApplicable, 0), "{said:?}");
+    }
+
+    #[test]
+    fn the_remedy_names_the_word_that_this_kind_of_display_obeys() {
+        let mut fabric = with_boot_display();
+        let gpu = fabric.gpus[0];
+        fixture::device(&mut fabric, gpu).driver = Some("nvidia".into());
+        let (drm, simple) = ("drm/card0/graphics/fb0", "simple-framebuffer.0/graphics/fb0");
+        for (name, below, word) in [
+            (Some("nvidia-drmdrmfb"), drm, "nvidia_drm.fbdev=0"),
+            (None, drm, "nvidia_drm.fbdev=0"),
+            (Some("simpledrmdrmfb"), "simple-framebuffer.0/drm/card0/graphics/fb0", "initcall_blacklist=sysfb_init"),
+            (None, simple, "initcall_blacklist=sysfb_init"),
+            (Some("EFI VGA"), "efi-framebuffer.0/graphics/fb0", "video=efifb:off"),
+            (None, "efi-framebuffer.0/graphics/fb0", "video=efifb:off"),
+        ] {
+            let [mut fb] = screen(&format!("../../devices/pci0000:00/{gpu}/{below}"));
+            fb.shown_by = name.map(str::to_owned);
+            let said = judge(&fabric, &[fb]);
+            let remedy = said.findings[0].shown_remedy();
+            assert!(said.outcome() == Outcome::Warn && remedy.contains(word), "{name:?} {below}: {remedy}");
+        }
     }
 
     #[test]

@@ -4,9 +4,10 @@
 use crate::config::{IommuPolicy, Level};
 use crate::machine::host::iommu::{DmaGroups, dma_groups};
 use crate::machine::host::iommu::{Iommu, IommuMode};
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
-use crate::platform::Host;
+use crate::machine::root::Root;
+use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
+use crate::outcome::{Judgement, Outcome};
+use crate::platform::{Environment, Host};
 use crate::suite::machine::unreadable;
 use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
 use std::collections::BTreeSet;
@@ -28,11 +29,30 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let log = machine.log_evidence(STATES);
     let doubts: Vec<_> = fabric.findings.iter().filter(|f| f.is(Code::IommuUnknown)).cloned().collect();
     let explicit = machine.config.fabric.iommu;
-    let judged = |requirement: &Requirement| judge(requirement, &fabric.iommu, doubts, &groups, log);
     Ok(match Requirement::of(explicit, machine.identity.is_own(), &machine.host) {
-        Ok(requirement) => judged(&requirement),
-        Err(why) => nothing_demanded(why, judged(&Requirement { policy: IommuPolicy::Pt, functions: None })),
+        Ok(requirement) => {
+            let judgement = judge(&requirement, &fabric.iommu, doubts, &groups, log);
+            if owned_by_xen(&machine.root, machine.host.environment) { of_xen(judgement) } else { judgement }
+        }
+        Err(why) => nothing_demanded(why, &groups),
     })
+}
+
+/// Whether this is the privileged domain of Xen. Its guests have the same view of the IOMMU as those of other hypervisors.
+fn owned_by_xen(root: &Root, environment: Environment) -> bool {
+    let text = |path: &str| root.text(path).unwrap_or_default();
+    let xen = || text("proc/xen/capabilities").contains("control_d") || text("sys/hypervisor/type") == "xen";
+    !matches!(environment, Environment::Guest(_)) && xen()
+}
+
+/// Linux as the privileged domain of Xen sees no IOMMU, because Xen programs it. What it does see is judged as ever.
+fn of_xen(judgement: Judgement) -> Judgement {
+    if judgement.outcome() != Outcome::Pass {
+        return judgement;
+    }
+    let message = "Xen runs below this kernel and owns the IOMMU: whether it translates is not visible here";
+    let finding = Code::IommuUnknown.finding(Severity::Warn, Subject::Machine, message);
+    Judgement::by(finding.because(Reason::XenOwnsIommu).seen(format!("Linux: {}", judgement.summary)))
 }
 
 /// Lines of the kernel that show a state. `DMAR: IOMMU enabled` shows only that a kernel word was read: it is written even if
@@ -40,11 +60,13 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
 const STATES: &[&str] =
     &["DMAR: Intel(R) Virtualization Technology for Directed I/O", "DMAR-IR:", "AMD-Vi:", "iommu: Default domain type"];
 
-/// Not applicable, with what the test would have found, as information.
-fn nothing_demanded(why: &str, found: Judgement) -> Judgement {
-    let translates = found.findings.into_iter().filter(|finding| finding.is(Code::IommuTranslating));
-    let translates = translates.map(|finding| Finding { severity: Severity::Info, ..finding });
-    Judgement::not_applicable(why).with(translates.collect())
+/// Not applicable, with the state in the summary. Translation is no finding here: it is harmless, or even needed.
+fn nothing_demanded(why: &str, groups: &DmaGroups) -> Judgement {
+    let translating = groups.types.iter().filter(|(_, kind)| kind != "identity").count();
+    Judgement::not_applicable(match translating {
+        0 => why.to_owned(),
+        some => format!("{some} of {} groups translate; {why}", groups.types.len()),
+    })
 }
 
 /// Why translation is right on a machine with Grace.
@@ -172,7 +194,6 @@ mod tests {
     use super::*;
     use crate::machine::host::{identity, platform};
     use crate::machine::root::Root;
-    use crate::outcome::Outcome;
     use crate::suite::shared::fixture;
     use std::collections::BTreeMap;
 
@@ -282,16 +303,27 @@ mod tests {
     }
 
     #[test]
-    fn without_peers_nothing_is_demanded_and_translation_is_information() {
+    fn without_peers_nothing_is_demanded_and_translation_is_no_finding() {
         let why = policy(None, false, &host(1, GEFORCE)).unwrap_err();
         assert_eq!(why, "one GPU, and no network card that exchanges data with it");
+        let said = nothing_demanded(why, &groups(&["DMA-FQ", "identity", "DMA"], &[]));
+        assert_eq!((said.outcome(), &said.findings[..]), (Outcome::NotApplicable, &[][..]));
+        assert_eq!(said.summary, format!("2 of 3 groups translate; {why}"));
+        for quiet in [groups(&[], &[]), groups(&["identity"], &[])] {
+            let said = nothing_demanded(why, &quiet);
+            assert_eq!((said.outcome(), said.summary.as_str()), (Outcome::NotApplicable, why));
+        }
+    }
+
+    #[test]
+    fn below_xen_an_iommu_that_is_off_is_unknown_and_what_is_visible_is_judged() {
+        let pass = judge(&all(IommuPolicy::Pt), &off(), vec![], &groups(&[], &[]), vec![]);
+        let said = of_xen(pass);
+        assert!(said.outcome() == Outcome::Warn && said.findings[0].is(Code::IommuUnknown), "{said:?}");
+        assert!(said.findings[0].shown_remedy().contains("dom0-iommu=passthrough"), "{said:?}");
         let class = iommu(IommuMode::Translated, &["dmar0"], 1);
-        let found = judge(&all(IommuPolicy::Pt), &class, vec![], &groups(&["DMA-FQ"], &[]), vec![]);
-        let said = nothing_demanded(why, found);
-        assert_eq!((said.outcome(), said.summary.as_str()), (Outcome::NotApplicable, why));
-        assert_eq!((said.findings.len(), said.findings[0].severity), (1, Severity::Info));
-        let off = nothing_demanded(why, judge(&all(IommuPolicy::Pt), &off(), vec![], &groups(&[], &[]), vec![]));
-        assert_eq!((off.outcome(), off.findings.len()), (Outcome::NotApplicable, 0));
+        let fails = judge(&all(IommuPolicy::Pt), &class, vec![], &groups(&["DMA"], &[]), vec![]);
+        assert_eq!(of_xen(fails.clone()), fails);
     }
 
     #[test]

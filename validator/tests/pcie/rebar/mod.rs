@@ -106,7 +106,11 @@ fn a_bound_driver_a_screen_or_no_capability_keep_bar1_as_it_is() {
     let at = (0x100..4096).step_by(4).find(|at| bytes[*at] == 0x15 && bytes[at + 1] == 0).unwrap();
     bytes[at] = 0x16;
     fs::write(&config, bytes).unwrap();
-    let screen = Framebuffer { name: "fb0".into(), device: format!("../../devices/pci0000:00/{}/x/fb0", SWITCHED[1]) };
+    let screen = Framebuffer {
+        name: "fb0".into(),
+        device: format!("../../devices/pci0000:00/{}/x/fb0", SWITCHED[1]),
+        shown_by: None,
+    };
     let plan = plan(&copy.fabric(), RebarChoice::Fix, &[screen]);
     assert_eq!(plan.rebar, []);
     let expected = [(SWITCHED[0], Code::RebarAbsent), (SWITCHED[1], Code::RebarBusy), (ALONE, Code::RebarBusy)];

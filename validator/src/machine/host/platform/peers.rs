@@ -11,7 +11,8 @@ use crate::platform::{HostGpu, NoPeers, Peers};
 #[must_use]
 pub fn peers(fabric: &Fabric, gpus: &[HostGpu]) -> Peers {
     let own: Vec<_> = gpus.iter().filter(|gpu| gpu.passed_by.is_none()).collect();
-    let discrete: Vec<_> = own.iter().copied().filter(|gpu| !gpu.integrated).collect();
+    // Data for a GPU with a link of its own to the processor crosses that link or NVLink, and no port of PCIe.
+    let discrete: Vec<_> = own.iter().copied().filter(|gpu| !gpu.integrated && !gpu.own_link).collect();
     let cards = cards(fabric);
     let with_gpus = discrete.iter().enumerate().flat_map(|(n, a)| discrete.iter().skip(n + 1).map(|b| (a.bdf, b.bdf)));
     let with_cards = discrete.iter().filter(|gpu| gpu.geforce != Some(true));
@@ -20,6 +21,7 @@ pub fn peers(fabric: &Fabric, gpus: &[HostGpu]) -> Peers {
     let none = pairs.is_empty().then(|| match (gpus.len(), own.len(), discrete.first()) {
         (0, ..) => NoPeers::NoGpu,
         (all, own, _) if own < all => NoPeers::PassedThrough,
+        (_, _, None) if own.iter().any(|gpu| gpu.own_link) => NoPeers::OwnLink,
         (_, _, None) => NoPeers::Integrated,
         (_, _, Some(gpu)) if gpu.geforce == Some(true) && !cards.is_empty() => NoPeers::GeForce,
         _ => NoPeers::OneGpu,
@@ -46,6 +48,7 @@ mod tests {
     const WORKSTATION: &str = "0x26b1";
     const INTEGRATED: &str = "0x2e12";
     const UNKNOWN: &str = "0x3fff";
+    const GRACE: &str = "0x2342";
 
     /// GPUs with these device ids and drivers, and a ConnectX with a driver if there is one.
     fn of(gpus: &[(&str, &str)], card: Option<&str>) -> (Vec<(String, String)>, Option<NoPeers>) {
@@ -94,6 +97,14 @@ mod tests {
         none(&[nvidia(GEFORCE)], Some("mlx5_core"), NoPeers::GeForce);
         none(&[nvidia(INTEGRATED)], Some("mlx5_core"), NoPeers::Integrated);
         none(&[nvidia(INTEGRATED), nvidia(INTEGRATED)], None, NoPeers::Integrated);
+    }
+
+    #[test]
+    fn gpus_with_a_link_of_their_own_to_the_processor_have_no_peers_on_pcie() {
+        let grace = (GRACE, "nvidia");
+        none(&[grace], Some("mlx5_core"), NoPeers::OwnLink);
+        none(&[grace; 4], Some("mlx5_core"), NoPeers::OwnLink);
+        assert_eq!(pairs(&[grace, (WORKSTATION, "nvidia")], Some("mlx5_core")), 1);
     }
 
     #[test]

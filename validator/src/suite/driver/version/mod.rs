@@ -7,7 +7,7 @@ mod parts;
 use crate::config::Level;
 use crate::machine::host::kmsg;
 use crate::machine::host::nvidia::account::Account;
-use crate::machine::pcie::model::{Bdf, Fabric};
+use crate::machine::pcie::model::{Bdf, Device, Fabric};
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
 use crate::suite::machine::{Machine, known};
@@ -31,7 +31,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let account = known(&nvidia.account)?.as_ref();
     let loaded = known(&nvidia.loaded)?.as_ref();
     let mut findings = account.map(Account::findings).unwrap_or_default();
-    let Some(loaded) = loaded.filter(|_| !fabric.gpus.is_empty()) else {
+    let Some(loaded) = loaded.filter(|_| fabric.gpus.len() > of_guests(fabric)) else {
         return Ok(judge_unloaded(fabric, account, findings));
     };
     findings.extend(parts::judge(nvidia, loaded, machine.identity.kernel.as_deref()));
@@ -47,8 +47,10 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
 /// Judges a machine on which the driver does not run. Without a GPU no driver is needed. With a GPU only
 /// `driver.load = false` excuses that; otherwise a GPU without its driver fails.
 fn judge_unloaded(fabric: &Fabric, account: Option<&Account>, mut findings: Vec<Finding>) -> Judgement {
-    let gpus = fabric.gpus.len();
+    let passed = of_guests(fabric);
+    let gpus = fabric.gpus.len().saturating_sub(passed);
     let why = match account {
+        _ if gpus == 0 && passed > 0 => format!("{} passed to virtual machines, no other", count(passed, "GPU")),
         _ if gpus == 0 => match account.and_then(|a| a.module("nvidia")?.error.as_deref()) {
             Some(error) => format!("no NVIDIA GPU; loading nvidia failed with {error}"),
             None => "no NVIDIA GPU".to_owned(),
@@ -69,6 +71,12 @@ fn judge_unloaded(fabric: &Fabric, account: Option<&Account>, mut findings: Vec<
     }
 }
 
+/// How many GPUs are passed to virtual machines, where their driver is.
+fn of_guests(fabric: &Fabric) -> usize {
+    let passed = |gpu: &&Device| fabric.gpus.contains(&gpu.bdf) && gpu.pass_through_driver().is_some();
+    fabric.devices.iter().filter(passed).count()
+}
+
 fn not_loaded(gpus: usize, tried: bool) -> Finding {
     let message = format!("no NVIDIA driver is loaded for {}", count(gpus, "GPU"));
     let finding = Code::DriverMissing
@@ -87,7 +95,8 @@ fn unbound_gpus(fabric: &Fabric, known: &[Finding]) -> Vec<Finding> {
     let new = alone.filter(|d| !is_known(d.bdf));
     let finding = |bdf: Bdf| {
         let message = format!("the NVIDIA driver is loaded but not bound to {bdf}");
-        Code::GpuInit.finding(Severity::Fail, bdf, message).seen(format!("/sys/bus/pci/devices/{bdf}/driver: missing"))
+        let finding = Code::GpuInit.finding(Severity::Fail, bdf, message).because(Reason::NotBound);
+        finding.seen(format!("/sys/bus/pci/devices/{bdf}/driver: missing"))
     };
     new.map(|d| finding(d.bdf)).collect()
 }
@@ -189,5 +198,25 @@ mod tests {
         let found = [noted("DRIVER-NO-GPU", "info"), noted("GPU-INIT", "fail"), noted("GPU-VBIOS", "fail")].concat();
         assert!(worst(&found).is_some_and(|f| f.is(Code::GpuInit)));
         assert_eq!(worst(&found[..1]), None);
+    }
+
+    #[test]
+    fn gpus_of_virtual_machines_need_no_driver_here() {
+        let mut fabric = fixture::machine(2);
+        for (gpu, others) in fabric.gpus.clone().into_iter().zip([1, 0]) {
+            fixture::device(&mut fabric, gpu).driver = Some("vfio-pci".into());
+            let said = judge_unloaded(&fabric, None, vec![]);
+            let outcome = if others == 0 { Outcome::NotApplicable } else { Outcome::Fail };
+            assert_eq!(said.outcome(), outcome, "{said:?}");
+        }
+    }
+
+    #[test]
+    fn a_gpu_that_is_not_bound_has_a_cause_that_names_no_line_of_the_log() {
+        let mut fabric = fixture::machine(1);
+        let gpu = fabric.gpus[0];
+        fixture::device(&mut fabric, gpu).driver = None;
+        let found = unbound_gpus(&fabric, &[]);
+        assert!(found[0].is(Code::GpuInit) && !found[0].shown_cause().contains("log line"), "{found:?}");
     }
 }
