@@ -244,6 +244,50 @@ mod tests {
             if !host.kernel.own && !host.kernel.at_least((6, 11)) {
                 broken(!remedy.split(';').any(|part| part.contains("`pci=config_acs")));
             }
+            if host.is_rented() || host.is_wsl() {
+                broken(!has(&["on the host", "on its host", "Set-VM", "QEMU option", "VMX file", "`-global"]));
+            }
+            if host.is_rented() {
+                broken(!has(&["reseat", "riser", "slot's", "power cable", "fans", "in the firmware setup"]));
+            }
+            if host.container {
+                let of_machine = [
+                    "/etc/default",
+                    "/etc/modprobe",
+                    "fabric fix",
+                    "in the firmware setup",
+                    "modprobe",
+                    "dmesg",
+                    "dkms",
+                    "reboot",
+                ];
+                broken(!has(&of_machine) || has(&["container's host"]));
+                broken(!has(&["GRUB_CMDLINE_LINUX"]));
+            }
+            if host.kernel.is_before((4, 19)) {
+                broken(!remedy.split(';').any(|part| part.contains("`pci=config_acs") || part.contains("disable_acs")));
+            }
+            if passed {
+                broken(!has(&["acs=0000000@pci:0:0", "acs_redir=pci:0:0"]));
+            }
+            for word in &host.kernel.words {
+                broken(!has(&[&format!("add `{word}`"), &format!("add `{word} ")]));
+            }
+            if host.lockdown.is_some() && name.starts_with("ACS-RE") {
+                broken(!has(&["fabric fix"]));
+            }
+            if host.gpus.iter().any(|gpu| gpu.integrated) && name == "NIC-SLOT" {
+                broken(!has(&["move the card"]));
+            }
+            if kind == "Thunderbolt box" {
+                broken(!has(&["iommu=pt", "iommu.passthrough"]) || !name.starts_with("IOMMU-T"));
+            }
+            if kind == "NixOS" {
+                broken(!has(&["/etc/modprobe.d", "GRUB_CMDLINE"]));
+            }
+            if kind == "i440FX guest" {
+                broken(!has(&["q35-pcihost"]));
+            }
             if host.system == System::Appliance {
                 broken(!has(&["/etc/default/grub", "grubby", "update-grub", "dkms", "modprobe.d"]));
             }
