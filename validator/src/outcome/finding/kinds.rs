@@ -12,6 +12,9 @@ pub(super) const GPU: Bdf = Bdf { domain: 0, bus: 0x41, device: 0, function: 0 }
 /// The address of the second one.
 const OTHER: Bdf = Bdf { domain: 0, bus: 0x61, device: 0, function: 0 };
 
+/// The address of a network card.
+const NETWORK: Bdf = Bdf { domain: 0, bus: 0x81, device: 0, function: 0 };
+
 /// Each kind with its name.
 #[must_use]
 pub(super) fn kinds() -> Vec<(&'static str, Host)> {
@@ -60,6 +63,7 @@ pub(super) fn kinds() -> Vec<(&'static str, Host)> {
         ),
         ("Grace", Host { vendor: Vendor::Grace, gpus: with(|gpu| gpu.own_link = true), ..arm() }),
         ("GPU of a virtual machine", Host { gpus: with(|gpu| gpu.passed_by = Some("vfio-pci".to_owned())), ..x86() }),
+        ("network card of a virtual machine", Host { passed: vec![NETWORK], ..x86() }),
         (
             "Thunderbolt box",
             Host {

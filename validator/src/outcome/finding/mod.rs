@@ -214,7 +214,7 @@ mod tests {
             let has = |words: &[&str]| words.iter().any(|word| remedy.contains(word));
             let guest = matches!(host.environment, Environment::Guest(_));
             let arm = host.architecture == Architecture::Arm64;
-            let passed = host.gpus.iter().any(|gpu| gpu.passed_by.is_some());
+            let passed = host.gpus.iter().any(|gpu| gpu.passed_by.is_some()) || !host.passed.is_empty();
             let mut broken = |holds: bool| {
                 if !holds {
                     wrong.push(format!("{name} on {kind}: {remedy}"));
@@ -295,6 +295,18 @@ mod tests {
         wrong.sort();
         wrong.dedup();
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    #[test]
+    fn beside_a_virtual_machine_the_kernel_word_names_the_ports_of_the_finding() {
+        let all = kinds::kinds();
+        let host = &all.iter().find(|(kind, _)| *kind == "network card of a virtual machine").unwrap().1;
+        let mut finding = Code::AcsRedirect.finding(Severity::Fail, "0000:00:01.1", "x");
+        finding.represents = vec!["0000:00:03.1".into()];
+        let remedy = FindingEntry::of(&finding, host).remedy;
+        assert!(remedy.contains("`pci=config_acs=0000000@0000:00:01.1;0000000@0000:00:03.1`"), "{remedy:?}");
+        let nowhere = Code::AcsRedirect.finding(Severity::Fail, Subject::Machine, "x");
+        assert!(!FindingEntry::of(&nowhere, host).remedy.contains("pci="));
     }
 
     #[test]

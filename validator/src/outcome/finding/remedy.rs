@@ -330,7 +330,7 @@ pub(super) fn iommu_off(case: Case<'_>) -> String {
     if host.processors.need_iommu() {
         return format!("{keep}; this machine's processors cannot all be used without it");
     }
-    if case.passed().is_some() || case.guest().is_some() || host.architecture == Architecture::Arm64 {
+    if case.passes() || case.guest().is_some() || host.architecture == Architecture::Arm64 {
         return keep.to_owned();
     }
     let name = match host.vendor {
@@ -411,6 +411,14 @@ pub(super) fn acs_redirect(case: Case<'_>) -> String {
         " (pci=config_acs came with Linux 6.11; some vendors' kernels have it earlier)"
     };
     format!("{now}; or, to keep it off, {keep}{earlier}")
+}
+
+/// Why ports redirect, where the kernel's line shows more.
+pub(super) fn why_redirecting(case: Case<'_>) -> Option<String> {
+    let word = case.acs_word_there()?;
+    Some(format!(
+        "something switched ACS on again after the kernel word {word}: a reset, a rescan, or a driver that bound"
+    ))
 }
 
 /// ACS came back.

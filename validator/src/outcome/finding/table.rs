@@ -368,6 +368,7 @@ codes! {
         .of_machine()
         .means("a port on a GPU path redirects peer traffic to the root complex instead of directly to the peer")
         .cause("the firmware or the kernel enabled ACS redirection and nothing disabled it")
+        .cause_for(remedy::why_redirecting)
         .remedy_for(remedy::acs_redirect)
         .explained_by(&[BOOT, LOCKED, &[AcsQuirk, AcsKept, AcsStuck, AcsRefused, AcsReverted]])
         .ruled_out_by(&[&passed::ACS]);
