@@ -139,6 +139,28 @@ impl BootLoader {
     }
 }
 
+/// The instruction that puts one word in the place of others.
+pub(super) fn replacement(method: Method, old: &str, new: &str) -> String {
+    match method {
+        Method::Edit { file, place, then } => {
+            let then = then.map_or_else(|| " and reboot".to_owned(), |then| format!(", run `{then}` and reboot"));
+            format!("replace `{old}` by `{new}` in {} in {file}{then}", place.1)
+        }
+        Method::Run { command, add, remove, together } => {
+            let quote = if together { "\"" } else { "" };
+            let removed: Vec<_> = match together {
+                true => vec![format!("{remove}\"{old}\"")],
+                false => old.split_whitespace().map(|word| format!("{remove}{word}")).collect(),
+            };
+            format!("run `{command} {} {add}{quote}{new}{quote}` and reboot", removed.join(" "))
+        }
+        Method::Unknown => format!(
+            "replace `{old}` by `{new}` in the kernel's command line and reboot (it is usually in /etc/default/grub, in \
+             /etc/kernel/cmdline, or in the files of /boot/loader/entries)"
+        ),
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Change {
     Add,
@@ -254,6 +276,21 @@ mod tests {
             RpmOstree.add_words(Distribution::Fedora, &two),
             "run `rpm-ostree kargs --append-if-missing=iommu=pt --append-if-missing=pci=realloc` and reboot"
         );
+    }
+
+    #[test]
+    fn a_word_takes_the_place_of_another_in_one_step() {
+        let of = |loader: BootLoader| replacement(loader.method(Distribution::Fedora), "iommu=nopt", "iommu=pt");
+        assert_eq!(
+            of(Grubby),
+            "run `grubby --update-kernel=ALL --remove-args=\"iommu=nopt\" --args=\"iommu=pt\"` and reboot"
+        );
+        assert_eq!(
+            of(RpmOstree),
+            "run `rpm-ostree kargs --delete-if-present=iommu=nopt --append-if-missing=iommu=pt` and reboot"
+        );
+        assert!(of(Grub).starts_with("replace `iommu=nopt` by `iommu=pt` in GRUB_CMDLINE_LINUX and"));
+        assert!(of(Unknown).starts_with("replace `iommu=nopt` by `iommu=pt` in the kernel's command line"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What kind of machine this is. Read once, and given to every judge and every remedy, so that nobody demands what this
 //! machine does not need and nobody advises what cannot work on it. Pure data; every part may be unknown.
 
+use super::boot_loader::replacement;
 use super::{Bdf, BootLoader, GpuId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,97 @@ pub struct Host {
     pub gpus: Vec<HostGpu>,
     /// The devices that are meant to exchange data directly.
     pub peers: Peers,
+    /// Other devices that are passed to virtual machines.
+    #[serde(default)]
+    pub passed: Vec<Bdf>,
+    /// The virtual mainboard that QEMU gives to a guest.
+    #[serde(default)]
+    pub mainboard: Option<Mainboard>,
+    /// The kernel's lockdown mode, where it is locked down.
+    #[serde(default)]
+    pub lockdown: Option<String>,
+}
+
+impl Host {
+    /// Whether it is an instance of a cloud, whose host belongs to the provider.
+    #[must_use]
+    pub const fn is_rented(&self) -> bool {
+        use Hypervisor::{Amazon, Azure, Cloud, Google};
+        matches!(self.environment, Environment::Guest(Amazon | Google | Azure | Cloud))
+    }
+
+    /// Whether it is a virtual machine whose host its user may own and change.
+    #[must_use]
+    pub const fn has_own_host(&self) -> bool {
+        matches!(self.environment, Environment::Guest(_)) && !self.is_rented() && !self.is_wsl()
+    }
+
+    /// Whether it is WSL2, which has no PCI function of a GPU.
+    #[must_use]
+    pub const fn is_wsl(&self) -> bool {
+        matches!(self.environment, Environment::Guest(Hypervisor::Wsl))
+    }
+
+    /// What the kernel's command line says about pass-through of the IOMMU.
+    #[must_use]
+    pub fn pass_through(&self) -> PassThrough<'_> {
+        PassThrough::of(&self.kernel.words, self.architecture)
+    }
+}
+
+/// Mainboards of QEMU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mainboard {
+    /// The machine type `pc`.
+    I440fx,
+    /// The machine type `q35`.
+    Q35,
+}
+
+/// What the words of a kernel's command line say about pass-through: `iommu=pt` and `iommu=nopt` on x86, and
+/// `iommu.passthrough=`. The last word holds (drivers/iommu/iommu.c, arch/x86/kernel/pci-dma.c).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PassThrough<'a> {
+    /// No word is about it.
+    Unsaid,
+    /// This word, the last about it, asks for it.
+    Asked(&'a str),
+    /// These words, the last about it, ask for translation; and whether an earlier word asks for pass-through.
+    Refused(Vec<&'a str>, bool),
+}
+
+impl<'a> PassThrough<'a> {
+    fn of(words: &'a [String], architecture: Architecture) -> Self {
+        let said = |word: &'a String| {
+            let (key, value) = word.split_once('=')?;
+            let asked = match key {
+                "iommu.passthrough" => match value.as_bytes() {
+                    [b'1' | b'y' | b'Y' | b't' | b'T', ..] | [b'o' | b'O', b'n' | b'N', ..] => true,
+                    [b'0' | b'n' | b'N' | b'f' | b'F', ..] | [b'o' | b'O', b'f' | b'F', ..] => false,
+                    _ => return None,
+                },
+                "iommu" if architecture != Architecture::Arm64 => {
+                    value.split(',').rev().find_map(|item| match item {
+                        "pt" => Some(true),
+                        "nopt" => Some(false),
+                        _ => None,
+                    })?
+                }
+                _ => return None,
+            };
+            Some((word.as_str(), asked))
+        };
+        let all: Vec<_> = words.iter().filter_map(said).collect();
+        let last = all.iter().rposition(|(_, asked)| *asked);
+        let after: Vec<_> =
+            all.iter().skip(last.map_or(0, |last| last.saturating_add(1))).map(|(word, _)| *word).collect();
+        match last.and_then(|last| all.get(last)) {
+            _ if !after.is_empty() => Self::Refused(after, last.is_some()),
+            Some((word, _)) => Self::Asked(word),
+            None => Self::Unsaid,
+        }
+    }
 }
 
 /// An architecture, by the ELF type of its programs or by its /proc/cpuinfo.
@@ -70,6 +162,9 @@ pub struct KernelVersion {
     pub version: Option<(u32, u32)>,
     /// Whether it is firstlight's own kernel.
     pub own: bool,
+    /// The words of its command line.
+    #[serde(default)]
+    pub words: Vec<String>,
 }
 
 impl KernelVersion {
@@ -77,6 +172,12 @@ impl KernelVersion {
     #[must_use]
     pub fn at_least(&self, version: (u32, u32)) -> bool {
         self.version.is_some_and(|own| own >= version)
+    }
+
+    /// Whether the kernel is known to be older than `version`.
+    #[must_use]
+    pub fn is_before(&self, version: (u32, u32)) -> bool {
+        self.version.is_some_and(|own| own < version)
     }
 }
 
@@ -88,8 +189,10 @@ pub enum Hypervisor {
     Qemu,
     /// VMware ESXi or Workstation.
     Vmware,
-    /// Microsoft Hyper-V or Azure.
+    /// Microsoft Hyper-V.
     HyperV,
+    /// Microsoft Azure.
+    Azure,
     /// Windows Subsystem for Linux 2.
     Wsl,
     /// Xen.
@@ -100,6 +203,8 @@ pub enum Hypervisor {
     Amazon,
     /// Google Compute Engine.
     Google,
+    /// Another cloud, whose guests run on KVM.
+    Cloud,
     /// Cloud Hypervisor.
     CloudHypervisor,
     /// Bhyve, Parallels and others, or one that does not give its name.
@@ -182,6 +287,38 @@ impl System {
             Self::Installed(distribution, loader) => loader.remove_words(distribution, words),
             Self::Unknown => BootLoader::Unknown.remove_words(Distribution::Unknown, words),
         }
+    }
+
+    /// The instruction that puts a word in the place of others.
+    #[must_use]
+    pub fn replace_words(self, old: &[&str], new: &str) -> String {
+        let old = old.join(" ");
+        match self {
+            Self::Appliance => format!("replace `{old}` by `{new}` in the boot entry and reboot"),
+            Self::Installed(distribution, loader) => replacement(loader.method(distribution), &old, new),
+            Self::Unknown => replacement(BootLoader::Unknown.method(Distribution::Unknown), &old, new),
+        }
+    }
+
+    /// The instruction that gives this line to the loader of modules, which reads it at boot.
+    #[must_use]
+    pub fn module_options(self, line: &str) -> String {
+        let distribution =
+            if let Self::Installed(distribution, _) = self { distribution } else { Distribution::Unknown };
+        let rebuild = match distribution {
+            Distribution::NixOs => {
+                return format!(
+                    "put `{line}` into boot.extraModprobeConfig in /etc/nixos/configuration.nix, run `nixos-rebuild boot` and reboot"
+                );
+            }
+            Distribution::Debian => " (`update-initramfs -u`)",
+            Distribution::Fedora | Distribution::Suse => " (`dracut -f`)",
+            Distribution::Arch => " (`mkinitcpio -P`)",
+            Distribution::Other | Distribution::Unknown => "",
+        };
+        format!(
+            "put `{line}` into /etc/modprobe.d/nvidia.conf, rebuild the initramfs if it holds the driver{rebuild}, and reboot"
+        )
     }
 }
 
@@ -358,5 +495,46 @@ impl NoPeers {
 impl fmt::Display for NoPeers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_word_about_pass_through_holds() {
+        let of = |line: &str, architecture| {
+            let words: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
+            match PassThrough::of(&words, architecture) {
+                PassThrough::Unsaid => "unsaid".to_owned(),
+                PassThrough::Asked(word) => format!("asked by {word}"),
+                PassThrough::Refused(words, earlier) => format!("refused by {} {earlier}", words.join(" ")),
+            }
+        };
+        for (line, said) in [
+            ("ro quiet iommu=off", "unsaid"),
+            ("ro iommu=pt", "asked by iommu=pt"),
+            ("iommu.passthrough=0 iommu=soft,pt", "asked by iommu=soft,pt"),
+            ("iommu=pt iommu.passthrough=0", "refused by iommu.passthrough=0 true"),
+            ("iommu=nopt", "refused by iommu=nopt false"),
+            ("iommu=nopt iommu.passthrough=on", "asked by iommu.passthrough=on"),
+            ("iommu=pt iommu.passthrough=n iommu=nopt", "refused by iommu.passthrough=n iommu=nopt true"),
+        ] {
+            assert_eq!(of(line, Architecture::X86), said, "{line}");
+        }
+        assert_eq!(of("iommu=pt", Architecture::Arm64), "unsaid", "a word of x86");
+        assert_eq!(of("iommu.passthrough=1", Architecture::Arm64), "asked by iommu.passthrough=1");
+    }
+
+    #[test]
+    fn options_of_modules_go_where_the_distribution_keeps_them() {
+        let of = |distribution| System::Installed(distribution, BootLoader::Unknown).module_options("options a b=1");
+        assert!(of(Distribution::NixOs).contains("boot.extraModprobeConfig"));
+        assert!(
+            of(Distribution::Debian).contains("/etc/modprobe.d/nvidia.conf")
+                && of(Distribution::Debian).contains("`update-initramfs -u`")
+        );
+        assert!(of(Distribution::Arch).contains("`mkinitcpio -P`") && of(Distribution::Suse).contains("`dracut -f`"));
     }
 }

@@ -12,7 +12,7 @@ pub use bdf::{Bdf, InvalidBdf};
 pub use boot_loader::{BootLoader, Method};
 pub use host::{
     Architecture, Distribution, Environment, Host, HostGpu, HotPlug, HotPlugKind, Hypervisor, KernelVersion, Known,
-    MemorySource, NoPeers, Peers, Processors, System, Vendor,
+    Mainboard, MemorySource, NoPeers, PassThrough, Peers, Processors, System, Vendor,
 };
 pub use number::{GpuId, Rank};
 pub use pair::Pair;

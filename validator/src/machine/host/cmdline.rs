@@ -30,12 +30,22 @@ impl Word {
 /// words are for process 1.
 #[must_use]
 pub fn words(line: &str) -> Vec<Word> {
+    parts(line).map(word).collect()
+}
+
+fn parts(line: &str) -> impl Iterator<Item = &str> {
     let mut quoted = false;
-    let split = line.split(|c: char| {
+    let split = line.split(move |c: char| {
         quoted ^= c == '"';
         c.is_whitespace() && !quoted
     });
-    split.filter(|w| !w.is_empty()).take_while(|w| *w != "--").map(word).collect()
+    split.filter(|w| !w.is_empty()).take_while(|w| *w != "--")
+}
+
+/// The words as they are written, with their quotes.
+#[must_use]
+pub fn written(line: &str) -> Vec<String> {
+    parts(line).map(str::to_owned).collect()
 }
 
 fn word(text: &str) -> Word {

@@ -19,6 +19,10 @@ pub struct Row {
     pub means: &'static str,
     /// The most likely cause.
     pub cause: &'static str,
+    /// The cause by the kind of machine, where that shows more.
+    pub(super) cause_for: Option<fn(Case<'_>) -> Option<String>>,
+    /// Whether the remedy changes the machine or its system, which a container cannot.
+    pub(super) of_machine: bool,
     /// The next thing to do, which may depend on the machine.
     pub(super) remedy: Remedy,
     /// The codes that explain it if they are about the same GPUs, or about the machine. All of them stand above it in the
@@ -77,6 +81,8 @@ pub(super) const fn row(code: &'static str, clause: &'static str) -> Row {
         clause,
         means: "",
         cause: "",
+        cause_for: None,
+        of_machine: false,
         remedy: Remedy::Words(""),
         explained_by: &[],
         ruled_out_by: &[],
@@ -95,6 +101,14 @@ impl Row {
 
     pub(super) const fn cause(self, cause: &'static str) -> Self {
         Self { cause, ..self }
+    }
+
+    pub(super) const fn cause_for(self, of: fn(Case<'_>) -> Option<String>) -> Self {
+        Self { cause_for: Some(of), ..self }
+    }
+
+    pub(super) const fn of_machine(self) -> Self {
+        Self { of_machine: true, ..self }
     }
 
     pub(super) const fn remedy(self, words: &'static str) -> Self {

@@ -54,9 +54,14 @@ impl FindingEntry {
     pub fn of(finding: &Finding, host: &Host) -> Self {
         let row = finding.code.row();
         let reason = finding.reason.as_ref();
-        let cause = reason.and_then(Reason::cause).unwrap_or_else(|| row.cause.to_owned());
         let case = Case { host, finding };
-        let remedy = reason.and_then(|reason| reason.remedy(case)).unwrap_or_else(|| row.remedy.text(case));
+        let shown = || row.cause_for.and_then(|of| of(case));
+        let cause = reason.and_then(Reason::cause).or_else(shown).unwrap_or_else(|| row.cause.to_owned());
+        let own = reason.and_then(|reason| reason.remedy(case));
+        let of_machine =
+            own.as_ref().and(reason).map_or(row.of_machine, |reason| row.of_machine || reason.is_of_machine());
+        let remedy = own.unwrap_or_else(|| row.remedy.text(case));
+        let remedy = if host.container && of_machine { format!("on the container's host: {remedy}") } else { remedy };
         Self {
             code: finding.code.as_str().to_owned(),
             severity: finding.severity,

@@ -3,7 +3,7 @@
 
 use crate::platform::{
     Architecture, Bdf, BootLoader, Distribution, Environment, Host, HostGpu, HotPlug, HotPlugKind, Hypervisor,
-    KernelVersion, Known, MemorySource, Processors, System, Vendor,
+    KernelVersion, Known, Mainboard, MemorySource, Processors, System, Vendor,
 };
 use crate::platform::{GpuId, Peers};
 
@@ -11,6 +11,9 @@ use crate::platform::{GpuId, Peers};
 pub(super) const GPU: Bdf = Bdf { domain: 0, bus: 0x41, device: 0, function: 0 };
 /// The address of the second one.
 const OTHER: Bdf = Bdf { domain: 0, bus: 0x61, device: 0, function: 0 };
+
+/// The address of a network card.
+const NETWORK: Bdf = Bdf { domain: 0, bus: 0x81, device: 0, function: 0 };
 
 /// Each kind with its name.
 #[must_use]
@@ -38,6 +41,17 @@ pub(super) fn kinds() -> Vec<(&'static str, Host)> {
         ("QEMU guest", guest(Hypervisor::Qemu)),
         ("VMware guest", guest(Hypervisor::Vmware)),
         ("Hyper-V guest", guest(Hypervisor::HyperV)),
+        ("i440FX guest", Host { mainboard: Some(Mainboard::I440fx), ..guest(Hypervisor::Qemu) }),
+        ("EC2 instance", guest(Hypervisor::Amazon)),
+        ("Azure instance", guest(Hypervisor::Azure)),
+        ("WSL2", guest(Hypervisor::Wsl)),
+        ("container", Host { container: true, ..x86() }),
+        ("locked down", Host { lockdown: Some("integrity".to_owned()), ..x86() }),
+        ("words there", with_words("ro iommu=pt pci=config_acs=0000000@pci:0:0")),
+        ("contradicting word", with_words("ro iommu=pt iommu.passthrough=0")),
+        ("translating word", with_words("ro iommu=nopt")),
+        ("NixOS", Host { system: System::Installed(Distribution::NixOs, BootLoader::NixOs), ..x86() }),
+        ("kernel before 4.19", Host { kernel: kernel("4.15.0-213-generic", (4, 15), false), ..x86() }),
         ("arm64 server", arm()),
         (
             "GB10",
@@ -49,6 +63,7 @@ pub(super) fn kinds() -> Vec<(&'static str, Host)> {
         ),
         ("Grace", Host { vendor: Vendor::Grace, gpus: with(|gpu| gpu.own_link = true), ..arm() }),
         ("GPU of a virtual machine", Host { gpus: with(|gpu| gpu.passed_by = Some("vfio-pci".to_owned())), ..x86() }),
+        ("network card of a virtual machine", Host { passed: vec![NETWORK], ..x86() }),
         (
             "Thunderbolt box",
             Host {
@@ -77,11 +92,21 @@ fn x86() -> Host {
         system: System::Installed(Distribution::Debian, BootLoader::Grub),
         gpus: vec![gpu(0, GPU), gpu(1, OTHER)],
         peers: Peers { pairs: vec![(GPU, OTHER)], none: None },
+        passed: Vec::new(),
+        mainboard: None,
+        lockdown: None,
     }
 }
 
+/// The same with this kernel command line.
+fn with_words(line: &str) -> Host {
+    let bare = x86();
+    let words = line.split_whitespace().map(str::to_owned).collect();
+    Host { kernel: KernelVersion { words, ..bare.kernel }, ..bare }
+}
+
 fn kernel(release: &str, version: (u32, u32), own: bool) -> KernelVersion {
-    KernelVersion { release: Some(release.to_owned()), version: Some(version), own }
+    KernelVersion { release: Some(release.to_owned()), version: Some(version), own, words: Vec::new() }
 }
 
 const fn gpu(number: usize, bdf: Bdf) -> HostGpu {

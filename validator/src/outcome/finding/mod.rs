@@ -214,7 +214,7 @@ mod tests {
             let has = |words: &[&str]| words.iter().any(|word| remedy.contains(word));
             let guest = matches!(host.environment, Environment::Guest(_));
             let arm = host.architecture == Architecture::Arm64;
-            let passed = host.gpus.iter().any(|gpu| gpu.passed_by.is_some());
+            let passed = host.gpus.iter().any(|gpu| gpu.passed_by.is_some()) || !host.passed.is_empty();
             let mut broken = |holds: bool| {
                 if !holds {
                     wrong.push(format!("{name} on {kind}: {remedy}"));
@@ -244,6 +244,50 @@ mod tests {
             if !host.kernel.own && !host.kernel.at_least((6, 11)) {
                 broken(!remedy.split(';').any(|part| part.contains("`pci=config_acs")));
             }
+            if host.is_rented() || host.is_wsl() {
+                broken(!has(&["on the host", "on its host", "Set-VM", "QEMU option", "VMX file", "`-global"]));
+            }
+            if host.is_rented() {
+                broken(!has(&["reseat", "riser", "slot's", "power cable", "fans", "in the firmware setup"]));
+            }
+            if host.container {
+                let of_machine = [
+                    "/etc/default",
+                    "/etc/modprobe",
+                    "fabric fix",
+                    "in the firmware setup",
+                    "modprobe",
+                    "dmesg",
+                    "dkms",
+                    "reboot",
+                ];
+                broken(!has(&of_machine) || has(&["container's host"]));
+                broken(!has(&["GRUB_CMDLINE_LINUX"]));
+            }
+            if host.kernel.is_before((4, 19)) {
+                broken(!remedy.split(';').any(|part| part.contains("`pci=config_acs") || part.contains("disable_acs")));
+            }
+            if passed {
+                broken(!has(&["acs=0000000@pci:0:0", "acs_redir=pci:0:0"]));
+            }
+            for word in &host.kernel.words {
+                broken(!has(&[&format!("add `{word}`"), &format!("add `{word} ")]));
+            }
+            if host.lockdown.is_some() && name.starts_with("ACS-RE") {
+                broken(!has(&["fabric fix"]));
+            }
+            if host.gpus.iter().any(|gpu| gpu.integrated) && name == "NIC-SLOT" {
+                broken(!has(&["move the card"]));
+            }
+            if kind == "Thunderbolt box" {
+                broken(!has(&["iommu=pt", "iommu.passthrough"]) || !name.starts_with("IOMMU-T"));
+            }
+            if kind == "NixOS" {
+                broken(!has(&["/etc/modprobe.d", "GRUB_CMDLINE"]));
+            }
+            if kind == "i440FX guest" {
+                broken(!has(&["q35-pcihost"]));
+            }
             if host.system == System::Appliance {
                 broken(!has(&["/etc/default/grub", "grubby", "update-grub", "dkms", "modprobe.d"]));
             }
@@ -251,6 +295,18 @@ mod tests {
         wrong.sort();
         wrong.dedup();
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    #[test]
+    fn beside_a_virtual_machine_the_kernel_word_names_the_ports_of_the_finding() {
+        let all = kinds::kinds();
+        let host = &all.iter().find(|(kind, _)| *kind == "network card of a virtual machine").unwrap().1;
+        let mut finding = Code::AcsRedirect.finding(Severity::Fail, "0000:00:01.1", "x");
+        finding.represents = vec!["0000:00:03.1".into()];
+        let remedy = FindingEntry::of(&finding, host).remedy;
+        assert!(remedy.contains("`pci=config_acs=0000000@0000:00:01.1;0000000@0000:00:03.1`"), "{remedy:?}");
+        let nowhere = Code::AcsRedirect.finding(Severity::Fail, Subject::Machine, "x");
+        assert!(!FindingEntry::of(&nowhere, host).remedy.contains("pci="));
     }
 
     #[test]

@@ -368,6 +368,28 @@ impl Reason {
         Some(text.to_owned())
     }
 
+    /// Whether its remedy changes the machine or its system, which a container cannot.
+    #[must_use]
+    pub(super) const fn is_of_machine(&self) -> bool {
+        matches!(
+            self,
+            Self::NarrowPort
+                | Self::NoSharedPageTables
+                | Self::VbiosLimit
+                | Self::DisplayKept
+                | Self::NeighbourInUse(_)
+                | Self::IsolatedByLinux
+                | Self::LeftByPass(..)
+                | Self::ProcessorLimit
+                | Self::NoX2apic
+                | Self::NoRoomForMap(_)
+                | Self::GpuLost(_)
+                | Self::Unanswered
+                | Self::DriverAsks(_)
+                | Self::Xid(..)
+        )
+    }
+
     /// The next thing to do; `None` where that of the row holds.
     #[must_use]
     pub(super) fn remedy(&self, case: Case<'_>) -> Option<String> {
@@ -404,8 +426,8 @@ impl Reason {
             Self::NotBound => {
                 "look for the driver's lines (NVRM) in `dmesg`, and see the tests bar1 and fabric for a BAR without address space; load the module again; if that does not help, {power}"
             }
-            Self::Xid(source, recovery) => return xid_remedy(*source, *recovery).map(|text| case.fill(text)),
-            Self::DriverAsks(action) => return recovery_remedy(*action).map(|text| case.fill(text)),
+            Self::Xid(source, recovery) => return xid_remedy(*source, *recovery).map(|text| case.place(text)),
+            Self::DriverAsks(action) => return recovery_remedy(*action).map(|text| case.place(text)),
             Self::Recovered(None) => "nothing now: the driver asks for no recovery any more",
             Self::Recovered(Some(_)) => {
                 "no reset is due: the driver said afterwards that the GPU needs no recovery any more; run the tests again if one failed; replace the GPU if the error returns"
@@ -425,14 +447,17 @@ impl Reason {
             Self::Unanswered => {
                 "see the tests gpus, bar1 and xid for a GPU that no longer answers or a BAR1 that is too small; reboot the machine; if it happens again, {on host}check risers and power cables"
             }
+            Self::NotShared if case.host.is_rented() || case.host.is_wsl() => {
+                "configure frameworks to share memory by the other mechanism"
+            }
             Self::NotShared => {
                 "configure frameworks to share memory by the other mechanism, or run them on the host itself"
             }
             Self::KernelReads | Self::KernelAllReduce => KERNEL_ALL_REDUCE,
-            Self::NoRoomForMap(obstacles) => return Some(map_remedy(obstacles, case.host.system)),
+            Self::NoRoomForMap(obstacles) => return Some(map_remedy(obstacles, case.host.system, case.host.container)),
             _ => return None,
         };
-        Some(case.fill(text))
+        Some(case.place(text))
     }
 }
 
@@ -623,23 +648,24 @@ impl MapObstacle {
         }
     }
 
-    const fn remedy(&self, system: System) -> Option<&'static str> {
+    fn remedy(&self, system: System) -> Option<String> {
         match self {
             Self::Reserved if matches!(system, System::Appliance) => Some(
-                "set driver.parameters so that the registry keys are ForceP2P=17;RMPcieP2PType=1;RMForceStaticBar1=1, and boot again",
+                "set driver.parameters so that the registry keys are ForceP2P=17;RMPcieP2PType=1;RMForceStaticBar1=1, and boot again".to_owned(),
             ),
             Self::Console(_) => Some(
-                "connect the screen to another display adapter, or release it: boot the appliance with firstlight.console.screen=release, another system with video=efifb:off",
+                "connect the screen to another display adapter, or release it: boot the appliance with firstlight.console.screen=release, another system with video=efifb:off".to_owned(),
             ),
-            Self::Reserved => Some(
-                "put `options nvidia NVreg_RegistryDwords=\"ForceP2P=17;RMPcieP2PType=1;RMForceStaticBar1=1\"` into /etc/modprobe.d/nvidia.conf and reboot",
-            ),
+            Self::Reserved => Some(system.module_options(
+                "options nvidia NVreg_RegistryDwords=\"ForceP2P=17;RMPcieP2PType=1;RMForceStaticBar1=1\"",
+            )),
             Self::Size => None,
         }
     }
 }
 
-fn map_remedy(obstacles: &[MapObstacle], system: System) -> String {
+fn map_remedy(obstacles: &[MapObstacle], system: System, container: bool) -> String {
+    let system = if container { System::Unknown } else { system };
     let help: Vec<_> = obstacles.iter().filter_map(|obstacle| obstacle.remedy(system)).collect();
     if help.is_empty() { "do not expect peer-to-peer through BAR1 of this board".to_owned() } else { help.join("; ") }
 }

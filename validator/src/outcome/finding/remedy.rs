@@ -3,7 +3,8 @@
 
 use super::{DisplayKind, Finding, Reason};
 use crate::platform::{
-    Architecture, Bdf, Distribution, Environment, Host, HostGpu, HotPlugKind, Hypervisor, System, Vendor,
+    Architecture, Bdf, Distribution, Environment, Host, HostGpu, HotPlugKind, Hypervisor, Mainboard, PassThrough,
+    System, Vendor,
 };
 
 /// What a remedy depends on.
@@ -26,13 +27,26 @@ pub(super) enum Remedy {
 impl Remedy {
     pub(super) fn text(self, case: Case<'_>) -> String {
         match self {
-            Self::Words(words) => case.fill(words),
+            Self::Words(words) => case.place(words),
             Self::For(of) => of(case),
         }
     }
 }
 
 impl<'a> Case<'a> {
+    /// A sentence with its places filled, or, where nobody here can touch the hardware that it is about, what its owner
+    /// can do.
+    pub(super) fn place(self, words: &str) -> String {
+        let hardware = ["{reseat}", "{slot}", "{firmware}", "{on host}"];
+        if self.host.is_rented() && hardware.iter().any(|place| words.contains(place)) {
+            return format!("{}; if that does not help, ask the provider", self.power());
+        }
+        if self.host.is_wsl() && hardware.iter().any(|place| words.contains(place)) {
+            return NOT_IN_WSL.to_owned();
+        }
+        self.fill(words)
+    }
+
     /// A sentence with its places filled.
     pub(super) fn fill(self, words: &str) -> String {
         let subject = &self.finding.subject;
@@ -44,7 +58,7 @@ impl<'a> Case<'a> {
             .replace("{reseat}", self.reseat())
             .replace("{slot}", self.other_slot())
             .replace("{firmware}", self.firmware())
-            .replace("{on host}", if self.guest().is_some() { "on the host of this virtual machine, " } else { "" })
+            .replace("{on host}", if self.host.has_own_host() { "on the host of this virtual machine, " } else { "" })
     }
 
     /// How `nvidia-smi -i` names the GPU: by its address, which no selection of GPUs changes.
@@ -62,15 +76,22 @@ impl<'a> Case<'a> {
     }
 
     fn power(self) -> &'static str {
-        if self.guest().is_some() {
-            "shut the virtual machine down and start it again; if that does not help, power its host off and on"
-        } else {
-            "power the machine off and on"
+        match self.guest() {
+            Some(Hypervisor::Wsl) => {
+                "run `wsl --shutdown` in Windows; if that does not help, power the computer off and on"
+            }
+            Some(_) if self.host.is_rented() => {
+                "stop the instance and start it again, which moves it to another machine of the provider"
+            }
+            Some(_) => {
+                "shut the virtual machine down and start it again; if that does not help, power its host off and on"
+            }
+            None => "power the machine off and on",
         }
     }
 
     fn reseat(self) -> &'static str {
-        if self.guest().is_some() {
+        if self.host.has_own_host() {
             "on the host of this virtual machine, reseat the card and its riser"
         } else {
             "reseat the card and its riser"
@@ -78,31 +99,82 @@ impl<'a> Case<'a> {
     }
 
     fn other_slot(self) -> &'static str {
-        if self.guest().is_some() { "try the card in another slot of the host" } else { "try the card in another slot" }
+        if self.host.has_own_host() {
+            "try the card in another slot of the host"
+        } else {
+            "try the card in another slot"
+        }
     }
 
     fn firmware(self) -> &'static str {
-        if self.guest().is_some() {
+        if self.host.has_own_host() {
             "in the firmware setup of the virtual machine's host"
         } else {
             "in the firmware setup"
         }
     }
 
+    /// The system whose kernel line and modules are changed. The files of a container say nothing about it.
+    const fn system(self) -> System {
+        if self.host.container { System::Unknown } else { self.host.system }
+    }
+
     /// The instruction that adds words to the kernel's command line.
     fn add_words(self, words: &[&str]) -> String {
-        self.host.system.add_words(words)
+        self.system().add_words(words)
     }
 
     /// The instruction that removes words from it.
     fn remove_words(self, words: &[&str]) -> String {
-        self.host.system.remove_words(words)
+        self.system().remove_words(words)
     }
 
-    /// The kernel word that switches ACS redirection off on all ports of this kernel.
-    fn acs_word(self) -> &'static str {
+    /// The kernel word that switches ACS redirection off: on all ports, or on those of the finding where another device
+    /// needs the ACS of its own. `None` where this kernel has no such word or the ports are unknown.
+    fn acs_word(self) -> Option<String> {
         // Linux 6.11 has config_acs, 4.19 has disable_acs_redir. Older kernels ignore an unknown option.
-        if self.knows_config_acs() { "pci=config_acs=0000000@pci:0:0" } else { "pci=disable_acs_redir=pci:0:0" }
+        if !self.host.kernel.own && self.host.kernel.is_before((4, 19)) {
+            return None;
+        }
+        let ports = if self.passes() { self.ports() } else { vec!["pci:0:0".to_owned()] };
+        let one = |port: &String| if self.knows_config_acs() { format!("0000000@{port}") } else { port.clone() };
+        let option = if self.knows_config_acs() { "config_acs" } else { "disable_acs_redir" };
+        (!ports.is_empty()).then(|| format!("pci={option}={}", ports.iter().map(one).collect::<Vec<_>>().join(";")))
+    }
+
+    /// The ports that the finding is about.
+    fn ports(self) -> Vec<String> {
+        let subjects = std::iter::once(&self.finding.subject).chain(&self.finding.represents);
+        subjects.filter_map(super::Subject::address).map(|at| at.to_string()).collect()
+    }
+
+    /// Whether a virtual machine uses a device of this system, and so needs ACS above that device.
+    fn passes(self) -> bool {
+        self.passed().is_some() || !self.host.passed.is_empty()
+    }
+
+    /// The word of the kernel's command line that already switches ACS off on all ports, or on those of the finding.
+    fn acs_word_there(self) -> Option<&'a str> {
+        let kernel = &self.host.kernel;
+        let ports = self.ports();
+        let covers = |item: &str| {
+            let addresses = match item.split_once('=') {
+                Some(("config_acs", value)) if self.knows_config_acs() => value,
+                Some(("disable_acs_redir", value)) if !kernel.is_before((4, 19)) => value,
+                _ => return false,
+            };
+            let all = |port: &str| {
+                addresses.split(';').any(|one| match one.split_once('@') {
+                    Some((flags, at)) => at == port && flags.starts_with("0000000"),
+                    None => one == port,
+                })
+            };
+            all("pci:0:0") || (!ports.is_empty() && ports.iter().all(|port| all(port)))
+        };
+        let is_it = |word: &&String| {
+            word.strip_prefix("pci=").is_some_and(|items| items.trim_matches('"').split(',').any(covers))
+        };
+        kernel.words.iter().find(is_it).map(String::as_str)
     }
 
     fn knows_config_acs(self) -> bool {
@@ -129,6 +201,13 @@ impl<'a> Case<'a> {
         self.gpu()?.hot_plug.filter(|above| above.kind == HotPlugKind::Thunderbolt).map(|above| above.port)
     }
 
+    /// Whether all GPUs are in boxes, or some.
+    fn boxes(self) -> (bool, bool) {
+        let is_box = |gpu: &HostGpu| gpu.hot_plug.is_some_and(|above| above.kind == HotPlugKind::Thunderbolt);
+        let gpus = &self.host.gpus;
+        (!gpus.is_empty() && gpus.iter().all(is_box), gpus.iter().any(is_box))
+    }
+
     /// The first GPU that is passed to a virtual machine.
     fn passed(self) -> Option<&'a HostGpu> {
         self.host.gpus.iter().find(|gpu| gpu.passed_by.is_some())
@@ -151,25 +230,97 @@ impl<'a> Case<'a> {
 /// Without translation: pass-through is right on every machine that has an IOMMU, because it loses neither processors nor
 /// virtual machines, and translates nothing for the GPUs. ACS redirection stays on with it, so its word is named too.
 pub(super) fn no_translation(case: Case<'_>) -> String {
-    let words = [case.pass_through_word(), case.acs_word()];
+    let (all, some) = case.boxes();
+    let boxed = format!("accept that GPUs in Thunderbolt boxes have no direct path to others{}", {
+        if case.passes() || case.guest().is_some() || case.host.processors.need_iommu() {
+            ""
+        } else {
+            ", or switch Kernel DMA Protection off in the firmware setup, which also gives up the protection against devices that are plugged in"
+        }
+    });
+    if all {
+        return boxed;
+    }
+    let usual = no_translation_inside(case);
+    if some { format!("{usual}; {boxed}") } else { usual }
+}
+
+/// The same for GPUs inside of the machine.
+fn no_translation_inside(case: Case<'_>) -> String {
+    match case.host.pass_through() {
+        PassThrough::Asked(word) => return translates_all_the_same(case, word),
+        PassThrough::Refused(words, earlier) => {
+            return if earlier {
+                case.remove_words(&words)
+            } else {
+                case.system().replace_words(&words, case.pass_through_word())
+            };
+        }
+        PassThrough::Unsaid => {}
+    }
+    let word = case.pass_through_word();
     if let Some(gpu) = case.passed() {
         let driver = gpu.passed_by.as_deref().unwrap_or_default();
         return format!(
             "the GPU at {} belongs to a virtual machine ({driver}), which needs the IOMMU and ACS; for the GPUs that this system uses itself, {}",
             gpu.bdf,
-            case.add_words(&words[..1])
+            case.add_words(&[word])
+        );
+    }
+    if case.host.has_own_host() {
+        return format!(
+            "{}; or remove the virtual IOMMU in the settings of the virtual machine on its host",
+            case.add_words(&[word])
         );
     }
     if case.guest().is_some() {
-        return format!(
-            "{}; or remove the virtual IOMMU in the settings of the virtual machine on its host",
-            case.add_words(&words[..1])
-        );
+        return case.add_words(&[word]);
     }
     if case.host.kernel.own {
         return "boot the image's entry for pass-through (iommu=pt) or the one without IOMMU, with no words about the IOMMU of your own".to_owned();
     }
-    case.add_words(&words)
+    match case.acs_word().filter(|_| !case.passes() && case.acs_word_there().is_none()) {
+        Some(acs) => case.add_words(&[word, &acs]),
+        None => case.add_words(&[word]),
+    }
+}
+
+/// The word is there and last, and the kernel translates for a group all the same.
+fn translates_all_the_same(case: Case<'_>, word: &str) -> String {
+    let group = "write `identity` into the file `type` of the GPU's group (/sys/kernel/iommu_groups) before a driver is bound to the GPU";
+    let off = if case.passes()
+        || case.guest().is_some()
+        || case.host.processors.need_iommu()
+        || case.host.architecture == Architecture::Arm64
+    {
+        ""
+    } else {
+        ", or switch the IOMMU off where the firmware's setup has that"
+    };
+    format!("`{word}` is there already, so something else decides for this GPU: {group}{off}; `dmesg` says why (iommu)")
+}
+
+/// Why the IOMMU translates, where the machine shows more than that it does.
+pub(super) fn why_translating(case: Case<'_>) -> Option<String> {
+    if case.boxes().0 {
+        return Some(
+            "Linux translates for devices outside of the machine, as in a Thunderbolt box, whatever its kernel words"
+                .to_owned(),
+        );
+    }
+    Some(match case.host.pass_through() {
+        PassThrough::Asked(word) => format!(
+            "the kernel command line has {word}, but the kernel translates for this group all the same: its type was changed, or its devices need translation"
+        ),
+        PassThrough::Refused(words, _) => {
+            format!("the kernel command line asks for translation: {} is its last word about it", words.join(" "))
+        }
+        PassThrough::Unsaid if case.guest().is_some() => {
+            "the virtual machine has a virtual IOMMU by its settings, and no kernel word asks for pass-through"
+                .to_owned()
+        }
+        PassThrough::Unsaid => return None,
+    })
 }
 
 /// The IOMMU is in use although the configuration, or firstlight's own kernel, wants it off.
@@ -179,7 +330,7 @@ pub(super) fn iommu_off(case: Case<'_>) -> String {
     if host.processors.need_iommu() {
         return format!("{keep}; this machine's processors cannot all be used without it");
     }
-    if case.passed().is_some() || case.guest().is_some() || host.architecture == Architecture::Arm64 {
+    if case.passes() || case.guest().is_some() || host.architecture == Architecture::Arm64 {
         return keep.to_owned();
     }
     let name = match host.vendor {
@@ -192,6 +343,13 @@ pub(super) fn iommu_off(case: Case<'_>) -> String {
 
 /// Processors are missing, because without an IOMMU the kernel cannot interrupt those with large APIC ids.
 pub(super) fn processors_need_iommu(case: Case<'_>) -> String {
+    if case.host.is_wsl() {
+        return NOT_IN_WSL.to_owned();
+    }
+    if case.host.is_rented() {
+        return "take another type of instance, or one with fewer processors: this one has no IOMMU with interrupt remapping"
+            .to_owned();
+    }
     if case.guest().is_some() {
         return "on the host, give the virtual machine an IOMMU with interrupt remapping, or fewer processors"
             .to_owned();
@@ -199,24 +357,51 @@ pub(super) fn processors_need_iommu(case: Case<'_>) -> String {
     if case.host.kernel.own {
         return "boot the image's pt flavour (iommu=pt) and set fabric.iommu = \"pt\"".to_owned();
     }
-    let add = case.add_words(&[case.pass_through_word()]);
-    format!(
-        "switch the IOMMU and x2APIC on in the firmware setup, remove words such as iommu=off and nox2apic, and {add}"
-    )
+    let firmware = "switch the IOMMU and x2APIC on in the firmware setup, remove words such as iommu=off and nox2apic";
+    match case.host.pass_through() {
+        PassThrough::Asked(_) => format!("{firmware}, and reboot"),
+        PassThrough::Refused(..) => format!("{firmware}; then see the test iommu"),
+        PassThrough::Unsaid => format!("{firmware}, and {}", case.add_words(&[case.pass_through_word()])),
+    }
 }
 
 /// The IOMMU blocked an access.
 pub(super) fn blocked_access(case: Case<'_>) -> String {
+    if let PassThrough::Asked(_) = case.host.pass_through() {
+        return "the device used an address that is not mapped for it although the IOMMU passes addresses through: update its driver and its firmware; if it happened during tests of peer-to-peer, see their findings".to_owned();
+    }
     format!("{}; then run the tests again", no_translation(case))
 }
 
 /// Ports redirect.
 pub(super) fn acs_redirect(case: Case<'_>) -> String {
-    if case.guest().is_some() {
+    if let Some(mode) = &case.host.lockdown {
+        return match case.acs_word().filter(|_| case.acs_word_there().is_none()) {
+            Some(word) => format!("{}: a kernel word also works under lockdown ({mode})", case.add_words(&[&word])),
+            None => format!(
+                "unlock the kernel (finding LOCKDOWN, {mode}), then run `firstlight fabric fix` after each boot"
+            ),
+        };
+    }
+    if case.host.has_own_host() {
         return "run `firstlight fabric fix` here, which clears the ports of this virtual machine; whether the ports of its host redirect is set on the host".to_owned();
     }
-    let keep = case.add_words(&[case.acs_word()]);
-    let now = "run `firstlight fabric fix` after each boot";
+    if case.guest().is_some() {
+        return "run `firstlight fabric fix` here, which clears the ports of this virtual machine; only the provider can clear those below it".to_owned();
+    }
+    let mut now = "run `firstlight fabric fix` after each boot".to_owned();
+    if case.passes() {
+        now.push_str(", which leaves ACS on where a virtual machine needs it");
+    }
+    if let Some(word) = case.acs_word_there() {
+        return format!("{now}: `{word}` is there already, and something switched ACS on again after it");
+    }
+    let Some(word) = case.acs_word() else {
+        let newer =
+            if case.host.kernel.is_before((4, 19)) { "; Linux 4.19 and newer have a kernel word for it" } else { "" };
+        return format!("{now}{newer}");
+    };
+    let keep = case.add_words(&[&word]);
     if case.host.kernel.own {
         return format!("run `firstlight fabric fix`; {keep}");
     }
@@ -228,19 +413,37 @@ pub(super) fn acs_redirect(case: Case<'_>) -> String {
     format!("{now}; or, to keep it off, {keep}{earlier}")
 }
 
+/// Why ports redirect, where the kernel's line shows more.
+pub(super) fn why_redirecting(case: Case<'_>) -> Option<String> {
+    let word = case.acs_word_there()?;
+    Some(format!(
+        "something switched ACS on again after the kernel word {word}: a reset, a rescan, or a driver that bound"
+    ))
+}
+
 /// ACS came back.
 pub(super) fn acs_reverted(case: Case<'_>) -> String {
-    if case.guest().is_some() {
-        return "run `firstlight fabric fix` again before the tests".to_owned();
+    let again = "run `firstlight fabric fix` again before the tests";
+    if case.guest().is_some() || case.acs_word_there().is_some() {
+        return again.to_owned();
     }
-    format!("so that ACS stays off when the kernel restores it, {}", case.add_words(&[case.acs_word()]))
+    match case.acs_word() {
+        Some(word) => format!("so that ACS stays off when the kernel restores it, {}", case.add_words(&[&word])),
+        None => again.to_owned(),
+    }
+}
+
+/// A word for one port.
+fn acs_quirk_word(case: Case<'_>) -> Option<String> {
+    let at = case.finding.subject.address()?;
+    (!case.host.kernel.is_before((4, 19))).then(|| case.add_words(&[&format!("pci=disable_acs_redir={at}")]))
 }
 
 /// A chipset port that is never written.
 pub(super) fn acs_quirk(case: Case<'_>) -> String {
     let slot = "move the card to a slot that is connected to the processor";
-    match case.finding.subject.address() {
-        Some(at) => format!("{}; or {slot}", case.add_words(&[&format!("pci=disable_acs_redir={at}")])),
+    match acs_quirk_word(case) {
+        Some(add) => format!("{add}; or {slot}"),
         None => slot.to_owned(),
     }
 }
@@ -249,7 +452,7 @@ pub(super) fn acs_quirk(case: Case<'_>) -> String {
 pub(super) fn no_room(case: Case<'_>) -> String {
     let (window, bar1) = (case.window_gib(), case.bar1_gib());
     if let Some(hypervisor) = case.guest() {
-        return window_of_guest(hypervisor, window);
+        return window_of_guest(case, hypervisor, window);
     }
     if let Some(port) = case.box_port() {
         let word = format!("pci=realloc,hpmmioprefsize={}G", bar1.saturating_mul(2));
@@ -285,12 +488,66 @@ pub(super) fn vbios_limit(case: Case<'_>) -> String {
     text
 }
 
+const NOT_IN_WSL: &str = "run firstlight on Linux itself: WSL2 shows a GPU as /dev/dxg and never as a PCI function, so nothing here can test it";
+
+/// Why there is no GPU, where the machine shows more than that.
+pub(super) fn why_no_gpu(case: Case<'_>) -> Option<String> {
+    let wsl = "WSL2 shows GPUs as /dev/dxg, never as PCI functions";
+    if case.host.is_wsl() {
+        return Some(wsl.to_owned());
+    }
+    case.guest().map(|_| "the virtual machine was given no GPU, or another number of them".to_owned())
+}
+
+/// A file of the system cannot be read.
+pub(super) fn unreadable(case: Case<'_>) -> String {
+    if case.host.container {
+        return "start the container as root and privileged (`--privileged`), so that it sees the machine's /sys and /proc; or run firstlight on the container's host"
+            .to_owned();
+    }
+    "run as root on the machine itself; for a recording, record the machine again as root".to_owned()
+}
+
+/// The kernel log cannot be read.
+pub(super) fn log_unreadable(case: Case<'_>) -> String {
+    if case.host.container {
+        return "start the container with `--device /dev/kmsg` and privileged (`--privileged`), or with the capability SYSLOG"
+            .to_owned();
+    }
+    "run as root".to_owned()
+}
+
+/// A network card is faster than its slot.
+pub(super) fn nic_slot(case: Case<'_>) -> String {
+    if case.host.gpus.iter().any(|gpu| gpu.integrated) {
+        return "nothing if the card is soldered, as on boards with an integrated GPU: expect no more than its link carries; see also LINK-NARROW and LINK-SLOW".to_owned();
+    }
+    if case.host.is_rented() {
+        return "expect no more than the link carries, or take another type of instance".to_owned();
+    }
+    "move the card to a slot with more lanes; see also LINK-NARROW and LINK-SLOW".to_owned()
+}
+
 /// A setting of the virtual machine, on its host.
-fn window_of_guest(hypervisor: Hypervisor, gib: u64) -> String {
+fn window_of_guest(case: Case<'_>, hypervisor: Hypervisor, gib: u64) -> String {
+    if case.host.is_rented() {
+        return format!(
+            "take another type of instance or another image, or ask the provider: the virtual machine needs a window of at least {gib} GiB for 64-bit BARs"
+        );
+    }
+    if case.host.is_wsl() {
+        return NOT_IN_WSL.to_owned();
+    }
+    let board = |name: &str| format!("`-global {name}-pcihost.pci-hole64-size={gib}G`");
+    let hole = match case.host.mainboard {
+        Some(Mainboard::I440fx) => board("i440FX"),
+        Some(Mainboard::Q35) => board("q35"),
+        None => format!("{} (machine type q35) or {} (machine type pc)", board("q35"), board("i440FX")),
+    };
     let first = "on the host, switch on Above 4G Decoding and Resizable BAR, and give the virtual machine a window of";
     match hypervisor {
         Hypervisor::Qemu | Hypervisor::CloudHypervisor => format!(
-            "{first} at least {gib} GiB for 64-bit BARs: with OVMF the QEMU option `-fw_cfg name=opt/ovmf/X-PciMmio64Mb,string={}`, with SeaBIOS `-global q35-pcihost.pci-hole64-size={gib}G`",
+            "{first} at least {gib} GiB for 64-bit BARs: with OVMF the QEMU option `-fw_cfg name=opt/ovmf/X-PciMmio64Mb,string={}`, with SeaBIOS {hole}",
             gib.saturating_mul(1024)
         ),
         Hypervisor::Vmware => format!(
@@ -332,8 +589,18 @@ pub(super) fn rebar_refused(case: Case<'_>) -> String {
 
 /// The GPU has no Resizable BAR.
 pub(super) fn rebar_absent(case: Case<'_>) -> String {
+    if case.host.is_wsl() {
+        return NOT_IN_WSL.to_owned();
+    }
     if case.guest().is_some() {
-        return "nothing to do if BAR1 covers the memory: QEMU and other hypervisors hide the sizes; otherwise enlarge BAR1 on the host before the virtual machine starts".to_owned();
+        let larger = if case.host.is_rented() {
+            "ask the provider"
+        } else {
+            "enlarge BAR1 on the host before the virtual machine starts"
+        };
+        return format!(
+            "nothing to do if BAR1 covers the memory: QEMU and other hypervisors hide the sizes; otherwise {larger}"
+        );
     }
     "update the card's VBIOS: RTX 30 cards got Resizable BAR with an update, older cards never did".to_owned()
 }
@@ -365,6 +632,12 @@ pub(super) fn unsupported(case: Case<'_>) -> String {
     if matches!(case.finding.reason, Some(Reason::Predicted(super::Refusal::RegistryKey, _))) {
         return "remove that registry key from the module's options, and load the module again".to_owned();
     }
+    if case.host.is_wsl() {
+        return NOT_IN_WSL.to_owned();
+    }
+    if case.host.is_rented() {
+        return "in a virtual machine the hypervisor approves peer-to-peer: take a type of instance whose GPUs have it, or ask the provider; the status in the evidence gives the driver's reason".to_owned();
+    }
     if let Some(hypervisor) = case.guest() {
         return match hypervisor {
             Hypervisor::Qemu => "in a virtual machine the hypervisor approves peer-to-peer: on the host, give these GPUs the same `x-nv-gpudirect-clique` (QEMU's option of vfio-pci); the status in the evidence gives the driver's reason",
@@ -382,6 +655,7 @@ pub(super) fn unsupported(case: Case<'_>) -> String {
 /// One text for the appliance, and one for an installed system; both where it is unknown which of them runs.
 fn by_system(case: Case<'_>, appliance: &str, installed: &str) -> String {
     match case.host.system {
+        _ if case.host.container => installed.to_owned(),
         System::Appliance => appliance.to_owned(),
         System::Installed(..) => installed.to_owned(),
         System::Unknown => format!("on the appliance, {appliance}; on a distribution, {installed}"),
@@ -407,7 +681,24 @@ pub(super) fn contradicting_word(case: Case<'_>) -> String {
 
 /// The kernel is locked down.
 pub(super) fn lockdown(case: Case<'_>) -> String {
-    case.fill("switch Secure Boot off {firmware}, and remove lockdown= from the kernel command line if it is there")
+    let unlock = unlock(case);
+    let word = case.acs_word().filter(|_| case.guest().is_none() && case.knows_config_acs());
+    match word.filter(|_| case.acs_word_there().is_none()) {
+        Some(word) => {
+            format!("for ACS, {}, which works under lockdown; for everything else, {unlock}", case.add_words(&[&word]))
+        }
+        None => unlock,
+    }
+}
+
+/// The kernel is no longer locked down.
+fn unlock(case: Case<'_>) -> String {
+    let place = if case.guest().is_some() {
+        "in the settings of the virtual machine, whose own firmware has it"
+    } else {
+        "in the firmware setup"
+    };
+    format!("switch Secure Boot off {place}, and remove lockdown= from the kernel command line if it is there")
 }
 
 /// The kernel refused the module.
@@ -416,7 +707,7 @@ pub(super) fn module_refused(case: Case<'_>) -> String {
         System::Installed(Distribution::Debian, _) => "sign the module with a key that you enrol by `mokutil --import`",
         _ => "sign the module for this kernel",
     };
-    format!("{sign}; or {}", lockdown(case))
+    format!("{sign}; or {}", unlock(case))
 }
 
 /// A part of the driver is missing.
@@ -511,6 +802,12 @@ pub(super) fn busy(case: Case<'_>) -> String {
 /// There is no GPU.
 pub(super) fn no_gpu(case: Case<'_>) -> String {
     let none = "if the machine has none on purpose, set expect.gpus = 0";
+    if case.host.is_wsl() {
+        return NOT_IN_WSL.to_owned();
+    }
+    if case.host.is_rented() {
+        return format!("take a type of instance that has a GPU, or stop this one and start it again; {none}");
+    }
     if case.guest().is_some() {
         return format!("give the virtual machine a GPU in its settings on the host; {none}");
     }
@@ -520,6 +817,12 @@ pub(super) fn no_gpu(case: Case<'_>) -> String {
 /// Fewer or more GPUs than expected.
 pub(super) fn gpu_count(case: Case<'_>) -> String {
     let otherwise = "otherwise correct expect.gpus";
+    if case.host.is_wsl() {
+        return NOT_IN_WSL.to_owned();
+    }
+    if case.host.is_rented() {
+        return format!("{}; {otherwise}", case.power());
+    }
     if case.guest().is_some() {
         return format!("give the virtual machine the missing GPU in its settings on the host; {otherwise}");
     }

@@ -143,25 +143,26 @@ codes! {
     FabricUnreadable = row("FABRIC-UNREADABLE", "the machine's PCI devices could not be read")
         .means("the machine's PCI devices, IOMMU or processors could not be read")
         .cause("sysfs is not mounted, the recording is incomplete, or the process lacks permission to read it")
-        .remedy("run as root on the machine itself; for a recording, record the machine again as root")
+        .remedy_for(remedy::unreadable)
         .ruled_out_by(&[&passed::FABRIC]);
     PciUnreadable = row("PCI-UNREADABLE", "a file of a PCI function could not be read")
         .means("a file of a PCI function could not be read")
         .cause("firstlight does not run as root, or the recording of the machine lacks this file")
-        .remedy("run as root; for a recording, record the machine again as root")
+        .remedy_for(remedy::unreadable)
         .explained_by(&[&[FabricUnreadable]])
         .ruled_out_by(&[&passed::FABRIC]);
     SysUnreadable = row("SYS-UNREADABLE", "a system file could not be read")
         .means("a system file that a test needs could not be read or parsed")
         .cause("the kernel lacks that interface, the recording is incomplete, or the process lacks permission")
-        .remedy("run as root on the machine itself; for a recording, record the machine again as root")
+        .remedy_for(remedy::unreadable)
         .explained_by(&[&[FabricUnreadable]]);
     KmsgUnreadable = row("KMSG-UNREADABLE", "the kernel log could not be read")
         .means("the kernel log could not be read, so faults that the kernel logged are not in this report")
         .cause("firstlight does not run as root, or the recording has no dev/kmsg")
-        .remedy("run as root")
+        .remedy_for(remedy::log_unreadable)
         .explained_by(&[&[SysUnreadable]]);
     KmsgLost = row("KMSG-LOST", "records of the kernel log were lost")
+        .of_machine()
         .means("records of the kernel log were lost; they may have contained a fault that is not in this report")
         .cause("something writes to the kernel log faster than it can be read")
         .remedy("find the source of the messages (`dmesg --follow`); boot with a larger log_buf_len");
@@ -170,28 +171,34 @@ codes! {
         .cause("the step hung or reset the machine; or the power was cut or the reset button pressed meanwhile")
         .remedy("read what the last finding says; then run `firstlight reset clear` or boot once with firstlight.reset=clear");
     RecoveryFailed = row("RECOVERY-FAILED", "GPUs could not be recovered")
+        .of_machine()
         .means("GPUs no longer worked and could not be recovered; the cause names the last step that was tried")
         .cause("a process that cannot be killed, a module in use, or a GPU that does not answer after its resets")
         .remedy("{power}; see /run/firstlight/recovery.json for the steps");
     Recovered = row("RECOVERED", "the machine was rebooted to recover its GPUs")
+        .of_machine()
         .means("GPUs no longer worked, and the machine was rebooted once to recover them; peer-to-peer has not been used since")
         .cause("the cause names the first finding; policy.recover = \"reboot\" allowed the reboot")
         .remedy("repair what that finding names; then run `firstlight reset clear` or boot once with firstlight.reset=clear");
     WatchdogNone = row("WATCHDOG-NONE", "no watchdog can be used")
+        .of_machine()
         .means("the configuration demands a watchdog, but none can be used")
         .cause("the machine has none, the firmware switched it off, or its driver is not in the image")
         .remedy("switch the watchdog (TCO, WDT) on {firmware}, or set watchdog.mode = \"auto\"");
     // Devices.
     MachineCheck = row("MACHINE-CHECK", "a processor, memory or the chipset reported an error")
+        .of_machine()
         .means("the processor, the memory controller or the chipset (by an NMI) reported an error during a test")
         .cause("the host memory, a processor, or a PCIe device that did not answer")
         .remedy("decode the lines with mcelog or rasdaemon; test the memory modules that they name");
     PcieAer = row("PCIE-AER", "its PCIe link has errors")
+        .of_machine()
         .means("the kernel logged or counted a PCIe error during a test, or logged a severe one before the tests")
         .cause("a link with bit errors: card, riser, cable or slot")
         .remedy("{reseat} where the line is about a card, and run the tests again; check its link's speed and width")
         .earlier("its PCIe link had errors before the tests");
     GpuGone = row("GPU-GONE", "the GPU no longer answers")
+        .of_machine()
         .means("a GPU no longer answers: its configuration space reads as all ones, or the driver reports that it fell off the bus")
         .cause("the GPU fell off the bus: power, heat, riser or slot")
         .remedy("reboot the machine; if that does not help, {power}; if it happens again, {reseat}, and check its power cables")
@@ -199,6 +206,7 @@ codes! {
         .by_load(ByLoad::Never)
         .p2p(P2pEffect::Broken);
     PciGone = row("PCI-GONE", "the PCI function no longer answers")
+        .of_machine()
         .means("a PCI function no longer answers: its configuration space reads as all ones")
         .cause("the device fell off the bus or lost power")
         .remedy("{power}; read the AER and link-down lines in `dmesg`")
@@ -211,19 +219,24 @@ codes! {
         .explained_by(&[&[GpuGone, PciGone]])
         .ruled_out_by(&[&passed::FABRIC]);
     RebarBroken = row("REBAR-BROKEN", "its BAR addresses were lost")
+        .of_machine()
         .means("a GPU's BAR registers and the kernel disagree, or its addresses were lost; do not use the GPU")
         .cause("resizing failed partway, or the GPU fell off the bus or was reset and lost its addresses")
         .remedy("{power}, and boot with firstlight.fabric.rebar=check")
         .explained_by(&[&[GpuGone, PciGone]]);
     GpuNone = row("GPU-NONE", "there is no NVIDIA GPU")
+        .of_machine()
         .means("there is no NVIDIA GPU, but the configuration does not say that none is expected")
         .cause("no GPU is installed, or none answered when the firmware searched for devices")
+        .cause_for(remedy::why_no_gpu)
         .remedy_for(remedy::no_gpu)
         .explained_by(&[UNREAD, GONE])
         .ruled_out_by(&[&passed::GPUS]);
     GpuCount = row("GPU-COUNT", "the number of GPUs is not the expected one")
+        .of_machine()
         .means("there are fewer or more NVIDIA GPUs than expected")
         .cause("a GPU is missing on the bus: power, seating, riser, or a slot that is switched off")
+        .cause_for(remedy::why_no_gpu)
         .remedy_for(remedy::gpu_count)
         .explained_by(&[UNREAD, GONE, &[GpuNone]])
         .ruled_out_by(&[&passed::GPUS]);
@@ -244,29 +257,35 @@ codes! {
         .remedy("boot the image as it was built; put settings into the kernel command line, the data partition or a server")
         .ruled_out_by(&[&passed::IMAGE]);
     CmdlineOverridden = row("CMDLINE-OVERRIDDEN", "a later kernel word contradicts a required one")
+        .of_machine()
         .means("a later word of the kernel command line contradicts a required one")
         .cause("the boot medium or the firmware adds its own words after the built-in ones")
         .remedy_for(remedy::contradicting_word)
         .ruled_out_by(&[&passed::CMDLINE]);
     CmdlineMissing = row("CMDLINE-MISSING", "a required kernel word is missing")
+        .of_machine()
         .means("a word that the configuration requires is missing from the kernel command line")
         .cause("a kernel or boot entry other than firstlight's was started")
         .remedy_for(remedy::missing_word)
         .explained_by(&[&[CmdlineOverridden, ImageNone]])
         .ruled_out_by(&[&passed::CMDLINE]);
     CmdlineNoEffect = row("CMDLINE-NO-EFFECT", "a kernel word has no effect")
+        .of_machine()
         .means("the kernel ignores a word of its command line about the IOMMU or PCI, because it does not know it")
         .cause("a misspelt word, a word that no kernel has, or one of a newer or a patched kernel")
-        .remedy("remove the word, and do not rely on it; the remedies of the tests iommu and acs name words that this kernel knows");
+        .remedy("remove the words, or those parts of words, that the message names, and do not rely on them; the remedies of the tests iommu and acs name words that this kernel knows");
     LockdownIgnored = row("LOCKDOWN-IGNORED", "the requested lockdown is not in force")
+        .of_machine()
         .means("the kernel command line requests a lockdown that is not in force")
         .cause("the kernel was built without lockdown, as firstlight's own is, or securityfs is not mounted")
         .remedy("remove lockdown= from the kernel command line; a kernel with lockdown gives the finding LOCKDOWN instead");
     Lockdown = row("LOCKDOWN", "the kernel forbids writes to configuration space")
+        .of_machine()
         .means("the kernel forbids writes to configuration space")
         .cause("the kernel is locked down, as it is under Secure Boot")
         .remedy_for(remedy::lockdown);
     CpusLost = row("CPUS-LOST", "processors are missing")
+        .of_machine()
         .means("not all processors of the machine are in use")
         .cause("processors were taken offline, or the kernel could not start them")
         .remedy("read the kernel's lines about the missing processors: `dmesg`, search for x2apic and smpboot")
@@ -274,18 +293,22 @@ codes! {
         .ruled_out_by(&[&passed::CPUS]);
     // A GPU that another driver holds may belong to a virtual machine: nothing else is said of it before that.
     DriverForeign = row("DRIVER-FOREIGN", "another driver is bound to the GPU")
+        .of_machine()
         .means("a driver other than NVIDIA's is bound to a GPU, or is loaded and could bind to it")
         .cause("the kernel loaded another driver for the card, or the card is passed to a virtual machine")
         .remedy_for(remedy::foreign_driver)
         .ruled_out_by(&[&passed::DRIVERS]);
     // IOMMU and ACS.
     IommuTranslating = row("IOMMU-TRANSLATING", "the IOMMU translates addresses")
+        .of_machine()
         .means("an IOMMU translates DMA addresses, which breaks peer-to-peer between GPUs")
-        .cause("the IOMMU is on in the firmware setup and the kernel command line does not switch it off")
+        .cause("the IOMMU is on in the firmware setup, and the kernel translates with it, which is the default of many kernels")
+        .cause_for(remedy::why_translating)
         .remedy_for(remedy::no_translation)
         .explained_by(&[BOOT])
         .ruled_out_by(&[&passed::IOMMU]);
     IommuNotOff = row("IOMMU-NOT-OFF", "the IOMMU is in use")
+        .of_machine()
         .means("a source reports that an IOMMU is in use although it should be off")
         .cause("the kernel was started without iommu=off, or the firmware forces the IOMMU on")
         .remedy_for(remedy::iommu_off)
@@ -296,30 +319,36 @@ codes! {
         .remedy("run `ls /sys/class/iommu /sys/kernel/iommu_groups`; for a recording, record the machine again with both")
         .explained_by(&[UNREAD]);
     IommuFault = row("IOMMU-FAULT", "the IOMMU blocked memory accesses")
+        .of_machine()
         .means("the IOMMU blocked a device's memory access")
         .cause("a device used an address that was not mapped for it, as peer-to-peer through a translating IOMMU does")
         .remedy_for(remedy::blocked_access)
         .explained_by(&[&[IommuTranslating, IommuNotOff]])
         .earlier("the IOMMU blocked memory accesses before the tests");
     NoEcam = row("NO-ECAM", "only 256 bytes of configuration space can be read")
+        .of_machine()
         .means("only the first 256 bytes of a function's configuration space can be read, so its ACS state is unknown")
         .cause("the kernel found no memory-mapped configuration space (ACPI table MCFG) for this bus")
         .remedy("update the machine's firmware; for a virtual machine choose a machine type with PCIe (q35)")
         .explained_by(&[&[PciUnreadable]]);
     AcsQuirk = row("ACS-QUIRK", "a chipset port has ACS of its own kind")
+        .of_machine()
         .means("a port of an Intel chipset controls peer traffic in a non-standard way, so firstlight does not change it")
         .cause("these ports have ACS registers that do not follow the PCIe specification, or none")
         .remedy_for(remedy::acs_quirk);
     AcsKept = row("ACS-KEPT", "ACS was left on for another device")
+        .of_machine()
         .means("a port's ACS was not changed, because a device below the port depends on it")
         .cause("a device is passed to a virtual machine, or is a ConnectX-8 Data Direct function")
         .remedy("unbind the device's vfio driver, or set fabric.acs = \"off\" to accept ACS as it is");
     AcsStuck = row("ACS-STUCK", "a port keeps its ACS bits")
+        .of_machine()
         .means("a port kept its ACS control bits after zeros were written to them")
         .cause("the port ignores writes, or the firmware locked the register")
         .remedy("switch ACS off {firmware}; the option is named ACS, Access Control or IOMMU")
         .ruled_out_by(&[&passed::ACS]);
     AcsRefused = row("ACS-REFUSED", "the kernel refused access to ACS")
+        .of_machine()
         .means("the kernel did not allow access to a port's ACS control register")
         .cause("the kernel refused access to configuration space")
         .remedy("run as root on a kernel that is not locked down")
@@ -330,13 +359,16 @@ codes! {
         .remedy("run `lspci -vvv{-s}` as root; if the port does not answer, {power}")
         .explained_by(&[UNREAD, GONE, &[NoEcam, PciMalformed]]);
     AcsReverted = row("ACS-REVERTED", "ACS redirection is on again")
+        .of_machine()
         .means("a port's ACS redirection was off and is on again")
         .cause("something enabled ACS again: a reset, a rescan, a driver that bound, or management firmware")
         .remedy_for(remedy::acs_reverted)
         .ruled_out_by(&[&passed::ACS]);
     AcsRedirect = row("ACS-REDIRECT", "ACS redirects peer traffic")
+        .of_machine()
         .means("a port on a GPU path redirects peer traffic to the root complex instead of directly to the peer")
         .cause("the firmware or the kernel enabled ACS redirection and nothing disabled it")
+        .cause_for(remedy::why_redirecting)
         .remedy_for(remedy::acs_redirect)
         .explained_by(&[BOOT, LOCKED, &[AcsQuirk, AcsKept, AcsStuck, AcsRefused, AcsReverted]])
         .ruled_out_by(&[&passed::ACS]);
@@ -346,27 +378,33 @@ codes! {
         .remedy("nothing to do; `firstlight fabric restore` restores the previous values");
     // BAR1.
     RebarPreserved = row("REBAR-PRESERVED", "the firmware forbids to move PCI resources")
+        .of_machine()
         .means("a GPU's BAR1 was not resized because the firmware forbids the kernel to move PCI resources")
         .cause("the firmware requests this through the ACPI method _DSM, function 5")
         .remedy_for(remedy::rebar_in_firmware);
     RebarAbsent = row("REBAR-ABSENT", "the GPU offers no larger BAR1")
+        .of_machine()
         .means("a GPU offers no larger size for its BAR1")
         .cause("the GPU has no Resizable BAR, or its VBIOS does not support it yet")
         .remedy_for(remedy::rebar_absent);
     RebarNoRoom = row("REBAR-NO-ROOM", "there is no bus address space for a full BAR1")
+        .of_machine()
         .means("there is not enough bus address space for a GPU's largest BAR1; the message gives the sizes that were tried")
         .cause("the firmware gave the slot too little address space, or another device in use shares it")
         .remedy_for(remedy::no_room)
         .explained_by(&[&[RebarPreserved]]);
     RebarIgnored = row("REBAR-IGNORED", "the GPU ignores a new size of BAR1")
+        .of_machine()
         .means("a GPU's BAR1 kept its size although another size was written")
         .cause("the GPU ignores writes to its Resizable BAR control register; a recorded machine ignores every write")
         .remedy_for(remedy::rebar_ignored);
     RebarBusy = row("REBAR-BUSY", "the GPU was in use when BAR1 was to be enlarged")
+        .of_machine()
         .means("a GPU's BAR1 was not resized because the GPU is in use")
         .cause("a driver is bound to the GPU; BAR1 can only be resized before the driver is loaded")
         .remedy_for(remedy::busy);
     RebarRefused = row("REBAR-REFUSED", "the kernel refused to enlarge BAR1")
+        .of_machine()
         .means("the kernel refused to resize a GPU's BAR1, for another reason than address space")
         .cause("the kernel is too old to have resource files for it, or firstlight lacks permission")
         .remedy_for(remedy::rebar_refused)
@@ -376,6 +414,7 @@ codes! {
         .cause("the firmware had left BAR1 small")
         .remedy("nothing to do; `firstlight fabric restore` restores the previous size");
     Bar1Small = row("BAR1-SMALL", "BAR1 does not cover the GPU's memory")
+        .of_machine()
         .means("BAR1, the window into a GPU's memory, does not cover all of it; without Resizable BAR it has 256 MiB")
         .cause("Resizable BAR or \"Above 4G decoding\" is off in the firmware setup, or there was no address space for a larger BAR1")
         .remedy_for(remedy::small_bar1)
@@ -387,6 +426,7 @@ codes! {
         .remedy("load NVIDIA's driver, then run `firstlight validate --only bar1,bar1-static`")
         .explained_by(&[&[Bar1Small]]);
     Bar1MapShort = row("BAR1-MAP-SHORT", "BAR1 has no room for the driver's map of all memory")
+        .of_machine()
         .means("BAR1 is too small for the driver's map of all memory of a GPU, which peer-to-peer through BAR1 needs; the message says how many MiB are missing")
         .cause("BAR1 of this board is hardly larger than its memory, and a console or the driver's mailboxes take the first 512 MiB")
         .remedy("keep consoles off this GPU, and load the driver with `modprobe nvidia NVreg_RegistryDwords=\"ForceP2P=17;RMPcieP2PType=1;RMForceStaticBar1=1\"`")
@@ -403,70 +443,83 @@ codes! {
         .remedy("nothing to do if no GPU is expected; otherwise see GPU-NONE and GPU-COUNT")
         .explained_by(&[GONE, &[GpuNone]]);
     DriverMissing = row("DRIVER-MISSING", "a part of the NVIDIA driver is missing")
+        .of_machine()
         .means("a part of the NVIDIA driver (image, module or library) is missing or cannot be read")
         .cause("the driver is not installed, or its libraries are in a folder that was not searched")
         .remedy_for(remedy::driver_missing)
         .ruled_out_by(&[&passed::DRIVER]);
     DriverVermagic = row("DRIVER-VERMAGIC", "the NVIDIA module is for another kernel")
+        .of_machine()
         .means("the NVIDIA module was built for a different kernel than the running one")
         .cause("kernel and driver come from different builds")
         .remedy_for(remedy::vermagic)
         .ruled_out_by(&[&passed::DRIVER]);
     DriverRefused = row("DRIVER-REFUSED", "the kernel refused the NVIDIA module")
+        .of_machine()
         .means("the kernel refused the NVIDIA module")
         .cause("the kernel is locked down, requires signed modules, or module loading is disabled")
         .remedy_for(remedy::module_refused)
         .explained_by(&[LOCKED]);
     DriverMismatch = row("DRIVER-MISMATCH", "parts of the NVIDIA driver differ in version")
+        .of_machine()
         .means("parts of the NVIDIA driver have different versions, or the version is not the expected one")
         .cause("kernel modules, libraries and GPU firmware come from different installations")
         .remedy("install all parts in one version and reboot; if only expect.driver differs, correct it")
         .ruled_out_by(&[&passed::DRIVER]);
     GspMissing = row("GSP-MISSING", "the GPU's firmware was not found")
+        .of_machine()
         .means("the firmware for the GPU's system processor (GSP) was not found")
         .cause("the folder firmware/nvidia/VERSION for exactly this driver version is not where the kernel looks for firmware")
         .remedy_for(remedy::gsp_missing)
         .explained_by(&[&[DriverMissing]])
         .ruled_out_by(&[&passed::DRIVER]);
     GpuNoGsp = row("GPU-NO-GSP", "the open NVIDIA module cannot drive the GPU")
+        .of_machine()
         .means("the open NVIDIA module reports that a GPU has no system processor (GSP), so it cannot drive it")
         .cause("the GPU is older than Turing, or its registers cannot be read")
         .remedy("remove the GPU; if it is Turing or newer, {reseat}")
         .explained_by(&[GONE]);
     GpuNoIrq = row("GPU-NO-IRQ", "the driver got no interrupt for the GPU")
+        .of_machine()
         .means("the NVIDIA driver got no interrupt for a GPU")
         .cause("the firmware assigned none, and message-signaled interrupts (MSI) are off")
         .remedy("remove pci=nomsi from the kernel command line if it is there; update the machine's firmware");
     GpuVbios = row("GPU-VBIOS", "the driver does not accept the GPU's VBIOS")
+        .of_machine()
         .means("the NVIDIA driver does not accept a GPU's own firmware (VBIOS)")
         .cause("the VBIOS is damaged or modified, or the ROM cannot be read")
         .remedy("{power}; if it happens again, flash the card vendor's original VBIOS")
         .explained_by(&[GONE]);
     GpuInit = row("GPU-INIT", "the driver could not start the GPU")
+        .of_machine()
         .means("the NVIDIA driver could not start a GPU")
         .cause("the GPU or its firmware does not initialize; the codes in the kernel log line say at which step")
         .remedy("{power}; if it happens again, {slot}")
         .explained_by(&[GONE, IOMMU, &[RebarNoRoom, GspMissing, GpuVbios, GpuNoIrq]])
         .ruled_out_by(&[&passed::DRIVER]);
     DriverTimeout = row("DRIVER-TIMEOUT", "the driver did not finish starting")
+        .of_machine()
         .means("the NVIDIA driver did not finish starting within its time limit")
         .cause("a GPU or its firmware does not answer")
         .remedy("{power}; with many GPUs, raise driver.timeout_s")
         .explained_by(&[GONE, &[GpuInit]])
         .recovery(Recovery::ResetGpu);
     NvmlTimeout = row("NVML-TIMEOUT", "the driver's NVML does not answer")
+        .of_machine()
         .means("NVML, the driver's management library, does not answer, so no test calls the driver")
         .cause("its calls wait in the kernel for a GPU or its firmware that does not respond")
         .remedy("look for processes in state D with `ps -eo stat,pid,wchan:32,comm` and for the driver's lines (NVRM) with `dmesg`; then {power}")
         .explained_by(&[GONE, &[GpuInit, DriverTimeout]])
         .recovery(Recovery::ResetGpu);
     DriverFailed = row("DRIVER-FAILED", "the NVIDIA driver could not be started")
+        .of_machine()
         .means("the NVIDIA driver could not be started; see the kernel log lines")
         .cause("depends on the kernel log lines in the evidence")
         .remedy("read the evidence and `dmesg`; boot once with firstlight.driver.load=false to get the rest of the report")
         .explained_by(&[GONE, &[DriverForeign, DriverMissing, DriverVermagic, DriverRefused, DriverMismatch, GspMissing, GpuNoGsp], &[GpuNoIrq, GpuVbios, GpuInit]])
         .ruled_out_by(&[&passed::DRIVER]);
     DriverParameters = row("DRIVER-PARAMETERS", "a parameter of the module has another value")
+        .of_machine()
         .means("a parameter of the NVIDIA module does not have the requested value")
         .cause("the module was loaded earlier with other parameters, or two GPU families want different values")
         .remedy("reboot, so that the module is loaded again; if two GPU families need different values, set the value in driver.parameters")
@@ -479,16 +532,19 @@ codes! {
         .explained_by(&[&[DriverMissing, DriverVermagic, DriverRefused, DriverFailed, DriverTimeout]])
         .ruled_out_by(&[&passed::NODES]);
     NvswitchNoManager = row("NVSWITCH-NO-MANAGER", "the fabric manager does not run")
+        .of_machine()
         .means("the machine has NVSwitches but no running fabric manager, so CUDA cannot start")
         .cause("the image was built without nv-fabricmanager, or its service does not run")
         .remedy_for(remedy::fabric_manager)
         .explained_by(&[&[DriverMissing, DriverMismatch, DriverFailed]]);
     DisplayOnGpu = row("DISPLAY-ON-GPU", "a display is on the GPU")
+        .of_machine()
         .means("a framebuffer is on an NVIDIA GPU and may slow down peer-to-peer in one direction")
         .cause("that GPU is the firmware's boot display")
         .remedy_for(remedy::display)
         .ruled_out_by(&[&passed::DISPLAY]);
     PatchMissing = row("PATCH-MISSING", "the module lacks the peer-to-peer patch")
+        .of_machine()
         .means("the loaded NVIDIA module does not have the expected peer-to-peer patch level")
         .cause("a different build of the module was loaded than the one in the image")
         .remedy("rebuild the image and boot it; make sure that no other NVIDIA module is loaded first")
@@ -507,6 +563,7 @@ codes! {
         .explained_by(&[&[Bar1Small, Bar1MapShort, DriverParameters, DisplayOnGpu, PatchMissing, PatchNotEffective]])
         .ruled_out_by(&[&passed::BAR1_STATIC]);
     Bar1Witnesses = row("BAR1-WITNESSES", "the kernel log and NVML disagree about the driver's map")
+        .of_machine()
         .means("the kernel log and NVML disagree on whether the driver has mapped all of a GPU's memory into BAR1")
         .cause("the line in the log is of an earlier start of the GPU, or the mapping was undone later")
         .remedy("unload and load the driver again (`rmmod nvidia_uvm nvidia`, `modprobe nvidia`) or reboot, then run `firstlight validate --only bar1-static,p2p-capability,p2p-integrity`")
@@ -524,6 +581,7 @@ codes! {
         .ruled_out_by(&[&passed::XID])
         .by_load(ByLoad::Never);
     KernelFault = row("KERNEL-FAULT", "the kernel had a fault of its own")
+        .of_machine()
         .means("the kernel reported a fault of its own during a test: a hung task, a lockup, an oops")
         .cause("a driver or a device that does not answer; the lines name the task and the function")
         .remedy("read the kernel log lines in the evidence; update the driver that they name; reboot")
@@ -534,6 +592,7 @@ codes! {
         .remedy("{power}; if it happens again, update the driver and report its lines to NVIDIA")
         .explained_by(&[GONE, &[PcieAer, GpuXid]]);
     KernelTainted = row("KERNEL-TAINTED", "the kernel is tainted")
+        .of_machine()
         .means("the kernel has marked itself as tainted by more than NVIDIA's modules, or its taint flags could not be read")
         .cause("a fault of the kernel or the hardware since the machine started, or a module that was loaded by force")
         .remedy("read the kernel log (`dmesg`) for the fault that set the flag, and reboot: flags stay until then")
@@ -574,6 +633,7 @@ codes! {
         .remedy("install the driver's PTX compiler library; GPUs older than Turing are not supported")
         .explained_by(&[&[DriverMissing]]);
     GpuRemap = row("GPU-REMAP", "the GPU has bad memory")
+        .of_machine()
         .means("a GPU has bad memory: a row or page remapping is pending, has failed, or happened during a test")
         .cause("GPU memory with uncorrectable errors or many corrected errors")
         .remedy("reset the GPU (`nvidia-smi -i {gpu} --gpu-reset`) or reboot; replace a GPU whose remapping failed");
@@ -598,6 +658,7 @@ codes! {
         .after_loss()
         .p2p(P2pEffect::Broken);
     GpuThrottled = row("GPU-THROTTLED", "the GPU lowered its clocks")
+        .of_machine()
         .means("a GPU lowered its clocks during a test")
         .cause("heat, the power limit, or the power supply's brake signal; the message names the reason")
         .remedy("{on host}check fans, air flow, power cables and the power limit (`nvidia-smi -q -d PERFORMANCE`)")
@@ -622,12 +683,14 @@ codes! {
         .remedy("compare with the figures of another program; check LD_PRELOAD and look for wrappers of libcuda");
     // Links.
     LinkNarrow = row("LINK-NARROW", "its PCIe link uses too few lanes")
+        .of_machine()
         .means("a PCIe link uses fewer lanes than both its ends support, or, as information, than the device has, because its port has no more")
         .cause("a badly seated card, riser or cable, or a slot that shares its lanes")
         .remedy("{reseat}; check the slot's number of lanes in the board's manual")
         .explained_by(&[&[PcieAer]])
         .ruled_out_by(&[&passed::LINKS]);
     LinkSlow = row("LINK-SLOW", "its PCIe link is slow at rest")
+        .of_machine()
         .means("a PCIe link runs slower than both its ends support")
         .cause("link training fell back (riser, cable), or the firmware limits the speed; idle GPUs also reduce the speed")
         .remedy("set the slot's speed to the highest value or Auto {firmware}; try without the riser")
@@ -638,6 +701,7 @@ codes! {
         .remedy("run `firstlight fabric show` again; if the link keeps changing, {on host}replace the riser or use another slot")
         .explained_by(&[&[LinkNarrow, LinkSlow, PcieAer]]);
     GpuLinkLoad = row("GPU-LINK-LOAD", "its PCIe link stays narrow or slow under load")
+        .of_machine()
         .means("a GPU's link stays narrower or slower under load than both its ends support")
         .cause("link training fell back (riser, cable, slot), or the firmware limits the speed")
         .remedy("{reseat}; set the slot's speed to the highest value {firmware}")
@@ -804,6 +868,7 @@ codes! {
         .explained_by(&[LINKS, OTHERS, &[GpuThrottled, P2pSlow]])
         .p2p(P2pEffect::Slow);
     P2pLatency = row("P2P-LATENCY", "small copies take too long")
+        .of_machine()
         .means("a small copy between two GPUs takes longer than peer access should take")
         .cause("copies through host memory, a link in a power-saving state (ASPM), or a processor in a deep sleep state")
         .remedy("switch ASPM and deep C-states off {firmware}; see P2P-STAGED")
@@ -922,7 +987,7 @@ codes! {
     NicSlot = row("NIC-SLOT", "a network card is faster than its slot")
         .means("a port of a network card is faster than the PCIe link of the card")
         .cause("the slot has fewer lanes or a lower speed than the card, or the link trained lower")
-        .remedy("move the card to a slot with more lanes; see also LINK-NARROW and LINK-SLOW")
+        .remedy_for(remedy::nic_slot)
         .explained_by(&[&[LinkNarrow, LinkSlow]]);
     NicNoGid = row("NIC-NO-GID", "a port has no RoCE v2 address")
         .means("an ACTIVE Ethernet port has no RoCE v2 address on IPv4, which NCCL looks for")
@@ -935,6 +1000,7 @@ codes! {
         .remedy("nothing to do: NCCL sends the data of such a GPU through host memory")
         .ruled_out_by(&[&passed::GDR]);
     GdrNoWay = row("GDR-NO-WAY", "no module offers GPUDirect RDMA")
+        .of_machine()
         .means("a GPU supports GPUDirect RDMA, but neither dma-buf nor the module nvidia_peermem is available for it")
         .cause("NVIDIA's closed module does not support dma-buf, and nvidia_peermem is not loaded")
         .remedy("install NVIDIA's open modules, or run `modprobe nvidia-peermem`, which needs the RDMA stack of DOCA or MLNX OFED")
@@ -942,6 +1008,7 @@ codes! {
         .ruled_out_by(&[&passed::GDR]);
     // Tests without a result.
     GpuUncounted = row("GPU-UNCOUNTED", "memory errors are not counted")
+        .of_machine()
         .means("NVML does not report a GPU's memory errors, so the counters cannot rule them out")
         .cause("the GPU has no ECC (such as GeForce cards), ECC is off, or NVML does not answer")
         .remedy("nothing to do on a GPU without ECC; otherwise switch it on with `nvidia-smi -e 1` and reboot")

@@ -1,7 +1,7 @@
 //! The firmware's names for the machine: whether they are those of a hypervisor, of a cloud, or of a maker of hardware.
 //! Pure.
 
-use crate::platform::Hypervisor;
+use crate::platform::{Hypervisor, Mainboard};
 use std::collections::BTreeMap;
 
 /// The names, in lower case.
@@ -44,8 +44,8 @@ const VIRTUAL_VENDORS: &[(&str, Hypervisor)] = &[
     ("parallels", Hypervisor::Other),
     ("bhyve", Hypervisor::Other),
     ("freebsd", Hypervisor::Other),
-    ("linode", Hypervisor::Qemu),
-    ("akamai", Hypervisor::Qemu),
+    ("linode", Hypervisor::Cloud),
+    ("akamai", Hypervisor::Cloud),
 ];
 
 /// Beginnings of a product's name that only virtual machines have.
@@ -62,8 +62,8 @@ const VIRTUAL_PRODUCTS: &[(&str, Hypervisor)] = &[
     ("bochs", Hypervisor::Qemu),
     ("ahv", Hypervisor::Qemu),
     ("cloudstack", Hypervisor::Qemu),
-    ("droplet", Hypervisor::Qemu),
-    ("vserver", Hypervisor::Qemu),
+    ("droplet", Hypervisor::Cloud),
+    ("vserver", Hypervisor::Cloud),
     ("vmware", Hypervisor::Vmware),
     ("virtualbox", Hypervisor::VirtualBox),
     ("hvm domu", Hypervisor::Xen),
@@ -114,8 +114,6 @@ const CLOUDS: &[&str] = &[
     "oraclecloud",
     "ibm:cloud",
     "gridscale",
-    "cloudstack",
-    "apache",
 ];
 
 /// Beginnings of the names of makers of machines and boards, and what boards without a name say.
@@ -239,14 +237,27 @@ impl Dmi {
         // The product of a guest says more than its vendor, which a cloud may set to its own name.
         let found = first(VIRTUAL_PRODUCTS, &self.product).or_else(|| first(VIRTUAL_VENDORS, &self.vendor));
         match found.or_else(|| q35.then_some(Hypervisor::Qemu)) {
+            // A cloud's own name shows that it is one; those of software for clouds of one's own are not in the list.
+            Some(Hypervisor::Qemu) if cloud(&self.vendor) => Names::Hypervisor(Hypervisor::Cloud),
             Some(hypervisor) => Names::Hypervisor(hypervisor),
-            None if cloud(&self.vendor) => Names::Cloud(of_bios.unwrap_or(Hypervisor::Qemu)),
+            None if cloud(&self.vendor) => Names::Cloud(Hypervisor::Cloud),
             None => match first(VIRTUAL_VENDORS, &self.board).or(of_bios) {
                 Some(hypervisor) => Names::Hypervisor(hypervisor),
                 None if maker(&self.vendor) || begins(&self.vendor, "microsoft") => Names::Hardware,
                 None if maker(&self.board) => Names::Hardware,
                 None => Names::Unknown,
             },
+        }
+    }
+
+    /// QEMU's mainboard, by its machine type.
+    pub(super) fn mainboard(&self) -> Option<Mainboard> {
+        let names = [&self.product, &self.version];
+        let any = |part: &str| names.iter().any(|name| name.contains(part));
+        match () {
+            () if any("i440fx") => Some(Mainboard::I440fx),
+            () if any("q35") => Some(Mainboard::Q35),
+            () => None,
         }
     }
 
@@ -284,8 +295,8 @@ mod tests {
             ("Red Hat", "KVM", "SeaBIOS", Qemu),
             ("Red Hat", "RHEL", "", Qemu),
             ("OpenStack Foundation", "OpenStack Nova", "SeaBIOS", Qemu),
-            ("DigitalOcean", "Droplet", "DigitalOcean", Qemu),
-            ("Hetzner", "vServer", "Hetzner", Qemu),
+            ("DigitalOcean", "Droplet", "DigitalOcean", Cloud),
+            ("Hetzner", "vServer", "Hetzner", Cloud),
             ("Nutanix", "AHV", "", Qemu),
             ("VMware, Inc.", "VMware Virtual Platform", "Phoenix Technologies LTD", Vmware),
             ("VMware, Inc.", "VMware7,1", "VMware, Inc.", Vmware),
@@ -324,9 +335,20 @@ mod tests {
     }
 
     #[test]
+    fn the_machine_type_of_qemu_is_in_its_names() {
+        let of = |product: &str, version: &str| {
+            let pairs = [("sys_vendor", "QEMU"), ("product_name", product), ("product_version", version)];
+            Dmi::of(&pairs.map(|(key, value)| (key.to_owned(), Some(value.to_owned()))).into()).mainboard()
+        };
+        assert_eq!(of("Standard PC (i440FX + PIIX, 1996)", "pc-i440fx-8.2"), Some(Mainboard::I440fx));
+        assert_eq!(of("Standard PC (Q35 + ICH9, 2009)", ""), Some(Mainboard::Q35));
+        assert_eq!((of("KVM", "pc-q35-9.0"), of("KVM", "")), (Some(Mainboard::Q35), None));
+    }
+
+    #[test]
     fn a_cloud_may_rent_both_and_other_names_are_unknown() {
-        assert_eq!(names("Alibaba Cloud", "Alibaba Cloud ECS", "SeaBIOS"), Names::Cloud(Hypervisor::Qemu));
-        assert_eq!(names("Tencent Cloud", "CVM", ""), Names::Cloud(Hypervisor::Qemu));
+        assert_eq!(names("Alibaba Cloud", "Alibaba Cloud ECS", "SeaBIOS"), Names::Cloud(Hypervisor::Cloud));
+        assert_eq!(names("Tencent Cloud", "CVM", ""), Names::Cloud(Hypervisor::Cloud));
         assert_eq!((names("Example", "Server", ""), names("", "", "")), (Names::Unknown, Names::Unknown));
     }
 }

@@ -49,6 +49,9 @@ const DEVICES: &str = "sys/bus/pci/devices";
 const SMBIOS: &str = "sys/firmware/dmi/entries/0-0/raw";
 const VIRTUAL: (usize, u8) = (0x13, 1 << 4);
 
+/// The chassis that Azure gives to its virtual machines.
+const AZURE: &str = "7783-7084-3265-9085-8269-3286-77";
+
 /// What shows it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Evidence {
@@ -82,13 +85,17 @@ impl Evidence {
         let there = |path: &str| root.exists(path).unwrap_or(false);
         let text = |path: &str| root.text(path).unwrap_or_default();
         let release = kernel.release.as_deref().unwrap_or_default();
+        let azure = release.ends_with("-azure") || text("sys/class/dmi/id/chassis_asset_tag").trim() == AZURE;
         let smbios = root.read(SMBIOS).ok().is_some_and(|table| is_virtual(&table)).then_some(Hypervisor::Other);
         let compatible = text("sys/firmware/devicetree/base/compatible");
         let hypervisor = text("sys/firmware/devicetree/base/hypervisor/compatible");
         Self {
             wsl: is_wsl(release) || (there("dev/dxg") && dmi.is_empty()),
             flag: cpuinfo.hypervisor(),
-            names: dmi.names(),
+            names: match dmi.names() {
+                Names::Hypervisor(Hypervisor::HyperV) if azure => Names::Hypervisor(Hypervisor::Azure),
+                names => names,
+            },
             privileged: text("proc/xen/capabilities").contains("control_d")
                 || there("dev/mshv")
                 || there("sys/module/mshv_root"),
@@ -117,6 +124,7 @@ impl Evidence {
             (Names::Hardware, _) if self.xen => Environment::BareMetal,
             _ if self.xen => guest(Hypervisor::Xen),
             (names, flag) => match (self.board.or(self.says), names, flag) {
+                (Some(Hypervisor::Qemu), Names::Cloud(hypervisor), _) => guest(hypervisor),
                 (Some(hypervisor), ..) => named(hypervisor),
                 (None, Names::Cloud(hypervisor), Some(true) | None) => named(hypervisor),
                 (None, _, Some(true)) => named(Hypervisor::Other),
@@ -249,9 +257,9 @@ mod tests {
 
     #[test]
     fn a_cloud_that_also_rents_machines_is_known_by_the_flag() {
-        let cloud = |flag| x86(Evidence { names: Names::Cloud(Hypervisor::Qemu), flag, ..NOTHING });
+        let cloud = |flag| x86(Evidence { names: Names::Cloud(Hypervisor::Cloud), flag, ..NOTHING });
         assert_eq!(cloud(Some(false)), BareMetal);
-        assert_eq!([cloud(Some(true)), cloud(None)], [Guest(Hypervisor::Qemu); 2]);
+        assert_eq!([cloud(Some(true)), cloud(None)], [Guest(Hypervisor::Cloud); 2]);
     }
 
     #[test]

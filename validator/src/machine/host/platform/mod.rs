@@ -13,6 +13,7 @@ mod system;
 
 pub use peers::peers;
 
+use super::cmdline;
 use super::identity::Identity;
 use super::madt;
 use super::nvidia::gpus::Information;
@@ -52,6 +53,9 @@ pub fn read(
             largest_apic_id: madt.and_then(|madt| madt.largest_apic_id),
         },
         system: system::read(root, identity),
+        passed: fabric.map_or_else(Vec::new, passed),
+        mainboard: dmi.mainboard(),
+        lockdown: fabric.and_then(|fabric| fabric.lockdown.clone()).filter(|mode| mode != "none"),
         peers: fabric.map_or_else(Peers::default, |fabric| peers(fabric, &gpus)),
         gpus,
         kernel,
@@ -87,7 +91,14 @@ fn own_link_of(gpu: HostGpu, architecture: crate::platform::Architecture) -> Hos
 
 fn kernel(identity: &Identity) -> KernelVersion {
     let release = identity.kernel.as_deref().map(|release| release.trim().to_owned());
-    KernelVersion { version: release.as_deref().and_then(version), release, own: identity.is_own() }
+    let words = cmdline::written(identity.cmdline.as_deref().unwrap_or_default());
+    KernelVersion { version: release.as_deref().and_then(version), release, own: identity.is_own(), words }
+}
+
+/// The devices besides GPUs that are passed to virtual machines.
+fn passed(fabric: &Fabric) -> Vec<Bdf> {
+    let others = fabric.devices.iter().filter(|device| !fabric.gpus.contains(&device.bdf));
+    others.filter(|device| device.pass_through_driver().is_some()).map(|device| device.bdf).collect()
 }
 
 /// `6.12.9-arch1-1` is 6.12.
@@ -102,7 +113,7 @@ mod tests {
     use super::*;
     use crate::machine::host::identity;
     use crate::machine::pcie::sample;
-    use crate::platform::{Architecture, Environment, Hypervisor, System, Vendor};
+    use crate::platform::{Architecture, Environment, Hypervisor, Mainboard, System, Vendor};
 
     #[test]
     fn a_release_gives_two_numbers() {
@@ -154,5 +165,28 @@ mod tests {
             ("sys/class/dmi/id/product_name", "Standard PC (Q35 + ICH9, 2009)\n"),
         ]);
         assert_eq!((host.environment, host.vendor), (Environment::Guest(Hypervisor::Qemu), Vendor::Intel));
+        assert_eq!((host.mainboard, host.has_own_host(), host.is_rented()), (Some(Mainboard::Q35), true, false));
+    }
+
+    #[test]
+    fn azure_is_known_by_its_chassis_or_its_kernel() {
+        let names = [
+            ("sys/class/dmi/id/sys_vendor", "Microsoft Corporation\n"),
+            ("sys/class/dmi/id/product_name", "Virtual Machine\n"),
+        ];
+        let with = |file: &[(&'static str, &'static str)]| host(&[&names, file].concat());
+        let tag = with(&[("sys/class/dmi/id/chassis_asset_tag", "7783-7084-3265-9085-8269-3286-77\n")]);
+        let kernel = with(&[("proc/sys/kernel/osrelease", "6.8.0-1030-azure\n")]);
+        for azure in [tag, kernel] {
+            assert_eq!((azure.environment, azure.is_rented()), (Environment::Guest(Hypervisor::Azure), true));
+        }
+        let own = with(&[]);
+        assert_eq!((own.environment, own.has_own_host()), (Environment::Guest(Hypervisor::HyperV), true));
+    }
+
+    #[test]
+    fn the_words_of_the_kernel_are_read() {
+        let host = host(&[("proc/cmdline", "ro iommu=pt iommu.passthrough=0 -- quiet\n")]);
+        assert_eq!(host.kernel.words, ["ro", "iommu=pt", "iommu.passthrough=0"]);
     }
 }

@@ -1,5 +1,6 @@
 //! The running system: firstlight's own image, or a distribution and what keeps the words of its kernel.
 
+use crate::machine::host::cmdline::words;
 use crate::machine::host::identity::Identity;
 use crate::machine::root::Root;
 use crate::platform::{BootLoader, Distribution, System};
@@ -29,6 +30,10 @@ struct Traces {
     grub: bool,
     /// The configuration of extlinux.
     extlinux: bool,
+    /// The kernel's command line names the kernel's file, as GRUB and extlinux do.
+    boot_image: bool,
+    /// The kernel was started from the folder of proxmox-boot-tool.
+    proxmox_initrd: bool,
 }
 
 pub(super) fn read(root: &Root, identity: &Identity) -> System {
@@ -39,7 +44,7 @@ pub(super) fn read(root: &Root, identity: &Identity) -> System {
     let files = ["etc/os-release", "usr/lib/os-release"];
     let listed = files.iter().find_map(|file| root.text(file).ok()).map(|text| distribution(&text));
     let distribution = listed.or_else(|| of_release(release)).unwrap_or_default();
-    let loader = boot_loader(distribution, Traces::read(root, release));
+    let loader = boot_loader(distribution, Traces::read(root, identity));
     match (distribution, loader) {
         (Distribution::Unknown, BootLoader::Unknown) => System::Unknown,
         _ => System::Installed(distribution, loader),
@@ -47,7 +52,13 @@ pub(super) fn read(root: &Root, identity: &Identity) -> System {
 }
 
 impl Traces {
-    fn read(root: &Root, release: &str) -> Self {
+    fn read(root: &Root, identity: &Identity) -> Self {
+        let release = identity.kernel.as_deref().unwrap_or_default();
+        let words = words(identity.cmdline.as_deref().unwrap_or_default());
+        let begins = |key: &str, beginnings: &[&str]| {
+            let value = words.iter().find(|word| word.key == key).and_then(|word| word.value.as_deref());
+            value.is_some_and(|value| beginnings.iter().any(|beginning| value.starts_with(beginning)))
+        };
         // An unreadable folder, as the EFI partition is without root, shows nothing.
         let any = |paths: &[&str]| paths.iter().any(|path| root.exists(path).unwrap_or(false));
         let under = |name: &str| {
@@ -66,6 +77,8 @@ impl Traces {
             loader: under("loader/loader.conf"),
             grub: any(&["etc/default/grub"]),
             extlinux: any(&["boot/extlinux/extlinux.conf"]),
+            boot_image: begins("BOOT_IMAGE", &["/", "("]),
+            proxmox_initrd: begins("initrd", &["\\EFI\\proxmox\\"]),
         }
     }
 }
@@ -119,6 +132,9 @@ fn boot_loader(distribution: Distribution, traces: Traces) -> BootLoader {
         () if traces.ostree => BootLoader::RpmOstree,
         () if traces.nixos || distribution == Distribution::NixOs => BootLoader::NixOs,
         () if traces.kernelstub => BootLoader::Kernelstub,
+        () if traces.proxmox_initrd => BootLoader::Proxmox,
+        // A word of the running kernel says more than files, which may be there for both.
+        () if traces.boot_image && traces.grub && !traces.extlinux && !fedora && !traces.grubby => BootLoader::Grub,
         () if traces.proxmox_partitions && (traces.kernel_cmdline || !traces.grub) => BootLoader::Proxmox,
         () if traces.proxmox_kernel && traces.kernel_cmdline => BootLoader::Proxmox,
         () if fedora && !(traces.kernel_cmdline && traces.loader && !traces.grub) => BootLoader::Grubby,
@@ -220,6 +236,24 @@ mod tests {
         ] {
             assert_eq!(of(files, id, release), System::Installed(expected.0, expected.1), "{files:?} {id}");
         }
+    }
+
+    #[test]
+    fn the_running_kernels_line_decides_between_two_loaders_with_files() {
+        let of = |line: &str| {
+            let files = ["etc/kernel/proxmox-boot-uuids", "etc/kernel/cmdline", "etc/default/grub"];
+            let mut all = vec![("etc/os-release", "ID=debian\n"), ("proc/sys/kernel/osrelease", "6.8.12-4-pve")];
+            all.extend(files.iter().map(|file| (*file, "")));
+            all.push(("proc/cmdline", line));
+            system(&all)
+        };
+        let installed = |loader| System::Installed(Distribution::Debian, loader);
+        assert_eq!(
+            of("BOOT_IMAGE=/ROOT/pve-1@/boot/vmlinuz-6.8.12-4-pve root=ZFS=/ROOT/pve-1"),
+            installed(BootLoader::Grub)
+        );
+        assert_eq!(of("initrd=\\EFI\\proxmox\\6.8.12-4-pve\\initrd.img root=ZFS=x"), installed(BootLoader::Proxmox));
+        assert_eq!(of("root=ZFS=x"), installed(BootLoader::Proxmox));
     }
 
     #[test]
