@@ -129,7 +129,15 @@ impl BootLoader {
     /// The instruction that adds these words to the kernel's command line.
     #[must_use]
     pub fn add_words(self, distribution: Distribution, words: &[&str]) -> String {
-        instruction(self.method(distribution), Change::Add, words)
+        let words: Vec<_> = words.iter().map(|word| in_quotes(word)).collect();
+        let words: Vec<_> = words.iter().map(String::as_str).collect();
+        let told = instruction(self.method(distribution), Change::Add, &words);
+        if self == Self::Grub && words.iter().any(|word| word.contains('"')) {
+            return format!(
+                "{told} (with these quotes, and the variable's value in single ones: GRUB ends a line at a semicolon)"
+            );
+        }
+        told
     }
 
     /// The instruction that removes these words from it.
@@ -137,6 +145,19 @@ impl BootLoader {
     pub fn remove_words(self, distribution: Distribution, words: &[&str]) -> String {
         instruction(self.method(distribution), Change::Remove, words)
     }
+}
+
+/// A word with a semicolon has its value in quotes, which the kernel takes off: without them GRUB ends the line there.
+fn in_quotes(word: &str) -> String {
+    match word.split_once('=').filter(|_| word.contains(';') && !word.contains('"')) {
+        Some((key, value)) => format!("{key}=\"{value}\""),
+        None => word.to_owned(),
+    }
+}
+
+/// Words for a shell.
+fn for_shell(words: &str) -> String {
+    if words.contains('"') { format!("'{words}'") } else { format!("\"{words}\"") }
 }
 
 /// The instruction that puts one word in the place of others.
@@ -185,8 +206,13 @@ fn instruction(method: Method, change: Change, words: &[&str]) -> String {
         Method::Run { command, add, remove, together } => {
             let option = if change == Change::Add { add } else { remove };
             let options: Vec<_> = match together {
-                true => vec![format!("{option}\"{all}\"")],
-                false => words.iter().map(|word| format!("{option}{word}")).collect(),
+                true => vec![format!("{option}{}", for_shell(&all))],
+                false => words
+                    .iter()
+                    .map(
+                        |word| if word.contains('"') { format!("{option}'{word}'") } else { format!("{option}{word}") },
+                    )
+                    .collect(),
             };
             format!("run `{command} {}` and reboot", options.join(" "))
         }
@@ -206,6 +232,18 @@ mod tests {
     fn says(loader: BootLoader, distribution: Distribution, add: &str, remove: &str) {
         assert_eq!(loader.add_words(distribution, &["iommu=pt"]), add);
         assert_eq!(loader.remove_words(distribution, &["iommu=pt"]), remove);
+    }
+
+    #[test]
+    fn a_semicolon_is_in_quotes() {
+        let word = ["pci=config_acs=0000000@0000:00:01.1;0000000@0000:00:03.1"];
+        let grub = Grub.add_words(Distribution::Debian, &word);
+        assert!(grub.contains("`pci=\"config_acs=0000000@0000:00:01.1;0000000@0000:00:03.1\"`"), "{grub}");
+        assert!(grub.ends_with("GRUB ends a line at a semicolon)"), "{grub}");
+        let grubby = Grubby.add_words(Distribution::Fedora, &word);
+        assert!(grubby.contains("--args='pci=\"config_acs=0000000@0000:00:01.1;0000000@0000:00:03.1\"'"), "{grubby}");
+        let tree = RpmOstree.add_words(Distribution::Fedora, &word);
+        assert!(tree.contains("--append-if-missing='pci=\"config_acs="), "{tree}");
     }
 
     #[test]
