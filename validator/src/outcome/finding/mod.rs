@@ -304,7 +304,7 @@ mod tests {
         let mut finding = Code::AcsRedirect.finding(Severity::Fail, "0000:00:01.1", "x");
         finding.represents = vec!["0000:00:03.1".into()];
         let remedy = FindingEntry::of(&finding, host).remedy;
-        assert!(remedy.contains("`pci=config_acs=0000000@0000:00:01.1;0000000@0000:00:03.1`"), "{remedy:?}");
+        assert!(remedy.contains("`pci=\"config_acs=0000000@0000:00:01.1;0000000@0000:00:03.1\"`"), "{remedy:?}");
         let nowhere = Code::AcsRedirect.finding(Severity::Fail, Subject::Machine, "x");
         assert!(!FindingEntry::of(&nowhere, host).remedy.contains("pci="));
     }

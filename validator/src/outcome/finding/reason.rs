@@ -382,6 +382,12 @@ impl Reason {
                 | Self::LeftByPass(..)
                 | Self::ProcessorLimit
                 | Self::NoX2apic
+                | Self::LimitedByWord(_)
+                | Self::XenOwnsIommu
+                | Self::DisplayKind(_)
+                | Self::NotBound
+                | Self::Unplugged
+                | Self::UnpluggedOnce
                 | Self::NoRoomForMap(_)
                 | Self::GpuLost(_)
                 | Self::Unanswered

@@ -779,8 +779,9 @@ pub(super) fn display_of(case: Case<'_>, kind: DisplayKind) -> String {
         ),
         (DisplayKind::Driver, System::Appliance) => case.add_words(&["nvidia_drm.fbdev=0"]),
         (DisplayKind::Driver, _) => format!(
-            "{}; or put `options nvidia_drm fbdev=0` into a file of /etc/modprobe.d",
-            case.add_words(&["nvidia_drm.fbdev=0"])
+            "{}; or {}",
+            case.add_words(&["nvidia_drm.fbdev=0"]),
+            case.system().module_options("options nvidia_drm fbdev=0")
         ),
     }
 }
