@@ -13,6 +13,9 @@ const PORTS: [&str; 2] = ["0000:00:05.0", "0000:00:06.0"];
 /// Leaves ACS as the fake firmware set it; the built-in word would clear it before the fabric pass runs.
 const AS_FIRMWARE: &str = "pci=config_acs=xxxxxxx@pci:0:0";
 
+/// An RTX 6000 Ada, which has GPUDirect RDMA; the modelled GPU is a GeForce RTX 4090 otherwise.
+const WORKSTATION: &str = "id=0x26b110de";
+
 fn boot(topology: &Topology, acs_word: &str) -> Boot {
     Boot::shipped().fakepci(topology).unwrap().append(acs_word).workload(config_space::SAVE_PORTS).on_any_verdict()
 }
@@ -23,17 +26,22 @@ fn journalled_ports(booted: &Booted) -> Vec<String> {
     entries.iter().map(|e| format!("{} {} {}", e["bdf"].as_str().unwrap(), e["before"], e["readback"])).collect()
 }
 
-#[test]
-fn ports_on_gpu_paths_are_cleared_and_the_others_left_alone() {
+/// Two GPUs below a switch, a network card below a root port of its own, and a root port with nothing below it.
+fn beside_a_network_card(gpu: &str) -> Topology {
     let mut topology = Topology::new();
     let first = topology.root_port(1, "fw=0x1d");
     let [a, b] = topology.switch(first, ["fw=0x1d", "fw=0x1d"]);
-    topology.gpu(a, "");
-    topology.gpu(b, "");
+    topology.gpu(a, gpu);
+    topology.gpu(b, gpu);
     let second = topology.root_port(2, "fw=0x1d");
     topology.nic(second, "");
     topology.root_port(3, "fw=0x1d");
-    let booted = boot(&topology, AS_FIRMWARE).run().unwrap();
+    topology
+}
+
+#[test]
+fn ports_on_gpu_paths_are_cleared_and_the_others_left_alone() {
+    let booted = boot(&beside_a_network_card(WORKSTATION), AS_FIRMWARE).run().unwrap();
 
     let on_paths = ["0001:00:01.0", "0001:00:02.0", "0001:02:00.0", "0001:02:01.0"];
     for port in on_paths {
@@ -45,6 +53,18 @@ fn ports_on_gpu_paths_are_cleared_and_the_others_left_alone() {
     assert_eq!(report.outcome("acs"), "pass", "{}", report.0);
     assert_eq!(report.path("0001:03:00.0", "0001:04:00.0"), Some("PIX"));
     assert_eq!(report.path("0001:03:00.0", "0001:05:00.0"), Some("PHB"));
+}
+
+/// A GeForce has no GPUDirect RDMA, so no data of the network card passes to it directly.
+#[test]
+fn beside_geforce_boards_the_port_of_a_network_card_is_left_alone() {
+    let booted = boot(&beside_a_network_card(""), AS_FIRMWARE).run().unwrap();
+
+    for port in ["0001:02:00.0", "0001:02:01.0"] {
+        assert_eq!(booted.acs_control(port), 0, "{port}\n{booted}");
+    }
+    assert_eq!(booted.acs_control("0001:00:02.0"), 0x1d, "only the network card is below it\n{booted}");
+    assert_eq!(booted.report().outcome("acs"), "pass", "{booted}");
 }
 
 /// Four ports of one switch: one works, one ignores the write, one reverts at the second read, and one reverts when the
