@@ -56,7 +56,7 @@ pub enum Method {
         /// Whether one option has all words, in quotes.
         together: bool,
     },
-    /// Nobody knows.
+    /// The way is not known.
     Unknown,
 }
 

@@ -1,5 +1,5 @@
-//! What kind of machine this is. Read once, and given to every judge and every remedy, so that nobody demands what this
-//! machine does not need and nobody advises what cannot work on it. Pure data; every part may be unknown.
+//! What kind of machine this is. Read once, and given to every judge and every remedy, so that none of them
+//! demands what this machine does not need or advises what cannot work on it. Pure data; every part may be unknown.
 
 use super::boot_loader::replacement;
 use super::{Bdf, BootLoader, GpuId};

@@ -113,13 +113,8 @@ mod tests {
     use super::*;
 
     fn machine(files: &[(&str, &str)]) -> Identity {
-        let dir = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = dir.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
-        read(&Root::new(dir.path()))
+        let (_dir, root) = Root::written(files);
+        read(&root)
     }
 
     #[test]

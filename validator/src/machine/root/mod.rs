@@ -238,6 +238,21 @@ fn recorded_device(text: &str) -> Option<(u32, u32)> {
 }
 
 #[cfg(test)]
+impl Root {
+    /// A root with these files, which is deleted with the folder.
+    pub fn written(files: &[(&str, impl AsRef<[u8]>)]) -> (tempfile::TempDir, Self) {
+        let dir = tempfile::tempdir().unwrap();
+        for (path, bytes) in files {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, bytes).unwrap();
+        }
+        let root = Self::new(dir.path());
+        (dir, root)
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use std::fs;

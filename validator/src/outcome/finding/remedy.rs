@@ -34,8 +34,8 @@ impl Remedy {
 }
 
 impl<'a> Case<'a> {
-    /// A sentence with its places filled, or, where nobody here can touch the hardware that it is about, what its owner
-    /// can do.
+    /// A sentence with its places filled. On a rented machine or in WSL, where the user cannot touch the hardware, a sentence
+    /// about hardware becomes one about what can be done instead.
     pub(super) fn place(self, words: &str) -> String {
         let hardware = ["{reseat}", "{slot}", "{firmware}", "{on host}"];
         if self.host.is_rented() && hardware.iter().any(|place| words.contains(place)) {

@@ -23,7 +23,7 @@ pub(super) enum Names {
     Cloud(Hypervisor),
     /// Those of a maker of hardware.
     Hardware,
-    /// There are none, or nobody knows them.
+    /// The names are missing, or not in these tables.
     Unknown,
 }
 

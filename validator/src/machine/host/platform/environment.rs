@@ -315,13 +315,8 @@ mod tests {
     #[test]
     fn containers_are_known_by_their_files_and_groups() {
         let of = |files: &[(&str, &[u8])]| {
-            let dir = tempfile::tempdir().unwrap();
-            for (path, bytes) in files {
-                let path = dir.path().join(path);
-                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-                std::fs::write(path, bytes).unwrap();
-            }
-            is_container(&Root::new(dir.path()))
+            let (_dir, root) = Root::written(files);
+            is_container(&root)
         };
         assert!(of(&[(".dockerenv", b"")]) && of(&[("run/.containerenv", b"")]));
         assert!(of(&[("proc/1/environ", b"HOME=/\0container=lxc\0")]));

@@ -123,13 +123,7 @@ mod tests {
     }
 
     fn host(files: &[(&str, &str)]) -> Host {
-        let dir = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = dir.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
-        let root = Root::new(dir.path());
+        let (_dir, root) = Root::written(files);
         let fabric = sample::fabric(sample::two_gpus());
         read(&root, Some(&fabric), &identity::read(&root), &BTreeMap::new(), &BTreeMap::new())
     }

@@ -153,13 +153,7 @@ mod tests {
     use crate::machine::host::identity;
 
     fn system(files: &[(&str, &str)]) -> System {
-        let dir = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = dir.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
-        let root = Root::new(dir.path());
+        let (_dir, root) = Root::written(files);
         read(&root, &identity::read(&root))
     }
 

@@ -30,7 +30,7 @@ const PATCHED: &[&str] = &["-pve", "zen", "xanmod", "lqx", "acso", "cachyos", "n
 
 /// Why a word has no effect.
 enum Why {
-    /// Nobody knows it, or the kernel says so.
+    /// No kernel that we know has it, or this kernel reported it as unknown.
     Unknown,
     /// This kernel does not know it, unless the condition holds.
     Unless(String),
@@ -69,7 +69,7 @@ fn without_effect(word: &Word, kernel: &Kernel<'_>) -> Vec<(String, Why)> {
         Some(value) => format!("{}={value}", word.key),
         None => word.key.clone(),
     };
-    if kernel.claims_nobody(&whole, word) {
+    if kernel.lists_as_unknown(&whole, word) {
         return vec![(whole, Why::Unknown)];
     }
     let Some((key, values)) = KEYS.iter().find(|(key, _)| word.has_key(key)) else { return Vec::new() };
@@ -135,7 +135,7 @@ impl Kernel<'_> {
     }
 
     /// Whether the log names the whole word as one that nothing claimed, and it is about the IOMMU or PCI.
-    fn claims_nobody(&self, whole: &str, word: &Word) -> bool {
+    fn lists_as_unknown(&self, whole: &str, word: &Word) -> bool {
         let about = ["iommu", "acs", "pci"].iter().any(|part| word.key.to_ascii_lowercase().contains(part));
         about && self.unclaimed().any(|list| list.split(' ').any(|one| one == whole))
     }
