@@ -142,11 +142,11 @@ test-arm64 *words:
 driver-files *words:
     @image/driver/files.sh "$@"
 
-# What firstlight makes of a tree of NVIDIA's open modules, without building it: version, registry keys by family, patches.
+# What firstlight makes of a tree of NVIDIA's open modules, without building it: version, registry keys by family, edits, patches; with --all GIT, of every version in a git directory, as the table of docs/driver-versions.md.
 [group('use')]
 [no-exit-message]
-driver-look tree:
-    @image/driver/look.sh "$1"
+driver-look *words:
+    @image/driver/look.sh "$@"
 
 # Boot a driver's modules in QEMU with GPUs that answer as four boards do, and say which it takes: driver-bind [FILE] (minutes).
 [group('check')]

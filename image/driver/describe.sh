@@ -26,10 +26,14 @@ registry_keys() {
         python3 -B scripts/description/describe.py keys "$(basename "$1")" "tree/$REGISTRY_HEADER"
 }
 
-# TREE EDITS LEVEL: edits a tree by names, and prints each edit.
+# TREE EDITS LEVEL FAMILY..: edits a tree by names, for the chips of these families, and prints each edit.
 edit_tree() {
-    with_scripts --bind "$1:/build/tree" --bind "$2:/build/edits" python3 -B scripts/description/edit.py tree edits "$3"
+    with_scripts --bind "$1:/build/tree" --bind "$2:/build/edits" python3 -B scripts/description/edit.py tree edits "${@:3}"
 }
+
+# The families that can be chosen without being named, and all.
+common_families() { with_scripts python3 -B scripts/description/describe.py families; }
+all_families() { with_scripts python3 -B scripts/description/describe.py families all; }
 
 # Resolves a path in the description relative to the description's folder.
 beside() { case $1 in '' | /*) echo "$1" ;; *) echo "$(dirname "$DRIVER_FILE")/$1" ;; esac; }

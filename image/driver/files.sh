@@ -2,7 +2,7 @@
 # files.sh VERSION DIR [FAMILY..]: writes DIR/driver.toml, the description of a driver whose two files are in DIR: NVIDIA's
 # open modules and its installer. Reports what is missing and where to get it, checks that both have that version and that
 # the modules have the families' registry keys, and prints the command that builds the image. Without FAMILY: all families
-# that the version supports.
+# that the version supports, but not those that are chosen only by name.
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
 source "$REPO/image/driver/describe.sh"
@@ -34,14 +34,15 @@ case $(od -An -tx1 -j4 -N16 "$work/run/libcuda.so.$version" | tr -d ' \n') in
 esac
 sum() { [ -d "$1" ] || { local hash; hash=$(sha256sum < "$1"); echo "${hash%% *}"; }; }
 
+families=${*:-$(common_families)}
 # Our changes to it: the patches for exactly that version, or else the edits by name if they fit.
 patches='' edits='' level=''
 if [ -d "$here/patches/$version" ]; then
     patches=$here/patches/$version level=$(toml_word "$here/source.toml" patch)
 else
     cp -r "$work/tree" "$work/edited"
-    if edit_tree "$work/edited" "$here/edits/bar1" 2 > "$work/said" 2>&1
-    then edits=$here/edits/bar1 level=2; else say "no edits: $(sed 's/^firstlight: error: //' "$work/said" | tail -1)"; fi
+    if edit_tree "$work/edited" "$here/edits/bar1" 3 $families > "$work/said" 2>&1
+    then edits=$here/edits/bar1 level=3; else say "no edits: $(sed 's/^firstlight: error: //' "$work/said" | tail -1)"; fi
 fi
 describe() {
     local families
@@ -58,7 +59,7 @@ if [ $# -gt 0 ]; then
     keys > "$work/keys" 2> "$work/said" || die "$(sed 's/^firstlight: error: driver.toml: //' "$work/said" | tail -1)"
 else
     served=()
-    for family in $(sed -n 's/^name = "\(.*\)"/\1/p' "$here/description/families.toml"); do
+    for family in $families; do
         describe "$family"
         if keys > "$work/keys" 2> "$work/said"; then served+=("$family"); else
             say "without $family: $(sed 's/^firstlight: error: driver.toml: //' "$work/said" | tail -1)"

@@ -24,7 +24,7 @@ edits=$(beside "$driver_edits")
 [ -z "$patches" ] || [ -d "$patches" ] || die "there is no folder of patches $patches"
 [ -z "$edits" ] || [ -r "$edits/edits.toml" ] || die "there are no edits $edits/edits.toml"
 key=$( { echo "$hash $driver_version $driver_patch $at $(basename "$kernel")"; cat "$REPO"/image/driver/{modules,tree,patches/patch}.sh
-         [ -z "$patches" ] || cat "$patches"/*; [ -z "$edits" ] || cat "$edits"/* "$REPO"/image/driver/description/{edit,halspec,version}.py; } | hash_of -)
+         [ -z "$patches" ] || cat "$patches"/*; [ -z "$edits" ] || { echo "$driver_families"; cat "$edits"/* "$REPO"/image/driver/description/{edit,halspec,version}.py; }; } | hash_of -)
 result=$CACHE/driver/modules-$key
 [ ! -e "$result/.complete" ] && [ "${2:-}" != --where ] || { echo "$result"; exit 0; }
 
@@ -54,7 +54,7 @@ build() {
 
 # Its registry keys must have the values that families.toml and the description name.
 registry_keys "$DRIVER_FILE" "$work/tree" > "$log"
-[ -z "$edits" ] || edit_tree "$work/tree" "$edits" "$driver_patch" >&2
+[ -z "$edits" ] || edit_tree "$work/tree" "$edits" "$driver_patch" $driver_families >&2
 [ -z "$patches" ] || in_tools /build/scripts/patches/patch.sh "$at" /build/patches
 say "building the driver's modules $driver_version${driver_patch:+, patch level $driver_patch} (once, about 4 minutes on 2 cores)"
 build -C "$at/src/nvidia"

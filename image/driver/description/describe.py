@@ -1,6 +1,7 @@
 """describe.py shell FILE: the driver's description as assignments for a shell script.
 describe.py keys FILE HEADER: the registry keys of each family, by the tree's nvrm_registry.h.
 describe.py look VERSION HEADER: the same for all families, with and without our patches, or why they are refused.
+describe.py families [all]: the families that can be chosen without being named, or all.
 describe.py image FILE HEADER KEY=VALUE..: the driver.toml that travels in the driver image.
 
 An unknown or missing key is an error: a description that is only partly understood would build
@@ -64,7 +65,7 @@ def check_family(family):
     """Refuses a mistake in families.toml."""
     where = f"families.toml: family {family.get('name')}"
     for key in sorted(set(family) ^ FAMILY):
-        if key != "keys":
+        if key not in ("keys", "part_of"):
             fail(f"{where}: {'unknown' if key in family else 'missing'} key {key}")
     for devices in family["devices"]:
         if not re.fullmatch(r"[0-9a-f]{4}(-[0-9a-f]{4})?", devices):
@@ -77,11 +78,18 @@ def check_family(family):
             fail(f"{where}: {'unknown' if key in keys else 'missing'} key keys.{key}")
 
 
-def chosen(it):
-    """The families that the description names."""
+def all_families():
     families = load(FAMILIES)["family"]
     for family in families:
         check_family(family)
+        if "part_of" in family and family["part_of"] not in {other["name"] for other in families if "part_of" not in other}:
+            fail(f"families.toml: family {family['name']}: part_of names no other family: {family['part_of']}")
+    return families
+
+
+def chosen(it):
+    """The families that the description names."""
+    families = all_families()
     by_name = {family["name"]: family for family in families}
     for name in it["families"]:
         if name not in by_name:
@@ -90,16 +98,35 @@ def chosen(it):
     return [family for family in families if family["name"] in it["families"]]
 
 
+def ids(devices):
+    """The device ids of ranges."""
+    ends = [(int(end[0], 16), int(end[-1], 16)) for end in (text.split("-") for text in devices)]
+    return {number for first, last in ends for number in range(first, last + 1)}
+
+
+def ranges(numbers):
+    """Device ids as ranges."""
+    starts = [number for number in sorted(numbers) if number - 1 not in numbers]
+    ends = [number for number in sorted(numbers) if number + 1 not in numbers]
+    return [f"{first:04x}" if first == last else f"{first:04x}-{last:04x}" for first, last in zip(starts, ends)]
+
+
+def devices(family, others):
+    """The device ids of a family among others: a part of it that is among them has its own."""
+    parts = [part for part in others if part.get("part_of") == family["name"]]
+    return ranges(ids(family["devices"]) - ids([text for part in parts for text in part["devices"]])) if parts else family["devices"]
+
+
 def right_keys(it, family):
     """The registry keys of a family for the description's version, by name."""
-    ranges = [keys for keys in family.get("keys", []) if it["patch"] or not keys.get("patched")]
-    if not ranges:
+    served = [keys for keys in family.get("keys", []) if it["patch"] or not keys.get("patched")]
+    if not served:
         return {}
     version = known(it["version"])
-    for keys in ranges:
+    for keys in served:
         if known(keys["from"]) <= version and ("before" not in keys or version < known(keys["before"])):
             return keys["registry"]
-    served = " or ".join(f"{keys['from']} and newer" + (f" before {keys['before']}" if "before" in keys else "") for keys in ranges)
+    served = " or ".join(f"{keys['from']} and newer" + (f" before {keys['before']}" if "before" in keys else "") for keys in served)
     return fail(f"families: {family['name']} needs a driver of version {served}; this is {it['version']}")
 
 
@@ -168,7 +195,7 @@ def look(version, header):
     known(version)
     registry = registry_of(version, header)
     for what, patch in (("patched", "1"), ("as it is", "")):
-        for family in load(FAMILIES)["family"]:
+        for family in all_families():
             try:
                 said = words_of(registry, {"version": version, "patch": patch}, family) or "no keys"
             except Refused as why:
@@ -180,6 +207,7 @@ def shell(it):
     words = {key: it[key] for key in ("version", "source", "patches", "edits", "patch")}
     words |= {f"files_{key}": it["files"][key] for key in FILES}
     families = chosen(it)
+    words["families"] = " ".join(family["name"] for family in families)
     words["gsp"] = " ".join(sorted({file for family in families for file in family["gsp"]}))
     words["compute"] = " ".join(sorted({capability for family in families for capability in family["compute"]}, key=float))
     words["nccl"] = "debian" if it["nccl"] == "debian" else "cu13" if known(it["version"]) >= CUDA_13 else "cu12"
@@ -211,7 +239,7 @@ def image(it, header, built):
     for family, dwords in families:
         print("\n[[family]]")
         print(f"name = {quoted(family['name'])}")
-        print(f"devices = [{', '.join(quoted(d) for d in family['devices'])}]")
+        print(f"devices = [{', '.join(map(quoted, devices(family, [other for other, _ in families])))}]")
         if dwords:
             parameters("family.parameters", {"nvidia": {DWORDS: dwords}})
 
@@ -223,9 +251,11 @@ def keys(it, header):
         print(f"{family['name']}: {dwords or 'no keys'}")
 
 
-def main(what, path, *rest):
+def main(what, path="", *rest):
     if what == "look":
         look(path, *rest)
+    elif what == "families":
+        print("\n".join(family["name"] for family in all_families() if path == "all" or "part_of" not in family))
     elif what == "shell":
         shell(read(path))
     elif what == "keys":
@@ -238,4 +268,4 @@ if __name__ == "__main__":
     try:
         main(*sys.argv[1:])
     except Refused as why:
-        sys.exit(f"firstlight: error: {sys.argv[2]}: {why}")
+        sys.exit(": ".join(["firstlight: error", *sys.argv[2:3], str(why)]))

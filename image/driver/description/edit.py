@@ -1,6 +1,7 @@
-"""edit.py TREE EDITS LEVEL: edits a tree of NVIDIA's modules by name, as EDITS/edits.toml describes. It binds methods
-for further chips, renames functions, adds arguments that a kernel's function also needs, and adds our own files. LEVEL is
-the patch level. Everything is read and checked before anything is written; each edit is printed.
+"""edit.py TREE EDITS LEVEL [FAMILY..]: edits a tree of NVIDIA's modules by name, as EDITS/edits.toml describes. It binds
+methods for further chips, those of the families named, renames functions, has a function call another one, adds arguments
+that a kernel's function also needs, and adds our own files. LEVEL is the patch level. Everything is read and checked before anything is written; each
+edit is printed.
 """
 
 import os
@@ -15,6 +16,7 @@ CHIPS = "src/nvidia/generated/g_chips2halspec_nvoc.c"
 KEYS = {
     "bind": {"file", "methods", "like", "chips"},
     "rename": {"file", "function", "to"},
+    "call": {"file", "within", "function", "count", "to", "declare"},
     "argument": {"file", "function", "count", "value"},
     "add": {"file", "to", "list", "variable", "entry"},
 }
@@ -37,6 +39,9 @@ class Tree:
             except (OSError, UnicodeDecodeError) as error:
                 raise Refused(f"{path}: {getattr(error, 'strerror', 'is not text')}") from error
         return self.texts[path]
+
+    def has(self, path):
+        return path in self.texts or os.path.exists(os.path.join(self.folder, path))
 
     def write(self):
         for path, text in self.texts.items():
@@ -96,11 +101,12 @@ def do_argument(tree, edit):
     yield f"{name}: {edit['value']} as argument {wanted}"
 
 
-def do_bind(tree, edit):
+def do_bind(tree, edit, families):
     index = chips(tree.read(CHIPS))
-    for method in edit["methods"]:
-        tree.texts[edit["file"]], new = bind(tree.read(edit["file"]), method, edit["like"], edit["chips"], index)
-        yield f"{method}: " + (f"as {edit['like']} also {', '.join(new)}" if new else "bound already")
+    for family in (family for family in edit["chips"] if family in families):
+        for method in edit["methods"]:
+            tree.texts[edit["file"]], new = bind(tree.read(edit["file"]), method, edit["like"], edit["chips"][family], index)
+            yield f"{method}: " + (f"as {edit['like']} also {', '.join(new)}" if new else f"bound already for {family}")
 
 
 def do_rename(tree, edit):
@@ -112,11 +118,38 @@ def do_rename(tree, edit):
     yield f"{name}: its definition is called {edit['to']}"
 
 
+def do_call(tree, edit):
+    """Has one function call another function in place of one that it calls that many times, and declares it before."""
+    text, name = tree.read(edit["file"]), edit["within"]
+    if re.search(rf"\b{re.escape(edit['to'])}\b", text):
+        raise Refused(f"{edit['file']}: there is a {edit['to']} already")
+    at = definition(text, name)
+    code = code_of(text)
+    start = code.index("{", at)
+    depth = 0
+    for brace in re.finditer(r"[{}]", code[start:]):
+        depth += 1 if brace[0] == "{" else -1
+        if depth == 0:
+            break
+    end = start + brace.end()
+    found = [start + call.start() for call in re.finditer(rf"\b{re.escape(edit['function'])}(?=\s*\()", code[start:end])]
+    if len(found) != edit["count"]:
+        raise Refused(f"{name}: expected {edit['count']} calls of {edit['function']}, found {len(found)}")
+    for place in reversed(found):
+        text = text[:place] + edit["to"] + text[place + len(edit["function"]):]
+    # Before the line with the name, or the one above it that has the type alone
+    line = text.rfind("\n", 0, at) + 1
+    if not text[line:at].strip():
+        line = text.rfind("\n", 0, max(line - 1, 0)) + 1
+    tree.texts[edit["file"]] = f"{text[:line]}{edit['declare']}\n{text[line:]}"
+    yield f"{name}: calls {edit['to']} in place of {edit['function']}, {len(found)} times"
+
+
 def do_add(tree, edit, folder, level):
     listed = tree.read(edit["list"])
     if not re.search(rf"^{re.escape(edit['variable'])} \+= ", listed, re.M):
         raise Refused(f"{edit['list']} has no line '{edit['variable']} += ..'")
-    if os.path.exists(os.path.join(tree.folder, edit["to"])):
+    if tree.has(edit["to"]):
         raise Refused(f"there is a {edit['to']} already")
     with open(os.path.join(folder, edit["file"]), encoding="utf-8") as file:
         tree.texts[edit["to"]] = file.read().replace("@LEVEL@", level)
@@ -140,18 +173,25 @@ def check(edits, tree):
                 raise Refused(f"[[{kind}]]: {'unknown' if key in entry else 'missing'} key {key}")
 
 
-def main(folder, edits, level):
+def edited(tree, edits, level, families):
+    """Edits the texts of a tree; returns a line for each edit."""
+    with open(os.path.join(edits, "edits.toml"), "rb") as file:
+        wanted = tomllib.load(file)
+    check(wanted, tree)
+    done = [line for edit in wanted.get("bind", []) for line in do_bind(tree, edit, families)]
+    done += [line for edit in wanted.get("rename", []) for line in do_rename(tree, edit)]
+    done += [line for edit in wanted.get("call", []) for line in do_call(tree, edit)]
+    done += [line for edit in wanted.get("argument", []) for line in do_argument(tree, edit)]
+    done += [line for edit in wanted.get("add", []) for line in do_add(tree, edit, edits, level)]
+    if not re.fullmatch(r"[\w.-]+", level):
+        raise Refused(f"the patch level is '{level}'; allowed: letters, digits, '.', '_' and '-'")
+    return done
+
+
+def main(folder, edits, level, *families):
     tree = Tree(folder)
     try:
-        with open(os.path.join(edits, "edits.toml"), "rb") as file:
-            wanted = tomllib.load(file)
-        check(wanted, tree)
-        done = [line for edit in wanted.get("bind", []) for line in do_bind(tree, edit)]
-        done += [line for edit in wanted.get("rename", []) for line in do_rename(tree, edit)]
-        done += [line for edit in wanted.get("argument", []) for line in do_argument(tree, edit)]
-        done += [line for edit in wanted.get("add", []) for line in do_add(tree, edit, edits, level)]
-        if not re.fullmatch(r"[\w.-]+", level):
-            raise Refused(f"the patch level is '{level}'; allowed: letters, digits, '.', '_' and '-'")
+        done = edited(tree, edits, level, families)
     except (Refused, OSError, tomllib.TOMLDecodeError) as why:
         sys.exit(f"firstlight: error: edits {os.path.basename(edits)}: {why}")
     tree.write()

@@ -55,6 +55,21 @@ fn the_book_has_every_page_once() {
     assert_eq!(listed, pages, "docs/SUMMARY.md (left) and the pages in docs/ (right) differ");
 }
 
+/// `./run driver-look --all` writes both; a version that is in one of them alone was added by hand.
+#[test]
+fn the_table_of_driver_versions_and_the_list_of_seen_ones_agree() {
+    let page = text("docs/driver-versions.md");
+    let table =
+        page.split("<!-- versions -->").nth(1).and_then(|rest| rest.split("<!-- /versions -->").next()).unwrap();
+    let rows = table.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| versions "));
+    let listed: Vec<_> = rows.flat_map(|row| row.split('|').nth(1).unwrap().split(", ").map(str::trim)).collect();
+    let seen: toml::Table = toml::from_str(&text("image/driver/description/seen.toml")).unwrap();
+    let versions: Vec<_> = seen["versions"].as_array().unwrap().iter().map(|v| v.as_str().unwrap()).collect();
+    assert_eq!(listed, versions, "docs/driver-versions.md (left) and seen.toml (right) differ");
+    let count = format!("{} versions, looked at on {}:", versions.len(), seen["date"].as_str().unwrap());
+    assert!(table.contains(&count) && versions.len() > 50, "the table does not say: {count}");
+}
+
 #[test]
 fn every_decision_has_all_parts() {
     let pages: Vec<_> = pages().into_iter().filter(|page| page.starts_with("decisions/")).collect();

@@ -3,9 +3,10 @@
 //! them. The tools trees must exist (`./run image`).
 
 use harness::driver_inputs::{DriverInputs, REGISTRY, assert_one_error};
+use harness::workspace;
 use std::fs;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 
 #[test]
 fn a_complete_installer_is_unpacked_and_a_truncated_one_is_refused() {
@@ -123,6 +124,13 @@ fn a_registry_key_that_means_something_else_in_the_tree_is_refused() {
             "\"ada\"",
             "\"blackwell\"",
             "blackwell needs a driver of version 580 and newer; this is 570.1.2",
+        ),
+        (
+            "570.1.2",
+            "1",
+            "\"ada\"",
+            "\"ampere-geforce\"",
+            "ampere-geforce needs a driver of version 580 and newer; this is 570.1.2",
         ),
         ("575.1.2", "1", "", "", "ada needs a driver of version 550 and newer before 575 or 580 and newer"),
         (
@@ -276,6 +284,62 @@ fn only_the_named_families_are_described() {
     );
     assert!(fs::read_to_string(inputs.path("driver.toml")).unwrap().contains("families = [\"blackwell\"]\n"));
     assert_one_error(&describe(&inputs, &[]), &["driver.toml already exists"]);
+}
+
+/// What init reads of an image for these families, each with its keys.
+fn families_of_image(names: &str) -> Vec<(String, Vec<String>, bool)> {
+    let inputs = DriverInputs::new();
+    let more = "#define T \"RMPcieP2PType\"\n#define T_BAR1 1\n#define S \"RMForceStaticBar1\"\n#define S_ENABLE 1\n";
+    let header = inputs.write("nvrm_registry.h", REGISTRY.to_owned() + more);
+    let description = inputs.description(&[
+        ("version = \"555.58.02\"", "version = \"590.1.2\""),
+        ("patches = \"patches/555.58.02\"", "patches = \"\""),
+        ("edits = \"\"", "edits = \"edits/bar1\""),
+        ("\"ampere\", \"hopper\", \"ada\", \"ada-other\"", names),
+    ]);
+    let bind = |from: &Path, to: &str| format!("{}:/build/{to}", from.display());
+    let output = Command::new(workspace().join("image/in-tools.sh"))
+        .args(["tools", "--bind", &bind(&workspace().join("image/driver"), "scripts")])
+        .args(["--bind", &bind(&description, "source.toml"), "--bind", &bind(&header, "nvrm_registry.h")])
+        .args(["python3", "-B", "scripts/description/describe.py", "image", "source.toml", "nvrm_registry.h"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let image: toml::Table = toml::from_str(std::str::from_utf8(&output.stdout).unwrap()).unwrap();
+    let words =
+        |value: &toml::Value| value.as_array().unwrap().iter().map(|d| d.as_str().unwrap().to_owned()).collect();
+    let family =
+        |f: &toml::Value| (f["name"].as_str().unwrap().to_owned(), words(&f["devices"]), f.get("parameters").is_some());
+    image["family"].as_array().unwrap().iter().map(family).collect()
+}
+
+/// init gives a GPU the keys of the first family that has it.
+#[test]
+fn the_devices_of_a_part_are_in_the_whole_family_unless_the_part_is_named() {
+    let has = |devices: &[String], id: u16| {
+        let within = |range: &String| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            let number = |text| u16::from_str_radix(text, 16).unwrap();
+            (number(first)..=number(last)).contains(&id)
+        };
+        devices.iter().filter(|range| within(range)).count()
+    };
+    let alone = families_of_image("\"ampere\"");
+    let [(name, whole, keys)] = &alone[..] else { panic!("{alone:?}") };
+    assert_eq!((name.as_str(), keys), ("ampere", &false));
+    let both = families_of_image("\"ampere\", \"ampere-geforce\"");
+    let [(_, others, false), (part, desktop, true)] = &both[..] else { panic!("{both:?}") };
+    assert_eq!(part, "ampere-geforce");
+    for id in 0..=u16::MAX {
+        assert_eq!(has(whole, id), has(others, id) + has(desktop, id), "{id:04x}");
+    }
+    // RTX 3090, 3060 and 3050; RTX A6000, A10G, RTX 3080 Laptop, A100.
+    for id in [0x2204, 0x2503, 0x2584] {
+        assert_eq!((has(others, id), has(desktop, id)), (0, 1), "{id:04x}");
+    }
+    for id in [0x2230, 0x2237, 0x249c, 0x20b2] {
+        assert_eq!((has(others, id), has(desktop, id)), (1, 0), "{id:04x}");
+    }
 }
 
 #[test]

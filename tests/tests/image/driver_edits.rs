@@ -62,7 +62,7 @@ from = "580"
 file = "src/nvidia/generated/g_thing_nvoc.c"
 methods = ["thingDo", "thingUndo"]
 like = "C"
-chips = ["A", "B"]
+chips = { first = ["A", "B"], second = ["D"] }
 [[rename]]
 file = "src/thing.c"
 function = "ask"
@@ -75,8 +75,12 @@ variable = "FILES"
 entry = "own.c"
 "#;
 
-/// Applies the edits to the tree; returns the script's output and the files afterwards.
+/// Applies the edits to the tree for the family `first`; returns the script's output and the files afterwards.
 fn edit(tree: &BTreeMap<&str, String>, edits: &str) -> (Output, BTreeMap<String, String>) {
+    edit_for(&["first"], tree, edits)
+}
+
+fn edit_for(families: &[&str], tree: &BTreeMap<&str, String>, edits: &str) -> (Output, BTreeMap<String, String>) {
     let dir = TempDir::new().unwrap();
     let write = |folder: &str, name: &str, text: &str| {
         let path = dir.path().join(folder).join(name);
@@ -93,6 +97,7 @@ fn edit(tree: &BTreeMap<&str, String>, edits: &str) -> (Output, BTreeMap<String,
         .args(["--bind", &bind(&dir.path().join("tree"), "tree")])
         .args(["--bind", &bind(&dir.path().join("edits"), "edits")])
         .args(["python3", "-B", "scripts/description/edit.py", "tree", "edits", "7"])
+        .args(families)
         .output()
         .unwrap();
     let mut after = BTreeMap::new();
@@ -136,8 +141,46 @@ fn masks_and_comment_follow_the_trees_own_indices_and_nothing_else_changes() {
     let mut bound = other.clone();
     bound.insert(TABLES, after[TABLES].clone());
     let (output, again) = edit(&bound, EDITS);
-    assert!(String::from_utf8_lossy(&output.stdout).starts_with("thingDo: bound already\n"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("thingDo: bound already for first\n"), "{output:?}");
     assert_eq!(again[TABLES], after[TABLES]);
+}
+
+#[test]
+fn chips_are_bound_only_for_the_families_that_are_named() {
+    let mut tree = tree();
+    let bare = [table("thingDo", &[(1, 2)], &["C"]), table("thingUndo", &[(1, 2)], &["C"])];
+    tree.insert(TABLES, bare.concat());
+    for (families, masks, named) in [
+        (&[][..], &[(1, 2)][..], &["C"][..]),
+        (&["other"], &[(1, 2)], &["C"]),
+        (&["first"], &[(0, 0xc000_0000), (1, 2)], &["A", "B", "C"]),
+        (&["second"], &[(1, 0x102)], &["C", "D"]),
+        (&["second", "first"], &[(0, 0xc000_0000), (1, 0x102)], &["A", "B", "C", "D"]),
+    ] {
+        let (output, after) = edit_for(families, &tree, EDITS);
+        assert!(output.status.success(), "{output:?}");
+        let tables = [table("thingDo", masks, named), table("thingUndo", masks, named)];
+        assert_eq!(after[TABLES], tables.concat(), "{families:?}");
+        // The other edits are for all.
+        assert!(after[CODE].contains("askOfDriver") && after.contains_key("src/own.c"), "{families:?}");
+    }
+}
+
+/// A family that is not in families.toml would never be bound.
+#[test]
+fn the_edits_name_families_and_chips_that_there_are() {
+    let read = |path: &str| -> toml::Table {
+        toml::from_str(&fs::read_to_string(workspace().join("image/driver").join(path)).unwrap()).unwrap()
+    };
+    let families = read("description/families.toml");
+    let families: Vec<_> = families["family"].as_array().unwrap().iter().map(|f| f["name"].as_str().unwrap()).collect();
+    let edits = read("edits/bar1/edits.toml");
+    let binds = edits["bind"].as_array().unwrap();
+    for (family, chips) in binds.iter().flat_map(|bind| bind["chips"].as_table().unwrap()) {
+        assert!(families.contains(&family.as_str()), "{family}");
+        assert!(!chips.as_array().unwrap().is_empty(), "{family}");
+    }
+    assert!(!binds.is_empty());
 }
 
 /// Asserts that the tree with one change, in one of its files or in the edits, is refused with these words and not written to.
@@ -203,9 +246,9 @@ fn a_tree_that_is_not_as_expected_is_refused_and_left_unchanged() {
         ("version.mk", "580.1.2", "575.64", "they are for 580 and newer; the tree is 575.64"),
         ("version.mk", "580.1.2", "new", "the tree is of an unknown version"),
         ("edits", "like = \"C\"", "like = \"D\"", "D is expected to have thingDo_D"),
-        ("edits", "\"A\", \"B\"", "\"A\", \"D\"", "thingDo: D has thingDo_C already, A not"),
+        ("edits", "[\"A\", \"B\"]", "[\"A\", \"D\"]", "thingDo: D has thingDo_C already, A not"),
         ("edits", "from = \"580\"", "", "from is ''"),
-        ("edits", "[[bind]]", "[[bend]]", "unknown table [[bend]]; allowed: bind, rename, argument, add"),
+        ("edits", "[[bind]]", "[[bend]]", "unknown table [[bend]]; allowed: bind, rename, call, argument, add"),
         ("edits", "like = \"C\"", "lke = \"C\"", "key l"),
         ("edits", "src/thing.c", "src/none.c", "src/none.c: No such file"),
         ("edits", "to = \"src/own.c\"", "to = \"src/thing.c\"", "there is a src/thing.c already"),
@@ -238,6 +281,45 @@ fn a_call_gets_the_argument_that_the_kernel_needs_unless_the_tree_already_has_it
         ("r = resize(a, b, c);\nr = resize(a, b, d);\n", "found calls with [3, 3]"),
         ("r = resize(a, b, c;\n", "a call of it has no end"),
         ("r = resize(a, b", "a call of it has no end"),
+    ] {
+        let (output, after) = with(code);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && stderr.contains(why), "{code}: {stderr}");
+        assert_eq!(after[CODE], code);
+    }
+}
+
+#[test]
+fn the_calls_of_one_function_lead_to_another_and_others_stay() {
+    let edits = "from = \"580\"\n[[call]]\nfile = \"src/thing.c\"\nwithin = \"become\"\nfunction = \"set\"\ncount = 2\n\
+                 to = \"setOfOurs\"\ndeclare = \"void setOfOurs(int a);\"\n";
+    let with = |code: &str| {
+        let mut tree = tree();
+        tree.insert(CODE, code.to_owned());
+        edit(&tree, edits)
+    };
+    let code = "static void set(int a) { }\nint become(int a);\nvoid before(void) { set(0); }\n#if X\n#endif\nstatic int become(int a)\n{\n\
+                \x20   set(1); // set(2)\n    if (a) { set (3); reset(4); }\n    return a; /* } */\n}\nvoid after(void) { set(5); }\n";
+    let (output, after) = with(code);
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "become: calls setOfOurs in place of set, 2 times\n",
+        "{output:?}"
+    );
+    let expected = code
+        .replace("    set(1);", "    setOfOurs(1);")
+        .replace("set (3)", "setOfOurs (3)")
+        .replace("static int become", "void setOfOurs(int a);\nstatic int become");
+    assert_eq!(after[CODE], expected);
+    // The type on a line of its own
+    let (_, after) = with("int\nbecome\n(\n)\n{ set(1); set(2); }\n");
+    assert_eq!(after[CODE], "void setOfOurs(int a);\nint\nbecome\n(\n)\n{ setOfOurs(1); setOfOurs(2); }\n");
+    for (code, why) in [
+        ("int become(void) { set(1); }\n", "become: expected 2 calls of set, found 1"),
+        ("int become(void) { set(1); set(2); set(3); }\n", "found 3"),
+        ("int other(void) { set(1); set(2); }\n", "become: 0 definitions"),
+        ("int become(void) { set(1); set(2); }\nvoid setOfOurs(int a);\n", "there is a setOfOurs already"),
+        ("int become(void) { set(1); set(2);\n", "become: 1 definitions can be read"),
     ] {
         let (output, after) = with(code);
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();

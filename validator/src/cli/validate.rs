@@ -52,7 +52,7 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
     enough_time(&config)?;
     limit(root, &mut config, &gpus)?;
     let interrupts = Interrupts::catch().map_err(|e| CommandError::undone(&e))?;
-    let plan = suite::plan(&config);
+    let plan = suite::plan(&config, Fabric::read(root).ok().as_ref());
     let mut console = Console::new(text == Some(Place::Stdout), output)?;
     if let Some(path) = &screen {
         console.show_on(path, plan.run.iter().map(|test| test.id));

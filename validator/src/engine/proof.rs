@@ -99,7 +99,7 @@ mod tests {
             config.validate.only.clone_from(ids);
         }
         config.validate.scope = scope;
-        let plan = plan(&config);
+        let plan = plan(&config, None);
         let mut report = empty_report(&Root::new("/rec"), &config, &plan);
         report.gpus = vec![gpu(); gpus];
         for test in &plan.run {

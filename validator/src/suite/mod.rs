@@ -168,6 +168,14 @@ pub const fn demanded(expect: &Expect) -> &'static [&'static str] {
     if expect.golden { &[host::image::TEST.id] } else { &[] }
 }
 
+/// The tests that run at every level because of the GPUs here. Between GeForce RTX 30, kernels that use their peers' memory
+/// directly were seen to give wrong sums while copies and NCCL were right (noonghunna/club-3090, issue 922).
+#[must_use]
+pub fn needed_by(fabric: &Fabric) -> &'static [&'static str] {
+    let gpus = fabric.devices.iter().filter(|device| fabric.gpus.contains(&device.bdf));
+    if gpus.filter(|gpu| shared::peer_mechanism::is_geforce_ampere(gpu)).count() > 1 { &[P2P_ALLREDUCE] } else { &[] }
+}
+
 /// The tests without which nothing is proven about this many GPUs. With one GPU, tests of pairs are not
 /// among them.
 pub fn mandatory_gpu_tests(gpus: usize) -> impl Iterator<Item = &'static Test> {

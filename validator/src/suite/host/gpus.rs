@@ -32,7 +32,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let judgement = judge(&machine.config.expect, fabric, left_out, &names);
     // A run that is limited to some tests does not check the configured minimum.
     let measured = matches!(machine.config.validate.scope, Scope::Fabric | Scope::Only(_))
-        || plan(&machine.config).run.iter().any(|t| t.id == bandwidth::TEST.id);
+        || plan(&machine.config, Some(fabric)).run.iter().any(|t| t.id == bandwidth::TEST.id);
     let gpus = &fabric.gpus;
     let peers = machine.config.expect.peers.as_ref().and_then(|groups| numbered(groups, gpus).err());
     let judgement = judgement.with(peers.iter().map(|why| unknown_peer(why)).collect());

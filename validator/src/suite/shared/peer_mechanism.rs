@@ -34,6 +34,13 @@ pub(in crate::suite) fn is_ada(gpu: &Device) -> bool {
     chip::number(&gpu.device).and_then(chip::of).is_some_and(|chip| chip.family == Family::Ada)
 }
 
+/// Whether this is a GeForce RTX 30, by its device id.
+pub(in crate::suite) fn is_geforce_ampere(gpu: &Device) -> bool {
+    let device = chip::number(&gpu.device);
+    let ampere = device.and_then(chip::of).is_some_and(|chip| chip.family == Family::Ampere);
+    ampere && board_kind::geforce(device, None) == Some(true)
+}
+
 fn id(gpu: &Device) -> u32 {
     // An id that is not a number is not an old GPU either.
     chip::number(&gpu.device).map_or(u32::MAX, u32::from)
@@ -88,6 +95,18 @@ mod tests {
             let gpu = fixture::device(&mut fabric, gpu);
             gpu.device = device.into();
             assert_eq!(is_ada(gpu), ada, "{device}");
+        }
+    }
+
+    #[test]
+    fn only_geforce_boards_of_ampere_are_rtx_30() {
+        let mut fabric = fixture::machine(1);
+        let gpu = fabric.gpus[0];
+        let boards = [("0x2204", true), ("0x2503", true), ("0x2230", false), ("0x2237", false), ("0x20b2", false)];
+        for (device, is) in boards.into_iter().chain([("0x2684", false), ("0x22ff", false), ("x", false)]) {
+            let gpu = fixture::device(&mut fabric, gpu);
+            gpu.device = device.into();
+            assert_eq!(is_geforce_ampere(gpu), is, "{device}");
         }
     }
 

@@ -9,7 +9,8 @@ use crate::machine::host::nvidia::keys::{ForceP2p, RegistryKeys, RequestedMechan
 use crate::outcome::finding::Refusal;
 use std::fmt;
 
-/// From this version on, the driver has page entries for peers through BAR1 on Blackwell, and on Ada with our changes.
+/// From this version on, the driver has page entries for peers through BAR1 on Blackwell, and on Ada and Ampere with our
+/// changes.
 const NEW_PEERS: u32 = 580;
 /// Our patches for versions before this one add the same for Ada, and refuse peer access that would not deliver data.
 const OLD_PEERS: u32 = 575;
@@ -147,17 +148,20 @@ pub(super) fn predict(pair: &PairFacts<'_>) -> Prediction {
     }
     // The driver is forced to report peer access here, even where it does not work. Modules of others cannot be told from NVIDIA's own,
     // and need not obey the keys below.
-    let whose = |boards: String| (Expected::Unknown, others_decide(&boards));
+    let whose = |boards: String| (Expected::Unknown, others_decide(&boards, one.family));
     match one.family {
         Family::Ada if changed.is_none() => {
             return (Expected::Unknown, "the patch level of the driver's module is unknown".to_owned());
         }
         Family::Ada if !ours => return whose(format!("GeForce boards of {}", one.family)),
-        Family::Turing | Family::Ampere | Family::Hopper => return whose(format!("GeForce boards of {}", one.family)),
+        Family::Turing | Family::Hopper => return whose(format!("GeForce boards of {}", one.family)),
+        // Our changes for Ampere are in modules of 580 and newer whose description names the family, which a module does not tell.
+        // Where they were left out, the module refuses peers.
+        Family::Ampere if !ours || version < NEW_PEERS => return whose(format!("GeForce boards of {}", one.family)),
         Family::Blackwell if !ours && version < NEW_PEERS => {
             return whose(format!("GeForce boards of {} before version {NEW_PEERS}", one.family));
         }
-        Family::Ada | Family::Blackwell => {}
+        Family::Ampere | Family::Ada | Family::Blackwell => {}
     }
     if let RequestedMechanism::Other(key, value) = keys.through {
         let why = format!(
@@ -195,10 +199,14 @@ fn stock() -> String {
 }
 
 /// For boards for which only modules of others have peers through BAR1.
-fn others_decide(boards: &str) -> String {
+fn others_decide(boards: &str, family: Family) -> String {
+    let ours = match family {
+        Family::Ampere => format!(", and firstlight's from {NEW_PEERS} on in an image for ampere-geforce"),
+        _ => String::new(),
+    };
     format!(
         "NVIDIA's own module has no peer-to-peer through BAR1 for {boards}, and ForceP2P makes it claim peers; modules of \
-         others have it: the measured tests decide whether data arrives"
+         others have it{ours}: the measured tests decide whether data arrives"
     )
 }
 

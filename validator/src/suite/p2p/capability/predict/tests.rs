@@ -26,6 +26,7 @@ fn is(pair: &PairFacts<'_>, expected: Expected, word: &str) {
 const OLD: &str = "ForceP2P=17;RMForceP2PType=2;RMForceStaticBar1=1";
 const NEW: &str = "ForceP2P=17;RMPcieP2PType=1;RMForceStaticBar1=1";
 const ADA: [u16; 2] = [0x2684; 2];
+const AMPERE: [u16; 2] = [0x2204; 2];
 const BLACKWELL: [u16; 2] = [0x2b85; 2];
 
 #[test]
@@ -36,6 +37,18 @@ fn ada_needs_our_changes_and_the_keys_of_its_version() {
     is(&pair(ADA, driver(555, Some(false), "")), CHIPSET_OR_GPU, "ForceP2P");
     is(&pair(ADA, driver(555, None, OLD)), Expected::Unknown, "patch level");
     is(&pair(ADA, driver(575, Some(true), NEW)), NOT_SUPPORTED, "580");
+}
+
+#[test]
+fn ampere_needs_580_with_our_changes_and_the_keys() {
+    is(&pair(AMPERE, driver(580, Some(true), NEW)), Expected::Access, "BAR1");
+    is(&pair([0x2204, 0x2484], driver(595, Some(true), NEW)), Expected::Access, "BAR1");
+    is(&pair(AMPERE, driver(580, Some(true), OLD)), Expected::Claimed, "RMForceP2PType=2");
+    is(&pair(AMPERE, driver(580, Some(true), "")), CHIPSET_OR_GPU, "ForceP2P");
+    is(&pair(AMPERE, driver(555, Some(true), OLD)), Expected::Unknown, "measured tests decide");
+    let mut unmapped = pair(AMPERE, driver(580, Some(true), NEW));
+    unmapped.gpus[0].mapped = Some(false);
+    is(&unmapped, NOT_SUPPORTED, "NVML counts too little");
 }
 
 #[test]
@@ -113,8 +126,8 @@ fn nvlinks_are_access_and_what_is_not_known_is_unknown() {
 fn what_modules_of_others_may_give_is_unknown_with_any_keys() {
     let only_forced = "ForceP2P=17";
     for keys in [NEW, OLD, only_forced] {
-        for changed in [Some(false), None, Some(true)] {
-            is(&pair([0x2204; 2], driver(580, changed, keys)), Expected::Unknown, "modules of others have it");
+        for changed in [Some(false), None] {
+            is(&pair(AMPERE, driver(580, changed, keys)), Expected::Unknown, "modules of others have it");
         }
         is(&pair(ADA, driver(580, Some(false), keys)), Expected::Unknown, "modules of others have it");
     }
