@@ -26,7 +26,7 @@ mod parts;
 mod small;
 
 pub use config_space::Link;
-pub use drivers::vm_with_h200s;
+pub use drivers::{stock_5090, vm_with_h200s};
 pub use epyc::epyc_with_gpus;
 pub use machine::Machine;
 use std::collections::BTreeMap;

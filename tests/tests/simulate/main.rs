@@ -1,6 +1,7 @@
 //! The program on simulated GPUs, on this host: does each scenario and each class of faults get its verdict?
 //! Needs only cargo. `cargo test --test simulate NAME` runs the tests whose names contain NAME.
 
+mod bar1_map;
 mod nodes;
 mod rdma;
 mod scenarios;

@@ -29,6 +29,7 @@ use crate::nodes::rdma as verbs;
 use crate::nodes::suite::TestSelection;
 use crate::outcome::finding::{self, Finding, Severity};
 use crate::process::lineage;
+use crate::report::known_problems::KnownProblems;
 use crate::text::chain;
 use crate::text::shown_text;
 use crate::{render, suite};
@@ -115,7 +116,12 @@ pub fn run(args: Args) -> Result<u8, CommandError> {
         Command::Image { json } => about::image(&setup()?.0, json.as_ref()),
         Command::Record { file } => about::record(&setup()?.0, &file),
         Command::Reset(asked) => reset::run(&setup()?.0, &asked),
-        Command::List { json, findings } => list(json.as_ref(), findings),
+        Command::List { known_problems: true, .. } => {
+            let known = KnownProblems::with(None, &suite::ids()).map_err(CommandError::Undone)?;
+            output::write(&args::Place::Stdout, &known.markdown())?;
+            Ok(SUCCESS)
+        }
+        Command::List { json, findings, .. } => list(json.as_ref(), findings),
         Command::Render(asked) => report::render(&asked),
         Command::Baseline { action } => report::baseline::run(action),
         Command::Compare(asked) => report::baseline::compare(&asked),

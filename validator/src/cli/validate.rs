@@ -9,6 +9,7 @@ use super::report::baseline::from_file;
 use crate::cli::args::{Place, ScopeChoice, Validate};
 use crate::config::{Config, GpuName, Level, Limit};
 use crate::engine::{self, Interrupt, Interrupts, ProgressListener};
+use crate::files;
 use crate::machine::host::nvidia::gpus;
 use crate::machine::pcie::model::Fabric;
 use crate::machine::root::Root;
@@ -17,8 +18,10 @@ use crate::outcome::scope::Scope;
 use crate::process::lineage::VISIBLE_DEVICES;
 use crate::report::Report;
 use crate::report::drift::as_test;
+use crate::report::known_problems::KnownProblems;
 use crate::suite;
 use crate::text::shown;
+use std::path::Path;
 
 /// Runs the tests; the exit status is that of the verdict.
 pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8, CommandError> {
@@ -50,6 +53,7 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
         }
     }
     enough_time(&config)?;
+    let known = known_problems(config.validate.known_problems.as_deref())?;
     limit(root, &mut config, &gpus)?;
     let interrupts = Interrupts::catch().map_err(|e| CommandError::undone(&e))?;
     let plan = suite::plan(&config, Fabric::read(root).ok().as_ref());
@@ -59,6 +63,8 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
     }
     let mut report = engine::run_plan(root, &config, &plan, &interrupts, &mut console);
     report.boot = boot_stage;
+    report.known_problems = known.matching(&report);
+    report.explain();
     match &config.validate.baseline {
         Some(path) if config.validate.scope == Scope::Machine => {
             let entry = as_test(from_file(path), &report);
@@ -72,6 +78,21 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
     let text = text.filter(|place| *place != Place::Stdout).map(ReportCopy::Text);
     deliver(&mut report, json.map(ReportCopy::Json).into_iter().chain(text).collect(), &mut console);
     Ok(status(&report, &interrupts))
+}
+
+/// The largest file of known problems, bytes.
+const LARGEST: u64 = 1 << 20;
+
+/// The known problems of the program and of a user's file. They are read before the first test, so that a mistake stops the run.
+fn known_problems(file: Option<&Path>) -> Result<KnownProblems, CommandError> {
+    let name = file.map(|path| format!("{}: ", shown(&path.display().to_string()))).unwrap_or_default();
+    let read = |path: &Path| {
+        let bytes = files::read(path, LARGEST)?;
+        String::from_utf8(bytes).map_err(|e| format!("cannot be read: {e}"))
+    };
+    let text = file.map(read).transpose();
+    let known = text.and_then(|text| KnownProblems::with(text.as_deref(), &suite::ids()));
+    known.map_err(|why| CommandError::Usage(format!("{name}{why}")))
 }
 
 /// The time that the tests of the other levels need on a machine with many GPUs, seconds.

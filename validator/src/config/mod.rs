@@ -100,6 +100,8 @@ pub struct Validate {
     pub library_path: Vec<String>,
     /// `validate.baseline`: the file of a baseline that the figures are compared with at the end.
     pub baseline: Option<PathBuf>,
+    /// `validate.known_problems`: a file with known problems, in addition to the program's own.
+    pub known_problems: Option<PathBuf>,
     /// The scope of the verdict. Set by the command line; there is no key for it.
     pub scope: Scope,
     /// The participating GPUs, if not all take part. Set by the command line; there is no key for it.
@@ -176,6 +178,7 @@ impl Default for Config {
                 root: PathBuf::from("/"),
                 library_path: Vec::new(),
                 baseline: None,
+                known_problems: None,
                 scope: Scope::Machine,
                 limit: None,
                 before_part: Vec::new(),
@@ -209,6 +212,7 @@ pub const KEYS: &[&str] = &[
     "validate.root",
     "validate.library_path",
     "validate.baseline",
+    "validate.known_problems",
     "validate.nvls",
     "validate.identity",
     "expect.gpus",
@@ -244,6 +248,7 @@ impl Config {
             "validate.root" => value::path(raw, &mut self.validate.root),
             "validate.library_path" => value::words(raw, &mut self.validate.library_path),
             "validate.baseline" => value::path(raw, self.validate.baseline.insert(PathBuf::new())),
+            "validate.known_problems" => value::path(raw, self.validate.known_problems.insert(PathBuf::new())),
             "validate.identity" => read(raw, &mut self.validate.identity),
             "validate.nvls" => value::flag(raw, &mut self.validate.nvls),
             "expect.gpus" => value::whole(raw, 0, 64, self.expect.gpus.insert(0)),

@@ -50,6 +50,7 @@ fn words_are_read_by_the_keys_type() {
         "validate.root=/rec",
         "validate.nvls=true",
         "validate.baseline=/b.json",
+        "validate.known_problems=/k.toml",
         "expect.golden=true",
     ];
     let config = merge(&[], &words).unwrap();

@@ -191,6 +191,7 @@ fn empty_report(root: &Root, config: &Config, plan: &TestPlan) -> Report {
         appliance: None,
         machine: MachineEntry::unread(),
         driver: Driver::default(),
+        known_problems: Vec::new(),
         gpus: Vec::new(),
         fabric: None,
         tests: Vec::new(),

@@ -19,6 +19,11 @@ pub(super) fn answer(report: &Report) -> String {
     line("ANSWER", &report.answer) + &first.unwrap_or_default()
 }
 
+/// The known problems of this machine's versions, one line each; empty if there are none.
+pub(super) fn known_problems(report: &Report) -> String {
+    report.known_problems.iter().map(|problem| wrapped("KNOWN    ", "         ", &problem.sentence())).collect()
+}
+
 /// All causes, in their order; `tests` contain the findings.
 #[must_use]
 pub fn details(causes: &[Cause], tests: &[TestEntry]) -> String {
@@ -56,6 +61,9 @@ fn cause_text(tests: &[TestEntry], cause: &Cause) -> String {
     let not: Vec<_> = cause.ruled_out.iter().map(|out| out.what.as_str()).collect();
     if !not.is_empty() {
         text += &labelled("not", &format!("{}: those tests passed", not.join(", ")));
+    }
+    for problem in &cause.possible {
+        text += &labelled("known", &format!("possible, and not shown by any test: {}", problem.sentence()));
     }
     text
 }

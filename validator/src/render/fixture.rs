@@ -25,6 +25,7 @@ pub(super) fn report(tests: Vec<TestEntry>) -> Report {
         appliance: Some(Appliance { version: "0.1.0".into(), image_id: None, manifest_sha256: None }),
         machine: MachineEntry { host: Some("node7".into()), ..MachineEntry::unread() },
         driver: Driver::default(),
+        known_problems: vec![],
         gpus: vec![],
         fabric: None,
         tests: vec![],

@@ -78,12 +78,13 @@ pub fn tail(report: &Report, path: Option<&str>) -> String {
     replace_controls(&format!("\n{}", causes::answer(report))) + &end(report, path)
 }
 
-/// The gain from peer-to-peer, the causes, the verdict, and the line for scrapers, which is the last.
+/// The gain from peer-to-peer, the causes, the known problems, the verdict, and the line for scrapers, which is the last.
 fn end(report: &Report, path: Option<&str>) -> String {
     let gain = nccl::report_gain_table(report).map(|table| format!("\n{table}")).unwrap_or_default();
     let scope = wrapped("SCOPE    ", "         ", &format!("{}: {}", report.scope, report.covers));
+    let known = causes::known_problems(report);
     let end = verdict(report, path) + &last_line(report);
-    replace_controls(&format!("{gain}{}\n{scope}{end}", causes::details(&report.causes, &report.tests)))
+    replace_controls(&format!("{gain}{}\n{known}{scope}{end}", causes::details(&report.causes, &report.tests)))
 }
 
 /// Control characters in the machine's files must not move the cursor of a terminal.

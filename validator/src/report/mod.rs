@@ -12,6 +12,7 @@ mod figures;
 mod fingerprint;
 pub mod fleet;
 mod identity;
+pub mod known_problems;
 mod read;
 pub mod summary;
 
@@ -20,6 +21,7 @@ pub use causes::{Cause, NotCause, Symptom, gpus_of, pairs_of, ungrouped_causes};
 pub use driver::Driver;
 pub use fingerprint::{BoundTo, fingerprint};
 pub use identity::ReportIdentity;
+pub use known_problems::KnownProblem;
 pub use read::{ReportError, from_json, schema};
 
 use crate::config::Level;
@@ -73,6 +75,9 @@ pub struct Report {
     pub machine: MachineEntry,
     /// Versions of the GPU software.
     pub driver: Driver,
+    /// Problems that were reported in public for versions that this machine has: information, and no result of a test.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "later::readable")]
+    pub known_problems: Vec<KnownProblem>,
     /// NVIDIA GPUs.
     pub gpus: Vec<Gpu>,
     /// The fabric; `null` when it could not be read.

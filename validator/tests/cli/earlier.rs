@@ -9,10 +9,11 @@ use std::path::Path;
 const FAIL: &str = include_str!("../data/earlier-fail.json");
 const PASS: &str = include_str!("../data/earlier-pass.json");
 /// The keys that earlier reports lack, by the object that has them now.
-const NEW_KEYS: [(&str, &[&str]); 3] = [
+const NEW_KEYS: [(&str, &[&str]); 4] = [
     ("FindingEntry", &["about", "represents", "clause"]),
     ("TestEntry", &["unchecked"]),
     ("MachineEntry", &["platform"]),
+    ("Cause", &["possible"]),
 ];
 
 /// A folder with both, and each as this version writes it.

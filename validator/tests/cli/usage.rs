@@ -39,6 +39,14 @@ fn docs_show_the_table_of_findings() {
     assert_eq!(shown, listed, "docs/findings.md has findings that do not exist");
 }
 
+/// A page shows every known problem, as the validator itself lists them.
+#[test]
+fn docs_show_the_table_of_known_problems() {
+    let table = run_of(firstlight("list --known-problems").output().unwrap()).out;
+    let block = format!("<!-- known-problems -->\n{table}<!-- /known-problems -->\n");
+    assert!(page("known-problems.md").contains(&block), "docs/known-problems.md lacks this table:\n{block}");
+}
+
 fn sources(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -185,6 +193,28 @@ fn a_refused_configuration_is_64_with_file_key_and_what_is_allowed() {
     refused("--config /nowhere.toml fabric show", "/nowhere.toml: cannot be read: No such file");
     refused("--set fabric.asc=path topo", "did you mean fabric.acs?");
     refused("--set validate.timeout_s=0 validate", "a whole number from 1 to 86400");
+}
+
+#[test]
+fn a_refused_file_of_known_problems_is_64_with_file_row_and_what_is_allowed() {
+    let machine = Machine::small();
+    let file = machine.at("known.toml");
+    let file = file.display();
+    let words = format!("--set validate.known_problems={file} validate --json {}", machine.at("r.json").display());
+    refused(&words, &format!("{file}: cannot be read: No such file"));
+    let row = "[[problem]]\nid = 'a'\nsays = 'b'\nthread = 'https://example.org'\nread = '2026-11-27'\n";
+    for (text, line) in [
+        (format!("{row}nccl = {{ from = '2', to = '1' }}\n"), "problem 1, nccl: read { "),
+        (format!("{row}tests = ['p2p']\n"), "problem 1, tests: read [\"p2p\"]; allowed: a list of: "),
+        (row.to_owned(), "problem 1: has no versions; allowed: at least one of driver, kernel, nccl"),
+        ("[[problem]\n".to_owned(), "line 1: "),
+        (format!("{row}kernel = {{ from = '6', to = '6' }}\n").repeat(2), "id: a is there twice"),
+    ] {
+        machine.write("known.toml", &text);
+        refused(&words, &format!("{file}: {line}"));
+    }
+    refused("--set validate.known_problems=known.toml validate", "an absolute path");
+    assert!(!machine.at("r.json").exists(), "nothing is written");
 }
 
 #[test]

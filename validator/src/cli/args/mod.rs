@@ -86,6 +86,9 @@ pub enum Command {
         /// List every finding with cause and remedy instead, as Markdown
         #[arg(long, conflicts_with = "json")]
         findings: bool,
+        /// List the known problems of driver, kernel and NCCL instead, as Markdown
+        #[arg(long, conflicts_with_all = ["json", "findings"])]
+        known_problems: bool,
     },
     /// Convert a report to another form
     Render(Render),

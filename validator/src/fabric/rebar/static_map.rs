@@ -1,12 +1,17 @@
-//! Whether the driver's static map of a GPU's memory fits into BAR1, computed as NVIDIA's open modules from 570 on
-//! compute it (kern_bus_tu102.c, kern_bus_gm107.c) but before they are loaded. The map begins at the next 512 MiB
-//! after the console and the mailboxes of peers, if there are any, and BAR1 holds it less one page of 2 MiB. A value
-//! that only the driver knows is a range, and a result that depends on such a value is unknown. Pure.
+//! Whether the driver's static map of a GPU's memory fits into BAR1, and whether peers can use it there, computed as
+//! NVIDIA's open modules from 570 on compute it (kern_bus_tu102.c, kern_bus_gm107.c, kern_bus_gh100.c) but before they are
+//! loaded. The map begins after the console and the mailboxes of peers, if there are any, and BAR1 holds it less one page
+//! of 2 MiB. A value that only the driver knows is a range, and a result that depends on such a value is unknown. Pure.
 
 use crate::machine::host::nvidia::keys::StaticMap;
 
-/// The alignment of the map, MiB.
+/// The driver maps peers only at addresses that are multiples of this, MiB (`_kbusCreateStaticBar1IOMMUMapping`). BAR1
+/// itself begins at a multiple of its size.
 const ALIGNMENT: u64 = 512;
+/// From this version on the map begins at such a multiple (`kbusInitBar1`). Before, it begins on the next page.
+const ALIGNED_SINCE: u32 = 580;
+/// The most that a console and mailboxes take, MiB: a console of 7680 x 4320 pixels has 127.
+const TAKEN: u64 = 128;
 /// The pages of the map, MiB; the last one of BAR1 is not used.
 const PAGE: u64 = 2;
 /// What AUTO needs in addition to the memory, MiB: two registers of 64 KiB, and 1 MiB of user registers for
@@ -25,13 +30,52 @@ pub struct Memory {
     pub usable: Option<u64>,
 }
 
+/// Where the map begins in BAR1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// At 0: nothing is before it.
+    Zero,
+    /// At 512 MiB, behind a console that is kept or behind mailboxes.
+    Aligned,
+    /// Directly behind these: 4 MiB on one machine with a console.
+    Behind,
+}
+
+impl Start {
+    /// The start for a driver of this version; `first_taken`: a console that is kept, or mailboxes, are at the start of
+    /// BAR1.
+    #[must_use]
+    pub const fn of(version: u32, first_taken: bool) -> Self {
+        match (first_taken, version >= ALIGNED_SINCE) {
+            (false, _) => Self::Zero,
+            (true, true) => Self::Aligned,
+            (true, false) => Self::Behind,
+        }
+    }
+
+    /// Whether the driver maps peers of a map that begins here.
+    #[must_use]
+    pub const fn is_aligned(self) -> bool {
+        !matches!(self, Self::Behind)
+    }
+
+    /// The least and the most MiB.
+    const fn mib(self) -> (u64, u64) {
+        match self {
+            Self::Zero => (0, 0),
+            Self::Aligned => (ALIGNMENT, ALIGNMENT),
+            Self::Behind => (PAGE, TAKEN),
+        }
+    }
+}
+
 /// The room for the map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
     /// The size of BAR1, MiB.
     pub bar1: u64,
-    /// Whether a console that is kept, or mailboxes, are at the start of BAR1.
-    pub first_taken: bool,
+    /// Where the map begins.
+    pub start: Start,
 }
 
 /// Whether the map fits into BAR1.
@@ -54,7 +98,6 @@ pub enum Fit {
 /// `Auto` needs room for all memory and for what the driver maps in addition.
 #[must_use]
 pub fn fit(memory: Memory, room: Room, map: StaticMap) -> Fit {
-    let start = if room.first_taken { ALIGNMENT } else { 0 };
     let there = room.bar1.saturating_sub(PAGE);
     let (least, most) = match map {
         StaticMap::Off => return Fit::Fits,
@@ -67,7 +110,8 @@ pub fn fit(memory: Memory, room: Room, map: StaticMap) -> Fit {
             (pages(memory.all.0) + BESIDES.0, pages(memory.all.1) + BESIDES.1)
         }
     };
-    match (start + least, start + most) {
+    let (first, last) = room.start.mib();
+    match (first + least, last + most) {
         (_, most) if most <= there => Fit::Fits,
         (least, _) if least > there => Fit::Short { needed: least, there },
         _ => Fit::Unknown,
@@ -82,7 +126,7 @@ mod tests {
 
     fn of(memory: u64, usable: Option<u64>, bar1: u64, console: bool, map: StaticMap) -> Fit {
         let memory = Memory { all: (memory, memory), usable };
-        fit(memory, Room { bar1, first_taken: console }, map)
+        fit(memory, Room { bar1, start: Start::of(595, console) }, map)
     }
 
     #[test]
@@ -125,10 +169,27 @@ mod tests {
     fn two_sizes_of_memory_give_a_result_only_if_it_is_the_same_for_both() {
         let fit = |bar1, map| {
             let memory = Memory { all: (8151, 16311), usable: None };
-            fit(memory, Room { bar1, first_taken: false }, map)
+            fit(memory, Room { bar1, start: Start::Zero }, map)
         };
         assert_eq!(fit(32768, StaticMap::Auto), Fit::Fits);
         assert_eq!(fit(256, StaticMap::Auto), Fit::Short { needed: 8160, there: 254 });
         assert_eq!(fit(8192, StaticMap::Auto), Fit::Unknown);
+    }
+
+    #[test]
+    fn up_to_575_a_console_leaves_room_for_the_map_of_a_5090_and_puts_it_where_no_peer_is_mapped() {
+        for version in [570, 575] {
+            let start = Start::of(version, true);
+            assert_eq!((start, start.is_aligned()), (Start::Behind, false));
+            let memory = |usable| Memory { all: (32607, 32607), usable };
+            let fit = |usable, map| fit(memory(usable), Room { bar1: 32768, start }, map);
+            assert_eq!(fit(Some(32096), StaticMap::Forced), Fit::Fits);
+            assert_eq!(fit(None, StaticMap::Auto), Fit::Unknown, "it depends on the size of the console");
+            assert!(Start::of(version, false).is_aligned());
+        }
+        for version in [580, 590, 595] {
+            assert_eq!(Start::of(version, true), Start::Aligned);
+            assert!(Start::of(version, true).is_aligned());
+        }
     }
 }

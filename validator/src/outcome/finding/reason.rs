@@ -33,6 +33,8 @@ pub enum Reason {
     AddressesLost,
     /// BAR1 has no room for the driver's map of all memory: the obstacles, the most direct first.
     NoRoomForMap(Vec<MapObstacle>),
+    /// The driver maps no peer where its map begins: what is before it, the most direct first.
+    MisalignedMap(Vec<MapObstacle>),
     /// The driver says why it did not map the memory.
     NotMapped(Words),
     /// Other programs map the memory too.
@@ -360,6 +362,15 @@ impl Reason {
             Self::LeftOut(why) => return Some(format!("skipped {why}")),
             Self::GpuLost(lost) => return Some(lost_text(lost)),
             Self::NeighbourInUse(why) | Self::NotMapped(why) | Self::Predicted(_, why) => return Some(why.to_string()),
+            Self::MisalignedMap(obstacles) => {
+                let console = obstacles.iter().find_map(|one| match one {
+                    MapObstacle::Console(name) => Some(name),
+                    _ => None,
+                })?;
+                return Some(format!(
+                    "the console {console} on this GPU is at the start of BAR1, and up to version 575 the driver begins its map directly behind it"
+                ));
+            }
             Self::NoRoomForMap(obstacles) => {
                 return Some(obstacles.iter().map(MapObstacle::cause).collect::<Vec<_>>().join("; "));
             }
@@ -389,6 +400,7 @@ impl Reason {
                 | Self::Unplugged
                 | Self::UnpluggedOnce
                 | Self::NoRoomForMap(_)
+                | Self::MisalignedMap(_)
                 | Self::GpuLost(_)
                 | Self::Unanswered
                 | Self::DriverAsks(_)
@@ -460,6 +472,7 @@ impl Reason {
                 "configure frameworks to share memory by the other mechanism, or run them on the host itself"
             }
             Self::KernelReads | Self::KernelAllReduce => KERNEL_ALL_REDUCE,
+            Self::MisalignedMap(obstacles) => return Some(misaligned_remedy(obstacles, case.host.system)),
             Self::NoRoomForMap(obstacles) => return Some(map_remedy(obstacles, case.host.system, case.host.container)),
             _ => return None,
         };
@@ -497,6 +510,8 @@ impl Reason {
             Self::NeighbourInUse("why".into()),
             Self::NoRoomForMap(vec![MapObstacle::Console("fb0".into()), MapObstacle::Reserved, MapObstacle::Size]),
             Self::NoRoomForMap(vec![MapObstacle::Size]),
+            Self::MisalignedMap(vec![MapObstacle::Console("fb0".into()), MapObstacle::Reserved]),
+            Self::MisalignedMap(vec![MapObstacle::Reserved]),
             Self::MappedByOthers,
             Self::SendersTranslate,
             Self::IsolatedByLinux,
@@ -667,6 +682,16 @@ impl MapObstacle {
             )),
             Self::Size => None,
         }
+    }
+}
+
+/// Without consoles only the mailboxes are before the map. The keys that leave these out differ by version, and 580 needs none.
+fn misaligned_remedy(obstacles: &[MapObstacle], system: System) -> String {
+    let newer = "use driver 580 or newer, which begins the map at a multiple of 512 MiB";
+    let console = obstacles.iter().find(|obstacle| matches!(obstacle, MapObstacle::Console(_)));
+    match console.and_then(|console| console.remedy(system)) {
+        Some(release) => format!("{release}; or {newer}"),
+        None => newer.to_owned(),
     }
 }
 

@@ -62,8 +62,16 @@ const DRIVER: &[Code] = &[
     NvswitchNoManager,
 ];
 /// BAR1 cannot carry peer traffic.
-const BAR1: &[Code] =
-    &[Bar1Small, Bar1MapShort, DriverParameters, PatchMissing, PatchNotEffective, Bar1NotStatic, Bar1Witnesses];
+const BAR1: &[Code] = &[
+    Bar1Small,
+    Bar1MapShort,
+    Bar1MapMisaligned,
+    DriverParameters,
+    PatchMissing,
+    PatchNotEffective,
+    Bar1NotStatic,
+    Bar1Witnesses,
+];
 /// What the kernel or the driver logged about a broken device.
 const LOGGED: &[Code] = &[MachineCheck, GpuXid, NvswitchSxid, KernelFault, DriverFault, GpuNeedsRecovery];
 /// CUDA cannot be used, or not on every GPU.
@@ -431,6 +439,12 @@ codes! {
         .cause("BAR1 of this board is hardly larger than its memory, and a console or the driver's mailboxes take the first 512 MiB")
         .remedy("keep consoles off this GPU, and load the driver with `modprobe nvidia NVreg_RegistryDwords=\"ForceP2P=17;RMPcieP2PType=1;RMForceStaticBar1=1\"`")
         .explained_by(&[&[Bar1Small]]);
+    Bar1MapMisaligned = row("BAR1-MAP-MISALIGNED", "the driver refuses peers where its map of memory begins")
+        .of_machine()
+        .means("the driver's map of all memory of a GPU does not begin at a multiple of 512 MiB, and the driver refuses peers there")
+        .cause("up to version 575 the driver begins its map directly behind a console or its mailboxes, which take the first MiB of BAR1; a modified module may do so too")
+        .remedy("keep consoles off the GPUs, which the test display names, and use a driver that begins its map at a multiple of 512 MiB, such as NVIDIA's 580 to 595")
+        .explained_by(&[&[Bar1Small]]);
     Bar1MapUnknown = row("BAR1-MAP-UNKNOWN", "whether BAR1 has room for the driver's map is unknown")
         .means("it cannot be computed whether the driver's map of all memory of a GPU fits into BAR1")
         .cause("the board is not in firstlight's table, or the result depends on how much memory the driver keeps for itself")
@@ -590,7 +604,7 @@ codes! {
         .means("the NVIDIA driver or the GPU's firmware (GSP) reported an internal error during a test")
         .cause("a GPU that does not answer, or an error in the driver; the line names the function")
         .remedy("{power}; if it happens again, update the driver and report its lines to NVIDIA")
-        .explained_by(&[GONE, &[PcieAer, GpuXid]]);
+        .explained_by(&[GONE, &[Bar1MapMisaligned, PcieAer, GpuXid]]);
     KernelTainted = row("KERNEL-TAINTED", "the kernel is tainted")
         .of_machine()
         .means("the kernel has marked itself as tainted by more than NVIDIA's modules, or its taint flags could not be read")

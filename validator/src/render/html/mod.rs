@@ -14,7 +14,7 @@ use crate::machine::GpuId;
 use crate::outcome::finding::{FindingEntry, Severity};
 use crate::outcome::scope::Scope;
 use crate::render::group_by_key;
-use crate::report::{Cause, Gpu, Report, TestEntry, gpus_of};
+use crate::report::{Cause, Gpu, KnownProblem, Report, TestEntry, gpus_of};
 pub use fleet::fleet;
 use frame::{caption, cell, collapsible, colored, number, page_frame, row, section, table};
 use std::collections::BTreeSet;
@@ -136,7 +136,20 @@ fn machine(report: &Report) -> Element {
     let env = report.workload_env.iter().map(set);
     let env = table(Some(caption("For the workload")), &["name", "value", "why"], env);
     let env = (!report.workload_env.is_empty()).then_some(env);
-    section("Machine").with("id", "machine").child(facts).children(gpus).children(env)
+    section("Machine").with("id", "machine").child(facts).children(gpus).children(known(report)).children(env)
+}
+
+/// The known problems of this machine's versions.
+fn known(report: &Report) -> Option<Element> {
+    let line = |problem: &KnownProblem| {
+        let KnownProblem { id, says, seen, thread, read, tests } = problem;
+        let tests = if tests.is_empty() { "none".to_owned() } else { tests.join(", ") };
+        row(id, [cell(says), cell(seen), cell(&tests), cell(&format!("{thread}, read {read}"))])
+    };
+    let head = ["known problem", "reported", "for this machine's", "may explain", "where"];
+    let rows = report.known_problems.iter().map(line);
+    let about = caption("Reported in public for versions that this machine has: no result of a test");
+    (!report.known_problems.is_empty()).then(|| table(Some(about), &head, rows).with("id", "known"))
 }
 
 fn logs(report: &Report) -> Option<Element> {

@@ -440,3 +440,27 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn known_problems_are_a_table_of_their_own_only_where_there_are_some() {
+    let mut seen = report(vec![test("a", Outcome::Pass, "fine", vec![])]);
+    assert!(!page(&seen).unwrap().contains("id=\"known\""));
+    seen.known_problems = vec![KnownProblem {
+        id: "x-1".to_owned(),
+        says: "data <arrives> wrong".to_owned(),
+        seen: "driver 580.142".to_owned(),
+        thread: "https://example.org/1".to_owned(),
+        read: "2026-11-27".to_owned(),
+        tests: vec![],
+    }];
+    let html = page(&seen).unwrap();
+    for text in [
+        "id=\"known\"",
+        "x-1",
+        "data &lt;arrives&gt; wrong",
+        "driver 580.142",
+        "https://example.org/1, read 2026-11-27",
+    ] {
+        assert!(html.contains(text), "{text}");
+    }
+}

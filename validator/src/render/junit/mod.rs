@@ -15,7 +15,7 @@ use std::io;
 /// # Errors
 /// The XML writer's error.
 pub fn suites(report: &Report) -> io::Result<String> {
-    let mut cases: Vec<_> = report.tests.iter().map(case).collect();
+    let mut cases: Vec<_> = report.tests.iter().map(|test| case(report, test)).collect();
     cases.extend(unexplained(report));
     let count = |outcome| report.tests.iter().filter(|t| t.outcome == outcome).count();
     let errors = cases.len() - report.tests.len() + count(Outcome::Error);
@@ -44,15 +44,16 @@ fn properties(report: &Report) -> Element {
     let property = |name: &str, value: &str| element("property").with("name", name).with("value", value);
     let facts = words::facts(report);
     let facts = facts.iter().map(|(name, value)| property(name, value));
-    element("properties").child(property("verdict", &report.verdict.to_string())).children(facts)
+    let known = report.known_problems.iter().map(|problem| property("known_problem", &problem.sentence()));
+    element("properties").child(property("verdict", &report.verdict.to_string())).children(facts).children(known)
 }
 
-fn case(test: &TestEntry) -> Element {
+fn case(report: &Report, test: &TestEntry) -> Element {
     let case = test_case(&test.id, test.seconds);
     let (case, details) = match test.outcome {
         Outcome::Pass | Outcome::Warn => (case, findings(test)),
-        Outcome::Fail => (case.child(failure_element("failure", test)), String::new()),
-        Outcome::Error => (case.child(failure_element("error", test)), String::new()),
+        Outcome::Fail => (case.child(failure_element("failure", report, test)), String::new()),
+        Outcome::Error => (case.child(failure_element("error", report, test)), String::new()),
         Outcome::NotApplicable => (case.child(element("skipped").with("message", &test.summary)), findings(test)),
     };
     let first = format!("{}  {}\n", words::outcome(test.outcome), test.summary);
@@ -64,10 +65,17 @@ fn test_case(id: &str, time: f64) -> Element {
 }
 
 /// `failure` or `error`; its type is the code of the worst finding.
-fn failure_element(name: &'static str, test: &TestEntry) -> Element {
+fn failure_element(name: &'static str, report: &Report, test: &TestEntry) -> Element {
     let worst = test.findings.iter().rev().max_by_key(|f| f.severity);
     let code = worst.map_or(words::outcome(test.outcome), |f| f.code.as_str());
-    element(name).with("message", &test.summary).with("type", code).text(&findings(test))
+    let text = findings(test) + &possible(report, test);
+    element(name).with("message", &test.summary).with("type", code).text(&text)
+}
+
+/// The known problems that may explain the failure of a test, behind its findings.
+fn possible(report: &Report, test: &TestEntry) -> String {
+    let all = report.known_problems.iter().filter(|problem| problem.tests.contains(&test.id));
+    all.map(|problem| format!("possible, and not shown by any test: {}\n", problem.sentence())).collect()
 }
 
 fn findings(test: &TestEntry) -> String {

@@ -163,6 +163,31 @@ fn properties_name_the_verdict_the_driver_and_simulated_gpus() {
 }
 
 #[test]
+fn a_known_problem_is_a_property_and_the_end_of_the_failure_that_it_may_explain() {
+    let finding = Code::P2pWrongData.finding(Severity::Fail, Subject::Machine, "zeros arrive");
+    let fails = |id: &str| test(id, Outcome::Fail, "zeros arrive", vec![finding.clone()]);
+    let mut bad = report(vec![fails("p2p-integrity"), fails("p2p-order"), test("nccl", Outcome::Pass, "fine", vec![])]);
+    bad.known_problems = vec![crate::report::KnownProblem {
+        id: "x".to_owned(),
+        says: "data arrives wrong".to_owned(),
+        seen: "driver 580.142".to_owned(),
+        thread: "https://example.org/1".to_owned(),
+        read: "2026-11-27".to_owned(),
+        tests: vec!["p2p-integrity".to_owned(), "nccl".to_owned()],
+    }];
+    let sentence = "driver 580.142: data arrives wrong (read 2026-11-27, https://example.org/1)";
+    assert_eq!(property(&bad, "known_problem").as_deref(), Some(sentence));
+    parsed(&bad, |root| {
+        let failures: Vec<_> = root.descendants().filter(|n| n.has_tag_name("failure")).collect();
+        let ends = format!("possible, and not shown by any test: {sentence}\n");
+        let quoted: Vec<_> = failures.iter().map(|n| n.text().unwrap().ends_with(&ends)).collect();
+        assert_eq!(quoted, [true, false]);
+        let outputs: Vec<_> = root.descendants().filter(|n| n.has_tag_name("system-out")).collect();
+        assert!(!outputs.iter().any(|n| n.text().unwrap().contains("example.org")));
+    });
+}
+
+#[test]
 fn a_bad_verdict_that_no_test_explains_is_an_error() {
     let mut forged = report(vec![test("a", Outcome::Pass, "fine", vec![])]);
     forged.verdict = Verdict::Fail;

@@ -8,7 +8,7 @@ mod subject;
 pub(super) use answer::answer;
 pub use subject::{gpus_of, pairs_of};
 
-use super::{Report, TestEntry};
+use super::{KnownProblem, Report, TestEntry};
 use crate::outcome::finding::{Code, FindingEntry, Passed, Severity, Subject, Words};
 use crate::outcome::{Outcome, later};
 use schemars::JsonSchema;
@@ -43,6 +43,9 @@ pub struct Cause {
     pub symptoms: Vec<Symptom>,
     /// Possible causes of it that are ruled out, because their tests passed.
     pub ruled_out: Vec<NotCause>,
+    /// Known problems that may be behind a failure: no more than possible, and behind all that was measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "later::readable")]
+    pub possible: Vec<KnownProblem>,
 }
 
 /// Findings of one code and test that a cause explains.
@@ -102,6 +105,7 @@ pub fn ungrouped_causes(tests: &[TestEntry]) -> Vec<Cause> {
                 pairs: None,
                 symptoms: Vec::new(),
                 ruled_out: Vec::new(),
+                possible: Vec::new(),
             }),
         }
     }
@@ -210,7 +214,15 @@ impl Group<'_> {
             pairs: Some(pairs.len()).filter(|count| *count > 0),
             symptoms,
             ruled_out: self.head.code.map(|code| ruled_out_causes(report, code)).unwrap_or_default(),
+            possible: self.possible(report),
         }
+    }
+
+    /// The known problems that may explain a test that failed with one of these findings.
+    fn possible(&self, report: &Report) -> Vec<KnownProblem> {
+        let failed =
+            || self.members.iter().filter(|f| f.finding.severity >= Severity::Fail).map(|f| f.test.id.as_str());
+        report.known_problems.iter().filter(|problem| problem.may_explain(failed())).cloned().collect()
     }
 }
 

@@ -295,3 +295,38 @@ fn what_was_measured_explains_before_a_fault_from_before_the_tests() {
     let both = report(&[fault, ("p2p-integrity", Code::P2pWrongData, Fail, "GPU 2 -> 3"), narrow]);
     assert_eq!(codes(&both), ["P2P-WRONG-DATA", "LINK-NARROW"]);
 }
+
+#[test]
+fn a_known_problem_is_possible_behind_the_failure_of_its_tests_and_changes_nothing_else() {
+    let known = |tests: &[&str]| KnownProblem {
+        id: "x".to_owned(),
+        says: "data arrives wrong".to_owned(),
+        seen: "driver 580.142".to_owned(),
+        thread: "https://example.org/1".to_owned(),
+        read: "2026-11-27".to_owned(),
+        tests: tests.iter().map(|test| (*test).to_owned()).collect(),
+    };
+    let found = [
+        ("links", Code::LinkNarrow, Warn, "0000:31:00.0"),
+        ("p2p-integrity", Code::P2pWrongData, Fail, "GPU 0 -> 1"),
+        ("nccl", Code::NcclWrongData, Error, "GPU 0 -> 1"),
+    ];
+    let plain = report(&found);
+    let with = |tests: &[&str]| {
+        let mut report = report(&found);
+        report.known_problems = vec![known(tests)];
+        report.explain();
+        let possible: Vec<_> = report.causes.iter().map(|cause| cause.possible.len()).collect();
+        let mut same = report.clone();
+        same.known_problems.clear();
+        same.causes.iter_mut().for_each(|cause| cause.possible.clear());
+        assert_eq!(same, plain);
+        possible
+    };
+    assert_eq!(codes(&plain), ["P2P-WRONG-DATA", "LINK-NARROW"]);
+    assert_eq!(with(&["p2p-integrity"]), [1, 0]);
+    // The failure of a symptom's test counts, and a warning does not.
+    assert_eq!(with(&["nccl"]), [1, 0]);
+    assert_eq!(with(&["links", "acs"]), [0, 0]);
+    assert_eq!(with(&[]), [0, 0]);
+}

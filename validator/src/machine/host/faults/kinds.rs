@@ -33,6 +33,7 @@ pub(super) const KINDS: &[Kind] = &[
     Kind { code: Code::GpuGone, before: true, judge: |at| gone(at.text), whose: whose_lost_gpu },
     Kind { code: Code::GpuInit, before: true, judge: |at| start_failed(at.text), whose: whose_driver },
     Kind { code: Code::NvswitchSxid, before: true, judge: |at| sxid(at.text), whose: whose_driver },
+    Kind { code: Code::Bar1MapMisaligned, before: false, judge: |at| misaligned(at.text), whose: whose_driver },
     Kind { code: Code::DriverFault, before: false, judge: |at| driver(at.text), whose: whose_driver },
     Kind { code: Code::PcieAer, before: false, judge: pcie_or_record, whose: whose_link },
     Kind { code: Code::IommuFault, before: false, judge: iommu, whose: whose_request },
@@ -90,6 +91,12 @@ fn sxid(line: &str) -> Option<Severity> {
     let mild = text.contains("non-fatal") || text.contains("nonfatal") || text.starts_with("severity 0");
     let corrected = text.contains("correctable") && !has(&text, &["uncorrectable", "fatal"]);
     (!text.starts_with("data {")).then_some(if mild || corrected { Severity::Warn } else { Severity::Fail })
+}
+
+/// `NVRM: The peer DMA address 0x1800400000 is not aligned at 0x20000000`, when peer access is enabled. The line names no GPU.
+fn misaligned(line: &str) -> Option<Severity> {
+    let refused = line.contains("The peer DMA address 0x") && line.contains(" is not aligned at 0x");
+    refused.then_some(Severity::Fail)
 }
 
 /// Assertions of the driver, and its messages about failing firmware (GSP). A failed check is less severe:

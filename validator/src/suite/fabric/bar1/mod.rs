@@ -20,6 +20,7 @@ use crate::suite::{Group, NVML_DEADLINE, Test};
 use crate::text::count;
 use crate::text::size;
 use memory::{Memory, MemoryByGpu};
+pub(in crate::suite) use static_map::{MapObstruction, obstructions};
 use std::collections::BTreeSet;
 
 pub(in crate::suite) const TEST: Test = Test {

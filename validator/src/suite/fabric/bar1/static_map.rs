@@ -1,21 +1,23 @@
 //! The findings about the driver's static map of all memory, computed before the driver creates it: how many MiB of
-//! BAR1 are missing, and the remedies. The test bar1-static checks the map that the driver actually created.
+//! BAR1 are missing, whether the driver maps peers where it begins, and the remedies. The test bar1-static checks the map
+//! that the driver actually created.
 
-use super::memory::{Memory, MemoryByGpu};
+use super::memory::{self, Memory, MemoryByGpu};
 use crate::fabric::rebar;
-use crate::fabric::rebar::static_map::{Fit, Memory as MapMemory, Room, fit};
+use crate::fabric::rebar::static_map::{Fit, Memory as MapMemory, Room, Start, fit};
 use crate::machine::host::framebuffer;
 use crate::machine::host::nvidia::keys::{self, RegistryKeys, RequestedMechanism, StaticMap};
 use crate::machine::host::{nvidia::log, nvidia::params};
-use crate::machine::pcie::model::Device;
+use crate::machine::pcie::model::{Bdf, Device};
 use crate::outcome::finding::{Code, Finding, MapObstacle, Reason, Severity};
 use crate::outcome::{Judgement, Outcome};
 use crate::platform::MemorySource;
 use crate::suite::Machine;
 use crate::suite::machine::{known, unreadable};
 use crate::suite::shared::bar1_mapping::{Bar1Mapping, mapping_of};
-use crate::suite::shared::peer_mechanism::PeerMechanism;
+use crate::suite::shared::peer_mechanism::{self, PeerMechanism};
 use crate::text::size;
+use std::collections::BTreeMap;
 
 /// From this version on, NVIDIA's own modules create the map as it is computed here.
 const SINCE_VERSION: u32 = 570;
@@ -25,8 +27,49 @@ const SINCE_VERSION: u32 = 570;
 enum DriverState {
     /// No driver is loaded.
     Absent,
-    /// It is loaded, with these registry keys.
-    Loaded(RegistryKeys),
+    /// It is loaded: the first number of its version, and its registry keys.
+    Loaded(u32, RegistryKeys),
+}
+
+/// What keeps peers from using the map of a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::suite) enum MapObstruction {
+    /// BAR1 has no room for it: how many MiB are missing, and whether a console takes some.
+    Short {
+        /// MiB.
+        missing: u64,
+        /// Whether a console is kept on the GPU.
+        console: bool,
+    },
+    /// The driver does not map peers where it begins.
+    Misaligned {
+        /// Whether a console is kept on the GPU, or only mailboxes are before the map.
+        console: bool,
+    },
+}
+
+/// What keeps peers from using the maps of a machine's GPUs, by address, as far as it can be computed.
+pub(in crate::suite) fn obstructions(machine: &Machine) -> BTreeMap<Bdf, MapObstruction> {
+    let (Ok(fabric), Ok(known)) = (machine.fabric(), known(&machine.nvidia.gpus)) else { return BTreeMap::new() };
+    let gpus = peer_mechanism::mechanisms(fabric, known);
+    let (memory, _) = memory::read(machine, &gpus, machine.log.as_deref().unwrap_or_default());
+    let found = findings(machine, &gpus, &memory).unwrap_or_default();
+    let of = |finding: &Finding| {
+        let console = |all: &[MapObstacle]| all.iter().any(|one| matches!(one, MapObstacle::Console(_)));
+        let obstruction = match (finding.code, &finding.reason) {
+            (Code::Bar1MapMisaligned, Some(Reason::MisalignedMap(all))) => {
+                MapObstruction::Misaligned { console: console(all) }
+            }
+            (Code::Bar1MapShort, reason) if finding.severity > Severity::Info => {
+                let missing = finding.expected.as_u64()?.saturating_sub(finding.measured.as_u64()?);
+                let console = matches!(reason, Some(Reason::NoRoomForMap(all)) if console(all));
+                MapObstruction::Short { missing, console }
+            }
+            _ => return None,
+        };
+        Some((finding.subject.address()?, obstruction))
+    };
+    found.iter().filter_map(of).collect()
 }
 
 /// The findings about the GPUs of a machine with peers through BAR1.
@@ -50,7 +93,8 @@ pub(super) fn findings(
             // All GPUs with peers through BAR1 are of one kind, so the first one's keys apply to all.
             let first = peers.first().map_or_else(String::new, |(gpu, _)| gpu.bdf.to_string());
             let keys = params::registry_keys(known(&all)?, &first);
-            DriverState::Loaded(RegistryKeys::of(version.unwrap_or_default(), &keys))
+            let version = version.unwrap_or_default();
+            DriverState::Loaded(version, RegistryKeys::of(version, &keys))
         }
     };
     if peers.len() < 2 {
@@ -61,6 +105,9 @@ pub(super) fn findings(
     let one = |(gpu, _): &&(&Device, PeerMechanism)| {
         let console = framebuffer::on(gpu, &screens).map(|screen| screen.name.as_str());
         let address = gpu.bdf.to_string();
+        if let Some(finding) = misaligned(gpu, console, driver) {
+            return Some(finding);
+        }
         // The driver has created the map or has logged why not.
         let done = loaded.is_some()
             && (matches!(mapping_of(gpu, machine.bar1_by_gpu()), Bar1Mapping::All(_))
@@ -94,6 +141,28 @@ fn described(memory: &Memory) -> (String, MapMemory) {
     (name, MapMemory { all, usable: memory.usable.map(|bytes| bytes >> 20) })
 }
 
+/// Before a driver is loaded, the one that will be may have any version, and the appliance's keys are assumed.
+const ASSUMED: (StaticMap, bool, bool) = (StaticMap::Forced, false, true);
+
+/// The finding that the map of a GPU begins where the driver maps no peer.
+fn misaligned(gpu: &Device, console: Option<&str>, driver: DriverState) -> Option<Finding> {
+    let DriverState::Loaded(version, keys) = driver else { return None };
+    let mailboxes = keys.through != RequestedMechanism::Bar1;
+    let start = Start::of(version, console.is_some() || mailboxes);
+    // Where no key asks for it, the driver gives no peers through BAR1 anyway.
+    if start.is_aligned() || keys.static_map == StaticMap::Off || !keys.ask_for_bar1() {
+        return None;
+    }
+    let console = console.map(|name| MapObstacle::Console(name.into()));
+    let reserved = mailboxes.then_some(MapObstacle::Reserved);
+    let obstacles: Vec<_> = console.into_iter().chain(reserved).collect();
+    let message = format!(
+        "driver {version} begins its map of all memory of {} directly behind what is at the start of BAR1, and maps peers only at multiples of 512 MiB",
+        gpu.bdf
+    );
+    Some(Code::Bar1MapMisaligned.finding(Severity::Warn, gpu.bdf, message).because(Reason::MisalignedMap(obstacles)))
+}
+
 fn finding(gpu: &Device, known: Option<&Memory>, console: Option<&str>, driver: DriverState) -> Option<Finding> {
     let sizes = gpu.aperture_sizes();
     let largest = sizes.and_then(|r| r.supported_bytes.last().copied()).unwrap_or_default();
@@ -108,12 +177,14 @@ fn finding(gpu: &Device, known: Option<&Memory>, console: Option<&str>, driver: 
         );
         return Some(Code::Bar1MapUnknown.finding(Severity::Info, gpu.bdf, message));
     };
-    // Before a driver is loaded, the appliance's keys are assumed; the map without these keys is reported too.
-    let (map, mailboxes, asked) = match driver {
-        DriverState::Absent => (StaticMap::Forced, false, true),
-        DriverState::Loaded(keys) => (keys.static_map, keys.through != RequestedMechanism::Bar1, keys.ask_for_bar1()),
+    // The map without the appliance's keys is reported too.
+    let (version, (map, mailboxes, asked)) = match driver {
+        DriverState::Absent => (u32::MAX, ASSUMED),
+        DriverState::Loaded(version, keys) => {
+            (version, (keys.static_map, keys.through != RequestedMechanism::Bar1, keys.ask_for_bar1()))
+        }
     };
-    let room = Room { bar1: bar1 >> 20, first_taken: console.is_some() || mailboxes };
+    let room = Room { bar1: bar1 >> 20, start: Start::of(version, console.is_some() || mailboxes) };
     let about = format!("{} ({name}, {})", gpu.bdf, range(memory.all));
     let automatic = if driver == DriverState::Absent { fit(memory, room, StaticMap::Auto) } else { Fit::Fits };
     let severity = if asked { Severity::Warn } else { Severity::Info };
@@ -198,7 +269,11 @@ mod tests {
     }
 
     fn loaded(dwords: &str) -> DriverState {
-        DriverState::Loaded(RegistryKeys::of(590, dwords))
+        of_version(590, dwords)
+    }
+
+    fn of_version(version: u32, dwords: &str) -> DriverState {
+        DriverState::Loaded(version, RegistryKeys::of(version, dwords))
     }
 
     const FORCED: &str = "ForceP2P=17;RMPcieP2PType=1;RMForceStaticBar1=1";
@@ -277,5 +352,26 @@ mod tests {
                 assert_eq!(say("0x2684", 32768, console, driver), None, "{console:?} {driver:?}");
             }
         }
+    }
+
+    #[test]
+    fn up_to_575_a_console_or_mailboxes_put_the_map_where_no_peer_is_mapped() {
+        let said = |version, dwords, console| misaligned(&gpu("0x2b85", 32768), console, of_version(version, dwords));
+        let old = "ForceP2P=17;RMForceP2PType=2;RMForceStaticBar1=1";
+        let found = said(570, old, Some("fb0")).unwrap();
+        assert!(found.is(Code::Bar1MapMisaligned) && found.severity == Severity::Warn, "{found:?}");
+        assert_eq!(found.reason, Some(Reason::MisalignedMap(vec![MapObstacle::Console("fb0".into())])));
+        let remedy = found.shown_remedy();
+        assert!(remedy.contains("release it") && remedy.contains("driver 580"), "{remedy}");
+        let mailboxes = said(575, "RMForceStaticBar1=1", None).unwrap();
+        assert_eq!(mailboxes.reason, Some(Reason::MisalignedMap(vec![MapObstacle::Reserved])));
+        assert!(!mailboxes.shown_remedy().contains("release it"), "{}", mailboxes.shown_remedy());
+        assert_eq!(said(575, "", Some("fb0")), None, "no key asks for peers through BAR1");
+        assert_eq!(said(570, old, None), None, "nothing is before the map");
+        assert_eq!(said(570, "RMForceStaticBar1=0", Some("fb0")), None, "there is no map");
+        for version in [580, 590, 595] {
+            assert_eq!(said(version, FORCED, Some("fb0")), None, "it begins at 512 MiB");
+        }
+        assert_eq!(misaligned(&gpu("0x2b85", 32768), Some("fb0"), DriverState::Absent), None);
     }
 }

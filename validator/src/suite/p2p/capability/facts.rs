@@ -10,6 +10,7 @@ use crate::machine::pcie::model::{Bdf, PathKind};
 use crate::machine::pcie::topo::NvLinks;
 use crate::outcome::finding::Finding;
 use crate::suite::Machine;
+use crate::suite::fabric::bar1;
 use crate::suite::machine::known;
 use crate::suite::shared::bar1_mapping::{Bar1Mapping, mapping_of};
 use crate::suite::shared::peer_mechanism::{self, PeerMechanism};
@@ -34,6 +35,7 @@ pub(super) struct Facts {
 pub(super) fn read(machine: &Machine, clique: &Clique, nvml: &Nvml) -> Result<Facts, Box<Finding>> {
     let fabric = machine.fabric()?;
     let bar1_by_gpu = machine.bar1_by_gpu();
+    let obstructions = bar1::obstructions(machine);
     let gpu_facts = |(gpu, mechanism): (&_, PeerMechanism)| {
         let mapped = match mapping_of(gpu, bar1_by_gpu) {
             Bar1Mapping::All(_) => Some(true),
@@ -41,7 +43,8 @@ pub(super) fn read(machine: &Machine, clique: &Clique, nvml: &Nvml) -> Result<Fa
             Bar1Mapping::Part(_) | Bar1Mapping::Unknown(_) => None,
         };
         let chip = chip::number(&gpu.device).and_then(chip::of);
-        (gpu.bdf, GpuFacts { chip, geforce: mechanism == PeerMechanism::Bar1, mapped, clique: gpu.clique })
+        let obstruction = obstructions.get(&gpu.bdf).copied();
+        (gpu.bdf, GpuFacts { chip, geforce: mechanism == PeerMechanism::Bar1, mapped, obstruction, clique: gpu.clique })
     };
     let near = fabric.paths.iter().filter(|path| matches!(path.kind, PathKind::Pix | PathKind::Pxb));
     Ok(Facts {
@@ -77,7 +80,7 @@ fn changed(nvidia: &Nvidia) -> Option<bool> {
 impl Facts {
     /// The prediction for a pair.
     pub(super) fn predict(&self, from: Bdf, to: Bdf) -> Prediction {
-        let unknown = GpuFacts { chip: None, geforce: true, mapped: None, clique: None };
+        let unknown = GpuFacts { chip: None, geforce: true, mapped: None, obstruction: None, clique: None };
         let key = (from.min(to), from.max(to));
         predict::predict(&predict::PairFacts {
             gpus: [from, to].map(|gpu| self.gpus.get(&gpu).copied().unwrap_or(unknown)),

@@ -34,6 +34,7 @@ fn each_kind_of_fault_has_its_code_and_severity() {
         ("NVRM: nvCheckOkFailedNoLog: Check failed: Invalid state @ x.c:1", Code::DriverFault, Warn),
         ("NVRM: _kgspRpcRecvPoll: Timeout waiting for RPC from GSP0!", Code::DriverFault, Fail),
         ("NVRM: kgspHealthCheck_TU102: GSP-RM crashed", Code::DriverFault, Fail),
+        ("NVRM: The peer DMA address 0x1800400000 is not aligned at 0x20000000", Code::Bar1MapMisaligned, Fail),
         ("nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up", Code::NvswitchSxid, Fail),
         ("nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32", Code::NvswitchSxid, Warn),
         ("pcieport 0000:00:01.0: AER: Corrected error message received", Code::PcieAer, Warn),

@@ -7,6 +7,7 @@ use crate::machine::host::cpu::CpuModel;
 use crate::machine::host::nvidia::chip::{Chip, Family};
 use crate::machine::host::nvidia::keys::{ForceP2p, RegistryKeys, RequestedMechanism, StaticMap};
 use crate::outcome::finding::Refusal;
+use crate::suite::fabric::bar1::MapObstruction;
 use std::fmt;
 
 /// From this version on, the driver has page entries for peers through BAR1 on Blackwell, and on Ada and Ampere with our
@@ -24,6 +25,8 @@ pub(super) struct GpuFacts {
     pub(super) geforce: bool,
     /// Whether NVML counts all of its memory as mapped into BAR1; `None` if it does not answer.
     pub(super) mapped: Option<bool>,
+    /// What keeps peers from using the driver's map of its memory in BAR1, as far as it can be computed.
+    pub(super) obstruction: Option<MapObstruction>,
     /// The clique that a hypervisor gave it.
     pub(super) clique: Option<u8>,
 }
@@ -215,7 +218,17 @@ fn static_map(gpus: [GpuFacts; 2], keys: RegistryKeys, ours: bool) -> Option<Pre
     if keys.static_map == StaticMap::Off {
         return Some(claimed(ours, "RMForceStaticBar1=0 forbids the static map of BAR1".to_owned()));
     }
-    if gpus.iter().any(|gpu| gpu.mapped == Some(false)) {
+    let unmapped = gpus.iter().any(|gpu| gpu.mapped == Some(false));
+    // A map that is there is not short of room, but may begin at the wrong address.
+    let obstructed = gpus.iter().find_map(|gpu| match gpu.obstruction? {
+        MapObstruction::Short { .. } if gpu.mapped == Some(true) => None,
+        obstruction => Some(obstruction),
+    });
+    if let Some(obstruction) = obstructed {
+        let counted = if unmapped { "; NVML counts too little of BAR1 as mapped" } else { "" };
+        return Some(claimed(ours, format!("{}{counted}; see the test bar1", obstructed_by(obstruction))));
+    }
+    if unmapped {
         return Some(claimed(
             ours,
             "NVML counts too little of a GPU's BAR1 as mapped; see the test bar1-static".to_owned(),
@@ -223,6 +236,23 @@ fn static_map(gpus: [GpuFacts; 2], keys: RegistryKeys, ours: bool) -> Option<Pre
     }
     let known = gpus.iter().all(|gpu| gpu.mapped == Some(true));
     (!known).then(|| (Expected::Unknown, "NVML does not report whether BAR1 is mapped".to_owned()))
+}
+
+/// What keeps peers from using a GPU's map, in words.
+fn obstructed_by(obstruction: MapObstruction) -> String {
+    match obstruction {
+        MapObstruction::Short { missing, console } => {
+            let console = if console { ", because a console takes its first 512 MiB" } else { "" };
+            format!("BAR1 of a GPU is at least {missing} MiB too small for the driver's map of all memory{console}")
+        }
+        MapObstruction::Misaligned { console } => {
+            let what = if console { "a console" } else { "the driver's mailboxes" };
+            format!(
+                "{what} at the start of BAR1 of a GPU moves the driver's map of all memory away from a multiple of 512 MiB, \
+                 and the driver maps peers nowhere else before version {NEW_PEERS}"
+            )
+        }
+    }
 }
 
 /// Boards with their own mechanism: firmware and host decide about access.

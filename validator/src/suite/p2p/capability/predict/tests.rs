@@ -4,7 +4,7 @@ use super::*;
 use crate::machine::host::nvidia::chip;
 
 fn side(device: u16, geforce: bool, mapped: Option<bool>) -> GpuFacts {
-    GpuFacts { chip: chip::of(device), geforce, mapped, clique: None }
+    GpuFacts { chip: chip::of(device), geforce, mapped, obstruction: None, clique: None }
 }
 
 fn driver(version: u32, changed: Option<bool>, dwords: &str) -> Option<Driver> {
@@ -82,6 +82,28 @@ fn without_the_static_map_there_is_no_access() {
     is(&one, Expected::Claimed, "NVML counts too little");
     one.gpus[1].mapped = None;
     is(&one, Expected::Unknown, "does not report");
+}
+
+#[test]
+fn an_obstructed_map_is_the_reason_and_names_what_is_in_its_way() {
+    let with = |obstruction, mapped, version, keys| {
+        let mut one = pair(BLACKWELL, driver(version, Some(false), keys));
+        (one.gpus[0].obstruction, one.gpus[0].mapped) = (Some(obstruction), mapped);
+        one
+    };
+    let short = |console| MapObstruction::Short { missing: 362, console };
+    for mapped in [Some(false), None] {
+        is(&with(short(true), mapped, 595, NEW), Expected::Claimed, "362 MiB too small");
+        is(&with(short(true), mapped, 595, NEW), Expected::Claimed, "a console takes its first 512 MiB");
+    }
+    assert!(!predict(&with(short(false), None, 595, NEW)).1.contains("console"));
+    // NVML counts the whole map: the computation was wrong.
+    is(&with(short(true), Some(true), 595, NEW), Expected::Access, "BAR1");
+    let mut old = pair(ADA, driver(570, Some(true), OLD));
+    old.gpus[1].obstruction = Some(MapObstruction::Misaligned { console: true });
+    is(&old, NOT_SUPPORTED, "a console at the start of BAR1");
+    old.gpus[1].obstruction = Some(MapObstruction::Misaligned { console: false });
+    is(&old, NOT_SUPPORTED, "mailboxes");
 }
 
 #[test]
