@@ -7,6 +7,11 @@ use crate::sys::kernel::error_name;
 /// specific rows come first, because a GPU that fails at one thing logs others after it.
 const PATTERNS: &[(&[&str], Code)] = &[
     (&["fallen off the bus"], Code::GpuGone),
+    // src/nvidia/src/kernel/gpu/{conf_compute/conf_compute.c,spdm/spdm.c,spdm/arch/hopper/spdm_certs_gh100.c} of the open modules.
+    (&["does not support confidential compute"], Code::CcUnsupported),
+    (&["confidential compute capability is not enabled"], Code::CcUnsupported),
+    (&["SPDM cannot boot without proper crypto backend"], Code::CcUnsupported),
+    (&["Are the LKCA modules properly loaded"], Code::CcUnsupported),
     (&["Can't find an IRQ"], Code::GpuNoIrq),
     (&["does not include the required GPU"], Code::GpuNoGsp),
     (&["API mismatch"], Code::DriverMismatch),
@@ -171,6 +176,14 @@ mod tests {
                 Code::GspMissing,
             ),
             ("kernel: NVRM: RmFetchGspRmImages: No firmware image found", Code::GspMissing),
+            (
+                "kernel: NVRM: GPU0 confComputeConstructEngine_IMPL: CPU does not support confidential compute.",
+                Code::CcUnsupported,
+            ),
+            (
+                "kernel: NVRM: spdmContextInit_IMPL: SPDM cannot boot without proper crypto backend!",
+                Code::CcUnsupported,
+            ),
             ("kernel: NVRM: kgspExtractVbiosFromRom_TU102: did not find valid ROM signature", Code::GpuVbios),
             ("kernel: NVRM: GPU 0000:01:00.0: GPU has fallen off the bus.", Code::GpuGone),
             (adapter, Code::GpuInit),

@@ -7,6 +7,8 @@ use std::path::Path;
 const VENDOR: &str = "0x10de";
 /// Display controllers of every kind.
 const DISPLAY: &str = "0x03";
+/// One that drives no display.
+const WITHOUT_DISPLAY: &str = "0x0302";
 /// "Bridge, other": the class of an NVSwitch.
 const SWITCH: &str = "0x0680";
 
@@ -26,6 +28,8 @@ pub struct Gpu {
     pub address: String,
     /// Its PCI device id.
     pub device: u16,
+    /// Whether it is a 3D controller: no display can be connected, as with GPUs of data centers.
+    pub is_without_display: bool,
 }
 
 impl Hardware {
@@ -53,7 +57,8 @@ impl Hardware {
                 let id = read("device")?;
                 let device = id.strip_prefix("0x").and_then(|digits| u16::from_str_radix(digits, 16).ok());
                 let device = device.ok_or_else(|| format!("{address}: its device id reads {id:?}"))?;
-                found.gpus.push(Gpu { address, device });
+                let is_without_display = class.starts_with(WITHOUT_DISPLAY);
+                found.gpus.push(Gpu { address, device, is_without_display });
             } else if class.starts_with(SWITCH) {
                 found.nvswitches.push(address);
             }
@@ -94,6 +99,7 @@ mod tests {
         let found = Hardware::read(sys.path()).unwrap();
         assert_eq!(found.addresses(), ["0000:01:00.0", "0000:41:00.0"]);
         assert_eq!(found.gpus[0].device, 0x2684);
+        assert_eq!(found.gpus.iter().map(|gpu| gpu.is_without_display).collect::<Vec<_>>(), [false, true]);
         assert_eq!(found.nvswitches, ["0000:07:00.0"]);
         fs::remove_file(sys.path().join("bus/pci/devices/0000:01:00.0/class")).unwrap();
         assert!(Hardware::read(sys.path()).unwrap_err().contains("0000:01:00.0/class: No such file"));

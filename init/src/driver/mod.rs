@@ -14,6 +14,7 @@ pub mod in_force;
 pub mod kernel_lines;
 pub mod modinfo;
 pub mod nodes;
+pub mod nvlink5;
 pub mod parameters;
 pub mod start;
 pub mod unfinished;

@@ -181,7 +181,11 @@ mod tests {
             numbered += &if number == 0 { part.to_owned() } else { format!("devices = [\"{number:04x}\"]{part}") };
         }
         let description = parse(&numbered).unwrap();
-        let gpu = |(at, device): (usize, &u16)| Gpu { address: format!("0000:{:02x}:00.0", at + 1), device: *device };
+        let gpu = |(at, device): (usize, &u16)| Gpu {
+            address: format!("0000:{:02x}:00.0", at + 1),
+            device: *device,
+            is_without_display: false,
+        };
         let gpus: Vec<_> = devices.iter().enumerate().map(gpu).collect();
         let configured = configured.iter().map(|(m, p)| ((*m).to_owned(), (*p).to_owned())).collect();
         let (given, findings) = module_parameters("nvidia", Some(&description), &gpus, &configured);

@@ -3,15 +3,15 @@
 use super::Test;
 use super::nccl::Arms;
 use crate::config::Config;
-use crate::gpu::{Clique, GpuError, GpuSnapshot, Nvml};
+use crate::gpu::{Clique, Confidential, GpuError, GpuSnapshot, Nvml};
 use crate::machine::host::identity::Identity;
 use crate::machine::host::kmsg;
-use crate::machine::host::nvidia::{Nvidia, ReadResult};
+use crate::machine::host::nvidia::{Nvidia, ReadResult, confidential, managers};
 use crate::machine::host::sva;
 use crate::machine::pcie::model::Fabric;
 use crate::machine::root::Root;
 use crate::outcome::Matrix;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
+use crate::outcome::finding::{Code, ConfidentialCase, Finding, Reason, Severity, Subject};
 use crate::outcome::{Judgement, Outcome};
 use crate::platform::Host;
 use crate::suite::p2p::processes::PrestartedPeer;
@@ -68,6 +68,7 @@ pub struct Machine {
 pub struct Gpus {
     clique: OnceCell<Result<Clique, GpuError>>,
     nvml: OnceCell<Result<Nvml, String>>,
+    confidential: OnceCell<Option<Confidential>>,
     /// Their state before this process used them.
     pub(super) before: OnceCell<GpuSnapshot>,
     /// NVML's error if it hangs; then the GPUs are not queried again.
@@ -101,7 +102,10 @@ impl Machine {
             (self.send)(Message::Cuda(clique.cuda.clone()));
             Ok(clique)
         };
-        let failed = |error| gpu_fault::start_finding(error, || self.lacking_sva());
+        if let Some(closed) = self.not_declared_ready() {
+            return Err(Box::new(closed));
+        }
+        let failed = |error| gpu_fault::start_finding(error, || self.lacking_sva(), || self.unmanaged());
         self.gpus.clique.get_or_init(open).as_ref().map_err(failed)
     }
 
@@ -110,6 +114,43 @@ impl Machine {
         let fabric = self.fabric.as_ref().ok()?;
         let works = gpu_fault::may_share_page_tables(fabric) && self.nvml().is_ok();
         works.then(|| sva::lacking(&self.root, self.identity.kernel.as_deref())).flatten()
+    }
+
+    /// The program that is missing where NVSwitches need one, and the evidence; `None` in a container, which does not show
+    /// the programs of its host.
+    fn unmanaged(&self) -> Option<(Code, String)> {
+        if self.host.container {
+            return None;
+        }
+        let switches = managers::switches(self.fabric.as_ref().ok()?, &self.root);
+        gpu_fault::unmanaged(switches.as_ref(), managers::running(&self.root))
+    }
+
+    /// The mode of confidential computing that is on, as NVML reports it; `None` if there is none or this is unknown.
+    pub(in crate::suite) fn confidential(&self) -> Option<Confidential> {
+        let ask = || {
+            self.snapshot_before();
+            self.check_nvml().ok()?;
+            self.nvml().ok()?.confidential()
+        };
+        *self.gpus.confidential.get_or_init(ask)
+    }
+
+    /// The finding that the GPUs are in a mode of confidential computing and not declared ready: CUDA would not start.
+    fn not_declared_ready(&self) -> Option<Finding> {
+        let mode = self.confidential().filter(|mode| mode.ready == Some(false))?;
+        let message = format!("the GPUs are not declared ready: {}", self.confidential_state(mode));
+        let finding = Code::CcUnsupported.finding(Severity::Error, Subject::Machine, message);
+        Some(finding.because(Reason::Confidential(ConfidentialCase::NotReady)))
+    }
+
+    /// What NVML and the kernel say about confidential computing, in words.
+    pub(in crate::suite) fn confidential_state(&self, mode: Confidential) -> String {
+        let guest = confidential::guest(&self.root, self.log.as_deref().unwrap_or_default());
+        let guest =
+            guest.map_or("not known to be a confidential guest".to_owned(), |kind| format!("a guest of {kind}"));
+        let mode = if mode.protected_pcie { "protected PCIe" } else { "confidential computing" };
+        format!("NVML says that {mode} is on, and the machine is {guest}")
     }
 
     /// NVML, or why it does not start.

@@ -44,7 +44,7 @@ type Spoilt = (&'static str, fn(&Machine), &'static str, &'static str);
 
 #[test]
 fn each_single_spoilt_thing_costs_the_pass() {
-    let spoilt: [Spoilt; 24] = [
+    let spoilt: [Spoilt; 27] = [
         ("driver", |m| m.write("sys/module/nvidia/version", "550.1\n"), "fail", "DRIVER-MISMATCH"),
         ("driver", |m| fs::remove_file(m.at("sys/module/nvidia/version")).unwrap(), "error", "SYS-UNREADABLE"),
         ("driver", |m| fs::remove_file(m.at("proc/driver/nvidia/version")).unwrap(), "error", "SYS-UNREADABLE"),
@@ -53,6 +53,8 @@ fn each_single_spoilt_thing_costs_the_pass() {
         ("driver", |m| account(m, "/findings", noted("GPU-VBIOS", "fail")), "fail", "GPU-VBIOS"),
         ("driver", |m| account(m, "/findings", noted("DRIVER-TIMEOUT", "error")), "error", "DRIVER-TIMEOUT"),
         ("driver", |m| account(m, "/findings", noted("NVSWITCH-NO-MANAGER", "warn")), "warn", "NVSWITCH-NO-MANAGER"),
+        ("driver", |m| account(m, "/findings", noted("NVLINK5-NO-NVLSM", "fail")), "fail", "NVLINK5-NO-NVLSM"),
+        ("driver", |m| account(m, "/findings", noted("CC-UNSUPPORTED", "fail")), "fail", "CC-UNSUPPORTED"),
         ("driver", |m| account(m, "/findings", noted("NO-SUCH-CODE", "info")), "error", "SYS-UNREADABLE"),
         ("driver", |m| m.write("run/firstlight/driver.json", "{"), "error", "SYS-UNREADABLE"),
         ("driver", |m| account(m, "/schema", json!("firstlight.driver/2")), "error", "SYS-UNREADABLE"),
@@ -73,6 +75,12 @@ fn each_single_spoilt_thing_costs_the_pass() {
         ("bar1-static", |m| fs::remove_file(m.at("dev/kmsg")).unwrap(), "error", "KMSG-UNREADABLE"),
         ("bar1-static", |m| m.write("dev/kmsg", "4,0,0,-;Linux version\n"), "fail", "BAR1-NOT-STATIC"),
         ("xid", |m| m.write("dev/kmsg", ""), "error", "KMSG-UNREADABLE"),
+        (
+            "xid",
+            |m| log(m, "NVRM: GPU0 confComputeConstructEngine_IMPL: CPU does not support confidential compute."),
+            "fail",
+            "CC-UNSUPPORTED",
+        ),
         ("xid", |m| log(m, "NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus."), "fail", "GPU-XID"),
     ];
     for (id, spoil, outcome, code) in spoilt {
@@ -202,6 +210,24 @@ fn a_narrow_port_and_one_without_a_subnet_manager_degrade_the_machine() {
     assert_eq!(codes(&report, "nics"), ["NIC-NARROW", "NIC-PORT"]);
     assert_eq!(test(&report, "nics")["findings"][1]["subject"], "mlx5_1 port 1");
     assert_eq!(report["workload_env"]["NCCL_IB_HCA"], "=mlx5_0:1");
+}
+
+#[test]
+fn a_function_that_leads_to_nvswitches_is_no_card() {
+    let machine = Machine::modelled("ib-no-manager");
+    let lines = |machine: &Machine| column(&nics(machine), 0, "line").len();
+    let all = lines(&machine);
+    for (name, vpd) in [("mlx5_1", "MLX:MN=MLNX:SMDL=SW_MNG:MODL=C7010Z"), ("mlx5_0", "MLX:MN=MLNX:MODL=C7010Z")] {
+        machine.write(&format!("sys/class/infiniband/{name}/device/class"), "0x020700\n");
+        machine.write(&format!("sys/class/infiniband/{name}/device/vpd"), vpd);
+    }
+    assert_eq!(lines(&machine), all - 1);
+    let found = nics(&machine)["findings"].to_string();
+    assert!(found.contains("mlx5_0") && !found.contains("mlx5_1"), "{found}");
+    machine.write("sys/class/infiniband/mlx5_0/device/vpd", "MLX:MN=MLNX:SMDL=SW_MNG:MODL=C7010Z");
+    let run = machine.run("validate --scope fabric --json -");
+    let report: Value = serde_json::from_str(&run.out).unwrap();
+    assert_eq!(report["workload_env"]["NCCL_IB_HCA"], Value::Null);
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! The steps after the module is loaded: check its parameters, make device nodes, open the GPUs, and start
-//! the fabric manager on machines with NVSwitches.
+//! the fabric manager on machines with NVSwitches; with NVLink 5 after nvlsm.
 
 use super::DriverStart;
 use super::open_gpus::open_all;
-use super::{fabric_manager, make_nodes};
+use super::{fabric_manager, make_nodes, nvlink5};
 use crate::driver::report::{Code, Finding, Severity};
 use crate::driver::{causes, in_force, nodes};
 
@@ -72,25 +72,43 @@ impl DriverStart<'_, '_> {
     }
 
     pub(super) fn start_fabric_manager(&mut self) {
-        if self.report.nvswitches.is_empty() {
+        let mut managed = None;
+        if !self.report.bridges.is_empty() {
+            match self.start_nvlsm() {
+                Ok(running) => managed = Some(running),
+                Err(finding) => return self.add_finding(finding),
+            }
+        } else if self.report.nvswitches.is_empty() {
             return;
         }
         let program = self.image.as_ref().map_or("", |(description, _)| &description.fabric_manager);
         if program.is_empty() {
-            let message =
-                format!("{} NVSwitches and no fabric manager in the driver image", self.report.nvswitches.len());
+            let switches = match self.report.nvswitches.len() {
+                0 => "NVSwitches of NVLink 5".to_owned(),
+                count => format!("{count} NVSwitches"),
+            };
+            let message = format!("{switches} and no fabric manager in the driver image");
             return self.add_finding(Finding::fail(Code::NvswitchNoManager, "nvswitch", message));
         }
-        let left = self.wanted.deadline.saturating_sub(self.began.elapsed());
+        // A folder that cannot be made is named by the manager itself, which may do without it.
+        let _may_do_without = nvlink5::make_places(&self.places.root, &self.places.image_at);
         let start = fabric_manager::FabricManager {
             program: self.places.image_at.join(program.trim_start_matches('/')),
             image: &self.places.image_at,
             run: &self.places.run,
-            wait: fabric_manager::WAIT.min(left / 2),
+            port: managed.as_ref().map(|managed| managed.port.as_str()),
+            wait: fabric_manager::WAIT.min(self.time_left() / 2),
         };
         (self.actions.loopback)();
         if let Err(finding) = start.run() {
             self.add_finding(*finding);
+            let ended = managed.as_mut().and_then(|managed| managed.end(&self.places.run.join("nvlsm.log")));
+            self.report.findings.extend(ended);
         }
+    }
+
+    /// Whether the driver image has a fabric manager.
+    pub(super) fn has_fabric_manager(&self) -> bool {
+        self.image.as_ref().is_some_and(|(description, _)| !description.fabric_manager.is_empty())
     }
 }

@@ -11,6 +11,7 @@ use std::fs;
 use std::io;
 use std::io::Write;
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use tempfile::TempDir;
 
@@ -63,6 +64,36 @@ impl FakeMachine {
         let path = self.root.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, content).unwrap();
+    }
+
+    /// A shell script in the driver image.
+    pub(super) fn script(&self, path: &str, script: &str) {
+        self.file(&format!("image/{path}"), format!("#!/bin/sh\n{script}\n").as_bytes());
+        let file = self.root.path().join("image").join(path);
+        fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// Makes it a machine with NVLink 5: a GPU of a data center, the functions that lead to its switches and are on the bus
+    /// already, and the kernel modules for them.
+    pub(super) fn with_nvlink5(&self) {
+        self.device("0000:1b:00.0", "0x030200", "0x2901");
+        for (function, vpd, mask) in
+            [(0, "SMDL=SW_MNG", "0xa751ec4a"), (1, "SMDL=SW_MNG", "0xa751e84a"), (2, "", "0x0")]
+        {
+            let at = format!("sys/bus/pci/devices/0000:05:00.{function}");
+            for (file, text) in [("vendor", "0x15b3"), ("class", "0x020700"), ("vpd", vpd)] {
+                self.file(&format!("{at}/{file}"), text.as_bytes());
+            }
+            let port = format!("{at}/infiniband/mlx5_{function}/ports/1");
+            let gid = format!("fe80:0000:0000:0000:e09d:7303:00e4:000{function}\n");
+            self.file(&format!("{port}/gids/0"), gid.as_bytes());
+            self.file(&format!("{port}/cap_mask"), mask.as_bytes());
+        }
+        self.file("dev/infiniband/umad0", b"");
+        self.file("lib/modules/modules.dep", b"a/mlx5_core.ko:\na/mlx5_ib.ko: a/mlx5_core.ko\na/ib_umad.ko:\n");
+        for module in ["mlx5_core", "mlx5_ib", "ib_umad"] {
+            self.file(&format!("lib/modules/a/{module}.ko"), b"");
+        }
     }
 
     pub(super) fn device(&self, address: &str, class: &str, id: &str) {

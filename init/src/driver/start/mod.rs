@@ -2,10 +2,12 @@
 //! steps after them (`bring_up`). A step that fails is a finding, and the steps that need it are skipped.
 
 mod bring_up;
+mod daemon;
 mod fabric_manager;
 pub mod inputs;
 mod load;
 mod make_nodes;
+mod nvlink5;
 mod open_gpus;
 
 use crate::driver::compatibility::ImageContent;
@@ -13,6 +15,7 @@ use crate::driver::description::Description;
 use crate::driver::hardware::{Gpu, Hardware};
 use crate::driver::image;
 use crate::driver::kernel_lines::{LogCursor, initrd_unpack_time};
+use crate::driver::nvlink5::bridges;
 use crate::driver::report::{Code, Finding, Image, Report, Severity};
 use crate::file_io::write_atomically;
 use crate::modules::{deps, insert};
@@ -160,6 +163,11 @@ impl DriverStart<'_, '_> {
             Ok(hardware) => {
                 self.report.gpus = hardware.addresses();
                 self.report.nvswitches.clone_from(&hardware.nvswitches);
+                // Only GPUs of data centers have NVSwitches, and only those of NVLink 5 hide them.
+                let is_candidate = hardware.gpus.iter().any(|gpu| gpu.is_without_display);
+                if is_candidate && hardware.nvswitches.is_empty() {
+                    self.report.bridges = bridges(&self.places.at("sys")).unwrap_or_default();
+                }
                 self.hardware = Some(hardware);
                 let families = self.image.as_ref().map_or_else(Vec::new, |(image, _)| image.families(self.gpus()));
                 self.report.families = families.iter().map(|family| family.name.clone()).collect();
@@ -178,6 +186,11 @@ impl DriverStart<'_, '_> {
 
     fn gpus(&self) -> &[Gpu] {
         self.hardware.as_ref().map_or(&[], |hardware| &hardware.gpus)
+    }
+
+    /// How much of its time the start has left.
+    fn time_left(&self) -> Duration {
+        self.wanted.deadline.saturating_sub(self.began.elapsed())
     }
 }
 

@@ -164,6 +164,111 @@ fn switches_without_a_fabric_manager_are_a_finding_and_one_that_dies_is_too() {
     assert!(last.message.contains("/driver/bin/none cannot be started: "), "{}", last.message);
 }
 
+/// nvlsm that makes its socket, as on a real machine, and logs its arguments.
+const NVLSM: &str = "root=${0%/run/driver/*}; ls $root/opt/nvidia/nvlsm/lib $root/usr/share/nvidia/nvlsm\n\
+    touch $root/var/run/nvidia-fabricmanager/fm_sm_ipc.socket; echo Entering MASTER state with $3 $4; sleep 2";
+/// A fabric manager that only starts after nvlsm.
+const MANAGER: &str = "root=${0%/run/driver/*}; test -e $root/var/run/nvidia-fabricmanager/fm_sm_ipc.socket || exit 9\n\
+    echo $3 $4; echo Successfully configured all the available GPUs and NVSwitches; sleep 1";
+
+fn nvlink5(nvlsm: &str, manager: &str) -> FakeMachine {
+    let fake = FakeMachine::new();
+    fake.with_nvlink5();
+    if !nvlsm.is_empty() {
+        fake.script("bin/nvlsm", nvlsm);
+        fake.file("image/nvlsm/lib/libgrpc_mgr.so", b"");
+        fake.file("image/nvlsm/nvlsm.conf", b"plugin_name grpc_mgr\n");
+    }
+    if !manager.is_empty() {
+        fake.script("bin/nv-fabricmanager", manager);
+        fake.replace("image/driver.toml", "fabric_manager = \"\"", "fabric_manager = \"bin/nv-fabricmanager\"");
+    }
+    fake
+}
+
+/// What the start said about NVLink 5, besides the GPU that no kernel here can open.
+fn said_of_nvlink5(fake: FakeMachine) -> (Vec<Finding>, Vec<String>) {
+    let (report, _, said) = fake.start(accepts_gpu);
+    assert_eq!(report.bridges, ["0000:05:00.0", "0000:05:00.1"]);
+    let findings = report.findings.into_iter();
+    (findings.filter(|finding| finding.subject == "nvswitch").collect(), said)
+}
+
+#[test]
+fn with_nvlink_5_modules_then_nvlsm_and_then_the_fabric_manager_start_on_the_port_that_may_be_managed() {
+    let fake = nvlink5(NVLSM, MANAGER);
+    let run = fake.root.path().join("run");
+    let keep = tempfile::tempdir().unwrap();
+    let logs = keep.path().to_owned();
+    // The machine is removed with the fixture: its logs are linked to a folder that stays.
+    for log in ["nvlsm.log", "fabric-manager.log"] {
+        fs::write(logs.join(log), "").unwrap();
+        fs::hard_link(logs.join(log), run.join(log)).unwrap();
+    }
+    let (findings, said) = said_of_nvlink5(fake);
+    assert_eq!(findings, []);
+    let steps: Vec<_> = said.iter().filter(|line| ["mlx5", "umad", "nvlsm"].iter().any(|w| line.contains(w))).collect();
+    assert_eq!(
+        steps,
+        ["loading mlx5_ib", "loading mlx5_ib", "loading ib_umad", "starting nvlsm on port 0xe09d730300e40001"]
+    );
+    let nvlsm = fs::read_to_string(logs.join("nvlsm.log")).unwrap();
+    assert!(nvlsm.contains("libgrpc_mgr.so") && nvlsm.contains("nvlsm.conf"), "{nvlsm}");
+    assert!(nvlsm.contains("with -g 0xe09d730300e40001"), "{nvlsm}");
+    let manager = fs::read_to_string(logs.join("fabric-manager.log")).unwrap();
+    assert!(manager.contains("-g 0xe09d730300e40001\n"), "{manager}");
+}
+
+#[test]
+fn nvlink_5_without_nvlsm_is_named_and_the_fabric_manager_is_not_started() {
+    for (manager, lacks) in [(MANAGER, "and no nvlsm in"), ("", "and neither nvlsm nor a fabric manager in")] {
+        let (findings, _) = said_of_nvlink5(nvlink5("", manager));
+        let [finding] = findings.as_slice() else { panic!("{findings:?}") };
+        assert_eq!((finding.code, finding.severity), (Code::Nvlink5NoNvlsm, Severity::Fail));
+        assert!(finding.message.contains(lacks), "{}", finding.message);
+    }
+    let (findings, _) = said_of_nvlink5(nvlink5(NVLSM, ""));
+    assert_eq!(findings.len(), 1);
+    assert_eq!(findings[0].code, Code::NvswitchNoManager);
+}
+
+#[test]
+fn an_nvlsm_that_dies_and_a_module_or_a_port_that_is_missing_are_each_named() {
+    let why = |fake: FakeMachine| {
+        let (findings, _) = said_of_nvlink5(fake);
+        assert!(findings.iter().all(|f| f.code == Code::Nvlink5NoNvlsm), "{findings:?}");
+        (findings[0].message.clone(), findings[0].evidence.clone())
+    };
+    let (message, evidence) = why(nvlink5("echo wrong port; exit 3", MANAGER));
+    assert_eq!(message, "bin/nvlsm ended: exit status: 3");
+    assert_eq!(evidence, ["wrong port"]);
+    let fake = nvlink5(NVLSM, MANAGER);
+    fake.file("lib/modules/modules.dep", b"a/mlx5_core.ko:\na/mlx5_ib.ko: a/mlx5_core.ko\n");
+    assert_eq!(
+        why(fake).0,
+        "nvlsm cannot be started: module ib_umad is not in modules.dep and not built into the kernel"
+    );
+    let mut fake = nvlink5(NVLSM, MANAGER);
+    fake.wanted.deadline = Duration::from_secs(1);
+    fake.file("sys/bus/pci/devices/0000:05:00.1/infiniband/mlx5_1/ports/1/cap_mask", b"0x400\n");
+    assert_eq!(why(fake).0, "none of the 2 ports of 0000:05:00.0, 0000:05:00.1 may be managed by nvlsm");
+    let mut fake = nvlink5(NVLSM, MANAGER);
+    fake.wanted.deadline = Duration::from_secs(1);
+    fs::remove_dir_all(fake.root.path().join("dev/infiniband")).unwrap();
+    let message = why(fake).0;
+    assert!(message.ends_with("/dev/infiniband/umad* does not exist, which nvlsm needs"), "{message}");
+}
+
+#[test]
+fn an_nvlsm_that_ends_while_the_fabric_manager_starts_is_the_second_finding() {
+    let nvlsm = NVLSM.replace("sleep 2", "sleep 0.2; echo lost the port");
+    let fake = nvlink5(&nvlsm, "echo cannot reach nvlsm; sleep 0.5; exit 1");
+    let (findings, _) = said_of_nvlink5(fake);
+    let codes: Vec<_> = findings.iter().map(|finding| finding.code).collect();
+    assert_eq!(codes, [Code::NvswitchNoManager, Code::Nvlink5NoNvlsm]);
+    assert_eq!(findings[1].evidence.last().unwrap(), "lost the port");
+}
+
 #[test]
 fn with_an_unreadable_bus_enodev_is_a_failure() {
     let fake = FakeMachine::new();

@@ -4,6 +4,7 @@
 
 #![expect(unsafe_code, reason = "the interface is one of C: exported names, and pointers that the caller vouches for")]
 
+mod confidential;
 mod device;
 mod health;
 mod link;

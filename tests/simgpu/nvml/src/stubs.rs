@@ -304,9 +304,7 @@ not_simulated! {
     nvmlSystemEventSetFree
     nvmlSystemEventSetWait
     nvmlSystemGetConfComputeCapabilities
-    nvmlSystemGetConfComputeGpusReadyState
     nvmlSystemGetConfComputeKeyRotationThresholdInfo
-    nvmlSystemGetConfComputeSettings
     nvmlSystemGetConfComputeState
     nvmlSystemGetDriverBranch
     nvmlSystemGetHicVersion

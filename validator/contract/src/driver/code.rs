@@ -41,6 +41,10 @@ pub enum Code {
     NodesMissing,
     /// The machine has NVSwitches but no fabric manager.
     NvswitchNoManager,
+    /// The machine has NVSwitches of NVLink 5, and their subnet manager does not run.
+    Nvlink5NoNvlsm,
+    /// A GPU is in another mode of confidential computing than the machine, or this kernel cannot start it in that mode.
+    CcUnsupported,
     /// The module's patch level differs from the image's.
     PatchMissing,
     /// The driver logged an Xid error.
@@ -80,6 +84,8 @@ mod tests {
             (Code::GpuNoGsp, "GPU-NO-GSP"),
             (Code::GspMissing, "GSP-MISSING"),
             (Code::NvswitchNoManager, "NVSWITCH-NO-MANAGER"),
+            (Code::Nvlink5NoNvlsm, "NVLINK5-NO-NVLSM"),
+            (Code::CcUnsupported, "CC-UNSUPPORTED"),
             (Code::PatchMissing, "PATCH-MISSING"),
             (Code::Bar1NotStatic, "BAR1-NOT-STATIC"),
         ] {

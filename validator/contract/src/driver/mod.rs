@@ -30,6 +30,9 @@ pub struct Account<C = String> {
     /// NVSwitches on the bus, by address.
     #[serde(default, deserialize_with = "not_needed")]
     pub nvswitches: Vec<String>,
+    /// With NVLink 5, whose NVSwitches are not on the bus: the functions that lead to them, by address.
+    #[serde(default, deserialize_with = "not_needed")]
+    pub bridges: Vec<String>,
     /// The modules, in load order.
     pub modules: Vec<Module>,
     /// The parameters of loaded modules, wanted and found.
@@ -71,6 +74,7 @@ impl<C> Account<C> {
             gpus: Vec::new(),
             families: Vec::new(),
             nvswitches: Vec::new(),
+            bridges: Vec::new(),
             modules: Vec::new(),
             parameters: Vec::new(),
             nodes: Vec::new(),
@@ -175,7 +179,7 @@ mod tests {
             json!({
                 "schema": "firstlight.driver/1", "load": true,
                 "image": { "version": "555.58.02", "source": "debian", "patch": "1", "kernel": "6.12", "nccl": "2.29.7" },
-                "gpus": [], "families": [], "nvswitches": [],
+                "gpus": [], "families": [], "nvswitches": [], "bridges": [],
                 "modules": [ { "name": "nvidia", "file": "/m/nvidia.ko", "version": "555.58.02", "vermagic": null, "patch": null,
                     "srcversion": null, "parameters": "A=1", "outcome": "not-tried", "errno": 19, "error": "ENODEV" } ],
                 "parameters": [ { "module": "nvidia", "name": "A", "wanted": "1", "found": null } ],
@@ -204,7 +208,7 @@ mod tests {
     fn what_the_validator_does_not_use_may_be_missing_or_something_else() {
         let mut value = least();
         let short = read(&value).unwrap();
-        for key in ["gpus", "nvswitches", "seconds"] {
+        for key in ["gpus", "nvswitches", "bridges", "seconds"] {
             value[key] = json!({ "a": [1.5, null] });
         }
         value["newer"] = json!(1);

@@ -11,6 +11,7 @@ use crate::machine::host::rdma::{self, Hca, Port};
 use crate::machine::pcie::link::raw_gb_s;
 use crate::machine::pcie::model::Fabric;
 use crate::machine::pcie::path::{self, NicPaths};
+use crate::machine::pcie::vpd::leads_to_nvswitches;
 use crate::machine::root::Root;
 use crate::nccl::advice::{ADVISED_INTERFACE, INTERFACE};
 use crate::net::meeting::MAX_NAME;
@@ -170,6 +171,7 @@ fn rails(root: &Root, fabric: &Fabric) -> Result<Vec<Rail>, CommandError> {
         Err(error) => return Err(CommandError::Undone(format!("/{RDMA}: {error}"))),
     };
     let mut names: Vec<_> = names.into_iter().filter_map(|name| name.into_string().ok()).collect();
+    names.retain(|name| !leads_to_nvswitches(root, &format!("{RDMA}/{name}/device")));
     names.sort();
     let all = rdma::read(root, names.iter().map(String::as_str)).map_err(CommandError::Undone)?;
     let nic_paths = path::nic_paths(fabric);

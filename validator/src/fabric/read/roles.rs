@@ -5,6 +5,7 @@
 
 use super::attributes::unreadable;
 use crate::machine::pcie::model::{Bdf, Device, Kind, Rdma, Undetermined};
+use crate::machine::pcie::vpd::leads_to_nvswitches;
 use crate::machine::root::Root;
 use crate::outcome::finding::{Finding, Subject};
 use crate::text::shown;
@@ -87,7 +88,9 @@ fn one(root: &Root, name: &str, listed: &[Device], findings: &mut Vec<Finding>) 
     let own = |bdf: &Bdf| listed.iter().any(|d| d.bdf == *bdf);
     let functions: Vec<Bdf> = [&target, &folder].into_iter().flat_map(|path| functions(path)).collect();
     if let Some(bdf) = functions.iter().copied().find(own) {
-        return Some(Rdma { name: label, bdf });
+        // It looks like a card and leads to NVSwitches: no data of programs goes that way.
+        let is_card = !leads_to_nvswitches(root, &format!("sys/bus/pci/devices/{bdf}"));
+        return is_card.then_some(Rdma { name: label, bdf });
     }
     // No PCI function above it: a soft device, or a platform device.
     let named = functions.first()?;

@@ -30,6 +30,15 @@ pub enum Status {
     Unknown,
 }
 
+/// The mode of confidential computing that is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Confidential {
+    /// Whether it is the mode for all GPUs and NVSwitches of a machine.
+    pub protected_pcie: bool,
+    /// Whether the GPUs were declared ready, without which CUDA does not start; `None` if NVML does not say.
+    pub ready: Option<bool>,
+}
+
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -6,7 +6,7 @@ mod ask;
 mod nvlink;
 mod status;
 
-pub use answers::{Bar1Memory, Link, P2pAnswers, Process, State, Status};
+pub use answers::{Bar1Memory, Confidential, Link, P2pAnswers, Process, State, Status};
 pub use nvlink::{NvLink, NvLinkStates, Remote, count_nvlinks};
 pub use status::{ComputeMode, Counter, CounterValue, GpuSnapshot, GpuStatus, Presence};
 
@@ -84,6 +84,16 @@ impl Nvml {
             memory: memory.total,
             usable: memory.total.saturating_sub(memory.reserved),
         })
+    }
+
+    /// The mode of confidential computing that is on; `None` if there is none, or NVML does not say. NVML has one answer for
+    /// all GPUs, and takes any of them.
+    #[must_use]
+    pub fn confidential(&self) -> Option<Confidential> {
+        let any = self.0.device_by_index(0).ok()?;
+        let protected_pcie = any.is_multi_gpu_protected_pcie_enabled().is_ok_and(|on| on);
+        let on = protected_pcie || any.is_cc_enabled().is_ok_and(|on| on);
+        on.then(|| Confidential { protected_pcie, ready: any.get_confidential_compute_state().ok() })
     }
 
     /// A GPU's state.

@@ -13,6 +13,7 @@ pub mod routing;
 pub mod topo;
 pub mod tree;
 pub mod vfio;
+pub mod vpd;
 
 #[cfg(test)]
 pub(crate) mod sample;

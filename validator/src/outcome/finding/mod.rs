@@ -15,7 +15,9 @@ pub use code::{ByLoad, Code, P2pEffect, Passed, Row};
 pub use contract::outcome::Severity;
 pub use contract::recovery::Recovery;
 pub use entry::FindingEntry;
-pub use reason::{DisplayKind, FaultSource, Lack, MapObstacle, Reason, Refusal, WrongWitness, lost_text};
+pub use reason::{
+    ConfidentialCase, DisplayKind, FaultSource, Lack, MapObstacle, Reason, Refusal, WrongWitness, lost_text,
+};
 pub use subject::Subject;
 pub use words::Words;
 

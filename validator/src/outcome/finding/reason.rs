@@ -83,6 +83,8 @@ pub enum Reason {
     Earlier,
     /// The kernel cannot share page tables with a GPU.
     NoSharedPageTables,
+    /// Confidential computing: what does not fit, or which mode is on.
+    Confidential(ConfidentialCase),
     /// The driver is loaded, and the GPU has none.
     NotBound,
     /// Virtual machines use the GPU.
@@ -157,6 +159,77 @@ pub enum FaultSource {
     Repaired,
     /// Not in the table.
     Unknown,
+}
+
+/// What confidential computing means for the GPUs here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ConfidentialCase {
+    /// A GPU is in such a mode, and the machine is no confidential guest, or its kernel cannot be one.
+    MachineIsNone,
+    /// The machine is a confidential guest, and the mode of a GPU is off.
+    GpuModeOff,
+    /// The machine is a confidential guest, and a GPU has no such mode.
+    GpuIncapable,
+    /// The kernel lacks the cryptography by which the driver reaches a GPU in such a mode.
+    NoKernelCrypto,
+    /// Nothing has said that the GPUs may be used.
+    NotReady,
+    /// The mode is on.
+    On,
+    /// The mode for all GPUs and NVSwitches of a machine (protected PCIe) is on.
+    ProtectedPcie,
+}
+
+/// Sources: NVIDIA's Trusted Computing Solutions release notes R580 TRD1 ("Limitations in the SPT CC Mode", "Limitations in the
+/// Hopper PPCIe Mode"), and the open kernel modules' conf_compute.c, which asks the kernel for `CC_ATTR_GUEST_MEM_ENCRYPT`.
+impl ConfidentialCase {
+    const fn cause(self) -> &'static str {
+        match self {
+            Self::MachineIsNone => {
+                "the GPU is in a mode of confidential computing, which stays on after a reboot, and the machine is no confidential guest (AMD SEV-SNP, Intel TDX), or its kernel cannot be one, as firstlight's own"
+            }
+            Self::GpuModeOff => {
+                "the machine is a confidential guest, and its GPU is not in a mode of confidential computing"
+            }
+            Self::GpuIncapable => {
+                "the machine is a confidential guest, and its GPU has no mode of confidential computing"
+            }
+            Self::NoKernelCrypto => {
+                "the kernel has no ECDH, ECDSA, RSA, HMAC, GCM or X.509 parser, or had none when the module was built, or the modules for them were loaded after the driver"
+            }
+            Self::NotReady => {
+                "the GPUs are in a mode of confidential computing, and nothing has declared them ready, as a program does after it has attested them"
+            }
+            Self::On => {
+                "the mode of confidential computing is on: on Hopper NVIDIA supports one GPU in each guest and no peer-to-peer; firstlight was never tried in it"
+            }
+            Self::ProtectedPcie => {
+                "protected PCIe is on: NVIDIA supports it for eight Hopper GPUs and their four NVSwitches in one guest, without CUDA IPC; firstlight was never tried in it"
+            }
+        }
+    }
+
+    const fn remedy(self) -> &'static str {
+        match self {
+            Self::MachineIsNone => {
+                "{on host}switch the mode off with NVIDIA's gpu-admin-tools (`nvidia_gpu_tools.py --set-cc-mode=off --reset-after-cc-mode-switch`, or the same with ppcie for cc), or use the GPU in a confidential guest"
+            }
+            Self::GpuModeOff => {
+                "{on host}switch the mode on (`nvidia_gpu_tools.py --set-cc-mode=on --reset-after-cc-mode-switch`), or start the virtual machine without confidential computing"
+            }
+            Self::GpuIncapable => {
+                "start the virtual machine without confidential computing, or give it a GPU that has it"
+            }
+            Self::NoKernelCrypto => {
+                "run `modprobe -a ecdsa_generic ecdh_generic` before the driver is loaded; if the kernel lacks them, use one that has them and build the driver for it"
+            }
+            Self::NotReady => "attest the GPUs; then run `nvidia-smi conf-compute -srs 1`, and the tests again",
+            Self::On | Self::ProtectedPcie => {
+                "take the figures as those of this mode; to prove peer-to-peer, test without confidential computing"
+            }
+        }
+    }
 }
 
 /// Whose display it is: each needs another word to keep it off a GPU.
@@ -280,6 +353,7 @@ impl Reason {
             Self::NoSharedPageTables => {
                 "the kernel was built without CONFIG_ARM_SMMU_V3_SVA: NVIDIA's driver needs it for a GPU that shares the page tables of programs, such as GB10"
             }
+            Self::Confidential(case) => case.cause(),
             Self::FixedBar => "the board or a hypervisor fixes the size of BAR1",
             Self::VbiosLimit => {
                 "the card's VBIOS offers no BAR1 that covers its memory; in a virtual machine, its host may offer more"
@@ -386,6 +460,7 @@ impl Reason {
             self,
             Self::NarrowPort
                 | Self::NoSharedPageTables
+                | Self::Confidential(_)
                 | Self::VbiosLimit
                 | Self::DisplayKept
                 | Self::NeighbourInUse(_)
@@ -420,6 +495,7 @@ impl Reason {
             Self::NoSharedPageTables => {
                 "boot a kernel that was built with CONFIG_ARM_SMMU_V3_SVA=y, such as NVIDIA's own or a newer one of the distribution"
             }
+            Self::Confidential(case) => case.remedy(),
             Self::FixedBar => "nothing to do if BAR1 covers the GPU's memory",
             Self::VbiosLimit => return Some(remedy::vbios_limit(case)),
             Self::BoardLimit => NO_BAR1_PEERS,
@@ -503,6 +579,12 @@ impl Reason {
             Self::LinkSpeedUnknown,
             Self::NarrowPort,
             Self::NoSharedPageTables,
+            Self::Confidential(ConfidentialCase::MachineIsNone),
+            Self::Confidential(ConfidentialCase::GpuModeOff),
+            Self::Confidential(ConfidentialCase::GpuIncapable),
+            Self::Confidential(ConfidentialCase::NoKernelCrypto),
+            Self::Confidential(ConfidentialCase::NotReady),
+            Self::Confidential(ConfidentialCase::On),
             Self::FixedBar,
             Self::VbiosLimit,
             Self::BoardLimit,

@@ -758,6 +758,17 @@ pub(super) fn fabric_manager(case: Case<'_>) -> String {
     )
 }
 
+/// The subnet manager of NVLink 5 does not run.
+pub(super) fn nvlsm(case: Case<'_>) -> String {
+    let install = "install nvlsm, nvidia-fabricmanager of the driver's version and infiniband-diags; then run `modprobe -a mlx5_ib ib_umad` and `systemctl restart nvidia-fabricmanager`, which starts both";
+    if case.guest().is_some() {
+        return format!(
+            "where the virtual machine owns the functions that lead to the NVSwitches, {install} in it; where its host shares them, both run there"
+        );
+    }
+    by_system(case, "build the image with nvlsm and the fabric manager of the driver's version", install)
+}
+
 /// A display is on a GPU.
 pub(super) fn display(case: Case<'_>) -> String {
     let other = "connect the screen to another display adapter";

@@ -59,7 +59,9 @@ const DRIVER: &[Code] = &[
     NvmlTimeout,
     DriverFailed,
     NodesMissing,
+    CcUnsupported,
     NvswitchNoManager,
+    Nvlink5NoNvlsm,
 ];
 /// BAR1 cannot carry peer traffic.
 const BAR1: &[Code] = &[
@@ -504,12 +506,17 @@ codes! {
         .cause("the VBIOS is damaged or modified, or the ROM cannot be read")
         .remedy("{power}; if it happens again, flash the card vendor's original VBIOS")
         .explained_by(&[GONE]);
+    CcUnsupported = row("CC-UNSUPPORTED", "confidential computing limits the GPUs")
+        .of_machine()
+        .means("confidential computing keeps a GPU from starting, or firstlight claims nothing about peer-to-peer in the mode that is on")
+        .cause("the modes of GPU and machine do not match, the kernel lacks cryptography, or nothing has declared the GPUs ready")
+        .remedy("see `nvidia-smi conf-compute -q` and the driver's lines (NVRM) in `dmesg`; use the GPU in a machine of the same mode");
     GpuInit = row("GPU-INIT", "the driver could not start the GPU")
         .of_machine()
         .means("the NVIDIA driver could not start a GPU")
         .cause("the GPU or its firmware does not initialize; the codes in the kernel log line say at which step")
         .remedy("{power}; if it happens again, {slot}")
-        .explained_by(&[GONE, IOMMU, &[RebarNoRoom, GspMissing, GpuVbios, GpuNoIrq]])
+        .explained_by(&[GONE, IOMMU, &[RebarNoRoom, GspMissing, GpuVbios, GpuNoIrq, CcUnsupported]])
         .ruled_out_by(&[&passed::DRIVER]);
     DriverTimeout = row("DRIVER-TIMEOUT", "the driver did not finish starting")
         .of_machine()
@@ -530,7 +537,7 @@ codes! {
         .means("the NVIDIA driver could not be started; see the kernel log lines")
         .cause("depends on the kernel log lines in the evidence")
         .remedy("read the evidence and `dmesg`; boot once with firstlight.driver.load=false to get the rest of the report")
-        .explained_by(&[GONE, &[DriverForeign, DriverMissing, DriverVermagic, DriverRefused, DriverMismatch, GspMissing, GpuNoGsp], &[GpuNoIrq, GpuVbios, GpuInit]])
+        .explained_by(&[GONE, &[DriverForeign, DriverMissing, DriverVermagic, DriverRefused, DriverMismatch, GspMissing, GpuNoGsp], &[GpuNoIrq, GpuVbios, CcUnsupported, GpuInit]])
         .ruled_out_by(&[&passed::DRIVER]);
     DriverParameters = row("DRIVER-PARAMETERS", "a parameter of the module has another value")
         .of_machine()
@@ -545,12 +552,18 @@ codes! {
         .remedy_for(remedy::nodes_missing)
         .explained_by(&[&[DriverMissing, DriverVermagic, DriverRefused, DriverFailed, DriverTimeout]])
         .ruled_out_by(&[&passed::NODES]);
+    Nvlink5NoNvlsm = row("NVLINK5-NO-NVLSM", "the NVLink subnet manager does not run")
+        .of_machine()
+        .means("the machine has NVSwitches of NVLink 5 (B200, B300) but no running nvlsm, so the fabric manager and CUDA cannot start")
+        .cause("nvlsm is not installed, it ended, or the modules ib_umad and mlx5_ib are not loaded")
+        .remedy_for(remedy::nvlsm)
+        .explained_by(&[&[DriverMissing, DriverMismatch, DriverFailed]]);
     NvswitchNoManager = row("NVSWITCH-NO-MANAGER", "the fabric manager does not run")
         .of_machine()
         .means("the machine has NVSwitches but no running fabric manager, so CUDA cannot start")
         .cause("the image was built without nv-fabricmanager, or its service does not run")
         .remedy_for(remedy::fabric_manager)
-        .explained_by(&[&[DriverMissing, DriverMismatch, DriverFailed]]);
+        .explained_by(&[&[DriverMissing, DriverMismatch, DriverFailed, Nvlink5NoNvlsm]]);
     DisplayOnGpu = row("DISPLAY-ON-GPU", "a display is on the GPU")
         .of_machine()
         .means("a framebuffer is on an NVIDIA GPU and may slow down peer-to-peer in one direction")

@@ -2,11 +2,11 @@
 //! their names: they distort measurements.
 
 use crate::config::Level;
-use crate::gpu::{Gpu, GpuError, GpuSnapshot, GpuStatus, Process};
+use crate::gpu::{Confidential, Gpu, GpuError, GpuSnapshot, GpuStatus, Process};
 use crate::machine::GpuId;
 use crate::machine::pcie::model::{Bdf, Fabric};
 use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
+use crate::outcome::finding::{Code, ConfidentialCase, Finding, Reason, Severity, Subject};
 use crate::suite::{Group, Machine, Test};
 use crate::text::gib;
 use std::collections::BTreeMap;
@@ -74,13 +74,20 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let seen = seen.map_err(|e| crate::suite::shared::gpu_fault::fault_finding(Subject::Machine, &e))?;
     let kind = clique.gpus.first().map(|g| format!("compute capability {}.{}", g.capability.0, g.capability.1));
     let about = format!("CUDA {}, {}", clique.cuda, kind.unwrap_or_default());
-    Ok(judge(machine.fabric()?, &seen, &about))
+    let mode = machine.confidential().map(|mode| in_mode(mode, machine.confidential_state(mode)));
+    Ok(judge(machine.fabric()?, &seen, &about, mode))
 }
 
-fn judge(fabric: &Fabric, seen: &[CudaGpu], about: &str) -> Judgement {
+/// CUDA starts in a mode of confidential computing, about which firstlight claims nothing.
+fn in_mode(mode: Confidential, state: String) -> Finding {
+    let case = if mode.protected_pcie { ConfidentialCase::ProtectedPcie } else { ConfidentialCase::On };
+    Code::CcUnsupported.finding(Severity::Warn, Subject::Machine, state).because(Reason::Confidential(case))
+}
+
+fn judge(fabric: &Fabric, seen: &[CudaGpu], about: &str, mode: Option<Finding>) -> Judgement {
     let held = fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf) && d.driver.as_deref() == Some("nvidia"));
     let held: Vec<Bdf> = held.map(|d| d.bdf).collect();
-    let mut findings = Vec::new();
+    let mut findings = Vec::from_iter(mode);
     findings.extend(held.iter().filter(|bdf| seen.iter().all(|s| s.bdf != **bdf)).map(missing));
     findings.extend(seen.iter().filter(|s| !held.contains(&s.bdf)).map(unbound));
     findings.extend(seen.iter().filter_map(in_use));
@@ -169,7 +176,7 @@ mod tests {
     }
 
     fn said(fabric: &Fabric, seen: &[CudaGpu]) -> Judgement {
-        judge(fabric, seen, "CUDA 12.5, compute capability 8.9")
+        judge(fabric, seen, "CUDA 12.5, compute capability 8.9", None)
     }
 
     #[test]
@@ -179,6 +186,17 @@ mod tests {
         let mut seen = seen;
         seen[1].name = "NVIDIA B".into();
         assert!(said(&fabric, &seen).summary.starts_with("1 x NVIDIA A, 1 x NVIDIA B: "));
+    }
+
+    #[test]
+    fn a_mode_of_confidential_computing_warns_that_nothing_is_claimed() {
+        let (fabric, seen) = machine();
+        for (protected_pcie, case) in [(true, ConfidentialCase::ProtectedPcie), (false, ConfidentialCase::On)] {
+            let finding = in_mode(Confidential { protected_pcie, ready: Some(true) }, "it is on".to_owned());
+            assert_eq!(finding.reason, Some(Reason::Confidential(case)));
+            let said = judge(&fabric, &seen, "CUDA 13.0", Some(finding));
+            assert_eq!((said.outcome(), said.summary.as_str()), (Outcome::Warn, "it is on"));
+        }
     }
 
     #[test]

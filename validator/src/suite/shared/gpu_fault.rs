@@ -4,7 +4,8 @@
 use super::free_memory;
 use crate::gpu::GpuError;
 use crate::machine::host::nvidia::chip;
-use crate::machine::pcie::model::Fabric;
+use crate::machine::host::nvidia::managers::{Running, Switches};
+use crate::machine::pcie::model::{Bdf, Fabric};
 use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
 
 /// `CUDA_ERROR_SYSTEM_DRIVER_MISMATCH`: libcuda and the kernel module are of different versions.
@@ -13,9 +14,21 @@ const MISMATCH: i32 = 803;
 /// `CUDA_ERROR_NOT_INITIALIZED`, from `cuInit`: the driver's kernel part refused it.
 const NOT_INITIALIZED: i32 = 3;
 
+/// `CUDA_ERROR_SYSTEM_NOT_READY`: NVSwitches are not managed, or GPUs in a mode of confidential computing not declared ready.
+const NOT_READY: i32 = 802;
+
 /// The finding that CUDA could not be started, so that nothing is known about the GPUs. `lacking`: the evidence that the
-/// kernel cannot share page tables with a GPU here that needs it; it is read only if the error fits.
-pub(in crate::suite) fn start_finding(error: &GpuError, lacking: impl FnOnce() -> Option<String>) -> Box<Finding> {
+/// kernel cannot share page tables with a GPU here that needs it. `unmanaged`: which program is missing where the machine has
+/// NVSwitches, and the evidence. Each is read only if the error fits.
+pub(in crate::suite) fn start_finding(
+    error: &GpuError,
+    lacking: impl FnOnce() -> Option<String>,
+    unmanaged: impl FnOnce() -> Option<(Code, String)>,
+) -> Box<Finding> {
+    let waits = matches!(error, GpuError::Call { code: NOT_READY, .. });
+    if let Some((code, evidence)) = waits.then(unmanaged).flatten() {
+        return Box::new(code.finding(Severity::Error, Subject::Machine, error.to_string()).seen(evidence));
+    }
     let refused = matches!(error, GpuError::Call { call: "cuInit", code: NOT_INITIALIZED, .. });
     if let Some(evidence) = refused.then(lacking).flatten() {
         let finding = Code::CudaStart.finding(Severity::Error, Subject::Machine, error.to_string());
@@ -29,6 +42,23 @@ pub(in crate::suite) fn start_finding(error: &GpuError, lacking: impl FnOnce() -
     };
     let text = error.to_string();
     Box::new(code.finding(Severity::Error, Subject::Machine, text.as_str()).lacking([text.as_str()]))
+}
+
+/// The program that is missing where CUDA is not ready, and the evidence; `None` without NVSwitches, or where all run.
+pub(in crate::suite) fn unmanaged(switches: Option<&Switches>, running: Running) -> Option<(Code, String)> {
+    let runs = |name: &str, runs: bool| format!("{name} {}", if runs { "runs" } else { "does not run" });
+    let manager = runs("nv-fabricmanager", running.fabric_manager);
+    let list = |all: &[Bdf]| all.iter().map(Bdf::to_string).collect::<Vec<_>>().join(", ");
+    let (code, evidence) = match switches? {
+        Switches::Nvlink5(behind) => {
+            let code = if running.nvlsm { Code::NvswitchNoManager } else { Code::Nvlink5NoNvlsm };
+            let nvlsm = runs("nvlsm", running.nvlsm);
+            (code, format!("NVSwitches of NVLink 5 behind {}: {nvlsm}, {manager}", list(behind)))
+        }
+        Switches::OnBus(all) => (Code::NvswitchNoManager, format!("NVSwitches {}: {manager}", list(all))),
+    };
+    let runs = running.fabric_manager && code == Code::NvswitchNoManager;
+    (!runs).then_some((code, evidence))
 }
 
 /// Whether a GPU can be one that shares the processor's page tables: GB10, which is in no table of chips, or the chips that
@@ -63,16 +93,41 @@ mod tests {
     #[test]
     fn a_kernel_that_cannot_share_page_tables_is_the_cause_of_error_3() {
         let lacking = || Some("/boot/config-6.12.9: CONFIG_ARM_SMMU_V3_SVA is not set".to_owned());
-        let found = start_finding(&error("cuInit", 3), lacking);
+        let found = start_finding(&error("cuInit", 3), lacking, || None);
         assert!(found.is(Code::CudaStart) && found.severity == Severity::Error);
         assert_eq!(found.reason, Some(Reason::NoSharedPageTables));
         assert_eq!(found.evidence, ["/boot/config-6.12.9: CONFIG_ARM_SMMU_V3_SVA is not set"]);
         for (other, lacking) in
             [(error("cuInit", 3), None), (error("cuInit", 999), lacking()), (error("cuCtxCreate", 3), lacking())]
         {
-            let found = start_finding(&other, || lacking);
+            let found = start_finding(&other, || lacking, || None);
             assert!(found.is(Code::CudaStart) && found.reason.is_none() && found.evidence.is_empty(), "{found:?}");
         }
+    }
+
+    #[test]
+    fn a_system_that_is_not_ready_lacks_the_program_that_does_not_run() {
+        let at: Bdf = "0000:05:00.0".parse().expect("an address");
+        let (nvlink5, on_bus) = (Switches::Nvlink5(vec![at]), Switches::OnBus(vec![at]));
+        let of = |switches, nvlsm, fabric_manager| unmanaged(switches, Running { nvlsm, fabric_manager });
+        let code = |switches, nvlsm, manager| of(Some(switches), nvlsm, manager).map(|(code, _)| code);
+        for manager in [false, true] {
+            assert_eq!(code(&nvlink5, false, manager), Some(Code::Nvlink5NoNvlsm));
+        }
+        assert_eq!(code(&nvlink5, true, false), Some(Code::NvswitchNoManager));
+        assert_eq!(code(&on_bus, false, false), Some(Code::NvswitchNoManager));
+        assert_eq!((code(&nvlink5, true, true), code(&on_bus, false, true)), (None, None));
+        assert_eq!(of(None, false, false), None);
+        let (_, evidence) = of(Some(&nvlink5), false, false).expect("nvlsm is missing");
+        assert_eq!(
+            evidence,
+            "NVSwitches of NVLink 5 behind 0000:05:00.0: nvlsm does not run, nv-fabricmanager does not run"
+        );
+        let missing = || Some((Code::Nvlink5NoNvlsm, evidence.clone()));
+        let found = start_finding(&error("cuInit", 802), || None, missing);
+        assert!(found.is(Code::Nvlink5NoNvlsm) && found.evidence == [evidence.clone()], "{found:?}");
+        assert!(start_finding(&error("cuInit", 802), || None, || None).is(Code::CudaStart));
+        assert!(start_finding(&error("cuInit", 999), || None, missing).is(Code::CudaStart));
     }
 
     #[test]

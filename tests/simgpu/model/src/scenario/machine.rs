@@ -86,6 +86,9 @@ pub struct Machine {
     /// GPUs for which the driver requests a recovery action.
     #[serde(default)]
     pub recovery: Vec<Asked>,
+    /// The mode of confidential computing that is on.
+    #[serde(default)]
+    pub confidential: Option<Confidential>,
     /// Whether the driver is too old to report recovery actions.
     #[serde(default)]
     pub recovery_untold: bool,
@@ -99,6 +102,17 @@ pub struct Asked {
     pub gpu: usize,
     /// NVML's number of the action.
     pub action: u64,
+}
+
+/// A mode of confidential computing.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Confidential {
+    /// Whether it is the mode for all GPUs and NVSwitches of a machine.
+    #[serde(default)]
+    pub protected_pcie: bool,
+    /// Whether the GPUs were declared ready.
+    pub ready: bool,
 }
 
 /// The link to the host.

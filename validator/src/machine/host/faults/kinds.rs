@@ -4,6 +4,7 @@ use super::place;
 use super::scene::{Extent, Scene, Whose};
 use super::tasks::{self, RecordKind};
 use crate::machine::host::kmsg::Line;
+use crate::machine::host::nvidia::confidential::obstacle;
 use crate::outcome::finding::{Code, Severity};
 
 /// A line of the log, with the lines around it.
@@ -31,6 +32,7 @@ pub(super) struct Kind {
 /// kernel/{hung_task,watchdog,panic}.c, mm/page_alloc.c, mm/memory.c and kernel/rcu.
 pub(super) const KINDS: &[Kind] = &[
     Kind { code: Code::GpuGone, before: true, judge: |at| gone(at.text), whose: whose_lost_gpu },
+    Kind { code: Code::CcUnsupported, before: true, judge: |at| confidential(at.text), whose: whose_driver },
     Kind { code: Code::GpuInit, before: true, judge: |at| start_failed(at.text), whose: whose_driver },
     Kind { code: Code::NvswitchSxid, before: true, judge: |at| sxid(at.text), whose: whose_driver },
     Kind { code: Code::Bar1MapMisaligned, before: false, judge: |at| misaligned(at.text), whose: whose_driver },
@@ -74,6 +76,11 @@ fn whose_driver(_: &Scene, at: At<'_>) -> Whose {
     let named = || before.filter(|text| text.contains("NVRM: The NVIDIA GPU")).find_map(place::first);
     let continues = || at.text.contains("fallen off the bus").then(named).flatten();
     Whose::Ours(place::first(at.text).or_else(continues))
+}
+
+/// A GPU does not start because of a mode of confidential computing.
+fn confidential(line: &str) -> Option<Severity> {
+    obstacle(line).map(|_| Severity::Fail)
 }
 
 pub(super) fn start_failed(line: &str) -> Option<Severity> {

@@ -16,6 +16,7 @@ pub use scene::Scene;
 pub use taint::{Taint, tainted};
 
 use crate::machine::host::kmsg::Line;
+use crate::machine::host::nvidia::confidential::obstacle;
 use crate::machine::host::nvidia::xid::TestPhase;
 use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
 use earlier::Starts;
@@ -136,6 +137,10 @@ fn finding(kind: &Kind, group: &[Fault<'_>], when: TestPhase) -> Option<Found> {
     Some(found.map(|finding| match () {
         () if worst.over.is_some() => finding.because(Reason::Over).recovery(None),
         () if unplugged => finding.because(unplugged_reason(severity)),
+        () if kind.code == Code::CcUnsupported => match obstacle(worst.text) {
+            Some(case) => finding.because(Reason::Confidential(case)),
+            None => finding,
+        },
         () => finding,
     }))
 }

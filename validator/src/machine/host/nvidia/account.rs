@@ -2,10 +2,10 @@
 //! findings as code, severity, subject, message and evidence. Cause and remedy come from the validator's
 //! table. Keys that a newer init adds are ignored; a missing key is an error.
 
-use super::{ReadResult, at};
+use super::{ReadResult, at, confidential};
 use crate::machine::host::modules::absent_is_none;
 use crate::machine::root::Root;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
+use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
 use contract::driver::Code as Noted;
 pub use contract::driver::{Account, Outcome, Parameter};
 use contract::schema;
@@ -25,7 +25,12 @@ impl From<&contract::driver::Finding> for Finding {
             }
         };
         let Ok(subject) = noted.subject.parse::<Subject>();
-        code.finding(severity, subject, message).seen_all(noted.evidence.clone())
+        let finding = code.finding(severity, subject, message).seen_all(noted.evidence.clone());
+        let obstacle = noted.evidence.iter().find_map(|line| confidential::obstacle(line));
+        match obstacle.filter(|_| code == Code::CcUnsupported) {
+            Some(case) => finding.because(Reason::Confidential(case)),
+            None => finding,
+        }
     }
 }
 
@@ -49,6 +54,8 @@ const fn table_code(code: Noted) -> Code {
         Noted::GpuXid => Code::GpuXid,
         Noted::NodesMissing => Code::NodesMissing,
         Noted::NvswitchNoManager => Code::NvswitchNoManager,
+        Noted::Nvlink5NoNvlsm => Code::Nvlink5NoNvlsm,
+        Noted::CcUnsupported => Code::CcUnsupported,
         Noted::PatchMissing => Code::PatchMissing,
         Noted::PatchNotEffective => Code::PatchNotEffective,
         Noted::Bar1Small => Code::Bar1Small,
@@ -84,6 +91,7 @@ pub(crate) mod tests {
 
     use super::super::fixture::machine;
     use super::*;
+    use crate::outcome::finding::ConfidentialCase;
     use serde_json::{Value, json};
 
     /// What init writes if everything went well, with more keys than are read.
@@ -129,6 +137,18 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_mode_of_confidential_computing_has_the_reason_that_the_modules_line_gives() {
+        let line = "kernel: NVRM: GPU0 confComputeConstructEngine_IMPL: CPU does not support confidential compute.";
+        let noted = |evidence: &str| {
+            json!([{ "code": "CC-UNSUPPORTED", "severity": "fail", "subject": "0000:41:00.0", "message": "said",
+                     "evidence": [evidence] }])
+        };
+        let reason = |evidence: &str| findings(noted(evidence)).remove(0).reason;
+        assert_eq!(reason(line), Some(Reason::Confidential(ConfidentialCase::MachineIsNone)));
+        assert_eq!(reason("kernel: NVRM: x"), None);
+    }
+
+    #[test]
     fn a_code_that_init_has_no_business_with_is_an_error_whatever_its_severity() {
         for code in ["GPU-UNHEARD-OF", "ACS-STUCK", ""] {
             let [finding] = &findings(noted(code, "info"))[..] else { panic!("one") };
@@ -140,7 +160,7 @@ pub(crate) mod tests {
     #[test]
     fn the_table_has_the_codes_that_init_may_write_and_no_other_is_taken() {
         let known: Vec<_> = Code::ALL.iter().filter(|code| Noted::named(code.as_str()).is_some()).collect();
-        assert_eq!(known.len(), 22);
+        assert_eq!(known.len(), 24);
         for code in known {
             assert_eq!(Noted::named(code.as_str()).map(table_code), Some(*code));
         }
