@@ -55,6 +55,17 @@ sign *words: media
 keys *words:
     @image/trust/keys.sh "$@"
 
+# Add a GPU driver to a finished image without one; builds neither kernel nor programs: driver --for IMAGE [--driver installed|FOLDER|FILE] [--kernel FILE] [--to FOLDER].
+[group('use')]
+[no-exit-message]
+driver *words:
+    @image/add-driver.sh "$@"
+
+# Make the files that can be handed out, from a clean commit: release [FOLDER] [--since TAG] [--key KEY --cert CERT] (target/image/release).
+[group('use')]
+release *words: package
+    @image/release/build.sh "$@"
+
 # Build the documentation as a book (target/book/index.html); installs mdbook into target/tools.
 [group('use')]
 docs:
@@ -172,6 +183,11 @@ deploy-tests word="": package
 [group('check')]
 driver-repeat:
     image/driver/repeat.sh
+
+# A driver added to a finished image, against the full build's image, and two releases of the last commit, byte for byte (builds modules and, twice, programs: half an hour); or those tests whose names hold a word.
+[group('check')]
+handout-tests *words: media package
+    tests/check.sh with cargo test --locked --test handout -- --test-threads=1 --nocapture "$@"
 
 # Build everything again, elsewhere and at another time, and compare every byte: reproduce [--quick] [--host trixie].
 [group('check')]

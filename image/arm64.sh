@@ -55,10 +55,6 @@ image() {
     own_copy "$REPO/image/recipe/base" "$work/base"
     cat >> "$stage/etc/firstlight/config.toml" << 'CONFIG'
 
-[driver]
-# This image carries no GPU driver.
-load = false
-
 [fabric]
 # An SMMU cannot be switched off: each group must be an identity map.
 iommu = "pt"
@@ -73,7 +69,6 @@ CONFIG
 
     # The recipe of x86-64, with the packages and paths of arm64.
     cp "$REPO/image/recipe"/mkosi.* "$recipe/"
-    : > "$recipe/driver.files"
     : > "$recipe/mkosi.sandbox/etc/apt/sources.list.d/mkosi.sources"
     echo "$version $image_id" > "$recipe/identity"
     sed '/^image /d; s/^image-arm64 /image /' "$LOCK" > "$recipe/inputs.lock"

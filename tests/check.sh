@@ -87,7 +87,7 @@ if [ ${#root[@]} != 0 ]; then
     until grep -q '^running ' "$temporary/process-1" || ! kill -0 "$beside" 2> /dev/null; do sleep 0.1; done
 fi
 # Tests that need an image or other programs are named: `--tests` would leave them out.
-step clippy cargo build --locked --quiet --workspace --lib --bins --benches --examples --test image --test boots --test deploy --test arm64
+step clippy cargo build --locked --quiet --workspace --lib --bins --benches --examples --test image --test boots --test deploy --test handout --test arm64
 step build cargo test --locked --quiet "${tests[@]}" --test process_one --no-run
 step tests env TMPDIR="$memory" cargo test --locked --quiet "${tests[@]}" -- "${skip[@]}"
 if [ -n "$beside" ]; then

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # build.sh KERNEL: makes the driver image and prints the cache folder:
-#   driver.cpio.zst   what is appended to the initrd: usr/lib/firstlight/driver.squashfs
-#   driver.files      SHA256, path, origin of every file in the squashfs
+#   driver.cpio.zst   what is appended to the initrd: usr/lib/firstlight/driver.squashfs, and the links to it (links.list)
+#   driver.files      SHA256, path, origin of every file in the squashfs and in that archive
 #   driver.toml       what init and the validator read
 # Done once for each set of inputs; the folder's name is their hash. KERNEL is what kernel-config/build.sh printed.
 set -euo pipefail
@@ -15,7 +15,7 @@ modules=$("$here/modules.sh" "$kernel" --where)
 # The squashfs is not compressed, and the archive around it is compressed as one stream: NCCL repeats itself
 # over megabytes, which separately compressed blocks cannot use (25 MB instead of 55). The blocks are small,
 # because a block of zeros takes no space.
-key=$( { basename "$modules"; cat "$DRIVER_FILE" "$here"/*.sh "$here"/*.py "$here"/description/* "$here"/dropped.txt; for use in driver driver-nccl "driver-nccl-$driver_nccl" tools; do locked "$use"; done; } | hash_of -)
+key=$( { basename "$modules"; cat "$DRIVER_FILE" "$here"/*.sh "$here"/*.py "$here"/description/* "$here"/dropped.txt "$here"/links.list; for use in driver driver-nccl "driver-nccl-$driver_nccl" tools; do locked "$use"; done; } | hash_of -)
 result=$CACHE/driver/image-$key
 [ ! -e "$result/.complete" ] || { echo "$result"; exit 0; }
 mkdir -p "$CACHE/driver"
@@ -65,6 +65,14 @@ in_tools mksquashfs image initrd/usr/lib/firstlight/driver.squashfs -b 32K -noI 
     -noappend -no-progress -quiet -processors 1 > "$work/log" 2>&1 || { cat "$work/log" >&2; die "mksquashfs failed"; }
 squashfs=$(sha256sum < "$work/initrd/usr/lib/firstlight/driver.squashfs")
 printf '%s\t%s\t%s\n' "${squashfs%% *}" /usr/lib/firstlight/driver.squashfs 'built here' >> "$work/result/driver.files"
+while read -r path _; do
+    case $path in '' | '#'*) continue ;; /usr/bin/*) part=bin ;; /usr/lib/firmware/*) part=firmware ;; *) part=lib ;; esac
+    part+=/${path##*/}
+    [ -e "$image/$part" ] || continue
+    mkdir -p "$work/initrd${path%/*}"
+    ln -s "/run/firstlight/driver/$part" "$work/initrd$path"
+    printf -- '-> %s\t%s\t%s\n' "/run/firstlight/driver/$part" "$path" 'built here' >> "$work/result/driver.files"
+done < "$here/links.list"
 find "$work/initrd" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 say "compressing the driver image ($(du -m --apparent-size "$work/initrd/usr/lib/firstlight/driver.squashfs" | cut -f1) MB, about two minutes)"
 in_tools --cwd /build/initrd sh -c 'find usr | LC_ALL=C sort | cpio -o -H newc --reproducible --owner 0:0 --quiet |

@@ -52,7 +52,8 @@ def built(lock, recipe, words):
         own = [line.rstrip("\n").split("  ", 1) for line in file]
     tools = {TOOLS[line.split()[1]]: line.split()[2] for line in inputs if line.split()[1] in TOOLS}
     chosen = dict(word.split("=", 1) for word in words)
-    tools["rustc"] = chosen.pop("rustc")
+    if "rustc" in chosen:
+        tools["rustc"] = chosen.pop("rustc")
     image_id = chosen.pop("image_id")
     return {
         "buildDefinition": {

@@ -1,20 +1,22 @@
-"""sbom.py OUT LOCK CARGO-LOCK CRATES DRIVER-SUMS NAME RUSTC: prints what the image in OUT is made of, as SPDX 2.3 in
-JSON: the packages that it was extracted or built from, the crates in its two programs, and every file with its hashes
-and its origin. The same image gives the same bytes. Runs in the tools tree.
+"""sbom.py image OUT LOCK CARGO-LOCK CRATES DRIVER-SUMS NAME RUSTC|added OUT LOCK BASE DRIVER-SUMS NAME: prints what the image
+in OUT is made of, as SPDX 2.3 in JSON: the packages that it was extracted or built from, the crates in its two programs, and
+every file with its hashes and its origin. The same image gives the same bytes. Runs in the tools tree, with image/media in
+PYTHONPATH. `added` takes the crates from BASE, the list of the image to which a driver was added.
 
 CRATES has lines PROGRAM|NAME vVERSION|LICENCE, as `rust.sh --crates` prints them; DRIVER-SUMS lines SHA1 SHA256 PATH
-of the files in the driver's squashfs; NAME is unique to this document.
+of the driver's squashfs and the files in it; NAME is unique to this document.
 """
 
 import hashlib
 import json
 import os
 import re
-import subprocess
 import sys
 import tomllib
 from datetime import datetime, timezone
 from urllib.parse import quote
+
+import initrd
 
 # The licences that the packages themselves declare. Packages not listed here are NOASSERTION: most have many parts.
 GCC = "GPL-3.0-or-later WITH GCC-exception-3.1"
@@ -129,29 +131,12 @@ def lines(path):
     return read(path).decode().splitlines()
 
 
-def initrd_files(packed):
-    """(path, content) of each ordinary file of an initrd's own archive: cpio newc, compressed with zstd."""
-    plain = subprocess.run(["zstd", "-dcq"], input=packed, stdout=subprocess.PIPE, check=True).stdout
-    at = 0
-    while True:
-        header = plain[at : at + 110]
-        if header[:6] != b"070701":
-            raise SystemExit(f"sbom: the initrd is not a cpio archive at byte {at}")
-        mode, size, name_size = (int(header[6 + 8 * n : 14 + 8 * n], 16) for n in (1, 6, 11))
-        name = plain[at + 110 : at + 109 + name_size].decode()
-        start = -(-(at + 110 + name_size) // 4) * 4
-        if name == "TRAILER!!!":
-            return
-        if mode & 0o170000 == 0o100000:
-            yield name.removeprefix("./"), plain[start : start + size]
-        at = -(-(start + size) // 4) * 4
-
-
 def add_files(document, out, driver_sums):
     """Every ordinary file: of the system, of the driver, and the two kernels beside the initrd."""
-    driver = int(read(f"{out}/firstlight.sizes").split()[1])
-    initrd = read(f"{out}/firstlight.initrd")
-    for path, content in initrd_files(initrd[: len(initrd) - driver]):
+    # In an image with a driver the last archive replaces files of the first; the one between them is in DRIVER-SUMS.
+    system, *added = initrd.frames(read(f"{out}/firstlight.initrd"))
+    files = initrd.files(system) | (initrd.files(added[-1]) if added else {})
+    for path, content in files.items():
         document.file(path, *both(content))
     for line in lines(driver_sums):
         document.file(*reversed(line.split(" ", 2)[2:]), *line.split(" ", 2)[:2])
@@ -169,29 +154,37 @@ def origin(document, locked, text):
     return document.add(package(reference("Package", name), name, version, LICENCES.get(name, "NOASSERTION"))), True
 
 
-def add_origins(document, out, locked):
-    """Adds the origin of each file, and the packages that are in the image or beside it."""
-    kernel = document.add(locked_package(*next(line for line in locked if line[1].startswith("linux-source-"))))
+def add_origins(document, out, locked, below=""):
+    """Adds the origin of each file whose path begins with `below`."""
+    kernel = locked_package(*next(line for line in locked if line[1].startswith("linux-source-")))
     for line in lines(f"{out}/firstlight.files"):
         sha256, path, text = line.split("\t")
         path = path.removeprefix("/")
-        if sha256.startswith("-> "):
+        if sha256.startswith("-> ") or not path.startswith(below):
             continue
         if text != "built here":
             source, changed = origin(document, locked, text)
             how = "GENERATED_FROM" if changed else "EXPANDED_FROM_ARCHIVE"
             document.relate(file_reference(path), how, source)
         elif path.startswith("usr/lib/modules/"):
-            document.relate(file_reference(path), "GENERATED_FROM", kernel)
-    for name in ("firstlight.vmlinuz", "firstlight-pt.vmlinuz"):
-        document.relate(file_reference(name), "GENERATED_FROM", kernel)
+            document.relate(file_reference(path), "GENERATED_FROM", document.add(kernel))
+    if not below:
+        for name in ("firstlight.vmlinuz", "firstlight-pt.vmlinuz"):
+            document.relate(file_reference(name), "GENERATED_FROM", document.add(kernel))
+
+
+def add_packages(document, locked):
+    """Adds the packages of the system, and those beside the image."""
     for line in locked:
         if line[0] == "image":
             document.add(locked_package(*line))
         if line[0] == "media":
             note = "not in the image: in the folder for the network"
             document.relate(document.add(locked_package(*line)), "OPTIONAL_COMPONENT_OF", IMAGE, comment=note)
-    for identity in sorted(document.packages):
+
+
+def contain(document, identities):
+    for identity in sorted(identities):
         if identity != IMAGE and not identity.endswith("-ipxe"):
             document.relate(IMAGE, "CONTAINS", identity)
 
@@ -220,13 +213,38 @@ def add_crates(document, cargo_lock, crates, rustc, locked):
         document.relate(file_reference(PROGRAMS[program]), "STATIC_LINK", document.add(made))
 
 
+def describe_system(document, out, locked, cargo_lock, crates, rustc):
+    """Everything besides the files; returns the version of firstlight."""
+    add_origins(document, out, locked)
+    add_packages(document, locked)
+    contain(document, document.packages)
+    add_crates(document, cargo_lock, crates, rustc, locked)
+    return re.search(r'^version = "(.*)"', read(cargo_lock).decode().split('name = "firstlight"\n')[1], re.M)[1]
+
+
+def continue_base(document, out, locked, base):
+    """The same for an image to which a driver was added: what `base` says of the system, and the driver's origins."""
+    packages = {made["SPDXID"]: made for made in base["packages"]}
+    version = packages.pop(IMAGE)["versionInfo"]
+    document.packages, document.relationships = packages, base["relationships"]
+    before = set(packages)
+    add_origins(document, out, locked, below="run/firstlight/driver/")
+    contain(document, set(document.packages) - before)
+    return version
+
+
 def main():
-    out, lock, cargo_lock, crates, driver_sums, name, rustc = sys.argv[1:]
+    what, out, lock, *rest = sys.argv[1:]
     locked = [line.split() for line in lines(lock) if not line.startswith("#")]
     document = Document()
+    if what == "image":
+        cargo_lock, crates, driver_sums, name, rustc = rest
+        version = describe_system(document, out, locked, cargo_lock, crates, rustc)
+    else:
+        base, driver_sums, name = rest
+        version = continue_base(document, out, locked, json.loads(read(base)))
     add_files(document, out, driver_sums)
     codes = "".join(sorted(file["checksums"][0]["checksumValue"] for file in document.files))
-    version = re.search(r'^version = "(.*)"', read(cargo_lock).decode().split('name = "firstlight"\n')[1], re.M)[1]
     document.add(package(
         IMAGE, "firstlight", version,
         filesAnalyzed=True,
@@ -236,8 +254,6 @@ def main():
         comment="image " + read(f"{out}/.image-id").decode().strip(),
     ))
     document.relate("SPDXRef-DOCUMENT", "DESCRIBES", IMAGE)
-    add_origins(document, out, locked)
-    add_crates(document, cargo_lock, crates, rustc, locked)
     created = datetime.fromtimestamp(int(os.environ["SOURCE_DATE_EPOCH"]), timezone.utc)
     whole = {
         "spdxVersion": "SPDX-2.3",

@@ -8,15 +8,11 @@
 # Unsigned files have the same bytes wherever they are built; signed files do not, because a signature contains the time.
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
+source "$REPO/image/trust/key.sh"
 usage="sign KEY CERT [FOLDER]"
 case $# in 2 | 3) ;; *) die "expected two or three words, not $#" "$usage" ;; esac
 out=$REPO/target/image/out media=$REPO/target/image/media
-for file in "$1" "$2"; do
-    [ -f "$file" ] || die "$file is not there" "$usage"
-    [ -r "$file" ] || die "$file cannot be read by $(id -un)"
-    case $file in *:*) die "$file: a name with a colon is not allowed" ;; esac
-done
-key=$(realpath "$1") cert=$(realpath "$2") folder=$(realpath -m "${3:-$REPO/target/image/signed}")
+folder=$(realpath -m "${3:-$REPO/target/image/signed}")
 { [ -e "$out/.image-id" ] && [ -e "$media/.media-id" ]; } || die "there are no media to sign in $media" "just media"
 [ ! -e "$folder" ] || [ -e "$folder/.signed" ] || die "$folder exists and was not made by sign" "name a new folder"
 
@@ -25,39 +21,12 @@ new=$folder.new work=
 trap 'rm -rf "$work" "$new"' EXIT
 mkdir -p "$(dirname "$folder")"
 work=$(mktemp -d "$folder.work.XXXXXX")
-in_signing() { "$REPO/image/in-tools.sh" signing --bind "$work:/build/work" --bind "$key:/build/key" --bind "$cert:/build/cert" "$@"; }
-openssl() { in_signing openssl "$@" 2> /dev/null; }
-
 # Problems with key and certificate are reported before anything is made.
-! grep -q ENCRYPTED "$key" || die "$1 is encrypted" "decrypt it to a file on a RAM disk: openssl pkey -in FILE -out PLAIN"
-key_public=$(openssl pkey -inform PEM -in /build/key -passin pass: -pubout) || die "$1 is not a private key in PEM"
-cert_public=$(openssl x509 -inform PEM -in /build/cert -noout -pubkey) || die "$2 is not a certificate in PEM"
-[ "$key_public" = "$cert_public" ] || die "$1 is not the key of the certificate $2"
-about=$(openssl x509 -in /build/cert -noout -text)
-bits=$(sed -n 's/.*Public-Key: (\([0-9]*\) bit).*/\1/p' <<< "$about" | head -1)
-{ grep -q 'Public Key Algorithm: rsaEncryption' <<< "$about" && [ "${bits:-0}" -ge 2048 ]; } ||
-    die "$2: firmware cannot verify with this kind of key" "allowed: RSA of 2048 bits or more"
-ends=$(openssl x509 -in /build/cert -noout -enddate); starts=$(openssl x509 -in /build/cert -noout -startdate)
-openssl x509 -in /build/cert -noout -checkend 0 > /dev/null || die "$2 has expired" "it was valid until ${ends#*=}"
-[ "$(date -d "${starts#*=}" +%s)" -le "$(date +%s)" ] || die "$2 is not valid yet" "it will be from ${starts#*=}"
-
-say "signing as $(openssl x509 -in /build/cert -noout -subject -nameopt oneline | sed 's/^subject=//')"
-mkdir -p "$work"/unsigned "$work/signed"
+signing_key "$1" "$2" "$usage"
+mkdir -p "$work/unsigned"
 cp "$out"/firstlight.efi "$out"/firstlight-pt.efi "$media/pxe"/{vmlinuz,vmlinuz-pt,ipxe.efi} "$work/unsigned/"
 "$REPO/image/media/loader.sh" "$work/unsigned" > "$work/log" 2>&1 || { tail -5 "$work/log" >&2; die "the stick's loader cannot be made"; }
-# Each signature is verified before it is used, and FILE.sig is verified to be the same signature.
-# shellcheck disable=SC2016  # expanded by the inner shell
-in_signing --cwd /build/work sh -euc '
-    for file in unsigned/*; do
-        name=${file#unsigned/}
-        sbsign --key /build/key --cert /build/cert --output "signed/$name" "$file"
-        sbverify --cert /build/cert "signed/$name"
-        cp "signed/$name" again; sbattach --detach "signed/$name.sig" again
-        cp "$file" again; sbattach --attach "signed/$name.sig" again
-        cmp again "signed/$name"
-    done
-    openssl x509 -in /build/cert -out certificate.pem
-' > "$work/log" 2>&1 || { tail -5 "$work/log" >&2; die "signing failed"; }
+sign_for_firmware
 
 rm -rf "$new"; mkdir -p "$new/pxe" "$work/network"
 mv "$work/signed" "$new/efi"

@@ -108,9 +108,16 @@ fn pad(out: &mut Vec<u8>, to: usize) {
 /// # Errors
 /// If the file cannot be read, `zstd` cannot be run, or the file does not consist of such archives.
 pub fn read_initrd(path: &Path) -> Result<Vec<Entry>> {
-    let bytes = fs::read(path).map_err(Error::file("read", path))?;
+    read_archives(&fs::read(path).map_err(Error::file("read", path))?)
+}
+
+/// The same for an initrd or a part of one in memory.
+///
+/// # Errors
+/// As [`read_initrd`].
+pub(crate) fn read_archives(bytes: &[u8]) -> Result<Vec<Entry>> {
     let mut entries = Vec::new();
-    let mut rest = bytes.as_slice();
+    let mut rest = bytes;
     loop {
         let zeros = rest.iter().take_while(|b| **b == 0).count();
         rest = &rest[zeros..];

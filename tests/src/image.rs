@@ -4,7 +4,6 @@
 use crate::archive::{self, Entry};
 use crate::driver_image::{self, DriverImage};
 use crate::error::{Error, Result};
-use crate::overlay::Overlay;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::ErrorKind::NotFound;
 use std::io::{self, Write};
@@ -90,9 +89,14 @@ impl Image {
         if driver_bytes == 0 {
             return archive::unzstd(packed);
         }
-        let mut bytes = archive::unzstd(&packed[..packed.len() - driver_bytes])?;
+        let (system, added) = packed.split_at(packed.len() - driver_bytes);
+        let mut bytes = archive::unzstd(system)?;
         bytes.resize(bytes.len().next_multiple_of(ALIGNED), 0);
-        bytes.extend(Overlay::new().file(driver_image::PATH, driver()?.pack()?).cpio());
+        let mut added = archive::read_archives(added)?;
+        for entry in added.iter_mut().filter(|entry| entry.path == driver_image::PATH) {
+            entry.data = driver()?.pack()?;
+        }
+        bytes.extend(archive::write_cpio(&added));
         Ok(bytes)
     }
 
@@ -203,7 +207,13 @@ impl Image {
         archive::read_initrd(&self.initrd()?)
     }
 
-    /// One file of the initrd, by its path without the leading `/`. All but the driver image are in the lean initrd too,
+    /// The folder of the image's outputs.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.0
+    }
+
+    /// One file of the initrd as the kernel leaves it, by its path without the leading `/`: the last of that name. All but the driver image are in the lean initrd too,
     /// which is read in a fraction of the time.
     ///
     /// # Errors
@@ -213,7 +223,7 @@ impl Image {
         let files = if all { self.files() } else { archive::read_initrd(&self.lean_initrd()?) };
         files?
             .into_iter()
-            .find(|entry| entry.path == path)
+            .rfind(|entry| entry.path == path)
             .ok_or_else(|| Error::Archive { what: "initrd", why: format!("holds no {path}") })
     }
 

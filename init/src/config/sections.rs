@@ -72,7 +72,7 @@ pub(super) fn driver(m: &mut MergedLayers) -> Driver {
     let pairs = table.into_iter().flatten().filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned())));
     let parameters: BTreeMap<String, String> = pairs.collect();
     Driver {
-        load: m.flag("driver.load").unwrap_or(true),
+        load: m.flag("driver.load"),
         modules: named.unwrap_or_else(|| vec!["nvidia".to_owned(), "nvidia-uvm".to_owned()]),
         parameters,
         timeout: m.seconds("driver.timeout_s", 300),

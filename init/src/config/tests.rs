@@ -19,7 +19,7 @@ fn errors(text: &str, line: &str) -> Vec<String> {
 #[test]
 fn an_empty_file_gives_the_documented_defaults() {
     let c = built("", "").unwrap();
-    assert!(c.driver.load);
+    assert_eq!(c.driver.load, None);
     assert_eq!(c.driver.modules, ["nvidia", "nvidia-uvm"]);
     assert_eq!(c.driver.timeout.as_secs(), 300);
     assert_eq!((&c.network.mode, c.network.hostname.as_str()), (&NetworkMode::None, "firstlight"));

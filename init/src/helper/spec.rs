@@ -125,10 +125,10 @@ pub fn unmount_all() -> ChildSpec {
     helper("unmount", &[], DISK)
 }
 
-/// Starts the driver, writes its report, and sends the open GPUs over its standard input.
+/// Starts the driver if `load`, writes its report, and sends the open GPUs over its standard input.
 #[must_use]
-pub fn load_driver(driver: &Driver, deadline: Duration, socket: OwnedFd) -> ChildSpec {
-    let mut args = vec![driver.load.to_string(), deadline.as_secs().to_string()];
+pub fn load_driver(driver: &Driver, load: bool, deadline: Duration, socket: OwnedFd) -> ChildSpec {
+    let mut args = vec![load.to_string(), deadline.as_secs().to_string()];
     args.extend(driver.modules.iter().cloned());
     args.extend(driver.parameters.iter().map(|(module, words)| format!("{module}={words}")));
     let args: Vec<&str> = args.iter().map(String::as_str).collect();

@@ -135,10 +135,25 @@ fn a_missing_driver_module_is_in_the_report_that_the_validator_judges() {
 
 #[test]
 fn without_a_driver_there_is_still_a_report() {
-    let (_, m, console) = Machine::new(PASS, CONFIG).workload("exit 0").boot().down();
-    assert!(console.contains("driver    driver.load = false: nothing loaded "), "{console}");
-    let driver = json(&m, "driver.json");
-    assert_eq!((&driver["load"], &driver["modules"]), (&json!(false), &json!([])));
+    let undecided = CONFIG.replacen("[driver]\nload = false\n", "", 1);
+    assert_ne!(undecided, CONFIG);
+    for config in [CONFIG, &*undecided] {
+        let (down, m, console) = Machine::new(PASS, config).workload("exit 0").boot().down();
+        assert_eq!(down, Down::PoweredOff, "{console}");
+        assert!(console.contains("driver    this image carries no GPU driver: nothing loaded "), "{console}");
+        let driver = json(&m, "driver.json");
+        assert_eq!((&driver["load"], &driver["modules"]), (&json!(false), &json!([])));
+    }
+}
+
+#[test]
+fn a_driver_that_is_there_is_loaded_unless_the_configuration_forbids_it() {
+    let undecided = CONFIG.replacen("[driver]\nload = false\n", "", 1);
+    for (config, load) in [(CONFIG, false), (&*undecided, true)] {
+        let m = Machine::new(PASS, config).program("usr/lib/firstlight/driver.squashfs", "damaged");
+        let (_, m, console) = m.workload("exit 0").boot().down();
+        assert_eq!(json(&m, "driver.json")["load"], json!(load), "{console}");
+    }
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn every_test_binary_is_in_a_stage() {
     // With `--tests` cargo leaves out what `--test` names when it is no default target.
     let lints = check.lines().find(|line| line.starts_with("step clippy ")).unwrap();
     assert!(!lints.contains("--tests"), "{lints}");
-    for name in ["image", "boots", "deploy", "arm64"] {
+    for name in ["image", "boots", "deploy", "handout", "arm64"] {
         assert!(lints.contains(&format!("--test {name}")), "{lints}");
     }
 }

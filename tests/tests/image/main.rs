@@ -2,6 +2,7 @@
 //! Needs the image and the media (`./run image-tests` builds them). Three tests run at a time, because some of them
 //! build: `cargo test --test image NAME -- --test-threads=3`.
 
+mod added;
 mod any_linux;
 mod compare;
 mod contents;
@@ -11,6 +12,7 @@ mod driver_image;
 mod driver_versions;
 mod media;
 mod offline;
+mod release_notes;
 mod relock;
 mod signing;
 mod trust;

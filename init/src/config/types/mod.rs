@@ -60,8 +60,8 @@ pub struct Trust {
 /// `[driver]`: the GPU driver's modules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Driver {
-    /// `load = true`: whether to load the driver.
-    pub load: bool,
+    /// `load`: whether to load the driver; without it, a driver in the image is loaded.
+    pub load: Option<bool>,
     /// `modules = ["nvidia", "nvidia-uvm"]`: in this order, dependencies first; from the driver image,
     /// else from the running kernel's modules.
     pub modules: Vec<String>,

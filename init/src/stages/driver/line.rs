@@ -10,6 +10,9 @@ const WIDTH: usize = 58;
 pub(super) fn summary(report: &Report) -> String {
     let version = report.image.as_ref().map(|image| version(&image.version, &image.patch));
     if !report.load {
+        if report.image.is_none() && report.findings.is_empty() {
+            return "this image carries no GPU driver: nothing loaded".to_owned();
+        }
         let of = version.map_or_else(String::new, |version| format!(" of {version}"));
         return with_codes(&format!("driver.load = false: nothing loaded{of}"), report);
     }
@@ -127,9 +130,11 @@ mod tests {
     }
 
     #[test]
-    fn the_line_states_that_no_driver_was_wanted() {
+    fn the_line_states_that_there_is_no_driver_or_that_none_was_wanted() {
         let mut off = Report::new(false);
-        assert_eq!(summary(&off), "driver.load = false: nothing loaded");
+        assert_eq!(summary(&off), "this image carries no GPU driver: nothing loaded");
+        let damaged = with(off.clone(), &[Code::DriverMissing]);
+        assert_eq!(summary(&damaged), "driver.load = false: nothing loaded, DRIVER-MISSING");
         off.image = full().image;
         assert_eq!(summary(&off), "driver.load = false: nothing loaded of 555.58.02+1");
     }

@@ -45,8 +45,10 @@ pub fn load(m: &mut Machine, config: &Driver) -> Result<StageResult, Fault> {
     };
     let mut log = LogCursor::at_end(Path::new(KMSG));
     let mut progress = Progress::default();
-    let limit = if config.load { deadline(config.timeout, Path::new("/sys")) } else { config.timeout };
-    let spec = helper::load_driver(config, limit, theirs);
+    // What is there decides, unless the configuration does: a driver can be added to a finished image.
+    let load = config.load.unwrap_or_else(|| Path::new(paths::DRIVER_IMAGE).exists());
+    let limit = if load { deadline(config.timeout, Path::new("/sys")) } else { config.timeout };
+    let spec = helper::load_driver(config, load, limit, theirs);
     let done = m.run(&spec, &mut on_output(|line| progress.record(line)), |_| true);
     drop(spec);
     // Done even if the boot was interrupted: closing an open GPU here could take long.
@@ -57,7 +59,7 @@ pub fn load(m: &mut Machine, config: &Driver) -> Result<StageResult, Fault> {
     let done = done?;
     Ok(match read_report() {
         Ok(report) if done.end == End::Exited(helper::SUCCESS) => check_report(&report, received),
-        _ => write_failure_report(config, &done, &progress.doing, log.evidence("")),
+        _ => write_failure_report(load, &done, &progress.doing, log.evidence("")),
     })
 }
 
@@ -111,10 +113,10 @@ fn check_report(report: &Report, received: usize) -> StageResult {
 }
 
 /// The child did not finish: writes the report in its place.
-fn write_failure_report(config: &Driver, done: &ChildResult, doing: &str, lines: Vec<String>) -> StageResult {
+fn write_failure_report(load: bool, done: &ChildResult, doing: &str, lines: Vec<String>) -> StageResult {
     let draft =
         read_at_most(Path::new(paths::DRIVER_DRAFT), LARGEST).map_err(|e| format!("{}: {e}", paths::DRIVER_DRAFT));
-    let report = UnfinishedStart { load: config.load, draft, end: done.end, doing, lines, took: done.took }.report();
+    let report = UnfinishedStart { load, draft, end: done.end, doing, lines, took: done.took }.report();
     let cause = match done.end {
         End::Exited(_) => done.reason(),
         _ => report.findings.last().map_or_else(|| done.end.to_string(), |finding| finding.message.clone()),

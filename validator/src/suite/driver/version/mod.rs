@@ -44,8 +44,8 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     Ok(Judgement::of(summary, findings))
 }
 
-/// Judges a machine on which the driver does not run. Without a GPU no driver is needed. With a GPU only
-/// `driver.load = false` excuses that; otherwise a GPU without its driver fails.
+/// Judges a machine on which the driver does not run. Without a GPU no driver is needed. With a GPU only an image without a
+/// driver and `driver.load = false` excuse that; otherwise a GPU without its driver fails.
 fn judge_unloaded(fabric: &Fabric, account: Option<&Account>, mut findings: Vec<Finding>) -> Judgement {
     let passed = of_guests(fabric);
     let gpus = fabric.gpus.len().saturating_sub(passed);
@@ -56,7 +56,8 @@ fn judge_unloaded(fabric: &Fabric, account: Option<&Account>, mut findings: Vec<
             None => "no NVIDIA GPU".to_owned(),
         },
         Some(account) if !account.load => {
-            format!("driver.load = false: {} without a driver", count(gpus, "GPU"))
+            let cause = if account.image.is_some() { "driver.load = false" } else { "the image carries no GPU driver" };
+            format!("{cause}: {} without a driver", count(gpus, "GPU"))
         }
         _ => {
             if worst(&findings).is_none_or(|f| f.severity < Severity::Fail) {
@@ -160,6 +161,10 @@ mod tests {
         let said = judge_unloaded(&two, Some(&left_out), vec![]);
         assert_eq!(said.outcome(), Outcome::NotApplicable);
         assert_eq!(said.summary, "driver.load = false: 2 GPUs without a driver");
+        let without = Account { image: None, ..left_out };
+        let said = judge_unloaded(&two, Some(&without), vec![]);
+        assert_eq!(said.outcome(), Outcome::NotApplicable);
+        assert_eq!(said.summary, "the image carries no GPU driver: 2 GPUs without a driver");
     }
 
     #[test]
