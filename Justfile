@@ -20,10 +20,11 @@ default:
 boot *words:
     @if [ "${1:-} ${2:-}" = '--arch arm64' ]; then shift 2; image/arm64.sh image && image/arm64.sh boot "$@"; else image/build.sh && image/boot.sh "$@"; fi
 
-# Build what is stale: kernel, binaries, image (target/image/out); --offline FILE: without network, from what `vendor` made; --arch arm64: target/image/arm64/out.
+# Build what is stale: kernel, binaries, image (target/image/out); --driver installed|FOLDER|FILE|none: with another GPU driver; --offline FILE: without network, from what `vendor` made; --arch arm64: target/image/arm64/out.
 [group('use')]
+[no-exit-message]
 image *words:
-    @if [ "$*" = '--arch arm64' ]; then image/arm64.sh image; elif [ $# -gt 0 ]; then image/reproduce/offline.sh image "$@"; else image/build.sh; fi
+    @if [ "$*" = '--arch arm64' ]; then image/arm64.sh image; elif [ $# -gt 0 ]; then image/reproduce/offline.sh image "$@"; else image/report.sh image/build.sh; fi
 
 # Judge a scenario of simulated GPUs on this host, without image or QEMU: simulate [SCENARIO [LEVEL]] | list.
 [group('use')]
@@ -32,8 +33,9 @@ simulate *words:
 
 # Build what is stale, and from the image the boot media: USB image, ISO and folder for the network (target/image/media); --offline FILE too.
 [group('use')]
+[no-exit-message]
 media *words:
-    @if [ $# -gt 0 ]; then image/reproduce/offline.sh media "$@"; else image/build.sh && image/media.sh; fi
+    @if [ $# -gt 0 ]; then image/reproduce/offline.sh media "$@"; else image/report.sh sh -c 'image/build.sh && image/media.sh'; fi
 
 # Write the USB image to a stick, after asking, and read it back: usb DEVICE [--yes].
 [group('use')]
@@ -63,7 +65,8 @@ driver *words:
 
 # Make the files that can be handed out, from a clean commit: release [FOLDER] [--since TAG] [--key KEY --cert CERT] (target/image/release).
 [group('use')]
-release *words: package
+[no-exit-message]
+release *words:
     @image/release/build.sh "$@"
 
 # Build the documentation as a book (target/book/index.html); installs mdbook into target/tools.
@@ -147,13 +150,13 @@ test-arm64 *words:
     image/arm64.sh image
     FIRSTLIGHT_SIMULATED="$(image/arm64.sh simulated)" tests/check.sh with cargo test --locked --test arm64 -- --test-threads=2 --nocapture "$@"
 
-# Describe a driver that the archive does not have, from NVIDIA's two files in DIR, and print the command that builds its image: driver-files VERSION DIR [FAMILY..].
+# The earlier name of `image --driver FOLDER`: prints that command for driver-files VERSION DIR [FAMILY..].
 [group('use')]
 [no-exit-message]
 driver-files *words:
     @image/driver/files.sh "$@"
 
-# What firstlight makes of a tree of NVIDIA's open modules, without building it: version, registry keys by family, edits, patches; with --all GIT, of every version in a git directory, as the table of docs/driver-versions.md.
+# What firstlight makes of a driver, without building it: of `installed` or a FOLDER, which parts are there and which are missing; of a tree of NVIDIA's open modules, version, registry keys by family, edits, patches; with --all GIT, of every version in a git directory, as the table of docs/driver-versions.md.
 [group('use')]
 [no-exit-message]
 driver-look *words:
@@ -164,6 +167,13 @@ driver-look *words:
 [no-exit-message]
 driver-bind *words: media
     @image/driver/bind.sh "$@"
+
+# Compile NVIDIA's public modules through the paths of `--driver`, and boot them as driver-bind does: driver-paths GIT [VERSION..], with the git directory of a clone of open-gpu-kernel-modules (a quarter of an hour for each version).
+[group('check')]
+[no-exit-message]
+driver-paths git *versions: media
+    cargo build --release --locked --bin driver-paths
+    target/release/driver-paths "{{git}}" {{ if versions == "" { "590.48.01 595.45.04" } else { versions } }}
 
 # The package installed, run and removed in minimal Debian folders, under systemd, and built twice; or those tests whose names hold a word (minutes; as root).
 [group('check')]

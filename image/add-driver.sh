@@ -47,7 +47,7 @@ read_s=$(( SECONDS - began ))
 
 [ -z "$word" ] || { FIRSTLIGHT_DRIVER=$("$REPO/image/driver/choose.sh" "$word" "${choice[@]}"); export FIRSTLIGHT_DRIVER; }
 source "$REPO/image/driver/describe.sh"
-[ -n "$DRIVER_FILE" ] || die "FIRSTLIGHT_DRIVER=none names no driver" "$usage"
+[ -n "$DRIVER_FILE" ] || wrong "there is no driver to add: it is 'none'"
 driver=$("$REPO/image/driver/build.sh" "$kernel")
 driver_s=$(( SECONDS - began - read_s ))
 

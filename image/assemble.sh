@@ -12,7 +12,7 @@ source "$(dirname "$0")/lib/common.sh"
 parts=$1 out=$2 driver=${3:-}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-in_tools() { "$REPO/image/in-tools.sh" tools --bind "$REPO/image/media:/build/media" --bind "$parts:/build/parts" --bind "$work:/build/work" --bind "$out:/build/out" "$@"; }
+in_tools() { "$REPO/image/in-tools.sh" tools --bind "$REPO/image/media:/build/media" --bind "$parts:/build/parts" --bind "$work:/build/made" --bind "$out:/build/out" "$@"; }
 # A full disk and other errors of the system: one line, with what the failed command said last.
 exec 3>&2 2> "$work/log"
 trap 'exec 2>&3; die "the image cannot be made in $out" "$(tail -1 "$work/log")"' ERR
@@ -31,8 +31,8 @@ if [ -n "$driver" ]; then
     # As image/recipe/mkosi.finalize writes it for the system alone.
     printf '{ "version": "%s", "image_id": "%s", "manifest_sha256": "%s" }\n' "$version" "$id" "${manifest%% *}" > "$work/root/etc/firstlight/image.json"
     find "$work/root" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
-    in_tools --cwd /build/work/root sh -c 'printf "%s\n" etc/firstlight/image.json usr/lib/firstlight/files |
-        cpio -o -H newc --reproducible --owner 0:0 --quiet | zstd -q -19 -T1 -o /build/work/identity.zst'
+    in_tools --cwd /build/made/root sh -c 'printf "%s\n" etc/firstlight/image.json usr/lib/firstlight/files |
+        cpio -o -H newc --reproducible --owner 0:0 --quiet | zstd -q -19 -T1 -o /build/made/identity.zst'
     cat "$driver/driver.cpio.zst" "$work/identity.zst" >> "$out/firstlight.initrd"
     bytes=$(( $(stat -c %s "$driver/driver.cpio.zst") + $(stat -c %s "$work/identity.zst") ))
 fi

@@ -10,7 +10,8 @@
 #   firstlight-kernel-VERSION.tar   with which a driver can be added to an image without one (image/kernel-file)
 # and, from trust.sh, firstlight.spdx.json, firstlight.provenance.json and SHA256SUMS.
 # FIRSTLIGHT_ENTRIES=shell adds the boot entry `shell`, and the image's permission for a shell (policy.allow_shell).
-# FIRSTLIGHT_DRIVER=none makes an image without a GPU driver, FIRSTLIGHT_DRIVER=FILE one with the driver that FILE describes.
+# FIRSTLIGHT_DRIVER=none makes an image without a GPU driver, FIRSTLIGHT_DRIVER=FILE one with the driver that FILE describes;
+# `./run image --driver WORD` sets it (image/driver/choose.sh).
 set -euo pipefail
 source "$(dirname "$0")/lib/common.sh"
 source "$REPO/image/driver/describe.sh"
@@ -18,8 +19,8 @@ work=$REPO/target/image; out=$(realpath -m "${1:-$work/out}")
 mkdir -p "$work"
 exec 8> "$work/lock"; flock 8
 
-kernel=$("$REPO/kernel-config/build.sh")
-binaries=$("$REPO/image/rust.sh")
+step=$(date +%s); kernel=$("$REPO/kernel-config/build.sh"); spent kernel "$step"
+step=$(date +%s); binaries=$("$REPO/image/rust.sh"); spent programs "$step"
 driver=
 if [ -n "$DRIVER_FILE" ]; then
     describe_driver
@@ -48,6 +49,7 @@ finish() {
         "$REPO/image/kernel-file/pack.sh" "$kernel" "$system_id" "$work/new"
         echo "$made" > "$work/new/.made-from"
         rm -rf "$out"; mkdir -p "$(dirname "$out")"; mv "$work/new" "$out"
+        spent image "$began"
         say "image $(cat "$out/.image-id") made in $(( $(date +%s) - began )) s: $(cd "$out" && du -Lh --apparent-size firstlight.efi firstlight.vmlinuz firstlight.initrd | awk '{ printf "%s %s  ", $2, $1 }')"
     fi
     exec "$REPO/image/trust/trust.sh" image "$out"

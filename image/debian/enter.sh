@@ -40,16 +40,40 @@ for made in target/debug target/release; do
     binds+=("$REPO/target/debian/$made:$REPO/$made")
 done
 
+# A driver of this machine is read from its system, which is below /host then, read-only; a folder in it is at its own path.
+host=
+for word; do
+    case ${before:-}:$word in
+        --driver:installed | driver-look:installed)
+            host=/host
+            for path in /usr /bin /sbin /lib /lib64 /etc /opt /sys /proc; do
+                if [ -L "$path" ]; then mkdir -p "$tree/host"; ln -sfn "$(readlink "$path")" "$tree/host$path"
+                elif [ -d "$path" ]; then binds+=("$path:/host$path"); fi
+            done ;;
+        --driver:* | --modules:*)
+            case $(realpath -m "$word") in /usr/* | /etc/* | /var/* | /lib*) [ ! -d "$word" ] || binds+=("$(realpath "$word"):$(realpath "$word")") ;; esac ;;
+    esac
+    before=$word
+done
+
 # shellcheck disable=SC2016  # expanded by the inner shell
 exec unshare "${namespaces[@]}" -- bash -euc '
-    root=$1 here=$PWD; shift
+    root=$(realpath "$1") host=$2 here=$PWD; shift 2
     mount --make-rprivate /; mount --rbind "$root" "$root"
     while [ "$1" != -- ]; do
         from=${1%%:*} to=$root${1#*:}; mkdir -p "$to"; mount --rbind "$from" "$to"; shift
     done; shift
     mount -t proc proc "$root/proc"
+    if [ -n "$host" ]; then
+        # every mount below: a read-only one on top leaves those on it writable
+        below() { awk -v host="$root$host/" "index(\$5, host) == 1 { print \$6, \$5 }" /proc/self/mountinfo; }
+        below | while read -r _ path; do mount -o remount,bind,ro "$(printf %b "$path")"; done
+        if ! below | awk "!/^ro(,| )/ { writable = 1 } END { exit writable || NR == 0 }"; then
+            echo "firstlight: error: the files of this machine cannot be made read-only in the Debian folder" >&2; exit 1
+        fi
+    fi
     # a real root, not a chroot: the build makes its own sandboxes, which is not possible in a chroot
     cd "$root"; mkdir -p old; pivot_root . old; PATH=/usr/sbin:/usr/bin; umount -l old
-    cd "$here"; exec "$@"' enter "$tree" "${binds[@]}" -- \
+    cd "$here"; exec "$@"' enter "$tree" "$host" "${binds[@]}" -- \
     /usr/bin/env -u LD_PRELOAD -u LD_LIBRARY_PATH -u SSL_CERT_DIR -u CURL_CA_BUNDLE -u GIT_SSL_CAINFO SSL_CERT_FILE=$certificates \
-    PATH=/usr/sbin:/usr/bin LC_ALL=C.UTF-8 RUSTUP_HOME="$rustup" FIRSTLIGHT_CACHE="$CACHE" FIRSTLIGHT_ARCHIVE="$archive" "$@"
+    PATH=/usr/sbin:/usr/bin LC_ALL=C.UTF-8 RUSTUP_HOME="$rustup" ${host:+FIRSTLIGHT_HOST="$host"} FIRSTLIGHT_CACHE="$CACHE" FIRSTLIGHT_ARCHIVE="$archive" "$@"

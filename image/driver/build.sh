@@ -36,9 +36,12 @@ cp "$modules/COPYING" "$image/doc/nvidia-modules.copyright"
 case $driver_source in
     debian) read -r name version _ < <(locked driver-source); built="$name $version${driver_patch:++firstlight.$driver_patch}" ;;
     files) built="$(basename "$driver_files_modules") $driver_version${driver_patch:++firstlight.$driver_patch}" ;;
+    parts) built="open-gpu-kernel-modules $driver_version${driver_patch:++firstlight.$driver_patch}" ;;
 esac
 printf '%s\t%s\n' modules/nvidia.ko "$built" modules/nvidia-uvm.ko "$built" doc/nvidia-modules.copyright "$built" > "$work/origins/modules"
+step=$(date +%s)
 "$here/nccl.sh" "$image" "$work/nccl" > "$work/origins/nccl"
+spent NCCL "$step"; step=$(date +%s)
 cat "$here/dropped.txt" "$image/doc/nccl.dropped" > "$image/doc/dropped"; rm "$image/doc/nccl.dropped"
 
 in_tools() {
@@ -51,7 +54,7 @@ nccl=$(readlink "$image/lib/libnccl.so.2")
 in_tools python3 -B scripts/description/describe.py image "$(basename "$DRIVER_FILE")" modules/nvrm_registry.h "kernel=$(cat "$kernel/release")" \
     "nccl=${nccl#libnccl.so.}" "fabric_manager=$manager" > "$image/driver.toml"
 # Prints one line for each mistake; nothing of a wrong image is kept.
-"$here/check.sh" "$image" "$kernel" || die "the driver's parts do not belong together: no driver image"
+"$here/check.sh" "$image" "$kernel" "$driver_resource_manager" || die "the driver's parts do not belong together: no driver image"
 
 find "$image" -type d -exec chmod 0755 {} +
 find "$image" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
@@ -74,9 +77,11 @@ while read -r path _; do
     printf -- '-> %s\t%s\t%s\n' "/run/firstlight/driver/$part" "$path" 'built here' >> "$work/result/driver.files"
 done < "$here/links.list"
 find "$work/initrd" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
-say "compressing the driver image ($(du -m --apparent-size "$work/initrd/usr/lib/firstlight/driver.squashfs" | cut -f1) MB, about two minutes)"
+# Two threads, each with pieces of one size: as fast as two processors are, and the same bytes on any number of them.
+say "compressing the driver image ($(du -m --apparent-size "$work/initrd/usr/lib/firstlight/driver.squashfs" | cut -f1) MB, a minute or two)"
 in_tools --cwd /build/initrd sh -c 'find usr | LC_ALL=C sort | cpio -o -H newc --reproducible --owner 0:0 --quiet |
-    zstd -q --ultra -22 --long=27 -T1 -o /build/result/driver.cpio.zst' || die "the driver image cannot be packed"
+    zstd -q --ultra -22 --long=27 -T2 -B128MiB -o /build/result/driver.cpio.zst' || die "the driver image cannot be packed"
+spent packing "$step"
 cp "$image/driver.toml" "$work/result/"
 touch "$work/result/.complete"
 mv "$work/result" "$result"

@@ -1,7 +1,8 @@
-"""check.py IMAGE KERNEL_MODULE: refuses a driver image whose parts do not belong together.
+"""check.py IMAGE KERNEL_MODULE RESOURCE_MANAGER: refuses a driver image whose parts do not belong together.
 
 IMAGE is laid out like the driver image. KERNEL_MODULE is any module of the kernel that the driver is for:
-it determines which vermagic and which compiler the driver's modules must have. Prints one line for each
+it determines which vermagic and which compiler the driver's modules must have; of a resource manager that is `prebuilt`
+another compiler may be in nvidia.ko as well. Prints one line for each
 fault, naming both sides; the exit status is 1 if there is a fault.
 """
 
@@ -52,7 +53,7 @@ def compilers(path):
     return sorted({word for word in words(path, b".comment") if word.startswith("GCC")})
 
 
-def check_module(path, image, kernel_module):
+def check_module(path, image, kernel_module, prebuilt):
     name = os.path.basename(path)
     info, kernel = modinfo(path), modinfo(kernel_module)
     if not info:
@@ -63,20 +64,21 @@ def check_module(path, image, kernel_module):
     ):
         if ours != theirs:
             fault(f"modules/{name} has {what} '{ours}', {whose} '{theirs}'")
-    if not compilers(path) or not set(compilers(path)) <= set(compilers(kernel_module)):
+    ours, theirs = set(compilers(path)), set(compilers(kernel_module))
+    if not (ours and (theirs <= ours if prebuilt and name == "nvidia.ko" else ours <= theirs)):
         fault(f"modules/{name} was compiled by {compilers(path)}, the kernel by {compilers(kernel_module)}")
     patch = info.get("firstlight.patch", "")
     if name == "nvidia.ko" and patch != image["patch"]:
         fault(f"modules/{name} has patch level '{patch}', driver.toml says '{image['patch']}'")
 
 
-def check_modules(root, image, kernel_module):
+def check_modules(root, image, kernel_module, prebuilt):
     found = sorted(os.path.relpath(p, root) for p in glob.glob(f"{root}/**/*.ko*", recursive=True))
     wanted = ["modules/nvidia-uvm.ko", "modules/nvidia.ko"]
     if found != wanted:
         fault(f"the modules are {found}, they must be {wanted}")
     for path in set(found) & set(wanted):
-        check_module(f"{root}/{path}", image, kernel_module)
+        check_module(f"{root}/{path}", image, kernel_module, prebuilt)
     kernel = modinfo(kernel_module).get("vermagic", " ").split()[0]
     if image["kernel"] != kernel:
         fault(f"driver.toml is for kernel '{image['kernel']}', the kernel is '{kernel}'")
@@ -114,11 +116,11 @@ def check_firmware(root, version):
         fault(f"firmware/nvidia/{version} has no gsp_*.bin")
 
 
-def check(root, kernel_module):
+def check(root, kernel_module, resource_manager):
     with open(f"{root}/driver.toml", "rb") as file:
         image = tomllib.load(file)
     version = image["version"]
-    check_modules(root, image, kernel_module)
+    check_modules(root, image, kernel_module, resource_manager == "prebuilt")
     check_library(root, "libcuda.so.1", version, True)
     check_library(root, "libnvidia-ml.so.1", version, True)
     check_library(root, "libnvidia-ptxjitcompiler.so.1", version, False)
@@ -127,7 +129,7 @@ def check(root, kernel_module):
 
 if __name__ == "__main__":
     try:
-        check(sys.argv[1], sys.argv[2])
+        check(*sys.argv[1:4])
     except (OSError, KeyError, ValueError, struct.error) as error:
         fault(f"the driver image cannot be read: {error!r}")
     sys.exit(1 if faults else 0)

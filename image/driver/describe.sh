@@ -10,6 +10,7 @@ with_scripts() { "$REPO/image/in-tools.sh" tools --bind "$REPO/image/driver:/bui
 # Sets driver_version, driver_source .. (describe.py shell).
 describe_driver() {
     local words name
+    [ ! -d "$DRIVER_FILE" ] || die "FIRSTLIGHT_DRIVER is the folder $DRIVER_FILE, not a description" "--driver $DRIVER_FILE takes the driver in it"
     [ -r "$DRIVER_FILE" ] || die "the driver's description $DRIVER_FILE cannot be read"
     DRIVER_FILE=$(realpath "$DRIVER_FILE")
     name=$(basename "$DRIVER_FILE")
@@ -36,14 +37,28 @@ common_families() { with_scripts python3 -B scripts/description/describe.py fami
 all_families() { with_scripts python3 -B scripts/description/describe.py families all; }
 
 # Resolves a path in the description relative to the description's folder.
-beside() { case $1 in '' | /*) echo "$1" ;; *) echo "$(dirname "$DRIVER_FILE")/$1" ;; esac; }
+beside() {
+    case $1 in
+        '' | /*) echo "$1" ;;
+        firstlight:*) echo "$REPO/image/driver/${1#firstlight:}" ;;
+        *) echo "$(dirname "$DRIVER_FILE")/$1" ;;
+    esac
+}
 
-# NAME FILE HASH: refuses a file that is not the one that the description names.
+# TREE VERSION: gives a tree whose resource manager is prebuilt the header that it lacks: seen.h if the version was seen, else
+# an empty one, in which no key is found.
+lend_header() {
+    mkdir -p "$1/$(dirname "$REGISTRY_HEADER")"
+    if [ "${2%%.*}" -ge 580 ] && grep -qF "\"$2\"" "$REPO/image/driver/description/seen.toml"; then cp "$REPO/image/driver/description/seen.h" "$1/$REGISTRY_HEADER"
+    else : > "$1/$REGISTRY_HEADER"; fi
+}
+
+# NAME FILE HASH [KEY]: refuses a file that is not the one that the description names.
 proven_file() {
-    local found
-    [ -n "$2" ] || die "source = \"files\" needs files.$1"
-    [ -f "$2" ] || die "files.$1: there is no file $2"
-    [ -n "$3" ] || die "files.$1_sha256 is empty" "it is what 'sha256sum $2' prints, compared with what NVIDIA publishes"
+    local found key=${4:-files.$1_sha256}
+    [ -n "$2" ] || die "source = \"$driver_source\" needs files.$1"
+    [ -f "$2" ] || die "${key%_sha256}: there is no file $2"
+    [ -n "$3" ] || die "$key is empty" "it is what 'sha256sum $2' prints, compared with what NVIDIA publishes"
     found=$(sha256sum < "$2"); found=${found%% *}
-    [ "$found" = "$3" ] || die "$(basename "$2") is not the file that files.$1_sha256 names" "expected $3, found $found: another version, or cut off"
+    [ "$found" = "$3" ] || die "$(basename "$2") is not the file that $key names" "expected $3, found $found: another version, or cut off"
 }

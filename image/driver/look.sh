@@ -2,6 +2,8 @@
 # look.sh TREE: examines a tree of NVIDIA's open modules (folder, git checkout or tarball) without building it. Prints its
 # version, which registry keys each GPU family would get or why the family is refused, whether the edits by name fit, and
 # which patches of the described driver fit.
+# look.sh installed|FOLDER [--libraries DIR] [--sizes]: prints which parts of a driver this machine has, or a folder with .deb
+# files or NVIDIA's installer, and which are missing or do not fit (sources/parts.py, which also runs alone).
 # look.sh --all GIT [DIR]: examines every version of a git repository of these modules, from 550 on, and writes what each
 # gives: the table of docs/driver-versions.md, and image/driver/description/seen.toml, below DIR (the repository).
 set -euo pipefail
@@ -41,6 +43,9 @@ all() {
     mv "$work/page.md" "$page"; mv "$work/seen.toml" "$seen"
     say "$count versions: $page and $seen"
 }
+shopt -s nullglob
+packed=("${1:-.}"/*.deb "${1:-.}"/*.run)
+case ${1:-}:${#packed[@]} in installed:* | ?*:[1-9]*) exec "$REPO/image/driver/choose.sh" --look "$@" ;; esac
 if [ "${1:-}" = --all ]; then
     [ $# = 2 ] || [ $# = 3 ] || die "driver-look --all takes a git directory" "that of a clone of NVIDIA's open-gpu-kernel-modules"
     all "${@:2}"
@@ -48,6 +53,8 @@ if [ "${1:-}" = --all ]; then
 fi
 [ $# = 1 ] || die "driver-look takes one tree, or --all and a git directory" "a folder, git checkout or tarball of NVIDIA's open-gpu-kernel-modules"
 [ -e "$1" ] || die "there is no $1"
+# what is no tree is a folder for a driver that lacks everything
+[ ! -d "$1" ] || [ -e "$1/version.mk" ] || [ -e "$1/kernel-open" ] || exec "$REPO/image/driver/choose.sh" --look "$1"
 describe_driver
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 version=$("$REPO/image/driver/tree.sh" "$(realpath "$1")" "$work/tree")

@@ -13,7 +13,7 @@ case $driver_source in
     debian)
         read -r name version arch _ hash < <(locked driver-source) || die "inputs.lock has no driver-source" "just relock driver-source"
         from=$(deb_path "$name" "$version" "$arch") ;;
-    files)
+    files | parts)
         from=$(beside "$driver_files_modules")
         if [ -d "$from" ]; then
             hash=$(cd "$from" && find . -path ./.git -prune -o -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | hash_of -)
@@ -24,6 +24,7 @@ edits=$(beside "$driver_edits")
 [ -z "$patches" ] || [ -d "$patches" ] || die "there is no folder of patches $patches"
 [ -z "$edits" ] || [ -r "$edits/edits.toml" ] || die "there are no edits $edits/edits.toml"
 key=$( { echo "$hash $driver_version $driver_patch $at $(basename "$kernel")"; cat "$REPO"/image/driver/{modules,tree,patches/patch}.sh
+         [ "$driver_resource_manager" = source ] || cat "$REPO"/image/driver/description/seen.{h,toml}
          [ -z "$patches" ] || cat "$patches"/*; [ -z "$edits" ] || { echo "$driver_families"; cat "$edits"/* "$REPO"/image/driver/description/{edit,halspec,version}.py; }; } | hash_of -)
 result=$CACHE/driver/modules-$key
 [ ! -e "$result/.complete" ] && [ "${2:-}" != --where ] || { echo "$result"; exit 0; }
@@ -52,13 +53,19 @@ build() {
     }
 }
 
+if [ "$driver_resource_manager" = prebuilt ]; then
+    [ ! -d "$work/tree/src/nvidia" ] || die "$(basename "$from") has the resource manager's source" "resource_manager = \"source\""
+    lend_header "$work/tree" "$driver_version"
+elif [ ! -d "$work/tree/src/nvidia" ]; then die "$(basename "$from") has no source of the resource manager" "resource_manager = \"prebuilt\""; fi
 # Its registry keys must have the values that families.toml and the description name.
 registry_keys "$DRIVER_FILE" "$work/tree" > "$log"
-[ -z "$edits" ] || edit_tree "$work/tree" "$edits" "$driver_patch" $driver_families >&2
+[ -z "$edits" ] || edit_tree "$work/tree" "$edits" "${driver_patch:-none}" $driver_families >&2
 [ -z "$patches" ] || in_tools /build/scripts/patches/patch.sh "$at" /build/patches
 say "building the driver's modules $driver_version${driver_patch:+, patch level $driver_patch} (once, about 4 minutes on 2 cores)"
-build -C "$at/src/nvidia"
-ln -s ../../src/nvidia/_out/Linux_x86_64/nv-kernel.o "$work/tree/kernel-open/nvidia/nv-kernel.o_binary"
+if [ "$driver_resource_manager" = source ]; then
+    build -C "$at/src/nvidia"
+    ln -s ../../src/nvidia/_out/Linux_x86_64/nv-kernel.o "$work/tree/kernel-open/nvidia/nv-kernel.o_binary"
+fi
 # No display (drm, modeset); peermem serves an InfiniBand stack that is not in the kernel.
 build -C "$at/kernel-open" SYSSRC=/build/source SYSOUT=/build/out KCFLAGS="-ffile-prefix-map=$at/=" \
     NV_EXCLUDE_KERNEL_MODULES="nvidia-drm nvidia-modeset nvidia-peermem" modules
@@ -72,4 +79,5 @@ mv "$log" "$work/result/build.log"
 touch "$work/result/.complete"
 mv "$work/result" "$result"
 say "the driver's modules are built in $(( $(date +%s) - began )) s"
+spent modules "$began"
 echo "$result"

@@ -80,4 +80,23 @@ topologies() {
     for file in "${files[@]}"; do put 0644 "$file" "nvswitch/$(basename "$file")" "$(basename "$1")"; done
 }
 
-case $driver_source in debian) from_debian ;; files) from_files ;; esac
+# The files that `--driver` took, which lie beside the description as in the image.
+from_parts() {
+    local origin="nvidia-driver $driver_version" entry path library
+    for entry in $driver_parts; do
+        path=${entry#*:}
+        proven_file parts "$(beside "$path")" "${entry%%:*}" "parts.$path"
+        case $path in
+            firmware/*) case " $driver_gsp " in *" ${path##*/} "*) ;; *) continue ;; esac ;;
+            lib/libnvidia-ptxjitcompiler.so.*) [ "$driver_ptxjitcompiler" = yes ] || continue ;;
+        esac
+        case $path in bin/*) put 0755 "$(beside "$path")" "$path" "$origin" ;; *) put 0644 "$(beside "$path")" "$path" "$origin" ;; esac
+        case $path in lib/*.so."$driver_version") library=${path%".$driver_version"}; ln -s "${path##*/}" "$to/$library.1" ;; esac
+    done
+    for entry in $driver_gsp; do
+        [ -e "$to/firmware/nvidia/$driver_version/$entry" ] || die "the driver's files lack firmware/nvidia/$driver_version/$entry, which the families need" \
+            "parts in $(basename "$DRIVER_FILE")"
+    done
+}
+
+case $driver_source in debian) from_debian ;; files) from_files ;; parts) from_parts ;; esac

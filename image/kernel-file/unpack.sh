@@ -30,17 +30,18 @@ fi
 
 tree=$(word tree_sha256)
 [[ $tree =~ ^[0-9a-f]{64}$ ]] || die "$name: tree_sha256 is '$tree', not a SHA256"
+# The whole file, also where the cache has its content: the documents of the new image name it.
+tar -xO --occurrence=1 -f "$file" tree.tar.zst 2> "$work/log" > "$work/tree.tar.zst" || die "$name is cut off, or there is no room in $work" "$(sed -n 1p "$work/log")"
+found=$(sha256 "$work/tree.tar.zst")
+[ "${found%% *}" = "$tree" ] || die "$name is changed or cut off: SHA256 of its tree is ${found%% *}, expected $tree"
 result=$CACHE/kernel-file/$(cut -c1-16 <<< "$tree")
 [ ! -e "$result/.complete" ] || { echo "$result"; exit 0; }
 mkdir -p "$CACHE/kernel-file"
 exec 9> "$CACHE/kernel-file.lock"; flock 9
 [ ! -e "$result/.complete" ] || { echo "$result"; exit 0; }
 part=$result.part
-rm -rf "$part" "$result"; mkdir "$part"
-tar -xO --occurrence=1 -f "$file" tree.tar.zst 2> "$work/log" > "$part/tree.tar.zst" || die "$name is cut off, or there is no room in $CACHE" "$(sed -n 1p "$work/log")"
-found=$(sha256 "$part/tree.tar.zst")
-[ "${found%% *}" = "$tree" ] || die "$name is changed or cut off: SHA256 of its tree is ${found%% *}, expected $tree"
-mkdir "$part/tree"
+rm -rf "$part" "$result"; mkdir -p "$part/tree"
+mv "$work/tree.tar.zst" "$part/"
 # shellcheck disable=SC2016  # expanded by the inner shell
 "$REPO/image/in-tools.sh" tools --bind "$part:/build/part" --cwd /build/part sh -euc '
     zstd -dq --long=27 tree.tar.zst -o tree.tar

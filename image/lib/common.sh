@@ -15,6 +15,9 @@ mkdir -p "$CACHE"
 say() { printf '%s\n' "firstlight: $*" >&2; }
 die() { printf '%s\n' "firstlight: error: $1${2:+ ($2)}" >&2; exit 1; }
 
+# WHAT BEGAN: notes how many seconds a step took, where somebody prints them (image/report.sh) and has set a file for them.
+spent() { [ -z "${FIRSTLIGHT_SECONDS:-}" ] || echo "$1 $(( $(date +%s) - $2 ))" >> "$FIRSTLIGHT_SECONDS"; }
+
 # The lock's lines for one use: NAME VERSION ARCH SIZE SHA256
 locked() { awk -v use="$1" '$1 == use { print $2, $3, $4, $5, $6 }' "$LOCK"; }
 

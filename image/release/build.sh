@@ -36,6 +36,7 @@ trap 'rm -rf "$work" "$new"' EXIT
 [ -z "$key_file" ] || signing_key "$key_file" "$cert_file" "$usage"
 "$REPO/image/release/notes.sh" "$since" > "$work/notes"
 
+(cd "$REPO" && just package >&2)
 FIRSTLIGHT_DRIVER=none FIRSTLIGHT_ENTRIES='' "$REPO/image/build.sh" "$REPO/target/image/driverless"
 image=$REPO/target/image/driverless package=$REPO/target/package/out
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$REPO/Cargo.toml" | head -1)
@@ -56,7 +57,7 @@ if [ -n "$key_file" ]; then
     mkdir "$work/unsigned"
     cp "$new/firstlight-$version-x86_64.efi" "$work/unsigned/"
     cp "$new/SHA256SUMS" "$work/sums"
-    openssl_signing dgst -sha256 -sign /build/key -out /build/work/SHA256SUMS.sig /build/work/sums || die "SHA256SUMS cannot be signed"
+    openssl_signing dgst -sha256 -sign /build/key -out /build/made/SHA256SUMS.sig /build/made/sums || die "SHA256SUMS cannot be signed"
     sign_for_firmware
     mkdir "$new/signed"
     cp "$work/signed"/* "$work/certificate.pem" "$new/signed/"

@@ -1,15 +1,19 @@
 #!/usr/bin/env bash
 # offline.sh image|media --offline FILE: builds only from an archive that vendor.sh made: verifies the archive, unpacks
 # it below target/, and builds in a network namespace without interfaces, with the archive's packages, crates and Rust.
-# Kernel, driver and tool trees may come from the cache, where they are named by the hash of their inputs.
+# Kernel, driver and tool trees may come from the cache, where they are named by the hash of their inputs. An archive that was
+# made with `--driver` has that driver's files, and the image is built with it.
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
+wrong() { say "error: $1 ($2)"; exit 64; }
 what=${1:-}
-case $what in image | media) ;; *) die "unknown target '$what'" "offline.sh image|media --offline FILE" ;; esac
-[ "${2:-}" = --offline ] || die "unknown word '${2:-}'" "$what [--offline FILE]"
-[ $# -le 3 ] || die "unknown word '$4'" "$what [--offline FILE]"
+case $what in image | media) ;; *) wrong "unknown target '$what'" "offline.sh image|media --offline FILE" ;; esac
+usage="./run $what [--offline FILE | --driver installed|FOLDER|FILE|none]"
+case " $* " in *' --driver '*) wrong "--driver and --offline do not go together" "the archive of inputs has the driver: ./run vendor --driver WORD" ;; esac
+[ "${2:-}" = --offline ] || wrong "unknown word '${2:-}'" "$usage"
+[ $# -le 3 ] || wrong "unknown word '$4'" "$usage"
 archive=${3:-}
-[ -n "$archive" ] || die "--offline needs the archive" "$what --offline FILE; 'just vendor' makes it"
+[ -n "$archive" ] || wrong "--offline needs the archive" "$what --offline FILE; 'just vendor' makes it"
 [ -f "$archive" ] || die "there is no archive $archive" "'just vendor' makes it, where there is a network"
 archive=$(realpath "$archive")
 for program in awk dpkg-deb flock gzip pivot_root tar unshare xz; do
@@ -52,6 +56,11 @@ missing=$(cut -c67- "$sums" | while read -r file; do [ -e "$inputs/$file" ] || e
 changed=$(cd "$inputs" && cut -c67- SHA256SUMS | sha256_list 2> /dev/null | LC_ALL=C sort | LC_ALL=C comm -23 - <(LC_ALL=C sort SHA256SUMS)) ||
     die "$archive is damaged: its list names something that is not a file"
 [ -z "$changed" ] || die "$archive is damaged: $(head -1 <<< "$changed" | cut -c67-) is not the file that its list names"
+
+if [ -e "$inputs/driver/driver.toml" ]; then
+    [ -z "${FIRSTLIGHT_DRIVER:-}" ] || die "$archive has a driver of its own, and FIRSTLIGHT_DRIVER is '$FIRSTLIGHT_DRIVER'" "leave it out"
+    export FIRSTLIGHT_DRIVER=$inputs/driver/driver.toml
+fi
 
 # Crates in the form in which cargo reads them from a folder, at the path where it unpacks those of the registry.
 crates=$inputs/cargo/registry/src/$registry

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # vendor.sh [FILE]: collects everything that image and media are built from in one archive: packages and source tarballs
-# (image/inputs.lock), crates (Cargo.lock), rustc, cargo and std (rust-toolchain.toml). FILE is by default
+# (image/inputs.lock), crates (Cargo.lock), rustc, cargo and std (rust-toolchain.toml), and the driver's files, if `--driver` took
+# them from a machine or a folder. FILE is by default
 # target/firstlight-inputs-HASH.tar. `just image --offline FILE` builds from it (image/reproduce/offline.sh).
 # The same inputs give the same archive. Missing inputs are fetched first.
 set -euo pipefail
@@ -45,6 +46,14 @@ while read -r name version hash; do
     [ "$(sha256 "$crate")" = "$hash  $crate" ] || die "$crate is not the crate that Cargo.lock names" "remove it"
     ln -s "$crate" "$stage/crates/$registry/"
 done < <(locked_crates)
+if [ -n "$DRIVER_FILE" ] && [ "$driver_source" = parts ]; then
+    for entry in "$(sha256sum < "$DRIVER_FILE" | cut -d' ' -f1):driver.toml" $driver_parts "$driver_files_modules_sha256:$driver_files_modules"; do
+        path=${entry#*:} file=$DRIVER_FILE
+        [ "$path" = driver.toml ] || { file=$(beside "$path"); proven_file driver "$file" "${entry%%:*}" "$path"; }
+        mkdir -p "$stage/driver/$(dirname "$path")"
+        ln -s "$(realpath "$file")" "$stage/driver/$path"
+    done
+fi
 for component in rustc cargo rust-std; do
     list=$sysroot/lib/rustlib/manifest-$component-x86_64-unknown-linux-gnu
     [ -e "$list" ] || die "the toolchain in $sysroot has no list of $component's files" "it must be rustup's"
@@ -56,7 +65,7 @@ done
 files=$(cd "$stage" && find . \( -type f -o -type l \) -printf '%P\n' | LC_ALL=C sort)
 size=$(du -smL "$stage" | cut -f1)
 count() { grep -c "^$1/" <<< "$files"; }
-say "collecting $(count debs) packages, $(count crates) crates, $("$sysroot/bin/rustc" --version): $size MB"
+say "collecting ${driver_source:+$([ "$driver_source" != parts ] || echo "driver $driver_version, ")}$(count debs) packages, $(count crates) crates, $("$sysroot/bin/rustc" --version): $size MB"
 ( cd "$stage" && sha256_list <<< "$files" ) > "$stage/SHA256SUMS"
 [ -n "$to" ] || { mkdir -p target; to=$REPO/target/firstlight-inputs-$(hash_of "$stage/SHA256SUMS").tar; }
 part=$(mktemp "$to.XXXXXX")

@@ -23,7 +23,7 @@ signing_key() {
     say "signing as $(openssl_signing x509 -in /build/cert -noout -subject -nameopt oneline | sed 's/^subject=//')"
 }
 
-in_signing() { "$REPO/image/in-tools.sh" signing --bind "$work:/build/work" --bind "$key:/build/key" --bind "$cert:/build/cert" "$@"; }
+in_signing() { "$REPO/image/in-tools.sh" signing --bind "$work:/build/made" --bind "$key:/build/key" --bind "$cert:/build/cert" "$@"; }
 openssl_signing() { in_signing openssl "$@" 2> /dev/null; }
 
 # Signs the files in $work/unsigned for Secure Boot, as $work/signed/NAME and NAME.sig, and writes $work/certificate.pem. Each
@@ -31,7 +31,7 @@ openssl_signing() { in_signing openssl "$@" 2> /dev/null; }
 sign_for_firmware() {
     mkdir -p "$work/signed"
     # shellcheck disable=SC2016  # expanded by the inner shell
-    in_signing --cwd /build/work sh -euc '
+    in_signing --cwd /build/made sh -euc '
         for file in unsigned/*; do
             name=${file#unsigned/}
             sbsign --key /build/key --cert /build/cert --output "signed/$name" "$file"

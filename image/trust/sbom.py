@@ -39,10 +39,12 @@ LICENCES = {
     "libnvidia-ptxjitcompiler1": NVIDIA,
     "libstdc++6": GCC,
     "linux-source-6.12": "GPL-2.0-only WITH Linux-syscall-note",
+    "nvidia-driver": NVIDIA,
     "nvidia-nccl-cu12": "BSD-3-Clause",
     "nvidia-nccl-cu13": "BSD-3-Clause",
     "nvidia-open-gpu-kernel-modules": "MIT AND GPL-2.0-only",
     "nvidia-smi": NVIDIA,
+    "open-gpu-kernel-modules": "MIT AND GPL-2.0-only",
     "systemd-boot-efi": "LGPL-2.1-or-later",
 }
 # Linked into process 1, which is static, and partly into the validator.

@@ -22,10 +22,18 @@ if [ "$what" = media ]; then
     exit 0
 fi
 
+began=$(date +%s)
 ( cd "$REPO" && find image kernel-config init validator Cargo.toml Cargo.lock rust-toolchain.toml Justfile run \
     -name __pycache__ -prune -o -type f -print | LC_ALL=C sort | xargs sha256sum ) > "$work/recipe"
 rustc=; [ "$what" = added ] || rustc=$(cd "$REPO" && rustc --version)
 description=${DRIVER_FILE:+$(sha256sum < "$DRIVER_FILE" | cut -d' ' -f1)}
+# What `--driver` took, and what it was unpacked from, by the description
+if [ -n "$DRIVER_FILE" ]; then
+    describe_driver
+    [ "$driver_source" != parts ] || for entry in $driver_parts "$driver_files_modules_sha256:$driver_files_modules" $driver_from; do
+        echo "${entry%%:*}  driver: ${entry#*:}"
+    done >> "$work/recipe"
+fi
 id=$( { cat "$out/.image-id" "$work/recipe"; echo "$rustc $description"; } | hash_of -)
 [ "$what" = added ] || [ "$(cat "$out/.trust-id" 2> /dev/null)" != "$id" ] || exit 0
 
@@ -68,3 +76,4 @@ in_tools --bind "$LOCK:/build/inputs.lock" python3 -B trust/provenance.py image 
     "driver=$(basename "${DRIVER_FILE:-none}")" "driver_sha256=$description" \
     "image_id=$(cat "$out/.image-id")" "${words[@]}"
 echo "$id" > "$out/.trust-id"
+spent documents "$began"

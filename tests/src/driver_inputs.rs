@@ -23,6 +23,37 @@ pub const REGISTRY: &str = "
 #define NV_REG_STR_RM_PEER_ID                \"RMPeerId\"
 ";
 
+/// A 64-bit ELF file for a processor, with these sections.
+#[must_use]
+pub fn elf(machine: u16, sections: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut names = vec![0];
+    let mut body = vec![0; 64];
+    let mut headers = vec![[0_u64; 8]];
+    for (name, data) in sections.iter().copied().chain([(".shstrtab", [].as_slice())]) {
+        let at = names.len() as u64;
+        names.extend(name.bytes().chain([0]));
+        let data = if name == ".shstrtab" { names.clone() } else { data.to_vec() };
+        headers.push([at, 1, 0, 0, body.len() as u64, data.len() as u64, 0, 0]);
+        body.extend(data);
+    }
+    let table = body.len() as u64;
+    for [name, kind, flags, address, offset, size, _, _] in &headers {
+        body.extend((*name as u32).to_le_bytes());
+        body.extend((*kind as u32).to_le_bytes());
+        for field in [flags, address, offset, size] {
+            body.extend(field.to_le_bytes());
+        }
+        body.extend([0; 24]);
+    }
+    body[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+    body[18..20].copy_from_slice(&machine.to_le_bytes());
+    body[40..48].copy_from_slice(&table.to_le_bytes());
+    body[58..60].copy_from_slice(&64_u16.to_le_bytes());
+    body[60..62].copy_from_slice(&(headers.len() as u16).to_le_bytes());
+    body[62..64].copy_from_slice(&(headers.len() as u16 - 1).to_le_bytes());
+    body
+}
+
 /// A folder to build in, whose cache shares only tools and downloads with the user's.
 #[derive(Debug)]
 pub struct DriverInputs(tempfile::TempDir);
@@ -65,6 +96,10 @@ impl DriverInputs {
         self.write("tree/version.mk", format!("NVIDIA_VERSION = {version}\n"));
         self.write("tree/src/nvidia/Makefile", "all:\n\tfalse\n");
         self.write("tree/COPYING", "MIT\n");
+        self.write("tree/kernel-open/Makefile", "modules:\n\tfalse\n");
+        self.write("tree/kernel-open/nvidia/nv-frontend.c", "MODULE_LICENSE(\"Dual MIT/GPL\");\n");
+        self.write("tree/kernel-open/nvidia/nvidia-sources.Kbuild", "NVIDIA_SOURCES += nvidia/nv.c\n");
+        self.write("tree/kernel-open/nvidia-uvm/nvidia-uvm-sources.Kbuild", "\n");
         self.write("tree/src/nvidia/interface/nvrm_registry.h", REGISTRY);
         self.write("tree/kernel-open/nvidia/nv.c", "one\ntwo\nthree\nfour\nfive\n");
         self.path("tree")
@@ -76,18 +111,19 @@ impl DriverInputs {
     }
 
     /// An installer whose libraries are for the processor with this number in ELF files.
-    pub fn installer_for(&self, version: &str, machine: u8) -> PathBuf {
+    pub fn installer_for(&self, version: &str, machine: u16) -> PathBuf {
         for file in ["libcuda.so", "libnvidia-ml.so", "libnvidia-ptxjitcompiler.so"] {
             // long and not repetitive, so that a cut removes more than the end of the archive
             let noise = (0..200_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8);
-            let elf = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0".iter().copied().chain([machine, 0]);
-            self.write(&format!("run/{file}.{version}"), elf.chain(noise).collect::<Vec<_>>());
+            let said = format!("\0{version}\0");
+            let sections = [(".rodata", said.as_bytes()), (".text", &noise.collect::<Vec<_>>()[..])];
+            self.write(&format!("run/{file}.{version}"), elf(machine, &sections));
         }
         for gsp in ["gsp_ga10x.bin", "gsp_tu10x.bin"] {
-            self.write(&format!("run/firmware/{gsp}"), "firmware");
+            self.write(&format!("run/firmware/{gsp}"), crate::driver_host::firmware(version));
         }
         self.write("run/LICENSE", "licence");
-        self.write("run/nvidia-smi", "program");
+        self.write("run/nvidia-smi", crate::driver_host::program(version, machine));
         let packed = self.path("packed");
         let tar = format!("tar -C {} -cf - . | xz > {}", self.path("run").display(), packed.display());
         assert!(Command::new("sh").args(["-c", &tar]).status().unwrap().success());

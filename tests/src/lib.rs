@@ -6,6 +6,7 @@ pub mod archive;
 pub mod boot;
 pub mod checkout;
 pub mod config_space;
+pub mod driver_host;
 pub mod driver_image;
 pub mod driver_inputs;
 pub mod error;

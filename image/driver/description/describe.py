@@ -1,6 +1,7 @@
 """describe.py shell FILE: the driver's description as assignments for a shell script.
 describe.py keys FILE HEADER: the registry keys of each family, by the tree's nvrm_registry.h.
 describe.py look VERSION HEADER: the same for all families, with and without our patches, or why they are refused.
+describe.py drives FILE|none: which GPU families an image with it drives, and which not, with the reason.
 describe.py families [all]: the families that can be chosen without being named, or all.
 describe.py image FILE HEADER KEY=VALUE..: the driver.toml that travels in the driver image.
 
@@ -17,13 +18,14 @@ import tomllib
 from registry import Registry, Unknown
 from version import number
 
-SCHEMA = "firstlight.driver-source/3"
+SCHEMA = "firstlight.driver-source/4"
 FAMILIES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "families.toml")
 DWORDS = "NVreg_RegistryDwords"
-TOP = {"schema", "version", "source", "patches", "edits", "patch", "families", "nccl", "files", "include", "parameters", "registry"}
+TOP = {"schema", "version", "source", "resource_manager", "peer_to_peer", "patches", "edits", "patch", "families", "nccl", "files", "parts", "from",
+       "include", "parameters", "registry"}
 FILES = {"modules", "modules_sha256", "run", "run_sha256", "fabric_manager", "fabric_manager_sha256", "fabric_topologies"}
 INCLUDE = {"ptxjitcompiler"}
-FAMILY = {"name", "devices", "compute", "gsp"}
+FAMILY = {"name", "boards", "devices", "compute", "gsp"}
 # The newest GPUs that libnccl2 2.29.7 of the archive has code for. prune.py checks the library, but only after minutes.
 ARCHIVE_NCCL = 9.0
 # The first driver that runs programs of CUDA 13 (CUDA 13 release notes, table of drivers)
@@ -117,6 +119,11 @@ def devices(family, others):
     return ranges(ids(family["devices"]) - ids([text for part in parts for text in part["devices"]])) if parts else family["devices"]
 
 
+def in_range(version, keys):
+    """Whether a version is in the range of a family's keys."""
+    return known(keys["from"]) <= version and ("before" not in keys or version < known(keys["before"]))
+
+
 def right_keys(it, family):
     """The registry keys of a family for the description's version, by name."""
     served = [keys for keys in family.get("keys", []) if it["patch"] or not keys.get("patched")]
@@ -124,8 +131,8 @@ def right_keys(it, family):
         return {}
     version = known(it["version"])
     for keys in served:
-        if known(keys["from"]) <= version and ("before" not in keys or version < known(keys["before"])):
-            return keys["registry"]
+        if in_range(version, keys):
+            return keys["registry"] if it["peer_to_peer"] else {}
     served = " or ".join(f"{keys['from']} and newer" + (f" before {keys['before']}" if "before" in keys else "") for keys in served)
     return fail(f"families: {family['name']} needs a driver of version {served}; this is {it['version']}")
 
@@ -139,14 +146,28 @@ def read(path):
     same_keys(it["include"], INCLUDE, "include.")
     if it["schema"] != SCHEMA:
         fail(f"schema is '{it['schema']}', not '{SCHEMA}'")
-    if it["source"] not in ("debian", "files", "none"):
-        fail(f"source is '{it['source']}', not debian, files or none")
+    if it["source"] not in ("debian", "files", "parts", "none"):
+        fail(f"source is '{it['source']}', not debian, files, parts or none")
+    if it["resource_manager"] not in ("source", "prebuilt"):
+        fail(f"resource_manager is '{it['resource_manager']}', not source or prebuilt")
+    if not isinstance(it["peer_to_peer"], bool):
+        fail(f"peer_to_peer is '{it['peer_to_peer']}', not true or false")
+    for table in ("parts", "from"):
+        for path, digest in it[table].items():
+            if not re.fullmatch(r"(?!\.)[\w.+~:%@-]+(/(?!\.)[\w.+~:%@-]+)*", path):
+                fail(f"{table}: '{path}' is not a path in this file's folder")
+            if not digest or not is_hash(digest):
+                fail(f"{table}.{path} is not a SHA256")
+    if (it["source"] == "parts") != bool(it["parts"]):
+        fail("parts: source = \"parts\" needs files in it, and no other source has any")
+    if it["patch"] and (it["resource_manager"] == "prebuilt" or not it["peer_to_peer"]):
+        fail("patch: a prebuilt resource manager cannot be changed, and peer_to_peer = false changes nothing; patch = \"\" says so")
     known(it["version"])
     if it["nccl"] not in ("debian", "wheel"):
         fail(f"nccl is '{it['nccl']}', not debian or wheel")
     if not it["families"]:
         fail("families is empty; name the families that the image is for")
-    if (it["patches"] or it["edits"]) and not it["patch"]:
+    if it["patches"] and not it["patch"]:
         fail("patch is empty; modules with patches or edits must name their level")
     for key in FILES:
         if key.endswith("_sha256") and not is_hash(it["files"][key]):
@@ -197,14 +218,16 @@ def look(version, header):
     for what, patch in (("patched", "1"), ("as it is", "")):
         for family in all_families():
             try:
-                said = words_of(registry, {"version": version, "patch": patch}, family) or "no keys"
+                said = words_of(registry, {"version": version, "patch": patch, "peer_to_peer": True}, family) or "no keys"
             except Refused as why:
                 said = f"refused: {why}"
             print(f"{what}  {family['name']}: {said}")
 
 
 def shell(it):
-    words = {key: it[key] for key in ("version", "source", "patches", "edits", "patch")}
+    words = {key: it[key] for key in ("version", "source", "resource_manager", "patches", "edits", "patch")}
+    words["parts"] = " ".join(f"{digest}:{path}" for path, digest in sorted(it["parts"].items()))
+    words["from"] = " ".join(f"{digest}:{path}" for path, digest in sorted(it["from"].items()))
     words |= {f"files_{key}": it["files"][key] for key in FILES}
     families = chosen(it)
     words["families"] = " ".join(family["name"] for family in families)
@@ -244,6 +267,55 @@ def image(it, header, built):
             parameters("family.parameters", {"nvidia": {DWORDS: dwords}})
 
 
+def has_changes(version):
+    """Whether there are edits by name or patches for a version."""
+    driver = os.path.join(os.path.dirname(FAMILIES), "..")
+    return known(version) >= known(load(os.path.join(driver, "edits/bar1/edits.toml"))["from"]) or os.path.isdir(os.path.join(driver, "patches", version))
+
+
+def peer_to_peer(it, family):
+    """What becomes of a family's peer-to-peer: NVIDIA's own, by registry keys, or lost, and why."""
+    with_keys = [keys for keys in family.get("keys", []) if keys["registry"]]
+    if not with_keys:
+        return "peer-to-peer where NVIDIA's driver has it"
+    if right_keys(it, family):
+        return "peer-to-peer through BAR1 (expected, unproven on a board)"
+    if not it["peer_to_peer"]:
+        return "but no peer-to-peer: built with --without-p2p"
+    if not has_changes(it["version"]):
+        return f"but no peer-to-peer: we have no changes for {it['version']}; 580 and newer have them"
+    if it["resource_manager"] == "prebuilt":
+        return (f"but no peer-to-peer: the packages' resource manager is prebuilt; --modules FILE with open-gpu-kernel-modules-{it['version']}.tar.gz, "
+                f"tag {it['version']} of github.com/NVIDIA/open-gpu-kernel-modules, brings its source")
+    return "but no peer-to-peer: the modules are built without our changes"
+
+
+def drives(path):
+    """One line for each family: whether the image drives it, or why not and which command helps."""
+    if path == "none":
+        print("firstlight: this image has no GPU driver; ./run image --driver installed takes the one that this machine runs")
+        return
+    it = read(path)
+    named = [family["name"] for family in chosen(it)]
+    print(f"firstlight: GPUs that this image drives, with driver {it['version']}:")
+    for family in all_families():
+        said = f"yes, {peer_to_peer(it, family)}" if family["name"] in named else absent(it, family)
+        print(f"  {family['name']} ({family['boards']}): {said}")
+
+
+def absent(it, family):
+    """Why a family is not in the image, and what brings it in."""
+    ranges = family.get("keys", [])
+    where = f"as {family['part_of']}; peer-to-peer through BAR1 (expected, unproven on a board) " if "part_of" in family else "no: "
+    if ranges and not any(in_range(known(it["version"]), keys) for keys in ranges):
+        first = min((keys["from"] for keys in ranges), key=known)
+        return f"{where}needs {first} or newer: ./run image --driver installed, or --driver FOLDER with such a driver"
+    if it["nccl"] == "debian" and max(map(float, family["compute"])) > ARCHIVE_NCCL:
+        return f"{where}needs another NCCL than the archive's: ./run image --driver installed"
+    add = f"--families {','.join([*it['families'], family['name']])}" if it["source"] == "parts" else "families in the driver's description"
+    return f"{where}only where it is named: {add}" if "part_of" in family else f"no: not chosen: {add}"
+
+
 def keys(it, header):
     everywhere, families = resolved(it, header)
     print(f"all: {everywhere['nvidia'].get(DWORDS) or 'no keys'}")
@@ -258,6 +330,8 @@ def main(what, path="", *rest):
         print("\n".join(family["name"] for family in all_families() if path == "all" or "part_of" not in family))
     elif what == "shell":
         shell(read(path))
+    elif what == "drives":
+        drives(path)
     elif what == "keys":
         keys(read(path), *rest)
     else:

@@ -66,7 +66,7 @@ def by_whom(folder, version, edits, family, patched):
             return f"no: from {first} on"
         if with_ours and version not in patched and number(version) < number(description_of(edits)["from"]):
             return f"no: our changes are for {', '.join([*patched, description_of(edits)['from']])} and newer"
-        keys = words_of(registry_of(version, os.path.join(folder, REGISTRY_HEADER)), {"version": version, "patch": with_ours}, family)
+        keys = words_of(registry_of(version, os.path.join(folder, REGISTRY_HEADER)), {"version": version, "patch": with_ours, "peer_to_peer": True}, family)
         if not with_ours:
             lacking = own(tree, edits, chips) if keys else None
             return f"no: {lacking}" if lacking else "its own, with keys" if keys else "its own"
@@ -113,7 +113,7 @@ def table(found, date):
 
 def seen(found, date):
     """The versions as data."""
-    lines = [f"# The versions of NVIDIA's open modules that `./run driver-look --all` looked at; docs/driver-versions.md has the table.",
+    lines = ["# The versions of NVIDIA's open modules that `./run driver-look --all` looked at; docs/driver-versions.md has the table.",
              f'date = "{date}"', "versions = ["]
     return "\n".join(lines + [f'    "{version}",' for version, _ in found] + ["]", ""])
 

@@ -40,6 +40,18 @@ pub fn match_log_lines(lines: &[String]) -> Option<(Code, &str)> {
     })
 }
 
+/// The lines that concern one GPU: those that name it, and those about confidential computing, which concern every GPU and
+/// name none. All lines if there are none of these.
+#[must_use]
+pub fn lines_about(address: &str, lines: &[String]) -> Vec<String> {
+    let of_all = |line: &&String| {
+        let of_one_line = std::slice::from_ref(*line);
+        matches!(match_log_lines(of_one_line), Some((Code::CcUnsupported, _)))
+    };
+    let own: Vec<_> = lines.iter().filter(|line| line.contains(address) || of_all(line)).cloned().collect();
+    if own.is_empty() { lines.to_vec() } else { own }
+}
+
 /// The kernel's refusal of a module.
 #[derive(Debug)]
 pub struct ModuleRefusal<'a> {
@@ -161,6 +173,18 @@ mod tests {
             assert_eq!(refused(errno, &[], Some(0)).0, code, "{errno}");
         }
         assert_eq!(refused(12, &[], Some(1)).3, "the kernel answered ENOMEM");
+    }
+
+    #[test]
+    fn a_line_about_confidential_computing_concerns_every_gpu() {
+        let line = |text: &str| text.to_owned();
+        let cc = line("kernel: NVRM: GPU0 confComputeConstructEngine_IMPL: CPU does not support confidential compute.");
+        let (own, other) =
+            (line("NVRM: GPU 0000:01:00.0: RmInitAdapter failed!"), line("NVRM: GPU 0000:41:00.0: gone"));
+        let all = [cc.clone(), own.clone(), other.clone()];
+        assert_eq!(lines_about("0000:01:00.0", &all), [cc.clone(), own]);
+        assert_eq!(lines_about("0000:81:00.0", &all), [cc]);
+        assert_eq!(lines_about("0000:81:00.0", &all[2..]), [other], "no line names it");
     }
 
     #[test]

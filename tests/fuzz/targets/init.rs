@@ -113,7 +113,11 @@ pub fn driver_files(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     match description::parse(&text) {
         Ok(read) => {
-            let gpu = |at: u16| Gpu { address: format!("0000:{at:02x}:00.0"), device: 0x2684 + at };
+            let gpu = |at: u16| Gpu {
+                address: format!("0000:{at:02x}:00.0"),
+                device: 0x2684 + at,
+                is_without_display: at > 1,
+            };
             let gpus: Vec<_> = (0..3).map(gpu).collect();
             let configured = BTreeMap::from([("nvidia".to_owned(), text.clone().into_owned())]);
             for configured in [BTreeMap::new(), configured] {

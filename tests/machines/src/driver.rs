@@ -23,8 +23,8 @@ pub struct Driver {
     pub origin: DriverOrigin,
     /// The name that it reports for its GPUs.
     pub model: &'static str,
-    /// The registry keys with which it was loaded.
-    pub registry_dwords: &'static str,
+    /// The registry keys with which it was loaded; `None` are the appliance's, or none for any other driver.
+    pub registry_dwords: Option<&'static str>,
     /// Lines that the kernel logged later.
     pub log: Vec<&'static str>,
 }
@@ -55,12 +55,12 @@ impl Driver {
     /// A distribution's driver, all of one version.
     pub const fn stock(version: &'static str) -> Self {
         let (origin, model) = (DriverOrigin::Packages, "NVIDIA GeForce RTX 4090");
-        Self { version, libraries: version, origin, model, registry_dwords: "", log: Vec::new() }
+        Self { version, libraries: version, origin, model, registry_dwords: None, log: Vec::new() }
     }
 
     /// The appliance's driver.
     pub fn patched() -> Self {
-        Self { origin: DriverOrigin::Image, registry_dwords: REGISTRY_DWORDS, ..Self::stock("555.58.02") }
+        Self { origin: DriverOrigin::Image, ..Self::stock("555.58.02") }
     }
 
     fn is_appliance(&self) -> bool {
@@ -94,7 +94,8 @@ fn add_module(driver: &Driver, to: &mut Tree) {
     to.file("sys/module/nvidia_uvm/initstate", "live\n");
     let line = format!("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {version}  Release Build\n");
     to.file("proc/driver/nvidia/version", &line);
-    let dwords = driver.registry_dwords;
+    let own = if driver.is_appliance() { REGISTRY_DWORDS } else { "" };
+    let dwords = driver.registry_dwords.unwrap_or(own);
     to.file("proc/driver/nvidia/params", &format!("EnableResizableBar: 0\nRegistryDwords: \"{dwords}\"\n"));
     let devices = format!("Character devices:\n  1 mem\n195 nvidia\n195 nvidiactl\n{UVM_MAJOR} nvidia-uvm\n");
     to.file("proc/devices", &format!("{devices}\nBlock devices:\n259 blkext\n"));

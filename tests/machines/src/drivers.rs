@@ -36,13 +36,14 @@ pub fn unbound_5090() -> Machine {
     })
 }
 
-/// Two RTX 5090 with NVIDIA's own driver of a version and registry keys; `console`: the firmware's console is on the first.
+/// Two RTX 5090 with NVIDIA's own driver of a version and registry keys; `console`: the firmware's is on the first.
 pub fn stock_5090(version: &'static str, registry_dwords: &'static str, console: bool) -> Machine {
     workstation_with("rtx5090-stock", "two RTX 5090 with BAR1 32 GiB and NVIDIA's own driver", |m| {
         for bdf in ["0000:01:00.0", "0000:02:00.0"] {
             m.at(bdf).set_device(0x2b85);
         }
         m.at("0000:01:00.0").boot_vga = Some(console);
+        let registry_dwords = Some(registry_dwords);
         m.driver = Driver { registry_dwords, model: "NVIDIA GeForce RTX 5090", ..Driver::stock(version) };
     })
 }

@@ -20,7 +20,11 @@ fn release(words: &[&str]) -> (TempDir, PathBuf) {
     let clone = dir.path().join("clone");
     let from = fs::canonicalize(workspace()).unwrap();
     sh(dir.path(), &format!("git clone -q '{}' clone", from.display()));
-    sh(&clone, &format!("mkdir target; ln -s '{}/target/tools' target/tools", from.display()));
+    let target = format!("{}/target", from.display());
+    sh(&clone, &format!("mkdir -p target/image target/package; ln -s '{target}/tools' target/tools"));
+    for compiled in ["image/rust", "package/rust"] {
+        sh(&clone, &format!("[ ! -e '{target}/{compiled}' ] || cp -a '{target}/{compiled}' target/{compiled}"));
+    }
     let mut package = Command::new(clone.join("image/package/build.sh"));
     let output = told(package.current_dir(&clone));
     assert!(output.status.success());

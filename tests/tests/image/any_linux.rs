@@ -122,6 +122,16 @@ fn the_folder_is_made_from_the_named_archive_and_entered() {
     let output = enter.env("FIRSTLIGHT_CACHE", checkout.path("cache")).output().unwrap();
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "ID=fedora\nVERSION_ID=42\nID=debian\nVERSION_ID=13\n");
+
+    // A driver of this machine is read from its system, which is visible for that alone, and cannot be written to.
+    let script = "echo $FIRSTLIGHT_HOST; [ -d /host/usr/bin ]; [ -d /host/sys/bus ]
+        for folder in usr etc sys; do if busybox touch /host/$folder/new 2> /dev/null; then exit 9; fi; done
+        cat /host/etc/os-release";
+    let mut enter = Command::new("unshare");
+    enter.args(["--map-root-user", "image/debian/enter.sh", "sh", "-euc", script, "sh", "--driver", "installed"]);
+    let output = enter.current_dir(checkout.top()).env("FIRSTLIGHT_CACHE", checkout.path("cache")).output().unwrap();
+    let own = fs::read_to_string("/etc/os-release").unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("/host\n{own}"), "{output:?}");
 }
 
 #[test]

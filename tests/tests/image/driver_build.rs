@@ -1,11 +1,10 @@
 //! Which inputs the driver's build accepts and refuses: each wrong input gives one clear error and leaves nothing half-built.
-//! `./run driver-files` writes the description of a driver from NVIDIA's two downloaded files, and names what is wrong with
-//! them. The tools trees must exist (`./run image`).
+//! `--driver FOLDER` takes a driver from NVIDIA's two downloaded files, and names what is wrong with them. The tools trees must exist (`./run image`).
 
 use harness::driver_inputs::{DriverInputs, REGISTRY, assert_one_error};
 use harness::workspace;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 #[test]
@@ -104,7 +103,7 @@ fn a_description_with_a_mistake_is_refused() {
         ("[registry]", "[registry]\n[[family]]", "are in image/driver/description/families.toml"),
         ("nccl = \"debian\"", "nccl = \"own\"", "nccl is 'own', not debian or wheel"),
         ("run_sha256 = \"\"", "run_sha256 = \"abc\"", "is not a SHA256"),
-        ("schema = \"firstlight.driver-source/3\"", "schema = \"2\"", "schema is '2'"),
+        ("schema = \"firstlight.driver-source/4\"", "schema = \"2\"", "schema is '2'"),
     ] {
         let inputs = DriverInputs::new();
         inputs.description(&[(from, to)]);
@@ -214,76 +213,76 @@ fn registry_keys_use_the_numbers_of_the_tree_itself() {
 
 const VERSION: &str = "590.1.2";
 
-/// A modules tree and an installer of these versions, both with file names of `VERSION`.
+/// A modules tree and an installer of these versions in `folder`, both with file names of `VERSION`.
 fn matching_inputs(modules: &str, run: &str) -> DriverInputs {
     let inputs = DriverInputs::new();
+    fs::create_dir(inputs.path("folder")).unwrap();
     inputs.tree(modules);
-    fs::rename(inputs.path("tree"), inputs.path(&format!("open-gpu-kernel-modules-{VERSION}"))).unwrap();
+    fs::rename(inputs.path("tree"), inputs.path(&format!("folder/open-gpu-kernel-modules-{VERSION}"))).unwrap();
     let installer = inputs.installer(run);
-    fs::rename(installer, inputs.path(&format!("NVIDIA-Linux-x86_64-{VERSION}.run"))).unwrap();
+    fs::rename(installer, inputs.path(&format!("folder/NVIDIA-Linux-x86_64-{VERSION}.run"))).unwrap();
     inputs
 }
 
-fn describe(inputs: &DriverInputs, families: &[&str]) -> Output {
-    let folder = inputs.path(".");
-    let mut words = vec![Path::new(VERSION), &folder];
-    words.extend(families.iter().map(Path::new));
-    inputs.script("files.sh", &words)
+fn choose(inputs: &DriverInputs, words: &[&str]) -> Output {
+    let folder = inputs.path("folder");
+    let words: Vec<_> = [&folder].into_iter().map(PathBuf::as_path).chain(words.iter().map(Path::new)).collect();
+    inputs.script("choose.sh", &words)
 }
 
 #[track_caller]
-fn assert_refused(inputs: &DriverInputs, families: &[&str], words: &[&str]) {
-    assert_one_error(&describe(inputs, families), words);
-    assert!(!inputs.path("driver.toml").exists());
+fn assert_refused(inputs: &DriverInputs, words: &[&str], says: &[&str]) {
+    assert_one_error(&choose(inputs, words), says);
+    let left = inputs.path("cache/driver");
+    assert!(!left.exists() || fs::read_dir(left).unwrap().next().is_none());
 }
 
 #[test]
 fn two_matching_files_are_described_and_the_build_accepts_the_description() {
     let inputs = matching_inputs(VERSION, VERSION);
-    let output = describe(&inputs, &[]);
-    let (log, command) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
+    let output = choose(&inputs, &["--without-p2p"]);
+    let log = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{log}");
-    assert!(command.starts_with("FIRSTLIGHT_DRIVER=/") && command.ends_with("/driver.toml ./run image\n"), "{command}");
-    // The tree is not NVIDIA's: the edits do not fit, so it stays unchanged, and its header lacks one key.
-    assert!(log.contains("no edits: edits edits: ") && log.contains("modules as they are\n"), "{log}");
-    assert!(
-        log.contains(
-            "without blackwell: families.toml: family blackwell: 590.1.2: the header has no key RMPcieP2PType"
-        )
-    );
-    let text = fs::read_to_string(inputs.path("driver.toml")).unwrap();
+    let path = PathBuf::from(String::from_utf8(output.stdout.clone()).unwrap().trim());
+    assert!(path.starts_with(inputs.path("cache/driver")), "{}", path.display());
+    let text = fs::read_to_string(&path).unwrap();
     for line in [
         "version = \"590.1.2\"",
-        "source = \"files\"",
+        "source = \"parts\"",
+        "resource_manager = \"source\"",
+        "peer_to_peer = false",
         "patches = \"\"",
         "patch = \"\"",
-        "families = [\"turing\", \"ampere\", \"hopper\", \"ada\", \"ada-other\", \"blackwell-datacenter\"]",
+        "families = [\"ampere\", \"hopper\", \"ada\", \"ada-other\", \"blackwell\"]",
         "nccl = \"wheel\"",
-        "modules = \"open-gpu-kernel-modules-590.1.2\"",
-        "run = \"NVIDIA-Linux-x86_64-590.1.2.run\"",
+        "modules = \"modules.tar\"",
     ] {
         assert!(text.lines().any(|l| l == line), "no {line} in {text}");
     }
+    assert!(text.contains("\"NVIDIA-Linux-x86_64-590.1.2.run\" = \""), "{text}");
     // The build accepts the description and fails only in the compiler, because this tree has no real sources.
-    inputs.write("source.toml", text);
     inputs.write("kernel/release", "6.12-firstlight\n");
-    assert_one_error(&inputs.script("build.sh", &[&inputs.path("kernel")]), &["the driver's modules do not build"]);
+    let mut build = Command::new(workspace().join("image/driver/build.sh"));
+    build.arg(inputs.path("kernel")).env("FIRSTLIGHT_CACHE", inputs.path("cache")).env("FIRSTLIGHT_DRIVER", path);
+    assert_one_error(&build.output().unwrap(), &["the driver's modules do not build"]);
 }
 
 #[test]
 fn only_the_named_families_are_described() {
     let inputs = matching_inputs(VERSION, VERSION);
-    let header = format!("open-gpu-kernel-modules-{VERSION}/src/nvidia/interface/nvrm_registry.h");
+    let header = format!("folder/open-gpu-kernel-modules-{VERSION}/src/nvidia/interface/nvrm_registry.h");
     let more = "#define T \"RMPcieP2PType\"\n#define T_BAR1 1\n#define S \"RMForceStaticBar1\"\n#define S_ENABLE 1\n";
     inputs.write(&header, REGISTRY.to_owned() + more);
-    let output = describe(&inputs, &["blackwell"]);
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success() && stderr.contains("blackwell: ForceP2P=17;RMPcieP2PType=1;RMForceStaticBar1=1\n"),
-        "{stderr}"
+    let output = choose(&inputs, &["--families", "hopper"]);
+    assert!(output.status.success(), "{output:?}");
+    let text = fs::read_to_string(String::from_utf8(output.stdout).unwrap().trim()).unwrap();
+    assert!(text.contains("families = [\"hopper\"]\n"), "{text}");
+    // The tree is not NVIDIA's: the edits that RTX 40 needs do not fit.
+    assert_refused(
+        &matching_inputs(VERSION, VERSION),
+        &["--families", "ada"],
+        &["does not fit: edits: ", "ada has no peer-to-peer"],
     );
-    assert!(fs::read_to_string(inputs.path("driver.toml")).unwrap().contains("families = [\"blackwell\"]\n"));
-    assert_one_error(&describe(&inputs, &[]), &["driver.toml already exists"]);
 }
 
 /// What init reads of an image for these families, each with its keys.
@@ -345,23 +344,44 @@ fn the_devices_of_a_part_are_in_the_whole_family_unless_the_part_is_named() {
 #[test]
 fn missing_or_wrong_inputs_are_named_and_nothing_is_written() {
     let empty = DriverInputs::new();
+    fs::create_dir(empty.path("folder")).unwrap();
     assert_refused(
         &empty,
         &[],
-        &["lacks open-gpu-kernel-modules-590.1.2.tar.gz, tag 590.1.2 of", "; and NVIDIA-Linux-x86_64-590.1.2.run"],
+        &["has neither .deb files nor NVIDIA's installer (allowed: ", "NVIDIA-Linux-x86_64-VERSION.run"],
     );
-    assert_refused(&matching_inputs("590.1.3", VERSION), &[], &["open-gpu-kernel-modules-590.1.2 is version 590.1.3"]);
-    assert_refused(&matching_inputs(VERSION, "590.1.3"), &[], &["NVIDIA-Linux-x86_64-590.1.2.run is version 590.1.3"]);
-    assert_refused(&matching_inputs(VERSION, VERSION), &["ada", "blackwell"], &["the header has no key RMPcieP2PType"]);
-    assert_refused(&matching_inputs(VERSION, VERSION), &["adda"], &["'adda' is not a family; allowed: turing"]);
-    assert_one_error(&empty.script("files.sh", &[Path::new("new")]), &["'new' is not a version"]);
-    assert_one_error(
-        &empty.script("files.sh", &[Path::new(VERSION), Path::new("/does/not/exist")]),
-        &["there is no folder"],
+    let lone = matching_inputs(VERSION, VERSION);
+    fs::remove_dir_all(lone.path(&format!("folder/open-gpu-kernel-modules-{VERSION}"))).unwrap();
+    assert_refused(&lone, &[], &["the modules' source is missing: ", "tag 590.1.2 of github.com/NVIDIA"]);
+    assert_refused(
+        &matching_inputs("590.1.3", VERSION),
+        &[],
+        &["open-gpu-kernel-modules-590.1.2 are version 590.1.3, libcuda.so is version 590.1.2"],
     );
-    let foreign = DriverInputs::new();
-    foreign.tree(VERSION);
-    fs::rename(foreign.path("tree"), foreign.path(&format!("open-gpu-kernel-modules-{VERSION}"))).unwrap();
-    foreign.installer_for(VERSION, 0xb7);
-    assert_refused(&foreign, &[], &["NVIDIA-Linux-x86_64-590.1.2.run is not for x86-64 processors"]);
+    assert_refused(&matching_inputs(VERSION, VERSION), &["--families", "blackwell"], &["RMPcieP2PType"]);
+    assert_refused(
+        &matching_inputs(VERSION, VERSION),
+        &["--families", "adda"],
+        &["'adda' is not a family; allowed: all, turing"],
+    );
+    let foreign = matching_inputs(VERSION, VERSION);
+    let run = foreign.installer_for(VERSION, 183);
+    fs::rename(run, foreign.path(&format!("folder/NVIDIA-Linux-x86_64-{VERSION}.run"))).unwrap();
+    assert_refused(&foreign, &[], &["libcuda.so.590.1.2 is for another processor: arm64, not x86-64"]);
+    let outside = matching_inputs(VERSION, VERSION);
+    let run = format!("folder/NVIDIA-Linux-x86_64-{VERSION}.run");
+    fs::rename(outside.path(&run), outside.path("outside")).unwrap();
+    std::os::unix::fs::symlink("../outside", outside.path(&run)).unwrap();
+    assert_refused(&outside, &[], &["is a link out of the folder"]);
+    let two = matching_inputs(VERSION, VERSION);
+    two.write("folder/other.run", "");
+    assert_refused(&two, &[], &["has 2 installers, not one"]);
+}
+
+#[test]
+fn the_earlier_recipe_prints_the_new_command() {
+    let inputs = DriverInputs::new();
+    let output = inputs.script("files.sh", &["590.1.2", "DIR", "ada", "blackwell"].map(Path::new));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "./run image --driver DIR --families ada,blackwell\n");
+    assert_one_error(&inputs.script("files.sh", &[]), &["driver-files takes a version and a folder"]);
 }

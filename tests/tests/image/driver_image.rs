@@ -1,45 +1,16 @@
 //! The checks of the driver image: an image whose parts do not belong together is refused with one line that names both
 //! sides, and pruning removes only the GPU code of other architectures from NCCL.
 
-use harness::driver_inputs::{DriverInputs, assert_one_error};
+use harness::driver_inputs::{DriverInputs, assert_one_error, elf};
 use harness::workspace;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// A 64-bit ELF file with these sections.
-fn elf(sections: &[(&str, &[u8])]) -> Vec<u8> {
-    let mut names = vec![0];
-    let mut body = vec![0; 64];
-    let mut headers = vec![[0_u64; 8]];
-    for (name, data) in sections.iter().copied().chain([(".shstrtab", [].as_slice())]) {
-        let at = names.len() as u64;
-        names.extend(name.bytes().chain([0]));
-        let data = if name == ".shstrtab" { names.clone() } else { data.to_vec() };
-        headers.push([at, 1, 0, 0, body.len() as u64, data.len() as u64, 0, 0]);
-        body.extend(data);
-    }
-    let table = body.len() as u64;
-    for [name, kind, flags, address, offset, size, _, _] in &headers {
-        body.extend((*name as u32).to_le_bytes());
-        body.extend((*kind as u32).to_le_bytes());
-        for field in [flags, address, offset, size] {
-            body.extend(field.to_le_bytes());
-        }
-        body.extend([0; 24]);
-    }
-    body[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
-    body[40..48].copy_from_slice(&table.to_le_bytes());
-    body[58..60].copy_from_slice(&64_u16.to_le_bytes());
-    body[60..62].copy_from_slice(&(headers.len() as u16).to_le_bytes());
-    body[62..64].copy_from_slice(&(headers.len() as u16 - 1).to_le_bytes());
-    body
-}
-
 fn module(version: &str, kernel: &str, compiler: &str, patch: &str) -> Vec<u8> {
     let info = format!("version={version}\0vermagic={kernel} SMP mod_unload \0firstlight.patch={patch}\0");
-    elf(&[(".modinfo", info.as_bytes()), (".comment", format!("\0GCC: {compiler}\0").as_bytes())])
+    elf(62, &[(".modinfo", info.as_bytes()), (".comment", format!("\0GCC: {compiler}\0").as_bytes())])
 }
 
 /// A driver image in which all parts match, and a kernel to compare it with.

@@ -9,6 +9,7 @@ mod contents;
 mod driver_build;
 mod driver_edits;
 mod driver_image;
+mod driver_sources;
 mod driver_versions;
 mod media;
 mod offline;

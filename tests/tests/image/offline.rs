@@ -113,7 +113,7 @@ fn sh(at: &Path, script: &str) {
 impl SmallCheckout {
     const BUILD: &str = "#!/bin/sh
         mkdir -p target/image/out; cd target/image/out
-        echo small > .image-id; cat /proc/net/dev > net
+        echo small > .image-id; cat /proc/net/dev > net; echo \"${FIRSTLIGHT_DRIVER:-}\" > driver
         cp \"$FIRSTLIGHT_INPUTS/debs/thing_1_all.deb\" \"$FIRSTLIGHT_INPUTS\"/cargo/registry/src/index.crates.io-0a/leaf-1.0.0/lib.rs .\n";
 
     fn new() -> Self {
@@ -190,6 +190,30 @@ fn a_matching_archive_is_unpacked_and_the_build_sees_it_and_no_network() {
 }
 
 #[test]
+fn the_driver_of_an_archive_is_the_one_that_the_image_gets() {
+    let small = SmallCheckout::new();
+    fs::create_dir(small.inputs.join("driver")).unwrap();
+    fs::write(small.inputs.join("driver/driver.toml"), "description\n").unwrap();
+    small.list();
+    small.pack("");
+    let build = |driver: Option<&str>| {
+        let mut command = small.checkout.script("image/reproduce/offline.sh");
+        command.args(["image", "--offline", "a.tar"]).env_remove("FIRSTLIGHT_DRIVER");
+        if let Some(driver) = driver {
+            command.env("FIRSTLIGHT_DRIVER", driver);
+        }
+        command.output().unwrap()
+    };
+    let output = build(Some("none"));
+    let text = stderr(&output);
+    assert!(text.contains("has a driver of its own, and FIRSTLIGHT_DRIVER is 'none'"), "{text}");
+    assert!(!small.checkout.path("target/image").exists());
+    assert!(build(None).status.success());
+    let driver = fs::read_to_string(small.checkout.path("target/image/out/driver")).unwrap();
+    assert!(driver.ends_with("/target/offline/firstlight-inputs/driver/driver.toml\n"), "{driver}");
+}
+
+#[test]
 fn an_archive_that_is_cut_off_or_changed_is_refused() {
     let small = SmallCheckout::new();
     let archive = small.checkout.path("a.tar");
@@ -256,7 +280,7 @@ fn an_archive_of_another_checkout_is_refused_and_the_lock_file_is_named() {
 #[test]
 fn unknown_arguments_are_refused() {
     let small = SmallCheckout::new();
-    small.assert_refused(&["image", "--offlin", "a.tar"], &["unknown word '--offlin'", "[--offline FILE]"]);
+    small.assert_refused(&["image", "--offlin", "a.tar"], &["unknown word '--offlin'", "--offline FILE"]);
     small.assert_refused(&["image", "--offline"], &["--offline needs the archive"]);
     small.assert_refused(&["image", "--offline", "a.tar", "now"], &["unknown word 'now'"]);
     small.assert_refused(&["boot", "--offline", "a.tar"], &["unknown target 'boot'"]);

@@ -1,6 +1,6 @@
-//! Two simulated RTX 5090 with NVIDIA's own driver, on a modelled machine with the keys for peers through BAR1: the driver's
-//! map of all memory, which a console keeps out of BAR1 or moves, is predicted and is the first cause; without the console
-//! nothing is found. No such board has run these tests.
+//! Two simulated RTX 5090 with NVIDIA's own driver, on a modelled machine with the keys for peers through BAR1: the
+//! driver's map of all memory, which a console keeps out of BAR1 or moves, is predicted and is the first cause; without
+//! the console nothing is found. No such board has run these tests. `cargo test --test simulate bar1_map` runs them.
 
 use harness::simgpu::{Scenario, ValidatorRun, validate};
 use serde_json::Value;
@@ -11,8 +11,8 @@ const FORCED: &str = "ForceP2P=17;RMPcieP2PType=1;RMForceStaticBar1=1";
 /// What programs map without the driver's map, MiB.
 const LITTLE: i64 = 5;
 
-/// The scenario on two such boards; `console`: the firmware's is on the first, of whose BAR1 NVML counts `used` MiB if any
-/// are given.
+/// The scenario on two such boards; `console`: the firmware's is on the first, of whose BAR1 NVML counts `used` MiB if
+/// any are given.
 fn two_5090(name: &str, (driver, keys): (&'static str, &'static str), console: bool, used: Option<i64>) -> Scenario {
     let addresses = vec!["0000:01:00.0".to_owned(), "0000:02:00.0".to_owned()];
     let (memory, kept) = (32_607_i64, 511_i64);
@@ -33,7 +33,7 @@ fn two_5090(name: &str, (driver, keys): (&'static str, &'static str), console: b
     scenario.within(machines::stock_5090(driver, keys, console))
 }
 
-/// The outcome of each test about BAR1 and peers, the codes of the causes, and why a pair was expected to have access or not.
+/// The run, the codes of its causes, and what was expected of a pair and why.
 fn judged(scenario: &Scenario) -> (ValidatorRun, Vec<String>, String) {
     let judged = validate(scenario, &["--level", "quick"]).unwrap();
     let causes = judged.report.0["causes"].as_array().unwrap();
@@ -124,7 +124,11 @@ fn a_known_problem_is_information_and_a_possible_cause_of_a_failure_alone() {
     // A failure quotes it last, and its own cause and remedy stay first.
     let failed = run("zeros", "595.45.04").unwrap();
     let cause = &failed.report.0["causes"][0];
-    assert_eq!((&cause["code"], &cause["possible"][0]["id"]), (&"P2P-WRONG-DATA".into(), &"made-up".into()), "{cause}");
+    assert_eq!(
+        (&cause["code"], &cause["known_problems"][0]["id"]),
+        (&"P2P-WRONG-DATA".into(), &"made-up".into()),
+        "{cause}"
+    );
     assert!(
         !cause["remedy"].to_string().contains("made-up") && !cause["cause"].to_string().contains("lost"),
         "{cause}"

@@ -83,7 +83,7 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
 /// The largest file of known problems, bytes.
 const LARGEST: u64 = 1 << 20;
 
-/// The known problems of the program and of a user's file. They are read before the first test, so that a mistake stops the run.
+/// The known problems of the program and of a user's file, which are read before the first test: a mistake stops the run.
 fn known_problems(file: Option<&Path>) -> Result<KnownProblems, CommandError> {
     let name = file.map(|path| format!("{}: ", shown(&path.display().to_string()))).unwrap_or_default();
     let read = |path: &Path| {

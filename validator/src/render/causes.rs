@@ -62,7 +62,7 @@ fn cause_text(tests: &[TestEntry], cause: &Cause) -> String {
     if !not.is_empty() {
         text += &labelled("not", &format!("{}: those tests passed", not.join(", ")));
     }
-    for problem in &cause.possible {
+    for problem in &cause.known_problems {
         text += &labelled("known", &format!("possible, and not shown by any test: {}", problem.sentence()));
     }
     text

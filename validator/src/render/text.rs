@@ -78,7 +78,7 @@ pub fn tail(report: &Report, path: Option<&str>) -> String {
     replace_controls(&format!("\n{}", causes::answer(report))) + &end(report, path)
 }
 
-/// The gain from peer-to-peer, the causes, the known problems, the verdict, and the line for scrapers, which is the last.
+/// The gain from peer-to-peer, the causes, the known problems, the verdict, and last the line for scrapers.
 fn end(report: &Report, path: Option<&str>) -> String {
     let gain = nccl::report_gain_table(report).map(|table| format!("\n{table}")).unwrap_or_default();
     let scope = wrapped("SCOPE    ", "         ", &format!("{}: {}", report.scope, report.covers));

@@ -13,7 +13,7 @@ const NEW_KEYS: [(&str, &[&str]); 4] = [
     ("FindingEntry", &["about", "represents", "clause"]),
     ("TestEntry", &["unchecked"]),
     ("MachineEntry", &["platform"]),
-    ("Cause", &["possible"]),
+    ("Cause", &["known_problems"]),
 ];
 
 /// A folder with both, and each as this version writes it.

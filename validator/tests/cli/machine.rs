@@ -88,7 +88,7 @@ pub(crate) fn run_of(output: Output) -> Run {
 
 /// The ids of the tests that run by default.
 pub(crate) fn standard() -> Vec<&'static str> {
-    let plan = firstlight::suite::plan(&firstlight::config::Config::default());
+    let plan = firstlight::suite::plan(&firstlight::config::Config::default(), None);
     plan.run.iter().map(|test| test.id).collect()
 }
 

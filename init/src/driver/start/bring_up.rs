@@ -65,8 +65,7 @@ impl DriverStart<'_, '_> {
     }
 
     fn report_rejected_gpu(&mut self, address: &str) {
-        let own: Vec<_> = self.module_log.iter().filter(|line| line.contains(address)).cloned().collect();
-        let lines = if own.is_empty() { self.module_log.clone() } else { own };
+        let lines = causes::lines_about(address, &self.module_log);
         let what = "the driver is loaded and did not take this GPU";
         self.add_finding(causes::gpu_finding(address, what, Code::DriverFailed, lines));
     }

@@ -1,7 +1,8 @@
 //! Whether the driver's static map of a GPU's memory fits into BAR1, and whether peers can use it there, computed as
-//! NVIDIA's open modules from 570 on compute it (kern_bus_tu102.c, kern_bus_gm107.c, kern_bus_gh100.c) but before they are
-//! loaded. The map begins after the console and the mailboxes of peers, if there are any, and BAR1 holds it less one page
-//! of 2 MiB. A value that only the driver knows is a range, and a result that depends on such a value is unknown. Pure.
+//! NVIDIA's open modules from 570 on compute it (kern_bus_tu102.c, kern_bus_gm107.c, kern_bus_gh100.c) but before they
+//! are loaded. The map begins after the console and the mailboxes of peers, if there are any, and BAR1 holds it less one
+//! page of 2 MiB. A value that only the driver knows is a range, and a result that depends on such a value is unknown.
+//! Pure.
 
 use crate::machine::host::nvidia::keys::StaticMap;
 

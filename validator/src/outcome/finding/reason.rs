@@ -767,7 +767,8 @@ impl MapObstacle {
     }
 }
 
-/// Without consoles only the mailboxes are before the map. The keys that leave these out differ by version, and 580 needs none.
+/// Without a console only the mailboxes are before the map. The keys that leave these out differ by version, and 580
+/// needs none.
 fn misaligned_remedy(obstacles: &[MapObstacle], system: System) -> String {
     let newer = "use driver 580 or newer, which begins the map at a multiple of 512 MiB";
     let console = obstacles.iter().find(|obstacle| matches!(obstacle, MapObstacle::Console(_)));

@@ -45,7 +45,7 @@ pub struct Cause {
     pub ruled_out: Vec<NotCause>,
     /// Known problems that may be behind a failure: no more than possible, and behind all that was measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "later::readable")]
-    pub possible: Vec<KnownProblem>,
+    pub known_problems: Vec<KnownProblem>,
 }
 
 /// Findings of one code and test that a cause explains.
@@ -105,7 +105,7 @@ pub fn ungrouped_causes(tests: &[TestEntry]) -> Vec<Cause> {
                 pairs: None,
                 symptoms: Vec::new(),
                 ruled_out: Vec::new(),
-                possible: Vec::new(),
+                known_problems: Vec::new(),
             }),
         }
     }
@@ -214,12 +214,12 @@ impl Group<'_> {
             pairs: Some(pairs.len()).filter(|count| *count > 0),
             symptoms,
             ruled_out: self.head.code.map(|code| ruled_out_causes(report, code)).unwrap_or_default(),
-            possible: self.possible(report),
+            known_problems: self.known_problems(report),
         }
     }
 
     /// The known problems that may explain a test that failed with one of these findings.
-    fn possible(&self, report: &Report) -> Vec<KnownProblem> {
+    fn known_problems(&self, report: &Report) -> Vec<KnownProblem> {
         let failed =
             || self.members.iter().filter(|f| f.finding.severity >= Severity::Fail).map(|f| f.test.id.as_str());
         report.known_problems.iter().filter(|problem| problem.may_explain(failed())).cloned().collect()

@@ -316,10 +316,10 @@ fn a_known_problem_is_possible_behind_the_failure_of_its_tests_and_changes_nothi
         let mut report = report(&found);
         report.known_problems = vec![known(tests)];
         report.explain();
-        let possible: Vec<_> = report.causes.iter().map(|cause| cause.possible.len()).collect();
+        let possible: Vec<_> = report.causes.iter().map(|cause| cause.known_problems.len()).collect();
         let mut same = report.clone();
         same.known_problems.clear();
-        same.causes.iter_mut().for_each(|cause| cause.possible.clear());
+        same.causes.iter_mut().for_each(|cause| cause.known_problems.clear());
         assert_eq!(same, plain);
         possible
     };

@@ -1,7 +1,7 @@
-//! Problems that others have reported in public for certain versions of driver, kernel and NCCL, on certain GPUs. A match is
-//! information: it says that this machine has the versions of a report, and not that it has the problem. Where a test fails,
-//! it is named as a possible cause behind all others. It never is the first cause, a remedy, or a part of the verdict. The
-//! program's own rows are in `table.toml`; a file of the user adds others. Pure.
+//! Problems that others have reported in public for certain versions of driver, kernel and NCCL, on certain GPUs. A
+//! match is information: it says that this machine has the versions of a report, and not that it has the problem. Where a
+//! test fails, it is named as a possible cause behind all others. It never is the first cause, a remedy, or a part of the
+//! verdict. The program's own rows are in `table.toml`; a file of the user adds others. Pure.
 
 mod read;
 mod version;

@@ -99,8 +99,8 @@ impl Row<'_> {
     }
 
     fn range(&self, key: &str) -> Result<Option<Range>, String> {
-        const ALLOWED: &str = "{ from = \"1.2\", to = \"1.4\" } or { from = \"1.2\", fixed = \"1.5\" }, of numbers and dots, \
-            with at least one version in it";
+        const ALLOWED: &str = "{ from = \"1.2\", to = \"1.4\" } or { from = \"1.2\", fixed = \"1.5\" }, of numbers and \
+            dots, with at least one version in it";
         let Some(value) = self.table.get(key) else { return Ok(None) };
         let range = value.as_table().filter(|table| table.len() == 2).and_then(|table| {
             let version = |key| Version::exact(table.get(key)?.as_str()?);

@@ -16,7 +16,7 @@ impl Version {
         Some(Self { numbers, text: text.to_owned() })
     }
 
-    /// The version of a machine's part: the numbers that it begins with, as in `6.8.0-111-generic` and `2.29.7+cuda13.0`.
+    /// The version of a machine's part: the numbers that it begins with, as in `6.8.0-111-generic`.
     pub(super) fn begins(text: &str) -> Option<Self> {
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
         Self::exact(text.get(..end)?.trim_end_matches('.'))

@@ -100,7 +100,7 @@ fn sxid(line: &str) -> Option<Severity> {
     (!text.starts_with("data {")).then_some(if mild || corrected { Severity::Warn } else { Severity::Fail })
 }
 
-/// `NVRM: The peer DMA address 0x1800400000 is not aligned at 0x20000000`, when peer access is enabled. The line names no GPU.
+/// `NVRM: The peer DMA address 0x1800400000 is not aligned at 0x20000000`, when peer access is enabled. It names no GPU.
 fn misaligned(line: &str) -> Option<Severity> {
     let refused = line.contains("The peer DMA address 0x") && line.contains(" is not aligned at 0x");
     refused.then_some(Severity::Fail)

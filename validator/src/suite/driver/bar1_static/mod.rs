@@ -11,7 +11,7 @@ use crate::machine::host::nvidia::keys::{self, RegistryKeys};
 use crate::machine::host::nvidia::log;
 use crate::machine::host::nvidia::log::Bar1Peer;
 use crate::machine::host::nvidia::params;
-use crate::machine::pcie::model::Device;
+use crate::machine::pcie::model::{Bdf, Device};
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
 use crate::suite::machine::{Machine, known};
@@ -45,22 +45,31 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     if let Some(nothing) = machine.no_driver()? {
         return Ok(nothing);
     }
-    let gpus = peer_mechanism::through_bar1(machine.fabric()?, known(&machine.nvidia.gpus)?);
+    let mut gpus = peer_mechanism::through_bar1(machine.fabric()?, known(&machine.nvidia.gpus)?);
     if gpus.is_empty() {
         return Ok(Judgement::not_applicable("no GPU here is reached through BAR1"));
     }
     let bar1_by_gpu = machine.bar1_by_gpu();
     let patched = known(&machine.nvidia.account)?.as_ref().is_some_and(is_patched);
     let version = known(&machine.nvidia.loaded)?.as_ref().and_then(|l| keys::major(&l.version));
-    let by_keys = match version {
-        Some(version) if machine.check_nvml().is_ok() => {
+    let requested = match version {
+        Some(version) if patched || machine.check_nvml().is_ok() => {
             let all = params::read(&machine.root);
             let all = known(&all)?;
-            let keys = |gpu: &&Device| RegistryKeys::of(version, &params::registry_keys(all, &gpu.bdf.to_string()));
-            gpus.iter().any(|gpu| keys(gpu).ask_for_bar1())
+            let keys = |gpu: &Device| RegistryKeys::of(version, &params::registry_keys(all, &gpu.bdf.to_string()));
+            gpus.iter().filter(|gpu| keys(gpu).ask_for_bar1()).map(|gpu| gpu.bdf).collect()
         }
-        _ => false,
+        _ => Vec::new(),
     };
+    if patched {
+        gpus.retain(|gpu| is_changed(gpu, &requested));
+        if gpus.is_empty() {
+            let why =
+                "the driver of this image maps the memory of GeForce RTX 30 only where it is built for ampere-geforce";
+            return Ok(Judgement::not_applicable(why));
+        }
+    }
+    let by_keys = machine.check_nvml().is_ok() && !requested.is_empty();
     let asked = match () {
         () if patched && version.is_none_or(|version| version < UNLOGGED_SINCE) => MapRequest::Logged,
         () if patched || by_keys => MapRequest::Silent,
@@ -73,6 +82,12 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         lines => lines?,
     };
     Ok(judge(lines, &gpus, asked, bar1_by_gpu))
+}
+
+/// Whether our module may map a GPU's memory. It does so for a GeForce RTX 30 only in an image that was built for the family
+/// `ampere-geforce`; the keys of that family, which request the map, are then in force. `requested`: the GPUs with such keys.
+fn is_changed(gpu: &Device, requested: &[Bdf]) -> bool {
+    !peer_mechanism::is_geforce_ampere(gpu) || requested.contains(&gpu.bdf)
 }
 
 /// From this version on, NVIDIA's own modules create the map, and their release builds do not log it.

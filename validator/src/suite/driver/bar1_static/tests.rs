@@ -91,6 +91,18 @@ fn only_a_patched_module_with_started_gpus_is_expected_to_log_the_mapping() {
     assert!(!is_patched(&with("/modules/0/patch", json!(""))));
 }
 
+#[test]
+fn a_geforce_rtx_30_is_expected_to_be_mapped_only_where_its_keys_request_it() {
+    let mut fabric = fixture::machine(1);
+    let gpu = fabric.gpus[0];
+    for (device, without_keys) in [("0x2204", false), ("0x2684", true), ("0x2b85", true)] {
+        let board = fixture::device(&mut fabric, gpu);
+        board.device = device.into();
+        assert_eq!(is_changed(board, &[]), without_keys, "{device}");
+        assert!(is_changed(board, &[gpu]), "{device}");
+    }
+}
+
 const ALL: [u64; 2] = [24211, 24211];
 const LITTLE: [u64; 2] = [24211, 5];
 

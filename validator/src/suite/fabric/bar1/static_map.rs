@@ -1,6 +1,6 @@
 //! The findings about the driver's static map of all memory, computed before the driver creates it: how many MiB of
-//! BAR1 are missing, whether the driver maps peers where it begins, and the remedies. The test bar1-static checks the map
-//! that the driver actually created.
+//! BAR1 are missing, whether the driver maps peers where it begins, and the remedies. The test bar1-static checks the
+//! map that the driver actually created.
 
 use super::memory::{self, Memory, MemoryByGpu};
 use crate::fabric::rebar;
