@@ -745,7 +745,7 @@ fn words_that_cannot_be_meant_are_refused_at_once() {
     assert_refused(&inputs, None, &[at], &["'fw (1).deb' has blanks or other characters in its name"]);
 }
 
-/// A tree of a version that nobody has seen, in which registry keys and edits do not fit.
+/// A tree of a version that `seen.toml` does not have. Registry keys and edits do not fit it.
 #[test]
 fn a_version_that_does_not_fit_is_built_only_without_peer_to_peer() {
     let unseen = "610.1.2";

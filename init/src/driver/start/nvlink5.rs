@@ -1,6 +1,6 @@
 //! What must run before the fabric manager on a machine with NVLink 5: the modules of the ConnectX-7 that leads to the NVSwitches,
 //! and nvlsm, a subnet manager like those of InfiniBand. The fabric manager is started after it, for the same port. This code has
-//! never run on such a machine: it relies on the sources that `driver::nvlink5` names, and nobody here has seen nvlsm.
+//! never run on such a machine, and nvlsm was not available to us: it relies on the sources that `driver::nvlink5` names.
 
 use super::DriverStart;
 use super::daemon::{Daemon, Program, last_lines};

@@ -7,8 +7,6 @@ use crate::machine::root::Root;
 
 /// "Bridge, other": the class of an NVSwitch.
 const SWITCH: &str = "0x0680";
-/// "Network controller, InfiniBand".
-const INFINIBAND: &str = "0x0207";
 
 /// The NVSwitches of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,16 +20,13 @@ pub enum Switches {
 /// The NVSwitches that this machine manages itself; `None` if it has none.
 #[must_use]
 pub fn switches(fabric: &Fabric, root: &Root) -> Option<Switches> {
-    let of = |vendor: &str, class: &str| {
-        let found = fabric.devices.iter().filter(|d| d.vendor == vendor && d.class.starts_with(class));
-        found.map(|device| device.bdf).collect::<Vec<_>>()
-    };
-    let on_bus = of("0x10de", SWITCH);
+    let of = |vendor: &'static str| fabric.devices.iter().filter(move |device| device.vendor == vendor);
+    let on_bus: Vec<_> = of("0x10de").filter(|d| d.class.starts_with(SWITCH)).map(|device| device.bdf).collect();
     if !on_bus.is_empty() {
         return Some(Switches::OnBus(on_bus));
     }
-    let mut behind = of("0x15b3", INFINIBAND);
-    behind.retain(|bdf| leads_to_nvswitches(root, &format!("sys/bus/pci/devices/{bdf}")));
+    let leads = |bdf: &Bdf| leads_to_nvswitches(root, &format!("sys/bus/pci/devices/{bdf}"));
+    let behind: Vec<_> = of("0x15b3").map(|device| device.bdf).filter(leads).collect();
     (!behind.is_empty()).then_some(Switches::Nvlink5(behind))
 }
 

@@ -149,7 +149,7 @@ pub(super) fn predict(pair: &PairFacts<'_>) -> Prediction {
     if !forced {
         return (CHIPSET_OR_GPU, stock());
     }
-    // The driver is forced to report peer access here, even where it does not work. Modules of others cannot be told from NVIDIA's own,
+    // The driver is forced to report peer access here, even where it does not work. Nothing tells a module of others from NVIDIA's own,
     // and need not obey the keys below.
     let whose = |boards: String| (Expected::Unknown, others_decide(&boards, one.family));
     match one.family {
