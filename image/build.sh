@@ -20,12 +20,20 @@ mkdir -p "$work"
 exec 8> "$work/lock"; flock 8
 
 step=$(date +%s); kernel=$("$REPO/kernel-config/build.sh"); spent kernel "$step"
-step=$(date +%s); binaries=$("$REPO/image/rust.sh"); spent programs "$step"
+# The programs are built beside the driver, because most of their time is spent in one thread. They are a process group of
+# their own, so that nothing goes on in the background when the driver is refused.
+step=$(date +%s); set -m
+{ "$REPO/image/rust.sh" > "$work/programs"; spent programs "$step"; } < /dev/null &
+programs=$!; set +m
+trap 'kill -- -"$programs" 2> /dev/null || true' EXIT
 driver=
 if [ -n "$DRIVER_FILE" ]; then
     describe_driver
     [ "$driver_source" = none ] || driver=$("$REPO/image/driver/build.sh" "$kernel")
 fi
+wait "$programs" || exit 1
+trap - EXIT
+binaries=$(cat "$work/programs")
 # shellcheck disable=SC2086  # a list
 entries=$("$REPO/image/in-tools.sh" tools --bind "$REPO/image/media:/build/media" \
     python3 -B media/entries.py media/entries.toml table ${FIRSTLIGHT_ENTRIES:-})

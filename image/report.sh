@@ -7,9 +7,10 @@ source "$REPO/image/driver/describe.sh"
 FIRSTLIGHT_SECONDS=${FIRSTLIGHT_SECONDS:-$(mktemp)}
 export FIRSTLIGHT_SECONDS
 trap 'rm -f "$FIRSTLIGHT_SECONDS"' EXIT
+began=$(( $(date +%s) - $(awk '{ all += $2 } END { print all + 0 }' "$FIRSTLIGHT_SECONDS") ))
 "$@"
 if [ -s "$FIRSTLIGHT_SECONDS" ]; then
-    say "seconds: $(awk '$2 > 0 { printf "%s %s, ", $1, $2; all += $2 } END { printf "together %d", all }' "$FIRSTLIGHT_SECONDS")"
+    say "seconds: $(awk '$2 > 0 { printf "%s %s, ", $1, $2 }' "$FIRSTLIGHT_SECONDS")together $(( $(date +%s) - began )) (the programs are built beside the driver)"
 fi
 if [ -z "$DRIVER_FILE" ]; then with_scripts python3 -B scripts/description/describe.py drives none >&2
 else
