@@ -11,7 +11,7 @@ pub fn cmdline(line: &str) {
     let _source = firstlight_init::config::remote::RemoteSource::from_words(&words);
     let _mac = firstlight_init::config::mac::Mac::from_bootif(line);
     let plain = line.replace('"', "");
-    for word in firstlight::machine::host::cmdline::words(line) {
+    for word in machine::host::cmdline::words(line) {
         assert!(plain.contains(&word.key), "{word:?}");
         assert!(word.value.is_none_or(|value| plain.contains(&value)));
     }

@@ -4,14 +4,14 @@
 //! of NCCL's RAS.
 
 use contract::mark::{Mark, SIZE};
-use firstlight::fabric::journal::Journal;
-use firstlight::machine::host::madt;
-use firstlight::machine::recording::Recording;
+use fabric::journal::Journal;
 use firstlight::nccl::ranks::diagnosis;
 use firstlight::net::publish::{FinishedReport, StorageOptions, UploadTarget, publish};
 use firstlight::net::{http::Authorities, sntp};
 use firstlight::suite::protocol::{Message, Request};
 use firstlight_init::{environment, sys::terminal::printable};
+use machine::host::madt;
+use machine::recording::Recording;
 use serde::{Serialize, de::DeserializeOwned};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

@@ -22,7 +22,7 @@ pub fn toml_validator(input: &str) {
 /// Configuration space from a device that may return anything: the walk terminates and stays inside, and the values that it
 /// returns are in the bytes.
 pub fn config_space(bytes: &[u8]) {
-    use firstlight::machine::pcie::config_space::{parse, rebar_control};
+    use machine::pcie::config_space::{parse, rebar_control};
     use std::collections::BTreeSet;
 
     let bytes = &bytes[..bytes.len().min(4096)];
@@ -52,10 +52,10 @@ pub fn config_space(bytes: &[u8]) {
 /// The kernel's log, into which every driver and program may write: parsing it terminates, and a line is never longer than
 /// its record.
 pub fn kmsg(bytes: &[u8]) {
-    use firstlight::machine::host::faults::{Scene, faults, no_room};
-    use firstlight::machine::host::kmsg::parse;
-    use firstlight::machine::host::nvidia::log;
-    use firstlight::machine::host::nvidia::xid::TestPhase;
+    use machine::host::faults::{Scene, faults, no_room};
+    use machine::host::kmsg::parse;
+    use machine::host::nvidia::log;
+    use machine::host::nvidia::xid::TestPhase;
 
     let text = String::from_utf8_lossy(bytes);
     let lines = parse(bytes);
@@ -72,13 +72,13 @@ pub fn kmsg(bytes: &[u8]) {
 /// The sources of information about NVIDIA's driver: a module's file, init's account, the driver's own texts. Whatever they
 /// contain, parsing them terminates, and a field is never longer than its text.
 pub fn driver_evidence(bytes: &[u8]) {
-    use firstlight::machine::host::nvidia::{account, elf, gpus, params, version};
-    use firstlight::outcome::finding::Finding;
+    use machine::host::nvidia::{account, elf, gpus, params, version};
+    use outcome::finding::Finding;
 
     let fields = elf::modinfo(bytes).unwrap_or_default();
     assert!(fields.iter().all(|(name, value)| name.len() + value.len() < bytes.len()));
     if let Ok(account) = account::parse(bytes) {
-        let findings: Vec<Finding> = account.findings();
+        let findings: Vec<Finding> = account::findings(&account);
         assert_eq!(findings.len(), account.findings.len());
     }
     let text = String::from_utf8_lossy(bytes);
@@ -92,9 +92,9 @@ pub fn driver_evidence(bytes: &[u8]) {
 /// The list of an image's files and the kernel's list of mounts, which a modified image may have written: parsing them
 /// terminates, and the result contains nothing that is not in them.
 pub fn image_list(bytes: &[u8]) {
-    use firstlight::machine::image::compare::{FoundFiles, compare};
-    use firstlight::machine::image::driver::{self, DriverImage, DriverMounts};
-    use firstlight::machine::image::list::parse;
+    use machine::image::compare::{FoundFiles, compare};
+    use machine::image::driver::{self, DriverImage, DriverMounts};
+    use machine::image::list::parse;
 
     let text = String::from_utf8_lossy(bytes);
     if let Ok(mut list) = parse(&text) {
@@ -119,10 +119,10 @@ pub fn image_list(bytes: &[u8]) {
 /// A report from anywhere: it is rejected, or it is unchanged after being written and read again, every form of it can be
 /// rendered, and init, which parses it itself, agrees with the validator.
 pub fn report(bytes: &[u8]) {
-    use firstlight::render::{junit, last_line, text};
-    use firstlight::report::from_json;
     use firstlight_init::child::End;
     use firstlight_init::verdict::{Validation, judge};
+    use report::from_json;
+    use report::render::{junit, last_line, text};
 
     let Ok(report) = from_json(bytes) else { return };
     let written = serde_json::to_vec(&report).expect("a report can be written");

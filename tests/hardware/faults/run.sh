@@ -93,7 +93,7 @@ find_nccl() {
     done
 }
 
-grep -o '"cu[A-Z][A-Za-z0-9_]*"' "$here/../../../validator/src/gpu/cuda/api.rs" | tr -d '"' | sort -u | sed 's/.*/CALL(&)/' > "$work/calls.h"
+grep -o '"cu[A-Z][A-Za-z0-9_]*"' "$here/../../../validator/gpu/src/cuda/api.rs" | tr -d '"' | sort -u | sed 's/.*/CALL(&)/' > "$work/calls.h"
 # The functions that simulated libraries call in each other, if they replace the real ones.
 if grep -q simgpu_now "$libraries/libcuda.so.1"; then
     printf 'CALL(simgpu_%s)\n' now gpu join leave collective >> "$work/calls.h"

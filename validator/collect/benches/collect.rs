@@ -2,9 +2,9 @@
 //! median and slowest response time, and exits with status 1 if one takes longer. `just bench-collect [REPORTS
 //! [NODES]]`.
 
-use firstlight::outcome::Verdict;
 use firstlight_collect::intake::Entry;
 use firstlight_collect::store::{NewReport, deflated, open, put};
+use outcome::Verdict;
 use std::error::Error;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -13,11 +13,11 @@ use crate::request::{
 };
 use crate::store::{NewReport, PutResult, StoreError, Writer, deflated};
 use bytes::Bytes;
-use firstlight::net::publish::digest;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::header::{EXPECT, HeaderValue, LOCATION};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use report::mac::digest;
 use rusqlite::Connection;
 use std::io::{self, Write};
 use std::net::IpAddr;

@@ -2,9 +2,9 @@
 //! untrusted: it is parsed as strictly as in `firstlight render`, and its texts are truncated. Pure.
 
 use crate::refusal::{Refusal, RefusalReason};
-use firstlight::net::publish::digest as hash;
-use firstlight::outcome::Verdict;
-use firstlight::report::{Report, from_json};
+use outcome::Verdict;
+use report::mac::digest as hash;
+use report::{Report, from_json};
 use serde::Deserialize;
 use serde_json::Value;
 use std::net::IpAddr;
@@ -83,7 +83,7 @@ pub fn entry(body: &[u8], digest: String, claimed: Option<&str>, signed: bool, f
         let file = serde_json::from_slice::<VerdictFile>(body);
         of_verdict(file.map_err(|e| Refusal::new(RefusalReason::Schema, format!("not a valid {VERDICT}: {e}")))?)
     } else {
-        use firstlight::report::ReportError;
+        use report::ReportError;
         of_report(&from_json(body).map_err(|e| {
             let why = match &e {
                 ReportError::NotJson(_) => RefusalReason::Malformed,

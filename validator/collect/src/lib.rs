@@ -13,7 +13,7 @@ pub mod store;
 
 use answers::Receiver;
 use clap::Parser;
-use firstlight::net::publish::Key;
+use report::mac::Key;
 use rusqlite::Connection;
 use server::Limits;
 use sha2::{Digest, Sha256};
@@ -112,7 +112,7 @@ impl Options {
 
 /// The hash of the token in a file.
 fn token(file: &Path) -> Result<[u8; 32], CollectError> {
-    let token = firstlight::net::publish::token(file).map_err(CollectError::Undone)?;
+    let token = report::mac::token(file).map_err(CollectError::Undone)?;
     Ok(Sha256::digest(token).into())
 }
 

@@ -2,7 +2,7 @@
 //! until it is stopped, exits with its status.
 
 use clap::Parser;
-use firstlight::cli::{NOT_DONE, SUCCESS, USAGE_ERROR};
+use contract::status::{NOT_DONE, SUCCESS, USAGE_ERROR};
 use firstlight_collect::{CollectError, Options, run};
 use std::io::{self, Write};
 use std::process::ExitCode;

@@ -4,7 +4,7 @@
 use crate::intake::VERDICTS;
 use crate::query::StoredReport;
 use crate::refusal::RefusalReason;
-use firstlight::render::prometheus::family::Family;
+use report::render::prometheus::family::Family;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counters since the program began.

@@ -3,9 +3,9 @@
 
 use crate::intake::VERDICTS;
 use crate::query::{Page, ROWS, RowFilter, StoredReport};
-use firstlight::floors::stats::median;
-use firstlight::render::element::{Element, element};
-use firstlight::render::html::frame::{cell, colored, number, page_frame, table};
+use report::render::element::{Element, element};
+use report::render::html::frame::{cell, colored, number, page_frame, table};
+use report::stats::median;
 use std::io;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;

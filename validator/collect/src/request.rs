@@ -6,14 +6,14 @@ use crate::refusal::{Refusal, RefusalReason};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use firstlight::render::{html, junit, prometheus, text};
-use firstlight::report::from_json;
 use http_body_util::Full;
 use hyper::header::{
     ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, REFERRER_POLICY,
     WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{HeaderMap, Response, StatusCode};
+use report::from_json;
+use report::render::{html, junit, prometheus, text};
 use sha2::{Digest, Sha256};
 use std::io;
 use subtle::ConstantTimeEq;

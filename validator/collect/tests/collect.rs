@@ -5,12 +5,12 @@
 #![cfg(test)]
 
 use firstlight::cli::args::parse;
-use firstlight::config::Level;
 use firstlight::net::http::{Authorities, post};
-use firstlight::net::publish::digest;
-use firstlight::outcome::scope::Scope;
-use firstlight::outcome::{Matrix, Outcome, Verdict};
-use firstlight::report::{Driver, MachineEntry, Report, SCHEMA, TestEntry};
+use outcome::scope::Scope;
+use outcome::{Matrix, Outcome, Verdict};
+use report::Level;
+use report::mac::digest;
+use report::{Driver, MachineEntry, Report, SCHEMA, TestEntry};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
@@ -529,7 +529,7 @@ fn reports_of_an_earlier_version_are_stored_beside_new_ones() {
     let dir = TempDir::new().unwrap();
     let running = TestServer::start(&dir.path().join("store"), &[]);
     let earlier = include_bytes!("../../tests/data/earlier-fail.json");
-    let new = json(&firstlight::report::from_json(earlier).unwrap());
+    let new = json(&report::from_json(earlier).unwrap());
     assert_ne!(new, earlier);
     for bytes in [&earlier[..], &new] {
         assert_eq!(running.post("", bytes).0, 201);

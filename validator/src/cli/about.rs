@@ -5,14 +5,14 @@
 use super::args::{Args, Place};
 use super::output::{write, write_json_or_text};
 use super::{CommandError, FAILURE, NOT_DONE, SUCCESS};
-use crate::machine::host::cmdline;
-use crate::machine::image::{Document, examine};
-use crate::machine::recording;
-use crate::machine::root::Root;
-use crate::text::shown;
 use clap::{Command, CommandFactory};
 use clap_complete::{Shell, generate};
 use clap_mangen::Man;
+use machine::host::cmdline;
+use machine::image::{Document, examine};
+use machine::recording;
+use machine::root::Root;
+use outcome::text::shown;
 use std::io;
 
 /// Prints the completion script for `shell`.

@@ -6,11 +6,11 @@ use super::progress::Progress;
 use super::screen::RunningScreen;
 use crate::cli::args::Output;
 use crate::engine::ProgressListener;
-use crate::render::last_line::{last_line, short_line};
-use crate::render::text;
-use crate::report::{Report, TestEntry};
 use crate::suite::protocol::Activity;
-use crate::text::shown_text;
+use outcome::text::shown_text;
+use report::render::last_line::{last_line, short_line};
+use report::render::text;
+use report::{Report, TestEntry};
 use std::path::Path;
 use std::time::Duration;
 

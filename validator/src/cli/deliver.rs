@@ -5,11 +5,11 @@ use super::console::Console;
 use super::output::{self, OutputError};
 use crate::cli::args::Place;
 use crate::engine;
-use crate::files::atomic::AtomicFile;
-use crate::outcome::finding::{Code, FindingEntry, Severity, Subject};
-use crate::render::{pretty, text};
-use crate::report::{Report, TestEntry};
-use crate::text::shown_text;
+use outcome::files::atomic::AtomicFile;
+use outcome::finding::{Code, FindingEntry, Severity, Subject};
+use outcome::text::shown_text;
+use report::render::{pretty, text};
+use report::{Report, TestEntry};
 
 /// One copy of the report.
 pub(super) enum ReportCopy {

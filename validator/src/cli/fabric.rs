@@ -5,20 +5,20 @@ use super::output::write_json_or_text;
 use super::{CommandError, FAILURE, SUCCESS, status};
 use crate::config::Config;
 use crate::engine;
-use crate::fabric::acs::AcsPolicy;
-use crate::fabric::journal::Journal;
-use crate::fabric::pass::{self, PassOptions, PassPlan, PassResult};
-use crate::fabric::rebar::RebarChoice;
-use crate::fabric::restore::{self, Restored};
-use crate::fabric::text;
-use crate::machine::host::{identity, platform};
-use crate::machine::pcie::model::{Bdf, Fabric};
-use crate::machine::pcie::topo::{NvLinks, Topology};
-use crate::machine::root::Root;
-use crate::outcome::finding::FindingEntry;
-use crate::platform::Host;
 use crate::suite::NVML_HANGS;
 use contract::schema;
+use fabric::acs::AcsPolicy;
+use fabric::journal::Journal;
+use fabric::pass::{self, PassOptions, PassPlan, PassResult};
+use fabric::rebar::RebarChoice;
+use fabric::restore::{self, Restored};
+use fabric::text;
+use machine::host::{identity, platform};
+use machine::pcie::model::{Bdf, Fabric};
+use machine::pcie::topo::{NvLinks, Topology};
+use machine::root::Root;
+use outcome::finding::FindingEntry;
+use outcome::platform::Host;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ pub(super) fn run(root: &Root, config: &Config, action: Action) -> Result<u8, Co
 }
 
 fn read(root: &Root) -> Result<Fabric, CommandError> {
-    Fabric::read(root).map_err(|e| CommandError::undone(&e))
+    fabric::read(root).map_err(|e| CommandError::undone(&e))
 }
 
 /// What kind of machine this is, for the remedies. What the driver knows does not matter here.

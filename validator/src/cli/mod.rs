@@ -22,18 +22,18 @@ mod validate;
 
 use crate::config::{Config, ConfigError};
 use crate::engine::worker;
-use crate::machine::recording;
-use crate::machine::root::Root;
 use crate::nccl::ranks;
 use crate::nodes::rdma as verbs;
 use crate::nodes::suite::TestSelection;
-use crate::outcome::finding::{self, Finding, Severity};
 use crate::process::lineage;
-use crate::report::known_problems::KnownProblems;
-use crate::text::chain;
-use crate::text::shown_text;
 use crate::{render, suite};
+use ::report::known_problems::KnownProblems;
 use args::{Args, Command, Lineage};
+use machine::recording;
+use machine::root::Root;
+use outcome::finding::{self, Finding, Severity};
+use outcome::text::chain;
+use outcome::text::shown_text;
 use output::OutputError;
 use std::io;
 

@@ -8,17 +8,16 @@ use super::{CommandError, FAILURE, NOT_DONE, SUCCESS, nodes};
 use crate::cli::args::{Nccl, P2pChoice, Place};
 use crate::config::Config;
 use crate::engine;
-use crate::gpu::Values;
-use crate::machine::pcie::model::Fabric;
-use crate::machine::root::Root;
-use crate::machine::{GpuId, Rank};
 use crate::nccl::log::NcclLog;
 use crate::nccl::ranks::{Arm, Ranks, RowAsk, Setup, Started, Trouble, TroubleKind};
 use crate::nccl::{Row, Sweep};
 use crate::render::nccl::{Device, RunInfo, RunMetadata, columns, head, json, row, tail};
-use crate::render::pretty;
-use crate::text::shown_text;
-use crate::text::time::utc;
+use gpu::Values;
+use machine::root::Root;
+use machine::{GpuId, Rank};
+use outcome::text::shown_text;
+use outcome::text::time::utc;
+use report::render::pretty;
 use std::io;
 use std::time::{Duration, SystemTime};
 
@@ -142,7 +141,7 @@ fn measure(
 
 /// The GPUs to use, by their CUDA ordinals.
 fn gpus(root: &Root, config: &Config, asked: &Nccl) -> Result<Vec<GpuId>, CommandError> {
-    let fabric = Fabric::read(root).map_err(|e| CommandError::undone(&e))?;
+    let fabric = fabric::read(root).map_err(|e| CommandError::undone(&e))?;
     if !root.is_live() && config.validate.library_path.is_empty() {
         return Err(CommandError::Undone(format!(
             "{}: this is a recorded machine, whose GPUs are not in this computer",

@@ -3,10 +3,10 @@
 
 use crate::cli::CommandError;
 use crate::cli::args::Place;
-use crate::files::atomic::AtomicFile;
-use crate::files::destination;
-use crate::render::pretty;
-use crate::text::shown_text;
+use outcome::files::atomic::AtomicFile;
+use outcome::files::destination;
+use outcome::text::shown_text;
+use report::render::pretty;
 use serde::Serialize;
 use std::fmt::Display;
 use std::fs::{self, OpenOptions};

@@ -4,8 +4,8 @@
 
 use crate::schedule::Pair;
 use crate::suite::protocol::Activity;
-use crate::text::shown;
 use contract::last_line::PROGRESS;
+use outcome::text::shown;
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};

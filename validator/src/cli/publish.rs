@@ -4,9 +4,9 @@
 use super::output::to_stdout;
 use super::{CommandError, FAILURE, SUCCESS};
 use crate::cli::args::Publish;
-use crate::files;
 use crate::net::http::Authorities;
-use crate::net::publish::{self, FinishedReport, LARGEST, StorageOptions, UploadTarget, publish};
+use crate::net::publish::{FinishedReport, LARGEST, StorageOptions, UploadTarget, publish};
+use outcome::files;
 use std::env;
 use std::ffi::OsString;
 use std::fs;
@@ -30,7 +30,7 @@ pub(super) fn run(asked: Publish) -> Result<u8, CommandError> {
     let finished = FinishedReport::from_json(bytes, asked.verdict.as_deref()).map_err(&here)?;
     let authorities = authorities(asked.ca.as_deref())?;
     // Without a usable token the report waits in the spool to be sent, and is still saved to the partition.
-    let (token, offline) = match asked.token_file.as_deref().map(publish::token).transpose() {
+    let (token, offline) = match asked.token_file.as_deref().map(report::mac::token).transpose() {
         Ok(token) => (token, asked.offline),
         Err(why) => (None, Some(why)),
     };

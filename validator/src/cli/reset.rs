@@ -4,10 +4,10 @@
 use super::output::to_stdout;
 use super::{CommandError, FAILURE, NOT_DONE, SUCCESS};
 use crate::cli::args::{Reset, ResetAction};
-use crate::files;
-use crate::machine::root::Root;
-use crate::text::shown_text;
 use contract::mark::{ATTRIBUTES, FILE, Mark, SIZE, Step, VARIABLE, VARIABLES};
+use machine::root::Root;
+use outcome::files;
+use outcome::text::shown_text;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};

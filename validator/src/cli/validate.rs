@@ -9,18 +9,17 @@ use super::report::baseline::from_file;
 use crate::cli::args::{Place, ScopeChoice, Validate};
 use crate::config::{Config, GpuName, Level, Limit};
 use crate::engine::{self, Interrupt, Interrupts, ProgressListener};
-use crate::files;
-use crate::machine::host::nvidia::gpus;
-use crate::machine::pcie::model::Fabric;
-use crate::machine::root::Root;
-use crate::outcome::finding::Code;
-use crate::outcome::scope::Scope;
 use crate::process::lineage::VISIBLE_DEVICES;
-use crate::report::Report;
-use crate::report::drift::as_test;
-use crate::report::known_problems::KnownProblems;
 use crate::suite;
-use crate::text::shown;
+use machine::host::nvidia::gpus;
+use machine::root::Root;
+use outcome::files;
+use outcome::finding::Code;
+use outcome::scope::Scope;
+use outcome::text::shown;
+use report::Report;
+use report::drift::as_test;
+use report::known_problems::KnownProblems;
 use std::path::Path;
 
 /// Runs the tests; the exit status is that of the verdict.
@@ -56,7 +55,7 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
     let known = known_problems(config.validate.known_problems.as_deref())?;
     limit(root, &mut config, &gpus)?;
     let interrupts = Interrupts::catch().map_err(|e| CommandError::undone(&e))?;
-    let plan = suite::plan(&config, Fabric::read(root).ok().as_ref());
+    let plan = suite::plan(&config, fabric::read(root).ok().as_ref());
     let mut console = Console::new(text == Some(Place::Stdout), output)?;
     if let Some(path) = &screen {
         console.show_on(path, plan.run.iter().map(|test| test.id));
@@ -115,7 +114,7 @@ fn enough_time(config: &Config) -> Result<(), CommandError> {
 /// Limits the run to the named GPUs.
 pub(super) fn limit(root: &Root, config: &mut Config, names: &[GpuName]) -> Result<(), CommandError> {
     if let Some(limit) = chosen(root, names)? {
-        let bus = Fabric::read(root).map_err(|e| CommandError::undone(&e))?.gpus;
+        let bus = fabric::read(root).map_err(|e| CommandError::undone(&e))?.gpus;
         limit.narrow(&mut config.expect, &bus);
         if config.validate.scope == Scope::Machine {
             config.validate.scope = Scope::Gpus(limit.gpus.iter().map(|(number, _)| *number).collect());
@@ -137,7 +136,7 @@ pub(super) fn chosen(root: &Root, names: &[GpuName]) -> Result<Option<Limit>, Co
         }
         return Ok(None);
     }
-    let bus = Fabric::read(root).map_err(|e| CommandError::undone(&e))?.gpus;
+    let bus = fabric::read(root).map_err(|e| CommandError::undone(&e))?.gpus;
     let held = gpus::read(root).map_err(|e| CommandError::undone(&e))?;
     let held: Vec<_> = held.keys().filter_map(|address| address.parse().ok()).collect();
     Limit::of(names, &bus, &held).map_err(CommandError::Usage)

@@ -1,6 +1,6 @@
 //! GPUs as users name them, by number or address, and groups of them; and groups of nodes by leaf switch.
 
-use crate::machine::pcie::model::Bdf;
+use machine::pcie::model::Bdf;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;

@@ -3,9 +3,9 @@
 
 use super::value::Raw;
 use super::{Config, KEYS, TOKEN};
-use crate::files;
-use crate::text::shown;
 use contract::section;
+use outcome::files;
+use outcome::text::shown;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};

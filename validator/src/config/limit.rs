@@ -1,8 +1,8 @@
 //! A run that is limited to some of the machine's GPUs: which are tested, and which are left out. Pure.
 
 use super::{Expect, GpuName, numbered};
-use crate::machine::GpuId;
-use crate::machine::pcie::model::{Bdf, Fabric};
+use machine::GpuId;
+use machine::pcie::model::{Bdf, Fabric};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 

@@ -10,15 +10,14 @@ mod value;
 pub use group::{GpuName, Leaf, numbered};
 pub use layer::{ConfigError, Source};
 pub use limit::Limit;
+pub use report::{IdentityPolicy, Level};
 
-use crate::fabric::acs::AcsPolicy;
-use crate::fabric::rebar::RebarChoice;
-use crate::machine::GpuId;
 use crate::net::meeting::Token;
-use crate::outcome::scope::Scope;
-use schemars::JsonSchema;
+use fabric::acs::AcsPolicy;
+use fabric::rebar::RebarChoice;
+use machine::GpuId;
+use outcome::scope::Scope;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::path::PathBuf;
 use value::{Raw, read};
 
@@ -31,43 +30,6 @@ pub enum IommuPolicy {
     Pt,
     /// Any mode that firmware and kernel select.
     Firmware,
-}
-
-/// How thorough `validate` is; each level includes the ones before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum Level {
-    /// Seconds.
-    Quick,
-    /// Minutes.
-    Standard,
-    /// As long as its tests need.
-    Full,
-    /// `validate.acceptance_s` in addition to the time of `full`.
-    Acceptance,
-}
-
-impl fmt::Display for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Quick => "quick",
-            Self::Standard => "standard",
-            Self::Full => "full",
-            Self::Acceptance => "acceptance",
-        })
-    }
-}
-
-/// How a report identifies its machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum IdentityPolicy {
-    /// Nothing.
-    Off,
-    /// The host name and a hash of the machine id.
-    Hashed,
-    /// The host name, the machine id and the serial number.
-    Full,
 }
 
 /// Section `fabric`.

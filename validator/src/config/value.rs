@@ -2,9 +2,9 @@
 //! invalid value lists the allowed ones.
 
 use super::{GpuName, IdentityPolicy, IommuPolicy, Leaf, Level};
-use crate::fabric::acs::AcsPolicy;
-use crate::fabric::rebar::RebarChoice;
 use crate::net::meeting::Token;
+use fabric::acs::AcsPolicy;
+use fabric::rebar::RebarChoice;
 use std::fmt;
 use std::path::PathBuf;
 

@@ -2,10 +2,10 @@
 //! Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats): errors that a link corrected are reported with
 //! the test that moved the data. Functions and kernels without such counters report nothing.
 
-use crate::machine::host::faults::Scene;
-use crate::machine::pcie::model::Bdf;
-use crate::machine::root::Root;
-use crate::outcome::finding::{Code, Finding, Severity};
+use machine::host::faults::Scene;
+use machine::pcie::model::Bdf;
+use machine::root::Root;
+use outcome::finding::{Code, Finding, Severity};
 use std::collections::{BTreeMap, BTreeSet};
 
 const CORRECTABLE: &str = "aer_dev_correctable";
@@ -83,7 +83,7 @@ fn increase_findings(before: &Counters, now: &Counters) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::pcie::sample;
+    use machine::pcie::sample;
 
     fn counters(bad_tlp: u64, fatal: u64) -> Counters {
         let bdf = Bdf { domain: 0, bus: 1, device: 0, function: 0 };

@@ -6,14 +6,14 @@ use super::supervise::{Ending, supervise};
 use super::worker::command;
 use super::{ProgressListener, Run, query};
 use crate::config::Config;
-use crate::machine::root::Root;
-use crate::outcome::finding::{Code, Finding, Reason, Recovery, Severity, Subject};
-use crate::outcome::{Judgement, Matrix};
 use crate::process::partner::leftovers::Leftovers;
-use crate::report::Report;
 use crate::suite::protocol::Activity;
 use crate::suite::protocol::{Message, Request};
 use crate::suite::{self, Group, Test};
+use machine::root::Root;
+use outcome::finding::{Code, Finding, Reason, Recovery, Severity, Subject};
+use outcome::{Judgement, Matrix};
+use report::Report;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 

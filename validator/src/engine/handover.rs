@@ -3,9 +3,9 @@
 //! receives a setting that disables it. Pure.
 
 use crate::nccl::advice::{self, ADVISED_INTERFACE, HCA, INTERFACE};
-use crate::outcome::{Advice, Outcome, Verdict};
-use crate::report::{Report, TestEntry};
 use crate::suite::P2P_ALLREDUCE;
+use outcome::{Advice, Outcome, Verdict};
+use report::{Report, TestEntry};
 
 /// NCCL's variable that disables peer-to-peer.
 const DISABLE_P2P: &str = "NCCL_P2P_DISABLE";
@@ -78,8 +78,8 @@ fn p2p_switch_off(report: &Report) -> Option<Advice> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Level;
-    use crate::machine::root::Root;
+    use machine::root::Root;
+    use report::Level;
 
     fn list(pairs: &[(&str, &str)]) -> Vec<Advice> {
         pairs.iter().map(|(name, value)| Advice::new(name, *value, "a = b\nc")).collect()
@@ -123,8 +123,8 @@ mod tests {
         report
     }
 
-    fn gpu() -> crate::report::Gpu {
-        crate::report::Gpu {
+    fn gpu() -> report::Gpu {
+        report::Gpu {
             bdf: "0000:01:00.0".parse().unwrap(),
             device: "0x2684".to_owned(),
             name: None,

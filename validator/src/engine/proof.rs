@@ -2,11 +2,11 @@
 //! use does not PASS, whatever its files contain. Pure.
 
 use crate::config::Limit;
-use crate::outcome::finding::{Code, Severity, Subject};
-use crate::outcome::scope::Scope;
-use crate::outcome::{Outcome, Verdict};
-use crate::report::{Report, TestEntry};
 use crate::suite::{Group, Test, TestPlan, mandatory_gpu_tests};
+use outcome::finding::{Code, Severity, Subject};
+use outcome::scope::Scope;
+use outcome::{Outcome, Verdict};
+use report::{Report, TestEntry};
 
 /// The id of the entry about the scope; it is not the id of a test.
 const ID: &str = "scope";
@@ -72,11 +72,11 @@ mod tests {
     use super::super::empty_report;
     use super::*;
     use crate::config::Config;
-    use crate::machine::root::Root;
-    use crate::platform::Host;
-    use crate::report::Gpu;
     use crate::suite::plan;
     use Outcome::{Fail, NotApplicable, Pass};
+    use machine::root::Root;
+    use outcome::platform::Host;
+    use report::Gpu;
 
     fn gpu() -> Gpu {
         Gpu {

@@ -5,12 +5,12 @@ use super::interrupt::Interrupts;
 use super::supervise::{Ending, supervise};
 use super::worker::command;
 use crate::config::Config;
-use crate::gpu::GpuSnapshot;
-use crate::machine::pcie::model::Bdf;
-use crate::machine::pcie::topo::NvLinks;
-use crate::machine::root::Root;
 use crate::suite::NVML_HANGS;
 use crate::suite::protocol::{Message, Request};
+use gpu::GpuSnapshot;
+use machine::pcie::model::Bdf;
+use machine::pcie::topo::NvLinks;
+use machine::root::Root;
 use std::time::Duration;
 
 /// The time limit for a snapshot: longer than the worker itself waits for NVML.

@@ -1,11 +1,11 @@
 //! Watches the kernel log and the kernel's taint flags while tests run: a new fault there is reported with the running
 //! test.
 
-use crate::machine::host::faults::{self, Scene, Taint, faults, tainted};
-use crate::machine::host::kmsg::{Cursor, NewLines};
-use crate::machine::host::nvidia::xid::TestPhase;
-use crate::machine::root::Root;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
+use machine::host::faults::{self, Scene, Taint, faults, tainted};
+use machine::host::kmsg::{Cursor, NewLines};
+use machine::host::nvidia::xid::TestPhase;
+use machine::root::Root;
+use outcome::finding::{Code, Finding, Severity, Subject};
 use std::io::ErrorKind;
 
 /// The watch on the kernel log.

@@ -3,17 +3,17 @@
 
 use super::part::PartReporter;
 use crate::config::Config;
-use crate::gpu::{self, GpuSnapshot, Nvml};
-use crate::machine::host::{identity, kmsg, nvidia, platform};
-use crate::machine::pcie::model::{Bdf, Fabric};
-use crate::machine::root::Root;
-use crate::outcome::Judgement;
-use crate::platform::{Known, MemorySource};
 use crate::process::lineage;
-use crate::report::Driver;
 use crate::suite::protocol::{Facts, Message, Request};
 use crate::suite::{self, Arms, Gpus, Group, Machine, PrestartedPeer, Test};
-use crate::text::chain;
+use gpu::{GpuSnapshot, Nvml};
+use machine::host::{identity, kmsg, nvidia, platform};
+use machine::pcie::model::Bdf;
+use machine::root::Root;
+use outcome::Judgement;
+use outcome::platform::{Known, MemorySource};
+use outcome::text::chain;
+use report::Driver;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ pub fn serve(mut input: impl BufRead + 'static, output: impl Write + 'static) ->
         return parent.send(&Message::NvLinks(nvlinks(&request.nvlinks_of)));
     }
     if request.look {
-        let fabric = Fabric::read(&Root::new(request.root)).ok();
+        let fabric = fabric::read(&Root::new(request.root)).ok();
         let gpus = suite::gpu_states(fabric.as_ref());
         return parent.send(&Message::Look(Some(GpuSnapshot { quiet: false, gpus })));
     }
@@ -86,7 +86,7 @@ fn unknown(id: &str) -> io::Error {
 
 fn read_machine(request: Request, send: Box<dyn Fn(Message)>) -> Machine {
     let root = Root::new(request.root);
-    let mut fabric = Fabric::read(&root).map_err(|e| chain(&e));
+    let mut fabric = fabric::read(&root).map_err(|e| chain(&e));
     if let (Ok(fabric), Some(limit)) = (&mut fabric, &request.config.validate.limit) {
         limit.apply(fabric);
     }

@@ -17,9 +17,9 @@
 //! NVLink 1.98, 1.98 (reads), 1.98 and 1.80 (kernels' writes and reads). There is no record of reads over
 //! PCIe: they wait for answers, and some root complexes answer slowly.
 
-use crate::machine::pcie::model::PathKind;
-use crate::machine::pcie::topo::Cell;
 use crate::schedule::RouteKind;
+use machine::pcie::model::PathKind;
+use machine::pcie::topo::Cell;
 
 /// What NVLink 3 and 4 carry per link and direction, used where NVML does not report it: 25 GB/s of data
 /// (26.5625 GB/s of signalling on NVLink 4).

@@ -2,8 +2,8 @@
 //! alone.
 
 use super::rounded;
-use crate::machine::GpuId;
-use crate::outcome::finding::{Code, Finding, Severity};
+use machine::GpuId;
+use outcome::finding::{Code, Finding, Severity};
 
 /// Two clocks may differ by this fraction; crystals differ by a ten-thousandth.
 const APART: f64 = 0.02;

@@ -2,35 +2,13 @@
 //! does not matter. At each size the median of an arm's sweeps counts; P2P counts as slower only if every
 //! sweep with it was slower than every sweep without it.
 
-use super::stats;
 use crate::nccl::{Placement, Row, Timed};
-use crate::text::size;
-
-/// From this size on P2P must not be slower. Below, latency dominates, and host memory may be nearer (8 RTX
-/// 4090: 0.93 at 128 KiB on a machine where P2P gains 43 %).
-pub const LARGE: u64 = 4 << 20;
+use outcome::text::size;
+use report::gain::{Gain, LARGE, percent};
+use report::stats;
 
 /// Below this fraction of the speed P2P counts as slower; above it the difference is noise.
 pub const SLOWER: f64 = 0.97;
-
-/// The gain at one size.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Gain {
-    /// Bytes of the larger buffer.
-    pub bytes: u64,
-    /// Time of one call without P2P, microseconds: the median of the sweeps.
-    pub off_us: f64,
-    /// Time of one call with P2P, microseconds: the median of the sweeps.
-    pub on_us: f64,
-    /// Bus bandwidth without P2P, GB/s.
-    pub off_gb_s: f64,
-    /// Bus bandwidth with P2P, GB/s.
-    pub on_gb_s: f64,
-    /// The speedup by P2P as a factor.
-    pub speedup: f64,
-    /// Whether P2P is slower in every pairing of sweeps.
-    pub slower: bool,
-}
 
 /// Why no comparison is possible.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -128,14 +106,6 @@ pub fn headline(gains: &[Gain]) -> Option<String> {
     Some(format!("P2P: {} at {}", percent(largest.speedup), size(largest.bytes)))
 }
 
-/// The gain in percent: `+43 %`.
-#[must_use]
-pub fn percent(speedup: f64) -> String {
-    // Adding zero turns -0 into 0.
-    let percent = ((speedup - 1.0) * 100.0).round() + 0.0;
-    format!("{percent:+.0} %")
-}
-
 /// Each size's speedup by its name in the report: `p2p_speedup_8`, `p2p_speedup_1M`.
 #[must_use]
 pub fn effects(gains: &[Gain]) -> Vec<(String, f64)> {
@@ -156,7 +126,7 @@ pub fn slower(gains: &[Gain]) -> Vec<Gain> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::{Collective, DataType, RedOp};
+    use gpu::{Collective, DataType, RedOp};
 
     /// Size, and the recorded times of eight RTX 4090: out of place without and with P2P, in place without and with P2P.
     const DOCUMENT: [(u64, [f64; 4]); 8] = [

@@ -2,8 +2,8 @@
 //! machine.
 
 use super::rounded;
-use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
+use outcome::finding::{Code, Finding, Severity};
 
 /// A pair is late beyond this many times the best of its group: on record 1.47 (8 x 4090, near and far
 /// sockets together) and 1.24 (4 H200).

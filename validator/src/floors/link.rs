@@ -3,12 +3,12 @@
 
 use super::carrier::{Floor, Grade};
 use super::rounded;
-use crate::machine::GpuId;
-use crate::machine::pcie::link::raw_gb_s;
-use crate::machine::pcie::model::{Bdf, Link};
-use crate::machine::pcie::tree::Tree;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
-use crate::text::names::name_in_sentence;
+use machine::GpuId;
+use machine::pcie::link::raw_gb_s;
+use machine::pcie::model::{Bdf, Link};
+use machine::pcie::tree::Tree;
+use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::text::names::name_in_sentence;
 
 /// Copies between host and GPU reach at least this fraction of the raw link: on record 0.87 (H200, Gen5 x16:
 /// 54.9 of 63.0 GB/s); the encoding of packets alone takes 10 to 20 %.

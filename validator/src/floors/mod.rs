@@ -12,7 +12,6 @@ mod nvlink;
 mod pair;
 mod scatter;
 mod sizes;
-pub mod stats;
 mod together;
 
 pub use carrier::{Carrier, Floor, Grade, Mover, NVLINK_GB_S};
@@ -35,12 +34,12 @@ fn rounded(figure: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::floors::stats::{BANDWIDTH, Measured};
-    use crate::machine::pcie::model::{Link, PathKind};
-    use crate::machine::pcie::sample::{bdf, two_gpus};
-    use crate::machine::pcie::tree::Tree;
-    use crate::outcome::finding::{Finding, Reason, Severity};
     use crate::schedule::Pair;
+    use machine::pcie::model::{Link, PathKind};
+    use machine::pcie::sample::{bdf, two_gpus};
+    use machine::pcie::tree::Tree;
+    use outcome::finding::{Finding, Reason, Severity};
+    use report::stats::{BANDWIDTH, Measured};
 
     const PAIR: Pair = Pair::of(0, 1);
 

@@ -1,8 +1,8 @@
 //! NVLinks that are down or do not answer: otherwise a missing link would only lower what is expected.
 
-use crate::machine::GpuId;
-use crate::machine::pcie::model::Bdf;
-use crate::outcome::finding::{Code, Finding, Reason, Severity};
+use machine::GpuId;
+use machine::pcie::model::Bdf;
+use outcome::finding::{Code, Finding, Reason, Severity};
 
 /// One GPU and what NVML reports of its NVLinks.
 #[derive(Debug, Clone, PartialEq)]

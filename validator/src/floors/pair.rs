@@ -2,9 +2,9 @@
 //! although peer access is on, its latency, and a direction that is slower than the other.
 
 use super::{Carrier, Floor, Grade, Mover, rounded};
-use crate::outcome::finding::{Code, Finding, Reason, Severity};
 use crate::schedule::Pair;
-use crate::text::names::name_in_sentence;
+use outcome::finding::{Code, Finding, Reason, Severity};
+use outcome::text::names::name_in_sentence;
 
 /// Staged copies are as fast as with peer access off: within 3 %.
 const ALIKE: f64 = 0.03;

@@ -2,10 +2,10 @@
 //! robust statistics, which one bad figure cannot shift, instead of a table of what boards should reach.
 
 use super::rounded;
-use crate::floors::stats::{Measured, RepeatPolicy, median};
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::schedule::Pair;
-use crate::text::names::name_in_sentence;
+use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::text::names::name_in_sentence;
+use report::stats::{Measured, RepeatPolicy, median};
 use std::collections::BTreeMap;
 
 /// The factor from the median absolute deviation to the standard deviation of a normal distribution.

@@ -2,9 +2,9 @@
 //! than the others suggest is a fault that the largest size does not show.
 
 use super::rounded;
-use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
-use crate::text::names::name_in_sentence;
+use outcome::finding::{Code, Finding, Severity};
+use outcome::text::names::name_in_sentence;
 
 /// The lowest accepted fraction of what the smallest and the largest size predict: sizes in between start to
 /// fill the link, and are somewhat slower than a straight line.

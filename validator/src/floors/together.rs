@@ -3,8 +3,8 @@
 
 use super::network::ExpectedSpeed;
 use super::rounded;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::schedule::Pair;
+use outcome::finding::{Code, Finding, Severity, Subject};
 
 /// The expected speed is the ideal. Healthy machines reach 0.95 and more of it over NVSwitch; a collapse to
 /// half is below this limit.
@@ -49,7 +49,7 @@ pub fn collapse(
 pub fn starved(what: &str, each: &[PatternTransfer]) -> Vec<Finding> {
     let middle = |like: &str, of: fn(&PatternTransfer) -> f64| {
         let alike: Vec<f64> = each.iter().filter(|other| other.like == like).map(of).collect();
-        crate::floors::stats::median(&alike).ok().filter(|_| alike.len() >= FEWEST)
+        report::stats::median(&alike).ok().filter(|_| alike.len() >= FEWEST)
     };
     let found = |share: &PatternTransfer| {
         let PatternTransfer { pair, gb_s, alone, like } = share;

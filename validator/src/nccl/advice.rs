@@ -4,7 +4,7 @@
 //! NCCL finds it by itself. `engine` decides which settings reach the workload.
 
 use super::Distance;
-use crate::outcome::Advice;
+use outcome::Advice;
 
 /// The result of a search for a better number of channels.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,7 +1,7 @@
 //! How far two devices are from each other, in NCCL's letters. NCCL has no NODE: it treats all host bridges
 //! of a NUMA node as one, and silently ignores a level whose name it does not know.
 
-use crate::machine::pcie::model::PathKind;
+use machine::pcie::model::PathKind;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;

@@ -1,7 +1,7 @@
 //! One row of nccl-tests' table: the measurement of one size, out of place and in place.
 
-use crate::gpu::{Collective, DataType, RedOp};
-use crate::machine::Rank;
+use gpu::{Collective, DataType, RedOp};
+use machine::Rank;
 use serde::{Deserialize, Serialize};
 
 /// Where the result is written.

@@ -1,6 +1,6 @@
 //! The sizes of a run and the number of calls: nccl-tests' `-b -e -f -i -n -w -c` as one value.
 
-use crate::gpu::{Collective, DataType, RedOp};
+use gpu::{Collective, DataType, RedOp};
 use serde::{Deserialize, Serialize};
 
 /// A run of one collective over a range of sizes.

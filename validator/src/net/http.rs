@@ -1,8 +1,8 @@
 //! The only HTTP client: a POST of a few bytes, and a GET of a file of limited size, piece by piece. Every call has
 //! a deadline. The caller decides about retries; an answer with any status counts as an answer.
 
-use crate::text::chain;
-use crate::text::size;
+use outcome::text::chain;
+use outcome::text::size;
 use std::io::Read;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;

@@ -1,6 +1,6 @@
 //! The description of itself that a node sends first, and what all nodes must have in common.
 
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::finding::{Code, Finding, Severity, Subject};
 use serde::{Deserialize, Serialize};
 
 /// A node's first message.

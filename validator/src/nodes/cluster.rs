@@ -2,8 +2,8 @@
 
 use super::card::Card;
 use super::order::{Ending, Failure, Numbered, Order, Reply};
-use crate::machine::Rank;
 use crate::net::meeting::{Admitted, LinkError, LinkReceiver, LinkSender};
+use machine::Rank;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};

@@ -4,11 +4,11 @@
 
 use super::cluster::{Cluster, NodeReply};
 use super::order::{Failure, Open, Order, Reply};
-use crate::gpu::UniqueId;
-use crate::machine::Rank;
 use crate::nccl::Row;
 use crate::nccl::ranks::{Device, NetworkKind, Opening, RowAsk, TroubleKind, WholeCommunicator};
 use crate::net::meeting::LinkError;
+use gpu::UniqueId;
+use machine::Rank;
 use std::time::Duration;
 
 /// Extra time beyond a node's own time limit, for its answer to arrive.

@@ -5,7 +5,7 @@ use super::card::{Card, differences};
 use super::cluster::Cluster;
 use super::order::{Numbered, Order, Welcome};
 use crate::net::meeting::{Admitted, Event, Host};
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::finding::{Code, Finding, Severity, Subject};
 use std::io;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};

@@ -3,12 +3,12 @@
 use super::card::differ;
 use super::cluster::Cluster;
 use super::communicators::{Communicator, StopReason};
-use crate::machine::Rank;
-use crate::machine::host::rdma::RdmaCounters;
 use crate::nccl::log::Proof;
 use crate::nccl::ranks::{NetworkKind, TroubleKind};
 use crate::nccl::{Row, Wrongs};
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
+use machine::Rank;
+use machine::host::rdma::RdmaCounters;
+use outcome::finding::{Code, Finding, Severity, Subject};
 use std::collections::BTreeSet;
 
 /// The factor by which GPUDirect must improve the bandwidth of the largest size or the time of the smallest.

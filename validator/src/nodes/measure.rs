@@ -7,12 +7,12 @@ use super::communicators::{CommunicatorConfig, Communicators};
 use super::judge::{stop_findings, wrong_data_findings};
 use super::order::{Order, Reply};
 use super::watcher::Watcher;
-use crate::gpu::Collective;
-use crate::machine::Rank;
-use crate::machine::host::rdma::RdmaCounters;
 use crate::nccl::ranks::{NetworkKind, RowAsk};
 use crate::nccl::{Row, Sweep};
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
+use gpu::Collective;
+use machine::Rank;
+use machine::host::rdma::RdmaCounters;
+use outcome::finding::{Code, Finding, Severity, Subject};
 use std::time::{Duration, Instant};
 
 /// The time limits of a start: of all nodes for the first time, and of two nodes, or of all once they have started before.
@@ -200,7 +200,7 @@ pub(super) fn performance_text(rows: &[Row]) -> String {
     };
     let text = |collective: Collective| {
         let (rate, bytes) = best(collective);
-        format!("{collective} {rate:.2} GB/s at {}", crate::text::size(bytes))
+        format!("{collective} {rate:.2} GB/s at {}", outcome::text::size(bytes))
     };
     let least = of(Collective::AllReduce).map(|row| row.out_of_place.us).next().unwrap_or_default();
     format!("{}, {}, {least:.1} us", text(Collective::AllGather), text(Collective::AllReduce))

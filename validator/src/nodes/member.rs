@@ -3,11 +3,11 @@
 
 use super::order::{Ending, Failure, Numbered, Open, Order, Reply};
 use super::rdma::{Rail, VerbsProcess};
-use crate::machine::GpuId;
-use crate::machine::host::rdma::{RdmaCounters, read_counters};
-use crate::machine::root::Root;
 use crate::nccl::ranks::{Arm, CommunicatorPart, Network, Ranks, Setup, Trouble, TroubleKind};
 use crate::net::meeting::{Link, LinkError, LinkReceiver};
+use machine::GpuId;
+use machine::host::rdma::{RdmaCounters, read_counters};
+use machine::root::Root;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

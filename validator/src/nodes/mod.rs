@@ -15,5 +15,4 @@ pub mod order;
 mod rails;
 pub mod rdma;
 pub mod suite;
-pub mod verbs;
 pub mod watcher;

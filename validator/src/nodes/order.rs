@@ -2,11 +2,11 @@
 //! same number, so that a late answer is not mistaken for one to a later order.
 
 use super::rdma::{Answer, Ask};
-use crate::gpu::UniqueId;
-use crate::machine::Rank;
-use crate::machine::host::rdma::RdmaCounters;
 use crate::nccl::ranks::{Done, NetworkKind, Opening, RowAsk, TroubleKind};
-use crate::outcome::finding::Finding;
+use gpu::UniqueId;
+use machine::Rank;
+use machine::host::rdma::RdmaCounters;
+use outcome::finding::Finding;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 

@@ -7,12 +7,12 @@ use super::cluster::Cluster;
 use super::judge::{RailBytes, idle_rails, lost_node_finding, port_error_findings};
 use super::measure::{AllRailsResult, ClusterCounters, measure_all_rails, measure_rounds, read_counters};
 use super::watcher::TestInfo;
-use crate::machine::host::rdma::Bytes;
 use crate::nccl::advice::LEAST_GAIN;
 use crate::nccl::ranks::NetworkKind;
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
-use crate::text::count;
+use machine::host::rdma::Bytes;
+use outcome::Judgement;
+use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::text::count;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 

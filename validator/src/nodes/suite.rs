@@ -10,14 +10,14 @@ use super::order::Choice;
 use super::rails::{self, RailResults};
 use super::rdma;
 use super::watcher::{TestInfo, Watcher};
-use crate::gpu::Collective;
-use crate::machine::Rank;
 use crate::nccl::log::{NcclLog, Proof};
 use crate::nccl::ranks::{NetworkKind, RowAsk};
 use crate::nccl::{Row, Sweep};
-use crate::outcome::finding::{Code, Severity, Subject};
-use crate::outcome::{Judgement, Outcome};
-use crate::text::count;
+use gpu::Collective;
+use machine::Rank;
+use outcome::finding::{Code, Severity, Subject};
+use outcome::text::count;
+use outcome::{Judgement, Outcome};
 use std::time::Instant;
 
 /// The meeting itself.

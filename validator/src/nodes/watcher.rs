@@ -2,9 +2,9 @@
 
 use super::cluster::Cluster;
 use super::communicators::Communicator;
-use crate::gpu::Collective;
 use crate::nccl::{Row, Sweep};
-use crate::outcome::Judgement;
+use gpu::Collective;
+use outcome::Judgement;
 
 /// The id and the name of a test, and what a pass proves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! `firstlight list`: every test, from its own data.
 
-use crate::config::Level;
-use crate::fabric::text::layout::wrapped;
 use crate::suite::{ALL, Test};
+use outcome::text::wrapped;
+use report::Level;
 use serde::Serialize;
 
 /// One test as `list --json` shows it.

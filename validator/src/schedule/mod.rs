@@ -10,10 +10,10 @@ pub(crate) use plan::circle;
 pub use plan::{Plan, Shared};
 pub use route::{LinkDirection, NoRoute, Route, RouteKind, Routes};
 
-pub use crate::platform::Pair;
+pub use outcome::platform::Pair;
 
-use crate::machine::GpuId;
-use crate::machine::pcie::model::Bdf;
+use machine::GpuId;
+use machine::pcie::model::Bdf;
 use serde::{Serialize, Serializer};
 use std::fmt;
 

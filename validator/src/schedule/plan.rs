@@ -2,7 +2,7 @@
 //! and the resources that keep pairs from running together. The same topology always gives the same plan.
 
 use super::{Pair, Resource, Routes};
-use crate::machine::pcie::model::Bdf;
+use machine::pcie::model::Bdf;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,12 +2,12 @@
 //! only the two GPUs.
 
 use super::{Pair, Resource};
-use crate::machine::GpuId;
-use crate::machine::pcie::model::{Bdf, Device, Fabric, Path, PathKind};
-use crate::machine::pcie::path::between;
-use crate::machine::pcie::routing::REDIRECT;
-use crate::machine::pcie::topo::NvLinks;
-use crate::machine::pcie::tree::Tree;
+use machine::GpuId;
+use machine::pcie::model::{Bdf, Device, Fabric, Path, PathKind};
+use machine::pcie::path::between;
+use machine::pcie::routing::REDIRECT;
+use machine::pcie::topo::NvLinks;
+use machine::pcie::tree::Tree;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How two GPUs reach each other.

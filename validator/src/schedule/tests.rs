@@ -1,8 +1,8 @@
 use super::*;
-use crate::machine::pcie::model::{Bdf, Device, Fabric, Kind, PathKind};
-use crate::machine::pcie::sample::{bdf, device, fabric, gpu, with_acs};
-use crate::machine::pcie::topo::NvLinks;
-use crate::machine::root::Root;
+use machine::pcie::model::{Bdf, Device, Fabric, Kind, PathKind};
+use machine::pcie::sample::{bdf, device, fabric, gpu, with_acs};
+use machine::pcie::topo::NvLinks;
+use machine::root::Root;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -117,7 +117,7 @@ fn near_pairs_of_two_nodes_run_together() {
 #[test]
 fn the_reference_machine_is_measured_pair_by_pair() {
     let machine = machines::laid_out("epyc-8x4090");
-    let fabric = Fabric::read(&Root::new(machine.path())).unwrap();
+    let fabric = fabric::read(&Root::new(machine.path())).unwrap();
     let (ordered, unordered) = plans(&over_pcie(&fabric));
     assert_eq!((ordered.rounds.len(), unordered.rounds.len()), (56, 28));
     assert!(ordered.to_string().contains("all pairs share the interconnect between NUMA nodes"), "{ordered}");

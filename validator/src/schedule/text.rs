@@ -1,7 +1,7 @@
 //! A plan as text, in 80 columns: the transfers, why no more run at once, the rounds.
 
 use super::{Pair, Plan, Shared};
-use crate::fabric::text::layout::wrapped;
+use outcome::text::wrapped;
 use std::fmt;
 
 /// How many shared resources are named; those shared by fewer pairs cost fewer rounds.

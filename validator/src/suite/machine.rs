@@ -3,21 +3,21 @@
 use super::Test;
 use super::nccl::Arms;
 use crate::config::Config;
-use crate::gpu::{Clique, Confidential, GpuError, GpuSnapshot, Nvml};
-use crate::machine::host::identity::Identity;
-use crate::machine::host::kmsg;
-use crate::machine::host::nvidia::{Nvidia, ReadResult, confidential, managers};
-use crate::machine::host::sva;
-use crate::machine::pcie::model::Fabric;
-use crate::machine::root::Root;
-use crate::outcome::Matrix;
-use crate::outcome::finding::{Code, ConfidentialCase, Finding, Reason, Severity, Subject};
-use crate::outcome::{Judgement, Outcome};
-use crate::platform::Host;
 use crate::suite::p2p::processes::PrestartedPeer;
 use crate::suite::protocol::{Activity, Message};
 use crate::suite::shared::bar1_mapping::Bar1ByGpu;
 use crate::suite::shared::gpu_fault;
+use gpu::{Clique, Confidential, GpuError, GpuSnapshot, Nvml};
+use machine::host::identity::Identity;
+use machine::host::kmsg;
+use machine::host::nvidia::{Nvidia, ReadResult, account, confidential, managers};
+use machine::host::sva;
+use machine::pcie::model::Fabric;
+use machine::root::Root;
+use outcome::Matrix;
+use outcome::finding::{Code, ConfidentialCase, Finding, Reason, Severity, Subject};
+use outcome::platform::Host;
+use outcome::{Judgement, Outcome};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -284,7 +284,7 @@ impl Machine {
     /// The finding that the driver's start did not end; then every call into the driver may hang as well.
     fn start_timeout(&self) -> Option<Finding> {
         let account = self.nvidia.account.as_ref().ok()?.as_ref()?;
-        let found = account.findings::<Finding>().into_iter().find(|finding| finding.is(Code::DriverTimeout))?;
+        let found = account::findings(account).into_iter().find(|finding| finding.is(Code::DriverTimeout))?;
         let message = format!("not run, because the driver does not answer: {}", found.message);
         Some(Code::DriverTimeout.finding(Severity::Error, &found.subject, message))
     }

@@ -21,11 +21,11 @@ pub use p2p::processes::PrestartedPeer;
 pub use selection::{TestPlan, plan, selection};
 
 use crate::config::{Expect, Level, Validate};
-use crate::gpu::GpuStatus;
-use crate::machine::pcie::model::Fabric;
-use crate::outcome::Judgement;
-use crate::outcome::finding::Finding;
+use ::machine::pcie::model::Fabric;
 use contract::mark::{Step, UNDER_LOAD};
+use gpu::GpuStatus;
+use outcome::Judgement;
+use outcome::finding::Finding;
 use std::time::Duration;
 
 /// Tests that share a worker process: a fault in one group cannot affect another.
@@ -199,7 +199,7 @@ pub fn by_id(id: &str) -> Option<&'static Test> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::finding::Code;
+    use outcome::finding::Code;
     use std::collections::BTreeSet;
 
     #[test]
@@ -235,6 +235,11 @@ mod tests {
         let from_first = ALL.iter().map(|t| t.id).skip_while(|id| *id != "p2p-capability");
         assert_eq!(peers, from_first.filter(|id| *id != "host-bandwidth").collect::<Vec<_>>());
         assert!(!peers.iter().any(|id| contract::recovery::WITHOUT_P2P.contains(id)));
+    }
+
+    #[test]
+    fn known_problems_name_tests_of_the_suite() {
+        report::known_problems::KnownProblems::with(None, &ids()).unwrap();
     }
 
     #[test]

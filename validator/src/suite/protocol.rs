@@ -2,16 +2,16 @@
 //! each message that was processed.
 
 use crate::config::Config;
-use crate::gpu::GpuSnapshot;
-use crate::machine::host::identity::Identity;
-use crate::machine::host::nvidia::gpus::Information;
-use crate::machine::host::nvidia::module::ModuleHash;
-use crate::machine::pcie::model::{Bdf, Fabric};
-use crate::machine::root::Root;
-use crate::outcome::{Judgement, Matrix, Outcome};
-use crate::platform::Host;
-use crate::report::Driver;
 use crate::schedule::Pair;
+use gpu::GpuSnapshot;
+use machine::host::identity::Identity;
+use machine::host::nvidia::gpus::Information;
+use machine::host::nvidia::module::ModuleHash;
+use machine::pcie::model::{Bdf, Fabric};
+use machine::root::Root;
+use outcome::platform::Host;
+use outcome::{Judgement, Matrix, Outcome};
+use report::Driver;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Display;

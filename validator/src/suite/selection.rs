@@ -5,8 +5,8 @@
 
 use super::{ALL, Group, Test, demanded, needed_by};
 use crate::config::{Config, Level, Validate};
-use crate::machine::pcie::model::Fabric;
-use crate::outcome::scope::Scope;
+use machine::pcie::model::Fabric;
+use outcome::scope::Scope;
 
 /// Which tests run and which do not.
 #[derive(Debug, Default)]

@@ -89,12 +89,6 @@ impl<C> Account<C> {
     pub fn module(&self, name: &str) -> Option<&Module> {
         self.modules.iter().find(|m| m.name == name)
     }
-
-    /// The findings, converted to the caller's type.
-    #[must_use]
-    pub fn findings<'a, F: From<&'a Finding<C>>>(&'a self) -> Vec<F> {
-        self.findings.iter().map(F::from).collect()
-    }
 }
 
 impl<C> Finding<C> {

@@ -12,11 +12,11 @@ pub use report::{Baseline, Compare, Form, Render, Without};
 pub use runs::{Meet, Nodes};
 pub use runs::{Output, P2p, ScopeChoice, Validate};
 
-use crate::fabric::acs::AcsPolicy;
-use crate::fabric::rebar::RebarChoice;
-use crate::files::destination;
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use clap_complete::Shell;
+use fabric::acs::AcsPolicy;
+use fabric::rebar::RebarChoice;
+use outcome::files::destination;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -3,10 +3,10 @@
 use super::runs::gpu;
 use super::{Meet, Place};
 use crate::config::GpuName;
-use crate::gpu::{Collective, DataType, RedOp};
-use crate::machine::Rank;
 use crate::nccl::Sweep;
 use clap::{ArgAction, Args as ClapArgs, ValueEnum};
+use gpu::{Collective, DataType, RedOp};
+use machine::Rank;
 
 /// `nccl`
 #[derive(Debug, Clone, PartialEq, Eq, ClapArgs)]

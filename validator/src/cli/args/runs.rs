@@ -2,10 +2,10 @@
 
 use super::Place;
 use crate::config::{GpuName, IdentityPolicy, Level};
-use crate::report::BootStage;
 use crate::suite;
 use clap::builder::PossibleValuesParser;
 use clap::{Args as ClapArgs, ValueEnum};
+use report::BootStage;
 use std::path::PathBuf;
 
 /// `validate`

@@ -4,21 +4,21 @@ use super::settings::launched_process;
 use crate::cli::CommandError;
 use crate::cli::args::Meet;
 use crate::config::{Config, GpuName, Leaf, Limit};
-use crate::machine::GpuId;
-use crate::machine::host::identity;
-use crate::machine::host::nvidia::gpus;
-use crate::machine::host::rdma::{self, Hca, Port};
-use crate::machine::pcie::link::raw_gb_s;
-use crate::machine::pcie::model::Fabric;
-use crate::machine::pcie::path::{self, NicPaths};
-use crate::machine::pcie::vpd::leads_to_nvswitches;
-use crate::machine::root::Root;
 use crate::nccl::advice::{ADVISED_INTERFACE, INTERFACE};
 use crate::net::meeting::MAX_NAME;
 use crate::nodes::card::{Card, Leaves, Versions};
 use crate::nodes::member::NodeResources;
 use crate::nodes::rdma::Rail;
-use crate::text::shown_text;
+use machine::GpuId;
+use machine::host::identity;
+use machine::host::nvidia::gpus;
+use machine::host::rdma::{self, Hca, Port};
+use machine::pcie::link::raw_gb_s;
+use machine::pcie::model::Fabric;
+use machine::pcie::path::{self, NicPaths};
+use machine::pcie::vpd::leads_to_nvswitches;
+use machine::root::Root;
+use outcome::text::shown_text;
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -43,7 +43,7 @@ fn env_value(name: &str) -> Option<String> {
 
 /// Reads the node's facts.
 pub(super) fn read(root: &Root, config: &Config, meet: &Meet, names: &[GpuName]) -> Result<LocalNode, CommandError> {
-    let fabric = Fabric::read(root).map_err(|e| CommandError::undone(&e))?;
+    let fabric = fabric::read(root).map_err(|e| CommandError::undone(&e))?;
     if !root.is_live() && config.validate.library_path.is_empty() {
         let why = format!("{}: this is a recorded machine, whose GPUs are not in this computer", fabric.root);
         return Err(CommandError::Undone(why));

@@ -14,7 +14,7 @@ use crate::nodes::gather::{GatheredNodes, gather_nodes};
 use crate::nodes::interface;
 use crate::nodes::member::{MemberResult, serve};
 use crate::nodes::order::{Ending, Order};
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::finding::{Code, Finding, Severity, Subject};
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::thread;

@@ -3,9 +3,9 @@
 use crate::cli::CommandError;
 use crate::cli::args::Meet;
 use crate::config::Config;
-use crate::files;
 use crate::net::meeting::Token;
 use crate::nodes::launcher::{self, LaunchedProcess};
+use outcome::files;
 use std::time::Duration;
 
 /// The largest token file, bytes.

@@ -14,12 +14,12 @@ use crate::cli::validate::{limit, status};
 use crate::cli::{CommandError, SUCCESS};
 use crate::config::Config;
 use crate::engine;
-use crate::fabric::text::layout::wrapped;
-use crate::machine::pcie::model::Fabric;
-use crate::machine::root::Root;
 use crate::render::p2p;
 use crate::schedule::{Plan, Routes};
 use crate::suite;
+use machine::pcie::model::Fabric;
+use machine::root::Root;
+use outcome::text::wrapped;
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -60,7 +60,7 @@ struct Plans<'a> {
 }
 
 fn plan(root: &Root, config: &Config, json: Option<&Place>) -> Result<u8, CommandError> {
-    let fabric = Fabric::read(root).map_err(|e| CommandError::undone(&e))?;
+    let fabric = fabric::read(root).map_err(|e| CommandError::undone(&e))?;
     let nvlinks = nvlinks(root, config, &fabric)?;
     let known = nvlinks.is_some();
     let routes =

@@ -5,12 +5,12 @@
 use crate::cli::console::Console;
 use crate::config::Config;
 use crate::engine::{self, Interrupts, ProgressListener};
-use crate::machine::root::Root;
-use crate::outcome::finding::{Code, FindingEntry, Subject};
-use crate::outcome::{Outcome, of_severities};
-use crate::report::{Report, TestEntry};
 use crate::schedule::Pair;
 use crate::suite;
+use machine::root::Root;
+use outcome::finding::{Code, FindingEntry, Subject};
+use outcome::{Outcome, of_severities};
+use report::{Report, TestEntry};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -135,9 +135,9 @@ fn add(report: &mut Report, more: TestEntry, results: &BTreeMap<Pair, String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::GpuId;
-    use crate::outcome::finding::Severity;
-    use crate::platform::Host;
+    use machine::GpuId;
+    use outcome::finding::Severity;
+    use outcome::platform::Host;
 
     #[test]
     fn a_silent_test_names_its_pair_and_another_subject_names_none() {

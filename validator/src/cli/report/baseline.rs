@@ -5,15 +5,15 @@ use super::read_any;
 use crate::cli::args::{Baseline as Asked, Compare, Place};
 use crate::cli::output::{write, write_json_or_text};
 use crate::cli::{CommandError, NOT_DONE, SUCCESS};
-use crate::files;
 use crate::net::publish::LARGEST;
-use crate::render::{fleet as text, html, pretty};
-use crate::report::baseline::{Baseline, baseline};
-use crate::report::drift::drift;
-use crate::report::fleet::Fleet;
-use crate::report::summary::Summary;
-use crate::report::{Report, ReportError, from_json};
-use crate::text::{shown, shown_text};
+use outcome::files;
+use outcome::text::{shown, shown_text};
+use report::baseline::{Baseline, baseline};
+use report::drift::drift;
+use report::fleet::Fleet;
+use report::render::{fleet as text, html, pretty};
+use report::summary::Summary;
+use report::{Report, ReportError, from_json};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -186,6 +186,6 @@ const OTHER_SCHEMAS: [&str; 5] = [
     contract::schema::FIX,
     contract::schema::DRIVER,
     contract::schema::RECOVERY,
-    crate::report::baseline::BASELINE,
-    crate::machine::pcie::model::SCHEMA,
+    report::baseline::BASELINE,
+    machine::pcie::model::SCHEMA,
 ];

@@ -6,15 +6,15 @@ pub(super) mod baseline;
 use super::output::write;
 use super::{CommandError, SUCCESS};
 use crate::cli::args::{Form, Place, Render};
-use crate::files::{self, atomic};
 use crate::net::publish::LARGEST;
-use crate::outcome::scope::Scope;
-use crate::outcome::{Advice, Outcome, Verdict};
-use crate::render::{html, junit, pretty, prometheus, text};
-use crate::report::{Report, TestEntry, from_json};
 use crate::schedule::Pair;
 use crate::suite::P2P_ALLREDUCE;
-use crate::text::shown_text;
+use outcome::files::{self, atomic};
+use outcome::scope::Scope;
+use outcome::text::shown_text;
+use outcome::{Advice, Outcome, Verdict};
+use report::render::{html, junit, pretty, prometheus, text};
+use report::{Report, TestEntry, from_json};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -47,7 +47,7 @@ pub(super) fn render(asked: &Render) -> Result<u8, CommandError> {
 
 /// Prints the JSON Schema of the report.
 pub(super) fn schema() -> Result<u8, CommandError> {
-    write(&Place::Stdout, &pretty(&crate::report::schema()).map_err(|e| CommandError::undone(&e))?)?;
+    write(&Place::Stdout, &pretty(&report::schema()).map_err(|e| CommandError::undone(&e))?)?;
     Ok(SUCCESS)
 }
 

@@ -151,7 +151,7 @@ fn choose(ended: &mut ResultScreen, item: MenuItem) -> KeyEffect {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::Verdict;
+    use outcome::Verdict;
 
     fn screen() -> ResultScreen {
         let mut ended = ResultScreen::without_report(Verdict::Error, "the validator was killed");

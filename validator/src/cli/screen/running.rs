@@ -3,8 +3,8 @@
 
 use super::device::ScreenDevice;
 use crate::render::screen::{ProgressScreen, ResultScreen, RunningTest};
-use crate::report::{Report, TestEntry};
 use crate::schedule::Pair;
+use report::{Report, TestEntry};
 use std::io;
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};

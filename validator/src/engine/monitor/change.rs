@@ -1,10 +1,10 @@
 //! Findings from NVML's data about GPUs: changes since the last look, and conditions that persist. Pure.
 
 use super::lost_gpu_finding;
-use crate::gpu::{ComputeMode, Counter, CounterValue, GpuStatus, Presence};
-use crate::machine::GpuId;
-use crate::machine::host::nvidia::xid;
-use crate::outcome::finding::{Code, Finding, Reason, Recovery, Severity, Subject};
+use gpu::{ComputeMode, Counter, CounterValue, GpuStatus, Presence};
+use machine::GpuId;
+use machine::host::nvidia::xid;
+use outcome::finding::{Code, Finding, Reason, Recovery, Severity, Subject};
 
 /// The finding if the state of the GPUs is unknown.
 pub(super) fn unknown_state_finding(why: &str) -> Finding {

@@ -3,11 +3,11 @@
 
 use super::change;
 use super::users::OtherUsers;
-use crate::gpu::GpuStatus;
-use crate::machine::GpuId;
-use crate::machine::pcie::model::Bdf;
-use crate::outcome::finding::{ByLoad, Code, Finding, Lack, Reason, Recovery, Severity, Subject, lost_text};
-use crate::outcome::{Judgement, Outcome};
+use gpu::GpuStatus;
+use machine::GpuId;
+use machine::pcie::model::Bdf;
+use outcome::finding::{ByLoad, Code, Finding, Lack, Reason, Recovery, Severity, Subject, lost_text};
+use outcome::{Judgement, Outcome};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of evidence lines.

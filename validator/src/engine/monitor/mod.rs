@@ -6,11 +6,11 @@ mod change;
 mod explain;
 mod users;
 
-use crate::gpu::{GpuSnapshot, GpuStatus, Presence};
-use crate::machine::pcie::model::Bdf;
-use crate::outcome::finding::{Code, Finding, Severity, Subject, Words};
-use crate::outcome::{Judgement, Outcome};
 use crate::suite::{Group, Test};
+use gpu::{GpuSnapshot, GpuStatus, Presence};
+use machine::pcie::model::Bdf;
+use outcome::finding::{Code, Finding, Severity, Subject, Words};
+use outcome::{Judgement, Outcome};
 use std::collections::{BTreeMap, BTreeSet};
 use users::UserHistory;
 

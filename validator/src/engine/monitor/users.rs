@@ -1,8 +1,8 @@
 //! Other users of the GPUs: programs that NVML names, and, if it names none, memory and load that are not
 //! ours. Pure.
 
-use crate::gpu::{GpuStatus, Process};
-use crate::machine::GpuId;
+use gpu::{GpuStatus, Process};
+use machine::GpuId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Memory that is in use before this run uses any, and that indicates another program, bytes: the driver itself uses less.

@@ -2,9 +2,9 @@
 //! carry in relation to its rate decides when all are done: a GPU's own link, a bridge's, or a shared
 //! resource between them whose rate is only known from measurements.
 
-use crate::machine::GpuId;
-use crate::machine::pcie::model::Bdf;
 use crate::schedule::{LinkDirection, Pair, Resource, RouteKind, Routes};
+use machine::GpuId;
+use machine::pcie::model::Bdf;
 use std::collections::BTreeMap;
 
 /// The fraction of a link's raw rate that is available for data: on record 0.81 to 0.89.

@@ -1,9 +1,9 @@
 use super::super::{PatternTransfer, collapse, starved};
 use super::*;
-use crate::machine::pcie::sample::{bdf, fabric};
-use crate::machine::pcie::topo::NvLinks;
-use crate::outcome::finding::{Code, Severity};
 use crate::schedule::Plan;
+use machine::pcie::sample::{bdf, fabric};
+use machine::pcie::topo::NvLinks;
+use outcome::finding::{Code, Severity};
 use proptest::prelude::*;
 
 fn joined(gpus: usize, links: u32) -> Routes {
@@ -62,8 +62,8 @@ fn without_a_switch_every_peer_has_separate_links() {
 
 /// Two GPUs on one switch, and two below other root ports.
 fn uplink() -> Routes {
-    use crate::machine::pcie::model::Kind::{Downstream, RootPort, Upstream};
-    use crate::machine::pcie::sample::{device, gpu};
+    use machine::pcie::model::Kind::{Downstream, RootPort, Upstream};
+    use machine::pcie::sample::{device, gpu};
     let devices = vec![
         device("0000:00:01.0", RootPort, None),
         device("0000:01:00.0", Upstream, Some("0000:00:01.0")),
@@ -117,8 +117,8 @@ fn two_writers_share_their_uplink_and_a_collapse_is_found() {
 /// of it when all write to all, and no less.
 #[test]
 fn an_unknown_resource_carries_what_was_seen_to_pass() {
-    use crate::machine::pcie::model::Kind::RootPort;
-    use crate::machine::pcie::sample::{device, gpu};
+    use machine::pcie::model::Kind::RootPort;
+    use machine::pcie::sample::{device, gpu};
     let mut devices = Vec::new();
     for n in 0..4_u32 {
         let (port, own) = (format!("0000:{}0:01.0", n + 1), format!("0000:{}1:00.0", n + 1));

@@ -2,8 +2,8 @@
 //! accepted, and the bandwidth that it expects.
 
 use super::{BadDump, Dump, Topology};
-use crate::machine::Rank;
 use crate::nccl::Distance;
+use machine::Rank;
 use roxmltree::Node;
 use std::fmt;
 use std::num::ParseIntError;

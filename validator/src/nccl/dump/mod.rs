@@ -6,8 +6,8 @@ mod graph;
 
 pub use graph::{Graph, Hop, Pattern, graphs};
 
-use crate::machine::Rank;
-use crate::machine::pcie::model::Bdf;
+use machine::Rank;
+use machine::pcie::model::Bdf;
 use roxmltree::{Document, Node, ParsingOptions};
 use std::str::FromStr;
 

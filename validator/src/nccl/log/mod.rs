@@ -9,7 +9,7 @@ mod scan;
 pub use proof::{ExpectedTransport, Pairs, Proof};
 pub use scan::Transport;
 
-use crate::machine::Rank;
+use machine::Rank;
 use scan::{number, setting, split_at_mark};
 use std::collections::{BTreeMap, BTreeSet};
 

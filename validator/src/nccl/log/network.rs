@@ -1,8 +1,8 @@
 //! What a log proves about the network between nodes.
 
 use super::{LinkSide, NcclLog, Pairs, Proof, Transport};
-use crate::machine::Rank;
 use crate::nccl::ranks::NetworkKind;
+use machine::Rank;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl NcclLog {

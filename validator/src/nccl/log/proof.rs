@@ -3,8 +3,8 @@
 //! unproven.
 
 use super::{Link, LinkSide, NcclLog};
-use crate::machine::Rank;
-use crate::text::count;
+use machine::Rank;
+use outcome::text::count;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The transport that an arm allows.

@@ -1,7 +1,7 @@
 //! Parsers for parts of NCCL's lines: messages, links and their transports, settings. All return `None` for unknown input.
 
 use super::{Link, LinkSide};
-use crate::machine::Rank;
+use machine::Rank;
 use std::fmt;
 use std::str::FromStr;
 

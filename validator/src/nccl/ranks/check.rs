@@ -8,9 +8,9 @@ use super::messages::Fault;
 use super::rank_gpu::{GUARD, RankGpu};
 use super::watch::{calls_time_limit, wait};
 use super::{RowAsk, element};
-use crate::gpu::pattern;
-use crate::gpu::{ExpectedRun, GpuError, Runs, Shape, Span, Values, ValuesExpected};
 use crate::nccl::{FirstWrong, Placement, Stray, Wrongs};
+use gpu::pattern;
+use gpu::{ExpectedRun, GpuError, Runs, Shape, Span, Values, ValuesExpected};
 
 /// The content of receive buffers before a call: bytes that no value has, and not zero.
 const POISON: u8 = 0xa5;

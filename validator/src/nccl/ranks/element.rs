@@ -1,9 +1,9 @@
 //! One element as text: the content of a wrong element, and its expected value. Pure; the rule of the values
 //! is `collective::Values`, and `kernels/nccl.cu` follows it too.
 
-use crate::gpu::pattern::word;
-use crate::gpu::{DataType, ExpectedRun, RedOp, Values};
-use crate::machine::Rank;
+use gpu::pattern::word;
+use gpu::{DataType, ExpectedRun, RedOp, Values};
+use machine::Rank;
 
 /// Distinguishes the ranks' values: 2^64 over the golden ratio, odd.
 const RANK_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -88,7 +88,7 @@ fn half(bits: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::Collective;
+    use gpu::Collective;
 
     #[test]
     fn elements_are_shown_as_numbers_and_as_bits() {

@@ -89,7 +89,7 @@ fn network(network: &Network) -> Vec<(&'static str, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::GpuId;
+    use machine::GpuId;
     use std::collections::BTreeMap;
 
     fn setup(arm: Arm) -> Setup {

@@ -1,9 +1,9 @@
 //! The position of a call's data in a rank's two buffers, after nccl-tests: in place, both sides are in the
 //! receive buffer, one inside the other.
 
-use crate::gpu::{Collective, Shape};
-use crate::machine::Rank;
 use crate::nccl::Placement;
+use gpu::{Collective, Shape};
+use machine::Rank;
 
 /// A part of one of a rank's buffers, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

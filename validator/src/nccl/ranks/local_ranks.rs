@@ -3,8 +3,8 @@
 use super::Device;
 use super::messages::{Fault, Open, Opened};
 use super::rank_gpu::RankGpu;
-use crate::gpu::{Call, Clique, Comm, Gpu, GpuError, Group, Nccl, UniqueId};
-use crate::machine::{GpuId, Rank};
+use gpu::{Call, Clique, Comm, Gpu, GpuError, Group, Nccl, UniqueId};
+use machine::{GpuId, Rank};
 
 /// When it is dropped, communicators are dropped first and contexts last.
 #[derive(Debug)]

@@ -2,8 +2,8 @@
 
 use super::RowAsk;
 use super::messages::Done;
-use crate::gpu::Shape;
 use crate::nccl::{Row, Timed, Wrongs};
+use gpu::Shape;
 
 /// A row without elements: no call is made.
 pub(super) fn empty_row(ask: &RowAsk) -> Done {

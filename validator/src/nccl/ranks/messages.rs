@@ -1,9 +1,9 @@
 //! Requests of the worker to an arm's processes, and the answers.
 
 use super::{Device, RowAsk, TroubleKind};
-use crate::gpu::{GpuError, UniqueId};
-use crate::machine::{GpuId, Rank};
 use crate::nccl::Timed;
+use gpu::{GpuError, UniqueId};
+use machine::{GpuId, Rank};
 use serde::{Deserialize, Serialize};
 
 /// A request to a process.

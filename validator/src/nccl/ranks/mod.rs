@@ -26,10 +26,10 @@ pub use serve::{COMMAND, serve};
 pub use session::{Opening, Ranks, WholeCommunicator};
 pub use trouble::{Trouble, TroubleKind};
 
-use crate::gpu::{Collective, DataType, RedOp, Shape};
-use crate::machine::pcie::model::Bdf;
-use crate::machine::{GpuId, Rank};
 use crate::nccl::Sweep;
+use gpu::{Collective, DataType, RedOp, Shape};
+use machine::pcie::model::Bdf;
+use machine::{GpuId, Rank};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

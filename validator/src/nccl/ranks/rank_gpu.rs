@@ -5,8 +5,8 @@
 use super::layout::{BufferPart, Layout};
 use super::messages::Fault;
 use super::trouble::TroubleKind;
-use crate::gpu::{Buffer, Event, Gpu, GpuError, Pinned, Span, Stream, Tally};
-use crate::machine::{GpuId, Rank};
+use gpu::{Buffer, Event, Gpu, GpuError, Pinned, Span, Stream, Tally};
+use machine::{GpuId, Rank};
 
 /// Memory that CUDA and NCCL need in addition to the buffers, bytes.
 const CUDA_MEMORY: u64 = 64 << 20;

@@ -9,8 +9,8 @@ use super::local_ranks::LocalRanks;
 use super::messages::{Done, Fault};
 use super::rank_gpu::{GUARD, RankGpu, SYNC_ROOM};
 use super::watch::{calls_time_limit, wait};
-use crate::gpu::{Call, Group, Shape, Values};
 use crate::nccl::{Placement, Timed};
+use gpu::{Call, Group, Shape, Values};
 
 /// The most calls that are prepared; more calls reuse them.
 const MOST_PREPARED: u32 = 256;

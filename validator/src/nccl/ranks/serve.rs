@@ -4,7 +4,6 @@
 use super::local_ranks::LocalRanks;
 use super::messages::{Answer, Ask, Fault};
 use super::row::row;
-use crate::gpu;
 use crate::process::lineage;
 use crate::process::partner::Worker;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The cause of an arm's failure, from the replies of its processes. Pure.
 
 use super::messages::{Answer, Fault};
-use crate::machine::Rank;
+use machine::Rank;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;

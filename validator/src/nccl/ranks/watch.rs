@@ -3,8 +3,8 @@
 use super::local_ranks::LocalRanks;
 use super::messages::Fault;
 use super::trouble::TroubleKind;
-use crate::gpu::poll::pause;
-use crate::machine::Rank;
+use gpu::poll::pause;
+use machine::Rank;
 use std::time::{Duration, Instant};
 
 /// Slower than any transport that works, such as a narrow link of an old generation on a busy host.

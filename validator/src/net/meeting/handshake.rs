@@ -4,8 +4,8 @@
 use super::link::{Link, Side};
 use super::wire::{LinkError, receive, send};
 use super::{MAX_NAME, MAX_UNPROVEN_MESSAGE, PROTOCOL};
-use crate::text::shown;
 use hmac::{Hmac, Mac};
+use outcome::text::shown;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;

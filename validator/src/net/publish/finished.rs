@@ -4,7 +4,6 @@
 use super::store::file_name_part;
 use contract::schema;
 use serde::Deserialize;
-use sha2::{Digest, Sha256};
 
 /// The kinds of documents that can be published.
 const SCHEMAS: [&str; 2] = [schema::REPORT, schema::VERDICT];
@@ -82,18 +81,6 @@ pub(super) fn verdict_of(name: &str) -> &str {
     name.trim_end_matches(".json").rsplit('-').next().unwrap_or("")
 }
 
-/// SHA-256 in hexadecimal.
-#[must_use]
-pub fn digest(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
-}
-
-/// Bytes in hexadecimal.
-#[must_use]
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,10 +109,5 @@ mod tests {
         for bad in ["", "{}", "[]", r#"{"schema":"other/1","verdict":"PASS"}"#, "no json"] {
             assert!(FinishedReport::from_json(bad.into(), None).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn a_digest_is_what_sha256sum_prints() {
-        assert_eq!(digest(b""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
     }
 }

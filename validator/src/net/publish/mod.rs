@@ -7,10 +7,10 @@ mod partition;
 mod send;
 mod store;
 
-pub use finished::{FinishedReport, LARGEST, digest, hex};
-pub use mac::{Key, token};
+pub use finished::{FinishedReport, LARGEST};
 
 use crate::net::http::{self, Authorities, HttpError};
+use report::mac::Key;
 use send::{ReportPost, SendResult, UploadClient};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};

@@ -3,8 +3,9 @@
 //! written to the disk: only regular files with names of ours count, and a link in place of the folder is refused.
 
 use super::finished::LARGEST;
-use super::mac::{Key, mac_file_name};
-use crate::files::{self, atomic};
+use super::mac::mac_file_name;
+use outcome::files::{self, atomic};
+use report::mac::Key;
 use rustix::fs::{Mode, OFlags, open};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};

@@ -9,7 +9,7 @@ mod tally;
 pub use accuse::infer;
 pub use plan::{Round, retry_rounds, rounds};
 
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::finding::{Code, Finding, Severity, Subject};
 
 /// The network as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq)]

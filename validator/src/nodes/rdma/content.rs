@@ -2,7 +2,7 @@
 //!
 //! Each side has two regions of memory, called boxes: it sends from the first one and receives in the second one.
 
-use crate::gpu::pattern;
+use gpu::pattern;
 use serde::{Deserialize, Serialize};
 
 /// The size of a box, bytes.

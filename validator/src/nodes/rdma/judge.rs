@@ -4,9 +4,9 @@ use super::Memory;
 use super::pair_result::{Latency, PairError, PairResult, Rate, SentBytes};
 use crate::nodes::cluster::Cluster;
 use crate::nodes::rails::{self, port_name};
-use crate::nodes::verbs::Verb;
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
+use gpu::verbs::Verb;
+use outcome::Judgement;
+use outcome::finding::{Code, Finding, Severity, Subject};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 

@@ -3,10 +3,10 @@
 
 use super::content::{BOX, Plan, Transfer, compare, content};
 use super::messages::{Answer, Ask, Make};
-use crate::gpu::Clique;
-use crate::machine::GpuId;
-use crate::nodes::verbs::{Burst, Connection, Port, Region, Verb, VerbsError};
 use crate::process::partner::{self, Partner};
+use gpu::Clique;
+use gpu::verbs::{Burst, Connection, Port, Region, Verb, VerbsError};
+use machine::GpuId;
 use std::io;
 use std::process::Stdio;
 use std::rc::Rc;
@@ -162,7 +162,7 @@ fn answer(open: &mut Option<Open>, ask: Ask) -> Result<Answer, VerbsError> {
 fn make(open: &mut Option<Open>, wanted: &Make) -> Result<Answer, VerbsError> {
     let mut gpus = None;
     if let Some(gpu) = wanted.gpu {
-        let cuda = |e: crate::gpu::GpuError| VerbsError::Call { what: "CUDA".to_owned(), why: e.to_string() };
+        let cuda = |e: gpu::GpuError| VerbsError::Call { what: "CUDA".to_owned(), why: e.to_string() };
         let opened = Clique::open_only(&[gpu]).map_err(cuda)?;
         if let Some(device) = opened.gpus.first() {
             let offered = device.direct_rdma().map_err(cuda)?;
@@ -178,7 +178,7 @@ fn make(open: &mut Option<Open>, wanted: &Make) -> Result<Answer, VerbsError> {
         None => Region::host(&port, 2 * BOX)?,
     };
     let how = region.registration();
-    let packet = crate::gpu::pattern::Nonces::new().next();
+    let packet = gpu::pattern::Nonces::new().next();
     let connection = Connection::new(&port, region, u32::try_from(packet & 0xff_ffff).unwrap_or_default())?;
     let endpoint = connection.endpoint();
     *open = Some(Open { connection, _gpus: gpus });

@@ -1,8 +1,8 @@
 //! The leading node's requests about a connection, and the answers.
 
 use super::content::{Plan, Wrong};
-use crate::machine::GpuId;
-use crate::nodes::verbs::{Endpoint, Registration, Verb};
+use gpu::verbs::{Endpoint, Registration, Verb};
+use machine::GpuId;
 use serde::{Deserialize, Serialize};
 
 /// A request.

@@ -15,7 +15,7 @@ use super::blame::rounds;
 use super::cluster::Cluster;
 use super::rails::{self, port_name};
 use super::watcher::{TestInfo, Watcher};
-use crate::outcome::Judgement;
+use outcome::Judgement;
 use pair_result::{PairError, PairResult};
 use pairs::RoundRun;
 use std::collections::BTreeSet;

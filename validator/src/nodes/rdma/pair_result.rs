@@ -3,7 +3,7 @@
 use super::content::Wrong;
 use super::messages::Answer;
 use crate::net::meeting::LinkError;
-use crate::nodes::verbs::{Registration, Verb};
+use gpu::verbs::{Registration, Verb};
 
 /// The result of testing one pair of nodes on one rail.
 #[derive(Debug, Clone)]

@@ -6,12 +6,12 @@ use super::member::ANSWER_TIMEOUT;
 use super::messages::{Answer, Ask};
 use super::pair_result::SentBytes;
 use super::{Memory, PairError, PairResult};
-use crate::gpu::pattern::Nonces;
-use crate::machine::host::rdma::{Bytes, RdmaCounters};
 use crate::nodes::cluster::{Cluster, NodeReply};
 use crate::nodes::measure::read_counters_of;
 use crate::nodes::order::{Order, Reply};
-use crate::nodes::verbs::Verb;
+use gpu::pattern::Nonces;
+use gpu::verbs::Verb;
+use machine::host::rdma::{Bytes, RdmaCounters};
 use std::time::Duration;
 
 /// Extra time beyond a node's own time limit, for its answer to arrive.

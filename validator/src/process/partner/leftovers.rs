@@ -2,7 +2,7 @@
 //! `mkstemp` (NCCL's `src/misc/shmutils.cc`, `src/proxy.cc`). Files are removed if they were made since a run
 //! began, belong to us and are used by no process; all others, and those of unknown use, stay.
 
-use crate::machine::root::Root;
+use machine::root::Root;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::process::getuid;

@@ -1,10 +1,10 @@
 //! The table of nccl-tests 2.19, byte for byte: one text before the rows, one line per row, and one text
 //! after.
 
-use super::number::{figure, general};
 use super::{RunInfo, mean_busbw, redop, root, wrong_placements};
-use crate::gpu::Collective;
 use crate::nccl::{Row, Timed};
+use gpu::Collective;
+use report::render::number::{figure, general};
 use std::fmt::Write as _;
 
 /// The text above the columns: what is run, how, and on which devices.

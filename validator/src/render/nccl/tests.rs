@@ -1,7 +1,8 @@
 use super::*;
 use crate::floors::gain::gains;
-use crate::gpu::{Collective, DataType, RedOp};
 use crate::nccl::{Placement, Timed, Wrongs};
+use gpu::{Collective, DataType, RedOp};
+use report::render::gain::gain_table;
 use std::fs;
 use std::path::Path;
 
@@ -204,14 +205,14 @@ fn the_gain_fits_a_console() {
     let arm = |name| rows(Collective::AllReduce, &peer(name));
     let (off, on) = (arm("all_reduce_perf.NCCL_P2P_DISABLE"), arm("all_reduce_perf"));
     let gains = gains(&[off], &[on], Placement::OutOfPlace).unwrap();
-    let text = gain_table(Collective::AllReduce, "SHM", "P2P/direct pointer", &gains);
+    let text = gain_table("all_reduce", "SHM", "P2P/direct pointer", &gains);
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(lines.len(), 27);
     assert_eq!(lines[0], "all_reduce, busbw in GB/s   off: SHM   on: P2P/direct pointer");
     assert_eq!(lines[1], "      size    P2P off     P2P on      gain");
     assert_eq!(lines[2], "       8 B       0.00       0.00      -1 %");
     assert_eq!(lines[26], "   128 MiB      26.84     328.82   +1125 %");
-    let long = gain_table(Collective::AllReduce, "SHM and NET", &"P2P/CUMEM and ".repeat(9), &gains);
+    let long = gain_table("all_reduce", "SHM and NET", &"P2P/CUMEM and ".repeat(9), &gains);
     assert!(text.lines().chain(long.lines()).all(|l| l.chars().count() <= 80));
     assert!(long.lines().next().unwrap().ends_with(".."));
 }

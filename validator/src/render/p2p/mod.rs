@@ -7,9 +7,9 @@ mod pairs;
 
 pub use pairs::pairs;
 
-use crate::machine::pcie::model::Bdf;
-use crate::outcome::Matrix;
-use crate::report::Report;
+use machine::pcie::model::Bdf;
+use outcome::Matrix;
+use report::Report;
 use std::fmt::Write as _;
 
 // The sample's fixed lines, and the matrix under each of its titles.

@@ -1,8 +1,8 @@
 //! The result of every pair as a matrix: the measured speed if data arrives, otherwise the fault that was found.
 
-use crate::outcome::finding::{Code, Severity};
-use crate::report::Report;
 use crate::schedule::Pair;
+use outcome::finding::{Code, Severity};
+use report::Report;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -53,8 +53,8 @@ fn speed(report: &Report, pair: Pair) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::{Matrix, Outcome};
-    use crate::render::fixture::{gpu, report, test};
+    use outcome::{Matrix, Outcome};
+    use report::render::fixture::{gpu, report, test};
     use serde_json::json;
 
     #[test]

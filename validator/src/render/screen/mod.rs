@@ -9,7 +9,7 @@ pub use letters::code;
 pub use progress::{ProgressScreen, RunningTest};
 pub use result::{MenuItem, Page, ResultScreen};
 
-use crate::outcome::{Outcome, Verdict};
+use outcome::{Outcome, Verdict};
 use ratatui_core::layout::Rect;
 use ratatui_core::style::{Color, Modifier, Style};
 use ratatui_core::text::Line;
@@ -76,11 +76,11 @@ fn replace_controls(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::Matrix;
-    use crate::outcome::finding::{Code, Severity};
-    use crate::render::fixture::{report, test};
+    use outcome::Matrix;
+    use outcome::finding::{Code, Severity};
     use ratatui_core::buffer::Buffer;
     use ratatui_core::widgets::Widget;
+    use report::render::fixture::{report, test};
 
     fn shown<'a, W>(screen: &'a W, columns: u16, rows: u16) -> Vec<String>
     where
@@ -107,7 +107,7 @@ mod tests {
     fn running() -> ProgressScreen {
         let mut live = ProgressScreen::new(["iommu", "acs", "p2p-integrity", "p2p-bandwidth", "nccl"].into_iter());
         let mut machine = report(vec![]);
-        machine.gpus = (1..=4).map(|n| crate::render::fixture::gpu(&format!("0000:0{n}:00.0"))).collect();
+        machine.gpus = (1..=4).map(|n| report::render::fixture::gpu(&format!("0000:0{n}:00.0"))).collect();
         live.machine(&machine);
         live.ended(&test("iommu", Outcome::Pass, "off", vec![]));
         live.pair(crate::schedule::Pair::of(0, 1));

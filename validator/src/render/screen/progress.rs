@@ -1,10 +1,8 @@
 //! The screen while the tests run: the list of tests, the pairs of GPUs, and the running test.
 
 use super::{BOLD, DIM, TITLE, color_of, replace_controls, rows};
-use crate::outcome::Outcome;
-use crate::render::words;
-use crate::report::{Report, TestEntry};
 use crate::schedule::Pair;
+use outcome::Outcome;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use ratatui_core::style::{Color, Style};
@@ -12,6 +10,8 @@ use ratatui_core::text::{Line, Span};
 use ratatui_core::widgets::Widget;
 use ratatui_widgets::gauge::Gauge;
 use ratatui_widgets::paragraph::Paragraph;
+use report::render::words;
+use report::{Report, TestEntry};
 use std::collections::BTreeMap;
 
 /// The test whose figures the pairs show, GB/s.

@@ -2,15 +2,15 @@
 
 use super::letters::letters;
 use super::{BOLD, DIM, TITLE, color_of_verdict, replace_controls, rows, wrapped, wrapped_height};
-use crate::outcome::Verdict;
-use crate::render::words;
-use crate::report::Report;
+use outcome::Verdict;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use ratatui_core::style::{Color, Style};
 use ratatui_core::text::{Line, Span};
 use ratatui_core::widgets::Widget;
 use ratatui_widgets::paragraph::Paragraph;
+use report::Report;
+use report::render::words;
 
 /// The fewest columns that the text needs beside the QR code.
 const MIN_TEXT_COLUMNS: u16 = 72;
@@ -77,7 +77,7 @@ impl ResultScreen {
                 .map(|c| (c.code.clone(), replace_controls(&format!("{}: {}", c.subject, c.says))))
                 .collect(),
             counts: format!("{}, {:.1} s", words::counts(&report.tests), report.seconds),
-            text: crate::render::text::full_text(report, None).lines().map(replace_controls).collect(),
+            text: report::render::text::full_text(report, None).lines().map(replace_controls).collect(),
             ..Self::default()
         };
         if let Some((verdict, cause)) = worse {

@@ -1,13 +1,13 @@
 //! Whether any driver other than NVIDIA's holds a GPU, or is ready to bind to one.
 
-use crate::config::Level;
-use crate::machine::host::modules;
-use crate::machine::pcie::model::{Device, Fabric};
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
 use crate::suite::machine::unreadable;
 use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
-use crate::text::count;
+use machine::host::modules;
+use machine::pcie::model::{Device, Fabric};
+use outcome::Judgement;
+use outcome::finding::{Code, Finding, Reason, Severity, Subject};
+use outcome::text::count;
+use report::Level;
 
 pub(in crate::suite) const TEST: Test = Test {
     id: "drivers",
@@ -83,8 +83,8 @@ fn mismatch(version: Option<&str>, expected: &str) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::Outcome;
     use crate::suite::shared::fixture;
+    use outcome::Outcome;
 
     fn with_driver(driver: Option<&str>) -> Fabric {
         let mut fabric = fixture::machine(2);

@@ -1,14 +1,14 @@
 //! Whether CUDA starts with the GPUs that are on the bus. A GPU that other processes use is reported with
 //! their names: they distort measurements.
 
-use crate::config::Level;
-use crate::gpu::{Confidential, Gpu, GpuError, GpuSnapshot, GpuStatus, Process};
-use crate::machine::GpuId;
-use crate::machine::pcie::model::{Bdf, Fabric};
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, ConfidentialCase, Finding, Reason, Severity, Subject};
 use crate::suite::{Group, Machine, Test};
-use crate::text::gib;
+use gpu::{Confidential, Gpu, GpuError, GpuSnapshot, GpuStatus, Process};
+use machine::GpuId;
+use machine::pcie::model::{Bdf, Fabric};
+use outcome::Judgement;
+use outcome::finding::{Code, ConfidentialCase, Finding, Reason, Severity, Subject};
+use outcome::text::gib;
+use report::Level;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -154,8 +154,8 @@ fn process_line(process: &Process) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::Outcome;
     use crate::suite::shared::fixture;
+    use outcome::Outcome;
 
     fn machine() -> (Fabric, Vec<CudaGpu>) {
         let mut fabric = fixture::machine(2);

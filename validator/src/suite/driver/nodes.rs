@@ -1,16 +1,16 @@
 //! Whether programs find the driver's device nodes. No udev runs in the image, so init created every node: each
 //! must exist and have the device numbers that the driver uses.
 
-use crate::config::Level;
-use crate::machine::host::nvidia::ReadResult;
-use crate::machine::host::nvidia::account::Account;
-use crate::machine::host::nvidia::nodes;
-use crate::machine::host::nvidia::nodes::{DeviceNode, NodeState};
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::suite::machine::{Machine, known};
 use crate::suite::{FILE_DEADLINE, Group, Test};
-use crate::text::count;
+use machine::host::nvidia::ReadResult;
+use machine::host::nvidia::account::Account;
+use machine::host::nvidia::nodes;
+use machine::host::nvidia::nodes::{DeviceNode, NodeState};
+use outcome::Judgement;
+use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::text::count;
+use report::Level;
 
 pub(in crate::suite) const TEST: Test = Test {
     id: "nodes",
@@ -94,8 +94,8 @@ fn finding(found: &ReadResult<NodeState>, wanted: &DeviceNode, ours: bool) -> Op
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::host::nvidia::account::tests::with;
-    use crate::outcome::Outcome;
+    use machine::host::nvidia::fixture::account_with as with;
+    use outcome::Outcome;
     use serde_json::json;
 
     fn node(name: &str, numbers: Option<(u32, u32)>) -> DeviceNode {

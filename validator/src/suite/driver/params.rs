@@ -1,15 +1,15 @@
 //! Whether the module parameters that were requested for the driver are in force. Without RMForceStaticBar1 and
 //! similar parameters the patched driver behaves like the stock driver.
 
-use crate::config::Level;
-use crate::machine::host::nvidia::ReadResult;
-use crate::machine::host::nvidia::account::{Account, Parameter};
-use crate::machine::host::nvidia::params;
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::suite::machine::{Machine, known};
 use crate::suite::{FILE_DEADLINE, Group, Test};
 use contract::driver::same_value;
+use machine::host::nvidia::ReadResult;
+use machine::host::nvidia::account::{Account, Parameter};
+use machine::host::nvidia::params;
+use outcome::Judgement;
+use outcome::finding::{Code, Finding, Severity, Subject};
+use report::Level;
 use serde_json::Value;
 
 pub(in crate::suite) const TEST: Test = Test {
@@ -77,8 +77,8 @@ fn finding(asked: &Parameter, now: ReadResult<Option<String>>) -> Option<Finding
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::host::nvidia::account::tests::with;
-    use crate::outcome::Outcome;
+    use machine::host::nvidia::fixture::account_with as with;
+    use outcome::Outcome;
     use serde_json::json;
 
     fn asked(found: &Value) -> Account {

@@ -1,16 +1,16 @@
 //! Whether the loaded module carries our peer-to-peer patches, and whether the kernel's log is free of lines
 //! that show a patch to be ineffective. Only GPUs that are reached through BAR1 need the patches.
 
-use crate::config::Level;
-use crate::machine::host::nvidia::account;
-use crate::machine::host::nvidia::account::{Account, Outcome};
-use crate::machine::host::nvidia::log;
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::suite::machine::{Machine, known};
 use crate::suite::shared::peer_mechanism;
 use crate::suite::{FILE_DEADLINE, Group, Test};
-use crate::text::count;
+use machine::host::nvidia::account;
+use machine::host::nvidia::account::{Account, Outcome};
+use machine::host::nvidia::log;
+use outcome::Judgement;
+use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::text::count;
+use report::Level;
 
 pub(in crate::suite) const TEST: Test = Test {
     id: "patch",
@@ -37,7 +37,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let srcversion = loaded.and_then(|l| l.hash.srcversion.as_deref());
     let judgement = judge(account, needed, srcversion);
     // A log that cannot be read proves nothing, and one whose beginning is gone proves little.
-    if judgement.outcome() == crate::outcome::Outcome::Pass {
+    if judgement.outcome() == outcome::Outcome::Pass {
         let whole = log::begins(machine.log()?).is_none() && machine.log_lost == 0;
         return Ok(if whole { judgement } else { judgement.without_checking(&[Code::PatchNotEffective]) });
     }
@@ -93,8 +93,8 @@ fn judge(account: Option<&Account>, needed: bool, loaded: Option<&str>) -> Judge
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::host::nvidia::account::tests::with;
-    use crate::outcome::Outcome as Ended;
+    use machine::host::nvidia::fixture::account_with as with;
+    use outcome::Outcome as Ended;
     use serde_json::{Value, json};
 
     fn say(pointer: &str, value: Value, loaded: Option<&str>) -> Judgement {

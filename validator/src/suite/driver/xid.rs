@@ -4,16 +4,16 @@
 //! too, or a warning if the loaded driver was already running. The kernel's taint flags show the kernel's own faults since
 //! the start.
 
-use crate::config::Level;
-use crate::machine::host::faults;
-use crate::machine::host::faults::{Scene, Taint, faults, tainted};
-use crate::machine::host::kmsg::Line;
-use crate::machine::host::nvidia::log;
-use crate::machine::host::nvidia::xid::TestPhase;
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, FaultSource, Finding, Reason, Severity};
 use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
-use crate::text::count;
+use machine::host::faults;
+use machine::host::faults::{Scene, Taint, faults, tainted};
+use machine::host::kmsg::Line;
+use machine::host::nvidia::log;
+use machine::host::nvidia::xid::TestPhase;
+use outcome::Judgement;
+use outcome::finding::{Code, FaultSource, Finding, Reason, Severity};
+use outcome::text::count;
+use report::Level;
 
 pub(in crate::suite) const TEST: Test = Test {
     id: "xid",
@@ -101,8 +101,8 @@ fn with_taint(judgement: Judgement, taint: Option<Finding>) -> Judgement {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::Outcome;
-    use crate::outcome::finding::Subject;
+    use outcome::Outcome;
+    use outcome::finding::Subject;
     use std::time::Duration;
 
     fn say(first: u64, texts: &[&str]) -> Judgement {

@@ -1,13 +1,13 @@
 //! Whether the machine could be read without a contradiction: all findings from reading it that no other test
 //! covers, such as missing devices, damaged configuration space, unreadable files.
 
-use crate::config::Level;
-use crate::machine::pcie::model::Fabric;
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding};
 use crate::suite::fabric::links::is_of_link;
 use crate::suite::{FILE_DEADLINE, Group, Test};
-use crate::text::count;
+use machine::pcie::model::Fabric;
+use outcome::Judgement;
+use outcome::finding::{Code, Finding};
+use outcome::text::count;
+use report::Level;
 
 pub(in crate::suite) const TEST: Test = Test {
     id: "fabric",
@@ -58,9 +58,9 @@ fn judge(fabric: &Fabric, problems: &[Finding]) -> Judgement {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabric::judge;
-    use crate::outcome::Outcome;
     use crate::suite::shared::fixture;
+    use fabric::judge;
+    use outcome::Outcome;
 
     fn spoilt(spoil: impl Fn(&mut Fabric)) -> Judgement {
         let mut fabric = fixture::machine(2);

@@ -2,13 +2,13 @@
 //! be. Width is visible at once; speed only under load, because idle GPUs lower it, so speed is reported and
 //! not judged here.
 
-use crate::config::Level;
-use crate::machine::pcie::model::{Bdf, Device, Fabric};
-use crate::machine::pcie::nic;
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::{FILE_DEADLINE, Group, Test};
-use crate::text::count;
+use machine::pcie::model::{Bdf, Device, Fabric};
+use machine::pcie::nic;
+use outcome::Judgement;
+use outcome::finding::{Code, Finding, Severity};
+use outcome::text::count;
+use report::Level;
 
 pub(in crate::suite) const TEST: Test = Test {
     id: "links",
@@ -72,9 +72,9 @@ fn unknown(gpu: &Device) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabric::judge;
-    use crate::outcome::Outcome;
     use crate::suite::shared::fixture;
+    use fabric::judge;
+    use outcome::Outcome;
 
     fn with_link(gts: f64, width: u32) -> Judgement {
         let mut fabric = fixture::machine(2);

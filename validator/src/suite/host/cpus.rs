@@ -1,15 +1,15 @@
 //! Whether all processors are in use. A kernel without x2APIC silently omits those with large APIC ids, which
 //! happens on large AMD machines when the IOMMU is switched off.
 
-use crate::config::Level;
-use crate::machine::host::cmdline::{self, Word};
-use crate::machine::host::cpu::Cpus;
-use crate::machine::host::madt;
-use crate::machine::root::Root;
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
 use crate::suite::machine::unreadable;
 use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
+use machine::host::cmdline::{self, Word};
+use machine::host::cpu::Cpus;
+use machine::host::madt;
+use machine::root::Root;
+use outcome::Judgement;
+use outcome::finding::{Code, Finding, Reason, Severity, Subject};
+use report::Level;
 use std::io::ErrorKind;
 
 pub(in crate::suite) const TEST: Test = Test {
@@ -115,7 +115,7 @@ fn judge(cpus: Cpus, firmware: Option<usize>, chosen: &Chosen, log: Vec<String>)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::Outcome;
+    use outcome::Outcome;
 
     fn judge(cpus: Cpus, firmware: Option<usize>, log: Vec<String>) -> Judgement {
         super::judge(cpus, firmware, &Chosen::default(), log)

@@ -1,15 +1,15 @@
 //! Whether a framebuffer is on a GPU. The firmware's framebuffer can break writes through BAR1 in one
 //! direction; the integrity test decides by measurement, so this test only warns and names the pairs.
 
-use crate::config::Level;
-use crate::machine::host::framebuffer;
-use crate::machine::host::framebuffer::Framebuffer;
-use crate::machine::pcie::model::{Device, Fabric};
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, DisplayKind, Finding, Reason, Severity};
-use crate::platform::Peers;
 use crate::suite::machine::unreadable;
 use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
+use machine::host::framebuffer;
+use machine::host::framebuffer::Framebuffer;
+use machine::pcie::model::{Device, Fabric};
+use outcome::Judgement;
+use outcome::finding::{Code, DisplayKind, Finding, Reason, Severity};
+use outcome::platform::Peers;
+use report::Level;
 
 pub(in crate::suite) const TEST: Test = Test {
     id: "display",
@@ -83,8 +83,8 @@ fn kind(gpu: &Device, screen: &Framebuffer) -> Option<DisplayKind> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::Outcome;
     use crate::suite::shared::fixture;
+    use outcome::Outcome;
 
     fn with_boot_display() -> Fabric {
         let mut fabric = fixture::machine(3);

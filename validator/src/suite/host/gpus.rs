@@ -2,15 +2,15 @@
 //! say that none is expected.
 
 use crate::config::{Expect, Level, numbered};
-use crate::machine::pcie::model::{Bdf, Fabric};
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
-use crate::outcome::scope::Scope;
 use crate::suite::machine::known;
 use crate::suite::p2p::bandwidth;
 use crate::suite::p2p::capability::unknown_peer;
 use crate::suite::selection::plan;
 use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
+use machine::pcie::model::{Bdf, Fabric};
+use outcome::Judgement;
+use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::scope::Scope;
 use std::collections::BTreeMap;
 
 pub(in crate::suite) const TEST: Test = Test {
@@ -100,8 +100,8 @@ fn model(expected: &str, gpu: Bdf, names: &BTreeMap<String, String>) -> Option<F
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::Outcome;
     use crate::suite::shared::fixture;
+    use outcome::Outcome;
 
     fn expect(gpus: Option<u64>) -> Expect {
         Expect { gpus, ..Expect::default() }

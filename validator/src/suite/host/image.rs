@@ -1,11 +1,11 @@
 //! Whether the machine runs exactly the files of its image. Differences count only if the configuration
 //! requires this, because there may be a good reason for an added file.
 
-use crate::config::Level;
-use crate::machine::image::{ExamineError, Examined, IDENTITY_FILE, document, examine};
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::suite::{Group, Test};
+use machine::image::{ExamineError, Examined, IDENTITY_FILE, document, examine};
+use outcome::Judgement;
+use outcome::finding::{Code, Finding, Severity, Subject};
+use report::Level;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {
@@ -54,10 +54,10 @@ fn changed(image: &Examined, severity: Severity) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::host::identity::Appliance;
-    use crate::machine::image::compare::Difference;
-    use crate::machine::image::driver::DriverImage;
-    use crate::outcome::Outcome;
+    use machine::host::identity::Appliance;
+    use machine::image::compare::Difference;
+    use machine::image::driver::DriverImage;
+    use outcome::Outcome;
 
     fn image(differences: Vec<Difference>) -> Result<Option<Examined>, ExamineError> {
         let appliance =

@@ -2,14 +2,14 @@
 //! types, devices in a group. What firmware and kernel report is additional evidence.
 
 use crate::config::{IommuPolicy, Level};
-use crate::machine::host::iommu::{DmaGroups, dma_groups};
-use crate::machine::host::iommu::{Iommu, IommuMode};
-use crate::machine::root::Root;
-use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
-use crate::outcome::{Judgement, Outcome};
-use crate::platform::{Environment, Host};
 use crate::suite::machine::unreadable;
 use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
+use machine::host::iommu::{DmaGroups, dma_groups};
+use machine::host::iommu::{Iommu, IommuMode};
+use machine::root::Root;
+use outcome::finding::{Code, Finding, Reason, Severity, Subject};
+use outcome::platform::{Environment, Host};
+use outcome::{Judgement, Outcome};
 use std::collections::BTreeSet;
 
 pub(in crate::suite) const TEST: Test = Test {
@@ -192,9 +192,9 @@ fn evidence(iommu: &Iommu, groups: &DmaGroups) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::host::{identity, platform};
-    use crate::machine::root::Root;
     use crate::suite::shared::fixture;
+    use machine::host::{identity, platform};
+    use machine::root::Root;
     use std::collections::BTreeMap;
 
     fn iommu(mode: IommuMode, classes: &[&str], groups: usize) -> Iommu {

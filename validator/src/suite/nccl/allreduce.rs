@@ -6,17 +6,18 @@ use super::arms::{self, ArmKind};
 use super::limits::Limits;
 use super::remeasure::{self, Remeasured};
 use super::{checked, groups, limits_of_all, not_connected, proof, sweep, tables};
-use crate::config::Level;
-use crate::floors::gain::{self, Gain};
-use crate::gpu::Collective;
-use crate::machine::Rank;
+use crate::floors::gain;
 use crate::nccl::log::Pairs;
 use crate::nccl::{Placement, Row, Sweep, Timed, Wrongs};
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::suite::shared::speed::{Watch, judged, rounded};
 use crate::suite::{Group, Machine, Test};
-use crate::text::size;
+use gpu::Collective;
+use machine::Rank;
+use outcome::Judgement;
+use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::text::size;
+use report::Level;
+use report::gain::Gain;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {
@@ -180,7 +181,7 @@ mod tests {
     use super::super::speed;
     use super::super::sweep::tests::row;
     use super::*;
-    use crate::outcome::Outcome;
+    use outcome::Outcome;
 
     fn proof() -> proof::TransportProof {
         proof::TransportProof { summary: String::new(), findings: Vec::new(), tables: Vec::new() }

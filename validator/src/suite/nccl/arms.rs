@@ -4,11 +4,11 @@
 //! starts it anew.
 
 use super::{groups, trouble};
-use crate::config::Level;
-use crate::machine::GpuId;
 use crate::nccl::ranks::{Arm, Ranks, Setup, Trouble};
-use crate::outcome::finding::Finding;
 use crate::suite::Machine;
+use machine::GpuId;
+use outcome::finding::Finding;
+use report::Level;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;

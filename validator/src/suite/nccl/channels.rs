@@ -4,16 +4,16 @@
 
 use super::arms::{self, ArmKind};
 use super::{not_connected, sweep, trouble};
-use crate::config::Level;
-use crate::gpu::Collective;
 use crate::nccl::advice::{BestChannels, LEAST_GAIN};
 use crate::nccl::log::NcclLog;
 use crate::nccl::ranks::{Ranks, Setup, Trouble};
 use crate::nccl::{Row, Sweep, advice};
-use crate::outcome::Judgement;
-use crate::outcome::finding::Finding;
 use crate::suite::shared::speed::{judged, rounded, table};
 use crate::suite::{Group, Machine, Test};
+use gpu::Collective;
+use outcome::Judgement;
+use outcome::finding::Finding;
+use report::Level;
 use serde_json::Value;
 use std::time::Duration;
 

@@ -3,10 +3,10 @@
 
 use super::arms::ArmKind;
 use super::sweep;
-use crate::gpu::Collective;
 use crate::nccl::ranks::{Ranks, Trouble};
 use crate::nccl::{Row, Sweep};
 use crate::suite::Machine;
+use gpu::Collective;
 
 /// Elements of each call: one, few, and primes in the range of each of NCCL's protocols.
 const ODD_COUNTS: [u64; 7] = [1, 3, 13, 1009, 65_537, 1_048_573, 5_000_011];

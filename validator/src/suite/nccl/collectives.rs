@@ -4,15 +4,15 @@
 use super::arms::{self, ArmKind};
 use super::remeasure::{self, Remeasured};
 use super::{checked, limits_of_all, not_connected, sweep, tables};
-use crate::config::Level;
-use crate::gpu::Collective;
 use crate::nccl::ranks::{Ranks, Trouble};
 use crate::nccl::{Row, Sweep};
-use crate::outcome::Judgement;
-use crate::outcome::finding::Finding;
 use crate::suite::shared::speed::judged;
 use crate::suite::{Group, Machine, Test};
-use crate::text::size;
+use gpu::Collective;
+use outcome::Judgement;
+use outcome::finding::Finding;
+use outcome::text::size;
+use report::Level;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

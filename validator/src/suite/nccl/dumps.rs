@@ -2,12 +2,12 @@
 //! dump that is missing, unreadable or without one of the GPUs is a finding.
 
 use super::arms::ArmKind;
-use crate::machine::Rank;
 use crate::nccl::dump;
 use crate::nccl::dump::{Graph, Topology};
 use crate::nccl::ranks::Ranks;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::suite::shared::speed::{rounded, table};
+use machine::Rank;
+use outcome::finding::{Code, Finding, Severity, Subject};
 use serde_json::Value;
 
 /// What the dumps contain, and the finding if they are not sufficient.

@@ -1,14 +1,14 @@
 //! Which GPUs reach each other: all of them, or on machines with bridges or a partitioned switch only those
 //! of a group. In that case each group is proven separately; between groups NCCL may use any transport.
 
-use crate::gpu::Clique;
-use crate::machine::{GpuId, Rank};
-use crate::outcome::finding::Finding;
-use crate::outcome::{Matrix, Outcome};
 use crate::schedule::Pair;
 use crate::suite::Machine;
 use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::shared::peer_groups;
+use gpu::Clique;
+use machine::{GpuId, Rank};
+use outcome::finding::Finding;
+use outcome::{Matrix, Outcome};
 
 /// The test that has queried each pair's access, and its matrix.
 const ACCESS: (&str, &str) = ("p2p-capability", "p2p.connectivity");

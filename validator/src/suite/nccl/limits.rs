@@ -4,10 +4,10 @@
 //! each GPU, and a few hops. Pure.
 
 use crate::floors::Carrier;
-use crate::gpu::Collective;
-use crate::machine::Rank;
 use crate::nccl::{Ring, Row, best_ring};
-use crate::outcome::Matrix;
+use gpu::Collective;
+use machine::Rank;
+use outcome::Matrix;
 
 /// From this size on bandwidth dominates.
 pub(super) const LARGE: u64 = 4 << 20;
@@ -128,7 +128,7 @@ fn pair_values(matrix: &Matrix) -> impl Iterator<Item = f64> {
 pub(super) mod tests {
     use super::super::sweep::tests::row;
     use super::*;
-    use crate::machine::pcie::model::PathKind;
+    use machine::pcie::model::PathKind;
 
     pub(in crate::suite::nccl) const PCI: Carrier = Carrier::Pcie { kind: PathKind::Sys, raw_gb_s: 31.5 };
     pub(in crate::suite::nccl) const NVL: Carrier = Carrier::NvLink { links: 18, gb_s: 26.5625 };

@@ -33,14 +33,14 @@ pub(super) use types::TEST as TYPES;
 
 use super::Machine;
 use crate::floors::Carrier;
-use crate::machine::{GpuId, Rank};
 use crate::nccl::Row;
-use crate::outcome::finding::{Finding, Severity};
-use crate::outcome::{Judgement, Outcome};
 use crate::schedule::Pair;
 use crate::suite::shared::gate::gate;
 use crate::suite::shared::speed::{GpuPaths, LinkStates};
 use limits::Limits;
+use machine::{GpuId, Rank};
+use outcome::finding::{Finding, Severity};
+use outcome::{Judgement, Outcome};
 
 /// The expected speeds between these GPUs, from the figures of earlier tests; `None` where they were not
 /// measured.

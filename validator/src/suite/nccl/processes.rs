@@ -3,17 +3,17 @@
 
 use super::arms::{self, ArmKind};
 use super::{checked, groups, limits_of_all, not_connected, proof, remeasure, sweep, tables};
-use crate::config::Level;
-use crate::gpu::Collective;
-use crate::machine::Rank;
 use crate::nccl::log::Pairs;
 use crate::nccl::ranks::{Ranks, Trouble};
 use crate::nccl::{Row, Sweep};
-use crate::outcome::Judgement;
-use crate::outcome::finding::Finding;
 use crate::suite::shared::speed::judged;
 use crate::suite::{Group, Machine, Test};
-use crate::text::size;
+use gpu::Collective;
+use machine::Rank;
+use outcome::Judgement;
+use outcome::finding::Finding;
+use outcome::text::size;
+use report::Level;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {

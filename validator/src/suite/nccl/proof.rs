@@ -3,11 +3,11 @@
 
 use super::arms::ArmKind;
 use super::dumps::{self, DumpCheck};
-use crate::machine::Rank;
 use crate::nccl::log::{ExpectedTransport, NcclLog, Pairs, Proof, Transport};
 use crate::nccl::ranks::Ranks;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::suite::shared::speed::table;
+use machine::Rank;
+use outcome::finding::{Code, Finding, Severity, Subject};
 use serde_json::Value;
 
 /// What an arm's log lines and dumps prove.

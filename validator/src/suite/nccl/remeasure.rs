@@ -8,8 +8,8 @@ use super::speed::{self, Slow};
 use super::sweep;
 use crate::nccl::ranks::{Ranks, Trouble};
 use crate::nccl::{Placement, Row, Sweep, Timed};
-use crate::outcome::finding::Finding;
 use crate::suite::Machine;
+use outcome::finding::Finding;
 use std::thread;
 use std::time::Duration;
 

@@ -1,14 +1,14 @@
 //! Runs sizes on an arm, and turns wrong values into findings.
 
 use super::arms::ArmKind;
-use crate::gpu::{Collective, DataType, RedOp};
-use crate::machine::Rank;
 use crate::nccl::ranks::{Ranks, RowAsk, Trouble, TroubleKind};
 use crate::nccl::{FirstWrong, Row, Stray, Sweep, Timed};
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::suite::Machine;
 use crate::suite::shared::transfer::unanswered;
-use crate::text::count;
+use gpu::{Collective, DataType, RedOp};
+use machine::Rank;
+use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::text::count;
 use std::collections::BTreeSet;
 
 /// The least number of timed calls, even if not all of them have their own buffer.
@@ -131,7 +131,7 @@ fn finding(which: ArmKind, row: &Row, sizes: usize) -> Finding {
 pub(super) mod tests {
     use super::*;
     use crate::nccl::Wrongs;
-    use crate::outcome::finding::Reason;
+    use outcome::finding::Reason;
 
     /// A row of 4 ranks with `us` and `wrong` values.
     pub(in crate::suite::nccl) fn row(bytes: u64, us: f64, wrong: u64) -> Row {

@@ -1,8 +1,8 @@
 //! The NCCL tests' tables in the report.
 
-use crate::floors::gain::Gain;
 use crate::nccl::{Row, Timed};
 use crate::suite::shared::speed::{rounded, table};
+use report::gain::Gain;
 use serde_json::Value;
 
 /// Rows of one arm, with nccl-tests' columns.

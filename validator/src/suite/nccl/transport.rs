@@ -6,19 +6,19 @@
 
 use super::arms::{self, ArmKind};
 use super::{checked, groups, limits, not_testable, proof, remeasure, sweep, withheld};
-use crate::config::Level;
 use crate::floors::Carrier;
-use crate::gpu::Collective;
-use crate::machine::{GpuId, Rank};
 use crate::nccl::log::Pairs;
 use crate::nccl::ranks::{Ranks, Trouble};
 use crate::nccl::{Distance, Row, Sweep, advice};
-use crate::outcome::Advice;
-use crate::outcome::finding::{Code, Finding, Severity};
-use crate::outcome::{Judgement, Outcome};
 use crate::schedule::Pair;
 use crate::suite::shared::speed::{GpuPaths, LinkStates, judged};
 use crate::suite::{Group, Machine, Test};
+use gpu::Collective;
+use machine::{GpuId, Rank};
+use outcome::Advice;
+use outcome::finding::{Code, Finding, Severity};
+use outcome::{Judgement, Outcome};
+use report::Level;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -174,7 +174,7 @@ fn measure(machine: &Machine, which: ArmKind, ranks: &mut Ranks) -> Result<(Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::pcie::model::PathKind;
+    use machine::pcie::model::PathKind;
 
     #[test]
     fn every_group_with_a_pair_has_an_arm_of_its_own() {

@@ -2,7 +2,7 @@
 //! crash says nothing about them.
 
 use crate::nccl::ranks::{Trouble, TroubleKind};
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::finding::{Code, Finding, Severity, Subject};
 use std::fmt::Display;
 use std::iter;
 

@@ -3,14 +3,14 @@
 
 use super::arms::{self, ArmKind};
 use super::{checked, not_connected, sweep, tables};
-use crate::config::Level;
-use crate::gpu::{Collective, DataType, RedOp, Values};
 use crate::nccl::ranks::{Ranks, Trouble};
 use crate::nccl::{Row, Sweep};
-use crate::outcome::Judgement;
-use crate::outcome::finding::Finding;
 use crate::suite::shared::speed::judged;
 use crate::suite::{Group, Machine, Test};
+use gpu::{Collective, DataType, RedOp, Values};
+use outcome::Judgement;
+use outcome::finding::Finding;
+use report::Level;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {

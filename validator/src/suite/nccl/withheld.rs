@@ -3,12 +3,12 @@
 //! forbidden proves nothing, whatever its log says.
 
 use super::arms::{self, ArmKind};
-use crate::gpu::Collective;
-use crate::machine::Rank;
 use crate::nccl::Sweep;
 use crate::nccl::ranks::{RowAsk, TroubleKind};
-use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
 use crate::suite::Machine;
+use gpu::Collective;
+use machine::Rank;
+use outcome::finding::{Code, Finding, Reason, Severity, Subject};
 
 /// One small call.
 const BYTES: u64 = 1 << 10;

@@ -2,20 +2,20 @@
 //! or nothing. This shows what the driver offers. Proving that a card really does it requires traffic between
 //! two machines, and the summary says so.
 
-use crate::config::Level;
-use crate::gpu::{DirectRdma, Gpu};
-use crate::machine::GpuId;
-use crate::machine::host::modules;
-use crate::machine::pcie::model::PathKind;
-use crate::machine::pcie::path;
-use crate::machine::pcie::path::NicPaths;
-use crate::outcome::Advice;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
-use crate::outcome::{Judgement, Outcome};
 use crate::suite::machine::unreadable;
 use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::{Group, Machine, Test};
-use crate::text::count;
+use gpu::{DirectRdma, Gpu};
+use machine::GpuId;
+use machine::host::modules;
+use machine::pcie::model::PathKind;
+use machine::pcie::path;
+use machine::pcie::path::NicPaths;
+use outcome::Advice;
+use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::text::count;
+use outcome::{Judgement, Outcome};
+use report::Level;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -158,7 +158,7 @@ fn advice(mechanisms: &[RdmaMechanism], nic_paths: &[NicPaths]) -> Option<Advice
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::pcie::model::Bdf;
+    use machine::pcie::model::Bdf;
 
     const NONE: DirectRdma = DirectRdma { peer_memory: false, dma_buf: false, mapped: false };
     const OLD: DirectRdma = DirectRdma { peer_memory: true, ..NONE };

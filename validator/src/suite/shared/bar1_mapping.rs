@@ -2,10 +2,10 @@
 //! for itself: 24210 of 24564 MiB on an RTX 4090. Without a static map BAR1 contains only what programs and displays
 //! map at the moment: 5 of 65536 MiB on a board whose peers received nothing.
 
-use crate::gpu::Bar1Memory;
-use crate::machine::pcie::model::{Bdf, Device};
 use crate::suite::Machine;
 use crate::suite::shared::gpu_snapshots::{START_LIMIT, driver_gpus, query_nvml};
+use gpu::Bar1Memory;
+use machine::pcie::model::{Bdf, Device};
 use std::collections::BTreeMap;
 
 /// What NVML reports about the BAR1 of each GPU.

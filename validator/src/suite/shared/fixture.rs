@@ -1,12 +1,12 @@
 //! A machine for the judges' unit tests: GPUs behind one switch below a root port, all healthy. Each test breaks
 //! the part that it is about.
 
-use crate::machine::host::cpu::Cpus;
-use crate::machine::host::iommu::{Iommu, IommuMode};
-use crate::machine::host::platform::peers_of;
-use crate::machine::pcie::model::{Acs, Bar, Bdf, ConfigState, Device, Fabric, Kind, Link, Peers, Routing, SCHEMA};
-use crate::machine::pcie::path;
-use crate::machine::pcie::tree::Tree;
+use machine::host::cpu::Cpus;
+use machine::host::iommu::{Iommu, IommuMode};
+use machine::host::platform::peers_of;
+use machine::pcie::model::{Acs, Bar, Bdf, ConfigState, Device, Fabric, Kind, Link, Peers, Routing, SCHEMA};
+use machine::pcie::path;
+use machine::pcie::tree::Tree;
 use std::collections::BTreeMap;
 
 /// A machine with that many GPUs.

@@ -1,9 +1,9 @@
 //! Whether GPUs have enough free memory for the tests: if other processes have filled a GPU's memory, there is one
 //! clear finding instead of a fault for each transfer.
 
-use crate::gpu::{Clique, GpuError};
-use crate::machine::GpuId;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
+use gpu::{Clique, GpuError};
+use machine::GpuId;
+use outcome::finding::{Code, Finding, Severity, Subject};
 
 /// `CUDA_ERROR_OUT_OF_MEMORY`
 const OUT_OF_MEMORY: i32 = 2;

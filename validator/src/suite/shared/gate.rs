@@ -1,9 +1,9 @@
 //! Whether the preconditions of a test with GPUs hold: there must be GPUs, and delivery of data must have
 //! been proven, or at least not disproven.
 
-use crate::outcome::finding::Finding;
-use crate::outcome::{Judgement, Outcome};
 use crate::suite::Machine;
+use outcome::finding::Finding;
+use outcome::{Judgement, Outcome};
 
 /// The test that proves that data arrives.
 const PROOF: &str = "p2p-integrity";

@@ -2,11 +2,11 @@
 //! context is faulty; a missing library says nothing about the GPU.
 
 use super::free_memory;
-use crate::gpu::GpuError;
-use crate::machine::host::nvidia::chip;
-use crate::machine::host::nvidia::managers::{Running, Switches};
-use crate::machine::pcie::model::{Bdf, Fabric};
-use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
+use gpu::GpuError;
+use machine::host::nvidia::chip;
+use machine::host::nvidia::managers::{Running, Switches};
+use machine::pcie::model::{Bdf, Fabric};
+use outcome::finding::{Code, Finding, Reason, Severity, Subject};
 
 /// `CUDA_ERROR_SYSTEM_DRIVER_MISMATCH`: libcuda and the kernel module are of different versions.
 const MISMATCH: i32 = 803;

@@ -1,7 +1,6 @@
 //! A GPU with the stream, tallies and host memory that a test needs to check its memory; allocated once.
 
-use crate::gpu::pattern::Counts;
-use crate::gpu::{CheckCounts, Gpu, GpuError, Pinned, Span, Stream, Tally};
+use gpu::{Gpu, GpuError, Pinned, Span, Stream, Tally};
 use std::time::Duration;
 
 /// Filling and checking a GPU's own memory takes milliseconds.
@@ -35,12 +34,5 @@ impl<'g> GpuResources<'g> {
         self.stream.copy_out(self.host.span(0, count * 4)?, what.part(place * 4, count * 4)?)?;
         self.wait()?;
         Ok(self.host.words(0, count))
-    }
-}
-
-impl From<CheckCounts> for Counts {
-    fn from(checked: CheckCounts) -> Self {
-        let CheckCounts { looked, wrong, zeros, ones, sentinels, first, last } = checked;
-        Self { looked, wrong, zeros, ones, sentinels, first, last }
     }
 }

@@ -2,13 +2,13 @@
 //! every test. The parent, which outlives a worker, judges what has changed and which other processes use the
 //! GPUs.
 
-use crate::gpu::{self, GpuSnapshot, GpuStatus, Nvml, Process};
-use crate::machine::host::own_processes;
-use crate::machine::host::own_processes::OwnProcesses;
-use crate::machine::pcie::model::{Bdf, Fabric};
-use crate::outcome::{Judgement, Outcome};
 use crate::suite::protocol::Message;
 use crate::suite::{Group, Machine, Test};
+use gpu::{self, GpuSnapshot, GpuStatus, Nvml, Process};
+use machine::host::own_processes;
+use machine::host::own_processes::OwnProcesses;
+use machine::pcie::model::{Bdf, Fabric};
+use outcome::{Judgement, Outcome};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
@@ -152,7 +152,7 @@ fn claim_unknown_pids(gpus: &mut [GpuStatus], before: &[GpuStatus], own: u32, he
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::Presence;
+    use gpu::Presence;
 
     const GPU: Bdf = Bdf { domain: 0, bus: 1, device: 0, function: 0 };
 

@@ -3,11 +3,11 @@
 
 use super::free_memory;
 use super::transfer::Memory;
-use crate::gpu::pattern::{Counts, Nonces};
-use crate::gpu::{Buffer, Clique, Extent, Gpu, GpuError, Pages, Pinned, Span, Stream, Tally};
-use crate::machine::GpuId;
-use crate::outcome::finding::{Code, Finding, Severity};
-use crate::text::gib;
+use gpu::pattern::{Counts, Nonces};
+use gpu::{Buffer, Clique, Extent, Gpu, GpuError, Pages, Pinned, Span, Stream, Tally};
+use machine::GpuId;
+use outcome::finding::{Code, Finding, Severity};
+use outcome::text::gib;
 use std::cell::Cell;
 use std::time::Duration;
 

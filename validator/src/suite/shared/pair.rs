@@ -1,9 +1,9 @@
 //! Findings that are the same for many pairs of GPUs, and matrices of all pairs.
 
-use crate::machine::GpuId;
-use crate::outcome::Matrix;
-use crate::outcome::finding::{Finding, Subject};
 use crate::schedule::Pair;
+use machine::GpuId;
+use outcome::Matrix;
+use outcome::finding::{Finding, Subject};
 use std::collections::BTreeSet;
 
 /// One finding for each kind: findings that differ only in the pair become one whose subject names the pairs,
@@ -51,7 +51,7 @@ pub(in crate::suite) fn matrix(name: &str, unit: &str, gpus: usize, value: impl 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::finding::{Code, Severity};
+    use outcome::finding::{Code, Severity};
 
     #[test]
     fn findings_that_differ_only_in_the_pair_become_one() {

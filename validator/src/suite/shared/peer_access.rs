@@ -1,9 +1,9 @@
 //! Peer access for many pairs at the same time, as in programs that use all GPUs. Without NVSwitch a GPU
 //! can have at most eight peers: in that case the pairs take turns, in groups as large as the driver allows.
 
-use crate::gpu::{Clique, GpuError, PeerAccess, is_cuda_lost};
-use crate::machine::GpuId;
 use crate::schedule::Pair;
+use gpu::{Clique, GpuError, PeerAccess, is_cuda_lost};
+use machine::GpuId;
 use std::collections::BTreeMap;
 
 /// `CUDA_ERROR_TOO_MANY_PEERS`

@@ -1,8 +1,8 @@
 //! Groups of GPUs that reach each other, on machines where not all do: bridged pairs, partitions of a switch.
 //! Pure.
 
-use crate::machine::GpuId;
 use crate::schedule::Pair;
+use machine::GpuId;
 
 /// Groups of GPUs within which each GPU reaches every other and none outside; `None` where there are no such
 /// groups.

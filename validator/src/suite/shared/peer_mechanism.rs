@@ -1,10 +1,10 @@
 //! How peers reach a GPU's memory over PCIe: through BAR1, which must then cover all of it, or by another
 //! mechanism (NVLink, the mailbox of workstation and data-center boards).
 
-use crate::machine::host::nvidia::board_kind;
-use crate::machine::host::nvidia::chip::{self, Family};
-use crate::machine::host::nvidia::gpus::Information;
-use crate::machine::pcie::model::{Device, Fabric};
+use machine::host::nvidia::board_kind;
+use machine::host::nvidia::chip::{self, Family};
+use machine::host::nvidia::gpus::Information;
+use machine::pcie::model::{Device, Fabric};
 use std::collections::BTreeMap;
 
 /// The mechanism by which peers reach a GPU's memory over PCIe.

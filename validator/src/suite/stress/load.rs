@@ -1,9 +1,9 @@
 //! Products on all GPUs at once, and the sums that must come out. Every launch is checked against the host's
 //! own calculation, block by block.
 
-use crate::gpu::pattern::{Nonces, PRODUCTS, product_sum};
-use crate::gpu::{Arithmetic, Clique, Gpu, GpuError, Stream, Sums};
-use crate::machine::GpuId;
+use gpu::pattern::{Nonces, PRODUCTS, product_sum};
+use gpu::{Arithmetic, Clique, Gpu, GpuError, Stream, Sums};
+use machine::GpuId;
 use std::time::{Duration, Instant};
 
 /// Different batches of a launch: as many as the host calculates in a few milliseconds.

@@ -2,11 +2,6 @@
 //! and inverted in place, in all bits and in every second one.
 
 use super::{end_time, progress};
-use crate::gpu::pattern::{Counts, Nonces};
-use crate::gpu::{GpuError, March};
-use crate::machine::GpuId;
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::suite::Machine;
 use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::shared::held_memory::{
@@ -14,7 +9,12 @@ use crate::suite::shared::held_memory::{
 };
 use crate::suite::shared::speed::table;
 use crate::suite::shared::transfer::Memory;
-use crate::text::gib;
+use gpu::pattern::{Counts, Nonces};
+use gpu::{GpuError, March};
+use machine::GpuId;
+use outcome::Judgement;
+use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::text::gib;
 use serde_json::Value;
 use std::time::Instant;
 
@@ -107,7 +107,7 @@ fn wrong(held_memory: &HeldMemory<'_>, chunk: &Chunk) -> Option<WrongWords> {
 fn final_check(changed: &ChangedMemory) -> WrongWords {
     let at = |word: Option<u64>| (changed.first + word.unwrap_or_default()) * 4;
     let place = changed.first + changed.counts.first.unwrap_or_default();
-    let expected = crate::gpu::pattern::word(changed.seed, place);
+    let expected = gpu::pattern::word(changed.seed, place);
     let bits = changed.found.first().map_or(0, |found| found ^ expected);
     let (first, last) = (at(changed.counts.first), at(changed.counts.last));
     WrongWords { gpu: changed.gpu, first, last, counts: changed.counts, bits }
@@ -163,7 +163,7 @@ fn memory_table(results: &Results, steps: u64) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::Outcome;
+    use outcome::Outcome;
 
     fn results(wrong: Option<Counts>) -> Results {
         let share = |gpu| MemoryShare { gpu, bytes: 79 << 30, total: 80 << 30 };

@@ -7,8 +7,8 @@ mod memory;
 mod products;
 mod sample;
 
-use crate::config::Level;
 use crate::suite::{Group, Machine, Test};
+use report::Level;
 use std::time::{Duration, Instant};
 
 pub(in crate::suite) const MEMORY: Test = Test {

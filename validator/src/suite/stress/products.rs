@@ -4,13 +4,13 @@
 use super::load::{Load, WrongSum};
 use super::sample::{Sample, findings, heat_of, samples_table};
 use super::{end_time, progress};
-use crate::gpu::GpuError;
-use crate::machine::GpuId;
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::suite::Machine;
 use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::shared::speed::{Watch, rounded, table};
+use gpu::GpuError;
+use machine::GpuId;
+use outcome::Judgement;
+use outcome::finding::{Code, Finding, Severity, Subject};
 use serde_json::Value;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -169,7 +169,7 @@ fn rates(results: &Results) -> Value {
 mod tests {
     use super::super::sample::of_widths;
     use super::*;
-    use crate::outcome::Outcome;
+    use outcome::Outcome;
 
     fn results() -> Results {
         Results { samples: of_widths(&[16, 16]), right: vec![2.5e15, 2e15], took: 10.0, ..Results::default() }

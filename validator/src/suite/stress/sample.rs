@@ -1,12 +1,12 @@
 //! What NVML reports about the GPUs second by second while they work: clocks, heat, power and links.
 
-use crate::gpu::{Clique, State};
-use crate::machine::GpuId;
-use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::Machine;
 use crate::suite::shared::speed::{
     STATE_COLUMNS, rounded, state_cells, states_now, table, thermal_summary, throttled_for,
 };
+use gpu::{Clique, State};
+use machine::GpuId;
+use outcome::finding::{Code, Finding, Severity};
 use serde_json::Value;
 use std::time::Instant;
 

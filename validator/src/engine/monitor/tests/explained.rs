@@ -1,9 +1,9 @@
 //! Lost GPUs, settings and Xids that explain a failure.
 
 use super::*;
-use crate::gpu::Process;
-use crate::outcome::finding::Reason;
 use crate::schedule::Pair;
+use gpu::Process;
+use outcome::finding::Reason;
 
 #[test]
 fn a_lost_gpu_stays_a_failure_in_later_tests() {

@@ -3,11 +3,11 @@
 mod explained;
 
 use super::*;
-use crate::gpu::{ComputeMode, Counter, CounterValue};
-use crate::machine::pcie::model::Bdf;
-use crate::outcome::finding::Recovery;
-use crate::outcome::finding::Subject;
 use crate::suite;
+use gpu::{ComputeMode, Counter, CounterValue};
+use machine::pcie::model::Bdf;
+use outcome::finding::Recovery;
+use outcome::finding::Subject;
 
 fn gpu(ordinal: usize) -> GpuStatus {
     let bus = u8::try_from(ordinal + 1).unwrap();

@@ -2,14 +2,14 @@
 //! provides the id, the seeds and the size, and receives the results.
 
 use super::{REPORT_MARGIN, Ranks};
-use crate::gpu::pattern::Nonces;
-use crate::gpu::{Shape, UniqueId};
 use crate::nccl::Row;
 use crate::nccl::ranks::merge::{empty_row, row, sum};
 use crate::nccl::ranks::messages::{Answer, Ask, Done};
 use crate::nccl::ranks::row::values;
 use crate::nccl::ranks::watch::calls_time_limit;
 use crate::nccl::ranks::{Device, RowAsk, Started, Trouble};
+use gpu::pattern::Nonces;
+use gpu::{Shape, UniqueId};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -1,12 +1,12 @@
 //! Arms whose processes are shell scripts: `dd` reads one packet, `printf` sends one.
 
 use super::*;
-use crate::gpu::{Collective, DataType, RedOp};
-use crate::machine::{GpuId, Rank};
 use crate::nccl::ranks::messages::Done;
 use crate::nccl::ranks::watch::calls_time_limit;
 use crate::nccl::ranks::{Arm, Device};
 use crate::nccl::{FirstWrong, Timed, Wrongs};
+use gpu::{Collective, DataType, RedOp};
+use machine::{GpuId, Rank};
 use std::cell::Cell;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpListener};

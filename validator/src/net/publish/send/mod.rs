@@ -1,9 +1,10 @@
 //! Sends the reports in a spool and then this report, the oldest first. Unsent reports stay in the spool for
 //! the next time. Pure except for the spool's files: the POST and the clock are parameters.
 
-use super::finished::{FinishedReport, digest, verdict_of};
+use super::finished::{FinishedReport, verdict_of};
 use super::store::ReportStore;
 use crate::net::http::{HttpError, status_text};
+use report::mac::digest;
 use std::time::Duration;
 
 /// The first pause between two attempts; each further one is twice as long, up to [`MAX_PAUSE`].

@@ -1,7 +1,7 @@
 //! Servers that fail, refuse and recover, with a simulated clock.
 
-use super::super::mac::Key;
 use super::*;
+use report::mac::Key;
 use std::collections::VecDeque;
 
 /// Returns the given answers, and then the last one forever.

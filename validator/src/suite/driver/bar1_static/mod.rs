@@ -3,21 +3,21 @@
 //! NVML counts how much of BAR1 is mapped, and some builds of the driver log the mapping when they start a GPU.
 //! Release builds of NVIDIA's own modules do not log it.
 
-use crate::config::Level;
-use crate::machine::host::kmsg;
-use crate::machine::host::kmsg::Line;
-use crate::machine::host::nvidia::account::Account;
-use crate::machine::host::nvidia::keys::{self, RegistryKeys};
-use crate::machine::host::nvidia::log;
-use crate::machine::host::nvidia::log::Bar1Peer;
-use crate::machine::host::nvidia::params;
-use crate::machine::pcie::model::{Bdf, Device};
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
 use crate::suite::machine::{Machine, known};
 use crate::suite::shared::bar1_mapping::{Bar1ByGpu, Bar1Mapping, mapping_of};
 use crate::suite::shared::peer_mechanism;
 use crate::suite::{Group, NVML_DEADLINE, Test};
+use machine::host::kmsg;
+use machine::host::kmsg::Line;
+use machine::host::nvidia::account::Account;
+use machine::host::nvidia::keys::{self, RegistryKeys};
+use machine::host::nvidia::log;
+use machine::host::nvidia::log::Bar1Peer;
+use machine::host::nvidia::params;
+use machine::pcie::model::{Bdf, Device};
+use outcome::Judgement;
+use outcome::finding::{Code, Finding, Reason, Severity, Subject};
+use report::Level;
 
 pub(in crate::suite) const TEST: Test = Test {
     id: "bar1-static",

@@ -1,10 +1,10 @@
 //! Logs of patched and stock drivers, complete and truncated.
 
 use super::*;
-use crate::gpu::Bar1Memory;
-use crate::machine::host::nvidia::account::tests::with;
-use crate::outcome::Outcome;
 use crate::suite::shared::fixture;
+use gpu::Bar1Memory;
+use machine::host::nvidia::fixture::account_with as with;
+use outcome::Outcome;
 use serde_json::json;
 use std::time::Duration;
 

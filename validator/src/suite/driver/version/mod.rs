@@ -4,15 +4,15 @@
 
 mod parts;
 
-use crate::config::Level;
-use crate::machine::host::kmsg;
-use crate::machine::host::nvidia::account::Account;
-use crate::machine::pcie::model::{Bdf, Device, Fabric};
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
 use crate::suite::machine::{Machine, known};
 use crate::suite::{FILE_DEADLINE, Group, Test};
-use crate::text::count;
+use machine::host::kmsg;
+use machine::host::nvidia::account::{self, Account};
+use machine::pcie::model::{Bdf, Device, Fabric};
+use outcome::Judgement;
+use outcome::finding::{Code, Finding, Reason, Severity, Subject};
+use outcome::text::count;
+use report::Level;
 
 pub(in crate::suite) const TEST: Test = Test {
     id: "driver",
@@ -30,7 +30,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let nvidia = &machine.nvidia;
     let account = known(&nvidia.account)?.as_ref();
     let loaded = known(&nvidia.loaded)?.as_ref();
-    let mut findings = account.map(Account::findings).unwrap_or_default();
+    let mut findings = account.map(account::findings).unwrap_or_default();
     let Some(loaded) = loaded.filter(|_| fabric.gpus.len() > of_guests(fabric)) else {
         return Ok(judge_unloaded(fabric, account, findings));
     };
@@ -121,16 +121,16 @@ mod tests {
     //! With and without GPUs, with and without a driver, with and without init's report.
 
     use super::*;
-    use crate::machine::host::nvidia::account::tests::with;
-    use crate::outcome::Outcome;
     use crate::suite::shared::fixture;
+    use machine::host::nvidia::fixture::account_with as with;
+    use outcome::Outcome;
     use serde_json::json;
     use std::time::Duration;
 
     fn noted(code: &str, severity: &str) -> Vec<Finding> {
         let noted =
             json!([{ "code": code, "severity": severity, "subject": "nvidia", "message": "said", "evidence": [] }]);
-        with("/findings", noted).findings()
+        account::findings(&with("/findings", noted))
     }
 
     fn enodev() -> Account {

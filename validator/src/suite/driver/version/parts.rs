@@ -1,9 +1,9 @@
 //! Compares the driver's parts: module, libraries, GPU firmware, and the kernel that the module is built for.
 
-use crate::machine::host::nvidia::library::Library;
-use crate::machine::host::nvidia::module::LoadedModule;
-use crate::machine::host::nvidia::{Nvidia, ReadResult};
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
+use machine::host::nvidia::library::Library;
+use machine::host::nvidia::module::LoadedModule;
+use machine::host::nvidia::{Nvidia, ReadResult};
+use outcome::finding::{Code, Finding, Severity, Subject};
 
 /// One part: its name, its version, and where the version was read.
 struct Part {
@@ -132,7 +132,7 @@ mod tests {
     //! Each part of another version, missing, or for another kernel.
 
     use super::*;
-    use crate::machine::host::nvidia::fixture::nvidia;
+    use machine::host::nvidia::fixture::nvidia;
 
     const KERNEL: Option<&str> = Some("6.12.107-firstlight");
 

@@ -1,10 +1,10 @@
 //! What the fabric pass did earlier, read from its journal: the registers it cleared, and why a port redirects
 //! although the pass ran.
 
-use crate::fabric::journal::{Entry, Journal};
-use crate::fabric::plan::ACS_CONTROL_NAME;
-use crate::machine::root::Root;
-use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
+use fabric::journal::{Entry, Journal};
+use fabric::plan::ACS_CONTROL_NAME;
+use machine::root::Root;
+use outcome::finding::{Code, Finding, Reason, Severity, Subject};
 
 /// The journal's entries, and their findings. Without a journal the pass did not run.
 pub(super) fn read(root: &Root) -> (Vec<Entry>, Vec<Finding>) {
@@ -72,7 +72,7 @@ fn control(found: &Finding) -> String {
 
 /// An entry for tests: the register held 0x001d and zero was written.
 #[cfg(test)]
-pub(super) fn entry(bdf: crate::machine::pcie::model::Bdf, readback: Option<u16>, finding: Option<&str>) -> Entry {
+pub(super) fn entry(bdf: machine::pcie::model::Bdf, readback: Option<u16>, finding: Option<&str>) -> Entry {
     let (register, finding) = (ACS_CONTROL_NAME.to_owned(), finding.map(str::to_owned));
     Entry { bdf, register, offset: 0x14e, width: 2, before: 0x1d, after: 0, readback, finding, when: 0 }
 }

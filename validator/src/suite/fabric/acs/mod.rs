@@ -3,19 +3,19 @@
 
 mod fabric_pass;
 
-use crate::config::Level;
-use crate::fabric::acs::{self, AcsPolicy};
-use crate::fabric::journal::Entry;
-use crate::fabric::pass_through::{self, KeptAcs};
-use crate::fabric::plan::lockdown;
-use crate::fabric::turn::Turns;
-use crate::machine::pcie::model::{Bdf, Device, Fabric};
-use crate::machine::pcie::routing::REDIRECT;
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
 use crate::suite::machine::unreadable;
 use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
-use crate::text::count;
+use fabric::acs::{self, AcsPolicy};
+use fabric::journal::Entry;
+use fabric::pass_through::{self, KeptAcs};
+use fabric::plan::lockdown;
+use fabric::turn::Turns;
+use machine::pcie::model::{Bdf, Device, Fabric};
+use machine::pcie::routing::REDIRECT;
+use outcome::Judgement;
+use outcome::finding::{Code, Finding, Reason, Severity, Subject};
+use outcome::text::count;
+use report::Level;
 use std::collections::BTreeSet;
 use std::thread::sleep;
 use std::time::Duration;
@@ -43,7 +43,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         return Ok(Judgement::not_applicable(why.map_or_else(|| no_ports(fabric), |why| why.to_string())));
     }
     sleep(PAUSE);
-    let again = Fabric::read(&machine.root).map_err(|e| unreadable("sys/bus/pci/devices", &e))?;
+    let again = fabric::read(&machine.root).map_err(|e| unreadable("sys/bus/pci/devices", &e))?;
     let (journal, findings) = fabric_pass::read(&machine.root);
     Ok(judge(policy, fabric, &again, &journal).with(findings))
 }
@@ -134,8 +134,8 @@ fn reverted(before: &Device, now: &Device) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::Outcome;
     use crate::suite::shared::fixture;
+    use outcome::Outcome;
 
     fn with_control(ctrl: u16) -> Fabric {
         let mut fabric = fixture::machine(2);
@@ -220,7 +220,7 @@ mod tests {
     fn a_harmful_chipset_port_is_reported_once_and_is_only_information_where_acs_is_kept() {
         let mut fabric = with_control(0x1d);
         fixture::device(&mut fabric, fixture::port(1)).acs.as_mut().unwrap().quirk = true;
-        fabric.findings = crate::fabric::judge::all(&fabric);
+        fabric.findings = fabric::judge::all(&fabric);
         for (policy, outcome) in [(AcsPolicy::Path, Outcome::Fail), (AcsPolicy::Off, Outcome::Warn)] {
             let said = judge(policy, &fabric, &fabric, &[]);
             assert_eq!((said.outcome(), said.findings.len()), (outcome, 1), "{said:?}");

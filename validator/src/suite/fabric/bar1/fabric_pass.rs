@@ -2,11 +2,11 @@
 //! or that the pass enlarged it.
 
 use super::PeerMechanism;
-use crate::fabric::journal::{Journal, KeptFinding};
-use crate::machine::pcie::model::Device;
-use crate::machine::root::Root;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
-use crate::outcome::{Judgement, Outcome};
+use fabric::journal::{Journal, KeptFinding};
+use machine::pcie::model::Device;
+use machine::root::Root;
+use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::{Judgement, Outcome};
 
 /// The pass's findings about BARs. Without a journal the pass did not run.
 pub(super) fn read(root: &Root) -> Vec<Finding> {
@@ -51,9 +51,9 @@ pub(super) fn with_pass_findings(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::host::nvidia::fixture::machine;
-    use crate::machine::pcie::model::Bdf;
     use crate::suite::shared::fixture;
+    use machine::host::nvidia::fixture::machine;
+    use machine::pcie::model::Bdf;
 
     fn findings(code: Code, severity: Severity) -> Vec<Finding> {
         vec![code.finding(severity, Bdf { domain: 0, bus: 0x10, device: 0, function: 0 }, "said")]

@@ -1,12 +1,12 @@
 //! The memory of GPUs, by the best source: NVML, then the driver's lines in the kernel's log, then the table of boards.
 
 use super::PeerMechanism;
-use crate::machine::host::kmsg::Line;
-use crate::machine::host::nvidia::{boards, chip, log};
-use crate::machine::pcie::model::{Bdf, Device};
-use crate::platform::MemorySource;
 use crate::suite::Machine;
 use crate::suite::shared::bar1_mapping::Bar1ByGpu;
+use machine::host::kmsg::Line;
+use machine::host::nvidia::{boards, chip, log};
+use machine::pcie::model::{Bdf, Device};
+use outcome::platform::MemorySource;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A GPU's memory, bytes.
@@ -96,9 +96,9 @@ pub(super) fn of_board(gpu: &Device) -> Option<Memory> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::Bar1Memory;
-    use crate::machine::pcie::model::{Fabric, Rebar};
     use crate::suite::shared::fixture;
+    use gpu::Bar1Memory;
+    use machine::pcie::model::{Fabric, Rebar};
 
     const MIB: u64 = 1 << 20;
 

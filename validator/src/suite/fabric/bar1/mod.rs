@@ -7,19 +7,19 @@ mod memory;
 mod no_room;
 mod static_map;
 
-use crate::config::Level;
-use crate::fabric::rebar::{self, DEFAULT_BAR1};
-use crate::machine::pcie::model::{Device, Fabric, Peers};
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
-use crate::platform::MemorySource;
 use crate::suite::machine::{Machine, known};
 use crate::suite::shared::peer_mechanism;
 use crate::suite::shared::peer_mechanism::PeerMechanism;
 use crate::suite::{Group, NVML_DEADLINE, Test};
-use crate::text::count;
-use crate::text::size;
+use fabric::rebar::{self, DEFAULT_BAR1};
+use machine::pcie::model::{Device, Fabric, Peers};
 use memory::{Memory, MemoryByGpu};
+use outcome::Judgement;
+use outcome::finding::{Code, Finding, Severity};
+use outcome::platform::MemorySource;
+use outcome::text::count;
+use outcome::text::size;
+use report::Level;
 pub(in crate::suite) use static_map::{MapObstruction, obstructions};
 use std::collections::BTreeSet;
 
@@ -165,10 +165,10 @@ mod tests {
     //! Sizes against the size of a GPU's memory, by the mechanism through which peers reach it.
 
     use super::*;
-    use crate::machine::pcie::model::{Bar, Rebar};
-    use crate::outcome::Outcome;
-    use crate::outcome::finding::Reason;
     use crate::suite::shared::fixture;
+    use machine::pcie::model::{Bar, Rebar};
+    use outcome::Outcome;
+    use outcome::finding::Reason;
     use std::collections::BTreeMap;
 
     /// Two GPUs with a register BAR, BAR1 of `bytes`, and the offered sizes.

@@ -2,11 +2,11 @@
 
 use super::PeerMechanism;
 use super::memory::MemoryByGpu;
-use crate::machine::host::faults::no_room;
-use crate::machine::host::kmsg::Line;
-use crate::machine::pcie::model::Device;
-use crate::outcome::finding::{Code, Finding, Severity};
-use crate::text::size;
+use machine::host::faults::no_room;
+use machine::host::kmsg::Line;
+use machine::pcie::model::Device;
+use outcome::finding::{Code, Finding, Severity};
+use outcome::text::size;
 
 /// Maximum number of lines of the log.
 const MOST: usize = 8;
@@ -44,9 +44,9 @@ pub(super) fn findings(
 mod tests {
     use super::super::memory::Memory;
     use super::*;
-    use crate::machine::pcie::model::Bar;
-    use crate::platform::MemorySource;
     use crate::suite::shared::fixture;
+    use machine::pcie::model::Bar;
+    use outcome::platform::MemorySource;
     use std::time::Duration;
 
     const LINE: &str = "nvidia 0000:10:00.0: BAR 1 [mem size 0x800000000 64bit pref]: can't assign; no space";

@@ -3,20 +3,20 @@
 //! map that the driver actually created.
 
 use super::memory::{self, Memory, MemoryByGpu};
-use crate::fabric::rebar;
-use crate::fabric::rebar::static_map::{Fit, Memory as MapMemory, Room, Start, fit};
-use crate::machine::host::framebuffer;
-use crate::machine::host::nvidia::keys::{self, RegistryKeys, RequestedMechanism, StaticMap};
-use crate::machine::host::{nvidia::log, nvidia::params};
-use crate::machine::pcie::model::{Bdf, Device};
-use crate::outcome::finding::{Code, Finding, MapObstacle, Reason, Severity};
-use crate::outcome::{Judgement, Outcome};
-use crate::platform::MemorySource;
 use crate::suite::Machine;
 use crate::suite::machine::{known, unreadable};
 use crate::suite::shared::bar1_mapping::{Bar1Mapping, mapping_of};
 use crate::suite::shared::peer_mechanism::{self, PeerMechanism};
-use crate::text::size;
+use fabric::rebar;
+use fabric::rebar::static_map::{Fit, Memory as MapMemory, Room, Start, fit};
+use machine::host::framebuffer;
+use machine::host::nvidia::keys::{self, RegistryKeys, RequestedMechanism, StaticMap};
+use machine::host::{nvidia::log, nvidia::params};
+use machine::pcie::model::{Bdf, Device};
+use outcome::finding::{Code, Finding, MapObstacle, Reason, Severity};
+use outcome::platform::MemorySource;
+use outcome::text::size;
+use outcome::{Judgement, Outcome};
 use std::collections::BTreeMap;
 
 /// From this version on, NVIDIA's own modules create the map as it is computed here.
@@ -248,8 +248,8 @@ fn offered(gpu: &Device) -> String {
 mod tests {
     use super::super::memory::of_board;
     use super::*;
-    use crate::machine::pcie::model::{Bar, Rebar};
     use crate::suite::shared::fixture;
+    use machine::pcie::model::{Bar, Rebar};
 
     /// A GPU of this id that offers BAR1 of up to `mib` MiB and has that size.
     fn gpu(device: &str, mib: u64) -> Device {

@@ -1,7 +1,7 @@
 //! Whether the lockdown that the command line requests is in force.
 
-use crate::machine::host::cmdline::words;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
+use machine::host::cmdline::words;
+use outcome::finding::{Code, Finding, Severity, Subject};
 
 /// The kernel's modes, from the weakest to the strongest. The mode can only be raised.
 const MODES: [&str; 3] = ["none", "integrity", "confidentiality"];

@@ -8,15 +8,15 @@ mod lockdown;
 mod no_effect;
 
 use crate::config::{IommuPolicy, Level};
-use crate::machine::host::cmdline::{self, Word};
-use crate::machine::host::cpu;
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::suite::machine::unreadable;
 use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
 use known::on_or_off;
 use lockdown::lockdown_ignored;
+use machine::host::cmdline::{self, Word};
+use machine::host::cpu;
 use no_effect::Kernel;
+use outcome::Judgement;
+use outcome::finding::{Code, Finding, Severity, Subject};
 use std::fmt;
 
 pub(in crate::suite) const TEST: Test = Test {

@@ -2,10 +2,10 @@
 //! table of known values decides, and a word that another kernel knows is named with that condition. Pure.
 
 use super::known::{CONFIG_ACS_SINCE, KEYS, NEWEST, Values};
-use crate::machine::host::cmdline::{Word, words};
-use crate::machine::host::kmsg::Line;
-use crate::machine::host::nvidia::log;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
+use machine::host::cmdline::{Word, words};
+use machine::host::kmsg::Line;
+use machine::host::nvidia::log;
+use outcome::finding::{Code, Finding, Severity, Subject};
 
 /// The running kernel.
 #[derive(Debug, Default)]

@@ -1,7 +1,7 @@
 //! Lines of kernels, firstlight's own and others.
 
 use super::*;
-use crate::outcome::Outcome;
+use outcome::Outcome;
 
 const BUILT_IN: &str = "iommu=off,soft intel_iommu=off amd_iommu=off \
     pci=config_acs=0000000@pci:0:0 pcie_aspm.policy=performance console=ttyS0";

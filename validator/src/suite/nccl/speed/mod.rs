@@ -3,11 +3,11 @@
 //! Pure.
 
 use super::limits::{LARGE, Limits, SCATTER_US, SMALL};
-use crate::gpu::Collective;
 use crate::nccl::{Placement, Row};
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::suite::shared::speed::rounded;
-use crate::text::size;
+use gpu::Collective;
+use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::text::size;
 use serde_json::Value;
 use std::fmt;
 

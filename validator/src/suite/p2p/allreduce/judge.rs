@@ -1,13 +1,13 @@
 //! The judgement over the frameworks' all-reduces. Pure.
 
 use super::rank::{GIVE_UP_S, Ran};
-use crate::gpu::{Late, ROUNDS, Reduced};
-use crate::machine::{GpuId, Rank};
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
 use crate::schedule::Pair;
 use crate::suite::shared::speed::table;
-use crate::text::size;
+use gpu::{Late, ROUNDS, Reduced};
+use machine::{GpuId, Rank};
+use outcome::Judgement;
+use outcome::finding::{Code, Finding, Reason, Severity, Subject};
+use outcome::text::size;
 use serde_json::Value;
 
 /// Steps of a round.

@@ -7,18 +7,18 @@ mod rank;
 mod rank_processes;
 pub(in crate::suite) use rank::serve;
 
-use crate::config::Level;
-use crate::gpu::pattern::Nonces;
-use crate::gpu::{Clique, GpuError, LAUNCHES, RANKS, ROUNDS};
-use crate::machine::GpuId;
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::suite::shared::gate::gate;
 use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::{Group, Machine, Test};
+use gpu::pattern::Nonces;
+use gpu::{Clique, GpuError, LAUNCHES, RANKS, ROUNDS};
 use judge::{Reduction, Results};
+use machine::GpuId;
+use outcome::Judgement;
+use outcome::finding::{Code, Finding, Severity, Subject};
 use rank::{LARGEST, Run};
 use rank_processes::{RankProcesses, Stop};
+use report::Level;
 use std::time::{Duration, Instant};
 
 /// Its id: if it fails, the frameworks' own all-reduce is switched off, and NCCL's peer-to-peer stays on.
@@ -168,10 +168,10 @@ fn next_launches(done: u64, rounds: u64, taken: Duration, most: Duration) -> u64
 mod tests {
     use super::judge::*;
     use super::rank::Ran;
-    use crate::gpu::{Late, ROUNDS, Reduced};
-    use crate::outcome::Judgement;
-    use crate::outcome::Outcome;
-    use crate::outcome::finding::{Code, Reason};
+    use gpu::{Late, ROUNDS, Reduced};
+    use outcome::Judgement;
+    use outcome::Outcome;
+    use outcome::finding::{Code, Reason};
 
     const BYTES: u64 = 4096;
 

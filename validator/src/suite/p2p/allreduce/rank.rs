@@ -2,11 +2,11 @@
 //! requested. It judges nothing.
 
 use super::super::processes::messages::Trouble;
-use crate::gpu::{
+use crate::process::partner::Worker;
+use gpu::{
     Books, Buffer, Clique, Gpu, GpuError, Graph, IpcHandle, LAUNCHES, Late, Reduced, Reduction, SIGNALS, Stream,
 };
-use crate::machine::{GpuId, Rank};
-use crate::process::partner::Worker;
+use machine::{GpuId, Rank};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::time::Duration;

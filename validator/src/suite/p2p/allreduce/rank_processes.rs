@@ -3,10 +3,10 @@
 use super::super::processes::NOT_SUPPORTED;
 use super::super::processes::messages::Trouble;
 use super::rank::{Answer, Ask, COMMAND, HANG, Join, Ran, Run};
-use crate::gpu::Clique;
-use crate::machine::{GpuId, Rank};
-use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
 use crate::process::partner::{Partner, PartnerError};
+use gpu::Clique;
+use machine::{GpuId, Rank};
+use outcome::finding::{Code, Finding, Reason, Severity, Subject};
 use std::io;
 use std::time::{Duration, Instant};
 

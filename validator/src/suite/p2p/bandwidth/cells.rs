@@ -1,10 +1,10 @@
 //! What is measured for one pair of GPUs, by level: which copies fill which cells. Pure.
 
-use crate::config::Level;
-use crate::floors::stats::{BANDWIDTH, RepeatPolicy, STAGED};
-use crate::machine::GpuId;
 use crate::schedule::Pair;
 use crate::suite::shared::speed::{CopyMethod, Flow, Job, Metric, Side};
+use machine::GpuId;
+use report::Level;
+use report::stats::{BANDWIDTH, RepeatPolicy, STAGED};
 
 /// p2pBandwidthLatencyTest's buffer: 40,000,000 integers.
 const SAMPLE_BYTES: u64 = 160_000_000;

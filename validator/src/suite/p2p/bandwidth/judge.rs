@@ -5,11 +5,11 @@ use super::Results;
 use super::cells::{MATRICES, policy};
 use super::spread::{bursts, spreads};
 use super::suspects::{Suspect, suspects};
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
 use crate::suite::shared::speed::{judged, noisy, repeat_differences};
-use crate::text::names::name_in_sentence;
+use outcome::Judgement;
+use outcome::finding::{Code, Finding, Severity};
+use outcome::text::names::name_in_sentence;
 use serde_json::Value;
 
 /// The figures that must be measured again later, before they are judged.

@@ -3,10 +3,6 @@
 
 use super::cells::{self, MatrixCell, Sizes};
 use super::{LATENCY_CELL, Results, sizes};
-use crate::config::Level;
-use crate::floors::stats::{LATENCY, RepeatPolicy};
-use crate::machine::GpuId;
-use crate::outcome::finding::Finding;
 use crate::schedule::Pair;
 use crate::suite::Machine;
 use crate::suite::shared::speed;
@@ -14,6 +10,10 @@ use crate::suite::shared::speed::copies as copies_for;
 use crate::suite::shared::speed::{
     Bench, CopyMethod, Flow, GpuPaths, Grid, Job, JobResult, Metric, RoundAccess, copies_at, transpose,
 };
+use machine::GpuId;
+use outcome::finding::Finding;
+use report::Level;
+use report::stats::{LATENCY, RepeatPolicy};
 
 /// With more pairs than this, no figure is measured again: the machine is slow in that case, and not only for a
 /// moment.

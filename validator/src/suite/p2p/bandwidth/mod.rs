@@ -11,16 +11,16 @@ mod suspects;
 #[cfg(test)]
 mod tests;
 
-use crate::config::Level;
 use crate::floors::Carrier;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
-use crate::outcome::{Judgement, Outcome};
 use crate::schedule::Pair;
 use crate::suite::p2p::capability::expected;
 use crate::suite::shared::gate::gate;
 use crate::suite::shared::peer_groups::in_same_group;
 use crate::suite::shared::speed::{Bench, FULL, GpuPaths, Grid, LinkStates, Watch};
 use crate::suite::{Group, Machine, Test, nccl};
+use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::{Judgement, Outcome};
+use report::Level;
 use serde_json::Value;
 use std::time::Duration;
 

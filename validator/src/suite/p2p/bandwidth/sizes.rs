@@ -3,16 +3,16 @@
 
 use super::Results;
 use super::cells::policy;
-use crate::config::Level;
 use crate::floors::{SizeFigure, expected_by_size, slow_size};
-use crate::gpu::PeerAccess;
-use crate::outcome::finding::Finding;
 use crate::schedule::Pair;
 use crate::suite::Machine;
 use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::shared::speed::{
     Bench, CopyMethod, Flow, GpuPaths, Job, JobResult, Metric, kind, rounded, table, wrong_data,
 };
+use gpu::PeerAccess;
+use outcome::finding::Finding;
+use report::Level;
 use serde_json::Value;
 
 /// From a page to nvbandwidth's size, each four times the one before.

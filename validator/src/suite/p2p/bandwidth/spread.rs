@@ -1,11 +1,11 @@
 //! The stability of the figures: a table of the spread of samples, and a finding if there are more slow samples
 //! than by chance. The median hides them, but they slow programs down. Pure.
 
-use crate::floors::stats::Measured;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::schedule::Pair;
 use crate::suite::shared::speed::{Grid, rounded, table};
-use crate::text::names::name_in_sentence;
+use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::text::names::name_in_sentence;
+use report::stats::Measured;
 use serde_json::Value;
 
 /// A sample below this fraction of its figure is slow.
@@ -111,7 +111,7 @@ fn width(measured: &Measured) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::floors::stats::BANDWIDTH;
+    use report::stats::BANDWIDTH;
 
     fn grid(samples: &[f64], slow: usize, figures: usize) -> Grid {
         let mut grid = Grid::default();

@@ -7,8 +7,8 @@ use crate::floors::{
     Carrier, Mover, PairFigures, asymmetric, basis_of_both, contradicted_link, impossible_speed, outliers,
     pair_findings, slow_mover,
 };
-use crate::outcome::finding::Finding;
 use crate::schedule::Pair;
+use outcome::finding::Finding;
 
 /// A finding, and the figures that it is based on: the matrix, and the pair in it.
 #[derive(Debug)]

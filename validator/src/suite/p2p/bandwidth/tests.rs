@@ -3,11 +3,11 @@ use super::cells::{MATRICES, MatrixCell, Sizes, between, devices, policy, within
 use super::judge::judge;
 use super::*;
 use crate::floors::Carrier;
-use crate::floors::stats::Measured;
-use crate::machine::pcie::model::PathKind;
 use crate::schedule::Pair;
 use crate::suite::shared::speed::{CopyMethod, Metric, Side};
-use crate::text::names::name_in_sentence;
+use machine::pcie::model::PathKind;
+use outcome::text::names::name_in_sentence;
+use report::stats::Measured;
 use std::collections::BTreeSet;
 
 const SIZES: Sizes = Sizes { bytes: 512 << 20, rounds: (536_346_624, 530_000_000), times: 4 };

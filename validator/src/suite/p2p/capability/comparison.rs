@@ -2,10 +2,10 @@
 
 use super::predict::Expected;
 use super::{Answers, EnableResult};
-use crate::gpu::Status;
-use crate::outcome::finding::{Code, Finding, Reason, Refusal, Severity, Subject};
 use crate::schedule::Pair;
 use crate::suite::shared::speed::table;
+use gpu::Status;
+use outcome::finding::{Code, Finding, Reason, Refusal, Severity, Subject};
 use serde_json::Value;
 
 /// A table with one row for all pairs with the same prediction and the same answers.

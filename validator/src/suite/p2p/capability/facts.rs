@@ -1,19 +1,19 @@
 //! Reads what a prediction is based on.
 
 use super::predict::{self, Driver, GpuFacts, Prediction};
-use crate::gpu::{Clique, Nvml};
-use crate::machine::host::cpu::{self, CpuModel};
-use crate::machine::host::nvidia::chip;
-use crate::machine::host::nvidia::keys::{self, RegistryKeys};
-use crate::machine::host::nvidia::{Nvidia, params};
-use crate::machine::pcie::model::{Bdf, PathKind};
-use crate::machine::pcie::topo::NvLinks;
-use crate::outcome::finding::Finding;
 use crate::suite::Machine;
 use crate::suite::fabric::bar1;
 use crate::suite::machine::known;
 use crate::suite::shared::bar1_mapping::{Bar1Mapping, mapping_of};
 use crate::suite::shared::peer_mechanism::{self, PeerMechanism};
+use gpu::{Clique, Nvml};
+use machine::host::cpu::{self, CpuModel};
+use machine::host::nvidia::chip;
+use machine::host::nvidia::keys::{self, RegistryKeys};
+use machine::host::nvidia::{Nvidia, params};
+use machine::pcie::model::{Bdf, PathKind};
+use machine::pcie::topo::NvLinks;
+use outcome::finding::Finding;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is known about a machine's GPUs and its driver.

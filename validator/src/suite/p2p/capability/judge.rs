@@ -3,13 +3,13 @@
 use super::comparison::{compare_with_prediction, evidence, nvml, predictions, unpredicted_access, yes_or_no};
 use super::predict::Expected;
 use super::{Answers, EnableResult};
-use crate::gpu::Status;
-use crate::machine::GpuId;
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Reason, Refusal, Severity, Subject, WrongWitness};
 use crate::schedule::Pair;
 use crate::suite::shared::pair::{matrix, merge_pairs};
 use crate::suite::shared::peer_groups;
+use gpu::Status;
+use machine::GpuId;
+use outcome::Judgement;
+use outcome::finding::{Code, Finding, Reason, Refusal, Severity, Subject, WrongWitness};
 use std::collections::BTreeSet;
 
 /// Judges all pairs; `expected` are the groups within which access is configured, if any.

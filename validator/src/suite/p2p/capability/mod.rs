@@ -9,14 +9,14 @@ mod judge;
 mod predict;
 
 use crate::config::{Level, numbered};
-use crate::gpu::{Clique, Gpu, GpuError, Nvml, P2pAnswers, P2pAttribute};
-use crate::machine::GpuId;
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::schedule::Pair;
 use crate::suite::protocol::Activity;
 use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::{Group, Machine, Test, nccl};
+use gpu::{Clique, Gpu, GpuError, Nvml, P2pAnswers, P2pAttribute};
+use machine::GpuId;
+use outcome::Judgement;
+use outcome::finding::{Code, Finding, Severity, Subject};
 use predict::Prediction;
 use std::time::Duration;
 

@@ -3,9 +3,9 @@
 use super::judge::judge;
 use super::predict::Expected;
 use super::*;
-use crate::gpu::Status;
-use crate::outcome::Outcome;
-use crate::outcome::finding::{Reason, Refusal};
+use gpu::Status;
+use outcome::Outcome;
+use outcome::finding::{Reason, Refusal};
 
 fn nvml_answers(status: Status) -> P2pAnswers {
     let each = || Ok(status);

@@ -1,13 +1,13 @@
 //! Page-locked memory near the GPUs: one block for each NUMA node with GPUs. Locking memory takes a third of
 //! a second for each GiB, so the GPUs of a node share one block.
 
-use crate::gpu::{Clique, GpuError, Pinned, Span};
-use crate::machine::GpuId;
-use crate::machine::host::affinity::pin_to_cpus;
-use crate::machine::pcie::model::Fabric;
-use crate::outcome::finding::{Finding, Subject};
 use crate::suite::Machine;
 use crate::suite::shared::gpu_fault::fault_finding;
+use gpu::{Clique, GpuError, Pinned, Span};
+use machine::GpuId;
+use machine::host::affinity::pin_to_cpus;
+use machine::pcie::model::Fabric;
+use outcome::finding::{Finding, Subject};
 
 /// Bytes of all blocks together: nvbandwidth's size where there is one node.
 const BYTES: u64 = 512 << 20;
@@ -46,7 +46,7 @@ pub(super) fn blocks(machine: &Machine, clique: &Clique) -> Result<Vec<HostBlock
 
 /// GPUs by the processors near them.
 fn nodes(fabric: &Fabric, clique: &Clique) -> Vec<(Option<String>, Vec<GpuId>)> {
-    let near = |gpu: &crate::gpu::Gpu| {
+    let near = |gpu: &gpu::Gpu| {
         let device = fabric.devices.iter().find(|d| d.bdf == gpu.bdf);
         (gpu.id(), device.and_then(|d| d.local_cpus.clone()))
     };

@@ -1,14 +1,14 @@
 //! The judgement over all GPUs: matrices of one row, findings and the summary. Pure.
 
 use super::Results;
-use crate::floors::stats::BANDWIDTH;
 use crate::floors::{contradicted_link, impossible_speed, slow_host_copy};
-use crate::machine::GpuId;
-use crate::outcome::finding::Finding;
-use crate::outcome::{Judgement, Matrix};
 use crate::schedule::Pair;
 use crate::suite::shared::speed::{judged, noisy, repeat_differences, rounded};
-use crate::text::count;
+use machine::GpuId;
+use outcome::finding::Finding;
+use outcome::text::count;
+use outcome::{Judgement, Matrix};
+use report::stats::BANDWIDTH;
 
 /// The matrices in the report's order, and their row.
 const MATRICES: &[(&str, &str)] = &[
@@ -110,9 +110,9 @@ fn summary(results: &Results) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::floors::stats::Measured;
-    use crate::outcome::Outcome;
-    use crate::outcome::finding::{Code, Severity};
+    use outcome::Outcome;
+    use outcome::finding::{Code, Severity};
+    use report::stats::Measured;
 
     /// Two GPUs as recorded on H200, with this figure from the host to GPU 0.
     fn results(to: f64) -> Results {

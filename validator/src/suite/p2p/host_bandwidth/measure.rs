@@ -3,12 +3,6 @@
 
 use super::Results;
 use super::host_memory::HostBlock;
-use crate::config::Level;
-use crate::floors::stats::{BANDWIDTH, RepeatPolicy, Unusable, gb_s};
-use crate::gpu::pattern::Counts;
-use crate::gpu::{GpuError, Span};
-use crate::machine::GpuId;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::schedule::Pair;
 use crate::suite::Machine;
 use crate::suite::shared::gpu_fault::fault_finding;
@@ -16,6 +10,12 @@ use crate::suite::shared::speed::{
     Bench, CopyMethod, Flow, Grid, HostDirection, HostFlow, HostTiming, Job, JobResult, Metric, wrong_data,
 };
 use crate::suite::shared::transfer::unanswered;
+use gpu::pattern::Counts;
+use gpu::{GpuError, Span};
+use machine::GpuId;
+use outcome::finding::{Code, Finding, Severity, Subject};
+use report::Level;
+use report::stats::{BANDWIDTH, RepeatPolicy, Unusable, gb_s};
 
 /// The bytes that a sample moves for each GPU when all move at once.
 const TOGETHER: u64 = 512 << 20;
@@ -182,7 +182,7 @@ impl Run<'_, '_> {
         let machine = self.machine;
         let fabric = machine.fabric()?;
         let Some(bdf) = machine.clique()?.gpu(gpu).map(|g| g.bdf) else { return Ok(()) };
-        let above = crate::machine::pcie::tree::Tree::of(fabric).above(bdf);
+        let above = machine::pcie::tree::Tree::of(fabric).above(bdf);
         let devices: Vec<_> = std::iter::once(bdf).chain(above.iter().map(|d| d.bdf)).collect();
         let links = &mut self.results.links;
         let flow = flow(gpu, HostDirection::ToHost(self.bench.fresh_seed()), host, 2);
@@ -245,7 +245,7 @@ fn subject(flows: &[HostFlow<'_>]) -> Subject {
     }
 }
 
-fn wrong_round_trip(flow: &HostFlow<'_>, checked: &crate::gpu::CheckCounts) -> Finding {
+fn wrong_round_trip(flow: &HostFlow<'_>, checked: &gpu::CheckCounts) -> Finding {
     let words = flow.host.words();
     let message = format!(
         "{flow}: {} of {words} words that went to the host and back are wrong, {} were checked",

@@ -6,15 +6,15 @@ mod host_memory;
 mod judge;
 mod measure;
 
-use crate::config::Level;
 use crate::floors::raw_to_host;
-use crate::machine::pcie::model::Bdf;
-use crate::machine::pcie::tree::Tree;
-use crate::outcome::Judgement;
-use crate::outcome::finding::Finding;
 use crate::suite::shared::gate::gate;
 use crate::suite::shared::speed::{Bench, FULL, Grid, LinkStates, Watch};
 use crate::suite::{Group, Machine, Test};
+use machine::pcie::model::Bdf;
+use machine::pcie::tree::Tree;
+use outcome::Judgement;
+use outcome::finding::Finding;
+use report::Level;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {

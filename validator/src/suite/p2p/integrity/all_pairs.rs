@@ -4,14 +4,14 @@
 
 use super::bench::IntegrityBench;
 use super::results::{AccessState, AllPairsRun, PairResult, SentPattern};
-use crate::gpu::{BatchExpected, Clique, GpuError, Piece, PieceTable, Stream, is_cuda_lost};
-use crate::machine::GpuId;
-use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
 use crate::suite::shared::copy_batch::{BatchResult, CopyBatch, CopyShape, GUARD, TargetOwner, run, small_copies};
 use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::shared::peer_access::{AccessGroup, disjoint_rounds, with_peer_access};
 use crate::suite::shared::transfer::{Direction, Engine, Memory, Transfer, TransferKind};
+use gpu::{BatchExpected, Clique, GpuError, Piece, PieceTable, Stream, is_cuda_lost};
+use machine::GpuId;
+use outcome::finding::{Code, Finding, Severity};
 use std::collections::BTreeMap;
 
 /// How many times kernels make their large copy when there are few pairs, so that the small ones run during

@@ -4,14 +4,14 @@
 use super::level_plan::{GUARD, LevelPlan};
 use super::results::SentPattern;
 use super::test_gpu::{SentinelBuffer, TestGpu, counts};
-use crate::gpu::pattern::{Counts, DataFault, Excerpt, Nonces, compare, pieces};
-use crate::gpu::{Clique, GpuError, Span};
-use crate::machine::GpuId;
 use crate::schedule::Pair;
 use crate::suite::Machine;
 use crate::suite::protocol::Activity;
 use crate::suite::shared::held_memory::{ChangedMemory, HeldMemory};
 use crate::suite::shared::transfer::{Engine, Fault, FaultKind, SAMPLE, Traces, Transfer, TransferKind};
+use gpu::pattern::{Counts, DataFault, Excerpt, Nonces, compare, pieces};
+use gpu::{Clique, GpuError, Span};
+use machine::GpuId;
 use std::cell::RefCell;
 
 /// All GPUs with the buffers for their transfers, and a record of past transfers.

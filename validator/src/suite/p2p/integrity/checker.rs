@@ -2,10 +2,10 @@
 //! words included, and must report exactly that content.
 
 use super::test_gpu::TestGpu;
-use crate::gpu::pattern::{Counts, Nonces, compare, word};
-use crate::gpu::{GpuError, Span};
-use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::shared::transfer::Memory;
+use gpu::pattern::{Counts, Nonces, compare, word};
+use gpu::{GpuError, Span};
+use outcome::finding::{Code, Finding, Severity};
 
 /// Words of the small cases: three less than 64 KiB, beginning one word behind a boundary, so that the
 /// kernel's handling of unaligned ends is tested too.

@@ -2,11 +2,11 @@
 
 use super::bench::{IntegrityBench, PastTransfer, PreparedTransfer, TransferChecks};
 use super::test_gpu::{SentinelBuffer, TestGpu, counts};
-use crate::gpu::pattern::{ActualLocation, Counts, Evidence, Source, classify, origin};
-use crate::gpu::{GpuError, Span};
 use crate::suite::protocol::Activity;
 use crate::suite::shared::held_memory::ChangedMemory;
 use crate::suite::shared::transfer::{Direction, Engine, Fault, FaultKind, SAMPLE, Traces, TransferKind};
+use gpu::pattern::{ActualLocation, Counts, Evidence, Source, classify, origin};
+use gpu::{GpuError, Span};
 
 /// Words that are fetched around a fault.
 const WINDOW: u64 = 64;

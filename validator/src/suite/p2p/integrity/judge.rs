@@ -3,12 +3,12 @@
 use super::level_plan::LevelPlan;
 use super::results::{AccessState, AllPairsRun, OverallResults, PairResult};
 use super::tried_table::{self, checked_transfers};
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::schedule::Pair;
 use crate::suite::shared::held_memory::{MemoryShare, coverage};
 use crate::suite::shared::pair::merge_pairs;
 use crate::suite::shared::transfer::{findings, ruled_out, size};
+use outcome::Judgement;
+use outcome::finding::{Code, Finding, Severity, Subject};
 
 /// Lines of evidence that one finding keeps.
 const LINES: usize = 24;

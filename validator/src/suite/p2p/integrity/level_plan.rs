@@ -1,8 +1,8 @@
 //! Which transfers a level tries with every pair, and how memory is divided for them. Pure.
 
-use crate::config::Level;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::suite::shared::transfer::{Direction, Engine, Memory, TransferKind, size};
+use outcome::finding::{Code, Finding, Severity, Subject};
+use report::Level;
 
 /// The transfers that a level tries with every pair.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -15,10 +15,6 @@ mod tests;
 mod tried_table;
 mod unused_memory;
 
-use crate::config::Level;
-use crate::gpu::{self, Gpu, GpuError, PeerAccess};
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::schedule::Pair;
 use crate::suite::p2p::processes;
 use crate::suite::p2p::processes::NOT_SUPPORTED;
@@ -27,7 +23,11 @@ use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::shared::transfer::{Direction, Engine, Memory, Transfer, TransferKind};
 use crate::suite::{Group, Machine, Test};
 use bench::IntegrityBench;
+use gpu::{self, Gpu, GpuError, PeerAccess};
 use level_plan::LevelPlan;
+use outcome::Judgement;
+use outcome::finding::{Code, Finding, Severity, Subject};
+use report::Level;
 use results::{AccessState, OverallResults, PairResult};
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
 //! The results of the pairs, one by one and all together.
 
-use crate::machine::GpuId;
-use crate::outcome::finding::Finding;
 use crate::schedule::Pair;
 use crate::suite::shared::held_memory::MemoryShare;
 use crate::suite::shared::transfer::Fault;
+use machine::GpuId;
+use outcome::finding::Finding;
 
 /// Whether a pair could be tried.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 //! tallies to check them locally.
 
 use super::level_plan::Layout;
-use crate::gpu::pattern::{Counts, Excerpt, Nonces};
-use crate::gpu::{Buffer, Gpu, GpuError, Pinned, Span, Stream, Tally};
 use crate::suite::shared::transfer::Memory;
+use gpu::pattern::{Counts, Excerpt, Nonces};
+use gpu::{Buffer, Gpu, GpuError, Pinned, Span, Stream, Tally};
 use std::cell::Cell;
 use std::time::Duration;
 

@@ -3,11 +3,11 @@
 use super::judge::judge;
 use super::results::{AccessState, PairResult};
 use super::*;
-use crate::gpu::pattern::{Counts, DataFault, word};
-use crate::outcome::Outcome;
-use crate::outcome::finding::Reason;
 use crate::schedule::Pair;
 use crate::suite::shared::transfer::{Fault, FaultKind, Traces, findings};
+use gpu::pattern::{Counts, DataFault, word};
+use outcome::Outcome;
+use outcome::finding::Reason;
 
 const PAIR: Pair = Pair::of(0, 1);
 

@@ -2,10 +2,10 @@
 
 use super::level_plan::LevelPlan;
 use super::results::{AccessState, AllPairsRun, PairResult};
-use crate::gpu::pattern::DataFault;
-use crate::outcome::finding::Code;
 use crate::suite::shared::speed::table;
 use crate::suite::shared::transfer::{Engine, FaultKind, ruled_out};
+use gpu::pattern::DataFault;
+use outcome::finding::Code;
 use serde_json::{Value, json};
 
 /// A row of the table: transfers of one kind.
@@ -116,7 +116,7 @@ const fn name(engine: Engine) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Level;
+    use report::Level;
 
     fn all_pairs() -> AllPairsRun {
         AllPairsRun { seed: 7, kernel: vec![1, 900, 33], copy: vec![5, 6], large: vec![1 << 20], at_once: 7 }

@@ -3,14 +3,14 @@
 
 use super::bench::{IntegrityBench, PastTransfer};
 use super::results::{AccessState, PairResult};
-use crate::gpu::pattern::origin;
-use crate::gpu::{Clique, GpuError, PeerAccess, is_cuda_lost};
-use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
 use crate::suite::shared::held_memory::{ChangedMemory, HeldMemory, MemoryShare, fill_all, find_changes};
 use crate::suite::shared::transfer::{
     Direction, Engine, Fault, FaultKind, Memory, SAMPLE, Traces, Transfer, TransferKind,
 };
+use gpu::pattern::origin;
+use gpu::{Clique, GpuError, PeerAccess, is_cuda_lost};
+use outcome::finding::{Code, Finding, Severity};
 
 /// With more pairs than this, pairs are not repeated to find the cause of a change that shows no transfer's data.
 const SEARCHED: usize = 8 * 7;

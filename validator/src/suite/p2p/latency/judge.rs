@@ -1,13 +1,13 @@
 //! The judgement over the latencies: matrices, findings and the summary. Pure.
 
 use super::Results;
-use crate::config::Level;
-use crate::floors::stats::{LATENCY, median};
 use crate::floors::{LatencyKind, LatencyReference, latency};
-use crate::outcome::Judgement;
-use crate::outcome::finding::Finding;
 use crate::schedule::Pair;
 use crate::suite::shared::speed::{Grid, LOADS, judged, noisy, repeat_differences};
+use outcome::Judgement;
+use outcome::finding::Finding;
+use report::Level;
+use report::stats::{LATENCY, median};
 use std::collections::BTreeMap;
 
 /// The matrices of copies, in the report's order.
@@ -99,9 +99,9 @@ fn summary(results: &Results) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::floors::stats::Measured;
-    use crate::outcome::Outcome;
-    use crate::outcome::finding::Code;
+    use outcome::Outcome;
+    use outcome::finding::Code;
+    use report::stats::Measured;
 
     fn figure(median: f64) -> Measured {
         Measured { samples: vec![median; 3], median, spread: 0.0, repeats: 0, noisy: false }

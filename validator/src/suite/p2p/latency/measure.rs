@@ -1,17 +1,17 @@
 //! Takes the samples: with peer access off pair by pair, then with it on, round by round.
 
 use super::Results;
-use crate::config::Level;
-use crate::floors::stats::{LATENCY, ns_per_load};
-use crate::gpu::GpuError;
-use crate::machine::GpuId;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::schedule::Pair;
 use crate::suite::Machine;
 use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::shared::speed::{
     Bench, ChaseResult, CopyMethod, Flow, GpuPaths, Grid, Job, JobResult, LOADS, Metric, RoundAccess, wrong_data,
 };
+use gpu::GpuError;
+use machine::GpuId;
+use outcome::finding::{Code, Finding, Severity, Subject};
+use report::Level;
+use report::stats::{LATENCY, ns_per_load};
 
 /// Copies of one sample, and bytes of each: p2pBandwidthLatencyTest's numbers.
 const COPIES: u32 = 100;

@@ -5,12 +5,12 @@
 mod judge;
 mod measure;
 
-use crate::config::Level;
-use crate::outcome::Judgement;
-use crate::outcome::finding::Finding;
 use crate::suite::shared::gate::gate;
 use crate::suite::shared::speed::{Bench, GpuPaths, Grid, Watch};
 use crate::suite::{Group, Machine, Test};
+use outcome::Judgement;
+use outcome::finding::Finding;
+use report::Level;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {

@@ -2,8 +2,8 @@
 
 use super::pingpong::{Player, player};
 use super::{AtomicOperation, CounterResult, ends};
-use crate::gpu::{Clique, GpuError, P2pAttribute};
 use crate::schedule::Pair;
+use gpu::{Clique, GpuError, P2pAttribute};
 use std::time::Duration;
 
 /// Threads of a block, as the gpu layer launches these kernels.

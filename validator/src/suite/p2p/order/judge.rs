@@ -1,11 +1,11 @@
 //! The judgement over the ping-pongs and counters. Pure.
 
 use super::{AtomicOperation, CounterResult, PairPingpong, Results};
-use crate::gpu::PingpongResult;
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::schedule::Pair;
 use crate::suite::shared::pair::{matrix, merge_pairs};
+use gpu::PingpongResult;
+use outcome::Judgement;
+use outcome::finding::{Code, Finding, Severity, Subject};
 
 /// Judges all pairs.
 pub(super) fn judge(gpus: usize, rounds: u64, results: &Results) -> Judgement {

@@ -8,16 +8,16 @@ mod judge;
 mod pingpong;
 mod slow_hops;
 
-use crate::config::Level;
-use crate::gpu::{self, Clique, Gpu, GpuError, PeerAccess, PingpongResult};
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::schedule::{Pair, circle};
 use crate::suite::protocol::Activity;
 use crate::suite::shared::gate::gate;
 use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::shared::speed::GpuPaths;
 use crate::suite::{Group, Machine, Test, nccl};
+use gpu::{self, Clique, Gpu, GpuError, PeerAccess, PingpongResult};
+use outcome::Judgement;
+use outcome::finding::{Code, Finding, Severity, Subject};
+use report::Level;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {
@@ -169,7 +169,7 @@ mod tests {
 
     use super::judge::judge;
     use super::*;
-    use crate::outcome::Outcome;
+    use outcome::Outcome;
 
     const PAIR: Pair = Pair::of(0, 1);
 

@@ -2,10 +2,10 @@
 //! too small to disturb others.
 
 use super::{PairPingpong, names};
-use crate::gpu::pattern::Nonces;
-use crate::gpu::{Buffer, Event, Gpu, GpuError, Pingpong, Pinned, Stream, Tally};
-use crate::machine::GpuId;
 use crate::schedule::Pair;
+use gpu::pattern::Nonces;
+use gpu::{Buffer, Event, Gpu, GpuError, Pingpong, Pinned, Stream, Tally};
+use machine::GpuId;
 use std::time::Duration;
 
 /// A kernel gives up after this many seconds of its clock.

@@ -3,10 +3,10 @@
 use super::pingpong::{Player, play};
 use super::{PairPingpong, Results, enable_pairs};
 use crate::floors::{LatencyKind, LatencyReference, latency};
-use crate::gpu::{Clique, GpuError};
-use crate::outcome::finding::Finding;
 use crate::schedule::Pair;
 use crate::suite::shared::speed::GpuPaths;
+use gpu::{Clique, GpuError};
+use outcome::finding::Finding;
 use std::collections::BTreeMap;
 
 /// Rounds of the second ping-pong.

@@ -1,12 +1,12 @@
 //! The judgement over transfers between processes. Pure.
 
 use super::{Results, ShareMethod};
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
 use crate::schedule::Pair;
 use crate::suite::shared::pair::merge_pairs;
 use crate::suite::shared::speed::table;
 use crate::suite::shared::transfer::findings;
+use outcome::Judgement;
+use outcome::finding::{Code, Finding, Reason, Severity, Subject};
 use serde_json::Value;
 
 /// Judges all pairs.

@@ -1,9 +1,9 @@
 //! Requests of the worker to the other process, and the answers.
 
-use crate::gpu::GpuError;
-use crate::gpu::pattern::Counts;
-use crate::machine::GpuId;
 use crate::suite::shared::transfer::Engine;
+use gpu::GpuError;
+use gpu::pattern::Counts;
+use machine::GpuId;
 use serde::{Deserialize, Serialize};
 
 /// A request to the other process.

@@ -11,10 +11,6 @@ mod tests;
 
 pub(in crate::suite) use peer_process::serve;
 
-use crate::config::Level;
-use crate::gpu::{self, Clique, GpuError};
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::process::partner::{COMMAND, Partner, PartnerError};
 use crate::schedule::Pair;
 use crate::suite::protocol::Activity;
@@ -23,8 +19,12 @@ use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::shared::gpu_resources::GpuResources;
 use crate::suite::shared::transfer::Fault;
 use crate::suite::{Group, Machine, Test};
+use gpu::{self, Clique, GpuError};
 use messages::{Answer, Ask, Trouble};
+use outcome::Judgement;
+use outcome::finding::{Code, Finding, Severity, Subject};
 use owner_process::SharedBuffer;
+use report::Level;
 use std::cell::RefCell;
 use std::fmt;
 use std::os::fd::BorrowedFd;

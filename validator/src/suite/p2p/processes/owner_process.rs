@@ -2,13 +2,13 @@
 
 use super::messages::{Answer, Ask, Job, Trouble};
 use super::{PeerProcess, ShareMethod, Stop, stop};
-use crate::config::Level;
-use crate::gpu::pattern::{Counts, Evidence, Excerpt, Nonces, classify};
-use crate::gpu::{Buffer, ExportedBuffer, GpuError, IpcHandle, Span};
-use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
 use crate::suite::shared::gpu_resources::GpuResources;
 use crate::suite::shared::transfer::{Direction, Engine, Fault, FaultKind, Memory, Traces, Transfer, TransferKind};
+use gpu::pattern::{Counts, Evidence, Excerpt, Nonces, classify};
+use gpu::{Buffer, ExportedBuffer, GpuError, IpcHandle, Span};
+use outcome::finding::{Code, Finding, Severity};
+use report::Level;
 use std::os::fd::AsFd;
 
 /// Sizes of the transfers, bytes.

@@ -2,11 +2,11 @@
 //! nothing.
 
 use super::messages::{Answer, Ask, Job, Trouble};
-use crate::gpu::{Buffer, Clique, Gpu, GpuError, IpcHandle, Span};
-use crate::machine::GpuId;
 use crate::process::partner;
 use crate::suite::shared::gpu_resources::GpuResources;
 use crate::suite::shared::transfer::Engine;
+use gpu::{Buffer, Clique, Gpu, GpuError, IpcHandle, Span};
+use machine::GpuId;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

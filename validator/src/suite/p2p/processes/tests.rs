@@ -2,11 +2,11 @@
 
 use super::judge::judge;
 use super::*;
-use crate::gpu::pattern::{Counts, DataFault};
-use crate::machine::GpuId;
-use crate::outcome::Outcome;
 use crate::schedule::Pair;
 use crate::suite::shared::transfer::{Direction, Engine, FaultKind, Memory, Traces, Transfer, TransferKind};
+use gpu::pattern::{Counts, DataFault};
+use machine::GpuId;
+use outcome::Outcome;
 
 const PAIR: Pair = Pair::of(0, 1);
 

@@ -5,9 +5,6 @@
 use super::LevelPlan;
 use super::held;
 use super::judge::{CopySeries, Results};
-use crate::gpu::pattern::{Counts, Nonces};
-use crate::gpu::{BatchExpected, GpuError, Piece, PieceTable, Span, is_cuda_lost};
-use crate::outcome::finding::{Code, Severity, Subject};
 use crate::schedule::Pair;
 use crate::suite::Machine;
 use crate::suite::shared::copy_batch::{
@@ -17,6 +14,9 @@ use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::shared::held_memory::{Chunk, HeldMemory};
 use crate::suite::shared::peer_access::disjoint_rounds;
 use crate::suite::shared::transfer::{Direction, Engine, Memory, TransferKind, ones, unanswered};
+use gpu::pattern::{Counts, Nonces};
+use gpu::{BatchExpected, GpuError, Piece, PieceTable, Span, is_cuda_lost};
+use outcome::finding::{Code, Severity, Subject};
 use std::time::Duration;
 
 /// The smallest and the largest size of the ladder, bytes.
@@ -263,8 +263,8 @@ fn rings(pairs: &[Pair], all: bool) -> Vec<Vec<Pair>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::GpuId;
     use crate::schedule::circle;
+    use machine::GpuId;
     use std::collections::BTreeSet;
 
     #[test]

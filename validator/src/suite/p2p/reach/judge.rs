@@ -1,14 +1,14 @@
 //! The judgement over all sweeps and copies. Pure.
 
-use crate::gpu::pattern::Counts;
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
 use crate::schedule::Pair;
 use crate::suite::shared::held_memory::{ChangedMemory, MemoryShare};
 use crate::suite::shared::pair::merge_pairs;
 use crate::suite::shared::speed::table;
 use crate::suite::shared::transfer::{Direction, Fault, TransferKind, findings, ruled_out, size, unanswered};
-use crate::text::gib;
+use gpu::pattern::Counts;
+use outcome::Judgement;
+use outcome::finding::{Code, Finding, Reason, Severity, Subject};
+use outcome::text::gib;
 use serde_json::Value;
 use std::fmt;
 
@@ -205,7 +205,7 @@ fn transfers_table(results: &Results) -> Value {
     for direction in [Direction::Write, Direction::Read] {
         let of: Vec<_> = results.sweeps.iter().filter(|s| s.kind.direction == direction).collect();
         let Some(least) = of.iter().min_by_key(|s| s.pages) else { continue };
-        let tag = crate::gpu::TAG;
+        let tag = gpu::TAG;
         let what = format!("a tag in every {} page, {} peers at once", size(least.page), results.at_once);
         rows.push(row(&what, least.kind, of.len(), (tag, tag), least.pages, least.pages * tag, None));
     }

@@ -8,12 +8,6 @@ mod copies;
 mod judge;
 mod tags;
 
-use crate::config::Level;
-use crate::gpu::pattern::Nonces;
-use crate::gpu::{Clique, GpuError, is_cuda_lost};
-use crate::machine::GpuId;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
-use crate::outcome::{Judgement, Outcome};
 use crate::schedule::Pair;
 use crate::suite::shared::free_memory;
 use crate::suite::shared::gate::gate;
@@ -23,7 +17,13 @@ use crate::suite::shared::held_memory::{HeldMemory, MIN_TESTED, fill_all, find_c
 use crate::suite::shared::peer_access::{AccessGroup, with_peer_access};
 use crate::suite::shared::transfer::Memory;
 use crate::suite::{Group, Machine, Test};
+use gpu::pattern::Nonces;
+use gpu::{Clique, GpuError, is_cuda_lost};
 use judge::Results;
+use machine::GpuId;
+use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::{Judgement, Outcome};
+use report::Level;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {
@@ -167,11 +167,11 @@ mod tests {
 
     use super::judge::{TagFault, TagSweep, WrongPage, judge};
     use super::*;
-    use crate::gpu::Extent;
-    use crate::gpu::pattern::Counts;
-    use crate::outcome::finding::Reason;
     use crate::suite::shared::held_memory::{ChangedMemory, MemoryShare};
     use crate::suite::shared::transfer::{Direction, Engine, TransferKind};
+    use gpu::Extent;
+    use gpu::pattern::Counts;
+    use outcome::finding::Reason;
 
     const PAIR: Pair = Pair::of(0, 1);
 

@@ -3,13 +3,13 @@
 
 use super::held;
 use super::judge::{Results, TagFault, TagSweep, WrongPage};
-use crate::gpu::pattern::{Counts, Nonces, origin, word};
-use crate::gpu::{GpuError, Pages, TAG, Tags};
-use crate::machine::GpuId;
 use crate::schedule::Pair;
 use crate::suite::Machine;
 use crate::suite::shared::held_memory::HeldMemory;
 use crate::suite::shared::transfer::{Direction, Engine, Memory, TransferKind};
+use gpu::pattern::{Counts, Nonces, origin, word};
+use gpu::{GpuError, Pages, TAG, Tags};
+use machine::GpuId;
 use std::time::Duration;
 
 /// The time limit for a tag in each of 70 thousand pages, which takes milliseconds.

@@ -1,12 +1,12 @@
 //! The judgement over the minute: a table with a row for each second and GPU, findings and the summary. Pure.
 
 use super::{Results, Second};
-use crate::floors::stats::median;
-use crate::gpu::State;
-use crate::machine::GpuId;
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::suite::shared::speed::{STATE_COLUMNS, judged, rounded, state_cells, table, thermal_summary, throttled_for};
+use gpu::State;
+use machine::GpuId;
+use outcome::Judgement;
+use outcome::finding::{Code, Finding, Severity, Subject};
+use report::stats::median;
 use serde_json::Value;
 
 /// Less than this fraction of the median is a drop: over PCIe between sockets, speed on shared interconnects
@@ -73,8 +73,8 @@ fn states(seconds: &[Second]) -> Vec<&[Option<State>]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::Outcome;
     use crate::schedule::Pair;
+    use outcome::Outcome;
 
     fn state(throttled: &[&str]) -> Option<State> {
         Some(State {

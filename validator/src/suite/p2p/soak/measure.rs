@@ -2,12 +2,12 @@
 //! take turns.
 
 use super::{Results, SOAK, Second};
-use crate::floors::stats::gb_s;
-use crate::gpu::State;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::schedule::Pair;
 use crate::suite::Machine;
 use crate::suite::shared::speed::{Bench, CopyMethod, Flow, GpuPaths, RoundAccess, states_now, wrong_data};
+use gpu::State;
+use outcome::finding::{Code, Finding, Severity, Subject};
+use report::stats::gb_s;
 use std::time::{Duration, Instant};
 
 /// The approximate time between two checks, ms.

@@ -5,13 +5,13 @@
 mod judge;
 mod measure;
 
-use crate::config::Level;
-use crate::gpu::State;
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding};
 use crate::suite::shared::gate::gate;
 use crate::suite::shared::speed::{Bench, FULL, GpuPaths, Watch};
 use crate::suite::{Group, Machine, Test};
+use gpu::State;
+use outcome::Judgement;
+use outcome::finding::{Code, Finding};
+use report::Level;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {

@@ -5,11 +5,11 @@ use super::{PatternSpeeds, Results};
 use crate::floors::{
     ExpectedSpeed, JointTransfers, KnownPaths, PatternTransfer, ResourceRates, classes, collapse, starved,
 };
-use crate::machine::pcie::model::Bdf;
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::schedule::{Pair, Routes};
 use crate::suite::shared::speed::{judged, rounded, table};
+use machine::pcie::model::Bdf;
+use outcome::Judgement;
+use outcome::finding::{Code, Finding, Severity, Subject};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -185,9 +185,9 @@ fn summary(rows: &[Row<'_>], results: &Results) -> String {
 mod tests {
     use super::super::pattern::patterns;
     use super::*;
-    use crate::machine::pcie::topo::NvLinks;
-    use crate::outcome::Outcome;
     use crate::suite::shared::fixture;
+    use machine::pcie::topo::NvLinks;
+    use outcome::Outcome;
 
     /// Four GPUs behind NVSwitch.
     fn routes() -> Routes {

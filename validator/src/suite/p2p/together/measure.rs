@@ -2,15 +2,15 @@
 
 use super::pattern::{Pattern, PatternKind, fewer_peers, patterns};
 use super::{PatternSpeeds, Results};
-use crate::config::Level;
-use crate::floors::stats::{BANDWIDTH, RepeatPolicy};
-use crate::outcome::Matrix;
-use crate::outcome::finding::Finding;
 use crate::schedule::Pair;
 use crate::suite::Machine;
 use crate::suite::shared::speed::{
     Bench, CopyMethod, Flow, GpuPaths, Job, JobResult, Metric, RoundAccess, copies, copies_at, wrong_data,
 };
+use outcome::Matrix;
+use outcome::finding::Finding;
+use report::Level;
+use report::stats::{BANDWIDTH, RepeatPolicy};
 use std::collections::BTreeMap;
 
 /// Up to this many ordered pairs (8 GPUs) are each measured alone; with more, the pairs of a round, which share no

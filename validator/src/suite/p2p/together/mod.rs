@@ -6,18 +6,18 @@ mod judge;
 mod measure;
 mod pattern;
 
-use crate::config::Level;
-use crate::machine::GpuId;
-use crate::machine::pcie::link::raw_gb_s;
-use crate::machine::pcie::model::Bdf;
-use crate::outcome::finding::Finding;
-use crate::outcome::{Judgement, Matrix};
 use crate::schedule::Pair;
 use crate::suite::shared::gate::gate;
 use crate::suite::shared::pair::matrix;
 use crate::suite::shared::speed::{Bench, FULL, GpuPaths, Watch, rounded};
 use crate::suite::{Group, Machine, Test};
+use machine::GpuId;
+use machine::pcie::link::raw_gb_s;
+use machine::pcie::model::Bdf;
+use outcome::finding::Finding;
+use outcome::{Judgement, Matrix};
 use pattern::{Pattern, PatternKind};
+use report::Level;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Which transfers run at the same time. Pure.
 
-use crate::machine::GpuId;
 use crate::schedule::Pair;
+use machine::GpuId;
 use std::fmt;
 
 /// A set of transfers that run at the same time.

@@ -3,18 +3,18 @@
 
 mod show;
 
-use crate::config::Level;
-use crate::machine::host::rdma;
-use crate::machine::host::rdma::{Hca, Port};
-use crate::machine::pcie::link::raw_gb_s;
-use crate::machine::pcie::model::{Device, Fabric};
-use crate::machine::pcie::path;
 use crate::nccl::advice::HCA;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
-use crate::outcome::{Advice, Judgement};
 use crate::suite::machine::known;
 use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
-use crate::text::count;
+use machine::host::rdma;
+use machine::host::rdma::{Hca, Port};
+use machine::pcie::link::raw_gb_s;
+use machine::pcie::model::{Device, Fabric};
+use machine::pcie::path;
+use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::text::count;
+use outcome::{Advice, Judgement};
+use report::Level;
 
 pub(in crate::suite) const TEST: Test = Test {
     id: "nics",
@@ -141,10 +141,10 @@ mod tests {
     //! Findings about ports in every state, with two GPUs and one or two cards.
 
     use super::*;
-    use crate::machine::host::rdma::{Gid, Netdev, PortState, Rate};
-    use crate::machine::pcie::model::Rdma;
-    use crate::outcome::Outcome;
     use crate::suite::shared::fixture;
+    use machine::host::rdma::{Gid, Netdev, PortState, Rate};
+    use machine::pcie::model::Rdma;
+    use outcome::Outcome;
 
     fn port(state: PortState, physical: &str, layer: &str) -> Port {
         let gid = Gid {

@@ -9,14 +9,12 @@ pub(in crate::suite) use result::{BatchResult, WrongCopy};
 pub(in crate::suite) use shape::{CopyShape, GUARD, size_ladder, small_copies};
 
 use super::transfer::{Engine, TransferKind};
-use crate::gpu::pattern::Counts;
-use crate::gpu::{
-    Batch, BatchExpected, GpuError, Piece, PieceTable, Pinned, Span, Stream, Tally, is_cuda_lost, wrong_piece,
-};
-use crate::machine::GpuId;
 use crate::schedule::Pair;
 use crate::suite::Machine;
 use crate::suite::protocol::Activity;
+use gpu::pattern::Counts;
+use gpu::{Batch, BatchExpected, GpuError, Piece, PieceTable, Pinned, Span, Stream, Tally, is_cuda_lost, wrong_piece};
+use machine::GpuId;
 use std::time::Duration;
 
 /// Time for everything other than copying.

@@ -1,10 +1,10 @@
 //! The result of a batch of copies, and the kind of its fault. Pure.
 
 use super::super::transfer::{Fault, FaultKind, Traces, Transfer, TransferKind};
-use crate::gpu::pattern::Excerpt;
-use crate::gpu::pattern::{Counts, DataFault, Evidence, classify, word};
-use crate::gpu::{BatchExpected, GpuError, Piece};
 use crate::schedule::Pair;
+use gpu::pattern::Excerpt;
+use gpu::pattern::{Counts, DataFault, Evidence, classify, word};
+use gpu::{BatchExpected, GpuError, Piece};
 
 /// The result of a batch of copies.
 #[derive(Debug)]
@@ -122,7 +122,7 @@ impl WrongCopy<'_> {
 mod tests {
     use super::super::super::transfer::{Direction, Engine, Memory};
     use super::*;
-    use crate::gpu::Span;
+    use gpu::Span;
 
     fn wrong_copy(change: impl FnOnce(&mut Counts)) -> WrongCopy<'static> {
         let kind = TransferKind { engine: Engine::Sm, direction: Direction::Write, memory: Memory::Plain };

@@ -1,7 +1,7 @@
 //! Unusual sizes and addresses of copies: odd, unaligned, spread evenly over orders of magnitude. All follow
 //! from a seed that the report contains. Pure.
 
-use crate::gpu::pattern::Nonces;
+use gpu::pattern::Nonces;
 
 /// Bytes beside each target that are checked with it.
 pub(in crate::suite) const GUARD: u64 = 64;

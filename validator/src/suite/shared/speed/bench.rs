@@ -3,12 +3,12 @@
 
 use super::super::gpu_fault::fault_finding;
 use super::flow::{CopyMethod, Flow};
-use crate::gpu::pattern::Nonces;
-use crate::gpu::{Buffer, Clique, Event, Gpu, GpuError, Latch, Span, Stream, Tally};
-use crate::machine::GpuId;
-use crate::outcome::finding::{Finding, Subject};
 use crate::schedule::Pair;
 use crate::suite::Machine;
+use gpu::pattern::Nonces;
+use gpu::{Buffer, Clique, Event, Gpu, GpuError, Latch, Span, Stream, Tally};
+use machine::GpuId;
+use outcome::finding::{Finding, Subject};
 use std::cell::RefCell;
 use std::time::Duration;
 

@@ -6,11 +6,11 @@ use super::flow::{CopyMethod, Flow, MOST_COPIES};
 use super::paths::GpuPaths;
 use super::run::GroupTiming;
 use super::sampling::{Job, JobResult, sampled};
-use crate::floors::stats::{RepeatPolicy, Unusable};
-use crate::gpu::GpuError;
-use crate::outcome::finding::{Code, Finding, Severity, Subject};
 use crate::schedule::Pair;
 use crate::suite::Machine;
+use gpu::GpuError;
+use outcome::finding::{Code, Finding, Severity, Subject};
+use report::stats::{RepeatPolicy, Unusable};
 use std::collections::BTreeMap;
 
 /// How many transfers of a round are named.

@@ -3,11 +3,11 @@
 
 use super::super::gpu_fault::fault_finding;
 use super::bench::Bench;
-use crate::gpu::{GpuError, PeerAccess};
-use crate::outcome::finding::Finding;
 use crate::schedule::Pair;
 use crate::suite::Machine;
 use crate::suite::protocol::Activity;
+use gpu::{GpuError, PeerAccess};
+use outcome::finding::Finding;
 use std::time::Duration;
 
 /// nvbandwidth's ring: 2 MiB.

@@ -4,10 +4,10 @@
 use super::super::gpu_fault::fault_finding;
 use super::bench::Bench;
 use crate::floors::{ClockPeriod, clock_deviation};
-use crate::gpu::GpuError;
-use crate::machine::GpuId;
-use crate::outcome::finding::{Finding, Subject};
 use crate::suite::Machine;
+use gpu::GpuError;
+use machine::GpuId;
+use outcome::finding::{Finding, Subject};
 use std::thread;
 use std::time::{Duration, Instant};
 

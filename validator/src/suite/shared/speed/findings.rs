@@ -5,12 +5,12 @@ use super::super::transfer::{ones, unanswered};
 use super::flow::Flow;
 use super::grid::Grid;
 use crate::floors::noise;
-use crate::floors::stats::RepeatPolicy;
-use crate::gpu::CheckCounts;
-use crate::gpu::pattern::Counts;
-use crate::outcome::Judgement;
-use crate::outcome::finding::{Code, Finding, Severity};
-use crate::text::names::name_in_sentence;
+use gpu::CheckCounts;
+use gpu::pattern::Counts;
+use outcome::Judgement;
+use outcome::finding::{Code, Finding, Severity};
+use outcome::text::names::name_in_sentence;
+use report::stats::RepeatPolicy;
 
 /// How many findings of one kind are listed one by one.
 const MOST_LISTED: usize = 4;
@@ -95,9 +95,9 @@ fn merge_into_first(kind: Vec<Finding>) -> Vec<Finding> {
 mod tests {
     use super::super::flow::CopyMethod;
     use super::*;
-    use crate::machine::GpuId;
-    use crate::outcome::finding::Subject;
     use crate::schedule::Pair;
+    use machine::GpuId;
+    use outcome::finding::Subject;
 
     const FLOW: Flow = Flow::write(Pair::of(0, 1), CopyMethod::Ce, 64, 2);
 

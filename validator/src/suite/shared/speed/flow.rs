@@ -1,7 +1,7 @@
 //! One transfer as data: from where to where, which GPU moves it with which engine, how much and how often.
 
-use crate::machine::GpuId;
 use crate::schedule::Pair;
+use machine::GpuId;
 use std::fmt;
 use std::time::Duration;
 

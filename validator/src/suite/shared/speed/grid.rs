@@ -1,9 +1,9 @@
 //! Figures by name and pair, which become the report's matrices.
 
 use super::super::pair::matrix;
-use crate::floors::stats::Measured;
-use crate::outcome::Matrix;
 use crate::schedule::Pair;
+use outcome::Matrix;
+use report::stats::Measured;
 use std::collections::BTreeMap;
 
 /// All figures of a test, by name and pair. A figure that looks wrong is measured again later; the better of
@@ -115,7 +115,7 @@ pub(in crate::suite) fn rounded(figure: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::floors::stats::BANDWIDTH;
+    use report::stats::BANDWIDTH;
 
     #[test]
     fn first_items_come_first() {

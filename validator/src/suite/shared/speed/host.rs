@@ -4,8 +4,8 @@
 
 use super::bench::{Bench, BenchGpu, Lane};
 use super::run::{PARKED, idle};
-use crate::gpu::{CheckCounts, GpuError, Span, Tally};
-use crate::machine::GpuId;
+use gpu::{CheckCounts, GpuError, Span, Tally};
+use machine::GpuId;
 use std::fmt;
 use std::time::Duration;
 

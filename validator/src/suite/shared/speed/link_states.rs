@@ -2,11 +2,11 @@
 //! little. NVML and the kernel are both read and compared; neither is trusted alone.
 
 use crate::floors::{link_disagreement, slow_link};
-use crate::machine::GpuId;
-use crate::machine::pcie::link::{gts, parse_speed, raw_gb_s};
-use crate::machine::pcie::model::{Bdf, Fabric, Link};
-use crate::outcome::finding::Finding;
 use crate::suite::Machine;
+use machine::GpuId;
+use machine::pcie::link::{gts, parse_speed, raw_gb_s};
+use machine::pcie::model::{Bdf, Fabric, Link};
+use outcome::finding::Finding;
 use std::collections::BTreeMap;
 
 /// The best state that was seen of each PCIe link, by device.
@@ -150,7 +150,7 @@ fn limited(link: Link, above: Option<&Link>) -> Link {
 mod tests {
     use super::super::super::fixture;
     use super::*;
-    use crate::outcome::finding::Code;
+    use outcome::finding::Code;
 
     fn link(gts: f64, width: u32) -> Link {
         Link { gts, width, max_gts: 16.0, max_width: 16 }
@@ -189,11 +189,11 @@ mod tests {
         links.0.insert(gpu, Readings { nvml: Some(one.clone()), sysfs: Some(link(16.0, 16)) });
         let found = links.findings(&fabric.gpus);
         assert!(found.len() == 1 && found[0].is(Code::LinkContradicted), "{found:?}");
-        assert_eq!(found[0].severity, crate::outcome::finding::Severity::Warn);
+        assert_eq!(found[0].severity, outcome::finding::Severity::Warn);
         assert!(links.own(gpu).unwrap() > 31.0 && links.most(&fabric, gpu).unwrap() > 31.0);
         // A recording that shows less than NVML reports is a finding too.
         links.0.insert(gpu, Readings { nvml: Some(link(16.0, 16)), sysfs: Some(one) });
-        assert_eq!(links.findings(&fabric.gpus)[0].severity, crate::outcome::finding::Severity::Info);
+        assert_eq!(links.findings(&fabric.gpus)[0].severity, outcome::finding::Severity::Info);
     }
 
     #[test]

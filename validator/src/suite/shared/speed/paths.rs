@@ -3,12 +3,12 @@
 use super::link_states::LinkStates;
 use crate::floors;
 use crate::floors::{Carrier, NVLINK_GB_S, NvLinkGpu, nvlinks};
-use crate::gpu::{Clique, Gpu, NvLinkStates, count_nvlinks};
-use crate::machine::pcie::model::{Bdf, Fabric, PathKind};
-use crate::machine::pcie::topo::{Cell, NvLinks};
-use crate::outcome::finding::Finding;
 use crate::schedule::{Pair, Plan, RouteKind, Routes};
 use crate::suite::Machine;
+use gpu::{Clique, Gpu, NvLinkStates, count_nvlinks};
+use machine::pcie::model::{Bdf, Fabric, PathKind};
+use machine::pcie::topo::{Cell, NvLinks};
+use outcome::finding::Finding;
 use std::collections::BTreeMap;
 
 /// The carrier of a pair whose path is unknown.
@@ -98,8 +98,8 @@ impl GpuPaths {
         }
         let ends = [pair.from, pair.to].map(|gpu| self.gpus.get(gpu.index()).copied());
         let [Some(a), Some(b)] = ends else { return Vec::new() };
-        let tree = crate::machine::pcie::tree::Tree::of(fabric);
-        let ports = crate::machine::pcie::path::between(&tree, a, b).map(|path| path.ports).unwrap_or_default();
+        let tree = machine::pcie::tree::Tree::of(fabric);
+        let ports = machine::pcie::path::between(&tree, a, b).map(|path| path.ports).unwrap_or_default();
         [a, b].into_iter().chain(ports).collect()
     }
 

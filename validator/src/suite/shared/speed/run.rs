@@ -4,8 +4,8 @@
 
 use super::bench::{Bench, BenchGpu, Lane};
 use super::flow::{CopyMethod, Flow, patience};
-use crate::gpu::{CheckCounts, GpuError, Tally};
-use crate::machine::GpuId;
+use gpu::{CheckCounts, GpuError, Tally};
+use machine::GpuId;
 use std::time::Instant;
 
 /// How long a parked queue waits for the host at most, clocks: p2pBandwidthLatencyTest's number.

@@ -3,8 +3,8 @@
 
 use super::flow::Flow;
 use super::run::GroupTiming;
-use crate::floors::stats::{Measured, RepeatPolicy, Unusable, gb_s, us};
-use crate::gpu::CheckCounts;
+use gpu::CheckCounts;
+use report::stats::{Measured, RepeatPolicy, Unusable, gb_s, us};
 
 /// Which figures are computed from the times of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,8 +132,8 @@ impl Samples {
 mod tests {
     use super::super::flow::CopyMethod;
     use super::*;
-    use crate::floors::stats::BANDWIDTH;
     use crate::schedule::Pair;
+    use report::stats::BANDWIDTH;
 
     /// One GB in two copies.
     fn flow(from: usize, to: usize) -> Flow {

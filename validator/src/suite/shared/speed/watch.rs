@@ -1,11 +1,11 @@
 //! Counters and clocks of the GPUs around a test, and second by second in a long one: packets that their links
 //! had to repeat, clocks that were throttled, heat and power.
 
-use crate::gpu::State;
-use crate::machine::GpuId;
-use crate::machine::pcie::model::Bdf;
-use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::Machine;
+use gpu::State;
+use machine::GpuId;
+use machine::pcie::model::Bdf;
+use outcome::finding::{Code, Finding, Severity};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -82,7 +82,7 @@ pub(in crate::suite) fn state_line(gpu: GpuId, state: &State) -> String {
 
 /// The present state of every GPU; `None` where NVML does not report it.
 pub(in crate::suite) fn states_now(machine: &Machine) -> Vec<Option<State>> {
-    let gpus = machine.clique().map(crate::gpu::Clique::addresses).unwrap_or_default();
+    let gpus = machine.clique().map(gpu::Clique::addresses).unwrap_or_default();
     let state = |bdf| machine.nvml().ok().and_then(|nvml| nvml.state(bdf).ok());
     gpus.into_iter().map(state).collect()
 }

@@ -1,7 +1,7 @@
 //! One transfer between two GPUs: what moves how much data, in which direction, in what kind of memory. Pure.
 
-use crate::machine::GpuId;
 use crate::schedule::Pair;
+use machine::GpuId;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;

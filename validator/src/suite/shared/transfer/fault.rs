@@ -1,10 +1,10 @@
 //! A transfer that went wrong, and its finding. Pure.
 
 use super::definition::{Direction, Engine, Transfer};
-use crate::gpu::pattern::{Counts, DataFault, word};
-use crate::machine::GpuId;
-use crate::outcome::finding::{Code, Finding, Reason, Severity, Subject};
 use crate::schedule::Pair;
+use gpu::pattern::{Counts, DataFault, word};
+use machine::GpuId;
+use outcome::finding::{Code, Finding, Reason, Severity, Subject};
 
 /// What is wrong after a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,12 +2,12 @@
 //! is tried: chips, driver, registry keys, processor, bridges. Based on p2p_caps.c of NVIDIA's open modules (550 to
 //! 595) and on public forum threads. Cases that these do not cover are predicted as unknown. Pure.
 
-use crate::gpu::Status;
-use crate::machine::host::cpu::CpuModel;
-use crate::machine::host::nvidia::chip::{Chip, Family};
-use crate::machine::host::nvidia::keys::{ForceP2p, RegistryKeys, RequestedMechanism, StaticMap};
-use crate::outcome::finding::Refusal;
 use crate::suite::fabric::bar1::MapObstruction;
+use gpu::Status;
+use machine::host::cpu::CpuModel;
+use machine::host::nvidia::chip::{Chip, Family};
+use machine::host::nvidia::keys::{ForceP2p, RegistryKeys, RequestedMechanism, StaticMap};
+use outcome::finding::Refusal;
 use std::fmt;
 
 /// From this version on, the driver has page entries for peers through BAR1 on Blackwell, and on Ada and Ampere with our

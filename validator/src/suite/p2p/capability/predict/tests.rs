@@ -1,7 +1,7 @@
 //! The table of predictions: machines from public forum threads and our own, each with its driver's answer.
 
 use super::*;
-use crate::machine::host::nvidia::chip;
+use machine::host::nvidia::chip;
 
 fn side(device: u16, geforce: bool, mapped: Option<bool>) -> GpuFacts {
     GpuFacts { chip: chip::of(device), geforce, mapped, obstruction: None, clique: None }

@@ -1,0 +1,224 @@
+//! The kernel log: parses records of /dev/kmsg into lines, and a cursor that finds new records and detects
+//! lost ones. `faults` and the tests interpret the lines.
+
+use crate::root::Root;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::time::Duration;
+
+/// The kernel log, below the root.
+pub const FILE: &str = "dev/kmsg";
+/// The kernel's own log has at most 2 MiB in any sane configuration; an endless file must not fill the
+/// memory.
+const MOST: usize = 16 << 20;
+/// A record is at most this long (`PRINTKRB_RECORD_MAX` and its dictionary).
+const RECORD: usize = 8192;
+
+/// One line of the kernel's log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Line {
+    /// Sequence number.
+    pub seq: u64,
+    /// Time since the kernel started.
+    pub at: Duration,
+    /// The message without its dictionary.
+    pub text: String,
+}
+
+/// Records `prio,seq,usec,flag[,..];message`, each with dictionary lines that begin with a space.
+/// Malformed lines are skipped.
+#[must_use]
+pub fn parse(bytes: &[u8]) -> Vec<Line> {
+    String::from_utf8_lossy(bytes).lines().filter_map(record).collect()
+}
+
+fn record(line: &str) -> Option<Line> {
+    if line.starts_with(' ') {
+        return None;
+    }
+    let (head, text) = line.split_once(';')?;
+    let mut fields = head.split(',');
+    let _priority: u32 = fields.next()?.parse().ok()?;
+    let seq = fields.next()?.parse().ok()?;
+    let at = Duration::from_micros(fields.next()?.parse().ok()?);
+    Some(Line { seq, at, text: text.to_owned() })
+}
+
+/// New lines of the log, and the number of records that were overwritten before they could be read.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct NewLines {
+    /// Lines that are not firstlight's own.
+    pub lines: Vec<Line>,
+    /// Records that are missing among them.
+    pub lost: u64,
+}
+
+/// The whole log since the kernel started, as far as the log still contains it.
+///
+/// # Errors
+/// The error, with the name of the file.
+pub fn read(root: &Root) -> Result<NewLines, String> {
+    Cursor::open(root)?.read_new()
+}
+
+/// A position in the kernel log.
+#[derive(Debug)]
+pub struct Cursor {
+    file: File,
+    /// The number of the last record that was read.
+    last: Option<u64>,
+}
+
+impl Cursor {
+    /// A cursor at the end of the log: reads everything up to now, so that later losses are noticed by their
+    /// record numbers.
+    ///
+    /// # Errors
+    /// As [`read`].
+    pub fn at_end(root: &Root) -> Result<Self, String> {
+        let mut cursor = Self::open(root)?;
+        cursor.read_new()?;
+        Ok(cursor)
+    }
+
+    fn open(root: &Root) -> Result<Self, String> {
+        let open = || {
+            let mut file = root.open_log(FILE)?;
+            file.seek(SeekFrom::Start(0))?;
+            Ok(file)
+        };
+        let file = open().map_err(|e: io::Error| format!("/{FILE}: {e}"))?;
+        Ok(Self { file, last: None })
+    }
+
+    /// The records that were added since the last call. Never waits.
+    ///
+    /// # Errors
+    /// As [`read`].
+    pub fn read_new(&mut self) -> Result<NewLines, String> {
+        let (all, overrun) = records(&self.file).map_err(|e| format!("/{FILE}: {e}"))?;
+        let lines = parse(&all);
+        let lost = missing(self.last, &lines).max(u64::from(overrun));
+        self.last = lines.last().map(|line| line.seq).or(self.last);
+        Ok(NewLines { lines: foreign(lines), lost })
+    }
+}
+
+/// All records from the file's position to the end of the log, and whether some were overwritten before they could be
+/// read. Never waits.
+///
+/// # Errors
+/// The system's error.
+pub fn records(mut file: &File) -> io::Result<(Vec<u8>, bool)> {
+    let (mut all, mut buffer, mut overrun) = (Vec::new(), [0; RECORD], false);
+    while all.len() < MOST {
+        match file.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(n) => all.extend_from_slice(buffer.get(..n).unwrap_or_default()),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+            // EPIPE: records were overwritten before they were read; the next read continues.
+            Err(e) if e.kind() == ErrorKind::BrokenPipe => overrun = true,
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok((all, overrun))
+}
+
+/// How many record numbers are missing between the last record and these, and among these.
+fn missing(last: Option<u64>, lines: &[Line]) -> u64 {
+    let numbers = last.into_iter().chain(lines.iter().map(|line| line.seq));
+    let next = numbers.clone().skip(1);
+    numbers.zip(next).map(|(a, b)| b.saturating_sub(a).saturating_sub(1)).fold(0, u64::saturating_add)
+}
+
+/// The lines without firstlight's own: init copies its console into the kernel log, and lines that the report
+/// quotes there are not new events.
+fn foreign(mut lines: Vec<Line>) -> Vec<Line> {
+    lines.retain(|line| !line.text.starts_with("firstlight: "));
+    lines
+}
+
+/// At most `most` lines that contain one of `words`, as evidence.
+#[must_use]
+pub fn mentioning(lines: &[Line], words: &[&str], most: usize) -> Vec<String> {
+    let holds = |line: &&Line| words.iter().any(|w| line.text.contains(w));
+    lines.iter().filter(holds).take(most).map(|l| format!("kmsg: {}", l.text)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "6,339,5140900,-;NET: Registered protocol family 10\n\
+        30,340,5690716,-,caller=T1;udevd[80]: starting version 181\n\
+        \x20SUBSYSTEM=pci\n DEVICE=+pci:0000:00:00.0\n\
+        4,341,6000000,c;NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus.\n";
+
+    #[test]
+    fn records_are_lines_and_dictionaries_are_not() {
+        let lines = parse(LOG.as_bytes());
+        assert_eq!(lines.iter().map(|l| l.seq).collect::<Vec<_>>(), [339, 340, 341]);
+        assert_eq!(lines[1].text, "udevd[80]: starting version 181");
+        assert_eq!(lines[0].at, Duration::from_micros(5_140_900));
+    }
+
+    #[test]
+    fn invalid_records_are_skipped() {
+        for junk in ["", "\n\n", "no semicolon", "a,b,c;text", "6,1;cut", ";", "\u{fffd};", " 6,1,1,-;x"] {
+            assert_eq!(parse(junk.as_bytes()), [], "{junk}");
+        }
+        assert_eq!(parse(b"6,1,1,-;\xff\xfe").len(), 1);
+    }
+
+    #[test]
+    fn a_cursor_returns_only_new_records() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        std::fs::create_dir(dir.path().join("dev")).unwrap();
+        std::fs::write(dir.path().join(FILE), LOG).unwrap();
+        let mut cursor = Cursor::at_end(&root).unwrap();
+        assert_eq!(cursor.read_new().unwrap(), NewLines::default());
+        std::fs::write(dir.path().join(FILE), format!("{LOG}6,342,7,-;new\n")).unwrap();
+        let news = cursor.read_new().unwrap();
+        assert_eq!((news.lines.iter().map(|l| l.seq).collect::<Vec<_>>(), news.lost), (vec![342], 0));
+        assert_eq!(read(&root).unwrap().lines.len(), 4);
+    }
+
+    #[test]
+    fn missing_records_are_counted_and_own_ones_are_not_missing() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        std::fs::create_dir(dir.path().join("dev")).unwrap();
+        std::fs::write(dir.path().join(FILE), LOG).unwrap();
+        let mut cursor = Cursor::at_end(&root).unwrap();
+        let more = format!("{LOG}6,342,7,-;firstlight: own\n6,346,8,-;new\n");
+        std::fs::write(dir.path().join(FILE), more).unwrap();
+        let news = cursor.read_new().unwrap();
+        assert_eq!((news.lines.len(), news.lost), (1, 3));
+        assert_eq!(read(&root).unwrap().lost, 3);
+        let lines = parse(LOG.as_bytes());
+        assert_eq!((missing(None, &lines), missing(Some(300), &lines), missing(Some(500), &lines)), (0, 38, 0));
+        assert_eq!(
+            missing(
+                None,
+                &parse(b"6,1,1,-;a\n6,18446744073709551615,1,-;b\n6,0,1,-;c\n6,18446744073709551615,1,-;d\n")
+            ),
+            u64::MAX
+        );
+    }
+
+    #[test]
+    fn lines_quoted_by_firstlight_are_not_new_events() {
+        let text = LOG.replace("NVRM:", "firstlight:   seen    kmsg: NVRM:");
+        assert_eq!(foreign(parse(text.as_bytes())).len(), 2);
+        assert_eq!(foreign(parse(LOG.as_bytes())).len(), 3);
+    }
+
+    #[test]
+    fn a_missing_log_is_an_error_that_names_it() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(read(&Root::new(dir.path())).unwrap_err().starts_with("/dev/kmsg: "));
+    }
+}

@@ -1,0 +1,191 @@
+//! Reads a report from its file, strictly: another schema, a missing, unknown or duplicate key, and
+//! contradictions are errors ([`NoDuplicateKeys`] refuses duplicates). An incomplete report must not be shown as a
+//! complete one. Also generates the JSON Schema of a report from the types that are written.
+
+use super::{Report, SCHEMA, TestEntry, earlier};
+use outcome::scope::Scope;
+use outcome::text::shown;
+use outcome::{self, Matrix, Outcome, Verdict};
+use schemars::generate::SchemaSettings;
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// Why a file is not a report.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReportError {
+    /// Not JSON.
+    #[error("not JSON: {0}")]
+    NotJson(String),
+    /// JSON with another schema.
+    #[error("schema is {0}, allowed: \"{SCHEMA}\"")]
+    Schema(String),
+    /// A report with something missing, unknown or of the wrong type.
+    #[error("not a valid {SCHEMA}: {0}")]
+    Shape(String),
+    /// A complete report that contradicts itself.
+    #[error("contradicts itself: {0}")]
+    Contradiction(String),
+}
+
+/// Reads a report.
+///
+/// # Errors
+/// See [`ReportError`].
+pub fn from_json(bytes: &[u8]) -> Result<Report, ReportError> {
+    let value: Value = serde_json::from_slice(bytes).map_err(|e| ReportError::NotJson(line(&e)))?;
+    match value.get("schema") {
+        Some(Value::String(schema)) if schema == SCHEMA => {}
+        other => return Err(ReportError::Schema(other.map_or("none".to_owned(), Value::to_string))),
+    }
+    serde_json::from_slice::<NoDuplicateKeys>(bytes).map_err(|e| ReportError::Shape(line(&e)))?;
+    let mut report: Report = serde_json::from_value(value).map_err(|e| ReportError::Shape(line(&e)))?;
+    earlier::complete(&mut report);
+    // Causes and answer follow from the findings: they are computed again, not taken from the file.
+    report.explain();
+    contradiction(&report).map_or(Ok(report), |why| Err(ReportError::Contradiction(why)))
+}
+
+/// The schema, draft 2020-12. Keys that it does not name are allowed: later versions of the same format add some.
+#[must_use]
+pub fn schema() -> Value {
+    // The schema of the written form, in which a key that is always present is required.
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    let mut schema = settings.into_generator().into_root_schema_for::<Report>();
+    schema.insert("title".to_owned(), SCHEMA.into());
+    schema.to_value()
+}
+
+/// The error in one line, which the file's content must not break.
+fn line(error: &serde_json::Error) -> String {
+    shown(&error.to_string())
+}
+
+/// Checks any JSON value for duplicate keys, and discards the value.
+#[derive(Debug)]
+pub(super) struct NoDuplicateKeys;
+
+impl<'de> Deserialize<'de> for NoDuplicateKeys {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(NoDuplicateKeysVisitor)
+    }
+}
+
+struct NoDuplicateKeysVisitor;
+
+impl<'de> Visitor<'de> for NoDuplicateKeysVisitor {
+    type Value = NoDuplicateKeys;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<NoDuplicateKeys, A::Error> {
+        let mut keys = BTreeSet::new();
+        while let Some(key) = map.next_key::<String>()? {
+            if keys.contains(&key) {
+                return Err(A::Error::custom(format_args!("duplicate key {key:?}")));
+            }
+            map.next_value::<NoDuplicateKeys>()?;
+            keys.insert(key);
+        }
+        Ok(NoDuplicateKeys)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<NoDuplicateKeys, A::Error> {
+        while seq.next_element::<NoDuplicateKeys>()?.is_some() {}
+        Ok(NoDuplicateKeys)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<NoDuplicateKeys, E> {
+        Ok(NoDuplicateKeys)
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<NoDuplicateKeys, E> {
+        Ok(NoDuplicateKeys)
+    }
+
+    fn visit_i64<E: Error>(self, _: i64) -> Result<NoDuplicateKeys, E> {
+        Ok(NoDuplicateKeys)
+    }
+
+    fn visit_u64<E: Error>(self, _: u64) -> Result<NoDuplicateKeys, E> {
+        Ok(NoDuplicateKeys)
+    }
+
+    fn visit_f64<E: Error>(self, _: f64) -> Result<NoDuplicateKeys, E> {
+        Ok(NoDuplicateKeys)
+    }
+
+    fn visit_str<E: Error>(self, _: &str) -> Result<NoDuplicateKeys, E> {
+        Ok(NoDuplicateKeys)
+    }
+}
+
+// Checks that a report is consistent: its verdict follows from its outcomes, and no outcome is better than
+// its findings. An inconsistent report is refused. Pure.
+
+/// The first contradiction, in one line; `None` if there is none.
+pub(super) fn contradiction(report: &Report) -> Option<String> {
+    let mut ids = BTreeSet::new();
+    for test in &report.tests {
+        if let Some(why) = test_contradiction(test) {
+            return Some(format!("test {:?}: {why}", test.id));
+        }
+        if !ids.insert(&test.id) {
+            return Some(format!("test {:?}: listed twice", test.id));
+        }
+    }
+    let verdict = outcome::verdict(&report.tests.iter().map(|t| t.outcome).collect::<Vec<_>>());
+    if report.verdict != verdict {
+        return Some(format!("verdict is {}, but its tests give {verdict}", report.verdict));
+    }
+    let differs = |name: &str, what: &str, is: &str| {
+        let other = report.workload_env.get(name).filter(|value| *value != is)?;
+        Some(format!("workload_env.{name}: read {other:?}, its {what} is {is}"))
+    };
+    differs("FIRSTLIGHT_VERDICT", "verdict", &verdict.to_string())
+        .or_else(|| differs("FIRSTLIGHT_SCOPE", "scope", &report.scope.to_string()))
+        .or_else(|| unproven_claim(report))
+}
+
+/// The contradiction of a good verdict on a machine whose GPUs no test has used.
+fn unproven_claim(report: &Report) -> Option<String> {
+    let good = matches!(report.verdict, Verdict::Pass | Verdict::Degraded);
+    let used = |t: &TestEntry| t.id == GPUS_ARE_USED && t.outcome != Outcome::NotApplicable;
+    let of_gpus = matches!(report.scope, Scope::Machine | Scope::Gpus(_));
+    let claims = good && of_gpus && !report.gpus.is_empty();
+    (claims && !report.tests.iter().any(used))
+        .then(|| format!("verdict is {} for the machine, but no test ran on its GPUs", report.verdict))
+}
+
+/// The test that starts CUDA on every GPU; no other can run without it.
+const GPUS_ARE_USED: &str = "cuda";
+
+fn test_contradiction(test: &TestEntry) -> Option<String> {
+    if test.id.is_empty() || !test.id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
+        return Some("allowed in an id: letters, digits and -".to_owned());
+    }
+    let found = outcome::of_severities(test.findings.iter().map(|finding| finding.severity));
+    if badness(found) > badness(test.outcome) {
+        return Some("its outcome is better than its findings".to_owned());
+    }
+    test.matrices.iter().find(|matrix| !has_valid_shape(matrix)).map(|matrix| {
+        let (rows, columns) = (matrix.rows.len(), matrix.columns.len());
+        format!("matrix {:?} does not have {rows} rows of {columns} values", matrix.name)
+    })
+}
+
+/// How bad an outcome is: it may be worse than its findings, but never better.
+const fn badness(outcome: Outcome) -> u8 {
+    match outcome {
+        Outcome::Pass | Outcome::NotApplicable => 0,
+        Outcome::Warn => 1,
+        Outcome::Fail | Outcome::Error => 2,
+    }
+}
+
+fn has_valid_shape(matrix: &Matrix) -> bool {
+    matrix.values.len() == matrix.rows.len() && matrix.values.iter().all(|row| row.len() == matrix.columns.len())
+}

@@ -1,0 +1,207 @@
+//! The topology as a drawing: NUMA nodes at the left, then root ports and switches, GPUs and NICs at the right, each link
+//! with its generation and width. Ports whose ACS was changed are marked; pairs and GPUs with findings are in color, and
+//! are named.
+
+mod picture;
+
+use super::frame::{drawing, note, section};
+use crate::render::element::Element;
+use crate::{Report, pairs_of};
+use machine::GpuId;
+use machine::pcie::model::{Bdf, Device, Kind};
+use machine::pcie::tree::Tree;
+use outcome::finding::{Code, FindingEntry, Severity};
+use outcome::platform::Pair;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Sizes of the drawing's parts.
+const SOCKET: f64 = 26.0;
+const PORT: f64 = 84.0;
+const LINK: f64 = 56.0;
+const END: f64 = 156.0;
+const ARCS: f64 = 54.0;
+const ROW: f64 = 52.0;
+const BOX: f64 = 44.0;
+/// More NICs, and more pairs, are counted and not drawn.
+const MAX_NICS: usize = 24;
+const MAX_PAIRS: usize = 24;
+/// The matrix of peer access, and the table with the result of each pair.
+const ACCESS: &str = "p2p.connectivity";
+const PAIRS: &str = "p2p.pairs";
+
+/// A function in the drawing, with the functions below it.
+struct Node<'a> {
+    device: &'a Device,
+    below: Vec<Node<'a>>,
+}
+
+/// The drawing in progress, and the data that it needs.
+struct TopologyDrawing<'a> {
+    report: &'a Report,
+    ends: BTreeSet<Bdf>,
+    acs: BTreeSet<String>,
+    bad: BTreeMap<Pair, (Severity, String)>,
+    lanes: BTreeMap<GpuId, u64>,
+    right: f64,
+    y: f64,
+    middle: BTreeMap<Bdf, f64>,
+    parts: Vec<Element>,
+    summary: Vec<String>,
+}
+
+/// The drawing; `None` if the fabric is unknown or has no GPU.
+pub(super) fn section_of(report: &Report) -> Option<Element> {
+    let fabric = report.fabric.as_ref().filter(|_| !report.gpus.is_empty())?;
+    let tree = Tree::of(fabric);
+    let all: Vec<_> = fabric.nics.iter().filter(|nic| tree.get(**nic).is_some_and(|d| d.physfn.is_none())).collect();
+    let nics = all.iter().take(MAX_NICS).map(|nic| **nic);
+    let ends: BTreeSet<Bdf> = fabric.gpus.iter().copied().chain(nics).collect();
+    let mut roots: BTreeMap<Option<u32>, Vec<Node<'_>>> = BTreeMap::new();
+    let mut deepest = 0.0_f64;
+    for end in ends.iter().filter_map(|bdf| tree.get(*bdf)) {
+        let mut chain = tree.above(end.bdf);
+        chain.reverse();
+        chain.push(end);
+        deepest = deepest.max(depth(&chain));
+        let numa = end.numa.or_else(|| chain.first()?.numa);
+        insert(roots.entry(numa).or_default(), &chain);
+    }
+    let right = SOCKET + 12.0 + deepest;
+    let (ends, bad) = (ends.clone(), bad_pairs(report));
+    let mut canvas = TopologyDrawing {
+        report,
+        ends,
+        acs: ports_with_cleared_acs(report),
+        bad,
+        lanes: lanes_under_load(report),
+        right,
+        y: 4.0,
+        middle: BTreeMap::new(),
+        parts: Vec::new(),
+        summary: Vec::new(),
+    };
+    for (numa, nodes) in &roots {
+        canvas.draw_socket(*numa, nodes);
+    }
+    let left_out = canvas.draw_pairs();
+    let size = (right + END + if canvas.bad.is_empty() { 4.0 } else { ARCS }, canvas.y);
+    let desc = canvas.summary.join("; ");
+    let drawn = drawing(size, "Topology of the machine", &desc, canvas.parts);
+    let more = all.len().saturating_sub(MAX_NICS);
+    let notes = notes(&canvas.bad, left_out, more, !canvas.lanes.is_empty(), !canvas.acs.is_empty());
+    Some(
+        section("Topology")
+            .with("id", "topology")
+            .with("class", "drawn")
+            .children(notes.iter().map(|text| note(text)))
+            .child(drawn),
+    )
+}
+
+/// The width of the ports of a chain with the room behind them.
+fn depth(chain: &[&Device]) -> f64 {
+    let ports = chain.len().saturating_sub(1);
+    chain.iter().take(ports).map(|device| PORT + gap(device)).sum()
+}
+
+/// The room to the right of a port: a switch's ports are close together.
+const fn gap(port: &Device) -> f64 {
+    if matches!(port.kind, Kind::Upstream) { 6.0 } else { LINK }
+}
+
+fn insert<'a>(nodes: &mut Vec<Node<'a>>, chain: &[&'a Device]) {
+    let Some((first, rest)) = chain.split_first() else { return };
+    let known = nodes.iter().position(|node| node.device.bdf == first.bdf);
+    let at = known.unwrap_or_else(|| {
+        nodes.push(Node { device: first, below: Vec::new() });
+        nodes.len() - 1
+    });
+    if let Some(node) = nodes.get_mut(at) {
+        insert(&mut node.below, rest);
+    }
+}
+
+/// The ports whose ACS the fabric pass cleared, as its finding lists them.
+fn ports_with_cleared_acs(report: &Report) -> BTreeSet<String> {
+    let findings = report.tests.iter().flat_map(|test| &test.findings).filter(|f| f.is(Code::AcsCleared));
+    findings.flat_map(|f| &f.evidence).filter_map(|line| Some(line.split_once(": ")?.0.to_owned())).collect()
+}
+
+/// Pairs that findings name, the lower number first, each with its worst finding's code. A finding that represents many
+/// pairs names only some of them: the others are the pairs without access, and those whose data did not arrive.
+fn bad_pairs(report: &Report) -> BTreeMap<Pair, (Severity, String)> {
+    let mut all: BTreeMap<Pair, (Severity, String)> = BTreeMap::new();
+    let mut keep = |pair: Pair, finding: &FindingEntry| {
+        let worst = all.entry(pair.sorted()).or_insert((finding.severity, finding.code.clone()));
+        if finding.severity > worst.0 {
+            *worst = (finding.severity, finding.code.clone());
+        }
+    };
+    for test in &report.tests {
+        let bad = || test.findings.iter().filter(|f| f.severity > Severity::Info);
+        for finding in bad().filter(|f| !f.about().named_pairs().is_empty()) {
+            pairs_of(finding, report).into_iter().for_each(|pair| keep(pair, finding));
+        }
+        let Some(worst) = bad().rev().max_by_key(|f| f.severity) else { continue };
+        let tables = test.tables.iter().filter(|table| table["name"] == PAIRS);
+        let rows = tables.flat_map(|table| table["rows"].as_array().into_iter().flatten());
+        for row in rows.filter(|row| row[2] != "ok") {
+            let gpu = |n: usize| row[n].as_u64().and_then(|n| usize::try_from(n).ok());
+            gpu(0).zip(gpu(1)).into_iter().for_each(|(from, to)| keep(Pair::of(from, to), worst));
+        }
+        for matrix in test.matrices.iter().filter(|matrix| matrix.name == ACCESS) {
+            let values = matrix.values.iter().enumerate();
+            let cells = values
+                .flat_map(|(from, row)| row.iter().enumerate().map(move |(to, value)| (Pair::of(from, to), *value)));
+            let none = cells.filter(|(pair, value)| pair.from != pair.to && *value == Some(0.0));
+            none.for_each(|(pair, _)| keep(pair, worst));
+        }
+    }
+    all
+}
+
+/// The fewest lanes of each GPU's link under load, if a test has measured them.
+fn lanes_under_load(report: &Report) -> BTreeMap<GpuId, u64> {
+    let mut all = BTreeMap::new();
+    for table in report.tests.iter().flat_map(|test| &test.tables) {
+        let at = |name: &str| table["columns"].as_array()?.iter().position(|c| c["heading"].as_str() == Some(name));
+        let (Some(gpu), Some(link), Some(rows)) = (at("GPU"), at("link"), table["rows"].as_array()) else {
+            continue;
+        };
+        let of = |n: usize, row: &serde_json::Value| row.get(n)?.as_u64();
+        for (gpu, lanes) in
+            rows.iter().filter_map(|row| Some((GpuId::new(usize::try_from(of(gpu, row)?).ok()?), of(link, row)?)))
+        {
+            let least = all.entry(gpu).or_insert(lanes);
+            *least = lanes.min(*least);
+        }
+    }
+    all
+}
+
+fn notes(
+    bad: &BTreeMap<Pair, (Severity, String)>,
+    left_out: usize,
+    nics: usize,
+    loaded: bool,
+    acs: bool,
+) -> Vec<String> {
+    let mut text = "PCI Express links: generation and lanes".to_owned();
+    text +=
+        if loaded { " at rest, and the fewest lanes under load." } else { " at rest, when GPUs lower the generation." };
+    if acs {
+        text += " ACS cleared: the fabric pass changed this port's register. ACS with letters: redirection that is on.";
+    }
+    if nics > 0 {
+        text += &format!(" {nics} more NICs are not drawn.");
+    }
+    let mut notes = vec![text];
+    let named: Vec<_> = bad.keys().take(6).map(|pair| format!("GPU {} and {}", pair.from, pair.to)).collect();
+    if !named.is_empty() {
+        let more = bad.len().saturating_sub(named.len());
+        let more = if more > 0 { format!(", and {more} more pairs") } else { String::new() };
+        let left_out = if left_out > 0 { format!("; {left_out} of them are not drawn") } else { String::new() };
+        notes.push(format!("Lines at the right: pairs with findings, {}{more}{left_out}.", named.join(", ")));
+    }
+    notes
+}

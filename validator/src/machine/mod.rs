@@ -1,9 +1,0 @@
-//! The machine: its files below one root, its host, its PCIe functions and its boot image. Read-only.
-
-pub mod host;
-pub mod image;
-pub mod pcie;
-pub mod recording;
-pub mod root;
-
-pub use crate::platform::{GpuId, Rank};
