@@ -12,8 +12,6 @@ use crate::paths;
 use crate::sys::process::{self, Signal};
 use crate::verdict::{Validation, Verdict};
 use contract::last_line::{BEGINNING, PROGRESS};
-use contract::mark::UNDER_LOAD;
-use contract::recovery::WITHOUT_P2P;
 use log::{debug, info};
 use std::fmt;
 use std::path::Path;
@@ -76,14 +74,13 @@ fn run(
     level: Option<&str>,
     report: &str,
 ) -> Result<Validation, Fault> {
-    let (alone, under_load) = (WITHOUT_P2P.join(","), UNDER_LOAD.join(","));
     let marks = m.marks.as_ref().filter(|marks| marks.is_written);
     let begin_part = marks.map(|marks| helper::begin_part(&marks.report)).unwrap_or_default();
     let mut args = vec!["validate", "--json", report, "--text", "-"];
     match which {
         TestSelection::All => {}
-        TestSelection::WithoutP2p => args.extend(["--only", &alone]),
-        TestSelection::WithoutLoad => args.extend(["--skip", &under_load]),
+        TestSelection::WithoutP2p => args.push("--without-peers"),
+        TestSelection::WithoutLoad => args.push("--without-load"),
     }
     args.extend(level.iter().flat_map(|level| ["--level", *level]));
     args.extend(begin_part.iter().flat_map(|word| ["--before-part", word]));

@@ -79,9 +79,6 @@ impl FromStr for Step {
     }
 }
 
-/// The tests of the step [`Step::FullLoad`], by their ids.
-pub const UNDER_LOAD: [&str; 3] = ["gpu-memory", "gpu-products", "gpu-power"];
-
 /// A mark.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark {

@@ -76,9 +76,6 @@ impl fmt::Display for Recovery {
     }
 }
 
-/// The ids of the tests that show whether each GPU works by itself, without peer-to-peer.
-pub const WITHOUT_P2P: [&str; 5] = ["gpus", "driver", "nodes", "cuda", "host-bandwidth"];
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,6 +11,7 @@ pub mod later;
 pub mod platform;
 pub mod schema;
 pub mod scope;
+pub mod test;
 pub mod text;
 
 pub use contract::outcome::{Outcome, Verdict};

@@ -38,6 +38,7 @@ use machine::pcie::model::{Bdf, Device, Fabric, Link};
 use outcome::finding::{Finding, FindingEntry};
 use outcome::platform::Host;
 use outcome::scope::Scope;
+use outcome::test::Properties;
 use outcome::{self, Judgement, Matrix, Outcome, Verdict, later};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -225,6 +226,12 @@ impl Gpu {
 }
 
 impl TestEntry {
+    /// What is known of the test of this name; `None` if this program has no such test.
+    #[must_use]
+    pub fn properties(&self) -> Option<&'static Properties> {
+        Properties::of(&self.id)
+    }
+
     /// An entry that is not a test's: a result about the run itself.
     #[must_use]
     pub fn for_run(id: &str, title: &str, proves: &str, level: Level, finding: &Finding, host: &Host) -> Self {

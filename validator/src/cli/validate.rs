@@ -24,8 +24,10 @@ use std::path::Path;
 
 /// Runs the tests; the exit status is that of the verdict.
 pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8, CommandError> {
-    let Validate { level, scope, gpus, only, skip, json, text, identity, output, screen, before_part, boot_stage } =
-        asked;
+    let Validate {
+        level, scope, gpus, only, skip, json, text, identity, output, screen, before_part, boot_stage, ..
+    } = asked;
+    let only = if asked.without_peers { names(&suite::ids_of(|test| test.each_gpu)) } else { only };
     config.validate.before_part = before_part;
     config.validate.identity = identity.unwrap_or(config.validate.identity);
     if let (Some(json), Some(text)) = (&json, &text) {
@@ -51,6 +53,9 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
             *place = given;
         }
     }
+    if asked.without_load {
+        config.validate.skip.extend(names(&suite::ids_of(|test| test.full_load)));
+    }
     enough_time(&config)?;
     let known = known_problems(config.validate.known_problems.as_deref())?;
     limit(root, &mut config, &gpus)?;
@@ -58,7 +63,7 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
     let plan = suite::plan(&config, fabric::read(root).ok().as_ref());
     let mut console = Console::new(text == Some(Place::Stdout), output)?;
     if let Some(path) = &screen {
-        console.show_on(path, plan.run.iter().map(|test| test.id));
+        console.show_on(path, plan.run.iter().map(|test| test.id()));
     }
     let mut report = engine::run_plan(root, &config, &plan, &interrupts, &mut console);
     report.boot = boot_stage;
@@ -77,6 +82,10 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
     let text = text.filter(|place| *place != Place::Stdout).map(ReportCopy::Text);
     deliver(&mut report, json.map(ReportCopy::Json).into_iter().chain(text).collect(), &mut console);
     Ok(status(&report, &interrupts))
+}
+
+fn names(ids: &[&str]) -> Vec<String> {
+    ids.iter().map(|id| (*id).to_owned()).collect()
 }
 
 /// The largest file of known problems, bytes.

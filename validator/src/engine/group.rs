@@ -57,7 +57,7 @@ fn run_worker<A: ProgressListener>(
     let until = run.until;
     let within = |limit: Duration, from: Instant| limit.min(until.saturating_duration_since(from));
     let request = Request {
-        tests: remaining.iter().map(|t| t.id.to_owned()).collect(),
+        tests: remaining.iter().map(|t| t.id().to_owned()).collect(),
         ended: run.report.tests.iter().map(|t| (t.id.clone(), t.outcome)).collect(),
         matrices: earlier_matrices(&run.report),
         ..Request::of(root, config)
@@ -113,7 +113,7 @@ fn run_worker<A: ProgressListener>(
             }
             Message::End { id, seconds, said } => {
                 begun = None;
-                if let Some(test) = remaining.pop_front_if(|t| t.id == id) {
+                if let Some(test) = remaining.pop_front_if(|t| t.id() == id) {
                     ended_test = Some((test, Duration::try_from_secs_f64(seconds).unwrap_or_default(), said));
                     if test.group == Group::Host {
                         report_ended(run, &mut ended_test);
@@ -138,13 +138,13 @@ fn run_worker<A: ProgressListener>(
     };
     match (begun, remaining.front()) {
         // It failed in this test: the other tests can still run.
-        (Some(test), Some(next)) if test.id == next.id => {
+        (Some(test), Some(next)) if test.id() == next.id() => {
             remaining.pop_front();
             let took = start.elapsed();
             if test.group == Group::Gpu && run.gpu_monitor.has_snapshot() {
                 run.gpu_monitor.add_snapshot(&query::gpu_snapshot(root, config));
             }
-            let mut judgement = crashed(test.id, doing.as_ref());
+            let mut judgement = crashed(test.id(), doing.as_ref());
             if test.group == Group::Gpu && matches!(ending, Ending::Silent(_)) {
                 // A call into the driver did not return, and the next one may not either.
                 judgement.findings.iter_mut().for_each(|finding| finding.recovery = Some(Recovery::ResetGpu));

@@ -3,7 +3,7 @@
 //! receives a setting that disables it. Pure.
 
 use crate::nccl::advice::{self, ADVISED_INTERFACE, HCA, INTERFACE};
-use crate::suite::P2P_ALLREDUCE;
+use outcome::test::Traffic;
 use outcome::{Advice, Outcome, Verdict};
 use report::{Report, TestEntry};
 
@@ -66,8 +66,8 @@ fn valid_without_p2p(advice: &Advice) -> bool {
 /// Disables NCCL's peer-to-peer if a test of it failed or gave no answer. The test of the frameworks' own all-reduce
 /// does not count here: `firstlight env --vllm` switches that off separately.
 fn p2p_switch_off(report: &Report) -> Option<Advice> {
-    let beside = |t: &TestEntry| t.id == P2P_ALLREDUCE;
-    let about_p2p = |t: &&TestEntry| !beside(t) && (t.id.starts_with("p2p-") || t.id.starts_with("nccl"));
+    let sends = |t: &TestEntry| t.properties().map(|test| test.traffic);
+    let about_p2p = |t: &&TestEntry| matches!(sends(t), Some(Traffic::Peers | Traffic::Nccl));
     let bad = |wanted| report.tests.iter().filter(about_p2p).find(move |t| t.outcome == wanted);
     let (test, what) =
         bad(Outcome::Fail).map(|t| (t, "failed")).or(bad(Outcome::Error).map(|t| (t, "gave no answer")))?;

@@ -162,7 +162,7 @@ impl<A: ProgressListener> Run<'_, A> {
             seconds: seconds(took),
             log_tail,
             ..TestEntry::from_judgement(
-                test.id,
+                test.id(),
                 test.title,
                 test.proves,
                 test.level,
@@ -224,7 +224,7 @@ fn add_facts(report: &mut Report, facts: Facts, how: IdentityPolicy) {
 
 fn not_run(test: &Test, why: &str) -> Judgement {
     let message = format!("mandatory, but skipped {why}");
-    let finding = Code::TestNotRun.finding(Severity::Error, Subject::test(test.id), message);
+    let finding = Code::TestNotRun.finding(Severity::Error, Subject::test(test.id()), message);
     Judgement::by(finding.because(Reason::LeftOut(why.into())))
 }
 

@@ -35,17 +35,17 @@ pub(super) fn covers(report: &Report, limit: Option<&Limit>) -> String {
 /// only if no test ran on a GPU.
 pub(super) fn unproven_entry(report: &Report, plan: &TestPlan) -> Option<TestEntry> {
     let ended = |id: &str| report.tests.iter().find(|entry| entry.id == id);
-    let idle = |test: &&&Test| ended(test.id).is_some_and(|e| e.outcome == Outcome::NotApplicable);
+    let idle = |test: &&&Test| ended(test.id()).is_some_and(|e| e.outcome == Outcome::NotApplicable);
     let of_gpus: Vec<_> = plan.run.iter().filter(|test| test.group == Group::Gpu).collect();
     let none_ran = !of_gpus.is_empty() && of_gpus.iter().all(&idle);
     let all_idle = || report.tests.iter().all(|entry| entry.outcome == Outcome::NotApplicable);
     let lacking: Vec<&str> = match &plan.scope {
-        _ if all_idle() => plan.run.iter().map(|test| test.id).collect(),
+        _ if all_idle() => plan.run.iter().map(|test| test.id()).collect(),
         Scope::Machine | Scope::Gpus(_) => {
-            let needed = |test: &&&Test| mandatory_gpu_tests(report.gpus.len()).any(|needed| needed.id == test.id);
-            plan.run.iter().filter(needed).filter(idle).map(|test| test.id).collect()
+            let needed = |test: &&&Test| mandatory_gpu_tests(report.gpus.len()).any(|needed| needed.id() == test.id());
+            plan.run.iter().filter(needed).filter(idle).map(|test| test.id()).collect()
         }
-        Scope::Only(_) if none_ran => of_gpus.iter().map(|test| test.id).collect(),
+        Scope::Only(_) if none_ran => of_gpus.iter().map(|test| test.id()).collect(),
         Scope::Fabric | Scope::Only(_) => Vec::new(),
     };
     let why = ended(lacking.first()?).map_or("", |entry| entry.summary.as_str());
@@ -104,7 +104,7 @@ mod tests {
         report.gpus = vec![gpu(); gpus];
         for test in &plan.run {
             let finding = Code::GpuXid.finding(Severity::Fail, Subject::Machine, "no device is here");
-            let entry = TestEntry::for_run(test.id, "", "", test.level, &finding, &Host::default());
+            let entry = TestEntry::for_run(test.id(), "", "", test.level, &finding, &Host::default());
             report.push(TestEntry { outcome: ends(test), findings: vec![], ..entry });
         }
         let entry = unproven_entry(&report, &plan);
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn one_mandatory_test_that_had_nothing_to_run_on_is_enough() {
         for lacking in ["cuda", "p2p-capability", "p2p-integrity", "nccl"] {
-            let ends = |test: &Test| if test.id == lacking { NotApplicable } else { Pass };
+            let ends = |test: &Test| if test.id() == lacking { NotApplicable } else { Pass };
             assert!(said(Scope::Machine, 2, ends).1.unwrap().summary.contains(lacking));
         }
         assert_eq!(said(Scope::Machine, 2, |_| Pass).1, None);
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn one_gpu_alone_needs_no_test_of_pairs_but_cuda_and_says_so() {
-        let alone = |test: &Test| if test.id == "cuda" { Pass } else { recorded(test) };
+        let alone = |test: &Test| if test.id() == "cuda" { Pass } else { recorded(test) };
         let (report, entry) = said(Scope::Machine, 1, alone);
         assert_eq!(entry, None);
         assert!(covers(&report, None).starts_with("1 x NVIDIA H200 alone; the verdict does not cover peer-to-peer"));
@@ -156,10 +156,10 @@ mod tests {
 
     #[test]
     fn a_failure_stays_one_and_names_what_is_unknown() {
-        let ends = |test: &Test| if test.id == "acs" { Fail } else { recorded(test) };
+        let ends = |test: &Test| if test.id() == "acs" { Fail } else { recorded(test) };
         assert_eq!(said(Scope::Machine, 2, ends).1.unwrap().outcome, Outcome::Warn);
         // The GPUs were used, and the failure explains why no pair was.
-        let ends = |test: &Test| match test.id {
+        let ends = |test: &Test| match test.id() {
             "p2p-capability" => Fail,
             "cuda" => Pass,
             _ => recorded(test),

@@ -5,7 +5,7 @@ use super::part::PartReporter;
 use crate::config::Config;
 use crate::process::lineage;
 use crate::suite::protocol::{Facts, Message, Request};
-use crate::suite::{self, Arms, Gpus, Group, Machine, PrestartedPeer, Test};
+use crate::suite::{self, Gpus, Group, Kept, Test, TestContext};
 use gpu::{GpuSnapshot, Nvml};
 use machine::host::{identity, kmsg, nvidia, platform};
 use machine::pcie::model::Bdf;
@@ -48,22 +48,22 @@ pub fn serve(mut input: impl BufRead + 'static, output: impl Write + 'static) ->
     let tests = tests.collect::<io::Result<Vec<_>>>()?;
     let to_parent = Rc::clone(&parent);
     // A failed message is ignored: this process ends with its parent.
-    let machine = read_machine(request, Box::new(move |message| drop(to_parent.send(&message))));
-    parent.send(&Message::Facts(Box::new(facts(&machine))))?;
-    let mut parts = PartReporter::new(&machine.config.validate.before_part);
+    let context = read_context(request, Box::new(move |message| drop(to_parent.send(&message))));
+    parent.send(&Message::Facts(Box::new(facts(&context))))?;
+    let mut parts = PartReporter::new(&context.config.validate.before_part);
     for test in tests {
-        parent.send(&Message::Begin(test.id.to_owned()))?;
+        parent.send(&Message::Begin(test.id().to_owned()))?;
         parts.begin(suite::step_of(test));
         let start = Instant::now();
-        let gpus = machine.nvidia.gpus.as_ref().map_or(0, |gpus| gpus.len());
-        machine.deadline.set(start.checked_add(test.time_limit(gpus, &machine.config.validate)));
-        let judgement = run_test(test, &machine);
+        let gpus = context.nvidia.gpus.as_ref().map_or(0, |gpus| gpus.len());
+        context.deadline.set(start.checked_add(test.time_limit(gpus, &context.config.validate)));
+        let judgement = run_test(test, &context);
         let seconds = start.elapsed().as_secs_f64();
-        machine.outcomes.borrow_mut().insert(test.id.to_owned(), judgement.outcome());
-        machine.matrices.borrow_mut().insert(test.id.to_owned(), judgement.matrices.clone());
-        parent.send(&Message::End { id: test.id.to_owned(), seconds, said: judgement.clone() })?;
+        context.outcomes.borrow_mut().insert(test.id().to_owned(), judgement.outcome());
+        context.matrices.borrow_mut().insert(test.id().to_owned(), judgement.matrices.clone());
+        parent.send(&Message::End { id: test.id().to_owned(), seconds, said: judgement.clone() })?;
         if test.group == Group::Gpu {
-            parent.send(&Message::Look(machine.snapshot_after(test, &judgement)))?;
+            parent.send(&Message::Look(context.snapshot_after(test, &judgement)))?;
         }
         // What the kernel has logged so far belongs to this test: the parent reads it before the next one begins.
         parent.wait_until_processed()?;
@@ -84,7 +84,7 @@ fn unknown(id: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, format!("there is no test {id}"))
 }
 
-fn read_machine(request: Request, send: Box<dyn Fn(Message)>) -> Machine {
+fn read_context(request: Request, send: Box<dyn Fn(Message)>) -> TestContext {
     let root = Root::new(request.root);
     let mut fabric = fabric::read(&root).map_err(|e| chain(&e));
     if let (Ok(fabric), Some(limit)) = (&mut fabric, &request.config.validate.limit) {
@@ -100,7 +100,7 @@ fn read_machine(request: Request, send: Box<dyn Fn(Message)>) -> Machine {
     if let Ok(fabric) = &mut fabric {
         fabric.peers.clone_from(&host.peers);
     }
-    Machine {
+    TestContext {
         root,
         config: request.config,
         fabric,
@@ -113,8 +113,7 @@ fn read_machine(request: Request, send: Box<dyn Fn(Message)>) -> Machine {
         outcomes: RefCell::new(request.ended),
         matrices: RefCell::new(request.matrices),
         gpus: Gpus::default(),
-        nccl: Arms::default(),
-        prestarted: PrestartedPeer::default(),
+        kept: Kept::default(),
         deadline: Cell::new(None),
         send,
     }
@@ -127,20 +126,20 @@ fn logged_memory(lines: &[kmsg::Line]) -> BTreeMap<Bdf, Known<u64>> {
     logged.iter().filter_map(|line| Some((line.gpu.parse().ok()?, memory(line.memory?)))).collect()
 }
 
-fn facts(machine: &Machine) -> Facts {
-    let loaded = machine.nvidia.loaded.as_ref().ok().and_then(Option::as_ref);
+fn facts(context: &TestContext) -> Facts {
+    let loaded = context.nvidia.loaded.as_ref().ok().and_then(Option::as_ref);
     Facts {
-        identity: machine.identity.clone(),
-        fabric: machine.fabric.as_ref().ok().cloned(),
-        driver: Driver::of(&machine.nvidia),
+        identity: context.identity.clone(),
+        fabric: context.fabric.as_ref().ok().cloned(),
+        driver: Driver::of(&context.nvidia),
         module: loaded.map(|l| l.hash.clone()).unwrap_or_default(),
-        gpus: machine.nvidia.gpus.clone().unwrap_or_default(),
-        host: machine.host.clone(),
+        gpus: context.nvidia.gpus.clone().unwrap_or_default(),
+        host: context.host.clone(),
     }
 }
 
-fn run_test(test: &Test, machine: &Machine) -> Judgement {
-    (test.run)(machine).unwrap_or_else(|why| Judgement::by(*why))
+fn run_test(test: &Test, context: &TestContext) -> Judgement {
+    (test.run)(context).unwrap_or_else(|why| Judgement::by(*why))
 }
 
 /// The parent, which answers each message with an empty line once it has processed it.

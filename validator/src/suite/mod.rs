@@ -2,30 +2,29 @@
 //! input; reading that input takes a few lines. `ALL` is the one ordered list: the console, the report,
 //! `firstlight list` and `docs/tests.md` follow it.
 
+mod benchmark;
+mod context;
 mod driver;
 mod fabric;
+mod gpu;
 mod host;
-mod machine;
 mod nccl;
 mod p2p;
 pub mod protocol;
 mod rdma;
 mod selection;
 mod shared;
-mod stress;
 
-pub use machine::{Gpus, Machine};
-pub use nccl::Arms;
-pub(crate) use p2p::allreduce::ID as P2P_ALLREDUCE;
-pub use p2p::processes::PrestartedPeer;
+pub use context::{Gpus, Kept, TestContext};
 pub use selection::{TestPlan, plan, selection};
 
 use crate::config::{Expect, Level, Validate};
+use ::gpu::GpuStatus;
 use ::machine::pcie::model::Fabric;
-use contract::mark::{Step, UNDER_LOAD};
-use gpu::GpuStatus;
+use contract::mark::Step;
 use outcome::Judgement;
 use outcome::finding::Finding;
+use outcome::test::{self, Properties, Traffic};
 use std::time::Duration;
 
 /// Tests that share a worker process: a fault in one group cannot affect another.
@@ -40,8 +39,8 @@ pub enum Group {
 /// One test.
 #[derive(Debug)]
 pub struct Test {
-    /// Short and stable; used by `--only` and the report.
-    pub id: &'static str,
+    /// What others know of it without running it, its id among them.
+    pub about: &'static Properties,
     /// The human-readable title.
     pub title: &'static str,
     /// What a pass proves, as a sentence.
@@ -56,13 +55,19 @@ pub struct Test {
     /// The worker that runs it.
     pub group: Group,
     /// Reads and judges. Returns a finding instead if it could not judge (boxed because it is large).
-    pub run: fn(&Machine) -> Result<Judgement, Box<Finding>>,
+    pub run: fn(&TestContext) -> Result<Judgement, Box<Finding>>,
 }
 
 /// Ordered pairs of 8 GPUs.
 const PAIRS_OF_8: usize = 8 * 7;
 
 impl Test {
+    /// Its id: short and stable; used by `--only` and the report.
+    #[must_use]
+    pub const fn id(&self) -> &'static str {
+        self.about.id
+    }
+
     /// The time limit on a machine with this many GPUs: GPU tests have more time with more pairs, and tests that
     /// only level `acceptance` runs have the configured `acceptance_s` in addition.
     #[must_use]
@@ -79,28 +84,27 @@ impl Test {
 /// The step that a test belongs to if it can take the machine down.
 #[must_use]
 pub fn step_of(test: &Test) -> Option<Step> {
-    if UNDER_LOAD.contains(&test.id) {
+    if test.about.full_load {
         return Some(Step::FullLoad);
     }
-    let has_peers = ["p2p-", "nccl"].iter().any(|start| test.id.starts_with(start));
-    has_peers.then_some(Step::PeerWrite)
+    (test.about.traffic != Traffic::None).then_some(Step::PeerWrite)
 }
 
 /// Every test, in the order in which they run and are shown.
 pub const ALL: &[&Test] = &[
-    &fabric::inventory::TEST,
+    &fabric::fabric::TEST,
     &host::cmdline::TEST,
     &host::image::TEST,
     &host::iommu::TEST,
     &host::cpus::TEST,
     &host::gpus::TEST,
-    &driver::bound::TEST,
-    &driver::version::TEST,
+    &driver::drivers::TEST,
+    &driver::driver::TEST,
     &driver::params::TEST,
     &driver::patch::TEST,
     &driver::nodes::TEST,
     &fabric::bar1::TEST,
-    &driver::bar1_static::TEST,
+    &fabric::bar1_static::TEST,
     &driver::xid::TEST,
     &fabric::acs::TEST,
     &fabric::links::TEST,
@@ -108,9 +112,9 @@ pub const ALL: &[&Test] = &[
     &host::display::TEST,
     &driver::cuda::TEST,
     &rdma::gdr::TEST,
-    &stress::MEMORY,
-    &stress::PRODUCTS,
-    &stress::POWER,
+    &gpu::memory::TEST,
+    &gpu::products::TEST,
+    &gpu::power::TEST,
     &p2p::capability::TEST,
     &p2p::integrity::TEST,
     &p2p::processes::TEST,
@@ -119,12 +123,12 @@ pub const ALL: &[&Test] = &[
     &p2p::allreduce::TEST,
     &p2p::bandwidth::TEST,
     &p2p::latency::TEST,
-    &p2p::host_bandwidth::TEST,
+    &gpu::host_bandwidth::TEST,
     &p2p::together::TEST,
     &p2p::soak::TEST,
-    &nccl::TRANSPORT,
+    &nccl::NCCL,
     &nccl::ALLREDUCE,
-    &nccl::OTHERS,
+    &nccl::COLLECTIVE,
     &nccl::TYPES,
     &nccl::PROCESSES,
     &nccl::CHANNELS,
@@ -165,7 +169,7 @@ pub fn gpu_states(fabric: Option<&Fabric>) -> Result<Vec<GpuStatus>, String> {
 /// The tests that this configuration requires because no other test can judge what it expects.
 #[must_use]
 pub const fn demanded(expect: &Expect) -> &'static [&'static str] {
-    if expect.golden { &[host::image::TEST.id] } else { &[] }
+    if expect.golden { &[test::IMAGE.id] } else { &[] }
 }
 
 /// The tests that run at every level because of the GPUs here. Between GeForce RTX 30, kernels that use their peers' memory
@@ -173,27 +177,36 @@ pub const fn demanded(expect: &Expect) -> &'static [&'static str] {
 #[must_use]
 pub fn needed_by(fabric: &Fabric) -> &'static [&'static str] {
     let gpus = fabric.devices.iter().filter(|device| fabric.gpus.contains(&device.bdf));
-    if gpus.filter(|gpu| shared::peer_mechanism::is_geforce_ampere(gpu)).count() > 1 { &[P2P_ALLREDUCE] } else { &[] }
+    if gpus.filter(|gpu| shared::peer_mechanism::is_geforce_ampere(gpu)).count() > 1 {
+        &[test::P2P_ALLREDUCE.id]
+    } else {
+        &[]
+    }
 }
 
 /// The tests without which nothing is proven about this many GPUs. With one GPU, tests of pairs are not
 /// among them.
 pub fn mandatory_gpu_tests(gpus: usize) -> impl Iterator<Item = &'static Test> {
     let mandatory = move |test: &&Test| gpus > 0 && test.group == Group::Gpu && test.mandatory;
-    let of_one = move |test: &&Test| gpus > 1 || test.id == driver::cuda::TEST.id;
+    let of_one = move |test: &&Test| gpus > 1 || test.id() == driver::cuda::TEST.id();
     ALL.iter().copied().filter(mandatory).filter(of_one)
 }
 
 /// The ids of all tests, in order.
 #[must_use]
 pub fn ids() -> Vec<&'static str> {
-    ALL.iter().map(|t| t.id).collect()
+    ids_of(|_| true)
+}
+
+/// The ids of the tests with such properties, in order.
+pub fn ids_of(with: impl Fn(&Properties) -> bool) -> Vec<&'static str> {
+    ALL.iter().map(|test| test.about).filter(|about| with(about)).map(|about| about.id).collect()
 }
 
 /// The test with that id.
 #[must_use]
 pub fn by_id(id: &str) -> Option<&'static Test> {
-    ALL.iter().copied().find(|t| t.id == id)
+    ALL.iter().copied().find(|t| t.id() == id)
 }
 
 #[cfg(test)]
@@ -206,35 +219,31 @@ mod tests {
     fn ids_are_unique_and_fit_the_console() {
         assert_eq!(ids().iter().collect::<BTreeSet<_>>().len(), ALL.len());
         for test in ALL {
-            assert!(test.id.len() <= 15, "{}", test.id);
+            assert!(test.id().len() <= 15, "{}", test.id());
             let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-            assert!(test.id.chars().all(fits), "{}", test.id);
+            assert!(test.id().chars().all(fits), "{}", test.id());
         }
     }
 
     #[test]
-    fn every_test_has_words_for_what_it_rules_out() {
-        let passed = Code::ALL.iter().flat_map(|code| code.row().ruled_out_by);
-        let words: BTreeSet<_> = passed.map(|passed| passed.test).collect();
-        assert_eq!(words, ids().into_iter().collect());
-    }
-
-    #[test]
-    fn what_runs_after_a_recovery_needs_no_peer() {
-        for id in contract::recovery::WITHOUT_P2P {
-            assert!(by_id(id).is_some() && !id.starts_with("p2p") && !id.starts_with("nccl"), "{id}");
-        }
+    fn each_test_has_one_row_of_properties_and_a_code_that_its_pass_rules_out() {
+        let rows: Vec<_> = test::ALL.iter().map(|row| row.id).collect();
+        assert_eq!(rows.iter().collect::<BTreeSet<_>>(), ids().iter().collect());
+        assert_eq!(rows.len(), ALL.len());
+        let ruled_out = Code::ALL.iter().flat_map(|code| code.row().ruled_out_by);
+        assert_eq!(ruled_out.map(|row| row.id).collect::<BTreeSet<_>>(), ids().into_iter().collect());
     }
 
     #[test]
     fn each_gpu_by_itself_and_what_adds_load_are_apart_from_what_has_peers() {
-        let of = |step| ALL.iter().filter(move |t| step_of(t) == Some(step)).map(|t| t.id);
-        assert_eq!(of(Step::FullLoad).collect::<Vec<_>>(), UNDER_LOAD);
-        assert!(of(Step::FullLoad).all(|id| by_id(id).unwrap().level == Level::Acceptance));
-        let peers: Vec<_> = of(Step::PeerWrite).collect();
-        let from_first = ALL.iter().map(|t| t.id).skip_while(|id| *id != "p2p-capability");
-        assert_eq!(peers, from_first.filter(|id| *id != "host-bandwidth").collect::<Vec<_>>());
-        assert!(!peers.iter().any(|id| contract::recovery::WITHOUT_P2P.contains(id)));
+        for test in ALL {
+            assert!(!(test.about.each_gpu && step_of(test).is_some()), "{}", test.id());
+            assert!(!test.about.full_load || test.level == Level::Acceptance, "{}", test.id());
+            assert!(!test.about.proves_peers || test.mandatory, "{}", test.id());
+        }
+        let peers: Vec<_> = ALL.iter().filter(|t| step_of(t) == Some(Step::PeerWrite)).map(|t| t.id()).collect();
+        let from_first = ids().into_iter().skip_while(|id| *id != test::P2P_CAPABILITY.id);
+        assert_eq!(peers, from_first.filter(|id| *id != test::HOST_BANDWIDTH.id).collect::<Vec<_>>());
     }
 
     #[test]
@@ -245,7 +254,7 @@ mod tests {
     #[test]
     fn every_test_says_what_a_pass_proves() {
         for test in ALL {
-            assert!(test.proves.len() > 20 && !test.proves.ends_with('.'), "{}", test.id);
+            assert!(test.proves.len() > 20 && !test.proves.ends_with('.'), "{}", test.id());
             assert!(!test.title.is_empty() && !test.deadline.is_zero());
         }
     }

@@ -25,7 +25,7 @@ impl TestPlan {
     #[must_use]
     pub fn groups(&self, asked: &Validate) -> Vec<(Level, Vec<&'static Test>)> {
         let level = |test: &Test| {
-            let named = asked.only.iter().any(|id| id == test.id);
+            let named = asked.only.iter().any(|id| id == test.id());
             if named { asked.level.max(test.level) } else { asked.level }
         };
         let alike = self.run.chunk_by(|a, b| (a.group, level(a)) == (b.group, level(b)));
@@ -53,17 +53,17 @@ pub fn plan(config: &Config, fabric: Option<&Fabric>) -> TestPlan {
 /// missing when they do not run.
 #[must_use]
 pub fn selection(asked: &Validate, ids: &[&str]) -> TestPlan {
-    let mut plan = among(asked, &[], &[], |test| ids.contains(&test.id));
+    let mut plan = among(asked, &[], &[], |test| ids.contains(&test.id()));
     let due = plan.run.iter().chain(plan.left_out.iter().map(|(test, _)| test));
-    plan.scope = Scope::Only(due.map(|test| test.id.to_owned()).collect());
+    plan.scope = Scope::Only(due.map(|test| test.id().to_owned()).collect());
     plan
 }
 
 fn among(asked: &Validate, demanded: &[&str], needed: &[&str], wanted: impl Fn(&Test) -> bool) -> TestPlan {
     let mut plan = TestPlan::default();
-    let is_demanded = |test: &Test| demanded.contains(&test.id);
-    let named = |test: &Test, ids: &[String]| ids.iter().any(|id| id == test.id);
-    let is_due = |test: &Test| is_demanded(test) || needed.contains(&test.id) || named(test, &asked.only);
+    let is_demanded = |test: &Test| demanded.contains(&test.id());
+    let named = |test: &Test, ids: &[String]| ids.iter().any(|id| id == test.id());
+    let is_due = |test: &Test| is_demanded(test) || needed.contains(&test.id()) || named(test, &asked.only);
     let due = |test: &Test| test.level <= asked.level || is_due(test);
     for test in ALL.iter().copied().filter(|test| due(test) && wanted(test)) {
         let left_out = if !asked.only.is_empty() && !named(test, &asked.only) {
@@ -97,15 +97,15 @@ mod tests {
     fn ids(only: &[&str], skip: &[&str]) -> (Vec<&'static str>, Vec<&'static str>) {
         let words = |ids: &[&str]| ids.iter().map(|i| (*i).to_owned()).collect();
         let plan = plan(&asking(|v| (v.only, v.skip) = (words(only), words(skip))), None);
-        (plan.run.iter().map(|t| t.id).collect(), plan.left_out.iter().map(|(t, _)| t.id).collect())
+        (plan.run.iter().map(|t| t.id()).collect(), plan.left_out.iter().map(|(t, _)| t.id()).collect())
     }
 
     #[test]
     fn all_tests_of_the_level_run_in_suite_order() {
-        let standard = ALL.iter().filter(|t| t.level <= Level::Standard).map(|t| t.id).collect();
+        let standard = ALL.iter().filter(|t| t.level <= Level::Standard).map(|t| t.id()).collect();
         assert_eq!(ids(&[], &[]), (standard, vec![]));
         let full = plan(&asking(|v| v.level = Level::Acceptance), None);
-        assert_eq!(full.run.iter().map(|t| t.id).collect::<Vec<_>>(), suite::ids());
+        assert_eq!(full.run.iter().map(|t| t.id()).collect::<Vec<_>>(), suite::ids());
         let quick = plan(&asking(|v| v.level = Level::Quick), None);
         assert!(quick.run.iter().all(|t| t.level == Level::Quick) && !quick.run.is_empty());
     }
@@ -122,8 +122,8 @@ mod tests {
     fn a_test_requested_by_name_runs_at_every_level() {
         for level in [Level::Quick, Level::Standard, Level::Full] {
             for test in ALL {
-                let plan = plan(&asking(|v| (v.level, v.only) = (level, vec![test.id.into()])), None);
-                assert_eq!(plan.run.iter().map(|t| t.id).collect::<Vec<_>>(), [test.id], "{level}");
+                let plan = plan(&asking(|v| (v.level, v.only) = (level, vec![test.id().into()])), None);
+                assert_eq!(plan.run.iter().map(|t| t.id()).collect::<Vec<_>>(), [test.id()], "{level}");
             }
         }
         let skipped = asking(|v| {
@@ -135,12 +135,12 @@ mod tests {
     #[test]
     fn an_expected_golden_image_is_checked_at_every_level_and_never_left_out_silently() {
         let mut config = asking(|v| v.level = Level::Quick);
-        let runs = |config: &Config| plan(config, None).run.iter().any(|t| t.id == "image");
+        let runs = |config: &Config| plan(config, None).run.iter().any(|t| t.id() == "image");
         assert!(!runs(&config));
         config.expect.golden = true;
         assert!(runs(&config));
         config.validate.skip = vec!["image".into()];
-        assert_eq!(plan(&config, None).left_out.iter().map(|(t, _)| t.id).collect::<Vec<_>>(), ["image"]);
+        assert_eq!(plan(&config, None).left_out.iter().map(|(t, _)| t.id()).collect::<Vec<_>>(), ["image"]);
         config.expect.golden = false;
         assert!(plan(&config, None).left_out.is_empty());
     }
@@ -157,7 +157,7 @@ mod tests {
         let runs = |devices: &[&str], change: fn(&mut Validate)| {
             let mut config = asking(|v| v.level = Level::Quick);
             change(&mut config.validate);
-            plan(&config, Some(&machine(devices))).run.iter().any(|t| t.id == "p2p-allreduce")
+            plan(&config, Some(&machine(devices))).run.iter().any(|t| t.id() == "p2p-allreduce")
         };
         assert!(runs(&["0x2204", "0x2203"], |_| ()) && runs(&["0x2684", "0x2204", "0x2503"], |_| ()));
         for others in [&["0x2684", "0x2684"][..], &["0x2204"], &["0x2204", "0x2684"], &["0x2230", "0x2230"]] {

@@ -89,7 +89,7 @@ pub(crate) fn run_of(output: Output) -> Run {
 /// The ids of the tests that run by default.
 pub(crate) fn standard() -> Vec<&'static str> {
     let plan = firstlight::suite::plan(&firstlight::config::Config::default(), None);
-    plan.run.iter().map(|test| test.id).collect()
+    plan.run.iter().map(|test| test.id()).collect()
 }
 
 /// The test with this id in a report.

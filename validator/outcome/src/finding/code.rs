@@ -2,6 +2,7 @@
 
 use super::remedy::{Case, Remedy};
 use super::table;
+use crate::test::Properties;
 use contract::recovery::Recovery;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -29,7 +30,7 @@ pub struct Row {
     /// table, whose order is the order of repair.
     pub explained_by: &'static [&'static [Code]],
     /// The tests whose pass shows that there is no such fault.
-    pub ruled_out_by: &'static [&'static Passed],
+    pub ruled_out_by: &'static [&'static Properties],
     /// The action for a code that always requires one.
     pub recovery: Option<Recovery>,
     /// Whether a lost GPU explains it, so that it is not an open question.
@@ -63,15 +64,6 @@ pub enum P2pEffect {
     Slow,
     /// It does not work.
     Broken,
-}
-
-/// A test that passed, and what it rules out, in words.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Passed {
-    /// The test's id.
-    pub test: &'static str,
-    /// What did not happen.
-    pub what: &'static str,
 }
 
 /// The beginning of a row; the table sets the other parts.
@@ -123,7 +115,7 @@ impl Row {
         Self { explained_by, ..self }
     }
 
-    pub(super) const fn ruled_out_by(self, ruled_out_by: &'static [&'static Passed]) -> Self {
+    pub(super) const fn ruled_out_by(self, ruled_out_by: &'static [&'static Properties]) -> Self {
         Self { ruled_out_by, ..self }
     }
 

@@ -11,7 +11,7 @@ mod subject;
 mod table;
 mod words;
 
-pub use code::{ByLoad, Code, P2pEffect, Passed, Row};
+pub use code::{ByLoad, Code, P2pEffect, Row};
 pub use contract::outcome::Severity;
 pub use contract::recovery::Recovery;
 pub use entry::FindingEntry;

@@ -1,8 +1,9 @@
 //! All findings, one row each, in the order of repair: what explains a code stands above it. `firstlight list --findings`
 //! prints the table for `docs/findings.md`.
 
-use super::code::{ByLoad, P2pEffect, Passed, Row, row};
+use super::code::{ByLoad, P2pEffect, Row, row};
 use super::remedy;
+use crate::test;
 use Code::*;
 use contract::recovery::Recovery;
 
@@ -93,53 +94,6 @@ const DELIVERY: &[Code] = &[P2pStray, P2pWrongData, P2pOrder, P2pHang, HostWrong
 /// Data between GPUs is slow.
 const SLOW: &[Code] = &[P2pStaged, P2pSlow, P2pAsymmetric, P2pCollapse, P2pBursts, HostSlow];
 
-/// What the pass of each test rules out, in words.
-mod passed {
-    use super::Passed;
-
-    pub(super) const FABRIC: Passed = Passed { test: "fabric", what: "an unreadable or malformed PCI function" };
-    pub(super) const CMDLINE: Passed = Passed { test: "cmdline", what: "a missing kernel word" };
-    pub(super) const IMAGE: Passed = Passed { test: "image", what: "a changed image" };
-    pub(super) const IOMMU: Passed = Passed { test: "iommu", what: "an IOMMU that translates for GPUs" };
-    pub(super) const CPUS: Passed = Passed { test: "cpus", what: "missing processors" };
-    pub(super) const GPUS: Passed = Passed { test: "gpus", what: "a missing GPU" };
-    pub(super) const DRIVERS: Passed = Passed { test: "drivers", what: "another driver on a GPU" };
-    pub(super) const DRIVER: Passed = Passed { test: "driver", what: "a driver of mixed versions" };
-    pub(super) const DRIVER_PARAMS: Passed = Passed { test: "driver-params", what: "a parameter of the module" };
-    pub(super) const PATCH: Passed = Passed { test: "patch", what: "a missing driver patch" };
-    pub(super) const NODES: Passed = Passed { test: "nodes", what: "missing device nodes" };
-    pub(super) const BAR1: Passed = Passed { test: "bar1", what: "a small BAR1" };
-    pub(super) const BAR1_STATIC: Passed = Passed { test: "bar1-static", what: "memory outside of BAR1" };
-    pub(super) const XID: Passed = Passed { test: "xid", what: "Xid errors before the tests" };
-    pub(super) const ACS: Passed = Passed { test: "acs", what: "ACS redirection" };
-    pub(super) const LINKS: Passed = Passed { test: "links", what: "a narrow PCIe link at rest" };
-    pub(super) const NICS: Passed = Passed { test: "nics", what: "a network port that is down" };
-    pub(super) const DISPLAY: Passed = Passed { test: "display", what: "a display on a GPU" };
-    pub(super) const CUDA: Passed = Passed { test: "cuda", what: "a GPU that CUDA cannot use" };
-    pub(super) const GDR: Passed = Passed { test: "gdr", what: "missing GPUDirect RDMA" };
-    pub(super) const GPU_MEMORY: Passed = Passed { test: "gpu-memory", what: "bad GPU memory" };
-    pub(super) const GPU_PRODUCTS: Passed = Passed { test: "gpu-products", what: "wrong arithmetic of a GPU" };
-    pub(super) const GPU_POWER: Passed = Passed { test: "gpu-power", what: "faults under full power" };
-    pub(super) const P2P_CAPABILITY: Passed = Passed { test: "p2p-capability", what: "a refusal by the driver" };
-    pub(super) const P2P_INTEGRITY: Passed = Passed { test: "p2p-integrity", what: "wrong data between GPUs" };
-    pub(super) const P2P_PROCESSES: Passed = Passed { test: "p2p-processes", what: "wrong data between processes" };
-    pub(super) const P2P_REACH: Passed = Passed { test: "p2p-reach", what: "wrong data at high addresses" };
-    pub(super) const P2P_ORDER: Passed = Passed { test: "p2p-order", what: "flags that overtake data" };
-    pub(super) const P2P_ALLREDUCE: Passed = Passed { test: "p2p-allreduce", what: "wrong all-reduces of frameworks" };
-    pub(super) const P2P_BANDWIDTH: Passed = Passed { test: "p2p-bandwidth", what: "a slow pair of GPUs" };
-    pub(super) const P2P_LATENCY: Passed = Passed { test: "p2p-latency", what: "slow small copies" };
-    pub(super) const HOST_BANDWIDTH: Passed = Passed { test: "host-bandwidth", what: "slow host memory" };
-    pub(super) const P2P_TOGETHER: Passed =
-        Passed { test: "p2p-together", what: "a collapse under traffic of all pairs" };
-    pub(super) const P2P_SOAK: Passed = Passed { test: "p2p-soak", what: "faults that need minutes" };
-    pub(super) const NCCL: Passed = Passed { test: "nccl", what: "NCCL without peer-to-peer" };
-    pub(super) const NCCL_ALLREDUCE: Passed = Passed { test: "nccl-allreduce", what: "slow all-reduces" };
-    pub(super) const NCCL_COLLECTIVE: Passed = Passed { test: "nccl-collective", what: "wrong collectives" };
-    pub(super) const NCCL_TYPES: Passed = Passed { test: "nccl-types", what: "wrong element types" };
-    pub(super) const NCCL_PROCESSES: Passed = Passed { test: "nccl-processes", what: "NCCL failing between processes" };
-    pub(super) const NCCL_CHANNELS: Passed = Passed { test: "nccl-channels", what: "too few NCCL channels" };
-}
-
 codes! {
     // The run.
     Interrupted = row("INTERRUPTED", "the run was ended from outside")
@@ -154,13 +108,13 @@ codes! {
         .means("the machine's PCI devices, IOMMU or processors could not be read")
         .cause("sysfs is not mounted, the recording is incomplete, or the process lacks permission to read it")
         .remedy_for(remedy::unreadable)
-        .ruled_out_by(&[&passed::FABRIC]);
+        .ruled_out_by(&[&test::FABRIC]);
     PciUnreadable = row("PCI-UNREADABLE", "a file of a PCI function could not be read")
         .means("a file of a PCI function could not be read")
         .cause("firstlight does not run as root, or the recording of the machine lacks this file")
         .remedy_for(remedy::unreadable)
         .explained_by(&[&[FabricUnreadable]])
-        .ruled_out_by(&[&passed::FABRIC]);
+        .ruled_out_by(&[&test::FABRIC]);
     SysUnreadable = row("SYS-UNREADABLE", "a system file could not be read")
         .means("a system file that a test needs could not be read or parsed")
         .cause("the kernel lacks that interface, the recording is incomplete, or the process lacks permission")
@@ -221,13 +175,13 @@ codes! {
         .cause("the device fell off the bus or lost power")
         .remedy("{power}; read the AER and link-down lines in `dmesg`")
         .explained_by(&[&[GpuGone]])
-        .ruled_out_by(&[&passed::FABRIC]);
+        .ruled_out_by(&[&test::FABRIC]);
     PciMalformed = row("PCI-MALFORMED", "its configuration space is inconsistent")
         .means("a function's configuration space is inconsistent")
         .cause("the device or its emulation is defective, or the recording is damaged")
         .remedy("compare with `lspci -xxxx{-s}`; {reseat}, or replace the device")
         .explained_by(&[&[GpuGone, PciGone]])
-        .ruled_out_by(&[&passed::FABRIC]);
+        .ruled_out_by(&[&test::FABRIC]);
     RebarBroken = row("REBAR-BROKEN", "its BAR addresses were lost")
         .of_machine()
         .means("a GPU's BAR registers and the kernel disagree, or its addresses were lost; do not use the GPU")
@@ -241,7 +195,7 @@ codes! {
         .cause_for(remedy::why_no_gpu)
         .remedy_for(remedy::no_gpu)
         .explained_by(&[UNREAD, GONE])
-        .ruled_out_by(&[&passed::GPUS]);
+        .ruled_out_by(&[&test::GPUS]);
     GpuCount = row("GPU-COUNT", "the number of GPUs is not the expected one")
         .of_machine()
         .means("there are fewer or more NVIDIA GPUs than expected")
@@ -249,7 +203,7 @@ codes! {
         .cause_for(remedy::why_no_gpu)
         .remedy_for(remedy::gpu_count)
         .explained_by(&[UNREAD, GONE, &[GpuNone]])
-        .ruled_out_by(&[&passed::GPUS]);
+        .ruled_out_by(&[&test::GPUS]);
     GpuName = row("GPU-NAME", "the GPU is not of the expected model")
         .means("a GPU is not of the expected model")
         .cause("a card other than the configured one is installed")
@@ -260,25 +214,25 @@ codes! {
         .means("a golden image is expected, but the running system is not a firstlight image")
         .cause("expect.golden = true is set on a machine that runs another system")
         .remedy("boot firstlight's image, or remove expect.golden from the configuration")
-        .ruled_out_by(&[&passed::IMAGE]);
+        .ruled_out_by(&[&test::IMAGE]);
     ImageChanged = row("IMAGE-CHANGED", "the files of the running image were changed")
         .means("the files of the running image differ from the list that its build made")
         .cause("a file was appended to the initrd, or changed since the machine started")
         .remedy("boot the image as it was built; put settings into the kernel command line, the data partition or a server")
-        .ruled_out_by(&[&passed::IMAGE]);
+        .ruled_out_by(&[&test::IMAGE]);
     CmdlineOverridden = row("CMDLINE-OVERRIDDEN", "a later kernel word contradicts a required one")
         .of_machine()
         .means("a later word of the kernel command line contradicts a required one")
         .cause("the boot medium or the firmware adds its own words after the built-in ones")
         .remedy_for(remedy::contradicting_word)
-        .ruled_out_by(&[&passed::CMDLINE]);
+        .ruled_out_by(&[&test::CMDLINE]);
     CmdlineMissing = row("CMDLINE-MISSING", "a required kernel word is missing")
         .of_machine()
         .means("a word that the configuration requires is missing from the kernel command line")
         .cause("a kernel or boot entry other than firstlight's was started")
         .remedy_for(remedy::missing_word)
         .explained_by(&[&[CmdlineOverridden, ImageNone]])
-        .ruled_out_by(&[&passed::CMDLINE]);
+        .ruled_out_by(&[&test::CMDLINE]);
     CmdlineNoEffect = row("CMDLINE-NO-EFFECT", "a kernel word has no effect")
         .of_machine()
         .means("the kernel ignores a word of its command line about the IOMMU or PCI, because it does not know it")
@@ -300,14 +254,14 @@ codes! {
         .cause("processors were taken offline, or the kernel could not start them")
         .remedy("read the kernel's lines about the missing processors: `dmesg`, search for x2apic and smpboot")
         .explained_by(&[&[CmdlineMissing, MachineCheck]])
-        .ruled_out_by(&[&passed::CPUS]);
+        .ruled_out_by(&[&test::CPUS]);
     // A GPU that another driver holds may belong to a virtual machine: nothing else is said of it before that.
     DriverForeign = row("DRIVER-FOREIGN", "another driver is bound to the GPU")
         .of_machine()
         .means("a driver other than NVIDIA's is bound to a GPU, or is loaded and could bind to it")
         .cause("the kernel loaded another driver for the card, or the card is passed to a virtual machine")
         .remedy_for(remedy::foreign_driver)
-        .ruled_out_by(&[&passed::DRIVERS]);
+        .ruled_out_by(&[&test::DRIVERS]);
     // IOMMU and ACS.
     IommuTranslating = row("IOMMU-TRANSLATING", "the IOMMU translates addresses")
         .of_machine()
@@ -316,7 +270,7 @@ codes! {
         .cause_for(remedy::why_translating)
         .remedy_for(remedy::no_translation)
         .explained_by(&[BOOT])
-        .ruled_out_by(&[&passed::IOMMU]);
+        .ruled_out_by(&[&test::IOMMU]);
     IommuNotOff = row("IOMMU-NOT-OFF", "the IOMMU is in use")
         .of_machine()
         .means("a source reports that an IOMMU is in use although it should be off")
@@ -356,7 +310,7 @@ codes! {
         .means("a port kept its ACS control bits after zeros were written to them")
         .cause("the port ignores writes, or the firmware locked the register")
         .remedy("switch ACS off {firmware}; the option is named ACS, Access Control or IOMMU")
-        .ruled_out_by(&[&passed::ACS]);
+        .ruled_out_by(&[&test::ACS]);
     AcsRefused = row("ACS-REFUSED", "the kernel refused access to ACS")
         .of_machine()
         .means("the kernel did not allow access to a port's ACS control register")
@@ -373,7 +327,7 @@ codes! {
         .means("a port's ACS redirection was off and is on again")
         .cause("something enabled ACS again: a reset, a rescan, a driver that bound, or management firmware")
         .remedy_for(remedy::acs_reverted)
-        .ruled_out_by(&[&passed::ACS]);
+        .ruled_out_by(&[&test::ACS]);
     AcsRedirect = row("ACS-REDIRECT", "ACS redirects peer traffic")
         .of_machine()
         .means("a port on a GPU path redirects peer traffic to the root complex instead of directly to the peer")
@@ -381,7 +335,7 @@ codes! {
         .cause_for(remedy::why_redirecting)
         .remedy_for(remedy::acs_redirect)
         .explained_by(&[BOOT, LOCKED, &[AcsQuirk, AcsKept, AcsStuck, AcsRefused, AcsReverted]])
-        .ruled_out_by(&[&passed::ACS]);
+        .ruled_out_by(&[&test::ACS]);
     AcsCleared = row("ACS-CLEARED", "ACS was switched off")
         .means("the fabric pass cleared ACS on ports of this machine; the message gives the ports and the values before and after")
         .cause("the firmware or the kernel had enabled ACS")
@@ -429,7 +383,7 @@ codes! {
         .cause("Resizable BAR or \"Above 4G decoding\" is off in the firmware setup, or there was no address space for a larger BAR1")
         .remedy_for(remedy::small_bar1)
         .explained_by(&[REBAR, LOCKED])
-        .ruled_out_by(&[&passed::BAR1]);
+        .ruled_out_by(&[&test::BAR1]);
     Bar1Unknown = row("BAR1-UNKNOWN", "whether BAR1 covers the GPU's memory is unknown")
         .means("the size of a GPU's memory is unknown, so it is unknown whether BAR1 covers it")
         .cause("no driver reports the memory, and the board is not in firstlight's table")
@@ -463,13 +417,13 @@ codes! {
         .means("a part of the NVIDIA driver (image, module or library) is missing or cannot be read")
         .cause("the driver is not installed, or its libraries are in a folder that was not searched")
         .remedy_for(remedy::driver_missing)
-        .ruled_out_by(&[&passed::DRIVER]);
+        .ruled_out_by(&[&test::DRIVER]);
     DriverVermagic = row("DRIVER-VERMAGIC", "the NVIDIA module is for another kernel")
         .of_machine()
         .means("the NVIDIA module was built for a different kernel than the running one")
         .cause("kernel and driver come from different builds")
         .remedy_for(remedy::vermagic)
-        .ruled_out_by(&[&passed::DRIVER]);
+        .ruled_out_by(&[&test::DRIVER]);
     DriverRefused = row("DRIVER-REFUSED", "the kernel refused the NVIDIA module")
         .of_machine()
         .means("the kernel refused the NVIDIA module")
@@ -481,14 +435,14 @@ codes! {
         .means("parts of the NVIDIA driver have different versions, or the version is not the expected one")
         .cause("kernel modules, libraries and GPU firmware come from different installations")
         .remedy("install all parts in one version and reboot; if only expect.driver differs, correct it")
-        .ruled_out_by(&[&passed::DRIVER]);
+        .ruled_out_by(&[&test::DRIVER]);
     GspMissing = row("GSP-MISSING", "the GPU's firmware was not found")
         .of_machine()
         .means("the firmware for the GPU's system processor (GSP) was not found")
         .cause("the folder firmware/nvidia/VERSION for exactly this driver version is not where the kernel looks for firmware")
         .remedy_for(remedy::gsp_missing)
         .explained_by(&[&[DriverMissing]])
-        .ruled_out_by(&[&passed::DRIVER]);
+        .ruled_out_by(&[&test::DRIVER]);
     GpuNoGsp = row("GPU-NO-GSP", "the open NVIDIA module cannot drive the GPU")
         .of_machine()
         .means("the open NVIDIA module reports that a GPU has no system processor (GSP), so it cannot drive it")
@@ -517,7 +471,7 @@ codes! {
         .cause("the GPU or its firmware does not initialize; the codes in the kernel log line say at which step")
         .remedy("{power}; if it happens again, {slot}")
         .explained_by(&[GONE, IOMMU, &[RebarNoRoom, GspMissing, GpuVbios, GpuNoIrq, CcUnsupported]])
-        .ruled_out_by(&[&passed::DRIVER]);
+        .ruled_out_by(&[&test::DRIVER]);
     DriverTimeout = row("DRIVER-TIMEOUT", "the driver did not finish starting")
         .of_machine()
         .means("the NVIDIA driver did not finish starting within its time limit")
@@ -538,20 +492,20 @@ codes! {
         .cause("depends on the kernel log lines in the evidence")
         .remedy("read the evidence and `dmesg`; boot once with firstlight.driver.load=false to get the rest of the report")
         .explained_by(&[GONE, &[DriverForeign, DriverMissing, DriverVermagic, DriverRefused, DriverMismatch, GspMissing, GpuNoGsp], &[GpuNoIrq, GpuVbios, CcUnsupported, GpuInit]])
-        .ruled_out_by(&[&passed::DRIVER]);
+        .ruled_out_by(&[&test::DRIVER]);
     DriverParameters = row("DRIVER-PARAMETERS", "a parameter of the module has another value")
         .of_machine()
         .means("a parameter of the NVIDIA module does not have the requested value")
         .cause("the module was loaded earlier with other parameters, or two GPU families want different values")
         .remedy("reboot, so that the module is loaded again; if two GPU families need different values, set the value in driver.parameters")
         .explained_by(&[BOOT, &[DriverFailed]])
-        .ruled_out_by(&[&passed::DRIVER_PARAMS]);
+        .ruled_out_by(&[&test::DRIVER_PARAMS]);
     NodesMissing = row("NODES-MISSING", "a device node of the driver is missing")
         .means("a device node of the NVIDIA driver is missing, or its device numbers are not the driver's")
         .cause("nothing created the nodes: on the appliance firstlight's init creates them, on a distribution nvidia-modprobe")
         .remedy_for(remedy::nodes_missing)
         .explained_by(&[&[DriverMissing, DriverVermagic, DriverRefused, DriverFailed, DriverTimeout]])
-        .ruled_out_by(&[&passed::NODES]);
+        .ruled_out_by(&[&test::NODES]);
     Nvlink5NoNvlsm = row("NVLINK5-NO-NVLSM", "the NVLink subnet manager does not run")
         .of_machine()
         .means("the machine has NVSwitches of NVLink 5 (B200, B300) but no running nvlsm, so the fabric manager and CUDA cannot start")
@@ -569,26 +523,26 @@ codes! {
         .means("a framebuffer is on an NVIDIA GPU and may slow down peer-to-peer in one direction")
         .cause("that GPU is the firmware's boot display")
         .remedy_for(remedy::display)
-        .ruled_out_by(&[&passed::DISPLAY]);
+        .ruled_out_by(&[&test::DISPLAY]);
     PatchMissing = row("PATCH-MISSING", "the module lacks the peer-to-peer patch")
         .of_machine()
         .means("the loaded NVIDIA module does not have the expected peer-to-peer patch level")
         .cause("a different build of the module was loaded than the one in the image")
         .remedy("rebuild the image and boot it; make sure that no other NVIDIA module is loaded first")
         .explained_by(&[&[DriverMismatch, ImageChanged]])
-        .ruled_out_by(&[&passed::PATCH]);
+        .ruled_out_by(&[&test::PATCH]);
     PatchNotEffective = row("PATCH-NOT-EFFECTIVE", "the peer-to-peer patch has no effect")
         .means("the kernel log contains the driver's message that peer-to-peer through BAR1 is enabled but does not work")
         .cause("the driver maps the peer's memory in a way that this GPU cannot use")
         .remedy("do not rely on peer-to-peer: set the policy workload-without-p2p, or use a driver with a working patch")
         .explained_by(&[&[PatchMissing, Bar1Small]])
-        .ruled_out_by(&[&passed::PATCH]);
+        .ruled_out_by(&[&test::PATCH]);
     Bar1NotStatic = row("BAR1-NOT-STATIC", "the driver has not mapped all memory into BAR1")
         .means("the driver has not mapped all of a GPU's memory into BAR1, which peer-to-peer through BAR1 needs")
         .cause("BAR1 is too small, the GPU drives a display, or RMForceP2PType=2 is not among the registry keys")
         .remedy("see the results of the tests bar1, display and driver-params, which name the obstacle")
         .explained_by(&[&[Bar1Small, Bar1MapShort, DriverParameters, DisplayOnGpu, PatchMissing, PatchNotEffective]])
-        .ruled_out_by(&[&passed::BAR1_STATIC]);
+        .ruled_out_by(&[&test::BAR1_STATIC]);
     Bar1Witnesses = row("BAR1-WITNESSES", "the kernel log and NVML disagree about the driver's map")
         .of_machine()
         .means("the kernel log and NVML disagree on whether the driver has mapped all of a GPU's memory into BAR1")
@@ -605,7 +559,7 @@ codes! {
         .cause("depends on the number: hardware, driver or program")
         .remedy("look up the number in NVIDIA's list of Xid errors")
         .explained_by(&[GONE, IOMMU, &[PcieAer, NvswitchSxid]])
-        .ruled_out_by(&[&passed::XID])
+        .ruled_out_by(&[&test::XID])
         .by_load(ByLoad::Never);
     KernelFault = row("KERNEL-FAULT", "the kernel had a fault of its own")
         .of_machine()
@@ -635,24 +589,24 @@ codes! {
         .means("a GPU is split into MIG instances, which have no peer-to-peer, so it cannot be tested as one GPU")
         .cause("MIG is switched on")
         .remedy("end the programs that use it, then run `nvidia-smi -i {gpu} -mig 0` and `nvidia-smi -i {gpu} --gpu-reset`")
-        .ruled_out_by(&[&passed::CUDA]);
+        .ruled_out_by(&[&test::CUDA]);
     GpuComputeMode = row("GPU-COMPUTE-MODE", "its compute mode admits too few processes")
         .means("a GPU accepts only one process or none, so it cannot be tested")
         .cause("its compute mode is EXCLUSIVE_PROCESS or PROHIBITED")
         .remedy("run `nvidia-smi -c DEFAULT`")
-        .ruled_out_by(&[&passed::CUDA]);
+        .ruled_out_by(&[&test::CUDA]);
     CudaMissing = row("CUDA-MISSING", "the driver's libraries could not be loaded")
         .means("a library of the NVIDIA driver, or a function of it that the GPU tests need, could not be loaded")
         .cause("the driver's libraries are not in the loader's search path, or are older than these tests need")
         .remedy("install the driver's libcuda and libnvidia-ml, and set validate.library_path to their folder")
         .explained_by(&[&[DriverMissing, DriverMismatch]])
-        .ruled_out_by(&[&passed::CUDA]);
+        .ruled_out_by(&[&test::CUDA]);
     GpuCountCuda = row("GPU-COUNT-CUDA", "CUDA does not see the same GPUs as the driver")
         .means("CUDA does not see the same GPUs as the driver")
         .cause("a GPU failed to start, CUDA_VISIBLE_DEVICES or a container hides one, or a GPU is split (MIG)")
         .remedy("compare `nvidia-smi -L` with `lspci -d 10de:`; run outside containers, with MIG off")
         .explained_by(&[GONE, DRIVER, &[GpuMig]])
-        .ruled_out_by(&[&passed::CUDA])
+        .ruled_out_by(&[&test::CUDA])
         .after_loss();
     KernelImage = row("KERNEL-IMAGE", "no GPU kernel of firstlight fits the GPU")
         .means("none of firstlight's built-in GPU kernels fits a GPU, or the driver rejected the one that fits")
@@ -669,7 +623,7 @@ codes! {
         .cause("failing GPU memory, or heat")
         .remedy("run the tests again; replace a GPU if the errors return")
         .explained_by(&[&[GpuRemap]])
-        .ruled_out_by(&[&passed::GPU_MEMORY])
+        .ruled_out_by(&[&test::GPU_MEMORY])
         .by_load(ByLoad::Never);
     GpuInUse = row("GPU-IN-USE", "other programs use the GPU")
         .means("other programs use a GPU: its figures may be too low, and a test that fails on it for lack of time or memory cannot be judged")
@@ -681,7 +635,7 @@ codes! {
         .cause("the kernel module and the library differ in version, device nodes are missing, or a GPU is in a bad state")
         .remedy("see the tests driver, nodes and xid, and run `nvidia-smi`; {power}")
         .explained_by(&[GONE, DRIVER, LOGGED, &[GpuMig, GpuComputeMode, CudaMissing, GpuCountCuda]])
-        .ruled_out_by(&[&passed::CUDA])
+        .ruled_out_by(&[&test::CUDA])
         .after_loss()
         .p2p(P2pEffect::Broken);
     GpuThrottled = row("GPU-THROTTLED", "the GPU lowered its clocks")
@@ -690,20 +644,20 @@ codes! {
         .cause("heat, the power limit, or the power supply's brake signal; the message names the reason")
         .remedy("{on host}check fans, air flow, power cables and the power limit (`nvidia-smi -q -d PERFORMANCE`)")
         .explained_by(&[&[GpuInUse]])
-        .ruled_out_by(&[&passed::GPU_POWER])
+        .ruled_out_by(&[&test::GPU_POWER])
         .by_load(ByLoad::Possible);
     GpuMemory = row("GPU-MEMORY", "the GPU's own memory changed")
         .means("words of a GPU's own memory changed, with no other GPU involved")
         .cause("failing GPU memory, overclocked memory, or heat")
         .remedy("{on host}return memory clocks to their defaults and run again; replace the card if it happens again")
         .explained_by(&[&[GpuRemap, GpuEcc]])
-        .ruled_out_by(&[&passed::GPU_MEMORY]);
+        .ruled_out_by(&[&test::GPU_MEMORY]);
     GpuArithmetic = row("GPU-ARITHMETIC", "the GPU calculates wrongly")
         .means("a GPU calculated a wrong number: the sum of exact integer products is not the one that the processor calculates")
         .cause("a failing multiprocessor, overclocking, or a power supply that does not hold under load")
         .remedy("{on host}return clocks and voltages to their defaults, check the power cables and run again; replace the card if it happens again")
         .explained_by(&[&[GpuEcc, GpuMemory]])
-        .ruled_out_by(&[&passed::GPU_PRODUCTS]);
+        .ruled_out_by(&[&test::GPU_PRODUCTS]);
     GpuClock = row("GPU-CLOCK", "the GPU's clock disagrees with the host's")
         .means("a GPU's clock and the host's clock disagree, so times measured on the GPU are meaningless")
         .cause("a wrong clock on the GPU or the host, or a library that intercepts calls to the driver")
@@ -715,7 +669,7 @@ codes! {
         .cause("a badly seated card, riser or cable, or a slot that shares its lanes")
         .remedy("{reseat}; check the slot's number of lanes in the board's manual")
         .explained_by(&[&[PcieAer]])
-        .ruled_out_by(&[&passed::LINKS]);
+        .ruled_out_by(&[&test::LINKS]);
     LinkSlow = row("LINK-SLOW", "its PCIe link is slow at rest")
         .of_machine()
         .means("a PCIe link runs slower than both its ends support")
@@ -765,20 +719,20 @@ codes! {
         .cause("a driver without peer-to-peer for these GPUs (GeForce needs the patched module), or a topology that the driver rejects")
         .remedy_for(remedy::unsupported)
         .explained_by(&[BAR1, DRIVER, &[P2pMixed]])
-        .ruled_out_by(&[&passed::P2P_CAPABILITY])
+        .ruled_out_by(&[&test::P2P_CAPABILITY])
         .p2p(P2pEffect::Broken);
     PeersGrouped = row("PEERS-GROUPED", "the driver allows it within groups only")
         .means("GPUs have peer access within groups but not between them; the message lists the groups")
         .cause("bridges that connect only some GPUs, or a topology across which the driver offers no peer access")
         .remedy("if this is intended, set expect.peers to these groups; otherwise see the status in the evidence")
         .explained_by(&[DRIVER])
-        .ruled_out_by(&[&passed::P2P_CAPABILITY]);
+        .ruled_out_by(&[&test::P2P_CAPABILITY]);
     P2pRefused = row("P2P-REFUSED", "it cannot be enabled")
         .means("enabling peer access failed although the driver reports that it is possible")
         .cause("BAR1 is too small, one GPU has too many peers, or the patch is not effective")
         .remedy("see the results of the tests bar1, bar1-static and patch")
         .explained_by(&[BAR1, IOMMU, LOGGED, OTHERS, &[P2pUnsupported]])
-        .ruled_out_by(&[&passed::P2P_CAPABILITY])
+        .ruled_out_by(&[&test::P2P_CAPABILITY])
         .p2p(P2pEffect::Broken);
     P2pWitnesses = row("P2P-WITNESSES", "CUDA, NVML and an attempt disagree about it")
         .means("CUDA, NVML and an actual attempt disagree on whether a pair of GPUs has peer access")
@@ -810,7 +764,7 @@ codes! {
         .cause("the addresses that the driver assigned to the GPUs overlap or are shifted")
         .remedy("do not use peer-to-peer on this machine: it can overwrite the memory of any program")
         .explained_by(&[IOMMU, BAR1, WORN])
-        .ruled_out_by(&[&passed::P2P_INTEGRITY, &passed::P2P_REACH])
+        .ruled_out_by(&[&test::P2P_INTEGRITY, &test::P2P_REACH])
         .by_load(ByLoad::Never)
         .p2p(P2pEffect::Broken);
     P2pWrongData = row("P2P-WRONG-DATA", "data arrives wrong")
@@ -818,7 +772,7 @@ codes! {
         .cause("writes go to other addresses than the driver assumes: an IOMMU, ACS, BAR1, or an unsuitable driver patch")
         .remedy("do not use peer-to-peer on this machine; see the results of the tests iommu, acs, bar1-static and patch")
         .explained_by(&[IOMMU, ACS, BAR1, WORN, LOGGED, &[PcieAer, P2pChecker, P2pStray, DisplayOnGpu]])
-        .ruled_out_by(&[&passed::P2P_INTEGRITY, &passed::P2P_PROCESSES, &passed::P2P_REACH, &passed::P2P_ALLREDUCE, &passed::P2P_SOAK])
+        .ruled_out_by(&[&test::P2P_INTEGRITY, &test::P2P_PROCESSES, &test::P2P_REACH, &test::P2P_ALLREDUCE, &test::P2P_SOAK])
         .by_load(ByLoad::Never)
         .p2p(P2pEffect::Broken);
     P2pOrder = row("P2P-ORDER", "flags arrive before their data")
@@ -826,7 +780,7 @@ codes! {
         .cause("the path reorders writes, or a cache is not flushed")
         .remedy("do not use programs whose GPU kernels signal each other through peer memory, such as NCCL, on this machine")
         .explained_by(&[ACS, &[P2pStray, P2pWrongData]])
-        .ruled_out_by(&[&passed::P2P_ORDER])
+        .ruled_out_by(&[&test::P2P_ORDER])
         .by_load(ByLoad::Never)
         .p2p(P2pEffect::Broken);
     P2pHang = row("P2P-HANG", "operations do not finish")
@@ -849,7 +803,7 @@ codes! {
         .cause("host memory without working error correction, a link with undetected errors, or an IOMMU that maps addresses wrongly")
         .remedy("test the host memory, and see the results of the tests iommu and xid")
         .explained_by(&[IOMMU, WORN, LOGGED, &[PcieAer]])
-        .ruled_out_by(&[&passed::HOST_BANDWIDTH])
+        .ruled_out_by(&[&test::HOST_BANDWIDTH])
         .by_load(ByLoad::Never);
     // Speed.
     P2pStaged = row("P2P-STAGED", "copies go through host memory")
@@ -857,7 +811,7 @@ codes! {
         .cause("the driver has no working peer-to-peer and silently copies through host memory")
         .remedy("use a driver with working peer-to-peer; see the results of the tests patch and p2p-capability")
         .explained_by(&[NO_ACCESS])
-        .ruled_out_by(&[&passed::P2P_BANDWIDTH])
+        .ruled_out_by(&[&test::P2P_BANDWIDTH])
         .by_load(ByLoad::Possible)
         .p2p(P2pEffect::Slow);
     P2pSlow = row("P2P-SLOW", "slower than its links allow")
@@ -865,7 +819,7 @@ codes! {
         .cause("a link that trained down under load, traffic that takes a detour, or a congested link between sockets")
         .remedy("check the links of both GPUs under load (`lspci -vv`), the test acs, and other traffic on the path")
         .explained_by(&[ACS, IOMMU, LINKS, OTHERS, &[DisplayOnGpu, GpuThrottled, GpuClock, P2pStaged]])
-        .ruled_out_by(&[&passed::P2P_BANDWIDTH])
+        .ruled_out_by(&[&test::P2P_BANDWIDTH])
         .by_load(ByLoad::Possible)
         .p2p(P2pEffect::Slow);
     SpeedImpossible = row("SPEED-IMPOSSIBLE", "a speed is higher than the links can carry")
@@ -885,7 +839,7 @@ codes! {
         .cause("a display in the GPU's BAR1, a link with errors in one direction, or different read and write paths")
         .remedy("see the results of the tests display, xid and acs; swap the two cards to see whether the fault moves with the card")
         .explained_by(&[ACS, LINKS, OTHERS, &[DisplayOnGpu, GpuThrottled, GpuClock, P2pStaged, P2pSlow]])
-        .ruled_out_by(&[&passed::P2P_BANDWIDTH])
+        .ruled_out_by(&[&test::P2P_BANDWIDTH])
         .by_load(ByLoad::Possible)
         .p2p(P2pEffect::Slow);
     P2pBursts = row("P2P-BURSTS", "some samples are far slower than others")
@@ -900,7 +854,7 @@ codes! {
         .cause("copies through host memory, a link in a power-saving state (ASPM), or a processor in a deep sleep state")
         .remedy("switch ASPM and deep C-states off {firmware}; see P2P-STAGED")
         .explained_by(&[ACS, IOMMU, LINKS, OTHERS, &[GpuThrottled, GpuClock, P2pStaged, P2pSlow]])
-        .ruled_out_by(&[&passed::P2P_LATENCY])
+        .ruled_out_by(&[&test::P2P_LATENCY])
         .by_load(ByLoad::Possible)
         .p2p(P2pEffect::Slow);
     P2pCollapse = row("P2P-COLLAPSE", "all pairs together move far less data")
@@ -908,7 +862,7 @@ codes! {
         .cause("a PCIe switch whose buffers or arbitration perform badly under many-to-many traffic")
         .remedy("update the switch's firmware, or distribute the GPUs over more switches or root ports")
         .explained_by(&[ACS, LINKS, OTHERS, &[GpuThrottled, P2pStaged, P2pSlow]])
-        .ruled_out_by(&[&passed::P2P_TOGETHER])
+        .ruled_out_by(&[&test::P2P_TOGETHER])
         .by_load(ByLoad::Possible)
         .p2p(P2pEffect::Slow);
     HostSlow = row("HOST-SLOW", "transfers with host memory are slow")
@@ -916,7 +870,7 @@ codes! {
         .cause("the link is narrower under load, memory of another NUMA node is used, or too few memory channels are populated")
         .remedy("check the GPU's link under load (`lspci -vv -s {gpu}`) and the installed memory modules")
         .explained_by(&[IOMMU, LINKS, OTHERS, &[GpuThrottled, GpuClock]])
-        .ruled_out_by(&[&passed::HOST_BANDWIDTH])
+        .ruled_out_by(&[&test::HOST_BANDWIDTH])
         .by_load(ByLoad::Possible);
     P2pNotRun = row("P2P-NOT-RUN", "a pattern of transfers was not run")
         .means("a pattern of simultaneous transfers was not run, so it is not proven")
@@ -928,7 +882,7 @@ codes! {
         .means("NCCL, or a function of it that these tests need, could not be loaded")
         .cause("libnccl.so.2 is not in the loader's search path, or is older than these tests need")
         .remedy("install NCCL 2.19 or newer, and set validate.library_path to its folder")
-        .ruled_out_by(&[&passed::NCCL]);
+        .ruled_out_by(&[&test::NCCL]);
     NcclSettings = row("NCCL-SETTINGS", "NCCL has settings of the site")
         .means("NCCL was tested with settings that do not come from firstlight")
         .cause("/etc/nccl.conf, or .nccl.conf in the home directory, sets them for every program")
@@ -943,13 +897,13 @@ codes! {
         .cause("NCCL or NVML refuses peer-to-peer between some GPUs, though CUDA may allow it")
         .remedy("see the results of the tests p2p-capability and acs; NCCL relies on NVML's peer-to-peer status")
         .explained_by(&[BAR1, NO_ACCESS, &[NcclSettings]])
-        .ruled_out_by(&[&passed::NCCL]);
+        .ruled_out_by(&[&test::NCCL]);
     NcclTransport = row("NCCL-TRANSPORT", "NCCL uses another transport")
         .means("NCCL's log names another transport than the one under test")
         .cause("NCCL fell back to shared memory or the network without an error")
         .remedy("see the evidence and the test p2p-capability; check whether /etc/nccl.conf disables peer-to-peer")
         .explained_by(&[NO_ACCESS, &[NcclSettings, NcclNoTransport]])
-        .ruled_out_by(&[&passed::NCCL]);
+        .ruled_out_by(&[&test::NCCL]);
     NcclUnproven = row("NCCL-UNPROVEN", "NCCL's log does not show its transport")
         .means("NCCL's log does not say which transport it used")
         .cause("an NCCL version whose log has another format, or whose log is empty")
@@ -967,7 +921,7 @@ codes! {
         .cause("data between the GPUs is lost, late or corrupted on its way")
         .remedy("do not train on this machine; see the results of the tests p2p-integrity, p2p-order and xid")
         .explained_by(&[WORN, LOGGED, DELIVERY, &[NcclStray]])
-        .ruled_out_by(&[&passed::NCCL_COLLECTIVE, &passed::NCCL_TYPES, &passed::NCCL_PROCESSES])
+        .ruled_out_by(&[&test::NCCL_COLLECTIVE, &test::NCCL_TYPES, &test::NCCL_PROCESSES])
         .by_load(ByLoad::Never);
     NcclHang = row("NCCL-HANG", "NCCL does not finish")
         .means("NCCL did not finish starting, or did not finish a collective")
@@ -987,14 +941,14 @@ codes! {
         .cause("one slow GPU or link, too few channels, or NCCL uses another path than the best ring, such as host memory")
         .remedy("see p2p-bandwidth for the slowest pair, the links and clocks, and NCCL's rings in the evidence")
         .explained_by(&[ACS, IOMMU, LINKS, OTHERS, SLOW, &[GpuThrottled, NcclUnforbidden, NcclNoTransport, NcclTransport]])
-        .ruled_out_by(&[&passed::NCCL_ALLREDUCE, &passed::NCCL_CHANNELS])
+        .ruled_out_by(&[&test::NCCL_ALLREDUCE, &test::NCCL_CHANNELS])
         .by_load(ByLoad::Possible);
     NcclP2pSlower = row("NCCL-P2P-SLOWER", "collectives are faster without peer-to-peer")
         .means("large collectives are slower with peer-to-peer than without it")
         .cause("peer traffic takes a slower path than host memory: ACS redirection, or a congested link")
         .remedy("see the results of the tests acs and p2p-bandwidth; until then run the workload with NCCL_P2P_DISABLE=1")
         .explained_by(&[ACS, LINKS, OTHERS, SLOW, &[NcclSlow]])
-        .ruled_out_by(&[&passed::NCCL_ALLREDUCE])
+        .ruled_out_by(&[&test::NCCL_ALLREDUCE])
         .by_load(ByLoad::Possible);
     NcclUnjudged = row("NCCL-UNJUDGED", "the speed of collectives was not judged")
         .means("the speed of collectives could not be compared with the speed of the links")
@@ -1006,7 +960,7 @@ codes! {
         .means("a port of an RDMA device is not ACTIVE, so it cannot be used; harmless if the port is meant to be unused")
         .cause("no cable, or the interface or the other end is down; with a link but no ACTIVE state, no subnet manager (InfiniBand)")
         .remedy("connect the cable and set the port's network interface up (`ip link`); on InfiniBand with a link, start `opensm` on one node of the network")
-        .ruled_out_by(&[&passed::NICS]);
+        .ruled_out_by(&[&test::NICS]);
     NicNarrow = row("NIC-NARROW", "an InfiniBand port uses too few lanes")
         .means("an InfiniBand port runs on fewer than its four lanes")
         .cause("a damaged cable or transceiver, or a switch port that is split in two")
@@ -1025,14 +979,14 @@ codes! {
         .means("the driver does not support GPUDirect RDMA (network cards that access GPU memory directly) on this GPU")
         .cause("NVIDIA supports it on workstation and data-center GPUs, not on GeForce or integrated GPUs")
         .remedy("nothing to do: NCCL sends the data of such a GPU through host memory")
-        .ruled_out_by(&[&passed::GDR]);
+        .ruled_out_by(&[&test::GDR]);
     GdrNoWay = row("GDR-NO-WAY", "no module offers GPUDirect RDMA")
         .of_machine()
         .means("a GPU supports GPUDirect RDMA, but neither dma-buf nor the module nvidia_peermem is available for it")
         .cause("NVIDIA's closed module does not support dma-buf, and nvidia_peermem is not loaded")
         .remedy("install NVIDIA's open modules, or run `modprobe nvidia-peermem`, which needs the RDMA stack of DOCA or MLNX OFED")
         .explained_by(&[&[DriverMissing]])
-        .ruled_out_by(&[&passed::GDR]);
+        .ruled_out_by(&[&test::GDR]);
     // Tests without a result.
     GpuUncounted = row("GPU-UNCOUNTED", "memory errors are not counted")
         .of_machine()

@@ -6,9 +6,8 @@ use crate::{Report, TestEntry};
 use outcome::Outcome;
 use outcome::finding::{Code, P2pEffect, Severity, Subject};
 use outcome::scope::Scope;
+use outcome::test::{self, Properties};
 
-/// The tests without which nothing is known about peer-to-peer.
-const PROOF: [&str; 2] = ["p2p-capability", "p2p-integrity"];
 /// The matrix of peer access between GPUs, 1 or 0.
 const ACCESS: &str = "p2p.connectivity";
 /// The matrices of the speeds between all GPUs: the first that was measured. The summary of p2p-bandwidth has the same.
@@ -66,8 +65,8 @@ fn state(report: &Report) -> P2pState {
         1 => return P2pState::None("there is one GPU".to_owned()),
         _ => {}
     }
-    let peer = |test: &&TestEntry| test.id.starts_with("p2p-");
-    let tests: Vec<_> = report.tests.iter().filter(peer).collect();
+    let uses_peers = |test: &&TestEntry| test.properties().is_some_and(Properties::uses_peers);
+    let tests: Vec<_> = report.tests.iter().filter(uses_peers).collect();
     let found = |severity: Severity, is: fn(Code) -> bool| {
         let mut all = tests.iter().flat_map(|test| &test.findings).filter(|f| f.severity >= severity);
         all.any(|finding| finding.known().is_some_and(is))
@@ -75,9 +74,9 @@ fn state(report: &Report) -> P2pState {
     if found(Severity::Fail, |code| code.row().p2p == P2pEffect::Broken) {
         return P2pState::No;
     }
-    let ended = |id: &str| tests.iter().find(|test| test.id == id).map(|test| test.outcome);
-    let proof = PROOF.map(ended);
-    if proof == [None, None] {
+    let ended = |proof: &&Properties| tests.iter().find(|test| test.id == proof.id).map(|test| test.outcome);
+    let proof: Vec<_> = test::ALL.iter().copied().filter(|test| test.proves_peers).map(|test| ended(&test)).collect();
+    if proof.iter().all(Option::is_none) {
         let only = matches!(report.scope, Scope::Only(_));
         return if only { P2pState::NotTested("its tests were not chosen".to_owned()) } else { P2pState::Unknown };
     }

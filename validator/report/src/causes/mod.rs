@@ -9,7 +9,8 @@ pub(super) use answer::answer;
 pub use subject::{gpus_of, pairs_of};
 
 use super::{KnownProblem, Report, TestEntry};
-use outcome::finding::{Code, FindingEntry, Passed, Severity, Subject, Words};
+use outcome::finding::{Code, FindingEntry, Severity, Subject, Words};
+use outcome::test::Properties;
 use outcome::{Outcome, later};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -244,15 +245,14 @@ fn ruled_out_causes(report: &Report, code: Code) -> Vec<NotCause> {
         let unchecked = test.unchecked.iter().any(|unchecked| unchecked == code.as_str());
         !unchecked && !test.findings.iter().any(|finding| finding.is(*code))
     };
-    let could: Vec<&Passed> = code.explained_by().flat_map(|by| by.row().ruled_out_by).copied().collect();
+    let could: Vec<&Properties> = code.explained_by().flat_map(|by| by.row().ruled_out_by).copied().collect();
     // Its words are about all codes that the test rules out.
-    let rules_out = |test: &TestEntry, out: &Passed| {
+    let rules_out = |test: &TestEntry, out: &Properties| {
         let mut codes = Code::ALL.iter().filter(|code| code.row().ruled_out_by.contains(&out));
         test.outcome == Outcome::Pass && codes.all(|code| unseen(test, code))
     };
-    let out =
-        report.tests.iter().filter_map(|test| could.iter().find(|out| out.test == test.id && rules_out(test, out)));
-    out.map(|out| NotCause { test: out.test.to_owned(), what: out.what.to_owned() }).collect()
+    let out = report.tests.iter().filter_map(|test| could.iter().find(|out| out.id == test.id && rules_out(test, out)));
+    out.map(|out| NotCause { test: out.id.to_owned(), what: out.rules_out.to_owned() }).collect()
 }
 
 #[cfg(test)]

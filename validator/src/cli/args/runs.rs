@@ -15,7 +15,7 @@ pub struct Validate {
     #[arg(long)]
     pub level: Option<Level>,
     /// The scope of the verdict: the machine with its GPUs, or everything that needs no running GPU
-    #[arg(long, default_value = "machine", conflicts_with = "only")]
+    #[arg(long, default_value = "machine", conflicts_with_all = ["only", "without_peers"])]
     pub scope: ScopeChoice,
     /// Test only these GPUs, given by number or address; the verdict covers only them
     #[arg(long, value_name = "GPU,..", value_delimiter = ',', value_parser = gpu)]
@@ -26,6 +26,12 @@ pub struct Validate {
     /// Run all tests except these; without a mandatory test the verdict is ERROR
     #[arg(long, value_name = "ID,..", value_delimiter = ',', value_parser = ids())]
     pub skip: Vec<String>,
+    /// Run only the tests that show whether each GPU works by itself; nothing is sent between GPUs
+    #[arg(long, conflicts_with = "only")]
+    pub without_peers: bool,
+    /// Leave out the tests that load the GPUs as much as they can bear
+    #[arg(long)]
+    pub without_load: bool,
     /// Write the report as JSON to a file or `-`
     #[arg(long, value_name = "FILE")]
     pub json: Option<Place>,

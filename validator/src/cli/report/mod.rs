@@ -8,9 +8,9 @@ use super::{CommandError, SUCCESS};
 use crate::cli::args::{Form, Place, Render};
 use crate::net::publish::LARGEST;
 use crate::schedule::Pair;
-use crate::suite::P2P_ALLREDUCE;
 use outcome::files::{self, atomic};
 use outcome::scope::Scope;
+use outcome::test::Traffic;
 use outcome::text::shown_text;
 use outcome::{Advice, Outcome, Verdict};
 use report::render::{html, junit, pretty, prometheus, text};
@@ -104,7 +104,8 @@ fn write_vllm_files(report: &Report, dir: &Path) -> Result<Vec<Advice>, CommandE
     write_access_cache(&dir.join(PROVEN), gpus, pairs).map_err(undone)?;
     write_access_cache(&dir.join(NONE), gpus, Some(|_| false)).map_err(undone)?;
     let off = report.workload_env.get("NCCL_P2P_DISABLE").is_some_and(|value| value == "1");
-    let bad = |t: &TestEntry| t.id == P2P_ALLREDUCE && matches!(t.outcome, Outcome::Fail | Outcome::Error);
+    let of_frameworks = |t: &TestEntry| t.properties().is_some_and(|test| test.traffic == Traffic::Frameworks);
+    let bad = |t: &TestEntry| of_frameworks(t) && matches!(t.outcome, Outcome::Fail | Outcome::Error);
     let (folder, reason) = match (off, proven) {
         (true, _) => (NONE, "peer-to-peer is not proven on this machine, so vLLM uses it for no pair"),
         // vLLM's own all-reduce is off if this file allows no pair; NCCL does not read the file.

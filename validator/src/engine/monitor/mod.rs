@@ -67,9 +67,9 @@ impl GpuMonitor {
         });
         let judgement = judgement.with(new_findings);
         // Test `xid` reads the earlier log, and its losses may be over.
-        for gone in judgement.findings.iter().filter(|f| test.id != "xid" && explain::is_loss(f)) {
+        for gone in judgement.findings.iter().filter(|f| test.id() != "xid" && explain::is_loss(f)) {
             if let Some(gpu) = gone.subject.without_function().address() {
-                self.lost.entry(gpu).or_insert_with(|| test.id.to_owned());
+                self.lost.entry(gpu).or_insert_with(|| test.id().to_owned());
             }
         }
         let users = self.users.take();

@@ -1,12 +1,13 @@
 //! Whether CUDA starts with the GPUs that are on the bus. A GPU that other processes use is reported with
 //! their names: they distort measurements.
 
-use crate::suite::{Group, Machine, Test};
+use crate::suite::{Group, Test, TestContext};
 use gpu::{Confidential, Gpu, GpuError, GpuSnapshot, GpuStatus, Process};
 use machine::GpuId;
 use machine::pcie::model::{Bdf, Fabric};
 use outcome::Judgement;
 use outcome::finding::{Code, ConfidentialCase, Finding, Reason, Severity, Subject};
+use outcome::test;
 use outcome::text::gib;
 use report::Level;
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ use std::time::Duration;
 const OWN_BYTES: u64 = 3 << 29;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "cuda",
+    about: &test::CUDA,
     title: "CUDA",
     proves: "CUDA starts, sees every GPU that the driver holds, and the GPUs are free",
     level: Level::Quick,
@@ -51,12 +52,12 @@ fn users(before: &GpuSnapshot, gpu: Bdf) -> Result<Vec<Process>, String> {
     Ok(status.others().cloned().collect())
 }
 
-fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    if let Some(none) = machine.no_gpus(false)? {
+fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    if let Some(none) = context.no_gpus(false)? {
         return Ok(none);
     }
-    let before = machine.snapshot_before();
-    let clique = machine.clique()?;
+    let before = context.snapshot_before();
+    let clique = context.clique()?;
     let look = |gpu: &Gpu| -> Result<CudaGpu, GpuError> {
         let (free, total_bytes) = gpu.memory()?;
         let used_bytes = total_bytes.saturating_sub(free);
@@ -74,8 +75,8 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let seen = seen.map_err(|e| crate::suite::shared::gpu_fault::fault_finding(Subject::Machine, &e))?;
     let kind = clique.gpus.first().map(|g| format!("compute capability {}.{}", g.capability.0, g.capability.1));
     let about = format!("CUDA {}, {}", clique.cuda, kind.unwrap_or_default());
-    let mode = machine.confidential().map(|mode| in_mode(mode, machine.confidential_state(mode)));
-    Ok(judge(machine.fabric()?, &seen, &about, mode))
+    let mode = context.confidential().map(|mode| in_mode(mode, context.confidential_state(mode)));
+    Ok(judge(context.fabric()?, &seen, &about, mode))
 }
 
 /// CUDA starts in a mode of confidential computing, about which firstlight claims nothing.

@@ -1,7 +1,7 @@
 //! Whether programs find the driver's device nodes. No udev runs in the image, so init created every node: each
 //! must exist and have the device numbers that the driver uses.
 
-use crate::suite::machine::{Machine, known};
+use crate::suite::context::{TestContext, known};
 use crate::suite::{FILE_DEADLINE, Group, Test};
 use machine::host::nvidia::ReadResult;
 use machine::host::nvidia::account::Account;
@@ -9,11 +9,12 @@ use machine::host::nvidia::nodes;
 use machine::host::nvidia::nodes::{DeviceNode, NodeState};
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::test;
 use outcome::text::count;
 use report::Level;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "nodes",
+    about: &test::NODES,
     title: "Device nodes",
     proves: "the driver's device nodes exist and have the numbers that the driver uses",
     level: Level::Quick,
@@ -23,16 +24,16 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
-fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    if let Some(nothing) = machine.no_driver()? {
+fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    if let Some(nothing) = context.no_driver()? {
         return Ok(nothing);
     }
-    let account = known(&machine.nvidia.account)?.as_ref();
-    let majors = nodes::majors(&machine.root);
-    let wanted = nodes::needed_nodes(known(&machine.nvidia.gpus)?, known(&majors)?);
+    let account = known(&context.nvidia.account)?.as_ref();
+    let majors = nodes::majors(&context.root);
+    let wanted = nodes::needed_nodes(known(&context.nvidia.gpus)?, known(&majors)?);
     let mut wanted = known(&wanted)?.clone();
     add(&mut wanted, account);
-    let all: Vec<_> = wanted.into_iter().map(|w| (nodes::state(&machine.root, &w.path), w)).collect();
+    let all: Vec<_> = wanted.into_iter().map(|w| (nodes::state(&context.root, &w.path), w)).collect();
     Ok(judge(&all, account.is_some()))
 }
 

@@ -1,7 +1,7 @@
 //! Whether the module parameters that were requested for the driver are in force. Without RMForceStaticBar1 and
 //! similar parameters the patched driver behaves like the stock driver.
 
-use crate::suite::machine::{Machine, known};
+use crate::suite::context::{TestContext, known};
 use crate::suite::{FILE_DEADLINE, Group, Test};
 use contract::driver::same_value;
 use machine::host::nvidia::ReadResult;
@@ -9,11 +9,12 @@ use machine::host::nvidia::account::{Account, Parameter};
 use machine::host::nvidia::params;
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::test;
 use report::Level;
 use serde_json::Value;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "driver-params",
+    about: &test::DRIVER_PARAMS,
     title: "Driver parameters",
     proves: "every module parameter that firstlight asked for is in force",
     level: Level::Quick,
@@ -23,18 +24,18 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
-fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    if let Some(nothing) = machine.no_driver()? {
+fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    if let Some(nothing) = context.no_driver()? {
         return Ok(nothing);
     }
-    let Some(account) = known(&machine.nvidia.account)? else {
+    let Some(account) = known(&context.nvidia.account)? else {
         return Ok(Judgement::not_applicable("not started by firstlight: the requested parameters are unknown"));
     };
-    let own = params::read(&machine.root);
+    let own = params::read(&context.root);
     let own = known(&own)?;
     let in_force = |asked: &Parameter| match asked.name.strip_prefix("NVreg_") {
         Some(name) if asked.module == "nvidia" => Ok(own.get(name).cloned()),
-        _ => params::of_module(&machine.root, &asked.module, &asked.name),
+        _ => params::of_module(&context.root, &asked.module, &asked.name),
     };
     Ok(judge(account, in_force))
 }

@@ -1,7 +1,7 @@
 //! Whether the loaded module carries our peer-to-peer patches, and whether the kernel's log is free of lines
 //! that show a patch to be ineffective. Only GPUs that are reached through BAR1 need the patches.
 
-use crate::suite::machine::{Machine, known};
+use crate::suite::context::{TestContext, known};
 use crate::suite::shared::peer_mechanism;
 use crate::suite::{FILE_DEADLINE, Group, Test};
 use machine::host::nvidia::account;
@@ -9,11 +9,12 @@ use machine::host::nvidia::account::{Account, Outcome};
 use machine::host::nvidia::log;
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::test;
 use outcome::text::count;
 use report::Level;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "patch",
+    about: &test::PATCH,
     title: "Peer-to-peer patch",
     proves: "the loaded module has the patch level of the driver image, and the kernel's log has no line that shows the patch to be ineffective",
     level: Level::Quick,
@@ -23,22 +24,22 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
-fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    let lines = machine.log.as_deref().unwrap_or_default();
+fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    let lines = context.log.as_deref().unwrap_or_default();
     if let Some(finding) = not_effective(&log::patch_fails(lines)) {
         return Ok(Judgement::by(finding));
     }
-    if let Some(nothing) = machine.no_driver()? {
+    if let Some(nothing) = context.no_driver()? {
         return Ok(nothing);
     }
-    let needed = !peer_mechanism::through_bar1(machine.fabric()?, known(&machine.nvidia.gpus)?).is_empty();
-    let account = known(&machine.nvidia.account)?.as_ref();
-    let loaded = known(&machine.nvidia.loaded)?.as_ref();
+    let needed = !peer_mechanism::through_bar1(context.fabric()?, known(&context.nvidia.gpus)?).is_empty();
+    let account = known(&context.nvidia.account)?.as_ref();
+    let loaded = known(&context.nvidia.loaded)?.as_ref();
     let srcversion = loaded.and_then(|l| l.hash.srcversion.as_deref());
     let judgement = judge(account, needed, srcversion);
     // A log that cannot be read proves nothing, and one whose beginning is gone proves little.
     if judgement.outcome() == outcome::Outcome::Pass {
-        let whole = log::begins(machine.log()?).is_none() && machine.log_lost == 0;
+        let whole = log::begins(context.log()?).is_none() && context.log_lost == 0;
         return Ok(if whole { judgement } else { judgement.without_checking(&[Code::PatchNotEffective]) });
     }
     Ok(judgement)

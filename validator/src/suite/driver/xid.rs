@@ -4,7 +4,7 @@
 //! too, or a warning if the loaded driver was already running. The kernel's taint flags show the kernel's own faults since
 //! the start.
 
-use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
+use crate::suite::{FILE_DEADLINE, Group, Test, TestContext};
 use machine::host::faults;
 use machine::host::faults::{Scene, Taint, faults, tainted};
 use machine::host::kmsg::Line;
@@ -12,11 +12,12 @@ use machine::host::nvidia::log;
 use machine::host::nvidia::xid::TestPhase;
 use outcome::Judgement;
 use outcome::finding::{Code, FaultSource, Finding, Reason, Severity};
+use outcome::test;
 use outcome::text::count;
 use report::Level;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "xid",
+    about: &test::XID,
     title: "Xid errors",
     proves: "as far back as the kernel's log goes, the driver lost no GPU and reported no Xid errors except those that programs cause",
     level: Level::Quick,
@@ -26,34 +27,35 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
-fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
+fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     // Flags that cannot be read are reported by the watch that runs during all tests.
-    let taint = Taint::read(&machine.root).ok().and_then(|taint| tainted(taint, TestPhase::Before));
-    Ok(with_taint(logged(machine)?, taint))
+    let taint = Taint::read(&context.root).ok().and_then(|taint| tainted(taint, TestPhase::Before));
+    Ok(with_taint(logged(context)?, taint))
 }
 
-fn logged(machine: &Machine) -> Result<Judgement, Box<Finding>> {
+fn logged(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     // Lines count even if no GPU is left on the bus: they show why.
-    let judgement = judge(machine.log.as_deref().unwrap_or_default(), machine.log_lost, &scene(machine));
+    let judgement = judge(context.log.as_deref().unwrap_or_default(), context.log_lost, &scene(context));
     if judgement.findings.is_empty() {
-        if machine.fabric()?.gpus.is_empty() {
+        if context.fabric()?.gpus.is_empty() {
             return Ok(Judgement::not_applicable("no NVIDIA GPU"));
         }
-        machine.log()?;
+        context.log()?;
     }
     Ok(judgement)
 }
 
 /// Whose devices the lines may be about, and which GPUs work. The driver knows the identity of a GPU that it has started, and
 /// NVML answers about one that runs; it is asked only if the log has a failed start.
-fn scene(machine: &Machine) -> Scene {
-    let loaded = machine.nvidia.loaded.as_ref().is_ok_and(Option::is_some);
-    let gpus = machine.nvidia.gpus.iter().flatten();
+fn scene(context: &TestContext) -> Scene {
+    let loaded = context.nvidia.loaded.as_ref().is_ok_and(Option::is_some);
+    let gpus = context.nvidia.gpus.iter().flatten();
     let known = gpus.filter(|(_, gpu)| gpu.uuid.is_some()).filter_map(|(address, _)| address.parse().ok());
-    let failed = machine.log.iter().flatten().any(|line| line.text.contains("RmInitAdapter failed"));
-    let by_nvml = if failed && loaded { machine.bar1_by_gpu().as_ref().ok() } else { None };
+    let failed = context.log.iter().flatten().any(|line| line.text.contains("RmInitAdapter failed"));
+    let by_nvml = (failed && loaded).then(|| context.bar1_by_gpu());
+    let by_nvml = by_nvml.as_deref().and_then(|answers| answers.as_ref().ok());
     let answers = by_nvml.into_iter().flatten().filter(|(_, bar1)| bar1.is_ok()).map(|(gpu, _)| *gpu).collect();
-    Scene::of(machine.fabric.as_ref().ok()).with_driver(loaded, known.collect(), answers)
+    Scene::of(context.fabric.as_ref().ok()).with_driver(loaded, known.collect(), answers)
 }
 
 fn judge(lines: &[Line], missing: u64, scene: &Scene) -> Judgement {

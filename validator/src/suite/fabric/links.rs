@@ -7,18 +7,19 @@ use machine::pcie::model::{Bdf, Device, Fabric};
 use machine::pcie::nic;
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Severity};
+use outcome::test;
 use outcome::text::count;
 use report::Level;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "links",
+    about: &test::LINKS,
     title: "PCIe links",
     proves: "the links of GPUs, NICs and the switches between them use all lanes that both ends offer",
     level: Level::Quick,
     deadline: FILE_DEADLINE,
     mandatory: false,
     group: Group::Host,
-    run: |machine| Ok(judge(machine.fabric()?)),
+    run: |context| Ok(judge(context.fabric()?)),
 };
 
 fn judge(fabric: &Fabric) -> Judgement {

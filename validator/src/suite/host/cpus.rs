@@ -1,19 +1,20 @@
 //! Whether all processors are in use. A kernel without x2APIC silently omits those with large APIC ids, which
 //! happens on large AMD machines when the IOMMU is switched off.
 
-use crate::suite::machine::unreadable;
-use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
+use crate::suite::context::unreadable;
+use crate::suite::{FILE_DEADLINE, Group, Test, TestContext};
 use machine::host::cmdline::{self, Word};
 use machine::host::cpu::Cpus;
 use machine::host::madt;
 use machine::root::Root;
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Reason, Severity, Subject};
+use outcome::test;
 use report::Level;
 use std::io::ErrorKind;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "cpus",
+    about: &test::CPUS,
     title: "Processors",
     proves: "every processor that firmware and kernel know of is in use",
     level: Level::Quick,
@@ -32,16 +33,16 @@ const LIMITING: &[&str] = &["nr_cpus", "maxcpus", "possible_cpus"];
 /// Without x2APIC an APIC id has 8 bits, of which 255 means all processors: no more can be addressed.
 const WITHOUT_X2APIC: usize = 255;
 
-fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    let fabric = machine.fabric()?;
+fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    let fabric = context.fabric()?;
     // Only root may read the table; without that permission one source is missing.
-    let firmware = match madt::read(&machine.root) {
+    let firmware = match madt::read(&context.root) {
         Err(e) if e.kind() == ErrorKind::PermissionDenied => None,
         read => read.map_err(|e| unreadable("sys/firmware/acpi/tables/APIC", &e))?,
     };
     let words: Vec<_> = X2APIC.iter().chain(LIMITS).copied().collect();
-    let chosen = Chosen::read(&machine.root);
-    Ok(judge(fabric.cpus, firmware.map(|madt| madt.enabled), &chosen, machine.log_evidence(&words)))
+    let chosen = Chosen::read(&context.root);
+    Ok(judge(fabric.cpus, firmware.map(|madt| madt.enabled), &chosen, context.log_evidence(&words)))
 }
 
 /// What the user chose about the processors.

@@ -1,18 +1,19 @@
 //! Whether a framebuffer is on a GPU. The firmware's framebuffer can break writes through BAR1 in one
 //! direction; the integrity test decides by measurement, so this test only warns and names the pairs.
 
-use crate::suite::machine::unreadable;
-use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
+use crate::suite::context::unreadable;
+use crate::suite::{FILE_DEADLINE, Group, Test, TestContext};
 use machine::host::framebuffer;
 use machine::host::framebuffer::Framebuffer;
 use machine::pcie::model::{Device, Fabric};
 use outcome::Judgement;
 use outcome::finding::{Code, DisplayKind, Finding, Reason, Severity};
 use outcome::platform::Peers;
+use outcome::test;
 use report::Level;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "display",
+    about: &test::DISPLAY,
     title: "Display on a GPU",
     proves: "no framebuffer is on an NVIDIA GPU",
     level: Level::Quick,
@@ -22,10 +23,10 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
-fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    let fabric = machine.fabric()?;
-    let screens = framebuffer::read(&machine.root).map_err(|e| unreadable("sys/class/graphics", &e))?;
-    Ok(judge(fabric, &machine.host.peers, &screens))
+fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    let fabric = context.fabric()?;
+    let screens = framebuffer::read(&context.root).map_err(|e| unreadable("sys/class/graphics", &e))?;
+    Ok(judge(fabric, &context.host.peers, &screens))
 }
 
 fn judge(fabric: &Fabric, peers: &Peers, screens: &[Framebuffer]) -> Judgement {

@@ -2,19 +2,20 @@
 //! say that none is expected.
 
 use crate::config::{Expect, Level, numbered};
-use crate::suite::machine::known;
+use crate::suite::context::known;
 use crate::suite::p2p::bandwidth;
 use crate::suite::p2p::capability::unknown_peer;
 use crate::suite::selection::plan;
-use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
+use crate::suite::{FILE_DEADLINE, Group, Test, TestContext};
 use machine::pcie::model::{Bdf, Fabric};
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Severity, Subject};
 use outcome::scope::Scope;
+use outcome::test;
 use std::collections::BTreeMap;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "gpus",
+    about: &test::GPUS,
     title: "GPU inventory",
     proves: "the number and the model of the NVIDIA GPUs on the bus are as expected",
     level: Level::Quick,
@@ -24,19 +25,19 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
-fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    let fabric = machine.fabric()?;
-    let known = known(&machine.nvidia.gpus)?;
+fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    let fabric = context.fabric()?;
+    let known = known(&context.nvidia.gpus)?;
     let names = known.iter().filter_map(|(gpu, known)| Some((gpu.clone(), known.name.clone()?))).collect();
-    let left_out = machine.config.validate.limit.as_ref().map_or(0, |limit| limit.left_out.len());
-    let judgement = judge(&machine.config.expect, fabric, left_out, &names);
+    let left_out = context.config.validate.limit.as_ref().map_or(0, |limit| limit.left_out.len());
+    let judgement = judge(&context.config.expect, fabric, left_out, &names);
     // A run that is limited to some tests does not check the configured minimum.
-    let measured = matches!(machine.config.validate.scope, Scope::Fabric | Scope::Only(_))
-        || plan(&machine.config, Some(fabric)).run.iter().any(|t| t.id == bandwidth::TEST.id);
+    let measured = matches!(context.config.validate.scope, Scope::Fabric | Scope::Only(_))
+        || plan(&context.config, Some(fabric)).run.iter().any(|t| t.id() == bandwidth::TEST.id());
     let gpus = &fabric.gpus;
-    let peers = machine.config.expect.peers.as_ref().and_then(|groups| numbered(groups, gpus).err());
+    let peers = context.config.expect.peers.as_ref().and_then(|groups| numbered(groups, gpus).err());
     let judgement = judgement.with(peers.iter().map(|why| unknown_peer(why)).collect());
-    Ok(judgement.with(unmeasured(&machine.config.expect, fabric, measured).into_iter().collect()))
+    Ok(judgement.with(unmeasured(&context.config.expect, fabric, measured).into_iter().collect()))
 }
 
 /// The finding that no test of this run measures the configured minimum bandwidth.

@@ -5,11 +5,12 @@ use crate::suite::{Group, Test};
 use machine::image::{ExamineError, Examined, IDENTITY_FILE, document, examine};
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::test;
 use report::Level;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "image",
+    about: &test::IMAGE,
     title: "Golden image",
     proves: "every file of the image is as its build listed it, and there are no other files",
     level: Level::Full,
@@ -17,9 +18,9 @@ pub(in crate::suite) const TEST: Test = Test {
     deadline: Duration::from_secs(300),
     mandatory: false,
     group: Group::Host,
-    run: |machine| {
-        machine.doing("hashing the files of the image");
-        Ok(judge(machine.config.expect.golden, &examine(&machine.root)))
+    run: |context| {
+        context.doing("hashing the files of the image");
+        Ok(judge(context.config.expect.golden, &examine(&context.root)))
     },
 };
 

@@ -2,18 +2,19 @@
 //! types, devices in a group. What firmware and kernel report is additional evidence.
 
 use crate::config::{IommuPolicy, Level};
-use crate::suite::machine::unreadable;
-use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
+use crate::suite::context::unreadable;
+use crate::suite::{FILE_DEADLINE, Group, Test, TestContext};
 use machine::host::iommu::{DmaGroups, dma_groups};
 use machine::host::iommu::{Iommu, IommuMode};
 use machine::root::Root;
 use outcome::finding::{Code, Finding, Reason, Severity, Subject};
 use outcome::platform::{Environment, Host};
+use outcome::test;
 use outcome::{Judgement, Outcome};
 use std::collections::BTreeSet;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "iommu",
+    about: &test::IOMMU,
     title: "IOMMU",
     proves: "no IOMMU translates device addresses, so that GPUs reach each other by physical address",
     level: Level::Quick,
@@ -23,16 +24,16 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
-fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    let fabric = machine.fabric()?;
-    let groups = dma_groups(&machine.root).map_err(|e| unreadable("sys/kernel/iommu_groups", &e))?;
-    let log = machine.log_evidence(STATES);
+fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    let fabric = context.fabric()?;
+    let groups = dma_groups(&context.root).map_err(|e| unreadable("sys/kernel/iommu_groups", &e))?;
+    let log = context.log_evidence(STATES);
     let doubts: Vec<_> = fabric.findings.iter().filter(|f| f.is(Code::IommuUnknown)).cloned().collect();
-    let explicit = machine.config.fabric.iommu;
-    Ok(match Requirement::of(explicit, machine.identity.is_own(), &machine.host) {
+    let explicit = context.config.fabric.iommu;
+    Ok(match Requirement::of(explicit, context.identity.is_own(), &context.host) {
         Ok(requirement) => {
             let judgement = judge(&requirement, &fabric.iommu, doubts, &groups, log);
-            if owned_by_xen(&machine.root, machine.host.environment) { of_xen(judgement) } else { judgement }
+            if owned_by_xen(&context.root, context.host.environment) { of_xen(judgement) } else { judgement }
         }
         Err(why) => nothing_demanded(why, &groups),
     })

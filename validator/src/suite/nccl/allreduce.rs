@@ -9,19 +9,20 @@ use super::{checked, groups, limits_of_all, not_connected, proof, sweep, tables}
 use crate::floors::gain;
 use crate::nccl::log::Pairs;
 use crate::nccl::{Placement, Row, Sweep, Timed, Wrongs};
-use crate::suite::shared::speed::{Watch, judged, rounded};
-use crate::suite::{Group, Machine, Test};
+use crate::suite::benchmark::{Watch, judged, rounded};
+use crate::suite::{Group, Test, TestContext};
 use gpu::Collective;
 use machine::Rank;
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::test;
 use outcome::text::size;
 use report::Level;
 use report::gain::Gain;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "nccl-allreduce",
+    about: &test::NCCL_ALLREDUCE,
     title: "All reduce",
     proves: "all_reduce gives right values in every timed call, each size as fast as the slowest link of the best ring allows (the gain by peer-to-peer is reported)",
     level: Level::Standard,
@@ -50,25 +51,25 @@ struct LinkComparison {
     limits: Option<Limits>,
 }
 
-fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    if let Some(none) = not_connected(machine)? {
+fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    if let Some(none) = not_connected(context)? {
         return Ok(none);
     }
-    let clique = machine.clique()?;
+    let clique = context.clique()?;
     // All arms are idle before a measurement starts.
     for which in [ArmKind::Processes, ArmKind::P2p, ArmKind::Off] {
-        arms::settle(machine, which);
+        arms::settle(context, which);
     }
-    let watch = Watch::begin(machine, &clique.addresses());
-    let sweeps = measure(machine, &groups::as_ranks(&groups::of(machine)?))?;
+    let watch = Watch::begin(context, &clique.addresses());
+    let sweeps = measure(context, &groups::as_ranks(&groups::of(context)?))?;
     let mut on = mean(&sweeps.on);
-    let limits = limits_of_all(machine, &on)?;
+    let limits = limits_of_all(context, &on)?;
     let again = match &limits {
-        Ok(limits) => remeasure::judge(machine, ArmKind::P2p, &mut on, limits)?,
+        Ok(limits) => remeasure::judge(context, ArmKind::P2p, &mut on, limits)?,
         Err(unjudged) => Remeasured { findings: vec![unjudged.clone()], rows: Vec::new() },
     };
     let limits = limits.ok();
-    let (watched, states) = watch.end(machine);
+    let (watched, states) = watch.end(context);
     let judgement = judge(&sweeps, LinkComparison { on, again, limits }, &states)?;
     Ok(judgement.with(watched))
 }
@@ -97,28 +98,28 @@ fn judge(sweeps: &ArmSweeps, comparison: LinkComparison, states: &[String]) -> R
     Ok(judgement.with_tables(tables.collect()).with_effects(effects))
 }
 
-fn measure(machine: &Machine, groups: &[Vec<Rank>]) -> Result<ArmSweeps, Box<Finding>> {
+fn measure(context: &TestContext, groups: &[Vec<Rank>]) -> Result<ArmSweeps, Box<Finding>> {
     let sweep = Sweep::standard(Collective::AllReduce);
     for which in [ArmKind::P2p, ArmKind::Off] {
-        arms::with(machine, which, |ranks| sweep::warm_up(machine, which, ranks, &sweep))?;
+        arms::with(context, which, |ranks| sweep::warm_up(context, which, ranks, &sweep))?;
     }
     let (mut on, mut off) = (Vec::new(), Vec::new());
     for _ in 0..TURNS {
         for (which, sweeps) in [(ArmKind::P2p, &mut on), (ArmKind::Off, &mut off)] {
-            sweeps.push(arms::with(machine, which, |ranks| {
+            sweeps.push(arms::with(context, which, |ranks| {
                 // This arm was idle while the other one worked, so its first row would include waking up.
                 let first = Sweep { check: false, ..sweep.at(sweep.from) };
-                sweep::rows(machine, which, ranks, &first)?;
-                sweep::rows(machine, which, ranks, &sweep)
+                sweep::rows(context, which, ranks, &first)?;
+                sweep::rows(context, which, ranks, &sweep)
             })?);
         }
     }
-    let odd = arms::with(machine, ArmKind::P2p, |ranks| {
-        let mut odd = checked::odd(machine, ArmKind::P2p, ranks, Collective::AllReduce)?;
-        odd.extend(checked::big(machine, ArmKind::P2p, ranks, Collective::AllReduce)?);
+    let odd = arms::with(context, ArmKind::P2p, |ranks| {
+        let mut odd = checked::odd(context, ArmKind::P2p, ranks, Collective::AllReduce)?;
+        odd.extend(checked::big(context, ArmKind::P2p, ranks, Collective::AllReduce)?);
         Ok(odd)
     })?;
-    let proof = |which| arms::with(machine, which, |ranks| Ok(proof::of(which, ranks, Pairs::Ring, groups)));
+    let proof = |which| arms::with(context, which, |ranks| Ok(proof::of(which, ranks, Pairs::Ring, groups)));
     Ok(ArmSweeps { on, off, odd, proofs: [proof(ArmKind::P2p)?, proof(ArmKind::Off)?] })
 }
 

@@ -5,7 +5,7 @@
 
 use super::{groups, trouble};
 use crate::nccl::ranks::{Arm, Ranks, Setup, Trouble};
-use crate::suite::Machine;
+use crate::suite::TestContext;
 use machine::GpuId;
 use outcome::finding::Finding;
 use report::Level;
@@ -56,7 +56,7 @@ impl fmt::Display for ArmKind {
 
 /// All arms of a worker.
 #[derive(Debug, Default)]
-pub struct Arms {
+struct Arms {
     running: RefCell<BTreeMap<ArmKind, Ranks>>,
     /// Errors that occurred in an arm before a test needed it; that test reports them.
     failed: RefCell<BTreeMap<ArmKind, Box<Finding>>>,
@@ -94,8 +94,8 @@ impl ArmKind {
     }
 
     /// Its configuration on this machine.
-    pub(super) fn setup(self, machine: &Machine) -> Result<Setup, Box<Finding>> {
-        let groups = groups::of(machine)?;
+    pub(super) fn setup(self, context: &TestContext) -> Result<Setup, Box<Finding>> {
+        let groups = groups::of(context)?;
         let all = || GpuId::all(groups.iter().map(Vec::len).sum()).collect();
         Ok(Setup {
             arm: match self {
@@ -112,23 +112,24 @@ impl ArmKind {
                 Self::Group(n) => groups.get(n).cloned().unwrap_or_else(all),
                 _ => all(),
             },
-            nvls: machine.config.validate.nvls && self != Self::Withheld,
+            nvls: context.config.validate.nvls && self != Self::Withheld,
             channels: None,
-            most_bytes: if self == Self::Withheld { 1 << 20 } else { most_bytes(machine.config.validate.level) },
+            most_bytes: if self == Self::Withheld { 1 << 20 } else { most_bytes(context.config.validate.level) },
             room: self.room(),
-            library_path: machine.config.validate.library_path.clone(),
+            library_path: context.config.validate.library_path.clone(),
             part: None,
         })
     }
 }
 
 /// Starts those of `which` that are not running yet, without waiting.
-pub(super) fn start(machine: &Machine, which: &[ArmKind]) -> Result<(), Box<Finding>> {
-    let mut arms = machine.nccl.running.borrow_mut();
+pub(super) fn start(context: &TestContext, which: &[ArmKind]) -> Result<(), Box<Finding>> {
+    let arms = context.kept.get::<Arms>();
+    let mut arms = arms.running.borrow_mut();
     for which in which {
         if !arms.contains_key(which) {
-            machine.doing(format!("starting NCCL, {which}"));
-            let ranks = Ranks::start(&which.setup(machine)?);
+            context.doing(format!("starting NCCL, {which}"));
+            let ranks = Ranks::start(&which.setup(context)?);
             arms.insert(*which, ranks.map_err(|t| trouble::finding(which, &t))?);
         }
     }
@@ -140,23 +141,24 @@ pub(super) fn start(machine: &Machine, which: &[ArmKind]) -> Result<(), Box<Find
 /// # Errors
 /// An error of the arm, as a finding; the arm is stopped then.
 pub(super) fn with<T>(
-    machine: &Machine,
+    context: &TestContext,
     which: ArmKind,
     work: impl FnOnce(&mut Ranks) -> Result<T, Trouble>,
 ) -> Result<T, Box<Finding>> {
-    if let Some(finding) = machine.nccl.failed.borrow_mut().remove(&which) {
+    let arms = context.kept.get::<Arms>();
+    if let Some(finding) = arms.failed.borrow_mut().remove(&which) {
         return Err(finding);
     }
-    start(machine, &[which])?;
+    start(context, &[which])?;
     // Removed for the call: after a fault it is not put back.
-    let taken = machine.nccl.running.borrow_mut().remove(&which);
+    let taken = arms.running.borrow_mut().remove(&which);
     let Some(mut ranks) = taken else { return Err(trouble::gone(which)) };
-    machine.doing(format!("connecting the GPUs by NCCL, {which}"));
-    let within = join_timeout(machine.time_left(), ranks.age());
+    context.doing(format!("connecting the GPUs by NCCL, {which}"));
+    let within = join_timeout(context.time_left(), ranks.age());
     let done = ranks.join(within).map(drop).and_then(|()| work(&mut ranks));
     match done {
         Ok(done) => {
-            machine.nccl.running.borrow_mut().insert(which, ranks);
+            arms.running.borrow_mut().insert(which, ranks);
             Ok(done)
         }
         Err(trouble) => Err(trouble::finding(which, &trouble)),
@@ -165,19 +167,20 @@ pub(super) fn with<T>(
 
 /// Waits until an arm that is starting has started, so that nothing else runs during a measurement. An error
 /// is kept for the test that needs the arm.
-pub(super) fn settle(machine: &Machine, which: ArmKind) {
-    if !machine.nccl.running.borrow().contains_key(&which) {
+pub(super) fn settle(context: &TestContext, which: ArmKind) {
+    let arms = context.kept.get::<Arms>();
+    if !arms.running.borrow().contains_key(&which) {
         return;
     }
-    if let Err(finding) = with(machine, which, |_| Ok(())) {
-        machine.nccl.failed.borrow_mut().insert(which, finding);
+    if let Err(finding) = with(context, which, |_| Ok(())) {
+        arms.failed.borrow_mut().insert(which, finding);
     }
 }
 
 /// The same for all arms that were started ahead.
-pub(in crate::suite) fn settle_all(machine: &Machine) {
-    let begun: Vec<_> = machine.nccl.running.borrow().keys().copied().collect();
-    begun.into_iter().for_each(|which| settle(machine, which));
+pub(in crate::suite) fn settle_all(context: &TestContext) {
+    let begun: Vec<_> = context.kept.get::<Arms>().running.borrow().keys().copied().collect();
+    begun.into_iter().for_each(|which| settle(context, which));
 }
 
 /// The time limit for an arm that has been starting for `age`: what is left of its limit, and no more than the time

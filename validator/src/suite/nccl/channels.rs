@@ -8,17 +8,18 @@ use crate::nccl::advice::{BestChannels, LEAST_GAIN};
 use crate::nccl::log::NcclLog;
 use crate::nccl::ranks::{Ranks, Setup, Trouble};
 use crate::nccl::{Row, Sweep, advice};
-use crate::suite::shared::speed::{judged, rounded, table};
-use crate::suite::{Group, Machine, Test};
+use crate::suite::benchmark::{judged, rounded, table};
+use crate::suite::{Group, Test, TestContext};
 use gpu::Collective;
 use outcome::Judgement;
 use outcome::finding::Finding;
+use outcome::test;
 use report::Level;
 use serde_json::Value;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "nccl-channels",
+    about: &test::NCCL_CHANNELS,
     title: "Channels",
     proves: "NCCL's own number of channels is within 5 % of the best; otherwise the better number and its gain are reported",
     level: Level::Full,
@@ -50,17 +51,17 @@ struct Trial {
     rows: Vec<Row>,
 }
 
-fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    if let Some(none) = not_connected(machine)? {
+fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    if let Some(none) = not_connected(context)? {
         return Ok(none);
     }
-    let standard = ArmKind::P2p.setup(machine)?;
-    let mut trials = vec![try_channels(machine, &standard, None)?];
+    let standard = ArmKind::P2p.setup(context)?;
+    let mut trials = vec![try_channels(context, &standard, None)?];
     for channels in TRIED {
-        trials.push(try_channels(machine, &standard, Some(channels))?);
+        trials.push(try_channels(context, &standard, Some(channels))?);
     }
     // Measured again at the end: drift must not look like a gain.
-    let again = try_channels(machine, &standard, None)?;
+    let again = try_channels(context, &standard, None)?;
     let own = match trials.first() {
         Some(first) => [first.us[0].min(again.us[0]), first.us[1].min(again.us[1])],
         None => again.us,
@@ -74,13 +75,13 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     Ok(judgement.advising(best.as_ref().and_then(advice::channels).into_iter().collect()))
 }
 
-fn try_channels(machine: &Machine, standard: &Setup, channels: Option<u32>) -> Result<Trial, Box<Finding>> {
+fn try_channels(context: &TestContext, standard: &Setup, channels: Option<u32>) -> Result<Trial, Box<Finding>> {
     let name = channels.map_or("NCCL's own channels".to_owned(), |n| format!("{n} channels"));
-    machine.doing(format!("starting NCCL with {name}"));
+    context.doing(format!("starting NCCL with {name}"));
     let setup = Setup { channels, ..standard.clone() };
     let taken = Ranks::start(&setup).and_then(|mut ranks| {
-        ranks.join(arms::join_timeout(machine.time_left(), ranks.age()))?;
-        let rows = rows(machine, &mut ranks)?;
+        ranks.join(arms::join_timeout(context.time_left(), ranks.age()))?;
+        let rows = rows(context, &mut ranks)?;
         Ok((rows, NcclLog::read(&ranks.output()).channels()))
     });
     let (rows, used) = taken.map_err(|t| trouble::finding(name, &t))?;
@@ -92,11 +93,11 @@ fn try_channels(machine: &Machine, standard: &Setup, channels: Option<u32>) -> R
     Ok(Trial { channels, us: [us(small), us(large)], used, rows })
 }
 
-fn rows(machine: &Machine, ranks: &mut Ranks) -> Result<Vec<Row>, Trouble> {
+fn rows(context: &TestContext, ranks: &mut Ranks) -> Result<Vec<Row>, Trouble> {
     let mut rows = Vec::new();
     for bytes in SIZES {
         let sweep = Sweep::standard(Collective::AllReduce).at(bytes);
-        rows.extend(sweep::rows(machine, ArmKind::P2p, ranks, &sweep)?);
+        rows.extend(sweep::rows(context, ArmKind::P2p, ranks, &sweep)?);
     }
     Ok(rows)
 }

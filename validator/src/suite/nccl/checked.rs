@@ -5,7 +5,7 @@ use super::arms::ArmKind;
 use super::sweep;
 use crate::nccl::ranks::{Ranks, Trouble};
 use crate::nccl::{Row, Sweep};
-use crate::suite::Machine;
+use crate::suite::TestContext;
 use gpu::Collective;
 
 /// Elements of each call: one, few, and primes in the range of each of NCCL's protocols.
@@ -21,19 +21,19 @@ const MANY_RANKS: u32 = 16;
 
 /// Every odd count that fits the buffers.
 pub(super) fn odd(
-    machine: &Machine,
+    context: &TestContext,
     which: ArmKind,
     ranks: &mut Ranks,
     collective: Collective,
 ) -> Result<Vec<Row>, Trouble> {
     let sweep = Sweep { iterations: ODD_CALLS, ..Sweep::standard(collective) };
     let all = ODD_COUNTS.map(|count| sweep.of_count(count, ranks.ranks() as u64));
-    run_sweeps(machine, which, ranks, &all)
+    run_sweeps(context, which, ranks, &all)
 }
 
 /// One call in each placement over 128 MiB; empty where memory is short.
 pub(super) fn big(
-    machine: &Machine,
+    context: &TestContext,
     which: ArmKind,
     ranks: &mut Ranks,
     collective: Collective,
@@ -41,22 +41,22 @@ pub(super) fn big(
     let parts = if collective.has_parts() { ranks.ranks() as u64 } else { 1 };
     let count = LARGE_COUNT.checked_div(parts).unwrap_or(LARGE_COUNT) | 1;
     let sweep = Sweep { iterations: 1, ..Sweep::standard(collective).of_count(count, ranks.ranks() as u64) };
-    run_sweeps(machine, which, ranks, &[sweep])
+    run_sweeps(context, which, ranks, &[sweep])
 }
 
 /// Many small calls of all reduce.
-pub(super) fn many(machine: &Machine, which: ArmKind, ranks: &mut Ranks) -> Result<Vec<Row>, Trouble> {
+pub(super) fn many(context: &TestContext, which: ArmKind, ranks: &mut Ranks) -> Result<Vec<Row>, Trouble> {
     let more = u32::try_from(ranks.ranks()).unwrap_or(u32::MAX).div_ceil(MANY_RANKS).max(1);
     let sweep = Sweep { iterations: SMALL_CALLS / more, ..Sweep::standard(Collective::AllReduce) };
     let all = SMALL_COUNTS.map(|count| sweep.of_count(count, ranks.ranks() as u64));
-    run_sweeps(machine, which, ranks, &all)
+    run_sweeps(context, which, ranks, &all)
 }
 
-fn run_sweeps(machine: &Machine, which: ArmKind, ranks: &mut Ranks, all: &[Sweep]) -> Result<Vec<Row>, Trouble> {
+fn run_sweeps(context: &TestContext, which: ArmKind, ranks: &mut Ranks, all: &[Sweep]) -> Result<Vec<Row>, Trouble> {
     let mut rows = Vec::new();
     let room = ranks.room();
     for sweep in all.iter().filter(|sweep| sweep.to <= room) {
-        rows.extend(sweep::rows(machine, which, ranks, sweep)?);
+        rows.extend(sweep::rows(context, which, ranks, sweep)?);
     }
     Ok(rows)
 }

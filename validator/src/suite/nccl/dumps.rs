@@ -5,7 +5,7 @@ use super::arms::ArmKind;
 use crate::nccl::dump;
 use crate::nccl::dump::{Graph, Topology};
 use crate::nccl::ranks::Ranks;
-use crate::suite::shared::speed::{rounded, table};
+use crate::suite::benchmark::{rounded, table};
 use machine::Rank;
 use outcome::finding::{Code, Finding, Severity, Subject};
 use serde_json::Value;

@@ -2,7 +2,7 @@
 //! of a group. In that case each group is proven separately; between groups NCCL may use any transport.
 
 use crate::schedule::Pair;
-use crate::suite::Machine;
+use crate::suite::TestContext;
 use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::shared::peer_groups;
 use gpu::Clique;
@@ -14,9 +14,9 @@ use outcome::{Matrix, Outcome};
 const ACCESS: (&str, &str) = ("p2p-capability", "p2p.connectivity");
 
 /// All groups, including groups of a single GPU; one group of all GPUs if access does not form groups.
-pub(super) fn of(machine: &Machine) -> Result<Vec<Vec<GpuId>>, Box<Finding>> {
-    let clique = machine.clique()?;
-    let known = machine.matrix(ACCESS.0, ACCESS.1).filter(|_| machine.outcome(ACCESS.0) != Some(Outcome::Error));
+pub(super) fn of(context: &TestContext) -> Result<Vec<Vec<GpuId>>, Box<Finding>> {
+    let clique = context.clique()?;
+    let known = context.matrix(ACCESS.0, ACCESS.1).filter(|_| context.outcome(ACCESS.0) != Some(Outcome::Error));
     let access = known.map_or_else(|| query_access(clique), |known| Ok(known.values))?;
     Ok(form_groups(clique.len(), &access))
 }

@@ -7,36 +7,36 @@ mod allreduce;
 mod arms;
 mod channels;
 mod checked;
-mod collectives;
+mod collective;
 mod dumps;
 mod groups;
 mod limits;
+#[expect(clippy::module_inception, reason = "a test's file has the test's id")]
+mod nccl;
 mod processes;
 mod proof;
 mod remeasure;
 mod speed;
 mod sweep;
 mod tables;
-mod transport;
 mod trouble;
 mod types;
 mod withheld;
 
 pub(super) use allreduce::TEST as ALLREDUCE;
-pub use arms::Arms;
 pub(super) use arms::settle_all;
 pub(super) use channels::TEST as CHANNELS;
-pub(super) use collectives::TEST as OTHERS;
+pub(super) use collective::TEST as COLLECTIVE;
+pub(super) use nccl::{TEST as NCCL, start_ahead};
 pub(super) use processes::TEST as PROCESSES;
-pub(super) use transport::{TEST as TRANSPORT, start_ahead};
 pub(super) use types::TEST as TYPES;
 
-use super::Machine;
+use super::TestContext;
 use crate::floors::Carrier;
 use crate::nccl::Row;
 use crate::schedule::Pair;
+use crate::suite::benchmark::{GpuPaths, LinkStates};
 use crate::suite::shared::gate::gate;
-use crate::suite::shared::speed::{GpuPaths, LinkStates};
 use limits::Limits;
 use machine::{GpuId, Rank};
 use outcome::finding::{Finding, Severity};
@@ -44,8 +44,8 @@ use outcome::{Judgement, Outcome};
 
 /// The expected speeds between these GPUs, from the figures of earlier tests; `None` where they were not
 /// measured.
-fn limits(machine: &Machine, gpus: &[GpuId], carrier: &dyn Fn(Pair) -> Carrier) -> Option<Limits> {
-    let part = |(test, name)| machine.matrix(test, name).map(|matrix| groups::submatrix(&matrix, gpus));
+fn limits(context: &TestContext, gpus: &[GpuId], carrier: &dyn Fn(Pair) -> Carrier) -> Option<Limits> {
+    let part = |(test, name)| context.matrix(test, name).map(|matrix| groups::submatrix(&matrix, gpus));
     let gpu = |rank: Rank| gpus.get(rank.index()).copied().unwrap_or(GpuId::new(rank.index()));
     let carrier = |from, to| carrier(Pair::new(gpu(from), gpu(to)));
     Limits::of(part(EDGES).as_ref(), part(LATENCY).as_ref(), &carrier)
@@ -53,11 +53,11 @@ fn limits(machine: &Machine, gpus: &[GpuId], carrier: &dyn Fn(Pair) -> Carrier) 
 
 /// The same between all GPUs. If access exists only within groups, data between groups goes through the host: no
 /// speed is expected of that, and the missing limit is not a fault of the machine.
-fn limits_of_all(machine: &Machine, rows: &[Row]) -> Result<Result<Limits, Finding>, Box<Finding>> {
-    let (clique, groups) = (machine.clique()?, groups::of(machine)?);
-    let carrier = GpuPaths::new(machine, clique).carriers(machine.fabric()?, &LinkStates::default());
+fn limits_of_all(context: &TestContext, rows: &[Row]) -> Result<Result<Limits, Finding>, Box<Finding>> {
+    let (clique, groups) = (context.clique()?, groups::of(context)?);
+    let carrier = GpuPaths::new(context, clique).carriers(context.fabric()?, &LinkStates::default());
     let all: Vec<_> = GpuId::all(clique.len()).collect();
-    let known = limits(machine, &all, &carrier).filter(|_| groups.len() == 1);
+    let known = limits(context, &all, &carrier).filter(|_| groups.len() == 1);
     let unjudged = || {
         let found = speed::unjudged(rows);
         if groups.len() == 1 { found } else { Finding { severity: Severity::Info, ..found } }
@@ -70,11 +70,11 @@ const EDGES: (&str, &str) = ("p2p-bandwidth", "ce.write");
 const LATENCY: (&str, &str) = ("p2p-latency", "sample.latency.on.gpu");
 
 /// Why an NCCL test cannot run; `None`: its preconditions hold.
-fn not_testable(machine: &Machine) -> Result<Option<Judgement>, Box<Finding>> {
-    if let Some(none) = gate(machine, true)? {
+fn not_testable(context: &TestContext) -> Result<Option<Judgement>, Box<Finding>> {
+    if let Some(none) = gate(context, true)? {
         return Ok(Some(none));
     }
-    let why = match machine.outcome("p2p-capability") {
+    let why = match context.outcome("p2p-capability") {
         Some(Outcome::Fail) => "the driver refuses peer-to-peer (see p2p-capability)",
         Some(Outcome::NotApplicable) => "no pair of these GPUs can have peer access (see p2p-capability)",
         _ => return Ok(None),
@@ -83,11 +83,11 @@ fn not_testable(machine: &Machine) -> Result<Option<Judgement>, Box<Finding>> {
 }
 
 /// The same for tests after the first: NCCL must have passed that one.
-fn not_connected(machine: &Machine) -> Result<Option<Judgement>, Box<Finding>> {
-    if let Some(none) = not_testable(machine)? {
+fn not_connected(context: &TestContext) -> Result<Option<Judgement>, Box<Finding>> {
+    if let Some(none) = not_testable(context)? {
         return Ok(Some(none));
     }
-    Ok(first_failed(machine.outcome(TRANSPORT.id)).map(Judgement::not_applicable))
+    Ok(first_failed(context.outcome(NCCL.id())).map(Judgement::not_applicable))
 }
 
 /// Why the result of the first test stops the others. It fails in several ways: no connection, wrong data, low speed.

@@ -6,18 +6,19 @@ use super::{checked, groups, limits_of_all, not_connected, proof, remeasure, swe
 use crate::nccl::log::Pairs;
 use crate::nccl::ranks::{Ranks, Trouble};
 use crate::nccl::{Row, Sweep};
-use crate::suite::shared::speed::judged;
-use crate::suite::{Group, Machine, Test};
+use crate::suite::benchmark::judged;
+use crate::suite::{Group, Test, TestContext};
 use gpu::Collective;
 use machine::Rank;
 use outcome::Judgement;
 use outcome::finding::Finding;
+use outcome::test;
 use outcome::text::size;
 use report::Level;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "nccl-processes",
+    about: &test::NCCL_PROCESSES,
     title: "A process for each GPU",
     proves: "NCCL also connects one process for each GPU by peer-to-peer, as frameworks use it, at full speed and with right values",
     level: Level::Standard,
@@ -27,18 +28,18 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
-fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    if let Some(none) = not_connected(machine)? {
+fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    if let Some(none) = not_connected(context)? {
         return Ok(none);
     }
-    let groups = groups::as_ranks(&groups::of(machine)?);
-    let measure = |ranks: &mut Ranks| measure(machine, ranks, &groups);
-    let (mut rows, proof) = arms::with(machine, ArmKind::Processes, measure)?;
+    let groups = groups::as_ranks(&groups::of(context)?);
+    let measure = |ranks: &mut Ranks| measure(context, ranks, &groups);
+    let (mut rows, proof) = arms::with(context, ArmKind::Processes, measure)?;
     let mut slow = Vec::new();
     let mut again = Vec::new();
     // Where no comparison with the links is possible, nccl-allreduce reports that.
-    if let Ok(limits) = limits_of_all(machine, &rows)? {
-        let judged = remeasure::judge(machine, ArmKind::Processes, &mut rows, &limits)?;
+    if let Ok(limits) = limits_of_all(context, &rows)? {
+        let judged = remeasure::judge(context, ArmKind::Processes, &mut rows, &limits)?;
         (slow, again) = (judged.findings, judged.rows);
     }
     let shown = rows.clone();
@@ -53,17 +54,17 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
 }
 
 fn measure(
-    machine: &Machine,
+    context: &TestContext,
     ranks: &mut Ranks,
     groups: &[Vec<Rank>],
 ) -> Result<(Vec<Row>, proof::TransportProof), Trouble> {
     let which = ArmKind::Processes;
     let sweep = Sweep::standard(Collective::AllReduce);
-    sweep::warm_up(machine, which, ranks, &sweep)?;
-    let mut rows = sweep::rows(machine, which, ranks, &sweep)?;
+    sweep::warm_up(context, which, ranks, &sweep)?;
+    let mut rows = sweep::rows(context, which, ranks, &sweep)?;
     let pairs = Sweep::standard(Collective::Alltoall).at(1 << 20);
-    rows.extend(sweep::rows(machine, which, ranks, &pairs)?);
-    rows.extend(checked::many(machine, which, ranks)?);
+    rows.extend(sweep::rows(context, which, ranks, &pairs)?);
+    rows.extend(checked::many(context, which, ranks)?);
     let proof = proof::of(which, ranks, Pairs::All, groups);
     Ok((rows, proof))
 }

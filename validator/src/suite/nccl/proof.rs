@@ -5,7 +5,7 @@ use super::arms::ArmKind;
 use super::dumps::{self, DumpCheck};
 use crate::nccl::log::{ExpectedTransport, NcclLog, Pairs, Proof, Transport};
 use crate::nccl::ranks::Ranks;
-use crate::suite::shared::speed::table;
+use crate::suite::benchmark::table;
 use machine::Rank;
 use outcome::finding::{Code, Finding, Severity, Subject};
 use serde_json::Value;

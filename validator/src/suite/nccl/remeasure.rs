@@ -8,7 +8,7 @@ use super::speed::{self, Slow};
 use super::sweep;
 use crate::nccl::ranks::{Ranks, Trouble};
 use crate::nccl::{Placement, Row, Sweep, Timed};
-use crate::suite::Machine;
+use crate::suite::TestContext;
 use outcome::finding::Finding;
 use std::thread;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(super) struct Remeasured {
 
 /// Judges `rows`, an arm's sweeps, and replaces their times with the best of all measurements.
 pub(super) fn judge(
-    machine: &Machine,
+    context: &TestContext,
     which: ArmKind,
     rows: &mut [Row],
     limits: &Limits,
@@ -43,7 +43,7 @@ pub(super) fn judge(
         }
         before.extend(slow.iter().cloned());
         thread::sleep(PAUSE);
-        let new = arms::with(machine, which, |ranks| measure_again(machine, which, ranks, &slow))?;
+        let new = arms::with(context, which, |ranks| measure_again(context, which, ranks, &slow))?;
         new.iter().for_each(|new| keep_best_times(rows, new));
         let now: Vec<_> = speed::slow(&new, limits, &[]).iter().map(Slow::row_placement).collect();
         alike.extend(slow.iter().map(Slow::row_placement).filter(|place| !now.contains(place)));
@@ -61,7 +61,7 @@ pub(super) fn judge(
 }
 
 /// Measures each slow size once more, and the size that it is compared with, in both placements.
-fn measure_again(machine: &Machine, which: ArmKind, ranks: &mut Ranks, slow: &[Slow]) -> Result<Vec<Row>, Trouble> {
+fn measure_again(context: &TestContext, which: ArmKind, ranks: &mut Ranks, slow: &[Slow]) -> Result<Vec<Row>, Trouble> {
     let of = |slow: &Slow| slow.sizes().into_iter().map(|bytes| (slow.collective, bytes)).collect::<Vec<_>>();
     let mut kinds: Vec<_> = slow.iter().flat_map(of).collect();
     kinds.sort_unstable();
@@ -69,7 +69,7 @@ fn measure_again(machine: &Machine, which: ArmKind, ranks: &mut Ranks, slow: &[S
     let mut rows = Vec::new();
     for (collective, bytes) in kinds {
         let sweep = Sweep::standard(collective).at(bytes);
-        rows.extend(sweep::rows(machine, which, ranks, &sweep)?);
+        rows.extend(sweep::rows(context, which, ranks, &sweep)?);
     }
     Ok(rows)
 }

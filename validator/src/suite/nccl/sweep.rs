@@ -3,7 +3,7 @@
 use super::arms::ArmKind;
 use crate::nccl::ranks::{Ranks, RowAsk, Trouble, TroubleKind};
 use crate::nccl::{FirstWrong, Row, Stray, Sweep, Timed};
-use crate::suite::Machine;
+use crate::suite::TestContext;
 use crate::suite::shared::transfer::unanswered;
 use gpu::{Collective, DataType, RedOp};
 use machine::Rank;
@@ -20,7 +20,12 @@ const CALLS_OF_MANY_RANKS: u32 = 5;
 
 /// Every size of a sweep, smallest first; large rows make as many calls of each as the buffers hold, because
 /// only those are checked.
-pub(super) fn rows(machine: &Machine, which: ArmKind, ranks: &mut Ranks, sweep: &Sweep) -> Result<Vec<Row>, Trouble> {
+pub(super) fn rows(
+    context: &TestContext,
+    which: ArmKind,
+    ranks: &mut Ranks,
+    sweep: &Sweep,
+) -> Result<Vec<Row>, Trouble> {
     let sizes = sweep.sizes().map_err(|e| Trouble {
         rank: None,
         text: e.to_string(),
@@ -28,7 +33,7 @@ pub(super) fn rows(machine: &Machine, which: ArmKind, ranks: &mut Ranks, sweep: 
         diagnosis: Vec::new(),
     })?;
     let row = |bytes: u64| {
-        machine.doing(format!("NCCL {which}: {} of {bytes} B", sweep.collective));
+        context.doing(format!("NCCL {which}: {} of {bytes} B", sweep.collective));
         let iterations = sweep.iterations.min(calls(bytes, ranks));
         ranks.row(&RowAsk::of(&Sweep { iterations, ..*sweep }, bytes, Rank::FIRST))
     };
@@ -45,8 +50,8 @@ fn calls(bytes: u64, ranks: &Ranks) -> u32 {
 
 /// Every size once, untimed: NCCL connects the paths of a size at its first use, and the GPUs' clocks rise.
 /// nccl-tests does the same before its first row.
-pub(super) fn warm_up(machine: &Machine, which: ArmKind, ranks: &mut Ranks, sweep: &Sweep) -> Result<(), Trouble> {
-    rows(machine, which, ranks, &sweep.untimed()).map(drop)
+pub(super) fn warm_up(context: &TestContext, which: ArmKind, ranks: &mut Ranks, sweep: &Sweep) -> Result<(), Trouble> {
+    rows(context, which, ranks, &sweep.untimed()).map(drop)
 }
 
 /// One finding for each collective, type and reduction with wrong values: the first of its rows, and the

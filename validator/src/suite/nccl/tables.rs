@@ -1,7 +1,7 @@
 //! The NCCL tests' tables in the report.
 
 use crate::nccl::{Row, Timed};
-use crate::suite::shared::speed::{rounded, table};
+use crate::suite::benchmark::{rounded, table};
 use report::gain::Gain;
 use serde_json::Value;
 

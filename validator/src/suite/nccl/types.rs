@@ -5,16 +5,17 @@ use super::arms::{self, ArmKind};
 use super::{checked, not_connected, sweep, tables};
 use crate::nccl::ranks::{Ranks, Trouble};
 use crate::nccl::{Row, Sweep};
-use crate::suite::shared::speed::judged;
-use crate::suite::{Group, Machine, Test};
+use crate::suite::benchmark::judged;
+use crate::suite::{Group, Test, TestContext};
 use gpu::{Collective, DataType, RedOp, Values};
 use outcome::Judgement;
 use outcome::finding::Finding;
+use outcome::test;
 use report::Level;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "nccl-types",
+    about: &test::NCCL_TYPES,
     title: "Types and reductions",
     proves: "sum, min, max and mean of float, half, bfloat16, int32 and double are exact in all_reduce and reduce_scatter",
     level: Level::Standard,
@@ -29,18 +30,18 @@ pub(in crate::suite) const TEST: Test = Test {
 const COUNTS: [u64; 3] = [257, 65_537, 2_000_003];
 const EVEN: u64 = 1 << 20;
 
-fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    if let Some(none) = not_connected(machine)? {
+fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    if let Some(none) = not_connected(context)? {
         return Ok(none);
     }
-    let collectives: &[Collective] = match machine.config.validate.level {
+    let collectives: &[Collective] = match context.config.validate.level {
         Level::Quick | Level::Standard => &[Collective::AllReduce, Collective::ReduceScatter],
         Level::Full | Level::Acceptance => &[Collective::AllReduce, Collective::ReduceScatter, Collective::Reduce],
     };
-    let gpus = u32::try_from(machine.clique()?.len()).unwrap_or(u32::MAX);
+    let gpus = u32::try_from(context.clique()?.len()).unwrap_or(u32::MAX);
     let (kinds, left_out) = kinds(gpus);
-    let measure = |ranks: &mut Ranks| measure(machine, ranks, collectives, &kinds);
-    let rows = arms::with(machine, ArmKind::P2p, measure)?;
+    let measure = |ranks: &mut Ranks| measure(context, ranks, collectives, &kinds);
+    let rows = arms::with(context, ArmKind::P2p, measure)?;
     let findings = sweep::wrong(ArmKind::P2p, &rows);
     let names: Vec<_> = collectives.iter().map(|collective| collective.name()).collect();
     let mut summary = format!(
@@ -65,7 +66,7 @@ fn kinds(ranks: u32) -> (Vec<Kind>, Vec<Kind>) {
 }
 
 fn measure(
-    machine: &Machine,
+    context: &TestContext,
     ranks: &mut Ranks,
     collectives: &[Collective],
     kinds: &[Kind],
@@ -77,7 +78,7 @@ fn measure(
             let odd = COUNTS.map(|count| own.of_count(count, ranks.ranks() as u64));
             let room = ranks.room();
             for sweep in odd.iter().chain(&[own.at(EVEN)]).filter(|sweep| sweep.to <= room) {
-                rows.extend(sweep::rows(machine, ArmKind::P2p, ranks, sweep)?);
+                rows.extend(sweep::rows(context, ArmKind::P2p, ranks, sweep)?);
             }
         }
     }

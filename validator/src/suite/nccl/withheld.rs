@@ -5,7 +5,7 @@
 use super::arms::{self, ArmKind};
 use crate::nccl::Sweep;
 use crate::nccl::ranks::{RowAsk, TroubleKind};
-use crate::suite::Machine;
+use crate::suite::TestContext;
 use gpu::Collective;
 use machine::Rank;
 use outcome::finding::{Code, Finding, Reason, Severity, Subject};
@@ -14,12 +14,12 @@ use outcome::finding::{Code, Finding, Reason, Severity, Subject};
 const BYTES: u64 = 1 << 10;
 
 /// Runs the arm. `None`: it cannot connect, as it must.
-pub(super) fn check(machine: &Machine) -> Option<Finding> {
+pub(super) fn check(context: &TestContext) -> Option<Finding> {
     let which = ArmKind::Withheld;
     let sweep = Sweep { iterations: 1, ..Sweep::standard(Collective::AllReduce).at(BYTES) };
     let mut result = ConnectResult::Connected;
     // The arm must fail: its failure is judged here and is not a finding by itself.
-    let tried = arms::with(machine, which, |ranks| {
+    let tried = arms::with(context, which, |ranks| {
         ranks.row(&RowAsk::of(&sweep, BYTES, Rank::FIRST)).inspect_err(|trouble| {
             result = match trouble.kind {
                 TroubleKind::NoTransport | TroubleKind::Nccl(_) => ConnectResult::NoTransport,

@@ -1,9 +1,8 @@
-//! Transfers between GPUs, and between GPUs and the host: access, data, order, bandwidth, latency.
+//! Transfers between GPUs: access, data, order, bandwidth, latency.
 
 pub(super) mod allreduce;
 pub(super) mod bandwidth;
 pub(super) mod capability;
-pub(super) mod host_bandwidth;
 pub(super) mod integrity;
 pub(super) mod latency;
 pub(super) mod order;

@@ -2,9 +2,9 @@
 //! or nothing. This shows what the driver offers. Proving that a card really does it requires traffic between
 //! two machines, and the summary says so.
 
-use crate::suite::machine::unreadable;
+use crate::suite::context::unreadable;
 use crate::suite::shared::gpu_fault::fault_finding;
-use crate::suite::{Group, Machine, Test};
+use crate::suite::{Group, Test, TestContext};
 use gpu::{DirectRdma, Gpu};
 use machine::GpuId;
 use machine::host::modules;
@@ -13,6 +13,7 @@ use machine::pcie::path;
 use machine::pcie::path::NicPaths;
 use outcome::Advice;
 use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::test;
 use outcome::text::count;
 use outcome::{Judgement, Outcome};
 use report::Level;
@@ -20,7 +21,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "gdr",
+    about: &test::GDR,
     title: "GPUDirect RDMA",
     proves: "the kernel has the part that each GPUDirect RDMA mechanism offered by the driver needs",
     level: Level::Standard,
@@ -44,19 +45,19 @@ enum RdmaMechanism {
     Unsupported,
 }
 
-fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    let fabric = machine.fabric()?;
+fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    let fabric = context.fabric()?;
     if fabric.rdma.is_empty() {
         return Ok(Judgement::not_applicable("no RDMA device"));
     }
-    if let Some(none) = machine.no_gpus(false)? {
+    if let Some(none) = context.no_gpus(false)? {
         return Ok(none);
     }
-    if machine.outcome("cuda") == Some(Outcome::Error) {
+    if context.outcome("cuda") == Some(Outcome::Error) {
         return Ok(Judgement::not_applicable("CUDA did not start (see the test cuda)"));
     }
-    let loaded = modules::loaded(&machine.root, &[PEERMEM]).map_err(|e| unreadable("sys/module", &e))?;
-    let clique = machine.clique()?;
+    let loaded = modules::loaded(&context.root, &[PEERMEM]).map_err(|e| unreadable("sys/module", &e))?;
+    let clique = context.clique()?;
     let ask = |gpu: &Gpu| Ok((gpu.id(), gpu.direct_rdma()?));
     let offered = clique.gpus.iter().map(ask).collect::<Result<Vec<_>, _>>();
     let offered = offered.map_err(|e| fault_finding(Subject::Machine, &e))?;
@@ -139,7 +140,7 @@ fn table(offered: &[(GpuId, DirectRdma)], peermem: bool) -> Value {
         };
         vec![json!(gpu), json!(by), json!(offered.dma_buf), json!(offered.peer_memory), json!(offered.mapped)]
     };
-    crate::suite::shared::speed::table("GPUDirect RDMA", &columns, &offered.iter().map(row).collect::<Vec<_>>())
+    crate::suite::benchmark::table("GPUDirect RDMA", &columns, &offered.iter().map(row).collect::<Vec<_>>())
 }
 
 /// NCCL uses GPUDirect RDMA up to a distance, PXB by default. Cards that share a host bridge with a GPU are

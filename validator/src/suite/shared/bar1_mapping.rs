@@ -2,20 +2,21 @@
 //! for itself: 24210 of 24564 MiB on an RTX 4090. Without a static map BAR1 contains only what programs and displays
 //! map at the moment: 5 of 65536 MiB on a board whose peers received nothing.
 
-use crate::suite::Machine;
+use crate::suite::TestContext;
 use crate::suite::shared::gpu_snapshots::{START_LIMIT, driver_gpus, query_nvml};
 use gpu::Bar1Memory;
 use machine::pcie::model::{Bdf, Device};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// What NVML reports about the BAR1 of each GPU.
 pub(in crate::suite) type Bar1ByGpu = BTreeMap<Bdf, Result<Bar1Memory, String>>;
 
-impl Machine {
+impl TestContext {
     /// What NVML reports about the BAR1 of each GPU that the driver holds, or why that is unknown. For tests that
     /// only read files: NVML is queried once, by a thread, within the time that such a test has.
-    pub fn bar1_by_gpu(&self) -> &Result<Bar1ByGpu, String> {
-        self.gpus.bar1_by_gpu.get_or_init(|| {
+    pub(in crate::suite) fn bar1_by_gpu(&self) -> Rc<Result<Bar1ByGpu, String>> {
+        self.kept.get_or_make(|| {
             self.check_nvml()?;
             self.doing("asking NVML for the use of BAR1");
             let gpus = driver_gpus(self.fabric.as_ref().ok());

@@ -1,22 +1,20 @@
 //! Whether the preconditions of a test with GPUs hold: there must be GPUs, and delivery of data must have
 //! been proven, or at least not disproven.
 
-use crate::suite::Machine;
+use crate::suite::TestContext;
 use outcome::finding::Finding;
+use outcome::test;
 use outcome::{Judgement, Outcome};
-
-/// The test that proves that data arrives.
-const PROOF: &str = "p2p-integrity";
 
 /// The judgement of a test that does not run, `None` if it may run; `pairs`: it needs two GPUs.
 ///
 /// # Errors
 /// When this is unknown.
-pub(in crate::suite) fn gate(machine: &Machine, pairs: bool) -> Result<Option<Judgement>, Box<Finding>> {
-    if let Some(none) = machine.no_gpus(pairs)? {
+pub(in crate::suite) fn gate(context: &TestContext, pairs: bool) -> Result<Option<Judgement>, Box<Finding>> {
+    if let Some(none) = context.no_gpus(pairs)? {
         return Ok(Some(none));
     }
-    Ok(unproven(machine.outcome(PROOF)).map(Judgement::not_applicable))
+    Ok(unproven(context.outcome(test::P2P_INTEGRITY.id)).map(Judgement::not_applicable))
 }
 
 /// Why the result of `p2p-integrity` stops another test. If that test was left out, it stops none: every test

@@ -3,7 +3,7 @@
 //! GPUs.
 
 use crate::suite::protocol::Message;
-use crate::suite::{Group, Machine, Test};
+use crate::suite::{Group, Test, TestContext};
 use gpu::{self, GpuSnapshot, GpuStatus, Nvml, Process};
 use machine::host::own_processes;
 use machine::host::own_processes::OwnProcesses;
@@ -23,7 +23,7 @@ pub(super) const START_LIMIT: Duration = Duration::from_secs(20);
 /// NVML's utilization figure covers up to a second. NVIDIA's driver also keeps a GPU busy while it starts it.
 const UTILIZATION_PERIOD: Duration = Duration::from_millis(1200);
 
-impl Machine {
+impl TestContext {
     /// The state of the GPUs before this process used them, which is also sent to the parent. The first call
     /// queries NVML.
     pub fn snapshot_before(&self) -> &GpuSnapshot {

@@ -14,5 +14,4 @@ pub(super) mod pair;
 pub(super) mod peer_access;
 pub(super) mod peer_groups;
 pub(super) mod peer_mechanism;
-pub(super) mod speed;
 pub(super) mod transfer;

@@ -3,8 +3,8 @@
 
 mod fabric_pass;
 
-use crate::suite::machine::unreadable;
-use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
+use crate::suite::context::unreadable;
+use crate::suite::{FILE_DEADLINE, Group, Test, TestContext};
 use fabric::acs::{self, AcsPolicy};
 use fabric::journal::Entry;
 use fabric::pass_through::{self, KeptAcs};
@@ -14,6 +14,7 @@ use machine::pcie::model::{Bdf, Device, Fabric};
 use machine::pcie::routing::REDIRECT;
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Reason, Severity, Subject};
+use outcome::test;
 use outcome::text::count;
 use report::Level;
 use std::collections::BTreeSet;
@@ -21,7 +22,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "acs",
+    about: &test::ACS,
     title: "ACS on GPU paths",
     proves: "every port between GPUs, and between GPUs and NICs that exchange data with them, lets peer traffic pass directly",
     level: Level::Quick,
@@ -34,17 +35,17 @@ pub(in crate::suite) const TEST: Test = Test {
 /// Long enough for a driver or management firmware that reacts at once, short enough for a boot.
 const PAUSE: Duration = Duration::from_millis(20);
 
-fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    let fabric = machine.fabric()?;
-    let policy = machine.config.fabric.acs;
+fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    let fabric = context.fabric()?;
+    let policy = context.config.fabric.acs;
     let ports = judged_ports(fabric, policy);
     if ports.is_empty() && acs::unread(fabric).is_empty() {
-        let why = machine.host.peers.none.filter(|_| !fabric.gpus.is_empty());
+        let why = context.host.peers.none.filter(|_| !fabric.gpus.is_empty());
         return Ok(Judgement::not_applicable(why.map_or_else(|| no_ports(fabric), |why| why.to_string())));
     }
     sleep(PAUSE);
-    let again = fabric::read(&machine.root).map_err(|e| unreadable("sys/bus/pci/devices", &e))?;
-    let (journal, findings) = fabric_pass::read(&machine.root);
+    let again = fabric::read(&context.root).map_err(|e| unreadable("sys/bus/pci/devices", &e))?;
+    let (journal, findings) = fabric_pass::read(&context.root);
     Ok(judge(policy, fabric, &again, &journal).with(findings))
 }
 

@@ -1,7 +1,7 @@
 //! The memory of GPUs, by the best source: NVML, then the driver's lines in the kernel's log, then the table of boards.
 
 use super::PeerMechanism;
-use crate::suite::Machine;
+use crate::suite::TestContext;
 use crate::suite::shared::bar1_mapping::Bar1ByGpu;
 use machine::host::kmsg::Line;
 use machine::host::nvidia::{boards, chip, log};
@@ -36,13 +36,14 @@ pub(super) type MemoryByGpu = BTreeMap<Bdf, Memory>;
 
 /// The memory of these GPUs, and why NVML did not say it. NVML is asked where a driver is loaded and a peer uses BAR1.
 pub(super) fn read(
-    machine: &Machine,
+    context: &TestContext,
     gpus: &[(&Device, PeerMechanism)],
     lines: &[Line],
 ) -> (MemoryByGpu, Option<String>) {
-    let loaded = machine.nvidia.loaded.as_ref().is_ok_and(Option::is_some);
+    let loaded = context.nvidia.loaded.as_ref().is_ok_and(Option::is_some);
     let needed = gpus.iter().any(|(gpu, mechanism)| *mechanism == PeerMechanism::Bar1 && !gpu.config.gone);
-    let asked = (loaded && needed).then(|| machine.bar1_by_gpu().as_ref());
+    let asked = (loaded && needed).then(|| context.bar1_by_gpu());
+    let asked = asked.as_deref().map(Result::as_ref);
     let why = asked.and_then(Result::err).cloned();
     (by_gpu(gpus, asked.and_then(Result::ok), lines), why)
 }

@@ -7,7 +7,7 @@ mod memory;
 mod no_room;
 mod static_map;
 
-use crate::suite::machine::{Machine, known};
+use crate::suite::context::{TestContext, known};
 use crate::suite::shared::peer_mechanism;
 use crate::suite::shared::peer_mechanism::PeerMechanism;
 use crate::suite::{Group, NVML_DEADLINE, Test};
@@ -17,6 +17,7 @@ use memory::{Memory, MemoryByGpu};
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Severity};
 use outcome::platform::MemorySource;
+use outcome::test;
 use outcome::text::count;
 use outcome::text::size;
 use report::Level;
@@ -24,7 +25,7 @@ pub(in crate::suite) use static_map::{MapObstruction, obstructions};
 use std::collections::BTreeSet;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "bar1",
+    about: &test::BAR1,
     title: "BAR1",
     proves: "BAR1 covers the memory of every GPU whose peers reach it through BAR1",
     level: Level::Quick,
@@ -34,17 +35,17 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
-fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    let fabric = machine.fabric()?;
-    if let Some(why) = no_gpu_peer(fabric, &machine.host.peers) {
+fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    let fabric = context.fabric()?;
+    if let Some(why) = no_gpu_peer(fabric, &context.host.peers) {
         return Ok(Judgement::not_applicable(why));
     }
-    let mut gpus = peer_mechanism::mechanisms(fabric, known(&machine.nvidia.gpus)?);
-    gpus.retain(|(gpu, _)| machine.host.peers.has_gpu(gpu.bdf, &fabric.gpus));
+    let mut gpus = peer_mechanism::mechanisms(fabric, known(&context.nvidia.gpus)?);
+    gpus.retain(|(gpu, _)| context.host.peers.has_gpu(gpu.bdf, &fabric.gpus));
     // Without the log other sources are left.
-    let lines = machine.log.as_deref().unwrap_or_default();
-    let (memory, silent) = memory::read(machine, &gpus, lines);
-    let by_pass = fabric_pass::read(&machine.root);
+    let lines = context.log.as_deref().unwrap_or_default();
+    let (memory, silent) = memory::read(context, &gpus, lines);
+    let by_pass = fabric_pass::read(&context.root);
     // The pass, which tries sizes itself, knows more about a BAR1 that is too small.
     let by_kernel = no_room::findings(&gpus, &memory, lines, by_pass.iter().any(|f| f.is(Code::RebarNoRoom)));
     let mut judgement = judge(&gpus, &memory);
@@ -52,7 +53,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         finding.evidence.extend(silent.iter().map(|why| format!("NVML: {why}")));
     }
     let judgement = fabric_pass::with_pass_findings(judgement.with(by_kernel), by_pass, &gpus);
-    Ok(static_map::with_map_findings(judgement, static_map::findings(machine, &gpus, &memory)?))
+    Ok(static_map::with_map_findings(judgement, static_map::findings(context, &gpus, &memory)?))
 }
 
 /// Why no GPU reaches another one.

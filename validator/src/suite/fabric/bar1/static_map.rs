@@ -3,8 +3,8 @@
 //! map that the driver actually created.
 
 use super::memory::{self, Memory, MemoryByGpu};
-use crate::suite::Machine;
-use crate::suite::machine::{known, unreadable};
+use crate::suite::TestContext;
+use crate::suite::context::{known, unreadable};
 use crate::suite::shared::bar1_mapping::{Bar1Mapping, mapping_of};
 use crate::suite::shared::peer_mechanism::{self, PeerMechanism};
 use fabric::rebar;
@@ -49,11 +49,11 @@ pub(in crate::suite) enum MapObstruction {
 }
 
 /// What keeps peers from using the maps of a machine's GPUs, by address, as far as it can be computed.
-pub(in crate::suite) fn obstructions(machine: &Machine) -> BTreeMap<Bdf, MapObstruction> {
-    let (Ok(fabric), Ok(known)) = (machine.fabric(), known(&machine.nvidia.gpus)) else { return BTreeMap::new() };
+pub(in crate::suite) fn obstructions(context: &TestContext) -> BTreeMap<Bdf, MapObstruction> {
+    let (Ok(fabric), Ok(known)) = (context.fabric(), known(&context.nvidia.gpus)) else { return BTreeMap::new() };
     let gpus = peer_mechanism::mechanisms(fabric, known);
-    let (memory, _) = memory::read(machine, &gpus, machine.log.as_deref().unwrap_or_default());
-    let found = findings(machine, &gpus, &memory).unwrap_or_default();
+    let (memory, _) = memory::read(context, &gpus, context.log.as_deref().unwrap_or_default());
+    let found = findings(context, &gpus, &memory).unwrap_or_default();
     let of = |finding: &Finding| {
         let console = |all: &[MapObstacle]| all.iter().any(|one| matches!(one, MapObstacle::Console(_)));
         let obstruction = match (finding.code, &finding.reason) {
@@ -77,19 +77,19 @@ pub(in crate::suite) fn obstructions(machine: &Machine) -> BTreeMap<Bdf, MapObst
 /// # Errors
 /// `SYS-UNREADABLE`: the driver's parameters or the framebuffers cannot be read.
 pub(super) fn findings(
-    machine: &Machine,
+    context: &TestContext,
     gpus: &[(&Device, PeerMechanism)],
     memory: &MemoryByGpu,
 ) -> Result<Vec<Finding>, Box<Finding>> {
     let peers: Vec<_> =
         gpus.iter().filter(|(gpu, mechanism)| *mechanism == PeerMechanism::Bar1 && !gpu.config.gone).collect();
-    let loaded = machine.nvidia.loaded.as_ref().ok().and_then(Option::as_ref);
+    let loaded = context.nvidia.loaded.as_ref().ok().and_then(Option::as_ref);
     let driver = match loaded.map(|loaded| keys::major(&loaded.version)) {
         None => DriverState::Absent,
         // Older versions compute the map differently; for an unknown version, the computation is unknown.
         Some(version) if version.is_none_or(|version| version < SINCE_VERSION) => return Ok(Vec::new()),
         Some(version) => {
-            let all = params::read(&machine.root);
+            let all = params::read(&context.root);
             // All GPUs with peers through BAR1 are of one kind, so the first one's keys apply to all.
             let first = peers.first().map_or_else(String::new, |(gpu, _)| gpu.bdf.to_string());
             let keys = params::registry_keys(known(&all)?, &first);
@@ -100,8 +100,8 @@ pub(super) fn findings(
     if peers.len() < 2 {
         return Ok(Vec::new());
     }
-    let screens = framebuffer::read(&machine.root).map_err(|e| unreadable("sys/class/graphics", &e))?;
-    let lines = machine.log.as_deref().unwrap_or_default();
+    let screens = framebuffer::read(&context.root).map_err(|e| unreadable("sys/class/graphics", &e))?;
+    let lines = context.log.as_deref().unwrap_or_default();
     let one = |(gpu, _): &&(&Device, PeerMechanism)| {
         let console = framebuffer::on(gpu, &screens).map(|screen| screen.name.as_str());
         let address = gpu.bdf.to_string();
@@ -110,7 +110,7 @@ pub(super) fn findings(
         }
         // The driver has created the map or has logged why not.
         let done = loaded.is_some()
-            && (matches!(mapping_of(gpu, machine.bar1_by_gpu()), Bar1Mapping::All(_))
+            && (matches!(mapping_of(gpu, &context.bar1_by_gpu()), Bar1Mapping::All(_))
                 || log::bar1_peers(lines).iter().any(|line| line.gpu == address));
         if done { None } else { finding(gpu, memory.get(&gpu.bdf), console, driver) }
     };

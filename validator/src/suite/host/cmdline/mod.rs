@@ -8,8 +8,8 @@ mod lockdown;
 mod no_effect;
 
 use crate::config::{IommuPolicy, Level};
-use crate::suite::machine::unreadable;
-use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
+use crate::suite::context::unreadable;
+use crate::suite::{FILE_DEADLINE, Group, Test, TestContext};
 use known::on_or_off;
 use lockdown::lockdown_ignored;
 use machine::host::cmdline::{self, Word};
@@ -17,10 +17,11 @@ use machine::host::cpu;
 use no_effect::Kernel;
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::test;
 use std::fmt;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "cmdline",
+    about: &test::CMDLINE,
     title: "Kernel command line",
     proves: "firstlight's own kernel was started with the parameters that keep the IOMMU and ACS as configured",
     level: Level::Quick,
@@ -30,19 +31,19 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
-fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    let line = cmdline::read(&machine.root).map_err(|e| unreadable("proc/cmdline", &e))?;
-    let lockdown = machine.fabric.as_ref().map(|fabric| fabric.lockdown.as_deref());
+fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    let line = cmdline::read(&context.root).map_err(|e| unreadable("proc/cmdline", &e))?;
+    let lockdown = context.fabric.as_ref().map(|fabric| fabric.lockdown.as_deref());
     // If the fabric cannot be read, lockdown does not matter.
     let ignored = lockdown.ok().and_then(|mode| lockdown_ignored(&line, mode));
-    let policy = machine.config.fabric.iommu.unwrap_or(IommuPolicy::Off);
-    let is_own = machine.identity.is_own();
+    let policy = context.config.fabric.iommu.unwrap_or(IommuPolicy::Off);
+    let is_own = context.identity.is_own();
     let judgement = if is_own { judge(policy, &line) } else { judge_foreign_kernel(policy, &line) };
     let kernel = Kernel {
-        release: machine.identity.kernel.as_deref(),
-        arm64: cpu::is_arm64(&machine.root),
-        log: machine.log.as_deref().unwrap_or_default(),
-        lost: machine.log_lost > 0,
+        release: context.identity.kernel.as_deref(),
+        arm64: cpu::is_arm64(&context.root),
+        log: context.log.as_deref().unwrap_or_default(),
+        lost: context.log_lost > 0,
     };
     Ok(judgement.with(no_effect::findings(&line, &kernel)).with(ignored.into_iter().collect()))
 }

@@ -4,7 +4,7 @@
 
 use super::limits::{LARGE, Limits, SCATTER_US, SMALL};
 use crate::nccl::{Placement, Row};
-use crate::suite::shared::speed::rounded;
+use crate::suite::benchmark::rounded;
 use gpu::Collective;
 use outcome::finding::{Code, Finding, Severity, Subject};
 use outcome::text::size;

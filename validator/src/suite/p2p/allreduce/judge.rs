@@ -2,7 +2,7 @@
 
 use super::rank::{GIVE_UP_S, Ran};
 use crate::schedule::Pair;
-use crate::suite::shared::speed::table;
+use crate::suite::benchmark::table;
 use gpu::{Late, ROUNDS, Reduced};
 use machine::{GpuId, Rank};
 use outcome::Judgement;

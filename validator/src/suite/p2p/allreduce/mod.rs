@@ -9,23 +9,21 @@ pub(in crate::suite) use rank::serve;
 
 use crate::suite::shared::gate::gate;
 use crate::suite::shared::gpu_fault::fault_finding;
-use crate::suite::{Group, Machine, Test};
+use crate::suite::{Group, Test, TestContext};
 use gpu::pattern::Nonces;
 use gpu::{Clique, GpuError, LAUNCHES, RANKS, ROUNDS};
 use judge::{Reduction, Results};
 use machine::GpuId;
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::test;
 use rank::{LARGEST, Run};
 use rank_processes::{RankProcesses, Stop};
 use report::Level;
 use std::time::{Duration, Instant};
 
-/// Its id: if it fails, the frameworks' own all-reduce is switched off, and NCCL's peer-to-peer stays on.
-pub(crate) const ID: &str = "p2p-allreduce";
-
 pub(in crate::suite) const TEST: Test = Test {
-    id: ID,
+    about: &test::P2P_ALLREDUCE,
     title: "Frameworks' all-reduce",
     proves: "the all-reduces that frameworks make by themselves, beside NCCL, give right sums in every round: one-shot and two-shot, by kernels that wait for flags in memory of other processes",
     level: Level::Full,
@@ -45,11 +43,11 @@ const fn rounds_and_limit(level: Level) -> (u64, Duration) {
     }
 }
 
-fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    if let Some(none) = gate(machine, true)? {
+fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    if let Some(none) = gate(context, true)? {
         return Ok(none);
     }
-    let clique = machine.clique()?;
+    let clique = context.clique()?;
     let mut open = groups(clique).map_err(|e| fault_finding(Subject::Machine, &e))?;
     open.reverse();
     if open.is_empty() {
@@ -58,13 +56,13 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     }
     let mut results = Results::default();
     let gpus: Vec<GpuId> = open.iter().flatten().copied().collect();
-    machine.doing("starting a process for each GPU");
+    context.doing("starting a process for each GPU");
     let mut processes = match RankProcesses::start(clique, &gpus) {
         Ok(processes) => processes,
         Err(stop) => return judge_stop(stop),
     };
     while let Some(group) = open.pop() {
-        match reduce(machine, &mut processes, &group, &mut results) {
+        match reduce(context, &mut processes, &group, &mut results) {
             Ok(()) => {}
             Err(Stop::TooMany) if group.len() > 2 => {
                 let (first, second) = group.split_at(group.len() / 2);
@@ -127,17 +125,17 @@ fn groups(clique: &Clique) -> Result<Vec<Vec<GpuId>>, GpuError> {
 
 /// Runs all-reduces of all sizes in one group.
 fn reduce(
-    machine: &Machine,
+    context: &TestContext,
     processes: &mut RankProcesses,
     group: &[GpuId],
     results: &mut Results,
 ) -> Result<(), Stop> {
-    machine.doing(format!("GPUs {group:?}: opening each other's memory"));
+    context.doing(format!("GPUs {group:?}: opening each other's memory"));
     processes.join(group)?;
-    let (rounds, most) = rounds_and_limit(machine.config.validate.level);
+    let (rounds, most) = rounds_and_limit(context.config.validate.level);
     let mut nonces = Nonces::new();
     for bytes in SIZES {
-        machine.doing(format!("GPUs {group:?}: all-reduces of {bytes} bytes"));
+        context.doing(format!("GPUs {group:?}: all-reduces of {bytes} bytes"));
         let (seed, begun) = (nonces.next(), Instant::now());
         let mut reduction = Reduction { gpus: group.to_vec(), bytes, ..Reduction::default() };
         let mut launches = 1;

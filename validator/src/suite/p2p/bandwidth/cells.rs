@@ -1,7 +1,7 @@
 //! What is measured for one pair of GPUs, by level: which copies fill which cells. Pure.
 
 use crate::schedule::Pair;
-use crate::suite::shared::speed::{CopyMethod, Flow, Job, Metric, Side};
+use crate::suite::benchmark::{CopyMethod, Flow, Job, Metric, Side};
 use machine::GpuId;
 use report::Level;
 use report::stats::{BANDWIDTH, RepeatPolicy, STAGED};

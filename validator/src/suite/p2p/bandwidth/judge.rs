@@ -6,7 +6,7 @@ use super::cells::{MATRICES, policy};
 use super::spread::{bursts, spreads};
 use super::suspects::{Suspect, suspects};
 use crate::schedule::Pair;
-use crate::suite::shared::speed::{judged, noisy, repeat_differences};
+use crate::suite::benchmark::{judged, noisy, repeat_differences};
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Severity};
 use outcome::text::names::name_in_sentence;

@@ -4,11 +4,11 @@
 use super::cells::{self, MatrixCell, Sizes};
 use super::{LATENCY_CELL, Results, sizes};
 use crate::schedule::Pair;
-use crate::suite::Machine;
-use crate::suite::shared::speed;
-use crate::suite::shared::speed::copies as copies_for;
-use crate::suite::shared::speed::{
-    Bench, CopyMethod, Flow, GpuPaths, Grid, Job, JobResult, Metric, RoundAccess, copies_at, transpose,
+use crate::suite::TestContext;
+use crate::suite::benchmark;
+use crate::suite::benchmark::copies as copies_for;
+use crate::suite::benchmark::{
+    Bench, CopyMethod, Flow, GpuPaths, Grid, GroupTiming, Job, JobResult, Metric, RoundAccess, copies_at, transpose,
 };
 use machine::GpuId;
 use outcome::finding::Finding;
@@ -23,37 +23,37 @@ const SMALL_COPIES: u32 = 100;
 
 /// Measures everything that the level requires.
 pub(super) fn all(
-    machine: &Machine,
+    context: &TestContext,
     bench: &Bench<'_>,
     paths: &GpuPaths,
     results: &mut Results,
 ) -> Result<(), Box<Finding>> {
-    let level = machine.config.validate.level;
-    let mut run = Run { machine, bench, results, level, again: false };
+    let level = context.config.validate.level;
+    let mut run = Run { context, bench, results, level, again: false };
     run.measure_off()?;
     for round in paths.rounds() {
         run.measure_on(&round, paths)?;
     }
     run.measure_within(true)?;
-    if level >= Level::Standard { sizes::measure(machine, bench, paths, run.results) } else { Ok(()) }
+    if level >= Level::Standard { sizes::measure(context, bench, paths, run.results) } else { Ok(()) }
 }
 
 /// Measures `cells` once more, pair by pair and with no other traffic: a figure that was low only briefly, or
 /// because of an unknown shared resource, is not low.
 pub(super) fn again(
-    machine: &Machine,
+    context: &TestContext,
     bench: &Bench<'_>,
     cells: &[(&'static str, Pair)],
     results: &mut Results,
 ) -> Result<(), Box<Finding>> {
-    let level = machine.config.validate.level;
+    let level = context.config.validate.level;
     let mut pairs: Vec<_> = cells.iter().map(|(_, pair)| pair.sorted()).collect();
     pairs.sort_unstable();
     pairs.dedup();
     pairs.truncate(MOST_AGAIN);
-    let mut run = Run { machine, bench, results, level, again: true };
+    let mut run = Run { context, bench, results, level, again: true };
     for pair in pairs {
-        let access = RoundAccess::of(machine, &[pair])?;
+        let access = RoundAccess::of(context, &[pair])?;
         if access.pairs.is_empty() {
             continue;
         }
@@ -73,7 +73,7 @@ pub(super) fn again(
 }
 
 struct Run<'a, 'b> {
-    machine: &'a Machine,
+    context: &'a TestContext,
     bench: &'a Bench<'b>,
     results: &'a mut Results,
     level: Level,
@@ -106,7 +106,7 @@ impl Run<'_, '_> {
 
     /// One round of pairs with peer access on.
     fn measure_on(&mut self, round: &[Pair], paths: &GpuPaths) -> Result<(), Box<Finding>> {
-        let access = RoundAccess::of(self.machine, round)?;
+        let access = RoundAccess::of(self.context, round)?;
         self.results.without_access.extend(access.without_access.iter().cloned());
         let pairs = &access.pairs;
         let times = self.wake_links(pairs, paths)?;
@@ -123,34 +123,34 @@ impl Run<'_, '_> {
     /// Copies that wake up the links, which are read meanwhile; returns how many copies make a sample for
     /// each pair, from the time that these take.
     fn wake_links(&mut self, pairs: &[Pair], paths: &GpuPaths) -> Result<Vec<u32>, Box<Finding>> {
-        let fabric = self.machine.fabric()?;
+        let fabric = self.context.fabric()?;
         let devices: Vec<_> = pairs.iter().flat_map(|pair| paths.pcie(fabric, *pair)).collect();
         // Long enough to read them, which takes milliseconds.
         let copies = if self.results.links.has_all(&devices) { 1 } else { 4 };
         let flow = |way: Pair| vec![cells::warm_up(way, CopyMethod::Ce, self.sizes(way, 1), copies)];
         let there: Vec<_> = pairs.iter().map(|pair| flow(*pair)).collect();
         let back: Vec<_> = pairs.iter().map(|pair| flow(pair.back())).collect();
-        let machine = self.machine;
+        let context = self.context;
         let links = &mut self.results.links;
-        let poll = &mut || links.read(machine, &devices);
-        let timed = self.bench.once(machine, &there, poll)?;
+        let poll = &mut || links.read(context, &devices);
+        let timed = self.bench.once(context, &there, poll)?;
         for timed in &timed {
             self.note_wrong_data(timed);
         }
         self.warm_up(&back)?;
-        let ms = |timed: &speed::GroupTiming| timed.each.first().map_or(0.0, |ms| ms / f64::from(copies));
+        let ms = |timed: &GroupTiming| timed.each.first().map_or(0.0, |ms| ms / f64::from(copies));
         Ok(timed.iter().map(|timed| copies_for(ms(timed))).collect())
     }
 
     fn warm_up(&mut self, groups: &[Vec<Flow>]) -> Result<(), Box<Finding>> {
-        for timed in self.bench.once(self.machine, groups, &mut || true)? {
+        for timed in self.bench.once(self.context, groups, &mut || true)? {
             self.note_wrong_data(&timed);
         }
         Ok(())
     }
 
-    fn note_wrong_data(&mut self, timed: &speed::GroupTiming) {
-        self.results.findings.extend(timed.wrong.map(|(flow, checked)| speed::wrong_data(&flow, &checked)));
+    fn note_wrong_data(&mut self, timed: &GroupTiming) {
+        self.results.findings.extend(timed.wrong.map(|(flow, checked)| benchmark::wrong_data(&flow, &checked)));
     }
 
     /// Measures the latency for the judge; `p2p-latency` measures it for the report.
@@ -175,11 +175,11 @@ impl Run<'_, '_> {
 
     fn sample(&mut self, cells: &[MatrixCell], policy: &RepeatPolicy) -> Result<(), Box<Finding>> {
         let jobs: Vec<_> = cells.iter().map(|cell| cell.job.clone()).collect();
-        let taken = self.bench.sampled(self.machine, policy, &jobs)?;
+        let taken = self.bench.sampled(self.context, policy, &jobs)?;
         for (cell, taken) in cells.iter().zip(taken) {
             match taken {
                 JobResult::Wrong(flow, checked) => {
-                    self.results.findings.push(speed::wrong_data(&flow, &checked));
+                    self.results.findings.push(benchmark::wrong_data(&flow, &checked));
                 }
                 JobResult::Figures(figures) => {
                     let latency = cell.name == LATENCY_CELL;

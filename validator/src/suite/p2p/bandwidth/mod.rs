@@ -13,19 +13,20 @@ mod tests;
 
 use crate::floors::Carrier;
 use crate::schedule::Pair;
+use crate::suite::benchmark::{Bench, FULL, GpuPaths, Grid, LinkStates, Watch};
 use crate::suite::p2p::capability::expected;
 use crate::suite::shared::gate::gate;
 use crate::suite::shared::peer_groups::in_same_group;
-use crate::suite::shared::speed::{Bench, FULL, GpuPaths, Grid, LinkStates, Watch};
-use crate::suite::{Group, Machine, Test, nccl};
+use crate::suite::{Group, Test, TestContext, nccl};
 use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::test;
 use outcome::{Judgement, Outcome};
 use report::Level;
 use serde_json::Value;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "p2p-bandwidth",
+    about: &test::P2P_BANDWIDTH,
     title: "Peer bandwidth",
     proves: "every pair of GPUs delivers data as fast as the links between them allow",
     level: Level::Quick,
@@ -88,25 +89,25 @@ impl Basis<'_> {
     }
 }
 
-fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    let floor = machine.config.expect.min_p2p_gb_s;
-    if let Some(none) = gate(machine, true)? {
+fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    let floor = context.config.expect.min_p2p_gb_s;
+    if let Some(none) = gate(context, true)? {
         return Ok(unmeasured(none, floor));
     }
-    let clique = machine.clique()?;
+    let clique = context.clique()?;
     // No timing while NCCL starts.
-    nccl::settle_all(machine);
-    let paths = GpuPaths::new(machine, clique);
-    let watch = Watch::begin(machine, &clique.addresses());
-    let bench = Bench::new(machine, 2, FULL)?;
+    nccl::settle_all(context);
+    let paths = GpuPaths::new(context, clique);
+    let watch = Watch::begin(context, &clique.addresses());
+    let bench = Bench::new(context, 2, FULL)?;
     let mut results = Results::default();
-    measure::all(machine, &bench, &paths, &mut results)?;
+    measure::all(context, &bench, &paths, &mut results)?;
     // Links were read under load and are not read again.
-    let (fabric, links) = (machine.fabric()?, std::mem::take(&mut results.links));
+    let (fabric, links) = (context.fabric()?, std::mem::take(&mut results.links));
     let carrier = paths.carriers(fabric, &links);
     let basis = Basis {
         gpus: clique.len(),
-        level: machine.config.validate.level,
+        level: context.config.validate.level,
         least: floor,
         carrier: &carrier,
         ceiling: &|pair| paths.ceiling(fabric, &links, pair),
@@ -114,11 +115,11 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         path_group: &|pair| paths.path_group(pair),
     };
     let suspect_cells = judge::suspect_cells(&results, &basis);
-    measure::again(machine, &bench, &suspect_cells, &mut results)?;
-    let (found, states) = watch.end(machine);
+    measure::again(context, &bench, &suspect_cells, &mut results)?;
+    let (found, states) = watch.end(context);
     results.findings.extend(found);
     // A floor applies to pairs that are meant to reach each other.
-    let groups = expected(machine, clique)?;
+    let groups = expected(context, clique)?;
     results.without_access.retain(|(pair, _)| groups.as_ref().is_none_or(|groups| in_same_group(groups, *pair)));
     results.findings.extend(paths.findings());
     results.findings.extend(links.findings(&clique.addresses()));

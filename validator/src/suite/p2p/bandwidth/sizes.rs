@@ -5,11 +5,11 @@ use super::Results;
 use super::cells::policy;
 use crate::floors::{SizeFigure, expected_by_size, slow_size};
 use crate::schedule::Pair;
-use crate::suite::Machine;
-use crate::suite::shared::gpu_fault::fault_finding;
-use crate::suite::shared::speed::{
+use crate::suite::TestContext;
+use crate::suite::benchmark::{
     Bench, CopyMethod, Flow, GpuPaths, Job, JobResult, Metric, kind, rounded, table, wrong_data,
 };
+use crate::suite::shared::gpu_fault::fault_finding;
 use gpu::PeerAccess;
 use outcome::finding::Finding;
 use report::Level;
@@ -36,12 +36,12 @@ pub(super) struct Row {
 /// Measures all sizes for one pair of each kind of path that has peer access; sizes that look slow are measured again
 /// after all others.
 pub(super) fn measure(
-    machine: &Machine,
+    context: &TestContext,
     bench: &Bench<'_>,
     paths: &GpuPaths,
     results: &mut Results,
 ) -> Result<(), Box<Finding>> {
-    let clique = machine.clique()?;
+    let clique = context.clique()?;
     let pairs: Vec<_> = paths.rounds().concat();
     let without_access: Vec<_> = results.without_access.iter().map(|(pair, _)| *pair).collect();
     for pair in one_of_each(pairs.into_iter().filter(|p| !without_access.contains(p)), |p| kind(&paths.routes, p)) {
@@ -49,14 +49,14 @@ pub(super) fn measure(
         let _on = PeerAccess::both_ways(a, b).map_err(|e| fault_finding(pair, &e))?;
         let mut rows = Vec::new();
         for bytes in sizes(bench.bytes) {
-            let gb_s = [0, 1].map(|engine| measure_one(machine, bench, (pair, bytes, engine), results));
+            let gb_s = [0, 1].map(|engine| measure_one(context, bench, (pair, bytes, engine), results));
             let [ce, sm] = gb_s;
             rows.push(Row { pair, kind: kind(&paths.routes, pair), bytes, gb_s: [ce?, sm?] });
         }
         for engine in [0, 1] {
             let slow = slow(&rows, engine);
             for (size, least) in slow {
-                let again = measure_one(machine, bench, (pair, size.bytes, engine), results)?;
+                let again = measure_one(context, bench, (pair, size.bytes, engine), results)?;
                 let name = ENGINES.get(engine).map_or("", |(name, _)| name);
                 results.findings.extend(slow_size(pair, name, &size, least, again));
             }
@@ -68,7 +68,7 @@ pub(super) fn measure(
 
 /// Measures one size by one engine, GB/s; `None` where the data was wrong, which is a finding.
 fn measure_one(
-    machine: &Machine,
+    context: &TestContext,
     bench: &Bench<'_>,
     (pair, bytes, engine): (Pair, u64, usize),
     results: &mut Results,
@@ -76,7 +76,7 @@ fn measure_one(
     let Some((name, method)) = ENGINES.get(engine) else { return Ok(None) };
     let times = u32::try_from((SAMPLE_BYTES / bytes).clamp(1, MOST_COPIES)).unwrap_or(1);
     let job = Job::new(vec![Flow::write(pair, *method, bytes, times)], Metric::First);
-    let taken = bench.sampled(machine, &policy(name, Level::Standard), &[job])?;
+    let taken = bench.sampled(context, &policy(name, Level::Standard), &[job])?;
     Ok(match taken.into_iter().next() {
         Some(JobResult::Figures(figures)) => figures.first().map(|f| f.median),
         Some(JobResult::Wrong(flow, checked)) => {

@@ -2,7 +2,7 @@
 //! than by chance. The median hides them, but they slow programs down. Pure.
 
 use crate::schedule::Pair;
-use crate::suite::shared::speed::{Grid, rounded, table};
+use crate::suite::benchmark::{Grid, rounded, table};
 use outcome::finding::{Code, Finding, Severity, Subject};
 use outcome::text::names::name_in_sentence;
 use report::stats::Measured;

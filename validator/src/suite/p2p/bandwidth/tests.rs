@@ -4,7 +4,7 @@ use super::judge::judge;
 use super::*;
 use crate::floors::Carrier;
 use crate::schedule::Pair;
-use crate::suite::shared::speed::{CopyMethod, Metric, Side};
+use crate::suite::benchmark::{CopyMethod, Metric, Side};
 use machine::pcie::model::PathKind;
 use outcome::text::names::name_in_sentence;
 use report::stats::Measured;

@@ -3,7 +3,7 @@
 use super::predict::Expected;
 use super::{Answers, EnableResult};
 use crate::schedule::Pair;
-use crate::suite::shared::speed::table;
+use crate::suite::benchmark::table;
 use gpu::Status;
 use outcome::finding::{Code, Finding, Reason, Refusal, Severity, Subject};
 use serde_json::Value;

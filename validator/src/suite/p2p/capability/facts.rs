@@ -1,9 +1,9 @@
 //! Reads what a prediction is based on.
 
 use super::predict::{self, Driver, GpuFacts, Prediction};
-use crate::suite::Machine;
+use crate::suite::TestContext;
+use crate::suite::context::known;
 use crate::suite::fabric::bar1;
-use crate::suite::machine::known;
 use crate::suite::shared::bar1_mapping::{Bar1Mapping, mapping_of};
 use crate::suite::shared::peer_mechanism::{self, PeerMechanism};
 use gpu::{Clique, Nvml};
@@ -32,12 +32,12 @@ pub(super) struct Facts {
 ///
 /// # Errors
 /// The fabric or the driver's list of GPUs cannot be read.
-pub(super) fn read(machine: &Machine, clique: &Clique, nvml: &Nvml) -> Result<Facts, Box<Finding>> {
-    let fabric = machine.fabric()?;
-    let bar1_by_gpu = machine.bar1_by_gpu();
-    let obstructions = bar1::obstructions(machine);
+pub(super) fn read(context: &TestContext, clique: &Clique, nvml: &Nvml) -> Result<Facts, Box<Finding>> {
+    let fabric = context.fabric()?;
+    let bar1_by_gpu = context.bar1_by_gpu();
+    let obstructions = bar1::obstructions(context);
     let gpu_facts = |(gpu, mechanism): (&_, PeerMechanism)| {
-        let mapped = match mapping_of(gpu, bar1_by_gpu) {
+        let mapped = match mapping_of(gpu, &bar1_by_gpu) {
             Bar1Mapping::All(_) => Some(true),
             Bar1Mapping::Little(_) => Some(false),
             Bar1Mapping::Part(_) | Bar1Mapping::Unknown(_) => None,
@@ -48,21 +48,21 @@ pub(super) fn read(machine: &Machine, clique: &Clique, nvml: &Nvml) -> Result<Fa
     };
     let near = fabric.paths.iter().filter(|path| matches!(path.kind, PathKind::Pix | PathKind::Pxb));
     Ok(Facts {
-        gpus: peer_mechanism::mechanisms(fabric, known(&machine.nvidia.gpus)?).into_iter().map(gpu_facts).collect(),
+        gpus: peer_mechanism::mechanisms(fabric, known(&context.nvidia.gpus)?).into_iter().map(gpu_facts).collect(),
         nvlinks: nvml.nvlink_pairs(&clique.addresses()).unwrap_or_default(),
         switched: near.map(|path| (path.a.min(path.b), path.a.max(path.b))).collect(),
-        drivers: clique.addresses().iter().filter_map(|gpu| Some((*gpu, driver(machine, *gpu)?))).collect(),
-        host: cpu::model(&machine.root),
+        drivers: clique.addresses().iter().filter_map(|gpu| Some((*gpu, driver(context, *gpu)?))).collect(),
+        host: cpu::model(&context.root),
     })
 }
 
 /// The driver as one GPU has it, if its version and its parameters can be read.
-fn driver(machine: &Machine, gpu: Bdf) -> Option<Driver> {
-    let loaded = machine.nvidia.loaded.as_ref().ok()?.as_ref()?;
+fn driver(context: &TestContext, gpu: Bdf) -> Option<Driver> {
+    let loaded = context.nvidia.loaded.as_ref().ok()?.as_ref()?;
     let version = keys::major(&loaded.version)?;
-    let all = params::read(&machine.root).ok().filter(|all| !all.is_empty())?;
+    let all = params::read(&context.root).ok().filter(|all| !all.is_empty())?;
     let keys = RegistryKeys::of(version, &params::registry_keys(&all, &gpu.to_string()));
-    Some(Driver { version, changed: changed(&machine.nvidia), keys })
+    Some(Driver { version, changed: changed(&context.nvidia), keys })
 }
 
 /// Whether the loaded module has a patch level of firstlight, according to init's account or the module's file.

@@ -12,16 +12,17 @@ use crate::config::{Level, numbered};
 use crate::schedule::Pair;
 use crate::suite::protocol::Activity;
 use crate::suite::shared::gpu_fault::fault_finding;
-use crate::suite::{Group, Machine, Test, nccl};
+use crate::suite::{Group, Test, TestContext, nccl};
 use gpu::{Clique, Gpu, GpuError, Nvml, P2pAnswers, P2pAttribute};
 use machine::GpuId;
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::test;
 use predict::Prediction;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "p2p-capability",
+    about: &test::P2P_CAPABILITY,
     title: "Peer access",
     proves: "CUDA, NVML and an actual attempt agree that every GPU has access to the memory of every other GPU, or of those in its group",
     level: Level::Quick,
@@ -56,25 +57,25 @@ struct Answers {
     predicted: Prediction,
 }
 
-fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    if let Some(none) = machine.no_gpus(true)? {
+fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    if let Some(none) = context.no_gpus(true)? {
         return Ok(none);
     }
-    let clique = machine.clique()?;
+    let clique = context.clique()?;
     let nvml =
-        machine.nvml().map_err(|why| Box::new(Code::CudaMissing.finding(Severity::Error, Subject::Machine, why)))?;
-    let facts = facts::read(machine, clique, nvml)?;
+        context.nvml().map_err(|why| Box::new(Code::CudaMissing.finding(Severity::Error, Subject::Machine, why)))?;
+    let facts = facts::read(context, clique, nvml)?;
     let ask = |(from, to): (&Gpu, &Gpu)| {
         let pair = Pair { from: from.id(), to: to.id() };
         let predicted = facts.predict(from.bdf, to.bdf);
-        machine.doing(Activity::of_pair(pair, "asking about peer access"));
+        context.doing(Activity::of_pair(pair, "asking about peer access"));
         answers(nvml, from, to, (pair, predicted)).map_err(|e| fault_finding(pair, &e))
     };
     let all = clique.pairs().map(ask).collect::<Result<Vec<_>, _>>()?;
-    let expected = expected(machine, clique)?;
+    let expected = expected(context, clique)?;
     // Tests of level quick leave enough memory free; later levels first run tests that need all of it.
-    if machine.config.validate.level == Level::Quick {
-        nccl::start_ahead(machine);
+    if context.config.validate.level == Level::Quick {
+        nccl::start_ahead(context);
     }
     Ok(judge::judge(clique.len(), &all, expected.as_deref()))
 }
@@ -83,9 +84,12 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
 ///
 /// # Errors
 /// `EXPECT-UNCHECKED`: a group names a GPU that does not exist.
-pub(in crate::suite) fn expected(machine: &Machine, clique: &Clique) -> Result<Option<Vec<Vec<GpuId>>>, Box<Finding>> {
+pub(in crate::suite) fn expected(
+    context: &TestContext,
+    clique: &Clique,
+) -> Result<Option<Vec<Vec<GpuId>>>, Box<Finding>> {
     let gpus: Vec<_> = clique.gpus.iter().map(|gpu| gpu.bdf).collect();
-    let wished = machine.config.expect.peers.as_ref().map(|groups| numbered(groups, &gpus));
+    let wished = context.config.expect.peers.as_ref().map(|groups| numbered(groups, &gpus));
     let groups = wished.transpose().map_err(|why| Box::new(unknown_peer(&why)))?;
     let of = |group: Vec<usize>| group.into_iter().map(GpuId::new).collect();
     Ok(groups.map(|groups| groups.into_iter().map(of).collect()))

@@ -104,7 +104,7 @@ impl IntegrityBench<'_> {
             let rounds = if at_once { vec![access.pairs.clone()] } else { disjoint_rounds(&access.pairs) };
             for round in rounds {
                 let copy_batches = self.copy_batches(&round, kind, shapes, (&lanes, &seeds))?;
-                let result = run(self.machine, table, &copy_batches)?;
+                let result = run(self.context, table, &copy_batches)?;
                 self.record(&copy_batches, result, table, tried)?;
                 if is_cuda_lost() {
                     return Ok(());

@@ -5,7 +5,7 @@ use super::level_plan::{GUARD, LevelPlan};
 use super::results::SentPattern;
 use super::test_gpu::{SentinelBuffer, TestGpu, counts};
 use crate::schedule::Pair;
-use crate::suite::Machine;
+use crate::suite::TestContext;
 use crate::suite::protocol::Activity;
 use crate::suite::shared::held_memory::{ChangedMemory, HeldMemory};
 use crate::suite::shared::transfer::{Engine, Fault, FaultKind, SAMPLE, Traces, Transfer, TransferKind};
@@ -16,7 +16,7 @@ use std::cell::RefCell;
 
 /// All GPUs with the buffers for their transfers, and a record of past transfers.
 pub(super) struct IntegrityBench<'m> {
-    pub(super) machine: &'m Machine,
+    pub(super) context: &'m TestContext,
     pub(super) test_gpus: Vec<TestGpu<'m>>,
     pub(super) plan: LevelPlan,
     pub(super) nonces: RefCell<Nonces>,
@@ -68,7 +68,7 @@ pub(super) struct TransferChecks {
 
 impl<'m> IntegrityBench<'m> {
     /// Allocates buffers and streams on every GPU; leaves out sizes that do not fit.
-    pub(super) fn new(machine: &'m Machine, clique: &'m Clique, plan: LevelPlan) -> Result<Self, GpuError> {
+    pub(super) fn new(context: &'m TestContext, clique: &'m Clique, plan: LevelPlan) -> Result<Self, GpuError> {
         let free = clique.gpus.iter().map(|g| Ok(g.memory()?.0)).collect::<Result<Vec<_>, GpuError>>()?;
         // The remainder is for the driver, which uses some for every context and mapping.
         let plan = plan.within(free.into_iter().min().unwrap_or_default() / 2);
@@ -76,7 +76,7 @@ impl<'m> IntegrityBench<'m> {
         let test_gpus = clique.gpus.iter().map(|g| TestGpu::new(g, layout)).collect::<Result<_, _>>()?;
         let nonces = RefCell::new(Nonces::new());
         let bench = Self {
-            machine,
+            context,
             test_gpus,
             plan,
             nonces,
@@ -176,7 +176,7 @@ impl<'m> IntegrityBench<'m> {
     fn execute(&self, prepared: &PreparedTransfer<'_, 'm>) -> Result<(), GpuError> {
         let PreparedTransfer { transfer, source, target, .. } = prepared;
         let doing = format!("{}: {transfer}", transfer.pair);
-        self.machine.doing(Activity { what: doing.clone(), pair: Some(transfer.pair) });
+        self.context.doing(Activity { what: doing.clone(), pair: Some(transfer.pair) });
         let stream = &self.test_gpu(transfer.pair.from)?.stream;
         match transfer.kind.engine {
             Engine::Copy => stream.copy(*target, *source)?,

@@ -37,7 +37,7 @@ impl<'m> IntegrityBench<'m> {
             // Without peer access a GPU must not touch its peer's memory.
             TransferKind { direction: Direction::Read, .. } | TransferKind { engine: Engine::Staged, .. } => None,
             TransferKind { direction: Direction::Write, .. } => {
-                self.machine.doing(Activity::of_pair(transfer.pair, "reading back what was written"));
+                self.context.doing(Activity::of_pair(transfer.pair, "reading back what was written"));
                 Some(self.test_gpu(transfer.pair.from)?.check(*target, *first, *seed, sentinel)?)
             }
         };
@@ -87,7 +87,7 @@ impl<'m> IntegrityBench<'m> {
         let since = self.since.take();
         let Some(last) = since.last() else { return Ok(()) };
         let (pair, kind) = (last.transfer.pair, last.transfer.kind);
-        self.machine.doing(Activity::of_pair(pair, format!("checking all other memory after {kind}s")));
+        self.context.doing(Activity::of_pair(pair, format!("checking all other memory after {kind}s")));
         let changed = self.find_changes(&[])?;
         for it in &changed {
             let place = it.counts.first.unwrap_or_default();

@@ -21,12 +21,13 @@ use crate::suite::p2p::processes::NOT_SUPPORTED;
 use crate::suite::shared::free_memory;
 use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::shared::transfer::{Direction, Engine, Memory, Transfer, TransferKind};
-use crate::suite::{Group, Machine, Test};
+use crate::suite::{Group, Test, TestContext};
 use bench::IntegrityBench;
 use gpu::{self, Gpu, GpuError, PeerAccess};
 use level_plan::LevelPlan;
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::test;
 use report::Level;
 use results::{AccessState, OverallResults, PairResult};
 use std::time::Duration;
@@ -36,7 +37,7 @@ use std::time::Duration;
 const MANY: usize = 16;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "p2p-integrity",
+    about: &test::P2P_INTEGRITY,
     title: "Peer data",
     proves: "all data that a GPU writes to or reads from another arrives, and no other memory changes",
     level: Level::Quick,
@@ -46,22 +47,22 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
-fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    if let Some(none) = machine.no_gpus(true)? {
+fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    if let Some(none) = context.no_gpus(true)? {
         return Ok(none);
     }
-    let clique = machine.clique()?;
+    let clique = context.clique()?;
     let broken = |e: GpuError| fault_finding(Subject::Machine, &e);
     if let Some(full) = free_memory::shortage(clique, free_memory::MIN_FREE).map_err(broken)? {
         return Ok(Judgement::by(full));
     }
     // The other process starts while pairs are tried.
-    let starting = machine.prestarted.begin(machine);
-    machine.doing("preparing memory on every GPU");
-    let asked = LevelPlan::of(machine.config.validate.level);
-    let mut bench = IntegrityBench::new(machine, clique, asked.clone()).map_err(broken)?;
+    let starting = processes::start_ahead(context);
+    context.doing("preparing memory on every GPU");
+    let asked = LevelPlan::of(context.config.validate.level);
+    let mut bench = IntegrityBench::new(context, clique, asked.clone()).map_err(broken)?;
     let wrong = bench.checkers().map_err(broken)?;
-    let avoid = &machine.config.validate.avoid;
+    let avoid = &context.config.validate.avoid;
     let wanted = |(from, to): &(&Gpu, &Gpu)| !avoid.contains(&(from.id(), to.id()));
     let pairs = clique.pairs().filter(wanted).count();
     if !wrong.is_empty() {
@@ -93,7 +94,7 @@ impl<'m> IntegrityBench<'m> {
     fn checkers(&self) -> Result<Vec<Finding>, GpuError> {
         let mut wrong = Vec::new();
         for test_gpu in &self.test_gpus {
-            self.machine.doing(format!("GPU {}: testing the checker", test_gpu.gpu.id()));
+            self.context.doing(format!("GPU {}: testing the checker", test_gpu.gpu.id()));
             wrong.extend(checker::test_checker(test_gpu, &mut self.nonces.borrow_mut())?);
         }
         Ok(wrong)
@@ -107,7 +108,7 @@ impl<'m> IntegrityBench<'m> {
         let mut refused = None;
         for test_gpu in &mut self.test_gpus {
             let peers = reaching(&gpus, test_gpu.gpu)?;
-            self.machine.doing(format!("GPU {}: mapping memory for its peers", test_gpu.gpu.id()));
+            self.context.doing(format!("GPU {}: mapping memory for its peers", test_gpu.gpu.id()));
             match test_gpu.map(layout, &peers) {
                 Err(error) if error.is_sticky() => return Err(error),
                 // One refused peer, which p2p-capability reports, must not stop the others.

@@ -2,7 +2,7 @@
 
 use super::level_plan::LevelPlan;
 use super::results::{AccessState, AllPairsRun, PairResult};
-use crate::suite::shared::speed::table;
+use crate::suite::benchmark::table;
 use crate::suite::shared::transfer::{Engine, FaultKind, ruled_out};
 use gpu::pattern::DataFault;
 use outcome::finding::Code;

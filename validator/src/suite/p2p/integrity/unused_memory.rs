@@ -21,7 +21,7 @@ impl<'m> IntegrityBench<'m> {
         if !self.plan.watch_unused {
             return Ok(());
         }
-        self.machine.doing("allocating all other memory of every GPU");
+        self.context.doing("allocating all other memory of every GPU");
         self.unused_memory = match HeldMemory::take_all(clique, Memory::Mapped, besides) {
             Err(error) if error.is_sticky() => return Err(error),
             // A driver without virtual memory functions still has ordinary allocations.
@@ -50,7 +50,7 @@ impl<'m> IntegrityBench<'m> {
         if is_cuda_lost() {
             return Ok(Vec::new());
         }
-        self.machine.doing("checking all other memory of every GPU");
+        self.context.doing("checking all other memory of every GPU");
         let mut findings = Vec::new();
         let mut unknown = Vec::new();
         for changed in find_changes(&self.unused_memory)?.into_iter().chain(self.all_pairs_changes.take()) {

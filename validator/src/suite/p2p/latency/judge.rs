@@ -3,7 +3,7 @@
 use super::Results;
 use crate::floors::{LatencyKind, LatencyReference, latency};
 use crate::schedule::Pair;
-use crate::suite::shared::speed::{Grid, LOADS, judged, noisy, repeat_differences};
+use crate::suite::benchmark::{Grid, LOADS, judged, noisy, repeat_differences};
 use outcome::Judgement;
 use outcome::finding::Finding;
 use report::Level;

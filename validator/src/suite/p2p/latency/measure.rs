@@ -2,11 +2,11 @@
 
 use super::Results;
 use crate::schedule::Pair;
-use crate::suite::Machine;
-use crate::suite::shared::gpu_fault::fault_finding;
-use crate::suite::shared::speed::{
+use crate::suite::TestContext;
+use crate::suite::benchmark::{
     Bench, ChaseResult, CopyMethod, Flow, GpuPaths, Grid, Job, JobResult, LOADS, Metric, RoundAccess, wrong_data,
 };
+use crate::suite::shared::gpu_fault::fault_finding;
 use gpu::GpuError;
 use machine::GpuId;
 use outcome::finding::{Code, Finding, Severity, Subject};
@@ -28,12 +28,12 @@ const ON: Names = ("sample.latency.on.gpu", "sample.latency.on.cpu");
 
 /// Measures everything that the level requires.
 pub(super) fn all(
-    machine: &Machine,
+    context: &TestContext,
     bench: &Bench<'_>,
     paths: &GpuPaths,
     results: &mut Results,
 ) -> Result<(), Box<Finding>> {
-    let mut run = Run { machine, bench, results, again: false };
+    let mut run = Run { context, bench, results, again: false };
     let within: Vec<_> = GpuId::all(bench.gpus()).map(|gpu| Pair::new(gpu, gpu)).collect();
     run.copies(OFF, &within)?;
     for pair in Pair::all(bench.gpus()) {
@@ -42,11 +42,11 @@ pub(super) fn all(
         }
     }
     for round in paths.rounds() {
-        let access = RoundAccess::of(machine, &round)?;
+        let access = RoundAccess::of(context, &round)?;
         let back: Vec<_> = access.pairs.iter().map(|pair| pair.back()).collect();
         for pairs in [&access.pairs, &back] {
             run.copies(ON, pairs)?;
-            if machine.config.validate.level >= Level::Standard {
+            if context.config.validate.level >= Level::Standard {
                 run.chase(pairs)?;
             }
         }
@@ -56,17 +56,17 @@ pub(super) fn all(
 
 /// Measures the latencies of these ordered pairs once more, one pair at a time.
 pub(super) fn again(
-    machine: &Machine,
+    context: &TestContext,
     bench: &Bench<'_>,
     pairs: &[Pair],
     results: &mut Results,
 ) -> Result<(), Box<Finding>> {
-    let mut run = Run { machine, bench, results, again: true };
+    let mut run = Run { context, bench, results, again: true };
     for pair in pairs.iter().take(MOST_AGAIN) {
-        let access = RoundAccess::of(machine, &[*pair])?;
+        let access = RoundAccess::of(context, &[*pair])?;
         if !access.pairs.is_empty() {
             run.copies(ON, &[*pair])?;
-            if machine.config.validate.level >= Level::Standard {
+            if context.config.validate.level >= Level::Standard {
                 run.chase(&[*pair])?;
             }
         }
@@ -75,7 +75,7 @@ pub(super) fn again(
 }
 
 struct Run<'a, 'b> {
-    machine: &'a Machine,
+    context: &'a TestContext,
     bench: &'a Bench<'b>,
     results: &'a mut Results,
     /// Whether this is the second measurement.
@@ -88,9 +88,9 @@ impl Run<'_, '_> {
         // The first copies of a pair set up the driver's paths; p2pBandwidthLatencyTest includes them in its
         // figure.
         let warm: Vec<_> = pairs.iter().map(flow).collect();
-        self.bench.once(self.machine, &warm, &mut || true)?;
+        self.bench.once(self.context, &warm, &mut || true)?;
         let jobs: Vec<_> = pairs.iter().map(|pair| Job::new(flow(pair), Metric::Latency)).collect();
-        let taken = self.bench.sampled(self.machine, &LATENCY, &jobs)?;
+        let taken = self.bench.sampled(self.context, &LATENCY, &jobs)?;
         for (pair, taken) in pairs.iter().zip(taken) {
             match taken {
                 JobResult::Wrong(flow, checked) => self.results.findings.push(wrong_data(&flow, &checked)),
@@ -129,7 +129,7 @@ impl Run<'_, '_> {
     fn chased(&self, pairs: &[Pair]) -> Result<Vec<ChaseResult>, Box<Finding>> {
         let names: Vec<_> = pairs.iter().map(ToString::to_string).collect();
         let names = names.join(", ");
-        self.machine.doing(format!("{names}: following {LOADS} addresses through the peer's memory"));
+        self.context.doing(format!("{names}: following {LOADS} addresses through the peer's memory"));
         let subject = || if let [pair] = pairs { pair.into() } else { Subject::Machine };
         self.bench.chase(pairs).map_err(|e: GpuError| fault_finding(subject(), &e))
     }

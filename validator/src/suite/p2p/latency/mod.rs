@@ -5,16 +5,17 @@
 mod judge;
 mod measure;
 
+use crate::suite::benchmark::{Bench, GpuPaths, Grid, Watch};
 use crate::suite::shared::gate::gate;
-use crate::suite::shared::speed::{Bench, GpuPaths, Grid, Watch};
-use crate::suite::{Group, Machine, Test};
+use crate::suite::{Group, Test, TestContext};
 use outcome::Judgement;
 use outcome::finding::Finding;
+use outcome::test;
 use report::Level;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "p2p-latency",
+    about: &test::P2P_LATENCY,
     title: "Peer latency",
     proves: "a small copy reaches every peer with the latency of a direct path, without a detour through the host",
     level: Level::Quick,
@@ -43,20 +44,20 @@ impl Default for Results {
     }
 }
 
-fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    if let Some(none) = gate(machine, true)? {
+fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    if let Some(none) = gate(context, true)? {
         return Ok(none);
     }
-    let clique = machine.clique()?;
-    let paths = GpuPaths::new(machine, clique);
-    let watch = Watch::begin(machine, &clique.addresses());
-    let bench = Bench::new(machine, 1, BYTES)?;
+    let clique = context.clique()?;
+    let paths = GpuPaths::new(context, clique);
+    let watch = Watch::begin(context, &clique.addresses());
+    let bench = Bench::new(context, 1, BYTES)?;
     let mut results = Results::default();
-    measure::all(machine, &bench, &paths, &mut results)?;
+    measure::all(context, &bench, &paths, &mut results)?;
     let basis = judge::Basis { path_group: &|pair| paths.path_group(pair), nvlink: &|pair| paths.is_nvlink(pair) };
     let slow_pairs = judge::slow_pairs(&results, &basis);
-    measure::again(machine, &bench, &slow_pairs, &mut results)?;
-    let (found, states) = watch.end(machine);
+    measure::again(context, &bench, &slow_pairs, &mut results)?;
+    let (found, states) = watch.end(context);
     results.findings.extend(found);
-    Ok(judge::judge(results, &basis, clique.len(), machine.config.validate.level, &states))
+    Ok(judge::judge(results, &basis, clique.len(), context.config.validate.level, &states))
 }

@@ -9,19 +9,20 @@ mod pingpong;
 mod slow_hops;
 
 use crate::schedule::{Pair, circle};
+use crate::suite::benchmark::GpuPaths;
 use crate::suite::protocol::Activity;
 use crate::suite::shared::gate::gate;
 use crate::suite::shared::gpu_fault::fault_finding;
-use crate::suite::shared::speed::GpuPaths;
-use crate::suite::{Group, Machine, Test, nccl};
+use crate::suite::{Group, Test, TestContext, nccl};
 use gpu::{self, Clique, Gpu, GpuError, PeerAccess, PingpongResult};
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::test;
 use report::Level;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "p2p-order",
+    about: &test::P2P_ORDER,
     title: "Order and atomics",
     proves: "GPUs see each other's data before the flag that follows it, and no atomic addition is lost",
     level: Level::Standard,
@@ -71,27 +72,27 @@ struct Results {
     broken: Vec<Finding>,
 }
 
-fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    if let Some(none) = gate(machine, true)? {
+fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    if let Some(none) = gate(context, true)? {
         return Ok(none);
     }
-    let clique = machine.clique()?;
+    let clique = context.clique()?;
     // From here on no test needs all memory for itself.
-    nccl::start_ahead(machine);
+    nccl::start_ahead(context);
     let players = clique.gpus.iter().map(pingpong::Player::new).collect::<Result<Vec<_>, _>>();
     let players = players.map_err(|e| fault_finding(Subject::Machine, &e))?;
     let mut results = Results::default();
     for matching in circle(clique.len()) {
         let (pairs, access) =
             enable_pairs(clique, matching, &mut results).map_err(|e| fault_finding(Subject::Machine, &e))?;
-        machine.doing(format!("flags after data: {}", names(&pairs)));
+        context.doing(format!("flags after data: {}", names(&pairs)));
         match pingpong::play(&players, &pairs, ROUNDS) {
             Ok(pingpongs) => results.pingpongs.extend(pingpongs),
             Err(error) => results.broken.push(*fault_finding(Subject::pairs(pairs.iter().copied()), &error)),
         }
         for pair in pairs {
             if !gpu::is_cuda_lost() {
-                atomics(machine, clique, &players, pair, &mut results);
+                atomics(context, clique, &players, pair, &mut results);
             }
         }
         drop(access);
@@ -100,7 +101,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         }
     }
     let slow_hops = if results.broken.is_empty() && !gpu::is_cuda_lost() {
-        let paths = GpuPaths::new(machine, clique);
+        let paths = GpuPaths::new(context, clique);
         slow_hops::slow_hops(clique, &players, &paths, &mut results).map_err(|e| fault_finding(Subject::Machine, &e))?
     } else {
         Vec::new()
@@ -112,9 +113,15 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
 }
 
 /// Tests atomics in both GPUs' memory, one owner after the other.
-fn atomics(machine: &Machine, clique: &Clique, players: &[pingpong::Player<'_>], pair: Pair, results: &mut Results) {
+fn atomics(
+    context: &TestContext,
+    clique: &Clique,
+    players: &[pingpong::Player<'_>],
+    pair: Pair,
+    results: &mut Results,
+) {
     for pair in [pair, pair.back()] {
-        machine.doing(Activity::of_pair(pair, "atomic additions"));
+        context.doing(Activity::of_pair(pair, "atomic additions"));
         match atomics::count(clique, players, pair) {
             Ok(None) => results.unclaimed += 1,
             Ok(Some(counted)) => results.counted.extend(counted),

@@ -4,7 +4,7 @@ use super::pingpong::{Player, play};
 use super::{PairPingpong, Results, enable_pairs};
 use crate::floors::{LatencyKind, LatencyReference, latency};
 use crate::schedule::Pair;
-use crate::suite::shared::speed::GpuPaths;
+use crate::suite::benchmark::GpuPaths;
 use gpu::{Clique, GpuError};
 use outcome::finding::Finding;
 use std::collections::BTreeMap;

@@ -2,8 +2,8 @@
 
 use super::{Results, ShareMethod};
 use crate::schedule::Pair;
+use crate::suite::benchmark::table;
 use crate::suite::shared::pair::merge_pairs;
-use crate::suite::shared::speed::table;
 use crate::suite::shared::transfer::findings;
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Reason, Severity, Subject};

@@ -18,11 +18,12 @@ use crate::suite::shared::gate::gate;
 use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::shared::gpu_resources::GpuResources;
 use crate::suite::shared::transfer::Fault;
-use crate::suite::{Group, Machine, Test};
+use crate::suite::{Group, Test, TestContext};
 use gpu::{self, Clique, GpuError};
 use messages::{Answer, Ask, Trouble};
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::test;
 use owner_process::SharedBuffer;
 use report::Level;
 use std::cell::RefCell;
@@ -31,7 +32,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "p2p-processes",
+    about: &test::P2P_PROCESSES,
     title: "Between processes",
     proves: "all data that one process writes to or reads from a GPU of another process arrives, by CUDA IPC and by descriptor",
     level: Level::Standard,
@@ -53,14 +54,12 @@ pub(in crate::suite) const CONTEXT: u64 = 768 << 20;
 
 /// The other process, started before the test that needs it: starting CUDA takes seconds, in which other tests run.
 #[derive(Debug, Default)]
-pub struct PrestartedPeer(RefCell<Option<Partner>>);
+struct PrestartedPeer(RefCell<Option<Partner>>);
 
 impl PrestartedPeer {
-    /// Starts it if that test was requested; true while it is starting. That test tries again after an error, and
-    /// reports it.
-    pub(in crate::suite) fn begin(&self, machine: &Machine) -> bool {
+    fn begin(&self, context: &TestContext) -> bool {
         let mut prestarted = self.0.borrow_mut();
-        if machine.runs(&TEST) && prestarted.is_none() {
+        if context.runs(&TEST) && prestarted.is_none() {
             *prestarted = Partner::start(COMMAND).ok();
             let sent = prestarted.as_mut().map(|partner| partner.send(&Ask::Start, None));
             if sent.is_none_or(|sent| sent.is_err()) {
@@ -73,6 +72,12 @@ impl PrestartedPeer {
     fn take(&self) -> Option<Partner> {
         self.0.borrow_mut().take()
     }
+}
+
+/// Starts the other process if the test that needs it was requested; true while it is starting. That test tries again after
+/// an error, and reports it.
+pub(in crate::suite) fn start_ahead(context: &TestContext) -> bool {
+    context.kept.get::<PrestartedPeer>().begin(context)
 }
 
 impl Drop for PrestartedPeer {
@@ -124,20 +129,20 @@ enum Stop {
     All(Box<Finding>),
 }
 
-fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    let begun = machine.prestarted.take();
-    if let Some(none) = gate(machine, true)? {
+fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    let begun = context.kept.get::<PrestartedPeer>().take();
+    if let Some(none) = gate(context, true)? {
         begun.into_iter().for_each(|mut partner| partner.kill());
         return Ok(none);
     }
-    let clique = machine.clique()?;
+    let clique = context.clique()?;
     let gpus = clique.gpus.iter().map(GpuResources::new).collect::<Result<Vec<_>, _>>();
     let gpus = gpus.map_err(|e| fault_finding(Subject::Machine, &e))?;
-    machine.doing("starting CUDA in a second process");
+    context.doing("starting CUDA in a second process");
     let mut other = PeerProcess::start(clique, begun)?;
-    let mut results = Results { sizes: owner_process::sizes(machine.config.validate.level), ..Results::default() };
+    let mut results = Results { sizes: owner_process::sizes(context.config.validate.level), ..Results::default() };
     for method in [ShareMethod::Ipc, ShareMethod::Descriptor] {
-        match try_all_pairs(machine, &mut other, &gpus, method, &mut results) {
+        match try_all_pairs(context, &mut other, &gpus, method, &mut results) {
             Ok(()) => {}
             Err(Stop::Unsupported(why)) => results.unsupported.push((method, why)),
             Err(Stop::Pair(finding)) => results.broken.push(*finding),
@@ -152,7 +157,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
 
 /// Tries every ordered pair, one owner after the other.
 fn try_all_pairs(
-    machine: &Machine,
+    context: &TestContext,
     other: &mut PeerProcess,
     gpus: &[GpuResources<'_>],
     method: ShareMethod,
@@ -167,7 +172,7 @@ fn try_all_pairs(
                 continue;
             }
             let pair = Pair { from: peer.gpu.id(), to: owner.gpu.id() };
-            machine.doing(Activity::of_pair(pair, format!("between processes by {method}")));
+            context.doing(Activity::of_pair(pair, format!("between processes by {method}")));
             match owner_process::try_pair(other, &shared, pair, &mut results.faults) {
                 Ok(()) => results.tried.push((pair, method)),
                 Err(Stop::Pair(finding)) if !gpu::is_cuda_lost() => results.broken.push(*finding),

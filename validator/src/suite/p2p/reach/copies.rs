@@ -6,7 +6,7 @@ use super::LevelPlan;
 use super::held;
 use super::judge::{CopySeries, Results};
 use crate::schedule::Pair;
-use crate::suite::Machine;
+use crate::suite::TestContext;
 use crate::suite::shared::copy_batch::{
     BatchResult, CopyBatch, CopyShape, GUARD, TargetOwner, run, size_ladder, small_copies,
 };
@@ -32,7 +32,7 @@ const HALF: Duration = Duration::from_secs(40);
 
 /// Odd sizes at odd addresses, by pairs that share no GPU at the same time.
 pub(super) fn odd_copies(
-    machine: &Machine,
+    context: &TestContext,
     memories: &[HeldMemory<'_>],
     pairs: &[Pair],
     (plan, nonces): (LevelPlan, &mut Nonces),
@@ -60,7 +60,7 @@ pub(super) fn odd_copies(
         for round in disjoint_rounds(pairs) {
             let batches = round.iter().map(|pair| batch(memories, *pair, kind, shapes, wide));
             let batches = batches.collect::<Result<Vec<_>, _>>()?;
-            let result = run(machine, &table, &batches)?;
+            let result = run(context, &table, &batches)?;
             for (batch, result) in batches.iter().zip(result) {
                 record(memories, batch, result, &table, results)?;
             }
@@ -128,7 +128,7 @@ fn record(
 /// Copy engines write all memory, one half at a time, because they send the other half. Each GPU's memory is
 /// written by one peer, or by all.
 pub(super) fn full_copies(
-    machine: &Machine,
+    context: &TestContext,
     memories: &[HeldMemory<'_>],
     pairs: &[Pair],
     plan: LevelPlan,
@@ -136,7 +136,7 @@ pub(super) fn full_copies(
 ) -> Result<(), GpuError> {
     for ring in rings(pairs, plan.every_peer) {
         for upper in [false, true] {
-            machine.doing(format!("copy engines write half of all memory, {} pairs at once", ring.len()));
+            context.doing(format!("copy engines write half of all memory, {} pairs at once", ring.len()));
             let spans = ring.iter().map(|p| halves(memories, *p, upper)).collect::<Result<Vec<_>, _>>()?;
             for (pair, spans) in ring.iter().zip(&spans) {
                 let worker = &held(memories, pair.from)?.stream;

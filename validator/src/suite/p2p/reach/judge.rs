@@ -1,9 +1,9 @@
 //! The judgement over all sweeps and copies. Pure.
 
 use crate::schedule::Pair;
+use crate::suite::benchmark::table;
 use crate::suite::shared::held_memory::{ChangedMemory, MemoryShare};
 use crate::suite::shared::pair::merge_pairs;
-use crate::suite::shared::speed::table;
 use crate::suite::shared::transfer::{Direction, Fault, TransferKind, findings, ruled_out, size, unanswered};
 use gpu::pattern::Counts;
 use outcome::Judgement;

@@ -16,18 +16,19 @@ use crate::suite::shared::held_memory;
 use crate::suite::shared::held_memory::{HeldMemory, MIN_TESTED, fill_all, find_changes};
 use crate::suite::shared::peer_access::{AccessGroup, with_peer_access};
 use crate::suite::shared::transfer::Memory;
-use crate::suite::{Group, Machine, Test};
+use crate::suite::{Group, Test, TestContext};
 use gpu::pattern::Nonces;
 use gpu::{Clique, GpuError, is_cuda_lost};
 use judge::Results;
 use machine::GpuId;
 use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::test;
 use outcome::{Judgement, Outcome};
 use report::Level;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "p2p-reach",
+    about: &test::P2P_REACH,
     title: "Reach",
     proves: "peers reach every page of nearly all of a GPU's memory, and each address leads to its own memory",
     level: Level::Standard,
@@ -59,13 +60,13 @@ impl LevelPlan {
     }
 }
 
-fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    if let Some(none) = gate(machine, true)? {
+fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    if let Some(none) = gate(context, true)? {
         return Ok(none);
     }
-    let clique = machine.clique()?;
+    let clique = context.clique()?;
     let broken = |e: GpuError| fault_finding(Subject::Machine, &e);
-    machine.doing("allocating nearly all memory of every GPU");
+    context.doing("allocating nearly all memory of every GPU");
     let mut memories = HeldMemory::take_all(clique, Memory::Plain, 0).map_err(broken)?;
     let mut results = Results::default();
     results.broken.extend(memories.iter().filter_map(|held| held.share().untested()));
@@ -73,7 +74,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     if pairs.is_empty() {
         return Ok(judge::judge(&results));
     }
-    let done = over_all(machine, clique, &mut memories, &pairs, &mut results);
+    let done = over_all(context, clique, &mut memories, &pairs, &mut results);
     if let Err(error) = done {
         results.broken.push(*fault_finding(Subject::Machine, &error));
     }
@@ -95,22 +96,22 @@ fn pairs(clique: &Clique, memories: &[HeldMemory<'_>]) -> Result<Vec<Pair>, GpuE
 
 /// Fills the memory, runs all tests with these pairs, and looks for other changes.
 fn over_all(
-    machine: &Machine,
+    context: &TestContext,
     clique: &Clique,
     memories: &mut [HeldMemory<'_>],
     pairs: &[Pair],
     results: &mut Results,
 ) -> Result<(), GpuError> {
     let mut nonces = Nonces::new();
-    machine.doing("filling nearly all memory of every GPU");
+    context.doing("filling nearly all memory of every GPU");
     fill_all(memories, &mut nonces)?;
-    machine.doing("enabling peer access to nearly all memory of every GPU");
+    context.doing("enabling peer access to nearly all memory of every GPU");
     for last in [false, true] {
         let mut short = false;
         results.at_once = with_peer_access(clique, pairs, |access| {
             // The driver needs memory for mappings: a part of the held memory is freed, once.
             short = !last && access.refused.iter().any(|(_, error)| free_memory::is_out_of_memory(error));
-            if short { Ok(()) } else { group(machine, memories, access, &mut nonces, results) }
+            if short { Ok(()) } else { group(context, memories, access, &mut nonces, results) }
         })?;
         if !short {
             break;
@@ -118,7 +119,7 @@ fn over_all(
         memories.iter_mut().for_each(HeldMemory::free_last);
     }
     if !is_cuda_lost() {
-        machine.doing("checking nearly all memory of every GPU");
+        context.doing("checking nearly all memory of every GPU");
         results.strays = find_changes(memories)?;
     }
     Ok(())
@@ -126,29 +127,29 @@ fn over_all(
 
 /// Tests the pairs of one access group, all at the same time.
 fn group(
-    machine: &Machine,
+    context: &TestContext,
     memories: &[HeldMemory<'_>],
     access: &AccessGroup,
     nonces: &mut Nonces,
     results: &mut Results,
 ) -> Result<(), GpuError> {
-    let plan = LevelPlan::of(machine.config.validate.level);
+    let plan = LevelPlan::of(context.config.validate.level);
     for (pair, error) in &access.refused {
         let error = error.to_string();
         let message = format!("{pair}: not tried: peer access is refused: {error}");
-        let finding = Code::P2pRefused.finding(refusal(machine), pair, message);
+        let finding = Code::P2pRefused.finding(refusal(context), pair, message);
         results.broken.push(finding.lacking([error.as_str()]));
     }
     results.pairs.extend(&access.pairs);
-    tags::peers_write(machine, memories, &access.pairs, (plan.shift, nonces), results)?;
-    tags::peers_read(machine, memories, &access.pairs, (plan.shift, nonces), results)?;
-    copies::odd_copies(machine, memories, &access.pairs, (plan, nonces), results)?;
-    copies::full_copies(machine, memories, &access.pairs, plan, results)
+    tags::peers_write(context, memories, &access.pairs, (plan.shift, nonces), results)?;
+    tags::peers_read(context, memories, &access.pairs, (plan.shift, nonces), results)?;
+    copies::odd_copies(context, memories, &access.pairs, (plan, nonces), results)?;
+    copies::full_copies(context, memories, &access.pairs, plan, results)
 }
 
 /// The severity of a refusal: if peers could access small buffers, it is caused by the size of the memory.
-fn refusal(machine: &Machine) -> Severity {
-    if machine.outcome("p2p-capability") == Some(Outcome::Pass) { Severity::Fail } else { Severity::Info }
+fn refusal(context: &TestContext) -> Severity {
+    if context.outcome("p2p-capability") == Some(Outcome::Pass) { Severity::Fail } else { Severity::Info }
 }
 
 /// The memory held on one GPU.

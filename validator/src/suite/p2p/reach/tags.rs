@@ -4,7 +4,7 @@
 use super::held;
 use super::judge::{Results, TagFault, TagSweep, WrongPage};
 use crate::schedule::Pair;
-use crate::suite::Machine;
+use crate::suite::TestContext;
 use crate::suite::shared::held_memory::HeldMemory;
 use crate::suite::shared::transfer::{Direction, Engine, Memory, TransferKind};
 use gpu::pattern::{Counts, Nonces, origin, word};
@@ -26,7 +26,7 @@ struct PairTags {
 
 /// Every peer writes a tag into every page of its owners, which check them.
 pub(super) fn peers_write(
-    machine: &Machine,
+    context: &TestContext,
     memories: &[HeldMemory<'_>],
     pairs: &[Pair],
     (shift, nonces): (u32, &mut Nonces),
@@ -40,7 +40,7 @@ pub(super) fn peers_write(
         all_tags.push(PairTags { pair: *pair, tags, nonce, shift });
     }
     let doing = format!("{} pairs write into every page", pairs.len());
-    machine.doing(doing.as_str());
+    context.doing(doing.as_str());
     for pair_tags in &all_tags {
         let (peer, owner) = (held(memories, pair_tags.pair.from)?, held(memories, pair_tags.pair.to)?);
         for chunk in owner.chunks() {
@@ -50,7 +50,7 @@ pub(super) fn peers_write(
     for peer in memories {
         peer.stream.finish(&doing, ACROSS)?;
     }
-    machine.doing("owners check the tags in every page");
+    context.doing("owners check the tags in every page");
     for wave in waves(&all_tags, |pair| pair.to) {
         for pair_tags in &wave {
             start_check(held(memories, pair_tags.pair.to)?, held(memories, pair_tags.pair.to)?, pair_tags, true)?;
@@ -84,7 +84,7 @@ fn rewrite_tags(owner: &HeldMemory<'_>, done: &PairTags, all_tags: &[PairTags]) 
 
 /// Every peer reads and checks the tags that owners wrote into every page.
 pub(super) fn peers_read(
-    machine: &Machine,
+    context: &TestContext,
     memories: &[HeldMemory<'_>],
     pairs: &[Pair],
     (shift, nonces): (u32, &mut Nonces),
@@ -106,7 +106,7 @@ pub(super) fn peers_read(
     for pair in pairs {
         all_tags.push(PairTags { pair: *pair, tags: tags(pair.to)?, nonce, shift });
     }
-    machine.doing(format!("{} pairs read every page", pairs.len()));
+    context.doing(format!("{} pairs read every page", pairs.len()));
     for wave in waves(&all_tags, |pair| pair.from) {
         for pair_tags in &wave {
             start_check(held(memories, pair_tags.pair.from)?, held(memories, pair_tags.pair.to)?, pair_tags, false)?;

@@ -1,7 +1,7 @@
 //! The judgement over the minute: a table with a row for each second and GPU, findings and the summary. Pure.
 
 use super::{Results, Second};
-use crate::suite::shared::speed::{STATE_COLUMNS, judged, rounded, state_cells, table, thermal_summary, throttled_for};
+use crate::suite::benchmark::{STATE_COLUMNS, judged, rounded, state_cells, table, thermal_summary, throttled_for};
 use gpu::State;
 use machine::GpuId;
 use outcome::Judgement;

@@ -3,8 +3,8 @@
 
 use super::{Results, SOAK, Second};
 use crate::schedule::Pair;
-use crate::suite::Machine;
-use crate::suite::shared::speed::{Bench, CopyMethod, Flow, GpuPaths, RoundAccess, states_now, wrong_data};
+use crate::suite::TestContext;
+use crate::suite::benchmark::{Bench, CopyMethod, Flow, GpuPaths, RoundAccess, states_now, wrong_data};
 use gpu::State;
 use outcome::finding::{Code, Finding, Severity, Subject};
 use report::stats::gb_s;
@@ -19,15 +19,15 @@ const ENOUGH: usize = 16;
 
 /// Runs and measures the traffic.
 pub(super) fn all(
-    machine: &Machine,
+    context: &TestContext,
     bench: &Bench<'_>,
     paths: &GpuPaths,
     results: &mut Results,
 ) -> Result<(), Box<Finding>> {
     let rounds = paths.rounds();
     let mut soak =
-        Soak { machine, bench, paths, results, start: Instant::now(), second: Instant::now(), moved: (0, 0.0) };
-    let everything = RoundAccess::of(machine, &rounds.concat())?;
+        Soak { context, bench, paths, results, start: Instant::now(), second: Instant::now(), moved: (0, 0.0) };
+    let everything = RoundAccess::of(context, &rounds.concat())?;
     if everything.without_access.is_empty() {
         return soak.run_traffic(&everything.pairs, SOAK);
     }
@@ -35,14 +35,14 @@ pub(super) fn all(
     soak.results.in_turns = true;
     let turn = SOAK / u32::try_from(rounds.len()).unwrap_or(u32::MAX).max(1);
     for round in rounds {
-        let access = RoundAccess::of(machine, &round)?;
+        let access = RoundAccess::of(context, &round)?;
         soak.run_traffic(&access.pairs, turn)?;
     }
     Ok(())
 }
 
 struct Soak<'a, 'b> {
-    machine: &'a Machine,
+    context: &'a TestContext,
     bench: &'a Bench<'b>,
     paths: &'a GpuPaths,
     results: &'a mut Results,
@@ -65,8 +65,8 @@ impl Soak<'_, '_> {
             let flow = |pair: &Pair| Flow { in_turn, ..Flow::write(*pair, CopyMethod::Ce, 0, times) };
             directed.iter().map(|pair| self.bench.for_peer(flow(pair))).collect::<Vec<_>>()
         };
-        let in_turn = self.bench.serializes_transfers(self.machine, self.paths, &directed)?;
-        let first = self.bench.once(self.machine, &[flows(1, in_turn)], &mut || true)?;
+        let in_turn = self.bench.serializes_transfers(self.context, self.paths, &directed)?;
+        let first = self.bench.once(self.context, &[flows(1, in_turn)], &mut || true)?;
         let group = [flows(first.first().map_or(1, |timed| copies(timed.total)), in_turn)];
         let bytes: u64 = group.iter().flatten().map(Flow::total).sum();
         let until = Instant::now() + duration;
@@ -74,14 +74,14 @@ impl Soak<'_, '_> {
         while Instant::now() < until && self.results.findings.len() < ENOUGH {
             let due = self.second.elapsed() >= SECOND;
             let mut states = None;
-            let machine = self.machine;
+            let context = self.context;
             let poll = &mut || {
                 if due && states.is_none() {
-                    states = Some(states_now(machine));
+                    states = Some(states_now(context));
                 }
                 true
             };
-            for timed in self.bench.once(machine, &group, poll)? {
+            for timed in self.bench.once(context, &group, poll)? {
                 self.results.findings.extend(timed.wrong.map(|(flow, checked)| wrong_data(&flow, &checked)));
                 self.moved.0 += bytes;
                 self.moved.1 += timed.total;

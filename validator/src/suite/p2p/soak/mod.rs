@@ -5,17 +5,18 @@
 mod judge;
 mod measure;
 
+use crate::suite::benchmark::{Bench, FULL, GpuPaths, Watch};
 use crate::suite::shared::gate::gate;
-use crate::suite::shared::speed::{Bench, FULL, GpuPaths, Watch};
-use crate::suite::{Group, Machine, Test};
+use crate::suite::{Group, Test, TestContext};
 use gpu::State;
 use outcome::Judgement;
 use outcome::finding::{Code, Finding};
+use outcome::test;
 use report::Level;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "p2p-soak",
+    about: &test::P2P_SOAK,
     title: "Peer soak",
     proves: "all data of a minute of traffic between all pairs arrives, at a steady speed",
     level: Level::Full,
@@ -50,17 +51,17 @@ struct Results {
     in_turns: bool,
 }
 
-fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    if let Some(none) = gate(machine, true)? {
+fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    if let Some(none) = gate(context, true)? {
         return Ok(none);
     }
-    let clique = machine.clique()?;
-    let paths = GpuPaths::new(machine, clique);
-    let watch = Watch::begin(machine, &clique.addresses());
-    let bench = Bench::new(machine, clique.len().saturating_sub(1), FULL)?;
+    let clique = context.clique()?;
+    let paths = GpuPaths::new(context, clique);
+    let watch = Watch::begin(context, &clique.addresses());
+    let bench = Bench::new(context, clique.len().saturating_sub(1), FULL)?;
     let mut results = Results::default();
-    measure::all(machine, &bench, &paths, &mut results)?;
+    measure::all(context, &bench, &paths, &mut results)?;
     // The table shows clocks second by second.
-    results.findings.extend(watch.end(machine).0.into_iter().filter(|f| !f.is(Code::GpuThrottled)));
+    results.findings.extend(watch.end(context).0.into_iter().filter(|f| !f.is(Code::GpuThrottled)));
     Ok(judge::judge(results))
 }

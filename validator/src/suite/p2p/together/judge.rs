@@ -6,7 +6,7 @@ use crate::floors::{
     ExpectedSpeed, JointTransfers, KnownPaths, PatternTransfer, ResourceRates, classes, collapse, starved,
 };
 use crate::schedule::{Pair, Routes};
-use crate::suite::shared::speed::{judged, rounded, table};
+use crate::suite::benchmark::{judged, rounded, table};
 use machine::pcie::model::Bdf;
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Severity, Subject};

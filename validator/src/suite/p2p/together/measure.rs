@@ -3,8 +3,8 @@
 use super::pattern::{Pattern, PatternKind, fewer_peers, patterns};
 use super::{PatternSpeeds, Results};
 use crate::schedule::Pair;
-use crate::suite::Machine;
-use crate::suite::shared::speed::{
+use crate::suite::TestContext;
+use crate::suite::benchmark::{
     Bench, CopyMethod, Flow, GpuPaths, Job, JobResult, Metric, RoundAccess, copies, copies_at, wrong_data,
 };
 use outcome::Matrix;
@@ -21,15 +21,15 @@ const MEASURED: (&str, &str) = ("p2p-bandwidth", "ce.write");
 
 /// Measures everything.
 pub(super) fn all(
-    machine: &Machine,
+    context: &TestContext,
     bench: &Bench<'_>,
     paths: &GpuPaths,
     results: &mut Results,
 ) -> Result<(), Box<Finding>> {
-    let samples = if machine.config.validate.level >= Level::Full { 5 } else { 3 };
+    let samples = if context.config.validate.level >= Level::Full { 5 } else { 3 };
     let policy = RepeatPolicy { samples, repeats: 0, ..BANDWIDTH };
     let rounds = paths.rounds();
-    let mut run = Run { machine, bench, policy, in_turn: false, results, times: BTreeMap::new() };
+    let mut run = Run { context, bench, policy, in_turn: false, results, times: BTreeMap::new() };
     run.alone(&rounds)?;
     run.patterns(&rounds.concat(), patterns(bench.gpus()))
 }
@@ -37,7 +37,7 @@ pub(super) fn all(
 /// Measures some patterns once more, after all others: a figure that was low only once is not low. GPUs that move one
 /// transfer after the other now do so in an order in which no two send to the same GPU.
 pub(super) fn again(
-    machine: &Machine,
+    context: &TestContext,
     bench: &Bench<'_>,
     paths: &GpuPaths,
     kinds: &[PatternKind],
@@ -48,11 +48,11 @@ pub(super) fn again(
     let mut second = Results { alone: results.alone.clone(), ..Results::default() };
     let policy = RepeatPolicy { samples: 3, repeats: 0, ..BANDWIDTH };
     let times = first.iter().flat_map(|m| m.pattern.pairs.iter().map(|pair| (*pair, m.times))).collect();
-    let mut run = Run { machine, bench, policy, in_turn: false, results: &mut second, times };
+    let mut run = Run { context, bench, policy, in_turn: false, results: &mut second, times };
     for PatternSpeeds { pattern, .. } in first {
-        let access = RoundAccess::of(machine, &pattern.access())?;
+        let access = RoundAccess::of(context, &pattern.access())?;
         if access.without_access.is_empty() {
-            run.in_turn = bench.serializes_transfers(machine, paths, &pattern.pairs)?;
+            run.in_turn = bench.serializes_transfers(context, paths, &pattern.pairs)?;
             run.pattern(&pattern)?;
         }
     }
@@ -66,7 +66,7 @@ pub(super) fn again(
 }
 
 struct Run<'a, 'b> {
-    machine: &'a Machine,
+    context: &'a TestContext,
     bench: &'a Bench<'b>,
     policy: RepeatPolicy,
     /// Each GPU moves its transfers of a pattern one after the other.
@@ -79,14 +79,14 @@ struct Run<'a, 'b> {
 impl Run<'_, '_> {
     /// All patterns that the number of peers allows; `pairs`: all pairs.
     fn patterns(&mut self, pairs: &[Pair], all: Vec<Pattern>) -> Result<(), Box<Finding>> {
-        let everything = RoundAccess::of(self.machine, pairs)?;
+        let everything = RoundAccess::of(self.context, pairs)?;
         if everything.without_access.is_empty() {
             return all.iter().try_for_each(|pattern| self.pattern(pattern));
         }
         // Too many peers for a GPU, or pairs without access: each pattern needs only some pairs.
         drop(everything);
         for pattern in all.into_iter().chain(fewer_peers(self.bench.gpus())) {
-            let access = RoundAccess::of(self.machine, &pattern.access())?;
+            let access = RoundAccess::of(self.context, &pattern.access())?;
             match access.without_access.first() {
                 None => self.pattern(&pattern)?,
                 Some((pair, why)) => self.results.left_out.push((pattern, format!("{pair}: {why}"))),
@@ -97,7 +97,7 @@ impl Run<'_, '_> {
 
     /// Each pair by itself, unless `p2p-bandwidth` has just measured that.
     fn alone(&mut self, rounds: &[Vec<Pair>]) -> Result<(), Box<Finding>> {
-        if let Some(known) = known(self.machine, rounds) {
+        if let Some(known) = known(self.context, rounds) {
             let bytes = self.flow(Pair::of(0, 1), 1).bytes;
             self.times = known.iter().map(|(pair, gb_s)| (*pair, copies_at(bytes, *gb_s))).collect();
             self.results.alone = known;
@@ -105,7 +105,7 @@ impl Run<'_, '_> {
         }
         let few = self.bench.gpus() * self.bench.gpus().saturating_sub(1) <= ALONE;
         for round in rounds {
-            let access = RoundAccess::of(self.machine, round)?;
+            let access = RoundAccess::of(self.context, round)?;
             let directions = [access.pairs.clone(), access.pairs.iter().map(|p| p.back()).collect()];
             for pairs in directions {
                 let together = if few { 1 } else { pairs.len().max(1) };
@@ -117,12 +117,12 @@ impl Run<'_, '_> {
 
     fn measured_alone(&mut self, pairs: &[Pair]) -> Result<(), Box<Finding>> {
         let warm: Vec<_> = pairs.iter().map(|pair| vec![self.flow(*pair, 1)]).collect();
-        for (pair, timed) in pairs.iter().zip(self.bench.once(self.machine, &warm, &mut || true)?) {
+        for (pair, timed) in pairs.iter().zip(self.bench.once(self.context, &warm, &mut || true)?) {
             self.times.insert(*pair, timed.each.first().map_or(1, |ms| copies(*ms)));
         }
         let jobs: Vec<_> =
             pairs.iter().map(|pair| Job::new(vec![self.flow(*pair, self.times(*pair))], Metric::First)).collect();
-        for (pair, taken) in pairs.iter().zip(self.bench.sampled(self.machine, &self.policy, &jobs)?) {
+        for (pair, taken) in pairs.iter().zip(self.bench.sampled(self.context, &self.policy, &jobs)?) {
             match taken {
                 JobResult::Wrong(flow, checked) => self.results.findings.push(wrong_data(&flow, &checked)),
                 JobResult::Figures(figures) => {
@@ -138,7 +138,7 @@ impl Run<'_, '_> {
         let times = pattern.pairs.iter().map(|pair| self.times(*pair)).min().unwrap_or(1);
         let flows = pattern.pairs.iter().map(|pair| self.flow(*pair, times)).collect();
         let jobs = [Job::new(flows, Metric::Each)];
-        for taken in self.bench.sampled(self.machine, &self.policy, &jobs)? {
+        for taken in self.bench.sampled(self.context, &self.policy, &jobs)? {
             match taken {
                 JobResult::Wrong(flow, checked) => self.results.findings.push(wrong_data(&flow, &checked)),
                 JobResult::Figures(figures) => {
@@ -164,8 +164,8 @@ impl Run<'_, '_> {
 }
 
 /// The pairs' speeds from `p2p-bandwidth`, if it measured every one.
-fn known(machine: &Machine, rounds: &[Vec<Pair>]) -> Option<BTreeMap<Pair, f64>> {
-    let Matrix { values, .. } = machine.matrix(MEASURED.0, MEASURED.1)?;
+fn known(context: &TestContext, rounds: &[Vec<Pair>]) -> Option<BTreeMap<Pair, f64>> {
+    let Matrix { values, .. } = context.matrix(MEASURED.0, MEASURED.1)?;
     let speed = |pair: Pair| Some((pair, (*values.get(pair.from.index())?.get(pair.to.index())?)?));
     rounds.iter().flatten().flat_map(|pair| [*pair, pair.back()]).map(speed).collect()
 }

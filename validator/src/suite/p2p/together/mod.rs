@@ -7,14 +7,15 @@ mod measure;
 mod pattern;
 
 use crate::schedule::Pair;
+use crate::suite::benchmark::{Bench, FULL, GpuPaths, Watch, rounded};
 use crate::suite::shared::gate::gate;
 use crate::suite::shared::pair::matrix;
-use crate::suite::shared::speed::{Bench, FULL, GpuPaths, Watch, rounded};
-use crate::suite::{Group, Machine, Test};
+use crate::suite::{Group, Test, TestContext};
 use machine::GpuId;
 use machine::pcie::link::raw_gb_s;
 use machine::pcie::model::Bdf;
 use outcome::finding::Finding;
+use outcome::test;
 use outcome::{Judgement, Matrix};
 use pattern::{Pattern, PatternKind};
 use report::Level;
@@ -22,7 +23,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "p2p-together",
+    about: &test::P2P_TOGETHER,
     title: "All at once",
     proves: "the speed of many pairs at once is what the shared links allow, and their data arrives",
     level: Level::Standard,
@@ -100,17 +101,17 @@ impl Results {
     }
 }
 
-fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    if let Some(none) = gate(machine, true)? {
+fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    if let Some(none) = gate(context, true)? {
         return Ok(none);
     }
-    let clique = machine.clique()?;
-    let paths = GpuPaths::new(machine, clique);
-    let watch = Watch::begin(machine, &clique.addresses());
-    let bench = Bench::new(machine, clique.len().saturating_sub(1), FULL)?;
+    let clique = context.clique()?;
+    let paths = GpuPaths::new(context, clique);
+    let watch = Watch::begin(context, &clique.addresses());
+    let bench = Bench::new(context, clique.len().saturating_sub(1), FULL)?;
     let mut results = Results::default();
-    measure::all(machine, &bench, &paths, &mut results)?;
-    let fabric = machine.fabric()?;
+    measure::all(context, &bench, &paths, &mut results)?;
+    let fabric = context.fabric()?;
     let raw = |port: Bdf| {
         let link = fabric.devices.iter().find(|d| d.bdf == port)?.link.as_ref()?;
         Some(raw_gb_s(link.gts, link.width))
@@ -119,8 +120,8 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let basis =
         judge::Basis { routes: &paths.routes, nvlinks: &paths.nvlinks_up(), raw: &raw, path_group: &path_group };
     let suspect_patterns = judge::suspect_patterns(&results, &basis);
-    measure::again(machine, &bench, &paths, &suspect_patterns, &mut results)?;
-    let (found, states) = watch.end(machine);
+    measure::again(context, &bench, &paths, &suspect_patterns, &mut results)?;
+    let (found, states) = watch.end(context);
     results.findings.extend(found);
     Ok(judge::judge(results, &basis, &states))
 }

@@ -4,20 +4,21 @@
 mod show;
 
 use crate::nccl::advice::HCA;
-use crate::suite::machine::known;
-use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
+use crate::suite::context::known;
+use crate::suite::{FILE_DEADLINE, Group, Test, TestContext};
 use machine::host::rdma;
 use machine::host::rdma::{Hca, Port};
 use machine::pcie::link::raw_gb_s;
 use machine::pcie::model::{Device, Fabric};
 use machine::pcie::path;
 use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::test;
 use outcome::text::count;
 use outcome::{Advice, Judgement};
 use report::Level;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "nics",
+    about: &test::NICS,
     title: "Network cards",
     proves: "every port of an RDMA device that has a link is in use, with all its lanes",
     level: Level::Standard,
@@ -27,9 +28,9 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
-fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    let fabric = machine.fabric()?;
-    let hcas = rdma::read(&machine.root, fabric.rdma.iter().map(|r| r.name.as_str()));
+fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    let fabric = context.fabric()?;
+    let hcas = rdma::read(&context.root, fabric.rdma.iter().map(|r| r.name.as_str()));
     Ok(judge(fabric, known(&hcas)?))
 }
 

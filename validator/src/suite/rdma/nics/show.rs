@@ -1,7 +1,7 @@
 //! What the report shows about network cards: the lines of `ibdev2netdev`, every port with its state, rate
 //! and address, and the distance from every GPU to every card.
 
-use crate::suite::shared::speed::table;
+use crate::suite::benchmark::table;
 use machine::host::rdma::{Hca, Port};
 use machine::pcie::path::{NicPaths, letters};
 use serde_json::{Value, json};

@@ -10,7 +10,7 @@ pub(in crate::suite) use shape::{CopyShape, GUARD, size_ladder, small_copies};
 
 use super::transfer::{Engine, TransferKind};
 use crate::schedule::Pair;
-use crate::suite::Machine;
+use crate::suite::TestContext;
 use crate::suite::protocol::Activity;
 use gpu::pattern::Counts;
 use gpu::{Batch, BatchExpected, GpuError, Piece, PieceTable, Pinned, Span, Stream, Tally, is_cuda_lost, wrong_piece};
@@ -89,7 +89,7 @@ impl CopyBatch<'_> {
 /// Runs all batches at the same time, then checks each of them; results are in the order of the batches.
 /// Once a GPU hangs or breaks, results not yet known stay unknown.
 pub(in crate::suite) fn run(
-    machine: &Machine,
+    context: &TestContext,
     table: &PieceTable,
     copy_batches: &[CopyBatch<'_>],
 ) -> Result<Vec<BatchResult>, GpuError> {
@@ -101,7 +101,7 @@ pub(in crate::suite) fn run(
         before += copy_batch.pieces.len() as u64;
     }
     if let Some(first) = copy_batches.first() {
-        machine.doing(Activity {
+        context.doing(Activity {
             what: format!("{}, {} pairs at once", first.doing(), copy_batches.len()),
             pair: Some(first.pair),
         });

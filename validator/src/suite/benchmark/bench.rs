@@ -1,10 +1,10 @@
 //! What timed transfers need, allocated once for a whole test: buffers, streams and events of every GPU, and the
 //! latch that starts all transfers at once.
 
-use super::super::gpu_fault::fault_finding;
 use super::flow::{CopyMethod, Flow};
 use crate::schedule::Pair;
-use crate::suite::Machine;
+use crate::suite::TestContext;
+use crate::suite::shared::gpu_fault::fault_finding;
 use gpu::pattern::Nonces;
 use gpu::{Buffer, Clique, Event, Gpu, GpuError, Latch, Span, Stream, Tally};
 use machine::GpuId;
@@ -60,11 +60,11 @@ impl<'a> Bench<'a> {
     /// Made for at most `lanes` transfers from and to each GPU at the same time, with buffers of `bytes` at
     /// most. Every kernel is run once, because loading one while another waits at the latch would spoil the
     /// sample; and the GPUs' clocks are compared with the host's.
-    pub(in crate::suite) fn new(machine: &Machine, lanes: usize, bytes: u64) -> Result<Bench<'_>, Box<Finding>> {
-        machine.doing("allocating memory on every GPU");
+    pub(in crate::suite) fn new(context: &TestContext, lanes: usize, bytes: u64) -> Result<Bench<'_>, Box<Finding>> {
+        context.doing("allocating memory on every GPU");
         let bench =
-            Bench::allocate(machine.clique()?, lanes, bytes).map_err(|e| fault_finding(Subject::Machine, &e))?;
-        bench.check_clocks(machine)?;
+            Bench::allocate(context.clique()?, lanes, bytes).map_err(|e| fault_finding(Subject::Machine, &e))?;
+        bench.check_clocks(context)?;
         Ok(bench)
     }
 

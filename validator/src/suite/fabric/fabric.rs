@@ -6,18 +6,19 @@ use crate::suite::{FILE_DEADLINE, Group, Test};
 use machine::pcie::model::Fabric;
 use outcome::Judgement;
 use outcome::finding::{Code, Finding};
+use outcome::test;
 use outcome::text::count;
 use report::Level;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "fabric",
+    about: &test::FABRIC,
     title: "PCI inventory",
     proves: "every PCI function answers and could be read without a contradiction",
     level: Level::Quick,
     deadline: FILE_DEADLINE,
     mandatory: true,
     group: Group::Host,
-    run: |machine| Ok(judge(machine.fabric()?, &machine.identity.problems)),
+    run: |context| Ok(judge(context.fabric()?, &context.identity.problems)),
 };
 
 /// Whether the test acs, iommu or links covers a code.

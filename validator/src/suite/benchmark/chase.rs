@@ -1,11 +1,11 @@
 //! The pointer chase: one thread of a GPU follows a ring of addresses through its peer's memory, one load at
 //! a time, as nvbandwidth does. The check is that it ends where it began.
 
-use super::super::gpu_fault::fault_finding;
 use super::bench::Bench;
 use crate::schedule::Pair;
-use crate::suite::Machine;
+use crate::suite::TestContext;
 use crate::suite::protocol::Activity;
+use crate::suite::shared::gpu_fault::fault_finding;
 use gpu::{GpuError, PeerAccess};
 use outcome::finding::Finding;
 use std::time::Duration;
@@ -78,10 +78,10 @@ impl RoundAccess {
     ///
     /// # Errors
     /// A fault after which no test can continue.
-    pub(in crate::suite) fn of(machine: &Machine, round: &[Pair]) -> Result<Self, Box<Finding>> {
+    pub(in crate::suite) fn of(context: &TestContext, round: &[Pair]) -> Result<Self, Box<Finding>> {
         let mut access = Self::default();
         for pair in round {
-            match enabled(machine, *pair)? {
+            match enabled(context, *pair)? {
                 Ok(on) => {
                     access.guards.push(on);
                     access.pairs.push(*pair);
@@ -93,13 +93,13 @@ impl RoundAccess {
     }
 }
 
-fn enabled(machine: &Machine, pair: Pair) -> Result<Result<PeerAccess, String>, Box<Finding>> {
-    let avoid = &machine.config.validate.avoid;
+fn enabled(context: &TestContext, pair: Pair) -> Result<Result<PeerAccess, String>, Box<Finding>> {
+    let avoid = &context.config.validate.avoid;
     if [(pair.from, pair.to), (pair.to, pair.from)].iter().any(|way| avoid.contains(way)) {
         return Ok(Err("data does not arrive between them".to_owned()));
     }
     let fault = |e: GpuError| fault_finding(pair, &e);
-    let clique = machine.clique()?;
+    let clique = context.clique()?;
     let (Some(a), Some(b)) = (clique.gpu(pair.from), clique.gpu(pair.to)) else {
         return Ok(Err("there is no such GPU".to_owned()));
     };
@@ -107,7 +107,7 @@ fn enabled(machine: &Machine, pair: Pair) -> Result<Result<PeerAccess, String>, 
     if !can.map_err(fault)? {
         return Ok(Err("CUDA reports that they cannot reach each other".to_owned()));
     }
-    machine.doing(Activity::of_pair(pair, "enabling peer access"));
+    context.doing(Activity::of_pair(pair, "enabling peer access"));
     match PeerAccess::both_ways(a, b) {
         Ok(on) => Ok(Ok(on)),
         Err(e) if e.is_sticky() => Err(fault(e)),

@@ -2,7 +2,7 @@
 //! little. NVML and the kernel are both read and compared; neither is trusted alone.
 
 use crate::floors::{link_disagreement, slow_link};
-use crate::suite::Machine;
+use crate::suite::TestContext;
 use machine::GpuId;
 use machine::pcie::link::{gts, parse_speed, raw_gb_s};
 use machine::pcie::model::{Bdf, Fabric, Link};
@@ -51,10 +51,10 @@ fn raw(link: &Link) -> f64 {
 impl LinkStates {
     /// Reads the links of `devices` now and keeps any better state; true when all of them are at their best,
     /// or cannot be read.
-    pub(in crate::suite) fn read(&mut self, machine: &Machine, devices: &[Bdf]) -> bool {
+    pub(in crate::suite) fn read(&mut self, context: &TestContext, devices: &[Bdf]) -> bool {
         let mut done = true;
         for bdf in devices.iter().filter(|bdf| !self.is_best(**bdf)).copied().collect::<Vec<_>>() {
-            let readings = Readings { nvml: nvml(machine, bdf), sysfs: sysfs(machine, bdf) };
+            let readings = Readings { nvml: nvml(context, bdf), sysfs: sysfs(context, bdf) };
             if readings.link().is_some() {
                 self.0.entry(bdf).or_default().keep(readings);
                 done &= self.is_best(bdf);
@@ -109,25 +109,25 @@ impl LinkStates {
 }
 
 /// The present state of a GPU's link by NVML, and the capability of both ends.
-fn nvml(machine: &Machine, bdf: Bdf) -> Option<Link> {
-    let readings = machine.nvml().ok().and_then(|nvml| nvml.link(bdf).ok())?;
+fn nvml(context: &TestContext, bdf: Bdf) -> Option<Link> {
+    let readings = context.nvml().ok().and_then(|nvml| nvml.link(bdf).ok())?;
     let rate = |generation: u32| gts(u8::try_from(generation).ok()?);
     let (gts, max_gts) = (rate(readings.generation)?, rate(readings.max_generation)?);
     // NVML's maximum should be that of both ends, but some drivers give that of the GPU alone.
     let link = Link { gts, width: readings.width, max_gts, max_width: readings.max_width };
-    Some(limited(link, machine.fabric.as_ref().ok().and_then(|fabric| above(fabric, bdf))))
+    Some(limited(link, context.fabric.as_ref().ok().and_then(|fabric| above(fabric, bdf))))
 }
 
 /// The present state of a device's link by sysfs, and the capability of both ends.
-fn sysfs(machine: &Machine, bdf: Bdf) -> Option<Link> {
-    let text = |name: &str| machine.root.text(format!("sys/bus/pci/devices/{bdf}/{name}")).ok();
+fn sysfs(context: &TestContext, bdf: Bdf) -> Option<Link> {
+    let text = |name: &str| context.root.text(format!("sys/bus/pci/devices/{bdf}/{name}")).ok();
     let link = Link {
         gts: parse_speed(&text("current_link_speed")?).ok()??,
         width: text("current_link_width")?.parse().ok()?,
         max_gts: parse_speed(&text("max_link_speed")?).ok()??,
         max_width: text("max_link_width")?.parse().ok()?,
     };
-    let above = machine.fabric.as_ref().ok().and_then(|fabric| above(fabric, bdf));
+    let above = context.fabric.as_ref().ok().and_then(|fabric| above(fabric, bdf));
     Some(limited(link, above))
 }
 
@@ -148,8 +148,8 @@ fn limited(link: Link, above: Option<&Link>) -> Link {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::fixture;
     use super::*;
+    use crate::suite::shared::fixture;
     use outcome::finding::Code;
 
     fn link(gts: f64, width: u32) -> Link {

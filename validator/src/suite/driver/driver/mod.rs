@@ -4,18 +4,19 @@
 
 mod parts;
 
-use crate::suite::machine::{Machine, known};
+use crate::suite::context::{TestContext, known};
 use crate::suite::{FILE_DEADLINE, Group, Test};
 use machine::host::kmsg;
 use machine::host::nvidia::account::{self, Account};
 use machine::pcie::model::{Bdf, Device, Fabric};
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Reason, Severity, Subject};
+use outcome::test;
 use outcome::text::count;
 use report::Level;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "driver",
+    about: &test::DRIVER,
     title: "NVIDIA driver",
     proves: "module, libraries and GPU firmware of the driver have one version, the module was built for this kernel, and it is bound to every GPU",
     level: Level::Quick,
@@ -25,21 +26,21 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
-fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    let fabric = machine.fabric()?;
-    let nvidia = &machine.nvidia;
+fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    let fabric = context.fabric()?;
+    let nvidia = &context.nvidia;
     let account = known(&nvidia.account)?.as_ref();
     let loaded = known(&nvidia.loaded)?.as_ref();
     let mut findings = account.map(account::findings).unwrap_or_default();
     let Some(loaded) = loaded.filter(|_| fabric.gpus.len() > of_guests(fabric)) else {
         return Ok(judge_unloaded(fabric, account, findings));
     };
-    findings.extend(parts::judge(nvidia, loaded, machine.identity.kernel.as_deref()));
+    findings.extend(parts::judge(nvidia, loaded, context.identity.kernel.as_deref()));
     findings.extend(unbound_gpus(fabric, &findings));
-    findings.extend(api_mismatch(machine.log.as_deref().unwrap_or_default()));
+    findings.extend(api_mismatch(context.log.as_deref().unwrap_or_default()));
     let summary = match worst(&findings) {
         Some(finding) => finding.message.to_string(),
-        None => parts::summary(nvidia, loaded, machine.identity.kernel.as_deref()),
+        None => parts::summary(nvidia, loaded, context.identity.kernel.as_deref()),
     };
     Ok(Judgement::of(summary, findings))
 }

@@ -1,7 +1,7 @@
 //! Counters and clocks of the GPUs around a test, and second by second in a long one: packets that their links
 //! had to repeat, clocks that were throttled, heat and power.
 
-use crate::suite::Machine;
+use crate::suite::TestContext;
 use gpu::State;
 use machine::GpuId;
 use machine::pcie::model::Bdf;
@@ -25,19 +25,19 @@ pub(in crate::suite) struct Watch(Vec<ReplayCounter>);
 
 impl Watch {
     /// Reads the counters.
-    pub(in crate::suite) fn begin(machine: &Machine, gpus: &[Bdf]) -> Self {
-        let counter = |(gpu, bdf): (GpuId, &Bdf)| ReplayCounter { gpu, bdf: *bdf, replays: replays(machine, *bdf) };
+    pub(in crate::suite) fn begin(context: &TestContext, gpus: &[Bdf]) -> Self {
+        let counter = |(gpu, bdf): (GpuId, &Bdf)| ReplayCounter { gpu, bdf: *bdf, replays: replays(context, *bdf) };
         Self(GpuId::each(gpus).map(counter).collect())
     }
 
     /// Findings about what has happened since, and a line about each GPU's present state, for the evidence of other
     /// findings.
-    pub(in crate::suite) fn end(&self, machine: &Machine) -> (Vec<Finding>, Vec<String>) {
+    pub(in crate::suite) fn end(&self, context: &TestContext) -> (Vec<Finding>, Vec<String>) {
         let mut findings = Vec::new();
         let mut lines = Vec::new();
         for ReplayCounter { gpu, bdf, replays: before } in &self.0 {
-            findings.extend(replayed(*gpu, *bdf, *before, replays(machine, *bdf)));
-            if let Some(state) = machine.nvml().ok().and_then(|nvml| nvml.state(*bdf).ok()) {
+            findings.extend(replayed(*gpu, *bdf, *before, replays(context, *bdf)));
+            if let Some(state) = context.nvml().ok().and_then(|nvml| nvml.state(*bdf).ok()) {
                 findings.extend(throttled(*gpu, &state));
                 lines.push(state_line(*gpu, &state));
             }
@@ -46,8 +46,8 @@ impl Watch {
     }
 }
 
-fn replays(machine: &Machine, bdf: Bdf) -> Option<u32> {
-    machine.nvml().ok()?.replays(bdf).ok()
+fn replays(context: &TestContext, bdf: Bdf) -> Option<u32> {
+    context.nvml().ok()?.replays(bdf).ok()
 }
 
 /// The finding about a link that repeated packets: it has bit errors, of which a few are harmless by design.
@@ -81,9 +81,9 @@ pub(in crate::suite) fn state_line(gpu: GpuId, state: &State) -> String {
 }
 
 /// The present state of every GPU; `None` where NVML does not report it.
-pub(in crate::suite) fn states_now(machine: &Machine) -> Vec<Option<State>> {
-    let gpus = machine.clique().map(gpu::Clique::addresses).unwrap_or_default();
-    let state = |bdf| machine.nvml().ok().and_then(|nvml| nvml.state(bdf).ok());
+pub(in crate::suite) fn states_now(context: &TestContext) -> Vec<Option<State>> {
+    let gpus = context.clique().map(gpu::Clique::addresses).unwrap_or_default();
+    let state = |bdf| context.nvml().ok().and_then(|nvml| nvml.state(bdf).ok());
     gpus.into_iter().map(state).collect()
 }
 

@@ -1,10 +1,10 @@
 //! Compares the GPUs' clocks with the host's before anything is measured by them: every GPU waits while a
 //! known time passes on the host.
 
-use super::super::gpu_fault::fault_finding;
 use super::bench::Bench;
 use crate::floors::{ClockPeriod, clock_deviation};
-use crate::suite::Machine;
+use crate::suite::TestContext;
+use crate::suite::shared::gpu_fault::fault_finding;
 use gpu::GpuError;
 use machine::GpuId;
 use outcome::finding::{Finding, Subject};
@@ -26,8 +26,8 @@ impl Bench<'_> {
     ///
     /// # Errors
     /// `GPU-CLOCK` for the first GPU that disagrees; a fault of CUDA or of a GPU.
-    pub(super) fn check_clocks(&self, machine: &Machine) -> Result<(), Box<Finding>> {
-        machine.doing("comparing the GPUs' clocks with the host's");
+    pub(super) fn check_clocks(&self, context: &TestContext) -> Result<(), Box<Finding>> {
+        context.doing("comparing the GPUs' clocks with the host's");
         let mut all = Vec::new();
         for _ in 0..TRIES {
             let (slept, measured) = self.measure_wait().map_err(|e| fault_finding(Subject::Machine, &e))?;

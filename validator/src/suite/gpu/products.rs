@@ -1,19 +1,34 @@
 //! Matrix products on all GPUs: under steady load, and in steps from idle to full load, all GPUs at the same
 //! moment, which is the hardest load for a power supply.
 
+use super::SPARE;
 use super::load::{Load, WrongSum};
 use super::sample::{Sample, findings, heat_of, samples_table};
 use super::{end_time, progress};
-use crate::suite::Machine;
+use crate::suite::TestContext;
+use crate::suite::benchmark::{Watch, rounded, table};
 use crate::suite::shared::gpu_fault::fault_finding;
-use crate::suite::shared::speed::{Watch, rounded, table};
+use crate::suite::{Group, Test};
 use gpu::GpuError;
 use machine::GpuId;
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::test;
+use report::Level;
 use serde_json::Value;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+pub(in crate::suite) const TEST: Test = Test {
+    about: &test::GPU_PRODUCTS,
+    title: "GPU arithmetic",
+    proves: "under steady load of all GPUs every matrix product is right, and clocks and links hold",
+    level: Level::Acceptance,
+    deadline: SPARE,
+    mandatory: false,
+    group: Group::Gpu,
+    run: steady,
+};
 
 /// The duration of one launch.
 const LAUNCH: Duration = Duration::from_millis(50);
@@ -42,14 +57,14 @@ struct Results {
 
 /// What is being done, since when, and until when.
 struct Task<'m> {
-    machine: &'m Machine,
+    context: &'m TestContext,
     what: &'static str,
     began: Instant,
     until: Instant,
 }
 
-pub(super) fn steady(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    let task = Task::new(machine, "matrix products on all GPUs", 2);
+pub(super) fn steady(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    let task = Task::new(context, "matrix products on all GPUs", 2);
     under_load(&task, None, |load, results| {
         let mut due = Instant::now();
         while task.continues(load) {
@@ -63,8 +78,8 @@ pub(super) fn steady(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     })
 }
 
-pub(super) fn in_steps(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    let task = Task::new(machine, "steps of power of all GPUs", 1);
+pub(super) fn in_steps(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    let task = Task::new(context, "steps of power of all GPUs", 1);
     under_load(&task, Some(0), |load, results| {
         for half in HALVES.iter().cycle() {
             if !task.continues(load) {
@@ -85,8 +100,8 @@ pub(super) fn in_steps(machine: &Machine) -> Result<Judgement, Box<Finding>> {
 
 impl<'m> Task<'m> {
     /// A task that has `parts` quarters of the time.
-    fn new(machine: &'m Machine, what: &'static str, parts: u64) -> Self {
-        Self { machine, what, began: Instant::now(), until: end_time(machine, parts) }
+    fn new(context: &'m TestContext, what: &'static str, parts: u64) -> Self {
+        Self { context, what, began: Instant::now(), until: end_time(context, parts) }
     }
 
     fn continues(&self, load: &Load<'_>) -> bool {
@@ -95,9 +110,9 @@ impl<'m> Task<'m> {
 
     /// Records the GPUs' states, changes the operands, and reports to the parent.
     fn take_sample(&self, load: &mut Load<'_>, results: &mut Results) {
-        results.samples.push(Sample::now(self.machine, self.began));
+        results.samples.push(Sample::now(self.context, self.began));
         load.next_seed();
-        progress(self.machine, self.what, self.until);
+        progress(self.context, self.what, self.until);
     }
 }
 
@@ -107,13 +122,13 @@ fn under_load(
     steps: Option<u64>,
     work: impl FnOnce(&mut Load<'_>, &mut Results) -> Result<(), GpuError>,
 ) -> Result<Judgement, Box<Finding>> {
-    let machine = task.machine;
-    if let Some(none) = machine.no_gpus(false)? {
+    let context = task.context;
+    if let Some(none) = context.no_gpus(false)? {
         return Ok(none);
     }
-    let clique = machine.clique()?;
-    progress(machine, task.what, task.until);
-    let watch = Watch::begin(machine, &clique.addresses());
+    let clique = context.clique()?;
+    progress(context, task.what, task.until);
+    let watch = Watch::begin(context, &clique.addresses());
     let mut load = Load::new(clique).map_err(|e| fault_finding(Subject::Machine, &e))?;
     let mut results = Results { steps, ..Results::default() };
     if let Err(error) = work(&mut load, &mut results) {
@@ -122,7 +137,7 @@ fn under_load(
     results.took = task.began.elapsed().as_secs_f64();
     (results.wrong, results.right) = (load.wrong, load.right);
     // The states of each second show the clocks in more detail than the state at the end.
-    results.found.extend(watch.end(machine).0.into_iter().filter(|f| !f.is(Code::GpuThrottled)));
+    results.found.extend(watch.end(context).0.into_iter().filter(|f| !f.is(Code::GpuThrottled)));
     Ok(judge(&results))
 }
 

@@ -1,9 +1,7 @@
 //! What NVML reports about the GPUs second by second while they work: clocks, heat, power and links.
 
-use crate::suite::Machine;
-use crate::suite::shared::speed::{
-    STATE_COLUMNS, rounded, state_cells, states_now, table, thermal_summary, throttled_for,
-};
+use crate::suite::TestContext;
+use crate::suite::benchmark::{STATE_COLUMNS, rounded, state_cells, states_now, table, thermal_summary, throttled_for};
 use gpu::{Clique, State};
 use machine::GpuId;
 use outcome::finding::{Code, Finding, Severity};
@@ -22,11 +20,11 @@ pub(super) struct Sample {
 
 impl Sample {
     /// The present state during work that began at `began`.
-    pub(super) fn now(machine: &Machine, began: Instant) -> Self {
-        let gpus = machine.clique().map(Clique::addresses).unwrap_or_default();
-        let width = |bdf| machine.nvml().ok().and_then(|nvml| nvml.link(bdf).ok()).map(|link| link.width);
+    pub(super) fn now(context: &TestContext, began: Instant) -> Self {
+        let gpus = context.clique().map(Clique::addresses).unwrap_or_default();
+        let width = |bdf| context.nvml().ok().and_then(|nvml| nvml.link(bdf).ok()).map(|link| link.width);
         let widths = gpus.into_iter().map(width).collect();
-        Self { at: began.elapsed().as_secs_f64(), states: states_now(machine), widths }
+        Self { at: began.elapsed().as_secs_f64(), states: states_now(context), widths }
     }
 }
 

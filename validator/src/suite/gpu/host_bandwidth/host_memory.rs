@@ -1,7 +1,7 @@
 //! Page-locked memory near the GPUs: one block for each NUMA node with GPUs. Locking memory takes a third of
 //! a second for each GiB, so the GPUs of a node share one block.
 
-use crate::suite::Machine;
+use crate::suite::TestContext;
 use crate::suite::shared::gpu_fault::fault_finding;
 use gpu::{Clique, GpuError, Pinned, Span};
 use machine::GpuId;
@@ -30,11 +30,11 @@ impl HostBlock {
 }
 
 /// The memory blocks for all GPUs.
-pub(super) fn blocks(machine: &Machine, clique: &Clique) -> Result<Vec<HostBlock>, Box<Finding>> {
-    let nodes = nodes(machine.fabric()?, clique);
+pub(super) fn blocks(context: &TestContext, clique: &Clique) -> Result<Vec<HostBlock>, Box<Finding>> {
+    let nodes = nodes(context.fabric()?, clique);
     let bytes = share(BYTES, nodes.len());
     let block = |(processors, gpus): (Option<String>, Vec<GpuId>)| {
-        machine.doing(format!("locking {bytes} bytes of the host's memory"));
+        context.doing(format!("locking {bytes} bytes of the host's memory"));
         let _pinned = processors.as_deref().and_then(pin_to_cpus);
         let gpu = gpus.first().and_then(|n| clique.gpu(*n));
         let gpu = gpu.ok_or_else(|| GpuError::Nonsense("a node without a GPU".to_owned()))?;

@@ -1,7 +1,7 @@
 //! Figures by name and pair, which become the report's matrices.
 
-use super::super::pair::matrix;
 use crate::schedule::Pair;
+use crate::suite::shared::pair::matrix;
 use outcome::Matrix;
 use report::stats::Measured;
 use std::collections::BTreeMap;

@@ -1,16 +1,17 @@
 //! Whether any driver other than NVIDIA's holds a GPU, or is ready to bind to one.
 
-use crate::suite::machine::unreadable;
-use crate::suite::{FILE_DEADLINE, Group, Machine, Test};
+use crate::suite::context::unreadable;
+use crate::suite::{FILE_DEADLINE, Group, Test, TestContext};
 use machine::host::modules;
 use machine::pcie::model::{Device, Fabric};
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Reason, Severity, Subject};
+use outcome::test;
 use outcome::text::count;
 use report::Level;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "drivers",
+    about: &test::DRIVERS,
     title: "Kernel drivers",
     proves: "no driver other than NVIDIA's is bound to a GPU or loaded for it, and NVIDIA's has the expected version",
     level: Level::Quick,
@@ -20,11 +21,11 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
-fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    let fabric = machine.fabric()?;
-    let loaded = modules::loaded(&machine.root, modules::FOREIGN).map_err(|e| unreadable("sys/module", &e))?;
-    let version = modules::nvidia_version(&machine.root).map_err(|e| unreadable("sys/module/nvidia/version", &e))?;
-    Ok(judge(fabric, &loaded, version.as_deref(), machine.config.expect.driver.as_deref()))
+fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    let fabric = context.fabric()?;
+    let loaded = modules::loaded(&context.root, modules::FOREIGN).map_err(|e| unreadable("sys/module", &e))?;
+    let version = modules::nvidia_version(&context.root).map_err(|e| unreadable("sys/module/nvidia/version", &e))?;
+    Ok(judge(fabric, &loaded, version.as_deref(), context.config.expect.driver.as_deref()))
 }
 
 fn judge(fabric: &Fabric, loaded: &[&str], version: Option<&str>, expected: Option<&str>) -> Judgement {

@@ -6,18 +6,19 @@ use super::remeasure::{self, Remeasured};
 use super::{checked, limits_of_all, not_connected, sweep, tables};
 use crate::nccl::ranks::{Ranks, Trouble};
 use crate::nccl::{Row, Sweep};
-use crate::suite::shared::speed::judged;
-use crate::suite::{Group, Machine, Test};
+use crate::suite::benchmark::judged;
+use crate::suite::{Group, Test, TestContext};
 use gpu::Collective;
 use outcome::Judgement;
 use outcome::finding::Finding;
+use outcome::test;
 use outcome::text::size;
 use report::Level;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "nccl-collective",
+    about: &test::NCCL_COLLECTIVE,
     title: "Every other collective",
     proves: "the eight other collectives give right values in every timed call, each as fast as the links allow",
     level: Level::Standard,
@@ -27,13 +28,13 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
-fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    if let Some(none) = not_connected(machine)? {
+fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    if let Some(none) = not_connected(context)? {
         return Ok(none);
     }
-    let (mut rows, odd) = arms::with(machine, ArmKind::P2p, |ranks| measure(machine, ranks))?;
-    let again = match limits_of_all(machine, &rows)? {
-        Ok(limits) => remeasure::judge(machine, ArmKind::P2p, &mut rows, &limits)?,
+    let (mut rows, odd) = arms::with(context, ArmKind::P2p, |ranks| measure(context, ranks))?;
+    let again = match limits_of_all(context, &rows)? {
+        Ok(limits) => remeasure::judge(context, ArmKind::P2p, &mut rows, &limits)?,
         Err(unjudged) => Remeasured { findings: vec![unjudged], rows: Vec::new() },
     };
     let beside = [odd.as_slice(), again.rows.as_slice()].concat();
@@ -46,14 +47,14 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
 }
 
 /// The sweeps, and the additional checks.
-fn measure(machine: &Machine, ranks: &mut Ranks) -> Result<(Vec<Row>, Vec<Row>), Trouble> {
+fn measure(context: &TestContext, ranks: &mut Ranks) -> Result<(Vec<Row>, Vec<Row>), Trouble> {
     let (mut rows, mut odd) = (Vec::new(), Vec::new());
     for collective in Collective::ALL.into_iter().filter(|c| *c != Collective::AllReduce) {
         let sweep = Sweep::standard(collective);
-        sweep::warm_up(machine, ArmKind::P2p, ranks, &sweep)?;
-        rows.extend(sweep::rows(machine, ArmKind::P2p, ranks, &sweep)?);
-        odd.extend(checked::odd(machine, ArmKind::P2p, ranks, collective)?);
-        odd.extend(checked::big(machine, ArmKind::P2p, ranks, collective)?);
+        sweep::warm_up(context, ArmKind::P2p, ranks, &sweep)?;
+        rows.extend(sweep::rows(context, ArmKind::P2p, ranks, &sweep)?);
+        odd.extend(checked::odd(context, ArmKind::P2p, ranks, collective)?);
+        odd.extend(checked::big(context, ArmKind::P2p, ranks, collective)?);
     }
     Ok((rows, odd))
 }

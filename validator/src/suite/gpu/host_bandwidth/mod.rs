@@ -7,18 +7,19 @@ mod judge;
 mod measure;
 
 use crate::floors::raw_to_host;
+use crate::suite::benchmark::{Bench, FULL, Grid, LinkStates, Watch};
 use crate::suite::shared::gate::gate;
-use crate::suite::shared::speed::{Bench, FULL, Grid, LinkStates, Watch};
-use crate::suite::{Group, Machine, Test};
+use crate::suite::{Group, Test, TestContext};
 use machine::pcie::model::Bdf;
 use machine::pcie::tree::Tree;
 use outcome::Judgement;
 use outcome::finding::Finding;
+use outcome::test;
 use report::Level;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "host-bandwidth",
+    about: &test::HOST_BANDWIDTH,
     title: "Host bandwidth",
     proves: "every GPU moves as much data to and from the host's memory as its PCIe link allows",
     level: Level::Standard,
@@ -36,19 +37,19 @@ struct Results {
     findings: Vec<Finding>,
 }
 
-fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    if let Some(none) = gate(machine, false)? {
+fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    if let Some(none) = gate(context, false)? {
         return Ok(none);
     }
-    let clique = machine.clique()?;
+    let clique = context.clique()?;
     let gpus = clique.addresses();
-    let watch = Watch::begin(machine, &gpus);
-    let bench = Bench::new(machine, 2, FULL)?;
-    let blocks = host_memory::blocks(machine, clique)?;
+    let watch = Watch::begin(context, &gpus);
+    let bench = Bench::new(context, 2, FULL)?;
+    let blocks = host_memory::blocks(context, clique)?;
     let mut results = Results::default();
-    measure::all(machine, &bench, &blocks, &mut results)?;
+    measure::all(context, &bench, &blocks, &mut results)?;
     let links = std::mem::take(&mut results.links);
-    let (read, fabric) = (machine.fabric()?, links.applied(machine.fabric()?));
+    let (read, fabric) = (context.fabric()?, links.applied(context.fabric()?));
     let tree = Tree::of(&fabric);
     let limits = |gpu: &Bdf| judge::HostLimits {
         raw: raw_to_host(&tree, *gpu),
@@ -56,8 +57,8 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         most: links.most(read, *gpu),
     };
     let all_limits: Vec<_> = gpus.iter().map(limits).collect();
-    measure::again(machine, &bench, &blocks, &judge::slow_gpus(&results, &all_limits), &mut results)?;
-    let (found, states) = watch.end(machine);
+    measure::again(context, &bench, &blocks, &judge::slow_gpus(&results, &all_limits), &mut results)?;
+    let (found, states) = watch.end(context);
     results.findings.extend(found);
     results.findings.extend(links.findings(&gpus));
     Ok(judge::judge(results, &all_limits, &states))

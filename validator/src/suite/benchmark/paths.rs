@@ -4,7 +4,7 @@ use super::link_states::LinkStates;
 use crate::floors;
 use crate::floors::{Carrier, NVLINK_GB_S, NvLinkGpu, nvlinks};
 use crate::schedule::{Pair, Plan, RouteKind, Routes};
-use crate::suite::Machine;
+use crate::suite::TestContext;
 use gpu::{Clique, Gpu, NvLinkStates, count_nvlinks};
 use machine::pcie::model::{Bdf, Fabric, PathKind};
 use machine::pcie::topo::{Cell, NvLinks};
@@ -31,18 +31,18 @@ pub(in crate::suite) struct GpuPaths {
 
 impl GpuPaths {
     /// The paths that the fabric and NVML report.
-    pub(in crate::suite) fn new(machine: &Machine, clique: &Clique) -> Self {
+    pub(in crate::suite) fn new(context: &TestContext, clique: &Clique) -> Self {
         let gpus = clique.addresses();
-        let nvml = machine.nvml().map_err(str::to_owned);
+        let nvml = context.nvml().map_err(str::to_owned);
         let ask = |gpu: &Bdf| nvml.as_ref().map_err(Clone::clone).and_then(|nvml| nvml.nvlinks(*gpu));
         let states: Vec<_> = gpus.iter().map(ask).collect();
         let boards = clique.gpus.iter().zip(&states).map(|(gpu, states)| board(gpu, states)).collect();
         let states: Vec<_> = states.into_iter().map(Result::unwrap_or_default).collect();
         let nvlinks = count_nvlinks(&gpus, &states);
         let nvlink_gb_s = nvml.ok().zip(gpus.first()).and_then(|(nvml, gpu)| nvml.nvlink_gb_s(*gpu).ok());
-        let routes = machine.fabric.as_ref().ok().and_then(|f| Routes::new(f, &gpus, &nvlinks).ok());
+        let routes = context.fabric.as_ref().ok().and_then(|f| Routes::new(f, &gpus, &nvlinks).ok());
         let routes = routes.unwrap_or_else(|| Routes::staged(&gpus));
-        let distances = distances(machine, &gpus);
+        let distances = distances(context, &gpus);
         Self { gpus, boards, nvlinks, nvlink_gb_s, distances, routes }
     }
 
@@ -114,8 +114,8 @@ impl GpuPaths {
     }
 }
 
-fn distances(machine: &Machine, gpus: &[Bdf]) -> BTreeMap<Pair, u32> {
-    let Ok(fabric) = &machine.fabric else { return BTreeMap::new() };
+fn distances(context: &TestContext, gpus: &[Bdf]) -> BTreeMap<Pair, u32> {
+    let Ok(fabric) = &context.fabric else { return BTreeMap::new() };
     let node = |bdf: &Bdf| fabric.devices.iter().find(|d| d.bdf == *bdf)?.numa;
     let nodes: Vec<_> = gpus.iter().map(node).collect();
     let mut known: BTreeMap<(u32, u32), Option<u32>> = BTreeMap::new();
@@ -123,7 +123,7 @@ fn distances(machine: &Machine, gpus: &[Bdf]) -> BTreeMap<Pair, u32> {
     for (from, a) in nodes.iter().enumerate() {
         for (to, b) in nodes.iter().enumerate().skip(from + 1) {
             let (Some(a), Some(b)) = (*a, *b) else { continue };
-            let far = *known.entry((a, b)).or_insert_with(|| distance(machine, a, b));
+            let far = *known.entry((a, b)).or_insert_with(|| distance(context, a, b));
             all.extend(far.map(|far| (Pair::of(from, to), far)));
         }
     }
@@ -140,8 +140,8 @@ fn board(gpu: &Gpu, states: &Result<NvLinkStates, String>) -> NvLinkGpu {
 }
 
 /// The distance of two NUMA nodes according to the firmware: 10 is the same node.
-fn distance(machine: &Machine, a: u32, b: u32) -> Option<u32> {
-    let nodes = machine.root.text(format!("sys/devices/system/node/node{a}/distance")).ok()?;
+fn distance(context: &TestContext, a: u32, b: u32) -> Option<u32> {
+    let nodes = context.root.text(format!("sys/devices/system/node/node{a}/distance")).ok()?;
     nodes.split_whitespace().nth(usize::try_from(b).ok()?)?.parse().ok()
 }
 

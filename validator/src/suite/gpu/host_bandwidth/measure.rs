@@ -4,11 +4,11 @@
 use super::Results;
 use super::host_memory::HostBlock;
 use crate::schedule::Pair;
-use crate::suite::Machine;
-use crate::suite::shared::gpu_fault::fault_finding;
-use crate::suite::shared::speed::{
+use crate::suite::TestContext;
+use crate::suite::benchmark::{
     Bench, CopyMethod, Flow, Grid, HostDirection, HostFlow, HostTiming, Job, JobResult, Metric, wrong_data,
 };
+use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::shared::transfer::unanswered;
 use gpu::pattern::Counts;
 use gpu::{GpuError, Span};
@@ -26,12 +26,12 @@ const LOCAL: u32 = 8;
 
 /// Measures each GPU alone, then all at once.
 pub(super) fn all(
-    machine: &Machine,
+    context: &TestContext,
     bench: &Bench<'_>,
     blocks: &[HostBlock],
     results: &mut Results,
 ) -> Result<(), Box<Finding>> {
-    let mut run = Run::new(machine, bench, results);
+    let mut run = Run::new(context, bench, results);
     for block in blocks {
         for gpu in &block.gpus {
             run.alone(block, *gpu)?;
@@ -44,13 +44,13 @@ pub(super) fn all(
 
 /// Measures these GPUs alone once more, after all others.
 pub(super) fn again(
-    machine: &Machine,
+    context: &TestContext,
     bench: &Bench<'_>,
     blocks: &[HostBlock],
     gpus: &[GpuId],
     results: &mut Results,
 ) -> Result<(), Box<Finding>> {
-    let mut run = Run { again: true, ..Run::new(machine, bench, results) };
+    let mut run = Run { again: true, ..Run::new(context, bench, results) };
     for block in blocks {
         block.gpus.iter().filter(|gpu| gpus.contains(gpu)).try_for_each(|gpu| run.alone(block, *gpu))?;
     }
@@ -58,7 +58,7 @@ pub(super) fn again(
 }
 
 struct Run<'a, 'b> {
-    machine: &'a Machine,
+    context: &'a TestContext,
     bench: &'a Bench<'b>,
     results: &'a mut Results,
     policy: RepeatPolicy,
@@ -67,12 +67,12 @@ struct Run<'a, 'b> {
 }
 
 impl<'a, 'b> Run<'a, 'b> {
-    fn new(machine: &'a Machine, bench: &'a Bench<'b>, results: &'a mut Results) -> Self {
-        let policy = match machine.config.validate.level {
+    fn new(context: &'a TestContext, bench: &'a Bench<'b>, results: &'a mut Results) -> Self {
+        let policy = match context.config.validate.level {
             Level::Full | Level::Acceptance => RepeatPolicy { samples: BANDWIDTH.samples + 2, repeats: 4, ..BANDWIDTH },
             Level::Quick | Level::Standard => BANDWIDTH,
         };
-        Self { machine, bench, results, policy, again: false }
+        Self { context, bench, results, policy, again: false }
     }
 }
 
@@ -164,7 +164,7 @@ impl Run<'_, '_> {
             Job::new(vec![flow], Metric::First)
         };
         let jobs: Vec<_> = GpuId::all(self.bench.gpus()).map(job).collect();
-        for (gpu, taken) in GpuId::each(self.bench.sampled(self.machine, &self.policy, &jobs)?) {
+        for (gpu, taken) in GpuId::each(self.bench.sampled(self.context, &self.policy, &jobs)?) {
             match taken {
                 JobResult::Wrong(flow, checked) => self.results.findings.push(wrong_data(&flow, &checked)),
                 JobResult::Figures(figures) => {
@@ -179,22 +179,22 @@ impl Run<'_, '_> {
 
     /// Copies that wake up the link, which is read meanwhile.
     fn wake(&mut self, gpu: GpuId, host: Span<'_>) -> Result<(), Box<Finding>> {
-        let machine = self.machine;
-        let fabric = machine.fabric()?;
-        let Some(bdf) = machine.clique()?.gpu(gpu).map(|g| g.bdf) else { return Ok(()) };
+        let context = self.context;
+        let fabric = context.fabric()?;
+        let Some(bdf) = context.clique()?.gpu(gpu).map(|g| g.bdf) else { return Ok(()) };
         let above = machine::pcie::tree::Tree::of(fabric).above(bdf);
         let devices: Vec<_> = std::iter::once(bdf).chain(above.iter().map(|d| d.bdf)).collect();
         let links = &mut self.results.links;
         let flow = flow(gpu, HostDirection::ToHost(self.bench.fresh_seed()), host, 2);
-        machine.doing(flow.to_string());
-        let timed = self.bench.with_host(&[flow], &mut || links.read(machine, &devices));
+        context.doing(flow.to_string());
+        let timed = self.bench.with_host(&[flow], &mut || links.read(context, &devices));
         timed.map(drop).map_err(|e| fault_finding(gpu, &e))
     }
 
     /// Runs `flows` at the same time: GB/s of each; empty if data came back wrong, which is a finding.
     fn figures(&mut self, flows: &[HostFlow<'_>]) -> Result<Vec<f64>, Box<Finding>> {
         let names: Vec<_> = flows.iter().take(4).map(ToString::to_string).collect();
-        self.machine.doing(names.join(", "));
+        self.context.doing(names.join(", "));
         let timed = self.bench.with_host(flows, &mut || true);
         let timed = timed.map_err(|e: GpuError| fault_finding(subject(flows), &e))?;
         let bad = flows.iter().zip(&timed).find_map(|(flow, t)| Some(wrong_round_trip(flow, t.wrong.as_ref()?)));

@@ -3,7 +3,7 @@
 //! NVML counts how much of BAR1 is mapped, and some builds of the driver log the mapping when they start a GPU.
 //! Release builds of NVIDIA's own modules do not log it.
 
-use crate::suite::machine::{Machine, known};
+use crate::suite::context::{TestContext, known};
 use crate::suite::shared::bar1_mapping::{Bar1ByGpu, Bar1Mapping, mapping_of};
 use crate::suite::shared::peer_mechanism;
 use crate::suite::{Group, NVML_DEADLINE, Test};
@@ -17,10 +17,11 @@ use machine::host::nvidia::params;
 use machine::pcie::model::{Bdf, Device};
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Reason, Severity, Subject};
+use outcome::test;
 use report::Level;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "bar1-static",
+    about: &test::BAR1_STATIC,
     title: "Static BAR1",
     proves: "according to NVML or the kernel's log the driver has mapped the memory of every GPU that needs it into BAR1 permanently",
     level: Level::Quick,
@@ -41,20 +42,20 @@ enum MapRequest {
     Silent,
 }
 
-fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    if let Some(nothing) = machine.no_driver()? {
+fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    if let Some(nothing) = context.no_driver()? {
         return Ok(nothing);
     }
-    let mut gpus = peer_mechanism::through_bar1(machine.fabric()?, known(&machine.nvidia.gpus)?);
+    let mut gpus = peer_mechanism::through_bar1(context.fabric()?, known(&context.nvidia.gpus)?);
     if gpus.is_empty() {
         return Ok(Judgement::not_applicable("no GPU here is reached through BAR1"));
     }
-    let bar1_by_gpu = machine.bar1_by_gpu();
-    let patched = known(&machine.nvidia.account)?.as_ref().is_some_and(is_patched);
-    let version = known(&machine.nvidia.loaded)?.as_ref().and_then(|l| keys::major(&l.version));
+    let bar1_by_gpu = context.bar1_by_gpu();
+    let patched = known(&context.nvidia.account)?.as_ref().is_some_and(is_patched);
+    let version = known(&context.nvidia.loaded)?.as_ref().and_then(|l| keys::major(&l.version));
     let requested = match version {
-        Some(version) if patched || machine.check_nvml().is_ok() => {
-            let all = params::read(&machine.root);
+        Some(version) if patched || context.check_nvml().is_ok() => {
+            let all = params::read(&context.root);
             let all = known(&all)?;
             let keys = |gpu: &Device| RegistryKeys::of(version, &params::registry_keys(all, &gpu.bdf.to_string()));
             gpus.iter().filter(|gpu| keys(gpu).ask_for_bar1()).map(|gpu| gpu.bdf).collect()
@@ -69,19 +70,19 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
             return Ok(Judgement::not_applicable(why));
         }
     }
-    let by_keys = machine.check_nvml().is_ok() && !requested.is_empty();
+    let by_keys = context.check_nvml().is_ok() && !requested.is_empty();
     let asked = match () {
         () if patched && version.is_none_or(|version| version < UNLOGGED_SINCE) => MapRequest::Logged,
         () if patched || by_keys => MapRequest::Silent,
         () => MapRequest::No,
     };
     // NVML alone suffices where it answers about every GPU.
-    let is_counted = |gpu: &&Device| !matches!(mapping_of(gpu, bar1_by_gpu), Bar1Mapping::Unknown(_));
-    let lines = match machine.log() {
+    let is_counted = |gpu: &&Device| !matches!(mapping_of(gpu, &bar1_by_gpu), Bar1Mapping::Unknown(_));
+    let lines = match context.log() {
         Err(_) if gpus.iter().all(is_counted) => &[],
         lines => lines?,
     };
-    Ok(judge(lines, &gpus, asked, bar1_by_gpu))
+    Ok(judge(lines, &gpus, asked, &bar1_by_gpu))
 }
 
 /// Whether our module may map a GPU's memory. It does so for a GeForce RTX 30 only in an image that was built for the family

@@ -1,11 +1,8 @@
-//! The input of the tests: the root, the configuration, and data that is read once for all tests.
+//! The context of a test: the root, the configuration, and data that is read once for all tests.
 
 use super::Test;
-use super::nccl::Arms;
 use crate::config::Config;
-use crate::suite::p2p::processes::PrestartedPeer;
 use crate::suite::protocol::{Activity, Message};
-use crate::suite::shared::bar1_mapping::Bar1ByGpu;
 use crate::suite::shared::gpu_fault;
 use gpu::{Clique, Confidential, GpuError, GpuSnapshot, Nvml};
 use machine::host::identity::Identity;
@@ -18,17 +15,19 @@ use outcome::Matrix;
 use outcome::finding::{Code, ConfidentialCase, Finding, Reason, Severity, Subject};
 use outcome::platform::Host;
 use outcome::{Judgement, Outcome};
+use std::any::{Any, TypeId};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::path::Path;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// Why the GPUs of a recorded machine cannot be tested.
 const RECORDED: &str = "this is a recorded machine, whose GPUs are not in this computer";
 
-/// The machine under test.
-pub struct Machine {
+/// What a test reads and needs: the machine under test, the configuration, what earlier tests found and kept.
+pub struct TestContext {
     /// The root from which everything is read.
     pub root: Root,
     /// The configuration.
@@ -53,10 +52,8 @@ pub struct Machine {
     pub matrices: RefCell<BTreeMap<String, Vec<Matrix>>>,
     /// The machine's GPUs, opened by the first test that needs them.
     pub gpus: Gpus,
-    /// NCCL's processes, started by the first test that needs them.
-    pub nccl: Arms,
-    /// A second process with CUDA, for tests that need one.
-    pub prestarted: PrestartedPeer,
+    /// What tests keep for the tests after them.
+    pub kept: Kept,
     /// The end of the running test's deadline; `None` before the first test.
     pub deadline: Cell<Option<Instant>>,
     /// Sends the parent a message in the middle of a test.
@@ -73,21 +70,43 @@ pub struct Gpus {
     pub(super) before: OnceCell<GpuSnapshot>,
     /// NVML's error if it hangs; then the GPUs are not queried again.
     pub(super) nvml_hang: OnceCell<Option<String>>,
-    /// The use of their BAR1.
-    pub(super) bar1_by_gpu: OnceCell<Result<Bar1ByGpu, String>>,
 }
 
-impl fmt::Debug for Machine {
+/// What tests of one process keep for the tests after them, one value of each type: processes that took seconds to start,
+/// answers that a driver gives slowly. The tests own the types.
+#[derive(Debug, Default)]
+pub struct Kept(RefCell<BTreeMap<TypeId, Rc<dyn Any>>>);
+
+impl Kept {
+    /// The value of this type, which the first call makes.
+    pub(in crate::suite) fn get_or_make<T: Any>(&self, make: impl FnOnce() -> T) -> Rc<T> {
+        let known = self.0.borrow().get(&TypeId::of::<T>()).cloned();
+        // The key is the type, so the value always has it.
+        if let Some(Ok(value)) = known.map(Rc::downcast::<T>) {
+            return value;
+        }
+        let made = Rc::new(make());
+        self.0.borrow_mut().insert(TypeId::of::<T>(), Rc::<T>::clone(&made));
+        made
+    }
+
+    /// The value of this type, which begins as its default.
+    pub(in crate::suite) fn get<T: Any + Default>(&self) -> Rc<T> {
+        self.get_or_make(T::default)
+    }
+}
+
+impl fmt::Debug for TestContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "machine at {}", self.root.path().display())
     }
 }
 
-impl Machine {
+impl TestContext {
     /// Whether this process runs `test`.
     #[must_use]
     pub fn runs(&self, test: &Test) -> bool {
-        self.tests.iter().any(|id| id == test.id)
+        self.tests.iter().any(|id| id == test.id())
     }
 
     /// The GPUs, each with a CUDA context. The first call takes seconds.
@@ -321,7 +340,13 @@ pub(super) fn unreadable(path: &str, why: &impl Display) -> Box<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::no_pair;
+    use super::{Kept, no_pair};
+
+    #[test]
+    fn what_a_test_keeps_is_made_once_and_each_type_has_its_own() {
+        let kept = Kept::default();
+        assert_eq!((*kept.get_or_make(|| 1_u8), *kept.get_or_make(|| 2_u8), *kept.get::<u16>()), (1, 1, 0));
+    }
 
     #[test]
     fn gpus_missing_from_cuda_form_no_pair() {

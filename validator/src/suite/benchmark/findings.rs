@@ -1,10 +1,10 @@
 //! Findings that speed tests share: data that did not arrive, figures that vary, and many findings of one
 //! kind merged into one.
 
-use super::super::transfer::{ones, unanswered};
 use super::flow::Flow;
 use super::grid::Grid;
 use crate::floors::noise;
+use crate::suite::shared::transfer::{ones, unanswered};
 use gpu::CheckCounts;
 use gpu::pattern::Counts;
 use outcome::Judgement;

@@ -1,13 +1,13 @@
 //! Runs and samples jobs on a bench: reports the current work first, and turns a fault into a finding.
 
-use super::super::gpu_fault::fault_finding;
 use super::bench::Bench;
 use super::flow::{CopyMethod, Flow, MOST_COPIES};
 use super::paths::GpuPaths;
 use super::run::GroupTiming;
 use super::sampling::{Job, JobResult, sampled};
 use crate::schedule::Pair;
-use crate::suite::Machine;
+use crate::suite::TestContext;
+use crate::suite::shared::gpu_fault::fault_finding;
 use gpu::GpuError;
 use outcome::finding::{Code, Finding, Severity, Subject};
 use report::stats::{RepeatPolicy, Unusable};
@@ -42,14 +42,14 @@ impl Bench<'_> {
     /// A fault of CUDA or of a GPU.
     pub(in crate::suite) fn once(
         &self,
-        machine: &Machine,
+        context: &TestContext,
         groups: &[Vec<Flow>],
         poll: &mut dyn FnMut() -> bool,
     ) -> Result<Vec<GroupTiming>, Box<Finding>> {
         if groups.is_empty() {
             return Ok(Vec::new());
         }
-        machine.doing(doing(groups));
+        context.doing(doing(groups));
         self.run_polling(groups, poll).map_err(|e| fault_finding(subject(groups), &e))
     }
 
@@ -62,7 +62,7 @@ impl Bench<'_> {
     /// A fault of CUDA or of a GPU.
     pub(in crate::suite) fn serializes_transfers(
         &self,
-        machine: &Machine,
+        context: &TestContext,
         paths: &GpuPaths,
         pairs: &[Pair],
     ) -> Result<bool, Box<Finding>> {
@@ -72,7 +72,7 @@ impl Bench<'_> {
             return Ok(false);
         }
         for _ in 0..TRIES {
-            let timed = self.once(machine, std::slice::from_ref(&fan_out), &mut || true)?;
+            let timed = self.once(context, std::slice::from_ref(&fan_out), &mut || true)?;
             if !timed.first().is_some_and(|timed| timed.overlap() < SERIAL_FRACTION) {
                 return Ok(false);
             }
@@ -86,13 +86,13 @@ impl Bench<'_> {
     /// A fault of CUDA or of a GPU, or a clock with impossible values.
     pub(in crate::suite) fn sampled(
         &self,
-        machine: &Machine,
+        context: &TestContext,
         policy: &RepeatPolicy,
         jobs: &[Job],
     ) -> Result<Vec<JobResult>, Box<Finding>> {
         let all: Vec<_> = jobs.iter().map(|job| job.flows.clone()).collect();
         if !all.is_empty() {
-            machine.doing(doing(&all));
+            context.doing(doing(&all));
         }
         let taken = sampled(policy, jobs, |chosen| {
             let groups: Vec<_> = chosen.iter().map(|job| job.flows.clone()).collect();

@@ -1,22 +1,37 @@
 //! Moving inversions over nearly all memory of every GPU: each word has its own content, which is read, checked
 //! and inverted in place, in all bits and in every second one.
 
+use super::SPARE;
 use super::{end_time, progress};
-use crate::suite::Machine;
+use crate::suite::TestContext;
+use crate::suite::benchmark::table;
 use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::shared::held_memory::{
     ChangedMemory, Chunk, HeldMemory, MemoryShare, coverage, fill_all, find_changes,
 };
-use crate::suite::shared::speed::table;
 use crate::suite::shared::transfer::Memory;
+use crate::suite::{Group, Test};
 use gpu::pattern::{Counts, Nonces};
 use gpu::{GpuError, March};
 use machine::GpuId;
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::test;
 use outcome::text::gib;
+use report::Level;
 use serde_json::Value;
 use std::time::Instant;
+
+pub(in crate::suite) const TEST: Test = Test {
+    about: &test::GPU_MEMORY,
+    title: "GPU memory",
+    proves: "moving inversions find no wrong bit in nearly all memory of every GPU, with all GPUs at work",
+    level: Level::Acceptance,
+    deadline: SPARE,
+    mandatory: false,
+    group: Group::Gpu,
+    run,
+};
 
 /// The bits that are inverted, one after the other: all, every second one, the others, none.
 const INVERTED: [u32; 5] = [0, !0, 0xaaaa_aaaa, 0x5555_5555, 0];
@@ -44,19 +59,19 @@ struct Results {
     broken: Vec<Finding>,
 }
 
-pub(super) fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    if let Some(none) = machine.no_gpus(false)? {
+pub(super) fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    if let Some(none) = context.no_gpus(false)? {
         return Ok(none);
     }
-    let clique = machine.clique()?;
+    let clique = context.clique()?;
     let broken = |e: GpuError| fault_finding(Subject::Machine, &e);
-    machine.doing("allocating nearly all memory of every GPU");
+    context.doing("allocating nearly all memory of every GPU");
     let memories = HeldMemory::take_all(clique, Memory::Plain, 0).map_err(broken)?;
     let mut results = Results { shares: memories.iter().map(HeldMemory::share).collect(), ..Results::default() };
-    let until = end_time(machine, 1);
+    let until = end_time(context, 1);
     let mut nonces = Nonces::new();
     while results.wrong.is_empty() && results.broken.is_empty() && (results.rounds == 0 || Instant::now() < until) {
-        progress(machine, &format!("moving inversions over all memory, round {}", results.rounds + 1), until);
+        progress(context, &format!("moving inversions over all memory, round {}", results.rounds + 1), until);
         if let Err(error) = round(&memories, &mut nonces, &mut results) {
             results.broken.push(*fault_finding(Subject::Machine, &error));
         }

@@ -11,19 +11,20 @@ use crate::nccl::log::Pairs;
 use crate::nccl::ranks::{Ranks, Trouble};
 use crate::nccl::{Distance, Row, Sweep, advice};
 use crate::schedule::Pair;
-use crate::suite::shared::speed::{GpuPaths, LinkStates, judged};
-use crate::suite::{Group, Machine, Test};
+use crate::suite::benchmark::{GpuPaths, LinkStates, judged};
+use crate::suite::{Group, Test, TestContext};
 use gpu::Collective;
 use machine::{GpuId, Rank};
 use outcome::Advice;
 use outcome::finding::{Code, Finding, Severity};
+use outcome::test;
 use outcome::{Judgement, Outcome};
 use report::Level;
 use serde_json::Value;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {
-    id: "nccl",
+    about: &test::NCCL,
     title: "NCCL transport between GPUs",
     proves: "NCCL connects every pair of GPUs by peer-to-peer: it works with all other transports forbidden, fails with peer-to-peer forbidden too, and its log names peer-to-peer",
     level: Level::Quick,
@@ -36,26 +37,26 @@ pub(in crate::suite) const TEST: Test = Test {
 /// Sizes that use the protocols for small, middle and large data.
 const SIZES: [u64; 3] = [8, 1 << 20, 32 << 20];
 
-fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    if let Some(none) = not_testable(machine)? {
+fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    if let Some(none) = not_testable(context)? {
         return Ok(none);
     }
-    let later: &[ArmKind] = match machine.config.validate.level {
+    let later: &[ArmKind] = match context.config.validate.level {
         Level::Quick => &[],
         Level::Standard | Level::Full | Level::Acceptance => &[ArmKind::P2p, ArmKind::Off, ArmKind::Processes],
     };
     // The arms of later tests start meanwhile; those tests report their errors.
-    let groups = groups::of(machine)?;
+    let groups = groups::of(context)?;
     let strict = strict_arms(&groups);
-    arms::start(machine, &first_arms(&strict))?;
-    let ahead = arms::start(machine, later);
-    let clique = machine.clique()?;
-    let carrier = GpuPaths::new(machine, clique).carriers(machine.fabric()?, &LinkStates::default());
+    arms::start(context, &first_arms(&strict))?;
+    let ahead = arms::start(context, later);
+    let clique = context.clique()?;
+    let carrier = GpuPaths::new(context, clique).carriers(context.fabric()?, &LinkStates::default());
     let mut results = ArmResults::default();
     for (which, gpus) in &strict {
-        results.add(run_arm(machine, *which, gpus, &carrier)?);
+        results.add(run_arm(context, *which, gpus, &carrier)?);
     }
-    let withheld = withheld::check(machine);
+    let withheld = withheld::check(context);
     let forbidden = if withheld.is_none() { "; with peer-to-peer forbidden too it cannot connect" } else { "" };
     let compared = if results.compared { "" } else { "; not compared with the links, which were not measured" };
     let withheld = withheld.filter(|_| !names_other_transport(&results.findings));
@@ -70,12 +71,12 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
 
 /// Starts what this test needs first, if this process runs it: CUDA and a communicator take seconds, during which other
 /// tests run. This test reports any error.
-pub(in crate::suite) fn start_ahead(machine: &Machine) {
-    if !machine.runs(&TEST) {
+pub(in crate::suite) fn start_ahead(context: &TestContext) {
+    if !context.runs(&TEST) {
         return;
     }
-    let start = |groups: Vec<Vec<GpuId>>| arms::start(machine, &first_arms(&strict_arms(&groups)));
-    let begun = groups::of(machine).and_then(start);
+    let start = |groups: Vec<Vec<GpuId>>| arms::start(context, &first_arms(&strict_arms(&groups)));
+    let begun = groups::of(context).and_then(start);
     if let Err(finding) = begun {
         log::debug!("NCCL is not started ahead: {}", finding.message);
     }
@@ -122,14 +123,14 @@ impl ArmResults {
 
 /// Runs one arm. Data through host memory is slower than the links, whatever the log says.
 fn run_arm(
-    machine: &Machine,
+    context: &TestContext,
     which: ArmKind,
     gpus: &[GpuId],
     carrier: &dyn Fn(Pair) -> Carrier,
 ) -> Result<ArmResults, Box<Finding>> {
-    let (mut rows, proof) = arms::with(machine, which, |ranks| measure(machine, which, ranks))?;
-    let limits = limits(machine, gpus, carrier);
-    let again = limits.as_ref().map(|limits| remeasure::judge(machine, which, &mut rows, limits)).transpose()?;
+    let (mut rows, proof) = arms::with(context, which, |ranks| measure(context, which, ranks))?;
+    let limits = limits(context, gpus, carrier);
+    let again = limits.as_ref().map(|limits| remeasure::judge(context, which, &mut rows, limits)).transpose()?;
     let (slow, again) = again.map_or_else(Default::default, |again| (again.findings, again.rows));
     rows.extend(again);
     let mut findings = sweep::wrong(which, &rows);
@@ -157,15 +158,19 @@ fn level(outcome: Outcome, groups: &[Vec<GpuId>], carrier: impl Fn(Pair) -> Carr
 }
 
 /// All reduce for rings and trees, all to all for every pair.
-fn measure(machine: &Machine, which: ArmKind, ranks: &mut Ranks) -> Result<(Vec<Row>, proof::TransportProof), Trouble> {
+fn measure(
+    context: &TestContext,
+    which: ArmKind,
+    ranks: &mut Ranks,
+) -> Result<(Vec<Row>, proof::TransportProof), Trouble> {
     let mut rows = Vec::new();
     for collective in [Collective::AllReduce, Collective::Alltoall] {
         for bytes in SIZES {
             let sweep = Sweep { iterations: 5, ..Sweep::standard(collective).at(bytes) };
-            rows.extend(sweep::rows(machine, which, ranks, &sweep)?);
+            rows.extend(sweep::rows(context, which, ranks, &sweep)?);
         }
     }
-    rows.extend(checked::many(machine, which, ranks)?);
+    rows.extend(checked::many(context, which, ranks)?);
     let whole = [Rank::all(ranks.ranks()).collect()];
     let proof = proof::of(which, ranks, Pairs::All, &whole);
     Ok((rows, proof))

@@ -3,7 +3,7 @@
 use super::Results;
 use crate::floors::{contradicted_link, impossible_speed, slow_host_copy};
 use crate::schedule::Pair;
-use crate::suite::shared::speed::{judged, noisy, repeat_differences, rounded};
+use crate::suite::benchmark::{judged, noisy, repeat_differences, rounded};
 use machine::GpuId;
 use outcome::finding::Finding;
 use outcome::text::count;
