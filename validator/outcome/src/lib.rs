@@ -8,6 +8,7 @@
 pub mod files;
 pub mod finding;
 pub mod later;
+pub mod metric;
 pub mod platform;
 pub mod schema;
 pub mod scope;
@@ -17,6 +18,7 @@ pub mod text;
 pub use contract::outcome::{Outcome, Verdict};
 
 use finding::{Code, Finding, Severity};
+use metric::Metric;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -184,6 +186,14 @@ pub struct Matrix {
     pub columns: Vec<String>,
     /// Values by row; `null` where there is none.
     pub values: Vec<Vec<Option<f64>>>,
+}
+
+impl Matrix {
+    /// What its figures are; `None` for a name that this program does not use.
+    #[must_use]
+    pub fn metric(&self) -> Option<Metric> {
+        Metric::named(&self.name)
+    }
 }
 
 /// One variable for the workload's environment.

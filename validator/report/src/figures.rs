@@ -5,6 +5,7 @@ use super::{Report, TestEntry};
 use crate::gain::LARGE;
 use crate::stats::{BANDWIDTH, LATENCY, STAGED};
 use outcome::Matrix;
+use outcome::metric::{Clock, Metric};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -29,13 +30,16 @@ pub(super) type Figures = BTreeMap<String, Series>;
 pub(super) fn figures(report: &Report) -> Figures {
     let mut all = Figures::new();
     for test in &report.tests {
-        for matrix in test.matrices.iter().filter(|m| is_larger_better(&m.unit).is_some() && !m.name.ends_with(".cpu"))
-        {
+        for matrix in test.matrices.iter().filter(|m| is_larger_better(&m.unit).is_some() && !of_host_clock(m)) {
             add_series(&mut all, format!("{}/{}", test.id, matrix.name), matrix_series(matrix));
         }
         test.tables.iter().for_each(|table| add_table_series(&mut all, test, table));
     }
     all
+}
+
+fn of_host_clock(matrix: &Matrix) -> bool {
+    matches!(matrix.metric(), Some(Metric::SmallCopy { clock: Clock::Host, .. }))
 }
 
 /// Whether a larger value is better for this unit; `None` for a unit that is not compared.
@@ -52,8 +56,10 @@ pub(super) fn is_larger_better(unit: &str) -> Option<bool> {
 pub(super) fn tolerance(series: &str, unit: &str) -> f64 {
     let name = series.split_once('/').map_or(series, |(_, name)| name);
     // These use host memory, or all links at the same time.
-    let shared =
-        name.ends_with(".off") || ["host.", "together", "nccl.", "products"].iter().any(|p| name.starts_with(p));
+    let table = name.split_once('/').map_or(name, |(table, _)| table);
+    let shared = Metric::named(name).is_some_and(Metric::is_shared)
+        || table.starts_with("nccl.")
+        || ["together", "products"].contains(&table);
     match unit {
         YES_NO => 0.0,
         "us" | "ns" => 2.0 * LATENCY.spread,

@@ -22,6 +22,7 @@ mod read;
 pub mod render;
 pub mod stats;
 pub mod summary;
+pub mod tables;
 
 pub use asked::{IdentityPolicy, Level};
 pub use boot::BootStage;

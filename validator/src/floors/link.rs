@@ -8,6 +8,7 @@ use machine::pcie::link::raw_gb_s;
 use machine::pcie::model::{Bdf, Link};
 use machine::pcie::tree::Tree;
 use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::metric::Metric;
 use outcome::text::names::name_in_sentence;
 
 /// Copies between host and GPU reach at least this fraction of the raw link: on record 0.87 (H200, Gen5 x16:
@@ -90,10 +91,10 @@ const ROUNDING: f64 = 1.02;
 /// A figure above what is physically possible. `subject`: a pair or a GPU; `what`: the matrix; `most`: GB/s
 /// that the links carry at their best, `None` where unknown.
 #[must_use]
-pub fn impossible_speed(subject: impl Into<Subject>, what: &str, gb_s: f64, most: Option<f64>) -> Option<Finding> {
+pub fn impossible_speed(subject: impl Into<Subject>, what: Metric, gb_s: f64, most: Option<f64>) -> Option<Finding> {
     let most = most.filter(|most| gb_s > most * ROUNDING)?;
     let subject = subject.into();
-    let name = name_in_sentence(what);
+    let name = name_in_sentence(what.name());
     let message = format!(
         "{subject}: {name}: {gb_s:.2} GB/s, expected at most {most:.2} GB/s, which its links carry at their best: \
          either the figure or the reported link state is wrong"
@@ -132,9 +133,9 @@ mod tests {
 
     #[test]
     fn more_than_a_link_carries_at_its_best_is_an_error() {
-        assert_eq!(impossible_speed(PAIR, "ce.write", 31.6, Some(31.5)), None);
-        assert_eq!(impossible_speed(PAIR, "ce.write", 26_000.0, None), None, "nothing is known");
-        let finding = impossible_speed(PAIR, "ce.write", 52.0, Some(31.5)).unwrap();
+        assert_eq!(impossible_speed(PAIR, Metric::CE_WRITE, 31.6, Some(31.5)), None);
+        assert_eq!(impossible_speed(PAIR, Metric::CE_WRITE, 26_000.0, None), None, "nothing is known");
+        let finding = impossible_speed(PAIR, Metric::CE_WRITE, 52.0, Some(31.5)).unwrap();
         assert!(finding.is(Code::SpeedImpossible) && finding.severity == Severity::Error);
         assert!(finding.message.starts_with("GPU 0 -> 1: copy engine, write: 52.00 GB/s, expected at most 31.50 GB/s"));
     }

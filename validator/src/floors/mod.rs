@@ -39,6 +39,7 @@ mod tests {
     use machine::pcie::sample::{bdf, two_gpus};
     use machine::pcie::tree::Tree;
     use outcome::finding::{Finding, Reason, Severity};
+    use outcome::metric::Metric;
     use report::stats::{BANDWIDTH, Measured};
 
     const PAIR: Pair = Pair::of(0, 1);
@@ -164,7 +165,7 @@ mod tests {
     #[test]
     fn each_engine_and_direction_has_a_floor_of_its_own() {
         let judge = |mover: Mover, carrier: Carrier, gb_s: f64| {
-            super::slow_mover(PAIR, "x", mover, &carrier, (gb_s, None)).map(|f| f.severity)
+            super::slow_mover(PAIR, Metric::CE_WRITE, mover, &carrier, (gb_s, None)).map(|f| f.severity)
         };
         let [ce_read, sm_write, sm_read] =
             [(false, true), (true, false), (true, true)].map(|(kernel, read)| Mover { kernel, read });
@@ -180,23 +181,23 @@ mod tests {
         let far = pcie(PathKind::Sys, 31.5);
         assert_eq!([judge(ce_read, far, 20.3), judge(sm_write, far, 20.5), judge(sm_read, far, 19.6)], [None; 3]);
         assert_eq!(judge(sm_write, pcie(PathKind::Sys, 0.0), 1.0), None, "reported by the writes");
-        let both = |one: f64, gb_s| super::slow_mover(PAIR, "sm.bi.read", sm_read, &h200, (gb_s, Some(one)));
+        let both = |one: f64, gb_s| super::slow_mover(PAIR, Metric::SM_BI_READ, sm_read, &h200, (gb_s, Some(one)));
         assert_eq!(both(376.2, 676.8), None);
         assert_eq!(both(376.2, 390.0).unwrap().severity, Severity::Warn);
     }
 
     #[test]
     fn the_slower_direction_is_named() {
-        assert_eq!(asymmetric(PAIR, "ce.write", 361.03, 391.79), None);
-        let finding = asymmetric(PAIR, "ce.write", 26.0, 13.0).unwrap();
+        assert_eq!(asymmetric(PAIR, Metric::CE_WRITE, 361.03, 391.79), None);
+        let finding = asymmetric(PAIR, Metric::CE_WRITE, 26.0, 13.0).unwrap();
         assert_eq!((&finding.subject, finding.severity), (&PAIR.back().into(), Severity::Warn));
-        assert_eq!(asymmetric(PAIR, "ce.write", 13.0, 26.0).unwrap().subject, "GPU 0 -> 1");
+        assert_eq!(asymmetric(PAIR, Metric::CE_WRITE, 13.0, 26.0).unwrap().subject, "GPU 0 -> 1");
     }
 
     #[test]
     fn scatter_is_information_and_a_warning_when_it_may_affect_a_verdict() {
         let of = |samples: &[f64]| BANDWIDTH.of(samples).unwrap();
-        let judged = |m: &Measured| noise(PAIR, "ce.write", "GB/s", &BANDWIDTH, m);
+        let judged = |m: &Measured| noise(PAIR, Metric::CE_WRITE, &BANDWIDTH, m);
         assert_eq!(judged(&of(&[392.0, 391.0, 392.5])), None);
         assert_eq!(judged(&of(&[392.0, 370.0, 380.0])).unwrap().severity, Severity::Info);
         let wild = judged(&of(&[392.0, 100.0, 250.0, 300.0, 50.0])).unwrap();

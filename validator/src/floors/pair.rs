@@ -4,6 +4,7 @@
 use super::{Carrier, Floor, Grade, Mover, rounded};
 use crate::schedule::Pair;
 use outcome::finding::{Code, Finding, Reason, Severity};
+use outcome::metric::Metric;
 use outcome::text::names::name_in_sentence;
 
 /// Staged copies are as fast as with peer access off: within 3 %.
@@ -149,7 +150,7 @@ fn both_ways(figures: &PairFigures) -> Option<Finding> {
 #[must_use]
 pub fn slow_mover(
     pair: Pair,
-    what: &str,
+    what: Metric,
     mover: Mover,
     carrier: &Carrier,
     (gb_s, one): (f64, Option<f64>),
@@ -170,20 +171,20 @@ pub fn slow_mover(
         Grade::Bad => Severity::Fail,
     };
     let Floor { least, because } = floor;
-    let name = name_in_sentence(what);
+    let name = name_in_sentence(what.name());
     let message = format!("{pair}: {name}: {gb_s:.2} GB/s, expected at least {least:.2} GB/s ({because})");
     Some(Code::P2pSlow.finding(severity, pair, message).values(rounded(gb_s), rounded(least), Some("GB/s")))
 }
 
 /// One direction against the other; `pair` is the one that moved `there` GB/s.
 #[must_use]
-pub fn asymmetric(pair: Pair, what: &str, there: f64, back: f64) -> Option<Finding> {
+pub fn asymmetric(pair: Pair, what: Metric, there: f64, back: f64) -> Option<Finding> {
     let (slower, slow, fast) = if there <= back { (pair, there, back) } else { (pair.back(), back, there) };
     let least = fast * ASYMMETRIC;
     if slow >= least {
         return None;
     }
-    let name = name_in_sentence(what);
+    let name = name_in_sentence(what.name());
     let message = format!(
         "{slower}: {name}: {slow:.2} GB/s, expected at least {least:.2} GB/s ({ASYMMETRIC} of the {fast:.2} GB/s \
          of the other direction)"

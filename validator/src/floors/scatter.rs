@@ -4,6 +4,7 @@
 use super::rounded;
 use crate::schedule::Pair;
 use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::metric::Metric;
 use outcome::text::names::name_in_sentence;
 use report::stats::{Measured, RepeatPolicy, median};
 use std::collections::BTreeMap;
@@ -20,13 +21,13 @@ const FEWEST: usize = 5;
 /// Pairs whose speed is far below that of their group. `what`: the matrix; `all`: GB/s by pair, and the group
 /// of each.
 #[must_use]
-pub fn outliers(what: &str, all: &[(Pair, f64, String)]) -> Vec<(Pair, Finding)> {
+pub fn outliers(what: Metric, all: &[(Pair, f64, String)]) -> Vec<(Pair, Finding)> {
     let mut groups: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for (_, gb_s, like) in all {
         groups.entry(like).or_default().push(*gb_s);
     }
     let limits: BTreeMap<_, _> = groups.into_iter().filter_map(|(like, group)| Some((like, limit(&group)?))).collect();
-    let name = name_in_sentence(what);
+    let name = name_in_sentence(what.name());
     let found = |(pair, gb_s, like): &(Pair, f64, String)| {
         let (middle, least) = limits.get(like.as_str()).filter(|(_, least)| gb_s < least)?;
         let message = format!(
@@ -58,13 +59,7 @@ const DOUBTFUL: f64 = 5.0;
 /// A figure that stayed noisy: information, or a warning when it may affect a verdict. `subject`: a pair;
 /// `what`: the matrix, as in `ce.write`.
 #[must_use]
-pub fn noise(
-    subject: impl Into<Subject>,
-    what: &str,
-    unit: &str,
-    policy: &RepeatPolicy,
-    measured: &Measured,
-) -> Option<Finding> {
+pub fn noise(subject: impl Into<Subject>, what: Metric, policy: &RepeatPolicy, measured: &Measured) -> Option<Finding> {
     if !measured.noisy {
         return None;
     }
@@ -73,7 +68,7 @@ pub fn noise(
     let percent = |part: f64| (part * 1000.0).round() / 10.0;
     let (spread, allowed) = (percent(measured.spread), percent(policy.spread));
     let subject = subject.into();
-    let name = name_in_sentence(what);
+    let (name, unit) = (name_in_sentence(what.name()), what.unit());
     let message = format!(
         "{subject}: {name}: {:.2} {unit} scatters by {spread} % after {} repeats, expected at most {allowed} %",
         measured.median, measured.repeats
@@ -93,7 +88,7 @@ mod tests {
 
     #[test]
     fn one_far_below_its_group_is_named_and_cannot_shift_the_median() {
-        let found = outliers("sm.write", &all(&[25.5, 25.8, 25.6, 26.0, 12.0, 25.7]));
+        let found = outliers(Metric::SM_WRITE, &all(&[25.5, 25.8, 25.6, 26.0, 12.0, 25.7]));
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].0, found[0].1.severity), (Pair::of(0, 5), Severity::Warn));
         assert!(found[0].1.message.contains("the median of all comparable pairs is 25.65 GB/s"), "{found:?}");
@@ -101,11 +96,11 @@ mod tests {
 
     #[test]
     fn scatter_of_healthy_machines_is_no_outlier() {
-        assert_eq!(outliers("ce.write", &all(&[361.0, 375.6, 374.6, 391.8, 392.1, 392.0, 392.6])), []);
-        assert_eq!(outliers("ce.write", &all(&[20.6, 22.5, 21.0, 21.7, 25.5, 26.0, 25.8])), []);
-        assert_eq!(outliers("ce.write", &all(&[25.0, 25.0, 25.0, 2.0])), [], "too few");
+        assert_eq!(outliers(Metric::CE_WRITE, &all(&[361.0, 375.6, 374.6, 391.8, 392.1, 392.0, 392.6])), []);
+        assert_eq!(outliers(Metric::CE_WRITE, &all(&[20.6, 22.5, 21.0, 21.7, 25.5, 26.0, 25.8])), []);
+        assert_eq!(outliers(Metric::CE_WRITE, &all(&[25.0, 25.0, 25.0, 2.0])), [], "too few");
         let mut mixed = all(&[25.0; 6]);
         mixed.push((Pair::of(7, 8), 12.0, "PIX".to_owned()));
-        assert_eq!(outliers("ce.write", &mixed), [], "it is of another kind");
+        assert_eq!(outliers(Metric::CE_WRITE, &mixed), [], "it is of another kind");
     }
 }

@@ -4,6 +4,7 @@
 use super::rounded;
 use crate::schedule::Pair;
 use outcome::finding::{Code, Finding, Severity};
+use outcome::metric::Metric;
 use outcome::text::names::name_in_sentence;
 
 /// The lowest accepted fraction of what the smallest and the largest size predict: sizes in between start to
@@ -34,13 +35,13 @@ pub fn expected_by_size(sizes: &[SizeFigure]) -> Vec<f64> {
 
 /// A size that is too slow. `what`: the matrix; `again`: the figure of a second measurement.
 #[must_use]
-pub fn slow_size(pair: Pair, what: &str, size: &SizeFigure, least: f64, again: Option<f64>) -> Option<Finding> {
+pub fn slow_size(pair: Pair, what: Metric, size: &SizeFigure, least: f64, again: Option<f64>) -> Option<Finding> {
     let best = again.map_or(size.gb_s, |again| again.max(size.gb_s));
     if best >= least {
         return None;
     }
     let again = again.map_or(String::new(), |again| format!(" ({again:.2} when measured again)"));
-    let name = name_in_sentence(what);
+    let name = name_in_sentence(what.name());
     let message = format!(
         "{pair}: {name}, {} bytes: {:.2} GB/s{again}, expected at least {least:.2} GB/s ({PART} of what the other \
          sizes suggest)",
@@ -76,7 +77,9 @@ mod tests {
     fn slow(sizes: &[SizeFigure]) -> Vec<u64> {
         let least = expected_by_size(sizes);
         let found = sizes.iter().zip(least);
-        found.filter_map(|(s, least)| slow_size(Pair::of(0, 1), "ce.write", s, least, None).map(|_| s.bytes)).collect()
+        found
+            .filter_map(|(s, least)| slow_size(Pair::of(0, 1), Metric::CE_WRITE, s, least, None).map(|_| s.bytes))
+            .collect()
     }
 
     #[test]
@@ -92,8 +95,8 @@ mod tests {
         }
         let all = sizes(1 << 20, 3.0);
         let (size, least) = (all[4], expected_by_size(&all)[4]);
-        assert_eq!(slow_size(Pair::of(0, 1), "ce.write", &size, least, Some(25.0)), None);
-        let finding = slow_size(Pair::of(0, 1), "ce.write", &size, least, Some(7.0)).unwrap();
+        assert_eq!(slow_size(Pair::of(0, 1), Metric::CE_WRITE, &size, least, Some(25.0)), None);
+        let finding = slow_size(Pair::of(0, 1), Metric::CE_WRITE, &size, least, Some(7.0)).unwrap();
         assert!(
             finding.message.contains("copy engine, write, 1048576 bytes: 7.95 GB/s (7.00 when measured again)"),
             "{finding:?}"

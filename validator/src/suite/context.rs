@@ -13,6 +13,7 @@ use machine::pcie::model::Fabric;
 use machine::root::Root;
 use outcome::Matrix;
 use outcome::finding::{Code, ConfidentialCase, Finding, Reason, Severity, Subject};
+use outcome::metric::Metric;
 use outcome::platform::Host;
 use outcome::{Judgement, Outcome};
 use std::any::{Any, TypeId};
@@ -221,8 +222,8 @@ impl TestContext {
 
     /// A matrix that an earlier test measured; `None` when it did not.
     #[must_use]
-    pub fn matrix(&self, id: &str, name: &str) -> Option<Matrix> {
-        self.matrices.borrow().get(id)?.iter().find(|matrix| matrix.name == name).cloned()
+    pub fn matrix(&self, id: &str, metric: Metric) -> Option<Matrix> {
+        self.matrices.borrow().get(id)?.iter().find(|matrix| matrix.metric() == Some(metric)).cloned()
     }
 
     /// Why a test with GPUs has nothing to do: no GPU, no driver, or a machine that was read from recorded files

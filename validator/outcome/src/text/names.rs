@@ -1,40 +1,11 @@
 //! Readable names of measurements. Matrices and tables have ids, such as `ce.write`, for programs; people read names. Pure.
 
-/// Readable names for the ids of matrices and tables.
-const NAMES: [(&str, &str); 49] = [
-    ("p2p.connectivity", "Peer access"),
+use crate::metric::Metric;
+
+/// Readable names for the ids of tables; [`Metric`] has those of matrices.
+const TABLES: [(&str, &str); 18] = [
     ("p2p.expected", "Peer access, expected and found"),
     ("p2p.pairs", "Pairs"),
-    ("order.hop", "A flag from GPU to GPU"),
-    ("sample.uni.off", "Copy, one direction, without peer access"),
-    ("sample.uni.on", "Copy, one direction, with peer access"),
-    ("sample.bi.off", "Copy, both directions, without peer access"),
-    ("sample.bi.on", "Copy, both directions, with peer access"),
-    ("sample.latency.off.gpu", "Latency without peer access, GPU time"),
-    ("sample.latency.off.cpu", "Latency without peer access, processor time"),
-    ("sample.latency.on.gpu", "Latency with peer access, GPU time"),
-    ("sample.latency.on.cpu", "Latency with peer access, processor time"),
-    ("chase", "One load from the peer's memory"),
-    ("ce.write", "Copy engine, write"),
-    ("ce.read", "Copy engine, read"),
-    ("sm.write", "Kernel, write"),
-    ("sm.read", "Kernel, read"),
-    ("ce.bi.write", "Copy engine, write, both directions at once"),
-    ("ce.bi.read", "Copy engine, read, both directions at once"),
-    ("sm.bi.write", "Kernel, write, both directions at once"),
-    ("sm.bi.read", "Kernel, read, both directions at once"),
-    ("host.to.ce", "From the processor's memory, copy engine"),
-    ("host.from.ce", "To the processor's memory, copy engine"),
-    ("host.bi.to.ce", "From the processor's memory, both directions at once"),
-    ("host.bi.from.ce", "To the processor's memory, both directions at once"),
-    ("host.to.all.ce", "From the processor's memory, all GPUs at once"),
-    ("host.from.all.ce", "To the processor's memory, all GPUs at once"),
-    ("local", "Copy inside the GPU"),
-    ("together.ring", "Ring, all at once"),
-    ("together.ring.back", "Ring backwards, all at once"),
-    ("together.all", "All pairs at once"),
-    ("together.to-one", "All GPUs to one"),
-    ("together.from-one", "One GPU to all"),
     ("together", "Patterns of transfers at once"),
     ("bandwidth.by-size", "Bandwidth by size"),
     ("bandwidth.spread", "Spread of the samples"),
@@ -55,8 +26,9 @@ const NAMES: [(&str, &str); 49] = [
 
 /// The readable name of a matrix or table; without one, its id.
 pub fn readable_name(id: &str) -> String {
-    if let Some((_, name)) = NAMES.iter().find(|(known, _)| *known == id) {
-        return (*name).to_owned();
+    let table = || TABLES.iter().find(|(known, _)| *known == id).map(|(_, name)| *name);
+    if let Some(name) = Metric::named(id).map(Metric::title).or_else(table) {
+        return name.to_owned();
     }
     let arm = |prefix: &str, what: &str| id.strip_prefix(prefix).map(|arm| format!("NCCL {what}, {arm}"));
     let arm = arm("nccl.transport.", "transport").or_else(|| arm("nccl.graph.", "graph"));
@@ -96,7 +68,8 @@ mod tests {
                 ""
             ]
         );
-        let ids: std::collections::BTreeSet<_> = NAMES.iter().map(|(id, _)| id).collect();
-        assert_eq!(ids.len(), NAMES.len());
+        let ids: std::collections::BTreeSet<_> = TABLES.iter().map(|(id, _)| id).collect();
+        assert_eq!(ids.len(), TABLES.len());
+        assert!(ids.iter().all(|id| Metric::named(id).is_none()));
     }
 }

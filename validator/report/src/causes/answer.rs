@@ -5,13 +5,14 @@ use super::Cause;
 use crate::{Report, TestEntry};
 use outcome::Outcome;
 use outcome::finding::{Code, P2pEffect, Severity, Subject};
+use outcome::metric::Metric;
 use outcome::scope::Scope;
 use outcome::test::{self, Properties};
 
 /// The matrix of peer access between GPUs, 1 or 0.
-const ACCESS: &str = "p2p.connectivity";
+const ACCESS: Metric = Metric::ACCESS;
 /// The matrices of the speeds between all GPUs: the first that was measured. The summary of p2p-bandwidth has the same.
-const SPEEDS: [&str; 2] = ["ce.write", "sample.uni.on"];
+const SPEEDS: [Metric; 2] = [Metric::CE_WRITE, Metric::SAMPLE_UNI_ON];
 
 /// The state of peer-to-peer according to the tests.
 enum P2pState {
@@ -118,8 +119,8 @@ fn cause_text(report: &Report, cause: &Cause) -> String {
 const MAX_SUBJECT: usize = 16;
 
 /// The values of a matrix between different GPUs; `None` if there is no such matrix.
-fn off_diagonal(report: &Report, name: &str) -> Option<Vec<f64>> {
-    let matrix = report.tests.iter().flat_map(|test| &test.matrices).find(|matrix| matrix.name == name)?;
+fn off_diagonal(report: &Report, metric: Metric) -> Option<Vec<f64>> {
+    let matrix = report.tests.iter().flat_map(|test| &test.matrices).find(|matrix| matrix.metric() == Some(metric))?;
     let rows = matrix.values.iter().enumerate();
     let all = rows.flat_map(|(row, values)| values.iter().enumerate().map(move |(n, value)| (row != n, *value)));
     Some(all.filter_map(|(apart, value)| value.filter(|_| apart)).collect())
@@ -132,7 +133,7 @@ fn pairs_with_access(report: &Report) -> Option<usize> {
 
 /// The range of the speeds between different GPUs; empty if they were not measured.
 fn speed_range(report: &Report) -> String {
-    let all = SPEEDS.iter().find_map(|name| off_diagonal(report, name)).unwrap_or_default();
+    let all = SPEEDS.iter().find_map(|metric| off_diagonal(report, *metric)).unwrap_or_default();
     let (least, most) = (all.iter().copied().reduce(f64::min), all.iter().copied().reduce(f64::max));
     least.zip(most).map(|(least, most)| format!(", {least:.1} to {most:.1} GB/s")).unwrap_or_default()
 }

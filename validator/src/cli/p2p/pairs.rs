@@ -10,13 +10,12 @@ use crate::suite;
 use machine::root::Root;
 use outcome::finding::{Code, FindingEntry, Subject};
 use outcome::{Outcome, of_severities};
+use report::tables::{PairRow, add_pair_rows, pair_rows};
 use report::{Report, TestEntry};
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The test that tries the pairs, and its table with their results.
+/// The test that tries the pairs.
 const TRIED: &str = "p2p-integrity";
-const TABLE: &str = "p2p.pairs";
 /// The tests that measure.
 const SPEED: &[&str] = &["p2p-bandwidth", "p2p-latency"];
 /// The result of a pair whose data arrives.
@@ -93,19 +92,12 @@ fn whole(seconds: f64) -> Option<u64> {
 /// The results by ordered pair. A test that ended without them names the pair that it hung in.
 fn results(report: &Report) -> BTreeMap<Pair, String> {
     let Some(test) = report.tests.iter().find(|test| test.id == TRIED) else { return BTreeMap::new() };
-    let tables = test.tables.iter().filter(|table| table["name"] == TABLE);
-    let rows = tables.filter_map(|table| table["rows"].as_array()).flatten();
-    let all: BTreeMap<_, _> = rows.filter_map(result).collect();
+    let all: BTreeMap<_, _> = pair_rows(&test.tables).map(|row| (row.pair, row.result)).collect();
     if !all.is_empty() {
         return all;
     }
     let silent = test.findings.iter().filter(|f| f.is(Code::TestTimeout));
     silent.filter_map(|f| Some((pair_of(f)?, "HANG".to_owned()))).collect()
-}
-
-fn result(row: &Value) -> Option<(Pair, String)> {
-    let number = |n: usize| usize::try_from(row.get(n)?.as_u64()?).ok();
-    Some((Pair::of(number(0)?, number(1)?), row.get(2)?.as_str()?.to_owned()))
 }
 
 /// The pair that a test hung in, if it names one.
@@ -121,15 +113,8 @@ fn add(report: &mut Report, more: TestEntry, results: &BTreeMap<Pair, String>) {
     test.seconds += more.seconds;
     test.log_tail.extend(more.log_tail);
     test.outcome = of_severities(test.findings.iter().map(|f| f.severity));
-    let rows = results.iter().map(|(pair, result)| json!([pair.from, pair.to, result]));
-    match test.tables.iter_mut().find(|table| table["name"] == TABLE).and_then(|t| t["rows"].as_array_mut()) {
-        Some(all) => all.extend(rows),
-        None => {
-            let columns = ["from", "to", "result"].map(|heading| json!({ "heading": heading, "unit": "" }));
-            let rows: Vec<_> = rows.collect();
-            test.tables.push(json!({ "name": TABLE, "columns": columns, "rows": rows }));
-        }
-    }
+    let rows = results.iter().map(|(pair, result)| PairRow { pair: *pair, result: result.clone() });
+    add_pair_rows(&mut test.tables, &rows.collect::<Vec<_>>());
 }
 
 #[cfg(test)]

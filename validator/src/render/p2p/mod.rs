@@ -9,6 +9,7 @@ pub use pairs::pairs;
 
 use machine::pcie::model::Bdf;
 use outcome::Matrix;
+use outcome::metric::Metric;
 use report::Report;
 use std::fmt::Write as _;
 
@@ -24,21 +25,18 @@ const NOTE_END: &str = "NOTE: The CUDA Samples are not meant for performance mea
                                    Results may vary when GPU Boost is enabled.";
 
 /// Title and matrix, GB/s.
-const BANDWIDTHS: [(&str, &str); 4] = [
-    ("Unidirectional P2P=Disabled Bandwidth Matrix (GB/s)", "sample.uni.off"),
-    ("Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)", "sample.uni.on"),
-    ("Bidirectional P2P=Disabled Bandwidth Matrix (GB/s)", "sample.bi.off"),
-    ("Bidirectional P2P=Enabled Bandwidth Matrix (GB/s)", "sample.bi.on"),
+const BANDWIDTHS: [(&str, Metric); 4] = [
+    ("Unidirectional P2P=Disabled Bandwidth Matrix (GB/s)", Metric::SAMPLE_UNI_OFF),
+    ("Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)", Metric::SAMPLE_UNI_ON),
+    ("Bidirectional P2P=Disabled Bandwidth Matrix (GB/s)", Metric::SAMPLE_BI_OFF),
+    ("Bidirectional P2P=Enabled Bandwidth Matrix (GB/s)", Metric::SAMPLE_BI_ON),
 ];
 
 /// Title, matrix of GPU times and of CPU times, us.
-const LATENCIES: [(&str, &str, &str); 2] = [
-    ("P2P=Disabled Latency Matrix (us)", "sample.latency.off.gpu", "sample.latency.off.cpu"),
-    ("P2P=Enabled Latency (P2P Writes) Matrix (us)", "sample.latency.on.gpu", "sample.latency.on.cpu"),
+const LATENCIES: [(&str, Metric, Metric); 2] = [
+    ("P2P=Disabled Latency Matrix (us)", Metric::LATENCY_OFF_GPU, Metric::LATENCY_OFF_HOST),
+    ("P2P=Enabled Latency (P2P Writes) Matrix (us)", Metric::LATENCY_ON_GPU, Metric::LATENCY_ON_HOST),
 ];
-
-/// The connectivity matrix, 1 or 0.
-const CONNECTIVITY: &str = "p2p.connectivity";
 
 /// One GPU of the header; its number is its index.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,7 +52,8 @@ pub struct Device {
 #[must_use]
 pub fn report_tables(report: &Report) -> Option<String> {
     let matrices: Vec<_> = report.tests.iter().flat_map(|t| &t.matrices).collect();
-    let wanted = |m: &&Matrix| m.name == CONNECTIVITY || m.name.starts_with("sample.");
+    let wanted =
+        |m: &&Matrix| matches!(m.metric(), Some(Metric::Access | Metric::Sample { .. } | Metric::SmallCopy { .. }));
     matrices.iter().copied().find(wanted)?;
     let name = |name: Option<&String>| name.cloned().unwrap_or_else(|| "NVIDIA GPU".to_owned());
     let devices = report.gpus.iter().map(|g| Device { name: name(g.name.as_ref()), bdf: g.bdf });
@@ -91,15 +90,15 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
-    fn value(&self, name: &str, row: usize, column: usize) -> Option<f64> {
-        let matrix = self.matrices.iter().find(|m| m.name == name)?;
+    fn value(&self, metric: Metric, row: usize, column: usize) -> Option<f64> {
+        let matrix = self.matrices.iter().find(|m| m.metric() == Some(metric))?;
         *matrix.values.get(row)?.get(column)?
     }
 
     fn access(&self) -> String {
         let mut text = String::new();
         for (row, column) in self.pairs() {
-            let can = match self.value(CONNECTIVITY, row, column) {
+            let can = match self.value(Metric::ACCESS, row, column) {
                 Some(1.0) => "CAN",
                 _ => "CANNOT",
             };
@@ -126,15 +125,15 @@ impl Table<'_> {
 
     /// A GPU has access to itself, whether or not that was tested.
     fn reaches(&self, row: usize, column: usize) -> String {
-        let value = self.value(CONNECTIVITY, row, column).or((row == column).then_some(1.0));
+        let value = self.value(Metric::ACCESS, row, column).or((row == column).then_some(1.0));
         value.map_or_else(|| format!("{:>6}", "N/A"), |v| format!("{v:>6.0}"))
     }
 
-    fn figures(&self, corner: &str, name: &str) -> String {
+    fn figures(&self, corner: &str, metric: Metric) -> String {
         let columns: String = (0..self.size).map(|n| format!("{n:>6} ")).collect();
         let mut text = format!("{corner:>6}{columns}\n");
         for row in 0..self.size {
-            let cells: String = (0..self.size).map(|column| cell(self.value(name, row, column))).collect();
+            let cells: String = (0..self.size).map(|column| cell(self.value(metric, row, column))).collect();
             let _ = writeln!(text, "{row:>6} {cells}");
         }
         text
@@ -166,13 +165,13 @@ mod tests {
 
     /// Our matrices with the recorded figures.
     fn matrices(text: &str, size: usize) -> Vec<Matrix> {
-        let names = std::iter::once(CONNECTIVITY)
+        let names = std::iter::once(Metric::ACCESS)
             .chain(BANDWIDTHS.map(|(_, name)| name))
             .chain(LATENCIES.into_iter().flat_map(|(_, gpu, cpu)| [gpu, cpu]));
         let labels: Vec<String> = (0..size).map(|n| n.to_string()).collect();
         let rows = rows(text, size);
-        let matrix = |(name, values): (&str, &[Vec<Option<f64>>])| Matrix {
-            name: name.to_owned(),
+        let matrix = |(metric, values): (Metric, &[Vec<Option<f64>>])| Matrix {
+            name: metric.name().to_owned(),
             unit: "x".to_owned(),
             rows: labels.clone(),
             columns: labels.clone(),
@@ -201,7 +200,7 @@ mod tests {
     fn unmeasured_values_are_na_and_unknown_access_is_zero() {
         let mut matrices = matrices(&recorded("h200-2"), 2);
         matrices.retain(|m| !m.name.ends_with(".off.cpu"));
-        for matrix in matrices.iter_mut().filter(|m| m.name.ends_with(".on") || m.name == CONNECTIVITY) {
+        for matrix in matrices.iter_mut().filter(|m| m.name.ends_with(".on") || m.metric() == Some(Metric::ACCESS)) {
             matrix.values[0][1] = None;
         }
         let text = text(&devices(2), &matrices.iter().collect::<Vec<_>>());

@@ -2,7 +2,9 @@
 
 use crate::schedule::Pair;
 use outcome::finding::{Code, Severity};
+use outcome::metric::Metric;
 use report::Report;
+use report::tables::{PairRow, pair_rows};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -12,24 +14,19 @@ const SLOW: &[Code] = &[Code::P2pSlow, Code::P2pStaged];
 /// The matrix; `None` if no pair was tried.
 #[must_use]
 pub fn pairs(report: &Report) -> Option<String> {
-    let tables = report.tests.iter().flat_map(|test| &test.tables).filter(|t| t["name"] == "p2p.pairs");
-    let rows = tables.filter_map(|table| table["rows"].as_array()).flatten();
-    let number = |value: &serde_json::Value| usize::try_from(value.as_u64()?).ok();
-    let result = |row: &serde_json::Value| {
-        Some((Pair::of(number(row.get(0)?)?, number(row.get(1)?)?), row.get(2)?.as_str()?.to_owned()))
-    };
-    let results: BTreeMap<Pair, String> = rows.filter_map(result).collect();
+    let rows = report.tests.iter().flat_map(|test| pair_rows(&test.tables));
+    let results: BTreeMap<Pair, PairRow> = rows.map(|row| (row.pair, row)).collect();
     let gpus = report.gpus.len();
     if results.is_empty() {
         return None;
     }
-    let cell = |pair: Pair| match results.get(&pair).map(String::as_str) {
+    let cell = |pair: Pair| match results.get(&pair) {
         _ if pair.from == pair.to => "-".to_owned(),
-        Some("ok") => speed(report, pair).unwrap_or_else(|| "ok".to_owned()),
-        Some(other) => other.to_owned(),
+        Some(row) if row.is_good() => speed(report, pair).unwrap_or_else(|| row.result.clone()),
+        Some(row) => row.result.clone(),
         None => "untried".to_owned(),
     };
-    let good = results.values().filter(|result| *result == "ok").count();
+    let good = results.values().filter(|row| row.is_good()).count();
     let all = gpus * gpus.saturating_sub(1);
     let columns: String = (0..gpus).map(|n| format!("{n:>9}")).collect();
     let mut text = format!("Pairs: {good} of {all} ok; from row to column, GB/s where data arrives\n   GPU{columns}\n");
@@ -43,7 +40,8 @@ pub fn pairs(report: &Report) -> Option<String> {
 
 /// The speed of a pair, marked if it is too low.
 fn speed(report: &Report, pair: Pair) -> Option<String> {
-    let matrix = report.tests.iter().flat_map(|test| &test.matrices).find(|m| m.name == "sample.uni.on")?;
+    let matrix =
+        report.tests.iter().flat_map(|test| &test.matrices).find(|m| m.metric() == Some(Metric::SAMPLE_UNI_ON))?;
     let value = (*matrix.values.get(pair.from.index())?.get(pair.to.index())?)?;
     let mut found = report.tests.iter().flat_map(|test| &test.findings).filter(|f| f.severity > Severity::Info);
     let slow = found.any(|f| f.about().named_pairs() == [pair] && SLOW.iter().any(|code| f.is(*code)));
@@ -66,7 +64,7 @@ mod tests {
         let mut measured = test("p2p-bandwidth", Outcome::Warn, "", vec![slow]);
         let labels: Vec<_> = (0..3).map(|n| n.to_string()).collect();
         let values = vec![vec![Some(900.0), None, Some(25.9)], vec![None, None, None], vec![Some(8.44), None, None]];
-        let name = "sample.uni.on".to_owned();
+        let name = Metric::SAMPLE_UNI_ON.name().to_owned();
         measured.matrices = vec![Matrix { name, unit: "GB/s".into(), rows: labels.clone(), columns: labels, values }];
         let mut report = report(vec![tried, measured]);
         report.gpus = vec![gpu("a"), gpu("b"), gpu("c")];

@@ -3,6 +3,7 @@
 use super::{BOLD, DIM, TITLE, color_of, replace_controls, rows};
 use crate::schedule::Pair;
 use outcome::Outcome;
+use outcome::metric::Metric;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use ratatui_core::style::{Color, Style};
@@ -17,7 +18,7 @@ use std::collections::BTreeMap;
 /// The test whose figures the pairs show, GB/s.
 const FIGURES: &str = "p2p-bandwidth";
 /// Its matrices with peer access, the best first.
-const WITH_PEER_ACCESS: [&str; 2] = ["ce.write", "sample.uni.on"];
+const WITH_PEER_ACCESS: [Metric; 2] = [Metric::CE_WRITE, Metric::SAMPLE_UNI_ON];
 /// Columns of one pair: `123.4 `.
 const CELL: u16 = 6;
 /// Columns of the note below them.
@@ -85,7 +86,7 @@ impl ProgressScreen {
             Some((_, place)) => *place = said,
             None => self.tests.push((test.id.clone(), said)),
         }
-        let named = |name: &&str| test.matrices.iter().find(|matrix| matrix.name == *name);
+        let named = |metric: &Metric| test.matrices.iter().find(|matrix| matrix.metric() == Some(*metric));
         let figures = WITH_PEER_ACCESS.iter().find_map(named).filter(|_| test.id == FIGURES);
         for (from, row) in figures.iter().flat_map(|matrix| matrix.values.iter().enumerate()) {
             for (to, figure) in row.iter().enumerate().filter(|(to, _)| *to != from) {

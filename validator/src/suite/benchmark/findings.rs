@@ -9,6 +9,7 @@ use gpu::CheckCounts;
 use gpu::pattern::Counts;
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Severity};
+use outcome::metric::Metric;
 use outcome::text::names::name_in_sentence;
 use report::stats::RepeatPolicy;
 
@@ -35,20 +36,19 @@ pub(in crate::suite) fn wrong_data(flow: &Flow, checked: &CheckCounts) -> Findin
     if Counts::from(*checked).are_ones() { unanswered(finding) } else { finding }
 }
 
-/// Figures that stayed noisy, by the policy of their name; figures whose name has no policy may vary.
+/// Figures that stayed noisy, by the policy of their metric; figures of a metric without one may vary.
 pub(in crate::suite) fn noisy(
     grid: &Grid,
-    unit: &str,
-    policy: impl Fn(&str) -> Option<RepeatPolicy>,
+    policy: impl Fn(Metric) -> Option<RepeatPolicy>,
 ) -> impl Iterator<Item = Finding> {
-    grid.measured().filter_map(move |(name, pair, figure)| noise(pair, name, unit, &policy(name)?, figure))
+    grid.measured().filter_map(move |(metric, pair, figure)| noise(pair, metric, &policy(metric)?, figure))
 }
 
 /// Findings about figures whose second measurement differs from the first.
-pub(in crate::suite) fn repeat_differences(grid: &Grid, unit: &str) -> impl Iterator<Item = Finding> {
+pub(in crate::suite) fn repeat_differences(grid: &Grid) -> impl Iterator<Item = Finding> {
     let differ = |first: f64, again: f64| (first - again).abs() > first.min(again) * REPEAT_DIFFERENCE;
-    grid.repeated().filter(move |(.., first, again)| differ(*first, *again)).map(move |(name, pair, first, again)| {
-        let name = name_in_sentence(name);
+    grid.repeated().filter(move |(.., first, again)| differ(*first, *again)).map(move |(metric, pair, first, again)| {
+        let (name, unit) = (name_in_sentence(metric.name()), metric.unit());
         let message = format!(
             "{pair}: {name}: {first:.2} {unit} at first and {again:.2} {unit} when measured again, expected the same"
         );

@@ -1,12 +1,13 @@
-//! Figures by name and pair, which become the report's matrices.
+//! Figures by metric and pair, which become the report's matrices.
 
 use crate::schedule::Pair;
 use crate::suite::shared::pair::matrix;
 use outcome::Matrix;
+use outcome::metric::Metric;
 use report::stats::Measured;
 use std::collections::BTreeMap;
 
-/// All figures of a test, by name and pair. A figure that looks wrong is measured again later; the better of
+/// All figures of a test, by metric and pair. A figure that looks wrong is measured again later; the better of
 /// the two counts, and both are reported.
 #[derive(Debug, Default)]
 pub(in crate::suite) struct Grid {
@@ -16,8 +17,8 @@ pub(in crate::suite) struct Grid {
     times: bool,
 }
 
-/// Figures by name and pair.
-type Cells = BTreeMap<&'static str, BTreeMap<Pair, Measured>>;
+/// Figures by metric and pair.
+type Cells = BTreeMap<Metric, BTreeMap<Pair, Measured>>;
 
 impl Grid {
     /// A grid of times, where less is better.
@@ -26,75 +27,75 @@ impl Grid {
     }
 
     /// Adds a figure.
-    pub(in crate::suite) fn put(&mut self, name: &'static str, pair: Pair, figure: Measured) {
-        self.figures.entry(name).or_default().insert(pair, figure);
+    pub(in crate::suite) fn put(&mut self, metric: Metric, pair: Pair, figure: Measured) {
+        self.figures.entry(metric).or_default().insert(pair, figure);
     }
 
     /// Adds a figure of a second measurement.
-    pub(in crate::suite) fn put_again(&mut self, name: &'static str, pair: Pair, figure: Measured) {
-        self.again.entry(name).or_default().insert(pair, figure);
+    pub(in crate::suite) fn put_again(&mut self, metric: Metric, pair: Pair, figure: Measured) {
+        self.again.entry(metric).or_default().insert(pair, figure);
     }
 
     /// The figure of a pair: the better one, if it was measured twice.
-    pub(in crate::suite) fn get(&self, name: &str, pair: Pair) -> Option<f64> {
-        let first = self.figures.get(name)?.get(&pair)?;
-        Some(self.better(name, pair, first).median)
+    pub(in crate::suite) fn get(&self, metric: Metric, pair: Pair) -> Option<f64> {
+        let first = self.figures.get(&metric)?.get(&pair)?;
+        Some(self.better(metric, pair, first).median)
     }
 
     /// The first figure, and that of the second measurement.
-    pub(in crate::suite) fn both(&self, name: &str, pair: Pair) -> Option<(f64, Option<f64>)> {
-        let first = self.figures.get(name)?.get(&pair)?.median;
-        Some((first, self.second(name, pair).map(|second| second.median)))
+    pub(in crate::suite) fn both(&self, metric: Metric, pair: Pair) -> Option<(f64, Option<f64>)> {
+        let first = self.figures.get(&metric)?.get(&pair)?.median;
+        Some((first, self.second(metric, pair).map(|second| second.median)))
     }
 
-    /// All figures that were measured again: name, pair, first and second figure.
-    pub(in crate::suite) fn repeated(&self) -> impl Iterator<Item = (&'static str, Pair, f64, f64)> {
-        let cells = self.again.iter().flat_map(|(name, cells)| cells.iter().map(|(pair, m)| (*name, *pair, m)));
-        cells.filter_map(|(name, pair, m)| Some((name, pair, self.both(name, pair)?.0, m.median)))
+    /// All figures that were measured again: metric, pair, first and second figure.
+    pub(in crate::suite) fn repeated(&self) -> impl Iterator<Item = (Metric, Pair, f64, f64)> {
+        let cells = self.again.iter().flat_map(|(metric, cells)| cells.iter().map(|(pair, m)| (*metric, *pair, m)));
+        cells.filter_map(|(metric, pair, m)| Some((metric, pair, self.both(metric, pair)?.0, m.median)))
     }
 
-    fn second(&self, name: &str, pair: Pair) -> Option<&Measured> {
-        self.again.get(name)?.get(&pair)
+    fn second(&self, metric: Metric, pair: Pair) -> Option<&Measured> {
+        self.again.get(&metric)?.get(&pair)
     }
 
-    fn better<'a>(&'a self, name: &str, pair: Pair, first: &'a Measured) -> &'a Measured {
+    fn better<'a>(&'a self, metric: Metric, pair: Pair, first: &'a Measured) -> &'a Measured {
         let beats = |second: &&Measured| (second.median < first.median) == self.times;
-        self.second(name, pair).filter(beats).unwrap_or(first)
+        self.second(metric, pair).filter(beats).unwrap_or(first)
     }
 
-    /// The figures of all pairs with this name.
-    pub(in crate::suite) fn all(&self, name: &str) -> impl Iterator<Item = (Pair, f64)> {
-        let cells = self.figures.get_key_value(name).into_iter();
-        cells.flat_map(|(name, cells)| cells.iter().map(|(pair, m)| (*pair, self.better(name, *pair, m).median)))
+    /// The figures of all pairs with this metric.
+    pub(in crate::suite) fn all(&self, metric: Metric) -> impl Iterator<Item = (Pair, f64)> {
+        let cells = self.figures.get_key_value(&metric).into_iter();
+        cells.flat_map(|(metric, cells)| cells.iter().map(|(pair, m)| (*pair, self.better(*metric, *pair, m).median)))
     }
 
-    /// All figures with their samples: name, pair, and the better measurement.
-    pub(in crate::suite) fn measured(&self) -> impl Iterator<Item = (&'static str, Pair, &Measured)> {
-        let cells = self.figures.iter().flat_map(|(name, cells)| cells.iter().map(|(pair, m)| (*name, *pair, m)));
-        cells.map(|(name, pair, first)| (name, pair, self.better(name, pair, first)))
+    /// All figures with their samples: metric, pair, and the better measurement.
+    pub(in crate::suite) fn measured(&self) -> impl Iterator<Item = (Metric, Pair, &Measured)> {
+        let cells = self.figures.iter().flat_map(|(metric, cells)| cells.iter().map(|(pair, m)| (*metric, *pair, m)));
+        cells.map(|(metric, pair, first)| (metric, pair, self.better(metric, pair, first)))
     }
 
     /// All figures, each with the samples of both measurements.
-    pub(in crate::suite) fn everything(&self) -> impl Iterator<Item = (&'static str, Pair, Measured)> {
-        self.figures.iter().flat_map(move |(name, cells)| {
+    pub(in crate::suite) fn everything(&self) -> impl Iterator<Item = (Metric, Pair, Measured)> {
+        self.figures.iter().flat_map(move |(metric, cells)| {
             cells.iter().map(move |(pair, first)| {
-                let mut all = self.better(name, *pair, first).clone();
-                let second = self.second(name, *pair).map_or(&[][..], |second| &second.samples);
+                let mut all = self.better(*metric, *pair, first).clone();
+                let second = self.second(*metric, *pair).map_or(&[][..], |second| &second.samples);
                 all.samples = first.samples.iter().chain(second).copied().collect();
-                (*name, *pair, all)
+                (*metric, *pair, all)
             })
         })
     }
 
-    /// The smallest and the largest figure of a name.
-    pub(in crate::suite) fn range(&self, name: &str) -> Option<(f64, f64)> {
-        let all = || self.all(name).map(|(_, figure)| figure);
+    /// The smallest and the largest figure of a metric.
+    pub(in crate::suite) fn range(&self, metric: Metric) -> Option<(f64, f64)> {
+        let all = || self.all(metric).map(|(_, figure)| figure);
         Some((all().reduce(f64::min)?, all().reduce(f64::max)?))
     }
 
     /// A matrix of all GPUs, `null` where there is no figure.
-    pub(in crate::suite) fn matrix(&self, name: &str, unit: &str, gpus: usize) -> Matrix {
-        matrix(name, unit, gpus, |pair| self.get(name, pair).map(rounded))
+    pub(in crate::suite) fn matrix(&self, metric: Metric, gpus: usize) -> Matrix {
+        matrix(metric, gpus, |pair| self.get(metric, pair).map(rounded))
     }
 }
 
@@ -125,10 +126,10 @@ mod tests {
     #[test]
     fn what_was_not_measured_is_null() {
         let mut grid = Grid::default();
-        grid.put("ce.write", Pair::of(0, 1), BANDWIDTH.of(&[393.000_04; 3]).unwrap());
-        let matrix = grid.matrix("ce.write", "GB/s", 2);
+        grid.put(Metric::CE_WRITE, Pair::of(0, 1), BANDWIDTH.of(&[393.000_04; 3]).unwrap());
+        let matrix = grid.matrix(Metric::CE_WRITE, 2);
         assert_eq!(matrix.values, [vec![None, Some(393.0)], vec![None, None]]);
-        assert_eq!(grid.range("ce.read"), None);
+        assert_eq!(grid.range(Metric::CE_READ), None);
     }
 
     #[test]
@@ -136,13 +137,16 @@ mod tests {
         let figure = |median: f64| BANDWIDTH.of(&[median; 3]).unwrap();
         let pair = Pair::of(0, 1);
         for (mut grid, better) in [(Grid::default(), 30.0), (Grid::times(), 20.0)] {
-            grid.put("x", pair, figure(20.0));
-            assert_eq!(grid.both("x", pair), Some((20.0, None)));
-            grid.put_again("x", pair, figure(30.0));
-            assert_eq!((grid.get("x", pair), grid.both("x", pair)), (Some(better), Some((20.0, Some(30.0)))));
-            assert_eq!(grid.all("x").collect::<Vec<_>>(), [(pair, better)]);
+            grid.put(Metric::LOAD, pair, figure(20.0));
+            assert_eq!(grid.both(Metric::LOAD, pair), Some((20.0, None)));
+            grid.put_again(Metric::LOAD, pair, figure(30.0));
+            assert_eq!(
+                (grid.get(Metric::LOAD, pair), grid.both(Metric::LOAD, pair)),
+                (Some(better), Some((20.0, Some(30.0))))
+            );
+            assert_eq!(grid.all(Metric::LOAD).collect::<Vec<_>>(), [(pair, better)]);
             assert_eq!(grid.measured().next().unwrap().2.median, better);
-            assert_eq!(grid.repeated().collect::<Vec<_>>(), [("x", pair, 20.0, 30.0)]);
+            assert_eq!(grid.repeated().collect::<Vec<_>>(), [(Metric::LOAD, pair, 20.0, 30.0)]);
         }
     }
 }

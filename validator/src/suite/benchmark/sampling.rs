@@ -8,7 +8,7 @@ use report::stats::{Measured, RepeatPolicy, Unusable, gb_s, us};
 
 /// Which figures are computed from the times of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::suite) enum Metric {
+pub(in crate::suite) enum JobFigure {
     /// GB/s of the first transfer by its own clock.
     First,
     /// GB/s within one GPU: bytes read plus bytes written, as p2pBandwidthLatencyTest counts.
@@ -30,7 +30,7 @@ pub(in crate::suite) enum Metric {
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::suite) struct Job {
     pub(in crate::suite) flows: Vec<Flow>,
-    pub(in crate::suite) metric: Metric,
+    pub(in crate::suite) metric: JobFigure,
 }
 
 /// The result of a job.
@@ -43,7 +43,7 @@ pub(in crate::suite) enum JobResult {
 }
 
 impl Job {
-    pub(in crate::suite) const fn new(flows: Vec<Flow>, metric: Metric) -> Self {
+    pub(in crate::suite) const fn new(flows: Vec<Flow>, metric: JobFigure) -> Self {
         Self { flows, metric }
     }
 
@@ -53,13 +53,13 @@ impl Job {
         let all = self.flows.iter().map(Flow::total).sum::<u64>();
         let first = || each().next().unwrap_or(Err(Unusable::None));
         Ok(match self.metric {
-            Metric::First => vec![first()?],
-            Metric::Within => vec![first()? * 2.0],
-            Metric::Total => vec![gb_s(all, timed.total)?],
-            Metric::TotalWithin => vec![gb_s(all, timed.total)? * 2.0],
-            Metric::Sum => vec![each().sum::<Result<f64, _>>()?],
-            Metric::Each => std::iter::once(gb_s(all, timed.total)).chain(each()).collect::<Result<_, _>>()?,
-            Metric::Latency => {
+            JobFigure::First => vec![first()?],
+            JobFigure::Within => vec![first()? * 2.0],
+            JobFigure::Total => vec![gb_s(all, timed.total)?],
+            JobFigure::TotalWithin => vec![gb_s(all, timed.total)? * 2.0],
+            JobFigure::Sum => vec![each().sum::<Result<f64, _>>()?],
+            JobFigure::Each => std::iter::once(gb_s(all, timed.total)).chain(each()).collect::<Result<_, _>>()?,
+            JobFigure::Latency => {
                 let times = self.flows.first().map_or(0, |flow| u64::from(flow.times));
                 let first = |of: &[f64]| us(of.first().copied().unwrap_or(f64::NAN), times);
                 vec![first(&timed.each)?, first(&timed.queued)?]
@@ -144,7 +144,7 @@ mod tests {
         GroupTiming { each: each.to_vec(), total, queued: vec![0.5; each.len()], wrong: None }
     }
 
-    fn figures(flows: Vec<Flow>, metric: Metric, timed: &GroupTiming) -> Vec<f64> {
+    fn figures(flows: Vec<Flow>, metric: JobFigure, timed: &GroupTiming) -> Vec<f64> {
         Job::new(flows, metric).figures(timed).unwrap()
     }
 
@@ -152,18 +152,18 @@ mod tests {
     fn each_matrix_counts_as_its_reference_program_does() {
         let both = || vec![flow(0, 1), flow(1, 0)];
         let clocks = timed(&[2.0, 4.0], 5.0);
-        assert_eq!(figures(both(), Metric::First, &clocks), [500.0]);
-        assert_eq!(figures(both(), Metric::Within, &clocks), [1000.0]);
-        assert_eq!(figures(both(), Metric::Total, &clocks), [400.0]);
-        assert_eq!(figures(both(), Metric::TotalWithin, &clocks), [800.0]);
-        assert_eq!(figures(both(), Metric::Sum, &clocks), [750.0]);
-        assert_eq!(figures(both(), Metric::Each, &clocks), [400.0, 500.0, 250.0]);
-        assert_eq!(figures(both(), Metric::Latency, &clocks), [1000.0, 250.0]);
+        assert_eq!(figures(both(), JobFigure::First, &clocks), [500.0]);
+        assert_eq!(figures(both(), JobFigure::Within, &clocks), [1000.0]);
+        assert_eq!(figures(both(), JobFigure::Total, &clocks), [400.0]);
+        assert_eq!(figures(both(), JobFigure::TotalWithin, &clocks), [800.0]);
+        assert_eq!(figures(both(), JobFigure::Sum, &clocks), [750.0]);
+        assert_eq!(figures(both(), JobFigure::Each, &clocks), [400.0, 500.0, 250.0]);
+        assert_eq!(figures(both(), JobFigure::Latency, &clocks), [1000.0, 250.0]);
     }
 
     #[test]
     fn only_scattering_jobs_are_sampled_again() {
-        let jobs = [Job::new(vec![flow(0, 1)], Metric::First), Job::new(vec![flow(2, 3)], Metric::First)];
+        let jobs = [Job::new(vec![flow(0, 1)], JobFigure::First), Job::new(vec![flow(2, 3)], JobFigure::First)];
         let mut runs = Vec::new();
         let taken = sampled::<Unusable>(&BANDWIDTH, &jobs, |chosen| {
             runs.push(chosen.len());
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn wrong_data_in_any_sample_leaves_no_figure() {
-        let jobs = [Job::new(vec![flow(0, 1)], Metric::First)];
+        let jobs = [Job::new(vec![flow(0, 1)], JobFigure::First)];
         let checked =
             CheckCounts { looked: 9, wrong: 1, zeros: 1, ones: 0, sentinels: 0, first: Some(3), last: Some(3) };
         let mut runs = 0;

@@ -8,10 +8,11 @@ use crate::suite::shared::peer_groups;
 use gpu::Clique;
 use machine::{GpuId, Rank};
 use outcome::finding::Finding;
+use outcome::metric::Metric;
 use outcome::{Matrix, Outcome};
 
 /// The test that has queried each pair's access, and its matrix.
-const ACCESS: (&str, &str) = ("p2p-capability", "p2p.connectivity");
+const ACCESS: (&str, Metric) = ("p2p-capability", Metric::ACCESS);
 
 /// All groups, including groups of a single GPU; one group of all GPUs if access does not form groups.
 pub(super) fn of(context: &TestContext) -> Result<Vec<Vec<GpuId>>, Box<Finding>> {

@@ -40,6 +40,7 @@ use crate::suite::shared::gate::gate;
 use limits::Limits;
 use machine::{GpuId, Rank};
 use outcome::finding::{Finding, Severity};
+use outcome::metric::Metric;
 use outcome::{Judgement, Outcome};
 
 /// The expected speeds between these GPUs, from the figures of earlier tests; `None` where they were not
@@ -66,8 +67,8 @@ fn limits_of_all(context: &TestContext, rows: &[Row]) -> Result<Result<Limits, F
 }
 
 /// The matrices of the speeds between the GPUs, and of a small copy's time.
-const EDGES: (&str, &str) = ("p2p-bandwidth", "ce.write");
-const LATENCY: (&str, &str) = ("p2p-latency", "sample.latency.on.gpu");
+const EDGES: (&str, Metric) = ("p2p-bandwidth", Metric::CE_WRITE);
+const LATENCY: (&str, Metric) = ("p2p-latency", Metric::LATENCY_ON_GPU);
 
 /// Why an NCCL test cannot run; `None`: its preconditions hold.
 fn not_testable(context: &TestContext) -> Result<Option<Judgement>, Box<Finding>> {

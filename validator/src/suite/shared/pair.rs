@@ -4,6 +4,7 @@ use crate::schedule::Pair;
 use machine::GpuId;
 use outcome::Matrix;
 use outcome::finding::{Finding, Subject};
+use outcome::metric::Metric;
 use std::collections::BTreeSet;
 
 /// One finding for each kind: findings that differ only in the pair become one whose subject names the pairs,
@@ -36,12 +37,12 @@ fn name_pairs(pairs: Vec<Pair>, mut finding: Finding) -> Finding {
 }
 
 /// A matrix of all GPUs; row: from, column: to.
-pub(in crate::suite) fn matrix(name: &str, unit: &str, gpus: usize, value: impl Fn(Pair) -> Option<f64>) -> Matrix {
+pub(in crate::suite) fn matrix(metric: Metric, gpus: usize, value: impl Fn(Pair) -> Option<f64>) -> Matrix {
     let labels: Vec<String> = (0..gpus).map(|n| n.to_string()).collect();
     let row = |from| GpuId::all(gpus).map(|to| value(Pair { from, to })).collect();
     Matrix {
-        name: name.to_owned(),
-        unit: unit.to_owned(),
+        name: metric.name().to_owned(),
+        unit: metric.unit().to_owned(),
         rows: labels.clone(),
         columns: labels,
         values: GpuId::all(gpus).map(row).collect(),
@@ -68,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_matrix_has_a_row_and_a_column_for_each_gpu() {
-        let matrix = matrix("x", "1", 2, |p| (p.from != p.to).then_some(1.0));
+        let matrix = matrix(Metric::ACCESS, 2, |p| (p.from != p.to).then_some(1.0));
         assert_eq!(matrix.values, [vec![None, Some(1.0)], vec![Some(1.0), None]]);
     }
 }

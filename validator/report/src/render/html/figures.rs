@@ -6,6 +6,7 @@ use crate::render::element::{Element, element};
 use crate::{Report, TestEntry, pairs_of};
 use machine::GpuId;
 use outcome::finding::{FindingEntry, Severity};
+use outcome::metric::Metric;
 use outcome::platform::Pair;
 use outcome::text::names::readable_name;
 use outcome::{Matrix, Outcome};
@@ -14,7 +15,7 @@ use serde_json::Value;
 /// The most columns of a matrix that is not folded; larger ones are folded unless they are important or have findings.
 const MAX_OPEN: usize = 8;
 /// Larger matrices that are never folded.
-const ALWAYS_OPEN: [&str; 3] = ["p2p.connectivity", "sample.uni.on", "sample.latency.on.gpu"];
+const ALWAYS_OPEN: [Metric; 3] = [Metric::ACCESS, Metric::SAMPLE_UNI_ON, Metric::LATENCY_ON_GPU];
 /// Steps of the color scale.
 const STEPS: f64 = 6.0;
 /// The most expectations that a heat map lists.
@@ -42,7 +43,7 @@ fn test_matrices(report: &Report, test: &TestEntry) -> Option<Element> {
     });
     let (open, closed): (Vec<_>, Vec<_>) = all.partition(|(matrix, _)| {
         matrix.columns.len() <= MAX_OPEN
-            || ALWAYS_OPEN.contains(&matrix.name.as_str())
+            || matrix.metric().is_some_and(|metric| ALWAYS_OPEN.contains(&metric))
             || !flagged_cells(report, test, matrix).is_empty()
     });
     let maps = |maps: Vec<(&Matrix, Element)>| {

@@ -6,19 +6,20 @@ use crate::schedule::Pair;
 use crate::suite::benchmark::{judged, noisy, repeat_differences, rounded};
 use machine::GpuId;
 use outcome::finding::Finding;
+use outcome::metric::{Beside, Metric};
 use outcome::text::count;
 use outcome::{Judgement, Matrix};
 use report::stats::BANDWIDTH;
 
 /// The matrices in the report's order, and their row.
-const MATRICES: &[(&str, &str)] = &[
-    ("host.to.ce", "CPU"),
-    ("host.from.ce", "CPU"),
-    ("host.bi.to.ce", "CPU"),
-    ("host.bi.from.ce", "CPU"),
-    ("host.to.all.ce", "CPU"),
-    ("host.from.all.ce", "CPU"),
-    ("local", "GPU"),
+const MATRICES: &[(Metric, &str)] = &[
+    (Metric::HOST_TO, "CPU"),
+    (Metric::HOST_FROM, "CPU"),
+    (Metric::HOST_BI_TO, "CPU"),
+    (Metric::HOST_BI_FROM, "CPU"),
+    (Metric::HOST_ALL_TO, "CPU"),
+    (Metric::HOST_ALL_FROM, "CPU"),
+    (Metric::LOCAL, "GPU"),
 ];
 
 /// The limits of a GPU's path to the host, GB/s, where known.
@@ -33,11 +34,7 @@ pub(super) struct HostLimits {
 }
 
 /// The matrices that are judged, and their directions in words.
-const JUDGED: [(&str, &str); 2] = [("host.to.ce", "from the host"), ("host.from.ce", "to the host")];
-/// No figure of these can exceed the link at its best.
-const BOUNDED: [&str; 6] =
-    ["host.to.ce", "host.from.ce", "host.bi.to.ce", "host.bi.from.ce", "host.to.all.ce", "host.from.all.ce"];
-
+const JUDGED: [(Metric, &str); 2] = [(Metric::HOST_TO, "from the host"), (Metric::HOST_FROM, "to the host")];
 /// The GPUs that must be measured again before they are judged.
 pub(super) fn slow_gpus(results: &Results, all_limits: &[HostLimits]) -> Vec<GpuId> {
     let gpus = GpuId::each(all_limits);
@@ -45,50 +42,53 @@ pub(super) fn slow_gpus(results: &Results, all_limits: &[HostLimits]) -> Vec<Gpu
 }
 
 fn slow_findings(results: &Results, gpu: GpuId, limits: HostLimits) -> Vec<Finding> {
-    let moved = JUDGED.iter().filter_map(|(name, _)| results.grid.get(name, Pair::new(gpu, gpu)));
+    let moved = JUDGED.iter().filter_map(|(name, _)| results.grid.get(*name, Pair::new(gpu, gpu)));
     let moved = moved.reduce(f64::max);
     // If the links carry more than they report, the report is not used for the floor.
     let raw = match (limits.raw, moved, limits.own.or(limits.most)) {
         (Some(raw), Some(moved), Some(own)) if moved > raw && own > raw => Some(own),
         (raw, ..) => raw,
     };
-    let one =
-        |(name, what): &(&str, &str)| slow_host_copy(gpu, what, results.grid.both(name, Pair::new(gpu, gpu))?, raw);
+    let one = |(metric, what): &(Metric, &str)| {
+        slow_host_copy(gpu, what, results.grid.both(*metric, Pair::new(gpu, gpu))?, raw)
+    };
     JUDGED.iter().filter_map(one).collect()
 }
 
 /// Figures above what the links can carry.
 fn above_ceiling(results: &Results, gpu: GpuId, limits: HostLimits) -> Vec<Finding> {
     let own = Pair::new(gpu, gpu);
-    let above = |name: &&str| impossible_speed(gpu, name, results.grid.get(name, own)?, limits.most);
-    let all: Vec<_> = BOUNDED.iter().filter_map(above).collect();
+    let above = |metric: Metric| impossible_speed(gpu, metric, results.grid.get(metric, own)?, limits.most);
+    let bounded = Metric::all().filter(|metric| matches!(metric, Metric::Host { .. }));
+    let all: Vec<_> = bounded.filter_map(above).collect();
     if !all.is_empty() {
         return all;
     }
-    let one = |(name, _): &(&str, &str)| contradicted_link(gpu, results.grid.get(name, own)?, limits.raw, limits.own);
+    let one =
+        |(metric, _): &(Metric, &str)| contradicted_link(gpu, results.grid.get(*metric, own)?, limits.raw, limits.own);
     JUDGED.iter().find_map(one).into_iter().collect()
 }
 
 /// Judges everything; `all_limits`: what carries each GPU's data; `states`: the GPUs' states, a line each. The
 /// figures of all GPUs at once and of both directions depend on what GPUs share, and are reported only.
 pub(super) fn judge(results: Results, all_limits: &[HostLimits], states: &[String]) -> Judgement {
-    let figure = |name: &str, gpu| results.grid.get(name, Pair::new(gpu, gpu));
+    let figure = |metric: Metric, gpu| results.grid.get(metric, Pair::new(gpu, gpu));
     let gpus = || GpuId::each(all_limits.iter().copied());
     let mut findings: Vec<_> = gpus().flat_map(|(gpu, limits)| above_ceiling(&results, gpu, limits)).collect();
     findings.extend(gpus().flat_map(|(gpu, limits)| slow_findings(&results, gpu, limits)));
     for finding in &mut findings {
         finding.evidence.extend(states.iter().cloned());
     }
-    let policy = |name: &str| matches!(name, "host.to.ce" | "host.from.ce").then_some(BANDWIDTH);
-    findings.extend(noisy(&results.grid, "GB/s", policy));
-    findings.extend(repeat_differences(&results.grid, "GB/s"));
+    let policy = |metric: Metric| matches!(metric, Metric::Host { beside: Beside::Alone, .. }).then_some(BANDWIDTH);
+    findings.extend(noisy(&results.grid, policy));
+    findings.extend(repeat_differences(&results.grid));
     let summary = summary(&results);
-    let row = |(name, label): &(&str, &str)| Matrix {
-        name: (*name).to_owned(),
-        unit: "GB/s".to_owned(),
+    let row = |(metric, label): &(Metric, &str)| Matrix {
+        name: metric.name().to_owned(),
+        unit: metric.unit().to_owned(),
         rows: vec![(*label).to_owned()],
         columns: (0..all_limits.len()).map(|n| n.to_string()).collect(),
-        values: vec![GpuId::all(all_limits.len()).map(|gpu| figure(name, gpu).map(rounded)).collect()],
+        values: vec![GpuId::all(all_limits.len()).map(|gpu| figure(*metric, gpu).map(rounded)).collect()],
     };
     let matrices = MATRICES.iter().map(row).collect();
     judged(summary, results.findings.into_iter().chain(findings)).showing(matrices)
@@ -96,13 +96,13 @@ pub(super) fn judge(results: Results, all_limits: &[HostLimits], states: &[Strin
 
 /// `4 GPUs: 54.9 to 55.6 GB/s from the host, 55.4 to 55.4 to it; all at once at least 55.3 and 55.3 each`
 fn summary(results: &Results) -> String {
-    let gpus = results.grid.all("host.to.ce").count();
+    let gpus = results.grid.all(Metric::HOST_TO).count();
     let range = |name| results.grid.range(name).map(|(low, high)| format!("{low:.1} to {high:.1}"));
-    let (Some(to), Some(from)) = (range("host.to.ce"), range("host.from.ce")) else {
+    let (Some(to), Some(from)) = (range(Metric::HOST_TO), range(Metric::HOST_FROM)) else {
         return "nothing was measured".to_owned();
     };
     let least = |name| results.grid.range(name).map(|(low, _)| format!("{low:.1}"));
-    let all = least("host.to.all.ce").zip(least("host.from.all.ce"));
+    let all = least(Metric::HOST_ALL_TO).zip(least(Metric::HOST_ALL_FROM));
     let all = all.map(|(to, from)| format!("; all at once at least {to} and {from} each"));
     format!("{}: {to} GB/s from the host, {from} to it{}", count(gpus, "GPU"), all.unwrap_or_default())
 }
@@ -117,11 +117,11 @@ mod tests {
     /// Two GPUs as recorded on H200, with this figure from the host to GPU 0.
     fn results(to: f64) -> Results {
         let mut results = Results::default();
-        for (name, _) in MATRICES {
+        for (metric, _) in MATRICES {
             for gpu in GpuId::all(2) {
-                let median = if *name == "host.to.ce" && gpu.index() == 0 { to } else { 55.4 };
+                let median = if *metric == Metric::HOST_TO && gpu.index() == 0 { to } else { 55.4 };
                 let figure = Measured { samples: vec![median; 3], median, spread: 0.0, repeats: 0, noisy: false };
-                results.grid.put(name, Pair::new(gpu, gpu), figure);
+                results.grid.put(*metric, Pair::new(gpu, gpu), figure);
             }
         }
         results
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(judged.findings[0].evidence, ["GPU 0: 35 C"]);
         let mut moment = results(13.0);
         let figure = Measured { samples: vec![54.0; 3], median: 54.0, spread: 0.0, repeats: 0, noisy: false };
-        moment.grid.put_again("host.to.ce", Pair::of(0, 0), figure);
+        moment.grid.put_again(Metric::HOST_TO, Pair::of(0, 0), figure);
         assert_eq!(said(moment, Some(63.0), &[]).outcome(), Outcome::Pass);
         assert_eq!(said(results(44.9), Some(63.0), &[]).outcome(), Outcome::Pass, "a shared host is busy at times");
     }

@@ -6,7 +6,7 @@ use super::host_memory::HostBlock;
 use crate::schedule::Pair;
 use crate::suite::TestContext;
 use crate::suite::benchmark::{
-    Bench, CopyMethod, Flow, Grid, HostDirection, HostFlow, HostTiming, Job, JobResult, Metric, wrong_data,
+    Bench, CopyMethod, Flow, Grid, HostDirection, HostFlow, HostTiming, Job, JobFigure, JobResult, wrong_data,
 };
 use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::shared::transfer::unanswered;
@@ -14,6 +14,7 @@ use gpu::pattern::Counts;
 use gpu::{GpuError, Span};
 use machine::GpuId;
 use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::metric::Metric;
 use report::Level;
 use report::stats::{BANDWIDTH, RepeatPolicy, Unusable, gb_s};
 
@@ -95,8 +96,8 @@ impl Run<'_, '_> {
             }
             to.extend(figures);
         }
-        self.put("host.from.ce", gpu, &from)?;
-        self.put("host.to.ce", gpu, &to)
+        self.put(Metric::HOST_FROM, gpu, &from)?;
+        self.put(Metric::HOST_TO, gpu, &to)
     }
 
     /// One direction while the other is busy for twice as long, as nvbandwidth does. What one run writes to
@@ -106,14 +107,14 @@ impl Run<'_, '_> {
         let (mut full, mut empty) = (self.part(block, 0, parts)?, self.part(block, 1, parts)?);
         let mut held = self.bench.fresh_seed();
         self.figures(&[flow(gpu, HostDirection::ToHost(held), full, 1)])?;
-        for name in ["host.bi.to.ce", "host.bi.from.ce"] {
+        for name in [Metric::HOST_BI_TO, Metric::HOST_BI_FROM] {
             let mut samples = Vec::new();
             while self.wants_more(&samples)? {
                 let next = self.bench.fresh_seed();
-                let busy = |t: &str| if name == t { 2 } else { 4 };
-                let to = flow(gpu, HostDirection::ToGpu(held), full, busy("host.bi.to.ce"));
-                let from = flow(gpu, HostDirection::ToHost(next), empty, busy("host.bi.from.ce"));
-                let flows = if name == "host.bi.to.ce" { [to, from] } else { [from, to] };
+                let busy = |t: Metric| if name == t { 2 } else { 4 };
+                let to = flow(gpu, HostDirection::ToGpu(held), full, busy(Metric::HOST_BI_TO));
+                let from = flow(gpu, HostDirection::ToHost(next), empty, busy(Metric::HOST_BI_FROM));
+                let flows = if name == Metric::HOST_BI_TO { [to, from] } else { [from, to] };
                 let Some(first) = self.figures(&flows)?.first().copied() else { return Ok(()) };
                 samples.push(first);
                 std::mem::swap(&mut full, &mut empty);
@@ -151,8 +152,8 @@ impl Run<'_, '_> {
             }
         }
         for ((gpu, _), (from, to)) in spans.iter().zip(&samples) {
-            self.put("host.from.all.ce", *gpu, from)?;
-            self.put("host.to.all.ce", *gpu, to)?;
+            self.put(Metric::HOST_ALL_FROM, *gpu, from)?;
+            self.put(Metric::HOST_ALL_TO, *gpu, to)?;
         }
         Ok(())
     }
@@ -161,7 +162,7 @@ impl Run<'_, '_> {
     fn local(&mut self) -> Result<(), Box<Finding>> {
         let job = |gpu: GpuId| {
             let flow = Flow::write(Pair::new(gpu, gpu), CopyMethod::Ce, self.bench.bytes, LOCAL);
-            Job::new(vec![flow], Metric::First)
+            Job::new(vec![flow], JobFigure::First)
         };
         let jobs: Vec<_> = GpuId::all(self.bench.gpus()).map(job).collect();
         for (gpu, taken) in GpuId::each(self.bench.sampled(self.context, &self.policy, &jobs)?) {
@@ -169,7 +170,7 @@ impl Run<'_, '_> {
                 JobResult::Wrong(flow, checked) => self.results.findings.push(wrong_data(&flow, &checked)),
                 JobResult::Figures(figures) => {
                     for figure in figures {
-                        self.results.grid.put("local", Pair::new(gpu, gpu), figure);
+                        self.results.grid.put(Metric::LOCAL, Pair::new(gpu, gpu), figure);
                     }
                 }
             }
@@ -220,7 +221,7 @@ impl Run<'_, '_> {
         self.policy.wants_more(samples).map_err(|why| unusable(Subject::Machine, why))
     }
 
-    fn put(&mut self, name: &'static str, gpu: GpuId, samples: &[f64]) -> Result<(), Box<Finding>> {
+    fn put(&mut self, name: Metric, gpu: GpuId, samples: &[f64]) -> Result<(), Box<Finding>> {
         let figure = self.policy.of(samples).map_err(|why| unusable(gpu, why))?;
         let put = if self.again { Grid::put_again } else { Grid::put };
         put(&mut self.results.grid, name, Pair::new(gpu, gpu), figure);

@@ -8,10 +8,11 @@ use crate::suite::TestContext;
 use crate::suite::benchmark;
 use crate::suite::benchmark::copies as copies_for;
 use crate::suite::benchmark::{
-    Bench, CopyMethod, Flow, GpuPaths, Grid, GroupTiming, Job, JobResult, Metric, RoundAccess, copies_at, transpose,
+    Bench, CopyMethod, Flow, GpuPaths, Grid, GroupTiming, Job, JobFigure, JobResult, RoundAccess, copies_at, transpose,
 };
 use machine::GpuId;
 use outcome::finding::Finding;
+use outcome::metric::Metric;
 use report::Level;
 use report::stats::{LATENCY, RepeatPolicy};
 
@@ -43,7 +44,7 @@ pub(super) fn all(
 pub(super) fn again(
     context: &TestContext,
     bench: &Bench<'_>,
-    cells: &[(&'static str, Pair)],
+    cells: &[(Metric, Pair)],
     results: &mut Results,
 ) -> Result<(), Box<Finding>> {
     let level = context.config.validate.level;
@@ -57,11 +58,11 @@ pub(super) fn again(
         if access.pairs.is_empty() {
             continue;
         }
-        let wanted = |cell: &MatrixCell| cell.pairs.iter().any(|pair| cells.contains(&(cell.name, *pair)));
-        let alone = run.results.grid.get("ce.write", pair).unwrap_or(0.0);
+        let wanted = |cell: &MatrixCell| cell.pairs.iter().any(|pair| cells.contains(&(cell.metric, *pair)));
+        let alone = run.results.grid.get(Metric::CE_WRITE, pair).unwrap_or(0.0);
         let sizes = run.sizes(pair, copies_at(bench.bytes, alone));
         run.warm_up(&[pair, pair.back()].map(|way| vec![cells::warm_up(way, CopyMethod::Ce, sizes, 1)]))?;
-        if cells.iter().any(|(name, p)| *name == LATENCY_CELL && p.sorted() == pair) {
+        if cells.iter().any(|(metric, p)| *metric == LATENCY_CELL && p.sorted() == pair) {
             run.latency(&[pair])?;
         }
         let all = cells::between(pair, true, sizes, level).into_iter();
@@ -158,9 +159,9 @@ impl Run<'_, '_> {
         for back in [false, true] {
             let way = |pair: &Pair| if back { pair.back() } else { *pair };
             let cell = |pair: &Pair| MatrixCell {
-                name: LATENCY_CELL,
+                metric: LATENCY_CELL,
                 pairs: vec![way(pair)],
-                job: Job::new(vec![Flow::write(way(pair), CopyMethod::Peer, 16, SMALL_COPIES)], Metric::Latency),
+                job: Job::new(vec![Flow::write(way(pair), CopyMethod::Peer, 16, SMALL_COPIES)], JobFigure::Latency),
             };
             let cells: Vec<_> = pairs.iter().map(cell).collect();
             self.sample(&cells, &LATENCY)?;
@@ -170,7 +171,7 @@ impl Run<'_, '_> {
 
     fn measure(&mut self, cells: &[MatrixCell]) -> Result<(), Box<Finding>> {
         let Some(first) = cells.first() else { return Ok(()) };
-        self.sample(cells, &cells::policy(first.name, self.level))
+        self.sample(cells, &cells::policy(first.metric, self.level))
     }
 
     fn sample(&mut self, cells: &[MatrixCell], policy: &RepeatPolicy) -> Result<(), Box<Finding>> {
@@ -182,11 +183,11 @@ impl Run<'_, '_> {
                     self.results.findings.push(benchmark::wrong_data(&flow, &checked));
                 }
                 JobResult::Figures(figures) => {
-                    let latency = cell.name == LATENCY_CELL;
+                    let latency = cell.metric == LATENCY_CELL;
                     let grid = if latency { &mut self.results.latency } else { &mut self.results.grid };
                     let put = if self.again { Grid::put_again } else { Grid::put };
                     for (pair, figure) in cell.pairs.iter().zip(figures.iter().cycle()) {
-                        put(grid, cell.name, *pair, figure.clone());
+                        put(grid, cell.metric, *pair, figure.clone());
                     }
                 }
             }

@@ -19,6 +19,7 @@ use crate::suite::shared::gate::gate;
 use crate::suite::shared::peer_groups::in_same_group;
 use crate::suite::{Group, Test, TestContext, nccl};
 use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::metric::Metric;
 use outcome::test;
 use outcome::{Judgement, Outcome};
 use report::Level;
@@ -38,7 +39,7 @@ pub(in crate::suite) const TEST: Test = Test {
 };
 
 /// The name of the latencies' cells.
-const LATENCY_CELL: &str = "latency";
+const LATENCY_CELL: Metric = Metric::LATENCY_ON_GPU;
 
 /// The figures and findings of all measurements.
 #[derive(Debug)]

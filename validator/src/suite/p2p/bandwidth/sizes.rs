@@ -7,11 +7,12 @@ use crate::floors::{SizeFigure, expected_by_size, slow_size};
 use crate::schedule::Pair;
 use crate::suite::TestContext;
 use crate::suite::benchmark::{
-    Bench, CopyMethod, Flow, GpuPaths, Job, JobResult, Metric, kind, rounded, table, wrong_data,
+    Bench, CopyMethod, Flow, GpuPaths, Job, JobFigure, JobResult, kind, rounded, table, wrong_data,
 };
 use crate::suite::shared::gpu_fault::fault_finding;
 use gpu::PeerAccess;
 use outcome::finding::Finding;
+use outcome::metric::Metric;
 use report::Level;
 use serde_json::Value;
 
@@ -22,7 +23,7 @@ const LARGEST: u64 = 512 << 20;
 const SAMPLE_BYTES: u64 = 64 << 20;
 const MOST_COPIES: u64 = 64;
 /// The engines, by their matrix.
-const ENGINES: [(&str, CopyMethod); 2] = [("ce.write", CopyMethod::Ce), ("sm.write", CopyMethod::Sm)];
+const ENGINES: [(Metric, CopyMethod); 2] = [(Metric::CE_WRITE, CopyMethod::Ce), (Metric::SM_WRITE, CopyMethod::Sm)];
 
 /// The speed of copies of one size, GB/s, by engine; `None` where the data was wrong.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,8 +58,9 @@ pub(super) fn measure(
             let slow = slow(&rows, engine);
             for (size, least) in slow {
                 let again = measure_one(context, bench, (pair, size.bytes, engine), results)?;
-                let name = ENGINES.get(engine).map_or("", |(name, _)| name);
-                results.findings.extend(slow_size(pair, name, &size, least, again));
+                if let Some((metric, _)) = ENGINES.get(engine) {
+                    results.findings.extend(slow_size(pair, *metric, &size, least, again));
+                }
             }
         }
         results.sizes.extend(rows);
@@ -73,10 +75,10 @@ fn measure_one(
     (pair, bytes, engine): (Pair, u64, usize),
     results: &mut Results,
 ) -> Result<Option<f64>, Box<Finding>> {
-    let Some((name, method)) = ENGINES.get(engine) else { return Ok(None) };
+    let Some((metric, method)) = ENGINES.get(engine) else { return Ok(None) };
     let times = u32::try_from((SAMPLE_BYTES / bytes).clamp(1, MOST_COPIES)).unwrap_or(1);
-    let job = Job::new(vec![Flow::write(pair, *method, bytes, times)], Metric::First);
-    let taken = bench.sampled(context, &policy(name, Level::Standard), &[job])?;
+    let job = Job::new(vec![Flow::write(pair, *method, bytes, times)], JobFigure::First);
+    let taken = bench.sampled(context, &policy(*metric, Level::Standard), &[job])?;
     Ok(match taken.into_iter().next() {
         Some(JobResult::Figures(figures)) => figures.first().map(|f| f.median),
         Some(JobResult::Wrong(flow, checked)) => {
@@ -97,7 +99,8 @@ fn slow(rows: &[Row], engine: usize) -> Vec<(SizeFigure, f64)> {
 
 /// The table of speeds by size, if any was measured.
 pub(super) fn by_size(rows: &[Row]) -> Option<Value> {
-    let columns = [("pair", ""), ("way", ""), ("size", "bytes"), ("ce.write", "GB/s"), ("sm.write", "GB/s")];
+    let [ce, sm] = ENGINES.map(|(metric, _)| (metric.name(), metric.unit()));
+    let columns = [("pair", ""), ("way", ""), ("size", "bytes"), ce, sm];
     let row = |Row { pair, kind, bytes, gb_s }: &Row| {
         let speeds = gb_s.iter().map(|gb_s| gb_s.map_or(Value::Null, |gb_s| rounded(gb_s).into()));
         [pair.to_string().into(), kind.clone().into(), (*bytes).into()].into_iter().chain(speeds).collect()

@@ -4,6 +4,7 @@
 use crate::schedule::Pair;
 use crate::suite::benchmark::{Grid, rounded, table};
 use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::metric::Metric;
 use outcome::text::names::name_in_sentence;
 use report::stats::Measured;
 use serde_json::Value;
@@ -29,14 +30,14 @@ pub(super) fn spreads(grid: &Grid) -> Option<Value> {
     ];
     let mut names: Vec<_> = grid.everything().map(|(name, ..)| name).collect();
     names.dedup();
-    let row = |name: &&str| {
-        let all: Vec<_> = of(grid, name).collect();
+    let row = |metric: &Metric| {
+        let all: Vec<_> = of(grid, *metric).collect();
         let widest = all.iter().max_by(|a, b| width(&a.1).total_cmp(&width(&b.1)))?;
         let slowest = all.iter().map(|(_, m)| least(m) / m.median).reduce(f64::min)?;
         let count = |f: fn(&Measured) -> usize| all.iter().map(|(_, m)| f(m)).sum::<usize>();
         let pair = widest.0;
         Some(vec![
-            (*name).into(),
+            metric.name().into(),
             all.len().into(),
             count(|m| m.samples.len()).into(),
             rounded(width(&widest.1) * 100.0).into(),
@@ -51,13 +52,13 @@ pub(super) fn spreads(grid: &Grid) -> Option<Value> {
 
 /// The finding about slow samples among good ones, for figures with peer access on.
 pub(super) fn bursts(grid: &Grid) -> Option<Finding> {
-    let on = |name: &str| !name.ends_with(".off");
-    let all: Vec<_> = grid.everything().filter(|(name, pair, _)| on(name) && pair.from != pair.to).collect();
+    let on = |metric: Metric| !matches!(metric, Metric::Sample { access: false, .. });
+    let all: Vec<_> = grid.everything().filter(|(metric, pair, _)| on(*metric) && pair.from != pair.to).collect();
     let (samples, found) = counted(&all);
     if found == 0 {
         return None;
     }
-    let many = |name: &&str| {
+    let many = |name: &Metric| {
         let own: Vec<_> = all.iter().filter(|(n, ..)| n == name).cloned().collect();
         let figures = own.iter().filter(|(.., m)| slow(m) > 0).count();
         let (samples, found) = counted(&own);
@@ -71,9 +72,9 @@ pub(super) fn bursts(grid: &Grid) -> Option<Finding> {
          each matrix",
         MANY * 100.0
     );
-    let line = |(name, pair, m): &(&str, Pair, Measured)| {
+    let line = |(name, pair, m): &(Metric, Pair, Measured)| {
         let samples: Vec<_> = m.samples.iter().map(|s| format!("{s:.2}")).collect();
-        format!("{pair}: {}: {:.2} GB/s, samples {}", name_in_sentence(name), m.median, samples.join(", "))
+        format!("{pair}: {}: {:.2} GB/s, samples {}", name_in_sentence(name.name()), m.median, samples.join(", "))
     };
     let worst = all.iter().filter(|(.., m)| slow(m) > 0).take(8).map(line).collect();
     let finding = Code::P2pBursts.finding(severity, Subject::Machine, message);
@@ -81,7 +82,7 @@ pub(super) fn bursts(grid: &Grid) -> Option<Finding> {
 }
 
 /// The number of samples, and of slow ones among them.
-fn counted(all: &[(&str, Pair, Measured)]) -> (usize, usize) {
+fn counted(all: &[(Metric, Pair, Measured)]) -> (usize, usize) {
     let sum = |f: fn(&Measured) -> usize| all.iter().map(|(.., m)| f(m)).sum();
     (sum(|m| m.samples.len()), sum(slow))
 }
@@ -91,8 +92,8 @@ fn percent(part: usize, all: usize) -> f64 {
     part as f64 / all.max(1) as f64 * 100.0
 }
 
-fn of<'a>(grid: &'a Grid, name: &'a str) -> impl Iterator<Item = (Pair, Measured)> + 'a {
-    grid.everything().filter(move |(n, ..)| *n == name).map(|(_, pair, m)| (pair, m))
+fn of(grid: &Grid, metric: Metric) -> impl Iterator<Item = (Pair, Measured)> {
+    grid.everything().filter(move |(n, ..)| *n == metric).map(|(_, pair, m)| (pair, m))
 }
 
 fn slow(measured: &Measured) -> usize {
@@ -117,7 +118,7 @@ mod tests {
         let mut grid = Grid::default();
         for n in 0..figures {
             let samples = if n < slow { samples } else { &[25.0; 3] };
-            grid.put("ce.write", Pair::of(n, n + 1), BANDWIDTH.of(samples).unwrap());
+            grid.put(Metric::CE_WRITE, Pair::of(n, n + 1), BANDWIDTH.of(samples).unwrap());
         }
         grid
     }
@@ -125,8 +126,15 @@ mod tests {
     #[test]
     fn the_spread_is_reported() {
         let table = spreads(&grid(&[25.0, 25.1, 5.0, 25.0], 2, 4)).unwrap();
-        let row =
-            ["ce.write".into(), 4.into(), 14.into(), 80.4.into(), "GPU 1 -> 2".into(), 20.0.into(), Value::from(2)];
+        let row = [
+            Metric::CE_WRITE.name().into(),
+            4.into(),
+            14.into(),
+            80.4.into(),
+            "GPU 1 -> 2".into(),
+            20.0.into(),
+            Value::from(2),
+        ];
         assert_eq!(table["rows"][0], Value::from(row.to_vec()));
         assert_eq!(spreads(&Grid::default()), None);
     }
@@ -141,7 +149,7 @@ mod tests {
         // A figure that was low only once was a burst.
         let mut moment = grid(&[5.0; 3], 2, 4);
         for n in 0..2 {
-            moment.put_again("ce.write", Pair::of(n, n + 1), BANDWIDTH.of(&[25.0; 3]).unwrap());
+            moment.put_again(Metric::CE_WRITE, Pair::of(n, n + 1), BANDWIDTH.of(&[25.0; 3]).unwrap());
         }
         let finding = bursts(&moment).unwrap();
         assert!(finding.message.starts_with("6 of 18 samples") && finding.severity == Severity::Info);

@@ -9,53 +9,50 @@ use crate::floors::{
 };
 use crate::schedule::Pair;
 use outcome::finding::Finding;
+use outcome::metric::{self, Direction, Metric};
 
 /// A finding, and the figures that it is based on: the matrix, and the pair in it.
 #[derive(Debug)]
 pub(super) struct Suspect {
-    pub(super) cells: Vec<(&'static str, Pair)>,
+    pub(super) cells: Vec<(Metric, Pair)>,
     pub(super) finding: Finding,
 }
 
 impl Suspect {
-    fn of(cells: &[(&'static str, Pair)], finding: Finding) -> Self {
+    fn of(cells: &[(Metric, Pair)], finding: Finding) -> Self {
         Self { cells: cells.to_vec(), finding }
     }
 }
 
-const WRITES: Mover = Mover::WRITES;
-const READS: Mover = Mover { kernel: false, read: true };
-const KERNEL_WRITES: Mover = Mover { kernel: true, read: false };
-const KERNEL_READS: Mover = Mover { kernel: true, read: true };
-/// The matrices besides those of [`PairFigures`], how the data is moved, and, for matrices of both directions, the
-/// matrix of one direction alone. The row's GPU acts.
-const MOVERS: &[(&str, Mover, Option<&str>)] = &[
-    ("sample.uni.on", WRITES, None),
-    ("ce.read", READS, None),
-    ("sm.write", KERNEL_WRITES, None),
-    ("sm.read", KERNEL_READS, None),
-    ("ce.bi.read", READS, Some("ce.read")),
-    ("sm.bi.write", KERNEL_WRITES, Some("sm.write")),
-    ("sm.bi.read", KERNEL_READS, Some("sm.read")),
+/// The metrics besides those of [`PairFigures`] that have a floor of their own. The row's GPU acts.
+const WITH_FLOOR: [Metric; 7] = [
+    Metric::SAMPLE_UNI_ON,
+    Metric::CE_READ,
+    Metric::SM_WRITE,
+    Metric::SM_READ,
+    Metric::CE_BI_READ,
+    Metric::SM_BI_WRITE,
+    Metric::SM_BI_READ,
 ];
-/// The matrices in which each pair is compared with others of its path group.
-const COMPARED_IN_GROUP: &[&str] = &[
-    "sample.uni.on",
-    "ce.write",
-    "ce.read",
-    "sm.write",
-    "sm.read",
-    "ce.bi.write",
-    "ce.bi.read",
-    "sm.bi.write",
-    "sm.bi.read",
-];
-/// Each matrix of both directions at once, and that of one direction alone.
-const ALONE: &[(&str, &str)] =
-    &[("ce.bi.write", "ce.write"), ("ce.bi.read", "ce.read"), ("sm.bi.write", "sm.write"), ("sm.bi.read", "sm.read")];
-/// Matrices of one direction, and of both: no figure may exceed what the links carry, or twice that for both.
-const ONE_WAY: &[&str] = &["sample.uni.on", "ce.write", "ce.read", "sm.write", "sm.read"];
-const BOTH_WAYS: &[&str] = &["sample.bi.on", "ce.bi.write", "ce.bi.read", "sm.bi.write", "sm.bi.read"];
+
+/// How the data of a metric with peer access is moved. The sample program has the copy engines write.
+const fn mover(metric: Metric) -> Mover {
+    match metric {
+        Metric::Copy { mover, direction, .. } => {
+            Mover { kernel: matches!(mover, metric::Mover::Kernel), read: matches!(direction, Direction::Read) }
+        }
+        _ => Mover::WRITES,
+    }
+}
+
+/// The metrics whose figures between two GPUs with peer access are the speed of the links.
+fn of_links() -> impl Iterator<Item = Metric> {
+    Metric::all().filter(|metric| matches!(metric, Metric::Sample { access: true, .. } | Metric::Copy { .. }))
+}
+
+const fn both_ways(metric: Metric) -> bool {
+    matches!(metric, Metric::Sample { both_ways: true, .. } | Metric::Copy { both_ways: true, .. })
+}
 
 /// All faults, each with the figures that it is based on.
 pub(super) fn suspects(results: &Results, basis: &Basis<'_>) -> Vec<Suspect> {
@@ -66,11 +63,13 @@ pub(super) fn suspects(results: &Results, basis: &Basis<'_>) -> Vec<Suspect> {
     all.extend(pairs.iter().flat_map(|pair| slow_engines(results, basis, *pair)));
     let known: Vec<_> = all.iter().flat_map(|suspect| suspect.cells.clone()).collect();
     // If one direction alone is slow, both at once are too, which is no fault of the other direction.
-    let explained = |(name, pair): &(&'static str, Pair)| {
-        let alone = ALONE.iter().find(|(both, _)| both == name);
-        known.contains(&(name, *pair)) || alone.is_some_and(|(_, alone)| known.contains(&(alone, pair.back())))
+    let explained = |(metric, pair): &(Metric, Pair)| {
+        let alone = metric.one_way();
+        known.contains(&(*metric, *pair)) || alone.is_some_and(|alone| known.contains(&(alone, pair.back())))
     };
-    let outliers_found = COMPARED_IN_GROUP.iter().flat_map(|name| group_outliers(results, basis, name));
+    // The sample program's copies in both directions overlap by chance.
+    let compared = of_links().filter(|metric| *metric != Metric::SAMPLE_BI_ON);
+    let outliers_found = compared.flat_map(|metric| group_outliers(results, basis, metric));
     all.extend(outliers_found.filter(|suspect| !suspect.cells.iter().any(explained)));
     all
 }
@@ -78,7 +77,7 @@ pub(super) fn suspects(results: &Results, basis: &Basis<'_>) -> Vec<Suspect> {
 /// What carries a pair's data. If the links carry more than they report, the report is not used for the floor.
 fn carrier(results: &Results, basis: &Basis<'_>, pair: Pair) -> Carrier {
     let carrier = (basis.carrier)(pair);
-    let moved = results.grid.get("ce.write", pair).or_else(|| results.grid.get("ce.write", pair.back()));
+    let moved = results.grid.get(Metric::CE_WRITE, pair).or_else(|| results.grid.get(Metric::CE_WRITE, pair.back()));
     let own = (basis.own)(pair).or_else(|| (basis.ceiling)(pair));
     match (carrier.raw(), moved, own) {
         (Some(raw), Some(moved), Some(own)) if moved > raw && own > raw => carrier.with_raw(own),
@@ -89,15 +88,15 @@ fn carrier(results: &Results, basis: &Basis<'_>, pair: Pair) -> Carrier {
 /// Figures above what the links can carry.
 fn above_ceiling(results: &Results, basis: &Basis<'_>, pair: Pair) -> Vec<Suspect> {
     let most = (basis.ceiling)(pair);
-    let above = |(name, most): (&&'static str, Option<f64>)| {
-        let finding = impossible_speed(pair, name, results.grid.get(name, pair)?, most)?;
-        Some(Suspect::of(&[(*name, pair)], finding))
+    // No figure may exceed what the links carry, or twice that in both directions.
+    let above = |metric: Metric| {
+        let most = most.map(|most| if both_ways(metric) { most * 2.0 } else { most });
+        let finding = impossible_speed(pair, metric, results.grid.get(metric, pair)?, most)?;
+        Some(Suspect::of(&[(metric, pair)], finding))
     };
-    let one = ONE_WAY.iter().map(|name| (name, most));
-    let both = BOTH_WAYS.iter().map(|name| (name, most.map(|most| most * 2.0)));
-    let mut all: Vec<_> = one.chain(both).filter_map(above).collect();
+    let mut all: Vec<_> = of_links().filter_map(above).collect();
     if all.is_empty() {
-        let moved = results.grid.get("ce.write", pair);
+        let moved = results.grid.get(Metric::CE_WRITE, pair);
         let contradiction =
             moved.and_then(|moved| contradicted_link(pair, moved, (basis.carrier)(pair).raw(), (basis.own)(pair)));
         all.extend(contradiction.map(|finding| Suspect::of(&[], finding)));
@@ -107,57 +106,58 @@ fn above_ceiling(results: &Results, basis: &Basis<'_>, pair: Pair) -> Vec<Suspec
 
 /// Compares the copy engine's writes with the capability of the links. Pairs without a figure have another finding.
 fn below_floor(results: &Results, basis: &Basis<'_>, pair: Pair) -> Vec<Suspect> {
-    let figure = |name| results.grid.get(name, pair);
-    let Some(one_way) = figure("ce.write") else { return Vec::new() };
+    let figure = |metric| results.grid.get(metric, pair);
+    let Some(one_way) = figure(Metric::CE_WRITE) else { return Vec::new() };
     let figures = PairFigures {
         pair,
         carrier: carrier(results, basis, pair),
         one_way,
-        back: results.grid.get("ce.write", pair.back()),
-        off: figure("sample.uni.off"),
-        both_ways: figure("ce.bi.write"),
+        back: results.grid.get(Metric::CE_WRITE, pair.back()),
+        off: figure(Metric::SAMPLE_UNI_OFF),
+        both_ways: figure(Metric::CE_BI_WRITE),
         latency_us: results.latency.get(LATENCY_CELL, pair),
     };
-    let cells = [("ce.write", pair), ("ce.bi.write", pair), (LATENCY_CELL, pair)];
+    let cells = [(Metric::CE_WRITE, pair), (Metric::CE_BI_WRITE, pair), (LATENCY_CELL, pair)];
     pair_findings(&figures, basis.least).into_iter().map(|finding| Suspect::of(&cells, finding)).collect()
 }
 
 /// Compares each engine's speed in one direction with the opposite direction: the path is the same. If the copy
 /// engine's writes already show the fault, the others would only repeat it.
 fn asymmetric_engines(results: &Results, pair: Pair) -> Vec<Suspect> {
-    let compare = |name: &'static str| {
-        let figure = |pair| results.grid.get(name, pair);
-        let finding = asymmetric(pair, name, figure(pair)?, figure(pair.back())?)?;
-        Some(Suspect::of(&[(name, pair), (name, pair.back())], finding))
+    let compare = |metric: Metric| {
+        let figure = |pair| results.grid.get(metric, pair);
+        let finding = asymmetric(pair, metric, figure(pair)?, figure(pair.back())?)?;
+        Some(Suspect::of(&[(metric, pair), (metric, pair.back())], finding))
     };
-    let writes = compare("ce.write");
+    let writes = compare(Metric::CE_WRITE);
     if writes.is_some() {
         return writes.into_iter().collect();
     }
-    ONE_WAY.iter().filter_map(|name| compare(name)).collect()
+    of_links().filter(|metric| !both_ways(*metric)).filter_map(compare).collect()
 }
 
 /// Compares every other engine and direction with its own floor; staged pairs are reported by their writes.
 fn slow_engines(results: &Results, basis: &Basis<'_>, pair: Pair) -> Vec<Suspect> {
     let carrier = carrier(results, basis, pair);
-    let low = |(name, by, alone): &(&'static str, Mover, Option<&str>)| {
-        let gb_s = results.grid.get(name, pair)?;
-        let basis = match alone {
+    let low = |metric: Metric| {
+        let gb_s = results.grid.get(metric, pair)?;
+        let by = mover(metric);
+        let basis = match metric.one_way() {
             None => None,
             Some(alone) => {
                 let (one_way, back) = (results.grid.get(alone, pair)?, results.grid.get(alone, pair.back()));
-                Some(basis_of_both(&carrier, *by, one_way, back)?)
+                Some(basis_of_both(&carrier, by, one_way, back)?)
             }
         };
-        let finding = slow_mover(pair, name, *by, &carrier, (gb_s, basis))?;
-        Some(Suspect::of(&[(*name, pair)], finding))
+        let finding = slow_mover(pair, metric, by, &carrier, (gb_s, basis))?;
+        Some(Suspect::of(&[(metric, pair)], finding))
     };
-    MOVERS.iter().filter_map(low).collect()
+    WITH_FLOOR.into_iter().filter_map(low).collect()
 }
 
-fn group_outliers(results: &Results, basis: &Basis<'_>, name: &'static str) -> Vec<Suspect> {
-    let all = results.grid.all(name).filter(|(pair, _)| pair.from != pair.to);
+fn group_outliers(results: &Results, basis: &Basis<'_>, metric: Metric) -> Vec<Suspect> {
+    let all = results.grid.all(metric).filter(|(pair, _)| pair.from != pair.to);
     let all: Vec<_> = all.map(|(pair, gb_s)| (pair, gb_s, (basis.path_group)(pair))).collect();
-    let suspect = |(pair, finding)| Suspect::of(&[(name, pair)], finding);
-    outliers(name, &all).into_iter().map(suspect).collect()
+    let suspect = |(pair, finding)| Suspect::of(&[(metric, pair)], finding);
+    outliers(metric, &all).into_iter().map(suspect).collect()
 }

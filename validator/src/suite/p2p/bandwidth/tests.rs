@@ -4,8 +4,9 @@ use super::judge::judge;
 use super::*;
 use crate::floors::Carrier;
 use crate::schedule::Pair;
-use crate::suite::benchmark::{CopyMethod, Metric, Side};
+use crate::suite::benchmark::{CopyMethod, JobFigure, Side};
 use machine::pcie::model::PathKind;
+use outcome::metric::Metric;
 use outcome::text::names::name_in_sentence;
 use report::stats::Measured;
 use std::collections::BTreeSet;
@@ -19,12 +20,12 @@ fn figure(median: f64) -> Measured {
 }
 
 /// Two GPUs with these figures in both directions.
-fn results(figures: &[(&'static str, f64)]) -> Results {
+fn results(figures: &[(Metric, f64)]) -> Results {
     let mut results = Results::default();
     for pair in [Pair::of(0, 1), Pair::of(1, 0)] {
         for (name, gb_s) in figures {
-            let grid = if *name == "latency" { &mut results.latency } else { &mut results.grid };
-            grid.put(name, pair, figure(*gb_s));
+            let grid = if *name == LATENCY_CELL { &mut results.latency } else { &mut results.grid };
+            grid.put(*name, pair, figure(*gb_s));
         }
     }
     results
@@ -49,16 +50,16 @@ fn with<T>(carrier: Carrier, least: Option<f64>, f: impl FnOnce(&Basis<'_>) -> T
 }
 
 /// Figures recorded on two H200.
-const HEALTHY: &[(&str, f64)] = &[
-    ("sample.uni.off", 37.8),
-    ("sample.uni.on", 392.5),
-    ("sample.bi.on", 772.5),
-    ("ce.write", 396.1),
-    ("ce.read", 393.7),
-    ("sm.write", 369.9),
-    ("sm.read", 376.2),
-    ("ce.bi.write", 783.6),
-    ("latency", 2.23),
+const HEALTHY: &[(Metric, f64)] = &[
+    (Metric::SAMPLE_UNI_OFF, 37.8),
+    (Metric::SAMPLE_UNI_ON, 392.5),
+    (Metric::SAMPLE_BI_ON, 772.5),
+    (Metric::CE_WRITE, 396.1),
+    (Metric::CE_READ, 393.7),
+    (Metric::SM_WRITE, 369.9),
+    (Metric::SM_READ, 376.2),
+    (Metric::CE_BI_WRITE, 783.6),
+    (LATENCY_CELL, 2.23),
 ];
 
 #[test]
@@ -71,13 +72,14 @@ fn two_healthy_gpus_pass_with_all_matrices() {
          37.8"
     );
     let names: Vec<_> = judgement.matrices.iter().map(|m| m.name.as_str()).collect();
-    assert_eq!(names, MATRICES.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    assert_eq!(names, MATRICES.iter().map(|(metric, _)| metric.name()).collect::<Vec<_>>());
     assert_eq!(judgement.matrices[4].values, [vec![None, Some(396.1)], vec![Some(396.1), None]]);
 }
 
 #[test]
 fn a_slow_pair_fails_with_the_expected_speed_and_the_gpus_states() {
-    let judgement = said(results(&[("ce.write", 6.5), ("sample.uni.off", 5.0), ("latency", 1.4)]), GEN4, None);
+    let judgement =
+        said(results(&[(Metric::CE_WRITE, 6.5), (Metric::SAMPLE_UNI_OFF, 5.0), (LATENCY_CELL, 1.4)]), GEN4, None);
     assert_eq!(judgement.outcome(), Outcome::Fail);
     let finding = &judgement.findings[0];
     assert!(finding.is(Code::P2pSlow) && finding.message.contains("expected at least 23.6"), "{finding:?}");
@@ -86,7 +88,8 @@ fn a_slow_pair_fails_with_the_expected_speed_and_the_gpus_states() {
 
 #[test]
 fn copies_through_host_memory_are_reported_as_staged() {
-    let figures = [("ce.write", 19.5), ("sample.uni.off", 19.4), ("ce.bi.write", 21.0), ("latency", 15.0)];
+    let figures =
+        [(Metric::CE_WRITE, 19.5), (Metric::SAMPLE_UNI_OFF, 19.4), (Metric::CE_BI_WRITE, 21.0), (LATENCY_CELL, 15.0)];
     let judgement = said(results(&figures), GEN4, None);
     assert!(judgement.findings.iter().all(|f| f.is(Code::P2pStaged)), "{:?}", judgement.findings);
     assert_eq!(judgement.outcome(), Outcome::Fail);
@@ -94,21 +97,23 @@ fn copies_through_host_memory_are_reported_as_staged() {
 
 #[test]
 fn each_engine_and_direction_is_compared_with_its_own_floor() {
-    for (name, gb_s, outcome) in
-        [("ce.read", 310.0, Outcome::Warn), ("sm.read", 100.0, Outcome::Fail), ("sm.write", 180.0, Outcome::Fail)]
-    {
+    for (name, gb_s, outcome) in [
+        (Metric::CE_READ, 310.0, Outcome::Warn),
+        (Metric::SM_READ, 100.0, Outcome::Fail),
+        (Metric::SM_WRITE, 180.0, Outcome::Fail),
+    ] {
         let mut figures = results(HEALTHY);
         figures.grid.put(name, Pair::of(0, 1), figure(gb_s));
         let judgement = said(figures, H200, None);
         assert_eq!(judgement.outcome(), outcome, "{name}: {:?}", judgement.findings);
         assert!(
-            judgement.summary.contains(&format!("GPU 0 -> 1: {}: {gb_s:.2} GB/s, ", name_in_sentence(name))),
+            judgement.summary.contains(&format!("GPU 0 -> 1: {}: {gb_s:.2} GB/s, ", name_in_sentence(name.name()))),
             "{}",
             judgement.summary
         );
     }
-    let mut figures = results(&[("ce.write", 26.0), ("sample.uni.off", 5.0)]);
-    figures.grid.put("ce.write", Pair::of(1, 0), figure(20.5));
+    let mut figures = results(&[(Metric::CE_WRITE, 26.0), (Metric::SAMPLE_UNI_OFF, 5.0)]);
+    figures.grid.put(Metric::CE_WRITE, Pair::of(1, 0), figure(20.5));
     let judgement = said(figures, Carrier::Pcie { kind: PathKind::Sys, raw_gb_s: 31.5 }, None);
     assert!(judgement.findings[0].is(Code::P2pAsymmetric), "{:?}", judgement.findings);
 }
@@ -119,22 +124,23 @@ fn a_direction_is_not_blamed_for_its_partner() {
     let (healthy, slow) = (Pair::of(0, 1), Pair::of(1, 0));
     for (both_slow, latency) in [(27.0, 1.4), (27.0, 5.0), (13.0, 1.4), (13.0, 5.0)] {
         let figures = [
-            ("ce.write", 26.0),
-            ("sm.write", 25.0),
-            ("sm.bi.write", both_slow),
-            ("sample.uni.off", 5.0),
-            ("ce.bi.write", both_slow),
-            ("latency", latency),
+            (Metric::CE_WRITE, 26.0),
+            (Metric::SM_WRITE, 25.0),
+            (Metric::SM_BI_WRITE, both_slow),
+            (Metric::SAMPLE_UNI_OFF, 5.0),
+            (Metric::CE_BI_WRITE, both_slow),
+            (LATENCY_CELL, latency),
         ];
         let mut one_slow = results(&figures);
-        one_slow.grid.put("ce.write", slow, figure(6.6));
-        one_slow.grid.put("sm.write", slow, figure(6.5));
+        one_slow.grid.put(Metric::CE_WRITE, slow, figure(6.6));
+        one_slow.grid.put(Metric::SM_WRITE, slow, figure(6.5));
         let judgement = said(one_slow, GEN4, None);
         let blamed: Vec<_> = judgement.findings.iter().map(|f| f.subject.named_pairs().to_vec()).collect();
         assert!(!blamed.is_empty() && blamed.iter().all(|of| *of == [slow]), "{:?}", judgement.findings);
     }
     // Only both directions at once are slow: the pair, both ways.
-    let figures = [("ce.write", 26.0), ("sample.uni.off", 5.0), ("ce.bi.write", 36.0), ("latency", 1.4)];
+    let figures =
+        [(Metric::CE_WRITE, 26.0), (Metric::SAMPLE_UNI_OFF, 5.0), (Metric::CE_BI_WRITE, 36.0), (LATENCY_CELL, 1.4)];
     let judgement = said(results(&figures), GEN4, None);
     let blamed: Vec<_> = judgement.findings.iter().flat_map(|f| f.subject.named_pairs().to_vec()).collect();
     assert_eq!(blamed, [healthy, slow]);
@@ -148,9 +154,9 @@ fn a_figure_of_both_directions_is_no_outlier_because_of_its_partner() {
     let mut results = Results::default();
     for pair in Pair::all(4).filter(|pair| pair.from != pair.to) {
         let of_slow = pair == slow || pair == slow.back();
-        results.grid.put("sample.uni.off", pair, figure(5.0));
-        results.grid.put("ce.write", pair, figure(if pair == slow { 6.6 } else { 26.0 }));
-        results.grid.put("ce.bi.write", pair, figure(if of_slow { 13.0 } else { 50.0 }));
+        results.grid.put(Metric::SAMPLE_UNI_OFF, pair, figure(5.0));
+        results.grid.put(Metric::CE_WRITE, pair, figure(if pair == slow { 6.6 } else { 26.0 }));
+        results.grid.put(Metric::CE_BI_WRITE, pair, figure(if of_slow { 13.0 } else { 50.0 }));
     }
     let blamed = with(GEN4, None, |basis| {
         let basis = Basis { gpus: 4, ..*basis };
@@ -164,30 +170,30 @@ fn a_figure_of_both_directions_is_no_outlier_because_of_its_partner() {
 
 #[test]
 fn low_figures_are_measured_again_and_reported_with_both_values() {
-    let slow = || results(&[("ce.write", 6.5), ("sample.uni.off", 5.0), ("latency", 1.4)]);
+    let slow = || results(&[(Metric::CE_WRITE, 6.5), (Metric::SAMPLE_UNI_OFF, 5.0), (LATENCY_CELL, 1.4)]);
     let pair = Pair::of(0, 1);
     let suspect_cells = with(GEN4, None, |basis| super::judge::suspect_cells(&slow(), basis));
     assert!(
-        suspect_cells.contains(&("ce.write", pair)) && suspect_cells.contains(&("latency", pair)),
+        suspect_cells.contains(&(Metric::CE_WRITE, pair)) && suspect_cells.contains(&(LATENCY_CELL, pair)),
         "{suspect_cells:?}"
     );
     assert_eq!(with(H200, None, |basis| super::judge::suspect_cells(&results(HEALTHY), basis)), []);
     let mut stays = slow();
-    stays.grid.put_again("ce.write", pair, figure(6.6));
+    stays.grid.put_again(Metric::CE_WRITE, pair, figure(6.6));
     let judgement = said(stays, GEN4, None);
     assert_eq!(judgement.outcome(), Outcome::Fail);
     let both = "; GPU 0 -> 1: copy engine, write: 6.50 GB/s, and 6.60 GB/s when measured again";
     assert!(judgement.findings[0].message.ends_with(both), "{:?}", judgement.findings);
     let mut moment = slow();
     for pair in [pair, pair.back()] {
-        moment.grid.put_again("ce.write", pair, figure(25.9));
+        moment.grid.put_again(Metric::CE_WRITE, pair, figure(25.9));
     }
     assert_eq!(said(moment, GEN4, None).outcome(), Outcome::Pass);
 }
 
 #[test]
 fn a_speed_above_what_the_links_carry_is_an_error() {
-    let judgement = said(results(&[("ce.write", 26_000.0), ("sample.uni.off", 5.0)]), GEN4, None);
+    let judgement = said(results(&[(Metric::CE_WRITE, 26_000.0), (Metric::SAMPLE_UNI_OFF, 5.0)]), GEN4, None);
     assert_eq!(judgement.outcome(), Outcome::Error);
     assert!(judgement.findings.iter().any(|f| f.is(Code::SpeedImpossible)), "{:?}", judgement.findings);
 }
@@ -205,13 +211,13 @@ fn links_that_report_less_than_they_carry_lower_no_floor() {
             own: &|_| Some(0.25),
             path_group: &|_| "PHB".to_owned(),
         };
-        judge(results(&[("ce.write", gb_s), ("sample.uni.off", 5.0)]), &basis, &[])
+        judge(results(&[(Metric::CE_WRITE, gb_s), (Metric::SAMPLE_UNI_OFF, 5.0)]), &basis, &[])
     };
     assert_eq!(judged(25.8).outcome(), Outcome::Warn);
     assert!(judged(25.8).findings[0].is(Code::LinkContradicted));
     let asked_for_more = Carrier::Pcie { kind: PathKind::Phb, raw_gb_s: 31.5 };
     assert_eq!(
-        said(results(&[("ce.write", 6.0), ("sample.uni.off", 5.0)]), asked_for_more, None).outcome(),
+        said(results(&[(Metric::CE_WRITE, 6.0), (Metric::SAMPLE_UNI_OFF, 5.0)]), asked_for_more, None).outcome(),
         Outcome::Fail
     );
 }
@@ -231,14 +237,14 @@ fn a_floor_that_cannot_be_measured_is_an_error() {
     assert_eq!(unmeasured(none(), None), none());
     let judgement = unmeasured(none(), Some(20.0));
     assert!(judgement.outcome() == Outcome::Error && judgement.findings[0].is(Code::ExpectUnchecked));
-    let mut apart = results(&[("sample.uni.off", 19.0)]);
+    let mut apart = results(&[(Metric::SAMPLE_UNI_OFF, 19.0)]);
     apart.without_access = vec![(Pair::of(0, 1), "no".to_owned())];
     assert_eq!(said(apart, GEN4, Some(20.0)).outcome(), Outcome::Error);
 }
 
 #[test]
 fn pairs_without_peer_access_have_no_figure_with_it_on() {
-    let mut apart = results(&[("sample.uni.off", 19.0)]);
+    let mut apart = results(&[(Metric::SAMPLE_UNI_OFF, 19.0)]);
     apart.without_access = vec![(Pair::of(0, 1), "no".to_owned())];
     let judgement = said(apart, GEN4, None);
     assert_eq!(judgement.outcome(), Outcome::Pass, "p2p-capability fails");
@@ -253,8 +259,8 @@ fn data_that_is_wrong_fails_however_fast() {
     assert_eq!(said(wrong, H200, None).outcome(), Outcome::Fail);
 }
 
-fn names(cells: &[MatrixCell]) -> BTreeSet<&'static str> {
-    cells.iter().map(|cell| cell.name).collect()
+fn names(cells: &[MatrixCell]) -> BTreeSet<Metric> {
+    cells.iter().map(|cell| cell.metric).collect()
 }
 
 #[test]
@@ -265,10 +271,13 @@ fn standard_fills_every_matrix_and_quick_one_direction() {
         [sample.concat(), devices(pair, SIZES, level)].concat()
     };
     assert_eq!(names(&all(Level::Standard)), MATRICES.iter().map(|(name, _)| *name).collect());
-    assert_eq!(names(&all(Level::Quick)), BTreeSet::from(["sample.uni.off", "sample.uni.on", "ce.write"]));
+    assert_eq!(
+        names(&all(Level::Quick)),
+        BTreeSet::from([Metric::SAMPLE_UNI_OFF, Metric::SAMPLE_UNI_ON, Metric::CE_WRITE])
+    );
     for (name, _) in MATRICES {
         let all = all(Level::Standard);
-        let cells: BTreeSet<_> = all.iter().filter(|c| c.name == *name).flat_map(|c| &c.pairs).collect();
+        let cells: BTreeSet<_> = all.iter().filter(|c| c.metric == *name).flat_map(|c| &c.pairs).collect();
         assert_eq!(cells, BTreeSet::from([&pair, &pair.back()]), "{name}");
     }
 }
@@ -277,21 +286,21 @@ fn standard_fills_every_matrix_and_quick_one_direction() {
 fn copies_are_those_of_the_reference_programs() {
     let pair = Pair::of(0, 1);
     let sample = &between(pair, true, SIZES, Level::Standard)[2];
-    assert_eq!((sample.name, sample.job.metric), ("sample.bi.on", Metric::Total));
+    assert_eq!((sample.metric, sample.job.metric), (Metric::SAMPLE_BI_ON, JobFigure::Total));
     let flow = sample.job.flows[1];
     assert_eq!((flow.pair, flow.method, flow.bytes, flow.times), (pair.back(), CopyMethod::Peer, 160_000_000, 5));
     let cells = devices(pair, SIZES, Level::Standard);
-    let sm_read = cells.iter().find(|c| c.name == "sm.read" && c.pairs == [pair.back()]).unwrap();
+    let sm_read = cells.iter().find(|c| c.metric == Metric::SM_READ && c.pairs == [pair.back()]).unwrap();
     let flow = sm_read.job.flows[0];
     assert_eq!((flow.pair, flow.actor(), flow.by), (pair, 1.into(), Side::Target));
     assert_eq!((flow.bytes, flow.times), (530_000_000, 4));
     let both = within(3.into(), false, SIZES, Level::Standard).pop().unwrap();
-    assert_eq!((both.job.metric, both.job.flows[1].from), (Metric::TotalWithin, 256 << 20));
+    assert_eq!((both.job.metric, both.job.flows[1].from), (JobFigure::TotalWithin, 256 << 20));
 }
 
 #[test]
 fn staged_copies_are_sampled_less_and_level_full_samples_more() {
-    assert_eq!(policy("sample.bi.off", Level::Standard).samples, 2);
-    assert_eq!(policy("sample.bi.on", Level::Standard).samples, 3);
-    assert_eq!(policy("ce.write", Level::Full).samples, 5);
+    assert_eq!(policy(Metric::SAMPLE_BI_OFF, Level::Standard).samples, 2);
+    assert_eq!(policy(Metric::SAMPLE_BI_ON, Level::Standard).samples, 3);
+    assert_eq!(policy(Metric::CE_WRITE, Level::Full).samples, 5);
 }

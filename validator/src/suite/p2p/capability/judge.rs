@@ -10,6 +10,7 @@ use gpu::Status;
 use machine::GpuId;
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Reason, Refusal, Severity, Subject, WrongWitness};
+use outcome::metric::Metric;
 use std::collections::BTreeSet;
 
 /// Judges all pairs; `expected` are the groups within which access is configured, if any.
@@ -43,7 +44,7 @@ pub(super) fn judge(gpus: usize, all: &[Answers], expected: Option<&[Vec<GpuId>]
         Some(first) => Judgement::not_applicable(first.message.to_string()).with(findings),
         None => Judgement::of(summary, findings),
     };
-    judgement.showing(vec![matrix("p2p.connectivity", "1", gpus, yes)]).with_tables(vec![predictions(all)])
+    judgement.showing(vec![matrix(Metric::ACCESS, gpus, yes)]).with_tables(vec![predictions(all)])
 }
 
 /// A missing access that the configuration does not ask for is harmless.

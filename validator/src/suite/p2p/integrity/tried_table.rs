@@ -6,7 +6,8 @@ use crate::suite::benchmark::table;
 use crate::suite::shared::transfer::{Engine, FaultKind, ruled_out};
 use gpu::pattern::DataFault;
 use outcome::finding::Code;
-use serde_json::{Value, json};
+use report::tables::{PairRow, pair_table};
+use serde_json::Value;
 
 /// A row of the table: transfers of one kind.
 struct Row {
@@ -28,8 +29,8 @@ pub(super) fn checked_transfers(plan: &LevelPlan, all_pairs: Option<&AllPairsRun
 
 /// The result of each pair: `ok`, `ZEROS`, `WRONG`, `HANG`, `refused` or `ERROR`.
 pub(super) fn pairs_table(tried: &[PairResult]) -> Value {
-    let row = |t: &PairResult| vec![json!(t.pair.from), json!(t.pair.to), json!(result(t))];
-    table("p2p.pairs", &[("from", ""), ("to", ""), ("result", "")], &tried.iter().map(row).collect::<Vec<_>>())
+    let row = |tried: &PairResult| PairRow { pair: tried.pair, result: result(tried).to_owned() };
+    pair_table(&tried.iter().map(row).collect::<Vec<_>>())
 }
 
 fn result(tried: &PairResult) -> &'static str {

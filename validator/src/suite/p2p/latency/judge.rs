@@ -6,15 +6,16 @@ use crate::schedule::Pair;
 use crate::suite::benchmark::{Grid, LOADS, judged, noisy, repeat_differences};
 use outcome::Judgement;
 use outcome::finding::Finding;
+use outcome::metric::Metric;
 use report::Level;
 use report::stats::{LATENCY, median};
 use std::collections::BTreeMap;
 
 /// The matrices of copies, in the report's order.
-const COPIES: &[&str] =
-    &["sample.latency.off.gpu", "sample.latency.off.cpu", "sample.latency.on.gpu", "sample.latency.on.cpu"];
+const COPIES: &[Metric] =
+    &[Metric::LATENCY_OFF_GPU, Metric::LATENCY_OFF_HOST, Metric::LATENCY_ON_GPU, Metric::LATENCY_ON_HOST];
 /// The only one that is judged: without peer access and on the host's clock, other factors dominate.
-const JUDGED: &str = "sample.latency.on.gpu";
+const JUDGED: Metric = Metric::LATENCY_ON_GPU;
 
 /// What is known about the pairs' paths.
 pub(super) struct Basis<'a> {
@@ -37,18 +38,18 @@ fn latency_findings(results: &Results, basis: &Basis<'_>) -> Vec<(Pair, Finding)
         results.copies.all(JUDGED).filter(|(pair, _)| pair.from == pair.to).map(|(_, us)| us).collect();
     let local = median(&within).ok();
     let copies = compare_with_best(&results.copies, JUDGED, LatencyKind::Copy, local, basis);
-    copies.into_iter().chain(compare_with_best(&results.loads, "chase", LatencyKind::Load, None, basis)).collect()
+    copies.into_iter().chain(compare_with_best(&results.loads, Metric::LOAD, LatencyKind::Load, None, basis)).collect()
 }
 
 /// Compares each pair with the best of its group.
 fn compare_with_best(
     grid: &Grid,
-    name: &str,
+    metric: Metric,
     small: LatencyKind,
     local: Option<f64>,
     basis: &Basis<'_>,
 ) -> Vec<(Pair, Finding)> {
-    let pairs = || grid.all(name).filter(|(pair, _)| pair.from != pair.to);
+    let pairs = || grid.all(metric).filter(|(pair, _)| pair.from != pair.to);
     let mut best: BTreeMap<String, f64> = BTreeMap::new();
     for (pair, figure) in pairs() {
         let least = best.entry((basis.path_group)(pair)).or_insert(figure);
@@ -57,7 +58,7 @@ fn compare_with_best(
     let one = |(pair, _)| {
         let best = best.get(&(basis.path_group)(pair)).copied();
         let like = LatencyReference { nvlink: (basis.nvlink)(pair), best, local };
-        Some((pair, latency(pair, small, grid.both(name, pair)?, &like)?))
+        Some((pair, latency(pair, small, grid.both(metric, pair)?, &like)?))
     };
     pairs().filter_map(one).collect()
 }
@@ -68,14 +69,14 @@ pub(super) fn judge(results: Results, basis: &Basis<'_>, gpus: usize, level: Lev
     for finding in &mut findings {
         finding.evidence.extend(states.iter().cloned());
     }
-    let policy = |name: &str| (name == JUDGED || name == "chase").then_some(LATENCY);
-    findings.extend(noisy(&results.copies, "us", policy));
-    findings.extend(noisy(&results.loads, "ns", policy));
-    findings.extend(repeat_differences(&results.copies, "us").chain(repeat_differences(&results.loads, "ns")));
+    let policy = |metric: Metric| (metric == JUDGED || metric == Metric::LOAD).then_some(LATENCY);
+    findings.extend(noisy(&results.copies, policy));
+    findings.extend(noisy(&results.loads, policy));
+    findings.extend(repeat_differences(&results.copies).chain(repeat_differences(&results.loads)));
     let summary = summary(&results);
-    let mut matrices: Vec<_> = COPIES.iter().map(|name| results.copies.matrix(name, "us", gpus)).collect();
+    let mut matrices: Vec<_> = COPIES.iter().map(|metric| results.copies.matrix(*metric, gpus)).collect();
     if level >= Level::Standard {
-        matrices.push(results.loads.matrix("chase", "ns", gpus));
+        matrices.push(results.loads.matrix(Metric::LOAD, gpus));
     }
     judged(summary, results.findings.into_iter().chain(findings)).showing(matrices)
 }
@@ -87,11 +88,11 @@ fn summary(results: &Results) -> String {
         let (low, high) = (all().reduce(f64::min)?, all().reduce(f64::max)?);
         Some(format!("{low:.1} to {high:.1}"))
     };
-    let off = range("sample.latency.off.gpu").unwrap_or_else(|| "not measured".to_owned());
+    let off = range(Metric::LATENCY_OFF_GPU).unwrap_or_else(|| "not measured".to_owned());
     let Some(on) = range(JUDGED) else {
         return format!("no pair has peer access; 16 bytes through host memory take {off} us");
     };
-    let chase = results.loads.range("chase");
+    let chase = results.loads.range(Metric::LOAD);
     let chase = chase.map(|(low, high)| format!("; each of {LOADS} loads {low:.0} to {high:.0} ns"));
     format!("16 bytes: {on} us; without peer access {off}{}", chase.unwrap_or_default())
 }
@@ -111,13 +112,13 @@ mod tests {
     fn results(us: f64) -> Results {
         let mut results = Results::default();
         for pair in [Pair::of(0, 1), Pair::of(1, 0)] {
-            results.copies.put("sample.latency.off.gpu", pair, figure(15.42));
-            results.copies.put("sample.latency.off.cpu", pair, figure(4.75));
-            results.copies.put("sample.latency.on.gpu", pair, figure(if pair.from == 0 { us } else { 2.2 }));
-            results.copies.put("sample.latency.on.cpu", pair, figure(1.33));
-            results.loads.put("chase", pair, figure(827.3));
+            results.copies.put(Metric::LATENCY_OFF_GPU, pair, figure(15.42));
+            results.copies.put(Metric::LATENCY_OFF_HOST, pair, figure(4.75));
+            results.copies.put(Metric::LATENCY_ON_GPU, pair, figure(if pair.from == 0 { us } else { 2.2 }));
+            results.copies.put(Metric::LATENCY_ON_HOST, pair, figure(1.33));
+            results.loads.put(Metric::LOAD, pair, figure(827.3));
         }
-        results.copies.put("sample.latency.on.gpu", Pair::of(0, 0), figure(1.8));
+        results.copies.put(Metric::LATENCY_ON_GPU, Pair::of(0, 0), figure(1.8));
         results
     }
 
@@ -148,7 +149,7 @@ mod tests {
         moment.copies.put_again(JUDGED, Pair::of(0, 1), figure(2.3));
         assert_eq!(judge(moment, 2, Level::Standard, &[]).outcome(), Outcome::Pass);
         let mut chase = results(2.23);
-        chase.loads.put("chase", Pair::of(1, 0), figure(1700.0));
+        chase.loads.put(Metric::LOAD, Pair::of(1, 0), figure(1700.0));
         let said = judge(chase, 2, Level::Standard, &[]);
         assert!(said.outcome() == Outcome::Warn && said.summary.contains("1.8 times the best"), "{}", said.summary);
         let said = judge(results(15.0), 2, Level::Standard, &["GPU 0: 35 C".to_owned()]);
@@ -161,10 +162,10 @@ mod tests {
     fn figures_by_the_hosts_clock_may_scatter_and_by_the_gpus_clock_may_not() {
         let noisy = Measured { spread: 0.9, noisy: true, ..figure(2.2) };
         let mut scattered = results(2.23);
-        scattered.copies.put("sample.latency.on.cpu", Pair::of(0, 1), noisy.clone());
+        scattered.copies.put(Metric::LATENCY_ON_HOST, Pair::of(0, 1), noisy.clone());
         assert_eq!(judge(scattered, 2, Level::Standard, &[]).outcome(), Outcome::Pass);
         let mut scattered = results(2.23);
-        scattered.copies.put("sample.latency.on.gpu", Pair::of(0, 1), noisy);
+        scattered.copies.put(Metric::LATENCY_ON_GPU, Pair::of(0, 1), noisy);
         assert_eq!(judge(scattered, 2, Level::Standard, &[]).outcome(), Outcome::Warn);
     }
 }

@@ -4,12 +4,13 @@ use super::Results;
 use crate::schedule::Pair;
 use crate::suite::TestContext;
 use crate::suite::benchmark::{
-    Bench, ChaseResult, CopyMethod, Flow, GpuPaths, Grid, Job, JobResult, LOADS, Metric, RoundAccess, wrong_data,
+    Bench, ChaseResult, CopyMethod, Flow, GpuPaths, Grid, Job, JobFigure, JobResult, LOADS, RoundAccess, wrong_data,
 };
 use crate::suite::shared::gpu_fault::fault_finding;
 use gpu::GpuError;
 use machine::GpuId;
 use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::metric::Metric;
 use report::Level;
 use report::stats::{LATENCY, ns_per_load};
 
@@ -21,10 +22,10 @@ const BYTES: u64 = 16;
 /// moment.
 const MOST_AGAIN: usize = 32;
 
-/// Names of the GPU's and the host's figure.
-type Names = (&'static str, &'static str);
-const OFF: Names = ("sample.latency.off.gpu", "sample.latency.off.cpu");
-const ON: Names = ("sample.latency.on.gpu", "sample.latency.on.cpu");
+/// The GPU's and the host's figure.
+type Metrics = (Metric, Metric);
+const OFF: Metrics = (Metric::LATENCY_OFF_GPU, Metric::LATENCY_OFF_HOST);
+const ON: Metrics = (Metric::LATENCY_ON_GPU, Metric::LATENCY_ON_HOST);
 
 /// Measures everything that the level requires.
 pub(super) fn all(
@@ -83,13 +84,13 @@ struct Run<'a, 'b> {
 }
 
 impl Run<'_, '_> {
-    fn copies(&mut self, (gpu, cpu): Names, pairs: &[Pair]) -> Result<(), Box<Finding>> {
+    fn copies(&mut self, (gpu, cpu): Metrics, pairs: &[Pair]) -> Result<(), Box<Finding>> {
         let flow = |pair: &Pair| vec![Flow::write(*pair, CopyMethod::Peer, BYTES, COPIES)];
         // The first copies of a pair set up the driver's paths; p2pBandwidthLatencyTest includes them in its
         // figure.
         let warm: Vec<_> = pairs.iter().map(flow).collect();
         self.bench.once(self.context, &warm, &mut || true)?;
-        let jobs: Vec<_> = pairs.iter().map(|pair| Job::new(flow(pair), Metric::Latency)).collect();
+        let jobs: Vec<_> = pairs.iter().map(|pair| Job::new(flow(pair), JobFigure::Latency)).collect();
         let taken = self.bench.sampled(self.context, &LATENCY, &jobs)?;
         for (pair, taken) in pairs.iter().zip(taken) {
             match taken {
@@ -121,7 +122,7 @@ impl Run<'_, '_> {
         for (pair, samples) in pairs.iter().zip(samples).filter(|(_, s)| s.len() == LATENCY.samples) {
             let figure = LATENCY.of(&samples).map_err(|why| unusable(*pair, &why))?;
             let put = if self.again { Grid::put_again } else { Grid::put };
-            put(&mut self.results.loads, "chase", *pair, figure);
+            put(&mut self.results.loads, Metric::LOAD, *pair, figure);
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use crate::suite::shared::pair::{matrix, merge_pairs};
 use gpu::PingpongResult;
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::metric::Metric;
 
 /// Judges all pairs.
 pub(super) fn judge(gpus: usize, rounds: u64, results: &Results) -> Judgement {
@@ -21,7 +22,7 @@ pub(super) fn judge(gpus: usize, rounds: u64, results: &Results) -> Judgement {
         let same = |p: &&PairPingpong| p.pair == pair || p.pair == pair.back();
         results.pingpongs.iter().find(same).filter(|p| is_complete(p, rounds)).map(|p| p.hop_ns.round())
     };
-    Judgement::summed_up(|| summary(rounds, results), findings).showing(vec![matrix("order.hop", "ns", gpus, hop)])
+    Judgement::summed_up(|| summary(rounds, results), findings).showing(vec![matrix(Metric::HOP, gpus, hop)])
 }
 
 fn summary(rounds: u64, results: &Results) -> String {

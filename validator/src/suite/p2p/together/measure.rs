@@ -5,10 +5,11 @@ use super::{PatternSpeeds, Results};
 use crate::schedule::Pair;
 use crate::suite::TestContext;
 use crate::suite::benchmark::{
-    Bench, CopyMethod, Flow, GpuPaths, Job, JobResult, Metric, RoundAccess, copies, copies_at, wrong_data,
+    Bench, CopyMethod, Flow, GpuPaths, Job, JobFigure, JobResult, RoundAccess, copies, copies_at, wrong_data,
 };
 use outcome::Matrix;
 use outcome::finding::Finding;
+use outcome::metric::Metric;
 use report::Level;
 use report::stats::{BANDWIDTH, RepeatPolicy};
 use std::collections::BTreeMap;
@@ -17,7 +18,7 @@ use std::collections::BTreeMap;
 /// known link, are measured at once.
 const ALONE: usize = 8 * 7;
 /// The test and the matrix with the same measurement.
-const MEASURED: (&str, &str) = ("p2p-bandwidth", "ce.write");
+const MEASURED: (&str, Metric) = ("p2p-bandwidth", Metric::CE_WRITE);
 
 /// Measures everything.
 pub(super) fn all(
@@ -121,7 +122,7 @@ impl Run<'_, '_> {
             self.times.insert(*pair, timed.each.first().map_or(1, |ms| copies(*ms)));
         }
         let jobs: Vec<_> =
-            pairs.iter().map(|pair| Job::new(vec![self.flow(*pair, self.times(*pair))], Metric::First)).collect();
+            pairs.iter().map(|pair| Job::new(vec![self.flow(*pair, self.times(*pair))], JobFigure::First)).collect();
         for (pair, taken) in pairs.iter().zip(self.bench.sampled(self.context, &self.policy, &jobs)?) {
             match taken {
                 JobResult::Wrong(flow, checked) => self.results.findings.push(wrong_data(&flow, &checked)),
@@ -137,7 +138,7 @@ impl Run<'_, '_> {
         // The same number of copies each: transfers that share fairly then end together.
         let times = pattern.pairs.iter().map(|pair| self.times(*pair)).min().unwrap_or(1);
         let flows = pattern.pairs.iter().map(|pair| self.flow(*pair, times)).collect();
-        let jobs = [Job::new(flows, Metric::Each)];
+        let jobs = [Job::new(flows, JobFigure::Each)];
         for taken in self.bench.sampled(self.context, &self.policy, &jobs)? {
             match taken {
                 JobResult::Wrong(flow, checked) => self.results.findings.push(wrong_data(&flow, &checked)),

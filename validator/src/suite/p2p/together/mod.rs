@@ -15,6 +15,7 @@ use machine::GpuId;
 use machine::pcie::link::raw_gb_s;
 use machine::pcie::model::Bdf;
 use outcome::finding::Finding;
+use outcome::metric::Metric;
 use outcome::test;
 use outcome::{Judgement, Matrix};
 use pattern::{Pattern, PatternKind};
@@ -34,10 +35,10 @@ pub(in crate::suite) const TEST: Test = Test {
 };
 
 /// Patterns whose transfers are reported one by one, and the matrix of each.
-const MATRICES: &[(&str, PatternKind)] = &[
-    ("together.ring", PatternKind::Ring),
-    ("together.ring.back", PatternKind::RingBack),
-    ("together.all", PatternKind::All),
+const MATRICES: &[(Metric, PatternKind)] = &[
+    (Metric::RING, PatternKind::Ring),
+    (Metric::RING_BACK, PatternKind::RingBack),
+    (Metric::ALL_AT_ONCE, PatternKind::All),
 ];
 
 /// The speeds of one pattern's transfers.
@@ -87,16 +88,16 @@ impl Results {
             let place = speeds.pattern.pairs.iter().position(|p| *p == pair)?;
             speeds.each().get(place).copied().map(rounded)
         };
-        let pairs = MATRICES.iter().map(|(name, kind)| matrix(name, "GB/s", gpus, |pair| cell(*kind, pair)));
+        let pairs = MATRICES.iter().map(|(metric, kind)| matrix(*metric, gpus, |pair| cell(*kind, pair)));
         let total = |kind: PatternKind| self.speeds.iter().find(|m| m.pattern.kind == kind).map(|m| rounded(m.best()));
-        let row = |name: &str, kind: fn(GpuId) -> PatternKind| Matrix {
-            name: name.to_owned(),
-            unit: "GB/s".to_owned(),
+        let row = |metric: Metric, kind: fn(GpuId) -> PatternKind| Matrix {
+            name: metric.name().to_owned(),
+            unit: metric.unit().to_owned(),
             rows: vec!["total".to_owned()],
             columns: (0..gpus).map(|n| n.to_string()).collect(),
             values: vec![GpuId::all(gpus).map(|gpu| total(kind(gpu))).collect()],
         };
-        let ones = [row("together.to-one", PatternKind::ToOne), row("together.from-one", PatternKind::FromOne)];
+        let ones = [row(Metric::TO_ONE, PatternKind::ToOne), row(Metric::FROM_ONE, PatternKind::FromOne)];
         pairs.chain(ones.into_iter().filter(|_| gpus > 2)).collect()
     }
 }

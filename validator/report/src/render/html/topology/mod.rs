@@ -6,11 +6,13 @@ mod picture;
 
 use super::frame::{drawing, note, section};
 use crate::render::element::Element;
+use crate::tables::pair_rows;
 use crate::{Report, pairs_of};
 use machine::GpuId;
 use machine::pcie::model::{Bdf, Device, Kind};
 use machine::pcie::tree::Tree;
 use outcome::finding::{Code, FindingEntry, Severity};
+use outcome::metric::Metric;
 use outcome::platform::Pair;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,9 +27,6 @@ const BOX: f64 = 44.0;
 /// More NICs, and more pairs, are counted and not drawn.
 const MAX_NICS: usize = 24;
 const MAX_PAIRS: usize = 24;
-/// The matrix of peer access, and the table with the result of each pair.
-const ACCESS: &str = "p2p.connectivity";
-const PAIRS: &str = "p2p.pairs";
 
 /// A function in the drawing, with the functions below it.
 struct Node<'a> {
@@ -143,13 +142,8 @@ fn bad_pairs(report: &Report) -> BTreeMap<Pair, (Severity, String)> {
             pairs_of(finding, report).into_iter().for_each(|pair| keep(pair, finding));
         }
         let Some(worst) = bad().rev().max_by_key(|f| f.severity) else { continue };
-        let tables = test.tables.iter().filter(|table| table["name"] == PAIRS);
-        let rows = tables.flat_map(|table| table["rows"].as_array().into_iter().flatten());
-        for row in rows.filter(|row| row[2] != "ok") {
-            let gpu = |n: usize| row[n].as_u64().and_then(|n| usize::try_from(n).ok());
-            gpu(0).zip(gpu(1)).into_iter().for_each(|(from, to)| keep(Pair::of(from, to), worst));
-        }
-        for matrix in test.matrices.iter().filter(|matrix| matrix.name == ACCESS) {
+        pair_rows(&test.tables).filter(|row| !row.is_good()).for_each(|row| keep(row.pair, worst));
+        for matrix in test.matrices.iter().filter(|matrix| matrix.metric() == Some(Metric::ACCESS)) {
             let values = matrix.values.iter().enumerate();
             let cells = values
                 .flat_map(|(from, row)| row.iter().enumerate().map(move |(to, value)| (Pair::of(from, to), *value)));
