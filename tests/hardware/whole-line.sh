@@ -50,3 +50,4 @@ timeout 180 unshare --pid --mount --uts --net --ipc --fork --kill-child sh -euc 
 [ -s "$root/kept/report.json" ] && [ -s "$root/kept/environment" ] ||
     { echo "whole-line: error: no workload ran, or it found no report" >&2; exit 1; }
 grep -o '"verdict": *"[A-Z]*"' "$root/kept/report.json" | head -1
+grep -x 'NCCL_NVLS_ENABLE=.*' "$root/kept/environment" || echo 'whole-line: the workload has no NCCL_NVLS_ENABLE'

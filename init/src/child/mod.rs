@@ -24,6 +24,24 @@ use std::time::{Duration, Instant};
 pub const ENVIRONMENT: [(&str, &str); 3] =
     [("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"), ("HOME", "/"), ("TERM", "linux")];
 
+/// NCCL's switch for NVLink SHARP. Where process 1 was started with it off, so is every program that it starts: multicast that
+/// goes wrong can take GPUs out of service.
+pub const NVLS: &str = "NCCL_NVLS_ENABLE";
+
+/// Whether process 1 was started with [`NVLS`] off, by whoever started it or by a word of the kernel's command line.
+#[must_use]
+pub fn forbids_nvls() -> bool {
+    std::env::var_os(NVLS).is_some_and(|value| value == "0")
+}
+
+/// Gives a program the environment of every child, and nothing else of process 1's.
+pub fn set_environment(command: &mut Command) {
+    command.env_clear().envs(ENVIRONMENT);
+    if forbids_nvls() {
+        command.env(NVLS, "0");
+    }
+}
+
 /// How long a child may take between SIGTERM and SIGKILL, and after SIGKILL.
 pub const GRACE: Duration = Duration::from_secs(2);
 
@@ -52,7 +70,8 @@ impl ChildSpec {
 
     fn command(&self) -> io::Result<Command> {
         let mut command = Command::new(&self.program);
-        command.args(&self.args).env_clear().envs(ENVIRONMENT);
+        command.args(&self.args);
+        set_environment(&mut command);
         let input = self.input.as_ref().map_or(Ok(Stdio::null()), |input| input.try_clone().map(Stdio::from))?;
         command.current_dir("/").process_group(0).stdin(input);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -2,7 +2,8 @@
 //! follows `workload.on_exit` when the workload ends.
 
 use super::FinalState;
-use crate::child::{ENVIRONMENT, End, pid_of};
+use super::set_workload_environment;
+use crate::child::{End, pid_of};
 use crate::config::types::OnExit;
 use crate::environment::Variable;
 use crate::fault::Fault;
@@ -62,8 +63,8 @@ pub(super) fn run_on_console(
 fn start(words: &[String], variables: &[Variable], (device, terminal): (&str, Terminal)) -> io::Result<Pid> {
     let (program, args) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut command = Command::new(program);
-    command.args(args).env_clear().envs(ENVIRONMENT);
-    command.envs(variables.iter().map(|v| (&v.name, &v.value))).current_dir("/");
+    set_workload_environment(command.args(args), variables);
+    command.current_dir("/");
     let [input, output, errors] = console(device);
     command.stdin(input).stdout(output).stderr(errors);
     process::unblock_signals(&mut command);

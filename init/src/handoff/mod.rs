@@ -7,6 +7,7 @@ pub mod menu;
 pub mod shutdown;
 mod switch_root;
 
+use crate::child;
 use crate::config::types::{Action, Config, OnExit, RootSource, Workload, WorkloadMode};
 use crate::environment::Variable;
 use crate::fault::Fault;
@@ -16,6 +17,15 @@ use crate::stages::watchdog;
 use crate::sys::process::Terminal;
 use log::info;
 use std::fmt;
+use std::process::Command;
+
+/// The environment of the workload: that of every child, and the settings that the tests support. Process 1's own switch for NVLink
+/// SHARP wins over a setting.
+fn set_workload_environment(command: &mut Command, variables: &[Variable]) {
+    child::set_environment(command);
+    let kept = variables.iter().filter(|variable| !(variable.name == child::NVLS && child::forbids_nvls()));
+    command.envs(kept.map(|variable| (&variable.name, &variable.value)));
+}
 
 /// The final state after all stages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,8 @@
 //! checked is checked before the point of no return.
 
 use super::exec::open;
-use crate::child::{ENVIRONMENT, End, no_lines, on_output};
+use super::set_workload_environment;
+use crate::child::{End, no_lines, on_output};
 use crate::config::remote::RemoteSource;
 use crate::config::types::{Config, Network, RootSource};
 use crate::console::kernel_log::{self, InitLines};
@@ -115,7 +116,7 @@ fn move_over() -> Result<(), String> {
 fn start(words: &[String], variables: &[Variable]) -> String {
     let Some((program, args)) = words.split_first() else { return "nothing to start".to_owned() };
     let mut command = Command::new(program);
-    command.args(args).env_clear().envs(ENVIRONMENT).envs(variables.iter().map(|v| (&v.name, &v.value)));
+    set_workload_environment(command.args(args), variables);
     if let Ok(console) = open(paths::CONSOLE)
         && let (Ok(output), Ok(errors)) = (console.try_clone(), console.try_clone())
     {

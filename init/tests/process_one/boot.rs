@@ -77,6 +77,19 @@ fn the_stages_print_one_line_each_in_order_within_80_columns() {
     assert!(boot.contains("kernel ") && boot.contains("init to verdict ") && boot.contains("init's own "));
 }
 
+/// The kernel makes a word of its command line that is no parameter a variable of process 1.
+#[test]
+fn nvlink_sharp_that_process_1_was_started_without_stays_off_in_validator_and_workload() {
+    let says = "echo nvls ${NCCL_NVLS_ENABLE:-free} other ${NCCL_OTHER:-none}";
+    for (value, expected) in [("0", "nvls 0 other none"), ("2", "nvls free other none")] {
+        let mut m = Machine::new(&format!("{says}\n{PASS}"), CONFIG).workload(says);
+        m.environment.extend([("NCCL_NVLS_ENABLE", value.to_owned()), ("NCCL_OTHER", "1".to_owned())]);
+        let (_, _, console) = m.boot().down();
+        let said: Vec<_> = console.lines().filter(|line| line.starts_with("nvls ")).collect();
+        assert_eq!(said, [expected; 2], "{console}");
+    }
+}
+
 /// The values that NCCL's documentation requires; its `hostHash` uses host name and boot id.
 #[test]
 fn validator_and_workload_get_what_nccl_needs_of_the_machine() {

@@ -82,7 +82,7 @@ pub(crate) enum Down {
 /// The description of a machine.
 pub(crate) struct Machine {
     dir: TempDir,
-    environment: Vec<(&'static str, String)>,
+    pub(crate) environment: Vec<(&'static str, String)>,
     /// Values that must live as long as the machine.
     kept: Vec<Box<dyn Any>>,
 }

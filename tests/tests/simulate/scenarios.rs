@@ -2,9 +2,10 @@
 //! and however many GPUs there are, and is nothing else blamed for it?
 
 use harness::matrix::parallel_map;
-use harness::simgpu::{Scenario, ValidatorRun, firstlight, validate};
+use harness::simgpu::{Scenario, ValidatorRun, firstlight, validate, with_prepared};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use std::fs;
 use std::sync::OnceLock;
 
 /// Faults of one ordered pair.
@@ -284,13 +285,37 @@ fn after_any_verdict_the_workload_gets_settings_that_are_proven_or_need_no_proof
     for words in [&["--level", "quick"][..], &["--skip", "nccl-allreduce,nccl-collective,nccl-types"]] {
         let judged = check_verdict("healthy", &healthy, words);
         let set = settings(&judged);
-        assert_eq!(set, ["NCCL_NVLS_ENABLE=0", "NCCL_P2P_LEVEL=SYS", "NCCL_SOCKET_IFNAME==lo"]);
+        assert_eq!(set, ["NCCL_P2P_LEVEL=SYS", "NCCL_SOCKET_IFNAME==lo"]);
     }
     parallel_map(2, &["nccl-hang-init", "nccl-no-transport"], |name| {
         let judged = check_verdict(name, &Scenario::named(name).unwrap(), &["--level", "quick"]);
         let set = settings(&judged);
-        assert_eq!(set, ["NCCL_NVLS_ENABLE=0", "NCCL_P2P_DISABLE=1", "NCCL_SOCKET_IFNAME==lo"], "{name}");
+        assert_eq!(set, ["NCCL_P2P_DISABLE=1", "NCCL_SOCKET_IFNAME==lo"], "{name}");
     });
+}
+
+/// Multicast that goes wrong can take GPUs out of service, so whoever forbids NVLS outside of firstlight is obeyed.
+#[test]
+fn an_inherited_switch_for_nvls_wins_over_the_configuration_and_reaches_the_workload() {
+    let nvlink = Scenario::named("nvlink4").unwrap();
+    let run = |inherited: Option<&str>, set: &str| {
+        let words = ["--set", set, "validate", "--level", "quick", "--only", "nccl", "--json", "{}/r.json"];
+        with_prepared(&nvlink, &words, |mut command, dir| {
+            let output = command.envs(inherited.map(|value| ("NCCL_NVLS_ENABLE", value))).output().unwrap();
+            let report: serde_json::Value = serde_json::from_slice(&fs::read(dir.join("r.json")).unwrap()).unwrap();
+            let env = report["workload_env"].clone();
+            let untested = report.to_string().contains("NVLS-UNTESTED");
+            Ok((env["NCCL_NVLS_ENABLE"].clone(), untested, String::from_utf8_lossy(&output.stderr).into_owned()))
+        })
+        .unwrap()
+    };
+    let (value, untested, log) = run(Some("0"), "validate.nvls=true");
+    assert_eq!((&value, untested), (&"0".into(), false), "{log}");
+    assert!(log.contains("validate.nvls = true has no effect: NCCL_NVLS_ENABLE=0 in the environment"), "{log}");
+    let (value, untested, log) = run(Some("2"), "validate.nvls=false");
+    assert_eq!((&value, untested), (&serde_json::Value::Null, true), "{log}");
+    let (value, untested, log) = run(None, "validate.nvls=true");
+    assert_eq!((&value, untested), (&"1".into(), false), "{log}");
 }
 
 /// All rows of the report's table with this name.

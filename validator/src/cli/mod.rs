@@ -22,7 +22,7 @@ mod validate;
 
 use crate::config::{Config, ConfigError};
 use crate::engine::worker;
-use crate::nccl::ranks;
+use crate::nccl::{nvls, ranks};
 use crate::nodes::rdma as verbs;
 use crate::nodes::suite::TestSelection;
 use crate::process::lineage;
@@ -70,6 +70,15 @@ impl CommandError {
     }
 }
 
+/// An inherited switch wins over the configuration, which is said once.
+fn obey_nvls(validate: &mut crate::config::Validate) {
+    validate.nvls_forbidden = nvls::forbidden();
+    if let Some(by) = validate.nvls_forbidden.as_ref().filter(|_| validate.nvls) {
+        log::warn!("validate.nvls = true has no effect: {by}");
+        validate.nvls = false;
+    }
+}
+
 /// Runs the command that the command line names.
 ///
 /// # Errors
@@ -78,7 +87,8 @@ pub fn run(args: Args) -> Result<u8, CommandError> {
     // The folder of a recorded machine, which is removed when the command ends.
     let mut laid_out = None;
     let mut setup = || -> Result<(Root, Config), CommandError> {
-        let config = Config::load(&args.config, &args.set, &suite::ids())?;
+        let mut config = Config::load(&args.config, &args.set, &suite::ids())?;
+        obey_nvls(&mut config.validate);
         let root = args.root.clone().unwrap_or_else(|| config.validate.root.clone());
         let (root, folder) = recording::open(&root).map_err(|e| CommandError::undone(&e))?;
         laid_out = folder;

@@ -77,6 +77,9 @@ pub struct Validate {
     pub identity: IdentityPolicy,
     /// `validate.nvls`: whether NCCL may use NVLink SHARP, in its tests and in the settings for the workload.
     pub nvls: bool,
+    /// What forbids NVLS from outside, whatever the configuration says; then `nvls` is false. Set by the program; there is no key
+    /// for it.
+    pub nvls_forbidden: Option<String>,
 }
 
 /// Section `expect`: what the owner of the machine expects of it.
@@ -147,6 +150,7 @@ impl Default for Config {
                 avoid: Vec::new(),
                 identity: IdentityPolicy::Hashed,
                 nvls: false,
+                nvls_forbidden: None,
             },
             expect: Expect::default(),
             nodes: Nodes {

@@ -3,6 +3,7 @@
 //! receives a setting that disables it. Pure.
 
 use crate::nccl::advice::{self, ADVISED_INTERFACE, HCA, INTERFACE};
+use crate::nccl::nvls::Nvls;
 use outcome::test::Traffic;
 use outcome::{Advice, Outcome, Verdict};
 use report::{Report, TestEntry};
@@ -13,9 +14,9 @@ const DISABLE_P2P: &str = "NCCL_P2P_DISABLE";
 const WITHOUT_P2P: &[&str] = &[INTERFACE, HCA, DISABLE_P2P];
 
 /// Settings that are valid on a machine with GPUs whatever the result of its tests, and even if they did not
-/// run: NVLS as configured, and the interfaces that are up; `None`: they could not be read.
-pub(super) fn untested_settings(report: &Report, nvls: bool, up: Option<&[String]>) -> Vec<Advice> {
-    let all = up.map(advice::interfaces).into_iter().chain([advice::nvls(nvls)]);
+/// run: NVLS where it is forbidden or asked for, and the interfaces that are up; `None`: they could not be read.
+pub(super) fn untested_settings(report: &Report, nvls: &Nvls, up: Option<&[String]>) -> Vec<Advice> {
+    let all = up.map(advice::interfaces).into_iter().chain(nvls.advice());
     all.filter(|_| !report.gpus.is_empty()).collect()
 }
 
@@ -160,16 +161,17 @@ mod tests {
     fn settings_without_tests_are_passed_on_after_any_verdict_with_gpus() {
         let up = ["eth0".to_owned()];
         let mut report = report(&[("nccl", Outcome::Fail)]);
-        assert_eq!(untested_settings(&report, false, Some(&up)), []);
+        assert_eq!(untested_settings(&report, &Nvls::Untested, Some(&up)), []);
         report.gpus.push(gpu());
-        assert_eq!(untested_settings(&report, false, None), [advice::nvls(false)]);
-        let kept: Vec<_> = workload_settings(&report, untested_settings(&report, false, Some(&up)))
+        assert_eq!(untested_settings(&report, &Nvls::Untested, None), []);
+        let off = Nvls::Forbidden("its owner".to_owned());
+        let kept: Vec<_> = workload_settings(&report, untested_settings(&report, &off, Some(&up)))
             .into_iter()
             .filter(|a| a.name.starts_with("NCCL_") && !a.reason.is_empty())
             .map(|a| format!("{}={}", a.name, a.value))
             .collect();
         assert_eq!(kept, ["NCCL_SOCKET_IFNAME==eth0", "NCCL_NVLS_ENABLE=0", "NCCL_P2P_DISABLE=1"]);
-        let on = workload_settings(&report, untested_settings(&report, true, Some(&up)));
+        let on = workload_settings(&report, untested_settings(&report, &Nvls::Tested, Some(&up)));
         assert!(on.iter().all(|a| a.name != "NCCL_NVLS_ENABLE"), "{on:?}");
     }
 

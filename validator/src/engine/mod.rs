@@ -17,6 +17,7 @@ pub use interrupt::{Interrupt, Interrupts};
 pub use query::{nvlinks, nvml_hangs};
 
 use crate::config::{Config, IdentityPolicy, Validate};
+use crate::nccl::nvls::Nvls;
 use crate::suite::protocol::{Activity, Facts};
 use crate::suite::{Test, TestPlan};
 use aer::Aer;
@@ -87,11 +88,16 @@ pub fn run_plan(
         report.push(entry);
     }
     let up = interfaces::up(root).inspect_err(|e| log::warn!("network interfaces: {e}")).ok();
-    let untested = handover::untested_settings(&report, config.validate.nvls, up.as_deref());
+    let untested = handover::untested_settings(&report, &nvls(config), up.as_deref());
     let advice = untested.into_iter().chain(found).collect();
     report.seconds = seconds(start.elapsed());
     finish_report(&mut report, advice);
     report
+}
+
+/// What NVLink SHARP is for in this run.
+fn nvls(config: &Config) -> Nvls {
+    Nvls::of(config.validate.nvls, config.validate.nvls_forbidden.as_deref())
 }
 
 /// Determines the causes, and the settings for the workload that `report` supports: its earlier ones, and those in `advice`.

@@ -3,6 +3,7 @@
 
 use super::part::PartReporter;
 use crate::config::Config;
+use crate::nccl::nvls;
 use crate::process::lineage;
 use crate::suite::protocol::{Facts, Message, Request};
 use crate::suite::{self, Gpus, Group, Kept, Test, TestContext};
@@ -176,6 +177,9 @@ pub(super) fn command(config: &Config) -> io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     lineage::add_ancestors(command.arg(COMMAND));
     command.env_clear().env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+    if !config.validate.nvls {
+        command.env(nvls::VARIABLE, "0");
+    }
     if !config.validate.library_path.is_empty() {
         command.env("LD_LIBRARY_PATH", config.validate.library_path.join(":"));
     }

@@ -98,13 +98,6 @@ fn exact(names: &[String]) -> Option<String> {
     (!good.is_empty()).then(|| format!("={}", good.join(",")))
 }
 
-/// NVLS as configured.
-#[must_use]
-pub fn nvls(on: bool) -> Advice {
-    let reason = if on { "the configuration turns NVLS on" } else { "the configuration leaves NVLS off" };
-    Advice::new("NCCL_NVLS_ENABLE", u8::from(on).to_string(), reason)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,10 +145,5 @@ mod tests {
         assert_eq!(all(Some("eth1"), &[], Some((true, 1.6))), ["NCCL_SOCKET_IFNAME==eth1"]);
         let merged = between_nodes(None, &hcas, Some((true, 1.6)));
         assert_eq!(merged[1].reason, "with merged rails NCCL is 60 % faster between the nodes");
-    }
-
-    #[test]
-    fn nvls_is_as_configured() {
-        assert_eq!((nvls(false).value.as_str(), nvls(true).value.as_str()), ("0", "1"));
     }
 }

@@ -5,6 +5,7 @@ pub mod advice;
 mod distance;
 pub mod dump;
 pub mod log;
+pub mod nvls;
 pub mod ranks;
 mod ring;
 mod row;

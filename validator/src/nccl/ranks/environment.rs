@@ -4,6 +4,7 @@
 
 use super::{Arm, Network, NetworkKind, Setup};
 use crate::nccl::advice::{HCA, MERGE};
+use crate::nccl::nvls;
 use std::net::SocketAddr;
 
 /// The part of the environment that differs from launch to launch: paths and addresses.
@@ -40,7 +41,7 @@ pub(super) fn environment(setup: &Setup, context: &LaunchContext) -> Vec<(String
         ("NCCL_SHM_DISABLE", flag(strict)),
         ("NCCL_NET_DISABLE_INTRA", flag(strict)),
         // 2: on GPUs that support it.
-        ("NCCL_NVLS_ENABLE", if setup.nvls { "2" } else { "0" }),
+        (nvls::VARIABLE, if setup.nvls { "2" } else { "0" }),
         ("NCCL_MNNVL_ENABLE", "0"),
         ("NCCL_SOCKET_IFNAME", "lo"),
         // Connections are made and logged at their first use: starting is quick, and what is logged was used.

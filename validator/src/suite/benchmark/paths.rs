@@ -5,7 +5,7 @@ use crate::floors;
 use crate::floors::{Carrier, NVLINK_GB_S, NvLinkGpu, nvlinks};
 use crate::schedule::{Pair, Plan, RouteKind, Routes};
 use crate::suite::TestContext;
-use gpu::{Clique, Gpu, NvLinkStates, count_nvlinks};
+use gpu::{Clique, Gpu, NvLinkStates, Remote, count_nvlinks};
 use machine::pcie::model::{Bdf, Fabric, PathKind};
 use machine::pcie::topo::{Cell, NvLinks};
 use outcome::finding::Finding;
@@ -23,6 +23,8 @@ pub(in crate::suite) struct GpuPaths {
     nvlinks: NvLinks,
     /// What one NVLink carries in one direction according to NVML, GB/s.
     nvlink_gb_s: Option<f64>,
+    /// Whether an NVLink of a GPU ends elsewhere than at another of these GPUs.
+    switched: bool,
     /// The distance of the NUMA nodes of each sorted pair, where known.
     distances: BTreeMap<Pair, u32>,
     /// The links that the paths occupy; without known paths every pair is measured alone.
@@ -39,11 +41,18 @@ impl GpuPaths {
         let boards = clique.gpus.iter().zip(&states).map(|(gpu, states)| board(gpu, states)).collect();
         let states: Vec<_> = states.into_iter().map(Result::unwrap_or_default).collect();
         let nvlinks = count_nvlinks(&gpus, &states);
+        let ends_elsewhere = |link: &gpu::NvLink| !matches!(link.remote, Remote::At(at) if gpus.contains(&at));
+        let switched = states.iter().flat_map(|states| &states.up).any(ends_elsewhere);
         let nvlink_gb_s = nvml.ok().zip(gpus.first()).and_then(|(nvml, gpu)| nvml.nvlink_gb_s(*gpu).ok());
         let routes = context.fabric.as_ref().ok().and_then(|f| Routes::new(f, &gpus, &nvlinks).ok());
         let routes = routes.unwrap_or_else(|| Routes::staged(&gpus));
         let distances = distances(context, &gpus);
-        Self { gpus, boards, nvlinks, nvlink_gb_s, distances, routes }
+        Self { gpus, boards, nvlinks, nvlink_gb_s, switched, distances, routes }
+    }
+
+    /// Whether NVSwitches connect these GPUs, as far as NVML says.
+    pub(in crate::suite) const fn has_nvswitches(&self) -> bool {
+        self.switched
     }
 
     /// The group that a pair is compared with: pairs whose path is of the same kind and distance.

@@ -6,6 +6,7 @@
 
 use super::arms::{self, ArmKind};
 use super::{checked, groups, limits, not_testable, proof, remeasure, sweep, withheld};
+use crate::config::Validate;
 use crate::floors::Carrier;
 use crate::nccl::log::Pairs;
 use crate::nccl::ranks::{Ranks, Trouble};
@@ -16,7 +17,7 @@ use crate::suite::{Group, Test, TestContext};
 use gpu::Collective;
 use machine::{GpuId, Rank};
 use outcome::Advice;
-use outcome::finding::{Code, Finding, Severity};
+use outcome::finding::{Code, Finding, Severity, Subject};
 use outcome::test;
 use outcome::{Judgement, Outcome};
 use report::Level;
@@ -34,6 +35,8 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
+/// The compute capability of the first GPUs with NVLS: Hopper (NCCL's documentation of NCCL_NVLS_ENABLE).
+const WITH_NVLS: (u32, u32) = (9, 0);
 /// Sizes that use the protocols for small, middle and large data.
 const SIZES: [u64; 3] = [8, 1 << 20, 32 << 20];
 
@@ -51,7 +54,8 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     arms::start(context, &first_arms(&strict))?;
     let ahead = arms::start(context, later);
     let clique = context.clique()?;
-    let carrier = GpuPaths::new(context, clique).carriers(context.fabric()?, &LinkStates::default());
+    let paths = GpuPaths::new(context, clique);
+    let carrier = paths.carriers(context.fabric()?, &LinkStates::default());
     let mut results = ArmResults::default();
     for (which, gpus) in &strict {
         results.add(run_arm(context, *which, gpus, &carrier)?);
@@ -63,10 +67,21 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     let ArmResults { rows, mut findings, summaries, tables, .. } = results;
     findings.extend(withheld);
     findings.extend(ahead.err().map(|finding| *finding));
+    let capable = paths.has_nvswitches() && clique.gpus.iter().all(|gpu| gpu.capability >= WITH_NVLS);
+    findings.extend(untested_nvls(capable, &context.config.validate));
     let summary = format!("{}{forbidden}{compared}; {}", summaries.join("; "), checked::evidence(&rows));
     let judgement = judged(summary, findings).with_tables(tables);
     let level = level(judgement.outcome(), &groups, carrier);
     Ok(judgement.advising(level.into_iter().collect()))
+}
+
+/// NVLS that the workload may use although no test used it.
+fn untested_nvls(capable: bool, asked: &Validate) -> Option<Finding> {
+    if !capable || asked.nvls || asked.nvls_forbidden.is_some() {
+        return None;
+    }
+    let message = "NCCL was tested without NVLink SHARP, which the workload's NCCL uses here unless it is forbidden";
+    Some(Code::NvlsUntested.finding(Severity::Info, Subject::Machine, message))
 }
 
 /// Starts what this test needs first, if this process runs it: CUDA and a communicator take seconds, during which other
