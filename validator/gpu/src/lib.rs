@@ -21,6 +21,7 @@ pub use nccl::{
     Call, Collective, Comm, DataType, ExpectedRun, Group, Nccl, RedOp, Shape, UniqueId, Values, line_buffer_stdout,
 };
 pub use nvml::{
-    Bar1Memory, ComputeMode, Confidential, Counter, CounterValue, GpuSnapshot, GpuStatus, Link, NvLink, NvLinkStates,
-    Nvml, P2pAnswers, Presence, Process, Remote, State, Status, count_nvlinks,
+    Bar1Memory, ComputeMode, Confidential, Counter, CounterValue, FabricHealth, GpuSnapshot, GpuStatus, Link, NvLink,
+    NvLinkFabric, NvLinkStates, Nvml, P2pAnswers, Presence, Process, Registration, Remote, State, Status,
+    count_nvlinks,
 };

@@ -28,6 +28,20 @@ pub(crate) fn pci(scenario: &Scenario, gpu: usize) -> PciInfo {
     PciInfo { legacy, domain, bus, device, ids, subsystem, address: text(&format!("{domain:08X}:{place}")) }
 }
 
+/// What NVML says of a switch that a virtual machine does not show.
+pub(crate) fn nowhere() -> PciInfo {
+    let place = "FF:FF.0";
+    PciInfo {
+        legacy: text(&format!("FFFF:{place}")),
+        domain: u32::MAX,
+        bus: 0xff,
+        device: 0xff,
+        ids: 0,
+        subsystem: 0,
+        address: text(&format!("FFFFFFFF:{place}")),
+    }
+}
+
 /// Text, padded with zeros.
 fn text<const N: usize>(text: &str) -> [u8; N] {
     let mut bytes = [0; N];

@@ -1,6 +1,6 @@
 //! Links: PCIe as it is now and at its maximum, and NVLink; and what NVML reports about pairs of GPUs.
 
-use crate::device::{PciInfo, pci};
+use crate::device::{PciInfo, nowhere, pci};
 use crate::process::own_usage;
 use crate::state::{Code, Result};
 use crate::state::{Handle, gpu, put, query_device};
@@ -85,7 +85,8 @@ unsafe extern "C" fn nvmlDeviceGetNvLinkVersion(handle: Handle, link: c_uint, to
 unsafe extern "C" fn nvmlDeviceGetNvLinkRemotePciInfo_v2(handle: Handle, link: c_uint, to: *mut PciInfo) -> c_int {
     query_device(handle, |scenario, gpu| {
         if nvlink(scenario, link)?.switch {
-            return Err(Code::NOT_SUPPORTED);
+            // SAFETY: the caller's pointer is valid.
+            return unsafe { put(to, nowhere()) };
         }
         let others: Vec<_> = scenario.visible().into_iter().filter(|g| *g != gpu).collect();
         let place = usize::try_from(link).map_err(|_| Code::UNKNOWN)?;
@@ -110,7 +111,9 @@ unsafe extern "C" fn nvmlDeviceGetP2PStatus(a: Handle, b: Handle, index: c_uint,
     query_device(a, |scenario, from| {
         let to = gpu(scenario, b)?;
         if from == to {
-            return Err(Code::INVALID_ARGUMENT);
+            // As four H200 answer (driver 580.159.04).
+            // SAFETY: the caller's pointer is valid.
+            return unsafe { put(status, 0) };
         }
         let linked = scenario.machine.nvlink.is_some();
         let found = match index {
@@ -130,9 +133,42 @@ unsafe extern "C" fn nvmlDeviceGetP2PStatus(a: Handle, b: Handle, index: c_uint,
 unsafe extern "C" fn nvmlDeviceGetTopologyCommonAncestor(a: Handle, b: Handle, level: *mut c_uint) -> c_int {
     query_device(a, |scenario, from| {
         let to = gpu(scenario, b)?;
+        if from == to {
+            return Err(Code::NOT_SUPPORTED);
+        }
         let numa = |gpu| scenario.machine.numa.get(gpu);
         let found = if numa(from) == numa(to) { 40 } else { 50 };
         // SAFETY: the caller's pointer is valid.
         unsafe { put(level, found) }
+    })
+}
+
+/// `nvmlGpuFabricInfo_v3_t`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+struct FabricInfo {
+    version: c_uint,
+    cluster: [u8; 16],
+    status: c_int,
+    clique: c_uint,
+    state: u8,
+    mask: c_uint,
+    summary: u8,
+}
+
+/// The first NVLinks whose switches form a fabric that GPUs register with: those of Hopper, which NVML calls version 6.
+const WITH_FABRIC: c_uint = 6;
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetGpuFabricInfoV(handle: Handle, to: *mut FabricInfo) -> c_int {
+    query_device(handle, |scenario, gpu| {
+        let there = |link: &NvLink| link.switch && link.version >= WITH_FABRIC;
+        scenario.machine.nvlink.as_ref().filter(|link| there(link)).ok_or(Code::NOT_SUPPORTED)?;
+        let said = scenario.machine.nvlink_fabric.iter().find(|member| member.gpu == gpu);
+        let (state, status, clique) = said.map_or((3, 0, 0), |member| (member.state, member.status, member.clique));
+        let (mask, summary) = said.map_or((0, 0), |member| (member.mask, member.summary));
+        let version = c_uint::try_from(size_of::<FabricInfo>()).map_err(|_| Code::UNKNOWN)? | 3 << 24;
+        // SAFETY: the caller's pointer is valid, and its version says that it is of this form.
+        unsafe { put(to, FabricInfo { version, cluster: [0; 16], status, clique, state, mask, summary }) }
     })
 }

@@ -92,7 +92,6 @@ not_simulated! {
     nvmlDeviceGetGpcClkMinMaxVfOffset
     nvmlDeviceGetGpcClkVfOffset
     nvmlDeviceGetGpuFabricInfo
-    nvmlDeviceGetGpuFabricInfoV
     nvmlDeviceGetGpuInstanceById
     nvmlDeviceGetGpuInstanceId
     nvmlDeviceGetGpuInstancePossiblePlacements

@@ -3,10 +3,12 @@
 
 mod answers;
 mod ask;
+mod fabric;
 mod nvlink;
 mod status;
 
 pub use answers::{Bar1Memory, Confidential, Link, P2pAnswers, Process, State, Status};
+pub use fabric::{FabricHealth, NvLinkFabric, Registration};
 pub use nvlink::{NvLink, NvLinkStates, Remote, count_nvlinks};
 pub use status::{ComputeMode, Counter, CounterValue, GpuSnapshot, GpuStatus, Presence};
 

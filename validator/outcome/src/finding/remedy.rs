@@ -758,6 +758,18 @@ pub(super) fn fabric_manager(case: Case<'_>) -> String {
     )
 }
 
+/// A GPU is not a healthy member of the NVLink fabric.
+pub(super) fn nvlink_fabric(case: Case<'_>) -> String {
+    if case.guest().is_some() {
+        return "read the kernel's Xid lines, and restart the virtual machine; where it owns the NVSwitches, read the fabric manager's log in it first, and run `systemctl restart nvidia-fabricmanager`".to_owned();
+    }
+    by_system(
+        case,
+        "read /run/firstlight/fabric-manager.log and the kernel's Xid and SXid lines; then power the machine off and on",
+        "read the kernel's Xid and SXid lines and /var/log/fabricmanager.log; stop the programs that use the GPUs, and run `systemctl restart nvidia-fabricmanager`; if that does not help, power the machine off and on",
+    )
+}
+
 /// The subnet manager of NVLink 5 does not run.
 pub(super) fn nvlsm(case: Case<'_>) -> String {
     let install = "install nvlsm, nvidia-fabricmanager of the driver's version and infiniband-diags; then run `modprobe -a mlx5_ib ib_umad` and `systemctl restart nvidia-fabricmanager`, which starts both";

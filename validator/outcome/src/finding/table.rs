@@ -518,6 +518,14 @@ codes! {
         .cause("the image was built without nv-fabricmanager, or its service does not run")
         .remedy_for(remedy::fabric_manager)
         .explained_by(&[&[DriverMissing, DriverMismatch, DriverFailed, Nvlink5NoNvlsm]]);
+    NvlinkFabric = row("NVLINK-FABRIC", "a GPU is not a healthy member of the NVLink fabric")
+        .of_machine()
+        .means("a GPU has not joined the NVLink fabric of its NVSwitches, or the fabric says that it is not healthy; the message has its words")
+        .cause("the fabric manager did not finish, or does not know this GPU; or a link, a route or a switch is broken although all links are up")
+        .remedy_for(remedy::nvlink_fabric)
+        .explained_by(&[GONE, &[NvswitchNoManager, Nvlink5NoNvlsm]])
+        .ruled_out_by(&[&test::CUDA])
+        .p2p(P2pEffect::Broken);
     DisplayOnGpu = row("DISPLAY-ON-GPU", "a display is on the GPU")
         .of_machine()
         .means("a framebuffer is on an NVIDIA GPU and may slow down peer-to-peer in one direction")
@@ -634,7 +642,7 @@ codes! {
         .means("CUDA did not start: cuInit failed, or no context could be created on a GPU")
         .cause("the kernel module and the library differ in version, device nodes are missing, or a GPU is in a bad state")
         .remedy("see the tests driver, nodes and xid, and run `nvidia-smi`; {power}")
-        .explained_by(&[GONE, DRIVER, LOGGED, &[GpuMig, GpuComputeMode, CudaMissing, GpuCountCuda]])
+        .explained_by(&[GONE, DRIVER, LOGGED, &[NvlinkFabric, GpuMig, GpuComputeMode, CudaMissing, GpuCountCuda]])
         .ruled_out_by(&[&test::CUDA])
         .after_loss()
         .p2p(P2pEffect::Broken);
@@ -718,7 +726,7 @@ codes! {
         .means("the driver reports that one GPU cannot access another GPU's memory")
         .cause("a driver without peer-to-peer for these GPUs (GeForce needs the patched module), or a topology that the driver rejects")
         .remedy_for(remedy::unsupported)
-        .explained_by(&[BAR1, DRIVER, &[P2pMixed]])
+        .explained_by(&[BAR1, DRIVER, &[NvlinkFabric, P2pMixed]])
         .ruled_out_by(&[&test::P2P_CAPABILITY])
         .p2p(P2pEffect::Broken);
     PeersGrouped = row("PEERS-GROUPED", "the driver allows it within groups only")

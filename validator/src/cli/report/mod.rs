@@ -9,6 +9,7 @@ use crate::cli::args::{Form, Place, Render};
 use crate::net::publish::LARGEST;
 use crate::schedule::Pair;
 use outcome::files::{self, atomic};
+use outcome::finding::Code;
 use outcome::scope::Scope;
 use outcome::test::Traffic;
 use outcome::text::shown_text;
@@ -82,6 +83,10 @@ pub(super) fn env(path: &Path, nodes: Option<&Path>, vllm: Option<&Path>) -> Res
     }
     for Advice { name, value, reason } in vllm.map_or(Ok(Vec::new()), |dir| write_vllm_files(&report, dir))? {
         lines.push_str(&format!("# {reason}\n{name}={value}\n"));
+    }
+    // Last, because a comment belongs to the variable below it.
+    if report.tests.iter().flat_map(|test| &test.findings).any(|finding| finding.is(Code::NvlsUntested)) {
+        lines.push_str("# NCCL_NVLS_ENABLE is not set: NVLink SHARP was not tested; validate.nvls = true tests it\n");
     }
     write(&Place::Stdout, &lines)?;
     Ok(SUCCESS)

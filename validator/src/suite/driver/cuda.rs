@@ -1,6 +1,7 @@
 //! Whether CUDA starts with the GPUs that are on the bus. A GPU that other processes use is reported with
 //! their names: they distort measurements.
 
+use super::nvlink_fabric;
 use crate::suite::{Group, Test, TestContext};
 use gpu::{Confidential, Gpu, GpuError, GpuSnapshot, GpuStatus, Process};
 use machine::GpuId;
@@ -57,6 +58,10 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
         return Ok(none);
     }
     let before = context.snapshot_before();
+    let fabric_state = nvlink_fabric::findings(context);
+    if nvlink_fabric::stops_cuda(&fabric_state) {
+        return Ok(Judgement::summed_up(String::new, fabric_state));
+    }
     let clique = context.clique()?;
     let look = |gpu: &Gpu| -> Result<CudaGpu, GpuError> {
         let (free, total_bytes) = gpu.memory()?;
@@ -76,7 +81,7 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     let kind = clique.gpus.first().map(|g| format!("compute capability {}.{}", g.capability.0, g.capability.1));
     let about = format!("CUDA {}, {}", clique.cuda, kind.unwrap_or_default());
     let mode = context.confidential().map(|mode| in_mode(mode, context.confidential_state(mode)));
-    Ok(judge(context.fabric()?, &seen, &about, mode))
+    Ok(judge(context.fabric()?, &seen, &about, mode.into_iter().chain(fabric_state)))
 }
 
 /// CUDA starts in a mode of confidential computing, about which firstlight claims nothing.
@@ -85,10 +90,10 @@ fn in_mode(mode: Confidential, state: String) -> Finding {
     Code::CcUnsupported.finding(Severity::Warn, Subject::Machine, state).because(Reason::Confidential(case))
 }
 
-fn judge(fabric: &Fabric, seen: &[CudaGpu], about: &str, mode: Option<Finding>) -> Judgement {
+fn judge(fabric: &Fabric, seen: &[CudaGpu], about: &str, known: impl IntoIterator<Item = Finding>) -> Judgement {
     let held = fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf) && d.driver.as_deref() == Some("nvidia"));
     let held: Vec<Bdf> = held.map(|d| d.bdf).collect();
-    let mut findings = Vec::from_iter(mode);
+    let mut findings = Vec::from_iter(known);
     findings.extend(held.iter().filter(|bdf| seen.iter().all(|s| s.bdf != **bdf)).map(missing));
     findings.extend(seen.iter().filter(|s| !held.contains(&s.bdf)).map(unbound));
     findings.extend(seen.iter().filter_map(in_use));

@@ -5,6 +5,7 @@ pub(super) mod cuda;
 pub(super) mod driver;
 pub(super) mod drivers;
 pub(super) mod nodes;
+mod nvlink_fabric;
 pub(super) mod params;
 pub(super) mod patch;
 pub(super) mod xid;

@@ -68,8 +68,11 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     findings.extend(withheld);
     findings.extend(ahead.err().map(|finding| *finding));
     let capable = paths.has_nvswitches() && clique.gpus.iter().all(|gpu| gpu.capability >= WITH_NVLS);
-    findings.extend(untested_nvls(capable, &context.config.validate));
-    let summary = format!("{}{forbidden}{compared}; {}", summaries.join("; "), checked::evidence(&rows));
+    let nvls = untested_nvls(capable, &context.config.validate);
+    let without_nvls = if nvls.is_some() { "; NVLink SHARP not tested" } else { "" };
+    findings.extend(nvls);
+    let calls = checked::evidence(&rows);
+    let summary = format!("{}{forbidden}{compared}; {calls}{without_nvls}", summaries.join("; "));
     let judgement = judged(summary, findings).with_tables(tables);
     let level = level(judgement.outcome(), &groups, carrier);
     Ok(judgement.advising(level.into_iter().collect()))

@@ -89,6 +89,9 @@ pub struct Machine {
     /// The mode of confidential computing that is on.
     #[serde(default)]
     pub confidential: Option<Confidential>,
+    /// GPUs that are not healthy members of the fabric of NVSwitches; the others are.
+    #[serde(default)]
+    pub nvlink_fabric: Vec<FabricMember>,
     /// Whether the driver is too old to report recovery actions.
     #[serde(default)]
     pub recovery_untold: bool,
@@ -102,6 +105,33 @@ pub struct Asked {
     pub gpu: usize,
     /// NVML's number of the action.
     pub action: u64,
+}
+
+/// What NVML says about a GPU in the fabric of NVSwitches (`nvmlGpuFabricInfo_v3_t`).
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FabricMember {
+    /// Which GPU.
+    pub gpu: usize,
+    /// How far its registration is; 3: completed.
+    #[serde(default = "completed")]
+    pub state: u8,
+    /// The status with which it ended.
+    #[serde(default)]
+    pub status: i32,
+    /// Its clique.
+    #[serde(default)]
+    pub clique: u32,
+    /// Its health mask.
+    #[serde(default)]
+    pub mask: u32,
+    /// Its health summary.
+    #[serde(default)]
+    pub summary: u8,
+}
+
+const fn completed() -> u8 {
+    3
 }
 
 /// A mode of confidential computing.
