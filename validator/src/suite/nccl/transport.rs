@@ -9,16 +9,17 @@ use super::{checked, groups, limits, not_testable, proof, remeasure, sweep, with
 use crate::floors::Carrier;
 use crate::nccl::log::Pairs;
 use crate::nccl::ranks::{Ranks, Trouble};
-use crate::nccl::{Distance, Row, Sweep, advice};
+use crate::nccl::{Distance, Row, Sweep, advice, conf};
 use crate::schedule::Pair;
 use crate::suite::shared::speed::{GpuPaths, LinkStates, judged};
 use crate::suite::{Group, Machine, Test};
 use gpu::Collective;
+use machine::host::modules::absent_is_none;
 use machine::{GpuId, Rank};
 use outcome::Advice;
-use outcome::finding::{Code, Finding, Severity};
+use outcome::finding::{Code, Finding, Severity, Subject};
 use outcome::{Judgement, Outcome};
-use report::Level;
+use report::{Driver, Level};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -62,10 +63,34 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let ArmResults { rows, mut findings, summaries, tables, .. } = results;
     findings.extend(withheld);
     findings.extend(ahead.err().map(|finding| *finding));
+    findings.extend(settings_file(machine));
     let summary = format!("{}{forbidden}{compared}; {}", summaries.join("; "), checked::evidence(&rows));
     let judgement = judged(summary, findings).with_tables(tables);
     let level = level(judgement.outcome(), &groups, carrier);
     Ok(judgement.advising(level.into_iter().collect()))
+}
+
+/// The file that NCCL reads for every program.
+const CONF: &str = "etc/nccl.conf";
+
+/// The lines of the file that do not do what they seem to. What its other lines do is in NCCL's log.
+fn settings_file(machine: &Machine) -> Option<Finding> {
+    let note = |message: String| Code::NcclSettings.finding(Severity::Info, Subject::Machine, message);
+    let bytes = match absent_is_none(machine.root.read(CONF)) {
+        Ok(bytes) => bytes?,
+        Err(why) => return Some(note(format!("/{CONF} could not be read: {why}"))),
+    };
+    let version = Driver::of(&machine.nvidia).nccl;
+    let lines = conf::read(&String::from_utf8_lossy(&bytes), version.as_deref());
+    let evidence = lines.iter().map(|line| {
+        let what = line.trouble.as_deref().unwrap_or("in effect where the environment does not set it");
+        format!("/{CONF} line {}: {}: {what}", line.number, line.text)
+    });
+    let bad = lines.iter().filter(|line| line.trouble.is_some()).count();
+    (bad > 0).then(|| {
+        note(format!("/{CONF}: NCCL reads {bad} of {} lines otherwise than they seem meant", lines.len()))
+            .seen_all(evidence.collect())
+    })
 }
 
 /// Starts what this test needs first, if this process runs it: CUDA and a communicator take seconds, during which other
