@@ -10,6 +10,7 @@
 # Output (core:99; pci=0000:01:00.0 with an empty standard input):
 #   bookworm 0 0x0, 0 0x0
 #   trixie 0 0x0, 0 Waiting for locations to process on stdin...
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 debian bookworm hwloc-nox=2.9.0-1

@@ -7,6 +7,7 @@
 # Who is hurt: statements whose predicate type says everything, as "this image was tested".
 # Output:
 #   ValueError: Predicate object required
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 wheels in-toto-attestation==0.9.3

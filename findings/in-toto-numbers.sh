@@ -8,6 +8,7 @@
 # Who is hurt: statements with sizes in bytes, counters or times in nanoseconds.
 # Output:
 #   {"large": 9007199254740992.0, "one": 1.0}
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 wheels in-toto-attestation==0.9.3

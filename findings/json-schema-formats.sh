@@ -10,6 +10,7 @@
 #   ajv: unknown format "double" ignored in schema at path "#/properties/seconds"
 #   ajv with ajv-formats: unknown format "uint64" ignored in schema at path "#/properties/bytes"
 #   jsonschema: 256 as uint8 is valid
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 cat > schema.json << 'EOF'

@@ -7,6 +7,7 @@
 # Who is hurt: pipelines that test manifests by its status.
 # Output:
 #   0 WARN pod.yaml Couldn't find schema for kind Podd with api version v1 for kubernetes version 1.37
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 wheels kubernetes-validate==1.37.0

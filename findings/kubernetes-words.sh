@@ -9,6 +9,7 @@
 # Output:
 #   INFO node.yaml passed for resource node/x against version 1.37
 #   INFO pod.yaml passed for resource pod/x against version 1.37
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 wheels kubernetes-validate==1.37.0

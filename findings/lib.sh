@@ -201,3 +201,78 @@ loads() {
         echo "$suite: $(sed "s#insmod .*/$module.ko *##; s/ *\$//" <<< "$seen")"
     done
 }
+
+# qemu_ports DEVICE..: starts QEMU of Debian 13 with these devices and stops it before its first instruction; prints for each
+# PCI Express function its vendor and device, whether it has an ACS capability, and its link: LnkCap and LnkSta as
+# SPEED/WIDTH, with 1 for 2.5 GT/s and 4 for 16 GT/s.
+qemu_ports() {
+    needs python3
+    debian trixie qemu-system-x86=1:10.0.13+ds-0+deb13u1
+    local words=(-L trixie/usr/share/qemu -L trixie/usr/share/seabios -machine q35 -accel tcg -S -nodefaults -display none -qmp unix:qmp,server=on,wait=off) device
+    for device in "$@"; do words+=(-device "$device"); done
+    cat > ports.py << 'EOF'
+import socket
+import sys
+
+CONFIGURATION = 0xB0000000
+
+
+def ask(line):
+    print(line, flush=True)
+    for answer in sys.stdin:
+        if answer.startswith("OK"):
+            return answer.split()[1:]
+        if answer.startswith(("FAIL", "ERR")):
+            break
+    sys.exit("QEMU does not answer")
+
+
+def read(place, at):
+    return int(ask(f"readl {CONFIGURATION + place + at:#x}")[0], 16)
+
+
+def extended(place):
+    at = 0x100
+    while at:
+        value = read(place, at)
+        yield value & 0xFFFF
+        at = value >> 20
+
+
+def scan(bus):
+    global last
+    for slot in range(32):
+        place = bus << 20 | slot << 15
+        name = read(place, 0)
+        if name & 0xFFFF == 0xFFFF:
+            continue
+        at, express = read(place, 0x34) & 0xFC, None
+        while at:
+            value = read(place, at)
+            express = at if value & 0xFF == 0x10 else express
+            at = value >> 8 & 0xFC
+        if express:
+            able, now = read(place, express + 0xC), read(place, express + 0x10) >> 16
+            acs = "ACS" if 0xD in extended(place) else "no-ACS"
+            print(f"{name & 0xFFFF:04x}:{name >> 16:04x} {acs} {able & 15}/x{able >> 4 & 63} {now & 15}/x{now >> 4 & 63}", file=sys.stderr)
+        if read(place, 0xC) >> 16 & 0x7F == 1:
+            last += 1
+            ask(f"writel {CONFIGURATION + place + 0x18:#x} {bus | last << 8 | 0xFF << 16:#x}")
+            scan(last)
+
+
+last = 0
+ask("outl 0xcf8 0x80000060")
+ask(f"outl 0xcfc {CONFIGURATION | 1:#x}")
+scan(0)
+with socket.socket(socket.AF_UNIX) as control:
+    control.connect("qmp")
+    control.sendall(b'{"execute":"qmp_capabilities"}{"execute":"quit"}')
+    while control.recv(4096):
+        pass
+EOF
+    mkfifo questions
+    of trixie qemu-system-x86_64 "${words[@]}" -qtest stdio -qtest-log /dev/null < questions 2> said | timeout 60 python3 ports.py > questions 2> ports || true
+    [ -s ports ] || skip "QEMU does not start here: $(head -1 said)"
+    cat ports
+}

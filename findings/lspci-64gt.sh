@@ -8,6 +8,7 @@
 # Output:
 #   bookworm LnkCap2: Supported Link Speeds: RsvdP, ..
 #   trixie LnkCap2: Supported Link Speeds: 2.5-64GT/s, ..
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 debian bookworm pciutils=1:3.9.0-4

@@ -7,6 +7,7 @@
 # Who is hurt: scripts that count GPUs by class and get 0.
 # Output (::03, ::0300, ::03xx):
 #   0 1 2
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 debian bookworm pciutils=1:3.9.0-4

@@ -7,6 +7,7 @@
 # Who is hurt: who looks for the port that blocks traffic between two GPUs.
 # Output (vectors 00 and ff, the same):
 #   ACSCtl:	SrcValid+ TransBlk- ReqRedir- CmpltRedir- UpstreamFwd- EgressCtrl+ DirectTrans-
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 debian bookworm pciutils=1:3.9.0-4

@@ -9,6 +9,7 @@
 # Output (lines with UESta and ACSViol):
 #   bookworm 1
 #   trixie 0
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 debian bookworm pciutils=1:3.9.0-4

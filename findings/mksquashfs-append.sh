@@ -9,6 +9,7 @@
 # Output (second run; two sources):
 #   lib lib_1
 #   lib lib_1
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 debian bookworm squashfs-tools=1:4.5.1-1

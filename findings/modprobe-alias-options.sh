@@ -8,6 +8,7 @@
 # Output (modprobe nvidia, modprobe gpu):
 #   bookworm: NVreg_B=1 / NVreg_A=1 NVreg_B=1
 #   trixie: NVreg_B=1 / NVreg_A=1 NVreg_B=1
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 modules nvidia

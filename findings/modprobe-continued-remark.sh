@@ -8,6 +8,7 @@
 # Output:
 #   bookworm: NVreg_B=1
 #   trixie: NVreg_B=1
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 modules nvidia

@@ -9,6 +9,7 @@
 # Output:
 #   bookworm: NVreg_A=of-the-administrator NVreg_A=of-the-package
 #   trixie: NVreg_A=of-the-administrator NVreg_A=of-the-package
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 modules nvidia

@@ -9,6 +9,7 @@
 # Output:
 #   bookworm: NVreg_A=1 # was NVreg_A=0
 #   trixie: NVreg_A=1 # was NVreg_A=0
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 modules nvidia

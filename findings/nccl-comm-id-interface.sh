@@ -9,6 +9,7 @@
 # Output (without, with NCCL_COMM_ID):
 #   Using data:192.0.2.1<0>
 #   Using management:198.51.100.1<0>
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 nccl 2.26.5

@@ -8,6 +8,7 @@
 # Output:
 #   2.29.7 status invalid usage (run with NCCL_DEBUG=WARN for details)
 #   2.30.7 status no error
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 printf 'NCCL_SOCKET_IFNAME=lo\r\n' > nccl.conf

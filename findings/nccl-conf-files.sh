@@ -11,6 +11,7 @@
 #   set 'NCCL_X=named' set 'NCCL_ETC=1'
 #   set 'NCCL_X=etc' set 'NCCL_ETC=1'
 #   set 'NCCL_X=etc' set 'NCCL_ETC=1'
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 nccl 2.26.5

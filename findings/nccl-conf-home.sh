@@ -12,6 +12,7 @@
 #   2.29.7 set 'NCCL_X=account'
 #   2.30.7 set 'NCCL_X=HOME'
 #   2.30.7
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 nccl 2.29.7

@@ -12,6 +12,7 @@
 #   set 'NCCL_C="quoted"'
 #   set 'NCCL_D=first'
 #   set 'export NCCL_E=1'
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 cat > nccl.conf << 'EOF'

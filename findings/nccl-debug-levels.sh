@@ -7,6 +7,7 @@
 # Who is hurt: who sets NCCL_DEBUG=DEBUG to find a fault, and sees nothing where WARN would have named the cause.
 # Output (lines of the log for each word; the interface asked for does not exist):
 #   WARN 1, INFO 2 or more, ABORT as INFO, DEBUG 0, 3 0, INFO,WARN 0
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 for version in 2.26.5 2.32.3; do

@@ -7,6 +7,7 @@
 # Who is hurt: scripts that pass a variable on that may be empty, and then find no line about the transport.
 # Output (lines of the subsystem BOOTSTRAP):
 #   unset 1, ^BOOTSTRAP 0, ALL,^BOOTSTRAP 1, empty 0
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 for version in 2.26.5 2.32.3; do

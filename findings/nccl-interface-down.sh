@@ -9,6 +9,7 @@
 # Output:
 #   2.27.7 Using unplugged:192.0.2.1<0>
 #   2.28.9 Using plugged:198.51.100.1<0>
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 nccl 2.27.7

@@ -11,6 +11,7 @@
 #   Using net0:192.0.2.1<0>
 #   Using lo:127.0.0.1<0>
 #   Using net0:192.0.2.1<0>
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 nccl 2.26.5

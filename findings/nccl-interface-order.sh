@@ -11,6 +11,7 @@
 #   Using slow:192.0.2.1<0>
 #   Using slow:192.0.2.1<0>
 #   no socket interface found
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 nccl 2.26.5

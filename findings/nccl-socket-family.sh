@@ -9,6 +9,7 @@
 # Output:
 #   NCCL_SOCKET_FAMILY set by environment to ipv6 / Using net0:192.0.2.1<0>
 #   NCCL_SOCKET_FAMILY set by environment to AF_INET6 / Using net0:2001:db8::1<0>
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 nccl 2.26.5

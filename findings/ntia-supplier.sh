@@ -8,6 +8,7 @@
 # Output (supplier NOASSERTION, "Organization: Example"):
 #   valid, conformant: False
 #   valid, conformant: True
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 wheels ntia-conformance-checker==6.0.0 spdx-tools==0.8.5

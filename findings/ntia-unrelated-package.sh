@@ -8,6 +8,7 @@
 # Output:
 #   0 Conformant: True
 #   Found 1 disconnected 'floating' elements.
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 wheels ntia-conformance-checker==6.0.0 spdx-tools==0.8.5

@@ -8,6 +8,7 @@
 # Output:
 #   bookworm 1 ib_write_bw: unrecognized option '--use_cuda=0'
 #   trixie 1 Unsupported memory type
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 debian bookworm perftest=4.5+0.17-1

@@ -10,6 +10,7 @@
 #   ibv_devices 1 Failed to get IB devices list: Function not implemented
 #   ibv_devinfo 255 Failed to get IB devices list: Function not implemented
 #   ibstat 0
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 [ ! -e /sys/class/infiniband_verbs ] && [ ! -e /sys/class/infiniband ] || skip "this machine has RDMA"

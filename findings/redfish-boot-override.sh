@@ -10,6 +10,7 @@
 #   204 Pxe Continuous
 #   204 Usb Continuous
 #   400 Usb Continuous
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 needs curl

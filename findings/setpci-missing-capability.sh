@@ -9,6 +9,7 @@
 # Output (two of three devices have ACS, 1d and 3d; the first and the last):
 #   003d
 #   setpci: 0000:02:00.0: Instance #0 of Extended capability 000d not found
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 debian bookworm pciutils=1:3.9.0-4

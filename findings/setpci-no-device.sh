@@ -7,6 +7,7 @@
 # Who is hurt: scripts with `set -e` that clear ACS at addresses of another machine, or of the boot before, and go on.
 # Output:
 #   setpci: Warning: No devices selected for operation group 1.
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 debian bookworm pciutils=1:3.9.0-4

@@ -9,6 +9,7 @@
 # Output:
 #   bookworm 0 Identified 1 problems!
 #   trixie 0 Identified 1 problems!
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 debian bookworm gdisk=1.0.9-2.1

@@ -8,6 +8,7 @@
 # Output:
 #   bookworm Invalid hostlist: n[1-2]-ib
 #   trixie n1-ib n2-ib
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 debian bookworm slurm-client=22.05.8-4+deb12u3 slurm-wlm-basic-plugins=22.05.8-4+deb12u3

@@ -7,6 +7,7 @@
 # Who is hurt: job scripts that split SLURM_JOB_NODELIST in a container, where slurm.conf is not mounted.
 # Output:
 #   scontrol: fatal: Could not establish a configuration source
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 [ ! -e /etc/slurm/slurm.conf ] || skip "this machine has a slurm.conf"

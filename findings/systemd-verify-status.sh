@@ -8,6 +8,7 @@
 # Who is hurt: packages whose unit is tested by the status: RequiredBy in a misspelt [Instal] starts nothing before the workload.
 # Output:
 #   0 Unknown section 'Instal'. Ignoring.
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 debian trixie systemd=257.13-1~deb13u1

@@ -7,8 +7,9 @@
 #   give another image on another machine. With --cmdline= the section .cmdline is left out, not empty.
 # Who is hurt: reproducible builds, and menus with images for several systems.
 # Output (sections, and the name in .osrel):
-#   .sbat .osrel .linux
+#   .sbat .osrel .uname .linux
 #   the same as in /etc/os-release
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 [ -e /etc/os-release ] || skip "this machine has no /etc/os-release"
@@ -25,5 +26,5 @@ print(*sections)
 same = sections[".osrel"]["text"].strip() == open("/etc/os-release").read().strip()
 print("the same as in /etc/os-release" if same else "another text")' "$seen" > told
 cat told
-is "the image" "$(cat told)" '.sbat .osrel .linux
+is "the image" "$(cat told)" '.sbat .osrel .uname .linux
 the same as in /etc/os-release'

@@ -8,6 +8,7 @@
 # Output:
 #   bookworm 0 created 0 files
 #   trixie 0 created 0 files
+set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 debian bookworm squashfs-tools=1:4.5.1-1
