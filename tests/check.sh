@@ -72,6 +72,20 @@ if ! command -v lspci > /dev/null; then
     echo "check  lspci is missing, and what it reads is not compared; install it: apt install pciutils"
     skip+=(--skip lspci::)
 fi
+if ! python3 -c 'import jsonschema' 2> /dev/null; then
+    echo "check  Python's jsonschema is missing, and the report's schema is not held against it; install it: pip install jsonschema"
+    skip+=(--skip schema::jsonschema::)
+fi
+if ! python3 -c 'import ntia_conformance_checker' 2> /dev/null; then
+    echo "check  NTIA's checker is missing, and the list of materials is not held against it; install it: pip install ntia-conformance-checker"
+    skip+=(--skip sbom::ntia::)
+fi
+NODE_PATH=${NODE_PATH:-$(npm root --global 2> /dev/null || true)}
+export NODE_PATH
+if ! node -e 'require("ajv/dist/2020")' 2> /dev/null; then
+    echo "check  ajv 8 is missing, and the report's schema is not held against it; install it: npm install --global ajv@8"
+    skip+=(--skip schema::ajv::)
+fi
 
 step format cargo fmt --all --check
 # Process 1 mostly waits for deadlines: its tests run beside everything that follows. It empties a root in memory when it

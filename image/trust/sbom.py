@@ -47,6 +47,12 @@ LICENCES = {
     "open-gpu-kernel-modules": "MIT AND GPL-2.0-only",
     "systemd-boot-efi": "LGPL-2.1-or-later",
 }
+# From whom each part was obtained, which is what SPDX calls its supplier (2.3, section 7.5).
+DEBIAN = "Organization: Debian"
+CRATES_IO = "Organization: crates.io"
+NVIDIA_ITSELF = "Organization: NVIDIA Corporation"
+RUST = "Organization: The Rust Project"
+OURS = "Organization: firstlight"
 # Linked into process 1, which is static, and partly into the validator.
 LINKED = ("libc6-dev", "libgcc-14-dev")
 IMAGE = "SPDXRef-firstlight"
@@ -61,7 +67,7 @@ def file_reference(path):
     return reference("File", hashlib.sha256(path.encode()).hexdigest()[:16])
 
 
-def package(identity, name, version, licence="NOASSERTION", supplier="NOASSERTION", sha256=None, purl=None, **more):
+def package(identity, name, version, supplier, licence="NOASSERTION", sha256=None, purl=None, **more):
     made = {
         "SPDXID": identity,
         "name": name,
@@ -86,11 +92,12 @@ def locked_package(use, name, version, arch, _, sha256):
     """A line of inputs.lock. Only the driver's uses take packages from outside trixie; their lines do not name the suite."""
     if arch == "wheel":
         purl = f"pkg:pypi/{name}@{quote(version, safe='')}"
-        return package(reference("Package", name), name, version, LICENCES.get(name, "NOASSERTION"), sha256=sha256, purl=purl)
+        licence = LICENCES.get(name, "NOASSERTION")
+        return package(reference("Package", name), name, version, NVIDIA_ITSELF, licence, sha256, purl)
     suite = "" if use.startswith("driver") else "&distro=trixie"
     purl = f"pkg:deb/debian/{quote(name, safe='')}@{quote(version, safe='')}?arch={arch}{suite}"
     licence = LICENCES.get(name, "NOASSERTION")
-    return package(reference("Package", name), name, version, licence, "Organization: Debian", sha256, purl)
+    return package(reference("Package", name), name, version, DEBIAN, licence, sha256, purl)
 
 
 class Document:
@@ -153,7 +160,10 @@ def origin(document, locked, text):
     entry = next((line for line in locked if line[1] == name and line[0].split("-")[0] in ("image", "driver")), None)
     if entry:
         return document.add(locked_package(*entry)), version != entry[2]
-    return document.add(package(reference("Package", name), name, version, LICENCES.get(name, "NOASSERTION"))), True
+    # What is in no lock is a file of NVIDIA's driver that the user named; the version of an archive is in its name.
+    version = version or (re.search(r"[0-9]+(\.[0-9]+)+", name) or [""])[0]
+    licence = LICENCES.get(name, "NOASSERTION")
+    return document.add(package(reference("Package", name), name, version, NVIDIA_ITSELF, licence)), True
 
 
 def add_origins(document, out, locked, below=""):
@@ -200,7 +210,7 @@ def add_crates(document, cargo_lock, crates, rustc, locked):
     linked = [(program, entry) for entry in locked if entry[0] == "compiler" and entry[1] in LINKED for program in PROGRAMS]
     for program, entry in linked:
         document.relate(file_reference(PROGRAMS[program]), "STATIC_LINK", document.add(locked_package(*entry)))
-    standard = package(reference("Package", "rust-std"), "rust-std", rustc.split()[1], "MIT OR Apache-2.0", comment=rustc)
+    standard = package(reference("Package", "rust-std"), "rust-std", rustc.split()[1], RUST, "MIT OR Apache-2.0", comment=rustc)
     for program, path in PROGRAMS.items():
         document.relate(file_reference(path), "STATIC_LINK", document.add(standard))
     for line in sorted(set(lines(crates))):
@@ -211,7 +221,8 @@ def add_crates(document, cargo_lock, crates, rustc, locked):
         # a crate without a checksum is not from a registry: it is ours
         purl = f"pkg:cargo/{name}@{quote(version, safe='')}" if checksum else None
         licence = licence.replace("/", " OR ") or "NOASSERTION"
-        made = package(reference("Crate", name, version), name, version, licence, sha256=checksum, purl=purl)
+        supplier = CRATES_IO if checksum else OURS
+        made = package(reference("Crate", name, version), name, version, supplier, licence, checksum, purl)
         document.relate(file_reference(PROGRAMS[program]), "STATIC_LINK", document.add(made))
 
 
@@ -248,7 +259,7 @@ def main():
     add_files(document, out, driver_sums)
     codes = "".join(sorted(file["checksums"][0]["checksumValue"] for file in document.files))
     document.add(package(
-        IMAGE, "firstlight", version,
+        IMAGE, "firstlight", version, OURS,
         filesAnalyzed=True,
         packageVerificationCode={"packageVerificationCodeValue": hashlib.sha1(codes.encode()).hexdigest()},
         licenseInfoFromFiles=["NOASSERTION"],

@@ -32,9 +32,10 @@ pub fn parse(lines: &[String]) -> Result<Vec<Variable>, String> {
             comments.extend(Some(comment.trim()).filter(|comment| !comment.is_empty()));
             continue;
         }
+        // A carriage return at the end belongs to the value for NCCL before 2.30, and not for later versions.
         let (name, value) = line
             .split_once('=')
-            .filter(|(name, _)| is_name(name))
+            .filter(|(name, value)| is_name(name) && !value.contains('\r'))
             .ok_or_else(|| format!("firstlight env: read {line:?}, allowed: NAME=value, # reason"))?;
         let reason = std::mem::take(&mut comments).join(" ");
         variables.push(Variable { name: name.to_owned(), value: value.to_owned(), reason });
@@ -97,10 +98,13 @@ pub fn concerns_nccl(old: &str, variables: &[Variable]) -> bool {
 }
 
 /// An nccl.conf with our `NCCL_` variables and its other content. Lines that an earlier boot wrote are
-/// removed, and where peer-to-peer is switched off, all other settings about it.
+/// removed, and where peer-to-peer is switched off, all other settings about it. Each name is written once: of equal names
+/// NCCL takes the first, and every other reader of the environment the last.
 #[must_use]
 pub fn nccl_conf(old: &str, variables: &[Variable]) -> String {
-    let ours: Vec<_> = variables.iter().filter(|v| v.name.starts_with("NCCL_")).collect();
+    let of_nccl = variables.iter().enumerate().filter(|(_, v)| v.name.starts_with("NCCL_"));
+    let last = |(at, v): &(usize, &Variable)| variables.iter().skip(at + 1).all(|later| later.name != v.name);
+    let ours: Vec<_> = of_nccl.filter(last).map(|(_, v)| v).collect();
     let off = ours.iter().any(|v| v.name == P2P_OFF && v.value == "1");
     let goes = |line: &str| {
         let name = line.split_once('=').map_or("", |(name, _)| name.trim());
@@ -128,7 +132,7 @@ mod tests {
     #[test]
     fn lines_that_are_no_variables_are_refused() {
         assert_eq!(variables(&["A=1", "", "B_2=x=y"]).unwrap().len(), 2);
-        for bad in ["A", "=1", "1A=1", "A B=1", "export A=1", " # x"] {
+        for bad in ["A", "=1", "1A=1", "A B=1", "A =1", "export A=1", " # x", "A=1\r"] {
             assert!(variables(&[bad]).is_err(), "{bad}");
         }
     }
@@ -146,6 +150,20 @@ mod tests {
         let read = variables(&["# NCCL_DEBUG=INFO", "NCCL_A=1"]).unwrap();
         for text in [lines(&read), nccl_conf("", &read)] {
             assert!(text.lines().filter(|l| l.starts_with('#')).all(|l| !l.contains('=')), "{text}");
+        }
+    }
+
+    #[test]
+    fn of_two_values_nccl_conf_has_the_one_that_the_environment_has() {
+        let twice = variables(&["NCCL_P2P_LEVEL=SYS", "NCCL_DEBUG=WARN", "# later", "NCCL_P2P_LEVEL=PIX"]).unwrap();
+        assert_eq!(nccl_conf("", &twice), "NCCL_DEBUG=WARN\n# firstlight: later\nNCCL_P2P_LEVEL=PIX\n");
+    }
+
+    #[test]
+    fn lines_of_the_site_that_nccl_would_read_first_are_replaced() {
+        let ours = variables(&["NCCL_P2P_DISABLE=1"]).unwrap();
+        for site in ["NCCL_P2P_DISABLE=0\n", "NCCL_P2P_DISABLE = 0\n", "NCCL_P2P_DISABLE=0 # why\r\n"] {
+            assert_eq!(nccl_conf(site, &ours), "NCCL_P2P_DISABLE=1\n");
         }
     }
 

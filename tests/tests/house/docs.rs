@@ -92,3 +92,27 @@ fn only_links_to_files_are_links() {
     let page = "a [one](x.md), [two](y/z.md#part); [web](https://x) and [here](#part)";
     assert_eq!(links(page), [("one", "x.md"), ("two", "y/z.md")]);
 }
+
+/// The scripts of `findings/`, by name, each with its second line, which says what happens.
+fn findings_scripts() -> Vec<(String, String)> {
+    let scripts = files().into_iter().filter_map(|file| {
+        let name = file.strip_prefix("findings/")?.strip_suffix(".sh")?.to_owned();
+        let says = text(&file).lines().nth(1)?.strip_prefix("# ")?.to_owned();
+        (!["lib", "run-all"].contains(&name.as_str())).then_some((name, says))
+    });
+    scripts.collect()
+}
+
+#[test]
+fn every_script_of_findings_is_in_the_table_and_on_the_page_of_real_tools() {
+    let (table, page) = (text("findings/README.md"), text("docs/real-tools.md"));
+    let scripts = findings_scripts();
+    assert!(scripts.len() > 15, "the search finds {} scripts", scripts.len());
+    for (name, says) in &scripts {
+        let row = format!("| `{name}` | {says} |");
+        assert!(table.contains(&row), "findings/README.md lacks the row: {row}");
+        assert!(page.contains(&format!("(`{name}`)")), "docs/real-tools.md does not name {name}");
+    }
+    let rows = table.lines().filter(|line| line.starts_with("| `")).count();
+    assert_eq!(rows, scripts.len(), "findings/README.md has rows without a script");
+}

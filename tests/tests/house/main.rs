@@ -5,6 +5,7 @@ mod docs;
 mod kernels;
 mod layers;
 mod recipes;
+mod sbom;
 
 use harness::workspace;
 use std::collections::BTreeSet;

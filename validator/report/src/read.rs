@@ -6,7 +6,9 @@ use super::{Report, SCHEMA, TestEntry, earlier};
 use outcome::scope::Scope;
 use outcome::text::shown;
 use outcome::{self, Matrix, Outcome, Verdict};
+use schemars::Schema;
 use schemars::generate::SchemaSettings;
+use schemars::transform::RecursiveTransform;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -51,10 +53,29 @@ pub fn from_json(bytes: &[u8]) -> Result<Report, ReportError> {
 #[must_use]
 pub fn schema() -> Value {
     // The schema of the written form, in which a key that is always present is required.
-    let settings = SchemaSettings::draft2020_12().for_serialize();
+    let settings = SchemaSettings::draft2020_12().for_serialize().with_transform(RecursiveTransform(bound_numbers));
     let mut schema = settings.into_generator().into_root_schema_for::<Report>();
     schema.insert("title".to_owned(), SCHEMA.into());
     schema.to_value()
+}
+
+/// Replaces Rust's number types, which schemars writes as `format`, by limits: `format` has no such words in JSON Schema, and
+/// strict validators refuse a schema with one that they do not know.
+fn bound_numbers(schema: &mut Schema) {
+    let (least, most) = match schema.get("format").and_then(Value::as_str) {
+        Some("double" | "float") => (None, None),
+        Some("uint8") => (Some(0), Some(u64::from(u8::MAX))),
+        Some("uint16") => (Some(0), Some(u64::from(u16::MAX))),
+        Some("uint32") => (Some(0), Some(u64::from(u32::MAX))),
+        Some("uint64" | "uint") => (Some(0), Some(u64::MAX)),
+        _ => return,
+    };
+    schema.remove("format");
+    for (name, limit) in [("minimum", least), ("maximum", most)] {
+        if let Some(limit) = limit {
+            schema.insert(name.to_owned(), limit.into());
+        }
+    }
 }
 
 /// The error in one line, which the file's content must not break.

@@ -339,3 +339,28 @@ fn what_a_later_version_adds_does_not_make_a_report_unreadable() {
         assert!(matches!(read(&|value| finding(value, key, with.clone())), Err(ReportError::Shape(_))), "{key}");
     }
 }
+
+/// Every part of a JSON value that is an object.
+fn objects(value: &Value) -> Vec<&serde_json::Map<String, Value>> {
+    match value {
+        Value::Object(map) => std::iter::once(map).chain(map.values().flat_map(objects)).collect(),
+        Value::Array(all) => all.iter().flat_map(objects).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[test]
+fn the_schema_bounds_integers_and_has_no_format_that_strict_validators_refuse() {
+    let schema = super::schema();
+    let all = objects(&schema);
+    let integers =
+        |map: &&&serde_json::Map<String, Value>| map.get("type").is_some_and(|t| t.to_string().contains("integer"));
+    let integers: Vec<_> = all.iter().filter(integers).collect();
+    assert!(integers.len() > 20, "the search finds {} integers", integers.len());
+    for integer in integers {
+        assert!(integer.get("minimum").is_some_and(Value::is_number), "{integer:?}");
+        assert!(integer.get("maximum").is_some_and(Value::is_number), "{integer:?}");
+    }
+    let formats: Vec<_> = all.iter().filter_map(|map| map.get("format")?.as_str()).collect();
+    assert_eq!(formats, [""; 0]);
+}

@@ -2,6 +2,7 @@
 //! topology dump prove, settings for a workload, and the processes of the ranks (`ranks`).
 
 pub mod advice;
+pub mod conf;
 mod distance;
 pub mod dump;
 pub mod log;

@@ -24,6 +24,8 @@ mod places;
 #[cfg(test)]
 mod publish;
 #[cfg(test)]
+mod schema;
+#[cfg(test)]
 #[cfg(test)]
 #[path = "../../../tests/src/servers.rs"]
 #[expect(unreachable_pub, reason = "the harness of the boots, whose file it is, exports it")]

@@ -11,6 +11,7 @@ pub mod interfaces;
 pub mod iommu;
 pub mod kmsg;
 pub mod madt;
+pub mod modprobe;
 pub mod modules;
 pub mod nvidia;
 pub mod own_processes;

@@ -892,9 +892,9 @@ codes! {
         .remedy("install NCCL 2.19 or newer, and set validate.library_path to its folder")
         .ruled_out_by(&[&test::NCCL]);
     NcclSettings = row("NCCL-SETTINGS", "NCCL has settings of the site")
-        .means("NCCL was tested with settings that do not come from firstlight")
-        .cause("/etc/nccl.conf, or .nccl.conf in the home directory, sets them for every program")
-        .remedy("remove them unless they are intended: the measured figures include their effect");
+        .means("NCCL was tested with settings that do not come from firstlight, or its file has lines that do not do what they seem to")
+        .cause("/etc/nccl.conf sets them for every program: NCCL reads it even where NCCL_CONF_FILE names another file or the home directory has one")
+        .remedy("remove them unless they are intended: the measured figures include their effect; write NAME=value without blanks, quotation marks or a remark behind it, and each name once");
     NcclUnforbidden = row("NCCL-UNFORBIDDEN", "NCCL ignores its settings")
         .means("NCCL connects GPUs although peer-to-peer, shared memory and network are all disabled")
         .cause("NCCL ignores its settings: a library between firstlight and NCCL, or a settings file, changes them")

@@ -10,17 +10,18 @@ use crate::config::Validate;
 use crate::floors::Carrier;
 use crate::nccl::log::Pairs;
 use crate::nccl::ranks::{Ranks, Trouble};
-use crate::nccl::{Distance, Row, Sweep, advice};
+use crate::nccl::{Distance, Row, Sweep, advice, conf};
 use crate::schedule::Pair;
 use crate::suite::benchmark::{GpuPaths, LinkStates, judged};
 use crate::suite::{Group, Test, TestContext};
 use gpu::Collective;
+use machine::host::modules::absent_is_none;
 use machine::{GpuId, Rank};
 use outcome::Advice;
 use outcome::finding::{Code, Finding, Severity, Subject};
 use outcome::test;
 use outcome::{Judgement, Outcome};
-use report::Level;
+use report::{Driver, Level};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -71,6 +72,7 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     let nvls = untested_nvls(capable, &context.config.validate);
     let without_nvls = if nvls.is_some() { "; NVLink SHARP not tested" } else { "" };
     findings.extend(nvls);
+    findings.extend(settings_file(context));
     let calls = checked::evidence(&rows);
     let summary = format!("{}{forbidden}{compared}; {calls}{without_nvls}", summaries.join("; "));
     let judgement = judged(summary, findings).with_tables(tables);
@@ -85,6 +87,29 @@ fn untested_nvls(capable: bool, asked: &Validate) -> Option<Finding> {
     }
     let message = "NCCL was tested without NVLink SHARP, which the workload's NCCL uses here unless it is forbidden";
     Some(Code::NvlsUntested.finding(Severity::Info, Subject::Machine, message))
+}
+
+/// The file that NCCL reads for every program.
+const CONF: &str = "etc/nccl.conf";
+
+/// The lines of the file that do not do what they seem to. What its other lines do is in NCCL's log.
+fn settings_file(context: &TestContext) -> Option<Finding> {
+    let note = |message: String| Code::NcclSettings.finding(Severity::Info, Subject::Machine, message);
+    let bytes = match absent_is_none(context.root.read(CONF)) {
+        Ok(bytes) => bytes?,
+        Err(why) => return Some(note(format!("/{CONF} could not be read: {why}"))),
+    };
+    let version = Driver::of(&context.nvidia).nccl;
+    let lines = conf::read(&String::from_utf8_lossy(&bytes), version.as_deref());
+    let evidence = lines.iter().map(|line| {
+        let what = line.trouble.as_deref().unwrap_or("in effect where the environment does not set it");
+        format!("/{CONF} line {}: {}: {what}", line.number, line.text)
+    });
+    let bad = lines.iter().filter(|line| line.trouble.is_some()).count();
+    (bad > 0).then(|| {
+        note(format!("/{CONF}: NCCL reads {bad} of {} lines otherwise than they seem meant", lines.len()))
+            .seen_all(evidence.collect())
+    })
 }
 
 /// Starts what this test needs first, if this process runs it: CUDA and a communicator take seconds, during which other

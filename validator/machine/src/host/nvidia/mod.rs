@@ -72,6 +72,6 @@ pub fn read(root: &Root, folders: &[String], kernel: Option<&str>) -> Nvidia {
 }
 
 /// The line for something that could not be read.
-fn at(path: &str, why: &impl Display) -> String {
+pub(super) fn at(path: &str, why: &impl Display) -> String {
     format!("/{path}: {why}")
 }
