@@ -40,18 +40,27 @@ for made in target/debug target/release; do
     binds+=("$REPO/target/debian/$made:$REPO/$made")
 done
 
-# A driver of this machine is read from its system, which is below /host then, read-only; a folder in it is at its own path.
-host=
+# A driver of this machine is read from its system, which is below /host then, read-only. What else the words name there is at its
+# own path. The kernel may look for firmware in a folder of its own, and NixOS has everything in /nix.
+host='' firmware=$(cat /sys/module/firmware_class/parameters/path 2> /dev/null || true)
+case $firmware in /usr/* | /lib* | /etc/* | /opt/* | /nix/* | /run/current-system/*) firmware= ;; esac
 for word; do
     case ${before:-}:$word in
         --driver:installed | driver-look:installed)
             host=/host
-            for path in /usr /bin /sbin /lib /lib64 /etc /opt /sys /proc; do
-                if [ -L "$path" ]; then mkdir -p "$tree/host"; ln -sfn "$(readlink "$path")" "$tree/host$path"
+            for path in /usr /bin /sbin /lib /lib64 /etc /opt /nix /sys /proc /run/opengl-driver /run/current-system ${firmware:+"$firmware"}; do
+                if [ -L "$path" ]; then mkdir -p "$tree/host${path%/*}"; ln -sfn "$(readlink "$path")" "$tree/host$path"
                 elif [ -d "$path" ]; then binds+=("$path:/host$path"); fi
             done ;;
-        --driver:* | --modules:*)
-            case $(realpath -m "$word") in /usr/* | /etc/* | /var/* | /lib*) [ ! -d "$word" ] || binds+=("$(realpath "$word"):$(realpath "$word")") ;; esac ;;
+        --driver:* | --modules:* | --for:* | --kernel:* | --to:* | driver-look:*)
+            path=$(realpath -m "$word")
+            # a description and an image are read with the files beside them; a folder to write to may not exist yet
+            case $before:$path in --to:* | --driver:*.toml | --for:*.efi) path=${path%/*} ;; esac
+            case $path/ in /usr/* | /etc/* | /var/* | /lib*)
+                [ -z "$(find "$tree$path" ! -type d ! -empty -print -quit 2> /dev/null)" ] ||
+                    die "$before $word: the Debian folder has a ${path} of its own" "use another folder, such as one in $HOME"
+                [ ! -e "$path" ] || binds+=("$path:$path") ;;
+            esac ;;
     esac
     before=$word
 done
@@ -61,7 +70,9 @@ exec unshare "${namespaces[@]}" -- bash -euc '
     root=$(realpath "$1") host=$2 here=$PWD; shift 2
     mount --make-rprivate /; mount --rbind "$root" "$root"
     while [ "$1" != -- ]; do
-        from=${1%%:*} to=$root${1#*:}; mkdir -p "$to"; mount --rbind "$from" "$to"; shift
+        from=${1%%:*} to=$root${1#*:}
+        if [ -d "$from" ]; then mkdir -p "$to"; else mkdir -p "${to%/*}"; : >> "$to"; fi
+        mount --rbind "$from" "$to"; shift
     done; shift
     mount -t proc proc "$root/proc"
     if [ -n "$host" ]; then

@@ -134,6 +134,49 @@ fn the_folder_is_made_from_the_named_archive_and_entered() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), format!("/host\n{own}"), "{output:?}");
 }
 
+/// NixOS has the driver behind links in /run, and a driver may also be in a folder that the Debian folder has too.
+#[test]
+fn what_the_words_name_is_visible_in_the_folder_wherever_it_is() {
+    let checkout = small_checkout();
+    let archive = format!("[trusted=yes] file:{}", checkout.path("archive").display());
+    assert!(refusal(&with_archive(&checkout, &archive).output().unwrap()).contains("the Debian folder lacks"));
+    let enter = |script: &str, words: &[&str]| {
+        let host = "mount -t tmpfs none /usr/local; mount -t tmpfs none /run; mkdir -p /usr/local/driver /usr/local/store/lib
+            echo description > /usr/local/driver/driver.toml; echo part > /usr/local/driver/part; echo source > /usr/local/modules.tar.gz
+            echo cuda > /usr/local/store/lib/libcuda.so.1; ln -s /usr/local/store /run/opengl-driver
+            exec image/debian/enter.sh \"$@\"";
+        let mut enter = Command::new("unshare");
+        enter.args(["--map-root-user", "--mount", "sh", "-euc", host, "sh", "sh", "-euc", script, "sh"]).args(words);
+        enter.current_dir(checkout.top()).env("FIRSTLIGHT_CACHE", checkout.path("cache")).output().unwrap()
+    };
+    for (words, script, says) in [
+        (
+            &["image", "--driver", "installed", "--modules", "/usr/local/modules.tar.gz"][..],
+            "[ \"$(readlink /host/run/opengl-driver)\" = /usr/local/store ]; cat /host/usr/local/store/lib/libcuda.so.1 /usr/local/modules.tar.gz",
+            "cuda\nsource\n",
+        ),
+        (&["image", "--driver", "/usr/local/driver"], "cat /usr/local/driver/part", "part\n"),
+        // after the file above, which left its name behind
+        (&["driver-look", "/usr/local"], "cat /usr/local/modules.tar.gz", "source\n"),
+        (
+            &["image", "--driver", "/usr/local/driver/driver.toml"],
+            "cat /usr/local/driver/driver.toml /usr/local/driver/part",
+            "description\npart\n",
+        ),
+        (
+            &["driver", "--for", "/usr/local/driver/x.efi", "--to", "/usr/local/driver/new"],
+            "cat /usr/local/driver/part; echo x > /usr/local/driver/new",
+            "part\n",
+        ),
+    ] {
+        let output = enter(script, words);
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), says, "{words:?}");
+    }
+    let line = refusal(&enter("", &["image", "--driver", "/usr/bin"]));
+    assert!(line.contains("--driver /usr/bin: the Debian folder has a /usr/bin of its own"), "{line}");
+}
+
 #[test]
 fn the_folder_is_made_from_an_archive_of_inputs() {
     let checkout = small_checkout();
