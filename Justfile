@@ -168,12 +168,12 @@ driver-look *words:
 driver-bind *words: media
     @image/driver/bind.sh "$@"
 
-# Compile NVIDIA's public modules through the paths of `--driver`, and boot them as driver-bind does: driver-paths GIT [VERSION..], with the git directory of a clone of open-gpu-kernel-modules (a quarter of an hour for each version).
+# Compile NVIDIA's public modules through the paths of `--driver`, and boot them as driver-bind does: driver-paths [--archives] GIT [VERSION..], with the git directory of a clone of open-gpu-kernel-modules (a quarter of an hour for each version); --archives also makes the driver's archive from each distribution's layout, from packages and without peer-to-peer (as long again).
 [group('check')]
 [no-exit-message]
-driver-paths git *versions: media
+driver-paths *words: media
     cargo build --release --locked --bin driver-paths
-    target/release/driver-paths "{{git}}" {{ if versions == "" { "590.48.01 595.45.04" } else { versions } }}
+    target/release/driver-paths "$@"
 
 # The package installed, run and removed in minimal Debian folders, under systemd, and built twice; or those tests whose names hold a word (minutes; as root).
 [group('check')]

@@ -137,6 +137,56 @@ pub fn packed(name: &str, data: &[u8]) -> Vec<u8> {
     output.stdout
 }
 
+/// The files below a folder, in order.
+#[must_use]
+pub fn names(folder: &Path) -> Vec<String> {
+    let output = Command::new("find").arg(folder).args(["-type", "f", "-printf", "%P\n"]).output().unwrap();
+    let mut names: Vec<_> = String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
+    names.sort();
+    names
+}
+
+/// A .deb with these files, by NAME_VERSION_ARCHITECTURE.
+pub fn deb(folder: &Path, name: &str, version: &str, arch: &str, files: &[(&str, Vec<u8>)]) {
+    deb_with(folder, name, version, arch, files, &[]);
+}
+
+/// The same with links: where, and to what.
+pub fn deb_with(
+    folder: &Path,
+    name: &str,
+    version: &str,
+    arch: &str,
+    files: &[(&str, Vec<u8>)],
+    links: &[(&str, &str)],
+) {
+    let made = tempfile::tempdir().unwrap();
+    let at = |path: &str| {
+        let path = made.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        path
+    };
+    for (path, data) in files {
+        fs::write(at(path), data).unwrap();
+    }
+    for (path, target) in links {
+        symlink(target, at(path)).unwrap();
+    }
+    fs::create_dir(made.path().join("DEBIAN")).unwrap();
+    let control = format!(
+        "Package: {name}\nVersion: {version}\nArchitecture: {arch}\nMaintainer: N <n@localhost>\nDescription: t\n"
+    );
+    fs::write(made.path().join("DEBIAN/control"), control).unwrap();
+    let to = folder.join(format!("{name}_{version}_{arch}.deb"));
+    let built = Command::new("dpkg-deb")
+        .args(["--root-owner-group", "-Zxz", "--build"])
+        .arg(made.path())
+        .arg(to)
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{built:?}");
+}
+
 impl Host {
     /// A machine that lacks nothing, with one RTX 5090.
     #[must_use]
@@ -301,6 +351,28 @@ impl Host {
     #[must_use]
     pub fn take(&self, more: &[&str]) -> Output {
         self.parts(&[&["take", "installed", "root", "to"], more].concat())
+    }
+
+    /// Writes the packages of an Ubuntu machine to a folder, with names of 580 (with the branch) or 590 (without).
+    pub fn packages(&self, folder: &Path, branch: &str) {
+        let read = |name: &str| (fs::read(self.path("root").join(name)).unwrap(), name.to_owned());
+        let pack = |name: &str, paths: &[String]| {
+            let files: Vec<_> = paths.iter().map(|path| read(path)).collect();
+            let files: Vec<_> = files.iter().map(|(data, path)| (path.as_str(), data.clone())).collect();
+            deb(folder, name, &format!("{}-0ubuntu1", self.version), "amd64", &files);
+        };
+        let library = |name: &str| self.library_path(name);
+        pack(
+            &format!("libnvidia-compute{branch}"),
+            &[library("libcuda"), library("libnvidia-ml"), library("libnvidia-ptxjitcompiler")],
+        );
+        pack(&format!("nvidia-utils{branch}"), &["usr/bin/nvidia-smi".to_owned()]);
+        let gsp = ["gsp_ga10x.bin", "gsp_tu10x.bin"].map(|name| self.layout.firmware(&self.version, name));
+        pack(&format!("nvidia-firmware{branch}"), &gsp);
+        let source = self.layout.source(&self.version);
+        let files: Vec<_> =
+            names(&self.path("root").join(&source)).iter().map(|name| format!("{source}/{name}")).collect();
+        pack(&format!("nvidia-kernel-source{branch}-open"), &files);
     }
 
     /// Empties the folder `to`.

@@ -3,7 +3,7 @@
 //! gives one clear line, and nothing is written. The tools trees must exist (`./run image`); nothing is compiled.
 //! `./run driver-paths` compiles and loads real modules through the same paths.
 
-use harness::driver_host::{Host, Layout, firmware, module, packed, program, resource_manager};
+use harness::driver_host::{Host, Layout, deb, deb_with, firmware, module, names, packed, program, resource_manager};
 use harness::driver_inputs::{DriverInputs, assert_one_error};
 use harness::{Checkout, cache, workspace};
 use std::fs;
@@ -18,13 +18,6 @@ const OTHER: &str = "580.95.05";
 type Change<'a> = &'a dyn Fn(&Path);
 /// Puts something unfit at a path of a machine.
 type SpoilPath<'a> = &'a dyn Fn(&Host, &str);
-
-fn names(folder: &Path) -> Vec<String> {
-    let output = Command::new("find").arg(folder).args(["-type", "f", "-printf", "%P\n"]).output().unwrap();
-    let mut names: Vec<_> = String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
-    names.sort();
-    names
-}
 
 #[test]
 fn each_distributions_layout_gives_the_same_parts() {
@@ -357,60 +350,9 @@ fn the_fabric_manager_and_nvlsm_are_taken_with_what_they_need() {
     host.assert_refused(&["usr/bin/nv-fabricmanager is version 580.95.05, libcuda.so is version 590.48.01"]);
 }
 
-/// A .deb with these files, by NAME_VERSION_ARCHITECTURE.
-fn deb(folder: &Path, name: &str, version: &str, arch: &str, files: &[(&str, Vec<u8>)]) {
-    deb_with(folder, name, version, arch, files, &[]);
-}
-
-/// The same with links: where, and to what.
-fn deb_with(folder: &Path, name: &str, version: &str, arch: &str, files: &[(&str, Vec<u8>)], links: &[(&str, &str)]) {
-    let made = tempfile::tempdir().unwrap();
-    let at = |path: &str| {
-        let path = made.path().join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        path
-    };
-    for (path, data) in files {
-        fs::write(at(path), data).unwrap();
-    }
-    for (path, target) in links {
-        symlink(target, at(path)).unwrap();
-    }
-    fs::create_dir(made.path().join("DEBIAN")).unwrap();
-    let control = format!(
-        "Package: {name}\nVersion: {version}\nArchitecture: {arch}\nMaintainer: N <n@localhost>\nDescription: t\n"
-    );
-    fs::write(made.path().join("DEBIAN/control"), control).unwrap();
-    let to = folder.join(format!("{name}_{version}_{arch}.deb"));
-    let built = Command::new("dpkg-deb")
-        .args(["--root-owner-group", "-Zxz", "--build"])
-        .arg(made.path())
-        .arg(to)
-        .output()
-        .unwrap();
-    assert!(built.status.success(), "{built:?}");
-}
-
 /// The packages of a driver with names of 580 (with the branch) or 590 (without).
 fn packages(folder: &Path, branch: &str) {
-    let host = Host::new(Layout::Ubuntu, VERSION);
-    let read = |name: &str| (fs::read(host.path("root").join(name)).unwrap(), name.to_owned());
-    let pack = |name: &str, paths: &[String]| {
-        let files: Vec<_> = paths.iter().map(|path| read(path)).collect();
-        let files: Vec<_> = files.iter().map(|(data, path)| (path.as_str(), data.clone())).collect();
-        deb(folder, name, &format!("{VERSION}-0ubuntu1"), "amd64", &files);
-    };
-    let library = |name: &str| host.library_path(name);
-    pack(
-        &format!("libnvidia-compute{branch}"),
-        &[library("libcuda"), library("libnvidia-ml"), library("libnvidia-ptxjitcompiler")],
-    );
-    pack(&format!("nvidia-utils{branch}"), &["usr/bin/nvidia-smi".to_owned()]);
-    let gsp = ["gsp_ga10x.bin", "gsp_tu10x.bin"].map(|name| Layout::Ubuntu.firmware(VERSION, name));
-    pack(&format!("nvidia-firmware{branch}"), &gsp);
-    let source = Layout::Ubuntu.source(VERSION);
-    let files: Vec<_> = names(&host.path("root").join(&source)).iter().map(|name| format!("{source}/{name}")).collect();
-    pack(&format!("nvidia-kernel-source{branch}-open"), &files);
+    Host::new(Layout::Ubuntu, VERSION).packages(folder, branch);
 }
 
 #[test]
