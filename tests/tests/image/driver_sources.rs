@@ -843,3 +843,41 @@ fn the_word_after_driver_is_for_all_recipes_that_build_an_image() {
         assert_one_error(&output, &[says]);
     }
 }
+
+#[test]
+fn an_equals_sign_before_the_word_is_a_blank() {
+    let checkout = Checkout::new(&["run", "image/"]).unwrap();
+    let just = checkout.path("just");
+    fs::write(&just, "#!/bin/sh\necho \"$* with ${FIRSTLIGHT_DRIVER:-nothing}\"\n").unwrap();
+    assert!(Command::new("chmod").arg("+x").arg(&just).status().unwrap().success());
+    let run = |words: &[&str]| {
+        let path = format!("{}:{}", checkout.top().display(), std::env::var("PATH").unwrap());
+        checkout
+            .script("run")
+            .args(words)
+            .env("PATH", path)
+            .env("FIRSTLIGHT_CACHE", checkout.path("cache"))
+            .output()
+            .unwrap()
+    };
+    for (words, says) in [
+        (&["image", "--driver=none"][..], "image with none\n"),
+        (&["usb", "/dev/sdx", "--driver=none", "a b=c"], "usb /dev/sdx a b=c with none\n"),
+        (&["sign", "--key=x", ""], "sign --key=x  with nothing\n"),
+    ] {
+        let output = run(words);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), says, "{output:?}");
+    }
+    for (words, says) in [
+        (&["image", "--driver="][..], "--driver needs a word"),
+        (&["image", "--driver=none", "--driver", "none"], "--driver is given twice"),
+        (&["image", "--driver=new", "--modules=x=y"], "--driver is 'new' (allowed: "),
+        (&["image", "--driver=none", "--offline=x"], "--driver and --offline do not go together"),
+        (&["image", "--driver=none", "--arch=arm64"], "--driver and --arch do not go together"),
+        (&["driver", "--for=", "--driver=installed"], "--for needs a value"),
+    ] {
+        let output = run(words);
+        assert_eq!(output.status.code(), Some(64), "{words:?}: {output:?}");
+        assert_one_error(&output, &[says]);
+    }
+}
