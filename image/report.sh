@@ -7,6 +7,7 @@ source "$REPO/image/driver/describe.sh"
 FIRSTLIGHT_SECONDS=${FIRSTLIGHT_SECONDS:-$(mktemp)}
 export FIRSTLIGHT_SECONDS
 trap 'rm -f "$FIRSTLIGHT_SECONDS"' EXIT
+: >> "$FIRSTLIGHT_SECONDS"
 began=$(( $(date +%s) - $(awk '{ all += $2 } END { print all + 0 }' "$FIRSTLIGHT_SECONDS") ))
 "$@"
 if [ -s "$FIRSTLIGHT_SECONDS" ]; then

@@ -737,16 +737,22 @@ fn the_end_of_a_build_names_the_families_and_what_brings_the_others_in() {
     let checkout = Checkout::new(&["image/"]).unwrap();
     let end = |driver: &str| {
         let mut command = checkout.script("image/report.sh");
-        command.args(["sh", "-c", "echo 'modules 7' >> \"$FIRSTLIGHT_SECONDS\""]);
+        command.args(["sh", "-c", "echo 'modules 700' >> \"$FIRSTLIGHT_SECONDS\""]);
         command.env("FIRSTLIGHT_SECONDS", checkout.path("seconds"));
         let output = command.env("FIRSTLIGHT_CACHE", cache()).env("FIRSTLIGHT_DRIVER", driver).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         assert!(!checkout.path("seconds").exists());
         String::from_utf8(output.stderr).unwrap()
     };
+    // what came before counts, and steps beside each other count once
+    fs::write(checkout.path("seconds"), "gathering 100\n").unwrap();
     let shipped = end("image/driver/source.toml");
+    let seconds =
+        shipped.lines().find_map(|l| l.strip_prefix("firstlight: seconds: gathering 100, modules 700, together "));
+    let seconds = seconds.and_then(|l| l.strip_suffix(" (the programs are built beside the driver)"));
+    let seconds: u32 = seconds.unwrap_or_else(|| panic!("{shipped}")).parse().unwrap();
+    assert!((100..800).contains(&seconds), "{shipped}");
     for line in [
-        "firstlight: seconds: modules 7, together 7",
         "firstlight: GPUs that this image drives, with driver 555.58.02:",
         "  ada (GeForce RTX 40, desktop): yes, peer-to-peer through BAR1 (expected, unproven on a board)",
         "  blackwell (GeForce RTX 50, RTX PRO): no: needs 580 or newer: ./run image --driver installed, or --driver FOLDER with such a driver",
