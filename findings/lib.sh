@@ -276,3 +276,64 @@ EOF
     [ -s ports ] || skip "QEMU does not start here: $(head -1 said)"
     cat ports
 }
+
+# boot_offers SUITE LINE..: starts that dnsmasq with these lines of configuration on a network of its own (within `alone`), and
+# asks it as three PXE clients: a BIOS, an x86-64 UEFI, and iPXE under UEFI. Prints for each the boot file that it is offered.
+boot_offers() {
+    local suite=$1 server
+    shift
+    printf '%s\n' "$@" port=0 no-ping interface=server bind-interfaces > "$PWD/dnsmasq.conf"
+    of "$suite" dnsmasq --keep-in-foreground --user=root --conf-file="$PWD/dnsmasq.conf" --pid-file= \
+        --dhcp-leasefile="$PWD/leases" --log-facility="$PWD/dnsmasq.log" &
+    server=$!
+    cat > client.py << 'EOF'
+import socket, struct, time
+
+PARTS = {"BIOS": (0, b""), "UEFI": (7, b""), "iPXE": (7, b"\x4d\x04iPXE\xaf\x03\xb1\x01\x00")}
+
+
+def discover(number, architecture, more):
+    vendor = b"PXEClient:Arch:%05d:UNDI:003016" % architecture
+    options = b"\x35\x01\x01\x3c" + bytes([len(vendor)]) + vendor + b"\x5d\x02" + struct.pack(">H", architecture)
+    options += b"\x5e\x03\x01\x03\x10\x61\x11\0" + bytes(16) + more + b"\x37\x04\x01\x03\x42\x43\xff"
+    message = struct.pack(">BBBBIHH", 1, 1, 6, 0, number, 0, 0x8000) + bytes(16)
+    message += bytes([2, 0, 0, 0, 0, number]) + bytes(202) + b"\x63\x82\x53\x63" + options
+    message = struct.pack(">HHHH", 68, 67, 8 + len(message), 0) + message
+    head = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + len(message), 1, 0, 64, 17, 0, bytes(4), b"\xff" * 4)
+    total = sum(struct.unpack(">10H", head))
+    total = (total & 0xFFFF) + (total >> 16)
+    return b"\xff" * 6 + bytes([2, 0, 0, 0, 0, number]) + b"\x08\0" + head[:10] + struct.pack(">H", ~total & 0xFFFF) + head[12:] + message
+
+
+def offered(number, architecture, more):
+    """The boot file of the first answer, from the option or the header; None without an answer."""
+    client = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x800))
+    client.bind(("peer-server", 0))
+    client.settimeout(0.5)
+    until = time.time() + 3
+    client.send(discover(number, architecture, more))
+    while time.time() < until:
+        try:
+            packet = client.recv(2000)
+        except TimeoutError:
+            continue
+        message = packet[42:]
+        if packet[23] != 17 or packet[36:38] != b"\0\x44" or message[4:8] != struct.pack(">I", number):
+            continue
+        file, at = message[108:236].split(b"\0")[0], 240
+        while message[at] != 255:
+            if message[at] == 67:
+                file = message[at + 2 : at + 2 + message[at + 1]].rstrip(b"\0")
+            at += 2 + message[at + 1] if message[at] else 1
+        return file.decode() or "no file"
+    return None
+
+
+time.sleep(2)
+for number, (name, (architecture, more)) in enumerate(PARTS.items(), 1):
+    print(f"{name}: {offered(number, architecture, more) or 'no answer'}")
+EOF
+    python3 client.py
+    kill "$server" $(pgrep -P "$server") 2> /dev/null || true
+    wait "$server" 2> /dev/null || true
+}
