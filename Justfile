@@ -15,6 +15,12 @@ deploy-wheels := "kubernetes-validate==1.37.0 check-jsonschema==0.39.0 sushy-too
 default:
     @just --list --unsorted
 
+# Build the program for this machine alone, and validate this machine, as root by sudo: validate [ARGUMENTS of `firstlight validate`].
+[group('use')]
+[no-exit-message]
+validate *words:
+    @./run validate "$@"
+
 # Build what is stale and boot the image in QEMU on simulated GPUs: boot [--arch arm64] [SCENARIO|none|list] [KERNEL-WORD..].
 [group('use')]
 boot *words:

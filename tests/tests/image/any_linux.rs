@@ -158,6 +158,31 @@ fn the_folder_is_made_from_an_archive_of_inputs() {
     );
 }
 
+/// A system without Debian's apt knows a Debian archive if it has a program that makes Debian systems.
+#[test]
+fn without_a_named_archive_the_default_of_debootstrap_or_mmdebstrap_is_used() {
+    let archive = |text: &str, name: &str| {
+        let checkout = small_checkout();
+        let url = format!("file:{}", checkout.path("archive").display());
+        let mut command = with_archive(&checkout, "");
+        fs::write(checkout.path("few").join(name), text.replace("URL", &url)).unwrap();
+        sh(checkout.top(), &format!("chmod +x few/{name}"));
+        (String::from_utf8_lossy(&command.output().unwrap().stderr).into_owned(), url)
+    };
+    for (name, text) in [
+        ("debootstrap", "#!/bin/sh\nDEF_MIRROR=\"URL\"\nDEF_HTTPS_MIRROR=\"https:/nowhere\"\nMIRRORS=\"$DEF_MIRROR\"\n"),
+        ("mmdebstrap", "#!/usr/bin/perl\n    my $mirror    = 'URL';\n    my $secmirror = 'http:/nowhere';\n"),
+    ] {
+        let (text, url) = archive(text, name);
+        assert!(text.contains(&format!("1 packages from {url}")), "{name}: {text}");
+    }
+    // A relative of Debian may have changed it to an archive without Debian 13.
+    for text in ["#!/bin/sh\nDEF_MIRROR=\"http:/archive/ubuntu\"\n", "#!/bin/sh\nDEF_MIRROR=\"$1\"\n", ""] {
+        let (text, _) = archive(text, "debootstrap");
+        assert!(text.contains("no Debian archive is named") && text.contains("install debootstrap"), "{text}");
+    }
+}
+
 #[test]
 fn an_unusable_archive_is_refused() {
     let checkout = small_checkout();
