@@ -3,6 +3,7 @@
 //! the MAAS script on simulated GPUs.
 
 use super::{BackgroundProcess, example, firstlight, python, sh, shell, simulated, wait, wheels};
+use harness::workspace;
 use serde_json::Value;
 use std::fs;
 use std::net::TcpListener;
@@ -293,6 +294,44 @@ fn gitlab_s_schema_accepts_the_pipeline_and_refuses_a_broken_one() {
     sh(at, "sed -i 's/exit_codes: \\[3\\]/exit_codes: three/' ci.yml");
     let broken = shell(at, &format!("PYTHONPATH={} python3 {check}", super::wheels().display()));
     assert!(!broken.status.success(), "{broken:?}");
+}
+
+/// The words of a file that come after `./run `: the recipes that it calls.
+fn recipes(text: &str) -> Vec<&str> {
+    let calls = text.lines().map(str::trim_start).filter(|line| !line.starts_with('#')).flat_map(|line| line.split("./run ").skip(1));
+    calls.map(|rest| rest.split([' ', '"']).next().unwrap()).collect()
+}
+
+#[test]
+fn the_pipelines_that_build_the_image_follow_their_schemas_and_call_recipes_that_exist() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    let known = fs::read_to_string(workspace().join("Justfile")).unwrap();
+    let exists = |recipe: &str| known.lines().any(|line| line.starts_with(recipe) && line[recipe.len()..].starts_with([' ', ':']));
+    assert!(exists("media") && exists("sign") && !exists("medium"));
+    for (file, schema, was, is) in [
+        (".gitlab-ci.yml", "vendor.gitlab-ci --data-transform gitlab-ci", "resource_group: network-boot", "resource_group: [network-boot]"),
+        (".github/workflows/image.yml", "vendor.github-workflows", "runs-on: [self-hosted", "run-on: [self-hosted"),
+    ] {
+        let text = example("image-pipeline.md", file);
+        let called = recipes(&text);
+        assert!(called.contains(&"media") && called.contains(&"sign"), "{called:?}");
+        assert!(called.iter().all(|recipe| exists(recipe)), "{called:?}");
+        let check = |text: &str| {
+            fs::write(at.join("ci.yml"), text).unwrap();
+            let check = format!("-m check_jsonschema --builtin-schema {schema} ci.yml");
+            shell(at, &format!("PYTHONPATH={} python3 {check}", wheels().display()))
+        };
+        let checked = check(&text);
+        assert!(checked.status.success(), "{file}: {checked:?}");
+        assert!(text.contains(was), "{was}");
+        assert!(!check(&text.replace(was, is)).status.success(), "{file}: {is}");
+    }
+    // What they check and copy is what the scripts make.
+    let sign = fs::read_to_string(workspace().join("image/trust/sign.sh")).unwrap();
+    assert!(sign.contains("SHA256SUMS\"") && sign.contains("/pxe"), "sign.sh makes other files");
+    let page = fs::read_to_string(workspace().join("docs/deploy/image-pipeline.md")).unwrap();
+    assert!(page.contains("--folder target/image/signed/pxe") && page.contains("target/image/signed/pxe/ "));
 }
 
 fn port() -> u16 {
