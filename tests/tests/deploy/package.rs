@@ -122,7 +122,10 @@ fn the_rpm_has_the_same_files_and_keeps_the_user_s_settings() {
     sh(at, &format!("cd rpm && rpm2cpio {} | cpio --quiet -idm && cd .. && diff -r deb rpm", file.display()));
     rpm("--checksig --nosignature", &file);
     assert_eq!(rpm("-qp --configfiles", &file).trim(), "/etc/firstlight/config.toml");
-    assert_eq!(rpm("-qp --qf '%{VERSION} %{ARCH} %{LICENSE}'", &file), concat!(env!("CARGO_PKG_VERSION"), " x86_64 MIT OR Apache-2.0"));
+    assert_eq!(
+        rpm("-qp --qf '%{VERSION} %{ARCH} %{LICENSE}'", &file),
+        concat!(env!("CARGO_PKG_VERSION"), " x86_64 MIT OR Apache-2.0")
+    );
     let requires = rpm("-qp --requires", &file);
     let own: Vec<_> = requires.lines().map(str::trim).filter(|line| !line.starts_with("rpmlib(")).collect();
     assert_eq!(own, ["/bin/sh", &format!("glibc >= {}.{}", GLIBC.0, GLIBC.1)]);
@@ -153,30 +156,44 @@ fn arm64_library(at: &Path) {
         locked image-arm64 | while read -r name version arch _; do
             case $name in libc6 | libgcc-s1) dpkg-deb -x \"$(deb_path \"$name\" \"$version\" \"$arch\")\" \"$TO\" ;; esac
         done";
-    sh(&workspace(), &format!("TO={}; {script}", at.display()));
+    sh(workspace(), &format!("TO={}; {script}", at.display()));
 }
 
 /// The same program for another architecture. What it does to GPUs of that architecture is not shown by this.
 #[test]
 fn the_package_of_arm64_has_the_same_files_and_runs_under_emulation() {
-    sh(&workspace(), "image/package/build.sh --arch arm64 2>&1");
+    sh(workspace(), "image/package/build.sh --arch arm64 2>&1");
     let dir = tempfile::tempdir().unwrap();
     let at = dir.path();
     let [deb, rpm_file, tar] = ["_arm64.deb", ".aarch64.rpm", "-aarch64.tar.xz"].map(package_file);
     sh(at, "mkdir deb rpm tar other");
-    sh(at, &format!("dpkg-deb -x {} deb; tar -xf {} -C tar --strip-components=1; diff -r deb tar", deb.display(), tar.display()));
+    sh(
+        at,
+        &format!(
+            "dpkg-deb -x {} deb; tar -xf {} -C tar --strip-components=1; diff -r deb tar",
+            deb.display(),
+            tar.display()
+        ),
+    );
     sh(at, &format!("cd rpm; rpm2cpio {} | cpio --quiet -idm; cd ..; diff -r deb rpm", rpm_file.display()));
     assert_eq!(rpm("-qp --qf '%{ARCH}'", &rpm_file), "aarch64");
     assert_eq!(sh(at, &format!("dpkg-deb -f {} Architecture", deb.display())).trim(), "arm64");
     // All but the programs is as in the package of x86-64; the licences are those of other crates.
     sh(at, &format!("dpkg-deb -x {} other", package_file("_amd64.deb").display()));
-    sh(at, "for tree in deb other; do rm -r $tree/usr/share/doc; done; diff -r --exclude='firstlight*' deb/usr/bin other/usr/bin; diff -r deb/etc other/etc; diff -r deb/usr/lib other/usr/lib; diff -r deb/usr/share other/usr/share");
+    sh(
+        at,
+        "for tree in deb other; do rm -r $tree/usr/share/doc; done; diff -r --exclude='firstlight*' deb/usr/bin other/usr/bin; diff -r deb/etc other/etc; diff -r deb/usr/lib other/usr/lib; diff -r deb/usr/share other/usr/share",
+    );
     assert!(glibc(&at.join("deb/usr/bin/firstlight")) <= GLIBC);
 
     arm64_library(&at.join("tar"));
     let run = |words: &str| shell(at, &format!("qemu-aarch64-static -L tar tar/usr/bin/{words}"));
     let version = run("firstlight --version");
-    assert_eq!(String::from_utf8_lossy(&version.stdout).trim(), concat!("firstlight ", env!("CARGO_PKG_VERSION")), "{version:?}");
+    assert_eq!(
+        String::from_utf8_lossy(&version.stdout).trim(),
+        concat!("firstlight ", env!("CARGO_PKG_VERSION")),
+        "{version:?}"
+    );
     assert!(String::from_utf8_lossy(&run("firstlight list").stdout).contains("p2p-integrity"));
     assert!(String::from_utf8_lossy(&run("firstlight-collect --help").stdout).contains("--read-token-file"));
     // A machine without a GPU driver gets no good verdict there either.

@@ -83,7 +83,8 @@ impl Cluster {
         let script = at.join("firstlight.sh");
         let text = example("slurm.md", "/etc/slurm/firstlight.sh");
         let (ours, config) = (firstlight().display().to_string(), at.join("config.toml").display().to_string());
-        for word in ["$(firstlight next-step", " firstlight --config", "/etc/firstlight/config.toml", "/run/firstlight"] {
+        for word in ["$(firstlight next-step", " firstlight --config", "/etc/firstlight/config.toml", "/run/firstlight"]
+        {
             assert!(text.contains(word), "{word}");
         }
         let text = text.replace(" firstlight --config", &format!(" {ours} --config"));
@@ -168,7 +169,9 @@ fn idle(node: &str) -> bool {
 
 fn drained_by_us(node: &str) -> bool {
     node.contains("DRAIN")
-        && node.contains("Reason=firstlight: FIRSTLIGHT verdict=FAIL failed=p2p-integrity codes=P2P-WRONG-DATA; next: drain 0000:")
+        && node.contains(
+            "Reason=firstlight: FIRSTLIGHT verdict=FAIL failed=p2p-integrity codes=P2P-WRONG-DATA; next: drain 0000:",
+        )
 }
 
 #[test]
@@ -208,7 +211,9 @@ fn a_hanging_gpu_and_refused_settings_drain_the_node() {
     fs::write(cluster.at().join("config.toml"), "[validate]\nlevle = \"quick\"\n").unwrap();
     cluster.wait_for("a drain", |node| {
         // The step of an earlier report is not taken for this run's.
-        node.contains("DRAIN") && node.contains("Reason=firstlight: no verdict, exit status 64") && !node.contains("next:")
+        node.contains("DRAIN")
+            && node.contains("Reason=firstlight: no verdict, exit status 64")
+            && !node.contains("next:")
     });
 }
 

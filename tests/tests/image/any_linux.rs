@@ -157,10 +157,14 @@ fn on_arm64_what_needs_x86_64_is_refused_by_name_and_what_compiles_there_is_not(
     let checkout = Checkout::new(&["run"]).unwrap();
     let few = commands(checkout.path("few"), FEW);
     command(&few, "uname", "echo aarch64");
-    let said = |recipe: &str| refusal(&run_on("ID=ubuntu\nID_LIKE=debian\n", &few, &checkout, &[recipe]).output().unwrap());
+    let said =
+        |recipe: &str| refusal(&run_on("ID=ubuntu\nID_LIKE=debian\n", &few, &checkout, &[recipe]).output().unwrap());
     for recipe in ["boot", "image", "media", "test", "kernels"] {
         let line = said(recipe);
-        assert!(line.contains(&format!("'{recipe}' needs an x86-64 machine, and this is aarch64; here: validate")), "{line}");
+        assert!(
+            line.contains(&format!("'{recipe}' needs an x86-64 machine, and this is aarch64; here: validate")),
+            "{line}"
+        );
     }
     for recipe in ["validate", "binaries", "simulate", "check"] {
         assert!(said(recipe).contains("apt-get install gcc"), "{recipe}");
@@ -231,7 +235,10 @@ fn without_a_named_archive_the_default_of_debootstrap_or_mmdebstrap_is_used() {
         (String::from_utf8_lossy(&command.output().unwrap().stderr).into_owned(), url)
     };
     for (name, text) in [
-        ("debootstrap", "#!/bin/sh\nDEF_MIRROR=\"URL\"\nDEF_HTTPS_MIRROR=\"https:/nowhere\"\nMIRRORS=\"$DEF_MIRROR\"\n"),
+        (
+            "debootstrap",
+            "#!/bin/sh\nDEF_MIRROR=\"URL\"\nDEF_HTTPS_MIRROR=\"https:/nowhere\"\nMIRRORS=\"$DEF_MIRROR\"\n",
+        ),
         ("mmdebstrap", "#!/usr/bin/perl\n    my $mirror    = 'URL';\n    my $secmirror = 'http:/nowhere';\n"),
     ] {
         let (text, url) = archive(text, name);

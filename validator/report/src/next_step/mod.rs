@@ -93,7 +93,8 @@ fn is_unexplained(test: &TestEntry) -> bool {
 /// for the cause itself.
 fn step_of(report: &Report, cause: &Cause) -> Option<NextStep> {
     let findings = || report.tests.iter().flat_map(|test| test.findings.iter().map(move |finding| (test, finding)));
-    let own = findings().filter(|(_, f)| f.severity > Severity::Info && f.code == cause.code && f.remedy == cause.remedy);
+    let own =
+        findings().filter(|(_, f)| f.severity > Severity::Info && f.code == cause.code && f.remedy == cause.remedy);
     let own: Vec<_> = own.map(|(_, finding)| step_of_finding(finding)).collect();
     // One that names no action needs somebody, whatever the others name.
     if own.contains(&None) && !report.verdict.is_good() {
