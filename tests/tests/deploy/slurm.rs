@@ -169,9 +169,8 @@ fn idle(node: &str) -> bool {
 
 fn drained_by_us(node: &str) -> bool {
     node.contains("DRAIN")
-        && node.contains(
-            "Reason=firstlight: FIRSTLIGHT verdict=FAIL failed=p2p-integrity codes=P2P-WRONG-DATA; next: drain 0000:",
-        )
+        && node.contains("Reason=firstlight: FIRSTLIGHT verdict=FAIL failed=p2p-integrity codes=P2P-WRONG-DATA")
+        && node.contains("; next: drain 0000:01:00.0 0000:05:00.0")
 }
 
 #[test]
