@@ -8,12 +8,20 @@ mdbook := "0.5.4"
 cargo-deny := "0.20.2"
 # What makes the .deb.
 cargo-deb := "3.8.0"
+# What makes the .rpm.
+cargo-generate-rpm := "0.21.1"
 # What holds the examples of docs/deploy against the schemas of those who read them, and an emulated management controller.
 deploy-wheels := "kubernetes-validate==1.37.0 check-jsonschema==0.39.0 sushy-tools==2.2.0"
 
 # The recipes, by group.
 default:
     @just --list --unsorted
+
+# Build the program for this machine alone, and validate this machine, as root by sudo: validate [ARGUMENTS of `firstlight validate`].
+[group('use')]
+[no-exit-message]
+validate *words:
+    @./run validate "$@"
 
 # Build what is stale and boot the image in QEMU on simulated GPUs: boot [--arch arm64] [SCENARIO|none|list] [KERNEL-WORD..].
 [group('use')]
@@ -82,13 +90,17 @@ docs:
 binaries:
     cargo build --release --locked --bin firstlight --bin firstlight-collect --bin init
 
-# Build the .deb and the tarball for ordinary hosts with glibc 2.28 and newer (target/package/out); the first time it installs cargo-deb (minutes).
+# Build the .deb, the .rpm and the tarball for ordinary hosts with glibc 2.28 and newer (target/package/out): package [--arch amd64|arm64|all]; the first time it installs cargo-deb and cargo-generate-rpm (minutes).
 [group('use')]
-package:
+[no-exit-message]
+package *words:
     @target/tools/bin/cargo-deb --version 2> /dev/null | grep -qx 'cargo-deb {{cargo-deb}}' || { \
         echo 'package: installing the crate: cargo-deb {{cargo-deb}}, into target/tools (some minutes)' >&2; \
         cargo install --quiet --locked --root target/tools cargo-deb@{{cargo-deb}}; }
-    @image/package/build.sh
+    @target/tools/bin/cargo-generate-rpm --version 2> /dev/null | grep -qx 'cargo-generate-rpm {{cargo-generate-rpm}}' || { \
+        echo 'package: installing the crate: cargo-generate-rpm {{cargo-generate-rpm}}, into target/tools (some minutes)' >&2; \
+        cargo install --quiet --locked --root target/tools cargo-generate-rpm@{{cargo-generate-rpm}}; }
+    @image/package/build.sh "$@"
 
 # Everything that must hold, in stages that stop at the first failure: check, simulate, image, boots.
 [group('check')]

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # packages.sh: puts the locked packages of the Debian folder into the cache, also on hosts without apt: from the archive of
 # inputs FIRSTLIGHT_FROM (made by vendor.sh), or else with curl or wget from the Debian archive that FIRSTLIGHT_ARCHIVE
-# names; on Debian the default is apt's own archive. Only the hashes of image/inputs.lock are trusted, so no key is needed.
+# names, or else apt's own, or else an installed debootstrap's default. Only the hashes of image/inputs.lock are trusted, so no key is needed.
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
 source "$REPO/image/lib/mirror.sh"
@@ -40,7 +40,7 @@ get() {
 }
 archive=$(mirror_archive)
 [ -n "$archive" ] || die "this system builds in a Debian 13 folder, and no Debian archive is named" \
-    "two ways on: FIRSTLIGHT_ARCHIVE=URL, a mirror of Debian near you; './run image --offline FILE' with an archive of inputs that 'just vendor' made"
+    "three ways on: install debootstrap (dnf, apt-get, pacman and zypper know it by this name), whose default archive is used; FIRSTLIGHT_ARCHIVE=URL, a mirror of Debian near you; './run image --offline FILE' with an archive of inputs that 'just vendor' made"
 url=${archive##*] } url=${url%/}
 say "making a Debian 13 folder: $total packages from $url"
 get "$url/dists/trixie/main/binary-amd64/Packages.xz" "$work/Packages.xz" ||

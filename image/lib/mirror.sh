@@ -1,20 +1,40 @@
-# A private apt state for Debian. It uses the archive from which this host gets its own packages, so the project names
-# no mirror, and the host's apt state is not touched. FIRSTLIGHT_ARCHIVE=URL names another archive, for example a
-# snapshot of an earlier day; options in brackets may precede the URL, as in a line of apt's sources.
+# A private apt state for Debian. It uses the archive from which this host gets its own packages, or else the default of an
+# installed debootstrap or mmdebstrap, so the project names no mirror, and the host's apt state is not touched.
+# FIRSTLIGHT_ARCHIVE=URL names another archive, for example a snapshot of an earlier day; options in brackets may precede
+# the URL, as in a line of apt's sources.
 # Sourced; sets APT_OPTIONS. Needs: CACHE (folder). Works on Debian 12 and 13.
 
-# The archive of this host's own packages; prints nothing if the host is not Debian
+# The Debian archive of this host's own packages; prints nothing if it has none. Relatives of Debian may have one beside their
+# own, which its signed name shows; on Debian a mirror may have any name.
 mirror_uri() {
-    ( . /etc/os-release && [ "$ID" = debian ] && command -v apt-get ) > /dev/null 2>&1 || return 0
-    apt-get indextargets --format '$(CREATED_BY) $(REPO_URI) $(COMPONENT) $(CODENAME)' |
-        awk '$1 == "Packages" && $3 == "main" && $2 !~ /security|debug/ { print $2 }' |
+    local origin=Debian
+    command -v apt-get > /dev/null || return 0
+    if ( . /etc/os-release && [ "$ID" = debian ] ) > /dev/null 2>&1; then origin=; fi
+    apt-get indextargets --format '$(CREATED_BY) $(REPO_URI) $(COMPONENT) $(ORIGIN)' 2> /dev/null |
+        awk -v origin="$origin" '$1 == "Packages" && $3 == "main" && $2 !~ /security|debug/ && (origin == "" || $4 == origin) { print $2 }' |
         sort | uniq -c | sort -rn | awk 'NR == 1 { print $2 }'
 }
 
-# The archive that FIRSTLIGHT_ARCHIVE names, or else this host's; prints nothing if there is neither
+# The Debian archive that an installed debootstrap or mmdebstrap uses when none is named; prints nothing if there is neither.
+mirror_default() {
+    local program
+    if program=$(command -v debootstrap); then
+        sed -n 's/^DEF_MIRROR="\([a-z]*:[^" $]*\)"$/\1/p' "$program"
+    fi
+    if program=$(command -v mmdebstrap); then
+        sed -n "s/^ *my \\\$mirror *= *'\\([a-z]*:[^' ]*\\)';\$/\\1/p" "$program"
+    fi
+}
+
+# The archive that FIRSTLIGHT_ARCHIVE names, or else this host's, or else the default of its programs that make Debian
+# systems; prints nothing if there is none. A relative of Debian may have changed that default to its own archive.
 mirror_archive() {
+    local own
     case ${FIRSTLIGHT_ARCHIVE:-} in
-        '') mirror_uri ;;
+        '')
+            own=$(mirror_uri)
+            [ -n "$own" ] || own=$(mirror_default | awk '!/ubuntu/ && !seen { print; seen = 1 }')
+            [ -z "$own" ] || echo "$own" ;;
         '['*']'*:/* | [!'[']*:/*) echo "$FIRSTLIGHT_ARCHIVE" ;;
         *) die "FIRSTLIGHT_ARCHIVE is '$FIRSTLIGHT_ARCHIVE'" "allowed: the URL of a Debian archive, options of apt's sources in brackets before it" ;;
     esac

@@ -3,7 +3,8 @@
 # (target/image/release), of the commit that is checked out:
 #   firstlight-VERSION-x86_64.efi         the image without a GPU driver, as a UKI
 #   firstlight-kernel-VERSION.tar         with which `./run driver --for` adds a driver to it
-#   firstlight_VERSION_amd64.deb, firstlight-VERSION-x86_64.tar.xz     the package for installed systems
+#   firstlight_VERSION_amd64.deb, firstlight-VERSION-1.x86_64.rpm, firstlight-VERSION-x86_64.tar.xz     the package for installed
+#   firstlight_VERSION_arm64.deb, firstlight-VERSION-1.aarch64.rpm, firstlight-VERSION-aarch64.tar.xz   systems, x86-64 and arm64
 #   firstlight.spdx.json, firstlight.provenance.json, SHA256SUMS       the documents
 #   NOTES.txt                             what changed since TAG, by default the last tag before this commit
 # and with a key, which is only read:
@@ -36,18 +37,19 @@ trap 'rm -rf "$work" "$new"' EXIT
 [ -z "$key_file" ] || signing_key "$key_file" "$cert_file" "$usage"
 "$REPO/image/release/notes.sh" "$since" > "$work/notes"
 
-(cd "$REPO" && just package >&2)
+(cd "$REPO" && just package --arch all >&2)
 FIRSTLIGHT_DRIVER=none FIRSTLIGHT_ENTRIES='' "$REPO/image/build.sh" "$REPO/target/image/driverless"
 image=$REPO/target/image/driverless package=$REPO/target/package/out
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$REPO/Cargo.toml" | head -1)
-for file in "firstlight_${version}_amd64.deb" "firstlight-$version-x86_64.tar.xz"; do
+packages=("firstlight_${version}_"{amd64,arm64}.deb "firstlight-$version-1."{x86_64,aarch64}.rpm "firstlight-$version-"{x86_64,aarch64}.tar.xz)
+for file in "${packages[@]}"; do
     [ -f "$package/$file" ] || die "there is no $file in $package" "./run package makes it"
 done
 
 mkdir -p "$new"
 cp "$image/firstlight.efi" "$new/firstlight-$version-x86_64.efi"
 cp "$image"/firstlight-kernel-*.tar "$image/firstlight.spdx.json" "$new/"
-cp "$package/firstlight_${version}_amd64.deb" "$package/firstlight-$version-x86_64.tar.xz" "$new/"
+(cd "$package" && cp -- "${packages[@]}" "$new/")
 cp "$work/notes" "$new/NOTES.txt"
 chmod 0644 "$new"/*
 # The image's statement with these files as its subjects, and SHA256SUMS.

@@ -35,7 +35,7 @@ fn the_programs_need_no_newer_glibc_than_the_package_says() {
     let dir = tempfile::tempdir().unwrap();
     sh(dir.path(), "echo 'int main(void) { return 0; }' > b.c; gcc -o b b.c");
     assert!(glibc(&dir.path().join("b")) > GLIBC, "this host's glibc is as old as the package's");
-    let depends = sh(Path::new("/"), &format!("dpkg-deb -f {} Depends", package_file(".deb").display()));
+    let depends = sh(Path::new("/"), &format!("dpkg-deb -f {} Depends", package_file("_amd64.deb").display()));
     assert_eq!(depends.trim(), format!("libc6 (>= {}.{})", GLIBC.0, GLIBC.1));
 }
 
@@ -51,7 +51,7 @@ fn the_deb_is_installed_run_and_removed_on_an_old_debian_and_no_file_is_left() {
     let tree = debian(true);
     let at = tree.path();
     let before = files(at);
-    fs::copy(package_file(".deb"), at.join("tmp/f.deb")).unwrap();
+    fs::copy(package_file("_amd64.deb"), at.join("tmp/f.deb")).unwrap();
     let inside = |script: &str| shell(at, &format!("chroot . /bin/sh -euc '{script}'"));
     let run = |script: &str| sh(at, &format!("chroot . /bin/sh -euc '{script}'"));
     run("dpkg -i /tmp/f.deb; rm /tmp/f.deb");
@@ -97,8 +97,8 @@ fn the_deb_is_installed_run_and_removed_on_an_old_debian_and_no_file_is_left() {
 fn the_tarball_has_the_same_files_and_runs_on_an_old_glibc() {
     let tree = debian(true);
     let at = tree.path();
-    sh(at, &format!("tar -xf {} -C opt && mv opt/firstlight-* opt/f", package_file(".tar.xz").display()));
-    sh(at, &format!("mkdir deb && dpkg-deb -x {} deb", package_file(".deb").display()));
+    sh(at, &format!("tar -xf {} -C opt && mv opt/firstlight-* opt/f", package_file("-x86_64.tar.xz").display()));
+    sh(at, &format!("mkdir deb && dpkg-deb -x {} deb", package_file("_amd64.deb").display()));
     sh(at, "diff -r deb opt/f");
     let version = sh(at, "chroot . ldd --version");
     let list = sh(at, "chroot . /opt/f/usr/bin/firstlight list");
@@ -108,6 +108,101 @@ fn the_tarball_has_the_same_files_and_runs_on_an_old_glibc() {
     println!("ran on {}", version.lines().next().unwrap_or_default());
 }
 
+/// What `rpm` says of a package, by its words.
+fn rpm(words: &str, file: &Path) -> String {
+    sh(Path::new("/"), &format!("rpm {words} {}", file.display()))
+}
+
+#[test]
+fn the_rpm_has_the_same_files_and_keeps_the_user_s_settings() {
+    let file = package_file(".x86_64.rpm");
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    sh(at, &format!("mkdir deb rpm; dpkg-deb -x {} deb", package_file("_amd64.deb").display()));
+    sh(at, &format!("cd rpm && rpm2cpio {} | cpio --quiet -idm && cd .. && diff -r deb rpm", file.display()));
+    rpm("--checksig --nosignature", &file);
+    assert_eq!(rpm("-qp --configfiles", &file).trim(), "/etc/firstlight/config.toml");
+    assert_eq!(
+        rpm("-qp --qf '%{VERSION} %{ARCH} %{LICENSE}'", &file),
+        concat!(env!("CARGO_PKG_VERSION"), " x86_64 MIT OR Apache-2.0")
+    );
+    let requires = rpm("-qp --requires", &file);
+    let own: Vec<_> = requires.lines().map(str::trim).filter(|line| !line.starts_with("rpmlib(")).collect();
+    assert_eq!(own, ["/bin/sh", &format!("glibc >= {}.{}", GLIBC.0, GLIBC.1)]);
+    // The scripts are scripts, not the path of one.
+    let scripts = rpm("-qp --scripts", &file);
+    assert_eq!(scripts.matches("systemctl daemon-reload").count(), 2, "{scripts}");
+    assert!(scripts.contains("disable --now firstlight.service") && !scripts.contains("image/package"), "{scripts}");
+
+    // Installed and removed in a folder that is no running system.
+    let tree = debian(true);
+    let at = tree.path();
+    let own = |at: &Path| files(at).into_iter().filter(|f| !f.starts_with("./var/lib/rpm")).collect::<Vec<_>>();
+    let before = own(at);
+    let call = |words: &str| sh(at, &format!("rpm --root $PWD --nodeps {words}"));
+    fs::copy(&file, at.join("tmp/f.rpm")).unwrap();
+    call("-i tmp/f.rpm");
+    assert_eq!(sh(at, "chroot . firstlight --version").trim(), concat!("firstlight ", env!("CARGO_PKG_VERSION")));
+    sh(at, "echo >> etc/firstlight/config.toml; rm tmp/f.rpm");
+    call("-e firstlight");
+    assert!(!at.join("usr/bin/firstlight").exists() && at.join("etc/firstlight/config.toml.rpmsave").exists());
+    sh(at, "rm -r etc/firstlight");
+    assert_eq!(own(at), before);
+}
+
+/// The C library of arm64 in a folder, from the archive by which the arm64 image is built.
+fn arm64_library(at: &Path) {
+    let script = "set -o pipefail; source image/lib/common.sh; image/fetch.sh image-arm64/libc6 image-arm64/libgcc-s1
+        locked image-arm64 | while read -r name version arch _; do
+            case $name in libc6 | libgcc-s1) dpkg-deb -x \"$(deb_path \"$name\" \"$version\" \"$arch\")\" \"$TO\" ;; esac
+        done";
+    sh(workspace(), &format!("TO={}; {script}", at.display()));
+}
+
+/// The same program for another architecture. What it does to GPUs of that architecture is not shown by this.
+#[test]
+fn the_package_of_arm64_has_the_same_files_and_runs_under_emulation() {
+    sh(workspace(), "image/package/build.sh --arch arm64 2>&1");
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    let [deb, rpm_file, tar] = ["_arm64.deb", ".aarch64.rpm", "-aarch64.tar.xz"].map(package_file);
+    sh(at, "mkdir deb rpm tar other");
+    sh(
+        at,
+        &format!(
+            "dpkg-deb -x {} deb; tar -xf {} -C tar --strip-components=1; diff -r deb tar",
+            deb.display(),
+            tar.display()
+        ),
+    );
+    sh(at, &format!("cd rpm; rpm2cpio {} | cpio --quiet -idm; cd ..; diff -r deb rpm", rpm_file.display()));
+    assert_eq!(rpm("-qp --qf '%{ARCH}'", &rpm_file), "aarch64");
+    assert_eq!(sh(at, &format!("dpkg-deb -f {} Architecture", deb.display())).trim(), "arm64");
+    // All but the programs is as in the package of x86-64; the licences are those of other crates.
+    sh(at, &format!("dpkg-deb -x {} other", package_file("_amd64.deb").display()));
+    sh(
+        at,
+        "for tree in deb other; do rm -r $tree/usr/share/doc; done; diff -r --exclude='firstlight*' deb/usr/bin other/usr/bin; diff -r deb/etc other/etc; diff -r deb/usr/lib other/usr/lib; diff -r deb/usr/share other/usr/share",
+    );
+    assert!(glibc(&at.join("deb/usr/bin/firstlight")) <= GLIBC);
+
+    arm64_library(&at.join("tar"));
+    let run = |words: &str| shell(at, &format!("qemu-aarch64-static -L tar tar/usr/bin/{words}"));
+    let version = run("firstlight --version");
+    assert_eq!(
+        String::from_utf8_lossy(&version.stdout).trim(),
+        concat!("firstlight ", env!("CARGO_PKG_VERSION")),
+        "{version:?}"
+    );
+    assert!(String::from_utf8_lossy(&run("firstlight list").stdout).contains("p2p-integrity"));
+    assert!(String::from_utf8_lossy(&run("firstlight-collect --help").stdout).contains("--read-token-file"));
+    // A machine without a GPU driver gets no good verdict there either.
+    fs::create_dir(at.join("empty")).unwrap();
+    let none = run("firstlight --root empty validate --level quick --quiet");
+    assert_eq!(none.status.code(), Some(2), "{none:?}");
+    assert!(String::from_utf8_lossy(&none.stdout).starts_with("FIRSTLIGHT verdict=ERROR "), "{none:?}");
+}
+
 /// Takes minutes, because it builds everything again.
 #[test]
 fn another_checkout_makes_the_same_bytes() {
@@ -115,7 +210,8 @@ fn another_checkout_makes_the_same_bytes() {
     fs::create_dir(checkout.path("target")).unwrap();
     symlink(workspace().join("target/tools"), checkout.path("target/tools")).unwrap();
     sh(checkout.top(), "umask 077; image/package/build.sh 2>&1");
-    let sums = |at: &Path| sh(&at.join("target/package/out"), "sha256sum -- *");
+    // Those of arm64 are there only if they were built.
+    let sums = |at: &Path| sh(&at.join("target/package/out"), "sha256sum -- *_amd64.deb *.x86_64.rpm *-x86_64.tar.xz");
     assert_eq!(sums(checkout.top()), sums(workspace()));
 }
 
@@ -167,7 +263,7 @@ ExecStart=/bin/sh -c 'sh /probe > /answers 2> /log'
 fn under_systemd_a_workload_starts_only_after_a_good_verdict() {
     let tree = debian(false);
     let at = tree.path();
-    fs::copy(package_file(".deb"), at.join("tmp/f.deb")).unwrap();
+    fs::copy(package_file("_amd64.deb"), at.join("tmp/f.deb")).unwrap();
     sh(at, "chroot . dpkg -i /tmp/f.deb; mkdir -p var/lib/prometheus/node-exporter");
     for scenario in ["healthy", "in-use", "zeros"] {
         let folder = format!("sim/{scenario}");

@@ -3,6 +3,7 @@
 //! the MAAS script on simulated GPUs.
 
 use super::{BackgroundProcess, example, firstlight, python, sh, shell, simulated, wait, wheels};
+use harness::workspace;
 use serde_json::Value;
 use std::fs;
 use std::net::TcpListener;
@@ -39,18 +40,46 @@ pub(crate) fn yaml(at: &Path, text: &str) -> Vec<Value> {
     serde_json::from_str(&python(at, &format!("-c \"{script}\""))).unwrap()
 }
 
+/// Checks each document of a file against the schema of its kind in the newest Kubernetes that the package knows. Its own
+/// command passes a kind without a schema; here that is a failure.
+fn follows_schema(at: &Path, file: &str) -> Output {
+    let script = "import sys, yaml; from kubernetes_validate import utils; all = list(yaml.safe_load_all(open(sys.argv[1]))); \
+        assert all and all[0]; [utils.validate(one, utils.latest_version(), True) for one in all]";
+    shell(at, &format!("PYTHONPATH={} python3 -c '{script}' {file}", wheels().display()))
+}
+
 #[test]
 fn kubernetes_accepts_the_manifests_and_refuses_a_broken_one() {
     let dir = tempfile::tempdir().unwrap();
     let at = dir.path();
-    let check = "-c 'import sys; from kubernetes_validate.__main__ import main; sys.exit(main())' --strict";
-    for file in ["firstlight.yaml", "pod.yaml"] {
+    for file in ["firstlight.yaml", "firstlight-operator.yaml", "pod.yaml"] {
         fs::write(at.join(file), example("kubernetes.md", file)).unwrap();
-        python(at, &format!("{check} {file}"));
+        let checked = follows_schema(at, file);
+        assert!(checked.status.success(), "{file}: {checked:?}");
     }
-    sh(at, "sed -i 's/defaultMode: 0755/defaultMode: \"0755\"/' firstlight.yaml");
-    let broken = shell(at, &format!("PYTHONPATH={} python3 {check} firstlight.yaml", super::wheels().display()));
-    assert!(!broken.status.success(), "{broken:?}");
+    for (was, is) in [
+        ("defaultMode: 0755", "defaultMode: \"0755\""),
+        ("hostNetwork: true", "hostNetwrk: true"),
+        ("kind: DaemonSet", "kind: DemonSet"),
+        ("apiVersion: apps/v1", "apiVersion: apps/v2"),
+    ] {
+        let text = example("kubernetes.md", "firstlight-operator.yaml");
+        assert!(text.contains(was), "{was}");
+        fs::write(at.join("broken.yaml"), text.replace(was, is)).unwrap();
+        let broken = follows_schema(at, "broken.yaml");
+        assert!(!broken.status.success(), "{is}: {broken:?}");
+    }
+    // The operator's form replaces the DaemonSet of the other, and uses its settings.
+    let named = |file: &str, kind: &str| {
+        let all = yaml(at, &example("kubernetes.md", file));
+        all.into_iter().find(|one| one["kind"] == kind).unwrap()
+    };
+    let (on_node, in_operator) =
+        (named("firstlight.yaml", "DaemonSet"), named("firstlight-operator.yaml", "DaemonSet"));
+    assert_eq!(
+        (&on_node["metadata"], &on_node["spec"]["selector"]),
+        (&in_operator["metadata"], &in_operator["spec"]["selector"])
+    );
     // That package has no schema for the controller's rule: check the required fields, and that both name the same condition.
     let rule = &yaml(at, &example("kubernetes.md", "firstlight-rule.yaml"))[0];
     let all = yaml(at, &example("kubernetes.md", "firstlight.yaml"));
@@ -70,10 +99,17 @@ fn the_kubernetes_check_summarizes_the_report_in_80_characters() {
         ("in-use", "", 0, "verdict=DEGRADED warned=cuda codes=GPU-IN-USE", "DEGRADED"),
         ("zeros", "", 1, wrong, "FAIL"),
         ("healthy", "--only p2p-integrity", 1, "scope is only:p2p-integrity, not machine; verdict=PASS", "PASS"),
-        ("", "", 1, "no report: firstlight.service has not ended", "NONE"),
+        ("", "", 1, "no report: the GPU test has not ended", "NONE"),
         ("damaged", "", 1, "the report cannot be read", "NONE"),
+        ("other driver", "", 1, "driver 1.2.3 is loaded, tested was 555.58.02", "NONE"),
+        ("tainted", "", 0, "tainted as devices: 0000:01:00.0 0000:05:00.0", "FAIL"),
+        ("tainted before", "", 1, wrong, "FAIL"),
     ] {
-        let known = if ["", "damaged"].contains(&scenario) { "healthy" } else { scenario };
+        let known = match scenario {
+            "" | "damaged" | "other driver" => "healthy",
+            "tainted" | "tainted before" => "zeros",
+            other => other,
+        };
         let dir = commands(known);
         let at = dir.path();
         fs::create_dir(at.join("features")).unwrap();
@@ -86,6 +122,15 @@ fn the_kubernetes_check_summarizes_the_report_in_80_characters() {
         let check = all[1]["data"]["check.sh"].as_str().unwrap();
         let check = check.replace("/usr/bin/firstlight", &firstlight().display().to_string());
         let check = check.replace("/run/firstlight/report.json", "report.json");
+        let check = check.replace("/run/firstlight/tainted", "tainted").replace("/sys/module/nvidia/version", "loaded");
+        let loaded = if scenario == "other driver" { "1.2.3\n" } else { "555.58.02\n" };
+        if scenario != "damaged" {
+            fs::write(at.join("loaded"), loaded).unwrap();
+        }
+        if scenario.starts_with("tainted") {
+            let step = "drain 0000:01:00.0 0000:05:00.0\n";
+            fs::write(at.join("tainted"), if scenario == "tainted" { step } else { "drain 0000:01:00.0\n" }).unwrap();
+        }
         let check = check.replace("/etc/kubernetes/node-feature-discovery/features.d", "features");
         fs::write(at.join("check.sh"), check).unwrap();
         let began = Instant::now();
@@ -100,6 +145,105 @@ fn the_kubernetes_check_summarizes_the_report_in_80_characters() {
         assert!(labels.next().unwrap().starts_with("# +expiry-time=20"));
         assert_eq!(labels.next().unwrap(), format!("firstlight.verdict={label}"));
         assert_eq!(labels.next(), (label != "NONE").then_some("firstlight.gpus=2"));
+        let step = if label == "FAIL" { "firstlight.next-step=drain" } else { "firstlight.next-step=none" };
+        assert_eq!(labels.next(), (label != "NONE").then_some(step));
+    }
+}
+
+/// A `kubectl` that answers `get` from files, and stores what is applied and which rule is deleted.
+const KUBECTL: &str = "#!/bin/sh
+case $1:$2 in
+    get:resourceslices) cat slices.json ;;
+    get:devicetaintrules) cat rules ;;
+    apply:--server-side) { cat; echo ---; } >> applied.yaml ;;
+    delete:devicetaintrule) echo $3 >> deleted ;;
+    *) exit 1 ;;
+esac
+";
+
+/// A script of the operator's form, with the paths of this folder.
+fn script_of_operator(at: &Path, name: &str) {
+    let all = yaml(at, &example("kubernetes.md", "firstlight-operator.yaml"));
+    let script = all[0]["data"][name].as_str().unwrap();
+    let script = script.replace("/run/firstlight/", "").replace("/sys/module/nvidia/version", "loaded");
+    fs::write(at.join(name), script).unwrap();
+}
+
+#[test]
+fn the_operator_s_form_tests_once_for_each_boot_and_driver() {
+    for (scenario, verdict) in [("healthy", "PASS"), ("zeros", "FAIL")] {
+        let dir = commands(scenario);
+        let at = dir.path();
+        script_of_operator(at, "test.sh");
+        let test = || lines(at, "sh test.sh");
+        let seen = || fs::metadata(at.join("report.json")).and_then(|file| file.modified()).ok();
+        // Before the driver is loaded it does not begin, and leaves no report.
+        assert!(!test().status.success() && seen().is_none());
+        fs::write(at.join("loaded"), "555.58.02\n").unwrap();
+        // Whatever the verdict, the report is the result.
+        assert!(test().status.success());
+        let report: Value = serde_json::from_slice(&fs::read(at.join("report.json")).unwrap()).unwrap();
+        assert_eq!(report["verdict"], verdict);
+        let first = seen();
+        assert!(test().status.success());
+        assert_eq!(seen(), first, "it was tested again");
+        fs::write(at.join("loaded"), "580.95.05\n").unwrap();
+        assert!(test().status.success());
+        assert!(seen() != first, "another driver was not tested");
+    }
+}
+
+#[test]
+fn gpus_that_the_causes_name_become_taints_of_devices_and_nothing_else_does() {
+    let device = |name: &str, bus: &str| serde_json::json!({ "name": name, "attributes": { "resource.kubernetes.io/pciBusID": { "string": bus }, "minor": { "int": 0 } } });
+    let slices = |devices: &[Value]| serde_json::json!({ "items": [{ "spec": { "driver": "gpu.nvidia.com", "pool": { "name": "node7" }, "devices": devices } }] });
+    let both =
+        slices(&[device("gpu-0", "0000:01:00.0"), device("gpu-1", "0000:05:00.0"), device("gpu-2", "0000:41:00.0")]);
+    let one = slices(&[device("gpu-0", "0000:01:00.0")]);
+    let stale = "firstlight-node7-gpu-0 firstlight-node7-gpu-9";
+    for (scenario, devices, rules, tainted, deleted) in [
+        ("zeros", &both, "", &["gpu-0", "gpu-1"][..], ""),
+        ("zeros", &both, stale, &["gpu-0", "gpu-1"], "firstlight-node7-gpu-9\n"),
+        // One of the GPUs is no device: the node stays tainted, and no device is.
+        ("zeros", &one, stale, &[], "firstlight-node7-gpu-0\nfirstlight-node7-gpu-9\n"),
+        ("healthy", &both, stale, &[], "firstlight-node7-gpu-0\nfirstlight-node7-gpu-9\n"),
+    ] {
+        let dir = commands(scenario);
+        let at = dir.path();
+        let kubectl = at.join("bin/kubectl");
+        fs::write(&kubectl, KUBECTL).unwrap();
+        fs::set_permissions(&kubectl, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(at.join("slices.json"), devices.to_string()).unwrap();
+        fs::write(at.join("rules"), rules).unwrap();
+        fs::write(at.join("tainted"), "of an earlier report\n").unwrap();
+        lines(at, "firstlight validate --quiet --json report.json");
+        script_of_operator(at, "taint.sh");
+        let output = lines(at, "NODE_NAME=node7 sh taint.sh");
+        assert!(output.status.success(), "{output:?}");
+        let applied = fs::read_to_string(at.join("applied.yaml")).unwrap_or_default();
+        let rules: Vec<_> = yaml(at, &applied).into_iter().filter(|rule| !rule.is_null()).collect();
+        let named: Vec<_> =
+            rules.iter().map(|rule| rule["spec"]["deviceSelector"]["device"].as_str().unwrap()).collect();
+        assert_eq!(named, tainted, "{scenario}");
+        for rule in &rules {
+            assert_eq!(
+                (&rule["spec"]["taint"]["value"], &rule["spec"]["deviceSelector"]["pool"]),
+                (&"drain".into(), &"node7".into())
+            );
+            fs::write(at.join("rule.yaml"), rule.to_string()).unwrap();
+            let checked = follows_schema(at, "rule.yaml");
+            assert!(checked.status.success(), "{checked:?}");
+            fs::write(at.join("rule.yaml"), rule.to_string().replace("\"effect\"", "\"efect\"")).unwrap();
+            assert!(!follows_schema(at, "rule.yaml").status.success());
+        }
+        assert_eq!(fs::read_to_string(at.join("deleted")).unwrap_or_default(), deleted, "{scenario}");
+        let marked = fs::read_to_string(at.join("tainted")).ok();
+        assert_eq!(marked.is_some(), !tainted.is_empty(), "{marked:?}");
+        // Without an answer of the cluster nothing is marked as tainted.
+        fs::remove_file(at.join("slices.json")).unwrap();
+        fs::remove_file(at.join("tainted")).ok();
+        assert_eq!(lines(at, "NODE_NAME=node7 sh taint.sh").status.success(), scenario == "healthy");
+        assert!(!at.join("tainted").exists());
     }
 }
 
@@ -155,6 +299,55 @@ fn gitlab_s_schema_accepts_the_pipeline_and_refuses_a_broken_one() {
     sh(at, "sed -i 's/exit_codes: \\[3\\]/exit_codes: three/' ci.yml");
     let broken = shell(at, &format!("PYTHONPATH={} python3 {check}", super::wheels().display()));
     assert!(!broken.status.success(), "{broken:?}");
+}
+
+/// The words of a file that come after `./run `: the recipes that it calls.
+fn recipes(text: &str) -> Vec<&str> {
+    let calls = text
+        .lines()
+        .map(str::trim_start)
+        .filter(|line| !line.starts_with('#'))
+        .flat_map(|line| line.split("./run ").skip(1));
+    calls.map(|rest| rest.split([' ', '"']).next().unwrap()).collect()
+}
+
+#[test]
+fn the_pipelines_that_build_the_image_follow_their_schemas_and_call_recipes_that_exist() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    let known = fs::read_to_string(workspace().join("Justfile")).unwrap();
+    let exists = |recipe: &str| {
+        known.lines().any(|line| line.starts_with(recipe) && line[recipe.len()..].starts_with([' ', ':']))
+    };
+    assert!(exists("media") && exists("sign") && !exists("medium"));
+    for (file, schema, was, is) in [
+        (
+            ".gitlab-ci.yml",
+            "vendor.gitlab-ci --data-transform gitlab-ci",
+            "resource_group: network-boot",
+            "resource_group: [network-boot]",
+        ),
+        (".github/workflows/image.yml", "vendor.github-workflows", "runs-on: [self-hosted", "run-on: [self-hosted"),
+    ] {
+        let text = example("image-pipeline.md", file);
+        let called = recipes(&text);
+        assert!(called.contains(&"media") && called.contains(&"sign"), "{called:?}");
+        assert!(called.iter().all(|recipe| exists(recipe)), "{called:?}");
+        let check = |text: &str| {
+            fs::write(at.join("ci.yml"), text).unwrap();
+            let check = format!("-m check_jsonschema --builtin-schema {schema} ci.yml");
+            shell(at, &format!("PYTHONPATH={} python3 {check}", wheels().display()))
+        };
+        let checked = check(&text);
+        assert!(checked.status.success(), "{file}: {checked:?}");
+        assert!(text.contains(was), "{was}");
+        assert!(!check(&text.replace(was, is)).status.success(), "{file}: {is}");
+    }
+    // What they check and copy is what the scripts make.
+    let sign = fs::read_to_string(workspace().join("image/trust/sign.sh")).unwrap();
+    assert!(sign.contains("SHA256SUMS\"") && sign.contains("/pxe"), "sign.sh makes other files");
+    let page = fs::read_to_string(workspace().join("docs/deploy/image-pipeline.md")).unwrap();
+    assert!(page.contains("--folder target/image/signed/pxe") && page.contains("target/image/signed/pxe/ "));
 }
 
 fn port() -> u16 {
@@ -254,6 +447,11 @@ fn the_scripts_of_the_pages_are_clean() {
     let all = yaml(at, &example("kubernetes.md", "firstlight.yaml"));
     fs::write(at.join("script.sh"), all[1]["data"]["check.sh"].as_str().unwrap()).unwrap();
     sh(at, "shellcheck -S warning script.sh");
+    let operator = yaml(at, &example("kubernetes.md", "firstlight-operator.yaml"));
+    for script in ["test.sh", "taint.sh"] {
+        fs::write(at.join("script.sh"), operator[0]["data"][script].as_str().unwrap()).unwrap();
+        sh(at, "shellcheck -S warning script.sh");
+    }
     fs::write(at.join("script.sh"), "#!/bin/sh\nif [ $a = b ] then fi\n").unwrap();
     assert!(!shell(at, "shellcheck -S warning script.sh").status.success());
 }

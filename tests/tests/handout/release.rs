@@ -55,7 +55,11 @@ fn two_releases_of_one_commit_are_the_same_bytes_and_a_key_signs_them() {
     for name in [
         &*format!("firstlight-{version}-x86_64.efi"),
         &format!("firstlight_{version}_amd64.deb"),
+        &format!("firstlight-{version}-1.x86_64.rpm"),
         &format!("firstlight-{version}-x86_64.tar.xz"),
+        &format!("firstlight_{version}_arm64.deb"),
+        &format!("firstlight-{version}-1.aarch64.rpm"),
+        &format!("firstlight-{version}-aarch64.tar.xz"),
         "firstlight.spdx.json",
         "firstlight.provenance.json",
         "NOTES.txt",

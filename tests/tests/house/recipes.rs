@@ -47,7 +47,7 @@ fn only_the_top_file_of_a_test_binary_has_its_name() {
 fn simulated_gpus_are_judged_by_the_debug_build_on_the_host_and_by_the_release_build_in_the_image() {
     let manifest: toml::Table = text("Cargo.toml").parse().unwrap();
     let profiles: Vec<_> = manifest["profile"].as_table().unwrap().keys().map(String::as_str).collect();
-    assert_eq!(profiles, ["dev", "init", "release"]);
+    assert_eq!(profiles, ["dev", "host", "init", "release"]);
     assert!(manifest["profile"]["dev"].get("overflow-checks").is_none());
     assert!(text("image/rust.sh").contains("--release -p firstlight"));
 }

@@ -106,6 +106,71 @@ fn missing_commands_are_named_with_the_command_that_installs_them() {
     }
 }
 
+/// Writes a script into the folder of commands.
+fn command(folder: &Path, name: &str, script: &str) {
+    let file = folder.join(name);
+    fs::remove_file(&file).ok();
+    fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+}
+
+/// The program is a script here, which prints its words and ends as the program does with a warning.
+#[test]
+fn validate_builds_for_this_machine_alone_and_passes_words_and_status_on() {
+    let checkout = Checkout::new(&["run"]).unwrap();
+    let few = commands(checkout.path("few"), FEW);
+    let validate = |words: &[&str]| run_on("ID=fedora\nVERSION_ID=42\n", &few, &checkout, words).output().unwrap();
+    // Neither an archive nor a folder is needed, only the compilers.
+    let line = refusal(&validate(&["validate"]));
+    assert!(line.contains("dnf install gcc") && !line.contains("git"), "{line}");
+    command(&few, "gcc", "exit 1");
+    let line = refusal(&validate(&["validate"]));
+    assert!(line.contains("dnf install rustup, or: curl") && line.contains("sh.rustup.rs"), "{line}");
+    command(
+        &few,
+        "cargo",
+        "mkdir -p target/host; echo \"cargo $*\" >&2
+         printf '#!/bin/sh\\nfor word; do printf \"<%%s>\" \"$word\"; done\\nexit 3\\n' > target/host/firstlight; chmod +x target/host/firstlight",
+    );
+    for (words, passed) in [
+        (&["validate"][..], "<validate>"),
+        (&["validate", "--level", "full"], "<validate><--level><full>"),
+        (
+            &["validate", "--level", "full", "--set", "validate.library_path=['/a b']", "--config=c"],
+            "<--set><validate.library_path=['/a b']><--config=c><validate><--level><full>",
+        ),
+    ] {
+        let output = validate(words);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), passed, "{output:?}");
+        assert_eq!(output.status.code(), Some(3));
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains("cargo build --profile host --locked --package firstlight --bin firstlight"), "{text}");
+    }
+    // A build that fails ends there.
+    command(&few, "cargo", "exit 101");
+    let output = validate(&["validate"]);
+    assert!(output.status.code() == Some(101) && output.stdout.is_empty(), "{output:?}");
+}
+
+#[test]
+fn on_arm64_what_needs_x86_64_is_refused_by_name_and_what_compiles_there_is_not() {
+    let checkout = Checkout::new(&["run"]).unwrap();
+    let few = commands(checkout.path("few"), FEW);
+    command(&few, "uname", "echo aarch64");
+    let said =
+        |recipe: &str| refusal(&run_on("ID=ubuntu\nID_LIKE=debian\n", &few, &checkout, &[recipe]).output().unwrap());
+    for recipe in ["boot", "image", "media", "test", "kernels"] {
+        let line = said(recipe);
+        assert!(
+            line.contains(&format!("'{recipe}' needs an x86-64 machine, and this is aarch64; here: validate")),
+            "{line}"
+        );
+    }
+    for recipe in ["validate", "binaries", "simulate", "check"] {
+        assert!(said(recipe).contains("apt-get install gcc"), "{recipe}");
+    }
+}
+
 #[test]
 fn the_folder_is_made_from_the_named_archive_and_entered() {
     let checkout = small_checkout();
@@ -199,6 +264,34 @@ fn the_folder_is_made_from_an_archive_of_inputs() {
             && text.contains("image/reproduce/offline.sh: not found"),
         "{text}"
     );
+}
+
+/// A system without Debian's apt knows a Debian archive if it has a program that makes Debian systems.
+#[test]
+fn without_a_named_archive_the_default_of_debootstrap_or_mmdebstrap_is_used() {
+    let archive = |text: &str, name: &str| {
+        let checkout = small_checkout();
+        let url = format!("file:{}", checkout.path("archive").display());
+        let mut command = with_archive(&checkout, "");
+        fs::write(checkout.path("few").join(name), text.replace("URL", &url)).unwrap();
+        sh(checkout.top(), &format!("chmod +x few/{name}"));
+        (String::from_utf8_lossy(&command.output().unwrap().stderr).into_owned(), url)
+    };
+    for (name, text) in [
+        (
+            "debootstrap",
+            "#!/bin/sh\nDEF_MIRROR=\"URL\"\nDEF_HTTPS_MIRROR=\"https:/nowhere\"\nMIRRORS=\"$DEF_MIRROR\"\n",
+        ),
+        ("mmdebstrap", "#!/usr/bin/perl\n    my $mirror    = 'URL';\n    my $secmirror = 'http:/nowhere';\n"),
+    ] {
+        let (text, url) = archive(text, name);
+        assert!(text.contains(&format!("1 packages from {url}")), "{name}: {text}");
+    }
+    // A relative of Debian may have changed it to an archive without Debian 13.
+    for text in ["#!/bin/sh\nDEF_MIRROR=\"http:/archive/ubuntu\"\n", "#!/bin/sh\nDEF_MIRROR=\"$1\"\n", ""] {
+        let (text, _) = archive(text, "debootstrap");
+        assert!(text.contains("no Debian archive is named") && text.contains("install debootstrap"), "{text}");
+    }
 }
 
 #[test]

@@ -164,6 +164,7 @@ fn report(host: &str, outcome: Outcome, gb_s: f64) -> Report {
         verdict: Verdict::Error,
         answer: String::new(),
         causes: vec![],
+        next_step: report::NextStep::default(),
         known_problems: vec![],
         scope: Scope::Machine,
         covers: "no GPU".into(),

@@ -18,6 +18,7 @@ pub mod gain;
 mod identity;
 pub mod known_problems;
 pub mod mac;
+mod next_step;
 mod read;
 pub mod render;
 pub mod stats;
@@ -31,6 +32,7 @@ pub use driver::Driver;
 pub use fingerprint::{BoundTo, fingerprint};
 pub use identity::ReportIdentity;
 pub use known_problems::KnownProblem;
+pub use next_step::{NextStep, StepFor, after_runs};
 pub use read::{ReportError, from_json, schema};
 
 use machine::host::identity::Appliance;
@@ -63,6 +65,9 @@ pub struct Report {
     /// The causes of the findings, in the order of repair.
     #[serde(default)]
     pub causes: Vec<Cause>,
+    /// What the machine needs before it takes work: it follows from the verdict and the causes. Earlier reports lack it.
+    #[serde(default, deserialize_with = "later::or_default")]
+    pub next_step: NextStep,
     /// The scope of the verdict: `machine`, `fabric`, or `only:` and the ids of tests.
     pub scope: Scope,
     /// The same in one sentence, with the GPUs' names.
@@ -308,9 +313,10 @@ impl Report {
         self.root != "/"
     }
 
-    /// Determines the causes of the findings, and the answer.
+    /// Determines the causes of the findings, the answer, and the next step.
     pub fn explain(&mut self) {
         self.causes = causes::causes(self);
+        self.next_step = next_step::of_one_run(self);
         self.answer = causes::answer(self, &self.causes);
     }
 

@@ -137,6 +137,7 @@ pub fn run(args: Args) -> Result<u8, CommandError> {
         Command::Compare(asked) => report::baseline::compare(&asked),
         Command::Schema => report::schema(),
         Command::Screen(asked) => screen::run(&asked),
+        Command::NextStep { report, earlier } => report::next_step(&report, &earlier),
         Command::Env { report, nodes, vllm } => report::env(&report, nodes.as_deref(), vllm.as_deref()),
         Command::Completions { shell } => about::completions(shell),
         Command::Man => about::man(),

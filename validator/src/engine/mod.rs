@@ -29,7 +29,7 @@ use outcome::Advice;
 use outcome::finding::{Code, Reason, Severity, Subject};
 use outcome::text::time::utc;
 use outcome::{Judgement, Verdict};
-use report::{BoundTo, Driver, Gpu, MachineEntry, Report, ReportIdentity, SCHEMA, TestEntry, fingerprint};
+use report::{BoundTo, Driver, Gpu, MachineEntry, NextStep, Report, ReportIdentity, SCHEMA, TestEntry, fingerprint};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 use watch::{KernelLogWatch, TaintWatch};
@@ -187,6 +187,7 @@ fn empty_report(root: &Root, config: &Config, plan: &TestPlan) -> Report {
         verdict: Verdict::Error,
         answer: String::new(),
         causes: Vec::new(),
+        next_step: NextStep::default(),
         scope: plan.scope.clone(),
         covers: "nothing was read yet".to_owned(),
         level: config.validate.level,

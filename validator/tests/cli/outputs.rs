@@ -16,7 +16,7 @@ fn the_report_has_every_key_of_its_schema() {
     let keys = |v: &Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
     assert_eq!(
         keys(&report),
-        "answer appliance boot causes covers driver effects fabric gpus level machine root schema scope seconds started tests verdict workload_env workload_reasons"
+        "answer appliance boot causes covers driver effects fabric gpus level machine next_step root schema scope seconds started tests verdict workload_env workload_reasons"
     );
     assert_eq!(keys(&report["machine"]), "bound_to cmdline dmi fingerprint host kernel machine_id platform serial");
     assert_eq!(keys(&report["driver"]), "cuda gsp module nccl userspace");
@@ -137,12 +137,29 @@ fn what_is_no_report_is_refused_with_the_reason() {
         ("{\"schema\":\"firstlight.report/1\"}", "missing field"),
     ] {
         machine.write("r.json", text);
-        for command in ["env", "render --to text"] {
+        for command in ["env", "next-step", "render --to text"] {
             let run = run_of(firstlight(&format!("{command} {}", machine.at("r.json").display())).output().unwrap());
             assert_eq!((run.status, run.out.as_str()), (2, ""), "{text}");
             assert!(run.err.contains(why) && run.err.lines().count() == 1, "{}", run.err);
         }
     }
+}
+
+#[test]
+fn the_next_step_is_one_line_and_a_later_report_is_no_earlier_one() {
+    let machine = good();
+    let text = machine.run("validate --scope fabric --json -").out;
+    machine.write("r.json", &text);
+    let step = |words: &str| {
+        let mut command = firstlight(&format!("next-step {words}"));
+        run_of(command.current_dir(machine.at("")).output().unwrap())
+    };
+    let run = step("r.json r.json");
+    assert_eq!((run.status, run.out.as_str()), (0, "none\n"), "{}", run.err);
+    machine.write("later.json", &text.replace("\"started\": \"2", "\"started\": \"9"));
+    let run = step("r.json later.json");
+    assert_eq!((run.status, run.out.as_str()), (2, ""));
+    assert!(run.err.contains("r.json: began 2") && run.err.lines().count() == 1, "{}", run.err);
 }
 
 #[test]

@@ -120,7 +120,7 @@ fn a_report_that_contradicts_itself_is_refused_in_one_line() {
         (ragged.to_string(), "matrix \"m\" does not have 2 rows of 2 values"),
     ] {
         machine.write("r.json", &text);
-        for command in ["env", "render --to text", "render --to json"] {
+        for command in ["env", "next-step", "render --to text", "render --to json"] {
             let ended = run_of(firstlight(&format!("{command} {}", machine.at("r.json").display())).output().unwrap());
             assert_eq!((ended.status, ended.out.as_str()), (2, ""), "{why}");
             assert!(ended.err.contains(why) && ended.err.lines().count() == 1, "{}", ended.err);

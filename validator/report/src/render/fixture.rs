@@ -18,6 +18,7 @@ pub fn report(tests: Vec<TestEntry>) -> Report {
         verdict: Verdict::Error,
         answer: String::new(),
         causes: vec![],
+        next_step: crate::NextStep::default(),
         scope: Scope::Machine,
         covers: "no GPU".into(),
         level: Level::Standard,

@@ -116,6 +116,13 @@ pub enum Command {
         #[arg(long, value_name = "DIR")]
         vllm: Option<PathBuf>,
     },
+    /// Print what the machine needs before it takes work, and for which GPUs: none, reset, reboot, drain, replace
+    NextStep {
+        /// The last report of `validate --json`
+        report: PathBuf,
+        /// Earlier reports of this machine: a GPU that two runs found worn out is to be replaced
+        earlier: Vec<PathBuf>,
+    },
     /// Print the script that completes this program's command line in a shell
     Completions {
         /// The shell

@@ -15,13 +15,13 @@ use outcome::test::Traffic;
 use outcome::text::shown_text;
 use outcome::{Advice, Outcome, Verdict};
 use report::render::{html, junit, pretty, prometheus, text};
-use report::{Report, TestEntry, from_json};
+use report::{Report, StepFor, TestEntry, after_runs, from_json};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Folders below the one for vLLM: one file allows all proven pairs, the other no pair.
 const PROVEN: &str = "proven";
@@ -49,6 +49,20 @@ pub(super) fn render(asked: &Render) -> Result<u8, CommandError> {
 /// Prints the JSON Schema of the report.
 pub(super) fn schema() -> Result<u8, CommandError> {
     write(&Place::Stdout, &pretty(&report::schema()).map_err(|e| CommandError::undone(&e))?)?;
+    Ok(SUCCESS)
+}
+
+/// Prints the next step of the last report, and the addresses of its GPUs, in one line.
+pub(super) fn next_step(path: &Path, earlier: &[PathBuf]) -> Result<u8, CommandError> {
+    let last = read(path)?;
+    let earlier = earlier.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
+    if let Some(later) = earlier.iter().find(|other| other.started > last.started) {
+        let (first, other) = (&last.started, &later.started);
+        return Err(CommandError::Undone(format!("{}: began {first}, and an earlier report {other}", path.display())));
+    }
+    let StepFor { step, gpus } = after_runs(&last, &earlier);
+    let gpus: String = gpus.iter().map(|gpu| format!(" {gpu}")).collect();
+    write(&Place::Stdout, &format!("{step}{gpus}\n"))?;
     Ok(SUCCESS)
 }
 
