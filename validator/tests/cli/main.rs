@@ -29,6 +29,8 @@ mod publish;
 #[expect(unreachable_pub, reason = "the harness of the boots, whose file it is, exports it")]
 mod servers;
 #[cfg(test)]
+mod setup;
+#[cfg(test)]
 mod usage;
 #[cfg(test)]
 mod verdicts;
