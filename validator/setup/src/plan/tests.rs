@@ -251,6 +251,9 @@ fn each_reason_against_edited_modules_is_one_line() {
     refused(&both.planned(), "two drivers are installed");
     let both = base().buildable().with("var/lib/dkms/nvidia/580.95.05/x", "").with("var/lib/dkms/nvidia/575.64/x", "");
     refused(&both.planned(), "two drivers are installed, nvidia/575.64 and nvidia/580.95.05: remove one");
+    let storage =
+        base().buildable().with("var/lib/dkms/nvidia/580.95.05/x", "").with("var/lib/dkms/nvidia-fs/2.28.4/x", "");
+    assert_eq!(storage.planned().refused, [""; 0]);
     let away =
         base().buildable().with("etc/modprobe.d/nvidia.conf", "# x\ninstall nvidia modprobe -i nvidia-current\n");
     refused(&away.planned(), "/etc/modprobe.d/nvidia.conf gives the module's name away");

@@ -66,7 +66,9 @@ fn names(root: &Root, folder: &str) -> Vec<String> {
 fn in_dkms(root: &Root) -> Vec<(String, String)> {
     let folder = "var/lib/dkms";
     let mut found = Vec::new();
-    for name in names(root, folder).into_iter().filter(|name| name.starts_with("nvidia")) {
+    // nvidia-fs is GPUDirect Storage.
+    let driver = |name: &String| name.starts_with("nvidia") && name != "nvidia-fs";
+    for name in names(root, folder).into_iter().filter(driver) {
         let versions = names(root, &format!("{folder}/{name}")).into_iter();
         found.extend(versions.filter(|v| version::is_version(v)).map(|version| (name.clone(), version)));
     }
