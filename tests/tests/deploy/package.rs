@@ -66,6 +66,8 @@ fn the_deb_is_installed_run_and_removed_on_an_old_debian_and_no_file_is_left() {
         "./usr/share/fish/vendor_completions.d/firstlight.fish",
         "./usr/share/doc/firstlight/copyright",
         "./usr/lib/systemd/system/firstlight.service",
+        "./usr/lib/systemd/system/firstlight-fabric.service",
+        "./usr/lib/systemd/system/firstlight-setup.service",
         "./usr/lib/systemd/system/firstlight-metrics.service",
         "./usr/lib/systemd/system/firstlight-metrics.timer",
     ] {
@@ -218,7 +220,7 @@ fn another_checkout_makes_the_same_bytes() {
 /// The script that checks the units inside; it prints one result per line.
 const PROBE: &str = "
 prom=/var/lib/prometheus/node-exporter/firstlight.prom
-systemd-analyze verify --man=no firstlight.service firstlight-metrics.service firstlight-metrics.timer workload.service; echo \"verify $?\"
+systemd-analyze verify --man=no firstlight.service firstlight-fabric.service firstlight-setup.service firstlight-metrics.service firstlight-metrics.timer workload.service; echo \"verify $?\"
 echo \"after installation: $(systemctl is-enabled firstlight.service firstlight-metrics.timer | xargs) $(systemctl is-active firstlight)\"
 for scenario in healthy in-use zeros; do
     cp /sim/$scenario/config.toml /etc/firstlight/config.toml

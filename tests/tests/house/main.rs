@@ -61,7 +61,7 @@ fn naming(under: &str, words: &[&str]) -> BTreeSet<String> {
 }
 
 /// The crates of the program `firstlight`.
-const VALIDATOR: &[&str] = &["", "outcome/", "machine/", "fabric/", "gpu/", "report/"];
+const VALIDATOR: &[&str] = &["", "outcome/", "machine/", "fabric/", "gpu/", "report/", "setup/"];
 
 /// As [`naming`], in all crates of the validator.
 fn naming_in_validator(words: &[&str]) -> BTreeSet<String> {
@@ -121,6 +121,7 @@ const FILE_MODULES: &[&str] = &[
     "validator/machine/src/root/",
     "validator/outcome/src/files/",
     "validator/fabric/src/journal/",
+    "validator/setup/src/files.rs",
     "validator/src/cli/",
     "validator/src/net/publish/",
     "validator/src/engine/",

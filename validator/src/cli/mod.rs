@@ -18,6 +18,7 @@ mod publish;
 mod report;
 mod reset;
 mod screen;
+mod setup;
 mod validate;
 
 use crate::config::{Config, ConfigError};
@@ -102,6 +103,10 @@ pub fn run(args: Args) -> Result<u8, CommandError> {
         Command::Fabric { action } => {
             let (root, config) = setup()?;
             fabric::run(&root, &config, action)
+        }
+        Command::Setup(asked) => {
+            let root = setup()?.0;
+            setup::run(&root, laid_out.is_some(), &asked)
         }
         Command::Topo { json } => {
             let (root, config) = setup()?;

@@ -31,6 +31,8 @@ mod schema;
 #[expect(unreachable_pub, reason = "the harness of the boots, whose file it is, exports it")]
 mod servers;
 #[cfg(test)]
+mod setup;
+#[cfg(test)]
 mod usage;
 #[cfg(test)]
 mod verdicts;

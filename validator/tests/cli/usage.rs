@@ -63,7 +63,7 @@ fn product(path: &Path) -> io::Result<String> {
 
 /// The sources of the validator's crates.
 fn validator() -> impl Iterator<Item = PathBuf> {
-    let crates = ["", "outcome", "machine", "fabric", "gpu", "report"];
+    let crates = ["", "outcome", "machine", "fabric", "gpu", "report", "setup"];
     let folders = crates.map(|name| Path::new(env!("CARGO_MANIFEST_DIR")).join(name).join("src"));
     folders.into_iter().flat_map(|folder| sources(&folder).unwrap())
 }

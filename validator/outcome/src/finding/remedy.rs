@@ -649,7 +649,7 @@ pub(super) fn unsupported(case: Case<'_>) -> String {
         return "boot the image with the patched driver; the status in the evidence gives the driver's reason"
             .to_owned();
     }
-    "boot firstlight's image with the patched driver, or load modules that have peer-to-peer for these boards; the status in the evidence gives the driver's reason".to_owned()
+    "run `firstlight setup`, which shows what this system lacks for peer-to-peer, or boot firstlight's image; the status in the evidence gives the driver's reason".to_owned()
 }
 
 /// One text for the appliance, and one for an installed system; both where it is unknown which of them runs.

@@ -5,12 +5,14 @@ mod nccl;
 mod publish;
 mod report;
 mod runs;
+pub mod setup;
 
 pub use nccl::{Nccl, P2pChoice};
 pub use publish::{Fetch, Publish, Reset, ResetAction, Time};
 pub use report::{Baseline, Compare, Form, Render, Without};
 pub use runs::{Meet, Nodes};
 pub use runs::{Output, P2p, ScopeChoice, Validate};
+pub use setup::Setup;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use clap_complete::Shell;
@@ -51,6 +53,8 @@ pub enum Command {
         #[command(subcommand)]
         action: Fabric,
     },
+    /// Set up peer-to-peer on an installed system: what is missing and the literal step, done or taken back on demand: exit status 0 read or done, 2 could not, 64 wrong use
+    Setup(Setup),
     /// Print the matrix and legend of `nvidia-smi topo -m`, read from sysfs and NVML
     Topo {
         /// Write the matrix as JSON to a file or `-`
