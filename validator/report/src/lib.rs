@@ -16,6 +16,7 @@ mod fingerprint;
 pub mod fleet;
 pub mod gain;
 mod identity;
+mod json;
 pub mod known_problems;
 pub mod mac;
 mod read;
@@ -29,6 +30,7 @@ pub use causes::{Cause, NotCause, Symptom, gpus_of, pairs_of, ungrouped_causes};
 pub use driver::Driver;
 pub use fingerprint::{BoundTo, fingerprint};
 pub use identity::ReportIdentity;
+pub use json::MOST_MEMORY;
 pub use known_problems::KnownProblem;
 pub use read::{ReportError, from_json, schema};
 
