@@ -3,15 +3,15 @@ set shell := ["bash", "-euo", "pipefail", "-c"]
 set positional-arguments
 
 # What builds the book of docs/.
-mdbook := "0.5.4"
+mdbook := "0.5.4 5f68ffebcd0b9a4eb72aaacc4342bc94e1d63c01893b7c921437f6ef02443699"
 # What holds the crates against deny.toml.
-cargo-deny := "0.20.2"
+cargo-deny := "0.20.2 e528dfcbe739af7ce37a77d3d6df1b29dd6887b1c701d888820c0f16b864f737"
 # What makes the .deb.
-cargo-deb := "3.8.0"
+cargo-deb := "3.8.0 201780f7056812fe4d8078b2772c1a222c56fa924cd2aafa1aaf74ff2777e188"
 # What makes the .rpm.
-cargo-generate-rpm := "0.21.1"
+cargo-generate-rpm := "0.21.1 94d79151322105715a0daaf2440a42eb5fd8a7793f04e92571ed910c4bd3f632"
 # What holds the examples of docs/deploy against the schemas of those who read them, and an emulated management controller.
-deploy-wheels := "kubernetes-validate==1.37.0 check-jsonschema==0.39.0 sushy-tools==2.2.0"
+deploy-wheels := "tests/tests/deploy/wheels.txt"
 
 # The recipes, by group.
 default:
@@ -80,9 +80,7 @@ release *words:
 # Build the documentation as a book (target/book/index.html); installs mdbook into target/tools.
 [group('use')]
 docs:
-    @target/tools/bin/mdbook --version 2> /dev/null | grep -qx 'mdbook v{{mdbook}}' || { \
-        echo 'docs: installing the crate: mdbook {{mdbook}}, into target/tools (some minutes)' >&2; \
-        cargo install --quiet --locked --root target/tools --no-default-features --features search mdbook@{{mdbook}}; }
+    @image/lib/cargo-tool.sh mdbook {{mdbook}} --no-default-features --features search
     @target/tools/bin/mdbook build docs
 
 # Build the three binaries for this host only (target/release).
@@ -94,12 +92,8 @@ binaries:
 [group('use')]
 [no-exit-message]
 package *words:
-    @target/tools/bin/cargo-deb --version 2> /dev/null | grep -qx 'cargo-deb {{cargo-deb}}' || { \
-        echo 'package: installing the crate: cargo-deb {{cargo-deb}}, into target/tools (some minutes)' >&2; \
-        cargo install --quiet --locked --root target/tools cargo-deb@{{cargo-deb}}; }
-    @target/tools/bin/cargo-generate-rpm --version 2> /dev/null | grep -qx 'cargo-generate-rpm {{cargo-generate-rpm}}' || { \
-        echo 'package: installing the crate: cargo-generate-rpm {{cargo-generate-rpm}}, into target/tools (some minutes)' >&2; \
-        cargo install --quiet --locked --root target/tools cargo-generate-rpm@{{cargo-generate-rpm}}; }
+    @image/lib/cargo-tool.sh cargo-deb {{cargo-deb}}
+    @image/lib/cargo-tool.sh cargo-generate-rpm {{cargo-generate-rpm}}
     @image/package/build.sh "$@"
 
 # Everything that must hold, in stages that stop at the first failure: check, simulate, image, boots.
@@ -137,6 +131,13 @@ faults word="":
 [group('check')]
 matrix *words:
     tests/check.sh with cargo run --locked --bin matrix -- "$@"
+
+# Attacks on what others can reach: receiver, publish, meeting, time, reports; counts what was lost, wrong, hung or crashed (at most 15 minutes); or those whose names hold a word.
+[group('check')]
+abuse *words:
+    tests/check.sh with cargo build --locked --package firstlight-collect --bin firstlight-collect --package firstlight-abuse --bin abuse
+    "${CARGO_TARGET_DIR:-target}"/debug/abuse "$@"
+    # Attacks on process 1 come here.
 
 # The HTML page of reports of simulated GPUs, or of PAGES, in headless Chromium at 390 and 1440 pixels, light and dark; pictures in target/look-html.
 [group('check')]
@@ -195,10 +196,10 @@ package-tests word="": package
 # The examples of docs/deploy with Slurm, Prometheus, Alertmanager, schemas and an emulated management controller; or those tests whose names hold a word (a minute; as root).
 [group('check')]
 deploy-tests word="": package
-    @stamp=target/deploy/python/"$(python3 --version | tr -d ' ')-$(echo '{{deploy-wheels}}' | sha256sum | cut -c1-16)"; [ -e "$stamp" ] || { \
+    @stamp=target/deploy/python/"$(python3 --version | tr -d ' ')-$(sha256sum < {{deploy-wheels}} | cut -c1-16)"; [ -e "$stamp" ] || { \
         echo 'deploy-tests: installing from the Python registry into target/deploy/python: {{deploy-wheels}}' >&2; \
         rm -rf target/deploy/python; \
-        python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --target target/deploy/python {{deploy-wheels}} && touch "$stamp"; }
+        python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps --only-binary :all: --require-hashes --target target/deploy/python -r {{deploy-wheels}} && touch "$stamp"; }
     tests/check.sh with cargo test --locked --test deploy -- --skip package:: "{{word}}"
 
 # `firstlight setup` applied and undone in an unpacked Debian with its real DKMS, GRUB and initramfs-tools, and NVIDIA's public modules: setup-tests GIT [VERSION], with the git directory of a clone of open-gpu-kernel-modules (as root; a quarter of an hour).
@@ -231,9 +232,7 @@ advisories *words:
 # Licences, duplicates and origins of all crates; the first time it installs cargo-deny (minutes).
 [group('check')]
 deny:
-    @target/tools/bin/cargo-deny --version 2> /dev/null | grep -qx 'cargo-deny {{cargo-deny}}' || { \
-        echo 'deny: installing the crate: cargo-deny {{cargo-deny}}, into target/tools (some minutes)' >&2; \
-        cargo install --quiet --locked --root target/tools cargo-deny@{{cargo-deny}}; }
+    @image/lib/cargo-tool.sh cargo-deny {{cargo-deny}}
     @target/tools/bin/cargo-deny --locked check bans licenses sources
 
 # Boot times against their limits, over several runs.

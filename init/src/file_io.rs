@@ -1,8 +1,8 @@
 //! Reads and writes whole files. Reads have a size limit; a write replaces the file or leaves the old one.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 /// Reads a regular file of at most `limit` bytes. Anything else is refused without waiting: opening or reading a FIFO or
@@ -36,7 +36,15 @@ pub fn read_open(file: File, limit: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 /// The system's error; the old file is then unchanged, and the temporary file is removed.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    replace(path, bytes, |_| Ok(()))
+    replace(path, bytes, |_| Ok(()), |_| Ok(()))
+}
+
+/// As [`write_atomically`], for a file that only root may read.
+///
+/// # Errors
+/// As [`write_atomically`].
+pub fn write_privately(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    replace(path, bytes, |file| file.set_permissions(Permissions::from_mode(0o600)), |_| Ok(()))
 }
 
 /// As [`write_atomically`], for a file on a disk: its content is on the disk before the file is renamed to `path`.
@@ -44,7 +52,7 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// As [`write_atomically`].
 pub fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    replace(path, bytes, File::sync_all)
+    replace(path, bytes, |_| Ok(()), File::sync_all)
 }
 
 /// Removes the file or folder at this path, a folder with all its content. No link is followed.
@@ -56,12 +64,19 @@ pub fn remove(path: &Path) -> io::Result<()> {
         .or_else(|e| if path.is_symlink() || !path.is_dir() { Err(e) } else { fs::remove_dir_all(path) })
 }
 
-fn replace(path: &Path, bytes: &[u8], sync: impl Fn(&File) -> io::Result<()>) -> io::Result<()> {
+/// `before` is called when the file is empty, and `sync` when it is complete.
+fn replace(
+    path: &Path,
+    bytes: &[u8],
+    before: impl Fn(&File) -> io::Result<()>,
+    sync: impl Fn(&File) -> io::Result<()>,
+) -> io::Result<()> {
     let (folder, name) = path.to_str().and_then(|p| p.rsplit_once('/')).ok_or(io::ErrorKind::InvalidInput)?;
     let temporary = format!("{folder}/.{name}.new");
     // A file with this name is a leftover or a trap: opening a FIFO may never return, and a link leads elsewhere.
     let _not_there = remove(Path::new(&temporary));
     let written = File::create_new(&temporary).and_then(|mut file| {
+        before(&file)?;
         file.write_all(bytes)?;
         sync(&file)?;
         fs::rename(&temporary, path)
@@ -83,6 +98,16 @@ mod tests {
         fs::write(&path, "four").unwrap();
         assert_eq!(read_at_most(&path, 4).unwrap(), b"four");
         assert_eq!(read_at_most(&path, 3).unwrap_err().to_string(), "larger than 3 bytes");
+    }
+
+    #[test]
+    fn a_private_file_is_roots_alone_even_where_another_was_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        fs::write(&path, "for everyone").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        write_privately(&path, b"x").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use thiserror::Error;
 /// Escapes control characters, so that the content of a file or kernel word cannot break the line of an
 /// error message.
 fn shown(text: &str) -> String {
-    let one = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    let one = |c: char| if contract::text::is_invisible(c) { c.escape_default().to_string() } else { c.to_string() };
     text.chars().map(one).collect()
 }
 

@@ -9,7 +9,7 @@ use crate::config::{LARGEST, signature, values};
 use crate::disk::eligibility::AllowedDisks;
 use crate::disk::find::{FindError, FoundDevice, find_waiting};
 use crate::disk::superblock::FileSystem;
-use crate::file_io::{read_at_most, write_atomically};
+use crate::file_io::{read_at_most, write_privately};
 use crate::paths;
 use crate::sys::mount::{self, Flags};
 use std::fs;
@@ -58,7 +58,7 @@ fn copy_signature(from: &Path, to: &Path) -> Result<(), String> {
 fn copy(from: &Path, to: &Path, largest: u64) -> Result<(), String> {
     let name = from.file_name().unwrap_or_default().display();
     let bytes = read_at_most(from, largest).map_err(|e| format!("{name}: {e}"))?;
-    write_atomically(to, &bytes).map_err(|e| format!("{}: {e}", to.display()))
+    write_privately(to, &bytes).map_err(|e| format!("{}: {e}", to.display()))
 }
 
 /// Names of the files in `config.d` that are for this node, in the order of the layers.

@@ -5,7 +5,7 @@
 use super::network::{candidates, cards, has_carrier, link_up, load_drivers, not_found};
 use super::{SUCCESS, say, seconds};
 use crate::config::mac::Mac;
-use crate::link_local::PortAction::{self, AddAddress, RemoveAddress, SendArp, SetRoute};
+use crate::link_local::PortAction::{self, AddAddress, RemoveAddress, RemoveRoute, SendArp, SetRoute};
 use crate::link_local::{Ports, arp};
 use crate::sys::process::{Terminal, own_session, readable, unblock_signals};
 use crate::sys::{netlink, packet};
@@ -168,6 +168,10 @@ impl Link {
                 let route = netlink::peer_route(self.index, peer, own, self.mtu);
                 (format!("route to {peer}"), netlink::request(&route))
             }
+            RemoveRoute(_, own, peer) => {
+                let gone = netlink::request(&netlink::no_peer_route(self.index, peer, own));
+                (format!("removing the route to {peer}"), gone)
+            }
         }
     }
 }
@@ -240,7 +244,8 @@ impl AddressKeeper {
     fn perform(&mut self, actions: Vec<PortAction>, now: Instant) {
         let mut refused = Vec::new();
         for action in actions {
-            let (SendArp(at, ..) | AddAddress(at, _) | RemoveAddress(at, _) | SetRoute(at, ..)) = action;
+            let (SendArp(at, ..) | AddAddress(at, _) | RemoveAddress(at, _) | SetRoute(at, ..) | RemoveRoute(at, ..)) =
+                action;
             let Some(link) = self.links.get(at).filter(|_| !refused.contains(&at)) else { continue };
             let (what, done) = link.perform(action);
             let Err(e) = done else { continue };
@@ -250,7 +255,7 @@ impl AddressKeeper {
                     self.ports.address_failed(at, now);
                     refused.push(at);
                 }
-                RemoveAddress(..) | SetRoute(..) => {}
+                RemoveAddress(..) | SetRoute(..) | RemoveRoute(..) => {}
             }
             let failure = format!("{}: {what}: {e}", link.name);
             log(&failure);

@@ -29,6 +29,8 @@ const MOST_PEERS: usize = 4096;
 struct Peer {
     port: usize,
     heard: Instant,
+    /// Whether it was heard a second time: one packet may name any address.
+    again: bool,
     /// Another port on which it was heard, and when it counts as moved there.
     elsewhere: Option<(usize, Instant)>,
 }
@@ -140,18 +142,32 @@ impl Ports {
         }
         let peers = self.peers.len();
         match self.peers.get_mut(&packet.sender) {
-            Some(peer) if peer.port == at => (peer.heard, peer.elsewhere) = (now, None),
+            Some(peer) if peer.port == at => {
+                peer.again |= now.saturating_duration_since(peer.heard) >= SAME_BROADCAST;
+                (peer.heard, peer.elsewhere) = (now, None);
+            }
             Some(peer) if now.saturating_duration_since(peer.heard) < SAME_BROADCAST => {}
             Some(peer) => {
                 peer.elsewhere.get_or_insert((at, now + SAME_BROADCAST));
             }
-            None if peers >= MOST_PEERS => {}
             None => {
-                self.peers.insert(packet.sender, Peer { port: at, heard: now, elsewhere: None });
-                return port.add_peer(at, packet.sender, now).into_iter().collect();
+                let added = port.add_peer(at, packet.sender, now);
+                let removed = if peers >= MOST_PEERS { self.forget_one() } else { None };
+                self.peers.insert(packet.sender, Peer { port: at, heard: now, again: false, elsewhere: None });
+                return removed.into_iter().chain(added).collect();
             }
         }
         Vec::new()
+    }
+
+    /// Forgets the peer that was heard longest ago, of those that were heard only once if there are any: packets with addresses
+    /// of nobody must not keep other machines out.
+    fn forget_one(&mut self) -> Option<PortAction> {
+        let (address, _) = self.peers.iter().min_by_key(|(_, peer)| (peer.again, peer.heard))?;
+        let address = *address;
+        let peer = self.peers.remove(&address)?;
+        let port = self.ports.get(peer.port).filter(|port| port.is_used())?;
+        Some(PortAction::RemoveRoute(peer.port, port.address, address))
     }
 
     /// Handles a conflict: another machine, heard on port `at`, claims the address of port `ours`.

@@ -29,6 +29,8 @@ pub enum PortAction {
     RemoveAddress(usize, Ipv4Addr),
     /// Write the route to a peer: port, the port's address, the peer.
     SetRoute(usize, Ipv4Addr, Ipv4Addr),
+    /// Remove this route.
+    RemoveRoute(usize, Ipv4Addr, Ipv4Addr),
 }
 
 #[derive(Debug, PartialEq, Eq)]

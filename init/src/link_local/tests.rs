@@ -199,6 +199,26 @@ fn a_new_peer_gets_a_route_and_one_announcement() {
 }
 
 #[test]
+fn a_full_table_forgets_addresses_of_nobody_before_machines_that_are_heard_again() {
+    let (mut simulation, addresses) = Simulation::settled(1);
+    for _ in 0..2 {
+        simulation.receive(0, announcement(9, other(1)));
+        simulation.advance(1_000);
+    }
+    simulation.actions();
+    let nobody = |n: u16| Ipv4Addr::new(169, 254, 100 + (n >> 8) as u8, (n & 255) as u8);
+    for n in 0..5000 {
+        simulation.receive(0, announcement(8, nobody(n)));
+    }
+    let actions = simulation.actions();
+    assert!(actions.contains(&PortAction::RemoveRoute(0, addresses[0], nobody(0))));
+    assert!(!actions.contains(&PortAction::RemoveRoute(0, addresses[0], other(1))), "it was heard a second time");
+    // A machine that comes now gets its route.
+    simulation.receive(0, announcement(7, other(2)));
+    assert!(simulation.actions().contains(&PortAction::SetRoute(0, addresses[0], other(2))));
+}
+
+#[test]
 fn announcements_for_peers_are_limited_and_none_is_lost() {
     let (mut simulation, addresses) = Simulation::settled(1);
     for n in 1..=100 {

@@ -4,10 +4,11 @@
 use super::reset::ResetCheck;
 use super::validate::is_verdict;
 use crate::child::{ChildSpec, End, Stream};
+use crate::config::LARGEST as LARGEST_LAYER;
 use crate::config::types::Validator;
 use crate::console::CHILD;
 use crate::fault::Fault;
-use crate::file_io::{read_at_most, remove};
+use crate::file_io::{read_at_most, remove, write_privately};
 use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
@@ -16,6 +17,7 @@ use contract::mark::Step;
 use log::{debug, info};
 use std::path::Path;
 use std::time::Duration;
+use toml::Table;
 
 /// The time limit of the tests, after the meeting.
 const TESTS: Duration = Duration::from_secs(1800);
@@ -35,6 +37,19 @@ pub fn meet(
     validation: &Validation,
     (reset, stage_errors): (&ResetCheck, &[StageError]),
 ) -> Result<Option<Met>, Fault> {
+    let met = meet_if_asked(m, config, validation, (reset, stage_errors));
+    // Whatever the result: what follows may be a workload.
+    let forgotten = forget_secret(&config.files, Path::new(paths::RUN));
+    forgotten.iter().for_each(|line| info!("{line}"));
+    met
+}
+
+fn meet_if_asked(
+    m: &mut Machine,
+    config: &Validator,
+    validation: &Validation,
+    (reset, stage_errors): (&ResetCheck, &[StageError]),
+) -> Result<Option<Met>, Fault> {
     let Some(meeting) = config.meeting else { return Ok(None) };
     m.stage("nodes", |m| {
         let _not_there = remove(Path::new(paths::NODES));
@@ -46,6 +61,40 @@ pub fn meet(
         }
     })
     .map(Some)
+}
+
+/// Removes the section `nodes`, with the secret of the nodes, from those of these files that are in the folder `run`: copies of
+/// the partition's files and layers from a server. The other files are the image's. Returns what people must know.
+fn forget_secret(files: &[String], run: &Path) -> Vec<String> {
+    let mut lines = Vec::new();
+    for file in files.iter().map(Path::new) {
+        // A file that cannot be read or parsed was refused long before.
+        let Some(mut layer) =
+            read_at_most(file, LARGEST_LAYER).ok().and_then(|bytes| toml::from_slice::<Table>(&bytes).ok())
+        else {
+            continue;
+        };
+        let secret = layer.get("nodes").and_then(|nodes| nodes.get("token")).and_then(toml::Value::as_str);
+        if secret.is_none_or(str::is_empty) {
+            continue;
+        }
+        let name = file.display();
+        if !file.starts_with(run) {
+            lines.push(format!("warning: {name}: nodes.token is in the image; whoever has the image has it"));
+            continue;
+        }
+        layer.remove("nodes");
+        let text = toml::to_string(&layer).map_err(|e| e.to_string());
+        match text.and_then(|text| write_privately(file, text.as_bytes()).map_err(|e| e.to_string())) {
+            Ok(()) => debug!("{name}: [nodes] removed; by hand: firstlight nodes --size N --token-file FILE"),
+            Err(why) => {
+                // Without the file, no later test of this boot can begin; with it, the secret would be kept.
+                let _not_there = remove(file);
+                lines.push(format!("warning: {name}: removed, because [nodes] cannot be removed from it: {why}"));
+            }
+        }
+    }
+    lines
 }
 
 fn run(m: &Machine, config: &Validator, meeting: Duration) -> Result<Met, Fault> {
@@ -90,6 +139,30 @@ mod tests {
         for line in ["", "#", "# Using devices", " #bytes     #iterations", &"1".repeat(81)] {
             assert!(is_of_a_table(line), "{line}");
         }
+    }
+
+    #[test]
+    fn the_secret_of_the_nodes_does_not_stay_and_one_in_the_image_is_named() {
+        let (run, image) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let text = "[nodes]\nsize = 2\ntoken = \"a secret of the nodes\"\n\n[validate]\nlevel = \"quick\"\n";
+        let other = "[validate]\nlevel = \"full\"\n";
+        let at = |dir: &tempfile::TempDir, name: &str, text: &str| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path.display().to_string()
+        };
+        let files =
+            [at(&run, "a.toml", text), at(&run, "b.toml", other), at(&image, "c.toml", text), at(&run, "d.toml", "[")];
+        let said = forget_secret(&files, run.path());
+        assert_eq!(said, [format!("warning: {}: nodes.token is in the image; whoever has the image has it", files[2])]);
+        let read = |file: &str| std::fs::read_to_string(file).unwrap();
+        assert_eq!(
+            toml::from_str::<Table>(&read(&files[0])).unwrap(),
+            toml::from_str("[validate]\nlevel = \"quick\"").unwrap()
+        );
+        assert_eq!((read(&files[1]).as_str(), read(&files[2]).as_str()), (other, text));
+        let mode = |file: &str| std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(file).unwrap()) & 0o777;
+        assert_eq!(mode(&files[0]), 0o600);
     }
 
     #[test]

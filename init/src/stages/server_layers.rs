@@ -16,6 +16,7 @@ use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
 use std::fs;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 /// The layers that a server has for this node; with a key, only those that are signed.
@@ -32,7 +33,8 @@ pub(super) fn layers(
     if let Err(why) = network::connect_once(m, config)? {
         return Ok(Err(error(format!("{}: no network: {why}", remote.url))));
     }
-    if let Err(e) = fs::create_dir_all(paths::REMOTE_CONFIG_D) {
+    // Only root may read what comes into it: a layer may have the secret of [nodes].
+    if let Err(e) = fs::DirBuilder::new().recursive(true).mode(0o700).create(paths::REMOTE_CONFIG_D) {
         return Ok(Err(error(format!("{}: {e}", paths::REMOTE_CONFIG_D))));
     }
     let files = if remote.is_folder() {

@@ -13,6 +13,7 @@ const RTM_GETLINK: u16 = 18;
 const RTM_NEWADDR: u16 = 20;
 const RTM_DELADDR: u16 = 21;
 const RTM_NEWROUTE: u16 = 24;
+const RTM_DELROUTE: u16 = 25;
 const REQUEST_ACK: u16 = 0x1 | 0x4;
 const CREATE_REPLACE: u16 = 0x400 | 0x100;
 const NLMSG_ERROR: u16 = 2;
@@ -141,6 +142,14 @@ pub fn peer_route(index: u32, peer: Ipv4Addr, own: Ipv4Addr, mtu: u32) -> Vec<u8
     let metrics = attributes(&[(2, &mtu.to_ne_bytes())]);
     let (peer, own, index) = (peer.octets(), own.octets(), index.to_ne_bytes());
     message(RTM_NEWROUTE, CREATE_REPLACE, &header, &[(1, &peer), (7, &own), (4, &index), (8, &metrics)])
+}
+
+/// A request to remove what [`peer_route`] set.
+#[must_use]
+pub fn no_peer_route(index: u32, peer: Ipv4Addr, own: Ipv4Addr) -> Vec<u8> {
+    let header = [IPV4, 32, 0, 0, MAIN_TABLE, BY_BOOT, ON_LINK, UNICAST, 0, 0, 0, 0];
+    let (peer, own, index) = (peer.octets(), own.octets(), index.to_ne_bytes());
+    message(RTM_DELROUTE, 0, &header, &[(1, &peer), (7, &own), (4, &index)])
 }
 
 /// A request to set the default route.

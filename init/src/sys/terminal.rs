@@ -14,7 +14,7 @@ use std::path::Path;
 pub fn printable(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
     let text = text.strip_suffix('\r').unwrap_or(&text);
-    text.chars().map(|c| if c.is_control() && c != '\t' { '?' } else { c }).collect()
+    text.chars().map(|c| if contract::text::is_invisible(c) && c != '\t' { '?' } else { c }).collect()
 }
 
 /// Opens a terminal for writing: without waiting, without making it the controlling terminal, and at the

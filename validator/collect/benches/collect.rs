@@ -3,7 +3,7 @@
 //! [NODES]]`.
 
 use firstlight_collect::intake::Entry;
-use firstlight_collect::store::{NewReport, deflated, open, put};
+use firstlight_collect::store::{NewReport, Rules, deflated, open, put};
 use outcome::Verdict;
 use std::error::Error;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -51,7 +51,7 @@ fn fill(store: &Path, reports: u32, nodes: u32) -> BenchResult<()> {
     let numbers: Vec<u32> = (0..reports).collect();
     for part in numbers.chunks(2000) {
         let items: Vec<_> = part.iter().map(|number| item(*number, nodes)).collect::<BenchResult<_>>()?;
-        put(&mut db, &items, None)?;
+        put(&mut db, &items, Rules::default())?;
     }
     Ok(())
 }

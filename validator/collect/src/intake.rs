@@ -65,21 +65,45 @@ struct VerdictFile {
     seconds: Option<f64>,
 }
 
-/// The schema's name, which is read first.
+/// Maximum size of such a verdict, bytes: it has a few lists of short texts.
+const LARGEST_VERDICT: usize = 256 << 10;
+
+/// The schema's name, which is read first; all else is skipped.
 #[derive(Debug, Deserialize)]
 struct Head {
-    schema: Option<Value>,
+    schema: String,
+}
+
+/// What a report's MAC proves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Proof {
+    /// Nothing: the receiver has no key.
+    None,
+    /// It is of a machine that has the fleet's key.
+    Fleet,
+    /// It is of the machine with this host name or machine id, which has a key of its own.
+    Machine(String),
 }
 
 /// Parses a report or a verdict. `claimed` is the verdict in the request's header, which may be worse than the
-/// report's and then replaces it; `digest` is the bytes' SHA-256, and `from` the sender's address.
+/// report's and then replaces it; `digest` is the bytes' SHA-256, `proof` what its MAC proves, and `from` the sender's address.
 ///
 /// # Errors
 /// Why it is not stored.
-pub fn entry(body: &[u8], digest: String, claimed: Option<&str>, signed: bool, from: IpAddr) -> Result<Entry, Refusal> {
+pub fn entry(
+    body: &[u8],
+    digest: String,
+    claimed: Option<&str>,
+    proof: &Proof,
+    from: IpAddr,
+) -> Result<Entry, Refusal> {
     // If no schema is found, the report's own parser reports why.
-    let head = serde_json::from_slice(body).unwrap_or(Head { schema: None });
-    let mut entry = if head.schema.as_ref().and_then(Value::as_str) == Some(VERDICT) {
+    let is_verdict = serde_json::from_slice::<Head>(body).is_ok_and(|head| head.schema == VERDICT);
+    let mut entry = if is_verdict {
+        if body.len() > LARGEST_VERDICT {
+            let line = format!("a {VERDICT} of {} bytes, allowed: {LARGEST_VERDICT}", body.len());
+            return Err(Refusal::new(RefusalReason::Size, line));
+        }
         let file = serde_json::from_slice::<VerdictFile>(body);
         of_verdict(file.map_err(|e| Refusal::new(RefusalReason::Schema, format!("not a valid {VERDICT}: {e}")))?)
     } else {
@@ -97,14 +121,36 @@ pub fn entry(body: &[u8], digest: String, claimed: Option<&str>, signed: bool, f
         entry.verdict = counting(entry.verdict, claimed)?;
     }
     entry.digest = digest;
-    entry.signed = signed;
+    entry.signed = *proof != Proof::None;
+    if let Proof::Machine(name) = proof {
+        check_machine(&mut entry, name)?;
+    }
     if entry.host.is_empty() {
         entry.host = if entry.machine_id.is_some() { "unknown".to_owned() } else { from.to_string() };
     }
-    // Machines with the same id, such as copies of one disk, are distinguished by their names.
-    let id = format!("{}\n{}", entry.machine_id.as_deref().unwrap_or(""), entry.host);
-    entry.node = hash(id.as_bytes()).chars().take(16).collect();
+    entry.node = node_id(entry.machine_id.as_deref(), &entry.host);
     Ok(entry)
+}
+
+/// The id of a node. Machines with the same id, such as copies of one disk, are distinguished by their names.
+#[must_use]
+pub fn node_id(machine_id: Option<&str>, host: &str) -> String {
+    let machine_id = machine_id.unwrap_or("");
+    // With their lengths, so that no two pairs of texts give the same bytes.
+    let id = format!("{}\n{machine_id}{}\n{host}", machine_id.len(), host.len());
+    hash(id.as_bytes()).chars().take(16).collect()
+}
+
+/// Refuses a report of another machine than its key; one without a name gets that of the key.
+fn check_machine(entry: &mut Entry, name: &str) -> Result<(), Refusal> {
+    if entry.host.is_empty() && entry.machine_id.is_none() {
+        name.clone_into(&mut entry.host);
+    }
+    if entry.host == name || entry.machine_id.as_deref() == Some(name) {
+        return Ok(());
+    }
+    let line = format!("the key is that of {name:?}, and the report is of {:?}", entry.host);
+    Err(Refusal::new(RefusalReason::Signature, line))
 }
 
 /// The header's verdict, unless it is better than the report's.

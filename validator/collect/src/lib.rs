@@ -2,8 +2,11 @@
 //! [`run`] is the program; the command line is parsed and checked here.
 
 mod answers;
+mod connections;
 pub mod intake;
+mod memory;
 mod metrics;
+mod order;
 mod pages;
 pub mod query;
 pub mod refusal;
@@ -13,15 +16,19 @@ pub mod store;
 
 use answers::Receiver;
 use clap::Parser;
+use connections::Most;
 use report::mac::Key;
-use rusqlite::Connection;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use server::Limits;
 use sha2::{Digest, Sha256};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use store::Writer;
+use store::{Database, Rules, Writer};
+
+/// Open files that are no connections.
+const OTHER_FILES: u64 = 64;
 
 /// Receives reports of firstlight over HTTP, stores them, and shows verdicts by node and by time
 #[derive(Debug, Clone, Parser)]
@@ -31,8 +38,8 @@ pub struct Options {
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8420")]
     listen: SocketAddr,
     /// The folder of the stored reports; it is created if it is missing
-    #[arg(long, value_name = "DIR")]
-    store: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "machine_key")]
+    store: Option<PathBuf>,
     /// A file with the token that senders and readers must have: 16 to 256 visible ASCII characters
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -51,12 +58,21 @@ pub struct Options {
     /// Number of reports to keep per node; default: all
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     keep: Option<u32>,
-    /// Seconds in which the head and the body of a request must each arrive
+    /// Seconds in which the body of a request must arrive; its head must arrive in 5
     #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=600))]
     timeout: u64,
-    /// Maximum number of connections at a time; others wait
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    /// Maximum number of open connections; beyond it, those that have waited longest for their requests are closed
+    #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u16).range(4..=16384))]
     connections: u16,
+    /// Maximum number of these from one address (IPv6: one /64 network); 0: no limit, as behind a proxy that you trust
+    #[arg(long, value_name = "N", default_value_t = 1536)]
+    per_address: u16,
+    /// Maximum memory of all requests together, MiB; one report of the largest size always has enough
+    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(16..=65536))]
+    memory: u32,
+    /// Prints the key of the machine with this host name or machine id, made from the key in --key-file, and exits
+    #[arg(long, value_name = "NAME", requires = "key_file")]
+    machine_key: Option<String>,
 }
 
 /// Why the program exits; one line.
@@ -82,6 +98,31 @@ struct Secrets {
 }
 
 impl Options {
+    /// The file of one machine's key, if that is what was asked for.
+    ///
+    /// # Errors
+    /// The key cannot be read, or the name is invalid.
+    pub fn machine_key(&self) -> Result<Option<String>, CollectError> {
+        let (Some(name), Some(file)) = (&self.machine_key, &self.key_file) else { return Ok(None) };
+        let key = Key::read(file).map_err(CollectError::Undone)?;
+        let own = key.of_machine(name).map_err(|why| CollectError::Usage(format!("--machine-key: {why}")))?;
+        Ok(own.machine_file())
+    }
+
+    /// The connections that may be open: fewer if the system allows fewer files.
+    fn most(&self) -> Most {
+        let wanted = u64::from(self.connections) + OTHER_FILES;
+        let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+        let more = maximum.map_or(wanted, |maximum| wanted.min(maximum));
+        if current.is_some_and(|current| current < more) {
+            // Then there are fewer.
+            let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(more), maximum });
+        }
+        let files = getrlimit(Resource::Nofile).current.unwrap_or(wanted);
+        let all = files.saturating_sub(OTHER_FILES).clamp(4, u64::from(self.connections));
+        Most { all: usize::try_from(all).unwrap_or(4), per_address: self.per_address.into() }
+    }
+
     /// Reads the secrets, and refuses to listen on a reachable address without them.
     fn secrets(&self) -> Result<Secrets, CollectError> {
         let token = |file: &Option<PathBuf>| file.as_deref().map(token).transpose();
@@ -123,11 +164,17 @@ fn token(file: &Path) -> Result<[u8; 32], CollectError> {
 pub fn run(options: &Options, listening: impl FnOnce(SocketAddr)) -> Result<(), CollectError> {
     let undone = |e: &dyn std::error::Error| CollectError::Undone(e.to_string());
     let secrets = options.secrets()?;
-    let open = || store::open(&options.store).map_err(|e| undone(&e));
-    let (writer, thread) = Writer::start(open()?, options.keep).map_err(|e| undone(&e))?;
-    let receiver = Receiver::new(secrets, writer, reader(open()?)?, options.max_bytes);
-    let limits = Limits { request: Duration::from_secs(options.timeout), connections: u32::from(options.connections) };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|e| undone(&e))?;
+    let dir = options.store.as_deref().ok_or_else(|| CollectError::Usage("--store is missing".to_owned()))?;
+    let open = |reading| Database::open(dir, reading).map_err(|e| undone(&e));
+    let rules = Rules { keep: options.keep, signed: secrets.key.is_some() };
+    let (writer, thread) = Writer::start(open(false)?, rules).map_err(|e| undone(&e))?;
+    let largest = usize::try_from(options.max_bytes).map_err(|e| undone(&e))?;
+    let receiver = Receiver::new(secrets, writer, open(true)?, (largest, (options.memory as usize) << 20));
+    let limits = Limits { request: Duration::from_secs(options.timeout), most: options.most() };
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    // Threads that parse and read: more than processors would only take memory.
+    let runtime = runtime.enable_all().max_blocking_threads(2 * processors + 2).build().map_err(|e| undone(&e))?;
     runtime.block_on(async {
         let named = |e: std::io::Error| CollectError::Undone(format!("--listen {}: {e}", options.listen));
         let listener = tokio::net::TcpListener::bind(options.listen).await.map_err(named)?;
@@ -139,11 +186,4 @@ pub fn run(options: &Options, listening: impl FnOnce(SocketAddr)) -> Result<(), 
     // Connections that did not end in time are dropped with the runtime, and the writer with the last of them.
     drop(runtime);
     thread.join().map_err(|_| CollectError::Undone("the writer of the store has crashed".to_owned()))
-}
-
-/// A read-only connection.
-fn reader(db: Connection) -> Result<Connection, CollectError> {
-    let only = db.pragma_update(None, "query_only", true);
-    only.map_err(|e| CollectError::Undone(e.to_string()))?;
-    Ok(db)
 }

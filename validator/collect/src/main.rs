@@ -23,6 +23,15 @@ fn main() -> ExitCode {
             return ExitCode::from(SUCCESS);
         }
     };
+    match options.machine_key() {
+        Ok(None) => {}
+        Ok(Some(key)) => {
+            // A closed pipe means that nobody wants it.
+            let _ = io::stdout().write_all(key.as_bytes());
+            return ExitCode::from(SUCCESS);
+        }
+        Err(error) => return failed(&error),
+    }
     let listening = |address| {
         // Without standard output the address is known from the option.
         let _ = writeln!(io::stdout(), "listening on http://{address}/");
@@ -30,11 +39,13 @@ fn main() -> ExitCode {
     };
     match run(&options, listening) {
         Ok(()) => ExitCode::from(SUCCESS),
-        Err(error) => {
-            complain(&error.to_string());
-            ExitCode::from(if matches!(error, CollectError::Usage(_)) { USAGE_ERROR } else { NOT_DONE })
-        }
+        Err(error) => failed(&error),
     }
+}
+
+fn failed(error: &CollectError) -> ExitCode {
+    complain(&error.to_string());
+    ExitCode::from(if matches!(error, CollectError::Usage(_)) { USAGE_ERROR } else { NOT_DONE })
 }
 
 fn complain(line: &str) {

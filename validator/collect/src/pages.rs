@@ -2,6 +2,7 @@
 //! report is escaped by the element writer. Pure.
 
 use crate::intake::VERDICTS;
+use crate::order::{NoStart, began};
 use crate::query::{Page, ROWS, RowFilter, StoredReport};
 use report::render::element::{Element, element};
 use report::render::html::frame::{cell, colored, number, page_frame, table};
@@ -41,12 +42,28 @@ fn cells(row: &StoredReport) -> Vec<Element> {
         .child(element("span").text(&about));
     let code = row.codes.split(' ').next().unwrap_or("");
     let cause = if code.is_empty() { row.says.clone() } else { format!("{code}: {}", row.says) };
-    let started = row.started.as_deref().unwrap_or("unknown");
     let signed = if row.signed { "right" } else { "unsigned" };
     let mut cells = vec![verdict];
-    cells.extend([&cause, &row.gpus, &row.level, &moment(row.received), started, signed].map(cell));
+    cells.extend([&cause, &row.gpus, &row.level, &moment(row.received), &started(row), signed].map(cell));
     cells
 }
+
+/// When the run began, and what its place among the reports of its node follows from.
+fn started(row: &StoredReport) -> String {
+    let mut text = row.started.clone().unwrap_or_else(|| "unknown".to_owned());
+    text.push_str(match began(row.started.as_deref(), row.received) {
+        Ok(_) => "",
+        Err(NoStart::None) => "; by arrival",
+        Err(NoStart::Unset) => "; by arrival: the clock was not set",
+        Err(NoStart::Later) => "; by arrival: it is after the arrival",
+    });
+    text + if row.late { "; late" } else { "" }
+}
+
+/// What the order of reports means.
+const ORDER: &str = "The newest report of a node is the one whose run began last. Where that cannot be true, or is unknown, its \
+    arrival counts instead. A late report arrived after the report of a later run: it may make a node's verdict worse, but never \
+    better.";
 
 fn host(row: &StoredReport) -> Element {
     element("th").with("scope", "row").child(link(&format!("/node/{}", row.node), &row.host))
@@ -86,7 +103,7 @@ pub(crate) fn reports(page: &Page, all: u32, filter: &RowFilter) -> io::Result<S
     let head = element("header")
         .child(paragraph("firstlight"))
         .child(element("h1").text(&counted(all, "report")))
-        .child(paragraph("The newest first:"));
+        .child(paragraph("Those that arrived last come first:"));
     list("/reports", head, page, filter, |_| 0)
 }
 
@@ -102,7 +119,13 @@ fn list(path: &str, head: Element, page: &Page, filter: &RowFilter, count: impl 
     let line = |row: &StoredReport| element("tr").child(host(row)).children(cells(row));
     let heads: Vec<_> = ["node"].into_iter().chain(HEAD).collect();
     let title = format!("firstlight: {}", if path == "/" { "nodes" } else { "reports" });
-    let body = [head, filters, table(None, &heads, page.rows.iter().map(line)), pager(&base, filter.page, page.more)];
+    let body = [
+        head,
+        filters,
+        table(None, &heads, page.rows.iter().map(line)),
+        paragraph(ORDER),
+        pager(&base, filter.page, page.more),
+    ];
     page_frame(&title, body)
 }
 
@@ -141,6 +164,7 @@ pub(crate) fn history(page: &Page, behind: &[StoredReport], number_of_page: u32)
         element("p").text("Node ").child(element("code").text(node)).text("; ").child(link("/", "all nodes")),
         rows,
         paragraph(&remark),
+        paragraph(ORDER),
         pager(&format!("/node/{node}?"), number_of_page, page.more),
     ];
     page_frame(&title, body)

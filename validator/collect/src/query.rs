@@ -38,10 +38,13 @@ pub struct StoredReport {
     pub figures: [Option<f64>; 3],
     /// Whether its MAC was verified.
     pub signed: bool,
+    /// Whether it arrived after the report of a later run; of a node's newest report in [`all_nodes`]: whether the node's verdict
+    /// is that of such a report.
+    pub late: bool,
 }
 
 const COLUMNS: &str = "r.digest, r.node, r.received, r.host, r.started, r.verdict, r.scope, r.codes, r.says, r.gpus,
-    r.level, r.pair, r.busbw, r.seconds, r.signed";
+    r.level, r.pair, r.busbw, r.seconds, r.signed, r.late";
 
 fn stored(row: &Row<'_>) -> rusqlite::Result<StoredReport> {
     Ok(StoredReport {
@@ -58,6 +61,7 @@ fn stored(row: &Row<'_>) -> rusqlite::Result<StoredReport> {
         level: row.get(10)?,
         figures: [row.get(11)?, row.get(12)?, row.get(13)?],
         signed: row.get(14)?,
+        late: row.get(15)?,
     })
 }
 
@@ -89,7 +93,7 @@ fn page(db: &Connection, sql: &str, mut values: Vec<Value>, number: u32) -> Resu
     Ok(Page { rows, more })
 }
 
-/// The newest report of each node, newest first.
+/// The newest report of each node, newest first; instead of it a late one that is worse.
 ///
 /// # Errors
 /// SQLite's error.
@@ -97,13 +101,13 @@ pub fn nodes(db: &Connection, filter: &RowFilter) -> Result<Page, StoreError> {
     let of = filter.verdict.as_ref().map_or("", |_| "WHERE verdict = ?");
     // Skipped rows are skipped in the index.
     let sql = format!(
-        "SELECT {COLUMNS} FROM (SELECT newest FROM node {of} ORDER BY newest DESC LIMIT ? OFFSET ?) n
-            JOIN report r ON r.id = n.newest ORDER BY r.id DESC"
+        "SELECT {COLUMNS} FROM (SELECT newest, shown FROM node {of} ORDER BY newest DESC LIMIT ? OFFSET ?) n
+            JOIN report r ON r.id = n.shown ORDER BY n.newest DESC"
     );
     page(db, &sql, filter.verdict.iter().cloned().map(Value::from).collect(), filter.page)
 }
 
-/// All reports, newest first.
+/// All reports; those that arrived last come first.
 ///
 /// # Errors
 /// SQLite's error.
@@ -121,18 +125,20 @@ pub fn reports(db: &Connection, filter: &RowFilter) -> Result<Page, StoreError> 
 /// # Errors
 /// SQLite's error.
 pub fn history(db: &Connection, node: &str, number: u32) -> Result<(Page, Vec<StoredReport>), StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM report r WHERE r.node = ? ORDER BY r.id DESC LIMIT ? OFFSET ?");
+    let sql =
+        format!("SELECT {COLUMNS} FROM report r WHERE r.node = ? ORDER BY r.moment DESC, r.id DESC LIMIT ? OFFSET ?");
     let page = page(db, &sql, vec![Value::from(node.to_owned())], number)?;
     let behind = self::page(db, &sql, vec![Value::from(node.to_owned())], number.saturating_add(1))?;
     Ok((page, behind.rows))
 }
 
-/// The newest report of every node.
+/// The newest report of every node, with the node's verdict.
 ///
 /// # Errors
 /// SQLite's error.
 pub fn all_nodes(db: &Connection) -> Result<Vec<StoredReport>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM node n JOIN report r ON r.id = n.newest ORDER BY n.id");
+    let columns = COLUMNS.replace("r.verdict", "n.verdict").replace("r.late", "n.shown <> n.newest");
+    let sql = format!("SELECT {columns} FROM node n JOIN report r ON r.id = n.newest ORDER BY n.id");
     let mut asked = db.prepare_cached(&sql)?;
     let rows = asked.query_map([], stored)?;
     Ok(rows.collect::<Result<_, _>>()?)

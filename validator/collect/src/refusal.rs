@@ -2,6 +2,7 @@
 //! one line.
 
 use hyper::StatusCode;
+use outcome::text::is_invisible;
 
 /// Why a request is refused. Each reason has a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,11 +39,13 @@ pub enum RefusalReason {
     Contradiction,
     /// The store cannot be written or read.
     Store,
+    /// Too many connections, or too many reports at a time.
+    Busy,
 }
 
 impl RefusalReason {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Path,
         Self::Unknown,
         Self::Query,
@@ -59,6 +62,7 @@ impl RefusalReason {
         Self::Schema,
         Self::Contradiction,
         Self::Store,
+        Self::Busy,
     ];
 
     /// The response's status, and the counter's word.
@@ -81,6 +85,7 @@ impl RefusalReason {
             Self::Schema => (StatusCode::UNPROCESSABLE_ENTITY, "schema"),
             Self::Contradiction => (StatusCode::UNPROCESSABLE_ENTITY, "contradiction"),
             Self::Store => (StatusCode::SERVICE_UNAVAILABLE, "store"),
+            Self::Busy => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
         }
     }
 }
@@ -96,9 +101,9 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// A refusal with this line; control characters are replaced.
+    /// A refusal with this line; what would break or turn the line is replaced.
     pub fn new(why: RefusalReason, line: impl Into<String>) -> Self {
         let line: String = line.into();
-        Self { why, line: line.chars().map(|c| if c.is_control() { '?' } else { c }).take(1000).collect() }
+        Self { why, line: line.chars().map(|c| if is_invisible(c) { '?' } else { c }).take(1000).collect() }
     }
 }

@@ -8,10 +8,11 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{
-    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, REFERRER_POLICY,
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, REFERRER_POLICY, RETRY_AFTER,
     WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{HeaderMap, Response, StatusCode};
+use outcome::text::shown_text;
 use report::from_json;
 use report::render::{html, junit, prometheus, text};
 use sha2::{Digest, Sha256};
@@ -151,6 +152,7 @@ pub(crate) fn refusal_response(refusal: &Refusal, sending: bool) -> Answer {
     match refusal.why {
         RefusalReason::Token => add(WWW_AUTHENTICATE, "Basic realm=\"firstlight\", Bearer"),
         RefusalReason::Method => add(ALLOW, "GET, HEAD, POST"),
+        RefusalReason::Busy => add(RETRY_AFTER, "1"),
         _ => None,
     };
     if sending {
@@ -159,26 +161,30 @@ pub(crate) fn refusal_response(refusal: &Refusal, sending: bool) -> Answer {
     answer
 }
 
-/// A stored report in another form, or its own bytes if no form is named.
+/// Whether the client understands gzip.
+pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let accepted = header(headers, "accept-encoding").unwrap_or("");
+    accepted.split(',').any(|coding| {
+        let (name, quality) = coding.split_once(';').unwrap_or((coding, ""));
+        let refused =
+            quality.trim().strip_prefix("q=").is_some_and(|q| q.trim().parse::<f64>().is_ok_and(|q| q <= 0.0));
+        name.trim().eq_ignore_ascii_case("gzip") && !refused
+    })
+}
+
+/// A stored report in another form: its content type and its text.
 ///
 /// # Errors
 /// If the form is unknown, or the report exists only as JSON.
-pub(crate) fn render_report(bytes: Vec<u8>, form: Option<&str>) -> Result<Answer, Refusal> {
+pub(crate) fn render_report(bytes: &[u8], form: &str) -> Result<(&'static str, String), Refusal> {
     let query = |line: &str| Refusal::new(RefusalReason::Query, line);
-    let report = || from_json(&bytes).map_err(|e| query(&format!("this one can be shown as JSON only: {e}")));
+    let report = || from_json(bytes).map_err(|e| query(&format!("this one can be shown as JSON only: {e}")));
     let made = |e: io::Error| Refusal::new(RefusalReason::Store, e.to_string());
-    let (kind, text) = match form {
-        None | Some("json") => return Ok(response(StatusCode::OK, JSON, bytes)),
-        Some("html") => (PAGE, html::page(&report()?).map_err(made)?),
-        Some("text") => (LINE, for_terminals(&text::full_text(&report()?, None))),
-        Some("junit") => ("application/xml", junit::suites(&report()?).map_err(made)?),
-        Some("prometheus") => (EXPOSITION, prometheus::families(&report()?, true)),
-        Some(_) => return Err(query("to: allowed are json, html, text, junit, prometheus")),
-    };
-    Ok(response(StatusCode::OK, kind, text))
-}
-
-/// Text whose control characters cannot move a terminal's cursor.
-fn for_terminals(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && !matches!(c, '\n' | '\t') { '?' } else { c }).collect()
+    Ok(match form {
+        "html" => (PAGE, html::page(&report()?).map_err(made)?),
+        "text" => (LINE, shown_text(&text::full_text(&report()?, None))),
+        "junit" => ("application/xml", junit::suites(&report()?).map_err(made)?),
+        "prometheus" => (EXPOSITION, prometheus::families(&report()?, true)),
+        _ => return Err(query("to: allowed are json, html, text, junit, prometheus")),
+    })
 }

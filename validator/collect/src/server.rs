@@ -1,10 +1,12 @@
 //! Connections: how many, for how long, and how they end. The responses are in `answers`.
 
 use crate::answers::Receiver;
+use crate::connections::{Connections, Most, Place};
 use crate::refusal::{Refusal, RefusalReason};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::net::sockopt::set_tcp_user_timeout;
 use std::convert::Infallible;
 use std::io;
 use std::pin::pin;
@@ -13,13 +15,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 /// Maximum size of a request's head in bytes, and maximum number of headers.
 const HEAD: (usize, usize) = (16 << 10, 64);
 /// Maximum duration of a connection.
 const LASTS: Duration = Duration::from_secs(600);
+/// How long the head of a request may take, on a new connection and after a response.
+const HEAD_TIME: Duration = Duration::from_secs(5);
+/// How long sent bytes may stay without an acknowledgement, in milliseconds: a client that does not read holds a response.
+const UNREAD_MS: u32 = 20_000;
 /// How long running requests may take when the program is stopped.
 const ENDING: Duration = Duration::from_secs(10);
 /// The pause after an error of the listener, which usually is a lack of file descriptors.
@@ -28,10 +34,10 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Limits of connections.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// For the head and for the body of a request.
+    /// For the body of a request; the head has less time.
     pub(crate) request: Duration,
-    /// Maximum number of simultaneous connections.
-    pub(crate) connections: u32,
+    /// Of the connections that are open at a time.
+    pub(crate) most: Most,
 }
 
 /// Becomes true with SIGTERM or SIGINT.
@@ -56,12 +62,8 @@ pub(crate) async fn serve(
     limits: Limits,
     mut stop: watch::Receiver<bool>,
 ) {
-    let free = Arc::new(Semaphore::new(limits.connections as usize));
+    let connections = Connections::new(limits.most);
     loop {
-        let permit = tokio::select! {
-            permit = Arc::clone(&free).acquire_owned() => permit,
-            _ = stop.changed() => break,
-        };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = stop.changed() => break,
@@ -70,37 +72,44 @@ pub(crate) async fn serve(
             sleep(PAUSE).await;
             continue;
         };
+        let Some((place, closed)) = connections.admit(from.ip()) else {
+            receiver.crowded(from.ip());
+            continue;
+        };
+        if closed {
+            receiver.crowded(from.ip());
+        }
+        // Without it, only the connection's whole time is limited.
+        let _ = set_tcp_user_timeout(&stream, UNREAD_MS);
         let (receiver, stop) = (Arc::clone(&receiver), stop.clone());
-        tokio::spawn(async move {
-            connection(stream, from, &receiver, limits, stop).await;
-            drop(permit);
-        });
+        tokio::spawn(async move { connection(stream, from, &receiver, (limits, Arc::new(place)), stop).await });
     }
     drop(listener);
-    let _over = timeout(ENDING, free.acquire_many(limits.connections)).await;
+    let _over = timeout(ENDING, connections.all_ended()).await;
 }
 
 async fn connection(
     stream: TcpStream,
     from: std::net::SocketAddr,
     receiver: &Arc<Receiver>,
-    limits: Limits,
+    (limits, place): (Limits, Arc<Place>),
     mut stop: watch::Receiver<bool>,
 ) {
     let begun = Arc::new(AtomicBool::new(false));
     let service = service_fn(|request| {
         begun.store(true, Ordering::Relaxed);
-        let receiver = Arc::clone(receiver);
-        async move { Ok::<_, Infallible>(receiver.answer(request, from.ip(), limits.request).await) }
+        let (receiver, place) = (Arc::clone(receiver), Arc::clone(&place));
+        async move { Ok::<_, Infallible>(receiver.answer(request, from.ip(), limits.request, &place).await) }
     });
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(limits.request);
+    http.timer(TokioTimer::new()).header_read_timeout(limits.request.min(HEAD_TIME));
     http.max_buf_size(HEAD.0).max_headers(HEAD.1);
     let mut serving = pin!(http.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
         ended = serving.as_mut() => Some(ended),
         _ = stop.changed() => None,
         () = sleep(LASTS) => None,
+        () = place.must_end() => return,
     };
     let ended = match ended {
         Some(ended) => ended,

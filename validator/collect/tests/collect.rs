@@ -9,7 +9,7 @@ use firstlight::net::http::{Authorities, post};
 use outcome::scope::Scope;
 use outcome::{Matrix, Outcome, Verdict};
 use report::Level;
-use report::mac::digest;
+use report::mac::{Key, digest};
 use report::{Driver, MachineEntry, Report, SCHEMA, TestEntry};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -39,6 +39,10 @@ impl TestServer {
     fn start(store: &Path, options: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_firstlight-collect"));
         command.args(["--listen", "127.0.0.1:0", "--store"]).arg(store).args(options);
+        Self::spawn(command)
+    }
+
+    fn spawn(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -210,6 +214,18 @@ fn large(number: u64) -> Vec<u8> {
     let line = |at: usize| LETTERS.get(at..at + 992).unwrap().to_owned();
     report.tests[0].log_tail = (0..200).map(|n| line(from + n * 992)).collect();
     json(&report)
+}
+
+/// A valid report of some MiB whose unknown key has as many small values as fit.
+fn of_small_values(number: u64, bytes: usize) -> Vec<u8> {
+    let whole = json(&report(&format!("small-{number}"), Outcome::Pass, 20.0));
+    let mut with = b"{\"later\":[0".to_vec();
+    while with.len() + whole.len() < bytes {
+        with.extend_from_slice(b",0");
+    }
+    with.extend_from_slice(b"],");
+    with.extend_from_slice(&whole[1..]);
+    with
 }
 
 fn secret(dir: &TempDir, name: &str, text: &str) -> String {
@@ -452,6 +468,295 @@ fn slow_senders_do_not_keep_others_away() {
         .collect();
     assert_eq!(running.post("", &json(&report("n", Outcome::Pass, 20.0))).0, 201);
     drop(slow);
+}
+
+/// The limit of the address space of a process that has 2 processors' threads, MiB, far below what 95 times a report would take.
+const MEMORY: u64 = 1024;
+
+#[test]
+fn many_small_values_take_little_memory_and_every_sender_is_answered() {
+    const POSTS: u64 = 24;
+    let dir = TempDir::new().unwrap();
+    let mut command = Command::new("sh");
+    let script = format!("ulimit -v {}; exec \"$@\"", MEMORY << 10);
+    command.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_firstlight-collect"), "--listen", "127.0.0.1:0", "--store"]);
+    command.arg(dir.path().join("store")).env("MALLOC_ARENA_MAX", "2");
+    let running = TestServer::spawn(command);
+    let next = AtomicU16::new(0);
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                loop {
+                    let number = u64::from(next.fetch_add(1, Ordering::SeqCst));
+                    if number >= POSTS {
+                        return;
+                    }
+                    let (status, line) = running.post("", &of_small_values(number, 7 << 20));
+                    assert_eq!(status, 201, "{number}: {line}");
+                }
+            });
+        }
+    });
+    assert_eq!(running.get("/healthz"), (200, "ok\n".to_owned()));
+    assert_eq!(running.metric("firstlight_collect_reports"), POSTS);
+}
+
+#[test]
+fn a_report_with_too_many_values_in_its_own_keys_is_refused() {
+    let dir = TempDir::new().unwrap();
+    let running = TestServer::start(&dir.path().join("store"), &[]);
+    let whole = String::from_utf8(json(&report("n", Outcome::Pass, 20.0))).unwrap();
+    let many = whole.replacen("\"rows\":[[8", &format!("\"rows\":[{}[8", "[0],".repeat(600_000)), 1);
+    let (status, line) = running.post("", many.as_bytes());
+    assert!(status == 422 && line.contains("more values than fit into 128 MiB"), "{status} {line}");
+    assert_eq!(running.post("", whole.as_bytes()).0, 201);
+    let verdict = format!(
+        "{{\"schema\":\"firstlight.verdict/1\",\"verdict\":\"FAIL\",\"codes\":[{}\"\"]}}",
+        "\"\",".repeat(500_000)
+    );
+    let (status, line) = running.post("", verdict.as_bytes());
+    assert!(status == 413 && line.contains("allowed: 262144"), "{status} {line}");
+}
+
+#[test]
+fn idle_and_slow_clients_keep_no_report_away() {
+    let dir = TempDir::new().unwrap();
+    let running = TestServer::start(&dir.path().join("store"), &["--connections", "64"]);
+    let body = json(&report("slow", Outcome::Pass, 20.0));
+    let whole = request("", &body);
+    // Idle, with half a head, and with half a body: more than may be open.
+    let slow: Vec<_> = (0..150)
+        .map(|n| {
+            let mut stream = running.connect();
+            let part = [0, 30, whole.len() - 10][n % 3];
+            // It may be closed already.
+            let _ = stream.write_all(&whole[..part]);
+            stream
+        })
+        .collect();
+    for number in 0..5 {
+        let body = json(&report(&format!("n{number}"), Outcome::Pass, 20.0));
+        let begun = Instant::now();
+        let status = (0..50).map(|_| running.post("", &body).0).find(|status| *status != 0);
+        assert_eq!(status, Some(201));
+        // Bodies make room after 2 s.
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    }
+    assert!(running.refused("busy") > 0);
+    drop(slow);
+}
+
+#[test]
+fn an_old_pass_that_arrives_late_hides_no_newer_fail() {
+    let dir = TempDir::new().unwrap();
+    let running = TestServer::start(&dir.path().join("store"), &[]);
+    let send = |host: &str, started: &str, outcome| {
+        let report = Report { started: started.into(), ..report(host, outcome, 20.0) };
+        assert_eq!(running.post("", &json(&report)).0, 201);
+    };
+    let shown = |host: &str| {
+        let (_, text) = running.get("/metrics");
+        let mut lines = text.lines().filter(|line| line.contains(&format!("host=\"{host}\"")));
+        let line = lines.find(|line| line.starts_with("firstlight_node_verdict{") && line.ends_with(" 1")).unwrap();
+        line.split("verdict=\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
+    };
+    send("a", "2026-11-20T12:00:00Z", Outcome::Fail);
+    send("a", "2026-11-20T11:00:00Z", Outcome::Pass);
+    assert_eq!(shown("a"), "FAIL");
+    assert!(running.get("/?verdict=FAIL").1.contains("2026-11-20T12:00:00Z"));
+    let (_, history) = running.get(&node_of(&running, "a"));
+    assert!(history.contains("2026-11-20T11:00:00Z; late") && !history.contains("12:00:00Z; late"), "{history}");
+    assert!(history.find("12:00:00Z").unwrap() < history.find("11:00:00Z").unwrap(), "by when they began");
+    // A later run counts again.
+    send("a", "2026-11-20T13:00:00Z", Outcome::Pass);
+    assert_eq!(shown("a"), "PASS");
+    // A late one that is worse counts, and is marked, until the next run.
+    send("a", "2026-11-20T12:30:00Z", Outcome::Fail);
+    assert_eq!(shown("a"), "FAIL");
+    let (_, page) = running.get("/");
+    assert!(page.contains("2026-11-20T12:30:00Z; late") && page.contains("whose run began last"), "{page}");
+    assert!(
+        running
+            .get("/metrics")
+            .1
+            .lines()
+            .any(|l| l.starts_with("firstlight_node_verdict_is_late{") && l.ends_with(" 1"))
+    );
+    send("a", "2026-11-20T14:00:00Z", Outcome::Pass);
+    assert_eq!(shown("a"), "PASS");
+
+    // A start after the arrival, or of a clock that was not set, does not keep newer ones away.
+    for started in ["2099-01-01T00:00:00Z", "1970-01-01T00:01:00Z", "no time"] {
+        let host = format!("clock-{}", started.chars().take(4).collect::<String>());
+        send(&host, started, Outcome::Pass);
+        thread::sleep(Duration::from_millis(1100));
+        send(&host, started, Outcome::Fail);
+        assert_eq!(shown(&host), "FAIL", "{started}");
+        // Of a day that is long over.
+        send(&host, "2026-11-19T12:00:00Z", Outcome::Pass);
+        assert_eq!(shown(&host), "FAIL", "{started}");
+        assert!(running.get(&node_of(&running, &host)).1.contains("by arrival"), "{started}");
+    }
+}
+
+#[test]
+fn with_a_key_a_report_with_a_mac_is_newer_than_any_without() {
+    let dir = TempDir::new().unwrap();
+    let store = dir.path().join("store");
+    let key_file = secret(&dir, "key", &"k".repeat(32));
+    let send = |running: &TestServer, started: &str, outcome, key: Option<&Key>| {
+        let body = json(&Report { started: started.into(), ..report("n", outcome, 20.0) });
+        let verdict = if outcome == Outcome::Pass { "PASS" } else { "FAIL" };
+        let mac = key.map_or_else(String::new, |key| format!("Firstlight-MAC: {}\r\n", key.mac(verdict, &body)));
+        assert_eq!(running.post(&format!("Firstlight-Verdict: {verdict}\r\n{mac}"), &body).0, 201);
+    };
+    let open = TestServer::start(&store, &[]);
+    send(&open, "2026-11-20T12:00:00Z", Outcome::Pass, None);
+    drop(open);
+    let running = TestServer::start(&store, &["--key-file", &key_file]);
+    let key = Key::read(Path::new(&key_file)).unwrap();
+    send(&running, "2026-11-20T11:00:00Z", Outcome::Fail, Some(&key));
+    assert!(running.get("/?verdict=FAIL").1.contains("2026-11-20T11:00:00Z"));
+}
+
+#[test]
+fn a_machines_own_key_proves_reports_of_that_machine() {
+    let dir = TempDir::new().unwrap();
+    let fleet = secret(&dir, "key", &"k".repeat(32));
+    let made = ended(&["--machine-key", "node7", "--key-file", &fleet]);
+    let file = String::from_utf8(made.stdout).unwrap();
+    assert!(made.status.success() && file.starts_with("firstlight-machine-key/1 node7 "), "{file}");
+    let own = secret(&dir, "own", &file);
+    let running = TestServer::start(&dir.path().join("store"), &["--key-file", &fleet]);
+    let url = format!("http://127.0.0.1:{}/", running.port);
+    let send = |host: &str, key: &str| {
+        let (path, spool) = (dir.path().join(format!("{host}.json")), dir.path().join("spool"));
+        fs::write(&path, json(&report(host, Outcome::Pass, 20.0))).unwrap();
+        let _none = fs::remove_dir_all(&spool);
+        let words = [path.to_str().unwrap(), "--url", &url, "--spool", spool.to_str().unwrap(), "--timeout", "20"];
+        publish(&[&words[..], &["--key-file", key]].concat())
+    };
+    assert_eq!((send("node7", &own), send("node8", &own)), (0, 1));
+    assert_eq!(running.refused("signature"), 1);
+    // The fleet's key stays good for all.
+    assert_eq!(send("node9", &fleet), 0);
+    assert_eq!(running.metric("firstlight_collect_reports"), 2);
+    for (words, says) in [
+        (vec!["--machine-key", "two words", "--key-file", &fleet], "visible ASCII"),
+        (vec!["--machine-key", "node7", "--key-file", &own], "the fleet"),
+        (vec!["--machine-key", "node7"], "--key-file"),
+    ] {
+        let ended = ended(&words);
+        let line = String::from_utf8(ended.stderr).unwrap();
+        assert!(
+            ended.status.code() == Some(64) && line.contains(says) && line.lines().count() == 1,
+            "{words:?}: {line}"
+        );
+    }
+}
+
+#[test]
+fn a_report_is_not_acknowledged_into_a_database_that_is_gone() {
+    let dir = TempDir::new().unwrap();
+    let store = dir.path().join("store");
+    let running = TestServer::start(&store, &[]);
+    let post = |host: &str| running.post("", &json(&report(host, Outcome::Pass, 20.0)));
+    let files = ["reports.sqlite", "reports.sqlite-wal", "reports.sqlite-shm"].map(|name| store.join(name));
+    assert_eq!(post("first").0, 201);
+    let other = dir.path().join("other");
+    drop(TestServer::start(&other, &[]));
+    for (round, files) in [&files[..], &files[..1], &files[1..2]].into_iter().enumerate() {
+        files.iter().for_each(|file| fs::remove_file(file).unwrap());
+        if round == 1 {
+            // Another database comes in its place.
+            fs::copy(other.join("reports.sqlite"), &files[0]).unwrap();
+        }
+        let (status, line) = post("lost");
+        assert!(status == 503 && line.contains("removed or replaced"), "{status} {line}");
+        assert_eq!(post("kept").0 / 100, 2, "it is open again");
+        let (status, line) = running.get("/healthz");
+        assert!(status == 503 && line.contains("removed or replaced"), "the reader finds it, too: {status} {line}");
+        assert_eq!(running.get("/healthz"), (200, "ok\n".to_owned()));
+        let page = running.get("/").1;
+        assert!(page.contains(">kept<") && !page.contains(">lost<"), "{page}");
+    }
+    drop(running);
+    let again = TestServer::start(&store, &[]);
+    assert!(again.get("/").1.contains(">kept<"));
+}
+
+#[test]
+fn the_store_is_its_owners_alone_and_an_earlier_one_is_brought_up_to_date() {
+    let dir = TempDir::new().unwrap();
+    let store = dir.path().join("store");
+    // As a folder that the system made.
+    fs::create_dir(&store).unwrap();
+    let modes = || {
+        let mode = |e: fs::DirEntry| std::os::unix::fs::MetadataExt::mode(&e.metadata().unwrap()) & 0o777;
+        fs::read_dir(&store).unwrap().map(|entry| mode(entry.unwrap())).collect::<Vec<_>>()
+    };
+    let running = TestServer::start(&store, &[]);
+    assert_eq!(running.post("", &json(&report("n", Outcome::Pass, 20.0))).0, 201);
+    assert_eq!(modes(), [0o600; 3]);
+    drop(running);
+    let file = store.join("reports.sqlite");
+    let db = rusqlite::Connection::open(&file).unwrap();
+    // What version 1 had: the newest report was the last one, and hostile names could share a node.
+    db.execute_batch(
+        "DROP TABLE node; DROP INDEX report_of_node; ALTER TABLE report DROP COLUMN moment; ALTER TABLE report DROP COLUMN late;
+         UPDATE report SET started = '2026-11-20T12:00:00Z', verdict = 'FAIL';
+         INSERT INTO report SELECT 99, 'other', 'x', received, host, machine_id, '2026-11-20T11:00:00Z', 'PASS', scope, codes,
+             says, gpus, level, pair, busbw, seconds, signed FROM report;
+         CREATE INDEX report_of_node ON report (node, id);
+         CREATE TABLE node (id TEXT PRIMARY KEY, host TEXT NOT NULL, newest INTEGER NOT NULL, verdict TEXT NOT NULL,
+             reports INTEGER NOT NULL) WITHOUT ROWID;
+         CREATE INDEX node_newest ON node (newest);
+         CREATE INDEX node_of_verdict ON node (verdict, newest);
+         INSERT INTO node VALUES ('x', 'n', 99, 'PASS', 2); PRAGMA user_version = 1;",
+    )
+    .unwrap();
+    drop(db);
+    fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    let running = TestServer::start(&store, &[]);
+    assert!(modes().iter().all(|mode| *mode == 0o600), "{:?}", modes());
+    let (_, page) = running.get("/?verdict=FAIL");
+    assert!(page.contains("<h1>1 node</h1>") && page.contains("2026-11-20T12:00:00Z"), "{page}");
+    assert_eq!(running.post("", &json(&report("n", Outcome::Pass, 21.0))).0, 201);
+}
+
+#[test]
+fn machines_whose_names_and_ids_join_to_the_same_text_are_different_nodes() {
+    let dir = TempDir::new().unwrap();
+    let running = TestServer::start(&dir.path().join("store"), &[]);
+    for (id, host) in [("a", "b\nc"), ("a\nb", "c")] {
+        let mut one = report(host, Outcome::Pass, 20.0);
+        one.machine.machine_id = Some(id.into());
+        assert_eq!(running.post("", &json(&one)).0, 201);
+    }
+    assert!(running.get("/").1.contains("<h1>2 nodes</h1>"));
+}
+
+#[test]
+fn metrics_are_compressed_for_those_that_ask() {
+    let dir = TempDir::new().unwrap();
+    let running = TestServer::start(&dir.path().join("store"), &[]);
+    let raw = |headers: &str| {
+        let mut stream = running.connect();
+        write!(stream, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n").unwrap();
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        let end = bytes.windows(4).position(|part| part == b"\r\n\r\n").unwrap();
+        (String::from_utf8_lossy(&bytes[..end]).into_owned(), bytes[end + 4..].to_vec())
+    };
+    let (head, body) = raw("Accept-Encoding: deflate, gzip;q=1.0\r\n");
+    assert!(head.contains("content-encoding: gzip"), "{head}");
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(body.as_slice()).read_to_string(&mut text).unwrap();
+    assert!(text.contains("firstlight_collect_reports 0"), "{text}");
+    for headers in ["", "Accept-Encoding: gzip;q=0\r\n", "Accept-Encoding: identity\r\n"] {
+        let (head, body) = raw(headers);
+        assert!(!head.contains("content-encoding") && body.starts_with(b"# HELP"), "{head}");
+    }
 }
 
 #[test]

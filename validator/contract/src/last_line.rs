@@ -3,6 +3,7 @@
 //! source contains.
 
 use crate::outcome::Verdict;
+use crate::text::is_invisible;
 use std::fmt;
 
 /// The first word of the line, with the blank after it.
@@ -96,17 +97,28 @@ fn first(words: &[&str]) -> String {
     }
 }
 
+/// The maximum number of entries of a list, and of characters of a value: a report may have any number of tests, with any names.
+const LISTED: usize = 20;
+const WORD: usize = 128;
+
+/// `acs,iommu`; of a long list the first entries and the number of others, as `acs,iommu+3`.
 fn list(words: &[&str]) -> String {
     if words.is_empty() {
         return "none".to_owned();
     }
-    words.iter().map(|w| word(w)).collect::<Vec<_>>().join(",")
+    let more = words.len().saturating_sub(LISTED);
+    let listed = words.iter().take(LISTED).map(|w| word(w)).collect::<Vec<_>>().join(",");
+    if more == 0 { listed } else { format!("{listed}+{more}") }
 }
 
 /// Replaces characters that would end the value or the line, or forge another value, with `?`.
 fn word(text: &str) -> String {
-    let keeps = |c: char| !c.is_control() && !c.is_whitespace() && c != '=';
-    text.chars().map(|c| if keeps(c) { c } else { '?' }).collect()
+    let keeps = |c: char| !is_invisible(c) && !c.is_whitespace() && c != '=';
+    let mut word: String = text.chars().take(WORD).map(|c| if keeps(c) { c } else { '?' }).collect();
+    if text.chars().nth(WORD).is_some() {
+        word.push_str("..");
+    }
+    word
 }
 
 #[cfg(test)]
@@ -167,5 +179,16 @@ mod tests {
         assert_eq!(line(&["config", "a"], &[], ""), format!("{start} host=unknown seconds=0.5"));
         let hostile = line(&[], &["X\rY", "\u{85}\u{2028}"], "a b\nc=d");
         assert!(hostile.ends_with("codes=X?Y,?? scope=machine host=a?b?c?d seconds=0.5"), "{hostile}");
+        let turned = line(&[], &["X\u{202e}Y"], "a\u{200b}b");
+        assert!(turned.ends_with("codes=X?Y scope=machine host=a?b seconds=0.5"), "{turned}");
+    }
+
+    #[test]
+    fn a_long_list_and_a_long_word_are_cut() {
+        let (words, long) = (vec!["a"; 1_000_000], "x".repeat(1_000_000));
+        let cut = line(&words, &[&long], "n");
+        let start = format!("FIRSTLIGHT verdict=ERROR failed={}+999980 warned=none codes=", vec!["a"; 20].join(","));
+        assert!(cut.starts_with(&start) && cut.contains(&format!("codes={}.. scope", "x".repeat(128))), "{cut:.300}");
+        assert!(line(&words[..20], &[], "n").contains(&format!("failed={} ", vec!["a"; 20].join(","))));
     }
 }

@@ -7,6 +7,7 @@ pub mod mark;
 pub mod outcome;
 pub mod recovery;
 pub mod screen;
+pub mod text;
 
 /// The names of the documents that one program writes and the other reads.
 pub mod schema {

@@ -213,7 +213,7 @@ impl Advice {
     #[must_use]
     pub fn new(name: &str, value: impl Into<String>, reason: &str) -> Self {
         let plain = |c: char| match c {
-            c if c.is_control() => ' ',
+            c if text::is_invisible(c) => ' ',
             '=' => ':',
             c => c,
         };

@@ -4,18 +4,20 @@
 use super::Report;
 use super::facts::{Facts, facts, models};
 use super::figures::{Figures, YES_NO, figures, is_figure, is_larger_better, tolerance};
-use super::read::NoDuplicateKeys;
+use super::json::{Refused, document};
 use crate::Level;
 use crate::stats::median;
 use outcome::Verdict;
 use outcome::scope::Scope;
 use outcome::text::shown;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The name of this format.
 pub const BASELINE: &str = "firstlight.baseline/1";
+/// The keys of a baseline. Those of a later version are skipped.
+pub(super) const KEYS: [&str; 10] =
+    ["schema", "gpus", "level", "verdict", "noise", "reports", "facts", "varying", "left_out", "figures"];
 /// The largest tolerance: a larger one would let everything pass.
 const MAX_TOLERANCE: f64 = 1.0;
 
@@ -199,18 +201,11 @@ impl Baseline {
     /// # Errors
     /// One line: what is wrong, and what is allowed.
     pub fn from_json(bytes: &[u8]) -> Result<Self, String> {
-        let line = |e: serde_json::Error| shown(&e.to_string());
-        let value: Value = serde_json::from_slice(bytes).map_err(|e| format!("not JSON: {}", line(e)))?;
-        match value.get("schema") {
-            Some(Value::String(schema)) if schema == BASELINE => {}
-            other => {
-                let read = other.map_or("none".to_owned(), |v| v.to_string());
-                return Err(format!("schema is {read}, allowed: \"{BASELINE}\""));
-            }
-        }
-        let shape = |e| format!("not a valid {BASELINE}: {}", line(e));
-        serde_json::from_slice::<NoDuplicateKeys>(bytes).map_err(shape)?;
-        let read: Self = serde_json::from_value(value).map_err(shape)?;
+        let read: Self = document(bytes, BASELINE, &KEYS).map_err(|refused| match refused {
+            Refused::NotJson(why) => format!("not JSON: {why}"),
+            Refused::Schema(read) => format!("schema is {read}, allowed: \"{BASELINE}\""),
+            Refused::Shape(why) => format!("not a valid {BASELINE}: {why}"),
+        })?;
         read.contradiction().map_or(Ok(read), Err)
     }
 

@@ -45,11 +45,14 @@ fn subject_of(text: &str) -> Subject {
     text.parse().unwrap_or(Subject::Unknown)
 }
 
+/// A machine with more GPUs is none of an earlier report: the number of pairs is the square of that of GPUs.
+const MOST_GPUS: usize = 128;
+
 /// All pairs of the machine, where the text counts as many and names only some: `12 pairs (GPU 0 -> 1, ..)`.
 fn all_pairs(text: &str, gpus: usize) -> Option<Subject> {
     let counted: usize = text.split_once(" pairs (")?.0.parse().ok()?;
     let all = Pair::all(gpus).filter(|pair| pair.from != pair.to);
-    (counted == gpus * gpus.saturating_sub(1)).then(|| Subject::pairs(all))
+    (gpus <= MOST_GPUS && counted == gpus * gpus.saturating_sub(1)).then(|| Subject::pairs(all))
 }
 
 #[cfg(test)]
@@ -83,6 +86,8 @@ mod tests {
         assert_eq!(entry.clause.unwrap(), "what is written to the peer does not arrive");
         let all = earlier(Code::P2pUnsupported, "6 pairs (GPU 0 -> 1, ..)", "no", "", &[]);
         assert_eq!(all.about().named_pairs().len(), 6);
+        assert_eq!(all_pairs("16256 pairs (GPU 0 -> 1, ..)", 128).unwrap().named_pairs().len(), 16256);
+        assert_eq!(all_pairs("899970000 pairs (GPU 0 -> 1, ..)", 30_000), None, "it would take 14 GB");
         assert_eq!(earlier(Code::NcclSlow, "all_reduce", "slow", "", &[]).about().to_string(), "all_reduce");
         assert_eq!(earlier(Code::GpuXid, "GPU 2", "x", "", &[]).about(), &Subject::from(GpuId::new(2)));
     }

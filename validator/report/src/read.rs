@@ -1,18 +1,15 @@
-//! Reads a report from its file, strictly: another schema, a missing, unknown or duplicate key, and
-//! contradictions are errors ([`NoDuplicateKeys`] refuses duplicates). An incomplete report must not be shown as a
-//! complete one. Also generates the JSON Schema of a report from the types that are written.
+//! Reads a report from its file, strictly: another schema, a missing or duplicate key, too many values, and
+//! contradictions are errors; `json` checks all but the last. An incomplete report must not be shown as a complete one. Also generates the JSON Schema of a report from the types that are written.
 
+use super::json::{Refused, document};
 use super::{Report, SCHEMA, TestEntry, earlier};
 use outcome::scope::Scope;
-use outcome::text::shown;
 use outcome::{self, Matrix, Outcome, Verdict};
 use schemars::Schema;
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::fmt;
 
 /// Why a file is not a report.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,18 +28,41 @@ pub enum ReportError {
     Contradiction(String),
 }
 
+/// The keys of a report. Those of a later version are skipped.
+const KEYS: [&str; 21] = [
+    "schema",
+    "verdict",
+    "answer",
+    "causes",
+    "scope",
+    "covers",
+    "level",
+    "root",
+    "started",
+    "seconds",
+    "boot",
+    "appliance",
+    "machine",
+    "driver",
+    "known_problems",
+    "gpus",
+    "fabric",
+    "tests",
+    "effects",
+    "workload_env",
+    "workload_reasons",
+];
+
 /// Reads a report.
 ///
 /// # Errors
 /// See [`ReportError`].
 pub fn from_json(bytes: &[u8]) -> Result<Report, ReportError> {
-    let value: Value = serde_json::from_slice(bytes).map_err(|e| ReportError::NotJson(line(&e)))?;
-    match value.get("schema") {
-        Some(Value::String(schema)) if schema == SCHEMA => {}
-        other => return Err(ReportError::Schema(other.map_or("none".to_owned(), Value::to_string))),
-    }
-    serde_json::from_slice::<NoDuplicateKeys>(bytes).map_err(|e| ReportError::Shape(line(&e)))?;
-    let mut report: Report = serde_json::from_value(value).map_err(|e| ReportError::Shape(line(&e)))?;
+    let mut report: Report = document(bytes, SCHEMA, &KEYS).map_err(|refused| match refused {
+        Refused::NotJson(why) => ReportError::NotJson(why),
+        Refused::Schema(read) => ReportError::Schema(read),
+        Refused::Shape(why) => ReportError::Shape(why),
+    })?;
     earlier::complete(&mut report);
     // Causes and answer follow from the findings: they are computed again, not taken from the file.
     report.explain();
@@ -75,72 +95,6 @@ fn bound_numbers(schema: &mut Schema) {
         if let Some(limit) = limit {
             schema.insert(name.to_owned(), limit.into());
         }
-    }
-}
-
-/// The error in one line, which the file's content must not break.
-fn line(error: &serde_json::Error) -> String {
-    shown(&error.to_string())
-}
-
-/// Checks any JSON value for duplicate keys, and discards the value.
-#[derive(Debug)]
-pub(super) struct NoDuplicateKeys;
-
-impl<'de> Deserialize<'de> for NoDuplicateKeys {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(NoDuplicateKeysVisitor)
-    }
-}
-
-struct NoDuplicateKeysVisitor;
-
-impl<'de> Visitor<'de> for NoDuplicateKeysVisitor {
-    type Value = NoDuplicateKeys;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<NoDuplicateKeys, A::Error> {
-        let mut keys = BTreeSet::new();
-        while let Some(key) = map.next_key::<String>()? {
-            if keys.contains(&key) {
-                return Err(A::Error::custom(format_args!("duplicate key {key:?}")));
-            }
-            map.next_value::<NoDuplicateKeys>()?;
-            keys.insert(key);
-        }
-        Ok(NoDuplicateKeys)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<NoDuplicateKeys, A::Error> {
-        while seq.next_element::<NoDuplicateKeys>()?.is_some() {}
-        Ok(NoDuplicateKeys)
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<NoDuplicateKeys, E> {
-        Ok(NoDuplicateKeys)
-    }
-
-    fn visit_bool<E: Error>(self, _: bool) -> Result<NoDuplicateKeys, E> {
-        Ok(NoDuplicateKeys)
-    }
-
-    fn visit_i64<E: Error>(self, _: i64) -> Result<NoDuplicateKeys, E> {
-        Ok(NoDuplicateKeys)
-    }
-
-    fn visit_u64<E: Error>(self, _: u64) -> Result<NoDuplicateKeys, E> {
-        Ok(NoDuplicateKeys)
-    }
-
-    fn visit_f64<E: Error>(self, _: f64) -> Result<NoDuplicateKeys, E> {
-        Ok(NoDuplicateKeys)
-    }
-
-    fn visit_str<E: Error>(self, _: &str) -> Result<NoDuplicateKeys, E> {
-        Ok(NoDuplicateKeys)
     }
 }
 
@@ -209,4 +163,16 @@ const fn badness(outcome: Outcome) -> u8 {
 
 fn has_valid_shape(matrix: &Matrix) -> bool {
     matrix.values.len() == matrix.rows.len() && matrix.values.iter().all(|row| row.len() == matrix.columns.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_keys_whose_values_are_counted_are_those_of_the_schema() {
+        let schema = schema();
+        let of_schema: BTreeSet<_> = schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(of_schema, BTreeSet::from(KEYS));
+    }
 }

@@ -1,6 +1,6 @@
 //! Baselines, comparisons and fleets of small reports.
 
-use super::baseline::{Baseline, baseline};
+use super::baseline::{Baseline, KEYS, baseline};
 use super::drift::{Drift, as_test, drift};
 use super::figures::{figures, is_worse};
 use super::fleet::Fleet;
@@ -10,6 +10,7 @@ use outcome::finding::{Code, Severity, Subject};
 use outcome::platform::Host;
 use proptest::prelude::*;
 use serde_json::json;
+use std::collections::BTreeSet;
 
 /// A report of two GPUs: the speeds between them, times of NCCL's all-reduce, and peer access.
 fn report(gb_s: [f64; 2], us: f64) -> Report {
@@ -200,6 +201,7 @@ fn a_damaged_baseline_is_refused_with_what_is_allowed() {
         let said = changed(&pointer, to);
         assert!(said.contains(why) && said.lines().count() == 1, "{pointer}: {said}");
     }
+    assert_eq!(good.as_object().unwrap().keys().map(String::as_str).collect::<BTreeSet<_>>(), BTreeSet::from(KEYS));
     for (text, why) in [
         (text.chars().take(text.len() / 2).collect(), "not JSON"),
         (text.replace("26.0", "NaN"), "not JSON"),

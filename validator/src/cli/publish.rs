@@ -9,7 +9,6 @@ use crate::net::publish::{FinishedReport, LARGEST, StorageOptions, UploadTarget,
 use outcome::files;
 use std::env;
 use std::ffi::OsString;
-use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -18,6 +17,9 @@ use std::time::Duration;
 
 /// The program that receives reports, in the folder of this one: it has a database, which the image has no room for.
 const RECEIVER: &str = "firstlight-collect";
+
+/// Maximum size of the file of trusted certificates; those that browsers trust take a quarter of it.
+const LARGEST_CA: u64 = 1 << 20;
 
 /// Saves the report to every given place.
 pub(super) fn run(asked: Publish) -> Result<u8, CommandError> {
@@ -68,6 +70,6 @@ pub(super) fn collect(args: &[OsString]) -> Result<u8, CommandError> {
 pub(super) fn authorities(file: Option<&Path>) -> Result<Authorities, CommandError> {
     let Some(path) = file else { return Ok(Authorities::default()) };
     let name = path.display().to_string();
-    let pem = fs::read(path).map_err(|e| CommandError::Undone(format!("{name}: {e}")))?;
+    let pem = files::secret(path, LARGEST_CA).map_err(|e| CommandError::Undone(format!("{name}: {e}")))?;
     Authorities::from_pem(&name, &pem).map_err(|e| CommandError::undone(&e))
 }

@@ -2,7 +2,7 @@
 //! a deadline. The caller decides about retries; an answer with any status counts as an answer.
 
 use outcome::text::chain;
-use outcome::text::size;
+use outcome::text::{shown, size};
 use std::io::Read;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
@@ -24,6 +24,9 @@ pub enum HttpError {
     /// The URL is invalid.
     #[error("{0}: allowed: http://HOST[:PORT]/PATH or https://..., without user name and blanks")]
     BadUrl(String),
+    /// A server redirects to an address that is not allowed.
+    #[error("redirects to {0}: allowed: http://HOST[:PORT]/PATH or https://..., without user name and blanks")]
+    BadRedirect(String),
     /// No complete answer arrived.
     #[error("{0}")]
     NoAnswer(String),
@@ -45,7 +48,34 @@ pub fn checked_url(url: &str) -> Result<&str, HttpError> {
     let is_plain = url.bytes().all(|b| b.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&b));
     let is_valid =
         is_plain && !host.is_empty() && !host.starts_with(':') && !host.contains('@') && has_valid_port(host);
-    if is_valid { Ok(url) } else { Err(HttpError::BadUrl(url.to_owned())) }
+    if is_valid { Ok(url) } else { Err(HttpError::BadUrl(without_password(url))) }
+}
+
+/// The address without the user name and password that it may have: the line goes to consoles and logs.
+fn without_password(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (host, path) = rest.split_at_checked(end).unwrap_or((rest, ""));
+    let Some((_, host)) = host.rsplit_once('@') else { return shown(url) };
+    shown(&format!("{scheme}{}***@{host}{path}", if scheme.is_empty() { "" } else { "://" }))
+}
+
+/// The address to which a server redirects from `url`; `location` may lack the server.
+fn redirected(url: &str, location: &str) -> Result<String, HttpError> {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
+    let host = rest.split(['/', '?', '#']).next().unwrap_or("");
+    let path = rest.get(host.len()..).unwrap_or("").split(['?', '#']).next().unwrap_or("");
+    let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let to = match location {
+        whole if whole.contains("://") => whole.to_owned(),
+        of_scheme if of_scheme.starts_with("//") => format!("{scheme}:{of_scheme}"),
+        of_host if of_host.starts_with('/') => format!("{scheme}://{host}{of_host}"),
+        beside => format!("{scheme}://{host}{folder}/{beside}"),
+    };
+    match checked_url(&to) {
+        Ok(_) => Ok(to),
+        Err(_) => Err(HttpError::BadRedirect(without_password(&to))),
+    }
 }
 
 /// Whether the port of `HOST[:PORT]` is absent or valid: with an invalid port, the request would use another one.
@@ -89,7 +119,7 @@ pub fn post(
     within: Duration,
 ) -> Result<u16, HttpError> {
     // A redirected POST would become a GET and lose its body, so a redirect is returned as an answer.
-    let mut request = agent(authorities, within, 0).post(url);
+    let mut request = agent(authorities, within).post(url);
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
@@ -137,7 +167,7 @@ pub fn get(url: &str, largest: u64, authorities: &Authorities, within: Duration)
     let (url, authorities) = (url.to_owned(), authorities.clone());
     let (sender, pieces) = sync_channel(4);
     thread::spawn(move || {
-        let agent = agent(&authorities, within, MAX_REDIRECTS);
+        let agent = agent(&authorities, within);
         if let Err(error) = stream_body(&agent, &url, largest, &sender) {
             // The receiver may be gone.
             let _gone = sender.send(Err(error));
@@ -153,6 +183,16 @@ fn stream_body(
     to: &SyncSender<Result<Piece, HttpError>>,
 ) -> Result<(), HttpError> {
     let mut answer = agent.get(url).call().map_err(|e| no_answer(&e))?;
+    let mut url = url.to_owned();
+    for _ in 0..MAX_REDIRECTS {
+        let location =
+            answer.headers().get("location").filter(|_| matches!(answer.status().as_u16(), 301..=303 | 307 | 308));
+        let Some(location) = location else { break };
+        let location =
+            location.to_str().map_err(|_| HttpError::BadRedirect("an address that is no text".to_owned()))?;
+        url = redirected(&url, location)?;
+        answer = agent.get(&url).call().map_err(|e| no_answer(&e))?;
+    }
     let (status, length) = (answer.status().as_u16(), answer.body().content_length());
     if to.send(Ok(Piece::Head(status, length))).is_err() {
         return Ok(());
@@ -177,11 +217,12 @@ fn stream_body(
     }
 }
 
-fn agent(authorities: &Authorities, within: Duration, redirects: u32) -> Agent {
+/// An agent that follows no redirects: where one leads is checked before.
+fn agent(authorities: &Authorities, within: Duration) -> Agent {
     let tls = TlsConfig::builder().root_certs(authorities.roots()).build();
     Config::builder()
         .http_status_as_error(false)
-        .max_redirects(redirects)
+        .max_redirects(0)
         .max_redirects_will_error(false)
         .timeout_global(Some(within))
         .user_agent(concat!("firstlight/", env!("CARGO_PKG_VERSION")))
@@ -191,7 +232,13 @@ fn agent(authorities: &Authorities, within: Duration, redirects: u32) -> Agent {
 }
 
 fn no_answer(error: &ureq::Error) -> HttpError {
-    HttpError::NoAnswer(chain(error).lines().collect::<Vec<_>>().join(" "))
+    let line = chain(error).lines().collect::<Vec<_>>().join(" ");
+    HttpError::NoAnswer(if line.contains("CaUsedAsEndEntity") {
+        "the server's certificate is that of an authority: make one for the server, signed by the authority in network.ca (--ca)"
+            .to_owned()
+    } else {
+        line
+    })
 }
 
 /// A status and its reason phrase: `503 Service Unavailable`.
@@ -219,6 +266,32 @@ mod tests {
             }
         }
         assert!(checked_url("http://h:65535/").is_ok() && checked_url("http://[fd00::1]:80").is_ok());
+    }
+
+    #[test]
+    fn a_password_in_an_address_is_not_shown() {
+        let said = checked_url("http://user:secret@h/a").unwrap_err().to_string();
+        assert!(said.starts_with("http://***@h/a: allowed: ") && !said.contains("secret"), "{said}");
+        assert_eq!(without_password("u:p@h/a@b"), "***@h/a@b");
+        assert_eq!(without_password("http://h/a@b"), "http://h/a@b");
+    }
+
+    #[test]
+    fn a_redirect_leads_to_allowed_addresses_only() {
+        let to = |location| redirected("https://h:8443/a/b?c=/d", location);
+        for (location, url) in [
+            ("http://other/x", "http://other/x"),
+            ("//other/x", "https://other/x"),
+            ("/x?y", "https://h:8443/x?y"),
+            ("x", "https://h:8443/a/x"),
+        ] {
+            assert_eq!(to(location).as_deref(), Ok(url));
+        }
+        let said = to("http://user:secret@other/x").unwrap_err().to_string();
+        assert!(said.starts_with("redirects to http://***@other/x: allowed: "), "{said}");
+        for bad in ["ftp://other/x", "file:///etc/passwd", "http://other:0/", "a b", "//u@h/"] {
+            assert!(matches!(to(bad), Err(HttpError::BadRedirect(_))), "{bad}");
+        }
     }
 
     #[test]

@@ -19,8 +19,12 @@ fn certificates() -> PathBuf {
 
 /// Answers every request with `ok`.
 fn server() -> String {
-    let chain = CertificateDer::pem_file_iter(certificates()).unwrap().map(Result::unwrap).collect();
-    let key = PrivateKeyDer::from_pem_file(certificates()).unwrap();
+    server_with(&certificates())
+}
+
+fn server_with(certificates: &Path) -> String {
+    let chain = CertificateDer::pem_file_iter(certificates).unwrap().map(Result::unwrap).collect();
+    let key = PrivateKeyDer::from_pem_file(certificates).unwrap();
     let config = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key).unwrap();
     let (config, listener) = (Arc::new(config), TcpListener::bind("127.0.0.1:0").unwrap());
     let url = format!("https://{}/f", listener.local_addr().unwrap());
@@ -60,6 +64,15 @@ fn only_a_server_with_a_trusted_certificate_is_accepted() {
     std::fs::write(&empty, "no certificate\n").unwrap();
     let none = fetch(&url, &["--ca", empty.to_str().unwrap()], &to);
     assert!(none.err.contains("empty.pem: no certificates in PEM form"), "{}", none.err);
+}
+
+#[test]
+fn an_authority_that_is_used_as_the_servers_own_certificate_is_explained() {
+    let dir = tempfile::tempdir().unwrap();
+    let authority = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/authority.pem");
+    let done = fetch(&server_with(&authority), &["--ca", authority.to_str().unwrap()], &dir.path().join("f"));
+    assert_eq!((done.status, done.err.lines().count()), (2, 1), "{}", done.err);
+    assert!(done.err.contains("the server's certificate is that of an authority: make one"), "{}", done.err);
 }
 
 fn ask(servers: &[&str]) -> Run {

@@ -5,6 +5,7 @@ pub mod names;
 pub mod time;
 mod wrap;
 
+pub use contract::text::is_invisible;
 pub use wrap::wrapped;
 
 use std::error::Error;
@@ -48,9 +49,9 @@ pub fn gib(bytes: u64) -> f64 {
     bytes as f64 / (1_u64 << 30) as f64
 }
 
-/// The text with its control characters escaped.
+/// The text with its control characters, and all others that nobody sees, escaped.
 pub fn shown(text: &str) -> String {
-    let one = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    let one = |c: char| if is_invisible(c) { c.escape_default().to_string() } else { c.to_string() };
     text.chars().map(one).collect()
 }
 
@@ -96,7 +97,8 @@ mod tests {
     }
 
     #[test]
-    fn only_control_characters_are_escaped() {
+    fn only_what_nobody_sees_is_escaped() {
+        assert_eq!(shown("a\u{202e}b\u{2028}"), "a\\u{202e}b\\u{2028}");
         assert_eq!(shown("a\u{1b}[2Jb\nc\u{85} ö'\\"), "a\\u{1b}[2Jb\\nc\\u{85} ö'\\");
     }
 }

@@ -1,6 +1,7 @@
 //! Elements of XML and HTML as a tree. Every element is closed and every text of a report is escaped when it
 //! is written; there is no other way to write one.
 
+use outcome::text::is_invisible;
 use quick_xml::Writer;
 use quick_xml::events::{BytesDecl, BytesEnd, BytesStart, BytesText, Event};
 use std::io;
@@ -71,9 +72,9 @@ impl Element {
     }
 }
 
-/// Replaces what XML 1.0 forbids, and the control characters that it discourages, with `?`.
+/// Replaces what XML 1.0 forbids, and what nobody sees, with `?`.
 fn replace_forbidden(text: &str) -> String {
-    let forbidden = |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{fffe}' | '\u{ffff}');
+    let forbidden = |c: char| (is_invisible(c) && !matches!(c, '\n' | '\t')) || matches!(c, '\u{fffe}' | '\u{ffff}');
     text.chars().map(|c| if forbidden(c) { '?' } else { c }).collect()
 }
 

@@ -6,7 +6,7 @@ use crate::render::last_line::last_line;
 use crate::render::{causes, gain, words};
 use crate::{Report, TestEntry};
 use outcome::scope::Scope;
-use outcome::text::wrapped;
+use outcome::text::{is_invisible, wrapped};
 use std::fmt::Write as _;
 
 /// The column of a row's text, after outcome and id.
@@ -89,7 +89,7 @@ fn end(report: &Report, path: Option<&str>) -> String {
 
 /// Control characters in the machine's files must not move the cursor of a terminal.
 fn replace_controls(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' { '?' } else { c }).collect()
+    text.chars().map(|c| if is_invisible(c) && c != '\n' { '?' } else { c }).collect()
 }
 
 /// The number of tests by outcome: `12 passed, 1 not applicable`.

@@ -45,7 +45,7 @@ pub(super) fn meeting_settings(config: &Config, asked: &Meet) -> Result<MeetingS
     };
     let from_file = asked.token_file.as_ref().map(|path| {
         let named = |why: String| CommandError::Usage(format!("--token-file {}: {why}", path.display()));
-        let bytes = files::read(path, TOKEN).map_err(named)?;
+        let bytes = files::secret(path, TOKEN).map_err(named)?;
         Token::new(&String::from_utf8_lossy(&bytes)).map_err(named)
     });
     // The launcher's own name of the run distinguishes two runs; it is not a secret.

@@ -5,16 +5,19 @@ use super::handshake::{HandshakeError, Token, handshake_as_host};
 use super::link::Link;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::de::DeserializeOwned;
+use std::collections::HashMap;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// The time limit of a peer's handshake, and of its first message.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-/// The most peers that are being admitted at the same time; more are turned away.
-const MAX_PENDING: usize = 64;
+/// The most peers that are being admitted at the same time, and the most of them at one address; more are turned away, so that
+/// one machine cannot keep the others from being admitted.
+const MAX_PENDING: usize = 256;
+const MAX_PENDING_OF_ONE: usize = 16;
 const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// A listening port.
@@ -44,6 +47,16 @@ pub enum Event<C> {
     WrongToken(SocketAddr, String),
     /// Something else connected; with its address and why it was turned away.
     Stranger(SocketAddr, String),
+}
+
+impl<C> Event<C> {
+    /// The address that it is about.
+    fn from(&self) -> SocketAddr {
+        match self {
+            Self::Admitted(peer) => peer.from,
+            Self::WrongToken(from, _) | Self::Stranger(from, _) => *from,
+        }
+    }
 }
 
 impl Host {
@@ -91,14 +104,17 @@ impl Host {
         mut each: impl FnMut(Event<C>) -> bool,
     ) -> io::Result<bool> {
         let (sender, events): (Sender<Event<C>>, Receiver<Event<C>>) = channel();
-        let mut pending = 0;
+        let mut pending = HashMap::new();
         while Instant::now() < due {
             let mut polled = [PollFd::new(&self.listener, PollFlags::IN)];
             if poll(&mut polled, Some(&POLL_INTERVAL)).is_ok_and(|ready| ready > 0) {
-                pending += usize::from(self.accept(pending, &sender)?);
+                self.accept(&mut pending, &sender)?;
             }
             while let Ok(event) = events.try_recv() {
-                pending = pending.saturating_sub(1);
+                if let Some(count) = pending.get_mut(&event.from().ip()) {
+                    *count = usize::saturating_sub(*count, 1);
+                }
+                pending.retain(|_, count| *count > 0);
                 if each(event) {
                     return Ok(true);
                 }
@@ -107,18 +123,19 @@ impl Host {
         Ok(false)
     }
 
-    /// Accepts one connection; returns whether a thread was started to admit it.
+    /// Accepts one connection; `pending` counts those that are being admitted.
     fn accept<C: DeserializeOwned + Send + 'static>(
         &self,
-        pending: usize,
+        pending: &mut HashMap<IpAddr, usize>,
         events: &Sender<Event<C>>,
-    ) -> io::Result<bool> {
-        let Ok((stream, from)) = self.listener.accept() else { return Ok(false) };
+    ) -> io::Result<()> {
+        let Ok((stream, from)) = self.listener.accept() else { return Ok(()) };
         // A port for both families reports IPv4 addresses as IPv6 ones.
         let from = SocketAddr::new(from.ip().to_canonical(), from.port());
-        if pending >= MAX_PENDING {
-            log::warn!("{from}: turned away, {MAX_PENDING} others are being admitted");
-            return Ok(false);
+        let of_one = pending.get(&from.ip()).copied().unwrap_or(0);
+        if of_one >= MAX_PENDING_OF_ONE || pending.values().sum::<usize>() >= MAX_PENDING {
+            log::debug!("{from}: turned away, others are being admitted");
+            return Ok(());
         }
         stream.set_nonblocking(false)?;
         let (token, events) = (self.token.clone(), events.clone());
@@ -136,6 +153,7 @@ impl Host {
             let _ = events.send(event);
         };
         thread::Builder::new().name("admit".to_owned()).spawn(work)?;
-        Ok(true)
+        *pending.entry(from.ip()).or_default() += 1;
+        Ok(())
     }
 }

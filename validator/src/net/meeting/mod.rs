@@ -225,6 +225,41 @@ mod tests {
     }
 
     #[test]
+    fn silent_peers_at_one_address_keep_no_other_address_away() {
+        let (host, at) = host();
+        // 127.0.0.2 stands for another machine; every address of 127.0.0.0/8 is this one's.
+        let silent: Vec<_> = (0..100).map(|_| TcpStream::connect(at).unwrap()).collect();
+        let node = thread::spawn(move || {
+            let port = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            let through = port.local_addr().unwrap();
+            // Passes on what the node says, from the other address.
+            let pass = thread::spawn(move || {
+                let (node, _) = port.accept().unwrap();
+                let socket =
+                    rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None);
+                let socket = socket.unwrap();
+                rustix::net::bind(&socket, &SocketAddr::from(([127, 0, 0, 2], 0))).unwrap();
+                rustix::net::connect(&socket, &at).unwrap();
+                let far = TcpStream::from(socket);
+                let (mut up, mut down) = (node.try_clone().unwrap(), far.try_clone().unwrap());
+                let back = thread::spawn(move || std::io::copy(&mut down, &mut up));
+                let _ = std::io::copy(&mut &node, &mut &far);
+                let _ = back.join();
+            });
+            let mut link = join(&[through], &token(TOKEN), "b", Instant::now() + SOON).unwrap();
+            link.to.send(&"card", SOON).unwrap();
+            drop(link);
+            pass.join().unwrap();
+        });
+        let begun = Instant::now();
+        let (came, _) = one(&host, SOON);
+        assert_eq!(came.unwrap().from.ip(), Ipv4Addr::new(127, 0, 0, 2));
+        assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+        drop(silent);
+        node.join().unwrap();
+    }
+
+    #[test]
     fn a_node_gives_up_in_time_where_nothing_or_something_else_listens() {
         let (host, at) = host();
         drop(host);

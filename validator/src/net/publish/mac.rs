@@ -1,7 +1,7 @@
 //! The MACs of stored reports: on a disk each is in a file beside its report, in hexadecimal.
 
 use super::finished::verdict_of;
-use super::store::ReportStore;
+use super::store::{ReportStore, number_of};
 use report::mac::Key;
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -9,7 +9,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// The suffix of the name of a report whose MAC is missing or wrong.
-const REJECTED_SUFFIX: &str = "unproven";
+pub(super) const UNPROVEN: &str = "unproven";
+/// The suffix of the name of a report that the server does not take although it takes others.
+pub(super) const UNSENT: &str = "unsent";
+/// Maximum size of the file of a MAC, bytes: 64 hexadecimal digits and a line end.
+const LARGEST_MAC: u64 = 66;
 
 /// Refuses a key on the partition that it protects: any program that can write reports there could read or replace it.
 /// If the folder is not a mount point, only the folder itself counts.
@@ -50,7 +54,7 @@ impl ReportStore {
     /// The MAC is missing, unreadable or wrong.
     pub(super) fn proven(&self, name: &str, body: &[u8]) -> Result<Option<String>, String> {
         let Some(key) = &self.key else { return Ok(None) };
-        let stored = self.read(&mac_file_name(name)).map_err(|e| match e.kind() {
+        let stored = self.read_small(&mac_file_name(name), LARGEST_MAC).map_err(|e| match e.kind() {
             ErrorKind::NotFound => "it has no MAC".to_owned(),
             _ => format!("its MAC cannot be read: {e}"),
         })?;
@@ -62,11 +66,38 @@ impl ReportStore {
         }
     }
 
-    /// Renames a report so that it is not sent and no longer counts as ours; returns its new name.
-    pub(super) fn set_aside(&self, name: &str) -> io::Result<String> {
-        let aside = format!("{name}.{REJECTED_SUFFIX}");
+    /// Renames a report so that it is not sent and no longer counts as ours; returns its new name. As many are kept as
+    /// reports are.
+    pub(super) fn set_aside(&self, name: &str, suffix: &str) -> io::Result<String> {
+        let aside = format!("{name}.{suffix}");
         fs::rename(self.dir().join(name), self.dir().join(&aside))?;
+        self.remove_set_aside()?;
         Ok(aside)
+    }
+
+    /// The reports that were set aside, the oldest first.
+    pub(super) fn files_set_aside(&self) -> io::Result<Vec<(u64, String)>> {
+        let mut all = Vec::new();
+        for entry in fs::read_dir(self.dir())? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let report = name.rsplit_once('.').filter(|(_, suffix)| [UNPROVEN, UNSENT].contains(suffix));
+            if let Some(number) = report
+                .and_then(|(report, _)| number_of(report))
+                .filter(|_| entry.file_type().is_ok_and(|t| t.is_file()))
+            {
+                all.push((number, name));
+            }
+        }
+        all.sort();
+        Ok(all)
+    }
+
+    fn remove_set_aside(&self) -> io::Result<()> {
+        let all = self.files_set_aside()?;
+        let surplus = all.len().saturating_sub(self.keep());
+        self.remove_old(all.into_iter().take(surplus).map(|(_, name)| name));
+        Ok(())
     }
 }
 

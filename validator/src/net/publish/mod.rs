@@ -86,10 +86,15 @@ pub fn publish(
     };
     if let Some(at) = url {
         let spool = on.map_or_else(|| storage.spool.to_owned(), |dir| dir.join("spool"));
-        let spool = ReportStore::new(spool, storage.keep).with_key(key);
+        let spool = ReportStore::new(spool, storage.keep).with_key(key.clone());
         let sent = match &at.offline {
             Some(why) => send::keep_unsent(finished, &spool, why),
-            None => send::send(finished, &spool, at.timeout, &mut Http { at, started: Instant::now() }),
+            None => send::send(
+                finished,
+                &spool,
+                at.timeout,
+                &mut Http { at, started: Instant::now(), machine: key.as_ref().and_then(Key::machine) },
+            ),
         };
         report(PlaceResult {
             line: format!("url: {}", sent_line(&sent, &at.url, &spool)),
@@ -148,6 +153,8 @@ fn sent_line(sent: &SendResult, url: &str, spool: &ReportStore) -> String {
 struct Http<'a> {
     at: &'a UploadTarget,
     started: Instant,
+    /// The machine whose own key makes the MACs.
+    machine: Option<&'a str>,
 }
 
 impl UploadClient for Http<'_> {
@@ -160,6 +167,7 @@ impl UploadClient for Http<'_> {
         let machine_headers = finished::machine_headers(post.body);
         headers.extend(machine_headers.iter().map(|(name, value)| (*name, value.as_str())));
         headers.extend(post.mac.map(|mac| ("Firstlight-MAC", mac)));
+        headers.extend(self.machine.map(|name| ("Firstlight-Key-Name", name)));
         let token = self.at.token.as_ref().map(|token| format!("Bearer {token}"));
         headers.extend(token.as_deref().map(|token| ("Authorization", token)));
         http::post(&self.at.url, &headers, post.body, &self.at.authorities, within)

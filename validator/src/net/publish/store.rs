@@ -49,6 +49,11 @@ impl ReportStore {
         &self.dir
     }
 
+    /// The most files that it keeps.
+    pub(super) const fn keep(&self) -> usize {
+        self.keep
+    }
+
     /// Saves `bytes` under the next number. When this returns they are on the disk under that name.
     ///
     /// # Errors
@@ -63,7 +68,10 @@ impl ReportStore {
             }
         }
         let old = self.files()?;
-        let number = next_number(&old);
+        let mut used = self.files_set_aside()?;
+        used.extend(old.iter().cloned());
+        used.sort();
+        let number = next_number(&used);
         let name = format!("{number:06}-{name}.json");
         // The MAC is written first, so that no report is on the disk without one.
         if let Some(mac) = self.mac(&name, bytes) {
@@ -76,7 +84,7 @@ impl ReportStore {
     }
 
     /// Removes the files; returns the names of those that were removed, and why one was not.
-    fn remove_old(&self, names: impl Iterator<Item = String>) -> (Vec<String>, Option<String>) {
+    pub(super) fn remove_old(&self, names: impl Iterator<Item = String>) -> (Vec<String>, Option<String>) {
         let (mut removed, mut left) = (Vec::new(), None);
         for name in names {
             match fs::remove_file(self.dir.join(&name)) {
@@ -117,12 +125,17 @@ impl ReportStore {
     /// # Errors
     /// The system's error, or that it is not a regular file or larger than a report.
     pub(super) fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        self.read_small(name, LARGEST)
+    }
+
+    /// As [`Self::read`], of at most this many bytes.
+    pub(super) fn read_small(&self, name: &str, largest: u64) -> io::Result<Vec<u8>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(open(self.dir.join(name), flags, Mode::empty())?);
         if !file.metadata()?.is_file() {
             return Err(io::Error::other("not a regular file"));
         }
-        files::content(file, LARGEST).map_err(io::Error::other)
+        files::content(file, largest).map_err(io::Error::other)
     }
 
     /// Removes a file.

@@ -70,7 +70,7 @@ fn wrapped_height(text: &str, width: u16) -> u16 {
 
 /// Text from the machine, which may contain anything, without its control characters.
 fn replace_controls(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+    text.chars().map(|c| if outcome::text::is_invisible(c) { '?' } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -46,6 +46,9 @@ fn narrowed(gpu: GpuId, samples: &[Sample]) -> Option<Finding> {
     Some(finding.values(after, before, Some("lanes")))
 }
 
+/// Most rows of a table of samples.
+const MOST_ROWS: usize = 20_000;
+
 /// A row for each sample and GPU.
 pub(super) fn samples_table(name: &str, samples: &[Sample]) -> Value {
     let columns = [&[("time", "s")][..], &STATE_COLUMNS, &[("link", "lanes")]].concat();
@@ -55,7 +58,13 @@ pub(super) fn samples_table(name: &str, samples: &[Sample]) -> Value {
         row.push(sample.widths.get(gpu.index()).copied().flatten().map_or(Value::Null, Value::from));
         row
     };
-    let rows = samples.iter().flat_map(|sample| GpuId::all(sample.states.len()).map(move |gpu| row(sample, gpu)));
+    // A day of 16 GPUs would be more than a report may have: of a long run, not every second is shown.
+    let gpus = samples.iter().map(|sample| sample.states.len()).max().unwrap_or(0);
+    let step = (samples.len() * gpus).div_ceil(MOST_ROWS).max(1);
+    let rows = samples
+        .iter()
+        .step_by(step)
+        .flat_map(|sample| GpuId::all(sample.states.len()).map(move |gpu| row(sample, gpu)));
     table(name, &columns, &rows.collect::<Vec<_>>())
 }
 
@@ -91,5 +100,7 @@ mod tests {
     fn every_second_and_gpu_has_a_row() {
         let rows = samples_table("load", &of_widths(&[16, 8]));
         assert_eq!((rows["rows"].as_array().unwrap().len(), &rows["rows"][1][7]), (2, &8.into()));
+        let day = samples_table("load", &of_widths(&[16; 86_400]));
+        assert_eq!(day["rows"].as_array().unwrap().len(), 17_280, "every fifth");
     }
 }

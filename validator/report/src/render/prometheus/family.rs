@@ -1,6 +1,7 @@
 //! One metric of the text exposition format 0.0.4 with all its series. The format requires the lines of a
 //! metric to be together and no duplicate series; both hold for any report, and so do the rules for names and escapes.
 
+use outcome::text::is_invisible;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -83,7 +84,7 @@ fn label(name: &str, value: &str) -> String {
             '\\' => text.push_str("\\\\"),
             '"' => text.push_str("\\\""),
             '\n' => text.push_str("\\n"),
-            c if c.is_control() => text.push('?'),
+            c if is_invisible(c) => text.push('?'),
             c => text.push(c),
         }
     }

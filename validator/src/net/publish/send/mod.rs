@@ -1,10 +1,13 @@
-//! Sends the reports in a spool and then this report, the oldest first. Unsent reports stay in the spool for
-//! the next time. Pure except for the spool's files: the POST and the clock are parameters.
+//! Sends the reports in a spool and then this report, the oldest first. Unsent reports stay in the spool for the next time,
+//! but none of them stops the others: this report is tried in any case, and one that fails while the server takes others is
+//! set aside. Pure except for the spool's files: the POST and the clock are parameters.
 
 use super::finished::{FinishedReport, verdict_of};
+use super::mac::{UNPROVEN, UNSENT};
 use super::store::ReportStore;
 use crate::net::http::{HttpError, status_text};
 use report::mac::digest;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// The first pause between two attempts; each further one is twice as long, up to [`MAX_PAUSE`].
@@ -50,22 +53,23 @@ pub(super) struct SendResult {
     pub(super) why_not: Option<String>,
     /// How many reports are in the spool now.
     pub(super) waiting: usize,
-    /// Older reports whose MAC is missing or wrong, each in one line.
+    /// Older reports that were set aside, each in one line with the reason.
     pub(super) rejected: Vec<String>,
     /// Problems with the spool itself.
     pub(super) remarks: Vec<String>,
 }
 
-/// The result of delivering one report.
-enum Delivery {
+/// The result of one attempt.
+enum Attempt {
     Delivered,
     /// The server refuses this report; it may accept the next one.
     Refused(String),
-    /// The time is up, so further attempts are useless.
-    Late(String),
+    /// No answer, or one that may soon be another.
+    Failed(String),
 }
 
-/// Sends the older reports and then this one, all within `deadline`.
+/// Sends the older reports and then this one, all within `deadline`. If one of the older ones fails, this one is next; if the
+/// server takes it, the older ones follow, and the failed one is tried a second time.
 pub(super) fn send(
     finished: &FinishedReport,
     spool: &ReportStore,
@@ -77,43 +81,86 @@ pub(super) fn send(
         sent.remarks.push(format!("the spool cannot be read: {e}"));
         Vec::new()
     });
+    let mut older: VecDeque<_> = older.into_iter().map(|(_, name)| name).collect();
     // It goes into the spool before it is sent, so that a report lost in a power failure is sent next time.
     let own = add_to_spool(finished, spool, &mut sent);
-    let mut late = None;
-    for (_, name) in older {
-        let Ok(body) = spool.read(&name) else { continue };
-        let mac = match spool.proven(&name, &body) {
-            Ok(mac) => mac,
-            Err(why) => {
-                reject(spool, &name, &why, &mut sent);
-                continue;
-            }
-        };
-        match deliver(&body, (verdict_of(&name), mac.as_deref()), deadline, client, &mut 0) {
-            Delivery::Delivered => {
-                sent.older += 1;
-                remove_sent(spool, &name, &mut sent);
-            }
-            Delivery::Refused(why) => sent.remarks.push(format!("{name} from the spool: {why}")),
-            Delivery::Late(why) => {
-                late = Some(why);
-                break;
-            }
-        }
+    let mut failed = Vec::new();
+    // Half of the time is this report's.
+    while client.elapsed() < deadline / 2 && failed.iter().all(|one: &FailedReport| !one.again) {
+        let Some(name) = older.pop_front() else { break };
+        failed.extend(send_older(&name, spool, deadline / 2, client, &mut sent));
     }
-    sent.why_not = late.or_else(|| {
-        let mac = spool.mac(&finished.name, &finished.bytes);
-        let head = (verdict_of(&finished.name), mac.as_deref());
-        match deliver(&finished.bytes, head, deadline, client, &mut sent.tries) {
-            Delivery::Delivered => None,
-            Delivery::Refused(why) | Delivery::Late(why) => Some(why),
+    let mac = spool.mac(&finished.name, &finished.bytes);
+    let head = (verdict_of(&finished.name), mac.as_deref());
+    sent.why_not = deliver(&finished.bytes, head, deadline, client, &mut sent.tries).err();
+    if sent.why_not.is_none() {
+        if let Some(name) = own {
+            remove_sent(spool, &name, &mut sent);
         }
-    });
-    if let (None, Some(name)) = (&sent.why_not, own) {
-        remove_sent(spool, &name, &mut sent);
+        // The server takes reports: what it did not take before is tried once more.
+        while let Some(name) = older.pop_front().filter(|_| client.elapsed() < deadline) {
+            failed.extend(send_older(&name, spool, deadline, client, &mut sent));
+        }
+        for one in failed {
+            let again = one.again && client.elapsed() < deadline;
+            let still = if again { send_older(&one.name, spool, deadline, client, &mut sent) } else { Some(one) };
+            if let Some(FailedReport { name, why, again: tried }) = still
+                && (again || !tried)
+            {
+                let why = format!("the server takes other reports, and this one not: {why}");
+                set_aside(spool, &name, &why, UNSENT, &mut sent);
+            }
+        }
+    } else {
+        let line = |one: FailedReport| format!("{} from the spool: {}", one.name, one.why);
+        sent.remarks.extend(failed.into_iter().map(line));
     }
     sent.waiting = spool.files().map_or(0, |files| files.len());
     sent
+}
+
+/// An older report that was not delivered.
+struct FailedReport {
+    name: String,
+    why: String,
+    /// Whether another attempt may have another result.
+    again: bool,
+}
+
+/// One attempt to send a report of the spool; returns it if it was not delivered.
+fn send_older(
+    name: &str,
+    spool: &ReportStore,
+    deadline: Duration,
+    client: &mut impl UploadClient,
+    sent: &mut SendResult,
+) -> Option<FailedReport> {
+    let body = match spool.read(name) {
+        Ok(body) => body,
+        Err(e) => {
+            sent.remarks.push(format!("{name} from the spool cannot be read: {e}"));
+            return None;
+        }
+    };
+    let mac = match spool.proven(name, &body) {
+        Ok(mac) => mac,
+        Err(why) => {
+            set_aside(spool, name, &why, UNPROVEN, sent);
+            return None;
+        }
+    };
+    let (key, left) = (digest(&body), deadline.saturating_sub(client.elapsed()));
+    let post = ReportPost { body: &body, key: &key, verdict: verdict_of(name), mac: mac.as_deref() };
+    let failed = |why, again| Some(FailedReport { name: name.to_owned(), why, again });
+    match attempt(post, left, client) {
+        Attempt::Delivered => {
+            sent.older += 1;
+            remove_sent(spool, name, sent);
+            None
+        }
+        Attempt::Refused(why) => failed(why, false),
+        Attempt::Failed(why) => failed(why, true),
+    }
 }
 
 /// Puts this report into the spool without trying to send it; `why` is the reason.
@@ -145,41 +192,56 @@ fn remove_sent(spool: &ReportStore, name: &str, sent: &mut SendResult) {
     }
 }
 
-/// Prevents a report that another program may have written from being sent, now or later.
-fn reject(spool: &ReportStore, name: &str, why: &str, sent: &mut SendResult) {
-    let aside = match spool.set_aside(name) {
+/// Prevents a report from being sent, now or later: another program may have written it, or the server does not take it.
+fn set_aside(spool: &ReportStore, name: &str, why: &str, suffix: &str, sent: &mut SendResult) {
+    let aside = match spool.set_aside(name, suffix) {
         Ok(aside) => format!("set aside as {aside}"),
         Err(e) => format!("not set aside: {e}"),
     };
     sent.rejected.push(format!("{name} from the spool is not sent: {why}, {aside}"));
 }
 
+/// One attempt within `left`.
+fn attempt(post: ReportPost<'_>, left: Duration, client: &mut impl UploadClient) -> Attempt {
+    if left.is_zero() {
+        return Attempt::Failed("no time was left".to_owned());
+    }
+    match client.post(post, left.min(MAX_ATTEMPT)) {
+        Ok(200..=299) => Attempt::Delivered,
+        Ok(status) if is_retryable(status) => Attempt::Failed(format!("answered {}", status_text(status))),
+        Ok(status) => Attempt::Refused(format!("answered {}", status_text(status))),
+        Err(e) => Attempt::Failed(e.to_string()),
+    }
+}
+
 /// Retries until the report is delivered or refused, or the time is up.
+///
+/// # Errors
+/// Why it is not delivered.
 fn deliver(
     body: &[u8],
     (verdict, mac): (&str, Option<&str>),
     deadline: Duration,
     client: &mut impl UploadClient,
     tries: &mut usize,
-) -> Delivery {
+) -> Result<(), String> {
     let key = digest(body);
     let post = ReportPost { body, key: &key, verdict, mac };
     let mut pause = FIRST_PAUSE;
     loop {
         let left = deadline.saturating_sub(client.elapsed());
         if left.is_zero() {
-            return Delivery::Late("no time was left".to_owned());
+            return Err("no time was left".to_owned());
         }
         *tries += 1;
-        let why = match client.post(post, left.min(MAX_ATTEMPT)) {
-            Ok(200..=299) => return Delivery::Delivered,
-            Ok(status) if is_retryable(status) => format!("answered {}", status_text(status)),
-            Ok(status) => return Delivery::Refused(format!("answered {}", status_text(status))),
-            Err(e) => e.to_string(),
+        let why = match attempt(post, left, client) {
+            Attempt::Delivered => return Ok(()),
+            Attempt::Refused(why) => return Err(why),
+            Attempt::Failed(why) => why,
         };
         if client.elapsed() + pause >= deadline {
             let s = if *tries == 1 { "y" } else { "ies" };
-            return Delivery::Late(format!("{why} ({tries} tr{s} in {} s)", deadline.as_secs()));
+            return Err(format!("{why} ({tries} tr{s} in {} s)", deadline.as_secs()));
         }
         client.pause(pause);
         pause = (pause * 2).min(MAX_PAUSE);

@@ -101,11 +101,104 @@ fn a_refused_report_is_not_retried_and_does_not_block_others() {
     keep_unsent(&finished("bad"), &spool, "no network");
     let mut server = Server::new([Ok(413), Ok(204)]);
     let sent = send(&finished("good"), &spool, MINUTE, &mut server);
-    assert_eq!((server.bodies(), sent.why_not, sent.waiting), (vec!["bad", "good"], None, 1));
-    assert_eq!(sent.remarks, ["000001-20261120T100000Z-FAIL.json from the spool: answered 413 Payload Too Large"]);
+    assert_eq!((server.bodies(), sent.why_not, sent.waiting), (vec!["bad", "good"], None, 0));
+    let line = "000001-20261120T100000Z-FAIL.json from the spool is not sent: the server takes other reports, and this one \
+                not: answered 413 Payload Too Large, set aside as 000001-20261120T100000Z-FAIL.json.unsent";
+    assert_eq!(sent.rejected, [line]);
     let mut server = Server::new([Ok(302)]);
     let sent = send(&finished("moved"), &spool, MINUTE, &mut server);
     assert_eq!(sent.why_not.unwrap(), "answered 302 Found");
+}
+
+/// Answers each body as `of` says.
+struct Choosy<F: Fn(&str) -> Result<u16, HttpError>> {
+    of: F,
+    now: Duration,
+    got: Vec<String>,
+}
+
+impl<F: Fn(&str) -> Result<u16, HttpError>> UploadClient for Choosy<F> {
+    fn post(&mut self, post: ReportPost<'_>, within: Duration) -> Result<u16, HttpError> {
+        let body = String::from_utf8_lossy(post.body).into_owned();
+        let answer = (self.of)(&body);
+        // One that does not answer takes all the time that it gets.
+        self.now += if answer.is_err() { within } else { Duration::from_millis(10) };
+        self.got.push(body);
+        answer
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.now
+    }
+
+    fn pause(&mut self, time: Duration) {
+        self.now += time;
+    }
+}
+
+#[test]
+fn a_report_that_always_fails_blocks_no_other_and_is_set_aside_and_named() {
+    for answer in [Ok(500), Ok(503), Err(HttpError::NoAnswer("Connection reset by peer".into()))] {
+        let (_dir, spool) = spool(9);
+        for text in ["poison", "older"] {
+            keep_unsent(&finished(text), &spool, "no network");
+        }
+        let of = |body: &str| if body == "poison" { answer.clone() } else { Ok(201) };
+        let mut server = Choosy { of, now: Duration::ZERO, got: vec![] };
+        let sent = send(&finished("today"), &spool, MINUTE, &mut server);
+        assert_eq!(server.got, ["poison", "today", "older", "poison"]);
+        assert_eq!((sent.why_not, sent.older, sent.waiting), (None, 1, 0), "{answer:?}");
+        let line = "000001-20261120T100000Z-FAIL.json from the spool is not sent: the server takes other reports";
+        assert!(sent.rejected.len() == 1 && sent.rejected[0].starts_with(line), "{:?}", sent.rejected);
+        assert!(spool.dir().join("000001-20261120T100000Z-FAIL.json.unsent").exists());
+        let mut server = Choosy { of: |_: &str| Ok(201), now: Duration::ZERO, got: vec![] };
+        send(&finished("tomorrow"), &spool, MINUTE, &mut server);
+        assert_eq!(server.got, ["tomorrow"]);
+    }
+}
+
+#[test]
+fn while_the_server_takes_nothing_no_report_is_set_aside() {
+    for answer in [Ok(500), Err(HttpError::NoAnswer("Connection reset by peer".into()))] {
+        let (_dir, spool) = spool(9);
+        keep_unsent(&finished("one"), &spool, "no network");
+        for text in ["two", "three"] {
+            let mut server = Choosy { of: |_: &str| answer.clone(), now: Duration::ZERO, got: vec![] };
+            let sent = send(&finished(text), &spool, MINUTE, &mut server);
+            assert!(server.got.iter().any(|body| body == text) && server.now <= MINUTE, "{:?}", server.got);
+            assert!(sent.why_not.is_some() && sent.rejected.is_empty(), "{:?}", sent.rejected);
+        }
+        assert_eq!(spool.files().unwrap().len(), 3);
+    }
+    // One that fails once, as where the server starts again, is sent.
+    let (_dir, spool) = spool(9);
+    keep_unsent(&finished("one"), &spool, "no network");
+    let mut server = Server::new([Ok(503), Ok(201)]);
+    let sent = send(&finished("two"), &spool, MINUTE, &mut server);
+    assert_eq!((server.bodies(), sent.rejected.len(), sent.waiting), (vec!["one", "two", "one"], 0, 0));
+}
+
+#[test]
+fn reports_that_are_set_aside_do_not_fill_the_disk() {
+    let (_dir, spool) = spool(2);
+    for text in ["one", "two", "three", "four"] {
+        keep_unsent(&finished(text), &spool, "no network");
+        let of = |body: &str| if body == text { Ok(400) } else { Ok(201) };
+        send(&finished("today"), &spool, MINUTE, &mut Choosy { of, now: Duration::ZERO, got: vec![] });
+    }
+    assert_eq!(std::fs::read_dir(spool.dir()).unwrap().count(), 2);
+}
+
+#[test]
+fn a_file_of_a_mac_is_read_no_further_than_a_mac_goes() {
+    let (_dir, plain) = spool(9);
+    let spool = keyed(&plain, b'k');
+    keep_unsent(&finished("one"), &spool, "no network");
+    let mac = spool.dir().join("000001-20261120T100000Z-FAIL.json.hmac");
+    let long = std::fs::read_to_string(&mac).unwrap() + &" ".repeat(100);
+    std::fs::write(&mac, long).unwrap();
+    let sent = send(&finished("two"), &spool, MINUTE, &mut Server::new([Ok(200)]));
+    assert!(sent.rejected[0].contains("its MAC cannot be read: larger than 66 B"), "{:?}", sent.rejected);
 }
 
 #[test]
