@@ -2,8 +2,7 @@
 //! Slurm or torchrun set. They are tried in this order: under `mpirun` inside Slurm the processes also have Slurm's
 //! variables, which describe OpenMPI's own daemon. Pure.
 
-/// The port of a meeting under a launcher, none of which provides a free one.
-pub const PORT: u16 = 29_517;
+use crate::net::meeting::PORT;
 
 /// A launcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use crate::cli::args::Meet;
 use crate::cli::{CommandError, NOT_DONE};
 use crate::config::Config;
 use crate::net::discovery::{self, Beacon, MeetingError, MeetingRole};
-use crate::net::meeting::{Host, JoinError, Link, LinkError, Token, join, random_id};
+use crate::net::meeting::{Host, JoinError, Link, LinkError, PORT, Token, join, random_id};
 use crate::nodes::cluster::Cluster;
 use crate::nodes::gather::{GatheredNodes, gather_nodes};
 use crate::nodes::interface;
@@ -69,9 +69,6 @@ pub(super) fn meet(config: &Config, asked: &Meet, node: &LocalNode) -> Result<Ro
 
 /// The value of the rendezvous for nodes that find each other.
 const MDNS: &str = "mdns";
-/// The port of a node that announces itself; a free port if another node of the same machine uses it.
-const PORT: u16 = 29_517;
-
 /// Meets the others without an address; the nodes themselves decide which one leads.
 fn meet_by_mdns(
     interfaces: &[String],
@@ -81,6 +78,7 @@ fn meet_by_mdns(
 ) -> Result<Role, CommandError> {
     // IPv6 and IPv4, if the kernel has both.
     let all = |port| [SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)), (Ipv4Addr::UNSPECIFIED, port).into()];
+    // A free port if another node of the same machine uses it.
     let host = match listen(&all(PORT), &settings.token).or_else(|_| listen(&all(0), &settings.token)) {
         Ok(host) => host,
         Err(error) => return Ok(no_meeting(node, format!("this node cannot listen: {error}"))),

@@ -24,6 +24,9 @@ pub fn random_id() -> Result<String, LinkError> {
     Ok(bytes.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
 }
 
+/// The port of a meeting: of a node that announces itself, and under a launcher, none of which provides a free one.
+pub const PORT: u16 = 29_517;
+
 /// The name and version of the protocol, which must be the same on both sides.
 const PROTOCOL: &str = "firstlight.meeting/1";
 /// The longest message before a peer is proven to know the token, bytes.
