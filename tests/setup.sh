@@ -74,7 +74,7 @@ wrong=0
 holds() { if eval "$2"; then say "holds: $1"; else say "DOES NOT HOLD: $1"; wrong=1; fi; }
 edited=/usr/lib/firstlight/edited
 holds "GRUB's menu has iommu=pt on each kernel's line" "grep -q '^[[:space:]]*linux.* iommu=pt' '$work/boot/grub/grub.cfg' && ! grep -E '^[[:space:]]*linux[[:space:]]' '$work/boot/grub/grub.cfg' | grep -vq iommu=pt"
-holds "five edited modules are in a tree of their own" "[ \"\$(ls '$work$edited/usr/lib/modules/$release/updates' | wc -l)\" = 5 ]"
+holds "both edited modules are in a tree of their own" "[ \"\$(ls '$work$edited/usr/lib/modules/$release/updates' | wc -l)\" = 2 ]"
 holds "the edited nvidia.ko shows the level and the version" "inside modinfo $edited/usr/lib/modules/$release/updates/nvidia.ko | grep -q '^firstlight.patch: *3' && inside modinfo $edited/usr/lib/modules/$release/updates/nvidia.ko | grep -q '^version: *$version'"
 holds "it has the parameter that the loaded module shows" "inside modinfo -p $edited/usr/lib/modules/$release/updates/nvidia.ko | grep -q ^NVreg_ && grep -qa firstlight_patch $work$edited/usr/lib/modules/$release/updates/nvidia.ko"
 holds "the distribution's module is installed as before" "[ \"\$(sha256sum < '$work/lib/modules/$release/updates/dkms/nvidia.ko')\" = '$installed' ]"

@@ -12,8 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What is said about every step that no board has shown.
 pub(super) const UNPROVEN: &str = "from the driver's source, unproven on a board";
-/// NVIDIA's modules, in the order in which they are loaded.
-pub(crate) const MODULES: [&str; 5] = ["nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm", "nvidia-peermem"];
+/// The modules that the edits change. The others are the installed ones, which have the same version.
+pub(crate) const MODULES: [&str; 2] = ["nvidia", "nvidia-uvm"];
+/// Those of the source that are not built; nvidia-modeset would need a C++ compiler.
+const NOT_BUILT: &str = "nvidia-drm nvidia-modeset nvidia-peermem";
 /// The folder in which the edited modules are, laid out as a system's, by kernel.
 const TREE: &str = "/usr/lib/firstlight/edited";
 
@@ -288,8 +290,11 @@ pub(crate) fn dkms_conf(version: &str) -> String {
         )
     };
     let modules: String = MODULES.into_iter().enumerate().map(module).collect();
+    let make = format!(
+        "env -u ARCH make -j$(nproc) -C src/nvidia && ln -sf ../../src/nvidia/_out/Linux_$(uname -m)/nv-kernel.o kernel-open/nvidia/nv-kernel.o_binary && env -u ARCH make -j$(nproc) -C kernel-open KERNEL_UNAME=${{kernelver}} NV_EXCLUDE_KERNEL_MODULES='{NOT_BUILT}' modules"
+    );
     format!(
-        "{HEAD}PACKAGE_NAME=\"{}\"\nPACKAGE_VERSION=\"{version}\"\nMAKE[0]=\"env -u ARCH make -j$(nproc) KERNEL_UNAME=${{kernelver}} modules\"\nCLEAN=\"true\"\n{modules}AUTOINSTALL=\"yes\"\nNO_WEAK_MODULES=\"yes\"\nPOST_INSTALL=\"{PLACE} put ${{kernelver}}\"\nPOST_REMOVE=\"{PLACE} drop ${{kernelver}}\"\n",
+        "{HEAD}PACKAGE_NAME=\"{}\"\nPACKAGE_VERSION=\"{version}\"\nMAKE[0]=\"{make}\"\nCLEAN=\"true\"\n{modules}AUTOINSTALL=\"yes\"\nNO_WEAK_MODULES=\"yes\"\nPOST_INSTALL=\"{PLACE} put ${{kernelver}}\"\nPOST_REMOVE=\"{PLACE} drop ${{kernelver}}\"\n",
         paths::DKMS
     )
 }
