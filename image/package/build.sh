@@ -73,8 +73,9 @@ EOF
             --bind "$zig:/build/zig" --bind "$sysroot:/build/rust" --bind "$cargo_home/registry:/build/cargo/registry"
             --cwd /build/firstlight PATH=/build/rust/bin:/usr/sbin:/usr/bin CARGO_HOME=/build/cargo)
     else
-        # Messages of panics have paths of sources: those of the builder's folders do not belong into a package.
+        # Messages of panics and of C's assertions have paths of sources: the builder's folders do not belong into a package.
         call=(env -i "HOME=$HOME" "PATH=$sysroot/bin:$PATH" "CARGO_HOME=$cargo_home" LC_ALL=C TZ=UTC "SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH"
+            "CFLAGS_$key=-ffile-prefix-map=$cargo_home=/build/cargo"
             RUSTFLAGS="--remap-path-prefix=$cargo_home=/build/cargo --remap-path-prefix=$REPO=/build/firstlight")
     fi
     "${call[@]}" CARGO_TARGET_DIR="$out" ZIG_GLOBAL_CACHE_DIR="$out/zig" ZIG_LOCAL_CACHE_DIR="$out/zig" "CC_$key=$cc" "AR_$key=ar" \
