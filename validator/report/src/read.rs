@@ -29,7 +29,7 @@ pub enum ReportError {
 }
 
 /// The keys of a report. Those of a later version are skipped.
-const KEYS: [&str; 21] = [
+const KEYS: [&str; 22] = [
     "schema",
     "verdict",
     "answer",
@@ -43,6 +43,7 @@ const KEYS: [&str; 21] = [
     "boot",
     "appliance",
     "machine",
+    "next_step",
     "driver",
     "known_problems",
     "gpus",

@@ -894,7 +894,7 @@ codes! {
     NcclSettings = row("NCCL-SETTINGS", "NCCL has settings of the site")
         .means("NCCL was tested with settings that do not come from firstlight, or its file has lines that do not do what they seem to")
         .cause("/etc/nccl.conf sets them for every program: NCCL reads it even where NCCL_CONF_FILE names another file or the home directory has one")
-        .remedy("remove them unless they are intended: the measured figures include their effect; write NAME=value without blanks, quotation marks or a remark behind it, and each name once");
+        .remedy("remove them unless they are intended: the measured figures include their effect; write each as `variable=value` without blanks, quotation marks or a remark behind it, and each variable once");
     NcclUnforbidden = row("NCCL-UNFORBIDDEN", "NCCL ignores its settings")
         .means("NCCL connects GPUs although peer-to-peer, shared memory and network are all disabled")
         .cause("NCCL ignores its settings: a library between firstlight and NCCL, or a settings file, changes them")
