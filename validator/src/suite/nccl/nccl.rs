@@ -8,6 +8,7 @@ use super::arms::{self, ArmKind};
 use super::{checked, groups, limits, not_testable, proof, remeasure, sweep, withheld};
 use crate::config::Validate;
 use crate::floors::Carrier;
+use crate::nccl::conf::ConfLine;
 use crate::nccl::log::Pairs;
 use crate::nccl::ranks::{Ranks, Trouble};
 use crate::nccl::{Distance, Row, Sweep, advice, conf};
@@ -94,22 +95,26 @@ const CONF: &str = "etc/nccl.conf";
 
 /// The lines of the file that do not do what they seem to. What its other lines do is in NCCL's log.
 fn settings_file(context: &TestContext) -> Option<Finding> {
-    let note = |message: String| Code::NcclSettings.finding(Severity::Info, Subject::Machine, message);
     let bytes = match absent_is_none(context.root.read(CONF)) {
         Ok(bytes) => bytes?,
-        Err(why) => return Some(note(format!("/{CONF} could not be read: {why}"))),
+        Err(why) => return Some(noted(format!("/{CONF} could not be read: {why}"))),
     };
     let version = Driver::of(&context.nvidia).nccl;
-    let lines = conf::read(&String::from_utf8_lossy(&bytes), version.as_deref());
+    misread(&conf::read(&String::from_utf8_lossy(&bytes), version.as_deref()))
+}
+
+fn misread(lines: &[ConfLine]) -> Option<Finding> {
     let evidence = lines.iter().map(|line| {
         let what = line.trouble.as_deref().unwrap_or("in effect where the environment does not set it");
         format!("/{CONF} line {}: {}: {what}", line.number, line.text)
     });
     let bad = lines.iter().filter(|line| line.trouble.is_some()).count();
-    (bad > 0).then(|| {
-        note(format!("/{CONF}: NCCL reads {bad} of {} lines otherwise than they seem meant", lines.len()))
-            .seen_all(evidence.collect())
-    })
+    let message = format!("/{CONF}: NCCL reads {bad} of {} lines otherwise than they seem meant", lines.len());
+    (bad > 0).then(|| noted(message).seen_all(evidence.collect()))
+}
+
+fn noted(message: String) -> Finding {
+    Code::NcclSettings.finding(Severity::Info, Subject::Machine, message)
 }
 
 /// Starts what this test needs first, if this process runs it: CUDA and a communicator take seconds, during which other
@@ -223,6 +228,31 @@ fn measure(
 mod tests {
     use super::*;
     use machine::pcie::model::PathKind;
+
+    #[test]
+    fn lines_of_the_file_that_nccl_misreads_are_noted_with_their_numbers() {
+        let found = |text| misread(&conf::read(text, Some("2.28.9")));
+        let finding = found("NCCL_DEBUG=WARN\nNCCL_P2P_DISABLE = 1\n").expect("a line has no effect");
+        assert!(finding.is(Code::NcclSettings) && finding.severity == Severity::Info);
+        assert_eq!(finding.message, "/etc/nccl.conf: NCCL reads 1 of 2 lines otherwise than they seem meant");
+        assert_eq!(
+            finding.evidence,
+            [
+                "/etc/nccl.conf line 1: NCCL_DEBUG=WARN: in effect where the environment does not set it",
+                "/etc/nccl.conf line 2: NCCL_P2P_DISABLE = 1: no effect: it sets `NCCL_P2P_DISABLE `, a name with a blank in it"
+            ]
+        );
+        assert_eq!(found("NCCL_DEBUG=WARN\n"), None);
+    }
+
+    #[test]
+    fn nvls_is_called_untested_only_where_it_could_be_used_and_nobody_forbade_it() {
+        let asked = crate::config::Config::default().validate;
+        assert!(untested_nvls(true, &asked).is_some());
+        assert!(untested_nvls(false, &asked).is_none());
+        assert!(untested_nvls(true, &Validate { nvls: true, ..asked.clone() }).is_none());
+        assert!(untested_nvls(true, &Validate { nvls_forbidden: Some("x".to_owned()), ..asked }).is_none());
+    }
 
     #[test]
     fn every_group_with_a_pair_has_an_arm_of_its_own() {
