@@ -202,12 +202,12 @@ deploy-tests word="": package
         python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps --only-binary :all: --require-hashes --target target/deploy/python -r {{deploy-wheels}} && touch "$stamp"; }
     tests/check.sh with cargo test --locked --test deploy -- --skip package:: "{{word}}"
 
-# `firstlight setup` applied and undone in an unpacked Debian with its real DKMS, GRUB and initramfs-tools, and NVIDIA's public modules: setup-tests GIT [VERSION], with the git directory of a clone of open-gpu-kernel-modules (as root; a quarter of an hour).
+# `firstlight setup` applied and undone in an unpacked Debian with its real DKMS, GRUB and initramfs-tools, and NVIDIA's public modules: setup-tests GIT [VERSION [quick]], with the git directory of a clone of open-gpu-kernel-modules (as root; a quarter of an hour).
 [group('check')]
 [no-exit-message]
-setup-tests git version="580.95.05":
+setup-tests git version="580.95.05" quick="":
     tests/check.sh with cargo build --locked --bin firstlight --bin machine
-    tests/setup.sh "{{git}}" "{{version}}"
+    tests/setup.sh "{{git}}" "{{version}}" "{{quick}}"
 
 # The driver's modules, built again in another folder, must be the same bytes (minutes).
 [group('check')]
