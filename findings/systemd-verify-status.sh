@@ -3,8 +3,7 @@
 #
 # systemd 257.13 (Debian 13).
 # Expected from memory: verify fails for what systemd will ignore.
-# Seen: "Unknown key .., ignoring" for each, and status 0; only missing programs and units count as failures.
-#   --recursive-errors= changes which units count, not this.
+# Seen: a warning for each ("Unknown key .., ignoring"), and status 0.
 # Who is hurt: packages whose unit is tested by the status: RequiredBy in a misspelt [Instal] starts nothing before the workload.
 # Output:
 #   0 Unknown section 'Instal'. Ignoring.
