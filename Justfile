@@ -321,5 +321,5 @@ vendor *words:
 # Remove what was built here; `clean all` also the cache of kernel, tools and downloads.
 [group('maintain')]
 clean what="":
-    rm -rf target
-    [ "{{what}}" != all ] || rm -rf "${FIRSTLIGHT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/firstlight}"
+    rm -rf --one-file-system target
+    [ "{{what}}" != all ] || rm -rf --one-file-system "${FIRSTLIGHT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/firstlight}"

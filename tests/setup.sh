@@ -16,7 +16,7 @@ if [ ! -e "$base/etc/debian_version" ]; then
     suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
     say "unpacking a Debian $suite with kernel, headers, DKMS and GRUB (once, some minutes)"
     rm -rf "$base.part"
-    mmdebstrap --quiet --variant=minbase --mode=root \
+    unshare --mount mmdebstrap --quiet --variant=minbase --mode=root \
         --include=dkms,linux-headers-amd64,linux-image-amd64,grub-pc,initramfs-tools,python3,systemd,make,gcc,kmod \
         "$suite" "$base.part" "deb $from $suite main"
     mv "$base.part" "$base"

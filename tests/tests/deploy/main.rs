@@ -103,8 +103,9 @@ fn debian(oldest: bool) -> TempDir {
          from=$(mirror_archive); [ -n \"$from\" ] || die 'there is no Debian archive among the apt sources of this host'
          name={}; extra={}
          if [ -e $name/etc/debian_version ]; then exit; fi
+         # In a mount namespace: what it mounts, /dev/shm of this host among it, is gone with it, however it ends.
          for suite in {}; do
-             if mmdebstrap --quiet --variant=essential --mode=root $extra $suite $name.part \"deb $from $suite main\"; then
+             if unshare --mount mmdebstrap --quiet --variant=essential --mode=root $extra $suite $name.part \"deb $from $suite main\"; then
                  mv $name.part $name; echo \"made a minimal Debian $suite\" >&2; exit
              fi
              rm -rf $name.part
