@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # hwloc-calc of an object that does not exist prints an empty mask and ends with status 0.
 #
-# hwloc 2.9.0 (Debian 12) and 2.12.0 (Debian 13); what differs is told below.
+# hwloc 2.9.0 (Debian 12) and 2.12.0 (Debian 13); the differences are below.
 # Expected from memory: an error and a status that scripts see.
 # Seen: a warning on standard error, 0x0 on standard output, status 0. For a PCI device that does not exist 2.9.0 does the
 #   same; 2.12.0 behaves as if no location had been given: it reads locations from standard input, and says so on standard

@@ -907,7 +907,7 @@ codes! {
         .explained_by(&[BAR1, NO_ACCESS, &[NcclSettings]])
         .ruled_out_by(&[&test::NCCL]);
     NvlsUntested = row("NVLS-UNTESTED", "NVLink SHARP was not tested")
-        .means("NCCL can use NVLink SHARP (NVLS) between these GPUs; the tests ran without it, and the workload's NCCL decides by itself")
+        .means("NCCL can use NVLink SHARP (NVLS) between these GPUs; the tests ran without it, and the workload's NCCL uses its own default")
         .cause("the tests run with NCCL_NVLS_ENABLE=0 unless validate.nvls is set, because multicast that goes wrong can take GPUs out of service")
         .remedy("set validate.nvls = true, on a machine that nobody else uses, to test it; set NCCL_NVLS_ENABLE=0 to forbid it");
     NcclTransport = row("NCCL-TRANSPORT", "NCCL uses another transport")
