@@ -1,225 +1,275 @@
-//! The list of all configuration keys that init owns: name, kind of value, and the allowed values as error
-//! messages show them, and which layers may set it. The types that the values become are in `types`, with
-//! their meaning and defaults.
+//! The keys of init's sections: a key's name, type, default, allowed values, layers and its sentence on the page of settings are
+//! one entry here, and nowhere else. The types of values are in `types`, what their texts mean in `values`, and values that are
+//! invalid only in combination are found in `combined`.
 
-use super::LayerSource;
+use super::remote::{self, RemoteSource};
+use super::signature;
+use super::types::{
+    Action, AddressMode, BootSource, CardSelector, DeviceSpec, HandoverMode, NetworkMode, OnExit, Recover, RootSource,
+    Screen, ScreenView, Serial, TimeSource, WatchdogMode, WorkloadMode,
+};
+use super::values;
+use contract::config::AllowedLayers;
+use contract::config::layers::Sections;
+use contract::config::table::Section;
+use contract::config::value::{Entries, Flag, List, Perhaps, Seconds, Text, TextOrNone, Whole, Words};
 use contract::section;
-use toml::Spanned;
-use toml::Value;
-use toml::de::{DeString, DeValue};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
 
-/// What kind of value a key takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ValueKind {
-    /// A string, used as it is.
-    Text,
-    /// `true` or `false`.
-    Flag,
-    /// An integer between the two, both included.
-    Number(i64, i64),
-    /// A string that is one of these words.
-    OneOf(&'static [&'static str]),
-    /// An array of strings; on the command line also words separated by commas.
-    List,
-    /// A table of strings; on the command line one entry per word, `SECTION.KEY.ENTRY=VALUE`.
-    Pairs,
+const ABSOLUTE_FILE: &str = "an absolute path to a file of 32 to 4096 bytes";
+
+/// init's sections.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Settings {
+    /// `[config]`
+    pub trust: Trust,
+    /// `[driver]`
+    pub driver: Driver,
+    /// `[network]`
+    pub network: Network,
+    /// `[policy]`
+    pub policy: Policy,
+    /// `[workload]`
+    pub workload: Workload,
+    /// `[report]`
+    pub report: Report,
+    /// `[console]`
+    pub console: Console,
+    /// `[watchdog]`
+    pub watchdog: Watchdog,
+    /// The kernel words that are in no section.
+    pub words: KernelWords,
 }
 
-/// Which layers may set a key. A layer must not decide whether it is itself trusted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AllowedLayers {
-    /// Every layer.
-    Any,
-    /// Only files of the image.
-    Image,
-    /// Files of the image and of the server that the kernel word `firstlight.config=` names.
-    ImageOrServer,
-    /// Every layer except files of the data partition.
-    NotPartition,
-}
-
-impl AllowedLayers {
-    /// Whether a layer of that source may set the key.
-    #[must_use]
-    pub const fn allows(self, source: LayerSource) -> bool {
-        match self {
-            Self::Any => true,
-            Self::Image => matches!(source, LayerSource::Image),
-            Self::ImageOrServer => matches!(source, LayerSource::Image | LayerSource::Server),
-            Self::NotPartition => !matches!(source, LayerSource::Partition),
-        }
-    }
-
-    /// The layers, for error messages.
-    #[must_use]
-    pub const fn text(self) -> &'static str {
-        match self {
-            Self::Any => "every layer",
-            Self::Image => "files of the image",
-            Self::ImageOrServer => "files of the image and of a server",
-            Self::NotPartition => "files of the image and of a server, and kernel words",
-        }
+impl Sections for Settings {
+    fn all(&mut self) -> Vec<&mut dyn Section> {
+        vec![
+            &mut self.trust,
+            &mut self.driver,
+            &mut self.network,
+            &mut self.policy,
+            &mut self.workload,
+            &mut self.report,
+            &mut self.console,
+            &mut self.watchdog,
+            &mut self.words,
+        ]
     }
 }
 
-/// One configuration key.
-#[derive(Debug, Clone, Copy)]
-pub struct Key {
-    /// `SECTION.KEY`
-    pub name: &'static str,
-    /// The kind of its value.
-    pub kind: ValueKind,
-    /// The allowed values, for error messages.
-    pub allowed: &'static str,
-    /// The layers that may set it.
-    pub layers: AllowedLayers,
+const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
 }
 
-const ACTIONS: &[&str] = &["workload", "workload-without-p2p", "hold", "shell", "reboot", "poweroff"];
-const ACTIONS_TEXT: &str = "workload, workload-without-p2p, hold, shell, reboot, poweroff";
-const WATCHDOGS: &[&str] = &["auto", "hardware", "software", "off"];
-const SECONDS: ValueKind = ValueKind::Number(1, 86400);
-const SECONDS_TEXT: &str = "1 to 86400 seconds";
-const ROOT_TEXT: &str = "LABEL=.., UUID=.., /dev/.., each with :/FILE for an image on it, or \
-                         http://HOST/FILE#sha256=64 HEX DIGITS; https too";
-const MODES_TEXT: &str = "none, dhcp, static, link-local";
-const FLAG_TEXT: &str = "true, false";
+section! {
+    /// which configuration files count
+    [derive(Eq)]
+    pub struct Trust = "config";
 
-const fn key(name: &'static str, kind: ValueKind, allowed: &'static str) -> Key {
-    Key { name, kind, allowed, layers: AllowedLayers::Any }
+    /// a minisign public key: files of a disk or a server need a signature
+    key: Option<String> = None,
+        TextOrNone(signature::key, "a minisign public key: 56 characters, the first RW"),
+        layers(AllowedLayers::Image);
+    /// true: the data partition wins over the server
+    disk_overrides_server: bool = false, Flag, layers(AllowedLayers::ImageOrServer);
 }
 
-const fn restricted(layers: AllowedLayers, key: Key) -> Key {
-    Key { layers, ..key }
+section! {
+    /// the GPU driver's modules
+    [derive(Eq)]
+    pub struct Driver = "driver";
+
+    /// false: no module is loaded; default: true if the image has a driver
+    load: Option<bool> = None, Perhaps(Flag), example("true");
+    /// in this order, dependencies first
+    modules: Vec<String> = vec!["nvidia".to_owned(), "nvidia-uvm".to_owned()],
+        List::new(values::modules, "an array of module names"),
+        example("[\"nvidia\", \"nvidia-uvm\"]");
+    /// added to the image's parameters for the GPU's family, or replacing them; default: none
+    parameters: BTreeMap<String, String> = BTreeMap::new(),
+        Entries("a table of module = \"parameters\""),
+        entries(true),
+        example("{ nvidia = \"NVreg_EnableStreamMemOPs=1\" }");
+    /// plus 15 seconds for each GPU
+    timeout_s: Duration = seconds(300), Seconds(1, 86_400);
 }
 
-/// Every key of init's sections.
-pub const KEYS: &[Key] = &[
-    restricted(
-        AllowedLayers::Image,
-        key("config.key", ValueKind::Text, "a minisign public key: 56 characters, the first RW"),
-    ),
-    restricted(AllowedLayers::ImageOrServer, key("config.disk_overrides_server", ValueKind::Flag, FLAG_TEXT)),
-    key("driver.load", ValueKind::Flag, FLAG_TEXT),
-    key("driver.modules", ValueKind::List, "an array of module names"),
-    key("driver.parameters", ValueKind::Pairs, "a table of module = \"parameters\""),
-    key("driver.timeout_s", SECONDS, SECONDS_TEXT),
-    key("network.mode", ValueKind::OneOf(&["none", "dhcp", "static", "link-local"]), MODES_TEXT),
-    key("network.hostname", ValueKind::Text, "1 to 64 of a-z A-Z 0-9 . -"),
-    key("network.interface", ValueKind::Text, "a name of at most 15 characters, or aa:bb:cc:dd:ee:ff"),
-    key("network.ports", ValueKind::List, "an array of names of at most 15 characters, or aa:bb:cc:dd:ee:ff"),
-    key("network.soft_roce", ValueKind::Flag, FLAG_TEXT),
-    key("network.address", ValueKind::Text, "ADDRESS/PREFIX, e.g. 10.0.0.2/24"),
-    key("network.gateway", ValueKind::Text, "an address of the same family as network.address"),
-    key("network.dns", ValueKind::List, "an array of addresses"),
-    key("network.ca", ValueKind::Text, "an absolute path to certificates in PEM form"),
-    key("network.timeout_s", SECONDS, SECONDS_TEXT),
-    key("network.time", ValueKind::List, "an array of HOST, HOST:PORT or dhcp"),
-    restricted(AllowedLayers::Image, key("policy.allow_shell", ValueKind::Flag, FLAG_TEXT)),
-    key("policy.on_pass", ValueKind::OneOf(ACTIONS), ACTIONS_TEXT),
-    key("policy.on_degraded", ValueKind::OneOf(ACTIONS), ACTIONS_TEXT),
-    key("policy.on_fail", ValueKind::OneOf(ACTIONS), ACTIONS_TEXT),
-    key("policy.on_error", ValueKind::OneOf(ACTIONS), ACTIONS_TEXT),
-    key("policy.recover", ValueKind::OneOf(&["off", "gpu", "reboot"]), "off, gpu, reboot"),
-    key("workload.mode", ValueKind::OneOf(&["none", "exec", "switch-root"]), "none, exec, switch-root"),
-    key("workload.exec", ValueKind::List, "an array whose first word is an absolute path"),
-    key("workload.root", ValueKind::Text, ROOT_TEXT),
-    key("workload.on_exit", ValueKind::OneOf(&["poweroff", "reboot", "hold"]), "poweroff, reboot, hold"),
-    key("workload.lock_modules", ValueKind::Flag, FLAG_TEXT),
-    key("workload.watchdog", ValueKind::Flag, FLAG_TEXT),
-    key("report.partition", ValueKind::Text, "LABEL=.., UUID=.., /dev/.., or \"\" for none"),
-    key("report.required", ValueKind::Flag, FLAG_TEXT),
-    key("report.url", ValueKind::Text, "http://HOST/.., https://HOST/.., or \"\" for none"),
-    key("report.timeout_s", ValueKind::Number(1, 3600), "1 to 3600 seconds"),
-    key("report.keep", ValueKind::Number(1, 1000), "1 to 1000 reports"),
-    restricted(
-        AllowedLayers::NotPartition,
-        key("report.key_file", ValueKind::Text, "an absolute path to a file of 32 to 4096 bytes"),
-    ),
+section! {
+    /// init's own network, for the report and the workload; loopback is always up
+    [derive(Eq)]
+    pub struct Network = "network";
+
+    /// default: dhcp if another setting needs the network, else none
+    mode: Option<AddressMode> = None, Perhaps(Words(AddressMode::WORDS)), example("\"none\"");
+    /// default: the kernel word hostname=, else firstlight
+    hostname: String = String::new(),
+        Text::new(values::hostname_or_none, "1 to 64 of a-z A-Z 0-9 . -"),
+        example("\"node7\"");
+    /// a name or an Ethernet address; default: BOOTIF=, else the first card with a carrier
+    interface: CardSelector = CardSelector::Any,
+        Text::new(values::card_or_any, "a name of at most 15 characters, or aa:bb:cc:dd:ee:ff"),
+        example("\"\"");
+    /// for static; default: none
+    address: Option<(IpAddr, u8)> = None,
+        TextOrNone(values::address, "ADDRESS/PREFIX, e.g. 10.0.0.2/24"),
+        example("\"10.0.0.7/24\"");
+    /// for static; default: none
+    gateway: Option<IpAddr> = None,
+        TextOrNone(|text| text.parse().ok(), "an address of the same family as network.address"),
+        example("\"10.0.0.1\"");
+    /// for link-local: names or Ethernet addresses; [] means every Ethernet card with a carrier
+    ports: Vec<CardSelector> = Vec::new(),
+        List::new(values::cards, "an array of names of at most 15 characters, or aa:bb:cc:dd:ee:ff");
+    /// true: a soft-RoCE device on each port of link-local, or on the interface of dhcp and static
+    soft_roce: bool = false, Flag;
+    /// instead of the servers that DHCP names
+    dns: Vec<IpAddr> = Vec::new(),
+        List::new(|items| items.iter().map(|text| text.parse().ok()).collect(), "an array of addresses");
+    /// PEM file; only these certificates are trusted for https
+    ca: Option<String> = None, TextOrNone(values::absolute, "an absolute path to certificates in PEM form");
+    /// for carrier and address together
+    timeout_s: Duration = seconds(30), Seconds(1, 86_400);
+    /// NTP servers, HOST or HOST:PORT; or "dhcp" for the servers that DHCP names
+    time: Vec<TimeSource> = Vec::new(), List::new(values::time_sources, "an array of HOST, HOST:PORT or dhcp");
+
+    derived:
+    /// How the interface gets its address.
+    connection: NetworkMode = NetworkMode::None;
+    /// Whether the modules of RDMA cards are loaded: in mode `link-local`, with `soft_roce`, and if `[nodes]` has a key.
+    rdma: bool = false;
+}
+
+section! {
+    /// what follows each verdict
+    [derive(Copy, Eq)]
+    pub struct Policy = "policy";
+
+    /// true: shell may be chosen below
+    allow_shell: bool = false, Flag, layers(AllowedLayers::Image);
+    /// shell needs allow_shell
+    on_pass: Action = Action::Workload, Words(Action::WORDS);
+    /// shell needs allow_shell
+    on_degraded: Action = Action::Workload, Words(Action::WORDS);
+    /// shell needs allow_shell
+    on_fail: Action = Action::Hold, Words(Action::WORDS);
+    /// shell needs allow_shell; also after a fault in init itself
+    on_error: Action = Action::Hold, Words(Action::WORDS);
+    /// gpu: unload the driver and reset GPUs that no longer work, reboot: and reboot once
+    recover: Recover = Recover::Off, Words(Recover::WORDS);
+}
+
+section! {
+    /// the program or system that the machine is handed over to
+    [derive(Eq)]
+    pub struct Workload = "workload";
+
+    /// exec: init supervises it; default: none
+    mode: HandoverMode = HandoverMode::None, Words(HandoverMode::WORDS), example("\"exec\"");
+    /// for exec: program and words; for switch-root: the new system's first program; default: its init
+    exec: Vec<String> = Vec::new(),
+        List::new(values::program, "an array whose first word is an absolute path"),
+        example("[\"/usr/lib/firstlight/demo\"]");
+    /// for switch-root: LABEL= UUID= /dev/.. with a file on it after a colon, or http://server/root.squashfs#sha256=HEX (https too); default: none
+    root: Option<RootSource> = None,
+        TextOrNone(values::root_source, values::ROOT),
+        example("\"LABEL=data:/root.squashfs\"");
+    /// when a workload ends that init supervises
+    on_exit: OnExit = OnExit::PowerOff, Words(OnExit::WORDS);
+    /// no module can be loaded after the hand-over; default: true for exec, false for switch-root
+    lock_modules: bool = false, Flag, example("true");
+    /// true: the workload gets the running watchdog and must pet it
+    watchdog: bool = false, Flag;
+
+    derived:
+    /// How the machine is handed over.
+    handover: WorkloadMode = WorkloadMode::None;
+}
+
+section! {
+    /// where the report is kept besides /run/firstlight
+    [derive(Eq)]
+    pub struct Report = "report";
+
+    /// LABEL= UUID= /dev/..; vfat or ext4; "" for none
+    partition: Option<DeviceSpec> = Some(DeviceSpec::default_partition()),
+        TextOrNone(values::device_spec, "LABEL=.., UUID=.., /dev/.., or \"\" for none"),
+        example("\"LABEL=FIRSTLIGHT\"");
+    /// true: wait 10 seconds for the partition, and stop if it is absent; default: whether a layer names it
+    required: bool = false, Flag;
+    /// http or https: the report is sent there by POST
+    url: Option<String> = None, TextOrNone(values::url, "http://HOST/.., https://HOST/.., or \"\" for none");
+    /// for all attempts
+    timeout_s: Duration = seconds(60), Seconds(1, 3600);
+    /// reports on the partition, and reports that wait to be sent
+    keep: u64 = 20, Whole(1, 1000);
+    /// absolute path; each report gets a MAC with the key in this file (see Reports)
+    key_file: Option<String> = None,
+        TextOrNone(values::absolute, ABSOLUTE_FILE),
+        layers(AllowedLayers::NotPartition);
     // Otherwise a partition could have any file of the image sent to a server of its choice.
-    restricted(
-        AllowedLayers::NotPartition,
-        key("report.token_file", ValueKind::Text, "an absolute path to a file with one line"),
-    ),
-    key("console.serial", ValueKind::List, "an array of NAME or NAME,RATE, e.g. ttyS0,115200"),
-    key("console.screen", ValueKind::OneOf(&["auto", "keep", "release"]), "auto, keep, release"),
-    key("console.view", ValueKind::OneOf(&["auto", "lines", "full"]), "auto, lines, full"),
-    key("watchdog.mode", ValueKind::OneOf(WATCHDOGS), "auto, hardware, software, off"),
-    key("watchdog.timeout_s", ValueKind::Number(10, 600), "10 to 600 seconds"),
-];
+    /// absolute path; the token that the server at url demands (see Collecting reports)
+    token_file: Option<String> = None,
+        TextOrNone(values::absolute, "an absolute path to a file with one line"),
+        layers(AllowedLayers::NotPartition);
 
-/// Finds the key with that name.
-#[must_use]
-pub fn find(name: &str) -> Option<&'static Key> {
-    KEYS.iter().find(|key| key.name == name)
+    derived:
+    /// Whether the partition may be on any disk: only when a file of the image or a kernel word names it. Otherwise it is
+    /// used only on a removable disk, on USB, or on the disk that the machine was booted from.
+    any_disk: bool = false;
+    /// Whether the partition had a configuration layer.
+    config_read: bool = false;
+    /// What was already logged about partitions of that name that may not be used, one line for each.
+    ignored: Vec<String> = Vec::new();
 }
 
-/// All sections, in alphabetical order.
-#[must_use]
-pub fn sections() -> Vec<&'static str> {
-    let mut all: Vec<_> = section::INIT.iter().chain(section::VALIDATOR).copied().collect();
-    all.sort_unstable();
-    all
+section! {
+    /// where lines are written besides /dev/console
+    [derive(Eq)]
+    pub struct Console = "console";
+
+    /// NAME or NAME,RATE
+    serial: Vec<Serial> = vec![Serial::default_line()],
+        List::new(values::serial_lines, "an array of NAME or NAME,RATE, e.g. ttyS0,115200"),
+        example("[\"ttyS0,115200\"]");
+    /// whether a framebuffer may stay on an NVIDIA GPU
+    screen: Screen = Screen::Auto, Words(Screen::WORDS);
+    /// what the machine's own screen shows (see Using the image, The screen)
+    view: ScreenView = ScreenView::Auto, Words(ScreenView::WORDS);
+
+    derived:
+    /// Whether a layer names serial lines; a named line that is absent is a warning.
+    serial_named: bool = false;
+    /// Where the machine was booted from.
+    booted_from: BootSource = BootSource::Stick;
 }
 
-/// The keys of a section, in alphabetical order.
-#[must_use]
-pub fn of_section(section: &str) -> Vec<&'static str> {
-    let names = KEYS.iter().map(|key| key.name);
-    let mut all: Vec<_> = names.filter(|name| name.split('.').next() == Some(section)).collect();
-    all.sort_unstable();
-    all
+section! {
+    /// what resets a machine whose process 1 has hung
+    [derive(Copy, Eq)]
+    pub struct Watchdog = "watchdog";
+
+    /// auto: the machine's own, else in software
+    mode: WatchdogMode = WatchdogMode::Auto, Words(WatchdogMode::WORDS);
+    // From 10 seconds, because process 1 needs some of them to end a child; to 600, because iTCO_wdt measures 613.
+    /// the machine resets when process 1 has made no progress for this time
+    timeout_s: Duration = seconds(60), Seconds(10, 600);
 }
 
-/// Converts a parsed value to an owned one; `None` for a number out of range. Written by hand because
-/// serde's conversion is a lot of code that process 1 would run once.
-#[must_use]
-pub fn value(read: &DeValue<'_>) -> Option<Value> {
-    Some(match read {
-        DeValue::String(text) => Value::String(text.as_ref().to_owned()),
-        DeValue::Boolean(flag) => Value::Boolean(*flag),
-        DeValue::Integer(n) => Value::Integer(i64::from_str_radix(n.as_str(), n.radix()).ok()?),
-        DeValue::Float(n) => Value::Float(n.as_str().parse().ok()?),
-        DeValue::Datetime(time) => Value::Datetime(*time),
-        DeValue::Array(items) => Value::Array(items.iter().map(|item| value(item.get_ref())).collect::<Option<_>>()?),
-        DeValue::Table(table) => {
-            let entry = |(name, read): (&Spanned<DeString<'_>>, &Spanned<DeValue<'_>>)| {
-                Some((name.get_ref().as_ref().to_owned(), value(read.get_ref())?))
-            };
-            Value::Table(table.iter().map(entry).collect::<Option<_>>()?)
-        }
-    })
-}
+section! {
+    /// kernel words that are in no section: about this boot of this machine
+    [derive(Eq)]
+    pub struct KernelWords = "";
 
-impl ValueKind {
-    /// Whether a TOML value is of this kind and within its range.
-    #[must_use]
-    pub fn accepts(self, value: &Value) -> bool {
-        match (self, value) {
-            (Self::Text, Value::String(_)) | (Self::Flag, Value::Boolean(_)) => true,
-            (Self::Number(low, high), Value::Integer(n)) => (low..=high).contains(n),
-            (Self::OneOf(words), Value::String(word)) => words.contains(&word.as_str()),
-            (Self::List, Value::Array(items)) => items.iter().all(Value::is_str),
-            (Self::Pairs, Value::Table(table)) => table.values().all(Value::is_str),
-            _ => false,
-        }
-    }
-
-    /// Parses the text of a kernel word as this kind; `None` when it is invalid. `Pairs` arrive entry by
-    /// entry and are not parsed here.
-    #[must_use]
-    pub fn from_word(self, text: &str) -> Option<Value> {
-        let value = match self {
-            Self::Text | Self::OneOf(_) => Value::String(text.to_owned()),
-            Self::Flag => Value::Boolean(text.parse().ok()?),
-            Self::Number(..) => Value::Integer(text.parse().ok()?),
-            Self::List if text.trim_start().starts_with('[') => value(DeValue::parse(text).ok()?.get_ref())?,
-            Self::List if text.is_empty() => Value::Array(Vec::new()),
-            Self::List => Value::Array(text.split(',').map(|item| item.trim().into()).collect()),
-            Self::Pairs => return None,
-        };
-        self.accepts(&value).then_some(value)
-    }
+    /// where the machine was booted from; default: network if there is a word BOOTIF= or ip=, else stick
+    booted_from: Option<BootSource> = None, Perhaps(Words(BootSource::WORDS)), example("\"stick\"");
+    /// the mark of an earlier boot is removed; default: it is not
+    reset: bool = false, Words(&[("clear", true)]), example("\"clear\"");
+    /// a file with settings on a server, or a folder of them; default: none
+    config: Option<RemoteSource> = None,
+        Perhaps(Text::new(RemoteSource::parse, remote::ALLOWED)),
+        example("\"http://server/node.toml#sha256=0000000000000000000000000000000000000000000000000000000000000000\"");
 }
 
 #[cfg(test)]
@@ -227,28 +277,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_key_is_in_a_section_that_init_owns() {
-        for key in KEYS {
-            let section = key.name.split('.').next().unwrap();
-            assert!(section::INIT.contains(&section), "{}", key.name);
-            assert!(!section::VALIDATOR.contains(&section), "{}", key.name);
-        }
+    fn every_section_of_init_has_its_table_and_no_other_is_here() {
+        let mut settings = Settings::default();
+        let mut names: Vec<_> = settings.all().iter().map(|section| section.name()).collect();
+        assert_eq!(names.pop(), Some(""));
+        assert_eq!(names, section::INIT);
     }
 
     #[test]
-    fn a_list_word_is_a_toml_array_or_words_with_commas() {
-        let both = [ValueKind::List.from_word("a,b"), ValueKind::List.from_word(r#"["a", "b"]"#)];
-        assert_eq!(both[0], both[1]);
-        assert_eq!(ValueKind::List.from_word("").unwrap(), Value::Array(vec![]));
-        assert_eq!(ValueKind::List.from_word("[1]"), None);
-        assert_eq!(ValueKind::List.from_word("[\"a\"]\nx = 1"), None);
-    }
-
-    #[test]
-    fn numbers_and_flags_out_of_their_range_are_refused() {
-        assert_eq!(ValueKind::Number(1, 5).from_word("6"), None);
-        assert_eq!(ValueKind::Number(1, 5).from_word("five"), None);
-        assert_eq!(ValueKind::Flag.from_word("yes"), None);
-        assert_eq!(ValueKind::Flag.from_word("false"), Some(Value::Boolean(false)));
+    fn the_page_of_settings_has_every_key_with_its_default_and_what_it_allows() {
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/settings.md")).unwrap();
+        let sections = [
+            Trust::page(),
+            Driver::page(),
+            Network::page(),
+            Policy::page(),
+            Workload::page(),
+            Report::page(),
+            Console::page(),
+            Watchdog::page(),
+        ];
+        let wrong: Vec<_> = sections.iter().filter_map(|section| section.compare(&page).err()).collect();
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        assert_eq!(KernelWords::page().faults, Vec::<String>::new());
+        let block = page.split("```toml\n").nth(1).and_then(|rest| rest.split("\n```").next()).unwrap();
+        let mut named: Vec<_> = block.lines().filter_map(|line| line.strip_prefix('[')?.split(']').next()).collect();
+        let mut all = [section::INIT, &section::VALIDATOR].concat();
+        named.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(named, all);
     }
 }

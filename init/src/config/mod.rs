@@ -1,41 +1,27 @@
 //! The pure part of reading the configuration: builds one typed [`Config`] from layers and kernel words, or
 //! lists every error in them. `stages::config` finds and reads the files.
 
-mod boot_words;
 pub mod cmdline;
-pub mod error;
+mod combined;
 pub mod keys;
-pub mod layers;
 pub mod mac;
-mod network;
 pub mod node;
 pub mod remote;
-mod sections;
 pub mod signature;
 pub mod types;
 pub mod values;
 
+pub use contract::config::{LARGEST, LayerSource, error};
+
 use cmdline::KernelWord;
+use contract::config::layers::{Layer, Layers};
+use contract::config::value::Rule;
+use contract::config::{Deadline, NODES_SIZE, NODES_TIMEOUT, VALIDATE_TIMEOUT};
+use contract::section;
 use error::ConfigError;
-use layers::MergedLayers;
+use keys::Settings;
 use std::time::Duration;
-use types::{Action, BootSource, CardSelector, Config, Validator};
-
-/// Maximum size of a configuration file in bytes.
-pub const LARGEST: u64 = 1 << 20;
-
-/// The kinds of layers, by who decides their content; a later one wins (but see [`types::Trust`]).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LayerSource {
-    /// A file of the image.
-    Image,
-    /// A file of the data partition.
-    Partition,
-    /// A file of the server that the kernel word `firstlight.config=` names.
-    Server,
-    /// A kernel word.
-    KernelWord,
-}
+use types::{Action, Config, Validator};
 
 /// One configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,23 +51,39 @@ pub struct InvalidConfig {
 pub fn build(files: &[ConfigFile], words: &[KernelWord]) -> Result<Config, InvalidConfig> {
     let files = in_layer_order(files);
     let mut m = merged(&files, words);
-    let config = build_config(&mut m, &files, words);
-    if m.errors.is_empty() { Ok(config) } else { Err(refused(m)) }
+    combined::combine(&mut m, words);
+    if m.error().is_none() { Ok(config(m, &files, words)) } else { Err(refused(m)) }
 }
 
-fn merged(files: &[&ConfigFile], words: &[KernelWord]) -> MergedLayers {
-    let mut m = MergedLayers::default();
-    files.iter().for_each(|file| m.add_file(file));
-    words.iter().for_each(|word| m.add_word(word));
+fn merged(files: &[&ConfigFile], words: &[KernelWord]) -> Layers<Settings> {
+    let mut m = Layers::default();
+    files.iter().for_each(|file| m.add_file(Layer { place: &file.path, source: file.source }, &file.text));
+    words.iter().for_each(|word| add_word(&mut m, word));
     m
+}
+
+/// Adds a kernel word. Words that do not begin with `firstlight.` are ignored; those for the validator's sections are passed on.
+fn add_word(m: &mut Layers<Settings>, word: &KernelWord) {
+    let Some(path) = word.name.strip_prefix("firstlight.") else { return };
+    let place = format!("kernel word {}", word.name);
+    let Some(text) = word.value.as_deref() else {
+        let (key, allowed) = (path.to_owned(), "firstlight.SECTION.KEY=VALUE");
+        return m.errors.push(ConfigError::NoValue { place, key, allowed });
+    };
+    let layer = Layer { place: &place, source: LayerSource::Word };
+    let (section, key) = path.split_once('.').unwrap_or((path, ""));
+    match section::VALIDATOR.contains(&section) {
+        true if key.is_empty() => m.refuse(&place, path, text, &format!("firstlight.{section}.KEY=VALUE")),
+        true => m.note_foreign(layer, path.to_owned(), Some(text.into())),
+        false => m.add_word(layer, path, text),
+    }
 }
 
 /// The files in the order of the layers: a server's come after those of a disk, unless the image or the server
 /// reverses this (`config.disk_overrides_server`).
 fn in_layer_order(files: &[ConfigFile]) -> Vec<&ConfigFile> {
     let decide: Vec<_> = files.iter().filter(|f| f.source != LayerSource::Partition).collect();
-    let disk_last = sections::trust(&mut merged(&decide, &[])).disk_overrides_server;
-    let order = match disk_last {
+    let order = match merged(&decide, &[]).settings.trust.disk_overrides_server {
         true => [LayerSource::Image, LayerSource::Server, LayerSource::Partition],
         false => [LayerSource::Image, LayerSource::Partition, LayerSource::Server],
     };
@@ -96,52 +98,50 @@ pub fn refuse(files: &[ConfigFile], words: &[KernelWord], errors: Vec<ConfigErro
     refused(m)
 }
 
-fn refused(mut m: MergedLayers) -> InvalidConfig {
-    let on_error = match sections::policy(&mut m).on_error {
-        _ if m.errors.iter().any(ConfigError::concerns_policy) => Action::Hold,
+fn refused(mut m: Layers<Settings>) -> InvalidConfig {
+    combined::policy(&mut m);
+    let (settings, errors) = m.finish();
+    let on_error = match settings.policy.on_error {
+        _ if errors.iter().any(ConfigError::concerns_policy) => Action::Hold,
         Action::Workload | Action::WorkloadWithoutP2p => Action::Hold,
         other => other,
     };
-    InvalidConfig { errors: m.errors, on_error }
+    InvalidConfig { errors, on_error }
 }
 
-fn build_config(m: &mut MergedLayers, files: &[&ConfigFile], words: &[KernelWord]) -> Config {
-    let booted_from = BootSource::of(words).unwrap_or_else(|read| {
-        let place = format!("kernel word firstlight.{}", boot_words::BOOTED_FROM);
-        m.refuse(&place, boot_words::BOOTED_FROM, &read, "stick, network");
-        BootSource::Stick
-    });
-    let remote = remote::RemoteSource::from_words(words).unwrap_or_else(|read| {
-        let place = format!("kernel word firstlight.{}", remote::WORD);
-        m.refuse(&place, remote::WORD, &read, remote::ALLOWED);
-        None
-    });
-    let clear_reset = boot_words::clears_reset(words).unwrap_or_else(|read| {
-        let place = format!("kernel word firstlight.{}", boot_words::RESET);
-        m.refuse(&place, boot_words::RESET, &read, "clear");
-        false
-    });
-    let hostname = words.iter().rev().find(|w| w.name == "hostname").and_then(|w| w.value.as_deref());
+fn config(m: Layers<Settings>, files: &[&ConfigFile], words: &[KernelWord]) -> Config {
+    let has_size = m.foreign.iter().any(|value| value.key == NODES_SIZE);
+    let validator = Validator {
+        files: files.iter().map(|file| file.path.clone()).collect(),
+        set: m.foreign.iter().filter_map(|value| Some(format!("{}={}", value.key, value.word()?))).collect(),
+        timeout: deadline(&m, &VALIDATE_TIMEOUT),
+        meeting: has_size.then(|| deadline(&m, &NODES_TIMEOUT)),
+    };
+    let Settings { trust, driver, network, policy, workload, report, console, watchdog, words: own } = m.settings;
     Config {
-        trust: sections::trust(m),
-        driver: sections::driver(m),
-        network: network::network(m, hostname, CardSelector::booted_from(words), remote.is_some()),
-        remote,
-        clear_reset,
-        policy: sections::policy(m),
-        workload: sections::workload(m),
-        report: sections::report(m),
-        console: sections::console(m, booted_from),
-        watchdog: sections::watchdog(m),
-        validator: Validator {
-            files: files.iter().map(|file| file.path.clone()).collect(),
-            set: m.set.clone(),
-            timeout: Duration::from_secs(m.validate_timeout_s.unwrap_or(900)),
-            meeting: m.has_nodes_size.then(|| Duration::from_secs(m.nodes_timeout_s.unwrap_or(60))),
-        },
-        overridden: std::mem::take(&mut m.overridden),
+        trust,
+        driver,
+        network,
+        remote: own.config,
+        clear_reset: own.reset,
+        policy,
+        workload,
+        report,
+        console,
+        watchdog,
+        validator,
+        overridden: m.overridden,
         layers: files.len() + usize::from(words.iter().any(|w| w.name.starts_with("firstlight."))),
     }
+}
+
+/// A deadline of the validator's that init enforces: the last usable value, because the validator reports the others.
+fn deadline(m: &Layers<Settings>, deadline: &Deadline) -> Duration {
+    let mut seconds = deadline.default;
+    for raw in m.foreign.iter().filter(|value| value.key == deadline.key).filter_map(|value| value.raw()) {
+        let _unusable = deadline.rule.set(raw, &mut seconds).is_err();
+    }
+    seconds
 }
 
 #[cfg(test)]

@@ -2,12 +2,8 @@
 //! URL ends in `/`, a folder with a layer for each node. The checksum of a folder is that of its
 //! `SHA256SUMS`, which lists the checksums of its files.
 
-use super::cmdline::KernelWord;
 use super::node::{NodeIdentity, NodeMatch, match_node};
 use super::values::url;
-
-/// The word's name, without `firstlight.`.
-pub(super) const WORD: &str = "config";
 
 /// The allowed values, for error messages.
 pub(super) const ALLOWED: &str = "http://HOST/FILE#sha256=64 HEX DIGITS, or a folder's URL, which ends in /, \
@@ -28,17 +24,6 @@ pub struct RemoteSource {
 }
 
 impl RemoteSource {
-    /// Parses the last such word, if there is one.
-    ///
-    /// # Errors
-    /// The word's value when it is invalid.
-    pub fn from_words(words: &[KernelWord]) -> Result<Option<Self>, String> {
-        let word = words.iter().rev().find(|w| w.name.strip_prefix("firstlight.") == Some(WORD));
-        let Some(word) = word else { return Ok(None) };
-        let text = word.value.as_deref().unwrap_or("");
-        Self::parse(text).map(Some).ok_or_else(|| text.to_owned())
-    }
-
     /// Parses `URL#sha256=HEX`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -104,23 +89,16 @@ fn parse_line(line: &str) -> Option<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::cmdline::words;
     use crate::config::mac::Mac;
-
-    fn of(line: &str) -> Result<Option<RemoteSource>, String> {
-        RemoteSource::from_words(&words(line))
-    }
 
     #[test]
     fn a_word_has_a_url_and_a_checksum() {
         let sum = "ab".repeat(32);
-        let file = of(&format!("x firstlight.config=http://h/n.toml#sha256={sum}")).unwrap().unwrap();
+        let file = RemoteSource::parse(&format!("http://h/n.toml#sha256={sum}")).unwrap();
         assert_eq!((file.url.as_str(), &file.sha256, file.is_folder()), ("http://h/n.toml", &sum, false));
-        assert_eq!(of("quiet"), Ok(None));
-        for bad in ["http://h/n.toml", "http://h/n#sha256=12", "ftp://h/n#sha256=", "#sha256="] {
-            assert_eq!(of(&format!("firstlight.config={bad}")), Err(bad.to_owned()));
+        for bad in ["", "http://h/n.toml", "http://h/n#sha256=12", "ftp://h/n#sha256=", "#sha256="] {
+            assert_eq!(RemoteSource::parse(bad), None, "{bad}");
         }
-        assert_eq!(of("firstlight.config"), Err(String::new()));
     }
 
     #[test]

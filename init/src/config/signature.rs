@@ -9,10 +9,10 @@ pub const EXTENSION: &str = "minisig";
 /// Maximum size of a signature in bytes: minisign's own comments take at most 1 KiB and 8 KiB.
 pub const LARGEST: u64 = 10 << 10;
 
-/// Whether a text is a public key as minisign prints it.
+/// A public key as minisign prints it.
 #[must_use]
-pub fn is_key(text: &str) -> bool {
-    PublicKey::from_base64(text).is_ok()
+pub fn key(text: &str) -> Option<String> {
+    PublicKey::from_base64(text).is_ok().then(|| text.to_owned())
 }
 
 /// Checks the signature of a file's content.
@@ -90,9 +90,9 @@ S8Be265Zd8HBe8gWznLTepftbx0AuWF+AQETAH59bVpxs6kc6xpAGG+1W7bdbTATm9I/L0HcAHODiobZ
 
     #[test]
     fn a_key_is_56_characters_of_base64() {
-        assert!(is_key(KEY));
+        assert!(key(KEY).is_some());
         for bad in ["", "RWQ", &KEY.to_lowercase(), &format!("{KEY}A"), &KEY.replace("RW", "AA")] {
-            assert!(!is_key(bad), "{bad}");
+            assert!(key(bad).is_none(), "{bad}");
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Parses texts inside of configuration values: places, addresses, URLs, serial lines, names.
 
+use super::mac::Mac;
 use super::remote::RemoteSource;
-use super::types::{DeviceSpec, RootSource, Serial, TimeSource};
+use super::types::{CardSelector, DeviceSpec, RootSource, Serial, TimeSource};
 use std::net::IpAddr;
 
 /// `LABEL=..`, `UUID=..` or `/dev/..`.
@@ -17,6 +18,10 @@ pub fn device_spec(text: &str) -> Option<DeviceSpec> {
     let device = text.strip_prefix("/dev/").filter(|rest| !rest.is_empty() && !rest.contains(".."));
     device.map(|_| DeviceSpec::Device(text.to_owned()))
 }
+
+/// What `root_source` accepts, for error messages.
+pub const ROOT: &str = "LABEL=.., UUID=.., /dev/.., each with :/FILE for an image on it, or \
+                        http://HOST/FILE#sha256=64 HEX DIGITS; https too";
 
 /// A place, `PLACE:/FILE`, or the URL of a file with its checksum.
 #[must_use]
@@ -62,16 +67,15 @@ pub fn serial(text: &str) -> Option<Serial> {
 
 /// The list of a kernel word is split at commas, and so is `ttyS0,115200`: an item that begins with a digit
 /// is joined to the name before it.
-#[must_use]
-pub fn rejoin_rates(items: Vec<String>) -> Vec<String> {
+fn rejoin_rates(items: &[String]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for item in items {
         match lines.last_mut() {
             Some(name) if item.starts_with(|c: char| c.is_ascii_digit()) && !name.contains(',') => {
                 name.push(',');
-                name.push_str(&item);
+                name.push_str(item);
             }
-            _ => lines.push(item),
+            _ => lines.push(item.clone()),
         }
     }
     lines
@@ -110,6 +114,61 @@ pub fn url(text: &str) -> Option<String> {
         port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0)
     });
     (plain && port && !host.contains('@')).then(|| text.to_owned())
+}
+
+/// An absolute path.
+#[must_use]
+pub fn absolute(path: &str) -> Option<String> {
+    path.starts_with('/').then(|| path.to_owned())
+}
+
+/// A host name, or nothing.
+#[must_use]
+pub fn hostname_or_none(text: &str) -> Option<String> {
+    if text.is_empty() { Some(String::new()) } else { hostname(text) }
+}
+
+/// A network card by name or Ethernet address.
+fn card(text: &str) -> Option<CardSelector> {
+    let mac = Mac::parse(text).filter(|_| text.contains(':')).map(CardSelector::Mac);
+    mac.or_else(|| interface(text).map(CardSelector::Name))
+}
+
+/// A network card; nothing means any.
+#[must_use]
+pub fn card_or_any(text: &str) -> Option<CardSelector> {
+    if text.is_empty() { Some(CardSelector::Any) } else { card(text) }
+}
+
+/// Network cards by name or Ethernet address.
+#[must_use]
+pub fn cards(items: &[String]) -> Option<Vec<CardSelector>> {
+    items.iter().map(|text| card(text)).collect()
+}
+
+/// Names of kernel modules.
+#[must_use]
+pub fn modules(items: &[String]) -> Option<Vec<String>> {
+    let fine = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+    items.iter().all(|name| !name.is_empty() && name.bytes().all(fine)).then(|| items.to_vec())
+}
+
+/// An absolute path of a program and its words, or nothing.
+#[must_use]
+pub fn program(items: &[String]) -> Option<Vec<String>> {
+    items.first().is_none_or(|program| program.starts_with('/')).then(|| items.to_vec())
+}
+
+/// Serial lines.
+#[must_use]
+pub fn serial_lines(items: &[String]) -> Option<Vec<Serial>> {
+    rejoin_rates(items).iter().map(|line| serial(line)).collect()
+}
+
+/// Sources of the time.
+#[must_use]
+pub fn time_sources(items: &[String]) -> Option<Vec<TimeSource>> {
+    items.iter().map(|text| time_source(text)).collect()
 }
 
 #[cfg(test)]
@@ -171,9 +230,9 @@ mod tests {
     #[test]
     fn a_rate_that_a_kernel_word_cut_off_is_joined_to_its_line() {
         let items = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        assert_eq!(rejoin_rates(items("ttyS0 115200n8 ttyS1")), ["ttyS0,115200n8", "ttyS1"]);
-        assert_eq!(rejoin_rates(items("115200")), ["115200"]);
-        assert_eq!(rejoin_rates(items("ttyS0,9600 115200")), ["ttyS0,9600", "115200"]);
+        assert_eq!(rejoin_rates(&items("ttyS0 115200n8 ttyS1")), ["ttyS0,115200n8", "ttyS1"]);
+        assert_eq!(rejoin_rates(&items("115200")), ["115200"]);
+        assert_eq!(rejoin_rates(&items("ttyS0,9600 115200")), ["ttyS0,9600", "115200"]);
     }
 
     #[test]

@@ -80,7 +80,7 @@ impl fmt::Display for RootSource {
 /// Plans an action.
 #[must_use]
 pub fn plan(action: Action, workload: &Workload) -> HandOffPlan {
-    match (action, &workload.mode) {
+    match (action, &workload.handover) {
         (Action::Workload | Action::WorkloadWithoutP2p, WorkloadMode::None) => HandOffPlan::NoWorkload,
         (Action::Workload | Action::WorkloadWithoutP2p, WorkloadMode::Exec(words)) => HandOffPlan::Exec(words.clone()),
         (Action::Workload | Action::WorkloadWithoutP2p, WorkloadMode::SwitchRoot { root, exec }) => {
@@ -175,8 +175,7 @@ mod tests {
 
     #[test]
     fn the_workload_without_one_configured_holds() {
-        let (mode, on_exit) = (WorkloadMode::None, OnExit::PowerOff);
-        let none = Workload { mode, on_exit, lock_modules: false, watchdog: false };
+        let none = Workload::default();
         assert_eq!(plan(Action::Workload, &none), HandOffPlan::NoWorkload);
         assert_eq!(plan(Action::PowerOff, &none), HandOffPlan::Final(FinalState::PowerOff));
     }

@@ -53,7 +53,7 @@ pub fn publish_on(place: &DeviceSpec, config: &Network, report: &Report, what: &
     let (place, words) = (place.text(), publish_words(config, report, what));
     let mut all = vec![place.as_str(), disks(report)];
     all.extend(words.iter().map(String::as_str));
-    helper("publish-on", &all, DISK + report.timeout)
+    helper("publish-on", &all, DISK + report.timeout_s)
 }
 
 /// Stores last words in the firmware.
@@ -141,7 +141,7 @@ pub fn load_driver(driver: &Driver, load: bool, deadline: Duration, socket: Owne
 pub fn arm_watchdog(config: &Watchdog, socket: OwnedFd) -> ChildSpec {
     let mode = config.mode;
     let words = [mode.allows_hardware().to_string(), mode.allows_software().to_string()];
-    let seconds = config.timeout.as_secs().to_string();
+    let seconds = config.timeout_s.as_secs().to_string();
     // Drivers of management controllers send many queries to the controller when they start.
     let deadline = Duration::from_secs(30);
     let spec = helper("arm-watchdog", &[&words[0], &words[1], &seconds], deadline);
@@ -228,9 +228,9 @@ pub fn loopback() -> ChildSpec {
 /// Loads the drivers of the network cards, waits for a carrier, and prints the interface.
 #[must_use]
 pub fn find_interface(config: &Network) -> ChildSpec {
-    let timeout_s = config.timeout.as_secs().to_string();
+    let timeout_s = config.timeout_s.as_secs().to_string();
     let card = card(&config.interface);
-    helper("find-interface", &[&card, &timeout_s], config.timeout + Duration::from_secs(5))
+    helper("find-interface", &[&card, &timeout_s], config.timeout_s + Duration::from_secs(5))
 }
 
 fn card(card: &CardSelector) -> String {

@@ -44,13 +44,13 @@ pub struct PublishRequest<'a> {
 pub fn publish(config: &Network, report: &Report, what: &PublishRequest<'_>) -> ChildSpec {
     let words = publish_words(config, report, what);
     let words: Vec<_> = words.iter().map(String::as_str).collect();
-    ChildSpec::new(paths::VALIDATOR, &words, report.timeout + Duration::from_secs(10))
+    ChildSpec::new(paths::VALIDATOR, &words, report.timeout_s + Duration::from_secs(10))
 }
 
 /// The arguments of `firstlight publish` that do not depend on the data partition.
 pub(super) fn publish_words<'a>(config: &'a Network, report: &'a Report, what: &'a PublishRequest<'a>) -> Vec<String> {
     let mut words = vec!["publish", what.file, "--verdict", what.verdict];
-    let (keep, timeout) = (report.keep.to_string(), report.timeout.as_secs().to_string());
+    let (keep, timeout) = (report.keep.to_string(), report.timeout_s.as_secs().to_string());
     words.extend(["--keep", &keep]);
     words.extend(report.key_file.iter().flat_map(|file| ["--key-file", file]));
     if let Some(url) = &report.url {

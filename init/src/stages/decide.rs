@@ -39,19 +39,6 @@ const fn key(verdict: Verdict) -> &'static str {
     }
 }
 
-impl fmt::Display for Action {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Workload => "workload",
-            Self::WorkloadWithoutP2p => "workload-without-p2p",
-            Self::Hold => "hold",
-            Self::Shell => "shell",
-            Self::Reboot => "reboot",
-            Self::PowerOff => "poweroff",
-        })
-    }
-}
-
 impl Policy {
     /// The action after a verdict.
     #[must_use]

@@ -34,7 +34,7 @@ impl fmt::Display for LockResult {
 #[must_use]
 pub fn lock(action: Action, workload: &Workload) -> LockResult {
     let handed_over = matches!(action, Action::Workload | Action::WorkloadWithoutP2p);
-    if !handed_over || workload.mode == WorkloadMode::None {
+    if !handed_over || workload.handover == WorkloadMode::None {
         return LockResult::NoWorkload;
     }
     if !workload.lock_modules {

@@ -42,7 +42,7 @@ pub fn start(m: &mut Machine, config: &Network) -> Result<NetworkResult, Fault> 
         Err(e) => format!("warning: no host name: {e}"),
     };
     let loopback = m.run(&helper::loopback(), &mut no_lines, |_| true)?;
-    let summary = match (loopback.end, &config.mode) {
+    let summary = match (loopback.end, &config.connection) {
         (End::Exited(helper::SUCCESS), NetworkMode::None) => "loopback only".to_owned(),
         (End::Exited(helper::SUCCESS), _) => match connect_once(m, config)? {
             Ok(summary) => summary,
@@ -74,7 +74,7 @@ pub fn connect_once(m: &mut Machine, config: &Network) -> Result<Result<String, 
 
 /// Children find the interface, wait for its carrier, and give it an address.
 fn connect(m: &mut Machine, config: &Network) -> Result<Result<String, String>, Fault> {
-    if let NetworkMode::LinkLocal(ports) = &config.mode {
+    if let NetworkMode::LinkLocal(ports) = &config.connection {
         return take_link_local(m, config, ports);
     }
     let mut name = String::new();
@@ -83,8 +83,8 @@ fn connect(m: &mut Machine, config: &Network) -> Result<Result<String, String>, 
     if found.end != End::Exited(helper::SUCCESS) {
         return Ok(Err(found.reason()));
     }
-    let left = config.timeout.saturating_sub(found.took);
-    let (spec, how) = match &config.mode {
+    let left = config.timeout_s.saturating_sub(found.took);
+    let (spec, how) = match &config.connection {
         NetworkMode::Static { address, prefix, gateway } => {
             let address = format!("{address}/{prefix}");
             (helper::set_address(&name, &address, *gateway, left), address)
@@ -95,13 +95,13 @@ fn connect(m: &mut Machine, config: &Network) -> Result<Result<String, String>, 
         }
     };
     let done = m.run(&spec, &mut no_lines, |_| true)?;
-    Ok(match (done.end, &config.mode) {
+    Ok(match (done.end, &config.connection) {
         (End::Exited(0), _) => {
             m.interfaces = vec![name.clone()];
             Ok(format!("{name} {how}"))
         }
         (End::Exited(1), NetworkMode::Dhcp) => {
-            Err(format!("{name}: no DHCP lease within {} s", config.timeout.as_secs()))
+            Err(format!("{name}: no DHCP lease within {} s", config.timeout_s.as_secs()))
         }
         _ => Err(format!("{name}: {}", done.reason())),
     })
@@ -119,7 +119,7 @@ fn take_link_local(m: &mut Machine, config: &Network, ports: &[CardSelector]) ->
             line.clone_into(&mut summary);
         }
     };
-    let spec = helper::take_link_local(ports, config.timeout);
+    let spec = helper::take_link_local(ports, config.timeout_s);
     let done = m.run(&spec, &mut on_output(&mut line), |_| true)?;
     if done.end != End::Exited(helper::SUCCESS) {
         return Ok(Err(done.reason()));
@@ -143,7 +143,7 @@ pub fn end_keeper(m: &mut Machine) {
 /// # Errors
 /// Only an interruption.
 pub fn restart_keeper(m: &mut Machine, config: &Network) -> Result<(), Fault> {
-    if let (Some(_), NetworkMode::LinkLocal(ports)) = (m.address_keeper.take(), &config.mode)
+    if let (Some(_), NetworkMode::LinkLocal(ports)) = (m.address_keeper.take(), &config.connection)
         && let Err(why) = take_link_local(m, config, ports)?
     {
         info!("warning: link-local addresses: {why}");

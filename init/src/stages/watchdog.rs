@@ -36,7 +36,7 @@ impl fmt::Display for WatchdogState {
             Self::Off => f.write_str("off: watchdog.mode = off"),
             Self::Armed(armed, wanted) => {
                 write!(f, "{}, {} s", armed.name, armed.timeout_s)?;
-                let asked = wanted.timeout.as_secs();
+                let asked = wanted.timeout_s.as_secs();
                 if armed.timeout_s == asked { Ok(()) } else { write!(f, "; warning: it refused {asked} s") }
             }
             Self::Unavailable(WatchdogMode::Auto, why) => write!(f, "warning: none: {why}"),
@@ -132,7 +132,7 @@ pub fn set_variables(m: &Machine, config: &Config, action: Action, variables: &m
 
 fn variables_for(m: &Machine, config: &Config, action: Action) -> Vec<Variable> {
     let handed = matches!(action, Action::Workload | Action::WorkloadWithoutP2p) && config.workload.watchdog;
-    let Some(armed) = m.watchdog.as_ref().filter(|_| handed && config.workload.mode != WorkloadMode::None) else {
+    let Some(armed) = m.watchdog.as_ref().filter(|_| handed && config.workload.handover != WorkloadMode::None) else {
         return Vec::new();
     };
     let reason = "the machine resets unless the workload opens it in this time and pets it".to_owned();
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn the_line_names_the_device_and_a_time_that_it_refused() {
-        let config = Watchdog { mode: WatchdogMode::Auto, timeout: Duration::from_secs(60) };
+        let config = Watchdog { mode: WatchdogMode::Auto, timeout_s: Duration::from_secs(60) };
         assert_eq!(WatchdogState::Armed(armed(60), config).to_string(), "iTCO_wdt, 60 s");
         let less = WatchdogState::Armed(armed(30), config).to_string();
         assert_eq!(less, "iTCO_wdt, 30 s; warning: it refused 60 s");

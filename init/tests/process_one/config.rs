@@ -19,7 +19,7 @@ fn a_typo_stops_the_boot_with_every_line_that_is_wrong() {
         "{console}"
     );
     assert!(
-        console.contains("INIT-CONFIG: kernel word firstlight.report.keep: report.keep: read many; allowed: 1 to 1000"),
+        console.contains("INIT-CONFIG: kernel word firstlight.report.keep: report.keep: read many; allowed: a whole number from 1 to 1000"),
         "{console}"
     );
     assert!(!m.path("run-outside/calls").exists(), "the validator ran");

@@ -7,8 +7,7 @@ pub fn cmdline(line: &str) {
         assert!(line.contains(&word.name), "{word:?}");
         assert!(word.value.is_none_or(|value| line.contains(&value)));
     }
-    let words = firstlight_init::config::cmdline::words(line);
-    let _source = firstlight_init::config::remote::RemoteSource::from_words(&words);
+    let _source = firstlight_init::config::remote::RemoteSource::parse(line);
     let _mac = firstlight_init::config::mac::Mac::from_bootif(line);
     let plain = line.replace('"', "");
     for word in machine::host::cmdline::words(line) {

@@ -1,6 +1,7 @@
 //! The formats that init and the validator share: documents, console lines and single words. Only types and
 //! their text forms: nothing here reads files, makes decisions or acts.
 
+pub mod config;
 pub mod driver;
 pub mod last_line;
 pub mod mark;
@@ -32,7 +33,7 @@ pub mod section {
     pub const INIT: &[&str] = &["config", "driver", "network", "policy", "workload", "report", "console", "watchdog"];
 
     /// The sections that the validator owns; init passes them on.
-    pub const VALIDATOR: &[&str] = &["fabric", "validate", "expect", "nodes"];
+    pub const VALIDATOR: [&str; 4] = ["fabric", "validate", "expect", "nodes"];
 }
 
 /// The exit statuses of `firstlight`. `validate` exits with the status of its verdict.

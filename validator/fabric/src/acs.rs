@@ -23,6 +23,11 @@ pub enum AcsPolicy {
     Off,
 }
 
+impl AcsPolicy {
+    /// Each word with its value.
+    pub const WORDS: &'static [(&'static str, Self)] = &[("path", Self::Path), ("all", Self::All), ("off", Self::Off)];
+}
+
 impl fmt::Display for AcsPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -42,12 +47,8 @@ impl FromStr for AcsPolicy {
     type Err = InvalidPolicy;
 
     fn from_str(s: &str) -> Result<Self, InvalidPolicy> {
-        match s {
-            "path" => Ok(Self::Path),
-            "all" => Ok(Self::All),
-            "off" => Ok(Self::Off),
-            _ => Err(InvalidPolicy(s.to_owned())),
-        }
+        let found = Self::WORDS.iter().find(|(word, _)| *word == s);
+        found.map(|(_, policy)| *policy).ok_or_else(|| InvalidPolicy(s.to_owned()))
     }
 }
 

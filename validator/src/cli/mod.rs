@@ -88,7 +88,7 @@ pub fn run(args: Args) -> Result<u8, CommandError> {
     // The folder of a recorded machine, which is removed when the command ends.
     let mut laid_out = None;
     let mut setup = || -> Result<(Root, Config), CommandError> {
-        let mut config = Config::load(&args.config, &args.set, &suite::ids())?;
+        let mut config = Config::load(&args.config, &args.set)?;
         obey_nvls(&mut config.validate);
         let root = args.root.clone().unwrap_or_else(|| config.validate.root.clone());
         let (root, folder) = recording::open(&root).map_err(|e| CommandError::undone(&e))?;

@@ -47,7 +47,7 @@ pub fn load(m: &mut Machine, config: &Driver) -> Result<StageResult, Fault> {
     let mut progress = Progress::default();
     // What is there decides, unless the configuration does: a driver can be added to a finished image.
     let load = config.load.unwrap_or_else(|| Path::new(paths::DRIVER_IMAGE).exists());
-    let limit = if load { deadline(config.timeout, Path::new("/sys")) } else { config.timeout };
+    let limit = if load { deadline(config.timeout_s, Path::new("/sys")) } else { config.timeout_s };
     let spec = helper::load_driver(config, load, limit, theirs);
     let done = m.run(&spec, &mut on_output(|line| progress.record(line)), |_| true);
     drop(spec);

@@ -5,6 +5,7 @@ pub mod names;
 pub mod time;
 mod wrap;
 
+pub use contract::config::error::shown;
 pub use contract::text::is_invisible;
 pub use wrap::wrapped;
 
@@ -47,12 +48,6 @@ pub fn size(bytes: u64) -> String {
 #[expect(clippy::cast_precision_loss, reason = "shown with a few decimals")]
 pub fn gib(bytes: u64) -> f64 {
     bytes as f64 / (1_u64 << 30) as f64
-}
-
-/// The text with its control characters, and all others that nobody sees, escaped.
-pub fn shown(text: &str) -> String {
-    let one = |c: char| if is_invisible(c) { c.escape_default().to_string() } else { c.to_string() };
-    text.chars().map(one).collect()
 }
 
 /// A whole text for a terminal: line ends and tabs are kept.

@@ -1,5 +1,7 @@
 //! Layers become one configuration, or every error in them.
 
+mod layers;
+
 use super::types::{CardSelector, DeviceSpec, NetworkMode, OnExit, Screen, WatchdogMode, WorkloadMode};
 use super::*;
 use cmdline::words;
@@ -21,16 +23,16 @@ fn an_empty_file_gives_the_documented_defaults() {
     let c = built("", "").unwrap();
     assert_eq!(c.driver.load, None);
     assert_eq!(c.driver.modules, ["nvidia", "nvidia-uvm"]);
-    assert_eq!(c.driver.timeout.as_secs(), 300);
-    assert_eq!((&c.network.mode, c.network.hostname.as_str()), (&NetworkMode::None, "firstlight"));
+    assert_eq!(c.driver.timeout_s.as_secs(), 300);
+    assert_eq!((&c.network.connection, c.network.hostname.as_str()), (&NetworkMode::None, "firstlight"));
     assert_eq!((c.policy.on_pass, c.policy.on_degraded), (Action::Workload, Action::Workload));
     assert_eq!((c.policy.on_fail, c.policy.on_error), (Action::Hold, Action::Hold));
-    assert_eq!((&c.workload.mode, c.workload.on_exit), (&WorkloadMode::None, OnExit::PowerOff));
+    assert_eq!((&c.workload.handover, c.workload.on_exit), (&WorkloadMode::None, OnExit::PowerOff));
     assert_eq!(c.report.partition, Some(DeviceSpec::Label("FIRSTLIGHT".into())));
     assert!(!c.report.any_disk && !c.report.required);
     assert_eq!(c.report.keep, 20);
     assert_eq!(c.console.screen, Screen::Auto);
-    assert_eq!((c.watchdog.mode, c.watchdog.timeout.as_secs()), (WatchdogMode::Auto, 60));
+    assert_eq!((c.watchdog.mode, c.watchdog.timeout_s.as_secs()), (WatchdogMode::Auto, 60));
     assert!(!c.workload.watchdog);
     assert_eq!(c.validator.timeout.as_secs(), 900);
     assert_eq!(c.validator.files, ["/etc/firstlight/config.toml"]);
@@ -201,17 +203,17 @@ fn an_empty_partition_means_none_and_no_error() {
 #[test]
 fn what_needs_a_network_gets_one_unless_a_layer_says_how() {
     let url = "[report]\nurl = \"http://h/\"\n";
-    assert_eq!(built(url, "").unwrap().network.mode, NetworkMode::Dhcp);
+    assert_eq!(built(url, "").unwrap().network.connection, NetworkMode::Dhcp);
     let root = format!("root = \"http://h/r#sha256={}\"\n", "0".repeat(64));
     let root = |mode: &str| format!("[workload]\nmode = \"{mode}\"\nexec = [\"/x\"]\n{root}");
-    assert_eq!(built(&root("switch-root"), "").unwrap().network.mode, NetworkMode::Dhcp);
-    assert_eq!(built(&root("exec"), "").unwrap().network.mode, NetworkMode::None);
-    assert_eq!(built("", "firstlight.network.time=dhcp,h").unwrap().network.mode, NetworkMode::Dhcp);
+    assert_eq!(built(&root("switch-root"), "").unwrap().network.connection, NetworkMode::Dhcp);
+    assert_eq!(built(&root("exec"), "").unwrap().network.connection, NetworkMode::None);
+    assert_eq!(built("", "firstlight.network.time=dhcp,h").unwrap().network.connection, NetworkMode::Dhcp);
     let fixed = format!("{url}[network]\nmode = \"static\"\naddress = \"10.0.0.2/8\"\n");
-    assert!(matches!(built(&fixed, "").unwrap().network.mode, NetworkMode::Static { .. }));
+    assert!(matches!(built(&fixed, "").unwrap().network.connection, NetworkMode::Static { .. }));
     let word = format!("firstlight.config=http://h/x#sha256={}", "0".repeat(64));
     let config = built("", &word).unwrap();
-    assert_eq!((config.network.mode, config.remote.unwrap().url), (NetworkMode::Dhcp, "http://h/x".to_owned()));
+    assert_eq!((config.network.connection, config.remote.unwrap().url), (NetworkMode::Dhcp, "http://h/x".to_owned()));
     let lines = errors("", "firstlight.config=http://h/x");
     assert!(lines[0].starts_with("kernel word firstlight.config: config: read http://h/x; allowed: "));
 }
@@ -232,13 +234,13 @@ fn the_card_is_the_one_that_is_named_else_the_one_booted_from_else_any() {
 fn ports_are_named_or_all_and_rdma_is_started_where_several_machines_need_it() {
     let network = |text: &str, line: &str| built(text, line).unwrap().network;
     let mode = "firstlight.network.mode=link-local";
-    assert_eq!(network("", mode).mode, NetworkMode::LinkLocal(vec![]));
+    assert_eq!(network("", mode).connection, NetworkMode::LinkLocal(vec![]));
     let named = network("", &format!("{mode} firstlight.network.ports=eth1,52:54:00:12:34:56"));
     let mac = super::mac::Mac::parse("525400123456").unwrap();
     let ports = vec![CardSelector::Name("eth1".into()), CardSelector::Mac(mac)];
-    assert_eq!(named.mode, NetworkMode::LinkLocal(ports));
+    assert_eq!(named.connection, NetworkMode::LinkLocal(ports));
     let url = "[report]\nurl = \"http://169.254.7.9/\"\n[network]\ntime = [\"169.254.7.9\"]\ninterface = \"\"\n";
-    assert_eq!(network(url, mode).mode, NetworkMode::LinkLocal(vec![]));
+    assert_eq!(network(url, mode).connection, NetworkMode::LinkLocal(vec![]));
     let rdma = |text: &str, line: &str| {
         let network = network(text, line);
         (network.rdma, network.soft_roce)
@@ -249,9 +251,9 @@ fn ports_are_named_or_all_and_rdma_is_started_where_several_machines_need_it() {
     assert_eq!(rdma("[nodes]\nsize = 2\n", ""), (true, false));
     assert_eq!(rdma("[nodes]\n", ""), (false, false));
     assert_eq!(rdma("", "firstlight.nodes.size=2"), (true, false));
-    assert_eq!(built("[network]\nsoft_roce = true\n", "").unwrap().network.mode, NetworkMode::Dhcp);
-    assert_eq!(network("[network]\ntimeout_s = 3\n", mode).timeout.as_secs(), 3);
-    assert_eq!(network("[network]\ntimeout_s = 2\n", "").timeout.as_secs(), 2);
+    assert_eq!(built("[network]\nsoft_roce = true\n", "").unwrap().network.connection, NetworkMode::Dhcp);
+    assert_eq!(network("[network]\ntimeout_s = 3\n", mode).timeout_s.as_secs(), 3);
+    assert_eq!(network("[network]\ntimeout_s = 2\n", "").timeout_s.as_secs(), 2);
     assert_eq!(
         errors("[network]\ntimeout_s = 2\n", mode),
         [

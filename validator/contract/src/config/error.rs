@@ -1,17 +1,18 @@
-//! Errors in the configuration. Each is one line that names the place, the key, the value and the allowed
-//! values, in the same form as the validator's (`validator/src/config/layer.rs`).
+//! Errors in the configuration. Each is one line that names the place, the key, the value and the allowed values.
 
+use crate::text::is_invisible;
 use strsim::levenshtein;
 use thiserror::Error;
 
-/// Escapes control characters, so that the content of a file or kernel word cannot break the line of an
-/// error message.
-fn shown(text: &str) -> String {
-    let one = |c: char| if contract::text::is_invisible(c) { c.escape_default().to_string() } else { c.to_string() };
+/// The text with its control characters, and all others that nobody sees, escaped, so that the content of a file or a word cannot
+/// break the line of a message.
+#[must_use]
+pub fn shown(text: &str) -> String {
+    let one = |c: char| if is_invisible(c) { c.escape_default().to_string() } else { c.to_string() };
     text.chars().map(one).collect()
 }
 
-/// One error in the configuration.
+/// One error in the configuration. `place` is the file, the kernel word or the option that it is in.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ConfigError {
     /// A file is missing or unreadable.
@@ -32,30 +33,32 @@ pub enum ConfigError {
         /// The parser's error text.
         why: String,
     },
-    /// A kernel word without `=`.
-    #[error("{}: read a word without '='; allowed: firstlight.SECTION.KEY=VALUE", shown(place))]
+    /// A word without `=`.
+    #[error("{}: read a word without '='; allowed: {allowed}", shown(place))]
     NoValue {
-        /// The kernel word.
+        /// The word.
         place: String,
-        /// The word's name without `firstlight.`.
+        /// The key that it names, `SECTION.KEY`.
         key: String,
+        /// The form of such words.
+        allowed: &'static str,
     },
     /// A section or key is unknown.
     #[error("{}: {}: there is no such {what}; {}", shown(place), shown(name), hint(name, known))]
     Unknown {
-        /// The file or the kernel word.
+        /// Where it was read.
         place: String,
         /// `section` or `key`.
         what: &'static str,
         /// The name as it was read.
         name: String,
         /// The names that are allowed.
-        known: Vec<&'static str>,
+        known: Vec<String>,
     },
     /// A key in a layer that may not set it.
     #[error("{}: {}: may not be set here; allowed in {allowed}", shown(place), shown(key))]
     Misplaced {
-        /// The file or the kernel word.
+        /// Where it was read.
         place: String,
         /// `SECTION.KEY`
         key: String,
@@ -73,7 +76,7 @@ pub enum ConfigError {
     /// The value of a key is invalid.
     #[error("{}: {}: read {}; allowed: {}", shown(place), shown(key), shown(read), shown(allowed))]
     Key {
-        /// The file or the kernel word.
+        /// Where it was read.
         place: String,
         /// `SECTION.KEY`
         key: String,
@@ -99,18 +102,17 @@ impl ConfigError {
 }
 
 /// The nearest known name, or all of them when none is near.
-fn hint(name: &str, known: &[&str]) -> String {
+fn hint(name: &str, known: &[String]) -> String {
     match nearest(name, known) {
         Some(near) => format!("did you mean {near}?"),
         None => format!("allowed: {}", known.join(", ")),
     }
 }
 
-/// The known name of which `name` is probably a misspelling. The rule is the validator's (`text/nearest.rs`); it is
-/// repeated here because the programs share words and no code.
-fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+/// The known name of which `name` is probably a misspelling.
+fn nearest<'a>(name: &str, known: &'a [String]) -> Option<&'a str> {
     let most = (name.chars().count() / 3).clamp(1, 2);
-    let near = known.iter().map(|k| (levenshtein(name, k), *k)).filter(|(distance, _)| *distance <= most);
+    let near = known.iter().map(|k| (levenshtein(name, k), k.as_str())).filter(|(distance, _)| *distance <= most);
     near.min().map(|(_, k)| k)
 }
 
@@ -120,9 +122,10 @@ mod tests {
 
     #[test]
     fn a_typing_error_finds_its_name_and_another_word_finds_nothing() {
-        let known = ["driver.load", "driver.modules"];
+        let known = ["driver.load", "driver.modules"].map(str::to_owned);
         assert_eq!(hint("driver.laod", &known), "did you mean driver.load?");
+        assert_eq!(hint("drivel.load", &known), "did you mean driver.load?");
         assert_eq!(hint("driver.colour", &known), "allowed: driver.load, driver.modules");
-        assert_eq!(nearest("", &["acs"]), None);
+        assert_eq!(nearest("", &["acs".to_owned()]), None);
     }
 }
