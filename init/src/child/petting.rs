@@ -18,12 +18,12 @@ use std::time::{Duration, Instant};
 const PETS_PER_TIMEOUT: u32 = 4;
 
 /// How the device is petted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PetMethod {
     /// Process 1 writes to the device.
     Write,
-    /// A child writes to it.
-    Child,
+    /// A child writes to it: this program with these words.
+    Child([String; 2]),
 }
 
 /// The open device.
@@ -78,9 +78,9 @@ impl Petting {
 impl Device {
     fn pet(&mut self) {
         self.next = Instant::now() + self.every;
-        let petted = match self.method {
+        let petted = match &self.method {
             PetMethod::Write => self.file.write_all(&[0]),
-            PetMethod::Child => self.start_child(),
+            PetMethod::Child(words) => start_child(words, &self.file, &mut self.busy),
         };
         // Reported once: a device that is gone refuses every time.
         if let Err(why) = petted
@@ -89,20 +89,20 @@ impl Device {
             info!("warning: the watchdog is not petted: {why}");
         }
     }
+}
 
-    /// Starts `init helper pet-watchdog`, unless the previous one is still running.
-    fn start_child(&mut self) -> io::Result<()> {
-        if self.busy.as_ref().is_some_and(|child| !ended(child)) {
-            return Err(io::Error::other("the device has not answered the last time"));
-        }
-        let mut command = Command::new("/proc/self/exe");
-        command.args(["helper", "pet-watchdog"]).env_clear().envs(ENVIRONMENT).current_dir("/");
-        command.stdin(self.file.try_clone()?).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
-        unblock_signals(&mut command);
-        let child = command.spawn()?;
-        self.busy = pid_of(&child).and_then(|pid| process::pidfd(pid).ok());
-        Ok(())
+/// Starts this program with these words, which pets the device, unless the previous one is still running.
+fn start_child(words: &[String; 2], device: &File, busy: &mut Option<OwnedFd>) -> io::Result<()> {
+    if busy.as_ref().is_some_and(|child| !ended(child)) {
+        return Err(io::Error::other("the device has not answered the last time"));
     }
+    let mut command = Command::new("/proc/self/exe");
+    command.args(words).env_clear().envs(ENVIRONMENT).current_dir("/");
+    command.stdin(device.try_clone()?).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+    unblock_signals(&mut command);
+    let child = command.spawn()?;
+    *busy = pid_of(&child).and_then(|pid| process::pidfd(pid).ok());
+    Ok(())
 }
 
 fn ended(child: &OwnedFd) -> bool {

@@ -2,6 +2,7 @@
 //! names it: a disk that was plugged in or booted from may, a built-in disk may not.
 
 use super::gpt;
+use serde::{Deserialize, Serialize};
 use std::cell::OnceCell;
 use std::fs::{self, File};
 use std::io;
@@ -9,7 +10,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Which disks a place may be on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum AllowedDisks {
     /// All of them: the image or a kernel word names the place.
     Any,

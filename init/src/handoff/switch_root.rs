@@ -76,7 +76,7 @@ fn prepare(
             warnings.push(why.to_owned());
         }
     };
-    let spec = helper::prepare_root(exec.first().map_or("", String::as_str), variables);
+    let spec = helper::prepare_root(exec.first().map(String::as_str), variables);
     let done = m.run(&spec, &mut on_output(&mut said), |_| true)?;
     warnings.iter().for_each(|why| info!("warning: the new root's {why}"));
     match program {

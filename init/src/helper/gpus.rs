@@ -1,6 +1,7 @@
 //! The children of the recovery, each of which can hang: waiting for killed processes, closing GPUs, removing the driver's
 //! modules, and resetting GPUs by the files that the kernel has for it.
 
+use super::request::ResetMethod;
 use super::{SUCCESS, say};
 use crate::driver::hardware::Hardware;
 use crate::sys::files::is_sysfs;
@@ -47,7 +48,7 @@ pub(super) fn close() -> i32 {
 }
 
 /// Removes modules, in this order.
-pub(super) fn unload(modules: &[&str]) -> Result<i32, String> {
+pub(super) fn unload(modules: &[String]) -> Result<i32, String> {
     if modules.is_empty() {
         say("this boot loaded no module of the driver");
         return Ok(SUCCESS);
@@ -62,35 +63,27 @@ pub(super) fn unload(modules: &[&str]) -> Result<i32, String> {
     Ok(SUCCESS)
 }
 
-/// The kernel's word for a reset of each GPU by itself (Documentation/ABI/testing/sysfs-bus-pci, `reset_method`).
-pub(super) const FUNCTION: &str = "flr";
-/// The kernel's word for a reset of the link above each GPU.
-pub(super) const BUS: &str = "bus";
-
 /// Resets every NVIDIA GPU.
-pub(super) fn reset(kind: &str) -> Result<i32, String> {
+pub(super) fn reset(method: ResetMethod) -> Result<i32, String> {
     let sys = Path::new("/sys");
     if !in_initial_namespace() && is_sysfs(&sys.join("bus")) {
         return Err("in a process id namespace no GPU is reset".to_owned());
     }
-    if ![FUNCTION, BUS].contains(&kind) {
-        return Err(format!("read {kind}; allowed: {FUNCTION}, {BUS}"));
-    }
-    let gpus = reset_in(sys, kind, ANSWER)?;
-    say(&format!("{} reset ({}): {}", gpus.len(), kind, gpus.join(" ")));
+    let gpus = reset_in(sys, method, ANSWER)?;
+    say(&format!("{} reset ({}): {}", gpus.len(), method.word(), gpus.join(" ")));
     Ok(SUCCESS)
 }
 
-fn reset_in(sys: &Path, kind: &str, answer: Duration) -> Result<Vec<String>, String> {
+fn reset_in(sys: &Path, method: ResetMethod, answer: Duration) -> Result<Vec<String>, String> {
     let gpus = Hardware::read(sys)?.addresses();
     if gpus.is_empty() {
         return Err("there is no NVIDIA GPU on the bus".to_owned());
     }
     let bus = Bus { pci: sys.join("bus/pci") };
     // All GPUs are checked first, so that no reset is started that cannot be finished.
-    gpus.iter().try_for_each(|gpu| bus.may_reset(gpu, kind))?;
-    let reset = gpus.iter().try_for_each(|gpu| bus.reset(gpu, kind, answer));
-    let found_again = if kind == BUS { write(&bus.pci.join("rescan"), "1") } else { Ok(()) };
+    gpus.iter().try_for_each(|gpu| bus.may_reset(gpu, method))?;
+    let reset = gpus.iter().try_for_each(|gpu| bus.reset(gpu, method, answer));
+    let found_again = if method == ResetMethod::Bus { write(&bus.pci.join("rescan"), "1") } else { Ok(()) };
     reset.and(found_again).map(|()| gpus)
 }
 
@@ -105,7 +98,7 @@ impl Bus {
     }
 
     /// Checks that no driver is bound to the GPU, and that the reset would reset nothing else.
-    fn may_reset(&self, gpu: &str, kind: &str) -> Result<(), String> {
+    fn may_reset(&self, gpu: &str, method: ResetMethod) -> Result<(), String> {
         let at = self.device(gpu);
         if let Ok(driver) = fs::read_link(at.join("driver")) {
             let name = driver.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -113,7 +106,7 @@ impl Bus {
         }
         let slot = slot(gpu)?;
         match self.functions_on_bus(gpu)?.into_iter().find(|other| !other.starts_with(slot)) {
-            Some(other) if kind == BUS => Err(format!("{gpu}: {other} is on the same bus")),
+            Some(other) if method == ResetMethod::Bus => Err(format!("{gpu}: {other} is on the same bus")),
             _ => Ok(()),
         }
     }
@@ -132,12 +125,12 @@ impl Bus {
         Ok(beside)
     }
 
-    fn reset(&self, gpu: &str, kind: &str, answer: Duration) -> Result<(), String> {
+    fn reset(&self, gpu: &str, method: ResetMethod, answer: Duration) -> Result<(), String> {
         let (at, file) = (self.device(gpu), self.device(gpu).join("reset_method"));
         let read = || fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()));
         let before = read()?;
-        let mut offered = before.clone();
-        if kind == BUS {
+        let (kind, mut offered) = (method.word(), before.clone());
+        if method == ResetMethod::Bus {
             // The kernel offers the reset of a bus only if no other function is on it; the rescan finds these again.
             let others = self.functions_on_bus(gpu)?;
             others.iter().try_for_each(|other| write(&self.device(other).join("remove"), "1"))?;
@@ -211,7 +204,7 @@ mod tests {
         files(&all)
     }
 
-    fn try_reset(dir: &TempDir, kind: &str) -> Result<Vec<String>, String> {
+    fn try_reset(dir: &TempDir, kind: ResetMethod) -> Result<Vec<String>, String> {
         reset_in(dir.path(), kind, Duration::ZERO)
     }
 
@@ -222,12 +215,12 @@ mod tests {
     #[test]
     fn a_function_is_reset_alone_and_a_bus_without_the_other_functions_of_the_card() {
         let dir = dir_with_vendor("flr bus\n", &VENDOR);
-        assert_eq!(try_reset(&dir, FUNCTION), Ok(vec!["0000:01:00.0".to_owned()]));
+        assert_eq!(try_reset(&dir, ResetMethod::Function), Ok(vec!["0000:01:00.0".to_owned()]));
         let said = |dir: &TempDir| ["reset", "reset_method"].map(|file| text(dir, &format!("{GPU}/{file}")));
         assert_eq!(said(&dir), ["1", "flr bus"]);
         assert_eq!(text(&dir, "bus/pci/devices/0000:01:00.1/remove"), "");
         let dir = dir_with_vendor("bus\n", &VENDOR);
-        assert_eq!(try_reset(&dir, BUS), Ok(vec!["0000:01:00.0".to_owned()]));
+        assert_eq!(try_reset(&dir, ResetMethod::Bus), Ok(vec!["0000:01:00.0".to_owned()]));
         assert_eq!(said(&dir), ["1", "bus"]);
         assert_eq!(text(&dir, "bus/pci/devices/0000:01:00.1/remove"), "1");
         assert_eq!(text(&dir, "bus/pci/rescan"), "1");
@@ -242,8 +235,8 @@ mod tests {
     #[test]
     fn what_cannot_be_reset_safely_is_left_alone() {
         for (dir, kind, why) in [
-            (bus("bus\n", "", &[]), FUNCTION, "0000:01:00.0: the kernel offers no reset flr, only: bus"),
-            (bus("\n", "", &[]), BUS, "0000:01:00.0: the kernel offers no reset bus, only: "),
+            (bus("bus\n", "", &[]), ResetMethod::Function, "0000:01:00.0: the kernel offers no reset flr, only: bus"),
+            (bus("\n", "", &[]), ResetMethod::Bus, "0000:01:00.0: the kernel offers no reset bus, only: "),
             (
                 bus(
                     "bus\n",
@@ -253,7 +246,7 @@ mod tests {
                         ("bus/pci/devices/0000:01:01.0/class", "0x020000\n"),
                     ],
                 ),
-                BUS,
+                ResetMethod::Bus,
                 "0000:01:00.0: 0000:01:01.0 is on the same bus",
             ),
         ] {
@@ -262,16 +255,16 @@ mod tests {
         }
         let bound = dir_with_vendor("flr\n", &VENDOR);
         std::os::unix::fs::symlink("../../drivers/nvidia", bound.path().join(GPU).join("driver")).unwrap();
-        assert_eq!(try_reset(&bound, FUNCTION), Err("0000:01:00.0: the driver nvidia has it".to_owned()));
+        assert_eq!(try_reset(&bound, ResetMethod::Function), Err("0000:01:00.0: the driver nvidia has it".to_owned()));
         assert_eq!(text(&bound, &format!("{GPU}/reset")), "");
         let none = files(&[("bus/pci/devices/0000:02:00.0/vendor", "0x8086\n")]);
-        assert_eq!(try_reset(&none, BUS), Err("there is no NVIDIA GPU on the bus".to_owned()));
+        assert_eq!(try_reset(&none, ResetMethod::Bus), Err("there is no NVIDIA GPU on the bus".to_owned()));
     }
 
     #[test]
     fn a_gpu_that_does_not_answer_after_its_reset_is_named() {
         let dead = dir_with_vendor("flr\n", &[0xff, 0xff]);
         let why = "0000:01:00.0: does not answer 0 s after its reset";
-        assert_eq!(try_reset(&dead, FUNCTION), Err(why.to_owned()));
+        assert_eq!(try_reset(&dead, ResetMethod::Function), Err(why.to_owned()));
     }
 }

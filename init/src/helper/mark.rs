@@ -2,6 +2,7 @@
 //! firmware where there are such variables, else in a file on the data partition. Both can hang.
 
 use super::partition::mount_partition;
+use super::request::{MarkPlace, Partition};
 use super::{ABSENT, SUCCESS, firmware, say};
 use crate::file_io::{read_at_most, write_durably};
 use crate::sys::files::allow_changes;
@@ -30,20 +31,19 @@ struct MarkStore {
 
 impl MarkStore {
     /// The one place of this machine; `None` when it has none.
-    fn find(place: &str, disks: &str, flags: Flags) -> Result<Option<Self>, String> {
+    fn find(place: &MarkPlace, flags: Flags) -> Result<Option<Self>, String> {
         if let Some(variables) = firmware::variables() {
             let attributes = &const { ATTRIBUTES.to_le_bytes() };
             return Ok(Some(Self { path: variables.join(VARIABLE), attributes, partition: None }));
         }
-        if place.is_empty() {
-            return Ok(None);
-        }
-        let at = mount_partition(place, disks, Duration::ZERO, flags)?;
+        let Some(place) = place else { return Ok(None) };
+        let at = mount_partition(place, Duration::ZERO, flags)?;
         Ok(at.map(|at| Self { path: at.join(FILE), attributes: &[], partition: Some(at) }))
     }
 
-    fn name<'a>(&self, place: &'a str) -> &'a str {
-        if self.partition.is_some() { place } else { VARIABLES }
+    fn name<'a>(&self, place: &'a MarkPlace) -> &'a str {
+        let place = place.as_ref().filter(|_| self.partition.is_some());
+        place.map_or(VARIABLES, |Partition { place, .. }| place)
     }
 
     /// The stored mark, read without the attributes.
@@ -93,8 +93,8 @@ impl MarkStore {
 }
 
 /// Prints the place and the mark stored there.
-pub(super) fn read(place: &str, disks: &str) -> Result<i32, String> {
-    let Some(store) = MarkStore::find(place, disks, Flags::RDONLY)? else { return Ok(ABSENT) };
+pub(super) fn read(place: &MarkPlace) -> Result<i32, String> {
+    let Some(store) = MarkStore::find(place, Flags::RDONLY)? else { return Ok(ABSENT) };
     say(&format!("{PLACE}{}", store.name(place)));
     match store.read() {
         Ok(None) => {}
@@ -106,24 +106,24 @@ pub(super) fn read(place: &str, disks: &str) -> Result<i32, String> {
 }
 
 /// Writes a mark.
-pub(super) fn write(place: &str, disks: &str, mark: &str) -> Result<i32, String> {
+pub(super) fn write(place: &MarkPlace, mark: &str) -> Result<i32, String> {
     let mark: Mark = mark.parse()?;
-    with_store(place, disks, |store| store.write(&mark.text()))
+    with_store(place, |store| store.write(&mark.text()))
 }
 
 /// Records in the mark of this boot which part of its step begins.
-pub(super) fn begin_part(place: &str, disks: &str, part: &str) -> Result<i32, String> {
+pub(super) fn begin_part(place: &MarkPlace, part: &str) -> Result<i32, String> {
     let part = part.parse()?;
-    with_store(place, disks, |store| store.begin_part(part))
+    with_store(place, |store| store.begin_part(part))
 }
 
 /// Removes the stored mark.
-pub(super) fn clear(place: &str, disks: &str) -> Result<i32, String> {
-    with_store(place, disks, MarkStore::remove)
+pub(super) fn clear(place: &MarkPlace) -> Result<i32, String> {
+    with_store(place, MarkStore::remove)
 }
 
-fn with_store(place: &str, disks: &str, change: impl FnOnce(&MarkStore) -> io::Result<()>) -> Result<i32, String> {
-    let Some(store) = MarkStore::find(place, disks, Flags::empty())? else { return Ok(ABSENT) };
+fn with_store(place: &MarkPlace, change: impl FnOnce(&MarkStore) -> io::Result<()>) -> Result<i32, String> {
+    let Some(store) = MarkStore::find(place, Flags::empty())? else { return Ok(ABSENT) };
     change(&store).map_err(|e| format!("{}: {e}", store.path.display()))?;
     store.unmount()?;
     Ok(SUCCESS)

@@ -1,13 +1,14 @@
 //! The children that configure network interfaces. One finds the interface to use: it loads the drivers of
 //! network cards, brings candidates up, and waits for one with a carrier. Another sets an address, and one starts RDMA.
 
-use super::{say, seconds};
+use super::say;
 use crate::config::mac::Mac;
 use crate::config::values;
 use crate::modules::{ModuleTree, alias};
 use crate::sys::netlink;
 use std::fs;
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -19,13 +20,12 @@ pub(super) struct NetworkCard {
     pub(super) mac: Option<Mac>,
 }
 
-pub(super) fn find_interface(card: &str, timeout_s: &str) -> Result<(), String> {
-    let timeout = seconds(timeout_s)?;
+pub(super) fn find_interface(card: &str, timeout_s: u64) -> Result<(), String> {
     if let Err(why) = load_drivers() {
         // A card whose driver is built in needs no module.
         let _no_reader = writeln!(io::stderr(), "{why}");
     }
-    let until = Instant::now() + timeout;
+    let until = Instant::now() + Duration::from_secs(timeout_s);
     loop {
         let seen = cards(Path::new("/sys"));
         let candidates = candidates(card, &seen);
@@ -52,7 +52,7 @@ pub(super) fn candidates(card: &str, seen: &[NetworkCard]) -> Vec<String> {
     }
 }
 
-pub(super) fn not_found(card: &str, seen: &[NetworkCard], candidates: &[String], timeout_s: &str) -> String {
+pub(super) fn not_found(card: &str, seen: &[NetworkCard], candidates: &[String], timeout_s: u64) -> String {
     if !candidates.is_empty() {
         return format!("no carrier within {timeout_s} s: {}", candidates.join(" "));
     }
@@ -72,13 +72,12 @@ pub(super) fn link_up(name: &str) -> io::Result<u32> {
     Ok(index)
 }
 
-pub(super) fn set_address(name: &str, address: &str, gateway: &str) -> Result<(), String> {
+pub(super) fn set_address(name: &str, address: &str, gateway: Option<IpAddr>) -> Result<(), String> {
     let (ip, prefix) = values::address(address).ok_or_else(|| format!("{address}: not an address"))?;
     let set = || -> io::Result<()> {
         let index = link_up(name)?;
         netlink::request(&netlink::address(index, ip, prefix))?;
-        if !gateway.is_empty() {
-            let gateway = gateway.parse().map_err(io::Error::other)?;
+        if let Some(gateway) = gateway {
             netlink::request(&netlink::default_route(index, gateway))?;
         }
         Ok(())
@@ -122,10 +121,10 @@ pub(super) fn load_drivers() -> Result<(), String> {
     virtio_cards(Path::new("/sys")).into_iter().try_for_each(load)
 }
 
-/// Loads the modules of RDMA cards, and with `soft` makes a soft-RoCE device on each of these interfaces. Prints the RDMA
+/// Loads the modules of RDMA cards, and if `is_soft` makes a soft-RoCE device on each of these interfaces. Prints the RDMA
 /// devices.
-pub(super) fn start_rdma(soft: &str, interfaces: &[&str]) -> Result<(), String> {
-    let (dir, is_soft) = (ModuleTree::running_kernel_dir(), soft == "true");
+pub(super) fn start_rdma(is_soft: bool, interfaces: &[String]) -> Result<(), String> {
+    let dir = ModuleTree::running_kernel_dir();
     // A machine without a network may have RDMA cards. A built-in driver needs no module.
     let _no_modules = load_drivers();
     let aliases = fs::read_to_string(dir.join("modules.alias")).unwrap_or_else(|_| String::new());
@@ -214,11 +213,11 @@ mod tests {
         assert_eq!(candidates("bond0", &all), ["bond0"]);
         let other = "52:54:00:12:34:58";
         assert_eq!(
-            not_found(other, &all, &candidates(other, &all), "4"),
+            not_found(other, &all, &candidates(other, &all), 4),
             format!("no card is {other}; there are eth0 52:54:00:12:34:56, eth1 52:54:00:12:34:57")
         );
-        assert_eq!(not_found("", &all, &candidates("", &all), "4"), "no carrier within 4 s: eth0 eth1");
-        assert_eq!(not_found("", &[], &[], "4"), "no network card");
+        assert_eq!(not_found("", &all, &candidates("", &all), 4), "no carrier within 4 s: eth0 eth1");
+        assert_eq!(not_found("", &[], &[], 4), "no network card");
     }
 
     #[test]

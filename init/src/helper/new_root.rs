@@ -33,14 +33,14 @@ pub(super) fn mount(root: &str, target: &str) -> Result<i32, String> {
 }
 
 /// Finds the program, or checks the one that is named, and writes nccl.conf with the variables of `lines`.
-pub(super) fn prepare(new_root: &str, program: &str, lines: &str) -> Result<i32, String> {
+pub(super) fn prepare(new_root: &str, program: Option<&str>, lines: &str) -> Result<i32, String> {
     let new_root = Path::new(new_root);
-    let asked = [program];
-    let tried = if program.is_empty() { &INITS[..] } else { &asked[..] };
+    let named = program.map(|program| [program]);
+    let tried = named.as_ref().map_or(&INITS[..], |program| &program[..]);
     let found = tried.iter().find(|path| files::is_program_in(new_root, path));
     let found = found.ok_or_else(|| match program {
-        "" => format!("has none of {}", INITS.join(", ")),
-        named => format!("has no program {named}"),
+        None => format!("has none of {}", INITS.join(", ")),
+        Some(program) => format!("has no program {program}"),
     })?;
     make_mount_points(new_root)?;
     let variables = environment::parse(&lines.lines().map(str::to_owned).collect::<Vec<_>>())?;
@@ -108,7 +108,7 @@ mod tests {
     }
 
     fn prepare_it(dir: &Path, lines: &str) -> Result<i32, String> {
-        prepare(dir.to_str().unwrap(), "", lines)
+        prepare(dir.to_str().unwrap(), None, lines)
     }
 
     #[test]
@@ -162,7 +162,7 @@ mod tests {
     fn a_root_without_a_program_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         assert!(prepare_it(dir.path(), "").unwrap_err().starts_with("has none of /sbin/init, "));
-        let named = prepare(dir.path().to_str().unwrap(), "/bin/x", "").unwrap_err();
+        let named = prepare(dir.path().to_str().unwrap(), Some("/bin/x"), "").unwrap_err();
         assert_eq!(named, "has no program /bin/x");
     }
 }

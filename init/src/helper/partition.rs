@@ -1,12 +1,11 @@
 //! The children that use the data partition. They mount it in their own mount namespace: when the child
 //! ends, in whatever way, the partition is no longer mounted.
 
-use super::spec::{ANY_DISK, REMOVABLE_OR_BOOT, SIGNED, UNSIGNED};
-use super::{ABSENT, HAS_CONFIG, IGNORED, NO_FILE, NO_SIGNATURE, SUCCESS, firmware, say, seconds};
+use super::request::Partition;
+use super::{ABSENT, HAS_CONFIG, IGNORED, NO_FILE, NO_SIGNATURE, SUCCESS, firmware, say};
 use crate::config::node::{NAMES, NodeIdentity, NodeMatch, match_node};
 use crate::config::types::DeviceSpec;
 use crate::config::{LARGEST, signature, values};
-use crate::disk::eligibility::AllowedDisks;
 use crate::disk::find::{FindError, FoundDevice, find_waiting};
 use crate::disk::superblock::FileSystem;
 use crate::file_io::{read_at_most, write_privately};
@@ -20,14 +19,9 @@ use std::time::Duration;
 
 const AT: &str = "/run/firstlight/partition";
 
-pub(super) fn fetch_config(place: &str, disks: &str, wait_s: &str, signed: &str) -> Result<i32, String> {
-    let wait = seconds(wait_s)?;
-    let signed = match signed {
-        SIGNED => true,
-        UNSIGNED => false,
-        other => return Err(format!("read {other}; allowed: {SIGNED}, {UNSIGNED}")),
-    };
-    let Some(at) = mount_partition(place, disks, wait, Flags::RDONLY)? else { return Ok(ABSENT) };
+/// Copies the partition's files for this node to /run, with their signatures if they need them.
+pub(super) fn fetch_config(partition: &Partition, wait: Duration, signed: bool) -> Result<i32, String> {
+    let Some(at) = mount_partition(partition, wait, Flags::RDONLY)? else { return Ok(ABSENT) };
     let mut copied = Vec::new();
     let whole = at.join("config.toml");
     if whole.exists() {
@@ -90,8 +84,8 @@ fn select_for_node(names: Vec<String>, identity: &NodeIdentity) -> Result<Vec<St
 }
 
 /// Mounts the partition and runs the validator, which keeps the report there and sends it, with the arguments `words`.
-pub(super) fn publish(place: &str, disks: &str, words: &[&str]) -> Result<i32, String> {
-    let Some(at) = mount_partition(place, disks, Duration::ZERO, Flags::empty())? else { return Ok(ABSENT) };
+pub(super) fn publish(partition: &Partition, words: &[String]) -> Result<i32, String> {
+    let Some(at) = mount_partition(partition, Duration::ZERO, Flags::empty())? else { return Ok(ABSENT) };
     // An error in these files matters only where they are read.
     if at.join("config.toml").exists() || files_for_this_node(&at).is_ok_and(|files| !files.is_empty()) {
         say(HAS_CONFIG);
@@ -103,19 +97,10 @@ pub(super) fn publish(place: &str, disks: &str, words: &[&str]) -> Result<i32, S
 }
 
 /// Finds the partition and mounts it; `None` when it does not exist.
-pub(super) fn mount_partition(
-    text: &str,
-    disks: &str,
-    wait: Duration,
-    flags: Flags,
-) -> Result<Option<PathBuf>, String> {
-    let place: DeviceSpec = values::device_spec(text).ok_or_else(|| format!("{text}: not a place"))?;
-    let disks = match disks {
-        ANY_DISK => AllowedDisks::Any,
-        REMOVABLE_OR_BOOT => AllowedDisks::RemovableOrBoot,
-        other => return Err(format!("read {other}; allowed: {ANY_DISK}, {REMOVABLE_OR_BOOT}")),
-    };
-    let search = find_waiting(&place, wait, disks);
+pub(super) fn mount_partition(partition: &Partition, wait: Duration, flags: Flags) -> Result<Option<PathBuf>, String> {
+    let place = &partition.place;
+    let place: DeviceSpec = values::device_spec(place).ok_or_else(|| format!("{place}: not a place"))?;
+    let search = find_waiting(&place, wait, partition.disks);
     search.ignored.iter().for_each(|line| say(&format!("{IGNORED}{line}")));
     let FoundDevice { device, kind } = match search.found {
         Ok(found) => found,

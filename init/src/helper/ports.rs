@@ -3,7 +3,8 @@
 //! each peer that it hears. `link_local` decides what must be done.
 
 use super::network::{candidates, cards, has_carrier, link_up, load_drivers, not_found};
-use super::{SUCCESS, say, seconds};
+use super::request::{Helper, PortInUse};
+use super::{SUCCESS, say};
 use crate::config::mac::Mac;
 use crate::link_local::PortAction::{self, AddAddress, RemoveAddress, RemoveRoute, SendArp, SetRoute};
 use crate::link_local::{Ports, arp};
@@ -28,23 +29,22 @@ const LARGEST_MTU: u32 = 9216;
 const SETTLE_TIME: Duration = Duration::from_secs(3);
 /// The time that remains for probing addresses, whatever carriers may still come.
 const PROBING: Duration = Duration::from_millis(2500);
-/// Precedes the name of a port without a carrier: it is used if its carrier appears before the others have their addresses.
-const LATE: &str = "late:";
 /// How often carriers are checked.
 const CARRIER_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Brings the ports up and starts the child that keeps their addresses. Prints their names, the process id of that child,
 /// and one line for people.
-pub(super) fn take_addresses(timeout_s: &str, ports: &[&str]) -> Result<i32, String> {
-    let until = Instant::now() + seconds(timeout_s)?;
+pub(super) fn take_addresses(timeout_s: u64, ports: &[String]) -> Result<i32, String> {
+    let until = Instant::now() + Duration::from_secs(timeout_s);
     if let Err(why) = load_drivers() {
         // A card whose driver is built in needs no module.
         let _no_reader = writeln!(io::stderr(), "{why}");
     }
-    let names = find(ports, until, timeout_s)?;
-    let left = until.saturating_duration_since(Instant::now()).as_millis().to_string();
+    let ports = find(ports, until, timeout_s)?;
+    let left = until.saturating_duration_since(Instant::now()).as_millis();
+    let keep = Helper::KeepLinkLocal { limit_ms: u64::try_from(left).unwrap_or(u64::MAX), ports };
     let mut command = Command::new("/proc/self/exe");
-    command.args(["helper", "keep-link-local", &left]).args(&names).env_clear().current_dir("/");
+    command.args(keep.words()).env_clear().current_dir("/");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     unblock_signals(&mut command);
     own_session(&mut command, Terminal::Plain);
@@ -64,14 +64,15 @@ pub(super) fn take_addresses(timeout_s: &str, ports: &[&str]) -> Result<i32, Str
     Err(why.lines().last().map_or_else(|| format!("the keeper of the addresses: {ended}"), str::to_owned))
 }
 
-/// Brings the ports up, and waits for their carriers: those that are named, or all cards. Cards without a carrier have
-/// [`LATE`] before their names.
-fn find(ports: &[&str], until: Instant, timeout_s: &str) -> Result<Vec<String>, String> {
+/// Brings the ports up, and waits for their carriers: those that are named, or all cards, of which those without a carrier
+/// are late.
+fn find(ports: &[String], until: Instant, timeout_s: u64) -> Result<Vec<PortInUse>, String> {
     let (mut up, mut had, mut since) = (Vec::new(), 0, Instant::now());
     loop {
         let seen = cards(Path::new("/sys"));
-        let wanted = if ports.is_empty() { &[""] } else { ports };
-        let named: Vec<_> = wanted.iter().map(|card| (*card, candidates(card, &seen))).collect();
+        let every = [String::new()];
+        let wanted = if ports.is_empty() { &every } else { ports };
+        let named: Vec<_> = wanted.iter().map(|card| (card, candidates(card, &seen))).collect();
         let mut all: Vec<String> = Vec::new();
         for name in named.iter().flat_map(|(_, names)| names) {
             if !all.contains(name) {
@@ -92,8 +93,8 @@ fn find(ports: &[&str], until: Instant, timeout_s: &str) -> Result<Vec<String>, 
         let is_settled = with.len() == all.len() || since.elapsed() >= SETTLE_TIME || is_late;
         match missing {
             None if !ports.is_empty() || is_settled => {
-                let marked = |name: &String| if with.contains(&name) { name.clone() } else { format!("{LATE}{name}") };
-                return Ok(all.iter().filter(|name| up.contains(name)).map(marked).collect());
+                let port = |name: &String| PortInUse { name: name.clone(), late: !with.contains(&name) };
+                return Ok(all.iter().filter(|name| up.contains(name)).map(port).collect());
             }
             Some((card, names)) if Instant::now() >= until => {
                 return Err(not_found(card, &seen, names, timeout_s));
@@ -129,21 +130,20 @@ struct Link {
     mac: Mac,
     mtu: u32,
     socket: OwnedFd,
-    /// Whether the other ports wait for it; a port with [`LATE`] is used only if it is in time.
+    /// Whether the other ports wait for it; a late port is used only if it is in time.
     is_awaited: bool,
     /// Whether it was not in time.
     is_left_out: bool,
 }
 
 impl Link {
-    fn open(word: &str) -> io::Result<Self> {
-        let late = word.strip_prefix(LATE);
-        let (name, is_awaited) = (late.unwrap_or(word), late.is_none());
+    fn open(port: &PortInUse) -> io::Result<Self> {
+        let (name, is_awaited) = (&port.name, !port.late);
         let index = index_of(name)?;
         let mac = fs::read_to_string(format!("/sys/class/net/{name}/address"))?;
         let mac = Mac::parse(mac.trim()).ok_or_else(|| io::Error::other("no Ethernet address"))?;
         let (mtu, _) = netlink::mtu(index)?;
-        let (name, socket) = (name.to_owned(), packet::arp_socket(index)?);
+        let (name, socket) = (name.clone(), packet::arp_socket(index)?);
         Ok(Self { name, index, mac, mtu, socket, is_awaited, is_left_out: false })
     }
 
@@ -177,11 +177,10 @@ impl Link {
 }
 
 /// Takes addresses, prints the ports and one line when every port has an address, and continues until it is ended.
-pub(super) fn keep_addresses(limit_ms: &str, names: &[&str]) -> Result<i32, String> {
-    let limit: u64 = limit_ms.parse().map_err(|_| format!("{limit_ms}: not a number of milliseconds"))?;
-    let until = Instant::now() + Duration::from_millis(limit);
-    let open = |name: &&str| Link::open(name).map_err(|e| format!("{name}: {e}"));
-    let links: Vec<Link> = names.iter().map(open).collect::<Result<_, _>>()?;
+pub(super) fn keep_addresses(limit: Duration, ports: &[PortInUse]) -> Result<i32, String> {
+    let until = Instant::now() + limit;
+    let open = |port: &PortInUse| Link::open(port).map_err(|e| format!("{}: {e}", port.name));
+    let links: Vec<Link> = ports.iter().map(open).collect::<Result<_, _>>()?;
     let macs: Vec<_> = links.iter().map(|link| link.mac).collect();
     let mut keeper = AddressKeeper { links, ports: Ports::new(&macs), last_failure: None, is_ready: false };
     let mut next_check = Instant::now();

@@ -23,7 +23,7 @@ const LARGEST: usize = 1000;
 const ATTRIBUTES: u32 = 0x7;
 
 /// Stores the lines.
-pub(super) fn keep(lines: &[&str]) -> Result<i32, String> {
+pub(super) fn keep(lines: &[String]) -> Result<i32, String> {
     let backend = fs::read_to_string(BACKEND).map_err(|e| format!("{BACKEND}: {e}"))?;
     if backend.trim() != "efi_pstore" {
         return Err(format!("{BACKEND}: {}, not efi_pstore", backend.trim()));
@@ -45,7 +45,7 @@ fn variable(seconds: u64) -> String {
     format!("dump-type0-1-1-{seconds}-D-{CRASH}")
 }
 
-fn record(lines: &[&str]) -> String {
+fn record(lines: &[String]) -> String {
     let mut text: String = lines.iter().map(|line| format!("{OURS}{line}\n")).collect();
     let cut = (0..=LARGEST.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     text.truncate(cut);
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn a_record_fits_and_its_lines_come_back() {
         let long = "x".repeat(900);
-        let text = record(&["ERROR     INIT-CONFIG: a: b", &long, &"\u{e9}".repeat(200)]);
+        let text = record(&["ERROR     INIT-CONFIG: a: b".to_owned(), long.clone(), "\u{e9}".repeat(200)]);
         assert!(text.len() <= LARGEST && text.len() > LARGEST - 2);
         let (lines, ours) = shown("dmesg-efi_pstore-1", &text);
         assert!(ours);

@@ -6,7 +6,7 @@ use crate::child::{End, on_output};
 use crate::config::types::{Action, Config, Watchdog, WatchdogMode, WorkloadMode};
 use crate::environment::Variable;
 use crate::fault::Fault;
-use crate::helper;
+use crate::helper::{self, Helper, WatchdogEnd};
 use crate::machine::{Armed, Machine};
 use crate::sys::descriptors;
 use crate::verdict::StageError;
@@ -82,7 +82,7 @@ pub fn arm(m: &mut Machine, config: &Watchdog) -> Result<WatchdogState, Fault> {
             Ok(WatchdogState::Armed(armed, *config))
         }
         (Some(device), _) => {
-            let stays = release_device(m, device, helper::DISARM, "the device")?.err();
+            let stays = release_device(m, device, WatchdogEnd::Disarm, "the device")?.err();
             let why = done?.reason();
             Ok(without(stays.map_or_else(|| why.clone(), |stays| format!("{why}; it may run on: {stays}"))))
         }
@@ -96,7 +96,7 @@ fn parse_line(line: &str) -> Option<(Armed, PetMethod)> {
     let (device, how, seconds, name) = (words.next()?, words.next()?, words.next()?, words.next()?);
     let by = match how {
         helper::DIRECT => PetMethod::Write,
-        helper::SLOW => PetMethod::Child,
+        helper::SLOW => PetMethod::Child(Helper::PetWatchdog.words()),
         _ => return None,
     };
     Some((Armed { device: device.to_owned(), name: name.to_owned(), timeout_s: seconds.parse().ok()? }, by))
@@ -104,7 +104,7 @@ fn parse_line(line: &str) -> Option<(Armed, PetMethod)> {
 
 /// Has a child, as the only holder of the device, close it, so that a close that hangs does not block process 1. Returns
 /// whether it could be verified that the device is stopped or running, as wanted.
-fn release_device(m: &Machine, device: OwnedFd, how: &str, path: &str) -> Result<Result<bool, String>, Fault> {
+fn release_device(m: &Machine, device: OwnedFd, end: WatchdogEnd, path: &str) -> Result<Result<bool, String>, Fault> {
     let sent = descriptors::pair().and_then(|(ours, theirs)| {
         descriptors::send(ours.as_fd(), device.as_fd())?;
         Ok((ours, theirs))
@@ -118,7 +118,7 @@ fn release_device(m: &Machine, device: OwnedFd, how: &str, path: &str) -> Result
     };
     drop(device);
     let mut said = String::new();
-    let spec = helper::release_watchdog(how, path, theirs);
+    let spec = helper::release_watchdog(end, path, theirs);
     let done = m.run(&spec, &mut on_output(|line| line.clone_into(&mut said)), |_| true)?;
     let fine = done.end == End::Exited(helper::SUCCESS);
     Ok(if fine { Ok(said != helper::UNCHECKED) } else { Err(done.reason()) })
@@ -150,10 +150,10 @@ fn variables_for(m: &Machine, config: &Config, action: Action) -> Vec<Variable> 
 /// Only an interruption.
 pub fn hand_over(m: &mut Machine, config: &Config) -> Result<(), Fault> {
     let (Some(device), Some(armed)) = (m.children.watchdog.end(), m.watchdog.take()) else { return Ok(()) };
-    let how = if config.workload.watchdog { helper::KEEP } else { helper::DISARM };
+    let end = if config.workload.watchdog { WatchdogEnd::Keep } else { WatchdogEnd::Disarm };
     m.watchdog_to_rearm = Some(config.watchdog);
     let (name, path, seconds) = (&armed.name, &armed.device, armed.timeout_s);
-    match release_device(m, device, how, path)? {
+    match release_device(m, device, end, path)? {
         Ok(checked) => {
             let unsure = if checked { "" } else { "; its driver does not show whether it is" };
             let what = if config.workload.watchdog {
@@ -189,7 +189,7 @@ mod tests {
     fn the_childs_line_is_read_and_no_other() {
         assert_eq!(parse_line("/dev/watchdog0 direct 60 iTCO_wdt"), Some((armed(60), PetMethod::Write)));
         let (slow, by) = parse_line("/dev/watchdog slow 60 IPMI").unwrap();
-        assert_eq!((slow.device.as_str(), by), ("/dev/watchdog", PetMethod::Child));
+        assert_eq!((slow.device.as_str(), by), ("/dev/watchdog", PetMethod::Child(Helper::PetWatchdog.words())));
         assert_eq!(parse_line("/dev/watchdog0 direct 60 i6300ESB timer").unwrap().0.name, "i6300ESB timer");
         for other in ["", "/dev/watchdog0 direct 60", "/dev/watchdog0 fast 60 x", "/dev/watchdog0 slow x y"] {
             assert_eq!(parse_line(other), None, "{other}");

@@ -5,6 +5,7 @@ use super::CONFIG;
 use super::hand_over::new_root;
 use super::namespace::{Disk, Down, Machine, PASS, Running};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -34,6 +35,11 @@ struct PortAddress {
 
 /// A route to one peer: the peer, the port, the port's address.
 type Route = (Ipv4Addr, String, Ipv4Addr);
+
+/// The request to the helper that gives these ports addresses.
+fn link_local(timeout_s: u64, ports: &[&str]) -> String {
+    json!({ "take-link-local": { "timeout_s": timeout_s, "ports": ports } }).to_string()
+}
 
 impl NetworkNamespace {
     fn new() -> Self {
@@ -66,8 +72,7 @@ impl NetworkNamespace {
 
     /// Takes addresses on these ports, as the stage `network` does.
     fn take(&mut self, ports: &[&str]) {
-        let helper = [env!("CARGO_BIN_EXE_init"), "helper", "take-link-local", "20"];
-        let said = self.run(&[&helper, ports].concat());
+        let said = self.run(&[env!("CARGO_BIN_EXE_init"), "helper", &link_local(20, ports)]);
         let lines: Vec<_> = said.lines().collect();
         let named: Vec<_> = lines.iter().filter_map(|line| line.strip_prefix("port ")).collect();
         assert_eq!(named, ports, "{said}");
@@ -283,7 +288,11 @@ fn a_carrier_that_comes_while_the_others_probe_adds_its_port_and_a_later_one_doe
         let id = a.id().to_string();
         let words = ["-t", &id, "--net", "--mount", "--", env!("CARGO_BIN_EXE_init"), "helper"];
         let mut command = Command::new("nsenter");
-        command.args(words).args(["keep-link-local", "20000", "a1", "late:a2"]).stdout(Stdio::piped());
+        let keep = json!({ "keep-link-local": { "limit_ms": 20_000, "ports": [
+            { "name": "a1", "late": false },
+            { "name": "a2", "late": true },
+        ] } });
+        command.args(words).arg(keep.to_string()).stdout(Stdio::piped());
         let mut keeper = command.spawn().unwrap();
         sleep(Duration::from_millis(300));
         if in_time {
@@ -313,15 +322,16 @@ fn ports_that_cannot_be_used_are_named_and_no_child_is_left() {
         (&["52:54:00:00:00:09"], "no network card"),
         (&[], "no network card"),
     ] {
-        let words = [&[init, "helper", "take-link-local", "1"], ports].concat();
-        let (is_fine, out, err) = a.try_run(&words);
+        let (is_fine, out, err) = a.try_run(&[init, "helper", &link_local(1, ports)]);
         assert!(!is_fine && err.lines().last() == Some(why), "{ports:?}: {out}{err}");
     }
     // The links are up, but there is no time left to probe.
     b.run(&["ip", "link", "set", "b1", "up"]);
-    let (is_fine, out, err) = a.try_run(&[init, "helper", "keep-link-local", "300", "a1"]);
+    let keep = json!({ "keep-link-local": { "limit_ms": 300, "ports": [{ "name": "a1", "late": false }] } });
+    let (is_fine, out, err) = a.try_run(&[init, "helper", &keep.to_string()]);
     assert_eq!((is_fine, out.as_str(), err.as_str()), (false, "", "no link-local address in time: a1\n"));
-    let (is_fine, _, err) = a.try_run(&[init, "helper", "rdma", "true", "a1"]);
+    let rdma = json!({ "rdma": { "soft": true, "interfaces": ["a1"] } });
+    let (is_fine, _, err) = a.try_run(&[init, "helper", &rdma.to_string()]);
     assert!(!is_fine && err.contains("modules.dep: No such file"), "{err}");
 }
 

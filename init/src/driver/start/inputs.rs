@@ -5,6 +5,7 @@ use crate::driver::kernel_lines::KMSG;
 use crate::modules::ModuleTree;
 use crate::paths;
 use crate::sys::kernel::kernel_release;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The settings of section `[driver]`, and the deadline.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriverSettings {
     /// `driver.load`
     pub load: bool,

@@ -9,7 +9,7 @@ pub mod ladder;
 use crate::child::{ChildResult, ChildSpec, End, on_output};
 use crate::config::types::{Action, Config, Recover};
 use crate::fault::Fault;
-use crate::helper;
+use crate::helper::{self, ResetMethod};
 use crate::machine::Machine;
 use crate::sys::descriptors;
 use crate::sys::process::{self, Signal};
@@ -174,8 +174,8 @@ fn try_rung(m: &mut Machine, config: &Config, rung: Rung) -> Result<Result<Strin
             Ok(modules) => run_helper(m, &helper::unload_modules(&modules)),
             Err(why) => Ok(Err(why)),
         },
-        Rung::ResetFunctions => run_helper(m, &helper::reset_functions()),
-        Rung::ResetBuses => run_helper(m, &helper::reset_buses()),
+        Rung::ResetFunctions => run_helper(m, &helper::reset_gpus(ResetMethod::Function)),
+        Rung::ResetBuses => run_helper(m, &helper::reset_gpus(ResetMethod::Bus)),
         Rung::Fabric => Ok(from_stage(fabric::fix(m, &config.validator)?)),
         Rung::LoadDriver => Ok(from_stage(driver::load(m, &config.driver)?)),
         Rung::TestWithoutP2p => {
