@@ -2,7 +2,7 @@
 //! prints one uniform line: name, result, milliseconds.
 
 use crate::child::{ChildResult, ChildSpec, Children, End, Stream};
-use crate::config::types::{Action, Report, Watchdog};
+use crate::config::types::{Action, Policy, Report, Watchdog};
 use crate::console::Console;
 use crate::fault::Fault;
 use crate::sys::kernel::hostname;
@@ -33,8 +33,10 @@ pub struct ResetMarks {
     pub report: Report,
     /// The image's id.
     pub image: Option<String>,
-    /// The mark of an earlier boot, which stays until it is cleared.
+    /// The mark that is left at the end: that of an earlier boot, which stays until it is cleared, or that of the coming reboot.
     pub restore: Option<Mark>,
+    /// How many boots in a row before this one ended with a reboot by the policy.
+    pub reboots: u64,
     /// Whether this boot has written a mark that has not been removed yet.
     pub is_written: bool,
 }
@@ -48,6 +50,8 @@ pub struct Machine {
     pub children: Children,
     /// The action after a fault; known once the policy is read.
     pub on_fault: Action,
+    /// `policy.max_reboots`
+    pub max_reboots: u64,
     /// Whether the machine's own screen shows more than lines.
     pub full_screen: bool,
     /// Whether the verdict was announced; it is announced once.
@@ -70,6 +74,8 @@ pub struct Machine {
     pub watchdog_to_rearm: Option<Watchdog>,
     /// The state of the reset mark, if this machine can store one.
     pub marks: Option<ResetMarks>,
+    /// Whether this boot has looked for a place for marks.
+    pub marks_sought: bool,
     started: Duration,
     /// The stages that have ended: name, beginning, and time taken.
     stages: Vec<(String, Duration, Duration)>,
@@ -88,6 +94,7 @@ impl Machine {
             console,
             children,
             on_fault: Action::Hold,
+            max_reboots: Policy::default().max_reboots,
             full_screen: false,
             announced: false,
             network,
@@ -98,6 +105,7 @@ impl Machine {
             watchdog: None,
             watchdog_to_rearm: None,
             marks: None,
+            marks_sought: false,
             started,
             stages: vec![("kernel".to_owned(), Duration::ZERO, started)],
         })

@@ -5,6 +5,7 @@
 
 use contract::mark::Step;
 use firstlight_init::child::ShutdownRequest;
+use firstlight_init::config::types::Action;
 use firstlight_init::console::Console;
 use firstlight_init::fault::{self, Fault};
 use firstlight_init::handoff::{self, FinalState, menu, shutdown};
@@ -91,12 +92,17 @@ fn boot(m: &mut Machine) -> Result<FinalState, Fault> {
     let unfit: Vec<_> = before.iter().cloned().chain(rebooted).collect();
     let met = nodes::meet(m, &config.validator, &validation, (&reset, &unfit))?;
     let recovery = recover::recover(m, &config, &reset, &validation)?;
-    // Keeping and sending the report can take minutes, and cannot take the machine down.
-    reset::finish_marks(m)?;
     let stage_errors: Vec<_> = before.into_iter().chain(recovery.stage_error()).collect();
-    let decision =
-        m.stage("decide", |_| Ok(decide::decide(&config.policy, &validation, &stage_errors, recovery, met)))?;
-    let published = m.stage("publish", |m| publish::publish(m, &config, decision))?;
+    let reboots = reset.reboots(config.policy.max_reboots);
+    let decision = m.stage("decide", |m| {
+        let mut decision = decide::decide(&config.policy, &validation, &stage_errors, recovery, reboots, met);
+        // Keeping and sending the report can take minutes, and cannot take the machine down.
+        reset::settle(m, &mut decision)?;
+        Ok(decision)
+    })?;
+    let mut published = m.stage("publish", |m| publish::publish(m, &config, decision))?;
+    // A report that could not be kept may have changed the action.
+    reset::settle(m, &mut published.decision)?;
     m.announce(&published.decision.judgement);
     let action = published.decision.action;
     m.stage("lock down", |_| Ok(lock_down::lock(action, &config.workload)))?;
@@ -118,13 +124,25 @@ fn after_fault(m: &mut Machine, fault: &Fault) -> FinalState {
     }
     // init still runs, so the step under the mark did not take the machine down; and the workload that should have received
     // the watchdog does not run.
-    let ended = [reset::finish_marks(m).map(drop), watchdog::rearm(m), firmware::keep_fault(m, fault)];
-    let asked = ended.into_iter().find_map(Result::err);
+    let asked_for = matches!(fault, Fault::ShutdownRequested(_));
+    let marks = if m.on_fault == Action::Reboot && !asked_for {
+        reset::reboot_after_fault(m)
+    } else {
+        reset::finish_marks(m).map(|_| None)
+    };
+    let (objection, interrupted) = marks.map_or_else(|fault| (None, Some(fault)), |why| (why, None));
+    let ended = [watchdog::rearm(m), firmware::keep_fault(m, fault)];
+    let asked = interrupted.or(ended.into_iter().find_map(Result::err));
     match asked.as_ref().unwrap_or(fault) {
         Fault::ShutdownRequested(ShutdownRequest::Reboot) => return FinalState::Reboot,
         Fault::ShutdownRequested(ShutdownRequest::PowerOff) => return FinalState::PowerOff,
-        _ => info!("policy    on_error = {}", m.on_fault),
+        _ => {}
     }
+    if let Some(why) = objection {
+        info!("policy    on_error = {}, but {why}: hold", m.on_fault);
+        return FinalState::Hold;
+    }
+    info!("policy    on_error = {}", m.on_fault);
     handoff::fallback(m.on_fault).execute(m)
 }
 

@@ -158,6 +158,8 @@ section! {
     on_error: Action = Action::Hold, Words(Action::WORDS);
     /// gpu: unload the driver and reset GPUs that no longer work, reboot: and reboot once
     recover: Recover = Recover::Off, Words(Recover::WORDS);
+    /// after so many reboots in a row the machine holds instead (see A machine that reboots)
+    max_reboots: u64 = 3, Whole(1, 1000);
 }
 
 section! {

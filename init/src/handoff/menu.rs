@@ -136,9 +136,10 @@ fn test(m: &mut Machine, boot: &BootContext<'_>, level: &'static str, nodes: Opt
             validate::run_level(m, &config.validator, reset.tests(), level)
         })
     })?;
-    reset::finish_marks(m)?;
-    let mut decision = decide(&config.policy, &validation, stage_errors, RecoveryResult::NotTried, nodes);
+    let reboots = reset.reboots(config.policy.max_reboots);
+    let mut decision = decide(&config.policy, &validation, stage_errors, RecoveryResult::NotTried, reboots, nodes);
     decision.action = Action::Hold;
+    reset::settle(m, &mut decision)?;
     m.stage("decide", |_| Ok(format!("{}: hold, as before these tests", decision.judgement.verdict)))?;
     let published = m.stage("publish", |m| publish::publish(m, config, decision))?;
     m.announced = false;

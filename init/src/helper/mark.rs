@@ -135,7 +135,7 @@ mod tests {
     use crate::sample;
 
     fn mark(step: Step) -> Mark {
-        Mark { step, image: Some("abc".to_owned()), boot: None, finding: None }
+        Mark { step, image: Some("abc".to_owned()), boot: None, finding: None, count: 0 }
     }
 
     #[test]

@@ -39,7 +39,7 @@ impl fmt::Display for Config {
 pub fn load(m: &mut Machine) -> Result<Config, Fault> {
     let words = words(&command_line());
     let config = layers(m, &words)?;
-    m.on_fault = config.policy.on_error;
+    (m.on_fault, m.max_reboots) = (config.policy.on_error, config.policy.max_reboots);
     config.overridden.iter().for_each(|line| info!("warning: {line}"));
     let warnings = m.console.add_serial(&config.console.serial, config.console.serial_named);
     warnings.iter().for_each(|warning| info!("warning: {warning}"));

@@ -218,6 +218,7 @@ fn verdict_json(judgement: &Judgement, watchdog: Option<&Armed>) -> Result<Strin
 mod tests {
     use super::*;
     use crate::stages::recover::RecoveryResult;
+    use crate::stages::reset::Reboots;
     use serde_json::json;
 
     #[test]
@@ -241,7 +242,16 @@ mod tests {
         if !worse {
             judgement.verdict = Verdict::Pass;
         }
-        apply_action(&Decision { judgement, action, recovery: RecoveryResult::NotTried }, &mut variables);
+        apply_action(
+            &Decision {
+                judgement,
+                action,
+                recovery: RecoveryResult::NotTried,
+                reboots: Reboots::default(),
+                objection: None,
+            },
+            &mut variables,
+        );
         environment::lines(&variables)
     }
 

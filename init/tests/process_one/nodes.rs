@@ -117,7 +117,13 @@ fn a_machine_that_fails_by_itself_does_not_meet_the_others() {
 fn a_machine_that_was_reset_does_not_meet_the_others() {
     let validator = format!("case \"$*\" in *\"nodes --json\"*) echo never ;; esac\n{PASS}");
     let m = Machine::new(&validator, CONFIG).variables();
-    let mark = contract::mark::Mark { step: contract::mark::Step::PeerWrite, image: None, boot: None, finding: None };
+    let mark = contract::mark::Mark {
+        step: contract::mark::Step::PeerWrite,
+        image: None,
+        boot: None,
+        finding: None,
+        count: 0,
+    };
     let bytes = [&contract::mark::ATTRIBUTES.to_le_bytes()[..], mark.text().as_bytes()].concat();
     let m = m.file(MARK, bytes);
     let (_, m, console) = m.cmdline("firstlight.nodes.size=2 firstlight.network.timeout_s=1").boot().held_or_down();

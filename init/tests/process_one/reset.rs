@@ -41,8 +41,11 @@ fn reset_during(step: &str) -> Machine {
 /// Boots, and checks that the step and those after it are not run.
 #[track_caller]
 fn vetoed(m: Machine, step: &str) -> Machine {
-    let (down, m, console) = m.boot().down();
-    assert_eq!(down, Down::Rebooted, "{console}");
+    let (down, m, console) = m.boot().held_or_down();
+    // A reboot would change nothing, and the policy asks for one.
+    assert_eq!(down, Down::PoweredOff, "{console}");
+    let line = "decide    ERROR: policy.on_error = reboot, but RESET-DURING is for a person to clear: hold ";
+    assert!(console.contains(line), "{console}");
     assert!(!console.contains("WORKLOAD RUNS"), "{console}");
     let verdict = json(&m, "verdict.json");
     assert_eq!((&verdict["verdict"], &verdict["codes"]), (&json!("ERROR"), &json!(["RESET-DURING"])));
@@ -122,7 +125,7 @@ fn without_variables_the_mark_is_on_the_data_partition_and_without_that_there_is
     let mark = Command::new("debugfs").args(["-R", "cat /reset-mark", &device]).output().unwrap();
     let mark = String::from_utf8(mark.stdout).unwrap();
     assert!(mark.starts_with("firstlight-mark/1 step=validate image=none ") && mark.len() == 256, "{mark}");
-    let (_, m, console) = m.boot().down();
+    let (_, m, console) = m.boot().held_or_down();
     assert!(console.contains("reset     RESET-DURING validate "), "{console}");
     let m = m.again().program("usr/bin/firstlight", &good.replace("echo waiting; sleep 600", PASS));
     let (down, _, console) = m.cmdline(&format!("{word} firstlight.reset=clear")).boot().down();
@@ -130,4 +133,45 @@ fn without_variables_the_mark_is_on_the_data_partition_and_without_that_there_is
     assert_eq!(down, Down::PoweredOff, "{console}");
     let left = Command::new("debugfs").args(["-R", "ls /", &device]).output().unwrap();
     assert!(!String::from_utf8(left.stdout).unwrap().contains("reset-mark"));
+}
+
+/// Boots three times to a reboot, which the mark counts, and a fourth time.
+#[track_caller]
+fn reboots_three_times_and_holds(mut m: Machine, line: &str) -> Machine {
+    for count in 1..=3 {
+        let (down, same, console) = m.boot().held_or_down();
+        assert_eq!(down, Down::Rebooted, "boot {count}: {console}");
+        let mark = fs::read_to_string(same.path(MARK)).unwrap();
+        assert!(mark.contains(" step=reboot ") && mark.contains(&format!(" count={count} ")), "{mark}");
+        m = same.again();
+    }
+    for _ in 0..2 {
+        let (down, same, console) = m.boot().held_or_down();
+        assert_eq!(down, Down::PoweredOff, "{console}");
+        assert!(console.contains(line), "{console}");
+        m = same.again();
+    }
+    m
+}
+
+#[test]
+fn a_machine_whose_policy_is_to_reboot_holds_after_three_in_a_row_until_it_is_cleared_or_good() {
+    let m = machine();
+    let good = fs::read_to_string(m.path("usr/bin/firstlight")).unwrap();
+    let m = m.program("usr/bin/firstlight", &good.replace(PASS, "exit 9"));
+    let line = "ERROR: policy.on_error = reboot, but it has rebooted 3 times in a row (policy.max_reboots): hold ";
+    let m = reboots_three_times_and_holds(m, line);
+    let (down, m, console) = m.cmdline("firstlight.reset=clear").boot().held_or_down();
+    assert_eq!(down, Down::Rebooted, "{console}");
+    let (_, console) = passes(m.again().program("usr/bin/firstlight", &good).cmdline("quiet"));
+    assert!(console.contains("reset     reboots by the policy in a row: 1 "), "{console}");
+}
+
+#[test]
+fn a_machine_whose_configuration_is_invalid_holds_after_three_reboots_as_well() {
+    let m = machine().file("etc/firstlight/config.toml", format!("{CONFIG}[driver2]\nload = 3\n"));
+    reboots_three_times_and_holds(
+        m,
+        "policy    on_error = reboot, but it has rebooted 3 times in a row (policy.max_reboots): hold\n",
+    );
 }

@@ -1,6 +1,7 @@
 //! The mark that init writes before a step that can crash or reset the machine, and removes after the step. A
 //! mark that is found at the next boot shows during which step the machine was reset. It is one line of text
-//! of a fixed size: `firstlight-mark/1 step=.. image=.. boot=.. finding=..`, padded with blanks.
+//! of a fixed size: `firstlight-mark/1 step=.. image=.. boot=.. finding=..`, padded with blanks; after a reboot that the policy
+//! asked for, `count=..` follows.
 
 use std::fmt;
 use std::str::FromStr;
@@ -39,12 +40,22 @@ pub enum Step {
     Nodes,
     /// The machine was rebooted to recover GPUs. It vetoes no step: the machine continues without peer-to-peer.
     Recover,
+    /// The machine was rebooted because its policy says so after a verdict. It vetoes no step, and counts such boots in a row.
+    Reboot,
 }
 
 impl Step {
     /// All steps, in their order.
-    pub const ALL: [Self; 7] =
-        [Self::Fabric, Self::DriverLoad, Self::Validate, Self::FullLoad, Self::PeerWrite, Self::Nodes, Self::Recover];
+    pub const ALL: [Self; 8] = [
+        Self::Fabric,
+        Self::DriverLoad,
+        Self::Validate,
+        Self::FullLoad,
+        Self::PeerWrite,
+        Self::Nodes,
+        Self::Recover,
+        Self::Reboot,
+    ];
 
     /// The step that this one is a part of. A part needs the steps before the whole, but not the other parts.
     #[must_use]
@@ -66,6 +77,7 @@ impl fmt::Display for Step {
             Self::PeerWrite => "peer-write",
             Self::Nodes => "nodes",
             Self::Recover => "recover",
+            Self::Reboot => "reboot",
         })
     }
 }
@@ -90,6 +102,8 @@ pub struct Mark {
     pub boot: Option<String>,
     /// The code of the last finding before the step.
     pub finding: Option<String>,
+    /// For [`Step::Reboot`]: how many boots in a row ended with a reboot by the policy; otherwise 0.
+    pub count: u64,
 }
 
 impl Mark {
@@ -98,7 +112,8 @@ impl Mark {
     pub fn text(&self) -> String {
         let value = |text: &Option<String>| text.as_deref().map_or_else(|| NONE.to_owned(), sanitize);
         let (image, boot, finding) = (value(&self.image), value(&self.boot), value(&self.finding));
-        let line = format!("{BEGINNING} step={} image={image} boot={boot} finding={finding}", self.step);
+        let count = if self.count == 0 { String::new() } else { format!(" count={}", self.count) };
+        let line = format!("{BEGINNING} step={} image={image} boot={boot} finding={finding}{count}", self.step);
         format!("{line:<width$}\n", width = SIZE - 1)
     }
 
@@ -134,10 +149,18 @@ impl FromStr for Mark {
         let step = value("step")?.parse().map_err(|why| format!("step: {why}"))?;
         let mut text = |name| value(name).map(|word| (word != NONE).then(|| word.to_owned()));
         let (image, boot, finding) = (text("image")?, text("boot")?, text("finding")?);
+        let count = match words.next() {
+            None => 0,
+            Some(word) if step == Step::Reboot => {
+                let count = word.strip_prefix("count=").and_then(|count| count.parse().ok());
+                count.ok_or_else(|| "count: not a number".to_owned())?
+            }
+            Some(_) => return Err("has more words than a mark".to_owned()),
+        };
         if words.next().is_some() {
             return Err("has more words than a mark".to_owned());
         }
-        Ok(Self { step, image, boot, finding })
+        Ok(Self { step, image, boot, finding, count })
     }
 }
 
@@ -155,7 +178,7 @@ mod tests {
 
     fn mark(step: Step, image: Option<&str>) -> Mark {
         let boot = Some("c0ffee00-0000-4000-8000-000000000000".to_owned());
-        Mark { step, image: image.map(str::to_owned), boot, finding: None }
+        Mark { step, image: image.map(str::to_owned), boot, finding: None, count: 0 }
     }
 
     #[test]
@@ -168,6 +191,8 @@ mod tests {
                 assert_eq!(Mark::read(mark.text().as_bytes()), Ok(mark));
             }
         }
+        let counted = Mark { count: u64::MAX, ..mark(Step::Reboot, Some(&long)) };
+        assert_eq!(Mark::read(counted.text().as_bytes()), Ok(counted));
         assert_eq!(mark(Step::Fabric, Some("a b=c\n")).text().parse(), Ok(mark(Step::Fabric, Some("abc"))));
     }
 
@@ -183,6 +208,9 @@ mod tests {
             (good.replace("image=abc", "image=a/c"), "image: not a word"),
             (good.replace("boot=", "boat="), "boot: not a word"),
             (good.replace("none  ", "none x"), "has more words"),
+            (good.replace("none         ", "none count=3 "), "has more words"),
+            (good.replace("validate", "reboot  ").replace("none           ", "none count=-1  "), "count: not a number"),
+            (good.replace("validate", "reboot  ").replace("none           ", "none count=1 x "), "has more words"),
         ] {
             let error = Mark::read(bad.as_bytes()).unwrap_err();
             assert!(error.starts_with(why), "{bad:?}: {error}");

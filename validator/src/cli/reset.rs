@@ -100,6 +100,7 @@ fn shown(found: &MarkResult) -> (String, u8) {
             let (image, boot) = (value(&mark.image), value(&mark.boot));
             let what = match mark.step {
                 Step::Recover => "rebooted to recover GPUs, and without peer-to-peer since".to_owned(),
+                Step::Reboot => format!("rebooted by its policy; reboots in a row: {}", mark.count),
                 step => format!("reset during {step}"),
             };
             (format!("{what}; image {image}; last finding {finding}; boot {boot}"), FAILURE)
@@ -122,7 +123,7 @@ mod tests {
 
     fn mark() -> Mark {
         let finding = Some("REBAR-NO-ROOM".to_owned());
-        Mark { step: Step::DriverLoad, image: Some("abc".to_owned()), boot: None, finding }
+        Mark { step: Step::DriverLoad, image: Some("abc".to_owned()), boot: None, finding, count: 0 }
     }
 
     /// A machine with variables, and a folder for its data partition.

@@ -134,6 +134,7 @@ fn reboot(m: &mut Machine, why: &str, cause: &str) -> Result<RecoveryResult, Fau
         image: marks.image.clone(),
         boot: None,
         finding: Some(sanitize(&why.replace(' ', "-"))),
+        count: 0,
     });
     marks.is_written = true;
     Ok(if finish_marks(m)? {

@@ -2,6 +2,7 @@
 //! over.
 
 use crate::child::{End, no_lines};
+use crate::config::types::Report;
 use crate::fault::Fault;
 use crate::file_io::read_at_most;
 use crate::helper;
@@ -10,7 +11,9 @@ use contract::mark::{Mark, Step};
 use log::info;
 use std::path::Path;
 
+use super::super::decide::Decision;
 use super::super::result::last_finding;
+use super::{Reboots, look};
 
 /// Writes the mark of a step. A mark that cannot be written is only a warning: the step is no less safe than without marks.
 pub(super) fn begin(m: &mut Machine, step: Step) -> Result<(), Fault> {
@@ -19,7 +22,7 @@ pub(super) fn begin(m: &mut Machine, step: Step) -> Result<(), Fault> {
     marks.is_written = true;
     let boot = read_at_most(Path::new("/proc/sys/kernel/random/boot_id"), 64).ok();
     let boot = boot.map(|id| String::from_utf8_lossy(&id).trim().to_owned());
-    let mark = Mark { step, image: marks.image.clone(), boot, finding: last_finding() };
+    let mark = Mark { step, image: marks.image.clone(), boot, finding: last_finding(), count: 0 };
     let spec = helper::write_mark(&marks.report, mark.text().trim());
     let done = m.run(&spec, &mut no_lines, |_| true)?;
     if done.end != End::Exited(helper::SUCCESS) {
@@ -48,4 +51,57 @@ pub fn finish_marks(m: &mut Machine) -> Result<bool, Fault> {
         marks.is_written = false;
     }
     Ok(is_settled)
+}
+
+/// As [`finish_marks`], after the decision: a reboot by the policy is counted in place of removing the mark, and where it cannot be
+/// counted, the machine holds. A machine that holds because it has rebooted too often keeps its count.
+///
+/// # Errors
+/// Only an interruption.
+pub fn settle(m: &mut Machine, decision: &mut Decision) -> Result<(), Fault> {
+    let so_far = decision.reboots.so_far.unwrap_or(0);
+    let count = if decision.reboots_by_policy() { Some(so_far.saturating_add(1)) } else { None };
+    let kept = decision.objection.as_ref().and(Some(so_far)).filter(|n| *n > 0);
+    leave(m, count.or(kept));
+    if !finish_marks(m)? && decision.reboots_by_policy() {
+        decision.hold_instead("this reboot cannot be counted".to_owned());
+    }
+    Ok(())
+}
+
+/// Decides what is left in place of this boot's mark: this count of reboots, or nothing. The mark of a step or of a recovery stays.
+fn leave(m: &mut Machine, count: Option<u64>) {
+    let Some(marks) = &mut m.marks else { return };
+    if marks.restore.as_ref().is_some_and(|mark| mark.step != Step::Reboot) {
+        return;
+    }
+    let image = marks.image.clone();
+    let mark = count.map(|count| Mark { step: Step::Reboot, image, boot: None, finding: last_finding(), count });
+    if marks.restore != mark {
+        (marks.restore, marks.is_written) = (mark, true);
+    }
+}
+
+/// After a fault, whose policy is to reboot: counts the reboot. Returns why the machine must hold instead, if it must.
+///
+/// # Errors
+/// Only an interruption.
+pub fn reboot_after_fault(m: &mut Machine) -> Result<Option<String>, Fault> {
+    // A fault in the configuration comes before the stage that looks for marks.
+    let earlier = match &m.marks {
+        None if m.marks_sought => Reboots::default(),
+        // A fault in the configuration comes before the stage that looks for marks.
+        None => look(m, &Report::default())?.reboots(m.max_reboots),
+        Some(marks) => {
+            let mark = marks.restore.as_ref();
+            let was_reset = mark.is_some_and(|mark| mark.step != Step::Reboot);
+            Reboots { so_far: Some(marks.reboots), allowed: m.max_reboots, was_reset }
+        }
+    };
+    let why = earlier.objection();
+    let so_far = earlier.so_far.unwrap_or(0);
+    let count = if why.is_none() { so_far.saturating_add(1) } else { so_far };
+    leave(m, Some(count).filter(|n| *n > 0));
+    let is_settled = finish_marks(m)?;
+    Ok(why.or_else(|| (!is_settled).then(|| "this reboot cannot be counted".to_owned())))
 }

@@ -1,12 +1,13 @@
 //! The stage `reset`: looks for a mark that an earlier boot left. It vetoes its step and all steps after it, until a person
-//! clears it or another image is booted. The mark of a reboot to recover GPUs vetoes peer-to-peer alone.
+//! clears it or another image is booted. The mark of a reboot to recover GPUs vetoes peer-to-peer alone. The mark of a reboot
+//! that the policy asked for vetoes nothing: it counts them.
 
 mod marks;
 
-pub use marks::finish_marks;
+pub use marks::{finish_marks, reboot_after_fault, settle};
 
 use crate::child::{ChildResult, End, no_lines, on_output};
-use crate::config::types::Config;
+use crate::config::types::{Config, Report};
 use crate::fault::Fault;
 use crate::helper;
 use crate::image_id;
@@ -39,7 +40,32 @@ pub struct ResetCheck {
     veto: Option<(Step, String)>,
     /// Why the machine was rebooted to recover its GPUs, if it was.
     rebooted: Option<String>,
+    /// How many boots in a row ended with a reboot by the policy; `None`: there is no place to count them.
+    reboots: Option<u64>,
     line: String,
+}
+
+/// The reboots before this boot, as far as they speak against another one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Reboots {
+    /// How many boots in a row ended with a reboot by the policy; `None`: they cannot be counted.
+    pub so_far: Option<u64>,
+    /// `policy.max_reboots`
+    pub allowed: u64,
+    /// Whether an earlier boot was reset during a step: a reboot would change nothing, because a person must clear that.
+    pub was_reset: bool,
+}
+
+impl Reboots {
+    /// What speaks against another reboot by the policy.
+    #[must_use]
+    pub fn objection(self) -> Option<String> {
+        match self.so_far {
+            _ if self.was_reset => Some("RESET-DURING is for a person to clear".to_owned()),
+            Some(n) if n >= self.allowed => Some(format!("it has rebooted {n} times in a row (policy.max_reboots)")),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for ResetCheck {
@@ -55,11 +81,21 @@ impl ResetCheck {
             || "no place for a mark: no EFI variables, no data partition".to_owned(),
             |place| format!("no mark of an earlier boot; kept in {place}"),
         );
+        let mut reboots = mark_place.map(|_| 0);
         let (veto, rebooted, line) = match earlier {
             EarlierMark::Nothing => (None, None, place),
             EarlierMark::Mark(mark) if is_other_image(mark.image.as_deref(), image) => {
                 let (step, old) = (mark.step, mark.image.as_deref().unwrap_or_default());
-                (None, None, format!("image {old} was reset during {step}; this one tries again"))
+                let what = if step == Step::Reboot {
+                    "rebooted by its policy".to_owned()
+                } else {
+                    format!("was reset during {step}")
+                };
+                (None, None, format!("image {old} {what}; this one tries again"))
+            }
+            EarlierMark::Mark(mark) if mark.step == Step::Reboot => {
+                reboots = Some(mark.count);
+                (None, None, format!("reboots by the policy in a row: {}", mark.count))
             }
             EarlierMark::Mark(mark) if mark.step == Step::Recover => {
                 let finding = mark.finding.as_deref().unwrap_or("none");
@@ -75,7 +111,7 @@ impl ResetCheck {
                 (Some((Step::Fabric, cause)), None, format!("{}: an unreadable mark", code::RESET_DURING))
             }
         };
-        Self { veto, rebooted, line }
+        Self { veto, rebooted, reboots, line }
     }
 
     /// The error that the verdict must include: a step that was not run proves nothing.
@@ -91,6 +127,12 @@ impl ResetCheck {
     #[must_use]
     pub fn rebooted(&self) -> Option<&str> {
         self.rebooted.as_deref()
+    }
+
+    /// The reboots before this boot, of which `allowed` may follow one another.
+    #[must_use]
+    pub const fn reboots(&self, allowed: u64) -> Reboots {
+        Reboots { so_far: self.reboots, allowed, was_reset: self.veto.is_some() }
     }
 
     /// Which tests are run.
@@ -145,33 +187,40 @@ fn veto_cause(mark: &Mark) -> String {
 /// # Errors
 /// Only an interruption.
 pub fn check(m: &mut Machine, config: &Config) -> Result<ResetCheck, Fault> {
-    let image = image_id::id(Path::new(paths::IMAGE));
     if config.clear_reset {
         let done = m.run(&helper::clear_mark(&config.report), &mut no_lines, |_| true)?;
         info!("{}", cleared(&done));
     }
+    let reset = look(m, &config.report)?;
+    if let Some(cause) = reset.veto.as_ref().map(|(_, cause)| cause).or(reset.rebooted.as_ref()) {
+        info!("reset     {cause}");
+    }
+    Ok(reset)
+}
+
+/// Looks for a mark; afterwards the machine knows where its marks are.
+fn look(m: &mut Machine, report: &Report) -> Result<ResetCheck, Fault> {
+    let image = image_id::id(Path::new(paths::IMAGE));
     let (mut mark_place, mut earlier) = (None, EarlierMark::Nothing);
     let mut take = |line: &str| match parse(line) {
         Some(MarkLine::Place(place)) => mark_place = Some(place),
         Some(MarkLine::Earlier(what)) => earlier = what,
         None => {}
     };
-    let done = m.run(&helper::read_mark(&config.report), &mut on_output(&mut take), |_| true)?;
+    let done = m.run(&helper::read_mark(report), &mut on_output(&mut take), |_| true)?;
     match done.end {
         End::Exited(helper::SUCCESS | helper::ABSENT) => {}
         // The partition cannot be mounted, or the firmware hangs: it is unknown whether there is a mark.
         _ => earlier = EarlierMark::Invalid(done.reason()),
     }
     let reset = ResetCheck::decide(&earlier, image.as_deref(), mark_place.as_deref());
-    if let Some(cause) = reset.veto.as_ref().map(|(_, cause)| cause).or(reset.rebooted.as_ref()) {
-        info!("reset     {cause}");
-    }
     let restore = match earlier {
         EarlierMark::Mark(mark) if reset.veto.is_some() || reset.rebooted.is_some() => Some(mark),
         _ => None,
     };
-    let report = config.report.clone();
-    m.marks = mark_place.map(|_| ResetMarks { report, image, restore, is_written: false });
+    m.marks_sought = true;
+    let (report, reboots) = (report.clone(), reset.reboots.unwrap_or(0));
+    m.marks = mark_place.map(|_| ResetMarks { report, image, restore, reboots, is_written: false });
     Ok(reset)
 }
 
@@ -206,7 +255,7 @@ mod tests {
 
     fn mark(step: Step, image: Option<&str>) -> EarlierMark {
         let image = image.map(str::to_owned);
-        EarlierMark::Mark(Mark { step, image, boot: None, finding: Some("REBAR-NO-ROOM".to_owned()) })
+        EarlierMark::Mark(Mark { step, image, boot: None, finding: Some("REBAR-NO-ROOM".to_owned()), count: 0 })
     }
 
     /// Which of the three steps run.
@@ -253,6 +302,21 @@ mod tests {
     }
 
     #[test]
+    fn reboots_by_the_policy_are_counted_for_one_image_and_veto_nothing() {
+        let counted = |count| {
+            let EarlierMark::Mark(mark) = mark(Step::Reboot, Some("a")) else { unreachable!() };
+            EarlierMark::Mark(Mark { count, ..mark })
+        };
+        let reboots = |earlier: &EarlierMark, image, place| ResetCheck::decide(earlier, Some(image), place).reboots(3);
+        assert_eq!(run(&counted(2), Some("a")), [true, true, true]);
+        assert_eq!(reboots(&counted(2), "a", Some("x")).so_far, Some(2));
+        assert_eq!(reboots(&counted(2), "b", Some("x")).so_far, Some(0));
+        assert_eq!(reboots(&EarlierMark::Nothing, "a", Some("x")).so_far, Some(0));
+        assert_eq!(reboots(&EarlierMark::Nothing, "a", None).so_far, None);
+        assert!(reboots(&mark(Step::Validate, Some("a")), "a", Some("x")).was_reset);
+    }
+
+    #[test]
     fn after_a_reset_during_a_part_of_the_tests_the_others_are_run() {
         for (part, which) in [
             (Step::FullLoad, TestSelection::WithoutLoad),
@@ -280,7 +344,7 @@ mod tests {
 
     #[test]
     fn lines_of_the_child_are_read_and_a_torn_one_is_no_mark() {
-        let text = Mark { step: Step::Fabric, image: None, boot: None, finding: None }.text();
+        let text = Mark { step: Step::Fabric, image: None, boot: None, finding: None, count: 0 }.text();
         let earlier = |line: &str| match parse(line) {
             Some(MarkLine::Earlier(earlier)) => Some(earlier),
             _ => None,

@@ -207,6 +207,8 @@ impl Expectation {
         match (self.then, self.verdict, policy) {
             (Outcome::Hold, ..) | (Outcome::Policy | Outcome::Fault, "ERROR", "hold") => (true, Down::PoweredOff),
             (Outcome::Fault, _, "workload-without-p2p" | "hold") => (true, Down::PoweredOff),
+            // A mark that vetoes a step stays until a person clears it, so a reboot would change nothing.
+            (Outcome::Policy, "ERROR", "reboot") if self.failed == "reset" => (true, Down::PoweredOff),
             (Outcome::Reboot, ..) | (Outcome::Policy, "ERROR", "reboot") | (Outcome::Fault, _, "reboot") => {
                 (false, Down::Rebooted)
             }

@@ -288,6 +288,7 @@ fn marks() -> Vec<Case> {
         image: Some(IMAGE.to_owned()),
         boot: Some("b".repeat(36)),
         finding: Some("ACS-ON".to_owned()),
+        count: 0,
     };
     let whole = [&[7, 0, 0, 0], mark.text().as_bytes()].concat();
     let with = |name: &str, want: super::Expectation, bytes: Vec<u8>| {
