@@ -24,6 +24,9 @@ pub struct Armed {
     pub name: String,
     /// The time without petting after which it resets the machine.
     pub timeout_s: u64,
+    /// Whether its reset can be relied on: a chipset's device may count and reset nothing.
+    #[serde(skip)]
+    pub is_reliable: bool,
 }
 
 /// The state of the reset mark: the stored record of the step that may take the machine down.
@@ -70,6 +73,8 @@ pub struct Machine {
     pub held_devices: Vec<OwnedFd>,
     /// The watchdog, while process 1 has it.
     pub watchdog: Option<Armed>,
+    /// The kernel's timer beside it.
+    pub watchdog_beside: Option<Armed>,
     /// The settings with which it is armed again after the workload had it.
     pub watchdog_to_rearm: Option<Watchdog>,
     /// The state of the reset mark, if this machine can store one.
@@ -103,6 +108,7 @@ impl Machine {
             initrd_unpack_time,
             held_devices,
             watchdog: None,
+            watchdog_beside: None,
             watchdog_to_rearm: None,
             marks: None,
             marks_sought: false,

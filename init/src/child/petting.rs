@@ -38,38 +38,37 @@ struct Device {
     is_refused: bool,
 }
 
-/// Pets the watchdog of this machine, if process 1 has one.
+/// Pets the watchdogs of this machine that process 1 has.
 #[derive(Debug, Default)]
-pub struct Petting(RefCell<Option<Device>>);
+pub struct Petting(RefCell<Vec<Device>>);
 
 impl Petting {
-    /// Begins with an open device that resets the machine after `timeout`.
+    /// Begins with an open device that resets the machine after `timeout`, beside those that it has.
     pub fn begin(&self, device: OwnedFd, method: PetMethod, timeout: Duration) {
         let (file, every) = (File::from(device), timeout / PETS_PER_TIMEOUT);
         let device = Device { file, method, every, next: Instant::now(), busy: None, is_refused: false };
-        self.0.replace(Some(device));
+        if let Ok(mut devices) = self.0.try_borrow_mut() {
+            devices.push(device);
+        }
         self.pet();
     }
 
-    /// Stops petting and returns the device, which keeps counting.
+    /// Stops petting and returns the devices in the order of [`Petting::begin`]; they keep counting.
     #[must_use]
-    pub fn end(&self) -> Option<OwnedFd> {
-        self.0.take().map(|device| device.file.into())
+    pub fn end(&self) -> Vec<OwnedFd> {
+        self.0.take().into_iter().map(|device| device.file.into()).collect()
     }
 
-    /// Pets the device if it is time.
+    /// Pets each device if it is time.
     pub fn pet(&self) {
-        if let Ok(mut device) = self.0.try_borrow_mut()
-            && let Some(device) = device.as_mut().filter(|device| Instant::now() >= device.next)
-        {
-            device.pet();
-        }
+        let Ok(mut devices) = self.0.try_borrow_mut() else { return };
+        devices.iter_mut().filter(|device| Instant::now() >= device.next).for_each(Device::pet);
     }
 
     /// The time that process 1 may wait: until the next petting at most.
     #[must_use]
     pub fn until_next(&self, limit: Option<Duration>) -> Option<Duration> {
-        let next = self.0.try_borrow().ok().and_then(|device| device.as_ref().map(|device| device.next));
+        let next = self.0.try_borrow().ok().and_then(|devices| devices.iter().map(|device| device.next).min());
         let left = next.map(|next| next.saturating_duration_since(Instant::now()));
         [limit, left].into_iter().flatten().min()
     }
@@ -155,12 +154,12 @@ mod tests {
     fn what_was_ended_is_petted_no_more_and_is_still_open() {
         let (petting, mut seen, _dir) = device(4);
         assert_eq!(new_bytes(&mut seen), [0]);
-        let mut device = File::from(petting.end().unwrap());
+        let mut device = File::from(petting.end().pop().unwrap());
         std::thread::sleep(Duration::from_millis(5));
         petting.pet();
         assert_eq!(new_bytes(&mut seen), [0; 0]);
         device.write_all(b"V").unwrap();
         assert_eq!(new_bytes(&mut seen), b"V");
-        assert!(petting.end().is_none());
+        assert!(petting.end().is_empty());
     }
 }

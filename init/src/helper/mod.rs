@@ -37,7 +37,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 pub use validator::{PublishRequest, ask_time, environment, fetch, fetch_root, fetch_signature, publish, validator};
-pub use watchdog::{DIRECT, SLOW, UNCHECKED};
+pub use watchdog::{DIRECT, RELIABLE, SLOW, UNCHECKED, UNPROVEN};
 
 /// Exit status: done.
 pub const SUCCESS: i32 = 0;

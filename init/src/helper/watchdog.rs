@@ -19,11 +19,17 @@ use std::time::{Duration, Instant};
 pub const DIRECT: &str = "direct";
 /// The word for a device whose driver waits for a management controller.
 pub const SLOW: &str = "slow";
+/// The word for a device whose reset can be relied on: the kernel's timer, and what a hypervisor offers.
+pub const RELIABLE: &str = "reliable";
+/// The word for a device of which only a reset would show that it resets the machine.
+pub const UNPROVEN: &str = "unproven";
 /// Printed when nothing shows whether the device runs.
 pub const UNCHECKED: &str = "unchecked";
 
 /// Drivers of chipsets' own watchdogs, and those whose start makes the devices for them.
 const CHIPSETS: &[&str] = &["lpc_ich", "i2c_i801", "sp5100_tco", "i6300esb", "iTCO_wdt"];
+/// The driver of the watchdog that hypervisors offer, and the beginning of its device's `identity`.
+const OFFERED: (&[&str], &str) = (&["i6300esb"], "i6300ESB");
 /// Drivers of management controllers, which have a watchdog.
 const CONTROLLERS: &[&str] = &["ipmi_si", "ipmi_ssif"];
 /// The devices of the kernel's watchdog core.
@@ -37,23 +43,59 @@ const CONTROLLER: Duration = Duration::from_secs(5);
 /// Less is not enough for process 1: `watchdog.timeout_s` has the reason.
 const LEAST: u32 = 10;
 
-/// Finds a device that `hardware` and `software` allow, opens it, sends it to process 1, sets its timeout, and prints one
-/// line: path, how to pet it, seconds, name.
+/// Finds the devices that `hardware` and `software` allow, opens them, sends each to process 1, sets its timeout, and prints one
+/// line for it: path, how to pet it, seconds, whether its reset can be relied on, name.
 pub(super) fn arm(hardware: bool, software: bool, timeout_s: u32) -> Result<i32, String> {
     let mut reasons = Vec::new();
     let found = if kernel::in_initial_namespace() {
         let drivers = Drivers::of_this_kernel(&mut reasons);
         drivers.load_core(&mut reasons);
-        let own = if hardware { open_hardware(&drivers, &mut reasons) } else { None };
-        own.or_else(|| if software { open_software(&drivers, &mut reasons) } else { None })
+        let is_guest = is_guest(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default());
+        open_all(&drivers, (hardware, software), is_guest, &mut reasons)
     } else {
         reasons.push("a watchdog outlives a process id namespace, so none is used in one".to_owned());
-        None
+        Vec::new()
     };
-    let Some((path, how, device)) = found else {
+    if found.is_empty() {
         let _no_reader = writeln!(io::stderr(), "{}", reasons.join("; "));
         return Ok(ABSENT);
-    };
+    }
+    for (n, device) in (1..).zip(found) {
+        // The kernel's own timer comes later, so that it acts only where the machine's device does not.
+        arm_one(device, timeout_s.saturating_mul(n))?;
+    }
+    Ok(SUCCESS)
+}
+
+/// Whether a hypervisor runs this machine: CPUID leaf 1, ECX bit 31, as the kernel shows it.
+fn is_guest(cpuinfo: &str) -> bool {
+    let flags = cpuinfo.lines().find(|line| line.starts_with("flags"));
+    flags.is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor"))
+}
+
+/// The devices to use, the most trusted first. A chipset's watchdog can be wired so that it counts and resets nothing: a strap of
+/// the board, which is QEMU's default as well. So the kernel's timer runs beside it, and a guest uses what its hypervisor offers
+/// for this, then the timer.
+fn open_all(
+    drivers: &Drivers,
+    (hardware, software): (bool, bool),
+    is_guest: bool,
+    reasons: &mut Vec<String>,
+) -> Vec<OpenDevice> {
+    let offered = if hardware && is_guest { open_offered(drivers, reasons) } else { None };
+    if offered.is_some() {
+        return offered.into_iter().collect();
+    }
+    let timer = |reasons: &mut Vec<String>| if software { open_software(drivers, reasons) } else { None };
+    let machine = |reasons: &mut Vec<String>| if hardware { open_hardware(drivers, reasons) } else { None };
+    match is_guest {
+        true => timer(reasons).or_else(|| machine(reasons)).into_iter().collect(),
+        false => machine(reasons).into_iter().chain(timer(reasons)).collect(),
+    }
+}
+
+/// Sends an open device to process 1, sets its timeout, and prints its line.
+fn arm_one((path, how, trust, device): OpenDevice, timeout_s: u32) -> Result<(), String> {
     descriptors::send(io::stdin().as_fd(), device.as_fd()).map_err(|e| format!("{path}: {e}"))?;
     let asked = |what: &str, e: io::Error| format!("{path}: {what}: {e}");
     let name = watchdog::identity(device.as_fd()).map_err(|e| asked("its name", e))?;
@@ -65,17 +107,24 @@ pub(super) fn arm(hardware: bool, software: bool, timeout_s: u32) -> Result<i32,
     if seconds < LEAST {
         return Err(format!("{path}: measures at most {seconds} s; at least {LEAST} s are needed"));
     }
-    say(&format!("{path} {how} {seconds} {}", String::from_utf8_lossy(&name)));
-    Ok(SUCCESS)
+    say(&format!("{path} {how} {seconds} {trust} {}", String::from_utf8_lossy(&name)));
+    Ok(())
 }
 
-type OpenDevice = (String, &'static str, File);
+/// Path, how it is petted, whether its reset can be relied on.
+type OpenDevice = (String, &'static str, &'static str, File);
+
+/// The watchdog that hypervisors offer.
+fn open_offered(drivers: &Drivers, reasons: &mut Vec<String>) -> Option<OpenDevice> {
+    drivers.load_for_devices(OFFERED.0, reasons);
+    open_core_device(|identity| identity.starts_with(OFFERED.1), RELIABLE, reasons)
+}
 
 /// The machine's own watchdog: of its chipset, else of its management controller.
 fn open_hardware(drivers: &Drivers, reasons: &mut Vec<String>) -> Option<OpenDevice> {
     // The first pass may make the device that the second one loads a driver for.
     let _loaded = [0, 1].map(|_| drivers.load_for_devices(CHIPSETS, reasons));
-    let own = open_core_device(|identity| identity != SOFTWARE, reasons);
+    let own = open_core_device(|identity| identity != SOFTWARE, UNPROVEN, reasons);
     if own.is_some() {
         return own;
     }
@@ -85,7 +134,7 @@ fn open_hardware(drivers: &Drivers, reasons: &mut Vec<String>) -> Option<OpenDev
         let until = Instant::now() + CONTROLLER;
         while device_names(Path::new(CLASS)).is_empty() && Instant::now() < until {
             if Path::new(LEGACY).exists() {
-                return open(LEGACY, SLOW, reasons);
+                return open(LEGACY, SLOW, UNPROVEN, reasons);
             }
             sleep(Duration::from_millis(50));
         }
@@ -97,7 +146,7 @@ fn open_hardware(drivers: &Drivers, reasons: &mut Vec<String>) -> Option<OpenDev
 /// The kernel's software watchdog.
 fn open_software(drivers: &Drivers, reasons: &mut Vec<String>) -> Option<OpenDevice> {
     drivers.load("softdog", reasons);
-    let open = open_core_device(|identity| identity == SOFTWARE, reasons);
+    let open = open_core_device(|identity| identity == SOFTWARE, RELIABLE, reasons);
     if open.is_none() {
         reasons.push("no software watchdog".to_owned());
     }
@@ -105,14 +154,14 @@ fn open_software(drivers: &Drivers, reasons: &mut Vec<String>) -> Option<OpenDev
 }
 
 /// The first device of the kernel's watchdog core that has such a name and can be opened.
-fn open_core_device(fits: impl Fn(&str) -> bool, reasons: &mut Vec<String>) -> Option<OpenDevice> {
+fn open_core_device(fits: impl Fn(&str) -> bool, trust: &'static str, reasons: &mut Vec<String>) -> Option<OpenDevice> {
     let seen = device_names(Path::new(CLASS)).into_iter().filter(|(_, identity)| fits(identity));
-    seen.filter_map(|(name, _)| open(&format!("/dev/{name}"), DIRECT, reasons)).next()
+    seen.filter_map(|(name, _)| open(&format!("/dev/{name}"), DIRECT, trust, reasons)).next()
 }
 
-fn open(path: &str, how: &'static str, reasons: &mut Vec<String>) -> Option<OpenDevice> {
+fn open(path: &str, how: &'static str, trust: &'static str, reasons: &mut Vec<String>) -> Option<OpenDevice> {
     let opened = open_device(Path::new(path));
-    opened.map(|file| (path.to_owned(), how, file)).map_err(|e| reasons.push(format!("{path}: {e}"))).ok()
+    opened.map(|file| (path.to_owned(), how, trust, file)).map_err(|e| reasons.push(format!("{path}: {e}"))).ok()
 }
 
 /// The devices of the kernel's watchdog core with their names, in the order in which they were found.
@@ -233,6 +282,14 @@ mod tests {
         assert_eq!(aliases.lines().count(), 3);
         assert_eq!(matching_drivers(&aliases, CHIPSETS, &devices), ["iTCO_wdt", "lpc_ich"]);
         assert_eq!(matching_drivers(&aliases, CONTROLLERS, &devices), [""; 0]);
+    }
+
+    #[test]
+    fn a_guest_is_known_by_the_processors_flag() {
+        let cpuinfo = |flags: &str| format!("processor\t: 0\nflags\t\t: fpu {flags} sse2\nbugs\t\t: hypervisor\n");
+        assert!(is_guest(&cpuinfo("hypervisor")));
+        assert!(!is_guest(&cpuinfo("hypervisors")));
+        assert!(!is_guest("Features\t: fp asimd\n"));
     }
 
     #[test]

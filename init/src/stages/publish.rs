@@ -224,7 +224,8 @@ mod tests {
     #[test]
     fn a_verdict_file_has_every_key_of_its_schema() {
         let judgement = Judgement::error("config", "why".to_owned(), 0.5);
-        let watchdog = Armed { device: "/dev/watchdog0".to_owned(), name: "x".to_owned(), timeout_s: 60 };
+        let (device, name) = ("/dev/watchdog0".to_owned(), "x".to_owned());
+        let watchdog = Armed { device, name, timeout_s: 60, is_reliable: true };
         let text = verdict_json(&judgement, Some(&watchdog)).unwrap();
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(

@@ -24,8 +24,8 @@ const VARIABLE: &str = "FIRSTLIGHT_WATCHDOG";
 pub enum WatchdogState {
     /// `watchdog.mode = "off"`
     Off,
-    /// Process 1 has armed this device; the requested settings.
-    Armed(Armed, Watchdog),
+    /// Process 1 has armed this device, and perhaps the kernel's timer beside it; the requested settings.
+    Armed(Armed, Option<Armed>, Watchdog),
     /// There is no usable device, and why.
     Unavailable(WatchdogMode, String),
 }
@@ -34,8 +34,14 @@ impl fmt::Display for WatchdogState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Off => f.write_str("off: watchdog.mode = off"),
-            Self::Armed(armed, wanted) => {
+            Self::Armed(armed, beside, wanted) => {
                 write!(f, "{}, {} s", armed.name, armed.timeout_s)?;
+                if !armed.is_reliable {
+                    f.write_str(", not proven to reset")?;
+                }
+                if let Some(beside) = beside {
+                    write!(f, "; {}, {} s", beside.name, beside.timeout_s)?;
+                }
                 let asked = wanted.timeout_s.as_secs();
                 if armed.timeout_s == asked { Ok(()) } else { write!(f, "; warning: it refused {asked} s") }
             }
@@ -69,37 +75,52 @@ pub fn arm(m: &mut Machine, config: &Watchdog) -> Result<WatchdogState, Fault> {
         Ok(pair) => pair,
         Err(e) => return Ok(without(format!("socketpair: {e}"))),
     };
-    let mut said = None;
+    let mut said = Vec::new();
     let spec = helper::arm_watchdog(config, theirs);
-    let done = m.run(&spec, &mut on_output(|line| said = parse_line(line)), |_| true);
+    let done = m.run(&spec, &mut on_output(|line| said.extend(parse_line(line))), |_| true);
     drop(spec);
-    let device = descriptors::receive_all(ours.as_fd()).pop();
+    let devices = descriptors::receive_all(ours.as_fd());
     let fine = done.as_ref().is_ok_and(|done| done.end == End::Exited(helper::SUCCESS));
-    match (device, said) {
-        (Some(device), Some((armed, by))) if fine => {
-            m.children.watchdog.begin(device, by, Duration::from_secs(armed.timeout_s));
-            m.watchdog = Some(armed.clone());
-            Ok(WatchdogState::Armed(armed, *config))
-        }
-        (Some(device), _) => {
-            let stays = release_device(m, device, WatchdogEnd::Disarm, "the device")?.err();
-            let why = done?.reason();
-            Ok(without(stays.map_or_else(|| why.clone(), |stays| format!("{why}; it may run on: {stays}"))))
-        }
-        (None, _) => Ok(without(done?.reason())),
+    if devices.is_empty() {
+        return Ok(without(done?.reason()));
     }
+    if !fine || devices.len() != said.len() {
+        let mut stays = Vec::new();
+        for device in devices {
+            stays.extend(release_device(m, device, WatchdogEnd::Disarm, "the device")?.err());
+        }
+        let why = done?.reason();
+        let it = if stays.is_empty() { String::new() } else { format!("; it may run on: {}", stays.join("; ")) };
+        return Ok(without(format!("{why}{it}")));
+    }
+    let mut armed = Vec::new();
+    for (device, (one, by)) in devices.into_iter().zip(said) {
+        m.children.watchdog.begin(device, by, Duration::from_secs(one.timeout_s));
+        armed.push(one);
+    }
+    let mut armed = armed.into_iter();
+    let Some(first) = armed.next() else { return Ok(without("no device came".to_owned())) };
+    (m.watchdog, m.watchdog_beside) = (Some(first.clone()), armed.next());
+    Ok(WatchdogState::Armed(first, m.watchdog_beside.clone(), *config))
 }
 
-/// The line of the child: path, how to pet it, seconds, name.
+/// A line of the child: path, how to pet it, seconds, whether its reset can be relied on, name.
 fn parse_line(line: &str) -> Option<(Armed, PetMethod)> {
-    let mut words = line.splitn(4, ' ');
-    let (device, how, seconds, name) = (words.next()?, words.next()?, words.next()?, words.next()?);
+    let mut words = line.splitn(5, ' ');
+    let (device, how, seconds) = (words.next()?, words.next()?, words.next()?);
+    let (trust, name) = (words.next()?, words.next()?);
     let by = match how {
         helper::DIRECT => PetMethod::Write,
         helper::SLOW => PetMethod::Child(Helper::PetWatchdog.words()),
         _ => return None,
     };
-    Some((Armed { device: device.to_owned(), name: name.to_owned(), timeout_s: seconds.parse().ok()? }, by))
+    let is_reliable = match trust {
+        helper::RELIABLE => true,
+        helper::UNPROVEN => false,
+        _ => return None,
+    };
+    let (device, name) = (device.to_owned(), name.to_owned());
+    Some((Armed { device, name, timeout_s: seconds.parse().ok()?, is_reliable }, by))
 }
 
 /// Has a child, as the only holder of the device, close it, so that a close that hangs does not block process 1. Returns
@@ -149,7 +170,14 @@ fn variables_for(m: &Machine, config: &Config, action: Action) -> Vec<Variable> 
 /// # Errors
 /// Only an interruption.
 pub fn hand_over(m: &mut Machine, config: &Config) -> Result<(), Fault> {
-    let (Some(device), Some(armed)) = (m.children.watchdog.end(), m.watchdog.take()) else { return Ok(()) };
+    let mut devices = m.children.watchdog.end().into_iter();
+    let (Some(device), Some(armed)) = (devices.next(), m.watchdog.take()) else { return Ok(()) };
+    // The workload pets one device, so the timer beside it must stop.
+    if let (Some(device), Some(beside)) = (devices.next(), m.watchdog_beside.take())
+        && let Err(why) = release_device(m, device, WatchdogEnd::Disarm, &beside.device)?
+    {
+        info!("warning: watchdog: {why}; it may reset the machine in {} s", beside.timeout_s);
+    }
     let end = if config.workload.watchdog { WatchdogEnd::Keep } else { WatchdogEnd::Disarm };
     m.watchdog_to_rearm = Some(config.watchdog);
     let (name, path, seconds) = (&armed.name, &armed.device, armed.timeout_s);
@@ -182,16 +210,23 @@ mod tests {
     use super::*;
 
     fn armed(timeout_s: u64) -> Armed {
-        Armed { device: "/dev/watchdog0".to_owned(), name: "iTCO_wdt".to_owned(), timeout_s }
+        Armed { device: "/dev/watchdog0".to_owned(), name: "iTCO_wdt".to_owned(), timeout_s, is_reliable: false }
     }
 
     #[test]
     fn the_childs_line_is_read_and_no_other() {
-        assert_eq!(parse_line("/dev/watchdog0 direct 60 iTCO_wdt"), Some((armed(60), PetMethod::Write)));
-        let (slow, by) = parse_line("/dev/watchdog slow 60 IPMI").unwrap();
+        assert_eq!(parse_line("/dev/watchdog0 direct 60 unproven iTCO_wdt"), Some((armed(60), PetMethod::Write)));
+        let (slow, by) = parse_line("/dev/watchdog slow 60 unproven IPMI").unwrap();
         assert_eq!((slow.device.as_str(), by), ("/dev/watchdog", PetMethod::Child(Helper::PetWatchdog.words())));
-        assert_eq!(parse_line("/dev/watchdog0 direct 60 i6300ESB timer").unwrap().0.name, "i6300ESB timer");
-        for other in ["", "/dev/watchdog0 direct 60", "/dev/watchdog0 fast 60 x", "/dev/watchdog0 slow x y"] {
+        let offered = parse_line("/dev/watchdog0 direct 60 reliable i6300ESB timer").unwrap().0;
+        assert_eq!((offered.name.as_str(), offered.is_reliable), ("i6300ESB timer", true));
+        for other in [
+            "",
+            "/dev/watchdog0 direct 60",
+            "/dev/watchdog0 fast 60 reliable x",
+            "/dev/watchdog0 slow x reliable y",
+            "/dev/watchdog0 slow 60 sure y",
+        ] {
             assert_eq!(parse_line(other), None, "{other}");
         }
     }
@@ -199,9 +234,20 @@ mod tests {
     #[test]
     fn the_line_names_the_device_and_a_time_that_it_refused() {
         let config = Watchdog { mode: WatchdogMode::Auto, timeout_s: Duration::from_secs(60) };
-        assert_eq!(WatchdogState::Armed(armed(60), config).to_string(), "iTCO_wdt, 60 s");
-        let less = WatchdogState::Armed(armed(30), config).to_string();
-        assert_eq!(less, "iTCO_wdt, 30 s; warning: it refused 60 s");
+        let timer = Armed {
+            device: "/dev/watchdog1".to_owned(),
+            name: "Software Watchdog".to_owned(),
+            timeout_s: 120,
+            is_reliable: true,
+        };
+        let both = WatchdogState::Armed(armed(60), Some(timer.clone()), config).to_string();
+        assert_eq!(both, "iTCO_wdt, 60 s, not proven to reset; Software Watchdog, 120 s");
+        assert_eq!(
+            WatchdogState::Armed(Armed { timeout_s: 60, ..timer }, None, config).to_string(),
+            "Software Watchdog, 60 s"
+        );
+        let less = WatchdogState::Armed(armed(30), None, config).to_string();
+        assert_eq!(less, "iTCO_wdt, 30 s, not proven to reset; warning: it refused 60 s");
     }
 
     #[test]

@@ -42,9 +42,28 @@ fn the_device_resets_a_machine_whose_process_1_hangs() {
 
 #[test]
 fn the_chipsets_watchdog_is_found_and_resets_the_machine() {
-    let words = format!("{PASS} firstlight.watchdog.timeout_s={TIMEOUT}");
+    let words = format!("{PASS} firstlight.watchdog.mode=hardware firstlight.watchdog.timeout_s={TIMEOUT}");
     let boot = Boot::shipped().mostly_waits().append(&words).qemu(&["-global", "ICH9-LPC.noreboot=false"]);
-    assert_restarts(&boot.workload(FREEZE).run().unwrap(), "iTCO_wdt");
+    let booted = boot.workload(FREEZE).run().unwrap();
+    assert_restarts(&booted, "iTCO_wdt");
+    booted.says(&format!("watchdog  iTCO_wdt, {TIMEOUT} s, not proven to reset "));
+}
+
+/// The strap of QEMU's chipset is at its default: its watchdog counts, and resets nothing.
+#[test]
+fn a_virtual_machine_does_not_rely_on_a_chipsets_watchdog() {
+    let booted = boot("auto").workload(FREEZE).run().unwrap();
+    assert_restarts(&booted, "Software Watchdog");
+    booted.never_says("iTCO_wdt");
+}
+
+/// The same on a processor that shows no hypervisor.
+#[test]
+fn beside_a_chipsets_watchdog_that_resets_nothing_the_kernels_one_does() {
+    let booted = boot("auto").qemu(&["-cpu", "max,-cx16,-hypervisor"]).workload(FREEZE).run().unwrap();
+    assert_restarts(&booted, "iTCO_wdt");
+    booted
+        .says(&format!("watchdog  iTCO_wdt, {TIMEOUT} s, not proven to reset; Software Watchdog, {} s ", 2 * TIMEOUT));
 }
 
 /// A chipset without a watchdog.
