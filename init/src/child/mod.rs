@@ -222,7 +222,7 @@ impl Children {
             command.spawn()
         };
         let (end, tail) = match start() {
-            Ok(child) => monitor::Monitor::new(self, child, spec.deadline, line).until_end(),
+            Ok(child) => monitor::Monitor::new(self, child, (spec.deadline, group.as_ref()), line).until_end(),
             Err(e) => (End::NotStarted(e.raw_os_error().unwrap_or(0)), Vec::new()),
         };
         if let Some(group) = group {

@@ -2,6 +2,7 @@
 
 use super::lines::{LineSplitter, Tail};
 use super::{Children, End, GRACE, ShutdownRequest, Stream, pid_of};
+use crate::sys::cgroup::ControlGroup;
 use crate::sys::process::{self, Pid, Signal, Signals};
 use std::io::{ErrorKind, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,6 +29,7 @@ const SHOWN: usize = 1 << 20;
 
 pub(super) struct Monitor<'a> {
     children: &'a Children,
+    group: Option<&'a ControlGroup>,
     pid: Option<Pid>,
     pidfd: Option<OwnedFd>,
     out: Option<ChildStdout>,
@@ -48,12 +50,13 @@ impl<'a> Monitor<'a> {
     pub(super) fn new(
         children: &'a Children,
         mut child: Child,
-        limit: Duration,
+        (limit, group): (Duration, Option<&'a ControlGroup>),
         line: &'a mut dyn FnMut(Stream, &str) -> bool,
     ) -> Self {
         let pid = pid_of(&child);
         Self {
             children,
+            group,
             pid,
             pidfd: pid.and_then(|pid| process::pidfd(pid).ok()),
             out: child.stdout.take(),
@@ -98,7 +101,12 @@ impl<'a> Monitor<'a> {
 
     /// Handles the end of a phase. Returns false when nothing is left to try.
     fn next_phase(&mut self) -> bool {
+        // Past its deadline, a child with thousands of processes could keep everything else waiting until it has read a signal, and
+        // new ones would escape it. A request to shut down leaves it the time to write its report.
+        let is_late = self.phase == Phase::Running && self.forced_end.is_none();
+        let is_killed = is_late && self.group.is_some_and(ControlGroup::kill);
         let (phase, signal) = match self.phase {
+            Phase::Running if is_killed => (Phase::Killed, Signal::KILL),
             Phase::Running => (Phase::Terminating, Signal::TERM),
             Phase::Terminating => (Phase::Killed, Signal::KILL),
             Phase::Killed => return false,

@@ -6,7 +6,7 @@ use super::{SUCCESS, say};
 use crate::driver::hardware::Hardware;
 use crate::sys::files::is_sysfs;
 use crate::sys::kernel::{in_initial_namespace, remove_module};
-use crate::sys::{descriptors, process};
+use crate::sys::{descriptors, running};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -25,7 +25,7 @@ const VENDOR: [u8; 2] = [0xde, 0x10];
 pub(super) fn await_end() -> Result<i32, String> {
     let until = Instant::now() + ENDING;
     loop {
-        let left = process::others(Path::new("/proc")).map_err(|e| format!("/proc: {e}"))?;
+        let left = running::others(Path::new("/proc")).map_err(|e| format!("/proc: {e}"))?;
         if left.is_empty() {
             say("only process 1 is left");
             return Ok(SUCCESS);

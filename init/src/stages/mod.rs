@@ -18,5 +18,6 @@ pub mod reset;
 pub mod result;
 pub mod screen;
 mod server_layers;
+mod strays;
 pub mod validate;
 pub mod watchdog;

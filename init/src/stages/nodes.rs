@@ -1,7 +1,9 @@
 //! The stage `nodes`, only where `nodes.size` is configured: this machine meets the others by `firstlight nodes`, in a
 //! child. The machine's own verdict stays as it is; the policy follows the worse of the two.
 
+use super::publish::forget;
 use super::reset::ResetCheck;
+use super::strays::run_alone;
 use super::validate::is_verdict;
 use crate::child::{ChildSpec, End, Stream};
 use crate::config::LARGEST as LARGEST_LAYER;
@@ -52,7 +54,7 @@ fn meet_if_asked(
 ) -> Result<Option<Met>, Fault> {
     let Some(meeting) = config.meeting else { return Ok(None) };
     m.stage("nodes", |m| {
-        let _not_there = remove(Path::new(paths::NODES));
+        forget(&[paths::NODES]);
         let own = judge(validation, stage_errors).verdict;
         if own.is_good() {
             reset.guard(m, Step::Nodes, |why| Met::failed(why, None), |m| run(m, config, meeting))
@@ -100,7 +102,7 @@ fn forget_secret(files: &[String], run: &Path) -> Vec<String> {
 fn run(m: &Machine, config: &Validator, meeting: Duration) -> Result<Met, Fault> {
     let spec = spec(config, meeting);
     let reached = |end| matches!(end, End::Exited(status) if Verdict::of_status(status).is_some());
-    let done = m.run(&spec, &mut show, reached)?;
+    let done = run_alone(m, &spec, &mut show, reached)?;
     let report = read_at_most(Path::new(paths::NODES), LARGEST).map_err(|e| format!("{}: {e}", paths::NODES));
     Ok(Met::accept(done.end, &done.reason(), report))
 }

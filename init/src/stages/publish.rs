@@ -11,6 +11,8 @@ use crate::helper;
 use crate::machine::{Armed, Machine};
 use crate::paths;
 use crate::stages::decide::Decision;
+use crate::sys::files::{allow_changes, forbid_changes};
+use crate::sys::kernel::in_initial_namespace;
 use crate::verdict::{Judgement, Met, StageError, Verdict};
 use contract::schema;
 use log::info;
@@ -72,6 +74,7 @@ pub fn publish(m: &mut Machine, config: &Config, mut decision: Decision) -> Resu
     if let Some(stage_error) = stage_error {
         rewrite(m, &mut decision, config, &mut variables, &stage_error);
     }
+    protect();
     Ok(Publication { decision, variables, kept })
 }
 
@@ -93,13 +96,32 @@ fn rewrite(
     }
 }
 
+/// The files about this machine's verdict that nobody may change after it.
+const FINAL: [&str; 3] = [paths::REPORT, paths::VERDICT, paths::NODES];
+
+/// Makes the report and the verdict read-only, also for root, so that only another validation of init's replaces them. In a process
+/// id namespace the files are another system's.
+fn protect() {
+    if in_initial_namespace() {
+        FINAL.iter().for_each(|path| forbid_changes(Path::new(path)));
+    }
+}
+
+/// Removes these files, and any that cannot be changed any more.
+pub(super) fn forget(paths: &[&str]) {
+    for path in paths.iter().map(Path::new) {
+        let _changeable = allow_changes(path);
+        let _not_there = remove(path);
+    }
+}
+
 /// Writes a verdict without a report, as far as possible, and removes the mark of a validated machine.
 pub fn withdraw(m: &Machine, judgement: &Judgement) {
     let _not_there = remove(Path::new(paths::VALIDATED));
     if let Err(stage_error) = verdict_json(judgement, m.watchdog.as_ref()).and_then(|text| write(paths::VERDICT, &text))
     {
         // An old verdict must not be read in its place.
-        let _not_there = remove(Path::new(paths::VERDICT));
+        forget(&[paths::VERDICT]);
         info!("warning: {}", stage_error.cause);
     }
 }
@@ -159,6 +181,7 @@ fn settings(path: &Path) -> io::Result<String> {
 
 fn write(path: &str, text: &str) -> Result<(), StageError> {
     let at = Path::new(path);
+    let _changeable = allow_changes(at);
     let written = write_atomically(at, text.as_bytes()).or_else(|_| {
         // A child may have removed the folder, or made a folder where the file must be.
         let _there = fs::create_dir(paths::RUN);

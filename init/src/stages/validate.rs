@@ -9,13 +9,15 @@ use crate::file_io::{read_at_most, remove};
 use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
-use crate::sys::process::{self, Signal};
 use crate::verdict::{Validation, Verdict};
 use contract::last_line::{BEGINNING, PROGRESS};
 use log::{debug, info};
 use std::fmt;
 use std::path::Path;
 use std::time::Duration;
+
+use super::publish::forget;
+use super::strays::run_alone;
 
 /// Additional time after the validator's own deadline, to write its report.
 const GRACE: Duration = Duration::from_secs(30);
@@ -94,15 +96,11 @@ fn run(
     let spec = helper::validator(config, &args, config.timeout + GRACE);
     let mut held = Vec::new();
     let mut line = |stream: Stream, line: &str| show(stream, line, &mut held);
-    let done = m.run(&spec, &mut line, reached_verdict);
+    let done = run_alone(m, &spec, &mut line, reached_verdict);
     if on_screen {
         m.console.lend_screen(false);
     }
     let done = done?;
-    if !matches!(done.end, End::Exited(_)) {
-        // Workers of a validator that died may still use the GPUs.
-        process::kill_all(Signal::KILL);
-    }
     Ok(Validation {
         end: done.end,
         reason: done.reason(),
@@ -147,9 +145,7 @@ pub(super) fn is_verdict(line: &str) -> bool {
 
 /// Removes files of earlier runs: only a report of this run counts.
 fn forget_old_report() {
-    for path in [paths::REPORT, paths::VERDICT, paths::VALIDATED, paths::ENV] {
-        let _not_there = remove(Path::new(path));
-    }
+    forget(&[paths::REPORT, paths::VERDICT, paths::VALIDATED, paths::ENV]);
 }
 
 fn read_report(path: &str) -> Result<Vec<u8>, String> {

@@ -62,6 +62,15 @@ pub fn allow_changes(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Makes a file that nobody can change, replace or remove until [`allow_changes`] is called for it. Does nothing where the file
+/// does not exist or the file system has no such flag (tmpfs has it since Linux 6.0).
+pub fn forbid_changes(path: &Path) {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    if let Ok(file) = rustix::fs::open(path, flags, Mode::empty()) {
+        let _without_flags = rustix::fs::ioctl_setflags(file, IFlags::IMMUTABLE);
+    }
+}
+
 /// Whether a folder shows the variables of this machine's firmware (efivarfs).
 #[must_use]
 pub fn is_efivarfs(folder: &Path) -> bool {

@@ -11,5 +11,6 @@ pub mod mount;
 pub mod netlink;
 pub mod packet;
 pub mod process;
+pub mod running;
 pub mod terminal;
 pub mod watchdog;

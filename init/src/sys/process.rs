@@ -7,7 +7,6 @@ use rustix::process::{PidfdFlags, Resource, Rlimit, WaitOptions, WaitStatus};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -212,27 +211,6 @@ pub fn raise_limits() -> Vec<(&'static str, io::Error)> {
 #[must_use]
 pub fn is_child_of_process_one() -> bool {
     rustix::process::getppid() == Some(Pid::INIT)
-}
-
-/// The processes besides process 1 and this one, as `412 (name)`. Kernel threads and processes that have ended run no
-/// program and do not count. `proc` is /proc.
-///
-/// # Errors
-/// As readdir(3).
-pub fn others(proc: &Path) -> io::Result<Vec<String>> {
-    let this = std::process::id();
-    let mut others = Vec::new();
-    for entry in std::fs::read_dir(proc)? {
-        let entry = entry?;
-        let id = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
-        let Some(id) = id.filter(|id| *id != 1 && *id != this) else { continue };
-        if std::fs::read_link(entry.path().join("exe")).is_ok() {
-            // The process may have ended since.
-            let name = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_else(|_| String::new());
-            others.push(format!("{id} ({})", name.trim()));
-        }
-    }
-    Ok(others)
 }
 
 /// As process 1, whether any child or orphan is left; reaps one that has ended. Kernel threads are not

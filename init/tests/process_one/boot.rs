@@ -195,6 +195,19 @@ fn a_driver_that_hangs_is_given_up_and_the_boot_continues_to_an_error() {
     assert_eq!(json(&m, "verdict.json")["failed"], json!(["driver"]));
 }
 
+/// It leaves the control group as well, where there is one.
+#[test]
+fn what_the_tests_leave_running_is_ended_before_the_verdict_is_written() {
+    let forge =
+        "echo 0 > /sys/fs/cgroup/cgroup.procs; trap '' TERM HUP; sleep 1; echo forged > /run/firstlight/verdict.json";
+    let validator = format!("setsid sh -c \"{forge}\" > /dev/null 2>&1 &\nsleep 0.5\n{PASS}");
+    let m = Machine::new(&validator, CONFIG).workload("sleep 2; cat /run/firstlight/verdict.json; exit 0");
+    let (down, m, console) = m.boot().down();
+    assert_eq!(down, Down::PoweredOff, "{console}");
+    assert!(console.contains(" was left running by the tests, and is ended\n"), "{console}");
+    assert_eq!(json(&m, "verdict.json")["verdict"], json!("PASS"), "{console}");
+}
+
 #[test]
 fn a_test_that_fails_leaves_no_machine() {
     let m = Machine::new(PASS, CONFIG).workload("echo WORKLOAD; exec sleep 600");

@@ -1,6 +1,7 @@
 //! After the verdict: policies, both kinds of hand-over to a workload, its end, shutdown on request, and the watchdog.
 
 mod exec;
+mod left_behind;
 mod policy;
 mod switch_root;
 mod watchdog;
