@@ -1,7 +1,8 @@
-//! The handshake: both sides prove that they know the token, each by a MAC over fresh random numbers of both sides. The
-//! key of the connection is derived from the same numbers. A recorded proof is useless on another connection.
+//! The handshake: both sides prove that they know the token by the Noise protocol (<https://noiseprotocol.org/noise.html>, pattern
+//! NNpsk0), from which the connection's keys come as well. The host speaks first, with a random number that the handshake covers
+//! (its prologue), so that a recorded proof is useless on another connection.
 
-use super::link::{Link, Side};
+use super::link::Link;
 use super::wire::{LinkError, receive, send};
 use super::{MAX_NAME, MAX_UNPROVEN_MESSAGE, PROTOCOL};
 use hmac::{Hmac, Mac};
@@ -9,6 +10,7 @@ use outcome::text::shown;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
+use snow::{Builder, HandshakeState};
 use std::io;
 use std::net::TcpStream;
 use std::time::Duration;
@@ -17,9 +19,13 @@ use std::time::Duration;
 /// offline: a short one could be found.
 const TOKEN_LENGTHS: (usize, usize) = (16, 256);
 /// Bytes of an HMAC-SHA256, of a nonce and of a key.
-pub(super) const HASH_BYTES: usize = 32;
+const HASH_BYTES: usize = 32;
+/// Ephemeral keys alone, and the token's key from the first message on.
+const NOISE: &str = "Noise_NNpsk0_25519_ChaChaPoly_SHA256";
+/// Bytes of a message of the handshake: an ephemeral key and the tag of an empty payload.
+const HANDSHAKE_BYTES: usize = 48;
 
-pub(super) type Bytes32 = [u8; HASH_BYTES];
+type Bytes32 = [u8; HASH_BYTES];
 
 /// The secret that the nodes of one meeting share.
 #[derive(Clone, PartialEq, Eq)]
@@ -45,13 +51,40 @@ impl Token {
         Some(mac.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
     }
 
+    /// A MAC over each part and its length, so that no two lists of parts give the same bytes.
     fn mac(&self, label: &str, parts: &[&[u8]]) -> Option<Bytes32> {
-        Some(keyed_mac(self.0.as_bytes(), label, parts)?.finalize().into_bytes().into())
+        // A key of any length is valid.
+        let mut mac = <Hmac<Sha256> as Mac>::new_from_slice(self.0.as_bytes()).ok()?;
+        for part in [label.as_bytes()].iter().chain(parts) {
+            mac.update(&(part.len() as u64).to_le_bytes());
+            mac.update(part);
+        }
+        Some(mac.finalize().into_bytes().into())
     }
 
-    fn proves(&self, mac: &Bytes32, label: &str, parts: &[&[u8]]) -> bool {
-        keyed_mac(self.0.as_bytes(), label, parts).is_some_and(|state| state.verify_slice(mac).is_ok())
+    /// The Noise handshake of one side, on a connection that the host has begun with `hello`.
+    fn noise(&self, hello: &Hello, is_host: bool) -> Result<HandshakeState, LinkError> {
+        let key = self.mac("link", &[]).ok_or_else(|| LinkError::Broken("no key".to_owned()))?;
+        let prologue = [hello.protocol.as_bytes(), &hello.nonce].concat();
+        let built = || {
+            let builder = Builder::new(NOISE.parse()?).psk(0, &key)?.prologue(&prologue)?;
+            if is_host { builder.build_responder() } else { builder.build_initiator() }
+        };
+        built().map_err(broken)
     }
+}
+
+/// What cannot happen with these parameters and buffers.
+fn broken(error: snow::Error) -> LinkError {
+    LinkError::Broken(error.to_string())
+}
+
+/// Writes the next message of a handshake.
+fn next_message(noise: &mut HandshakeState) -> Result<Vec<u8>, LinkError> {
+    let mut message = vec![0; HANDSHAKE_BYTES];
+    let length = noise.write_message(&[], &mut message).map_err(broken)?;
+    message.truncate(length);
+    Ok(message)
 }
 
 /// The token itself is never shown.
@@ -59,17 +92,6 @@ impl std::fmt::Debug for Token {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("a token")
     }
-}
-
-/// A MAC over each part and its length, so that no two lists of parts give the same bytes.
-pub(super) fn keyed_mac(key: &[u8], label: &str, parts: &[&[u8]]) -> Option<Hmac<Sha256>> {
-    // A key of any length is valid.
-    let mut mac = <Hmac<Sha256> as Mac>::new_from_slice(key).ok()?;
-    for part in [label.as_bytes()].iter().chain(parts) {
-        mac.update(&(part.len() as u64).to_le_bytes());
-        mac.update(part);
-    }
-    Some(mac)
 }
 
 /// Random bytes from the kernel.
@@ -91,13 +113,12 @@ struct Hello {
 #[derive(Serialize, Deserialize)]
 struct Join {
     name: String,
-    nonce: Bytes32,
-    mac: Bytes32,
+    noise: Vec<u8>,
 }
 
 #[derive(Serialize, Deserialize)]
 enum Answer {
-    Welcome(Bytes32),
+    Welcome(Vec<u8>),
     Refused,
 }
 
@@ -124,19 +145,17 @@ pub(super) fn handshake_as_host(
     token: &Token,
     within: Duration,
 ) -> Result<Link, HandshakeError> {
-    let own = nonce()?;
-    send_json(&mut stream, &Hello { protocol: PROTOCOL.to_owned(), nonce: own }, within)?;
+    let hello = Hello { protocol: PROTOCOL.to_owned(), nonce: nonce()? };
+    let mut noise = token.noise(&hello, true)?;
+    send_json(&mut stream, &hello, within)?;
     let join: Join = receive_json(&mut stream, within)?;
-    if !token.proves(&join.mac, "node", &[&own, &join.nonce]) {
+    if noise.read_message(&join.noise, &mut []).is_err() {
         // The peer may be gone already.
         let _ = send_json(&mut stream, &Answer::Refused, within);
         return Err(HandshakeError::Token(displayable(&join.name)));
     }
-    let failed = || HandshakeError::Link(LinkError::Broken("no MAC".to_owned()));
-    let mac = token.mac("host", &[&join.nonce, &own]).ok_or_else(failed)?;
-    send_json(&mut stream, &Answer::Welcome(mac), within)?;
-    let key = token.mac("messages", &[&own, &join.nonce]).ok_or_else(failed)?;
-    Ok(Link::new(stream, key, Side::Host)?)
+    send_json(&mut stream, &Answer::Welcome(next_message(&mut noise)?), within)?;
+    Ok(Link::new(stream, noise.into_stateless_transport_mode().map_err(broken)?)?)
 }
 
 /// The handshake of the connecting side.
@@ -150,15 +169,12 @@ pub(super) fn handshake_as_guest(
     if hello.protocol != PROTOCOL {
         return Err(HandshakeError::Protocol(displayable(&hello.protocol)));
     }
-    let own = nonce()?;
-    let failed = || HandshakeError::Link(LinkError::Broken("no MAC".to_owned()));
-    let mac = token.mac("node", &[&hello.nonce, &own]).ok_or_else(failed)?;
+    let mut noise = token.noise(&hello, false)?;
     let name = name.chars().take(MAX_NAME).collect();
-    send_json(&mut stream, &Join { name, nonce: own, mac }, within)?;
+    send_json(&mut stream, &Join { name, noise: next_message(&mut noise)? }, within)?;
     match receive_json(&mut stream, within)? {
-        Answer::Welcome(mac) if token.proves(&mac, "host", &[&own, &hello.nonce]) => {
-            let key = token.mac("messages", &[&hello.nonce, &own]).ok_or_else(failed)?;
-            Ok(Link::new(stream, key, Side::Guest)?)
+        Answer::Welcome(message) if noise.read_message(&message, &mut []).is_ok() => {
+            Ok(Link::new(stream, noise.into_stateless_transport_mode().map_err(broken)?)?)
         }
         Answer::Welcome(_) | Answer::Refused => Err(HandshakeError::Token(String::new())),
     }

@@ -1,41 +1,24 @@
-//! A connection to a proven peer. Every message has a MAC with the key of this connection that also covers its direction
-//! and number, so that it cannot be changed, repeated, or sent by another machine.
+//! A connection to a proven peer. Every message is encrypted and authenticated with the keys of this connection, which are others for
+//! each direction, and with its number, so that it cannot be read, changed, repeated, or sent by another machine.
 
 use super::MAX_MESSAGE;
-use super::handshake::{Bytes32, HASH_BYTES, keyed_mac};
 use super::wire::{LinkError, receive, send};
-use hmac::Mac;
 use rustix::net::sockopt::{
     set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl, set_tcp_user_timeout,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use snow::StatelessTransportState;
 use std::io;
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::Duration;
 
-/// One end of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
-    Host,
-    Guest,
-}
-
-impl Side {
-    const fn label(self) -> &'static str {
-        match self {
-            Self::Host => "from the host",
-            Self::Guest => "to the host",
-        }
-    }
-
-    const fn other(self) -> Self {
-        match self {
-            Self::Host => Self::Guest,
-            Self::Guest => Self::Host,
-        }
-    }
-}
+/// The longest message of Noise (section 3), and the bytes of it that are the tag.
+const PIECE: usize = 65_535;
+const TAG: usize = 16;
+/// The length of a message, before its first byte: the pieces of a message cannot end early.
+const LENGTH: usize = 4;
 
 /// A connection to a proven peer.
 #[derive(Debug)]
@@ -54,7 +37,7 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
 const KEEPALIVE_PROBES: u32 = 7;
 
 impl Link {
-    pub(super) fn new(stream: TcpStream, key: Bytes32, own: Side) -> Result<Self, LinkError> {
+    pub(super) fn new(stream: TcpStream, keys: StatelessTransportState) -> Result<Self, LinkError> {
         stream.set_nodelay(true)?;
         let enable_keepalive = || {
             set_socket_keepalive(&stream, true)?;
@@ -64,24 +47,25 @@ impl Link {
             set_tcp_user_timeout(&stream, USER_TIMEOUT_MS)
         };
         enable_keepalive().map_err(io::Error::from)?;
-        let from = LinkReceiver { stream: stream.try_clone()?, key, side: own.other(), count: 0 };
-        Ok(Self { to: LinkSender { stream, key, side: own, count: 0 }, from })
+        let keys = Arc::new(keys);
+        let from = LinkReceiver { stream: stream.try_clone()?, keys: Arc::clone(&keys), count: 0 };
+        Ok(Self { to: LinkSender { stream, keys, count: 0 }, from })
     }
 }
 
 /// The sending half of a [`Link`].
 pub struct LinkSender {
     stream: TcpStream,
-    key: Bytes32,
-    side: Side,
+    keys: Arc<StatelessTransportState>,
+    /// The number of the next piece.
     count: u64,
 }
 
 /// The receiving half of a [`Link`].
 pub struct LinkReceiver {
     stream: TcpStream,
-    key: Bytes32,
-    side: Side,
+    keys: Arc<StatelessTransportState>,
+    /// The number of the next piece.
     count: u64,
 }
 
@@ -92,11 +76,16 @@ impl LinkSender {
     /// See [`LinkError`].
     pub fn send(&mut self, message: &impl Serialize, within: Duration) -> Result<(), LinkError> {
         let body = serde_json::to_vec(message).map_err(|e| LinkError::Broken(e.to_string()))?;
-        let mac = keyed_mac(&self.key, self.side.label(), &[&self.count.to_le_bytes(), &body]);
-        let mac = mac.ok_or_else(|| LinkError::Broken("no MAC".to_owned()))?.finalize().into_bytes();
-        self.count += 1;
-        let mut bytes = mac.to_vec();
-        bytes.extend_from_slice(&body);
+        let length = u32::try_from(body.len()).unwrap_or(u32::MAX);
+        let plain = [&length.to_le_bytes()[..], &body].concat();
+        let mut bytes = Vec::new();
+        for piece in plain.chunks(PIECE - TAG) {
+            let mut sealed = vec![0; piece.len() + TAG];
+            let sealed_bytes = self.keys.write_message(self.count, piece, &mut sealed);
+            sealed.truncate(sealed_bytes.map_err(|e| LinkError::Broken(e.to_string()))?);
+            self.count += 1;
+            bytes.append(&mut sealed);
+        }
         if bytes.len() > MAX_MESSAGE {
             return Err(LinkError::Broken(format!("a message of {} bytes, allowed: {MAX_MESSAGE}", bytes.len())));
         }
@@ -147,12 +136,18 @@ impl LinkReceiver {
     pub fn receive<T: DeserializeOwned>(&mut self, within: Duration) -> Result<T, LinkError> {
         let bytes = receive(&mut self.stream, MAX_MESSAGE, within)?;
         let malformed = |why: &str| LinkError::Malformed(why.to_owned());
-        let (mac, body) = bytes.split_at_checked(HASH_BYTES).ok_or_else(|| malformed("it has no MAC"))?;
-        let mac_state = keyed_mac(&self.key, self.side.label(), &[&self.count.to_le_bytes(), body]);
-        if mac_state.is_none_or(|state| state.verify_slice(mac).is_err()) {
-            return Err(malformed("its MAC is wrong: it was changed, repeated, or sent by another"));
+        let mut plain = Vec::new();
+        for piece in bytes.chunks(PIECE) {
+            let mut opened = vec![0; piece.len()];
+            let opened_bytes = self.keys.read_message(self.count, piece, &mut opened);
+            opened.truncate(opened_bytes.map_err(|_| malformed("it was changed, repeated, or sent by another"))?);
+            self.count += 1;
+            plain.append(&mut opened);
         }
-        self.count += 1;
+        let (length, body) = plain.split_at_checked(LENGTH).ok_or_else(|| malformed("it has no length"))?;
+        if u32::try_from(body.len()).ok().map(u32::to_le_bytes).as_ref().map(|own| &own[..]) != Some(length) {
+            return Err(malformed("it is incomplete"));
+        }
         serde_json::from_slice(body).map_err(|e| LinkError::Malformed(e.to_string()))
     }
 }

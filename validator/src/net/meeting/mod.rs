@@ -1,7 +1,7 @@
-//! Connections between several machines during a test: one of them listens, the others connect, and all prove by
-//! HMAC that they know the same token, which is never sent. Every message has a size limit and a deadline, and a
-//! MAC that covers its number, so that no message can be changed, repeated or sent by others. The caller defines
-//! the content of messages.
+//! Connections between several machines during a test: one of them listens, the others connect, and all prove by the
+//! Noise protocol that they know the same token, which is never sent. Every message has a size limit and a deadline, and
+//! is encrypted and authenticated together with its number, so that no message can be read, changed, repeated or sent by
+//! others. The caller defines the content of messages.
 
 mod guest;
 mod handshake;
@@ -28,7 +28,7 @@ pub fn random_id() -> Result<String, LinkError> {
 pub const PORT: u16 = 29_517;
 
 /// The name and version of the protocol, which must be the same on both sides.
-const PROTOCOL: &str = "firstlight.meeting/1";
+const PROTOCOL: &str = "firstlight.meeting/2";
 /// The longest message before a peer is proven to know the token, bytes.
 const MAX_UNPROVEN_MESSAGE: usize = 4 << 10;
 /// The longest message after that, bytes.
@@ -108,6 +108,50 @@ mod tests {
     }
 
     #[test]
+    fn a_message_of_any_allowed_length_arrives_and_is_not_readable_on_the_way() {
+        let (mut ours, mut theirs) = pair();
+        // One piece of Noise holds 65,519 bytes: four of them are the length, two the quotation marks.
+        for length in [0, 65_512, 65_513, 65_514, 200_000, 4_000_000] {
+            let text = "secret".repeat(length / 6) + &"x".repeat(length % 6);
+            let sent = thread::spawn({
+                let text = text.clone();
+                move || {
+                    theirs.to.send(&text, SOON).unwrap();
+                    theirs
+                }
+            });
+            assert_eq!(ours.from.receive::<String>(SOON), Ok(text));
+            theirs = sent.join().unwrap();
+        }
+        theirs.to.send(&"secret", SOON).unwrap();
+        let bytes = receive(ours.to.stream(), MAX_MESSAGE, SOON).unwrap();
+        assert!(!String::from_utf8_lossy(&bytes).contains("secret"));
+        let long = "x".repeat(MAX_MESSAGE);
+        assert!(matches!(theirs.to.send(&long, SOON), Err(LinkError::Broken(_))));
+    }
+
+    /// The first message of version 1 had the same form, so that a node of either version names the other's.
+    #[test]
+    fn another_version_is_named_in_one_line() {
+        let old = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let node = guest(old.local_addr().unwrap(), TOKEN);
+        let (mut stream, _) = old.accept().unwrap();
+        let hello = serde_json::json!({ "protocol": "firstlight.meeting/1", "nonce": vec![7; 32] });
+        send(&mut stream, hello.to_string().as_bytes(), SOON).unwrap();
+        let why = node.join().unwrap().unwrap_err();
+        assert_eq!(why.to_string(), "it speaks firstlight.meeting/1");
+        // What a node of version 1 reads from this host.
+        let (host, at) = host();
+        let admitting = thread::spawn(move || one(&host, Duration::from_secs(1)));
+        let mut node = TcpStream::connect(at).unwrap();
+        let hello: serde_json::Value = serde_json::from_slice(&receive(&mut node, 4096, SOON).unwrap()).unwrap();
+        assert_eq!(hello["protocol"], PROTOCOL);
+        assert_eq!(hello["nonce"].as_array().map(Vec::len), Some(32));
+        drop(node);
+        assert!(admitting.join().unwrap().0.is_none());
+    }
+
+    #[test]
     fn a_wrong_token_is_refused_on_both_sides_and_others_are_still_admitted() {
         let (host, at) = host();
         let wrong = guest(at, "another token, as long");
@@ -134,9 +178,9 @@ mod tests {
         send(&mut stream, hello.to_string().as_bytes(), SOON).unwrap();
         let join = receive(&mut stream, MAX_UNPROVEN_MESSAGE, SOON).unwrap();
         assert!(!String::from_utf8_lossy(&join).contains(TOKEN), "the token is never sent");
-        // The node's own MAC, sent back.
-        let mac = serde_json::from_slice::<serde_json::Value>(&join).unwrap()["mac"].clone();
-        let welcome = serde_json::json!({ "Welcome": mac });
+        // The node's own proof, sent back.
+        let proof = serde_json::from_slice::<serde_json::Value>(&join).unwrap()["noise"].clone();
+        let welcome = serde_json::json!({ "Welcome": proof });
         send(&mut stream, welcome.to_string().as_bytes(), SOON).unwrap();
         assert_eq!(victim.join().unwrap().unwrap_err(), JoinError::Token);
     }
@@ -192,7 +236,7 @@ mod tests {
         let (mut ours, mut theirs) = pair();
         send(raw(&mut theirs), &card, SOON).unwrap();
         let why = ours.from.receive::<String>(SOON).unwrap_err().to_string();
-        assert!(why.contains("its MAC is wrong"), "{why}");
+        assert!(why.contains("it was changed, repeated, or sent by another"), "{why}");
         let (mut ours, mut theirs) = pair();
         theirs.to.send(&1, SOON).unwrap();
         assert_eq!(ours.from.receive::<i32>(SOON), Ok(1));
