@@ -6,6 +6,7 @@ mod combined;
 pub mod keys;
 pub mod mac;
 pub mod node;
+mod output;
 pub mod remote;
 pub mod signature;
 pub mod types;

@@ -3,6 +3,7 @@
 
 use crate::sys::kernel::open_log;
 use crate::sys::terminal::printable;
+use contract::kmsg::{self, Line, MOST, RECORD};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -11,44 +12,24 @@ use std::time::Duration;
 /// The kernel's log.
 pub const KMSG: &str = "/dev/kmsg";
 
-/// Maximum length of a record (`PRINTK_MESSAGE_MAX`).
-const RECORD: usize = 8192;
-/// Maximum number of bytes read at once; larger than any kernel log.
-const MOST: usize = 16 << 20;
 /// How many of the first and last lines are kept as evidence; the cause is among the first.
 const FIRST: usize = 16;
 const LAST: usize = 8;
 /// Maximum characters of one line.
 const LONGEST: usize = 300;
 
-/// One record of the kernel's log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogLine {
-    /// Time since the kernel started.
-    pub at: Duration,
-    /// Its text on one line.
-    pub text: String,
-}
-
-/// Parses records of the form `prio,seq,usec,flag;text`; other lines are ignored.
+/// The records, each with its text on one line that can be shown.
 #[must_use]
-pub fn parse(bytes: &[u8]) -> Vec<LogLine> {
-    bytes.split(|byte| *byte == b'\n').filter_map(record).collect()
+pub fn parse(bytes: &[u8]) -> Vec<Line> {
+    kmsg::parse(bytes).into_iter().map(|line| Line { text: on_one_line(&line.text), ..line }).collect()
 }
 
-fn record(line: &[u8]) -> Option<LogLine> {
-    let line = printable(line);
-    // Continuation lines of a record (its dictionary) begin with a blank.
-    let (head, text) = line.split_once(';').filter(|_| !line.starts_with(' '))?;
-    let mut fields = head.split(',');
-    let _priority: u32 = fields.next()?.parse().ok()?;
-    let _sequence: u64 = fields.next()?.parse().ok()?;
-    let at = Duration::from_micros(fields.next()?.parse().ok()?);
-    // The driver writes several lines at once; the kernel shows line ends as \x0a.
+/// The driver writes several lines at once; the kernel shows line ends as \x0a.
+fn on_one_line(text: &str) -> String {
+    let text = printable(text.as_bytes());
     let parts = text.split("\\x0a").map(|part| part.trim());
     let parts = parts.enumerate().map(|(n, part)| if n == 0 { part } else { part.trim_start_matches("NVRM: ") });
-    let text = parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
-    Some(LogLine { at, text })
+    parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// A read position in the kernel's log.
@@ -83,7 +64,7 @@ impl LogCursor {
     ///
     /// # Errors
     /// A line with the reason why the log cannot be read.
-    pub fn new_lines(&mut self) -> Result<Vec<LogLine>, String> {
+    pub fn new_lines(&mut self) -> Result<Vec<Line>, String> {
         let file = self.0.as_mut().map_err(|why| why.clone())?;
         let (mut bytes, mut record) = (Vec::new(), vec![0; RECORD]);
         while bytes.len() < MOST {
@@ -111,14 +92,14 @@ impl LogCursor {
 
 /// The lines about a driver or `module`, marked as the kernel's and limited in number and length.
 #[must_use]
-pub fn about_driver(lines: &[LogLine], module: &str) -> Vec<String> {
+pub fn about_driver(lines: &[Line], module: &str) -> Vec<String> {
     let wanted = |text: &str| {
         let words = ["NVRM", "nvidia", "NVIDIA", "irmware", "Xid", "Lockdown", "nvswitch"];
         words.iter().any(|word| text.contains(word)) || (!module.is_empty() && text.contains(module))
     };
     // Lines that init itself wrote to the log are not evidence.
     let lines = lines.iter().filter(|line| !line.text.starts_with("firstlight: ") && wanted(&line.text));
-    let cut = |line: &LogLine| format!("kernel: {}", line.text.chars().take(LONGEST).collect::<String>());
+    let cut = |line: &Line| format!("kernel: {}", line.text.chars().take(LONGEST).collect::<String>());
     let mut all: Vec<_> = lines.map(cut).collect();
     if all.len() > FIRST + LAST {
         let left_out = all.len() - FIRST - LAST;
@@ -129,7 +110,7 @@ pub fn about_driver(lines: &[LogLine], module: &str) -> Vec<String> {
 
 /// How long the kernel took to unpack the initrd; `None` when its log does not show it.
 #[must_use]
-pub fn initrd_unpack_time(lines: &[LogLine]) -> Option<Duration> {
+pub fn initrd_unpack_time(lines: &[Line]) -> Option<Duration> {
     let is_begin = |text: &str| text.starts_with("Unpacking initramfs") || text.starts_with("Trying to unpack rootfs");
     let begin = lines.iter().position(|line| is_begin(&line.text))?;
     let rest = lines.get(begin..)?;

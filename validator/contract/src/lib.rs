@@ -3,6 +3,7 @@
 
 pub mod config;
 pub mod driver;
+pub mod kmsg;
 pub mod last_line;
 pub mod mark;
 pub mod outcome;

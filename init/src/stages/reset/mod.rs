@@ -303,9 +303,10 @@ mod tests {
 
     #[test]
     fn reboots_by_the_policy_are_counted_for_one_image_and_veto_nothing() {
+        let image = Some("a".to_owned());
         let counted = |count| {
-            let EarlierMark::Mark(mark) = mark(Step::Reboot, Some("a")) else { unreachable!() };
-            EarlierMark::Mark(Mark { count, ..mark })
+            let mark = Mark { step: Step::Reboot, image: image.clone(), boot: None, finding: None, count };
+            EarlierMark::Mark(mark)
         };
         let reboots = |earlier: &EarlierMark, image, place| ResetCheck::decide(earlier, Some(image), place).reboots(3);
         assert_eq!(run(&counted(2), Some("a")), [true, true, true]);

@@ -70,19 +70,19 @@ impl Token {
             let builder = Builder::new(NOISE.parse()?).psk(0, &key)?.prologue(&prologue)?;
             if is_host { builder.build_responder() } else { builder.build_initiator() }
         };
-        built().map_err(broken)
+        built().map_err(|e| broken(&e))
     }
 }
 
 /// What cannot happen with these parameters and buffers.
-fn broken(error: snow::Error) -> LinkError {
+fn broken(error: &snow::Error) -> LinkError {
     LinkError::Broken(error.to_string())
 }
 
 /// Writes the next message of a handshake.
 fn next_message(noise: &mut HandshakeState) -> Result<Vec<u8>, LinkError> {
     let mut message = vec![0; HANDSHAKE_BYTES];
-    let length = noise.write_message(&[], &mut message).map_err(broken)?;
+    let length = noise.write_message(&[], &mut message).map_err(|e| broken(&e))?;
     message.truncate(length);
     Ok(message)
 }
@@ -155,7 +155,7 @@ pub(super) fn handshake_as_host(
         return Err(HandshakeError::Token(displayable(&join.name)));
     }
     send_json(&mut stream, &Answer::Welcome(next_message(&mut noise)?), within)?;
-    Ok(Link::new(stream, noise.into_stateless_transport_mode().map_err(broken)?)?)
+    Ok(Link::new(stream, noise.into_stateless_transport_mode().map_err(|e| broken(&e))?)?)
 }
 
 /// The handshake of the connecting side.
@@ -174,7 +174,7 @@ pub(super) fn handshake_as_guest(
     send_json(&mut stream, &Join { name, noise: next_message(&mut noise)? }, within)?;
     match receive_json(&mut stream, within)? {
         Answer::Welcome(message) if noise.read_message(&message, &mut []).is_ok() => {
-            Ok(Link::new(stream, noise.into_stateless_transport_mode().map_err(broken)?)?)
+            Ok(Link::new(stream, noise.into_stateless_transport_mode().map_err(|e| broken(&e))?)?)
         }
         Answer::Welcome(_) | Answer::Refused => Err(HandshakeError::Token(String::new())),
     }

@@ -1,10 +1,8 @@
 //! The types of init's settings: words, places, addresses, and the whole configuration. The sections and their keys are in
 //! `keys`.
 
-mod output;
-
 pub use super::keys::{Console, Driver, Network, Policy, Report, Trust, Watchdog, Workload};
-pub use output::{BootSource, DeviceSpec, Screen, ScreenView, Serial, WatchdogMode};
+pub use super::output::{BootSource, DeviceSpec, Screen, ScreenView, Serial, WatchdogMode};
 
 use super::remote::RemoteSource;
 use crate::config::mac::Mac;
