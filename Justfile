@@ -132,12 +132,12 @@ faults word="":
 matrix *words:
     tests/check.sh with cargo run --locked --bin matrix -- "$@"
 
-# Attacks on what others can reach: receiver, publish, meeting, time, reports; counts what was lost, wrong, hung or crashed (at most 15 minutes); or those whose names hold a word.
+# Attacks on what others can reach: receiver, publish, meeting, time, reports, process 1; counts what was lost, wrong, hung or crashed (at most 15 minutes); or those whose names hold a word.
 [group('check')]
 abuse *words:
     tests/check.sh with cargo build --locked --package firstlight-collect --bin firstlight-collect --package firstlight-abuse --bin abuse
-    "${CARGO_TARGET_DIR:-target}"/debug/abuse "$@"
-    # Attacks on process 1 come here.
+    tests/check.sh with cargo test --locked --package firstlight-init --test process_one --no-run
+    tests/check.sh with "${CARGO_TARGET_DIR:-target}"/debug/abuse "$@"
 
 # The HTML page of reports of simulated GPUs, or of PAGES, in headless Chromium at 390 and 1440 pixels, light and dark; pictures in target/look-html.
 [group('check')]

@@ -69,6 +69,7 @@ fn process_one() -> ! {
 /// Runs all stages of the boot in order; returns the final state.
 fn boot(m: &mut Machine) -> Result<FinalState, Fault> {
     m.stage("mounts", mounts::prepare)?;
+    lock_down::harden();
     firmware::show_last_boot(m)?;
     firmware::show_secure_boot(m)?;
     let config = m.stage("config", config::load)?;

@@ -74,6 +74,9 @@ fn workload(m: &mut Merged) {
     if m.origin("workload.lock_modules").is_none() {
         m.settings.workload.lock_modules = matches!(handover, WorkloadMode::Exec(_));
     }
+    if m.origin("workload.user_namespaces").is_none() {
+        m.settings.workload.user_namespaces = !matches!(handover, WorkloadMode::Exec(_));
+    }
     m.settings.workload.handover = handover;
 }
 

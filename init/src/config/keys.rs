@@ -179,8 +179,10 @@ section! {
         example("\"LABEL=data:/root.squashfs\"");
     /// when a workload ends that init supervises
     on_exit: OnExit = OnExit::PowerOff, Words(OnExit::WORDS);
-    /// no module can be loaded after the hand-over; default: true for exec, false for switch-root
+    /// no module and no other kernel can be loaded after the hand-over; default: true for exec, false for switch-root
     lock_modules: bool = false, Flag, example("true");
+    /// whether user namespaces can be made after the hand-over; default: false for exec, true for switch-root
+    user_namespaces: bool = false, Flag, example("false");
     /// true: the workload gets the running watchdog and must pet it
     watchdog: bool = false, Flag;
 

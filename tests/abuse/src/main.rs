@@ -1,11 +1,12 @@
-//! Attacks on everything of firstlight that others can reach: the receiver, `publish`, the meeting of nodes, the time, and what
-//! reads reports. Prints a row for each: how often it ran, and how many reports were lost, answers were wrong, and programs hung
+//! Attacks on everything of firstlight that others can reach: the receiver, `publish`, the meeting of nodes, the time, what
+//! reads reports, and process 1. Prints a row for each: how often it ran, and how many reports were lost, answers were wrong, and programs hung
 //! or crashed; exits with status 1 unless all of these are zero. `./run abuse [NAME..]`: all, or those whose names hold a word.
-//! Its traffic stays on the loopback interface, and each loop has an end.
+//! Its traffic stays on the loopback interface or in namespaces of its own, and each loop has an end.
 
 mod client;
 mod meeting;
 mod memory;
+mod process_one;
 mod publish;
 mod receiver;
 mod reports;
@@ -36,6 +37,7 @@ const ATTACKS: &[(&str, Attack)] = &[
     ("report: 50 MB of small values", reports::large),
     ("meeting: silent, strange and wrong peers", meeting::strangers),
     ("time: datagrams of others", meeting::time),
+    ("process 1: boots under faults", process_one::boots),
 ];
 
 fn main() -> ExitCode {

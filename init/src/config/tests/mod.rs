@@ -42,9 +42,12 @@ fn an_empty_file_gives_the_documented_defaults() {
 fn modules_are_locked_by_default_only_for_exec() {
     let exec = "[workload]\nmode = \"exec\"\nexec = [\"/bin/x\"]\n";
     assert!(built(exec, "").unwrap().workload.lock_modules);
+    assert!(!built(exec, "").unwrap().workload.user_namespaces);
+    assert!(built(exec, "firstlight.workload.user_namespaces=true").unwrap().workload.user_namespaces);
     assert!(!built(exec, "firstlight.workload.lock_modules=false").unwrap().workload.lock_modules);
     let switch = "[workload]\nmode = \"switch-root\"\nroot = \"LABEL=R\"\n";
     assert!(!built(switch, "").unwrap().workload.lock_modules);
+    assert!(built(switch, "").unwrap().workload.user_namespaces);
 }
 
 #[test]

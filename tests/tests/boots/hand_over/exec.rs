@@ -32,7 +32,8 @@ readlink /proc/1/exe > /run/kept/init
 echo $PPID > /run/kept/parent
 dmesg | grep -c 'firstlight: FIRSTLIGHT verdict=PASS' > /run/kept/kernel-log
 grep '^SigBlk' /proc/self/status > /run/kept/blocked
-cat /proc/sys/kernel/modules_disabled > /run/kept/locked
+cd /proc/sys && cat kernel/modules_disabled kernel/kexec_load_disabled user/max_user_namespaces kernel/kptr_restrict \
+    net/core/bpf_jit_harden vm/mmap_rnd_bits fs/protected_symlinks > /run/kept/locked; cd /
 cat /etc/nccl.conf > /run/kept/nccl.conf
 ls /proc/self/fd > /run/kept/fds
 cat /proc/self/limits > /run/kept/limits
@@ -73,7 +74,8 @@ touch /run/firstlight/mark && echo yes > /run/kept/writable";
     assert_eq!(booted.text("kept/blocked").split_whitespace().last(), Some("0000000000000000"));
     // If no console works, the kernel's log is the only record of the verdict.
     assert_eq!(booted.text("kept/kernel-log"), "1", "the verdict is not in the kernel's log");
-    assert_eq!(booted.text("kept/locked"), "1", "modules can still be loaded");
+    let locked = booted.text("kept/locked").split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(locked, "1 1 0 1 2 32 1");
     assert_eq!(booted.text("kept/writable"), "yes");
     assert!(booted.text("kept/lo").contains("0x9"), "loopback is not up: {}", booted.text("kept/lo"));
     // The limits that NCCL's and NVIDIA's guides recommend.
