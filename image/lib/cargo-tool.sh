@@ -11,14 +11,15 @@ stamp=$tools/.$name-$version-$(printf '%s ' "$sum" "$@" | sha256sum | cut -c1-16
 [ ! -e "$stamp" ] || [ ! -x "$tools/bin/$name" ] || exit 0
 echo "run: installing the crate: $name $version, into target/tools (some minutes)" >&2
 mkdir -p "$tools"
-work=$(mktemp -d -p "$tools")
-trap 'rm -rf "$work"' EXIT
+# Outside of this folder: below it, cargo would take the program for a part of this workspace, and refuse it.
+work=$(mktemp -d) build=$(mktemp -d -p "$tools")
+trap 'rm -rf "$work" "$build"' EXIT
 # A package that depends on it, so that cargo fetches it as it fetches all crates.
-mkdir "$work/src"
-: > "$work/src/lib.rs"
+mkdir -p "$work/fetch/src"
+: > "$work/fetch/src/lib.rs"
 printf '[package]\nname = "fetch"\nversion = "0.0.0"\nedition = "2021"\n[dependencies]\n%s = "=%s"\n[workspace]\n' \
-    "$name" "$version" > "$work/Cargo.toml"
-cargo fetch --quiet --manifest-path "$work/Cargo.toml"
+    "$name" "$version" > "$work/fetch/Cargo.toml"
+cargo fetch --quiet --manifest-path "$work/fetch/Cargo.toml"
 for file in "${CARGO_HOME:-$HOME/.cargo}"/registry/cache/*/"$name-$version.crate"; do
     # What is checked is what is built, whatever happens to cargo's copy.
     cp "$file" "$work/crate" && [ "$(sha256sum < "$work/crate")" = "$sum  -" ] && break
@@ -26,6 +27,6 @@ for file in "${CARGO_HOME:-$HOME/.cargo}"/registry/cache/*/"$name-$version.crate
 done
 [ -e "$work/crate" ] || { echo "run: error: $name $version in the registry is not the one with SHA256 $sum" >&2; exit 1; }
 tar -xzf "$work/crate" -C "$work"
-cargo install --quiet --locked --root "$tools" --path "$work/$name-$version" "$@"
+CARGO_TARGET_DIR=$build cargo install --quiet --locked --root "$tools" --path "$work/$name-$version" "$@"
 rm -f "$tools/.$name-"*
 touch "$stamp"

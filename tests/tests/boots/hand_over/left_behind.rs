@@ -6,12 +6,12 @@ const WORDS: &str = "firstlight.expect.gpus=0 firstlight.validate.level=quick";
 
 /// A process leaves the child's control group and session, ignores SIGTERM, and writes another verdict two seconds later.
 const ESCAPE: &str = r#"case "$*" in *--json*report.json*)
-    (
-        sh -c 'echo $PPID > /sys/fs/cgroup/cgroup.procs'
-        exec setsid sh -c "trap '' TERM HUP INT; sleep 2; echo forged > /run/firstlight/verdict.json"
-    ) < /dev/null > /dev/null 2>&1 &
-    sleep 1
-    grep -h . /sys/fs/cgroup/cgroup.procs | wc -l ;;
+    ( setsid sh -c "
+        echo 0 > /sys/fs/cgroup/cgroup.procs
+        trap '' TERM HUP INT
+        sleep 2
+        echo forged > /run/firstlight/verdict.json" < /dev/null > /dev/null 2>&1 & )
+    sleep 1 ;;
 esac
 exec /t/firstlight "$@""#;
 
