@@ -26,7 +26,7 @@ pub use nvlink::{NvLinkCounts, NvLinkGpu, nvlinks};
 pub use pair::{PairFigures, asymmetric, basis_of_both, is_staged, pair_findings, slow_mover, slow_reads};
 pub use scatter::{below_all_others, noise, outliers};
 pub use sizes::{SizeFigure, expected_by_size, slow_size};
-pub use together::{PatternTransfer, collapse, starved};
+pub use together::{PatternTransfer, collapse, slow_together, starved};
 
 /// A figure for the report: rounded to two decimals.
 fn rounded(figure: f64) -> f64 {

@@ -8,7 +8,7 @@ use super::{Engine, MIN_WAIT, Running, SMALL, StreamId, Work};
 use crate::content::{Content, Ring};
 use crate::fault::PeerTransfer;
 use crate::kernel::{Calls, Kernel, PingPong};
-use crate::links::Route;
+use crate::links::{Mover, Route};
 use crate::scenario::{Engine as EngineKind, Fault, Kind, Way};
 use crate::status::{Result, Status};
 use crate::values::Values;
@@ -401,8 +401,10 @@ impl Engine {
         let shared = self.memory.stores.get(&first.store).is_some_and(|s| s.adopted || s.shared.is_some());
         let counts = self.scenario.fault.iter().any(|f| f.load > 0);
         let load = if counts { self.transfers_in_progress() } else { 0 };
+        let looks = self.scenario.fault.iter().any(|f| f.beside.is_some());
+        let beside = if looks { self.movers_in_progress() } else { Vec::new() };
         let (memory, physical) = (first.kind, first.physical);
-        Some(PeerTransfer { by, from, to, engine, way, memory, physical, bytes, addresses, shared, load })
+        Some(PeerTransfer { by, from, to, engine, way, memory, physical, bytes, addresses, shared, load, beside })
     }
 
     /// The transfer that a copy by a copy engine of GPU `by` would be, if it goes directly between GPUs.
@@ -422,6 +424,15 @@ impl Engine {
     /// Number of transfers between GPUs that are in progress.
     fn transfers_in_progress(&self) -> usize {
         self.streams.values().filter(|s| moves_between_gpus(s)).count()
+    }
+
+    /// What moves data in the transfers that are in progress.
+    fn movers_in_progress(&self) -> Vec<Mover> {
+        let mover = |stream: &super::Stream| match &stream.running {
+            Some(Running::Moving { route, .. }) if route.mover != Mover::Other => Some(route.mover),
+            _ => None,
+        };
+        self.streams.values().filter_map(mover).collect()
     }
 
     /// Whether this GPU moves data to or from another one.
