@@ -29,6 +29,8 @@ pub struct PeerTransfer {
     pub shared: bool,
     /// Number of other transfers between GPUs that are in progress.
     pub load: usize,
+    /// Whether it is an atomic addition.
+    pub atomic: bool,
     /// What the other transfers in progress are.
     pub beside: Vec<Mover>,
 }
@@ -84,6 +86,7 @@ impl Fault {
             && self.no_multiple.is_none_or(|n| !transfer.bytes.is_multiple_of(n))
             && (transfer.shared || !self.shared)
             && transfer.load >= self.load
+            && (transfer.atomic || !self.atomic)
             && self.beside.is_none_or(|beside| transfer.has_beside(beside))
     }
 

@@ -95,7 +95,7 @@ impl Engine {
             Kernel::Chase { start, steps, out } => self.chase(by, start, steps, out),
             Kernel::Count { counter, times } => {
                 let range = self.resolve(by, counter, 8, EngineKind::Sm)?;
-                let (route, faults) = self.access(by, &range, Way::Write, 8, [0, 0]);
+                let (route, faults) = self.access_by(by, &range, Way::Write, 8, [0, 0], true);
                 // The atomic operations are serialised at one address.
                 let takes = (threads * times) as f64;
                 let effect = Effect::Count { counter, range, add: threads * times, by, faults };
@@ -220,6 +220,19 @@ impl Engine {
         bytes: u64,
         addresses: [u64; 2],
     ) -> (Route, Vec<Fault>) {
+        self.access_by(by, range, way, bytes, addresses, false)
+    }
+
+    /// The same; `atomic`: by atomic additions.
+    fn access_by(
+        &mut self,
+        by: usize,
+        range: &MemoryRange,
+        way: Way,
+        bytes: u64,
+        addresses: [u64; 2],
+        atomic: bool,
+    ) -> (Route, Vec<Fault>) {
         match range {
             MemoryRange::Host { .. } => (self.scenario.host(by, way == Way::Read, EngineKind::Sm), Vec::new()),
             MemoryRange::Gpu { owner, .. } if *owner == by => {
@@ -231,6 +244,7 @@ impl Engine {
                 let Some(transfer) = transfer else {
                     return (Route::alone(0.0, f64::INFINITY), Vec::new());
                 };
+                let transfer = PeerTransfer { atomic, ..transfer };
                 let faults = self.faults.met_by(&self.scenario, &transfer);
                 (self.scenario.direct(from, to, EngineKind::Sm, way), faults)
             }
@@ -404,7 +418,21 @@ impl Engine {
         let looks = self.scenario.fault.iter().any(|f| f.beside.is_some());
         let beside = if looks { self.movers_in_progress() } else { Vec::new() };
         let (memory, physical) = (first.kind, first.physical);
-        Some(PeerTransfer { by, from, to, engine, way, memory, physical, bytes, addresses, shared, load, beside })
+        Some(PeerTransfer {
+            by,
+            from,
+            to,
+            engine,
+            way,
+            memory,
+            physical,
+            bytes,
+            addresses,
+            shared,
+            load,
+            atomic: false,
+            beside,
+        })
     }
 
     /// The transfer that a copy by a copy engine of GPU `by` would be, if it goes directly between GPUs.

@@ -231,7 +231,7 @@ impl Engine {
         let (engine, way) = (EngineKind::Sm, Way::Write);
         // Every rank of a collective sends at the same time.
         let load = parts.len().saturating_sub(1);
-        let (physical, addresses, shared) = (0, [0, 0], false);
+        let (physical, addresses, shared, atomic) = (0, [0, 0], false, false);
         let transfer = PeerTransfer {
             by: a,
             from: a,
@@ -244,6 +244,7 @@ impl Engine {
             addresses,
             shared,
             load,
+            atomic,
             beside: Vec::new(),
         };
         let faults = self.faults.met_by(&self.scenario, &transfer);

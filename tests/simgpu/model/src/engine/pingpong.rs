@@ -119,6 +119,7 @@ impl Engine {
             addresses: [0, 0],
             shared: false,
             load: 0,
+            atomic: false,
             beside: Vec::new(),
         };
         for fault in &self.scenario.fault {

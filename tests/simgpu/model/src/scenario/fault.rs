@@ -41,6 +41,9 @@ pub struct Fault {
     /// Only while this many other transfers between GPUs are in progress.
     #[serde(default)]
     pub load: usize,
+    /// Only atomic additions.
+    #[serde(default)]
+    pub atomic: bool,
     /// Only while another transfer of this kind is in progress.
     pub beside: Option<Beside>,
     /// `stray`: at which byte of the memory of GPU `gpu` the first `bytes` bytes (4 if 0) are written as well.
