@@ -6,6 +6,7 @@ use super::scenario::Scenario;
 use crate::error::{Error, Result, run};
 use crate::image::workspace;
 use machines::{Link, Machine};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -184,10 +185,33 @@ pub fn root(scenario: &Scenario, to: &Path) -> Result<()> {
         machine
     });
     machine.tree().write(to).map_err(Error::file("write", to))?;
+    write_distances(&machine, scenario, to)?;
     // The machine's name appears in every form of a report, even the shortest.
     let name = to.join("proc/sys/kernel/hostname");
     fs::write(&name, "Simulated\n").map_err(Error::file("write", name))?;
     found.iter().try_for_each(|bdf| mark_as_simulated(&to.join(format!("proc/driver/nvidia/gpus/{bdf}/information"))))
+}
+
+/// Writes the distances of the GPUs' NUMA nodes as two EPYC with four nodes each have them: 10 within a node, 12 within a
+/// socket, 32 between sockets.
+fn write_distances(machine: &Machine, scenario: &Scenario, to: &Path) -> Result<()> {
+    let gpus = machine.functions.iter().filter(|f| f.driver == Some("nvidia"));
+    let sockets = gpus.enumerate().filter_map(|(n, f)| Some((usize::try_from(f.numa).ok()?, scenario.socket(n))));
+    let sockets: BTreeMap<usize, usize> = sockets.collect();
+    let last = sockets.keys().copied().max();
+    for node in last.map_or(0..0, |last| 0..last + 1) {
+        let distance = |other: usize| match (sockets.get(&node), sockets.get(&other)) {
+            _ if node == other => "10",
+            (Some(a), Some(b)) if a == b => "12",
+            _ => "32",
+        };
+        let line = (0..=last.unwrap_or_default()).map(distance).collect::<Vec<_>>().join(" ");
+        let folder = to.join(format!("sys/devices/system/node/node{node}"));
+        fs::create_dir_all(&folder).map_err(Error::file("make", &folder))?;
+        let file = folder.join("distance");
+        fs::write(&file, line + "\n").map_err(Error::file("write", file))?;
+    }
+    Ok(())
 }
 
 /// Sets the links of the GPUs and of the ports above them to the scenario's, as under load and as they really are, whatever

@@ -99,6 +99,14 @@ impl Scenario {
         gpus.and_then(|n| usize::try_from(n).ok()).unwrap_or_default()
     }
 
+    /// The socket of a GPU: they are spread over the sockets evenly, in order.
+    #[must_use]
+    pub(super) fn socket(&self, gpu: usize) -> usize {
+        let sockets = self.simulated.get("machine").and_then(|m| m.get("sockets")?.as_integer());
+        let sockets = sockets.and_then(|n| usize::try_from(n).ok()).unwrap_or(1).max(1);
+        (gpu / self.count().div_ceil(sockets).max(1)).min(sockets - 1)
+    }
+
     /// The addresses of its GPUs.
     #[must_use]
     pub fn addresses(&self) -> Vec<String> {

@@ -8,8 +8,9 @@ use outcome::finding::{Code, Finding, Severity};
 /// A pair is late beyond this many times the best of its group: on record 1.47 (8 x 4090, near and far
 /// sockets together) and 1.24 (4 H200).
 const TIMES_BEST: f64 = 1.8;
-/// A copy to a peer is late beyond this many times a copy within one GPU: on record 1.56.
-const TIMES_LOCAL: f64 = 2.5;
+/// A copy to a peer is late beyond this many times a copy within one GPU: on record 1.56. It is the only limit that shows
+/// that all pairs are late, where the copies are still direct.
+const TIMES_LOCAL: f64 = 1.9;
 /// A 16-byte copy through host memory: on record 11 to 20 us.
 const STAGED_US: f64 = 8.0;
 
@@ -70,7 +71,7 @@ pub fn latency(
     let limits = [
         (Some(most), "the latency of such links"),
         (reference.best.map(|best| best * TIMES_BEST), "1.8 times the best of the comparable pairs"),
-        (reference.local.map(|local| local * TIMES_LOCAL), "2.5 times a copy within a GPU"),
+        (reference.local.map(|local| local * TIMES_LOCAL), "1.9 times a copy within a GPU"),
     ];
     let limits = limits.into_iter().filter_map(|(limit, why)| Some((limit?, why)));
     let (limit, why) = limits.reduce(|a, b| if b.0 < a.0 { b } else { a })?;
@@ -124,6 +125,9 @@ mod tests {
             (severity(LatencyKind::Copy, 2.73, local), severity(LatencyKind::Copy, 3.6, local)),
             (None, Some(Severity::Warn))
         );
+        let all_late = LatencyReference { local: Some(1.4), best: Some(2.9), nvlink: false };
+        assert_eq!(severity(LatencyKind::Copy, 2.9, all_late), Some(Severity::Warn), "all are late");
+        assert_eq!(severity(LatencyKind::Copy, 2.6, all_late), None);
         assert_eq!(severity(LatencyKind::Load, 827.0, LatencyReference { nvlink: true, ..like(826.0) }), None);
     }
 

@@ -4,6 +4,7 @@
 
 mod carrier;
 mod clock;
+mod distance;
 pub mod gain;
 mod latency;
 mod link;
@@ -16,15 +17,16 @@ mod together;
 
 pub use carrier::{Carrier, Floor, Grade, Mover, NVLINK_GB_S};
 pub use clock::{ClockPeriod, clock_deviation};
+pub use distance::{Distance, PathFigure, near_no_faster};
 pub use latency::{LatencyKind, LatencyReference, latency};
 pub use link::{contradicted_link, impossible_speed};
 pub use link::{link_disagreement, raw_to_host, slow_host_copy, slow_link};
 pub use network::{ExpectedSpeed, JointTransfers, KnownPaths, ResourceRates, classes};
 pub use nvlink::{NvLinkCounts, NvLinkGpu, nvlinks};
-pub use pair::{PairFigures, asymmetric, basis_of_both, is_staged, pair_findings, slow_mover};
-pub use scatter::{noise, outliers};
+pub use pair::{PairFigures, asymmetric, basis_of_both, is_staged, pair_findings, slow_mover, slow_reads};
+pub use scatter::{below_all_others, noise, outliers};
 pub use sizes::{SizeFigure, expected_by_size, slow_size};
-pub use together::{PatternTransfer, collapse, starved};
+pub use together::{PatternTransfer, collapse, slow_together, starved};
 
 /// A figure for the report: rounded to two decimals.
 fn rounded(figure: f64) -> f64 {
@@ -192,6 +194,18 @@ mod tests {
         let finding = asymmetric(PAIR, Metric::CE_WRITE, 26.0, 13.0).unwrap();
         assert_eq!((&finding.subject, finding.severity), (&PAIR.back().into(), Severity::Warn));
         assert_eq!(asymmetric(PAIR, Metric::CE_WRITE, 13.0, 26.0).unwrap().subject, "GPU 0 -> 1");
+    }
+
+    #[test]
+    fn reads_far_below_the_writes_over_the_same_path_are_named() {
+        let reads = |gb_s| slow_reads(PAIR, Metric::CE_READ, gb_s, 25.6);
+        assert_eq!([reads(25.3), reads(16.7)], [None, None]);
+        let finding = reads(14.1).unwrap();
+        assert_eq!((finding.severity, &finding.subject), (Severity::Warn, &PAIR.into()));
+        assert!(
+            finding.message.ends_with("(0.65 of the 25.60 GB/s that writes move over the same path)"),
+            "{finding:?}"
+        );
     }
 
     #[test]

@@ -19,6 +19,9 @@ const STAGED_US: f64 = 8.0;
 /// Below this fraction of the faster direction the slower one is reported. On healthy machines the widest
 /// difference on record is 0.92 (a pair measured cold).
 const ASYMMETRIC: f64 = 0.85;
+/// Below this fraction of the writes over the same path reads are reported. On record 0.94 and more (H200, 4090); reads
+/// wait for answers, and some root complexes answer more slowly.
+const READS: f64 = 0.65;
 
 /// The figures of one ordered pair, with peer access on unless stated otherwise.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -174,6 +177,23 @@ pub fn slow_mover(
     let name = name_in_sentence(what.name());
     let message = format!("{pair}: {name}: {gb_s:.2} GB/s, expected at least {least:.2} GB/s ({because})");
     Some(Code::P2pSlow.finding(severity, pair, message).values(rounded(gb_s), rounded(least), Some("GB/s")))
+}
+
+/// Reads against the writes that move data over the same path in the same direction, both in GB/s. `reader`: the reading
+/// GPU and the one whose memory it reads; `what`: the matrix of the reads.
+#[must_use]
+pub fn slow_reads(reader: Pair, what: Metric, reads: f64, writes: f64) -> Option<Finding> {
+    let least = writes * READS;
+    if reads >= least {
+        return None;
+    }
+    let name = name_in_sentence(what.name());
+    let message = format!(
+        "{reader}: {name}: {reads:.2} GB/s, expected at least {least:.2} GB/s ({READS} of the {writes:.2} GB/s that \
+         writes move over the same path)"
+    );
+    let finding = Code::P2pSlow.finding(Severity::Warn, reader, message);
+    Some(finding.values(rounded(reads), rounded(least), Some("GB/s")))
 }
 
 /// One direction against the other; `pair` is the one that moved `there` GB/s.

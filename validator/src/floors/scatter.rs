@@ -17,6 +17,8 @@ const SIGMAS: f64 = 6.0;
 const NEAR: f64 = 0.15;
 /// Smaller groups are not judged.
 const FEWEST: usize = 5;
+/// A pair is compared with all others if there are at least this many: the two directions of one other pair.
+const FEWEST_OTHERS: usize = 2;
 
 /// Pairs whose speed is far below that of their group. `what`: the matrix; `all`: GB/s by pair, and the group
 /// of each.
@@ -36,6 +38,30 @@ pub fn outliers(what: Metric, all: &[(Pair, f64, String)]) -> Vec<(Pair, Finding
         );
         let finding = Code::P2pSlow.finding(Severity::Warn, pair, message);
         Some((*pair, finding.values(rounded(*gb_s), rounded(*least), Some("GB/s"))))
+    };
+    all.iter().filter_map(found).collect()
+}
+
+/// Pairs that are slower than every other pair of their group, by more than comparable pairs of a healthy machine differ:
+/// where a group is small, or its figures scatter, [`outliers`] says nothing. A pair's two directions count as one.
+/// `what`, `all`: as there; the groups hold pairs whose links are alike.
+#[must_use]
+pub fn below_all_others(what: Metric, all: &[(Pair, f64, String)]) -> Vec<(Pair, Finding)> {
+    let name = name_in_sentence(what.name());
+    let found = |(pair, gb_s, like): &(Pair, f64, String)| {
+        let others = || all.iter().filter(|(other, _, group)| group == like && other.sorted() != pair.sorted());
+        let slowest =
+            others().map(|(_, gb_s, _)| *gb_s).reduce(f64::min).filter(|_| others().count() >= FEWEST_OTHERS)?;
+        let least = slowest * (1.0 - NEAR);
+        if *gb_s >= least {
+            return None;
+        }
+        let message = format!(
+            "{pair}: {name}: {gb_s:.2} GB/s, expected at least {least:.2} GB/s: the slowest of all other comparable \
+             pairs moves {slowest:.2} GB/s"
+        );
+        let finding = Code::P2pSlow.finding(Severity::Warn, *pair, message);
+        Some((*pair, finding.values(rounded(*gb_s), rounded(least), Some("GB/s"))))
     };
     all.iter().filter_map(found).collect()
 }
@@ -102,5 +128,34 @@ mod tests {
         let mut mixed = all(&[25.0; 6]);
         mixed.push((Pair::of(7, 8), 12.0, "PIX".to_owned()));
         assert_eq!(outliers(Metric::CE_WRITE, &mixed), [], "it is of another kind");
+    }
+
+    #[test]
+    fn a_pair_below_all_its_like_is_named_where_they_are_few_or_scatter() {
+        let of = |figures: &[(usize, usize, f64)]| -> Vec<_> {
+            figures.iter().map(|(a, b, gb_s)| (Pair::of(*a, *b), *gb_s, "SYS".to_owned())).collect()
+        };
+        // Two sockets with one pair each; both directions of one are 18 % slower.
+        let few = of(&[(0, 1, 21.1), (1, 0, 21.2), (2, 3, 25.7), (3, 2, 25.8)]);
+        assert_eq!(outliers(Metric::CE_WRITE, &few), []);
+        let found = below_all_others(Metric::CE_WRITE, &few);
+        assert_eq!(found.iter().map(|(pair, _)| *pair).collect::<Vec<_>>(), [Pair::of(0, 1), Pair::of(1, 0)]);
+        assert_eq!(found[0].1.severity, Severity::Warn);
+        assert!(
+            found[0].1.message.ends_with("the slowest of all other comparable pairs moves 25.70 GB/s"),
+            "{found:?}"
+        );
+        let scattered = of(&[(0, 4, 20.6), (0, 5, 22.5), (1, 4, 21.0), (1, 5, 22.4), (2, 4, 22.0), (2, 5, 17.2)]);
+        assert_eq!(outliers(Metric::CE_WRITE, &scattered), []);
+        assert_eq!(below_all_others(Metric::CE_WRITE, &scattered).len(), 1);
+    }
+
+    #[test]
+    fn a_pair_without_others_and_pairs_that_differ_as_healthy_ones_do_are_not_named() {
+        let of = |figures: &[f64]| below_all_others(Metric::CE_WRITE, &all(figures));
+        assert_eq!(of(&[12.0]), []);
+        assert_eq!(of(&[361.0, 391.8, 392.1]), []);
+        assert_eq!(of(&[20.6, 22.5, 21.0, 21.7, 25.5, 26.0, 25.8]), []);
+        assert_eq!(of(&[13.0, 13.1, 26.0, 26.1]), [], "two are alike, and neither is below all others");
     }
 }

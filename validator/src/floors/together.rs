@@ -13,6 +13,9 @@ const BAD: f64 = 0.55;
 const LOW: f64 = 0.7;
 /// A transfer below this fraction of comparable simultaneous transfers is starved.
 const STARVED: f64 = 0.5;
+/// Kernels and reads reach at least this fraction of what the copy engines' writes suggest: several kernels of a GPU may
+/// run one after the other, and then several GPUs may send to the same one.
+const OTHER_MOVER: f64 = 0.4;
 /// Smaller groups are not judged.
 const FEWEST: usize = 4;
 
@@ -40,6 +43,26 @@ pub fn collapse(
         expected.total, expected.limit
     );
     let finding = Code::P2pCollapse.finding(severity, Subject::operation(what), message);
+    Some(finding.values(rounded(best), rounded(least), Some("GB/s")))
+}
+
+/// Kernels or reads of a pattern; `what`: as in `ring, kernels write`; `usual`: GB/s that the copy engines' writes of the
+/// same pattern suggest, by the speeds of the pairs alone. How engines share a GPU and how reads share a root complex
+/// differs between machines, so this is a warning, and far below.
+#[must_use]
+pub fn slow_together(what: &str, transfers: usize, (total, again): (f64, Option<f64>), usual: f64) -> Option<Finding> {
+    let best = again.map_or(total, |again| again.max(total));
+    let least = usual * OTHER_MOVER;
+    // NaN is not enough.
+    if best >= least {
+        return None;
+    }
+    let again = again.map_or(String::new(), |again| format!(" ({again:.2} when measured again)"));
+    let message = format!(
+        "{what}: all {transfers} transfers at once move {total:.2} GB/s{again}, expected at least {least:.2} GB/s \
+         ({OTHER_MOVER} of the {usual:.2} GB/s that copy engines which write suggest)"
+    );
+    let finding = Code::P2pCollapse.finding(Severity::Warn, Subject::operation(what), message);
     Some(finding.values(rounded(best), rounded(least), Some("GB/s")))
 }
 
@@ -86,5 +109,19 @@ pub struct PatternTransfer {
 impl PatternTransfer {
     fn part(&self) -> f64 {
         self.gb_s / self.alone
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_and_reads_are_named_far_below_the_writes_of_the_copy_engines() {
+        assert_eq!(slow_together("ring, kernels read", 8, (90.0, None), 200.0), None);
+        assert_eq!(slow_together("ring, kernels read", 8, (70.0, Some(90.0)), 200.0), None, "it was low only once");
+        let finding = slow_together("ring, kernels read", 8, (70.0, Some(60.0)), 200.0).unwrap();
+        assert_eq!((finding.severity, finding.measured), (Severity::Warn, 70.0.into()));
+        assert!(slow_together("ring, kernels read", 8, (f64::NAN, None), 200.0).is_some());
     }
 }

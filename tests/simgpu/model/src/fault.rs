@@ -1,10 +1,11 @@
 //! Decides which faults a transfer meets.
 
-use crate::scenario::{Engine, Fault, Kind, MemoryKind, Scenario, Way};
+use crate::links::Mover;
+use crate::scenario::{Beside, Engine, Fault, Kind, MemoryKind, Scenario, Way};
 use crate::status::Status;
 
 /// A transfer directly from one GPU to another.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct PeerTransfer {
     /// The GPU that does the work.
     pub by: usize,
@@ -28,6 +29,21 @@ pub struct PeerTransfer {
     pub shared: bool,
     /// Number of other transfers between GPUs that are in progress.
     pub load: usize,
+    /// Whether it is an atomic addition.
+    pub atomic: bool,
+    /// What the other transfers in progress are.
+    pub beside: Vec<Mover>,
+}
+
+impl PeerTransfer {
+    fn has_beside(&self, beside: Beside) -> bool {
+        self.beside.iter().any(|other| match (beside, other) {
+            (Beside::Engine, Mover::Peers(engine, _)) => *engine != self.engine,
+            (Beside::Way, Mover::Peers(_, way)) => *way != self.way,
+            (Beside::Host, other) => *other == Mover::Host,
+            _ => false,
+        })
+    }
 }
 
 impl Fault {
@@ -70,6 +86,8 @@ impl Fault {
             && self.no_multiple.is_none_or(|n| !transfer.bytes.is_multiple_of(n))
             && (transfer.shared || !self.shared)
             && transfer.load >= self.load
+            && (transfer.atomic || !self.atomic)
+            && self.beside.is_none_or(|beside| transfer.has_beside(beside))
     }
 
     /// Whether the call itself returns the error and the context survives.

@@ -41,18 +41,31 @@ pub struct Route {
     pub flow: Flow<Link>,
     /// Source and target GPU of a direct peer-to-peer transfer.
     pub peers: Option<(usize, usize)>,
+    /// What moves the data between two places.
+    pub mover: Mover,
+}
+
+/// What moves the data of a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mover {
+    /// Directly between two GPUs.
+    Peers(Engine, Way),
+    /// Between a GPU and the host.
+    Host,
+    /// Within a GPU, or through host memory.
+    Other,
 }
 
 impl Route {
     /// A route that shares no link with others.
     #[must_use]
     pub fn alone(latency: f64, max_rate: f64) -> Self {
-        Self { latency, flow: Flow { max_rate, uses: Vec::new() }, peers: None }
+        Self { latency, flow: Flow { max_rate, uses: Vec::new() }, peers: None, mover: Mover::Other }
     }
 
     fn over(latency: f64, max_rate: f64, links: impl IntoIterator<Item = Link>) -> Self {
         let uses = links.into_iter().map(|link| (link, 1.0)).collect();
-        Self { latency, flow: Flow { max_rate, uses }, peers: None }
+        Self { latency, flow: Flow { max_rate, uses }, peers: None, mover: Mover::Other }
     }
 }
 
@@ -79,7 +92,7 @@ impl Scenario {
         let links = [Link::Out(from), Link::Link(from), Link::In(to), Link::Link(to), both];
         let between = if self.machine.nvlink.is_some() { Vec::new() } else { self.between(from, to) };
         let route = Route::over(latency * US, max_rate, links.into_iter().chain(between));
-        Route { peers: Some((from, to)), ..route }
+        Route { peers: Some((from, to)), mover: Mover::Peers(engine, way), ..route }
     }
 
     /// Shared links and sockets between two GPUs.
@@ -133,7 +146,8 @@ impl Scenario {
         let shared = self.figures.uplink.iter().enumerate().filter(|(_, u)| u.gpus.contains(&gpu));
         links.extend(shared.map(|(n, _)| if to { Link::Down(n) } else { Link::Up(n) }));
         let latency = if engine == Engine::Ce { host.latency_us } else { self.launch_us() };
-        Route::over(latency * US, max_rate * self.narrow_rate_left(gpu), links)
+        let route = Route::over(latency * US, max_rate * self.narrow_rate_left(gpu), links);
+        Route { mover: Mover::Host, ..route }
     }
 
     /// The route within a GPU's memory, where each byte is moved `passes` times (a copy reads and writes: 2).
@@ -141,7 +155,7 @@ impl Scenario {
     pub fn local(&self, gpu: usize, engine: Engine, passes: f64) -> Route {
         let latency = if engine == Engine::Ce { self.figures.local.latency_us.of(gpu, gpu) } else { self.launch_us() };
         let flow = Flow { max_rate: f64::INFINITY, uses: vec![(Link::Local(gpu), passes)] };
-        Route { latency: latency * US, flow, peers: None }
+        Route { latency: latency * US, flow, peers: None, mover: Mover::Other }
     }
 
     fn launch_us(&self) -> f64 {

@@ -61,6 +61,16 @@ impl GpuPaths {
         kind(&self.routes, pair) + &far
     }
 
+    /// How far apart the GPUs of a pair are over PCIe; `None` where NVLinks or host memory carry its data.
+    pub(in crate::suite) fn distance(&self, pair: Pair) -> Option<floors::Distance> {
+        match self.routes.get(pair).map(|route| route.kind)? {
+            RouteKind::Pcie { kind, .. } => {
+                Some(floors::Distance { kind, nodes: self.distances.get(&pair.sorted()).copied() })
+            }
+            RouteKind::NvLink(_) | RouteKind::Staged => None,
+        }
+    }
+
     /// Whether NVLinks carry a pair's data.
     pub(in crate::suite) fn is_nvlink(&self, pair: Pair) -> bool {
         matches!(self.routes.get(pair).map(|route| route.kind), Some(RouteKind::NvLink(_)))

@@ -4,7 +4,8 @@
 
 use super::bench::{Bench, BenchGpu, Lane};
 use super::flow::{CopyMethod, Flow, patience};
-use gpu::{CheckCounts, GpuError, Tally};
+use super::host_load::{HostLoad, WrongHostCopy};
+use gpu::{CheckCounts, Event, GpuError, Tally};
 use machine::GpuId;
 use std::time::Instant;
 
@@ -64,6 +65,31 @@ impl Bench<'_> {
         groups: &[Vec<Flow>],
         poll: &mut dyn FnMut() -> bool,
     ) -> Result<Vec<GroupTiming>, GpuError> {
+        self.run_beside(groups, &mut |_| Ok(()), poll)
+    }
+
+    /// As `run`, while the copies of `load` are under way, `times` in each direction of each GPU; also the first wrong
+    /// data of these.
+    pub(in crate::suite) fn run_with_host(
+        &self,
+        groups: &[Vec<Flow>],
+        load: &HostLoad<'_>,
+        times: u32,
+    ) -> Result<(Vec<GroupTiming>, Option<WrongHostCopy>), GpuError> {
+        let sent = self.fresh_seed();
+        load.prepare(sent)?;
+        let timed = self.run_beside(groups, &mut |start| load.queue(start, times), &mut || true)?;
+        Ok((timed, load.finish(sent)?))
+    }
+
+    /// As `run_polling`; `beside` queues other work, which waits for the event that it gets: the start of the first
+    /// transfer.
+    fn run_beside(
+        &self,
+        groups: &[Vec<Flow>],
+        beside: &mut dyn FnMut(&Event) -> Result<(), GpuError>,
+        poll: &mut dyn FnMut() -> bool,
+    ) -> Result<Vec<GroupTiming>, GpuError> {
         let groups = assign_lanes(groups, || (self.fresh_seed(), self.fresh_seed()));
         let groups: Vec<Vec<Running<'_>>> = groups
             .into_iter()
@@ -74,6 +100,9 @@ impl Bench<'_> {
             self.fill(running)?;
         }
         let queued = groups.iter().map(|group| self.queue(group)).collect::<Result<Vec<_>, _>>()?;
+        if let Some(first) = groups.iter().flatten().next() {
+            beside(&first.lane.start)?;
+        }
         self.latch.open();
         while !poll() && !idle(groups.iter().flatten().map(|r| r.lane))? {}
         let within = patience(groups.iter().flatten().map(|r| &r.assignment.flow));

@@ -8,7 +8,7 @@ use super::{Engine, MIN_WAIT, Running, SMALL, StreamId, Work};
 use crate::content::{Content, Ring};
 use crate::fault::PeerTransfer;
 use crate::kernel::{Calls, Kernel, PingPong};
-use crate::links::Route;
+use crate::links::{Mover, Route};
 use crate::scenario::{Engine as EngineKind, Fault, Kind, Way};
 use crate::status::{Result, Status};
 use crate::values::Values;
@@ -95,7 +95,7 @@ impl Engine {
             Kernel::Chase { start, steps, out } => self.chase(by, start, steps, out),
             Kernel::Count { counter, times } => {
                 let range = self.resolve(by, counter, 8, EngineKind::Sm)?;
-                let (route, faults) = self.access(by, &range, Way::Write, 8, [0, 0]);
+                let (route, faults) = self.access_by(by, &range, Way::Write, 8, [0, 0], true);
                 // The atomic operations are serialised at one address.
                 let takes = (threads * times) as f64;
                 let effect = Effect::Count { counter, range, add: threads * times, by, faults };
@@ -220,6 +220,19 @@ impl Engine {
         bytes: u64,
         addresses: [u64; 2],
     ) -> (Route, Vec<Fault>) {
+        self.access_by(by, range, way, bytes, addresses, false)
+    }
+
+    /// The same; `atomic`: by atomic additions.
+    fn access_by(
+        &mut self,
+        by: usize,
+        range: &MemoryRange,
+        way: Way,
+        bytes: u64,
+        addresses: [u64; 2],
+        atomic: bool,
+    ) -> (Route, Vec<Fault>) {
         match range {
             MemoryRange::Host { .. } => (self.scenario.host(by, way == Way::Read, EngineKind::Sm), Vec::new()),
             MemoryRange::Gpu { owner, .. } if *owner == by => {
@@ -231,6 +244,7 @@ impl Engine {
                 let Some(transfer) = transfer else {
                     return (Route::alone(0.0, f64::INFINITY), Vec::new());
                 };
+                let transfer = PeerTransfer { atomic, ..transfer };
                 let faults = self.faults.met_by(&self.scenario, &transfer);
                 (self.scenario.direct(from, to, EngineKind::Sm, way), faults)
             }
@@ -401,8 +415,24 @@ impl Engine {
         let shared = self.memory.stores.get(&first.store).is_some_and(|s| s.adopted || s.shared.is_some());
         let counts = self.scenario.fault.iter().any(|f| f.load > 0);
         let load = if counts { self.transfers_in_progress() } else { 0 };
+        let looks = self.scenario.fault.iter().any(|f| f.beside.is_some());
+        let beside = if looks { self.movers_in_progress() } else { Vec::new() };
         let (memory, physical) = (first.kind, first.physical);
-        Some(PeerTransfer { by, from, to, engine, way, memory, physical, bytes, addresses, shared, load })
+        Some(PeerTransfer {
+            by,
+            from,
+            to,
+            engine,
+            way,
+            memory,
+            physical,
+            bytes,
+            addresses,
+            shared,
+            load,
+            atomic: false,
+            beside,
+        })
     }
 
     /// The transfer that a copy by a copy engine of GPU `by` would be, if it goes directly between GPUs.
@@ -422,6 +452,15 @@ impl Engine {
     /// Number of transfers between GPUs that are in progress.
     fn transfers_in_progress(&self) -> usize {
         self.streams.values().filter(|s| moves_between_gpus(s)).count()
+    }
+
+    /// What moves data in the transfers that are in progress.
+    fn movers_in_progress(&self) -> Vec<Mover> {
+        let mover = |stream: &super::Stream| match &stream.running {
+            Some(Running::Moving { route, .. }) if route.mover != Mover::Other => Some(route.mover),
+            _ => None,
+        };
+        self.streams.values().filter_map(mover).collect()
     }
 
     /// Whether this GPU moves data to or from another one.

@@ -231,9 +231,22 @@ impl Engine {
         let (engine, way) = (EngineKind::Sm, Way::Write);
         // Every rank of a collective sends at the same time.
         let load = parts.len().saturating_sub(1);
-        let (physical, addresses, shared) = (0, [0, 0], false);
-        let transfer =
-            PeerTransfer { by: a, from: a, to: b, engine, way, memory, physical, bytes, addresses, shared, load };
+        let (physical, addresses, shared, atomic) = (0, [0, 0], false, false);
+        let transfer = PeerTransfer {
+            by: a,
+            from: a,
+            to: b,
+            engine,
+            way,
+            memory,
+            physical,
+            bytes,
+            addresses,
+            shared,
+            load,
+            atomic,
+            beside: Vec::new(),
+        };
         let faults = self.faults.met_by(&self.scenario, &transfer);
         faults.iter().try_fold(pieces, |pieces, fault| after_fault(fault, pieces, bytes))
     }

@@ -119,6 +119,8 @@ impl Engine {
             addresses: [0, 0],
             shared: false,
             load: 0,
+            atomic: false,
+            beside: Vec::new(),
         };
         for fault in &self.scenario.fault {
             let loses = match fault.kind {

@@ -4,7 +4,7 @@ use super::begin::StartOutcome;
 use super::finish::Effect;
 use super::{Engine, Running, StreamId};
 use crate::flow;
-use crate::links::{Link, Route};
+use crate::links::{Link, Mover, Route};
 use crate::scenario::Kind;
 use crate::status::Status;
 use std::collections::BTreeMap;
@@ -169,7 +169,14 @@ impl Engine {
         let mut found = BTreeMap::new();
         for fault in self.scenario.fault.iter().filter(|f| f.kind == Kind::Collapse) {
             let mut count: BTreeMap<usize, usize> = BTreeMap::new();
-            for (from, to) in flows.iter().filter_map(|r| r.peers).filter(|p| fault.pair.has(p.0, p.1)) {
+            let moved = |route: &Route| match route.mover {
+                Mover::Peers(engine, way) => {
+                    fault.engine.is_none_or(|e| e == engine) && fault.way.is_none_or(|w| w == way)
+                }
+                Mover::Host | Mover::Other => false,
+            };
+            let peers = flows.iter().filter(|r| moved(r)).filter_map(|r| r.peers);
+            for (from, to) in peers.filter(|p| fault.pair.has(p.0, p.1)) {
                 for gpu in [from, to] {
                     *count.entry(gpu).or_default() += 1;
                 }

@@ -41,6 +41,11 @@ pub struct Fault {
     /// Only while this many other transfers between GPUs are in progress.
     #[serde(default)]
     pub load: usize,
+    /// Only atomic additions.
+    #[serde(default)]
+    pub atomic: bool,
+    /// Only while another transfer of this kind is in progress.
+    pub beside: Option<Beside>,
     /// `stray`: at which byte of the memory of GPU `gpu` the first `bytes` bytes (4 if 0) are written as well.
     #[serde(default)]
     pub at: u64,
@@ -255,6 +260,18 @@ pub enum Way {
     Write,
     /// It reads.
     Read,
+}
+
+/// Another transfer that is in progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Beside {
+    /// Between GPUs, by the other engine.
+    Engine,
+    /// Between GPUs, in the other way: one that reads beside one that writes.
+    Way,
+    /// Between a GPU and the host.
+    Host,
 }
 
 /// How memory was allocated.

@@ -11,7 +11,7 @@ mod suspects;
 #[cfg(test)]
 mod tests;
 
-use crate::floors::Carrier;
+use crate::floors::{Carrier, Distance};
 use crate::schedule::Pair;
 use crate::suite::benchmark::{Bench, FULL, GpuPaths, Grid, LinkStates, Watch};
 use crate::suite::p2p::capability::expected;
@@ -82,6 +82,8 @@ pub(super) struct Basis<'a> {
     pub(super) own: &'a dyn Fn(Pair) -> Option<f64>,
     /// The name of the group of pairs with similar paths, which are compared with each other.
     pub(super) path_group: &'a dyn Fn(Pair) -> String,
+    /// How far apart the GPUs of a pair are over PCIe.
+    pub(super) distance: &'a dyn Fn(Pair) -> Option<Distance>,
 }
 
 impl Basis<'_> {
@@ -114,6 +116,7 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
         ceiling: &|pair| paths.ceiling(fabric, &links, pair),
         own: &|pair| paths.own(&links, pair),
         path_group: &|pair| paths.path_group(pair),
+        distance: &|pair| paths.distance(pair),
     };
     let suspect_cells = judge::suspect_cells(&results, &basis);
     measure::again(context, &bench, &suspect_cells, &mut results)?;

@@ -1,5 +1,6 @@
-//! Bandwidth by size, for one pair of each kind of path: from which size on transfers are efficient, and
-//! whether one size is slower than its neighbours suggest.
+//! Bandwidth by size, for one pair of each kind of path, and at level full for so many that every GPU sends and receives
+//! over each kind of path: from which size on transfers are efficient, and whether one size is slower than its
+//! neighbours suggest.
 
 use super::Results;
 use super::cells::policy;
@@ -15,6 +16,7 @@ use outcome::finding::Finding;
 use outcome::metric::Metric;
 use report::Level;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// From a page to nvbandwidth's size, each four times the one before.
 const SMALLEST: u64 = 4096;
@@ -34,7 +36,7 @@ pub(super) struct Row {
     gb_s: [Option<f64>; 2],
 }
 
-/// Measures all sizes for one pair of each kind of path that has peer access; sizes that look slow are measured again
+/// Measures all sizes for the chosen pairs that have peer access; sizes that look slow are measured again
 /// after all others.
 pub(super) fn measure(
     context: &TestContext,
@@ -45,7 +47,13 @@ pub(super) fn measure(
     let clique = context.clique()?;
     let pairs: Vec<_> = paths.rounds().concat();
     let without_access: Vec<_> = results.without_access.iter().map(|(pair, _)| *pair).collect();
-    for pair in one_of_each(pairs.into_iter().filter(|p| !without_access.contains(p)), |p| kind(&paths.routes, p)) {
+    let with_access: Vec<_> = pairs.into_iter().filter(|p| !without_access.contains(p)).collect();
+    let chosen = if context.config.validate.level >= Level::Full {
+        both_ends_of_each(&with_access, |pair| paths.path_group(pair))
+    } else {
+        one_of_each(with_access.into_iter(), |pair| kind(&paths.routes, pair))
+    };
+    for pair in chosen {
         let (Some(a), Some(b)) = (clique.gpu(pair.from), clique.gpu(pair.to)) else { continue };
         let _on = PeerAccess::both_ways(a, b).map_err(|e| fault_finding(pair, &e))?;
         let mut rows = Vec::new();
@@ -128,6 +136,27 @@ fn one_of_each(pairs: impl Iterator<Item = Pair>, kind: impl Fn(Pair) -> String)
         .collect()
 }
 
+/// Ordered pairs among `pairs` and their opposite directions, so many that every GPU that sends over one kind of path
+/// does so in one of them, and every GPU that receives.
+fn both_ends_of_each(pairs: &[Pair], kind: impl Fn(Pair) -> String) -> Vec<Pair> {
+    let (mut senders, mut receivers) = (BTreeSet::new(), BTreeSet::new());
+    let ordered: Vec<_> = pairs.iter().flat_map(|pair| [*pair, pair.back()]).collect();
+    // Pairs with two new ends first: fewer are then needed.
+    let mut chosen = Vec::new();
+    for ends in [2, 1] {
+        for pair in &ordered {
+            let (from, to) = ((kind(*pair), pair.from), (kind(*pair), pair.to));
+            let new = usize::from(!senders.contains(&from)) + usize::from(!receivers.contains(&to));
+            if new >= ends {
+                senders.insert(from);
+                receivers.insert(to);
+                chosen.push(*pair);
+            }
+        }
+    }
+    chosen
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,5 +184,17 @@ mod tests {
         let pairs = [(0, 1), (0, 2), (1, 2), (2, 3)].map(|(a, b)| Pair::of(a, b));
         let kind = |p: Pair| if p.from == 0 { "PIX".into() } else { "SYS".to_owned() };
         assert_eq!(one_of_each(pairs.into_iter(), kind), [pairs[0], pairs[2]]);
+    }
+
+    #[test]
+    fn at_full_every_gpu_sends_and_receives_over_each_kind_of_path() {
+        let pairs: Vec<_> = Pair::all(8).filter(|pair| pair.from < pair.to).collect();
+        let kind = |p: Pair| if p.from.index() / 4 == p.to.index() / 4 { "NODE".to_owned() } else { "SYS".to_owned() };
+        let chosen = both_ends_of_each(&pairs, kind);
+        for (of, gpu) in ["NODE", "SYS"].into_iter().flat_map(|of| (0..8).map(move |gpu| (of, gpu))) {
+            let has = |end: fn(&Pair) -> machine::GpuId| chosen.iter().any(|p| kind(*p) == of && end(p) == gpu);
+            assert!(has(|p| p.from) && has(|p| p.to), "{of} {gpu}: {chosen:?}");
+        }
+        assert!((16..=24).contains(&chosen.len()), "{chosen:?}");
     }
 }

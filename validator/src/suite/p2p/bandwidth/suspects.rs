@@ -4,8 +4,8 @@
 use super::Basis;
 use super::{LATENCY_CELL, Results};
 use crate::floors::{
-    Carrier, Mover, PairFigures, asymmetric, basis_of_both, contradicted_link, impossible_speed, outliers,
-    pair_findings, slow_mover,
+    Carrier, Mover, PairFigures, PathFigure, asymmetric, basis_of_both, below_all_others, contradicted_link,
+    impossible_speed, near_no_faster, outliers, pair_findings, slow_mover, slow_reads,
 };
 use crate::schedule::Pair;
 use outcome::finding::Finding;
@@ -71,6 +71,21 @@ pub(super) fn suspects(results: &Results, basis: &Basis<'_>) -> Vec<Suspect> {
     let compared = of_links().filter(|metric| *metric != Metric::SAMPLE_BI_ON);
     let outliers_found = compared.flat_map(|metric| group_outliers(results, basis, metric));
     all.extend(outliers_found.filter(|suspect| !suspect.cells.iter().any(explained)));
+    // What remains is compared with other figures of the machine, and repeats no finding about the same figure.
+    let reads = pairs.iter().flat_map(|pair| reads_below_writes(results, *pair));
+    let compared = of_links().filter(|metric| *metric != Metric::SAMPLE_BI_ON);
+    let below_others = compared.flat_map(|metric| slower_than_all_others(results, basis, metric));
+    let more: Vec<_> = reads.chain(below_others).chain(slow_near_pairs(results, basis)).collect();
+    for suspect in more {
+        let known: Vec<_> = all.iter().flat_map(|suspect| suspect.cells.clone()).collect();
+        let said = |(metric, pair): &(Metric, Pair)| {
+            let alone = metric.one_way();
+            known.contains(&(*metric, *pair)) || alone.is_some_and(|alone| known.contains(&(alone, pair.back())))
+        };
+        if !suspect.cells.iter().any(said) {
+            all.push(suspect);
+        }
+    }
     all
 }
 
@@ -160,4 +175,39 @@ fn group_outliers(results: &Results, basis: &Basis<'_>, metric: Metric) -> Vec<S
     let all: Vec<_> = all.map(|(pair, gb_s)| (pair, gb_s, (basis.path_group)(pair))).collect();
     let suspect = |(pair, finding)| Suspect::of(&[(metric, pair)], finding);
     outliers(metric, &all).into_iter().map(suspect).collect()
+}
+
+/// The group's pairs whose links carry the same: a narrow slot makes no pair slower than its like.
+fn slower_than_all_others(results: &Results, basis: &Basis<'_>, metric: Metric) -> Vec<Suspect> {
+    let all = results.grid.all(metric).filter(|(pair, _)| pair.from != pair.to);
+    let like = |pair| format!("{} {:?}", (basis.path_group)(pair), carrier(results, basis, pair).raw());
+    let all: Vec<_> = all.map(|(pair, gb_s)| (pair, gb_s, like(pair))).collect();
+    let suspect = |(pair, finding)| Suspect::of(&[(metric, pair)], finding);
+    below_all_others(metric, &all).into_iter().map(suspect).collect()
+}
+
+/// The reads by `reader.from` of the memory of `reader.to`, by each engine, against that engine's writes in the same
+/// direction.
+fn reads_below_writes(results: &Results, reader: Pair) -> Vec<Suspect> {
+    let engines = [(Metric::CE_READ, Metric::CE_WRITE), (Metric::SM_READ, Metric::SM_WRITE)];
+    let compare = |(read, write): (Metric, Metric)| {
+        let (reads, writes) = (results.grid.get(read, reader)?, results.grid.get(write, reader.back())?);
+        let finding = slow_reads(reader, read, reads, writes)?;
+        Some(Suspect::of(&[(read, reader), (write, reader.back())], finding))
+    };
+    engines.into_iter().filter_map(compare).collect()
+}
+
+/// Near pairs against pairs farther apart, by the copy engines' writes.
+fn slow_near_pairs(results: &Results, basis: &Basis<'_>) -> Vec<Suspect> {
+    let figure = |(pair, gb_s): (Pair, f64)| {
+        Some(PathFigure { pair, distance: (basis.distance)(pair)?, gb_s, raw: carrier(results, basis, pair).raw()? })
+    };
+    let all = results.grid.all(Metric::CE_WRITE).filter(|(pair, _)| pair.from != pair.to);
+    let all: Vec<_> = all.filter_map(figure).collect();
+    let suspect = |(pairs, finding): (Vec<Pair>, Finding)| Suspect {
+        cells: pairs.into_iter().map(|pair| (Metric::CE_WRITE, pair)).collect(),
+        finding,
+    };
+    near_no_faster(&all).into_iter().map(suspect).collect()
 }

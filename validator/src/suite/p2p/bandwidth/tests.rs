@@ -46,6 +46,7 @@ fn with<T>(carrier: Carrier, least: Option<f64>, f: impl FnOnce(&Basis<'_>) -> T
         ceiling: &move |_| raw,
         own: &move |_| raw,
         path_group: &|_| "NV18".to_owned(),
+        distance: &|_| None,
     })
 }
 
@@ -210,6 +211,7 @@ fn links_that_report_less_than_they_carry_lower_no_floor() {
             ceiling: &|_| Some(31.5),
             own: &|_| Some(0.25),
             path_group: &|_| "PHB".to_owned(),
+            distance: &|_| None,
         };
         judge(results(&[(Metric::CE_WRITE, gb_s), (Metric::SAMPLE_UNI_OFF, 5.0)]), &basis, &[])
     };

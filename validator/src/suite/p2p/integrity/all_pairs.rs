@@ -1,13 +1,14 @@
 //! All pairs together: peer access is on for all of them at once, as in real programs, and all kernels move
 //! data at the same time. Besides a few large copies each pair makes many small ones of odd sizes at odd
-//! addresses, by kernels and by copy engines, so that rare faults show too.
+//! addresses, by kernels and by copy engines, so that rare faults show too. From level standard on the same is done in
+//! mapped memory.
 
 use super::bench::IntegrityBench;
 use super::results::{AccessState, AllPairsRun, PairResult, SentPattern};
 use crate::schedule::Pair;
 use crate::suite::shared::copy_batch::{BatchResult, CopyBatch, CopyShape, GUARD, TargetOwner, run, small_copies};
 use crate::suite::shared::gpu_fault::fault_finding;
-use crate::suite::shared::peer_access::{AccessGroup, disjoint_rounds, with_peer_access};
+use crate::suite::shared::peer_access::{disjoint_rounds, with_peer_access};
 use crate::suite::shared::transfer::{Direction, Engine, Memory, Transfer, TransferKind};
 use gpu::{BatchExpected, Clique, GpuError, Piece, PieceTable, Stream, is_cuda_lost};
 use machine::GpuId;
@@ -52,11 +53,19 @@ impl IntegrityBench<'_> {
             found.extend(access.refused.iter().map(|(pair, error)| refused(*pair, error)));
             let each = shapes.kernel.len().max(shapes.copy.len()) + shapes.large.len();
             let table = PieceTable::new(first, (each * access.pairs.len()) as u64)?;
-            self.run_group(access, &shapes, &table, tried)
+            self.run_group(&access.pairs, Memory::Plain, &shapes, &table, tried)
         })?;
+        let mapped = self.plan.all_mapped && self.plan.memories.contains(&Memory::Mapped) && !is_cuda_lost();
+        if mapped {
+            // Mapped memory needs no enabled access, and must not benefit from it.
+            let pairs: Vec<Pair> = tried.iter().filter(well).map(|t| t.pair).collect();
+            let each = shapes.kernel.len().max(shapes.copy.len()) + shapes.large.len();
+            let table = PieceTable::new(first, (each * pairs.len()).max(1) as u64)?;
+            self.run_group(&pairs, Memory::Mapped, &shapes, &table, tried)?;
+        }
         let sizes = |shapes: &[CopyShape]| shapes.iter().map(|shape| shape.bytes).collect();
         let (kernel, copy, large) = (sizes(&shapes.kernel), sizes(&shapes.copy), sizes(&shapes.large));
-        Ok(Some(AllPairsRun { seed, kernel, copy, large, at_once }))
+        Ok(Some(AllPairsRun { seed, kernel, copy, large, at_once, mapped }))
     }
 
     fn shapes(&self, pairs: u64, seed: u64) -> CopyShapes {
@@ -81,51 +90,56 @@ impl IntegrityBench<'_> {
         self.plan.layout().area() / peers / 4096 * 4096
     }
 
-    /// Runs the pairs of one group: both engines, both directions.
+    /// Runs the pairs of one group in one kind of memory: both engines, both directions.
     fn run_group(
         &self,
-        access: &AccessGroup,
+        pairs: &[Pair],
+        memory: Memory,
         shapes: &CopyShapes,
         table: &PieceTable,
         tried: &mut [PairResult],
     ) -> Result<(), GpuError> {
         let mut lanes = Lanes::new();
-        for pair in &access.pairs {
+        for pair in pairs {
             let gpu = self.test_gpu(pair.from)?.gpu;
             lanes.insert(*pair, [gpu.stream()?, gpu.stream()?]);
         }
         for (engine, direction) in
             [Engine::Sm, Engine::Copy].into_iter().flat_map(|e| [(e, Direction::Write), (e, Direction::Read)])
         {
-            let kind = TransferKind { engine, direction, memory: Memory::Plain };
-            let seeds = self.fill_sources()?;
+            let kind = TransferKind { engine, direction, memory };
+            let seeds = self.fill_sources(memory)?;
             // With copy engines, few pairs affect each other only if they share GPUs, so they run at once.
-            let at_once = engine == Engine::Sm || access.pairs.len() <= FEW_PAIRS;
-            let rounds = if at_once { vec![access.pairs.clone()] } else { disjoint_rounds(&access.pairs) };
+            let at_once = engine == Engine::Sm || pairs.len() <= FEW_PAIRS;
+            let rounds = if at_once { vec![pairs.to_vec()] } else { disjoint_rounds(pairs) };
             for round in rounds {
                 let copy_batches = self.copy_batches(&round, kind, shapes, (&lanes, &seeds))?;
                 let result = run(self.context, table, &copy_batches)?;
-                self.record(&copy_batches, result, table, tried)?;
+                self.record(&copy_batches, memory, result, table, tried)?;
                 if is_cuda_lost() {
                     return Ok(());
                 }
             }
         }
         let layout = self.plan.layout();
-        let buffers = self.test_gpus.iter().map(|test_gpu| &test_gpu.plain);
-        let areas = buffers.map(|buffer| Ok((buffer, buffer.part(layout.source(), layout.area())?)));
+        let buffers = self.test_gpus.iter().map(|test_gpu| test_gpu.buffer(memory));
+        let areas = buffers.map(|buffer| {
+            let buffer = buffer?;
+            Ok((buffer, buffer.part(layout.source(), layout.area())?))
+        });
         let used = areas.collect::<Result<Vec<_>, GpuError>>()?;
         self.all_pairs_changes.borrow_mut().extend(self.changed_beside(&used)?);
         self.reset_sentinels()
     }
 
     /// Fills every source area with fresh data; the seeds by GPU.
-    fn fill_sources(&self) -> Result<Vec<u64>, GpuError> {
+    fn fill_sources(&self, memory: Memory) -> Result<Vec<u64>, GpuError> {
         let layout = self.plan.layout();
         let mut seeds = Vec::new();
         for test_gpu in &self.test_gpus {
             let seed = self.nonce();
-            test_gpu.stream.fill(test_gpu.plain.part(layout.source(), layout.area())?, seed, 0)?;
+            let area = test_gpu.buffer(memory)?.part(layout.source(), layout.area())?;
+            test_gpu.stream.fill(area, seed, 0)?;
             self.sent.borrow_mut().push(SentPattern { gpu: test_gpu.gpu.id(), seed });
             seeds.push(seed);
         }
@@ -166,23 +180,24 @@ impl IntegrityBench<'_> {
     ) -> Result<CopyBatch<'b>, GpuError> {
         let (sends, receives) = Transfer { pair, kind, bytes: 0, shift: (0, 0) }.ends();
         let (sender, receiver) = (self.test_gpu(sends)?, self.test_gpu(receives)?);
+        let (from_buffer, to_buffer) = (sender.buffer(kind.memory)?, receiver.buffer(kind.memory)?);
         let layout = self.plan.layout();
         let (area, part) = (peer(sends, receives) * self.peer_slice(), peer(receives, sends) * self.peer_slice());
         let seed = seeds.get(sends.index()).copied().unwrap_or_default();
         let piece = |shape: &CopyShape| {
             let (first, place) = (area + shape.from, layout.target() + part + shape.to);
-            let to = receiver.plain.part(place, shape.bytes)?;
-            let from = sender.plain.part(layout.source() + first, shape.bytes)?;
+            let to = to_buffer.part(place, shape.bytes)?;
+            let from = from_buffer.part(layout.source() + first, shape.bytes)?;
             Ok(Piece { to, from, first, place })
         };
         let pieces = shapes.iter().map(piece).collect::<Result<_, GpuError>>()?;
-        let expected = BatchExpected { seed, sentinel: receiver.plain.sentinel(), guard: GUARD, restore: true };
+        let expected = BatchExpected { seed, sentinel: to_buffer.sentinel(), guard: GUARD, restore: true };
         let owner = TargetOwner {
             gpu: receives,
             stream: &receiver.stream,
             tally: &receiver.tallies.data,
             host: &receiver.host,
-            memory: receiver.plain.whole(),
+            memory: to_buffer.whole(),
         };
         Ok(CopyBatch { pair, kind, pieces, wide, times, expected, worker, owner })
     }
@@ -191,6 +206,7 @@ impl IntegrityBench<'_> {
     fn record(
         &self,
         copy_batches: &[CopyBatch<'_>],
+        memory: Memory,
         result: Vec<BatchResult>,
         table: &PieceTable,
         tried: &mut [PairResult],
@@ -212,17 +228,17 @@ impl IntegrityBench<'_> {
         }
         if dirty && !is_cuda_lost() {
             self.reset_sentinels()?;
-            self.refill_sources()?;
+            self.refill_sources(memory)?;
         }
         Ok(())
     }
 
     /// Fills every source area with its last data again.
-    fn refill_sources(&self) -> Result<(), GpuError> {
+    fn refill_sources(&self, memory: Memory) -> Result<(), GpuError> {
         let layout = self.plan.layout();
         for test_gpu in &self.test_gpus {
             let last = self.sent.borrow().iter().rev().find(|s| s.gpu == test_gpu.gpu.id()).map(|s| s.seed);
-            let area = test_gpu.plain.part(layout.source(), layout.area())?;
+            let area = test_gpu.buffer(memory)?.part(layout.source(), layout.area())?;
             test_gpu.stream.fill(area, last.unwrap_or_default(), 0)?;
         }
         self.test_gpus.iter().try_for_each(|test_gpu| test_gpu.wait())

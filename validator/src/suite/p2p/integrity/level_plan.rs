@@ -13,6 +13,8 @@ pub(super) struct LevelPlan {
     pub(super) shifts: Vec<(u64, u64)>,
     /// Small transfers of a pair, for each engine and direction, while all pairs make theirs.
     pub(super) small: u64,
+    /// Whether all pairs make their transfers in mapped memory too.
+    pub(super) all_mapped: bool,
     /// Whether all other memory of all GPUs is watched.
     pub(super) watch_unused: bool,
 }
@@ -37,7 +39,8 @@ impl LevelPlan {
             Level::Standard => (512, true),
             Level::Full | Level::Acceptance => (4096, true),
         };
-        Self { sizes, memories: vec![Memory::Plain, Memory::Mapped], shifts, small, watch_unused }
+        let all_mapped = level >= Level::Standard;
+        Self { sizes, memories: vec![Memory::Plain, Memory::Mapped], shifts, small, all_mapped, watch_unused }
     }
 
     /// Without the sizes that do not fit into this much memory of a GPU; the smallest sizes always stay.

@@ -48,6 +48,8 @@ pub(super) struct AllPairsRun {
     pub(super) large: Vec<u64>,
     /// How many peers a GPU had at once.
     pub(super) at_once: usize,
+    /// Whether all of it was also made in mapped memory.
+    pub(super) mapped: bool,
 }
 
 /// The pattern that a GPU's source area held.

@@ -3,7 +3,7 @@
 use super::level_plan::LevelPlan;
 use super::results::{AccessState, AllPairsRun, PairResult};
 use crate::suite::benchmark::table;
-use crate::suite::shared::transfer::{Engine, FaultKind, ruled_out};
+use crate::suite::shared::transfer::{Engine, FaultKind, Memory, ruled_out};
 use gpu::pattern::DataFault;
 use outcome::finding::Code;
 use report::tables::{PairRow, pair_table};
@@ -20,10 +20,19 @@ struct Row {
     seed: Option<u64>,
 }
 
+impl AllPairsRun {
+    /// The kinds of memory in which all pairs made their transfers.
+    fn memories(&self) -> &'static [Memory] {
+        if self.mapped { &[Memory::Plain, Memory::Mapped] } else { &[Memory::Plain] }
+    }
+}
+
 /// Transfers of a pair that were checked one by one, by copy engine and by kernel.
 pub(super) fn checked_transfers(plan: &LevelPlan, all_pairs: Option<&AllPairsRun>) -> [u64; 2] {
     let alone = (plan.transfers() / 2) as u64;
-    let of = |small: &dyn Fn(&AllPairsRun) -> usize| all_pairs.map_or(0, |c| 2 * (small(c) + c.large.len()) as u64);
+    let of = |small: &dyn Fn(&AllPairsRun) -> usize| {
+        all_pairs.map_or(0, |c| c.memories().len() as u64 * 2 * (small(c) + c.large.len()) as u64)
+    };
     [alone + of(&|c| c.copy.len()), alone + of(&|c| c.kernel.len())]
 }
 
@@ -63,18 +72,22 @@ pub(super) fn transfers_table(plan: &LevelPlan, all_pairs: Option<&AllPairsRun>)
     }
     if let Some(all_pairs) = all_pairs {
         let peers = all_pairs.at_once;
-        let row = |what: &str, by, sizes: &Vec<u64>| Row {
-            what: format!("{what}, {peers} peers on at once"),
-            by: name(by),
-            memory: "ordinary",
-            sizes: sizes.clone(),
-            times: 2,
-            seed: Some(all_pairs.seed),
-        };
-        rows.push(row("odd sizes and addresses, all pairs at once", Engine::Sm, &all_pairs.kernel));
-        rows.push(row("large, all pairs at once", Engine::Sm, &all_pairs.large));
-        rows.push(row("odd sizes and addresses", Engine::Copy, &all_pairs.copy));
-        rows.push(row("large", Engine::Copy, &all_pairs.large));
+        for memory in all_pairs.memories() {
+            // Mapped memory names its peers itself.
+            let on = if *memory == Memory::Plain { format!(", {peers} peers on at once") } else { String::new() };
+            let row = |what: &str, by, sizes: &Vec<u64>| Row {
+                what: format!("{what}{on}"),
+                by: name(by),
+                memory: memory.name(),
+                sizes: sizes.clone(),
+                times: 2,
+                seed: Some(all_pairs.seed),
+            };
+            rows.push(row("odd sizes and addresses, all pairs at once", Engine::Sm, &all_pairs.kernel));
+            rows.push(row("large, all pairs at once", Engine::Sm, &all_pairs.large));
+            rows.push(row("odd sizes and addresses", Engine::Copy, &all_pairs.copy));
+            rows.push(row("large", Engine::Copy, &all_pairs.large));
+        }
     }
     let columns = [
         ("what", ""),
@@ -120,7 +133,8 @@ mod tests {
     use report::Level;
 
     fn all_pairs() -> AllPairsRun {
-        AllPairsRun { seed: 7, kernel: vec![1, 900, 33], copy: vec![5, 6], large: vec![1 << 20], at_once: 7 }
+        let (kernel, copy, large) = (vec![1, 900, 33], vec![5, 6], vec![1 << 20]);
+        AllPairsRun { seed: 7, kernel, copy, large, at_once: 7, mapped: false }
     }
 
     #[test]
@@ -134,5 +148,10 @@ mod tests {
         assert_eq!((&rows[4][6], &rows[4][8]), (&1868.into(), &"0000000000000007".into()));
         assert_eq!(checked_transfers(&plan, Some(&all_pairs())), [16 + 6, 16 + 8]);
         assert_eq!(checked_transfers(&plan, None), [16, 16]);
+        let mapped = AllPairsRun { mapped: true, ..all_pairs() };
+        assert_eq!(checked_transfers(&plan, Some(&mapped)), [16 + 12, 16 + 16]);
+        let said = transfers_table(&plan, Some(&mapped));
+        let rows = said["rows"].as_array().unwrap();
+        assert_eq!((rows.len(), &rows[8][2], &rows[8][4]), (12, &"mapped".into(), &900.into()));
     }
 }

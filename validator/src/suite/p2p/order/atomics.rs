@@ -1,9 +1,11 @@
-//! Two GPUs add to one counter at the same time, by atomic addition and by compare-and-swap.
+//! Two GPUs add to one counter at the same time, by atomic addition and by compare-and-swap; then all GPUs that reach a
+//! GPU's memory add to one counter there.
 
 use super::pingpong::{Player, player};
-use super::{AtomicOperation, CounterResult, ends};
+use super::{AtomicOperation, CounterResult, SharedCounter, ends};
 use crate::schedule::Pair;
 use gpu::{Clique, GpuError, P2pAttribute};
+use machine::GpuId;
 use std::time::Duration;
 
 /// Threads of a block, as the gpu layer launches these kernels.
@@ -33,6 +35,43 @@ pub(super) fn count(
         count_once(pair, peer, owner, AtomicOperation::CompareAndSwap)?,
     ];
     Ok(Some(counted))
+}
+
+/// The result of a counter of `owner` to which the GPU itself and all of `peers` add at the same time, by atomic additions.
+/// `None` where fewer than two peers claim them: [`count`] has tried one. Access is on.
+pub(super) fn count_all(
+    clique: &Clique,
+    players: &[Player<'_>],
+    owner: GpuId,
+    peers: &[GpuId],
+) -> Result<Option<SharedCounter>, GpuError> {
+    let mut claimed = Vec::new();
+    for peer in peers {
+        let (from, to) = ends(clique, Pair::new(*peer, owner))?;
+        if from.p2p_attribute(P2pAttribute::NativeAtomics, to)? != 0 {
+            claimed.push(*peer);
+        }
+    }
+    if claimed.len() < 2 {
+        return Ok(None);
+    }
+    let owning = player(players, owner)?;
+    owning.clear()?;
+    let counter = owning.memory.span(PLACE, 8)?;
+    let (blocks, times) = ADD;
+    let adding = claimed.iter().map(|peer| player(players, *peer)).collect::<Result<Vec<_>, _>>()?;
+    for it in adding.iter().copied().chain([owning]) {
+        it.stream.atomic_add(counter, times, blocks)?;
+    }
+    let doing = format!("GPU {owner}: atomic additions by all its peers");
+    for it in adding.iter().copied().chain([owning]) {
+        it.stream.finish(&doing, HANG)?;
+    }
+    owning.stream.copy_out(owning.host.span(0, 8)?, counter)?;
+    owning.stream.finish(&doing, HANG)?;
+    let counted = u64::from(owning.host.word(0)) | u64::from(owning.host.word(1)) << 32;
+    let gpus = claimed.len() as u64 + 1;
+    Ok(Some(SharedCounter { owner, gpus, counted, expected: gpus * u64::from(blocks) * THREADS * times }))
 }
 
 fn count_once(

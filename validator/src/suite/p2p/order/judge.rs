@@ -1,6 +1,6 @@
 //! The judgement over the ping-pongs and counters. Pure.
 
-use super::{AtomicOperation, CounterResult, PairPingpong, Results};
+use super::{AtomicOperation, CounterResult, PairPingpong, Results, SharedCounter};
 use crate::schedule::Pair;
 use crate::suite::shared::pair::{matrix, merge_pairs};
 use gpu::PingpongResult;
@@ -13,6 +13,7 @@ pub(super) fn judge(gpus: usize, rounds: u64, results: &Results) -> Judgement {
     let mut found: Vec<(Pair, Finding)> = results.pingpongs.iter().flat_map(|p| game_findings(p, rounds)).collect();
     found.extend(results.counted.iter().filter_map(lost_additions));
     let mut findings = merge_pairs(found);
+    findings.extend(results.shared.iter().filter_map(lost_shared_additions));
     findings.extend(results.broken.iter().cloned());
     if results.pingpongs.is_empty() && findings.iter().all(|f| f.severity == Severity::Info) {
         let why = "no two GPUs have access to each other's memory; see p2p-capability";
@@ -103,4 +104,15 @@ fn lost_additions(counted: &CounterResult) -> Option<(Pair, Finding)> {
     let finding = Code::P2pAtomics.finding(Severity::Fail, Subject::Machine, message);
     let seen = format!("{pair}: {operation} in GPU {}'s memory gave {counted}, expected {expected}", pair.to);
     Some((*pair, finding.values(*counted, *expected, Some("additions")).seen(seen)))
+}
+
+fn lost_shared_additions(counter: &SharedCounter) -> Option<Finding> {
+    let SharedCounter { owner, gpus, counted, expected } = counter;
+    if counted == expected {
+        return None;
+    }
+    let message = format!("atomic additions by {gpus} GPUs at once in the memory of GPU {owner} are lost");
+    let finding = Code::P2pAtomics.finding(Severity::Fail, *owner, message);
+    let seen = format!("GPU {owner}: additions by {gpus} GPUs gave {counted}, expected {expected}");
+    Some(finding.values(*counted, *expected, Some("additions")).seen(seen))
 }

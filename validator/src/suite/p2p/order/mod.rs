@@ -1,5 +1,5 @@
 //! Whether GPUs see each other's writes in order, and whether no atomic addition is lost. Two resident kernels take
-//! turns to send each other data and then a flag: a GPU that sees the flag must see the data. And two GPUs
+//! turns to send each other data and then a flag: a GPU that sees the flag must see the data. And two GPUs, then all,
 //! add to one counter at the same time, where the driver reports that this works. Programs that signal each
 //! other through peer memory, as NCCL does, rely on both.
 
@@ -13,8 +13,10 @@ use crate::suite::benchmark::GpuPaths;
 use crate::suite::protocol::Activity;
 use crate::suite::shared::gate::gate;
 use crate::suite::shared::gpu_fault::fault_finding;
+use crate::suite::shared::peer_access::with_peer_access;
 use crate::suite::{Group, Test, TestContext, nccl};
 use gpu::{self, Clique, Gpu, GpuError, PeerAccess, PingpongResult};
+use machine::GpuId;
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Severity, Subject};
 use outcome::test;
@@ -61,11 +63,22 @@ struct CounterResult {
     expected: u64,
 }
 
+/// The result of a counter in the memory of `owner` to which several GPUs added at the same time.
+#[derive(Debug)]
+struct SharedCounter {
+    owner: GpuId,
+    /// How many GPUs added, the owner included.
+    gpus: u64,
+    counted: u64,
+    expected: u64,
+}
+
 /// The results of all pairs.
 #[derive(Debug, Default)]
 struct Results {
     pingpongs: Vec<PairPingpong>,
     counted: Vec<CounterResult>,
+    shared: Vec<SharedCounter>,
     /// Pairs with peer access for which atomics are not claimed.
     unclaimed: usize,
     /// Pairs whose access was refused, or whose test was aborted.
@@ -100,6 +113,9 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
             break;
         }
     }
+    if results.broken.is_empty() && !gpu::is_cuda_lost() {
+        shared_counters(context, clique, &players, &mut results).map_err(|e| fault_finding(Subject::Machine, &e))?;
+    }
     let slow_hops = if results.broken.is_empty() && !gpu::is_cuda_lost() {
         let paths = GpuPaths::new(context, clique);
         slow_hops::slow_hops(clique, &players, &paths, &mut results).map_err(|e| fault_finding(Subject::Machine, &e))?
@@ -131,6 +147,31 @@ fn atomics(
             }
         }
     }
+}
+
+/// All GPUs that reach a GPU's memory add to one counter there, one owner after the other. Pairs whose access is refused
+/// are judged by `p2p_capability`.
+fn shared_counters(
+    context: &TestContext,
+    clique: &Clique,
+    players: &[pingpong::Player<'_>],
+    results: &mut Results,
+) -> Result<(), GpuError> {
+    // Without claimed atomics there is nothing to add, and no access is needed.
+    if results.counted.is_empty() {
+        return Ok(());
+    }
+    let pairs: Vec<_> = results.counted.iter().map(|counted| counted.pair).collect();
+    let pairs: Vec<_> = Pair::all(clique.len()).filter(|pair| pairs.contains(pair)).collect();
+    with_peer_access(clique, &pairs, |access| {
+        for owner in GpuId::all(clique.len()) {
+            let peers: Vec<_> = access.pairs.iter().filter(|pair| pair.to == owner).map(|pair| pair.from).collect();
+            context.doing(format!("GPU {owner}: atomic additions by {} peers at once", peers.len()));
+            results.shared.extend(atomics::count_all(clique, players, owner, &peers)?);
+        }
+        Ok(())
+    })
+    .map(drop)
 }
 
 /// Enables access for the pairs that reach each other. A refusal is recorded, and judged by `p2p_capability`.
@@ -246,6 +287,20 @@ mod tests {
         let judgement = said(&results);
         assert!(judgement.outcome() == Outcome::Fail && judgement.findings[0].is(Code::P2pAtomics));
         assert!(judgement.findings[0].evidence[0].contains("gave 7, expected 9"));
+    }
+
+    #[test]
+    fn additions_of_all_gpus_that_are_lost_name_the_owner() {
+        let mut results = pingpongs(side(ROUNDS), side(ROUNDS));
+        let counter = |counted| SharedCounter { owner: 1.into(), gpus: 8, counted, expected: 512_000 };
+        results.shared = vec![counter(512_000)];
+        assert_eq!(said(&results).outcome(), Outcome::Pass);
+        results.shared = vec![counter(511_999)];
+        let judgement = said(&results);
+        let finding = &judgement.findings[0];
+        assert!(judgement.outcome() == Outcome::Fail && finding.is(Code::P2pAtomics));
+        assert_eq!(finding.subject, "GPU 1");
+        assert!(finding.message.contains("by 8 GPUs at once"), "{}", finding.message);
     }
 
     #[test]

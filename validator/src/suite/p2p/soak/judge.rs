@@ -1,6 +1,6 @@
 //! The judgement over the minute: a table with a row for each second and GPU, findings and the summary. Pure.
 
-use super::{Results, Second};
+use super::{MOVERS, Results, Second};
 use crate::suite::benchmark::{STATE_COLUMNS, judged, rounded, state_cells, table, thermal_summary, throttled_for};
 use gpu::State;
 use machine::GpuId;
@@ -20,15 +20,25 @@ pub(super) fn judge(results: Results) -> Judgement {
     }
     let tables = vec![soak_table(&results.seconds)];
     let mut findings = throttled_for(&states(&results.seconds));
-    let speeds: Vec<_> = results.seconds.iter().map(|second| second.gb_s).collect();
-    let middle = median(&speeds).ok();
-    findings.extend(middle.filter(|_| !results.in_turns).and_then(|middle| speed_drop(&results.seconds, middle)));
-    let summary = summary(&results, middle);
+    if !results.in_turns {
+        findings.extend(MOVERS.iter().filter_map(|by| speed_drop(&of(&results, by.name))));
+    }
+    let summary = summary(&results);
     judged(summary, results.findings.into_iter().chain(findings)).with_tables(tables)
 }
 
-/// The slowest second, where it is far below the others.
-fn speed_drop(seconds: &[Second], middle: f64) -> Option<Finding> {
+/// The seconds in which the mover of this name moved the data.
+fn of<'a>(results: &'a Results, by: &str) -> Vec<&'a Second> {
+    results.seconds.iter().filter(|second| second.by == by).collect()
+}
+
+fn middle(seconds: &[&Second]) -> Option<f64> {
+    median(&seconds.iter().map(|second| second.gb_s).collect::<Vec<_>>()).ok()
+}
+
+/// The slowest second, where it is far below the others with the same mover.
+fn speed_drop(seconds: &[&Second]) -> Option<Finding> {
+    let middle = middle(seconds)?;
     let slowest = seconds.iter().min_by(|a, b| a.gb_s.total_cmp(&b.gb_s))?;
     let least = middle * DROP;
     if slowest.gb_s >= least {
@@ -36,18 +46,19 @@ fn speed_drop(seconds: &[Second], middle: f64) -> Option<Finding> {
     }
     let message = format!(
         "{:.1} GB/s after {:.0} s, expected at least {least:.1} GB/s ({DROP} of the {middle:.1} GB/s that \
-         all pairs move together otherwise)",
-        slowest.gb_s, slowest.at
+         all pairs move together otherwise; {})",
+        slowest.gb_s, slowest.at, slowest.by
     );
     let finding = Code::P2pNoisy.finding(Severity::Warn, Subject::Machine, message);
     Some(finding.values(rounded(slowest.gb_s), rounded(least), Some("GB/s")))
 }
 
 fn soak_table(seconds: &[Second]) -> Value {
-    let columns = [&[("time", "s"), ("all pairs", "GB/s")][..], &STATE_COLUMNS].concat();
+    let columns = [&[("time", "s"), ("all pairs", "GB/s")][..], &STATE_COLUMNS, &[("moved by", "")]].concat();
     let row = |second: &Second, gpu: GpuId, state: Option<&State>| {
         let mut row = vec![rounded(second.at).into(), rounded(second.gb_s).into()];
         row.extend(state_cells(gpu, state));
+        row.push(second.by.into());
         row
     };
     let rows: Vec<_> = seconds
@@ -57,12 +68,17 @@ fn soak_table(seconds: &[Second]) -> Value {
     table("soak", &columns, &rows)
 }
 
-/// `60 s: 9000 transfers arrived, 1480.2 GB/s (at least 1475.0); 31 to 44 C, at most 280 W`
-fn summary(results: &Results, middle: Option<f64>) -> String {
+/// `60 s: 9000 transfers arrived, 1480.2 GB/s (at least 1475.0), kernels write 1400.1; 31 to 44 C, at most 280 W`
+fn summary(results: &Results) -> String {
     let long = results.seconds.last().map_or(0.0, |s| s.at);
-    let least = results.seconds.iter().map(|s| s.gb_s).reduce(f64::min);
-    let speed = middle.zip(least).map(|(m, l)| format!(", {m:.1} GB/s (at least {l:.1})"));
-    let (speed, heat) = (speed.unwrap_or_default(), thermal_summary(&states(&results.seconds)));
+    let first = MOVERS.first().map(|by| of(results, by.name)).unwrap_or_default();
+    let least = first.iter().map(|s| s.gb_s).reduce(f64::min);
+    let mut speed =
+        middle(&first).zip(least).map(|(m, l)| format!(", {m:.1} GB/s (at least {l:.1})")).unwrap_or_default();
+    for by in MOVERS.iter().skip(1) {
+        speed += &middle(&of(results, by.name)).map(|gb_s| format!(", {} {gb_s:.1}", by.name)).unwrap_or_default();
+    }
+    let heat = thermal_summary(&states(&results.seconds));
     format!("{long:.0} s: {} transfers arrived{speed}{heat}", results.transfers)
 }
 
@@ -89,6 +105,7 @@ mod tests {
     fn results(seconds: &[(f64, &[&str])]) -> Results {
         let second = |(n, (gb_s, why)): (u32, &(f64, &[&str]))| Second {
             at: f64::from(n),
+            by: MOVERS[0].name,
             gb_s: *gb_s,
             states: vec![state(why), None],
         };
@@ -119,6 +136,20 @@ mod tests {
         let mut wrong = results(&[(100.0, &[])]);
         wrong.findings.push(Code::P2pWrongData.finding(Severity::Fail, Pair::of(0, 1), "wrong"));
         assert_eq!(judge(wrong).outcome(), Outcome::Fail);
+    }
+
+    #[test]
+    fn kernels_and_reads_are_held_against_their_own_seconds() {
+        let mut mixed = results(&[(100.0, &[]), (99.0, &[]), (40.0, &[]), (41.0, &[])]);
+        mixed.seconds[2..].iter_mut().for_each(|second| second.by = "kernels read");
+        let said = judge(mixed);
+        assert_eq!(said.outcome(), Outcome::Pass, "{:?}", said.findings);
+        assert!(said.summary.contains("99.5 GB/s (at least 99.0), kernels read 40.5;"), "{}", said.summary);
+        assert_eq!(said.tables[0]["rows"][6].as_array().unwrap().last().unwrap(), "kernels read");
+        let mut drop = results(&[(100.0, &[]), (40.0, &[]), (20.0, &[]), (41.0, &[])]);
+        drop.seconds[1..].iter_mut().for_each(|second| second.by = "kernels read");
+        let said = judge(drop);
+        assert!(said.outcome() == Outcome::Warn && said.summary.contains("; kernels read)"), "{}", said.summary);
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Keeps all pairs busy for a minute. Where GPUs cannot have all their peers at once, the rounds of the plan
 //! take turns.
 
-use super::{Results, SOAK, Second};
+use super::{MOVERS, Results, SOAK, Second, SoakMover};
 use crate::schedule::Pair;
 use crate::suite::TestContext;
-use crate::suite::benchmark::{Bench, CopyMethod, Flow, GpuPaths, RoundAccess, states_now, wrong_data};
+use crate::suite::benchmark::{Bench, Flow, GpuPaths, RoundAccess, states_now, wrong_data};
 use gpu::State;
 use outcome::finding::{Code, Finding, Severity, Subject};
 use report::stats::gb_s;
@@ -29,14 +29,14 @@ pub(super) fn all(
         Soak { context, bench, paths, results, start: Instant::now(), second: Instant::now(), moved: (0, 0.0) };
     let everything = RoundAccess::of(context, &rounds.concat())?;
     if everything.without_access.is_empty() {
-        return soak.run_traffic(&everything.pairs, SOAK);
+        return MOVERS.iter().try_for_each(|by| soak.run_traffic(&everything.pairs, *by, SOAK * by.tenths / 10));
     }
     drop(everything);
     soak.results.in_turns = true;
     let turn = SOAK / u32::try_from(rounds.len()).unwrap_or(u32::MAX).max(1);
     for round in rounds {
         let access = RoundAccess::of(context, &round)?;
-        soak.run_traffic(&access.pairs, turn)?;
+        MOVERS.iter().try_for_each(|by| soak.run_traffic(&access.pairs, *by, turn * by.tenths / 10))?;
     }
     Ok(())
 }
@@ -56,13 +56,13 @@ struct Soak<'a, 'b> {
 
 impl Soak<'_, '_> {
     /// Keeps both directions of all `pairs` busy for `duration`.
-    fn run_traffic(&mut self, pairs: &[Pair], duration: Duration) -> Result<(), Box<Finding>> {
+    fn run_traffic(&mut self, pairs: &[Pair], by: SoakMover, duration: Duration) -> Result<(), Box<Finding>> {
         if pairs.is_empty() {
             return Ok(());
         }
         let directed = by_shift(pairs, self.bench.gpus());
         let flows = |times, in_turn| {
-            let flow = |pair: &Pair| Flow { in_turn, ..Flow::write(*pair, CopyMethod::Ce, 0, times) };
+            let flow = |pair: &Pair| Flow { in_turn, by: by.by, ..Flow::write(*pair, by.method, 0, times) };
             directed.iter().map(|pair| self.bench.for_peer(flow(pair))).collect::<Vec<_>>()
         };
         let in_turn = self.bench.serializes_transfers(self.context, self.paths, &directed)?;
@@ -87,20 +87,20 @@ impl Soak<'_, '_> {
                 self.moved.1 += timed.total;
             }
             self.results.transfers += pairs.len() as u64 * 2;
-            self.end_second(states)?;
+            self.end_second(by, states)?;
         }
         Ok(())
     }
 
     /// Ends a second once its states were read.
-    fn end_second(&mut self, states: Option<Vec<Option<State>>>) -> Result<(), Box<Finding>> {
+    fn end_second(&mut self, by: SoakMover, states: Option<Vec<Option<State>>>) -> Result<(), Box<Finding>> {
         let Some(states) = states else { return Ok(()) };
         let (bytes, ms) = self.moved;
         let gb_s = gb_s(bytes, ms).map_err(|why| {
             let message = format!("all pairs at once: {why}");
             Box::new(Code::CudaError.finding(Severity::Error, Subject::Machine, message))
         })?;
-        self.results.seconds.push(Second { at: self.start.elapsed().as_secs_f64(), gb_s, states });
+        self.results.seconds.push(Second { at: self.start.elapsed().as_secs_f64(), by: by.name, gb_s, states });
         (self.second, self.moved) = (Instant::now(), (0, 0.0));
         Ok(())
     }

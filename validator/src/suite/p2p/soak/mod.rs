@@ -1,11 +1,12 @@
-//! Whether traffic holds for a minute. All pairs move data at once, every target is checked, and the GPUs'
+//! Whether traffic holds for a minute. All pairs move data at once, by copy engines and by kernels, in writes and in
+//! reads, one after the other; every target is checked, and the GPUs'
 //! state is read each second: clocks, temperature, power, and throttle reasons. The parent adds what the
 //! kernel logs meanwhile.
 
 mod judge;
 mod measure;
 
-use crate::suite::benchmark::{Bench, FULL, GpuPaths, Watch};
+use crate::suite::benchmark::{Bench, CopyMethod, FULL, GpuPaths, Side, Watch};
 use crate::suite::shared::gate::gate;
 use crate::suite::{Group, Test, TestContext};
 use gpu::State;
@@ -29,11 +30,31 @@ pub(in crate::suite) const TEST: Test = Test {
 /// How long all pairs are kept busy.
 const SOAK: Duration = Duration::from_secs(60);
 
+/// What moves the data: copy engines that write for most of the time, then kernels and reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct SoakMover {
+    /// As in `kernels read`.
+    name: &'static str,
+    method: CopyMethod,
+    by: Side,
+    /// Its part of the time, in tenths.
+    tenths: u32,
+}
+
+const MOVERS: [SoakMover; 4] = [
+    SoakMover { name: "copy engines write", method: CopyMethod::Ce, by: Side::Source, tenths: 4 },
+    SoakMover { name: "kernels write", method: CopyMethod::Sm, by: Side::Source, tenths: 2 },
+    SoakMover { name: "copy engines read", method: CopyMethod::Ce, by: Side::Target, tenths: 2 },
+    SoakMover { name: "kernels read", method: CopyMethod::Sm, by: Side::Target, tenths: 2 },
+];
+
 /// The measurements of one second.
 #[derive(Debug, Clone, PartialEq)]
 struct Second {
     /// Seconds since the start.
     at: f64,
+    /// What moved the data in it.
+    by: &'static str,
     /// What all pairs moved together in it, by the GPUs' clocks, GB/s.
     gb_s: f64,
     /// By GPU; `None` where NVML does not report it.

@@ -16,6 +16,9 @@ use std::collections::BTreeMap;
 /// Below this part of what the links allow, many GPUs that send to several others may be slow by the order alone.
 const BY_ORDER: f64 = 0.9;
 
+/// The row of mixed traffic.
+const MIXED: &str = "mixed: reads and writes, kernels and copy engines, and copies to and from the host";
+
 /// What figures are judged by: the paths and links of the machine.
 pub(super) struct Basis<'a> {
     pub(super) routes: &'a Routes,
@@ -93,6 +96,7 @@ pub(super) fn judge(results: Results, basis: &Basis<'_>, states: &[String]) -> J
     let rows = rows(&results, basis, &classes);
     let mut findings: Vec<_> = rows.iter().filter_map(Row::finding).collect();
     findings.extend(rows.iter().flat_map(|row| row.starved(&results, basis)));
+    findings.extend(results.movers.iter().filter_map(|speed| speed.finding(&results, &results.alone_by)));
     for finding in &mut findings {
         finding.evidence.extend(states.iter().cloned());
     }
@@ -146,6 +150,14 @@ fn pattern_table(rows: &[Row<'_>], results: &Results) -> Value {
         ]
     };
     let mut lines: Vec<_> = rows.iter().map(line).collect();
+    // Kernels, reads and mixed traffic: what they moved, and nothing that the links would allow.
+    let shown = results.movers.iter().map(|speed| (speed.name(), speed.pattern.pairs.len(), speed.best()));
+    let mixed = results.mixed.iter().map(|(count, gb_s)| (MIXED.to_owned(), *count, *gb_s));
+    lines.extend(shown.chain(mixed).map(|(name, transfers, gb_s)| {
+        let mut line = vec![name.into(), transfers.into(), number(Some(gb_s))];
+        line.resize(columns.len(), Value::Null);
+        line
+    }));
     lines.extend(results.left_out.iter().map(|(pattern, why)| {
         let mut line = vec![format!("{} (not run: {why})", pattern.kind).into(), pattern.pairs.len().into()];
         line.resize(columns.len(), Value::Null);

@@ -1,24 +1,31 @@
 //! Takes the samples: each pair alone, then the patterns.
 
+use super::movers::{MOVERS, Mover, MoverSpeed, is_tried};
 use super::pattern::{Pattern, PatternKind, fewer_peers, patterns};
-use super::{PatternSpeeds, Results};
+use super::{PatternSpeeds, Results, mixed};
 use crate::schedule::Pair;
 use crate::suite::TestContext;
 use crate::suite::benchmark::{
-    Bench, CopyMethod, Flow, GpuPaths, Job, JobFigure, JobResult, RoundAccess, copies, copies_at, wrong_data,
+    Bench, CopyMethod, Flow, GpuPaths, HostLoad, Job, JobFigure, JobResult, RoundAccess, copies, copies_at, wrong_data,
 };
+use crate::suite::shared::gpu_fault::fault_finding;
 use outcome::Matrix;
-use outcome::finding::Finding;
+use outcome::finding::{Finding, Subject};
 use outcome::metric::Metric;
 use report::Level;
-use report::stats::{BANDWIDTH, RepeatPolicy};
+use report::stats::{BANDWIDTH, RepeatPolicy, gb_s};
 use std::collections::BTreeMap;
 
 /// Up to this many ordered pairs (8 GPUs) are each measured alone; with more, the pairs of a round, which share no
 /// known link, are measured at once.
 const ALONE: usize = 8 * 7;
-/// The test and the matrix with the same measurement.
-const MEASURED: (&str, Metric) = ("p2p-bandwidth", Metric::CE_WRITE);
+/// The test that has measured the pairs alone.
+const MEASURED: &str = "p2p-bandwidth";
+/// Samples of a pattern by kernels and reads.
+const MOVER_SAMPLES: usize = 2;
+/// Copies to and from the host of each GPU, in each direction, during mixed traffic: 384 MiB, which take as long as half
+/// of the traffic between GPUs on PCIe.
+const HOST_COPIES: u32 = 48;
 
 /// Measures everything.
 pub(super) fn all(
@@ -32,7 +39,9 @@ pub(super) fn all(
     let rounds = paths.rounds();
     let mut run = Run { context, bench, policy, in_turn: false, results, times: BTreeMap::new() };
     run.alone(&rounds)?;
-    run.patterns(&rounds.concat(), patterns(bench.gpus()))
+    run.patterns(&rounds.concat(), patterns(bench.gpus()))?;
+    run.movers(&rounds)?;
+    run.mixed()
 }
 
 /// Measures some patterns once more, after all others: a figure that was low only once is not low. GPUs that move one
@@ -98,7 +107,7 @@ impl Run<'_, '_> {
 
     /// Each pair by itself, unless `p2p-bandwidth` has just measured that.
     fn alone(&mut self, rounds: &[Vec<Pair>]) -> Result<(), Box<Finding>> {
-        if let Some(known) = known(self.context, rounds) {
+        if let Some(known) = known(self.context, rounds, Metric::CE_WRITE, |pair| pair) {
             let bytes = self.flow(Pair::of(0, 1), 1).bytes;
             self.times = known.iter().map(|(pair, gb_s)| (*pair, copies_at(bytes, *gb_s))).collect();
             self.results.alone = known;
@@ -154,6 +163,75 @@ impl Run<'_, '_> {
         Ok(())
     }
 
+    /// The ring and all to all by kernels and reads; what is far below the copy engines' writes is measured again.
+    fn movers(&mut self, rounds: &[Vec<Pair>]) -> Result<(), Box<Finding>> {
+        for mover in MOVERS {
+            let known = known(self.context, rounds, mover.alone, |pair| mover.cell(pair));
+            self.results.alone_by.extend(known.map(|known| (mover.alone.name(), known)));
+        }
+        let patterns: Vec<_> = self.results.speeds.iter().map(|speeds| speeds.pattern.clone()).collect();
+        for pattern in patterns.into_iter().filter(|pattern| is_tried(pattern.kind)) {
+            let access = RoundAccess::of(self.context, &pattern.access())?;
+            if !access.without_access.is_empty() {
+                continue;
+            }
+            for mover in MOVERS {
+                let Some(total) = self.moved(&pattern, mover)? else { continue };
+                let mut speed = MoverSpeed { pattern: pattern.clone(), mover, total, again: None };
+                if speed.finding(self.results, &self.results.alone_by).is_some() {
+                    speed.again = self.moved(&pattern, mover)?;
+                }
+                self.results.movers.push(speed);
+            }
+        }
+        Ok(())
+    }
+
+    /// GB/s of a pattern by a mover; `None` where data was wrong, which is a finding.
+    fn moved(&mut self, pattern: &Pattern, mover: Mover) -> Result<Option<f64>, Box<Finding>> {
+        let times = pattern.pairs.iter().map(|pair| self.times(*pair)).min().unwrap_or(1);
+        let flows = pattern.pairs.iter().map(|pair| mover.of(self.flow(*pair, times))).collect();
+        let policy = RepeatPolicy { samples: MOVER_SAMPLES, ..self.policy };
+        let taken = self.bench.sampled(self.context, &policy, &[Job::new(flows, JobFigure::Total)])?;
+        Ok(match taken.into_iter().next() {
+            Some(JobResult::Figures(figures)) => figures.first().map(|figure| figure.median),
+            Some(JobResult::Wrong(flow, checked)) => {
+                self.results.findings.push(wrong_data(&flow, &checked));
+                None
+            }
+            None => None,
+        })
+    }
+
+    /// Mixed traffic of all pairs, or of as many as a GPU can have peers, with copies to and from the host.
+    fn mixed(&mut self) -> Result<(), Box<Finding>> {
+        let many = |kind| matches!(kind, PatternKind::All | PatternKind::Next(_));
+        let ran = self.results.speeds.iter().find(|speeds| many(speeds.pattern.kind));
+        let Some(pattern) = ran.map(|speeds| speeds.pattern.clone()) else { return Ok(()) };
+        let access = RoundAccess::of(self.context, &pattern.access())?;
+        if !access.without_access.is_empty() {
+            return Ok(());
+        }
+        let broken = |e: gpu::GpuError| fault_finding(Subject::Machine, &e);
+        self.context.doing("locking the host's memory");
+        let load = HostLoad::new(self.bench, self.context.clique()?).map_err(broken)?;
+        for round in 0..mixed::ROUNDS {
+            let flows = mixed::flows(&pattern, self.bench.gpus(), round, |flow| self.bench.for_peer(flow));
+            let all: u64 = flows.iter().map(Flow::total).sum();
+            let count = flows.len();
+            self.context.doing(format!("{count} reads and writes by kernels and copy engines, and copies to the host"));
+            let (timed, wrong) = self.bench.run_with_host(&[flows], &load, HOST_COPIES).map_err(broken)?;
+            self.results.findings.extend(wrong.map(|wrong| mixed::wrong_host_copy(&wrong)));
+            for timed in timed {
+                match timed.wrong {
+                    Some((flow, checked)) => self.results.findings.push(wrong_data(&flow, &checked)),
+                    None => self.results.mixed.extend(gb_s(all, timed.total).ok().map(|gb_s| (count, gb_s))),
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn times(&self, pair: Pair) -> u32 {
         self.times.get(&pair).copied().unwrap_or(1)
     }
@@ -164,9 +242,17 @@ impl Run<'_, '_> {
     }
 }
 
-/// The pairs' speeds from `p2p-bandwidth`, if it measured every one.
-fn known(context: &TestContext, rounds: &[Vec<Pair>]) -> Option<BTreeMap<Pair, f64>> {
-    let Matrix { values, .. } = context.matrix(MEASURED.0, MEASURED.1)?;
-    let speed = |pair: Pair| Some((pair, (*values.get(pair.from.index())?.get(pair.to.index())?)?));
+/// The pairs' speeds from a matrix of `p2p-bandwidth`, if it measured every one; `cell`: where a pair's speed is in it.
+fn known(
+    context: &TestContext,
+    rounds: &[Vec<Pair>],
+    matrix: Metric,
+    cell: impl Fn(Pair) -> Pair,
+) -> Option<BTreeMap<Pair, f64>> {
+    let Matrix { values, .. } = context.matrix(MEASURED, matrix)?;
+    let speed = |pair: Pair| {
+        let Pair { from, to } = cell(pair);
+        Some((pair, (*values.get(from.index())?.get(to.index())?)?))
+    };
     rounds.iter().flatten().flat_map(|pair| [*pair, pair.back()]).map(speed).collect()
 }

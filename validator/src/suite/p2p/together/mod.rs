@@ -1,9 +1,12 @@
 //! Speed while many pairs move data at the same time: rings and longer shifts, all to all, all to one and one
 //! to all (nvbandwidth's patterns), compared with what the links allow according to each pair's speed alone. Copy
-//! engines write; every transfer's data is checked.
+//! engines write; kernels and reads are compared with them in the ring and from all to all. Then all traffic is mixed,
+//! with copies to and from the host. Every transfer's data is checked.
 
 mod judge;
 mod measure;
+mod mixed;
+mod movers;
 mod pattern;
 
 use crate::schedule::Pair;
@@ -14,6 +17,7 @@ use crate::suite::{Group, Test, TestContext};
 use machine::GpuId;
 use machine::pcie::link::raw_gb_s;
 use machine::pcie::model::Bdf;
+use movers::MoverSpeed;
 use outcome::finding::Finding;
 use outcome::metric::Metric;
 use outcome::test;
@@ -75,6 +79,12 @@ struct Results {
     /// Each ordered pair by itself, GB/s.
     alone: BTreeMap<Pair, f64>,
     speeds: Vec<PatternSpeeds>,
+    /// Patterns by kernels and reads.
+    movers: Vec<MoverSpeed>,
+    /// Rounds of mixed traffic: transfers, and GB/s of all together.
+    mixed: Vec<(usize, f64)>,
+    /// Each ordered pair by itself, by the matrix of `p2p-bandwidth`, for the movers that it measured.
+    alone_by: BTreeMap<&'static str, BTreeMap<Pair, f64>>,
     /// Patterns that could not be run, and why.
     left_out: Vec<(Pattern, String)>,
     findings: Vec<Finding>,
@@ -109,7 +119,7 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     let clique = context.clique()?;
     let paths = GpuPaths::new(context, clique);
     let watch = Watch::begin(context, &clique.addresses());
-    let bench = Bench::new(context, clique.len().saturating_sub(1), FULL)?;
+    let bench = Bench::new(context, clique.len().saturating_sub(1) + mixed::MORE, FULL)?;
     let mut results = Results::default();
     measure::all(context, &bench, &paths, &mut results)?;
     let fabric = context.fabric()?;
