@@ -167,7 +167,7 @@ impl Case {
         if let Subject::Fault(class, ..) = &self.subject
             && self.alone
         {
-            words.extend(["--only".to_owned(), class.blamed.join(",")]);
+            words.extend(["--only".to_owned(), [&class.blamed[..], &class.needs].concat().join(",")]);
         }
         words
     }

@@ -34,6 +34,8 @@ pub struct FaultClass {
     pub claims: [Claim; 3],
     /// The tests of which at least one must be blamed if the fault is found.
     pub blamed: Vec<String>,
+    /// The tests with whose figures those compare: alone they could not judge.
+    pub needs: Vec<String>,
     /// The minimum number of GPUs.
     pub min_gpus: usize,
     /// The maximum number of GPUs that is tried.
@@ -60,8 +62,10 @@ impl FaultClass {
     pub(super) fn from_table(file: &str, mut table: Table) -> Result<Self> {
         let id = text(&table, "id").unwrap_or_default();
         let wrong = |why: String| Error::Scenario { path: format!("{file}: class {id:?}").into(), why };
-        let known =
-            ["id", "what", "quick", "standard", "full", "blamed", "least", "most", "on", "differs", "fault", "vary"];
+        let known = [
+            "id", "what", "quick", "standard", "full", "blamed", "needs", "least", "most", "on", "differs", "fault",
+            "vary",
+        ];
         if let Some(key) = table.keys().find(|key| !known.contains(&key.as_str())) {
             return Err(wrong(format!("{key} is no key of a class")));
         }
@@ -100,6 +104,7 @@ impl FaultClass {
             what,
             claims,
             blamed,
+            needs: words(&table, "needs"),
             min_gpus,
             max_gpus,
             on,
