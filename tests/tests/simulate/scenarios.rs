@@ -210,7 +210,7 @@ fn the_report_lists_what_was_tried() {
     assert!(small.iter().all(|row| row[5].as_u64() >= Some(1000) && row[3].as_u64() < Some(8)), "{small:?}");
     let line = of("p2p-integrity")["summary"].as_str().unwrap();
     assert!(
-        line.contains("faults are below 0.3 % per pair (95 %)") && line.contains("nothing else changes in 9"),
+        line.contains("faults are below 0.2 % per pair (95 %)") && line.contains("nothing else changes in 9"),
         "{line}"
     );
     let reach = rows("p2p-reach");
