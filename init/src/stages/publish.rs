@@ -96,7 +96,7 @@ fn rewrite(
     }
 }
 
-/// The files about this machine's verdict that nobody may change after it.
+/// The files that must not change once the verdict is published.
 const FINAL: [&str; 3] = [paths::REPORT, paths::VERDICT, paths::NODES];
 
 /// Makes the report and the verdict read-only, also for root, so that only another validation of init's replaces them. In a process

@@ -28,14 +28,13 @@ pub(super) fn run_alone(
     let before = running(proc);
     let done = m.run(spec, line, fine)?;
     let until = Instant::now() + LIMIT;
-    let Ok(before) = before else {
-        // Without a list nothing can be spared.
-        process::kill_all(Signal::KILL);
-        return Ok(done);
-    };
     loop {
-        let now = running(proc).unwrap_or_default();
-        let left = strays(&before, &now);
+        let (Ok(before), Ok(now)) = (&before, running(proc)) else {
+            // Without both lists nothing can be spared.
+            process::kill_all(Signal::KILL);
+            return Ok(done);
+        };
+        let left = strays(before, &now);
         if left.is_empty() {
             return Ok(done);
         }

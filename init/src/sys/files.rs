@@ -62,7 +62,7 @@ pub fn allow_changes(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes a file that nobody can change, replace or remove until [`allow_changes`] is called for it. Does nothing where the file
+/// Protects a file: it cannot be changed, replaced or removed until [`allow_changes`] is called for it. Does nothing where the file
 /// does not exist or the file system has no such flag (tmpfs has it since Linux 6.0).
 pub fn forbid_changes(path: &Path) {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;

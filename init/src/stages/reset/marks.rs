@@ -75,11 +75,13 @@ fn leave(m: &mut Machine, count: Option<u64>) {
     if marks.restore.as_ref().is_some_and(|mark| mark.step != Step::Reboot) {
         return;
     }
-    let image = marks.image.clone();
-    let mark = count.map(|count| Mark { step: Step::Reboot, image, boot: None, finding: last_finding(), count });
-    if marks.restore != mark {
-        (marks.restore, marks.is_written) = (mark, true);
+    // By the count alone: another finding since is no reason for another write to the firmware's flash.
+    if marks.restore.as_ref().map(|mark| mark.count) == count {
+        return;
     }
+    let image = marks.image.clone();
+    marks.restore = count.map(|count| Mark { step: Step::Reboot, image, boot: None, finding: last_finding(), count });
+    marks.is_written = true;
 }
 
 /// After a fault, whose policy is to reboot: counts the reboot. Returns why the machine must hold instead, if it must.
@@ -87,7 +89,6 @@ fn leave(m: &mut Machine, count: Option<u64>) {
 /// # Errors
 /// Only an interruption.
 pub fn reboot_after_fault(m: &mut Machine) -> Result<Option<String>, Fault> {
-    // A fault in the configuration comes before the stage that looks for marks.
     let earlier = match &m.marks {
         None if m.marks_sought => Reboots::default(),
         // A fault in the configuration comes before the stage that looks for marks.
