@@ -123,15 +123,6 @@ fn p2p_finishes_every_pair() {
     assert_eq!((status, slow.starts_with("slow")), (Some(1), true), "{text}");
 }
 
-/// Faults of the frameworks' all-reduces, which only level `full` looks for.
-const ALLREDUCE_PREFIX: &str = "allreduce-";
-
-/// The arguments for a scenario that needs tests outside level `standard`.
-fn arguments(name: &str) -> &'static [&'static str] {
-    let more = &["--only", "p2p-integrity,p2p-processes,p2p-allreduce,nccl"];
-    if name.starts_with(ALLREDUCE_PREFIX) { more } else { &[] }
-}
-
 /// Faults of a GPU itself, which only level `acceptance` looks for.
 const WORN_PREFIX: &str = "worn-";
 
@@ -162,7 +153,7 @@ fn each_scenario_gets_its_verdict_and_its_tests_are_blamed() {
     parallel_map(2, &names, |name| {
         let scenario = Scenario::named(name).unwrap();
         let scenario = if scenario.count() == 8 { scenario.gpus(gpu_count(name)) } else { scenario };
-        check_verdict(name, &scenario, arguments(name));
+        check_verdict(name, &scenario, &[]);
     });
 }
 
@@ -292,6 +283,21 @@ fn after_any_verdict_the_workload_gets_settings_that_are_proven_or_need_no_proof
         let set = settings(&judged);
         assert_eq!(set, ["NCCL_P2P_DISABLE=1", "NCCL_SOCKET_IFNAME==lo"], "{name}");
     });
+}
+
+/// Where NVLinks carry all data, level standard leaves both tests to level full; who names one gets it.
+#[test]
+fn over_pcie_level_standard_tries_channels_and_the_frameworks_all_reduce() {
+    let few = Scenario::named("nccl-few-channels").unwrap();
+    let judged = check_verdict("nccl-few-channels", &few, &[]);
+    assert!(settings(&judged).contains(&"NCCL_MIN_NCHANNELS=8".to_owned()), "{:?}", settings(&judged));
+    let both =
+        |judged: &ValidatorRun| ["p2p-allreduce", "nccl-channels"].map(|id| judged.report.outcome(id).to_owned());
+    assert_eq!(both(&judged), ["pass", "pass"]);
+    let nvlink = Scenario::named("nvlink4").unwrap();
+    assert_eq!(both(&check_verdict("nvlink4", &nvlink, &[])), ["not-applicable", "not-applicable"]);
+    let named = &["--only", "p2p-integrity,p2p-allreduce,nccl,nccl-channels"];
+    assert_eq!(both(&check_verdict("nvlink4", &nvlink, named)), ["pass", "pass"]);
 }
 
 /// Multicast that goes wrong can take GPUs out of service, so whoever forbids NVLS outside of firstlight is obeyed.
@@ -438,7 +444,7 @@ fn a_fault_is_found_where_it_is_and_nowhere_else() {
         let mut runner = TestRunner::new(Config { cases: 1, failure_persistence: None, ..Config::default() });
         let found = runner.run(&gpu_count_and_pair(), |(gpus, [from, to])| {
             let scenario = Scenario::named(name).unwrap().gpus(gpus).pair(from, to);
-            assert_blames_only(&check_verdict(name, &scenario, arguments(name)), name, [from, to]);
+            assert_blames_only(&check_verdict(name, &scenario, &[]), name, [from, to]);
             Ok(())
         });
         found.unwrap();
