@@ -331,6 +331,26 @@ fn table<'a>(judged: &'a ValidatorRun, name: &str) -> &'a [serde_json::Value] {
     tables.find(|table| table["name"] == name).unwrap()["rows"].as_array().unwrap()
 }
 
+/// What differs from one communicator to the next is no gain, and one series of calls is timed as nccl-tests times it.
+#[test]
+fn a_gain_is_shown_where_it_exceeds_what_an_arms_communicators_differ_by() {
+    let judged = check_verdict("nccl-two-levels", &Scenario::named("nccl-two-levels").unwrap(), &[]);
+    let line = |size: &str| {
+        let found = judged.text.lines().find(|line| line.trim_start().starts_with(size) && line.contains(" %"));
+        found.or_else(|| judged.text.lines().find(|line| line.trim_start().starts_with(size))).unwrap().to_owned()
+    };
+    for small in ["8 B ", "1 KiB ", "64 KiB "] {
+        assert!(line(small).ends_with("no difference"), "{small}: {}", line(small));
+    }
+    assert!(line("128 MiB ").ends_with("+43 %"), "{}", line("128 MiB "));
+    let (first, last) = (&table(&judged, "nccl.gain")[0], &table(&judged, "nccl.gain")[24]);
+    assert!(first[6].as_f64() > Some(10.0) && last[6].is_null(), "{first} {last}");
+    // The time of the table that the machine was measured with: 16253 us.
+    assert!((last[1].as_f64().unwrap() - 16_253.0).abs() < 20.0, "{last}");
+    let effects = judged.report.0["effects"].as_object().unwrap();
+    assert!(!effects.contains_key("p2p_speedup_8") && effects.contains_key("p2p_speedup_128M"), "{effects:?}");
+}
+
 #[test]
 fn a_wrong_value_of_the_second_turn_is_in_the_table_too() {
     let judged = check_verdict("nccl-wrong-later", &Scenario::named("nccl-wrong-later").unwrap(), &[]);

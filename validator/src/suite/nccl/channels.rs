@@ -4,7 +4,7 @@
 //! tried, and only where GPUs reach each other over PCIe: there NCCL often chooses too few.
 
 use super::arms::{self, ArmKind};
-use super::{not_connected, sweep, trouble};
+use super::{ALLREDUCE, not_connected, sweep, trouble};
 use crate::nccl::advice::{BestChannels, LEAST_GAIN};
 use crate::nccl::log::NcclLog;
 use crate::nccl::ranks::{Ranks, Setup, Trouble};
@@ -12,9 +12,9 @@ use crate::nccl::{Row, Sweep, advice};
 use crate::suite::benchmark::{judged, left_to_full, rounded, table};
 use crate::suite::{Group, Test, TestContext};
 use gpu::Collective;
-use outcome::Judgement;
 use outcome::finding::Finding;
 use outcome::test;
+use outcome::{Judgement, Outcome};
 use report::Level;
 use serde_json::Value;
 use std::time::Duration;
@@ -66,6 +66,10 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     }
     if let Some(none) = left_to_full(context, &TEST)? {
         return Ok(none);
+    }
+    if let Some(Outcome::Fail | Outcome::Error) = context.outcome(ALLREDUCE.id()) {
+        let why = "all_reduce does not pass (see nccl-allreduce), so no number of channels is recommended";
+        return Ok(Judgement::not_applicable(why));
     }
     let setup = ArmKind::P2p.setup(context)?;
     let level = context.config.validate.level;

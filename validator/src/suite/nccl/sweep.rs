@@ -11,8 +11,9 @@ use outcome::finding::{Code, Finding, Severity, Subject};
 use outcome::text::count;
 use std::collections::BTreeSet;
 
-/// The least number of timed calls, even if not all of them have their own buffer.
-const LEAST_CALLS: u64 = 4;
+/// The least number of timed calls, even if not all of them have their own buffer. On 4 H200 four calls of 128 MiB through
+/// host memory, in two series, took 1.12 to 1.2 times as long each as twenty in one.
+const LEAST_CALLS: u64 = 10;
 /// With more ranks than this, fewer calls are made: no single machine has that many, and the number of pairs grows
 /// with their square.
 const MANY_RANKS: usize = 16;

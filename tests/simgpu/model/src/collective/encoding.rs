@@ -61,6 +61,7 @@ impl Contribution {
         self.collective.numbers().into_iter().for_each(&mut put);
         put(u64::from(self.in_place));
         put(u64::from(self.follows));
+        put(u64::from(self.alike));
         put(self.gpu as u64);
         put(self.wanted.len() as u64);
         for (from, bytes) in &self.wanted {
@@ -83,7 +84,7 @@ impl Contribution {
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
         let collective = reader.collective()?;
-        let (in_place, follows) = (reader.next()? != 0, reader.next()? != 0);
+        let [in_place, follows, alike] = [reader.next()? != 0, reader.next()? != 0, reader.next()? != 0];
         let (gpu, wants) = (reader.index()?, reader.next()?);
         let mut wanted = Vec::new();
         for _ in 0..wants {
@@ -96,7 +97,7 @@ impl Contribution {
             reader = Reader(others);
             sent.push((to, decode(own).read(0, all)));
         }
-        Some(Self { collective, in_place, sent, wanted, gpu, follows })
+        Some(Self { collective, in_place, sent, wanted, gpu, follows, alike })
     }
 }
 

@@ -68,6 +68,8 @@ pub struct Contribution {
     pub gpu: usize,
     /// Whether the call directly follows another one on its stream.
     pub follows: bool,
+    /// Whether that one has as many bytes.
+    pub alike: bool,
 }
 
 impl Contribution {
