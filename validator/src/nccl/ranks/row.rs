@@ -5,13 +5,13 @@
 //! All timed calls are one series, as in nccl-tests: the first call of a series takes longer than the others, because
 //! nothing is under way between the ranks yet, and the more so the slower the transport.
 
-use super::RowAsk;
 use super::check::DataCheck;
 use super::layout::{Layout, places, shift};
 use super::local_ranks::LocalRanks;
 use super::messages::{Done, Fault};
 use super::rank_gpu::{GUARD, RankGpu, SYNC_ROOM};
 use super::watch::{calls_time_limit, wait};
+use super::{Form, RowAsk};
 use crate::nccl::{Placement, Timed};
 use gpu::{Call, Group, Shape, Values};
 
@@ -79,6 +79,9 @@ impl<'t> RowRun<'t> {
     fn checked(&self, placement: Placement, values: Values, seed: u64) -> Result<Timed, Fault> {
         let all = self.ask.iterations.max(1);
         let places = u32::try_from(places(self.shape.bytes, self.room)).unwrap_or(u32::MAX);
+        if places < 2 && self.ask.form != Form::Plain {
+            return Err(Fault::broken("the buffers are too small for calls of another form"));
+        }
         if places < 2 {
             return self.checked_in_two_series(placement, values, seed);
         }
@@ -87,14 +90,18 @@ impl<'t> RowRun<'t> {
         // The calls that are not checked use memory behind the others' and their guard band.
         let unchecked = check.end().saturating_add(GUARD);
         let other = self.call(placement, self.shape, unchecked)?;
-        let timed = self.groups(placement, last)?;
+        let mut timed = self.groups(placement, last)?;
+        if self.ask.form == Form::Grouped {
+            timed = vec![Group::merged(timed)?];
+        }
+        let _registered = if self.ask.form == Form::Registered { self.local.register()? } else { Vec::new() };
         check.prepare()?;
         let series = TimedCalls { events: 0, calls: all };
         // They also synchronize the ranks.
         self.enqueue(std::slice::from_ref(&other), self.ask.warmups.max(1))?;
         self.record(&series, 0)?;
         self.enqueue(std::slice::from_ref(&other), all - last)?;
-        self.enqueue(&timed, last)?;
+        self.enqueue(&timed, u32::try_from(timed.len()).unwrap_or(u32::MAX))?;
         self.record(&series, 1)?;
         wait(self.local, self.time_limit())?;
         let us = self.ms(&series)? * 1e3 / f64::from(all);

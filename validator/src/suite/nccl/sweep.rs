@@ -110,7 +110,8 @@ fn finding(which: ArmKind, row: &Row, sizes: usize) -> Finding {
     let places = [("out of place", &row.out_of_place), ("in place", &row.in_place)];
     let wrong = |timed: &&Timed| timed.wrong.as_ref().is_some_and(|w| w.count > 0);
     let op = row.op.filter(|_| row.collective.reduces()).map_or(String::new(), |op| format!(" {op}"));
-    let what = format!("NCCL {which}: {} of {} B, {}{op}", row.collective, row.bytes, row.data);
+    let root = row.root.filter(|root| *root != Rank::FIRST).map_or(String::new(), |root| format!(", root {root}"));
+    let what = format!("NCCL {which}: {} of {} B, {}{op}{root}", row.collective, row.bytes, row.data);
     let more = if sizes > 1 { format!("; and {} more sizes", sizes - 1) } else { String::new() };
     let Some((place, wrongs)) = places
         .into_iter()

@@ -95,11 +95,12 @@ impl Scenario {
             f.kind == Kind::NcclSlow && parts.iter().any(|p| f.gpu.is_none_or(|g| g == p.gpu)) && f.meets_call(parts)
         };
         let slow: f64 = self.fault.iter().filter(slow).filter_map(|f| f.rate).product();
-        let first = match self.nccl.shm_first {
-            Some(times) if path == Path::Shm && !parts.iter().all(|p| p.alike) => times,
-            _ => 1.0,
+        let time = match self.nccl.shm_first {
+            Some(times) if path == Path::Shm && !parts.iter().all(|p| p.alike) => {
+                latency + (time - latency).max(0.0) * times
+            }
+            _ => time,
         };
-        let time = latency + (time - latency).max(0.0) * first;
         let time = if bytes <= SMALL_BYTES { time * self.small_factor(path) } else { time };
         let socket = if path == Path::Net { SOCKET_FACTOR } else { 1.0 };
         time * socket / slow * 1e3

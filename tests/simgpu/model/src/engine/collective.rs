@@ -88,7 +88,7 @@ impl Engine {
         let bytes = call.send.iter().chain(&call.receive).map(|(_, _, bytes)| *bytes).max().unwrap_or_default();
         let last = self.streams.get_mut(&id).and_then(|s| s.last_call.replace(bytes));
         let (follows, alike) = (last.is_some(), last == Some(bytes));
-        let part = Contribution { follows, alike, ..self.contribution(by, call)? };
+        let part = Contribution { follows, alike, how: call.how, ..self.contribution(by, call)? };
         let key = (call.comm, call.number);
         let hangs = self.nccl_fault(Kind::NcclHang, std::slice::from_ref(&part)).is_some();
         let comm = self.comms.get_mut(&call.comm).ok_or(Status::INVALID_HANDLE)?;
@@ -117,7 +117,7 @@ impl Engine {
         }
         let wanted = call.receive.iter().map(|(from, _, bytes)| (*from, *bytes)).collect();
         let (collective, in_place) = (call.collective, call.in_place);
-        Ok(Contribution { collective, in_place, sent, wanted, gpu: by, follows: false, alike: false })
+        Ok(Contribution { collective, in_place, sent, wanted, gpu: by, follows: false, alike: false, how: 0 })
     }
 
     fn contents(&mut self, by: usize, address: u64, bytes: u64) -> Result<Vec<Piece>> {

@@ -69,7 +69,9 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
         match reduce(context, &mut processes, &group, &mut results) {
             Ok(()) => {}
             Err(Stop::TooMany) if group.len() > 2 => {
-                open.extend(smaller_groups(&group).into_iter().rev());
+                let (first, second) = group.split_at(group.len() / 2);
+                // A GPU that is left alone has no peer in this test; p2p-integrity has tried its pairs.
+                open.extend([second, first].into_iter().filter(|half| half.len() > 1).map(<[_]>::to_vec));
             }
             Err(Stop::All(finding)) => {
                 results.broken.push(*finding);
@@ -125,13 +127,6 @@ fn groups(clique: &Clique) -> Result<Vec<Vec<GpuId>>, GpuError> {
     Ok(groups)
 }
 
-/// Groups of about half as many GPUs, in which every two GPUs of `group` meet: each two of its quarters.
-fn smaller_groups(group: &[GpuId]) -> Vec<Vec<GpuId>> {
-    let quarters: Vec<_> = group.chunks(group.len().div_ceil(4).max(1)).collect();
-    let after = |n: usize| quarters.iter().skip(n + 1);
-    quarters.iter().enumerate().flat_map(|(n, one)| after(n).map(move |other| [*one, *other].concat())).collect()
-}
-
 /// Runs all-reduces of all sizes in one group.
 fn reduce(
     context: &TestContext,
@@ -175,26 +170,12 @@ fn next_launches(done: u64, rounds: u64, taken: Duration, most: Duration) -> u64
 mod tests {
     use super::judge::*;
     use super::rank::Ran;
-    use super::smaller_groups;
     use gpu::{Late, ROUNDS, Reduced};
-    use machine::GpuId;
     use outcome::Judgement;
     use outcome::Outcome;
     use outcome::finding::{Code, Reason};
 
     const BYTES: u64 = 4096;
-
-    #[test]
-    fn every_two_gpus_meet_in_one_of_the_smaller_groups() {
-        for gpus in 3..=16 {
-            let all: Vec<GpuId> = GpuId::all(gpus).collect();
-            let groups = smaller_groups(&all);
-            assert!(groups.iter().all(|group| group.len() > 1 && group.len() < gpus), "{groups:?}");
-            for (a, b) in all.iter().flat_map(|a| all.iter().map(move |b| (a, b))) {
-                assert!(groups.iter().any(|group| group.contains(a) && group.contains(b)), "{gpus}: {a} and {b}");
-            }
-        }
-    }
 
     fn right(looked: u64) -> Reduced {
         Reduced { looked, wrong: 0, zeros: 0, stale: 0, ones: 0, peers: 0, sample: None, first: 0 }
