@@ -46,15 +46,18 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     if let Some(none) = not_testable(context)? {
         return Ok(none);
     }
-    let later: &[ArmKind] = match context.config.validate.level {
-        Level::Quick => &[],
-        Level::Standard | Level::Full | Level::Acceptance => &[ArmKind::P2p, ArmKind::Off, ArmKind::Processes],
+    let mut later = match context.config.validate.level {
+        Level::Quick => vec![],
+        Level::Standard | Level::Full | Level::Acceptance => vec![ArmKind::P2p, ArmKind::Off, ArmKind::Processes],
     };
+    if !later.is_empty() && context.runs(&super::ALLREDUCE) {
+        later.extend(arms::AGAIN);
+    }
     // The arms of later tests start meanwhile; those tests report their errors.
     let groups = groups::of(context)?;
     let strict = strict_arms(&groups);
     arms::start(context, &first_arms(&strict))?;
-    let ahead = arms::start(context, later);
+    let ahead = arms::start(context, &later);
     let clique = context.clique()?;
     let paths = GpuPaths::new(context, clique);
     let carrier = paths.carriers(context.fabric()?, &LinkStates::default());
