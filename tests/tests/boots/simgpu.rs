@@ -44,6 +44,7 @@ fn the_reference_machine_passes_and_is_handed_over() {
         "nccl-allreduce",
         "nccl-collective",
         "nccl-types",
+        "nccl-calls",
         "nccl-processes",
     ] {
         assert_eq!(report.outcome(id), "pass", "{id}\n{booted}");

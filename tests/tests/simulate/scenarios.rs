@@ -123,15 +123,6 @@ fn p2p_finishes_every_pair() {
     assert_eq!((status, slow.starts_with("slow")), (Some(1), true), "{text}");
 }
 
-/// Faults of the frameworks' all-reduces, which only level `full` looks for.
-const ALLREDUCE_PREFIX: &str = "allreduce-";
-
-/// The arguments for a scenario that needs tests outside level `standard`.
-fn arguments(name: &str) -> &'static [&'static str] {
-    let more = &["--only", "p2p-integrity,p2p-processes,p2p-allreduce,nccl"];
-    if name.starts_with(ALLREDUCE_PREFIX) { more } else { &[] }
-}
-
 /// Faults of a GPU itself, which only level `acceptance` looks for.
 const WORN_PREFIX: &str = "worn-";
 
@@ -162,7 +153,7 @@ fn each_scenario_gets_its_verdict_and_its_tests_are_blamed() {
     parallel_map(2, &names, |name| {
         let scenario = Scenario::named(name).unwrap();
         let scenario = if scenario.count() == 8 { scenario.gpus(gpu_count(name)) } else { scenario };
-        check_verdict(name, &scenario, arguments(name));
+        check_verdict(name, &scenario, &[]);
     });
 }
 
@@ -294,6 +285,21 @@ fn after_any_verdict_the_workload_gets_settings_that_are_proven_or_need_no_proof
     });
 }
 
+/// Where NVLinks carry all data, level standard leaves both tests to level full; who names one gets it.
+#[test]
+fn over_pcie_level_standard_tries_channels_and_the_frameworks_all_reduce() {
+    let few = Scenario::named("nccl-few-channels").unwrap();
+    let judged = check_verdict("nccl-few-channels", &few, &[]);
+    assert!(settings(&judged).contains(&"NCCL_MIN_NCHANNELS=8".to_owned()), "{:?}", settings(&judged));
+    let both =
+        |judged: &ValidatorRun| ["p2p-allreduce", "nccl-channels"].map(|id| judged.report.outcome(id).to_owned());
+    assert_eq!(both(&judged), ["pass", "pass"]);
+    let nvlink = Scenario::named("nvlink4").unwrap();
+    assert_eq!(both(&check_verdict("nvlink4", &nvlink, &[])), ["not-applicable", "not-applicable"]);
+    let named = &["--only", "p2p-integrity,p2p-allreduce,nccl,nccl-channels"];
+    assert_eq!(both(&check_verdict("nvlink4", &nvlink, named)), ["pass", "pass"]);
+}
+
 /// Multicast that goes wrong can take GPUs out of service, so whoever forbids NVLS outside of firstlight is obeyed.
 #[test]
 fn an_inherited_switch_for_nvls_wins_over_the_configuration_and_reaches_the_workload() {
@@ -323,6 +329,26 @@ fn table<'a>(judged: &'a ValidatorRun, name: &str) -> &'a [serde_json::Value] {
     let tests = judged.report.0["tests"].as_array().unwrap();
     let mut tables = tests.iter().flat_map(|test| test["tables"].as_array().unwrap());
     tables.find(|table| table["name"] == name).unwrap()["rows"].as_array().unwrap()
+}
+
+/// What differs from one communicator to the next is no gain, and one series of calls is timed as nccl-tests times it.
+#[test]
+fn a_gain_is_shown_where_it_exceeds_what_an_arms_communicators_differ_by() {
+    let judged = check_verdict("nccl-two-levels", &Scenario::named("nccl-two-levels").unwrap(), &[]);
+    let line = |size: &str| {
+        let found = judged.text.lines().find(|line| line.trim_start().starts_with(size) && line.contains(" %"));
+        found.or_else(|| judged.text.lines().find(|line| line.trim_start().starts_with(size))).unwrap().to_owned()
+    };
+    for small in ["8 B ", "1 KiB ", "64 KiB "] {
+        assert!(line(small).ends_with("no difference"), "{small}: {}", line(small));
+    }
+    assert!(line("128 MiB ").ends_with("+43 %"), "{}", line("128 MiB "));
+    let (first, last) = (&table(&judged, "nccl.gain")[0], &table(&judged, "nccl.gain")[24]);
+    assert!(first[6].as_f64() > Some(10.0) && last[6].is_null(), "{first} {last}");
+    // The time of the table that the machine was measured with: 16253 us.
+    assert!((last[1].as_f64().unwrap() - 16_253.0).abs() < 20.0, "{last}");
+    let effects = judged.report.0["effects"].as_object().unwrap();
+    assert!(!effects.contains_key("p2p_speedup_8") && effects.contains_key("p2p_speedup_128M"), "{effects:?}");
 }
 
 #[test]
@@ -438,7 +464,7 @@ fn a_fault_is_found_where_it_is_and_nowhere_else() {
         let mut runner = TestRunner::new(Config { cases: 1, failure_persistence: None, ..Config::default() });
         let found = runner.run(&gpu_count_and_pair(), |(gpus, [from, to])| {
             let scenario = Scenario::named(name).unwrap().gpus(gpus).pair(from, to);
-            assert_blames_only(&check_verdict(name, &scenario, arguments(name)), name, [from, to]);
+            assert_blames_only(&check_verdict(name, &scenario, &[]), name, [from, to]);
             Ok(())
         });
         found.unwrap();

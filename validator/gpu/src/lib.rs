@@ -18,7 +18,8 @@ pub use cuda::{
     TAG_WRITERS, Tags, Tally, ValuesExpected, is_cuda_lost, wrong_piece,
 };
 pub use nccl::{
-    Call, Collective, Comm, DataType, ExpectedRun, Group, Nccl, RedOp, Shape, UniqueId, Values, line_buffer_stdout,
+    Call, Collective, Comm, DataType, ExpectedRun, Group, Nccl, RedOp, Registered, Shape, UniqueId, Values,
+    line_buffer_stdout,
 };
 pub use nvml::{
     Bar1Memory, ComputeMode, Confidential, Counter, CounterValue, FabricHealth, GpuSnapshot, GpuStatus, Link, NvLink,

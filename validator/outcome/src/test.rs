@@ -116,6 +116,7 @@ tests! {
     NCCL_ALLREDUCE = test("nccl-allreduce", "slow all-reduces").sending(Traffic::Nccl);
     NCCL_COLLECTIVE = test("nccl-collective", "wrong collectives").sending(Traffic::Nccl);
     NCCL_TYPES = test("nccl-types", "wrong element types").sending(Traffic::Nccl);
+    NCCL_CALLS = test("nccl-calls", "wrong collectives of some forms").sending(Traffic::Nccl);
     NCCL_PROCESSES = test("nccl-processes", "NCCL failing between processes").sending(Traffic::Nccl);
     NCCL_CHANNELS = test("nccl-channels", "too few NCCL channels").sending(Traffic::Nccl);
 }

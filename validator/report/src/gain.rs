@@ -9,9 +9,9 @@ pub const LARGE: u64 = 4 << 20;
 pub struct Gain {
     /// Bytes of the larger buffer.
     pub bytes: u64,
-    /// Time of one call without P2P, microseconds: the median of the sweeps.
+    /// Time of one call without P2P, microseconds: the median of the sweeps, and of the communicators.
     pub off_us: f64,
-    /// Time of one call with P2P, microseconds: the median of the sweeps.
+    /// Time of one call with P2P, microseconds: the same.
     pub on_us: f64,
     /// Bus bandwidth without P2P, GB/s.
     pub off_gb_s: f64,
@@ -21,6 +21,23 @@ pub struct Gain {
     pub speedup: f64,
     /// Whether P2P is slower in every pairing of sweeps.
     pub slower: bool,
+    /// How far the times of an arm's communicators differ, microseconds: of the arm in which they differ more. `None` where
+    /// each arm had one communicator.
+    pub spread_us: Option<f64>,
+}
+
+impl Gain {
+    /// Whether the arms differ by more than the communicators of one arm do.
+    #[must_use]
+    pub fn is_difference(&self) -> bool {
+        self.spread_us.is_none_or(|spread| (self.off_us - self.on_us).abs() > spread)
+    }
+
+    /// `+43 %`, or `no difference`.
+    #[must_use]
+    pub fn text(&self) -> String {
+        if self.is_difference() { percent(self.speedup) } else { "no difference".to_owned() }
+    }
 }
 
 /// The gain in percent: `+43 %`.

@@ -1,10 +1,11 @@
 //! The gain by P2P: the same collective with and without it, in alternating sweeps (A-B-A-B) so that drift
 //! does not matter. At each size the median of an arm's sweeps counts; P2P counts as slower only if every
-//! sweep with it was slower than every sweep without it.
+//! sweep with it was slower than every sweep without it. Small calls take other times from one communicator to the
+//! next: there an arm has several, and a difference of the arms counts only if it exceeds that of an arm's communicators.
 
 use crate::nccl::{Placement, Row, Timed};
 use outcome::text::size;
-use report::gain::{Gain, LARGE, percent};
+use report::gain::{Gain, LARGE};
 use report::stats;
 
 /// Below this fraction of the speed P2P counts as slower; above it the difference is noise.
@@ -77,7 +78,48 @@ fn gain(off: &[Vec<Row>], on: &[Vec<Row>], row: &Row, placement: Placement) -> R
         on_gb_s: busbw(on_us),
         speedup: off_us / on_us,
         slower: slowest_off / fastest_on < SLOWER,
+        spread_us: None,
     })
+}
+
+/// The same gains with further communicators of both arms, one sweep of each: sizes that all of them measured have the
+/// median of an arm's communicators, and the spread.
+///
+/// # Errors
+/// See [`GainError`].
+pub fn with_communicators(
+    gains: Vec<Gain>,
+    off: &[Vec<Row>],
+    on: &[Vec<Row>],
+    placement: Placement,
+) -> Result<Vec<Gain>, GainError> {
+    let all = || off.iter().chain(on);
+    let of = |gain: Gain| {
+        let measured = |sweep: &Vec<Row>| sweep.iter().any(|row| row.bytes == gain.bytes);
+        if off.is_empty() || on.is_empty() || !all().all(measured) {
+            return Ok(gain);
+        }
+        let arm = |first: f64, more: &[Vec<Row>], name| {
+            let mut us = times(more, gain.bytes, placement, name)?;
+            us.push(first);
+            let median = stats::median(&us).map_err(|_| GainError::Empty { arm: name })?;
+            let most = us.iter().copied().fold(0.0, f64::max);
+            Ok((median, most - us.iter().copied().fold(f64::INFINITY, f64::min)))
+        };
+        let (off_us, off_spread) = arm(gain.off_us, off, WITHOUT)?;
+        let (on_us, on_spread) = arm(gain.on_us, on, WITH)?;
+        Ok(Gain {
+            off_us,
+            on_us,
+            // Bandwidth is in inverse proportion to time.
+            off_gb_s: gain.off_gb_s * gain.off_us / off_us,
+            on_gb_s: gain.on_gb_s * gain.on_us / on_us,
+            speedup: off_us / on_us,
+            spread_us: Some(f64::max(off_spread, on_spread)),
+            ..gain
+        })
+    };
+    gains.into_iter().map(of).collect()
 }
 
 /// The times of one size, one for each sweep.
@@ -103,10 +145,10 @@ fn median_us(times: &[f64], row: &Row, arm: &'static str) -> Result<f64, GainErr
 #[must_use]
 pub fn headline(gains: &[Gain]) -> Option<String> {
     let largest = gains.iter().max_by_key(|gain| gain.bytes)?;
-    Some(format!("P2P: {} at {}", percent(largest.speedup), size(largest.bytes)))
+    Some(format!("P2P: {} at {}", largest.text(), size(largest.bytes)))
 }
 
-/// Each size's speedup by its name in the report: `p2p_speedup_8`, `p2p_speedup_1M`.
+/// The speedup by its name in the report, of each size at which the arms differ: `p2p_speedup_8`, `p2p_speedup_1M`.
 #[must_use]
 pub fn effects(gains: &[Gain]) -> Vec<(String, f64)> {
     let named = |gain: &Gain| {
@@ -114,7 +156,7 @@ pub fn effects(gains: &[Gain]) -> Vec<(String, f64)> {
         let unit = size.trim_end_matches('B').trim_end_matches('i').replace(' ', "");
         (format!("p2p_speedup_{unit}"), gain.speedup)
     };
-    gains.iter().map(named).collect()
+    gains.iter().filter(|gain| gain.is_difference()).map(named).collect()
 }
 
 /// Large sizes at which P2P is slower.
@@ -127,6 +169,7 @@ pub fn slower(gains: &[Gain]) -> Vec<Gain> {
 mod tests {
     use super::*;
     use gpu::{Collective, DataType, RedOp};
+    use report::gain::percent;
 
     /// Size, and the recorded times of eight RTX 4090: out of place without and with P2P, in place without and with P2P.
     const DOCUMENT: [(u64, [f64; 4]); 8] = [
@@ -219,6 +262,29 @@ mod tests {
         assert_eq!((gains[0].off_us, gains[0].on_us, gains[0].speedup), (105.0, 70.0, 1.5));
         assert_eq!(headline(&gains).as_deref(), Some("P2P: +50 % at 1 MiB"));
         assert_eq!([percent(0.93), percent(0.999), percent(1.001)], ["-7 %", "+0 %", "+0 %"]);
+    }
+
+    /// The times of 4 H200 at 4 KiB to 128 KiB: a communicator gets 25 us or 36 us, with P2P and without.
+    #[test]
+    fn a_gain_within_the_spread_of_an_arms_communicators_is_no_difference() {
+        let sweep = |small: f64| vec![row(8192, small, 1.0), row(8 << 20, 100.0, 1.0)];
+        let small = |us: f64| vec![row(8192, us, 1.0)];
+        let of = |off: [f64; 3], on: [f64; 3]| {
+            let first = gains(&[sweep(off[0])], &[sweep(on[0])], Placement::OutOfPlace).unwrap();
+            let more = |us: [f64; 3]| [small(us[1]), small(us[2])];
+            with_communicators(first, &more(off), &more(on), Placement::OutOfPlace).unwrap()
+        };
+        let found = of([25.0, 36.0, 25.0], [36.0, 25.0, 26.0]);
+        assert_eq!((found[0].text().as_str(), found[0].spread_us), ("no difference", Some(11.0)));
+        assert_eq!((found[0].off_us, found[0].on_us), (25.0, 26.0));
+        assert_eq!((found[1].text().as_str(), found[1].spread_us), ("+0 %", None), "large sizes are as before");
+        assert_eq!(effects(&found).iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["p2p_speedup_8M"]);
+        let found = of([36.0, 36.5, 35.5], [24.0, 24.5, 25.0]);
+        assert_eq!((found[0].text().as_str(), found[0].spread_us), ("+47 %", Some(1.0)));
+        assert!((found[0].off_gb_s - row(8192, 36.0, 1.0).busbw(&Timed { us: 36.0, wrong: None })).abs() < 1e-9);
+        let one = gains(&[sweep(25.0)], &[sweep(36.0)], Placement::OutOfPlace).unwrap();
+        assert_eq!(with_communicators(one.clone(), &[], &[], Placement::OutOfPlace).unwrap(), one);
+        assert_eq!(one[0].text(), "-31 %", "without other communicators the times are all that is known");
     }
 
     #[test]

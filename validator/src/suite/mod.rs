@@ -130,6 +130,7 @@ pub const ALL: &[&Test] = &[
     &nccl::ALLREDUCE,
     &nccl::COLLECTIVE,
     &nccl::TYPES,
+    &nccl::CALLS,
     &nccl::PROCESSES,
     &nccl::CHANNELS,
 ];

@@ -12,6 +12,9 @@ use std::path::PathBuf;
 /// The scenario's file name.
 pub const FILE: &str = "simgpu.toml";
 
+/// The most processes that have a place.
+const MOST_PLACES: usize = 256;
+
 /// What the dynamic loader reports about an address (`Dl_info`).
 #[repr(C)]
 struct DlInfo {
@@ -42,6 +45,15 @@ fn own_file() -> Option<PathBuf> {
 #[must_use]
 pub fn folder() -> Option<PathBuf> {
     own_file()?.parent().map(PathBuf::from)
+}
+
+/// This process's place among all that ask under that name, from 0 on: the first file of that name and a number that does
+/// not exist yet. After the last possible place if the folder cannot be written.
+#[must_use]
+pub fn place(name: &str) -> usize {
+    let Some(folder) = folder() else { return usize::MAX };
+    let free = |n: &usize| File::create_new(folder.join(format!("{name}.{n}"))).is_ok();
+    (0..MOST_PLACES).find(free).unwrap_or(usize::MAX)
 }
 
 /// Reads and parses the scenario file.

@@ -63,7 +63,7 @@ fn submit_collective(
     if send.iter().chain(&receive).all(|(.., n)| *n == 0) && (!send.is_empty() || !receive.is_empty()) {
         return Ok(());
     }
-    submit(comm, GroupCall::Collective(StreamCall { stream, collective, send, receive, in_place }))
+    submit(comm, GroupCall::Collective(StreamCall { stream, collective, send, receive, in_place, grouped: false }))
 }
 
 #[unsafe(no_mangle)]

@@ -8,7 +8,7 @@ use crate::log::{INIT, NET, P2P, SHM, info, warn};
 use crate::transport::{Transport, network_transport, peers, transport_between};
 use simgpu_model::collective::{Call, Collective, Path};
 use simgpu_model::library_folder::count_data;
-use simgpu_model::scenario::{Fault, Kind};
+use simgpu_model::scenario::{Fault, How, Kind};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -29,6 +29,8 @@ pub(crate) struct Comm {
     pub(crate) rank: usize,
     pub(crate) ranks: Vec<Rank>,
     pub(crate) channels: u32,
+    /// How it was made: bits of [`How`].
+    pub(crate) how: u32,
     state: Mutex<State>,
     /// The slowest paths of the ring and of an exchange, which do not change.
     paths: [OnceLock<Path>; 2],
@@ -42,6 +44,8 @@ struct State {
     ring: bool,
     /// Ranks that are connected in addition to the ring.
     others: BTreeSet<usize>,
+    /// Registered memory: address and bytes.
+    registered: Vec<(u64, u64)>,
 }
 
 /// A buffer that is sent or received: peer rank, address, bytes.
@@ -55,14 +59,28 @@ pub(crate) struct StreamCall {
     pub(crate) send: Vec<PeerBuffer>,
     pub(crate) receive: Vec<PeerBuffer>,
     pub(crate) in_place: bool,
+    /// Whether its group has more calls of the same communicator.
+    pub(crate) grouped: bool,
 }
 
 /// Channels for sends and receives to one peer.
 const CHANNELS_PER_PEER: u32 = 2;
 
 impl Comm {
-    pub(crate) fn new(id: u64, rank: usize, ranks: Vec<Rank>, channels: u32) -> Self {
-        Self { id, rank, ranks, channels, state: Mutex::default(), paths: Default::default() }
+    pub(crate) fn new(id: u64, rank: usize, ranks: Vec<Rank>, channels: u32, how: u32) -> Self {
+        Self { id, rank, ranks, channels, how, state: Mutex::default(), paths: Default::default() }
+    }
+
+    /// Registers memory.
+    pub(crate) fn register(&self, address: u64, bytes: u64) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).registered.push((address, bytes));
+    }
+
+    /// Forgets the memory that was registered at this address; false if there is none.
+    pub(crate) fn deregister(&self, address: u64) -> bool {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = state.registered.iter().position(|(at, _)| *at == address);
+        place.map(|place| state.registered.swap_remove(place)).is_some()
     }
 
     /// The rank of this communicator.
@@ -231,19 +249,24 @@ impl Comm {
     /// Queues a call.
     pub(crate) fn push(&self, step: StreamCall) -> Result<()> {
         let driver = driver()?;
-        let number = {
+        let StreamCall { stream, collective, send, receive, in_place, grouped } = step;
+        let (number, registered) = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             state.next += 1;
-            state.next - 1
+            let is_registered = |(_, at, bytes): &PeerBuffer| {
+                state.registered.iter().any(|(from, all)| from <= at && at + bytes <= from + all)
+            };
+            (state.next - 1, send.iter().chain(&receive).all(is_registered))
         };
-        let StreamCall { stream, collective, send, receive, in_place } = step;
+        let bit = |on: bool, how: How| if on { how.bit() } else { 0 };
+        let how = self.how | bit(grouped, How::Grouped) | bit(registered, How::Registered);
         let (path, channels) = (self.path(driver, collective == Collective::Exchange), self.channels);
         self.count_port_bytes(driver, &send, &receive);
         let (comm, rank) = (self.id, self.rank);
         driver.push(
             self.own().gpu,
             stream,
-            &Call { comm, number, rank, collective, send, receive, in_place, path, channels },
+            &Call { comm, number, rank, collective, send, receive, in_place, path, channels, how },
         )
     }
 }

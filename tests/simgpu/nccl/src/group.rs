@@ -4,6 +4,7 @@
 use crate::comm::{Comm, StreamCall};
 use crate::init::{Init, create_all};
 use crate::log::{Code, Result, code};
+use crate::split::{Split, split_all};
 use simgpu_model::collective::Collective;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -21,6 +22,7 @@ pub(crate) enum GroupCall {
 struct Group {
     depth: usize,
     inits: Vec<Init>,
+    splits: Vec<Split>,
     calls: Vec<(*const Comm, GroupCall)>,
 }
 
@@ -44,9 +46,12 @@ fn end() -> Result<()> {
         group.depth = group.depth.checked_sub(1).ok_or(Code::USAGE)?;
         Ok(if group.depth == 0 { Some(std::mem::take(group)) } else { None })
     })?;
-    let Some(Group { inits, calls, .. }) = done else { return Ok(()) };
+    let Some(Group { inits, splits, calls, .. }) = done else { return Ok(()) };
     if !inits.is_empty() {
         create_all(inits)?;
+    }
+    if !splits.is_empty() {
+        split_all(splits)?;
     }
     run(calls)
 }
@@ -55,6 +60,13 @@ fn end() -> Result<()> {
 pub(crate) fn init(init: Init) -> Result<()> {
     ncclGroupStart();
     GROUP.with_borrow_mut(|group| group.inits.push(init));
+    end()
+}
+
+/// Splits a communicator now, or at the end of the group.
+pub(crate) fn split(split: Split) -> Result<()> {
+    ncclGroupStart();
+    GROUP.with_borrow_mut(|group| group.splits.push(split));
     end()
 }
 
@@ -86,7 +98,8 @@ fn run(calls: Vec<(*const Comm, GroupCall)>) -> Result<()> {
         let place = *exchanges.entry(comm).or_insert(steps.len());
         if place == steps.len() {
             let (send, receive) = (Vec::new(), Vec::new());
-            steps.push((comm, StreamCall { stream, collective: Collective::Exchange, send, receive, in_place: false }));
+            let (collective, in_place, grouped) = (Collective::Exchange, false, false);
+            steps.push((comm, StreamCall { stream, collective, send, receive, in_place, grouped }));
         }
         if let Some((_, step)) = steps.get_mut(place) {
             step.send.extend(send);
@@ -96,7 +109,9 @@ fn run(calls: Vec<(*const Comm, GroupCall)>) -> Result<()> {
     // All ranks are prepared before an error is returned, so that each one logs what it lacks.
     let ready: Vec<_> = steps.iter().map(|(comm, step)| with(*comm, |c| c.prepare(step))).collect();
     ready.into_iter().collect::<Result<()>>()?;
+    let own: Vec<_> = steps.iter().map(|(comm, _)| *comm).collect();
     for (comm, mut step) in steps {
+        step.grouped = own.iter().filter(|other| **other == comm).count() > 1;
         if step.collective == Collective::Exchange {
             step.in_place = overlap(&step);
         }

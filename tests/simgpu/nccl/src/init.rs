@@ -11,12 +11,13 @@ use crate::log::{Code, Result, code};
 use crate::relay;
 use crate::rendezvous::{MAX_RANKS, Rendezvous, create};
 use simgpu_model::library_folder;
-use simgpu_model::scenario::Kind;
+use simgpu_model::scenario::{How, Kind};
 use std::collections::hash_map::RandomState;
 use std::ffi::c_int;
 use std::hash::BuildHasher;
 use std::net::SocketAddrV4;
 use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The magic at the start of an id.
@@ -135,7 +136,7 @@ unsafe extern "C" fn ncclCommInitAll(to: *mut *mut Comm, count: c_int, devices: 
 }
 
 /// A number that no other communicator has.
-fn number() -> u64 {
+pub(crate) fn number() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }
 
@@ -213,7 +214,10 @@ fn join(driver: &Driver, init: &Init, rendezvous: Option<Rendezvous>) -> Result<
     let nccl = &driver.scenario.nccl;
     let apart = nccl.apart.filter(|_| env.hcas.len() > 1 && !env.merge);
     let channels = env.channels(apart.unwrap_or(nccl.channels));
-    Ok(Box::new(Comm::new(number, init.rank, ranks, channels)))
+    let several = ranks.iter().any(|rank| rank.process != own);
+    let bit = |on: bool, how: How| if on { how.bit() } else { 0 };
+    let how = bit(several, How::Processes) | bit(ABORTED.load(Ordering::Relaxed), How::Renewed);
+    Ok(Box::new(Comm::new(number, init.rank, ranks, channels, how)))
 }
 
 /// This host's name as a number, which is the same in all its processes.
@@ -328,6 +332,23 @@ fn init_label(driver: &Driver, comm: &Comm) -> String {
     )
 }
 
+/// Hands a rank of a new communicator of this process to the caller.
+///
+/// # Safety
+/// `to` is null or writable.
+pub(crate) unsafe fn publish(to: *mut *mut Comm, comm: Comm) -> Result<()> {
+    let driver = driver()?;
+    driver.join(comm.id, comm.ranks.len(), comm.rank, None)?;
+    let comm = Box::new(comm);
+    log_init_start(driver, &comm);
+    log_init_complete(driver, &comm);
+    // SAFETY: the caller's promise.
+    unsafe { put(to, Box::into_raw(comm)) }
+}
+
+/// Whether this process has aborted a communicator.
+static ABORTED: AtomicBool = AtomicBool::new(false);
+
 /// Destroys a communicator; the caller does not use it again.
 fn finalize(comm: *mut Comm, how: &str) -> Result<()> {
     let driver = driver()?;
@@ -355,6 +376,7 @@ unsafe extern "C" fn ncclCommAbort(comm: *mut Comm) -> c_int {
     while stuck() {
         std::thread::sleep(Duration::from_secs(1));
     }
+    ABORTED.store(true, Ordering::Relaxed);
     code(finalize(comm, "Abort"))
 }
 
@@ -368,7 +390,7 @@ unsafe extern "C" fn ncclCommGetAsyncError(comm: *const Comm, to: *mut c_int) ->
 ///
 /// # Safety
 /// `to` is null or writable.
-unsafe fn put<T>(to: *mut T, value: T) -> Result<()> {
+pub(crate) unsafe fn put<T>(to: *mut T, value: T) -> Result<()> {
     if to.is_null() {
         return Err(Code::ARGUMENT);
     }

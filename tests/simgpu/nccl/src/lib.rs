@@ -13,8 +13,10 @@ mod environment;
 mod group;
 mod init;
 mod log;
+mod register;
 mod relay;
 mod rendezvous;
+mod split;
 mod transport;
 
 /// All other names of the interface: a call prints its name and ends the process, which shows which function a program
@@ -38,7 +40,6 @@ not_simulated! {
     ncclBcast
     ncclCommCount
     ncclCommCuDevice
-    ncclCommDeregister
     ncclCommDump
     ncclCommFinalize
     ncclCommGetUniqueId
@@ -48,11 +49,9 @@ not_simulated! {
     ncclCommInitRankScalable
     ncclCommMemStats
     ncclCommQueryProperties
-    ncclCommRegister
     ncclCommResume
     ncclCommRevoke
     ncclCommShrink
-    ncclCommSplit
     ncclCommSuspend
     ncclCommWindowDeregister
     ncclCommWindowRegister

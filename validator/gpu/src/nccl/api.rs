@@ -83,11 +83,15 @@ functions! {
         group_start = "ncclGroupStart" () -> c_int;
         group_end = "ncclGroupEnd" () -> c_int;
     }
-    // From 2.28 on; before, callers used sends and receives.
+    // The collectives from 2.28 on, before which callers used sends and receives; splits from 2.18 on, registered memory from
+    // 2.19 on.
     newer {
         all_to_all = "ncclAlltoAll" (Bytes, BytesMut, usize, c_uint, sys::ncclComm_t, CUstream) -> c_int;
         gather = "ncclGather" (Bytes, BytesMut, usize, c_uint, c_int, sys::ncclComm_t, CUstream) -> c_int;
         scatter = "ncclScatter" (Bytes, BytesMut, usize, c_uint, c_int, sys::ncclComm_t, CUstream) -> c_int;
+        split = "ncclCommSplit" (sys::ncclComm_t, c_int, c_int, *mut sys::ncclComm_t, BytesMut) -> c_int;
+        register = "ncclCommRegister" (sys::ncclComm_t, BytesMut, usize, *mut BytesMut) -> c_int;
+        deregister = "ncclCommDeregister" (sys::ncclComm_t, BytesMut) -> c_int;
     }
 }
 

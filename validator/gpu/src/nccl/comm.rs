@@ -2,16 +2,19 @@
 #![expect(unsafe_code, reason = "calls into NCCL")]
 
 use super::UniqueId;
-use super::api::{Api, api};
-use crate::cuda::{Gpu, GpuError, forget_current, is_cuda_lost};
+use super::api::{Api, api, newer};
+use super::enqueue::place;
+use crate::cuda::{Gpu, GpuError, Span, forget_current, is_cuda_lost};
 use cudarc::nccl::sys;
 use machine::Rank;
 use std::cell::Cell;
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::ptr;
 
 /// `ncclInProgress`: not an error, work is still in progress.
 const IN_PROGRESS: c_int = 7;
+/// `NCCL_SPLIT_NOCOLOR`: the rank joins no new communicator.
+const NO_COLOR: c_int = -1;
 
 /// One rank. It belongs to the thread that made it, like its GPU's context. Dropping it destroys it, unless
 /// it failed or this process can no longer call CUDA: destroying waits for running work, which would then
@@ -68,6 +71,57 @@ impl Comm {
         let n = gpu.ordinal;
         api.check("ncclCommInitRank", code, || format!("GPU {n}: joining as rank {rank} of {ranks}"))?;
         Self::of(api, handle, "ncclCommInitRank", rank, ranks, gpu)
+    }
+
+    /// A second communicator of the first `members` ranks of `all`, which are the ranks of one communicator of this process in
+    /// their order; its ranks have the same numbers.
+    ///
+    /// # Errors
+    /// This NCCL is older than 2.18; NCCL's error.
+    pub fn split(all: &[Self], members: usize) -> Result<Vec<Self>, GpuError> {
+        let api = api()?;
+        let split = newer("ncclCommSplit", api.split)?;
+        let first = all.first().ok_or_else(|| GpuError::Nonsense("a split of no communicator".to_owned()))?;
+        let doing = || format!("{}: a communicator of {members} ranks", first.label());
+        let colored =
+            |comm: &Self| Ok((if comm.rank.index() < members { 0 } else { NO_COLOR }, int(comm.rank.index())?));
+        let colors = all.iter().map(colored).collect::<Result<Vec<_>, GpuError>>()?;
+        let mut handles = vec![ptr::null_mut(); all.len()];
+        first.gpu.make_current()?;
+        // SAFETY: the function has no arguments.
+        let code = unsafe { (api.group_start)() };
+        api.check("ncclGroupStart", code, doing)?;
+        let mut made = Ok(());
+        for ((comm, (color, key)), handle) in all.iter().zip(colors).zip(&mut handles) {
+            // SAFETY: the communicator is alive; one handle is written when the group ends, and lives until then; without a
+            // configuration the new communicator has its parent's.
+            let code = unsafe { split(comm.handle, color, key, ptr::from_mut(handle), ptr::null_mut()) };
+            made = made.and(api.check("ncclCommSplit", code, doing));
+        }
+        // SAFETY: the group was started above, and is closed even after an error.
+        let code = unsafe { (api.group_end)() };
+        forget_current();
+        made.and(api.check("ncclGroupEnd", code, doing))?;
+        let new = handles.into_iter().zip(all).take(members);
+        new.map(|(handle, old)| Self::of(api, handle, "ncclCommSplit", old.rank, members.min(all.len()), &old.gpu))
+            .collect()
+    }
+
+    /// Registers memory of this rank's GPU for NCCL's calls, until the result is dropped.
+    ///
+    /// # Errors
+    /// This NCCL is older than 2.19; NCCL's error.
+    pub fn register<'m>(&'m self, memory: Span<'m>) -> Result<Registered<'m>, GpuError> {
+        let register = newer("ncclCommRegister", self.api.register)?;
+        let doing = || format!("{}: registering {} bytes", self.label(), memory.bytes);
+        let bytes = usize::try_from(memory.bytes).map_err(|_| GpuError::Nonsense(doing()))?;
+        self.gpu.make_current()?;
+        let mut handle = ptr::null_mut();
+        // SAFETY: the communicator is alive, and so is the memory as long as the result; one handle is written.
+        let code = unsafe { register(self.handle, place(memory)?, bytes, &raw mut handle) };
+        forget_current();
+        self.api.check("ncclCommRegister", code, doing)?;
+        Ok(Registered { comm: self, handle })
     }
 
     fn of(
@@ -145,6 +199,30 @@ impl Drop for Comm {
         // SAFETY: made once, destroyed once. Errors are ignored, because no caller could handle them.
         unsafe { (self.api.destroy)(self.handle) };
         forget_current();
+    }
+}
+
+/// Memory that is registered with a communicator.
+pub struct Registered<'m> {
+    comm: &'m Comm,
+    /// Null where NCCL had nothing to do.
+    handle: *mut c_void,
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        let over = self.handle.is_null() || self.comm.handle.is_null() || self.comm.failed.get() || is_cuda_lost();
+        let Some(deregister) = self.comm.api.deregister.filter(|_| !over) else { return };
+        // SAFETY: the communicator is alive, and the handle is its own. Errors are ignored, because no caller could handle
+        // them.
+        unsafe { deregister(self.comm.handle, self.handle) };
+        forget_current();
+    }
+}
+
+impl std::fmt::Debug for Registered<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "memory that is registered with {}", self.comm.label())
     }
 }
 

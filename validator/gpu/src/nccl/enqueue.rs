@@ -49,6 +49,20 @@ impl<'a> Group<'a> {
         Ok(Self { api, parts })
     }
 
+    /// All calls of several groups as one.
+    ///
+    /// # Errors
+    /// There is no group.
+    pub fn merged(groups: Vec<Self>) -> Result<Self, GpuError> {
+        let api = api()?;
+        let parts: Vec<_> = groups.into_iter().flat_map(|group| group.parts).collect();
+        if parts.is_empty() {
+            Err(GpuError::Nonsense("a group without calls".to_owned()))
+        } else {
+            Ok(Self { api, parts })
+        }
+    }
+
     /// Queues the calls.
     ///
     /// # Errors
@@ -174,7 +188,7 @@ impl<'a> Part<'a> {
 }
 
 /// GPU memory in the form of NCCL's functions: only the address, because only GPUs access it.
-fn place(span: Span<'_>) -> Result<*mut c_void, GpuError> {
+pub(super) fn place(span: Span<'_>) -> Result<*mut c_void, GpuError> {
     let address = usize::try_from(span.address);
     let address = address.map_err(|_| GpuError::Nonsense(format!("{:#x} is not a valid address", span.address)))?;
     Ok(ptr::without_provenance_mut(address))

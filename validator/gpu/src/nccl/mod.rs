@@ -21,7 +21,7 @@ use std::ptr;
 use std::sync::OnceLock;
 
 pub use collective::{Collective, ExpectedRun, Shape};
-pub use comm::Comm;
+pub use comm::{Comm, Registered};
 pub use data::{DataType, RedOp, Values};
 pub use enqueue::{Call, Group};
 

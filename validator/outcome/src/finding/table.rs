@@ -933,7 +933,7 @@ codes! {
         .cause("data between the GPUs is lost, late or corrupted on its way")
         .remedy("do not train on this machine; see the results of the tests p2p-integrity, p2p-order and xid")
         .explained_by(&[WORN, LOGGED, DELIVERY, &[NcclStray]])
-        .ruled_out_by(&[&test::NCCL_COLLECTIVE, &test::NCCL_TYPES, &test::NCCL_PROCESSES])
+        .ruled_out_by(&[&test::NCCL_COLLECTIVE, &test::NCCL_TYPES, &test::NCCL_CALLS, &test::NCCL_PROCESSES])
         .by_load(ByLoad::Never);
     NcclHang = row("NCCL-HANG", "NCCL does not finish")
         .means("NCCL did not finish starting, or did not finish a collective")

@@ -2,7 +2,7 @@
 
 use super::number::figure;
 use crate::Report;
-use crate::gain::{Gain, percent};
+use crate::gain::Gain;
 use outcome::text::size;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ pub fn gain_table(collective: &str, off: &str, on: &str, gains: &[Gain]) -> Stri
         let size = size(gain.bytes);
         let (off, on) = (figure(gain.off_gb_s, 6), figure(gain.on_gb_s, 6));
         // Writing into a String cannot fail.
-        let _ = writeln!(text, "{size:>10}{off:>11}{on:>11}{:>10}", percent(gain.speedup));
+        let _ = writeln!(text, "{size:>10}{off:>11}{on:>11}  {:>8}", gain.text());
     }
     text
 }
@@ -39,7 +39,7 @@ pub fn report_gain_table(report: &Report) -> Option<String> {
     (!gains.is_empty()).then(|| gain_table("all_reduce", &off, &on, &gains))
 }
 
-/// A row of the report's table: size, times, bandwidths, speedup.
+/// A row of the report's table: size, times, bandwidths, speedup, and in newer reports the spread.
 fn parse_gain(row: &Value) -> Option<Gain> {
     let figure = |n: usize| row.get(n)?.as_f64();
     Some(Gain {
@@ -50,6 +50,7 @@ fn parse_gain(row: &Value) -> Option<Gain> {
         on_gb_s: figure(4)?,
         speedup: figure(5)?,
         slower: false,
+        spread_us: figure(6),
     })
 }
 

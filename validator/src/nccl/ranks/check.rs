@@ -16,6 +16,8 @@ use gpu::{ExpectedRun, GpuError, Runs, Shape, Span, Values, ValuesExpected};
 const POISON: u8 = 0xa5;
 /// Eight such bytes, for comparing a gap.
 const POISONED: u64 = u64::from_le_bytes([POISON; 8]);
+/// A cache line, bytes.
+const LINE: u64 = 128;
 /// Makes the pattern of the guard bands differ from the words of the values.
 const BAND_SEED: u64 = 0x6261_6e64_735f_5f5f;
 
@@ -57,6 +59,11 @@ impl DataCheck<'_> {
             let mut bands = self.bands(gpu)?.into_iter();
             bands.try_for_each(|band| gpu.stream.fill(band.span, self.seed ^ BAND_SEED, band.first))
         })
+    }
+
+    /// Where the memory of the checked calls ends in every rank's buffers, bytes: a whole number of cache lines.
+    pub(super) const fn end(&self) -> u64 {
+        self.shape.bytes.saturating_mul(self.calls).next_multiple_of(LINE)
     }
 
     /// The used bytes of a rank's buffer: up to the end of the last call's data.

@@ -3,7 +3,7 @@
 use super::Device;
 use super::messages::{Fault, Open, Opened};
 use super::rank_gpu::RankGpu;
-use gpu::{Call, Clique, Comm, Gpu, GpuError, Group, Nccl, UniqueId};
+use gpu::{Call, Clique, Comm, Gpu, GpuError, Group, Nccl, Registered, UniqueId};
 use machine::{GpuId, Rank};
 
 /// When it is dropped, communicators are dropped first and contexts last.
@@ -11,6 +11,8 @@ use machine::{GpuId, Rank};
 pub(super) struct LocalRanks {
     /// Empty before it has joined.
     pub(super) comms: Vec<Comm>,
+    /// The communicator of all ranks, and the GPUs that have no part in the present one.
+    whole: Option<(Vec<Comm>, Vec<RankGpu>)>,
     pub(super) gpus: Vec<RankGpu>,
     clique: Clique,
     /// The number of ranks of the communicator, in all processes.
@@ -34,7 +36,7 @@ impl LocalRanks {
         }
         let id = open.id.then(|| nccl.unique_id()).transpose()?;
         let room = rank_gpus.iter().map(|own| own.room).min().unwrap_or_default();
-        let local = Self { comms: Vec::new(), gpus: rank_gpus, clique, ranks: 0, room };
+        let local = Self { comms: Vec::new(), whole: None, gpus: rank_gpus, clique, ranks: 0, room };
         Ok((local, Opened { nccl: version, devices, room, id }))
     }
 
@@ -61,6 +63,40 @@ impl LocalRanks {
         Ok(())
     }
 
+    /// Makes a communicator of the first `members` ranks the present one.
+    pub(super) fn split(&mut self, members: usize) -> Result<(), Fault> {
+        if self.whole.is_some() || self.comms.len() != self.ranks || !(1..=self.ranks).contains(&members) {
+            return Err(Fault::broken(format!("a communicator of {members} of {} ranks was asked for", self.ranks)));
+        }
+        let split = Comm::split(&self.comms, members)?;
+        let others = self.gpus.split_off(members);
+        self.whole = Some((std::mem::replace(&mut self.comms, split), others));
+        self.ranks = members;
+        Ok(())
+    }
+
+    /// Makes the communicator of all ranks the present one again.
+    pub(super) fn unsplit(&mut self) -> Result<(), Fault> {
+        let Some((comms, others)) = self.whole.take() else { return Err(Fault::broken("nothing was split")) };
+        // Those of the split are destroyed first.
+        self.comms.clear();
+        self.ranks = comms.len();
+        self.comms = comms;
+        self.gpus.extend(others);
+        Ok(())
+    }
+
+    /// Aborts the communicator and makes another.
+    pub(super) fn renew(&mut self) -> Result<(), Fault> {
+        if self.whole.is_some() || self.comms.len() != self.ranks {
+            return Err(Fault::broken("a part of a communicator cannot be renewed"));
+        }
+        for comm in self.comms.drain(..) {
+            comm.abort()?;
+        }
+        self.join(None, self.ranks)
+    }
+
     /// One call of every rank here, ready to be queued.
     pub(super) fn group<'t>(
         &'t self,
@@ -70,6 +106,13 @@ impl LocalRanks {
         let calls = ranks.map(|(comm, own)| Ok((comm, &own.stream, call(own)?)));
         let group = calls.collect::<Result<Vec<_>, GpuError>>().and_then(|calls| Group::new(&calls));
         group.map_err(|error| self.fault(&error))
+    }
+
+    /// Registers the buffers of all ranks here, until the result is dropped.
+    pub(super) fn register(&self) -> Result<Vec<Registered<'_>>, Fault> {
+        let both = |(comm, own)| RankGpu::buffers(own).map(move |buffer| Comm::register(comm, buffer));
+        let all: Result<_, GpuError> = self.comms.iter().zip(&self.gpus).flat_map(both).collect();
+        all.map_err(|error| self.fault(&error))
     }
 
     /// Queues a call.
@@ -85,7 +128,8 @@ impl LocalRanks {
 
     /// Aborts the communicator. NCCL may never return from that.
     pub(super) fn abort(&mut self) {
-        for comm in self.comms.drain(..) {
+        let whole = self.whole.take().map(|(comms, _)| comms).unwrap_or_default();
+        for comm in self.comms.drain(..).chain(whole) {
             if let Err(error) = comm.abort() {
                 log::warn!("aborting the communicator: {error}");
             }

@@ -13,6 +13,12 @@ pub(super) enum Ask {
     Open(Open),
     /// Join the communicator; without an id this process is its only one.
     Join { id: Option<UniqueId>, ranks: usize },
+    /// Make a communicator of the first ranks for the rows that follow; of one process.
+    Split { members: usize },
+    /// Return from it to the communicator of all ranks.
+    Unsplit,
+    /// Abort the communicator and make another; of one process.
+    Renew,
     /// Run one row; out of place and in place each have a seed. All ranks use `room` bytes of their buffers.
     Row { ask: RowAsk, seeds: [u64; 2], room: u64 },
 }

@@ -176,6 +176,22 @@ pub struct RowAsk {
     pub check: bool,
     /// Whether counts are used unrounded.
     pub odd: bool,
+    /// How the calls are made.
+    #[serde(default)]
+    pub form: Form,
+}
+
+/// How the calls of a row are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Form {
+    /// One after the other.
+    #[default]
+    Plain,
+    /// The checked calls as one group.
+    Grouped,
+    /// With buffers that are registered with the communicator.
+    Registered,
 }
 
 impl RowAsk {
@@ -183,7 +199,7 @@ impl RowAsk {
     #[must_use]
     pub const fn of(sweep: &Sweep, bytes: u64, root: Rank) -> Self {
         let Sweep { collective, iterations, warmups, check, odd, data, op, .. } = *sweep;
-        Self { collective, bytes, data, op, root, iterations, warmups, check, odd }
+        Self { collective, bytes, data, op, root, iterations, warmups, check, odd, form: Form::Plain }
     }
 
     /// The buffers of each of this many ranks.

@@ -82,6 +82,11 @@ impl RankGpu {
         self.span(BufferPart { receive, offset: used, bytes: used.next_multiple_of(4) - used })
     }
 
+    /// Both buffers, whole.
+    pub(super) fn buffers(&self) -> [Span<'_>; 2] {
+        [self.send.whole(), self.receive.whole()]
+    }
+
     const fn buffer(&self, receive: bool) -> &Buffer {
         if receive { &self.receive } else { &self.send }
     }

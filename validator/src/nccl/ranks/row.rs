@@ -1,14 +1,17 @@
 //! One row in an arm's process: each placement is timed, and the results of the timed calls are checked. Each
 //! call has its own part of the buffers with its own data, as far as there is room: in a row of more calls only
-//! the last calls have one. `check` handles the expected results.
+//! the last calls have one, and those before them share one. `check` handles the expected results.
+//!
+//! All timed calls are one series, as in nccl-tests: the first call of a series takes longer than the others, because
+//! nothing is under way between the ranks yet, and the more so the slower the transport.
 
-use super::RowAsk;
 use super::check::DataCheck;
 use super::layout::{Layout, places, shift};
 use super::local_ranks::LocalRanks;
 use super::messages::{Done, Fault};
 use super::rank_gpu::{GUARD, RankGpu, SYNC_ROOM};
 use super::watch::{calls_time_limit, wait};
+use super::{Form, RowAsk};
 use crate::nccl::{Placement, Timed};
 use gpu::{Call, Group, Shape, Values};
 
@@ -67,21 +70,50 @@ impl<'t> RowRun<'t> {
         timed.map_err(named)
     }
 
+    fn check(&self, placement: Placement, values: Values, seed: u64, calls: u32) -> DataCheck<'_> {
+        let (local, ask, shape) = (self.local, self.ask, self.shape);
+        DataCheck { local, ask, shape, values, placement, seed, calls: calls.into() }
+    }
+
     /// Times the calls; the last ones, which have parts of their own, use fresh data and are checked.
     fn checked(&self, placement: Placement, values: Values, seed: u64) -> Result<Timed, Fault> {
         let all = self.ask.iterations.max(1);
-        let room = u32::try_from(places(self.shape.bytes, self.room)).unwrap_or(u32::MAX);
-        let last = TimedCalls { events: 1, calls: all.min(room).min(MOST_PREPARED) };
+        let places = u32::try_from(places(self.shape.bytes, self.room)).unwrap_or(u32::MAX);
+        if places < 2 && self.ask.form != Form::Plain {
+            return Err(Fault::broken("the buffers are too small for calls of another form"));
+        }
+        if places < 2 {
+            return self.checked_in_two_series(placement, values, seed);
+        }
+        let last = all.min(places - 1).min(MOST_PREPARED);
+        let check = self.check(placement, values, seed, last);
+        // The calls that are not checked use memory behind the others' and their guard band.
+        let unchecked = check.end().saturating_add(GUARD);
+        let other = self.call(placement, self.shape, unchecked)?;
+        let mut timed = self.groups(placement, last)?;
+        if self.ask.form == Form::Grouped {
+            timed = vec![Group::merged(timed)?];
+        }
+        let _registered = if self.ask.form == Form::Registered { self.local.register()? } else { Vec::new() };
+        check.prepare()?;
+        let series = TimedCalls { events: 0, calls: all };
+        // They also synchronize the ranks.
+        self.enqueue(std::slice::from_ref(&other), self.ask.warmups.max(1))?;
+        self.record(&series, 0)?;
+        self.enqueue(std::slice::from_ref(&other), all - last)?;
+        self.enqueue(&timed, u32::try_from(timed.len()).unwrap_or(u32::MAX))?;
+        self.record(&series, 1)?;
+        wait(self.local, self.time_limit())?;
+        let us = self.ms(&series)? * 1e3 / f64::from(all);
+        Ok(Timed { us, wrong: Some(check.verify()?) })
+    }
+
+    /// The same where the buffers hold one call only: its data is prepared between two series.
+    fn checked_in_two_series(&self, placement: Placement, values: Values, seed: u64) -> Result<Timed, Fault> {
+        let all = self.ask.iterations.max(1);
+        let last = TimedCalls { events: 1, calls: 1 };
         let first = TimedCalls { events: 0, calls: all - last.calls };
-        let check = DataCheck {
-            local: self.local,
-            ask: self.ask,
-            shape: self.shape,
-            values,
-            placement,
-            seed,
-            calls: last.calls.into(),
-        };
+        let check = self.check(placement, values, seed, last.calls);
         let (warm, before) = (self.warm_up(placement)?, self.groups(placement, first.calls)?);
         // Prepared before the measurement: for small sizes nearly all of the time is the processor's.
         let (sync, timed) = (self.sync_call(placement)?, self.groups(placement, last.calls)?);

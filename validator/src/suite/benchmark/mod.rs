@@ -27,7 +27,7 @@ pub(in crate::suite) use grid::{Grid, rounded, transpose};
 pub(in crate::suite) use host::{HostDirection, HostFlow, HostTiming};
 pub(in crate::suite) use host_load::{HostLoad, WrongHostCopy};
 pub(in crate::suite) use link_states::LinkStates;
-pub(in crate::suite) use paths::{GpuPaths, kind};
+pub(in crate::suite) use paths::{GpuPaths, kind, left_to_full};
 pub(in crate::suite) use run::GroupTiming;
 pub(in crate::suite) use sampling::{Job, JobFigure, JobResult};
 pub(in crate::suite) use watch::{STATE_COLUMNS, Watch, state_cells, states_now, thermal_summary, throttled_for};

@@ -4,11 +4,13 @@ use super::link_states::LinkStates;
 use crate::floors;
 use crate::floors::{Carrier, NVLINK_GB_S, NvLinkGpu, nvlinks};
 use crate::schedule::{Pair, Plan, RouteKind, Routes};
-use crate::suite::TestContext;
+use crate::suite::{Test, TestContext, needed_by};
 use gpu::{Clique, Gpu, NvLinkStates, Remote, count_nvlinks};
 use machine::pcie::model::{Bdf, Fabric, PathKind};
 use machine::pcie::topo::{Cell, NvLinks};
+use outcome::Judgement;
 use outcome::finding::Finding;
+use report::Level;
 use std::collections::BTreeMap;
 
 /// The carrier of a pair whose path is unknown.
@@ -76,6 +78,13 @@ impl GpuPaths {
         matches!(self.routes.get(pair).map(|route| route.kind), Some(RouteKind::NvLink(_)))
     }
 
+    /// Whether NVLinks carry the data of every pair.
+    pub(in crate::suite) fn is_nvlink_only(&self) -> bool {
+        let gpus = self.gpus.len();
+        let pairs = (0..gpus).flat_map(|from| (from + 1..gpus).map(move |to| Pair::of(from, to)));
+        gpus > 1 && pairs.into_iter().all(|pair| self.is_nvlink(pair))
+    }
+
     /// What a pair's links carry at their best in one direction, GB/s; `None` where unknown.
     pub(in crate::suite) fn ceiling(&self, fabric: &Fabric, links: &LinkStates, pair: Pair) -> Option<f64> {
         match self.routes.get(pair).map(|route| route.kind)? {
@@ -131,6 +140,22 @@ impl GpuPaths {
             way.and_then(|way| Carrier::of(way, nvlink_gb_s)).unwrap_or(UNKNOWN)
         }
     }
+}
+
+/// Why a test of level standard that is about paths over PCIe does not run: NVLinks carry the data of all pairs. Level full
+/// runs it there too, and so does a machine that needs it at every level; a test requested by name always runs.
+///
+/// # Errors
+/// CUDA does not start, or the fabric cannot be read.
+pub(in crate::suite) fn left_to_full(context: &TestContext, test: &Test) -> Result<Option<Judgement>, Box<Finding>> {
+    let named = context.config.validate.only.iter().any(|id| id == test.id());
+    let needed = needed_by(context.fabric()?).contains(&test.id());
+    if named || needed || context.config.validate.level > Level::Standard {
+        return Ok(None);
+    }
+    let why = "NVLinks carry the data of all pairs, so level full runs this test and level standard does not";
+    let only = GpuPaths::new(context, context.clique()?).is_nvlink_only();
+    Ok(only.then(|| Judgement::not_applicable(why)))
 }
 
 fn distances(context: &TestContext, gpus: &[Bdf]) -> BTreeMap<Pair, u32> {

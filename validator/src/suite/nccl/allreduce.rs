@@ -41,6 +41,15 @@ struct ArmSweeps {
     /// Odd counts and one size over 128 MiB, with peer-to-peer.
     odd: Vec<Row>,
     proofs: [proof::TransportProof; 2],
+    more: Communicators,
+}
+
+/// Small sizes in further communicators of both arms, one sweep of each.
+#[derive(Default)]
+struct Communicators {
+    on: Vec<Vec<Row>>,
+    off: Vec<Vec<Row>>,
+    findings: Vec<Finding>,
 }
 
 /// The rows compared with the speed of the links.
@@ -57,7 +66,7 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     }
     let clique = context.clique()?;
     // All arms are idle before a measurement starts.
-    for which in [ArmKind::Processes, ArmKind::P2p, ArmKind::Off] {
+    for which in [ArmKind::Processes, ArmKind::P2p, ArmKind::Off].into_iter().chain(arms::AGAIN) {
         arms::settle(context, which);
     }
     let watch = Watch::begin(context, &clique.addresses());
@@ -76,15 +85,18 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
 
 /// Judges the values, the speed compared with the links, the gain, and the transports.
 fn judge(sweeps: &ArmSweeps, comparison: LinkComparison, states: &[String]) -> Result<Judgement, Box<Finding>> {
-    let ArmSweeps { on: with, off: without, odd, proofs } = sweeps;
+    let ArmSweeps { on: with, off: without, odd, proofs, more } = sweeps;
     let LinkComparison { on, again, limits } = comparison;
     let off = mean(without);
     let gains = gain::gains(without, with, Placement::OutOfPlace).map_err(|e| incomplete(&e))?;
+    let gains = gain::with_communicators(gains, &more.off, &more.on, Placement::OutOfPlace);
+    let gains = gains.map_err(|e| incomplete(&e))?;
     let slow = again.findings.into_iter().chain(slower(&gains));
     let slow = slow.map(|finding| finding.seen_all(states.to_vec()));
-    let all = [with.concat(), odd.clone(), again.rows.clone()].concat();
+    let all = [with.concat(), odd.clone(), again.rows.clone(), more.on.concat()].concat();
     let mut findings = sweep::wrong(ArmKind::P2p, &all);
-    findings.extend(sweep::wrong(ArmKind::Off, &without.concat()));
+    findings.extend(sweep::wrong(ArmKind::Off, &[without.concat(), more.off.concat()].concat()));
+    findings.extend(more.findings.iter().cloned());
     findings.extend(slow.chain(proofs.iter().flat_map(|proof| proof.findings.clone())));
     let beside = [odd.as_slice(), again.rows.as_slice()].concat();
     let rows = [("", &on), (".off", &off), (".odd", &beside)];
@@ -120,7 +132,31 @@ fn measure(context: &TestContext, groups: &[Vec<Rank>]) -> Result<ArmSweeps, Box
         Ok(odd)
     })?;
     let proof = |which| arms::with(context, which, |ranks| Ok(proof::of(which, ranks, Pairs::Ring, groups)));
-    Ok(ArmSweeps { on, off, odd, proofs: [proof(ArmKind::P2p)?, proof(ArmKind::Off)?] })
+    let proofs = [proof(ArmKind::P2p)?, proof(ArmKind::Off)?];
+    Ok(ArmSweeps { on, off, odd, proofs, more: communicators(context) })
+}
+
+/// Measures small sizes in the further communicators. If one of them does not start, the others are not compared: too little
+/// memory for it says nothing about the GPUs, and anything else is a fault.
+fn communicators(context: &TestContext) -> Communicators {
+    let mut all = Communicators::default();
+    let sweep = Sweep { to: arms::AGAIN_MOST, ..Sweep::standard(Collective::AllReduce) };
+    for which in arms::AGAIN {
+        let measured = arms::with(context, which, |ranks| {
+            sweep::warm_up(context, which, ranks, &sweep)?;
+            sweep::rows(context, which, ranks, &sweep)
+        });
+        arms::release(context, which);
+        let of_arm = if matches!(which, ArmKind::Again { off: true, .. }) { &mut all.off } else { &mut all.on };
+        match measured {
+            Ok(rows) => of_arm.push(rows),
+            Err(finding) => {
+                let severity = if finding.is(Code::CudaError) { Severity::Info } else { finding.severity };
+                return Communicators { findings: vec![Finding { severity, ..*finding }], ..Communicators::default() };
+            }
+        }
+    }
+    all
 }
 
 /// One row for each size, with the mean of its times and all wrong values of all turns.
@@ -198,6 +234,7 @@ mod tests {
             off: vec![sweep(off, 0), sweep(off, 0)],
             odd: vec![row(4036, 20.0, 0)],
             proofs: [proof(), proof()],
+            more: Communicators::default(),
         };
         let on = mean(&sweeps.on);
         let findings = speed::findings(&speed::slow(&on, &limits, &[]), &limits, "with peer-to-peer");

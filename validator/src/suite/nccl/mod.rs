@@ -5,6 +5,7 @@
 
 mod allreduce;
 mod arms;
+mod calls;
 mod channels;
 mod checked;
 mod collective;
@@ -25,6 +26,7 @@ mod withheld;
 
 pub(super) use allreduce::TEST as ALLREDUCE;
 pub(super) use arms::settle_all;
+pub(super) use calls::TEST as CALLS;
 pub(super) use channels::TEST as CHANNELS;
 pub(super) use collective::TEST as COLLECTIVE;
 pub(super) use nccl::{TEST as NCCL, start_ahead};

@@ -46,21 +46,25 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     if let Some(none) = not_testable(context)? {
         return Ok(none);
     }
-    let later: &[ArmKind] = match context.config.validate.level {
-        Level::Quick => &[],
-        Level::Standard | Level::Full | Level::Acceptance => &[ArmKind::P2p, ArmKind::Off, ArmKind::Processes],
+    let later = match context.config.validate.level {
+        Level::Quick => vec![],
+        Level::Standard | Level::Full | Level::Acceptance => vec![ArmKind::P2p, ArmKind::Off, ArmKind::Processes],
     };
     // The arms of later tests start meanwhile; those tests report their errors.
     let groups = groups::of(context)?;
     let strict = strict_arms(&groups);
     arms::start(context, &first_arms(&strict))?;
-    let ahead = arms::start(context, later);
+    let mut ahead = arms::start(context, &later);
     let clique = context.clique()?;
     let paths = GpuPaths::new(context, clique);
     let carrier = paths.carriers(context.fabric()?, &LinkStates::default());
     let mut results = ArmResults::default();
     for (which, gpus) in &strict {
         results.add(run_arm(context, *which, gpus, &carrier)?);
+    }
+    if !later.is_empty() && context.runs(&super::ALLREDUCE) {
+        // Their processes are many: while they start, small calls of the arms above would take longer.
+        ahead = ahead.and_then(|()| arms::start(context, &arms::AGAIN));
     }
     let withheld = withheld::check(context);
     let forbidden = if withheld.is_none() { "; with peer-to-peer forbidden too it cannot connect" } else { "" };

@@ -20,7 +20,7 @@ use std::time::Duration;
 pub(in crate::suite) const TEST: Test = Test {
     about: &test::NCCL_PROCESSES,
     title: "A process for each GPU",
-    proves: "NCCL also connects one process for each GPU by peer-to-peer, as frameworks use it, at full speed and with right values",
+    proves: "NCCL also connects one process for each GPU by peer-to-peer, as frameworks use it, at full speed and with right values of all nine collectives",
     level: Level::Standard,
     deadline: Duration::from_secs(180),
     mandatory: false,
@@ -28,13 +28,19 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
+/// Those whose speed counts here; that of the others counts in nccl-collective.
+const SWEPT: [Collective; 2] = [Collective::AllReduce, Collective::Alltoall];
+/// The size of the collectives other than all_reduce, bytes, and the number of calls of those whose speed does not count.
+const OTHER: u64 = 1 << 20;
+const OTHER_CALLS: u32 = 5;
+
 fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     if let Some(none) = not_connected(context)? {
         return Ok(none);
     }
     let groups = groups::as_ranks(&groups::of(context)?);
     let measure = |ranks: &mut Ranks| measure(context, ranks, &groups);
-    let (mut rows, proof) = arms::with(context, ArmKind::Processes, measure)?;
+    let (mut rows, others, proof) = arms::with(context, ArmKind::Processes, measure)?;
     let mut slow = Vec::new();
     let mut again = Vec::new();
     // Where no comparison with the links is possible, nccl-allreduce reports that.
@@ -42,8 +48,8 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
         let judged = remeasure::judge(context, ArmKind::Processes, &mut rows, &limits)?;
         (slow, again) = (judged.findings, judged.rows);
     }
-    let shown = rows.clone();
-    rows.extend(again);
+    let shown = [rows.as_slice(), others.as_slice()].concat();
+    rows.extend(again.into_iter().chain(others));
     let mut findings = sweep::wrong(ArmKind::Processes, &rows);
     findings.extend(slow);
     findings.extend(proof.findings);
@@ -57,16 +63,21 @@ fn measure(
     context: &TestContext,
     ranks: &mut Ranks,
     groups: &[Vec<Rank>],
-) -> Result<(Vec<Row>, proof::TransportProof), Trouble> {
+) -> Result<(Vec<Row>, Vec<Row>, proof::TransportProof), Trouble> {
     let which = ArmKind::Processes;
     let sweep = Sweep::standard(Collective::AllReduce);
     sweep::warm_up(context, which, ranks, &sweep)?;
     let mut rows = sweep::rows(context, which, ranks, &sweep)?;
-    let pairs = Sweep::standard(Collective::Alltoall).at(1 << 20);
+    let pairs = Sweep::standard(Collective::Alltoall).at(OTHER);
     rows.extend(sweep::rows(context, which, ranks, &pairs)?);
     rows.extend(checked::many(context, which, ranks)?);
     let proof = proof::of(which, ranks, Pairs::All, groups);
-    Ok((rows, proof))
+    let mut others = Vec::new();
+    for collective in Collective::ALL.into_iter().filter(|collective| !SWEPT.contains(collective)) {
+        let other = Sweep { iterations: OTHER_CALLS, ..Sweep::standard(collective).at(OTHER) };
+        others.extend(sweep::rows(context, which, ranks, &other)?);
+    }
+    Ok((rows, others, proof))
 }
 
 /// `all_reduce 328.1 GB/s at 128 MiB, 9.8 us at 8 B`

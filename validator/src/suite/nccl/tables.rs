@@ -54,12 +54,14 @@ pub(super) fn gains(gains: &[Gain]) -> Value {
         ("off busbw", "GB/s"),
         ("on busbw", "GB/s"),
         ("speedup", ""),
+        ("spread", "us"),
     ];
     let line = |gain: &Gain| {
-        let Gain { bytes, off_us, on_us, off_gb_s, on_gb_s, speedup, .. } = *gain;
+        let Gain { bytes, off_us, on_us, off_gb_s, on_gb_s, speedup, spread_us, .. } = *gain;
         // Bandwidths unrounded: rounded twice, the console's two decimals would differ from nccl-tests'.
         let figures = [rounded(off_us), rounded(on_us), off_gb_s, on_gb_s, rounded(speedup)];
-        std::iter::once(bytes.into()).chain(figures.map(Value::from)).collect::<Vec<Value>>()
+        let spread = spread_us.map_or(Value::Null, |us| rounded(us).into());
+        std::iter::once(bytes.into()).chain(figures.map(Value::from)).chain([spread]).collect::<Vec<Value>>()
     };
     table("nccl.gain", &columns, &gains.iter().map(line).collect::<Vec<_>>())
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 pub(in crate::suite) const TEST: Test = Test {
     about: &test::NCCL_TYPES,
     title: "Types and reductions",
-    proves: "sum, min, max and mean of float, half, bfloat16, int32 and double are exact in all_reduce and reduce_scatter",
+    proves: "sum, min, max and mean of float, half, bfloat16, int32 and double are exact in all_reduce and reduce_scatter, sums of half and bfloat16 also at 256 MiB",
     level: Level::Standard,
     deadline: Duration::from_secs(180),
     mandatory: false,
@@ -29,6 +29,9 @@ pub(in crate::suite) const TEST: Test = Test {
 /// one.
 const COUNTS: [u64; 3] = [257, 65_537, 2_000_003];
 const EVEN: u64 = 1 << 20;
+/// Bytes of the large calls of the types in which models are trained.
+const LARGE: u64 = 256 << 20;
+const TRAINED: [DataType; 2] = [DataType::Half, DataType::Bfloat16];
 
 fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     if let Some(none) = not_connected(context)? {
@@ -51,6 +54,9 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
         names.join(", "),
         checked::evidence(&rows)
     );
+    if rows.iter().all(|row| row.bytes < LARGE) {
+        summary += "; no size of 256 MiB (memory is short)";
+    }
     for (data, op) in left_out {
         summary += &format!("; without {op} of {data}, which is not exact with {gpus} GPUs");
     }
@@ -80,6 +86,12 @@ fn measure(
             for sweep in odd.iter().chain(&[own.at(EVEN)]).filter(|sweep| sweep.to <= room) {
                 rows.extend(sweep::rows(context, ArmKind::P2p, ranks, sweep)?);
             }
+        }
+    }
+    for data in TRAINED {
+        let large = Sweep { iterations: 1, data, ..Sweep::standard(Collective::AllReduce).at(LARGE) };
+        if large.to <= ranks.room() {
+            rows.extend(sweep::rows(context, ArmKind::P2p, ranks, &large)?);
         }
     }
     Ok(rows)

@@ -32,7 +32,7 @@ impl Call {
         let path = u64::from(self.path.number());
         let head = [self.comm, self.number, self.rank as u64, u64::from(self.in_place), path];
         let mut numbers: Vec<u64> = head.into_iter().chain(self.collective.numbers()).collect();
-        numbers.push(u64::from(self.channels));
+        numbers.extend([u64::from(self.channels), u64::from(self.how)]);
         for list in [&self.send, &self.receive] {
             numbers.push(list.len() as u64);
             numbers.extend(list.iter().flat_map(|(peer, address, bytes)| [*peer as u64, *address, *bytes]));
@@ -47,8 +47,9 @@ impl Call {
         let (comm, number, rank) = (reader.next()?, reader.next()?, reader.index()?);
         let (in_place, path) = (reader.next()? != 0, Path::of(u32::try_from(reader.next()?).ok()?));
         let (collective, channels) = (reader.collective()?, u32::try_from(reader.next()?).ok()?);
+        let how = u32::try_from(reader.next()?).ok()?;
         let (send, receive) = (reader.list()?, reader.list()?);
-        Some(Self { comm, number, rank, collective, send, receive, in_place, path, channels })
+        Some(Self { comm, number, rank, collective, send, receive, in_place, path, channels, how })
     }
 }
 
@@ -61,6 +62,8 @@ impl Contribution {
         self.collective.numbers().into_iter().for_each(&mut put);
         put(u64::from(self.in_place));
         put(u64::from(self.follows));
+        put(u64::from(self.alike));
+        put(u64::from(self.how));
         put(self.gpu as u64);
         put(self.wanted.len() as u64);
         for (from, bytes) in &self.wanted {
@@ -83,7 +86,8 @@ impl Contribution {
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
         let collective = reader.collective()?;
-        let (in_place, follows) = (reader.next()? != 0, reader.next()? != 0);
+        let [in_place, follows, alike] = [reader.next()? != 0, reader.next()? != 0, reader.next()? != 0];
+        let how = u32::try_from(reader.next()?).ok()?;
         let (gpu, wants) = (reader.index()?, reader.next()?);
         let mut wanted = Vec::new();
         for _ in 0..wants {
@@ -96,7 +100,7 @@ impl Contribution {
             reader = Reader(others);
             sent.push((to, decode(own).read(0, all)));
         }
-        Some(Self { collective, in_place, sent, wanted, gpu, follows })
+        Some(Self { collective, in_place, sent, wanted, gpu, follows, alike, how })
     }
 }
 

@@ -30,6 +30,17 @@ pub enum Collective {
     Exchange,
 }
 
+impl Collective {
+    /// The rank that sends to all, or receives from all.
+    #[must_use]
+    pub const fn root(self) -> Option<usize> {
+        match self {
+            Self::Broadcast(root) | Self::Reduce(_, _, root) => Some(root),
+            Self::AllReduce(..) | Self::AllGather | Self::ReduceScatter(..) | Self::Exchange => None,
+        }
+    }
+}
+
 /// One rank's call.
 #[derive(Debug, Clone)]
 pub struct Call {
@@ -51,6 +62,8 @@ pub struct Call {
     pub path: Path,
     /// Number of channels of the communicator.
     pub channels: u32,
+    /// How the call is made: the bits of all [`crate::scenario::How`] that apply.
+    pub how: u32,
 }
 
 /// A rank's contribution to a collective: everything that the other ranks need to know.
@@ -68,6 +81,10 @@ pub struct Contribution {
     pub gpu: usize,
     /// Whether the call directly follows another one on its stream.
     pub follows: bool,
+    /// Whether that one has as many bytes.
+    pub alike: bool,
+    /// How the call is made: the bits of all [`crate::scenario::How`] that apply.
+    pub how: u32,
 }
 
 impl Contribution {
@@ -110,6 +127,8 @@ impl Fault {
             && is(calls.in_place, parts.iter().any(|p| p.in_place))
             && is(calls.odd, part / element % 2 == 1)
             && is(calls.timed, parts.iter().all(|p| p.follows))
+            && calls.how.is_none_or(|how| parts.iter().all(|p| p.how & how.bit() != 0))
+            && calls.root.is_none_or(|root| first.collective.root() == Some(root))
             && code(calls.data, first.collective.reduction().map(|(t, _)| t.code()))
             && code(calls.op, first.collective.reduction().map(|(_, op)| op.code()))
     }

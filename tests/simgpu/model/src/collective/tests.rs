@@ -24,7 +24,7 @@ fn contribution(
     wanted: Vec<(usize, u64)>,
     gpu: usize,
 ) -> Contribution {
-    Contribution { collective, in_place: false, sent, wanted, gpu, follows: false }
+    Contribution { collective, in_place: false, sent, wanted, gpu, follows: false, alike: true, how: 0 }
 }
 
 /// `count` elements of each rank, sent as `collective` requires.

@@ -2,7 +2,9 @@
 //! everything that slows its routes.
 
 use super::{Collective, Contribution};
+use crate::library_folder;
 use crate::scenario::{Engine, Kind, Program, Scenario, Way};
+use std::sync::OnceLock;
 
 /// How ranks reach each other; if the ranks differ, the slowest way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,6 +73,8 @@ const EMPTY_US: f64 = 0.6;
 /// Without measurements: the time of a small call, and the fraction of its slowest link's rate that a ring reaches.
 const SMALL_US: f64 = 20.0;
 const RING_EFFICIENCY: f64 = 0.8;
+/// Calls of up to this many bytes are small.
+const SMALL_BYTES: u64 = 128 << 10;
 /// How many times longer everything takes through a socket than through host memory.
 const SOCKET_FACTOR: f64 = 2.0;
 
@@ -91,8 +95,30 @@ impl Scenario {
             f.kind == Kind::NcclSlow && parts.iter().any(|p| f.gpu.is_none_or(|g| g == p.gpu)) && f.meets_call(parts)
         };
         let slow: f64 = self.fault.iter().filter(slow).filter_map(|f| f.rate).product();
+        let time = match self.nccl.shm_first {
+            Some(times) if path == Path::Shm && !parts.iter().all(|p| p.alike) => {
+                latency + (time - latency).max(0.0) * times
+            }
+            _ => time,
+        };
+        let time = if bytes <= SMALL_BYTES { time * self.small_factor(path) } else { time };
         let socket = if path == Path::Net { SOCKET_FACTOR } else { 1.0 };
         time * socket / slow * 1e3
+    }
+
+    /// How many times longer small calls take in this process.
+    fn small_factor(&self, path: Path) -> f64 {
+        static PLACES: [OnceLock<usize>; 2] = [OnceLock::new(), OnceLock::new()];
+        let [direct, through_host] = &PLACES;
+        let (factors, place, way) = match path {
+            Path::P2p => (&self.nccl.small.p2p, direct, "p2p"),
+            Path::Shm | Path::Net => (&self.nccl.small.shm, through_host, "shm"),
+        };
+        if factors.is_empty() {
+            return 1.0;
+        }
+        let place = place.get_or_init(|| library_folder::place(&format!("small.{way}")));
+        factors.get(*place).copied().unwrap_or(1.0)
     }
 
     /// The time without faults and the latency, in microseconds.

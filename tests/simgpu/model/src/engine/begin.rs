@@ -37,7 +37,7 @@ impl Engine {
         if !matches!(work, Work::Record { .. } | Work::Wait { .. } | Work::Collective(_))
             && let Some(stream) = self.streams.get_mut(&id)
         {
-            stream.in_calls = false;
+            stream.last_call = None;
         }
         match work {
             Work::Record { event, version } => {

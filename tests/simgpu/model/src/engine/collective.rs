@@ -85,8 +85,10 @@ impl Engine {
 
     /// Called when a stream reaches a collective.
     pub(super) fn collective(&mut self, id: StreamId, by: usize, call: &Call) -> Result<StartOutcome> {
-        let follows = self.streams.get_mut(&id).is_some_and(|s| std::mem::replace(&mut s.in_calls, true));
-        let part = Contribution { follows, ..self.contribution(by, call)? };
+        let bytes = call.send.iter().chain(&call.receive).map(|(_, _, bytes)| *bytes).max().unwrap_or_default();
+        let last = self.streams.get_mut(&id).and_then(|s| s.last_call.replace(bytes));
+        let (follows, alike) = (last.is_some(), last == Some(bytes));
+        let part = Contribution { follows, alike, how: call.how, ..self.contribution(by, call)? };
         let key = (call.comm, call.number);
         let hangs = self.nccl_fault(Kind::NcclHang, std::slice::from_ref(&part)).is_some();
         let comm = self.comms.get_mut(&call.comm).ok_or(Status::INVALID_HANDLE)?;
@@ -114,7 +116,8 @@ impl Engine {
             self.resolve(by, *address, *bytes, EngineKind::Sm)?;
         }
         let wanted = call.receive.iter().map(|(from, _, bytes)| (*from, *bytes)).collect();
-        Ok(Contribution { collective: call.collective, in_place: call.in_place, sent, wanted, gpu: by, follows: false })
+        let (collective, in_place) = (call.collective, call.in_place);
+        Ok(Contribution { collective, in_place, sent, wanted, gpu: by, follows: false, alike: false, how: 0 })
     }
 
     fn contents(&mut self, by: usize, address: u64, bytes: u64) -> Result<Vec<Piece>> {

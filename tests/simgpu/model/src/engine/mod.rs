@@ -74,8 +74,8 @@ struct Stream {
     gpu: usize,
     queue: VecDeque<Work>,
     running: Option<Running>,
-    /// Whether the last work that it reached was a collective.
-    in_calls: bool,
+    /// The bytes of the last work that it reached, if that was a collective.
+    last_call: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -167,7 +167,7 @@ impl Engine {
     /// A new stream.
     pub fn add_stream(&mut self, gpu: usize) -> StreamId {
         self.next += 1;
-        self.streams.insert(self.next, Stream { gpu, queue: VecDeque::new(), running: None, in_calls: false });
+        self.streams.insert(self.next, Stream { gpu, queue: VecDeque::new(), running: None, last_call: None });
         self.next
     }
 

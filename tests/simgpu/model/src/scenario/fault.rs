@@ -110,6 +110,34 @@ pub struct Calls {
     pub data: Option<u32>,
     /// Only this reduction, by its number in nccl.h.
     pub op: Option<u32>,
+    /// Only those with this root.
+    pub root: Option<usize>,
+    /// Only those that are made in this way.
+    pub how: Option<How>,
+}
+
+/// A way in which calls are made that not every program uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum How {
+    /// In a group with more calls of the same communicator.
+    Grouped,
+    /// With memory that is registered.
+    Registered,
+    /// On a communicator that was split from another.
+    Split,
+    /// On a communicator that was made after another was aborted.
+    Renewed,
+    /// On a communicator of several processes.
+    Processes,
+}
+
+impl How {
+    /// Its bit.
+    #[must_use]
+    pub const fn bit(self) -> u32 {
+        1 << self as u32
+    }
 }
 
 fn one() -> u64 {

@@ -7,10 +7,10 @@ mod machine;
 mod nccl;
 mod verbs;
 
-pub use fault::{Beside, Calls, Engine, Fault, Kind, MemoryKind, Pair, Way};
+pub use fault::{Beside, Calls, Engine, Fault, How, Kind, MemoryKind, Pair, Way};
 pub use figures::{Figures, HostFigures, Local, PairFigures, Range, Staged, Uplink, Ways};
 pub use machine::{ComputeMode, InUse, Machine, NvLink, NvmlHangs, Pcie, status};
-pub use nccl::{Hca, Nccl, Program, Table};
+pub use nccl::{Hca, Nccl, Program, Small, Table};
 
 pub use verbs::{Verbs, VerbsFault, VerbsKind};
 

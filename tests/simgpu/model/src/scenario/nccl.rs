@@ -20,6 +20,12 @@ pub struct Nccl {
     pub hca: Option<Hca>,
     /// Channels that NCCL chooses by default with several RDMA ports that it may not merge.
     pub apart: Option<u32>,
+    /// Through host memory: how many times longer the first call of a series takes than the others of the same size.
+    pub shm_first: Option<f64>,
+    /// How many times longer calls of up to 128 KiB take in the processes that use each way, in the order in which they
+    /// make their first call; 1 in those after the last.
+    #[serde(default)]
+    pub small: Small,
     /// Times with peer access.
     #[serde(default)]
     pub p2p: BTreeMap<Program, Table>,
@@ -36,12 +42,34 @@ impl Default for Nccl {
     fn default() -> Self {
         let none = BTreeMap::new;
         let (channels, version) = (channels(), version());
-        Self { channels, rate_by_channels: Vec::new(), version, hca: None, apart: None, p2p: none(), shm: none() }
+        Self {
+            channels,
+            rate_by_channels: Vec::new(),
+            version,
+            hca: None,
+            apart: None,
+            shm_first: None,
+            small: Small::default(),
+            p2p: none(),
+            shm: none(),
+        }
     }
 }
 
 fn version() -> u32 {
     22_907
+}
+
+/// See [`Nccl::small`].
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Small {
+    /// With peer access.
+    #[serde(default)]
+    pub p2p: Vec<f64>,
+    /// Through host memory.
+    #[serde(default)]
+    pub shm: Vec<f64>,
 }
 
 /// How the RDMA card of a machine reaches memory.

@@ -29,6 +29,8 @@ use std::time::{Duration, Instant};
 
 /// The time limit for NCCL's report of its state while it hangs.
 const RAS_TIMEOUT: Duration = Duration::from_secs(8);
+/// The time limit for another communicator of processes that have one.
+const CHANGE: Duration = Duration::from_secs(60);
 /// The processes notice a hang themselves, and have this much more time to report it.
 const REPORT_MARGIN: Duration = Duration::from_secs(5);
 
@@ -47,6 +49,8 @@ pub struct Ranks {
     started: Option<Started>,
     /// Bytes of the ranks' buffers, once allocated.
     room: u64,
+    /// The number of ranks of the communicator that was split off and is used now.
+    members: Option<usize>,
     ended: bool,
     /// Set once the leading node no longer needs these ranks.
     abandoned: Arc<AtomicBool>,
@@ -89,6 +93,7 @@ impl Ranks {
             begun: Instant::now(),
             started: None,
             room: 0,
+            members: None,
             ended: false,
             abandoned: Arc::default(),
         })
@@ -126,10 +131,49 @@ impl Ranks {
         self.graph.inherit(inherited)
     }
 
-    /// The number of ranks, on all nodes.
+    /// The number of ranks of the present communicator, on all nodes.
     #[must_use]
     pub fn ranks(&self) -> usize {
-        self.setup.ranks()
+        self.members.unwrap_or_else(|| self.setup.ranks())
+    }
+
+    /// NCCL's version, 22907 for 2.29.7; 0 before it has started.
+    #[must_use]
+    pub fn version(&self) -> u32 {
+        self.started.as_ref().map_or(0, |started| started.nccl)
+    }
+
+    /// Lets all rows until [`Self::unsplit`] use a communicator of the first `members` ranks, in an arm of one process.
+    ///
+    /// # Errors
+    /// It cannot be made; the arm is stopped.
+    pub fn split(&mut self, members: usize) -> Result<(), Trouble> {
+        self.change(&Ask::Split { members })?;
+        self.members = Some(members);
+        Ok(())
+    }
+
+    /// Returns to the communicator of all ranks.
+    ///
+    /// # Errors
+    /// The other one cannot be destroyed; the arm is stopped.
+    pub fn unsplit(&mut self) -> Result<(), Trouble> {
+        self.change(&Ask::Unsplit)?;
+        self.members = None;
+        Ok(())
+    }
+
+    /// Aborts the communicator and makes another, in an arm of one process.
+    ///
+    /// # Errors
+    /// Either fails; the arm is stopped.
+    pub fn renew(&mut self) -> Result<(), Trouble> {
+        self.change(&Ask::Renew)
+    }
+
+    fn change(&mut self, ask: &Ask) -> Result<(), Trouble> {
+        self.processes.send_all(|_| ask.clone());
+        self.joined(Instant::now() + CHANGE)
     }
 
     /// The first rank of this node.
@@ -200,7 +244,7 @@ impl Ranks {
     /// # Errors
     /// An invalid request, after which the arm continues; or a failure, after which the arm is stopped.
     pub fn row(&mut self, ask: &RowAsk) -> Result<Row, Trouble> {
-        let ranks = self.setup.ranks();
+        let ranks = self.ranks();
         let shape = ask.shape(ranks);
         self.allow(ask, shape)?;
         let done = if shape.count == 0 {

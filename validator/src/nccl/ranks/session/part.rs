@@ -94,7 +94,7 @@ impl Ranks {
 
     /// Whether the row is a valid request.
     pub(super) fn allow(&self, ask: &RowAsk, shape: Shape) -> Result<(), Trouble> {
-        let ranks = self.setup.ranks();
+        let ranks = self.ranks();
         let refuse = |why: String| Err(Trouble::broken(format!("{ask}: {why}")));
         if self.ended || self.started.is_none() {
             return refuse("the arm's processes are gone".to_owned());

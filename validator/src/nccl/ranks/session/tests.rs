@@ -3,7 +3,7 @@
 use super::*;
 use crate::nccl::ranks::messages::Done;
 use crate::nccl::ranks::watch::calls_time_limit;
-use crate::nccl::ranks::{Arm, Device};
+use crate::nccl::ranks::{Arm, Device, Form};
 use crate::nccl::{FirstWrong, Timed, Wrongs};
 use gpu::{Collective, DataType, RedOp};
 use machine::{GpuId, Rank};
@@ -40,6 +40,7 @@ const ROW: RowAsk = RowAsk {
     warmups: 1,
     check: true,
     odd: false,
+    form: Form::Plain,
 };
 
 /// Reads the next packet and prints it, so that the test can read it.
