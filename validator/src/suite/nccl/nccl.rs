@@ -219,6 +219,7 @@ fn measure(
     for collective in [Collective::AllReduce, Collective::Alltoall] {
         for bytes in SIZES {
             let sweep = Sweep { iterations: 5, ..Sweep::standard(collective).at(bytes) };
+            sweep::warm_up(context, which, ranks, &sweep)?;
             rows.extend(sweep::rows(context, which, ranks, &sweep)?);
         }
     }

@@ -73,6 +73,8 @@ fn measure_again(context: &TestContext, which: ArmKind, ranks: &mut Ranks, slow:
     let mut rows = Vec::new();
     for (collective, bytes) in kinds {
         let sweep = Sweep::standard(collective).at(bytes);
+        // After the pause the first calls of an idle communicator take longer, whatever their size.
+        sweep::warm_up(context, which, ranks, &sweep)?;
         rows.extend(sweep::rows(context, which, ranks, &sweep)?);
     }
     Ok(rows)

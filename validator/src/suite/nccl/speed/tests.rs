@@ -110,7 +110,7 @@ fn what_was_alike_when_it_was_measured_together_is_not_compared() {
 #[test]
 fn one_slow_small_size_is_found_and_so_are_small_calls_that_are_all_slow() {
     let mut one = H200;
-    one[5] *= 3.0;
+    one[5] *= 6.0;
     let slow = found(4, 390.0, NVL, one);
     assert_eq!((slow.len(), slow[0].bytes), (2, 256), "{slow:?}");
     let all = H200.map(|us| us + 60.0);

@@ -63,6 +63,8 @@ pub(super) enum Answer {
     Ran(Ran),
     /// The other ranks' memory is closed.
     Left,
+    /// The memory of this rank could not be opened.
+    Refused { peer: Rank, trouble: Trouble },
     /// Failed.
     Failed(Trouble),
 }
@@ -114,8 +116,8 @@ pub(in crate::suite) fn serve() -> io::Result<()> {
                 worker.send(&Answer::Left)?;
                 next(&worker)?
             }
-            Err(error) => {
-                worker.send(&failed(&error))?;
+            Err((peer, error)) => {
+                worker.send(&Answer::Refused { peer, trouble: Trouble::from(&error) })?;
                 next(&worker)?
             }
         };
@@ -175,15 +177,19 @@ impl RankGpu {
         Ok((Self { gpu: device, stream, signals, data, out, books }, answer))
     }
 
-    /// The areas of all ranks but this one.
-    fn peers(&self, join: &Join) -> Result<Vec<Option<[Buffer; 2]>>, GpuError> {
+    /// The areas of all ranks but this one; or the first rank whose memory cannot be opened, and why.
+    fn peers(&self, join: &Join) -> Result<Vec<Option<[Buffer; 2]>>, (Rank, GpuError)> {
         let open = |handle: &Vec<u8>| {
             let name = <[u8; 64]>::try_from(handle.as_slice());
             let name = name.map_err(|_| GpuError::Nonsense("a handle of another size".to_owned()))?;
             self.gpu.open_ipc(IpcHandle(name), PAGE)
         };
         let of = |(rank, [signals, data]): (Rank, &[Vec<u8>; 2])| {
-            if rank == join.rank { Ok(None) } else { Ok(Some([open(signals)?, open(data)?])) }
+            if rank == join.rank {
+                return Ok(None);
+            }
+            let opened = open(signals).and_then(|signals| Ok(Some([signals, open(data)?])));
+            opened.map_err(|error| (rank, error))
         };
         Rank::each(&join.handles).map(of).collect()
     }

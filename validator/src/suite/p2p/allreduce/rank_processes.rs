@@ -4,6 +4,7 @@ use super::super::processes::NOT_SUPPORTED;
 use super::super::processes::messages::Trouble;
 use super::rank::{Answer, Ask, COMMAND, HANG, Join, Ran, Run};
 use crate::process::partner::{Partner, PartnerError};
+use crate::schedule::Pair;
 use gpu::Clique;
 use machine::{GpuId, Rank};
 use outcome::finding::{Code, Finding, Reason, Severity, Subject};
@@ -117,7 +118,8 @@ impl RankProcesses {
         self.say(group, |rank, _| Ask::Join(Join { rank, handles: handles.clone() }))?;
         let answers = self.hear(group, OPENING).map_err(|(gpu, lost)| gone(gpu, &lost))?;
         let fault = answers.iter().find_map(|(gpu, answer)| match answer {
-            Answer::Failed(trouble) => Some(stop(*gpu, trouble, Code::P2pRefused, Severity::Fail)),
+            Answer::Refused { peer, trouble } => Some(refused(*gpu, group.get(peer.index()).copied(), trouble)),
+            Answer::Failed(trouble) => Some(stop(*gpu, trouble, Code::CudaError, Severity::Error)),
             _ => None,
         });
         let Some(fault) = fault else { return Ok(()) };
@@ -161,6 +163,20 @@ fn gone(gpu: GpuId, lost: &PartnerError) -> Stop {
     };
     let finding = code.finding(severity, gpu, format!("GPU {gpu}: {lost}"));
     Stop::All(Box::new(finding.because(Reason::KernelAllReduce)))
+}
+
+/// What ends if `gpu` cannot open the memory of `peer` in another process.
+fn refused(gpu: GpuId, peer: Option<GpuId>, trouble: &Trouble) -> Stop {
+    let Some(peer) = peer else { return stop(gpu, trouble, Code::P2pRefused, Severity::Fail) };
+    match stop(gpu, trouble, Code::P2pRefused, Severity::Fail) {
+        Stop::All(finding) if finding.is(Code::P2pRefused) => {
+            let pair = Pair::new(gpu, peer);
+            let message = format!("{pair}: CUDA IPC is refused: {}", trouble.text);
+            let refused = Code::P2pRefused.finding(Severity::Fail, pair, message);
+            Stop::All(Box::new(Finding { lacks: finding.lacks, ..refused }))
+        }
+        stop => stop,
+    }
 }
 
 /// What a GPU's fault in its process ends; `code` and `severity` are for faults without their own code.
