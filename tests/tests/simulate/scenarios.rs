@@ -324,6 +324,33 @@ fn an_inherited_switch_for_nvls_wins_over_the_configuration_and_reaches_the_work
     assert_eq!((&value, untested), (&"1".into(), false), "{log}");
 }
 
+/// A framework brings its own NCCL: `--nccl` proves that one, and the report says which it was.
+#[test]
+fn the_nccl_library_of_a_file_is_the_one_that_is_tested() {
+    let healthy = Scenario::named("healthy").unwrap().gpus(2);
+    let run = |file: &str| {
+        let words = ["validate", "--level", "quick", "--only", "nccl", "--nccl", file, "--json", "{}/r.json"];
+        with_prepared(&healthy, &words, |mut command, dir| {
+            // The library that the loader would find cannot be loaded.
+            fs::copy(dir.join("lib/libnccl.so.2"), dir.join("lib/libnccl-wheel.so")).unwrap();
+            fs::remove_file(dir.join("lib/libnccl.so.2")).unwrap();
+            fs::write(dir.join("lib/libnccl.so.2"), "").unwrap();
+            let output = command.output().unwrap();
+            let report = fs::read_to_string(dir.join("r.json")).unwrap_or_default();
+            Ok((output.status.code(), report, String::from_utf8_lossy(&output.stderr).into_owned()))
+        })
+        .unwrap()
+    };
+    let (status, report, log) = run("{}/lib/libnccl-wheel.so");
+    assert_eq!(status, Some(0), "{report}{log}");
+    assert!(report.contains("tested NCCL 2.29.7 of /") && report.contains("libnccl-wheel.so"), "{report}");
+    let (status, report, log) = run("{}/lib/libnccl.so.2");
+    assert!(status == Some(2) && report.contains("NCCL-MISSING"), "{report}{log}");
+    let (status, report, log) = run("{}/nothing.so");
+    assert_eq!((status, report.as_str()), (Some(64), ""), "{log}");
+    assert!(log.contains("--nccl /") && log.contains("nothing.so: No such file"), "{log}");
+}
+
 /// All rows of the report's table with this name.
 fn table<'a>(judged: &'a ValidatorRun, name: &str) -> &'a [serde_json::Value] {
     let tests = judged.report.0["tests"].as_array().unwrap();

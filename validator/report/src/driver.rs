@@ -31,7 +31,11 @@ impl Driver {
             module: loaded.map(|l| l.version.clone()),
             userspace: version(&nvidia.cuda),
             gsp: gsp(nvidia),
-            nccl: image.map(|i| i.nccl.clone()).filter(|v| !v.is_empty()).or_else(|| version(&nvidia.nccl)),
+            nccl: image
+                .filter(|_| !nvidia.nccl_chosen)
+                .map(|i| i.nccl.clone())
+                .filter(|v| !v.is_empty())
+                .or_else(|| version(&nvidia.nccl)),
             cuda: None,
         }
     }

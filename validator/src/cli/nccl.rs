@@ -188,6 +188,7 @@ fn setup(config: &Config, asked: &Nccl, gpus: Vec<GpuId>) -> Setup {
         most_bytes: asked.to,
         room: asked.to,
         library_path: config.validate.library_path.clone(),
+        library: config.validate.nccl.clone(),
         part: None,
     }
 }

@@ -20,12 +20,26 @@ use outcome::text::shown;
 use report::Report;
 use report::drift::as_test;
 use report::known_problems::KnownProblems;
-use std::path::Path;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
 
 /// Runs the tests; the exit status is that of the verdict.
 pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8, CommandError> {
     let Validate {
-        level, scope, gpus, only, skip, json, text, identity, output, screen, before_part, boot_stage, ..
+        level,
+        scope,
+        gpus,
+        only,
+        skip,
+        nccl,
+        json,
+        text,
+        identity,
+        output,
+        screen,
+        before_part,
+        boot_stage,
+        ..
     } = asked;
     let only = if asked.without_peers { names(&suite::ids_of(|test| test.each_gpu)) } else { only };
     config.validate.before_part = before_part;
@@ -42,6 +56,9 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
         }
     }
     let text = text.or_else(|| (json != Some(Place::Stdout)).then_some(Place::Stdout));
+    if let Some(file) = nccl {
+        config.validate.nccl = Some(library_file(&file)?);
+    }
     config.validate.level = level.unwrap_or(config.validate.level);
     config.validate.scope = match scope {
         _ if !only.is_empty() => Scope::Only(only.clone()),
@@ -82,6 +99,18 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
     let text = text.filter(|place| *place != Place::Stdout).map(ReportCopy::Text);
     deliver(&mut report, json.map(ReportCopy::Json).into_iter().chain(text).collect(), &mut console);
     Ok(status(&report, &interrupts))
+}
+
+/// The absolute path of the library that `--nccl` names.
+fn library_file(file: &Path) -> Result<PathBuf, CommandError> {
+    let usage =
+        |why: &dyn Display| CommandError::Usage(format!("--nccl {}: {why}", shown(&file.display().to_string())));
+    let path = std::path::absolute(file).map_err(|e| usage(&e))?;
+    if path.metadata().map_err(|e| usage(&e))?.is_file() {
+        Ok(path)
+    } else {
+        Err(usage(&"not a regular file; allowed: the file of an NCCL library, such as libnccl.so.2"))
+    }
 }
 
 fn names(ids: &[&str]) -> Vec<String> {

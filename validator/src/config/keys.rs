@@ -59,6 +59,10 @@ section! {
     root: PathBuf = PathBuf::from("/"), Text::new(absolute, "an absolute path"), example("\"/\"");
     /// folders before the loader's own for the driver's libraries
     library_path: Vec<String> = Vec::new(), List::new(words, "a list of texts").without_empty();
+    /// file of the NCCL library that is tested, as a wheel's or a container's; default: the one that the loader finds
+    nccl: Option<PathBuf> = None,
+        Perhaps(Text::new(absolute, "an absolute path")),
+        example("\"/opt/venv/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2\"");
     /// file of a baseline (see Reports) that the figures are compared with at the end; default: none
     baseline: Option<PathBuf> = None,
         Perhaps(Text::new(absolute, "an absolute path")),

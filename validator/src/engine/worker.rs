@@ -94,7 +94,8 @@ fn read_context(request: Request, send: Box<dyn Fn(Message)>) -> TestContext {
     let log = kmsg::read(&root);
     let log_lost = log.as_ref().map_or(0, |log| log.lost);
     let identity = identity::read(&root);
-    let nvidia = nvidia::read(&root, &request.config.validate.library_path, identity.kernel.as_deref());
+    let asked = &request.config.validate;
+    let nvidia = nvidia::read(&root, &asked.library_path, asked.nccl.as_deref(), identity.kernel.as_deref());
     let lines = log.as_ref().map(|log| log.lines.as_slice()).unwrap_or_default();
     let known = nvidia.gpus.as_ref().ok().cloned().unwrap_or_default();
     let host = platform::read(&root, fabric.as_ref().ok(), &identity, &known, &logged_memory(lines));

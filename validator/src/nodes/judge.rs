@@ -38,7 +38,7 @@ fn stop_finding(stop: &StopReason, cluster: &Cluster) -> Finding {
         }
         StopReason::Versions([one, other]) => {
             let names = [one, other].map(|(node, _)| cluster.name(*node));
-            let versions = [one, other].map(|(_, version)| version_text(*version));
+            let versions = [one, other].map(|(_, version)| crate::nccl::version_text(*version));
             let [a, b] = &names;
             let [x, y] = &versions;
             differ(Severity::Fail, "NCCL", (a, x), (b, y))
@@ -58,11 +58,6 @@ pub(super) fn lost_node_finding(cluster: &Cluster) -> Option<Finding> {
     let (node, why) = cluster.lost()?;
     let name = cluster.name(node);
     Some(Code::NodesLost.finding(Severity::Error, Subject::node(&name), format!("node {name} is lost: {why}")))
-}
-
-/// `2.29.7` for 22907.
-pub(super) fn version_text(number: u32) -> String {
-    format!("{}.{}.{}", number / 10_000, number / 100 % 100, number % 100)
 }
 
 /// The findings about wrong values, and about changed memory beside buffers: one for each node.

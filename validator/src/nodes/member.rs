@@ -9,6 +9,7 @@ use machine::GpuId;
 use machine::host::rdma::{RdmaCounters, read_counters};
 use machine::root::Root;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -34,6 +35,8 @@ pub struct NodeResources {
     pub nvls: bool,
     /// Folders of the libraries.
     pub library_path: Vec<String>,
+    /// The file of the NCCL library, if the configuration names one.
+    pub nccl: Option<PathBuf>,
     /// The network interface for sockets, if the user has chosen one.
     pub interface: Option<String>,
     /// Its ACTIVE RDMA ports, in order: one for each rail.
@@ -224,6 +227,7 @@ fn setup(local: &NodeResources, open: &Open, interface: String) -> Setup {
         most_bytes: open.most_bytes,
         room: open.room,
         library_path: local.library_path.clone(),
+        library: local.nccl.clone(),
         part: Some(CommunicatorPart { first: open.first, ranks: open.ranks, network }),
     }
 }

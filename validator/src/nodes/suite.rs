@@ -3,7 +3,7 @@
 use super::cluster::Cluster;
 use super::communicators::{CommunicatorConfig, Communicators};
 use super::gather::GatheredNodes;
-use super::judge::{gpudirect_finding, stop_findings, transport_finding, version_text, wrong_data_findings};
+use super::judge::{gpudirect_finding, stop_findings, transport_finding, wrong_data_findings};
 pub use super::measure::run_collective;
 use super::measure::{FIRST_START_TIMEOUT, measure_row, performance_text, read_counters, run_sweep};
 use super::order::Choice;
@@ -243,7 +243,7 @@ fn test_network(
     if kind == NetworkKind::Gdr {
         findings.extend(staged.and_then(|staged| gpudirect_finding(&rows, staged)));
     }
-    let nccl = communicator.nccl.first().copied().map(version_text).unwrap_or_default();
+    let nccl = communicator.nccl.first().copied().map(crate::nccl::version_text).unwrap_or_default();
     let checked: u64 = rows.iter().map(Row::checked).sum();
     let good = || format!("{transport}; {}; {checked} calls checked, all right; NCCL {nccl}", performance_text(&rows));
     (Judgement::summed_up(good, findings), rows)

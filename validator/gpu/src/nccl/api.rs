@@ -14,6 +14,7 @@ use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::io::IoSliceMut;
+use std::path::Path;
 use std::sync::OnceLock;
 
 /// The loader's name of the library; the name without a number exists only on development systems.
@@ -95,13 +96,23 @@ functions! {
     }
 }
 
-/// The library, loaded on the first call.
+/// The library, loaded on the first call: the one of this file, or without one that which the loader finds.
 ///
 /// # Errors
 /// It or a function is missing; every later call returns the same.
-pub(super) fn api() -> Result<&'static Api, GpuError> {
+pub(super) fn load(file: Option<&Path>) -> Result<&'static Api, GpuError> {
     static API: OnceLock<Result<Api, GpuError>> = OnceLock::new();
-    API.get_or_init(|| find(LIBRARY)).as_ref().map_err(Clone::clone)
+    // A process loads one library, so that its name is kept once.
+    let name = || file.map_or(LIBRARY, |file| Box::leak(file.to_string_lossy().into_owned().into_boxed_str()));
+    API.get_or_init(|| find(name())).as_ref().map_err(Clone::clone)
+}
+
+/// The loaded library.
+///
+/// # Errors
+/// As [`load`].
+pub(super) fn api() -> Result<&'static Api, GpuError> {
+    load(None)
 }
 
 fn find(library: &'static str) -> Result<Api, GpuError> {

@@ -13,10 +13,11 @@ mod steps;
 mod value;
 
 use super::cuda::GpuError;
-use api::{Api, api};
+use api::{Api, load};
 use cudarc::nccl::sys;
 use serde::{Deserialize, Serialize};
 use std::ffi::{c_char, c_int, c_void};
+use std::path::Path;
 use std::ptr;
 use std::sync::OnceLock;
 
@@ -39,13 +40,19 @@ pub struct Nccl {
 pub struct UniqueId(Vec<u8>);
 
 impl Nccl {
-    /// Loads the library, once for all calls.
+    /// Loads the library, once for all calls: the one of `file`, or without one that which the loader finds.
     ///
     /// # Errors
     /// [`GpuError::Library`] or [`GpuError::Symbol`]: the library or one of its functions is missing.
-    pub fn load() -> Result<&'static Self, GpuError> {
+    pub fn load(file: Option<&Path>) -> Result<&'static Self, GpuError> {
         static LOADED: OnceLock<Result<Nccl, GpuError>> = OnceLock::new();
-        LOADED.get_or_init(|| Ok(Self { api: api()? })).as_ref().map_err(Clone::clone)
+        LOADED.get_or_init(|| Ok(Self { api: load(file)? })).as_ref().map_err(Clone::clone)
+    }
+
+    /// The address of one of its functions, by which the kernel names the file that was loaded.
+    #[must_use]
+    pub fn address(&self) -> usize {
+        self.api.version as *const () as usize
     }
 
     /// Its version as one number: 22907 is 2.29.7.
@@ -132,7 +139,7 @@ mod tests {
     #[test]
     fn a_library_that_is_missing_stays_missing() {
         // Test machines may have NCCL or not: either way every call returns the same.
-        match (Nccl::load(), Nccl::load()) {
+        match (Nccl::load(None), Nccl::load(None)) {
             (Err(one), Err(other)) => {
                 assert_eq!(one, other);
                 assert!(one.to_string().contains("libnccl.so.2"), "{one}");

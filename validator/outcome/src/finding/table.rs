@@ -889,7 +889,7 @@ codes! {
     NcclMissing = row("NCCL-MISSING", "NCCL could not be loaded")
         .means("NCCL, or a function of it that these tests need, could not be loaded")
         .cause("libnccl.so.2 is not in the loader's search path, or is older than these tests need")
-        .remedy("install NCCL 2.19 or newer, and set validate.library_path to its folder")
+        .remedy("name the file of an NCCL from 2.19 on by --nccl FILE (validate.nccl), as one in the evidence or of a framework's wheel; or install one")
         .ruled_out_by(&[&test::NCCL]);
     NcclSettings = row("NCCL-SETTINGS", "NCCL has settings of the site")
         .means("NCCL was tested with settings that do not come from firstlight, or its file has lines that do not do what they seem to")

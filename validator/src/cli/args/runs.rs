@@ -32,6 +32,9 @@ pub struct Validate {
     /// Leave out the tests that load the GPUs as much as they can bear
     #[arg(long)]
     pub without_load: bool,
+    /// Test this NCCL library, as a wheel's or a container's libnccl.so.2; the same as validate.nccl
+    #[arg(long, value_name = "FILE")]
+    pub nccl: Option<PathBuf>,
     /// Write the report as JSON to a file or `-`
     #[arg(long, value_name = "FILE")]
     pub json: Option<Place>,

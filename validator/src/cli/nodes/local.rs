@@ -114,6 +114,7 @@ pub(super) fn read(root: &Root, config: &Config, meet: &Meet, names: &[GpuName])
         gpus: chosen,
         nvls: config.validate.nvls,
         library_path: config.validate.library_path.clone(),
+        nccl: config.validate.nccl.clone(),
         interface: env_value(INTERFACE)
             // A value that was set on firstlight's own advice is not the user's choice.
             .filter(|value| env_value(ADVISED_INTERFACE).as_ref() != Some(value))

@@ -103,6 +103,7 @@ mod tests {
             most_bytes: 8,
             room: 8,
             library_path: Vec::new(),
+            library: None,
             part: None,
         }
     }

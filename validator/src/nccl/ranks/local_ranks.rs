@@ -4,6 +4,8 @@ use super::Device;
 use super::messages::{Fault, Open, Opened};
 use super::rank_gpu::RankGpu;
 use gpu::{Call, Clique, Comm, Gpu, GpuError, Group, Nccl, Registered, UniqueId};
+use machine::host::nvidia::nccl::mapped_file;
+use machine::root::Root;
 use machine::{GpuId, Rank};
 
 /// When it is dropped, communicators are dropped first and contexts last.
@@ -24,8 +26,8 @@ pub(super) struct LocalRanks {
 impl LocalRanks {
     /// Starts CUDA on these GPUs only, and allocates memory there.
     pub(super) fn open(open: &Open) -> Result<(Self, Opened), Fault> {
-        let nccl = Nccl::load()?;
-        let version = nccl.version()?;
+        let nccl = Nccl::load(open.library.as_deref())?;
+        let (version, library) = (nccl.version()?, mapped_file(&Root::new("/"), nccl.address()));
         let clique = Clique::open_only(&open.gpus)?;
         let (mut rank_gpus, mut devices) = (Vec::new(), Vec::new());
         for (rank, ordinal) in (open.first.index()..).map(Rank::new).zip(&open.gpus) {
@@ -37,7 +39,7 @@ impl LocalRanks {
         let id = open.id.then(|| nccl.unique_id()).transpose()?;
         let room = rank_gpus.iter().map(|own| own.room).min().unwrap_or_default();
         let local = Self { comms: Vec::new(), whole: None, gpus: rank_gpus, clique, ranks: 0, room };
-        Ok((local, Opened { nccl: version, devices, room, id }))
+        Ok((local, Opened { nccl: version, library, devices, room, id }))
     }
 
     /// Joins the communicator of `ranks`.

@@ -5,6 +5,7 @@ use crate::nccl::Timed;
 use gpu::{GpuError, UniqueId};
 use machine::{GpuId, Rank};
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// A request to a process.
 #[derive(Clone, Serialize, Deserialize)]
@@ -36,6 +37,8 @@ pub(super) struct Open {
     pub(super) room: u64,
     /// Whether it makes the communicator's id.
     pub(super) id: bool,
+    /// The file of the NCCL library; `None`: the one that the loader finds.
+    pub(super) library: Option<PathBuf>,
 }
 
 /// The answer.
@@ -55,6 +58,8 @@ pub(super) enum Answer {
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Opened {
     pub(super) nccl: u32,
+    /// The file of the NCCL library that was loaded, if the kernel tells it.
+    pub(super) library: Option<String>,
     pub(super) devices: Vec<Device>,
     /// Bytes of each of its GPUs' two buffers.
     pub(super) room: u64,

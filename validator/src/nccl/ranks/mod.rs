@@ -32,6 +32,7 @@ use machine::pcie::model::Bdf;
 use machine::{GpuId, Rank};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::path::PathBuf;
 
 /// What NCCL may use between GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -77,6 +78,8 @@ pub struct Setup {
     pub room: u64,
     /// Folders that are searched for the libraries before the loader's own; empty: those of this process.
     pub library_path: Vec<String>,
+    /// The file of the NCCL library; `None`: the one that the loader finds.
+    pub library: Option<PathBuf>,
     /// The communicator that these ranks are a part of, if other nodes have ranks too; `None`: these are all ranks.
     pub part: Option<CommunicatorPart>,
 }
@@ -134,6 +137,8 @@ pub enum NetworkKind {
 pub struct Started {
     /// NCCL's version, 22907 for 2.29.7.
     pub nccl: u32,
+    /// The file of the library, if the kernel tells it.
+    pub library: Option<String>,
     /// One for each rank, in order.
     pub devices: Vec<Device>,
     /// How long it took, seconds.

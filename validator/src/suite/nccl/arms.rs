@@ -146,6 +146,7 @@ impl ArmKind {
             },
             room: self.room(),
             library_path: context.config.validate.library_path.clone(),
+            library: context.config.validate.nccl.clone(),
             part: None,
         })
     }

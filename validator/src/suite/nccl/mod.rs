@@ -11,6 +11,7 @@ mod checked;
 mod collective;
 mod dumps;
 mod groups;
+mod libraries;
 mod limits;
 #[expect(clippy::module_inception, reason = "a test's file has the test's id")]
 mod nccl;

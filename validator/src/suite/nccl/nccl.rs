@@ -5,6 +5,7 @@
 //! it.
 
 use super::arms::{self, ArmKind};
+use super::libraries::{self, NcclLibraries};
 use super::{checked, groups, limits, not_testable, proof, remeasure, sweep, withheld};
 use crate::config::Validate;
 use crate::floors::Carrier;
@@ -70,7 +71,9 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     let forbidden = if withheld.is_none() { "; with peer-to-peer forbidden too it cannot connect" } else { "" };
     let compared = if results.compared { "" } else { "; not compared with the links, which were not measured" };
     let withheld = withheld.filter(|_| !names_other_transport(&results.findings));
-    let ArmResults { rows, mut findings, summaries, tables, .. } = results;
+    let ArmResults { rows, mut findings, summaries, mut tables, libraries, .. } = results;
+    tables.extend(libraries.as_ref().map(NcclLibraries::table));
+    let libraries = libraries.map_or(String::new(), |libraries| libraries.summary());
     findings.extend(withheld);
     findings.extend(ahead.err().map(|finding| *finding));
     let capable = paths.has_nvswitches() && clique.gpus.iter().all(|gpu| gpu.capability >= WITH_NVLS);
@@ -79,7 +82,7 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     findings.extend(nvls);
     findings.extend(settings_file(context));
     let calls = checked::evidence(&rows);
-    let summary = format!("{}{forbidden}{compared}; {calls}{without_nvls}", summaries.join("; "));
+    let summary = format!("{}{forbidden}{compared}; {calls}{without_nvls}{libraries}", summaries.join("; "));
     let judgement = judged(summary, findings).with_tables(tables);
     let level = level(judgement.outcome(), &groups, carrier);
     Ok(judgement.advising(level.into_iter().collect()))
@@ -161,10 +164,12 @@ struct ArmResults {
     tables: Vec<Value>,
     /// Whether all of them were compared with the links.
     compared: bool,
+    libraries: Option<NcclLibraries>,
 }
 
 impl ArmResults {
     fn add(&mut self, other: Self) {
+        self.libraries = other.libraries.or_else(|| self.libraries.take());
         self.compared = other.compared && (self.compared || self.rows.is_empty());
         self.rows.extend(other.rows);
         self.findings.extend(other.findings);
@@ -180,7 +185,12 @@ fn run_arm(
     gpus: &[GpuId],
     carrier: &dyn Fn(Pair) -> Carrier,
 ) -> Result<ArmResults, Box<Finding>> {
-    let (mut rows, proof) = arms::with(context, which, |ranks| measure(context, which, ranks))?;
+    let measure = |ranks: &mut Ranks| {
+        let measured = measure(context, which, ranks)?;
+        Ok((measured, NcclLibraries::of(context, ranks)))
+    };
+    let measured = arms::with(context, which, measure);
+    let ((mut rows, proof), libraries) = measured.map_err(|finding| libraries::with_candidates(context, finding))?;
     let limits = limits(context, gpus, carrier);
     let again = limits.as_ref().map(|limits| remeasure::judge(context, which, &mut rows, limits)).transpose()?;
     let (slow, again) = again.map_or_else(Default::default, |again| (again.findings, again.rows));
@@ -189,7 +199,8 @@ fn run_arm(
     findings.extend(proof.findings);
     findings.extend(slow);
     let compared = limits.is_some();
-    Ok(ArmResults { rows, findings, summaries: vec![proof.summary], tables: proof.tables, compared })
+    let libraries = Some(libraries);
+    Ok(ArmResults { rows, findings, summaries: vec![proof.summary], tables: proof.tables, compared, libraries })
 }
 
 /// The peer-to-peer level for the workload, once it is proven between all pairs that reach each other.

@@ -51,6 +51,7 @@ pub fn nvidia(version: &str, gpus: u8) -> Nvidia {
         cuda: library("libcuda.so.1", version),
         ml: library("libnvidia-ml.so.1", version),
         nccl: library("libnccl.so.2", "2.22.3"),
+        nccl_chosen: false,
         firmware: Ok(vec![version.to_owned()]),
         file: Ok(None),
     }

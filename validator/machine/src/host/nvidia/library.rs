@@ -53,7 +53,7 @@ pub fn find(root: &Root, first: &[String], name: &str) -> ReadResult<Option<Libr
 
 /// The file that a path leads to; `None` if there is none. Links are resolved here, because an absolute link
 /// is relative to the machine under test, not to this one.
-fn resolve_links(root: &Root, path: &Path) -> Result<Option<PathBuf>, String> {
+pub(super) fn resolve_links(root: &Root, path: &Path) -> Result<Option<PathBuf>, String> {
     let mut here = path.to_owned();
     for _ in 0..MOST_LINKS {
         match root.link(&here) {
@@ -78,7 +78,7 @@ fn absent(error: &std::io::Error) -> bool {
 }
 
 /// `555.58.02` of `libcuda.so.555.58.02` for `libcuda.so.1`.
-fn version<'a>(file: &'a Path, name: &str) -> Option<&'a str> {
+pub(super) fn version<'a>(file: &'a Path, name: &str) -> Option<&'a str> {
     let stem = name.split_once(".so.")?.0;
     let rest = file.file_name()?.to_str()?.strip_prefix(stem)?.strip_prefix(".so.")?;
     is_version(rest).then_some(rest)

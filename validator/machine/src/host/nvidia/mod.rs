@@ -18,6 +18,7 @@ pub mod library;
 pub mod log;
 pub mod managers;
 pub mod module;
+pub mod nccl;
 pub mod nodes;
 pub mod params;
 pub mod version;
@@ -31,6 +32,7 @@ use library::Library;
 use module::LoadedModule;
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::path::Path;
 
 /// A value, or a line that says which file could not be read and why.
 pub type ReadResult<T> = Result<T, String>;
@@ -48,24 +50,28 @@ pub struct Nvidia {
     pub cuda: ReadResult<Option<Library>>,
     /// libnvidia-ml.so.1
     pub ml: ReadResult<Option<Library>>,
-    /// libnccl.so.2
+    /// The NCCL library: that of the configured file, or libnccl.so.2.
     pub nccl: ReadResult<Option<Library>>,
+    /// Whether the configuration names its file.
+    pub nccl_chosen: bool,
     /// Versions for which the kernel can find GSP firmware.
     pub firmware: ReadResult<Vec<String>>,
     /// The module's file, if one can be found.
     pub file: ReadResult<Option<ModuleFile>>,
 }
 
-/// Reads it. `folders` are searched for libraries before the usual ones.
+/// Reads it. `folders` are searched for libraries before the usual ones; `chosen` is the configured file of NCCL.
 #[must_use]
-pub fn read(root: &Root, folders: &[String], kernel: Option<&str>) -> Nvidia {
+pub fn read(root: &Root, folders: &[String], chosen: Option<&Path>, kernel: Option<&str>) -> Nvidia {
     Nvidia {
         account: account::read(root),
         loaded: module::read(root),
         gpus: gpus::read(root).map_err(|e| at(gpus::FOLDER, &e)),
         cuda: library::find(root, folders, "libcuda.so.1"),
         ml: library::find(root, folders, "libnvidia-ml.so.1"),
-        nccl: library::find(root, folders, "libnccl.so.2"),
+        nccl: chosen
+            .map_or_else(|| library::find(root, folders, nccl::NAME), |file| Ok(Some(nccl::of_file(root, file)))),
+        nccl_chosen: chosen.is_some(),
         firmware: firmware::versions(root),
         file: file::read(root, kernel),
     }

@@ -112,12 +112,13 @@ impl Ranks {
         }
         // The next arm's processes must not inherit them.
         self.dumps(false)?;
-        let Setup { processes, gpus, most_bytes, room, .. } = &self.setup;
+        let Setup { processes, gpus, most_bytes, room, library, .. } = &self.setup;
         self.processes.send_all(|n| {
             let gpus = if *processes { gpus.get(n).copied().into_iter().collect() } else { gpus.clone() };
             let rank = Rank::new(first.saturating_add(n));
             let id = *processes && rank == Rank::FIRST;
-            Ask::Open(Open { gpus, first: rank, most_bytes: *most_bytes, room: *room, id })
+            let library = library.clone();
+            Ask::Open(Open { gpus, first: rank, most_bytes: *most_bytes, room: *room, id, library })
         });
         if !processes {
             // A single process needs no id.
@@ -141,6 +142,12 @@ impl Ranks {
     #[must_use]
     pub fn version(&self) -> u32 {
         self.started.as_ref().map_or(0, |started| started.nccl)
+    }
+
+    /// The file of the loaded library; `None` before it has started, or if the kernel does not tell it.
+    #[must_use]
+    pub fn library(&self) -> Option<&str> {
+        self.started.as_ref()?.library.as_deref()
     }
 
     /// Lets all rows until [`Self::unsplit`] use a communicator of the first `members` ranks, in an arm of one process.
@@ -223,8 +230,9 @@ impl Ranks {
         self.joined(due)?;
         let seconds = self.begun.elapsed().as_secs_f64();
         let nccl = opened.first().map_or(0, |opened: &Opened| opened.nccl);
+        let library = opened.first().and_then(|opened| opened.library.clone());
         let devices = opened.into_iter().flat_map(|opened| opened.devices).collect();
-        Ok(Started { nccl, devices, seconds })
+        Ok(Started { nccl, library, devices, seconds })
     }
 
     fn joined(&mut self, due: Instant) -> Result<(), Trouble> {

@@ -72,7 +72,7 @@ impl Ranks {
         self.processes.send_all(|_| Ask::Join { id: Some(id.clone()), ranks });
         self.joined(due)?;
         let seconds = self.begun.elapsed().as_secs_f64();
-        self.started = Some(Started { nccl: 0, devices: Vec::new(), seconds });
+        self.started = Some(Started { nccl: 0, library: None, devices: Vec::new(), seconds });
         Ok(())
     }
 

@@ -26,6 +26,7 @@ fn setup(processes: usize) -> Setup {
         most_bytes: 1 << 10,
         room: 1 << 12,
         library_path: Vec::new(),
+        library: None,
         part: None,
     }
 }
@@ -56,7 +57,7 @@ fn device(rank: usize) -> Device {
 }
 
 fn opened(ranks: std::ops::Range<usize>) -> Answer {
-    Answer::Opened(Opened { nccl: 22907, devices: ranks.map(device).collect(), room: 1 << 11, id: None })
+    Answer::Opened(Opened { nccl: 22907, library: None, devices: ranks.map(device).collect(), room: 1 << 11, id: None })
 }
 
 fn done(us: f64, first: Option<FirstWrong>) -> Answer {
