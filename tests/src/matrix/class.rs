@@ -44,6 +44,8 @@ pub struct FaultClass {
     on: String,
     /// Differences from that machine.
     differs: Table,
+    /// The settings of its owner: `validate.nvls=true`.
+    settings: Vec<String>,
     /// The faults, with placeholders for pairs and GPUs.
     faults: Vec<Table>,
     /// Keys of the last fault and their values: each combination is a variant.
@@ -64,7 +66,7 @@ impl FaultClass {
         let wrong = |why: String| Error::Scenario { path: format!("{file}: class {id:?}").into(), why };
         let known = [
             "id", "what", "quick", "standard", "full", "blamed", "needs", "least", "most", "on", "differs", "fault",
-            "vary",
+            "vary", "set",
         ];
         if let Some(key) = table.keys().find(|key| !known.contains(&key.as_str())) {
             return Err(wrong(format!("{key} is no key of a class")));
@@ -109,6 +111,7 @@ impl FaultClass {
             max_gpus,
             on,
             differs,
+            settings: words(&table, "set"),
             faults,
             vary,
         })
@@ -153,7 +156,7 @@ impl FaultClass {
             own.insert("fault".to_owned(), Value::Array(faults.into_iter().map(Value::Table).collect()));
         }
         pair.substitute(&mut own);
-        let scenario = Scenario::of(own)?.gpus(gpus);
+        let scenario = Scenario::of(own)?.gpus(gpus).set(&self.settings);
         if scenario.has_nvlink() { HealthyMachine::guest(gpus).in_matching_machine(scenario) } else { Ok(scenario) }
     }
 }

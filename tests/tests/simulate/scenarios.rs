@@ -305,7 +305,7 @@ fn over_pcie_level_standard_tries_channels_and_the_frameworks_all_reduce() {
 fn an_inherited_switch_for_nvls_wins_over_the_configuration_and_reaches_the_workload() {
     let nvlink = Scenario::named("nvlink4").unwrap();
     let run = |inherited: Option<&str>, set: &str| {
-        let words = ["--set", set, "validate", "--level", "quick", "--only", "nccl", "--json", "{}/r.json"];
+        let words = ["--set", set, "validate", "--level", "quick", "--only", "nccl,nccl-nvls", "--json", "{}/r.json"];
         with_prepared(&nvlink, &words, |mut command, dir| {
             let output = command.envs(inherited.map(|value| ("NCCL_NVLS_ENABLE", value))).output().unwrap();
             let report: serde_json::Value = serde_json::from_slice(&fs::read(dir.join("r.json")).unwrap()).unwrap();

@@ -12,6 +12,8 @@ pub enum Traffic {
     Frameworks,
     /// Collectives of NCCL.
     Nccl,
+    /// Collectives of NCCL by NVLink SHARP, which can be switched off apart from all other peer-to-peer.
+    Nvls,
 }
 
 /// The properties of a test.
@@ -118,5 +120,6 @@ tests! {
     NCCL_TYPES = test("nccl-types", "wrong element types").sending(Traffic::Nccl);
     NCCL_CALLS = test("nccl-calls", "wrong collectives of some forms").sending(Traffic::Nccl);
     NCCL_PROCESSES = test("nccl-processes", "NCCL failing between processes").sending(Traffic::Nccl);
+    NCCL_NVLS = test("nccl-nvls", "wrong or hanging collectives by NVLink SHARP").sending(Traffic::Nvls);
     NCCL_CHANNELS = test("nccl-channels", "too few NCCL channels").sending(Traffic::Nccl);
 }

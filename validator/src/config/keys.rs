@@ -73,7 +73,7 @@ section! {
         example("\"/etc/firstlight/known-problems.toml\"");
     /// whether reports have host name, machine id (or a hash of it), serial number
     identity: IdentityPolicy = IdentityPolicy::Hashed, OneOf::new();
-    /// whether NCCL's tests use NVLink SHARP (NVLS); an inherited NCCL_NVLS_ENABLE=0 wins (see Reports)
+    /// whether nccl-nvls and the commands nccl and nodes use NVLink SHARP (NVLS); an inherited NCCL_NVLS_ENABLE=0 wins (see Reports)
     nvls: bool = false, Flag;
 
     derived:

@@ -171,8 +171,9 @@ mod tests {
             .map(|a| format!("{}={}", a.name, a.value))
             .collect();
         assert_eq!(kept, ["NCCL_SOCKET_IFNAME==eth0", "NCCL_NVLS_ENABLE=0", "NCCL_P2P_DISABLE=1"]);
+        // Asked for, and without proof: the test's own advice would come later.
         let on = workload_settings(&report, untested_settings(&report, &Nvls::Tested, Some(&up)));
-        assert!(on.iter().all(|a| a.name != "NCCL_NVLS_ENABLE"), "{on:?}");
+        assert!(on.iter().any(|a| a.name == "NCCL_NVLS_ENABLE" && a.value == "0"), "{on:?}");
     }
 
     #[test]

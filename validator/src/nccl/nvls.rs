@@ -32,13 +32,14 @@ impl Nvls {
         }
     }
 
-    /// The setting for the workload; `None` leaves the workload with NCCL's default.
+    /// The setting for the workload without any test; `None` leaves the workload with NCCL's default.
     #[must_use]
     pub fn advice(&self) -> Option<Advice> {
         match self {
             Self::Forbidden(by) => Some(Advice::new(VARIABLE, "0", &format!("NVLS is forbidden by {by}"))),
             Self::Untested => None,
-            Self::Tested => Some(Advice::new(VARIABLE, "1", "the configuration turns NVLS on")),
+            // The test nccl-nvls gives another value if it has proven that NVLS is right and faster.
+            Self::Tested => Some(Advice::new(VARIABLE, "0", "NVLS is not proven on this machine (see nccl-nvls)")),
         }
     }
 }

@@ -132,6 +132,7 @@ pub const ALL: &[&Test] = &[
     &nccl::TYPES,
     &nccl::CALLS,
     &nccl::PROCESSES,
+    &nccl::NVLS,
     &nccl::CHANNELS,
 ];
 

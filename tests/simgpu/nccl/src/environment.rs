@@ -39,6 +39,8 @@ pub(crate) struct Environment {
     pub(crate) shm: bool,
     pub(crate) net_intra_node: bool,
     pub(crate) lazy_connect: bool,
+    /// Whether NVLink SHARP is allowed.
+    pub(crate) nvls: bool,
     pub(crate) min_channels: Option<u32>,
     pub(crate) max_channels: Option<u32>,
     pub(crate) interface: Option<String>,
@@ -96,6 +98,7 @@ fn read(get: impl Fn(&str) -> Option<String>) -> Environment {
         shm: !on("NCCL_SHM_DISABLE"),
         net_intra_node: !on("NCCL_NET_DISABLE_INTRA"),
         lazy_connect: number("NCCL_RUNTIME_CONNECT").is_none_or(|n| n != 0),
+        nvls: number("NCCL_NVLS_ENABLE").is_none_or(|n| n != 0),
         min_channels: count("NCCL_MIN_NCHANNELS"),
         max_channels: count("NCCL_MAX_NCHANNELS"),
         interface: get("NCCL_SOCKET_IFNAME"),

@@ -216,7 +216,9 @@ fn join(driver: &Driver, init: &Init, rendezvous: Option<Rendezvous>) -> Result<
     let channels = env.channels(apart.unwrap_or(nccl.channels));
     let several = ranks.iter().any(|rank| rank.process != own);
     let bit = |on: bool, how: How| if on { how.bit() } else { 0 };
-    let how = bit(several, How::Processes) | bit(ABORTED.load(Ordering::Relaxed), How::Renewed);
+    let how = bit(several, How::Processes)
+        | bit(ABORTED.load(Ordering::Relaxed), How::Renewed)
+        | bit(env.nvls && nccl.nvls.is_some(), How::Nvls);
     Ok(Box::new(Comm::new(number, init.rank, ranks, channels, how)))
 }
 
@@ -318,7 +320,8 @@ fn shares_process(comm: &Comm) -> bool {
 fn log_init_complete(driver: &Driver, comm: &Comm) {
     let (device, n) = (comm.own().ordinal, comm.channels);
     let peer = comm.channels_per_peer();
-    let channels = format!("{n} coll channels, {n} collnet channels, 0 nvls channels, {n} p2p channels");
+    let nvls = if comm.how & How::Nvls.bit() != 0 { n } else { 0 };
+    let channels = format!("{n} coll channels, {n} collnet channels, {nvls} nvls channels, {n} p2p channels");
     info(INIT, device, "threadThresholds 8/8/64 | 32/8/64 | 512 | 512");
     info(INIT, device, &format!("{channels}, {peer} p2p channels per peer"));
     info(INIT, device, &format!("{} - Init COMPLETE", init_label(driver, comm)));

@@ -30,6 +30,8 @@ pub struct NcclLog {
     pub unconnected: Vec<(Rank, Rank)>,
     /// NCCL's lines about GPUs between which the driver does not allow P2P, each once.
     pub p2p_disabled: Vec<String>,
+    /// The most channels for NVLink SHARP of a rank; `None`: no line tells it.
+    pub nvls_channels: Option<u32>,
     /// Lines about a connection that could not be parsed.
     pub unread: Vec<String>,
 }
@@ -137,6 +139,8 @@ impl NcclLog {
             self.channel_message(channel);
         } else if let Some(version) = message.strip_prefix("NCCL version ") {
             self.version = version.split_whitespace().next().map(str::to_owned).or(self.version.take());
+        } else if let Some(nvls) = nvls_channels(message) {
+            self.nvls_channels = self.nvls_channels.max(Some(nvls));
         } else if let Some(set) = setting(message) {
             settings.insert(set);
         } else {
@@ -161,6 +165,11 @@ impl NcclLog {
             self.rings.push(ring);
         }
     }
+}
+
+/// 16 of `24 coll channels, 0 collnet channels, 16 nvls channels, 32 p2p channels, 2 p2p channels per peer`.
+fn nvls_channels(message: &str) -> Option<u32> {
+    message.split(", ").find_map(|part| number(part.strip_suffix(" nvls channels")?))
 }
 
 fn ring(text: &str) -> Option<ChannelRing> {

@@ -48,6 +48,15 @@ fn a_log_of_four_gpus_is_parsed() {
 }
 
 #[test]
+fn the_channels_for_nvlink_sharp_are_read() {
+    let line = |n: u32| {
+        format!("h:1:2 [0] NCCL INFO 24 coll channels, 0 collnet channels, {n} nvls channels, 32 p2p channels\n")
+    };
+    assert_eq!(NcclLog::read(&strict()).nvls_channels, None);
+    assert_eq!(NcclLog::read(&(line(0) + &line(16))).nvls_channels, Some(16));
+}
+
+#[test]
 fn every_known_transport_is_read_with_its_suffix() {
     let known = [
         ("00/0 : 0[0] -> 1[1] via P2P/direct pointer", Transport::Direct, ""),

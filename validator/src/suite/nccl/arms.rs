@@ -33,6 +33,8 @@ pub(super) enum ArmKind {
     Off,
     /// Only peer-to-peer, one process for each GPU; with groups of GPUs, other transports are allowed too.
     Processes,
+    /// As `P2p`, and NVLink SHARP is allowed.
+    Nvls,
     /// No transport at all, one process, two GPUs: it must fail to connect.
     Withheld,
     /// As `Strict`, for one group of the GPUs, by its index.
@@ -73,6 +75,7 @@ impl fmt::Display for ArmKind {
             Self::P2p | Self::Again { off: false, .. } => "with peer-to-peer",
             Self::Off | Self::Again { .. } => "without peer-to-peer",
             Self::Processes => "in a process for each GPU",
+            Self::Nvls => "with NVLink SHARP",
             Self::Withheld => "with every transport forbidden",
         })
     }
@@ -102,6 +105,7 @@ impl ArmKind {
             Self::P2p | Self::Again { off: false, .. } => "p2p",
             Self::Off | Self::Again { .. } => "off",
             Self::Processes => "processes",
+            Self::Nvls => "nvls",
             Self::Withheld => "withheld",
         }
     }
@@ -112,7 +116,7 @@ impl ArmKind {
         match self {
             Self::Strict | Self::Group(_) => 128 << 20,
             Self::P2p => 768 << 20,
-            Self::Off | Self::Processes => 512 << 20,
+            Self::Off | Self::Processes | Self::Nvls => 512 << 20,
             Self::Again { .. } => AGAIN_ROOM,
             Self::Withheld => 1 << 20,
         }
@@ -127,7 +131,7 @@ impl ArmKind {
                 // Between groups there is no peer-to-peer.
                 Self::Processes if groups.len() > 1 => Arm::P2p,
                 Self::Strict | Self::Processes | Self::Group(_) => Arm::Strict,
-                Self::P2p | Self::Again { off: false, .. } => Arm::P2p,
+                Self::P2p | Self::Nvls | Self::Again { off: false, .. } => Arm::P2p,
                 Self::Off | Self::Again { .. } => Arm::Off,
                 Self::Withheld => Arm::Withheld,
             },
@@ -137,7 +141,7 @@ impl ArmKind {
                 Self::Group(n) => groups.get(n).cloned().unwrap_or_else(all),
                 _ => all(),
             },
-            nvls: context.config.validate.nvls && self != Self::Withheld,
+            nvls: self == Self::Nvls,
             channels: None,
             most_bytes: match self {
                 Self::Withheld => 1 << 20,

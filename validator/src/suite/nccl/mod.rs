@@ -15,6 +15,7 @@ mod libraries;
 mod limits;
 #[expect(clippy::module_inception, reason = "a test's file has the test's id")]
 mod nccl;
+mod nvls;
 mod processes;
 mod proof;
 mod remeasure;
@@ -31,6 +32,7 @@ pub(super) use calls::TEST as CALLS;
 pub(super) use channels::TEST as CHANNELS;
 pub(super) use collective::TEST as COLLECTIVE;
 pub(super) use nccl::{TEST as NCCL, start_ahead};
+pub(super) use nvls::TEST as NVLS;
 pub(super) use processes::TEST as PROCESSES;
 pub(super) use types::TEST as TYPES;
 

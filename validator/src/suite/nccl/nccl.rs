@@ -6,7 +6,7 @@
 
 use super::arms::{self, ArmKind};
 use super::libraries::{self, NcclLibraries};
-use super::{checked, groups, limits, not_testable, proof, remeasure, sweep, withheld};
+use super::{checked, groups, limits, not_testable, nvls, proof, remeasure, sweep, withheld};
 use crate::config::Validate;
 use crate::floors::Carrier;
 use crate::nccl::conf::ConfLine;
@@ -38,8 +38,6 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
-/// The compute capability of the first GPUs with NVLS: Hopper (NCCL's documentation of NCCL_NVLS_ENABLE).
-const WITH_NVLS: (u32, u32) = (9, 0);
 /// Sizes that use the protocols for small, middle and large data.
 const SIZES: [u64; 3] = [8, 1 << 20, 32 << 20];
 
@@ -76,8 +74,7 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     let libraries = libraries.map_or(String::new(), |libraries| libraries.summary());
     findings.extend(withheld);
     findings.extend(ahead.err().map(|finding| *finding));
-    let capable = paths.has_nvswitches() && clique.gpus.iter().all(|gpu| gpu.capability >= WITH_NVLS);
-    let nvls = untested_nvls(capable, &context.config.validate);
+    let nvls = untested_nvls(nvls::is_possible(&paths, clique), &context.config.validate);
     let without_nvls = if nvls.is_some() { "; NVLink SHARP not tested" } else { "" };
     findings.extend(nvls);
     findings.extend(settings_file(context));

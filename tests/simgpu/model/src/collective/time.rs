@@ -3,7 +3,7 @@
 
 use super::{Collective, Contribution};
 use crate::library_folder;
-use crate::scenario::{Engine, Kind, Program, Scenario, Way};
+use crate::scenario::{Engine, How, Kind, Program, Scenario, Way};
 use std::sync::OnceLock;
 
 /// How ranks reach each other; if the ranks differ, the slowest way.
@@ -75,6 +75,8 @@ const SMALL_US: f64 = 20.0;
 const RING_EFFICIENCY: f64 = 0.8;
 /// Calls of up to this many bytes are small.
 const SMALL_BYTES: u64 = 128 << 10;
+/// From so many bytes on NVLink SHARP is faster.
+const SHARP_BYTES: u64 = 1 << 20;
 /// How many times longer everything takes through a socket than through host memory.
 const SOCKET_FACTOR: f64 = 2.0;
 
@@ -101,6 +103,9 @@ impl Scenario {
             }
             _ => time,
         };
+        let sharp = parts.iter().all(|p| p.how & How::Nvls.bit() != 0) && bytes >= SHARP_BYTES;
+        let switches = matches!(program, Program::AllReduce | Program::AllGather | Program::ReduceScatter);
+        let time = self.nccl.nvls.filter(|_| sharp && switches).map_or(time, |times| time / times);
         let time = if bytes <= SMALL_BYTES { time * self.small_factor(path) } else { time };
         let socket = if path == Path::Net { SOCKET_FACTOR } else { 1.0 };
         time * socket / slow * 1e3

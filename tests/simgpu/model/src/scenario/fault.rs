@@ -130,6 +130,8 @@ pub enum How {
     Renewed,
     /// On a communicator of several processes.
     Processes,
+    /// On a communicator that may use NVLink SHARP.
+    Nvls,
 }
 
 impl How {

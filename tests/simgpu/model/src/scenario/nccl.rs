@@ -22,6 +22,9 @@ pub struct Nccl {
     pub apart: Option<u32>,
     /// Through host memory: how many times longer the first call of a series takes than the others of the same size.
     pub shm_first: Option<f64>,
+    /// With NVLink SHARP: how many times as fast all_reduce, all_gather and reduce_scatter are from 1 MiB on. Without it the
+    /// machine has no NVLink SHARP.
+    pub nvls: Option<f64>,
     /// How many times longer calls of up to 128 KiB take in the processes that use each way, in the order in which they
     /// make their first call; 1 in those after the last.
     #[serde(default)]
@@ -49,6 +52,7 @@ impl Default for Nccl {
             hca: None,
             apart: None,
             shm_first: None,
+            nvls: None,
             small: Small::default(),
             p2p: none(),
             shm: none(),
