@@ -125,7 +125,10 @@ fn an_arm_of_one_process_starts_does_a_row_and_returns_nccls_output() {
     assert_eq!(ranks.graph(), None);
     assert!(ranks.processes.end(), "it exits by itself");
     let said = ranks.output();
-    assert!(said.contains(r#"{"Open":{"gpus":[4,5],"first":0,"most_bytes":1024,"room":4096,"id":false}}"#), "{said}");
+    assert!(
+        said.contains(r#"{"Open":{"gpus":[4,5],"first":0,"most_bytes":1024,"room":4096,"id":false,"library":null}}"#),
+        "{said}"
+    );
     assert!(said.contains(r#"{"Join":{"id":null,"ranks":2}}"#) && said.contains(r#""seeds":["#), "{said}");
     for (name, value) in ranks.environment() {
         assert!(said.lines().any(|line| line == format!("{name}={value}")), "{name} in {said}");
@@ -152,7 +155,9 @@ fn several_processes_times_are_averaged_and_their_wrong_elements_added_up() {
     let outputs = ranks.processes.output();
     for (rank, said) in outputs.iter().enumerate() {
         let (gpu, id) = (4 + rank, rank == 0);
-        let open = format!(r#"{{"Open":{{"gpus":[{gpu}],"first":{rank},"most_bytes":1024,"room":4096,"id":{id}}}}}"#);
+        let open = format!(
+            r#"{{"Open":{{"gpus":[{gpu}],"first":{rank},"most_bytes":1024,"room":4096,"id":{id},"library":null}}}}"#
+        );
         assert!(said.contains(&open), "{said}");
     }
 }
