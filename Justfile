@@ -34,7 +34,7 @@ boot *words:
 image *words:
     @if [ "$*" = '--arch arm64' ]; then image/arm64.sh image; elif [ $# -gt 0 ]; then image/reproduce/offline.sh image "$@"; else image/report.sh image/build.sh; fi
 
-# Judge a scenario of simulated GPUs on this host, without image or QEMU: simulate [SCENARIO [LEVEL]] | list.
+# Judge a scenario of simulated GPUs on this host, without image or QEMU: simulate [SCENARIO [LEVEL] [WORD..]] | list; words go to the program: --json r.json, --html r.html, p2p, nccl all_reduce.
 [group('use')]
 simulate *words:
     @tests/simulate.sh "$@"

@@ -25,6 +25,11 @@ fn run() -> u8 {
             let _ = io::stdout().write_all(text.as_bytes());
             return SUCCESS;
         }
+        Err(NoArgs::Unsaid(help)) => {
+            // As in `complain`.
+            let _ = io::stderr().write_all(help.as_bytes());
+            return USAGE_ERROR;
+        }
         Err(NoArgs::Wrong(why)) => {
             complain(&why);
             return USAGE_ERROR;

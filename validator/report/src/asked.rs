@@ -9,11 +9,17 @@ use std::fmt;
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// Seconds.
+    #[value(help = "Seconds: about 15 with 8 GPUs")]
     Quick,
     /// Minutes.
+    #[value(help = "Minutes: 15 at most, unless validate.timeout_s says otherwise")]
     Standard,
     /// As long as its tests need.
+    #[value(help = "As long as its tests need, with the same limit of 15 minutes")]
     Full,
+    #[value(
+        help = "10 minutes of load (validate.acceptance_s) and all of full; needs validate.timeout_s of 900 or more"
+    )]
     /// `validate.acceptance_s` in addition to the time of `full`.
     Acceptance,
 }

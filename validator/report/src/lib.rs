@@ -299,7 +299,7 @@ impl Report {
         }
         let mut models: Vec<(&str, usize)> = Vec::new();
         for gpu in &self.gpus {
-            let name = gpu.name.as_deref().unwrap_or("NVIDIA GPU");
+            let name = render::words::model(self, gpu);
             match models.iter_mut().find(|(model, _)| *model == name) {
                 Some((_, count)) => *count += 1,
                 None => models.push((name, 1)),

@@ -20,6 +20,8 @@ pub(super) struct Console {
     output: Output,
     progress: Option<Progress>,
     screen: Option<RunningScreen>,
+    /// Tests that do not apply for one reason, whose row is not written yet.
+    waiting: Vec<TestEntry>,
     /// Why the output is incomplete.
     pub(super) failed: Option<String>,
 }
@@ -35,7 +37,14 @@ impl Console {
             let why = "--quiet and --short print to standard output, which is already used for other output";
             return Err(CommandError::Usage(why.to_owned()));
         }
-        Ok(Self { on, output, progress: (!quiet).then(Progress::start), screen: None, failed: None })
+        Ok(Self {
+            on,
+            output,
+            progress: (!quiet).then(Progress::start),
+            screen: None,
+            waiting: Vec::new(),
+            failed: None,
+        })
     }
 
     /// Also shows the run full-screen on another terminal. If that terminal cannot be used, the run continues without
@@ -49,17 +58,33 @@ impl Console {
 
     /// Writes a part of the text.
     pub(super) fn say(&mut self, text: &str) {
+        self.write_waiting();
         if !self.output.quiet && !self.output.short {
             self.write(text);
         }
     }
 
     pub(super) fn row(&mut self, test: &TestEntry) {
-        self.say(&text::row(test));
+        if self.waiting.last().is_some_and(|last| !text::are_equal(last, test)) {
+            self.write_waiting();
+        }
+        if text::are_equal(test, test) {
+            self.waiting.push(test.clone());
+        } else {
+            self.say(&text::row(test));
+        }
+    }
+
+    fn write_waiting(&mut self) {
+        let waiting = std::mem::take(&mut self.waiting);
+        if !waiting.is_empty() {
+            self.say(&text::row_of(&waiting));
+        }
     }
 
     /// Ends the progress display and the screen, then writes the end of the text or only the last line.
     pub(super) fn end(&mut self, report: &Report, path: Option<&str>) {
+        self.write_waiting();
         self.progress = None;
         if let Some(screen) = self.screen.take() {
             screen.finish(report);

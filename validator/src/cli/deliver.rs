@@ -1,23 +1,37 @@
 //! Writes a finished report to the requested places. A failed write becomes an error in the report, and all
 //! readable copies agree: files are replaced only after everything was written.
 
+use super::CommandError;
 use super::console::Console;
-use super::output::{self, OutputError};
+use super::output::{self, OutputError, Reserved};
 use crate::cli::args::Place;
 use crate::engine;
 use outcome::files::atomic::AtomicFile;
 use outcome::finding::{Code, FindingEntry, Severity, Subject};
-use outcome::text::shown_text;
-use report::render::{pretty, text};
+use outcome::text::{at_width, shown_text};
+use report::render::{html, pretty, text};
 use report::{Report, TestEntry};
 
-/// One copy of the report.
-pub(super) enum ReportCopy {
+/// The form of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CopyForm {
     /// JSON.
-    Json(Place),
+    Json,
     /// Text.
-    Text(Place),
+    Text,
+    /// A page for a browser.
+    Html,
 }
+
+/// One copy of the report.
+#[derive(Debug)]
+pub(super) struct ReportCopy {
+    form: CopyForm,
+    to: Reserved,
+}
+
+/// Columns of a file.
+const COLUMNS: usize = 80;
 
 /// Writes all copies, then the report's end on the console.
 pub(super) fn deliver(report: &mut Report, mut copies: Vec<ReportCopy>, console: &mut Console) {
@@ -26,7 +40,7 @@ pub(super) fn deliver(report: &mut Report, mut copies: Vec<ReportCopy>, console:
     }
     // Output written in place cannot be undone, so JSON on the console comes last.
     copies.sort_by_key(|copy| *copy.place() == Place::Stdout);
-    while let Err((n, why)) = write(report, &copies) {
+    while let Err((n, why)) = write(report, &mut copies) {
         copies.remove(n);
         add_failure(report, &why, console);
     }
@@ -34,20 +48,20 @@ pub(super) fn deliver(report: &mut Report, mut copies: Vec<ReportCopy>, console:
     if let Some(why) = console.failed.take() {
         add_failure(report, &why, console);
         copies.retain(|copy| *copy.place() != Place::Stdout);
-        if let Err((_, why)) = write(report, &copies) {
+        if let Err((_, why)) = write(report, &mut copies) {
             log::error!("{why}");
         }
     }
 }
 
 /// Writes all copies or replaces no file; returns the first that cannot be written, and why.
-fn write(report: &Report, copies: &[ReportCopy]) -> Result<(), (usize, String)> {
+fn write(report: &Report, copies: &mut [ReportCopy]) -> Result<(), (usize, String)> {
     let path = json_path(copies);
     let (mut files, mut others) = (Vec::new(), Vec::new());
-    for (n, copy) in copies.iter().enumerate() {
+    for (n, copy) in copies.iter_mut().enumerate() {
         let failed = |why: String| (n, why);
         let text = copy.text(report, path.as_deref()).map_err(failed)?;
-        match output::write_beside(copy.place(), &text).map_err(|e| failed(e.to_string()))? {
+        match copy.to.write_beside(&text).map_err(|e| failed(e.to_string()))? {
             Some(file) => files.push((n, file)),
             None => others.push((n, text)),
         }
@@ -69,22 +83,40 @@ fn write(report: &Report, copies: &[ReportCopy]) -> Result<(), (usize, String)> 
 /// The path of the JSON file, which the text mentions.
 fn json_path(copies: &[ReportCopy]) -> Option<String> {
     copies.iter().find_map(|copy| match copy {
-        ReportCopy::Json(place @ Place::File(_)) => Some(place.to_string()),
+        ReportCopy { form: CopyForm::Json, to } if *to.place() != Place::Stdout => Some(to.place().to_string()),
         _ => None,
     })
 }
 
 impl ReportCopy {
+    /// A copy at a place that is made ready now, before the first test.
+    ///
+    /// # Errors
+    /// Wrong use: the place cannot be written.
+    pub(super) fn new(form: CopyForm, place: Place) -> Result<Self, CommandError> {
+        Ok(Self { form, to: Reserved::new(form.option(), place)? })
+    }
+
     const fn place(&self) -> &Place {
-        match self {
-            Self::Json(place) | Self::Text(place) => place,
-        }
+        self.to.place()
     }
 
     fn text(&self, report: &Report, path: Option<&str>) -> Result<String, String> {
+        match self.form {
+            CopyForm::Json => pretty(report).map_err(|e| e.to_string()),
+            CopyForm::Text => Ok(at_width(COLUMNS, || shown_text(&text::full_text(report, path)))),
+            CopyForm::Html => html::page(report).map_err(|e| e.to_string()),
+        }
+    }
+}
+
+impl CopyForm {
+    /// The option that names its place.
+    pub(super) const fn option(self) -> &'static str {
         match self {
-            Self::Json(_) => pretty(report).map_err(|e| e.to_string()),
-            Self::Text(_) => Ok(shown_text(&text::full_text(report, path))),
+            Self::Json => "--json",
+            Self::Text => "--text",
+            Self::Html => "--html",
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::args::{Fabric as Action, Place};
 use super::output::write_json_or_text;
-use super::{CommandError, FAILURE, SUCCESS, status};
+use super::{CommandError, FAILURE, NOT_DONE, SUCCESS, status};
 use crate::config::Config;
 use crate::engine;
 use crate::suite::NVML_HANGS;
@@ -13,11 +13,13 @@ use fabric::pass::{self, PassOptions, PassPlan, PassResult};
 use fabric::rebar::RebarChoice;
 use fabric::restore::{self, Restored};
 use fabric::text;
+use machine::host::nvidia::gpus;
 use machine::host::{identity, platform};
+use machine::pcie::gpu_block::fabric_block;
 use machine::pcie::model::{Bdf, Fabric};
 use machine::pcie::topo::{NvLinks, Topology};
 use machine::root::Root;
-use outcome::finding::FindingEntry;
+use outcome::finding::{Code, Finding, FindingEntry, Severity};
 use outcome::platform::Host;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -55,11 +57,49 @@ fn host(root: &Root, fabric: &Fabric) -> Host {
     platform::read(root, Some(fabric), &identity::read(root), &BTreeMap::new(), &BTreeMap::new())
 }
 
+/// The GPUs by number, with the driver's names where it runs.
+pub(super) fn gpu_block(root: &Root, fabric: &Fabric) -> String {
+    fabric_block(fabric, &gpus::read(root).unwrap_or_default())
+}
+
+/// The text with the GPUs below its first line.
+fn with_gpus(text: &str, block: &str) -> String {
+    let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
+    format!("{first}\n{block}{rest}")
+}
+
+/// Says once what only root can read.
+fn warn_if_not_root(root: &Root) {
+    if root.is_live() && !rustix::process::geteuid().is_root() {
+        log::warn!("run as root: others read 64 bytes of configuration space, and what is behind them is unknown");
+    }
+}
+
+/// What writes registers is done by root alone.
+fn needs_root(root: &Root, action: &str) -> Result<(), CommandError> {
+    let wrong = root.is_live() && !rustix::process::geteuid().is_root();
+    let why = || CommandError::Usage(format!("fabric {action}: run it as root; it writes registers of this machine"));
+    if wrong { Err(why()) } else { Ok(()) }
+}
+
+/// The status of a command that only reads: what could not be read is an error, unless a failure was seen.
+fn reading_status(findings: &[Finding]) -> u8 {
+    let worst = findings.iter().map(|finding| finding.severity);
+    match worst.clone().any(|severity| severity == Severity::Fail) {
+        false if worst.clone().any(|severity| severity == Severity::Error) => NOT_DONE,
+        _ => status(findings),
+    }
+}
+
 fn show(root: &Root, json: Option<&Place>) -> Result<u8, CommandError> {
+    warn_if_not_root(root);
     let fabric = read(root)?;
+    if fabric.gpus.is_empty() {
+        log::warn!("{}", no_gpu());
+    }
     let shown = fabric.shown(&host(root, &fabric));
-    write_json_or_text(json, &shown, &text::show(&shown))?;
-    Ok(status(&fabric.findings))
+    write_json_or_text(json, &shown, &with_gpus(&text::show(&shown), &gpu_block(root, &fabric)))?;
+    Ok(reading_status(&fabric.findings))
 }
 
 /// The ACS and the ReBAR part of a plan, or of the applied changes.
@@ -75,15 +115,21 @@ struct AcsAndRebar<'a, A, B> {
 }
 
 fn make_plan(root: &Root, options: PassOptions, json: Option<&Place>) -> Result<u8, CommandError> {
+    warn_if_not_root(root);
     let PassPlan { fabric, bars, acs } = pass::make_plan(root, options).map_err(|e| CommandError::undone(&e))?;
+    if fabric.gpus.is_empty() {
+        log::warn!("{}", no_gpu());
+    }
     let findings = &FindingEntry::all(&acs.findings, &host(root, &fabric))[..];
     let content = &AcsAndRebar { summary: None, acs: &acs, findings, rebar: &bars.rebar };
     let document = Document { schema: "firstlight.plan/1", root: &fabric.root, content };
-    write_json_or_text(json, &document, &text::plan(&fabric.root, &acs, &bars, findings))?;
-    Ok(status(&acs.findings))
+    let text = with_gpus(&text::plan(&fabric, &acs, &bars, findings), &gpu_block(root, &fabric));
+    write_json_or_text(json, &document, &text)?;
+    Ok(reading_status(&acs.findings))
 }
 
 fn fix(root: &Root, options: PassOptions, journal: Option<PathBuf>, json: Option<&Place>) -> Result<u8, CommandError> {
+    needs_root(root, "fix")?;
     let journal = journal_of(root, journal)?;
     let done = pass::run(root, options, &journal).map_err(|e| CommandError::undone(&e))?;
     let PassResult { fabric, bars, plan, applied } = &done;
@@ -96,9 +142,10 @@ fn fix(root: &Root, options: PassOptions, journal: Option<PathBuf>, json: Option
 }
 
 fn restored(root: &Root, journal: Option<PathBuf>, json: Option<&Place>) -> Result<u8, CommandError> {
+    needs_root(root, "restore")?;
     let journal = journal_of(root, journal)?;
     let content: &Restored = &restore::restore(root, &journal).map_err(|e| CommandError::undone(&e))?;
-    let here = root.path().display().to_string();
+    let here = root.name();
     let document = Document { schema: "firstlight.restore/1", root: &here, content };
     write_json_or_text(json, &document, &text::restored(&here, content))?;
     Ok(if content.is_done() { SUCCESS } else { FAILURE })
@@ -112,9 +159,19 @@ fn journal_of(root: &Root, given: Option<PathBuf>) -> Result<PathBuf, CommandErr
 /// `topo`
 pub(super) fn topo(root: &Root, config: &Config, json: Option<&Place>) -> Result<u8, CommandError> {
     let fabric = read(root)?;
+    if fabric.gpus.is_empty() {
+        return Err(CommandError::Undone(no_gpu()));
+    }
     let topology = Topology::from(&fabric, &nvlinks(root, config, &fabric)?.unwrap_or_default());
-    write_json_or_text(json, &topology, &topology.text())?;
+    let block = gpu_block(root, &fabric);
+    let text = if block.is_empty() { topology.text() } else { format!("{block}\n{}", topology.text()) };
+    write_json_or_text(json, &topology, &text)?;
     Ok(SUCCESS)
+}
+
+/// What a command for GPUs says on a machine without one.
+pub(super) fn no_gpu() -> String {
+    format!("{}: there is no NVIDIA GPU", Code::GpuNone)
 }
 
 /// NVLinks of the GPUs that the driver is bound to; `None` if they are unknown. A recorded machine has no

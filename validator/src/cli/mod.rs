@@ -19,6 +19,7 @@ mod report;
 mod reset;
 mod screen;
 mod setup;
+mod terminal;
 mod validate;
 
 use crate::config::{Config, ConfigError};
@@ -33,9 +34,8 @@ use args::{Args, Command, Lineage};
 use machine::recording;
 use machine::root::Root;
 use outcome::finding::{self, Finding, Severity};
-use outcome::text::chain;
-use outcome::text::shown_text;
-use output::OutputError;
+use outcome::text::{at_width, chain, shown, shown_text};
+use output::{OutputError, Reserved};
 use std::io;
 
 /// Why a command ended before its work was done; one line.
@@ -85,12 +85,24 @@ fn obey_nvls(validate: &mut crate::config::Validate) {
 /// # Errors
 /// See [`CommandError`]; everything else is an exit status.
 pub fn run(args: Args) -> Result<u8, CommandError> {
+    terminal::begin(args.color);
+    for (option, place) in args.command.outputs() {
+        drop(Reserved::new(option, place.clone())?);
+    }
+    at_width(terminal::columns(&io::stdout()), || dispatch(args))
+}
+
+fn dispatch(args: Args) -> Result<u8, CommandError> {
     // The folder of a recorded machine, which is removed when the command ends.
     let mut laid_out = None;
     let mut setup = || -> Result<(Root, Config), CommandError> {
         let mut config = Config::load(&args.config, &args.set)?;
         obey_nvls(&mut config.validate);
         let root = args.root.clone().unwrap_or_else(|| config.validate.root.clone());
+        if !root.exists() {
+            let why = format!("--root {}: there is no such file or folder", shown(&root.display().to_string()));
+            return Err(CommandError::Usage(why));
+        }
         let (root, folder) = recording::open(&root).map_err(|e| CommandError::undone(&e))?;
         laid_out = folder;
         Ok((root, config))
@@ -108,7 +120,7 @@ pub fn run(args: Args) -> Result<u8, CommandError> {
             let root = setup()?.0;
             setup::run(&root, laid_out.is_some(), &asked)
         }
-        Command::Topo { json } => {
+        Command::Topo { json, .. } => {
             let (root, config) = setup()?;
             fabric::topo(&root, &config, json.as_ref())
         }

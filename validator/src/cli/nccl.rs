@@ -2,7 +2,8 @@
 //! of nccl-tests. Rows are printed as they are measured; NCCL's transports go to standard error, so that a parser
 //! of the table does not see them.
 
-use super::output::{to_stdout, writable, write};
+use super::fabric::{gpu_block, no_gpu};
+use super::output::{Reserved, to_stdout};
 use super::validate::chosen;
 use super::{CommandError, FAILURE, NOT_DONE, SUCCESS, nodes};
 use crate::cli::args::{Nccl, P2pChoice, Place};
@@ -29,13 +30,12 @@ pub(super) fn run(root: &Root, config: &Config, asked: &Nccl) -> Result<u8, Comm
     let sweep = asked.sweep();
     let sizes = sweep.sizes().map_err(|e| CommandError::Usage(e.to_string()))?;
     if nodes::wanted(asked.nodes, &asked.meet)? {
-        asked.json.as_ref().map_or(Ok(()), |place| writable("-J", place))?;
         return nodes::nccl(root, config, asked, &sweep, &sizes);
     }
     let chosen = gpus(root, config, asked)?;
     let gpus = chosen.len();
     check_exact(&sweep, gpus)?;
-    asked.json.as_ref().map_or(Ok(()), |place| writable("-J", place))?;
+    let to = asked.json.clone().map(|place| Reserved::new("--json", place)).transpose()?;
     if let Some(why) = engine::nvml_hangs(root, config) {
         return Err(CommandError::Undone(why));
     }
@@ -63,8 +63,8 @@ pub(super) fn run(root: &Root, config: &Config, asked: &Nccl) -> Result<u8, Comm
         Ok(())
     })?;
     log_transports(&ranks);
-    let delivered = match &asked.json {
-        Some(place) => deliver(place, &title, &rows, &begun, &ranks, trouble.as_ref()),
+    let delivered = match to {
+        Some(to) => deliver(to, &title, &rows, &begun, &ranks, trouble.as_ref()),
         None => Ok(()),
     };
     if trouble.is_none() {
@@ -92,7 +92,7 @@ fn ended(status: u8, delivered: Result<(), CommandError>) -> Result<u8, CommandE
 
 /// Writes nccl-tests' JSON.
 fn deliver(
-    place: &Place,
+    to: Reserved,
     title: &RunInfo<'_>,
     rows: &[Row],
     begun: &str,
@@ -107,7 +107,7 @@ fn deliver(
         errors: &trouble.iter().map(ToString::to_string).collect::<Vec<_>>(),
     };
     let text = pretty(&json(title, rows, &run)).map_err(|e| CommandError::undone(&e))?;
-    Ok(write(place, &text)?)
+    Ok(to.write(&text)?)
 }
 
 /// `2026-11-20 10:24:45`, in UTC, in the form of nccl-tests.
@@ -149,6 +149,12 @@ fn gpus(root: &Root, config: &Config, asked: &Nccl) -> Result<Vec<GpuId>, Comman
         )));
     }
     let there = fabric.gpus.len();
+    if there == 0 {
+        return Err(CommandError::Undone(no_gpu()));
+    }
+    for line in gpu_block(root, &fabric).lines() {
+        log::info!("{}", line.trim_start());
+    }
     let limit = chosen(root, &asked.only)?;
     let all = || GpuId::all(asked.gpus.map_or(there, usize::from)).collect();
     let chosen: Vec<_> = limit.map_or_else(all, |limit| limit.ordinals());

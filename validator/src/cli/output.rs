@@ -1,6 +1,7 @@
 //! Writes results: a file atomically, through links, or standard output. Devices, pipes and open descriptors
 //! are written in place. A reader that stops reading (`| head`) is not an error.
 
+use super::terminal;
 use crate::cli::CommandError;
 use crate::cli::args::Place;
 use outcome::files::atomic::AtomicFile;
@@ -38,11 +39,7 @@ pub(super) fn write(place: &Place, text: &str) -> Result<(), OutputError> {
 /// If it could not be written completely.
 pub(super) fn write_beside(place: &Place, text: &str) -> Result<Option<AtomicFile>, OutputError> {
     let Some(path) = file_to_replace(place) else { return Ok(None) };
-    let written = AtomicFile::through_links(path).and_then(|mut beside| {
-        beside.write_all(text.as_bytes())?;
-        beside.sync()?;
-        Ok(beside)
-    });
+    let written = AtomicFile::through_links(path).and_then(|beside| filled(beside, text));
     written.map(Some).map_err(|e| unwritten(place, &e))
 }
 
@@ -94,6 +91,7 @@ pub(super) fn write_json_or_text(place: Option<&Place>, value: &impl Serialize, 
 /// # Errors
 /// The system's error; a closed reader is not an error.
 pub(super) fn to_stdout(text: &str) -> io::Result<()> {
+    let text = terminal::colored(text);
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
@@ -101,17 +99,58 @@ pub(super) fn to_stdout(text: &str) -> io::Result<()> {
     }
 }
 
-/// Checks before a measurement whether the file that `option` names can be written.
-pub(super) fn writable(option: &str, place: &Place) -> Result<(), CommandError> {
-    let Place::File(path) = place else { return Ok(()) };
-    let tried = match fs::metadata(path) {
-        Ok(there) if there.is_dir() => Err(ErrorKind::IsADirectory.into()),
-        // Devices and pipes are opened when the result is written.
-        Ok(there) if !there.is_file() => Ok(()),
-        // Dropping the new file removes it.
-        Ok(_) | Err(_) => AtomicFile::through_links(path).map(drop),
-    };
-    tried.map_err(|e| CommandError::Undone(format!("{option} '{place}': cannot be written: {e}")))
+/// A place for a result, made ready before the work whose result it gets: a new file lies beside the old one, which
+/// stays until the result is complete.
+#[derive(Debug)]
+pub(super) struct Reserved {
+    place: Place,
+    file: Option<AtomicFile>,
+}
+
+impl Reserved {
+    /// # Errors
+    /// Wrong use: `option` names a file that cannot be written.
+    pub(super) fn new(option: &str, place: Place) -> Result<Self, CommandError> {
+        let Place::File(path) = &place else { return Ok(Self { place, file: None }) };
+        let tried = match fs::metadata(path) {
+            Ok(there) if there.is_dir() => Err(ErrorKind::IsADirectory.into()),
+            // Devices and pipes are opened when the result is written.
+            Ok(there) if !there.is_file() => Ok(None),
+            _ if file_to_replace(&place).is_none() => Ok(None),
+            // Dropping the new file removes it.
+            Ok(_) | Err(_) => AtomicFile::through_links(path).map(Some),
+        };
+        let why = |e: io::Error| CommandError::Usage(format!("{option} '{place}': cannot be written: {e}"));
+        let file = tried.map_err(why)?;
+        Ok(Self { place, file })
+    }
+
+    /// Where it is.
+    pub(super) const fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// As [`write_beside`]; after the first time with another new file.
+    pub(super) fn write_beside(&mut self, text: &str) -> Result<Option<AtomicFile>, OutputError> {
+        match self.file.take() {
+            Some(file) => filled(file, text).map(Some).map_err(|e| unwritten(&self.place, &e)),
+            None => write_beside(&self.place, text),
+        }
+    }
+
+    /// As [`write`].
+    pub(super) fn write(mut self, text: &str) -> Result<(), OutputError> {
+        match self.write_beside(text)? {
+            Some(beside) => beside.replace().map_err(|e| unwritten(&self.place, &e)),
+            None => write_in_place(&self.place, text),
+        }
+    }
+}
+
+fn filled(mut file: AtomicFile, text: &str) -> io::Result<AtomicFile> {
+    file.write_all(text.as_bytes())?;
+    file.sync()?;
+    Ok(file)
 }
 
 #[cfg(test)]
@@ -125,14 +164,23 @@ mod tests {
     fn an_unwritable_place_is_reported_before_the_measurement() {
         let dir = tempfile::tempdir().unwrap();
         for path in ["".into(), dir.path().into(), dir.path().join("none/x.json"), "..".into()] {
-            let why = writable("-J", &Place::File(path)).unwrap_err().to_string();
+            let error = Reserved::new("-J", Place::File(path)).unwrap_err();
+            let why = error.to_string();
+            assert_eq!(error.exit_status(), 64);
             assert!(why.starts_with("-J ") && why.contains(": cannot be written: "), "{why}");
         }
         let file = dir.path().join("x.json");
-        assert!(writable("-J", &Place::File(file.clone())).is_ok() && writable("-J", &Place::Stdout).is_ok());
+        assert!(
+            Reserved::new("-J", Place::Stdout).is_ok() && Reserved::new("-J", Place::File("/dev/null".into())).is_ok()
+        );
+        drop(Reserved::new("-J", Place::File(file.clone())).unwrap());
+        assert!(!file.exists());
         fs::write(&file, "old").unwrap();
-        assert!(writable("-J", &Place::File(file.clone())).is_ok());
+        let mut reserved = Reserved::new("-J", Place::File(file.clone())).unwrap();
+        drop(reserved.write_beside("unfinished").unwrap());
         assert_eq!(fs::read_to_string(&file).unwrap(), "old");
+        reserved.write("new").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 

@@ -2,12 +2,13 @@
 //! it is one live row, which is removed before anything else is written; elsewhere a line every ten seconds. A
 //! separate thread writes it, so that the seconds advance while a test reports nothing.
 
+use super::terminal;
 use crate::schedule::Pair;
 use crate::suite::protocol::Activity;
 use contract::last_line::PROGRESS;
 use outcome::text::shown;
 use std::collections::BTreeSet;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -16,8 +17,6 @@ use std::time::{Duration, Instant};
 /// Time between two updates of the live row, and between two lines elsewhere.
 const ROW: Duration = Duration::from_millis(250);
 const LINE: Duration = Duration::from_secs(10);
-/// Assumed columns of a terminal that does not report its width.
-const COLUMNS: usize = 80;
 
 /// The running test.
 #[derive(Debug, Clone)]
@@ -50,9 +49,8 @@ impl Progress {
     /// Starts to show the progress. If no thread can be started, nothing is shown and the run continues.
     pub(super) fn start() -> Self {
         let state = Arc::new(Mutex::new(ProgressState::default()));
-        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-        let live = io::stderr().is_terminal() && variable("TERM").is_some_and(|term| term != "dumb");
-        let color = live && variable("NO_COLOR").is_none();
+        let live = terminal::is_live(&io::stderr());
+        let color = live && terminal::has_color(&io::stderr());
         let (stop, stopped) = channel();
         let shared = Arc::clone(&state);
         let show = move || {
@@ -60,7 +58,11 @@ impl Progress {
             while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
                 let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
                 let Some(line) = line(&state, Instant::now()) else { continue };
-                let text = if live { row(&line, columns(), color) } else { format!("{PROGRESS}{line}\n") };
+                let text = if live {
+                    row(&line, terminal::columns(&io::stderr()), color)
+                } else {
+                    format!("{PROGRESS}{line}\n")
+                };
                 state.shown = live;
                 // A failed write to standard error must not stop the run.
                 let _ = io::stderr().write_all(text.as_bytes());
@@ -143,11 +145,6 @@ fn row(line: &str, columns: usize, color: bool) -> String {
     let text: String = line.chars().take(columns.saturating_sub(3)).collect();
     let (dim, plain) = if color { ("\x1b[2m", "\x1b[0m") } else { ("", "") };
     format!("\r  {dim}{text}{plain}\x1b[K")
-}
-
-fn columns() -> usize {
-    let size = rustix::termios::tcgetwinsize(io::stderr()).map(|size| usize::from(size.ws_col));
-    size.ok().filter(|columns| *columns > 0).unwrap_or(COLUMNS)
 }
 
 #[cfg(test)]

@@ -89,7 +89,7 @@ pub(super) fn run(root: &Root, recorded: bool, asked: &Setup) -> Result<u8, Comm
     let state = read::read(root, &options).map_err(|e| CommandError::undone(&e))?;
     let plan = plan::plan(&state, &options, &families).map_err(CommandError::Undone)?;
     if !asked.apply {
-        let root = root.path().display().to_string();
+        let root = root.name();
         let document = Document { schema: "firstlight.setup-plan/1", root, machine: &state, plan: &plan };
         write_json_or_text(asked.json.as_ref(), &document, &text::plan(&state, &plan))?;
         return Ok(SUCCESS);

@@ -3,7 +3,8 @@
 
 use super::CommandError;
 use super::console::Console;
-use super::deliver::{ReportCopy, deliver};
+use super::deliver::{CopyForm, ReportCopy, deliver};
+use super::fabric::no_gpu;
 use super::output::same_file;
 use super::report::baseline::from_file;
 use crate::cli::args::{Place, ScopeChoice, Validate};
@@ -34,6 +35,7 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
         nccl,
         json,
         text,
+        html,
         identity,
         output,
         screen,
@@ -44,18 +46,15 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
     let only = if asked.without_peers { names(&suite::ids_of(|test| test.each_gpu)) } else { only };
     config.validate.before_part = before_part;
     config.validate.identity = identity.unwrap_or(config.validate.identity);
-    if let (Some(json), Some(text)) = (&json, &text) {
-        let both = match (json, text) {
-            (Place::Stdout, Place::Stdout) => "standard output",
-            _ if same_file(json, text) => "the same file",
-            _ => "",
-        };
-        if !both.is_empty() {
-            let why = format!("--json {json} and --text {text}: only one of them can go to {both}");
-            return Err(CommandError::Usage(why));
-        }
-    }
-    let text = text.or_else(|| (json != Some(Place::Stdout)).then_some(Place::Stdout));
+    let taken = [&json, &html].contains(&&Some(Place::Stdout));
+    let forms = [(CopyForm::Json, json), (CopyForm::Text, text), (CopyForm::Html, html)];
+    let forms: Vec<_> = forms.into_iter().filter_map(|(form, place)| Some((form, place?))).collect();
+    apart(&forms)?;
+    let on_console = if forms.iter().any(|(form, _)| *form == CopyForm::Text) {
+        forms.contains(&(CopyForm::Text, Place::Stdout))
+    } else {
+        !taken
+    };
     if let Some(file) = nccl {
         config.validate.nccl = Some(library_file(&file)?);
     }
@@ -78,7 +77,9 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
     limit(root, &mut config, &gpus)?;
     let interrupts = Interrupts::catch().map_err(|e| CommandError::undone(&e))?;
     let plan = suite::plan(&config, fabric::read(root).ok().as_ref());
-    let mut console = Console::new(text == Some(Place::Stdout), output)?;
+    let mut console = Console::new(on_console, output)?;
+    let copies = forms.into_iter().filter(|copy| *copy != (CopyForm::Text, Place::Stdout));
+    let copies = copies.map(|(form, place)| ReportCopy::new(form, place)).collect::<Result<Vec<_>, _>>()?;
     if let Some(path) = &screen {
         console.show_on(path, plan.run.iter().map(|test| test.id()));
     }
@@ -96,8 +97,7 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
         Some(_) => log::warn!("validate.baseline is not compared, because the scope is not the machine"),
         None => {}
     }
-    let text = text.filter(|place| *place != Place::Stdout).map(ReportCopy::Text);
-    deliver(&mut report, json.map(ReportCopy::Json).into_iter().chain(text).collect(), &mut console);
+    deliver(&mut report, copies, &mut console);
     Ok(status(&report, &interrupts))
 }
 
@@ -111,6 +111,23 @@ fn library_file(file: &Path) -> Result<PathBuf, CommandError> {
     } else {
         Err(usage(&"not a regular file; allowed: the file of an NCCL library, such as libnccl.so.2"))
     }
+}
+
+/// Checks that no two forms go to one place.
+fn apart(forms: &[(CopyForm, Place)]) -> Result<(), CommandError> {
+    for (n, (form, place)) in forms.iter().enumerate() {
+        for (other, to) in forms.iter().take(n) {
+            let both = match (place, to) {
+                (Place::Stdout, Place::Stdout) => "standard output",
+                _ if same_file(place, to) => "the same file",
+                _ => continue,
+            };
+            let (first, second) = (other.option(), form.option());
+            let why = format!("{first} {to} and {second} {place}: only one of them can go to {both}");
+            return Err(CommandError::Usage(why));
+        }
+    }
+    Ok(())
 }
 
 fn names(ids: &[&str]) -> Vec<String> {
@@ -175,6 +192,9 @@ pub(super) fn chosen(root: &Root, names: &[GpuName]) -> Result<Option<Limit>, Co
         return Ok(None);
     }
     let bus = fabric::read(root).map_err(|e| CommandError::undone(&e))?.gpus;
+    if bus.is_empty() {
+        return Err(CommandError::Undone(no_gpu()));
+    }
     let held = gpus::read(root).map_err(|e| CommandError::undone(&e))?;
     let held: Vec<_> = held.keys().filter_map(|address| address.parse().ok()).collect();
     Limit::of(names, &bus, &held).map_err(CommandError::Usage)

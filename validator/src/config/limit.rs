@@ -22,13 +22,15 @@ impl Limit {
     /// `None` if all GPUs are named.
     ///
     /// # Errors
-    /// A name that is not a GPU of this machine.
+    /// A name that is not a GPU of this machine, or a second one of the same GPU.
     pub fn of(names: &[GpuName], bus: &[Bdf], held: &[Bdf]) -> Result<Option<Self>, String> {
         let mut chosen = BTreeSet::new();
         for name in names {
             let number =
                 name.among(bus).ok_or_else(|| format!("--gpus {name}: there are {} NVIDIA GPUs", bus.len()))?;
-            chosen.insert(number);
+            if !chosen.insert(number) {
+                return Err(format!("--gpus {name}: GPU {number} is named twice"));
+            }
         }
         let all = bus.iter().copied().enumerate();
         let (gpus, left_out): (Vec<_>, Vec<_>) = all.partition(|(number, _)| chosen.contains(number));
@@ -85,13 +87,17 @@ mod tests {
 
     #[test]
     fn gpus_are_selected_by_number_and_address_and_the_others_are_named() {
-        let limit = Limit::of(&names(&["2", "01:00.0", "2"]), &bus(), &[]).unwrap().unwrap();
+        let limit = Limit::of(&names(&["2", "01:00.0"]), &bus(), &[]).unwrap().unwrap();
         assert_eq!(limit.gpus.iter().map(|(n, _)| *n).collect::<Vec<_>>(), [0, 2]);
         assert_eq!(
             (limit.visible.as_str(), limit.left_out().as_str()),
             ("0,2", "GPU 1 (0000:11:00.0), GPU 3 (0000:31:00.0)")
         );
         assert_eq!(Limit::of(&names(&["0", "1", "2", "3"]), &bus(), &[]), Ok(None));
+        assert_eq!(
+            Limit::of(&names(&["1", "0000:11:00.0"]), &bus(), &[]).unwrap_err(),
+            "--gpus 0000:11:00.0: GPU 1 is named twice"
+        );
         assert_eq!(Limit::of(&names(&["4"]), &bus(), &[]).unwrap_err(), "--gpus 4: there are 4 NVIDIA GPUs");
     }
 

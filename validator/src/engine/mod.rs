@@ -191,7 +191,7 @@ fn empty_report(root: &Root, config: &Config, plan: &TestPlan) -> Report {
         scope: plan.scope.clone(),
         covers: "nothing was read yet".to_owned(),
         level: config.validate.level,
-        root: root.path().display().to_string(),
+        root: root.name(),
         started: utc(SystemTime::now()),
         seconds: 0.0,
         boot: Vec::new(),

@@ -41,7 +41,7 @@ pub fn serve(mut input: impl BufRead + 'static, output: impl Write + 'static) ->
         return parent.send(&Message::NvLinks(nvlinks(&request.nvlinks_of)));
     }
     if request.look {
-        let fabric = fabric::read(&Root::new(request.root)).ok();
+        let fabric = fabric::read(&Root::new(request.root).named(request.name)).ok();
         let gpus = suite::gpu_states(fabric.as_ref());
         return parent.send(&Message::Look(Some(GpuSnapshot { quiet: false, gpus })));
     }
@@ -86,7 +86,7 @@ fn unknown(id: &str) -> io::Error {
 }
 
 fn read_context(request: Request, send: Box<dyn Fn(Message)>) -> TestContext {
-    let root = Root::new(request.root);
+    let root = Root::new(request.root).named(request.name);
     let mut fabric = fabric::read(&root).map_err(|e| chain(&e));
     if let (Ok(fabric), Some(limit)) = (&mut fabric, &request.config.validate.limit) {
         limit.apply(fabric);

@@ -99,7 +99,7 @@ impl Kept {
 
 impl fmt::Debug for TestContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "machine at {}", self.root.path().display())
+        write!(f, "machine at {}", self.root.name())
     }
 }
 

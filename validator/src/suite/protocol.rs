@@ -22,6 +22,9 @@ use std::path::PathBuf;
 pub struct Request {
     /// The machine's root.
     pub root: PathBuf,
+    /// What reports call that machine, if it is not the root.
+    #[serde(default)]
+    pub name: Option<String>,
     /// The configuration.
     pub config: Config,
     /// Ids of the tests to run, in order.
@@ -45,6 +48,7 @@ impl Request {
     pub fn of(root: &Root, config: &Config) -> Self {
         Self {
             root: root.path().to_owned(),
+            name: root.given_name().map(str::to_owned),
             config: config.clone(),
             tests: Vec::new(),
             ended: BTreeMap::new(),

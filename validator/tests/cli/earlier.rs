@@ -41,7 +41,10 @@ fn an_earlier_report_keeps_its_answer_and_its_causes() {
     let folder = folder();
     for (name, text) in [("fail", FAIL), ("pass", PASS)] {
         let (old, new) = (parsed(text), parsed(&fs::read_to_string(folder.at(&format!("new/{name}.json"))).unwrap()));
-        assert_eq!((&new["answer"], &new["verdict"]), (&old["answer"], &old["verdict"]));
+        assert_eq!(new["verdict"], old["verdict"]);
+        // The answer may have more words than when the report was made, such as the worst pair.
+        let answer = |report: &Value| report["answer"].as_str().unwrap().to_owned();
+        assert!(answer(&new).starts_with(&answer(&old)), "{}", answer(&new));
         let causes = |report: &Value| {
             let all = report["causes"].as_array().unwrap().clone();
             let keys = ["code", "severity", "says", "subject", "test", "pairs", "symptoms", "remedy"];

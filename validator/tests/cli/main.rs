@@ -12,6 +12,8 @@ mod fabric;
 #[cfg(test)]
 mod gpus;
 #[cfg(test)]
+mod habits;
+#[cfg(test)]
 mod image;
 #[cfg(test)]
 mod machine;

@@ -70,7 +70,8 @@ fn a_report_shown_again_is_what_was_shown_at_first() {
     let first = machine.run(&format!("validate --scope fabric --json {} --text -", file.display()));
     let again = run_of(firstlight(&format!("render {} --to text", file.display())).output().unwrap());
     // If rows are shown as tests end, the answer follows them; otherwise it comes first.
-    let (answer, rows) = again.out.split_once("\n\n").unwrap().1.split_once("\n\n").unwrap();
+    let gpus_and_more = again.out.split_once("\n\n").unwrap().1;
+    let (answer, rows) = gpus_and_more.split_once("\n\n").unwrap().1.split_once("\n\n").unwrap();
     assert!(answer.starts_with("ANSWER   P2P: NOT TESTED, ") && answer.contains("\nFIRST    "), "{answer}");
     assert!(rows.starts_with("  PASS   fabric "), "{rows}");
     let without = |text: &str| text.replace(&format!("{answer}\n\n"), "").replace(&format!("\n{answer}\n"), "");

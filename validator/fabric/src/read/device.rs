@@ -62,6 +62,7 @@ pub(super) fn read(root: &Root, bdf: Bdf, findings: &mut Vec<Finding>) -> (Devic
         acs: space.as_ref().and_then(|s| s.acs.clone()),
         slot: space.as_ref().and_then(|s| s.express?.slot),
         clique: space.as_ref().and_then(|s| s.clique),
+        model: None,
         rebar: space.map_or_else(Vec::new, |s| s.rebar),
     };
     (device, addresses)

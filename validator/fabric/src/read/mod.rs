@@ -12,7 +12,7 @@ use machine::host::platform::peers_of;
 use machine::host::{cpu, iommu, nvidia};
 use machine::pcie::model::{Bdf, Device, Fabric, Link, Peers, SCHEMA};
 use machine::pcie::tree::Tree;
-use machine::pcie::{bus_address, nic, path};
+use machine::pcie::{bus_address, nic, path, pci_ids};
 use machine::root::Root;
 use outcome::finding::{Finding, Subject};
 use outcome::text::{quoted, shown};
@@ -47,7 +47,8 @@ pub enum ReadError {
 /// `findings`, with severity `error` if a judgement depends on it.
 pub fn read(root: &Root) -> Result<Fabric, ReadError> {
     let mut findings = Vec::new();
-    let devices = devices(root, &mut findings)?;
+    let mut devices = devices(root, &mut findings)?;
+    name_models(root, &mut devices);
     let (iommu, iommu_findings) = iommu::read(root);
     findings.extend(iommu_findings);
     let of = |wanted: fn(&Device) -> bool| devices.iter().filter(|d| wanted(d)).map(|d| d.bdf).collect();
@@ -61,7 +62,7 @@ pub fn read(root: &Root) -> Result<Fabric, ReadError> {
     let cpus = cpu::read(root)?;
     let numa_nodes = attributes::optional(root, "sys/devices/system/node/online", &Subject::Machine, &mut findings)
         .map(|nodes| quoted(&nodes));
-    let from = root.path().display().to_string();
+    let from = root.name();
     let mut fabric = Fabric {
         schema,
         root: from,
@@ -132,6 +133,17 @@ fn virtual_links(devices: &mut [Device], findings: &mut Vec<Finding>) {
             }
         }
     }
+}
+
+/// Gives the GPUs their models by the system's `pci.ids`, where it has that file: a name helps people, and nothing is
+/// judged by it.
+fn name_models(root: &Root, devices: &mut [Device]) {
+    let mut gpus = devices.iter_mut().filter(|device| is_gpu(device)).peekable();
+    if gpus.peek().is_none() {
+        return;
+    }
+    let models = pci_ids::read(root);
+    gpus.for_each(|gpu| gpu.model = models.get(&gpu.device).cloned());
 }
 
 /// A virtual function of a GPU does not count as a GPU.

@@ -30,7 +30,7 @@ fn every_machine_is_shown_and_planned_in_80_columns() {
         let bars = rebar::plan::plan(&fabric, RebarChoice::Fix, &[]);
         let acs = plan(&fabric, AcsPolicy::All);
         let found = [&acs.findings[..], &bars.findings].concat();
-        fits(name, &text::plan(&fabric.root, &acs, &bars, &FindingEntry::all(&found, &Host::default())));
+        fits(name, &text::plan(&fabric, &acs, &bars, &FindingEntry::all(&found, &Host::default())));
     }
 }
 

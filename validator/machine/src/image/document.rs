@@ -44,7 +44,7 @@ impl<'a> Document<'a> {
     pub fn of(root: &Root, cmdline: Option<&'a str>, seen: &'a Result<Option<Examined>, ExamineError>) -> Self {
         let nothing = |summary| Self {
             schema: "firstlight.image/1",
-            root: root.path().display().to_string(),
+            root: root.name(),
             version: None,
             image_id: None,
             manifest_sha256: None,

@@ -4,10 +4,12 @@
 pub mod aperture;
 pub mod bus_address;
 pub mod config_space;
+pub mod gpu_block;
 pub mod link;
 pub mod model;
 pub mod nic;
 pub mod path;
+pub mod pci_ids;
 pub mod resource;
 pub mod routing;
 pub mod topo;

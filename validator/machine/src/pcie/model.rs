@@ -144,6 +144,20 @@ pub struct Device {
     /// gives GPUs of one clique access to each other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clique: Option<u8>,
+    /// The model of an NVIDIA GPU by the system's `pci.ids`; absent without that file, and for other functions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+}
+
+/// A GPU whose model nothing names.
+pub const UNNAMED: &str = "NVIDIA GPU";
+
+impl Device {
+    /// The model by the system's `pci.ids`.
+    #[must_use]
+    pub fn model_name(&self) -> &str {
+        self.model.as_deref().unwrap_or(UNNAMED)
+    }
 }
 
 /// How far a function's configuration space could be read and is valid.

@@ -35,6 +35,7 @@ pub fn device(at: &str, kind: Kind, parent: Option<&str>) -> Device {
         routing: Routing::default(),
         slot: None,
         clique: None,
+        model: None,
         rebar: Vec::new(),
         bars: Vec::new(),
         link: Some(Link { gts: 16.0, width: 16, max_gts: 16.0, max_width: 16 }),

@@ -37,6 +37,13 @@ impl<'a> Tree<'a> {
         std::iter::successors(first, parent).take(DEEPEST).collect()
     }
 
+    /// The number of the slot that a function is in: that of the nearest port above it that leads to a slot. 0 means
+    /// that the firmware does not number slots.
+    #[must_use]
+    pub fn slot(&self, bdf: Bdf) -> Option<u16> {
+        self.above(bdf).iter().find_map(|port| port.slot).filter(|slot| *slot > 0)
+    }
+
     /// The unread bridge at which the chain above `bdf` ends: paths in sysfs name it, but the list of
     /// functions does not. `None` if the chain reaches a root bus.
     #[must_use]

@@ -58,13 +58,12 @@ pub fn open(path: &Path) -> Result<(Root, Option<TempDir>), OpenError> {
     let recording = Recording::parse(&text).map_err(|source| OpenError::Malformed { path: here(), source })?;
     let laid_out = || -> io::Result<(Root, TempDir)> {
         let folder = tempfile::Builder::new().prefix("firstlight-").tempdir()?;
-        // Reports show the root: its last part is the file's name.
         let root = folder.path().join(path.file_name().unwrap_or_default());
         recording.write(&root)?;
         Ok((Root::new(root), folder))
     };
     let (root, folder) = laid_out().map_err(|source| OpenError::Folder { path: here(), source })?;
-    Ok((root, Some(folder)))
+    Ok((root.named(Some(path.display().to_string())), Some(folder)))
 }
 
 impl Recording {

@@ -16,25 +16,47 @@ const PIECE: usize = 256 << 10;
 
 /// A folder that is used as `/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Root(PathBuf);
+pub struct Root {
+    dir: PathBuf,
+    /// What people call it, if that is not the folder.
+    name: Option<String>,
+}
 
 impl Root {
     /// The machine (`/`) or a recorded one.
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>) -> Self {
-        Self(dir.into())
+        Self { dir: dir.into(), name: None }
+    }
+
+    /// The same folder, under a name of its own: a recorded machine has that of its file.
+    #[must_use]
+    pub fn named(self, name: Option<String>) -> Self {
+        Self { name, ..self }
+    }
+
+    /// The name that it was given, if it has one.
+    #[must_use]
+    pub fn given_name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// What reports and messages call the machine: the name that it was given, or its folder.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.dir.display().to_string())
     }
 
     /// The folder as it was given, for reports.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.dir
     }
 
     /// True if this is the running machine itself.
     #[must_use]
     pub fn is_live(&self) -> bool {
-        jail::is_live(&self.0)
+        jail::is_live(&self.dir)
     }
 
     /// `rel` (e.g. `sys/bus/pci/devices`) with the root in front, for messages. Links in it may lead out of
@@ -42,7 +64,7 @@ impl Root {
     #[must_use]
     pub fn join(&self, rel: impl AsRef<Path>) -> PathBuf {
         let rel = rel.as_ref();
-        self.0.join(rel.strip_prefix("/").unwrap_or(rel))
+        self.dir.join(rel.strip_prefix("/").unwrap_or(rel))
     }
 
     /// The path to which `rel` leads, with every link resolved inside the root, even if it does not exist
@@ -51,7 +73,7 @@ impl Root {
     /// # Errors
     /// If links form a loop.
     pub fn place(&self, rel: impl AsRef<Path>) -> io::Result<PathBuf> {
-        Ok(self.0.join(jail::resolved(&self.0, rel.as_ref())?))
+        Ok(self.dir.join(jail::resolved(&self.dir, rel.as_ref())?))
     }
 
     /// The whole file as bytes. Regular files only: a pipe or a device is an error, and is not waited for.
@@ -75,7 +97,7 @@ impl Root {
     }
 
     fn open(&self, rel: &Path, flags: OFlags) -> io::Result<File> {
-        regular(jail::open(&self.0, rel, flags | OFlags::NONBLOCK)?.into())
+        regular(jail::open(&self.dir, rel, flags | OFlags::NONBLOCK)?.into())
     }
 
     /// The names in a folder, sorted. Hidden names are left out: sysfs has none, and a recorded
@@ -95,7 +117,7 @@ impl Root {
     /// # Errors
     /// The kernel's error; `InvalidInput` if it is not a link.
     pub fn link(&self, rel: impl AsRef<Path>) -> io::Result<PathBuf> {
-        jail::link(&self.0, rel.as_ref())
+        jail::link(&self.dir, rel.as_ref())
     }
 
     /// True if this path exists, links followed.
@@ -103,7 +125,7 @@ impl Root {
     /// # Errors
     /// If the check fails.
     pub fn exists(&self, rel: impl AsRef<Path>) -> io::Result<bool> {
-        match jail::open(&self.0, rel.as_ref(), OFlags::PATH) {
+        match jail::open(&self.dir, rel.as_ref(), OFlags::PATH) {
             Ok(_) => Ok(true),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(e) => Err(e),
@@ -116,7 +138,7 @@ impl Root {
     /// # Errors
     /// The kernel's error; `InvalidData` if it is not a character device.
     pub fn character_device(&self, rel: impl AsRef<Path>) -> io::Result<(u32, u32)> {
-        let stat = rustix::fs::fstat(jail::open(&self.0, rel.as_ref(), OFlags::PATH)?)?;
+        let stat = rustix::fs::fstat(jail::open(&self.dir, rel.as_ref(), OFlags::PATH)?)?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice {
             return Ok((rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev)));
         }
@@ -131,7 +153,7 @@ impl Root {
     /// The open's error; `InvalidInput` if it is neither a device nor a regular file.
     pub fn open_log(&self, rel: impl AsRef<Path>) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK;
-        let file: File = jail::open(&self.0, rel.as_ref(), flags)?.into();
+        let file: File = jail::open(&self.dir, rel.as_ref(), flags)?.into();
         let kind = FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
         if kind == FileType::CharacterDevice { Ok(file) } else { regular(file) }
     }
@@ -141,7 +163,7 @@ impl Root {
     /// # Errors
     /// As [`Root::names`].
     pub fn entries(&self, rel: impl AsRef<Path>) -> io::Result<Vec<(OsString, FileType)>> {
-        jail::entries(&self.0, rel.as_ref())
+        jail::entries(&self.dir, rel.as_ref())
     }
 
     /// The metadata of a path, links not followed.
@@ -149,7 +171,7 @@ impl Root {
     /// # Errors
     /// The kernel's error.
     pub fn stat(&self, rel: impl AsRef<Path>) -> io::Result<Stat> {
-        jail::stat(&self.0, rel.as_ref())
+        jail::stat(&self.dir, rel.as_ref())
     }
 
     /// Major and minor number of the file system of a path, links not followed.
@@ -166,7 +188,7 @@ impl Root {
     /// # Errors
     /// The kernel's error.
     pub fn remove(&self, rel: impl AsRef<Path>) -> io::Result<()> {
-        jail::remove(&self.0, rel.as_ref())
+        jail::remove(&self.dir, rel.as_ref())
     }
 
     /// Like [`Root::remove`], but also removes a file that its file system protects, as efivarfs does with variables.

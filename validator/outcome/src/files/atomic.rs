@@ -16,6 +16,7 @@ const NAME: (&str, &str) = (".firstlight-", ".new");
 /// A file that replaces another one once it is complete: a reader sees the old content or the new one.
 /// Dropped before that, it is removed. If the file system supports `O_TMPFILE`, it has no name until it is
 /// complete, so that not even SIGKILL leaves anything behind.
+#[derive(Debug)]
 pub struct AtomicFile {
     file: File,
     /// Its temporary name, if it has one.

@@ -7,7 +7,7 @@ mod wrap;
 
 pub use contract::config::error::shown;
 pub use contract::text::is_invisible;
-pub use wrap::wrapped;
+pub use wrap::{at_width, width, wrapped};
 
 use std::error::Error;
 use std::fmt::Display;

@@ -3,11 +3,13 @@
 
 use super::Cause;
 use crate::{Report, TestEntry};
-use outcome::Outcome;
 use outcome::finding::{Code, P2pEffect, Severity, Subject};
 use outcome::metric::Metric;
+use outcome::platform::Pair;
 use outcome::scope::Scope;
 use outcome::test::{self, Properties};
+use outcome::{Matrix, Outcome};
+use std::collections::BTreeSet;
 
 /// The matrix of peer access between GPUs, 1 or 0.
 const ACCESS: Metric = Metric::ACCESS;
@@ -52,7 +54,8 @@ pub(crate) fn answer(report: &Report, causes: &[Cause]) -> String {
         (P2pState::NotTested(why), _) => format!("P2P: NOT TESTED, {why}"),
         (P2pState::None(why), _) => format!("P2P: NONE, {why}"),
     };
-    let first = causes.first().filter(|first| why != Some(*first));
+    let said = |first: &Cause| matches!(state, P2pState::None(_)) && first.code == Code::GpuNone.as_str();
+    let first = causes.first().filter(|first| why != Some(*first) && !said(first));
     line + &first.map(|first| format!("; first: {}", cause_text(report, first))).unwrap_or_default()
 }
 
@@ -100,7 +103,30 @@ fn find_cause(causes: &[Cause], is: impl Fn(Code) -> bool) -> Option<&Cause> {
 fn reason_text(report: &Report, why: Option<&Cause>, all: usize) -> String {
     let Some(why) = why else { return String::new() };
     let pairs = why.pairs.filter(|_| all > 0).map(|pairs| format!(", {} of {all} pairs", pairs.min(all)));
-    format!(", {}{}", cause_text(report, why), pairs.unwrap_or_default())
+    let worst = worst_pair(report, why).filter(|_| pairs.is_some()).unwrap_or_default();
+    format!(", {}{}{worst}", cause_text(report, why), pairs.unwrap_or_default())
+}
+
+/// `: GPU 0 -> 1 at 8.4 GB/s and 1 more`: the slowest of the pairs that a cause names, or the first of them; `None` if they
+/// are all pairs, or the answer has it as the only subject.
+fn worst_pair(report: &Report, cause: &Cause) -> Option<String> {
+    let named: BTreeSet<Pair> = cause.about.iter().flat_map(Subject::named_pairs).copied().collect();
+    let all = report.tests.iter().flat_map(|test| &test.matrices);
+    let speeds: Vec<_> = SPEEDS.iter().filter_map(|metric| all.clone().find(|m| m.metric() == Some(*metric))).collect();
+    let speed = |pair: &Pair| {
+        let of = |matrix: &&Matrix| *matrix.values.get(pair.from.index())?.get(pair.to.index())?;
+        speeds.iter().find_map(of)
+    };
+    let slower = |one: &&Pair, other: &&Pair| {
+        let of = |pair: &Pair| speed(pair).unwrap_or(f64::INFINITY);
+        of(one).total_cmp(&of(other))
+    };
+    let gpus = report.gpus.len();
+    let some = cause.about.len() > 1 && named.len() < gpus * gpus.saturating_sub(1);
+    let worst = named.iter().min_by(slower).filter(|_| some)?;
+    let at = speed(worst).map(|gb_s| format!(" at {gb_s:.1} GB/s")).unwrap_or_default();
+    let more = if named.len() > 1 { format!(" and {} more", named.len() - 1) } else { String::new() };
+    Some(format!(": {worst}{at}{more}"))
 }
 
 /// `GPU 1: its PCIe link uses too few lanes`; a subject of many GPUs, or of the machine, is left out.

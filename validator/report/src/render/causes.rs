@@ -4,11 +4,15 @@
 use super::group_by_key;
 use super::words;
 use crate::{Cause, Report, TestEntry};
-use outcome::finding::{FindingEntry, Severity, Words};
+use machine::GpuId;
+use outcome::finding::{FindingEntry, Severity, Subject, Words};
 use outcome::text::wrapped;
+use std::collections::BTreeSet;
 
 /// The most messages that a cause shows; the JSON has all of them.
 const MAX_MESSAGES: usize = 4;
+/// The most GPUs whose address and slot a cause shows; the block at the start has all of them.
+const MAX_GPUS: usize = 4;
 /// The most lines of evidence that a cause shows; they are longer than messages.
 const MAX_EVIDENCE: usize = 3;
 
@@ -27,13 +31,47 @@ pub(super) fn known_problems(report: &Report) -> String {
 /// All causes, in their order; `tests` contain the findings.
 #[must_use]
 pub fn details(causes: &[Cause], tests: &[TestEntry]) -> String {
-    causes.iter().map(|cause| cause_text(tests, cause)).collect()
+    causes.iter().map(|cause| cause_text(tests, cause, "")).collect()
 }
 
-fn cause_text(tests: &[TestEntry], cause: &Cause) -> String {
+/// The causes of a report: each GPU has its address and slot below the first cause that names it.
+pub(super) fn details_of(report: &Report) -> String {
+    let mut seen = BTreeSet::new();
+    let one = |cause: &Cause| {
+        let all = cause.about.iter().flat_map(|about| gpus_in(report, about));
+        let first: Vec<_> = all.filter(|gpu| seen.insert(*gpu)).take(MAX_GPUS).map(|gpu| placed(report, gpu)).collect();
+        cause_text(&report.tests, cause, &first.join(", "))
+    };
+    report.causes.iter().map(one).collect()
+}
+
+/// `GPU 0 (0000:01:00.0, slot 3)`
+fn placed(report: &Report, number: GpuId) -> String {
+    let Some(gpu) = report.gpus.get(number.index()) else { return format!("GPU {number}") };
+    let slot = words::slot(report, gpu.bdf).map(|slot| format!(", slot {slot}")).unwrap_or_default();
+    format!("GPU {number} ({}{slot})", gpu.bdf)
+}
+
+/// The GPUs that a subject names by number or address.
+fn gpus_in(report: &Report, about: &Subject) -> Vec<GpuId> {
+    let at = about.address().and_then(|at| report.gpus.iter().position(|gpu| gpu.bdf == at)).map(GpuId::new);
+    let numbers = match about {
+        Subject::Gpus { gpus } => &gpus[..],
+        _ => &[],
+    };
+    at.into_iter()
+        .chain(numbers.iter().copied())
+        .chain(about.named_pairs().iter().flat_map(|pair| [pair.from, pair.to]))
+        .collect()
+}
+
+fn cause_text(tests: &[TestEntry], cause: &Cause, gpus: &str) -> String {
     let labelled = |label: &str, text: &str| wrapped(&format!("         {label:<8}"), &" ".repeat(17), text);
     let head = format!("  {:<6} {:<19}", words::severity(cause.severity), cause.code);
     let mut text = format!("\n{}", wrapped(&head, &" ".repeat(28), &cause.subject));
+    if !gpus.is_empty() {
+        text += &wrapped("         ", "         ", gpus);
+    }
     let own = own_findings(tests, cause);
     let messages = distinct(own.iter().map(|f| &f.message));
     for message in messages.iter().take(MAX_MESSAGES) {

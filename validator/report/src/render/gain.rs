@@ -25,7 +25,10 @@ pub fn gain_table(collective: &str, off: &str, on: &str, gains: &[Gain]) -> Stri
     text
 }
 
-/// The gains that a report contains, as a table; `None` unless both arms were measured.
+/// Every which size the console shows.
+const EVERY: usize = 4;
+
+/// The gains that a report contains, as a table of every fourth size; `None` unless both arms were measured.
 #[must_use]
 pub fn report_gain_table(report: &Report) -> Option<String> {
     let test = report.tests.iter().find(|test| test.id == "nccl-allreduce")?;
@@ -36,7 +39,15 @@ pub fn report_gain_table(report: &Report) -> Option<String> {
         all.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(", ")
     };
     let (off, on) = (via("nccl.transport.off"), via("nccl.transport.p2p"));
+    let gains = every_fourth(&gains);
     (!gains.is_empty()).then(|| gain_table("all_reduce", &off, &on, &gains))
+}
+
+/// Every fourth one, counted from the last: the largest size is the one that people look for. The JSON has all of them.
+fn every_fourth<T: Copy>(all: &[T]) -> Vec<T> {
+    let mut some: Vec<T> = all.iter().rev().step_by(EVERY).copied().collect();
+    some.reverse();
+    some
 }
 
 /// A row of the report's table: size, times, bandwidths, speedup, and in newer reports the spread.
@@ -60,4 +71,17 @@ fn truncate(line: &str) -> String {
         return line.to_owned();
     }
     line.chars().take(WIDTH - 2).chain("..".chars()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fourth_size_is_shown_and_the_largest_is_among_them() {
+        let sizes: Vec<u64> = (3..=27).collect();
+        assert_eq!(every_fourth(&sizes), [3, 7, 11, 15, 19, 23, 27]);
+        assert_eq!(every_fourth(&[1, 2]), [2]);
+        assert_eq!(every_fourth::<u64>(&[]), [0; 0]);
+    }
 }

@@ -10,6 +10,7 @@ pub mod html;
 pub mod junit;
 pub mod last_line;
 pub mod number;
+pub mod pairs;
 pub mod prometheus;
 pub mod text;
 pub mod words;

@@ -1,28 +1,33 @@
-//! The text for the console: 80 columns, no color, no cursor movement. Made of three parts, so that rows can
-//! be shown as tests end: header, one row per test, tail. The whole text has the answer before the rows.
-//! No escape sequence is written, so anstream would have nothing to replace.
+//! The text for the console: no color, no cursor movement, 80 columns or the width of `outcome::text::at_width`. Made of
+//! three parts, so that rows can be shown as tests end: header with the GPUs, one row per test, tail. The whole text has
+//! the answer before the rows. The program colors the words of a terminal where it writes them.
 
 use crate::render::last_line::last_line;
+use crate::render::pairs::pairs;
 use crate::render::{causes, gain, words};
-use crate::{Report, TestEntry};
+use crate::{Gpu, Report, TestEntry};
+use machine::pcie::gpu_block::{GpuLine, gpu_block};
+use outcome::Outcome;
 use outcome::scope::Scope;
-use outcome::text::{is_invisible, wrapped};
+use outcome::text::{is_invisible, width as text_width, wrapped};
 use std::fmt::Write as _;
 
 /// The column of a row's text, after outcome and id.
 const INDENT: usize = 25;
-/// The end of a row's text, which leaves room for the seconds.
-const SUMMARY: usize = 47;
+/// The columns that a row's text leaves: those before it, and the seconds.
+const BESIDE: usize = 33;
+/// The most GPUs whose pairs are shown as a matrix.
+pub const MOST_GPUS: usize = 8;
 
 /// The whole report; `path` is the path of the JSON.
 #[must_use]
 pub fn full_text(report: &Report, path: Option<&str>) -> String {
-    let rows: String = report.tests.iter().map(row).collect();
+    let rows: String = rows(&report.tests);
     let answer = replace_controls(&causes::answer(report));
-    format!("{}{answer}\n{rows}{}", header(report), end(report, path))
+    format!("{}{answer}{}\n{rows}{}", header(report), matrix(report), end(report, path))
 }
 
-/// One line about the machine, and an empty line.
+/// One line about the machine, an empty line, and the GPUs by number with an empty line.
 #[must_use]
 pub fn header(report: &Report) -> String {
     let mut parts = vec![format!("firstlight {}", words::version(report))];
@@ -34,7 +39,57 @@ pub fn header(report: &Report) -> String {
     if report.is_recorded() {
         parts.push(format!("the machine in {}", report.root));
     }
-    replace_controls(&parts.join("   ").replace('\n', "?")) + "\n\n"
+    replace_controls(&parts.join("   ").replace('\n', "?")) + "\n\n" + &gpus(report)
+}
+
+/// The GPUs by number, with an empty line; nothing if there is none.
+fn gpus(report: &Report) -> String {
+    let line = |(number, gpu): (usize, &Gpu)| GpuLine {
+        number,
+        bdf: gpu.bdf,
+        slot: words::slot(report, gpu.bdf),
+        name: words::model(report, gpu).to_owned(),
+        uuid: gpu.uuid.clone(),
+    };
+    let lines: Vec<_> = report.gpus.iter().enumerate().map(line).collect();
+    let block = gpu_block(&lines);
+    if block.is_empty() { block } else { replace_controls(&block) + "\n" }
+}
+
+/// The matrix of the pairs below the answer, with an empty line before it; nothing if no pair was tried.
+fn matrix(report: &Report) -> String {
+    let few = report.gpus.len() <= MOST_GPUS;
+    let text = few.then(|| pairs(report)).flatten();
+    text.map(|text| format!("\n{}", replace_controls(&text))).unwrap_or_default()
+}
+
+/// All rows: consecutive tests that do not apply for the same reason share one.
+#[must_use]
+pub fn rows(tests: &[TestEntry]) -> String {
+    let groups = tests.chunk_by(are_equal);
+    groups.map(row_of).collect()
+}
+
+/// Whether both tests share one row: neither applies, for the same reason.
+#[must_use]
+pub fn are_equal(one: &TestEntry, other: &TestEntry) -> bool {
+    let idle = |test: &TestEntry| test.outcome == Outcome::NotApplicable;
+    idle(one) && idle(other) && one.summary == other.summary
+}
+
+/// One row for tests that are [`are_equal`].
+#[must_use]
+pub fn row_of(group: &[TestEntry]) -> String {
+    match group {
+        [] => String::new(),
+        [one] => row(one),
+        [first, ..] => {
+            let ids: Vec<_> = group.iter().map(|test| test.id.as_str()).collect();
+            let summary = format!("{}: {}", first.summary, ids.join(", "));
+            let seconds = group.iter().map(|test| test.seconds).sum();
+            row(&TestEntry { id: format!("{} tests", group.len()), summary, seconds, ..first.clone() })
+        }
+    }
 }
 
 /// One test: outcome, id, summary, seconds; a long summary continues on the next lines.
@@ -43,8 +98,9 @@ pub fn row(test: &TestEntry) -> String {
     let first = format!("  {:<6} {:<15} ", words::outcome(test.outcome), test.id);
     let pad = " ".repeat(INDENT);
     // A long id leaves less of the first line.
-    let width = SUMMARY.saturating_sub(first.chars().count().saturating_sub(INDENT));
-    let lines = wrap(&test.summary, width, SUMMARY);
+    let rest = text_width().saturating_sub(BESIDE);
+    let width = rest.saturating_sub(first.chars().count().saturating_sub(INDENT));
+    let lines = wrap(&test.summary, width, rest);
     let mut lines = lines.iter();
     let head = lines.next().map_or("", String::as_str);
     let mut text = format!("{first}{head:<width$} {:>5.1} s\n", test.seconds);
@@ -75,7 +131,7 @@ fn wrap(text: &str, head: usize, width: usize) -> Vec<String> {
 /// The text after rows that were shown as tests ended: the answer, then the end.
 #[must_use]
 pub fn tail(report: &Report, path: Option<&str>) -> String {
-    replace_controls(&format!("\n{}", causes::answer(report))) + &end(report, path)
+    replace_controls(&format!("\n{}", causes::answer(report))) + &matrix(report) + &end(report, path)
 }
 
 /// The gain from peer-to-peer, the causes, the known problems, the verdict, and last the line for scrapers.
@@ -84,7 +140,7 @@ fn end(report: &Report, path: Option<&str>) -> String {
     let scope = wrapped("SCOPE    ", "         ", &format!("{}: {}", report.scope, report.covers));
     let known = causes::known_problems(report);
     let end = verdict(report, path) + &last_line(report);
-    replace_controls(&format!("{gain}{}\n{known}{scope}{end}", causes::details(&report.causes, &report.tests)))
+    replace_controls(&format!("{gain}{}\n{known}{scope}{end}", causes::details_of(report)))
 }
 
 /// Control characters in the machine's files must not move the cursor of a terminal.
@@ -109,9 +165,10 @@ mod tests {
     //! Small reports, line by line.
 
     use super::*;
-    use crate::render::fixture::{report, test};
-    use outcome::Outcome;
+    use crate::render::fixture::{gpu, report, test};
+    use crate::tables::{PairRow, pair_table};
     use outcome::finding::{Code, Severity, Subject};
+    use outcome::platform::Pair;
     use outcome::scope::Scope;
 
     #[test]
@@ -121,6 +178,47 @@ mod tests {
         let expected = "  PASS   nodes-nccl-socket NET/Socket/0 for 8 ordered pairs of ranks on    0.0 s\n                         different nodes\n";
         assert_eq!(rows, expected);
         assert!(rows.lines().all(|line| line.chars().count() <= 80));
+    }
+
+    #[test]
+    fn tests_that_do_not_apply_for_one_reason_share_a_row_and_keep_their_names() {
+        let idle = |id: &str, why: &str| test(id, Outcome::NotApplicable, why, vec![]);
+        let tests = [idle("cuda", "no GPU"), idle("acs", "no GPU"), idle("gdr", "no card"), idle("nccl", "no GPU")];
+        let expected = [
+            "  N/A    2 tests         no GPU: cuda, acs                                 0.1 s",
+            "  N/A    gdr             no card                                           0.0 s",
+            "  N/A    nccl            no GPU                                            0.0 s",
+        ];
+        assert_eq!(rows(&tests).lines().collect::<Vec<_>>(), expected);
+        let passed = ["cuda", "acs"].map(|id| test(id, Outcome::Pass, "fine", vec![]));
+        assert_eq!(rows(&passed).lines().count(), 2);
+    }
+
+    #[test]
+    fn a_wide_terminal_breaks_fewer_lines() {
+        let long = test("display", Outcome::Warn, &"a word ".repeat(30), vec![]);
+        let lines = |columns| outcome::text::at_width(columns, || row(&long)).lines().count();
+        assert!(lines(160) < lines(80) && lines(80) < lines(60), "{} {} {}", lines(160), lines(80), lines(60));
+    }
+
+    #[test]
+    fn the_gpus_and_the_pairs_of_a_small_machine_are_shown_and_each_gpu_is_placed_once() {
+        let slow = |from, to| Code::P2pSlow.finding(Severity::Fail, Pair::of(from, to), "slow");
+        let mut tried = test("p2p-integrity", Outcome::Pass, "", vec![]);
+        tried.tables = vec![pair_table(&[PairRow { pair: Pair::of(0, 1), result: "ok".to_owned() }])];
+        let broken = Code::P2pLatency.finding(Severity::Warn, Pair::of(0, 1), "late");
+        let speed = test("p2p-bandwidth", Outcome::Fail, "", vec![slow(0, 1)]);
+        let late = test("p2p-latency", Outcome::Warn, "", vec![broken]);
+        let mut report = report(vec![tried, speed, late]);
+        report.gpus = vec![gpu("0000:01:00.0"), gpu("0000:02:00.0")];
+        report.explain();
+        let text = full_text(&report, None);
+        assert!(text.contains("\n\n  GPU 0  ") && text.contains("\n  GPU 1  "), "{text}");
+        let (answer, pairs) = (text.find("\nANSWER   ").unwrap(), text.find("\nPairs: 1 of 2 ok;").unwrap());
+        assert!(answer < pairs, "{text}");
+        assert_eq!(text.matches("         GPU 0 (0000:").count(), 1, "{text}");
+        report.gpus = (0..9).map(|_| gpu("0000:01:00.0")).collect();
+        assert!(!full_text(&report, None).contains("\nPairs: "));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Texts that several renderers share: outcomes, severities and facts of the machine.
 
-use crate::{Report, TestEntry};
+use crate::{Gpu, Report, TestEntry};
 use machine::GpuId;
-use machine::pcie::model::Bdf;
+use machine::pcie::model::{Bdf, Device, UNNAMED};
 use machine::pcie::tree::Tree;
 use outcome::Outcome;
 use outcome::finding::Severity;
@@ -93,9 +93,14 @@ pub fn gpu(report: &Report, number: GpuId) -> String {
     format!("GPU {number}, {}{slot}", gpu.bdf)
 }
 
-/// The number of the slot that a function is in: that of the nearest port above it that leads to a slot. 0 means that
-/// the firmware does not number slots.
+/// A GPU's model: as the driver names it, or by the system's `pci.ids`.
+pub fn model<'a>(report: &'a Report, gpu: &'a Gpu) -> &'a str {
+    let devices = report.fabric.iter().flat_map(|fabric| &fabric.devices);
+    let listed = || devices.into_iter().find(|device| device.bdf == gpu.bdf).map_or(UNNAMED, Device::model_name);
+    gpu.name.as_deref().unwrap_or_else(listed)
+}
+
+/// The number of the slot that a function is in.
 pub fn slot(report: &Report, bdf: Bdf) -> Option<u16> {
-    let tree = Tree::of(report.fabric.as_ref()?);
-    tree.above(bdf).iter().find_map(|port| port.slot).filter(|slot| *slot > 0)
+    Tree::of(report.fabric.as_ref()?).slot(bdf)
 }

@@ -1,6 +1,7 @@
 //! The command line as types. Wrong use is reported in one line. Each command is implemented in its own file
 //! in `cli`.
 
+mod layers;
 mod nccl;
 mod publish;
 mod report;
@@ -14,7 +15,8 @@ pub use runs::{Meet, Nodes};
 pub use runs::{Output, P2p, ScopeChoice, Validate};
 pub use setup::Setup;
 
-use clap::{Args as ClapArgs, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{Args as ClapArgs, ColorChoice, Parser, Subcommand};
 use clap_complete::Shell;
 use fabric::acs::AcsPolicy;
 use fabric::rebar::RebarChoice;
@@ -25,17 +27,20 @@ use std::path::{Path, PathBuf};
 
 /// Validates GPU peer-to-peer and NCCL on this machine
 #[derive(Debug, Clone, PartialEq, Parser)]
-#[command(name = "firstlight", version, max_term_width = 80, arg_required_else_help = false)]
+#[command(name = "firstlight", version, max_term_width = 100, arg_required_else_help = true)]
 pub struct Args {
     /// Use a recorded machine instead of this one: a file of `record`, or a folder with the layout of /
-    #[arg(long, global = true, value_name = "FILE|DIR")]
+    #[arg(long, value_name = "FILE|DIR")]
     pub root: Option<PathBuf>,
-    /// A configuration file; repeatable, later files override earlier ones; goes before the command
+    /// A configuration file; repeatable, later files override earlier ones
     #[arg(long, value_name = "FILE")]
     pub config: Vec<PathBuf>,
-    /// Set one configuration key, overriding all files; repeatable; goes before the command
+    /// Set one configuration key, overriding all files; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
+    /// Color on standard output and standard error; auto: on a terminal, unless NO_COLOR is set
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub color: ColorChoice,
     /// The command.
     #[command(subcommand)]
     pub command: Command,
@@ -47,7 +52,7 @@ pub enum Command {
     /// Run the tests and give a verdict: exit status 0 PASS, 1 FAIL, 2 ERROR, 3 DEGRADED
     Validate(Validate),
     /// Show the PCIe fabric, disable ACS on the paths between GPUs, enlarge BAR1 to cover GPU memory
-    #[command(arg_required_else_help = false)]
+    #[command(arg_required_else_help = true)]
     Fabric {
         /// What to do with the fabric.
         #[command(subcommand)]
@@ -57,16 +62,19 @@ pub enum Command {
     Setup(Setup),
     /// Print the matrix and legend of `nvidia-smi topo -m`, read from sysfs and NVML
     Topo {
-        /// Write the matrix as JSON to a file or `-`
-        #[arg(long, value_name = "FILE")]
+        /// As `nvidia-smi topo` has it; the matrix is shown anyway
+        #[arg(short, hide = true)]
+        matrix: bool,
+        /// Write the matrix as JSON to a file; without FILE to standard output
+        #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
         json: Option<Place>,
     },
     /// Print the tables of p2pBandwidthLatencyTest, after checking that data arrives intact
     P2p(P2p),
     /// Print which image runs and whether it is golden: exit status 0 golden, 1 not golden, 2 unknown
     Image {
-        /// Write the answer as JSON to a file or `-`
-        #[arg(long, value_name = "FILE")]
+        /// Write the answer as JSON to a file; without FILE to standard output
+        #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
         json: Option<Place>,
     },
     /// Print the table of nccl-tests: a collective over a range of sizes, with every value checked
@@ -84,8 +92,8 @@ pub enum Command {
     Reset(Reset),
     /// List every test: id, level, deadline, what a pass proves
     List {
-        /// Write the list as JSON to a file or `-`
-        #[arg(long, value_name = "FILE")]
+        /// Write the list as JSON to a file; without FILE to standard output
+        #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
         json: Option<Place>,
         /// List every finding with cause and remedy instead, as Markdown
         #[arg(long, conflicts_with = "json")]
@@ -97,7 +105,7 @@ pub enum Command {
     /// Convert a report to another form
     Render(Render),
     /// Save the figures of a machine in good state, and compare later reports with them
-    #[command(arg_required_else_help = false)]
+    #[command(arg_required_else_help = true)]
     Baseline {
         /// What to do with the baseline.
         #[command(subcommand)]
@@ -179,35 +187,35 @@ pub struct Lineage {
 pub enum Fabric {
     /// Show the fabric
     Show {
-        /// Write the fabric as JSON to a file or `-`
-        #[arg(long, value_name = "FILE")]
+        /// Write the fabric as JSON to a file; without FILE to standard output
+        #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
         json: Option<Place>,
     },
     /// Show what `fix` would do; writes nothing
     Plan {
-        /// On which functions ACS is disabled: path, all, off
+        /// On which functions ACS is disabled: path, all, off [default: fabric.acs, path]
         #[arg(long)]
         acs: Option<AcsPolicy>,
-        /// What is done about small BAR1s: enlarge them, or only report them
+        /// What is done about small BAR1s: enlarge them, or only report them [default: fabric.rebar, fix]
         #[arg(long)]
         rebar: Option<RebarChoice>,
-        /// Write the plan as JSON to a file or `-`
-        #[arg(long, value_name = "FILE")]
+        /// Write the plan as JSON to a file; without FILE to standard output
+        #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
         json: Option<Place>,
     },
     /// Enlarge BAR1s and disable ACS; record the previous values in a journal
     Fix {
-        /// On which functions ACS is disabled: path, all, off
+        /// On which functions ACS is disabled: path, all, off [default: fabric.acs, path]
         #[arg(long)]
         acs: Option<AcsPolicy>,
-        /// What is done about small BAR1s: enlarge them, or only report them
+        /// What is done about small BAR1s: enlarge them, or only report them [default: fabric.rebar, fix]
         #[arg(long)]
         rebar: Option<RebarChoice>,
         /// The journal; default: run/firstlight/fabric.json below the root
         #[arg(long, value_name = "FILE")]
         journal: Option<PathBuf>,
-        /// Write the result as JSON to a file or `-`
-        #[arg(long, value_name = "FILE")]
+        /// Write the result as JSON to a file; without FILE to standard output
+        #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
         json: Option<Place>,
     },
     /// Restore the values that the journal recorded
@@ -215,8 +223,8 @@ pub enum Fabric {
         /// The journal; default: run/firstlight/fabric.json below the root
         #[arg(long, value_name = "FILE")]
         journal: Option<PathBuf>,
-        /// Write the result as JSON to a file or `-`
-        #[arg(long, value_name = "FILE")]
+        /// Write the result as JSON to a file; without FILE to standard output
+        #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
         json: Option<Place>,
     },
 }
@@ -245,6 +253,8 @@ pub struct Screen {
 pub enum NoArgs {
     /// Help or version was requested; this is the text.
     Asked(String),
+    /// A command is missing; this is the help that lists them.
+    Unsaid(String),
     /// Wrong use, in one line.
     Wrong(String),
 }
@@ -254,10 +264,47 @@ pub enum NoArgs {
 /// # Errors
 /// See [`NoArgs`].
 pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Args, NoArgs> {
-    Args::try_parse_from(words).map_err(|e| {
-        let text = e.render().to_string();
-        if e.use_stderr() { NoArgs::Wrong(one_line(&text)) } else { NoArgs::Asked(text) }
+    let words: Vec<_> = words.into_iter().collect();
+    let parsed = layers::parse(&words).or_else(|error| {
+        // In `nccl --json all_reduce` the word is the collective and no file: without it, the command lacks an argument.
+        if error.kind() != ErrorKind::MissingRequiredArgument {
+            return Err(error);
+        }
+        // `all_reduced` is then a wrong collective, which says more than a missing one.
+        let says_more = |other: &clap::Error| other.kind() == ErrorKind::ValueValidation;
+        layers::parse(&json_without_value(&words)).map_err(|other| if says_more(&other) { other } else { error })
+    });
+    parsed.map_err(|error| {
+        // Commands that only this program starts are in no list and no tip.
+        let listed = matches!(error.kind(), ErrorKind::InvalidSubcommand | ErrorKind::MissingSubcommand);
+        let error = listed.then(|| visible().try_get_matches_from(&words).err()).flatten().unwrap_or(error);
+        let text = error.render().to_string();
+        match error.kind() {
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => NoArgs::Unsaid(text),
+            _ if error.use_stderr() => NoArgs::Wrong(one_line(&text)),
+            _ => NoArgs::Asked(text),
+        }
     })
+}
+
+/// The program as `--help` shows it: without the commands that only firstlight and init start.
+#[must_use]
+pub fn visible() -> clap::Command {
+    let all = layers::command();
+    let commands = all.get_subcommands().filter(|command| !command.is_hide_set());
+    clap::Command::new("firstlight")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about(all.get_about().cloned().unwrap_or_default())
+        .args(all.get_arguments())
+        .subcommands(commands)
+        .subcommand_required(true)
+        .disable_help_subcommand(true)
+}
+
+/// The words, in which a `--json` that is followed by a word writes to standard output.
+fn json_without_value(words: &[OsString]) -> Vec<OsString> {
+    let bare = |word: &OsString| if word == "--json" || word == "-J" { "--json=-".into() } else { word.clone() };
+    words.iter().map(bare).collect()
 }
 
 /// clap's error without its usage: the error and its tips, in one line.
@@ -270,6 +317,41 @@ fn one_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests;
+
+impl Command {
+    /// The places where the command writes, each with its option: they are tried before any work is done.
+    #[must_use]
+    pub fn outputs(&self) -> Vec<(&'static str, &Place)> {
+        fn named<'a>(option: &'static str, place: &'a Option<Place>) -> Option<(&'static str, &'a Place)> {
+            place.as_ref().map(|place| (option, place))
+        }
+        let all = match self {
+            Self::Validate(Validate { json: to, text, html: page, .. }) => {
+                [named("--json", to), named("--text", text), named("--html", page)]
+            }
+            Self::Compare(Compare { json: to, html: page, .. }) => [named("--json", to), named("--html", page), None],
+            Self::Render(Render { output, .. }) => [Some(("--output", output)), None, None],
+            Self::Record { file } => [Some(("record", file)), None, None],
+            Self::Fabric { action } => match action {
+                Fabric::Show { json: to }
+                | Fabric::Plan { json: to, .. }
+                | Fabric::Fix { json: to, .. }
+                | Fabric::Restore { json: to, .. } => [named("--json", to), None, None],
+            },
+            Self::Setup(Setup { json: to, .. })
+            | Self::Topo { json: to, .. }
+            | Self::P2p(P2p { json: to, .. })
+            | Self::Image { json: to }
+            | Self::Nodes(Nodes { json: to, .. })
+            | Self::Rdma(Nodes { json: to, .. })
+            | Self::List { json: to, .. }
+            | Self::Baseline { action: Baseline::Compare { json: to, .. } } => [named("--json", to), None, None],
+            Self::Nccl(asked) => [named("--json", &asked.json), None, None],
+            _ => [None, None, None],
+        };
+        all.into_iter().flatten().collect()
+    }
+}
 
 /// Where output goes.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,12 +7,15 @@ use crate::nccl::Sweep;
 use clap::{ArgAction, Args as ClapArgs, ValueEnum};
 use gpu::{Collective, DataType, RedOp};
 use machine::Rank;
+use std::str::FromStr;
 
 /// `nccl`
 #[derive(Debug, Clone, PartialEq, Eq, ClapArgs)]
 #[command(disable_help_flag = true)]
 pub struct Nccl {
-    /// all_reduce, all_gather, reduce_scatter, broadcast, reduce, alltoall, sendrecv, gather or scatter
+    /// all_reduce, all_gather, reduce_scatter, broadcast, reduce, alltoall, sendrecv, gather or scatter; nccl-tests' names
+    /// with _perf are accepted
+    #[arg(value_parser = collective)]
     pub collective: Collective,
     /// Smallest size in bytes; K, M and G are 2^10, 2^20 and 2^30
     #[arg(short = 'b', long = "minbytes", value_name = "N", default_value = "32M", value_parser = bytes, allow_negative_numbers = true)]
@@ -59,8 +62,8 @@ pub struct Nccl {
     /// How the nodes meet.
     #[command(flatten)]
     pub meet: Meet,
-    /// Write the result as nccl-tests' JSON to a file or `-`
-    #[arg(short = 'J', long = "json", value_name = "FILE")]
+    /// Write the result as nccl-tests' JSON to a file; without FILE to standard output
+    #[arg(short = 'J', long = "json", value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<Place>,
     /// Use only these GPUs, given by number or address
     #[arg(long = "gpus", value_name = "GPU,..", value_delimiter = ',', value_parser = gpu, conflicts_with = "gpus")]
@@ -143,6 +146,11 @@ impl Nccl {
     }
 }
 
+/// Parses a collective; nccl-tests' programs have its name with `_perf`.
+fn collective(text: &str) -> Result<Collective, <Collective as FromStr>::Err> {
+    text.strip_suffix("_perf").unwrap_or(text).parse()
+}
+
 /// Parses a rank; the caller checks it against the number of GPUs.
 fn rank(text: &str) -> Result<Rank, String> {
     text.parse().map(Rank::new).map_err(|_| format!("'{text}' is not a rank; allowed are whole numbers from 0"))
@@ -164,7 +172,7 @@ fn bytes(text: &str) -> Result<u64, String> {
         _ => (Some(text), 1_u64),
     };
     let number: u64 = number.and_then(|n| n.parse().ok()).ok_or_else(bad)?;
-    number.checked_mul(unit).ok_or_else(bad)
+    number.checked_mul(unit).ok_or_else(|| format!("'{text}' is more than 64 bits can count"))
 }
 
 #[cfg(test)]
@@ -180,7 +188,7 @@ mod tests {
                 other => panic!("{other:?}"),
             },
             Err(NoArgs::Wrong(why)) => Err(why),
-            Err(NoArgs::Asked(text)) => panic!("{text}"),
+            Err(NoArgs::Asked(text) | NoArgs::Unsaid(text)) => panic!("{text}"),
         }
     }
 
@@ -190,6 +198,7 @@ mod tests {
         let sweep = asked.sweep();
         assert_eq!(sweep, Sweep::standard(Collective::AllReduce));
         assert_eq!((asked.gpus, asked.p2p, asked.processes), (Some(8), P2pChoice::On, false));
+        assert_eq!(of("all_reduce_perf -g 8").unwrap().collective, Collective::AllReduce);
         assert_eq!(of("reduce").unwrap().sweep().sizes().unwrap(), [32 << 20]);
     }
 

@@ -9,9 +9,9 @@ use std::path::PathBuf;
 pub struct Render {
     /// A report of `validate --json`, or `-` for standard input
     pub report: PathBuf,
-    /// The output form
-    #[arg(long)]
-    pub to: Form,
+    /// The output form [default: by the end of the output file's name: .txt .json .html .xml .prom]
+    #[arg(long, required_unless_present = "output")]
+    pub to: Option<Form>,
     /// What to leave out of the form `prometheus`, in which each value is a series
     #[arg(long, value_name = "WHAT")]
     pub without: Option<Without>,
@@ -25,6 +25,22 @@ pub struct Render {
 pub enum Without {
     /// The values of each pair of GPUs.
     Matrices,
+}
+
+impl Form {
+    /// The form that the end of a file's name says.
+    #[must_use]
+    pub fn of_name(place: &Place) -> Option<Self> {
+        let Place::File(path) = place else { return None };
+        match path.extension()?.to_str()? {
+            "txt" => Some(Self::Text),
+            "json" => Some(Self::Json),
+            "html" | "htm" => Some(Self::Html),
+            "xml" => Some(Self::Junit),
+            "prom" => Some(Self::Prometheus),
+            _ => None,
+        }
+    }
 }
 
 /// The forms of a report.
@@ -63,8 +79,8 @@ pub enum Baseline {
         baseline: PathBuf,
         /// A report of `validate --json`, or `-` for standard input
         report: PathBuf,
-        /// Write the comparison as JSON to a file or `-`
-        #[arg(long, value_name = "FILE")]
+        /// Write the comparison as JSON to a file; without FILE to standard output
+        #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
         json: Option<Place>,
     },
 }
@@ -78,7 +94,7 @@ pub struct Compare {
     /// Write one page for a browser to a file or `-`
     #[arg(long, value_name = "FILE")]
     pub html: Option<Place>,
-    /// Write the comparison as JSON to a file or `-`
-    #[arg(long, value_name = "FILE")]
+    /// Write the comparison as JSON to a file; without FILE to standard output
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<Place>,
 }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// `validate`
 #[derive(Debug, Clone, PartialEq, ClapArgs)]
 pub struct Validate {
-    /// How thorough the tests are
+    /// How thorough the tests are [default: validate.level, standard]
     #[arg(long)]
     pub level: Option<Level>,
     /// The scope of the verdict: the machine with its GPUs, or everything that needs no running GPU
@@ -35,12 +35,15 @@ pub struct Validate {
     /// Test this NCCL library, as a wheel's or a container's libnccl.so.2; the same as validate.nccl
     #[arg(long, value_name = "FILE")]
     pub nccl: Option<PathBuf>,
-    /// Write the report as JSON to a file or `-`
-    #[arg(long, value_name = "FILE")]
+    /// Write the report as JSON to a file; without FILE to standard output
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<Place>,
-    /// Write the report as text to a file or `-`; the default is `-`, unless the JSON goes there
+    /// Write the report as text to a file or `-`; the default is `-`, unless another form goes there
     #[arg(long, value_name = "FILE")]
     pub text: Option<Place>,
+    /// Write the report as one page for a browser to a file or `-`
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<Place>,
     /// What identifies the machine in the report: nothing; its host name and a hash of its machine id; or also the id
     /// and the serial number [default: hashed]
     #[arg(long, value_name = "HOW")]
@@ -90,13 +93,13 @@ fn ids() -> PossibleValuesParser {
 /// `p2p`
 #[derive(Debug, Clone, PartialEq, ClapArgs)]
 pub struct P2p {
-    /// Write the report of these tests, or the plan, as JSON to a file or `-`
-    #[arg(long, value_name = "FILE")]
+    /// Write the report of these tests, or the plan, as JSON to a file; without FILE to standard output
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<Place>,
     /// Only show which pairs would be measured simultaneously, and what limits that; needs no driver
     #[arg(long)]
     pub plan: bool,
-    /// How thorough the tests are
+    /// How thorough the tests are [default: validate.level, standard]
     #[arg(long, conflicts_with = "plan")]
     pub level: Option<Level>,
     /// Test only these GPUs, given by number or address
@@ -116,8 +119,8 @@ pub struct Nodes {
     /// Use only these GPUs of this node, given by number or address
     #[arg(long, value_name = "GPU,..", value_delimiter = ',', value_parser = gpu)]
     pub gpus: Vec<GpuName>,
-    /// Write the result as JSON to a file or `-`; nodes and tests are only known to the node that leads
-    #[arg(long, value_name = "FILE")]
+    /// Write the result as JSON to a file; without FILE to standard output; nodes and tests are only known to the node that leads
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<Place>,
 }
 

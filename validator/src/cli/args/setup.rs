@@ -31,8 +31,8 @@ pub struct Setup {
     /// A folder with the whole source of NVIDIA's open modules in the version of the driver, to be edited
     #[arg(long, value_name = "DIR")]
     pub modules: Option<PathBuf>,
-    /// Write the plan as JSON to a file or `-`
-    #[arg(long, value_name = "FILE")]
+    /// Write the plan as JSON to a file; without FILE to standard output
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<Place>,
 }
 

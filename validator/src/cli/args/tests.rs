@@ -20,15 +20,65 @@ fn the_description_of_the_command_line_is_sound() {
 }
 
 #[test]
-fn layers_go_before_the_command_and_keep_their_order() {
+fn layers_go_on_both_sides_of_the_command_and_keep_their_order() {
     let args = of("--config a --config b --set x.y=1 validate --root /r --only acs,iommu --json -").unwrap();
     assert_eq!(args.config, ["a", "b"].map(PathBuf::from));
     assert_eq!((args.root, args.set), (Some("/r".into()), vec!["x.y=1".to_owned()]));
     let Command::Validate(validate) = args.command else { panic!() };
     assert_eq!(validate.only, ["acs", "iommu"]);
     assert_eq!(validate.json, Some(Place::Stdout));
-    // If it were allowed on both sides of the command, one of the two would silently be lost.
-    assert!(wrong("--config a validate --config b").contains("--config"));
+    let args = of("--config a --set x.y=1 fabric --config b show --set x.z=2 --config c").unwrap();
+    assert_eq!(args.config, ["a", "b", "c"].map(PathBuf::from));
+    assert_eq!(args.set, ["x.y=1", "x.z=2"]);
+    assert_eq!(of("topo --root /r").unwrap().root, Some("/r".into()));
+    assert!(wrong("--root /a topo --root /b").contains("--root"));
+    assert_eq!(of("topo --color never").unwrap().color, ColorChoice::Never);
+    assert_eq!(of("--color always topo").unwrap().color, ColorChoice::Always);
+}
+
+#[test]
+fn json_without_a_file_goes_to_standard_output_and_takes_no_argument() {
+    let file = |path: &str| Some(Place::File(path.into()));
+    let json = |line: &str| match of(line).unwrap_or_else(|why| panic!("{line}: {why:?}")).command {
+        Command::Validate(asked) => asked.json,
+        Command::Nccl(asked) => asked.json,
+        Command::List { json, .. } | Command::Baseline { action: Baseline::Compare { json, .. } } => json,
+        Command::Compare(asked) => asked.json,
+        other => panic!("{other:?}"),
+    };
+    for line in
+        ["validate --json", "validate --json --level quick", "list --json", "validate --json=-", "validate --json -"]
+    {
+        assert_eq!(json(line), Some(Place::Stdout), "{line}");
+    }
+    for line in ["nccl --json all_reduce", "nccl -J all_reduce -g 2", "nccl all_reduce --json", "compare --json rack"] {
+        assert_eq!(json(line), Some(Place::Stdout), "{line}");
+    }
+    assert_eq!(json("baseline compare --json b r"), Some(Place::Stdout));
+    assert!(wrong("nccl --json all_reduced").contains("'all_reduced' is not a collective"));
+    assert!(wrong("nccl --json").contains("<COLLECTIVE>"));
+    for line in [
+        "validate --json x",
+        "validate --json=x",
+        "nccl --json x all_reduce",
+        "nccl -J x all_reduce",
+        "compare --json x r",
+    ] {
+        assert_eq!(json(line), file("x"), "{line}");
+    }
+}
+
+#[test]
+fn without_a_command_the_help_is_shown_and_hidden_commands_never() {
+    for line in ["fabric", "baseline"] {
+        assert!(matches!(of(line), Err(NoArgs::Unsaid(help)) if help.contains("Usage: firstlight")), "{line}");
+    }
+    let Err(NoArgs::Unsaid(help)) = parse(["firstlight".into()]) else { panic!() };
+    assert!(help.contains("  validate ") && !help.contains("worker"));
+    for line in ["version", "verb", "work", "ranks", "--set x.y=1"] {
+        let why = wrong(line);
+        assert!(["verbs", "worker", "rank'", "reducer", "fetch"].iter().all(|word| !why.contains(word)), "{why}");
+    }
 }
 
 #[test]
@@ -40,6 +90,7 @@ fn wrong_use_is_one_line_with_the_allowed_values() {
         ("fabric fix --acs some", &["'some' is not an ACS policy; allowed are path, all, off"]),
         ("fabric plan --rebar grow", &["'grow'", "fix, check"]),
         ("render", &["<REPORT>", "--to"]),
+        ("render r -o r.pdf --without matrices --to", &["--to"]),
         ("nccl", &["<COLLECTIVE>"]),
         ("p2p --plan --level quick", &["--plan", "--level"]),
         ("validate --gpus 0,x", &["'x' is not a GPU", "0000:41:00.0"]),

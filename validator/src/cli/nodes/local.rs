@@ -3,6 +3,7 @@
 use super::settings::launched_process;
 use crate::cli::CommandError;
 use crate::cli::args::Meet;
+use crate::cli::fabric::{gpu_block, no_gpu};
 use crate::config::{Config, GpuName, Leaf, Limit};
 use crate::nccl::advice::{ADVISED_INTERFACE, INTERFACE};
 use crate::net::meeting::MAX_NAME;
@@ -63,7 +64,10 @@ pub(super) fn read(root: &Root, config: &Config, meet: &Meet, names: &[GpuName])
         chosen = vec![gpu.ok_or_else(none)?];
     }
     if chosen.is_empty() {
-        return Err(CommandError::Undone("there is no NVIDIA GPU".to_owned()));
+        return Err(CommandError::Undone(no_gpu()));
+    }
+    for line in gpu_block(root, &fabric).lines() {
+        log::info!("{}", line.trim_start());
     }
     let about = identity::read(root);
     let host_id = env_value(HOST_ID);
@@ -155,6 +159,9 @@ fn leaves(map: &[Leaf], names: &[&str], rails: usize, of_launcher: Option<String
 /// CUDA ordinals of the participating GPUs.
 fn chosen(root: &Root, fabric: &Fabric, names: &[GpuName]) -> Result<Vec<GpuId>, CommandError> {
     let all = || GpuId::all(fabric.gpus.len()).collect();
+    if fabric.gpus.is_empty() {
+        return Err(CommandError::Undone(no_gpu()));
+    }
     if names.is_empty() {
         return Ok(all());
     }

@@ -2,14 +2,13 @@
 //! figure is shown, then the sample's tables and the result of every pair, then the verdict. With `--plan` it prints
 //! only the pairs that would be measured simultaneously.
 
-mod pairs;
-
-use crate::cli::console::Console;
-use crate::cli::deliver::{ReportCopy, deliver};
-use crate::cli::fabric::nvlinks;
-use crate::cli::output::write_json_or_text;
+mod unfinished;
 
 use crate::cli::args::{P2p, Place};
+use crate::cli::console::Console;
+use crate::cli::deliver::{CopyForm, ReportCopy, deliver};
+use crate::cli::fabric::{gpu_block, no_gpu, nvlinks};
+use crate::cli::output::write_json_or_text;
 use crate::cli::validate::{limit, status};
 use crate::cli::{CommandError, SUCCESS};
 use crate::config::Config;
@@ -20,6 +19,8 @@ use crate::suite;
 use machine::pcie::model::Fabric;
 use machine::root::Root;
 use outcome::text::wrapped;
+use report::render::pairs::pairs;
+use report::render::text::MOST_GPUS;
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -37,16 +38,22 @@ pub(in crate::cli) fn run(root: &Root, mut config: Config, asked: &P2p) -> Resul
     config.validate.level = asked.level.unwrap_or(config.validate.level);
     // The configuration's selection of tests for `validate` does not apply to this command.
     (config.validate.only, config.validate.skip) = (Vec::new(), Vec::new());
+    if fabric::read(root).is_ok_and(|fabric| fabric.gpus.is_empty()) {
+        return Err(CommandError::Undone(no_gpu()));
+    }
     limit(root, &mut config, &asked.gpus)?;
     let chosen = suite::selection(&config.validate, TESTS);
     let interrupts = engine::Interrupts::catch().map_err(|e| CommandError::undone(&e))?;
     let mut console = Console::new(asked.json != Some(Place::Stdout), asked.output)?;
+    let copy = asked.json.clone().map(|place| ReportCopy::new(CopyForm::Json, place)).transpose()?;
     let mut report = engine::run_plan(root, &config, &chosen, &interrupts, &mut console);
-    pairs::finish(root, &config, &mut report, &interrupts, &mut console);
-    for text in [p2p::report_tables(&report), p2p::pairs(&report)].into_iter().flatten() {
+    unfinished::finish(root, &config, &mut report, &interrupts, &mut console);
+    // The end of the text has the matrix of fewer GPUs.
+    let many = (report.gpus.len() > MOST_GPUS).then(|| pairs(&report)).flatten();
+    for text in [p2p::report_tables(&report), many].into_iter().flatten() {
         console.say(&format!("\n{text}"));
     }
-    deliver(&mut report, asked.json.clone().map(ReportCopy::Json).into_iter().collect(), &mut console);
+    deliver(&mut report, copy.into_iter().collect(), &mut console);
     Ok(status(&report, &interrupts))
 }
 
@@ -61,6 +68,9 @@ struct Plans<'a> {
 
 fn plan(root: &Root, config: &Config, json: Option<&Place>) -> Result<u8, CommandError> {
     let fabric = fabric::read(root).map_err(|e| CommandError::undone(&e))?;
+    if fabric.gpus.is_empty() {
+        return Err(CommandError::Undone(no_gpu()));
+    }
     let nvlinks = nvlinks(root, config, &fabric)?;
     let known = nvlinks.is_some();
     let routes =
@@ -71,24 +81,22 @@ fn plan(root: &Root, config: &Config, json: Option<&Place>) -> Result<u8, Comman
         ordered: Plan::ordered(&routes),
         unordered: Plan::unordered(&routes),
     };
-    write_json_or_text(json, &plans, &plan_text(&fabric, known, &plans))?;
+    write_json_or_text(json, &plans, &plan_text(&fabric, &gpu_block(root, &fabric), known, &plans))?;
     Ok(SUCCESS)
 }
 
-fn plan_text(fabric: &Fabric, nvlinks_known: bool, plans: &Plans<'_>) -> String {
+fn plan_text(fabric: &Fabric, block: &str, nvlinks_known: bool, plans: &Plans<'_>) -> String {
     let mut text = "p2p plan".to_owned();
     if fabric.root != "/" {
         text += &format!("   the machine in {}", fabric.root);
     }
     text.push('\n');
-    for (n, gpu) in fabric.gpus.iter().enumerate() {
-        // Writing into a String cannot fail, here and below.
-        let _ = writeln!(text, "  GPU {n:<3} {gpu}");
-    }
+    text += block;
     if !nvlinks_known {
         let said = "over PCIe; NVLinks are only known with a running driver";
         text += &wrapped("  ", "  ", said);
     }
+    // Writing into a String cannot fail.
     let _ = write!(text, "\n{}\n{}", plans.ordered, plans.unordered);
     text
 }

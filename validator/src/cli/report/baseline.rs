@@ -3,7 +3,7 @@
 
 use super::read_any;
 use crate::cli::args::{Baseline as Asked, Compare, Place};
-use crate::cli::output::{write, write_json_or_text};
+use crate::cli::output::{same_file, write, write_json_or_text};
 use crate::cli::{CommandError, NOT_DONE, SUCCESS};
 use crate::net::publish::LARGEST;
 use outcome::files;
@@ -26,6 +26,7 @@ pub(in crate::cli) fn run(asked: Asked) -> Result<u8, CommandError> {
             if baseline.as_os_str() == "-" {
                 return Err(CommandError::Usage("baseline compare: the baseline is a file, not -".to_owned()));
             }
+            keep_reports("--json", json.as_ref())?;
             let known = from_file(&baseline).map_err(CommandError::Undone)?;
             let found = drift(&known, &read_any(&report)?);
             let found = found.map_err(|why| CommandError::Undone(here(&report, &why)))?;
@@ -85,6 +86,14 @@ fn save(files: &[PathBuf], to: Option<&PathBuf>, force: bool) -> Result<u8, Comm
 
 /// `compare`: status 2 if a file could not be read.
 pub(in crate::cli) fn compare(asked: &Compare) -> Result<u8, CommandError> {
+    if let (Some(html), Some(json)) = (&asked.html, &asked.json)
+        && ((html, json) == (&Place::Stdout, &Place::Stdout) || same_file(html, json))
+    {
+        return Err(CommandError::Usage(format!("--html {html} and --json {json}: only one of them can go there")));
+    }
+    for (option, place) in [("--html", &asked.html), ("--json", &asked.json)] {
+        keep_reports(option, place.as_ref())?;
+    }
     let mut found = ReportFiles::default();
     for place in &asked.places {
         if place.is_dir() {
@@ -119,6 +128,17 @@ pub(in crate::cli) fn compare(asked: &Compare) -> Result<u8, CommandError> {
         write(&Place::Stdout, &shown_text(&text::fleet(&fleet)))?;
     }
     Ok(if fleet.unread() > 0 { NOT_DONE } else { SUCCESS })
+}
+
+/// A word that was meant as a report is not taken for the file of the result.
+fn keep_reports(option: &str, place: Option<&Place>) -> Result<(), CommandError> {
+    let Some(Place::File(path)) = place.filter(|_| option == "--json") else { return Ok(()) };
+    let bytes = path.is_file().then(|| files::read(path, LARGEST).ok()).flatten().unwrap_or_default();
+    if from_json(&bytes).is_ok() || Baseline::from_json(&bytes).is_ok() {
+        let why = here(path, "is a report or a baseline, and will not be replaced; --json=- writes to standard output");
+        return Err(CommandError::Usage(format!("{option} {why}")));
+    }
+    Ok(())
 }
 
 /// The most files that are compared.

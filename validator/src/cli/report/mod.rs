@@ -3,7 +3,7 @@
 
 pub(super) mod baseline;
 
-use super::output::write;
+use super::output::{same_file, write};
 use super::{CommandError, SUCCESS};
 use crate::cli::args::{Form, Place, Render};
 use crate::net::publish::LARGEST;
@@ -12,7 +12,7 @@ use outcome::files::{self, atomic};
 use outcome::finding::Code;
 use outcome::scope::Scope;
 use outcome::test::Traffic;
-use outcome::text::shown_text;
+use outcome::text::{at_width, shown_text};
 use outcome::{Advice, Outcome, Verdict};
 use report::render::{html, junit, pretty, prometheus, text};
 use report::{Report, StepFor, TestEntry, after_runs, from_json};
@@ -23,6 +23,9 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+/// Columns of a file.
+const COLUMNS: usize = 80;
+
 /// Folders below the one for vLLM: one file allows all proven pairs, the other no pair.
 const PROVEN: &str = "proven";
 const NONE: &str = "none";
@@ -30,13 +33,22 @@ const NONE: &str = "none";
 /// Converts a report to another form.
 pub(super) fn render(asked: &Render) -> Result<u8, CommandError> {
     let Render { report: path, to, without, output } = asked;
-    if without.is_some() && *to != Form::Prometheus {
+    let unclear = || {
+        let why = format!("--output {output}: say the form by --to, or end the name in .txt .json .html .xml or .prom");
+        CommandError::Usage(why)
+    };
+    let to = to.or_else(|| Form::of_name(output)).ok_or_else(unclear)?;
+    if same_file(output, &Place::File(path.clone())) {
+        return Err(CommandError::Usage(format!("--output {output}: is the report itself, and will not be replaced")));
+    }
+    if without.is_some() && to != Form::Prometheus {
         return Err(CommandError::Usage("--without matrices is for --to prometheus".to_owned()));
     }
     let report = read_any(path)?;
     let place = (path.as_os_str() != "-").then(|| path.display().to_string());
     let text = match to {
-        Form::Text => shown_text(&text::full_text(&report, place.as_deref())),
+        Form::Text if *output == Place::Stdout => shown_text(&text::full_text(&report, place.as_deref())),
+        Form::Text => at_width(COLUMNS, || shown_text(&text::full_text(&report, place.as_deref()))),
         Form::Json => pretty(&report).map_err(|e| CommandError::undone(&e))?,
         Form::Html => html::page(&report).map_err(|e| CommandError::undone(&e))?,
         Form::Junit => junit::suites(&report).map_err(|e| CommandError::undone(&e))?,

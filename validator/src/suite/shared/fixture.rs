@@ -73,6 +73,7 @@ fn part(bdf: Bdf, kind: Kind, parent: Option<Bdf>) -> Device {
         routing: Routing::default(),
         slot: None,
         clique: None,
+        model: None,
         rebar: vec![],
         bars: if gpu { vec![bar] } else { vec![] },
         link: Some(Link { gts: 16.0, width: 16, max_gts: 16.0, max_width: 16 }),

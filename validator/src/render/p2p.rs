@@ -3,14 +3,11 @@
 //! (the sample prints the figure of a copy through host memory, under "P2P=Enabled"), and a matrix that was
 //! not measured is all `N/A` instead of absent.
 
-mod pairs;
-
-pub use pairs::pairs;
-
 use machine::pcie::model::Bdf;
 use outcome::Matrix;
 use outcome::metric::Metric;
 use report::Report;
+use report::render::words;
 use std::fmt::Write as _;
 
 // The sample's fixed lines, and the matrix under each of its titles.
@@ -55,8 +52,7 @@ pub fn report_tables(report: &Report) -> Option<String> {
     let wanted =
         |m: &&Matrix| matches!(m.metric(), Some(Metric::Access | Metric::Sample { .. } | Metric::SmallCopy { .. }));
     matrices.iter().copied().find(wanted)?;
-    let name = |name: Option<&String>| name.cloned().unwrap_or_else(|| "NVIDIA GPU".to_owned());
-    let devices = report.gpus.iter().map(|g| Device { name: name(g.name.as_ref()), bdf: g.bdf });
+    let devices = report.gpus.iter().map(|g| Device { name: words::model(report, g).to_owned(), bdf: g.bdf });
     Some(text(&devices.collect::<Vec<_>>(), &matrices))
 }
 
