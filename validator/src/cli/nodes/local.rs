@@ -28,6 +28,8 @@ use std::path::Path;
 pub(super) struct LocalNode {
     pub(super) card: Card,
     pub(super) local: NodeResources,
+    /// A line for each of the machine's GPUs.
+    pub(super) gpus: String,
 }
 
 /// The variable with NCCL's name for a node, for a machine that represents several nodes.
@@ -65,9 +67,6 @@ pub(super) fn read(root: &Root, config: &Config, meet: &Meet, names: &[GpuName])
     }
     if chosen.is_empty() {
         return Err(CommandError::Undone(no_gpu()));
-    }
-    for line in gpu_block(root, &fabric).lines() {
-        log::info!("{}", line.trim_start());
     }
     let about = identity::read(root);
     let host_id = env_value(HOST_ID);
@@ -128,7 +127,7 @@ pub(super) fn read(root: &Root, config: &Config, meet: &Meet, names: &[GpuName])
         rdma_root: cards,
         host_id,
     };
-    Ok(LocalNode { card, local })
+    Ok(LocalNode { card, local, gpus: gpu_block(root, &fabric) })
 }
 
 /// The system whose RDMA ports take part. A recorded machine uses the ports that it has. If it has no ports and no

@@ -43,6 +43,9 @@ pub(super) struct Leader {
 /// Meets the others.
 pub(super) fn meet(config: &Config, asked: &Meet, node: &LocalNode) -> Result<Role, CommandError> {
     let settings = meeting_settings(config, asked)?;
+    for line in node.gpus.lines() {
+        log::info!("{}", line.trim_start());
+    }
     let due = Instant::now() + settings.timeout;
     if settings.rendezvous == MDNS {
         return meet_by_mdns(&config.nodes.interfaces, &settings, node, due);

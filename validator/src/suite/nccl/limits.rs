@@ -27,8 +27,9 @@ const SHORT: [(u64, f64); 4] = [(1 << 20, 4.0), (LARGE, 2.5), (8 << 20, 1.4), (1
 /// Recorded: 14 (2 H200), 19 (4 H200) and 38 (8 x 4090); single runs take twice as long.
 const START_US: f64 = 15.0;
 const START_GPU_US: f64 = 6.0;
-/// One small size may take this many times the limit of the quickest small call. Recorded: 0.85 (4 H200, 8 B out of place, 57
-/// us in four measurements of one communicator, while the call in place took less than 20).
+/// Below `LARGE` one size may take this many times the limit of the quickest small call, besides the time for its bytes: one
+/// thread starts the call on all GPUs, and a communicator keeps the level that it got. Recorded: 0.9 (4 H200: 57 us for 8 B out
+/// of place and 58 us for 64 KiB, in each of four measurements, while other calls took less than 20).
 const ONE_SMALL: f64 = 1.5;
 /// A ring has two hops for each GPU; each may take twice a small copy's time.
 const HOPS: f64 = 4.0;
@@ -99,7 +100,7 @@ impl Limits {
         // The cost of filling pipelines grows with their length.
         let pipeline = if row.bytes >= LARGE { self.ranks / 4.0 } else { 0.0 };
         let start = (RAMP + pipeline) * small_us.max(SCATTER_US);
-        let start = if row.bytes <= SMALL { start.max(ONE_SMALL * self.most_small_us()) } else { start };
+        let start = if row.bytes < LARGE { start.max(ONE_SMALL * self.most_small_us()) } else { start };
         start + bytes_us
     }
 
@@ -167,7 +168,7 @@ pub(super) mod tests {
         let small = limits.most_us(&row(8, 0.0, 0), 20.0);
         assert!((small - 103.5).abs() < 0.1, "{small}");
         let middle = limits.most_us(&row(32 << 10, 0.0, 0), 20.0);
-        assert!((middle - 50.8).abs() < 0.1, "{middle}");
+        assert!((middle - 104.3).abs() < 0.1, "{middle}");
         assert!((limits.most_small_us() - 69.0).abs() < 0.1);
     }
 
