@@ -106,20 +106,6 @@ pub struct Graph<'m> {
     memory: PhantomData<&'m Rc<()>>,
 }
 
-/// Captured work that cannot be launched yet.
-#[derive(Debug)]
-pub struct Captured {
-    graph: sys::CUgraph,
-    context: Rc<Context>,
-}
-
-impl Drop for Captured {
-    fn drop(&mut self) {
-        // SAFETY: made once, destroyed once; what was made of it does not need it.
-        unsafe { (self.context.api.graph_destroy)(self.graph) };
-    }
-}
-
 impl Books {
     /// The books of a rank on `gpu`, before the first round.
     ///
@@ -268,7 +254,10 @@ impl Stream {
     /// The driver's error.
     pub fn replay(&self, graph: &Graph<'_>, launches: u64, books: &Books) -> Result<(), GpuError> {
         for n in 0..launches.min(LAUNCHES) {
-            self.launch_graph(graph)?;
+            self.context.bind()?;
+            // SAFETY: the graph belongs to this context and is alive, and the memory that its work uses outlives it.
+            let code = unsafe { (self.context.api.graph_launch)(graph.exec, self.handle) };
+            self.check_call("cuGraphLaunch", code, String::new)?;
             let from = books.device.span(BOOKS, BOOKS_BYTES)?;
             self.copy_out(books.host.span(n * BOOKS_BYTES, BOOKS_BYTES)?, from)?;
         }
@@ -278,59 +267,26 @@ impl Stream {
 
     /// Captures the work that `queue` queues here, without running it.
     fn capture<'m>(&self, queue: impl FnOnce() -> Result<(), GpuError>) -> Result<Graph<'m>, GpuError> {
-        self.begin_capture()?;
-        let queued = queue();
-        let captured = self.end_capture();
-        queued.and(captured).and_then(|captured| self.instantiate(&captured))
-    }
-
-    /// From now on work that this thread queues here is captured and does not run. Every capture must be ended.
-    ///
-    /// # Errors
-    /// The driver's error.
-    pub fn begin_capture(&self) -> Result<(), GpuError> {
+        let api = self.context.api;
         self.context.bind()?;
         // SAFETY: the handle is alive.
-        let code = unsafe { (self.context.api.capture)(self.handle, THREAD_LOCAL) };
-        self.check_call("cuStreamBeginCapture", code, String::new)
-    }
-
-    /// Ends the capture that began here.
-    ///
-    /// # Errors
-    /// The driver's error, also if something was queued that cannot be captured.
-    pub fn end_capture(&self) -> Result<Captured, GpuError> {
-        self.context.bind()?;
+        let code = unsafe { (api.capture)(self.handle, THREAD_LOCAL) };
+        self.check_call("cuStreamBeginCapture", code, String::new)?;
+        let queued = queue();
         let mut graph = ptr::null_mut();
-        // SAFETY: one handle is written; the capture ends whatever was queued.
-        let code = unsafe { (self.context.api.capture_end)(self.handle, &raw mut graph) };
+        // SAFETY: one handle is written; the capture began above, and ends whatever was queued.
+        let code = unsafe { (api.capture_end)(self.handle, &raw mut graph) };
+        queued?;
         self.check_call("cuStreamEndCapture", code, String::new)?;
-        Ok(Captured { graph, context: Rc::clone(&self.context) })
-    }
-
-    /// Makes captured work ready to be launched here. Not while a stream of this thread captures: the driver then refuses it with
-    /// 900 (seen with 580.159.04). The memory that the work uses must outlive the graph.
-    ///
-    /// # Errors
-    /// The driver's error.
-    pub fn instantiate<'m>(&self, captured: &Captured) -> Result<Graph<'m>, GpuError> {
-        self.context.bind()?;
         let mut exec = ptr::null_mut();
-        // SAFETY: one handle is written; the graph is alive.
-        let code = unsafe { (self.context.api.graph_instantiate)(&raw mut exec, captured.graph, 0) };
+        // SAFETY: one handle is written; the graph was made above, and is not needed after this.
+        let code = unsafe {
+            let code = (api.graph_instantiate)(&raw mut exec, graph, 0);
+            (api.graph_destroy)(graph);
+            code
+        };
         self.check_call("cuGraphInstantiateWithFlags", code, String::new)?;
         Ok(Graph { exec, context: Rc::clone(&self.context), memory: PhantomData })
-    }
-
-    /// Launches a graph that was captured here.
-    ///
-    /// # Errors
-    /// The driver's error.
-    pub fn launch_graph(&self, graph: &Graph<'_>) -> Result<(), GpuError> {
-        self.context.bind()?;
-        // SAFETY: the graph belongs to this context and is alive, and the memory that its work uses outlives it.
-        let code = unsafe { (self.context.api.graph_launch)(graph.exec, self.handle) };
-        self.check_call("cuGraphLaunch", code, String::new)
     }
 }
 

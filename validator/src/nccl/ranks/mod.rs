@@ -197,8 +197,6 @@ pub enum Form {
     Grouped,
     /// With buffers that are registered with the communicator.
     Registered,
-    /// Captured in a CUDA graph of each rank's stream, which is launched once.
-    Captured,
 }
 
 impl RowAsk {

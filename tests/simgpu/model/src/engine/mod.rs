@@ -21,7 +21,7 @@ use crate::fault::FaultCounters;
 use crate::kernel::Kernel;
 use crate::links::Route;
 use crate::memory::Memory;
-use crate::scenario::{Fault, How, Kind, Scenario};
+use crate::scenario::{Fault, Kind, Scenario};
 use crate::status::{Result, Status};
 use finish::Effect;
 use pingpong::PingPongSide;
@@ -234,13 +234,7 @@ impl Engine {
     pub fn push(&mut self, id: StreamId, work: Work) -> Result<()> {
         let gpu = self.gpu_of(id)?;
         if let Some(captured) = self.captures.get_mut(&id) {
-            captured.push(match work {
-                Work::Collective(call) => {
-                    let how = call.how | How::Captured.bit();
-                    Work::Collective(Box::new(Call { how, ..*call }))
-                }
-                other => other,
-            });
+            captured.push(work);
             return Ok(());
         }
         self.events_due.queued(&self.scenario, &work);
