@@ -3,8 +3,8 @@
 390 and 1440 pixels wide, light and dark. It writes a picture of each to FOLDER/NAME-WIDTH-SCHEME.png, and of the first screen
 to FOLDER/NAME-first.png (docs/pictures has some of them). Without pages it makes pages of simulated GPUs in FOLDER, and
 measures their sizes and how long they take to render. A page must not be wider than the window and must not load or log
-anything; every drawing must have a role, a title and a description; its texts must be inside it and must not overlap; and text
-must have enough contrast with its background (WCAG AA). The exit status is 1 if a page fails."""
+anything; every drawing must have a role, a title and a description; its texts must be inside it and inside their boxes, and must
+not overlap; and text must have enough contrast with its background (WCAG AA). The exit status is 1 if a page fails."""
 
 import base64
 import http.client
@@ -60,6 +60,13 @@ for (const svg of document.querySelectorAll('svg')) {
     const box = svg.getBoundingClientRect(), texts = [...svg.querySelectorAll('text')];
     for (const text of texts)
         if (!inside(text.getBoundingClientRect(), box)) wrong.push(`${name}: '${text.textContent}' is cut off`);
+    const rects = [...svg.querySelectorAll('rect.socket, rect.port, rect.end')].map(r => r.getBoundingClientRect());
+    for (const text of texts) {
+        const t = text.getBoundingClientRect(), x = t.left + 2, y = (t.top + t.bottom) / 2;
+        const own = rects.find(r => x > r.left && x < r.right && y > r.top && y < r.bottom);
+        if (own && !(t.left > own.left && t.right < own.right && t.top > own.top && t.bottom < own.bottom))
+            wrong.push(`${name}: '${text.textContent}' runs over its box`);
+    }
     const boxes = texts.map(t => [t, t.getBoundingClientRect()]);
     boxes.forEach(([a, p], n) => boxes.slice(n + 1).forEach(([b, q]) => {
         if (Math.min(p.right, q.right) - Math.max(p.left, q.left) > 2 && Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top) > 4)

@@ -253,6 +253,10 @@ impl Receiver {
 
     async fn respond_to_get(self: Arc<Self>, request: &Request<Incoming>) -> Result<Answer, Refusal> {
         let uri = request.uri().clone();
+        if matches!(route(uri.path())?, Route::Icon) {
+            // No refusal: browsers ask for it with each page, and the log must say only what somebody should read.
+            return Ok(response(StatusCode::NOT_FOUND, LINE, "there is no icon\n".to_owned()));
+        }
         let health = matches!(route(uri.path())?, Route::Health);
         if !health && !self.may_read(request.headers()) {
             let line = "a right token is needed: Authorization: Bearer TOKEN, or the token as a browser's password";
@@ -315,6 +319,10 @@ impl Receiver {
         let page =
             |made: io::Result<String>| Ok(response(StatusCode::OK, PAGE, made.map_err(|e| unstored(&e.into()))?));
         let unknown = || Refusal::new(RefusalReason::Unknown, format!("{path}: nothing of that name is stored"));
+        let no_node = |node| {
+            let line = format!("no such node: {node:?}; the page / lists all nodes with their links");
+            Refusal::new(RefusalReason::Unknown, line)
+        };
         match route(path)? {
             Route::Nodes => {
                 let asking = |db: &mut Database| {
@@ -335,13 +343,13 @@ impl Receiver {
             Route::Node(node) => {
                 let (rows, behind) = self.stored(|db| query::history(db.connection(), node, asked.filter.page))?;
                 if rows.rows.is_empty() {
-                    Err(unknown())
+                    Err(no_node(node))
                 } else {
                     page(pages::history(&rows, &behind, asked.filter.page))
                 }
             }
-            // It has a way of its own.
-            Route::Report(_) => Err(unknown()),
+            // They have ways of their own.
+            Route::Report(_) | Route::Icon => Err(unknown()),
             Route::Metrics => {
                 let asking = |db: &mut Database| {
                     let db = db.connection();

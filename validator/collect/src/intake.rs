@@ -41,7 +41,7 @@ pub struct Entry {
     pub gpus: String,
     /// The level of the run.
     pub level: String,
-    /// Bandwidth of the slowest pair of GPUs, GB/s.
+    /// Bandwidth of the slowest pair of GPUs, written or read, GB/s: [`Report::slowest_pair`].
     pub pair: Option<f64>,
     /// NCCL's best bus bandwidth of all_reduce, GB/s.
     pub busbw: Option<f64>,
@@ -206,8 +206,6 @@ fn of_report(report: &Report) -> Entry {
     let first = report.causes.first();
     let recorded = if report.is_recorded() { format!("; the machine in {}", report.root) } else { String::new() };
     let test = |id: &str| report.tests.iter().find(|test| test.id == id);
-    let pairs = test("p2p-bandwidth").and_then(|t| t.matrices.iter().find(|m| m.name == "ce.write"));
-    let pairs = pairs.map(|matrix| matrix.values.iter().flatten().flatten().copied());
     let sums = test("nccl-allreduce").and_then(|t| t.tables.iter().find(|t| named(t, "nccl.all_reduce")));
     Entry {
         host: cut(report.machine.host.as_deref().unwrap_or("")),
@@ -217,7 +215,7 @@ fn of_report(report: &Report) -> Entry {
         says: cut(&first.map_or_else(|| report.answer.clone(), |cause| cause.says.to_string())),
         gpus: cut(&(report.gpu_names() + &recorded)),
         level: report.level.to_string(),
-        pair: pairs.and_then(|all| all.min_by(f64::total_cmp)),
+        pair: report.slowest_pair(),
         busbw: sums.and_then(|table| column(table, "out-of-place busbw").into_iter().max_by(f64::total_cmp)),
         seconds: Some(report.seconds),
         ..of_verdict(VerdictFile {

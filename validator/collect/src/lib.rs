@@ -35,7 +35,7 @@ const OTHER_FILES: u64 = 64;
 #[command(name = "firstlight collect", version, max_term_width = 80)]
 pub struct Options {
     /// Where to listen; an address that others reach needs --token-file or --key-file, and for reading a token or --open-reading
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8420")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8420", value_parser = address)]
     listen: SocketAddr,
     /// The folder of the stored reports; it is created if it is missing
     #[arg(long, value_name = "DIR", required_unless_present = "machine_key")]
@@ -53,7 +53,7 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
     /// Maximum size of a report, bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 8 << 20, value_parser = clap::value_parser!(u64).range(1024..=64 << 20))]
+    #[arg(long, value_name = "BYTES", default_value_t = 8 << 20, value_parser = largest)]
     max_bytes: u64,
     /// Number of reports to keep per node; default: all
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -73,6 +73,21 @@ pub struct Options {
     /// Prints the key of the machine with this host name or machine id, made from the key in --key-file, and exits
     #[arg(long, value_name = "NAME", requires = "key_file")]
     machine_key: Option<String>,
+}
+
+/// An address with its port.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let allowed = "allowed: an IP address and a port, such as 127.0.0.1:8420, 0.0.0.0:8420 or [::1]:8420";
+    text.parse().map_err(|_| match text.parse::<u16>() {
+        Ok(port) => format!("{allowed}; for this port 127.0.0.1:{port}"),
+        Err(_) => allowed.to_owned(),
+    })
+}
+
+/// The maximum size of a report, in bytes.
+fn largest(text: &str) -> Result<u64, String> {
+    let allowed = "allowed: a number of bytes without a unit, from 1024 to 67108864, such as 8388608 for 8 MiB";
+    text.parse().ok().filter(|bytes| (1024..=64 << 20).contains(bytes)).ok_or_else(|| allowed.to_owned())
 }
 
 /// Why the program exits; one line.

@@ -5,7 +5,7 @@ use crate::intake::VERDICTS;
 use crate::order::{NoStart, began};
 use crate::query::{Page, ROWS, RowFilter, StoredReport};
 use report::render::element::{Element, element};
-use report::render::html::frame::{cell, colored, number, page_frame, table};
+use report::render::html::frame::{cell, colored, figure_table, number, page_frame, table, unbroken};
 use report::stats::median;
 use std::io;
 use time::OffsetDateTime;
@@ -15,10 +15,21 @@ use time::format_description::well_known::Rfc3339;
 const WORSE: f64 = 0.1;
 const HEAD: [&str; 7] = ["verdict", "first cause", "GPUs", "level", "received", "run began", "MAC"];
 
+/// How many of these cells come before the figures in the history of a node.
+const BEFORE_FIGURES: usize = 2;
+
 /// A time in seconds since 1970, as text.
 fn moment(seconds: i64) -> String {
     let at = OffsetDateTime::from_unix_timestamp(seconds).ok();
-    at.and_then(|at| at.format(&Rfc3339).ok()).unwrap_or_else(|| seconds.to_string())
+    at.and_then(|at| at.format(&Rfc3339).ok()).map_or_else(|| seconds.to_string(), |text| short(&text))
+}
+
+/// A time without its seconds, `2026-11-27 08:02`, if it is one in UTC; another text as it is.
+fn short(text: &str) -> String {
+    match (OffsetDateTime::parse(text, &Rfc3339), text.get(..10), text.get(11..16)) {
+        (Ok(at), Some(day), Some(minute)) if at.offset().is_utc() => format!("{day} {minute}"),
+        _ => text.to_owned(),
+    }
 }
 
 /// `1 node`, `2 nodes`
@@ -43,21 +54,32 @@ fn cells(row: &StoredReport) -> Vec<Element> {
     let code = row.codes.split(' ').next().unwrap_or("");
     let cause = if code.is_empty() { row.says.clone() } else { format!("{code}: {}", row.says) };
     let signed = if row.signed { "right" } else { "unsigned" };
-    let mut cells = vec![verdict];
-    cells.extend([&cause, &row.gpus, &row.level, &moment(row.received), &started(row), signed].map(cell));
-    cells
+    let (began, about) = started(row);
+    let began =
+        unbroken(&began).with("title", &format!("{}; times are in UTC", row.started.as_deref().unwrap_or("unknown")));
+    let began = if about.is_empty() { began } else { began.child(element("p").with("class", "dim").text(&about)) };
+    vec![
+        verdict,
+        cell(&cause).with("class", "says"),
+        cell(&row.gpus),
+        cell(&row.level),
+        unbroken(&moment(row.received)),
+        began,
+        cell(signed),
+    ]
 }
 
 /// When the run began, and what its place among the reports of its node follows from.
-fn started(row: &StoredReport) -> String {
-    let mut text = row.started.clone().unwrap_or_else(|| "unknown".to_owned());
-    text.push_str(match began(row.started.as_deref(), row.received) {
-        Ok(_) => "",
-        Err(NoStart::None) => "; by arrival",
-        Err(NoStart::Unset) => "; by arrival: the clock was not set",
-        Err(NoStart::Later) => "; by arrival: it is after the arrival",
-    });
-    text + if row.late { "; late" } else { "" }
+fn started(row: &StoredReport) -> (String, String) {
+    let text = row.started.as_deref().map_or_else(|| "unknown".to_owned(), short);
+    let by = match began(row.started.as_deref(), row.received) {
+        Ok(_) => None,
+        Err(NoStart::None) => Some("by arrival"),
+        Err(NoStart::Unset) => Some("by arrival: the clock was not set"),
+        Err(NoStart::Later) => Some("by arrival: it is after the arrival"),
+    };
+    let parts: Vec<_> = by.into_iter().chain(row.late.then_some("late")).collect();
+    (text, parts.join("; "))
 }
 
 /// What the order of reports means.
@@ -88,11 +110,20 @@ pub(crate) fn nodes(
 ) -> io::Result<String> {
     let count = |name: &str| counts.iter().find(|(verdict, _)| verdict == name).map_or(0, |(_, count)| *count);
     let all: u32 = counts.iter().map(|(_, count)| *count).sum();
-    let head = element("header")
-        .child(paragraph("firstlight"))
-        .child(element("h1").text(&counted(all, "node")))
-        .child(paragraph(&format!("Stored: {}. The newest of each node:", counted(*reports, "report"))));
+    let head =
+        element("header").child(paragraph("firstlight")).child(element("h1").text(&headline(all, &count))).child(
+            paragraph(&format!("Stored: {}. The newest of each node, the worst first:", counted(*reports, "report"))),
+        );
     list("/", head, page, filter, count)
+}
+
+/// `2 of 5 nodes do not pass`, `5 nodes pass`
+fn headline(all: u32, count: &impl Fn(&str) -> u32) -> String {
+    match all.saturating_sub(count("PASS")) {
+        _ if all == 0 => counted(0, "node"),
+        0 => format!("{} pass{}", counted(all, "node"), if all == 1 { "es" } else { "" }),
+        bad => format!("{bad} of {} do{} not pass", counted(all, "node"), if bad == 1 { "es" } else { "" }),
+    }
 }
 
 /// All reports by time.
@@ -139,7 +170,9 @@ pub(crate) fn history(page: &Page, behind: &[StoredReport], number_of_page: u32)
     let (node, name) = newest.map_or(("", "unknown"), |row| (row.node.as_str(), row.host.as_str()));
     let title = format!("firstlight: {name}");
     let figures = ["slowest pair, GB/s", "all_reduce, GB/s", "run, s"];
-    let heads: Vec<_> = HEAD.into_iter().chain(figures).collect();
+    // The figures before what says less on a narrow screen.
+    let (first, others) = HEAD.split_at(BEFORE_FIGURES);
+    let heads: Vec<_> = first.iter().chain(&figures).chain(others).copied().collect();
     let line = |(at, row): (usize, &StoredReport)| {
         let before = page.rows.iter().skip(at + 1).chain(behind);
         let alike = |earlier: &&StoredReport| earlier.level == row.level && earlier.gpus == row.gpus;
@@ -153,11 +186,14 @@ pub(crate) fn history(page: &Page, behind: &[StoredReport], number_of_page: u32)
             )
         };
         let drifts = [of(|[pair, ..]| *pair, 1.0), of(|[_, busbw, _]| *busbw, 1.0), of(|[.., took]| *took, -1.0)];
-        element("tr").children(cells(row)).children(drifts)
+        let mut first = cells(row);
+        let others = first.split_off(BEFORE_FIGURES.min(first.len()));
+        element("tr").children(first).children(drifts).children(others)
     };
-    let rows = table(None, &heads, page.rows.iter().enumerate().map(line));
+    let has_figures = |place| (BEFORE_FIGURES..BEFORE_FIGURES + figures.len()).contains(&place);
+    let rows = figure_table(None, &heads, has_figures, page.rows.iter().enumerate().map(line));
     let remark = format!(
-        "In brackets: the difference from the median of the node's earlier reports of the same level and GPUs, up to {ROWS}."
+        "The slowest pair has the lowest figure of one direction, written or read. In brackets: the difference from the median of the node's earlier reports of the same level and GPUs, up to {ROWS}."
     );
     let body = [
         element("header").child(paragraph("firstlight")).child(element("h1").text(name)),
@@ -178,5 +214,7 @@ fn drift(figure: Option<f64>, earlier: &[f64], sign: f64) -> Element {
     };
     let part = figure / median - 1.0;
     let text = format!("{figure:.1} ({:+.1} %)", part * 100.0);
-    if part * sign <= -WORSE { number("").child(element("b").with("class", "warn").text(&text)) } else { number(&text) }
+    let worse = part * sign <= -WORSE;
+    let text = if worse { element("b").with("class", "warn").text(&text) } else { element("span").text(&text) };
+    element("td").with("class", "number wraps").child(text)
 }

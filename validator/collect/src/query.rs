@@ -1,5 +1,6 @@
 //! The store's queries for the pages. Each query reads a page of rows through an index, however many reports there are.
 
+use crate::intake::VERDICTS;
 use crate::store::StoreError;
 use flate2::read::DeflateDecoder;
 use rusqlite::types::Value;
@@ -93,18 +94,36 @@ fn page(db: &Connection, sql: &str, mut values: Vec<Value>, number: u32) -> Resu
     Ok(Page { rows, more })
 }
 
-/// The newest report of each node, newest first; instead of it a late one that is worse.
+/// The newest report of each node, instead of it a late one that is worse: the worst verdict first, and of one verdict the
+/// newest first.
 ///
 /// # Errors
 /// SQLite's error.
 pub fn nodes(db: &Connection, filter: &RowFilter) -> Result<Page, StoreError> {
-    let of = filter.verdict.as_ref().map_or("", |_| "WHERE verdict = ?");
-    // Skipped rows are skipped in the index.
+    // Skipped rows are skipped in the index, which has the verdicts one by one.
     let sql = format!(
-        "SELECT {COLUMNS} FROM (SELECT newest, shown FROM node {of} ORDER BY newest DESC LIMIT ? OFFSET ?) n
+        "SELECT {COLUMNS} FROM (SELECT newest, shown FROM node WHERE verdict = ? ORDER BY newest DESC LIMIT ? OFFSET ?) n
             JOIN report r ON r.id = n.shown ORDER BY n.newest DESC"
     );
-    page(db, &sql, filter.verdict.iter().cloned().map(Value::from).collect(), filter.page)
+    let (counts, _) = counts(db)?;
+    let verdicts = VERDICTS.iter().rev().map(ToString::to_string);
+    let verdicts = verdicts.filter(|verdict| filter.verdict.as_ref().is_none_or(|wanted| wanted == verdict));
+    // One row more than a page has says whether more follow.
+    let (mut rows, mut skip) = (Vec::new(), ROWS * (filter.page.saturating_sub(1)) as usize);
+    for verdict in verdicts {
+        let all = counts.iter().find(|(name, _)| *name == verdict).map_or(0, |(_, count)| *count as usize);
+        let left = (ROWS + 1).saturating_sub(rows.len());
+        if skip < all && left > 0 {
+            let number = |n: usize| Value::from(i64::try_from(n).unwrap_or(i64::MAX));
+            let mut asked = db.prepare_cached(&sql)?;
+            let values = [Value::from(verdict), number(left), number(skip)];
+            rows.extend(asked.query_map(params_from_iter(values), stored)?.collect::<Result<Vec<_>, _>>()?);
+        }
+        skip = skip.saturating_sub(all);
+    }
+    let more = rows.len() > ROWS;
+    rows.truncate(ROWS);
+    Ok(Page { rows, more })
 }
 
 /// All reports; those that arrived last come first.

@@ -38,6 +38,8 @@ pub(crate) enum Route<'a> {
     Report(&'a str),
     Metrics,
     Health,
+    /// What a browser asks for unasked, and nobody has.
+    Icon,
 }
 
 /// The route of a path.
@@ -51,6 +53,7 @@ pub(crate) fn route(path: &str) -> Result<Route<'_>, Refusal> {
         "/reports" => return Ok(Route::Reports),
         "/metrics" => return Ok(Route::Metrics),
         "/healthz" => return Ok(Route::Health),
+        "/favicon.ico" | "/apple-touch-icon.png" | "/apple-touch-icon-precomposed.png" => return Ok(Route::Icon),
         _ => {}
     }
     if let Some(node) = path.strip_prefix("/node/").filter(|node| hexadecimal(node, 16)) {
@@ -58,6 +61,19 @@ pub(crate) fn route(path: &str) -> Result<Route<'_>, Refusal> {
     }
     if let Some(digest) = path.strip_prefix("/report/").filter(|digest| hexadecimal(digest, 64)) {
         return Ok(Route::Report(digest));
+    }
+    // A link that was typed or cut: which of them the browser cannot know.
+    if let Some(node) =
+        path.strip_prefix("/node/").filter(|node| node.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-'))
+    {
+        let line = format!("no such node: {node:?}; the page / lists all nodes with their links");
+        return Err(Refusal::new(RefusalReason::Unknown, line));
+    }
+    if let Some(digest) =
+        path.strip_prefix("/report/").filter(|digest| digest.bytes().all(|b| b.is_ascii_alphanumeric()))
+    {
+        let line = format!("no such report: {digest:?}; the page /reports lists all reports with their links");
+        return Err(Refusal::new(RefusalReason::Unknown, line));
     }
     let allowed = "allowed: /, /reports, /node/ID, /report/DIGEST, /metrics, /healthz";
     let strange = path.contains("..") || path.contains("//") || path.contains(['%', '\\']);

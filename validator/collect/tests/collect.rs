@@ -240,6 +240,12 @@ fn publish(words: &[&str]) -> u8 {
     firstlight::cli::run(parse(words).unwrap()).unwrap()
 }
 
+/// Whether the page marks the run that began then as late.
+fn is_late(page: &str, began: &str) -> bool {
+    let cell = page.split(&format!("title=\"{began};")).nth(1).unwrap_or_else(|| panic!("no {began} in {page}"));
+    cell.split("</td>").next().unwrap().contains(">late<")
+}
+
 /// The page of a host's node.
 fn node_of(running: &TestServer, host: &str) -> String {
     let (_, page) = running.get("/");
@@ -270,7 +276,7 @@ fn what_publish_sends_is_stored_once_and_shown() {
     let digest = digest(&bytes);
     assert_eq!(running.get(&format!("/report/{digest}")), (200, String::from_utf8(bytes).unwrap()));
     let (_, index) = running.get("/");
-    for words in ["node7", "PASS", "<h1>1 node</h1>", "Stored: 1 report.", &digest, ">right<"] {
+    for words in ["node7", "PASS", "<h1>1 node passes</h1>", "Stored: 1 report.", &digest, ">right<"] {
         assert!(index.contains(words), "{words}: {index}");
     }
     let (status, page) = running.get(&format!("/report/{digest}?to=html"));
@@ -409,7 +415,9 @@ fn bad_requests_are_refused_in_one_line_and_counted() {
         (&plain, get("/node/..%5c..%5c"), 400, "path", "allowed: /"),
         (&plain, get("/nothing"), 404, "unknown", "allowed: /"),
         (&plain, get(&format!("/report/{wrong}")), 404, "unknown", "nothing of that name"),
-        (&plain, get("/node/0000000000000000"), 404, "unknown", "nothing of that name"),
+        (&plain, get("/node/0000000000000000"), 404, "unknown", "no such node: \"0000000000000000\""),
+        (&plain, get("/node/nope"), 404, "unknown", "no such node: \"nope\""),
+        (&plain, get("/report/nope"), 404, "unknown", "no such report: \"nope\""),
         (&plain, get("/?page=0"), 400, "query", "page=0"),
         (&plain, get("/?verdict=%27"), 400, "query", "allowed: verdict=PASS"),
         (&plain, to("PUT", "/"), 405, "method", "allowed: GET, HEAD, POST"),
@@ -444,6 +452,11 @@ fn bad_requests_are_refused_in_one_line_and_counted() {
     let after = (plain.refused("malformed"), plain.refused("slow"));
     assert_eq!(after, (before.0 + 2, before.1 + 1));
 
+    // A browser's question for an icon is neither counted nor in the log.
+    let before = plain.refused("unknown");
+    assert_eq!(plain.raw(&get("/favicon.ico")).0, 404);
+    assert_eq!(plain.refused("unknown"), before);
+
     // The report that was refused for so many reasons is valid.
     assert_eq!(plain.post("", &good).0, 201);
     plain.signal("TERM");
@@ -453,6 +466,7 @@ fn bad_requests_are_refused_in_one_line_and_counted() {
         log.lines().count() > 20 && log.lines().all(|line| line.starts_with("firstlight collect: refused 127.0.0.1: ")),
         "{log}"
     );
+    assert!(!log.contains("favicon"), "{log}");
 }
 
 #[test]
@@ -565,7 +579,7 @@ fn an_old_pass_that_arrives_late_hides_no_newer_fail() {
     assert_eq!(shown("a"), "FAIL");
     assert!(running.get("/?verdict=FAIL").1.contains("2026-11-20T12:00:00Z"));
     let (_, history) = running.get(&node_of(&running, "a"));
-    assert!(history.contains("2026-11-20T11:00:00Z; late") && !history.contains("12:00:00Z; late"), "{history}");
+    assert!(is_late(&history, "2026-11-20T11:00:00Z") && !is_late(&history, "2026-11-20T12:00:00Z"), "{history}");
     assert!(history.find("12:00:00Z").unwrap() < history.find("11:00:00Z").unwrap(), "by when they began");
     // A later run counts again.
     send("a", "2026-11-20T13:00:00Z", Outcome::Pass);
@@ -574,7 +588,7 @@ fn an_old_pass_that_arrives_late_hides_no_newer_fail() {
     send("a", "2026-11-20T12:30:00Z", Outcome::Fail);
     assert_eq!(shown("a"), "FAIL");
     let (_, page) = running.get("/");
-    assert!(page.contains("2026-11-20T12:30:00Z; late") && page.contains("whose run began last"), "{page}");
+    assert!(is_late(&page, "2026-11-20T12:30:00Z") && page.contains("whose run began last"), "{page}");
     assert!(
         running
             .get("/metrics")
@@ -720,7 +734,7 @@ fn the_store_is_its_owners_alone_and_an_earlier_one_is_brought_up_to_date() {
     let running = TestServer::start(&store, &[]);
     assert!(modes().iter().all(|mode| *mode == 0o600), "{:?}", modes());
     let (_, page) = running.get("/?verdict=FAIL");
-    assert!(page.contains("<h1>1 node</h1>") && page.contains("2026-11-20T12:00:00Z"), "{page}");
+    assert!(page.contains("<h1>1 of 1 node does not pass</h1>") && page.contains("2026-11-20T12:00:00Z"), "{page}");
     assert_eq!(running.post("", &json(&report("n", Outcome::Pass, 21.0))).0, 201);
 }
 
@@ -733,7 +747,7 @@ fn machines_whose_names_and_ids_join_to_the_same_text_are_different_nodes() {
         one.machine.machine_id = Some(id.into());
         assert_eq!(running.post("", &json(&one)).0, 201);
     }
-    assert!(running.get("/").1.contains("<h1>2 nodes</h1>"));
+    assert!(running.get("/").1.contains("<h1>2 nodes pass</h1>"));
 }
 
 #[test]
@@ -864,7 +878,12 @@ fn lists_have_pages_and_filters() {
         "{first}"
     );
     assert!(first.contains("href=\"/?page=2\"") && !first.contains("newer"), "{first}");
-    assert!(first.find("host-129").unwrap() < first.find("host-100").unwrap());
+    // The worst come first, and of one verdict the newest.
+    let places = ["host-120", "host-110", "host-000", "host-129", "host-101"].map(|host| first.find(host).unwrap());
+    assert!(places.is_sorted(), "{places:?}");
+    assert!(first.contains("13 of 130 nodes do not pass"), "{first}");
+    let second = running.get("/?page=2").1;
+    assert!(second.contains("host-001") && !second.contains("host-120") && !second.contains("host-129"), "{second}");
 }
 
 #[test]
@@ -931,7 +950,10 @@ fn wrong_use_is_refused_in_one_line() {
         (vec!["--store", &store, "--token-file", "/none"], 2, "/none: cannot be read"),
         (vec!["--store", &file], 2, "--store /"),
         (vec!["--store", &store, "--keep", "0"], 64, "--keep"),
-        (vec!["--store", &store, "--max-bytes", "1"], 64, "--max-bytes"),
+        (vec!["--store", &store, "--max-bytes", "1"], 64, "from 1024 to 67108864"),
+        (vec!["--store", &store, "--max-bytes", "8MiB"], 64, "such as 8388608 for 8 MiB"),
+        (vec!["--store", &store, "--listen", "8499"], 64, "127.0.0.1:8499"),
+        (vec!["--store", &store, "--listen", "localhost:x"], 64, "an IP address and a port, such as 127.0.0.1:8420"),
         (vec!["--store", &store, "--open-reading", "--read-token-file", &token], 64, "--open-reading"),
         (vec!["--store", &store, "--listen", "192.0.2.1:1", "--token-file", &token], 2, "--listen 192.0.2.1:1: "),
     ] {

@@ -291,6 +291,13 @@ impl Report {
         self.tests.iter().filter(|t| outcomes.contains(&t.outcome)).map(|t| t.id.as_str()).collect()
     }
 
+    /// The speed of the slowest pair of GPUs, GB/s: the lowest figure of one direction between two GPUs with peer access,
+    /// written or read by copy engines; `None` if none was measured.
+    #[must_use]
+    pub fn slowest_pair(&self) -> Option<f64> {
+        summary::slowest_pair(self)
+    }
+
     /// `8 x NVIDIA H200`, or each model with its count, so that none is hidden by the others.
     #[must_use]
     pub fn gpu_names(&self) -> String {

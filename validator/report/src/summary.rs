@@ -5,6 +5,7 @@ use super::figures::{Series, figures, is_larger_better};
 use super::{Gpu, Report};
 use crate::stats::median;
 use outcome::Verdict;
+use outcome::metric::Metric;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +13,19 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const PAIRS: &str = "p2p-bandwidth/sample.uni.on";
 /// The speed of NCCL's all-reduce; only the largest size counts.
 pub const NCCL: &str = "nccl-allreduce/nccl.all_reduce/out-of-place busbw";
+/// The test of the speeds between two GPUs.
+const BANDWIDTH: &str = "p2p-bandwidth";
+/// The copies in one direction with peer access that the slowest pair is chosen by: written and read by copy engines.
+const ONE_WAY: [Metric; 3] = [Metric::SAMPLE_UNI_ON, Metric::CE_WRITE, Metric::CE_READ];
+
+/// The speed of the slowest pair of GPUs, GB/s: the lowest figure of one direction between two GPUs with peer access, written
+/// or read by copy engines; `None` if none was measured.
+pub(super) fn slowest_pair(report: &Report) -> Option<f64> {
+    let all = figures(report);
+    let of = |metric: &Metric| summarize("", all.get(&format!("{BANDWIDTH}/{}", metric.name()))?);
+    ONE_WAY.iter().filter_map(of).map(|span| span.worst).reduce(f64::min)
+}
+
 /// The longest text of a summary, in characters; longer ones are cut.
 const MAX_TEXT: usize = 200;
 
@@ -85,10 +99,15 @@ impl Summary {
         }
     }
 
-    /// The worst and the median speed between two GPUs, GB/s.
+    /// The speed of the slowest pair of GPUs, as in [`slowest_pair`], and the median of the pairs, GB/s.
     #[must_use]
     pub fn pairs(&self) -> Option<(f64, f64)> {
-        self.figures.get(PAIRS).map(|span| (span.worst, span.median))
+        let all = ONE_WAY.iter().filter_map(|metric| self.figures.get(&format!("{BANDWIDTH}/{}", metric.name())));
+        let least = all.map(|span| span.worst).reduce(f64::min)?;
+        // Without the sample program's copies the writes are the most like them.
+        let median =
+            ONE_WAY.iter().find_map(|metric| self.figures.get(&format!("{BANDWIDTH}/{}", metric.name())))?.median;
+        Some((least, median))
     }
 
     /// The bus bandwidth of NCCL's all-reduce at its largest size, GB/s.

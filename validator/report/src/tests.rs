@@ -267,6 +267,45 @@ fn what_differs_from_most_machines_and_what_is_slower_is_marked() {
 }
 
 #[test]
+fn reads_count_for_the_slowest_pair() {
+    let mut slow = good();
+    assert_eq!(slow.slowest_pair(), Some(25.0));
+    let mut reads = slow.tests[3].matrices[0].clone();
+    reads.name = "ce.read".into();
+    reads.values[0] = vec![Some(900.0), Some(8.5)];
+    slow.tests[3].matrices.push(reads);
+    // Without peer access it is another path.
+    let mut off = slow.tests[3].matrices[0].clone();
+    off.name = "sample.uni.off".into();
+    off.values[0][1] = Some(3.0);
+    slow.tests[3].matrices.push(off);
+    assert_eq!(slow.slowest_pair(), Some(8.5));
+    assert_eq!(Summary::of(&slow).pairs(), Some((8.5, 25.5)));
+    slow.tests.clear();
+    assert_eq!((slow.slowest_pair(), Summary::of(&slow).pairs()), (None, None));
+}
+
+#[test]
+fn a_comparison_is_worst_first_and_has_a_sum() {
+    let mut all: Vec<_> = ["n1", "n2"].map(|host| named(host, |_| {})).into();
+    all.push(named("n3", |r| r.verdict = Verdict::Degraded));
+    all.push(named("n4", |r| r.verdict = Verdict::Fail));
+    all.push(("broken.json".into(), Err("not JSON".into())));
+    let fleet = Fleet::of(all);
+    let sum = "5 files: 1 could not be read, 1 FAIL, 1 DEGRADED, 2 PASS";
+    let text = render::fleet::fleet(&fleet);
+    assert!(text.ends_with(&format!("\n{sum}\n")), "{text}");
+    let page = render::html::fleet(&fleet).unwrap();
+    assert!(page.contains("<h1>3 of 5 reports do not pass</h1>") && page.contains(&format!("<p>{sum}</p>")), "{page}");
+    for shown in [text, page] {
+        let places = ["broken.json", "n4", "n3", "n1", "n2"].map(|name| shown.find(name).unwrap());
+        assert!(places.is_sorted(), "{places:?}: {shown}");
+    }
+    let one = Fleet::of(vec![named("n1", |_| {})]);
+    assert!(render::html::fleet(&one).unwrap().contains("<h1>1 report passes</h1>"));
+}
+
+#[test]
 fn boots_of_one_machine_with_several_iommu_settings_are_a_sweep() {
     let boot = |words: &str, mode: &str, gb_s: f64| {
         let mut r = report([gb_s, gb_s], 20.0);

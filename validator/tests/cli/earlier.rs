@@ -79,7 +79,7 @@ fn earlier_and_new_reports_are_compared_with_each_other() {
     let folder = folder();
     let all = run_of(firstlight("compare").arg(folder.at("old")).arg(folder.at("new")).output().unwrap());
     assert_eq!((all.status, all.err.as_str()), (0, ""), "{}", all.out);
-    assert!(all.out.ends_with("\n4 files\n") && all.out.contains("first: P2P-WRONG-DATA"), "{}", all.out);
+    assert!(all.out.contains("\n4 files: ") && all.out.contains("first: P2P-WRONG-DATA"), "{}", all.out);
     for (saved, other) in [("old", "new"), ("new", "old")] {
         let base = folder.at(&format!("{saved}-base.json"));
         let made = run_of(

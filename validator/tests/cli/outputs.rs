@@ -246,7 +246,7 @@ fn a_folder_of_reports_becomes_one_table_and_one_page_and_what_is_no_report_says
     let compare = |out: &[&std::path::Path]| with(&[&["compare".as_ref(), folder.as_path()], out].concat());
     let good = compare(&["--html".as_ref(), &page, "--json".as_ref(), &json]);
     assert_eq!((good.status, good.err.as_str()), (0, ""), "{}", good.out);
-    assert!(good.out.starts_with("host ") && good.out.ends_with("\n4 files\n"), "{}", good.out);
+    assert!(good.out.starts_with("host ") && good.out.ends_with("\n4 files: 1 DEGRADED, 3 PASS\n"), "{}", good.out);
     assert!(good.out.contains("DEGRADED") && good.out.contains("first: LINK-NARROW"), "{}", good.out);
     let fleet: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
     assert_eq!((&fleet["schema"], fleet["machines"].as_array().unwrap().len()), (&"firstlight.fleet/1".into(), 4));
@@ -269,7 +269,7 @@ fn a_folder_of_reports_becomes_one_table_and_one_page_and_what_is_no_report_says
         "verdict.json: schema is",
         "nan.json: not JSON",
         "huge.json: larger than 64 MiB",
-        "8 files, 4 could not be read",
+        "8 files: 4 could not be read, 1 DEGRADED, 3 PASS",
     ] {
         let line = bad.out.replace("\n         ", " ");
         assert!(line.contains(why), "{why}: {}", bad.out);

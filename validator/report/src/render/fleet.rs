@@ -6,6 +6,7 @@ use crate::drift::{Compared, Drift};
 use crate::fleet::{Fleet, Machine, Sweep};
 use crate::summary::{PAIRS, Summary};
 use crate::ungrouped_causes;
+use outcome::Verdict;
 use outcome::finding::{Code, FindingEntry, Severity};
 use outcome::text::count;
 use outcome::text::shown;
@@ -120,11 +121,19 @@ pub fn fleet(fleet: &Fleet) -> String {
         }
     }
     fleet.sweeps.iter().for_each(|one| text += &sweep(one));
-    let unread = match fleet.unread() {
-        0 => String::new(),
-        n => format!(", {n} could not be read"),
+    text + &format!("\n{}\n", sum(fleet))
+}
+
+/// `5 files: 2 FAIL, 1 DEGRADED, 2 PASS`, the worst first; files that cannot be read are the worst.
+pub(super) fn sum(fleet: &Fleet) -> String {
+    let of = |verdict: Verdict| {
+        let all = fleet.machines.iter().filter_map(|m| m.summary.as_ref());
+        (all.filter(|summary| summary.verdict == verdict).count(), verdict.to_string())
     };
-    text + &format!("\n{}{unread}\n", count(fleet.machines.len(), "file"))
+    let verdicts = [Verdict::Error, Verdict::Fail, Verdict::Degraded, Verdict::Pass].map(of);
+    let all = [(fleet.unread(), "could not be read".to_owned())].into_iter().chain(verdicts);
+    let parts: Vec<_> = all.filter(|(n, _)| *n > 0).map(|(n, word)| format!("{n} {word}")).collect();
+    format!("{}: {}", count(fleet.machines.len(), "file"), parts.join(", "))
 }
 
 /// `-37 %`, compared with the best setting.

@@ -169,6 +169,21 @@ mod tests {
     }
 
     #[test]
+    fn the_matrix_of_the_pairs_is_below_the_result_where_there_is_room() {
+        let mut tried = test("p2p-integrity", Outcome::Fail, "", vec![]);
+        tried.tables = vec![serde_json::json!({ "name": "p2p.pairs", "rows": [[0, 1, "ZEROS"], [1, 0, "ok"]] })];
+        let mut machine = report(vec![tried]);
+        machine.gpus = (1..=2).map(|n| report::render::fixture::gpu(&format!("0000:0{n}:00.0"))).collect();
+        let ended = ResultScreen::of_report(&machine, None);
+        let has = |rows: &[String], text: &str| rows.iter().any(|row| row.trim() == text);
+        let high = shown(&ended, 80, 30);
+        assert!(has(&high, "0        -    ZEROS") && has(&high, "1       ok        -"), "{high:#?}");
+        // Half a matrix would hide pairs.
+        let low = shown(&ended, 80, 11);
+        assert!(!has(&low, "0        -    ZEROS") && !low.iter().any(|row| row.contains("Pairs: ")), "{low:#?}");
+    }
+
+    #[test]
     fn a_worse_verdict_of_process_1_takes_the_place_of_the_reports() {
         let good = report(vec![test("iommu", Outcome::Pass, "off", vec![])]);
         let ended = ResultScreen::of_report(&good, Some((Verdict::Error, "driver: it was not loaded\x07")));

@@ -10,6 +10,7 @@ use ratatui_core::text::{Line, Span};
 use ratatui_core::widgets::Widget;
 use ratatui_widgets::paragraph::Paragraph;
 use report::Report;
+use report::render::pairs::pairs;
 use report::render::words;
 
 /// The fewest columns that the text needs beside the QR code.
@@ -45,6 +46,8 @@ pub struct ResultScreen {
     first: Option<String>,
     causes: Vec<(String, String)>,
     counts: String,
+    /// The matrix of the pairs, as on the console; shown where there is room.
+    pairs: Vec<String>,
     code: Vec<Vec<bool>>,
     /// The report as text.
     text: Vec<String>,
@@ -77,6 +80,7 @@ impl ResultScreen {
                 .map(|c| (c.code.clone(), replace_controls(&format!("{}: {}", c.subject, c.says))))
                 .collect(),
             counts: format!("{}, {:.1} s", words::counts(&report.tests), report.seconds),
+            pairs: pairs(report).iter().flat_map(|text| text.lines()).map(replace_controls).collect(),
             text: report::render::text::full_text(report, None).lines().map(replace_controls).collect(),
             ..Self::default()
         };
@@ -179,7 +183,13 @@ impl ResultScreen {
             let line = Line::from(vec![Span::styled(code.as_str(), style), Span::raw("  "), Span::raw(text.as_str())]);
             say(vec![line], &whole, 0);
         }
-        say(vec![Line::styled(self.counts.as_str(), DIM)], &self.counts, 0);
+        say(vec![Line::styled(self.counts.as_str(), DIM)], &self.counts, 1);
+        let high = u16::try_from(self.pairs.len()).unwrap_or(u16::MAX);
+        let fits = |line: &String| line.chars().count() <= usize::from(left.width);
+        if at.saturating_add(high) <= left.height && self.pairs.iter().all(fits) {
+            let lines: Vec<_> = self.pairs.iter().map(|line| Line::from(line.as_str())).collect();
+            Paragraph::new(lines).render(rows(left, at, high), cells);
+        }
     }
 
     fn draw_menu(&self, area: Rect, cells: &mut Buffer) {

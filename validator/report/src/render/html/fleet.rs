@@ -1,14 +1,14 @@
 //! Many reports on one page: a table of the machines, one of their figures with the outliers marked, and what each
 //! IOMMU setting of a machine costs.
 
-use super::frame::{cell, colored, number, page_frame, row, section, table};
+use super::frame::{cell, colored, figure_table, number, page_frame, row, section, table, unbroken};
 use crate::fleet::{Fleet, Machine, Sweep};
 use crate::render::element::{Element, element};
-use crate::render::fleet::{HEADINGS, cost_text, detail_lines, summary_cells};
+use crate::render::fleet::{cost_text, detail_lines, sum, summary_cells};
 use crate::summary::Summary;
+use outcome::Verdict;
 use outcome::text::count;
 use outcome::text::names::readable_name;
-use std::collections::BTreeMap;
 use std::io;
 
 /// The page.
@@ -16,13 +16,13 @@ use std::io;
 /// # Errors
 /// The XML writer's error.
 pub fn fleet(fleet: &Fleet) -> io::Result<String> {
-    let title = format!("firstlight: {}", count(fleet.machines.len(), "report"));
+    let title = format!("firstlight: {}", sum(fleet));
     let unread = fleet.unread();
     let note = element("p").with("class", "note").text(&format!("{} could not be read.", count(unread, "file")));
     let head = element("header")
         .child(element("p").text("firstlight"))
-        .child(element("h1").text(&count(fleet.machines.len(), "report")))
-        .child(element("p").text(&verdicts(fleet)))
+        .child(element("h1").text(&headline(fleet)))
+        .child(element("p").text(&sum(fleet)))
         .children((unread > 0).then_some(note));
     let sweeps = fleet.sweeps.iter().map(sweep);
     page_frame(&title, [head].into_iter().chain(sweeps).chain([machines(fleet), figures(fleet)]))
@@ -35,15 +35,30 @@ fn series_name(series: &str) -> String {
     [first].into_iter().chain(parts.map(str::to_owned)).collect::<Vec<_>>().join(", ")
 }
 
-/// `12 PASS, 1 FAIL`
-fn verdicts(fleet: &Fleet) -> String {
-    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    for machine in &fleet.machines {
-        let verdict = machine.summary.as_ref().map_or("unreadable".to_owned(), |s| s.verdict.to_string());
-        *counts.entry(verdict).or_default() += 1;
+/// `2 of 5 reports do not pass`, `5 reports pass`
+fn headline(fleet: &Fleet) -> String {
+    let all = fleet.machines.len();
+    let passed =
+        fleet.machines.iter().filter(|m| m.summary.as_ref().is_some_and(|s| s.verdict == Verdict::Pass)).count();
+    match all - passed {
+        0 => format!("{} pass{}", count(all, "report"), if all == 1 { "es" } else { "" }),
+        bad => format!("{bad} of {} do{} not pass", count(all, "report"), if bad == 1 { "es" } else { "" }),
     }
-    counts.iter().map(|(verdict, n)| format!("{n} {verdict}")).collect::<Vec<_>>().join(", ")
 }
+
+/// The headings of the machines: what narrow screens show comes first.
+const MACHINES: [&str; 10] = [
+    "host",
+    "verdict",
+    "answer",
+    "started",
+    "pairs GB/s",
+    "NCCL GB/s",
+    "driver",
+    "kernel",
+    "GPUs",
+    "differs from the others",
+];
 
 fn machines(fleet: &Fleet) -> Element {
     let of = |machine: &Machine| {
@@ -62,20 +77,26 @@ fn machines(fleet: &Fleet) -> Element {
         row(
             &host,
             [
-                cell(&started),
                 verdict,
+                cell(&said("answer")).with("class", "says"),
+                unbroken(&started.replace('T', " ")),
                 number(&pairs),
                 number(&nccl),
                 cell(&driver),
                 cell(&kernel),
-                cell(&(summary.gpus.clone() + recorded)),
-                cell(&said("answer")),
-                cell(&said("differs")),
+                cell(&(summary.gpus.clone() + recorded)).with("class", "says"),
+                cell(&said("differs")).with("class", "says"),
             ],
         )
     };
-    let head: Vec<_> = HEADINGS.into_iter().chain(["GPUs", "answer", "differs from the others"]).collect();
-    section("Machines").child(table(None, &head, fleet.machines.iter().map(of)))
+    let note =
+        "The worst first. Pairs: the slowest pair of GPUs in one direction, written or read, and the median of all.";
+    section("Machines").child(super::frame::note(note)).child(figure_table(
+        None,
+        &MACHINES,
+        |place| matches!(place, 4 | 5),
+        fleet.machines.iter().map(of),
+    ))
 }
 
 /// A column for each series, with the worst and the median of a machine.
@@ -92,12 +113,17 @@ fn figures(fleet: &Fleet) -> Element {
             }
             number(&text)
         };
-        row(&summary.host, [cell(&summary.started)].into_iter().chain(series.keys().map(figure)))
+        row(
+            &summary.host,
+            [unbroken(summary.started.get(..16).unwrap_or(&summary.started).replace('T', " ").as_str())]
+                .into_iter()
+                .chain(series.keys().map(figure)),
+        )
     };
     let rows = fleet.machines.iter().filter_map(|m| Some(of((m, m.summary.as_ref()?))));
     let note = "The worst figure of each machine and its median. A figure with ! is worse than the median of machines \
                 of its kind by more than the tolerance that a baseline has.";
-    section("Figures").child(element("p").text(note)).child(table(None, &head, rows))
+    section("Figures").child(element("p").text(note)).child(figure_table(None, &head, |place| place > 1, rows))
 }
 
 /// The cost of each setting: its figures, and how far each is from the best one.

@@ -52,8 +52,21 @@ pub fn note(text: &str) -> Element {
 
 /// A table that scrolls by itself on narrow screens.
 pub fn table(caption: Option<Element>, head: &[&str], rows: impl IntoIterator<Item = Element>) -> Element {
-    let cell = |text: &&str| element("th").with("scope", "col").text(text);
-    let head = element("tr").children(head.iter().map(cell));
+    figure_table(caption, head, |_| false, rows)
+}
+
+/// A table of which some columns, by their place from 0, have figures: their headings are right-aligned, as the figures are.
+pub fn figure_table(
+    caption: Option<Element>,
+    head: &[&str],
+    has_figures: impl Fn(usize) -> bool,
+    rows: impl IntoIterator<Item = Element>,
+) -> Element {
+    let cell = |(place, text): (usize, &&str)| {
+        let cell = element("th").with("scope", "col");
+        if has_figures(place) { cell.with("class", "number") } else { cell }.text(text)
+    };
+    let head = element("tr").children(head.iter().enumerate().map(cell));
     let table = element("table")
         .children(caption)
         .child(element("thead").child(head))
@@ -81,6 +94,27 @@ pub fn cell(text: &str) -> Element {
 #[must_use]
 pub fn number(text: &str) -> Element {
     cell(text).with("class", "number")
+}
+
+/// A cell with a text that is not broken into lines, such as a time.
+#[must_use]
+pub fn unbroken(text: &str) -> Element {
+    cell(text).with("class", "when")
+}
+
+/// An element with a text, in which what stands between backticks is code.
+pub fn prose(name: &'static str, text: &str) -> Element {
+    let part = |whole: Element, (n, part): (usize, &str)| match n % 2 {
+        _ if part.is_empty() => whole,
+        0 => whole.text(part),
+        _ => whole.child(element("code").text(part)),
+    };
+    // A backtick without its partner stays as it is.
+    if text.matches('`').count() % 2 == 1 {
+        element(name).text(text)
+    } else {
+        text.split('`').enumerate().fold(element(name), part)
+    }
 }
 
 /// A part that the reader can open and close.

@@ -13,8 +13,9 @@ use super::words;
 use crate::render::group_by_key;
 use crate::{Cause, Gpu, KnownProblem, Report, TestEntry, gpus_of};
 pub use fleet::fleet;
-use frame::{caption, cell, collapsible, colored, number, page_frame, row, section, table};
+use frame::{caption, cell, collapsible, colored, figure_table, number, page_frame, prose, row, section, table};
 use machine::GpuId;
+use outcome::Outcome;
 use outcome::finding::{FindingEntry, Severity};
 use outcome::scope::Scope;
 use std::collections::BTreeSet;
@@ -30,7 +31,7 @@ pub fn page(report: &Report) -> io::Result<String> {
     let title = format!("firstlight: {verdict}{of}, {host}, {}", report.gpu_names());
     let parts = [
         Some(page_header(report)),
-        topology::section_of(report),
+        above(report),
         figures::section_of(report),
         curve::section_of(report),
         timeline::section_of(report),
@@ -41,6 +42,13 @@ pub fn page(report: &Report) -> io::Result<String> {
         logs(report),
     ];
     page_frame(&title, parts.into_iter().flatten())
+}
+
+/// The first matrix and the topology, beside each other where there is room.
+fn above(report: &Report) -> Option<Element> {
+    let parts = [figures::first_section(report), topology::section_of(report)];
+    let parts: Vec<_> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| element("div").with("class", "beside").children(parts))
 }
 
 fn page_header(report: &Report) -> Element {
@@ -84,11 +92,15 @@ const OVERVIEW: [(&str, &str); 8] = [
 fn overview(report: &Report) -> Option<Element> {
     let answer = |(what, id): (&str, &str)| {
         let test = report.tests.iter().find(|test| test.id == id)?;
-        let outcome = element("td").child(colored("b", words::outcome(test.outcome)));
-        Some(row(what, [outcome, cell(&test.summary)]))
+        Some(row(what, [element("td").child(outcome(test)), prose("td", &test.summary)]))
     };
     let rows: Vec<_> = OVERVIEW.into_iter().filter_map(answer).collect();
     (!rows.is_empty()).then(|| table(None, &["question", "outcome", "answer"], rows).with("id", "glance"))
+}
+
+/// A test's outcome in its color. A test that passed because there was nothing to measure is not green.
+fn outcome(test: &TestEntry) -> Element {
+    colored("b", words::outcome(if figures::is_idle(test) { Outcome::NotApplicable } else { test.outcome }))
 }
 
 /// A cause as one thing to do: the remedy first, then why.
@@ -98,7 +110,7 @@ fn remedy_item(report: &Report, cause: &Cause) -> Element {
     let pairs = cause.pairs.map(|pairs| format!(", {} of {all} pairs", pairs.min(all))).unwrap_or_default();
     let why = format!("{}{pairs} ({})", cause.says, cause.code);
     element("li")
-        .child(element("span").text(&cause.remedy.to_string()))
+        .child(prose("span", &cause.remedy.to_string()))
         .child(element("br"))
         .child(element("span").with("class", "dim").text(&why))
 }
@@ -107,13 +119,18 @@ fn tests(report: &Report) -> Element {
     let line = |test: &TestEntry| {
         let about = format!("{}. {}", test.title, test.proves);
         element("tr")
-            .child(element("td").child(colored("b", words::outcome(test.outcome))))
+            .child(element("td").child(outcome(test)))
             .child(element("th").with("scope", "row").with("title", &about).text(&test.id))
-            .child(cell(&test.summary))
+            .child(prose("td", &test.summary))
             .child(number(&format!("{:.1}", test.seconds)))
     };
     let head = ["outcome", "test", "what it found", "seconds"];
-    section("Tests").with("id", "tests").child(table(None, &head, report.tests.iter().map(line)))
+    section("Tests").with("id", "tests").child(figure_table(
+        None,
+        &head,
+        |place| place == 3,
+        report.tests.iter().map(line),
+    ))
 }
 
 fn machine(report: &Report) -> Element {
@@ -203,8 +220,8 @@ fn finding_article(report: &Report, group: &[(&str, &FindingEntry)], seen: &mut 
     let place = (1..=MAX_LISTED).contains(&gpus.len()).then(|| ("where", gpus.join("; ")));
     let said = [("cause", first.cause.to_string()), ("remedy", first.remedy.to_string()), ("test", (*test).to_owned())];
     let list = place.into_iter().chain(said);
-    let list = list.flat_map(|(name, text)| [element("dt").text(name), element("dd").text(&text)]);
-    let mut messages = group.iter().map(|(_, f)| element("p").text(&f.message.to_string()));
+    let list = list.flat_map(|(name, text)| [element("dt").text(name), prose("dd", &text)]);
+    let mut messages = group.iter().map(|(_, f)| prose("p", &f.message.to_string()));
     let shown: Vec<_> = messages.by_ref().take(MAX_LISTED).collect();
     let rest: Vec<_> = messages.collect();
     let rest = (!rest.is_empty()).then(|| collapsible(&format!("{} more", rest.len()), false, rest));

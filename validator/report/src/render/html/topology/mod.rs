@@ -5,7 +5,8 @@
 mod picture;
 
 use super::frame::{drawing, note, section};
-use crate::render::element::Element;
+use crate::render::element::{Element, element};
+use crate::render::words;
 use crate::tables::pair_rows;
 use crate::{Report, pairs_of};
 use machine::GpuId;
@@ -20,13 +21,16 @@ use std::collections::{BTreeMap, BTreeSet};
 const SOCKET: f64 = 26.0;
 const PORT: f64 = 84.0;
 const LINK: f64 = 56.0;
-const END: f64 = 156.0;
+const END: f64 = 168.0;
 const ARCS: f64 = 54.0;
-const ROW: f64 = 52.0;
-const BOX: f64 = 44.0;
-/// More NICs, and more pairs, are counted and not drawn.
+const ROW: f64 = 64.0;
+const BOX: f64 = 56.0;
+const TOP: f64 = 4.0;
+/// The most rows of one drawing.
+const MAX_ROWS: usize = 8;
+/// More NICs are counted and not drawn. If there are more pairs, none is drawn, because nobody can tell them apart.
 const MAX_NICS: usize = 24;
-const MAX_PAIRS: usize = 24;
+const MAX_PAIRS: usize = 16;
 
 /// A function in the drawing, with the functions below it.
 struct Node<'a> {
@@ -41,6 +45,7 @@ struct TopologyDrawing<'a> {
     acs: BTreeSet<String>,
     bad: BTreeMap<Pair, (Severity, String)>,
     lanes: BTreeMap<GpuId, u64>,
+    mixed: bool,
     right: f64,
     y: f64,
     middle: BTreeMap<Bdf, f64>,
@@ -73,28 +78,49 @@ pub(super) fn section_of(report: &Report) -> Option<Element> {
         acs: ports_with_cleared_acs(report),
         bad,
         lanes: lanes_under_load(report),
+        mixed: is_mixed(report),
         right,
-        y: 4.0,
+        y: TOP,
         middle: BTreeMap::new(),
         parts: Vec::new(),
         summary: Vec::new(),
     };
+    let drawable = are_drawable(&canvas.bad, report.gpus.len());
+    let width = right + END + if drawable { ARCS } else { 4.0 };
+    let mut drawn = Vec::new();
     for (numa, nodes) in &roots {
+        // Without lines between the halves they stand beside each other where there is room.
+        if !drawable && canvas.ends.len() > MAX_ROWS && drawn.is_empty() && canvas.middle.len() * 2 >= canvas.ends.len()
+        {
+            drawn.push(canvas.drawing(width, "Topology of the machine, first half"));
+        }
         canvas.draw_socket(*numa, nodes);
     }
-    let left_out = canvas.draw_pairs();
-    let size = (right + END + if canvas.bad.is_empty() { 4.0 } else { ARCS }, canvas.y);
-    let desc = canvas.summary.join("; ");
-    let drawn = drawing(size, "Topology of the machine", &desc, canvas.parts);
+    if drawable {
+        canvas.draw_pairs();
+    }
+    let title = if drawn.is_empty() { "Topology of the machine" } else { "Topology of the machine, second half" };
+    drawn.push(canvas.drawing(width, title));
+    let drawn = element("div").with("class", "halves").children(drawn);
     let more = all.len().saturating_sub(MAX_NICS);
-    let notes = notes(&canvas.bad, left_out, more, !canvas.lanes.is_empty(), !canvas.acs.is_empty());
+    let links = links_note(more, !canvas.lanes.is_empty(), !canvas.acs.is_empty());
+    let notes = [Some(links), pairs_note(&canvas.bad, report.gpus.len())].into_iter().flatten();
     Some(
         section("Topology")
             .with("id", "topology")
             .with("class", "drawn")
-            .children(notes.iter().map(|text| note(text)))
+            .children(notes.map(|text| note(&text)))
             .child(drawn),
     )
+}
+
+impl TopologyDrawing<'_> {
+    /// What was drawn since the last time, as a drawing of its own.
+    fn drawing(&mut self, width: f64, title: &str) -> Element {
+        let parts = std::mem::take(&mut self.parts);
+        let desc = std::mem::take(&mut self.summary).join("; ");
+        drawing((width, std::mem::replace(&mut self.y, TOP)), title, &desc, parts)
+    }
 }
 
 /// The width of the ports of a chain with the room behind them.
@@ -173,13 +199,23 @@ fn lanes_under_load(report: &Report) -> BTreeMap<GpuId, u64> {
     all
 }
 
-fn notes(
-    bad: &BTreeMap<Pair, (Severity, String)>,
-    left_out: usize,
-    nics: usize,
-    loaded: bool,
-    acs: bool,
-) -> Vec<String> {
+/// Whether the GPUs are not all of one model.
+fn is_mixed(report: &Report) -> bool {
+    let models: BTreeSet<_> = report.gpus.iter().map(|gpu| words::model(report, gpu)).collect();
+    models.len() > 1
+}
+
+/// The number of pairs, of which each counts once for both directions.
+const fn unordered(gpus: usize) -> usize {
+    gpus * gpus.saturating_sub(1) / 2
+}
+
+/// Whether lines between these pairs say something: neither too many, nor simply all of three or more.
+fn are_drawable(bad: &BTreeMap<Pair, (Severity, String)>, gpus: usize) -> bool {
+    (1..=MAX_PAIRS).contains(&bad.len()) && (bad.len() < unordered(gpus) || gpus < 3)
+}
+
+fn links_note(nics: usize, loaded: bool, acs: bool) -> String {
     let mut text = "PCI Express links: generation and lanes".to_owned();
     text +=
         if loaded { " at rest, and the fewest lanes under load." } else { " at rest, when GPUs lower the generation." };
@@ -189,13 +225,48 @@ fn notes(
     if nics > 0 {
         text += &format!(" {nics} more NICs are not drawn.");
     }
-    let mut notes = vec![text];
-    let named: Vec<_> = bad.keys().take(6).map(|pair| format!("GPU {} and {}", pair.from, pair.to)).collect();
-    if !named.is_empty() {
-        let more = bad.len().saturating_sub(named.len());
-        let more = if more > 0 { format!(", and {more} more pairs") } else { String::new() };
-        let left_out = if left_out > 0 { format!("; {left_out} of them are not drawn") } else { String::new() };
-        notes.push(format!("Lines at the right: pairs with findings, {}{more}{left_out}.", named.join(", ")));
+    text
+}
+
+/// Which pairs have findings, and whether they are drawn.
+fn pairs_note(bad: &BTreeMap<Pair, (Severity, String)>, gpus: usize) -> Option<String> {
+    let all = unordered(gpus);
+    let codes: BTreeSet<_> = bad.values().map(|(_, code)| code.as_str()).collect();
+    let codes = codes.into_iter().collect::<Vec<_>>().join(", ");
+    if bad.is_empty() {
+        return None;
     }
-    notes
+    if !are_drawable(bad, gpus) {
+        let count = if bad.len() < all { format!("{} of {all} pairs", bad.len()) } else { format!("All {all} pairs") };
+        return Some(format!("{count} have findings: {codes}. They are not drawn."));
+    }
+    let named: Vec<_> = bad.keys().take(6).map(|pair| format!("GPU {} and {}", pair.from, pair.to)).collect();
+    let more = bad.len().saturating_sub(named.len());
+    let more = if more > 0 { format!(", and {more} more pairs") } else { String::new() };
+    Some(format!("Lines at the right: pairs with findings, {}{more}.", named.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_pairs_are_a_sentence_and_no_lines() {
+        let bad = |pairs: &[(usize, usize)]| -> BTreeMap<Pair, (Severity, String)> {
+            pairs.iter().map(|(a, b)| (Pair::of(*a, *b), (Severity::Fail, "P2P-SLOW".to_owned()))).collect()
+        };
+        let three = bad(&[(0, 1), (0, 2), (1, 2)]);
+        assert!(!are_drawable(&three, 3));
+        let note = pairs_note(&three, 3).unwrap();
+        assert_eq!(note, "All 3 pairs have findings: P2P-SLOW. They are not drawn.");
+        assert!(are_drawable(&three, 4) && are_drawable(&bad(&[(0, 1)]), 2));
+        assert!(pairs_note(&three, 4).unwrap().starts_with("Lines at the right: pairs with findings, GPU 0 and 1, "));
+        let many: Vec<_> = (1..=MAX_PAIRS + 1).map(|n| (0, n)).collect();
+        assert!(!are_drawable(&bad(&many), 64));
+        assert_eq!(
+            pairs_note(&bad(&many), 64).unwrap(),
+            "17 of 2016 pairs have findings: P2P-SLOW. They are not drawn."
+        );
+        assert!(!are_drawable(&bad(&[]), 4) && pairs_note(&bad(&[]), 4).is_none());
+    }
 }

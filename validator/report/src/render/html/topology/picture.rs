@@ -1,14 +1,40 @@
 //! Draws the topology: boxes for NUMA nodes, ports and ends, links between them, and lines between pairs with findings.
 
-use super::{ARCS, BOX, END, MAX_PAIRS, Node, PORT, ROW, SOCKET, TopologyDrawing, gap};
+use super::{ARCS, BOX, END, Node, PORT, ROW, SOCKET, TopologyDrawing, gap};
 use crate::gpus_of;
-use crate::render::element::element;
+use crate::render::element::{Element, element};
 use crate::render::html::frame::{coordinate, label, line, rectangle, shape};
 use crate::render::words;
 use machine::GpuId;
 use machine::pcie::model::{Device, Fabric, Kind, Link};
 use outcome::finding::Severity;
 use outcome::platform::Pair;
+
+/// The room beside a box's text, and the height of its lines.
+const INSET: f64 = 5.0;
+const LINES: f64 = 13.0;
+/// How wide small letters are that are not bold, compared with bold ones.
+const NARROWER: f64 = 0.86;
+/// The most characters of a model in a box; the description has all of them.
+const MAX_MODEL: usize = 22;
+
+/// How wide a letter is at most in the bold of usual fonts.
+const fn width_of(letter: char) -> f64 {
+    match letter {
+        'i' | 'j' | 'l' | 't' | 'r' | 'f' | ' ' | '.' | ',' | ':' | '-' | '(' | ')' => 5.0,
+        'A'..='Z' | 'm' | 'w' => 9.0,
+        _ => 7.4,
+    }
+}
+
+/// A GPU's model without its maker, cut to the box: `GeForce RTX 4090`.
+fn short_model(model: &str) -> String {
+    let model = model.strip_prefix("NVIDIA ").unwrap_or(model);
+    if model.chars().count() <= MAX_MODEL {
+        return model.to_owned();
+    }
+    model.chars().take(MAX_MODEL - 2).chain("..".chars()).collect()
+}
 
 /// The PCIe generation of a rate in GT/s.
 fn generation(gts: f64) -> Option<u8> {
@@ -35,6 +61,7 @@ impl TopologyDrawing<'_> {
         }
         let height = self.y - top - (ROW - BOX);
         self.parts.push(rectangle(0.0, top, SOCKET, height, "socket"));
+        // The box of a single row has room for two digits.
         let name = numa.map_or_else(|| "CPU".to_owned(), |n| format!("NUMA {n}"));
         let (x, y) = (SOCKET / 2.0 + 4.0, top + height / 2.0);
         let turned = format!("rotate(-90 {} {})", coordinate(x), coordinate(y));
@@ -71,7 +98,10 @@ impl TopologyDrawing<'_> {
             (!bits.is_empty()).then(|| format!("ACS {}", bits.join(" ")))
         };
         let class = if acs.is_some() { "port acs" } else { "port" };
-        self.draw_box((x, middle), PORT, class, [words.to_owned(), device.bdf.to_string()], acs.as_deref());
+        let address = device.bdf.to_string();
+        // A port has no room for the domain that nearly all machines have.
+        let address = address.strip_prefix("0000:").unwrap_or(&address).to_owned();
+        self.draw_box((x, middle), PORT, class, (words, &[address]), acs.as_deref());
         middle
     }
 
@@ -86,6 +116,8 @@ impl TopologyDrawing<'_> {
             Some(number) => (format!("GPU {number}{slot}"), self.worst_finding(number)),
             None => (format!("{}{slot}", nic(self.report.fabric.as_ref(), device)), None),
         };
+        let model = gpu.filter(|_| self.mixed).and_then(|number| self.report.gpus.get(number.index()));
+        let model = model.map(|gpu| words::model(self.report, gpu));
         let class = match (&code, gpu) {
             (Some((_, severity)), _) if *severity >= Severity::Fail => "end bad",
             (Some(_), _) => "end warn",
@@ -94,14 +126,11 @@ impl TopologyDrawing<'_> {
         };
         let link = device.link.as_ref().map(link_labels).map(|(speed, lanes, _)| format!(", {speed} {lanes}"));
         let numa = numa.map(|n| format!(", NUMA {n}")).unwrap_or_default();
-        self.summary.push(format!("{name} at {}{}{numa}", device.bdf, link.unwrap_or_default()));
-        self.draw_box(
-            (self.right, middle),
-            END,
-            class,
-            [name, device.bdf.to_string()],
-            code.as_ref().map(|(code, _)| code.as_str()),
-        );
+        let is = model.map(|model| format!(", {model}")).unwrap_or_default();
+        self.summary.push(format!("{name} at {}{is}{}{numa}", device.bdf, link.unwrap_or_default()));
+        let small = [Some(device.bdf.to_string()), model.map(short_model)];
+        let small: Vec<_> = small.into_iter().flatten().collect();
+        self.draw_box((self.right, middle), END, class, (&name, &small), code.as_ref().map(|(code, _)| code.as_str()));
         middle
     }
 
@@ -118,19 +147,35 @@ impl TopologyDrawing<'_> {
         about.into_iter().chain(pair).reduce(|one, other| if other.1 > one.1 { other } else { one })
     }
 
-    fn draw_box(&mut self, (x, middle): (f64, f64), width: f64, class: &str, lines: [String; 2], third: Option<&str>) {
-        let top = middle - BOX / 2.0;
-        self.parts.push(rectangle(x, top, width, BOX, class));
-        let [name, address] = lines;
-        let first = if third.is_some() { 13.0 } else { 19.0 };
-        self.parts.push(label(x + 5.0, top + first, "name", &name));
-        self.parts.push(label(
-            x + 5.0,
-            top + first + 13.0,
-            "small",
-            address.strip_prefix("0000:").filter(|_| width < END).unwrap_or(&address),
-        ));
-        self.parts.extend(third.map(|text| label(x + 5.0, top + first + 26.0, "small strong", text)));
+    /// A box with its name, smaller lines below it, and a last line that stands out.
+    fn draw_box(
+        &mut self,
+        (x, middle): (f64, f64),
+        width: f64,
+        class: &str,
+        (name, small): (&str, &[String]),
+        last: Option<&str>,
+    ) {
+        self.parts.push(rectangle(x, middle - BOX / 2.0, width, BOX, class));
+        let small = small.iter().map(|text| ("small", text.as_str()));
+        let lines = [("name", name)].into_iter().chain(small).chain(last.map(|text| ("small strong", text)));
+        let lines: Vec<_> = lines.collect();
+        let room = width - 2.0 * INSET;
+        // The baseline of the first line, so that all lines together are in the middle.
+        let mut y = middle + LINES / 2.0 - 3.0;
+        for _ in 1..lines.len() {
+            y -= LINES / 2.0;
+        }
+        for (class, text) in lines {
+            let part = label(x + INSET, y, class, text);
+            y += LINES;
+            // Fonts differ in width: what could be too wide is made as wide as the box.
+            let letters: f64 = text.chars().map(width_of).sum();
+            let wide = if class == "small" { letters * NARROWER } else { letters };
+            let fitted =
+                |part: Element| part.with("textLength", &coordinate(room)).with("lengthAdjust", "spacingAndGlyphs");
+            self.parts.push(if wide > room { fitted(part) } else { part });
+        }
     }
 
     /// A link from a port to what is below it, with its generation above and its lanes below the line.
@@ -151,9 +196,9 @@ impl TopologyDrawing<'_> {
         }
     }
 
-    /// Draws a line between the GPUs of each pair with findings; returns how many pairs are not drawn, beyond the maximum.
-    pub(super) fn draw_pairs(&mut self) -> usize {
-        for (Pair { from: a, to: b }, (severity, code)) in self.bad.iter().take(MAX_PAIRS) {
+    /// Draws a line between the GPUs of each pair with findings.
+    pub(super) fn draw_pairs(&mut self) {
+        for (Pair { from: a, to: b }, (severity, code)) in &self.bad {
             let middle = |gpu: &GpuId| self.middle.get(&self.report.gpus.get(gpu.index())?.bdf).copied();
             let (Some(from), Some(to)) = (middle(a), middle(b)) else { continue };
             let (x, out) = (self.right + END, self.right + END + ((to - from).abs() / 5.0 + 14.0).min(ARCS * 1.25));
@@ -169,7 +214,6 @@ impl TopologyDrawing<'_> {
             self.parts.extend(ends.map(dot));
             self.summary.push(format!("GPU {a} and GPU {b}: {code}"));
         }
-        self.bad.len().saturating_sub(MAX_PAIRS)
     }
 }
 
