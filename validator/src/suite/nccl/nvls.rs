@@ -48,15 +48,15 @@ struct Measured {
 }
 
 fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
+    if let Some(none) = not_connected(context)? {
+        return Ok(none);
+    }
     let asked = &context.config.validate;
     if let Some(by) = &asked.nvls_forbidden {
         return Ok(Judgement::not_applicable(format!("NVLink SHARP is forbidden by {by}")));
     }
     if !asked.nvls {
         return Ok(Judgement::not_applicable("NVLink SHARP is tested where validate.nvls = true"));
-    }
-    if let Some(none) = not_connected(context)? {
-        return Ok(none);
     }
     let clique = context.clique()?;
     if !is_possible(&GpuPaths::new(context, clique), clique) {
