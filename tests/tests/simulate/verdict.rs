@@ -64,7 +64,7 @@ fn assert_every_number_shown(report: &serde_json::Value, form: &str, shown: &str
             let cells = shown.split("<td").skip(1).filter_map(|cell| cell.split_once('>')?.1.split('<').next());
             let cells: BTreeSet<_> = cells.collect();
             for n in matrices.iter().chain(&tables) {
-                let texts = [format!("{n:.0}"), format!("{n:.2}"), format!("{n:.4}")];
+                let texts = [0, 1, 2, 3, 4].map(|digits| format!("{n:.digits$}"));
                 assert!(texts.iter().any(|text| cells.contains(text.as_str())), "{n} is in no cell");
             }
         }
