@@ -38,7 +38,7 @@ pub(crate) enum Route<'a> {
     Report(&'a str),
     Metrics,
     Health,
-    /// What a browser asks for unasked, and nobody has.
+    /// The icon that a browser asks for by itself; there is none.
     Icon,
 }
 

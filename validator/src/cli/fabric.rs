@@ -62,24 +62,33 @@ pub(super) fn gpu_block(root: &Root, fabric: &Fabric) -> String {
     fabric_block(fabric, &gpus::read(root).unwrap_or_default())
 }
 
+/// Logs the lines of a block of GPUs, where standard output is a table that programs read.
+pub(super) fn log_gpus(block: &str) {
+    block.lines().for_each(|line| log::info!("{}", line.trim_start()));
+}
+
 /// The text with the GPUs below its first line.
 fn with_gpus(text: &str, block: &str) -> String {
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     format!("{first}\n{block}{rest}")
 }
 
+/// Whether this machine is meant and the user is not root.
+fn lacks_root(root: &Root) -> bool {
+    root.is_live() && !rustix::process::geteuid().is_root()
+}
+
 /// Says once what only root can read.
 fn warn_if_not_root(root: &Root) {
-    if root.is_live() && !rustix::process::geteuid().is_root() {
+    if lacks_root(root) {
         log::warn!("run as root: others read 64 bytes of configuration space, and what is behind them is unknown");
     }
 }
 
 /// What writes registers is done by root alone.
 fn needs_root(root: &Root, action: &str) -> Result<(), CommandError> {
-    let wrong = root.is_live() && !rustix::process::geteuid().is_root();
     let why = || CommandError::Usage(format!("fabric {action}: run it as root; it writes registers of this machine"));
-    if wrong { Err(why()) } else { Ok(()) }
+    if lacks_root(root) { Err(why()) } else { Ok(()) }
 }
 
 /// The status of a command that only reads: what could not be read is an error, unless a failure was seen.

@@ -2,7 +2,7 @@
 //! of nccl-tests. Rows are printed as they are measured; NCCL's transports go to standard error, so that a parser
 //! of the table does not see them.
 
-use super::fabric::{gpu_block, no_gpu};
+use super::fabric::{gpu_block, log_gpus, no_gpu};
 use super::output::{Reserved, to_stdout};
 use super::validate::chosen;
 use super::{CommandError, FAILURE, NOT_DONE, SUCCESS, nodes};
@@ -152,9 +152,7 @@ fn gpus(root: &Root, config: &Config, asked: &Nccl) -> Result<Vec<GpuId>, Comman
     if there == 0 {
         return Err(CommandError::Undone(no_gpu()));
     }
-    for line in gpu_block(root, &fabric).lines() {
-        log::info!("{}", line.trim_start());
-    }
+    log_gpus(&gpu_block(root, &fabric));
     let limit = chosen(root, &asked.only)?;
     let all = || GpuId::all(asked.gpus.map_or(there, usize::from)).collect();
     let chosen: Vec<_> = limit.map_or_else(all, |limit| limit.ordinals());

@@ -909,7 +909,7 @@ codes! {
     NvlsUntested = row("NVLS-UNTESTED", "NVLink SHARP was not tested")
         .means("NCCL can use NVLink SHARP (NVLS) between these GPUs; the tests ran without it, and the workload's NCCL uses its own default")
         .cause("the tests run with NCCL_NVLS_ENABLE=0 unless validate.nvls is set, because multicast that goes wrong can take GPUs out of service")
-        .remedy("set validate.nvls = true, on a machine that nobody else uses, to test it; set NCCL_NVLS_ENABLE=0 to forbid it")
+        .remedy("to test it, set validate.nvls = true while nobody else uses the machine; to forbid it, set NCCL_NVLS_ENABLE=0")
         .ruled_out_by(&[&test::NCCL_NVLS]);
     NcclTransport = row("NCCL-TRANSPORT", "NCCL uses another transport")
         .means("NCCL's log names another transport than the one under test")

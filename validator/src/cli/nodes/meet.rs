@@ -5,6 +5,7 @@ use super::display::NodesConsole;
 use super::local::LocalNode;
 use super::settings::{MeetingSettings, meeting_settings};
 use crate::cli::args::Meet;
+use crate::cli::fabric::log_gpus;
 use crate::cli::{CommandError, NOT_DONE};
 use crate::config::Config;
 use crate::net::discovery::{self, Beacon, MeetingError, MeetingRole};
@@ -43,9 +44,7 @@ pub(super) struct Leader {
 /// Meets the others.
 pub(super) fn meet(config: &Config, asked: &Meet, node: &LocalNode) -> Result<Role, CommandError> {
     let settings = meeting_settings(config, asked)?;
-    for line in node.gpus.lines() {
-        log::info!("{}", line.trim_start());
-    }
+    log_gpus(&node.gpus);
     let due = Instant::now() + settings.timeout;
     if settings.rendezvous == MDNS {
         return meet_by_mdns(&config.nodes.interfaces, &settings, node, due);

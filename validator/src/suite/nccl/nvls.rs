@@ -99,7 +99,8 @@ fn judge(plain: &[Row], nvls: &Measured) -> Judgement {
     );
     let judgement = judged(summary, findings).with_tables(vec![tables::rows("nccl.nvls", &nvls.rows)]);
     let good = matches!(judgement.outcome(), Outcome::Pass | Outcome::Warn);
-    let reason = format!("NVLink SHARP is right and takes {all_reduce:.2} times the speed of all_reduce without it");
+    let reason =
+        format!("NVLink SHARP is right, and all_reduce has {all_reduce:.2} times the speed that it has without it");
     let advice = Advice::new(VARIABLE, if faster { "1" } else { "0" }, &reason);
     judgement.advising(good.then_some(advice).into_iter().collect())
 }

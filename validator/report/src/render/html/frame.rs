@@ -102,7 +102,7 @@ pub fn unbroken(text: &str) -> Element {
     cell(text).with("class", "when")
 }
 
-/// An element with a text, in which what stands between backticks is code.
+/// An element with a text. Text between backticks becomes `code`.
 pub fn prose(name: &'static str, text: &str) -> Element {
     let part = |whole: Element, (n, part): (usize, &str)| match n % 2 {
         _ if part.is_empty() => whole,

@@ -122,7 +122,7 @@ fn every_test_finding_and_measurement_is_there() {
                 finding.remedy.as_str(),
                 finding.evidence[0].as_str(),
             ] {
-                // What stands between backticks is an element of its own, and each text is trimmed.
+                // Text between backticks is an element of its own, and each text is trimmed.
                 let bare = |text: &str| text.replace(['`', ' '], "");
                 assert!(bare(article).contains(&bare(part)), "{article} lacks {part}");
             }
@@ -502,7 +502,7 @@ fn the_page_loads_and_runs_nothing() {
 }
 
 /// All markup of a page: its elements with the names of their attributes.
-/// All elements with the names of their attributes, apart from `code`: what stands between backticks, a text as any other.
+/// All elements with the names of their attributes, except `code`, which is text between backticks.
 fn markup(report: &Report) -> Vec<String> {
     parsed(report, |root| {
         let all = root.descendants().filter(|n| n.is_element() && !n.has_tag_name("code"));

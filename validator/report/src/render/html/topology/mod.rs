@@ -28,8 +28,9 @@ const BOX: f64 = 56.0;
 const TOP: f64 = 4.0;
 /// The most rows of one drawing.
 const MAX_ROWS: usize = 8;
-/// More NICs are counted and not drawn. If there are more pairs, none is drawn, because nobody can tell them apart.
+/// More NICs are counted and not drawn.
 const MAX_NICS: usize = 24;
+/// If there are more pairs, none is drawn: their curves could not be told apart.
 const MAX_PAIRS: usize = 16;
 
 /// A function in the drawing, with the functions below it.
