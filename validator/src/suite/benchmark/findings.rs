@@ -4,6 +4,7 @@
 use super::flow::Flow;
 use super::grid::Grid;
 use crate::floors::noise;
+use crate::schedule::Pair;
 use crate::suite::shared::transfer::{ones, unanswered};
 use gpu::CheckCounts;
 use gpu::pattern::Counts;
@@ -11,7 +12,7 @@ use outcome::Judgement;
 use outcome::finding::{Code, Finding, Severity};
 use outcome::metric::Metric;
 use outcome::text::names::name_in_sentence;
-use report::stats::RepeatPolicy;
+use report::stats::{Measured, RepeatPolicy};
 
 /// How many findings of one kind are listed one by one.
 const MOST_LISTED: usize = 4;
@@ -42,6 +43,18 @@ pub(in crate::suite) fn noisy(
     policy: impl Fn(Metric) -> Option<RepeatPolicy>,
 ) -> impl Iterator<Item = Finding> {
     grid.measured().filter_map(move |(metric, pair, figure)| noise(pair, metric, &policy(metric)?, figure))
+}
+
+/// The figures that scatter so far that no verdict may be based on them: they are measured again before they are judged.
+pub(in crate::suite) fn doubtful(
+    grid: &Grid,
+    policy: impl Fn(Metric) -> Option<RepeatPolicy>,
+) -> impl Iterator<Item = (Metric, Pair)> {
+    let doubtful = move |metric: Metric, pair: Pair, figure: &Measured| {
+        let finding = noise(pair, metric, &policy(metric)?, figure)?;
+        (finding.severity > Severity::Info).then_some((metric, pair))
+    };
+    grid.measured().filter_map(move |(metric, pair, figure)| doubtful(metric, pair, figure))
 }
 
 /// Findings about figures whose second measurement differs from the first.
@@ -95,7 +108,6 @@ fn merge_into_first(kind: Vec<Finding>) -> Vec<Finding> {
 mod tests {
     use super::super::flow::CopyMethod;
     use super::*;
-    use crate::schedule::Pair;
     use machine::GpuId;
     use outcome::finding::Subject;
 

@@ -21,7 +21,7 @@ mod watch;
 
 pub(in crate::suite) use bench::{Bench, FULL};
 pub(in crate::suite) use chase::{ChaseResult, LOADS, RoundAccess};
-pub(in crate::suite) use findings::{judged, noisy, repeat_differences, wrong_data};
+pub(in crate::suite) use findings::{doubtful, judged, noisy, repeat_differences, wrong_data};
 pub(in crate::suite) use flow::{CopyMethod, Flow, Side, copies, copies_at};
 pub(in crate::suite) use grid::{Grid, rounded, transpose};
 pub(in crate::suite) use host::{HostDirection, HostFlow, HostTiming};

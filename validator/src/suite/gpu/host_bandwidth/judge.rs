@@ -3,13 +3,13 @@
 use super::Results;
 use crate::floors::{contradicted_link, impossible_speed, slow_host_copy};
 use crate::schedule::Pair;
-use crate::suite::benchmark::{judged, noisy, repeat_differences, rounded};
+use crate::suite::benchmark::{doubtful, judged, noisy, repeat_differences, rounded};
 use machine::GpuId;
 use outcome::finding::Finding;
 use outcome::metric::{Beside, Metric};
 use outcome::text::count;
 use outcome::{Judgement, Matrix};
-use report::stats::BANDWIDTH;
+use report::stats::{BANDWIDTH, RepeatPolicy};
 
 /// The matrices in the report's order, and their row.
 const MATRICES: &[(Metric, &str)] = &[
@@ -35,10 +35,17 @@ pub(super) struct HostLimits {
 
 /// The matrices that are judged, and their directions in words.
 const JUDGED: [(Metric, &str); 2] = [(Metric::HOST_TO, "from the host"), (Metric::HOST_FROM, "to the host")];
-/// The GPUs that must be measured again before they are judged.
-pub(super) fn slow_gpus(results: &Results, all_limits: &[HostLimits]) -> Vec<GpuId> {
-    let gpus = GpuId::each(all_limits);
-    gpus.filter(|(gpu, limits)| !slow_findings(results, *gpu, **limits).is_empty()).map(|(gpu, _)| gpu).collect()
+
+/// The GPUs that must be measured again before they are judged: slow ones, and those whose figures scatter.
+pub(super) fn suspect_gpus(results: &Results, all_limits: &[HostLimits]) -> Vec<GpuId> {
+    let scattered: Vec<_> = doubtful(&results.grid, policy).map(|(_, pair)| pair.from).collect();
+    let suspect = |gpu, limits| scattered.contains(&gpu) || !slow_findings(results, gpu, limits).is_empty();
+    GpuId::each(all_limits).filter(|(gpu, limits)| suspect(*gpu, **limits)).map(|(gpu, _)| gpu).collect()
+}
+
+/// How far the samples of a figure may differ: of one GPU alone. What GPUs share varies.
+fn policy(metric: Metric) -> Option<RepeatPolicy> {
+    matches!(metric, Metric::Host { beside: Beside::Alone, .. }).then_some(BANDWIDTH)
 }
 
 fn slow_findings(results: &Results, gpu: GpuId, limits: HostLimits) -> Vec<Finding> {
@@ -79,7 +86,6 @@ pub(super) fn judge(results: Results, all_limits: &[HostLimits], states: &[Strin
     for finding in &mut findings {
         finding.evidence.extend(states.iter().cloned());
     }
-    let policy = |metric: Metric| matches!(metric, Metric::Host { beside: Beside::Alone, .. }).then_some(BANDWIDTH);
     findings.extend(noisy(&results.grid, policy));
     findings.extend(repeat_differences(&results.grid));
     let summary = summary(&results);
@@ -148,7 +154,7 @@ mod tests {
     fn a_gpu_that_stays_slow_warns_with_its_state() {
         let limits = HostLimits { raw: Some(63.0), own: Some(63.0), most: Some(63.0) };
         assert_eq!(
-            (slow_gpus(&results(13.0), &[limits; 2]), slow_gpus(&results(54.9), &[limits; 2])),
+            (suspect_gpus(&results(13.0), &[limits; 2]), suspect_gpus(&results(54.9), &[limits; 2])),
             (GpuId::list([0]), Vec::new())
         );
         let judged = said(results(13.0), Some(63.0), &["GPU 0: 35 C".to_owned()]);
@@ -175,6 +181,19 @@ mod tests {
         assert_eq!(judge(results(54.9), &[port; 2], &[]).outcome(), Outcome::Pass);
         assert_eq!(judge(results(54.9), &[port; 2], &[]).findings.len(), 2);
         assert_eq!(judge(results(13.0), &[port; 2], &[]).outcome(), Outcome::Warn, "the floor is not 0.75 of 0.25");
+    }
+
+    /// As recorded on four H100 of a host that other machines share: 54.9 to 42.0 GB/s in five copies, and 54.9 before and after.
+    #[test]
+    fn a_gpu_whose_figures_scatter_is_measured_again_and_judged_by_the_calm_figure() {
+        let limits = HostLimits { raw: Some(63.0), own: Some(63.0), most: Some(63.0) };
+        let mut scattered = results(54.9);
+        let own = Pair::of(0, 0);
+        scattered.grid.put(Metric::HOST_TO, own, BANDWIDTH.of(&[54.88, 54.75, 48.88, 47.23, 42.03]).unwrap());
+        assert_eq!(suspect_gpus(&scattered, &[limits; 2]), [GpuId::new(0)]);
+        assert!(suspect_gpus(&results(54.9), &[limits; 2]).is_empty());
+        scattered.grid.put_again(Metric::HOST_TO, own, BANDWIDTH.of(&[54.9; 3]).unwrap());
+        assert_eq!(said(scattered, Some(63.0), &[]).outcome(), Outcome::Pass);
     }
 
     #[test]

@@ -6,17 +6,19 @@ use super::cells::{MATRICES, policy};
 use super::spread::{bursts, spreads};
 use super::suspects::{Suspect, suspects};
 use crate::schedule::Pair;
-use crate::suite::benchmark::{judged, noisy, repeat_differences};
+use crate::suite::benchmark::{doubtful, judged, noisy, repeat_differences};
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Severity};
 use outcome::metric::Metric;
 use outcome::text::names::name_in_sentence;
 use serde_json::Value;
 
-/// The figures that must be measured again later, before they are judged.
+/// The figures that must be measured again later, before they are judged: those of faults, and those that scatter.
 pub(super) fn suspect_cells(results: &Results, basis: &Basis<'_>) -> Vec<(Metric, Pair)> {
     let bad = suspects(results, basis).into_iter().filter(|suspect| suspect.finding.severity > Severity::Info);
-    let mut cells: Vec<_> = bad.flat_map(|suspect| suspect.cells).collect();
+    let scattered = doubtful(&results.grid, |metric| Some(policy(metric, basis.level)));
+    let mut cells: Vec<_> = bad.flat_map(|suspect| suspect.cells).chain(scattered).collect();
+    cells.retain(|(_, pair)| pair.from != pair.to);
     cells.sort_unstable();
     cells.dedup();
     cells

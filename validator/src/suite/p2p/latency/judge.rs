@@ -3,12 +3,12 @@
 use super::Results;
 use crate::floors::{LatencyKind, LatencyReference, latency};
 use crate::schedule::Pair;
-use crate::suite::benchmark::{Grid, LOADS, judged, noisy, repeat_differences};
+use crate::suite::benchmark::{Grid, LOADS, doubtful, judged, noisy, repeat_differences};
 use outcome::Judgement;
 use outcome::finding::Finding;
 use outcome::metric::Metric;
 use report::Level;
-use report::stats::{LATENCY, median};
+use report::stats::{LATENCY, RepeatPolicy, median};
 use std::collections::BTreeMap;
 
 /// The matrices of copies, in the report's order.
@@ -25,12 +25,20 @@ pub(super) struct Basis<'a> {
     pub(super) nvlink: &'a dyn Fn(Pair) -> bool,
 }
 
-/// The ordered pairs that are too slow, to be measured again before they are judged.
-pub(super) fn slow_pairs(results: &Results, basis: &Basis<'_>) -> Vec<Pair> {
-    let mut pairs: Vec<_> = latency_findings(results, basis).into_iter().map(|(pair, _)| pair).collect();
+/// The ordered pairs that are too slow or scatter, to be measured again before they are judged.
+pub(super) fn suspect_pairs(results: &Results, basis: &Basis<'_>) -> Vec<Pair> {
+    let slow = latency_findings(results, basis).into_iter().map(|(pair, _)| pair);
+    let scattered = [&results.copies, &results.loads].into_iter().flat_map(|grid| doubtful(grid, policy));
+    let scattered = scattered.map(|(_, pair)| pair).filter(|pair| pair.from != pair.to);
+    let mut pairs: Vec<_> = slow.chain(scattered).collect();
     pairs.sort_unstable();
     pairs.dedup();
     pairs
+}
+
+/// How far the samples of a figure may differ: by the GPU's clock.
+fn policy(metric: Metric) -> Option<RepeatPolicy> {
+    (metric == JUDGED || metric == Metric::LOAD).then_some(LATENCY)
 }
 
 fn latency_findings(results: &Results, basis: &Basis<'_>) -> Vec<(Pair, Finding)> {
@@ -69,7 +77,6 @@ pub(super) fn judge(results: Results, basis: &Basis<'_>, gpus: usize, level: Lev
     for finding in &mut findings {
         finding.evidence.extend(states.iter().cloned());
     }
-    let policy = |metric: Metric| (metric == JUDGED || metric == Metric::LOAD).then_some(LATENCY);
     findings.extend(noisy(&results.copies, policy));
     findings.extend(noisy(&results.loads, policy));
     findings.extend(repeat_differences(&results.copies).chain(repeat_differences(&results.loads)));
@@ -144,7 +151,7 @@ mod tests {
     #[test]
     fn a_slow_copy_warns_and_one_through_host_memory_fails() {
         assert_eq!(judge(results(4.0), 2, Level::Standard, &[]).outcome(), Outcome::Warn);
-        assert_eq!(slow_pairs(&results(4.0), &BASIS), [Pair::of(0, 1)]);
+        assert_eq!(suspect_pairs(&results(4.0), &BASIS), [Pair::of(0, 1)]);
         let mut moment = results(4.0);
         moment.copies.put_again(JUDGED, Pair::of(0, 1), figure(2.3));
         assert_eq!(judge(moment, 2, Level::Standard, &[]).outcome(), Outcome::Pass);

@@ -55,8 +55,8 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     let mut results = Results::default();
     measure::all(context, &bench, &paths, &mut results)?;
     let basis = judge::Basis { path_group: &|pair| paths.path_group(pair), nvlink: &|pair| paths.is_nvlink(pair) };
-    let slow_pairs = judge::slow_pairs(&results, &basis);
-    measure::again(context, &bench, &slow_pairs, &mut results)?;
+    let suspect_pairs = judge::suspect_pairs(&results, &basis);
+    measure::again(context, &bench, &suspect_pairs, &mut results)?;
     let (found, states) = watch.end(context);
     results.findings.extend(found);
     Ok(judge::judge(results, &basis, clique.len(), context.config.validate.level, &states))
