@@ -104,6 +104,8 @@ fi
 step clippy cargo build --locked --quiet --workspace --lib --bins --benches --examples --test image --test boots --test deploy --test handout --test arm64
 step build cargo test --locked --quiet "${tests[@]}" --test process_one --no-run
 step tests env TMPDIR="$memory" cargo test --locked --quiet "${tests[@]}" -- "${skip[@]}"
+# What must not compile, as a span of memory that is freed already.
+step examples cargo test --locked --quiet -p firstlight-gpu --doc
 if [ -n "$beside" ]; then
     wait "$beside" && failed= || failed=yes
     beside=

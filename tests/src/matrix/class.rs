@@ -40,6 +40,8 @@ pub struct FaultClass {
     pub min_gpus: usize,
     /// The maximum number of GPUs that is tried.
     pub max_gpus: usize,
+    /// How many GPUs are behind each PCIe switch; `None`: each behind a root port.
+    each: Option<usize>,
     /// The machine that has the fault.
     on: String,
     /// Differences from that machine.
@@ -66,7 +68,7 @@ impl FaultClass {
         let wrong = |why: String| Error::Scenario { path: format!("{file}: class {id:?}").into(), why };
         let known = [
             "id", "what", "quick", "standard", "full", "blamed", "needs", "least", "most", "on", "differs", "fault",
-            "vary", "set",
+            "vary", "each", "set",
         ];
         if let Some(key) = table.keys().find(|key| !known.contains(&key.as_str())) {
             return Err(wrong(format!("{key} is no key of a class")));
@@ -109,6 +111,7 @@ impl FaultClass {
             needs: words(&table, "needs"),
             min_gpus,
             max_gpus,
+            each: number(&table, "each"),
             on,
             differs,
             settings: words(&table, "set"),
@@ -157,6 +160,9 @@ impl FaultClass {
         }
         pair.substitute(&mut own);
         let scenario = Scenario::of(own)?.gpus(gpus).set(&self.settings);
+        if let Some(each) = self.each {
+            return HealthyMachine::switched(gpus, each).in_matching_machine(scenario);
+        }
         if scenario.has_nvlink() { HealthyMachine::guest(gpus).in_matching_machine(scenario) } else { Ok(scenario) }
     }
 }

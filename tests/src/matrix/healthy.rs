@@ -97,6 +97,14 @@ impl HealthyMachine {
         Self { name, what, expect, gpus, settings: Vec::new(), table }
     }
 
+    /// A machine with `each` GPUs behind each of its PCIe switches.
+    pub(super) fn switched(gpus: usize, each: usize) -> Self {
+        let text = format!("layout = \"switches\"\neach = {each}\nsockets = 2\n");
+        let table = text.parse().expect("it is TOML");
+        let (name, what, expect) = ("switches".to_owned(), String::new(), "PASS".to_owned());
+        Self { name, what, expect, gpus, settings: Vec::new(), table }
+    }
+
     fn plan(&self, scenario: &Scenario) -> Result<MachinePlan> {
         let wrong = |why: &str| Error::Scenario { path: self.name.clone().into(), why: why.to_owned() };
         let pair = |key: &str, or: (u8, u8)| -> Result<(u8, u8)> {

@@ -186,10 +186,21 @@ pub fn root(scenario: &Scenario, to: &Path) -> Result<()> {
     });
     machine.tree().write(to).map_err(Error::file("write", to))?;
     write_distances(&machine, scenario, to)?;
+    log(scenario, &to.join("dev/kmsg"))?;
     // The machine's name appears in every form of a report, even the shortest.
     let name = to.join("proc/sys/kernel/hostname");
     fs::write(&name, "Simulated\n").map_err(Error::file("write", name))?;
     found.iter().try_for_each(|bdf| mark_as_simulated(&to.join(format!("proc/driver/nvidia/gpus/{bdf}/information"))))
+}
+
+/// Adds the scenario's lines to the kernel's log.
+fn log(scenario: &Scenario, file: &Path) -> Result<()> {
+    let mut text = fs::read_to_string(file).map_err(Error::file("read", file))?;
+    for line in scenario.logged() {
+        let n = text.lines().count();
+        text.push_str(&format!("4,{n},{n}000000,-;{line}\n"));
+    }
+    fs::write(file, text).map_err(Error::file("write", file))
 }
 
 /// Writes the distances of the GPUs' NUMA nodes as two EPYC with four nodes each have them: 10 within a node, 12 within a

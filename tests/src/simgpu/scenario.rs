@@ -241,6 +241,11 @@ impl Scenario {
         strings(&self.layout, "without")
     }
 
+    /// Lines that the kernel logged before the tests.
+    pub(super) fn logged(&self) -> Vec<String> {
+        strings(&self.layout, "logged")
+    }
+
     /// The omitted functions.
     pub(super) fn without_symbols(&self) -> Vec<String> {
         strings(&self.layout, "without_symbols")

@@ -23,6 +23,6 @@ pub use nccl::{
 };
 pub use nvml::{
     Bar1Memory, ComputeMode, Confidential, Counter, CounterValue, FabricHealth, GpuSnapshot, GpuStatus, Link, NvLink,
-    NvLinkFabric, NvLinkStates, Nvml, P2pAnswers, Presence, Process, Registration, Remote, State, Status,
+    NvLinkFabric, NvLinkStates, Nvml, NvmlGpus, P2pAnswers, Presence, Process, Registration, Remote, State, Status,
     count_nvlinks,
 };

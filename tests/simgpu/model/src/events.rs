@@ -66,6 +66,12 @@ pub fn is_hot(scenario: &Scenario, gpu: usize) -> bool {
     happened(scenario).any(|event| event.hot && event.gpu == Some(gpu))
 }
 
+/// The sum of something that events of a GPU have added so far.
+#[must_use]
+pub fn sum(scenario: &Scenario, gpu: usize, of: impl Fn(&Event) -> u64) -> u64 {
+    happened(scenario).filter(|event| event.gpu == Some(gpu)).map(of).sum()
+}
+
 /// The lanes that a GPU's link has left, if an event reduced them.
 #[must_use]
 pub fn lanes(scenario: &Scenario, gpu: usize) -> Option<u32> {

@@ -64,6 +64,7 @@ impl Fault {
             self.kind,
             Kind::Narrow
                 | Kind::Collapse
+                | Kind::SwitchCollapse
                 | Kind::Refuse
                 | Kind::Capability
                 | Kind::Missing

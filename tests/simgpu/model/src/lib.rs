@@ -16,6 +16,7 @@ pub mod kernel;
 pub mod library_folder;
 pub mod links;
 pub mod memory;
+pub mod nvlink;
 pub mod pattern;
 pub mod reduce;
 pub mod scenario;

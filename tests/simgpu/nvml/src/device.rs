@@ -155,8 +155,11 @@ unsafe extern "C" fn nvmlDeviceGetName(handle: Handle, name: *mut c_char, length
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetUUID(handle: Handle, to: *mut c_char, length: c_uint) -> c_int {
-    // SAFETY: the caller's buffer of `length` bytes.
-    query_device(handle, |_, gpu| unsafe { put_text(to, length, &uuid(gpu)) })
+    query_device(handle, |scenario, gpu| {
+        let other = if scenario.machine.nvml_uuid_differs.contains(&gpu) { 90 } else { 0 };
+        // SAFETY: the caller's buffer of `length` bytes.
+        unsafe { put_text(to, length, &uuid(gpu + other)) }
+    })
 }
 
 #[unsafe(no_mangle)]

@@ -3,8 +3,8 @@
 use crate::process::own_usage;
 use crate::state::Code;
 use crate::state::{Handle, put, query_device};
-use simgpu_model::scenario::ComputeMode;
-use simgpu_model::{Scenario, events};
+use simgpu_model::scenario::{ComputeMode, Event};
+use simgpu_model::{Scenario, events, nvlink};
 use std::ffi::{c_int, c_uint};
 
 /// Clocks by NVML's numbers: graphics, SM, memory, video.
@@ -72,6 +72,35 @@ unsafe extern "C" fn nvmlDeviceGetPerformanceState(handle: Handle, state: *mut c
     query_device(handle, |_, gpu| unsafe { put(state, if own_usage(gpu).busy { 0 } else { 8 }) })
 }
 
+/// How long something lowered a GPU's clocks: `nvmlViolationTime_t`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+struct ViolationTime {
+    reference_us: u64,
+    nanoseconds: u64,
+}
+
+/// As of a healthy GPU: low utilization and the totals are not 0, and there are no policies 6 to 9.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetViolationStatus(handle: Handle, policy: c_uint, to: *mut ViolationTime) -> c_int {
+    query_device(handle, |scenario, gpu| {
+        let sum = |of: fn(&Event) -> u64| events::sum(scenario, gpu, of) * 1_000_000;
+        let nanoseconds = match policy {
+            0 => sum(|event| event.power_ms),
+            1 => sum(|event| event.thermal_ms),
+            2 | 3 | 5 => 0,
+            4 => 19_600_000_000,
+            10 | 11 => 8_700_000_000,
+            _ => return Err(Code::INVALID_ARGUMENT),
+        };
+        // SAFETY: the caller's pointer is valid.
+        unsafe { put(to, ViolationTime { reference_us: 0, nanoseconds }) }
+    })
+}
+
+/// The scope that stands for all links.
+const ALL_LINKS: c_uint = c_uint::MAX;
+
 /// A field value that is queried by its id.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -86,12 +115,39 @@ struct FieldValue {
 }
 
 /// Memory rows that were remapped because of corrected and of uncorrected errors, and whether a remapping is pending or has
-/// failed (`NVML_FI_DEV_REMAPPED_*`); the action that recovers the GPU (`NVML_FI_DEV_GET_GPU_RECOVERY_ACTION`). No other
-/// field has a value, as in a virtual machine.
-fn field(scenario: &Scenario, gpu: usize, id: c_uint) -> Option<u64> {
+/// failed (`NVML_FI_DEV_REMAPPED_*`); the action that recovers the GPU (`NVML_FI_DEV_GET_GPU_RECOVERY_ACTION`); the number of
+/// NVLinks, their data and the counters of the PCIe link, as on four H200. No other field has a value, as in a virtual machine.
+fn field(scenario: &Scenario, gpu: usize, id: c_uint, scope: c_uint) -> Option<u64> {
     let machine = &scenario.machine;
     let on = || events::happened(scenario).filter(move |event| event.gpu == Some(gpu));
+    let all = scope == ALL_LINKS;
+    let link = scope < machine.nvlink.map_or(0, |nvlink| nvlink.links);
+    let counted = machine.nvlink.filter(|_| !machine.nvlink_uncounted);
     match id {
+        91 => machine.nvlink.map(|nvlink| u64::from(nvlink.links)),
+        // KiB of data, and with what the links add to it, or acknowledge.
+        138..=141 if all || link => {
+            let (moved, links) = (nvlink::moved(gpu), u64::from(counted?.links));
+            let [sent, received] = [moved.sent >> 10, moved.received >> 10];
+            let value = match id {
+                138 => sent,
+                139 => received,
+                140 => sent + sent * 64 / 1000 + received * 74 / 100,
+                _ => received + received * 64 / 1000 + sent * 74 / 100,
+            };
+            Some(if all { value } else { value / links.max(1) })
+        }
+        164 if link => machine.nvlink?.mb_s.map(u64::from),
+        94 => Some(events::sum(scenario, gpu, |event| event.pcie_replays)),
+        95 | 173 | 179 => Some(0),
+        180 => Some(events::sum(scenario, gpu, |event| event.pcie_fatal)),
+        // Not 0 on a healthy machine.
+        169 => Some(752),
+        175 => Some(19),
+        176 => Some(23),
+        177 => Some(16),
+        178 => Some(1),
+        183 => Some(27),
         142..=145 if !machine.ecc => None,
         142 => Some(0),
         143 => Some(on().map(|event| event.remapped).sum()),
@@ -117,7 +173,7 @@ unsafe extern "C" fn nvmlDeviceGetFieldValues(handle: Handle, count: c_int, fiel
         for n in 0..count {
             // SAFETY: the caller's `count` fields.
             let requested = unsafe { &mut *fields.wrapping_add(n) };
-            match field(scenario, gpu, requested.id) {
+            match field(scenario, gpu, requested.id, requested.scope) {
                 // 3 is the type of an unsigned 64-bit value.
                 Some(value) => (requested.kind, requested.result, requested.value) = (3, 0, value),
                 None => requested.result = Code::NOT_SUPPORTED.0,

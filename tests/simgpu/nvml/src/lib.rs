@@ -50,8 +50,10 @@ extern "C" fn nvmlShutdown() -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlSystemGetDriverVersion(text: *mut c_char, length: c_uint) -> c_int {
+    let version =
+        |scenario: &Scenario| scenario.machine.nvml_driver.as_ref().unwrap_or(&scenario.machine.driver).clone();
     // SAFETY: the caller's buffer of `length` bytes.
-    call(|scenario| unsafe { put_text(text, length, &scenario.machine.driver) })
+    call(|scenario| unsafe { put_text(text, length, &version(scenario)) })
 }
 
 #[unsafe(no_mangle)]

@@ -4,7 +4,8 @@ use crate::device::{PciInfo, nowhere, pci};
 use crate::process::own_usage;
 use crate::state::{Code, Result};
 use crate::state::{Handle, gpu, put, query_device};
-use simgpu_model::scenario::{Fault, Kind, NvLink};
+use simgpu_model::nvlink::moved;
+use simgpu_model::scenario::{Event, Fault, Kind, NvLink};
 use simgpu_model::{Scenario, events};
 use std::ffi::{c_int, c_uint};
 
@@ -47,8 +48,37 @@ unsafe extern "C" fn nvmlDeviceGetMaxPcieLinkWidth(handle: Handle, to: *mut c_ui
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetPcieReplayCounter(handle: Handle, to: *mut c_uint) -> c_int {
-    // SAFETY: the caller's pointer is valid.
-    query_device(handle, |_, _| unsafe { put(to, 0) })
+    query_device(handle, |scenario, gpu| {
+        let sum = events::sum(scenario, gpu, |event| event.pcie_replays);
+        // SAFETY: the caller's pointer is valid.
+        unsafe { put(to, c_uint::try_from(sum).map_err(|_| Code::UNKNOWN)?) }
+    })
+}
+
+/// Errors of an NVLink by NVML's numbers: 0 replays, 1 recoveries, 2 CRC of flits, 3 CRC of data, which rises on each link.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetNvLinkErrorCounter(
+    handle: Handle,
+    link: c_uint,
+    counter: c_uint,
+    to: *mut u64,
+) -> c_int {
+    query_device(handle, |scenario, gpu| {
+        nvlink(scenario, link)?;
+        if scenario.machine.nvlink_uncounted {
+            return Err(Code::NOT_SUPPORTED);
+        }
+        let sum = |of: fn(&Event) -> u64| if link == 0 { events::sum(scenario, gpu, of) } else { 0 };
+        let found = match counter {
+            0 => sum(|event| event.nvlink_replays),
+            1 => sum(|event| event.nvlink_recoveries),
+            2 => 0,
+            3 => scenario.nvlink_crc(gpu, link, moved(gpu)),
+            _ => return Err(Code::INVALID_ARGUMENT),
+        };
+        // SAFETY: the caller's pointer is valid.
+        unsafe { put(to, found) }
+    })
 }
 
 /// The machine's NVLink description, if it has a link with this number.
@@ -167,8 +197,9 @@ unsafe extern "C" fn nvmlDeviceGetGpuFabricInfoV(handle: Handle, to: *mut Fabric
         let said = scenario.machine.nvlink_fabric.iter().find(|member| member.gpu == gpu);
         let (state, status, clique) = said.map_or((3, 0, 0), |member| (member.state, member.status, member.clique));
         let (mask, summary) = said.map_or((0, 0), |member| (member.mask, member.summary));
+        let cluster = [said.map_or(0, |member| member.cluster); 16];
         let version = c_uint::try_from(size_of::<FabricInfo>()).map_err(|_| Code::UNKNOWN)? | 3 << 24;
         // SAFETY: the caller's pointer is valid, and its version says that it is of this form.
-        unsafe { put(to, FabricInfo { version, cluster: [0; 16], status, clique, state, mask, summary }) }
+        unsafe { put(to, FabricInfo { version, cluster, status, clique, state, mask, summary }) }
     })
 }

@@ -4,7 +4,7 @@
 use crate::state::{Code, Result};
 use crate::state::{Handle, call, put, put_text, query_device};
 use libloading::os::unix::{Library, RTLD_LAZY};
-use simgpu_model::Scenario;
+use simgpu_model::{Scenario, events};
 use std::ffi::{c_char, c_int, c_uint};
 
 /// Memory sizes in bytes.
@@ -76,6 +76,9 @@ unsafe extern "C" fn nvmlDeviceGetBAR1MemoryInfo(handle: Handle, to: *mut Memory
     })
 }
 
+/// The process of a program that starts while the GPUs are in use.
+const STARTED: c_uint = 4_194_000;
+
 fn process_info(pid: c_uint, bytes: u64) -> ProcessInfo {
     ProcessInfo { pid, bytes, gpu_instance: NONE, compute_instance: NONE }
 }
@@ -83,7 +86,9 @@ fn process_info(pid: c_uint, bytes: u64) -> ProcessInfo {
 /// Other processes on a GPU that compute, or that use it for graphics.
 fn others(scenario: &Scenario, gpu: usize, draws: bool) -> impl Iterator<Item = ProcessInfo> {
     let named = scenario.machine.in_use.iter().filter(move |u| u.gpu == gpu && u.draws == draws && !u.unnamed);
-    named.map(|u| process_info(u.pid, u.mib << 20))
+    let started = events::sum(scenario, gpu, |event| u64::from(event.program.is_some() && !draws)) > 0;
+    let started = started.then(|| process_info(STARTED, 512 << 20));
+    named.map(|u| process_info(u.pid, u.mib << 20)).chain(started)
 }
 
 /// All processes that compute on a GPU, including this one if it has a context.
@@ -141,6 +146,8 @@ unsafe extern "C" fn nvmlDeviceGetGraphicsRunningProcesses_v3(
 unsafe extern "C" fn nvmlSystemGetProcessName(pid: c_uint, name: *mut c_char, length: c_uint) -> c_int {
     call(|scenario| {
         let other = scenario.machine.in_use.iter().find(|u| u.pid == pid).map(|u| u.process.clone());
+        let started = || scenario.event.iter().filter(|_| pid == STARTED).find_map(|event| event.program.clone());
+        let other = other.or_else(started);
         let own = || (pid == std::process::id()).then(|| "this process".to_owned());
         let found = other.or_else(own).ok_or(Code::NOT_FOUND)?;
         let most = usize::try_from(length).unwrap_or_default().saturating_sub(1);

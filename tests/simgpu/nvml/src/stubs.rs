@@ -142,7 +142,6 @@ not_simulated! {
     nvmlDeviceGetNumGpuCores
     nvmlDeviceGetNumaNodeId
     nvmlDeviceGetNvLinkCapability
-    nvmlDeviceGetNvLinkErrorCounter
     nvmlDeviceGetNvLinkInfo
     nvmlDeviceGetNvLinkRemoteDeviceType
     nvmlDeviceGetNvLinkRemotePciInfo
@@ -206,7 +205,6 @@ not_simulated! {
     nvmlDeviceGetVgpuTypeCreatablePlacements
     nvmlDeviceGetVgpuTypeSupportedPlacements
     nvmlDeviceGetVgpuUtilization
-    nvmlDeviceGetViolationStatus
     nvmlDeviceGetVirtualizationMode
     nvmlDeviceIsMigDeviceHandle
     nvmlDeviceModifyDrainState

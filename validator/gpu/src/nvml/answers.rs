@@ -1,5 +1,6 @@
 //! NVML's answers, as values.
 
+use machine::pcie::model::Bdf;
 use nvml_wrapper::enum_wrappers::device::P2pStatus;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -28,6 +29,15 @@ pub enum Status {
     /// Unknown.
     #[serde(rename = "U")]
     Unknown,
+}
+
+/// What NVML lists (`nvmlSystemGetDriverVersion`, `nvmlDeviceGetHandleByIndex_v2`, `nvmlDeviceGetUUID`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NvmlGpus {
+    /// The driver's version.
+    pub driver: String,
+    /// The address and the UUID of each GPU, as `GPU-xxxxxxxx-..`.
+    pub gpus: Vec<(Bdf, String)>,
 }
 
 /// The mode of confidential computing that is on.

@@ -7,7 +7,7 @@ mod fabric;
 mod nvlink;
 mod status;
 
-pub use answers::{Bar1Memory, Confidential, Link, P2pAnswers, Process, State, Status};
+pub use answers::{Bar1Memory, Confidential, Link, NvmlGpus, P2pAnswers, Process, State, Status};
 pub use fabric::{FabricHealth, NvLinkFabric, Registration};
 pub use nvlink::{NvLink, NvLinkStates, Remote, count_nvlinks};
 pub use status::{ComputeMode, Counter, CounterValue, GpuSnapshot, GpuStatus, Presence};
@@ -45,6 +45,27 @@ impl Nvml {
             atomics: ask(P2pCapabilitiesIndex::Atomics),
             prop: ask(P2pCapabilitiesIndex::Prop),
         }
+    }
+
+    /// The driver's version and all GPUs, as NVML lists them.
+    ///
+    /// # Errors
+    /// NVML's error.
+    pub fn gpus(&self) -> Result<NvmlGpus, String> {
+        let read = || -> Result<_, NvmlError> {
+            let driver = self.0.sys_driver_version()?;
+            let mut gpus = Vec::new();
+            for index in 0..self.0.device_count()? {
+                let device = self.0.device_by_index(index)?;
+                gpus.push((device.pci_info()?.bus_id, device.uuid()?));
+            }
+            Ok((driver, gpus))
+        };
+        let (driver, listed) = read().map_err(|e| chain(&e))?;
+        let place = |(at, uuid): (String, String)| {
+            Ok((at.to_lowercase().parse().map_err(|_| format!("NVML has a GPU at {at}, which is no address"))?, uuid))
+        };
+        Ok(NvmlGpus { driver, gpus: listed.into_iter().map(place).collect::<Result<_, String>>()? })
     }
 
     /// A GPU's present PCIe link.

@@ -2,6 +2,7 @@
 //! are separate functions; parsers are pure.
 
 pub mod affinity;
+pub mod bandwidth;
 pub mod cmdline;
 pub mod cpu;
 pub mod faults;

@@ -84,7 +84,7 @@ const WORN: &[Code] = &[GpuRemap, GpuEcc, GpuMemory, GpuArithmetic];
 /// Other programs use the GPU.
 const OTHERS: &[Code] = &[GpuInUse];
 /// A link carries less than it should.
-const LINKS: &[Code] = &[LinkNarrow, LinkSlow, PcieAer, GpuLinkLoad, NvLinkDown, NvLinkUnknown];
+const LINKS: &[Code] = &[LinkNarrow, LinkSlow, PcieAer, GpuLinkLoad, NvLinkDown, NvLinkUnknown, NvlinkErrors];
 /// Figures cannot be trusted.
 const CLOCK: &[Code] = &[GpuClock, LinkContradicted];
 /// Peer access is not available.
@@ -526,6 +526,10 @@ codes! {
         .explained_by(&[GONE, &[NvswitchNoManager, Nvlink5NoNvlsm]])
         .ruled_out_by(&[&test::CUDA])
         .p2p(P2pEffect::Broken);
+    NvlinkMultinode = row("NVLINK-MULTINODE", "NVLink to other machines was not tested")
+        .means("the GPUs are members of an NVLink fabric over several machines (MNNVL), or IMEX is there: no test of one machine uses it; the message has the channels and what is known of the domain")
+        .cause("a machine such as GB200 NVL72, whose NVLinks lead to other machines too")
+        .remedy("run `nvidia-imex-ctl -N` for the state of the domain, and nccl-tests on several of these machines with NCCL_MNNVL_ENABLE=1");
     DisplayOnGpu = row("DISPLAY-ON-GPU", "a display is on the GPU")
         .of_machine()
         .means("a framebuffer is on an NVIDIA GPU and may slow down peer-to-peer in one direction")
@@ -616,6 +620,11 @@ codes! {
         .explained_by(&[GONE, DRIVER, &[GpuMig]])
         .ruled_out_by(&[&test::CUDA])
         .after_loss();
+    GpuWitnesses = row("GPU-WITNESSES", "NVML, CUDA and the kernel disagree about the GPUs")
+        .means("NVML, CUDA and the kernel module disagree about the driver's version, the list of GPUs or a GPU's UUID; the message names both")
+        .cause("a library of another driver, or one that is put in front of the driver's, or a container that shows only some GPUs to one of them")
+        .remedy("compare `nvidia-smi -L` with /proc/driver/nvidia/gpus/*/information; check LD_PRELOAD, LD_LIBRARY_PATH and validate.library_path")
+        .explained_by(&[DRIVER, &[GpuMig, GpuCountCuda]]);
     KernelImage = row("KERNEL-IMAGE", "no GPU kernel of firstlight fits the GPU")
         .means("none of firstlight's built-in GPU kernels fits a GPU, or the driver rejected the one that fits")
         .cause("the GPU is older than Turing, or the driver cannot compile the PTX for it (libnvidia-ptxjitcompiler missing)")
@@ -712,6 +721,12 @@ codes! {
         .cause("the GPU or the driver is in a bad state, or NVML and the kernel module are of different versions")
         .remedy("run `nvidia-smi nvlink -s`; {power}")
         .explained_by(&[DRIVER, LOGGED]);
+    NvlinkErrors = row("NVLINK-ERRORS", "the driver logged errors of NVLinks")
+        .of_machine()
+        .means("while a test ran, the driver logged errors, failures or shutdowns of NVLinks without an Xid")
+        .cause("a dirty or loose connector of a baseboard, bridge or cable, or a failing GPU or switch")
+        .remedy("compare `nvidia-smi nvlink -e` before and after load; if the same link counts again, {on host}reseat the GPU, bridge or cable, or have it replaced")
+        .explained_by(&[&[NvswitchSxid, GpuXid]]);
     // Peer access.
     P2pMixed = row("P2P-MIXED", "boards of two generations give each other no access")
         .means("two GPUs are of different generations, between which the NVIDIA driver gives no peer access on any machine")

@@ -42,6 +42,7 @@ impl GpuMonitor {
             Ok(now) => {
                 let mut new_findings = change::condition_findings(now);
                 new_findings.extend(change::increase_findings(&self.last, now));
+                new_findings.extend(self.users.started(now));
                 self.users.add_snapshot(now, snapshot.quiet && !self.has_hung, self.last.is_empty());
                 self.last.clone_from(now);
                 new_findings

@@ -3,6 +3,7 @@
 
 use gpu::{GpuStatus, Process};
 use machine::GpuId;
+use outcome::finding::{Code, Finding, Severity};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Memory that is in use before this run uses any, and that indicates another program, bytes: the driver itself uses less.
@@ -17,6 +18,8 @@ pub(super) struct UserHistory {
     last: BTreeMap<GpuId, BTreeSet<String>>,
     since: BTreeMap<GpuId, BTreeSet<String>>,
     gpus: usize,
+    /// The processes that were seen on each GPU.
+    processes: BTreeMap<GpuId, BTreeSet<u32>>,
 }
 
 /// Other programs on GPUs while a test ran.
@@ -42,6 +45,23 @@ impl UserHistory {
             self.since.entry(*gpu).or_default().extend(names.iter().cloned());
         }
         self.last = seen;
+    }
+
+    /// The programs that have started on a GPU since the last snapshot: information, because they change nothing unless a test
+    /// fails. Of the programs before the first snapshot the test `cuda` reports.
+    pub(super) fn started(&mut self, now: &[GpuStatus]) -> Vec<Finding> {
+        let mut found = Vec::new();
+        for gpu in now {
+            let Some(number) = gpu.ordinal.map(GpuId::new) else { continue };
+            let is_first = !self.processes.contains_key(&number);
+            let known = self.processes.entry(number).or_default();
+            let new: Vec<_> = gpu.others().filter(|process| known.insert(process.pid)).map(process_text).collect();
+            if !is_first && !new.is_empty() {
+                let message = format!("GPU {number}: while the test ran, a program started on it: {}", new.join(", "));
+                found.push(Code::GpuInUse.finding(Severity::Info, number, message));
+            }
+        }
+        found
     }
 
     /// All users at the beginning, or around this test.

@@ -1,7 +1,7 @@
 //! Whether CUDA starts with the GPUs that are on the bus. A GPU that other processes use is reported with
 //! their names: they distort measurements.
 
-use super::nvlink_fabric;
+use super::{nvlink_fabric, witnesses};
 use crate::suite::{Group, Test, TestContext};
 use gpu::{Confidential, Gpu, GpuError, GpuSnapshot, GpuStatus, Process};
 use machine::GpuId;
@@ -81,7 +81,12 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     let kind = clique.gpus.first().map(|g| format!("compute capability {}.{}", g.capability.0, g.capability.1));
     let about = format!("CUDA {}, {}", clique.cuda, kind.unwrap_or_default());
     let mode = context.confidential().map(|mode| in_mode(mode, context.confidential_state(mode)));
-    Ok(judge(context.fabric()?, &seen, &about, mode.into_iter().chain(fabric_state)))
+    Ok(judge(
+        context.fabric()?,
+        &seen,
+        &about,
+        mode.into_iter().chain(fabric_state).chain(witnesses::findings(context, clique)),
+    ))
 }
 
 /// CUDA starts in a mode of confidential computing, about which firstlight claims nothing.

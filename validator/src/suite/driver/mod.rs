@@ -8,4 +8,5 @@ pub(super) mod nodes;
 mod nvlink_fabric;
 pub(super) mod params;
 pub(super) mod patch;
+mod witnesses;
 pub(super) mod xid;

@@ -5,6 +5,8 @@
 use crate::suite::TestContext;
 use gpu::{NvLinkFabric, Registration};
 use machine::GpuId;
+use machine::host::nvidia::imex;
+use machine::host::nvidia::imex::Imex;
 use outcome::finding::{Code, Finding, Severity, Subject};
 use std::collections::BTreeSet;
 use std::thread::sleep;
@@ -33,7 +35,28 @@ pub(super) fn findings(context: &TestContext) -> Vec<Finding> {
         sleep(PAUSE);
         all = ask();
     }
-    judge(&all)
+    let mut found = judge(&all);
+    found.extend(other_machines(&all, &imex::read(&context.root)));
+    found
+}
+
+/// NVLinks that lead to other machines, which no test of one machine uses: NCCL is started here without them.
+fn other_machines(all: &[Answer], imex: &Imex) -> Option<Finding> {
+    let members = all.iter().filter_map(|(_, answer)| answer.as_ref().ok()?.as_ref());
+    let fabrics: BTreeSet<_> =
+        members.filter(|fabric| fabric.cluster != [0; 16]).map(|fabric| (fabric.cluster, fabric.clique)).collect();
+    if fabrics.is_empty() && !imex.is_there() {
+        return None;
+    }
+    let named = |(cluster, clique): &([u8; 16], u32)| {
+        let hex = cluster.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        format!("cluster {hex}, clique {clique}")
+    };
+    let fabrics = fabrics.iter().map(named).collect::<Vec<_>>().join(", ");
+    let fabrics = if fabrics.is_empty() { "NVML names no cluster".to_owned() } else { fabrics };
+    let state = imex.state();
+    let message = format!("NVLink to other machines (MNNVL) was not tested: {fabrics}; {state}");
+    Some(Code::NvlinkMultinode.finding(Severity::Info, Subject::Machine, message))
 }
 
 fn is_under_way(answer: &Result<Option<NvLinkFabric>, String>) -> bool {
@@ -165,6 +188,24 @@ mod tests {
         let [(severity, text)] = &judged(member(DONE, broken))[..] else { panic!("one") };
         assert_eq!(*severity, Severity::Fail);
         assert!(text.contains("a route does not work, it is in no partition, its bandwidth is degraded"), "{text}");
+    }
+
+    #[test]
+    fn nvlink_to_other_machines_is_named_with_its_state_and_not_where_there_is_none() {
+        let one = member(DONE, FabricHealth::default());
+        let all = |fabric| [(GpuId::new(0), Ok(Some(fabric))), (GpuId::new(1), Ok(Some(fabric)))];
+        let none = Imex { channels: Ok(Vec::new()), daemon: false, nodes: Ok(None) };
+        assert_eq!(other_machines(&all(one), &none), None);
+        assert_eq!(other_machines(&[(GpuId::new(0), Ok(None))], &none), None);
+        let finding = other_machines(&all(NvLinkFabric { cluster: [0xab; 16], clique: 3, ..one }), &none).unwrap();
+        assert!(finding.is(Code::NvlinkMultinode) && finding.severity == Severity::Info);
+        let text =
+            "MNNVL) was not tested: cluster abababababababababababababababab, clique 3; no channel has a device node";
+        assert!(finding.message.contains(text), "{}", finding.message);
+        let imex = Imex { channels: Ok(vec![0]), daemon: true, nodes: Ok(Some(18)) };
+        let finding = other_machines(&all(one), &imex).unwrap();
+        let text = "NVML names no cluster; IMEX channels with a device node: 0; the IMEX daemon runs; 18 nodes";
+        assert!(finding.message.contains(text), "{}", finding.message);
     }
 
     #[test]

@@ -3,8 +3,11 @@
 //! not judged here.
 
 use crate::suite::{FILE_DEADLINE, Group, Test};
+use machine::host::bandwidth;
+use machine::host::bandwidth::LimitedBandwidth;
 use machine::pcie::model::{Bdf, Device, Fabric};
 use machine::pcie::nic;
+use machine::pcie::tree::Tree;
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Severity};
 use outcome::test;
@@ -19,10 +22,38 @@ pub(in crate::suite) const TEST: Test = Test {
     deadline: FILE_DEADLINE,
     mandatory: false,
     group: Group::Host,
-    run: |context| Ok(judge(context.fabric()?)),
+    run: |context| {
+        let fabric = context.fabric()?;
+        // An unreadable log is reported by the test `xid`.
+        let limited = bandwidth::limited(context.log.as_deref().unwrap_or_default());
+        Ok(judge(fabric, &limited))
+    },
 };
 
-fn judge(fabric: &Fabric) -> Judgement {
+/// The kernel found fewer lanes when it found the GPU than both ends of the link offer, and than there are now. Fewer now is a
+/// finding of the fabric, and a port that offers no more is no fault.
+fn was_narrow(fabric: &Fabric, seen: &LimitedBandwidth) -> Option<Finding> {
+    let tree = Tree::of(fabric);
+    let gpu = fabric.gpus.iter().find(|gpu| **gpu == seen.device).and_then(|gpu| tree.get(*gpu))?;
+    // Two neighbours of this chain are the ends of a link.
+    let chain: Vec<_> = std::iter::once(gpu).chain(tree.above(gpu.bdf)).collect();
+    let (ends, _) = chain.as_chunks::<2>();
+    let [lower, upper] = ends.iter().find(|ends| ends.iter().any(|end| end.bdf == seen.at))?;
+    let (lower, upper) = (lower.link.as_ref()?, upper.link.as_ref()?);
+    let offered = lower.max_width.min(upper.max_width);
+    if seen.width >= offered || lower.width <= seen.width {
+        return None;
+    }
+    let Device { bdf, .. } = gpu;
+    let message = format!(
+        "{bdf}: when the kernel found it, the link at {} used {} lanes; both ends offer {offered}, and {} are used now",
+        seen.at, seen.width, lower.width
+    );
+    let finding = Code::LinkNarrow.finding(Severity::Warn, seen.at, message).values(seen.width, offered, Some("lanes"));
+    Some(finding.seen(format!("kmsg: {}", seen.line)))
+}
+
+fn judge(fabric: &Fabric, limited: &[LimitedBandwidth]) -> Judgement {
     if fabric.gpus.is_empty() {
         return Judgement::not_applicable("no NVIDIA GPU");
     }
@@ -39,7 +70,8 @@ fn judge(fabric: &Fabric) -> Judgement {
         // Virtual machines show GPUs without a link.
         return Judgement::not_applicable("neither sysfs nor the registers show the link of any GPU");
     }
-    let findings: Vec<_> = found.cloned().chain(gpus.iter().filter(|d| d.link.is_none()).map(|d| unknown(d))).collect();
+    let findings = found.cloned().chain(gpus.iter().filter(|d| d.link.is_none()).map(|d| unknown(d)));
+    let findings: Vec<_> = findings.chain(limited.iter().filter_map(|seen| was_narrow(fabric, seen))).collect();
     let narrow: Vec<_> = findings.iter().filter(|f| f.is(Code::LinkNarrow)).collect();
     let all = format!(
         "links of {} and {}",
@@ -83,7 +115,7 @@ mod tests {
         let link = fixture::device(&mut fabric, gpu).link.as_mut().unwrap();
         (link.gts, link.width) = (gts, width);
         fabric.findings = judge::all(&fabric);
-        super::judge(&fabric)
+        super::judge(&fabric, &[])
     }
 
     #[test]
@@ -102,7 +134,7 @@ mod tests {
         for (offered, outcome) in [(8, Outcome::Pass), (16, Outcome::Warn)] {
             fixture::device(&mut fabric, fixture::port(0)).link.as_mut().unwrap().max_width = offered;
             fabric.findings = judge::all(&fabric);
-            let said = super::judge(&fabric);
+            let said = super::judge(&fabric, &[]);
             assert_eq!((said.outcome(), said.findings.len()), (outcome, 1), "{said:?}");
             let port = format!(": {gpu} uses all 8 lanes that its port offers; the device itself has 16");
             assert_eq!(said.summary.ends_with(&port), offered == 8, "{}", said.summary);
@@ -120,10 +152,10 @@ mod tests {
         let mut fabric = fixture::machine(2);
         let (first, second) = (fabric.gpus[0], fabric.gpus[1]);
         fixture::device(&mut fabric, first).link = None;
-        let said = super::judge(&fabric);
+        let said = super::judge(&fabric, &[]);
         assert!(said.outcome() == Outcome::Error && said.summary.contains("0000:10:00.0"), "{said:?}");
         fixture::device(&mut fabric, second).link = None;
-        assert_eq!(super::judge(&fabric).outcome(), Outcome::NotApplicable);
+        assert_eq!(super::judge(&fabric, &[]).outcome(), Outcome::NotApplicable);
     }
 
     #[test]
@@ -131,14 +163,32 @@ mod tests {
         let mut fabric = fixture::machine(2);
         let gpus = fabric.gpus.clone();
         fixture::device(&mut fabric, gpus[0]).config.gone = true;
-        let said = super::judge(&fabric);
+        let said = super::judge(&fabric, &[]);
         assert_eq!((said.outcome(), &said.unchecked[..]), (Outcome::Pass, &[Code::LinkNarrow][..]));
         fixture::device(&mut fabric, gpus[1]).config.gone = true;
-        assert_eq!(super::judge(&fabric).outcome(), Outcome::NotApplicable);
+        assert_eq!(super::judge(&fabric, &[]).outcome(), Outcome::NotApplicable);
+    }
+
+    #[test]
+    fn a_link_that_was_narrow_when_the_kernel_found_it_and_is_not_now_warns() {
+        let mut fabric = fixture::machine(2);
+        let gpu = fabric.gpus[0];
+        let seen = |width| LimitedBandwidth { device: gpu, at: fixture::port(0), width, line: "kmsg".to_owned() };
+        let said = super::judge(&fabric, &[seen(8)]);
+        assert_eq!((said.outcome(), said.findings.len()), (Outcome::Warn, 1), "{said:?}");
+        assert!(said.summary.contains("used 8 lanes; both ends offer 16, and 16 are used now"), "{}", said.summary);
+        // The slot has no more, or the link is narrow now.
+        fixture::device(&mut fabric, fixture::port(0)).link.as_mut().unwrap().max_width = 8;
+        assert_eq!(super::judge(&fabric, &[seen(8)]).outcome(), Outcome::Pass);
+        fixture::device(&mut fabric, fixture::port(0)).link.as_mut().unwrap().max_width = 16;
+        fixture::device(&mut fabric, gpu).link.as_mut().unwrap().width = 8;
+        assert_eq!(super::judge(&fabric, &[seen(8)]).findings, []);
+        // A link that was slow at rest has all its lanes.
+        assert_eq!(super::judge(&fixture::machine(2), &[seen(16)]).outcome(), Outcome::Pass);
     }
 
     #[test]
     fn without_a_gpu_there_is_no_link_to_judge() {
-        assert_eq!(super::judge(&fixture::machine(0)).outcome(), Outcome::NotApplicable);
+        assert_eq!(super::judge(&fixture::machine(0), &[]).outcome(), Outcome::NotApplicable);
     }
 }

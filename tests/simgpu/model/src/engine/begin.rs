@@ -356,12 +356,12 @@ impl Engine {
     }
 
     /// Starts a transfer over `route`, applying faults that slow it down or make it fail.
-    pub(super) fn moving(&self, route: Route, bytes: u64, effect: Effect) -> Result<StartOutcome> {
+    pub(super) fn moving(&mut self, route: Route, bytes: u64, effect: Effect) -> Result<StartOutcome> {
         let faults = effect.faults();
         self.moving_with(route, bytes, effect, &faults)
     }
 
-    fn moving_with(&self, mut route: Route, bytes: u64, effect: Effect, faults: &[Fault]) -> Result<StartOutcome> {
+    fn moving_with(&mut self, mut route: Route, bytes: u64, effect: Effect, faults: &[Fault]) -> Result<StartOutcome> {
         // The copies of one table often meet the same fault, which slows them down only once.
         let mut slow = 1.0_f64;
         for fault in faults {
@@ -373,6 +373,10 @@ impl Engine {
             }
         }
         route.flow.max_rate *= slow;
+        let detour = faults.iter().any(|fault| fault.kind == Kind::Detour);
+        if let Some((from, to)) = route.peers.filter(|(a, b)| self.scenario.is_on_nvlink(*a, *b) && !detour) {
+            self.nvlink_bytes.add(from, to, bytes);
+        }
         // A chase has already applied this to each load.
         let late = if matches!(effect, Effect::Chase { .. }) { 1.0 } else { latency_factor(faults) };
         let (latency, bytes) = (route.latency * late, bytes as f64);

@@ -169,6 +169,9 @@ impl Engine {
         let ranks: Vec<_> = own.iter().map(|(_, call)| call.rank).collect();
         for ((id, call), got) in own.into_iter().zip(results(parts, &ranks)) {
             let by = parts.get(call.rank).map_or(0, |p| p.gpu);
+            if call.path == Path::P2p {
+                self.count_arrivals(parts, &call, by);
+            }
             let is_hit = |fault: &Option<Fault>| fault.as_ref().is_some_and(|f| f.gpu.unwrap_or_default() == by);
             let (hit, overruns) = (is_hit(&wrong), is_hit(&beyond));
             let mut left = Vec::new();
@@ -187,6 +190,29 @@ impl Engine {
             let effect = Effect::WriteResults(left);
             let (begins, route) = (self.now + takes, Route::alone(takes, f64::INFINITY));
             self.set_running(id, Running::Moving { begins, left: 0.0, route, effect });
+        }
+    }
+
+    /// Counts what reaches a rank over NVLinks: in an exchange from each sender, else from the previous rank on the ring.
+    fn count_arrivals(&mut self, parts: &[Contribution], call: &Call, by: usize) {
+        let ranks = parts.len() as u64;
+        let received: u64 = call.receive.iter().map(|(_, _, bytes)| bytes).sum();
+        let before = (call.rank + parts.len().saturating_sub(1)) % parts.len().max(1);
+        let steps = |bytes: u64, times: u64| bytes * times * ranks.saturating_sub(1) / ranks.max(1);
+        let arrivals = match call.collective {
+            Collective::Exchange => call.receive.iter().map(|(from, _, bytes)| (*from, *bytes)).collect(),
+            Collective::AllReduce(..) => vec![(before, steps(received, 2))],
+            Collective::AllGather => vec![(before, steps(received, 1))],
+            Collective::ReduceScatter(..) => vec![(before, received * ranks.saturating_sub(1))],
+            Collective::Broadcast(root) if root == call.rank => Vec::new(),
+            Collective::Broadcast(_) | Collective::Reduce(..) => vec![(before, received)],
+        };
+        for (from, bytes) in arrivals {
+            let Some(from) = parts.get(from).map(|part| part.gpu).filter(|from| *from != by) else { continue };
+            let meets = |fault: &Fault| fault.engine != Some(EngineKind::Ce) && fault.way != Some(Way::Read);
+            if self.scenario.is_on_nvlink(from, by) && !self.scenario.faults(Kind::Detour, from, by).any(meets) {
+                self.nvlink_bytes.add(from, by, bytes);
+            }
         }
     }
 

@@ -21,6 +21,7 @@ use crate::fault::FaultCounters;
 use crate::kernel::Kernel;
 use crate::links::Route;
 use crate::memory::Memory;
+use crate::nvlink::NvLinkBytes;
 use crate::scenario::{Fault, Kind, Scenario};
 use crate::status::{Result, Status};
 use finish::Effect;
@@ -126,6 +127,8 @@ pub struct Engine {
     now: f64,
     /// A host flag that was set, and when it was seen: all streams that wait for one flag continue together.
     released: Option<(u64, f64)>,
+    /// What has crossed the NVLinks.
+    nvlink_bytes: NvLinkBytes,
     /// The last products that were computed: seed, batches and sum.
     cached_sum: Option<(u64, u64, u64)>,
 }
@@ -159,6 +162,7 @@ impl Engine {
             next: 0,
             now: 0.0,
             released: None,
+            nvlink_bytes: NvLinkBytes::default(),
             cached_sum: None,
             scenario,
         }

@@ -5,9 +5,9 @@ use super::finish::Effect;
 use super::{Engine, Running, StreamId};
 use crate::flow;
 use crate::links::{Link, Mover, Route};
-use crate::scenario::Kind;
+use crate::scenario::{Kind, Way};
 use crate::status::Status;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A duration that counts as zero, in ns.
 const INSTANT: f64 = 0.01;
@@ -25,7 +25,7 @@ impl Engine {
             match self.next_interval() {
                 Some(interval) => self.advance(&interval),
                 None if self.message_arrived() => self.ready.clone_from(&self.active),
-                None => return,
+                None => return self.nvlink_bytes.write(),
             }
         }
     }
@@ -184,7 +184,28 @@ impl Engine {
             let hit = count.into_iter().filter(|(_, n)| *n >= fault.flows).map(|(gpu, _)| gpu);
             found.extend(hit.map(|gpu| (gpu, fault.rate.unwrap_or(1.0))));
         }
+        for fault in self.scenario.fault.iter().filter(|f| f.kind == Kind::SwitchCollapse) {
+            found.extend(self.behind_collapsed(flows, fault.flows).map(|gpu| (gpu, fault.rate.unwrap_or(1.0))));
+        }
         found
+    }
+
+    /// The GPUs behind uplinks over which `senders` of them write to GPUs behind two or more other uplinks.
+    fn behind_collapsed(&self, flows: &[&Route], senders: usize) -> impl Iterator<Item = usize> {
+        let uplinks = &self.scenario.figures.uplink;
+        let behind = |gpu: usize| uplinks.iter().position(|uplink| uplink.gpus.contains(&gpu));
+        let mut written: BTreeMap<usize, (BTreeSet<usize>, BTreeSet<usize>)> = BTreeMap::new();
+        for route in flows.iter().filter(|route| matches!(route.mover, Mover::Peers(_, Way::Write))) {
+            let Some((from, to)) = route.peers else { continue };
+            let (Some(here), Some(there)) = (behind(from), behind(to)) else { continue };
+            if here != there {
+                let (by, to) = written.entry(here).or_default();
+                by.insert(from);
+                to.insert(there);
+            }
+        }
+        let hit = written.into_iter().filter(move |(_, (by, to))| by.len() >= senders && to.len() > 1);
+        hit.flat_map(|(here, (by, _))| by.into_iter().map(move |gpu| (here, gpu))).map(|(_, gpu)| gpu)
     }
 
     /// Advances the clock, and completes what has ended.

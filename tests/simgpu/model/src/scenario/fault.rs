@@ -58,7 +58,7 @@ pub struct Fault {
     /// `offset`: how many bytes further the data is written; `partial`: how many bytes arrive at most.
     #[serde(default)]
     pub bytes: u64,
-    /// `partial`: what fraction arrives (before `bytes`); `slow`, `collapse`, `narrow`: the factor of the rate; `late`,
+    /// `partial`: what fraction arrives (before `bytes`); `slow`, `collapse`, `switch-collapse`, `narrow`: the factor of the rate; `late`,
     /// `clock`: that of the time; `nvlink-down`: that of the GPU's NVLink bandwidth, by default the fraction of links left.
     pub rate: Option<f64>,
     /// `victim`, `stray`, `missing`, `narrow`, `clock`, `nvlink-down`, `nvlink-error`, `stuck`, `wrong-product`,
@@ -86,7 +86,7 @@ pub struct Fault {
     /// `nccl-slow-start`: how long creating a communicator takes, in seconds.
     #[serde(default)]
     pub seconds: f64,
-    /// `collapse`: from how many simultaneous transfers on one GPU.
+    /// `collapse`: from how many simultaneous transfers on one GPU; `switch-collapse`: from how many writing GPUs.
     #[serde(default = "three")]
     pub flows: usize,
     /// `nvlink-down`: how many links.
@@ -232,6 +232,10 @@ pub enum Kind {
     Stuck,
     /// On GPU `gpu` one in `every` products of two numbers is wrong.
     WrongProduct,
+    /// GPUs that share an uplink write more slowly as soon as `flows` of them write behind two or more other uplinks; reads do not.
+    SwitchCollapse,
+    /// The data goes past the NVLinks, which do not count it.
+    Detour,
 }
 
 /// Source and target GPU.
@@ -359,7 +363,7 @@ impl Fault {
         match self.kind {
             Kind::Missing | Kind::Stuck | Kind::WrongProduct => needs(self.gpu.is_some(), "gpu"),
             Kind::Narrow => needs(self.gpu.is_some() && self.rate.is_some(), "gpu and rate"),
-            Kind::Slow | Kind::Collapse | Kind::NcclSlow | Kind::Late | Kind::Clock => {
+            Kind::Slow | Kind::Collapse | Kind::SwitchCollapse | Kind::NcclSlow | Kind::Late | Kind::Clock => {
                 needs(self.rate.is_some_and(|r| r > 0.0), "rate above 0")
             }
             Kind::NcclSlowStart => needs(self.seconds > 0.0, "seconds"),

@@ -92,9 +92,32 @@ pub struct Machine {
     /// GPUs that are not healthy members of the fabric of NVSwitches; the others are.
     #[serde(default)]
     pub nvlink_fabric: Vec<FabricMember>,
+    /// GPUs for which NVML has another UUID than CUDA and the kernel.
+    #[serde(default)]
+    pub nvml_uuid_differs: Vec<usize>,
+    /// The driver's version in the words of NVML, if it is not that of the kernel.
+    pub nvml_driver: Option<String>,
+    /// NVLinks with more CRC errors than the others.
+    #[serde(default)]
+    pub nvlink_crc: Vec<NvLinkCrc>,
+    /// Whether NVML counts neither errors nor data of NVLinks.
+    #[serde(default)]
+    pub nvlink_uncounted: bool,
     /// Whether the driver is too old to report recovery actions.
     #[serde(default)]
     pub recovery_untold: bool,
+}
+
+/// An NVLink with CRC errors.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NvLinkCrc {
+    /// Of which GPU.
+    pub gpu: usize,
+    /// Its number there.
+    pub link: u32,
+    /// How many for each GiB that the GPU sends or receives.
+    pub per_gib: f64,
 }
 
 /// A recovery action that the driver requests.
@@ -119,6 +142,9 @@ pub struct FabricMember {
     /// The status with which it ended.
     #[serde(default)]
     pub status: i32,
+    /// Each byte of the UUID of its cluster; all zero within one machine.
+    #[serde(default)]
+    pub cluster: u8,
     /// Its clique.
     #[serde(default)]
     pub clique: u32,
@@ -167,6 +193,8 @@ pub struct NvLink {
     pub version: u32,
     /// Whether the links lead to switches; otherwise they are spread over the other GPUs in order.
     pub switch: bool,
+    /// The speed of each in MB/s, if NVML reports it.
+    pub mb_s: Option<u32>,
 }
 
 /// Which processes may create contexts on a GPU.

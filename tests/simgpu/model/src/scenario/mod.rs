@@ -9,7 +9,7 @@ mod verbs;
 
 pub use fault::{Beside, Calls, Engine, Fault, How, Kind, MemoryKind, Pair, Way};
 pub use figures::{Figures, HostFigures, Local, PairFigures, Range, Staged, Uplink, Ways};
-pub use machine::{ComputeMode, InUse, Machine, NvLink, NvmlHangs, Pcie, status};
+pub use machine::{ComputeMode, InUse, Machine, NvLink, NvLinkCrc, NvmlHangs, Pcie, status};
 pub use nccl::{Hca, Nccl, Program, Small, Table};
 
 pub use verbs::{Verbs, VerbsFault, VerbsKind};
@@ -103,6 +103,26 @@ pub struct Event {
     /// From now on its clocks are throttled by heat.
     #[serde(default)]
     pub hot: bool,
+    /// For how long its clocks were throttled by heat, ms, at no moment at which they are asked for.
+    #[serde(default)]
+    pub thermal_ms: u64,
+    /// The same for the power limit.
+    #[serde(default)]
+    pub power_ms: u64,
+    /// How many packets its first NVLink sent again.
+    #[serde(default)]
+    pub nvlink_replays: u64,
+    /// How often its first NVLink was trained again.
+    #[serde(default)]
+    pub nvlink_recoveries: u64,
+    /// How many packets its PCIe link sent again.
+    #[serde(default)]
+    pub pcie_replays: u64,
+    /// How many fatal errors its PCIe link had.
+    #[serde(default)]
+    pub pcie_fatal: u64,
+    /// A program of this name starts on it and stays.
+    pub program: Option<String>,
     /// Lines that the kernel logs.
     #[serde(default)]
     pub log: Vec<String>,
@@ -143,6 +163,9 @@ impl Event {
             None if self.lost
                 || self.pending
                 || self.hot
+                || self.program.is_some()
+                || self.thermal_ms + self.power_ms > 0
+                || self.nvlink_replays + self.nvlink_recoveries + self.pcie_replays + self.pcie_fatal > 0
                 || self.width.is_some()
                 || self.recovery.is_some()
                 || self.corrected + self.uncorrected + self.remapped > 0 =>

@@ -29,7 +29,7 @@ impl Extent {
 /// A span cannot outlive its memory:
 ///
 /// ```compile_fail,E0505
-/// use crate::{Gpu, GpuError, Pinned, Stream};
+/// use gpu::{Gpu, GpuError, Pinned, Stream};
 /// fn late(gpu: &Gpu, stream: &Stream) -> Result<(), GpuError> {
 ///     let (from, to) = (gpu.alloc(4096)?, Pinned::alloc(gpu, 4096)?);
 ///     let target = to.whole();
@@ -41,7 +41,7 @@ impl Extent {
 /// The same without the early drop compiles:
 ///
 /// ```
-/// use crate::{Gpu, GpuError, Pinned, Stream};
+/// use gpu::{Gpu, GpuError, Pinned, Stream};
 /// fn in_time(gpu: &Gpu, stream: &Stream) -> Result<(), GpuError> {
 ///     let (from, to) = (gpu.alloc(4096)?, Pinned::alloc(gpu, 4096)?);
 ///     let target = to.whole();
@@ -49,13 +49,12 @@ impl Extent {
 /// }
 /// ```
 ///
-/// A span cannot be made from numbers either:
+/// Nor can one be made outside this crate, here with the borrow of nothing:
 ///
 /// ```compile_fail,E0451
-/// use crate::{Extent, Span};
-/// use std::marker::PhantomData;
-/// let extent = Extent { address: 0x1000, bytes: 4096 };
-/// let span = Span { extent, memory: PhantomData };
+/// fn forever(span: gpu::Span<'_>) -> gpu::Span<'static> {
+///     gpu::Span { memory: std::marker::PhantomData, ..span }
+/// }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span<'m> {

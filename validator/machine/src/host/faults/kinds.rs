@@ -37,6 +37,7 @@ pub(super) const KINDS: &[Kind] = &[
     Kind { code: Code::NvswitchSxid, before: true, judge: |at| sxid(at.text), whose: whose_driver },
     Kind { code: Code::Bar1MapMisaligned, before: false, judge: |at| misaligned(at.text), whose: whose_driver },
     Kind { code: Code::DriverFault, before: false, judge: |at| driver(at.text), whose: whose_driver },
+    Kind { code: Code::NvlinkErrors, before: false, judge: |at| nvlink(at.text), whose: whose_driver },
     Kind { code: Code::PcieAer, before: false, judge: pcie_or_record, whose: whose_link },
     Kind { code: Code::IommuFault, before: false, judge: iommu, whose: whose_request },
     Kind { code: Code::MachineCheck, before: false, judge: machine_check, whose: |_, _| Whose::Ours(None) },
@@ -121,6 +122,18 @@ fn driver(line: &str) -> Option<Severity> {
         return Some(Severity::Fail);
     }
     has(line, &["nvCheck", "Check failed"]).then_some(Severity::Warn)
+}
+
+/// Errors of NVLinks that NVIDIA's driver logs without an Xid, as `NVRM: knvlinkCoreShutdownDeviceLinks_IMPL: Need to shutdown all
+/// links unilaterally for GPU1`. What it says while it looks for the other ends of links is said on healthy machines, too.
+fn nvlink(line: &str) -> Option<Severity> {
+    let low = line.to_lowercase();
+    let ours = (line.contains("NVRM") && low.contains("nvlink")) || line.starts_with("nvidia-nvlink");
+    if !ours || line.contains("Xid") || driver(line).is_some() || has(&low, &["rxdet", "discover"]) {
+        return None;
+    }
+    let bad = ["fail", "error", "timeout", "timed out", "shutdown", "fault", "link down", "retrain"];
+    has(&low, &bad).then_some(Severity::Warn)
 }
 
 pub(super) fn pcie_or_record(at: At<'_>) -> Option<Severity> {

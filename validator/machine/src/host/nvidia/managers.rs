@@ -42,11 +42,8 @@ pub struct Running {
 /// Which of them run, by the names of this machine's processes.
 #[must_use]
 pub fn running(root: &Root) -> Running {
-    let processes = root.names("proc").unwrap_or_default();
-    let processes = processes.iter().filter_map(|name| name.to_str());
-    let processes = processes.filter(|name| name.bytes().all(|b| b.is_ascii_digit()));
     let mut found = Running::default();
-    for name in processes.filter_map(|process| root.text(format!("proc/{process}/comm")).ok()) {
+    for name in processes(root) {
         match name.as_str() {
             "nvlsm" => found.nvlsm = true,
             // The kernel keeps 15 characters of a name.
@@ -55,6 +52,19 @@ pub fn running(root: &Root) -> Running {
         }
     }
     found
+}
+
+/// Whether a process of this name runs; the kernel keeps 15 characters of a name.
+pub(super) fn runs(root: &Root, name: &str) -> bool {
+    processes(root).iter().any(|process| process == name)
+}
+
+/// The names of this machine's processes.
+fn processes(root: &Root) -> Vec<String> {
+    let processes = root.names("proc").unwrap_or_default();
+    let processes = processes.iter().filter_map(|name| name.to_str());
+    let processes = processes.filter(|name| name.bytes().all(|b| b.is_ascii_digit()));
+    processes.filter_map(|process| root.text(format!("proc/{process}/comm")).ok()).collect()
 }
 
 #[cfg(test)]

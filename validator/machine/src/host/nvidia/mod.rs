@@ -13,6 +13,7 @@ pub mod firmware;
 #[cfg(any(test, feature = "samples"))]
 pub mod fixture;
 pub mod gpus;
+pub mod imex;
 pub mod keys;
 pub mod library;
 pub mod log;

@@ -1,6 +1,7 @@
 //! The judgement over the patterns: a table with the links' limits, findings and the summary. Pure.
 
 use super::pattern::PatternKind;
+use super::switches::SwitchSpeed;
 use super::{PatternSpeeds, Results};
 use crate::floors::{
     ExpectedSpeed, JointTransfers, KnownPaths, PatternTransfer, ResourceRates, classes, collapse, starved,
@@ -97,6 +98,7 @@ pub(super) fn judge(results: Results, basis: &Basis<'_>, states: &[String]) -> J
     let mut findings: Vec<_> = rows.iter().filter_map(Row::finding).collect();
     findings.extend(rows.iter().flat_map(|row| row.starved(&results, basis)));
     findings.extend(results.movers.iter().filter_map(|speed| speed.finding(&results, &results.alone_by)));
+    findings.extend(results.switches.iter().filter_map(SwitchSpeed::finding));
     for finding in &mut findings {
         finding.evidence.extend(states.iter().cloned());
     }
@@ -150,10 +152,15 @@ fn pattern_table(rows: &[Row<'_>], results: &Results) -> Value {
         ]
     };
     let mut lines: Vec<_> = rows.iter().map(line).collect();
-    // Kernels, reads and mixed traffic: what they moved, and nothing that the links would allow.
+    // Kernels, reads, switches and mixed traffic: what they moved, and nothing that the links would allow.
     let shown = results.movers.iter().map(|speed| (speed.name(), speed.pattern.pairs.len(), speed.best()));
     let mixed = results.mixed.iter().map(|(count, gb_s)| (MIXED.to_owned(), *count, *gb_s));
-    lines.extend(shown.chain(mixed).map(|(name, transfers, gb_s)| {
+    let by = |speed: &SwitchSpeed| {
+        let (name, count) = (speed.transfers.name(), speed.transfers.pairs.len());
+        [(format!("{name}, write"), count, speed.best()), (format!("{name}, read"), count, speed.reads)]
+    };
+    let switches = results.switches.iter().flat_map(by);
+    lines.extend(shown.chain(switches).chain(mixed).map(|(name, transfers, gb_s)| {
         let mut line = vec![name.into(), transfers.into(), number(Some(gb_s))];
         line.resize(columns.len(), Value::Null);
         line

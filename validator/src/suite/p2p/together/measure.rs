@@ -2,15 +2,17 @@
 
 use super::movers::{MOVERS, Mover, MoverSpeed, is_tried};
 use super::pattern::{Pattern, PatternKind, fewer_peers, patterns};
-use super::{PatternSpeeds, Results, mixed};
+use super::switches::{SwitchSpeed, SwitchTransfers};
+use super::{PatternSpeeds, Results, mixed, switches};
 use crate::schedule::Pair;
 use crate::suite::TestContext;
 use crate::suite::benchmark::{
-    Bench, CopyMethod, Flow, GpuPaths, HostLoad, Job, JobFigure, JobResult, RoundAccess, copies, copies_at, wrong_data,
+    Bench, CopyMethod, Flow, GpuPaths, HostLoad, Job, JobFigure, JobResult, RoundAccess, Side, copies, copies_at,
+    wrong_data,
 };
 use crate::suite::shared::gpu_fault::fault_finding;
 use outcome::Matrix;
-use outcome::finding::{Finding, Subject};
+use outcome::finding::{Code, Finding, Severity, Subject};
 use outcome::metric::Metric;
 use report::Level;
 use report::stats::{BANDWIDTH, RepeatPolicy, gb_s};
@@ -41,6 +43,7 @@ pub(super) fn all(
     run.alone(&rounds)?;
     run.patterns(&rounds.concat(), patterns(bench.gpus()))?;
     run.movers(&rounds)?;
+    run.switches(paths)?;
     run.mixed()
 }
 
@@ -191,6 +194,11 @@ impl Run<'_, '_> {
     fn moved(&mut self, pattern: &Pattern, mover: Mover) -> Result<Option<f64>, Box<Finding>> {
         let times = pattern.pairs.iter().map(|pair| self.times(*pair)).min().unwrap_or(1);
         let flows = pattern.pairs.iter().map(|pair| mover.of(self.flow(*pair, times))).collect();
+        self.total(flows)
+    }
+
+    /// GB/s of transfers that run together; `None` where data was wrong, which is a finding.
+    fn total(&mut self, flows: Vec<Flow>) -> Result<Option<f64>, Box<Finding>> {
         let policy = RepeatPolicy { samples: MOVER_SAMPLES, ..self.policy };
         let taken = self.bench.sampled(self.context, &policy, &[Job::new(flows, JobFigure::Total)])?;
         Ok(match taken.into_iter().next() {
@@ -201,6 +209,35 @@ impl Run<'_, '_> {
             }
             None => None,
         })
+    }
+
+    /// GPUs of each switch that send to several root ports; writes that are far below the reads are measured again.
+    fn switches(&mut self, paths: &GpuPaths) -> Result<(), Box<Finding>> {
+        let gpus = self.context.clique()?.addresses();
+        for transfers in switches::plan(self.context.fabric()?, &gpus, |pair| paths.distance(pair).is_some()) {
+            let access = RoundAccess::of(self.context, &transfers.access())?;
+            if let Some((pair, why)) = access.without_access.first() {
+                let message = format!("{} were not run: {pair}: {why}", transfers.name());
+                let finding = Code::P2pNotRun.finding(Severity::Info, transfers.switch, message);
+                self.results.findings.push(finding);
+                continue;
+            }
+            let Some(writes) = self.switch(&transfers, Side::Source)? else { continue };
+            let Some(reads) = self.switch(&transfers, Side::Target)? else { continue };
+            let mut speed = SwitchSpeed { transfers, writes, reads, again: None };
+            if speed.finding().is_some() {
+                speed.again = self.switch(&speed.transfers, Side::Source)?;
+            }
+            self.results.switches.push(speed);
+        }
+        Ok(())
+    }
+
+    /// GB/s of a switch's transfers by copy engines; `None` where data was wrong, which is a finding.
+    fn switch(&mut self, transfers: &SwitchTransfers, by: Side) -> Result<Option<f64>, Box<Finding>> {
+        let times = transfers.pairs.iter().map(|pair| self.times(*pair)).min().unwrap_or(1);
+        let flows = transfers.pairs.iter().map(|pair| Flow { by, ..self.flow(*pair, times) }).collect();
+        self.total(flows)
     }
 
     /// Mixed traffic of all pairs, or of as many as a GPU can have peers, with copies to and from the host.

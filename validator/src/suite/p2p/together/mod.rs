@@ -1,13 +1,15 @@
 //! Speed while many pairs move data at the same time: rings and longer shifts, all to all, all to one and one
 //! to all (nvbandwidth's patterns), compared with what the links allow according to each pair's speed alone. Copy
 //! engines write; kernels and reads are compared with them in the ring and from all to all. Then all traffic is mixed,
-//! with copies to and from the host. Every transfer's data is checked.
+//! with copies to and from the host, and the GPUs of each PCIe switch send to several other root ports. Every transfer's data is
+//! checked.
 
 mod judge;
 mod measure;
 mod mixed;
 mod movers;
 mod pattern;
+mod switches;
 
 use crate::schedule::Pair;
 use crate::suite::benchmark::{Bench, FULL, GpuPaths, Watch, rounded};
@@ -26,6 +28,7 @@ use pattern::{Pattern, PatternKind};
 use report::Level;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use switches::SwitchSpeed;
 
 pub(in crate::suite) const TEST: Test = Test {
     about: &test::P2P_TOGETHER,
@@ -81,6 +84,8 @@ struct Results {
     speeds: Vec<PatternSpeeds>,
     /// Patterns by kernels and reads.
     movers: Vec<MoverSpeed>,
+    /// GPUs of one switch that send to several root ports.
+    switches: Vec<SwitchSpeed>,
     /// Rounds of mixed traffic: transfers, and GB/s of all together.
     mixed: Vec<(usize, f64)>,
     /// Each ordered pair by itself, by the matrix of `p2p-bandwidth`, for the movers that it measured.
