@@ -77,7 +77,7 @@ pub fn serve(mut input: impl BufRead + 'static, output: impl Write + 'static) ->
 }
 
 fn nvlinks(gpus: &[Bdf]) -> Result<Vec<(Bdf, Bdf, u32)>, String> {
-    let pairs = Nvml::start()?.nvlink_pairs(gpus)?;
+    let pairs = Nvml::of_process()?.nvlink_pairs(gpus)?;
     Ok(pairs.into_iter().map(|((a, b), count)| (a, b, count)).collect())
 }
 

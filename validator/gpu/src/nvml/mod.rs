@@ -18,18 +18,25 @@ use nvml_wrapper::enum_wrappers::device::{Clock, P2pCapabilitiesIndex, Temperatu
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml as Library};
 use outcome::text::chain;
+use std::sync::OnceLock;
 
-/// NVML, started; shut down when dropped.
+/// NVML, started.
 #[derive(Debug)]
 pub struct Nvml(Library);
 
 impl Nvml {
-    /// Loads and starts NVML.
+    fn start() -> Result<Self, String> {
+        Library::init().map(Self).map_err(|e| format!("libnvidia-ml.so.1: {}", chain(&e)))
+    }
+
+    /// NVML as this process has it for good: loaded and started by the first call and never shut down, so that no thread shuts it
+    /// down or starts it while another asks it something.
     ///
     /// # Errors
-    /// NVML's or the loader's error, in one line.
-    pub fn start() -> Result<Self, String> {
-        Library::init().map(Self).map_err(|e| format!("libnvidia-ml.so.1: {}", chain(&e)))
+    /// NVML's or the loader's error, in one line; the same on every later call.
+    pub fn of_process() -> Result<&'static Self, String> {
+        static NVML: OnceLock<Result<Nvml, String>> = OnceLock::new();
+        NVML.get_or_init(Self::start).as_ref().map_err(Clone::clone)
     }
 
     /// NVML's answer about `from` using `to`.
