@@ -17,7 +17,7 @@ KEYS = {
     "bind": {"file", "methods", "like", "chips"},
     "rename": {"file", "function", "to"},
     "call": {"file", "within", "function", "count", "to", "declare"},
-    "argument": {"file", "function", "count", "value"},
+    "argument": {"file", "function", "count", "value", "forms"},
     "add": {"file", "to", "list", "variable", "entry"},
 }
 # what is not code: comments, strings, characters; continued lines stay in one
@@ -88,7 +88,8 @@ def calls(text, function):
 
 
 def do_argument(tree, edit):
-    """Adds the last argument to a function's one call. A tree that also has a call with it supports both forms."""
+    """Has a function's one call pass one argument more where the kernel's function takes it: which of the two forms the kernel has
+    is known when it is compiled, and a third does not compile. A tree that also has a call with it supports both forms."""
     text, name, wanted = tree.read(edit["file"]), edit["function"], edit["count"]
     found = list(calls(text, name))
     if any(count == wanted for count, _ in found):
@@ -96,9 +97,19 @@ def do_argument(tree, edit):
         return
     if [count for count, _ in found] != [wanted - 1]:
         raise Refused(f"{name}: expected one call with {wanted - 1} arguments in {edit['file']}, found calls with {[count for count, _ in found]}")
-    at = found[0][1]
-    tree.texts[edit["file"]] = f"{text[:at]}, {edit['value']}{text[at:]}"
-    yield f"{name}: {edit['value']} as argument {wanted}"
+    if len(edit["forms"]) != 2:
+        raise Refused(f"{name}: expected two forms, without and with the argument")
+    end = found[0][1]
+    start = [call.start() for call in re.finditer(rf"\b{re.escape(name)}(?=\s*\()", code_of(text)[:end])][-1]
+    arguments = text[text.index("(", start) + 1:end]
+    is_form = [f"__builtin_types_compatible_p(__typeof__({name}), {form})" for form in edit["forms"]]
+    # The call that is not chosen must compile, too: it has no function, of the right type.
+    call = [f"__builtin_choose_expr({is_it}, {name}, (__typeof__({form}) *)0)({arguments}{more})"
+            for is_it, form, more in zip(is_form, edit["forms"], ("", f", {edit['value']}"))]
+    both = (f'({{ _Static_assert({is_form[0]} || {is_form[1]}, "{name} has another form");'
+            f" __builtin_choose_expr({is_form[1]}, {call[1]}, {call[0]}); }})")
+    tree.texts[edit["file"]] = text[:start] + both + text[end + 1:]
+    yield f"{name}: {edit['value']} as argument {wanted} where the kernel takes it"
 
 
 def do_bind(tree, edit, families):

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::Output;
 
 /// The newest glibc that the package may need.
 const GLIBC: (u32, u32) = (2, 28);
@@ -176,9 +177,21 @@ magic="\\x7fELF\\x02\\x01\\x01$(printf "\\\\x00%.0s" 1 2 3 4 5 6 7 8 9)\\x02\\x0
 mask="\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\x00\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xfe\\xff\\xff\\xff"
 echo ":aarch64:M::$magic:$mask:$(command -v qemu-aarch64-static):F" > formats/register
 mount --rbind /proc tar/proc; mount --rbind /dev tar/dev
+mkdir -p tar$WORKSPACE; mount --bind $WORKSPACE tar$WORKSPACE
 program=$1; shift
 exec chroot tar /usr/bin/$program "$@"
 "#;
+
+/// The output of a program of arm64 in the folder `tar` of `at`.
+fn emulated(at: &Path, words: &str) -> Output {
+    let workspace = workspace().display().to_string();
+    shell(
+        at,
+        &format!(
+            "WORKSPACE={workspace} CARGO=/usr/bin/cargo unshare --user --map-root-user --mount --fork bash -euc '{EMULATED}' emulated {words}"
+        ),
+    )
+}
 
 /// The same program for another architecture. What it does to GPUs of that architecture is not shown by this.
 #[test]
@@ -209,9 +222,7 @@ fn the_package_of_arm64_has_the_same_files_and_runs_under_emulation() {
 
     arm64_library(&at.join("tar"));
     simulated("healthy", &at.join("tar/sim"), "/sim");
-    let run = |words: &str| {
-        shell(at, &format!("unshare --user --map-root-user --mount --fork bash -euc '{EMULATED}' emulated {words}"))
-    };
+    let run = |words: &str| emulated(at, words);
     let version = run("firstlight --version");
     let expected = concat!("firstlight ", env!("CARGO_PKG_VERSION"));
     assert_eq!(String::from_utf8_lossy(&version.stdout).trim(), expected, "{version:?}");
@@ -224,6 +235,46 @@ fn the_package_of_arm64_has_the_same_files_and_runs_under_emulation() {
     assert_eq!(none.status.code(), Some(2), "{none:?}");
     let line = String::from_utf8_lossy(&none.stdout).into_owned();
     assert!(line.starts_with("FIRSTLIGHT verdict=ERROR ") && line.contains("codes=FABRIC-UNREADABLE"), "{line}");
+}
+
+/// Programs and simulated GPUs for arm64, cross-compiled: `./run simulate` of such a machine, but for its compiler.
+#[test]
+fn programs_of_arm64_judge_simulated_gpus_under_emulation() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    sh(at, "mkdir -p tar/usr/bin");
+    arm64_library(&at.join("tar"));
+    let zig = sh(
+        workspace(),
+        "source image/lib/common.sh; read -r _ version _ < <(locked package); echo $CACHE/zig-$version/ziglang/zig",
+    );
+    let cc = at.join("cc");
+    let words = "words=(); for word in \"$@\"; do case $word in --target=*) ;; *) words+=(\"$word\") ;; esac; done";
+    let compiler = format!("exec {} cc -target aarch64-linux-gnu.{}.{}", zig.trim(), GLIBC.0, GLIBC.1);
+    fs::write(&cc, format!("#!/usr/bin/env bash\n{words}\n{compiler} \"${{words[@]}}\"\n")).unwrap();
+    let (cc, target) = (cc.display(), workspace().join("target/package/simulated"));
+    sh(
+        workspace(),
+        &format!(
+            "chmod +x {cc}
+            export CC_aarch64_unknown_linux_gnu={cc} AR_aarch64_unknown_linux_gnu=ar ZIG_LOCAL_CACHE_DIR={zig_cache}
+            export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER={cc} ZIG_GLOBAL_CACHE_DIR={zig_cache}
+            cargo build --locked --quiet --target aarch64-unknown-linux-gnu --target-dir {target} --lib --bin firstlight --bin simulate \
+                -p firstlight -p firstlight-tests -p simgpu-cuda -p simgpu-nvml -p simgpu-nccl -p simgpu-verbs
+            cd {target}/aarch64-unknown-linux-gnu/debug
+            cp firstlight simulate libsimgpu_*.so {at}/tar/usr/bin
+            cd {at}; echo 'int main(void) {{ return 0; }}' > true.c; {cc} -o tar/usr/bin/cargo true.c",
+            zig_cache = target.join("zig").display(),
+            target = target.display(),
+            at = at.display(),
+        ),
+    );
+    for (scenario, status) in [("healthy", 0), ("flip", 1)] {
+        let output = emulated(at, &format!("simulate {scenario} quick"));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(status), "{output:?}");
+        assert!(text.contains("8 x Simulated NVIDIA GeForce RTX 4090"), "{text}");
+    }
 }
 
 /// Takes minutes, because it builds everything again.

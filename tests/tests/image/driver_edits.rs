@@ -257,18 +257,35 @@ fn a_tree_that_is_not_as_expected_is_refused_and_left_unchanged() {
     }
 }
 
+/// What a program with this C code returns; `None`: it does not compile.
+fn compiled(code: &str) -> Option<i32> {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a.c"), code).unwrap();
+    let mut compiler = Command::new("gcc");
+    let output = compiler.args(["-Wall", "-Wextra", "-Werror", "-o", "a", "a.c"]).current_dir(dir.path()).output();
+    output.unwrap().status.success().then(|| Command::new(dir.path().join("a")).status().unwrap().code().unwrap())
+}
+
 #[test]
-fn a_call_gets_the_argument_that_the_kernel_needs_unless_the_tree_already_has_it() {
-    let edits =
-        "from = \"580\"\n[[argument]]\nfile = \"src/thing.c\"\nfunction = \"resize\"\ncount = 4\nvalue = \"0\"\n";
+fn a_call_gets_the_argument_where_the_kernel_takes_it_unless_the_tree_already_has_it() {
+    let edits = "from = \"580\"\n[[argument]]\nfile = \"src/thing.c\"\nfunction = \"resize\"\ncount = 4\nvalue = \"5\"\n\
+                 forms = [\"int (char *, int, int)\", \"int (char *, int, int, int)\"]\n";
     let with = |code: &str| {
         let mut tree = tree();
         tree.insert(CODE, code.to_owned());
         edit(&tree, edits)
     };
-    let (output, after) = with("// resize(x)\nint f(void)\n{\n    return resize(dev, g(1, 2), \",)\" /* , */);\n}\n");
+    let (output, after) =
+        with("// resize(x)\nint main(void)\n{\n    int r = resize(\",)\", 3 /* , */,\n        7);\n    return r;\n}\n");
     assert!(output.status.success(), "{output:?}");
-    assert!(after[CODE].contains("return resize(dev, g(1, 2), \",)\" /* , */, 0);"), "{}", after[CODE]);
+    assert!(after[CODE].starts_with("// resize(x)\nint main(void)\n{\n    int r = ({ "), "{}", after[CODE]);
+    // The module is built for kernels of both forms, and a third is not taken for one of them.
+    let kernel = |head: &str| compiled(&format!("{head}\n{}", after[CODE]));
+    let must = "__attribute__((warn_unused_result)) int";
+    assert_eq!(kernel(&format!("{must} resize(char *a, int b, int c) {{ return (*a == ',') + b + c; }}")), Some(11));
+    let four = "resize(char *a, int b, int c, int d) { return (*a == ',') + b + c + 10 * d; }";
+    assert_eq!(kernel(&format!("{must} {four}")), Some(61));
+    assert_eq!(kernel("int resize(char *a, int b, int c, long d) { return (*a == ',') + b + c + (int)d; }"), None);
 
     let both = "#if NEW\n  r = resize(dev, 1, size, 0);\n#else\n  r = resize(dev, 1, size);\n#endif\n";
     let (output, after) = with(both);
