@@ -142,7 +142,7 @@ pub enum Command {
     },
     /// Print the manual page of this program and of each command, for `man -l`
     Man,
-    /// Save a finished report to a partition, a URL, or both
+    /// Save a finished report to a partition, a URL, or both: exit status 0 all places have it, 2 one does not, 64 wrong use
     Publish(Publish),
     /// Receive the reports of other machines, store and show them; `collect --help` lists the options
     #[command(disable_help_flag = true)]
