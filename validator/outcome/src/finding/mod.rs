@@ -16,7 +16,8 @@ pub use contract::outcome::Severity;
 pub use contract::recovery::Recovery;
 pub use entry::FindingEntry;
 pub use reason::{
-    ConfidentialCase, DisplayKind, FaultSource, Lack, MapObstacle, Reason, Refusal, WrongWitness, lost_text,
+    ConfidentialCase, DisplayKind, FaultSource, ForeignDriver, Lack, MapObstacle, Reason, Refusal, WrongWitness,
+    lost_text,
 };
 pub use subject::Subject;
 pub use words::Words;

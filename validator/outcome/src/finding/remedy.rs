@@ -1,7 +1,7 @@
 //! The next thing to do about a finding, on this kind of machine. A remedy is a sentence with places that depend on the
 //! machine, or a function where more than a place depends on it. Nothing is advised that cannot work here. Pure.
 
-use super::{DisplayKind, Finding, Reason};
+use super::{DisplayKind, Finding, ForeignDriver, Reason};
 use crate::platform::{
     Architecture, Bdf, Distribution, Environment, Host, HostGpu, HotPlugKind, Hypervisor, Mainboard, PassThrough,
     System, Vendor,
@@ -614,11 +614,40 @@ pub(super) fn foreign_driver(case: Case<'_>) -> String {
             gpu.bdf
         );
     }
-    let driver = case.finding.measured.as_str().filter(|name| is_name(name));
-    match driver {
-        Some(driver) => case.add_words(&[&format!("module_blacklist={driver}")]),
-        None => "keep the other driver from loading, by module_blacklist= and its name on the kernel command line"
-            .to_owned(),
+    KEEP_AWAY.to_owned()
+}
+
+const KEEP_AWAY: &str =
+    "keep the other driver from loading, by module_blacklist= and its name on the kernel command line";
+
+/// The modules of the kernel's own drivers for NVIDIA's cards, with the names that they have as drivers.
+const OWN_DRIVERS: [(&str, &str); 4] =
+    [("nouveau", "nouveau"), ("nvidiafb", "nvidiafb"), ("nova_core", "NovaCore"), ("nova_drm", "nova_drm")];
+
+/// The module of the kernel's own driver of this name.
+fn own_module(name: &str) -> Option<&'static str> {
+    OWN_DRIVERS.iter().find(|names| names.0 == name || names.1 == name).map(|names| names.0)
+}
+
+/// Why another driver is there, where its name says more.
+pub(super) fn why_foreign(name: &str) -> Option<String> {
+    own_module(name).map(|module| {
+        format!(
+            "the kernel loaded its own driver for NVIDIA's cards, {module}, as it does where NVIDIA's is not installed or loads later"
+        )
+    })
+}
+
+/// What keeps a driver of this name away from the GPUs.
+pub(super) fn keep_away(case: Case<'_>, other: &ForeignDriver) -> String {
+    let name = other.name.as_str();
+    let module = own_module(name).or_else(|| Some(name).filter(|name| is_name(name)));
+    let away =
+        module.map_or_else(|| KEEP_AWAY.to_owned(), |module| case.add_words(&[&format!("module_blacklist={module}")]));
+    match case.host.system {
+        System::Appliance if !case.host.container => away,
+        _ if other.alone => format!("install NVIDIA's driver if this system does not have it; then {away}"),
+        _ => away,
     }
 }
 
