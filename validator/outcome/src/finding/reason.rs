@@ -530,7 +530,10 @@ impl Reason {
             Self::BoardLimit => NO_BAR1_PEERS,
             Self::DisplayKept => return Some(remedy::display(case)),
             Self::NeighbourInUse(_) => {
-                "run the fabric pass before drivers and displays use the other devices below this root port"
+                return Some(remedy::in_firmware_first(
+                    case,
+                    "run the fabric pass before drivers and displays use the other devices below this root port",
+                ));
             }
             Self::MappedByOthers => "end programs that use the GPUs, then run the tests again",
             Self::SendersTranslate => "nothing to do if the measured tests pass",
@@ -546,12 +549,12 @@ impl Reason {
                 "the tests that measure data decide; `xl dmesg` shows whether Xen uses the IOMMU: add dom0-iommu=passthrough to Xen's own command line, or boot Linux without Xen"
             }
             Self::DisplayKind(kind) => return Some(remedy::display_of(case, *kind)),
-            Self::NotBound => {
-                "look for the driver's lines (NVRM) in `dmesg`, and see the tests bar1 and fabric for a BAR without address space; load the module again; if that does not help, {power}"
-            }
             Self::ForeignDriver(other) => return Some(remedy::keep_away(case, other)),
             Self::AllOfGuests => {
                 "run firstlight in those virtual machines, which have the driver of these GPUs; here `firstlight validate --scope fabric` tests what needs no GPU"
+            }
+            Self::NotBound => {
+                "look for the driver's lines (NVRM) in `dmesg`, and see the tests bar1 and fabric for a BAR without address space; load the module again; if that does not help, {power}"
             }
             Self::Xid(source, recovery) => return xid_remedy(*source, *recovery).map(|text| case.place(text)),
             Self::DriverAsks(action) => return recovery_remedy(*action).map(|text| case.place(text)),
@@ -638,13 +641,13 @@ impl Reason {
             Self::XenOwnsIommu,
             Self::DisplayKind(DisplayKind::FirmwareDrm),
             Self::DisplayKind(DisplayKind::Driver),
-            Self::NotBound,
-            Self::GpuLost(vec![(one, "p2p-order".to_owned())]),
-            Self::Recovered(None),
             Self::ForeignDriver(ForeignDriver { name: "nouveau".into(), bound: true, alone: true }),
             Self::ForeignDriver(ForeignDriver { name: "NovaCore".into(), bound: true, alone: false }),
             Self::ForeignDriver(ForeignDriver { name: "pci stub".into(), bound: true, alone: true }),
             Self::AllOfGuests,
+            Self::NotBound,
+            Self::GpuLost(vec![(one, "p2p-order".to_owned())]),
+            Self::Recovered(None),
             Self::Recovered(Some(FaultSource::Memory)),
             Self::Unplugged,
             Self::UnpluggedOnce,
