@@ -47,9 +47,7 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
     config.validate.before_part = before_part;
     config.validate.identity = identity.unwrap_or(config.validate.identity);
     let taken = [&json, &html].contains(&&Some(Place::Stdout));
-    let forms = [(CopyForm::Json, json), (CopyForm::Text, text), (CopyForm::Html, html)];
-    let forms: Vec<_> = forms.into_iter().filter_map(|(form, place)| Some((form, place?))).collect();
-    apart(&forms)?;
+    let forms = apart([(CopyForm::Json, json), (CopyForm::Text, text), (CopyForm::Html, html)])?;
     let on_console = if forms.iter().any(|(form, _)| *form == CopyForm::Text) {
         forms.contains(&(CopyForm::Text, Place::Stdout))
     } else {
@@ -113,8 +111,14 @@ fn library_file(file: &Path) -> Result<PathBuf, CommandError> {
     }
 }
 
-/// Checks that no two forms go to one place.
-fn apart(forms: &[(CopyForm, Place)]) -> Result<(), CommandError> {
+/// The forms that are asked for, each with its place.
+///
+/// # Errors
+/// Two of them go to one place.
+pub(super) fn apart<const N: usize>(
+    asked: [(CopyForm, Option<Place>); N],
+) -> Result<Vec<(CopyForm, Place)>, CommandError> {
+    let forms: Vec<_> = asked.into_iter().filter_map(|(form, place)| Some((form, place?))).collect();
     for (n, (form, place)) in forms.iter().enumerate() {
         for (other, to) in forms.iter().take(n) {
             let both = match (place, to) {
@@ -127,7 +131,7 @@ fn apart(forms: &[(CopyForm, Place)]) -> Result<(), CommandError> {
             return Err(CommandError::Usage(why));
         }
     }
-    Ok(())
+    Ok(forms)
 }
 
 fn names(ids: &[&str]) -> Vec<String> {

@@ -329,7 +329,9 @@ impl Command {
             Self::Validate(Validate { json: to, text, html: page, .. }) => {
                 [named("--json", to), named("--text", text), named("--html", page)]
             }
-            Self::Compare(Compare { json: to, html: page, .. }) => [named("--json", to), named("--html", page), None],
+            Self::P2p(P2p { json: to, html: page, .. }) | Self::Compare(Compare { json: to, html: page, .. }) => {
+                [named("--json", to), named("--html", page), None]
+            }
             Self::Render(Render { output, .. }) => [Some(("--output", output)), None, None],
             Self::Record { file } => [Some(("record", file)), None, None],
             Self::Fabric { action } => match action {
@@ -340,7 +342,6 @@ impl Command {
             },
             Self::Setup(Setup { json: to, .. })
             | Self::Topo { json: to, .. }
-            | Self::P2p(P2p { json: to, .. })
             | Self::Image { json: to }
             | Self::Nodes(Nodes { json: to, .. })
             | Self::Rdma(Nodes { json: to, .. })
