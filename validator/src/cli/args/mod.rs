@@ -1,6 +1,7 @@
 //! The command line as types. Wrong use is reported in one line. Each command is implemented in its own file
 //! in `cli`.
 
+mod habits;
 mod layers;
 mod nccl;
 mod publish;
@@ -278,6 +279,7 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Args, NoArgs> 
         // Commands that only this program starts are in no list and no tip.
         let listed = matches!(error.kind(), ErrorKind::InvalidSubcommand | ErrorKind::MissingSubcommand);
         let error = listed.then(|| visible().try_get_matches_from(&words).err()).flatten().unwrap_or(error);
+        let error = habits::with_tip(&words, &layers::command(), error);
         let text = error.render().to_string();
         match error.kind() {
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => NoArgs::Unsaid(text),
