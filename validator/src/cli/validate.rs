@@ -12,7 +12,9 @@ use crate::config::{Config, GpuName, Level, Limit};
 use crate::engine::{self, Interrupt, Interrupts, ProgressListener};
 use crate::process::lineage::VISIBLE_DEVICES;
 use crate::suite;
+use fabric::ReadError;
 use machine::host::nvidia::gpus;
+use machine::pcie::model::Fabric;
 use machine::root::Root;
 use outcome::files;
 use outcome::finding::Code;
@@ -72,9 +74,10 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
     }
     enough_time(&config)?;
     let known = known_problems(config.validate.known_problems.as_deref())?;
-    limit(root, &mut config, &gpus)?;
+    let fabric = fabric::read(root);
+    limit(root, &fabric, &mut config, &gpus)?;
     let interrupts = Interrupts::catch().map_err(|e| CommandError::undone(&e))?;
-    let plan = suite::plan(&config, fabric::read(root).ok().as_ref());
+    let plan = suite::plan(&config, fabric.ok().as_ref());
     let mut console = Console::new(on_console, output)?;
     let copies = forms.into_iter().filter(|copy| *copy != (CopyForm::Text, Place::Stdout));
     let copies = copies.map(|(form, place)| ReportCopy::new(form, place)).collect::<Result<Vec<_>, _>>()?;
@@ -170,11 +173,20 @@ fn enough_time(config: &Config) -> Result<(), CommandError> {
     )))
 }
 
-/// Limits the run to the named GPUs.
-pub(super) fn limit(root: &Root, config: &mut Config, names: &[GpuName]) -> Result<(), CommandError> {
-    if let Some(limit) = chosen(root, names)? {
-        let bus = fabric::read(root).map_err(|e| CommandError::undone(&e))?.gpus;
-        limit.narrow(&mut config.expect, &bus);
+/// Limits the run to the named GPUs. A fabric that could not be read matters here only where some are named.
+pub(super) fn limit(
+    root: &Root,
+    fabric: &Result<Fabric, ReadError>,
+    config: &mut Config,
+    names: &[GpuName],
+) -> Result<(), CommandError> {
+    if names.is_empty() {
+        warn_of_ignored_choice();
+        return Ok(());
+    }
+    let fabric = fabric.as_ref().map_err(|e| CommandError::undone(e))?;
+    if let Some(limit) = chosen(root, fabric, names)? {
+        limit.narrow(&mut config.expect, &fabric.gpus);
         if config.validate.scope == Scope::Machine {
             config.validate.scope = Scope::Gpus(limit.gpus.iter().map(|(number, _)| *number).collect());
         }
@@ -183,25 +195,29 @@ pub(super) fn limit(root: &Root, config: &mut Config, names: &[GpuName]) -> Resu
     Ok(())
 }
 
+/// Says that the driver's own choice of GPUs does not count.
+fn warn_of_ignored_choice() {
+    if let Some(gpus) = std::env::var(VISIBLE_DEVICES).ok().filter(|gpus| !gpus.is_empty()) {
+        log::warn!(
+            "{VISIBLE_DEVICES}={} is ignored: all GPUs take part; use --gpus to select some of them",
+            shown(&gpus)
+        );
+    }
+}
+
 /// The named GPUs; `None` if none is named, or all are.
-pub(super) fn chosen(root: &Root, names: &[GpuName]) -> Result<Option<Limit>, CommandError> {
+pub(super) fn chosen(root: &Root, fabric: &Fabric, names: &[GpuName]) -> Result<Option<Limit>, CommandError> {
     if names.is_empty() {
-        let set = std::env::var(VISIBLE_DEVICES).ok().filter(|gpus| !gpus.is_empty());
-        if let Some(gpus) = set {
-            log::warn!(
-                "{VISIBLE_DEVICES}={} is ignored: all GPUs take part; use --gpus to select some of them",
-                shown(&gpus)
-            );
-        }
+        warn_of_ignored_choice();
         return Ok(None);
     }
-    let bus = fabric::read(root).map_err(|e| CommandError::undone(&e))?.gpus;
+    let bus = &fabric.gpus;
     if bus.is_empty() {
         return Err(CommandError::Undone(no_gpu()));
     }
     let held = gpus::read(root).map_err(|e| CommandError::undone(&e))?;
     let held: Vec<_> = held.keys().filter_map(|address| address.parse().ok()).collect();
-    Limit::of(names, &bus, &held).map_err(CommandError::Usage)
+    Limit::of(names, bus, &held).map_err(CommandError::Usage)
 }
 
 /// The exit status of the verdict, unless a signal ended the run.

@@ -40,10 +40,11 @@ pub(in crate::cli) fn run(root: &Root, mut config: Config, asked: &P2p) -> Resul
     config.validate.level = asked.level.unwrap_or(config.validate.level);
     // The configuration's selection of tests for `validate` does not apply to this command.
     (config.validate.only, config.validate.skip) = (Vec::new(), Vec::new());
-    if fabric::read(root).is_ok_and(|fabric| fabric.gpus.is_empty()) {
+    let fabric = fabric::read(root);
+    if fabric.as_ref().is_ok_and(|fabric| fabric.gpus.is_empty()) {
         return Err(CommandError::Undone(no_gpu()));
     }
-    limit(root, &mut config, &asked.gpus)?;
+    limit(root, &fabric, &mut config, &asked.gpus)?;
     let chosen = suite::selection(&config.validate, TESTS);
     let interrupts = engine::Interrupts::catch().map_err(|e| CommandError::undone(&e))?;
     let mut console = Console::new(on_console, asked.output)?;
