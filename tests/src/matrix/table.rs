@@ -83,7 +83,7 @@ pub fn table(results: &[CaseResult]) -> String {
         }
         let counts: &[usize] = if chapter == "healthy machines" { &[0] } else { &GPUS };
         let columns = (0..LEVELS.len()).map(|level| {
-            let cell = |gpus: &usize| format!("{:>4}", cell(&of, level, *gpus));
+            let cell = |gpus: &usize| format!(" {:>3}", cell(&of, level, *gpus));
             counts.iter().map(cell).collect::<String>()
         });
         text.push_str(format!("{name:<34}{}\n", columns.collect::<Vec<_>>().join("  ")).as_str());

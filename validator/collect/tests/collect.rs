@@ -294,7 +294,7 @@ fn what_publish_sends_is_stored_once_and_shown() {
     // Without key or token the report stays in the sender's spool.
     for secrets in [&secrets[..2], &secrets[2..], &[]] {
         let _none = fs::remove_dir_all(&spool);
-        assert_eq!(publish(&[&words[..], secrets].concat()), 1);
+        assert_eq!(publish(&[&words[..], secrets].concat()), 2);
     }
     assert_eq!((running.refused("token"), running.refused("unsigned")), (2, 1));
 }
@@ -650,7 +650,7 @@ fn a_machines_own_key_proves_reports_of_that_machine() {
         let words = [path.to_str().unwrap(), "--url", &url, "--spool", spool.to_str().unwrap(), "--timeout", "20"];
         publish(&[&words[..], &["--key-file", key]].concat())
     };
-    assert_eq!((send("node7", &own), send("node8", &own)), (0, 1));
+    assert_eq!((send("node7", &own), send("node8", &own)), (0, 2));
     assert_eq!(running.refused("signature"), 1);
     // The fleet's key stays good for all.
     assert_eq!(send("node9", &fleet), 0);

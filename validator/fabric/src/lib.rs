@@ -17,4 +17,4 @@ pub mod restore;
 pub mod text;
 pub mod turn;
 
-pub use read::read;
+pub use read::{ReadError, read};

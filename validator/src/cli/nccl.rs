@@ -153,7 +153,7 @@ fn gpus(root: &Root, config: &Config, asked: &Nccl) -> Result<Vec<GpuId>, Comman
         return Err(CommandError::Undone(no_gpu()));
     }
     log_gpus(&gpu_block(root, &fabric));
-    let limit = chosen(root, &asked.only)?;
+    let limit = chosen(root, &fabric, &asked.only)?;
     let all = || GpuId::all(asked.gpus.map_or(there, usize::from)).collect();
     let chosen: Vec<_> = limit.map_or_else(all, |limit| limit.ordinals());
     let gpus = chosen.len();

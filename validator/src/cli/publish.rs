@@ -2,7 +2,7 @@
 //! that receives such reports.
 
 use super::output::to_stdout;
-use super::{CommandError, FAILURE, SUCCESS};
+use super::{CommandError, NOT_DONE, SUCCESS};
 use crate::cli::args::Publish;
 use crate::net::http::Authorities;
 use crate::net::publish::{FinishedReport, LARGEST, StorageOptions, UploadTarget, publish};
@@ -21,7 +21,7 @@ const RECEIVER: &str = "firstlight-collect";
 /// Maximum size of the file of trusted certificates; those that browsers trust take a quarter of it.
 const LARGEST_CA: u64 = 1 << 20;
 
-/// Saves the report to every given place.
+/// Saves the report to every given place; `NOT_DONE` where one of them lacks it.
 pub(super) fn run(asked: Publish) -> Result<u8, CommandError> {
     if asked.partition.is_none() && asked.url.is_none() {
         return Err(CommandError::Usage("publish: no destination: give --partition or --url".to_owned()));
@@ -51,7 +51,7 @@ pub(super) fn run(asked: Publish) -> Result<u8, CommandError> {
         // A closed standard output does not stop the saving.
         let _ = to_stdout(&format!("{}\n", step.line));
     });
-    Ok(if all { SUCCESS } else { FAILURE })
+    Ok(if all { SUCCESS } else { NOT_DONE })
 }
 
 /// Replaces this process with the receiver.

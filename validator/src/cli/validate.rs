@@ -12,7 +12,9 @@ use crate::config::{Config, GpuName, Level, Limit};
 use crate::engine::{self, Interrupt, Interrupts, ProgressListener};
 use crate::process::lineage::VISIBLE_DEVICES;
 use crate::suite;
+use fabric::ReadError;
 use machine::host::nvidia::gpus;
+use machine::pcie::model::Fabric;
 use machine::root::Root;
 use outcome::files;
 use outcome::finding::Code;
@@ -47,9 +49,7 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
     config.validate.before_part = before_part;
     config.validate.identity = identity.unwrap_or(config.validate.identity);
     let taken = [&json, &html].contains(&&Some(Place::Stdout));
-    let forms = [(CopyForm::Json, json), (CopyForm::Text, text), (CopyForm::Html, html)];
-    let forms: Vec<_> = forms.into_iter().filter_map(|(form, place)| Some((form, place?))).collect();
-    apart(&forms)?;
+    let forms = apart([(CopyForm::Json, json), (CopyForm::Text, text), (CopyForm::Html, html)])?;
     let on_console = if forms.iter().any(|(form, _)| *form == CopyForm::Text) {
         forms.contains(&(CopyForm::Text, Place::Stdout))
     } else {
@@ -74,9 +74,10 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
     }
     enough_time(&config)?;
     let known = known_problems(config.validate.known_problems.as_deref())?;
-    limit(root, &mut config, &gpus)?;
+    let fabric = fabric::read(root);
+    limit(root, &fabric, &mut config, &gpus)?;
     let interrupts = Interrupts::catch().map_err(|e| CommandError::undone(&e))?;
-    let plan = suite::plan(&config, fabric::read(root).ok().as_ref());
+    let plan = suite::plan(&config, fabric.ok().as_ref());
     let mut console = Console::new(on_console, output)?;
     let copies = forms.into_iter().filter(|copy| *copy != (CopyForm::Text, Place::Stdout));
     let copies = copies.map(|(form, place)| ReportCopy::new(form, place)).collect::<Result<Vec<_>, _>>()?;
@@ -113,8 +114,14 @@ fn library_file(file: &Path) -> Result<PathBuf, CommandError> {
     }
 }
 
-/// Checks that no two forms go to one place.
-fn apart(forms: &[(CopyForm, Place)]) -> Result<(), CommandError> {
+/// The forms that are asked for, each with its place.
+///
+/// # Errors
+/// Two of them go to one place.
+pub(super) fn apart<const N: usize>(
+    asked: [(CopyForm, Option<Place>); N],
+) -> Result<Vec<(CopyForm, Place)>, CommandError> {
+    let forms: Vec<_> = asked.into_iter().filter_map(|(form, place)| Some((form, place?))).collect();
     for (n, (form, place)) in forms.iter().enumerate() {
         for (other, to) in forms.iter().take(n) {
             let both = match (place, to) {
@@ -127,7 +134,7 @@ fn apart(forms: &[(CopyForm, Place)]) -> Result<(), CommandError> {
             return Err(CommandError::Usage(why));
         }
     }
-    Ok(())
+    Ok(forms)
 }
 
 fn names(ids: &[&str]) -> Vec<String> {
@@ -166,11 +173,20 @@ fn enough_time(config: &Config) -> Result<(), CommandError> {
     )))
 }
 
-/// Limits the run to the named GPUs.
-pub(super) fn limit(root: &Root, config: &mut Config, names: &[GpuName]) -> Result<(), CommandError> {
-    if let Some(limit) = chosen(root, names)? {
-        let bus = fabric::read(root).map_err(|e| CommandError::undone(&e))?.gpus;
-        limit.narrow(&mut config.expect, &bus);
+/// Limits the run to the named GPUs. A fabric that could not be read matters here only where some are named.
+pub(super) fn limit(
+    root: &Root,
+    fabric: &Result<Fabric, ReadError>,
+    config: &mut Config,
+    names: &[GpuName],
+) -> Result<(), CommandError> {
+    if names.is_empty() {
+        warn_of_ignored_choice();
+        return Ok(());
+    }
+    let fabric = fabric.as_ref().map_err(|e| CommandError::undone(e))?;
+    if let Some(limit) = chosen(root, fabric, names)? {
+        limit.narrow(&mut config.expect, &fabric.gpus);
         if config.validate.scope == Scope::Machine {
             config.validate.scope = Scope::Gpus(limit.gpus.iter().map(|(number, _)| *number).collect());
         }
@@ -179,25 +195,29 @@ pub(super) fn limit(root: &Root, config: &mut Config, names: &[GpuName]) -> Resu
     Ok(())
 }
 
+/// Says that the driver's own choice of GPUs does not count.
+fn warn_of_ignored_choice() {
+    if let Some(gpus) = std::env::var(VISIBLE_DEVICES).ok().filter(|gpus| !gpus.is_empty()) {
+        log::warn!(
+            "{VISIBLE_DEVICES}={} is ignored: all GPUs take part; use --gpus to select some of them",
+            shown(&gpus)
+        );
+    }
+}
+
 /// The named GPUs; `None` if none is named, or all are.
-pub(super) fn chosen(root: &Root, names: &[GpuName]) -> Result<Option<Limit>, CommandError> {
+pub(super) fn chosen(root: &Root, fabric: &Fabric, names: &[GpuName]) -> Result<Option<Limit>, CommandError> {
     if names.is_empty() {
-        let set = std::env::var(VISIBLE_DEVICES).ok().filter(|gpus| !gpus.is_empty());
-        if let Some(gpus) = set {
-            log::warn!(
-                "{VISIBLE_DEVICES}={} is ignored: all GPUs take part; use --gpus to select some of them",
-                shown(&gpus)
-            );
-        }
+        warn_of_ignored_choice();
         return Ok(None);
     }
-    let bus = fabric::read(root).map_err(|e| CommandError::undone(&e))?.gpus;
+    let bus = &fabric.gpus;
     if bus.is_empty() {
         return Err(CommandError::Undone(no_gpu()));
     }
     let held = gpus::read(root).map_err(|e| CommandError::undone(&e))?;
     let held: Vec<_> = held.keys().filter_map(|address| address.parse().ok()).collect();
-    Limit::of(names, &bus, &held).map_err(CommandError::Usage)
+    Limit::of(names, bus, &held).map_err(CommandError::Usage)
 }
 
 /// The exit status of the verdict, unless a signal ended the run.

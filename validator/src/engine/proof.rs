@@ -3,7 +3,8 @@
 
 use crate::config::Limit;
 use crate::suite::{Group, Test, TestPlan, mandatory_gpu_tests};
-use outcome::finding::{Code, Severity, Subject};
+use machine::pcie::model::Bdf;
+use outcome::finding::{Code, Reason, Severity, Subject};
 use outcome::scope::Scope;
 use outcome::{Outcome, Verdict};
 use report::{Report, TestEntry};
@@ -57,6 +58,7 @@ pub(super) fn unproven_entry(report: &Report, plan: &TestPlan) -> Option<TestEnt
     let (gpus, lacking) = (report.gpu_names(), lacking.join(", "));
     let message = format!("nothing is proven about {gpus}: {lacking} had nothing to run on ({why})");
     let finding = Code::ScopeUnproven.finding(severity, Subject::part(&report.scope), message);
+    let finding = if all_of_guests(report) { finding.because(Reason::AllOfGuests) } else { finding };
     Some(TestEntry::for_run(
         ID,
         "Scope",
@@ -65,6 +67,12 @@ pub(super) fn unproven_entry(report: &Report, plan: &TestPlan) -> Option<TestEnt
         &finding,
         &report.machine.platform,
     ))
+}
+
+/// Whether virtual machines have all GPUs of the scope.
+fn all_of_guests(report: &Report) -> bool {
+    let passed = |at: Bdf| report.machine.platform.gpus.iter().any(|gpu| gpu.bdf == at && gpu.passed_by.is_some());
+    !report.gpus.is_empty() && report.gpus.iter().all(|gpu| passed(gpu.bdf))
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ fn a_full_partition_is_one_line_and_keeps_what_it_has() {
     fs::write(place.path("report.json"), long).unwrap();
     let done = place.publish(&["--partition", &at, "--keep", "1"]);
     let line = "partition: not kept: reports/: no room for 4089 bytes; nothing was removed: delete files there\n";
-    assert_eq!((done.out.as_str(), done.status), (line, 1));
+    assert_eq!((done.out.as_str(), done.status), (line, 2));
     assert_eq!(names(format!("{at}/reports")), ["000001-20261120T100000Z-FAIL.json"]);
     assert_eq!(fs::read_to_string(format!("{at}/reports/000001-20261120T100000Z-FAIL.json")).unwrap(), REPORT);
 }

@@ -38,6 +38,7 @@ fn a_place_that_cannot_be_written_is_refused_before_anything_is_done_and_the_old
         "validate --json=".to_owned(),
         format!("fabric fix --json {nowhere}"),
         format!("p2p --json {nowhere}"),
+        format!("p2p --html {nowhere} --json {good}"),
         format!("nccl all_reduce --json {nowhere}"),
         format!("record {nowhere}"),
     ] {
@@ -70,6 +71,23 @@ fn validate_writes_three_forms_at_once_and_two_never_share_a_place() {
         assert_eq!(run.status, 64, "{}", run.out);
         assert!(run.err.contains("--json") && run.err.contains("--html"), "{}", run.err);
     }
+}
+
+#[test]
+fn p2p_writes_its_report_as_a_page_too() {
+    let machine = Machine::modelled("epyc-8x4090");
+    let at = |name: &str| machine.at(name).display().to_string();
+    let run = machine.run(&format!("p2p --json {} --html {}", at("r.json"), at("r.html")));
+    let page = fs::read_to_string(machine.at("r.html")).unwrap();
+    assert!(page.contains("<title>firstlight: ERROR of only:cuda,p2p-capability,p2p-integrity,"), "{page}");
+    assert!(run.status == 2 && run.out.contains(&format!("report {}", at("r.json"))), "{}{}", run.out, run.err);
+    let page = machine.run("p2p --html").out;
+    assert!(page.starts_with("<!DOCTYPE html>") && page.trim_end().ends_with("</html>"), "{page}");
+    for words in [format!("--json {0} --html {0}", at("x")), "--json --html".to_owned(), "--plan --html".to_owned()] {
+        let run = machine.run(&format!("p2p {words}"));
+        assert_eq!((run.status, run.out.as_str(), run.err.lines().count()), (64, "", 1), "{words}: {}", run.err);
+    }
+    assert!(!machine.at("x").exists());
 }
 
 #[test]

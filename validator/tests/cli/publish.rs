@@ -71,7 +71,7 @@ fn with_a_key_a_forged_report_is_named_and_only_proven_ones_are_sent() {
     fs::write(&key, [b'k'; 32]).unwrap();
     let words = ["--partition", &stick, "--url", &url, "--key-file", &key];
     let waiting = place.publish(&[&words[..], &["--offline", "no network"]].concat());
-    assert_eq!(waiting.status, 1, "{}", waiting.err);
+    assert_eq!(waiting.status, 2, "{}", waiting.err);
     let name = "000001-20261120T100000Z-FAIL.json";
     assert_eq!(names(place.path("stick/spool")), [name.to_owned(), format!("{name}.hmac")]);
     fs::write(place.path("stick/spool/000002-20261121T100000Z-PASS.json"), REPORT).unwrap();
@@ -100,7 +100,7 @@ fn with_a_key_on_the_partition_or_a_short_one_nothing_is_sent_and_the_report_is_
     for (key, why) in [(&inside, "the key is on the partition"), (&short, "a key of 31 bytes, allowed: 32 to 4096")] {
         let done = place.publish(&["--partition", &stick, "--url", &url, "--key-file", key]);
         let lines: Vec<_> = done.out.lines().collect();
-        assert!(done.status == 1 && lines.iter().all(|line| line.contains(why)), "{lines:?}");
+        assert!(done.status == 2 && lines.iter().all(|line| line.contains(why)), "{lines:?}");
         assert!(lines[0].starts_with("partition: kept as reports/") && lines[1].starts_with("url: not sent"));
     }
     assert_eq!((server.requests().len(), names(place.path("stick/reports")).len()), (0, 2));
@@ -114,7 +114,7 @@ fn a_token_is_sent_and_without_a_usable_one_the_report_is_kept_and_waits() {
     fs::write(&token, "short").unwrap();
     let done = place.publish(&words);
     let lines: Vec<_> = done.out.lines().collect();
-    assert!(done.status == 1 && lines[0].starts_with("partition: kept as reports/"), "{lines:?}");
+    assert!(done.status == 2 && lines[0].starts_with("partition: kept as reports/"), "{lines:?}");
     assert!(lines[1].contains("one line of 16 to 256 visible ASCII characters; 1 waits in"), "{lines:?}");
     fs::write(&token, "a-token-for-senders-0123\n").unwrap();
     assert_eq!(place.publish(&words).status, 0);
@@ -136,7 +136,7 @@ fn each_place_is_told_by_itself_and_the_status_says_that_one_is_missing() {
     let url = server.url("127.0.0.1", "/");
     let done = place.publish(&["--partition", &place.path("nowhere"), "--url", &url, "--verdict", "ERROR"]);
     let lines: Vec<_> = done.out.lines().collect();
-    assert_eq!(done.status, 1, "{lines:?}");
+    assert_eq!(done.status, 2, "{lines:?}");
     assert!(lines[0].starts_with("partition: not kept: ") && lines[0].ends_with("no such folder"), "{lines:?}");
     assert!(lines[1].starts_with("url: sent to "), "{lines:?}");
     assert_eq!(server.requests()[0].header("firstlight-verdict"), Some("ERROR"));
@@ -152,7 +152,7 @@ fn what_a_dead_server_missed_is_sent_first_when_it_is_back() {
         format!("http://{}/", listener.local_addr().unwrap())
     };
     let done = place.publish(&["--partition", &stick, "--url", &url, "--timeout", "1"]);
-    assert_eq!(done.status, 1);
+    assert_eq!(done.status, 2);
     let line = done.out.lines().nth(1).unwrap();
     assert!(line.contains("not sent to ") && line.contains("refused"), "{line}");
     assert!(line.ends_with(&format!("; 1 waits in {stick}/spool")), "{line}");

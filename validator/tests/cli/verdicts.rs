@@ -2,6 +2,7 @@
 
 use super::machine::{Machine, codes, firstlight, standard, test};
 use std::fs;
+use std::os::unix::fs::symlink;
 
 #[track_caller]
 fn verdict(machine: &Machine, words: &str, status: i32, last_line: &str) {
@@ -68,6 +69,31 @@ fn every_modelled_machine_gets_the_verdict_that_it_is_modelled_for() {
         let line = format!("FIRSTLIGHT verdict={}", of_the_machine.1);
         verdict(&machine, "validate", of_the_machine.0, &line);
     }
+}
+
+/// What the reader needs first: who holds the GPUs, and one thing to do about it.
+#[test]
+fn gpus_of_another_driver_have_one_cause_that_names_it() {
+    let machine = Machine::modelled("nouveau");
+    let run = machine.run("validate");
+    assert_eq!(value(&run.out, "codes"), "DRIVER-FOREIGN,SCOPE-UNPROVEN", "{}", run.out);
+    let answer = "\nANSWER   P2P: UNKNOWN, nouveau is bound to the GPU instead of NVIDIA's driver\n";
+    assert!(run.out.contains(answer), "{}", run.out);
+    assert_eq!(run.out.matches("FAIL   DRIVER-").count(), 1, "{}", run.out);
+    assert!(run.out.contains("`module_blacklist=nouveau`") && !run.out.contains("=loaded"), "{}", run.out);
+}
+
+#[test]
+fn gpus_of_virtual_machines_are_tested_there_and_the_answer_says_so() {
+    let machine = Machine::modelled("rtx5090-unbound");
+    for gpu in ["0000:01:00.0", "0000:02:00.0"] {
+        symlink("../../../../bus/pci/drivers/vfio-pci", machine.at(&format!("sys/bus/pci/devices/{gpu}/driver")))
+            .unwrap();
+    }
+    let run = machine.run("validate");
+    assert_eq!((run.status, value(&run.out, "codes").as_str()), (2, "SCOPE-UNPROVEN"), "{}", run.out);
+    assert!(run.out.contains("\nANSWER   P2P: UNKNOWN, the GPUs are passed to virtual machines\n"), "{}", run.out);
+    assert!(run.out.contains("\nFIRST    run firstlight in those virtual machines"), "{}", run.out);
 }
 
 #[test]

@@ -36,6 +36,27 @@ pub struct PeerTransfer {
 }
 
 impl PeerTransfer {
+    /// Kernels of GPU `from` write `bytes` bytes to the beginning of memory of GPU `to`, at aligned addresses, while nothing
+    /// else is in progress. What differs is put into its place.
+    #[must_use]
+    pub const fn write(from: usize, to: usize, memory: MemoryKind, bytes: u64) -> Self {
+        Self {
+            by: from,
+            from,
+            to,
+            engine: Engine::Sm,
+            way: Way::Write,
+            memory,
+            physical: 0,
+            bytes,
+            addresses: [0, 0],
+            shared: false,
+            load: 0,
+            atomic: false,
+            beside: Vec::new(),
+        }
+    }
+
     fn has_beside(&self, beside: Beside) -> bool {
         self.beside.iter().any(|other| match (beside, other) {
             (Beside::Engine, Mover::Peers(engine, _)) => *engine != self.engine,

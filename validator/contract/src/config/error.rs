@@ -1,7 +1,7 @@
 //! Errors in the configuration. Each is one line that names the place, the key, the value and the allowed values.
 
 use crate::text::is_invisible;
-use strsim::levenshtein;
+use strsim::osa_distance;
 use thiserror::Error;
 
 /// The text with its control characters, and all others that nobody sees, escaped, so that the content of a file or a word cannot
@@ -109,10 +109,12 @@ fn hint(name: &str, known: &[String]) -> String {
     }
 }
 
-/// The known name of which `name` is probably a misspelling.
-fn nearest<'a>(name: &str, known: &'a [String]) -> Option<&'a str> {
+/// The known name of which `name` is probably a misspelling: at most a third of its characters are wrong, and at most two; two
+/// that changed places count once.
+#[must_use]
+pub fn nearest<'a>(name: &str, known: &'a [String]) -> Option<&'a str> {
     let most = (name.chars().count() / 3).clamp(1, 2);
-    let near = known.iter().map(|k| (levenshtein(name, k), k.as_str())).filter(|(distance, _)| *distance <= most);
+    let near = known.iter().map(|k| (osa_distance(name, k), k.as_str())).filter(|(distance, _)| *distance <= most);
     near.min().map(|(_, k)| k)
 }
 
@@ -127,5 +129,6 @@ mod tests {
         assert_eq!(hint("drivel.load", &known), "did you mean driver.load?");
         assert_eq!(hint("driver.colour", &known), "allowed: driver.load, driver.modules");
         assert_eq!(nearest("", &["acs".to_owned()]), None);
+        assert_eq!(nearest("levle", &["level".to_owned()]), Some("level"));
     }
 }

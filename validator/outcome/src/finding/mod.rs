@@ -16,7 +16,8 @@ pub use contract::outcome::Severity;
 pub use contract::recovery::Recovery;
 pub use entry::FindingEntry;
 pub use reason::{
-    ConfidentialCase, DisplayKind, FaultSource, Lack, MapObstacle, Reason, Refusal, WrongWitness, lost_text,
+    ConfidentialCase, DisplayKind, FaultSource, ForeignDriver, Lack, MapObstacle, Reason, Refusal, WrongWitness,
+    lost_text,
 };
 pub use subject::Subject;
 pub use words::Words;
@@ -309,6 +310,38 @@ mod tests {
         assert!(remedy.contains("`pci=\"config_acs=0000000@0000:00:01.1;0000000@0000:00:03.1\"`"), "{remedy:?}");
         let nowhere = Code::AcsRedirect.finding(Severity::Fail, Subject::Machine, "x");
         assert!(!FindingEntry::of(&nowhere, host).remedy.contains("pci="));
+    }
+
+    /// A package's unit or a newer kernel is more work than a setting, which no guest, box or appliance has here.
+    #[test]
+    fn on_an_installed_system_the_firmware_setup_comes_first_for_bar1() {
+        let bar1 = [
+            (Code::RebarBusy, None),
+            (Code::RebarRefused, None),
+            (Code::RebarIgnored, None),
+            (Code::Bar1Small, None),
+            (Code::RebarBusy, Some(Reason::NeighbourInUse("why".into()))),
+        ];
+        let all = kinds::kinds();
+        for (kind, first) in [
+            ("x86", true),
+            ("kernel before 4.19", true),
+            ("container", true),
+            ("QEMU guest", false),
+            ("EC2 instance", false),
+            ("Thunderbolt box", false),
+            ("WSL2", false),
+        ] {
+            let host = &all.iter().find(|(name, _)| *name == kind).unwrap().1;
+            for (code, reason) in &bar1 {
+                let mut finding = code.finding(Severity::Fail, kinds::GPU, "x");
+                finding.reason.clone_from(reason);
+                let remedy = FindingEntry::of(&finding, host).remedy;
+                let rest = remedy.strip_prefix("on the container's host: ").unwrap_or(&remedy);
+                let is_first = rest.starts_with("switch on Above 4G Decoding and Resizable BAR in the firmware setup");
+                assert_eq!(is_first, first, "{code} on {kind}: {remedy}");
+            }
+        }
     }
 
     #[test]

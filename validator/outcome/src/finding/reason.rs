@@ -63,6 +63,12 @@ pub enum Reason {
     /// The display is of this kind.
     DisplayKind(DisplayKind),
     // The driver.
+    /// Another driver could bind to GPUs, or has.
+    ForeignDriver(ForeignDriver),
+    /// The GPUs of the scope are passed to virtual machines, so nothing here can use one.
+    AllOfGuests,
+    /// It is not loaded.
+    NotLoaded,
     /// Process 1 tried to load it and did not say why that failed.
     LoadFailed,
     /// An Xid error by its source, with the action that its number or its line gives.
@@ -294,6 +300,17 @@ pub enum Refusal {
     Other,
 }
 
+/// A driver other than NVIDIA's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForeignDriver {
+    /// Its name.
+    pub name: String,
+    /// Whether it is bound to a GPU, and not only loaded.
+    pub bound: bool,
+    /// Whether NVIDIA's driver is not loaded.
+    pub alone: bool,
+}
+
 /// Which source of information about peer access is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -323,8 +340,16 @@ pub enum MapObstacle {
 impl Reason {
     /// What is wrong, as a clause; `None` where the row's clause is exact enough.
     #[must_use]
-    pub const fn clause(&self) -> Option<&'static str> {
-        Some(match self {
+    pub fn clause(&self) -> Option<String> {
+        let text = match self {
+            Self::ForeignDriver(ForeignDriver { name, bound: true, .. }) => {
+                return Some(format!("{name} is bound to the GPU instead of NVIDIA's driver"));
+            }
+            Self::ForeignDriver(ForeignDriver { name, .. }) => {
+                return Some(format!("{name} is loaded, and could bind to a GPU"));
+            }
+            Self::AllOfGuests => "the GPUs are passed to virtual machines",
+            Self::NotLoaded | Self::LoadFailed => "no NVIDIA driver is loaded",
             Self::Predicted(Refusal::StockDriver, _) | Self::Status(Refusal::StockDriver) => {
                 "the stock driver refuses it"
             }
@@ -338,7 +363,8 @@ impl Reason {
             Self::ReadsEmpty | Self::KernelReads => "reads of the peer give other data",
             Self::BitsFlipped => "bits arrive flipped",
             _ => return None,
-        })
+        };
+        Some(text.to_owned())
     }
 
     /// The cause; `None` where that of the row holds.
@@ -388,6 +414,8 @@ impl Reason {
             Self::NotBound => {
                 "the driver did not accept the GPU when it was loaded, for instance without address space for its BARs, or the GPU was unbound later"
             }
+            Self::ForeignDriver(ForeignDriver { name, .. }) => return remedy::why_foreign(name),
+            Self::AllOfGuests => "the driver of these GPUs is in the virtual machines that use them",
             Self::OfGuest => "the GPU is passed to a virtual machine, or ready for that",
             Self::LoadFailed => "init should have loaded it, but does not report why that failed",
             Self::Xid(source, _) | Self::Recovered(Some(source)) => return source.cause().map(str::to_owned),
@@ -448,7 +476,7 @@ impl Reason {
             Self::NoRoomForMap(obstacles) => {
                 return Some(obstacles.iter().map(MapObstacle::cause).collect::<Vec<_>>().join("; "));
             }
-            Self::DriverAsks(_) | Self::Earlier | Self::KernelAllReduce => return None,
+            Self::DriverAsks(_) | Self::Earlier | Self::KernelAllReduce | Self::NotLoaded => return None,
         };
         Some(text.to_owned())
     }
@@ -471,6 +499,7 @@ impl Reason {
                 | Self::LimitedByWord(_)
                 | Self::XenOwnsIommu
                 | Self::DisplayKind(_)
+                | Self::ForeignDriver(_)
                 | Self::NotBound
                 | Self::Unplugged
                 | Self::UnpluggedOnce
@@ -501,7 +530,10 @@ impl Reason {
             Self::BoardLimit => NO_BAR1_PEERS,
             Self::DisplayKept => return Some(remedy::display(case)),
             Self::NeighbourInUse(_) => {
-                "run the fabric pass before drivers and displays use the other devices below this root port"
+                return Some(remedy::in_firmware_first(
+                    case,
+                    "run the fabric pass before drivers and displays use the other devices below this root port",
+                ));
             }
             Self::MappedByOthers => "end programs that use the GPUs, then run the tests again",
             Self::SendersTranslate => "nothing to do if the measured tests pass",
@@ -517,6 +549,10 @@ impl Reason {
                 "the tests that measure data decide; `xl dmesg` shows whether Xen uses the IOMMU: add dom0-iommu=passthrough to Xen's own command line, or boot Linux without Xen"
             }
             Self::DisplayKind(kind) => return Some(remedy::display_of(case, *kind)),
+            Self::ForeignDriver(other) => return Some(remedy::keep_away(case, other)),
+            Self::AllOfGuests => {
+                "run firstlight in those virtual machines, which have the driver of these GPUs; here `firstlight validate --scope fabric` tests what needs no GPU"
+            }
             Self::NotBound => {
                 "look for the driver's lines (NVRM) in `dmesg`, and see the tests bar1 and fabric for a BAR without address space; load the module again; if that does not help, {power}"
             }
@@ -605,6 +641,10 @@ impl Reason {
             Self::XenOwnsIommu,
             Self::DisplayKind(DisplayKind::FirmwareDrm),
             Self::DisplayKind(DisplayKind::Driver),
+            Self::ForeignDriver(ForeignDriver { name: "nouveau".into(), bound: true, alone: true }),
+            Self::ForeignDriver(ForeignDriver { name: "NovaCore".into(), bound: true, alone: false }),
+            Self::ForeignDriver(ForeignDriver { name: "pci stub".into(), bound: true, alone: true }),
+            Self::AllOfGuests,
             Self::NotBound,
             Self::GpuLost(vec![(one, "p2p-order".to_owned())]),
             Self::Recovered(None),

@@ -1,7 +1,7 @@
 //! The next thing to do about a finding, on this kind of machine. A remedy is a sentence with places that depend on the
 //! machine, or a function where more than a place depends on it. Nothing is advised that cannot work here. Pure.
 
-use super::{DisplayKind, Finding, Reason};
+use super::{DisplayKind, Finding, ForeignDriver, Reason};
 use crate::platform::{
     Architecture, Bdf, Distribution, Environment, Host, HostGpu, HotPlugKind, Hypervisor, Mainboard, PassThrough,
     System, Vendor,
@@ -461,16 +461,23 @@ pub(super) fn no_room(case: Case<'_>) -> String {
             case.add_words(&[&word])
         );
     }
-    "switch on Above 4G Decoding and Resizable BAR in the firmware setup".to_owned()
+    FIRMWARE_REBAR.to_owned()
+}
+
+/// With it a bare machine's firmware makes BAR1 large at each start, before any driver and whatever the kernel can do.
+const FIRMWARE_REBAR: &str = "switch on Above 4G Decoding and Resizable BAR in the firmware setup";
+
+/// Whether the firmware setup of this machine decides about the BAR1 of the finding's GPU.
+fn firmware_decides(case: Case<'_>) -> bool {
+    case.guest().is_none() && case.box_port().is_none()
 }
 
 /// BAR1 does not cover the memory.
 pub(super) fn small_bar1(case: Case<'_>) -> String {
-    if case.guest().is_some() || case.box_port().is_some() {
+    if !firmware_decides(case) {
         return no_room(case);
     }
-    let fix = "`firstlight fabric fix` before the driver is loaded";
-    format!("switch on Above 4G Decoding and Resizable BAR in the firmware setup, and run {fix}")
+    format!("{FIRMWARE_REBAR}, and run `firstlight fabric fix` before the driver is loaded")
 }
 
 /// The largest BAR1 that is offered does not cover the memory. A guest sees only the sizes that its hypervisor shows.
@@ -562,11 +569,7 @@ fn window_of_guest(case: Case<'_>, hypervisor: Hypervisor, gib: u64) -> String {
 
 /// A setting of the firmware that only a bare machine has.
 pub(super) fn rebar_in_firmware(case: Case<'_>) -> String {
-    if case.guest().is_some() {
-        no_room(case)
-    } else {
-        "switch on Resizable BAR in the firmware setup, so that the firmware resizes BAR1".to_owned()
-    }
+    if case.guest().is_some() { no_room(case) } else { format!("{FIRMWARE_REBAR}, so that the firmware resizes BAR1") }
 }
 
 /// The GPU ignores a new size.
@@ -574,17 +577,32 @@ pub(super) fn rebar_ignored(case: Case<'_>) -> String {
     if case.guest().is_some() {
         return format!("a hypervisor may not let its guest resize BAR1; {}", no_room(case));
     }
-    "update the card's VBIOS, or switch on Resizable BAR in the firmware setup".to_owned()
+    if case.box_port().is_some() {
+        return "update the card's VBIOS".to_owned();
+    }
+    format!("{FIRMWARE_REBAR}, so that the firmware resizes BAR1; or update the card's VBIOS")
 }
 
 /// The kernel refused to resize.
 pub(super) fn rebar_refused(case: Case<'_>) -> String {
     // resourceN_resize came with Linux 6.1 (drivers/pci/pci-sysfs.c).
-    if case.host.kernel.version.is_some() && !case.host.kernel.at_least((6, 1)) {
-        return "boot a kernel of version 6.1 or newer, or firstlight's image: this kernel has no files to resize BARs"
-            .to_owned();
+    let too_old = case.host.kernel.version.is_some() && !case.host.kernel.at_least((6, 1));
+    let here = if too_old {
+        "boot a kernel of version 6.1 or newer, or firstlight's image: this kernel has no files to resize BARs"
+    } else {
+        "run as root; the message contains the kernel's error"
+    };
+    in_firmware_first(case, here)
+}
+
+/// On an installed system whose firmware setup decides about BAR1, that is the simple way, and comes first.
+pub(super) fn in_firmware_first(case: Case<'_>, here: &str) -> String {
+    match case.host.system {
+        System::Installed(..) if firmware_decides(case) => {
+            format!("{FIRMWARE_REBAR}, so that the firmware resizes BAR1; or {here}")
+        }
+        _ => here.to_owned(),
     }
-    "run as root; the message contains the kernel's error".to_owned()
 }
 
 /// The GPU has no Resizable BAR.
@@ -614,11 +632,40 @@ pub(super) fn foreign_driver(case: Case<'_>) -> String {
             gpu.bdf
         );
     }
-    let driver = case.finding.measured.as_str().filter(|name| is_name(name));
-    match driver {
-        Some(driver) => case.add_words(&[&format!("module_blacklist={driver}")]),
-        None => "keep the other driver from loading, by module_blacklist= and its name on the kernel command line"
-            .to_owned(),
+    KEEP_AWAY.to_owned()
+}
+
+const KEEP_AWAY: &str =
+    "keep the other driver from loading, by module_blacklist= and its name on the kernel command line";
+
+/// The modules of the kernel's own drivers for NVIDIA's cards, with the names that they have as drivers.
+const OWN_DRIVERS: [(&str, &str); 4] =
+    [("nouveau", "nouveau"), ("nvidiafb", "nvidiafb"), ("nova_core", "NovaCore"), ("nova_drm", "nova_drm")];
+
+/// The module of the kernel's own driver of this name.
+fn own_module(name: &str) -> Option<&'static str> {
+    OWN_DRIVERS.iter().find(|names| names.0 == name || names.1 == name).map(|names| names.0)
+}
+
+/// Why another driver is there, where its name says more.
+pub(super) fn why_foreign(name: &str) -> Option<String> {
+    own_module(name).map(|module| {
+        format!(
+            "the kernel loaded its own driver for NVIDIA's cards, {module}, as it does where NVIDIA's is not installed or loads later"
+        )
+    })
+}
+
+/// What keeps a driver of this name away from the GPUs.
+pub(super) fn keep_away(case: Case<'_>, other: &ForeignDriver) -> String {
+    let name = other.name.as_str();
+    let module = own_module(name).or_else(|| Some(name).filter(|name| is_name(name)));
+    let away =
+        module.map_or_else(|| KEEP_AWAY.to_owned(), |module| case.add_words(&[&format!("module_blacklist={module}")]));
+    match case.host.system {
+        System::Appliance if !case.host.container => away,
+        _ if other.alone => format!("install NVIDIA's driver if this system does not have it; then {away}"),
+        _ => away,
     }
 }
 
@@ -816,11 +863,14 @@ pub(super) fn limiting_word(case: Case<'_>, word: &str) -> String {
 
 /// The GPU was in use when BAR1 was to be resized.
 pub(super) fn busy(case: Case<'_>) -> String {
-    by_system(
+    if case.host.is_wsl() {
+        return NOT_IN_WSL.to_owned();
+    }
+    let installed = in_firmware_first(
         case,
-        "boot again: the image resizes BAR1 before it loads the driver",
         "run `firstlight fabric fix` at boot before the driver is loaded, as the package's unit does",
-    )
+    );
+    by_system(case, "boot again: the image resizes BAR1 before it loads the driver", &installed)
 }
 
 /// There is no GPU.

@@ -136,6 +136,10 @@ fn cause_text(report: &Report, cause: &Cause) -> String {
     let number = only.address().and_then(|at| report.gpus.iter().position(|gpu| gpu.bdf == at));
     match number {
         Some(number) => format!("GPU {number} ({subject}): {says}"),
+        // Its subject is what the verdict covers.
+        None if cause.code == Code::ScopeUnproven.as_str() => says.to_string(),
+        // The clause about NVIDIA's driver as a whole names it.
+        None if *only == Subject::part("nvidia") => says.to_string(),
         None if *only != Subject::Machine && subject.len() <= MAX_SUBJECT => format!("{subject}: {says}"),
         None => says.to_string(),
     }

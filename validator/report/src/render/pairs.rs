@@ -53,7 +53,12 @@ fn speed(report: &Report, pair: Pair) -> Option<String> {
         _ => true,
     };
     let slow = found.any(|f| f.about().named_pairs() == [pair] && SLOW.iter().any(|code| f.is(*code)) && this(f));
-    Some(if slow { format!("slow{value:.1}") } else { format!("{value:.2}") })
+    Some(if slow { slow_cell(value) } else { format!("{value:.2}") })
+}
+
+/// A speed that is too low: at most 8 characters up to 999 GB/s, so that a cell begins with a space.
+fn slow_cell(value: f64) -> String {
+    if value < 9.95 { format!("slow {value:.1}") } else { format!("slow {value:.0}") }
 }
 
 #[cfg(test)]
@@ -83,10 +88,19 @@ Pairs: 3 of 6 ok; from row to column, GB/s where data arrives
    GPU        0        1        2
      0        -    ZEROS    25.90
      1     HANG        -       ok
-     2  slow8.4  untried        -
+     2 slow 8.4  untried        -
 ";
         assert_eq!(pairs(&report).unwrap(), expected);
         report.tests.clear();
         assert_eq!(pairs(&report), None);
+    }
+
+    #[test]
+    fn a_slow_cell_has_a_space_on_both_sides_of_its_word() {
+        let cells =
+            [(0.04, "slow 0.0"), (9.94, "slow 9.9"), (9.96, "slow 10"), (18.27, "slow 18"), (342.6, "slow 343")];
+        for (value, cell) in cells {
+            assert_eq!((slow_cell(value).as_str(), cell.len() < 9), (cell, true));
+        }
     }
 }

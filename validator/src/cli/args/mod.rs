@@ -1,6 +1,7 @@
 //! The command line as types. Wrong use is reported in one line. Each command is implemented in its own file
 //! in `cli`.
 
+mod habits;
 mod layers;
 mod nccl;
 mod publish;
@@ -142,7 +143,7 @@ pub enum Command {
     },
     /// Print the manual page of this program and of each command, for `man -l`
     Man,
-    /// Save a finished report to a partition, a URL, or both
+    /// Save a finished report to a partition, a URL, or both: exit status 0 all places have it, 2 one does not, 64 wrong use
     Publish(Publish),
     /// Receive the reports of other machines, store and show them; `collect --help` lists the options
     #[command(disable_help_flag = true)]
@@ -278,6 +279,7 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Args, NoArgs> 
         // Commands that only this program starts are in no list and no tip.
         let listed = matches!(error.kind(), ErrorKind::InvalidSubcommand | ErrorKind::MissingSubcommand);
         let error = listed.then(|| visible().try_get_matches_from(&words).err()).flatten().unwrap_or(error);
+        let error = habits::with_tip(&words, &layers::command(), error);
         let text = error.render().to_string();
         match error.kind() {
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => NoArgs::Unsaid(text),
@@ -329,7 +331,9 @@ impl Command {
             Self::Validate(Validate { json: to, text, html: page, .. }) => {
                 [named("--json", to), named("--text", text), named("--html", page)]
             }
-            Self::Compare(Compare { json: to, html: page, .. }) => [named("--json", to), named("--html", page), None],
+            Self::P2p(P2p { json: to, html: page, .. }) | Self::Compare(Compare { json: to, html: page, .. }) => {
+                [named("--json", to), named("--html", page), None]
+            }
             Self::Render(Render { output, .. }) => [Some(("--output", output)), None, None],
             Self::Record { file } => [Some(("record", file)), None, None],
             Self::Fabric { action } => match action {
@@ -340,7 +344,6 @@ impl Command {
             },
             Self::Setup(Setup { json: to, .. })
             | Self::Topo { json: to, .. }
-            | Self::P2p(P2p { json: to, .. })
             | Self::Image { json: to }
             | Self::Nodes(Nodes { json: to, .. })
             | Self::Rdma(Nodes { json: to, .. })

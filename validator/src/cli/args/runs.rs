@@ -41,8 +41,8 @@ pub struct Validate {
     /// Write the report as text to a file or `-`; the default is `-`, unless another form goes there
     #[arg(long, value_name = "FILE")]
     pub text: Option<Place>,
-    /// Write the report as one page for a browser to a file or `-`
-    #[arg(long, value_name = "FILE")]
+    /// Write the report as one page for a browser to a file; without FILE to standard output
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     pub html: Option<Place>,
     /// What identifies the machine in the report: nothing; its host name and a hash of its machine id; or also the id
     /// and the serial number [default: hashed]
@@ -96,6 +96,9 @@ pub struct P2p {
     /// Write the report of these tests, or the plan, as JSON to a file; without FILE to standard output
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<Place>,
+    /// Write the report of these tests as one page for a browser to a file; without FILE to standard output
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-", conflicts_with = "plan")]
+    pub html: Option<Place>,
     /// Only show which pairs would be measured simultaneously, and what limits that; needs no driver
     #[arg(long)]
     pub plan: bool,

@@ -105,6 +105,38 @@ fn wrong_use_is_one_line_with_the_allowed_values() {
 }
 
 #[test]
+fn an_unknown_option_gets_the_tip_that_is_meant() {
+    for (line, tip) in [
+        ("validate --format json", "'--json'"),
+        ("validate --format=json", "'--json'"),
+        ("validate --format", "'--json'"),
+        ("validate --output-format yaml", "'--json'"),
+        ("validate --output HTML", "'--html'"),
+        ("validate -o json", "'--json'"),
+        ("p2p --format json --level quick", "'--json'"),
+        ("nccl all_reduce --format json", "'--json'"),
+        ("fabric show --format json", "'--json'"),
+        ("--set x.y=1 topo -f json", "'--json'"),
+        ("render r --format json", "'--to json'"),
+        ("topo -p2p r", "`firstlight p2p`"),
+        ("topo --p2p w", "`firstlight p2p`"),
+        ("validate --gpu 0", "'--gpus'"),
+        ("validate --levle quick", "'--level'"),
+    ] {
+        let why = wrong(line);
+        let told = why.matches(tip).count() == 1 && why.matches("tip:").count() == 1;
+        assert!(told && !why.contains("--short") && !why.contains('\n'), "{line}: {why}");
+    }
+    assert_eq!(wrong("validate --format json"), "unexpected argument '--format' found tip: here it is '--json'");
+    assert!(wrong("topo -p2p r").starts_with("unexpected argument '-p2p' found tip: type `firstlight p2p`: "));
+    // Nothing that no list shows, and nothing that only looks alike.
+    for line in ["validate --formatt x", "validate --report r", "validate --xml", "validate -v", "topo -i 0"] {
+        let why = wrong(line);
+        assert!(!why.contains("tip:"), "{line}: {why}");
+    }
+}
+
+#[test]
 fn help_is_not_an_error() {
     assert!(matches!(of("--help"), Err(NoArgs::Asked(text)) if text.contains("validate")));
     assert!(matches!(of("--version"), Err(NoArgs::Asked(text)) if text.contains(env!("CARGO_PKG_VERSION"))));

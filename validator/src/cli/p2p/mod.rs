@@ -9,7 +9,7 @@ use crate::cli::console::Console;
 use crate::cli::deliver::{CopyForm, ReportCopy, deliver};
 use crate::cli::fabric::{gpu_block, no_gpu, nvlinks};
 use crate::cli::output::write_json_or_text;
-use crate::cli::validate::{limit, status};
+use crate::cli::validate::{apart, limit, status};
 use crate::cli::{CommandError, SUCCESS};
 use crate::config::Config;
 use crate::engine;
@@ -35,17 +35,20 @@ pub(in crate::cli) fn run(root: &Root, mut config: Config, asked: &P2p) -> Resul
     if let Some(unknown) = TESTS.iter().find(|id| suite::by_id(id).is_none()) {
         return Err(CommandError::Undone(format!("there is no test {unknown}")));
     }
+    let forms = apart([(CopyForm::Json, asked.json.clone()), (CopyForm::Html, asked.html.clone())])?;
+    let on_console = !forms.iter().any(|(_, place)| *place == Place::Stdout);
     config.validate.level = asked.level.unwrap_or(config.validate.level);
     // The configuration's selection of tests for `validate` does not apply to this command.
     (config.validate.only, config.validate.skip) = (Vec::new(), Vec::new());
-    if fabric::read(root).is_ok_and(|fabric| fabric.gpus.is_empty()) {
+    let fabric = fabric::read(root);
+    if fabric.as_ref().is_ok_and(|fabric| fabric.gpus.is_empty()) {
         return Err(CommandError::Undone(no_gpu()));
     }
-    limit(root, &mut config, &asked.gpus)?;
+    limit(root, &fabric, &mut config, &asked.gpus)?;
     let chosen = suite::selection(&config.validate, TESTS);
     let interrupts = engine::Interrupts::catch().map_err(|e| CommandError::undone(&e))?;
-    let mut console = Console::new(asked.json != Some(Place::Stdout), asked.output)?;
-    let copy = asked.json.clone().map(|place| ReportCopy::new(CopyForm::Json, place)).transpose()?;
+    let mut console = Console::new(on_console, asked.output)?;
+    let copies = forms.into_iter().map(|(form, place)| ReportCopy::new(form, place)).collect::<Result<Vec<_>, _>>()?;
     let mut report = engine::run_plan(root, &config, &chosen, &interrupts, &mut console);
     unfinished::finish(root, &config, &mut report, &interrupts, &mut console);
     // The end of the text has the matrix of fewer GPUs.
@@ -53,7 +56,7 @@ pub(in crate::cli) fn run(root: &Root, mut config: Config, asked: &P2p) -> Resul
     for text in [p2p::report_tables(&report), many].into_iter().flatten() {
         console.say(&format!("\n{text}"));
     }
-    deliver(&mut report, copy.into_iter().collect(), &mut console);
+    deliver(&mut report, copies, &mut console);
     Ok(status(&report, &interrupts))
 }
 

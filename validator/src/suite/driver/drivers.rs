@@ -5,7 +5,7 @@ use crate::suite::{FILE_DEADLINE, Group, Test, TestContext};
 use machine::host::modules;
 use machine::pcie::model::{Device, Fabric};
 use outcome::Judgement;
-use outcome::finding::{Code, Finding, Reason, Severity, Subject};
+use outcome::finding::{Code, Finding, ForeignDriver, Reason, Severity, Subject};
 use outcome::test;
 use outcome::text::count;
 use report::Level;
@@ -31,12 +31,14 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
 fn judge(fabric: &Fabric, loaded: &[&str], version: Option<&str>, expected: Option<&str>) -> Judgement {
     let on_gpus = fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf));
     let bound = on_gpus.filter_map(|d| Some((d, d.driver.as_deref().filter(|n| *n != "nvidia")?)));
-    let mut findings: Vec<_> = bound.map(|(gpu, driver)| held(gpu, driver)).collect();
+    let alone = version.is_none();
+    let mut findings: Vec<_> = bound.map(|(gpu, driver)| held(gpu, driver, alone)).collect();
     findings.extend(loaded.iter().map(|module| {
         Code::DriverForeign
             .finding(Severity::Fail, Subject::part(module), format!("{module} is loaded, expected not to be"))
             .values("loaded", "not loaded", None)
             .seen(format!("/sys/module/{module}"))
+            .because(Reason::ForeignDriver(ForeignDriver { name: (*module).to_owned(), bound: false, alone }))
     }));
     // A machine without GPUs needs no driver, even if the configuration names one.
     findings.extend(expected.filter(|_| !fabric.gpus.is_empty()).and_then(|e| mismatch(version, e)));
@@ -54,8 +56,9 @@ fn judge(fabric: &Fabric, loaded: &[&str], version: Option<&str>, expected: Opti
     Judgement::of(summary, findings)
 }
 
-/// The finding about a GPU that another driver holds. Passing it to a virtual machine is no fault.
-fn held(gpu: &Device, driver: &str) -> Finding {
+/// The finding about a GPU that another driver holds; `alone`: NVIDIA's is not loaded. Passing the GPU to a virtual machine
+/// is no fault.
+fn held(gpu: &Device, driver: &str, alone: bool) -> Finding {
     let bdf = gpu.bdf;
     let of_guest = gpu.pass_through_driver().is_some();
     let (severity, message) = if of_guest {
@@ -67,7 +70,11 @@ fn held(gpu: &Device, driver: &str) -> Finding {
         .finding(severity, bdf, message)
         .values(driver, "nvidia", None)
         .seen(format!("/sys/bus/pci/devices/{bdf}/driver: {driver}"));
-    if of_guest { finding.because(Reason::OfGuest) } else { finding }
+    finding.because(if of_guest {
+        Reason::OfGuest
+    } else {
+        Reason::ForeignDriver(ForeignDriver { name: driver.to_owned(), bound: true, alone })
+    })
 }
 
 fn mismatch(version: Option<&str>, expected: &str) -> Option<Finding> {
@@ -120,6 +127,18 @@ mod tests {
         let said = judge(&with_driver(None), &["nouveau"], None, None);
         assert_eq!(said.outcome(), Outcome::Fail);
         assert_eq!(said.summary, "nouveau is loaded, expected not to be");
+    }
+
+    /// One remedy is one cause for the reader, and it names the module.
+    #[test]
+    fn a_bound_and_loaded_driver_has_one_remedy_with_its_name() {
+        for (version, install) in [(None, true), (Some("550.1"), false)] {
+            let said = judge(&with_driver(Some("nouveau")), &["nouveau"], version, None);
+            let remedies: Vec<_> = said.findings.iter().map(Finding::shown_remedy).collect();
+            assert!(remedies.len() == 2 && remedies[0] == remedies[1], "{remedies:?}");
+            assert!(remedies[0].contains("`module_blacklist=nouveau`"), "{remedies:?}");
+            assert_eq!(remedies[0].contains("install NVIDIA's driver"), install, "{remedies:?}");
+        }
     }
 
     #[test]

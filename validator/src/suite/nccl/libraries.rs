@@ -10,11 +10,19 @@ use machine::host::nvidia::nccl;
 use outcome::finding::{Code, Finding};
 use serde_json::{Value, json};
 
+/// The loaded file, if the kernel tells it, and the version that NCCL reports.
+pub(super) type LoadedLibrary = (Option<String>, String);
+
+/// What the ranks of an arm have loaded.
+pub(super) fn loaded(ranks: &Ranks) -> LoadedLibrary {
+    (ranks.library().map(str::to_owned), version_text(ranks.version()))
+}
+
 /// The libraries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NcclLibraries {
-    /// The loaded file, if the kernel tells it, and the version that NCCL reports.
-    tested: (Option<String>, String),
+    /// The one that was tested.
+    tested: LoadedLibrary,
     /// Whether the configuration names it.
     chosen: bool,
     /// Files other than the loaded one.
@@ -22,15 +30,14 @@ pub(super) struct NcclLibraries {
 }
 
 impl NcclLibraries {
-    /// Those of an arm's library and of this machine; a recorded machine has no others.
-    pub(super) fn of(context: &TestContext, ranks: &Ranks) -> Self {
-        let file = ranks.library().map(str::to_owned);
+    /// The tested one and those of this machine; a recorded machine has no others. Looks for them in the file system.
+    pub(super) fn of(context: &TestContext, tested: LoadedLibrary) -> Self {
+        let file = tested.0.as_deref();
         let asked = &context.config.validate;
         let live = context.root.is_live();
-        let others =
-            file.as_deref().filter(|_| live).map(|file| nccl::others(&context.root, &asked.library_path, file));
+        let others = file.filter(|_| live).map(|file| nccl::others(&context.root, &asked.library_path, file));
         let others = others.unwrap_or_default();
-        Self { tested: (file, version_text(ranks.version())), chosen: asked.nccl.is_some(), others }
+        Self { tested, chosen: asked.nccl.is_some(), others }
     }
 
     /// `; NCCL 2.28.9 of /opt/venv/../libnccl.so.2; not tested, and tried by --nccl FILE: 2.22.3 /usr/lib64/libnccl.so.2`; empty

@@ -5,7 +5,7 @@
 //! it.
 
 use super::arms::{self, ArmKind};
-use super::libraries::{self, NcclLibraries};
+use super::libraries::{self, LoadedLibrary, NcclLibraries};
 use super::{checked, groups, limits, not_testable, nvls, proof, remeasure, sweep, withheld};
 use crate::config::Validate;
 use crate::floors::Carrier;
@@ -69,7 +69,9 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     let forbidden = if withheld.is_none() { "; with peer-to-peer forbidden too it cannot connect" } else { "" };
     let compared = if results.compared { "" } else { "; not compared with the links, which were not measured" };
     let withheld = withheld.filter(|_| !names_other_transport(&results.findings));
-    let ArmResults { rows, mut findings, summaries, mut tables, libraries, .. } = results;
+    let ArmResults { rows, mut findings, summaries, mut tables, loaded, .. } = results;
+    // All arms load the same one.
+    let libraries = loaded.map(|tested| NcclLibraries::of(context, tested));
     tables.extend(libraries.as_ref().map(NcclLibraries::table));
     let libraries = libraries.map_or(String::new(), |libraries| libraries.summary());
     findings.extend(withheld);
@@ -161,12 +163,12 @@ struct ArmResults {
     tables: Vec<Value>,
     /// Whether all of them were compared with the links.
     compared: bool,
-    libraries: Option<NcclLibraries>,
+    loaded: Option<LoadedLibrary>,
 }
 
 impl ArmResults {
     fn add(&mut self, other: Self) {
-        self.libraries = other.libraries.or_else(|| self.libraries.take());
+        self.loaded = self.loaded.take().or(other.loaded);
         self.compared = other.compared && (self.compared || self.rows.is_empty());
         self.rows.extend(other.rows);
         self.findings.extend(other.findings);
@@ -184,10 +186,10 @@ fn run_arm(
 ) -> Result<ArmResults, Box<Finding>> {
     let measure = |ranks: &mut Ranks| {
         let measured = measure(context, which, ranks)?;
-        Ok((measured, NcclLibraries::of(context, ranks)))
+        Ok((measured, libraries::loaded(ranks)))
     };
     let measured = arms::with(context, which, measure);
-    let ((mut rows, proof), libraries) = measured.map_err(|finding| libraries::with_candidates(context, finding))?;
+    let ((mut rows, proof), loaded) = measured.map_err(|finding| libraries::with_candidates(context, finding))?;
     let limits = limits(context, gpus, carrier);
     let again = limits.as_ref().map(|limits| remeasure::judge(context, which, &mut rows, limits)).transpose()?;
     let (slow, again) = again.map_or_else(Default::default, |again| (again.findings, again.rows));
@@ -196,8 +198,8 @@ fn run_arm(
     findings.extend(proof.findings);
     findings.extend(slow);
     let compared = limits.is_some();
-    let libraries = Some(libraries);
-    Ok(ArmResults { rows, findings, summaries: vec![proof.summary], tables: proof.tables, compared, libraries })
+    let loaded = Some(loaded);
+    Ok(ArmResults { rows, findings, summaries: vec![proof.summary], tables: proof.tables, compared, loaded })
 }
 
 /// The peer-to-peer level for the workload, once it is proven between all pairs that reach each other.

@@ -421,22 +421,9 @@ impl Engine {
         let load = if counts { self.transfers_in_progress() } else { 0 };
         let looks = self.scenario.fault.iter().any(|f| f.beside.is_some());
         let beside = if looks { self.movers_in_progress() } else { Vec::new() };
-        let (memory, physical) = (first.kind, first.physical);
-        Some(PeerTransfer {
-            by,
-            from,
-            to,
-            engine,
-            way,
-            memory,
-            physical,
-            bytes,
-            addresses,
-            shared,
-            load,
-            atomic: false,
-            beside,
-        })
+        let physical = first.physical;
+        let write = PeerTransfer::write(from, to, first.kind, bytes);
+        Some(PeerTransfer { by, engine, way, physical, addresses, shared, load, beside, ..write })
     }
 
     /// The transfer that a copy by a copy engine of GPU `by` would be, if it goes directly between GPUs.

@@ -11,7 +11,7 @@ use crate::content::Content;
 use crate::extents::{Piece, after, cut};
 use crate::fault::PeerTransfer;
 use crate::links::Route;
-use crate::scenario::{Engine as EngineKind, Fault, Kind, MemoryKind, Way};
+use crate::scenario::{Engine as EngineKind, Fault, Kind, MemoryKind};
 use crate::status::{Result, Status};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -257,25 +257,9 @@ impl Engine {
         }
         let bytes = pieces.iter().map(|(n, _)| n).sum();
         let memory = if self.scenario.machine.vmm { MemoryKind::Vmm } else { MemoryKind::Alloc };
-        let (engine, way) = (EngineKind::Sm, Way::Write);
         // Every rank of a collective sends at the same time.
         let load = parts.len().saturating_sub(1);
-        let (physical, addresses, shared, atomic) = (0, [0, 0], false, false);
-        let transfer = PeerTransfer {
-            by: a,
-            from: a,
-            to: b,
-            engine,
-            way,
-            memory,
-            physical,
-            bytes,
-            addresses,
-            shared,
-            load,
-            atomic,
-            beside: Vec::new(),
-        };
+        let transfer = PeerTransfer { load, ..PeerTransfer::write(a, b, memory, bytes) };
         let faults = self.faults.met_by(&self.scenario, &transfer);
         faults.iter().try_fold(pieces, |pieces, fault| after_fault(fault, pieces, bytes))
     }

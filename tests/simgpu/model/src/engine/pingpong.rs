@@ -8,7 +8,7 @@ use crate::content::Content;
 use crate::fault::PeerTransfer;
 use crate::kernel::PingPong;
 use crate::links::Route;
-use crate::scenario::{Engine as EngineKind, Kind, Way};
+use crate::scenario::{Engine as EngineKind, Kind};
 use crate::status::Result;
 
 /// One of the two kernels.
@@ -107,21 +107,8 @@ impl Engine {
         if *owner == side.by {
             return found;
         }
-        let transfer = |bytes| PeerTransfer {
-            by: side.by,
-            from: side.by,
-            to: *owner,
-            engine: EngineKind::Sm,
-            way: Way::Write,
-            memory: span.kind,
-            physical: span.physical,
-            bytes,
-            addresses: [0, 0],
-            shared: false,
-            load: 0,
-            atomic: false,
-            beside: Vec::new(),
-        };
+        let transfer =
+            |bytes| PeerTransfer { physical: span.physical, ..PeerTransfer::write(side.by, *owner, span.kind, bytes) };
         for fault in &self.scenario.fault {
             let loses = match fault.kind {
                 Kind::Zeros | Kind::Ones | Kind::Stale | Kind::Mirror | Kind::Offset | Kind::Hang | Kind::Error => true,

@@ -10,10 +10,11 @@ use machine::host::kmsg;
 use machine::host::nvidia::account::{self, Account};
 use machine::pcie::model::{Bdf, Device, Fabric};
 use outcome::Judgement;
-use outcome::finding::{Code, Finding, Reason, Severity, Subject};
+use outcome::finding::{Code, Finding, ForeignDriver, Reason, Severity, Subject};
 use outcome::test;
 use outcome::text::count;
 use report::Level;
+use std::collections::BTreeMap;
 
 pub(in crate::suite) const TEST: Test = Test {
     about: &test::DRIVER,
@@ -62,7 +63,10 @@ fn judge_unloaded(fabric: &Fabric, account: Option<&Account>, mut findings: Vec<
         }
         _ => {
             if worst(&findings).is_none_or(|f| f.severity < Severity::Fail) {
-                findings.push(not_loaded(gpus, account.is_some()));
+                let held = held_by_others(fabric);
+                let free = gpus.saturating_sub(held.values().sum());
+                findings.extend((free > 0).then(|| not_loaded(free, account.is_some())));
+                findings.extend(held.into_iter().map(|(driver, gpus)| held_instead(driver, gpus)));
             }
             String::new()
         }
@@ -79,13 +83,34 @@ fn of_guests(fabric: &Fabric) -> usize {
     fabric.devices.iter().filter(passed).count()
 }
 
+/// How many GPUs each other driver holds, other than for virtual machines.
+fn held_by_others(fabric: &Fabric) -> BTreeMap<&str, usize> {
+    let mut held = BTreeMap::new();
+    for gpu in fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf) && d.pass_through_driver().is_none()) {
+        if let Some(driver) = gpu.driver.as_deref().filter(|name| *name != "nvidia") {
+            *held.entry(driver).or_default() += 1;
+        }
+    }
+    held
+}
+
+/// GPUs that another driver holds lack NVIDIA's because of it: their finding is that of the test `drivers`.
+fn held_instead(driver: &str, gpus: usize) -> Finding {
+    let message = format!("no NVIDIA driver is loaded: {driver} holds {}", count(gpus, "GPU"));
+    Code::DriverForeign
+        .finding(Severity::Fail, Subject::part(driver), message)
+        .values(driver, "nvidia", None)
+        .seen("/sys/module/nvidia: missing")
+        .because(Reason::ForeignDriver(ForeignDriver { name: driver.to_owned(), bound: true, alone: true }))
+}
+
 fn not_loaded(gpus: usize, tried: bool) -> Finding {
     let message = format!("no NVIDIA driver is loaded for {}", count(gpus, "GPU"));
     let finding = Code::DriverMissing
         .finding(Severity::Fail, Subject::part("nvidia"), message)
         .values("not loaded", "loaded", None)
         .seen("/sys/module/nvidia: missing");
-    if tried { finding.because(Reason::LoadFailed) } else { finding }
+    finding.because(if tried { Reason::LoadFailed } else { Reason::NotLoaded })
 }
 
 /// GPUs that respond but are not bound although NVIDIA's driver is loaded. The test `drivers` reports those
@@ -166,6 +191,21 @@ mod tests {
         let said = judge_unloaded(&two, Some(&without), vec![]);
         assert_eq!(said.outcome(), Outcome::NotApplicable);
         assert_eq!(said.summary, "the image carries no GPU driver: 2 GPUs without a driver");
+    }
+
+    #[test]
+    fn a_gpu_that_another_driver_holds_lacks_nothing_else() {
+        let mut two = fixture::machine(2);
+        let [first, second] = two.gpus[..] else { panic!("two") };
+        fixture::device(&mut two, first).driver = Some("nouveau".into());
+        let said = judge_unloaded(&two, None, vec![]);
+        let found: Vec<_> = said.findings.iter().map(|f| (f.code, f.message.as_str())).collect();
+        let foreign = (Code::DriverForeign, "no NVIDIA driver is loaded: nouveau holds 1 GPU");
+        assert_eq!(found, [(Code::DriverMissing, "no NVIDIA driver is loaded for 1 GPU"), foreign]);
+        fixture::device(&mut two, second).driver = Some("nouveau".into());
+        let said = judge_unloaded(&two, None, vec![]);
+        assert_eq!((said.outcome(), said.findings.len()), (Outcome::Fail, 1));
+        assert_eq!(said.summary, "no NVIDIA driver is loaded: nouveau holds 2 GPUs");
     }
 
     #[test]
