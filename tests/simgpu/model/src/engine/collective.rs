@@ -11,7 +11,7 @@ use crate::content::Content;
 use crate::extents::{Piece, after, cut};
 use crate::fault::PeerTransfer;
 use crate::links::Route;
-use crate::scenario::{Engine as EngineKind, Fault, Kind, MemoryKind};
+use crate::scenario::{Engine as EngineKind, Fault, Kind, MemoryKind, Way};
 use crate::status::{Result, Status};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
