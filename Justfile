@@ -202,7 +202,7 @@ deploy-tests word="": package
         python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps --only-binary :all: --require-hashes --target target/deploy/python -r {{deploy-wheels}} && touch "$stamp"; }
     tests/check.sh with cargo test --locked --test deploy -- --skip package:: "{{word}}"
 
-# `firstlight setup` applied and undone in an unpacked Debian with its real DKMS, GRUB and initramfs-tools, and NVIDIA's public modules: setup-tests GIT [VERSION [quick]], with the git directory of a clone of open-gpu-kernel-modules (as root; a quarter of an hour).
+# `firstlight setup` applied and undone in an unpacked Debian with its real DKMS, GRUB and initramfs-tools, and NVIDIA's public modules, and booted in QEMU: setup-tests GIT [VERSION [quick]], with the git directory of a clone of open-gpu-kernel-modules (as root; a quarter of an hour).
 [group('check')]
 [no-exit-message]
 setup-tests git version="580.95.05" quick="":

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # setup.sh GIT [VERSION [quick]]: `firstlight setup` applied and undone in an unpacked Debian with its real DKMS, GRUB and initramfs-tools,
 # and NVIDIA's public modules, on a modelled machine with two RTX 4090 whose IOMMU translates. Needs root, mmdebstrap and
-# GIT, the git directory of a clone of open-gpu-kernel-modules. Nothing is loaded and nothing outside of the folder is changed.
+# GIT, the git directory of a clone of open-gpu-kernel-modules. It is booted in QEMU before and after; nothing is loaded into this
+# machine and nothing outside of the folder is changed.
 # quick: the source is edited, and then small modules with our own file are built in the place of NVIDIA's (minutes less).
 set -euo pipefail
 source "$(dirname "$0")/../image/lib/common.sh"
@@ -71,6 +72,33 @@ state() {
     (cd "$work" && { find . \( "${left[@]}" \) -prune -o -printf '%p %y %m %u %g %l\n'
         find . \( "${left[@]}" \) -prune -o -type f -print0 | xargs -0 sha256sum; }) | LC_ALL=C sort
 }
+# boot NAME: the folder as the disk of a virtual machine, by its own kernel, initrd and the words of GRUB's menu; what was seen there is
+# in $top/seen-NAME. It has no NVIDIA GPU: NVIDIA's module is loaded, finds none and says so; the small ones stay loaded.
+boot() {
+    local words; words=$(sed -n 's/^[[:space:]]*linux[[:space:]]*[^ ]* //p' "$work/boot/grub/grub.cfg" | sed -n 1p | tr ' ' '\n' | grep -v '^root=' | tr '\n' ' ')
+    mkdir -p "$work/opt"
+    cat > "$work/opt/look.sh" << 'END'
+#!/bin/sh
+exec > /dev/ttyS0 2>&1
+echo; echo "SEEN line $(cat /proc/cmdline)"
+modprobe nvidia; echo "SEEN modprobe ended with $?"
+echo "SEEN loaded $(cat /sys/module/nvidia/version) $(ls /sys/module/nvidia/parameters)"
+dmesg | sed -n 's/.*\(NVRM: .*\)/SEEN \1/p; s/.*\(nvidia: loading out-of-tree.*\)/SEEN \1/p'
+systemctl start firstlight-setup
+for unit in firstlight-fabric firstlight-setup; do
+    echo "SEEN $unit $(systemctl is-enabled $unit) $(systemctl show -P Result $unit)"
+    journalctl -b -o cat -u $unit | sed "s/^/SEEN $unit: /"
+done
+END
+    chmod +x "$work/opt/look.sh"
+    rm -f "$top/disk.img"; truncate -s 8G "$top/disk.img"
+    mke2fs -q -t ext4 -d "$work" "$top/disk.img"
+    timeout 600 qemu-system-x86_64 -accel tcg -m 2048 -smp 2 -display none -no-reboot -monitor none -serial "file:$top/console-$1" -kernel "$work/boot/vmlinuz-$release" \
+        -initrd "$work/boot/initrd.img-$release" -drive "file=$top/disk.img,format=raw,if=virtio" \
+        -append "root=/dev/vda rw $words console=ttyS0 init=/lib/systemd/systemd systemd.run=/opt/look.sh" || die "the virtual machine did not end" "its console is in $top/console-$1"
+    rm "$top/disk.img" "$work/opt/look.sh"
+    tr -d '\r' < "$top/console-$1" | sed -n 's/^SEEN //p' > "$top/seen-$1"
+}
 inside dkms install -m nvidia -v "$version" -k "$release" > "$top/own.log" 2>&1 || die "the small module is not installed" "$(tail -3 "$top/own.log")"
 inside update-grub 2>&1 | tail -2
 state > "$top/before"
@@ -94,9 +122,23 @@ holds "nvidia-uvm's dependency is the edited nvidia.ko" "inside modprobe -S $rel
 holds "the units are enabled" "[ -L '$work/etc/systemd/system/sysinit.target.wants/firstlight-fabric.service' ] && [ -L '$work/etc/systemd/system/multi-user.target.wants/firstlight-setup.service' ]"
 holds "before a reboot the check says that nothing is in force" "inside firstlight setup --check > '$top/check.log' 2>&1; [ \$? = 2 ] && grep -q '^P2P is off' '$top/check.log'"
 
+say "booting it in QEMU"
+boot applied
+holds "the booted kernel has iommu=pt" "grep -q '^line .* iommu=pt' '$top/seen-applied'"
+holds "the unit of BAR1 and ACS ran, and that of the check said that no driver is loaded" "grep -qx 'firstlight-fabric enabled success' '$top/seen-applied' && grep -q '^firstlight-setup: .*/proc/driver/nvidia/version' '$top/seen-applied'"
+if [ -n "$quick" ]; then
+    holds "the booted kernel loads the edited module" "grep -qx 'modprobe ended with 0' '$top/seen-applied' && grep -q '^loaded $version .*NVreg_RegistryDwords' '$top/seen-applied'"
+else
+    holds "the booted kernel loads NVIDIA's edited module, which finds no GPU" "grep -q '^NVRM: No NVIDIA GPU found' '$top/seen-applied'"
+fi
+
 say "undoing"
 inside firstlight setup --undo --yes > "$top/undo.log" 2>&1 || { say "DOES NOT HOLD: undo ended with $?: $(tail -3 "$top/undo.log")"; wrong=1; }
 state > "$top/after"
 holds "every file is as it was before, by hash, permissions and owner" "diff '$top/before' '$top/after' > '$top/difference'"
+say "booting it in QEMU"
+boot undone
+holds "the booted kernel's line is as before" "grep -q ^line '$top/seen-undone' && ! grep -q iommu= '$top/seen-undone'"
+holds "it loads the distribution's module" "grep -qx 'modprobe ended with 0' '$top/seen-undone' && grep -qx 'loaded $version ' '$top/seen-undone'"
 [ "$wrong" = 0 ] || die "some of it does not hold" "the logs are in $top"
 say "all of it holds, with driver $version and kernel $release"
