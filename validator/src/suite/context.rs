@@ -65,7 +65,6 @@ pub struct TestContext {
 #[derive(Debug, Default)]
 pub struct Gpus {
     clique: OnceCell<Result<Clique, GpuError>>,
-    nvml: OnceCell<Result<&'static Nvml, String>>,
     confidential: OnceCell<Option<Confidential>>,
     /// Their state before this process used them.
     pub(super) before: OnceCell<GpuSnapshot>,
@@ -178,7 +177,7 @@ impl TestContext {
     /// # Errors
     /// NVML's error.
     pub fn nvml(&self) -> Result<&Nvml, &str> {
-        self.gpus.nvml.get_or_init(Nvml::of_process).as_ref().copied().map_err(String::as_str)
+        Nvml::of_process()
     }
 
     /// Checks that NVML can be queried: that it reports on this machine and that the driver answers.

@@ -34,9 +34,9 @@ impl Nvml {
     ///
     /// # Errors
     /// NVML's or the loader's error, in one line; the same on every later call.
-    pub fn of_process() -> Result<&'static Self, String> {
+    pub fn of_process() -> Result<&'static Self, &'static str> {
         static NVML: OnceLock<Result<Nvml, String>> = OnceLock::new();
-        NVML.get_or_init(Self::start).as_ref().map_err(Clone::clone)
+        NVML.get_or_init(Self::start).as_ref().map_err(String::as_str)
     }
 
     /// NVML's answer about `from` using `to`.

@@ -922,9 +922,9 @@ codes! {
         .explained_by(&[BAR1, NO_ACCESS, &[NcclSettings]])
         .ruled_out_by(&[&test::NCCL]);
     NvlsUntested = row("NVLS-UNTESTED", "NVLink SHARP was not tested")
-        .means("NCCL can use NVLink SHARP (NVLS) between these GPUs; the tests ran without it, and the workload's NCCL uses its own default")
+        .means("NCCL can use NVLink SHARP (NVLS) between these GPUs, but the tests ran without it; the workload's NCCL decides by itself whether to use it")
         .cause("the tests run with NCCL_NVLS_ENABLE=0 unless validate.nvls is set, because multicast that goes wrong can take GPUs out of service")
-        .remedy("to test it, set validate.nvls = true while nobody else uses the machine; to forbid it, set NCCL_NVLS_ENABLE=0")
+        .remedy("set validate.nvls = true to test it, while nobody else uses the machine; set NCCL_NVLS_ENABLE=0 to forbid it")
         .ruled_out_by(&[&test::NCCL_NVLS]);
     NcclTransport = row("NCCL-TRANSPORT", "NCCL uses another transport")
         .means("NCCL's log names another transport than the one under test")

@@ -12,7 +12,7 @@ use outcome::Judgement;
 use outcome::finding::{Code, Finding, Severity};
 use outcome::metric::Metric;
 use outcome::text::names::name_in_sentence;
-use report::stats::{Measured, RepeatPolicy};
+use report::stats::RepeatPolicy;
 
 /// How many findings of one kind are listed one by one.
 const MOST_LISTED: usize = 4;
@@ -38,23 +38,29 @@ pub(in crate::suite) fn wrong_data(flow: &Flow, checked: &CheckCounts) -> Findin
 }
 
 /// Figures that stayed noisy, by the policy of their metric; figures of a metric without one may vary.
+fn noisy_cells(
+    grid: &Grid,
+    policy: impl Fn(Metric) -> Option<RepeatPolicy>,
+) -> impl Iterator<Item = (Metric, Pair, Finding)> {
+    let noise = move |metric, pair, figure| Some((metric, pair, noise(pair, metric, &policy(metric)?, figure)?));
+    grid.measured().filter_map(move |(metric, pair, figure)| noise(metric, pair, figure))
+}
+
+/// The findings about them.
 pub(in crate::suite) fn noisy(
     grid: &Grid,
     policy: impl Fn(Metric) -> Option<RepeatPolicy>,
 ) -> impl Iterator<Item = Finding> {
-    grid.measured().filter_map(move |(metric, pair, figure)| noise(pair, metric, &policy(metric)?, figure))
+    noisy_cells(grid, policy).map(|(.., finding)| finding)
 }
 
-/// The figures that scatter so far that no verdict may be based on them: they are measured again before they are judged.
+/// Those that scatter so far that no verdict may be based on them: they are measured again before they are judged.
 pub(in crate::suite) fn doubtful(
     grid: &Grid,
     policy: impl Fn(Metric) -> Option<RepeatPolicy>,
 ) -> impl Iterator<Item = (Metric, Pair)> {
-    let doubtful = move |metric: Metric, pair: Pair, figure: &Measured| {
-        let finding = noise(pair, metric, &policy(metric)?, figure)?;
-        (finding.severity > Severity::Info).then_some((metric, pair))
-    };
-    grid.measured().filter_map(move |(metric, pair, figure)| doubtful(metric, pair, figure))
+    let doubtful = noisy_cells(grid, policy).filter(|(.., finding)| finding.severity > Severity::Info);
+    doubtful.map(|(metric, pair, _)| (metric, pair))
 }
 
 /// Findings about figures whose second measurement differs from the first.

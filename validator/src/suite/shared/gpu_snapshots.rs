@@ -113,7 +113,7 @@ pub(super) fn query_nvml<T: Send + 'static>(
 ) -> Result<T, String> {
     let (sender, answer) = channel();
     thread::spawn(move || {
-        let result = Nvml::of_process().map(ask);
+        let result = Nvml::of_process().map(ask).map_err(str::to_owned);
         // The receiver may have given up.
         let _ = sender.send(result);
     });

@@ -30,7 +30,7 @@ const TOP: f64 = 4.0;
 const MAX_ROWS: usize = 8;
 /// More NICs are counted and not drawn.
 const MAX_NICS: usize = 24;
-/// If there are more pairs, none is drawn: their curves could not be told apart.
+/// With more pairs than this none is drawn, because nobody could tell their curves apart.
 const MAX_PAIRS: usize = 16;
 
 /// A function in the drawing, with the functions below it.
